@@ -1,0 +1,77 @@
+// Checks everything that needs no server, all steps at once: `npm run check`.
+import { spawn } from 'node:child_process'
+import { cpSync, existsSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { delimiter, join } from 'node:path'
+import { styleText } from 'node:util'
+import manifest from '../package.json' with { type: 'json' }
+
+const root = join(import.meta.dirname, '..')
+const path = join(root, 'node_modules', '.bin') + delimiter + process.env.PATH
+
+interface Result {
+  ok: boolean
+  output: string
+}
+
+const steps: Record<string, () => Promise<Result>> = {
+  types: () => run('tsc', ['--project', 'tsconfig.json']),
+  'lint and format': () => run('biome', ['check', '--error-on-warnings']),
+  exports: checkExports,
+  'dead code': () => run('knip', []),
+  'unit tests': () => run('vitest', ['run', '--project', 'unit']),
+}
+
+const results = await Promise.all(Object.entries(steps).map(([name, step]) => report(name, step)))
+process.exitCode = results.every(Boolean) ? 0 : 1
+
+async function report(name: string, step: () => Promise<Result>): Promise<boolean> {
+  const start = performance.now()
+  const { ok, output } = await step()
+  const seconds = ((performance.now() - start) / 1000).toFixed(1)
+  console.log(`${ok ? styleText('green', 'ok  ') : styleText('red', 'FAIL')} ${name} (${seconds} s)`)
+  if (!ok) console.log(output.trimEnd().replaceAll(/^/gm, '  | '))
+  return ok
+}
+
+/** Builds and packs a copy of the package, so that a check neither needs nor disturbs `dist`. */
+async function checkExports(): Promise<Result> {
+  const copy = mkdtempSync(join(tmpdir(), 'hapax-check-'))
+  try {
+    for (const name of ['package.json', 'tsconfig.json', 'tsconfig.build.json', 'README.md', 'LICENSE', 'src']) {
+      if (existsSync(join(root, name))) cpSync(join(root, name), join(copy, name), { recursive: true })
+    }
+    symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'))
+    const packed = `${manifest.name}-${manifest.version}.tgz`
+    return await inOrder(copy, [
+      ['tsc', '--project', 'tsconfig.build.json'],
+      ['npm', 'pack', '--ignore-scripts', '--silent'],
+      ['publint', 'run', '--strict', packed],
+      ['attw', '--profile', 'esm-only', packed],
+    ])
+  } finally {
+    rmSync(copy, { recursive: true, force: true })
+  }
+}
+
+async function inOrder(cwd: string, commands: [string, ...string[]][]): Promise<Result> {
+  for (const [command, ...args] of commands) {
+    const result = await run(command, args, cwd)
+    if (!result.ok) return result
+  }
+  return { ok: true, output: '' }
+}
+
+function run(command: string, args: string[], cwd: string = root): Promise<Result> {
+  return new Promise((resolve) => {
+    const child = spawn(command, args, { cwd, env: { ...process.env, PATH: path }, stdio: ['ignore', 'pipe', 'pipe'] })
+    let output = `$ ${command} ${args.join(' ')}\n`
+    const collect = (chunk: Buffer) => {
+      output += chunk
+    }
+    child.stdout.on('data', collect)
+    child.stderr.on('data', collect)
+    child.on('error', (error) => resolve({ ok: false, output: `${output}${error.message}\n` }))
+    child.on('close', (code) => resolve({ ok: code === 0, output }))
+  })
+}
