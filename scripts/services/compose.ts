@@ -1,0 +1,22 @@
+import { spawnSync } from 'node:child_process'
+import { join } from 'node:path'
+import type { Command, Launch } from './service.ts'
+
+const file = join(import.meta.dirname, '..', '..', 'compose.yaml')
+
+/** Whether a Docker engine answers and Compose is there. */
+export function composeAnswers(): boolean {
+  return ['info', 'compose version'].every(
+    (args) => spawnSync('docker', args.split(' '), { timeout: 10_000 }).status === 0,
+  )
+}
+
+/** Runs one service of compose.yaml, as a project of its own. */
+export function composeLaunch(service: string, port: number): Launch {
+  const variable = `HAPAX_${service.toUpperCase()}_PORT=${port}`
+  const compose: Command = ['env', variable, 'docker', 'compose', '--file', file, '--project-name', `hapax-${port}`]
+  return {
+    prepare: [[...compose, 'up', '--detach', '--wait', service]],
+    cleanup: [[...compose, 'down', '--volumes', '--timeout', '0']],
+  }
+}

@@ -1,0 +1,105 @@
+// Runs one server for as long as its stdin stays open, then stops it and removes its data. It is a process of its own, so
+// that a services script which is killed leaves nothing behind: the end of the pipe comes in every case.
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chownSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Command, Launch } from './service.ts'
+
+export interface Order {
+  /** Made by the keeper, and removed by it. */
+  readonly directory: string
+  readonly user: string | undefined
+  readonly launch: Launch
+}
+
+type Account = { uid: number; gid: number } | undefined
+
+const stopDeadlineMs = 10_000
+const { directory, user, launch }: Order = JSON.parse(process.argv[2] ?? '')
+const logPath = join(directory, 'log')
+
+let released = false
+let stopCurrent: (() => Promise<void>) | undefined
+const release = new Promise<void>((resolve) => {
+  process.stdin.on('error', () => {})
+  process.stdin.on('close', resolve).resume()
+}).then(() => {
+  released = true
+  return stopCurrent?.()
+})
+process.stderr.on('error', () => {})
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {})
+
+mkdirSync(directory, { mode: 0o700 })
+const log = openSync(logPath, 'a')
+try {
+  await keep()
+} catch (error) {
+  process.stderr.write(`${(error as Error).message}\n${lastLines(logPath)}`)
+  process.exitCode = 1
+} finally {
+  for (const command of launch.cleanup ?? []) await once(start(command), 'exit').catch(() => {})
+  rmSync(directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 })
+  process.stdin.destroy()
+}
+
+async function keep(): Promise<void> {
+  const account = process.getuid?.() === 0 && user !== undefined ? accountOf(user) : undefined
+  prepareDirectory(account)
+  for (const command of launch.prepare) await runToEnd(command, account)
+  if (launch.server === undefined) return await release
+  await runToEnd(launch.server.command, account, launch.server.stop)
+  if (!released) throw new Error(`${launch.server.command[0]} ended by itself`)
+}
+
+async function runToEnd(command: Command, account: Account, stop: NodeJS.Signals = 'SIGKILL'): Promise<void> {
+  if (released) return
+  const child = start(command, account)
+  const exit = once(child, 'exit')
+  stopCurrent = () => end(child, exit, stop)
+  const [code, signal] = await exit
+  stopCurrent = undefined
+  if (!released && code !== 0) throw new Error(`${command[0]} ended with ${signal ?? `exit code ${code}`}`)
+}
+
+function start([program, ...args]: Command, account?: Account): ChildProcess {
+  // In a group of its own, so that its children can be killed with it.
+  return spawn(program, args, { cwd: directory, detached: true, stdio: ['ignore', log, log], ...account })
+}
+
+async function end(child: ChildProcess, exit: Promise<unknown>, stop: NodeJS.Signals): Promise<void> {
+  if (stop !== 'SIGKILL') {
+    child.kill(stop)
+    await Promise.race([exit, delay(stopDeadlineMs, undefined, { ref: false })])
+  }
+  try {
+    if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL')
+  } catch {
+    // The whole group has ended by itself.
+  }
+}
+
+function prepareDirectory(account: Account): void {
+  const files = Object.entries(launch.files ?? {}).map(([name, text]) => ({ path: join(directory, name), text }))
+  for (const { path, text } of files) writeFileSync(path, text)
+  if (account === undefined) return
+  for (const path of [directory, ...files.map((file) => file.path)]) chownSync(path, account.uid, account.gid)
+}
+
+function accountOf(wanted: string): Account {
+  for (const name of [wanted, 'nobody']) {
+    try {
+      const id = (flag: string) => Number(execFileSync('id', [flag, name], { encoding: 'utf8', stdio: 'pipe' }))
+      return { uid: id('-u'), gid: id('-g') }
+    } catch {
+      // There is no such account: try the next.
+    }
+  }
+  throw new Error(`expected an account '${wanted}' or 'nobody' to run the server as, found none`)
+}
+
+function lastLines(path: string): string {
+  return `${readFileSync(path, 'utf8').trimEnd().split('\n').slice(-20).join('\n')}\n`
+}

@@ -1,0 +1,39 @@
+import type { ServerName } from '../../test/support/servers.ts'
+
+/** A server that tests use. To add one: a file of this shape, its entry in services.ts and servers.ts, its service in compose.yaml. */
+export interface Service {
+  /** How people call it. */
+  readonly title: string
+  /** The name of the server for the tests, and of the service in compose.yaml. */
+  readonly name: ServerName
+  /** What apt installs. */
+  readonly debianPackage: string
+  /** The URL of an instance that was started here, privately or by Docker Compose. */
+  url(port: number): string
+  /** How to start a private instance from the programs on this machine, or undefined when they are not installed. */
+  find(): Installation | undefined
+  /** Connects once and returns the server's version. */
+  ping(url: string): Promise<string>
+}
+
+export interface Installation {
+  /** The path of the server's program. */
+  readonly from: string
+  /** The account to use when root starts it: these servers refuse to run as root, or should not. */
+  readonly user: string
+  launch(instance: { directory: string; port: number }): Launch
+}
+
+/** How a keeper runs one instance. */
+export interface Launch {
+  /** Small files to write into the instance's directory, by name. */
+  readonly files?: Record<string, string>
+  /** Run one after the other before the server. */
+  readonly prepare: Command[]
+  /** Runs until it gets its stop signal; without it, what `prepare` started runs until `cleanup`. */
+  readonly server?: { readonly command: Command; readonly stop: NodeJS.Signals }
+  /** Run one after the other at the end. */
+  readonly cleanup?: Command[]
+}
+
+export type Command = [program: string, ...args: string[]]
