@@ -49,6 +49,7 @@ function settings(directory: string, port: number): string[] {
     `--port=${port}`,
     '--skip-name-resolve',
     '--max-connections=300',
+    '--character-set-server=utf8mb4',
     '--innodb-flush-log-at-trx-commit=1',
   ]
 }
