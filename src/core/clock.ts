@@ -1,0 +1,33 @@
+/** Time as the engine sees it. Injected, so that tests and a simulator can drive it. Shared times are the database's, not this. */
+export interface Clock {
+  /** Wall time in milliseconds since 1970; only for the `time` attribute and for ids. */
+  now(): number
+  /** Milliseconds that never go back; for local deadlines. */
+  monotonic(): number
+  /** Calls back after `ms`; returns what cancels it. */
+  after(ms: number, call: () => void): () => void
+}
+
+/** The clock of this process. */
+export const systemClock: Clock = {
+  now: () => Date.now(),
+  monotonic: () => performance.now(),
+  after: (ms, call) => {
+    const timer = setTimeout(call, ms)
+    return () => clearTimeout(timer)
+  },
+}
+
+/** Resolves after `ms`, or at once when the signal is aborted. */
+export function pause(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal?.aborted) return resolve()
+    const done = (): void => {
+      cancel()
+      signal?.removeEventListener('abort', done)
+      resolve()
+    }
+    const cancel = clock.after(ms, done)
+    signal?.addEventListener('abort', done, { once: true })
+  })
+}

@@ -1,0 +1,118 @@
+import { HapaxError } from './errors.ts'
+
+/** A value bound to a statement. Scalars only: every driver and ORM carries these the same way. */
+export type Param = string | number | null | Uint8Array
+
+/** One SQL statement in the placeholder style of its database, and its values. */
+export interface Statement {
+  readonly text: string
+  readonly params: readonly Param[]
+}
+
+/** A row, by column name. */
+export type Row = Readonly<Record<string, unknown>>
+
+/** The answer to one statement. */
+export interface Result {
+  readonly rows: readonly Row[]
+  readonly affected: number
+}
+
+/** Runs statements. */
+export interface Executor {
+  query(text: string, params: readonly Param[]): Promise<Result>
+}
+
+/** Isolation levels by their SQL names. */
+export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
+
+/** How a transaction is opened. */
+export interface TransactionOptions {
+  /** @default what the database is set to */
+  readonly isolation?: Isolation | undefined
+  /** Ends the transaction by force: the connection is destroyed, the handle is dead, the call rejects with the signal's reason. */
+  readonly signal?: AbortSignal | undefined
+  /** What an error of this database means; for connections that watch the handler's statements. */
+  readonly classify: (error: unknown) => ErrorClass
+}
+
+/** What happens inside a transaction. */
+export interface TransactionWork<Tx, T> {
+  /** Statements that come first; sent together with BEGIN where the connection can do that. */
+  readonly first: readonly Statement[]
+  /** Runs with the answers to `first`. */
+  body(tx: Tx, answers: readonly Result[]): Promise<TransactionEnd<T>>
+}
+
+/** How a transaction ends. */
+export interface TransactionEnd<T> {
+  readonly value: T
+  /** Statements that come last; a failing one stops the rest and the commit. Undefined: roll back instead of committing. */
+  readonly last: readonly Statement[] | undefined
+}
+
+/**
+ * How a store reaches the user's pool or ORM. One per driver or ORM; the conformance suite in `hapax/testing` says what
+ * one has to do. `Tx` is what handlers receive; `Own` is what the user's own transactions look like.
+ *
+ * A connection is naive: it begins, runs, commits or rolls back, gives the connection back (or destroys it when it cannot
+ * be trusted any more), and rejects with the driver's own error, or with what `body` threw. What an error means is the
+ * store's business. It adds only what nobody else can know, as a HapaxError:
+ * - `transaction-conflict` or `transaction-lost` when the handler's own statements met such an error, whatever it threw then;
+ * - `unawaited-query` when statements were still running as `body` returned (where that can be told);
+ * - `transaction-aborted` when COMMIT answered that it had rolled back.
+ */
+export interface Connection<Tx, Own = Tx> {
+  readonly features: ConnectionFeatures
+  transaction<T>(options: TransactionOptions, work: TransactionWork<Tx, T>): Promise<T>
+  /** The executor inside a transaction of hapax's or the user's own. */
+  executor(tx: Tx | Own): Executor
+  /** Rejects with `not-in-transaction` unless `tx` is an open transaction of the user's own or of hapax's. */
+  assertTransaction(tx: Tx | Own): Promise<void>
+  /** One statement outside any transaction. */
+  query(text: string, params: readonly Param[]): Promise<Result>
+  /** Closes what the connection opened itself. */
+  close(): Promise<void>
+}
+
+/** What differs between connections, and what follows from it. */
+export interface ConnectionFeatures {
+  readonly name: string
+  /** Round trips of one message beyond the handler's own. */
+  readonly roundTrips: number
+  /** What happens to a handler that uses its transaction after it settled: always refused, or only refused for new statements. */
+  readonly lateUse: 'refused' | 'partly refused'
+  /** Whether statements that the handler did not await are noticed before the commit. */
+  readonly unawaited: 'detected' | 'not detectable'
+}
+
+/**
+ * What an error of a database means for the message:
+ * conflict: run again, it is nobody's fault; lock-timeout: somebody else holds the row; lost: the link or the transaction
+ * is gone; aborted: an earlier error of this transaction was swallowed; gone: the guard's savepoint or transaction is not
+ * there any more; no-schema: the tables are missing; other: an error of the statement itself.
+ */
+export type ErrorClass = 'conflict' | 'lock-timeout' | 'lost' | 'aborted' | 'gone' | 'no-schema' | 'other'
+
+/** The error of a transaction whose own statements met a conflict or lost the link. */
+export function doomed(kind: 'conflict' | 'lost', cause: unknown): HapaxError {
+  return kind === 'lost'
+    ? new HapaxError('transaction-lost', 'the connection was lost inside the transaction', { cause })
+    : new HapaxError('transaction-conflict', 'the database gave up this transaction in favour of another', { cause })
+}
+
+/** The error for a handle whose transaction has settled. */
+export function transactionClosed(): HapaxError {
+  return new HapaxError('transaction-closed', 'this transaction has settled; its handle cannot be used any more')
+}
+
+/** The error for something that is not an open transaction. */
+export function notInTransaction(detail: string, cause?: unknown): HapaxError {
+  return new HapaxError('not-in-transaction', `expected tx to be an open transaction, got ${detail}`, { cause })
+}
+
+/** The error for a handler that returned while its statements were still running. */
+export function unawaited(count: number): HapaxError {
+  const what = count === 1 ? 'one of its queries was' : `${count} of its queries were`
+  return new HapaxError('unawaited-query', `the handler returned while ${what} still running: await every query`)
+}

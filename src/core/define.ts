@@ -1,0 +1,87 @@
+import { HapaxError } from './errors.ts'
+import { expected, text } from './options.ts'
+import { describeIssues, type SchemaInput, type SchemaOutput, type StandardSchema } from './standard-schema.ts'
+
+/** A kind of message: its name, its schema and the key it belongs to. `In` is what is published, `Out` what handlers get. */
+export interface MessageType<In = unknown, Out = In> {
+  readonly type: string
+  /** A message of this type, for `publishMany`. */
+  of(data: In, options?: PublishOptions): Draft
+  /** The key of a message with this data. */
+  keyOf(data: In): string | undefined
+  /** Checks and transforms data as it came over the wire; throws `invalid-payload`. */
+  parse(data: unknown): Out | Promise<Out>
+}
+
+/** A message that is not published yet. */
+export interface Draft {
+  readonly message: MessageType<never, unknown>
+  readonly data: unknown
+  readonly options: PublishOptions
+}
+
+/** What a publisher may say about one message. */
+export interface PublishOptions {
+  /** An id of your own, for example from `messageId`. @default a fresh UUIDv7 */
+  readonly id?: string
+  /** @default the key that the message type computes */
+  readonly key?: string
+  readonly subject?: string
+  readonly headers?: Readonly<Record<string, string>>
+  readonly correlationId?: string
+  readonly causationId?: string
+  readonly traceparent?: string
+  readonly tracestate?: string
+  /** Not before this many milliseconds after the commit's insert. */
+  readonly delayMs?: number
+  /** The relay that sends it. @default 'default' */
+  readonly relay?: string
+  /** Write the row at once and not as the last statement of the transaction. @default false */
+  readonly now?: boolean
+}
+
+/** Options of `defineMessage`. */
+export interface MessageOptions<In> {
+  /** Which messages belong together, for example those of one order. */
+  readonly key?: (data: In) => string
+}
+
+/**
+ * Describes a kind of message. The wire carries the JSON of the schema's input; handlers receive its output,
+ * so that transforms run once.
+ */
+export function defineMessage<S extends StandardSchema>(
+  type: string,
+  options: MessageOptions<SchemaInput<S>> & { readonly schema: S },
+): MessageType<SchemaInput<S>, SchemaOutput<S>>
+export function defineMessage<T>(type: string, options?: MessageOptions<T>): MessageType<T, T>
+export function defineMessage<In, Out>(
+  type: string,
+  options: MessageOptions<In> & { readonly schema?: StandardSchema<In, Out> } = {},
+): MessageType<In, Out> {
+  text('type', type)
+  const { schema, key } = options
+  if (key !== undefined && typeof key !== 'function') expected('key', 'a function', key)
+  if (schema !== undefined && typeof schema?.['~standard']?.validate !== 'function') {
+    expected('schema', 'a Standard Schema', schema)
+  }
+  const message: MessageType<In, Out> = {
+    type,
+    of: (data, publishOptions = {}) => ({ message: message as MessageType<never, unknown>, data, options: publishOptions }),
+    keyOf: (data) => key?.(data),
+    parse: schema === undefined ? (data) => data as Out : (data) => parseWith(type, schema, data),
+  }
+  return Object.freeze(message)
+}
+
+function parseWith<Out>(type: string, schema: StandardSchema<unknown, Out>, data: unknown): Out | Promise<Out> {
+  const result = schema['~standard'].validate(data)
+  return result instanceof Promise ? result.then((awaited) => valueOf(type, awaited)) : valueOf(type, result)
+}
+
+function valueOf<Out>(type: string, result: Awaited<ReturnType<StandardSchema<unknown, Out>['~standard']['validate']>>): Out {
+  if (result.issues === undefined) return result.value
+  throw new HapaxError('invalid-payload', `expected data of ${type} to fit its schema: ${describeIssues(result.issues)}`, {
+    fields: { type, issues: result.issues },
+  })
+}

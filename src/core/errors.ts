@@ -1,0 +1,140 @@
+/**
+ * Every code that hapax throws, reports in an outcome or stores as the reason of a failed message.
+ * `docs/errors.md` says for each what happened and what to do.
+ */
+export type ErrorCode =
+  // settings and use
+  | 'invalid-option'
+  | 'duplicate-handler'
+  | 'already-started'
+  | 'closed'
+  | 'client-missing'
+  // messages
+  | 'missing-id'
+  | 'invalid-id'
+  | 'invalid-message'
+  | 'invalid-payload'
+  | 'unknown-type'
+  | 'too-large'
+  | 'conflict'
+  | 'expired'
+  // publishing
+  | 'not-in-transaction'
+  | 'no-consumer'
+  // the handler's transaction
+  | 'broken-atomicity'
+  | 'transaction-aborted'
+  | 'transaction-closed'
+  | 'transaction-conflict'
+  | 'transaction-lost'
+  | 'unawaited-query'
+  | 'unawaited-publish'
+  | 'handler-timeout'
+  | 'nested-transaction'
+  | 'reentrant'
+  // giving up
+  | 'permanent'
+  | 'attempts-exhausted'
+  | 'crash-loop'
+  | 'infrastructure'
+  // the store
+  | 'busy'
+  | 'commit-unknown'
+  | 'store-unavailable'
+  | 'schema-missing'
+  | 'schema-outdated'
+  | 'schema-drift'
+  | 'not-found'
+
+/** The one error class of hapax: branch on `code`, never on the message. */
+export class HapaxError extends Error {
+  override readonly name = 'HapaxError'
+  readonly code: ErrorCode
+  readonly fields: Readonly<Record<string, unknown>>
+
+  constructor(code: ErrorCode, message: string, options: { cause?: unknown; fields?: Record<string, unknown> } = {}) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause })
+    this.code = code
+    this.fields = Object.freeze({ ...options.fields })
+  }
+}
+
+/** Thrown by a handler: this message will never succeed; it goes to the failed store at once. */
+export class Permanent extends Error {
+  override readonly name = 'Permanent'
+}
+
+/** Thrown by a handler: try again, but not before this many milliseconds. */
+export class RetryAfter extends Error {
+  override readonly name = 'RetryAfter'
+  readonly delayMs: number
+
+  constructor(delayMs: number, message: string = `try again in ${delayMs} ms`, options?: ErrorOptions) {
+    super(message, options)
+    this.delayMs = delayMs
+  }
+}
+
+/** Whether a value is a HapaxError with this code. */
+export function isHapaxError(error: unknown, code?: ErrorCode): error is HapaxError {
+  return error instanceof HapaxError && (code === undefined || error.code === code)
+}
+
+/** What was thrown, as an Error. */
+export function asError(thrown: unknown): Error {
+  return thrown instanceof Error ? thrown : new Error(`a handler threw ${describe(thrown)}`, { cause: thrown })
+}
+
+/** An error as it is stored: name, code and message of the whole cause chain, without credentials, capped. */
+export interface ErrorRecord {
+  readonly name: string
+  readonly message: string
+  readonly code?: string
+  readonly stack?: string
+  readonly cause?: ErrorRecord
+}
+
+const MAX_MESSAGE = 1000
+const MAX_STACK = 2000
+const MAX_CAUSES = 5
+
+/** Turns an error into what may be stored and shown. */
+export function recordError(thrown: unknown, depth = 0): ErrorRecord {
+  const error = asError(thrown)
+  const code = (error as { code?: unknown }).code
+  const cause = error.cause
+  return {
+    name: redact(String(error.name)).slice(0, 100),
+    message: redact(String(error.message)).slice(0, MAX_MESSAGE),
+    ...(typeof code === 'string' || typeof code === 'number' ? { code: redact(String(code)).slice(0, 100) } : {}),
+    ...(depth === 0 && error.stack ? { stack: redact(String(error.stack)).slice(0, MAX_STACK) } : {}),
+    ...(cause !== undefined && depth < MAX_CAUSES ? { cause: recordError(cause, depth + 1) } : {}),
+  }
+}
+
+/** Removes credentials from a text: those in URLs, and values of what looks like a password, a token or a key. */
+export function redact(text: string): string {
+  return text
+    .replace(/([a-z][a-z0-9+.-]*:\/\/)[^\s/@:]*:[^\s/@]*@/gi, '$1***@')
+    .replace(
+      /\b(password|passwd|pwd|secret|token|api[-_]?key|authorization)(["']?\s*[=:]\s*)(bearer\s+)?("[^"]*"|'[^']*'|[^\s,;&]+)/gi,
+      '$1$2***',
+    )
+}
+
+/** A value for an error message: short, on one line. */
+export function describe(value: unknown): string {
+  const text = typeof value === 'string' ? JSON.stringify(value) : describeValue(value)
+  return text.length > 80 ? `${text.slice(0, 77)}...` : text
+}
+
+function describeValue(value: unknown): string {
+  if (typeof value === 'function') return `function ${value.name || '(anonymous)'}`
+  if (typeof value === 'bigint') return `${value}n`
+  if (typeof value === 'object' && value !== null) {
+    if (Array.isArray(value)) return `an array of ${value.length}`
+    if (value instanceof Uint8Array) return `${value.byteLength} bytes`
+    return `an object${value.constructor && value.constructor !== Object ? ` (${value.constructor.name})` : ''}`
+  }
+  return String(value)
+}

@@ -1,0 +1,74 @@
+import type { Logger } from './logger.ts'
+
+/** Names a message in an event; never the payload. */
+export interface MessageRef {
+  readonly id: string
+  readonly source: string
+  readonly type: string
+}
+
+/** Everything that can be observed, by name. Logs, metrics and the console listen to these and to nothing else. */
+export interface HapaxEvents {
+  /** The handler's writes and the receipt are committed. */
+  processed: { consumer: string; message: MessageRef; attempt: number; durationMs: number }
+  /** The message had been taken before; `takenAt` says when. */
+  duplicate: { consumer: string; message: MessageRef; takenAt?: Date }
+  /** A duplicate came with another payload than the first one. */
+  mismatch: { consumer: string; message: MessageRef; takenAt?: Date }
+  /** Written to the inbox. */
+  stored: { consumer: string; message: MessageRef }
+  /** The handler failed and will be called again. */
+  retrying: { consumer: string; message: MessageRef; attempt: number; delayMs: number; error: Error }
+  /** Moved to the failed store. */
+  failed: { consumer: string; message: MessageRef; attempt: number; reason: string; error: Error }
+  /** Another process is working on the message. */
+  busy: { consumer: string; message: MessageRef }
+  /** Nothing was kept; the message is to be delivered again. */
+  'rolled-back': { consumer: string; message: MessageRef; error: Error }
+  /** The link broke while committing; the outcome is being looked up. */
+  'commit-unknown': { consumer: string; messages: readonly MessageRef[] }
+  /** Written to the outbox, or to the inboxes of local consumers, and committed. */
+  published: { message: MessageRef; key?: string }
+  /** A loop of a worker failed and will go on. */
+  'worker-error': { worker: string; error: Error }
+}
+
+/** What the listeners of an event receive. */
+export type HapaxEvent<Name extends keyof HapaxEvents> = HapaxEvents[Name]
+
+/** Registers listeners. A listener that throws is logged and never disturbs the engine. */
+export interface Events {
+  on<Name extends keyof HapaxEvents>(name: Name, listener: (event: HapaxEvents[Name]) => void): () => void
+}
+
+type Listener = (event: never) => void
+
+/** The one stream of events of a hapax. */
+export class EventHub implements Events {
+  readonly #listeners = new Map<keyof HapaxEvents, Set<Listener>>()
+  readonly #logger: Logger
+
+  constructor(logger: Logger) {
+    this.#logger = logger
+  }
+
+  on<Name extends keyof HapaxEvents>(name: Name, listener: (event: HapaxEvents[Name]) => void): () => void {
+    const listeners = this.#listeners.get(name) ?? new Set()
+    this.#listeners.set(name, listeners.add(listener as Listener))
+    return () => listeners.delete(listener as Listener)
+  }
+
+  /** Builds the event only if somebody listens. */
+  emit<Name extends keyof HapaxEvents>(name: Name, event: () => HapaxEvents[Name]): void {
+    const listeners = this.#listeners.get(name)
+    if (listeners === undefined || listeners.size === 0) return
+    const value = event()
+    for (const listener of listeners) {
+      try {
+        listener(value as never)
+      } catch (error) {
+        this.#logger.error({ event: name, error: String(error) }, 'a listener threw')
+      }
+    }
+  }
+}

@@ -1,0 +1,60 @@
+import { hash } from 'node:crypto'
+import { expected } from './options.ts'
+import { format, uuidv7Time } from './uuid.ts'
+
+/**
+ * The key of a message in `receipts`: a UUIDv8 computed from the exact bytes of source and id.
+ * The time of a UUIDv7 id comes first, so that inserts into the index stay local; other ids have zeros there.
+ */
+export function messageKey(source: string, id: string): string {
+  const digest = hash('sha256', pair(source, id), 'hex')
+  const time = uuidv7Time(id) ?? '000000000000'
+  return uuidv8(`${time}${digest.slice(0, 20)}`)
+}
+
+/** Sets version 8 and the variant in 32 hexadecimal digits. */
+function uuidv8(digits: string): string {
+  const variant = '89ab'[Number.parseInt(digits.charAt(16), 16) & 3]
+  return format(`${digits.slice(0, 12)}8${digits.slice(13, 16)}${variant}${digits.slice(17)}`)
+}
+
+/** Eight bytes, in hexadecimal digits, that tell one payload from another. */
+export function fingerprint(payload: Uint8Array): string {
+  return hash('sha256', payload, 'hex').slice(0, 16)
+}
+
+/** The whole SHA-256 of a payload: the id of a message that came without one, with the policy `hash`. */
+export function payloadId(payload: Uint8Array): string {
+  return `sha256:${hash('sha256', payload, 'hex')}`
+}
+
+/**
+ * A deterministic id for a sender that may be retried: the same name and parts give the same id.
+ * @example messageId('order.placed', order.id, order.version)
+ */
+export function messageId(name: string, ...parts: readonly (string | number | bigint | boolean)[]): string {
+  if (typeof name !== 'string' || name === '') expected('name', 'a non-empty string', name)
+  if (parts.length === 0) expected('parts', 'at least one value', parts)
+  // JSON of the typed parts is an unambiguous join: ('a', 'b,c') and ('a,b', 'c') differ, and so do 1 and '1'.
+  const typed = parts.map((part, index) => [typeof part, checkedPart(part, index)])
+  return uuidv8(hash('sha256', JSON.stringify([name, typed]), 'hex').slice(0, 32))
+}
+
+function checkedPart(part: unknown, index: number): string {
+  const fine =
+    typeof part === 'string' ? part.isWellFormed() : ['bigint', 'boolean'].includes(typeof part) || Number.isFinite(part)
+  if (!fine) expected(`parts[${index}]`, 'a well-formed string, a finite number, a bigint or a boolean', part)
+  return String(part)
+}
+
+/** Both texts behind their lengths, so that ('ab', 'c') and ('a', 'bc') differ. */
+function pair(source: string, id: string): Buffer {
+  const sourceBytes = Buffer.byteLength(source)
+  const idBytes = Buffer.byteLength(id)
+  const bytes = Buffer.allocUnsafe(8 + sourceBytes + idBytes)
+  bytes.writeUInt32BE(sourceBytes, 0)
+  bytes.write(source, 4, sourceBytes, 'utf8')
+  bytes.writeUInt32BE(idBytes, 4 + sourceBytes)
+  bytes.write(id, 8 + sourceBytes, idBytes, 'utf8')
+  return bytes
+}

@@ -1,0 +1,23 @@
+/** What hapax logs to: the order of pino's arguments, the four usual levels. */
+export interface Logger {
+  debug(fields: object, message: string): void
+  info(fields: object, message: string): void
+  warn(fields: object, message: string): void
+  error(fields: object, message: string): void
+}
+
+/** Warnings and errors to standard error, one JSON line each; used where no logger is given. */
+export const consoleLogger: Logger = {
+  debug: () => {},
+  info: () => {},
+  warn: (fields, message) => line('warn', fields, message),
+  error: (fields, message) => line('error', fields, message),
+}
+
+/** A logger that says nothing. */
+export const silentLogger: Logger = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} }
+
+// JSON, so that control characters in ids and messages cannot forge a line.
+function line(level: string, fields: object, message: string): void {
+  process.stderr.write(`${JSON.stringify({ level, message: `hapax: ${message}`, ...fields })}\n`)
+}

@@ -1,0 +1,78 @@
+/** The attributes of a message: those of CloudEvents 1.0, and what hapax adds. */
+export interface MessageAttributes {
+  readonly id: string
+  readonly source: string
+  readonly type: string
+  readonly subject?: string
+  /** RFC 3339. */
+  readonly time?: string
+  readonly datacontenttype?: string
+  /** Messages of one key belong together, for example those of one order. */
+  readonly key?: string
+  readonly correlationId?: string
+  readonly causationId?: string
+  readonly traceparent?: string
+  readonly tracestate?: string
+  readonly headers?: Readonly<Record<string, string>>
+}
+
+/** A message as a handler sees it in `ctx.message`: `data` is the JSON as it came, before the schema. */
+export interface Message extends MessageAttributes {
+  readonly data: unknown
+}
+
+/**
+ * A message as it arrives at a consumer. `data` is a JSON value, or the bytes as they came (`Uint8Array`).
+ * It is what some sender made of it: every field is checked at run time.
+ */
+export interface IncomingMessage extends Omit<MessageAttributes, 'id'> {
+  readonly id?: string
+  readonly data?: unknown
+  /** The broker says that it delivered this message before. */
+  readonly redelivered?: boolean
+}
+
+/** A message as it is stored: identity and payload in columns of their own, the rest as one JSON text. */
+export interface StoredMessage {
+  /** Computed from source and id; see `messageKey`. */
+  readonly messageKey: string
+  readonly source: string
+  readonly id: string
+  readonly type: string
+  readonly key: string | null
+  /** JSON of the attributes that have no column of their own. */
+  readonly attributes: string
+  readonly data: Uint8Array
+  /** Eight bytes of the payload's hash, in hexadecimal digits. */
+  readonly fingerprint: string
+}
+
+type OtherAttributes = Omit<MessageAttributes, 'id' | 'source' | 'type' | 'key'>
+
+const OTHERS = [
+  'subject',
+  'time',
+  'datacontenttype',
+  'correlationId',
+  'causationId',
+  'traceparent',
+  'tracestate',
+  'headers',
+] as const satisfies readonly (keyof OtherAttributes)[]
+
+/** The JSON text of the attributes that have no column. */
+export function packAttributes(message: OtherAttributes): string {
+  let text = ''
+  for (const name of OTHERS) {
+    const value = message[name]
+    if (value !== undefined) text += `${text === '' ? '' : ','}"${name}":${JSON.stringify(value)}`
+  }
+  return `{${text}}`
+}
+
+/** The attributes of a stored message. */
+export function unpackAttributes(stored: StoredMessage): MessageAttributes {
+  const others = JSON.parse(stored.attributes) as OtherAttributes
+  const { id, source, type, key } = stored
+  return { id, source, type, ...(key === null ? {} : { key }), ...others }
+}

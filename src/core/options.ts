@@ -1,0 +1,64 @@
+import { describe, HapaxError } from './errors.ts'
+
+/** Fails with the one sentence form of hapax: "expected leaseMs to be a positive integer, got -1". */
+export function expected(name: string, what: string, got: unknown): never {
+  throw new HapaxError('invalid-option', `expected ${name} to be ${what}, got ${describe(got)}`, {
+    fields: { option: name },
+  })
+}
+
+/** A whole number above zero, or the default where it is not given. */
+export function positiveInteger(name: string, value: number | undefined, fallback: number): number {
+  if (value === undefined) return fallback
+  if (!Number.isSafeInteger(value) || value <= 0) expected(name, 'a positive integer', value)
+  return value
+}
+
+/** A number of at least `least`, or the default where it is not given. */
+export function numberFrom(name: string, least: number, value: number | undefined, fallback: number): number {
+  if (value === undefined) return fallback
+  if (typeof value !== 'number' || !Number.isFinite(value) || value < least) {
+    expected(name, `a number of at least ${least}`, value)
+  }
+  return value
+}
+
+/** One of the listed words, or the default where it is not given. */
+export function oneOf<T extends string>(name: string, words: readonly T[], value: T | undefined, fallback: T): T {
+  if (value === undefined) return fallback
+  if (!words.includes(value)) expected(name, words.map((word) => `'${word}'`).join(' or '), value)
+  return value
+}
+
+/** A string that is well-formed, not empty and at most `maxBytes` long in UTF-8. */
+export function text(name: string, value: unknown, maxBytes = 255): string {
+  if (!isText(value, maxBytes)) expected(name, `a non-empty, well-formed string of at most ${maxBytes} bytes`, value)
+  return value
+}
+
+/** Whether a value is a non-empty well-formed string of at most this many bytes. */
+export function isText(value: unknown, maxBytes: number): value is string {
+  return (
+    typeof value === 'string' &&
+    value.length > 0 &&
+    value.length <= maxBytes &&
+    value.isWellFormed() &&
+    // One UTF-16 unit is at most three bytes of UTF-8: most strings need no exact count.
+    (value.length * 3 <= maxBytes || Buffer.byteLength(value) <= maxBytes)
+  )
+}
+
+/** A plain name for a table, a schema or a prefix; nothing else is ever put into SQL text. */
+export function identifier(name: string, value: string): string {
+  if (typeof value !== 'string' || !/^[a-z_][a-z0-9_]{0,47}$/.test(value)) {
+    expected(name, 'a name of lower-case letters, digits and _, at most 48 long', value)
+  }
+  return value
+}
+
+/** Refuses names of options that do not exist: a misspelt option must not be silently ignored. */
+export function noOthers(where: string, given: object, known: readonly string[]): void {
+  if (typeof given !== 'object' || given === null) expected(where, 'an object', given)
+  const other = Object.keys(given).find((key) => !known.includes(key))
+  if (other !== undefined) expected(where, `an object with the options ${known.join(', ')}`, other)
+}

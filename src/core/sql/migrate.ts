@@ -1,0 +1,68 @@
+import { hash } from 'node:crypto'
+import type { Executor, Result, Statement, TransactionWork } from '../connection.ts'
+import { HapaxError, isHapaxError } from '../errors.ts'
+import type { Migration, MigrationState } from '../store.ts'
+import type { Dialect } from './dialect.ts'
+import { asText } from './values.ts'
+
+/** The dialect's migrations with their checksums. */
+export function numbered(dialect: Dialect): readonly Migration[] {
+  return dialect.migrations.map(({ version, name, sql }) => ({
+    version,
+    name,
+    sql,
+    checksum: hash('sha256', sql.join(';\n'), 'hex').slice(0, 16),
+  }))
+}
+
+/** Which migrations the database has; fails with `schema-drift` when one of them was changed afterwards. */
+export async function migrationStates(
+  run: (statement: Statement) => Promise<Result>,
+  dialect: Dialect,
+): Promise<readonly MigrationState[]> {
+  const applied = await appliedChecksums(() => run(dialect.migrationRows)).catch((error: unknown) => {
+    if (isHapaxError(error, 'schema-missing')) return new Map<number, string>()
+    throw error
+  })
+  return numbered(dialect).map((each) => withState(each, applied))
+}
+
+/** The transaction that applies what is missing. The lock makes a second instance wait and then find nothing to do. */
+export function migration<Tx>(
+  dialect: Dialect,
+  executorOf: (tx: Tx) => Executor,
+): TransactionWork<Tx, readonly Migration[]> {
+  return {
+    first: [...dialect.migrationLock, dialect.migrationTable],
+    body: async (tx) => {
+      const run = ({ text, params }: Statement): Promise<Result> => executorOf(tx).query(text, params)
+      const applied = await appliedChecksums(() => run(dialect.migrationRows))
+      const missing = numbered(dialect).filter((each) => !withState(each, applied).applied)
+      for (const { version, name, checksum, sql } of missing) {
+        for (const text of sql) await run({ text, params: [] })
+        await run(dialect.migrationDone(version, name, checksum))
+      }
+      return { value: missing, last: dialect.migrationUnlock }
+    },
+  }
+}
+
+async function appliedChecksums(read: () => Promise<{ rows: readonly object[] }>): Promise<ReadonlyMap<number, string>> {
+  const { rows } = await read()
+  return new Map(
+    (rows as { version: unknown; checksum: unknown }[]).map((row) => [Number(row.version), asText(row.checksum)]),
+  )
+}
+
+function withState(migration: Migration, applied: ReadonlyMap<number, string>): MigrationState {
+  const checksum = applied.get(migration.version)
+  if (checksum !== undefined && checksum !== migration.checksum) {
+    throw new HapaxError(
+      'schema-drift',
+      `expected migration ${migration.version} (${migration.name}) to have the checksum ${migration.checksum}, ` +
+        `but the database has ${checksum}: its schema was made by another version of hapax`,
+      { fields: { version: migration.version, expected: migration.checksum, found: checksum } },
+    )
+  }
+  return { ...migration, applied: checksum !== undefined }
+}

@@ -1,0 +1,427 @@
+import {
+  type Connection,
+  doomed,
+  type ErrorClass,
+  type Executor,
+  type Result,
+  type Row,
+  type Statement,
+  type TransactionEnd,
+  type TransactionOptions,
+  type TransactionWork,
+} from '../connection.ts'
+import { HapaxError, redact } from '../errors.ts'
+import { type Random, systemRandom } from '../random.ts'
+import type {
+  FailedFilter,
+  FailedMessage,
+  InboxRow,
+  LocalResult,
+  LocalRow,
+  Migration,
+  MigrationState,
+  Opening,
+  OutboxRow,
+  Receipt,
+  Store,
+  StoreFeatures,
+  StoreStatus,
+  Trace,
+  Unit,
+  UnitEnd,
+  UnitOptions,
+  Writes,
+} from '../store.ts'
+import type { Backend, Dialect } from './dialect.ts'
+import { migration, migrationStates } from './migrate.ts'
+import { asTrace } from './trace.ts'
+import { asDate, asError, asHex, asMessage, asText, asUuid } from './values.ts'
+
+/** A store on an SQL database: the logic is here, the statements are the dialect's, the transactions the connection's. */
+export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
+  readonly features: StoreFeatures
+  readonly #connection: Connection<Tx, Own>
+  readonly #dialect: Dialect
+  readonly #random: Random
+  #ready = false
+
+  constructor(connection: Connection<Tx, Own>, dialect: Dialect, random: Random = systemRandom) {
+    this.#connection = connection
+    this.#dialect = dialect
+    this.#random = random
+    const { roundTrips, lateUse, unawaited } = connection.features
+    const { isolationLevels, parallelWriters, ownTransactions } = dialect
+    this.features = Object.freeze({
+      name: connection.features.name,
+      isolationLevels,
+      parallelWriters,
+      ownTransactions,
+      durable: true,
+      roundTrips,
+      lateUse,
+      unawaited,
+    })
+  }
+
+  async ready(): Promise<void> {
+    if (this.#ready) return
+    const missing = (await this.migrations()).filter((migration) => !migration.applied)
+    if (missing.length > 0) {
+      throw new HapaxError(
+        'schema-outdated',
+        `expected the database to have migration ${missing.map((each) => each.version).join(', ')}: run hapax.migrate() or npx hapax migrate`,
+        { fields: { missing: missing.map((each) => each.version) } },
+      )
+    }
+    this.#ready = true
+  }
+
+  async migrations(): Promise<readonly MigrationState[]> {
+    return migrationStates((statement) => this.#run(statement), this.#dialect)
+  }
+
+  async migrate(): Promise<readonly Migration[]> {
+    const applied = await this.#admin(migration(this.#dialect, (tx: Tx) => this.#connection.executor(tx)))
+    this.#ready = true
+    return applied
+  }
+
+  async transaction<T>(
+    options: UnitOptions,
+    opening: Opening,
+    body: (unit: Unit<Tx>) => Promise<UnitEnd<T>>,
+  ): Promise<T> {
+    const opened = this.#opening(options, opening)
+    const { isolation, signal } = options
+    let backend: Backend | undefined
+    let phase: Phase = 'opening'
+    const end = (): void => void (backend && this.#terminate(backend))
+    signal?.addEventListener('abort', end, { once: true })
+    try {
+      return await this.#connection.transaction(this.#transactionOptions({ isolation, signal }), {
+        first: opened.statements,
+        body: async (tx, answers) => {
+          const own = answers.slice(opened.from, opened.to)
+          backend = signal && this.#dialect.backend(own)
+          const executor = this.#connection.executor(tx)
+          const unit = await this.#unit(tx, executor, opening, own)
+          phase = 'body'
+          const result = await this.#guarded(executor, () => body(unit))
+          phase = 'committing'
+          return this.#end(result)
+        },
+      })
+    } catch (error) {
+      throw this.#translate(error, phase, signal)
+    } finally {
+      signal?.removeEventListener('abort', end)
+    }
+  }
+
+  #transactionOptions(options: Omit<TransactionOptions, 'classify'> = {}): TransactionOptions {
+    return { ...options, classify: this.#dialect.classify }
+  }
+
+  /** What the driver's error means, by when it came. What a body threw is left alone. */
+  #translate(error: unknown, phase: Phase, signal?: AbortSignal): unknown {
+    if (phase === 'body') return error
+    const kind = this.#dialect.classify(error)
+    if (phase === 'committing') {
+      if (signal?.aborted && error === signal.reason) return commitUnknown(error)
+      if (error instanceof HapaxError) return error
+      if (!this.#dialect.answered(error)) return commitUnknown(error)
+      if (kind === 'lost' || kind === 'conflict') return doomed(kind, error)
+      return this.#guardError(error)
+    }
+    if (error instanceof HapaxError || (signal?.aborted && error === signal.reason)) return error
+    if (kind === 'lock-timeout') return new HapaxError('busy', 'another transaction holds the row', { cause: error })
+    if (kind === 'conflict') return doomed(kind, error)
+    return this.#unavailable(error, kind)
+  }
+
+  #unavailable(error: unknown, kind: ErrorClass): unknown {
+    if (kind === 'no-schema') {
+      return new HapaxError('schema-missing', 'the tables of hapax are missing: run hapax.migrate() or npx hapax migrate', { cause: error })
+    }
+    if (kind !== 'lost' || error instanceof HapaxError) return error
+    const { message, code } = error as { message?: unknown; code?: unknown }
+    return new HapaxError('store-unavailable', `${this.#dialect.name} could not be reached: ${redact(String(message || code))}`, {
+      cause: error,
+    })
+  }
+
+  #opening(options: UnitOptions, opening: Opening): { statements: readonly Statement[]; from: number; to: number } {
+    const dialect = this.#dialect
+    const settings = dialect.settings(options, opening.kind)
+    const own =
+      opening.kind === 'take'
+        ? dialect.take(opening.consumer, opening.token, opening.messages)
+        : opening.kind === 'claim'
+          ? [dialect.lock(opening.seqs, opening.locked, options.lockTimeoutMs)]
+          : []
+    const from = settings.length
+    return { statements: [...settings, ...own, ...dialect.guardSet], from, to: from + own.length }
+  }
+
+  async #unit(tx: Tx, executor: Executor, opening: Opening, answers: readonly Result[]): Promise<Unit<Tx>> {
+    const check = (): Promise<void> => this.#check(executor)
+    const unit = { tx, check, existing: NO_RECEIPTS, claimed: NO_ROWS }
+    if (opening.kind === 'take') return { ...unit, existing: await this.#existing(executor, opening, answers) }
+    if (opening.kind !== 'claim') return unit
+    return { ...unit, claimed: new Set(answers[0]?.rows.map((row) => String(row['seq']))) }
+  }
+
+  /** The receipts that were there before, read by a second statement: the first one's snapshot is too old to see them. */
+  async #existing(
+    executor: Executor,
+    opening: Opening & { kind: 'take' },
+    answers: readonly Result[],
+  ): Promise<ReadonlyMap<string, Receipt>> {
+    const { consumer, token, messages } = opening
+    const taken = this.#dialect.taken(answers, token, messages)
+    if (taken.size === messages.length) return NO_RECEIPTS
+    const keys = messages.map((message) => message.messageKey).filter((key) => !taken.has(key))
+    const statement = this.#dialect.receipts(consumer, keys)
+    const { rows } = await executor.query(statement.text, statement.params)
+    // Neither ours nor there: whoever had it rolled back or was cleaned up in between. Run again.
+    if (rows.length !== keys.length) throw new HapaxError('transaction-conflict', 'a receipt vanished while it was read')
+    return new Map(rows.map((row) => [asUuid(row['message_key']), asReceipt(row)]))
+  }
+
+  async #check(executor: Executor): Promise<void> {
+    try {
+      for (const { text, params } of this.#dialect.guardCheck) await executor.query(text, params)
+    } catch (error) {
+      throw this.#guardError(error)
+    }
+  }
+
+  /** Runs the body; when it fails, finds out whether the transaction was still ours. */
+  async #guarded<T>(executor: Executor, body: () => Promise<T>): Promise<T> {
+    try {
+      return await body()
+    } catch (error) {
+      try {
+        for (const { text, params } of this.#dialect.guardRollback) await executor.query(text, params)
+      } catch (guardError) {
+        if (this.#dialect.classify(guardError) === 'gone') throw brokenAtomicity(error)
+      }
+      throw error
+    }
+  }
+
+  #guardError(error: unknown): unknown {
+    if (error instanceof HapaxError) return error
+    const kind = this.#dialect.classify(error)
+    if (kind === 'gone') return brokenAtomicity(error)
+    if (kind !== 'aborted') return error
+    return new HapaxError(
+      'transaction-aborted',
+      'the handler went on after an SQL error, but the database had given up the transaction: rethrow such errors, or run the statement in a savepoint',
+      { cause: error },
+    )
+  }
+
+  #end<T>({ value, writes }: UnitEnd<T>): TransactionEnd<T> {
+    return { value, last: writes && [...this.#dialect.guardRelease, ...this.#writes(writes)] }
+  }
+
+  #writes({ settle, inbox, failed, outbox }: Writes): readonly Statement[] {
+    const dialect = this.#dialect
+    return [
+      ...(settle?.length ? dialect.deleteInbox(settle) : []),
+      ...(inbox?.length ? dialect.insertInbox(inbox) : []),
+      ...(failed?.length ? dialect.insertFailed(failed) : []),
+      ...(outbox?.length ? dialect.insertOutbox(outbox) : []),
+    ]
+  }
+
+  /** Ends a transaction that outlived its time from another connection; its own may be busy with a statement. */
+  async #terminate(backend: Backend): Promise<void> {
+    try {
+      await this.#run(this.#dialect.terminate(backend))
+    } catch {
+      // The link was cut as well; the database ends the transaction by its own timeout at the latest.
+    }
+  }
+
+  assertTransaction(tx: Tx | Own): Promise<void> {
+    return this.#connection.assertTransaction(tx)
+  }
+
+  async writeOutbox(tx: Tx | Own, rows: readonly OutboxRow[]): Promise<void> {
+    const executor = this.#connection.executor(tx)
+    for (const { text, params } of this.#dialect.insertOutbox(rows)) await executor.query(text, params)
+  }
+
+  writeLocal(tx: Tx | Own, rows: readonly LocalRow[]): Promise<readonly LocalResult[]> {
+    return this.#dialect.writeLocal(this.#connection.executor(tx), rows, this.#random.token())
+  }
+
+  async due(types: ReadonlyMap<string, readonly string[]>, limit: number): Promise<readonly InboxRow[]> {
+    if (types.size === 0) return []
+    const { rows } = await this.#dialect.due((statement) => this.#run(statement), types, limit)
+    // An UPDATE answers in no particular order.
+    return rows.map(asInboxRow).sort((a, b) => (BigInt(a.seq) < BigInt(b.seq) ? -1 : 1))
+  }
+
+  async nextDueMs(consumers: readonly string[]): Promise<number | undefined> {
+    if (consumers.length === 0) return undefined
+    const ms = (await this.#run(this.#dialect.nextDue(consumers))).rows[0]?.['ms']
+    return ms === null || ms === undefined ? undefined : Math.max(0, Number(ms))
+  }
+
+  async reschedule(row: Parameters<Store<Tx>['reschedule']>[0]): Promise<boolean> {
+    return (await this.#run(this.#dialect.reschedule(row))).affected > 0
+  }
+
+  fail(row: Parameters<Store<Tx>['fail']>[0]): Promise<boolean> {
+    const dialect = this.#dialect
+    return this.#move(dialect.lock([row.seq], 'wait', MOVE_LOCK_MS), [
+      dialect.copyToFailed(row),
+      ...dialect.deleteInbox([row.seq]),
+    ])
+  }
+
+  async inboxRow(consumer: string, messageKey: string): Promise<InboxRow | undefined> {
+    const { rows } = await this.#run(this.#dialect.inboxRow(consumer, messageKey))
+    return rows[0] && asInboxRow(rows[0])
+  }
+
+  async subscribe(consumer: string, types: readonly string[]): Promise<void> {
+    for (const type of types) {
+      if (!(await this.isSubscribed(consumer, type))) await this.#run(this.#dialect.subscribe(consumer, type))
+    }
+  }
+
+  async isSubscribed(consumer: string, type: string): Promise<boolean> {
+    return (await this.#run(this.#dialect.subscription(consumer, type))).rows.length > 0
+  }
+
+  async failedList(filter: FailedFilter): Promise<readonly FailedMessage[]> {
+    return (await this.#run(this.#dialect.failedList(filter))).rows.map(asFailed)
+  }
+
+  async failedGet(seq: string): Promise<FailedMessage | undefined> {
+    const { rows } = await this.#run(this.#dialect.failedGet(seq))
+    return rows[0] && asFailed(rows[0])
+  }
+
+  failedRetry(seq: string): Promise<boolean> {
+    const dialect = this.#dialect
+    return this.#move(dialect.failedLock(seq), [dialect.copyToInbox(seq), dialect.deleteFailed(seq)])
+  }
+
+  failedDiscard(seq: string): Promise<boolean> {
+    return this.#move(this.#dialect.failedLock(seq), [this.#dialect.deleteFailed(seq)])
+  }
+
+  /** Moves a row between tables if it is still there. */
+  #move(lock: Statement, statements: readonly Statement[]): Promise<boolean> {
+    return this.#admin({
+      first: [lock],
+      body: async (_tx, [locked]) => {
+        const there = locked !== undefined && locked.rows.length > 0
+        return { value: there, last: there ? statements : undefined }
+      },
+    })
+  }
+
+  async status(): Promise<StoreStatus> {
+    const consumers = await this.#run(this.#dialect.statusConsumers)
+    const outbox = (await this.#run(this.#dialect.statusOutbox)).rows[0]
+    return {
+      consumers: consumers.rows.map((row) => ({
+        consumer: asText(row['consumer']),
+        receipts: Number(row['receipts']),
+        waiting: Number(row['waiting']),
+        retrying: Number(row['retrying']),
+        failed: Number(row['failed']),
+      })),
+      outbox: Number(outbox?.['outbox'] ?? 0),
+      oldestOutboxAt: outbox?.['oldest'] == null ? null : asDate(outbox['oldest']),
+    }
+  }
+
+  async trace(id: string, source?: string): Promise<readonly Trace[]> {
+    const traces: Trace[] = []
+    for (const statement of this.#dialect.trace(id)) {
+      traces.push(...(await this.#run(statement)).rows.map(asTrace))
+    }
+    return traces
+      .filter((trace) => source === undefined || trace.source === source)
+      .sort((a, b) => a.at.getTime() - b.at.getTime())
+  }
+
+  close(): Promise<void> {
+    return this.#connection.close()
+  }
+
+  async #admin<T>(work: TransactionWork<Tx, T>): Promise<T> {
+    try {
+      return await this.#connection.transaction(this.#transactionOptions(), work)
+    } catch (error) {
+      throw this.#unavailable(error, this.#dialect.classify(error))
+    }
+  }
+
+  async #run({ text, params }: Statement): Promise<Result> {
+    try {
+      return await this.#connection.query(text, params)
+    } catch (error) {
+      throw this.#unavailable(error, this.#dialect.classify(error))
+    }
+  }
+}
+
+/** How far a transaction has come. */
+type Phase = 'opening' | 'body' | 'committing'
+
+const NO_RECEIPTS: ReadonlyMap<string, Receipt> = new Map()
+const NO_ROWS: ReadonlySet<string> = new Set()
+const MOVE_LOCK_MS = 5_000
+
+function commitUnknown(cause: unknown): HapaxError {
+  return new HapaxError('commit-unknown', 'the connection was lost while committing', { cause })
+}
+
+function brokenAtomicity(cause: unknown): HapaxError {
+  return new HapaxError(
+    'broken-atomicity',
+    'the handler ended its transaction itself (COMMIT, ROLLBACK, or a statement that commits implicitly, such as DDL on MySQL)',
+    { cause },
+  )
+}
+
+function asReceipt(row: Row): Receipt {
+  return {
+    token: asUuid(row['token']),
+    source: asText(row['source']),
+    id: asText(row['id']),
+    fingerprint: asHex(row['fingerprint']),
+    takenAt: asDate(row['taken_at']),
+  }
+}
+
+function asInboxRow(row: Row): InboxRow {
+  return {
+    seq: String(row['seq']),
+    consumer: asText(row['consumer']),
+    message: asMessage(row),
+    attempts: Number(row['attempts']),
+    lost: Number(row['lost']),
+    starts: Number(row['starts']),
+  }
+}
+
+function asFailed(row: Row): FailedMessage {
+  return {
+    seq: String(row['seq']),
+    consumer: asText(row['consumer']),
+    message: asMessage(row),
+    attempts: Number(row['attempts']),
+    reason: asText(row['reason']),
+    error: asError(row['error']) ?? { name: 'Error', message: '' },
+    failedAt: asDate(row['failed_at']),
+  }
+}

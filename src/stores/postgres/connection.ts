@@ -1,0 +1,172 @@
+import {
+  type Connection,
+  type Executor,
+  notInTransaction,
+  type Param,
+  type Result,
+  type Statement,
+  type TransactionOptions,
+  type TransactionWork,
+  transactionClosed,
+} from '../../core/connection.ts'
+import { describe, HapaxError } from '../../core/errors.ts'
+import { script } from './literal.ts'
+import type { PgClient, PgPool, PgPoolClient, PgResult, PgTx } from './pg.ts'
+import { PgTransaction } from './transaction.ts'
+
+/** Transactions on a pool of `pg`. BEGIN travels with the first statements, COMMIT with the last ones. */
+export class PgConnection<Client extends PgPoolClient> implements Connection<PgTx<Client>, PgClient> {
+  readonly features = { name: 'postgres', roundTrips: 2, lateUse: 'refused', unawaited: 'detected' } as const
+  readonly #pool: () => Promise<PgPool<Client>>
+  readonly #close: () => Promise<void>
+
+  constructor(pool: () => Promise<PgPool<Client>>, close: () => Promise<void>) {
+    this.#pool = pool
+    this.#close = close
+  }
+
+  async transaction<T>(options: TransactionOptions, work: TransactionWork<PgTx<Client>, T>): Promise<T> {
+    const pool = await this.#pool()
+    const client = await pool.connect()
+    const run = new Run(client)
+    const onError = (error: Error): void => run.tx.lose(error)
+    client.on('error', onError)
+    try {
+      return await run.until(options.signal, () => run.steps(options, work))
+    } finally {
+      run.tx.close()
+      // A destroyed client may still emit errors, and without a listener one would end the process.
+      if (!run.broken) client.off('error', onError)
+      client.release(run.broken)
+    }
+  }
+
+  executor(tx: PgTx<Client> | PgClient): Executor {
+    const client: PgClient = tx instanceof PgTransaction ? tx.raw : (tx as PgClient)
+    return { query: async (text, params) => toResult(await client.query(text, params as Param[])) }
+  }
+
+  async assertTransaction(tx: PgTx<Client> | PgClient): Promise<void> {
+    if (tx instanceof PgTransaction) {
+      if (tx.closed) throw transactionClosed()
+      return
+    }
+    if (typeof (tx as PgClient | undefined)?.query !== 'function') throw notInTransaction(describe(tx))
+    const status = (tx as { getTransactionStatus?: () => string | null }).getTransactionStatus?.()
+    if (status === 'T') return
+    if (status === 'I') throw notInTransaction('a client that has not begun one')
+    await probe(tx as PgClient)
+  }
+
+  async query(text: string, params: readonly Param[]): Promise<Result> {
+    const pool = await this.#pool()
+    return toResult(await pool.query(text, params as Param[]))
+  }
+
+  close(): Promise<void> {
+    return this.#close()
+  }
+}
+
+/** One transaction on one client. */
+class Run<Client extends PgPoolClient> {
+  /** The client cannot be trusted any more. */
+  broken = false
+  readonly tx: PgTransaction<Client>
+  readonly #client: Client
+
+  constructor(client: Client) {
+    this.#client = client
+    this.tx = new PgTransaction(client)
+  }
+
+  /** Runs the steps; an abort destroys the connection and does not wait for them. */
+  until<T>(signal: AbortSignal | undefined, steps: () => Promise<T>): Promise<T> {
+    if (signal === undefined) return steps()
+    return new Promise((resolve, reject) => {
+      const abort = (): void => {
+        this.#destroy()
+        reject(signal.reason)
+      }
+      if (signal.aborted) return abort()
+      signal.addEventListener('abort', abort, { once: true })
+      steps()
+        .finally(() => signal.removeEventListener('abort', abort))
+        .then(resolve, reject)
+    })
+  }
+
+  async steps<T>({ isolation }: TransactionOptions, work: TransactionWork<PgTx<Client>, T>): Promise<T> {
+    const begin = isolation === undefined ? 'begin' : `begin isolation level ${isolation}`
+    try {
+      const answers = await this.#script([{ text: begin, params: [] }, ...work.first])
+      const { value, last } = await this.#body(work, answers.slice(1).map(toResult))
+      if (last === undefined) await this.#rollback()
+      else await this.#commit(last)
+      return value
+    } catch (error) {
+      await this.#rollback()
+      throw error
+    }
+  }
+
+  async #body<T>(
+    work: TransactionWork<PgTx<Client>, T>,
+    answers: readonly Result[],
+  ): ReturnType<TransactionWork<PgTx<Client>, T>['body']> {
+    try {
+      const end = await work.body(this.tx, answers)
+      this.tx.assertSound()
+      return end
+    } catch (error) {
+      this.tx.assertNotDoomed()
+      throw error
+    } finally {
+      this.tx.close()
+    }
+  }
+
+  async #commit(last: readonly Statement[]): Promise<void> {
+    const answers = await this.#script([...last, { text: 'commit', params: [] }])
+    if (answers.at(-1)?.command === 'COMMIT') return
+    throw new HapaxError('transaction-aborted', 'COMMIT answered that the transaction was rolled back')
+  }
+
+  async #script(statements: readonly Statement[]): Promise<readonly PgResult[]> {
+    // Without parameters `pg` uses the simple protocol, which answers with one result per statement.
+    const answer = (await this.#client.query(script(statements))) as PgResult | PgResult[]
+    return Array.isArray(answer) ? answer : [answer]
+  }
+
+  async #rollback(): Promise<void> {
+    if (this.broken) return
+    try {
+      await this.#client.query('rollback')
+    } catch {
+      this.#destroy()
+    }
+  }
+
+  #destroy(): void {
+    this.broken = true
+    this.tx.close()
+    // Not end(): that would wait for the statement that is running.
+    const { connection } = this.#client as { connection?: { stream?: { destroy?: () => void } } }
+    connection?.stream?.destroy?.()
+  }
+}
+
+function toResult(answer: PgResult | PgResult[]): Result {
+  const { rows, rowCount } = Array.isArray(answer) ? (answer.at(-1) as PgResult) : answer
+  return { rows, affected: rowCount ?? 0 }
+}
+
+/** SAVEPOINT is refused outside a transaction, so one statement tells. */
+async function probe(client: PgClient): Promise<void> {
+  try {
+    await client.query('savepoint hapax_probe')
+    await client.query('release savepoint hapax_probe')
+  } catch (error) {
+    throw notInTransaction('a client that has not begun one, or whose transaction has failed', error)
+  }
+}

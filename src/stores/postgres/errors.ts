@@ -1,0 +1,65 @@
+import type { ErrorClass } from '../../core/connection.ts'
+import { HapaxError } from '../../core/errors.ts'
+
+/** SQLSTATEs by what they mean for the message; a prefix of two characters stands for its class. */
+const CLASSES: Readonly<Record<string, ErrorClass>> = {
+  '40001': 'conflict', // serialization_failure
+  '40P01': 'conflict', // deadlock_detected
+  '55P03': 'lock-timeout', // lock_not_available
+  '25P02': 'aborted', // in_failed_sql_transaction
+  '25P01': 'gone', // no_active_sql_transaction
+  '3B001': 'gone', // invalid_savepoint_specification
+  '25P03': 'lost', // idle_in_transaction_session_timeout
+  '25P04': 'lost', // transaction_timeout
+  '57P01': 'lost', // admin_shutdown
+  '57P02': 'lost', // crash_shutdown
+  '57P03': 'lost', // cannot_connect_now
+  '57P05': 'lost', // idle_session_timeout
+  '42P01': 'no-schema', // undefined_table
+  '3F000': 'no-schema', // invalid_schema_name
+  '25006': 'lost', // read_only_sql_transaction: the primary has become a standby
+  '08': 'lost', // connection exceptions
+  '53': 'lost', // insufficient resources: disk full, out of memory, too many connections
+  '58': 'lost', // system errors
+  XX: 'lost', // internal errors
+}
+
+const SOCKET_ERRORS = /^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ENOENT)/
+const DRIVER_MESSAGES = /Connection terminated|connection error and is not queryable|Client was closed|timeout exceeded when trying to connect|Cannot use a pool after calling end/
+
+interface DatabaseError {
+  readonly code?: unknown
+  readonly severity?: unknown
+  readonly message?: unknown
+  readonly constraint?: unknown
+  readonly cause?: unknown
+}
+
+/** What an error of PostgreSQL or its driver means; ORMs wrap such errors, so causes are looked at as well. */
+export function classify(error: unknown): ErrorClass {
+  for (let each = error as DatabaseError | undefined, depth = 0; each && depth < 5; depth++) {
+    if (each instanceof HapaxError) return 'other'
+    const found = classOf(each)
+    if (found !== 'other') return found
+    each = each.cause as DatabaseError | undefined
+  }
+  return 'other'
+}
+
+function classOf({ code, severity, message, constraint }: DatabaseError): ErrorClass {
+  if (severity === 'FATAL' || severity === 'PANIC') return 'lost'
+  if (typeof code === 'string') {
+    // REINDEX CONCURRENTLY can make an ON CONFLICT insert fail on our own key; that says nothing about the message.
+    if (code === '23505' && constraint === 'hapax_receipts_key') return 'conflict'
+    const found = CLASSES[code] ?? CLASSES[code.slice(0, 2)]
+    if (found !== undefined && code.length === 5) return found
+    if (SOCKET_ERRORS.test(code)) return 'lost'
+  }
+  return typeof message === 'string' && DRIVER_MESSAGES.test(message) ? 'lost' : 'other'
+}
+
+/** Whether the server itself answered with an error: then a commit is known not to have happened. */
+export function answered(error: unknown): boolean {
+  const { code, severity } = error as DatabaseError
+  return severity === 'ERROR' && typeof code === 'string' && code !== '40003'
+}

@@ -1,0 +1,53 @@
+import type { Param, Statement } from '../../core/connection.ts'
+
+/**
+ * Statements as one text with their values written in, for the simple query protocol: it carries several statements in
+ * one round trip, and a failing one stops the rest. Every statement of hapax casts each parameter, so a quoted literal
+ * means the same as a bound value.
+ */
+export function script(statements: readonly Statement[]): string {
+  return statements.map(inline).join(';')
+}
+
+const parsed = new Map<string, readonly string[]>()
+
+function inline({ text, params }: Statement): string {
+  if (params.length === 0) return text
+  let parts = parsed.get(text)
+  if (parts === undefined) {
+    parts = text.split(/\$(\d+)/)
+    parsed.set(text, parts)
+  }
+  let out = parts[0] as string
+  for (let index = 1; index < parts.length; index += 2) {
+    out += literal(params[Number(parts[index]) - 1]) + parts[index + 1]
+  }
+  return out
+}
+
+/** A value as an SQL literal, whatever `standard_conforming_strings` says. */
+export function literal(value: Param | undefined): string {
+  if (value === null || value === undefined) return 'NULL'
+  if (typeof value === 'number') return `'${value}'`
+  if (typeof value !== 'string') return `E'\\\\x${hex(value)}'`
+  if (value.includes('\0')) throw new TypeError('a text with U+0000 cannot be sent to PostgreSQL')
+  if (value.includes('\\')) return ` E'${value.replaceAll('\\', '\\\\').replaceAll("'", "''")}'`
+  return value.includes("'") ? `'${value.replaceAll("'", "''")}'` : `'${value}'`
+}
+
+/** Values as the text of a PostgreSQL array: a scalar for every driver, cast to an array by the statement. */
+export function array(values: readonly (string | number | Uint8Array | null)[]): string {
+  return `{${values.map(element).join(',')}}`
+}
+
+function element(value: string | number | Uint8Array | null): string {
+  if (value === null) return 'NULL'
+  if (typeof value === 'number') return String(value)
+  if (typeof value !== 'string') return `"\\\\x${hex(value)}"`
+  const escaped = value.includes('\\') ? value.replaceAll('\\', '\\\\') : value
+  return `"${escaped.includes('"') ? escaped.replaceAll('"', '\\"') : escaped}"`
+}
+
+function hex(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('hex')
+}
