@@ -16,7 +16,7 @@ interface Result {
 
 const steps: Record<string, () => Promise<Result>> = {
   types: () => run('tsc', ['--project', 'tsconfig.json']),
-  'lint and format': () => run('biome', ['check', '--error-on-warnings']),
+  'lint and format': () => run('biome', ['check', '--error-on-warnings', '--diagnostic-level=warn']),
   exports: checkExports,
   'dead code': () => run('knip', []),
   'unit tests': () => run('vitest', ['run', '--project', 'unit']),

@@ -1,5 +1,5 @@
 /** The stores that the tests run on, in the order that they run. */
-export const storeNames = ['memory', 'sqlite', 'postgres', 'mysql'] as const
+const storeNames = ['memory', 'sqlite', 'postgres', 'mysql'] as const
 
 export type StoreName = (typeof storeNames)[number]
 
