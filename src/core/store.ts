@@ -45,11 +45,13 @@ export interface LocalResult {
   readonly fresh: number
 }
 
-/** A retry of a message whose receipt the same transaction wrote. */
+/** An inbox row of a message whose receipt the same transaction wrote. */
 export interface RetryRow {
   readonly consumer: string
   readonly message: StoredMessage
   readonly attempts: number
+  /** 1 when the process that writes the row begins with it at once. */
+  readonly starts: number
   readonly delayMs: number
   readonly error: ErrorRecord | null
 }
@@ -224,8 +226,8 @@ export interface Store<Tx, Own = Tx> {
 
   /** Takes up to `limit` due inbox rows of these consumers and types, oldest first, and counts a start of each. */
   due(types: ReadonlyMap<string, readonly string[]>, limit: number): Promise<readonly InboxRow[]>
-  /** Milliseconds until the next row of these consumers is due: 0 = now, undefined = there is none. */
-  nextDueMs(consumers: readonly string[]): Promise<number | undefined>
+  /** Milliseconds until the next row of these consumers and types is due: 0 = now, undefined = there is none. */
+  nextDueMs(types: ReadonlyMap<string, readonly string[]>): Promise<number | undefined>
   /** Records a failed attempt on the inbox row itself. False: the row is gone, another worker settled it. */
   reschedule(row: { seq: string; attempts: number; lost: number; delayMs: number; error: ErrorRecord }): Promise<boolean>
   /** Moves an inbox row to the failed store. False: the row is gone. */

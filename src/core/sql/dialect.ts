@@ -73,8 +73,8 @@ export interface Dialect {
 
   /** Marks a start on due rows and answers the inbox rows, oldest first. */
   due(query: (statement: Statement) => Promise<Result>, types: ReadonlyMap<string, readonly string[]>, limit: number): Promise<Result>
-  /** ms: until the next row is due, at most 0 when it is. */
-  nextDue(consumers: readonly string[]): Statement
+  /** ms: until the next row of this consumer and these types is due, at most 0 when it is, null when there is none. */
+  nextDue(consumer: string, types: readonly string[]): Statement
   reschedule(row: { seq: string; attempts: number; lost: number; delayMs: number; error: ErrorRecord }): Statement
   /** Copies an inbox row into failed. */
   copyToFailed(row: { seq: string; attempts: number; reason: string; error: ErrorRecord }): Statement

@@ -265,10 +265,13 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     return rows.map(asInboxRow).sort((a, b) => (BigInt(a.seq) < BigInt(b.seq) ? -1 : 1))
   }
 
-  async nextDueMs(consumers: readonly string[]): Promise<number | undefined> {
-    if (consumers.length === 0) return undefined
-    const ms = (await this.#run(this.#dialect.nextDue(consumers))).rows[0]?.['ms']
-    return ms === null || ms === undefined ? undefined : Math.max(0, Number(ms))
+  async nextDueMs(types: ReadonlyMap<string, readonly string[]>): Promise<number | undefined> {
+    let next: number | undefined
+    for (const [consumer, names] of types) {
+      const ms = (await this.#run(this.#dialect.nextDue(consumer, names))).rows[0]?.['ms']
+      if (ms !== null && ms !== undefined) next = Math.min(next ?? Number.POSITIVE_INFINITY, Math.max(0, Number(ms)))
+    }
+    return next
   }
 
   async reschedule(row: Parameters<Store<Tx>['reschedule']>[0]): Promise<boolean> {

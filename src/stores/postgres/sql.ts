@@ -60,6 +60,7 @@ export function dialect(schema: string): Dialect {
           array(rows.map((row) => row.consumer)),
           ...messageArrays(rows.map((row) => row.message)),
           array(rows.map((row) => row.attempts)),
+          array(rows.map((row) => row.starts)),
           array(rows.map((row) => row.delayMs)),
           array(rows.map((row) => row.error && JSON.stringify(row.error))),
         ],
@@ -108,7 +109,7 @@ export function dialect(schema: string): Dialect {
       }
       return { rows, affected: rows.length }
     },
-    nextDue: (consumers) => ({ text: sql.nextDue, params: [array(consumers)] }),
+    nextDue: (consumer, types) => ({ text: sql.nextDue, params: [consumer, array(types.map(encodeText))] }),
     reschedule: ({ seq, attempts, lost, delayMs, error }) => ({
       text: sql.reschedule,
       params: [attempts, lost, delayMs, JSON.stringify(error), seq],
@@ -228,13 +229,14 @@ where pid = $1::integer and backend_xid::text = $2::text`,
     deleteInbox: `delete from ${schema}.inbox where seq = any ($1::text::bigint[])`,
     insertInbox: `
 insert into ${schema}.inbox
-  (consumer, message_key, source, id, type, key, attributes, data, fingerprint, attempts, available_at, error)
+  (consumer, message_key, source, id, type, key, attributes, data, fingerprint, attempts, starts, available_at, error)
 select m.consumer, m.message_key, m.source, m.id, m.type, m.key, m.attributes, m.data, decode(m.fingerprint, 'hex'),
-  m.attempts, ${LATER('m.delay_ms')}, m.error
+  m.attempts, m.starts, ${LATER('m.delay_ms')}, m.error
 from unnest($1::text::text[], $2::text::uuid[], $3::text::text[], $4::text::text[], $5::text::text[], $6::text::text[],
-  $7::text::text[], $8::text::bytea[], $9::text::text[], $10::text::integer[], $11::text::float8[], $12::text::text[])
+  $7::text::text[], $8::text::bytea[], $9::text::text[], $10::text::integer[], $11::text::integer[],
+  $12::text::float8[], $13::text::text[])
   with ordinality as m (consumer, message_key, source, id, type, key, attributes, data, fingerprint,
-    attempts, delay_ms, error, place)
+    attempts, starts, delay_ms, error, place)
 order by m.place`,
     insertFailed: `
 insert into ${schema}.failed
@@ -292,7 +294,8 @@ where seq in (
   order by available_at, inbox.seq limit $3::integer for update skip locked)
 returning ${INBOX}`,
     nextDue: `
-select ${MS('min(available_at) - now()')} as ms from ${schema}.inbox where consumer = any ($1::text::text[])`,
+select ${MS('min(available_at) - now()')} as ms from ${schema}.inbox
+where consumer = $1::text and type = any ($2::text::text[])`,
     reschedule: `
 update ${schema}.inbox set attempts = $1::integer, lost = $2::integer, starts = 0,
   available_at = ${LATER('$3::float8')}, error = $4::text
