@@ -32,6 +32,10 @@ export interface TransactionOptions {
   readonly isolation?: Isolation | undefined
   /** Ends the transaction by force: the connection is destroyed, the handle is dead, the call rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined
+  /** Called once a connection is at hand: from here on the database has to answer in time. */
+  readonly acquired?: (() => void) | undefined
+  /** How long to wait for the turn to write, where a database has one writer; later it is a `lock-timeout`. @default 60_000 */
+  readonly lockTimeoutMs?: number | undefined
   /** What an error of this database means; for connections that watch the handler's statements. */
   readonly classify: (error: unknown) => ErrorClass
 }

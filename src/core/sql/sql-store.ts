@@ -92,13 +92,15 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     body: (unit: Unit<Tx>) => Promise<UnitEnd<T>>,
   ): Promise<T> {
     const opened = this.#opening(options, opening)
-    const { isolation, signal } = options
+    const { isolation, signal, acquired } = options
+    // Without receipts or rows to wait for, it is a wait like that for a connection of a pool.
+    const lockTimeoutMs = opening.kind === 'plain' ? undefined : options.lockTimeoutMs
     let backend: Backend | undefined
     let phase: Phase = 'opening'
     const end = (): void => void (backend && this.#terminate(backend))
     signal?.addEventListener('abort', end, { once: true })
     try {
-      return await this.#connection.transaction(this.#transactionOptions({ isolation, signal }), {
+      return await this.#connection.transaction(this.#transactionOptions({ isolation, signal, acquired, lockTimeoutMs }), {
         first: opened.statements,
         body: async (tx, answers) => {
           const own = answers.slice(opened.from, opened.to)

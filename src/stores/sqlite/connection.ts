@@ -1,0 +1,211 @@
+import { pause, systemClock } from '../../core/clock.ts'
+import {
+  type Connection,
+  type Executor,
+  notInTransaction,
+  type Param,
+  type Result,
+  type TransactionEnd,
+  type TransactionOptions,
+  type TransactionWork,
+  transactionClosed,
+} from '../../core/connection.ts'
+import { describe, HapaxError } from '../../core/errors.ts'
+import type { Queue, Turn } from '../../core/queue.ts'
+import { type Database, openDatabase } from './database.ts'
+import { isBusy, LockTimeout } from './errors.ts'
+import { SqliteTransaction, type SqliteTx } from './transaction.ts'
+
+/** How long to wait for the writer's turn where nobody said. */
+const WAIT_MS = 60_000
+const MAX_PAUSE_MS = 20
+
+/** Transactions on one connection of its own to a file; one after another, also with other connections of this process. */
+export class SqliteConnection implements Connection<SqliteTx> {
+  readonly features = { name: 'sqlite', roundTrips: 0, lateUse: 'refused', unawaited: 'not detectable' } as const
+  readonly #path: string
+  #database: Database | undefined
+  #opening: Promise<Database> | undefined
+  #closed = false
+
+  constructor(path: string) {
+    this.#path = path
+  }
+
+  async transaction<T>(options: TransactionOptions, work: TransactionWork<SqliteTx, T>): Promise<T> {
+    const { signal, lockTimeoutMs = WAIT_MS } = options
+    const patience = new Patience(lockTimeoutMs, signal)
+    const database = this.#database ?? (await this.#open())
+    const turn = await turnOf(database.queue, patience)
+    try {
+      await patience.until(() => database.begin())
+      return await turn.run(() => inTransaction(database, signal, work))
+    } finally {
+      if (database.stuck) this.#discard(database)
+      turn.end()
+    }
+  }
+
+  executor(tx: SqliteTx): Executor {
+    return this.#own(tx).executor
+  }
+
+  async assertTransaction(tx: SqliteTx): Promise<void> {
+    this.#own(tx)
+  }
+
+  async query(text: string, params: readonly Param[]): Promise<Result> {
+    const patience = new Patience(WAIT_MS)
+    const database = this.#database ?? (await this.#open())
+    const turn = await turnOf(database.queue, patience)
+    try {
+      return await patience.until(() => database.run(text, params))
+    } finally {
+      turn.end()
+    }
+  }
+
+  /** Waits for the transaction that is running. */
+  async close(): Promise<void> {
+    this.#closed = true
+    const database = await this.#opening?.catch(() => undefined)
+    if (database === undefined) return
+    const turn = await turnOf(database.queue, new Patience(WAIT_MS))
+    this.#discard(database)
+    turn.end()
+  }
+
+  #own(tx: SqliteTx): SqliteTransaction {
+    if (!(tx instanceof SqliteTransaction)) throw notInTransaction(describe(tx))
+    if (tx.closed) throw transactionClosed()
+    if (tx.database !== this.#database) throw notInTransaction('a transaction of another store')
+    return tx
+  }
+
+  #open(): Promise<Database> {
+    if (this.#closed) throw new HapaxError('closed', 'this store has been closed')
+    this.#opening ??= this.#openNow()
+    return this.#opening
+  }
+
+  async #openNow(): Promise<Database> {
+    try {
+      this.#database = await new Patience(WAIT_MS).until(() => openDatabase(this.#path))
+      return this.#database
+    } catch (error) {
+      this.#opening = undefined
+      throw error
+    }
+  }
+
+  /** The next use opens the file anew. */
+  #discard(database: Database): void {
+    this.#database = undefined
+    this.#opening = undefined
+    database.close()
+  }
+}
+
+/** A wait with an end: the lock timeout, or the signal. */
+class Patience {
+  readonly signal: AbortSignal | undefined
+  readonly #deadline: number
+
+  constructor(waitMs: number, signal?: AbortSignal) {
+    this.signal = signal
+    this.#deadline = systemClock.monotonic() + waitMs
+  }
+
+  get leftMs(): number {
+    return Math.max(0, this.#deadline - systemClock.monotonic())
+  }
+
+  /** Does what may meet the lock of another process, again and again. The pauses leave the event loop free. */
+  async until<T>(action: () => T): Promise<T> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return action()
+      } catch (error) {
+        if (!isBusy(error)) throw error
+        if (this.leftMs === 0) throw new LockTimeout(error)
+      }
+      const pauseMs = Math.min(attempt, MAX_PAUSE_MS) * (0.5 + Math.random())
+      await pause(systemClock, Math.min(pauseMs, this.leftMs), this.signal)
+      this.signal?.throwIfAborted()
+    }
+  }
+}
+
+async function turnOf(queue: Queue, { leftMs, signal }: Patience): Promise<Turn> {
+  const turn = await queue.take(leftMs, signal)
+  if (turn === undefined) throw new LockTimeout()
+  return turn
+}
+
+/** Runs the steps; an abort rolls back at once and does not wait for them. */
+function inTransaction<T>(
+  database: Database,
+  signal: AbortSignal | undefined,
+  work: TransactionWork<SqliteTx, T>,
+): Promise<T> {
+  const run = new Run(database)
+  if (signal === undefined) return run.steps(work)
+  return new Promise((resolve, reject) => {
+    const abort = (): void => {
+      run.end(() => database.rollback())
+      reject(signal.reason)
+    }
+    if (signal.aborted) return abort()
+    signal.addEventListener('abort', abort, { once: true })
+    run
+      .steps(work)
+      .finally(() => signal.removeEventListener('abort', abort))
+      .then(resolve, reject)
+  })
+}
+
+/** One transaction, which ends once: by its steps or by an abort. */
+class Run {
+  readonly #database: Database
+  readonly #tx: SqliteTransaction
+  #over = false
+
+  constructor(database: Database) {
+    this.#database = database
+    this.#tx = new SqliteTransaction(database)
+  }
+
+  async steps<T>(work: TransactionWork<SqliteTx, T>): Promise<T> {
+    const database = this.#database
+    try {
+      const answers = work.first.map(({ text, params }) => database.run(text, params))
+      const { value, last } = await this.#body(work, answers)
+      this.end(() => (last === undefined ? database.rollback() : database.commit(last)))
+      return value
+    } catch (error) {
+      this.end(() => database.rollback())
+      throw error
+    }
+  }
+
+  /** After this the connection is somebody else's. */
+  end(how: () => void): void {
+    if (this.#over) return
+    how()
+    this.#over = true
+    this.#tx.close()
+  }
+
+  async #body<T>(work: TransactionWork<SqliteTx, T>, answers: readonly Result[]): Promise<TransactionEnd<T>> {
+    try {
+      const end = await work.body(this.#tx, answers)
+      this.#tx.assertSound()
+      return end
+    } catch (error) {
+      this.#tx.assertNotDoomed()
+      throw error
+    } finally {
+      this.#tx.close()
+    }
+  }
+}

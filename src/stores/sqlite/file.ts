@@ -1,0 +1,45 @@
+import { closeSync, openSync, realpathSync, statfsSync, statSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { expected } from '../../core/options.ts'
+import { Queue } from '../../core/queue.ts'
+
+/** What statfs(2) of Linux answers for file systems of other hosts: SQLite's locks and shared memory fail on them. */
+const NETWORK_FILE_SYSTEMS: Readonly<Record<number, string>> = {
+  26985: 'NFS',
+  20859: 'SMB',
+  4283649346: 'CIFS',
+  4266872130: 'SMB2',
+  22092: 'NCP',
+  1397113167: 'AFS',
+  1937076805: 'Coda',
+  12805120: 'Ceph',
+  198183888: 'Lustre',
+}
+
+const queues = new Map<string, WeakRef<Queue>>()
+
+/** The one queue of a database file in this process, whatever name the file is reached by. */
+export function queueOf(path: string): Queue {
+  const key = realpathSync(path)
+  const known = queues.get(key)?.deref()
+  if (known !== undefined) return known
+  const queue = new Queue()
+  queues.set(key, new WeakRef(queue))
+  return queue
+}
+
+/** Makes sure that the file is there, and where SQLite can be trusted with it. */
+export function prepareFile(path: string): void {
+  const directory = dirname(path)
+  if (!statSync(directory, { throwIfNoEntry: false })?.isDirectory()) {
+    expected('path', 'in a directory that exists', path)
+  }
+  refuseNetwork(path, statfsSync(directory).type)
+  closeSync(openSync(path, 'a'))
+}
+
+/** Refuses the type of a file system if it is one of another host. */
+export function refuseNetwork(path: string, type: number): void {
+  const network = NETWORK_FILE_SYSTEMS[type >>> 0]
+  if (network !== undefined) expected('path', `on a disk of this host, not on ${network}`, path)
+}

@@ -1,0 +1,26 @@
+import { resolve } from 'node:path'
+import { expected, identifier, noOthers } from '../../core/options.ts'
+import { SqlStore } from '../../core/sql/index.ts'
+import type { Store } from '../../core/store.ts'
+import { SqliteConnection } from './connection.ts'
+import { dialect } from './sql.ts'
+import type { SqliteTx } from './transaction.ts'
+
+export type { SqliteResult, SqliteTx } from './transaction.ts'
+
+/** Where the tables are. */
+export interface SqliteOptions {
+  /** The database file, on a disk of this host; or ':memory:', a database that ends with the store. */
+  readonly path: string
+  /** What the names of the tables of hapax begin with. @default 'hapax_' */
+  readonly prefix?: string
+}
+
+/** A store on a SQLite file, by `node:sqlite`. hapax opens a connection of its own: several processes may share the file. */
+export function sqlite(options: SqliteOptions): Store<SqliteTx> {
+  noOthers('options', options, ['path', 'prefix'])
+  const { path, prefix = 'hapax_' } = options
+  if (typeof path !== 'string' || path === '' || path.includes('\0')) expected('path', 'the path of a file', path)
+  const file = path === ':memory:' ? path : resolve(path)
+  return new SqlStore(new SqliteConnection(file), dialect(identifier('prefix', prefix)))
+}

@@ -1,0 +1,153 @@
+import { type DatabaseSync, StatementSync } from 'node:sqlite'
+import { doomed, type Executor, transactionClosed, unawaited } from '../../core/connection.ts'
+import type { Database } from './database.ts'
+import { classify } from './errors.ts'
+
+/** The answer to a statement: its rows, and how many rows it answered or changed. */
+export interface SqliteResult<Row = Record<string, unknown>> {
+  readonly rows: readonly Row[]
+  readonly rowCount: number
+}
+
+/** What handlers receive as `ctx.tx`, and `hapax.transaction` as `tx`. It is dead once the transaction has settled. */
+export interface SqliteTx {
+  query<Row extends object = Record<string, unknown>>(
+    text: string,
+    params?: readonly unknown[],
+  ): Promise<SqliteResult<Row>>
+  /** The connection of this transaction, for libraries that want one. */
+  readonly client: DatabaseSync
+}
+
+const NO_PARAMS: readonly unknown[] = []
+
+/** Members of the connection that would reach beyond the transaction. */
+const NOT_LENT: ReadonlySet<string | symbol> = new Set([
+  'open',
+  'close',
+  'deserialize',
+  'createTagStore',
+  Symbol.dispose,
+])
+
+/** One transaction on the connection: remembers what dooms it, and dies when it settles. */
+export class SqliteTransaction implements SqliteTx {
+  readonly database: Database
+  /** For the statements of hapax. */
+  readonly executor: Executor
+  #closed = false
+  #client: DatabaseSync | undefined
+  #failures: Failure[] | undefined
+  #doom: { kind: 'conflict' | 'lost'; error: unknown } | undefined
+
+  constructor(database: Database) {
+    this.database = database
+    this.executor = {
+      query: (text, params) => {
+        if (this.#closed) return Promise.reject(transactionClosed())
+        try {
+          return Promise.resolve(database.run(text, params))
+        } catch (error) {
+          return this.#failed(error)
+        }
+      },
+    }
+  }
+
+  query<Row extends object = Record<string, unknown>>(
+    text: string,
+    params: readonly unknown[] = NO_PARAMS,
+  ): Promise<SqliteResult<Row>> {
+    if (this.#closed) return Promise.reject(transactionClosed())
+    try {
+      const { rows, affected } = this.database.run(text, params)
+      return Promise.resolve({ rows: rows as readonly Row[], rowCount: affected })
+    } catch (error) {
+      return this.#failed(error)
+    }
+  }
+
+  get client(): DatabaseSync {
+    this.#client ??= this.#lent(this.database.client)
+    return this.#client
+  }
+
+  get closed(): boolean {
+    return this.#closed
+  }
+
+  close(): void {
+    this.#closed = true
+  }
+
+  /** Throws what keeps this transaction from committing, if anything does. */
+  assertSound(): void {
+    this.assertNotDoomed()
+    const unseen = this.#failures?.filter((failure) => !failure.seen).length ?? 0
+    if (unseen > 0) throw unawaited(unseen)
+  }
+
+  assertNotDoomed(): void {
+    if (this.#doom !== undefined) throw doomed(this.#doom.kind, this.#doom.error)
+  }
+
+  #failed(error: unknown): Promise<never> {
+    this.#note(error)
+    const failure = Failure.reject(error) as Failure
+    this.#failures ??= []
+    this.#failures.push(failure)
+    // Not catch(): the failure would count as seen. Unhandled, one that nobody awaits would end the process.
+    Promise.prototype.then.call(failure, undefined, () => {})
+    return failure
+  }
+
+  #note(error: unknown): void {
+    const kind = classify(error)
+    if (kind === 'conflict' || kind === 'lost') this.#doom ??= { kind, error }
+  }
+
+  #lent<T extends object>(target: T): T {
+    return new Proxy(target, {
+      get: (_, name) => {
+        if (this.#closed) throw transactionClosed()
+        if (NOT_LENT.has(name))
+          throw new TypeError(`${String(name)} is not for handlers: the connection belongs to hapax`)
+        // An open cursor would outlive the transaction.
+        const member = target instanceof StatementSync && name === 'iterate' ? 'all' : name
+        const value: unknown = Reflect.get(target, member, target)
+        return typeof value === 'function' ? (...args: unknown[]) => this.#call(target, name, value, args) : value
+      },
+    })
+  }
+
+  // biome-ignore lint/complexity/noBannedTypes: whatever the driver has
+  #call(target: object, name: string | symbol, method: Function, args: unknown[]): unknown {
+    if (this.#closed) throw transactionClosed()
+    try {
+      const result: unknown = method.apply(target, args)
+      if (name === 'iterate') return (result as unknown[]).values()
+      return result instanceof StatementSync ? this.#lent(result) : result
+    } catch (error) {
+      this.#note(error)
+      throw error
+    }
+  }
+}
+
+/** The rejection of a statement. It knows whether anybody looked: a failure that nobody awaited must not be committed. */
+class Failure extends Promise<never> {
+  static override get [Symbol.species](): PromiseConstructor {
+    return Promise
+  }
+
+  seen = false
+
+  // biome-ignore lint/suspicious/noThenProperty: this is a promise
+  override then<A = never, B = never>(
+    resolved?: ((value: never) => A | PromiseLike<A>) | null,
+    rejected?: ((reason: unknown) => B | PromiseLike<B>) | null,
+  ): Promise<A | B> {
+    this.seen = true
+    return super.then(resolved, rejected)
+  }
+}
