@@ -67,7 +67,11 @@ export function defineMessage<In, Out>(
   }
   const message: MessageType<In, Out> = {
     type,
-    of: (data, publishOptions = {}) => ({ message: message as MessageType<never, unknown>, data, options: publishOptions }),
+    of: (data, publishOptions = {}) => ({
+      message: message as MessageType<never, unknown>,
+      data,
+      options: publishOptions,
+    }),
     keyOf: (data) => key?.(data),
     parse: schema === undefined ? (data) => data as Out : (data) => parseWith(type, schema, data),
   }
@@ -79,9 +83,16 @@ function parseWith<Out>(type: string, schema: StandardSchema<unknown, Out>, data
   return result instanceof Promise ? result.then((awaited) => valueOf(type, awaited)) : valueOf(type, result)
 }
 
-function valueOf<Out>(type: string, result: Awaited<ReturnType<StandardSchema<unknown, Out>['~standard']['validate']>>): Out {
+function valueOf<Out>(
+  type: string,
+  result: Awaited<ReturnType<StandardSchema<unknown, Out>['~standard']['validate']>>,
+): Out {
   if (result.issues === undefined) return result.value
-  throw new HapaxError('invalid-payload', `expected data of ${type} to fit its schema: ${describeIssues(result.issues)}`, {
-    fields: { type, issues: result.issues },
-  })
+  throw new HapaxError(
+    'invalid-payload',
+    `expected data of ${type} to fit its schema: ${describeIssues(result.issues)}`,
+    {
+      fields: { type, issues: result.issues },
+    },
+  )
 }

@@ -75,6 +75,11 @@ export class RetryAfter extends Error {
   }
 }
 
+/** Thrown around a call to the outside world: it did certainly not happen. Elsewhere it is an error like any other. */
+export class NotDone extends Error {
+  override readonly name = 'NotDone'
+}
+
 /** Whether a value is a HapaxError with this code. */
 export function isHapaxError(error: unknown, code?: ErrorCode): error is HapaxError {
   return error instanceof HapaxError && (code === undefined || error.code === code)

@@ -30,7 +30,7 @@ export interface HapaxEvents {
   /** Written to the outbox, or to the inboxes of local consumers, and committed. */
   published: { message: MessageRef; key?: string }
   /** A loop of a worker failed and will go on. */
-  'worker-error': { worker: string; error: Error }
+  'worker-error': { consumers: readonly string[]; error: Error }
 }
 
 /** What the listeners of an event receive. */

@@ -42,7 +42,9 @@ export function messageId(name: string, ...parts: readonly (string | number | bi
 
 function checkedPart(part: unknown, index: number): string {
   const fine =
-    typeof part === 'string' ? part.isWellFormed() : ['bigint', 'boolean'].includes(typeof part) || Number.isFinite(part)
+    typeof part === 'string'
+      ? part.isWellFormed()
+      : ['bigint', 'boolean'].includes(typeof part) || Number.isFinite(part)
   if (!fine) expected(`parts[${index}]`, 'a well-formed string, a finite number, a bigint or a boolean', part)
   return String(part)
 }

@@ -78,7 +78,12 @@ export interface Writes {
 export type Opening =
   | { readonly kind: 'plain' }
   /** Writes the receipts of these messages, of distinct keys, under a fresh token. */
-  | { readonly kind: 'take'; readonly consumer: string; readonly token: string; readonly messages: readonly StoredMessage[] }
+  | {
+      readonly kind: 'take'
+      readonly consumer: string
+      readonly token: string
+      readonly messages: readonly StoredMessage[]
+    }
   /** Locks these inbox rows; rows that are locked elsewhere are skipped, or waited for. */
   | { readonly kind: 'claim'; readonly seqs: readonly string[]; readonly locked: 'skip' | 'wait' }
 
@@ -104,6 +109,8 @@ export interface UnitEnd<T> {
 export interface UnitOptions {
   readonly isolation?: Isolation | undefined
   readonly signal?: AbortSignal | undefined
+  /** Called once a connection is at hand: from here on the database has to answer in time. */
+  readonly acquired?: (() => void) | undefined
   /** How long to wait for a receipt or a row that another transaction holds. */
   readonly lockTimeoutMs: number
   /** How long the transaction may sit idle before the database ends it. */
@@ -146,7 +153,13 @@ export interface StoreStatus {
 
 /** One place where a message was found. */
 export type Trace =
-  | { readonly where: 'receipt'; readonly consumer: string; readonly source: string; readonly type: string; readonly at: Date }
+  | {
+      readonly where: 'receipt'
+      readonly consumer: string
+      readonly source: string
+      readonly type: string
+      readonly at: Date
+    }
   | {
       readonly where: 'inbox'
       readonly consumer: string
@@ -157,7 +170,13 @@ export type Trace =
       readonly dueAt: Date
       readonly error: ErrorRecord | null
     }
-  | { readonly where: 'outbox'; readonly relay: string; readonly source: string; readonly type: string; readonly at: Date }
+  | {
+      readonly where: 'outbox'
+      readonly relay: string
+      readonly source: string
+      readonly type: string
+      readonly at: Date
+    }
   | {
       readonly where: 'failed'
       readonly consumer: string
@@ -229,7 +248,13 @@ export interface Store<Tx, Own = Tx> {
   /** Milliseconds until the next row of these consumers and types is due: 0 = now, undefined = there is none. */
   nextDueMs(types: ReadonlyMap<string, readonly string[]>): Promise<number | undefined>
   /** Records a failed attempt on the inbox row itself. False: the row is gone, another worker settled it. */
-  reschedule(row: { seq: string; attempts: number; lost: number; delayMs: number; error: ErrorRecord }): Promise<boolean>
+  reschedule(row: {
+    seq: string
+    attempts: number
+    lost: number
+    delayMs: number
+    error: ErrorRecord
+  }): Promise<boolean>
   /** Moves an inbox row to the failed store. False: the row is gone. */
   fail(row: { seq: string; attempts: number; reason: string; error: ErrorRecord }): Promise<boolean>
   /** Finds an inbox row by consumer and message. */

@@ -1,4 +1,6 @@
 import type { ErrorClass, Executor, Isolation, Result, Statement } from '../connection.ts'
+import type { ErrorRecord } from '../errors.ts'
+import type { StoredMessage } from '../message.ts'
 import type {
   FailedFilter,
   FailedRow,
@@ -9,8 +11,6 @@ import type {
   RetryRow,
   UnitOptions,
 } from '../store.ts'
-import type { StoredMessage } from '../message.ts'
-import type { ErrorRecord } from '../errors.ts'
 
 /** The names of a migration's steps; the texts are those of the dialect. */
 export interface MigrationSource {
@@ -72,7 +72,11 @@ export interface Dialect {
   writeLocal(executor: Executor, rows: readonly LocalRow[], token: string): Promise<readonly LocalResult[]>
 
   /** Marks a start on due rows and answers the inbox rows, oldest first. */
-  due(query: (statement: Statement) => Promise<Result>, types: ReadonlyMap<string, readonly string[]>, limit: number): Promise<Result>
+  due(
+    query: (statement: Statement) => Promise<Result>,
+    types: ReadonlyMap<string, readonly string[]>,
+    limit: number,
+  ): Promise<Result>
   /** ms: until the next row of this consumer and these types is due, at most 0 when it is, null when there is none. */
   nextDue(consumer: string, types: readonly string[]): Statement
   reschedule(row: { seq: string; attempts: number; lost: number; delayMs: number; error: ErrorRecord }): Statement

@@ -47,7 +47,9 @@ export function migration<Tx>(
   }
 }
 
-async function appliedChecksums(read: () => Promise<{ rows: readonly object[] }>): Promise<ReadonlyMap<number, string>> {
+async function appliedChecksums(
+  read: () => Promise<{ rows: readonly object[] }>,
+): Promise<ReadonlyMap<number, string>> {
   const { rows } = await read()
   return new Map(
     (rows as { version: unknown; checksum: unknown }[]).map((row) => [Number(row.version), asText(row.checksum)]),

@@ -100,19 +100,22 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     const end = (): void => void (backend && this.#terminate(backend))
     signal?.addEventListener('abort', end, { once: true })
     try {
-      return await this.#connection.transaction(this.#transactionOptions({ isolation, signal, acquired, lockTimeoutMs }), {
-        first: opened.statements,
-        body: async (tx, answers) => {
-          const own = answers.slice(opened.from, opened.to)
-          backend = signal && this.#dialect.backend(own)
-          const executor = this.#connection.executor(tx)
-          const unit = await this.#unit(tx, executor, opening, own)
-          phase = 'body'
-          const result = await this.#guarded(executor, () => body(unit))
-          phase = 'committing'
-          return this.#end(result)
+      return await this.#connection.transaction(
+        this.#transactionOptions({ isolation, signal, acquired, lockTimeoutMs }),
+        {
+          first: opened.statements,
+          body: async (tx, answers) => {
+            const own = answers.slice(opened.from, opened.to)
+            backend = signal && this.#dialect.backend(own)
+            const executor = this.#connection.executor(tx)
+            const unit = await this.#unit(tx, executor, opening, own)
+            phase = 'body'
+            const result = await this.#guarded(executor, () => body(unit))
+            phase = 'committing'
+            return this.#end(result)
+          },
         },
-      })
+      )
     } catch (error) {
       throw this.#translate(error, phase, signal)
     } finally {
@@ -143,13 +146,21 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
 
   #unavailable(error: unknown, kind: ErrorClass): unknown {
     if (kind === 'no-schema') {
-      return new HapaxError('schema-missing', 'the tables of hapax are missing: run hapax.migrate() or npx hapax migrate', { cause: error })
+      return new HapaxError(
+        'schema-missing',
+        'the tables of hapax are missing: run hapax.migrate() or npx hapax migrate',
+        { cause: error },
+      )
     }
     if (kind !== 'lost' || error instanceof HapaxError) return error
     const { message, code } = error as { message?: unknown; code?: unknown }
-    return new HapaxError('store-unavailable', `${this.#dialect.name} could not be reached: ${redact(String(message || code))}`, {
-      cause: error,
-    })
+    return new HapaxError(
+      'store-unavailable',
+      `${this.#dialect.name} could not be reached: ${redact(String(message || code))}`,
+      {
+        cause: error,
+      },
+    )
   }
 
   #opening(options: UnitOptions, opening: Opening): { statements: readonly Statement[]; from: number; to: number } {
@@ -186,7 +197,8 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     const statement = this.#dialect.receipts(consumer, keys)
     const { rows } = await executor.query(statement.text, statement.params)
     // Neither ours nor there: whoever had it rolled back or was cleaned up in between. Run again.
-    if (rows.length !== keys.length) throw new HapaxError('transaction-conflict', 'a receipt vanished while it was read')
+    if (rows.length !== keys.length)
+      throw new HapaxError('transaction-conflict', 'a receipt vanished while it was read')
     return new Map(rows.map((row) => [asUuid(row['message_key']), asReceipt(row)]))
   }
 

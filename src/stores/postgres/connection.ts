@@ -28,13 +28,14 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
   async transaction<T>(options: TransactionOptions, work: TransactionWork<PgTx<Client>, T>): Promise<T> {
     const pool = await this.#pool()
     const client = await pool.connect()
+    options.acquired?.()
     const run = new Run(client)
-    const onError = (error: Error): void => run.tx.lose(error)
+    const onError = (error: Error): void => run.tx.watch.lose(error)
     client.on('error', onError)
     try {
       return await run.until(options.signal, () => run.steps(options, work))
     } finally {
-      run.tx.close()
+      run.tx.watch.close()
       // A destroyed client may still emit errors, and without a listener one would end the process.
       if (!run.broken) client.off('error', onError)
       client.release(run.broken)
@@ -48,7 +49,7 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
 
   async assertTransaction(tx: PgTx<Client> | PgClient): Promise<void> {
     if (tx instanceof PgTransaction) {
-      if (tx.closed) throw transactionClosed()
+      tx.watch.assertOpen()
       return
     }
     if (typeof (tx as PgClient | undefined)?.query !== 'function') throw notInTransaction(describe(tx))
@@ -116,13 +117,13 @@ class Run<Client extends PgPoolClient> {
   ): ReturnType<TransactionWork<PgTx<Client>, T>['body']> {
     try {
       const end = await work.body(this.tx, answers)
-      this.tx.assertSound()
+      this.tx.watch.assertSound()
       return end
     } catch (error) {
-      this.tx.assertNotDoomed()
+      this.tx.watch.assertNotDoomed()
       throw error
     } finally {
-      this.tx.close()
+      this.tx.watch.close()
     }
   }
 
@@ -149,7 +150,7 @@ class Run<Client extends PgPoolClient> {
 
   #destroy(): void {
     this.broken = true
-    this.tx.close()
+    this.tx.watch.close()
     // Not end(): that would wait for the statement that is running.
     const { connection } = this.#client as { connection?: { stream?: { destroy?: () => void } } }
     connection?.stream?.destroy?.()

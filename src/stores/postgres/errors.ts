@@ -25,7 +25,8 @@ const CLASSES: Readonly<Record<string, ErrorClass>> = {
 }
 
 const SOCKET_ERRORS = /^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ENOENT)/
-const DRIVER_MESSAGES = /Connection terminated|connection error and is not queryable|Client was closed|timeout exceeded when trying to connect|Cannot use a pool after calling end/
+const DRIVER_MESSAGES =
+  /Connection terminated|connection error and is not queryable|Client was closed|timeout exceeded when trying to connect|Cannot use a pool after calling end/
 
 interface DatabaseError {
   readonly code?: unknown

@@ -57,7 +57,8 @@ function connectionOf(options: PostgresPoolOptions<PgPoolClient> | PostgresUrlOp
     )
   }
   const { url, max = 10 } = options
-  if (typeof url !== 'string' || !/^postgres(ql)?:\/\//.test(url)) expected('url', 'a postgres:// URL', url && '(not shown)')
+  if (typeof url !== 'string' || !/^postgres(ql)?:\/\//.test(url))
+    expected('url', 'a postgres:// URL', url && '(not shown)')
   let opened: Promise<OwnPool> | undefined
   const open = (): Promise<OwnPool> => {
     opened ??= openPool(url, max)

@@ -1,6 +1,6 @@
 import type { Result, Statement } from '../../core/connection.ts'
-import { type Dialect, encodeText } from '../../core/sql/index.ts'
 import type { StoredMessage } from '../../core/message.ts'
+import { type Dialect, encodeText } from '../../core/sql/index.ts'
 import { answered, classify } from './errors.ts'
 import { array } from './literal.ts'
 import { migrations } from './migrations.ts'
@@ -89,7 +89,9 @@ export function dialect(schema: string): Dialect {
       },
     ],
     writeLocal: async (executor, rows, token) => {
-      const known = rows.flatMap(({ message, consumers }) => consumers.map((consumer) => [message.type, consumer] as const))
+      const known = rows.flatMap(({ message, consumers }) =>
+        consumers.map((consumer) => [message.type, consumer] as const),
+      )
       const { rows: answers } = await executor.query(sql.writeLocal, [
         ...messageArrays(rows.map((row) => row.message)),
         array(rows.map((row) => row.delayMs)),

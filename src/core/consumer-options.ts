@@ -1,0 +1,105 @@
+import type { RetryOptions, RetryPolicy } from './backoff.ts'
+import type { Isolation } from './connection.ts'
+import type { MissingId } from './intake.ts'
+import { expected, noOthers, numberFrom, oneOf, positiveInteger } from './options.ts'
+
+/** Options of a consumer. */
+export interface ConsumerOptions {
+  /**
+   * `direct` calls the handler while the delivery waits; `store` writes the message to the inbox, acknowledges it, and
+   * leaves it to a worker. @default 'direct'
+   */
+  readonly receive?: 'direct' | 'store'
+  /** How many messages that have arrived may share one transaction. @default 1, or 100 with `onMany` */
+  readonly group?: { readonly size: number }
+  /**
+   * What a failing handler leads to: `store` keeps the message in the inbox and acknowledges it, the database is then the
+   * one that retries; `rollback` keeps nothing, the caller or the broker retries. @default 'store'
+   */
+  readonly onError?: 'store' | 'rollback'
+  /** How many transactions this process runs at once. @default 10 */
+  readonly concurrency?: number
+  /** How long a handler, or a group's handlers together, may take. @default 30_000 */
+  readonly timeoutMs?: number
+  /** How long to wait for a message that another process is working on. @default 2_000 */
+  readonly lockTimeoutMs?: number
+  /** What to do with a message that has no usable id. @default 'reject' */
+  readonly missingId?: MissingId
+  /** What the same id with another payload is. @default 'duplicate' */
+  readonly onMismatch?: 'duplicate' | 'conflict'
+  readonly retry?: RetryOptions
+  /** Refuses messages whose `time` is longer ago than this. @default no limit */
+  readonly maxAgeMs?: number
+  /** @default what the database is set to */
+  readonly isolation?: Isolation
+}
+
+/** The same with every default filled in; `groupSize` undefined means that it follows the handlers. */
+export interface ConsumerSettings {
+  readonly receive: 'direct' | 'store'
+  readonly groupSize: number | undefined
+  readonly onError: 'store' | 'rollback'
+  readonly concurrency: number
+  readonly timeoutMs: number
+  readonly lockTimeoutMs: number
+  readonly missingId: MissingId
+  readonly onMismatch: 'duplicate' | 'conflict'
+  readonly retry: RetryPolicy
+  readonly maxAgeMs: number | undefined
+  readonly isolation: Isolation | undefined
+}
+
+const NAMES = [
+  'receive',
+  'group',
+  'onError',
+  'concurrency',
+  'timeoutMs',
+  'lockTimeoutMs',
+  'missingId',
+  'onMismatch',
+  'retry',
+  'maxAgeMs',
+  'isolation',
+] as const satisfies readonly (keyof ConsumerOptions)[]
+
+const ISOLATIONS = ['read committed', 'repeatable read', 'serializable'] as const
+
+/** Checks the options and fills in the defaults. */
+export function consumerSettings(options: ConsumerOptions): ConsumerSettings {
+  noOthers('options of consumer', options, NAMES)
+  const { group, isolation, maxAgeMs } = options
+  if (group !== undefined) noOthers('group', group, ['size'])
+  if (isolation !== undefined) oneOf('isolation', ISOLATIONS, isolation, isolation)
+  return Object.freeze({
+    receive: oneOf('receive', ['direct', 'store'], options.receive, 'direct'),
+    groupSize: group && positiveInteger('group.size', group.size, 1),
+    onError: oneOf('onError', ['store', 'rollback'], options.onError, 'store'),
+    concurrency: positiveInteger('concurrency', options.concurrency, 10),
+    timeoutMs: positiveInteger('timeoutMs', options.timeoutMs, 30_000),
+    lockTimeoutMs: positiveInteger('lockTimeoutMs', options.lockTimeoutMs, 2_000),
+    missingId: missingIdPolicy(options.missingId),
+    onMismatch: oneOf('onMismatch', ['duplicate', 'conflict'], options.onMismatch, 'duplicate'),
+    retry: retryPolicy(options.retry ?? {}),
+    maxAgeMs: maxAgeMs === undefined ? undefined : positiveInteger('maxAgeMs', maxAgeMs, 1),
+    isolation,
+  })
+}
+
+function missingIdPolicy(policy: MissingId = 'reject'): MissingId {
+  if (typeof policy !== 'function' && policy !== 'reject' && policy !== 'hash') {
+    expected('missingId', `'reject', 'hash' or a function`, policy)
+  }
+  return policy
+}
+
+function retryPolicy(retry: RetryOptions): RetryPolicy {
+  noOthers('retry', retry, ['attempts', 'minDelayMs', 'maxDelayMs', 'factor'])
+  const minDelayMs = numberFrom('retry.minDelayMs', 0, retry.minDelayMs, 1_000)
+  return Object.freeze({
+    attempts: positiveInteger('retry.attempts', retry.attempts, 10),
+    minDelayMs,
+    maxDelayMs: numberFrom('retry.maxDelayMs', minDelayMs, retry.maxDelayMs, Math.max(minDelayMs, 600_000)),
+    factor: numberFrom('retry.factor', 1, retry.factor, 2),
+  })
+}

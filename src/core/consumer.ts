@@ -1,0 +1,272 @@
+import { type ConsumerOptions, type ConsumerSettings, consumerSettings } from './consumer-options.ts'
+import type { MessageType } from './define.ts'
+import { type Engine, working } from './engine.ts'
+import { asError, HapaxError } from './errors.ts'
+import { type Handler, type Job, type ManyHandler, prepareJob, type Registered } from './handlers.ts'
+import { type InboxJob, InboxWork, MAX_STARTS } from './inbox.ts'
+import { type Entry, intake } from './intake.ts'
+import type { IncomingMessage, StoredMessage } from './message.ts'
+import { expected, text } from './options.ts'
+import type { Outcome } from './outcome.ts'
+import { inParallel } from './parallel.ts'
+import { Recorder } from './record.ts'
+import { SingleFlight } from './single-flight.ts'
+import type { InboxRow } from './store.ts'
+import { Taker } from './take.ts'
+
+/** A named reader of messages: each message takes effect once per consumer. */
+export class Consumer<Tx> {
+  readonly name: string
+  readonly #engine: Engine<Tx>
+  readonly #settings: ConsumerSettings
+  readonly #handlers = new Map<string, Registered<Tx>>()
+  readonly #recorder: Recorder<Tx>
+  readonly #taker: Taker<Tx>
+  readonly #inbox: InboxWork<Tx>
+  readonly #flight = new SingleFlight()
+  #started = false
+
+  /** Made by `hapax.consumer`. */
+  constructor(engine: Engine<Tx>, name: string, options: ConsumerOptions) {
+    this.name = text('name', name)
+    this.#engine = engine
+    this.#settings = consumerSettings(options)
+    this.#recorder = new Recorder(engine, name, this.#settings)
+    this.#taker = new Taker(engine, name, this.#settings, this.#recorder)
+    this.#inbox = new InboxWork(engine, name, this.#settings, this.#recorder)
+  }
+
+  /** Registers the handler of a message type. */
+  on<In, Out>(type: MessageType<In, Out>, handler: Handler<Out, Tx>): this {
+    return this.#register({
+      kind: 'one',
+      type: type as MessageType<never, unknown>,
+      call: handler as Handler<never, Tx>,
+    })
+  }
+
+  /** Registers a handler that takes the messages of a group as one array. */
+  onMany<In, Out>(type: MessageType<In, Out>, handler: ManyHandler<Out, Tx>): this {
+    return this.#register({
+      kind: 'many',
+      type: type as MessageType<never, unknown>,
+      call: handler as ManyHandler<never, Tx>,
+    })
+  }
+
+  /** Registers a handler and returns the function that takes its messages: one line around what you have. */
+  wrap<In, Out>(type: MessageType<In, Out>, handler: Handler<Out, Tx>): (message: IncomingMessage) => Promise<Outcome> {
+    this.on(type, handler)
+    return (message) => this.handle(message)
+  }
+
+  /**
+   * Processes one delivery. Resolves with what became of it; `ack` says whether the broker may forget it. Rejects only when
+   * the database could not be reached or could not tell: then do not acknowledge.
+   */
+  async handle(message: IncomingMessage): Promise<Outcome> {
+    const [result] = await this.handleMany([message])
+    return result as Outcome
+  }
+
+  /** Processes deliveries, grouped as the consumer's `group` says. Outcomes are in the order of the messages. */
+  async handleMany(messages: readonly IncomingMessage[]): Promise<readonly Outcome[]> {
+    if (!Array.isArray(messages)) expected('messages', 'an array', messages)
+    const entries = messages.map((message) => this.#entry(message))
+    this.#refuseNested(entries)
+    const unique = distinct(entries)
+    const outcomes = new Map<string, Outcome>()
+    const groups = inGroups(unique, this.groupSize)
+    await inParallel(groups, this.#settings.concurrency, async (group) => {
+      const results = await this.#group(group)
+      for (const [index, entry] of group.entries()) outcomes.set(entry.stored.messageKey, results[index] as Outcome)
+    })
+    return this.#inOrder(entries, outcomes)
+  }
+
+  /** The types that this consumer handles. */
+  get types(): readonly string[] {
+    return [...this.#handlers.keys()]
+  }
+
+  /** How many messages may share a transaction. */
+  get groupSize(): number {
+    const { groupSize } = this.#settings
+    if (groupSize !== undefined) return groupSize
+    return [...this.#handlers.values()].some((handler) => handler.kind === 'many') ? 100 : 1
+  }
+
+  get concurrency(): number {
+    return this.#settings.concurrency
+  }
+
+  /** Called by a worker: from now on no handler may be added. */
+  start(): void {
+    if (this.#handlers.size === 0) expected(`consumer ${this.name}`, 'a consumer with at least one handler', 'none')
+    this.#started = true
+  }
+
+  /** Works rows of the inbox; called by a worker. */
+  async work(rows: readonly InboxRow[]): Promise<readonly Outcome[]> {
+    const jobs: InboxJob<Tx>[] = []
+    const outcomes = new Map<string, Outcome>()
+    for (const row of rows) {
+      const job = await this.#inboxJob(row)
+      if ('status' in job) outcomes.set(row.seq, job)
+      else jobs.push(job)
+    }
+    if (jobs.length > 0) {
+      const results = await this.#guarded(
+        jobs.map((job) => job.stored),
+        () => this.#inbox.work(jobs),
+      )
+      for (const [index, { row }] of jobs.entries()) outcomes.set(row.seq, results[index] as Outcome)
+    }
+    return rows.map((row) => outcomes.get(row.seq) as Outcome)
+  }
+
+  #register(handler: Registered<Tx>): this {
+    const { type } = handler.type
+    if (typeof handler.call !== 'function') expected(`handler of ${type}`, 'a function', handler.call)
+    if (this.#started) {
+      throw new HapaxError(
+        'already-started',
+        `expected handlers of ${this.name} to be registered before its worker starts, got ${type} afterwards`,
+      )
+    }
+    if (this.#handlers.has(type)) {
+      throw new HapaxError(
+        'duplicate-handler',
+        `expected one handler of ${type} in consumer ${this.name}, got a second one`,
+      )
+    }
+    this.#handlers.set(type, handler)
+    return this
+  }
+
+  #entry(message: IncomingMessage): Entry {
+    const { missingId, maxAgeMs } = this.#settings
+    return intake(message, { missingId, maxAgeMs, maxBytes: this.#engine.maxBytes, clock: this.#engine.clock })
+  }
+
+  /** A handler that hands its own message to its own consumer would wait for itself. */
+  #refuseNested(entries: readonly Entry[]): void {
+    for (let held = working.getStore(); held !== undefined; held = held.parent) {
+      if (held.consumer !== this.name) continue
+      const keys = new Set(held.messages.map((message) => message.messageKey))
+      if (!entries.some(({ stored }) => keys.has(stored.messageKey))) continue
+      throw new HapaxError(
+        'reentrant',
+        `a handler of ${this.name} handed its own message to ${this.name} and would wait for itself`,
+      )
+    }
+  }
+
+  async #group(entries: readonly Entry[]): Promise<readonly Outcome[]> {
+    const outcomes = new Map<Entry, Outcome>()
+    const jobs: { entry: Entry; job: Job<Tx> }[] = []
+    const toStore: Entry[] = []
+    for (const entry of entries) {
+      const prepared = await this.#prepare(entry)
+      if (prepared === 'store') toStore.push(entry)
+      else if ('status' in prepared) outcomes.set(entry, prepared)
+      else jobs.push({ entry, job: prepared })
+    }
+    if (toStore.length > 0) await this.#store(toStore, outcomes)
+    if (jobs.length > 0) {
+      const stored = jobs.map(({ entry }) => entry.stored)
+      const results = await this.#guarded(stored, () => this.#taker.take(jobs.map(({ job }) => job)))
+      for (const [index, { entry }] of jobs.entries()) outcomes.set(entry, results[index] as Outcome)
+    }
+    return entries.map((entry) => outcomes.get(entry) as Outcome)
+  }
+
+  /** A job, or the outcome of a message that cannot become one, or that it has to go to the inbox. */
+  async #prepare(entry: Entry): Promise<Job<Tx> | Outcome | 'store'> {
+    const { stored, refused } = entry
+    if (refused !== undefined) return this.#recorder.firstDelivery(stored, refused, 0)
+    const handler = this.#handlers.get(stored.type)
+    if (handler === undefined) return this.#withoutHandler(stored)
+    if (this.#settings.receive === 'store') return 'store'
+    if (entry.redelivered && this.#settings.onError === 'store') return 'store'
+    try {
+      return await prepareJob(handler, stored, 1, entry.parsed ? { value: entry.value } : undefined)
+    } catch (error) {
+      return this.#recorder.firstDelivery(stored, asError(error), 0)
+    }
+  }
+
+  /** A type that another instance of this consumer handles (a rolling deploy) is kept for it; one nobody knows has failed. */
+  async #withoutHandler(stored: StoredMessage): Promise<Outcome | 'store'> {
+    if (await this.#engine.store.isSubscribed(this.name, stored.type)) return 'store'
+    const known = this.types.join(', ') || 'none'
+    const error = new HapaxError(
+      'unknown-type',
+      `expected a type that ${this.name} handles (${known}), got ${stored.type}`,
+    )
+    return this.#recorder.firstDelivery(stored, error, 0)
+  }
+
+  /** Writes to the inbox; a redelivery is then run from there at once, so that its starts are counted. */
+  async #store(entries: readonly Entry[], outcomes: Map<Entry, Outcome>): Promise<void> {
+    const direct = this.#settings.receive === 'direct'
+    const atOnce = entries.filter(({ stored }) => direct && this.#handlers.has(stored.type))
+    const later = entries.filter((entry) => !atOnce.includes(entry))
+    if (later.length > 0) await this.#storeAll(later, 0, outcomes)
+    for (const entry of atOnce) {
+      await this.#storeAll([entry], 1, outcomes)
+      const row =
+        outcomes.get(entry)?.status === 'stored'
+          ? await this.#engine.store.inboxRow(this.name, entry.stored.messageKey)
+          : undefined
+      if (row !== undefined) outcomes.set(entry, (await this.work([row]))[0] as Outcome)
+    }
+  }
+
+  async #storeAll(entries: readonly Entry[], starts: 0 | 1, outcomes: Map<Entry, Outcome>): Promise<void> {
+    const messages = entries.map((entry) => entry.stored)
+    const results = await this.#guarded(messages, () => this.#recorder.store(messages, starts))
+    for (const [index, entry] of entries.entries()) outcomes.set(entry, results[index] as Outcome)
+  }
+
+  async #inboxJob(row: InboxRow): Promise<InboxJob<Tx> | Outcome> {
+    if (row.starts > MAX_STARTS) return this.#recorder.crashed(row)
+    const handler = this.#handlers.get(row.message.type) as Registered<Tx>
+    try {
+      return { ...(await prepareJob(handler, row.message, row.attempts + 1)), row }
+    } catch (error) {
+      return this.#recorder.fromInbox(row, asError(error))
+    }
+  }
+
+  /** One caller at a time per message, and a note for handlers that would wait for themselves. */
+  #guarded<T>(messages: readonly StoredMessage[], work: () => Promise<T>): Promise<T> {
+    const keys = messages.map((message) => message.messageKey)
+    const held = { consumer: this.name, messages, parent: working.getStore() }
+    return this.#flight.run(keys, () => working.run(held, work))
+  }
+
+  /** A message that came twice in one call has the outcome of its first copy, or is a duplicate of it. */
+  #inOrder(entries: readonly Entry[], outcomes: ReadonlyMap<string, Outcome>): readonly Outcome[] {
+    const seen = new Set<string>()
+    return entries.map(({ stored }) => {
+      const result = outcomes.get(stored.messageKey) as Outcome
+      if (!seen.has(stored.messageKey)) seen.add(stored.messageKey)
+      else if (result.ack) return this.#recorder.duplicate(stored)
+      return result
+    })
+  }
+}
+
+function distinct(entries: readonly Entry[]): readonly Entry[] {
+  const first = new Map<string, Entry>()
+  for (const entry of entries) if (!first.has(entry.stored.messageKey)) first.set(entry.stored.messageKey, entry)
+  return first.size === entries.length ? entries : [...first.values()]
+}
+
+function inGroups<T>(items: readonly T[], size: number): readonly (readonly T[])[] {
+  if (items.length <= size) return items.length === 0 ? [] : [items]
+  const groups: T[][] = []
+  for (let start = 0; start < items.length; start += size) groups.push(items.slice(start, start + size))
+  return groups
+}

@@ -1,0 +1,222 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { type Clock, pause } from './clock.ts'
+import type { Isolation } from './connection.ts'
+import { Deadline, type Phases } from './deadline.ts'
+import { HapaxError, isHapaxError } from './errors.ts'
+import type { EventHub } from './events.ts'
+import { callHandlers, type Job } from './handlers.ts'
+import type { Logger } from './logger.ts'
+import type { StoredMessage } from './message.ts'
+import type { OpenBuffer } from './publish.ts'
+import type { Random } from './random.ts'
+import type { Opening, Store, Unit, UnitEnd, UnitOptions, Writes } from './store.ts'
+
+/** What every part of one hapax shares. */
+export interface Engine<Tx> {
+  readonly store: Store<Tx, never>
+  readonly publisher: { open(tx: Tx): OpenBuffer<Tx> }
+  readonly events: EventHub
+  readonly logger: Logger
+  readonly clock: Clock
+  readonly random: Random
+  readonly maxBytes: number
+}
+
+/** Time limits and isolation of a consumer's transactions. */
+export interface UnitSettings {
+  readonly timeoutMs: number
+  readonly lockTimeoutMs: number
+  readonly isolation: Isolation | undefined
+}
+
+/** How a transaction with handlers ended, when the database could be reached. */
+export type Attempted<T> =
+  | { readonly kind: 'done'; readonly value: T }
+  /** The handler, or what it did to its transaction, is at fault. `tokens`: those it may have been committed under. */
+  | { readonly kind: 'failed'; readonly error: unknown; readonly tokens: ReadonlySet<string> }
+  | { readonly kind: 'busy'; readonly error: HapaxError }
+  /** The transaction was lost, or given up by the database again and again: nobody's fault, nothing kept. */
+  | { readonly kind: 'lost'; readonly error: HapaxError }
+
+/** What is in hand while the body of a transaction runs. */
+export interface Running<Tx> {
+  readonly unit: Unit<Tx>
+  /** Tokens of earlier runs whose commit could not be learnt: finding one means that it had succeeded. */
+  readonly earlier: ReadonlySet<string>
+  /** Calls handlers inside the transaction and returns what has to be written with it. */
+  call(jobs: readonly Job<Tx>[]): Promise<Writes>
+}
+
+const MAX_CONFLICTS = 20
+const CONFLICT_PAUSE_MS = 10
+const GRACE_MS = 10_000
+const COMMIT_MS = 30_000
+/** How long the outcome of a commit is looked for before the message is put back. */
+const RESOLVE_MS = 15_000
+
+/** Messages that a caller up the stack is working on. */
+interface Working {
+  readonly consumer: string
+  readonly messages: readonly StoredMessage[]
+  readonly parent: Working | undefined
+}
+
+/** To notice a handler that would wait for itself. */
+export const working: AsyncLocalStorage<Working> = new AsyncLocalStorage()
+
+/**
+ * Runs one transaction until its outcome is known: again after a conflict, and again, under a new token, after a commit
+ * whose outcome was not learnt. Rejects only when the database cannot tell.
+ */
+export class Attempt<Tx, T> {
+  readonly #engine: Engine<Tx>
+  readonly #settings: UnitSettings
+  readonly #opening: (token: string, resolving: boolean) => Opening
+  readonly #body: (running: Running<Tx>) => Promise<UnitEnd<T>>
+  readonly #earlier = new Set<string>()
+  readonly #phases: Phases
+  #unknownSince: number | undefined
+  #conflicts = 0
+  #onUnknown: () => void
+
+  constructor(
+    engine: Engine<Tx>,
+    settings: UnitSettings,
+    opening: (token: string, resolving: boolean) => Opening,
+    body: (running: Running<Tx>) => Promise<UnitEnd<T>>,
+    onUnknown: () => void,
+  ) {
+    this.#engine = engine
+    this.#settings = settings
+    this.#opening = opening
+    this.#body = body
+    this.#onUnknown = onUnknown
+    this.#phases = {
+      openingMs: settings.lockTimeoutMs + GRACE_MS,
+      handlerMs: settings.timeoutMs,
+      commitMs: COMMIT_MS,
+    }
+  }
+
+  async run(): Promise<Attempted<T>> {
+    for (;;) {
+      const token = this.#engine.random.token()
+      const once = await this.#once(token)
+      if (once !== 'again') return once
+      await pause(this.#engine.clock, CONFLICT_PAUSE_MS * (1 + this.#conflicts) * this.#engine.random.number())
+    }
+  }
+
+  async #once(token: string): Promise<Attempted<T> | 'again'> {
+    const deadline = new Deadline(this.#engine.clock, this.#phases)
+    const progress = { called: false, thrown: NOTHING as unknown, buffer: undefined as OpenBuffer<Tx> | undefined }
+    const opening = this.#opening(token, this.#unknownSince !== undefined)
+    try {
+      const value = await this.#engine.store.transaction(this.#unitOptions(deadline), opening, (unit) =>
+        this.#runBody(unit, deadline, progress),
+      )
+      progress.buffer?.committed()
+      return { kind: 'done', value }
+    } catch (error) {
+      return this.#judge(error, token, progress)
+    } finally {
+      deadline.done()
+    }
+  }
+
+  #unitOptions(deadline: Deadline): UnitOptions {
+    const { isolation, lockTimeoutMs, timeoutMs } = this.#settings
+    const acquired = (): void => deadline.opening()
+    return { isolation, signal: deadline.signal, acquired, lockTimeoutMs, idleTimeoutMs: timeoutMs + GRACE_MS }
+  }
+
+  async #runBody(unit: Unit<Tx>, deadline: Deadline, progress: Progress<Tx>): Promise<UnitEnd<T>> {
+    const { publisher, logger } = this.#engine
+    const call = async (jobs: readonly Job<Tx>[]): Promise<Writes> => {
+      const buffer = publisher.open(unit.tx)
+      progress.buffer = buffer
+      progress.called = true
+      deadline.handler()
+      try {
+        await callHandlers(jobs, { tx: unit.tx, buffer, signal: deadline.signal, logger })
+        return await buffer.flush(unit)
+      } catch (error) {
+        progress.thrown = error
+        throw error
+      } finally {
+        buffer.close()
+      }
+    }
+    const end = await this.#body({ unit, earlier: this.#earlier, call })
+    deadline.commit()
+    return end
+  }
+
+  #judge(error: unknown, token: string, progress: Progress<Tx>): Attempted<T> | 'again' {
+    if (error === progress.thrown) return this.#failed(error, token)
+    if (!(error instanceof HapaxError)) {
+      if (progress.called) return this.#failed(error, token)
+      throw error
+    }
+    switch (error.code) {
+      case 'commit-unknown':
+        this.#earlier.add(token)
+        this.#unknownSince ??= this.#engine.clock.monotonic()
+        this.#onUnknown()
+        return this.#resolving(error)
+      case 'store-unavailable':
+        if (this.#unknownSince === undefined) throw error
+        return this.#resolving(error)
+      case 'transaction-conflict':
+        return ++this.#conflicts < MAX_CONFLICTS ? 'again' : { kind: 'lost', error }
+      case 'transaction-lost':
+        return { kind: 'lost', error }
+      case 'busy':
+        return { kind: 'busy', error }
+      default:
+        if (progress.called) return this.#failed(error, token)
+        throw error
+    }
+  }
+
+  #failed(error: unknown, token: string): Attempted<T> {
+    return { kind: 'failed', error, tokens: new Set(this.#earlier).add(token) }
+  }
+
+  #resolving(cause: HapaxError): 'again' {
+    const since = this.#unknownSince ?? 0
+    if (this.#engine.clock.monotonic() - since < RESOLVE_MS) {
+      this.#conflicts += 1
+      return 'again'
+    }
+    throw new HapaxError(
+      'commit-unknown',
+      'the outcome of a commit could not be learnt: do not acknowledge the message',
+      { cause },
+    )
+  }
+}
+
+interface Progress<Tx> {
+  called: boolean
+  thrown: unknown
+  buffer: OpenBuffer<Tx> | undefined
+}
+
+const NOTHING: unique symbol = Symbol('nothing was thrown')
+
+/** Repeats a write of hapax's own after conflicts and unknown commits; the write has to find out what it did before. */
+export async function persist<T>(
+  engine: { readonly clock: Clock; readonly random: Random },
+  write: () => Promise<T>,
+): Promise<T> {
+  for (let run = 1; ; run++) {
+    try {
+      return await write()
+    } catch (error) {
+      const again = isHapaxError(error, 'transaction-conflict') || isHapaxError(error, 'commit-unknown')
+      if (!again || run >= MAX_CONFLICTS) throw error
+      await pause(engine.clock, CONFLICT_PAUSE_MS * run * engine.random.number())
+    }
+  }
+}

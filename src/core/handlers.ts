@@ -1,0 +1,125 @@
+import type { MessageType, PublishOptions } from './define.ts'
+import { asError, HapaxError, isHapaxError } from './errors.ts'
+import { decode } from './intake.ts'
+import type { Logger } from './logger.ts'
+import { type Message, type StoredMessage, unpackAttributes } from './message.ts'
+import type { Cause, OpenBuffer, Published } from './publish.ts'
+
+/** Publishes a message that commits with the handler's transaction. */
+export type PublishInHandler = <In>(
+  type: MessageType<In, unknown>,
+  data: In,
+  options?: PublishOptions,
+) => Promise<Published>
+
+/** What a handler receives beside the data. */
+export interface HandlerContext<Tx> {
+  /** The transaction that commits together with the receipt; dead once the handler has settled. */
+  readonly tx: Tx
+  readonly message: Message
+  readonly publish: PublishInHandler
+  /** Aborted when the handler runs out of time. */
+  readonly signal: AbortSignal
+  /** 1 for the first call. */
+  readonly attempt: number
+  readonly logger: Logger
+}
+
+/** What a handler of many messages receives beside them. */
+export type ManyContext<Tx> = Omit<HandlerContext<Tx>, 'message' | 'attempt'>
+
+/** A message in a handler of many. */
+export interface Item<Data> {
+  readonly data: Data
+  readonly message: Message
+}
+
+/** A handler of one message. */
+export type Handler<Data, Tx> = (data: Data, ctx: HandlerContext<Tx>) => unknown
+/** A handler of many messages. */
+export type ManyHandler<Data, Tx> = (items: readonly Item<Data>[], ctx: ManyContext<Tx>) => unknown
+
+/** A handler as it was registered. */
+export type Registered<Tx> =
+  | { readonly kind: 'one'; readonly type: MessageType<never, unknown>; readonly call: Handler<never, Tx> }
+  | { readonly kind: 'many'; readonly type: MessageType<never, unknown>; readonly call: ManyHandler<never, Tx> }
+
+/** A message decoded and checked, with the handler that takes it. */
+export interface Job<Tx> {
+  readonly stored: StoredMessage
+  readonly message: Message
+  readonly data: unknown
+  readonly handler: Registered<Tx>
+  readonly attempt: number
+}
+
+/** Decodes and checks a message for its handler; throws `invalid-payload`. */
+export async function prepareJob<Tx>(
+  handler: Registered<Tx>,
+  stored: StoredMessage,
+  attempt: number,
+  given?: { readonly value: unknown },
+): Promise<Job<Tx>> {
+  const attributes = unpackAttributes(stored)
+  const value = given === undefined ? decode(stored, attributes.datacontenttype) : given.value
+  const message: Message = { ...attributes, data: value }
+  try {
+    const parsed = handler.type.parse(value)
+    const data = parsed instanceof Promise ? await parsed : parsed
+    return { stored, message, data, handler, attempt }
+  } catch (error) {
+    if (isHapaxError(error, 'invalid-payload')) throw error
+    throw new HapaxError('invalid-payload', `the schema of ${stored.type} threw: ${asError(error).message}`, {
+      cause: error,
+    })
+  }
+}
+
+/** What the handlers of one transaction share. */
+export interface Scope<Tx> {
+  readonly tx: Tx
+  readonly buffer: OpenBuffer<Tx>
+  readonly signal: AbortSignal
+  readonly logger: Logger
+}
+
+/** Calls the handlers in turn; those of many get their messages as one array, where the first of them stands. */
+export async function callHandlers<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promise<void> {
+  const called = new Set<Registered<Tx>>()
+  for (const job of jobs) {
+    const { handler } = job
+    if (handler.kind === 'one') await callOne(handler.call, job, scope)
+    else if (!called.has(handler)) {
+      called.add(handler)
+      await callMany(
+        handler.call,
+        jobs.filter((each) => each.handler === handler),
+        scope,
+      )
+    }
+  }
+}
+
+async function callOne<Tx>(call: Handler<never, Tx>, job: Job<Tx>, scope: Scope<Tx>): Promise<void> {
+  const { tx, buffer, signal, logger } = scope
+  const { message, attempt } = job
+  const cause: Cause = { causationId: message.id, correlationId: message.correlationId ?? message.id }
+  const publish: PublishInHandler = (type, data, options) => buffer.publish(type, data, options, cause)
+  await call(job.data as never, { tx, message, publish, signal, attempt, logger })
+}
+
+async function callMany<Tx>(call: ManyHandler<never, Tx>, jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promise<void> {
+  const { tx, buffer, signal, logger } = scope
+  const items = jobs.map(({ data, message }) => ({ data, message }))
+  const publish: PublishInHandler = (type, data, options) => buffer.publish(type, data, options)
+  await call(items as never, { tx, publish, signal, logger })
+}
+
+/** Smaller groups: halves for handlers of many, which find the culprit in few calls; else one by one. */
+export function smaller<J extends { readonly handler: { readonly kind: 'one' | 'many' } }>(
+  jobs: readonly J[],
+): readonly (readonly J[])[] {
+  const middle = Math.ceil(jobs.length / 2)
+  const halves = jobs.some((job) => job.handler.kind === 'many')
+  return halves ? [jobs.slice(0, middle), jobs.slice(middle)] : jobs.map((job) => [job])
+}

@@ -1,0 +1,199 @@
+import { type Clock, systemClock } from './clock.ts'
+import type { Isolation } from './connection.ts'
+import { Consumer } from './consumer.ts'
+import type { ConsumerOptions } from './consumer-options.ts'
+import type { Draft, MessageType, PublishOptions } from './define.ts'
+import type { Engine } from './engine.ts'
+import { HapaxError } from './errors.ts'
+import { EventHub, type Events } from './events.ts'
+import { FailedStore } from './failed.ts'
+import { MAX_TEXT_BYTES } from './intake.ts'
+import { consoleLogger, type Logger } from './logger.ts'
+import { expected, noOthers, oneOf, positiveInteger, text } from './options.ts'
+import { type Published, Publisher } from './publish.ts'
+import { type Random, systemRandom } from './random.ts'
+import type { Migration, MigrationState, Store, StoreStatus, Trace } from './store.ts'
+import { uuidv7Source } from './uuid.ts'
+import { Worker, type WorkerOptions } from './worker.ts'
+
+/** Options of `createHapax`. */
+export interface HapaxOptions<Tx, Own> {
+  readonly store: Store<Tx, Own>
+  /** Who publishes: the CloudEvents source of every message of this application, for example '/shop'. */
+  readonly source: string
+  /** `relay` writes messages to the outbox; `local` hands them to the consumers on the same database. @default 'relay' */
+  readonly delivery?: 'relay' | 'local'
+  /** @default warnings and errors to standard error */
+  readonly logger?: Logger
+  /** The largest message that is taken or published. @default 1 MiB */
+  readonly maxMessageBytes?: number
+  readonly clock?: Clock
+  readonly random?: Random
+}
+
+/** Options of `hapax.transaction`. */
+export interface HapaxTransactionOptions {
+  /** @default what the database is set to */
+  readonly isolation?: Isolation
+  /** How long the transaction may sit idle before the database ends it. @default 60_000 */
+  readonly idleTimeoutMs?: number
+}
+
+/** A hapax: one store, the messages published on it, and the consumers that take them. */
+export interface Hapax<Tx, Own = Tx> {
+  /** What happened, for logs and metrics. */
+  readonly events: Events
+  /** The failed store. */
+  readonly failed: FailedStore
+  /** Makes or updates the tables; safe when several instances do it at once. Returns what was applied. */
+  migrate(): Promise<readonly Migration[]>
+  migrations(): Promise<readonly MigrationState[]>
+  /** Runs `work` in a transaction; what it publishes is written last and commits with it. */
+  transaction<T>(work: (tx: Tx) => Promise<T>, options?: HapaxTransactionOptions): Promise<T>
+  /** Publishes a message that commits with `tx`: one of hapax's transactions, or the user's own. */
+  publish<In>(tx: Tx | Own, type: MessageType<In, unknown>, data: In, options?: PublishOptions): Promise<Published>
+  /** Publishes several messages with one insert, in this order. */
+  publishMany(tx: Tx | Own, drafts: readonly Draft[]): Promise<readonly Published[]>
+  /** A named reader. The name scopes deduplication: keep it for as long as the consumer lives. */
+  consumer(name: string, options?: ConsumerOptions): Consumer<Tx>
+  worker(options: WorkerOptions<Tx>): Worker<Tx>
+  status(): Promise<StoreStatus>
+  /** Every place where a message with this id is known, oldest first. */
+  explain(id: string, source?: string): Promise<readonly Trace[]>
+  /** Stops the workers and closes what hapax opened, not the pool it was given. */
+  close(): Promise<void>
+}
+
+/** Puts a hapax together. Nothing is opened before it is needed. */
+export function createHapax<Tx, Own>(options: HapaxOptions<Tx, Own>): Hapax<Tx, Own> {
+  noOthers('options of createHapax', options, [
+    'store',
+    'source',
+    'delivery',
+    'logger',
+    'maxMessageBytes',
+    'clock',
+    'random',
+  ])
+  if (typeof options.store?.transaction !== 'function')
+    expected('store', 'a store, for example sqlite({ path })', options.store)
+  return new Core(options)
+}
+
+class Core<Tx, Own> implements Hapax<Tx, Own> {
+  readonly events: EventHub
+  readonly failed: FailedStore
+  readonly #store: Store<Tx, Own>
+  readonly #engine: Engine<Tx>
+  readonly #publisher: Publisher<Tx, Own>
+  readonly #consumers = new Map<string, Consumer<Tx>>()
+  readonly #workers = new Set<Worker<Tx>>()
+  #closed = false
+
+  constructor(options: HapaxOptions<Tx, Own>) {
+    const { store, logger = consoleLogger, clock = systemClock, random = systemRandom } = options
+    const maxBytes = positiveInteger('maxMessageBytes', options.maxMessageBytes, 1024 * 1024)
+    this.#store = store
+    this.events = new EventHub(logger)
+    this.#publisher = new Publisher({
+      store,
+      source: text('source', options.source, MAX_TEXT_BYTES),
+      delivery: oneOf('delivery', ['relay', 'local'], options.delivery, 'relay'),
+      maxBytes,
+      clock,
+      mintId: uuidv7Source(clock, random),
+      events: this.events,
+      consumersOf: (type) =>
+        [...this.#consumers.values()].filter((each) => each.types.includes(type)).map((each) => each.name),
+      wake: () => this.#wake(),
+    })
+    this.#engine = { store, publisher: this.#publisher, events: this.events, logger, clock, random, maxBytes }
+    this.failed = new FailedStore(store, () => this.#wake())
+  }
+
+  migrate(): Promise<readonly Migration[]> {
+    return this.#store.migrate()
+  }
+
+  migrations(): Promise<readonly MigrationState[]> {
+    return this.#store.migrations()
+  }
+
+  async transaction<T>(work: (tx: Tx) => Promise<T>, options: HapaxTransactionOptions = {}): Promise<T> {
+    this.#assertOpen()
+    noOthers('options of transaction', options, ['isolation', 'idleTimeoutMs'])
+    const idleTimeoutMs = positiveInteger('idleTimeoutMs', options.idleTimeoutMs, 60_000)
+    const unitOptions = { isolation: options.isolation, idleTimeoutMs, lockTimeoutMs: QUEUE_MS }
+    let committed = (): void => {}
+    const value = await this.#store.transaction(unitOptions, { kind: 'plain' }, async (unit) => {
+      const buffer = this.#publisher.open(unit.tx)
+      committed = () => buffer.committed()
+      try {
+        const result = await work(unit.tx)
+        return { value: result, writes: await buffer.flush(unit) }
+      } finally {
+        buffer.close()
+      }
+    })
+    committed()
+    return value
+  }
+
+  async publish<In>(
+    tx: Tx | Own,
+    type: MessageType<In, unknown>,
+    data: In,
+    options?: PublishOptions,
+  ): Promise<Published> {
+    if (typeof type?.of !== 'function') expected('type', 'a message type made by defineMessage', type)
+    const [published] = await this.publishMany(tx, [type.of(data, options)])
+    return published as Published
+  }
+
+  async publishMany(tx: Tx | Own, drafts: readonly Draft[]): Promise<readonly Published[]> {
+    this.#assertOpen()
+    if (!Array.isArray(drafts)) expected('drafts', 'a list of messages made by of()', drafts)
+    return drafts.length === 0 ? [] : this.#publisher.publish(tx, drafts)
+  }
+
+  consumer(name: string, options: ConsumerOptions = {}): Consumer<Tx> {
+    if (this.#consumers.has(name)) {
+      throw new HapaxError('duplicate-handler', `expected one consumer of the name ${name}, got a second one`)
+    }
+    const consumer = new Consumer(this.#engine, name, options)
+    this.#consumers.set(name, consumer)
+    return consumer
+  }
+
+  worker(options: WorkerOptions<Tx>): Worker<Tx> {
+    const worker = new Worker(this.#engine, options, (stopped) => this.#workers.delete(stopped))
+    this.#workers.add(worker)
+    return worker
+  }
+
+  status(): Promise<StoreStatus> {
+    return this.#store.status()
+  }
+
+  explain(id: string, source?: string): Promise<readonly Trace[]> {
+    return this.#store.trace(text('id', id, MAX_TEXT_BYTES), source)
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return
+    this.#closed = true
+    await Promise.all([...this.#workers].map((worker) => worker.stop()))
+    await this.#store.close()
+  }
+
+  #wake(): void {
+    for (const worker of this.#workers) worker.wake()
+  }
+
+  #assertOpen(): void {
+    if (this.#closed) throw new HapaxError('closed', 'this hapax is closed')
+  }
+}
+
+/** How long a transaction of the user's waits for its turn where a database has one writer. */
+const QUEUE_MS = 30_000

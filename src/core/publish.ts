@@ -1,0 +1,274 @@
+import type { Clock } from './clock.ts'
+import type { Draft, MessageType, PublishOptions } from './define.ts'
+import { asError, describe, HapaxError } from './errors.ts'
+import type { EventHub } from './events.ts'
+import { fingerprint, messageKey } from './identity.ts'
+import { MAX_TEXT_BYTES } from './intake.ts'
+import { packAttributes, type StoredMessage } from './message.ts'
+import { expected, isText, noOthers } from './options.ts'
+import type { LocalRow, Store, Unit, Writes } from './store.ts'
+
+/** What `publish` answers. `duplicate`: every consumer had this id already (local delivery). */
+export interface Published {
+  readonly id: string
+  readonly duplicate?: true
+}
+
+/** A message ready to be written. */
+interface Prepared {
+  readonly message: StoredMessage
+  readonly relay: string
+  readonly delayMs: number
+}
+
+/** Where a message came from: set on what a handler publishes. */
+export interface Cause {
+  readonly correlationId: string
+  readonly causationId: string
+}
+
+/** What was published inside one of hapax's transactions and is not written yet. */
+class Waiting {
+  readonly waiting: Prepared[] = []
+  readonly written: Prepared[] = []
+  running = 0
+}
+
+/** Publishes that belong to one of hapax's transactions. */
+export interface OpenBuffer<Tx> {
+  publish<In>(type: MessageType<In, unknown>, data: In, options?: PublishOptions, cause?: Cause): Promise<Published>
+  /** Called last in the body: writes what has to be written before the commit, returns what goes with it. */
+  flush(unit: Unit<Tx>): Promise<Writes>
+  /** Called after the commit. */
+  committed(): void
+  close(): void
+}
+
+/** What the publisher needs to know of its hapax. */
+export interface PublisherOptions<Tx, Own> {
+  readonly store: Store<Tx, Own>
+  readonly source: string
+  readonly delivery: 'relay' | 'local'
+  readonly maxBytes: number
+  readonly clock: Clock
+  readonly mintId: () => string
+  readonly events: EventHub
+  /** The consumers of a type that this process knows. */
+  readonly consumersOf: (type: string) => readonly string[]
+  /** Something was committed that workers of this process may want. */
+  readonly wake: () => void
+}
+
+/** Turns data into messages and writes them: at once in the user's own transactions, last in hapax's. */
+export class Publisher<Tx, Own> {
+  readonly #options: PublisherOptions<Tx, Own>
+  readonly #buffers = new WeakMap<object, Waiting>()
+
+  constructor(options: PublisherOptions<Tx, Own>) {
+    this.#options = options
+  }
+
+  /** Publishes in a transaction of hapax's or of the user's own. */
+  async publish(tx: Tx | Own, drafts: readonly Draft[]): Promise<readonly Published[]> {
+    const buffer = this.#buffers.get(tx as object)
+    if (buffer !== undefined) return this.#buffered(tx, buffer, drafts)
+    await this.#options.store.assertTransaction(tx)
+    const prepared = await this.#prepareAll(drafts)
+    return this.#write(tx, prepared)
+  }
+
+  /** Opens the buffer of a transaction of hapax's own. */
+  open(tx: Tx): OpenBuffer<Tx> {
+    const buffer = new Waiting()
+    this.#buffers.set(tx as object, buffer)
+    return {
+      publish: async (type, data, options = {}, cause) => {
+        const [published] = await this.#buffered(tx, buffer, [type.of(data, { ...cause, ...options })])
+        return published as Published
+      },
+      flush: (unit) => this.#flush(unit, buffer),
+      committed: () => this.#committed(buffer),
+      close: () => this.#buffers.delete(tx as object),
+    }
+  }
+
+  async #buffered(tx: Tx | Own, buffer: Waiting, drafts: readonly Draft[]): Promise<readonly Published[]> {
+    buffer.running += 1
+    try {
+      const prepared = await this.#prepareAll(drafts)
+      buffer.waiting.push(...prepared)
+      // Only an id of the publisher's own can be a duplicate, and only the insert can tell.
+      const tell = this.#options.delivery === 'local' && drafts.some(({ options }) => options.id !== undefined)
+      if (!tell && !drafts.some(({ options }) => options.now))
+        return prepared.map(({ message }) => ({ id: message.id }))
+      const rows = buffer.waiting.splice(0)
+      const answers = await this.#write(tx, rows)
+      buffer.written.push(...rows)
+      return answers.slice(-prepared.length)
+    } finally {
+      buffer.running -= 1
+    }
+  }
+
+  async #flush(unit: Unit<Tx>, buffer: Waiting): Promise<Writes> {
+    if (buffer.running > 0) {
+      throw new HapaxError(
+        'unawaited-publish',
+        'the handler returned while a publish was still running: await every publish',
+      )
+    }
+    const rows = buffer.waiting.splice(0)
+    buffer.written.push(...rows)
+    if (rows.length === 0) return {}
+    if (this.#options.delivery === 'relay') return { outbox: rows }
+    // Awaited first: outside the transaction these inserts would commit by themselves.
+    await unit.check()
+    await this.#write(unit.tx, rows)
+    return {}
+  }
+
+  #committed(buffer: Waiting): void {
+    if (buffer.written.length === 0) return
+    const { events, delivery, wake } = this.#options
+    for (const { message } of buffer.written) {
+      const { id, source, type, key } = message
+      events.emit('published', () => ({ message: { id, source, type }, ...(key === null ? {} : { key }) }))
+    }
+    if (delivery === 'local') wake()
+  }
+
+  async #write(tx: Tx | Own, prepared: readonly Prepared[]): Promise<readonly Published[]> {
+    const { store, delivery } = this.#options
+    if (delivery === 'local') return this.#writeLocal(tx, prepared)
+    await store.writeOutbox(tx, prepared)
+    return prepared.map(({ message }) => ({ id: message.id }))
+  }
+
+  async #writeLocal(tx: Tx | Own, prepared: readonly Prepared[]): Promise<readonly Published[]> {
+    // An id twice in one batch is one message.
+    const first = new Map<string, number>()
+    const rows: LocalRow[] = []
+    for (const { message, delayMs } of prepared) {
+      if (first.has(message.messageKey)) continue
+      first.set(message.messageKey, rows.length)
+      rows.push({ message, delayMs, consumers: this.#options.consumersOf(message.type) })
+    }
+    const results = await this.#options.store.writeLocal(tx, rows)
+    const seen = new Set<string>()
+    return prepared.map(({ message }) => {
+      const result = results[first.get(message.messageKey) as number]
+      if (result === undefined || result.consumers === 0) throw noConsumer(message.type)
+      const duplicate = result.fresh === 0 || seen.has(message.messageKey)
+      seen.add(message.messageKey)
+      return duplicate ? { id: message.id, duplicate: true } : { id: message.id }
+    })
+  }
+
+  async #prepareAll(drafts: readonly Draft[]): Promise<readonly Prepared[]> {
+    const prepared: Prepared[] = []
+    for (const draft of drafts) {
+      const each = this.#prepare(draft)
+      prepared.push(each instanceof Promise ? await each : each)
+    }
+    return prepared
+  }
+
+  #prepare({ message: type, data, options }: Draft): Prepared | Promise<Prepared> {
+    checkOptions(options)
+    const json = serialise(type.type, data)
+    const prepared = this.#stored(type, json, data, options)
+    // What the consumer will see is checked, not what the publisher holds: a Date, for example, arrives as text.
+    const checked = type.parse(json === undefined ? undefined : JSON.parse(json))
+    return checked instanceof Promise ? checked.then(() => prepared) : prepared
+  }
+
+  #stored(type: Draft['message'], json: string | undefined, data: unknown, options: PublishOptions): Prepared {
+    const { source, mintId, clock, maxBytes } = this.#options
+    const id = options.id ?? mintId()
+    const bytes = json === undefined ? new Uint8Array(0) : Buffer.from(json)
+    const attributes = packAttributes({
+      ...options,
+      time: new Date(clock.now()).toISOString(),
+      datacontenttype: 'application/json',
+    })
+    const size = bytes.byteLength + attributes.length
+    if (size > maxBytes) {
+      throw new HapaxError('too-large', `expected a message of at most ${maxBytes} bytes, got ${size}`, {
+        fields: { type: type.type, bytes: size },
+      })
+    }
+    const message: StoredMessage = {
+      messageKey: messageKey(source, id),
+      source,
+      id,
+      type: type.type,
+      key: keyOf(type, data, options),
+      attributes,
+      data: bytes,
+      fingerprint: fingerprint(bytes),
+    }
+    return { message, relay: options.relay ?? 'default', delayMs: options.delayMs ?? 0 }
+  }
+}
+
+function noConsumer(type: string): HapaxError {
+  return new HapaxError(
+    'no-consumer',
+    `nobody consumes ${type}: with local delivery a consumer has to be registered, or a worker started, before it is published`,
+    {
+      fields: { type },
+    },
+  )
+}
+
+function serialise(type: string, data: unknown): string | undefined {
+  if (data === undefined) return undefined
+  try {
+    const json = JSON.stringify(data)
+    if (json !== undefined) return json
+  } catch (cause) {
+    throw new HapaxError('invalid-payload', `expected data of ${type} to be a JSON value: ${asError(cause).message}`, {
+      cause,
+    })
+  }
+  throw new HapaxError('invalid-payload', `expected data of ${type} to be a JSON value, got ${describe(data)}`)
+}
+
+function keyOf(type: Draft['message'], data: unknown, options: PublishOptions): string | null {
+  const key = options.key ?? type.keyOf(data as never)
+  if (key === undefined || key === null) return null
+  if (!isText(key, MAX_TEXT_BYTES))
+    expected('key', `a non-empty, well-formed string of at most ${MAX_TEXT_BYTES} bytes`, key)
+  return key
+}
+
+const PUBLISH_OPTIONS = [
+  'id',
+  'key',
+  'subject',
+  'headers',
+  'correlationId',
+  'causationId',
+  'traceparent',
+  'tracestate',
+  'delayMs',
+  'relay',
+  'now',
+] as const satisfies readonly (keyof PublishOptions)[]
+
+function checkOptions(options: PublishOptions): void {
+  noOthers('options of publish', options, PUBLISH_OPTIONS)
+  const { id, delayMs, relay, headers } = options
+  if (id !== undefined && !isText(id, MAX_TEXT_BYTES)) {
+    throw new HapaxError(
+      'invalid-id',
+      `expected id to be a non-empty, well-formed string of at most ${MAX_TEXT_BYTES} bytes, got ${describe(id)}`,
+    )
+  }
+  if (delayMs !== undefined && !(Number.isFinite(delayMs) && delayMs >= 0))
+    expected('delayMs', 'a number of at least 0', delayMs)
+  if (relay !== undefined && !isText(relay, 255)) expected('relay', 'a name', relay)
+  for (const [name, value] of Object.entries(headers ?? {})) {
+    if (typeof value !== 'string') expected(`headers.${name}`, 'a string', value)
+  }
+}

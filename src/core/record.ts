@@ -1,0 +1,252 @@
+import type { ConsumerSettings } from './consumer-options.ts'
+import { type Engine, persist } from './engine.ts'
+import { HapaxError, isHapaxError, recordError } from './errors.ts'
+import type { MessageRef } from './events.ts'
+import type { StoredMessage } from './message.ts'
+import { type Outcome, outcome } from './outcome.ts'
+import type { InboxRow, Receipt, UnitOptions, Writes } from './store.ts'
+import { judge, type Verdict } from './verdict.ts'
+
+/** How many infrastructure errors in a row a message of the inbox survives. */
+const MAX_LOST = 20
+
+/** Writes down what did not end in a commit, each time in a transaction of its own, and says so. */
+export class Recorder<Tx> {
+  readonly #engine: Engine<Tx>
+  readonly #consumer: string
+  readonly #settings: ConsumerSettings
+
+  constructor(engine: Engine<Tx>, consumer: string, settings: ConsumerSettings) {
+    this.#engine = engine
+    this.#consumer = consumer
+    this.#settings = settings
+  }
+
+  /**
+   * Records the failure of a delivery: receipt + inbox row, or receipt + failed row. If a receipt is there already, its
+   * token says whose: the handler's (it committed by itself), ours (recorded before an unknown commit), or another's.
+   */
+  async firstDelivery(
+    stored: StoredMessage,
+    error: Error,
+    attempt: number,
+    handlerTokens: ReadonlySet<string> = new Set(),
+  ): Promise<Outcome> {
+    const verdict = this.#judge(error, attempt)
+    const broken: Verdict = { kind: 'fail', reason: 'broken-atomicity', error: brokenAtomicity(error) }
+    const ours = new Set<string>()
+    return this.#unlessBusy(stored, async () => {
+      const result = await persist(this.#engine, () => {
+        const token = this.#engine.random.token()
+        return this.#take<Verdict | Receipt>(stored, token, (receipt) => {
+          const recorded = receipt !== undefined && ours.has(receipt.token)
+          ours.add(token)
+          if (recorded) return { value: verdict, writes: undefined }
+          if (receipt === undefined) return { value: verdict, writes: this.#writes(stored, verdict, attempt) }
+          if (!handlerTokens.has(receipt.token)) return { value: receipt, writes: undefined }
+          return { value: broken, writes: this.#writes(stored, broken, attempt) }
+        })
+      })
+      return 'kind' in result ? this.#report(stored, result, attempt) : this.duplicate(stored, result)
+    })
+  }
+
+  /** Keeps a message whose identity belongs to another one. */
+  async conflict(stored: StoredMessage, receipt: Receipt): Promise<Outcome> {
+    const error = new HapaxError(
+      'conflict',
+      `another message was taken under this identity: ${receipt.id} of ${receipt.source}, at ${receipt.takenAt.toISOString()}`,
+      { fields: { id: receipt.id, source: receipt.source, takenAt: receipt.takenAt } },
+    )
+    const verdict: Verdict = { kind: 'fail', reason: 'conflict', error }
+    await persist(this.#engine, () =>
+      this.#engine.store.transaction(this.#options(), { kind: 'plain' }, async () => ({
+        value: undefined,
+        writes: this.#writes(stored, verdict, 0),
+      })),
+    )
+    this.#report(stored, verdict, 0)
+    return outcome('conflict', error)
+  }
+
+  /** Writes deliveries to the inbox, to be worked from there; `starts` is 1 if this process begins at once. */
+  async store(messages: readonly StoredMessage[], starts: 0 | 1): Promise<readonly Outcome[]> {
+    try {
+      const found = await this.#stored(messages, starts)
+      return messages.map((message, index) => this.#storedOutcome(message, found[index] as Receipt | 'stored'))
+    } catch (error) {
+      if (!isHapaxError(error, 'busy')) throw error
+      if (messages.length === 1) return [this.putBack(messages[0] as StoredMessage, 'busy', error)]
+      const outcomes: Outcome[] = []
+      for (const message of messages) outcomes.push(...(await this.store([message], starts)))
+      return outcomes
+    }
+  }
+
+  #storedOutcome(message: StoredMessage, found: Receipt | 'stored'): Outcome {
+    if (found !== 'stored') return this.duplicate(message, found, found.fingerprint !== message.fingerprint)
+    this.#engine.events.emit('stored', () => ({ consumer: this.#consumer, message: ref(message) }))
+    return outcome('stored')
+  }
+
+  #stored(messages: readonly StoredMessage[], starts: 0 | 1): Promise<readonly (Receipt | 'stored')[]> {
+    const ours = new Set<string>()
+    return persist(this.#engine, () => {
+      const token = this.#engine.random.token()
+      const opening = { kind: 'take', consumer: this.#consumer, token, messages } as const
+      return this.#engine.store.transaction(this.#options(), opening, async ({ existing }) => {
+        const fresh = messages.filter(({ messageKey }) => !existing.has(messageKey))
+        const value = messages.map(({ messageKey }) => {
+          const receipt = existing.get(messageKey)
+          return receipt === undefined || ours.has(receipt.token) ? 'stored' : receipt
+        })
+        ours.add(token)
+        const rows = fresh.map((message) => ({ ...this.#row(message, 0), starts, delayMs: 0, error: null }))
+        return { value, writes: fresh.length === 0 ? undefined : { inbox: rows } }
+      })
+    })
+  }
+
+  /** Records the failure of a message that came from the inbox on its own row; no row means that another worker settled it. */
+  async fromInbox(row: InboxRow, error: Error): Promise<Outcome> {
+    const attempts = row.attempts + 1
+    const verdict = this.#judge(error, attempts)
+    const there =
+      verdict.kind === 'fail'
+        ? await this.#fail(row, verdict, attempts)
+        : await this.#reschedule({
+            seq: row.seq,
+            attempts,
+            lost: 0,
+            delayMs: verdict.delayMs,
+            error: recordError(error),
+          })
+    return there ? this.#report(row.message, verdict, attempts) : this.duplicate(row.message)
+  }
+
+  /** Records that the database let a message of the inbox down: no attempt is used up, but it cannot go on for ever. */
+  async lost(row: InboxRow, error: Error): Promise<Outcome> {
+    const { seq, attempts } = row
+    const lost = row.lost + 1
+    if (lost >= MAX_LOST) {
+      const verdict: Verdict = { kind: 'fail', reason: 'infrastructure', error }
+      return (await this.#fail(row, verdict, attempts))
+        ? this.#report(row.message, verdict, attempts)
+        : this.duplicate(row.message)
+    }
+    const delayMs = Math.min(60_000, 100 * 2 ** lost) * this.#engine.random.number()
+    await this.#reschedule({ seq, attempts, lost, delayMs, error: recordError(error) })
+    return this.putBack(row.message, 'lost', error)
+  }
+
+  /** A message that kills its process every time must not be tried for ever. */
+  async crashed(row: InboxRow): Promise<Outcome> {
+    const error = new HapaxError(
+      'crash-loop',
+      `the process ended ${row.starts - 1} times while it worked on this message`,
+    )
+    const verdict: Verdict = { kind: 'fail', reason: 'crash-loop', error }
+    const there = await this.#fail(row, verdict, row.attempts)
+    return there ? this.#report(row.message, verdict, row.attempts) : this.duplicate(row.message)
+  }
+
+  duplicate(stored: StoredMessage, receipt?: Receipt, mismatch = false): Outcome {
+    const { events, logger } = this.#engine
+    const event = { consumer: this.#consumer, message: ref(stored), ...(receipt && { takenAt: receipt.takenAt }) }
+    if (mismatch) {
+      logger.warn(event, 'a duplicate came with another payload than the first one')
+      events.emit('mismatch', () => event)
+    }
+    logger.debug(event, 'duplicate')
+    events.emit('duplicate', () => event)
+    return DUPLICATE
+  }
+
+  putBack(stored: StoredMessage, kind: 'busy' | 'lost', error: Error): Outcome {
+    const { events, logger } = this.#engine
+    const event = { consumer: this.#consumer, message: ref(stored) }
+    if (kind === 'busy') {
+      events.emit('busy', () => event)
+      return outcome('busy', error)
+    }
+    logger.warn({ ...event, error: error.message }, 'the transaction was lost; the message is put back')
+    events.emit('rolled-back', () => ({ ...event, error }))
+    return outcome('rolled-back', error)
+  }
+
+  #take<T>(
+    stored: StoredMessage,
+    token: string,
+    decide: (receipt: Receipt | undefined) => { value: T; writes: Writes | undefined },
+  ): Promise<T> {
+    const opening = { kind: 'take', consumer: this.#consumer, token, messages: [stored] } as const
+    return this.#engine.store.transaction(this.#options(), opening, async ({ existing }) =>
+      decide(existing.get(stored.messageKey)),
+    )
+  }
+
+  async #unlessBusy(stored: StoredMessage, work: () => Promise<Outcome>): Promise<Outcome> {
+    try {
+      return await work()
+    } catch (error) {
+      if (isHapaxError(error, 'busy')) return this.putBack(stored, 'busy', error)
+      throw error
+    }
+  }
+
+  #judge(error: Error, attempt: number): Verdict {
+    return judge(error, attempt, this.#settings.retry, this.#engine.random)
+  }
+
+  #row(message: StoredMessage, attempts: number): { consumer: string; message: StoredMessage; attempts: number } {
+    return { consumer: this.#consumer, message, attempts }
+  }
+
+  #writes(message: StoredMessage, verdict: Verdict, attempts: number): Writes {
+    const row = { ...this.#row(message, attempts), error: recordError(verdict.error) }
+    if (verdict.kind === 'fail') return { failed: [{ ...row, reason: verdict.reason }] }
+    return { inbox: [{ ...row, starts: 0, delayMs: verdict.delayMs }] }
+  }
+
+  #fail(row: InboxRow, verdict: Verdict & { kind: 'fail' }, attempts: number): Promise<boolean> {
+    const failed = { seq: row.seq, attempts, reason: verdict.reason, error: recordError(verdict.error) }
+    return persist(this.#engine, () => this.#engine.store.fail(failed))
+  }
+
+  #reschedule(row: Parameters<Engine<Tx>['store']['reschedule']>[0]): Promise<boolean> {
+    return persist(this.#engine, () => this.#engine.store.reschedule(row))
+  }
+
+  #report(stored: StoredMessage, verdict: Verdict, attempt: number): Outcome {
+    const { events, logger } = this.#engine
+    const { error } = verdict
+    const event = { consumer: this.#consumer, message: ref(stored), attempt }
+    if (verdict.kind === 'retry') {
+      const { delayMs } = verdict
+      logger.info({ ...event, delayMs, error: error.message }, 'the handler failed; trying again later')
+      events.emit('retrying', () => ({ ...event, delayMs, error }))
+      return outcome('retrying', error)
+    }
+    const { reason } = verdict
+    logger.error({ ...event, reason, error: error.message }, 'the message is in the failed store')
+    events.emit('failed', () => ({ ...event, reason, error }))
+    return outcome(reason === 'expired' ? 'expired' : 'failed', error)
+  }
+
+  #options(): UnitOptions {
+    const { lockTimeoutMs, timeoutMs } = this.#settings
+    return { lockTimeoutMs, idleTimeoutMs: timeoutMs }
+  }
+}
+
+const DUPLICATE = outcome('duplicate')
+
+/** Names a message without its payload. */
+export function ref({ id, source, type }: StoredMessage): MessageRef {
+  return { id, source, type }
+}
+
+function brokenAtomicity(cause: Error): HapaxError {
+  if (isHapaxError(cause, 'broken-atomicity')) return cause
+  return new HapaxError('broken-atomicity', 'the handler committed its transaction itself and then failed', { cause })
+}

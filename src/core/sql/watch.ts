@@ -1,0 +1,76 @@
+import { doomed, transactionClosed, unawaited } from '../connection.ts'
+
+/** What an error inside a transaction makes of it, if it ends it. */
+export type DoomOf = (error: unknown) => 'conflict' | 'lost' | undefined
+
+/** Watches one transaction: counts the statements that run, remembers what doomed it, and is closed when it settles. */
+export class TransactionWatch {
+  readonly #doomOf: DoomOf
+  #closed = false
+  #running = 0
+  #doom: { kind: 'conflict' | 'lost'; error: unknown } | undefined
+
+  constructor(doomOf: DoomOf) {
+    this.#doomOf = doomOf
+  }
+
+  get closed(): boolean {
+    return this.#closed
+  }
+
+  close(): void {
+    this.#closed = true
+  }
+
+  /** The link is gone: whatever the handler does with the error, this transaction cannot commit. */
+  lose(error: unknown): void {
+    this.#doom ??= { kind: 'lost', error }
+  }
+
+  assertOpen(): void {
+    if (this.#closed) throw transactionClosed()
+  }
+
+  assertNotDoomed(): void {
+    if (this.#doom !== undefined) throw doomed(this.#doom.kind, this.#doom.error)
+  }
+
+  /** Throws what keeps this transaction from committing, if anything does. */
+  assertSound(): void {
+    this.assertNotDoomed()
+    if (this.#running > 0) throw unawaited(this.#running)
+  }
+
+  track<T>(result: Promise<T>): Promise<T> {
+    this.#running += 1
+    // Both ways handled here: a query that nobody awaits must not end the process.
+    result.then(
+      () => {
+        this.#running -= 1
+      },
+      (error: unknown) => {
+        this.#running -= 1
+        const kind = this.#doomOf(error)
+        if (kind !== undefined) this.#doom ??= { kind, error }
+      },
+    )
+    return result
+  }
+
+  /** The client as handlers may have it: `usable` is asked before every use, and what it starts is tracked. */
+  guard<Client extends object>(client: Client, usable: () => void, nested: readonly PropertyKey[] = []): Client {
+    return new Proxy(client, {
+      get: (target, name) => {
+        usable()
+        const value: unknown = Reflect.get(target, name, target)
+        if (nested.includes(name) && typeof value === 'object' && value !== null) return this.guard(value, usable)
+        if (typeof value !== 'function') return value
+        return (...args: unknown[]) => {
+          usable()
+          const result: unknown = value.apply(target, args)
+          return result instanceof Promise ? this.track(result) : result
+        }
+      },
+    })
+  }
+}

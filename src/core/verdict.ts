@@ -1,0 +1,35 @@
+import { type RetryPolicy, retryDelay } from './backoff.ts'
+import { asError, type ErrorCode, isHapaxError, Permanent, RetryAfter } from './errors.ts'
+import type { Random } from './random.ts'
+
+/** What follows from a failed attempt. */
+export type Verdict =
+  | { readonly kind: 'retry'; readonly delayMs: number; readonly error: Error }
+  | { readonly kind: 'fail'; readonly reason: ErrorCode; readonly error: Error }
+
+/** Errors after which another attempt is pointless; their code is the reason. */
+const FINAL: readonly ErrorCode[] = [
+  'broken-atomicity',
+  'missing-id',
+  'invalid-id',
+  'invalid-message',
+  'invalid-payload',
+  'unknown-type',
+  'too-large',
+  'conflict',
+  'expired',
+]
+
+/** Whether another attempt is pointless, whatever the policy says. */
+export function isFinal(error: unknown): boolean {
+  return error instanceof Permanent || (isHapaxError(error) && FINAL.includes(error.code))
+}
+
+/** Decides what follows from the error of the given attempt (1 is the first). */
+export function judge(thrown: unknown, attempt: number, policy: RetryPolicy, random: Random): Verdict {
+  const error = asError(thrown)
+  if (isFinal(error)) return { kind: 'fail', reason: isHapaxError(error) ? error.code : 'permanent', error }
+  if (attempt >= policy.attempts) return { kind: 'fail', reason: 'attempts-exhausted', error }
+  const delayMs = error instanceof RetryAfter ? Math.max(0, error.delayMs) : retryDelay(policy, attempt, random)
+  return { kind: 'retry', delayMs, error }
+}

@@ -1,0 +1,42 @@
+export type { RetryOptions } from './core/backoff.ts'
+export type { Clock } from './core/clock.ts'
+export type {
+  Connection,
+  ConnectionFeatures,
+  ErrorClass,
+  Executor,
+  Isolation,
+  Param,
+  Result,
+  Row,
+  Statement,
+  TransactionEnd,
+  TransactionOptions,
+  TransactionWork,
+} from './core/connection.ts'
+export type { Consumer } from './core/consumer.ts'
+export type { ConsumerOptions } from './core/consumer-options.ts'
+export { type Draft, defineMessage, type MessageOptions, type MessageType, type PublishOptions } from './core/define.ts'
+export {
+  type ErrorCode,
+  type ErrorRecord,
+  HapaxError,
+  isHapaxError,
+  NotDone,
+  Permanent,
+  RetryAfter,
+} from './core/errors.ts'
+export type { Events, HapaxEvent, HapaxEvents, MessageRef } from './core/events.ts'
+export type { FailedQuery, FailedStore } from './core/failed.ts'
+export type { Handler, HandlerContext, Item, ManyContext, ManyHandler, PublishInHandler } from './core/handlers.ts'
+export { createHapax, type Hapax, type HapaxOptions, type HapaxTransactionOptions } from './core/hapax.ts'
+export { messageId, messageKey } from './core/identity.ts'
+export type { MissingId } from './core/intake.ts'
+export { consoleLogger, type Logger, silentLogger } from './core/logger.ts'
+export type { IncomingMessage, Message, MessageAttributes, StoredMessage } from './core/message.ts'
+export type { Outcome, OutcomeStatus } from './core/outcome.ts'
+export type { Published } from './core/publish.ts'
+export type { Random } from './core/random.ts'
+export type { SchemaInput, SchemaIssue, SchemaOutput, SchemaResult, StandardSchema } from './core/standard-schema.ts'
+export type * from './core/store.ts'
+export type { StopOptions, Worker, WorkerOptions } from './core/worker.ts'
