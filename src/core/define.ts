@@ -80,10 +80,10 @@ export function defineMessage<In, Out>(
 
 function parseWith<Out>(type: string, schema: StandardSchema<unknown, Out>, data: unknown): Out | Promise<Out> {
   const result = schema['~standard'].validate(data)
-  return result instanceof Promise ? result.then((awaited) => valueOf(type, awaited)) : valueOf(type, result)
+  return result instanceof Promise ? result.then((awaited) => checkedValue(type, awaited)) : checkedValue(type, result)
 }
 
-function valueOf<Out>(
+function checkedValue<Out>(
   type: string,
   result: Awaited<ReturnType<StandardSchema<unknown, Out>['~standard']['validate']>>,
 ): Out {

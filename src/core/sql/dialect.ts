@@ -22,6 +22,12 @@ export interface MigrationSource {
 /** The backend that works on a transaction: enough to end exactly this one from another connection. */
 export type Backend = readonly (string | number)[]
 
+/** Runs one statement, then those that follow from its answer (undefined: nothing to do), and commits. Resolves to the answer. */
+export type ShortTransaction = (
+  first: Statement,
+  then: (answer: Result) => readonly Statement[] | undefined,
+) => Promise<Result>
+
 /**
  * The SQL of one database. Everything that is logic lives in `sqlStore`; here are statements, and how their answers read.
  * Columns have the names of the tables; times are answered as milliseconds since 1970.
@@ -54,7 +60,7 @@ export interface Dialect {
   readonly guardRollback: readonly Statement[]
 
   /** Writes receipts where there are none, in the order of their keys. */
-  take(consumer: string, token: string, messages: readonly StoredMessage[]): readonly Statement[]
+  take(consumer: string, token: string, messages: readonly StoredMessage[], lockTimeoutMs: number): readonly Statement[]
   /** The keys of the receipts that `take` wrote, from its answers. */
   taken(answers: readonly Result[], token: string, messages: readonly StoredMessage[]): ReadonlySet<string>
   /** message_key, token, source, id, fingerprint, taken_at of the receipts that are there. */
@@ -76,6 +82,7 @@ export interface Dialect {
     query: (statement: Statement) => Promise<Result>,
     types: ReadonlyMap<string, readonly string[]>,
     limit: number,
+    transaction: ShortTransaction,
   ): Promise<Result>
   /** ms: until the next row of this consumer and these types is due, at most 0 when it is, null when there is none. */
   nextDue(consumer: string, types: readonly string[]): Statement

@@ -33,18 +33,32 @@ export function migration<Tx>(
   executorOf: (tx: Tx) => Executor,
 ): TransactionWork<Tx, readonly Migration[]> {
   return {
-    first: [...dialect.migrationLock, dialect.migrationTable],
+    first: dialect.migrationLock,
     body: async (tx) => {
       const run = ({ text, params }: Statement): Promise<Result> => executorOf(tx).query(text, params)
-      const applied = await appliedChecksums(() => run(dialect.migrationRows))
-      const missing = numbered(dialect).filter((each) => !withState(each, applied).applied)
-      for (const { version, name, checksum, sql } of missing) {
-        for (const text of sql) await run({ text, params: [] })
-        await run(dialect.migrationDone(version, name, checksum))
+      try {
+        return { value: await applyMissing(dialect, run), last: dialect.migrationUnlock }
+      } catch (error) {
+        // A lock that belongs to the session would outlive the rollback, in a pool for as long as the process.
+        for (const statement of dialect.migrationUnlock) await run(statement).catch(() => {})
+        throw error
       }
-      return { value: missing, last: dialect.migrationUnlock }
     },
   }
+}
+
+async function applyMissing(
+  dialect: Dialect,
+  run: (statement: Statement) => Promise<Result>,
+): Promise<readonly Migration[]> {
+  await run(dialect.migrationTable)
+  const applied = await appliedChecksums(() => run(dialect.migrationRows))
+  const missing = numbered(dialect).filter((each) => !withState(each, applied).applied)
+  for (const { version, name, checksum, sql } of missing) {
+    for (const text of sql) await run({ text, params: [] })
+    await run(dialect.migrationDone(version, name, checksum))
+  }
+  return missing
 }
 
 async function appliedChecksums(

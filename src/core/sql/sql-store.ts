@@ -168,7 +168,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     const settings = dialect.settings(options, opening.kind)
     const own =
       opening.kind === 'take'
-        ? dialect.take(opening.consumer, opening.token, opening.messages)
+        ? dialect.take(opening.consumer, opening.token, opening.messages, options.lockTimeoutMs)
         : opening.kind === 'claim'
           ? [dialect.lock(opening.seqs, opening.locked, options.lockTimeoutMs)]
           : []
@@ -274,7 +274,12 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
 
   async due(types: ReadonlyMap<string, readonly string[]>, limit: number): Promise<readonly InboxRow[]> {
     if (types.size === 0) return []
-    const { rows } = await this.#dialect.due((statement) => this.#run(statement), types, limit)
+    const { rows } = await this.#dialect.due(
+      (statement) => this.#run(statement),
+      types,
+      limit,
+      (first, then) => this.#short(first, then),
+    )
     // An UPDATE answers in no particular order.
     return rows.map(asInboxRow).sort((a, b) => (BigInt(a.seq) < BigInt(b.seq) ? -1 : 1))
   }
@@ -334,13 +339,15 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   }
 
   /** Moves a row between tables if it is still there. */
-  #move(lock: Statement, statements: readonly Statement[]): Promise<boolean> {
+  async #move(lock: Statement, statements: readonly Statement[]): Promise<boolean> {
+    const { rows } = await this.#short(lock, ({ rows }) => (rows.length > 0 ? statements : undefined))
+    return rows.length > 0
+  }
+
+  #short(first: Statement, then: (answer: Result) => readonly Statement[] | undefined): Promise<Result> {
     return this.#admin({
-      first: [lock],
-      body: async (_tx, [locked]) => {
-        const there = locked !== undefined && locked.rows.length > 0
-        return { value: there, last: there ? statements : undefined }
-      },
+      first: [first],
+      body: async (_tx, [answer = NO_ANSWER]) => ({ value: answer, last: then(answer) }),
     })
   }
 
@@ -396,6 +403,7 @@ type Phase = 'opening' | 'body' | 'committing'
 
 const NO_RECEIPTS: ReadonlyMap<string, Receipt> = new Map()
 const NO_ROWS: ReadonlySet<string> = new Set()
+const NO_ANSWER: Result = { rows: [], affected: 0 }
 const MOVE_LOCK_MS = 5_000
 
 function commitUnknown(cause: unknown): HapaxError {
