@@ -110,7 +110,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
             const executor = this.#connection.executor(tx)
             const unit = await this.#unit(tx, executor, opening, own)
             phase = 'body'
-            const result = await this.#guarded(executor, () => body(unit))
+            const result = await this.#guarded(executor, signal, () => body(unit))
             phase = 'committing'
             return this.#end(result)
           },
@@ -211,10 +211,12 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   }
 
   /** Runs the body; when it fails, finds out whether the transaction was still ours. */
-  async #guarded<T>(executor: Executor, body: () => Promise<T>): Promise<T> {
+  async #guarded<T>(executor: Executor, signal: AbortSignal | undefined, body: () => Promise<T>): Promise<T> {
     try {
       return await body()
     } catch (error) {
+      // Whoever aborted has destroyed the connection already.
+      if (signal?.aborted) throw error
       try {
         for (const { text, params } of this.#dialect.guardRollback) await executor.query(text, params)
       } catch (guardError) {

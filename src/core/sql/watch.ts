@@ -8,6 +8,7 @@ export class TransactionWatch {
   readonly #doomOf: DoomOf
   #closed = false
   #running = 0
+  readonly #waiting: (() => void)[] = []
   #doom: { kind: 'conflict' | 'lost'; error: unknown } | undefined
 
   constructor(doomOf: DoomOf) {
@@ -45,16 +46,27 @@ export class TransactionWatch {
     this.#running += 1
     // Both ways handled here: a query that nobody awaits must not end the process.
     result.then(
-      () => {
-        this.#running -= 1
-      },
+      () => this.#settled(),
       (error: unknown) => {
-        this.#running -= 1
         const kind = this.#doomOf(error)
         if (kind !== undefined) this.#doom ??= { kind, error }
+        this.#settled()
       },
     )
     return result
+  }
+
+  /** Resolves when none of the handler's statements runs any more: a client takes one at a time. */
+  idle(): Promise<void> | undefined {
+    if (this.#running === 0) return undefined
+    return new Promise((resolve) => {
+      this.#waiting.push(resolve)
+    })
+  }
+
+  #settled(): void {
+    this.#running -= 1
+    if (this.#running === 0) for (const resolve of this.#waiting.splice(0)) resolve()
   }
 
   /** The client as handlers may have it: `usable` is asked before every use, and what it starts is tracked. */

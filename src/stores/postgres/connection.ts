@@ -43,8 +43,14 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
   }
 
   executor(tx: PgTx<Client> | PgClient): Executor {
-    const client: PgClient = tx instanceof PgTransaction ? tx.raw : (tx as PgClient)
-    return { query: async (text, params) => toResult(await client.query(text, params as Param[])) }
+    const own = tx instanceof PgTransaction ? tx : undefined
+    const client: PgClient = own?.raw ?? (tx as PgClient)
+    return {
+      query: async (text, params) => {
+        await own?.watch.idle()
+        return toResult(await client.query(text, params as Param[]))
+      },
+    }
   }
 
   async assertTransaction(tx: PgTx<Client> | PgClient): Promise<void> {
@@ -142,6 +148,7 @@ class Run<Client extends PgPoolClient> {
   async #rollback(): Promise<void> {
     if (this.broken) return
     try {
+      await this.tx.watch.idle()
       await this.#client.query('rollback')
     } catch {
       this.#destroy()

@@ -1,0 +1,255 @@
+import {
+  type Connection,
+  doomed,
+  type Executor,
+  notInTransaction,
+  type Param,
+  type Result,
+  type Row,
+  type Statement,
+  type TransactionOptions,
+  type TransactionWork,
+  transactionClosed,
+} from '../core/connection.ts'
+import { describe, HapaxError } from '../core/errors.ts'
+import { expected } from '../core/options.ts'
+
+/** The subset of Drizzle's `sql` that hapax needs. */
+export interface DrizzleSql {
+  raw(text: string): unknown
+  param(value: unknown): unknown
+  join(chunks: never[]): unknown
+}
+
+/** The subset of a Drizzle database on node-postgres. */
+export interface DrizzleDatabase {
+  execute(query: never): PromiseLike<unknown>
+  transaction(work: (tx: never) => Promise<unknown>, config?: never): Promise<unknown>
+}
+
+/** The transaction type of a Drizzle database: what handlers receive as `ctx.tx`. */
+export type DrizzleTransaction<Db extends DrizzleDatabase> = Parameters<Parameters<Db['transaction']>[0]>[0]
+
+/**
+ * Lets a store work through Drizzle: `postgres(fromDrizzle(db, sql))`, with `db` from `drizzle-orm/node-postgres` and
+ * `sql` from `drizzle-orm`. `ctx.tx` and `publish` then take Drizzle's own transactions.
+ */
+export function fromDrizzle<Db extends DrizzleDatabase>(db: Db, sql: DrizzleSql): Connection<DrizzleTransaction<Db>> {
+  if (typeof db?.transaction !== 'function') expected('db', 'a Drizzle database', db)
+  if (typeof sql?.raw !== 'function') expected('sql', `the sql of 'drizzle-orm'`, sql)
+  return new DrizzleConnection(db as unknown as Database, sql as unknown as Sql) as Connection<DrizzleTransaction<Db>>
+}
+
+interface Sql {
+  raw(text: string): object
+  param(value: unknown): object
+  join(chunks: object[]): object
+}
+
+interface Queryable {
+  execute(query: object): PromiseLike<unknown>
+}
+
+interface Database extends Queryable {
+  transaction<T>(work: (tx: Queryable) => Promise<T>, config?: { isolationLevel: string }): Promise<T>
+}
+
+interface ErrorEmitter {
+  on(event: 'error', listener: () => void): unknown
+}
+
+class DrizzleConnection implements Connection<Queryable> {
+  readonly features = {
+    name: 'postgres (drizzle)',
+    roundTrips: 6,
+    lateUse: 'partly refused',
+    unawaited: 'not detectable',
+  } as const
+  readonly #db: Database
+  readonly #sql: Sql
+  readonly #handles = new WeakMap<object, Handle>()
+  readonly #listened = new WeakSet<object>()
+
+  constructor(db: Database, sql: Sql) {
+    this.#db = db
+    this.#sql = sql
+  }
+
+  async transaction<T>(options: TransactionOptions, work: TransactionWork<Queryable, T>): Promise<T> {
+    const { isolation, signal } = options
+    const config = isolation && { isolationLevel: isolation }
+    const running = this.#db.transaction((tx) => this.#steps(tx, options, work), config)
+    try {
+      return await until(signal, running)
+    } catch (error) {
+      if (error instanceof RolledBack) return error.value as T
+      throw error
+    }
+  }
+
+  executor(tx: Queryable): Executor {
+    const raw = this.#handles.get(tx)?.raw ?? tx
+    return { query: (text, params) => this.#run(raw, { text, params }) }
+  }
+
+  async assertTransaction(tx: Queryable): Promise<void> {
+    const handle = this.#handles.get(tx)
+    if (handle?.closed) throw transactionClosed()
+    if (handle !== undefined) return
+    if (typeof tx?.execute !== 'function') throw notInTransaction(describe(tx))
+    try {
+      // SAVEPOINT is refused outside a transaction, so it tells.
+      await tx.execute(this.#sql.raw('savepoint hapax_probe'))
+      await tx.execute(this.#sql.raw('release savepoint hapax_probe'))
+    } catch (error) {
+      throw notInTransaction('a Drizzle database, or a transaction that has failed or settled', error)
+    }
+  }
+
+  query(text: string, params: readonly Param[]): Promise<Result> {
+    return this.#run(this.#db, { text, params })
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve()
+  }
+
+  async #steps<T>(tx: Queryable, options: TransactionOptions, work: TransactionWork<Queryable, T>): Promise<T> {
+    this.#listen(tx)
+    options.acquired?.()
+    const answers = await this.#runAll(tx, work.first)
+    const { value, last } = await this.#body(tx, answers, options, work)
+    // Drizzle commits unless the callback throws.
+    if (last === undefined) throw new RolledBack(value)
+    await this.#runAll(tx, last)
+    return value
+  }
+
+  async #body<T>(
+    tx: Queryable,
+    answers: readonly Result[],
+    { signal, classify }: TransactionOptions,
+    work: TransactionWork<Queryable, T>,
+  ): ReturnType<TransactionWork<Queryable, T>['body']> {
+    const handle = new Handle(tx)
+    this.#handles.set(handle.proxy, handle)
+    try {
+      return await until(signal, work.body(handle.proxy, answers))
+    } catch (error) {
+      const kind = isQueryError(error) ? classify(error) : 'other'
+      throw kind === 'conflict' || kind === 'lost' ? doomed(kind, error) : error
+    } finally {
+      handle.closed = true
+    }
+  }
+
+  /** A connection that breaks inside a transaction emits an error on its client; without a listener it ends the process. */
+  #listen(tx: Queryable): void {
+    const { client } = (tx as { session?: { client?: ErrorEmitter } }).session ?? {}
+    if (typeof client?.on !== 'function' || this.#listened.has(client)) return
+    this.#listened.add(client)
+    client.on('error', () => {})
+  }
+
+  /** Runs statements in order; neighbours without parameters share a round trip. */
+  async #runAll(tx: Queryable, statements: readonly Statement[]): Promise<readonly Result[]> {
+    const answers: Result[] = []
+    for (const batch of batches(statements)) {
+      if (batch.length === 1) answers.push(await this.#run(tx, batch[0] as Statement))
+      else answers.push(...(await this.#runBatch(tx, batch)))
+    }
+    return answers
+  }
+
+  async #runBatch(tx: Queryable, batch: readonly Statement[]): Promise<readonly Result[]> {
+    const answer = await tx.execute(this.#sql.raw(batch.map(({ text }) => text).join(';')))
+    if (!Array.isArray(answer)) throw unsupported(answer)
+    return answer.map(toResult)
+  }
+
+  async #run(target: Queryable, statement: Statement): Promise<Result> {
+    return toResult(await target.execute(this.#compile(statement)))
+  }
+
+  #compile({ text, params }: Statement): object {
+    if (params.length === 0) return this.#sql.raw(text)
+    const chunks = text
+      .split(/\$(\d+)/)
+      .map((part, index) => (index % 2 === 0 ? this.#sql.raw(part) : this.#sql.param(params[Number(part) - 1])))
+    return this.#sql.join(chunks)
+  }
+}
+
+/** Drizzle's transaction as a handler sees it: no new statement can begin on it once it has settled. */
+class Handle {
+  readonly raw: Queryable
+  readonly proxy: Queryable
+  closed = false
+
+  constructor(raw: Queryable) {
+    this.raw = raw
+    this.proxy = new Proxy(raw, {
+      get: (target, name, receiver) => {
+        if (this.closed) throw transactionClosed()
+        return Reflect.get(target, name, receiver)
+      },
+    })
+  }
+}
+
+/** Makes Drizzle roll back without an error. */
+class RolledBack {
+  readonly value: unknown
+
+  constructor(value: unknown) {
+    this.value = value
+  }
+}
+
+function batches(statements: readonly Statement[]): readonly Statement[][] {
+  const result: Statement[][] = []
+  for (const statement of statements) {
+    const open = result.at(-1)
+    if (open !== undefined && statement.params.length === 0 && open[0]?.params.length === 0) open.push(statement)
+    else result.push([statement])
+  }
+  return result
+}
+
+/** Settles with the work, or rejects with the signal's reason without waiting for it. */
+function until<T>(signal: AbortSignal | undefined, work: Promise<T>): Promise<T> {
+  if (signal === undefined) return work
+  return new Promise((resolve, reject) => {
+    const abort = (): void => reject(signal.reason)
+    if (signal.aborted) abort()
+    signal.addEventListener('abort', abort, { once: true })
+    work.finally(() => signal.removeEventListener('abort', abort)).then(resolve, reject)
+  })
+}
+
+/** Whether an error came out of a statement of Drizzle's, perhaps wrapped by the handler. */
+function isQueryError(error: unknown): boolean {
+  for (
+    let each = error as { query?: unknown; params?: unknown; cause?: unknown } | undefined, depth = 0;
+    depth < 5;
+    depth++
+  ) {
+    if (typeof each !== 'object' || each === null) return false
+    if (typeof each.query === 'string' && Array.isArray(each.params)) return true
+    each = each.cause as typeof each
+  }
+  return false
+}
+
+function toResult(answer: unknown): Result {
+  const { rows, rowCount } = (Array.isArray(answer) ? answer.at(-1) : answer) as { rows?: unknown; rowCount?: unknown }
+  if (!Array.isArray(rows)) throw unsupported(answer)
+  return { rows: rows as Row[], affected: Number(rowCount ?? 0) }
+}
+
+function unsupported(answer: unknown): HapaxError {
+  return new HapaxError(
+    'invalid-option',
+    `expected db to be a Drizzle database on node-postgres, whose answers have rows, got ${describe(answer)}`,
+  )
+}
