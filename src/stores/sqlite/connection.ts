@@ -11,7 +11,7 @@ import {
   transactionClosed,
 } from '../../core/connection.ts'
 import { describe, HapaxError } from '../../core/errors.ts'
-import type { Queue, Turn } from '../../core/queue.ts'
+import { type Queue, Turn } from '../../core/queue.ts'
 import { type Database, openDatabase } from './database.ts'
 import { isBusy, LockTimeout } from './errors.ts'
 import { SqliteTransaction, type SqliteTx } from './transaction.ts'
@@ -36,9 +36,13 @@ export class SqliteConnection implements Connection<SqliteTx> {
     const { signal, lockTimeoutMs = WAIT_MS } = options
     const patience = new Patience(lockTimeoutMs, signal)
     const database = this.#database ?? (await this.#open())
-    const turn = await turnOf(database.queue, patience)
+    // Awaiting only what has to be waited for: this is the path of every message.
+    const taken = patience.turn(database.queue)
+    const turn = taken instanceof Turn ? taken : await taken
     try {
-      await patience.until(() => database.begin())
+      options.acquired?.()
+      const begun = patience.until(() => database.begin())
+      if (begun instanceof Promise) await begun
       return await turn.run(() => inTransaction(database, signal, work))
     } finally {
       if (database.stuck) this.#discard(database)
@@ -57,7 +61,7 @@ export class SqliteConnection implements Connection<SqliteTx> {
   async query(text: string, params: readonly Param[]): Promise<Result> {
     const patience = new Patience(WAIT_MS)
     const database = this.#database ?? (await this.#open())
-    const turn = await turnOf(database.queue, patience)
+    const turn = await patience.turn(database.queue)
     try {
       return await patience.until(() => database.run(text, params))
     } finally {
@@ -67,12 +71,11 @@ export class SqliteConnection implements Connection<SqliteTx> {
 
   /** Waits for the transaction that is running. */
   async close(): Promise<void> {
-    this.#closed = true
     const database = await this.#opening?.catch(() => undefined)
-    if (database === undefined) return
-    const turn = await turnOf(database.queue, new Patience(WAIT_MS))
-    this.#discard(database)
-    turn.end()
+    const turn = await (database && new Patience(WAIT_MS).turn(database.queue))
+    this.#closed = true
+    if (database !== undefined) this.#discard(database)
+    turn?.end()
   }
 
   #own(tx: SqliteTx): SqliteTransaction {
@@ -108,36 +111,52 @@ export class SqliteConnection implements Connection<SqliteTx> {
 
 /** A wait with an end: the lock timeout, or the signal. */
 class Patience {
-  readonly signal: AbortSignal | undefined
+  readonly #signal: AbortSignal | undefined
   readonly #deadline: number
 
   constructor(waitMs: number, signal?: AbortSignal) {
-    this.signal = signal
+    this.#signal = signal
     this.#deadline = systemClock.monotonic() + waitMs
   }
 
-  get leftMs(): number {
-    return Math.max(0, this.#deadline - systemClock.monotonic())
+  turn(queue: Queue): Turn | Promise<Turn> {
+    const taken = queue.take(this.#leftMs, this.#signal)
+    return taken instanceof Turn ? taken : taken.then(inTime)
   }
 
-  /** Does what may meet the lock of another process, again and again. The pauses leave the event loop free. */
-  async until<T>(action: () => T): Promise<T> {
-    for (let attempt = 1; ; attempt++) {
+  /** Does what may meet the lock of another process; while it does, again and again. */
+  until<T>(action: () => T): T | Promise<T> {
+    try {
+      return action()
+    } catch (error) {
+      return this.#retry(action, error)
+    }
+  }
+
+  /** The pauses leave the event loop free. */
+  async #retry<T>(action: () => T, first: unknown): Promise<T> {
+    let error = first
+    for (let attempt = 1; isBusy(error); attempt++) {
+      const leftMs = this.#leftMs
+      if (leftMs === 0) throw new LockTimeout(error)
+      const pauseMs = Math.min(attempt, MAX_PAUSE_MS) * (0.5 + Math.random())
+      await pause(systemClock, Math.min(pauseMs, leftMs), this.#signal)
+      this.#signal?.throwIfAborted()
       try {
         return action()
-      } catch (error) {
-        if (!isBusy(error)) throw error
-        if (this.leftMs === 0) throw new LockTimeout(error)
+      } catch (next) {
+        error = next
       }
-      const pauseMs = Math.min(attempt, MAX_PAUSE_MS) * (0.5 + Math.random())
-      await pause(systemClock, Math.min(pauseMs, this.leftMs), this.signal)
-      this.signal?.throwIfAborted()
     }
+    throw error
+  }
+
+  get #leftMs(): number {
+    return Math.max(0, this.#deadline - systemClock.monotonic())
   }
 }
 
-async function turnOf(queue: Queue, { leftMs, signal }: Patience): Promise<Turn> {
-  const turn = await queue.take(leftMs, signal)
+function inTime(turn: Turn | undefined): Turn {
   if (turn === undefined) throw new LockTimeout()
   return turn
 }
@@ -157,10 +176,17 @@ function inTransaction<T>(
     }
     if (signal.aborted) return abort()
     signal.addEventListener('abort', abort, { once: true })
-    run
-      .steps(work)
-      .finally(() => signal.removeEventListener('abort', abort))
-      .then(resolve, reject)
+    const settled = (): void => signal.removeEventListener('abort', abort)
+    run.steps(work).then(
+      (value) => {
+        settled()
+        resolve(value)
+      },
+      (error: unknown) => {
+        settled()
+        reject(error)
+      },
+    )
   })
 }
 

@@ -1,0 +1,304 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { monitorEventLoopDelay } from 'node:perf_hooks'
+import { DatabaseSync } from 'node:sqlite'
+import { text } from 'node:stream/consumers'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import type { Opening, Store, Unit, UnitOptions, Writes } from '../../src/core/store.ts'
+import { refuseNetwork } from '../../src/stores/sqlite/file.ts'
+import { type SqliteTx, sqlite } from '../../src/stores/sqlite/index.ts'
+import { message } from '../support/sqlite-process.ts'
+
+const program = new URL('../support/sqlite-process.ts', import.meta.url).pathname
+const options: UnitOptions = { lockTimeoutMs: 10_000, idleTimeoutMs: 10_000 }
+const plain: Opening = { kind: 'plain' }
+
+let directory: string
+let path: string
+let store: Store<SqliteTx>
+const children: ChildProcess[] = []
+
+beforeEach(async () => {
+  directory = mkdtempSync(join(tmpdir(), 'hapax-sqlite-'))
+  path = join(directory, 'test.db')
+  store = sqlite({ path })
+  await store.migrate()
+})
+
+afterEach(async () => {
+  for (const child of children.splice(0)) child.kill('SIGKILL')
+  await store.close()
+  rmSync(directory, { recursive: true, force: true })
+})
+
+function take(...ids: string[]): Opening {
+  return { kind: 'take', consumer: 'tester', token: crypto.randomUUID(), messages: ids.map(message) }
+}
+
+/** One transaction of the store that commits what `body` did. */
+function run<T>(
+  opening: Opening,
+  body: (unit: Unit<SqliteTx>) => Promise<T>,
+  writes: Writes = {},
+  other = {},
+): Promise<T> {
+  return store.transaction({ ...options, ...other }, opening, async (unit) => ({ value: await body(unit), writes }))
+}
+
+function inboxRow(id: string) {
+  return { consumer: 'tester', message: message(id), attempts: 0, starts: 0, delayMs: 0, error: null }
+}
+
+function start(...args: string[]): ChildProcess {
+  const child = spawn(process.execPath, ['--conditions=hapax-source', program, path, ...args], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  })
+  children.push(child)
+  return child
+}
+
+async function answer(child: ChildProcess): Promise<unknown> {
+  return JSON.parse(await text(child.stdout as NonNullable<ChildProcess['stdout']>))
+}
+
+describe('sqlite()', () => {
+  it('refuses a prefix that is no plain name, an empty path and unknown options', () => {
+    expect(() => sqlite({ path, prefix: 'hapax"; drop table x' })).toThrow('expected prefix to be a name of')
+    expect(() => sqlite({ path: '' })).toThrow('expected path to be the path of a file')
+    expect(() => sqlite({ path, file: 'x' } as never)).toThrow('expected options to be an object with the options')
+  })
+
+  it('A30: refuses a file of another host, and a directory that does not exist', async () => {
+    expect(() => refuseNetwork('/mnt/test.db', 0x6969)).toThrow('on a disk of this host, not on NFS')
+    expect(() => refuseNetwork('/mnt/test.db', 0xff534d42)).toThrow('on a disk of this host, not on CIFS')
+    expect(() => refuseNetwork('/mnt/test.db', 0xef53)).not.toThrow()
+    const lost = sqlite({ path: join(directory, 'missing', 'test.db') })
+    await expect(lost.migrate()).rejects.toMatchObject({ code: 'invalid-option' })
+  })
+
+  it('keeps two prefixes in one file apart, and every :memory: for itself', async () => {
+    const other = sqlite({ path, prefix: 'other_' })
+    expect(await other.migrate()).toHaveLength(1)
+    await run(take('1'), async () => undefined)
+    expect((await other.status()).consumers).toEqual([])
+    await other.close()
+    const [first, second] = [sqlite({ path: ':memory:' }), sqlite({ path: ':memory:' })]
+    await first.migrate()
+    await expect(second.ready()).rejects.toMatchObject({ code: 'schema-outdated' })
+    await Promise.all([first.close(), second.close()])
+  })
+
+  it('A22: writes ahead and waits for the disk at every commit', async () => {
+    const pragma = (tx: SqliteTx, name: string) =>
+      tx.query(`pragma ${name}`).then(({ rows }) => Object.values(rows[0] ?? {})[0])
+    await run(plain, async ({ tx }) => {
+      expect(await pragma(tx, 'journal_mode')).toBe('wal')
+      expect(await pragma(tx, 'synchronous')).toBe(2)
+      expect(await pragma(tx, 'busy_timeout')).toBeLessThan(10)
+    })
+  })
+
+  it('is closed once and for all', async () => {
+    await store.close()
+    await expect(store.status()).rejects.toMatchObject({ code: 'closed' })
+  })
+})
+
+describe('the tables', () => {
+  it('D27: never give out the seq of a deleted row again', async () => {
+    await run(take('1'), async () => undefined, { inbox: [inboxRow('1')] })
+    await run({ kind: 'claim', seqs: ['1'], locked: 'skip' }, async () => undefined, { settle: ['1'] })
+    await run(take('2'), async () => undefined, { inbox: [inboxRow('2')] })
+    expect(await store.inboxRow('tester', message('2').messageKey)).toMatchObject({ seq: '2' })
+  })
+
+  it('F1: accept no null and no value of another type', async () => {
+    const insert = (values: string) =>
+      run(plain, ({ tx }) =>
+        tx.query(
+          `insert into hapax_receipts (consumer, message_key, token, fingerprint, source, id, type) values (${values})`,
+        ),
+      )
+    await expect(insert(`'c', null, x'00', x'00', '/s', '1', 't'`)).rejects.toThrow('NOT NULL')
+    await expect(insert(`'c', 'text', x'00', x'00', '/s', '1', 't'`)).rejects.toThrow('cannot store TEXT value in BLOB')
+  })
+})
+
+describe('a transaction', () => {
+  it('answers rows, or how many rows were changed', async () => {
+    await run(plain, async ({ tx }) => {
+      expect(await tx.query('create table orders (id integer primary key, name text)')).toMatchObject({ rowCount: 0 })
+      expect(await tx.query('insert into orders (name) values (?), (?)', ['a', 'b'])).toMatchObject({ rowCount: 2 })
+      expect(await tx.query('create table others (id integer)')).toMatchObject({ rowCount: 0 })
+      const { rows, rowCount } = await tx.query('select name from orders order by id')
+      expect(rowCount).toBe(2)
+      expect(rows.map((row) => row.name)).toEqual(['a', 'b'])
+    })
+  })
+
+  it('refuses what the driver would quietly misread: scripts and named parameters', async () => {
+    await run(plain, async ({ tx }) => {
+      await expect(tx.query('select 1; select 2')).rejects.toThrow('expected one SQL statement')
+      await expect(tx.query('select ?, ?', [new Date(), 1])).rejects.toThrow('expected params to be')
+    })
+  })
+
+  it.for(['commit', 'rollback'])('A4: notices a handler that runs %s itself', async (statement) => {
+    const ended = run(take('1'), ({ tx }) => tx.query(statement))
+    await expect(ended).rejects.toMatchObject({ code: 'broken-atomicity' })
+    const replaced = run(take('2'), ({ tx }) => tx.query(statement).then(() => tx.query('begin')))
+    await expect(replaced).rejects.toMatchObject({ code: 'broken-atomicity' })
+    const thrown = run(take('3'), async ({ tx }) => {
+      await tx.query(statement)
+      throw new Error('of the handler')
+    })
+    await expect(thrown).rejects.toMatchObject({ code: 'broken-atomicity' })
+  })
+
+  it('does not commit when a failed statement was not awaited, and does when its error was handled', async () => {
+    const wrong = 'insert into nowhere values (1)'
+    const careless = run(take('1'), async ({ tx }) => void tx.query(wrong))
+    await expect(careless).rejects.toMatchObject({ code: 'unawaited-query' })
+    await run(take('1'), ({ tx }) => tx.query(wrong).catch(() => undefined))
+    expect((await store.status()).consumers).toMatchObject([{ receipts: 1 }])
+  })
+
+  it('is lost when the disk is full, whatever the handler makes of it', async () => {
+    await run(plain, ({ tx }) => tx.query('create table files (data blob)'))
+    const full = run(take('1'), async ({ tx }) => {
+      const { rows } = await tx.query('pragma page_count')
+      await tx.query(`pragma max_page_count = ${Number(rows[0]?.page_count) + 1}`)
+      await tx.query('insert into files values (zeroblob(1000000))').catch(() => undefined)
+    })
+    await expect(full).rejects.toMatchObject({ code: 'transaction-lost' })
+  })
+
+  it('lends a client that dies with it, and so do its statements', async () => {
+    const lent = await run(plain, async ({ tx }) => {
+      const statement = tx.client.prepare('select 1 as one')
+      expect([...statement.iterate()]).toEqual([{ one: 1 }])
+      expect(tx.client).toBeInstanceOf(DatabaseSync)
+      expect(() => tx.client.close()).toThrow('belongs to hapax')
+      return { tx, statement, client: tx.client }
+    })
+    await expect(lent.tx.query('select 1')).rejects.toMatchObject({ code: 'transaction-closed' })
+    expect(() => lent.statement.get()).toThrow('has settled')
+    expect(() => lent.client.exec('select 1')).toThrow('has settled')
+    await expect(store.assertTransaction(lent.tx)).rejects.toMatchObject({ code: 'transaction-closed' })
+    await expect(store.assertTransaction({} as SqliteTx)).rejects.toMatchObject({ code: 'not-in-transaction' })
+  })
+
+  it('of another file is no transaction of this store', async () => {
+    const other = sqlite({ path: join(directory, 'other.db') })
+    await run(plain, ({ tx }) =>
+      expect(other.assertTransaction(tx)).rejects.toMatchObject({ code: 'not-in-transaction' }),
+    )
+    await other.close()
+  })
+})
+
+describe('the one writer', () => {
+  it('A29: refuses at once a call that would wait for itself', async () => {
+    const sibling = sqlite({ path })
+    const nested = { code: 'nested-transaction' }
+    await run(take('1'), async () => {
+      await expect(run(take('2'), async () => undefined)).rejects.toMatchObject(nested)
+      await expect(store.status()).rejects.toMatchObject(nested)
+      await expect(store.close()).rejects.toMatchObject(nested)
+    })
+    await sibling.ready()
+    await run(take('3'), () => expect(sibling.status()).rejects.toMatchObject(nested))
+    await sibling.close()
+  })
+
+  it('takes calls of code that outlived its transaction', async () => {
+    const later = Promise.withResolvers<void>()
+    const outlived = await run(take('1'), async () => ({ status: later.promise.then(() => store.status()) }))
+    later.resolve()
+    expect((await outlived.status).consumers).toMatchObject([{ receipts: 1 }])
+  })
+
+  it('is busy after the lock timeout, and the wait can be aborted', async () => {
+    const holding = Promise.withResolvers<void>()
+    const release = Promise.withResolvers<void>()
+    const holder = run(take('1'), () => {
+      holding.resolve()
+      return release.promise
+    })
+    await holding.promise
+    const impatient = run(take('1'), async () => undefined, {}, { lockTimeoutMs: 1 })
+    await expect(impatient).rejects.toMatchObject({ code: 'busy' })
+    const controller = new AbortController()
+    const aborted = run(take('1'), async () => undefined, {}, { signal: controller.signal })
+    controller.abort(new Error('enough'))
+    await expect(aborted).rejects.toThrow('enough')
+    const patient = run(take('1'), async ({ existing }) => existing.size)
+    release.resolve()
+    await holder
+    expect(await patient).toBe(1)
+  })
+
+  it('is free again once a handler is timed out, and the late handler is refused', async () => {
+    await run(plain, ({ tx }) => tx.query('create table orders (id text)'))
+    const controller = new AbortController()
+    const later = Promise.withResolvers<void>()
+    const late = Promise.withResolvers<unknown>()
+    const body = async ({ tx }: Unit<SqliteTx>): Promise<void> => {
+      await tx.query(`insert into orders values ('early')`)
+      controller.abort(new Error('timeout'))
+      await later.promise
+      await tx.query(`insert into orders values ('late')`).catch(late.resolve)
+    }
+    await expect(run(take('1'), body, {}, { signal: controller.signal })).rejects.toThrow('timeout')
+    await run(take('1'), async ({ tx, existing }) => {
+      expect(existing.size).toBe(0)
+      later.resolve()
+      expect(await late.promise).toMatchObject({ code: 'transaction-closed' })
+      expect((await tx.query('select * from orders')).rows).toEqual([])
+    })
+    expect((await store.status()).consumers).toMatchObject([{ receipts: 1 }])
+  })
+})
+
+describe('several processes', () => {
+  it('take each message once between two that race', async () => {
+    const answers = (await Promise.all([start('take', '300'), start('take', '300')].map(answer))) as { taken: number }[]
+    expect(answers.reduce((sum, { taken }) => sum + taken, 0)).toBe(300)
+  })
+
+  it('open, migrate and use a new file at the same moment', async () => {
+    path = join(directory, 'new.db')
+    const starts = Array.from({ length: 6 }, () => start('take', '5'))
+    const answers = (await Promise.all(starts.map(answer))) as { applied: number; taken: number }[]
+    expect(answers.reduce((sum, { applied }) => sum + applied, 0)).toBe(1)
+    expect(answers.reduce((sum, { taken }) => sum + taken, 0)).toBe(5)
+  })
+
+  it('A29: leave the event loop free while they wait for each other', async () => {
+    const holder = start('hold')
+    await once(holder.stdout as NonNullable<ChildProcess['stdout']>, 'data')
+    const delay = monitorEventLoopDelay({ resolution: 1 })
+    delay.enable()
+    const waiting = run(take('1'), async () => undefined, {}, { lockTimeoutMs: 500 })
+    await expect(waiting).rejects.toMatchObject({ code: 'busy' })
+    delay.disable()
+    // Half of the waits; single ones may be held up by whatever else the machine does.
+    expect(delay.percentile(50) / 1e6).toBeLessThan(20)
+    expect(delay.count).toBeGreaterThan(50)
+    const patient = run(take('1'), async () => 'done')
+    holder.stdin?.write('go on\n')
+    expect(await patient).toBe('done')
+  })
+
+  it('go on where a killed one was, without what it had not committed', async () => {
+    const holder = start('hold')
+    await once(holder.stdout as NonNullable<ChildProcess['stdout']>, 'data')
+    const waiting = run(take('1'), async () => 'done')
+    holder.kill('SIGKILL')
+    expect(await waiting).toBe('done')
+    expect((await store.status()).consumers).toMatchObject([{ consumer: 'tester', receipts: 1 }])
+  })
+})
