@@ -134,6 +134,8 @@ class Run<Client extends PgPoolClient> {
   }
 
   async #commit(last: readonly Statement[]): Promise<void> {
+    // The signal has ended this transaction while its body went on.
+    if (this.broken) throw transactionClosed()
     const answers = await this.#script([...last, { text: 'commit', params: [] }])
     if (answers.at(-1)?.command === 'COMMIT') return
     throw new HapaxError('transaction-aborted', 'COMMIT answered that the transaction was rolled back')

@@ -4,10 +4,10 @@ import { expected, identifier, noOthers } from '../../core/options.ts'
 import { SqlStore } from '../../core/sql/index.ts'
 import type { Store } from '../../core/store.ts'
 import { PgConnection } from './connection.ts'
-import type { PgClient, PgPool, PgPoolClient, PgTx } from './pg.ts'
+import type { PgClient, PgClientOf, PgPool, PgPoolClient, PgTx } from './pg.ts'
 import { dialect } from './sql.ts'
 
-export type { PgClient, PgPool, PgPoolClient, PgResult, PgTx } from './pg.ts'
+export type { PgClient, PgClientOf, PgPool, PgPoolClient, PgResult, PgTx } from './pg.ts'
 
 /** Where the tables are. */
 export interface PostgresSchema {
@@ -16,8 +16,8 @@ export interface PostgresSchema {
 }
 
 /** Your own pool of `pg`; hapax never closes it. */
-export interface PostgresPoolOptions<Client extends PgPoolClient> extends PostgresSchema {
-  readonly pool: PgPool<Client>
+export interface PostgresPoolOptions<Pool extends PgPool> extends PostgresSchema {
+  readonly pool: Pool
 }
 
 /** A pool that hapax opens and closes itself. */
@@ -28,13 +28,13 @@ export interface PostgresUrlOptions extends PostgresSchema {
 }
 
 /** A store on PostgreSQL 13 or newer: on your pool, on a URL, or on a connection such as `fromDrizzle(db, sql)`. */
-export function postgres<Client extends PgPoolClient>(
-  options: PostgresPoolOptions<Client>,
-): Store<PgTx<Client>, PgTx<Client> | PgClient>
-export function postgres(options: PostgresUrlOptions): Store<PgTx, PgTx | PgClient>
+export function postgres<Pool extends PgPool>(
+  options: PostgresPoolOptions<Pool>,
+): Store<PgTx<PgClientOf<Pool>>, PgClient>
+export function postgres(options: PostgresUrlOptions): Store<PgTx, PgClient>
 export function postgres<Tx, Own>(connection: Connection<Tx, Own>, options?: PostgresSchema): Store<Tx, Own>
 export function postgres(
-  given: PostgresPoolOptions<PgPoolClient> | PostgresUrlOptions | Connection<unknown, unknown>,
+  given: PostgresPoolOptions<PgPool> | PostgresUrlOptions | Connection<unknown, unknown>,
   schemaOptions: PostgresSchema = {},
 ): Store<unknown, unknown> {
   if (typeof given === 'object' && given !== null && 'transaction' in given) {
@@ -46,7 +46,7 @@ export function postgres(
   return new SqlStore(connectionOf(given) as unknown as Connection<unknown, unknown>, dialect(schema))
 }
 
-function connectionOf(options: PostgresPoolOptions<PgPoolClient> | PostgresUrlOptions): PgConnection<PgPoolClient> {
+function connectionOf(options: PostgresPoolOptions<PgPool> | PostgresUrlOptions): PgConnection<PgPoolClient> {
   if ('pool' in options) {
     const { pool } = options
     if (typeof pool?.connect !== 'function') expected('pool', 'a pool of pg', pool)

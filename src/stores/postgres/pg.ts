@@ -23,6 +23,13 @@ export interface PgPool<Client extends PgPoolClient = PgPoolClient> {
   query(text: string, params?: unknown[]): Promise<PgResult>
 }
 
+/** The client type of a pool, also of one whose `connect` has a form with a callback. */
+export type PgClientOf<Pool> = Pool extends { connect: { (): Promise<infer Client>; (callback: never): unknown } }
+  ? Client & PgPoolClient
+  : Pool extends { connect(): Promise<infer Client> }
+    ? Client & PgPoolClient
+    : PgPoolClient
+
 /** What handlers receive as `ctx.tx`, and `hapax.transaction` as `tx`. It is dead once the transaction has settled. */
 export interface PgTx<Client extends PgClient = PgPoolClient> {
   query<Row extends object = Record<string, unknown>>(text: string, params?: readonly unknown[]): Promise<PgResult<Row>>

@@ -1,0 +1,16 @@
+import { benchMemory } from './memory.ts'
+import { benchPostgres } from './postgres.ts'
+import { benchSqlite } from './sqlite.ts'
+
+// Ratios of neighbouring runs on the same servers: absolute figures depend on the machine and on what else it does.
+const wanted = process.argv.slice(2)
+const wants = (name: string): boolean => wanted.length === 0 || wanted.includes(name)
+
+const url = process.env['HAPAX_TEST_POSTGRES']
+if (url === undefined && (wants('postgres') || wants('memory'))) {
+  throw new Error('HAPAX_TEST_POSTGRES is not set: run this by npm run bench')
+}
+
+if (wants('sqlite')) await benchSqlite()
+if (wants('postgres')) await benchPostgres(url as string)
+if (wants('memory')) await benchMemory(url as string)

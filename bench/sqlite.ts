@@ -1,0 +1,79 @@
+import { randomBytes } from 'node:crypto'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { createHapax, silentLogger } from 'hapax'
+import { sqlite } from 'hapax/sqlite'
+import { chunks, heading, type Measured, report, sideBySide } from './measure.ts'
+import { messages, OrderPlaced } from './messages.ts'
+
+const ROUNDS = 5
+const EFFECTS = 'create table effects (id text not null, amount integer not null) strict'
+const INSERT_EFFECT = 'insert into effects (id, amount) values (?, ?)'
+
+/** Compares hapax on SQLite (synchronous FULL) with a bare loop on `node:sqlite`. */
+export async function benchSqlite(): Promise<void> {
+  const folder = mkdtempSync(join(tmpdir(), 'hapax-bench-'))
+  try {
+    const store = sqlite({ path: join(folder, 'hapax.db') })
+    const hapax = createHapax({ store, source: '/bench', logger: silentLogger })
+    await hapax.migrate()
+    await hapax.transaction((tx) => tx.query(EFFECTS))
+    const bare = openBare(join(folder, 'bare.db'))
+    heading('SQLite (WAL, synchronous FULL)')
+    for (const [size, count] of [
+      [1, 2000],
+      [100, 30_000],
+    ] as const) {
+      const consumer = hapax.consumer(`billing-${size}`, { group: { size } }).on(OrderPlaced, async (order, ctx) => {
+        await ctx.tx.query(INSERT_EFFECT, [order.orderId, order.amount])
+      })
+      const measured: Measured = await sideBySide(
+        ROUNDS,
+        async () => {
+          for (const group of chunks(messages(count), size)) await consumer.handleMany(group)
+          return count
+        },
+        async () => {
+          for (const group of chunks(messages(count), size)) bare(group)
+          return count
+        },
+      )
+      report(size === 1 ? 'one transaction per message / bare loop' : `group of ${size} / bare loop`, measured, 0.9)
+    }
+    await hapax.close()
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+/** What one would write without a library: the same rows, statements prepared once. */
+function openBare(path: string): (group: readonly ReturnType<typeof messages>[number][]) => void {
+  const db = new DatabaseSync(path)
+  db.exec('pragma journal_mode = wal')
+  db.exec('pragma synchronous = full')
+  db.exec(EFFECTS)
+  db.exec(`
+create table receipts (
+  consumer text not null, message_key blob not null, token blob not null, source text not null, id text not null,
+  type text not null, fingerprint blob not null, taken_at integer not null default (unixepoch('subsec') * 1000),
+  primary key (consumer, message_key)) strict`)
+  const receipt = db.prepare(
+    'insert into receipts (consumer, message_key, token, source, id, type, fingerprint) values (?, ?, ?, ?, ?, ?, ?) on conflict do nothing',
+  )
+  const effect = db.prepare(INSERT_EFFECT)
+  const begin = db.prepare('begin immediate')
+  const commit = db.prepare('commit')
+  const fingerprint = new Uint8Array(8)
+  return (group) => {
+    const token = randomBytes(16)
+    begin.run()
+    for (const { id, source, type, data } of group) {
+      const key = Buffer.from(id.replaceAll('-', ''), 'hex')
+      receipt.run('by-hand', key, token, source, id, type, fingerprint)
+      effect.run(data.orderId, data.amount)
+    }
+    commit.run()
+  }
+}
