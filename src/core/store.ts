@@ -228,6 +228,8 @@ export interface Store<Tx, Own = Tx> {
   /** Rejects unless the schema is there and current; answers from memory once it has been. */
   ready(): Promise<void>
   migrations(): Promise<readonly MigrationState[]>
+  /** The migrations, or those of these versions, as a script for the database's own client; asks nothing of the database. */
+  migrationScript(versions?: readonly number[]): string
   /** Applies what is missing; safe when two instances do it at once. Returns what was applied. */
   migrate(): Promise<readonly Migration[]>
 

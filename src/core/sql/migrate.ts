@@ -47,6 +47,34 @@ export function migration<Tx>(
   }
 }
 
+/** What `migration` does, as a plain SQL script for psql, mysql or sqlite3. */
+export function migrationScript(dialect: Dialect, versions?: readonly number[]): string {
+  const chosen = numbered(dialect).filter(({ version }) => versions?.includes(version) ?? true)
+  if (chosen.length === 0) return ''
+  const statements = [
+    'begin',
+    ...dialect.migrationLock.map(inlined),
+    inlined(dialect.migrationTable),
+    ...chosen.flatMap(({ version, name, checksum, sql }) => [
+      `-- migration ${version}: ${name}\n${sql[0]}`,
+      ...sql.slice(1),
+      inlined(dialect.migrationDone(version, name, checksum)),
+    ]),
+    ...dialect.migrationUnlock.map(inlined),
+    'commit',
+  ]
+  return statements.map((text) => `${text.trim()};\n`).join('\n')
+}
+
+/** A statement with its values written in: those of migrations are our own names, numbers and digits. */
+function inlined({ text, params }: Statement): string {
+  const values = params.values()
+  return text.replaceAll(/\$\d+|\?/g, () => {
+    const value = values.next().value
+    return typeof value === 'number' ? String(value) : `'${String(value).replaceAll("'", "''")}'`
+  })
+}
+
 async function applyMissing(
   dialect: Dialect,
   run: (statement: Statement) => Promise<Result>,

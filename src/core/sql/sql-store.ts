@@ -33,7 +33,7 @@ import type {
   Writes,
 } from '../store.ts'
 import type { Backend, Dialect } from './dialect.ts'
-import { migration, migrationStates } from './migrate.ts'
+import { migration, migrationScript, migrationStates } from './migrate.ts'
 import { asTrace } from './trace.ts'
 import { asDate, asError, asHex, asMessage, asText, asUuid } from './values.ts'
 
@@ -78,6 +78,10 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
 
   async migrations(): Promise<readonly MigrationState[]> {
     return migrationStates((statement) => this.#run(statement), this.#dialect)
+  }
+
+  migrationScript(versions?: readonly number[]): string {
+    return migrationScript(this.#dialect, versions)
   }
 
   async migrate(): Promise<readonly Migration[]> {
