@@ -1,0 +1,157 @@
+import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { createHapax, type Hapax, silentLogger } from '../../index.ts'
+import { type SqliteTx, sqlite } from '../../stores/sqlite/index.ts'
+import { type Io, json } from '../io.ts'
+import { Broker, relay } from './broker.ts'
+import { chance } from './chance.ts'
+import { Crew } from './crew.ts'
+import { Books, createTables, placeOrder } from './shop.ts'
+import { type Progress, type Result, Show } from './show.ts'
+
+/** Options of `hapax demo`. */
+export interface DemoOptions {
+  readonly messages: number
+  readonly kills: number
+  readonly seed?: number
+  readonly json?: true
+}
+
+const LONGEST_MS = 6000
+const PACE_MS = 12
+const PATIENCE_MS = 60_000
+const KEEP_MS = 3_600_000
+const PREFIX = 'hapax-demo-'
+
+/** Runs a shop through duplicates, errors and killed workers, and counts its books afterwards. */
+export async function demo(options: DemoOptions, io: Io): Promise<number> {
+  const { messages, kills, seed = Math.floor(Math.random() * 1_000_000) } = options
+  removeOld()
+  const path = join(mkdtempSync(join(tmpdir(), PREFIX)), 'shop.db')
+  const hapax = createHapax({ store: sqlite({ path }), source: '/demo/shop', logger: silentLogger })
+  await hapax.migrate()
+  createTables(path)
+  const run = new Run(hapax, { path, seed, messages, kills })
+  const show = new Show(io, options.json !== true)
+  show.begin({ messages, kills, seed })
+  const result = await run.go((progress) => show.progress(progress))
+  if (options.json) json(io, result)
+  else show.end(result)
+  return result.lost === 0 && result.doubled === 0 ? 0 : 1
+}
+
+interface RunOptions {
+  readonly path: string
+  readonly seed: number
+  readonly messages: number
+  readonly kills: number
+}
+
+class Run {
+  readonly #hapax: Hapax<SqliteTx>
+  readonly #options: RunOptions
+  readonly #books: Books
+  readonly #broker: Broker
+  readonly #crew: Crew
+  #sent = 0
+
+  constructor(hapax: Hapax<SqliteTx>, options: RunOptions) {
+    this.#hapax = hapax
+    this.#options = options
+    this.#books = new Books(options.path)
+    this.#broker = new Broker(options.seed)
+    this.#crew = new Crew(options, this.#broker)
+  }
+
+  async go(tick: (progress: Progress) => void): Promise<Result> {
+    const started = performance.now()
+    const ticking = setInterval(() => tick(this.#progress()), 100)
+    try {
+      this.#crew.start()
+      await Promise.race([this.#work(), this.#crew.failure])
+    } finally {
+      clearInterval(ticking)
+      await this.#crew.stop()
+      await this.#hapax.close()
+    }
+    return this.#result((performance.now() - started) / 1000)
+  }
+
+  async #work(): Promise<void> {
+    const sending = this.#sendAll()
+    await this.#relayUntil(sending)
+    const deadline = performance.now() + PATIENCE_MS
+    while (!this.#finished() && performance.now() < deadline) await sleep(20)
+  }
+
+  async #sendAll(): Promise<void> {
+    const { messages, seed } = this.#options
+    const started = performance.now()
+    const paceMs = Math.min(PACE_MS, LONGEST_MS / messages)
+    for (let orderId = 1; orderId <= messages; orderId++) {
+      const earlyMs = started + orderId * paceMs - performance.now()
+      if (earlyMs > 0) await sleep(earlyMs)
+      await placeOrder(this.#hapax, { orderId, cents: 100 + Math.floor(chance(seed, 'cents', orderId) * 9900) })
+      this.#sent += 1
+    }
+  }
+
+  /** Relays until everything is sent and nothing is left. */
+  async #relayUntil(sending: Promise<void>): Promise<void> {
+    let sent = false
+    const end = sending.finally(() => {
+      sent = true
+    })
+    for (;;) {
+      const last = sent
+      const relayed = await relay(this.#hapax, this.#books, this.#broker)
+      if (last && relayed === 0) return end
+      await Promise.race([sleep(20), this.#crew.failure])
+    }
+  }
+
+  #finished(): boolean {
+    return this.#broker.idle && this.#books.waiting() === 0
+  }
+
+  #progress(): Progress {
+    const { duplicates, retried, kills } = this.#crew
+    const { messages } = this.#options
+    return { messages, sent: this.#sent, invoices: this.#books.invoices(), duplicates, retried, kills }
+  }
+
+  #result(seconds: number): Result {
+    const { path, seed } = this.#options
+    const { duplicates, retried, kills } = this.#crew
+    const { orders: sent, ...audit } = this.#books.audit()
+    const exampleId = this.#books.firstMessageId()
+    this.#books.close()
+    const store = `sqlite:${path}`
+    return {
+      seed,
+      sent,
+      delivered: this.#broker.delivered,
+      duplicates,
+      retried,
+      kills,
+      ...audit,
+      seconds,
+      store,
+      exampleId,
+    }
+  }
+}
+
+/** The database stays, so that it can be looked at; those of earlier runs go after an hour. */
+function removeOld(): void {
+  for (const name of readdirSync(tmpdir()).filter((each) => each.startsWith(PREFIX))) {
+    const path = join(tmpdir(), name)
+    try {
+      if (Date.now() - statSync(path).mtimeMs > KEEP_MS) rmSync(path, { recursive: true, force: true })
+    } catch {
+      // Somebody else's, or gone already.
+    }
+  }
+}

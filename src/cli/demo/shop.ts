@@ -1,0 +1,127 @@
+import { DatabaseSync } from 'node:sqlite'
+import { defineMessage, type Hapax, type IncomingMessage, type MessageType } from '../../index.ts'
+import type { SqliteTx } from '../../stores/sqlite/index.ts'
+
+interface Order {
+  readonly orderId: number
+  readonly cents: number
+}
+
+export const OrderPlaced: MessageType<Order> = defineMessage<Order>('order.placed', {
+  key: (order) => String(order.orderId),
+})
+export const InvoiceCreated: MessageType<Order> = defineMessage<Order>('invoice.created')
+
+/** The shop's own tables. No unique key on order_id: a second invoice would go in, and the audit would find it. */
+export function createTables(path: string): void {
+  const database = new DatabaseSync(path)
+  database.exec(`
+    create table orders (order_id integer primary key, cents integer not null, message_id text not null) strict;
+    create table invoices (invoice_id integer primary key, order_id integer not null, cents integer not null) strict;
+    create index invoices_order on invoices (order_id);`)
+  database.close()
+}
+
+/** The order service: the order and its message commit together. */
+export function placeOrder(hapax: Hapax<SqliteTx>, order: Order): Promise<void> {
+  return hapax.transaction(async (tx) => {
+    const { id } = await hapax.publish(tx, OrderPlaced, order)
+    await tx.query('insert into orders (order_id, cents, message_id) values (?, ?, ?)', [
+      order.orderId,
+      order.cents,
+      id,
+    ])
+  })
+}
+
+/** What billing does with an order. */
+export async function writeInvoice(tx: SqliteTx, { orderId, cents }: Order): Promise<void> {
+  await tx.query('insert into invoices (order_id, cents) values (?, ?)', [orderId, cents])
+}
+
+/** What the audit found. */
+export interface Audit {
+  readonly orders: number
+  readonly invoices: number
+  /** Orders without an invoice, and invoices without their message; those in the failed store are not lost. */
+  readonly lost: number
+  /** Orders with more than one invoice, and invoices with more than one message. */
+  readonly doubled: number
+  readonly failed: number
+}
+
+/** Reads the rows of the shop and of hapax by a plain connection of its own: hapax cannot embellish anything here. */
+export class Books {
+  readonly #database: DatabaseSync
+
+  constructor(path: string) {
+    this.#database = new DatabaseSync(path, { readOnly: true })
+  }
+
+  audit(): Audit {
+    const failed = this.#number(`select count(*) from hapax_failed where type = 'order.placed'`)
+    return {
+      orders: this.#number('select count(*) from orders'),
+      invoices: this.invoices(),
+      lost: this.#number(ORDERS_WITHOUT_INVOICE) + this.#number(INVOICES_WITHOUT_MESSAGE),
+      doubled: this.#number(ORDERS_WITH_MORE) + this.#number(INVOICES_WITH_MORE),
+      failed,
+    }
+  }
+
+  invoices(): number {
+    return this.#number('select count(*) from invoices')
+  }
+
+  /** How many messages wait for another attempt. */
+  waiting(): number {
+    return this.#number('select count(*) from hapax_inbox')
+  }
+
+  /** The committed messages of the order service, oldest first. */
+  outbox(limit: number): { readonly seq: number; readonly message: IncomingMessage }[] {
+    return this.#database
+      .prepare(`select seq, id, source, type, data from hapax_outbox where type = 'order.placed' order by seq limit ?`)
+      .all(limit)
+      .map((row) => ({
+        seq: Number(row['seq']),
+        message: {
+          id: String(row['id']),
+          source: String(row['source']),
+          type: String(row['type']),
+          data: JSON.parse(Buffer.from(row['data'] as Uint8Array).toString('utf8')),
+        },
+      }))
+  }
+
+  /** The message of the first order. */
+  firstMessageId(): string {
+    const row = this.#database.prepare('select message_id from orders order by order_id limit 1').get()
+    return String(row?.['message_id'])
+  }
+
+  close(): void {
+    this.#database.close()
+  }
+
+  #number(sql: string): number {
+    return Number(Object.values(this.#database.prepare(sql).get() ?? {})[0])
+  }
+}
+
+const ORDERS_WITHOUT_INVOICE = `
+select count(*) from orders o
+where not exists (select 1 from invoices i where i.order_id = o.order_id)
+  and not exists (select 1 from hapax_failed f where f.id = o.message_id)`
+
+const ORDERS_WITH_MORE = `
+select count(*) from (select order_id from invoices group by order_id having count(*) > 1)`
+
+const ANNOUNCED = `
+select json_extract(cast(data as text), '$.orderId') as order_id from hapax_outbox where type = 'invoice.created'`
+
+const INVOICES_WITHOUT_MESSAGE = `
+select count(*) from invoices where order_id not in (${ANNOUNCED})`
+
+const INVOICES_WITH_MORE = `
+select count(*) from (select order_id from (${ANNOUNCED}) group by order_id having count(*) > 1)`

@@ -1,0 +1,63 @@
+import { type ChildProcess, fork } from 'node:child_process'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { createHapax, silentLogger } from '../../index.ts'
+import { sqlite } from '../../stores/sqlite/index.ts'
+import type { Delivery } from './broker.ts'
+import { chance } from './chance.ts'
+import { InvoiceCreated, OrderPlaced, writeInvoice } from './shop.ts'
+
+/** What the worker process tells the broker's process. */
+export type Report =
+  | { readonly kind: 'ready' | 'working' | 'duplicate' | 'retrying' }
+  | { readonly kind: 'settled'; readonly tag: number; readonly ack: boolean }
+
+/** What it is told. */
+export type Order = { readonly kind: 'deliver'; readonly delivery: Delivery } | { readonly kind: 'stop' }
+
+const THIS_FILE = fileURLToPath(import.meta.url)
+const WORK_MS = 3
+const ERROR_RATE = 1 / 6
+
+/** Starts the worker as a process of its own. */
+export function startWorker(path: string, seed: number): ChildProcess {
+  return fork(THIS_FILE, [path, String(seed)], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] })
+}
+
+if (process.argv[1] === THIS_FILE) await main(process.argv[2] as string, Number(process.argv[3]))
+
+async function main(path: string, seed: number): Promise<void> {
+  const tell = (report: Report): unknown => process.connected && process.send?.(report)
+  const hapax = createHapax({ store: sqlite({ path }), source: '/demo/billing', logger: silentLogger })
+  hapax.events.on('duplicate', () => tell({ kind: 'duplicate' }))
+  hapax.events.on('retrying', () => tell({ kind: 'retrying' }))
+
+  const billing = hapax.consumer('billing', { retry: { attempts: 20, minDelayMs: 50, maxDelayMs: 400 } })
+  billing.on(OrderPlaced, async (order, ctx) => {
+    await writeInvoice(ctx.tx, order)
+    await ctx.publish(InvoiceCreated, order)
+    tell({ kind: 'working' })
+    // The invoice is written and not committed: from here to the acknowledgement the process may be killed at any time.
+    await sleep(WORK_MS)
+    if (chance(seed, 'error', order.orderId, ctx.attempt) < ERROR_RATE)
+      throw new Error('the tax service did not answer')
+  })
+  const worker = hapax.worker({ consume: [billing] })
+  await worker.start()
+
+  const deliver = async ({ tag, message }: Delivery): Promise<void> => {
+    // A rejection means that nobody can tell what became of the message: it must not be acknowledged.
+    const ack = await billing.handle(message).then(
+      (outcome) => outcome.ack,
+      () => false,
+    )
+    tell({ kind: 'settled', tag, ack })
+  }
+  const stop = async (): Promise<void> => {
+    await hapax.close()
+    process.exit(0)
+  }
+  process.on('message', (order: Order) => void (order.kind === 'stop' ? stop() : deliver(order.delivery)))
+  process.on('disconnect', () => process.exit(1))
+  tell({ kind: 'ready' })
+}

@@ -1,0 +1,74 @@
+import { createInterface } from 'node:readline/promises'
+import { styleText } from 'node:util'
+
+/** Where a command writes. */
+export interface Output {
+  write(text: string): unknown
+  readonly isTTY?: boolean | undefined
+  readonly columns?: number | undefined
+}
+
+/** What a command knows of the world around it. */
+export interface Io {
+  readonly out: Output
+  readonly err: Output
+  readonly env: Readonly<Record<string, string | undefined>>
+  readonly cwd: string
+  readonly color: boolean
+  /** Asks a yes-or-no question; undefined where there is no terminal. */
+  readonly confirm: ((question: string) => Promise<boolean>) | undefined
+}
+
+/** The io of this process. */
+export function processIo(): Io {
+  const { stdin, stdout, stderr, env } = process
+  return {
+    out: stdout,
+    err: stderr,
+    env,
+    cwd: process.cwd(),
+    // styleText knows NO_COLOR, FORCE_COLOR and terminals without colours.
+    color: styleText('red', 'x', { stream: stdout }) !== 'x',
+    confirm: stdin.isTTY && stderr.isTTY ? ask : undefined,
+  }
+}
+
+async function ask(question: string): Promise<boolean> {
+  // Questions go to stderr: stdout belongs to the data.
+  const prompt = createInterface({ input: process.stdin, output: process.stderr })
+  try {
+    return /^y(es)?$/i.test((await prompt.question(`${question} [y/N] `)).trim())
+  } finally {
+    prompt.close()
+  }
+}
+
+type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan'
+
+/** Colours a text, where there are colours. */
+export function paint({ color }: Io, style: Style, text: string): string {
+  return color ? styleText(style, text, { validateStream: false }) : text
+}
+
+/** Writes one line for people. */
+export function line({ out }: Io, text: string = ''): void {
+  out.write(`${text}\n`)
+}
+
+// The C1 controls, the marks that turn the direction of text, and the invisible ones: JSON.stringify lets them pass.
+const UNSAFE_IN_JSON = /[\u007f-\u009f\u2028\u2029\p{Cf}]/gu
+
+/** Writes the one JSON document of a command. */
+export function json({ out }: Io, value: unknown): void {
+  const text = JSON.stringify(value, null, 2).replaceAll(UNSAFE_IN_JSON, unicodeEscapes)
+  out.write(`${text}\n`)
+}
+
+/** The escapes of a character as JSON and JavaScript write them. */
+export function unicodeEscapes(character: string): string {
+  let escapes = ''
+  for (let index = 0; index < character.length; index++) {
+    escapes += `\\u${character.charCodeAt(index).toString(16).padStart(4, '0')}`
+  }
+  return escapes
+}

@@ -1,0 +1,147 @@
+import { existsSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { createHapax, type Hapax, HapaxError, type Store, silentLogger } from '../index.ts'
+import { CliError } from './errors.ts'
+import type { Io } from './io.ts'
+
+/** How the command line says where the tables are. */
+export interface StoreOptions {
+  readonly store?: string
+  readonly schema?: string
+  readonly prefix?: string
+}
+
+/** A store, and its name without credentials. */
+export interface NamedStore {
+  readonly name: string
+  readonly store: Store<unknown>
+  /** False: there is no such file yet, and an empty database in memory stands for it. */
+  readonly exists: boolean
+}
+
+const CONFIGS = ['hapax.config.ts', 'hapax.config.js', 'hapax.config.mjs']
+
+/**
+ * Finds the store: --store, HAPAX_STORE, or the configuration file. Nothing is opened yet. Opening makes a SQLite file that
+ * is not there: only with `create` is that what the user wants.
+ */
+export async function findStore(options: StoreOptions, io: Io, mode: 'read' | 'create' = 'read'): Promise<NamedStore> {
+  const url = options.store ?? (io.env['HAPAX_STORE'] || undefined)
+  if (url !== undefined) return fromUrl(url, options, io, mode)
+  const config = CONFIGS.map((name) => resolve(io.cwd, name)).find((path) => existsSync(path))
+  if (config !== undefined) return fromConfig(config, options, io, mode)
+  throw new CliError('no-store', 'which database? No store was given', [
+    'on the command line:        --store sqlite:./shop.db  (or postgres://…, mysql://…)',
+    'in the environment:         HAPAX_STORE=postgres://user:password@host/database',
+    'in a configuration file:    hapax.config.ts with  export default { store: postgres({ pool }) }',
+  ])
+}
+
+/** Runs `work` on a database that has the tables, and closes it. */
+export async function withHapax<T>(
+  options: StoreOptions,
+  io: Io,
+  work: (hapax: Hapax<unknown>, name: string) => Promise<T>,
+): Promise<T> {
+  const found = await findStore(options, io)
+  return closing(found, async () => {
+    if (!found.exists) throw new CliError('not-found', `there is no database ${found.name}`, [migrateHint(options)])
+    await assertMigrated(found, options)
+    // The source is that of messages a hapax publishes; the command line publishes none.
+    return work(createHapax({ store: found.store, source: '/hapax/cli', logger: silentLogger }), found.name)
+  })
+}
+
+/** Runs `work` and closes the store, whatever happens. */
+export async function closing<T>({ store }: NamedStore, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } finally {
+    await store.close()
+  }
+}
+
+async function assertMigrated({ store, name }: NamedStore, options: StoreOptions): Promise<void> {
+  const states = await store.migrations()
+  if (states.every(({ applied }) => applied)) return
+  const missing = states.some(({ applied }) => applied) ? 'some tables' : 'the tables'
+  const code = missing === 'the tables' ? 'schema-missing' : 'schema-outdated'
+  throw new CliError(code, `${name} lacks ${missing} of hapax`, [migrateHint(options)])
+}
+
+function migrateHint({ store, schema, prefix }: StoreOptions): string {
+  const where = [store && '--store …', schema && `--schema ${schema}`, prefix && `--prefix ${prefix}`]
+  return `to make them: ${['hapax migrate', ...where].filter(Boolean).join(' ')}`
+}
+
+async function fromUrl(url: string, options: StoreOptions, io: Io, mode: 'read' | 'create'): Promise<NamedStore> {
+  const scheme = /^([a-z]+):/i.exec(url)?.[1]?.toLowerCase()
+  switch (scheme) {
+    case 'sqlite':
+      return fromSqlite(url, options, io, mode)
+    case 'postgres':
+    case 'postgresql': {
+      refuse(options, 'prefix', 'postgres has --schema')
+      const { postgres } = await import('../stores/postgres/index.ts')
+      const { schema } = options
+      return { name: withoutCredentials(url), store: postgres({ url, ...(schema && { schema }) }), exists: true }
+    }
+    case 'mysql': {
+      refuse(options, 'schema', 'mysql has --prefix')
+      const { mysql } = await import('../stores/mysql/index.ts')
+      const { prefix } = options
+      return { name: withoutCredentials(url), store: mysql({ url, ...(prefix && { prefix }) }), exists: true }
+    }
+    default:
+      throw new CliError('usage', `expected the store to be a URL, got ${scheme ? `${scheme}:…` : 'something else'}`, [
+        'sqlite:./shop.db, postgres://user:password@host/database or mysql://user:password@host/database',
+      ])
+  }
+}
+
+async function fromSqlite(url: string, options: StoreOptions, io: Io, mode: 'read' | 'create'): Promise<NamedStore> {
+  refuse(options, 'schema', 'sqlite has --prefix')
+  const given = url.slice('sqlite:'.length).replace(/^\/\//, '')
+  if (given === '' || given === ':memory:')
+    throw new CliError('usage', 'expected the path of a file, as sqlite:./shop.db')
+  const file = resolve(io.cwd, given)
+  const exists = mode === 'create' || existsSync(file)
+  const { sqlite } = await import('../stores/sqlite/index.ts').catch((cause: unknown) => {
+    throw new HapaxError('client-missing', 'this version of Node has no node:sqlite: hapax needs 22.18', { cause })
+  })
+  const { prefix } = options
+  const store = sqlite({ path: exists ? file : ':memory:', ...(prefix && { prefix }) })
+  return { name: `sqlite:${given}`, store, exists }
+}
+
+async function fromConfig(path: string, options: StoreOptions, io: Io, mode: 'read' | 'create'): Promise<NamedStore> {
+  const name = path.slice(io.cwd.length + 1)
+  const { default: config } = await import(pathToFileURL(path).href).catch((error: unknown) => {
+    throw new CliError('config', `${name} could not be loaded: ${(error as Error)?.message ?? error}`)
+  })
+  const store: unknown = config?.store
+  if (typeof store === 'string') return fromUrl(store, options, io, mode)
+  for (const option of ['schema', 'prefix'] as const)
+    refuse(options, option, `the store of ${name} says where its tables are`)
+  if (typeof (store as Partial<Store<unknown>> | undefined)?.migrations !== 'function') {
+    throw new CliError('config', `expected the default export of ${name} to have a store`, [
+      'export default { store: postgres({ pool }) }',
+    ])
+  }
+  return { name: `the store of ${name}`, store: store as Store<unknown>, exists: true }
+}
+
+function refuse(options: StoreOptions, option: 'schema' | 'prefix', instead: string): void {
+  if (options[option] !== undefined) throw new CliError('usage', `--${option} does not fit here: ${instead}`)
+}
+
+/** Host, port and database: user, password and parameters are left out. */
+function withoutCredentials(url: string): string {
+  try {
+    const { protocol, host, pathname } = new URL(url)
+    return `${protocol}//${host}${pathname}`
+  } catch {
+    return `${url.slice(0, url.indexOf(':'))}://…`
+  }
+}
