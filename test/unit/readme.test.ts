@@ -1,0 +1,44 @@
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { expect, test } from 'vitest'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const example = join(root, 'examples/quick-start.ts')
+
+test('the quick start of the README is the example that runs', () => {
+  const readme = readFileSync(join(root, 'README.md'), 'utf8')
+  const shown = /<!-- quick-start[^\n]*-->\n```ts\n([\s\S]*?)```/.exec(readme)?.[1]
+  expect(shown).toBe(readFileSync(example, 'utf8'))
+})
+
+test('the quick start prints what its comments say, also when it is run a second time', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'hapax-quick-start-'))
+  const run = (): string[] =>
+    execFileSync(process.execPath, ['--conditions=hapax-source', example], { cwd: folder, encoding: 'utf8' })
+      .trim()
+      .split('\n')
+  try {
+    expect(run()).toEqual(['processed', 'duplicate', '2'])
+    expect(run()).toEqual(['duplicate', 'duplicate', '3'])
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+})
+
+test('every link inside the documentation leads somewhere', () => {
+  const broken: string[] = []
+  for (const page of ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', 'SECURITY.md', 'docs/guarantees.md']) {
+    const text = readFileSync(join(root, page), 'utf8')
+    for (const [, target] of text.matchAll(/\]\((?!https?:)([^)#]+)/g)) {
+      try {
+        readFileSync(join(root, page, '..', target as string))
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'EISDIR') broken.push(`${page}: ${target}`)
+      }
+    }
+  }
+  expect(broken).toEqual([])
+})
