@@ -121,6 +121,8 @@ export class Attempt<Tx, T> {
       return this.#judge(error, token, progress)
     } finally {
       deadline.done()
+      // A handler that outlived its time may still hold it.
+      progress.buffer?.close()
     }
   }
 

@@ -1,4 +1,5 @@
 import type { Clock } from './clock.ts'
+import { transactionClosed } from './connection.ts'
 import type { Draft, MessageType, PublishOptions } from './define.ts'
 import { asError, describe, HapaxError } from './errors.ts'
 import type { EventHub } from './events.ts'
@@ -32,6 +33,8 @@ class Waiting {
   readonly waiting: Prepared[] = []
   readonly written: Prepared[] = []
   running = 0
+  /** The transaction has settled, or is about to: what comes now would be lost. */
+  closed = false
 }
 
 /** Publishes that belong to one of hapax's transactions. */
@@ -88,7 +91,10 @@ export class Publisher<Tx, Own> {
       },
       flush: (unit) => this.#flush(unit, buffer),
       committed: () => this.#committed(buffer),
-      close: () => this.#buffers.delete(tx as object),
+      close: () => {
+        buffer.closed = true
+        this.#buffers.delete(tx as object)
+      },
     }
   }
 
@@ -96,6 +102,7 @@ export class Publisher<Tx, Own> {
     buffer.running += 1
     try {
       const prepared = await this.#prepareAll(drafts)
+      if (buffer.closed) throw transactionClosed()
       buffer.waiting.push(...prepared)
       // Only an id of the publisher's own can be a duplicate, and only the insert can tell.
       const tell = this.#options.delivery === 'local' && drafts.some(({ options }) => options.id !== undefined)
