@@ -140,7 +140,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
       if (error instanceof HapaxError) return error
       if (!this.#dialect.answered(error)) return commitUnknown(error)
       if (kind === 'lost' || kind === 'conflict') return doomed(kind, error)
-      return this.#guardError(error)
+      return kind === 'no-schema' ? this.#unavailable(error, kind) : this.#guardError(error)
     }
     if (error instanceof HapaxError || (signal?.aborted && error === signal.reason)) return error
     if (kind === 'lock-timeout') return new HapaxError('busy', 'another transaction holds the row', { cause: error })
