@@ -1,0 +1,76 @@
+import { atomicity } from './atomicity.ts'
+import { type Case, skipReason } from './case.ts'
+import { failures } from './failures.ts'
+import { groups } from './groups.ts'
+import type { HarnessFeatures, StoreHarness } from './harness.ts'
+import { identity } from './identity.ts'
+import { local } from './local.ts'
+import { migrations } from './migrations.ts'
+import { publishing } from './publishing.ts'
+import { receipts } from './receipts.ts'
+import { workers } from './workers.ts'
+import { type Tx, World } from './world.ts'
+
+const topics: Readonly<Record<string, readonly Case[]>> = {
+  receipts,
+  atomicity,
+  failures,
+  groups,
+  publishing,
+  'local delivery': local,
+  identity,
+  workers,
+  migrations,
+}
+
+/** Whether a store can show a case, and why not. */
+export interface StoreSupport {
+  readonly topic: string
+  readonly name: string
+  /** Why this store cannot show it; undefined: it has to pass. */
+  readonly skip: string | undefined
+}
+
+/** One case for one store. */
+export interface StoreCase extends StoreSupport {
+  run(): Promise<void>
+}
+
+/** Every case for this store, also those that it cannot show: they have a reason in `skip`. */
+export function storeCases<T, Own>(harness: StoreHarness<T, Own>): readonly StoreCase[] {
+  return listed(harness.features).map(({ topic, name, skip, each, isolation }) => ({
+    topic,
+    name,
+    skip,
+    run: async () => {
+      const database = await harness.open({ migrated: true, connections: 8, ...each.open })
+      const world = new World(database as never, harness.features, isolation)
+      try {
+        await each.run(world)
+      } finally {
+        await world.close()
+      }
+    },
+  }))
+}
+
+/** What a store with these features has to pass, and what it cannot show; the support table of the docs is made from it. */
+export function storeSupport(features: HarnessFeatures): readonly StoreSupport[] {
+  return listed(features).map(({ topic, name, skip }) => ({ topic, name, skip }))
+}
+
+function listed(features: HarnessFeatures) {
+  return Object.entries(topics).flatMap(([topic, cases]) =>
+    cases.flatMap((each) =>
+      (each.levels ? features.isolationLevels : [undefined]).map((isolation) => ({
+        topic,
+        name: isolation === undefined ? each.name : `${each.name} (${isolation})`,
+        skip: skipReason(each, features),
+        each,
+        isolation,
+      })),
+    ),
+  )
+}
+
+export type { Tx }

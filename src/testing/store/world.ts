@@ -1,0 +1,166 @@
+import assert from 'node:assert/strict'
+import type { Isolation } from '../../core/connection.ts'
+import type { Consumer } from '../../core/consumer.ts'
+import type { ConsumerOptions } from '../../core/consumer-options.ts'
+import { defineMessage, type MessageType } from '../../core/define.ts'
+import { type ErrorCode, isHapaxError } from '../../core/errors.ts'
+import type { HandlerContext } from '../../core/handlers.ts'
+import { createHapax, type Hapax, type HapaxOptions } from '../../core/hapax.ts'
+import { silentLogger } from '../../core/logger.ts'
+import type { IncomingMessage } from '../../core/message.ts'
+import type { Outcome } from '../../core/outcome.ts'
+import type { Store } from '../../core/store.ts'
+import type { Worker } from '../../core/worker.ts'
+import type { HarnessFeatures, TestDatabase } from './harness.ts'
+
+/** The transaction of whatever store is tested: the suite only passes it on. */
+export type Tx = unknown
+export type Context = HandlerContext<Tx>
+export type AnyHapax = Hapax<Tx, Tx>
+export type AnyStore = Store<Tx, Tx>
+
+export interface Count {
+  readonly n: number
+}
+
+/** The message that the cases deliver, and one that their handlers publish. */
+export const Ping: MessageType<Count> = defineMessage<Count>('ping')
+export const Pong: MessageType<Count> = defineMessage<Count>('pong', { key: ({ n }) => `key ${n}` })
+
+/** Retries that are due at once. */
+export const AT_ONCE = { attempts: 3, minDelayMs: 0, maxDelayMs: 0 } as const
+
+/** What a reader is made of. */
+export interface ReaderOptions extends ConsumerOptions {
+  readonly hapax?: AnyHapax
+  readonly name?: string
+}
+
+/** A consumer of pings. */
+export interface Reader {
+  readonly hapax: AnyHapax
+  readonly consumer: Consumer<Tx>
+  /** The ids that the handler was called with, in order. */
+  readonly calls: readonly string[]
+  deliver(id: unknown, more?: Partial<IncomingMessage>): Promise<Outcome>
+  deliverMany(ids: readonly string[]): Promise<readonly Outcome[]>
+}
+
+/** One case's database, and what is made on it. */
+export class World {
+  readonly database: TestDatabase<Tx, Tx>
+  readonly features: HarnessFeatures
+  readonly isolation: Isolation | undefined
+  readonly #workers: Worker<Tx>[] = []
+
+  constructor(database: TestDatabase<Tx, Tx>, features: HarnessFeatures, isolation: Isolation | undefined) {
+    this.database = database
+    this.features = features
+    this.isolation = isolation
+  }
+
+  get store(): AnyStore {
+    return this.database.store
+  }
+
+  hapax(options: Partial<HapaxOptions<Tx, Tx>> = {}): AnyHapax {
+    return createHapax({ store: this.store, source: '/test', logger: silentLogger, ...options })
+  }
+
+  /** A hapax on another store of the same database, as another process would have it. */
+  async rival(options: Partial<HapaxOptions<Tx, Tx>> = {}): Promise<AnyHapax> {
+    return this.hapax({ store: await this.database.another(), ...options })
+  }
+
+  /** A consumer whose handler writes its message's id as an effect, unless it is given another one. */
+  reader(
+    handler: (ctx: Context, data: Count) => unknown = (ctx) => this.database.effect(ctx.tx, ctx.message.id),
+    { hapax = this.hapax(), name = 'billing', ...options }: ReaderOptions = {},
+  ): Reader {
+    const calls: string[] = []
+    const consumer = hapax.consumer(name, { retry: AT_ONCE, lockTimeoutMs: 20_000, ...this.#isolation, ...options })
+    consumer.on(Ping, (data, ctx) => {
+      calls.push(ctx.message.id)
+      return handler(ctx, data)
+    })
+    return {
+      hapax,
+      consumer,
+      calls,
+      deliver: (id, more) => consumer.handle(ping(id, more)),
+      deliverMany: (ids) => consumer.handleMany(ids.map((id) => ping(id))),
+    }
+  }
+
+  /** Starts a worker; it is stopped when the case ends. */
+  async worker({ hapax, consumer }: Pick<Reader, 'hapax' | 'consumer'>): Promise<Worker<Tx>> {
+    const worker = hapax.worker({ consume: [consumer], pollMs: 20 })
+    this.#workers.push(worker)
+    await worker.start()
+    return worker
+  }
+
+  /** Works the inbox until nothing is due. */
+  async drain(reader: Pick<Reader, 'hapax' | 'consumer'>): Promise<void> {
+    const worker = await this.worker(reader)
+    await worker.drain()
+    await worker.stop()
+  }
+
+  /** The committed effects, in the order of their text. */
+  async assertEffects(expected: readonly string[]): Promise<void> {
+    assert.deepEqual([...(await this.database.effects())].sort(), [...expected].sort())
+  }
+
+  /** Where the message is: its receipts, and its row in inbox or failed. */
+  async assertPlaces(id: string, expected: readonly string[]): Promise<void> {
+    const traces = await this.store.trace(id)
+    assert.deepEqual(traces.map((trace) => trace.where).sort(), [...expected].sort())
+  }
+
+  async close(): Promise<void> {
+    await Promise.allSettled(this.#workers.map((worker) => worker.stop()))
+    await this.database.close()
+  }
+
+  get #isolation(): { isolation?: Isolation } {
+    return this.isolation === undefined ? {} : { isolation: this.isolation }
+  }
+}
+
+/** A delivery. */
+export function ping(id: unknown, more: Partial<IncomingMessage> = {}): IncomingMessage {
+  return { id: id as string, source: '/sender', type: 'ping', data: { n: 1 }, ...more }
+}
+
+/** The outcome has this status, acknowledges accordingly, and carries an error with this code, if one is given. */
+export function assertOutcome(outcome: Outcome | undefined, status: Outcome['status'], code?: ErrorCode): void {
+  const shown = `${outcome?.status} ${outcome?.error ?? ''}`
+  assert.equal(outcome?.status, status, shown)
+  assert.equal(outcome.ack, status !== 'busy' && status !== 'rolled-back', shown)
+  if (code !== undefined) assert.ok(isHapaxError(outcome.error, code), `expected the code ${code}, got ${shown}`)
+}
+
+/** The promise rejects with a HapaxError of this code. */
+export function assertRejects(promise: Promise<unknown>, code: ErrorCode): Promise<void> {
+  return assert.rejects(promise, (error: unknown) => {
+    assert.ok(isHapaxError(error, code), `expected the code ${code}, got ${error}`)
+    return true
+  })
+}
+
+/** The statuses of outcomes, sorted. */
+export function statuses(outcomes: readonly Outcome[]): readonly string[] {
+  return outcomes.map(({ status }) => status).sort()
+}
+
+/** A promise that is resolved from outside. */
+export interface Gate {
+  readonly passed: Promise<void>
+  open(): void
+}
+
+export function gate(): Gate {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  return { passed: promise, open: resolve }
+}

@@ -1,0 +1,62 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import type { Store } from 'hapax'
+import { type SqliteTx, sqlite } from 'hapax/sqlite'
+import type { StoreHarness } from 'hapax/testing'
+import { businessTables, runStoreCases, sqlBusiness } from '../support/store-suite.ts'
+
+const table = (name: string): string => name
+
+const harness: StoreHarness<SqliteTx> = {
+  features: {
+    ...sqlite({ path: ':memory:' }).features,
+    errorsAbort: false,
+    cannot: { 'row locks': 'one writer at a time' },
+  },
+
+  async open({ migrated }) {
+    const directory = mkdtempSync(join(tmpdir(), 'hapax-suite-'))
+    const path = join(directory, 'database')
+    const checker = new DatabaseSync(path, { timeout: 10_000 })
+    checker.exec('pragma journal_mode = wal')
+    checker.exec(businessTables(table, 'text').join(';'))
+    const stores: Store<SqliteTx>[] = []
+    const another = async () => {
+      const store = sqlite({ path })
+      stores.push(store)
+      return store
+    }
+    const store = await another()
+    if (migrated) await store.migrate()
+    const column = async (text: string): Promise<string[]> =>
+      checker
+        .prepare(text)
+        .all()
+        .map(({ value }) => String(value))
+    const none = () => Promise.reject(new Error('there are no transactions of the user to join'))
+    return {
+      ...sqlBusiness<SqliteTx, SqliteTx>(table, '?'),
+      store,
+      another,
+      effects: () => column('select label as value from effects'),
+      own: none,
+      notBegun: none,
+      outbox: () => column('select id as value from hapax_outbox order by seq'),
+      setSeq: async (seq) => {
+        for (const name of ['hapax_inbox', 'hapax_failed']) {
+          checker.exec(`insert into sqlite_sequence (name, seq) values ('${name}', ${seq})`)
+        }
+      },
+      drift: async () => checker.exec(`update hapax_migrations set checksum = 'other' where version = 1`),
+      close: async () => {
+        await Promise.all(stores.map((each) => each.close()))
+        checker.close()
+        rmSync(directory, { recursive: true, force: true })
+      },
+    }
+  },
+}
+
+runStoreCases(harness)

@@ -1,0 +1,50 @@
+import { type StoreHarness, storeCases, type TestDatabase } from 'hapax/testing'
+import { describe, it } from 'vitest'
+
+/** Runs the conformance suite of stores; what a store cannot show is skipped with its reason. */
+export function runStoreCases<Tx, Own>(harness: StoreHarness<Tx, Own>): void {
+  for (const [topic, cases] of Map.groupBy(storeCases(harness), ({ topic }) => topic)) {
+    describe.concurrent(topic, () => {
+      for (const { name, skip, run } of cases) {
+        if (skip === undefined) it(name, run)
+        else it(name, (context) => context.skip(skip))
+      }
+    })
+  }
+}
+
+interface Client {
+  query(text: string, params?: unknown[]): Promise<unknown>
+}
+
+type Business = 'effect' | 'unique' | 'breakStatement' | 'lockRow' | 'commitInside' | 'rollbackInside' | 'undone'
+
+/** The business of the suite in SQL; `table` names a table, `value` stands for a parameter. */
+export function sqlBusiness<Tx extends Client, Own extends Client>(
+  table: (name: string) => string,
+  value: '$1' | '?',
+): Pick<TestDatabase<Tx, Own>, Business> {
+  return {
+    effect: (tx, label) => tx.query(`insert into ${table('effects')} (label) values (${value})`, [label]),
+    unique: (tx, label) => tx.query(`insert into ${table('uniques')} (label) values (${value})`, [label]),
+    breakStatement: (tx) => tx.query(`insert into ${table('uniques')} (label) values (null)`),
+    lockRow: (tx, row) => tx.query(`update ${table('counters')} set n = n + 1 where id = ${row}`),
+    commitInside: (tx) => tx.query('commit'),
+    rollbackInside: (tx) => tx.query('rollback'),
+    undone: async (tx, work) => {
+      await tx.query('savepoint mine')
+      await work()
+      await tx.query('rollback to savepoint mine')
+    },
+  }
+}
+
+/** The statements that make the business tables; `text` is the type of a label. */
+export function businessTables(table: (name: string) => string, text: string): readonly string[] {
+  return [
+    `create table ${table('effects')} (label ${text} not null)`,
+    `create table ${table('uniques')} (label ${text} not null primary key)`,
+    `create table ${table('counters')} (id integer not null primary key, n integer not null)`,
+    `insert into ${table('counters')} (id, n) values (1, 0), (2, 0)`,
+  ]
+}
