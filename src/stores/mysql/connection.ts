@@ -1,0 +1,232 @@
+import {
+  type Connection,
+  type Executor,
+  notInTransaction,
+  type Param,
+  type Result,
+  type Statement,
+  type TransactionOptions,
+  type TransactionWork,
+} from '../../core/connection.ts'
+import { describe } from '../../core/errors.ts'
+import { classify } from './errors.ts'
+import {
+  type MysqlCallbacks,
+  type MysqlClient,
+  type MysqlPool,
+  type MysqlPoolClient,
+  type MysqlTx,
+  promised,
+} from './mysql2.ts'
+import { send } from './send.ts'
+import { LOCK_WAIT_RESET, MYSQL_ONLY } from './statements.ts'
+import { MysqlTransaction } from './transaction.ts'
+
+/** The user's own connection, inside a transaction. */
+export type MysqlOwn = MysqlClient | MysqlCallbacks<MysqlClient>
+
+/** Transactions on a pool of `mysql2`, one round trip for each statement. */
+export class MysqlConnection<Client extends MysqlPoolClient> implements Connection<MysqlTx<Client>, MysqlOwn> {
+  readonly features = { name: 'mysql', roundTrips: 6, lateUse: 'refused', unawaited: 'detected' } as const
+  readonly #pool: () => Promise<MysqlPool<Client>>
+  readonly #close: () => Promise<void>
+  #mariadb: boolean | undefined
+
+  constructor(pool: () => Promise<MysqlPool<Client>>, close: () => Promise<void>) {
+    this.#pool = pool
+    this.#close = close
+  }
+
+  async transaction<T>(options: TransactionOptions, work: TransactionWork<MysqlTx<Client>, T>): Promise<T> {
+    const client = await this.#acquire(options.signal)
+    options.acquired?.()
+    const run = new Run(client, () => this.#isMariadb(client))
+    const onError = (error: Error): void => run.tx.watch.lose(error)
+    client.on('error', onError)
+    try {
+      return await run.until(options.signal, () => run.steps(options, work))
+    } finally {
+      run.tx.watch.close()
+      giveBack(client, onError, run.broken)
+    }
+  }
+
+  executor(tx: MysqlTx<Client> | MysqlOwn): Executor {
+    if (tx instanceof MysqlTransaction) return tx.executor
+    const client = promised(tx as MysqlOwn)
+    return { query: (text, params) => send(client, { text, params }) }
+  }
+
+  async assertTransaction(tx: MysqlTx<Client> | MysqlOwn): Promise<void> {
+    if (tx instanceof MysqlTransaction) return tx.watch.assertOpen()
+    const { query } = (tx ?? {}) as { query?: unknown }
+    if (typeof query !== 'function') throw notInTransaction(describe(tx))
+    await probe(promised(tx as MysqlOwn))
+  }
+
+  async query(text: string, params: readonly Param[]): Promise<Result> {
+    const client = await this.#acquire()
+    let broken = false
+    client.on('error', ignore)
+    try {
+      return await send(client, { text, params })
+    } catch (error) {
+      broken = classify(error) === 'lost'
+      throw error
+    } finally {
+      giveBack(client, ignore, broken)
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#close()
+  }
+
+  /** A connection of the pool; an abort does not wait for it any longer. */
+  async #acquire(signal?: AbortSignal): Promise<Client> {
+    signal?.throwIfAborted()
+    const acquiring = (await this.#pool()).getConnection()
+    if (signal === undefined) return acquiring
+    return new Promise((resolve, reject) => {
+      const abort = (): void => reject(signal.reason)
+      signal.addEventListener('abort', abort, { once: true })
+      if (signal.aborted) abort()
+      acquiring.then((client) => (signal.aborted ? client.release() : resolve(client)), reject)
+      acquiring.finally(() => signal.removeEventListener('abort', abort)).catch(() => {})
+    })
+  }
+
+  /** Asked once: it spares MariaDB the statements that only MySQL needs. */
+  async #isMariadb(client: Client): Promise<boolean> {
+    if (this.#mariadb === undefined) {
+      const { rows } = await send(client, { text: 'select version() as version', params: [] })
+      this.#mariadb = /mariadb/i.test(String(rows[0]?.['version']))
+    }
+    return this.#mariadb
+  }
+}
+
+/** One transaction on one connection. */
+class Run<Client extends MysqlPoolClient> {
+  /** The connection cannot be trusted any more. */
+  broken = false
+  readonly tx: MysqlTransaction<Client>
+  readonly #client: Client
+  readonly #isMariadb: () => Promise<boolean>
+  #mariadb = false
+  #opened = false
+
+  constructor(client: Client, isMariadb: () => Promise<boolean>) {
+    this.#client = client
+    this.#isMariadb = isMariadb
+    this.tx = new MysqlTransaction(client)
+  }
+
+  /** Runs the steps; an abort destroys the connection and does not wait for them. */
+  until<T>(signal: AbortSignal | undefined, steps: () => Promise<T>): Promise<T> {
+    if (signal === undefined) return steps()
+    return new Promise((resolve, reject) => {
+      const abort = (): void => {
+        this.#destroy()
+        reject(signal.reason)
+      }
+      if (signal.aborted) return abort()
+      signal.addEventListener('abort', abort, { once: true })
+      steps()
+        .finally(() => signal.removeEventListener('abort', abort))
+        .then(resolve, reject)
+    })
+  }
+
+  async steps<T>({ isolation }: TransactionOptions, work: TransactionWork<MysqlTx<Client>, T>): Promise<T> {
+    try {
+      const answers = await this.#begin(isolation, work.first)
+      const { value, last } = await this.#body(work, answers)
+      if (last === undefined) await this.#rollback()
+      else await this.#commit(last)
+      return value
+    } catch (error) {
+      await this.#rollback()
+      throw error
+    }
+  }
+
+  async #begin(isolation: TransactionOptions['isolation'], first: readonly Statement[]): Promise<readonly Result[]> {
+    this.#mariadb = await this.#isMariadb()
+    if (isolation !== undefined) await this.#send(`set transaction isolation level ${isolation}`)
+    await this.#send('start transaction')
+    const answers: Result[] = []
+    for (const { text, params } of first) answers.push(await this.#send(text, params))
+    this.#opened = true
+    return answers
+  }
+
+  async #body<T>(
+    work: TransactionWork<MysqlTx<Client>, T>,
+    answers: readonly Result[],
+  ): ReturnType<TransactionWork<MysqlTx<Client>, T>['body']> {
+    try {
+      const end = await work.body(this.tx, answers)
+      this.tx.watch.assertSound()
+      return end
+    } catch (error) {
+      this.tx.watch.assertNotDoomed()
+      throw error
+    } finally {
+      this.tx.watch.close()
+    }
+  }
+
+  async #commit(last: readonly Statement[]): Promise<void> {
+    for (const { text, params } of last) await this.#send(text, params)
+    await this.#send('commit')
+  }
+
+  async #rollback(): Promise<void> {
+    if (this.broken) return
+    try {
+      await this.#send('rollback')
+      if (!this.#opened) await this.#send(LOCK_WAIT_RESET)
+    } catch {
+      this.#destroy()
+    }
+  }
+
+  async #send(text: string, params: readonly Param[] = []): Promise<Result> {
+    if (this.#mariadb && text.startsWith(MYSQL_ONLY)) return { rows: [], affected: 0 }
+    return send(this.#client, { text, params })
+  }
+
+  #destroy(): void {
+    this.broken = true
+    this.tx.watch.close()
+    destroy(this.#client)
+  }
+}
+
+function ignore(): void {}
+
+function giveBack(client: MysqlPoolClient, onError: (error: Error) => void, broken: boolean): void {
+  // A destroyed connection may still emit errors, and without a listener one would end the process.
+  if (broken) destroy(client)
+  else client.off('error', onError)
+  client.release()
+}
+
+function destroy(client: MysqlPoolClient): void {
+  client.destroy()
+  // destroy() only ends our half: a statement that is running would keep the link.
+  const { connection } = client as { connection?: { stream?: { destroy?: () => void } } }
+  connection?.stream?.destroy?.()
+}
+
+/** A savepoint does not last outside a transaction, so releasing it tells. */
+async function probe(client: MysqlClient): Promise<void> {
+  try {
+    await send(client, { text: 'savepoint hapax_probe', params: [] })
+    await send(client, { text: 'release savepoint hapax_probe', params: [] })
+  } catch (error) {
+    if (classify(error) === 'gone') throw notInTransaction('a connection that has not begun one', error)
+    throw error
+  }
+}

@@ -1,0 +1,88 @@
+import type { ErrorClass } from '../../core/connection.ts'
+import { HapaxError } from '../../core/errors.ts'
+
+/** Error numbers of MySQL and MariaDB by what they mean for the message. */
+const CLASSES: Readonly<Record<number, ErrorClass>> = {
+  1213: 'conflict', // ER_LOCK_DEADLOCK
+  1020: 'conflict', // ER_CHECKREAD: MariaDB's snapshot isolation
+  1412: 'conflict', // ER_TABLE_DEF_CHANGED
+  3101: 'conflict', // ER_TRANSACTION_ROLLBACK_DURING_COMMIT
+  3572: 'conflict', // ER_LOCK_NOWAIT
+  1205: 'lock-timeout', // ER_LOCK_WAIT_TIMEOUT
+  1305: 'gone', // ER_SP_DOES_NOT_EXIST, for a savepoint
+  1049: 'no-schema', // ER_BAD_DB_ERROR
+  1146: 'no-schema', // ER_NO_SUCH_TABLE
+  1021: 'lost', // ER_DISK_FULL
+  1030: 'lost', // ER_GET_ERRNO: the storage engine failed
+  1037: 'lost', // ER_OUTOFMEMORY
+  1038: 'lost', // ER_OUT_OF_SORTMEMORY
+  1040: 'lost', // ER_CON_COUNT_ERROR
+  1041: 'lost', // ER_OUT_OF_RESOURCES
+  1047: 'lost', // ER_UNKNOWN_COM_ERROR: a Galera node that is not ready
+  1053: 'lost', // ER_SERVER_SHUTDOWN
+  1114: 'lost', // ER_RECORD_FILE_FULL
+  1180: 'lost', // ER_ERROR_DURING_COMMIT
+  1203: 'lost', // ER_TOO_MANY_USER_CONNECTIONS
+  1206: 'lost', // ER_LOCK_TABLE_FULL
+  1226: 'lost', // ER_USER_LIMIT_REACHED
+  1317: 'lost', // ER_QUERY_INTERRUPTED: KILL
+  1792: 'lost', // ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION: the primary has become a replica
+  1836: 'lost', // ER_READ_ONLY_MODE
+  1927: 'lost', // ER_CONNECTION_KILLED
+  3168: 'lost', // ER_SERVER_ISNT_AVAILABLE
+  3169: 'lost', // ER_SESSION_WAS_KILLED
+  4031: 'lost', // ER_CLIENT_INTERACTION_TIMEOUT
+}
+
+/** ER_OPTION_PREVENTS_STATEMENT: with the option read_only, the primary has become a replica. */
+const OPTION_PREVENTS = 1290
+
+const LINK_CODES =
+  /^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ENOENT|PROTOCOL_|HANDSHAKE_|POOL_)/
+const DRIVER_MESSAGES = /in closed state|Pool is closed|Queue limit reached|No connections available/
+
+interface DatabaseError {
+  readonly errno?: unknown
+  readonly code?: unknown
+  readonly sqlState?: unknown
+  readonly message?: unknown
+  readonly cause?: unknown
+}
+
+/** What an error of the server or of `mysql2` means; ORMs wrap such errors, so causes are looked at as well. */
+export function classify(error: unknown): ErrorClass {
+  for (let each = error as DatabaseError | undefined, depth = 0; each && depth < 5; depth++) {
+    if (each instanceof HapaxError) return 'other'
+    const found = classOf(each)
+    if (found !== 'other') return found
+    each = each.cause as DatabaseError | undefined
+  }
+  return 'other'
+}
+
+function classOf({ errno, code, sqlState, message }: DatabaseError): ErrorClass {
+  if (typeof sqlState === 'string') {
+    if (errno === OPTION_PREVENTS && /read.only/.test(String(message))) return 'lost'
+    if (sqlState.startsWith('08')) return 'lost'
+    return CLASSES[Number(errno)] ?? (sqlState === '40001' ? 'conflict' : 'other')
+  }
+  if (typeof code === 'string' && LINK_CODES.test(code)) return 'lost'
+  return typeof message === 'string' && DRIVER_MESSAGES.test(message) ? 'lost' : 'other'
+}
+
+/**
+ * Whether the server itself answered with an error that leaves no doubt: then a commit is known not to have happened.
+ * After KILL, a shutdown or a failure of the storage engine there is doubt.
+ */
+export function answered(error: unknown): boolean {
+  const { sqlState } = error as DatabaseError
+  return typeof sqlState === 'string' && sqlState !== '' && classify(error) !== 'lost'
+}
+
+/** What an error of a statement makes of its transaction. */
+export function doomOf(error: unknown): 'conflict' | 'lost' | undefined {
+  const kind = classify(error)
+  // A lock timeout undoes its statement only: the transaction must not commit without it.
+  if (kind === 'lock-timeout') return 'conflict'
+  return kind === 'conflict' || kind === 'lost' ? kind : undefined
+}

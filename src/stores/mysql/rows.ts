@@ -1,0 +1,41 @@
+import type { Param } from '../../core/connection.ts'
+import type { StoredMessage } from '../../core/message.ts'
+import { encodeText, uuidBytes } from '../../core/sql/index.ts'
+
+/** A plain text as bytes. */
+export function bytes(value: string): Buffer {
+  return Buffer.from(value, 'utf8')
+}
+
+/** A text of a message as bytes. */
+export function text(value: string): Buffer {
+  return bytes(encodeText(value))
+}
+
+/** consumer, message_key, token, fingerprint, source, id, type: a row of receipts. */
+export function receipt(consumer: string, token: string, message: StoredMessage): readonly Param[] {
+  const { messageKey, source, id, type, fingerprint } = message
+  const keys = [bytes(consumer), uuidBytes(messageKey), uuidBytes(token), Buffer.from(fingerprint, 'hex')]
+  return [...keys, text(source), text(id), text(type)]
+}
+
+/** message_key, source, id, type, key, attributes, data, fingerprint: eight values of a row. */
+export function columns(message: StoredMessage): readonly Param[] {
+  const { messageKey, source, id, type, key, attributes, data, fingerprint } = message
+  return [
+    uuidBytes(messageKey),
+    text(source),
+    text(id),
+    text(type),
+    key === null ? null : text(key),
+    bytes(attributes),
+    // Older escaping functions know only Buffer, and take any other view for an object.
+    Buffer.from(data.buffer, data.byteOffset, data.byteLength),
+    Buffer.from(fingerprint, 'hex'),
+  ]
+}
+
+/** A delay as the servers take it. */
+export function microseconds(ms: number): number {
+  return Math.round(ms * 1000)
+}

@@ -1,0 +1,50 @@
+import type { Executor } from '../../core/connection.ts'
+import { TransactionWatch } from '../../core/sql/index.ts'
+import { doomOf } from './errors.ts'
+import type { MysqlPoolClient, MysqlResult, MysqlTx } from './mysql2.ts'
+import { type Header, send } from './send.ts'
+
+/**
+ * One transaction on one connection, as handlers have it. After a deadlock the server has rolled back and every further
+ * statement would commit by itself, so a doomed transaction takes no more, neither from the handler nor from hapax.
+ */
+export class MysqlTransaction<Client extends MysqlPoolClient> implements MysqlTx<Client> {
+  readonly watch: TransactionWatch = new TransactionWatch(doomOf)
+  /** For the statements of hapax. */
+  readonly executor: Executor
+  readonly #raw: Client
+  #guarded: Client | undefined
+
+  constructor(client: Client) {
+    this.#raw = client
+    this.executor = {
+      query: async (text, params) => {
+        this.#assertUsable()
+        return this.watch.track(send(client, { text, params }))
+      },
+    }
+  }
+
+  async query<Row extends object = Record<string, unknown>>(
+    text: string,
+    params: readonly unknown[] = [],
+  ): Promise<MysqlResult<Row>> {
+    this.#assertUsable()
+    // Prepared: an object as a value stays one value, and is not expanded into SQL.
+    const answer = params.length === 0 ? this.#raw.query(text) : this.#raw.execute(text, params as never)
+    const [rows] = await this.watch.track(answer)
+    if (Array.isArray(rows)) return { rows, rowCount: rows.length }
+    return { rows: [], rowCount: (rows as Header).affectedRows }
+  }
+
+  get client(): Client {
+    // `connection` is the same link in callback style.
+    this.#guarded ??= this.watch.guard(this.#raw, () => this.#assertUsable(), ['connection'])
+    return this.#guarded
+  }
+
+  #assertUsable(): void {
+    this.watch.assertOpen()
+    this.watch.assertNotDoomed()
+  }
+}

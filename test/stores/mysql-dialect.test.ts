@@ -1,0 +1,554 @@
+import { randomBytes, randomUUID } from 'node:crypto'
+import callbacks from 'mysql2'
+import mysql2 from 'mysql2/promise'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { fingerprint, messageKey } from '../../src/core/identity.ts'
+import type { StoredMessage } from '../../src/core/message.ts'
+import type { Opening, Receipt, Store } from '../../src/core/store.ts'
+import { type MysqlOwn, type MysqlTx, mysql } from '../../src/stores/mysql/index.ts'
+import { LOCK_WAIT_RESET, lockWaitSet, MYSQL_ONLY } from '../../src/stores/mysql/statements.ts'
+import { requireServer } from '../support/servers.ts'
+
+type PoolStore = Store<MysqlTx<mysql2.PoolConnection>, MysqlOwn>
+
+const options = { lockTimeoutMs: 5_000, idleTimeoutMs: 60_000 }
+const database = `hapax_${randomBytes(6).toString('hex')}`
+let admin: mysql2.Connection
+let store: PoolStore
+let shared: mysql2.Pool
+
+beforeAll(async () => {
+  admin = await mysql2.createConnection(requireServer('mysql'))
+  await admin.query(`create database ${database}`)
+  await admin.query(`use ${database}`)
+  await admin.query('create table effects (id int primary key, note varchar(100)) engine = innodb')
+  shared = poolWith()
+  store = storeOn(shared)
+  await store.migrate()
+})
+
+afterAll(async () => {
+  await shared.end()
+  await admin.query(`drop database ${database}`)
+  await admin.end()
+})
+
+function poolWith(settings: mysql2.PoolOptions = {}): mysql2.Pool {
+  return mysql2.createPool({ uri: requireServer('mysql'), database, connectionLimit: 4, ...settings })
+}
+
+function storeOn(pool: mysql2.Pool): PoolStore {
+  return mysql({ pool })
+}
+
+/** A store on a pool with these settings, and with these statements run on every new connection. */
+function storeWith(settings: mysql2.PoolOptions, ...statements: string[]): PoolStore {
+  const pool = poolWith(settings)
+  pool.on('connection', (connection) => {
+    for (const statement of statements) connection.query(statement)
+  })
+  onTestFinished(() => pool.end())
+  return storeOn(pool)
+}
+
+function message(id: string = randomUUID(), more: Partial<StoredMessage> = {}): StoredMessage {
+  const source = more.source ?? '/test'
+  const data = more.data ?? Buffer.from('{}')
+  const key = messageKey(source, id)
+  const columns = { type: 'thing.done', key: null, attributes: '{}', data, fingerprint: fingerprint(data) }
+  return { messageKey: key, source, id, ...columns, ...more }
+}
+
+function taking(consumer: string, ...messages: StoredMessage[]): Opening & { kind: 'take' } {
+  return { kind: 'take', consumer, token: randomUUID(), messages }
+}
+
+/** Takes messages and commits; answers the receipts that were there before. */
+function take(on: PoolStore, opening: Opening): Promise<ReadonlyMap<string, Receipt>> {
+  return on.transaction(options, opening, async ({ existing }) => ({ value: existing, writes: {} }))
+}
+
+function inboxRow(consumer: string, stored: StoredMessage, delayMs = 0) {
+  return { consumer, message: stored, attempts: 0, starts: 0, delayMs, error: null }
+}
+
+async function storeInInbox(on: PoolStore, consumer: string, ...messages: StoredMessage[]): Promise<string[]> {
+  const inbox = messages.map((each) => inboxRow(consumer, each))
+  await on.transaction(options, { kind: 'plain' }, async () => ({ value: undefined, writes: { inbox } }))
+  const rows = await Promise.all(messages.map((each) => on.inboxRow(consumer, each.messageKey)))
+  return rows.map((row) => row?.seq ?? '')
+}
+
+async function effects(): Promise<number[]> {
+  const [rows] = await admin.query<mysql2.RowDataPacket[]>('select id from effects order by id')
+  return rows.map((row) => row['id'])
+}
+
+/** The server keeps its answer for as long as it is asked again within 100 ms. */
+async function untilWaiting(): Promise<void> {
+  await expect
+    .poll(
+      async () => {
+        const [rows] = await admin.query<mysql2.RowDataPacket[]>(
+          `select count(*) as n from information_schema.innodb_trx where trx_state = 'LOCK WAIT'`,
+        )
+        return rows[0]?.['n']
+      },
+      { interval: 150, timeout: 20_000 },
+    )
+    .toBe(1)
+}
+
+/** A promise that is settled from outside. */
+function gate(): { opened: Promise<void>; open: () => void } {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  return { opened: promise, open: resolve }
+}
+
+describe.for([{ flags: [] }, { flags: ['-FOUND_ROWS'] }])('with $flags', ({ flags }) => {
+  it('takes a message once and shows the receipt to the second', async () => {
+    const own = storeWith({ flags })
+    const opening = taking('flags', message(), message())
+    expect((await take(own, opening)).size).toBe(0)
+    const again = await take(own, { ...opening, token: randomUUID() })
+    expect([...again.values()].map(({ token }) => token)).toEqual([opening.token, opening.token])
+  })
+
+  it('tells new from known messages in one group', async () => {
+    const own = storeWith({ flags })
+    const known = message()
+    await take(own, taking('flags', known))
+    const existing = await take(own, taking('flags', message(), known, message()))
+    expect([...existing.keys()]).toEqual([known.messageKey])
+  })
+
+  it('records a failed attempt on the row that is there', async () => {
+    const own = storeWith({ flags })
+    const [seq = ''] = await storeInInbox(own, 'flags', message())
+    const attempt = { attempts: 1, lost: 0, delayMs: 1000, error: { name: 'Error', message: 'no' } }
+    expect(await own.reschedule({ seq, ...attempt })).toBe(true)
+    expect(await own.reschedule({ seq: '999999999', ...attempt })).toBe(false)
+  })
+})
+
+describe('identity', () => {
+  const ids = ['Abc', 'abc', 'ABC ', 'Abc ', 'Abç', 'Abc\0', '\u0001Abc%00', 'Abc\\', "A'bc", '𝕏'.repeat(512)]
+
+  it('keeps ids apart that differ in case, padding, accents or control characters', async () => {
+    const existing = await take(store, taking('exact', ...ids.map((id) => message(id))))
+    expect(existing.size).toBe(0)
+    for (const id of ids) {
+      const again = await take(store, taking('exact', message(id)))
+      expect([...again.values()].map((receipt) => receipt.id)).toEqual([id])
+      expect(await store.trace(id)).toMatchObject([{ where: 'receipt', consumer: 'exact', source: '/test' }])
+    }
+  })
+
+  it('keeps consumers apart that differ in case or padding', async () => {
+    const one = message()
+    for (const consumer of ['Reader', 'reader', 'Reader ']) {
+      expect((await take(store, taking(consumer, one))).size).toBe(0)
+      expect((await take(store, taking(consumer, one))).size).toBe(1)
+    }
+  })
+
+  it('stores the same bytes whatever the connection is set to', async () => {
+    const odd = storeWith(
+      { charset: 'latin1', rowsAsArray: true, typeCast: () => 'cast', namedPlaceholders: true, dateStrings: true },
+      `set sql_mode = 'NO_BACKSLASH_ESCAPES,ANSI_QUOTES'`,
+    )
+    const sent = message("é\\'?\0", { key: 'ключ', type: 'ты?pe', data: Buffer.from([0, 39, 92, 255]) })
+    const [seq = ''] = await storeInInbox(odd, 'odd', sent)
+    expect(Number(seq)).toBeGreaterThan(0)
+    expect(await store.inboxRow('odd', sent.messageKey)).toMatchObject({ consumer: 'odd', message: sent })
+    expect(await odd.inboxRow('odd', sent.messageKey)).toMatchObject({ consumer: 'odd', message: sent })
+  })
+})
+
+describe('a handler’s transaction', () => {
+  it('A7: does not commit after a lock timeout that the handler swallowed', async () => {
+    const held = message()
+    const holder = await shared.getConnection()
+    onTestFinished(() => holder.release())
+    await holder.query('start transaction')
+    await holder.query(`insert into effects values (1, 'held')`)
+    const outcome = store.transaction(options, taking('doom', held), async ({ tx }) => {
+      await tx.query(`insert into effects values (2, 'partial')`)
+      await tx
+        .query('set statement innodb_lock_wait_timeout = 1 for insert into effects values (1, null)')
+        .catch(() => {})
+      await expect(tx.query('select 1')).rejects.toMatchObject({ code: 'transaction-conflict' })
+      return { value: undefined, writes: {} }
+    })
+    await expect(outcome).rejects.toMatchObject({ code: 'transaction-conflict' })
+    await holder.query('rollback')
+    expect(await effects()).toEqual([])
+    expect((await take(store, taking('doom', held))).size).toBe(0)
+  })
+
+  it('A6: takes no more statements after a deadlock that the handler swallowed', async () => {
+    await admin.query(`insert into effects values (11, ''), (12, '')`)
+    onTestFinished(async () => void (await admin.query('delete from effects')))
+    const lost = message()
+    const other = await shared.getConnection()
+    onTestFinished(() => other.release())
+    await other.query('start transaction')
+    // The heavier transaction survives a deadlock.
+    await other.query(`insert into effects values (13, ''), (14, ''), (15, ''), (16, '')`)
+    await other.query(`update effects set note = 'other' where id = 12`)
+    const outcome = store.transaction(options, taking('doom', lost), async ({ tx }) => {
+      const { client } = tx
+      await tx.query(`update effects set note = 'ours' where id = 11`)
+      const waiting = other.query(`update effects set note = 'other' where id = 11`)
+      await untilWaiting()
+      await tx.query('update effects set note = ? where id = ?', ['ours', 12]).catch(() => {})
+      await waiting
+      await expect(tx.query(`insert into effects values (17, '')`)).rejects.toThrow('gave up this transaction')
+      expect(() => client.query(`insert into effects values (18, '')`)).toThrow('gave up this transaction')
+      expect(() => client.connection).toThrow('gave up this transaction')
+      await expect(store.writeOutbox(tx, [{ relay: 'default', message: message(), delayMs: 0 }])).rejects.toMatchObject(
+        { code: 'transaction-conflict' },
+      )
+      return { value: undefined, writes: {} }
+    })
+    await expect(outcome).rejects.toMatchObject({ code: 'transaction-conflict' })
+    await other.query('rollback')
+    expect(await effects()).toEqual([11, 12])
+    expect((await store.status()).outbox).toBe(0)
+    expect((await take(store, taking('doom', lost))).size).toBe(0)
+  })
+
+  it.for([
+    ['DDL', 'create table if not exists ddl (id int)'],
+    ['COMMIT', 'commit'],
+    ['ROLLBACK', 'rollback'],
+    ['a new transaction', 'start transaction'],
+  ])('A5: notices that the handler ended it by %s', async ([, statement = '']) => {
+    const run = (after: () => void) =>
+      store.transaction(options, taking('atomic', message()), async ({ tx }) => {
+        await tx.query(statement)
+        after()
+        return { value: undefined, writes: {} }
+      })
+    await expect(run(() => {})).rejects.toMatchObject({ code: 'broken-atomicity' })
+    const throwing = run(() => {
+      throw new Error('and then it failed')
+    })
+    await expect(throwing).rejects.toMatchObject({ code: 'broken-atomicity' })
+  })
+
+  it('notices a query that was not awaited, and is dead when it has settled', async () => {
+    let leaked: MysqlTx<mysql2.PoolConnection> | undefined
+    const outcome = store.transaction(options, { kind: 'plain' }, async ({ tx }) => {
+      leaked = tx
+      void tx.query('do sleep(0.05)')
+      return { value: undefined, writes: {} }
+    })
+    await expect(outcome).rejects.toMatchObject({ code: 'unawaited-query' })
+    await expect(leaked?.query('select 1')).rejects.toMatchObject({ code: 'transaction-closed' })
+    expect(() => leaked?.client.query('select 1')).toThrow('has settled')
+  })
+
+  it('binds an object as one value', async () => {
+    const value = await store.transaction(options, { kind: 'plain' }, async ({ tx }) => {
+      const { rows, rowCount } = await tx.query('select ? as value, ? as number', [{ id: 1 }, 2])
+      return { value: [rows[0], rowCount], writes: undefined }
+    })
+    expect(value).toEqual([{ value: '{"id":1}', number: 2 }, 1])
+  })
+})
+
+describe('locks', () => {
+  it('finds a receipt busy after the lock timeout, and leaves the session’s own timeout alone', async () => {
+    const opening = taking('locks', message())
+    const [inside, finish] = [gate(), gate()]
+    const first = store.transaction(options, opening, async () => {
+      inside.open()
+      await finish.opened
+      return { value: undefined, writes: undefined }
+    })
+    await inside.opened
+    const second = store.transaction(
+      { ...options, lockTimeoutMs: 1 },
+      { ...opening, token: randomUUID() },
+      async () => {
+        throw new Error('two at once')
+      },
+    )
+    await expect(second).rejects.toMatchObject({ code: 'busy' })
+    finish.open()
+    await first
+    const [rows] = await shared.query(
+      'select @@session.innodb_lock_wait_timeout = @@global.innodb_lock_wait_timeout as same',
+    )
+    expect(rows).toEqual([{ same: 1 }])
+    expect((await take(store, { ...opening, token: randomUUID() })).size).toBe(0)
+  })
+
+  it('puts the lock timeout of a MySQL session back to what it was', async () => {
+    const inner = (text: string): string => text.replace(MYSQL_ONLY, '').replace('*/', '')
+    const timeout = async (): Promise<unknown> => (await admin.query('select @@innodb_lock_wait_timeout as t'))[0]
+    await admin.query('set session innodb_lock_wait_timeout = 33')
+    await admin.query(inner(lockWaitSet(2500)))
+    expect(await timeout()).toEqual([{ t: 3 }])
+    await admin.query(inner(lockWaitSet(1000)))
+    await admin.query(inner(LOCK_WAIT_RESET))
+    expect(await timeout()).toEqual([{ t: 33 }])
+  })
+
+  it.for(['read committed', 'repeatable read', 'serializable'] as const)(
+    'shows a waiting duplicate the receipt of the winner under %s',
+    async (isolation) => {
+      const opening = taking('locks', message())
+      const [inside, finish] = [gate(), gate()]
+      const first = store.transaction({ ...options, isolation }, opening, async () => {
+        inside.open()
+        await finish.opened
+        return { value: undefined, writes: {} }
+      })
+      await inside.opened
+      const second = store.transaction(
+        { ...options, isolation },
+        { ...opening, token: randomUUID() },
+        async ({ existing }) => ({ value: [...existing.values()], writes: undefined }),
+      )
+      await untilWaiting()
+      finish.open()
+      await first
+      expect(await second).toMatchObject([{ token: opening.token }])
+    },
+  )
+
+  it('does not keep others from the inbox while it looks for rows that are gone', async () => {
+    const seqs = ['900000000000000001', '900000000000000002']
+    const value = await store.transaction(options, { kind: 'claim', seqs, locked: 'skip' }, async (unit) => {
+      const inserted = await storeInInbox(store, 'gaps', message())
+      return { value: [unit.claimed.size, inserted.length], writes: undefined }
+    })
+    expect(value).toEqual([0, 1])
+  })
+
+  it('neither hands out nor counts rows that a handler works on', async () => {
+    const types = new Map([['due', ['thing.done']]])
+    const [busy = '', free = ''] = await storeInInbox(store, 'due', message(), message())
+    await store.transaction(options, { kind: 'claim', seqs: [busy], locked: 'skip' }, async ({ claimed }) => {
+      expect([...claimed]).toEqual([busy])
+      expect(await store.due(types, 10)).toMatchObject([{ seq: free, starts: 1 }])
+      return { value: undefined, writes: undefined }
+    })
+    expect(await store.due(types, 10)).toMatchObject([
+      { seq: busy, starts: 1 },
+      { seq: free, starts: 2 },
+    ])
+    expect(await store.due(types, 1)).toMatchObject([{ seq: busy, starts: 2 }])
+  })
+
+  it('ends the transaction on the server when it is aborted', async () => {
+    const opening = taking('abort', message())
+    const controller = new AbortController()
+    const stuck = store.transaction({ ...options, signal: controller.signal }, opening, async ({ tx }) => {
+      queueMicrotask(() => controller.abort(new Error('too late')))
+      await tx.query('do sleep(60)')
+      return { value: undefined, writes: {} }
+    })
+    await expect(stuck).rejects.toThrow('too late')
+    expect((await take(store, { ...opening, token: randomUUID() })).size).toBe(0)
+  })
+
+  it('does not wait for a connection any longer when it is aborted', async () => {
+    const pool = poolWith({ connectionLimit: 1 })
+    onTestFinished(() => pool.end())
+    const only = await pool.getConnection()
+    const signal = AbortSignal.abort(new Error('too late'))
+    const controller = new AbortController()
+    const own = storeOn(pool)
+    const nothing = async () => ({ value: undefined, writes: undefined })
+    await expect(own.transaction({ ...options, signal }, { kind: 'plain' }, nothing)).rejects.toThrow('too late')
+    const waiting = own.transaction({ ...options, signal: controller.signal }, { kind: 'plain' }, nothing)
+    pool.once('enqueue', () => controller.abort(new Error('too late')))
+    await expect(waiting).rejects.toThrow('too late')
+    only.release()
+    await own.transaction(options, { kind: 'plain' }, nothing)
+  })
+})
+
+describe('times', () => {
+  it.for(['+09:00', '-03:00'])('do not depend on a session in %s', async (zone) => {
+    const own = storeWith({}, `set time_zone = '${zone}'`)
+    const consumer = `zone${zone}`
+    const types = new Map([[consumer, ['thing.done']]])
+    const [now, later] = [message(), message()]
+    const inbox = [inboxRow(consumer, now), inboxRow(consumer, later, 30 * 86_400_000)]
+    await own.transaction(options, taking(consumer, now, later), async () => ({ value: undefined, writes: { inbox } }))
+    for (const each of [own, store]) {
+      expect(await each.due(types, 10)).toMatchObject([{ message: { id: now.id } }])
+      expect(await each.nextDueMs(types)).toBe(0)
+      const [receipt, row] = await each.trace(later.id)
+      expect(Math.abs((receipt?.at.getTime() ?? 0) - Date.now())).toBeLessThan(60_000)
+      if (row?.where !== 'inbox') throw new Error('expected the message in the inbox')
+      expect(row.dueAt.getTime() - row.at.getTime()).toBeCloseTo(30 * 86_400_000, -1)
+    }
+  })
+})
+
+describe('large batches', () => {
+  it('splits by rows, and keeps the order', async () => {
+    const messages = Array.from({ length: 1_201 }, (_, index) => message(undefined, { type: `many.${index % 3}` }))
+    const existing = await store.transaction(options, taking('many', ...messages), async (unit) => ({
+      value: unit.existing,
+      writes: { inbox: messages.map((each) => inboxRow('many', each)) },
+    }))
+    expect(existing.size).toBe(0)
+    expect((await take(store, taking('many', ...messages))).size).toBe(1_201)
+    const due = await store.due(new Map([['many', ['many.0', 'many.1', 'many.2']]]), 2_000)
+    expect(due.map((row) => row.message.id)).toEqual(messages.map((each) => each.id))
+    await store.transaction(
+      options,
+      { kind: 'claim', seqs: due.map((row) => row.seq), locked: 'skip' },
+      async (unit) => ({
+        value: undefined,
+        writes: { settle: [...unit.claimed] },
+      }),
+    )
+    expect(await store.nextDueMs(new Map([['many', ['many.0']]]))).toBeUndefined()
+  })
+
+  it('splits by bytes', async () => {
+    const rows = Array.from({ length: 8 }, () => {
+      const data = randomBytes(3 * 1024 * 1024)
+      return { relay: 'default', message: message(undefined, { data }), delayMs: 0 }
+    })
+    await store.transaction(options, { kind: 'plain' }, async () => ({ value: undefined, writes: { outbox: rows } }))
+    expect((await store.status()).outbox).toBe(8)
+    await admin.query('delete from hapax_outbox')
+  })
+})
+
+describe('local delivery', () => {
+  const local = (stored: StoredMessage, ...consumers: string[]) => ({ message: stored, consumers, delayMs: 0 })
+  const publish = (...rows: ReturnType<typeof local>[]) =>
+    store.transaction(options, { kind: 'plain' }, async ({ tx }) => ({
+      value: await store.writeLocal(tx, rows),
+      writes: {},
+    }))
+
+  it('reaches the consumers of the table and those that the process knows, once', async () => {
+    await store.subscribe('mail', ['local.sent'])
+    await store.subscribe('mail', ['local.sent'])
+    const [one, two] = [message(undefined, { type: 'local.sent' }), message(undefined, { type: 'local.none' })]
+    expect(await publish(local(one, 'audit'), local(two), local(one, 'audit'))).toEqual([
+      { consumers: 2, fresh: 2 },
+      { consumers: 0, fresh: 0 },
+      { consumers: 2, fresh: 0 },
+    ])
+    expect(await publish(local(one, 'late'))).toEqual([{ consumers: 2, fresh: 1 }])
+    const types = ['mail', 'audit', 'late'].map((consumer): [string, string[]] => [consumer, ['local.sent']])
+    expect((await store.due(new Map(types), 10)).map((row) => row.consumer)).toEqual(['audit', 'mail', 'late'])
+  })
+
+  it('sees a consumer that came after the snapshot of the user’s transaction', async () => {
+    const own = await shared.getConnection()
+    onTestFinished(() => own.release())
+    await own.query('set transaction isolation level repeatable read')
+    await own.query('start transaction')
+    await own.query('select * from effects')
+    await store.subscribe('newcomer', ['local.new'])
+    expect(await store.writeLocal(own, [local(message(undefined, { type: 'local.new' }))])).toEqual([
+      { consumers: 1, fresh: 1 },
+    ])
+    await own.query('commit')
+  })
+})
+
+describe('the user’s own', () => {
+  it('transaction is told from a connection without one, in promise and callback style', async () => {
+    const own = await shared.getConnection()
+    onTestFinished(() => own.release())
+    const core = callbacks.createConnection({ uri: requireServer('mysql'), database })
+    onTestFinished(() => core.promise().end())
+    for (const [client, promised] of [[own, own] as const, [core, core.promise()] as const]) {
+      await expect(store.assertTransaction(client)).rejects.toMatchObject({ code: 'not-in-transaction' })
+      await promised.query('start transaction')
+      await store.assertTransaction(client)
+      await store.writeOutbox(client, [{ relay: 'default', message: message(), delayMs: 0 }])
+      await promised.query('rollback')
+    }
+    for (const wrong of [undefined, null, {}, 'tx', shared]) {
+      await expect(store.assertTransaction(wrong as never)).rejects.toMatchObject({ code: 'not-in-transaction' })
+    }
+    expect((await store.status()).outbox).toBe(0)
+  })
+
+  it('pool may be in callback style', async () => {
+    const pool = callbacks.createPool({ uri: requireServer('mysql'), database })
+    onTestFinished(() => pool.promise().end())
+    const own = mysql({ pool })
+    await own.ready()
+    const value = await own.transaction(options, { kind: 'plain' }, async ({ tx }) => {
+      const { rows } = await tx.query('select 1 as one')
+      const [more] = await tx.client.query('select 2 as two')
+      return { value: [rows, more], writes: undefined }
+    })
+    expect(value).toEqual([[{ one: 1 }], [{ two: 2 }]])
+  })
+})
+
+describe('migrations', () => {
+  it('run once when several instances start together', async () => {
+    const prefix = 'race_'
+    const pools = [poolWith(), poolWith(), poolWith()]
+    onTestFinished(async () => void (await Promise.all(pools.map((pool) => pool.end()))))
+    const stores = pools.map((pool) => mysql({ pool, prefix }))
+    await expect(stores[0]?.ready()).rejects.toMatchObject({ code: 'schema-outdated' })
+    const applied = await Promise.all(stores.map((each) => each.migrate()))
+    expect(applied.map((each) => each.length).toSorted()).toEqual([0, 0, 1])
+    for (const each of stores) await each.ready()
+  })
+
+  it('continue after a crash between two tables', async () => {
+    const own = mysql({ pool: shared, prefix: 'crash_' })
+    await own.migrate()
+    await admin.query('drop table crash_failed, crash_subscriptions')
+    await admin.query('delete from crash_migrations')
+    expect(await own.migrate()).toHaveLength(1)
+    expect(await own.failedList({ limit: 1 })).toEqual([])
+  })
+
+  it('give the lock back when they fail', async () => {
+    const own = mysql({ pool: shared, prefix: 'drift_' })
+    await own.migrate()
+    await admin.query(`update drift_migrations set checksum = 'other'`)
+    await expect(own.migrate()).rejects.toMatchObject({ code: 'schema-drift' })
+    const name = `concat('hapax_', sha1(concat(database(), '.', 'drift_')))`
+    expect((await admin.query(`select is_free_lock(${name}) as free`))[0]).toEqual([{ free: 1 }])
+  })
+})
+
+describe('mysql({ url })', () => {
+  const url = () => {
+    const server = new URL(requireServer('mysql'))
+    server.pathname = `/${database}`
+    return server.href
+  }
+
+  it('opens a pool of its own and closes it', async () => {
+    const own = mysql({ url: url(), max: 1 })
+    await own.ready()
+    expect(await own.failedList({ limit: 1 })).toEqual([])
+    await own.close()
+    await expect(own.status()).rejects.toMatchObject({ code: 'store-unavailable' })
+  })
+
+  it('says that the server cannot be reached', async () => {
+    const own = mysql({ url: 'mysql://nobody:secret@127.0.0.1:1/none' })
+    await expect(own.ready()).rejects.toMatchObject({ code: 'store-unavailable' })
+    await own.close()
+  })
+
+  it('refuses options that make no sense', () => {
+    expect(() => mysql({ url: 'postgres://x' })).toThrow('expected url to be a mysql:// URL')
+    expect(() => mysql({ url: url(), prefix: 'a`b' })).toThrow('expected prefix')
+    expect(() => mysql({ pool: {} } as never)).toThrow('expected pool to be a pool of mysql2')
+    expect(() => mysql({ url: url(), max: 0 })).toThrow('expected max to be a positive integer')
+  })
+})
