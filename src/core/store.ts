@@ -245,8 +245,15 @@ export interface Store<Tx, Own = Tx> {
   /** Writes receipts and inbox rows for all consumers of each message, inside an open transaction. */
   writeLocal(tx: Tx | Own, rows: readonly LocalRow[]): Promise<readonly LocalResult[]>
 
-  /** Takes up to `limit` due inbox rows of these consumers and types, oldest first, and counts a start of each. */
-  due(types: ReadonlyMap<string, readonly string[]>, limit: number): Promise<readonly InboxRow[]>
+  /**
+   * Takes up to `limit` due inbox rows of these consumers and types, oldest first, and counts a start of each. Rows in
+   * `except`, which the caller has in hand already, are left alone: reading one again is no start.
+   */
+  due(
+    types: ReadonlyMap<string, readonly string[]>,
+    limit: number,
+    except?: readonly string[],
+  ): Promise<readonly InboxRow[]>
   /** Milliseconds until the next row of these consumers and types is due: 0 = now, undefined = there is none. */
   nextDueMs(types: ReadonlyMap<string, readonly string[]>): Promise<number | undefined>
   /** Records a failed attempt on the inbox row itself. False: the row is gone, another worker settled it. */

@@ -107,7 +107,7 @@ export class Worker<Tx> {
     const types = new Map([...this.#consumers].map(([name, consumer]) => [name, consumer.types]))
     const free = this.#capacity() - this.#busy.size
     if (free <= 0) return this.#pollMs
-    const rows = (await this.#engine.store.due(types, free)).filter((row) => !this.#busy.has(row.seq))
+    const rows = await this.#engine.store.due(types, free, [...this.#busy])
     this.#errors = 0
     for (const [consumer, group] of this.#groups(rows)) this.#begin(consumer, group)
     if (rows.length > 0) return this.#busy.size < this.#capacity() ? 0 : this.#pollMs

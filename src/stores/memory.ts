@@ -211,9 +211,15 @@ class Memory implements MemoryStore {
     return { consumers: listening.size, fresh }
   }
 
-  due(types: ReadonlyMap<string, readonly string[]>, limit: number): Promise<readonly InboxRow[]> {
+  due(
+    types: ReadonlyMap<string, readonly string[]>,
+    limit: number,
+    except: readonly string[] = [],
+  ): Promise<readonly InboxRow[]> {
     return this.#alone(() => {
-      const due = this.#waiting(types).filter((row) => row.availableAt <= this.#clock.now())
+      const due = this.#waiting(types).filter(
+        ({ seq, availableAt }) => availableAt <= this.#clock.now() && !except.includes(seq),
+      )
       const started = due.slice(0, limit).map((row) => ({ ...row, starts: row.starts + 1 }))
       for (const row of started) this.#inbox.set(row.seq, row)
       return started.sort(bySeq)

@@ -77,11 +77,12 @@ export interface Dialect {
   insertOutbox(rows: readonly OutboxRow[]): readonly Statement[]
   writeLocal(executor: Executor, rows: readonly LocalRow[], token: string): Promise<readonly LocalResult[]>
 
-  /** Marks a start on due rows and answers the inbox rows, oldest first. */
+  /** Marks a start on due rows that are not in `except`, and answers the inbox rows, oldest first. */
   due(
     query: (statement: Statement) => Promise<Result>,
     types: ReadonlyMap<string, readonly string[]>,
     limit: number,
+    except: readonly string[],
     transaction: ShortTransaction,
   ): Promise<Result>
   /** ms: until the next row of this consumer and these types is due, at most 0 when it is, null when there is none. */

@@ -278,12 +278,17 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     return this.#dialect.writeLocal(this.#connection.executor(tx), rows, this.#random.token())
   }
 
-  async due(types: ReadonlyMap<string, readonly string[]>, limit: number): Promise<readonly InboxRow[]> {
+  async due(
+    types: ReadonlyMap<string, readonly string[]>,
+    limit: number,
+    except: readonly string[] = [],
+  ): Promise<readonly InboxRow[]> {
     if (types.size === 0) return []
     const { rows } = await this.#dialect.due(
       (statement) => this.#run(statement),
       types,
       limit,
+      except,
       (first, then) => this.#short(first, then),
     )
     // An UPDATE answers in no particular order.

@@ -102,11 +102,11 @@ export function dialect(schema: string): Dialect {
       return answers.map((row) => ({ consumers: Number(row['consumers']), fresh: Number(row['fresh']) }))
     },
 
-    due: async (query, types, limit) => {
+    due: async (query, types, limit, except) => {
       const rows: Result['rows'][number][] = []
       for (const [consumer, names] of types) {
         if (rows.length >= limit) break
-        const params = [consumer, array(names.map(encodeText)), limit - rows.length]
+        const params = [consumer, array(names.map(encodeText)), array(except), limit - rows.length]
         rows.push(...(await query({ text: sql.due, params })).rows)
       }
       return { rows, affected: rows.length }
@@ -293,7 +293,8 @@ update ${schema}.inbox set starts = starts + 1
 where seq in (
   select seq from ${schema}.inbox
   where consumer = $1::text and type = any ($2::text::text[]) and available_at <= now()
-  order by available_at, inbox.seq limit $3::integer for update skip locked)
+    and seq <> all ($3::text::bigint[])
+  order by available_at, inbox.seq limit $4::integer for update skip locked)
 returning ${INBOX}`,
     nextDue: `
 select ${MS('min(available_at) - now()')} as ms from ${schema}.inbox

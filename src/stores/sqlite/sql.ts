@@ -64,11 +64,12 @@ export function dialect(prefix: string): Dialect {
       return results
     },
 
-    due: async (query, types, limit) => {
+    due: async (query, types, limit, except) => {
       const rows: Result['rows'][number][] = []
       for (const [consumer, names] of types) {
         if (rows.length >= limit) break
-        const params = [consumer, JSON.stringify(names.map(encodeText)), limit - rows.length]
+        const inHand = JSON.stringify(except)
+        const params = [consumer, JSON.stringify(names.map(encodeText)), inHand, limit - rows.length]
         rows.push(...(await query({ text: sql.due, params })).rows)
       }
       return { rows, affected: rows.length }
@@ -198,6 +199,7 @@ update ${prefix}inbox set starts = starts + 1
 where seq in (
   select seq from ${prefix}inbox
   where consumer = ? and type in (select value from json_each(?)) and available_at <= ${NOW}
+    and seq not in (select cast(value as integer) from json_each(?))
   order by available_at, seq limit ?)
 returning ${INBOX}`,
     nextDue: `

@@ -196,7 +196,7 @@ const once: readonly Case[] = [
     },
   },
   {
-    name: 'due counts a start, and answers no more rows than asked for, oldest first',
+    name: 'due counts a start, answers no more rows than asked for, oldest first, and leaves those in hand alone',
     run: async (world) => {
       const reader = world.reader(undefined, { receive: 'store' })
       for (const id of ['a', 'b', 'c']) await reader.deliver(id)
@@ -207,6 +207,15 @@ const once: readonly Case[] = [
           ['a', 1, 0],
           ['b', 1, 0],
         ],
+      )
+      const rest = await world.store.due(
+        TYPES,
+        10,
+        first.map(({ seq }) => seq),
+      )
+      assert.deepEqual(
+        rest.map(({ message }) => message.id),
+        ['c'],
       )
       assert.deepEqual(await world.store.due(new Map([['billing', ['pong']]]), 10), [])
       assert.deepEqual(await world.store.due(new Map([['others', ['ping']]]), 10), [])
