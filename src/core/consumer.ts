@@ -75,13 +75,13 @@ export class Consumer<Tx> {
     const entries = messages.map((message) => this.#entry(message))
     this.#refuseNested(entries)
     const unique = distinct(entries)
-    const outcomes = new Map<string, Outcome>()
     const groups = inGroups(unique, this.groupSize)
-    await inParallel(groups, this.#settings.concurrency, async (group) => {
-      const results = await this.#group(group)
-      for (const [index, entry] of group.entries()) outcomes.set(entry.stored.messageKey, results[index] as Outcome)
+    const results: (readonly Outcome[])[] = []
+    await inParallel(groups, this.#settings.concurrency, async (group, index) => {
+      results[index] = await this.#group(group)
     })
-    return this.#inOrder(entries, outcomes)
+    const outcomes = results.length === 1 ? (results[0] as readonly Outcome[]) : results.flat()
+    return unique === entries ? outcomes : this.#inOrder(entries, unique, outcomes)
   }
 
   /** The types that this consumer handles. */
@@ -116,10 +116,7 @@ export class Consumer<Tx> {
       else jobs.push(job)
     }
     if (jobs.length > 0) {
-      const results = await this.#guarded(
-        jobs.map((job) => job.stored),
-        () => this.#inbox.work(jobs),
-      )
+      const results = await this.#guarded(jobs.map(storedOf), () => this.#inbox.work(jobs))
       for (const [index, { row }] of jobs.entries()) outcomes.set(row.seq, results[index] as Outcome)
     }
     return rows.map((row) => outcomes.get(row.seq) as Outcome)
@@ -163,36 +160,37 @@ export class Consumer<Tx> {
   }
 
   async #group(entries: readonly Entry[]): Promise<readonly Outcome[]> {
-    const outcomes = new Map<Entry, Outcome>()
-    const jobs: { entry: Entry; job: Job<Tx> }[] = []
+    const jobs: Job<Tx>[] = []
     const toStore: Entry[] = []
+    const outcomes = new Map<StoredMessage, Outcome>()
     for (const entry of entries) {
-      const prepared = await this.#prepare(entry)
+      const preparing = this.#prepare(entry)
+      const prepared = preparing instanceof Promise ? await preparing : preparing
       if (prepared === 'store') toStore.push(entry)
-      else if ('status' in prepared) outcomes.set(entry, prepared)
-      else jobs.push({ entry, job: prepared })
+      else if ('status' in prepared) outcomes.set(entry.stored, prepared)
+      else jobs.push(prepared)
     }
     if (toStore.length > 0) await this.#store(toStore, outcomes)
-    if (jobs.length > 0) {
-      const stored = jobs.map(({ entry }) => entry.stored)
-      const results = await this.#guarded(stored, () => this.#taker.take(jobs.map(({ job }) => job)))
-      for (const [index, { entry }] of jobs.entries()) outcomes.set(entry, results[index] as Outcome)
-    }
-    return entries.map((entry) => outcomes.get(entry) as Outcome)
+    const results = jobs.length === 0 ? [] : await this.#guarded(jobs.map(storedOf), () => this.#taker.take(jobs))
+    if (jobs.length === entries.length) return results
+    for (const [index, { stored }] of jobs.entries()) outcomes.set(stored, results[index] as Outcome)
+    return entries.map(({ stored }) => outcomes.get(stored) as Outcome)
   }
 
   /** A job, or the outcome of a message that cannot become one, or that it has to go to the inbox. */
-  async #prepare(entry: Entry): Promise<Job<Tx> | Outcome | 'store'> {
+  #prepare(entry: Entry): Prepared<Tx> | Promise<Prepared<Tx>> {
     const { stored, refused } = entry
     if (refused !== undefined) return this.#recorder.firstDelivery(stored, refused, 0)
     const handler = this.#handlers.get(stored.type)
     if (handler === undefined) return this.#withoutHandler(stored)
     if (this.#settings.receive === 'store') return 'store'
     if (entry.redelivered && this.#settings.onError === 'store') return 'store'
+    const refuse = (error: unknown): Promise<Outcome> => this.#recorder.firstDelivery(stored, asError(error), 0)
     try {
-      return await prepareJob(handler, stored, 1, entry.parsed ? { value: entry.value } : undefined)
+      const job = prepareJob(handler, stored, 1, entry.parsed ? entry : undefined)
+      return job instanceof Promise ? job.catch(refuse) : job
     } catch (error) {
-      return this.#recorder.firstDelivery(stored, asError(error), 0)
+      return refuse(error)
     }
   }
 
@@ -208,7 +206,7 @@ export class Consumer<Tx> {
   }
 
   /** Writes to the inbox; a redelivery is then run from there at once, so that its starts are counted. */
-  async #store(entries: readonly Entry[], outcomes: Map<Entry, Outcome>): Promise<void> {
+  async #store(entries: readonly Entry[], outcomes: Map<StoredMessage, Outcome>): Promise<void> {
     const direct = this.#settings.receive === 'direct'
     const atOnce = entries.filter(({ stored }) => direct && this.#handlers.has(stored.type))
     const later = entries.filter((entry) => !atOnce.includes(entry))
@@ -216,17 +214,17 @@ export class Consumer<Tx> {
     for (const entry of atOnce) {
       await this.#storeAll([entry], 1, outcomes)
       const row =
-        outcomes.get(entry)?.status === 'stored'
+        outcomes.get(entry.stored)?.status === 'stored'
           ? await this.#engine.store.inboxRow(this.name, entry.stored.messageKey)
           : undefined
-      if (row !== undefined) outcomes.set(entry, (await this.work([row]))[0] as Outcome)
+      if (row !== undefined) outcomes.set(entry.stored, (await this.work([row]))[0] as Outcome)
     }
   }
 
-  async #storeAll(entries: readonly Entry[], starts: 0 | 1, outcomes: Map<Entry, Outcome>): Promise<void> {
+  async #storeAll(entries: readonly Entry[], starts: 0 | 1, outcomes: Map<StoredMessage, Outcome>): Promise<void> {
     const messages = entries.map((entry) => entry.stored)
     const results = await this.#guarded(messages, () => this.#recorder.store(messages, starts))
-    for (const [index, entry] of entries.entries()) outcomes.set(entry, results[index] as Outcome)
+    for (const [index, entry] of entries.entries()) outcomes.set(entry.stored, results[index] as Outcome)
   }
 
   async #inboxJob(row: InboxRow): Promise<InboxJob<Tx> | Outcome> {
@@ -247,16 +245,20 @@ export class Consumer<Tx> {
   }
 
   /** A message that came twice in one call has the outcome of its first copy, or is a duplicate of it. */
-  #inOrder(entries: readonly Entry[], outcomes: ReadonlyMap<string, Outcome>): readonly Outcome[] {
-    const seen = new Set<string>()
-    return entries.map(({ stored }) => {
-      const result = outcomes.get(stored.messageKey) as Outcome
-      if (!seen.has(stored.messageKey)) seen.add(stored.messageKey)
-      else if (result.ack) return this.#recorder.duplicate(stored)
-      return result
+  #inOrder(entries: readonly Entry[], unique: readonly Entry[], outcomes: readonly Outcome[]): readonly Outcome[] {
+    const first = new Map(unique.map((entry, index) => [entry.stored.messageKey, { entry, index }]))
+    return entries.map((entry) => {
+      const { entry: taken, index } = first.get(entry.stored.messageKey) as { entry: Entry; index: number }
+      const result = outcomes[index] as Outcome
+      return entry === taken || !result.ack ? result : this.#recorder.duplicate(entry.stored)
     })
   }
 }
+
+/** A job, or the outcome of a message that cannot become one, or that it has to go to the inbox. */
+type Prepared<Tx> = Job<Tx> | Outcome | 'store'
+
+const storedOf = ({ stored }: { readonly stored: StoredMessage }): StoredMessage => stored
 
 function distinct(entries: readonly Entry[]): readonly Entry[] {
   const first = new Map<string, Entry>()

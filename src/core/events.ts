@@ -58,6 +58,11 @@ export class EventHub implements Events {
     return () => listeners.delete(listener as Listener)
   }
 
+  /** Whether anybody listens. */
+  heard(name: keyof HapaxEvents): boolean {
+    return (this.#listeners.get(name)?.size ?? 0) > 0
+  }
+
   /** Builds the event only if somebody listens. */
   emit<Name extends keyof HapaxEvents>(name: Name, event: () => HapaxEvents[Name]): void {
     const listeners = this.#listeners.get(name)

@@ -54,25 +54,27 @@ export interface Job<Tx> {
 }
 
 /** Decodes and checks a message for its handler; throws `invalid-payload`. */
-export async function prepareJob<Tx>(
+export function prepareJob<Tx>(
   handler: Registered<Tx>,
   stored: StoredMessage,
   attempt: number,
-  given?: { readonly value: unknown },
-): Promise<Job<Tx>> {
+  given?: { readonly value?: unknown },
+): Job<Tx> | Promise<Job<Tx>> {
   const attributes = unpackAttributes(stored)
   const value = given === undefined ? decode(stored, attributes.datacontenttype) : given.value
   const message: Message = { ...attributes, data: value }
+  const job = (data: unknown): Job<Tx> => ({ stored, message, data, handler, attempt })
   try {
     const parsed = handler.type.parse(value)
-    const data = parsed instanceof Promise ? await parsed : parsed
-    return { stored, message, data, handler, attempt }
+    return parsed instanceof Promise ? parsed.then(job, (error: unknown) => refuse(stored, error)) : job(parsed)
   } catch (error) {
-    if (isHapaxError(error, 'invalid-payload')) throw error
-    throw new HapaxError('invalid-payload', `the schema of ${stored.type} threw: ${asError(error).message}`, {
-      cause: error,
-    })
+    return refuse(stored, error)
   }
+}
+
+function refuse({ type }: StoredMessage, error: unknown): never {
+  if (isHapaxError(error, 'invalid-payload')) throw error
+  throw new HapaxError('invalid-payload', `the schema of ${type} threw: ${asError(error).message}`, { cause: error })
 }
 
 /** What the handlers of one transaction share. */
@@ -100,12 +102,12 @@ export async function callHandlers<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx
   }
 }
 
-async function callOne<Tx>(call: Handler<never, Tx>, job: Job<Tx>, scope: Scope<Tx>): Promise<void> {
+function callOne<Tx>(call: Handler<never, Tx>, job: Job<Tx>, scope: Scope<Tx>): unknown {
   const { tx, buffer, signal, logger } = scope
   const { message, attempt } = job
   const cause: Cause = { causationId: message.id, correlationId: message.correlationId ?? message.id }
   const publish: PublishInHandler = (type, data, options) => buffer.publish(type, data, options, cause)
-  await call(job.data as never, { tx, message, publish, signal, attempt, logger })
+  return call(job.data as never, { tx, message, publish, signal, attempt, logger })
 }
 
 async function callMany<Tx>(call: ManyHandler<never, Tx>, jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promise<void> {

@@ -72,7 +72,7 @@ export function packAttributes(message: OtherAttributes): string {
 
 /** The attributes of a stored message. */
 export function unpackAttributes(stored: StoredMessage): MessageAttributes {
-  const others = JSON.parse(stored.attributes) as OtherAttributes
-  const { id, source, type, key } = stored
-  return { id, source, type, ...(key === null ? {} : { key }), ...others }
+  const { id, source, type, key, attributes } = stored
+  const own = key === null ? { id, source, type } : { id, source, type, key }
+  return attributes === '{}' ? own : { ...own, ...(JSON.parse(attributes) as OtherAttributes) }
 }

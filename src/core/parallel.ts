@@ -2,15 +2,15 @@
 export async function inParallel<T>(
   items: readonly T[],
   limit: number,
-  work: (item: T) => Promise<void>,
+  work: (item: T, index: number) => Promise<void>,
 ): Promise<void> {
-  if (items.length === 1) return work(items[0] as T)
+  if (items.length === 1) return work(items[0] as T, 0)
   let next = 0
   const lane = async (): Promise<void> => {
     while (next < items.length) {
-      const item = items[next++] as T
+      const index = next++
       try {
-        await work(item)
+        await work(items[index] as T, index)
       } catch (error) {
         next = items.length
         throw error

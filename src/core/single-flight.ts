@@ -2,24 +2,29 @@
 export class SingleFlight {
   readonly #held = new Map<string, Promise<void>>()
 
-  /** Runs with all keys held. Keys are taken in sorted order, so that two callers cannot wait for each other. */
+  /** Runs with all keys held. */
   async run<T>(keys: readonly string[], work: () => Promise<T>): Promise<T> {
-    const sorted = keys.length === 1 ? keys : [...keys].sort()
     let release: () => void = () => {}
     const done = new Promise<void>((resolve) => {
       release = resolve
     })
-    const mine: string[] = []
+    // All at once or none: a caller that holds keys never waits for others.
+    for (let held = this.#first(keys); held !== undefined; held = this.#first(keys)) await held
+    for (const key of keys) this.#held.set(key, done)
     try {
-      for (const key of sorted) {
-        for (let held = this.#held.get(key); held !== undefined; held = this.#held.get(key)) await held
-        this.#held.set(key, done)
-        mine.push(key)
-      }
       return await work()
     } finally {
-      for (const key of mine) this.#held.delete(key)
+      for (const key of keys) this.#held.delete(key)
       release()
     }
+  }
+
+  #first(keys: readonly string[]): Promise<void> | undefined {
+    if (this.#held.size === 0) return undefined
+    for (const key of keys) {
+      const held = this.#held.get(key)
+      if (held !== undefined) return held
+    }
+    return undefined
   }
 }

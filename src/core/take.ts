@@ -48,6 +48,7 @@ export class Taker<Tx> {
   }
 
   async #body(jobs: readonly Job<Tx>[], { unit, earlier, call }: Running<Tx>): Promise<UnitEnd<readonly Found[]>> {
+    if (unit.existing.size === 0) return { value: ALL_FRESH, writes: await call(jobs) }
     const found = jobs.map(({ stored }) => this.#found(stored, unit.existing.get(stored.messageKey), earlier))
     const fresh = jobs.filter((_, index) => found[index]?.kind === 'fresh')
     if (fresh.length === 0) return { value: found, writes: undefined }
@@ -55,7 +56,7 @@ export class Taker<Tx> {
   }
 
   #found(stored: StoredMessage, receipt: Receipt | undefined, earlier: ReadonlySet<string>): Found {
-    if (receipt === undefined) return { kind: 'fresh' }
+    if (receipt === undefined) return FRESH
     if (earlier.has(receipt.token)) return { kind: 'processed' }
     if (receipt.source !== stored.source || receipt.id !== stored.id) return { kind: 'conflict', receipt }
     if (receipt.fingerprint === stored.fingerprint) return { kind: 'duplicate', receipt }
@@ -64,9 +65,10 @@ export class Taker<Tx> {
 
   async #finish(jobs: readonly Job<Tx>[], found: readonly Found[], started: number): Promise<readonly Outcome[]> {
     const durationMs = this.#engine.clock.monotonic() - started
+    if (found === ALL_FRESH && !this.#engine.events.heard('processed')) return jobs.map(() => PROCESSED)
     const outcomes: Outcome[] = []
     for (const [index, job] of jobs.entries()) {
-      outcomes.push(await this.#outcomeOf(job, found[index] as Found, durationMs))
+      outcomes.push(await this.#outcomeOf(job, found[index] ?? FRESH, durationMs))
     }
     return outcomes
   }
@@ -100,3 +102,5 @@ export class Taker<Tx> {
 }
 
 const PROCESSED = outcome('processed')
+const FRESH: Found = { kind: 'fresh' }
+const ALL_FRESH: readonly Found[] = []

@@ -62,7 +62,7 @@ export interface Dialect {
   /** Writes receipts where there are none, in the order of their keys. */
   take(consumer: string, token: string, messages: readonly StoredMessage[], lockTimeoutMs: number): readonly Statement[]
   /** The keys of the receipts that `take` wrote, from its answers. */
-  taken(answers: readonly Result[], token: string, messages: readonly StoredMessage[]): ReadonlySet<string>
+  taken(answers: readonly Result[], token: string, messages: readonly StoredMessage[]): ReadonlySet<string> | 'all'
   /** message_key, token, source, id, fingerprint, taken_at of the receipts that are there. */
   receipts(consumer: string, keys: readonly string[]): Statement
   /** Locks inbox rows in the order of seq and answers seq; one statement. */

@@ -196,7 +196,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   ): Promise<ReadonlyMap<string, Receipt>> {
     const { consumer, token, messages } = opening
     const taken = this.#dialect.taken(answers, token, messages)
-    if (taken.size === messages.length) return NO_RECEIPTS
+    if (taken === 'all' || taken.size === messages.length) return NO_RECEIPTS
     const keys = messages.map((message) => message.messageKey).filter((key) => !taken.has(key))
     const statement = this.#dialect.receipts(consumer, keys)
     const { rows } = await executor.query(statement.text, statement.params)

@@ -46,7 +46,7 @@ export function dialect(schema: string): Dialect {
         ? takeOne(sql.takeOne, consumer, token, messages[0] as StoredMessage)
         : takeMany(sql.takeMany, consumer, token, messages),
     ],
-    taken: ([answer]) => new Set(answer?.rows.map((row) => String(row['message_key']))),
+    taken: ([answer], _token, messages) => takenKeys(answer, messages.length),
     receipts: (consumer, keys) => ({ text: sql.receipts, params: [consumer, array(keys)] }),
     lock: (seqs, locked) => ({ text: locked === 'skip' ? sql.lockSkip : sql.lockWait, params: [array(seqs)] }),
     backend: ([answer]) => backendOf(answer),
@@ -155,8 +155,15 @@ function takeMany(text: string, consumer: string, token: string, messages: reado
     array(messages.map((message) => encodeText(message.id))),
     array(messages.map((message) => encodeText(message.type))),
     array(messages.map((message) => message.fingerprint)),
+    messages.length,
   ]
   return { text, params }
+}
+
+function takenKeys(answer: Result | undefined, count: number): ReadonlySet<string> | 'all' {
+  const keys = answer?.rows[0]?.['message_key']
+  if (keys === 'all' || (count === 1 && keys !== undefined)) return 'all'
+  return new Set(keys === undefined || keys === null ? [] : String(keys).split(','))
 }
 
 /** message_key, source, id, type, key, attributes, data, fingerprint: eight parameters. */
@@ -203,15 +210,20 @@ insert into ${schema}.receipts (consumer, message_key, token, source, id, type, 
 values ($1::text, $2::uuid, $3::uuid, $4::text, $5::text, $6::text, decode($7::text, 'hex'))
 on conflict on constraint hapax_receipts_key do nothing
 returning message_key::text as message_key, ${BACKEND}`,
-    // Sorted, because two groups inserting in different order deadlock.
+    // Sorted, because two groups inserting in different order deadlock. One row comes back: that they are usually all
+    // ours is cheaper to say than to list.
     takeMany: `
-insert into ${schema}.receipts (consumer, message_key, token, source, id, type, fingerprint)
-select $1::text, m.message_key, $2::uuid, m.source, m.id, m.type, decode(m.fingerprint, 'hex')
-from unnest($3::text::uuid[], $4::text::text[], $5::text::text[], $6::text::text[], $7::text::text[])
-  as m (message_key, source, id, type, fingerprint)
-order by m.message_key
-on conflict on constraint hapax_receipts_key do nothing
-returning message_key::text as message_key, ${BACKEND}`,
+with taken as (
+  insert into ${schema}.receipts (consumer, message_key, token, source, id, type, fingerprint)
+  select $1::text, m.message_key, $2::uuid, m.source, m.id, m.type, decode(m.fingerprint, 'hex')
+  from unnest($3::text::uuid[], $4::text::text[], $5::text::text[], $6::text::text[], $7::text::text[])
+    as m (message_key, source, id, type, fingerprint)
+  order by m.message_key
+  on conflict on constraint hapax_receipts_key do nothing
+  returning message_key
+)
+select case when count(*) = $8::integer then 'all' else string_agg(message_key::text, ',') end as message_key, ${BACKEND}
+from taken`,
     receipts: `
 select message_key::text as message_key, token::text as token, source, id,
   encode(fingerprint, 'hex') as fingerprint, ${MS('taken_at')} as taken_at
