@@ -1,0 +1,90 @@
+import { type ChildProcess, fork } from 'node:child_process'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+/** How a process ended. */
+export interface Ending {
+  readonly code: number | null
+  readonly signal: NodeJS.Signals | null
+  readonly errors: string
+}
+
+/** A process of a rig: it gets a job, says things, and ends by itself or by a kill. */
+export class Child<Said> {
+  readonly ended: Promise<Ending>
+  readonly #process: ChildProcess
+  readonly #said: Said[] = []
+  #errors = ''
+  #over = false
+  #look = (): void => {}
+
+  /** A process that hangs is killed with SIGABRT at its deadline. */
+  constructor(program: URL, job: unknown, deadlineMs = 60_000) {
+    this.#process = fork(program, [JSON.stringify(job)], {
+      execArgv: ['--conditions=hapax-source'],
+      // A cached compilation makes a start three times as fast, and a sweep starts hundreds.
+      env: { ...process.env, NODE_COMPILE_CACHE: join(tmpdir(), 'hapax-compile-cache') },
+      stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+      timeout: deadlineMs,
+      killSignal: 'SIGABRT',
+    })
+    this.#process.stderr?.on('data', (chunk) => {
+      this.#errors += chunk
+    })
+    this.#process.on('message', (message) => {
+      this.#said.push(message as Said)
+      this.#look()
+    })
+    this.ended = new Promise((resolve, reject) => {
+      this.#process.on('error', reject)
+      this.#process.on('close', (code, signal) => {
+        this.#over = true
+        this.#look()
+        resolve({ code, signal, errors: this.#errors })
+      })
+    })
+  }
+
+  get pid(): number {
+    return this.#process.pid as number
+  }
+
+  /** The next thing that the process says; rejects when it ends first. */
+  next(): Promise<Said> {
+    return new Promise((resolve, reject) => {
+      this.#look = () => {
+        const said = this.#said.shift()
+        if (said === undefined && !this.#over) return
+        this.#look = () => {}
+        if (said !== undefined) resolve(said)
+        else reject(new Error(`the process ended before it said anything\n${this.#errors}`))
+      }
+      this.#look()
+    })
+  }
+
+  tell(message: object): void {
+    this.#process.send(message)
+  }
+
+  kill(signal: NodeJS.Signals): void {
+    this.#process.kill(signal)
+  }
+}
+
+/** The job that a process of a rig was given. */
+export function job<T>(): T {
+  return JSON.parse(process.argv[2] ?? 'null') as T
+}
+
+/** Says something to the process that started this one. */
+export function say(message: object): Promise<void> {
+  return new Promise((resolve, reject) => {
+    process.send?.(message, undefined, undefined, (error) => (error ? reject(error) : resolve()))
+  })
+}
+
+/** The next thing that the process that started this one tells. */
+export function told(): Promise<unknown> {
+  return new Promise((resolve) => process.once('message', resolve))
+}

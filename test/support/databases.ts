@@ -1,0 +1,188 @@
+import { randomBytes } from 'node:crypto'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import type { Connection, Store } from 'hapax'
+import { createConnection, createPool } from 'mysql2/promise'
+import pg from 'pg'
+import { SqlStore } from '../../src/core/sql/index.ts'
+import type { Seams } from './seams.ts'
+import { requireServer, type StoreName, testStores } from './servers.ts'
+
+/** The stores that survive the end of a process. */
+export type DurableStore = Exclude<StoreName, 'memory'>
+
+/** The durable stores to test. */
+export function durableStores(): DurableStore[] {
+  return testStores().filter((name) => name !== 'memory')
+}
+
+/** A corner of a database for one test; plain data, so that processes can be told. */
+export interface Place {
+  readonly store: DurableStore
+  /** A URL, or the path of a file. */
+  readonly url: string
+  /** The schema on PostgreSQL. */
+  readonly schema: string
+}
+
+/** What every store gives to handlers. */
+export interface RigTx {
+  query(text: string, params?: readonly unknown[]): Promise<{ readonly rows: readonly unknown[] }>
+  readonly client: unknown
+}
+
+type Rows = readonly Readonly<Record<string, unknown>>[]
+
+/** A plain connection beside hapax, to count what is really there. */
+export interface Checker extends AsyncDisposable {
+  readonly place: Place
+  query(text: string): Promise<Rows>
+}
+
+/** Makes a place with a table `effects` that has no key at all, and the tables of hapax. */
+export async function makePlace(store: DurableStore): Promise<Checker> {
+  const name = `faults_${randomBytes(5).toString('hex')}`
+  const checker = await checkers[store](name)
+  const type = 'varchar(200) not null'
+  await checker.query(`create table ${effects(checker.place)} (consumer ${type}, id ${type}, process integer)`)
+  const hapax = await openStore(checker.place, { max: 1 })
+  await hapax.migrate()
+  await hapax.close()
+  return checker
+}
+
+const checkers: Record<DurableStore, (name: string) => Promise<Checker>> = {
+  postgres: async (schema) => {
+    const url = requireServer('postgres')
+    const client = new pg.Client(url)
+    await client.connect()
+    await client.query(`create schema ${schema}`)
+    return {
+      place: { store: 'postgres', url, schema },
+      query: async (text) => (await client.query(text)).rows,
+      [Symbol.asyncDispose]: async () => {
+        await client.query(`drop schema ${schema} cascade`)
+        await client.end()
+      },
+    }
+  },
+  mysql: async (name) => {
+    const url = new URL(requireServer('mysql'))
+    const client = await createConnection(url.href)
+    await client.query(`create database ${name}`)
+    await client.query(`use ${name}`)
+    url.pathname = `/${name}`
+    return {
+      place: { store: 'mysql', url: url.href, schema: '' },
+      query: async (text) => (await client.query(text))[0] as unknown as Rows,
+      [Symbol.asyncDispose]: async () => {
+        await client.query(`drop database ${name}`)
+        await client.end()
+      },
+    }
+  },
+  sqlite: async (name) => {
+    const directory = mkdtempSync(join(tmpdir(), `hapax-${name}-`))
+    const path = join(directory, 'database')
+    const client = new DatabaseSync(path, { timeout: 10_000 })
+    return {
+      place: { store: 'sqlite', url: path, schema: '' },
+      query: async (text) => client.prepare(text).all(),
+      [Symbol.asyncDispose]: async () => {
+        client.close()
+        rmSync(directory, { recursive: true, force: true })
+      },
+    }
+  },
+}
+
+/** The name of the table of effects. */
+export function effects(place: Place): string {
+  return place.store === 'postgres' ? `${place.schema}.effects` : 'effects'
+}
+
+/** The name of a table of hapax. */
+export function table(place: Place, name: 'receipts' | 'inbox' | 'outbox' | 'failed'): string {
+  return place.store === 'postgres' ? `${place.schema}.${name}` : `hapax_${name}`
+}
+
+/** The statement that makes an effect; ids of the rigs are plain words. */
+export function insertEffect(place: Place, consumer: string, id: string): string {
+  return `insert into ${effects(place)} (consumer, id, process) values ('${consumer}', '${id}', ${process.pid})`
+}
+
+/** A text column; some databases keep text as bytes. */
+export function asText(value: unknown): string {
+  return value instanceof Uint8Array ? Buffer.from(value).toString() : String(value)
+}
+
+/** How often each (consumer, id) took effect. */
+export async function countEffects(checker: Checker): Promise<Map<string, number>> {
+  const rows = await checker.query(
+    `select consumer, id, count(*) as n from ${effects(checker.place)} group by consumer, id`,
+  )
+  return new Map(rows.map((row) => [`${asText(row['consumer'])} ${asText(row['id'])}`, Number(row['n'])]))
+}
+
+/** How a store is opened for a rig. */
+export interface OpenOptions {
+  /** Connections at most. */
+  readonly max?: number
+  /** Reaches the server another way, for example through a proxy. */
+  readonly url?: string
+  /** Watches the calls of the store. */
+  readonly seams?: Seams
+}
+
+/** Opens the store of a place. */
+export async function openStore(place: Place, options: OpenOptions = {}): Promise<Store<RigTx>> {
+  const { seams } = options
+  const watch = (connection: object): Connection<RigTx> =>
+    seams?.connection(connection as Connection<RigTx>) ?? (connection as Connection<RigTx>)
+  const store = await openers[place.store](place, options, watch)
+  return seams?.store(store) ?? store
+}
+
+type Opener = (
+  place: Place,
+  options: OpenOptions,
+  watch: (connection: object) => Connection<RigTx>,
+) => Promise<Store<RigTx>>
+
+// Imported one by one, because a process of a rig lives for some milliseconds.
+const openers: Record<DurableStore, Opener> = {
+  postgres: async ({ url, schema }, { url: detour, max = 4, seams }, watch) => {
+    const { PgConnection } = await import('../../src/stores/postgres/connection.ts')
+    const { postgres } = await import('hapax/postgres')
+    const pool = new pg.Pool({ connectionString: detour ?? url, max, connectionTimeoutMillis: 10_000 })
+    pool.on('error', () => {})
+    if (seams) pool.on('connect', (client) => seams.client(client, 'query'))
+    const connection = new PgConnection(
+      async () => pool,
+      () => pool.end(),
+    )
+    return postgres(watch(connection), { schema })
+  },
+  mysql: async ({ url }, { url: detour, max = 4, seams }, watch) => {
+    const { MysqlConnection } = await import('../../src/stores/mysql/connection.ts')
+    const { mysql } = await import('hapax/mysql')
+    const pool = createPool({ uri: detour ?? url, connectionLimit: max, connectTimeout: 10_000 })
+    pool.on('connection', (client) => {
+      client.on('error', () => {})
+      seams?.client(client as object as { query(): void; execute(): void }, 'query', 'execute')
+    })
+    const connection = new MysqlConnection(
+      async () => pool as never,
+      () => pool.end(),
+    )
+    return mysql(watch(connection))
+  },
+  sqlite: async ({ url }, { seams }, watch) => {
+    const { SqliteConnection } = await import('../../src/stores/sqlite/connection.ts')
+    const { dialect } = await import('../../src/stores/sqlite/sql.ts')
+    seams?.sqlite()
+    return new SqlStore(watch(new SqliteConnection(url)), dialect('hapax_'))
+  },
+}

@@ -1,0 +1,142 @@
+import { StatementSync } from 'node:sqlite'
+import type { Connection, Store } from 'hapax'
+import type { RigTx } from './databases.ts'
+
+/** When a process may die around a call. */
+type Moment = 'before' | 'in flight' | 'after'
+
+/** Calls that happen once, when a worker starts: neither they nor what they call are points. */
+const START_UP = ['ready', 'migrations', 'migrate', 'subscribe', 'close']
+
+/**
+ * Numbers the calls over the seams of a store as they happen, and ends the process at one of them. Two runs of the same
+ * program meet the same points, so that a clean run tells a sweep where to kill.
+ */
+export class Seams {
+  readonly points: string[] = []
+  readonly #killAt: string | undefined
+  readonly #counts = new Map<string, number>()
+  #armed = false
+  #startingUp = 0
+
+  constructor(killAt: string | undefined) {
+    this.#killAt = killAt
+  }
+
+  arm(): void {
+    this.#armed = true
+  }
+
+  /** A call that is a point: the process may end before it, and after it. */
+  async around<T>(label: string, call: () => Promise<T>): Promise<T> {
+    const name = this.#named(label)
+    this.#reach(name, 'before')
+    try {
+      return await call()
+    } finally {
+      this.#reach(name, 'after')
+    }
+  }
+
+  store(store: Store<RigTx>): Store<RigTx> {
+    return new Proxy(store, {
+      get: (target, method) => {
+        const value: unknown = Reflect.get(target, method, target)
+        if (typeof value !== 'function') return value
+        const label = String(method)
+        return (...args: unknown[]) => {
+          if (label === 'transaction') args[2] = this.#body('store.body', args[2] as Body)
+          const call = (): Promise<unknown> => value.apply(target, args)
+          return START_UP.includes(label) ? this.#quietly(call) : this.around(`store.${label}`, call)
+        }
+      },
+    })
+  }
+
+  connection(connection: Connection<RigTx>): Connection<RigTx> {
+    return {
+      features: connection.features,
+      transaction: (options, work) =>
+        this.around('connection.transaction', () =>
+          connection.transaction(options, {
+            first: work.first,
+            body: this.#body('connection.body', (tx, answers) => work.body(tx, answers)),
+          }),
+        ),
+      executor: (tx) => {
+        const executor = connection.executor(tx)
+        return {
+          query: (text, params) => this.around('executor.query', () => executor.query(text, params)),
+        }
+      },
+      assertTransaction: (tx) => this.around('connection.assertTransaction', () => connection.assertTransaction(tx)),
+      query: (text, params) => this.around('connection.query', () => connection.query(text, params)),
+      close: () => connection.close(),
+    }
+  }
+
+  /** A driver's connection: the process may end when a statement is on its way and not answered. */
+  client<Client extends object>(client: Client, ...methods: readonly (keyof Client & string)[]): Client {
+    for (const method of methods) {
+      const original = client[method] as (...args: unknown[]) => unknown
+      const send = (...args: unknown[]): unknown => {
+        const answer = original.apply(client, args)
+        const name = this.#named(`statement "${beginning(args[0])}"`)
+        setImmediate(() => this.#reach(name, 'in flight'))
+        return answer
+      }
+      Object.defineProperty(client, method, { value: send, configurable: true })
+    }
+    return client
+  }
+
+  /** SQLite answers at once: the process may end between any two statements. */
+  sqlite(): void {
+    const reach = (statement: StatementSync): void => {
+      this.#reach(this.#named(`statement "${beginning(statement.sourceSQL)}"`), 'after')
+    }
+    for (const method of ['run', 'all'] as const) {
+      const original = StatementSync.prototype[method] as (...args: unknown[]) => never
+      StatementSync.prototype[method] = function (this: StatementSync, ...args: unknown[]): never {
+        const answer = original.apply(this, args)
+        reach(this)
+        return answer
+      }
+    }
+  }
+
+  #body<Args extends unknown[], T>(label: string, body: (...args: Args) => Promise<T>): (...args: Args) => Promise<T> {
+    return (...args) => this.around(label, () => body(...args))
+  }
+
+  async #quietly<T>(call: () => Promise<T>): Promise<T> {
+    this.#startingUp += 1
+    try {
+      return await call()
+    } finally {
+      this.#startingUp -= 1
+    }
+  }
+
+  /** Undefined: not a point, now. */
+  #named(label: string): string | undefined {
+    if (!this.#armed || this.#startingUp > 0) return undefined
+    const count = (this.#counts.get(label) ?? 0) + 1
+    this.#counts.set(label, count)
+    return `${label} #${count}`
+  }
+
+  #reach(name: string | undefined, moment: Moment): void {
+    if (name === undefined) return
+    const point = `${moment} ${name}`
+    this.points.push(point)
+    if (point === this.#killAt) process.kill(process.pid, 'SIGKILL')
+  }
+}
+
+type Body = (...args: unknown[]) => Promise<unknown>
+
+function beginning(statement: unknown): string {
+  const text = typeof statement === 'string' ? statement : ((statement as { sql?: string }).sql ?? '')
+  return text.trim().split(/\s+/).slice(0, 3).join(' ')
+}
