@@ -34,7 +34,7 @@ export interface TransactionOptions {
   readonly signal?: AbortSignal | undefined
   /** Called once a connection is at hand: from here on the database has to answer in time. */
   readonly acquired?: (() => void) | undefined
-  /** How long to wait for the turn to write, where a database has one writer; later it is a `lock-timeout`. @default 60_000 */
+  /** How long to wait for the turn to write, where a database has one writer; then it rejects with `busy`. @default 60_000 */
   readonly lockTimeoutMs?: number | undefined
   /** What an error of this database means; for connections that watch the handler's statements. */
   readonly classify: (error: unknown) => ErrorClass
@@ -64,7 +64,8 @@ export interface TransactionEnd<T> {
  * store's business. It adds only what nobody else can know, as a HapaxError:
  * - `transaction-conflict` or `transaction-lost` when the handler's own statements met such an error, whatever it threw then;
  * - `unawaited-query` when statements were still running as `body` returned (where that can be told);
- * - `transaction-aborted` when COMMIT answered that it had rolled back.
+ * - `transaction-aborted` when COMMIT answered that it had rolled back;
+ * - `busy` when a database with one writer was taken for longer than the lock timeout.
  */
 export interface Connection<Tx, Own = Tx> {
   readonly features: ConnectionFeatures

@@ -241,6 +241,20 @@ describe('the one writer', () => {
     expect(await patient).toBe(1)
   })
 
+  it('goes to a sibling on the same file when a store is closed', async () => {
+    const sibling = sqlite({ path })
+    await sibling.ready()
+    const release = Promise.withResolvers<void>()
+    const holder = run(take('1'), () => release.promise)
+    const closing = store.close()
+    const refused = expect(run(take('2'), async () => undefined)).rejects.toMatchObject({ code: 'store-unavailable' })
+    const status = sibling.status()
+    release.resolve()
+    await Promise.all([holder, closing, refused])
+    expect((await status).consumers).toMatchObject([{ receipts: 1 }])
+    await sibling.close()
+  })
+
   it('is free again once a handler is timed out, and the late handler is refused', async () => {
     await run(plain, ({ tx }) => tx.query('create table orders (id text)'))
     const controller = new AbortController()

@@ -13,12 +13,12 @@ import {
 import { describe, HapaxError } from '../../core/errors.ts'
 import { type Queue, Turn } from '../../core/queue.ts'
 import { type Database, openDatabase } from './database.ts'
-import { isBusy, LockTimeout } from './errors.ts'
+import { isBusy } from './errors.ts'
 import { SqliteTransaction, type SqliteTx } from './transaction.ts'
 
 /** How long to wait for the writer's turn where nobody said. */
 const WAIT_MS = 60_000
-const MAX_PAUSE_MS = 20
+const MAX_PAUSE_MS = 5
 
 /** Transactions on one connection of its own to a file; one after another, also with other connections of this process. */
 export class SqliteConnection implements Connection<SqliteTx> {
@@ -71,7 +71,7 @@ export class SqliteConnection implements Connection<SqliteTx> {
 
   /** Waits for the transaction that is running. */
   async close(): Promise<void> {
-    const database = await this.#opening?.catch(() => undefined)
+    const database = this.#database ?? (await this.#opening?.catch(() => undefined))
     const turn = await (database && new Patience(WAIT_MS).turn(database.queue))
     this.#closed = true
     if (database !== undefined) this.#discard(database)
@@ -138,7 +138,7 @@ class Patience {
     let error = first
     for (let attempt = 1; isBusy(error); attempt++) {
       const leftMs = this.#leftMs
-      if (leftMs === 0) throw new LockTimeout(error)
+      if (leftMs === 0) throw busy(error)
       const pauseMs = Math.min(attempt, MAX_PAUSE_MS) * (0.5 + Math.random())
       await pause(systemClock, Math.min(pauseMs, leftMs), this.#signal)
       this.#signal?.throwIfAborted()
@@ -157,8 +157,12 @@ class Patience {
 }
 
 function inTime(turn: Turn | undefined): Turn {
-  if (turn === undefined) throw new LockTimeout()
+  if (turn === undefined) throw busy()
   return turn
+}
+
+function busy(cause?: unknown): HapaxError {
+  return new HapaxError('busy', 'another transaction was writing all the time', { cause })
 }
 
 /** Runs the steps; an abort rolls back at once and does not wait for them. */

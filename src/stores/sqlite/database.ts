@@ -1,5 +1,6 @@
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite'
 import type { Result, Row, Statement } from '../../core/connection.ts'
+import { expected } from '../../core/options.ts'
 import { Queue } from '../../core/queue.ts'
 import { prepareFile, queueOf } from './file.ts'
 
@@ -67,7 +68,7 @@ export class Database {
 
   /** Whether a transaction is still open that could not even be rolled back. */
   get stuck(): boolean {
-    return this.client.isTransaction
+    return this.client.isOpen && this.client.isTransaction
   }
 
   close(): void {
@@ -92,7 +93,8 @@ export function openDatabase(path: string): Database {
   const client = new DatabaseSync(path)
   try {
     client.exec(`pragma busy_timeout = ${BUSY_TIMEOUT_MS}`)
-    client.exec('pragma journal_mode = wal')
+    const mode = client.prepare('pragma journal_mode = wal').get()?.['journal_mode']
+    if (mode !== (inMemory ? 'memory' : 'wal')) expected('path', 'on a disk where SQLite can use WAL', path)
     client.exec('pragma synchronous = full')
     return new Database(client, inMemory ? new Queue() : queueOf(path))
   } catch (error) {

@@ -19,15 +19,6 @@ const CLASSES: Readonly<Record<number, ErrorClass>> = {
 const BUSY = 5
 const IOERR = 10
 
-/** The writer's turn did not come within the lock timeout. */
-export class LockTimeout extends Error {
-  override readonly name = 'LockTimeout'
-
-  constructor(cause?: unknown) {
-    super('database is locked: another transaction is writing', cause === undefined ? undefined : { cause })
-  }
-}
-
 interface SqliteError {
   readonly code?: unknown
   readonly errcode?: unknown
@@ -39,7 +30,6 @@ interface SqliteError {
 export function classify(error: unknown): ErrorClass {
   for (let each = error as SqliteError | undefined, depth = 0; each && depth < 5; depth++) {
     if (each instanceof HapaxError) return 'other'
-    if (each instanceof LockTimeout) return 'lock-timeout'
     const found = classOf(each)
     if (found !== 'other') return found
     each = each.cause as SqliteError | undefined
