@@ -30,7 +30,9 @@ export function report(io: Io, thrown: unknown): number {
   const { message, code } = thrown as { message?: unknown; code?: unknown }
   const text = typeof message === 'string' && message !== '' ? message : String(code ?? thrown)
   const suffix = typeof code === 'string' || typeof code === 'number' ? ` (${code})` : ''
-  io.err.write(`${paint(io, 'red', 'hapax:')} ${safe(redact(text + suffix))}\n`)
+  // stderr may be a file while stdout is a terminal.
+  const name = io.err.isTTY ? paint(io, 'red', 'hapax:') : 'hapax:'
+  io.err.write(`${name} ${safe(redact(text + suffix))}\n`)
   for (const hint of hintsOf(thrown)) io.err.write(`  ${safe(redact(hint))}\n`)
   if (io.env['HAPAX_DEBUG'] === '1') {
     for (const each of safeLines(redact(inspect(thrown)))) io.err.write(`  ${each}\n`)

@@ -1,8 +1,8 @@
 import type { ErrorRecord, Trace } from '../index.ts'
 import { CliError } from './errors.ts'
 import { type Io, json, line, paint } from './io.ts'
-import { type StoreOptions, withHapax } from './store.ts'
-import { safe, span, when, widthOf } from './text.ts'
+import { command, type StoreOptions, withHapax } from './store.ts'
+import { plural, safe, span, when, widthOf } from './text.ts'
 
 /** Options of `hapax explain`. */
 export interface ExplainOptions extends StoreOptions {
@@ -16,13 +16,19 @@ export async function explain(id: string, options: ExplainOptions, io: Io): Prom
   if (found.length === 0) {
     const from = options.source === undefined ? '' : ` from ${options.source}`
     throw new CliError('not-found', `no message with the id ${id}${from} is known here`, [
-      'it was never taken or published on this database, or it is confirmed or so old that its rows were deleted',
+      'it was never taken or published on this database, or its rows are gone: those of the outbox once they are',
+      'confirmed, receipts when they are old enough',
     ])
   }
   const bySource = Map.groupBy(found, ({ source }) => source)
-  const messages = [...bySource].map(([source, traces]) => ({ source, traces, next: next(traces) }))
+  const messages = [...bySource].map(([source, traces]) => ({ source, traces, next: next(traces, options) }))
   if (options.json) json(io, { id, messages: messages.map(document) })
-  else for (const { source, traces, next: sentences } of messages) tell(id, source, traces, sentences, io)
+  else {
+    for (const [index, { source, traces, next: sentences }] of messages.entries()) {
+      if (index > 0) line(io)
+      tell(id, source, traces, sentences, io)
+    }
+  }
   return 0
 }
 
@@ -41,7 +47,7 @@ function tell(id: string, source: string, traces: readonly Trace[], sentences: r
   const places = Math.max(...traces.map(({ where }) => widthOf(where)))
   for (const trace of traces) {
     const place = paint(io, trace.where === 'failed' ? 'red' : 'cyan', trace.where.padEnd(places))
-    line(io, `  ${paint(io, 'dim', when(trace.at, 'milliseconds'))}  ${place}  ${safe(event(trace))}`)
+    line(io, `  ${paint(io, 'dim', when(trace.at))}  ${place}  ${safe(event(trace))}`)
   }
   line(io)
   for (const sentence of sentences) line(io, safe(sentence))
@@ -61,7 +67,7 @@ function event(trace: Trace): string {
 }
 
 function tries(attempts: number, error: ErrorRecord | null): string {
-  return attempts === 0 ? '' : `, tried ${times(attempts)} since${because(error)}`
+  return attempts === 0 ? '' : `; ${times(attempts)} so far${because(error)}`
 }
 
 function because(error: ErrorRecord | null): string {
@@ -69,27 +75,27 @@ function because(error: ErrorRecord | null): string {
 }
 
 function times(attempts: number): string {
-  return attempts === 1 ? '1 attempt' : `${attempts} attempts`
+  return attempts === 0 ? 'no attempt' : plural(attempts, 'attempt')
 }
 
 /** What will happen, one sentence for each place that the message is in. */
-function next(traces: readonly Trace[]): string[] {
+function next(traces: readonly Trace[], options: StoreOptions): string[] {
   const sentences: string[] = []
   for (const trace of traces) {
-    const sentence = nextOf(trace, traces)
+    const sentence = nextOf(trace, traces, options)
     if (sentence !== undefined) sentences.push(sentence)
   }
   return sentences
 }
 
-function nextOf(trace: Trace, traces: readonly Trace[]): string | undefined {
+function nextOf(trace: Trace, traces: readonly Trace[], options: StoreOptions): string | undefined {
   switch (trace.where) {
     case 'outbox':
       return `Next, the relay ${trace.relay} sends it; the row stays until the broker has confirmed it.`
     case 'inbox':
       return `Next, a worker of ${trace.consumer} ${trace.attempts === 0 ? 'handles it' : 'tries it again'}${due(trace.dueAt)}.`
     case 'failed':
-      return `${trace.consumer} does not try it again by itself: hapax failed retry ${trace.seq}, or hapax failed discard ${trace.seq}.`
+      return `${trace.consumer} does not try it again by itself. To retry: ${command(`failed retry ${trace.seq}`, options)}`
     case 'receipt':
       return isOpen(trace.consumer, traces)
         ? undefined

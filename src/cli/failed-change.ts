@@ -60,8 +60,8 @@ function checkUsage(change: Change, seqs: readonly string[], options: FailedChan
   if (!options.all && filtered) throw new CliError('usage', '--consumer, --type and --reason need --all')
   if (!options.all && seqs.length === 0) {
     throw new CliError('usage', `which messages? Give their numbers, or --all`, [
-      `hapax failed ${change} 12 13`,
-      `hapax failed ${change} --all --consumer billing --dry-run`,
+      `npx hapax failed ${change} 12 13`,
+      `npx hapax failed ${change} --all --consumer billing --dry-run`,
     ])
   }
 }
@@ -121,8 +121,9 @@ async function changeOne(hapax: Hapax<unknown>, change: Change, each: Target): P
 
 function tell(change: Change, { seq, what = '', ok, error }: ChangeResult, options: FailedChangeOptions, io: Io): void {
   const done = options.dryRun ? `would ${change}` : DONE[change]
-  if (ok) line(io, `${paint(io, 'green', done)}  ${seq}  ${safe(what)}`.trimEnd())
-  else line(io, `${paint(io, 'red', 'not done')}  ${seq}  ${safe(`${error?.message} (${error?.code})`)}`)
+  const label = (ok ? done : 'not done').padEnd(Math.max(done.length, 'not done'.length))
+  const text = ok ? what : `${error?.message} (${error?.code})`
+  line(io, `${paint(io, ok ? 'green' : 'red', label)}  ${seq}  ${safe(text)}`.trimEnd())
 }
 
 function conclude(change: Change, results: readonly ChangeResult[], options: FailedChangeOptions, io: Io): number {
@@ -133,7 +134,7 @@ function conclude(change: Change, results: readonly ChangeResult[], options: Fai
   } else if (results.length === 0) line(io, 'no failed messages match')
   else if (change === 'retry' && !options.dryRun && wrong < results.length) {
     line(io)
-    line(io, 'they are in the inbox again, due at once: a running worker takes them')
+    line(io, 'retried messages are in the inbox again and due: a running worker takes them')
   }
   return wrong === 0 ? 0 : 1
 }

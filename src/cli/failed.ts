@@ -1,8 +1,8 @@
 import { unpackAttributes } from '../core/message.ts'
-import type { ErrorRecord, FailedMessage, FailedQuery } from '../index.ts'
+import type { ErrorRecord, FailedMessage } from '../index.ts'
 import { CliError } from './errors.ts'
 import { type Io, json, line, paint } from './io.ts'
-import { type StoreOptions, withHapax } from './store.ts'
+import { command, type StoreOptions, withHapax } from './store.ts'
 import { table } from './table.ts'
 import { plural, safe, safeLines, shellWord, when } from './text.ts'
 
@@ -21,7 +21,7 @@ export interface FailedListOptions extends StoreOptions, FailedFilters {
 }
 
 /** The filters that were given, as a query. */
-export function filtersOf({ consumer, type, reason }: FailedFilters): FailedQuery {
+export function filtersOf({ consumer, type, reason }: FailedFilters): FailedFilters {
   return { ...(consumer && { consumer }), ...(type && { type }), ...(reason && { reason }) }
 }
 
@@ -44,17 +44,17 @@ function tellPage(page: readonly FailedMessage[], next: string | undefined, opti
     io,
     [
       { title: 'seq', align: 'right' },
-      { title: 'failed at' },
+      { title: 'failed at (UTC)' },
       { title: 'consumer', shrinkTo: 8 },
-      { title: 'type', shrinkTo: 12 },
-      { title: 'id', shrinkTo: 12 },
+      { title: 'type', shrinkTo: 8 },
+      { title: 'id', shrinkTo: 8 },
       { title: 'attempts', align: 'right' },
-      { title: 'reason', shrinkTo: 9 },
-      { title: 'error', shrinkTo: 16 },
+      { title: 'reason', shrinkTo: 7 },
+      { title: 'error', shrinkTo: 8 },
     ],
     page.map(({ seq, failedAt, consumer, message, attempts, reason, error }) => [
       seq,
-      when(failedAt),
+      when(failedAt).slice(0, 16),
       safe(consumer),
       safe(message.type),
       safe(message.id),
@@ -64,35 +64,36 @@ function tellPage(page: readonly FailedMessage[], next: string | undefined, opti
     ]),
   )
   line(io)
-  line(io, `to see one: hapax failed show ${page[0]?.seq}`)
+  line(io, `to see one: ${command(`failed show ${page[0]?.seq}`, options)}`)
   if (next !== undefined) line(io, `next page:  ${nextPage(next, options)}`)
 }
 
 function nextPage(before: string, options: FailedListOptions): string {
-  const words = ['hapax failed list', `--before ${before}`, `--limit ${options.limit}`]
-  for (const [name, value] of Object.entries(filtersOf(options)))
-    words.push(`--${name} ${shellWord(safe(String(value)))}`)
-  return words.join(' ')
+  const words = [`failed list --before ${before} --limit ${options.limit}`]
+  for (const [name, value] of Object.entries(filtersOf(options))) words.push(`--${name} ${shellWord(safe(value))}`)
+  return command(words.join(' '), options)
 }
 
 /** Shows everything about one failed message. */
 export async function failedShow(seq: string, options: StoreOptions & { json?: true }, io: Io): Promise<number> {
   const found = await withHapax(options, io, (hapax) => hapax.failed.get(seq))
   if (found === undefined) {
-    throw new CliError('not-found', `there is no failed message ${seq}`, ['to see what there is: hapax failed list'])
+    throw new CliError('not-found', `there is no failed message ${seq}`, [
+      `to see what there is: ${command('failed list', options)}`,
+    ])
   }
   const payload = payloadOf(found.message.data)
   if (options.json) {
     const { headers, ...attributes } = unpackAttributes(found.message)
-    json(io, { ...summary(found), ...attributes, headers: headers ?? {}, ...payload })
-  } else tellOne(found, payload, io)
+    json(io, { ...summary(found), error: found.error, ...attributes, headers: headers ?? {}, ...payload })
+  } else tellOne(found, payload, options, io)
   return 0
 }
 
-function tellOne(found: FailedMessage, payload: Payload, io: Io): void {
+function tellOne(found: FailedMessage, payload: Payload, options: StoreOptions, io: Io): void {
   const { seq, consumer, attempts, reason, error, failedAt, message } = found
   const { headers = {}, ...attributes } = unpackAttributes(message)
-  const facts = { seq, consumer, 'failed at': when(failedAt, 'milliseconds'), attempts, reason, ...attributes }
+  const facts = { seq, consumer, 'failed at': when(failedAt), attempts, reason, ...attributes }
   for (const [name, value] of Object.entries(facts)) fact(io, name, String(value))
   for (const [name, value] of Object.entries(headers)) fact(io, `header ${name}`, value)
   line(io)
@@ -105,8 +106,8 @@ function tellOne(found: FailedMessage, payload: Payload, io: Io): void {
   const text = 'data' in payload ? JSON.stringify(payload.data, null, 2) : printable(message.data)
   for (const each of safeLines(text)) line(io, `  ${each}`)
   line(io)
-  line(io, `to try it again: hapax failed retry ${seq}`)
-  line(io, `to give it up:   hapax failed discard ${seq}`)
+  line(io, `to try it again: ${command(`failed retry ${seq}`, options)}`)
+  line(io, `to give it up:   ${command(`failed discard ${seq}`, options)}`)
 }
 
 function fact(io: Io, name: string, value: string): void {
@@ -147,5 +148,6 @@ const MAX_SHOWN = 4096
 
 function summary({ seq, failedAt, consumer, attempts, reason, error, message }: FailedMessage): object {
   const { id, source, type, key } = message
-  return { seq, failedAt, consumer, id, source, type, key, attempts, reason, error }
+  const { stack: _, ...short } = error
+  return { seq, failedAt, consumer, id, source, type, key, attempts, reason, error: short }
 }

@@ -2,7 +2,7 @@ import { createInterface } from 'node:readline/promises'
 import { styleText } from 'node:util'
 
 /** Where a command writes. */
-export interface Output {
+interface Output {
   write(text: string): unknown
   readonly isTTY?: boolean | undefined
   readonly columns?: number | undefined

@@ -1,7 +1,7 @@
 import type { Migration } from '../index.ts'
 import { CliError } from './errors.ts'
 import { type Io, json, line, paint } from './io.ts'
-import { closing, findStore, type NamedStore, type StoreOptions } from './store.ts'
+import { closing, command, findStore, type NamedStore, type StoreOptions } from './store.ts'
 import { plural } from './text.ts'
 
 /** Options of `hapax migrate`. */
@@ -46,8 +46,8 @@ function tellPending(name: string, pending: readonly Migration[], options: Migra
   for (const each of pending) line(io, `${paint(io, 'yellow', 'missing')}  ${each.version}  ${each.name}`)
   const some = plural(pending.length, 'migration')
   if (pending.length === 0) line(io, `${name} is up to date`)
-  else if (options.check) line(io, `${name} lacks ${some}; to apply: hapax migrate`)
-  else line(io, `hapax migrate would apply ${some} to ${name}`)
+  else if (options.check) line(io, `${name} lacks ${some}; to apply: ${command('migrate', options)}`)
+  else line(io, `migrate would apply ${some} to ${name}`)
 }
 
 /** The script of what is missing; of everything, where the database does not answer. */

@@ -1,6 +1,5 @@
 import { readFileSync } from 'node:fs'
 import { Command, CommanderError, InvalidArgumentError } from 'commander'
-import { demo } from './demo/demo.ts'
 import { CliError, report } from './errors.ts'
 import { explain } from './explain.ts'
 import { failedList, failedShow } from './failed.ts'
@@ -28,7 +27,7 @@ function usage(io: Io, { code, message, exitCode }: CommanderError): number {
   if (exitCode === 0) return 0
   if (code === 'commander.help') return 2
   const [text = '', ...more] = message.replace(/^error: /, '').split('\n')
-  return report(io, new CliError('usage', text, [...more, 'to see how: hapax --help, or --help after a command']))
+  return report(io, new CliError('usage', text, [...more, 'to see how: npx hapax --help, or --help after a command']))
 }
 
 type Done = (exitCode: number) => void
@@ -49,7 +48,7 @@ function program(io: Io, done: Done): Command {
       getOutHasColors: () => io.color,
       getErrHasColors: () => io.color,
     })
-    .addHelpText('after', STORES)
+    .addHelpText('after', STORES + examples('hapax demo', 'hapax migrate --store sqlite:./shop.db', 'hapax status'))
   addMigrate(root, io, done)
   addStatus(root, io, done)
   addFailed(root, io, done)
@@ -60,7 +59,8 @@ function program(io: Io, done: Done): Command {
 
 const STORES = `
 The database is found by --store, by HAPAX_STORE, or by a hapax.config.ts (.js, .mjs) in this
-directory that says  export default { store: … }.  Exit codes: 0 ok, 1 failure, 2 wrong usage.`
+directory that says  export default { store: … }.  Exit codes: 0 ok, 1 failure, 2 wrong usage.
+`
 
 function addMigrate(root: Command, io: Io, done: Done): void {
   withStore(root.command('migrate'))
@@ -99,7 +99,10 @@ function addExplain(root: Command, io: Io, done: Done): void {
 }
 
 function addFailed(root: Command, io: Io, done: Done): void {
-  const failed = root.command('failed').description('Works with messages that will not be tried again by themselves.')
+  const failed = root
+    .command('failed')
+    .description('Works with messages that will not be tried again by themselves.')
+    .addHelpText('after', examples('hapax failed list', 'hapax failed show 12', 'hapax failed retry 12'))
   withStore(withFilters(failed.command('list')))
     .description('Lists failed messages, newest first.')
     .option('--limit <n>', 'how many', wholeNumber(1, 999), 50)
@@ -138,12 +141,16 @@ function addDemo(root: Command, io: Io, done: Done): void {
   root
     .command('demo')
     .description('Shows it working, in about ten seconds and without a server: duplicates, errors, killed workers.')
-    .option('--messages <n>', 'how many orders', wholeNumber(1, 100_000), 500)
+    .option('--messages <n>', 'how many orders', wholeNumber(1, 100_000), 400)
     .option('--kills <n>', 'how often the worker process is killed', wholeNumber(0, 100), 5)
     .option('--seed <n>', 'the same faults again', wholeNumber(0, 2 ** 31))
     .option('--json', 'print the result as JSON')
     .addHelpText('after', examples('hapax demo', 'hapax demo --messages 2000 --kills 20 --seed 7'))
-    .action(async (options) => done(await demo(options, io)))
+    .action(async (options) => {
+      // It loads node:sqlite, which no other command needs for a store on a server.
+      const { demo } = await import('./demo/demo.ts')
+      done(await demo(options, io))
+    })
 }
 
 function withStore(command: Command): Command {
@@ -162,7 +169,7 @@ function withFilters(command: Command): Command {
 }
 
 function examples(...lines: readonly string[]): string {
-  return `\nExamples:\n${lines.map((each) => `  $ ${each}`).join('\n')}`
+  return `\nExamples:\n${lines.map((each) => `  $ npx ${each}`).join('\n')}`
 }
 
 function wholeNumber(least: number, most: number): (text: string) => number {

@@ -4,6 +4,7 @@ import { pathToFileURL } from 'node:url'
 import { createHapax, type Hapax, HapaxError, type Store, silentLogger } from '../index.ts'
 import { CliError } from './errors.ts'
 import type { Io } from './io.ts'
+import { safe, shellWord } from './text.ts'
 
 /** How the command line says where the tables are. */
 export interface StoreOptions {
@@ -32,9 +33,9 @@ export async function findStore(options: StoreOptions, io: Io, mode: 'read' | 'c
   const config = CONFIGS.map((name) => resolve(io.cwd, name)).find((path) => existsSync(path))
   if (config !== undefined) return fromConfig(config, options, io, mode)
   throw new CliError('no-store', 'which database? No store was given', [
-    'on the command line:        --store sqlite:./shop.db  (or postgres://…, mysql://…)',
-    'in the environment:         HAPAX_STORE=postgres://user:password@host/database',
-    'in a configuration file:    hapax.config.ts with  export default { store: postgres({ pool }) }',
+    'on the command line:      --store sqlite:./shop.db  (or postgres://…, mysql://…)',
+    'in the environment:       HAPAX_STORE=postgres://localhost/shop',
+    'in a configuration file:  hapax.config.ts with  export default { store: postgres({ pool }) }',
   ])
 }
 
@@ -70,9 +71,18 @@ async function assertMigrated({ store, name }: NamedStore, options: StoreOptions
   throw new CliError(code, `${name} lacks ${missing} of hapax`, [migrateHint(options)])
 }
 
-function migrateHint({ store, schema, prefix }: StoreOptions): string {
-  const where = [store && '--store …', schema && `--schema ${schema}`, prefix && `--prefix ${prefix}`]
-  return `to make them: ${['hapax migrate', ...where].filter(Boolean).join(' ')}`
+function migrateHint(options: StoreOptions): string {
+  return `to make what is missing: ${command('migrate', options)}`
+}
+
+/** A command to paste that reaches the same database. */
+export function command(words: string, { store, schema, prefix }: StoreOptions): string {
+  const where = [
+    store && `--store ${/@|password/i.test(store) ? '…' : shellWord(safe(store))}`,
+    schema && `--schema ${shellWord(safe(schema))}`,
+    prefix && `--prefix ${shellWord(safe(prefix))}`,
+  ]
+  return ['npx hapax', words, ...where].filter(Boolean).join(' ')
 }
 
 async function fromUrl(url: string, options: StoreOptions, io: Io, mode: 'read' | 'create'): Promise<NamedStore> {
@@ -95,7 +105,7 @@ async function fromUrl(url: string, options: StoreOptions, io: Io, mode: 'read' 
     }
     default:
       throw new CliError('usage', `expected the store to be a URL, got ${scheme ? `${scheme}:…` : 'something else'}`, [
-        'sqlite:./shop.db, postgres://user:password@host/database or mysql://user:password@host/database',
+        'for example sqlite:./shop.db, postgres://localhost/shop or mysql://localhost/shop',
       ])
   }
 }

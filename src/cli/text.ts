@@ -42,10 +42,9 @@ export function cut(text: string, width: number): string {
   return `${kept}…`
 }
 
-/** A time in UTC, to the second or to the millisecond. */
-export function when(date: Date, digits: 'seconds' | 'milliseconds' = 'seconds'): string {
-  const text = date.toISOString().replace('T', ' ')
-  return digits === 'seconds' ? text.replace(/\.\d+Z$/, 'Z') : text
+/** A time in UTC. */
+export function when(date: Date): string {
+  return date.toISOString().replace('T', ' ')
 }
 
 const UNITS = [

@@ -20,7 +20,7 @@ export interface DemoOptions {
 }
 
 const LONGEST_MS = 6000
-const PACE_MS = 12
+const PACE_MS = 15
 const PATIENCE_MS = 60_000
 const KEEP_MS = 3_600_000
 const PREFIX = 'hapax-demo-'
@@ -76,7 +76,7 @@ class Run {
       await this.#crew.stop()
       await this.#hapax.close()
     }
-    return this.#result((performance.now() - started) / 1000)
+    return this.#result(Math.round((performance.now() - started) / 100) / 10)
   }
 
   async #work(): Promise<void> {

@@ -44,8 +44,8 @@ export class Show {
     line(io, `${paint(io, 'bold', 'hapax demo')}: ${plural(messages, 'order')} through a shop on SQLite (seed ${seed})`)
     line(io)
     line(io, '  orders   writes each order and its message in one transaction')
-    line(io, '  broker   delivers every third message twice, and again what was not acknowledged')
-    line(io, `  billing  writes one invoice per order; one call in six throws; killed with SIGKILL ${times(kills)}`)
+    line(io, '  broker   delivers a third of them twice, and again what was not acknowledged')
+    line(io, `  billing  writes one invoice per order; one call in six throws; killed ${times(kills)}`)
     line(io)
   }
 
@@ -67,8 +67,8 @@ export class Show {
       line(io, `  ${name.padEnd(20)} ${count(value).padStart(7)}   ${paint(io, 'dim', remark)}`)
     }
     line(io)
-    this.#verdict('lost', result.lost, 'orders without an invoice, invoices without their message')
-    this.#verdict('doubled', result.doubled, 'orders with two invoices, invoices announced twice')
+    this.#verdict('lost', result.lost, 'orders without an invoice or its message')
+    this.#verdict('doubled', result.doubled, 'orders with a second invoice or message')
     line(io)
     line(io, `Counted in the tables themselves, after ${result.seconds.toFixed(1)} seconds. Look at them:`)
     line(io)
@@ -88,7 +88,7 @@ function rows(result: Result): [name: string, value: number, remark: string][] {
     ['sent', result.sent, 'orders committed, each with its message'],
     ['delivered', result.delivered, 'times a message was handed to billing'],
     ['duplicates blocked', result.duplicates, 'deliveries that changed nothing'],
-    ['retried', result.retried, 'calls that threw, rolled back and were tried again'],
+    ['retried', result.retried, 'calls that threw, rolled back, tried again'],
     ['worker kills', result.kills, 'SIGKILL while invoices were being written'],
     ['invoices', result.invoices, 'rows in the table'],
   ]

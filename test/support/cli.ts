@@ -1,0 +1,106 @@
+import { copyFileSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, onTestFinished } from 'vitest'
+import type { Io } from '../../src/cli/io.ts'
+import { run } from '../../src/cli/program.ts'
+import { createHapax, defineMessage, Permanent, silentLogger } from '../../src/index.ts'
+import { sqlite } from '../../src/stores/sqlite/index.ts'
+
+/** What a command line printed and answered. */
+export interface Ran {
+  readonly exitCode: number
+  readonly stdout: string
+  readonly stderr: string
+}
+
+/** How the command line is run; without `confirm` there is no terminal. */
+export interface Around {
+  readonly cwd?: string
+  readonly env?: Record<string, string>
+  readonly confirm?: (question: string) => Promise<boolean>
+  readonly color?: boolean
+  readonly columns?: number
+}
+
+/** Runs a command line in this process. */
+export async function cli(argv: readonly string[], around: Around = {}): Promise<Ran> {
+  const { cwd = tmpdir(), env = {}, confirm, color = false, columns } = around
+  let [stdout, stderr] = ['', '']
+  const terminal = { isTTY: columns !== undefined, columns }
+  const io: Io = {
+    out: {
+      ...terminal,
+      write: (text) => {
+        stdout += text
+      },
+    },
+    err: {
+      ...terminal,
+      write: (text) => {
+        stderr += text
+      },
+    },
+    env,
+    cwd,
+    color,
+    confirm,
+  }
+  const exitCode = await run(argv, io)
+  return { exitCode, stdout, stderr }
+}
+
+/** A directory that goes when the test ends. */
+export function temporaryDirectory(): string {
+  const directory = mkdtempSync(join(tmpdir(), 'hapax-cli-'))
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }))
+  return directory
+}
+
+/** What a sender with bad intentions would put into an id or a text: it clears the screen, and forges a line of a log. */
+export const HOSTILE = '\u001b[2J\u009b31m\u202e\nhapax: all is well'
+
+/** A prepared database that the tests of a file share: to look at, or to be copied and changed. */
+export function sharedDatabase(): {
+  look(...argv: string[]): Promise<Ran>
+  cwd(): string
+  copy(): Required<Pick<Around, 'cwd' | 'env'>>
+} {
+  let directory = ''
+  beforeAll(async () => {
+    directory = mkdtempSync(join(tmpdir(), 'hapax-cli-'))
+    await prepareDatabase(join(directory, 'shop.db'))
+  })
+  afterAll(() => rmSync(directory, { recursive: true, force: true }))
+  return {
+    look: (...argv) => cli([...argv, '--store', 'sqlite:shop.db'], { cwd: directory }),
+    cwd: () => directory,
+    copy: () => {
+      const cwd = temporaryDirectory()
+      copyFileSync(join(directory, 'shop.db'), join(cwd, 'shop.db'))
+      return { cwd, env: { HAPAX_STORE: 'sqlite:shop.db' } }
+    },
+  }
+}
+
+/** A database with every kind of row: failed 1 to 3 (the third is hostile), one retrying, one done, one in the outbox. */
+async function prepareDatabase(path: string): Promise<void> {
+  const hapax = createHapax({ store: sqlite({ path }), source: '/shop', logger: silentLogger })
+  await hapax.migrate()
+  const OrderPlaced = defineMessage<{ outcome: string }>('order.placed')
+  const billing = hapax.consumer('billing', { retry: { minDelayMs: 600_000 } })
+  billing.on(OrderPlaced, async ({ outcome }) => {
+    if (outcome === 'failed') throw new Permanent(`no such card`, { cause: new TypeError('bad digits') })
+    if (outcome === 'hostile') throw new Permanent(HOSTILE)
+    if (outcome === 'retrying') throw new Error('the tax service did not answer')
+  })
+  const message = { source: '/shop', type: 'order.placed' }
+  for (const id of ['failed-1', 'failed-2']) {
+    await billing.handle({ ...message, id, headers: { tenant: 'blue' }, data: { outcome: 'failed', id } })
+  }
+  await billing.handle({ ...message, id: `x${HOSTILE}`, data: { outcome: 'hostile', text: HOSTILE } })
+  await billing.handle({ ...message, id: 'retrying-1', data: { outcome: 'retrying' } })
+  await billing.handle({ ...message, id: 'done-1', data: { outcome: 'fine' } })
+  await hapax.transaction((tx) => hapax.publish(tx, OrderPlaced, { outcome: 'fine' }, { id: 'published-1' }))
+  await hapax.close()
+}

@@ -1,0 +1,69 @@
+import { existsSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { describe, expect, it } from 'vitest'
+import { cli, sharedDatabase, temporaryDirectory } from '../support/cli.ts'
+
+const shop = sharedDatabase()
+
+describe('migrate', () => {
+  it('applies what is missing, then says that nothing is', async () => {
+    const around = { cwd: temporaryDirectory(), env: { HAPAX_STORE: 'sqlite:new.db' } }
+    expect(await cli(['migrate', '--check'], around)).toMatchObject({
+      exitCode: 1,
+      stdout: expect.stringMatching(/^missing {2}1 .*\n.*lacks 1 migration/),
+    })
+    const dry = await cli(['migrate', '--dry-run', '--json'], around)
+    expect(JSON.parse(dry.stdout)).toMatchObject({ applied: [], pending: [{ version: 1 }] })
+    expect(existsSync(join(around.cwd, 'new.db'))).toBe(false)
+
+    const first = await cli(['migrate', '--json'], around)
+    const applied = [{ version: 1, name: 'inbox and outbox', checksum: expect.stringMatching(/^[0-9a-f]{16}$/) }]
+    expect(JSON.parse(first.stdout)).toEqual({ applied, pending: [] })
+    expect(await cli(['migrate'], around)).toEqual({ exitCode: 0, stdout: 'sqlite:new.db is up to date\n', stderr: '' })
+    expect((await cli(['migrate', '--check'], around)).exitCode).toBe(0)
+    expect((await cli(['migrate', '--print'], around)).stdout).toBe('-- sqlite:new.db is up to date\n')
+  })
+
+  it('fails the check when the schema has drifted', async () => {
+    const around = shop.copy()
+    const database = new DatabaseSync(join(around.cwd, 'shop.db'))
+    database.exec(`update hapax_migrations set checksum = 'other'`)
+    database.close()
+    expect(await cli(['migrate', '--check'], around)).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringMatching(/^hapax: .*\(schema-drift\)\n {2}use the version/),
+    })
+  })
+
+  it('prints a script that makes the same tables, without touching the database', async () => {
+    const around = { cwd: temporaryDirectory(), env: { HAPAX_STORE: 'sqlite:new.db' } }
+    const { stdout } = await cli(['migrate', '--print', '--prefix', 'my_'], around)
+    expect(existsSync(join(around.cwd, 'new.db'))).toBe(false)
+    const database = new DatabaseSync(join(around.cwd, 'new.db'))
+    database.exec(stdout)
+    database.close()
+    expect((await cli(['migrate', '--check', '--prefix', 'my_'], around)).exitCode).toBe(0)
+    expect((await cli(['status', '--prefix', 'my_'], around)).stdout).toContain('no consumer has taken a message yet')
+  })
+
+  it.for([
+    ['postgres://u:hunter2@127.0.0.1:1/d', 'create table hapax.receipts', 'pg_advisory_xact_lock'],
+    ['mysql://u:hunter2@127.0.0.1:1/d', 'create table if not exists hapax_receipts', 'get_lock'],
+  ] as const)('prints everything when %s does not answer', async ([store, table, lock]) => {
+    const { exitCode, stdout, stderr } = await cli(['migrate', '--print', '--store', store])
+    expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: expect.stringContaining('does not answer') })
+    expect(stdout).toMatch(/^begin;\n[\s\S]*\ncommit;\n$/)
+    for (const part of [table, lock]) expect(stdout).toContain(part)
+    // No placeholder is left, and no credential.
+    expect(stdout + stderr).not.toMatch(/\$\d|\?|hunter2/)
+  })
+
+  it('is what the other commands ask for where the tables are missing', async () => {
+    const cwd = temporaryDirectory()
+    writeFileSync(join(cwd, 'empty.db'), '')
+    const { exitCode, stderr } = await cli(['status', '--store', 'sqlite:empty.db'], { cwd })
+    expect(exitCode).toBe(1)
+    expect(stderr).toMatch(/^hapax: .*\(schema-missing\)\n.*npx hapax migrate --store sqlite:empty.db\n$/)
+  })
+})

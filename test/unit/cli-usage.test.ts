@@ -1,0 +1,103 @@
+import { existsSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { cli, sharedDatabase, temporaryDirectory } from '../support/cli.ts'
+
+const shop = sharedDatabase()
+
+describe('finding the store', () => {
+  it('names the three ways when there is none', async () => {
+    const { exitCode, stdout, stderr } = await cli(['status'], { cwd: temporaryDirectory() })
+    expect({ exitCode, stdout }).toEqual({ exitCode: 2, stdout: '' })
+    expect(stderr).toMatch(/^hapax: which database\? .*\(no-store\)\n/)
+    for (const way of ['--store', 'HAPAX_STORE', 'hapax.config.ts']) expect(stderr).toContain(way)
+  })
+
+  it('takes the environment, and the command line before it', async () => {
+    const env = { HAPAX_STORE: 'sqlite:shop.db' }
+    expect((await cli(['status'], { cwd: shop.cwd(), env })).exitCode).toBe(0)
+    const other = await cli(['status', '--store', 'sqlite:other.db'], { cwd: shop.cwd(), env })
+    expect(other).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('no database sqlite:other.db') })
+    expect(existsSync(join(shop.cwd(), 'other.db'))).toBe(false)
+  })
+
+  it('takes a URL from the configuration file', async () => {
+    const around = shop.copy()
+    writeFileSync(join(around.cwd, 'hapax.config.mjs'), `export default { store: 'sqlite:shop.db' }`)
+    expect((await cli(['status'], { cwd: around.cwd })).exitCode).toBe(0)
+  })
+
+  it.for([
+    ['hapax.config.mjs without a store', 'export default {}', /expected the default export of hapax.config.mjs/],
+    ['hapax.config.mjs that throws', `throw new Error('no \u001b env')`, /could not be loaded: no \\u001b env/],
+  ] as const)('refuses %s', async ([, source, message]) => {
+    const cwd = temporaryDirectory()
+    writeFileSync(join(cwd, 'hapax.config.mjs'), source)
+    const ran = await cli(['status'], { cwd })
+    expect(ran).toMatchObject({ exitCode: 1, stderr: expect.stringMatching(message) })
+  })
+
+  it.for([
+    ['an unknown scheme', ['--store', 'redis://u:hunter2@h/0']],
+    ['a schema on sqlite', ['--store', 'sqlite:shop.db', '--schema', 'x']],
+    ['a prefix on postgres', ['--store', 'postgres://u:hunter2@h/d', '--prefix', 'x']],
+    ['a database in memory', ['--store', 'sqlite::memory:']],
+  ] as const)('refuses %s, and shows no password', async ([, argv]) => {
+    const { exitCode, stderr } = await cli(['status', ...argv], { cwd: shop.cwd() })
+    expect(exitCode).toBe(2)
+    expect(stderr).toMatch(/^hapax: .*\(usage\)\n/)
+    expect(stderr).not.toContain('hunter2')
+  })
+
+  it('says in one line that a server does not answer, without the password', async () => {
+    const { exitCode, stderr } = await cli(['status', '--store', 'postgres://u:hunter2@127.0.0.1:1/d?sslmode=disable'])
+    expect(exitCode).toBe(1)
+    expect(stderr).toMatch(/^hapax: postgres could not be reached: .*\(store-unavailable\)\n {2}check the address/)
+    expect(stderr).not.toMatch(/hunter2|\n {4}at /)
+  })
+})
+
+describe('wrong usage', () => {
+  it.for([
+    ['stats'],
+    ['status', '--jsn'],
+    ['status', 'extra'],
+    ['failed', 'list', '--limit', '0'],
+    ['failed', 'list', '--before', 'x'],
+    ['failed', 'show'],
+    ['failed', 'show', '1; drop table x'],
+    ['explain'],
+    ['demo', '--messages', '-1'],
+    ['migrate', '--print', '--check'],
+    ['failed', 'retry', '--store', 'sqlite:shop.db'],
+    ['failed', 'retry', '1', '--all', '--store', 'sqlite:shop.db'],
+    ['failed', 'discard', '--consumer', 'billing', '--store', 'sqlite:shop.db'],
+  ])('%s: exit code 2 and one clear line', async (argv) => {
+    const { exitCode, stdout, stderr } = await cli(argv, { cwd: shop.cwd() })
+    expect({ exitCode, stdout }).toEqual({ exitCode: 2, stdout: '' })
+    expect(stderr).toMatch(/^hapax: .*\(usage\)\n/)
+  })
+
+  it('shows the help without a command', async () => {
+    const { exitCode, stderr } = await cli([])
+    expect(exitCode).toBe(2)
+    expect(stderr).toContain('Commands:')
+  })
+
+  it.for([
+    [],
+    ['migrate'],
+    ['status'],
+    ['failed'],
+    ['failed', 'list'],
+    ['failed', 'show'],
+    ['failed', 'retry'],
+    ['failed', 'discard'],
+    ['explain'],
+    ['demo'],
+  ])('hapax %s --help has examples', async (argv) => {
+    const { exitCode, stdout } = await cli([...argv, '--help'])
+    expect(exitCode).toBe(0)
+    expect(stdout).toMatch(/Examples:\n {2}\$ npx hapax /)
+  })
+})
