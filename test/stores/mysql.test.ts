@@ -1,0 +1,73 @@
+import type { Store } from 'hapax'
+import { type MysqlTx, mysql } from 'hapax/mysql'
+import type { StoreHarness } from 'hapax/testing'
+import mysql2 from 'mysql2/promise'
+import { afterAll } from 'vitest'
+import { requireServer } from '../support/servers.ts'
+import { businessTables, runStoreCases, sqlBusiness } from '../support/store-suite.ts'
+
+type Tx = MysqlTx<mysql2.PoolConnection>
+type Own = Tx | mysql2.PoolConnection
+
+const uri = requireServer('mysql')
+const admin = mysql2.createPool({ uri, connectionLimit: 4, multipleStatements: true })
+afterAll(() => admin.end())
+
+let opened = 0
+
+const harness: StoreHarness<Tx, Own> = {
+  features: { ...mysql({ pool: admin }).features, errorsAbort: false, cannot: {} },
+
+  async open({ migrated, connections }) {
+    const database = `suite_${process.pid}_${++opened}`
+    const table = (name: string): string => `${database}.${name}`
+    await admin.query([`create database ${database}`, ...businessTables(table, 'varchar(255)')].join(';'))
+    const pools: mysql2.Pool[] = []
+    const another = async () => {
+      const pool = mysql2.createPool({ uri, database, connectionLimit: connections })
+      pools.push(pool)
+      return mysql({ pool }) as Store<Tx, Own>
+    }
+    const store = await another()
+    if (migrated) await store.migrate()
+    const column = async (text: string): Promise<string[]> => {
+      const [rows] = await admin.query<mysql2.RowDataPacket[]>(text)
+      return rows.map(({ value }) => String(value))
+    }
+    const withClient = async <T>(work: (client: mysql2.PoolConnection) => Promise<T>): Promise<T> => {
+      const client = await (pools[0] as mysql2.Pool).getConnection()
+      return work(client).finally(() => client.release())
+    }
+    return {
+      ...sqlBusiness<Tx, Own>(table, '?'),
+      store,
+      another,
+      effects: () => column(`select label as value from ${database}.effects`),
+      own: (work) =>
+        withClient(async (client) => {
+          await client.beginTransaction()
+          try {
+            const value = await work(client)
+            await client.commit()
+            return value
+          } catch (error) {
+            await client.rollback()
+            throw error
+          }
+        }),
+      notBegun: withClient,
+      outbox: () => column(`select id as value from ${database}.hapax_outbox order by seq`),
+      setSeq: (seq) =>
+        admin.query(
+          ['inbox', 'failed'].map((name) => `alter table ${database}.hapax_${name} auto_increment = ${seq}`).join(';'),
+        ),
+      drift: () => admin.query(`update ${database}.hapax_migrations set checksum = 'other' where version = 1`),
+      close: async () => {
+        for (const pool of pools) await pool.end()
+        await admin.query(`drop database ${database}`)
+      },
+    }
+  },
+}
+
+runStoreCases(harness)

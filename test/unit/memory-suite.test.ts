@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict'
+import { type MemoryTx, memory } from 'hapax/memory'
+import type { StoreHarness } from 'hapax/testing'
+import { runStoreCases } from '../support/store-suite.ts'
+
+const none = () => Promise.reject(new Error('ruled out by the features'))
+
+const harness: StoreHarness<MemoryTx> = {
+  features: {
+    ...memory().features,
+    errorsAbort: false,
+    cannot: {
+      'ending the transaction': 'a transaction in memory has no COMMIT',
+      savepoints: 'a transaction in memory has none',
+      'row locks': 'one writer at a time',
+      migrations: 'there is no schema',
+      'setting seq': 'it counts from 1',
+    },
+  },
+
+  async open() {
+    const store = memory()
+    return {
+      store,
+      // The database is the store itself; two hapaxes on it are as strange to each other as two processes.
+      another: async () => store,
+      effect: async (tx, label) => tx.insert('effects', { label }),
+      effects: async () => store.rows('effects').map((row) => (row as { label: string }).label),
+      unique: async (tx, label) => {
+        assert.ok(!tx.rows('uniques').some((row) => (row as { label: string }).label === label), 'unique')
+        tx.insert('uniques', { label })
+      },
+      breakStatement: async (tx) => tx.insert('hapax_receipts', {}),
+      lockRow: none,
+      commitInside: none,
+      rollbackInside: none,
+      undone: none,
+      own: none,
+      notBegun: none,
+      outbox: async () => store.rows('hapax_outbox').map((row) => (row as { message: { id: string } }).message.id),
+      setSeq: none,
+      drift: none,
+      close: () => store.close(),
+    }
+  },
+}
+
+runStoreCases(harness)
