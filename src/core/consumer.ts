@@ -107,7 +107,7 @@ export class Consumer<Tx> {
   }
 
   /** Works rows of the inbox; called by a worker. */
-  async work(rows: readonly InboxRow[]): Promise<readonly Outcome[]> {
+  async work(rows: readonly InboxRow[], signal?: AbortSignal): Promise<readonly Outcome[]> {
     const jobs: InboxJob<Tx>[] = []
     const outcomes = new Map<string, Outcome>()
     for (const row of rows) {
@@ -116,7 +116,7 @@ export class Consumer<Tx> {
       else jobs.push(job)
     }
     if (jobs.length > 0) {
-      const results = await this.#guarded(jobs.map(storedOf), () => this.#inbox.work(jobs))
+      const results = await this.#guarded(jobs.map(storedOf), () => this.#inbox.work(jobs, signal))
       for (const [index, { row }] of jobs.entries()) outcomes.set(row.seq, results[index] as Outcome)
     }
     return rows.map((row) => outcomes.get(row.seq) as Outcome)

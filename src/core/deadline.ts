@@ -13,11 +13,16 @@ export class Deadline {
   readonly #controller = new AbortController()
   readonly #clock: Clock
   readonly #phases: Phases
+  readonly #outer: AbortSignal | undefined
   #cancel: (() => void) | undefined
 
-  constructor(clock: Clock, phases: Phases) {
+  /** `outer` ends the transaction as well, for example because its worker is stopped. */
+  constructor(clock: Clock, phases: Phases, outer?: AbortSignal) {
     this.#clock = clock
     this.#phases = phases
+    this.#outer = outer
+    outer?.addEventListener('abort', this.#stop, { once: true })
+    if (outer?.aborted) this.#stop()
   }
 
   get signal(): AbortSignal {
@@ -39,10 +44,18 @@ export class Deadline {
     this.#arm(commitMs, () => late('commit-unknown', 'the database did not answer COMMIT', commitMs))
   }
 
-  done(): void {
+  /** No limit until the next phase begins. */
+  pause(): void {
     this.#cancel?.()
     this.#cancel = undefined
   }
+
+  done(): void {
+    this.pause()
+    this.#outer?.removeEventListener('abort', this.#stop)
+  }
+
+  readonly #stop = (): void => this.#controller.abort(this.#outer?.reason)
 
   #arm(ms: number, reason: () => HapaxError): void {
     this.#cancel?.()

@@ -77,20 +77,16 @@ export class Attempt<Tx, T> {
   readonly #phases: Phases
   #unknownSince: number | undefined
   #conflicts = 0
-  #onUnknown: () => void
+  readonly #onUnknown: () => void
+  readonly #signal: AbortSignal | undefined
 
-  constructor(
-    engine: Engine<Tx>,
-    settings: UnitSettings,
-    opening: (token: string, resolving: boolean) => Opening,
-    body: (running: Running<Tx>) => Promise<UnitEnd<T>>,
-    onUnknown: () => void,
-  ) {
+  constructor(engine: Engine<Tx>, settings: UnitSettings, plan: Plan<Tx, T>) {
     this.#engine = engine
     this.#settings = settings
-    this.#opening = opening
-    this.#body = body
-    this.#onUnknown = onUnknown
+    this.#opening = plan.opening
+    this.#body = plan.body
+    this.#onUnknown = plan.onUnknown
+    this.#signal = plan.signal
     this.#phases = {
       openingMs: settings.lockTimeoutMs + GRACE_MS,
       handlerMs: settings.timeoutMs,
@@ -108,7 +104,7 @@ export class Attempt<Tx, T> {
   }
 
   async #once(token: string): Promise<Attempted<T> | 'again'> {
-    const deadline = new Deadline(this.#engine.clock, this.#phases)
+    const deadline = new Deadline(this.#engine.clock, this.#phases, this.#signal)
     const progress = { called: false, thrown: NOTHING as unknown, buffer: undefined as OpenBuffer<Tx> | undefined }
     const opening = this.#opening(token, this.#unknownSince !== undefined)
     try {
@@ -155,7 +151,7 @@ export class Attempt<Tx, T> {
   }
 
   #judge(error: unknown, token: string, progress: Progress<Tx>): Attempted<T> | 'again' {
-    if (error === progress.thrown) return this.#failed(error, token)
+    if (error === progress.thrown && !isDoomed(error)) return this.#failed(error, token)
     if (!(error instanceof HapaxError)) {
       if (progress.called) return this.#failed(error, token)
       throw error
@@ -206,6 +202,44 @@ interface Progress<Tx> {
 }
 
 const NOTHING: unique symbol = Symbol('nothing was thrown')
+
+/** What an attempt does. */
+export interface Plan<Tx, T> {
+  /** How the transaction begins; `resolving` after a commit whose outcome is being looked for. */
+  opening(token: string, resolving: boolean): Opening
+  body(running: Running<Tx>): Promise<UnitEnd<T>>
+  /** Called when the outcome of a commit was not learnt. */
+  onUnknown(): void
+  /** Ends the transaction by force. */
+  readonly signal?: AbortSignal | undefined
+}
+
+/** The database gave the transaction up: that is not the fault of the handler in which it showed. */
+function isDoomed(error: unknown): boolean {
+  return isHapaxError(error, 'transaction-conflict') || isHapaxError(error, 'transaction-lost')
+}
+
+/** A transaction without handlers: the database has to answer in time, the body may take as long as it likes. */
+export async function unit<Tx, T>(
+  { store, clock }: { readonly store: Store<Tx, never>; readonly clock: Clock },
+  options: Omit<UnitOptions, 'signal' | 'acquired'>,
+  opening: Opening,
+  body: (unit: Unit<Tx>) => Promise<UnitEnd<T>>,
+): Promise<T> {
+  const openingMs = options.lockTimeoutMs + GRACE_MS
+  const deadline = new Deadline(clock, { openingMs, handlerMs: openingMs, commitMs: COMMIT_MS })
+  const acquired = (): void => deadline.opening()
+  try {
+    return await store.transaction({ ...options, signal: deadline.signal, acquired }, opening, async (opened) => {
+      deadline.pause()
+      const end = await body(opened)
+      deadline.commit()
+      return end
+    })
+  } finally {
+    deadline.done()
+  }
+}
 
 /** Repeats a write of hapax's own after conflicts and unknown commits; the write has to find out what it did before. */
 export async function persist<T>(

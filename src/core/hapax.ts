@@ -3,7 +3,7 @@ import type { Isolation } from './connection.ts'
 import { Consumer } from './consumer.ts'
 import type { ConsumerOptions } from './consumer-options.ts'
 import type { Draft, MessageType, PublishOptions } from './define.ts'
-import type { Engine } from './engine.ts'
+import { type Engine, unit } from './engine.ts'
 import { HapaxError } from './errors.ts'
 import { EventHub, type Events } from './events.ts'
 import { FailedStore } from './failed.ts'
@@ -125,12 +125,12 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     const idleTimeoutMs = positiveInteger('idleTimeoutMs', options.idleTimeoutMs, 60_000)
     const unitOptions = { isolation: options.isolation, idleTimeoutMs, lockTimeoutMs: QUEUE_MS }
     let committed = (): void => {}
-    const value = await this.#store.transaction(unitOptions, { kind: 'plain' }, async (unit) => {
-      const buffer = this.#publisher.open(unit.tx)
+    const value = await unit(this.#engine, unitOptions, { kind: 'plain' }, async (opened) => {
+      const buffer = this.#publisher.open(opened.tx)
       committed = () => buffer.committed()
       try {
-        const result = await work(unit.tx)
-        return { value: result, writes: await buffer.flush(unit) }
+        const result = await work(opened.tx)
+        return { value: result, writes: await buffer.flush(opened) }
       } finally {
         buffer.close()
       }

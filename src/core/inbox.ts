@@ -29,28 +29,23 @@ export class InboxWork<Tx> {
   }
 
   /** Runs handlers for rows in one transaction; when one of them fails, in smaller ones. */
-  async work(jobs: readonly InboxJob<Tx>[]): Promise<readonly Outcome[]> {
+  async work(jobs: readonly InboxJob<Tx>[], signal?: AbortSignal): Promise<readonly Outcome[]> {
     const started = this.#engine.clock.monotonic()
     const seqs = jobs.map(({ row }) => row.seq)
     const ours = new Set<string>()
-    const attempt = new Attempt<Tx, undefined>(
-      this.#engine,
-      this.#settings,
-      (_token, resolving) => {
+    const attempt = new Attempt<Tx, undefined>(this.#engine, this.#settings, {
+      opening: (_token, resolving) => {
         if (!resolving) ours.clear()
         // After an unknown commit the old transaction may still hold the row: wait for it, then its row tells.
         return { kind: 'claim', seqs, locked: resolving ? 'wait' : 'skip' }
       },
-      (running) => this.#body(jobs, running, ours),
-      () =>
-        this.#engine.events.emit('commit-unknown', () => ({
-          consumer: this.#consumer,
-          messages: jobs.map((job) => ref(job.stored)),
-        })),
-    )
+      body: (running) => this.#body(jobs, running, ours),
+      onUnknown: () => this.#unknown(jobs),
+      signal,
+    })
     const attempted = await attempt.run()
     if (attempted.kind === 'done') return this.#finish(jobs, ours, started)
-    if (jobs.length > 1 && attempted.kind !== 'lost') return this.#smaller(jobs)
+    if (jobs.length > 1 && attempted.kind !== 'lost') return this.#smaller(jobs, signal)
     const { kind, error } = attempted
     const outcomes: Outcome[] = []
     for (const { row } of jobs) {
@@ -84,9 +79,14 @@ export class InboxWork<Tx> {
     })
   }
 
-  async #smaller(jobs: readonly InboxJob<Tx>[]): Promise<readonly Outcome[]> {
+  #unknown(jobs: readonly InboxJob<Tx>[]): void {
+    const messages = jobs.map((job) => ref(job.stored))
+    this.#engine.events.emit('commit-unknown', () => ({ consumer: this.#consumer, messages }))
+  }
+
+  async #smaller(jobs: readonly InboxJob<Tx>[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
     const outcomes: Outcome[] = []
-    for (const part of smaller(jobs)) outcomes.push(...(await this.work(part)))
+    for (const part of smaller(jobs)) outcomes.push(...(await this.work(part, signal)))
     return outcomes
   }
 }

@@ -1,10 +1,10 @@
 import type { ConsumerSettings } from './consumer-options.ts'
-import { type Engine, persist } from './engine.ts'
+import { type Engine, persist, unit } from './engine.ts'
 import { HapaxError, isHapaxError, recordError } from './errors.ts'
 import type { MessageRef } from './events.ts'
 import type { StoredMessage } from './message.ts'
 import { type Outcome, outcome } from './outcome.ts'
-import type { InboxRow, Receipt, UnitOptions, Writes } from './store.ts'
+import type { InboxRow, Receipt, Writes } from './store.ts'
 import { judge, type Verdict } from './verdict.ts'
 
 /** How many infrastructure errors in a row a message of the inbox survives. */
@@ -60,7 +60,7 @@ export class Recorder<Tx> {
     )
     const verdict: Verdict = { kind: 'fail', reason: 'conflict', error }
     await persist(this.#engine, () =>
-      this.#engine.store.transaction(this.#options(), { kind: 'plain' }, async () => ({
+      unit(this.#engine, this.#options(), { kind: 'plain' }, async () => ({
         value: undefined,
         writes: this.#writes(stored, verdict, 0),
       })),
@@ -94,7 +94,7 @@ export class Recorder<Tx> {
     return persist(this.#engine, () => {
       const token = this.#engine.random.token()
       const opening = { kind: 'take', consumer: this.#consumer, token, messages } as const
-      return this.#engine.store.transaction(this.#options(), opening, async ({ existing }) => {
+      return unit(this.#engine, this.#options(), opening, async ({ existing }) => {
         const fresh = messages.filter(({ messageKey }) => !existing.has(messageKey))
         const value = messages.map(({ messageKey }) => {
           const receipt = existing.get(messageKey)
@@ -180,9 +180,7 @@ export class Recorder<Tx> {
     decide: (receipt: Receipt | undefined) => { value: T; writes: Writes | undefined },
   ): Promise<T> {
     const opening = { kind: 'take', consumer: this.#consumer, token, messages: [stored] } as const
-    return this.#engine.store.transaction(this.#options(), opening, async ({ existing }) =>
-      decide(existing.get(stored.messageKey)),
-    )
+    return unit(this.#engine, this.#options(), opening, async ({ existing }) => decide(existing.get(stored.messageKey)))
   }
 
   async #unlessBusy(stored: StoredMessage, work: () => Promise<Outcome>): Promise<Outcome> {
@@ -233,7 +231,7 @@ export class Recorder<Tx> {
     return outcome(reason === 'expired' ? 'expired' : 'failed', error)
   }
 
-  #options(): UnitOptions {
+  #options(): { lockTimeoutMs: number; idleTimeoutMs: number } {
     const { lockTimeoutMs, timeoutMs } = this.#settings
     return { lockTimeoutMs, idleTimeoutMs: timeoutMs }
   }

@@ -1,5 +1,5 @@
 import type { ConsumerSettings } from './consumer-options.ts'
-import { Attempt, type Engine, type Running } from './engine.ts'
+import { Attempt, type Engine, type Running, type UnitSettings } from './engine.ts'
 import { asError } from './errors.ts'
 import { type Job, smaller } from './handlers.ts'
 import type { StoredMessage } from './message.ts'
@@ -29,20 +29,18 @@ export class Taker<Tx> {
   }
 
   /** Processes messages of distinct keys in one transaction; when one of them fails, in smaller ones. */
-  async take(jobs: readonly Job<Tx>[]): Promise<readonly Outcome[]> {
+  async take(jobs: readonly Job<Tx>[], settings: UnitSettings = this.#settings): Promise<readonly Outcome[]> {
     const started = this.#engine.clock.monotonic()
     const messages = jobs.map((job) => job.stored)
-    const attempt = new Attempt<Tx, readonly Found[]>(
-      this.#engine,
-      this.#settings,
-      (token) => ({ kind: 'take', consumer: this.#consumer, token, messages }),
-      (running) => this.#body(jobs, running),
-      () =>
-        this.#engine.events.emit('commit-unknown', () => ({ consumer: this.#consumer, messages: messages.map(ref) })),
-    )
+    const consumer = this.#consumer
+    const attempt = new Attempt<Tx, readonly Found[]>(this.#engine, settings, {
+      opening: (token) => ({ kind: 'take', consumer, token, messages }),
+      body: (running) => this.#body(jobs, running),
+      onUnknown: () => this.#engine.events.emit('commit-unknown', () => ({ consumer, messages: messages.map(ref) })),
+    })
     const attempted = await attempt.run()
     if (attempted.kind === 'done') return this.#finish(jobs, attempted.value, started)
-    if (jobs.length > 1 && attempted.kind !== 'lost') return this.#smaller(jobs)
+    if (jobs.length > 1 && attempted.kind !== 'lost') return this.#smaller(jobs, attempted.kind)
     if (attempted.kind === 'failed') return [await this.#failed(jobs[0] as Job<Tx>, attempted.error, attempted.tokens)]
     return jobs.map((job) => this.#recorder.putBack(job.stored, attempted.kind, attempted.error))
   }
@@ -85,9 +83,12 @@ export class Taker<Tx> {
     return this.#recorder.duplicate(stored, found.receipt, found.kind === 'mismatch')
   }
 
-  async #smaller(jobs: readonly Job<Tx>[]): Promise<readonly Outcome[]> {
+  async #smaller(jobs: readonly Job<Tx>[], why: 'busy' | 'failed'): Promise<readonly Outcome[]> {
+    // They have waited already; with one writer everybody waits for everybody, and it means nothing.
+    const patient = why === 'failed' || !this.#engine.store.features.parallelWriters
+    const settings = patient ? this.#settings : { ...this.#settings, lockTimeoutMs: 1 }
     const outcomes: Outcome[] = []
-    for (const part of smaller(jobs)) outcomes.push(...(await this.take(part)))
+    for (const part of smaller(jobs)) outcomes.push(...(await this.take(part, settings)))
     return outcomes
   }
 

@@ -1,7 +1,9 @@
+import { pause } from './clock.ts'
 import type { Consumer } from './consumer.ts'
 import type { Engine } from './engine.ts'
 import { asError, HapaxError } from './errors.ts'
 import { expected, noOthers, positiveInteger } from './options.ts'
+import type { Outcome } from './outcome.ts'
 import { Signal } from './signal.ts'
 import type { InboxRow } from './store.ts'
 
@@ -27,6 +29,9 @@ export class Worker<Tx> {
   readonly #signal = new Signal()
   readonly #running = new Set<Promise<void>>()
   readonly #busy = new Set<string>()
+  /** Starts of rows that this process survived although no end could be recorded: they are no crashes. */
+  readonly #survived = new Map<string, number>()
+  readonly #abort = new AbortController()
   readonly #onStop: (worker: Worker<Tx>) => void
   #state: 'new' | 'running' | 'stopping' | 'stopped' = 'new'
   #loop: Promise<void> | undefined
@@ -79,8 +84,11 @@ export class Worker<Tx> {
     const late = new Promise<void>((resolve) => {
       cancel = this.#engine.clock.after(deadlineMs, resolve)
     })
-    await Promise.race([Promise.allSettled([this.#loop, ...this.#running]), late])
+    const finished = Promise.allSettled([this.#loop, ...this.#running])
+    await Promise.race([finished, late.then(() => this.#abort.abort(stopped()))])
     cancel()
+    // What was aborted still writes down that it was.
+    if (this.#abort.signal.aborted) await Promise.race([finished, pause(this.#engine.clock, ABORT_MS)])
     this.#state = 'stopped'
     this.#onStop(this)
     for (const resolve of this.#idle.splice(0)) resolve()
@@ -107,7 +115,8 @@ export class Worker<Tx> {
     const types = new Map([...this.#consumers].map(([name, consumer]) => [name, consumer.types]))
     const free = this.#capacity() - this.#busy.size
     if (free <= 0) return this.#pollMs
-    const rows = await this.#engine.store.due(types, free, [...this.#busy])
+    const due = await this.#engine.store.due(types, free, [...this.#busy])
+    const rows = due.map((row) => this.#withoutSurvived(row))
     this.#errors = 0
     for (const [consumer, group] of this.#groups(rows)) this.#begin(consumer, group)
     if (rows.length > 0) return this.#busy.size < this.#capacity() ? 0 : this.#pollMs
@@ -141,10 +150,13 @@ export class Worker<Tx> {
   #begin(consumer: Consumer<Tx>, rows: readonly InboxRow[]): void {
     for (const { seq } of rows) this.#busy.add(seq)
     const work = consumer
-      .work(rows)
+      .work(rows, this.#abort.signal)
       .then(
-        () => {},
-        (error: unknown) => this.#report(asError(error)),
+        (outcomes) => this.#remember(rows, outcomes),
+        (error: unknown) => {
+          this.#remember(rows, [])
+          this.#report(asError(error))
+        },
       )
       .finally(() => {
         for (const { seq } of rows) this.#busy.delete(seq)
@@ -152,6 +164,19 @@ export class Worker<Tx> {
         this.#signal.notify()
       })
     this.#running.add(work)
+  }
+
+  #withoutSurvived(row: InboxRow): InboxRow {
+    const survived = this.#survived.get(row.seq)
+    return survived === undefined ? row : { ...row, starts: row.starts - survived }
+  }
+
+  #remember(rows: readonly InboxRow[], outcomes: readonly Outcome[]): void {
+    if (this.#survived.size > MAX_SURVIVED) this.#survived.clear()
+    for (const [index, { seq }] of rows.entries()) {
+      if (outcomes[index]?.ack) this.#survived.delete(seq)
+      else this.#survived.set(seq, (this.#survived.get(seq) ?? 0) + 1)
+    }
   }
 
   #backOff(thrown: unknown): number {
@@ -170,3 +195,9 @@ export class Worker<Tx> {
 }
 
 const LOCKED_MS = 50
+const ABORT_MS = 5_000
+const MAX_SURVIVED = 10_000
+
+function stopped(): HapaxError {
+  return new HapaxError('transaction-lost', 'the worker was stopped before the handler had finished')
+}

@@ -66,7 +66,7 @@ export interface Dialect {
   /** message_key, token, source, id, fingerprint, taken_at of the receipts that are there. */
   receipts(consumer: string, keys: readonly string[]): Statement
   /** Locks inbox rows in the order of seq and answers seq; one statement. */
-  lock(seqs: readonly string[], locked: 'skip' | 'wait', lockTimeoutMs: number): Statement
+  lock(seqs: readonly string[], locked: 'skip' | 'wait', lockTimeoutMs: number, isolation?: Isolation): Statement
   /** The backend that gave these answers, if it has to be ended from outside. */
   backend(answers: readonly Result[]): Backend | undefined
   terminate(backend: Backend): Statement

@@ -139,7 +139,6 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
       if (signal?.aborted && error === signal.reason) return commitUnknown(error)
       if (error instanceof HapaxError) return error
       if (!this.#dialect.answered(error)) return commitUnknown(error)
-      if (kind === 'lost' || kind === 'conflict') return doomed(kind, error)
       return kind === 'no-schema' ? this.#unavailable(error, kind) : this.#guardError(error)
     }
     if (error instanceof HapaxError || (signal?.aborted && error === signal.reason)) return error
@@ -174,7 +173,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
       opening.kind === 'take'
         ? dialect.take(opening.consumer, opening.token, opening.messages, options.lockTimeoutMs)
         : opening.kind === 'claim'
-          ? [dialect.lock(opening.seqs, opening.locked, options.lockTimeoutMs)]
+          ? [dialect.lock(opening.seqs, opening.locked, options.lockTimeoutMs, options.isolation)]
           : []
     const from = settings.length
     return { statements: [...settings, ...own, ...dialect.guardSet], from, to: from + own.length }
@@ -233,6 +232,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   #guardError(error: unknown): unknown {
     if (error instanceof HapaxError) return error
     const kind = this.#dialect.classify(error)
+    if (kind === 'lost' || kind === 'conflict') return doomed(kind, error)
     if (kind === 'gone') return brokenAtomicity(error)
     if (kind !== 'aborted') return error
     return new HapaxError(
@@ -271,11 +271,24 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
 
   async writeOutbox(tx: Tx | Own, rows: readonly OutboxRow[]): Promise<void> {
     const executor = this.#connection.executor(tx)
-    for (const { text, params } of this.#dialect.insertOutbox(rows)) await executor.query(text, params)
+    await this.#inside(async () => {
+      for (const { text, params } of this.#dialect.insertOutbox(rows)) await executor.query(text, params)
+    })
   }
 
   writeLocal(tx: Tx | Own, rows: readonly LocalRow[]): Promise<readonly LocalResult[]> {
-    return this.#dialect.writeLocal(this.#connection.executor(tx), rows, this.#random.token())
+    const executor = this.#connection.executor(tx)
+    return this.#inside(() => this.#dialect.writeLocal(executor, rows, this.#random.token()))
+  }
+
+  /** Runs our own statements inside somebody's transaction. */
+  async #inside<T>(write: () => Promise<T>): Promise<T> {
+    try {
+      return await write()
+    } catch (error) {
+      const kind = this.#dialect.classify(error)
+      throw kind === 'no-schema' ? this.#unavailable(error, kind) : this.#guardError(error)
+    }
   }
 
   async due(
