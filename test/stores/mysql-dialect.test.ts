@@ -343,6 +343,24 @@ describe('locks', () => {
     expect(await store.due(types, 1)).toMatchObject([{ seq: busy, starts: 2 }])
   })
 
+  it('hands out a small inbox to many workers at once without a deadlock', async () => {
+    const messages = Array.from({ length: 20 }, () => message())
+    await storeInInbox(store, 'crowd', ...messages)
+    const types = new Map([['crowd', ['thing.done']]])
+    const work = async (): Promise<void> => {
+      for (;;) {
+        const seqs = (await store.due(types, 3)).map((row) => row.seq)
+        if (seqs.length === 0 && (await store.nextDueMs(types)) === undefined) return
+        await store.transaction(options, { kind: 'claim', seqs: [...seqs, '1'], locked: 'skip' }, async (unit) => ({
+          value: undefined,
+          writes: { settle: [...unit.claimed] },
+        }))
+      }
+    }
+    await Promise.all([work(), work(), work(), work()])
+    expect(await store.inboxRow('crowd', messages[0]?.messageKey ?? '')).toBeUndefined()
+  })
+
   it('ends the transaction on the server when it is aborted', async () => {
     const opening = taking('abort', message())
     const controller = new AbortController()

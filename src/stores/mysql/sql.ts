@@ -62,10 +62,10 @@ export function dialect(prefix: string): Dialect {
       text: sql.receipts(keys.length),
       params: [bytes(consumer), ...keys.map(uuidBytes)],
     }),
-    lock: (seqs, locked, lockTimeoutMs) => ({
-      text: locked === 'skip' ? sql.lockSkip(seqs.length) : sql.lockWait(seqs.length, seconds(lockTimeoutMs)),
-      params: seqs,
-    }),
+    lock: (seqs, locked, lockTimeoutMs, isolation) => {
+      const skip = isolation === 'serializable' ? sql.lockSkipSerializable : sql.lockSkip
+      return { text: (locked === 'skip' ? skip : sql.lockWait)(seqs.length, seconds(lockTimeoutMs)), params: seqs }
+    },
     backend: (answers) => backendOf(answers),
     // The link of this transaction is destroyed by the time this runs, and ids are not used again: it hits nobody else.
     terminate: ([pid]) => ({ text: sql.terminate, params: [Number(pid)] }),
@@ -108,9 +108,7 @@ export function dialect(prefix: string): Dialect {
         if (names.length === 0) continue
         const params = [bytes(consumer), ...names.map(text), ...except]
         const due = { text: sql.due(names.length, except.length, limit - rows.length), params }
-        const answer = await transaction(due, (found) =>
-          found.rows.length === 0 ? undefined : started(sql, found),
-        )
+        const answer = await transaction(due, (found) => (found.rows.length === 0 ? undefined : started(sql, found)))
         rows.push(...answer.rows)
       }
       return { rows, affected: rows.length }

@@ -6,6 +6,9 @@ const MANY = (count: number): string => Array(count).fill('?').join(', ')
 const SEQ = 'cast(? as signed)'
 const SEQS = (count: number): string => Array(count).fill(SEQ).join(', ')
 
+/** By key, even where a table is so small that a scan seems cheaper: a scan locks the rows of others, and deadlocks. */
+const BY_KEY = 'force index (primary)'
+
 const MS = (time: string): string => `timestampdiff(microsecond, '1970-01-01', ${time}) / 1000`
 /** UTC whatever the time zone of the session is. */
 const NOW = 'utc_timestamp(6)'
@@ -59,25 +62,29 @@ create table if not exists ${applied} (
     receipt,
     take: (timeout: number): MultiRow => ({ ...receipt, head: `${LOCK_WAIT(timeout)} ${receipt.head}` }),
     taken: (count: number) => `
-select message_key, token, connection_id() as pid from ${receipts}
+select message_key, token, connection_id() as pid from ${receipts} ${BY_KEY}
 where consumer = ? and message_key in (${MANY(count)})`,
     receipts: (count: number) => `
 select message_key, token, source, id, fingerprint, ${MS('taken_at')} as taken_at
-from ${receipts} where consumer = ? and message_key in (${MANY(count)})`,
+from ${receipts} ${BY_KEY} where consumer = ? and message_key in (${MANY(count)})`,
 
     // Rows that are gone are left out before anything is locked: a locking read of one locks the gap where it was, and
     // every insert into the inbox would wait for this transaction.
-    lockSkip: (count: number) => `
-select cast(m.seq as char) as seq, connection_id() as pid
+    lockSkip: (count: number, timeout: number) => `
+${LOCK_WAIT(timeout)} select cast(m.seq as char) as seq, connection_id() as pid
 from (select seq from ${inbox} where seq in (${SEQS(count)}) limit ${count}) as there
-  straight_join ${inbox} as m on m.seq = there.seq
+  straight_join ${inbox} as m ${BY_KEY} on m.seq = there.seq
 order by m.seq for update skip locked`,
+    // Every read locks on this level, also that of the rows that are there, and it would wait for them.
+    lockSkipSerializable: (count: number) => `
+select cast(m.seq as char) as seq, connection_id() as pid from ${inbox} as m ${BY_KEY}
+where m.seq in (${SEQS(count)}) order by m.seq for update skip locked`,
     lockWait: (count: number, timeout: number) => `
-${LOCK_WAIT(timeout)} select cast(m.seq as char) as seq, connection_id() as pid from ${inbox} as m
+${LOCK_WAIT(timeout)} select cast(m.seq as char) as seq, connection_id() as pid from ${inbox} as m ${BY_KEY}
 where m.seq in (${SEQS(count)}) order by m.seq for update`,
     terminate: 'kill ?',
 
-    deleteInbox: (count: number) => `delete from ${inbox} where seq in (${SEQS(count)})`,
+    deleteInbox: (count: number) => `delete m from ${inbox} as m ${BY_KEY} where m.seq in (${SEQS(count)})`,
     insertInbox: {
       head: `insert into ${inbox} (${COLUMNS}, attempts, starts, created_at, available_at, error) values`,
       row: `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ${NOW}, ${LATER}, ?)`,
@@ -98,15 +105,15 @@ insert into ${outbox}
 
     // A locking read sees what is committed now; the snapshot of the user's transaction may be too old.
     listening: (count: number) => `
-select type, consumer from ${subscriptions} where type in (${MANY(count)}) lock in share mode`,
+select type, consumer from ${subscriptions} ${BY_KEY} where type in (${MANY(count)}) lock in share mode`,
     fresh: (count: number) => `
-select message_key from ${receipts} where consumer = ? and token = ? and message_key in (${MANY(count)})`,
+select message_key from ${receipts} ${BY_KEY} where consumer = ? and token = ? and message_key in (${MANY(count)})`,
 
-    due: (types: number, limit: number) => `
-select ${INBOX}, m.starts + 1 as starts from ${inbox} as m
-where m.consumer = ? and m.type in (${MANY(types)}) and m.available_at <= ${NOW}
+    due: (types: number, except: number, limit: number) => `
+select ${INBOX}, m.starts + 1 as starts from ${inbox} as m force index (inbox_due)
+where m.consumer = ? and m.type in (${MANY(types)}) and m.available_at <= ${NOW}${except === 0 ? '' : ` and m.seq not in (${SEQS(except)})`}
 order by m.available_at, m.seq limit ${Math.trunc(limit)} for update skip locked`,
-    started: (count: number) => `update ${inbox} set starts = starts + 1 where seq in (${SEQS(count)})`,
+    started: (count: number) => `update ${inbox} ${BY_KEY} set starts = starts + 1 where seq in (${SEQS(count)})`,
     nextDue: (types: number) => `
 select timestampdiff(microsecond, ${NOW}, available_at) / 1000 as ms from ${inbox}
 where consumer = ? and type in (${MANY(types)}) order by available_at limit 1`,
