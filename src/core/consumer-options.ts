@@ -21,7 +21,10 @@ export interface ConsumerOptions {
   readonly concurrency?: number
   /** How long a handler, or a group's handlers together, may take. @default 30_000 */
   readonly timeoutMs?: number
-  /** How long to wait for a message that another process is working on. @default 2_000 */
+  /**
+   * How long to wait for a message that another process is working on.
+   * @default 2_000; where a database has one writer, who is waited for as well, the same as `timeoutMs`
+   */
   readonly lockTimeoutMs?: number
   /** What to do with a message that has no usable id. @default 'reject' */
   readonly missingId?: MissingId
@@ -66,18 +69,19 @@ const NAMES = [
 const ISOLATIONS = ['read committed', 'repeatable read', 'serializable'] as const
 
 /** Checks the options and fills in the defaults. */
-export function consumerSettings(options: ConsumerOptions): ConsumerSettings {
+export function consumerSettings(options: ConsumerOptions, parallelWriters: boolean): ConsumerSettings {
   noOthers('options of consumer', options, NAMES)
   const { group, isolation, maxAgeMs } = options
   if (group !== undefined) noOthers('group', group, ['size'])
   if (isolation !== undefined) oneOf('isolation', ISOLATIONS, isolation, isolation)
+  const timeoutMs = positiveInteger('timeoutMs', options.timeoutMs, 30_000)
   return Object.freeze({
     receive: oneOf('receive', ['direct', 'store'], options.receive, 'direct'),
     groupSize: group && positiveInteger('group.size', group.size, 1),
     onError: oneOf('onError', ['store', 'rollback'], options.onError, 'store'),
     concurrency: positiveInteger('concurrency', options.concurrency, 10),
-    timeoutMs: positiveInteger('timeoutMs', options.timeoutMs, 30_000),
-    lockTimeoutMs: positiveInteger('lockTimeoutMs', options.lockTimeoutMs, 2_000),
+    timeoutMs,
+    lockTimeoutMs: positiveInteger('lockTimeoutMs', options.lockTimeoutMs, parallelWriters ? 2_000 : timeoutMs),
     missingId: missingIdPolicy(options.missingId),
     onMismatch: oneOf('onMismatch', ['duplicate', 'conflict'], options.onMismatch, 'duplicate'),
     retry: retryPolicy(options.retry ?? {}),

@@ -30,7 +30,7 @@ export class Consumer<Tx> {
   constructor(engine: Engine<Tx>, name: string, options: ConsumerOptions) {
     this.name = text('name', name)
     this.#engine = engine
-    this.#settings = consumerSettings(options)
+    this.#settings = consumerSettings(options, engine.store.features.parallelWriters)
     this.#recorder = new Recorder(engine, name, this.#settings)
     this.#taker = new Taker(engine, name, this.#settings, this.#recorder)
     this.#inbox = new InboxWork(engine, name, this.#settings, this.#recorder)

@@ -1,4 +1,4 @@
-import { randomBytes, randomUUID } from 'node:crypto'
+import { randomFillSync, randomUUID } from 'node:crypto'
 
 /** Chance as the engine sees it. Injected, so that a simulator can replay a history. */
 export interface Random {
@@ -10,9 +10,23 @@ export interface Random {
   bytes(count: number): Uint8Array
 }
 
+// Drawn in bulk: one call to the operating system's source costs as much as a hundred ids.
+const pool = new Uint8Array(4096)
+let used = pool.length
+
+function pooledBytes(count: number): Uint8Array {
+  if (count > pool.length) return randomFillSync(new Uint8Array(count))
+  if (used + count > pool.length) {
+    randomFillSync(pool)
+    used = 0
+  }
+  used += count
+  return pool.slice(used - count, used)
+}
+
 /** The random source of this process. */
 export const systemRandom: Random = {
   number: () => Math.random(),
   token: () => randomUUID(),
-  bytes: (count) => randomBytes(count),
+  bytes: pooledBytes,
 }

@@ -10,6 +10,8 @@ export type Verdict =
 /** Errors after which another attempt is pointless; their code is the reason. */
 const FINAL: readonly ErrorCode[] = [
   'broken-atomicity',
+  'nested-transaction',
+  'reentrant',
   'missing-id',
   'invalid-id',
   'invalid-message',
