@@ -155,12 +155,13 @@ const INBOX = `${SEQ}, consumer, ${MESSAGE}, attempts, lost, starts`
 /** Every statement, whole and by name. Parameters are scalars; a list is the text of a JSON array. */
 function statements(prefix: string) {
   return {
+    // Not NOW: the sqlite3 of an older system (before 3.42) has to be able to run the printed migrations.
     migrationTable: `
 create table if not exists ${prefix}migrations (
   version integer primary key,
   name text not null,
   checksum text not null,
-  applied_at integer not null default (${NOW})
+  applied_at integer not null default (cast(strftime('%s', 'now') as integer) * 1000)
 ) strict`,
     migrationRows: `select version, checksum from ${prefix}migrations`,
     migrationDone: `insert into ${prefix}migrations (version, name, checksum) values (?, ?, ?)`,
