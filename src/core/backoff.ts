@@ -20,7 +20,9 @@ export type RetryPolicy = Required<RetryOptions>
  * exponential bound, so that messages that failed together do not come back together.
  */
 export function retryDelay(policy: RetryPolicy, attempt: number, random: Random): number {
-  const bound = Math.min(policy.maxDelayMs, policy.minDelayMs * policy.factor ** attempt)
+  // After many attempts the power is infinite, and infinity times a least delay of 0 is no number.
+  const growth = Math.min(Number.MAX_VALUE, policy.factor ** attempt)
+  const bound = Math.min(policy.maxDelayMs, policy.minDelayMs * growth)
   const span = Math.max(0, bound - policy.minDelayMs)
   return Math.min(policy.maxDelayMs, Math.round(policy.minDelayMs + random.number() * span))
 }

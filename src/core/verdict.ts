@@ -32,6 +32,13 @@ export function judge(thrown: unknown, attempt: number, policy: RetryPolicy, ran
   const error = asError(thrown)
   if (isFinal(error)) return { kind: 'fail', reason: isHapaxError(error) ? error.code : 'permanent', error }
   if (attempt >= policy.attempts) return { kind: 'fail', reason: 'attempts-exhausted', error }
-  const delayMs = error instanceof RetryAfter ? Math.max(0, error.delayMs) : retryDelay(policy, attempt, random)
-  return { kind: 'retry', delayMs, error }
+  return { kind: 'retry', delayMs: askedDelay(error) ?? retryDelay(policy, attempt, random), error }
+}
+
+/** No database takes a time that is no number, or thousands of years away. */
+const MAX_DELAY_MS = 10 * 365 * 24 * 3_600_000
+
+function askedDelay(error: Error): number | undefined {
+  if (!(error instanceof RetryAfter) || !Number.isFinite(error.delayMs)) return undefined
+  return Math.min(MAX_DELAY_MS, Math.max(0, error.delayMs))
 }
