@@ -21,23 +21,20 @@ export interface DrizzleSql {
   join(chunks: never[]): unknown
 }
 
-/** The subset of a Drizzle database on node-postgres. */
-export interface DrizzleDatabase {
+/** The subset of a Drizzle database on node-postgres; `Tx` is its own type of transactions. */
+export interface DrizzleDatabase<Tx> {
   execute(query: never): PromiseLike<unknown>
-  transaction(work: (tx: never) => Promise<unknown>, config?: never): Promise<unknown>
+  transaction<T>(work: (tx: Tx) => Promise<T>, config?: never): Promise<T>
 }
-
-/** The transaction type of a Drizzle database: what handlers receive as `ctx.tx`. */
-export type DrizzleTransaction<Db extends DrizzleDatabase> = Parameters<Parameters<Db['transaction']>[0]>[0]
 
 /**
  * Lets a store work through Drizzle: `postgres(fromDrizzle(db, sql))`, with `db` from `drizzle-orm/node-postgres` and
  * `sql` from `drizzle-orm`. `ctx.tx` and `publish` then take Drizzle's own transactions.
  */
-export function fromDrizzle<Db extends DrizzleDatabase>(db: Db, sql: DrizzleSql): Connection<DrizzleTransaction<Db>> {
+export function fromDrizzle<Tx>(db: DrizzleDatabase<Tx>, sql: DrizzleSql): Connection<Tx> {
   if (typeof db?.transaction !== 'function') expected('db', 'a Drizzle database', db)
   if (typeof sql?.raw !== 'function') expected('sql', `the sql of 'drizzle-orm'`, sql)
-  return new DrizzleConnection(db as unknown as Database, sql as unknown as Sql) as Connection<DrizzleTransaction<Db>>
+  return new DrizzleConnection(db as unknown as Database, sql as unknown as Sql) as unknown as Connection<Tx>
 }
 
 interface Sql {

@@ -39,7 +39,7 @@ const harness: StoreHarness<Tx, Own> = {
       return work(client).finally(() => client.release())
     }
     return {
-      ...sqlBusiness<Tx, Own>(table, '?'),
+      ...sqlBusiness<Tx, Own>((tx) => tx, table, '?'),
       store,
       another,
       effects: () => column(`select label as value from ${database}.effects`),

@@ -37,7 +37,7 @@ const harness: StoreHarness<SqliteTx> = {
         .map(({ value }) => String(value))
     const none = () => Promise.reject(new Error('there are no transactions of the user to join'))
     return {
-      ...sqlBusiness<SqliteTx, SqliteTx>(table, '?'),
+      ...sqlBusiness<SqliteTx, SqliteTx>((tx) => tx, table, '?'),
       store,
       another,
       effects: () => column('select label as value from effects'),

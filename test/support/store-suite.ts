@@ -13,28 +13,31 @@ export function runStoreCases<Tx, Own>(harness: StoreHarness<Tx, Own>): void {
   }
 }
 
-interface Client {
+/** Runs statements in a transaction. */
+export interface Client {
   query(text: string, params?: unknown[]): Promise<unknown>
 }
 
 type Business = 'effect' | 'unique' | 'breakStatement' | 'lockRow' | 'commitInside' | 'rollbackInside' | 'undone'
 
 /** The business of the suite in SQL; `table` names a table, `value` stands for a parameter. */
-export function sqlBusiness<Tx extends Client, Own extends Client>(
+export function sqlBusiness<Tx, Own>(
+  clientOf: (tx: Tx | Own) => Client,
   table: (name: string) => string,
   value: '$1' | '?',
 ): Pick<TestDatabase<Tx, Own>, Business> {
+  const query = (tx: Tx | Own, text: string, params?: unknown[]): Promise<unknown> => clientOf(tx).query(text, params)
   return {
-    effect: (tx, label) => tx.query(`insert into ${table('effects')} (label) values (${value})`, [label]),
-    unique: (tx, label) => tx.query(`insert into ${table('uniques')} (label) values (${value})`, [label]),
-    breakStatement: (tx) => tx.query(`insert into ${table('uniques')} (label) values (null)`),
-    lockRow: (tx, row) => tx.query(`update ${table('counters')} set n = n + 1 where id = ${row}`),
-    commitInside: (tx) => tx.query('commit'),
-    rollbackInside: (tx) => tx.query('rollback'),
+    effect: (tx, label) => query(tx, `insert into ${table('effects')} (label) values (${value})`, [label]),
+    unique: (tx, label) => query(tx, `insert into ${table('uniques')} (label) values (${value})`, [label]),
+    breakStatement: (tx) => query(tx, `insert into ${table('uniques')} (label) values (null)`),
+    lockRow: (tx, row) => query(tx, `update ${table('counters')} set n = n + 1 where id = ${row}`),
+    commitInside: (tx) => query(tx, 'commit'),
+    rollbackInside: (tx) => query(tx, 'rollback'),
     undone: async (tx, work) => {
-      await tx.query('savepoint mine')
+      await query(tx, 'savepoint mine')
       await work()
-      await tx.query('rollback to savepoint mine')
+      await query(tx, 'rollback to savepoint mine')
     },
   }
 }

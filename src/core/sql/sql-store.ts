@@ -139,6 +139,8 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
       if (signal?.aborted && error === signal.reason) return commitUnknown(error)
       if (error instanceof HapaxError) return error
       if (!this.#dialect.answered(error)) return commitUnknown(error)
+      // Our own last statements waited for somebody else's rows.
+      if (kind === 'lock-timeout') return doomed('conflict', error)
       return kind === 'no-schema' ? this.#unavailable(error, kind) : this.#guardError(error)
     }
     if (error instanceof HapaxError || (signal?.aborted && error === signal.reason)) return error

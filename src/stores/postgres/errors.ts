@@ -59,8 +59,12 @@ function classOf({ code, severity, message, constraint }: DatabaseError): ErrorC
   return typeof message === 'string' && DRIVER_MESSAGES.test(message) ? 'lost' : 'other'
 }
 
-/** Whether the server itself answered with an error: then a commit is known not to have happened. */
+/** Whether the server itself answered with this error: then a commit is known not to have happened. */
 export function answered(error: unknown): boolean {
-  const { code, severity } = error as DatabaseError
-  return severity === 'ERROR' && typeof code === 'string' && code !== '40003'
+  for (let each = error as DatabaseError | undefined, depth = 0; each && depth < 5; depth++) {
+    const { code, severity } = each
+    if (severity !== undefined) return severity === 'ERROR' && typeof code === 'string' && code !== '40003'
+    each = each.cause as DatabaseError | undefined
+  }
+  return false
 }

@@ -130,7 +130,7 @@ const once: readonly Case[] = [
   },
   {
     name: 'A6: a deadlock that the handler swallows is run again as well',
-    needs: ['row locks', 'another store'],
+    needs: ['row locks', 'another store', 'watched statements'],
     skip: parallelOnly,
     run: async (world) => {
       const attempts = await deadlock(world, (locked) => locked.catch(() => {}))

@@ -14,6 +14,8 @@ export type Need =
   | 'migrations'
   /** Moving the counter behind `seq`. */
   | 'setting seq'
+  /** Noticing errors of the handler's statements that it swallows. */
+  | 'watched statements'
 
 /** The features of a store under test. */
 export interface HarnessFeatures extends StoreFeatures {

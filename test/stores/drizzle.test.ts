@@ -1,0 +1,33 @@
+import { sql } from 'drizzle-orm'
+import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
+import { fromDrizzle } from 'hapax/drizzle'
+import { postgres } from 'hapax/postgres'
+import pg from 'pg'
+import { afterAll } from 'vitest'
+import { postgresHarness } from '../support/postgres-harness.ts'
+import { requireServer } from '../support/servers.ts'
+import { runStoreCases } from '../support/store-suite.ts'
+
+type Tx = Parameters<Parameters<NodePgDatabase['transaction']>[0]>[0]
+
+const admin = new pg.Pool({ connectionString: requireServer('postgres'), max: 4 })
+// What a program on Drizzle has as well: Drizzle does not listen to connections that break.
+admin.on('error', () => {})
+afterAll(() => admin.end())
+
+const param = (text: string, values: readonly unknown[] = []) =>
+  sql.join(
+    text.split('$1').flatMap((part, index) => (index === 0 ? [sql.raw(part)] : [sql.param(values[0]), sql.raw(part)])),
+  )
+
+runStoreCases(
+  postgresHarness<Tx, Tx>(admin, {
+    cannot: {
+      'watched statements': `Drizzle runs the handler's statements itself: a swallowed deadlock costs an attempt`,
+    },
+    storeOn: (pool, schema) => postgres(fromDrizzle(drizzle(pool), sql), { schema }),
+    client: (tx) => ({ query: async (text, values) => tx.execute(param(text, values)) }),
+    own: (pool, work) => drizzle(pool).transaction(work),
+    notBegun: (pool, work) => work(drizzle(pool) as unknown as Tx),
+  }),
+)
