@@ -40,10 +40,7 @@ export function failedChange(
   checkUsage(change, seqs, options)
   return withHapax(options, io, async (hapax) => {
     const targets = options.all ? await listAll(hapax, options) : await look(hapax, seqs, options)
-    if (options.all && !options.dryRun && targets.length > 0 && !(await allowed(change, targets.length, options, io))) {
-      line(io, 'nothing was changed')
-      return 1
-    }
+    if (options.all && !options.dryRun && targets.length > 0) await permission(change, targets.length, options, io)
     const results: ChangeResult[] = []
     for (const target of targets) {
       const result = 'ok' in target || options.dryRun ? { ok: true, ...target } : await changeOne(hapax, change, target)
@@ -98,15 +95,17 @@ function target({ seq, consumer, message }: FailedMessage): Target {
   return { seq, what: `${message.type} ${message.id} of ${consumer}` }
 }
 
-async function allowed(change: Change, howMany: number, options: FailedChangeOptions, io: Io): Promise<boolean> {
-  if (options.yes) return true
+/** A bulk change needs a yes: of the command line, or of a person. */
+async function permission(change: Change, howMany: number, options: FailedChangeOptions, io: Io): Promise<void> {
+  if (options.yes) return
   if (io.confirm === undefined) {
     throw new CliError('refused', `${change} of ${plural(howMany, 'message')} needs --yes where nobody can be asked`, [
       'to see what would happen: --dry-run',
     ])
   }
   const verb = change === 'retry' ? 'Retry' : 'Delete for good'
-  return io.confirm(`${verb} ${plural(howMany, 'failed message')}?`)
+  if (await io.confirm(`${verb} ${plural(howMany, 'failed message')}?`)) return
+  throw new CliError('refused', 'nothing was changed')
 }
 
 async function changeOne(hapax: Hapax<unknown>, change: Change, each: Target): Promise<ChangeResult> {

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { createInterface } from 'node:readline/promises'
 import { styleText } from 'node:util'
 
@@ -37,7 +38,12 @@ async function ask(question: string): Promise<boolean> {
   // Questions go to stderr: stdout belongs to the data.
   const prompt = createInterface({ input: process.stdin, output: process.stderr })
   try {
-    return /^y(es)?$/i.test((await prompt.question(`${question} [y/N] `)).trim())
+    // Ctrl-C and Ctrl-D close the prompt: newer versions of Node reject the question then, older ones leave it open.
+    const closed = once(prompt, 'close').then(() => '\n')
+    const asked = prompt.question(`${question} [y/N] `).catch(() => '\n')
+    const answer = await Promise.race([asked, closed])
+    if (answer === '\n') process.stderr.write(answer)
+    return /^y(es)?$/i.test(answer.trim())
   } finally {
     prompt.close()
   }

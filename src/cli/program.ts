@@ -142,7 +142,7 @@ function addDemo(root: Command, io: Io, done: Done): void {
     .command('demo')
     .description('Shows it working, in about ten seconds and without a server: duplicates, errors, killed workers.')
     .option('--messages <n>', 'how many orders', wholeNumber(1, 100_000), 400)
-    .option('--kills <n>', 'how often the worker process is killed', wholeNumber(0, 100), 5)
+    .option('--kills <n>', 'how often the worker process is killed (default: 5)', wholeNumber(0, 100))
     .option('--seed <n>', 'the same faults again', wholeNumber(0, 2 ** 31))
     .option('--json', 'print the result as JSON')
     .addHelpText('after', examples('hapax demo', 'hapax demo --messages 2000 --kills 20 --seed 7'))

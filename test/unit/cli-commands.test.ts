@@ -144,7 +144,7 @@ describe('failed retry and discard', () => {
       return yes
     }
     const no = await cli(['failed', 'discard', '--all'], { ...around, confirm: answer(false) })
-    expect(no).toMatchObject({ exitCode: 1, stdout: 'nothing was changed\n' })
+    expect(no).toEqual({ exitCode: 1, stdout: '', stderr: 'hapax: nothing was changed (refused)\n' })
     const yes = await cli(['failed', 'discard', '--all'], { ...around, confirm: answer(true) })
     expect(yes.exitCode).toBe(0)
     expect(questions).toEqual(Array(2).fill('Delete for good 3 failed messages?'))

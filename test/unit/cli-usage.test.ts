@@ -68,6 +68,7 @@ describe('wrong usage', () => {
     ['failed', 'show', '1; drop table x'],
     ['explain'],
     ['demo', '--messages', '-1'],
+    ['demo', '--messages', '20', '--kills', '3'],
     ['migrate', '--print', '--check'],
     ['failed', 'retry', '--store', 'sqlite:shop.db'],
     ['failed', 'retry', '1', '--all', '--store', 'sqlite:shop.db'],

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createHapax, type Hapax, silentLogger } from '../../index.ts'
 import { type SqliteTx, sqlite } from '../../stores/sqlite/index.ts'
+import { CliError } from '../errors.ts'
 import { type Io, json } from '../io.ts'
 import { Broker, relay } from './broker.ts'
 import { chance } from './chance.ts'
@@ -14,11 +15,12 @@ import { type Progress, type Result, Show } from './show.ts'
 /** Options of `hapax demo`. */
 export interface DemoOptions {
   readonly messages: number
-  readonly kills: number
+  readonly kills?: number
   readonly seed?: number
   readonly json?: true
 }
 
+const DEFAULT_KILLS = 5
 const LONGEST_MS = 6000
 const PACE_MS = 15
 const PATIENCE_MS = 60_000
@@ -27,7 +29,8 @@ const PREFIX = 'hapax-demo-'
 
 /** Runs a shop through duplicates, errors and killed workers, and counts its books afterwards. */
 export async function demo(options: DemoOptions, io: Io): Promise<number> {
-  const { messages, kills, seed = Math.floor(Math.random() * 1_000_000) } = options
+  const { messages, seed = Math.floor(Math.random() * 1_000_000) } = options
+  const kills = checkedKills(options)
   removeOld()
   const path = join(mkdtempSync(join(tmpdir(), PREFIX)), 'shop.db')
   const hapax = createHapax({ store: sqlite({ path }), source: '/demo/shop', logger: silentLogger })
@@ -40,6 +43,14 @@ export async function demo(options: DemoOptions, io: Io): Promise<number> {
   if (options.json) json(io, result)
   else show.end(result)
   return result.lost === 0 && result.doubled === 0 ? 0 : 1
+}
+
+/** A message that is there whenever the process dies is given up after a few times: too many kills would show only that. */
+function checkedKills({ messages, kills }: DemoOptions): number {
+  const most = Math.floor(messages / 10)
+  if (kills === undefined) return Math.min(DEFAULT_KILLS, most)
+  if (kills > most) throw new CliError('usage', `expected --kills to be at most a tenth of --messages, got ${kills}`)
+  return kills
 }
 
 interface RunOptions {
