@@ -109,22 +109,33 @@ export function recordError(thrown: unknown, depth = 0): ErrorRecord {
   const code = (error as { code?: unknown }).code
   const cause = error.cause
   return {
-    name: redact(String(error.name)).slice(0, 100),
-    message: redact(String(error.message)).slice(0, MAX_MESSAGE),
-    ...(typeof code === 'string' || typeof code === 'number' ? { code: redact(String(code)).slice(0, 100) } : {}),
-    ...(depth === 0 && error.stack ? { stack: redact(String(error.stack)).slice(0, MAX_STACK) } : {}),
-    ...(cause !== undefined && depth < MAX_CAUSES ? { cause: recordError(cause, depth + 1) } : {}),
+    name: shown(error.name, 100),
+    message: shown(error.message, MAX_MESSAGE),
+    ...(typeof code === 'string' || typeof code === 'number' ? { code: shown(code, 100) } : {}),
+    ...(depth === 0 && error.stack ? { stack: shown(error.stack, MAX_STACK) } : {}),
+    ...(cause instanceof Error && depth < MAX_CAUSES ? { cause: recordError(cause, depth + 1) } : {}),
   }
 }
 
+/** Cut twice: what is thrown away need not be searched, and what was removed makes room. */
+function shown(value: unknown, length: number): string {
+  return redact(String(value).slice(0, 4 * length)).slice(0, length)
+}
+
+const SECRET =
+  'password|passwd|pwd|passphrase|secret|token|credential|api[-_]?key|access[-_]?key|private[-_]?key|authorization'
+// Every repetition has a bound: without one, a hostile text would take time that grows with its square.
+/** `DB_PASSWORD=…`, `"accessToken":"…"`, `Authorization: Basic …`, also where the quotes are escaped. */
+const NAMED_SECRETS = new RegExp(
+  `\\b([\\w-]{0,40}?(?:${SECRET})[\\w-]{0,40})(\\\\{0,4}["']?\\s{0,9}[=:]\\s{0,9})((?:bearer|basic|digest|token)\\s{1,9})?("[^"]*"|'[^']*'|[^\\s,;&]+)`,
+  'gi',
+)
+/** `scheme://user:password@host`, whatever the password contains, and `scheme://token@host`. */
+const URL_SECRETS = /\b([a-z][a-z0-9+.-]{0,30}:\/\/)(?:[^\s/@:]{0,200}:[^\s"'<>]{0,2000}|[^\s/?#"'<>]{0,2000})@/gi
+
 /** Removes credentials from a text: those in URLs, and values of what looks like a password, a token or a key. */
 export function redact(text: string): string {
-  return text
-    .replace(/([a-z][a-z0-9+.-]*:\/\/)[^\s/@:]*:[^\s/@]*@/gi, '$1***@')
-    .replace(
-      /\b(password|passwd|pwd|secret|token|api[-_]?key|authorization)(["']?\s*[=:]\s*)(bearer\s+)?("[^"]*"|'[^']*'|[^\s,;&]+)/gi,
-      '$1$2***',
-    )
+  return text.replace(URL_SECRETS, '$1***@').replace(NAMED_SECRETS, '$1$2***')
 }
 
 /** A value for an error message: short, on one line. */

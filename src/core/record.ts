@@ -1,6 +1,6 @@
 import type { ConsumerSettings } from './consumer-options.ts'
 import { type Engine, persist, unit } from './engine.ts'
-import { HapaxError, isHapaxError, recordError } from './errors.ts'
+import { HapaxError, isHapaxError, recordError, redact } from './errors.ts'
 import type { MessageRef } from './events.ts'
 import type { StoredMessage } from './message.ts'
 import { type Outcome, outcome } from './outcome.ts'
@@ -169,7 +169,7 @@ export class Recorder<Tx> {
       events.emit('busy', () => event)
       return outcome('busy', error)
     }
-    logger.warn({ ...event, error: error.message }, 'the transaction was lost; the message is put back')
+    logger.warn({ ...event, error: redact(error.message) }, 'the transaction was lost; the message is put back')
     events.emit('rolled-back', () => ({ ...event, error }))
     return outcome('rolled-back', error)
   }
@@ -221,12 +221,12 @@ export class Recorder<Tx> {
     const event = { consumer: this.#consumer, message: ref(stored), attempt }
     if (verdict.kind === 'retry') {
       const { delayMs } = verdict
-      logger.info({ ...event, delayMs, error: error.message }, 'the handler failed; trying again later')
+      logger.info({ ...event, delayMs, error: redact(error.message) }, 'the handler failed; trying again later')
       events.emit('retrying', () => ({ ...event, delayMs, error }))
       return outcome('retrying', error)
     }
     const { reason } = verdict
-    logger.error({ ...event, reason, error: error.message }, 'the message is in the failed store')
+    logger.error({ ...event, reason, error: redact(error.message) }, 'the message is in the failed store')
     events.emit('failed', () => ({ ...event, reason, error }))
     return outcome(reason === 'expired' ? 'expired' : 'failed', error)
   }

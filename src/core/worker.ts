@@ -1,7 +1,7 @@
 import { pause } from './clock.ts'
 import type { Consumer } from './consumer.ts'
 import type { Engine } from './engine.ts'
-import { asError, HapaxError } from './errors.ts'
+import { asError, HapaxError, redact } from './errors.ts'
 import { expected, noOthers, positiveInteger } from './options.ts'
 import type { Outcome } from './outcome.ts'
 import { Signal } from './signal.ts'
@@ -187,7 +187,7 @@ export class Worker<Tx> {
 
   #report(error: Error): void {
     this.#engine.logger.error(
-      { consumers: [...this.#consumers.keys()], error: error.message },
+      { consumers: [...this.#consumers.keys()], error: redact(error.message) },
       'the worker goes on after an error',
     )
     this.#engine.events.emit('worker-error', () => ({ consumers: [...this.#consumers.keys()], error }))

@@ -1,0 +1,128 @@
+import fc from 'fast-check'
+import { HapaxError, isHapaxError, NotDone, Permanent, RetryAfter } from 'hapax'
+import { describe, expect, it } from 'vitest'
+import { asError, recordError, redact, describe as shown } from '../../src/core/errors.ts'
+
+const CANARY = 'h4nter2-canary'
+
+const LEAKS = [
+  `connect to postgres://app:${CANARY}@db.internal:5432/shop failed`,
+  `connect to postgres://app:p@ss/${CANARY}@db.internal/shop failed`,
+  `amqp://:${CANARY}@rabbit, redis://default:${CANARY}@cache:6379/0`,
+  `https://${CANARY}@github.com/owner/name.git`,
+  `url="mysql://root:${CANARY}@localhost/x"`,
+  `password=${CANARY}`,
+  `PASSWORD = ${CANARY}; host=db`,
+  `password='${CANARY} with spaces' user=app`,
+  `{"password":"${CANARY}","user":"app"}`,
+  `{\\"password\\":\\"${CANARY}\\"}`,
+  `DB_PASSWORD=${CANARY}`,
+  `AWS_SECRET_ACCESS_KEY=${CANARY}`,
+  `client_secret=${CANARY}&grant_type=x`,
+  `"accessToken": "${CANARY}"`,
+  `x-api-key: ${CANARY}`,
+  `api_key=${CANARY}`,
+  `Authorization: Bearer ${CANARY}`,
+  `authorization: Basic ${CANARY}`,
+  `"Authorization":"Bearer ${CANARY}"`,
+]
+
+describe('redact', () => {
+  it.for(LEAKS)('removes the credential from %s', (text) => {
+    expect(redact(text)).not.toContain(CANARY)
+  })
+
+  it('keeps what is no credential', () => {
+    const kept = [
+      'connect ECONNREFUSED 127.0.0.1:5432',
+      'duplicate key value violates unique constraint "orders_pkey"',
+      'https://example.com/orders/7?page=2#top',
+      'mail to ada@example.com',
+      'Unexpected token in JSON at position 0',
+      'expected passwords to match',
+    ]
+    for (const text of kept) expect(redact(text)).toBe(text)
+    expect(redact(LEAKS[0] as string)).toBe('connect to postgres://***@db.internal:5432/shop failed')
+  })
+
+  it('is quick with long and hostile texts', () => {
+    const start = performance.now()
+    for (const part of ['a', 'password', 'token=', 'a://', '://:', '"', 'secret"\\', 'x-']) redact(part.repeat(20_000))
+    expect(performance.now() - start).toBeLessThan(2_000)
+  })
+})
+
+describe('recordError', () => {
+  it('keeps names, codes and messages of the causes, and no credential', () => {
+    for (const leak of LEAKS) {
+      const cause = Object.assign(new TypeError(leak), { code: `E ${leak}` })
+      const record = recordError(new Error(leak, { cause }))
+      expect(JSON.stringify(record)).not.toContain(CANARY)
+      expect(record).toMatchObject({ name: 'Error', cause: { name: 'TypeError' } })
+    }
+  })
+
+  it('is bounded, whatever was thrown', () => {
+    const circular = new Error('round')
+    circular.cause = circular
+    const all = [circular, new Error('x'.repeat(1e6)), 'text', undefined, null, 7, 7n, Symbol('s'), {}, [], () => {}]
+    for (const thrown of [...all, Object.create(null), new AggregateError([new Error('a')])]) {
+      expect(JSON.stringify(recordError(thrown)).length).toBeLessThan(20_000)
+    }
+    expect(recordError('text')).toMatchObject({ name: 'Error', message: 'a handler threw "text"' })
+    expect(recordError('text').cause).toBeUndefined()
+  })
+
+  it('takes any message', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary' }), (message) => {
+        expect(JSON.parse(JSON.stringify(recordError(new Error(message)))).name).toBe('Error')
+      }),
+      { numRuns: 20 },
+    )
+  })
+})
+
+describe('HapaxError', () => {
+  it('has a code, fields that cannot be changed, and a cause', () => {
+    const cause = new Error('below')
+    const error = new HapaxError('busy', 'wait', { cause, fields: { id: 'a' } })
+    expect(error).toMatchObject({ name: 'HapaxError', code: 'busy', message: 'wait', cause, fields: { id: 'a' } })
+    expect(Object.isFrozen(error.fields)).toBe(true)
+    expect('cause' in new HapaxError('busy', 'wait')).toBe(false)
+    expect([
+      isHapaxError(error),
+      isHapaxError(error, 'busy'),
+      isHapaxError(error, 'conflict'),
+      isHapaxError(cause),
+    ]).toEqual([true, true, false, false])
+  })
+
+  it('is one of few: the others are for handlers to throw', () => {
+    expect(new Permanent('no').name).toBe('Permanent')
+    expect(new NotDone('no').name).toBe('NotDone')
+    expect(new RetryAfter(5)).toMatchObject({ name: 'RetryAfter', delayMs: 5, message: 'try again in 5 ms' })
+  })
+})
+
+describe('describe', () => {
+  it('says in a few words on one line what a value is', () => {
+    expect(
+      [undefined, null, 7, 7n, true, [1, 2], {}, new Date(0), Buffer.from('ab'), 'a\nb', shown].map(shown),
+    ).toEqual([
+      'undefined',
+      'null',
+      '7',
+      '7n',
+      'true',
+      'an array of 2',
+      'an object',
+      'an object (Date)',
+      '2 bytes',
+      '"a\\nb"',
+      'function describe',
+    ])
+    expect(shown('x'.repeat(10_000)).length).toBe(80)
+    expect(asError('boom').message).toBe('a handler threw "boom"')
+  })
+})
