@@ -58,7 +58,7 @@ export function temporaryDirectory(): string {
 }
 
 /** What a sender with bad intentions would put into an id or a text: it clears the screen, and forges a line of a log. */
-export const HOSTILE = '\u001b[2J\u009b31m\u202e\nhapax: all is well'
+const HOSTILE = '\u001b[2J\u009b31m\u202e\nhapax: all is well'
 
 /** A prepared database that the tests of a file share: to look at, or to be copied and changed. */
 export function sharedDatabase(): {

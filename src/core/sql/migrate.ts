@@ -6,7 +6,7 @@ import type { Dialect } from './dialect.ts'
 import { asText } from './values.ts'
 
 /** The dialect's migrations with their checksums. */
-export function numbered(dialect: Dialect): readonly Migration[] {
+function numbered(dialect: Dialect): readonly Migration[] {
   return dialect.migrations.map(({ version, name, sql }) => ({
     version,
     name,
