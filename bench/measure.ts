@@ -33,7 +33,7 @@ async function rate(side: Side, round: number): Promise<number> {
   return (messages / (performance.now() - started)) * 1000
 }
 
-export function median(values: readonly number[]): number {
+function median(values: readonly number[]): number {
   const sorted = [...values].sort((a, b) => a - b)
   return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN
 }

@@ -75,6 +75,9 @@ function migrateHint(options: StoreOptions): string {
   return `to make what is missing: ${command('migrate', options)}`
 }
 
+/** How this program is called: in a checkout there is nothing built that npx could run. */
+export const PROGRAM: string = import.meta.url.endsWith('.ts') ? 'npm run -s hapax --' : 'npx hapax'
+
 /** A command to paste that reaches the same database. */
 export function command(words: string, { store, schema, prefix }: StoreOptions): string {
   const where = [
@@ -82,7 +85,7 @@ export function command(words: string, { store, schema, prefix }: StoreOptions):
     schema && `--schema ${shellWord(safe(schema))}`,
     prefix && `--prefix ${shellWord(safe(prefix))}`,
   ]
-  return ['npx hapax', words, ...where].filter(Boolean).join(' ')
+  return [PROGRAM, words, ...where].filter(Boolean).join(' ')
 }
 
 async function fromUrl(url: string, options: StoreOptions, io: Io, mode: 'read' | 'create'): Promise<NamedStore> {

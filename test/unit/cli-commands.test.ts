@@ -31,7 +31,7 @@ describe('failed list', () => {
       expect.stringMatching(/^ {2}3 .*permanent/),
       expect.stringMatching(/^ {2}2 .*billing {3}order.placed {2}failed-2 .* 1 {2}permanent {2}no such card/),
     ])
-    expect(stdout).toContain('npx hapax failed list --before 2 --limit 2 --consumer billing --store sqlite:shop.db')
+    expect(stdout).toContain('hapax -- failed list --before 2 --limit 2 --consumer billing --store sqlite:shop.db')
   })
 
   it('lets no control character of a message through', async () => {
@@ -158,7 +158,7 @@ describe('explain', () => {
       'retrying-1',
       /1 attempt so far \(Error: the tax service.*\)\n\nNext, a worker of billing tries it again in \d+ min/,
     ],
-    ['failed-1', /after 1 attempt: permanent .*\n\n.*npx hapax failed retry 1 --store sqlite:shop.db/],
+    ['failed-1', /after 1 attempt: permanent .*\n\n.*hapax -- failed retry 1 --store sqlite:shop.db/],
     ['published-1', /outbox .*not confirmed yet\n\nNext, the relay default sends it/],
   ] as const)('tells what became of %s and what is next', async ([id, story]) => {
     const { exitCode, stdout } = await shop.look('explain', id)

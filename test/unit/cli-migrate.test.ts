@@ -64,6 +64,6 @@ describe('migrate', () => {
     writeFileSync(join(cwd, 'empty.db'), '')
     const { exitCode, stderr } = await cli(['status', '--store', 'sqlite:empty.db'], { cwd })
     expect(exitCode).toBe(1)
-    expect(stderr).toMatch(/^hapax: .*\(schema-missing\)\n.*npx hapax migrate --store sqlite:empty.db\n$/)
+    expect(stderr).toMatch(/^hapax: .*\(schema-missing\)\n.*hapax -- migrate --store sqlite:empty.db\n$/)
   })
 })

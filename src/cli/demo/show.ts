@@ -1,4 +1,5 @@
 import { type Io, line, paint } from '../io.ts'
+import { PROGRAM } from '../store.ts'
 import { count, cut, plural, shellWord } from '../text.ts'
 import type { Audit } from './shop.ts'
 
@@ -72,8 +73,8 @@ export class Show {
     line(io)
     line(io, `Counted in the tables themselves, after ${result.seconds.toFixed(1)} seconds. Look at them:`)
     line(io)
-    line(io, `  npx hapax status --store ${shellWord(result.store)}`)
-    line(io, `  npx hapax explain ${result.exampleId} --store ${shellWord(result.store)}`)
+    line(io, `  ${PROGRAM} status --store ${shellWord(result.store)}`)
+    line(io, `  ${PROGRAM} explain ${result.exampleId} --store ${shellWord(result.store)}`)
   }
 
   #verdict(name: string, value: number, remark: string): void {

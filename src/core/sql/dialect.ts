@@ -23,7 +23,7 @@ export interface MigrationSource {
 export type Backend = readonly (string | number)[]
 
 /** Runs one statement, then those that follow from its answer (undefined: nothing to do), and commits. Resolves to the answer. */
-export type ShortTransaction = (
+type ShortTransaction = (
   first: Statement,
   then: (answer: Result) => readonly Statement[] | undefined,
 ) => Promise<Result>

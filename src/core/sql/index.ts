@@ -1,4 +1,4 @@
-export type { Backend, Dialect, MigrationSource, ShortTransaction } from './dialect.ts'
+export type { Dialect, MigrationSource } from './dialect.ts'
 export { SqlStore } from './sql-store.ts'
 export * from './values.ts'
-export { type DoomOf, TransactionWatch } from './watch.ts'
+export { TransactionWatch } from './watch.ts'

@@ -26,7 +26,7 @@ export function asText(value: unknown): string {
 }
 
 /** A text column that may be null. */
-export function asTextOrNull(value: unknown): string | null {
+function asTextOrNull(value: unknown): string | null {
   return value === null || value === undefined ? null : asText(value)
 }
 

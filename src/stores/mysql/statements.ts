@@ -32,10 +32,50 @@ const LOCK_WAIT = (timeout: number): string => `/*M!100100 set statement innodb_
 /** MySQL has it only by session. The first value that a session had is remembered, whatever happens in between. */
 export const lockWaitSet = (ms: number): string =>
   `${MYSQL_ONLY} set @hapax_lock_wait = coalesce(@hapax_lock_wait, @@session.innodb_lock_wait_timeout), session innodb_lock_wait_timeout = ${seconds(ms)} */`
-export const LOCK_WAIT_RESET = `${MYSQL_ONLY} set session innodb_lock_wait_timeout = cast(coalesce(@hapax_lock_wait, @@session.innodb_lock_wait_timeout) as unsigned) */`
+export const LOCK_WAIT_RESET: string = `${MYSQL_ONLY} set session innodb_lock_wait_timeout = cast(coalesce(@hapax_lock_wait, @@session.innodb_lock_wait_timeout) as unsigned) */`
+
+type Text =
+  | 'migrationLock'
+  | 'migrationUnlock'
+  | 'migrationTable'
+  | 'migrationRows'
+  | 'migrationDone'
+  | 'terminate'
+  | 'reschedule'
+  | 'copyToFailed'
+  | 'inboxRow'
+  | 'subscribe'
+  | 'subscription'
+  | 'failedGet'
+  | 'failedLock'
+  | 'copyToInbox'
+  | 'deleteFailed'
+  | 'statusConsumers'
+  | 'statusOutbox'
+type Counted =
+  | 'taken'
+  | 'receipts'
+  | 'lockSkipSerializable'
+  | 'deleteInbox'
+  | 'listening'
+  | 'fresh'
+  | 'started'
+  | 'nextDue'
+  | 'failedList'
+type Rows = 'receipt' | 'insertInbox' | 'insertFailed' | 'insertOutbox'
+
+/** The statements by name: whole ones, those with a number of placeholders, and those with many rows. */
+export interface Statements
+  extends Readonly<Record<Text, string> & Record<Counted, (count: number) => string> & Record<Rows, MultiRow>> {
+  take(timeout: number): MultiRow
+  lockSkip(count: number, timeout: number): string
+  lockWait(count: number, timeout: number): string
+  due(types: number, except: number, limit: number): string
+  readonly trace: readonly string[]
+}
 
 /** Every statement, whole and by name, valid on MariaDB 10.6 and MySQL 8. */
-export function statements(prefix: string) {
+export function statements(prefix: string): Statements {
   const [receipts, inbox, outbox, failed] = ['receipts', 'inbox', 'outbox', 'failed'].map((name) => prefix + name)
   const [subscriptions, applied] = [`${prefix}subscriptions`, `${prefix}migrations`]
   const lockName = `concat('hapax_', sha1(concat(database(), '.', ?)))`
@@ -165,5 +205,5 @@ select 'failed' as place, cast(m.seq as char) as seq, m.consumer, m.source, m.ty
   m.reason, m.error
 from ${failed} as m where m.id = ?`,
     ],
-  } as const
+  }
 }

@@ -9,7 +9,7 @@ import { migrations } from './migrations.ts'
 import { publishing } from './publishing.ts'
 import { receipts } from './receipts.ts'
 import { workers } from './workers.ts'
-import { type Tx, World } from './world.ts'
+import { World } from './world.ts'
 
 const topics: Readonly<Record<string, readonly Case[]>> = {
   receipts,
@@ -72,5 +72,3 @@ function listed(features: HarnessFeatures) {
     ),
   )
 }
-
-export type { Tx }

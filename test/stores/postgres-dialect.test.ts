@@ -1,0 +1,287 @@
+import fc from 'fast-check'
+import { createHapax, defineMessage, type Hapax, type HapaxOptions, type Outcome, silentLogger } from 'hapax'
+import { type PgClient, type PgPoolClient, type PgTx, postgres } from 'hapax/postgres'
+import pg from 'pg'
+import { afterAll, describe, expect, it, onTestFinished } from 'vitest'
+import { array, literal, script } from '../../src/stores/postgres/literal.ts'
+import { requireServer } from '../support/servers.ts'
+
+type Tx = PgTx<PgPoolClient>
+type AnyHapax = Hapax<Tx, PgClient>
+
+const connectionString = requireServer('postgres')
+const admin = new pg.Pool({ connectionString, max: 4 })
+afterAll(() => admin.end())
+
+const Ping = defineMessage<{ n: number }>('ping')
+const message = (id: string, n = 1) => ({ id, source: '/s', type: 'ping', data: { n } })
+const AT_ONCE = { minDelayMs: 0, maxDelayMs: 0 }
+let opened = 0
+
+/** A schema of its own with a table `effects`; `hapax` makes one on a new pool. */
+async function setUp() {
+  const schema = `dialect_${process.pid}_${++opened}`
+  await admin.query(`create schema ${schema}; create table ${schema}.effects (label text not null)`)
+  onTestFinished(async () => {
+    await admin.query(`drop schema ${schema} cascade`)
+  })
+  const hapax = (options: pg.PoolConfig = {}, more: Partial<HapaxOptions<Tx, PgClient>> = {}): AnyHapax => {
+    const pool = new pg.Pool({ connectionString, max: 4, application_name: schema, ...options })
+    onTestFinished(() => pool.end())
+    return createHapax({ store: postgres({ pool, schema }), source: '/test', logger: silentLogger, ...more })
+  }
+  const effect = (tx: Tx, label: string) => tx.query(`insert into ${schema}.effects values ($1)`, [label])
+  const effects = async (): Promise<string[]> => {
+    const { rows } = await admin.query(`select label from ${schema}.effects order by label collate "C"`)
+    return rows.map(({ label }) => label)
+  }
+  const first = hapax()
+  await first.migrate()
+  return { schema, hapax, first, effect, effects }
+}
+
+/** Waits for a condition of the server. */
+async function until(condition: () => Promise<boolean>): Promise<void> {
+  while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 10))
+}
+
+describe('literals', () => {
+  /** What quoting, arrays and escapes could trip over; U+0000 never gets here. */
+  const text = () =>
+    fc
+      .string({
+        unit: fc.oneof(
+          fc.constantFrom(
+            "'",
+            '"',
+            '\\',
+            '{',
+            '}',
+            ',',
+            '$1',
+            ';',
+            '--',
+            'NULL',
+            'E',
+            '\n',
+            '\t',
+            ' ',
+            'é',
+            '👍',
+            '\\x',
+          ),
+          fc.string({ minLength: 1, maxLength: 1, unit: 'binary' }),
+        ),
+      })
+      .filter((value) => value.isWellFormed() && !value.includes('\0'))
+
+  it.for(['on', 'off'])('mean what a bound value means, with standard_conforming_strings %s', async (setting) => {
+    const client = new pg.Client({ connectionString, options: `-c standard_conforming_strings=${setting}` })
+    await client.connect()
+    onTestFinished(() => client.end())
+    await client.query("set escape_string_warning = off; set bytea_output = 'hex'")
+    const answer = async (statement: string, params: unknown[]): Promise<unknown> => {
+      const bound = (await client.query(statement, params)).rows[0].value
+      const inlined = (await client.query(script([{ text: statement, params: params as string[] }]))).rows[0].value
+      expect(inlined).toEqual(bound)
+      return inlined
+    }
+    await fc.assert(
+      fc.asyncProperty(fc.array(text(), { maxLength: 5 }), fc.uint8Array({ maxLength: 20 }), async (texts, bytes) => {
+        const one = texts.join('')
+        expect(await answer('select $1::text as value', [one])).toBe(one)
+        expect(await answer('select $1::text::text[] as value', [array([...texts, null])])).toEqual([...texts, null])
+        expect(await answer('select $1::text::bytea[] as value', [array([bytes])])).toEqual([Buffer.from(bytes)])
+        const { rows } = await client.query(`select ${literal(bytes)}::bytea as value, ${literal(null)} as nothing`)
+        expect(rows).toEqual([{ value: Buffer.from(bytes), nothing: null }])
+      }),
+      { numRuns: 150 },
+    )
+  })
+
+  it('a text with U+0000 never reaches the server', () => {
+    expect(() => literal('a\0b')).toThrow('a text with U+0000 cannot be sent to PostgreSQL')
+  })
+
+  it('ids with quotes and backslashes are taken with standard_conforming_strings off', async () => {
+    const { hapax, effect, effects } = await setUp()
+    const ids = [`'`, `''`, '\\', "\\'", `'; drop table effects; --`, '"', '{', '}', '\\\\', '$1', 'a\0b']
+    const consumer = hapax({ options: '-c standard_conforming_strings=off -c escape_string_warning=off' })
+      .consumer('a', { group: { size: 20 } })
+      .on(Ping, ({ n }, { tx }) => effect(tx, `${n}`))
+    const messages = ids.map((id, n) => message(id, n))
+    expect(new Set((await consumer.handleMany(messages)).map(({ status }) => status))).toEqual(new Set(['processed']))
+    for (const each of messages) expect((await consumer.handle(each)).status).toBe('duplicate')
+    expect((await effects()).length).toBe(ids.length)
+  })
+})
+
+describe('locks and time', () => {
+  it('A13: a paused winner loses its transaction, and its duplicate runs', async () => {
+    const { schema, hapax, first, effect, effects } = await setUp()
+    const store = postgres({ pool: new pg.Pool({ connectionString, max: 1 }), schema })
+    const consumer = first.consumer('a', { lockTimeoutMs: 20_000 }).on(Ping, (_, { tx }) => effect(tx, 'second'))
+    const running = Promise.withResolvers<void>()
+    const go = Promise.withResolvers<void>()
+    const paused = hapax().transaction(
+      async (tx) => {
+        await effect(tx, 'first')
+        await tx.query(
+          `insert into ${schema}.receipts (consumer, message_key, token, source, id, type, fingerprint)
+           select 'a', $1, gen_random_uuid(), '/s', 'x', 'ping', ''`,
+          [(await import('hapax')).messageKey('/s', 'x')],
+        )
+        running.resolve()
+        await go.promise
+      },
+      { idleTimeoutMs: 300 },
+    )
+    await running.promise
+    expect((await consumer.handle(message('x'))).status).toBe('processed')
+    go.resolve()
+    await expect(paused).rejects.toMatchObject({ code: 'transaction-lost' })
+    expect(await effects()).toEqual(['second'])
+    await store.close()
+  })
+
+  it('the lock timeout of hapax does not reach the handler', async () => {
+    const { first } = await setUp()
+    const seen: string[] = []
+    const consumer = first.consumer('a', { lockTimeoutMs: 7 }).on(Ping, async (_, { tx }) => {
+      seen.push((await tx.query<{ lock_timeout: string }>('show lock_timeout')).rows[0]?.lock_timeout as string)
+    })
+    await consumer.handle(message('x'))
+    expect(seen).toEqual(['0'])
+  })
+
+  it('A11: a timeout ends the statement that runs, also on a pool of one', async () => {
+    const { schema, hapax, effect, effects } = await setUp()
+    const consumer = hapax({ max: 1 })
+      .consumer('a', { timeoutMs: 200, retry: AT_ONCE })
+      .on(Ping, async (_, { tx }) => {
+        await effect(tx, 'late')
+        await tx.query('select pg_sleep(120)')
+      })
+    expect(await consumer.handle(message('x'))).toMatchObject({
+      status: 'retrying',
+      error: { code: 'handler-timeout' },
+    })
+    await until(async () => {
+      const { rows } = await admin.query(
+        `select 1 from pg_stat_activity where application_name = $1 and state = 'active' and query like '%pg_sleep%'`,
+        [schema],
+      )
+      return rows.length === 0
+    })
+    expect(await effects()).toEqual([])
+  })
+
+  it('A12: a handler that takes a second connection does not exhaust a pool of two', async () => {
+    const { hapax, effect, effects } = await setUp()
+    const one = hapax({ max: 2 })
+    const consumer = one.consumer('a').on(Ping, async (_, { tx }) => {
+      await one.transaction((other) => effect(other, 'second'))
+      await effect(tx, 'first')
+    })
+    const outcomes = await Promise.all(Array.from({ length: 20 }, () => consumer.handle(message('x'))))
+    expect(outcomes.filter(({ status }) => status === 'processed').length).toBe(1)
+    expect(await effects()).toEqual(['first', 'second'])
+  })
+})
+
+describe('commits', () => {
+  it('a constraint that fails at COMMIT is the failure of the handler', async () => {
+    const { schema, first, effect, effects } = await setUp()
+    await admin.query(`create table ${schema}.parents (id integer primary key);
+      create table ${schema}.children (id integer references ${schema}.parents deferrable initially deferred)`)
+    const consumer = first.consumer('a', { retry: AT_ONCE }).on(Ping, async (_, { tx }) => {
+      await effect(tx, 'x')
+      await tx.query(`insert into ${schema}.children values (1)`)
+    })
+    expect(await consumer.handle(message('x'))).toMatchObject({ status: 'retrying', error: { code: '23503' } })
+    expect(await effects()).toEqual([])
+    expect((await first.explain('x')).map(({ where }) => where).sort()).toEqual(['inbox', 'receipt'])
+  })
+
+  it('A15: a write skew under serializable is run again and is no attempt', async () => {
+    const { schema, first, effect, effects } = await setUp()
+    const attempts: number[] = []
+    const both = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+    const consumer = first
+      .consumer('a', { isolation: 'serializable', retry: AT_ONCE })
+      .on(Ping, async ({ n }, { tx, attempt }) => {
+        attempts.push(attempt)
+        await tx.query(`select count(*) from ${schema}.effects`)
+        both[n]?.resolve()
+        await both[1 - n]?.promise
+        await effect(tx, `${n}`)
+      })
+    const outcomes = await Promise.all([consumer.handle(message('x', 0)), consumer.handle(message('y', 1))])
+    expect(outcomes.map(({ status }) => status)).toEqual(['processed', 'processed'])
+    expect(attempts).toEqual([1, 1, 1])
+    expect(await effects()).toEqual(['0', '1'])
+  })
+
+  it.for([true, false])(
+    'a backend that is killed under the handler keeps nothing (swallowed: %s)',
+    async (swallowed) => {
+      const { first, effect, effects } = await setUp()
+      let kill = true
+      const consumer = first.consumer('a', { retry: AT_ONCE }).on(Ping, async (_, { tx }) => {
+        await effect(tx, 'x')
+        if (!kill) return
+        kill = false
+        const { rows } = await tx.query<{ pid: number }>('select pg_backend_pid() as pid')
+        await admin.query('select pg_terminate_backend($1)', [rows[0]?.pid])
+        const next = tx.query('select 1')
+        await (swallowed ? next.catch(() => {}) : next)
+      })
+      expect(await consumer.handle(message('x'))).toMatchObject({ status: 'rolled-back', ack: false })
+      expect(await effects()).toEqual([])
+      expect(await consumer.handle(message('x'))).toMatchObject({ status: 'processed' })
+      expect(await effects()).toEqual(['x'])
+    },
+  )
+
+  it('the default isolation of the server may be serializable', async () => {
+    const { hapax, effect, effects } = await setUp()
+    const options = '-c default_transaction_isolation=serializable'
+    const consumers = [1, 2].map(() =>
+      hapax({ options })
+        .consumer('a')
+        .on(Ping, (_, { tx }) => effect(tx, 'x')),
+    )
+    const outcomes = await Promise.all(consumers.map((consumer) => consumer.handle(message('x'))))
+    expect(outcomes.map(({ status }) => status).sort()).toEqual(['duplicate', 'processed'])
+    expect(await effects()).toEqual(['x'])
+  })
+})
+
+describe('A21: the index of receipts is rebuilt concurrently', () => {
+  it('every message takes effect once, and nothing rejects', { timeout: 60_000 }, async () => {
+    const { schema, hapax, effect, effects } = await setUp()
+    const consumers = [1, 2].map(() =>
+      hapax()
+        .consumer('a', { concurrency: 4, lockTimeoutMs: 20_000 })
+        .on(Ping, (_, { tx, message: { id } }) => effect(tx, id)),
+    )
+    let rebuilt = 0
+    let working = true
+    const rebuild = (async () => {
+      while (working || rebuilt < 3) {
+        await admin.query(`reindex index concurrently ${schema}.hapax_receipts_key`)
+        rebuilt += 1
+      }
+    })()
+    const ids = Array.from({ length: 400 }, (_, index) => `m${index}`)
+    const outcomes: Outcome[][] = await Promise.all(
+      consumers.map(async (consumer) => [...(await consumer.handleMany(ids.map((id) => message(id))))]),
+    )
+    working = false
+    await rebuild
+    const all = outcomes.flat().map(({ status }) => status)
+    expect(all.filter((status) => status === 'processed').length).toBe(ids.length)
+    expect(all.filter((status) => status === 'duplicate').length).toBe(ids.length)
+    expect(await effects()).toEqual(ids.toSorted())
+  })
+})
