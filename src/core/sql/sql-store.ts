@@ -1,3 +1,4 @@
+import { pause, systemClock } from '../clock.ts'
 import {
   type Connection,
   doomed,
@@ -101,7 +102,13 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     const lockTimeoutMs = opening.kind === 'plain' ? undefined : options.lockTimeoutMs
     let backend: Backend | undefined
     let phase: Phase = 'opening'
-    const end = (): void => void (backend && this.#terminate(backend))
+    let ending: Promise<void> | undefined
+    // A handler that listens to the signal may return at once: what counts is how far it had come by then.
+    let endedIn: Phase = phase
+    const end = (): void => {
+      endedIn = phase
+      ending = backend && this.#terminate(backend)
+    }
     signal?.addEventListener('abort', end, { once: true })
     try {
       return await this.#connection.transaction(
@@ -121,7 +128,9 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
         },
       )
     } catch (error) {
-      throw this.#translate(error, phase, signal)
+      // What comes next would wait for the locks of the transaction that is being ended.
+      await ending
+      throw this.#translate(error, signal?.aborted && error === signal.reason ? endedIn : phase, signal)
     } finally {
       signal?.removeEventListener('abort', end)
     }
@@ -260,10 +269,14 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
 
   /** Ends a transaction that outlived its time from another connection; its own may be busy with a statement. */
   async #terminate(backend: Backend): Promise<void> {
+    const done = new AbortController()
+    const late = pause(systemClock, TERMINATE_MS, done.signal)
     try {
-      await this.#run(this.#dialect.terminate(backend))
+      await Promise.race([this.#run(this.#dialect.terminate(backend)), late])
     } catch {
       // The link was cut as well; the database ends the transaction by its own timeout at the latest.
+    } finally {
+      done.abort()
     }
   }
 
@@ -431,6 +444,8 @@ const NO_RECEIPTS: ReadonlyMap<string, Receipt> = new Map()
 const NO_ROWS: ReadonlySet<string> = new Set()
 const NO_ANSWER: Result = { rows: [], affected: 0 }
 const MOVE_LOCK_MS = 5_000
+/** How long to wait for the end of a transaction that outlived its time. */
+const TERMINATE_MS = 5_000
 
 function commitUnknown(cause: unknown): HapaxError {
   return new HapaxError('commit-unknown', 'the connection was lost while committing', { cause })

@@ -195,6 +195,7 @@ const once: readonly Case[] = [
       )
       assertOutcome(await reader.deliver('a'), 'retrying', 'handler-timeout')
       await forever.passed
+      assert.deepEqual(reader.calls, ['a'])
       await world.assertEffects([])
       late = false
       await world.drain(reader)
