@@ -1,5 +1,13 @@
 import fc from 'fast-check'
-import { createHapax, defineMessage, type Hapax, type HapaxOptions, type Outcome, silentLogger } from 'hapax'
+import {
+  createHapax,
+  defineMessage,
+  type Hapax,
+  type HapaxOptions,
+  messageKey,
+  type Outcome,
+  silentLogger,
+} from 'hapax'
 import { type PgClient, type PgPoolClient, type PgTx, postgres } from 'hapax/postgres'
 import pg from 'pg'
 import { afterAll, describe, expect, it, onTestFinished } from 'vitest'
@@ -119,7 +127,6 @@ describe('literals', () => {
 describe('locks and time', () => {
   it('A13: a paused winner loses its transaction, and its duplicate runs', async () => {
     const { schema, hapax, first, effect, effects } = await setUp()
-    const store = postgres({ pool: new pg.Pool({ connectionString, max: 1 }), schema })
     const consumer = first.consumer('a', { lockTimeoutMs: 20_000 }).on(Ping, (_, { tx }) => effect(tx, 'second'))
     const running = Promise.withResolvers<void>()
     const go = Promise.withResolvers<void>()
@@ -129,7 +136,7 @@ describe('locks and time', () => {
         await tx.query(
           `insert into ${schema}.receipts (consumer, message_key, token, source, id, type, fingerprint)
            select 'a', $1, gen_random_uuid(), '/s', 'x', 'ping', ''`,
-          [(await import('hapax')).messageKey('/s', 'x')],
+          [messageKey('/s', 'x')],
         )
         running.resolve()
         await go.promise
@@ -141,7 +148,6 @@ describe('locks and time', () => {
     go.resolve()
     await expect(paused).rejects.toMatchObject({ code: 'transaction-lost' })
     expect(await effects()).toEqual(['second'])
-    await store.close()
   })
 
   it('the lock timeout of hapax does not reach the handler', async () => {

@@ -51,7 +51,7 @@ function classOf({ code, severity, message, constraint }: DatabaseError): ErrorC
   if (severity === 'FATAL' || severity === 'PANIC') return 'lost'
   if (typeof code === 'string') {
     // REINDEX CONCURRENTLY can make an ON CONFLICT insert fail on our own key; that says nothing about the message.
-    if (code === '23505' && constraint === 'hapax_receipts_key') return 'conflict'
+    if (code === '23505' && /^hapax_receipts_key(_cc(new|old)\d*)?$/.test(String(constraint))) return 'conflict'
     const found = CLASSES[code] ?? CLASSES[code.slice(0, 2)]
     if (found !== undefined && code.length === 5) return found
     if (SOCKET_ERRORS.test(code)) return 'lost'

@@ -191,7 +191,10 @@ const MESSAGE = `message_key::text as message_key, source, id, type, key, attrib
 const INBOX = `seq::text as seq, consumer, ${MESSAGE}, attempts, lost, starts`
 const BACKEND = `pg_backend_pid() as pid, pg_current_xact_id()::text as xid`
 
-/** Every statement, whole and by name. Parameters are scalars, each used once and in order, each cast. */
+/**
+ * Every statement, whole and by name. Parameters are scalars, each used once and in order, each cast.
+ * ON CONFLICT names no key: while REINDEX CONCURRENTLY swaps the index, a named one is not found, or is not the only one.
+ */
 function statements(schema: string) {
   return {
     migrationTable: `
@@ -208,7 +211,7 @@ insert into ${schema}.migrations (version, name, checksum) values ($1::integer, 
     takeOne: `
 insert into ${schema}.receipts (consumer, message_key, token, source, id, type, fingerprint)
 values ($1::text, $2::uuid, $3::uuid, $4::text, $5::text, $6::text, decode($7::text, 'hex'))
-on conflict on constraint hapax_receipts_key do nothing
+on conflict do nothing
 returning message_key::text as message_key, ${BACKEND}`,
     // Sorted, because two groups inserting in different order deadlock. One row comes back: that they are usually all
     // ours is cheaper to say than to list.
@@ -219,7 +222,7 @@ with taken as (
   from unnest($3::text::uuid[], $4::text::text[], $5::text::text[], $6::text::text[], $7::text::text[])
     as m (message_key, source, id, type, fingerprint)
   order by m.message_key
-  on conflict on constraint hapax_receipts_key do nothing
+  on conflict do nothing
   returning message_key
 )
 select case when count(*) = $8::integer then 'all' else string_agg(message_key::text, ',') end as message_key, ${BACKEND}
@@ -260,7 +263,7 @@ select m.consumer, m.message_key, m.source, m.id, m.type, m.key, m.attributes, m
 from unnest($1::text::text[], $2::text::uuid[], $3::text::text[], $4::text::text[], $5::text::text[], $6::text::text[],
   $7::text::text[], $8::text::bytea[], $9::text::text[], $10::text::integer[], $11::text::text[], $12::text::text[])
   as m (consumer, message_key, source, id, type, key, attributes, data, fingerprint, attempts, reason, error)
-on conflict on constraint hapax_failed_message do nothing`,
+on conflict do nothing`,
     insertOutbox: `
 insert into ${schema}.outbox
   (relay, message_key, source, id, type, key, attributes, data, fingerprint, available_at)
@@ -286,7 +289,7 @@ with m as (
   insert into ${schema}.receipts (consumer, message_key, token, source, id, type, fingerprint)
   select consumer, message_key, $12::uuid, source, id, type, decode(fingerprint, 'hex') from target
   order by consumer, message_key
-  on conflict on constraint hapax_receipts_key do nothing
+  on conflict do nothing
   returning consumer, message_key
 ), delivered as (
   insert into ${schema}.inbox
@@ -320,7 +323,7 @@ insert into ${schema}.failed
   (consumer, message_key, source, id, type, key, attributes, data, fingerprint, attempts, reason, error)
 select consumer, message_key, source, id, type, key, attributes, data, fingerprint, $1::integer, $2::text, $3::text
 from ${schema}.inbox where seq = $4::bigint
-on conflict on constraint hapax_failed_message do nothing`,
+on conflict do nothing`,
     inboxRow: `
 select ${INBOX} from ${schema}.inbox where consumer = $1::text and message_key = $2::uuid order by inbox.seq limit 1`,
 
