@@ -126,6 +126,23 @@ const once: readonly Case[] = [
     },
   },
   {
+    name: 'A4: what a handler publishes after its own rollback is not written',
+    needs: ['ending the transaction'],
+    run: async (world) => {
+      const hapax = world.hapax({ delivery: 'local' })
+      hapax.consumer('audit').on(Pong, () => {})
+      const reader = world.reader(
+        async ({ tx, publish }) => {
+          await world.database.rollbackInside(tx)
+          await publish(Pong, { n: 1 })
+        },
+        { hapax },
+      )
+      assertOutcome(await reader.deliver('a'), 'failed', 'broken-atomicity')
+      assert.deepEqual(await world.store.due(new Map([['audit', ['pong']]]), 10), [])
+    },
+  },
+  {
     name: 'C14: a delayed message is not due before its time',
     run: async (world) => {
       const reader = localReader(world)
