@@ -15,6 +15,9 @@ export class Deadline {
   readonly #phases: Phases
   readonly #outer: AbortSignal | undefined
   #cancel: (() => void) | undefined
+  #reason: (() => HapaxError) | undefined
+  #endsAt = 0
+  #timerAt = 0
 
   /** `outer` ends the transaction as well, for example because its worker is stopped. */
   constructor(clock: Clock, phases: Phases, outer?: AbortSignal) {
@@ -57,9 +60,22 @@ export class Deadline {
 
   readonly #stop = (): void => this.#controller.abort(this.#outer?.reason)
 
+  /** One timer serves all phases: it is set again only if it went off before the end of a later phase. */
   #arm(ms: number, reason: () => HapaxError): void {
+    this.#reason = reason
+    this.#endsAt = this.#clock.monotonic() + ms
+    if (this.#cancel !== undefined && this.#timerAt <= this.#endsAt) return
     this.#cancel?.()
-    this.#cancel = this.#clock.after(ms, () => this.#controller.abort(reason()))
+    this.#timer(ms)
+  }
+
+  #timer(ms: number): void {
+    this.#timerAt = this.#clock.monotonic() + ms
+    this.#cancel = this.#clock.after(ms, () => {
+      const leftMs = this.#endsAt - this.#clock.monotonic()
+      if (leftMs > 0) this.#timer(leftMs)
+      else this.#controller.abort(this.#reason?.())
+    })
   }
 }
 

@@ -18,8 +18,8 @@ function uuidv8(digits: string): string {
   return format(`${digits.slice(0, 12)}8${digits.slice(13, 16)}${variant}${digits.slice(17)}`)
 }
 
-/** Eight bytes, in hexadecimal digits, that tell one payload from another. */
-export function fingerprint(payload: Uint8Array): string {
+/** Eight bytes, in hexadecimal digits, that tell one payload from another; a text stands for its UTF-8. */
+export function fingerprint(payload: Uint8Array | string): string {
   return hash('sha256', payload, 'hex').slice(0, 16)
 }
 
@@ -49,14 +49,7 @@ function checkedPart(part: unknown, index: number): string {
   return String(part)
 }
 
-/** Both texts behind their lengths, so that ('ab', 'c') and ('a', 'bc') differ. */
-function pair(source: string, id: string): Buffer {
-  const sourceBytes = Buffer.byteLength(source)
-  const idBytes = Buffer.byteLength(id)
-  const bytes = Buffer.allocUnsafe(8 + sourceBytes + idBytes)
-  bytes.writeUInt32BE(sourceBytes, 0)
-  bytes.write(source, 4, sourceBytes, 'utf8')
-  bytes.writeUInt32BE(idBytes, 4 + sourceBytes)
-  bytes.write(id, 8 + sourceBytes, idBytes, 'utf8')
-  return bytes
+/** Both texts behind their lengths in bytes, as netstrings, so that ('ab', 'c') and ('a', 'bc') differ. */
+function pair(source: string, id: string): string {
+  return `${Buffer.byteLength(source)}:${source},${Buffer.byteLength(id)}:${id},`
 }

@@ -28,44 +28,75 @@ export interface IntakePolicy {
 /** The longest id, source, type or key that is taken, in bytes of UTF-8. */
 export const MAX_TEXT_BYTES = 2048
 
-const NOTHING = new Uint8Array(0)
-
 /** Checks a delivery and gives it its identity. Only something that is no message at all makes it throw. */
 export function intake(incoming: IncomingMessage, policy: IntakePolicy): Entry {
   if (typeof incoming !== 'object' || incoming === null) {
     throw new HapaxError('invalid-message', `expected a message to be an object, got ${describe(incoming)}`)
   }
   const payload = payloadOf(incoming.data)
-  const identity = identify(incoming, payload.bytes, policy)
-  const { key, type } = incoming
-  const stored: StoredMessage = {
-    messageKey: messageKey(identity.source, identity.id),
-    source: identity.source,
-    id: identity.id,
-    type: isText(type, MAX_TEXT_BYTES) ? type : shown(type),
-    key: isText(key, MAX_TEXT_BYTES) ? key : null,
-    attributes: packAttributes(cleanAttributes(incoming)),
-    data: payload.bytes,
-    fingerprint: fingerprint(payload.bytes),
-  }
+  const identity = identify(incoming, payload.content, policy)
+  const stored = new Delivery(incoming, identity, payload.content)
   const refused = payload.refused ?? identity.refused ?? refusal(incoming, stored, policy)
-  const entry = { stored, redelivered: incoming.redelivered === true }
-  if (refused !== undefined) return { ...entry, parsed: false, refused }
-  return payload.parsed ? { ...entry, parsed: true, value: incoming.data } : { ...entry, parsed: false }
+  const redelivered = incoming.redelivered === true
+  if (refused !== undefined) return { stored, redelivered, parsed: false, refused }
+  return { stored, redelivered, parsed: payload.parsed, value: incoming.data }
 }
 
+/** A delivery as it would be stored. Most never are, so what only storing needs is made when it is asked for. */
+class Delivery implements StoredMessage {
+  readonly messageKey: string
+  readonly source: string
+  readonly id: string
+  readonly type: string
+  readonly key: string | null
+  readonly fingerprint: string
+  readonly #incoming: IncomingMessage
+  readonly #content: Uint8Array | string
+
+  constructor(incoming: IncomingMessage, { source, id }: Identity, content: Uint8Array | string) {
+    const { type, key } = incoming
+    this.messageKey = messageKey(source, id)
+    this.source = source
+    this.id = id
+    this.type = isText(type, MAX_TEXT_BYTES) ? type : shown(type)
+    this.key = isText(key, MAX_TEXT_BYTES) ? key : null
+    this.fingerprint = fingerprint(content)
+    this.#incoming = incoming
+    this.#content = content
+  }
+
+  get attributes(): string {
+    return packAttributes(cleanAttributes(this.#incoming))
+  }
+
+  get data(): Uint8Array {
+    return bytesOf(this.#content)
+  }
+
+  get bytes(): number {
+    const content = this.#content
+    const length = typeof content === 'string' ? Buffer.byteLength(content) : content.byteLength
+    return length + Buffer.byteLength(this.attributes)
+  }
+}
+
+function bytesOf(content: Uint8Array | string): Uint8Array {
+  return typeof content === 'string' ? Buffer.from(content) : content
+}
+
+/** The payload: bytes as they came, or the JSON of a value. */
 interface Payload {
-  readonly bytes: Uint8Array
+  readonly content: Uint8Array | string
   readonly parsed: boolean
   readonly refused?: HapaxError
 }
 
 function payloadOf(data: unknown): Payload {
-  if (data instanceof Uint8Array) return { bytes: data, parsed: false }
-  if (data === undefined) return { bytes: NOTHING, parsed: true }
+  if (data instanceof Uint8Array) return { content: data, parsed: false }
+  if (data === undefined) return { content: '', parsed: true }
   try {
     const json = JSON.stringify(data)
-    if (json !== undefined) return { bytes: Buffer.from(json), parsed: true }
+    if (json !== undefined) return { content: json, parsed: true }
   } catch (error) {
     return unserialisable(data, error)
   }
@@ -79,7 +110,7 @@ function unserialisable(data: unknown, cause: unknown): Payload {
     `expected data to be a JSON value, got ${describe(data)}${reason}`,
     { cause },
   )
-  return { bytes: Buffer.from(describe(data)), parsed: false, refused }
+  return { content: describe(data), parsed: false, refused }
 }
 
 interface Identity {
@@ -88,26 +119,30 @@ interface Identity {
   readonly refused?: HapaxError
 }
 
-function identify(incoming: IncomingMessage, bytes: Uint8Array, { missingId }: IntakePolicy): Identity {
+function identify(incoming: IncomingMessage, content: Uint8Array | string, { missingId }: IntakePolicy): Identity {
   const { source } = incoming
   if (!isText(source, MAX_TEXT_BYTES)) {
     const refused = invalid('invalid-message', 'source', source)
-    return { source: shown(source), id: isText(incoming.id, MAX_TEXT_BYTES) ? incoming.id : payloadId(bytes), refused }
+    return {
+      source: shown(source),
+      id: isText(incoming.id, MAX_TEXT_BYTES) ? incoming.id : payloadId(bytesOf(content)),
+      refused,
+    }
   }
   if (isText(incoming.id, MAX_TEXT_BYTES)) return { source, id: incoming.id }
-  if (missingId === 'hash') return { source, id: payloadId(bytes) }
+  if (missingId === 'hash') return { source, id: payloadId(bytesOf(content)) }
   const id = typeof missingId === 'function' ? missingId(incoming) : incoming.id
   if (isText(id, MAX_TEXT_BYTES)) return { source, id }
   // The hash of the payload stands in, so that a redelivery does not fill the failed store.
   const missing = id === undefined || id === null || id === ''
-  return { source, id: payloadId(bytes), refused: invalid(missing ? 'missing-id' : 'invalid-id', 'id', id) }
+  return { source, id: payloadId(bytesOf(content)), refused: invalid(missing ? 'missing-id' : 'invalid-id', 'id', id) }
 }
 
-function refusal(incoming: IncomingMessage, stored: StoredMessage, policy: IntakePolicy): HapaxError | undefined {
+function refusal(incoming: IncomingMessage, stored: Delivery, policy: IntakePolicy): HapaxError | undefined {
   const { type, key, time } = incoming
   if (!isText(type, MAX_TEXT_BYTES)) return invalid('invalid-message', 'type', type)
   if (key !== undefined && !isText(key, MAX_TEXT_BYTES)) return invalid('invalid-message', 'key', key)
-  const bytes = stored.data.byteLength + stored.attributes.length
+  const { bytes } = stored
   if (bytes > policy.maxBytes) {
     return new HapaxError('too-large', `expected a message of at most ${policy.maxBytes} bytes, got ${bytes}`, {
       fields: { bytes },

@@ -109,7 +109,6 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
       endedIn = phase
       ending = backend && this.#terminate(backend)
     }
-    signal?.addEventListener('abort', end, { once: true })
     try {
       return await this.#connection.transaction(
         this.#transactionOptions({ isolation, signal, acquired, lockTimeoutMs }),
@@ -118,6 +117,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
           body: async (tx, answers) => {
             const own = answers.slice(opened.from, opened.to)
             backend = signal && this.#dialect.backend(own)
+            if (backend !== undefined) signal?.addEventListener('abort', end, { once: true })
             const executor = this.#connection.executor(tx)
             const unit = await this.#unit(tx, executor, opening, own)
             phase = 'body'
@@ -132,7 +132,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
       await ending
       throw this.#translate(error, signal?.aborted && error === signal.reason ? endedIn : phase, signal)
     } finally {
-      signal?.removeEventListener('abort', end)
+      if (backend !== undefined) signal?.removeEventListener('abort', end)
     }
   }
 

@@ -31,7 +31,8 @@ export function receiptKey(consumer: string, { messageKey }: StoredMessage): str
 
 /** A message with bytes of its own: whoever gave them may use the buffer again. */
 export function kept(message: StoredMessage): StoredMessage {
-  return { ...message, data: new Uint8Array(message.data) }
+  const { messageKey, source, id, type, key, attributes, fingerprint } = message
+  return { messageKey, source, id, type, key, attributes, fingerprint, data: new Uint8Array(message.data) }
 }
 
 /** The oldest row in front. */
