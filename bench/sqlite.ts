@@ -6,7 +6,7 @@ import { DatabaseSync } from 'node:sqlite'
 import { createHapax, silentLogger } from 'hapax'
 import { sqlite } from 'hapax/sqlite'
 import { chunks, heading, type Measured, report, sideBySide } from './measure.ts'
-import { messages, OrderPlaced } from './messages.ts'
+import { messages, type Order, OrderPlaced } from './messages.ts'
 
 const ROUNDS = 5
 const EFFECTS = 'create table effects (id text not null, amount integer not null) strict'
@@ -26,7 +26,7 @@ export async function benchSqlite(): Promise<void> {
       [1, 2000],
       [100, 30_000],
     ] as const) {
-      const consumer = hapax.consumer(`billing-${size}`, { group: { size } }).on(OrderPlaced, async (order, ctx) => {
+      const consumer = hapax.consumer(size === 1 ? 'billing' : 'grouped', { group: { size } }).on(OrderPlaced, async (order, ctx) => {
         await ctx.tx.query(INSERT_EFFECT, [order.orderId, order.amount])
       })
       const measured: Measured = await sideBySide(
@@ -36,7 +36,7 @@ export async function benchSqlite(): Promise<void> {
           return count
         },
         async () => {
-          for (const group of chunks(messages(count), size)) bare(group)
+          for (const group of chunks(messages(count), size)) await bare(group)
           return count
         },
       )
@@ -49,7 +49,7 @@ export async function benchSqlite(): Promise<void> {
 }
 
 /** What one would write without a library: the same rows, statements prepared once. */
-function openBare(path: string): (group: readonly ReturnType<typeof messages>[number][]) => void {
+function openBare(path: string): (group: readonly ReturnType<typeof messages>[number][]) => Promise<void> {
   const db = new DatabaseSync(path)
   db.exec('pragma journal_mode = wal')
   db.exec('pragma synchronous = full')
@@ -66,13 +66,16 @@ create table receipts (
   const begin = db.prepare('begin immediate')
   const commit = db.prepare('commit')
   const fingerprint = new Uint8Array(8)
-  return (group) => {
+  const handler = async (order: Order): Promise<void> => {
+    effect.run(order.orderId, order.amount)
+  }
+  return async (group) => {
     const token = randomBytes(16)
     begin.run()
     for (const { id, source, type, data } of group) {
       const key = Buffer.from(id.replaceAll('-', ''), 'hex')
       receipt.run('by-hand', key, token, source, id, type, fingerprint)
-      effect.run(data.orderId, data.amount)
+      await handler(data)
     }
     commit.run()
   }
