@@ -17,6 +17,7 @@ export class Deadline {
   #cancel: (() => void) | undefined
   #reason: (() => HapaxError) | undefined
   #endsAt = 0
+  #over = false
   #timerAt = 0
 
   /** `outer` ends the transaction as well, for example because its worker is stopped. */
@@ -53,7 +54,9 @@ export class Deadline {
     this.#cancel = undefined
   }
 
+  /** For good: a handler that returns after its time must not start the next phase. */
   done(): void {
+    this.#over = true
     this.pause()
     this.#outer?.removeEventListener('abort', this.#stop)
   }
@@ -62,6 +65,7 @@ export class Deadline {
 
   /** One timer serves all phases: it is set again only if it went off before the end of a later phase. */
   #arm(ms: number, reason: () => HapaxError): void {
+    if (this.#over) return
     this.#reason = reason
     this.#endsAt = this.#clock.monotonic() + ms
     if (this.#cancel !== undefined && this.#timerAt <= this.#endsAt) return
