@@ -126,6 +126,21 @@ export async function countEffects(checker: Checker): Promise<Map<string, number
   return new Map(rows.map((row) => [`${asText(row['consumer'])} ${asText(row['id'])}`, Number(row['n'])]))
 }
 
+/** Ends every connection that hapax has to this place, as an administrator or a failover does. */
+export async function terminateAll(checker: Checker): Promise<number> {
+  const { store, schema, url } = checker.place
+  if (store === 'postgres') {
+    const ended = `select pg_terminate_backend(pid) from pg_stat_activity where application_name = '${schema}'`
+    return (await checker.query(ended)).length
+  }
+  const database = new URL(url).pathname.slice(1)
+  const list = `select id from information_schema.processlist where db = '${database}' and id <> connection_id()`
+  const rows = await checker.query(list)
+  // One that has ended in between is an error of the statement, not of the test.
+  for (const { id } of rows) await checker.query(`kill ${id}`).catch(() => {})
+  return rows.length
+}
+
 /** How a store is opened for a rig. */
 export interface OpenOptions {
   /** Connections at most. */
@@ -156,7 +171,12 @@ const openers: Record<DurableStore, Opener> = {
   postgres: async ({ url, schema }, { url: detour, max = 4, seams }, watch) => {
     const { PgConnection } = await import('../../src/stores/postgres/connection.ts')
     const { postgres } = await import('hapax/postgres')
-    const pool = new pg.Pool({ connectionString: detour ?? url, max, connectionTimeoutMillis: 10_000 })
+    const pool = new pg.Pool({
+      connectionString: detour ?? url,
+      max,
+      connectionTimeoutMillis: 10_000,
+      application_name: schema,
+    })
     pool.on('error', () => {})
     if (seams) pool.on('connect', (client) => seams.client(client, 'query'))
     const connection = new PgConnection(

@@ -1,0 +1,217 @@
+import { once } from 'node:events'
+import { createServer, connect as dial, type Server, type Socket } from 'node:net'
+import type { DurableStore } from './databases.ts'
+
+/**
+ * What happens to the link when a statement comes by:
+ * drop: it is cut, and the statement never arrives; swallow: the statement is answered, and the answer never arrives;
+ * hold: nothing is cut and nothing passes any more; hold-answer: the same, but the statement still arrives.
+ */
+export type Fault = 'drop' | 'swallow' | 'hold' | 'hold-answer'
+
+interface Armed {
+  readonly matches: RegExp
+  readonly fault: Fault
+  readonly happened: () => void
+}
+
+/** A statement that ends in COMMIT, alone or behind others. */
+export const COMMIT: RegExp = /(^|;)\s*commit;?\s*$/i
+
+/** A link to a database that can fail at a chosen statement. It reads the protocol, but changes nothing in it. */
+export class TcpProxy implements AsyncDisposable {
+  readonly #target: URL
+  readonly #protocol: Protocol
+  readonly #links = new Set<Link>()
+  #server: Server | undefined
+  #port = 0
+  #armed: Armed | undefined
+
+  private constructor(store: DurableStore, url: string) {
+    this.#target = new URL(url)
+    this.#protocol = store === 'postgres' ? postgresProtocol : mysqlProtocol
+  }
+
+  static async open(store: DurableStore, url: string): Promise<TcpProxy> {
+    const proxy = new TcpProxy(store, url)
+    await proxy.accept()
+    return proxy
+  }
+
+  /** The URL of the database through this proxy. */
+  get url(): string {
+    const url = new URL(this.#target)
+    url.host = `127.0.0.1:${this.#port}`
+    return url.href
+  }
+
+  /** The next statement that matches meets the fault. Resolves when it has. */
+  arm(fault: Fault, matches: RegExp = COMMIT): Promise<void> {
+    return new Promise((happened) => {
+      this.#armed = { fault, matches, happened }
+    })
+  }
+
+  /** The database is there (again). */
+  async accept(): Promise<void> {
+    this.#server = createServer((client) => this.#link(client)).listen(this.#port, '127.0.0.1')
+    await once(this.#server, 'listening')
+    this.#port = (this.#server.address() as { port: number }).port
+  }
+
+  /** The database is gone: links are cut, new ones are refused. */
+  async refuse(): Promise<void> {
+    const server = this.#server
+    this.#server = undefined
+    const closed = server && once(server, 'close')
+    server?.close()
+    this.cut()
+    await closed
+  }
+
+  /** Cuts every link, also those that are held. */
+  cut(): void {
+    for (const link of this.#links) link.destroy()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.refuse()
+  }
+
+  #link(client: Socket): void {
+    const port = Number(this.#target.port)
+    const link = new Link(client, dial({ host: this.#target.hostname, port }), this.#protocol, (statement) => {
+      const armed = this.#armed
+      if (armed === undefined || !armed.matches.test(statement)) return undefined
+      this.#armed = undefined
+      return armed
+    })
+    this.#links.add(link)
+    link.onEnd = () => this.#links.delete(link)
+  }
+}
+
+/** How a protocol is cut into frames. */
+interface Protocol {
+  /** The length of the frame at the start of these bytes, or undefined if it is not all there. */
+  frame(bytes: Buffer, first: boolean): number | undefined
+  /** The statement of a frame of the client, if it has one. */
+  statement(frame: Buffer): string | undefined
+  /** Whether this frame of the server ends its answer. */
+  endsAnswer(frame: Buffer): boolean
+}
+
+const postgresProtocol: Protocol = {
+  // The very first message of a client has no type.
+  frame: (bytes, first) => {
+    const at = first ? 0 : 1
+    return bytes.length < at + 4 ? undefined : at + bytes.readUInt32BE(at)
+  },
+  statement: (frame) => {
+    const type = String.fromCharCode(frame[0] ?? 0)
+    if (type === 'Q') return frame.toString('utf8', 5, frame.length - 1)
+    if (type !== 'P') return undefined
+    const start = frame.indexOf(0, 5) + 1
+    return frame.toString('utf8', start, frame.indexOf(0, start))
+  },
+  endsAnswer: (frame) => frame[0] === 'Z'.charCodeAt(0),
+}
+
+const COM_QUERY = 0x03
+const COM_STMT_PREPARE = 0x16
+
+const mysqlProtocol: Protocol = {
+  frame: (bytes) => (bytes.length < 4 ? undefined : 4 + bytes.readUIntLE(0, 3)),
+  statement: (frame) => {
+    // Commands start a new sequence; the login does not.
+    const isCommand = frame[3] === 0 && (frame[4] === COM_QUERY || frame[4] === COM_STMT_PREPARE)
+    return isCommand ? frame.toString('utf8', 5) : undefined
+  },
+  endsAnswer: () => true,
+}
+
+/** One connection of a client, and the one to the server that belongs to it. */
+class Link {
+  onEnd = (): void => {}
+  readonly #client: Socket
+  readonly #server: Socket
+  #fault: Armed | undefined
+
+  constructor(client: Socket, server: Socket, protocol: Protocol, meet: (statement: string) => Armed | undefined) {
+    this.#client = client
+    this.#server = server
+    client.setNoDelay()
+    server.setNoDelay()
+    const fromClient = new Frames(protocol, true)
+    const fromServer = new Frames(protocol, false)
+    client.on('data', (chunk) => {
+      for (const frame of fromClient.take(chunk)) {
+        const statement = protocol.statement(frame)
+        if (this.#fault === undefined && statement !== undefined) this.#meet(meet(statement))
+        if (this.#fault === undefined || this.#fault.fault === 'swallow' || this.#fault.fault === 'hold-answer') {
+          server.write(frame)
+        }
+      }
+    })
+    server.on('data', (chunk) => {
+      for (const frame of fromServer.take(chunk)) {
+        if (this.#fault === undefined) client.write(frame)
+        else if (protocol.endsAnswer(frame)) this.#answered(this.#fault)
+      }
+    })
+    for (const [socket, other] of [
+      [client, server],
+      [server, client],
+    ] as const) {
+      socket.on('error', () => {})
+      socket.on('close', () => {
+        // A client that gives up a held link does not tell the server: the network is dead.
+        if (this.#fault?.fault.startsWith('hold')) return
+        other.destroy()
+        this.onEnd()
+      })
+    }
+  }
+
+  destroy(): void {
+    this.#client.destroy()
+    this.#server.destroy()
+    this.onEnd()
+  }
+
+  #meet(armed: Armed | undefined): void {
+    if (armed === undefined) return
+    this.#fault = armed
+    if (armed.fault === 'drop') this.destroy()
+    if (armed.fault === 'drop' || armed.fault === 'hold') armed.happened()
+  }
+
+  #answered(armed: Armed): void {
+    if (armed.fault === 'swallow') this.destroy()
+    armed.happened()
+  }
+}
+
+/** Cuts a stream into frames. */
+class Frames {
+  readonly #protocol: Protocol
+  #first: boolean
+  #rest = Buffer.alloc(0)
+
+  constructor(protocol: Protocol, fromClient: boolean) {
+    this.#protocol = protocol
+    this.#first = fromClient
+  }
+
+  *take(chunk: Buffer): Generator<Buffer> {
+    this.#rest = Buffer.concat([this.#rest, chunk])
+    for (;;) {
+      const length = this.#protocol.frame(this.#rest, this.#first)
+      if (length === undefined || this.#rest.length < length) return
+      this.#first = false
+      const frame = this.#rest.subarray(0, length)
+      this.#rest = this.#rest.subarray(length)
+      yield frame
+    }
+  }
+}
