@@ -1,17 +1,14 @@
 import { pause, systemClock } from '../clock.ts'
-import {
-  type Connection,
-  doomed,
-  type ErrorClass,
-  type Executor,
-  type Result,
-  type Row,
-  type Statement,
-  type TransactionEnd,
-  type TransactionOptions,
-  type TransactionWork,
+import type {
+  Connection,
+  Executor,
+  Result,
+  Statement,
+  TransactionEnd,
+  TransactionOptions,
+  TransactionWork,
 } from '../connection.ts'
-import { HapaxError, redact } from '../errors.ts'
+import { HapaxError } from '../errors.ts'
 import { type Random, systemRandom } from '../random.ts'
 import type {
   FailedFilter,
@@ -35,8 +32,9 @@ import type {
 } from '../store.ts'
 import type { Backend, Dialect } from './dialect.ts'
 import { migration, migrationScript, migrationStates } from './migrate.ts'
-import { asTrace } from './trace.ts'
-import { asDate, asError, asHex, asMessage, asText, asUuid } from './values.ts'
+import { asConsumerStatus, asFailed, asInboxRow, asReceipt, asTrace } from './rows.ts'
+import { brokenAtomicity, type Phase, StoreErrors } from './store-errors.ts'
+import { asDate, asUuid } from './values.ts'
 
 /** A store on an SQL database: the logic is here, the statements are the dialect's, the transactions the connection's. */
 export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
@@ -44,12 +42,14 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   readonly #connection: Connection<Tx, Own>
   readonly #dialect: Dialect
   readonly #random: Random
+  readonly #errors: StoreErrors
   #ready = false
 
   constructor(connection: Connection<Tx, Own>, dialect: Dialect, random: Random = systemRandom) {
     this.#connection = connection
     this.#dialect = dialect
     this.#random = random
+    this.#errors = new StoreErrors(dialect)
     const { roundTrips, lateUse, unawaited } = connection.features
     const { isolationLevels, parallelWriters, ownTransactions } = dialect
     this.features = Object.freeze({
@@ -104,7 +104,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     let phase: Phase = 'opening'
     let ending: Promise<void> | undefined
     // A handler that listens to the signal may return at once: what counts is how far it had come by then.
-    let endedIn: Phase = phase
+    let endedIn: Phase | undefined
     const end = (): void => {
       endedIn = phase
       ending = backend && this.#terminate(backend)
@@ -130,7 +130,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     } catch (error) {
       // What comes next would wait for the locks of the transaction that is being ended.
       await ending
-      throw this.#translate(error, signal?.aborted && error === signal.reason ? endedIn : phase, signal)
+      throw this.#errors.ofTransaction(error, endedIn ?? phase, signal)
     } finally {
       if (backend !== undefined) signal?.removeEventListener('abort', end)
     }
@@ -138,43 +138,6 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
 
   #transactionOptions(options: Omit<TransactionOptions, 'classify'> = {}): TransactionOptions {
     return { ...options, classify: this.#dialect.classify }
-  }
-
-  /** What the driver's error means, by when it came. What a body threw is left alone. */
-  #translate(error: unknown, phase: Phase, signal?: AbortSignal): unknown {
-    if (phase === 'body') return error
-    const kind = this.#dialect.classify(error)
-    if (phase === 'committing') {
-      if (signal?.aborted && error === signal.reason) return commitUnknown(error)
-      if (error instanceof HapaxError) return error
-      if (!this.#dialect.answered(error)) return commitUnknown(error)
-      // Our own last statements waited for somebody else's rows.
-      if (kind === 'lock-timeout') return doomed('conflict', error)
-      return kind === 'no-schema' ? this.#unavailable(error, kind) : this.#guardError(error)
-    }
-    if (error instanceof HapaxError || (signal?.aborted && error === signal.reason)) return error
-    if (kind === 'lock-timeout') return new HapaxError('busy', 'another transaction holds the row', { cause: error })
-    if (kind === 'conflict') return doomed(kind, error)
-    return this.#unavailable(error, kind)
-  }
-
-  #unavailable(error: unknown, kind: ErrorClass): unknown {
-    if (kind === 'no-schema') {
-      return new HapaxError(
-        'schema-missing',
-        'the tables of hapax are missing: run hapax.migrate() or npx hapax migrate',
-        { cause: error },
-      )
-    }
-    if (kind !== 'lost' || error instanceof HapaxError) return error
-    const { message, code } = error as { message?: unknown; code?: unknown }
-    return new HapaxError(
-      'store-unavailable',
-      `${this.#dialect.name} could not be reached: ${redact(String(message || code))}`,
-      {
-        cause: error,
-      },
-    )
   }
 
   #opening(options: UnitOptions, opening: Opening): { statements: readonly Statement[]; from: number; to: number } {
@@ -220,7 +183,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     try {
       for (const { text, params } of this.#dialect.guardCheck) await executor.query(text, params)
     } catch (error) {
-      throw this.#guardError(error)
+      throw this.#errors.ofGuard(error)
     }
   }
 
@@ -238,19 +201,6 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
       }
       throw error
     }
-  }
-
-  #guardError(error: unknown): unknown {
-    if (error instanceof HapaxError) return error
-    const kind = this.#dialect.classify(error)
-    if (kind === 'lost' || kind === 'conflict') return doomed(kind, error)
-    if (kind === 'gone') return brokenAtomicity(error)
-    if (kind !== 'aborted') return error
-    return new HapaxError(
-      'transaction-aborted',
-      'the handler went on after an SQL error, but the database had given up the transaction: rethrow such errors, or run the statement in a savepoint',
-      { cause: error },
-    )
   }
 
   #end<T>({ value, writes }: UnitEnd<T>): TransactionEnd<T> {
@@ -301,8 +251,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     try {
       return await write()
     } catch (error) {
-      const kind = this.#dialect.classify(error)
-      throw kind === 'no-schema' ? this.#unavailable(error, kind) : this.#guardError(error)
+      throw this.#errors.inside(error)
     }
   }
 
@@ -394,13 +343,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     const consumers = await this.#run(this.#dialect.statusConsumers)
     const outbox = (await this.#run(this.#dialect.statusOutbox)).rows[0]
     return {
-      consumers: consumers.rows.map((row) => ({
-        consumer: asText(row['consumer']),
-        receipts: Number(row['receipts']),
-        waiting: Number(row['waiting']),
-        retrying: Number(row['retrying']),
-        failed: Number(row['failed']),
-      })),
+      consumers: consumers.rows.map(asConsumerStatus),
       outbox: Number(outbox?.['outbox'] ?? 0),
       oldestOutboxAt: outbox?.['oldest'] == null ? null : asDate(outbox['oldest']),
     }
@@ -424,70 +367,32 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     try {
       return await this.#connection.transaction(this.#transactionOptions(), work)
     } catch (error) {
-      throw this.#unavailable(error, this.#dialect.classify(error))
+      throw this.#errors.ofQuery(error)
     }
   }
 
   async #run({ text, params }: Statement): Promise<Result> {
+    const done = new AbortController()
+    const late = pause(systemClock, QUERY_MS, done.signal).then(() => {
+      if (!done.signal.aborted)
+        throw new HapaxError('store-unavailable', `the database did not answer within ${QUERY_MS} ms`)
+      return NO_ANSWER
+    })
     try {
-      return await this.#connection.query(text, params)
+      return await Promise.race([this.#connection.query(text, params), late])
     } catch (error) {
-      throw this.#unavailable(error, this.#dialect.classify(error))
+      throw this.#errors.ofQuery(error)
+    } finally {
+      done.abort()
     }
   }
 }
-
-/** How far a transaction has come. */
-type Phase = 'opening' | 'body' | 'committing'
 
 const NO_RECEIPTS: ReadonlyMap<string, Receipt> = new Map()
 const NO_ROWS: ReadonlySet<string> = new Set()
 const NO_ANSWER: Result = { rows: [], affected: 0 }
 const MOVE_LOCK_MS = 5_000
+/** How long a statement outside a transaction may take. */
+const QUERY_MS = 60_000
 /** How long to wait for the end of a transaction that outlived its time. */
 const TERMINATE_MS = 5_000
-
-function commitUnknown(cause: unknown): HapaxError {
-  return new HapaxError('commit-unknown', 'the connection was lost while committing', { cause })
-}
-
-function brokenAtomicity(cause: unknown): HapaxError {
-  return new HapaxError(
-    'broken-atomicity',
-    'the handler ended its transaction itself (COMMIT, ROLLBACK, or a statement that commits implicitly, such as DDL on MySQL)',
-    { cause },
-  )
-}
-
-function asReceipt(row: Row): Receipt {
-  return {
-    token: asUuid(row['token']),
-    source: asText(row['source']),
-    id: asText(row['id']),
-    fingerprint: asHex(row['fingerprint']),
-    takenAt: asDate(row['taken_at']),
-  }
-}
-
-function asInboxRow(row: Row): InboxRow {
-  return {
-    seq: String(row['seq']),
-    consumer: asText(row['consumer']),
-    message: asMessage(row),
-    attempts: Number(row['attempts']),
-    lost: Number(row['lost']),
-    starts: Number(row['starts']),
-  }
-}
-
-function asFailed(row: Row): FailedMessage {
-  return {
-    seq: String(row['seq']),
-    consumer: asText(row['consumer']),
-    message: asMessage(row),
-    attempts: Number(row['attempts']),
-    reason: asText(row['reason']),
-    error: asError(row['error']) ?? { name: 'Error', message: '' },
-    failedAt: asDate(row['failed_at']),
-  }
-}

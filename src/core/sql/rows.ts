@@ -1,0 +1,81 @@
+import type { Row } from '../connection.ts'
+import type { FailedMessage, InboxRow, Receipt, StoreStatus, Trace } from '../store.ts'
+import { asDate, asError, asHex, asMessage, asText, asUuid } from './values.ts'
+
+/** A receipt that was there before. */
+export function asReceipt(row: Row): Receipt {
+  return {
+    token: asUuid(row['token']),
+    source: asText(row['source']),
+    id: asText(row['id']),
+    fingerprint: asHex(row['fingerprint']),
+    takenAt: asDate(row['taken_at']),
+  }
+}
+
+/** A row of the inbox. */
+export function asInboxRow(row: Row): InboxRow {
+  return {
+    seq: String(row['seq']),
+    consumer: asText(row['consumer']),
+    message: asMessage(row),
+    attempts: Number(row['attempts']),
+    lost: Number(row['lost']),
+    starts: Number(row['starts']),
+  }
+}
+
+/** A row of the failed store. */
+export function asFailed(row: Row): FailedMessage {
+  return {
+    seq: String(row['seq']),
+    consumer: asText(row['consumer']),
+    message: asMessage(row),
+    attempts: Number(row['attempts']),
+    reason: asText(row['reason']),
+    error: asError(row['error']) ?? { name: 'Error', message: '' },
+    failedAt: asDate(row['failed_at']),
+  }
+}
+
+/** The counts of one consumer. */
+export function asConsumerStatus(row: Row): StoreStatus['consumers'][number] {
+  return {
+    consumer: asText(row['consumer']),
+    receipts: Number(row['receipts']),
+    waiting: Number(row['waiting']),
+    retrying: Number(row['retrying']),
+    failed: Number(row['failed']),
+  }
+}
+
+/** A row of the dialect's `trace` statements. */
+export function asTrace(row: Row): Trace {
+  const common = { source: asText(row['source']), type: asText(row['type']), at: asDate(row['at']) }
+  const consumer = row['consumer'] == null ? '' : asText(row['consumer'])
+  switch (asText(row['place'])) {
+    case 'receipt':
+      return { where: 'receipt', consumer, ...common }
+    case 'outbox':
+      return { where: 'outbox', relay: asText(row['relay']), ...common }
+    case 'inbox':
+      return {
+        where: 'inbox',
+        consumer,
+        ...common,
+        attempts: Number(row['attempts']),
+        dueAt: asDate(row['due_at']),
+        error: asError(row['error']),
+      }
+    default:
+      return {
+        where: 'failed',
+        consumer,
+        ...common,
+        seq: String(row['seq']),
+        attempts: Number(row['attempts']),
+        reason: asText(row['reason']),
+        error: asError(row['error']) ?? { name: 'Error', message: '' },
+      }
+  }
+}
