@@ -28,7 +28,7 @@ export class Consumer<Tx> {
 
   /** Made by `hapax.consumer`. */
   constructor(engine: Engine<Tx>, name: string, options: ConsumerOptions) {
-    this.name = text('name', name)
+    this.name = consumerName(name)
     this.#engine = engine
     this.#settings = consumerSettings(options, engine.store.features.parallelWriters)
     this.#recorder = new Recorder(engine, name, this.#settings)
@@ -259,6 +259,12 @@ export class Consumer<Tx> {
 type Prepared<Tx> = Job<Tx> | Outcome | 'store'
 
 const storedOf = ({ stored }: { readonly stored: StoredMessage }): StoredMessage => stored
+
+function consumerName(name: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+  if (/[\u0000-\u001f\u007f]/.test(text('name', name))) expected('name', 'a name without control characters', name)
+  return name
+}
 
 function distinct(entries: readonly Entry[]): readonly Entry[] {
   const first = new Map<string, Entry>()

@@ -39,11 +39,15 @@ export function postgres(
 ): Store<unknown, unknown> {
   if (typeof given === 'object' && given !== null && 'transaction' in given) {
     noOthers('options', schemaOptions, ['schema'])
-    return new SqlStore(given, dialect(identifier('schema', schemaOptions.schema ?? 'hapax')))
+    return new SqlStore(given, dialect(quoted(schemaOptions)))
   }
   noOthers('options', given, ['pool', 'url', 'max', 'schema'])
-  const schema = identifier('schema', given.schema ?? 'hapax')
-  return new SqlStore(connectionOf(given) as unknown as Connection<unknown, unknown>, dialect(schema))
+  return new SqlStore(connectionOf(given) as unknown as Connection<unknown, unknown>, dialect(quoted(given)))
+}
+
+/** Quoted, so that a word of SQL can be a schema as well. */
+function quoted({ schema = 'hapax' }: PostgresSchema): string {
+  return `"${identifier('schema', schema)}"`
 }
 
 function connectionOf(options: PostgresPoolOptions<PgPool> | PostgresUrlOptions): PgConnection<PgPoolClient> {
