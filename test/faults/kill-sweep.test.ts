@@ -10,7 +10,7 @@ import { type Scenario, scenarios } from './kill-scenarios.ts'
 const LANES = 3
 const TRIES = 3
 
-/** Every single point, instead of one of those between the same two statements. */
+/** Every single point, instead of one of each case. */
 const FULL = process.env['HAPAX_TEST_SWEEP'] === 'full'
 
 interface Swept {
@@ -98,16 +98,18 @@ function start(job: KillJob): Child<KillReport> {
 }
 
 /**
- * One point of those between the same two statements: a killed process keeps nothing, and the database has seen the same,
- * so that they are one case. Which of them it is changes with the seed.
+ * One point of those that are one case: a killed process keeps nothing, so that only what the database has seen counts.
+ * Between two statements it has seen the same; and whether a statement that commits nothing was still on its way or
+ * answered, its transaction is rolled back. Which point it is changes with the seed.
  */
 function representatives(points: readonly string[]): readonly string[] {
   const random = seeded(seed)
   const cases: string[][] = [[]]
-  for (const point of points) {
-    if (/^\S+ (flight )?statement /.test(point)) cases.push([point])
+  for (const [index, point] of points.entries()) {
+    if (/^(in flight|after) statement /.test(point)) cases.push([point])
     else cases.at(-1)?.push(point)
-    if (point.startsWith('in flight')) cases.push([])
+    const alone = points[index - 1]?.startsWith('before connection.query')
+    if (point.startsWith('in flight') && (alone || point.includes('commit'))) cases.push([])
   }
   return cases.filter((equal) => equal.length > 0).map((equal) => equal[Math.floor(random() * equal.length)] as string)
 }

@@ -99,7 +99,7 @@ const checkers: Record<DurableStore, (name: string) => Promise<Checker>> = {
 }
 
 /** The name of the table of effects. */
-export function effects(place: Place): string {
+function effects(place: Place): string {
   return place.store === 'postgres' ? `${place.schema}.effects` : 'effects'
 }
 

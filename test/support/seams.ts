@@ -138,5 +138,6 @@ type Body = (...args: unknown[]) => Promise<unknown>
 
 function beginning(statement: unknown): string {
   const text = typeof statement === 'string' ? statement : ((statement as { sql?: string }).sql ?? '')
-  return text.trim().split(/\s+/).slice(0, 3).join(' ')
+  const words = text.trim().split(/\s+/).slice(0, 3).join(' ')
+  return /.commit;?\s*$/i.test(text) ? `${words} … commit` : words
 }

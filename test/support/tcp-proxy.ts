@@ -16,7 +16,7 @@ interface Armed {
 }
 
 /** A statement that ends in COMMIT, alone or behind others. */
-export const COMMIT: RegExp = /(^|;)\s*commit;?\s*$/i
+const COMMIT: RegExp = /(^|;)\s*commit;?\s*$/i
 
 /** A link to a database that can fail at a chosen statement. It reads the protocol, but changes nothing in it. */
 export class TcpProxy implements AsyncDisposable {
