@@ -48,7 +48,7 @@ describe('migrate', () => {
   })
 
   it.for([
-    ['postgres://u:hunter2@127.0.0.1:1/d', 'create table hapax.receipts', 'pg_advisory_xact_lock'],
+    ['postgres://u:hunter2@127.0.0.1:1/d', 'create table "hapax".receipts', 'pg_advisory_xact_lock'],
     ['mysql://u:hunter2@127.0.0.1:1/d', 'create table if not exists hapax_receipts', 'get_lock'],
   ] as const)('prints everything when %s does not answer', async ([store, table, lock]) => {
     const { exitCode, stdout, stderr } = await cli(['migrate', '--print', '--store', store])
