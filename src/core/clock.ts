@@ -31,3 +31,22 @@ export function pause(clock: Clock, ms: number, signal?: AbortSignal): Promise<v
     signal?.addEventListener('abort', done, { once: true })
   })
 }
+
+/** The work's result, or what `late` returns or throws when it takes longer than `ms`. */
+export async function within<T>(clock: Clock, ms: number, work: Promise<T>, late: () => T): Promise<T> {
+  let cancel = (): void => {}
+  const limit = new Promise<T>((resolve, reject) => {
+    cancel = clock.after(ms, () => {
+      try {
+        resolve(late())
+      } catch (error) {
+        reject(error)
+      }
+    })
+  })
+  try {
+    return await Promise.race([work, limit])
+  } finally {
+    cancel()
+  }
+}

@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { type Clock, pause } from './clock.ts'
 import type { Isolation } from './connection.ts'
 import { Deadline, type Phases } from './deadline.ts'
-import { HapaxError, isHapaxError } from './errors.ts'
+import { asError, HapaxError, isHapaxError, redact } from './errors.ts'
 import type { EventHub } from './events.ts'
 import { callHandlers, type Job } from './handlers.ts'
 import type { Logger } from './logger.ts'
@@ -48,6 +48,7 @@ export interface Running<Tx> {
 }
 
 const MAX_CONFLICTS = 20
+const STALE_MS = 1_000
 const CONFLICT_PAUSE_MS = 10
 const GRACE_MS = 10_000
 const COMMIT_MS = 30_000
@@ -77,12 +78,15 @@ export class Attempt<Tx, T> {
   readonly #phases: Phases
   #unknownSince: number | undefined
   #conflicts = 0
+  #stale = false
+  readonly #startedAt: number
   readonly #onUnknown: () => void
   readonly #signal: AbortSignal | undefined
 
   constructor(engine: Engine<Tx>, settings: UnitSettings, plan: Plan<Tx, T>) {
     this.#engine = engine
     this.#settings = settings
+    this.#startedAt = engine.clock.monotonic()
     this.#opening = plan.opening
     this.#body = plan.body
     this.#onUnknown = plan.onUnknown
@@ -154,7 +158,7 @@ export class Attempt<Tx, T> {
     if (error === progress.thrown && !isDoomed(error)) return this.#failed(error, token)
     if (!(error instanceof HapaxError)) {
       if (progress.called) return this.#failed(error, token)
-      throw error
+      throw refused(error)
     }
     switch (error.code) {
       case 'commit-unknown':
@@ -163,8 +167,7 @@ export class Attempt<Tx, T> {
         this.#onUnknown()
         return this.#resolving(error)
       case 'store-unavailable':
-        if (this.#unknownSince === undefined) throw error
-        return this.#resolving(error)
+        return this.#unknownSince === undefined ? this.#unavailable(error) : this.#resolving(error)
       case 'transaction-conflict':
         return ++this.#conflicts < MAX_CONFLICTS ? 'again' : { kind: 'lost', error }
       case 'transaction-lost':
@@ -179,6 +182,14 @@ export class Attempt<Tx, T> {
 
   #failed(error: unknown, token: string): Attempted<T> {
     return { kind: 'failed', error, tokens: new Set(this.#earlier).add(token) }
+  }
+
+  /** A pool may hand out a connection that broke while nobody used it: the next one is a new one. */
+  #unavailable(error: HapaxError): 'again' {
+    const quick = this.#engine.clock.monotonic() - this.#startedAt < STALE_MS
+    if (!quick || this.#stale) throw error
+    this.#stale = true
+    return 'again'
   }
 
   #resolving(cause: HapaxError): 'again' {
@@ -199,6 +210,11 @@ interface Progress<Tx> {
   called: boolean
   thrown: unknown
   buffer: OpenBuffer<Tx> | undefined
+}
+
+/** The database answered our own first statements with an error, for example that a privilege is missing. */
+function refused(cause: unknown): HapaxError {
+  return new HapaxError('store-unavailable', `the database refused: ${redact(asError(cause).message)}`, { cause })
 }
 
 const NOTHING: unique symbol = Symbol('nothing was thrown')

@@ -1,4 +1,4 @@
-import { pause, systemClock } from '../clock.ts'
+import { systemClock, within } from '../clock.ts'
 import type {
   Connection,
   Executor,
@@ -219,14 +219,11 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
 
   /** Ends a transaction that outlived its time from another connection; its own may be busy with a statement. */
   async #terminate(backend: Backend): Promise<void> {
-    const done = new AbortController()
-    const late = pause(systemClock, TERMINATE_MS, done.signal)
     try {
-      await Promise.race([this.#run(this.#dialect.terminate(backend)), late])
+      const ended = this.#run(this.#dialect.terminate(backend))
+      await within(systemClock, TERMINATE_MS, ended, () => NO_ANSWER)
     } catch {
       // The link was cut as well; the database ends the transaction by its own timeout at the latest.
-    } finally {
-      done.abort()
     }
   }
 
@@ -371,20 +368,23 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     }
   }
 
-  async #run({ text, params }: Statement): Promise<Result> {
-    const done = new AbortController()
-    const late = pause(systemClock, QUERY_MS, done.signal).then(() => {
-      if (!done.signal.aborted)
-        throw new HapaxError('store-unavailable', `the database did not answer within ${QUERY_MS} ms`)
-      return NO_ANSWER
-    })
+  /** One statement; again on a new connection if the first one was broken. All of them may be repeated. */
+  async #run(statement: Statement): Promise<Result> {
     try {
-      return await Promise.race([this.#connection.query(text, params), late])
+      return await this.#inTime(statement)
     } catch (error) {
-      throw this.#errors.ofQuery(error)
-    } finally {
-      done.abort()
+      const stale = this.#dialect.classify(error) === 'lost'
+      if (!stale) throw this.#errors.ofQuery(error)
     }
+    return this.#inTime(statement).catch((error: unknown) => {
+      throw this.#errors.ofQuery(error)
+    })
+  }
+
+  #inTime({ text, params }: Statement): Promise<Result> {
+    return within(systemClock, QUERY_MS, this.#connection.query(text, params), () => {
+      throw new HapaxError('store-unavailable', `the database did not answer within ${QUERY_MS} ms`)
+    })
   }
 }
 
