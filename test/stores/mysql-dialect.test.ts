@@ -1,4 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto'
+import { createHapax, defineMessage, silentLogger } from 'hapax'
 import callbacks from 'mysql2'
 import mysql2 from 'mysql2/promise'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
@@ -439,6 +440,65 @@ describe('large batches', () => {
     await store.transaction(options, { kind: 'plain' }, async () => ({ value: undefined, writes: { outbox: rows } }))
     expect((await store.status()).outbox).toBe(8)
     await admin.query('delete from hapax_outbox')
+  })
+})
+
+describe('large messages', () => {
+  const MB = 1024 * 1024
+  const Blob = defineMessage<string>('blob')
+
+  it('of 10 MB that are refused are kept whole', async () => {
+    const hapax = createHapax({ store, source: '/test', logger: silentLogger })
+    const consumer = hapax.consumer('large').on(Blob, () => {})
+    const id = randomUUID()
+    const data = randomBytes(5 * MB).toString('hex')
+    const outcome = await consumer.handle({ id, source: '/s', type: 'blob', data })
+    expect(outcome).toMatchObject({ status: 'failed', ack: true, error: { code: 'too-large' } })
+    const [row] = await store.failedList({ consumer: 'large', limit: 1 })
+    onTestFinished(async () => void (await store.failedDiscard(row?.seq ?? '')))
+    const kept = Buffer.from(row?.message.data ?? [])
+    expect(kept.equals(Buffer.from(JSON.stringify(data)))).toBe(true)
+  })
+
+  it('keep every byte, also in the user’s own transaction', async () => {
+    const sent = message(undefined, { data: randomBytes(10 * MB) })
+    await storeInInbox(storeWith({ charset: 'latin1', namedPlaceholders: true }), 'large', sent)
+    const kept = await store.inboxRow('large', sent.messageKey)
+    expect(sent.data.every((byte, index) => byte === kept?.message.data[index])).toBe(true)
+    const own = await shared.getConnection()
+    onTestFinished(() => own.release())
+    await own.query('start transaction')
+    await store.writeOutbox(own, [{ relay: 'default', message: sent, delayMs: 0 }])
+    const [rows] = await own.query('select data from hapax_outbox')
+    expect((rows as { data: Buffer }[])[0]?.data.equals(sent.data)).toBe(true)
+    await own.query('rollback')
+  })
+
+  it('that the server does not take are refused before they are sent', async () => {
+    const pool = poolWith({ connectionLimit: 1 })
+    onTestFinished(() => pool.end())
+    const hapax = createHapax({ store: storeOn(pool), source: '/test', logger: silentLogger })
+    const consumer = hapax.consumer('larger').on(Blob, () => {})
+    const id = async () => (await pool.query('select connection_id() as id'))[0]
+    const before = await id()
+    const huge = { id: randomUUID(), source: '/s', type: 'blob', data: 'x'.repeat(40 * MB) }
+    await expect(consumer.handle(huge)).rejects.toMatchObject({
+      code: 'too-large',
+      message: expect.stringContaining('max_allowed_packet'),
+    })
+    expect(await id()).toEqual(before)
+    expect(await consumer.handle({ ...huge, data: 'small' })).toMatchObject({ status: 'processed' })
+  })
+
+  it('of a handler’s own statement that the server does not take are its error', async () => {
+    const hapax = createHapax({ store, source: '/test', logger: silentLogger })
+    const consumer = hapax.consumer('own').on(Blob, async (_, { tx }) => {
+      await tx.query('select length(?) as n', [Buffer.alloc(20 * MB)])
+    })
+    const outcome = await consumer.handle({ id: randomUUID(), source: '/s', type: 'blob', data: '' })
+    expect(outcome).toMatchObject({ status: 'failed', ack: true, error: { code: 'too-large' } })
+    const [row] = await store.failedList({ consumer: 'own', limit: 1 })
+    expect(await store.failedDiscard(row?.seq ?? '')).toBe(true)
   })
 })
 

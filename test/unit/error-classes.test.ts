@@ -60,6 +60,7 @@ const TABLES: Readonly<
       [my(1062, '23000'), 'other', true],
       [my(1317, '70100'), 'lost', false],
       [my(1053, '08S01'), 'lost', false],
+      [my(1153, '08S01'), 'other', true],
       [my(1290), 'other', true],
       [my(1290, 'HY000', { message: 'running with the --read-only option' }), 'lost', false],
       [socket('PROTOCOL_CONNECTION_LOST'), 'lost', false],

@@ -10,7 +10,7 @@ export interface MultiRow {
 /** Rows of one statement at most. */
 const MAX_ROWS = 500
 /** Far below the smallest max_allowed_packet in use, 16 MiB; a single row may be larger. */
-const MAX_BYTES = 4 * 1024 * 1024
+export const MAX_BYTES: number = 4 * 1024 * 1024
 
 /** A multi-row insert, as several where one would be too large for the server. */
 export function inserts(text: MultiRow, rows: readonly (readonly Param[])[]): readonly Statement[] {
@@ -37,8 +37,8 @@ function split(rows: readonly (readonly Param[])[]): readonly (readonly (readonl
   return parts
 }
 
-/** Bytes travel as two hexadecimal digits each. */
-function sizeOf(param: Param): number {
+/** In the text of a statement, bytes travel as two hexadecimal digits each. */
+export function sizeOf(param: Param): number {
   return param instanceof Uint8Array ? 2 * param.byteLength + 4 : 24
 }
 

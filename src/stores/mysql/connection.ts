@@ -19,6 +19,7 @@ import {
   promised,
 } from './mysql2.ts'
 import { send } from './send.ts'
+import { sessionOf } from './session.ts'
 import { LOCK_WAIT_RESET, MYSQL_ONLY } from './statements.ts'
 import { MysqlTransaction } from './transaction.ts'
 
@@ -30,7 +31,6 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
   readonly features = { name: 'mysql', roundTrips: 6, lateUse: 'refused', unawaited: 'detected' } as const
   readonly #pool: () => Promise<MysqlPool<Client>>
   readonly #close: () => Promise<void>
-  #mariadb: boolean | undefined
 
   constructor(pool: () => Promise<MysqlPool<Client>>, close: () => Promise<void>) {
     this.#pool = pool
@@ -40,7 +40,7 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
   async transaction<T>(options: TransactionOptions, work: TransactionWork<MysqlTx<Client>, T>): Promise<T> {
     const client = await this.#acquire(options.signal)
     options.acquired?.()
-    const run = new Run(client, () => this.#isMariadb(client))
+    const run = new Run(client)
     const onError = (error: Error): void => run.tx.watch.lose(error)
     client.on('error', onError)
     try {
@@ -95,15 +95,6 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
       acquiring.finally(() => signal.removeEventListener('abort', abort)).catch(() => {})
     })
   }
-
-  /** Asked once: it spares MariaDB the statements that only MySQL needs. */
-  async #isMariadb(client: Client): Promise<boolean> {
-    if (this.#mariadb === undefined) {
-      const { rows } = await send(client, { text: 'select version() as version', params: [] })
-      this.#mariadb = /mariadb/i.test(String(rows[0]?.['version']))
-    }
-    return this.#mariadb
-  }
 }
 
 /** One transaction on one connection. */
@@ -112,13 +103,11 @@ class Run<Client extends MysqlPoolClient> {
   broken = false
   readonly tx: MysqlTransaction<Client>
   readonly #client: Client
-  readonly #isMariadb: () => Promise<boolean>
   #mariadb = false
   #opened = false
 
-  constructor(client: Client, isMariadb: () => Promise<boolean>) {
+  constructor(client: Client) {
     this.#client = client
-    this.#isMariadb = isMariadb
     this.tx = new MysqlTransaction(client)
   }
 
@@ -152,7 +141,7 @@ class Run<Client extends MysqlPoolClient> {
   }
 
   async #begin(isolation: TransactionOptions['isolation'], first: readonly Statement[]): Promise<readonly Result[]> {
-    this.#mariadb = await this.#isMariadb()
+    this.#mariadb = (await sessionOf(this.#client)).mariadb
     if (isolation !== undefined) await this.#send(`set transaction isolation level ${isolation}`)
     await this.#send('start transaction')
     const answers: Result[] = []

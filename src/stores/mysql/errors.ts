@@ -34,6 +34,9 @@ const CLASSES: Readonly<Record<number, ErrorClass>> = {
   4031: 'lost', // ER_CLIENT_INTERACTION_TIMEOUT
 }
 
+/** ER_NET_PACKET_TOO_LARGE: the server closes the link as well, but it would refuse the same statement on any other. */
+const PACKET_TOO_LARGE = 1153
+
 /** ER_OPTION_PREVENTS_STATEMENT: with the option read_only, the primary has become a replica. */
 const OPTION_PREVENTS = 1290
 
@@ -63,6 +66,7 @@ export function classify(error: unknown): ErrorClass {
 function classOf({ errno, code, sqlState, message }: DatabaseError): ErrorClass {
   if (typeof sqlState === 'string') {
     if (errno === OPTION_PREVENTS && /read.only/.test(String(message))) return 'lost'
+    if (errno === PACKET_TOO_LARGE) return 'other'
     if (sqlState.startsWith('08')) return 'lost'
     return CLASSES[Number(errno)] ?? (sqlState === '40001' ? 'conflict' : 'other')
   }

@@ -1,23 +1,58 @@
 import type { Param, Result, Statement } from '../../core/connection.ts'
-import type { MysqlClient } from './mysql2.ts'
+import { HapaxError } from '../../core/errors.ts'
+import { MAX_BYTES, sizeOf } from './batch.ts'
+import type { MysqlClient, MysqlQuery } from './mysql2.ts'
+import { knownSession, sessionOf, typeCast } from './session.ts'
 
 /** What `mysql2` answers to a statement without rows. */
 export interface Header {
   readonly affectedRows: number
 }
 
+type Answer = Promise<[unknown, ...unknown[]]>
+
 /**
  * Sends a statement of hapax as text: multi-row inserts would only fill the cache of prepared statements.
  * The settings make the answer independent of how the pool was set up.
  */
 export async function send(client: MysqlClient, { text, params }: Statement): Promise<Result> {
-  const values = params.map(checked)
-  const [answer] = await client.query({ sql: text, values, rowsAsArray: false, nestTables: false, typeCast })
+  const query = { sql: text, values: params.map(checked), rowsAsArray: false, nestTables: false, typeCast }
+  const asText = params.reduce<number>((sum, param) => sum + sizeOf(param), text.length)
+  const fits = asText <= Math.min(MAX_BYTES, knownSession(client)?.maxPacket ?? MAX_BYTES)
+  const [answer] = await (fits ? client.query(query) : sendLarge(client, query, params))
   if (Array.isArray(answer)) return { rows: answer, affected: answer.length }
   return { rows: [], affected: (answer as Header).affectedRows }
 }
 
-const typeCast = (_field: unknown, next: () => unknown): unknown => next()
+/** Prepared, because there bytes travel as they are. */
+async function sendLarge(client: MysqlClient, query: MysqlQuery, params: readonly Param[]): Answer {
+  await sessionOf(client)
+  const { execute } = client as { execute?: (query: MysqlQuery) => Answer }
+  const each = execute === undefined ? sizeOf : bytesOf
+  assertFits(
+    client,
+    params.reduce<number>((sum, param) => sum + each(param), query.sql.length),
+  )
+  return execute === undefined ? client.query(query) : execute.call(client, query)
+}
+
+/** Room for what surrounds the values. */
+const MARGIN = 1024
+
+/** Refuses what the server does not take at once: it would cut the link, and so on every other. */
+export function assertFits(client: MysqlClient, bytes: number): void {
+  const max = knownSession(client)?.maxPacket ?? Number.POSITIVE_INFINITY
+  if (bytes + MARGIN <= max) return
+  throw new HapaxError(
+    'too-large',
+    `expected a statement that fits into max_allowed_packet of the server, ${max} bytes, got ${bytes}`,
+    { fields: { bytes, max } },
+  )
+}
+
+function bytesOf(param: Param): number {
+  return param instanceof Uint8Array ? param.byteLength + 16 : 24
+}
 
 /** `mysql2` would write an object into the text as SQL of its own. */
 function checked(param: Param): unknown {

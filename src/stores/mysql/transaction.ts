@@ -2,7 +2,7 @@ import type { Executor } from '../../core/connection.ts'
 import { TransactionWatch } from '../../core/sql/index.ts'
 import { doomOf } from './errors.ts'
 import type { MysqlPoolClient, MysqlResult, MysqlTx } from './mysql2.ts'
-import { type Header, send } from './send.ts'
+import { assertFits, type Header, send } from './send.ts'
 
 /**
  * One transaction on one connection, as handlers have it. After a deadlock the server has rolled back and every further
@@ -30,6 +30,10 @@ export class MysqlTransaction<Client extends MysqlPoolClient> implements MysqlTx
     params: readonly unknown[] = [],
   ): Promise<MysqlResult<Row>> {
     this.#assertUsable()
+    assertFits(
+      this.#raw,
+      params.reduce<number>((sum, param) => sum + lengthOf(param), text.length),
+    )
     // Prepared: an object as a value stays one value, and is not expanded into SQL.
     const answer = params.length === 0 ? this.#raw.query(text) : this.#raw.execute(text, params as never)
     const [rows] = await this.watch.track(answer)
@@ -47,4 +51,9 @@ export class MysqlTransaction<Client extends MysqlPoolClient> implements MysqlTx
     this.watch.assertOpen()
     this.watch.assertNotDoomed()
   }
+}
+
+/** The size of a value that may be a large one. */
+function lengthOf(param: unknown): number {
+  return typeof param === 'string' || param instanceof Uint8Array ? param.length : 0
 }
