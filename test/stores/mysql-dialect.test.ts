@@ -502,6 +502,64 @@ describe('large messages', () => {
   })
 })
 
+describe('a session that does not commit by itself', () => {
+  const Ping = defineMessage('ping')
+  const openTransactions = async (): Promise<unknown> => {
+    // The server keeps its answer for as long as it is asked again within 100 ms.
+    await new Promise((resolve) => setTimeout(resolve, 150))
+    const [rows] = await admin.query(
+      `select t.trx_id from information_schema.innodb_trx t
+       join information_schema.processlist p on p.id = t.trx_mysql_thread_id where p.db = ?`,
+      [database],
+    )
+    return rows
+  }
+
+  it.for([
+    ['from the start', 'set autocommit = 0', 'do 0'],
+    ['since a handler changed it', 'do 0', 'set autocommit = 0'],
+  ])('records retries and leaves nothing open: %s', async ([, atConnect = '', inHandler = '']) => {
+    const hapax = createHapax({ store: storeWith({}, atConnect), source: '/test', logger: silentLogger })
+    const id = randomUUID()
+    const attempts: number[] = []
+    const consumer = hapax
+      .consumer(`manual ${atConnect}`, { retry: { minDelayMs: 0, maxDelayMs: 0 }, isolation: 'read committed' })
+      .on(Ping, async (_, { tx, attempt }) => {
+        attempts.push(attempt)
+        await tx.query(inHandler)
+        await tx.query(`insert into effects values (100, '')`)
+        if (attempt < 3) throw new Error('not yet')
+      })
+    onTestFinished(async () => void (await admin.query('delete from effects')))
+    const worker = hapax.worker({ consume: [consumer], pollMs: 20 })
+    await worker.start()
+    expect(await consumer.handle({ id, source: '/s', type: 'ping', data: {} })).toMatchObject({ status: 'retrying' })
+    await expect.poll(effects, { timeout: 10_000 }).toEqual([100])
+    await worker.stop()
+    expect(attempts).toEqual([1, 2, 3])
+    expect((await store.trace(id)).map(({ where }) => where)).toEqual(['receipt'])
+    expect(await store.isSubscribed(`manual ${atConnect}`, 'ping')).toBe(true)
+    expect(await openTransactions()).toEqual([])
+  })
+
+  it('neither commits nor meets what somebody left open', async () => {
+    const pool = poolWith({ connectionLimit: 1 })
+    onTestFinished(() => pool.end())
+    const own = storeOn(pool)
+    const nothing = async () => ({ value: undefined, writes: {} })
+    const isolation = 'serializable'
+    for (const use of [
+      () => own.nextDueMs(new Map([['left', ['ping']]])),
+      () => own.transaction({ ...options, isolation }, { kind: 'plain' }, nothing),
+    ]) {
+      await pool.query('set autocommit = 0')
+      await pool.query(`insert into effects values (200, '')`)
+      await use()
+      expect(await effects()).toEqual([])
+    }
+  })
+})
+
 describe('local delivery', () => {
   const local = (stored: StoredMessage, ...consumers: string[]) => ({ message: stored, consumers, delayMs: 0 })
   const publish = (...rows: ReturnType<typeof local>[]) =>

@@ -19,7 +19,7 @@ import {
   promised,
 } from './mysql2.ts'
 import { send } from './send.ts'
-import { sessionOf } from './session.ts'
+import { knownSession, sessionOf } from './session.ts'
 import { LOCK_WAIT_RESET, MYSQL_ONLY } from './statements.ts'
 import { MysqlTransaction } from './transaction.ts'
 
@@ -69,9 +69,14 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
     let broken = false
     client.on('error', ignore)
     try {
-      return await send(client, { text, params })
+      const session = await sessionOf(client)
+      if (!session.autocommit) await send(client, ROLLBACK)
+      const answer = await send(client, { text, params })
+      // Also when only the answer has told.
+      if (!session.autocommit) await send(client, COMMIT)
+      return answer
     } catch (error) {
-      broken = classify(error) === 'lost'
+      broken = classify(error) === 'lost' || knownSession(client)?.autocommit === false
       throw error
     } finally {
       giveBack(client, ignore, broken)
@@ -141,7 +146,10 @@ class Run<Client extends MysqlPoolClient> {
   }
 
   async #begin(isolation: TransactionOptions['isolation'], first: readonly Statement[]): Promise<readonly Result[]> {
-    this.#mariadb = (await sessionOf(this.#client)).mariadb
+    const { mariadb, autocommit } = await sessionOf(this.#client)
+    this.#mariadb = mariadb
+    // What somebody left open would keep the isolation from being set, and be committed by the start of ours.
+    if (!autocommit) await this.#send('rollback')
     if (isolation !== undefined) await this.#send(`set transaction isolation level ${isolation}`)
     await this.#send('start transaction')
     const answers: Result[] = []
@@ -192,6 +200,9 @@ class Run<Client extends MysqlPoolClient> {
     destroy(this.#client)
   }
 }
+
+const ROLLBACK: Statement = { text: 'rollback', params: [] }
+const COMMIT: Statement = { text: 'commit', params: [] }
 
 function ignore(): void {}
 

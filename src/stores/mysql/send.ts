@@ -2,11 +2,12 @@ import type { Param, Result, Statement } from '../../core/connection.ts'
 import { HapaxError } from '../../core/errors.ts'
 import { MAX_BYTES, sizeOf } from './batch.ts'
 import type { MysqlClient, MysqlQuery } from './mysql2.ts'
-import { knownSession, sessionOf, typeCast } from './session.ts'
+import { knownSession, learn, sessionOf, typeCast } from './session.ts'
 
 /** What `mysql2` answers to a statement without rows. */
 export interface Header {
   readonly affectedRows: number
+  readonly serverStatus?: number
 }
 
 type Answer = Promise<[unknown, ...unknown[]]>
@@ -21,7 +22,9 @@ export async function send(client: MysqlClient, { text, params }: Statement): Pr
   const fits = asText <= Math.min(MAX_BYTES, knownSession(client)?.maxPacket ?? MAX_BYTES)
   const [answer] = await (fits ? client.query(query) : sendLarge(client, query, params))
   if (Array.isArray(answer)) return { rows: answer, affected: answer.length }
-  return { rows: [], affected: (answer as Header).affectedRows }
+  const { affectedRows, serverStatus } = answer as Header
+  learn(client, serverStatus)
+  return { rows: [], affected: affectedRows }
 }
 
 /** Prepared, because there bytes travel as they are. */
