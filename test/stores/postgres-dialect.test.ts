@@ -160,6 +160,50 @@ describe('locks and time', () => {
     expect(seen).toEqual(['0'])
   })
 
+  it('a statement_timeout shorter than the lock timeout ends the wait for a duplicate as busy', async () => {
+    const { hapax, first, effect, effects } = await setUp()
+    const running = Promise.withResolvers<void>()
+    const go = Promise.withResolvers<void>()
+    const winner = first.consumer('a').on(Ping, async (_, { tx }) => {
+      running.resolve()
+      await go.promise
+      await effect(tx, 'first')
+    })
+    const waiting = hapax({ statement_timeout: 200 })
+      .consumer('a')
+      .on(Ping, (_, { tx }) => effect(tx, 'second'))
+    const won = winner.handle(message('x'))
+    await running.promise
+    expect(await waiting.handle(message('x'))).toMatchObject({ status: 'busy', ack: false })
+    go.resolve()
+    expect((await won).status).toBe('processed')
+    expect((await waiting.handle(message('x'))).status).toBe('duplicate')
+    expect(await effects()).toEqual(['first'])
+  })
+
+  it('a statement_timeout in the handler is an error of the handler', async () => {
+    const { hapax } = await setUp()
+    const consumer = hapax({ statement_timeout: 200 })
+      .consumer('a', { retry: { attempts: 1 } })
+      .on(Ping, async (_, { tx }) => void (await tx.query('select pg_sleep(60)')))
+    expect(await consumer.handle(message('x'))).toMatchObject({ status: 'failed', error: { code: '57014' } })
+  })
+
+  it('a query_timeout of the driver loses the transaction, and nothing is kept', async () => {
+    const { hapax, first, effect, effects } = await setUp()
+    const slow = hapax({ query_timeout: 300 })
+      .consumer('a')
+      .on(Ping, async (_, { tx }) => {
+        await effect(tx, 'first')
+        await tx.query('select pg_sleep(2)')
+      })
+    expect(await slow.handle(message('x'))).toMatchObject({ status: 'rolled-back', ack: false })
+    // The server learns only after the statement that its client has gone.
+    const consumer = first.consumer('a', { lockTimeoutMs: 20_000 }).on(Ping, (_, { tx }) => effect(tx, 'second'))
+    expect(await consumer.handle(message('x'))).toMatchObject({ status: 'processed' })
+    expect(await effects()).toEqual(['second'])
+  })
+
   it('A11: a timeout ends the statement that runs, also on a pool of one', async () => {
     const { schema, hapax, effect, effects } = await setUp()
     const consumer = hapax({ max: 1 })

@@ -6,6 +6,7 @@ const CLASSES: Readonly<Record<string, ErrorClass>> = {
   '40001': 'conflict', // serialization_failure
   '40P01': 'conflict', // deadlock_detected
   '55P03': 'lock-timeout', // lock_not_available
+  '57014': 'lock-timeout', // query_canceled: a statement_timeout shorter than the wait; the handler's own is its error
   '25P02': 'aborted', // in_failed_sql_transaction
   '25P01': 'gone', // no_active_sql_transaction
   '3B001': 'gone', // invalid_savepoint_specification
@@ -26,7 +27,7 @@ const CLASSES: Readonly<Record<string, ErrorClass>> = {
 
 const SOCKET_ERRORS = /^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ENOENT)/
 const DRIVER_MESSAGES =
-  /Connection terminated|connection error and is not queryable|Client was closed|timeout exceeded when trying to connect|Cannot use a pool after calling end/
+  /Connection terminated|connection error and is not queryable|Client was closed|timeout exceeded when trying to connect|Query read timeout|Cannot use a pool after calling end/
 
 interface DatabaseError {
   readonly code?: unknown
