@@ -70,7 +70,11 @@ export class Consumer<Tx> {
   }
 
   /** Processes deliveries, grouped as the consumer's `group` says. Outcomes are in the order of the messages. */
-  async handleMany(messages: readonly IncomingMessage[]): Promise<readonly Outcome[]> {
+  handleMany(messages: readonly IncomingMessage[]): Promise<readonly Outcome[]> {
+    return this.#engine.activity.during(() => this.#handleMany(messages))
+  }
+
+  async #handleMany(messages: readonly IncomingMessage[]): Promise<readonly Outcome[]> {
     if (!Array.isArray(messages)) expected('messages', 'an array', messages)
     const entries = messages.map((message) => this.#entry(message))
     this.#refuseNested(entries)
@@ -98,6 +102,11 @@ export class Consumer<Tx> {
 
   get concurrency(): number {
     return this.#settings.concurrency
+  }
+
+  /** Whether it was made by this hapax. */
+  isOf(engine: Engine<Tx>): boolean {
+    return this.#engine === engine
   }
 
   /** Called by a worker: from now on no handler may be added. */
@@ -149,7 +158,7 @@ export class Consumer<Tx> {
   /** A handler that hands its own message to its own consumer would wait for itself. */
   #refuseNested(entries: readonly Entry[]): void {
     for (let held = working.getStore(); held !== undefined; held = held.parent) {
-      if (held.consumer !== this.name) continue
+      if (held.ended || held.consumer !== this.name) continue
       const keys = new Set(held.messages.map((message) => message.messageKey))
       if (!entries.some(({ stored }) => keys.has(stored.messageKey))) continue
       throw new HapaxError(
@@ -187,7 +196,7 @@ export class Consumer<Tx> {
     if (entry.redelivered && this.#settings.onError === 'store') return 'store'
     const refuse = (error: unknown): Promise<Outcome> => this.#recorder.firstDelivery(stored, asError(error), 0)
     try {
-      const job = prepareJob(handler, stored, 1, entry.parsed ? entry : undefined)
+      const job = prepareJob(handler, stored, 1)
       return job instanceof Promise ? job.catch(refuse) : job
     } catch (error) {
       return refuse(error)
@@ -240,18 +249,29 @@ export class Consumer<Tx> {
   /** One caller at a time per message, and a note for handlers that would wait for themselves. */
   #guarded<T>(messages: readonly StoredMessage[], work: () => Promise<T>): Promise<T> {
     const keys = messages.map((message) => message.messageKey)
-    const held = { consumer: this.name, messages, parent: working.getStore() }
-    return this.#flight.run(keys, () => working.run(held, work))
+    const held = { consumer: this.name, messages, parent: working.getStore(), ended: false }
+    return this.#flight
+      .run(keys, () => working.run(held, work))
+      .finally(() => {
+        held.ended = true
+      })
   }
 
   /** A message that came twice in one call has the outcome of its first copy, or is a duplicate of it. */
-  #inOrder(entries: readonly Entry[], unique: readonly Entry[], outcomes: readonly Outcome[]): readonly Outcome[] {
+  async #inOrder(
+    entries: readonly Entry[],
+    unique: readonly Entry[],
+    outcomes: readonly Outcome[],
+  ): Promise<readonly Outcome[]> {
     const first = new Map(unique.map((entry, index) => [entry.stored.messageKey, { entry, index }]))
-    return entries.map((entry) => {
+    const results: Outcome[] = []
+    for (const entry of entries) {
       const { entry: taken, index } = first.get(entry.stored.messageKey) as { entry: Entry; index: number }
       const result = outcomes[index] as Outcome
-      return entry === taken || !result.ack ? result : this.#recorder.duplicate(entry.stored)
-    })
+      const own = entry === taken || !result.ack
+      results.push(own ? result : await this.#recorder.taken(entry.stored, taken.stored))
+    }
+    return results
   }
 }
 

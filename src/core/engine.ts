@@ -1,8 +1,9 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
+import type { Activity } from './activity.ts'
 import { type Clock, pause } from './clock.ts'
 import type { Isolation } from './connection.ts'
 import { Deadline, type Phases } from './deadline.ts'
-import { asError, HapaxError, isHapaxError, redact } from './errors.ts'
+import { asError, HapaxError, isHapaxError, messageOf } from './errors.ts'
 import type { EventHub } from './events.ts'
 import { callHandlers, type Job } from './handlers.ts'
 import type { Logger } from './logger.ts'
@@ -16,6 +17,7 @@ export interface Engine<Tx> {
   readonly store: Store<Tx, never>
   readonly publisher: { open(tx: Tx): OpenBuffer<Tx> }
   readonly events: EventHub
+  readonly activity: Activity
   readonly logger: Logger
   readonly clock: Clock
   readonly random: Random
@@ -60,6 +62,8 @@ interface Working {
   readonly consumer: string
   readonly messages: readonly StoredMessage[]
   readonly parent: Working | undefined
+  /** What the caller left behind, such as a timer, is not inside it any more. */
+  ended: boolean
 }
 
 /** To notice a handler that would wait for itself. */
@@ -156,7 +160,7 @@ export class Attempt<Tx, T> {
 
   #judge(error: unknown, token: string, progress: Progress<Tx>): Attempted<T> | 'again' {
     if (error === progress.thrown && !isDoomed(error)) return this.#failed(error, token)
-    if (!(error instanceof HapaxError)) {
+    if (!isHapaxError(error)) {
       if (progress.called) return this.#failed(error, token)
       throw refused(error)
     }
@@ -214,7 +218,7 @@ interface Progress<Tx> {
 
 /** The database answered our own first statements with an error, for example that a privilege is missing. */
 function refused(cause: unknown): HapaxError {
-  return new HapaxError('store-unavailable', `the database refused: ${redact(asError(cause).message)}`, { cause })
+  return new HapaxError('store-unavailable', `the database refused: ${messageOf(asError(cause))}`, { cause })
 }
 
 const NOTHING: unique symbol = Symbol('nothing was thrown')

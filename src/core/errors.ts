@@ -82,12 +82,36 @@ export class NotDone extends Error {
 
 /** Whether a value is a HapaxError with this code. */
 export function isHapaxError(error: unknown, code?: ErrorCode): error is HapaxError {
-  return error instanceof HapaxError && (code === undefined || error.code === code)
+  return isError(error) && error instanceof HapaxError && (code === undefined || error.code === code)
 }
 
 /** What was thrown, as an Error. */
 export function asError(thrown: unknown): Error {
-  return thrown instanceof Error ? thrown : new Error(`a handler threw ${describe(thrown)}`, { cause: thrown })
+  if (isError(thrown)) return thrown
+  return new Error(`a handler threw ${describe(thrown)}`, { cause: thrown })
+}
+
+// Whatever a handler throws must not keep its failure from being recorded: a getter or a proxy may throw in turn.
+
+function isError(value: unknown): value is Error {
+  try {
+    return value instanceof Error
+  } catch {
+    return false
+  }
+}
+
+function field(error: Error, name: 'name' | 'message' | 'code' | 'stack' | 'cause'): unknown {
+  try {
+    return (error as unknown as Record<string, unknown>)[name]
+  } catch {
+    return undefined
+  }
+}
+
+/** An error's message as it may be logged: a text in any case, without credentials. */
+export function messageOf(error: Error): string {
+  return shown(field(error, 'message'), MAX_MESSAGE)
 }
 
 /** An error as it is stored: name, code and message of the whole cause chain, without credentials, capped. */
@@ -106,20 +130,22 @@ const MAX_CAUSES = 5
 /** Turns an error into what may be stored and shown. */
 export function recordError(thrown: unknown, depth = 0): ErrorRecord {
   const error = asError(thrown)
-  const code = (error as { code?: unknown }).code
-  const cause = error.cause
+  const code = field(error, 'code')
+  const cause = field(error, 'cause')
+  const stack = depth === 0 ? field(error, 'stack') : undefined
   return {
-    name: shown(error.name, 100),
-    message: shown(error.message, MAX_MESSAGE),
+    name: shown(field(error, 'name') ?? 'Error', 100),
+    message: messageOf(error),
     ...(typeof code === 'string' || typeof code === 'number' ? { code: shown(code, 100) } : {}),
-    ...(depth === 0 && error.stack ? { stack: shown(error.stack, MAX_STACK) } : {}),
-    ...(cause instanceof Error && depth < MAX_CAUSES ? { cause: recordError(cause, depth + 1) } : {}),
+    ...(typeof stack === 'string' && stack !== '' ? { stack: shown(stack, MAX_STACK) } : {}),
+    ...(isError(cause) && depth < MAX_CAUSES ? { cause: recordError(cause, depth + 1) } : {}),
   }
 }
 
 /** Cut twice: what is thrown away need not be searched, and what was removed makes room. */
 function shown(value: unknown, length: number): string {
-  return redact(String(value).slice(0, 4 * length)).slice(0, length)
+  const text = typeof value === 'string' ? value : describe(value)
+  return redact(text.slice(0, 4 * length)).slice(0, length)
 }
 
 const SECRET =
@@ -140,7 +166,12 @@ export function redact(text: string): string {
 
 /** A value for an error message: short, on one line. */
 export function describe(value: unknown): string {
-  const text = typeof value === 'string' ? JSON.stringify(value) : describeValue(value)
+  let text = 'something that cannot be shown'
+  try {
+    text = typeof value === 'string' ? JSON.stringify(value) : describeValue(value)
+  } catch {
+    // A proxy or a getter that throws.
+  }
   return text.length > 80 ? `${text.slice(0, 77)}...` : text
 }
 

@@ -1,3 +1,4 @@
+import { asError, messageOf } from './errors.ts'
 import type { Logger } from './logger.ts'
 
 /** Names a message in an event; never the payload. */
@@ -41,7 +42,7 @@ export interface Events {
   on<Name extends keyof HapaxEvents>(name: Name, listener: (event: HapaxEvents[Name]) => void): () => void
 }
 
-type Listener = (event: never) => void
+type Listener = (event: never) => unknown
 
 /** The one stream of events of a hapax. */
 export class EventHub implements Events {
@@ -70,10 +71,15 @@ export class EventHub implements Events {
     const value = event()
     for (const listener of listeners) {
       try {
-        listener(value as never)
+        const result: unknown = listener(value as never)
+        if (result instanceof Promise) result.catch((error: unknown) => this.#failed(name, error))
       } catch (error) {
-        this.#logger.error({ event: name, error: String(error) }, 'a listener threw')
+        this.#failed(name, error)
       }
     }
+  }
+
+  #failed(event: keyof HapaxEvents, error: unknown): void {
+    this.#logger.error({ event, error: messageOf(asError(error)) }, 'a listener failed')
   }
 }

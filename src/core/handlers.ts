@@ -1,5 +1,5 @@
 import type { MessageType, PublishOptions } from './define.ts'
-import { asError, HapaxError, isHapaxError } from './errors.ts'
+import { asError, HapaxError, isHapaxError, messageOf } from './errors.ts'
 import { decode } from './intake.ts'
 import type { Logger } from './logger.ts'
 import { type Message, type StoredMessage, unpackAttributes } from './message.ts'
@@ -44,13 +44,19 @@ export type Registered<Tx> =
   | { readonly kind: 'one'; readonly type: MessageType<never, unknown>; readonly call: Handler<never, Tx> }
   | { readonly kind: 'many'; readonly type: MessageType<never, unknown>; readonly call: ManyHandler<never, Tx> }
 
-/** A message decoded and checked, with the handler that takes it. */
-export interface Job<Tx> {
-  readonly stored: StoredMessage
+/** A message as its handler gets it. */
+interface Content {
   readonly message: Message
   readonly data: unknown
+}
+
+/** A message that fits its handler. */
+export interface Job<Tx> {
+  readonly stored: StoredMessage
   readonly handler: Registered<Tx>
   readonly attempt: number
+  /** The decoded message; anew for every call, because a handler that was rolled back may have changed it. */
+  content(): Content | Promise<Content>
 }
 
 /** Decodes and checks a message for its handler; throws `invalid-payload`. */
@@ -58,15 +64,31 @@ export function prepareJob<Tx>(
   handler: Registered<Tx>,
   stored: StoredMessage,
   attempt: number,
-  given?: { readonly value?: unknown },
 ): Job<Tx> | Promise<Job<Tx>> {
+  const job = (first: Content): Job<Tx> => {
+    let unused: Content | undefined = first
+    const content = (): Content | Promise<Content> => {
+      const current = unused ?? decodeFor(handler, stored)
+      unused = undefined
+      return current
+    }
+    return { stored, handler, attempt, content }
+  }
+  const first = decodeFor(handler, stored)
+  return first instanceof Promise ? first.then(job) : job(first)
+}
+
+function decodeFor<Tx>(handler: Registered<Tx>, stored: StoredMessage): Content | Promise<Content> {
   const attributes = unpackAttributes(stored)
-  const value = given === undefined ? decode(stored, attributes.datacontenttype) : given.value
+  const value = decode(stored, attributes.datacontenttype)
   const message: Message = { ...attributes, data: value }
-  const job = (data: unknown): Job<Tx> => ({ stored, message, data, handler, attempt })
   try {
-    const parsed = handler.type.parse(value)
-    return parsed instanceof Promise ? parsed.then(job, (error: unknown) => refuse(stored, error)) : job(parsed)
+    const data = handler.type.parse(value)
+    if (!(data instanceof Promise)) return { message, data }
+    return data.then(
+      (awaited) => ({ message, data: awaited }),
+      (error: unknown) => refuse(stored, error),
+    )
   } catch (error) {
     return refuse(stored, error)
   }
@@ -74,7 +96,7 @@ export function prepareJob<Tx>(
 
 function refuse({ type }: StoredMessage, error: unknown): never {
   if (isHapaxError(error, 'invalid-payload')) throw error
-  throw new HapaxError('invalid-payload', `the schema of ${type} threw: ${asError(error).message}`, { cause: error })
+  throw new HapaxError('invalid-payload', `the schema of ${type} threw: ${messageOf(asError(error))}`, { cause: error })
 }
 
 /** What the handlers of one transaction share. */
@@ -102,17 +124,22 @@ export async function callHandlers<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx
   }
 }
 
-function callOne<Tx>(call: Handler<never, Tx>, job: Job<Tx>, scope: Scope<Tx>): unknown {
+async function callOne<Tx>(call: Handler<never, Tx>, job: Job<Tx>, scope: Scope<Tx>): Promise<void> {
   const { tx, buffer, signal, logger } = scope
-  const { message, attempt } = job
+  const content = job.content()
+  const { message, data } = content instanceof Promise ? await content : content
   const cause: Cause = { causationId: message.id, correlationId: message.correlationId ?? message.id }
-  const publish: PublishInHandler = (type, data, options) => buffer.publish(type, data, options, cause)
-  return call(job.data as never, { tx, message, publish, signal, attempt, logger })
+  const publish: PublishInHandler = (type, value, options) => buffer.publish(type, value, options, cause)
+  await call(data as never, { tx, message, publish, signal, attempt: job.attempt, logger })
 }
 
 async function callMany<Tx>(call: ManyHandler<never, Tx>, jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promise<void> {
   const { tx, buffer, signal, logger } = scope
-  const items = jobs.map(({ data, message }) => ({ data, message }))
+  const items: Item<unknown>[] = []
+  for (const job of jobs) {
+    const content = job.content()
+    items.push(content instanceof Promise ? await content : content)
+  }
   const publish: PublishInHandler = (type, data, options) => buffer.publish(type, data, options)
   await call(items as never, { tx, publish, signal, logger })
 }

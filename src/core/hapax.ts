@@ -1,4 +1,5 @@
-import { type Clock, systemClock } from './clock.ts'
+import { Activity } from './activity.ts'
+import { type Clock, systemClock, within } from './clock.ts'
 import type { Isolation } from './connection.ts'
 import { Consumer } from './consumer.ts'
 import type { ConsumerOptions } from './consumer-options.ts'
@@ -8,7 +9,7 @@ import { HapaxError } from './errors.ts'
 import { EventHub, type Events } from './events.ts'
 import { FailedStore } from './failed.ts'
 import { MAX_TEXT_BYTES } from './intake.ts'
-import { consoleLogger, type Logger } from './logger.ts'
+import { consoleLogger, type Logger, safeLogger } from './logger.ts'
 import { expected, noOthers, oneOf, positiveInteger, text } from './options.ts'
 import { type Published, Publisher } from './publish.ts'
 import { type Random, systemRandom } from './random.ts'
@@ -83,15 +84,16 @@ export function createHapax<Tx, Own>(options: HapaxOptions<Tx, Own>): Hapax<Tx, 
 class Core<Tx, Own> implements Hapax<Tx, Own> {
   readonly events: EventHub
   readonly failed: FailedStore
+  readonly activity: Activity = new Activity()
   readonly #store: Store<Tx, Own>
   readonly #engine: Engine<Tx>
   readonly #publisher: Publisher<Tx, Own>
   readonly #consumers = new Map<string, Consumer<Tx>>()
   readonly #workers = new Set<Worker<Tx>>()
-  #closed = false
 
   constructor(options: HapaxOptions<Tx, Own>) {
-    const { store, logger = consoleLogger, clock = systemClock, random = systemRandom } = options
+    const { store, clock = systemClock, random = systemRandom } = options
+    const logger = safeLogger(options.logger ?? consoleLogger)
     const maxBytes = positiveInteger('maxMessageBytes', options.maxMessageBytes, 1024 * 1024)
     this.#store = store
     this.events = new EventHub(logger)
@@ -107,7 +109,8 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
         [...this.#consumers.values()].filter((each) => each.types.includes(type)).map((each) => each.name),
       wake: () => this.#wake(),
     })
-    this.#engine = { store, publisher: this.#publisher, events: this.events, logger, clock, random, maxBytes }
+    const { events, activity } = this
+    this.#engine = { store, publisher: this.#publisher, events, activity, logger, clock, random, maxBytes }
     this.failed = new FailedStore(store, () => this.#wake())
   }
 
@@ -119,8 +122,11 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     return this.#store.migrations()
   }
 
-  async transaction<T>(work: (tx: Tx) => Promise<T>, options: HapaxTransactionOptions = {}): Promise<T> {
-    this.#assertOpen()
+  transaction<T>(work: (tx: Tx) => Promise<T>, options: HapaxTransactionOptions = {}): Promise<T> {
+    return this.activity.during(() => this.#transaction(work, options))
+  }
+
+  async #transaction<T>(work: (tx: Tx) => Promise<T>, options: HapaxTransactionOptions): Promise<T> {
     noOthers('options of transaction', options, ['isolation', 'idleTimeoutMs'])
     const idleTimeoutMs = positiveInteger('idleTimeoutMs', options.idleTimeoutMs, 60_000)
     const unitOptions = { isolation: options.isolation, idleTimeoutMs, lockTimeoutMs: QUEUE_MS }
@@ -151,7 +157,6 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   }
 
   async publishMany(tx: Tx | Own, drafts: readonly Draft[]): Promise<readonly Published[]> {
-    this.#assertOpen()
     if (!Array.isArray(drafts)) expected('drafts', 'a list of messages made by of()', drafts)
     return drafts.length === 0 ? [] : this.#publisher.publish(tx, drafts)
   }
@@ -180,20 +185,19 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   }
 
   async close(): Promise<void> {
-    if (this.#closed) return
-    this.#closed = true
+    if (this.activity.closed) return
+    this.activity.close()
     await Promise.all([...this.#workers].map((worker) => worker.stop()))
+    await within(this.#engine.clock, CLOSE_MS, this.activity.idle(), () => {})
     await this.#store.close()
   }
 
   #wake(): void {
     for (const worker of this.#workers) worker.wake()
   }
-
-  #assertOpen(): void {
-    if (this.#closed) throw new HapaxError('closed', 'this hapax is closed')
-  }
 }
 
 /** How long a transaction of the user's waits for its turn where a database has one writer. */
 const QUEUE_MS = 30_000
+/** How long closing waits for what is under way. */
+const CLOSE_MS = 60_000

@@ -23,9 +23,9 @@ export function fingerprint(payload: Uint8Array | string): string {
   return hash('sha256', payload, 'hex').slice(0, 16)
 }
 
-/** The whole SHA-256 of a payload: the id of a message that came without one, with the policy `hash`. */
-export function payloadId(payload: Uint8Array): string {
-  return `sha256:${hash('sha256', payload, 'hex')}`
+/** An id for a message that came without one: the SHA-256 of its type, its key and its payload. */
+export function payloadId(type: string, key: string | null, payload: Uint8Array | string): string {
+  return `sha256:${hash('sha256', pair(type, key ?? '') + hash('sha256', payload, 'hex'), 'hex')}`
 }
 
 /**

@@ -1,6 +1,6 @@
 import type { ConsumerSettings } from './consumer-options.ts'
 import { Attempt, type Engine, type Running } from './engine.ts'
-import { asError } from './errors.ts'
+import { asError, isHapaxError } from './errors.ts'
 import { type Job, smaller } from './handlers.ts'
 import { type Outcome, outcome } from './outcome.ts'
 import { type Recorder, ref } from './record.ts'
@@ -45,11 +45,13 @@ export class InboxWork<Tx> {
     })
     const attempted = await attempt.run()
     if (attempted.kind === 'done') return this.#finish(jobs, ours, started)
-    if (jobs.length > 1 && attempted.kind !== 'lost') return this.#smaller(jobs, signal)
+    const broken = attempted.kind === 'failed' && isHapaxError(attempted.error, 'broken-atomicity')
+    if (jobs.length > 1 && attempted.kind !== 'lost' && !broken) return this.#smaller(jobs, signal)
     const { kind, error } = attempted
     const outcomes: Outcome[] = []
     for (const { row } of jobs) {
-      if (kind === 'busy') outcomes.push(this.#recorder.putBack(row.message, 'busy', error))
+      if (broken && !ours.has(row.seq)) outcomes.push(this.#recorder.duplicate(row.message))
+      else if (kind === 'busy') outcomes.push(this.#recorder.putBack(row.message, 'busy', error))
       else if (kind === 'lost') outcomes.push(await this.#recorder.lost(row, error))
       else outcomes.push(await this.#recorder.fromInbox(row, asError(error)))
     }
@@ -63,9 +65,8 @@ export class InboxWork<Tx> {
   ): Promise<UnitEnd<undefined>> {
     const claimed = jobs.filter(({ row }) => unit.claimed.has(row.seq))
     if (claimed.length === 0) return { value: undefined, writes: undefined }
-    const settle = claimed.map(({ row }) => row.seq)
-    for (const seq of settle) ours.add(seq)
-    return { value: undefined, writes: { ...(await call(claimed)), settle } }
+    for (const { row } of claimed) ours.add(row.seq)
+    return { value: undefined, writes: await call(claimed) }
   }
 
   /** A row that was never ours is somebody else's; one that was and is gone was settled by our commit of unknown outcome. */

@@ -1,5 +1,6 @@
+import { randomUUID } from 'node:crypto'
 import type { Clock } from './clock.ts'
-import { asError, describe, HapaxError } from './errors.ts'
+import { asError, describe, HapaxError, messageOf } from './errors.ts'
 import { fingerprint, messageKey, payloadId } from './identity.ts'
 import { type IncomingMessage, packAttributes, type StoredMessage } from './message.ts'
 import { isText } from './options.ts'
@@ -10,9 +11,6 @@ export type MissingId = 'reject' | 'hash' | ((message: IncomingMessage) => strin
 /** A delivery after its first look: either fit to be handled, or refused for a reason. */
 export interface Entry {
   readonly stored: StoredMessage
-  /** The JSON value, when it came as one and need not be parsed. */
-  readonly value?: unknown
-  readonly parsed: boolean
   readonly redelivered: boolean
   readonly refused?: HapaxError
 }
@@ -33,13 +31,28 @@ export function intake(incoming: IncomingMessage, policy: IntakePolicy): Entry {
   if (typeof incoming !== 'object' || incoming === null) {
     throw new HapaxError('invalid-message', `expected a message to be an object, got ${describe(incoming)}`)
   }
-  const payload = payloadOf(incoming.data)
+  try {
+    return look(incoming, policy)
+  } catch (cause) {
+    // A proxy or a getter that throws. Nothing of it can be kept but that it came.
+    const refused = new HapaxError('invalid-message', 'the message could not be read', { cause })
+    const id = randomUUID()
+    const stored = new Delivery(
+      { source: '(unreadable)', type: '(unreadable)' },
+      { source: '(unreadable)', id, key: id },
+      '',
+    )
+    return { stored, redelivered: false, refused }
+  }
+}
+
+function look(incoming: IncomingMessage, policy: IntakePolicy): Entry {
+  const payload = payloadOf(incoming)
   const identity = identify(incoming, payload.content, policy)
   const stored = new Delivery(incoming, identity, payload.content)
   const refused = payload.refused ?? identity.refused ?? refusal(incoming, stored, policy)
   const redelivered = incoming.redelivered === true
-  if (refused !== undefined) return { stored, redelivered, parsed: false, refused }
-  return { stored, redelivered, parsed: payload.parsed, value: incoming.data }
+  return refused === undefined ? { stored, redelivered } : { stored, redelivered, refused }
 }
 
 /** A delivery as it would be stored. Most never are, so what only storing needs is made when it is asked for. */
@@ -50,53 +63,59 @@ class Delivery implements StoredMessage {
   readonly type: string
   readonly key: string | null
   readonly fingerprint: string
-  readonly #incoming: IncomingMessage
-  readonly #content: Uint8Array | string
+  readonly content: Uint8Array | string
+  readonly #others: Parameters<typeof packAttributes>[0]
 
-  constructor(incoming: IncomingMessage, { source, id }: Identity, content: Uint8Array | string) {
-    const { type, key } = incoming
-    this.messageKey = messageKey(source, id)
+  constructor(incoming: IncomingMessage, { source, id, key }: Identity, content: Uint8Array | string) {
+    this.messageKey = messageKey(source, key)
     this.source = source
     this.id = id
-    this.type = isText(type, MAX_TEXT_BYTES) ? type : shown(type)
-    this.key = isText(key, MAX_TEXT_BYTES) ? key : null
+    this.type = typeOf(incoming)
+    this.key = keyOf(incoming)
     this.fingerprint = fingerprint(content)
-    this.#incoming = incoming
-    this.#content = content
+    this.content = content
+    this.#others = cleanAttributes(incoming)
   }
 
   get attributes(): string {
-    return packAttributes(cleanAttributes(this.#incoming))
+    return packAttributes(this.#others)
   }
 
   get data(): Uint8Array {
-    return bytesOf(this.#content)
+    return typeof this.content === 'string' ? Buffer.from(this.content) : this.content
   }
 
   get bytes(): number {
-    const content = this.#content
+    const { content } = this
     const length = typeof content === 'string' ? Buffer.byteLength(content) : content.byteLength
     return length + Buffer.byteLength(this.attributes)
   }
 }
 
-function bytesOf(content: Uint8Array | string): Uint8Array {
-  return typeof content === 'string' ? Buffer.from(content) : content
+function typeOf({ type }: IncomingMessage): string {
+  return isText(type, MAX_TEXT_BYTES) ? type : shown(type)
 }
 
-/** The payload: bytes as they came, or the JSON of a value. */
+function keyOf({ key }: IncomingMessage): string | null {
+  return isText(key, MAX_TEXT_BYTES) ? key : null
+}
+
+/** The payload: bytes, copied because the sender may use them again; a text that is no JSON; or the JSON of a value. */
 interface Payload {
   readonly content: Uint8Array | string
-  readonly parsed: boolean
   readonly refused?: HapaxError
 }
 
-function payloadOf(data: unknown): Payload {
-  if (data instanceof Uint8Array) return { content: data, parsed: false }
-  if (data === undefined) return { content: '', parsed: true }
+function payloadOf({ data, datacontenttype }: IncomingMessage): Payload {
+  if (data === undefined) return { content: '' }
+  if (ArrayBuffer.isView(data)) {
+    return { content: new Uint8Array(data.buffer, data.byteOffset, data.byteLength).slice() }
+  }
+  if (data instanceof ArrayBuffer || data instanceof SharedArrayBuffer) return { content: new Uint8Array(data).slice() }
+  if (typeof data === 'string' && !isJson(datacontenttype)) return { content: data.toWellFormed() }
   try {
     const json = JSON.stringify(data)
-    if (json !== undefined) return { content: json, parsed: true }
+    if (json !== undefined) return { content: json }
   } catch (error) {
     return unserialisable(data, error)
   }
@@ -104,38 +123,45 @@ function payloadOf(data: unknown): Payload {
 }
 
 function unserialisable(data: unknown, cause: unknown): Payload {
-  const reason = cause === undefined ? '' : `: ${asError(cause).message}`
-  const refused = new HapaxError(
-    'invalid-payload',
-    `expected data to be a JSON value, got ${describe(data)}${reason}`,
-    { cause },
-  )
-  return { content: describe(data), parsed: false, refused }
+  const reason = cause === undefined ? '' : `: ${messageOf(asError(cause))}`
+  const what = `expected data to be a JSON value, got ${describe(data)}${reason}`
+  return { content: describe(data), refused: new HapaxError('invalid-payload', what, { cause }) }
 }
 
+/** Who sent which message; `key` is what its identity is computed from, usually the id. */
 interface Identity {
   readonly source: string
   readonly id: string
+  readonly key: string
   readonly refused?: HapaxError
 }
 
 function identify(incoming: IncomingMessage, content: Uint8Array | string, { missingId }: IntakePolicy): Identity {
-  const { source } = incoming
+  const { source, id } = incoming
+  // What stands in for an id is the same for a redelivery, so that it does not fill the failed store.
+  const standIn = (): string => payloadId(typeOf(incoming), keyOf(incoming), content)
   if (!isText(source, MAX_TEXT_BYTES)) {
+    const given = isText(id, MAX_TEXT_BYTES) ? id : ''
     const refused = invalid('invalid-message', 'source', source)
-    return {
-      source: shown(source),
-      id: isText(incoming.id, MAX_TEXT_BYTES) ? incoming.id : payloadId(bytesOf(content)),
-      refused,
-    }
+    return { source: shown(source), id: given || standIn(), key: given + standIn(), refused }
   }
-  if (isText(incoming.id, MAX_TEXT_BYTES)) return { source, id: incoming.id }
-  if (missingId === 'hash') return { source, id: payloadId(bytesOf(content)) }
-  const id = typeof missingId === 'function' ? missingId(incoming) : incoming.id
-  if (isText(id, MAX_TEXT_BYTES)) return { source, id }
-  // The hash of the payload stands in, so that a redelivery does not fill the failed store.
-  const missing = id === undefined || id === null || id === ''
-  return { source, id: payloadId(bytesOf(content)), refused: invalid(missing ? 'missing-id' : 'invalid-id', 'id', id) }
+  if (isText(id, MAX_TEXT_BYTES)) return { source, id, key: id }
+  const derived = missingId === 'hash' ? standIn() : typeof missingId === 'function' ? asked(missingId, incoming) : id
+  if (isText(derived, MAX_TEXT_BYTES)) return { source, id: derived, key: derived }
+  const missing = derived === undefined || derived === null || derived === ''
+  const refused = invalid(missing ? 'missing-id' : 'invalid-id', 'id', derived)
+  return { source, id: standIn(), key: standIn(), refused }
+}
+
+/** The id that the application's function gives, if it gives one at once and does not fail. */
+function asked(missingId: (message: IncomingMessage) => unknown, incoming: IncomingMessage): unknown {
+  try {
+    const id = missingId(incoming)
+    if (id instanceof Promise) id.catch(() => {})
+    return id
+  } catch {
+    return undefined
+  }
 }
 
 function refusal(incoming: IncomingMessage, stored: Delivery, policy: IntakePolicy): HapaxError | undefined {
@@ -197,15 +223,32 @@ function cleanHeaders(headers: Readonly<Record<string, unknown>>): Record<string
   return clean
 }
 
-/** The JSON value of a stored message, or its bytes where its content type is not JSON; throws `invalid-payload`. */
+/**
+ * What a handler gets of a stored message: the JSON value; where its content type is not JSON, a text for `text/…` and
+ * bytes else. Made anew at every call, so that no handler sees what another run did to it. Throws `invalid-payload`.
+ */
 export function decode(stored: StoredMessage, contentType: string | undefined): unknown {
-  if (stored.data.byteLength === 0) return undefined
-  if (contentType !== undefined && !/^[^;]*\bjson\b/i.test(contentType)) return stored.data
+  const content = stored instanceof Delivery ? stored.content : stored.data
+  if (content.length === 0) return undefined
   try {
-    return JSON.parse(utf8.decode(stored.data))
+    if (!isJson(contentType)) return isTextual(contentType) ? textOf(content) : new Uint8Array(stored.data)
+    return JSON.parse(textOf(content))
   } catch (cause) {
-    throw new HapaxError('invalid-payload', `expected data to be JSON in UTF-8: ${asError(cause).message}`, { cause })
+    const what = isJson(contentType) ? 'JSON in UTF-8' : 'text in UTF-8'
+    throw new HapaxError('invalid-payload', `expected data to be ${what}: ${messageOf(asError(cause))}`, { cause })
   }
+}
+
+function isJson(contentType: unknown): boolean {
+  return typeof contentType !== 'string' || /^[^;]*\bjson\b/i.test(contentType)
+}
+
+function isTextual(contentType: string | undefined): boolean {
+  return contentType?.trimStart().toLowerCase().startsWith('text/') === true
+}
+
+function textOf(content: Uint8Array | string): string {
+  return typeof content === 'string' ? content : utf8.decode(content)
 }
 
 const utf8 = new TextDecoder('utf-8', { fatal: true })

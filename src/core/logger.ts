@@ -21,3 +21,18 @@ export const silentLogger: Logger = { debug: () => {}, info: () => {}, warn: () 
 function line(level: string, fields: object, message: string): void {
   process.stderr.write(`${JSON.stringify({ level, message: `hapax: ${message}`, ...fields })}\n`)
 }
+
+/** The same logger, which cannot disturb: what it throws is dropped, because there is nowhere left to say it. */
+export function safeLogger(logger: Logger): Logger {
+  const safe =
+    (level: keyof Logger) =>
+    (fields: object, message: string): void => {
+      try {
+        const result: unknown = logger[level](fields, message)
+        if (result instanceof Promise) result.catch(() => {})
+      } catch {
+        // See above.
+      }
+    }
+  return { debug: safe('debug'), info: safe('info'), warn: safe('warn'), error: safe('error') }
+}

@@ -7,10 +7,14 @@ export function expected(name: string, what: string, got: unknown): never {
   })
 }
 
+/** Timers and settings of databases count milliseconds in 31 bits; this leaves room for what is added to them. */
+export const MAX_MS = 2_000_000_000
+
 /** A whole number above zero, or the default where it is not given. */
 export function positiveInteger(name: string, value: number | undefined, fallback: number): number {
   if (value === undefined) return fallback
   if (!Number.isSafeInteger(value) || value <= 0) expected(name, 'a positive integer', value)
+  if (value > MAX_MS) expected(name, `at most ${MAX_MS}`, value)
   return value
 }
 
@@ -20,6 +24,7 @@ export function numberFrom(name: string, least: number, value: number | undefine
   if (typeof value !== 'number' || !Number.isFinite(value) || value < least) {
     expected(name, `a number of at least ${least}`, value)
   }
+  if (value > MAX_MS) expected(name, `at most ${MAX_MS}`, value)
   return value
 }
 

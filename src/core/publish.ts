@@ -1,7 +1,7 @@
 import type { Clock } from './clock.ts'
 import { transactionClosed } from './connection.ts'
 import type { Draft, MessageType, PublishOptions } from './define.ts'
-import { asError, describe, HapaxError } from './errors.ts'
+import { asError, describe, HapaxError, messageOf } from './errors.ts'
 import type { EventHub } from './events.ts'
 import { fingerprint, messageKey } from './identity.ts'
 import { MAX_TEXT_BYTES } from './intake.ts'
@@ -103,15 +103,16 @@ export class Publisher<Tx, Own> {
     try {
       const prepared = await this.#prepareAll(drafts)
       if (buffer.closed) throw transactionClosed()
-      buffer.waiting.push(...prepared)
       // Only an id of the publisher's own can be a duplicate, and only the insert can tell.
       const tell = this.#options.delivery === 'local' && drafts.some(({ options }) => options.id !== undefined)
-      if (!tell && !drafts.some(({ options }) => options.now))
+      if (!tell && !drafts.some(({ options }) => options.now)) {
+        for (const each of prepared) buffer.waiting.push(each)
         return prepared.map(({ message }) => ({ id: message.id }))
-      const rows = buffer.waiting.splice(0)
-      const answers = await this.#write(tx, rows)
-      buffer.written.push(...rows)
-      return answers.slice(-prepared.length)
+      }
+      // Only these: what waits belongs to the whole transaction, and this may be inside a savepoint.
+      const answers = await this.#write(tx, prepared)
+      for (const each of prepared) buffer.written.push(each)
+      return answers
     } finally {
       buffer.running -= 1
     }
@@ -125,7 +126,7 @@ export class Publisher<Tx, Own> {
       )
     }
     const rows = buffer.waiting.splice(0)
-    buffer.written.push(...rows)
+    for (const row of rows) buffer.written.push(row)
     if (rows.length === 0) return {}
     if (this.#options.delivery === 'relay') return { outbox: rows }
     // Awaited first: outside the transaction these inserts would commit by themselves.
@@ -234,9 +235,13 @@ function serialise(type: string, data: unknown): string | undefined {
     const json = JSON.stringify(data)
     if (json !== undefined) return json
   } catch (cause) {
-    throw new HapaxError('invalid-payload', `expected data of ${type} to be a JSON value: ${asError(cause).message}`, {
-      cause,
-    })
+    throw new HapaxError(
+      'invalid-payload',
+      `expected data of ${type} to be a JSON value: ${messageOf(asError(cause))}`,
+      {
+        cause,
+      },
+    )
   }
   throw new HapaxError('invalid-payload', `expected data of ${type} to be a JSON value, got ${describe(data)}`)
 }

@@ -41,6 +41,7 @@ export class Queue {
   readonly #clock: Clock
   readonly #waiting = new Set<Waiter>()
   #turn: Turn | undefined
+  #restedAt = 0
 
   constructor(clock: Clock = systemClock) {
     this.#clock = clock
@@ -54,7 +55,20 @@ export class Queue {
     signal?.throwIfAborted()
     const outer = living(inside.getStore())
     for (let each = outer; each !== undefined; each = each.outer) if (each.queue === this) throw nested()
-    return this.#turn === undefined ? this.#begin(outer) : this.#wait(outer, waitMs, signal)
+    if (this.#turn !== undefined) return this.#wait(outer, waitMs, signal)
+    const turn = this.#begin(outer)
+    if (!this.#owesARest()) return turn
+    return new Promise((resolve) => {
+      setImmediate(() => resolve(turn))
+    })
+  }
+
+  /** Turns that never wait for anything would follow each other without end; timers and sockets need their time as well. */
+  #owesARest(): boolean {
+    const now = this.#clock.monotonic()
+    if (now - this.#restedAt < REST_EVERY_MS) return false
+    this.#restedAt = now
+    return true
   }
 
   #begin(outer: Turn | undefined): Turn {
@@ -66,7 +80,11 @@ export class Queue {
   #pass(): void {
     this.#turn = undefined
     const [next] = this.#waiting
-    next?.start(this.#begin(next.outer))
+    if (next === undefined) return
+    const turn = this.#begin(next.outer)
+    if (!this.#owesARest()) return next.start(turn)
+    // It may have given up meanwhile.
+    setImmediate(() => (this.#waiting.has(next) ? next.start(turn) : turn.end()))
   }
 
   #wait(outer: Turn | undefined, waitMs: number, signal: AbortSignal | undefined): Promise<Turn | undefined> {
@@ -91,6 +109,8 @@ export class Queue {
     })
   }
 }
+
+const REST_EVERY_MS = 10
 
 /** Code that outlived its turn holds nothing any more. */
 function living(turn: Turn | undefined): Turn | undefined {

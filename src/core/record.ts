@@ -1,6 +1,6 @@
 import type { ConsumerSettings } from './consumer-options.ts'
 import { type Engine, persist, unit } from './engine.ts'
-import { HapaxError, isHapaxError, recordError, redact } from './errors.ts'
+import { HapaxError, isHapaxError, messageOf, recordError } from './errors.ts'
 import type { MessageRef } from './events.ts'
 import type { StoredMessage } from './message.ts'
 import { type Outcome, outcome } from './outcome.ts'
@@ -47,33 +47,58 @@ export class Recorder<Tx> {
           return { value: broken, writes: this.#writes(stored, broken, attempt) }
         })
       })
-      return 'kind' in result ? this.#report(stored, result, attempt) : this.duplicate(stored, result)
+      return 'kind' in result ? this.#report(stored, result, attempt) : this.taken(stored, result)
     })
   }
 
+  /** A message that was taken before: a duplicate, unless it is another message under the same identity. */
+  taken(stored: StoredMessage, receipt: TakenBefore): Outcome | Promise<Outcome> {
+    const { source, id, type, fingerprint } = stored
+    if (receipt.source !== source || receipt.id !== id) return this.#conflict(stored, receipt)
+    const same = receipt.fingerprint === fingerprint && receipt.type === type
+    if (!same && this.#settings.onMismatch === 'conflict') return this.#conflict(stored, receipt)
+    return this.duplicate(stored, receipt, !same)
+  }
+
+  /** Keeps a message whose handler committed by itself: its receipt is there already. */
+  broken(stored: StoredMessage, error: Error, attempts: number): Promise<Outcome> {
+    return this.#keep(stored, { kind: 'fail', reason: 'broken-atomicity', error: brokenAtomicity(error) }, attempts)
+  }
+
   /** Keeps a message whose identity belongs to another one. */
-  async conflict(stored: StoredMessage, receipt: Receipt): Promise<Outcome> {
+  async #conflict(stored: StoredMessage, { id, source, takenAt }: TakenBefore): Promise<Outcome> {
+    const when = takenAt === undefined ? 'just now' : `at ${takenAt.toISOString()}`
     const error = new HapaxError(
       'conflict',
-      `another message was taken under this identity: ${receipt.id} of ${receipt.source}, at ${receipt.takenAt.toISOString()}`,
-      { fields: { id: receipt.id, source: receipt.source, takenAt: receipt.takenAt } },
+      `another message was taken under this identity: ${id} of ${source}, ${when}`,
+      {
+        fields: { id, source, takenAt },
+      },
     )
-    const verdict: Verdict = { kind: 'fail', reason: 'conflict', error }
+    await this.#keep(stored, { kind: 'fail', reason: 'conflict', error }, 0)
+    return outcome('conflict', error)
+  }
+
+  /** Writes a message to the failed store and nothing else. */
+  async #keep(stored: StoredMessage, verdict: Verdict, attempts: number): Promise<Outcome> {
     await persist(this.#engine, () =>
       unit(this.#engine, this.#options(), { kind: 'plain' }, async () => ({
         value: undefined,
-        writes: this.#writes(stored, verdict, 0),
+        writes: this.#writes(stored, verdict, attempts),
       })),
     )
-    this.#report(stored, verdict, 0)
-    return outcome('conflict', error)
+    return this.#report(stored, verdict, attempts)
   }
 
   /** Writes deliveries to the inbox, to be worked from there; `starts` is 1 if this process begins at once. */
   async store(messages: readonly StoredMessage[], starts: 0 | 1): Promise<readonly Outcome[]> {
     try {
       const found = await this.#stored(messages, starts)
-      return messages.map((message, index) => this.#storedOutcome(message, found[index] as Receipt | 'stored'))
+      const outcomes: Outcome[] = []
+      for (const [index, message] of messages.entries()) {
+        outcomes.push(await this.#storedOutcome(message, found[index] as Receipt | 'stored'))
+      }
+      return outcomes
     } catch (error) {
       if (!isHapaxError(error, 'busy')) throw error
       if (messages.length === 1) return [this.putBack(messages[0] as StoredMessage, 'busy', error)]
@@ -83,8 +108,8 @@ export class Recorder<Tx> {
     }
   }
 
-  #storedOutcome(message: StoredMessage, found: Receipt | 'stored'): Outcome {
-    if (found !== 'stored') return this.duplicate(message, found, found.fingerprint !== message.fingerprint)
+  #storedOutcome(message: StoredMessage, found: Receipt | 'stored'): Outcome | Promise<Outcome> {
+    if (found !== 'stored') return this.taken(message, found)
     this.#engine.events.emit('stored', () => ({ consumer: this.#consumer, message: ref(message) }))
     return outcome('stored')
   }
@@ -107,9 +132,20 @@ export class Recorder<Tx> {
     })
   }
 
-  /** Records the failure of a message that came from the inbox on its own row; no row means that another worker settled it. */
+  /**
+   * Records the failure of a message that came from the inbox on its own row. No row means that another worker settled it,
+   * or that the handler committed by itself: known for certain when the guard was gone, and to be feared when the handler
+   * was cut off, because then nobody could look.
+   */
   async fromInbox(row: InboxRow, error: Error): Promise<Outcome> {
     const attempts = row.attempts + 1
+    const outcome = await this.#onItsRow(row, error, attempts)
+    if (outcome !== undefined) return outcome
+    const feared = isHapaxError(error, 'broken-atomicity') || isHapaxError(error, 'handler-timeout')
+    return feared ? this.broken(row.message, error, attempts) : this.duplicate(row.message)
+  }
+
+  async #onItsRow(row: InboxRow, error: Error, attempts: number): Promise<Outcome | undefined> {
     const verdict = this.#judge(error, attempts)
     const there =
       verdict.kind === 'fail'
@@ -121,7 +157,7 @@ export class Recorder<Tx> {
             delayMs: verdict.delayMs,
             error: recordError(error),
           })
-    return there ? this.#report(row.message, verdict, attempts) : this.duplicate(row.message)
+    return there ? this.#report(row.message, verdict, attempts) : undefined
   }
 
   /** Records that the database let a message of the inbox down: no attempt is used up, but it cannot go on for ever. */
@@ -150,9 +186,10 @@ export class Recorder<Tx> {
     return there ? this.#report(row.message, verdict, row.attempts) : this.duplicate(row.message)
   }
 
-  duplicate(stored: StoredMessage, receipt?: Receipt, mismatch = false): Outcome {
+  duplicate(stored: StoredMessage, receipt?: TakenBefore, mismatch = false): Outcome {
     const { events, logger } = this.#engine
-    const event = { consumer: this.#consumer, message: ref(stored), ...(receipt && { takenAt: receipt.takenAt }) }
+    const takenAt = receipt?.takenAt
+    const event = { consumer: this.#consumer, message: ref(stored), ...(takenAt && { takenAt }) }
     if (mismatch) {
       logger.warn(event, 'a duplicate came with another payload than the first one')
       events.emit('mismatch', () => event)
@@ -169,7 +206,7 @@ export class Recorder<Tx> {
       events.emit('busy', () => event)
       return outcome('busy', error)
     }
-    logger.warn({ ...event, error: redact(error.message) }, 'the transaction was lost; the message is put back')
+    logger.warn({ ...event, error: messageOf(error) }, 'the transaction was lost; the message is put back')
     events.emit('rolled-back', () => ({ ...event, error }))
     return outcome('rolled-back', error)
   }
@@ -221,12 +258,12 @@ export class Recorder<Tx> {
     const event = { consumer: this.#consumer, message: ref(stored), attempt }
     if (verdict.kind === 'retry') {
       const { delayMs } = verdict
-      logger.info({ ...event, delayMs, error: redact(error.message) }, 'the handler failed; trying again later')
+      logger.info({ ...event, delayMs, error: messageOf(error) }, 'the handler failed; trying again later')
       events.emit('retrying', () => ({ ...event, delayMs, error }))
       return outcome('retrying', error)
     }
     const { reason } = verdict
-    logger.error({ ...event, reason, error: redact(error.message) }, 'the message is in the failed store')
+    logger.error({ ...event, reason, error: messageOf(error) }, 'the message is in the failed store')
     events.emit('failed', () => ({ ...event, reason, error }))
     return outcome(reason === 'expired' ? 'expired' : 'failed', error)
   }
@@ -238,6 +275,9 @@ export class Recorder<Tx> {
 }
 
 const DUPLICATE = outcome('duplicate')
+
+/** A message that was taken before: its receipt, or an earlier copy in the same call. */
+export type TakenBefore = Pick<Receipt, 'source' | 'id' | 'type' | 'fingerprint'> & { readonly takenAt?: Date }
 
 /** Names a message without its payload. */
 export function ref({ id, source, type }: StoredMessage): MessageRef {

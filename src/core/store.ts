@@ -7,6 +7,7 @@ export interface Receipt {
   readonly token: string
   readonly source: string
   readonly id: string
+  readonly type: string
   readonly fingerprint: string
   readonly takenAt: Date
 }
@@ -65,10 +66,19 @@ export interface FailedRow {
   readonly error: ErrorRecord
 }
 
+/** Which due rows to take. */
+export interface DueOptions {
+  readonly limit: number
+  /** Rows that the caller has in hand already: reading one again is no start. */
+  readonly except: readonly string[]
+  /** Rows that were started before without an end, or only those that were not. */
+  readonly started: boolean
+  /** For how long others do not see them: until the caller has had the time to lock them. */
+  readonly hideMs: number
+}
+
 /** What a transaction writes last, all or nothing. */
 export interface Writes {
-  /** Inbox rows of this transaction's claim that are done. */
-  readonly settle?: readonly string[]
   readonly inbox?: readonly RetryRow[]
   readonly failed?: readonly FailedRow[]
   readonly outbox?: readonly OutboxRow[]
@@ -84,7 +94,7 @@ export type Opening =
       readonly token: string
       readonly messages: readonly StoredMessage[]
     }
-  /** Locks these inbox rows; rows that are locked elsewhere are skipped, or waited for. */
+  /** Locks and deletes these inbox rows; rows that are locked elsewhere are skipped, or waited for. */
   | { readonly kind: 'claim'; readonly seqs: readonly string[]; readonly locked: 'skip' | 'wait' }
 
 /** A transaction of the store while its body runs. */
@@ -245,15 +255,8 @@ export interface Store<Tx, Own = Tx> {
   /** Writes receipts and inbox rows for all consumers of each message, inside an open transaction. */
   writeLocal(tx: Tx | Own, rows: readonly LocalRow[]): Promise<readonly LocalResult[]>
 
-  /**
-   * Takes up to `limit` due inbox rows of these consumers and types, oldest first, and counts a start of each. Rows in
-   * `except`, which the caller has in hand already, are left alone: reading one again is no start.
-   */
-  due(
-    types: ReadonlyMap<string, readonly string[]>,
-    limit: number,
-    except?: readonly string[],
-  ): Promise<readonly InboxRow[]>
+  /** Takes due inbox rows of these consumers and types, oldest first, counts a start of each, and hides them for a while. */
+  due(types: ReadonlyMap<string, readonly string[]>, options: DueOptions): Promise<readonly InboxRow[]>
   /** Milliseconds until the next row of these consumers and types is due: 0 = now, undefined = there is none. */
   nextDueMs(types: ReadonlyMap<string, readonly string[]>): Promise<number | undefined>
   /** Records a failed attempt on the inbox row itself. False: the row is gone, another worker settled it. */

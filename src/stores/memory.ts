@@ -4,6 +4,7 @@ import type { StoredMessage } from '../core/message.ts'
 import { noOthers } from '../core/options.ts'
 import { Queue, type Turn } from '../core/queue.ts'
 import type {
+  DueOptions,
   FailedFilter,
   FailedMessage,
   FailedRow,
@@ -132,6 +133,7 @@ class Memory implements MemoryStore {
     const check = async (): Promise<void> => void openTransaction(tx, this.#tables)
     const existing = opening.kind === 'take' ? this.#take(opening) : new Map<string, Receipt>()
     const claimed = new Set(opening.kind === 'claim' ? opening.seqs.filter((seq) => this.#inbox.get(seq)) : [])
+    for (const seq of claimed) this.#inbox.delete(seq)
     return { tx, existing, claimed, check }
   }
 
@@ -152,8 +154,7 @@ class Memory implements MemoryStore {
     this.#receipts.set(receiptKey(consumer, message), row)
   }
 
-  #write({ settle = [], inbox = [], failed = [], outbox = [] }: Writes): void {
-    for (const seq of settle) this.#inbox.delete(seq)
+  #write({ inbox = [], failed = [], outbox = [] }: Writes): void {
     for (const row of inbox) this.#addInbox(row)
     for (const row of failed) this.#addFailed(row)
     for (const row of outbox) this.#addOutbox(row)
@@ -213,16 +214,17 @@ class Memory implements MemoryStore {
 
   due(
     types: ReadonlyMap<string, readonly string[]>,
-    limit: number,
-    except: readonly string[] = [],
+    { limit, except, started, hideMs }: DueOptions,
   ): Promise<readonly InboxRow[]> {
     return this.#alone(() => {
+      const now = this.#clock.now()
       const due = this.#waiting(types).filter(
-        ({ seq, availableAt }) => availableAt <= this.#clock.now() && !except.includes(seq),
+        ({ seq, availableAt, starts }) => availableAt <= now && starts > 0 === started && !except.includes(seq),
       )
-      const started = due.slice(0, limit).map((row) => ({ ...row, starts: row.starts + 1 }))
-      for (const row of started) this.#inbox.set(row.seq, row)
-      return started.sort(bySeq)
+      const availableAt = now + hideMs
+      const taken = due.slice(0, limit).map((row) => ({ ...row, starts: row.starts + 1, availableAt }))
+      for (const row of taken) this.#inbox.set(row.seq, row)
+      return taken.sort(bySeq)
     })
   }
 
@@ -251,7 +253,8 @@ class Memory implements MemoryStore {
   fail({ seq, ...end }: Parameters<Store<MemoryTx>['fail']>[0]): Promise<boolean> {
     return this.#alone(() => {
       const row = this.#inbox.get(seq)
-      if (row !== undefined) this.#write({ settle: [seq], failed: [{ ...row, ...end }] })
+      this.#inbox.delete(seq)
+      if (row !== undefined) this.#write({ failed: [{ ...row, ...end }] })
       return row !== undefined
     })
   }
@@ -306,7 +309,7 @@ class Memory implements MemoryStore {
       const tables = [this.#receipts, this.#inbox, this.#failed]
       const names = new Set(tables.flatMap((table) => table.all().map((row) => row.consumer)))
       const outbox = this.#outbox.all()
-      const oldest = Math.min(...outbox.map((row) => row.createdAt.getTime()))
+      const oldest = outbox.reduce((least, row) => Math.min(least, row.createdAt.getTime()), Number.POSITIVE_INFINITY)
       return {
         consumers: [...names].sort().map((consumer) => ({ consumer, ...this.#counts(consumer) })),
         outbox: outbox.length,

@@ -268,7 +268,9 @@ describe('commits', () => {
       })
     const outcomes = await Promise.all([consumer.handle(message('x', 0)), consumer.handle(message('y', 1))])
     expect(outcomes.map(({ status }) => status)).toEqual(['processed', 'processed'])
-    expect(attempts).toEqual([1, 1, 1])
+    // How often the two get in each other's way is up to the database.
+    expect(attempts.length).toBeGreaterThan(2)
+    expect(new Set(attempts)).toEqual(new Set([1]))
     expect(await effects()).toEqual(['0', '1'])
   })
 

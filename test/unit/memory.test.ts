@@ -158,7 +158,8 @@ describe('the inbox in memory', () => {
     const inbox = [retry('later', 500), retry('1'), retry('2'), { ...retry('x'), consumer: 'other' }]
     await run(plain, () => undefined, { inbox })
     expect(await store.nextDueMs(types)).toBe(0)
-    const due = await store.due(types, 10)
+    const rows = { limit: 10, except: [], started: false, hideMs: 0 }
+    const due = await store.due(types, rows)
     expect(due.map(({ message: { id }, starts }) => [id, starts])).toEqual([
       ['1', 1],
       ['2', 1],
@@ -166,19 +167,17 @@ describe('the inbox in memory', () => {
     await run(
       { kind: 'claim', seqs: due.map(({ seq }) => seq), locked: 'skip' },
       ({ claimed }) => expect(claimed.size).toBe(2),
-      {
-        settle: due.map(({ seq }) => seq),
-      },
+      {},
     )
     expect(await store.nextDueMs(types)).toBe(500)
     now += 500
-    expect(await store.due(types, 10)).toMatchObject([{ message: { id: 'later' } }])
+    expect(await store.due(types, rows)).toMatchObject([{ message: { id: 'later' } }])
     expect(await store.nextDueMs(new Map([['nobody', ['tested']]]))).toBeUndefined()
   })
 
   it('moves a message to the failed store and back', async () => {
     await run(take('1'), () => undefined, { inbox: [retry('1')] })
-    const [row] = await store.due(types, 1)
+    const [row] = await store.due(types, { limit: 1, except: [], started: false, hideMs: 0 })
     const seq = row?.seq ?? ''
     const error = { name: 'Error', message: 'no' }
     expect(await store.reschedule({ seq, attempts: 1, lost: 0, delayMs: 100, error })).toBe(true)

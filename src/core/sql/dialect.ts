@@ -2,6 +2,7 @@ import type { ErrorClass, Executor, Isolation, Result, Statement } from '../conn
 import type { ErrorRecord } from '../errors.ts'
 import type { StoredMessage } from '../message.ts'
 import type {
+  DueOptions,
   FailedFilter,
   FailedRow,
   LocalResult,
@@ -63,8 +64,12 @@ export interface Dialect {
   take(consumer: string, token: string, messages: readonly StoredMessage[], lockTimeoutMs: number): readonly Statement[]
   /** The keys of the receipts that `take` wrote, from its answers. */
   taken(answers: readonly Result[], token: string, messages: readonly StoredMessage[]): ReadonlySet<string> | 'all'
-  /** message_key, token, source, id, fingerprint, taken_at of the receipts that are there. */
+  /** message_key, token, source, id, type, fingerprint, taken_at of the receipts that are there. */
   receipts(consumer: string, keys: readonly string[]): Statement
+  /** As `lock`, for the rows that a handler settles. */
+  claim(seqs: readonly string[], locked: 'skip' | 'wait', lockTimeoutMs: number, isolation?: Isolation): Statement
+  /** Whether `claim` deletes the rows as well; else they are deleted afterwards. */
+  readonly claimDeletes: boolean
   /** Locks inbox rows in the order of seq and answers seq; one statement. */
   lock(seqs: readonly string[], locked: 'skip' | 'wait', lockTimeoutMs: number, isolation?: Isolation): Statement
   /** The backend that gave these answers, if it has to be ended from outside. */
@@ -77,12 +82,11 @@ export interface Dialect {
   insertOutbox(rows: readonly OutboxRow[]): readonly Statement[]
   writeLocal(executor: Executor, rows: readonly LocalRow[], token: string): Promise<readonly LocalResult[]>
 
-  /** Marks a start on due rows that are not in `except`, and answers the inbox rows, oldest first. */
+  /** Marks a start on due rows, hides them, and answers them. */
   due(
     query: (statement: Statement) => Promise<Result>,
     types: ReadonlyMap<string, readonly string[]>,
-    limit: number,
-    except: readonly string[],
+    options: DueOptions,
     transaction: ShortTransaction,
   ): Promise<Result>
   /** ms: until the next row of this consumer and these types is due, at most 0 when it is, null when there is none. */

@@ -8,6 +8,7 @@ export function asReceipt(row: Row): Receipt {
     token: asUuid(row['token']),
     source: asText(row['source']),
     id: asText(row['id']),
+    type: asText(row['type']),
     fingerprint: asHex(row['fingerprint']),
     takenAt: asDate(row['taken_at']),
   }

@@ -11,6 +11,7 @@ import type {
 import { HapaxError } from '../errors.ts'
 import { type Random, systemRandom } from '../random.ts'
 import type {
+  DueOptions,
   FailedFilter,
   FailedMessage,
   InboxRow,
@@ -147,7 +148,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
       opening.kind === 'take'
         ? dialect.take(opening.consumer, opening.token, opening.messages, options.lockTimeoutMs)
         : opening.kind === 'claim'
-          ? [dialect.lock(opening.seqs, opening.locked, options.lockTimeoutMs, options.isolation)]
+          ? [dialect.claim(opening.seqs, opening.locked, options.lockTimeoutMs, options.isolation)]
           : []
     const from = settings.length
     return { statements: [...settings, ...own, ...dialect.guardSet], from, to: from + own.length }
@@ -158,7 +159,16 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     const unit = { tx, check, existing: NO_RECEIPTS, claimed: NO_ROWS }
     if (opening.kind === 'take') return { ...unit, existing: await this.#existing(executor, opening, answers) }
     if (opening.kind !== 'claim') return unit
-    return { ...unit, claimed: new Set(answers[0]?.rows.map((row) => String(row['seq']))) }
+    return { ...unit, claimed: await this.#claimed(executor, answers) }
+  }
+
+  /** The rows go first, not last: whoever commits behind our back commits that they are gone, and nobody runs them again. */
+  async #claimed(executor: Executor, [answer]: readonly Result[]): Promise<ReadonlySet<string>> {
+    const seqs = answer?.rows.map((row) => String(row['seq'])) ?? []
+    if (seqs.length > 0 && !this.#dialect.claimDeletes) {
+      for (const { text, params } of this.#dialect.deleteInbox(seqs)) await executor.query(text, params)
+    }
+    return new Set(seqs)
   }
 
   /** The receipts that were there before, read by a second statement: the first one's snapshot is too old to see them. */
@@ -207,10 +217,9 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     return { value, last: writes && [...this.#dialect.guardRelease, ...this.#writes(writes)] }
   }
 
-  #writes({ settle, inbox, failed, outbox }: Writes): readonly Statement[] {
+  #writes({ inbox, failed, outbox }: Writes): readonly Statement[] {
     const dialect = this.#dialect
     return [
-      ...(settle?.length ? dialect.deleteInbox(settle) : []),
       ...(inbox?.length ? dialect.insertInbox(inbox) : []),
       ...(failed?.length ? dialect.insertFailed(failed) : []),
       ...(outbox?.length ? dialect.insertOutbox(outbox) : []),
@@ -252,19 +261,10 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     }
   }
 
-  async due(
-    types: ReadonlyMap<string, readonly string[]>,
-    limit: number,
-    except: readonly string[] = [],
-  ): Promise<readonly InboxRow[]> {
+  async due(types: ReadonlyMap<string, readonly string[]>, options: DueOptions): Promise<readonly InboxRow[]> {
     if (types.size === 0) return []
-    const { rows } = await this.#dialect.due(
-      (statement) => this.#run(statement),
-      types,
-      limit,
-      except,
-      (first, then) => this.#short(first, then),
-    )
+    const run = (statement: Statement): Promise<Result> => this.#run(statement)
+    const { rows } = await this.#dialect.due(run, types, options, (first, then) => this.#short(first, then))
     // An UPDATE answers in no particular order.
     return rows.map(asInboxRow).sort((a, b) => (BigInt(a.seq) < BigInt(b.seq) ? -1 : 1))
   }

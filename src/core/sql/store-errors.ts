@@ -26,7 +26,10 @@ export class StoreErrors {
 
   /** The error of a statement, or of a short transaction, that has nothing to do with a handler. */
   ofQuery(error: unknown): unknown {
-    return this.#unavailable(error, this.#dialect.classify(error))
+    const kind = this.#dialect.classify(error)
+    if (error instanceof HapaxError) return error
+    // Whoever wanted it may try again.
+    return kind === 'conflict' || kind === 'lock-timeout' ? doomed('conflict', error) : this.#unavailable(error, kind)
   }
 
   /** The error of our own statement inside a transaction of somebody else's. */

@@ -20,6 +20,10 @@ const plain = (text: string): Statement => ({ text, params: NO_PARAMS })
  */
 export function dialect(prefix: string): Dialect {
   const sql = statements(prefix)
+  const lock: Dialect['lock'] = (seqs, locked, lockTimeoutMs, isolation) => {
+    const skip = isolation === 'serializable' ? sql.lockSkipSerializable : sql.lockSkip
+    return { text: (locked === 'skip' ? skip : sql.lockWait)(seqs.length, seconds(lockTimeoutMs)), params: seqs }
+  }
   return {
     name: 'mysql',
     isolationLevels: ['read committed', 'repeatable read', 'serializable'],
@@ -62,10 +66,9 @@ export function dialect(prefix: string): Dialect {
       text: sql.receipts(keys.length),
       params: [bytes(consumer), ...keys.map(uuidBytes)],
     }),
-    lock: (seqs, locked, lockTimeoutMs, isolation) => {
-      const skip = isolation === 'serializable' ? sql.lockSkipSerializable : sql.lockSkip
-      return { text: (locked === 'skip' ? skip : sql.lockWait)(seqs.length, seconds(lockTimeoutMs)), params: seqs }
-    },
+    claim: lock,
+    claimDeletes: false,
+    lock,
     backend: (answers) => backendOf(answers),
     // The link of this transaction is destroyed by the time this runs, and ids are not used again: it hits nobody else.
     terminate: ([pid]) => ({ text: sql.terminate, params: [Number(pid)] }),
@@ -101,14 +104,16 @@ export function dialect(prefix: string): Dialect {
       ),
     writeLocal: (executor, rows, token) => writeLocal(sql, executor, rows, token),
 
-    due: async (_query, types, limit, except, transaction) => {
+    due: async (_query, types, { limit, except, started: again, hideMs }, transaction) => {
       const rows: Result['rows'][number][] = []
       for (const [consumer, names] of types) {
         if (rows.length >= limit) break
         if (names.length === 0) continue
         const params = [bytes(consumer), ...names.map(text), ...except]
-        const due = { text: sql.due(names.length, except.length, limit - rows.length), params }
-        const answer = await transaction(due, (found) => (found.rows.length === 0 ? undefined : started(sql, found)))
+        const due = { text: sql.due(names.length, except.length, limit - rows.length, again), params }
+        const answer = await transaction(due, (found) =>
+          found.rows.length === 0 ? undefined : started(sql, found, microseconds(hideMs)),
+        )
         rows.push(...answer.rows)
       }
       return { rows, affected: rows.length }
@@ -166,6 +171,6 @@ function backendOf(answers: readonly Result[]): readonly [number] | undefined {
   return row && [Number(row['pid'])]
 }
 
-function started(sql: ReturnType<typeof statements>, { rows }: Result): readonly Statement[] {
-  return [{ text: sql.started(rows.length), params: rows.map((row) => String(row['seq'])) }]
+function started(sql: ReturnType<typeof statements>, { rows }: Result, hideUs: number): readonly Statement[] {
+  return [{ text: sql.started(rows.length), params: [hideUs, ...rows.map((row) => String(row['seq']))] }]
 }

@@ -70,7 +70,7 @@ export interface Statements
   take(timeout: number): MultiRow
   lockSkip(count: number, timeout: number): string
   lockWait(count: number, timeout: number): string
-  due(types: number, except: number, limit: number): string
+  due(types: number, except: number, limit: number, started: boolean): string
   readonly trace: readonly string[]
 }
 
@@ -105,7 +105,7 @@ create table if not exists ${applied} (
 select message_key, token, connection_id() as pid from ${receipts} ${BY_KEY}
 where consumer = ? and message_key in (${MANY(count)})`,
     receipts: (count: number) => `
-select message_key, token, source, id, fingerprint, ${MS('taken_at')} as taken_at
+select message_key, token, source, id, type, fingerprint, ${MS('taken_at')} as taken_at
 from ${receipts} ${BY_KEY} where consumer = ? and message_key in (${MANY(count)})`,
 
     // Rows that are gone are left out before anything is locked: a locking read of one locks the gap where it was, and
@@ -149,11 +149,12 @@ select type, consumer from ${subscriptions} ${BY_KEY} where type in (${MANY(coun
     fresh: (count: number) => `
 select message_key from ${receipts} ${BY_KEY} where consumer = ? and token = ? and message_key in (${MANY(count)})`,
 
-    due: (types: number, except: number, limit: number) => `
+    due: (types: number, except: number, limit: number, started: boolean) => `
 select ${INBOX}, m.starts + 1 as starts from ${inbox} as m force index (inbox_due)
-where m.consumer = ? and m.type in (${MANY(types)}) and m.available_at <= ${NOW}${except === 0 ? '' : ` and m.seq not in (${SEQS(except)})`}
+where m.consumer = ? and m.type in (${MANY(types)}) and m.available_at <= ${NOW} and m.starts ${started ? '>' : '='} 0${except === 0 ? '' : ` and m.seq not in (${SEQS(except)})`}
 order by m.available_at, m.seq limit ${Math.trunc(limit)} for update skip locked`,
-    started: (count: number) => `update ${inbox} ${BY_KEY} set starts = starts + 1 where seq in (${SEQS(count)})`,
+    started: (count: number) =>
+      `update ${inbox} ${BY_KEY} set starts = starts + 1, available_at = ${LATER} where seq in (${SEQS(count)})`,
     nextDue: (types: number) => `
 select timestampdiff(microsecond, ${NOW}, available_at) / 1000 as ms from ${inbox}
 where consumer = ? and type in (${MANY(types)}) order by available_at limit 1`,

@@ -48,6 +48,8 @@ export function dialect(schema: string): Dialect {
     ],
     taken: ([answer], _token, messages) => takenKeys(answer, messages.length),
     receipts: (consumer, keys) => ({ text: sql.receipts, params: [consumer, array(keys)] }),
+    claim: (seqs, locked) => ({ text: locked === 'skip' ? sql.claimSkip : sql.claimWait, params: [array(seqs)] }),
+    claimDeletes: true,
     lock: (seqs, locked) => ({ text: locked === 'skip' ? sql.lockSkip : sql.lockWait, params: [array(seqs)] }),
     backend: ([answer]) => backendOf(answer),
     terminate: ([pid, xid]) => ({ text: sql.terminate, params: [Number(pid), String(xid)] }),
@@ -102,11 +104,12 @@ export function dialect(schema: string): Dialect {
       return answers.map((row) => ({ consumers: Number(row['consumers']), fresh: Number(row['fresh']) }))
     },
 
-    due: async (query, types, limit, except) => {
+    due: async (query, types, { limit, except, started, hideMs }) => {
       const rows: Result['rows'][number][] = []
       for (const [consumer, names] of types) {
         if (rows.length >= limit) break
-        const params = [consumer, array(names.map(encodeText)), array(except), limit - rows.length]
+        const which = [consumer, array(names.map(encodeText)), String(started), array(except)]
+        const params = [hideMs, ...which, limit - rows.length]
         rows.push(...(await query({ text: sql.due, params })).rows)
       }
       return { rows, affected: rows.length }
@@ -228,7 +231,7 @@ with taken as (
 select case when count(*) = $8::integer then 'all' else string_agg(message_key::text, ',') end as message_key, ${BACKEND}
 from taken`,
     receipts: `
-select message_key::text as message_key, token::text as token, source, id,
+select message_key::text as message_key, token::text as token, source, id, type,
   encode(fingerprint, 'hex') as fingerprint, ${MS('taken_at')} as taken_at
 from ${schema}.receipts where consumer = $1::text and message_key = any ($2::text::uuid[])`,
 
@@ -238,6 +241,18 @@ where seq = any ($1::text::bigint[]) order by inbox.seq for update skip locked`,
     lockWait: `
 select seq::text as seq, ${BACKEND} from ${schema}.inbox
 where seq = any ($1::text::bigint[]) order by inbox.seq for update`,
+    claimSkip: `
+with mine as (
+  select seq from ${schema}.inbox where seq = any ($1::text::bigint[]) order by inbox.seq for update skip locked
+)
+delete from ${schema}.inbox using mine where inbox.seq = mine.seq
+returning inbox.seq::text as seq, ${BACKEND}`,
+    claimWait: `
+with mine as (
+  select seq from ${schema}.inbox where seq = any ($1::text::bigint[]) order by inbox.seq for update
+)
+delete from ${schema}.inbox using mine where inbox.seq = mine.seq
+returning inbox.seq::text as seq, ${BACKEND}`,
     // The transaction's id makes sure that it is still this one.
     terminate: `
 select pg_terminate_backend(pid) from pg_stat_activity
@@ -304,12 +319,12 @@ from m left join target using (place)
 group by place order by place`,
 
     due: `
-update ${schema}.inbox set starts = starts + 1
+update ${schema}.inbox set starts = starts + 1, available_at = ${LATER('$1::float8')}
 where seq in (
   select seq from ${schema}.inbox
-  where consumer = $1::text and type = any ($2::text::text[]) and available_at <= now()
-    and seq <> all ($3::text::bigint[])
-  order by available_at, inbox.seq limit $4::integer for update skip locked)
+  where consumer = $2::text and type = any ($3::text::text[]) and available_at <= now()
+    and (starts > 0) = $4::boolean and seq <> all ($5::text::bigint[])
+  order by available_at, inbox.seq limit $6::integer for update skip locked)
 returning ${INBOX}`,
     nextDue: `
 select ${MS('min(available_at) - now()')} as ms from ${schema}.inbox

@@ -38,6 +38,8 @@ export function dialect(prefix: string): Dialect {
     take: (consumer, token, messages) => messages.map((message) => receipt(sql.take, consumer, token, message)),
     taken: (answers, _token, messages) => takenKeys(answers, messages),
     receipts: (consumer, keys) => ({ text: sql.receipts, params: [consumer, JSON.stringify(keys)] }),
+    claim: (seqs) => ({ text: sql.claim, params: [JSON.stringify(seqs)] }),
+    claimDeletes: true,
     lock: (seqs) => ({ text: sql.lock, params: [JSON.stringify(seqs)] }),
     backend: () => undefined,
     terminate: () => plain('select 1'),
@@ -64,12 +66,13 @@ export function dialect(prefix: string): Dialect {
       return results
     },
 
-    due: async (query, types, limit, except) => {
+    due: async (query, types, { limit, except, started, hideMs }) => {
       const rows: Result['rows'][number][] = []
       for (const [consumer, names] of types) {
         if (rows.length >= limit) break
         const inHand = JSON.stringify(except)
-        const params = [consumer, JSON.stringify(names.map(encodeText)), inHand, limit - rows.length]
+        const which = [consumer, JSON.stringify(names.map(encodeText)), started ? 1 : 0, inHand]
+        const params = [hideMs, ...which, limit - rows.length]
         rows.push(...(await query({ text: sql.due, params })).rows)
       }
       return { rows, affected: rows.length }
@@ -171,7 +174,7 @@ insert into ${prefix}receipts (consumer, message_key, token, fingerprint, source
 values (?, ${UUID}, ${UUID}, unhex(?), ?, ?, ?)
 on conflict (consumer, message_key) do nothing`,
     receipts: `
-select message_key, token, source, id, fingerprint, taken_at from ${prefix}receipts
+select message_key, token, source, id, type, fingerprint, taken_at from ${prefix}receipts
 where consumer = ? and message_key in (select unhex(value, '-') from json_each(?))`,
 
     // The transaction holds the only write lock: what it reads is its own.
@@ -179,6 +182,9 @@ where consumer = ? and message_key in (select unhex(value, '-') from json_each(?
 select ${SEQ} from ${prefix}inbox as i
 where i.seq in (select cast(value as integer) from json_each(?)) order by i.seq`,
 
+    claim: `
+delete from ${prefix}inbox where seq in (select cast(value as integer) from json_each(?))
+returning cast(seq as text) as seq`,
     deleteInbox: `delete from ${prefix}inbox where seq = ?`,
     insertInbox: `
 insert into ${prefix}inbox (consumer, ${MESSAGE}, attempts, starts, available_at, error)
@@ -197,11 +203,11 @@ select value from json_each(?)
 order by 1`,
 
     due: `
-update ${prefix}inbox set starts = starts + 1
+update ${prefix}inbox set starts = starts + 1, available_at = ${LATER}
 where seq in (
   select seq from ${prefix}inbox
   where consumer = ? and type in (select value from json_each(?)) and available_at <= ${NOW}
-    and seq not in (select cast(value as integer) from json_each(?))
+    and (starts > 0) = ? and seq not in (select cast(value as integer) from json_each(?))
   order by available_at, seq limit ?)
 returning ${INBOX}`,
     nextDue: `

@@ -1,25 +1,33 @@
 import { atomicity } from './atomicity.ts'
 import { type Case, skipReason } from './case.ts'
+import { endings } from './endings.ts'
 import { failures } from './failures.ts'
 import { groups } from './groups.ts'
 import type { HarnessFeatures, StoreHarness } from './harness.ts'
 import { identity } from './identity.ts'
 import { local } from './local.ts'
 import { migrations } from './migrations.ts'
+import { mismatches } from './mismatches.ts'
+import { payloads } from './payloads.ts'
 import { publishing } from './publishing.ts'
 import { receipts } from './receipts.ts'
+import { sharing } from './sharing.ts'
 import { workers } from './workers.ts'
 import { World } from './world.ts'
 
 const topics: Readonly<Record<string, readonly Case[]>> = {
   receipts,
   atomicity,
+  'ended transactions': endings,
   failures,
   groups,
   publishing,
   'local delivery': local,
   identity,
+  mismatches,
+  payloads,
   workers,
+  'shared workers': sharing,
   migrations,
 }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { unpackAttributes } from '../../core/message.ts'
 import { atEachLevel, type Case } from './case.ts'
-import { assertOutcome, assertRejects, Ping, Pong, type Reader, type World } from './world.ts'
+import { assertOutcome, assertRejects, due, Ping, Pong, type Reader, type World } from './world.ts'
 
 function localReader(world: World, name = 'billing', hapax = world.hapax({ delivery: 'local' })): Reader {
   return world.reader(({ tx, message }) => world.database.effect(tx, `${name} ${message.id}`), { hapax, name })
@@ -139,7 +139,7 @@ const once: readonly Case[] = [
         { hapax },
       )
       assertOutcome(await reader.deliver('a'), 'failed', 'broken-atomicity')
-      assert.deepEqual(await world.store.due(new Map([['audit', ['pong']]]), 10), [])
+      assert.deepEqual(await world.store.due(new Map([['audit', ['pong']]]), due()), [])
     },
   },
   {
@@ -167,7 +167,7 @@ const once: readonly Case[] = [
           ids.map((id) => Ping.of({ n: 1 }, { id })),
         ),
       )
-      const rows = await world.store.due(new Map([['billing', ['ping']]]), 100)
+      const rows = await world.store.due(new Map([['billing', ['ping']]]), due())
       assert.deepEqual(
         rows.map(({ message }) => message.id),
         ids,
@@ -181,7 +181,7 @@ const once: readonly Case[] = [
       const first = world.reader(({ publish }) => publish(Pong, { n: 1 }), { hapax })
       hapax.consumer('audit').on(Pong, () => {})
       await first.deliver('a', { correlationId: 'checkout 7' })
-      const [row] = await world.store.due(new Map([['audit', ['pong']]]), 10)
+      const [row] = await world.store.due(new Map([['audit', ['pong']]]), due())
       assert.ok(row)
       const { causationId, correlationId, source, key } = unpackAttributes(row.message)
       assert.deepEqual([causationId, correlationId, source, key], ['a', 'checkout 7', '/test', 'key 1'])

@@ -79,7 +79,7 @@ const once: readonly Case[] = [
           tx,
           ids.slice(20, 40).map((id) => Pong.of({ n: 1 }, { id })),
         )
-        for (const id of ids.slice(40)) await hapax.publish(tx, Pong, { n: 1 }, { id, now: true })
+        for (const id of ids.slice(40)) await hapax.publish(tx, Pong, { n: 1 }, { id })
       })
       assert.deepEqual(await world.database.outbox(), ids)
     },

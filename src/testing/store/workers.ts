@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { atEachLevel, type Case, parallelOnly } from './case.ts'
 import { lossy } from './doubles.ts'
-import { AT_ONCE, assertOutcome, assertRejects, gate, Ping, type World } from './world.ts'
+import { AT_ONCE, assertOutcome, assertRejects, due, gate, Ping, type World } from './world.ts'
 
 const IDS = Array.from({ length: 20 }, (_, index) => `m${index}`)
 const TYPES: ReadonlyMap<string, readonly string[]> = new Map([['billing', ['ping']]])
@@ -10,7 +10,7 @@ const TYPES: ReadonlyMap<string, readonly string[]> = new Map([['billing', ['pin
 async function stored(world: World): Promise<string> {
   const reader = world.reader(undefined, { receive: 'store' })
   assertOutcome(await reader.deliver('a'), 'stored')
-  const [row] = await world.store.due(TYPES, 10)
+  const [row] = await world.store.due(TYPES, due())
   assert.ok(row)
   return row.seq
 }
@@ -55,7 +55,7 @@ const levels: readonly Case[] = [
       await world.store.transaction(options, claim, async ({ claimed }) => {
         assert.deepEqual([...claimed], [seq])
         if (world.features.parallelWriters) assert.deepEqual(await claimedElsewhere(), [])
-        return { value: undefined, writes: { settle: [seq] } }
+        return { value: undefined, writes: {} }
       })
       assert.deepEqual(await claimedElsewhere(), [])
       await world.assertPlaces('a', ['receipt'])
@@ -200,7 +200,7 @@ const once: readonly Case[] = [
     run: async (world) => {
       const reader = world.reader(undefined, { receive: 'store' })
       for (const id of ['a', 'b', 'c']) await reader.deliver(id)
-      const first = await world.store.due(TYPES, 2)
+      const first = await world.store.due(TYPES, due({ limit: 2 }))
       assert.deepEqual(
         first.map(({ message, starts, attempts }) => [message.id, starts, attempts]),
         [
@@ -208,17 +208,17 @@ const once: readonly Case[] = [
           ['b', 1, 0],
         ],
       )
-      const rest = await world.store.due(
-        TYPES,
-        10,
-        first.map(({ seq }) => seq),
-      )
+      const rest = await world.store.due(TYPES, due({ hideMs: 60_000 }))
       assert.deepEqual(
         rest.map(({ message }) => message.id),
         ['c'],
       )
-      assert.deepEqual(await world.store.due(new Map([['billing', ['pong']]]), 10), [])
-      assert.deepEqual(await world.store.due(new Map([['others', ['ping']]]), 10), [])
+      const [, again] = await world.store.due(TYPES, due({ started: true }))
+      assert.deepEqual([again?.message.id, again?.starts], ['b', 2])
+      const except = first.map(({ seq }) => seq)
+      assert.deepEqual(await world.store.due(TYPES, due({ started: true, except })), [])
+      assert.deepEqual(await world.store.due(new Map([['billing', ['pong']]]), due()), [])
+      assert.deepEqual(await world.store.due(new Map([['others', ['ping']]]), due()), [])
       assert.equal(await world.store.nextDueMs(new Map([['others', ['ping']]])), undefined)
       assert.equal(await world.store.nextDueMs(TYPES), 0)
     },
@@ -230,7 +230,7 @@ const once: readonly Case[] = [
       const options = { lockTimeoutMs: 20_000, idleTimeoutMs: 60_000 }
       await world.store.transaction(options, { kind: 'claim', seqs: [seq], locked: 'wait' }, async () => ({
         value: undefined,
-        writes: { settle: [seq] },
+        writes: {},
       }))
       const error = { name: 'Error', message: 'late' }
       assert.equal(await world.store.reschedule({ seq, attempts: 1, lost: 0, delayMs: 0, error }), false)

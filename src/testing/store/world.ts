@@ -9,7 +9,7 @@ import { createHapax, type Hapax, type HapaxOptions } from '../../core/hapax.ts'
 import { silentLogger } from '../../core/logger.ts'
 import type { IncomingMessage } from '../../core/message.ts'
 import type { Outcome } from '../../core/outcome.ts'
-import type { Store } from '../../core/store.ts'
+import type { DueOptions, Store } from '../../core/store.ts'
 import type { Worker } from '../../core/worker.ts'
 import type { HarnessFeatures, TestDatabase } from './harness.ts'
 
@@ -29,6 +29,11 @@ export const Pong: MessageType<Count> = defineMessage<Count>('pong', { key: ({ n
 
 /** Retries that are due at once. */
 export const AT_ONCE = { attempts: 3, minDelayMs: 0, maxDelayMs: 0 } as const
+
+/** Which due rows to take: all that were not started, and not hidden from the next look. */
+export function due(options: Partial<DueOptions> = {}): DueOptions {
+  return { limit: 100, except: [], started: false, hideMs: 0, ...options }
+}
 
 /** What a reader is made of. */
 export interface ReaderOptions extends ConsumerOptions {

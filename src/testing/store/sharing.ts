@@ -1,0 +1,164 @@
+import assert from 'node:assert/strict'
+import { setImmediate } from 'node:timers/promises'
+import type { Consumer } from '../../core/consumer.ts'
+import type { Worker } from '../../core/worker.ts'
+import type { Case } from './case.ts'
+import { type AnyHapax, type AnyStore, due, Ping, Pong, ping, type Reader, type Tx, type World } from './world.ts'
+
+/** Runs `work` while one worker works for all these consumers. */
+async function withWorker(
+  hapax: AnyHapax,
+  consume: readonly Consumer<Tx>[],
+  work: (worker: Worker<Tx>) => Promise<void>,
+): Promise<void> {
+  const worker = hapax.worker({ consume, pollMs: 1 })
+  await worker.start()
+  try {
+    await work(worker)
+  } finally {
+    await worker.stop()
+  }
+}
+
+/** The same store on a slow link: what it says about the inbox may no longer be true when it arrives. */
+function slow(store: AnyStore): AnyStore {
+  return new Proxy(store, {
+    get: (target, name) => {
+      const value: unknown = Reflect.get(target, name)
+      if (typeof value !== 'function') return value
+      if (name !== 'due' && name !== 'nextDueMs') return value.bind(target)
+      return async (...args: unknown[]) => {
+        const answer: unknown = await value.apply(target, args)
+        for (let turn = 0; turn < 5; turn++) await setImmediate()
+        return answer
+      }
+    },
+  })
+}
+
+const together: readonly Case[] = [
+  {
+    name: 'drain does not resolve before what was committed is handled by every consumer',
+    run: async (world) => {
+      const hapax = world.hapax({ delivery: 'local', store: slow(world.store) })
+      const readers = ['one', 'two', 'three'].map((name) =>
+        world.reader(({ tx, message }) => world.database.effect(tx, `${name} ${message.id}`), { hapax, name }),
+      )
+      const consumers = readers.map(({ consumer }) => consumer)
+      await withWorker(hapax, consumers, async (worker) => {
+        for (let round = 1; round <= 50; round++) {
+          for (let turn = 0; turn < round % 10; turn++) await setImmediate()
+          await hapax.transaction((tx) => hapax.publish(tx, Ping, { n: round }))
+          await worker.drain()
+          assert.equal((await world.database.effects()).length, 3 * round)
+        }
+      })
+    },
+  },
+  {
+    name: 'E9: consumers that share a worker keep their own concurrency, and the messages of one do not wait for those of another',
+    run: async (world) => {
+      const hapax = world.hapax({ delivery: 'local' })
+      const crowd = 40
+      let running = 0
+      let most = 0
+      let done = 0
+      let doneBefore = crowd
+      const crowded = hapax.consumer('crowded', { concurrency: 1 }).on(Ping, async (_, { tx, message }) => {
+        most = Math.max(most, ++running)
+        await world.database.effect(tx, message.id)
+        await setImmediate()
+        running -= 1
+        done += 1
+      })
+      const quick = hapax.consumer('quick', { concurrency: 4 }).on(Pong, () => {
+        doneBefore = done
+      })
+      const drafts = Array.from({ length: crowd }, (_, n) => Ping.of({ n }))
+      await hapax.transaction((tx) => hapax.publishMany(tx, [...drafts, Pong.of({ n: 0 })]))
+      await withWorker(hapax, [crowded, quick], (worker) => worker.drain())
+      assert.equal((await world.database.effects()).length, crowd)
+      assert.equal(most, 1)
+      assert.ok(doneBefore < crowd / 2, `it waited for ${doneBefore} of ${crowd}`)
+    },
+  },
+]
+
+const TYPES: ReadonlyMap<string, readonly string[]> = new Map([['billing', ['ping']]])
+
+/** A process that takes all that is due, and dies before the end of any of it. */
+async function crash(world: World, count: number): Promise<void> {
+  assert.equal((await world.store.due(TYPES, due())).length, count)
+}
+
+/** A process that works what was in flight at a crash, one by one, and dies when it comes to the killer. */
+async function dieAt(world: World, { consumer }: Reader, killer: string): Promise<void> {
+  for (;;) {
+    const [row] = await world.store.due(TYPES, due({ started: true, limit: 1 }))
+    if (row === undefined || row.message.id === killer) return
+    await consumer.work([row])
+  }
+}
+
+const crashes: readonly Case[] = [
+  {
+    name: 'C2: what was in flight when a process died runs alone afterwards',
+    run: async (world) => {
+      const hapax = world.hapax()
+      let running = 0
+      const calls: string[] = []
+      const consumer = hapax.consumer('billing', { receive: 'store', group: { size: 3 } })
+      consumer.onMany(Ping, async (items, { tx }) => {
+        running += 1
+        for (const { message } of items) await world.database.effect(tx, message.id)
+        await setImmediate()
+        calls.push(`${items.map(({ message }) => message.id).join(' ')} of ${running}`)
+        running -= 1
+      })
+      const store = (ids: readonly string[]) => consumer.handleMany(ids.map((id) => ping(id)))
+      await store(['a', 'b', 'c', 'd'])
+      await crash(world, 4)
+      await store(['e', 'f'])
+      await world.drain({ hapax, consumer })
+      assert.deepEqual(calls.slice(0, 4).sort(), ['a of 1', 'b of 1', 'c of 1', 'd of 1'])
+      assert.deepEqual(calls.slice(4), ['e f of 1'])
+      await world.assertEffects(['a', 'b', 'c', 'd', 'e', 'f'])
+    },
+  },
+  {
+    name: 'C2: a message that ends its process again and again takes no neighbour along into failed',
+    run: async (world) => {
+      const ids = ['a', 'b', 'killer', 'c', 'd']
+      const reader = world.reader(undefined, { receive: 'store', group: { size: 5 } })
+      await reader.deliverMany(ids)
+      await crash(world, 5)
+      for (let run = 0; run < 4; run++) await dieAt(world, reader, 'killer')
+      await world.drain(reader)
+      await world.assertEffects(['a', 'b', 'c', 'd'])
+      assert.ok(!reader.calls.includes('killer'))
+      assert.deepEqual(
+        (await reader.hapax.failed.list()).map(({ message, reason }) => [message.id, reason]),
+        [['killer', 'crash-loop']],
+      )
+    },
+  },
+  {
+    name: 'a row that a worker has read is hidden from the others for a while, also from those that look for crashes',
+    run: async (world) => {
+      const reader = world.reader(undefined, { receive: 'store' })
+      await reader.deliverMany(['a', 'b'])
+      const [first] = await world.store.due(TYPES, due({ limit: 1, hideMs: 60_000 }))
+      assert.equal(first?.message.id, 'a')
+      assert.deepEqual(await world.store.due(TYPES, due({ started: true })), [])
+      const rest = await world.store.due(TYPES, due({ hideMs: 60_000 }))
+      assert.deepEqual(
+        rest.map(({ message }) => message.id),
+        ['b'],
+      )
+      const nextMs = await world.store.nextDueMs(TYPES)
+      assert.ok(nextMs !== undefined && nextMs > 30_000 && nextMs <= 60_000, `due in ${nextMs} ms`)
+    },
+  },
+]
+
+export const sharing: readonly Case[] = [...together, ...crashes]

@@ -1,0 +1,134 @@
+import { setImmediate, setTimeout } from 'node:timers/promises'
+import { type ConsumerOptions, createHapax, defineMessage, type Hapax, isHapaxError, silentLogger } from 'hapax'
+import { memory } from 'hapax/memory'
+import { sqlite } from 'hapax/sqlite'
+import { describe, expect, it } from 'vitest'
+
+const Ping = defineMessage<unknown>('ping')
+const ping = (id: string) => ({ id, source: '/sender', type: 'ping', data: 1 })
+
+const STORES: Readonly<Record<string, () => unknown>> = { memory, sqlite: () => sqlite({ path: ':memory:' }) }
+
+async function open(store: () => unknown = memory): Promise<Hapax<unknown>> {
+  const hapax = createHapax<unknown, unknown>({
+    store: store() as never,
+    source: '/test',
+    logger: silentLogger,
+    delivery: 'local',
+  })
+  await hapax.migrate()
+  return hapax
+}
+
+describe('options that cannot be kept', () => {
+  const cases: [option: string, options: ConsumerOptions][] = [
+    ['timeoutMs', { timeoutMs: 2 ** 31 }],
+    ['lockTimeoutMs', { lockTimeoutMs: 2 ** 31 }],
+    ['retry.minDelayMs', { retry: { minDelayMs: 1e16 } }],
+    ['retry.maxDelayMs', { retry: { maxDelayMs: 1e16 } }],
+  ]
+
+  it.for(cases)('a %s that is too large is refused', async ([option, options]) => {
+    const hapax = await open()
+    expect(() => hapax.consumer('billing', options)).toThrow(
+      expect.objectContaining({ code: 'invalid-option', message: expect.stringContaining(`expected ${option} to be`) }),
+    )
+  })
+
+  it('a worker refuses the consumer of another hapax', async () => {
+    const [one, other] = [await open(), await open()]
+    const foreign = other.consumer('billing').on(Ping, () => {})
+    one.consumer('billing').on(Ping, () => {})
+    expect(() => one.worker({ consume: [foreign] })).toThrow(expect.objectContaining({ code: 'invalid-option' }))
+  })
+})
+
+describe('H11: stop', () => {
+  it.for([-1, 'x', Number.NaN])('refuses the deadline %s', async (deadlineMs) => {
+    const hapax = await open()
+    const worker = hapax.worker({ consume: [hapax.consumer('billing').on(Ping, () => {})] })
+    await worker.start()
+    await expect(worker.stop({ deadlineMs: deadlineMs as number })).rejects.toMatchObject({ code: 'invalid-option' })
+    await hapax.close()
+  })
+
+  it('without a deadline waits for the handler, however long it takes', async () => {
+    const store = memory()
+    const hapax = await open(() => store)
+    const begun = Promise.withResolvers<void>()
+    let aborted = false
+    const consumer = hapax.consumer('billing').on(Ping, async (_, { tx, signal }) => {
+      begun.resolve()
+      // Longer than the one millisecond that a timer makes of a time it cannot hold.
+      await setTimeout(20)
+      aborted = signal.aborted
+      ;(tx as { insert(table: string, row: object): void }).insert('effects', {})
+    })
+    const worker = hapax.worker({ consume: [consumer] })
+    await worker.start()
+    await hapax.transaction((tx) => hapax.publish(tx, Ping, 1))
+    await begun.promise
+    await worker.stop({ deadlineMs: Number.POSITIVE_INFINITY })
+    expect([aborted, store.rows('effects').length]).toEqual([false, 1])
+    await hapax.close()
+  })
+})
+
+describe.for(Object.entries(STORES))('on %s', ([, store]) => {
+  it('H11: close waits for what is being handled, and afterwards nothing is taken', async () => {
+    const hapax = await open(store)
+    const begun = Promise.withResolvers<void>()
+    const go = Promise.withResolvers<void>()
+    const consumer = hapax.consumer('billing').on(Ping, async (_, { message }) => {
+      begun.resolve()
+      await go.promise
+      if (message.id === 'b') throw new Error('no')
+    })
+    const handled = Promise.all(['a', 'b'].map((id) => consumer.handle(ping(id))))
+    await begun.promise
+    let closed = false
+    const closing = hapax.close().then(() => {
+      closed = true
+    })
+    await expect(consumer.handle(ping('c'))).rejects.toMatchObject({ code: 'closed' })
+    await setImmediate()
+    expect(closed).toBe(false)
+    go.resolve()
+    expect((await handled).map(({ status }) => status)).toEqual(['processed', 'retrying'])
+    await closing
+    await expect(consumer.handle(ping('d'))).rejects.toMatchObject({ code: 'closed' })
+    await expect(consumer.handleMany([ping('e')])).rejects.toSatisfy((error) => isHapaxError(error, 'closed'))
+  })
+
+  it('D14: publishes a hundred thousand messages and more in one call', async () => {
+    const count = 130_000
+    const hapax = createHapax<unknown, unknown>({ store: store() as never, source: '/test', logger: silentLogger })
+    await hapax.migrate()
+    const drafts = Array.from({ length: count }, (_, n) => Ping.of(n))
+    const published = await hapax.transaction((tx) => hapax.publishMany(tx, drafts))
+    expect(published).toHaveLength(count)
+    expect(await hapax.status()).toMatchObject({ outbox: count })
+    await hapax.close()
+  })
+
+  it('A29: a worker with a long backlog lets others have the event loop in between', async () => {
+    const hapax = await open(store)
+    const count = 3_000
+    let handled = 0
+    const consumer = hapax.consumer('billing').on(Ping, () => {
+      handled += 1
+    })
+    const drafts = Array.from({ length: count }, (_, n) => Ping.of(n))
+    await hapax.transaction((tx) => hapax.publishMany(tx, drafts))
+    const seen = new Set<number>()
+    const timer = globalThis.setInterval(() => seen.add(handled), 1)
+    const worker = hapax.worker({ consume: [consumer] })
+    await worker.start()
+    await worker.drain()
+    clearInterval(timer)
+    expect(handled).toBe(count)
+    for (const end of [0, count]) seen.delete(end)
+    expect(seen.size).toBeGreaterThanOrEqual(5)
+    await hapax.close()
+  })
+})
