@@ -3,7 +3,19 @@ import { setImmediate } from 'node:timers/promises'
 import type { Consumer } from '../../core/consumer.ts'
 import type { Worker } from '../../core/worker.ts'
 import type { Case } from './case.ts'
-import { type AnyHapax, type AnyStore, due, Ping, Pong, ping, type Reader, type Tx, type World } from './world.ts'
+import {
+  type AnyHapax,
+  type AnyStore,
+  due,
+  type Gate,
+  gate,
+  Ping,
+  Pong,
+  ping,
+  type Reader,
+  type Tx,
+  type World,
+} from './world.ts'
 
 /** Runs `work` while one worker works for all these consumers. */
 async function withWorker(
@@ -20,36 +32,57 @@ async function withWorker(
   }
 }
 
-/** The same store on a slow link: what it says about the inbox may no longer be true when it arrives. */
-function slow(store: AnyStore): AnyStore {
-  return new Proxy(store, {
+/** An answer that the store has given and that has not arrived yet. */
+interface Held {
+  readonly call: 'due' | 'nextDueMs'
+  readonly given: Gate
+  readonly arrives: Gate
+}
+
+/** The same store on a link that holds an answer about the inbox back, so that it is no longer true when it arrives. */
+function holding(store: AnyStore): { store: AnyStore; hold(call: Held['call']): Held } {
+  let held: Held | undefined
+  const hold = (call: Held['call']): Held => {
+    held = { call, given: gate(), arrives: gate() }
+    return held
+  }
+  const proxy = new Proxy(store, {
     get: (target, name) => {
       const value: unknown = Reflect.get(target, name)
       if (typeof value !== 'function') return value
       if (name !== 'due' && name !== 'nextDueMs') return value.bind(target)
       return async (...args: unknown[]) => {
         const answer: unknown = await value.apply(target, args)
-        for (let turn = 0; turn < 5; turn++) await setImmediate()
+        if (held?.call !== name) return answer
+        const { given, arrives } = held
+        held = undefined
+        given.open()
+        await arrives.passed
         return answer
       }
     },
   })
+  return { store: proxy, hold }
 }
 
 const together: readonly Case[] = [
   {
     name: 'drain does not resolve before what was committed is handled by every consumer',
     run: async (world) => {
-      const hapax = world.hapax({ delivery: 'local', store: slow(world.store) })
+      const { store, hold } = holding(world.store)
+      const hapax = world.hapax({ delivery: 'local', store })
       const readers = ['one', 'two', 'three'].map((name) =>
         world.reader(({ tx, message }) => world.database.effect(tx, `${name} ${message.id}`), { hapax, name }),
       )
       const consumers = readers.map(({ consumer }) => consumer)
       await withWorker(hapax, consumers, async (worker) => {
         for (let round = 1; round <= 50; round++) {
-          for (let turn = 0; turn < round % 10; turn++) await setImmediate()
+          const { given, arrives } = hold(round % 2 === 0 ? 'due' : 'nextDueMs')
+          await given.passed
           await hapax.transaction((tx) => hapax.publish(tx, Ping, { n: round }))
-          await worker.drain()
+          const drained = worker.drain()
+          arrives.open()
+          await drained
           assert.equal((await world.database.effects()).length, 3 * round)
         }
       })
@@ -146,7 +179,7 @@ const crashes: readonly Case[] = [
     name: 'a row that a worker has read is hidden from the others for a while, also from those that look for crashes',
     run: async (world) => {
       const reader = world.reader(undefined, { receive: 'store' })
-      await reader.deliverMany(['a', 'b'])
+      for (const id of ['a', 'b']) await reader.deliver(id)
       const [first] = await world.store.due(TYPES, due({ limit: 1, hideMs: 60_000 }))
       assert.equal(first?.message.id, 'a')
       assert.deepEqual(await world.store.due(TYPES, due({ started: true })), [])
