@@ -26,9 +26,11 @@ export async function benchSqlite(): Promise<void> {
       [1, 2000],
       [100, 30_000],
     ] as const) {
-      const consumer = hapax.consumer(size === 1 ? 'billing' : 'grouped', { group: { size } }).on(OrderPlaced, async (order, ctx) => {
-        await ctx.tx.query(INSERT_EFFECT, [order.orderId, order.amount])
-      })
+      const consumer = hapax
+        .consumer(size === 1 ? 'billing' : 'grouped', { group: { size } })
+        .on(OrderPlaced, async (order, ctx) => {
+          await ctx.tx.query(INSERT_EFFECT, [order.orderId, order.amount])
+        })
       const measured: Measured = await sideBySide(
         ROUNDS,
         async () => {

@@ -95,9 +95,9 @@ export interface ConnectionFeatures {
  * What an error of a database means for the message:
  * conflict: run again, it is nobody's fault; lock-timeout: somebody else holds the row; lost: the link or the transaction
  * is gone; aborted: an earlier error of this transaction was swallowed; gone: the guard's savepoint or transaction is not
- * there any more; no-schema: the tables are missing; other: an error of the statement itself.
+ * there any more; cancelled: it took longer than the user allows; no-schema: the tables are missing; other: an error of the statement itself.
  */
-export type ErrorClass = 'conflict' | 'lock-timeout' | 'lost' | 'aborted' | 'gone' | 'no-schema' | 'other'
+export type ErrorClass = 'conflict' | 'lock-timeout' | 'lost' | 'aborted' | 'gone' | 'cancelled' | 'no-schema' | 'other'
 
 /** The error of a transaction whose own statements met a conflict or lost the link. */
 export function doomed(kind: 'conflict' | 'lost', cause: unknown): HapaxError {

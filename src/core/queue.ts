@@ -82,9 +82,12 @@ export class Queue {
     const [next] = this.#waiting
     if (next === undefined) return
     const turn = this.#begin(next.outer)
-    if (!this.#owesARest()) return next.start(turn)
-    // It may have given up meanwhile.
-    setImmediate(() => (this.#waiting.has(next) ? next.start(turn) : turn.end()))
+    if (this.#owesARest()) {
+      // It may have given up meanwhile.
+      setImmediate(() => (this.#waiting.has(next) ? next.start(turn) : turn.end()))
+    } else {
+      next.start(turn)
+    }
   }
 
   #wait(outer: Turn | undefined, waitMs: number, signal: AbortSignal | undefined): Promise<Turn | undefined> {

@@ -259,6 +259,8 @@ export interface Store<Tx, Own = Tx> {
   due(types: ReadonlyMap<string, readonly string[]>, options: DueOptions): Promise<readonly InboxRow[]>
   /** Milliseconds until the next row of these consumers and types is due: 0 = now, undefined = there is none. */
   nextDueMs(types: ReadonlyMap<string, readonly string[]>): Promise<number | undefined>
+  /** Whether a row of these consumers and types was started and has not ended: it runs somewhere, or its process died. */
+  inFlight(types: ReadonlyMap<string, readonly string[]>): Promise<boolean>
   /** Records a failed attempt on the inbox row itself. False: the row is gone, another worker settled it. */
   reschedule(row: {
     seq: string

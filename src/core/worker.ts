@@ -74,7 +74,7 @@ export class Worker<Tx> {
     this.#loop = this.#work()
   }
 
-  /** Resolves when nothing is due and nothing is running; messages that wait for a later attempt are not due. */
+  /** Resolves when nothing is due and nothing is in hand, here or elsewhere; what waits for a later attempt is not due. */
   drain(): Promise<void> {
     if (this.#state !== 'running') return Promise.resolve()
     return new Promise((resolve) => {
@@ -181,7 +181,11 @@ export class Worker<Tx> {
   async #rest(asking: (() => void)[]): Promise<number> {
     const types = new Map([...this.#consumers].map(([name, consumer]) => [name, consumer.types]))
     const nextMs = await this.#engine.store.nextDueMs(types)
-    if (nextMs !== 0) for (const resolve of asking.splice(0)) resolve()
+    if (nextMs !== 0 && asking.length > 0) {
+      // What another process has in hand, or had when it died, is not done either.
+      if (await this.#engine.store.inFlight(types)) return Math.min(nextMs ?? LOCKED_MS, LOCKED_MS)
+      for (const resolve of asking.splice(0)) resolve()
+    }
     // Due, but locked by somebody else: look again soon, not at once.
     return Math.max(nextMs === 0 ? LOCKED_MS : 1, Math.min(nextMs ?? this.#pollMs, this.#pollMs))
   }

@@ -235,6 +235,10 @@ class Memory implements MemoryStore {
     })
   }
 
+  inFlight(types: ReadonlyMap<string, readonly string[]>): Promise<boolean> {
+    return this.#alone(() => this.#waiting(types).some(({ starts }) => starts > 0))
+  }
+
   /** The inbox rows of these consumers and types, the first to be due in front. */
   #waiting(types: ReadonlyMap<string, readonly string[]>): WaitingRow[] {
     const rows = this.#inbox.all().filter((row) => types.get(row.consumer)?.includes(row.message.type))

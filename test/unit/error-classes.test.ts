@@ -23,7 +23,7 @@ const TABLES: Readonly<
       [pg('40001'), 'conflict', true],
       [pg('40P01'), 'conflict', true],
       [pg('55P03'), 'lock-timeout', true],
-      [pg('57014'), 'lock-timeout', true],
+      [pg('57014'), 'cancelled', true],
       [pg('25P02'), 'aborted', true],
       [pg('25P01'), 'gone', true],
       [pg('3B001'), 'gone', true],

@@ -91,6 +91,8 @@ export interface Dialect {
   ): Promise<Result>
   /** ms: until the next row of this consumer and these types is due, at most 0 when it is, null when there is none. */
   nextDue(consumer: string, types: readonly string[]): Statement
+  /** A row if there is one of this consumer and these types that was started. */
+  inFlight(consumer: string, types: readonly string[]): Statement
   reschedule(row: { seq: string; attempts: number; lost: number; delayMs: number; error: ErrorRecord }): Statement
   /** Copies an inbox row into failed. */
   copyToFailed(row: { seq: string; attempts: number; reason: string; error: ErrorRecord }): Statement

@@ -278,6 +278,13 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     return next
   }
 
+  async inFlight(types: ReadonlyMap<string, readonly string[]>): Promise<boolean> {
+    for (const [consumer, names] of types) {
+      if ((await this.#run(this.#dialect.inFlight(consumer, names))).rows.length > 0) return true
+    }
+    return false
+  }
+
   async reschedule(row: Parameters<Store<Tx>['reschedule']>[0]): Promise<boolean> {
     return (await this.#run(this.#dialect.reschedule(row))).affected > 0
   }

@@ -20,7 +20,9 @@ export class StoreErrors {
     if (phase === 'committing') return aborted ? commitUnknown(error) : this.#ofCommit(error)
     if (aborted || error instanceof HapaxError) return error
     const kind = this.#dialect.classify(error)
-    if (kind === 'lock-timeout') return new HapaxError('busy', 'another transaction holds the row', { cause: error })
+    if (kind === 'lock-timeout' || kind === 'cancelled') {
+      return new HapaxError('busy', 'another transaction holds the row', { cause: error })
+    }
     return kind === 'conflict' ? doomed(kind, error) : this.#unavailable(error, kind)
   }
 

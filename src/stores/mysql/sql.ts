@@ -122,6 +122,10 @@ export function dialect(prefix: string): Dialect {
       text: sql.nextDue(types.length),
       params: [bytes(consumer), ...types.map(text)],
     }),
+    inFlight: (consumer, types) => ({
+      text: sql.inFlight(types.length),
+      params: [bytes(consumer), ...types.map(text)],
+    }),
     reschedule: ({ seq, attempts, lost, delayMs, error }) => ({
       text: sql.reschedule,
       params: [attempts, lost, microseconds(delayMs), bytes(JSON.stringify(error)), seq],

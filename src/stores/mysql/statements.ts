@@ -61,6 +61,7 @@ type Counted =
   | 'fresh'
   | 'started'
   | 'nextDue'
+  | 'inFlight'
   | 'failedList'
 type Rows = 'receipt' | 'insertInbox' | 'insertFailed' | 'insertOutbox'
 
@@ -158,6 +159,8 @@ order by m.available_at, m.seq limit ${Math.trunc(limit)} for update skip locked
     nextDue: (types: number) => `
 select timestampdiff(microsecond, ${NOW}, available_at) / 1000 as ms from ${inbox}
 where consumer = ? and type in (${MANY(types)}) order by available_at limit 1`,
+    inFlight: (types: number) => `
+select 1 as one from ${inbox} where consumer = ? and type in (${MANY(types)}) and starts > 0 limit 1`,
     reschedule: `
 update ${inbox} set attempts = ?, lost = ?, starts = 0, available_at = ${LATER}, error = ? where seq = ${SEQ}`,
     copyToFailed: `

@@ -6,7 +6,7 @@ const CLASSES: Readonly<Record<string, ErrorClass>> = {
   '40001': 'conflict', // serialization_failure
   '40P01': 'conflict', // deadlock_detected
   '55P03': 'lock-timeout', // lock_not_available
-  '57014': 'lock-timeout', // query_canceled: a statement_timeout shorter than the wait; the handler's own is its error
+  '57014': 'cancelled', // query_canceled: statement_timeout
   '25P02': 'aborted', // in_failed_sql_transaction
   '25P01': 'gone', // no_active_sql_transaction
   '3B001': 'gone', // invalid_savepoint_specification

@@ -115,6 +115,7 @@ export function dialect(schema: string): Dialect {
       return { rows, affected: rows.length }
     },
     nextDue: (consumer, types) => ({ text: sql.nextDue, params: [consumer, array(types.map(encodeText))] }),
+    inFlight: (consumer, types) => ({ text: sql.inFlight, params: [consumer, array(types.map(encodeText))] }),
     reschedule: ({ seq, attempts, lost, delayMs, error }) => ({
       text: sql.reschedule,
       params: [attempts, lost, delayMs, JSON.stringify(error), seq],
@@ -329,6 +330,8 @@ returning ${INBOX}`,
     nextDue: `
 select ${MS('min(available_at) - now()')} as ms from ${schema}.inbox
 where consumer = $1::text and type = any ($2::text::text[])`,
+    inFlight: `
+select 1 as one from ${schema}.inbox where consumer = $1::text and type = any ($2::text::text[]) and starts > 0 limit 1`,
     reschedule: `
 update ${schema}.inbox set attempts = $1::integer, lost = $2::integer, starts = 0,
   available_at = ${LATER('$3::float8')}, error = $4::text

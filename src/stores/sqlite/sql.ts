@@ -78,6 +78,7 @@ export function dialect(prefix: string): Dialect {
       return { rows, affected: rows.length }
     },
     nextDue: (consumer, types) => ({ text: sql.nextDue, params: [consumer, JSON.stringify(types.map(encodeText))] }),
+    inFlight: (consumer, types) => ({ text: sql.inFlight, params: [consumer, JSON.stringify(types.map(encodeText))] }),
     reschedule: ({ seq, attempts, lost, delayMs, error }) => ({
       text: sql.reschedule,
       params: [attempts, lost, delayMs, JSON.stringify(error), seq],
@@ -214,6 +215,9 @@ returning ${INBOX}`,
 select available_at - ${NOW} as ms from ${prefix}inbox
 where consumer = ? and type in (select value from json_each(?))
 order by available_at limit 1`,
+    inFlight: `
+select 1 as one from ${prefix}inbox
+where consumer = ? and type in (select value from json_each(?)) and starts > 0 limit 1`,
     reschedule: `
 update ${prefix}inbox set attempts = ?, lost = ?, starts = 0, available_at = ${LATER}, error = ? where seq = ?`,
     copyToFailed: `
