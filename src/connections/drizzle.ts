@@ -1,16 +1,14 @@
-import {
-  type Connection,
-  doomed,
-  type Executor,
-  notInTransaction,
-  type Param,
-  type Result,
-  type Row,
-  type Statement,
-  type TransactionOptions,
-  type TransactionWork,
-  transactionClosed,
+import type {
+  Connection,
+  Executor,
+  Param,
+  Result,
+  Row,
+  Statement,
+  TransactionOptions,
+  TransactionWork,
 } from '../core/connection.ts'
+import { doomed, notInTransaction, transactionClosed, untilAborted } from '../core/driver.ts'
 import { describe, HapaxError } from '../core/errors.ts'
 import { expected } from '../core/options.ts'
 
@@ -75,9 +73,10 @@ class DrizzleConnection implements Connection<Queryable> {
   async transaction<T>(options: TransactionOptions, work: TransactionWork<Queryable, T>): Promise<T> {
     const { isolation, signal } = options
     const config = isolation && { isolationLevel: isolation }
-    const running = this.#db.transaction((tx) => this.#steps(tx, options, work), config)
+    const running = (): Promise<T> => this.#db.transaction((tx) => this.#steps(tx, options, work), config)
     try {
-      return await until(signal, running)
+      // The store ends the backend; the client is Drizzle's.
+      return await untilAborted(signal, running, () => {})
     } catch (error) {
       if (error instanceof RolledBack) return error.value as T
       throw error
@@ -131,7 +130,11 @@ class DrizzleConnection implements Connection<Queryable> {
     const handle = new Handle(tx)
     this.#handles.set(handle.proxy, handle)
     try {
-      return await until(signal, work.body(handle.proxy, answers))
+      return await untilAborted(
+        signal,
+        () => work.body(handle.proxy, answers),
+        () => {},
+      )
     } catch (error) {
       const kind = isQueryError(error) ? classify(error) : 'other'
       throw kind === 'conflict' || kind === 'lost' ? doomed(kind, error) : error
@@ -211,17 +214,6 @@ function batches(statements: readonly Statement[]): readonly Statement[][] {
     else result.push([statement])
   }
   return result
-}
-
-/** Settles with the work, or rejects with the signal's reason without waiting for it. */
-function until<T>(signal: AbortSignal | undefined, work: Promise<T>): Promise<T> {
-  if (signal === undefined) return work
-  return new Promise((resolve, reject) => {
-    const abort = (): void => reject(signal.reason)
-    if (signal.aborted) abort()
-    signal.addEventListener('abort', abort, { once: true })
-    work.finally(() => signal.removeEventListener('abort', abort)).then(resolve, reject)
-  })
 }
 
 /** Whether an error came out of a statement of Drizzle's, perhaps wrapped by the handler. */

@@ -1,5 +1,3 @@
-import { HapaxError } from './errors.ts'
-
 /** A value bound to a statement. Scalars only: every driver and ORM carries these the same way. */
 export type Param = string | number | null | Uint8Array
 
@@ -98,26 +96,3 @@ export interface ConnectionFeatures {
  * there any more; cancelled: it took longer than the user allows; no-schema: the tables are missing; other: an error of the statement itself.
  */
 export type ErrorClass = 'conflict' | 'lock-timeout' | 'lost' | 'aborted' | 'gone' | 'cancelled' | 'no-schema' | 'other'
-
-/** The error of a transaction whose own statements met a conflict or lost the link. */
-export function doomed(kind: 'conflict' | 'lost', cause: unknown): HapaxError {
-  return kind === 'lost'
-    ? new HapaxError('transaction-lost', 'the connection was lost inside the transaction', { cause })
-    : new HapaxError('transaction-conflict', 'the database gave up this transaction in favour of another', { cause })
-}
-
-/** The error for a handle whose transaction has settled. */
-export function transactionClosed(): HapaxError {
-  return new HapaxError('transaction-closed', 'this transaction has settled; its handle cannot be used any more')
-}
-
-/** The error for something that is not an open transaction. */
-export function notInTransaction(detail: string, cause?: unknown): HapaxError {
-  return new HapaxError('not-in-transaction', `expected tx to be an open transaction, got ${detail}`, { cause })
-}
-
-/** The error for a handler that returned while its statements were still running. */
-export function unawaited(count: number): HapaxError {
-  const what = count === 1 ? 'one of its queries was' : `${count} of its queries were`
-  return new HapaxError('unawaited-query', `the handler returned while ${what} still running: await every query`)
-}

@@ -1,6 +1,6 @@
 import type { Clock } from './clock.ts'
-import { transactionClosed } from './connection.ts'
 import type { Draft, MessageType, PublishOptions } from './define.ts'
+import { transactionClosed } from './driver.ts'
 import { asError, describe, HapaxError, messageOf } from './errors.ts'
 import type { EventHub } from './events.ts'
 import { fingerprint, messageKey } from './identity.ts'

@@ -1,4 +1,5 @@
-import { doomed, type ErrorClass } from '../connection.ts'
+import type { ErrorClass } from '../connection.ts'
+import { doomed } from '../driver.ts'
 import { HapaxError, redact } from '../errors.ts'
 import type { Dialect } from './dialect.ts'
 

@@ -1,4 +1,4 @@
-import { doomed, transactionClosed, unawaited } from '../connection.ts'
+import { doomed, transactionClosed, unawaited } from '../driver.ts'
 
 /** What an error inside a transaction makes of it, if it ends it. */
 export type DoomOf = (error: unknown) => 'conflict' | 'lost' | undefined
@@ -40,6 +40,20 @@ export class TransactionWatch {
   assertSound(): void {
     this.assertNotDoomed()
     if (this.#running > 0) throw unawaited(this.#running)
+  }
+
+  /** Runs the body of the transaction; afterwards its handle is dead, and what doomed it comes before what it threw. */
+  async during<T>(body: () => Promise<T>): Promise<T> {
+    try {
+      const end = await body()
+      this.assertSound()
+      return end
+    } catch (error) {
+      this.assertNotDoomed()
+      throw error
+    } finally {
+      this.close()
+    }
   }
 
   track<T>(result: Promise<T>): Promise<T> {

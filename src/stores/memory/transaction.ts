@@ -1,4 +1,4 @@
-import { notInTransaction, transactionClosed } from '../../core/connection.ts'
+import { notInTransaction, transactionClosed } from '../../core/driver.ts'
 import { describe } from '../../core/errors.ts'
 import { expected } from '../../core/options.ts'
 import type { Tables } from './tables.ts'

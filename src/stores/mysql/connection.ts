@@ -1,13 +1,13 @@
-import {
-  type Connection,
-  type Executor,
-  notInTransaction,
-  type Param,
-  type Result,
-  type Statement,
-  type TransactionOptions,
-  type TransactionWork,
+import type {
+  Connection,
+  Executor,
+  Param,
+  Result,
+  Statement,
+  TransactionOptions,
+  TransactionWork,
 } from '../../core/connection.ts'
+import { notInTransaction, untilAborted } from '../../core/driver.ts'
 import { describe } from '../../core/errors.ts'
 import { classify } from './errors.ts'
 import {
@@ -44,7 +44,11 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
     const onError = (error: Error): void => run.tx.watch.lose(error)
     client.on('error', onError)
     try {
-      return await run.until(options.signal, () => run.steps(options, work))
+      return await untilAborted(
+        options.signal,
+        () => run.steps(options, work),
+        () => run.destroy(),
+      )
     } finally {
       run.tx.watch.close()
       giveBack(client, onError, run.broken)
@@ -116,26 +120,10 @@ class Run<Client extends MysqlPoolClient> {
     this.tx = new MysqlTransaction(client)
   }
 
-  /** Runs the steps; an abort destroys the connection and does not wait for them. */
-  until<T>(signal: AbortSignal | undefined, steps: () => Promise<T>): Promise<T> {
-    if (signal === undefined) return steps()
-    return new Promise((resolve, reject) => {
-      const abort = (): void => {
-        this.#destroy()
-        reject(signal.reason)
-      }
-      if (signal.aborted) return abort()
-      signal.addEventListener('abort', abort, { once: true })
-      steps()
-        .finally(() => signal.removeEventListener('abort', abort))
-        .then(resolve, reject)
-    })
-  }
-
   async steps<T>({ isolation }: TransactionOptions, work: TransactionWork<MysqlTx<Client>, T>): Promise<T> {
     try {
       const answers = await this.#begin(isolation, work.first)
-      const { value, last } = await this.#body(work, answers)
+      const { value, last } = await this.tx.watch.during(() => work.body(this.tx, answers))
       if (last === undefined) await this.#rollback()
       else await this.#commit(last)
       return value
@@ -158,22 +146,6 @@ class Run<Client extends MysqlPoolClient> {
     return answers
   }
 
-  async #body<T>(
-    work: TransactionWork<MysqlTx<Client>, T>,
-    answers: readonly Result[],
-  ): ReturnType<TransactionWork<MysqlTx<Client>, T>['body']> {
-    try {
-      const end = await work.body(this.tx, answers)
-      this.tx.watch.assertSound()
-      return end
-    } catch (error) {
-      this.tx.watch.assertNotDoomed()
-      throw error
-    } finally {
-      this.tx.watch.close()
-    }
-  }
-
   async #commit(last: readonly Statement[]): Promise<void> {
     for (const { text, params } of last) await this.#send(text, params)
     await this.#send('commit')
@@ -185,7 +157,7 @@ class Run<Client extends MysqlPoolClient> {
       await this.#send('rollback')
       if (!this.#opened) await this.#send(LOCK_WAIT_RESET)
     } catch {
-      this.#destroy()
+      this.destroy()
     }
   }
 
@@ -194,7 +166,7 @@ class Run<Client extends MysqlPoolClient> {
     return send(this.#client, { text, params })
   }
 
-  #destroy(): void {
+  destroy(): void {
     this.broken = true
     this.tx.watch.close()
     destroy(this.#client)

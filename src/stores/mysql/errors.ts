@@ -1,5 +1,5 @@
 import type { ErrorClass } from '../../core/connection.ts'
-import { HapaxError } from '../../core/errors.ts'
+import { classOfCauses } from '../../core/driver.ts'
 
 /** Error numbers of MySQL and MariaDB by what they mean for the message. */
 const CLASSES: Readonly<Record<number, ErrorClass>> = {
@@ -54,13 +54,7 @@ interface DatabaseError {
 
 /** What an error of the server or of `mysql2` means; ORMs wrap such errors, so causes are looked at as well. */
 export function classify(error: unknown): ErrorClass {
-  for (let each = error as DatabaseError | undefined, depth = 0; each && depth < 5; depth++) {
-    if (each instanceof HapaxError) return 'other'
-    const found = classOf(each)
-    if (found !== 'other') return found
-    each = each.cause as DatabaseError | undefined
-  }
-  return 'other'
+  return classOfCauses(error, classOf)
 }
 
 function classOf({ errno, code, sqlState, message }: DatabaseError): ErrorClass {

@@ -1,14 +1,13 @@
-import {
-  type Connection,
-  type Executor,
-  notInTransaction,
-  type Param,
-  type Result,
-  type Statement,
-  type TransactionOptions,
-  type TransactionWork,
-  transactionClosed,
+import type {
+  Connection,
+  Executor,
+  Param,
+  Result,
+  Statement,
+  TransactionOptions,
+  TransactionWork,
 } from '../../core/connection.ts'
+import { notInTransaction, transactionClosed, untilAborted } from '../../core/driver.ts'
 import { describe, HapaxError } from '../../core/errors.ts'
 import { script } from './literal.ts'
 import type { PgClient, PgPool, PgPoolClient, PgResult, PgTx } from './pg.ts'
@@ -33,7 +32,11 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
     const onError = (error: Error): void => run.tx.watch.lose(error)
     client.on('error', onError)
     try {
-      return await run.until(options.signal, () => run.steps(options, work))
+      return await untilAborted(
+        options.signal,
+        () => run.steps(options, work),
+        () => run.destroy(),
+      )
     } finally {
       run.tx.watch.close()
       // A destroyed client may still emit errors, and without a listener one would end the process.
@@ -87,49 +90,18 @@ class Run<Client extends PgPoolClient> {
     this.tx = new PgTransaction(client)
   }
 
-  /** Runs the steps; an abort destroys the connection and does not wait for them. */
-  until<T>(signal: AbortSignal | undefined, steps: () => Promise<T>): Promise<T> {
-    if (signal === undefined) return steps()
-    return new Promise((resolve, reject) => {
-      const abort = (): void => {
-        this.#destroy()
-        reject(signal.reason)
-      }
-      if (signal.aborted) return abort()
-      signal.addEventListener('abort', abort, { once: true })
-      steps()
-        .finally(() => signal.removeEventListener('abort', abort))
-        .then(resolve, reject)
-    })
-  }
-
   async steps<T>({ isolation }: TransactionOptions, work: TransactionWork<PgTx<Client>, T>): Promise<T> {
     const begin = isolation === undefined ? 'begin' : `begin isolation level ${isolation}`
     try {
       const answers = await this.#script([{ text: begin, params: [] }, ...work.first])
-      const { value, last } = await this.#body(work, answers.slice(1).map(toResult))
+      const own = answers.slice(1).map(toResult)
+      const { value, last } = await this.tx.watch.during(() => work.body(this.tx, own))
       if (last === undefined) await this.#rollback()
       else await this.#commit(last)
       return value
     } catch (error) {
       await this.#rollback()
       throw error
-    }
-  }
-
-  async #body<T>(
-    work: TransactionWork<PgTx<Client>, T>,
-    answers: readonly Result[],
-  ): ReturnType<TransactionWork<PgTx<Client>, T>['body']> {
-    try {
-      const end = await work.body(this.tx, answers)
-      this.tx.watch.assertSound()
-      return end
-    } catch (error) {
-      this.tx.watch.assertNotDoomed()
-      throw error
-    } finally {
-      this.tx.watch.close()
     }
   }
 
@@ -153,11 +125,11 @@ class Run<Client extends PgPoolClient> {
       await this.tx.watch.idle()
       await this.#client.query('rollback')
     } catch {
-      this.#destroy()
+      this.destroy()
     }
   }
 
-  #destroy(): void {
+  destroy(): void {
     this.broken = true
     this.tx.watch.close()
     // Not end(): that would wait for the statement that is running.

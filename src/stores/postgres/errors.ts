@@ -1,5 +1,5 @@
 import type { ErrorClass } from '../../core/connection.ts'
-import { HapaxError } from '../../core/errors.ts'
+import { classOfCauses } from '../../core/driver.ts'
 
 /** SQLSTATEs by what they mean for the message; a prefix of two characters stands for its class. */
 const CLASSES: Readonly<Record<string, ErrorClass>> = {
@@ -39,13 +39,7 @@ interface DatabaseError {
 
 /** What an error of PostgreSQL or its driver means; ORMs wrap such errors, so causes are looked at as well. */
 export function classify(error: unknown): ErrorClass {
-  for (let each = error as DatabaseError | undefined, depth = 0; each && depth < 5; depth++) {
-    if (each instanceof HapaxError) return 'other'
-    const found = classOf(each)
-    if (found !== 'other') return found
-    each = each.cause as DatabaseError | undefined
-  }
-  return 'other'
+  return classOfCauses(error, classOf)
 }
 
 function classOf({ code, severity, message, constraint }: DatabaseError): ErrorClass {

@@ -1,4 +1,4 @@
-import { transactionClosed } from '../../core/connection.ts'
+import { transactionClosed } from '../../core/driver.ts'
 import { TransactionWatch } from '../../core/sql/index.ts'
 import { classify } from './errors.ts'
 import type { PgPoolClient, PgResult, PgTx } from './pg.ts'

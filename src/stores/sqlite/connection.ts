@@ -1,15 +1,14 @@
 import { pause, systemClock } from '../../core/clock.ts'
-import {
-  type Connection,
-  type Executor,
-  notInTransaction,
-  type Param,
-  type Result,
-  type TransactionEnd,
-  type TransactionOptions,
-  type TransactionWork,
-  transactionClosed,
+import type {
+  Connection,
+  Executor,
+  Param,
+  Result,
+  TransactionEnd,
+  TransactionOptions,
+  TransactionWork,
 } from '../../core/connection.ts'
+import { notInTransaction, transactionClosed } from '../../core/driver.ts'
 import { describe, HapaxError } from '../../core/errors.ts'
 import { type Queue, Turn } from '../../core/queue.ts'
 import { type Database, openDatabase } from './database.ts'

@@ -1,5 +1,5 @@
 import type { ErrorClass } from '../../core/connection.ts'
-import { HapaxError } from '../../core/errors.ts'
+import { classOfCauses } from '../../core/driver.ts'
 
 /** Primary result codes by what they mean for the message. */
 const CLASSES: Readonly<Record<number, ErrorClass>> = {
@@ -28,13 +28,7 @@ interface SqliteError {
 
 /** What an error of SQLite means; libraries wrap such errors, so causes are looked at as well. */
 export function classify(error: unknown): ErrorClass {
-  for (let each = error as SqliteError | undefined, depth = 0; each && depth < 5; depth++) {
-    if (each instanceof HapaxError) return 'other'
-    const found = classOf(each)
-    if (found !== 'other') return found
-    each = each.cause as SqliteError | undefined
-  }
-  return 'other'
+  return classOfCauses(error, classOf)
 }
 
 function classOf(error: SqliteError): ErrorClass {

@@ -1,5 +1,6 @@
 import { type DatabaseSync, StatementSync } from 'node:sqlite'
-import { doomed, type Executor, transactionClosed, unawaited } from '../../core/connection.ts'
+import type { Executor } from '../../core/connection.ts'
+import { doomed, transactionClosed, unawaited } from '../../core/driver.ts'
 import type { Database } from './database.ts'
 import { classify } from './errors.ts'
 

@@ -1,0 +1,54 @@
+// What connections to databases share.
+
+import type { ErrorClass } from './connection.ts'
+import { HapaxError } from './errors.ts'
+
+/** The error of a transaction whose own statements met a conflict or lost the link. */
+export function doomed(kind: 'conflict' | 'lost', cause: unknown): HapaxError {
+  return kind === 'lost'
+    ? new HapaxError('transaction-lost', 'the connection was lost inside the transaction', { cause })
+    : new HapaxError('transaction-conflict', 'the database gave up this transaction in favour of another', { cause })
+}
+
+/** The error for a handle whose transaction has settled. */
+export function transactionClosed(): HapaxError {
+  return new HapaxError('transaction-closed', 'this transaction has settled; its handle cannot be used any more')
+}
+
+/** The error for something that is not an open transaction. */
+export function notInTransaction(detail: string, cause?: unknown): HapaxError {
+  return new HapaxError('not-in-transaction', `expected tx to be an open transaction, got ${detail}`, { cause })
+}
+
+/** The error for a handler that returned while its statements were still running. */
+export function unawaited(count: number): HapaxError {
+  const what = count === 1 ? 'one of its queries was' : `${count} of its queries were`
+  return new HapaxError('unawaited-query', `the handler returned while ${what} still running: await every query`)
+}
+
+/** Settles with the steps, or, when the signal aborts, ends them by force and rejects with its reason without waiting. */
+export function untilAborted<T>(signal: AbortSignal | undefined, steps: () => Promise<T>, end: () => void): Promise<T> {
+  if (signal === undefined) return steps()
+  return new Promise((resolve, reject) => {
+    const abort = (): void => {
+      end()
+      reject(signal.reason)
+    }
+    if (signal.aborted) return abort()
+    signal.addEventListener('abort', abort, { once: true })
+    steps()
+      .finally(() => signal.removeEventListener('abort', abort))
+      .then(resolve, reject)
+  })
+}
+
+/** The class of an error or of the first of its causes that has one; ORMs and handlers wrap errors. */
+export function classOfCauses(error: unknown, classOf: (error: object) => ErrorClass): ErrorClass {
+  for (let each = error as { cause?: unknown } | undefined, depth = 0; each && depth < 5; depth++) {
+    if (each instanceof HapaxError) return 'other'
+    const found = typeof each === 'object' ? classOf(each) : 'other'
+    if (found !== 'other') return found
+    each = each.cause as typeof each
+  }
+  return 'other'
+}
