@@ -112,8 +112,10 @@ export async function callHandlers<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx
   const called = new Set<Registered<Tx>>()
   for (const job of jobs) {
     const { handler } = job
-    if (handler.kind === 'one') await callOne(handler.call, job, scope)
-    else if (!called.has(handler)) {
+    if (handler.kind === 'one') {
+      const content = job.content()
+      await callOne(handler.call, job, content instanceof Promise ? await content : content, scope)
+    } else if (!called.has(handler)) {
       called.add(handler)
       await callMany(
         handler.call,
@@ -124,13 +126,11 @@ export async function callHandlers<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx
   }
 }
 
-async function callOne<Tx>(call: Handler<never, Tx>, job: Job<Tx>, scope: Scope<Tx>): Promise<void> {
+function callOne<Tx>(call: Handler<never, Tx>, job: Job<Tx>, { message, data }: Content, scope: Scope<Tx>): unknown {
   const { tx, buffer, signal, logger } = scope
-  const content = job.content()
-  const { message, data } = content instanceof Promise ? await content : content
   const cause: Cause = { causationId: message.id, correlationId: message.correlationId ?? message.id }
   const publish: PublishInHandler = (type, value, options) => buffer.publish(type, value, options, cause)
-  await call(data as never, { tx, message, publish, signal, attempt: job.attempt, logger })
+  return call(data as never, { tx, message, publish, signal, attempt: job.attempt, logger })
 }
 
 async function callMany<Tx>(call: ManyHandler<never, Tx>, jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promise<void> {

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Clock } from './clock.ts'
 import { asError, describe, HapaxError, messageOf } from './errors.ts'
 import { fingerprint, messageKey, payloadId } from './identity.ts'
-import { type IncomingMessage, packAttributes, type StoredMessage } from './message.ts'
+import { type IncomingMessage, NO_ATTRIBUTES, packAttributes, type StoredMessage } from './message.ts'
 import { isText } from './options.ts'
 
 /** What to do with a message whose id is missing or cannot be one: refuse it, hash its payload, or ask a function. */
@@ -65,6 +65,7 @@ class Delivery implements StoredMessage {
   readonly fingerprint: string
   readonly content: Uint8Array | string
   readonly #others: Parameters<typeof packAttributes>[0]
+  #attributes: string | undefined
 
   constructor(incoming: IncomingMessage, { source, id, key }: Identity, content: Uint8Array | string) {
     this.messageKey = messageKey(source, key)
@@ -78,7 +79,8 @@ class Delivery implements StoredMessage {
   }
 
   get attributes(): string {
-    return packAttributes(this.#others)
+    this.#attributes ??= packAttributes(this.#others)
+    return this.#attributes
   }
 
   get data(): Uint8Array {
@@ -86,9 +88,9 @@ class Delivery implements StoredMessage {
   }
 
   get bytes(): number {
-    const { content } = this
+    const { content, attributes } = this
     const length = typeof content === 'string' ? Buffer.byteLength(content) : content.byteLength
-    return length + Buffer.byteLength(this.attributes)
+    return length + (attributes === NO_ATTRIBUTES ? 2 : Buffer.byteLength(attributes))
   }
 }
 
@@ -208,12 +210,16 @@ const TEXTS = [
 
 /** The attributes without a column, as texts only: whatever else a sender put there is dropped. */
 function cleanAttributes(incoming: IncomingMessage): Parameters<typeof packAttributes>[0] {
-  const clean: Record<string, unknown> = {}
-  for (const name of TEXTS) if (typeof incoming[name] === 'string') clean[name] = incoming[name]
+  let clean = NOTHING_ELSE
+  for (const name of TEXTS) {
+    const value = incoming[name]
+    if (typeof value === 'string') clean = { ...clean, [name]: value }
+  }
   const { headers } = incoming
-  if (typeof headers === 'object' && headers !== null) clean['headers'] = cleanHeaders(headers)
-  return clean
+  return typeof headers === 'object' && headers !== null ? { ...clean, headers: cleanHeaders(headers) } : clean
 }
+
+const NOTHING_ELSE: Parameters<typeof packAttributes>[0] = Object.freeze({})
 
 function cleanHeaders(headers: Readonly<Record<string, unknown>>): Record<string, string> {
   const clean: Record<string, string> = Object.create(null)

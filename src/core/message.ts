@@ -60,6 +60,9 @@ const OTHERS = [
   'headers',
 ] as const satisfies readonly (keyof OtherAttributes)[]
 
+/** What `packAttributes` answers when there are none. */
+export const NO_ATTRIBUTES = '{}'
+
 /** The JSON text of the attributes that have no column. */
 export function packAttributes(message: OtherAttributes): string {
   let text = ''
@@ -74,5 +77,5 @@ export function packAttributes(message: OtherAttributes): string {
 export function unpackAttributes(stored: StoredMessage): MessageAttributes {
   const { id, source, type, key, attributes } = stored
   const own = key === null ? { id, source, type } : { id, source, type, key }
-  return attributes === '{}' ? own : { ...own, ...(JSON.parse(attributes) as OtherAttributes) }
+  return attributes === NO_ATTRIBUTES ? own : { ...own, ...(JSON.parse(attributes) as OtherAttributes) }
 }
