@@ -39,8 +39,16 @@ export function asFailed(row: Row): FailedMessage {
   }
 }
 
-/** The counts of one consumer. */
-export function asConsumerStatus(row: Row): StoreStatus['consumers'][number] {
+/** How much there is: the counts of the consumers, and of the outbox. */
+export function asStatus(consumers: readonly Row[], outbox: Row | undefined): StoreStatus {
+  return {
+    consumers: consumers.map(asConsumerStatus),
+    outbox: Number(outbox?.['outbox'] ?? 0),
+    oldestOutboxAt: outbox?.['oldest'] == null ? null : asDate(outbox['oldest']),
+  }
+}
+
+function asConsumerStatus(row: Row): StoreStatus['consumers'][number] {
   return {
     consumer: asText(row['consumer']),
     receipts: Number(row['receipts']),

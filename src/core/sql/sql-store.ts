@@ -33,9 +33,9 @@ import type {
 } from '../store.ts'
 import type { Backend, Dialect } from './dialect.ts'
 import { migration, migrationScript, migrationStates } from './migrate.ts'
-import { asConsumerStatus, asFailed, asInboxRow, asReceipt, asTrace } from './rows.ts'
+import { asFailed, asInboxRow, asReceipt, asStatus, asTrace } from './rows.ts'
 import { brokenAtomicity, type Phase, StoreErrors } from './store-errors.ts'
-import { asDate, asUuid } from './values.ts'
+import { asUuid } from './values.ts'
 
 /** A store on an SQL database: the logic is here, the statements are the dialect's, the transactions the connection's. */
 export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
@@ -263,8 +263,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
 
   async due(types: ReadonlyMap<string, readonly string[]>, options: DueOptions): Promise<readonly InboxRow[]> {
     if (types.size === 0) return []
-    const run = (statement: Statement): Promise<Result> => this.#run(statement)
-    const { rows } = await this.#dialect.due(run, types, options, (first, then) => this.#short(first, then))
+    const { rows } = await this.#dialect.due(this.#run.bind(this), types, options, this.#short.bind(this))
     // An UPDATE answers in no particular order.
     return rows.map(asInboxRow).sort((a, b) => (BigInt(a.seq) < BigInt(b.seq) ? -1 : 1))
   }
@@ -332,8 +331,8 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
 
   /** Moves a row between tables if it is still there. */
   async #move(lock: Statement, statements: readonly Statement[]): Promise<boolean> {
-    const { rows } = await this.#short(lock, ({ rows }) => (rows.length > 0 ? statements : undefined))
-    return rows.length > 0
+    const there = ({ rows }: Result): boolean => rows.length > 0
+    return there(await this.#short(lock, (answer) => (there(answer) ? statements : undefined)))
   }
 
   #short(first: Statement, then: (answer: Result) => readonly Statement[] | undefined): Promise<Result> {
@@ -345,12 +344,8 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
 
   async status(): Promise<StoreStatus> {
     const consumers = await this.#run(this.#dialect.statusConsumers)
-    const outbox = (await this.#run(this.#dialect.statusOutbox)).rows[0]
-    return {
-      consumers: consumers.rows.map(asConsumerStatus),
-      outbox: Number(outbox?.['outbox'] ?? 0),
-      oldestOutboxAt: outbox?.['oldest'] == null ? null : asDate(outbox['oldest']),
-    }
+    const outbox = await this.#run(this.#dialect.statusOutbox)
+    return asStatus(consumers.rows, outbox.rows[0])
   }
 
   async trace(id: string, source?: string): Promise<readonly Trace[]> {
