@@ -25,7 +25,7 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
   }
 
   async transaction<T>(options: TransactionOptions, work: TransactionWork<PgTx<Client>, T>): Promise<T> {
-    const pool = await this.#pool()
+    const pool = guarded(await this.#pool())
     const client = await pool.connect()
     options.acquired?.()
     const run = new Run(client)
@@ -69,13 +69,27 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
   }
 
   async query(text: string, params: readonly Param[]): Promise<Result> {
-    const pool = await this.#pool()
+    const pool = guarded(await this.#pool())
     return toResult(await pool.query(text, params as Param[]))
   }
 
   close(): Promise<void> {
     return this.#close()
   }
+}
+
+const pools = new WeakSet<object>()
+
+/**
+ * The pool, whose clients have a listener from the start. One that is ended in the instant in which it connects has no other
+ * until whoever waits for it goes on, and its error would end the process.
+ */
+function guarded<Pool extends object>(pool: Pool): Pool {
+  if (pools.has(pool)) return pool
+  pools.add(pool)
+  const { on } = pool as { on?(event: 'connect', listener: (client: PgPoolClient) => void): unknown }
+  on?.call(pool, 'connect', (client) => client.on('error', () => {}))
+  return pool
 }
 
 /** One transaction on one client. */
