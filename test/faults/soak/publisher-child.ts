@@ -1,0 +1,86 @@
+import { createHapax, silentLogger } from 'hapax'
+import { job, say, told } from '../../support/child.ts'
+import { asText, openStore, type Place, type RigTx } from '../../support/databases.ts'
+import { inLanes } from '../../support/lanes.ts'
+import { Entry } from './entry.ts'
+import { ledgerTables } from './ledger.ts'
+import { type Planned, type PlanOptions, planOf } from './plan.ts'
+
+/** What one publisher has to do. */
+export interface PublisherJob extends PlanOptions {
+  readonly place: Place
+  readonly publisher: number
+  /** Over how long its work is spread. */
+  readonly overMs: number
+}
+
+/** What it says at the end. */
+export interface PublisherReport {
+  readonly transactions: number
+  /** Transactions that were run again, because their connection was cut or two met. */
+  readonly repeated: number
+  /** Answers of `publish` about a duplicate that the publisher's own tables contradict. */
+  readonly contradictions: readonly string[]
+}
+
+const { place, publisher, overMs, ...options } = job<PublisherJob>()
+const LANES = 6
+const tables = ledgerTables(place)
+const hapax = createHapax({
+  store: await openStore(place, { max: LANES }),
+  source: '/soak',
+  delivery: 'local',
+  logger: silentLogger,
+})
+const transactions = planOf(options)[publisher] ?? []
+const contradictions: string[] = []
+let repeated = 0
+
+await say({ ready: true })
+await told()
+const start = performance.now()
+await inLanes(LANES, [...transactions.entries()], async ([index, messages]) => {
+  const early = start + (overMs * index) / transactions.length - performance.now()
+  if (early > 0) await new Promise((resolve) => setTimeout(resolve, early))
+  await publish(messages)
+})
+const report: PublisherReport = { transactions: transactions.length, repeated, contradictions }
+await say(report)
+await hapax.close()
+process.disconnect()
+
+/** Repeats the transaction with the same ids until one commit is known: the process has its own deadline. */
+async function publish(messages: readonly Planned[]): Promise<void> {
+  for (;;) {
+    try {
+      return await hapax.transaction((tx) => write(tx, messages), { isolation: 'read committed' })
+    } catch {
+      repeated += 1
+      await new Promise((resolve) => setTimeout(resolve, 20))
+    }
+  }
+}
+
+/** The key's row is locked until the commit, so that the numbers of a key are in the order of the commits. */
+async function write(tx: RigTx, messages: readonly Planned[]): Promise<void> {
+  const last = new Map<string, number>()
+  for (const key of [...new Set(messages.map((each) => each.key))].sort()) {
+    last.set(key, await numberIn(tx, `select n from ${tables.keys} where name = '${key}' for update`))
+  }
+  for (const { id, key } of messages) {
+    const known = await numberIn(tx, `select n from ${tables.sent} where id = '${id}'`)
+    const n = known || (last.get(key) ?? 0) + 1
+    const { duplicate = false } = await hapax.publish(tx, Entry, { key, n }, { id })
+    if (duplicate !== known > 0) contradictions.push(`${id} is ${known > 0 ? 'known' : 'new'}, duplicate: ${duplicate}`)
+    if (known > 0) await tx.query(`update ${tables.sent} set copies = copies + 1 where id = '${id}'`)
+    else await tx.query(`insert into ${tables.sent} (id, name, n) values ('${id}', '${key}', ${n})`)
+    if (known === 0) last.set(key, n)
+  }
+  for (const [key, n] of last) await tx.query(`update ${tables.keys} set n = ${n} where name = '${key}'`)
+}
+
+/** The number in the only row, or 0. */
+async function numberIn(tx: RigTx, text: string): Promise<number> {
+  const [row] = (await tx.query(text)).rows as { n?: unknown }[]
+  return row === undefined ? 0 : Number(asText(row.n))
+}

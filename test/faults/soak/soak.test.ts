@@ -1,0 +1,66 @@
+import { describe, expect, it } from 'vitest'
+import { durableStores, makePlace } from '../../support/databases.ts'
+import { seed } from '../../support/seeded.ts'
+import { type SoakOptions, type SoakResult, soak } from './soak.ts'
+
+/** Several processes share one database: not for a file. */
+const stores = durableStores().filter((store) => store !== 'sqlite')
+const full = process.env['HAPAX_TEST_SOAK'] === 'full'
+
+const options: SoakOptions = full
+  ? {
+      seed,
+      messages: 50_000,
+      keys: 200,
+      publishers: 2,
+      workers: 4,
+      takeoverMs: 15_000,
+      overMs: 300_000,
+      calmMs: 10_000,
+      awayMs: 10_000,
+      cutMs: 1_000,
+      silenceLimitMs: 20_000,
+      deadlineMs: 900_000,
+    }
+  : {
+      seed,
+      messages: 3_000,
+      keys: 60,
+      publishers: 2,
+      workers: 3,
+      takeoverMs: 2_000,
+      overMs: 15_000,
+      calmMs: 2_000,
+      awayMs: 1_500,
+      cutMs: 300,
+      silenceLimitMs: 7_000,
+      deadlineMs: 110_000,
+    }
+
+function show(store: string, { verdict, faults, ...rest }: SoakResult): void {
+  const { effects, keys, silenceMs, afterKillMs, longestWaitMs } = verdict
+  console.log(
+    `soak on ${store} (seed ${seed}): ${effects} effects of ${keys} keys in ${rest.seconds.toFixed(0)} s, ` +
+      `${rest.copies} copies, ${rest.repeated} publishes repeated, ` +
+      `${faults.kill} kills, ${faults.pause} pauses, ${faults.cut} cuts, ${rest.workerErrors} errors of workers; ` +
+      `longest silence ${silenceMs.toFixed(0)} ms, after a kill ${afterKillMs.toFixed(0)} ms, ` +
+      `longest wait ${longestWaitMs.toFixed(0)} ms`,
+  )
+}
+
+describe.each(stores)('%s: a soak', (store) => {
+  it(`${options.messages} keyed messages take effect once and in order while ${options.workers} workers are killed, paused and cut off (seed ${seed})`, {
+    timeout: options.deadlineMs + 60_000,
+  }, async () => {
+    await using checker = await makePlace(store)
+    const result = await soak(checker, options)
+    show(store, result)
+    const { verdict, faults, contradictions, left, copies } = result
+    expect(verdict.complaints, JSON.stringify(verdict)).toEqual([])
+    expect({ left, contradictions }).toEqual({ left: 0, contradictions: [] })
+    expect(verdict.effects).toBe(options.messages)
+    expect(copies).toBeGreaterThanOrEqual(options.messages * 0.19)
+    expect(faults.kill).toBeGreaterThanOrEqual(options.workers)
+    expect(faults.pause).toBeGreaterThanOrEqual(options.workers)
+  })
+})

@@ -1,0 +1,98 @@
+import { Child } from '../../support/child.ts'
+import type { Checker } from '../../support/databases.ts'
+import type { CheckerJob, CheckerOrder, CheckerReport } from './checker-child.ts'
+import { Crew, type FaultCounts, type Torment } from './crew.ts'
+import { ORDERED } from './entry.ts'
+import { openLedger } from './ledger.ts'
+import { plannedIds } from './plan.ts'
+import type { PublisherJob, PublisherReport } from './publisher-child.ts'
+import type { Verdict } from './verdict.ts'
+
+/** The size of a soak. */
+export interface SoakOptions extends Torment {
+  readonly messages: number
+  readonly keys: number
+  readonly publishers: number
+  /** Over how long the messages are published. */
+  readonly overMs: number
+  readonly silenceLimitMs: number
+}
+
+/** What came of it. */
+export interface SoakResult {
+  readonly verdict: Verdict
+  readonly faults: FaultCounts
+  /** Messages in the inbox that did not come to rest in time. */
+  readonly left: number
+  /** How often an id was published again. */
+  readonly copies: number
+  readonly repeated: number
+  readonly contradictions: readonly string[]
+  readonly workerErrors: number
+  readonly seconds: number
+}
+
+/** How long all may take to come to rest after the last fault. */
+const REST_MS = 60_000
+
+/** Publishes, torments, waits for rest, and asks the checker. */
+export async function soak({ place }: Checker, options: SoakOptions): Promise<SoakResult> {
+  const start = performance.now()
+  const children: Child<never>[] = []
+  const child = <Said>(file: string, job: object): Child<Said> => {
+    const made = new Child<Said>(new URL(file, import.meta.url), job, options.deadlineMs)
+    children.push(made as unknown as Child<never>)
+    return made
+  }
+  const checker = child<CheckerReport>('./checker-child.ts', checkerJob(place, options))
+  await checker.next()
+  const ledger = await openLedger(place)
+  const crew = new Crew(place, options, ledger)
+  try {
+    await crew.start()
+    const reports = await Promise.race([publishAll(place, options, child), crew.failure()])
+    await crew.enough()
+    const rested = await ask(checker, 'rest')
+    const workerErrors = await crew.dismiss()
+    const judged = await ask(checker, 'judge')
+    if (rested.said !== 'rested' || judged.said !== 'verdict') throw new Error('the checker lost its place')
+    return {
+      verdict: judged.verdict,
+      faults: crew.counts,
+      left: rested.left,
+      copies: judged.copies,
+      repeated: reports.reduce((sum, { repeated }) => sum + repeated, 0),
+      contradictions: reports.flatMap(({ contradictions }) => contradictions),
+      workerErrors,
+      seconds: (performance.now() - start) / 1000,
+    }
+  } finally {
+    await crew.destroy()
+    for (const each of children) each.kill('SIGKILL')
+    await Promise.all(children.map((each) => each.ended))
+    await ledger.close()
+  }
+}
+
+function checkerJob(place: Checker['place'], { keys, messages, silenceLimitMs }: SoakOptions): CheckerJob {
+  return { place, keys, planned: plannedIds(messages), ordered: ORDERED, silenceLimitMs, restMs: REST_MS }
+}
+
+async function publishAll(
+  place: Checker['place'],
+  { seed, messages, keys, publishers, overMs }: SoakOptions,
+  child: <Said>(file: string, job: object) => Child<Said>,
+): Promise<PublisherReport[]> {
+  const all = Array.from({ length: publishers }, (_, publisher) => {
+    const job: PublisherJob = { place, publisher, overMs, seed, messages, keys, publishers }
+    return child<PublisherReport>('./publisher-child.ts', job)
+  })
+  await Promise.all(all.map((publisher) => publisher.next()))
+  for (const publisher of all) publisher.tell({ go: true })
+  return Promise.all(all.map((publisher) => publisher.next()))
+}
+
+function ask(checker: Child<CheckerReport>, order: CheckerOrder): Promise<CheckerReport> {
+  checker.tell({ order })
+  return checker.next()
+}
