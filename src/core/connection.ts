@@ -72,7 +72,7 @@ export interface Connection<Tx, Own = Tx> {
   executor(tx: Tx | Own): Executor
   /** Rejects with `not-in-transaction` unless `tx` is an open transaction of the user's own or of hapax's. */
   assertTransaction(tx: Tx | Own): Promise<void>
-  /** One statement outside any transaction. */
+  /** One statement outside any transaction, on a connection that handlers cannot use up, if there is one. */
   query(text: string, params: readonly Param[]): Promise<Result>
   /** Closes what the connection opened itself. */
   close(): Promise<void>
@@ -87,6 +87,8 @@ export interface ConnectionFeatures {
   readonly lateUse: 'refused' | 'partly refused'
   /** Whether statements that the handler did not await are noticed before the commit. */
   readonly unawaited: 'detected' | 'not detectable'
+  /** Connections at most, where that is known; `control` of them are kept free for heartbeats, unless those have their own. */
+  readonly pool: { readonly max: number; readonly control: number } | undefined
 }
 
 /**

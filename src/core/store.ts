@@ -12,31 +12,44 @@ export interface Receipt {
   readonly takenAt: Date
 }
 
-/** A message that waits in the inbox. `seq` is a whole number as text, because it may exceed 2^53. */
+/** A message that a transaction took from the inbox. `seq` is a whole number as text, because it may exceed 2^53. */
 export interface InboxRow {
   readonly seq: string
   readonly consumer: string
   readonly message: StoredMessage
+  /** Whether the order of its key counts. */
+  readonly ordered: boolean
   /** How often the handler was called and failed. */
   readonly attempts: number
   /** Infrastructure errors in a row. */
   readonly lost: number
-  /** How often a worker began with it since the last recorded end. */
+  /** How often a process died that had it in hand, among others or perhaps; from 1 on it is a suspect and runs alone. */
   readonly starts: number
+  /** How often a process died while it ran alone. */
+  readonly crashes: number
 }
 
-/** A message of the outbox. */
+/** A message for the outbox. */
 export interface OutboxRow {
   readonly relay: string
   readonly message: StoredMessage
   readonly delayMs: number
 }
 
+/** A message that waits in the outbox. */
+export interface OutboxMessage {
+  readonly seq: string
+  readonly relay: string
+  readonly message: StoredMessage
+  /** How often the broker did not take it, although it was there. */
+  readonly attempts: number
+}
+
 /** A message for every local consumer of its type. */
 export interface LocalRow {
   readonly message: StoredMessage
   /** The consumers that this process knows; the store adds those of `subscriptions`. */
-  readonly consumers: readonly string[]
+  readonly consumers: readonly { readonly name: string; readonly ordered: boolean }[]
   readonly delayMs: number
 }
 
@@ -50,6 +63,8 @@ export interface LocalResult {
 export interface RetryRow {
   readonly consumer: string
   readonly message: StoredMessage
+  /** Whether the consumer wants the order of its key. A message without a key has none. */
+  readonly ordered: boolean
   readonly attempts: number
   /** 1 when the process that writes the row begins with it at once. */
   readonly starts: number
@@ -57,24 +72,107 @@ export interface RetryRow {
   readonly error: ErrorRecord | null
 }
 
+/** Where a failed message came from. */
+export type Origin = 'inbox' | 'outbox'
+
 /** A message for the failed store. */
 export interface FailedRow {
   readonly consumer: string
   readonly message: StoredMessage
+  readonly ordered: boolean
   readonly attempts: number
   readonly reason: string
   readonly error: ErrorRecord
 }
 
-/** Which due rows to take. */
-export interface DueOptions {
+/** A part of the inbox of a consumer, or of the outbox of a relay: what a worker is to look at. */
+export interface Share {
+  readonly table: Origin
+  /** The consumer, or the relay. */
+  readonly scope: string
+  /** The types that the worker handles; of no importance for the outbox. */
+  readonly types: readonly string[]
+  readonly lanes: readonly number[]
+  /** How many entries at most, about; spread evenly over the lanes. */
   readonly limit: number
-  /** Rows that the caller has in hand already: reading one again is no start. */
-  readonly except: readonly string[]
-  /** Rows that were started before without an end, or only those that were not. */
-  readonly started: boolean
-  /** For how long others do not see them: until the caller has had the time to lock them. */
-  readonly hideMs: number
+  /** Keys up to this one have been looked at, by lane; what is not in it begins at its first key. */
+  readonly after: ReadonlyMap<number, string>
+}
+
+/** What waits, without its payload. Rows of one key come in the order of `seq`. */
+export interface Entry {
+  readonly seq: string
+  readonly type: string
+  readonly lane: number
+  /** The key if its order counts: always in the outbox, in the inbox if the consumer wants it. */
+  readonly key: string | null
+  readonly bytes: number
+  /** Milliseconds until it is due; 0 or less: it is. */
+  readonly dueMs: number
+  /** It failed for good and holds its key. */
+  readonly held: boolean
+  /** A process died that had it in hand. */
+  readonly suspect: boolean
+}
+
+/** What a look found. */
+export interface Look {
+  /**
+   * Without order: what is due, oldest first. With order: the first rows of each key, due or not, held or not, of any type,
+   * a page of keys per lane.
+   */
+  readonly entries: readonly Entry[]
+  /** Milliseconds until something without order becomes due that is not due now. */
+  readonly nextMs: number | undefined
+  /** For the next look's `after`: the lanes that have more keys, with the last one of this page. */
+  readonly after: ReadonlyMap<number, string>
+}
+
+/** A worker as it says hello. */
+export interface WorkerHello {
+  /** Random, one per boot. */
+  readonly id: string
+  /** For people: host and process. */
+  readonly name: string
+  /** After so long without a heartbeat it is held to be dead. */
+  readonly ttlMs: number
+  /** What it serves: a JSON text that the engine understands. */
+  readonly serves: string
+}
+
+/** A worker that is there. */
+export interface WorkerRow {
+  readonly id: string
+  readonly name: string
+  readonly serves: string
+  readonly startedAt: Date
+  /** How long ago it was heard. */
+  readonly silentMs: number
+  readonly alive: boolean
+  /** How many messages it has in hand, about. */
+  readonly inHand: number
+}
+
+/** Who did something by hand, and how it is called. */
+export interface Audit {
+  /** @default the user of the operating system */
+  readonly actor: string
+  readonly action: 'retry' | 'edit' | 'discard' | 'release' | 'republish' | 'move' | 'remove' | 'cleanup'
+  readonly note?: string | undefined
+}
+
+/** One step of the cleaning. */
+export type CleanupStep =
+  /** Looks at receipts in the order of their keys and deletes those that are old and finished. */
+  | { readonly kind: 'receipts'; readonly consumer: string; readonly after: string | undefined }
+  | { readonly kind: 'sent'; readonly relay: string }
+  | { readonly kind: 'audit' }
+
+/** What one step of the cleaning did. */
+export interface Cleaned {
+  readonly deleted: number
+  /** Where the next step goes on; undefined: there is no more. */
+  readonly after: string | undefined
 }
 
 /** What a transaction writes last, all or nothing. */
@@ -94,7 +192,10 @@ export type Opening =
       readonly token: string
       readonly messages: readonly StoredMessage[]
     }
-  /** Locks and deletes these inbox rows; rows that are locked elsewhere are skipped, or waited for. */
+  /**
+   * Locks and deletes these inbox rows. Rows that are locked elsewhere are skipped, or waited for. A row with order is
+   * taken only if every older row of its key, due or not, held or not, is taken with it; held rows are never taken.
+   */
   | { readonly kind: 'claim'; readonly seqs: readonly string[]; readonly locked: 'skip' | 'wait' }
 
 /** A transaction of the store while its body runs. */
@@ -102,8 +203,8 @@ export interface Unit<Tx> {
   readonly tx: Tx
   /** Receipts that were there before, by message key; messages that are not in it are ours. */
   readonly existing: ReadonlyMap<string, Receipt>
-  /** Inbox rows that are ours. */
-  readonly claimed: ReadonlySet<string>
+  /** Inbox rows that are ours, in the order of `seq`. */
+  readonly claimed: ReadonlyMap<string, InboxRow>
   /** Rejects unless the transaction is still the one that was opened, and healthy. */
   check(): Promise<void>
 }
@@ -130,20 +231,86 @@ export interface UnitOptions {
 /** A row of the failed store. */
 export interface FailedMessage {
   readonly seq: string
+  readonly origin: Origin
+  /** The consumer, or the relay. */
   readonly consumer: string
   readonly message: StoredMessage
   readonly attempts: number
   readonly reason: string
   readonly error: ErrorRecord
+  /** Equal for errors that differ only in numbers and ids. */
+  readonly errorHash: string
   readonly failedAt: Date
+  /** It is still in its place and holds its key. */
+  readonly held: boolean
+  /** The id of the message that an edit put in its place. */
+  readonly replacedBy: string | null
 }
 
-/** Which failed messages to list; pages run from the newest to the oldest. */
-export interface FailedFilter {
+/** Which failed messages. */
+export interface FailedWhere {
+  readonly origin?: Origin | undefined
   readonly consumer?: string | undefined
   readonly type?: string | undefined
   readonly reason?: string | undefined
+  readonly errorHash?: string | undefined
+  /** Failed longer ago than this. */
+  readonly olderThanMs?: number | undefined
+  /** Failed since. */
+  readonly newerThanMs?: number | undefined
+  /** Those that an edit has replaced, instead of those that wait for a decision. @default false */
+  readonly replaced?: boolean | undefined
+}
+
+/** A page of failed messages, from the newest to the oldest. */
+export interface FailedFilter extends FailedWhere {
   /** Only rows older than this one. */
+  readonly before?: string | undefined
+  readonly limit: number
+}
+
+/** Failed messages that look alike. */
+export interface FailedGroup {
+  readonly origin: Origin
+  readonly consumer: string
+  readonly type: string
+  readonly reason: string
+  readonly errorHash: string
+  readonly count: number
+  readonly firstAt: Date
+  readonly lastAt: Date
+  /** The error of the newest one, and its seq. */
+  readonly error: ErrorRecord
+  readonly seq: string
+}
+
+/** A key that waits behind a message that failed for good. */
+export interface HeldKey {
+  readonly origin: Origin
+  readonly scope: string
+  readonly key: string
+  /** The held message, and its row in the failed store, if that is still there. */
+  readonly id: string
+  readonly failedSeq: string | null
+  readonly heldAt: Date
+  /** How many wait behind it. */
+  readonly waiting: number
+}
+
+/** A message that was published and kept. */
+export interface SentMessage {
+  readonly seq: string
+  readonly relay: string
+  readonly message: StoredMessage
+  readonly sentAt: Date
+}
+
+/** Which published messages; pages run from the newest to the oldest. */
+export interface SentFilter {
+  readonly relay?: string | undefined
+  readonly type?: string | undefined
+  readonly olderThanMs?: number | undefined
+  readonly newerThanMs?: number | undefined
   readonly before?: string | undefined
   readonly limit: number
 }
@@ -155,10 +322,32 @@ export interface StoreStatus {
     readonly receipts: number
     readonly waiting: number
     readonly retrying: number
+    /** Keys that wait behind a message that failed for good. */
+    readonly held: number
     readonly failed: number
+  }[]
+  readonly relays: readonly {
+    readonly relay: string
+    readonly waiting: number
+    readonly held: number
+    readonly failed: number
+    readonly oldestAt: Date | null
+    /** Where it goes, as recorded by the first worker. */
+    readonly destination: string | null
   }[]
   readonly outbox: number
   readonly oldestOutboxAt: Date | null
+  readonly workers: readonly WorkerRow[]
+}
+
+/** What `doctor` found about the store. */
+export interface Finding {
+  /** What was looked at, in a few words. */
+  readonly check: string
+  readonly level: 'ok' | 'warning' | 'error'
+  readonly message: string
+  /** What to do about it; empty when all is well. */
+  readonly advice: string
 }
 
 /** One place where a message was found. */
@@ -178,6 +367,8 @@ export type Trace =
       readonly at: Date
       readonly attempts: number
       readonly dueAt: Date
+      readonly key: string | null
+      readonly heldAt: Date | null
       readonly error: ErrorRecord | null
     }
   | {
@@ -186,9 +377,31 @@ export type Trace =
       readonly source: string
       readonly type: string
       readonly at: Date
+      readonly attempts: number
+      readonly key: string | null
+      readonly heldAt: Date | null
+      readonly error: ErrorRecord | null
+    }
+  | {
+      readonly where: 'sent'
+      readonly relay: string
+      readonly source: string
+      readonly type: string
+      readonly at: Date
+    }
+  | {
+      readonly where: 'audit'
+      readonly consumer: string
+      readonly source: string
+      readonly type: string
+      readonly at: Date
+      readonly action: string
+      readonly actor: string
+      readonly note: string | null
     }
   | {
       readonly where: 'failed'
+      readonly origin: Origin
       readonly consumer: string
       readonly source: string
       readonly type: string
@@ -196,6 +409,8 @@ export type Trace =
       readonly seq: string
       readonly attempts: number
       readonly reason: string
+      readonly held: boolean
+      readonly replacedBy: string | null
       readonly error: ErrorRecord
     }
 
@@ -223,6 +438,8 @@ export interface StoreFeatures {
   readonly parallelWriters: boolean
   /** Whether what is committed survives the end of the process. */
   readonly durable: boolean
+  /** Connections at most, where that is known; `control` of them are kept free for heartbeats, unless those have their own. */
+  readonly pool: { readonly max: number; readonly control: number } | undefined
   readonly lateUse: 'refused' | 'partly refused'
   readonly unawaited: 'detected' | 'not detectable'
   readonly roundTrips: number
@@ -255,12 +472,8 @@ export interface Store<Tx, Own = Tx> {
   /** Writes receipts and inbox rows for all consumers of each message, inside an open transaction. */
   writeLocal(tx: Tx | Own, rows: readonly LocalRow[]): Promise<readonly LocalResult[]>
 
-  /** Takes due inbox rows of these consumers and types, oldest first, counts a start of each, and hides them for a while. */
-  due(types: ReadonlyMap<string, readonly string[]>, options: DueOptions): Promise<readonly InboxRow[]>
-  /** Milliseconds until the next row of these consumers and types is due: 0 = now, undefined = there is none. */
-  nextDueMs(types: ReadonlyMap<string, readonly string[]>): Promise<number | undefined>
-  /** Whether a row of these consumers and types was started and has not ended: it runs somewhere, or its process died. */
-  inFlight(types: ReadonlyMap<string, readonly string[]>): Promise<boolean>
+  /** Lists what waits in these shares, one answer each; writes nothing. One statement where the database allows. */
+  look(shares: readonly Share[]): Promise<readonly Look[]>
   /** Records a failed attempt on the inbox row itself. False: the row is gone, another worker settled it. */
   reschedule(row: {
     seq: string
@@ -269,22 +482,78 @@ export interface Store<Tx, Own = Tx> {
     delayMs: number
     error: ErrorRecord
   }): Promise<boolean>
-  /** Moves an inbox row to the failed store. False: the row is gone. */
-  fail(row: { seq: string; attempts: number; reason: string; error: ErrorRecord }): Promise<boolean>
-  /** Finds an inbox row by consumer and message. */
-  inboxRow(consumer: string, messageKey: string): Promise<InboxRow | undefined>
+  /**
+   * Writes an inbox row to the failed store; `hold` leaves it in its place as well, where it holds its key.
+   * False: the row is gone.
+   */
+  fail(row: { seq: string; attempts: number; reason: string; error: ErrorRecord; hold: boolean }): Promise<boolean>
+  /** The seq of an inbox row, by consumer and message. */
+  inboxSeq(consumer: string, messageKey: string): Promise<string | undefined>
 
-  /** Adds what is missing to `subscriptions`. */
-  subscribe(consumer: string, types: readonly string[]): Promise<void>
+  /** The messages of these outbox rows that are still there, in the order of `seq`. */
+  outboxRows(seqs: readonly string[]): Promise<readonly OutboxMessage[]>
+  /** Deletes exactly these outbox rows, because the broker has confirmed them; `keep` copies them to `sent`. */
+  confirm(seqs: readonly string[], keep: boolean): Promise<void>
+  /** Records on outbox rows that the broker did not take them: one more attempt each, due again later. */
+  postpone(rows: readonly { seq: string; delayMs: number; error: ErrorRecord }[]): Promise<void>
+  /** Writes an outbox row to the failed store; `hold` leaves it in its place as well. False: the row is gone. */
+  refuse(row: { seq: string; reason: string; error: ErrorRecord; hold: boolean }): Promise<boolean>
+  /** Records where a relay goes, if nobody has; answers what is recorded. */
+  recordRelay(name: string, destination: string): Promise<string>
+  /** Changes where a relay goes. */
+  moveRelay(name: string, destination: string, audit: Audit): Promise<void>
+
+  join(worker: WorkerHello): Promise<void>
+  /** Notes what a worker has in hand, before it runs. False: it was held to be dead, and is not known any more. */
+  note(id: string, inHand: readonly string[], alone: boolean): Promise<boolean>
+  /** The heartbeat: as `note`, and answers all workers, dead ones too; undefined: it is not known any more. */
+  beat(id: string, inHand: readonly string[], alone: boolean): Promise<readonly WorkerRow[] | undefined>
+  /**
+   * Removes dead workers. Rows that they had in hand and nobody has locked become suspects, or count a crash if they ran
+   * alone. Answers how many workers were removed.
+   */
+  bury(): Promise<number>
+  leave(id: string): Promise<void>
+
+  /** Adds what is missing to `subscriptions`, and whether the consumer wants order. */
+  subscribe(consumer: string, types: readonly string[], ordered: boolean): Promise<void>
   /** Whether `subscriptions` lists the type for the consumer. */
   isSubscribed(consumer: string, type: string): Promise<boolean>
+  subscriptions(): Promise<readonly { readonly consumer: string; readonly type: string; readonly ordered: boolean }[]>
+  /** Forgets a consumer: its subscriptions. Its receipts, inbox and failed rows stay. Answers whether there were any. */
+  unsubscribe(consumer: string, audit: Audit): Promise<boolean>
 
   failedList(filter: FailedFilter): Promise<readonly FailedMessage[]>
+  failedCount(where: FailedWhere): Promise<number>
+  failedGroups(where: FailedWhere, limit: number): Promise<readonly FailedGroup[]>
   failedGet(seq: string): Promise<FailedMessage | undefined>
-  /** Moves a failed message back into the inbox, due at once, with its attempts at zero. False: it is not there. */
-  failedRetry(seq: string): Promise<boolean>
-  /** Deletes a failed message; its receipt stays. False: it is not there. */
-  failedDiscard(seq: string): Promise<boolean>
+  /**
+   * Tries a failed message again under its own id, with its attempts at zero: back into the inbox or outbox, or, if it is
+   * held, from where it stands. False: it is not there, or an edit has replaced it.
+   */
+  failedRetry(seq: string, audit: Audit): Promise<boolean>
+  /**
+   * Puts another message in the place of a failed one: `message` has an id of its own; for a consumer, its receipt is
+   * written too. The failed row stays and names it. False: it is not there, or an edit has replaced it before.
+   */
+  failedEdit(seq: string, message: StoredMessage, audit: Audit): Promise<boolean>
+  /** Deletes a failed message, and the row that holds its key; its receipt stays. False: it is not there. */
+  failedDiscard(seq: string, audit: Audit): Promise<boolean>
+  /** Keys that wait behind a message that failed for good, longest first. */
+  heldKeys(limit: number): Promise<readonly HeldKey[]>
+  /** Lets a key go on without its held message, which stays in the failed store. False: the key is not held. */
+  releaseKey(origin: Origin, scope: string, key: string, audit: Audit): Promise<boolean>
+
+  sentList(filter: SentFilter): Promise<readonly SentMessage[]>
+  /** Copies a published message back into the outbox, under its own id. False: it is not there. */
+  sentRepublish(seq: string, audit: Audit): Promise<boolean>
+
+  /** One step of the cleaning: looks at up to `limit` rows and deletes what is older than `olderThanMs` and finished. */
+  cleanup(step: CleanupStep, olderThanMs: number, limit: number): Promise<Cleaned>
+  /** How many receipts of a consumer `cleanup` would delete. */
+  cleanable(consumer: string, olderThanMs: number): Promise<number>
+  /** What `doctor` wants to know: settings, sizes, long transactions, clocks. */
+  checkup(): Promise<readonly Finding[]>
 
   status(): Promise<StoreStatus>
   /** Every place where a message with this id is known. */

@@ -2,16 +2,17 @@ import type { ErrorClass, Executor, Isolation, Result, Statement } from '../conn
 import type { ErrorRecord } from '../errors.ts'
 import type { StoredMessage } from '../message.ts'
 import type {
-  DueOptions,
-  FailedFilter,
   FailedRow,
   LocalResult,
   LocalRow,
   Opening,
   OutboxRow,
   RetryRow,
+  Share,
   UnitOptions,
+  WorkerHello,
 } from '../store.ts'
+import type { OperatorDialect } from './operator-dialect.ts'
 
 /** The names of a migration's steps; the texts are those of the dialect. */
 export interface MigrationSource {
@@ -23,14 +24,11 @@ export interface MigrationSource {
 /** The backend that works on a transaction: enough to end exactly this one from another connection. */
 export type Backend = readonly (string | number)[]
 
-/** Runs one statement, then those that follow from its answer (undefined: nothing to do), and commits. Resolves to the answer. */
-type ShortTransaction = (
-  first: Statement,
-  then: (answer: Result) => readonly Statement[] | undefined,
-) => Promise<Result>
+/** Runs one statement outside a transaction. */
+export type Query = (statement: Statement) => Promise<Result>
 
 /**
- * The SQL of one database. Everything that is logic lives in `sqlStore`; here are statements, and how their answers read.
+ * The SQL of one database. Everything that is logic lives in `SqlStore`; here are statements, and how their answers read.
  * Columns have the names of the tables; times are answered as milliseconds since 1970.
  */
 export interface Dialect {
@@ -66,12 +64,15 @@ export interface Dialect {
   taken(answers: readonly Result[], token: string, messages: readonly StoredMessage[]): ReadonlySet<string> | 'all'
   /** message_key, token, source, id, type, fingerprint, taken_at of the receipts that are there. */
   receipts(consumer: string, keys: readonly string[]): Statement
-  /** As `lock`, for the rows that a handler settles. */
+  /**
+   * Locks inbox rows that are not held, in the order of seq, and answers them whole. With `claimDeletes` it also leaves
+   * out those that have older rows of their key outside these, and deletes the rest.
+   */
   claim(seqs: readonly string[], locked: 'skip' | 'wait', lockTimeoutMs: number, isolation?: Isolation): Statement
-  /** Whether `claim` deletes the rows as well; else they are deleted afterwards. */
+  /** Whether `claim` does it all; else `blocked` and `deleteInbox` follow. */
   readonly claimDeletes: boolean
-  /** Locks inbox rows in the order of seq and answers seq; one statement. */
-  lock(seqs: readonly string[], locked: 'skip' | 'wait', lockTimeoutMs: number, isolation?: Isolation): Statement
+  /** The seq of those of these rows that have an older row of their key outside these. A plain read. */
+  blocked(seqs: readonly string[]): Statement
   /** The backend that gave these answers, if it has to be ended from outside. */
   backend(answers: readonly Result[]): Backend | undefined
   terminate(backend: Backend): Statement
@@ -82,37 +83,49 @@ export interface Dialect {
   insertOutbox(rows: readonly OutboxRow[]): readonly Statement[]
   writeLocal(executor: Executor, rows: readonly LocalRow[], token: string): Promise<readonly LocalResult[]>
 
-  /** Marks a start on due rows, hides them, and answers them. */
-  due(
-    query: (statement: Statement) => Promise<Result>,
-    types: ReadonlyMap<string, readonly string[]>,
-    options: DueOptions,
-    transaction: ShortTransaction,
-  ): Promise<Result>
-  /** ms: until the next row of this consumer and these types is due, at most 0 when it is, null when there is none. */
-  nextDue(consumer: string, types: readonly string[]): Statement
-  /** A row if there is one of this consumer and these types that was started. */
-  inFlight(consumer: string, types: readonly string[]): Statement
+  /**
+   * Rows of all shares, as few statements as the database allows. Columns: share (its place in the list), seq, type, lane,
+   * ordered (whether key counts), key, bytes, ms (until due), held, starts. Part by part as `Look.entries` says, and per
+   * share and lane at most one row without order that is not due yet: the next one.
+   */
+  look(query: Query, shares: readonly Share[]): Promise<Result>
   reschedule(row: { seq: string; attempts: number; lost: number; delayMs: number; error: ErrorRecord }): Statement
-  /** Copies an inbox row into failed. */
-  copyToFailed(row: { seq: string; attempts: number; reason: string; error: ErrorRecord }): Statement
-  inboxRow(consumer: string, messageKey: string): Statement
+  /** Locks one inbox row and answers its seq. */
+  lockInbox(seq: string): Statement
+  /** Copies an inbox row into failed; `hold`: the copy names the row, which stays. */
+  copyToFailed(row: { seq: string; attempts: number; reason: string; error: ErrorRecord; hold: boolean }): Statement
+  /** Marks an inbox row as held. */
+  holdInbox(row: { seq: string; attempts: number; error: ErrorRecord }): Statement
+  inboxSeq(consumer: string, messageKey: string): Statement
 
-  subscribe(consumer: string, type: string): Statement
+  /** seq, relay, attempts and the message, in the order of seq. */
+  outboxRows(seqs: readonly string[]): Statement
+  copyToSent(seqs: readonly string[]): Statement
+  deleteOutbox(seqs: readonly string[]): Statement
+  postpone(rows: readonly { seq: string; delayMs: number; error: ErrorRecord }[]): readonly Statement[]
+  lockOutbox(seq: string): Statement
+  refuseToFailed(row: { seq: string; reason: string; error: ErrorRecord; hold: boolean }): Statement
+  holdOutbox(row: { seq: string; error: ErrorRecord }): Statement
+  recordRelay(name: string, destination: string): Statement
+  /** destination. */
+  relay(name: string): Statement
+
+  join(worker: WorkerHello): Statement
+  /** Affects no row if the worker is not known any more. */
+  note(id: string, inHand: string, alone: boolean, beat: boolean): Statement
+  /** id, name, serves, started_at, silent_ms, alive, in_hand. */
+  readonly workers: Statement
+  /** Locks workers that are dead: id, in_hand, alone. */
+  readonly lockDead: Statement
+  /** Counts a start, or a crash, on those of these inbox rows that nobody has locked. */
+  suspect(seqs: readonly string[]): Statement
+  crashed(seqs: readonly string[]): Statement
+  leave(ids: readonly string[]): Statement
+
+  subscribe(consumer: string, type: string, ordered: boolean): Statement
+  /** ordered. */
   subscription(consumer: string, type: string): Statement
 
-  failedList(filter: FailedFilter): Statement
-  failedGet(seq: string): Statement
-  /** Locks a failed row and answers its seq. */
-  failedLock(seq: string): Statement
-  /** Copies a failed row into the inbox, due at once. */
-  copyToInbox(seq: string): Statement
-  deleteFailed(seq: string): Statement
-
-  /** consumer, receipts, waiting, retrying, failed. */
-  readonly statusConsumers: Statement
-  /** outbox, oldest. */
-  readonly statusOutbox: Statement
-  /** Statements whose rows have a column `place`: receipt, inbox, outbox or failed. */
-  trace(id: string): readonly Statement[]
+  /** What people do by hand, and what they look at. */
+  readonly operator: OperatorDialect
 }

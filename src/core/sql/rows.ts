@@ -1,6 +1,6 @@
 import type { Row } from '../connection.ts'
-import type { FailedMessage, InboxRow, Receipt, StoreStatus, Trace } from '../store.ts'
-import { asDate, asError, asHex, asMessage, asText, asUuid } from './values.ts'
+import type { FailedMessage, InboxRow, OutboxMessage, Receipt, StoreStatus, Trace, WorkerRow } from '../store.ts'
+import { asBoolean, asDate, asError, asHex, asMessage, asText, asUuid } from './values.ts'
 
 /** A receipt that was there before. */
 export function asReceipt(row: Row): Receipt {
@@ -20,9 +20,34 @@ export function asInboxRow(row: Row): InboxRow {
     seq: String(row['seq']),
     consumer: asText(row['consumer']),
     message: asMessage(row),
+    ordered: asBoolean(row['ordered']),
     attempts: Number(row['attempts']),
     lost: Number(row['lost']),
     starts: Number(row['starts']),
+    crashes: Number(row['crashes']),
+  }
+}
+
+/** A row of the outbox. */
+export function asOutboxMessage(row: Row): OutboxMessage {
+  return {
+    seq: String(row['seq']),
+    relay: asText(row['relay']),
+    message: asMessage(row),
+    attempts: Number(row['attempts']),
+  }
+}
+
+/** A row of `workers`. */
+export function asWorker(row: Row): WorkerRow {
+  return {
+    id: asText(row['id']),
+    name: asText(row['name']),
+    serves: asText(row['serves']),
+    startedAt: asDate(row['started_at']),
+    silentMs: Math.max(0, Number(row['silent_ms'])),
+    alive: asBoolean(row['alive']),
+    inHand: (JSON.parse(asText(row['in_hand'])) as unknown[]).length,
   }
 }
 

@@ -9,19 +9,32 @@ import type {
   TransactionWork,
 } from '../connection.ts'
 import { HapaxError } from '../errors.ts'
+import type { StoredMessage } from '../message.ts'
 import { type Random, systemRandom } from '../random.ts'
 import type {
-  DueOptions,
+  Audit,
+  Cleaned,
+  CleanupStep,
   FailedFilter,
+  FailedGroup,
   FailedMessage,
+  FailedWhere,
+  Finding,
+  HeldKey,
   InboxRow,
   LocalResult,
   LocalRow,
+  Look,
   Migration,
   MigrationState,
   Opening,
+  Origin,
+  OutboxMessage,
   OutboxRow,
   Receipt,
+  SentFilter,
+  SentMessage,
+  Share,
   Store,
   StoreFeatures,
   StoreStatus,
@@ -29,13 +42,17 @@ import type {
   Unit,
   UnitEnd,
   UnitOptions,
+  WorkerHello,
+  WorkerRow,
   Writes,
 } from '../store.ts'
 import type { Backend, Dialect } from './dialect.ts'
+import { asLooks, compareSeq } from './look.ts'
 import { migration, migrationScript, migrationStates } from './migrate.ts'
-import { asFailed, asInboxRow, asReceipt, asStatus, asTrace } from './rows.ts'
+import { SqlOperator } from './operator.ts'
+import { asInboxRow, asOutboxMessage, asReceipt, asWorker } from './rows.ts'
 import { brokenAtomicity, type Phase, StoreErrors } from './store-errors.ts'
-import { asUuid } from './values.ts'
+import { asBoolean, asText, asUuid } from './values.ts'
 
 /** A store on an SQL database: the logic is here, the statements are the dialect's, the transactions the connection's. */
 export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
@@ -44,6 +61,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   readonly #dialect: Dialect
   readonly #random: Random
   readonly #errors: StoreErrors
+  readonly #operator: SqlOperator
   #ready = false
 
   constructor(connection: Connection<Tx, Own>, dialect: Dialect, random: Random = systemRandom) {
@@ -51,7 +69,9 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     this.#dialect = dialect
     this.#random = random
     this.#errors = new StoreErrors(dialect)
-    const { roundTrips, lateUse, unawaited } = connection.features
+    const run = (statement: Statement): Promise<Result> => this.#run(statement)
+    this.#operator = new SqlOperator(dialect, { run, short: (first, then) => this.#short(first, then), random })
+    const { roundTrips, lateUse, unawaited, pool } = connection.features
     const { isolationLevels, parallelWriters, ownTransactions } = dialect
     this.features = Object.freeze({
       name: connection.features.name,
@@ -59,6 +79,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
       parallelWriters,
       ownTransactions,
       durable: true,
+      pool,
       roundTrips,
       lateUse,
       unawaited,
@@ -163,12 +184,26 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   }
 
   /** The rows go first, not last: whoever commits behind our back commits that they are gone, and nobody runs them again. */
-  async #claimed(executor: Executor, [answer]: readonly Result[]): Promise<ReadonlySet<string>> {
-    const seqs = answer?.rows.map((row) => String(row['seq'])) ?? []
-    if (seqs.length > 0 && !this.#dialect.claimDeletes) {
-      for (const { text, params } of this.#dialect.deleteInbox(seqs)) await executor.query(text, params)
+  async #claimed(executor: Executor, [answer]: readonly Result[]): Promise<ReadonlyMap<string, InboxRow>> {
+    const rows = answer?.rows.map(asInboxRow) ?? []
+    if (rows.length === 0) return NO_ROWS
+    const claimed = this.#dialect.claimDeletes ? rows : await this.#inOrder(executor, rows)
+    return new Map(claimed.sort((a, b) => compareSeq(a.seq, b.seq)).map((row) => [row.seq, row]))
+  }
+
+  /** What `claimDeletes` stands for, where the database cannot do it in one statement. */
+  async #inOrder(executor: Executor, rows: InboxRow[]): Promise<InboxRow[]> {
+    let kept = rows
+    if (rows.some((row) => row.ordered)) {
+      const { text, params } = this.#dialect.blocked(rows.map((row) => row.seq))
+      const blocked = new Set((await executor.query(text, params)).rows.map((row) => String(row['seq'])))
+      kept = rows.filter((row) => !blocked.has(row.seq))
     }
-    return new Set(seqs)
+    if (kept.length === 0) return kept
+    for (const { text, params } of this.#dialect.deleteInbox(kept.map((row) => row.seq))) {
+      await executor.query(text, params)
+    }
+    return kept
   }
 
   /** The receipts that were there before, read by a second statement: the first one's snapshot is too old to see them. */
@@ -261,27 +296,9 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     }
   }
 
-  async due(types: ReadonlyMap<string, readonly string[]>, options: DueOptions): Promise<readonly InboxRow[]> {
-    if (types.size === 0) return []
-    const { rows } = await this.#dialect.due(this.#run.bind(this), types, options, this.#short.bind(this))
-    // An UPDATE answers in no particular order.
-    return rows.map(asInboxRow).sort((a, b) => (BigInt(a.seq) < BigInt(b.seq) ? -1 : 1))
-  }
-
-  async nextDueMs(types: ReadonlyMap<string, readonly string[]>): Promise<number | undefined> {
-    let next: number | undefined
-    for (const [consumer, names] of types) {
-      const ms = (await this.#run(this.#dialect.nextDue(consumer, names))).rows[0]?.['ms']
-      if (ms !== null && ms !== undefined) next = Math.min(next ?? Number.POSITIVE_INFINITY, Math.max(0, Number(ms)))
-    }
-    return next
-  }
-
-  async inFlight(types: ReadonlyMap<string, readonly string[]>): Promise<boolean> {
-    for (const [consumer, names] of types) {
-      if ((await this.#run(this.#dialect.inFlight(consumer, names))).rows.length > 0) return true
-    }
-    return false
+  async look(shares: readonly Share[]): Promise<readonly Look[]> {
+    if (!shares.some((share) => share.lanes.length > 0)) return shares.map(() => NOTHING_THERE)
+    return asLooks(shares, (await this.#dialect.look((statement) => this.#run(statement), shares)).rows)
   }
 
   async reschedule(row: Parameters<Store<Tx>['reschedule']>[0]): Promise<boolean> {
@@ -290,20 +307,84 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
 
   fail(row: Parameters<Store<Tx>['fail']>[0]): Promise<boolean> {
     const dialect = this.#dialect
-    return this.#move(dialect.lock([row.seq], 'wait', MOVE_LOCK_MS), [
-      dialect.copyToFailed(row),
-      ...dialect.deleteInbox([row.seq]),
-    ])
+    const then = row.hold ? [dialect.holdInbox(row)] : dialect.deleteInbox([row.seq])
+    return this.#move(dialect.lockInbox(row.seq), [dialect.copyToFailed(row), ...then])
   }
 
-  async inboxRow(consumer: string, messageKey: string): Promise<InboxRow | undefined> {
-    const { rows } = await this.#run(this.#dialect.inboxRow(consumer, messageKey))
-    return rows[0] && asInboxRow(rows[0])
+  async inboxSeq(consumer: string, messageKey: string): Promise<string | undefined> {
+    const { rows } = await this.#run(this.#dialect.inboxSeq(consumer, messageKey))
+    return rows[0] && String(rows[0]['seq'])
   }
 
-  async subscribe(consumer: string, types: readonly string[]): Promise<void> {
+  async outboxRows(seqs: readonly string[]): Promise<readonly OutboxMessage[]> {
+    return (await this.#run(this.#dialect.outboxRows(seqs))).rows.map(asOutboxMessage)
+  }
+
+  async confirm(seqs: readonly string[], keep: boolean): Promise<void> {
+    const dialect = this.#dialect
+    if (keep) await this.#short(dialect.copyToSent(seqs), () => [dialect.deleteOutbox(seqs)])
+    else await this.#run(dialect.deleteOutbox(seqs))
+  }
+
+  async postpone(rows: Parameters<Store<Tx>['postpone']>[0]): Promise<void> {
+    for (const statement of this.#dialect.postpone(rows)) await this.#run(statement)
+  }
+
+  refuse(row: Parameters<Store<Tx>['refuse']>[0]): Promise<boolean> {
+    const dialect = this.#dialect
+    const then = row.hold ? dialect.holdOutbox(row) : dialect.deleteOutbox([row.seq])
+    return this.#move(dialect.lockOutbox(row.seq), [dialect.refuseToFailed(row), then])
+  }
+
+  async recordRelay(name: string, destination: string): Promise<string> {
+    await this.#run(this.#dialect.recordRelay(name, destination))
+    const { rows } = await this.#run(this.#dialect.relay(name))
+    return rows[0] === undefined ? destination : asText(rows[0]['destination'])
+  }
+
+  async join(worker: WorkerHello): Promise<void> {
+    await this.#run(this.#dialect.join(worker))
+  }
+
+  async note(id: string, inHand: readonly string[], alone: boolean): Promise<boolean> {
+    return (await this.#run(this.#dialect.note(id, JSON.stringify(inHand), alone, false))).affected > 0
+  }
+
+  async beat(id: string, inHand: readonly string[], alone: boolean): Promise<readonly WorkerRow[] | undefined> {
+    const { affected } = await this.#run(this.#dialect.note(id, JSON.stringify(inHand), alone, true))
+    return affected > 0 ? this.#workers() : undefined
+  }
+
+  async #workers(): Promise<readonly WorkerRow[]> {
+    return (await this.#run(this.#dialect.workers)).rows.map(asWorker)
+  }
+
+  async bury(): Promise<number> {
+    const { rows } = await this.#short(this.#dialect.lockDead, ({ rows: dead }) => this.#burial(dead))
+    return rows.length
+  }
+
+  #burial(dead: Result['rows']): readonly Statement[] | undefined {
+    if (dead.length === 0) return undefined
+    const inHand = (alone: boolean): string[] =>
+      dead.filter((row) => asBoolean(row['alone']) === alone).flatMap((row) => JSON.parse(asText(row['in_hand'])))
+    const [among, alone] = [inHand(false), inHand(true)]
+    return [
+      ...(among.length > 0 ? [this.#dialect.suspect(among)] : []),
+      ...(alone.length > 0 ? [this.#dialect.crashed(alone)] : []),
+      this.#dialect.leave(dead.map((row) => asText(row['id']))),
+    ]
+  }
+
+  async leave(id: string): Promise<void> {
+    await this.#run(this.#dialect.leave([id]))
+  }
+
+  async subscribe(consumer: string, types: readonly string[], ordered: boolean): Promise<void> {
     for (const type of types) {
-      if (!(await this.isSubscribed(consumer, type))) await this.#run(this.#dialect.subscribe(consumer, type))
+      const [row] = (await this.#run(this.#dialect.subscription(consumer, type))).rows
+      if (row !== undefined && asBoolean(row['ordered']) === ordered) continue
+      await this.#run(this.#dialect.subscribe(consumer, type, ordered))
     }
   }
 
@@ -311,22 +392,80 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     return (await this.#run(this.#dialect.subscription(consumer, type))).rows.length > 0
   }
 
-  async failedList(filter: FailedFilter): Promise<readonly FailedMessage[]> {
-    return (await this.#run(this.#dialect.failedList(filter))).rows.map(asFailed)
+  subscriptions(): ReturnType<Store<Tx>['subscriptions']> {
+    return this.#operator.subscriptions()
   }
 
-  async failedGet(seq: string): Promise<FailedMessage | undefined> {
-    const { rows } = await this.#run(this.#dialect.failedGet(seq))
-    return rows[0] && asFailed(rows[0])
+  unsubscribe(consumer: string, audit: Audit): Promise<boolean> {
+    return this.#operator.unsubscribe(consumer, audit)
   }
 
-  failedRetry(seq: string): Promise<boolean> {
-    const dialect = this.#dialect
-    return this.#move(dialect.failedLock(seq), [dialect.copyToInbox(seq), dialect.deleteFailed(seq)])
+  moveRelay(name: string, destination: string, audit: Audit): Promise<void> {
+    return this.#operator.moveRelay(name, destination, audit)
   }
 
-  failedDiscard(seq: string): Promise<boolean> {
-    return this.#move(this.#dialect.failedLock(seq), [this.#dialect.deleteFailed(seq)])
+  failedList(filter: FailedFilter): Promise<readonly FailedMessage[]> {
+    return this.#operator.failedList(filter)
+  }
+
+  failedCount(where: FailedWhere): Promise<number> {
+    return this.#operator.failedCount(where)
+  }
+
+  failedGroups(where: FailedWhere, limit: number): Promise<readonly FailedGroup[]> {
+    return this.#operator.failedGroups(where, limit)
+  }
+
+  failedGet(seq: string): Promise<FailedMessage | undefined> {
+    return this.#operator.failedGet(seq)
+  }
+
+  failedRetry(seq: string, audit: Audit): Promise<boolean> {
+    return this.#operator.failedRetry(seq, audit)
+  }
+
+  failedEdit(seq: string, message: StoredMessage, audit: Audit): Promise<boolean> {
+    return this.#operator.failedEdit(seq, message, audit)
+  }
+
+  failedDiscard(seq: string, audit: Audit): Promise<boolean> {
+    return this.#operator.failedDiscard(seq, audit)
+  }
+
+  heldKeys(limit: number): Promise<readonly HeldKey[]> {
+    return this.#operator.heldKeys(limit)
+  }
+
+  releaseKey(origin: Origin, scope: string, key: string, audit: Audit): Promise<boolean> {
+    return this.#operator.releaseKey(origin, scope, key, audit)
+  }
+
+  sentList(filter: SentFilter): Promise<readonly SentMessage[]> {
+    return this.#operator.sentList(filter)
+  }
+
+  sentRepublish(seq: string, audit: Audit): Promise<boolean> {
+    return this.#operator.sentRepublish(seq, audit)
+  }
+
+  cleanup(step: CleanupStep, olderThanMs: number, limit: number): Promise<Cleaned> {
+    return this.#operator.cleanup(step, olderThanMs, limit)
+  }
+
+  cleanable(consumer: string, olderThanMs: number): Promise<number> {
+    return this.#operator.cleanable(consumer, olderThanMs)
+  }
+
+  checkup(): Promise<readonly Finding[]> {
+    return this.#operator.checkup()
+  }
+
+  async status(): Promise<StoreStatus> {
+    return this.#operator.status(await this.#workers())
+  }
+
+  trace(id: string, source?: string): Promise<readonly Trace[]> {
+    return this.#operator.trace(id, source)
   }
 
   /** Moves a row between tables if it is still there. */
@@ -340,22 +479,6 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
       first: [first],
       body: async (_tx, [answer = NO_ANSWER]) => ({ value: answer, last: then(answer) }),
     })
-  }
-
-  async status(): Promise<StoreStatus> {
-    const consumers = await this.#run(this.#dialect.statusConsumers)
-    const outbox = await this.#run(this.#dialect.statusOutbox)
-    return asStatus(consumers.rows, outbox.rows[0])
-  }
-
-  async trace(id: string, source?: string): Promise<readonly Trace[]> {
-    const traces: Trace[] = []
-    for (const statement of this.#dialect.trace(id)) {
-      traces.push(...(await this.#run(statement)).rows.map(asTrace))
-    }
-    return traces
-      .filter((trace) => source === undefined || trace.source === source)
-      .sort((a, b) => a.at.getTime() - b.at.getTime())
   }
 
   close(): Promise<void> {
@@ -391,9 +514,9 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
 }
 
 const NO_RECEIPTS: ReadonlyMap<string, Receipt> = new Map()
-const NO_ROWS: ReadonlySet<string> = new Set()
+const NO_ROWS: ReadonlyMap<string, InboxRow> = new Map()
+const NOTHING_THERE: Look = { entries: [], nextMs: undefined, after: new Map() }
 const NO_ANSWER: Result = { rows: [], affected: 0 }
-const MOVE_LOCK_MS = 5_000
 /** How long a statement outside a transaction may take. */
 const QUERY_MS = 60_000
 /** How long to wait for the end of a transaction that outlived its time. */

@@ -52,6 +52,11 @@ export function asDate(value: unknown): Date {
   return new Date(Number(value))
 }
 
+/** A truth value: some databases have 0 and 1. */
+export function asBoolean(value: unknown): boolean {
+  return value === true || Number(value) === 1
+}
+
 /** A stored error. */
 export function asError(value: unknown): ErrorRecord | null {
   return value === null || value === undefined ? null : (JSON.parse(asText(value)) as ErrorRecord)

@@ -1,5 +1,6 @@
 import type {
   Connection,
+  ConnectionFeatures,
   Executor,
   Param,
   Result,
@@ -13,19 +14,28 @@ import { script } from './literal.ts'
 import type { PgClient, PgPool, PgPoolClient, PgResult, PgTx } from './pg.ts'
 import { PgTransaction } from './transaction.ts'
 
+/** Where the connections come from. */
+export interface PgPools<Client extends PgPoolClient> {
+  readonly size: ConnectionFeatures['pool']
+  handlers(): Promise<PgPool<Client>>
+  /** For heartbeats and the like, which must not wait for handlers. */
+  control(): Promise<Pick<PgPool, 'query'>>
+  close(): Promise<void>
+}
+
 /** Transactions on a pool of `pg`. BEGIN travels with the first statements, COMMIT with the last ones. */
 export class PgConnection<Client extends PgPoolClient> implements Connection<PgTx<Client>, PgClient> {
-  readonly features = { name: 'postgres', roundTrips: 2, lateUse: 'refused', unawaited: 'detected' } as const
-  readonly #pool: () => Promise<PgPool<Client>>
-  readonly #close: () => Promise<void>
+  readonly features: ConnectionFeatures
+  readonly #pools: PgPools<Client>
 
-  constructor(pool: () => Promise<PgPool<Client>>, close: () => Promise<void>) {
-    this.#pool = pool
-    this.#close = close
+  constructor(pools: PgPools<Client>) {
+    this.#pools = pools
+    const { size: pool } = pools
+    this.features = { name: 'postgres', roundTrips: 2, lateUse: 'refused', unawaited: 'detected', pool }
   }
 
   async transaction<T>(options: TransactionOptions, work: TransactionWork<PgTx<Client>, T>): Promise<T> {
-    const pool = guarded(await this.#pool())
+    const pool = guarded(await this.#pools.handlers())
     const client = await pool.connect()
     options.acquired?.()
     const run = new Run(client)
@@ -69,12 +79,12 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
   }
 
   async query(text: string, params: readonly Param[]): Promise<Result> {
-    const pool = guarded(await this.#pool())
+    const pool = guarded(await this.#pools.control())
     return toResult(await pool.query(text, params as Param[]))
   }
 
   close(): Promise<void> {
-    return this.#close()
+    return this.#pools.close()
   }
 }
 

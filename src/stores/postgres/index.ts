@@ -1,9 +1,9 @@
 import type { Connection } from '../../core/connection.ts'
 import { HapaxError } from '../../core/errors.ts'
-import { expected, identifier, noOthers } from '../../core/options.ts'
+import { expected, identifier, noOthers, positiveInteger } from '../../core/options.ts'
 import { SqlStore } from '../../core/sql/index.ts'
 import type { Store } from '../../core/store.ts'
-import { PgConnection } from './connection.ts'
+import { PgConnection, type PgPools } from './connection.ts'
 import type { PgClient, PgClientOf, PgPool, PgPoolClient, PgTx } from './pg.ts'
 import { dialect } from './sql.ts'
 
@@ -18,12 +18,17 @@ export interface PostgresSchema {
 /** Your own pool of `pg`; hapax never closes it. */
 export interface PostgresPoolOptions<Pool extends PgPool> extends PostgresSchema {
   readonly pool: Pool
+  /**
+   * Connections of hapax's own for heartbeats and other control work, so that busy handlers cannot starve them.
+   * @default two connections of the pool are left free for it
+   */
+  readonly control?: { readonly url: string }
 }
 
-/** A pool that hapax opens and closes itself. */
+/** A pool that hapax opens and closes itself, and a small one beside it for control work. */
 export interface PostgresUrlOptions extends PostgresSchema {
   readonly url: string
-  /** Connections at most. @default 10 */
+  /** Connections at most, for handlers. @default 10 */
   readonly max?: number
 }
 
@@ -41,7 +46,7 @@ export function postgres(
     noOthers('options', schemaOptions, ['schema'])
     return new SqlStore(given, dialect(quoted(schemaOptions)))
   }
-  noOthers('options', given, ['pool', 'url', 'max', 'schema'])
+  noOthers('options', given, ['pool', 'control', 'url', 'max', 'schema'])
   return new SqlStore(connectionOf(given) as unknown as Connection<unknown, unknown>, dialect(quoted(given)))
 }
 
@@ -51,24 +56,54 @@ function quoted({ schema = 'hapax' }: PostgresSchema): string {
 }
 
 function connectionOf(options: PostgresPoolOptions<PgPool> | PostgresUrlOptions): PgConnection<PgPoolClient> {
-  if ('pool' in options) {
-    const { pool } = options
-    if (typeof pool?.connect !== 'function') expected('pool', 'a pool of pg', pool)
-    listen(pool)
-    return new PgConnection(
-      () => Promise.resolve(pool),
-      () => Promise.resolve(),
-    )
-  }
-  const { url, max = 10 } = options
+  return new PgConnection('pool' in options ? given(options) : opened(options))
+}
+
+/** Connections that are kept for control work. */
+const CONTROL = 2
+
+function given({ pool, control }: PostgresPoolOptions<PgPool>): PgPools<PgPoolClient> {
+  if (typeof pool?.connect !== 'function') expected('pool', 'a pool of pg', pool)
+  listen(pool)
+  const handlers = (): Promise<PgPool> => Promise.resolve(pool)
+  const max = sizeOf(pool)
+  const size = max === undefined ? undefined : { max, control: control === undefined ? CONTROL : 0 }
+  if (control === undefined) return { size, handlers, control: handlers, close: () => Promise.resolve() }
+  noOthers('control', control, ['url'])
+  const own = lazyPool(checkedUrl('control.url', control.url), CONTROL)
+  return { size, handlers, control: own.get, close: own.close }
+}
+
+function opened({ url, max }: PostgresUrlOptions): PgPools<PgPoolClient> {
+  const most = positiveInteger('max', max, 10)
+  const handlers = lazyPool(checkedUrl('url', url), most)
+  const control = lazyPool(url, CONTROL)
+  const close = async (): Promise<void> => void (await Promise.all([handlers.close(), control.close()]))
+  return { size: { max: most, control: 0 }, handlers: handlers.get, control: control.get, close }
+}
+
+function checkedUrl(name: string, url: string): string {
   if (typeof url !== 'string' || !/^postgres(ql)?:\/\//.test(url))
-    expected('url', 'a postgres:// URL', url && '(not shown)')
+    expected(name, 'a postgres:// URL', url && '(not shown)')
+  return url
+}
+
+/** The size of a pool of `pg`; other pools do not tell. */
+function sizeOf(pool: object): number | undefined {
+  const { options } = pool as { options?: { max?: unknown } }
+  return typeof options?.max === 'number' ? options.max : undefined
+}
+
+/** A pool that is opened when it is needed. */
+function lazyPool(url: string, max: number): { get(): Promise<OwnPool>; close(): Promise<void> } {
   let opened: Promise<OwnPool> | undefined
-  const open = (): Promise<OwnPool> => {
-    opened ??= openPool(url, max)
-    return opened
+  return {
+    get: () => {
+      opened ??= openPool(url, max)
+      return opened
+    },
+    close: async () => (await opened)?.end(),
   }
-  return new PgConnection<PgPoolClient>(open, async () => (await opened)?.end())
 }
 
 type OwnPool = PgPool & { end(): Promise<void>; on(event: 'error', listener: (error: Error) => void): unknown }

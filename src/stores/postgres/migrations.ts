@@ -77,5 +77,78 @@ export function migrations(schema: string): readonly MigrationSource[] {
 )`,
       ],
     },
+    {
+      version: 2,
+      name: 'workers, relays and order',
+      sql: [
+        `alter table ${schema}.inbox
+  add column held_at timestamptz,
+  add column crashes integer not null default 0,
+  add column lane smallint not null default 0,
+  add column ordered boolean not null default false,
+  alter column key type text collate "C"`,
+        `drop index ${schema}.inbox_due`,
+        `create index inbox_lane on ${schema}.inbox (consumer, lane, available_at, seq) where not ordered`,
+        `create index inbox_key on ${schema}.inbox (consumer, lane, key, seq) where ordered`,
+        `alter table ${schema}.outbox
+  add column held_at timestamptz,
+  add column attempts integer not null default 0,
+  add column lane smallint not null default 0,
+  add column error text,
+  alter column key type text collate "C"`,
+        `create index outbox_lane on ${schema}.outbox (relay, lane, available_at, seq) where key is null`,
+        `create index outbox_key on ${schema}.outbox (relay, lane, key, seq) where key is not null`,
+        `alter table ${schema}.failed
+  add column held_seq bigint,
+  add column lane smallint not null default 0,
+  add column ordered boolean not null default false,
+  add column origin text not null default 'inbox',
+  add column error_hash text not null default '',
+  add column replaced_by text,
+  drop constraint hapax_failed_message,
+  add constraint hapax_failed_message unique (consumer, message_key, fingerprint, origin)`,
+        `alter table ${schema}.subscriptions add column ordered boolean not null default false`,
+        `create table ${schema}.workers (
+  id text primary key,
+  started_at timestamptz not null default clock_timestamp(),
+  heartbeat_at timestamptz not null default clock_timestamp(),
+  ttl_ms integer not null,
+  alone boolean not null default false,
+  name text not null,
+  serves text not null,
+  in_hand text not null default '[]'
+)`,
+        `create table ${schema}.relays (
+  name text primary key,
+  destination text not null,
+  recorded_at timestamptz not null default clock_timestamp()
+)`,
+        `create table ${schema}.sent (
+  seq bigint generated always as identity primary key,
+  sent_at timestamptz not null default clock_timestamp(),
+  message_key uuid not null,
+  fingerprint bytea not null,
+  relay text not null,
+  source text not null,
+  id text not null,
+  type text not null,
+  key text,
+  attributes text not null,
+  data bytea not null
+)`,
+        `create table ${schema}.audit (
+  seq bigint generated always as identity primary key,
+  at timestamptz not null default clock_timestamp(),
+  action text not null,
+  actor text not null,
+  origin text,
+  consumer text,
+  source text,
+  id text,
+  type text,
+  note text
+)`,
+      ],
+    },
   ]
 }

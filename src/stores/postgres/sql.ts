@@ -1,9 +1,13 @@
 import type { Result, Statement } from '../../core/connection.ts'
+import { errorHash } from '../../core/errors.ts'
+import { laneOf } from '../../core/lanes.ts'
 import type { StoredMessage } from '../../core/message.ts'
-import { type Dialect, encodeText } from '../../core/sql/index.ts'
+import { type Dialect, encodeText, pageOf } from '../../core/sql/index.ts'
+import type { Share } from '../../core/store.ts'
 import { answered, classify } from './errors.ts'
 import { array } from './literal.ts'
 import { migrations } from './migrations.ts'
+import { operator } from './operator.ts'
 
 const NO_PARAMS: readonly [] = []
 const plain = (text: string): Statement => ({ text, params: NO_PARAMS })
@@ -50,7 +54,7 @@ export function dialect(schema: string): Dialect {
     receipts: (consumer, keys) => ({ text: sql.receipts, params: [consumer, array(keys)] }),
     claim: (seqs, locked) => ({ text: locked === 'skip' ? sql.claimSkip : sql.claimWait, params: [array(seqs)] }),
     claimDeletes: true,
-    lock: (seqs, locked) => ({ text: locked === 'skip' ? sql.lockSkip : sql.lockWait, params: [array(seqs)] }),
+    blocked: (seqs) => ({ text: sql.blocked, params: [array(seqs), array(seqs)] }),
     backend: ([answer]) => backendOf(answer),
     terminate: ([pid, xid]) => ({ text: sql.terminate, params: [Number(pid), String(xid)] }),
 
@@ -65,6 +69,8 @@ export function dialect(schema: string): Dialect {
           array(rows.map((row) => row.starts)),
           array(rows.map((row) => row.delayMs)),
           array(rows.map((row) => row.error && JSON.stringify(row.error))),
+          array(rows.map((row) => laneOf(row.message, row.ordered))),
+          array(rows.map((row) => String(inOrder(row)))),
         ],
       },
     ],
@@ -77,6 +83,9 @@ export function dialect(schema: string): Dialect {
           array(rows.map((row) => row.attempts)),
           array(rows.map((row) => row.reason)),
           array(rows.map((row) => JSON.stringify(row.error))),
+          array(rows.map((row) => errorHash(row.error))),
+          array(rows.map((row) => laneOf(row.message, row.ordered))),
+          array(rows.map((row) => String(inOrder(row)))),
         ],
       },
     ],
@@ -87,60 +96,77 @@ export function dialect(schema: string): Dialect {
           array(rows.map((row) => row.relay)),
           ...messageArrays(rows.map((row) => row.message)),
           array(rows.map((row) => row.delayMs)),
+          array(rows.map((row) => laneOf(row.message, true))),
         ],
       },
     ],
     writeLocal: async (executor, rows, token) => {
       const known = rows.flatMap(({ message, consumers }) =>
-        consumers.map((consumer) => [message.type, consumer] as const),
+        consumers.map((consumer) => ({ type: message.type, consumer })),
       )
       const { rows: answers } = await executor.query(sql.writeLocal, [
         ...messageArrays(rows.map((row) => row.message)),
         array(rows.map((row) => row.delayMs)),
-        array(known.map(([type]) => encodeText(type))),
-        array(known.map(([, consumer]) => consumer)),
+        array(rows.map((row) => laneOf(row.message, false))),
+        array(rows.map((row) => laneOf(row.message, true))),
+        array(known.map(({ type }) => encodeText(type))),
+        array(known.map(({ consumer }) => consumer.name)),
+        array(known.map(({ consumer }) => String(consumer.ordered))),
         token,
       ])
       return answers.map((row) => ({ consumers: Number(row['consumers']), fresh: Number(row['fresh']) }))
     },
 
-    due: async (query, types, { limit, except, started, hideMs }) => {
-      const rows: Result['rows'][number][] = []
-      for (const [consumer, names] of types) {
-        if (rows.length >= limit) break
-        const which = [consumer, array(names.map(encodeText)), String(started), array(except)]
-        const params = [hideMs, ...which, limit - rows.length]
-        rows.push(...(await query({ text: sql.due, params })).rows)
-      }
-      return { rows, affected: rows.length }
-    },
-    nextDue: (consumer, types) => ({ text: sql.nextDue, params: [consumer, array(types.map(encodeText))] }),
-    inFlight: (consumer, types) => ({ text: sql.inFlight, params: [consumer, array(types.map(encodeText))] }),
+    look: (query, shares) => query({ text: sql.look, params: [...pairs(shares, 'inbox'), ...pairs(shares, 'outbox')] }),
     reschedule: ({ seq, attempts, lost, delayMs, error }) => ({
       text: sql.reschedule,
       params: [attempts, lost, delayMs, JSON.stringify(error), seq],
     }),
-    copyToFailed: ({ seq, attempts, reason, error }) => ({
+    lockInbox: (seq) => ({ text: sql.lockInbox, params: [seq] }),
+    copyToFailed: ({ seq, attempts, reason, error, hold }) => ({
       text: sql.copyToFailed,
-      params: [attempts, reason, JSON.stringify(error), seq],
+      params: [String(hold), attempts, reason, JSON.stringify(error), errorHash(error), seq],
     }),
-    inboxRow: (consumer, messageKey) => ({ text: sql.inboxRow, params: [consumer, messageKey] }),
+    holdInbox: ({ seq, attempts, error }) => ({ text: sql.holdInbox, params: [attempts, JSON.stringify(error), seq] }),
+    inboxSeq: (consumer, messageKey) => ({ text: sql.inboxSeq, params: [consumer, messageKey] }),
 
-    subscribe: (consumer, type) => ({ text: sql.subscribe, params: [consumer, encodeText(type)] }),
+    outboxRows: (seqs) => ({ text: sql.outboxRows, params: [array(seqs)] }),
+    copyToSent: (seqs) => ({ text: sql.copyToSent, params: [array(seqs)] }),
+    deleteOutbox: (seqs) => ({ text: sql.deleteOutbox, params: [array(seqs)] }),
+    postpone: (rows) => [
+      {
+        text: sql.postpone,
+        params: [
+          array(rows.map((row) => row.seq)),
+          array(rows.map((row) => row.delayMs)),
+          array(rows.map((row) => JSON.stringify(row.error))),
+        ],
+      },
+    ],
+    lockOutbox: (seq) => ({ text: sql.lockOutbox, params: [seq] }),
+    refuseToFailed: ({ seq, reason, error, hold }) => ({
+      text: sql.refuseToFailed,
+      params: [String(hold), reason, JSON.stringify(error), errorHash(error), seq],
+    }),
+    holdOutbox: ({ seq, error }) => ({ text: sql.holdOutbox, params: [JSON.stringify(error), seq] }),
+    recordRelay: (name, destination) => ({ text: sql.recordRelay, params: [name, destination] }),
+    relay: (name) => ({ text: sql.relay, params: [name] }),
+
+    join: ({ id, name, ttlMs, serves }) => ({ text: sql.join, params: [id, ttlMs, name, serves] }),
+    note: (id, inHand, alone, beat) => ({ text: beat ? sql.beat : sql.note, params: [inHand, String(alone), id] }),
+    workers: plain(sql.workers),
+    lockDead: plain(sql.lockDead),
+    suspect: (seqs) => ({ text: sql.suspect, params: [array(seqs)] }),
+    crashed: (seqs) => ({ text: sql.crashed, params: [array(seqs)] }),
+    leave: (ids) => ({ text: sql.leave, params: [array(ids)] }),
+
+    subscribe: (consumer, type, ordered) => ({
+      text: sql.subscribe,
+      params: [consumer, encodeText(type), String(ordered)],
+    }),
     subscription: (consumer, type) => ({ text: sql.subscription, params: [consumer, encodeText(type)] }),
 
-    failedList: ({ consumer, type, reason, before, limit }) => ({
-      text: sql.failedList,
-      params: [consumer ?? null, type === undefined ? null : encodeText(type), reason ?? null, before ?? null, limit],
-    }),
-    failedGet: (seq) => ({ text: sql.failedGet, params: [seq] }),
-    failedLock: (seq) => ({ text: sql.failedLock, params: [seq] }),
-    copyToInbox: (seq) => ({ text: sql.copyToInbox, params: [seq] }),
-    deleteFailed: (seq) => ({ text: sql.deleteFailed, params: [seq] }),
-
-    statusConsumers: plain(sql.statusConsumers),
-    statusOutbox: plain(sql.statusOutbox),
-    trace: (id) => sql.trace.map((text) => ({ text, params: [encodeText(id)] })),
+    operator: operator(schema),
   }
 }
 
@@ -184,6 +210,29 @@ function messageArrays(messages: readonly StoredMessage[]): readonly string[] {
   ]
 }
 
+/** A message without a key has no order to keep. */
+function inOrder({ message, ordered }: { message: StoredMessage; ordered: boolean }): boolean {
+  return ordered && message.key !== null
+}
+
+/** How many rows of one key a look lists at most. */
+const RUN = 100
+
+/** One row per share and lane, column by column: share, scope, lane, page, after, types. */
+function pairs(shares: readonly Share[], table: Share['table']): readonly string[] {
+  const rows = shares.flatMap((share, index) =>
+    share.table === table ? share.lanes.map((lane) => ({ share, index, lane })) : [],
+  )
+  return [
+    array(rows.map(({ index }) => index)),
+    array(rows.map(({ share }) => share.scope)),
+    array(rows.map(({ lane }) => lane)),
+    array(rows.map(({ share }) => pageOf(share))),
+    array(rows.map(({ share, lane }) => encodeText(share.after.get(lane) ?? ''))),
+    array(rows.map(({ share }) => array(share.types.map(encodeText)))),
+  ]
+}
+
 function backendOf(answer: Result | undefined): readonly [number, string] | undefined {
   const row = answer?.rows[0]
   return row && [Number(row['pid']), String(row['xid'])]
@@ -192,7 +241,7 @@ function backendOf(answer: Result | undefined): readonly [number, string] | unde
 const MS = (column: string): string => `(extract(epoch from ${column}) * 1000)::float8`
 const LATER = (parameter: string): string => `clock_timestamp() + ${parameter} * interval '1 millisecond'`
 const MESSAGE = `message_key::text as message_key, source, id, type, key, attributes, data, encode(fingerprint, 'hex') as fingerprint`
-const INBOX = `seq::text as seq, consumer, ${MESSAGE}, attempts, lost, starts`
+const INBOX = `seq::text as seq, consumer, ${MESSAGE}, ordered, attempts, lost, starts, crashes`
 const BACKEND = `pg_backend_pid() as pid, pg_current_xact_id()::text as xid`
 
 /**
@@ -236,24 +285,39 @@ select message_key::text as message_key, token::text as token, source, id, type,
   encode(fingerprint, 'hex') as fingerprint, ${MS('taken_at')} as taken_at
 from ${schema}.receipts where consumer = $1::text and message_key = any ($2::text::uuid[])`,
 
-    lockSkip: `
-select seq::text as seq, ${BACKEND} from ${schema}.inbox
-where seq = any ($1::text::bigint[]) order by inbox.seq for update skip locked`,
-    lockWait: `
-select seq::text as seq, ${BACKEND} from ${schema}.inbox
-where seq = any ($1::text::bigint[]) order by inbox.seq for update`,
+    // The older rows of a key are only read: nothing ever waits for another worker's row.
     claimSkip: `
-with mine as (
-  select seq from ${schema}.inbox where seq = any ($1::text::bigint[]) order by inbox.seq for update skip locked
+with mine as materialized (
+  select seq, consumer, lane, key, ordered from ${schema}.inbox
+  where seq = any ($1::text::bigint[]) and held_at is null order by seq for update skip locked
+), kept as (
+  select seq from mine
+  where not ordered or not exists (
+    select from ${schema}.inbox older
+    where older.ordered and older.consumer = mine.consumer and older.lane = mine.lane and older.key = mine.key
+      and older.seq < mine.seq and older.seq not in (select seq from mine))
 )
-delete from ${schema}.inbox using mine where inbox.seq = mine.seq
-returning inbox.seq::text as seq, ${BACKEND}`,
+delete from ${schema}.inbox where seq = any (array(select seq from kept))
+returning ${INBOX}, ${BACKEND}`,
     claimWait: `
-with mine as (
-  select seq from ${schema}.inbox where seq = any ($1::text::bigint[]) order by inbox.seq for update
+with mine as materialized (
+  select seq, consumer, lane, key, ordered from ${schema}.inbox
+  where seq = any ($1::text::bigint[]) and held_at is null order by seq for update
+), kept as (
+  select seq from mine
+  where not ordered or not exists (
+    select from ${schema}.inbox older
+    where older.ordered and older.consumer = mine.consumer and older.lane = mine.lane and older.key = mine.key
+      and older.seq < mine.seq and older.seq not in (select seq from mine))
 )
-delete from ${schema}.inbox using mine where inbox.seq = mine.seq
-returning inbox.seq::text as seq, ${BACKEND}`,
+delete from ${schema}.inbox where seq = any (array(select seq from kept))
+returning ${INBOX}, ${BACKEND}`,
+    blocked: `
+select mine.seq::text as seq from ${schema}.inbox mine
+where mine.seq = any ($1::text::bigint[]) and mine.ordered and exists (
+  select from ${schema}.inbox older
+  where older.ordered and older.consumer = mine.consumer and older.lane = mine.lane and older.key = mine.key
+    and older.seq < mine.seq and older.seq <> all ($2::text::bigint[]))`,
     // The transaction's id makes sure that it is still this one.
     terminate: `
 select pg_terminate_backend(pid) from pg_stat_activity
@@ -262,55 +326,66 @@ where pid = $1::integer and backend_xid::text = $2::text`,
     deleteInbox: `delete from ${schema}.inbox where seq = any ($1::text::bigint[])`,
     insertInbox: `
 insert into ${schema}.inbox
-  (consumer, message_key, source, id, type, key, attributes, data, fingerprint, attempts, starts, available_at, error)
+  (consumer, message_key, source, id, type, key, attributes, data, fingerprint, attempts, starts, available_at, error,
+    lane, ordered)
 select m.consumer, m.message_key, m.source, m.id, m.type, m.key, m.attributes, m.data, decode(m.fingerprint, 'hex'),
-  m.attempts, m.starts, ${LATER('m.delay_ms')}, m.error
+  m.attempts, m.starts, ${LATER('m.delay_ms')}, m.error, m.lane, m.ordered
 from unnest($1::text::text[], $2::text::uuid[], $3::text::text[], $4::text::text[], $5::text::text[], $6::text::text[],
   $7::text::text[], $8::text::bytea[], $9::text::text[], $10::text::integer[], $11::text::integer[],
-  $12::text::float8[], $13::text::text[])
+  $12::text::float8[], $13::text::text[], $14::text::smallint[], $15::text::boolean[])
   with ordinality as m (consumer, message_key, source, id, type, key, attributes, data, fingerprint,
-    attempts, starts, delay_ms, error, place)
+    attempts, starts, delay_ms, error, lane, ordered, place)
 order by m.place`,
     insertFailed: `
 insert into ${schema}.failed
-  (consumer, message_key, source, id, type, key, attributes, data, fingerprint, attempts, reason, error)
+  (consumer, message_key, source, id, type, key, attributes, data, fingerprint, attempts, reason, error, error_hash,
+    lane, ordered)
 select m.consumer, m.message_key, m.source, m.id, m.type, m.key, m.attributes, m.data, decode(m.fingerprint, 'hex'),
-  m.attempts, m.reason, m.error
+  m.attempts, m.reason, m.error, m.error_hash, m.lane, m.ordered
 from unnest($1::text::text[], $2::text::uuid[], $3::text::text[], $4::text::text[], $5::text::text[], $6::text::text[],
-  $7::text::text[], $8::text::bytea[], $9::text::text[], $10::text::integer[], $11::text::text[], $12::text::text[])
-  as m (consumer, message_key, source, id, type, key, attributes, data, fingerprint, attempts, reason, error)
+  $7::text::text[], $8::text::bytea[], $9::text::text[], $10::text::integer[], $11::text::text[], $12::text::text[],
+  $13::text::text[], $14::text::smallint[], $15::text::boolean[])
+  as m (consumer, message_key, source, id, type, key, attributes, data, fingerprint, attempts, reason, error,
+    error_hash, lane, ordered)
 on conflict do nothing`,
     insertOutbox: `
 insert into ${schema}.outbox
-  (relay, message_key, source, id, type, key, attributes, data, fingerprint, available_at)
+  (relay, message_key, source, id, type, key, attributes, data, fingerprint, available_at, lane)
 select m.relay, m.message_key, m.source, m.id, m.type, m.key, m.attributes, m.data, decode(m.fingerprint, 'hex'),
-  ${LATER('m.delay_ms')}
+  ${LATER('m.delay_ms')}, m.lane
 from unnest($1::text::text[], $2::text::uuid[], $3::text::text[], $4::text::text[], $5::text::text[], $6::text::text[],
-  $7::text::text[], $8::text::bytea[], $9::text::text[], $10::text::float8[])
-  with ordinality as m (relay, message_key, source, id, type, key, attributes, data, fingerprint, delay_ms, place)
+  $7::text::text[], $8::text::bytea[], $9::text::text[], $10::text::float8[], $11::text::smallint[])
+  with ordinality as m (relay, message_key, source, id, type, key, attributes, data, fingerprint, delay_ms, lane, place)
 order by m.place`,
     // One statement: who listens, receipts where there are none, and an inbox row for each receipt that is new.
     writeLocal: `
 with m as (
   select * from unnest($1::text::uuid[], $2::text::text[], $3::text::text[], $4::text::text[], $5::text::text[],
-    $6::text::text[], $7::text::bytea[], $8::text::text[], $9::text::float8[])
-    with ordinality as m (message_key, source, id, type, key, attributes, data, fingerprint, delay_ms, place)
+    $6::text::text[], $7::text::bytea[], $8::text::text[], $9::text::float8[], $10::text::smallint[],
+    $11::text::smallint[])
+    with ordinality as m (message_key, source, id, type, key, attributes, data, fingerprint, delay_ms, lane, key_lane, place)
+), known as (
+  select distinct * from unnest($12::text::text[], $13::text::text[], $14::text::boolean[])
+    as known (type, consumer, ordered)
 ), listening as (
-  select type, consumer from ${schema}.subscriptions
-  union
-  select known.type, known.consumer from unnest($10::text::text[], $11::text::text[]) as known (type, consumer)
+  select type, consumer, ordered from known
+  union all
+  select type, consumer, ordered from ${schema}.subscriptions
+  where not exists (select from known where known.type = subscriptions.type and known.consumer = subscriptions.consumer)
 ), target as (
-  select m.*, listening.consumer from m join listening on listening.type = m.type
+  select m.*, listening.consumer, listening.ordered and m.key is not null as ordered
+  from m join listening on listening.type = m.type
 ), receipt as (
   insert into ${schema}.receipts (consumer, message_key, token, source, id, type, fingerprint)
-  select consumer, message_key, $12::uuid, source, id, type, decode(fingerprint, 'hex') from target
+  select consumer, message_key, $15::uuid, source, id, type, decode(fingerprint, 'hex') from target
   order by consumer, message_key
   on conflict do nothing
   returning consumer, message_key
 ), delivered as (
   insert into ${schema}.inbox
-    (consumer, message_key, source, id, type, key, attributes, data, fingerprint, available_at)
-  select consumer, message_key, source, id, type, key, attributes, data, decode(fingerprint, 'hex'), ${LATER('delay_ms')}
+    (consumer, message_key, source, id, type, key, attributes, data, fingerprint, available_at, lane, ordered)
+  select consumer, message_key, source, id, type, key, attributes, data, decode(fingerprint, 'hex'),
+    ${LATER('delay_ms')}, case when ordered then key_lane else lane end, ordered
   from target join receipt using (consumer, message_key)
   order by place, consumer
 )
@@ -319,73 +394,150 @@ from m left join target using (place)
   left join receipt on receipt.consumer = target.consumer and receipt.message_key = target.message_key
 group by place order by place`,
 
-    due: `
-update ${schema}.inbox set starts = starts + 1, available_at = ${LATER('$1::float8')}
-where seq in (
-  select seq from ${schema}.inbox
-  where consumer = $2::text and type = any ($3::text::text[]) and available_at <= now()
-    and (starts > 0) = $4::boolean and seq <> all ($5::text::bigint[])
-  order by available_at, inbox.seq limit $6::integer for update skip locked)
-returning ${INBOX}`,
-    nextDue: `
-select ${MS('min(available_at) - now()')} as ms from ${schema}.inbox
-where consumer = $1::text and type = any ($2::text::text[])`,
-    inFlight: `
-select 1 as one from ${schema}.inbox where consumer = $1::text and type = any ($2::text::text[]) and starts > 0 limit 1`,
+    // Lane by lane through the index, so that what belongs to others costs nothing; keys are skipped through one by one, so
+    // that a million rows behind one of them cost as much as one.
+    look: `
+select s.share, r.seq::text as seq, r.type, r.lane, r.key, r.bytes, r.ms, r.held, r.starts
+from unnest($1::text::integer[], $2::text::text[], $3::text::smallint[], $4::text::integer[],
+  $5::text::text[], $6::text::text[]) as s (share, scope, lane, page, after, types)
+cross join lateral (select s.types::text[] as types offset 0) as handled
+cross join lateral (
+  (select i.seq, i.type, i.lane, null as key, octet_length(i.data) as bytes, ${MS('i.available_at - now()')} as ms,
+    false as held, i.starts as starts
+  from ${schema}.inbox i
+  where i.consumer = s.scope and i.lane = s.lane and not i.ordered and i.available_at <= now() and i.type = any (handled.types)
+  order by i.available_at, i.seq limit s.page)
+  union all
+  (select i.seq, i.type, i.lane, null, 0, ${MS('i.available_at - now()')}, false, 0
+  from ${schema}.inbox i
+  where i.consumer = s.scope and i.lane = s.lane and not i.ordered and i.available_at > now() and i.type = any (handled.types)
+  order by i.available_at, i.seq limit 1)
+  union all
+  (with recursive head as (
+    (select i.key, i.seq, i.held_at is null and i.available_at <= now() as ready from ${schema}.inbox i
+    where i.consumer = s.scope and i.lane = s.lane and i.ordered and i.key > s.after
+    order by i.key, i.seq limit 1)
+    union all
+    select next.* from head cross join lateral (
+      select i.key, i.seq, i.held_at is null and i.available_at <= now() from ${schema}.inbox i
+      where i.consumer = s.scope and i.lane = s.lane and i.ordered and i.key > head.key
+      order by i.key, i.seq limit 1) as next
+  )
+  select r.* from (select * from head limit s.page) as head cross join lateral (
+    select i.seq, i.type, i.lane, i.key, octet_length(i.data), ${MS('i.available_at - now()')},
+      i.held_at is not null, i.starts
+    from ${schema}.inbox i
+    where i.consumer = s.scope and i.lane = s.lane and i.ordered and i.key = head.key
+    order by i.seq limit case when head.ready then ${RUN} else 1 end) as r)
+) as r
+union all
+select s.share, r.seq::text as seq, r.type, r.lane, r.key, r.bytes, r.ms, r.held, r.starts
+from unnest($7::text::integer[], $8::text::text[], $9::text::smallint[], $10::text::integer[],
+  $11::text::text[], $12::text::text[]) as s (share, scope, lane, page, after, types)
+cross join lateral (select s.types::text[] as types offset 0) as handled
+cross join lateral (
+  (select i.seq, i.type, i.lane, null as key, octet_length(i.data) as bytes, ${MS('i.available_at - now()')} as ms,
+    false as held, 0 as starts
+  from ${schema}.outbox i
+  where i.relay = s.scope and i.lane = s.lane and i.key is null and i.available_at <= now()
+  order by i.available_at, i.seq limit s.page)
+  union all
+  (select i.seq, i.type, i.lane, null, 0, ${MS('i.available_at - now()')}, false, 0
+  from ${schema}.outbox i
+  where i.relay = s.scope and i.lane = s.lane and i.key is null and i.available_at > now()
+  order by i.available_at, i.seq limit 1)
+  union all
+  (with recursive head as (
+    (select i.key, i.seq, i.held_at is null and i.available_at <= now() as ready from ${schema}.outbox i
+    where i.relay = s.scope and i.lane = s.lane and i.key is not null and i.key > s.after
+    order by i.key, i.seq limit 1)
+    union all
+    select next.* from head cross join lateral (
+      select i.key, i.seq, i.held_at is null and i.available_at <= now() from ${schema}.outbox i
+      where i.relay = s.scope and i.lane = s.lane and i.key is not null and i.key > head.key
+      order by i.key, i.seq limit 1) as next
+  )
+  select r.* from (select * from head limit s.page) as head cross join lateral (
+    select i.seq, i.type, i.lane, i.key, octet_length(i.data), ${MS('i.available_at - now()')},
+      i.held_at is not null, 0
+    from ${schema}.outbox i
+    where i.relay = s.scope and i.lane = s.lane and i.key is not null and i.key = head.key
+    order by i.seq limit case when head.ready then ${RUN} else 1 end) as r)
+) as r`,
     reschedule: `
 update ${schema}.inbox set attempts = $1::integer, lost = $2::integer, starts = 0,
   available_at = ${LATER('$3::float8')}, error = $4::text
 where seq = $5::bigint`,
+    lockInbox: `select seq::text as seq from ${schema}.inbox where seq = $1::bigint for update`,
     copyToFailed: `
 insert into ${schema}.failed
-  (consumer, message_key, source, id, type, key, attributes, data, fingerprint, attempts, reason, error)
-select consumer, message_key, source, id, type, key, attributes, data, fingerprint, $1::integer, $2::text, $3::text
-from ${schema}.inbox where seq = $4::bigint
+  (consumer, message_key, source, id, type, key, attributes, data, fingerprint, lane, ordered, held_seq, attempts, reason,
+    error, error_hash)
+select consumer, message_key, source, id, type, key, attributes, data, fingerprint, lane, ordered,
+  case when $1::boolean then seq end, $2::integer, $3::text, $4::text, $5::text
+from ${schema}.inbox where seq = $6::bigint
 on conflict do nothing`,
-    inboxRow: `
-select ${INBOX} from ${schema}.inbox where consumer = $1::text and message_key = $2::uuid order by inbox.seq limit 1`,
+    holdInbox: `
+update ${schema}.inbox set held_at = clock_timestamp(), attempts = $1::integer, error = $2::text, starts = 0
+where seq = $3::bigint`,
+    inboxSeq: `
+select seq::text as seq from ${schema}.inbox
+where consumer = $1::text and message_key = $2::uuid order by inbox.seq limit 1`,
+
+    outboxRows: `
+select seq::text as seq, relay, ${MESSAGE}, attempts from ${schema}.outbox
+where seq = any ($1::text::bigint[]) order by outbox.seq`,
+    copyToSent: `
+insert into ${schema}.sent (message_key, fingerprint, relay, source, id, type, key, attributes, data)
+select message_key, fingerprint, relay, source, id, type, key, attributes, data from ${schema}.outbox
+where seq = any ($1::text::bigint[]) order by seq`,
+    deleteOutbox: `delete from ${schema}.outbox where seq = any ($1::text::bigint[])`,
+    postpone: `
+update ${schema}.outbox set attempts = attempts + 1, available_at = ${LATER('m.delay_ms')}, error = m.error
+from unnest($1::text::bigint[], $2::text::float8[], $3::text::text[]) as m (seq, delay_ms, error)
+where outbox.seq = m.seq`,
+    lockOutbox: `select seq::text as seq from ${schema}.outbox where seq = $1::bigint for update`,
+    refuseToFailed: `
+insert into ${schema}.failed
+  (origin, consumer, message_key, source, id, type, key, attributes, data, fingerprint, lane, ordered, attempts, held_seq,
+    reason, error, error_hash)
+select 'outbox', relay, message_key, source, id, type, key, attributes, data, fingerprint, lane, key is not null,
+  attempts + 1, case when $1::boolean then seq end, $2::text, $3::text, $4::text
+from ${schema}.outbox where seq = $5::bigint
+on conflict do nothing`,
+    holdOutbox: `
+update ${schema}.outbox set held_at = clock_timestamp(), attempts = attempts + 1, error = $1::text
+where seq = $2::bigint`,
+    recordRelay: `
+insert into ${schema}.relays (name, destination) values ($1::text, $2::text) on conflict do nothing`,
+    relay: `select destination from ${schema}.relays where name = $1::text`,
+
+    join: `
+insert into ${schema}.workers (id, ttl_ms, name, serves) values ($1::text, $2::integer, $3::text, $4::text)
+on conflict do nothing`,
+    note: `update ${schema}.workers set in_hand = $1::text, alone = $2::boolean where id = $3::text`,
+    beat: `
+update ${schema}.workers set in_hand = $1::text, alone = $2::boolean, heartbeat_at = clock_timestamp()
+where id = $3::text`,
+    workers: `
+select id, name, serves, ${MS('started_at')} as started_at, ${MS('clock_timestamp() - heartbeat_at')} as silent_ms,
+  clock_timestamp() - heartbeat_at <= ttl_ms * interval '1 millisecond' as alive, in_hand
+from ${schema}.workers order by id`,
+    lockDead: `
+select id, in_hand, alone from ${schema}.workers
+where clock_timestamp() - heartbeat_at > ttl_ms * interval '1 millisecond' order by id for update skip locked`,
+    // A row that is locked is being worked on: its worker is slow to be heard, not dead.
+    suspect: `
+update ${schema}.inbox set starts = starts + 1 where seq in (
+  select seq from ${schema}.inbox where seq = any ($1::text::bigint[]) order by seq for update skip locked)`,
+    crashed: `
+update ${schema}.inbox set starts = starts + 1, crashes = crashes + 1 where seq in (
+  select seq from ${schema}.inbox where seq = any ($1::text::bigint[]) order by seq for update skip locked)`,
+    leave: `delete from ${schema}.workers where id = any ($1::text::text[])`,
 
     subscribe: `
-insert into ${schema}.subscriptions (consumer, type) values ($1::text, $2::text) on conflict do nothing`,
-    subscription: `select 1 as one from ${schema}.subscriptions where consumer = $1::text and type = $2::text`,
-
-    failedList: `
-select seq::text as seq, consumer, ${MESSAGE}, attempts, reason, error, ${MS('failed_at')} as failed_at
-from ${schema}.failed, (values ($1::text, $2::text, $3::text, $4::bigint)) as f (consumer_, type_, reason_, before_)
-where (f.consumer_ is null or consumer = f.consumer_) and (f.type_ is null or type = f.type_)
-  and (f.reason_ is null or reason = f.reason_) and (f.before_ is null or failed.seq < f.before_)
-order by failed.seq desc limit $5::integer`,
-    failedGet: `
-select seq::text as seq, consumer, ${MESSAGE}, attempts, reason, error, ${MS('failed_at')} as failed_at
-from ${schema}.failed where seq = $1::bigint`,
-    failedLock: `select seq::text as seq from ${schema}.failed where seq = $1::bigint for update`,
-    copyToInbox: `
-insert into ${schema}.inbox (consumer, message_key, source, id, type, key, attributes, data, fingerprint, available_at)
-select consumer, message_key, source, id, type, key, attributes, data, fingerprint, clock_timestamp()
-from ${schema}.failed where seq = $1::bigint`,
-    deleteFailed: `delete from ${schema}.failed where seq = $1::bigint`,
-
-    statusConsumers: `
-select consumer, sum(receipts) as receipts, sum(waiting) as waiting, sum(retrying) as retrying, sum(failed) as failed
-from (
-  select consumer, count(*) as receipts, 0 as waiting, 0 as retrying, 0 as failed from ${schema}.receipts group by consumer
-  union all
-  select consumer, 0, count(*) filter (where attempts = 0), count(*) filter (where attempts > 0), 0
-  from ${schema}.inbox group by consumer
-  union all
-  select consumer, 0, 0, 0, count(*) from ${schema}.failed group by consumer
-) as counts
-group by consumer order by consumer`,
-    statusOutbox: `select count(*) as outbox, ${MS('min(created_at)')} as oldest from ${schema}.outbox`,
-    trace: [
-      `select 'receipt' as place, consumer, source, type, ${MS('taken_at')} as at from ${schema}.receipts where id = $1::text`,
-      `
-select 'inbox' as place, consumer, source, type, ${MS('created_at')} as at, attempts, ${MS('available_at')} as due_at, error
-from ${schema}.inbox where id = $1::text`,
-      `select 'outbox' as place, relay, source, type, ${MS('created_at')} as at from ${schema}.outbox where id = $1::text`,
-      `
-select 'failed' as place, seq::text as seq, consumer, source, type, ${MS('failed_at')} as at, attempts, reason, error
-from ${schema}.failed where id = $1::text`,
-    ],
+insert into ${schema}.subscriptions (consumer, type, ordered) values ($1::text, $2::text, $3::boolean)
+on conflict (consumer, type) do update set ordered = excluded.ordered`,
+    subscription: `select ordered from ${schema}.subscriptions where consumer = $1::text and type = $2::text`,
   } as const
 }

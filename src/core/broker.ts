@@ -1,0 +1,91 @@
+import type { HapaxError } from './errors.ts'
+import type { IncomingMessage, Message } from './message.ts'
+
+/** A message on its way to a broker: its attributes, and the payload as bytes. */
+export interface OutgoingMessage extends Omit<Message, 'data'> {
+  readonly data: Uint8Array
+}
+
+/** What became of one message that was sent. */
+export type Sent =
+  /** The broker has it, as surely as this broker can say. */
+  | { readonly status: 'confirmed' }
+  /** It will never take this message: too large, for example. */
+  | { readonly status: 'refused'; readonly error: Error }
+  /** It did not take this message now; another attempt may succeed. */
+  | { readonly status: 'failed'; readonly error: Error }
+  /** It could not be reached, or did not answer: nothing is known, and the message is not to blame. */
+  | { readonly status: 'unavailable'; readonly error: Error }
+
+/** What differs between destinations. */
+export interface DestinationFeatures {
+  /**
+   * Whether messages that are sent together cannot overtake one another, not even when the broker refuses one of them.
+   * Otherwise one message per key is under way at a time.
+   */
+  readonly keepsOrder: boolean
+}
+
+/** Where a relay sends messages: an exchange, a stream, a topic. */
+export interface Destination {
+  /** For people, and recorded with the relay: the same words for the same place, without credentials. */
+  readonly name: string
+  readonly features: DestinationFeatures
+  /**
+   * Sends messages, in this order. One promise each, that settles when the broker has answered for this message; none of
+   * them rejects. When the signal aborts, those without an answer settle as unavailable.
+   */
+  publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Sent>[]
+  /** Closes what it opened itself. */
+  close(): Promise<void>
+}
+
+/** A message that a broker handed out. */
+export interface Delivery {
+  readonly message: IncomingMessage
+  readonly bytes: number
+  /** The broker may forget it. A broken link is not an error: the message comes again, and is a duplicate then. */
+  ack(): void
+  /** Give it out again, after this time if the broker can wait. */
+  retry(delayMs: number): void
+}
+
+/** What differs between subscriptions. */
+export interface SubscriptionFeatures {
+  /** Whether one reader at a time receives the messages of a key, in the order in which they were sent. */
+  readonly ordersKeys: boolean
+  /** Whether the broker says that it delivered a message before. */
+  readonly marksRedelivered: boolean
+  /** For how long the broker may deliver a message again, where that is known. */
+  readonly horizonMs: number | undefined
+}
+
+/** How much a reader wants to have in hand. */
+export interface Prefetch {
+  readonly messages: number
+  readonly bytes: number
+}
+
+/** Where a consumer gets messages: a queue, a stream. */
+export interface Subscription {
+  /** For people, without credentials. */
+  readonly name: string
+  readonly features: SubscriptionFeatures
+  /**
+   * Begins to deliver: at most `prefetch` messages that are neither acked nor put back. Rejects when the broker refuses, or
+   * is not there. Later interruptions are the driver's business: it connects again, and tells `report`.
+   */
+  open(options: {
+    readonly prefetch: Prefetch
+    receive(deliveries: readonly Delivery[]): void
+    report(error: HapaxError): void
+  }): Promise<Reader>
+}
+
+/** A subscription at work. */
+export interface Reader {
+  /** No more deliveries; those in hand may still be acked. */
+  pause(): Promise<void>
+  /** Ends it; what was neither acked nor put back comes again. */
+  close(): Promise<void>
+}

@@ -1,0 +1,47 @@
+import { createHash } from 'node:crypto'
+import type { StoredMessage } from './message.ts'
+
+/** How many slices inbox and outbox have. Fixed for ever: the number is written into the rows. */
+export const LANES = 64
+
+/**
+ * The lane of a message: by its key where order counts, so that a key stays together, else by its identity, so that a busy
+ * key is everybody's work. SQL computes the same: the first byte of SHA-256 of the key, the last byte of the message key.
+ */
+export function laneOf({ key, messageKey }: StoredMessage, ordered: boolean): number {
+  if (ordered && key !== null) return (createHash('sha256').update(key).digest()[0] as number) % LANES
+  return Number.parseInt(messageKey.slice(-2), 16) % LANES
+}
+
+/**
+ * Which lanes are a worker's: each lane belongs to the worker with the highest hash of (worker, lane). When one comes or
+ * goes, only its own lanes change hands.
+ */
+export function lanesOf(worker: string, workers: readonly string[]): readonly number[] {
+  const lanes: number[] = []
+  for (let lane = 0; lane < LANES; lane++) if (ownerOf(lane, workers) === worker) lanes.push(lane)
+  return lanes
+}
+
+/** The worker that something belongs to. */
+export function ownerOf(thing: number | string, workers: readonly string[]): string | undefined {
+  let best: string | undefined
+  let most = -1
+  for (const worker of workers) {
+    const weight = hash(`${worker}/${thing}`)
+    if (weight > most || (weight === most && worker > (best as string))) {
+      best = worker
+      most = weight
+    }
+  }
+  return best
+}
+
+/** FNV-1a with a final mix: cheap, and even enough for this. */
+function hash(text: string): number {
+  let value = 0x811c9dc5
+  for (let index = 0; index < text.length; index++) value = Math.imul(value ^ text.charCodeAt(index), 0x01000193)
+  value = Math.imul(value ^ (value >>> 16), 0x85ebca6b)
+  value = Math.imul(value ^ (value >>> 13), 0xc2b2ae35)
+  return (value ^ (value >>> 16)) >>> 0
+}

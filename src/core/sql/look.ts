@@ -1,0 +1,80 @@
+import type { Row } from '../connection.ts'
+import type { Entry, Look, Share } from '../store.ts'
+import { asBoolean, asText, encodeText } from './values.ts'
+
+/** How many rows without order, and how many keys, a look lists per lane: twice the average, because lanes are not quite even. */
+export function pageOf({ limit, lanes }: Share): number {
+  return Math.min(limit, Math.max(4, Math.ceil((2 * limit) / lanes.length)))
+}
+
+/** The answer of the dialect's `look`, share by share. */
+export function asLooks(shares: readonly Share[], rows: readonly Row[]): readonly Look[] {
+  const found = shares.map((share) => new Found(share))
+  for (const row of rows) found[Number(row['share'])]?.add(row)
+  return found.map((each) => each.look())
+}
+
+/** What was found of one share. */
+class Found {
+  readonly #share: Share
+  readonly #entries: Entry[] = []
+  readonly #keys = new Map<number, Set<string>>()
+  #nextMs: number | undefined
+
+  constructor(share: Share) {
+    this.#share = share
+  }
+
+  add(row: Row): void {
+    const key = row['key'] === null || row['key'] === undefined ? null : asText(row['key'])
+    const dueMs = Number(row['ms'])
+    if (key === null && dueMs > 0) {
+      this.#nextMs = Math.min(this.#nextMs ?? Number.POSITIVE_INFINITY, dueMs)
+      return
+    }
+    const lane = Number(row['lane'])
+    const held = asBoolean(row['held'])
+    const suspect = Number(row['starts']) > 0
+    this.#entries.push({
+      seq: String(row['seq']),
+      type: asText(row['type']),
+      lane,
+      key,
+      bytes: Number(row['bytes']),
+      dueMs,
+      held,
+      suspect,
+    })
+    if (key !== null) this.#keys.set(lane, (this.#keys.get(lane) ?? new Set()).add(key))
+  }
+
+  look(): Look {
+    const page = pageOf(this.#share)
+    const after = new Map<number, string>()
+    for (const [lane, keys] of this.#keys) if (keys.size >= page) after.set(lane, lastOf(keys))
+    // The order of a key is that of seq, whatever else is older.
+    const keyed = this.#entries.filter((entry) => entry.key !== null).sort((x, y) => compareSeq(x.seq, y.seq))
+    const others = this.#entries.filter((entry) => entry.key === null).sort(byAge)
+    return { entries: [...others, ...keyed], nextMs: this.#nextMs, after }
+  }
+}
+
+/** The last key by bytes, as databases sort them. */
+function lastOf(keys: ReadonlySet<string>): string {
+  let last: string | undefined
+  for (const key of keys) if (last === undefined || bytewise(key, last) > 0) last = key
+  return last as string
+}
+
+function bytewise(a: string, b: string): number {
+  return Buffer.compare(Buffer.from(encodeText(a)), Buffer.from(encodeText(b)))
+}
+
+function byAge(a: Entry, b: Entry): number {
+  return a.dueMs - b.dueMs || compareSeq(a.seq, b.seq)
+}
+
+/** Compares whole numbers that are texts. */
+export function compareSeq(a: string, b: string): number {
+  return a.length - b.length || (a < b ? -1 : a > b ? 1 : 0)
+}
