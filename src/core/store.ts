@@ -161,6 +161,16 @@ export interface Audit {
   readonly note?: string | undefined
 }
 
+/** What something was done to. */
+export interface AuditSubject {
+  readonly origin?: Origin | undefined
+  /** The consumer, or the relay. */
+  readonly consumer?: string | undefined
+  readonly source?: string | undefined
+  readonly id?: string | undefined
+  readonly type?: string | undefined
+}
+
 /** One step of the cleaning. */
 export type CleanupStep =
   /** Looks at receipts in the order of their keys and deletes those that are old and finished. */
@@ -193,8 +203,8 @@ export type Opening =
       readonly messages: readonly StoredMessage[]
     }
   /**
-   * Locks and deletes these inbox rows. Rows that are locked elsewhere are skipped, or waited for. A row with order is
-   * taken only if every older row of its key, due or not, held or not, is taken with it; held rows are never taken.
+   * Locks and deletes these inbox rows. Rows that are locked elsewhere are skipped, or waited for first. A row with order
+   * is taken only if every older row of its key, due or not, held or not, is taken with it; held rows are never taken.
    */
   | { readonly kind: 'claim'; readonly seqs: readonly string[]; readonly locked: 'skip' | 'wait' }
 
@@ -203,6 +213,8 @@ export interface Unit<Tx> {
   readonly tx: Tx
   /** Receipts that were there before, by message key; messages that are not in it are ours. */
   readonly existing: ReadonlyMap<string, Receipt>
+  /** With `locked: 'wait'`: the seqs of those of the rows that are there, claimed or not. Empty otherwise. */
+  readonly present: ReadonlySet<string>
   /** Inbox rows that are ours, in the order of `seq`. */
   readonly claimed: ReadonlyMap<string, InboxRow>
   /** Rejects unless the transaction is still the one that was opened, and healthy. */
@@ -305,12 +317,17 @@ export interface SentMessage {
   readonly sentAt: Date
 }
 
-/** Which published messages; pages run from the newest to the oldest. */
-export interface SentFilter {
+/** Which published messages. */
+export interface SentWhere {
   readonly relay?: string | undefined
   readonly type?: string | undefined
   readonly olderThanMs?: number | undefined
   readonly newerThanMs?: number | undefined
+}
+
+/** A page of published messages, from the newest to the oldest. */
+export interface SentFilter extends SentWhere {
+  /** Only rows older than this one. */
   readonly before?: string | undefined
   readonly limit: number
 }
@@ -526,6 +543,8 @@ export interface Store<Tx, Own = Tx> {
   failedList(filter: FailedFilter): Promise<readonly FailedMessage[]>
   failedCount(where: FailedWhere): Promise<number>
   failedGroups(where: FailedWhere, limit: number): Promise<readonly FailedGroup[]>
+  /** The seqs of failed messages behind `after`, oldest first, without their payload: for changes in bulk. */
+  failedSeqs(where: FailedWhere, after: string | undefined, limit: number): Promise<readonly string[]>
   failedGet(seq: string): Promise<FailedMessage | undefined>
   /**
    * Tries a failed message again under its own id, with its attempts at zero: back into the inbox or outbox, or, if it is
@@ -545,6 +564,8 @@ export interface Store<Tx, Own = Tx> {
   releaseKey(origin: Origin, scope: string, key: string, audit: Audit): Promise<boolean>
 
   sentList(filter: SentFilter): Promise<readonly SentMessage[]>
+  /** The seqs of published messages behind `after`, oldest first. */
+  sentSeqs(where: SentWhere, after: string | undefined, limit: number): Promise<readonly string[]>
   /** Copies a published message back into the outbox, under its own id. False: it is not there. */
   sentRepublish(seq: string, audit: Audit): Promise<boolean>
 
@@ -552,6 +573,8 @@ export interface Store<Tx, Own = Tx> {
   cleanup(step: CleanupStep, olderThanMs: number, limit: number): Promise<Cleaned>
   /** How many receipts of a consumer `cleanup` would delete. */
   cleanable(consumer: string, olderThanMs: number): Promise<number>
+  /** Writes down what somebody did by hand, where no other method does. */
+  audit(audit: Audit, about: AuditSubject): Promise<void>
   /** What `doctor` wants to know: settings, sizes, long transactions, clocks. */
   checkup(): Promise<readonly Finding[]>
 

@@ -65,10 +65,12 @@ export interface Dialect {
   /** message_key, token, source, id, type, fingerprint, taken_at of the receipts that are there. */
   receipts(consumer: string, keys: readonly string[]): Statement
   /**
-   * Locks inbox rows that are not held, in the order of seq, and answers them whole. With `claimDeletes` it also leaves
-   * out those that have older rows of their key outside these, and deletes the rest.
+   * Locks inbox rows that are neither held nor locked elsewhere, in the order of seq, and answers them whole. With
+   * `claimDeletes` it also leaves out those that have older rows of their key outside these, and deletes the rest.
    */
-  claim(seqs: readonly string[], locked: 'skip' | 'wait', lockTimeoutMs: number, isolation?: Isolation): Statement
+  claim(seqs: readonly string[], isolation?: Isolation): Statement
+  /** Locks inbox rows in the order of seq, waits for those that are locked elsewhere, and answers seq. */
+  lockAll(seqs: readonly string[], lockTimeoutMs: number, isolation?: Isolation): Statement
   /** Whether `claim` does it all; else `blocked` and `deleteInbox` follow. */
   readonly claimDeletes: boolean
   /** The seq of those of these rows that have an older row of their key outside these. A plain read. */

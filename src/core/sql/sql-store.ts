@@ -169,22 +169,33 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
       opening.kind === 'take'
         ? dialect.take(opening.consumer, opening.token, opening.messages, options.lockTimeoutMs)
         : opening.kind === 'claim'
-          ? [dialect.claim(opening.seqs, opening.locked, options.lockTimeoutMs, options.isolation)]
+          ? this.#claim(options, opening)
           : []
     const from = settings.length
     return { statements: [...settings, ...own, ...dialect.guardSet], from, to: from + own.length }
   }
 
+  /** Waiting comes first, as a statement of its own: the claim's snapshot has to be younger than what was waited for. */
+  #claim(
+    { lockTimeoutMs, isolation }: UnitOptions,
+    { seqs, locked }: Opening & { kind: 'claim' },
+  ): readonly Statement[] {
+    const claim = this.#dialect.claim(seqs, isolation)
+    return locked === 'skip' ? [claim] : [this.#dialect.lockAll(seqs, lockTimeoutMs, isolation), claim]
+  }
+
   async #unit(tx: Tx, executor: Executor, opening: Opening, answers: readonly Result[]): Promise<Unit<Tx>> {
     const check = (): Promise<void> => this.#check(executor)
-    const unit = { tx, check, existing: NO_RECEIPTS, claimed: NO_ROWS }
+    const unit = { tx, check, existing: NO_RECEIPTS, present: NO_SEQS, claimed: NO_ROWS }
     if (opening.kind === 'take') return { ...unit, existing: await this.#existing(executor, opening, answers) }
     if (opening.kind !== 'claim') return unit
-    return { ...unit, claimed: await this.#claimed(executor, answers) }
+    const locked = opening.locked === 'wait' ? answers[0]?.rows : undefined
+    const present = locked === undefined ? NO_SEQS : new Set(locked.map((row) => String(row['seq'])))
+    return { ...unit, present, claimed: await this.#claimed(executor, answers.at(-1)) }
   }
 
   /** The rows go first, not last: whoever commits behind our back commits that they are gone, and nobody runs them again. */
-  async #claimed(executor: Executor, [answer]: readonly Result[]): Promise<ReadonlyMap<string, InboxRow>> {
+  async #claimed(executor: Executor, answer: Result | undefined): Promise<ReadonlyMap<string, InboxRow>> {
     const rows = answer?.rows.map(asInboxRow) ?? []
     if (rows.length === 0) return NO_ROWS
     const claimed = this.#dialect.claimDeletes ? rows : await this.#inOrder(executor, rows)
@@ -514,6 +525,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
 }
 
 const NO_RECEIPTS: ReadonlyMap<string, Receipt> = new Map()
+const NO_SEQS: ReadonlySet<string> = new Set()
 const NO_ROWS: ReadonlyMap<string, InboxRow> = new Map()
 const NOTHING_THERE: Look = { entries: [], nextMs: undefined, after: new Map() }
 const NO_ANSWER: Result = { rows: [], affected: 0 }

@@ -52,10 +52,11 @@ export function dialect(schema: string): Dialect {
     ],
     taken: ([answer], _token, messages) => takenKeys(answer, messages.length),
     receipts: (consumer, keys) => ({ text: sql.receipts, params: [consumer, array(keys)] }),
-    claim: (seqs, locked) => ({ text: locked === 'skip' ? sql.claimSkip : sql.claimWait, params: [array(seqs)] }),
+    claim: (seqs) => ({ text: sql.claim, params: [array(seqs)] }),
+    lockAll: (seqs) => ({ text: sql.lockAll, params: [array(seqs)] }),
     claimDeletes: true,
     blocked: (seqs) => ({ text: sql.blocked, params: [array(seqs), array(seqs)] }),
-    backend: ([answer]) => backendOf(answer),
+    backend: (answers) => backendOf(answers.find((answer) => answer.rows.length > 0)),
     terminate: ([pid, xid]) => ({ text: sql.terminate, params: [Number(pid), String(xid)] }),
 
     deleteInbox: (seqs) => [{ text: sql.deleteInbox, params: [array(seqs)] }],
@@ -286,7 +287,7 @@ select message_key::text as message_key, token::text as token, source, id, type,
 from ${schema}.receipts where consumer = $1::text and message_key = any ($2::text::uuid[])`,
 
     // The older rows of a key are only read: nothing ever waits for another worker's row.
-    claimSkip: `
+    claim: `
 with mine as materialized (
   select seq, consumer, lane, key, ordered from ${schema}.inbox
   where seq = any ($1::text::bigint[]) and held_at is null order by seq for update skip locked
@@ -299,19 +300,9 @@ with mine as materialized (
 )
 delete from ${schema}.inbox where seq = any (array(select seq from kept))
 returning ${INBOX}, ${BACKEND}`,
-    claimWait: `
-with mine as materialized (
-  select seq, consumer, lane, key, ordered from ${schema}.inbox
-  where seq = any ($1::text::bigint[]) and held_at is null order by seq for update
-), kept as (
-  select seq from mine
-  where not ordered or not exists (
-    select from ${schema}.inbox older
-    where older.ordered and older.consumer = mine.consumer and older.lane = mine.lane and older.key = mine.key
-      and older.seq < mine.seq and older.seq not in (select seq from mine))
-)
-delete from ${schema}.inbox where seq = any (array(select seq from kept))
-returning ${INBOX}, ${BACKEND}`,
+    lockAll: `
+select seq::text as seq, ${BACKEND} from ${schema}.inbox
+where seq = any ($1::text::bigint[]) order by inbox.seq for update`,
     blocked: `
 select mine.seq::text as seq from ${schema}.inbox mine
 where mine.seq = any ($1::text::bigint[]) and mine.ordered and exists (
