@@ -1,4 +1,7 @@
+export type { By } from './core/audit.ts'
 export type { RetryOptions } from './core/backoff.ts'
+export type { BulkOptions, BulkResult, BulkSummary } from './core/bulk.ts'
+export type { CleanupOptions } from './core/cleanup.ts'
 export type { Clock } from './core/clock.ts'
 export type {
   Connection,
@@ -27,13 +30,14 @@ export {
   RetryAfter,
 } from './core/errors.ts'
 export type { Events, HapaxEvent, HapaxEvents, MessageRef } from './core/events.ts'
-export type { FailedQuery, FailedStore } from './core/failed.ts'
+export type { EditOptions, FailedQuery, FailedStore } from './core/failed.ts'
 export type { Handler, HandlerContext, Item, ManyContext, ManyHandler, PublishInHandler } from './core/handlers.ts'
 export { createHapax, type Hapax, type HapaxOptions, type HapaxTransactionOptions } from './core/hapax.ts'
 export { messageId, messageKey } from './core/identity.ts'
 export type { MissingId } from './core/intake.ts'
 export { consoleLogger, type Logger, silentLogger } from './core/logger.ts'
 export type { IncomingMessage, Message, MessageAttributes, StoredMessage } from './core/message.ts'
+export type { Consumers, Keys, KnownConsumer, Relays, Sent, SentQuery } from './core/operations.ts'
 export type { Outcome, OutcomeStatus } from './core/outcome.ts'
 export type { Published } from './core/publish.ts'
 export type { Random } from './core/random.ts'

@@ -1,3 +1,5 @@
+import { hash } from 'node:crypto'
+
 /**
  * Every code that hapax throws, reports in an outcome or stores as the reason of a failed message.
  * `docs/errors.md` says for each what happened and what to do.
@@ -140,6 +142,16 @@ export function recordError(thrown: unknown, depth = 0): ErrorRecord {
     ...(typeof stack === 'string' && stack !== '' ? { stack: shown(stack, MAX_STACK) } : {}),
     ...(isError(cause) && depth < MAX_CAUSES ? { cause: recordError(cause, depth + 1) } : {}),
   }
+}
+
+/** What differs between two errors of one cause: UUIDs, quoted parts, runs of hexadecimal digits, numbers. */
+const PARTICULARS =
+  /[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|"[^"]{0,1000}"|'[^']{0,1000}'|`[^`]{0,1000}`|\b0x[0-9a-f]+\b|\b(?=[a-f]{0,63}\d)[0-9a-f]{6,}\b|\d+/gi
+
+/** 16 hexadecimal digits that are equal for errors that differ only in numbers, ids and quoted values. */
+export function errorHash({ name, code, message }: ErrorRecord): string {
+  const alike = JSON.stringify([name, code ?? null, message.replace(PARTICULARS, '#')])
+  return hash('sha256', alike, 'hex').slice(0, 16)
 }
 
 /** Cut twice: what is thrown away need not be searched, and what was removed makes room. */

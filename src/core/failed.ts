@@ -1,54 +1,195 @@
-import { HapaxError } from './errors.ts'
-import { expected, noOthers, positiveInteger } from './options.ts'
-import type { FailedFilter, FailedMessage, Store } from './store.ts'
+import { auditOf, type By } from './audit.ts'
+import { age, type BulkOptions, type BulkSummary, bulk, checkedSeq, pageSize } from './bulk.ts'
+import type { Clock } from './clock.ts'
+import { asError, describe, HapaxError, messageOf } from './errors.ts'
+import { fingerprint, messageKey } from './identity.ts'
+import { isJson, MAX_TEXT_BYTES } from './intake.ts'
+import { packAttributes, type StoredMessage, unpackAttributes } from './message.ts'
+import { noOthers, oneOf, text } from './options.ts'
+import type { Audit, FailedFilter, FailedGroup, FailedMessage, FailedWhere, Store } from './store.ts'
 
 /** Which failed messages to list. */
 export type FailedQuery = Omit<FailedFilter, 'limit'> & { readonly limit?: number }
 
-/** The failed store: look, try again, or give up. */
+/** Options of `failed.edit`. */
+export interface EditOptions {
+  readonly by?: By
+  /** The id of the new message. @default a fresh one */
+  readonly id?: string
+}
+
+/** What the failed store needs to know of its hapax. */
+export interface FailedStoreOptions {
+  readonly store: Store<never>
+  readonly clock: Clock
+  readonly mintId: () => string
+  readonly maxBytes: number
+  /** Something is due that workers of this process may want. */
+  readonly wake: () => void
+}
+
+/**
+ * The failed store: look, try again, change, or give up. Of several people who do something to one message at the same
+ * time one succeeds; the others get `not-found`. Everything that is done is written to the audit with it.
+ *
+ * `commit-unknown`: the link broke during the commit, and the message is not there any more. It was done, by this call or
+ * by somebody else at the same moment; `explain` shows which. It is never done twice.
+ */
 export class FailedStore {
-  readonly #store: Store<never>
-  readonly #wake: () => void
+  readonly #options: FailedStoreOptions
 
   /** Made by `createHapax`. */
-  constructor(
-    store: Pick<Store<never>, 'failedList' | 'failedGet' | 'failedRetry' | 'failedDiscard'>,
-    wake: () => void,
-  ) {
-    this.#store = store as Store<never>
-    this.#wake = wake
+  constructor(options: FailedStoreOptions) {
+    this.#options = options
+  }
+
+  get #store(): Store<never> {
+    return this.#options.store
   }
 
   /** A page of failed messages, newest first; `before` takes the `seq` of the last one of the page before. */
-  list(query: FailedQuery = {}): Promise<readonly FailedMessage[]> {
-    noOthers('query', query, ['consumer', 'type', 'reason', 'before', 'limit'])
-    const limit = positiveInteger('limit', query.limit, 50)
-    if (limit > 1000) expected('limit', 'at most 1000', limit)
-    return this.#store.failedList({ ...query, limit, ...(query.before && { before: checked(query.before) }) })
+  async list(query: FailedQuery = {}): Promise<readonly FailedMessage[]> {
+    const { before, limit, ...where } = query
+    const filter = { ...checkedWhere(where), limit: pageSize(limit) }
+    return this.#store.failedList(before === undefined ? filter : { ...filter, before: checkedSeq(before) })
+  }
+
+  /** How many there are. */
+  async count(where: FailedWhere = {}): Promise<number> {
+    return this.#store.failedCount(checkedWhere(where))
+  }
+
+  /** Failed messages that look alike, the largest group first. */
+  async groups(query: FailedWhere & { readonly limit?: number } = {}): Promise<readonly FailedGroup[]> {
+    const { limit, ...where } = query
+    return this.#store.failedGroups(checkedWhere(where), pageSize(limit))
   }
 
   /** One failed message, or undefined. */
-  get(seq: string): Promise<FailedMessage | undefined> {
-    return this.#store.failedGet(checked(seq))
+  async get(seq: string): Promise<FailedMessage | undefined> {
+    return this.#store.failedGet(checkedSeq(seq))
   }
 
-  /** Puts a message back into the inbox under its own id, due at once. Rejects with `not-found` if it is not there. */
-  async retry(seq: string): Promise<void> {
-    if (!(await this.#store.failedRetry(checked(seq)))) throw notFound(seq)
-    this.#wake()
+  /**
+   * Tries a message again under its own id, due at once: from its place if it holds its key, else at the end of its key.
+   * Rejects with `not-found` if it is not there, or was replaced.
+   */
+  async retry(seq: string, by?: By): Promise<void> {
+    if (!(await this.#retry(checkedSeq(seq), auditOf('retry', by)))) throw notFound(seq)
+  }
+
+  /** Retries all of these, oldest first. */
+  async retryAll(where: FailedWhere, options: BulkOptions = {}): Promise<BulkSummary> {
+    const audit = auditOf('retry', options.by)
+    return this.#all(where, options, (seq) => this.#retry(seq, audit))
+  }
+
+  /**
+   * Puts a message with other data in the place of a failed one. It has an id of its own, because what came under the old
+   * id stays what it was; `causationId` names the old one, which stays in the failed store as replaced.
+   * Rejects with `not-found` if it is not there, or was replaced before, and with `conflict` if the id was used before.
+   */
+  async edit(seq: string, data: unknown, options: EditOptions = {}): Promise<{ readonly id: string }> {
+    noOthers('options', options, ['by', 'id'])
+    const audit = auditOf('edit', options.by)
+    const id = options.id === undefined ? this.#options.mintId() : text('id', options.id, MAX_TEXT_BYTES)
+    const failed = await this.#store.failedGet(checkedSeq(seq))
+    if (failed === undefined) throw notFound(seq)
+    const message = edited(failed.message, id, data, this.#options.maxBytes)
+    if (!(await this.#store.failedEdit(seq, message, audit))) throw notFound(seq)
+    this.#options.wake()
+    return { id }
   }
 
   /** Deletes a message for good; its receipt stays, so a redelivery is a duplicate. Rejects with `not-found`. */
-  async discard(seq: string): Promise<void> {
-    if (!(await this.#store.failedDiscard(checked(seq)))) throw notFound(seq)
+  async discard(seq: string, by?: By): Promise<void> {
+    if (!(await this.#discard(checkedSeq(seq), auditOf('discard', by)))) throw notFound(seq)
+  }
+
+  /** Discards all of these, oldest first. */
+  async discardAll(where: FailedWhere, options: BulkOptions = {}): Promise<BulkSummary> {
+    const audit = auditOf('discard', options.by)
+    return this.#all(where, options, (seq) => this.#discard(seq, audit))
+  }
+
+  async #retry(seq: string, audit: Audit): Promise<boolean> {
+    const there = await this.#store.failedRetry(seq, audit)
+    if (there) this.#options.wake()
+    return there
+  }
+
+  /** What waits behind a discarded message may go on. */
+  async #discard(seq: string, audit: Audit): Promise<boolean> {
+    const there = await this.#store.failedDiscard(seq, audit)
+    if (there) this.#options.wake()
+    return there
+  }
+
+  #all(where: FailedWhere, options: BulkOptions, change: (seq: string) => Promise<boolean>): Promise<BulkSummary> {
+    const which = checkedWhere(where)
+    const newest = async (): Promise<string | undefined> =>
+      (await this.#store.failedList({ ...which, limit: 1 })).at(0)?.seq
+    const page = (after: string | undefined, limit: number): Promise<readonly string[]> =>
+      this.#store.failedSeqs(which, after, limit)
+    return bulk(this.#options.clock, { newest, page, change }, options)
   }
 }
 
-function checked(seq: string): string {
-  if (typeof seq !== 'string' || !/^[1-9]\d{0,18}$/.test(seq)) expected('seq', 'a whole number as text', seq)
-  return seq
+const WHERE = [
+  'origin',
+  'consumer',
+  'type',
+  'reason',
+  'errorHash',
+  'olderThanMs',
+  'newerThanMs',
+  'replaced',
+] as const satisfies readonly (keyof FailedWhere)[]
+
+function checkedWhere(where: FailedWhere): FailedWhere {
+  noOthers('query', where, WHERE)
+  oneOf('origin', ['inbox', 'outbox'], where.origin, 'inbox')
+  age('olderThanMs', where.olderThanMs)
+  age('newerThanMs', where.newerThanMs)
+  return where
+}
+
+/** The message of a failed one with other data. Its data is JSON, whatever the old one's was. */
+function edited(old: StoredMessage, id: string, data: unknown, maxBytes: number): StoredMessage {
+  const { correlationId = old.id, ...others } = unpackAttributes(old)
+  const json = isJson(others.datacontenttype) ? {} : { datacontenttype: 'application/json' }
+  const attributes = packAttributes({ ...others, ...json, correlationId, causationId: old.id })
+  const bytes = Buffer.from(jsonOf(data))
+  const size = bytes.byteLength + Buffer.byteLength(attributes)
+  if (size > maxBytes) {
+    throw new HapaxError('too-large', `expected a message of at most ${maxBytes} bytes, got ${size}`, {
+      fields: { bytes: size },
+    })
+  }
+  const { source, type, key } = old
+  return {
+    messageKey: messageKey(source, id),
+    source,
+    id,
+    type,
+    key,
+    attributes,
+    data: bytes,
+    fingerprint: fingerprint(bytes),
+  }
+}
+
+function jsonOf(data: unknown): string {
+  let reason = ''
+  try {
+    const json = JSON.stringify(data)
+    if (json !== undefined) return json
+  } catch (error) {
+    reason = `: ${messageOf(asError(error))}`
+  }
+  throw new HapaxError('invalid-payload', `expected data to be a JSON value, got ${describe(data)}${reason}`)
 }
 
 function notFound(seq: string): HapaxError {
-  return new HapaxError('not-found', `there is no failed message ${seq}`, { fields: { seq } })
+  return new HapaxError('not-found', `there is no failed message ${seq}, or it was replaced`, { fields: { seq } })
 }

@@ -1,19 +1,22 @@
 import { Activity } from './activity.ts'
+import { type CleanupOptions, cleanup } from './cleanup.ts'
 import { type Clock, systemClock, within } from './clock.ts'
 import type { Isolation } from './connection.ts'
 import { Consumer } from './consumer.ts'
 import type { ConsumerOptions } from './consumer-options.ts'
 import type { Draft, MessageType, PublishOptions } from './define.ts'
+import { doctor } from './doctor.ts'
 import { type Engine, unit } from './engine.ts'
 import { HapaxError } from './errors.ts'
 import { EventHub, type Events } from './events.ts'
 import { FailedStore } from './failed.ts'
 import { MAX_TEXT_BYTES } from './intake.ts'
 import { consoleLogger, type Logger, safeLogger } from './logger.ts'
+import { Consumers, Keys, Relays, Sent } from './operations.ts'
 import { expected, noOthers, oneOf, positiveInteger, text } from './options.ts'
 import { type Published, Publisher } from './publish.ts'
 import { type Random, systemRandom } from './random.ts'
-import type { Migration, MigrationState, Store, StoreStatus, Trace } from './store.ts'
+import type { Finding, Migration, MigrationState, Store, StoreStatus, Trace } from './store.ts'
 import { uuidv7Source } from './uuid.ts'
 import { Worker, type WorkerOptions } from './worker.ts'
 
@@ -46,6 +49,13 @@ export interface Hapax<Tx, Own = Tx> {
   readonly events: Events
   /** The failed store. */
   readonly failed: FailedStore
+  /** Keys that wait behind a message that failed for good. */
+  readonly keys: Keys
+  /** Messages that were published and kept. */
+  readonly sent: Sent
+  /** The consumers and relays that the store knows, whichever process they belong to. */
+  readonly consumers: Consumers
+  readonly relays: Relays
   /** Makes or updates the tables; safe when several instances do it at once. Returns what was applied. */
   migrate(): Promise<readonly Migration[]>
   migrations(): Promise<readonly MigrationState[]>
@@ -61,6 +71,10 @@ export interface Hapax<Tx, Own = Tx> {
   status(): Promise<StoreStatus>
   /** Every place where a message with this id is known, oldest first. */
   explain(id: string, source?: string): Promise<readonly Trace[]>
+  /** Deletes old receipts of a consumer whose messages are finished. Workers do it by themselves; this is for people. */
+  cleanup(options: CleanupOptions): Promise<{ readonly receipts: number }>
+  /** What is wrong with the store and its workers, and what to do about it. */
+  doctor(): Promise<readonly Finding[]>
   /** Stops the workers and closes what hapax opened, not the pool it was given. */
   close(): Promise<void>
 }
@@ -84,6 +98,10 @@ export function createHapax<Tx, Own>(options: HapaxOptions<Tx, Own>): Hapax<Tx, 
 class Core<Tx, Own> implements Hapax<Tx, Own> {
   readonly events: EventHub
   readonly failed: FailedStore
+  readonly keys: Keys
+  readonly sent: Sent
+  readonly consumers: Consumers
+  readonly relays: Relays
   readonly activity: Activity = new Activity()
   readonly #store: Store<Tx, Own>
   readonly #engine: Engine<Tx>
@@ -95,6 +113,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     const { store, clock = systemClock, random = systemRandom } = options
     const logger = safeLogger(options.logger ?? consoleLogger)
     const maxBytes = positiveInteger('maxMessageBytes', options.maxMessageBytes, 1024 * 1024)
+    const mintId = uuidv7Source(clock, random)
     this.#store = store
     this.events = new EventHub(logger)
     this.#publisher = new Publisher({
@@ -103,7 +122,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
       delivery: oneOf('delivery', ['relay', 'local'], options.delivery, 'relay'),
       maxBytes,
       clock,
-      mintId: uuidv7Source(clock, random),
+      mintId,
       events: this.events,
       consumersOf: (type) =>
         [...this.#consumers.values()].filter((each) => each.types.includes(type)).map((each) => each.name),
@@ -111,7 +130,12 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     })
     const { events, activity } = this
     this.#engine = { store, publisher: this.#publisher, events, activity, logger, clock, random, maxBytes }
-    this.failed = new FailedStore(store, () => this.#wake())
+    const tools = { store: store as unknown as Store<never>, clock, wake: () => this.#wake() }
+    this.failed = new FailedStore({ ...tools, mintId, maxBytes })
+    this.keys = new Keys(tools)
+    this.sent = new Sent(tools)
+    this.consumers = new Consumers(tools)
+    this.relays = new Relays(tools)
   }
 
   migrate(): Promise<readonly Migration[]> {
@@ -182,6 +206,14 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
 
   explain(id: string, source?: string): Promise<readonly Trace[]> {
     return this.#store.trace(text('id', id, MAX_TEXT_BYTES), source)
+  }
+
+  cleanup(options: CleanupOptions): Promise<{ readonly receipts: number }> {
+    return cleanup(this.#store as unknown as Store<never>, this.#engine.clock, options)
+  }
+
+  doctor(): Promise<readonly Finding[]> {
+    return doctor(this.#store as unknown as Store<never>, () => this.#engine.clock.now())
   }
 
   async close(): Promise<void> {

@@ -245,7 +245,8 @@ export function decode(stored: StoredMessage, contentType: string | undefined): 
   }
 }
 
-function isJson(contentType: unknown): boolean {
+/** Whether data of this content type is JSON; without one it is. */
+export function isJson(contentType: unknown): boolean {
   return typeof contentType !== 'string' || /^[^;]*\bjson\b/i.test(contentType)
 }
 

@@ -1,0 +1,52 @@
+import { auditOf, type By } from './audit.ts'
+import { type Clock, pause } from './clock.ts'
+import { expected, noOthers, text } from './options.ts'
+import type { Store } from './store.ts'
+
+/** Options of `hapax.cleanup`. */
+export interface CleanupOptions {
+  readonly consumer: string
+  /** Receipts that were taken longer ago than this, by the database's clock. Whatever comes again after that is new. */
+  readonly olderThanMs: number
+  /** Only counts. @default false */
+  readonly dryRun?: boolean
+  /** Stops between two steps. */
+  readonly signal?: AbortSignal
+  /** Called after each step with what was deleted so far. */
+  readonly onProgress?: (progress: { readonly receipts: number }) => void
+  readonly by?: By
+}
+
+/** Receipts that one step looks at. */
+const STEP = 1_000
+
+/**
+ * Deletes the old receipts of a consumer whose messages are finished, in small steps with pauses as long as the steps, so
+ * that at most half of one connection's time is used. Answers how many it deleted, or would delete.
+ */
+export async function cleanup(
+  store: Store<never>,
+  clock: Clock,
+  options: CleanupOptions,
+): Promise<{ readonly receipts: number }> {
+  noOthers('options', options, ['consumer', 'olderThanMs', 'dryRun', 'signal', 'onProgress', 'by'])
+  const { olderThanMs, dryRun, signal, onProgress } = options
+  const consumer = text('consumer', options.consumer)
+  if (!Number.isSafeInteger(olderThanMs) || olderThanMs <= 0) {
+    expected('olderThanMs', 'a positive integer', olderThanMs)
+  }
+  const audit = auditOf('cleanup', options.by)
+  if (dryRun) return { receipts: await store.cleanable(consumer, olderThanMs) }
+  let receipts = 0
+  let after: string | undefined
+  do {
+    const begun = clock.monotonic()
+    const step = await store.cleanup({ kind: 'receipts', consumer, after }, olderThanMs, STEP)
+    receipts += step.deleted
+    after = step.after
+    onProgress?.({ receipts })
+    if (after !== undefined) await pause(clock, clock.monotonic() - begun, signal)
+  } while (after !== undefined && !signal?.aborted)
+  if (receipts > 0) await store.audit(audit, { consumer })
+  return { receipts }
+}

@@ -1,0 +1,117 @@
+import { asError, isHapaxError, messageOf } from './errors.ts'
+import type { Finding, Store, StoreStatus } from './store.ts'
+
+/** A message that waits longer than this in the outbox is worth a look. */
+const OUTBOX_MS = 5 * 60_000
+
+/** Looks at the store and at what the workers made of it. A look that fails is a finding as well. */
+export async function doctor(store: Store<never>, now: () => number): Promise<readonly Finding[]> {
+  const schema = await attempt('schema', () => schemaFindings(store))
+  if (schema.some(({ level }) => level === 'error')) return schema
+  return [
+    ...schema,
+    ...(await attempt('store', () => store.checkup())),
+    ...(await attempt('status', async () => statusFindings(await store.status(), now()))),
+    ...(await attempt('held keys', () => keyFindings(store))),
+  ]
+}
+
+async function attempt(check: string, look: () => Promise<readonly Finding[]>): Promise<readonly Finding[]> {
+  try {
+    return await look()
+  } catch (error) {
+    const advice = isHapaxError(error, 'store-unavailable')
+      ? 'See to it that the database can be reached, and run this again.'
+      : 'Run this again; if it stays, the message says what the database did not like.'
+    return [{ check, level: 'error', message: messageOf(asError(error)), advice }]
+  }
+}
+
+async function schemaFindings(store: Store<never>): Promise<readonly Finding[]> {
+  const missing = (await store.migrations()).filter(({ applied }) => !applied)
+  if (missing.length === 0) return [ok('schema', 'every migration is applied')]
+  const names = missing.map(({ version, name }) => `${version} (${name})`).join(', ')
+  return [
+    {
+      check: 'schema',
+      level: 'error',
+      message: `these migrations are missing: ${names}`,
+      advice: 'Run npx hapax migrate.',
+    },
+  ]
+}
+
+function statusFindings(status: StoreStatus, now: number): readonly Finding[] {
+  return [...workerFindings(status), ...status.relays.flatMap((relay) => outboxFinding(relay, now)), ...failed(status)]
+}
+
+function workerFindings({ workers, consumers, relays }: StoreStatus): readonly Finding[] {
+  const alive = workers.filter((worker) => worker.alive)
+  const dead = workers.filter((worker) => !worker.alive)
+  const waiting = [...consumers, ...relays].some((each) => each.waiting > 0)
+  const findings: Finding[] = dead.map(({ name, silentMs, inHand }) => ({
+    check: 'workers',
+    level: 'warning',
+    message: `the worker ${name} has not been heard for ${seconds(silentMs)} and has ${inHand} messages in hand`,
+    advice: 'A live worker takes over what it had. If it stays in this list, no worker is running.',
+  }))
+  if (alive.length > 0) findings.push(ok('workers', `${alive.length} alive`))
+  else if (waiting) {
+    findings.push({
+      check: 'workers',
+      level: 'error',
+      message: 'messages wait, and no worker is alive',
+      advice: 'Start a worker (hapax.worker(…).start(), or npx hapax relay).',
+    })
+  } else findings.push(ok('workers', 'none is alive, and nothing waits'))
+  return findings
+}
+
+function outboxFinding({ relay, oldestAt }: StoreStatus['relays'][number], now: number): readonly Finding[] {
+  const waitedMs = oldestAt === null ? 0 : now - oldestAt.getTime()
+  if (waitedMs <= OUTBOX_MS) return [ok('outbox', `the relay ${relay} keeps up`)]
+  return [
+    {
+      check: 'outbox',
+      level: 'warning',
+      message: `the oldest message of the relay ${relay} has waited for ${seconds(waitedMs)}`,
+      advice: 'Look at the workers of this relay, its broker, and hapax keys list.',
+    },
+  ]
+}
+
+function failed({ consumers, relays }: StoreStatus): readonly Finding[] {
+  const count = [...consumers, ...relays].reduce((sum, each) => sum + each.failed, 0)
+  if (count === 0) return [ok('failed', 'no message waits for a decision')]
+  return [
+    {
+      check: 'failed',
+      level: 'warning',
+      message: `${count} failed messages wait for a decision`,
+      advice: 'Look at hapax failed list, then retry, edit or discard them.',
+    },
+  ]
+}
+
+async function keyFindings(store: Store<never>): Promise<readonly Finding[]> {
+  const held = await store.heldKeys(1_000)
+  if (held.length === 0) return [ok('held keys', 'no key waits behind a failed message')]
+  const behind = held.reduce((sum, { waiting }) => sum + waiting, 0)
+  const [longest] = held
+  return [
+    {
+      check: 'held keys',
+      level: 'warning',
+      message: `${held.length} keys wait behind a failed message, ${behind} messages in all; ${longest?.key} of ${longest?.scope} since ${longest?.heldAt.toISOString()}`,
+      advice: 'Retry, edit or discard the failed message, or let the key go on: hapax keys list, hapax keys release.',
+    },
+  ]
+}
+
+function ok(check: string, message: string): Finding {
+  return { check, level: 'ok', message, advice: '' }
+}
+
+function seconds(ms: number): string {
+  return `${Math.round(ms / 1000)} s`
+}
