@@ -1,4 +1,5 @@
 import { benchMemory } from './memory.ts'
+import { benchPeers } from './peers.ts'
 import { benchPostgres } from './postgres.ts'
 import { benchSqlite } from './sqlite.ts'
 
@@ -7,10 +8,11 @@ const wanted = process.argv.slice(2)
 const wants = (name: string): boolean => wanted.length === 0 || wanted.includes(name)
 
 const url = process.env['HAPAX_TEST_POSTGRES']
-if (url === undefined && (wants('postgres') || wants('memory'))) {
+if (url === undefined && wanted.some((name) => name !== 'sqlite')) {
   throw new Error('HAPAX_TEST_POSTGRES is not set: run this by npm run bench')
 }
 
 if (wants('sqlite')) await benchSqlite()
 if (wants('postgres')) await benchPostgres(url as string)
 if (wants('memory')) await benchMemory(url as string)
+if (wants('peers')) await benchPeers(url as string)
