@@ -15,6 +15,7 @@ import { canInstall, install } from './services/apt.ts'
 import { composeAnswers, composeLaunch } from './services/compose.ts'
 import type { Order } from './services/keeper.ts'
 import { mariadb } from './services/mariadb.ts'
+import { pgbouncer } from './services/pgbouncer.ts'
 import { postgres } from './services/postgres.ts'
 import type { Installation, Service } from './services/service.ts'
 
@@ -39,6 +40,7 @@ async function main(command: string[]): Promise<number> {
   try {
     const needed = all.filter((service) => testStores().some((store) => store === service.name))
     const urls = await openAll(originsOf(needed))
+    Object.assign(urls, await openInFront(urls[serverVariables.postgres]))
     return command.length > 0 ? await runCommand(command, urls) : await untilInterrupted(urls)
   } catch (error) {
     console.error(`services: ${(error as Error).message}`)
@@ -91,6 +93,19 @@ async function openAll(origins: [Service, Origin][]): Promise<Record<string, str
   const failures = opened.filter((result) => result.status === 'rejected')
   if (failures.length > 0) throw new Error(failures.map(({ reason }) => reason.message).join('\nservices: '))
   return Object.fromEntries(opened.filter((result) => result.status === 'fulfilled').map(({ value }) => value))
+}
+
+/** What stands in front of a server; where it cannot be had, the tests that need it say so and are skipped. */
+async function openInFront(postgresUrl: string | undefined): Promise<Record<string, string>> {
+  if (postgresUrl === undefined) return {}
+  const service = pgbouncer(postgresUrl)
+  const complaint = originOf(service) === undefined && canInstall() ? installAll([service]) : undefined
+  const origin = originOf(service)
+  if (origin !== undefined) return openAll([[service, origin]])
+  console.error(
+    ['services: PgBouncer not found, tests through it are skipped', ...(complaint ? [complaint] : [])].join('\n'),
+  )
+  return {}
 }
 
 async function open(service: Service, origin: Origin): Promise<string> {

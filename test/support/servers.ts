@@ -7,6 +7,8 @@ export type StoreName = (typeof storeNames)[number]
 export const serverVariables = {
   postgres: 'HAPAX_TEST_POSTGRES',
   mysql: 'HAPAX_TEST_MYSQL',
+  /** In front of the same PostgreSQL, in transaction mode; not set where it is not installed. */
+  pgbouncer: 'HAPAX_TEST_PGBOUNCER',
 } as const
 
 export type ServerName = keyof typeof serverVariables
@@ -30,4 +32,11 @@ export function requireServer(name: ServerName): string {
   throw new Error(
     `this test needs ${name}, and ${variable} is not set: run \`npm test\`, or \`npm run services -- vitest run <file>\``,
   )
+}
+
+/** The same PgBouncer with two sessions for all of its clients. */
+export function narrowPgbouncer(url: string): string {
+  const narrow = new URL(url)
+  narrow.pathname = '/narrow'
+  return narrow.href
 }
