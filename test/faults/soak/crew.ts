@@ -36,6 +36,7 @@ export class Crew {
   /** Connections that are not of hapax. */
   #spared: readonly number[] = []
   #loops: Promise<void>[] = []
+  #bothKinds: Promise<unknown> = Promise.resolve()
 
   constructor(place: Place, torment: Torment, ledger: Ledger) {
     this.#place = place
@@ -47,7 +48,9 @@ export class Crew {
     this.#spared = await this.#connections()
     const numbers = Array.from({ length: this.#torment.workers }, (_, number) => number)
     await Promise.all(numbers.map((number) => this.#hire(number)))
-    this.#loops = [...numbers.map((number) => this.#haunt(number)), this.#cutAgainAndAgain()]
+    const haunted = numbers.map(() => Promise.withResolvers<void>())
+    this.#bothKinds = Promise.all(haunted.map(({ promise }) => promise))
+    this.#loops = [...haunted.map(({ resolve }, number) => this.#haunt(number, resolve)), this.#cutAgainAndAgain()]
   }
 
   /** Rejects when a fault could not be done, or a worker ended by itself. */
@@ -55,8 +58,9 @@ export class Crew {
     return Promise.all(this.#loops).then(() => new Promise<never>(() => {}))
   }
 
-  /** No more faults: every worker runs. */
+  /** No more faults once every worker had both kinds; then every worker runs. */
   async enough(): Promise<void> {
+    await Promise.race([this.#bothKinds, Promise.all(this.#loops)])
     this.#enough.abort()
     await Promise.all(this.#loops)
   }
@@ -85,12 +89,13 @@ export class Crew {
     await worker.next()
   }
 
-  async #haunt(number: number): Promise<void> {
+  async #haunt(number: number, bothKinds: () => void): Promise<void> {
     const random = seeded(this.#torment.seed + number)
     for (let turn = number; await this.#calm(this.#torment.calmMs * (0.5 + random())); turn++) {
       // Each has both early on, then either.
       const pauses = turn - number < 2 ? turn % 2 === 0 : random() < 0.5
       await (pauses ? this.#pause(number, random) : this.#kill(number, random))
+      if (turn - number === 1) bothKinds()
     }
   }
 
