@@ -4,17 +4,27 @@ import type { StoredMessage } from '../core/message.ts'
 import { noOthers } from '../core/options.ts'
 import { Queue, type Turn } from '../core/queue.ts'
 import type {
-  DueOptions,
+  Audit,
+  AuditSubject,
+  Cleaned,
+  CleanupStep,
   FailedFilter,
+  FailedGroup,
   FailedMessage,
-  FailedRow,
-  InboxRow,
+  FailedWhere,
+  Finding,
+  HeldKey,
   LocalResult,
   LocalRow,
+  Look,
   Opening,
+  Origin,
+  OutboxMessage,
   OutboxRow,
-  Receipt,
-  RetryRow,
+  SentFilter,
+  SentMessage,
+  SentWhere,
+  Share,
   Store,
   StoreFeatures,
   StoreStatus,
@@ -22,22 +32,31 @@ import type {
   Unit,
   UnitEnd,
   UnitOptions,
+  WorkerHello,
+  WorkerRow,
   Writes,
 } from '../core/store.ts'
+import { addFailed, addInbox, addOutbox } from './memory/add.ts'
+import { cleanable, cleanup } from './memory/cleanup.ts'
+import { Data } from './memory/data.ts'
 import {
-  bySeq,
-  failedTrace,
-  inboxTrace,
-  kept,
-  type LeavingRow,
-  outboxTrace,
-  type ReceiptRow,
-  receiptKey,
-  receiptTrace,
-  type WaitingRow,
-} from './memory/rows.ts'
-import { type Table, Tables } from './memory/tables.ts'
+  failedDiscard,
+  failedEdit,
+  failedGet,
+  failedGroups,
+  failedList,
+  failedRetry,
+  failedRows,
+} from './memory/failed.ts'
+import { claim, deliver, fail, present, reschedule, seqOf, take } from './memory/inbox.ts'
+import { heldKeys, releaseKey } from './memory/keys.ts'
+import { look } from './memory/look.ts'
+import { confirm, outboxRows, postpone, recordRelay, refuse } from './memory/outbox.ts'
+import { pageAfter } from './memory/rows.ts'
+import { republish, sentList, sentRows } from './memory/sent.ts'
+import { FINDINGS, status, trace } from './memory/status.ts'
 import { type MemoryTx, openTransaction, Transaction, unlessAborted } from './memory/transaction.ts'
+import { Workers } from './memory/workers.ts'
 
 export type { MemoryTx } from './memory/transaction.ts'
 
@@ -49,7 +68,7 @@ export interface MemoryOptions {
 
 /** A store in the memory of this process: for tests, for trying hapax out, and as the example of how to write a store. */
 export interface MemoryStore extends Store<MemoryTx> {
-  /** The committed rows of a table: one of yours, or `hapax_receipts`, `hapax_inbox`, `hapax_outbox`, `hapax_failed`. */
+  /** The committed rows of a table: one of yours, or one of hapax's, such as `hapax_receipts` or `hapax_inbox`. */
   rows(table: string): readonly object[]
 }
 
@@ -62,6 +81,7 @@ export function memory(options: MemoryOptions = {}): MemoryStore {
 /** How long to wait where nobody said. */
 const WAIT_MS = 60_000
 
+/** Whose turn it is, and what a transaction is; what happens to rows is in `memory/`, by topic. */
 class Memory implements MemoryStore {
   readonly features: StoreFeatures = Object.freeze({
     name: 'memory',
@@ -69,24 +89,20 @@ class Memory implements MemoryStore {
     ownTransactions: false,
     parallelWriters: false,
     durable: false,
+    pool: undefined,
     lateUse: 'refused',
     unawaited: 'not detectable',
     roundTrips: 0,
   } as const)
 
-  readonly #clock: Clock
+  readonly #data: Data
+  readonly #workers: Workers
   readonly #queue: Queue
-  readonly #tables = new Tables()
-  readonly #receipts = this.#tables.table<ReceiptRow>('hapax_receipts')
-  readonly #inbox = this.#tables.table<WaitingRow>('hapax_inbox')
-  readonly #outbox = this.#tables.table<LeavingRow>('hapax_outbox')
-  readonly #failed = this.#tables.table<FailedMessage>('hapax_failed')
-  readonly #subscriptions = this.#tables.table<{ consumer: string; type: string }>('hapax_subscriptions')
-  #lastSeq = 0
   #closed = false
 
   constructor(clock: Clock) {
-    this.#clock = clock
+    this.#data = new Data(clock)
+    this.#workers = new Workers(clock)
     this.#queue = new Queue(clock)
   }
 
@@ -110,244 +126,223 @@ class Memory implements MemoryStore {
     body: (unit: Unit<MemoryTx>) => Promise<UnitEnd<T>>,
   ): Promise<T> {
     const { signal, acquired, lockTimeoutMs } = options
+    const { tables } = this.#data
     const turn = await this.#turn(opening.kind === 'plain' ? WAIT_MS : lockTimeoutMs, signal)
-    const tx = new Transaction(this.#tables)
+    const tx = new Transaction(tables)
     try {
       acquired?.()
       const unit = this.#unit(tx, opening)
       const { value, writes } = await unlessAborted(signal, () => turn.run(() => body(unit)))
-      if (writes === undefined) this.#tables.rollback()
+      if (writes === undefined) tables.rollback()
       else this.#write(writes)
       return value
     } catch (error) {
-      this.#tables.rollback()
+      tables.rollback()
       throw error
     } finally {
-      this.#tables.commit()
+      tables.commit()
       tx.closed = true
       turn.end()
     }
   }
 
   #unit(tx: Transaction, opening: Opening): Unit<MemoryTx> {
-    const check = async (): Promise<void> => void openTransaction(tx, this.#tables)
-    const existing = opening.kind === 'take' ? this.#take(opening) : new Map<string, Receipt>()
-    const claimed = new Set(opening.kind === 'claim' ? opening.seqs.filter((seq) => this.#inbox.get(seq)) : [])
-    for (const seq of claimed) this.#inbox.delete(seq)
-    return { tx, existing, claimed, check }
-  }
-
-  /** Writes receipts where there are none; answers those that were there. */
-  #take({ consumer, token, messages }: Opening & { kind: 'take' }): ReadonlyMap<string, Receipt> {
-    const existing = new Map<string, Receipt>()
-    for (const message of messages) {
-      const receipt = this.#receipts.get(receiptKey(consumer, message))
-      if (receipt === undefined) this.#receive(consumer, token, message)
-      else existing.set(message.messageKey, receipt)
-    }
-    return existing
-  }
-
-  #receive(consumer: string, token: string, message: StoredMessage): void {
-    const { source, id, type, fingerprint } = message
-    const row = { consumer, token, source, id, type, fingerprint, takenAt: this.#now() }
-    this.#receipts.set(receiptKey(consumer, message), row)
+    const check = async (): Promise<void> => void openTransaction(tx, this.#data.tables)
+    const unit = { tx, check, existing: new Map(), present: new Set<string>(), claimed: new Map() }
+    if (opening.kind === 'take') return { ...unit, existing: take(this.#data, opening) }
+    if (opening.kind === 'plain') return unit
+    return { ...unit, present: present(this.#data, opening), claimed: claim(this.#data, opening) }
   }
 
   #write({ inbox = [], failed = [], outbox = [] }: Writes): void {
-    for (const row of inbox) this.#addInbox(row)
-    for (const row of failed) this.#addFailed(row)
-    for (const row of outbox) this.#addOutbox(row)
-  }
-
-  #addInbox({ consumer, message, attempts, starts, delayMs, error }: RetryRow): void {
-    const seq = this.#nextSeq()
-    const times = { createdAt: this.#now(), availableAt: this.#clock.now() + delayMs }
-    this.#inbox.set(seq, { seq, consumer, message: kept(message), attempts, lost: 0, starts, error, ...times })
-  }
-
-  #addFailed({ consumer, message, attempts, reason, error }: FailedRow): void {
-    const { messageKey, fingerprint } = message
-    const known = this.#failed.all().some((row) => {
-      const same = row.message.messageKey === messageKey && row.message.fingerprint === fingerprint
-      return same && row.consumer === consumer
-    })
-    if (known) return
-    const seq = this.#nextSeq()
-    this.#failed.set(seq, { seq, consumer, message: kept(message), attempts, reason, error, failedAt: this.#now() })
-  }
-
-  #addOutbox({ relay, message, delayMs }: OutboxRow): void {
-    const seq = this.#nextSeq()
-    const times = { createdAt: this.#now(), availableAt: this.#clock.now() + delayMs }
-    this.#outbox.set(seq, { seq, relay, message: kept(message), ...times })
+    for (const row of inbox) addInbox(this.#data, row)
+    for (const row of failed) addFailed(this.#data, { ...row, origin: 'inbox', heldSeq: null })
+    for (const row of outbox) addOutbox(this.#data, row)
   }
 
   async assertTransaction(tx: MemoryTx): Promise<void> {
-    openTransaction(tx, this.#tables)
+    openTransaction(tx, this.#data.tables)
   }
 
   async writeOutbox(tx: MemoryTx, rows: readonly OutboxRow[]): Promise<void> {
-    openTransaction(tx, this.#tables)
+    openTransaction(tx, this.#data.tables)
     this.#write({ outbox: rows })
   }
 
   async writeLocal(tx: MemoryTx, rows: readonly LocalRow[]): Promise<readonly LocalResult[]> {
-    openTransaction(tx, this.#tables)
+    openTransaction(tx, this.#data.tables)
     const token = crypto.randomUUID()
-    return rows.map((row) => this.#deliver(row, token))
+    return rows.map((row) => deliver(this.#data, row, token))
   }
 
-  /** Receipt and inbox row for each consumer that has no receipt yet. */
-  #deliver({ message, consumers, delayMs }: LocalRow, token: string): LocalResult {
-    const listed = this.#subscriptions.all().filter((row) => row.type === message.type)
-    const listening = new Set([...consumers, ...listed.map((row) => row.consumer)])
-    let fresh = 0
-    for (const consumer of listening) {
-      if (this.#receipts.get(receiptKey(consumer, message))) continue
-      this.#receive(consumer, token, message)
-      this.#addInbox({ consumer, message, attempts: 0, starts: 0, delayMs, error: null })
-      fresh += 1
-    }
-    return { consumers: listening.size, fresh }
+  look(shares: readonly Share[]): Promise<readonly Look[]> {
+    return this.#alone((data) => shares.map((share) => look(data, share)))
   }
 
-  due(
-    types: ReadonlyMap<string, readonly string[]>,
-    { limit, except, started, hideMs }: DueOptions,
-  ): Promise<readonly InboxRow[]> {
-    return this.#alone(() => {
-      const now = this.#clock.now()
-      const due = this.#waiting(types).filter(
-        ({ seq, availableAt, starts }) => availableAt <= now && starts > 0 === started && !except.includes(seq),
-      )
-      const availableAt = now + hideMs
-      const taken = due.slice(0, limit).map((row) => ({ ...row, starts: row.starts + 1, availableAt }))
-      for (const row of taken) this.#inbox.set(row.seq, row)
-      return taken.sort(bySeq)
+  reschedule(row: Parameters<Store<MemoryTx>['reschedule']>[0]): Promise<boolean> {
+    return this.#alone((data) => reschedule(data, row))
+  }
+
+  fail(row: Parameters<Store<MemoryTx>['fail']>[0]): Promise<boolean> {
+    return this.#alone((data) => fail(data, row))
+  }
+
+  inboxSeq(consumer: string, messageKey: string): Promise<string | undefined> {
+    return this.#alone((data) => seqOf(data, consumer, messageKey))
+  }
+
+  outboxRows(seqs: readonly string[]): Promise<readonly OutboxMessage[]> {
+    return this.#alone((data) => outboxRows(data, seqs))
+  }
+
+  confirm(seqs: readonly string[], keep: boolean): Promise<void> {
+    return this.#alone((data) => confirm(data, seqs, keep))
+  }
+
+  postpone(rows: Parameters<Store<MemoryTx>['postpone']>[0]): Promise<void> {
+    return this.#alone((data) => postpone(data, rows))
+  }
+
+  refuse(row: Parameters<Store<MemoryTx>['refuse']>[0]): Promise<boolean> {
+    return this.#alone((data) => refuse(data, row))
+  }
+
+  recordRelay(name: string, destination: string): Promise<string> {
+    return this.#alone((data) => recordRelay(data, name, destination))
+  }
+
+  moveRelay(name: string, destination: string, audit: Audit): Promise<void> {
+    return this.#alone((data) => {
+      data.relays.set(name, { name, destination })
+      data.note(audit, { origin: 'outbox', consumer: name })
     })
   }
 
-  nextDueMs(types: ReadonlyMap<string, readonly string[]>): Promise<number | undefined> {
-    return this.#alone(() => {
-      const [next] = this.#waiting(types)
-      return next && Math.max(0, next.availableAt - this.#clock.now())
-    })
+  async join(worker: WorkerHello): Promise<void> {
+    this.#assertOpen()
+    this.#workers.join(worker)
   }
 
-  inFlight(types: ReadonlyMap<string, readonly string[]>): Promise<boolean> {
-    return this.#alone(() => this.#waiting(types).some(({ starts }) => starts > 0))
+  async note(id: string, inHand: readonly string[], alone: boolean): Promise<boolean> {
+    this.#assertOpen()
+    return this.#workers.note(id, inHand, alone, false)
   }
 
-  /** The inbox rows of these consumers and types, the first to be due in front. */
-  #waiting(types: ReadonlyMap<string, readonly string[]>): WaitingRow[] {
-    const rows = this.#inbox.all().filter((row) => types.get(row.consumer)?.includes(row.message.type))
-    return rows.sort((a, b) => a.availableAt - b.availableAt || bySeq(a, b))
+  async beat(id: string, inHand: readonly string[], alone: boolean): Promise<readonly WorkerRow[] | undefined> {
+    this.#assertOpen()
+    return this.#workers.note(id, inHand, alone, true) ? this.#workers.list() : undefined
   }
 
-  reschedule({ seq, delayMs, ...end }: Parameters<Store<MemoryTx>['reschedule']>[0]): Promise<boolean> {
-    return this.#alone(() => {
-      const row = this.#inbox.get(seq)
-      if (row !== undefined)
-        this.#inbox.set(seq, { ...row, ...end, starts: 0, availableAt: this.#clock.now() + delayMs })
-      return row !== undefined
-    })
+  bury(): Promise<number> {
+    return this.#alone((data) => this.#workers.bury(data))
   }
 
-  fail({ seq, ...end }: Parameters<Store<MemoryTx>['fail']>[0]): Promise<boolean> {
-    return this.#alone(() => {
-      const row = this.#inbox.get(seq)
-      this.#inbox.delete(seq)
-      if (row !== undefined) this.#write({ failed: [{ ...row, ...end }] })
-      return row !== undefined
-    })
+  async leave(id: string): Promise<void> {
+    this.#assertOpen()
+    this.#workers.leave(id)
   }
 
-  inboxRow(consumer: string, messageKey: string): Promise<InboxRow | undefined> {
-    return this.#alone(() => {
-      const rows = this.#inbox.all().filter((row) => row.consumer === consumer && row.message.messageKey === messageKey)
-      return rows.sort(bySeq)[0]
-    })
-  }
-
-  subscribe(consumer: string, types: readonly string[]): Promise<void> {
-    return this.#alone(() => {
-      for (const type of types) this.#subscriptions.set(JSON.stringify([consumer, type]), { consumer, type })
+  subscribe(consumer: string, types: readonly string[], ordered: boolean): Promise<void> {
+    return this.#alone((data) => {
+      for (const type of types) data.subscriptions.set(JSON.stringify([consumer, type]), { consumer, type, ordered })
     })
   }
 
   isSubscribed(consumer: string, type: string): Promise<boolean> {
-    return this.#alone(() => this.#subscriptions.get(JSON.stringify([consumer, type])) !== undefined)
+    return this.#alone((data) => data.subscriptions.get(JSON.stringify([consumer, type])) !== undefined)
   }
 
-  failedList({ consumer, type, reason, before, limit }: FailedFilter): Promise<readonly FailedMessage[]> {
-    return this.#alone(() => {
-      const rows = this.#failed
-        .all()
-        .filter((row) => consumer === undefined || row.consumer === consumer)
-        .filter((row) => type === undefined || row.message.type === type)
-        .filter((row) => reason === undefined || row.reason === reason)
-        .filter((row) => before === undefined || Number(row.seq) < Number(before))
-      return rows.sort(bySeq).reverse().slice(0, limit)
+  subscriptions(): ReturnType<Store<MemoryTx>['subscriptions']> {
+    return this.#alone((data) => data.subscriptions.all())
+  }
+
+  unsubscribe(consumer: string, audit: Audit): Promise<boolean> {
+    return this.#alone((data) => {
+      const rows = data.subscriptions.all().filter((row) => row.consumer === consumer)
+      for (const { type } of rows) data.subscriptions.delete(JSON.stringify([consumer, type]))
+      if (rows.length > 0) data.note(audit, { consumer })
+      return rows.length > 0
     })
+  }
+
+  failedList(filter: FailedFilter): Promise<readonly FailedMessage[]> {
+    return this.#alone((data) => failedList(data, filter))
+  }
+
+  failedCount(where: FailedWhere): Promise<number> {
+    return this.#alone((data) => failedRows(data, where).length)
+  }
+
+  failedGroups(where: FailedWhere, limit: number): Promise<readonly FailedGroup[]> {
+    return this.#alone((data) => failedGroups(data, where, limit))
+  }
+
+  failedSeqs(where: FailedWhere, after: string | undefined, limit: number): Promise<readonly string[]> {
+    return this.#alone((data) => pageAfter(failedRows(data, where), after, limit))
   }
 
   failedGet(seq: string): Promise<FailedMessage | undefined> {
-    return this.#alone(() => this.#failed.get(seq))
+    return this.#alone((data) => failedGet(data, seq))
   }
 
-  failedRetry(seq: string): Promise<boolean> {
-    return this.#alone(() => {
-      const row = this.#failed.get(seq)
-      if (row !== undefined) this.#addInbox({ ...row, attempts: 0, starts: 0, delayMs: 0, error: null })
-      return this.#failed.delete(seq)
-    })
+  failedRetry(seq: string, audit: Audit): Promise<boolean> {
+    return this.#alone((data) => failedRetry(data, seq, audit))
   }
 
-  failedDiscard(seq: string): Promise<boolean> {
-    return this.#alone(() => this.#failed.delete(seq))
+  failedEdit(seq: string, message: StoredMessage, audit: Audit): Promise<boolean> {
+    return this.#alone((data) => failedEdit(data, seq, message, audit))
+  }
+
+  failedDiscard(seq: string, audit: Audit): Promise<boolean> {
+    return this.#alone((data) => failedDiscard(data, seq, audit))
+  }
+
+  heldKeys(limit: number): Promise<readonly HeldKey[]> {
+    return this.#alone((data) => heldKeys(data, limit))
+  }
+
+  releaseKey(origin: Origin, scope: string, key: string, audit: Audit): Promise<boolean> {
+    return this.#alone((data) => releaseKey(data, origin, scope, key, audit))
+  }
+
+  sentList(filter: SentFilter): Promise<readonly SentMessage[]> {
+    return this.#alone((data) => sentList(data, filter))
+  }
+
+  sentSeqs(where: SentWhere, after: string | undefined, limit: number): Promise<readonly string[]> {
+    return this.#alone((data) => pageAfter(sentRows(data, where), after, limit))
+  }
+
+  sentRepublish(seq: string, audit: Audit): Promise<boolean> {
+    return this.#alone((data) => republish(data, seq, audit))
+  }
+
+  cleanup(step: CleanupStep, olderThanMs: number, limit: number): Promise<Cleaned> {
+    return this.#alone((data) => cleanup(data, step, olderThanMs, limit))
+  }
+
+  cleanable(consumer: string, olderThanMs: number): Promise<number> {
+    return this.#alone((data) => cleanable(data, consumer, olderThanMs))
+  }
+
+  audit(audit: Audit, about: AuditSubject): Promise<void> {
+    return this.#alone((data) => data.note(audit, about))
+  }
+
+  async checkup(): Promise<readonly Finding[]> {
+    return FINDINGS
   }
 
   status(): Promise<StoreStatus> {
-    return this.#alone(() => {
-      const tables = [this.#receipts, this.#inbox, this.#failed]
-      const names = new Set(tables.flatMap((table) => table.all().map((row) => row.consumer)))
-      const outbox = this.#outbox.all()
-      const oldest = outbox.reduce((least, row) => Math.min(least, row.createdAt.getTime()), Number.POSITIVE_INFINITY)
-      return {
-        consumers: [...names].sort().map((consumer) => ({ consumer, ...this.#counts(consumer) })),
-        outbox: outbox.length,
-        oldestOutboxAt: outbox.length === 0 ? null : new Date(oldest),
-      }
-    })
-  }
-
-  #counts(consumer: string): Omit<StoreStatus['consumers'][number], 'consumer'> {
-    const of = <Row extends { consumer: string }>(table: Table<Row>): Row[] =>
-      table.all().filter((row) => row.consumer === consumer)
-    const inbox = of(this.#inbox)
-    const retrying = inbox.filter((row) => row.attempts > 0).length
-    const waiting = inbox.length - retrying
-    return { receipts: of(this.#receipts).length, waiting, retrying, failed: of(this.#failed).length }
+    return this.#alone((data) => status(data, this.#workers.list()))
   }
 
   trace(id: string, source?: string): Promise<readonly Trace[]> {
-    return this.#alone(() => {
-      const traces = [
-        ...this.#receipts.all().map(receiptTrace),
-        ...this.#inbox.all().map(inboxTrace),
-        ...this.#outbox.all().map(outboxTrace),
-        ...this.#failed.all().map(failedTrace),
-      ]
-      return traces
-        .filter((each) => each.id === id && (source === undefined || each.trace.source === source))
-        .map(({ trace }) => trace)
-        .sort((a, b) => a.at.getTime() - b.at.getTime())
-    })
+    return this.#alone((data) => trace(data, id, source))
   }
 
   rows(table: string): readonly object[] {
-    return this.#tables.committed(table)
+    return (table === 'hapax_workers' ? this.#workers : this.#data).tables.committed(table)
   }
 
   async close(): Promise<void> {
@@ -356,29 +351,24 @@ class Memory implements MemoryStore {
   }
 
   /** Runs a small step between the transactions of others. */
-  async #alone<T>(step: () => T): Promise<T> {
+  async #alone<T>(step: (data: Data) => T): Promise<T> {
     const turn = await this.#turn(WAIT_MS)
     try {
-      return step()
+      return step(this.#data)
     } finally {
-      this.#tables.commit()
+      this.#data.tables.commit()
       turn.end()
     }
   }
 
   async #turn(waitMs: number, signal?: AbortSignal): Promise<Turn> {
-    if (this.#closed) throw new HapaxError('closed', 'this store has been closed')
+    this.#assertOpen()
     const turn = await this.#queue.take(waitMs, signal)
     if (turn === undefined) throw new HapaxError('busy', 'another transaction is running')
     return turn
   }
 
-  #nextSeq(): string {
-    this.#lastSeq += 1
-    return String(this.#lastSeq)
-  }
-
-  #now(): Date {
-    return new Date(this.#clock.now())
+  #assertOpen(): void {
+    if (this.#closed) throw new HapaxError('closed', 'this store has been closed')
   }
 }

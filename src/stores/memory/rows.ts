@@ -1,31 +1,55 @@
 import type { ErrorRecord } from '../../core/errors.ts'
 import type { StoredMessage } from '../../core/message.ts'
-import type { FailedMessage, InboxRow, Receipt, Trace } from '../../core/store.ts'
+import type { Audit, AuditSubject, FailedMessage, InboxRow, OutboxMessage, Receipt } from '../../core/store.ts'
 
 /** A row of `hapax_receipts`. */
 export interface ReceiptRow extends Receipt {
   readonly consumer: string
-  readonly type: string
+  readonly messageKey: string
 }
 
-/** A row of `hapax_inbox`. */
-export interface WaitingRow extends InboxRow {
+/** What rows of inbox and outbox have in common. */
+interface Queued {
+  readonly lane: number
   readonly createdAt: Date
   readonly availableAt: number
+  readonly heldAt: Date | null
   readonly error: ErrorRecord | null
 }
 
+/** A row of `hapax_inbox`. */
+export interface WaitingRow extends InboxRow, Queued {}
+
 /** A row of `hapax_outbox`. */
-export interface LeavingRow {
+export interface LeavingRow extends OutboxMessage, Queued {}
+
+/** A row of `hapax_failed`; `heldSeq` names the row that still stands in its place. */
+export interface FailedEntry extends Omit<FailedMessage, 'held'> {
+  readonly ordered: boolean
+  readonly heldSeq: string | null
+}
+
+/** A row of `hapax_subscriptions`. */
+export interface SubscriptionRow {
+  readonly consumer: string
+  readonly type: string
+  readonly ordered: boolean
+}
+
+/** A row of `hapax_relays`. */
+export interface RelayRow {
+  readonly name: string
+  readonly destination: string
+}
+
+/** A row of `hapax_audit`. */
+export interface AuditRow extends Audit, AuditSubject {
   readonly seq: string
-  readonly relay: string
-  readonly message: StoredMessage
-  readonly createdAt: Date
-  readonly availableAt: number
+  readonly at: Date
 }
 
 /** The key of a receipt; that of a message always has the same length. */
-export function receiptKey(consumer: string, { messageKey }: StoredMessage): string {
+export function receiptKey(consumer: string, { messageKey }: Pick<StoredMessage, 'messageKey'>): string {
   return messageKey + consumer
 }
 
@@ -35,33 +59,18 @@ export function kept(message: StoredMessage): StoredMessage {
   return { messageKey, source, id, type, key, attributes, fingerprint, data: new Uint8Array(message.data) }
 }
 
+/** What an audit row is about, when it is about a message. */
+export function subjectOf({ source, id, type }: StoredMessage): AuditSubject {
+  return { source, id, type }
+}
+
 /** The oldest row in front. */
 export function bySeq(a: { seq: string }, b: { seq: string }): number {
   return Number(a.seq) - Number(b.seq)
 }
 
-/** Where a message was found, and its id. */
-interface Found {
-  readonly id: string
-  readonly trace: Trace
-}
-
-export function receiptTrace({ consumer, source, id, type, takenAt }: ReceiptRow): Found {
-  return { id, trace: { where: 'receipt', consumer, source, type, at: takenAt } }
-}
-
-export function inboxTrace({ consumer, message, createdAt, attempts, availableAt, error }: WaitingRow): Found {
-  const { id, source, type } = message
-  const dueAt = new Date(availableAt)
-  return { id, trace: { where: 'inbox', consumer, source, type, at: createdAt, attempts, dueAt, error } }
-}
-
-export function outboxTrace({ relay, message, createdAt }: LeavingRow): Found {
-  const { id, source, type } = message
-  return { id, trace: { where: 'outbox', relay, source, type, at: createdAt } }
-}
-
-export function failedTrace({ seq, consumer, message, attempts, reason, error, failedAt }: FailedMessage): Found {
-  const { id, source, type } = message
-  return { id, trace: { where: 'failed', consumer, source, type, at: failedAt, seq, attempts, reason, error } }
+/** The seqs of a page of rows that are sorted by it. */
+export function pageAfter(rows: readonly { seq: string }[], after: string | undefined, limit: number): string[] {
+  const behind = rows.filter((row) => after === undefined || Number(row.seq) > Number(after))
+  return behind.slice(0, limit).map((row) => row.seq)
 }

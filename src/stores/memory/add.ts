@@ -1,0 +1,45 @@
+import { errorHash } from '../../core/errors.ts'
+import { laneOf } from '../../core/lanes.ts'
+import type { StoredMessage } from '../../core/message.ts'
+import type { OutboxRow, RetryRow } from '../../core/store.ts'
+import type { Data } from './data.ts'
+import { type FailedEntry, kept, receiptKey } from './rows.ts'
+
+/** Writes a receipt. */
+export function receive(data: Data, consumer: string, token: string, message: StoredMessage): void {
+  const { messageKey, source, id, type, fingerprint } = message
+  const row = { consumer, messageKey, token, source, id, type, fingerprint, takenAt: data.now() }
+  data.receipts.set(receiptKey(consumer, message), row)
+}
+
+/** Writes an inbox row. */
+export function addInbox(data: Data, { delayMs, ...row }: RetryRow): void {
+  const seq = data.nextSeq()
+  // A message without a key has no order to keep.
+  const ordered = row.ordered && row.message.key !== null
+  const lane = laneOf(row.message, ordered)
+  const times = { createdAt: data.now(), availableAt: data.clock.now() + delayMs, heldAt: null }
+  data.inbox.set(seq, { ...row, seq, message: kept(row.message), ordered, lane, lost: 0, crashes: 0, ...times })
+}
+
+/** Writes an outbox row. */
+export function addOutbox(data: Data, { relay, message, delayMs }: OutboxRow): void {
+  const seq = data.nextSeq()
+  const lane = laneOf(message, true)
+  const times = { createdAt: data.now(), availableAt: data.clock.now() + delayMs, heldAt: null }
+  data.outbox.set(seq, { seq, relay, message: kept(message), lane, attempts: 0, error: null, ...times })
+}
+
+/** Writes a failed row, unless it is there. */
+export function addFailed(data: Data, row: Omit<FailedEntry, 'seq' | 'failedAt' | 'errorHash' | 'replacedBy'>): void {
+  const { origin, consumer, ordered, attempts, reason, error, heldSeq } = row
+  const message = kept(row.message)
+  const known = data.failed.all().some((other) => {
+    const same = other.message.messageKey === message.messageKey && other.message.fingerprint === message.fingerprint
+    return same && other.consumer === consumer && other.origin === origin
+  })
+  if (known) return
+  const seq = data.nextSeq()
+  const rest = { errorHash: errorHash(error), failedAt: data.now(), heldSeq, replacedBy: null }
+  data.failed.set(seq, { seq, origin, consumer, message, ordered, attempts, reason, error, ...rest })
+}

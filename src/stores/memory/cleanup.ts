@@ -1,0 +1,52 @@
+import type { Cleaned, CleanupStep } from '../../core/store.ts'
+import type { Data } from './data.ts'
+import { bySeq, type ReceiptRow, receiptKey } from './rows.ts'
+import type { Table } from './tables.ts'
+
+/** One step of the cleaning. */
+export function cleanup(data: Data, step: CleanupStep, olderThanMs: number, limit: number): Cleaned {
+  const old = (at: Date): boolean => data.clock.now() - at.getTime() > olderThanMs
+  if (step.kind === 'receipts') return cleanReceipts(data, step.consumer, step.after, old, limit)
+  if (step.kind === 'audit') return cleanOldest(data.audit, (row) => old(row.at), limit)
+  return cleanOldest(data.sent, (row) => row.relay === step.relay && old(row.sentAt), limit)
+}
+
+function cleanReceipts(
+  data: Data,
+  consumer: string,
+  after: string | undefined,
+  old: (at: Date) => boolean,
+  limit: number,
+): Cleaned {
+  const looked = data.receipts
+    .all()
+    .filter((row) => row.consumer === consumer && (after === undefined || row.messageKey > after))
+    .sort((a, b) => (a.messageKey < b.messageKey ? -1 : 1))
+    .slice(0, limit)
+  const deleted = looked.filter((row) => old(row.takenAt) && finished(data, row))
+  for (const row of deleted) data.receipts.delete(receiptKey(consumer, row))
+  return { deleted: deleted.length, after: looked.length === limit ? looked.at(-1)?.messageKey : undefined }
+}
+
+/** How many receipts would be deleted. */
+export function cleanable(data: Data, consumer: string, olderThanMs: number): number {
+  const old = (row: ReceiptRow): boolean => data.clock.now() - row.takenAt.getTime() > olderThanMs
+  return data.receipts.all().filter((row) => row.consumer === consumer && old(row) && finished(data, row)).length
+}
+
+/** A receipt stays while its message waits or is in the failed store. */
+function finished(data: Data, { consumer, messageKey }: ReceiptRow): boolean {
+  const its = (row: { consumer: string; message: { messageKey: string } }): boolean =>
+    row.consumer === consumer && row.message.messageKey === messageKey
+  return !data.inbox.all().some(its) && !data.failed.all().some((row) => row.origin === 'inbox' && its(row))
+}
+
+function cleanOldest<Row extends { seq: string }>(
+  table: Table<Row>,
+  old: (row: Row) => boolean,
+  limit: number,
+): Cleaned {
+  const deleted = table.all().filter(old).sort(bySeq).slice(0, limit)
+  for (const { seq } of deleted) table.delete(seq)
+  return { deleted: deleted.length, after: deleted.length === limit ? deleted.at(-1)?.seq : undefined }
+}

@@ -1,0 +1,94 @@
+import type { InboxRow, LocalResult, LocalRow, Opening, Receipt, Store } from '../../core/store.ts'
+import { addFailed, addInbox, receive } from './add.ts'
+import type { Data } from './data.ts'
+import { bySeq, receiptKey, type WaitingRow } from './rows.ts'
+
+/** Writes receipts where there are none; answers those that were there. */
+export function take(
+  data: Data,
+  { consumer, token, messages }: Opening & { kind: 'take' },
+): ReadonlyMap<string, Receipt> {
+  const existing = new Map<string, Receipt>()
+  for (const message of messages) {
+    const receipt = data.receipts.get(receiptKey(consumer, message))
+    if (receipt === undefined) receive(data, consumer, token, message)
+    else existing.set(message.messageKey, receipt)
+  }
+  return existing
+}
+
+/** Takes rows out of the inbox, as `Opening` says. Whoever runs a transaction here runs alone, so nothing is locked. */
+export function claim(data: Data, { seqs }: Opening & { kind: 'claim' }): ReadonlyMap<string, InboxRow> {
+  const found = seqs.flatMap((seq) => data.inbox.get(seq) ?? []).filter((row) => row.heldAt === null)
+  const heads = found.some((row) => row.ordered) ? oldestOthers(data, found) : new Map<string, string>()
+  const claimed = found.filter((row) => {
+    const other = heads.get(keyOf(row))
+    return !row.ordered || other === undefined || Number(other) > Number(row.seq)
+  })
+  for (const { seq } of claimed) data.inbox.delete(seq)
+  return new Map(claimed.sort(bySeq).map((row) => [row.seq, row]))
+}
+
+/** The seqs of those rows that are there. */
+export function present(data: Data, { seqs, locked }: Opening & { kind: 'claim' }): ReadonlySet<string> {
+  return new Set(locked === 'wait' ? seqs.filter((seq) => data.inbox.get(seq)) : [])
+}
+
+/** By key, the oldest row that is not one of these. */
+function oldestOthers(data: Data, these: readonly WaitingRow[]): ReadonlyMap<string, string> {
+  const own = new Set(these)
+  const oldest = new Map<string, string>()
+  for (const row of data.inbox.all()) {
+    if (!row.ordered || own.has(row)) continue
+    const known = oldest.get(keyOf(row))
+    if (known === undefined || Number(row.seq) < Number(known)) oldest.set(keyOf(row), row.seq)
+  }
+  return oldest
+}
+
+function keyOf({ consumer, message }: WaitingRow): string {
+  return JSON.stringify([consumer, message.key])
+}
+
+/** Receipt and inbox row for each consumer that has no receipt yet. */
+export function deliver(data: Data, { message, consumers, delayMs }: LocalRow, token: string): LocalResult {
+  const listed = data.subscriptions.all().filter((row) => row.type === message.type)
+  // What this process says about its own consumers counts more than what is listed.
+  const listening = new Map([
+    ...listed.map((row) => [row.consumer, row.ordered] as const),
+    ...consumers.map((known) => [known.name, known.ordered] as const),
+  ])
+  let fresh = 0
+  for (const [consumer, ordered] of listening) {
+    if (data.receipts.get(receiptKey(consumer, message))) continue
+    receive(data, consumer, token, message)
+    addInbox(data, { consumer, message, ordered, attempts: 0, starts: 0, delayMs, error: null })
+    fresh += 1
+  }
+  return { consumers: listening.size, fresh }
+}
+
+/** Records a failed attempt. */
+export function reschedule(data: Data, { seq, delayMs, ...end }: Parameters<Store<never>['reschedule']>[0]): boolean {
+  const row = data.inbox.get(seq)
+  if (row === undefined) return false
+  data.inbox.set(seq, { ...row, ...end, starts: 0, availableAt: data.clock.now() + delayMs })
+  return true
+}
+
+/** Copies a row into the failed store; it goes, or stays and holds its key. */
+export function fail(data: Data, { seq, hold, ...end }: Parameters<Store<never>['fail']>[0]): boolean {
+  const row = data.inbox.get(seq)
+  if (row === undefined) return false
+  addFailed(data, { ...row, ...end, origin: 'inbox', heldSeq: hold ? seq : null })
+  const { attempts, error } = end
+  if (hold) data.inbox.set(seq, { ...row, attempts, error, starts: 0, heldAt: data.now() })
+  else data.inbox.delete(seq)
+  return true
+}
+
+/** The seq of the row of a message. */
+export function seqOf(data: Data, consumer: string, messageKey: string): string | undefined {
+  const rows = data.inbox.all().filter((row) => row.consumer === consumer && row.message.messageKey === messageKey)
+  return rows.sort(bySeq)[0]?.seq
+}

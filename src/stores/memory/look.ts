@@ -1,0 +1,70 @@
+import { pageOf } from '../../core/sql/index.ts'
+import type { Entry, Look, Share } from '../../core/store.ts'
+import type { Data } from './data.ts'
+import { bySeq } from './rows.ts'
+
+/** How many rows of one key a look lists at most. */
+const RUN = 100
+
+/** What waits in one share. */
+export function look(data: Data, share: Share): Look {
+  const entries = share.table === 'inbox' ? inboxEntries(data, share) : outboxEntries(data, share)
+  const mine = entries.filter((entry) => share.lanes.includes(entry.lane))
+  const loose = mine.filter((entry) => entry.key === null && handled(share, entry))
+  const due = loose.filter((entry) => entry.dueMs <= 0).sort((a, b) => a.dueMs - b.dueMs || bySeq(a, b))
+  const later = loose.filter((entry) => entry.dueMs > 0).map((entry) => entry.dueMs)
+  const { keyed, after } = inOrder(mine, share)
+  const nextMs = later.length === 0 ? undefined : Math.min(...later)
+  return { entries: [...due.slice(0, share.limit), ...keyed], nextMs, after }
+}
+
+function inboxEntries(data: Data, { scope }: Share): readonly Entry[] {
+  const rows = data.inbox.all().filter((row) => row.consumer === scope)
+  return rows.map((row) => entryOf(data, row, row.ordered ? row.message.key : null, row.starts > 0))
+}
+
+function outboxEntries(data: Data, { scope }: Share): readonly Entry[] {
+  const rows = data.outbox.all().filter((row) => row.relay === scope)
+  return rows.map((row) => entryOf(data, row, row.message.key, false))
+}
+
+type Queued = Parameters<Data['inbox']['set']>[1] | Parameters<Data['outbox']['set']>[1]
+
+function entryOf(data: Data, row: Queued, key: string | null, suspect: boolean): Entry {
+  const { seq, lane, message, availableAt, heldAt } = row
+  const dueMs = availableAt - data.clock.now()
+  return { seq, type: message.type, lane, key, bytes: message.data.byteLength, dueMs, held: heldAt !== null, suspect }
+}
+
+/** With order, a type that this worker does not know makes the key wait; without, it is somebody else's. */
+function handled({ table, types }: Share, { type }: Entry): boolean {
+  return table === 'outbox' || types.includes(type)
+}
+
+/** A page of keys per lane, in the order of keys. */
+function inOrder(entries: readonly Entry[], share: Share): { keyed: readonly Entry[]; after: Map<number, string> } {
+  const page = pageOf(share)
+  const keyed: Entry[] = []
+  const after = new Map<number, string>()
+  for (const [lane, own] of Map.groupBy(entries.filter(hasKey), (entry) => entry.lane)) {
+    const from = share.after.get(lane)
+    const byKey = Map.groupBy(own, (entry) => entry.key)
+    const keys = [...byKey.keys()].filter((key) => from === undefined || key > from).sort()
+    const listed = keys.slice(0, page)
+    for (const key of listed) keyed.push(...firstRows(byKey.get(key) ?? []))
+    const last = listed.at(-1)
+    if (last !== undefined && keys.length > listed.length) after.set(lane, last)
+  }
+  return { keyed: keyed.sort(bySeq), after }
+}
+
+function hasKey(entry: Entry): entry is Entry & { readonly key: string } {
+  return entry.key !== null
+}
+
+/** Behind a row that cannot run now nothing else of its key can. */
+function firstRows(entries: Entry[]): readonly Entry[] {
+  const [head, ...others] = entries.sort(bySeq)
+  if (head === undefined) return []
+  return head.held || head.dueMs > 0 ? [head] : [head, ...others.slice(0, RUN - 1)]
+}

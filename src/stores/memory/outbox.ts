@@ -1,0 +1,55 @@
+import type { OutboxMessage, Store } from '../../core/store.ts'
+import { addFailed } from './add.ts'
+import type { Data } from './data.ts'
+import { bySeq, type LeavingRow } from './rows.ts'
+
+/** The rows that are still there. */
+export function outboxRows(data: Data, seqs: readonly string[]): readonly OutboxMessage[] {
+  return there(data, seqs)
+    .map(({ seq, relay, message, attempts }) => ({ seq, relay, message, attempts }))
+    .sort(bySeq)
+}
+
+/** Deletes what the broker has confirmed; `keep` copies it to `sent`. */
+export function confirm(data: Data, seqs: readonly string[], keep: boolean): void {
+  for (const { seq, relay, message } of there(data, seqs)) {
+    data.outbox.delete(seq)
+    if (!keep) continue
+    const sentSeq = data.nextSeq()
+    data.sent.set(sentSeq, { seq: sentSeq, relay, message, sentAt: data.now() })
+  }
+}
+
+/** Records that the broker did not take rows. */
+export function postpone(data: Data, rows: Parameters<Store<never>['postpone']>[0]): void {
+  for (const { seq, delayMs, error } of rows) {
+    const row = data.outbox.get(seq)
+    if (row === undefined) continue
+    data.outbox.set(seq, { ...row, attempts: row.attempts + 1, error, availableAt: data.clock.now() + delayMs })
+  }
+}
+
+/** Copies a row into the failed store; it goes, or stays and holds its key. */
+export function refuse(data: Data, { seq, reason, error, hold }: Parameters<Store<never>['refuse']>[0]): boolean {
+  const row = data.outbox.get(seq)
+  if (row === undefined) return false
+  const { relay: consumer, message } = row
+  const attempts = row.attempts + 1
+  const failed = { consumer, message, ordered: message.key !== null, attempts, reason, error }
+  addFailed(data, { ...failed, origin: 'outbox', heldSeq: hold ? seq : null })
+  if (hold) data.outbox.set(seq, { ...row, attempts, error, heldAt: data.now() })
+  else data.outbox.delete(seq)
+  return true
+}
+
+/** Records where a relay goes, if nobody has. */
+export function recordRelay(data: Data, name: string, destination: string): string {
+  const known = data.relays.get(name)
+  if (known !== undefined) return known.destination
+  data.relays.set(name, { name, destination })
+  return destination
+}
+
+function there(data: Data, seqs: readonly string[]): LeavingRow[] {
+  return seqs.flatMap((seq) => data.outbox.get(seq) ?? [])
+}

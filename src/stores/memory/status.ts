@@ -1,0 +1,121 @@
+import type { Finding, StoreStatus, Trace, WorkerRow } from '../../core/store.ts'
+import type { Data } from './data.ts'
+import type { AuditRow, FailedEntry, LeavingRow, ReceiptRow, WaitingRow } from './rows.ts'
+
+/** How much there is. */
+export function status(data: Data, workers: readonly WorkerRow[]): StoreStatus {
+  const outbox = data.outbox.all()
+  return {
+    consumers: consumerNames(data).map((consumer) => ({ consumer, ...consumerCounts(data, consumer) })),
+    relays: relayNames(data).map((relay) => ({ relay, ...relayCounts(data, relay) })),
+    outbox: outbox.length,
+    oldestOutboxAt: oldest(outbox),
+    workers,
+  }
+}
+
+function consumerNames(data: Data): readonly string[] {
+  const failed = data.failed.all().filter((row) => row.origin === 'inbox')
+  const rows = [...data.receipts.all(), ...data.inbox.all(), ...failed]
+  return [...new Set(rows.map((row) => row.consumer))].sort()
+}
+
+function consumerCounts(data: Data, consumer: string): Omit<StoreStatus['consumers'][number], 'consumer'> {
+  const of = <Row extends { consumer: string }>(rows: readonly Row[]): Row[] =>
+    rows.filter((row) => row.consumer === consumer)
+  const inbox = of(data.inbox.all())
+  const held = inbox.filter((row) => row.heldAt !== null).length
+  const retrying = inbox.filter((row) => row.heldAt === null && row.attempts > 0).length
+  const failed = of(data.failed.all()).filter(undecidedOf('inbox')).length
+  const receipts = of(data.receipts.all()).length
+  return { receipts, waiting: inbox.length - held - retrying, retrying, held, failed }
+}
+
+function relayNames(data: Data): readonly string[] {
+  const failed = data.failed.all().filter((row) => row.origin === 'outbox')
+  const names = [
+    ...data.relays.all().map((row) => row.name),
+    ...data.outbox.all().map((row) => row.relay),
+    ...failed.map((row) => row.consumer),
+  ]
+  return [...new Set(names)].sort()
+}
+
+function relayCounts(data: Data, relay: string): Omit<StoreStatus['relays'][number], 'relay'> {
+  const outbox = data.outbox.all().filter((row) => row.relay === relay)
+  const held = outbox.filter((row) => row.heldAt !== null).length
+  const failed = data.failed.all().filter((row) => row.consumer === relay && undecidedOf('outbox')(row)).length
+  const destination = data.relays.get(relay)?.destination ?? null
+  return { waiting: outbox.length - held, held, failed, oldestAt: oldest(outbox), destination }
+}
+
+function undecidedOf(origin: FailedEntry['origin']): (row: FailedEntry) => boolean {
+  return (row) => row.origin === origin && row.replacedBy === null
+}
+
+function oldest(rows: readonly LeavingRow[]): Date | null {
+  if (rows.length === 0) return null
+  return new Date(Math.min(...rows.map((row) => row.createdAt.getTime())))
+}
+
+/** What `doctor` says about this store. */
+export const FINDINGS: readonly Finding[] = [
+  {
+    check: 'memory',
+    level: 'warning',
+    message: 'nothing survives the process',
+    advice: 'use postgres, mysql or sqlite for anything that must not be lost',
+  },
+]
+
+/** Every place where a message is known. */
+export function trace(data: Data, id: string, source: string | undefined): readonly Trace[] {
+  const found = [
+    ...data.receipts.all().map(receiptTrace),
+    ...data.inbox.all().map(inboxTrace),
+    ...data.outbox.all().map(outboxTrace),
+    ...data.sent.all().map(({ relay, message, sentAt }) => foundIn(message, { where: 'sent', relay, at: sentAt })),
+    ...data.failed.all().map(failedTrace),
+    ...data.audit.all().map(auditTrace),
+  ]
+  return found
+    .filter((each) => each.id === id && (source === undefined || each.trace.source === source))
+    .map((each) => each.trace)
+    .sort((a, b) => a.at.getTime() - b.at.getTime())
+}
+
+/** Where a message was found, and its id. */
+interface Found {
+  readonly id: string | undefined
+  readonly trace: Trace
+}
+
+/** A trace without what it says about the message itself. */
+type Place = Trace extends infer Each ? (Each extends Trace ? Omit<Each, 'source' | 'type'> : never) : never
+
+function foundIn({ id, source, type }: { id: string; source: string; type: string }, place: Place): Found {
+  return { id, trace: { ...place, source, type } as Trace }
+}
+
+function receiptTrace(row: ReceiptRow): Found {
+  return foundIn(row, { where: 'receipt', consumer: row.consumer, at: row.takenAt })
+}
+
+function inboxTrace({ message, consumer, createdAt: at, attempts, availableAt, heldAt, error }: WaitingRow): Found {
+  const dueAt = new Date(availableAt)
+  return foundIn(message, { where: 'inbox', consumer, at, attempts, dueAt, key: message.key, heldAt, error })
+}
+
+function outboxTrace({ message, relay, createdAt: at, attempts, heldAt, error }: LeavingRow): Found {
+  return foundIn(message, { where: 'outbox', relay, at, attempts, key: message.key, heldAt, error })
+}
+
+function failedTrace({ message, failedAt: at, heldSeq, ...row }: FailedEntry): Found {
+  const { origin, consumer, seq, attempts, reason, replacedBy, error } = row
+  const held = heldSeq !== null
+  return foundIn(message, { where: 'failed', origin, consumer, at, seq, attempts, reason, held, replacedBy, error })
+}
+
+function auditTrace({ at, action, actor, note, consumer = '', id, source = '', type = '' }: AuditRow): Found {
+  return { id, trace: { where: 'audit', consumer, source, type, at, action, actor, note: note ?? null } }
+}

@@ -1,0 +1,82 @@
+import type { Clock } from '../../core/clock.ts'
+import type { WorkerHello, WorkerRow } from '../../core/store.ts'
+import type { Data } from './data.ts'
+import { type Table, Tables } from './tables.ts'
+
+/** A row of `hapax_workers`. */
+interface Member extends WorkerHello {
+  readonly startedAt: Date
+  readonly heardAt: number
+  readonly inHand: readonly string[]
+  readonly alone: boolean
+}
+
+/**
+ * The workers. Tables of their own, as heartbeats have connections of their own elsewhere: they must not wait for the
+ * handler that is running, and what it rolls back is not theirs.
+ */
+export class Workers {
+  readonly tables: Tables = new Tables()
+  readonly #clock: Clock
+  readonly #members: Table<Member> = this.tables.table('hapax_workers')
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  join(hello: WorkerHello): void {
+    if (this.#members.get(hello.id) !== undefined) return
+    const now = this.#clock.now()
+    this.#set({ ...hello, startedAt: new Date(now), heardAt: now, inHand: [], alone: false })
+  }
+
+  /** Notes what a worker has in hand; `heard`: it is also its heartbeat. False: it is not known any more. */
+  note(id: string, inHand: readonly string[], alone: boolean, heard: boolean): boolean {
+    const member = this.#members.get(id)
+    if (member === undefined) return false
+    this.#set({ ...member, inHand: [...inHand], alone, heardAt: heard ? this.#clock.now() : member.heardAt })
+    return true
+  }
+
+  list(): readonly WorkerRow[] {
+    return this.#members.all().map((member) => {
+      const { id, name, serves, startedAt, inHand } = member
+      const silentMs = this.#silentMs(member)
+      return { id, name, serves, startedAt, silentMs, alive: this.#alive(member), inHand: inHand.length }
+    })
+  }
+
+  /** Removes the dead, and counts on the rows that they had in hand. */
+  bury(data: Data): number {
+    const dead = this.#members.all().filter((member) => !this.#alive(member))
+    for (const { id, inHand, alone } of dead) {
+      for (const seq of inHand) suspect(data, seq, alone)
+      this.leave(id)
+    }
+    return dead.length
+  }
+
+  leave(id: string): void {
+    this.#members.delete(id)
+    this.tables.commit()
+  }
+
+  #set(member: Member): void {
+    this.#members.set(member.id, member)
+    this.tables.commit()
+  }
+
+  #silentMs({ heardAt }: Member): number {
+    return Math.max(0, this.#clock.now() - heardAt)
+  }
+
+  #alive(member: Member): boolean {
+    return this.#silentMs(member) <= member.ttlMs
+  }
+}
+
+function suspect(data: Data, seq: string, alone: boolean): void {
+  const row = data.inbox.get(seq)
+  if (row === undefined) return
+  data.inbox.set(seq, { ...row, starts: row.starts + 1, crashes: row.crashes + (alone ? 1 : 0) })
+}
