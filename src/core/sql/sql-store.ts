@@ -13,6 +13,7 @@ import type { StoredMessage } from '../message.ts'
 import { type Random, systemRandom } from '../random.ts'
 import type {
   Audit,
+  AuditSubject,
   Cleaned,
   CleanupStep,
   FailedFilter,
@@ -34,6 +35,7 @@ import type {
   Receipt,
   SentFilter,
   SentMessage,
+  SentWhere,
   Share,
   Store,
   StoreFeatures,
@@ -427,6 +429,10 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     return this.#operator.failedGroups(where, limit)
   }
 
+  failedSeqs(where: FailedWhere, after: string | undefined, limit: number): Promise<readonly string[]> {
+    return this.#operator.failedSeqs(where, after, limit)
+  }
+
   failedGet(seq: string): Promise<FailedMessage | undefined> {
     return this.#operator.failedGet(seq)
   }
@@ -455,6 +461,10 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     return this.#operator.sentList(filter)
   }
 
+  sentSeqs(where: SentWhere, after: string | undefined, limit: number): Promise<readonly string[]> {
+    return this.#operator.sentSeqs(where, after, limit)
+  }
+
   sentRepublish(seq: string, audit: Audit): Promise<boolean> {
     return this.#operator.sentRepublish(seq, audit)
   }
@@ -465,6 +475,10 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
 
   cleanable(consumer: string, olderThanMs: number): Promise<number> {
     return this.#operator.cleanable(consumer, olderThanMs)
+  }
+
+  audit(audit: Audit, about: AuditSubject): Promise<void> {
+    return this.#operator.audit(audit, about)
   }
 
   checkup(): Promise<readonly Finding[]> {
