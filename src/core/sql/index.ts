@@ -1,3 +1,4 @@
+export * from './checkup.ts'
 export type { Dialect, MigrationSource } from './dialect.ts'
 export { pageOf } from './look.ts'
 export type { OperatorDialect } from './operator-dialect.ts'

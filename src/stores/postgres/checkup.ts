@@ -1,0 +1,210 @@
+import type { Row, Statement } from '../../core/connection.ts'
+import {
+  asText,
+  type Check,
+  clockCheck,
+  error,
+  expectedTables,
+  ok,
+  schemaVerdict,
+  size,
+  type Verdict,
+  warning,
+} from '../../core/sql/index.ts'
+import { migrations } from './migrations.ts'
+
+const plain = (text: string): Statement => ({ text, params: [] })
+
+/** Transactions that are open longer than this keep vacuum from cleaning up. */
+const LONG_MINUTES = 5
+/** Dead rows below this are nothing to worry about. */
+const MANY_DEAD = 100_000
+
+/** What `doctor` looks at on PostgreSQL. */
+export function checks(schema: string): readonly Check[] {
+  const name = schema.replaceAll('"', '')
+  return [
+    {
+      check: 'server',
+      statement: plain(`
+select current_setting('server_version') as version, current_setting('server_version_num')::integer as number,
+  pg_is_in_recovery() as replica, current_setting('transaction_read_only') as read_only`),
+      judge: server,
+    },
+    {
+      check: 'settings',
+      statement: plain(`
+select name, setting from pg_settings
+where name in ('synchronous_commit', 'fsync', 'full_page_writes', 'autovacuum', 'default_transaction_isolation',
+  'idle_in_transaction_session_timeout')`),
+      judge: settings,
+    },
+    {
+      check: 'connections',
+      statement: plain(`
+select count(*) as used, current_setting('max_connections')::integer as most
+from pg_stat_activity where backend_type = 'client backend'`),
+      judge: ([row]) => connections(Number(row?.['used']), Number(row?.['most'])),
+    },
+    clockCheck(plain(`select (extract(epoch from clock_timestamp()) * 1000)::float8 as ms`)),
+    {
+      check: 'long transactions',
+      statement: plain(`
+select count(*) as count, string_agg(pid::text, ', ') as pids,
+  round(extract(epoch from max(clock_timestamp() - xact_start)) / 60) as minutes
+from pg_stat_activity
+where xact_start < clock_timestamp() - interval '${LONG_MINUTES} minutes' and pid <> pg_backend_pid()
+  and backend_type = 'client backend'`),
+      judge: longTransactions,
+    },
+    {
+      check: 'prepared transactions',
+      statement: plain(`
+select count(*) as count, round(extract(epoch from max(clock_timestamp() - prepared)) / 60) as minutes
+from pg_prepared_xacts where database = current_database()`),
+      judge: prepared,
+    },
+    {
+      check: 'vacuum',
+      statement: {
+        text: `
+select relname as name, n_live_tup as live, n_dead_tup as dead, last_autovacuum is null and last_vacuum is null as never
+from pg_stat_user_tables where schemaname = $1::text order by n_dead_tup desc`,
+        params: [name],
+      },
+      judge: vacuum,
+    },
+    {
+      check: 'tables',
+      statement: {
+        text: `
+select relname as name, greatest(reltuples, 0)::float8 as rows, pg_total_relation_size(pg_class.oid)::float8 as bytes
+from pg_class join pg_namespace on pg_namespace.oid = relnamespace
+where nspname = $1::text and relkind = 'r' order by 3 desc`,
+        params: [name],
+      },
+      judge: (rows) => ok(rows.map(tableSize).join(', ')),
+    },
+    {
+      check: 'schema drift',
+      statement: {
+        text: `
+select relname as name, attname as part from pg_attribute
+  join pg_class on pg_class.oid = attrelid join pg_namespace on pg_namespace.oid = relnamespace
+where nspname = $1::text and relkind = 'r' and attnum > 0 and not attisdropped
+union all
+select relname, indexname from pg_indexes join pg_class on relname = tablename
+  join pg_namespace on pg_namespace.oid = relnamespace and nspname = schemaname
+where schemaname = $2::text`,
+        params: [name, name],
+      },
+      judge: (rows) =>
+        schemaVerdict(
+          expectedTables(migrations(schema), (table) => table.split('.').at(-1) as string),
+          new Set(rows.map((row) => `${asText(row['name'])}.${asText(row['part'])}`)),
+        ),
+    },
+  ]
+}
+
+function server([row]: readonly Row[]): readonly Verdict[] {
+  const version = asText(row?.['version'])
+  const verdicts =
+    Number(row?.['number']) >= 130_000
+      ? [ok(`PostgreSQL ${version}`)]
+      : [error(`PostgreSQL ${version}`, 'Use PostgreSQL 13 or newer.')]
+  if (row?.['replica'] === true) {
+    verdicts.push(error('this is a replica: nothing can be written', 'Connect to the primary.'))
+  } else if (asText(row?.['read_only']) === 'on') {
+    verdicts.push(
+      error('transactions are read-only', 'Set default_transaction_read_only to off for the user of hapax.'),
+    )
+  }
+  return verdicts
+}
+
+function settings(rows: readonly Row[]): readonly Verdict[] {
+  const found = new Map(rows.map((row) => [asText(row['name']), asText(row['setting'])]))
+  const verdicts: Verdict[] = []
+  const unless = (name: string, fine: boolean, otherwise: Verdict): void => {
+    if (found.has(name)) verdicts.push(fine ? ok(`${name} is ${found.get(name)}`) : otherwise)
+  }
+  unless(
+    'synchronous_commit',
+    found.get('synchronous_commit') !== 'off',
+    error(
+      'synchronous_commit is off: what was acknowledged may be lost in a crash of the server',
+      'Set it to on for the user of hapax (alter role … set synchronous_commit = on).',
+    ),
+  )
+  unless(
+    'fsync',
+    found.get('fsync') === 'on',
+    error('fsync is off: a crash may destroy the database', 'Set fsync = on in postgresql.conf.'),
+  )
+  unless(
+    'full_page_writes',
+    found.get('full_page_writes') === 'on',
+    warning(
+      'full_page_writes is off: a crash may destroy pages, unless the file system cannot tear them',
+      'Set full_page_writes = on in postgresql.conf.',
+    ),
+  )
+  unless(
+    'autovacuum',
+    found.get('autovacuum') === 'on',
+    error('autovacuum is off: inbox and outbox grow with every message', 'Set autovacuum = on in postgresql.conf.'),
+  )
+  const isolation = found.get('default_transaction_isolation')
+  unless(
+    'default_transaction_isolation',
+    isolation !== 'read uncommitted',
+    warning(`default_transaction_isolation is ${isolation}`, 'PostgreSQL treats it as read committed; say so.'),
+  )
+  const idle = found.get('idle_in_transaction_session_timeout')
+  unless(
+    'idle_in_transaction_session_timeout',
+    idle !== '0',
+    ok('idle_in_transaction_session_timeout is not set; transactions of hapax set it for themselves'),
+  )
+  return verdicts
+}
+
+function connections(used: number, most: number): Verdict {
+  const message = `${used} of ${most} connections are in use`
+  if (used <= 0.8 * most) return ok(message)
+  return warning(message, 'Make the pools smaller, put PgBouncer before the server, or raise max_connections.')
+}
+
+function longTransactions([row]: readonly Row[]): Verdict {
+  const count = Number(row?.['count'])
+  if (count === 0) return ok(`no transaction is open for more than ${LONG_MINUTES} minutes`)
+  return warning(
+    `${count} transactions are open for more than ${LONG_MINUTES} minutes, one for ${Number(row?.['minutes'])} (pid ${asText(row?.['pids'])})`,
+    'While they are open, vacuum cannot remove the rows of finished messages. Find out who left them open, or end them with pg_terminate_backend(pid).',
+  )
+}
+
+function prepared([row]: readonly Row[]): Verdict {
+  const count = Number(row?.['count'])
+  if (count === 0) return ok('there is none')
+  return warning(
+    `${count} prepared transactions wait for their end, one for ${Number(row?.['minutes'])} minutes`,
+    'They hold locks and keep vacuum from cleaning up. End them: commit prepared or rollback prepared (select * from pg_prepared_xacts).',
+  )
+}
+
+function vacuum(rows: readonly Row[]): readonly Verdict[] {
+  const late = rows.filter((row) => Number(row['dead']) > MANY_DEAD && Number(row['dead']) > Number(row['live']))
+  if (late.length === 0) return [ok('keeps up with the dead rows')]
+  return late.map((row) =>
+    warning(
+      `${asText(row['name'])} has ${Number(row['dead'])} dead rows beside ${Number(row['live'])} live ones${row['never'] === true ? ' and was never vacuumed' : ''}`,
+      `Look for long transactions; then run vacuum (analyze) on the table, and lower its autovacuum_vacuum_scale_factor.`,
+    ),
+  )
+}
+
+function tableSize(row: Row): string {
+  return `${asText(row['name'])} ${size(Number(row['bytes']))} (about ${Number(row['rows'])} rows)`
+}

@@ -1,0 +1,376 @@
+import type { Param, Statement } from '../../core/connection.ts'
+import type { StoredMessage } from '../../core/message.ts'
+import { encodeText, lookAt, type OperatorDialect } from '../../core/sql/index.ts'
+import type { FailedWhere, Origin, SentWhere } from '../../core/store.ts'
+import { checks } from './checkup.ts'
+
+const NO_PARAMS: readonly [] = []
+const plain = (text: string): Statement => ({ text, params: NO_PARAMS })
+
+/** The statements of the tools that people use, on PostgreSQL in one schema. */
+export function operator(schema: string): OperatorDialect {
+  const sql = statements(schema)
+  return {
+    failedList: ({ before, limit, ...where }) => ({
+      text: sql.failedList,
+      params: [...failedParams(where), before ?? null, limit],
+    }),
+    failedCount: (where) => ({ text: sql.failedCount, params: failedParams(where) }),
+    failedGroups: (where, limit) => ({ text: sql.failedGroups, params: [...failedParams(where), limit] }),
+    failedSeqs: (where, after, limit) => ({
+      text: sql.failedSeqs,
+      params: [...failedParams(where), after ?? null, limit],
+    }),
+    failedGet: (seq) => ({ text: sql.failedGet, params: [seq] }),
+    failedLock: (seq, replaced) => ({ text: sql.failedLock, params: [seq, String(replaced)] }),
+    copyBack: (seq, origin) => ({ text: sql.copyBack[origin], params: [seq] }),
+    copyEdited: (seq, origin, message) => ({ text: sql.copyEdited[origin], params: [...columns(message), seq] }),
+    unhold: (origin, seq) => ({ text: sql.unhold[origin], params: [seq] }),
+    replaceHeld: (origin, seq, message) => ({ text: sql.replaceHeld[origin], params: [...columns(message), seq] }),
+    deleteHeld: (origin, seq) => ({ text: sql.deleteHeld[origin], params: [seq] }),
+    deleteFailed: (seq) => ({ text: sql.deleteFailed, params: [seq] }),
+    failedReplaced: (seq, id) => ({ text: sql.failedReplaced, params: [encodeText(id), seq] }),
+    insertReceipt: (consumer, token, { messageKey, source, id, type, fingerprint }) => ({
+      text: sql.insertReceipt,
+      params: [consumer, messageKey, token, encodeText(source), encodeText(id), encodeText(type), fingerprint],
+    }),
+    auditFailed: (seq, { action, actor, note }) => ({
+      text: sql.auditFailed,
+      params: [action, encodeText(actor), encoded(note), seq],
+    }),
+    auditOther: ({ action, actor, note }, { origin, consumer, source, id, type }) => ({
+      text: sql.auditOther,
+      params: [
+        action,
+        encodeText(actor),
+        encoded(note),
+        origin ?? null,
+        consumer ?? null,
+        encoded(source),
+        encoded(id),
+        encoded(type),
+      ],
+    }),
+
+    heldKeys: (limit) => ({ text: sql.heldKeys, params: [limit] }),
+    lockHeld: (origin, scope, key) => ({ text: sql.lockHeld[origin], params: [scope, encodeText(key)] }),
+    heldToFailed: (origin, seq) => ({ text: sql.heldToFailed[origin], params: [seq] }),
+    failedLetGo: (origin, heldSeq) => ({ text: sql.failedLetGo, params: [origin, heldSeq] }),
+
+    moveRelay: (name, destination) => ({ text: sql.moveRelay, params: [name, encodeText(destination)] }),
+    subscriptions: plain(sql.subscriptions),
+    lockSubscriptions: (consumer) => ({ text: sql.lockSubscriptions, params: [consumer] }),
+    unsubscribe: (consumer) => ({ text: sql.unsubscribe, params: [consumer] }),
+
+    sentList: ({ before, limit, ...where }) => ({
+      text: sql.sentList,
+      params: [...sentParams(where), before ?? null, limit],
+    }),
+    sentSeqs: (where, after, limit) => ({ text: sql.sentSeqs, params: [...sentParams(where), after ?? null, limit] }),
+    sentGet: (seq) => ({ text: sql.sentGet, params: [seq] }),
+    republish: (seq, lane) => ({ text: sql.republish, params: [lane, seq] }),
+
+    cleanup: async (query, step, olderThanMs, limit) => {
+      const { rows } = await query(
+        step.kind === 'receipts'
+          ? { text: sql.cleanReceipts, params: [step.consumer, step.after ?? null, olderThanMs, limit] }
+          : step.kind === 'sent'
+            ? { text: sql.cleanSent, params: [step.relay, olderThanMs, limit] }
+            : { text: sql.cleanAudit, params: [olderThanMs, limit] },
+      )
+      return {
+        deleted: Number(rows[0]?.['deleted'] ?? 0),
+        after: rows[0]?.['after'] == null ? undefined : String(rows[0]['after']),
+      }
+    },
+    cleanable: (consumer, olderThanMs) => ({ text: sql.cleanable, params: [consumer, olderThanMs] }),
+    checkup: (query) => lookAt(query, checks(schema)),
+
+    statusConsumers: plain(sql.statusConsumers),
+    statusRelays: plain(sql.statusRelays),
+    trace: (id) => sql.trace.map((text) => ({ text, params: [encodeText(id)] })),
+  }
+}
+
+function encoded(text: string | undefined): string | null {
+  return text === undefined ? null : encodeText(text)
+}
+
+/** message_key, source, id, type, key, attributes, data, fingerprint: eight parameters. */
+function columns(message: StoredMessage): readonly Param[] {
+  const { messageKey, source, id, type, key, attributes, data, fingerprint } = message
+  const encodedKey = key === null ? null : encodeText(key)
+  return [messageKey, encodeText(source), encodeText(id), encodeText(type), encodedKey, attributes, data, fingerprint]
+}
+
+/** The parameters of `FAILED_WHERE`. */
+function failedParams(where: FailedWhere): readonly Param[] {
+  const { origin, consumer, type, reason, errorHash, olderThanMs, newerThanMs, replaced = false } = where
+  const texts = [origin ?? null, consumer ?? null, encoded(type), reason ?? null, errorHash ?? null]
+  return [...texts, olderThanMs ?? null, newerThanMs ?? null, String(replaced)]
+}
+
+/** The parameters of `SENT_WHERE`. */
+function sentParams({ relay, type, olderThanMs, newerThanMs }: SentWhere): readonly Param[] {
+  return [relay ?? null, encoded(type), olderThanMs ?? null, newerThanMs ?? null]
+}
+
+const MS = (column: string): string => `(extract(epoch from ${column}) * 1000)::float8`
+const AGO = (ms: string): string => `clock_timestamp() - ${ms} * interval '1 millisecond'`
+const MESSAGE = `m.message_key::text as message_key, m.source, m.id, m.type, m.key, m.attributes, m.data, encode(m.fingerprint, 'hex') as fingerprint`
+const COLUMNS = 'message_key, source, id, type, key, attributes, data, fingerprint'
+/** A message as eight parameters. */
+const VALUES = `$1::uuid, $2::text, $3::text, $4::text, $5::text, $6::text, $7::bytea, decode($8::text, 'hex')`
+const FAILED = `m.seq::text as seq, m.origin, m.consumer, ${MESSAGE}, m.attempts, m.reason, m.error, m.error_hash,
+  ${MS('m.failed_at')} as failed_at, m.held_seq::text as held_seq, m.replaced_by`
+const FAILED_WHERE = `(values ($1::text, $2::text, $3::text, $4::text, $5::text, $6::float8, $7::float8, $8::boolean))
+  as f (origin, consumer, type, reason, error_hash, older, newer, replaced)
+where (f.origin is null or m.origin = f.origin) and (f.consumer is null or m.consumer = f.consumer)
+  and (f.type is null or m.type = f.type) and (f.reason is null or m.reason = f.reason)
+  and (f.error_hash is null or m.error_hash = f.error_hash)
+  and (f.older is null or m.failed_at < ${AGO('f.older')}) and (f.newer is null or m.failed_at >= ${AGO('f.newer')})
+  and (m.replaced_by is not null) = f.replaced`
+const SENT_WHERE = `(values ($1::text, $2::text, $3::float8, $4::float8)) as f (relay, type, older, newer)
+where (f.relay is null or m.relay = f.relay) and (f.type is null or m.type = f.type)
+  and (f.older is null or m.sent_at < ${AGO('f.older')}) and (f.newer is null or m.sent_at >= ${AGO('f.newer')})`
+/** A receipt stays while the inbox or the failed store has its message. */
+const UNFINISHED = (schema: string): string => `
+    exists (select from ${schema}.inbox i where i.message_key = r.message_key and i.consumer = r.consumer)
+    or exists (select from ${schema}.failed f
+      where f.consumer = r.consumer and f.message_key = r.message_key and f.origin = 'inbox')`
+
+/** Every statement, whole and by name. Parameters are scalars, each used once and in order, each cast. */
+function statements(schema: string) {
+  const both = (text: (table: Origin) => string): Readonly<Record<Origin, string>> => ({
+    inbox: text('inbox'),
+    outbox: text('outbox'),
+  })
+  const counts = { inbox: 'attempts = 0, lost = 0, starts = 0, crashes = 0', outbox: 'attempts = 0' }
+  return {
+    failedList: `
+select ${FAILED} from ${schema}.failed m, ${FAILED_WHERE}
+  and m.seq < coalesce($9::bigint, 9223372036854775807)
+order by m.seq desc limit $10::integer`,
+    failedCount: `select count(*) as count from ${schema}.failed m, ${FAILED_WHERE}`,
+    failedGroups: `
+select g.origin, g.consumer, g.type, g.reason, g.error_hash, g.count, g.first_at, g.last_at, g.seq::text as seq, newest.error
+from (
+  select m.origin, m.consumer, m.type, m.reason, m.error_hash, count(*) as count,
+    ${MS('min(m.failed_at)')} as first_at, ${MS('max(m.failed_at)')} as last_at, max(m.seq) as seq
+  from ${schema}.failed m, ${FAILED_WHERE}
+  group by m.origin, m.consumer, m.type, m.reason, m.error_hash
+  order by count(*) desc, max(m.seq) desc limit $9::integer
+) as g join ${schema}.failed newest on newest.seq = g.seq
+order by g.count desc, g.seq desc`,
+    failedSeqs: `
+select m.seq::text as seq from ${schema}.failed m, ${FAILED_WHERE}
+  and m.seq > coalesce($9::bigint, 0)
+order by m.seq limit $10::integer`,
+    failedGet: `select ${FAILED} from ${schema}.failed m where m.seq = $1::bigint`,
+    failedLock: `
+select m.seq::text as seq, m.origin, m.consumer,
+  case m.origin
+    when 'outbox' then (select o.seq::text from ${schema}.outbox o where o.seq = m.held_seq and o.held_at is not null)
+    else (select i.seq::text from ${schema}.inbox i where i.seq = m.held_seq and i.held_at is not null)
+  end as held_seq
+from ${schema}.failed m where m.seq = $1::bigint and (m.replaced_by is null or $2::boolean) for update`,
+    copyBack: {
+      inbox: `
+insert into ${schema}.inbox (consumer, ${COLUMNS}, lane, ordered, available_at)
+select consumer, ${COLUMNS}, lane, ordered, clock_timestamp() from ${schema}.failed where seq = $1::bigint`,
+      outbox: `
+insert into ${schema}.outbox (relay, ${COLUMNS}, lane, available_at)
+select consumer, ${COLUMNS}, lane, clock_timestamp() from ${schema}.failed where seq = $1::bigint`,
+    },
+    copyEdited: {
+      inbox: `
+insert into ${schema}.inbox (${COLUMNS}, consumer, lane, ordered, available_at)
+select ${VALUES}, consumer, lane, ordered, clock_timestamp() from ${schema}.failed where seq = $9::bigint`,
+      outbox: `
+insert into ${schema}.outbox (${COLUMNS}, relay, lane, available_at)
+select ${VALUES}, consumer, lane, clock_timestamp() from ${schema}.failed where seq = $9::bigint`,
+    },
+    unhold: both(
+      (table) => `
+update ${schema}.${table} set held_at = null, error = null, available_at = clock_timestamp(), ${counts[table]}
+where seq = $1::bigint`,
+    ),
+    replaceHeld: both(
+      (table) => `
+update ${schema}.${table} set (${COLUMNS}) = row (${VALUES}),
+  held_at = null, error = null, available_at = clock_timestamp(), ${counts[table]}
+where seq = $9::bigint`,
+    ),
+    deleteHeld: both((table) => `delete from ${schema}.${table} where seq = $1::bigint`),
+    deleteFailed: `delete from ${schema}.failed where seq = $1::bigint`,
+    failedReplaced: `update ${schema}.failed set replaced_by = $1::text, held_seq = null where seq = $2::bigint`,
+    insertReceipt: `
+insert into ${schema}.receipts (consumer, message_key, token, source, id, type, fingerprint)
+values ($1::text, $2::uuid, $3::uuid, $4::text, $5::text, $6::text, decode($7::text, 'hex'))`,
+    auditFailed: `
+insert into ${schema}.audit (action, actor, note, origin, consumer, source, id, type)
+select $1::text, $2::text, $3::text, origin, consumer, source, id, type from ${schema}.failed where seq = $4::bigint`,
+    auditOther: `
+insert into ${schema}.audit (action, actor, note, origin, consumer, source, id, type)
+values ($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text)`,
+
+    heldKeys: `
+select h.origin, h.scope, h.key, h.id, ${MS('h.held_at')} as held_at, failed.seq::text as failed_seq,
+  case h.origin
+    when 'outbox' then (select count(*) from ${schema}.outbox o
+      where o.relay = h.scope and o.lane = h.lane and o.key = h.key and o.key is not null and o.seq > h.seq)
+    else (select count(*) from ${schema}.inbox i
+      where i.consumer = h.scope and i.lane = h.lane and i.key = h.key and i.ordered and i.seq > h.seq)
+  end as waiting
+from (
+  select 'inbox' as origin, seq, consumer as scope, lane, key, id, held_at from ${schema}.inbox
+  where held_at is not null and key is not null
+  union all
+  select 'outbox', seq, relay, lane, key, id, held_at from ${schema}.outbox
+  where held_at is not null and key is not null
+  order by held_at, seq limit $1::integer
+) as h left join ${schema}.failed on failed.origin = h.origin and failed.held_seq = h.seq
+order by h.held_at, h.seq`,
+    lockHeld: {
+      inbox: `
+select m.seq::text as seq, m.source, m.id, m.type,
+  (select f.seq::text from ${schema}.failed f where f.origin = 'inbox' and f.held_seq = m.seq limit 1) as failed_seq
+from ${schema}.inbox m
+where m.consumer = $1::text and m.key = $2::text and m.held_at is not null order by m.seq limit 1 for update`,
+      outbox: `
+select m.seq::text as seq, m.source, m.id, m.type,
+  (select f.seq::text from ${schema}.failed f where f.origin = 'outbox' and f.held_seq = m.seq limit 1) as failed_seq
+from ${schema}.outbox m
+where m.relay = $1::text and m.key = $2::text and m.held_at is not null order by m.seq limit 1 for update`,
+    },
+    heldToFailed: {
+      inbox: `
+insert into ${schema}.failed (origin, consumer, ${COLUMNS}, lane, ordered, attempts, reason, error)
+select 'inbox', consumer, ${COLUMNS}, lane, ordered, attempts, 'permanent',
+  coalesce(error, '{"name":"Error","message":"held for a reason that is not known any more"}')
+from ${schema}.inbox where seq = $1::bigint
+on conflict do nothing`,
+      outbox: `
+insert into ${schema}.failed (origin, consumer, ${COLUMNS}, lane, ordered, attempts, reason, error)
+select 'outbox', relay, ${COLUMNS}, lane, key is not null, attempts, 'permanent',
+  coalesce(error, '{"name":"Error","message":"held for a reason that is not known any more"}')
+from ${schema}.outbox where seq = $1::bigint
+on conflict do nothing`,
+    },
+    failedLetGo: `update ${schema}.failed set held_seq = null where origin = $1::text and held_seq = $2::bigint`,
+
+    moveRelay: `
+insert into ${schema}.relays (name, destination) values ($1::text, $2::text)
+on conflict (name) do update set destination = excluded.destination, recorded_at = clock_timestamp()`,
+    subscriptions: `select consumer, type, ordered from ${schema}.subscriptions order by consumer, type`,
+    lockSubscriptions: `select type from ${schema}.subscriptions where consumer = $1::text order by type for update`,
+    unsubscribe: `delete from ${schema}.subscriptions where consumer = $1::text`,
+
+    sentList: `
+select m.seq::text as seq, m.relay, ${MS('m.sent_at')} as sent_at, ${MESSAGE} from ${schema}.sent m, ${SENT_WHERE}
+  and m.seq < coalesce($5::bigint, 9223372036854775807)
+order by m.seq desc limit $6::integer`,
+    sentSeqs: `
+select m.seq::text as seq from ${schema}.sent m, ${SENT_WHERE}
+  and m.seq > coalesce($5::bigint, 0)
+order by m.seq limit $6::integer`,
+    sentGet: `select m.seq::text as seq, m.relay, ${MESSAGE} from ${schema}.sent m where m.seq = $1::bigint`,
+    republish: `
+insert into ${schema}.outbox (relay, ${COLUMNS}, lane, available_at)
+select relay, ${COLUMNS}, $1::smallint, clock_timestamp() from ${schema}.sent where seq = $2::bigint`,
+
+    // By key, because there is no index on taken_at: a receipt has to stay small.
+    cleanReceipts: `
+with given as (
+  select $1::text as consumer, coalesce($2::uuid, '00000000-0000-0000-0000-000000000000') as after,
+    ${AGO('$3::float8')} as before, $4::integer as size
+), page as materialized (
+  select r.message_key, r.taken_at < given.before as old from ${schema}.receipts r, given
+  where r.consumer = given.consumer and r.message_key > given.after
+  order by r.message_key limit (select size from given)
+), gone as (
+  delete from ${schema}.receipts r using page, given
+  where r.consumer = given.consumer and r.message_key = page.message_key and page.old and not (${UNFINISHED(schema)})
+  returning 1
+)
+select (select count(*) from gone) as deleted,
+  case when (select count(*) from page) = given.size
+    then (select message_key::text from page order by message_key desc limit 1) end as after
+from given`,
+    cleanable: `
+select count(*) as count from ${schema}.receipts r, (values ($1::text, ${AGO('$2::float8')})) as given (consumer, before)
+where r.consumer = given.consumer and r.taken_at < given.before and not (${UNFINISHED(schema)})`,
+    // The oldest rows come first; if one of the page is too young, so is what follows.
+    cleanSent: `
+with given as (
+  select $1::text as relay, ${AGO('$2::float8')} as before, $3::integer as size
+), page as materialized (
+  select m.seq, m.sent_at < given.before as old from ${schema}.sent m, given
+  where m.relay = given.relay order by m.seq limit (select size from given)
+), gone as (
+  delete from ${schema}.sent using page where sent.seq = page.seq and page.old returning sent.seq
+)
+select count(*) as deleted, case when count(*) = (select size from given) then max(seq)::text end as after from gone`,
+    cleanAudit: `
+with given as (
+  select ${AGO('$1::float8')} as before, $2::integer as size
+), page as materialized (
+  select m.seq, m.at < given.before as old from ${schema}.audit m, given order by m.seq limit (select size from given)
+), gone as (
+  delete from ${schema}.audit using page where audit.seq = page.seq and page.old returning audit.seq
+)
+select count(*) as deleted, case when count(*) = (select size from given) then max(seq)::text end as after from gone`,
+
+    statusConsumers: `
+select consumer, sum(receipts) as receipts, sum(waiting) as waiting, sum(retrying) as retrying, sum(held) as held,
+  sum(failed) as failed
+from (
+  select consumer, count(*) as receipts, 0 as waiting, 0 as retrying, 0 as held, 0 as failed
+  from ${schema}.receipts group by consumer
+  union all
+  select consumer, 0, count(*) filter (where held_at is null and attempts = 0),
+    count(*) filter (where held_at is null and attempts > 0), count(held_at), 0
+  from ${schema}.inbox group by consumer
+  union all
+  select consumer, 0, 0, 0, 0, count(*) from ${schema}.failed
+  where origin = 'inbox' and replaced_by is null group by consumer
+) as counts
+group by consumer order by consumer`,
+    statusRelays: `
+select relay, sum(waiting) as waiting, sum(held) as held, sum(failed) as failed, ${MS('min(oldest)')} as oldest,
+  max(destination) as destination
+from (
+  select relay, count(*) - count(held_at) as waiting, count(held_at) as held, 0 as failed, min(created_at) as oldest,
+    null as destination
+  from ${schema}.outbox group by relay
+  union all
+  select consumer, 0, 0, count(*), null, null from ${schema}.failed
+  where origin = 'outbox' and replaced_by is null group by consumer
+  union all
+  select name, 0, 0, 0, null, destination from ${schema}.relays
+) as counts
+group by relay order by relay`,
+    trace: [
+      `
+select 'receipt' as place, consumer as scope, source, type, ${MS('taken_at')} as at
+from ${schema}.receipts where id = $1::text`,
+      `
+select 'inbox' as place, consumer as scope, source, type, ${MS('created_at')} as at, attempts, key,
+  ${MS('available_at')} as due_at, ${MS('held_at')} as held_at, error
+from ${schema}.inbox where id = $1::text`,
+      `
+select 'outbox' as place, relay as scope, source, type, ${MS('created_at')} as at, attempts, key,
+  ${MS('held_at')} as held_at, error
+from ${schema}.outbox where id = $1::text`,
+      `
+select 'sent' as place, relay as scope, source, type, ${MS('sent_at')} as at from ${schema}.sent where id = $1::text`,
+      `
+select 'failed' as place, seq::text as seq, origin, consumer as scope, source, type, ${MS('failed_at')} as at, attempts,
+  reason, held_seq::text as held_seq, replaced_by, error
+from ${schema}.failed where id = $1::text`,
+      `
+select 'audit' as place, consumer as scope, source, type, ${MS('at')} as at, action, actor, note
+from ${schema}.audit where id = $1::text`,
+    ],
+  } as const
+}
