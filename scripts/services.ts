@@ -1,10 +1,9 @@
 // Runs a command with the servers that the tests need: `npm run services -- vitest run test/stores`. Without a command, it
 // keeps them until Ctrl-C. Each server is the one a URL in the environment names, or a private instance, thrown away later.
 import { type ChildProcess, spawn } from 'node:child_process'
-import { randomBytes, randomInt } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { statSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { constants, tmpdir } from 'node:os'
 import { delimiter, dirname, join } from 'node:path'
 import { text } from 'node:stream/consumers'
@@ -16,6 +15,7 @@ import { composeAnswers, composeLaunch } from './services/compose.ts'
 import type { Order } from './services/keeper.ts'
 import { mariadb } from './services/mariadb.ts'
 import { pgbouncer } from './services/pgbouncer.ts'
+import { freePort } from './services/port.ts'
 import { postgres } from './services/postgres.ts'
 import type { Installation, Service } from './services/service.ts'
 
@@ -181,21 +181,6 @@ async function untilReady(service: Service, url: string, deadline: number, keepe
 /** A refused connection to a name with several addresses has its reasons inside, and no message. */
 function reasonOf(error: unknown): string {
   return error instanceof AggregateError ? error.errors.map(reasonOf).join(', ') : (error as Error).message
-}
-
-/** Below the range that outgoing connections take their ports from, so that none takes it before the server does. */
-async function freePort(): Promise<number> {
-  for (;;) {
-    const server = createServer().listen(randomInt(20_000, 32_000), '127.0.0.1')
-    try {
-      await once(server, 'listening')
-    } catch {
-      continue
-    }
-    const address = server.address()
-    server.close()
-    if (typeof address === 'object' && address !== null) return address.port
-  }
 }
 
 /** The servers run under accounts of their own when root starts them, and must be able to reach their files. */
