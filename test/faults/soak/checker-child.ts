@@ -1,6 +1,7 @@
 import { job, say, told } from '../../support/child.ts'
 import type { Place } from '../../support/databases.ts'
 import { createTables, type Ledger, ledgerTables, openLedger } from './ledger.ts'
+import { plannedIds } from './plan.ts'
 import { type History, judge, type Verdict } from './verdict.ts'
 
 // Shares no code with hapax: plain connections, tables of its own, and its own idea of what is right.
@@ -9,7 +10,7 @@ import { type History, judge, type Verdict } from './verdict.ts'
 export interface CheckerJob {
   readonly place: Place
   readonly keys: number
-  readonly planned: readonly string[]
+  readonly messages: number
   readonly ordered: boolean
   readonly silenceLimitMs: number
   /** How long everything may take to come to rest. */
@@ -25,7 +26,7 @@ export type CheckerReport =
   | { readonly said: 'rested'; readonly left: number }
   | { readonly said: 'verdict'; readonly verdict: Verdict; readonly copies: number }
 
-const { place, keys, planned, ordered, silenceLimitMs, restMs } = job<CheckerJob>()
+const { place, keys, messages, ordered, silenceLimitMs, restMs } = job<CheckerJob>()
 const tables = ledgerTables(place)
 const ledger = await openLedger(place)
 await createTables(ledger, place, keys)
@@ -58,7 +59,7 @@ async function verdictOf({ query }: Ledger): Promise<CheckerReport> {
   const effects = await query(`select id, name, n, seen, worker, at from ${tables.effects} order by serial`)
   const kills = await query(`select at from ${tables.faults} where kind = 'kill'`)
   const history: History = {
-    planned,
+    planned: plannedIds(messages),
     sent,
     effects: effects.map((row) => ({ ...message(row), seen: Number(row['seen']), worker: Number(row['worker']) })),
     kills: kills.map(({ at }) => Number(at)),

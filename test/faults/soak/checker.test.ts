@@ -110,7 +110,7 @@ describe.each(durableStores().filter((store) => store !== 'sqlite'))('%s: the ch
     const job: CheckerJob = {
       place,
       keys: 2,
-      planned: ['m-0', 'm-1', 'm-2'],
+      messages: 3,
       ordered: true,
       silenceLimitMs: 20_000,
       restMs: 100,

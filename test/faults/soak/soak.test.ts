@@ -1,11 +1,18 @@
 import { describe, expect, it } from 'vitest'
-import { durableStores, makePlace } from '../../support/databases.ts'
+import { type DurableStore, durableStores, makePlace } from '../../support/databases.ts'
 import { seed } from '../../support/seeded.ts'
+import { serverVariables } from '../../support/servers.ts'
 import { type SoakOptions, type SoakResult, soak } from './soak.ts'
+
+const full = process.env['HAPAX_TEST_SOAK'] === 'full'
+const pgbouncer = process.env[serverVariables.pgbouncer]
 
 /** Several processes share one database: not for a file. */
 const stores = durableStores().filter((store) => store !== 'sqlite')
-const full = process.env['HAPAX_TEST_SOAK'] === 'full'
+const ways: readonly { readonly name: string; readonly store: DurableStore; readonly url?: string }[] = [
+  ...stores.map((store) => ({ name: store, store })),
+  ...(full && pgbouncer ? [{ name: 'postgres through PgBouncer', store: 'postgres' as const, url: pgbouncer }] : []),
+]
 
 const options: SoakOptions = full
   ? {
@@ -37,10 +44,10 @@ const options: SoakOptions = full
       deadlineMs: 110_000,
     }
 
-function show(store: string, { verdict, faults, ...rest }: SoakResult): void {
+function show(name: string, { verdict, faults, ...rest }: SoakResult): void {
   const { effects, keys, silenceMs, afterKillMs, longestWaitMs } = verdict
   console.log(
-    `soak on ${store} (seed ${seed}): ${effects} effects of ${keys} keys in ${rest.seconds.toFixed(0)} s, ` +
+    `soak on ${name} (seed ${seed}): ${effects} effects of ${keys} keys in ${rest.seconds.toFixed(0)} s, ` +
       `${rest.copies} copies, ${rest.repeated} publishes repeated, ` +
       `${faults.kill} kills, ${faults.pause} pauses, ${faults.cut} cuts, ${rest.workerErrors} errors of workers; ` +
       `longest silence ${silenceMs.toFixed(0)} ms, after a kill ${afterKillMs.toFixed(0)} ms, ` +
@@ -48,13 +55,14 @@ function show(store: string, { verdict, faults, ...rest }: SoakResult): void {
   )
 }
 
-describe.each(stores)('%s: a soak', (store) => {
+describe.each(ways)('$name: a soak', ({ name, store, url }) => {
   it(`${options.messages} keyed messages take effect once and in order while ${options.workers} workers are killed, paused and cut off (seed ${seed})`, {
     timeout: options.deadlineMs + 60_000,
   }, async () => {
     await using checker = await makePlace(store)
-    const result = await soak(checker, options)
-    show(store, result)
+    const { place } = checker
+    const result = await soak(place, options, { ...place, url: url ?? place.url })
+    show(name, result)
     const { verdict, faults, contradictions, left, copies } = result
     expect(verdict.complaints, JSON.stringify(verdict)).toEqual([])
     expect({ left, contradictions }).toEqual({ left: 0, contradictions: [] })

@@ -1,10 +1,9 @@
 import { Child } from '../../support/child.ts'
-import type { Checker } from '../../support/databases.ts'
+import type { Place } from '../../support/databases.ts'
 import type { CheckerJob, CheckerOrder, CheckerReport } from './checker-child.ts'
 import { Crew, type FaultCounts, type Torment } from './crew.ts'
 import { ORDERED } from './entry.ts'
 import { openLedger } from './ledger.ts'
-import { plannedIds } from './plan.ts'
 import type { PublisherJob, PublisherReport } from './publisher-child.ts'
 import type { Verdict } from './verdict.ts'
 
@@ -35,8 +34,8 @@ export interface SoakResult {
 /** How long all may take to come to rest after the last fault. */
 const REST_MS = 60_000
 
-/** Publishes, torments, waits for rest, and asks the checker. */
-export async function soak({ place }: Checker, options: SoakOptions): Promise<SoakResult> {
+/** Publishes, torments, waits for rest, and asks the checker; hapax may reach the place another way than the checker. */
+export async function soak(place: Place, options: SoakOptions, way: Place = place): Promise<SoakResult> {
   const start = performance.now()
   const children: Child<never>[] = []
   const child = <Said>(file: string, job: object): Child<Said> => {
@@ -47,10 +46,10 @@ export async function soak({ place }: Checker, options: SoakOptions): Promise<So
   const checker = child<CheckerReport>('./checker-child.ts', checkerJob(place, options))
   await checker.next()
   const ledger = await openLedger(place)
-  const crew = new Crew(place, options, ledger)
+  const crew = new Crew(way, options, ledger)
   try {
     await crew.start()
-    const reports = await Promise.race([publishAll(place, options, child), crew.failure()])
+    const reports = await Promise.race([publishAll(way, options, child), crew.failure()])
     await crew.enough()
     const rested = await ask(checker, 'rest')
     const workerErrors = await crew.dismiss()
@@ -74,12 +73,12 @@ export async function soak({ place }: Checker, options: SoakOptions): Promise<So
   }
 }
 
-function checkerJob(place: Checker['place'], { keys, messages, silenceLimitMs }: SoakOptions): CheckerJob {
-  return { place, keys, planned: plannedIds(messages), ordered: ORDERED, silenceLimitMs, restMs: REST_MS }
+function checkerJob(place: Place, { keys, messages, silenceLimitMs }: SoakOptions): CheckerJob {
+  return { place, keys, messages, ordered: ORDERED, silenceLimitMs, restMs: REST_MS }
 }
 
 async function publishAll(
-  place: Checker['place'],
+  place: Place,
   { seed, messages, keys, publishers, overMs }: SoakOptions,
   child: <Said>(file: string, job: object) => Child<Said>,
 ): Promise<PublisherReport[]> {

@@ -1,5 +1,5 @@
 /** A message as its publisher wrote it down: `n` counts the messages of its key in the order of their commits. */
-export interface Sent {
+interface Sent {
   readonly id: string
   readonly key: string
   readonly n: number
