@@ -21,7 +21,7 @@ export async function benchPeers(url: string): Promise<void> {
   await compare(pool, await hapaxOn(url), await graphileWorker(url, pool), 20_000, 3)
   await compare(pool, await hapaxOn(url), await pgBoss(url, pool), 20_000, 2)
   await compare(pool, await hapaxOnMany(url), await pgBossBulk(url, pool), 60_000, 1.3)
-  await compare(pool, await hapaxOn(url), await pgTransactionalOutbox(url, pool), 4_000)
+  await compare(pool, await hapaxOn(url), await pgTransactionalOutbox(url, pool), 3_000)
   await pool.end()
 }
 

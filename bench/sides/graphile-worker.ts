@@ -4,7 +4,7 @@ import { type Contender, countdown, type Effect, INSERT_EFFECT } from './side.ts
 
 /** The part of graphile-worker that is used. */
 interface GraphileWorker {
-  readonly Logger: new (factory: () => () => void) => unknown
+  readonly Logger: new (factory: () => (level: string, message: string) => void) => unknown
   runMigrations(options: object): Promise<void>
   run(options: object): Promise<{ stop(): Promise<void> }>
 }
@@ -26,9 +26,12 @@ select count(*) from graphile_worker.add_jobs(array(
 /** One job per message; the handler inserts on a connection of its own, the job is completed by graphile-worker. */
 export async function graphileWorker(url: string, pool: pg.Pool): Promise<Contender> {
   const { Logger, run, runMigrations } = await load<GraphileWorker>('graphile-worker')
-  const logger = new Logger(() => () => {})
+  let failed: (message: string) => void = console.error
+  const logger = new Logger(() => (level, message) => {
+    if (level === 'error') failed(message)
+  })
   const preset = { worker: { ...SETTINGS, connectionString: url, logger } }
-  await runMigrations({ preset, logger })
+  await runMigrations({ preset })
   return {
     name: 'graphile-worker',
     settings: JSON.stringify(SETTINGS),
@@ -38,12 +41,13 @@ export async function graphileWorker(url: string, pool: pg.Pool): Promise<Conten
       await pool.query('vacuum analyze graphile_worker._private_jobs')
     },
     async work(count) {
-      const { finished, done } = countdown(count)
+      const { finished, done, failed: fail } = countdown(count)
+      failed = fail
       const effect = async ({ id, payload }: Effect): Promise<void> => {
         await pool.query(INSERT_EFFECT, [id, payload])
         done()
       }
-      const runner = await run({ preset, logger, taskList: { effect }, noHandleSignals: true })
+      const runner = await run({ preset, taskList: { effect }, noHandleSignals: true })
       await finished
       // Only now are the last jobs completed.
       await runner.stop()

@@ -19,7 +19,8 @@ interface PgTransactionalOutbox {
   ): [shutdown: () => Promise<void>]
 }
 
-const SETTINGS = { nextMessagesBatchSize: 20, nextMessagesPollingIntervalInMs: 50 }
+// A message whose row was locked when its turn came is tried again only when its lock in time has ended: a second, not five.
+const SETTINGS = { nextMessagesBatchSize: 50, nextMessagesPollingIntervalInMs: 50, nextMessagesLockInMs: 1_000 }
 const TABLE = { outboxOrInbox: 'inbox', schema: 'bench_pto', table: 'inbox' }
 const NEXT = 'next_inbox_messages'
 
@@ -45,6 +46,7 @@ export async function pgTransactionalOutbox(url: string, pool: pg.Pool): Promise
       ...SETTINGS,
       dbSchema: TABLE.schema,
       dbTable: TABLE.table,
+      nextMessagesFunctionSchema: TABLE.schema,
       nextMessagesFunctionName: NEXT,
       enableMaxAttemptsProtection: true,
       enablePoisonousMessageProtection: true,
@@ -60,7 +62,7 @@ export async function pgTransactionalOutbox(url: string, pool: pg.Pool): Promise
       await pool.query('vacuum analyze bench_pto.inbox')
     },
     async work(count) {
-      const { finished, done } = countdown(count)
+      const { finished, done, failed } = countdown(count)
       const handler = {
         aggregateType: 'effect',
         messageType: 'effect',
@@ -69,7 +71,7 @@ export async function pgTransactionalOutbox(url: string, pool: pg.Pool): Promise
           done()
         },
       }
-      const logger = library.getDisabledLogger()
+      const logger = { ...library.getDisabledLogger(), error: failed }
       const [shutdown] = library.initializePollingMessageListener(config, [handler], logger, strategies)
       await finished
       await shutdown()

@@ -24,13 +24,20 @@ export function columns(effects: readonly Effect[]): [ids: readonly string[], pa
   return [effects.map((effect) => effect.id), effects.map((effect) => effect.payload)]
 }
 
-/** Resolves when `done` was called `count` times. */
-export function countdown(count: number): { readonly finished: Promise<void>; done(): void } {
-  const { promise, resolve } = Promise.withResolvers<void>()
+/** Resolves when `done` was called `count` times, rejects when `failed` was: a library may swallow what goes wrong. */
+export function countdown(count: number): {
+  readonly finished: Promise<void>
+  done(): void
+  failed(...reasons: readonly unknown[]): void
+} {
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
   let left = count
-  const done = (): void => {
-    left -= 1
-    if (left === 0) resolve()
+  return {
+    finished: promise,
+    done() {
+      left -= 1
+      if (left === 0) resolve()
+    },
+    failed: (...reasons) => reject(new Error(`a message failed: ${reasons.map(String).join(', ')}`)),
   }
-  return { finished: promise, done }
 }
