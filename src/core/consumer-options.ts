@@ -7,9 +7,15 @@ import { expected, noOthers, numberFrom, oneOf, positiveInteger } from './option
 export interface ConsumerOptions {
   /**
    * `direct` calls the handler while the delivery waits; `store` writes the message to the inbox, acknowledges it, and
-   * leaves it to a worker. @default 'direct'
+   * leaves it to a worker. @default 'direct', with `order` 'store'
    */
   readonly receive?: 'direct' | 'store'
+  /**
+   * Whether messages of one key take effect in the order in which they were stored. `wait`: a message that failed for good
+   * stays in its place and holds its key until a person decides; `skip`: it moves to the failed store and the key goes on.
+   * @default 'none'
+   */
+  readonly order?: 'none' | 'wait' | 'skip'
   /** How many messages that have arrived may share one transaction. @default 1, or 100 with `onMany` */
   readonly group?: { readonly size: number }
   /**
@@ -17,7 +23,7 @@ export interface ConsumerOptions {
    * one that retries; `rollback` keeps nothing, the caller or the broker retries. @default 'store'
    */
   readonly onError?: 'store' | 'rollback'
-  /** How many transactions this process runs at once. @default 10 */
+  /** How many transactions this process runs at once. @default 10, or what the pool of connections allows */
   readonly concurrency?: number
   /** How long a handler, or a group's handlers together, may take. @default 30_000 */
   readonly timeoutMs?: number
@@ -33,6 +39,11 @@ export interface ConsumerOptions {
   readonly retry?: RetryOptions
   /** Refuses messages whose `time` is longer ago than this. @default no limit */
   readonly maxAgeMs?: number
+  /**
+   * How long receipts are kept, and with them the memory of what was taken; 'forever' keeps them.
+   * @default 30 days
+   */
+  readonly retentionMs?: number | 'forever'
   /** @default what the database is set to */
   readonly isolation?: Isolation
 }
@@ -40,20 +51,24 @@ export interface ConsumerOptions {
 /** The same with every default filled in; `groupSize` undefined means that it follows the handlers. */
 export interface ConsumerSettings {
   readonly receive: 'direct' | 'store'
+  readonly order: 'none' | 'wait' | 'skip'
   readonly groupSize: number | undefined
   readonly onError: 'store' | 'rollback'
-  readonly concurrency: number
+  /** Undefined: what the pool allows. */
+  readonly concurrency: number | undefined
   readonly timeoutMs: number
   readonly lockTimeoutMs: number
   readonly missingId: MissingId
   readonly onMismatch: 'duplicate' | 'conflict'
   readonly retry: RetryPolicy
   readonly maxAgeMs: number | undefined
+  readonly retentionMs: number | 'forever'
   readonly isolation: Isolation | undefined
 }
 
 const NAMES = [
   'receive',
+  'order',
   'group',
   'onError',
   'concurrency',
@@ -63,6 +78,7 @@ const NAMES = [
   'onMismatch',
   'retry',
   'maxAgeMs',
+  'retentionMs',
   'isolation',
 ] as const satisfies readonly (keyof ConsumerOptions)[]
 
@@ -75,19 +91,37 @@ export function consumerSettings(options: ConsumerOptions, parallelWriters: bool
   if (group !== undefined) noOthers('group', group, ['size'])
   if (isolation !== undefined) oneOf('isolation', ISOLATIONS, isolation, isolation)
   const timeoutMs = positiveInteger('timeoutMs', options.timeoutMs, 30_000)
+  const order = oneOf('order', ['none', 'wait', 'skip'], options.order, 'none')
+  if (order !== 'none' && options.receive === 'direct') {
+    expected('receive', `'store' together with order, because only stored messages have an order`, options.receive)
+  }
+  const { concurrency } = options
   return Object.freeze({
-    receive: oneOf('receive', ['direct', 'store'], options.receive, 'direct'),
+    receive: oneOf('receive', ['direct', 'store'], options.receive, order === 'none' ? 'direct' : 'store'),
+    order,
     groupSize: group && positiveInteger('group.size', group.size, 1),
     onError: oneOf('onError', ['store', 'rollback'], options.onError, 'store'),
-    concurrency: positiveInteger('concurrency', options.concurrency, 10),
+    concurrency: concurrency === undefined ? undefined : positiveInteger('concurrency', concurrency, 1),
     timeoutMs,
     lockTimeoutMs: positiveInteger('lockTimeoutMs', options.lockTimeoutMs, parallelWriters ? 2_000 : timeoutMs),
     missingId: missingIdPolicy(options.missingId),
     onMismatch: oneOf('onMismatch', ['duplicate', 'conflict'], options.onMismatch, 'duplicate'),
     retry: retryPolicy(options.retry ?? {}),
     maxAgeMs: maxAgeMs === undefined ? undefined : positiveInteger('maxAgeMs', maxAgeMs, 1),
+    retentionMs: retention(options),
     isolation,
   })
+}
+
+const DAY_MS = 86_400_000
+
+function retention({ retentionMs = 30 * DAY_MS, maxAgeMs }: ConsumerOptions): number | 'forever' {
+  if (retentionMs === 'forever') return retentionMs
+  const ms = positiveInteger('retentionMs', retentionMs, 1)
+  if (maxAgeMs !== undefined && maxAgeMs > ms) {
+    expected('maxAgeMs', `at most retentionMs (${ms}), because older receipts are forgotten`, maxAgeMs)
+  }
+  return ms
 }
 
 function missingIdPolicy(policy: MissingId = 'reject'): MissingId {
@@ -97,7 +131,8 @@ function missingIdPolicy(policy: MissingId = 'reject'): MissingId {
   return policy
 }
 
-function retryPolicy(retry: RetryOptions): RetryPolicy {
+/** Checks a retry policy and fills in the defaults. */
+export function retryPolicy(retry: RetryOptions): RetryPolicy {
   noOthers('retry', retry, ['attempts', 'minDelayMs', 'maxDelayMs', 'factor'])
   const minDelayMs = numberFrom('retry.minDelayMs', 0, retry.minDelayMs, 1_000)
   return Object.freeze({

@@ -1,18 +1,50 @@
-import { type ConsumerOptions, type ConsumerSettings, consumerSettings } from './consumer-options.ts'
+import type { RetryOptions, RetryPolicy } from './backoff.ts'
+import type { Subscription } from './broker.ts'
+import { type ConsumerOptions, type ConsumerSettings, consumerSettings, retryPolicy } from './consumer-options.ts'
 import type { MessageType } from './define.ts'
 import { type Engine, working } from './engine.ts'
 import { asError, HapaxError } from './errors.ts'
 import { type Handler, type Job, type ManyHandler, prepareJob, type Registered } from './handlers.ts'
-import { type InboxJob, InboxWork, MAX_STARTS } from './inbox.ts'
+import { InboxWork } from './inbox.ts'
 import { type Entry, intake } from './intake.ts'
 import type { IncomingMessage, StoredMessage } from './message.ts'
-import { expected, text } from './options.ts'
+import { expected, noOthers, text } from './options.ts'
 import type { Outcome } from './outcome.ts'
 import { inParallel } from './parallel.ts'
 import { Recorder } from './record.ts'
 import { SingleFlight } from './single-flight.ts'
-import type { InboxRow } from './store.ts'
 import { Taker } from './take.ts'
+
+/** Options of a handler. */
+export interface HandlerOptions {
+  /** How this type is tried again. @default as the consumer says */
+  readonly retry?: RetryOptions
+}
+
+/** A consumer and where it gets its messages from; made by `consumer.from`. */
+export class Source<Tx> {
+  readonly consumer: Consumer<Tx>
+  readonly subscription: Subscription
+  readonly prefetch: SourceOptions
+
+  constructor(consumer: Consumer<Tx>, subscription: Subscription, options: SourceOptions) {
+    noOthers('options of from', options, ['prefetch', 'prefetchBytes'])
+    if (typeof subscription?.open !== 'function') {
+      expected('subscription', 'a subscription, for example a queue of a broker', subscription)
+    }
+    this.consumer = consumer
+    this.subscription = subscription
+    this.prefetch = options
+  }
+}
+
+/** How much of a subscription to have in hand. */
+export interface SourceOptions {
+  /** Messages at most. @default four times what runs at once, at most 2_000 */
+  readonly prefetch?: number
+  /** @default 32 MiB */
+  readonly prefetchBytes?: number
+}
 
 /** A named reader of messages: each message takes effect once per consumer. */
 export class Consumer<Tx> {
@@ -24,6 +56,7 @@ export class Consumer<Tx> {
   readonly #taker: Taker<Tx>
   readonly #inbox: InboxWork<Tx>
   readonly #flight = new SingleFlight()
+  #lastStored: Promise<unknown> = Promise.resolve()
   #started = false
 
   /** Made by `hapax.consumer`. */
@@ -31,27 +64,41 @@ export class Consumer<Tx> {
     this.name = consumerName(name)
     this.#engine = engine
     this.#settings = consumerSettings(options, engine.store.features.parallelWriters)
-    this.#recorder = new Recorder(engine, name, this.#settings)
+    const retryOf = (type: string): RetryPolicy => this.#handlers.get(type)?.retry ?? this.#settings.retry
+    this.#recorder = new Recorder(engine, name, this.#settings, retryOf)
     this.#taker = new Taker(engine, name, this.#settings, this.#recorder)
-    this.#inbox = new InboxWork(engine, name, this.#settings, this.#recorder)
+    this.#inbox = new InboxWork(engine, name, this.#settings, this.#recorder, this.#handlers)
   }
 
   /** Registers the handler of a message type. */
-  on<In, Out>(type: MessageType<In, Out>, handler: Handler<Out, Tx>): this {
+  on<In, Out>(type: MessageType<In, Out>, handler: Handler<Out, Tx>, options: HandlerOptions = {}): this {
     return this.#register({
       kind: 'one',
+      retry: this.#retry(options),
       type: type as MessageType<never, unknown>,
       call: handler as Handler<never, Tx>,
     })
   }
 
   /** Registers a handler that takes the messages of a group as one array. */
-  onMany<In, Out>(type: MessageType<In, Out>, handler: ManyHandler<Out, Tx>): this {
+  onMany<In, Out>(type: MessageType<In, Out>, handler: ManyHandler<Out, Tx>, options: HandlerOptions = {}): this {
     return this.#register({
       kind: 'many',
+      retry: this.#retry(options),
       type: type as MessageType<never, unknown>,
       call: handler as ManyHandler<never, Tx>,
     })
+  }
+
+  /** A handler's own policy takes what it leaves out from the consumer's. */
+  #retry(options: HandlerOptions): RetryPolicy | undefined {
+    noOthers('options of on', options, ['retry'])
+    return options.retry && retryPolicy({ ...this.#settings.retry, ...options.retry })
+  }
+
+  /** This consumer, fed from a subscription: `hapax.worker({ consume: [billing.from(queue)] })`. */
+  from(subscription: Subscription, options: SourceOptions = {}): Source<Tx> {
+    return new Source(this, subscription, options)
   }
 
   /** Registers a handler and returns the function that takes its messages: one line around what you have. */
@@ -79,9 +126,10 @@ export class Consumer<Tx> {
     const entries = messages.map((message) => this.#entry(message))
     this.#refuseNested(entries)
     const unique = distinct(entries)
-    const groups = inGroups(unique, this.groupSize)
+    const storing = this.#settings.receive === 'store'
+    const groups = inGroups(unique, storing ? STORE_SIZE : this.groupSize)
     const results: (readonly Outcome[])[] = []
-    await inParallel(groups, this.#settings.concurrency, async (group, index) => {
+    await inParallel(groups, this.ordered ? 1 : (this.#settings.concurrency ?? CONCURRENCY), async (group, index) => {
       results[index] = await this.#group(group)
     })
     const outcomes = results.length === 1 ? (results[0] as readonly Outcome[]) : results.flat()
@@ -100,8 +148,18 @@ export class Consumer<Tx> {
     return [...this.#handlers.values()].some((handler) => handler.kind === 'many') ? 100 : 1
   }
 
-  get concurrency(): number {
+  /** How many transactions it may run at once; undefined: what the pool allows. */
+  get concurrency(): number | undefined {
     return this.#settings.concurrency
+  }
+
+  /** Whether the order of keys counts. */
+  get ordered(): boolean {
+    return this.#settings.order !== 'none'
+  }
+
+  get settings(): ConsumerSettings {
+    return this.#settings
   }
 
   /** Whether it was made by this hapax. */
@@ -115,20 +173,9 @@ export class Consumer<Tx> {
     this.#started = true
   }
 
-  /** Works rows of the inbox; called by a worker. */
-  async work(rows: readonly InboxRow[], signal?: AbortSignal): Promise<readonly Outcome[]> {
-    const jobs: InboxJob<Tx>[] = []
-    const outcomes = new Map<string, Outcome>()
-    for (const row of rows) {
-      const job = await this.#inboxJob(row)
-      if ('status' in job) outcomes.set(row.seq, job)
-      else jobs.push(job)
-    }
-    if (jobs.length > 0) {
-      const results = await this.#guarded(jobs.map(storedOf), () => this.#inbox.work(jobs, signal))
-      for (const [index, { row }] of jobs.entries()) outcomes.set(row.seq, results[index] as Outcome)
-    }
-    return rows.map((row) => outcomes.get(row.seq) as Outcome)
+  /** Works rows of the inbox; called by a worker. A row without an outcome was not ours. */
+  work(seqs: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, Outcome>> {
+    return this.#inbox.work(seqs, signal)
   }
 
   #register(handler: Registered<Tx>): this {
@@ -222,28 +269,27 @@ export class Consumer<Tx> {
     if (later.length > 0) await this.#storeAll(later, 0, outcomes)
     for (const entry of atOnce) {
       await this.#storeAll([entry], 1, outcomes)
-      const row =
-        outcomes.get(entry.stored)?.status === 'stored'
-          ? await this.#engine.store.inboxRow(this.name, entry.stored.messageKey)
-          : undefined
-      if (row !== undefined) outcomes.set(entry.stored, (await this.work([row]))[0] as Outcome)
+      if (outcomes.get(entry.stored)?.status !== 'stored') continue
+      const seq = await this.#engine.store.inboxSeq(this.name, entry.stored.messageKey)
+      const worked = seq && (await this.#guarded([entry.stored], () => this.work([seq]))).get(seq)
+      // Without an outcome a worker was faster, and it is in the inbox for all we know.
+      if (worked) outcomes.set(entry.stored, worked)
     }
   }
 
   async #storeAll(entries: readonly Entry[], starts: 0 | 1, outcomes: Map<StoredMessage, Outcome>): Promise<void> {
     const messages = entries.map((entry) => entry.stored)
-    const results = await this.#guarded(messages, () => this.#recorder.store(messages, starts))
+    const storing = (): Promise<readonly Outcome[]> =>
+      this.#guarded(messages, () => this.#recorder.store(messages, starts))
+    const results = await (this.ordered ? this.#inTurn(storing) : storing())
     for (const [index, entry] of entries.entries()) outcomes.set(entry.stored, results[index] as Outcome)
   }
 
-  async #inboxJob(row: InboxRow): Promise<InboxJob<Tx> | Outcome> {
-    if (row.starts > MAX_STARTS) return this.#recorder.crashed(row)
-    const handler = this.#handlers.get(row.message.type) as Registered<Tx>
-    try {
-      return { ...(await prepareJob(handler, row.message, row.attempts + 1)), row }
-    } catch (error) {
-      return this.#recorder.fromInbox(row, asError(error))
-    }
+  /** With order, what arrives later is stored later. */
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const turn = this.#lastStored.then(work, work)
+    this.#lastStored = turn.catch(() => {})
+    return turn
   }
 
   /** One caller at a time per message, and a note for handlers that would wait for themselves. */
@@ -274,6 +320,11 @@ export class Consumer<Tx> {
     return results
   }
 }
+
+/** How many transactions run at once where nobody says. */
+export const CONCURRENCY = 10
+/** How many deliveries one transaction stores. */
+const STORE_SIZE = 500
 
 /** A job, or the outcome of a message that cannot become one, or that it has to go to the inbox. */
 type Prepared<Tx> = Job<Tx> | Outcome | 'store'

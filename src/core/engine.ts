@@ -45,6 +45,8 @@ export interface Running<Tx> {
   readonly unit: Unit<Tx>
   /** Tokens of earlier runs whose commit could not be learnt: finding one means that it had succeeded. */
   readonly earlier: ReadonlySet<string>
+  /** The outcome of an earlier commit is being looked for. */
+  readonly resolving: boolean
   /** Calls handlers inside the transaction and returns what has to be written with it. */
   call(jobs: readonly Job<Tx>[]): Promise<Writes>
 }
@@ -153,7 +155,8 @@ export class Attempt<Tx, T> {
         buffer.close()
       }
     }
-    const end = await this.#body({ unit, earlier: this.#earlier, call })
+    const resolving = this.#unknownSince !== undefined
+    const end = await this.#body({ unit, earlier: this.#earlier, resolving, call })
     deadline.commit()
     return end
   }

@@ -11,6 +11,10 @@ export type ErrorCode =
   | 'already-started'
   | 'closed'
   | 'client-missing'
+  | 'pool-too-small'
+  | 'order-impossible'
+  | 'retention-too-short'
+  | 'relay-moved'
   // messages
   | 'missing-id'
   | 'invalid-id'
@@ -39,6 +43,7 @@ export type ErrorCode =
   | 'attempts-exhausted'
   | 'crash-loop'
   | 'infrastructure'
+  | 'refused'
   // the store
   | 'busy'
   | 'commit-unknown'

@@ -30,7 +30,17 @@ export interface HapaxEvents {
   'commit-unknown': { consumer: string; messages: readonly MessageRef[] }
   /** Written to the outbox, or to the inboxes of local consumers, and committed. */
   published: { message: MessageRef; key?: string }
-  /** A loop of a worker failed and will go on. */
+  /** The broker has confirmed a message of the outbox. */
+  relayed: { relay: string; message: MessageRef }
+  /** The broker did not take a message of the outbox; it is tried again. */
+  'relay-retrying': { relay: string; message: MessageRef; attempt: number; delayMs: number; error: Error }
+  /** The broker refused a message for good: it holds its key, or is in the failed store. */
+  'relay-failed': { relay: string; message: MessageRef; held: boolean; error: Error }
+  /** The broker is not available; nothing is sent for a while. */
+  'relay-down': { relay: string; destination: string; pauseMs: number; error: Error }
+  /** Old rows were deleted. */
+  cleaned: { what: 'receipts' | 'sent' | 'audit'; of: string; deleted: number }
+  /** A part of a worker failed and will go on. */
   'worker-error': { consumers: readonly string[]; error: Error }
 }
 

@@ -1,3 +1,4 @@
+import type { RetryPolicy } from './backoff.ts'
 import type { MessageType, PublishOptions } from './define.ts'
 import { asError, HapaxError, isHapaxError, messageOf } from './errors.ts'
 import { decode } from './intake.ts'
@@ -40,9 +41,14 @@ export type Handler<Data, Tx> = (data: Data, ctx: HandlerContext<Tx>) => unknown
 export type ManyHandler<Data, Tx> = (items: readonly Item<Data>[], ctx: ManyContext<Tx>) => unknown
 
 /** A handler as it was registered. */
-export type Registered<Tx> =
-  | { readonly kind: 'one'; readonly type: MessageType<never, unknown>; readonly call: Handler<never, Tx> }
-  | { readonly kind: 'many'; readonly type: MessageType<never, unknown>; readonly call: ManyHandler<never, Tx> }
+export type Registered<Tx> = {
+  readonly type: MessageType<never, unknown>
+  /** Undefined: that of the consumer. */
+  readonly retry: RetryPolicy | undefined
+} & (
+  | { readonly kind: 'one'; readonly call: Handler<never, Tx> }
+  | { readonly kind: 'many'; readonly call: ManyHandler<never, Tx> }
+)
 
 /** A message as its handler gets it. */
 interface Content {

@@ -124,8 +124,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
       clock,
       mintId,
       events: this.events,
-      consumersOf: (type) =>
-        [...this.#consumers.values()].filter((each) => each.types.includes(type)).map((each) => each.name),
+      consumersOf: (type) => [...this.#consumers.values()].filter((each) => each.types.includes(type)),
       wake: () => this.#wake(),
     })
     const { events, activity } = this

@@ -1,93 +1,156 @@
 import type { ConsumerSettings } from './consumer-options.ts'
 import { Attempt, type Engine, type Running } from './engine.ts'
 import { asError, isHapaxError } from './errors.ts'
-import { type Job, smaller } from './handlers.ts'
+import { type Job, prepareJob, type Registered, smaller } from './handlers.ts'
 import { type Outcome, outcome } from './outcome.ts'
 import { type Recorder, ref } from './record.ts'
 import type { InboxRow, UnitEnd } from './store.ts'
 
-/** After this many starts without an end, a message is held to be what ends the process. */
-export const MAX_STARTS = 5
+/** After this many crashes while nothing else ran, a message is held to be what ends the process. */
+export const MAX_CRASHES = 3
 
 /** A row of the inbox with its decoded message. */
-export interface InboxJob<Tx> extends Job<Tx> {
+interface InboxJob<Tx> extends Job<Tx> {
   readonly row: InboxRow
 }
 
-/** Works messages that wait in the inbox: the row that could be locked is the right to run. */
+/** The rows of one call of `work`. */
+interface Ours {
+  /** By the last transaction. */
+  claimed: ReadonlyMap<string, InboxRow>
+  /** By an earlier one, whose commit was in doubt and turned out to have happened. */
+  readonly settled: Map<string, InboxRow>
+}
+
+/** How the transaction of some rows ended, apart from the way it failed. */
+type Ended =
+  | { readonly kind: 'processed' }
+  /** A row cannot become a job; nothing was kept. */
+  | { readonly kind: 'undecodable'; readonly error: unknown }
+  /** Rows that have ended their process too often; nothing was kept. */
+  | { readonly kind: 'crash-loop'; readonly rows: readonly InboxRow[] }
+
+/** Works messages that wait in the inbox: the rows that could be claimed are the right to run. */
 export class InboxWork<Tx> {
   readonly #engine: Engine<Tx>
   readonly #consumer: string
   readonly #settings: ConsumerSettings
   readonly #recorder: Recorder<Tx>
+  readonly #handlers: ReadonlyMap<string, Registered<Tx>>
 
-  constructor(engine: Engine<Tx>, consumer: string, settings: ConsumerSettings, recorder: Recorder<Tx>) {
+  constructor(
+    engine: Engine<Tx>,
+    consumer: string,
+    settings: ConsumerSettings,
+    recorder: Recorder<Tx>,
+    handlers: ReadonlyMap<string, Registered<Tx>>,
+  ) {
     this.#engine = engine
     this.#consumer = consumer
     this.#settings = settings
     this.#recorder = recorder
+    this.#handlers = handlers
   }
 
-  /** Runs handlers for rows in one transaction; when one of them fails, in smaller ones. */
-  async work(jobs: readonly InboxJob<Tx>[], signal?: AbortSignal): Promise<readonly Outcome[]> {
+  /**
+   * Runs handlers for rows in one transaction; when one of them fails, in smaller ones. A row without an outcome was not
+   * ours: settled or locked by another worker, or behind its key.
+   */
+  async work(seqs: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, Outcome>> {
     const started = this.#engine.clock.monotonic()
-    const seqs = jobs.map(({ row }) => row.seq)
-    const ours = new Set<string>()
-    const attempt = new Attempt<Tx, undefined>(this.#engine, this.#settings, {
-      opening: (_token, resolving) => {
-        if (!resolving) ours.clear()
-        // After an unknown commit the old transaction may still hold the row: wait for it, then its row tells.
-        return { kind: 'claim', seqs, locked: resolving ? 'wait' : 'skip' }
-      },
-      body: (running) => this.#body(jobs, running, ours),
-      onUnknown: () => this.#unknown(jobs),
+    const ours: Ours = { claimed: new Map(), settled: new Map() }
+    const attempt = new Attempt<Tx, Ended>(this.#engine, this.#settings, {
+      // After an unknown commit the old transaction may still hold a row: wait for it, then the row tells.
+      opening: (_token, resolving) => ({ kind: 'claim', seqs, locked: resolving ? 'wait' : 'skip' }),
+      body: (running) => this.#body(running, ours),
+      onUnknown: () => this.#unknown([...ours.claimed.values()]),
       signal,
     })
     const attempted = await attempt.run()
-    if (attempted.kind === 'done') return this.#finish(jobs, ours, started)
-    const broken = attempted.kind === 'failed' && isHapaxError(attempted.error, 'broken-atomicity')
-    if (jobs.length > 1 && attempted.kind !== 'lost' && !broken) return this.#smaller(jobs, signal)
-    const { kind, error } = attempted
-    const outcomes: Outcome[] = []
-    for (const { row } of jobs) {
-      if (broken && !ours.has(row.seq)) outcomes.push(this.#recorder.duplicate(row.message))
-      else if (kind === 'busy') outcomes.push(this.#recorder.putBack(row.message, 'busy', error))
-      else if (kind === 'lost') outcomes.push(await this.#recorder.lost(row, error))
-      else outcomes.push(await this.#recorder.fromInbox(row, asError(error)))
+    const claimed = [...ours.claimed.values()]
+    const outcomes =
+      attempted.kind === 'done'
+        ? await this.#ended(attempted.value, claimed, started, signal)
+        : await this.#failed(claimed, attempted, signal)
+    if (ours.settled.size === 0) return outcomes
+    return new Map([...outcomes, ...this.#processed([...ours.settled.values()], started)])
+  }
+
+  async #body({ unit, call, resolving }: Running<Tx>, ours: Ours): Promise<UnitEnd<Ended>> {
+    // Gone: our commit of unknown outcome had settled it. There, but not claimed: it had not, and now it is not ours.
+    for (const [seq, row] of ours.claimed) if (resolving && !unit.present.has(seq)) ours.settled.set(seq, row)
+    ours.claimed = unit.claimed
+    if (unit.claimed.size === 0) return { value: { kind: 'processed' }, writes: undefined }
+    const rows = [...unit.claimed.values()]
+    const looping = rows.filter((row) => row.crashes >= MAX_CRASHES)
+    if (looping.length > 0) return { value: { kind: 'crash-loop', rows: looping }, writes: undefined }
+    const jobs: InboxJob<Tx>[] = []
+    try {
+      for (const row of rows) jobs.push(await this.#job(row))
+    } catch (error) {
+      return { value: { kind: 'undecodable', error }, writes: undefined }
     }
+    return { value: { kind: 'processed' }, writes: await call(jobs) }
+  }
+
+  async #job(row: InboxRow): Promise<InboxJob<Tx>> {
+    const handler = this.#handlers.get(row.message.type) as Registered<Tx>
+    const preparing = prepareJob(handler, row.message, row.attempts + 1)
+    return { ...(preparing instanceof Promise ? await preparing : preparing), row }
+  }
+
+  async #ended(
+    ended: Ended,
+    rows: readonly InboxRow[],
+    started: number,
+    signal: AbortSignal | undefined,
+  ): Promise<ReadonlyMap<string, Outcome>> {
+    if (ended.kind === 'processed') return this.#processed(rows, started)
+    if (ended.kind === 'undecodable') return this.#failed(rows, { kind: 'failed', error: ended.error }, signal)
+    const outcomes = new Map<string, Outcome>()
+    for (const row of ended.rows) outcomes.set(row.seq, await this.#recorder.crashed(row))
     return outcomes
   }
 
-  async #body(
-    jobs: readonly InboxJob<Tx>[],
-    { unit, call }: Running<Tx>,
-    ours: Set<string>,
-  ): Promise<UnitEnd<undefined>> {
-    const claimed = jobs.filter(({ row }) => unit.claimed.has(row.seq))
-    if (claimed.length === 0) return { value: undefined, writes: undefined }
-    for (const { row } of claimed) ours.add(row.seq)
-    return { value: undefined, writes: await call(claimed) }
-  }
-
-  /** A row that was never ours is somebody else's; one that was and is gone was settled by our commit of unknown outcome. */
-  #finish(jobs: readonly InboxJob<Tx>[], ours: ReadonlySet<string>, started: number): readonly Outcome[] {
+  #processed(rows: readonly InboxRow[], started: number): ReadonlyMap<string, Outcome> {
     const { events, clock } = this.#engine
     const durationMs = clock.monotonic() - started
-    return jobs.map(({ row, stored, attempt }) => {
-      if (!ours.has(row.seq)) return this.#recorder.duplicate(stored)
-      events.emit('processed', () => ({ consumer: this.#consumer, message: ref(stored), attempt, durationMs }))
-      return PROCESSED
-    })
+    for (const { message, attempts } of rows) {
+      const attempt = attempts + 1
+      events.emit('processed', () => ({ consumer: this.#consumer, message: ref(message), attempt, durationMs }))
+    }
+    return new Map(rows.map((row) => [row.seq, PROCESSED]))
   }
 
-  #unknown(jobs: readonly InboxJob<Tx>[]): void {
-    const messages = jobs.map((job) => ref(job.stored))
+  async #failed(
+    rows: readonly InboxRow[],
+    { kind, error }: { kind: 'failed' | 'busy' | 'lost'; error: unknown },
+    signal: AbortSignal | undefined,
+  ): Promise<ReadonlyMap<string, Outcome>> {
+    const broken = kind === 'failed' && isHapaxError(error, 'broken-atomicity')
+    if (rows.length > 1 && kind !== 'lost' && !broken) return this.#smaller(rows, signal)
+    const outcomes = new Map<string, Outcome>()
+    for (const row of rows) outcomes.set(row.seq, await this.#record(row, kind, asError(error)))
+    return outcomes
+  }
+
+  #record(row: InboxRow, kind: 'failed' | 'busy' | 'lost', error: Error): Outcome | Promise<Outcome> {
+    if (kind === 'busy') return this.#recorder.putBack(row.message, 'busy', error)
+    return kind === 'lost' ? this.#recorder.lost(row, error) : this.#recorder.fromInbox(row, error)
+  }
+
+  #unknown(rows: readonly InboxRow[]): void {
+    const messages = rows.map((row) => ref(row.message))
     this.#engine.events.emit('commit-unknown', () => ({ consumer: this.#consumer, messages }))
   }
 
-  async #smaller(jobs: readonly InboxJob<Tx>[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
-    const outcomes: Outcome[] = []
-    for (const part of smaller(jobs)) outcomes.push(...(await this.work(part, signal)))
+  async #smaller(rows: readonly InboxRow[], signal: AbortSignal | undefined): Promise<ReadonlyMap<string, Outcome>> {
+    const outcomes = new Map<string, Outcome>()
+    const jobs = rows.map((row) => ({ row, handler: this.#handlers.get(row.message.type) as Registered<Tx> }))
+    for (const part of smaller(jobs)) {
+      const seqs = part.map(({ row }) => row.seq)
+      for (const [seq, result] of await this.work(seqs, signal)) outcomes.set(seq, result)
+    }
     return outcomes
   }
 }

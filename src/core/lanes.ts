@@ -4,6 +4,8 @@ import type { StoredMessage } from './message.ts'
 /** How many slices inbox and outbox have. Fixed for ever: the number is written into the rows. */
 export const LANES = 64
 
+export const ALL_LANES: readonly number[] = Array.from({ length: LANES }, (_, lane) => lane)
+
 /**
  * The lane of a message: by its key where order counts, so that a key stays together, else by its identity, so that a busy
  * key is everybody's work. SQL computes the same: the first byte of SHA-256 of the key, the last byte of the message key.

@@ -57,7 +57,7 @@ export interface PublisherOptions<Tx, Own> {
   readonly mintId: () => string
   readonly events: EventHub
   /** The consumers of a type that this process knows. */
-  readonly consumersOf: (type: string) => readonly string[]
+  readonly consumersOf: (type: string) => LocalRow['consumers']
   /** Something was committed that workers of this process may want. */
   readonly wake: () => void
 }
@@ -137,12 +137,12 @@ export class Publisher<Tx, Own> {
 
   #committed(buffer: Waiting): void {
     if (buffer.written.length === 0) return
-    const { events, delivery, wake } = this.#options
+    const { events, wake } = this.#options
     for (const { message } of buffer.written) {
       const { id, source, type, key } = message
       events.emit('published', () => ({ message: { id, source, type }, ...(key === null ? {} : { key }) }))
     }
-    if (delivery === 'local') wake()
+    wake()
   }
 
   async #write(tx: Tx | Own, prepared: readonly Prepared[]): Promise<readonly Published[]> {
@@ -214,6 +214,13 @@ export class Publisher<Tx, Own> {
       attributes,
       data: bytes,
       fingerprint: fingerprint(bytes),
+    }
+    if (message.key !== null && options.delayMs) {
+      expected(
+        'delayMs',
+        'absent on a message with a key, because it would hold up what comes after it',
+        options.delayMs,
+      )
     }
     return { message, relay: options.relay ?? 'default', delayMs: options.delayMs ?? 0 }
   }

@@ -1,10 +1,11 @@
+import type { RetryPolicy } from './backoff.ts'
 import type { ConsumerSettings } from './consumer-options.ts'
 import { type Engine, persist, unit } from './engine.ts'
 import { HapaxError, isHapaxError, messageOf, recordError } from './errors.ts'
 import type { MessageRef } from './events.ts'
 import type { StoredMessage } from './message.ts'
 import { type Outcome, outcome } from './outcome.ts'
-import type { InboxRow, Receipt, Writes } from './store.ts'
+import type { InboxRow, Receipt, RetryRow, Writes } from './store.ts'
 import { judge, type Verdict } from './verdict.ts'
 
 /** How many infrastructure errors in a row a message of the inbox survives. */
@@ -15,11 +16,18 @@ export class Recorder<Tx> {
   readonly #engine: Engine<Tx>
   readonly #consumer: string
   readonly #settings: ConsumerSettings
+  readonly #retryOf: (type: string) => RetryPolicy
 
-  constructor(engine: Engine<Tx>, consumer: string, settings: ConsumerSettings) {
+  constructor(
+    engine: Engine<Tx>,
+    consumer: string,
+    settings: ConsumerSettings,
+    retryOf: (type: string) => RetryPolicy,
+  ) {
     this.#engine = engine
     this.#consumer = consumer
     this.#settings = settings
+    this.#retryOf = retryOf
   }
 
   /**
@@ -32,7 +40,7 @@ export class Recorder<Tx> {
     attempt: number,
     handlerTokens: ReadonlySet<string> = new Set(),
   ): Promise<Outcome> {
-    const verdict = this.#judge(error, attempt)
+    const verdict = this.#judge(stored, error, attempt)
     const broken: Verdict = { kind: 'fail', reason: 'broken-atomicity', error: brokenAtomicity(error) }
     const ours = new Set<string>()
     return this.#unlessBusy(stored, async () => {
@@ -102,10 +110,19 @@ export class Recorder<Tx> {
     } catch (error) {
       if (!isHapaxError(error, 'busy')) throw error
       if (messages.length === 1) return [this.putBack(messages[0] as StoredMessage, 'busy', error)]
-      const outcomes: Outcome[] = []
-      for (const message of messages) outcomes.push(...(await this.store([message], starts)))
-      return outcomes
+      return this.#storeEach(messages, starts)
     }
+  }
+
+  /** One by one. With order, nothing may be stored before what came before it. */
+  async #storeEach(messages: readonly StoredMessage[], starts: 0 | 1): Promise<readonly Outcome[]> {
+    const outcomes: Outcome[] = []
+    for (const message of messages) {
+      const last = outcomes.at(-1)
+      const behind = this.#settings.order !== 'none' && last?.status === 'busy'
+      outcomes.push(...(behind ? [last] : await this.store([message], starts)))
+    }
+    return outcomes
   }
 
   #storedOutcome(message: StoredMessage, found: Receipt | 'stored'): Outcome | Promise<Outcome> {
@@ -146,7 +163,7 @@ export class Recorder<Tx> {
   }
 
   async #onItsRow(row: InboxRow, error: Error, attempts: number): Promise<Outcome | undefined> {
-    const verdict = this.#judge(error, attempts)
+    const verdict = this.#judge(row.message, error, attempts)
     const there =
       verdict.kind === 'fail'
         ? await this.#fail(row, verdict, attempts)
@@ -179,7 +196,7 @@ export class Recorder<Tx> {
   async crashed(row: InboxRow): Promise<Outcome> {
     const error = new HapaxError(
       'crash-loop',
-      `the process ended ${row.starts - 1} times while it worked on this message`,
+      `the process ended ${row.crashes} times while it worked on this message and on nothing else`,
     )
     const verdict: Verdict = { kind: 'fail', reason: 'crash-loop', error }
     const there = await this.#fail(row, verdict, row.attempts)
@@ -229,12 +246,12 @@ export class Recorder<Tx> {
     }
   }
 
-  #judge(error: Error, attempt: number): Verdict {
-    return judge(error, attempt, this.#settings.retry, this.#engine.random)
+  #judge({ type }: StoredMessage, error: Error, attempt: number): Verdict {
+    return judge(error, attempt, this.#retryOf(type), this.#engine.random)
   }
 
-  #row(message: StoredMessage, attempts: number): { consumer: string; message: StoredMessage; attempts: number } {
-    return { consumer: this.#consumer, message, attempts }
+  #row(message: StoredMessage, attempts: number): Pick<RetryRow, 'consumer' | 'message' | 'ordered' | 'attempts'> {
+    return { consumer: this.#consumer, message, ordered: this.#settings.order !== 'none', attempts }
   }
 
   #writes(message: StoredMessage, verdict: Verdict, attempts: number): Writes {
@@ -244,7 +261,8 @@ export class Recorder<Tx> {
   }
 
   #fail(row: InboxRow, verdict: Verdict & { kind: 'fail' }, attempts: number): Promise<boolean> {
-    const failed = { seq: row.seq, attempts, reason: verdict.reason, error: recordError(verdict.error) }
+    const hold = row.ordered && this.#settings.order === 'wait'
+    const failed = { seq: row.seq, attempts, reason: verdict.reason, error: recordError(verdict.error), hold }
     return persist(this.#engine, () => this.#engine.store.fail(failed))
   }
 

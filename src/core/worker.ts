@@ -1,19 +1,26 @@
+import { Cleaner } from './cleaner.ts'
 import { pause } from './clock.ts'
-import { Consumer } from './consumer.ts'
 import type { Engine } from './engine.ts'
 import { asError, HapaxError, messageOf } from './errors.ts'
-import { expected, MAX_MS, noOthers, numberFrom, positiveInteger } from './options.ts'
-import type { Outcome } from './outcome.ts'
+import { Floor } from './floor.ts'
+import { InboxLine } from './inbox-line.ts'
+import type { Line } from './line.ts'
+import { Membership, type Serves } from './membership.ts'
+import { MAX_MS, noOthers, numberFrom } from './options.ts'
+import { Reader } from './reader.ts'
+import { Relay } from './relay.ts'
 import { Signal } from './signal.ts'
-import type { InboxRow } from './store.ts'
+import type { Entry, Look } from './store.ts'
+import {
+  checkRetention,
+  checkSource,
+  shareOut,
+  type WorkerOptions,
+  type WorkerSettings,
+  workerSettings,
+} from './worker-options.ts'
 
-/** Options of a worker. */
-export interface WorkerOptions<Tx> {
-  /** The consumers whose inbox this worker works: retries, and what local delivery brings. */
-  readonly consume: readonly Consumer<Tx>[]
-  /** The longest pause between two looks into the inbox; a publish in this process wakes the worker at once. @default 1_000 */
-  readonly pollMs?: number
-}
+export type { WorkerOptions } from './worker-options.ts'
 
 /** Options of `stop`. */
 export interface StopOptions {
@@ -21,65 +28,83 @@ export interface StopOptions {
   readonly deadlineMs?: number
 }
 
-/** Works the inbox of its consumers until it is stopped. */
+/** Moves messages when nobody is calling: inboxes, outboxes, subscriptions, cleaning. Runs until it is stopped. */
 export class Worker<Tx> {
   readonly #engine: Engine<Tx>
-  readonly #consumers: ReadonlyMap<string, Consumer<Tx>>
-  readonly #pollMs: number
-  readonly #signal = new Signal()
-  readonly #running: { consumer: Consumer<Tx>; rows: readonly InboxRow[]; done: Promise<void> }[] = []
-  readonly #busy = new Set<string>()
-  /** Starts of rows that this process survived although no end could be recorded: they are no crashes. */
-  readonly #survived = new Map<string, number>()
-  readonly #abort = new AbortController()
+  readonly #settings: WorkerSettings<Tx>
   readonly #onStop: (worker: Worker<Tx>) => void
-  #state: 'new' | 'running' | 'stopping' | 'stopped' = 'new'
+  readonly #signal = new Signal()
+  readonly #abort = new AbortController()
+  readonly #floor: Floor
+  readonly #membership: Membership
+  #inboxes: readonly InboxLine<Tx>[] = []
+  #relays: readonly Relay<Tx>[] = []
+  #readers: readonly Reader<Tx>[] = []
+  #cleaner: Cleaner<Tx> | undefined
+  #state: 'new' | 'starting' | 'running' | 'stopping' | 'stopped' = 'new'
   #loop: Promise<void> | undefined
-  #idle: (() => void)[] = []
+  #asking: (() => void)[] = []
   #errors = 0
-  /** A message runs that nothing else may run beside. */
-  #alone = false
-  #emptyAt = 0
+  #pauseMs = 0
+  /** The note of what is in hand does not say what is about to run. */
+  #unnoted = false
+  /** Since when suspects run, one after the other. */
+  #aloneSince: number | undefined
+  #suspect: string | undefined
 
   /** Made by `hapax.worker`. */
   constructor(engine: Engine<Tx>, options: WorkerOptions<Tx>, onStop: (worker: Worker<Tx>) => void) {
-    noOthers('options of worker', options, ['consume', 'pollMs'])
-    this.#pollMs = positiveInteger('pollMs', options.pollMs, 1_000)
-    if (!Array.isArray(options.consume) || options.consume.length === 0) {
-      expected('consume', 'a list of consumers', options.consume)
-    }
-    for (const consumer of options.consume) {
-      if (!(consumer instanceof Consumer) || !consumer.isOf(engine)) {
-        expected('consume', 'a list of consumers of the same hapax', consumer)
-      }
-    }
     this.#engine = engine
-    this.#consumers = new Map(options.consume.map((consumer) => [consumer.name, consumer]))
+    this.#settings = workerSettings(engine, options)
     this.#onStop = onStop
+    this.#floor = new Floor(engine.clock, () => this.#changed())
+    this.#membership = new Membership({
+      store: engine.store,
+      clock: engine.clock,
+      random: engine.random,
+      serves: this.#serves(),
+      takeoverMs: this.#settings.takeoverMs,
+      inHand: () => this.#inHand(),
+      changed: () => this.#signal.notify(),
+      buried: () => this.#drop(),
+      report: (error) => this.#report(error),
+    })
   }
 
-  /** Registers the subscriptions and begins to work. Rejects when the database is not there or not migrated. */
+  /**
+   * Checks what can be checked, joins the other workers and begins. Rejects when the database is not there or not migrated,
+   * when a broker refuses, or when the settings promise what cannot be kept.
+   */
   async start(): Promise<void> {
     if (this.#state !== 'new')
       throw new HapaxError('already-started', `expected a new worker, got one that is ${this.#state}`)
-    this.#state = 'running'
+    this.#state = 'starting'
     try {
-      for (const consumer of this.#consumers.values()) consumer.start()
-      await this.#engine.store.ready()
-      for (const { name, types } of this.#consumers.values()) await this.#engine.store.subscribe(name, types)
+      await this.#prepare()
+      await this.#membership.join()
+      for (const reader of this.#readers) await reader.start()
     } catch (error) {
+      await Promise.allSettled(this.#readers.map((reader) => reader.close()))
+      await this.#membership.leave()
       this.#state = 'new'
       throw error
     }
+    this.#state = 'running'
+    this.#cleaner?.start()
     this.#loop = this.#work()
+  }
+
+  /** Whether it runs and the database has heard from it lately: for a readiness probe. */
+  get ready(): boolean {
+    return this.#state === 'running' && this.#membership.alive && this.#errors === 0
   }
 
   /** Resolves when nothing is due and nothing is in hand, here or elsewhere; what waits for a later attempt is not due. */
   drain(): Promise<void> {
     if (this.#state !== 'running') return Promise.resolve()
     return new Promise((resolve) => {
-      this.#idle.push(resolve)
-      this.#signal.notify()
+      this.#asking.push(resolve)
+      this.wake()
     })
   }
 
@@ -88,21 +113,10 @@ export class Worker<Tx> {
     noOthers('options of stop', options, ['deadlineMs'])
     const { deadlineMs } = options
     const limitMs = deadlineMs === Number.POSITIVE_INFINITY ? MAX_MS : numberFrom('deadlineMs', 0, deadlineMs, 30_000)
-    if (this.#state === 'new') this.#state = 'stopped'
-    if (this.#state === 'running') this.#state = 'stopping'
-    this.#signal.notify()
-    let cancel = (): void => {}
-    const late = new Promise<void>((resolve) => {
-      cancel = this.#engine.clock.after(limitMs, resolve)
-    })
-    const finished = Promise.allSettled([this.#loop, ...this.#running.map((run) => run.done)])
-    await Promise.race([finished, late.then(() => this.#abort.abort(stopped()))])
-    cancel()
-    // What was aborted still writes down that it was.
-    if (this.#abort.signal.aborted) await Promise.race([finished, pause(this.#engine.clock, ABORT_MS)])
+    if (this.#state === 'running') await this.#stop(limitMs)
     this.#state = 'stopped'
     this.#onStop(this)
-    for (const resolve of this.#idle.splice(0)) resolve()
+    for (const resolve of this.#asking.splice(0)) resolve()
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -111,6 +125,99 @@ export class Worker<Tx> {
 
   /** Something may be due. */
   wake(): void {
+    this.#pauseMs = 0
+    this.#signal.notify()
+  }
+
+  async #prepare(): Promise<void> {
+    const { consumers, sources, relays } = this.#settings
+    for (const consumer of consumers) {
+      consumer.start()
+      checkRetention(consumer)
+    }
+    for (const source of sources) checkSource(source)
+    const { store } = this.#engine
+    const places = shareOut(consumers, store.features.pool)
+    await store.ready()
+    for (const [name, { name: destination }] of relays)
+      refuseMoved(name, destination, await store.recordRelay(name, destination))
+    for (const { name, types, ordered } of consumers) await store.subscribe(name, types, ordered)
+    this.#assemble(places)
+  }
+
+  #assemble(places: ReturnType<typeof shareOut<Tx>>): void {
+    const { consumers, sources, relays, keepSentMs, cleanup } = this.#settings
+    const shared = {
+      engine: this.#engine,
+      membership: this.#membership,
+      floor: this.#floor,
+      signal: this.#abort.signal,
+      changed: () => this.#changed(),
+      report: (error: Error) => this.#report(error),
+    }
+    this.#inboxes = consumers.map(
+      (consumer) => new InboxLine({ ...shared, consumer, concurrency: places.get(consumer) as number }),
+    )
+    this.#relays = [...relays].map(
+      ([name, destination]) => new Relay({ ...shared, name, destination, keep: keepSentMs !== undefined }),
+    )
+    this.#readers = sources.map(
+      (source) => new Reader({ ...shared, source, concurrency: places.get(source.consumer) as number }),
+    )
+    if (cleanup) this.#cleaner = new Cleaner({ ...shared, consumers, relays: [...relays.keys()], keepSentMs })
+  }
+
+  async #stop(limitMs: number): Promise<void> {
+    this.#state = 'stopping'
+    this.#signal.notify()
+    this.#floor.reopen()
+    // Others may have at once what is only in hand here.
+    this.#drop()
+    await Promise.allSettled([this.#membership.leave(), ...this.#readers.map((reader) => reader.pause())])
+    const finished = Promise.allSettled([this.#loop, this.#cleaner?.stop(), ...this.#running()])
+    let cancel = (): void => {}
+    const late = new Promise<void>((resolve) => {
+      cancel = this.#engine.clock.after(limitMs, resolve)
+    })
+    await Promise.race([finished, late.then(() => this.#abort.abort(stopped()))])
+    cancel()
+    // What was aborted still writes down that it was.
+    if (this.#abort.signal.aborted) await Promise.race([finished, pause(this.#engine.clock, ABORT_MS)])
+    await Promise.allSettled(this.#readers.map((reader) => reader.close()))
+  }
+
+  #drop(): void {
+    for (const line of this.#lines()) line.drop()
+  }
+
+  #lines(): readonly Line[] {
+    return [...this.#inboxes, ...this.#relays]
+  }
+
+  #running(): readonly Promise<void>[] {
+    return [...this.#lines(), ...this.#readers].flatMap((each) => each.running)
+  }
+
+  #serves(): Serves {
+    const { consumers, relays } = this.#settings
+    return {
+      get consumers() {
+        return Object.fromEntries(consumers.map(({ name, types }) => [name, types]))
+      },
+      relays: [...relays.keys()],
+    }
+  }
+
+  #inHand(): { seqs: readonly string[]; alone: boolean } {
+    if (this.#suspect !== undefined) return { seqs: [this.#suspect], alone: true }
+    return { seqs: this.#inboxes.flatMap((line) => [...line.inHand]), alone: false }
+  }
+
+  /** Something ended: the next of what is in hand may begin, and there may be room for more. */
+  #changed(): void {
+    if (this.#state === 'running' && !this.#unnoted && this.#membership.alive) {
+      for (const line of this.#lines()) line.begin()
+    }
     this.#signal.notify()
   }
 
@@ -121,143 +228,164 @@ export class Worker<Tx> {
     }
   }
 
-  /** Reads what is due into the free places; answers how long to wait before the next look. */
+  /** Takes what is due into hand and begins; answers how long to wait before the next look. */
   async #round(): Promise<number> {
     // Who asks during this look is answered by the next one: what was published meanwhile may have been missed.
-    const asking = this.#idle.splice(0)
+    const asking = this.#asking.splice(0)
     try {
-      if (this.#busy.size === 0) this.#emptyAt = this.#engine.clock.monotonic()
-      if (this.#alone || this.#wantsToBeEmpty()) return this.#pollMs
-      if (this.#busy.size === 0 && (await this.#takeSuspect())) return this.#pollMs
-      // What runs may end, and be due again, while we look.
-      const idle = this.#busy.size === 0
-      const taken = await this.#takeFresh()
+      await this.#membership.ensureAlive()
+      const began = this.#engine.clock.monotonic()
+      const took = await this.#look()
+      await this.#begin()
       this.#errors = 0
-      if (taken > 0) return this.#busy.size < this.#places() ? 0 : this.#pollMs
-      return await this.#rest(idle ? asking : [])
+      if (took) return this.#soon()
+      if (asking.length > 0 && (await this.#isDrained())) for (const resolve of asking.splice(0)) resolve()
+      return this.#rest(asking.length > 0, this.#engine.clock.monotonic() - began)
     } finally {
-      this.#idle.push(...asking)
+      this.#asking.push(...asking)
     }
   }
 
-  /** A message whose start had no end may be what ended its process: it runs alone, so that it cannot take others along. */
-  async #takeSuspect(): Promise<boolean> {
-    for (const consumer of this.#consumers.values()) {
-      const [row] = await this.#due(consumer, 1, true)
-      if (row === undefined) continue
-      this.#alone = true
-      this.#begin(consumer, [row])
-      return true
+  /** One statement for all lines that have room. */
+  async #look(): Promise<boolean> {
+    const wanted = this.#lines().map((line) => ({ line, shares: line.shares() }))
+    const shares = wanted.flatMap((each) => each.shares)
+    if (shares.length === 0) return false
+    const looks = await this.#engine.store.look(shares)
+    if (this.#state !== 'running') return false
+    let took = false
+    let from = 0
+    for (const { line, shares: own } of wanted) {
+      if (own.length === 0) continue
+      const found = looks.slice(from, from + own.length)
+      from += own.length
+      if (!line.offer(found)) continue
+      took = true
+      if (line instanceof InboxLine) this.#unnoted = true
     }
+    return took
+  }
+
+  async #begin(): Promise<void> {
+    if (this.#suspect !== undefined) return
+    const next = this.#nextSuspect()
+    if (next !== undefined) return this.#beginAlone(next.line, next.suspect)
+    await this.#noted()
+    if (this.#state === 'running') for (const line of this.#lines()) line.begin()
+  }
+
+  async #beginAlone(line: InboxLine<Tx>, suspect: Entry): Promise<void> {
+    const over = (): void => {
+      this.#suspect = undefined
+      // What the others have in hand is not in the note any more.
+      this.#unnoted = true
+      this.#signal.notify()
+    }
+    this.#suspect = suspect.seq
+    try {
+      await this.#membership.note()
+    } catch (error) {
+      line.giveBack(suspect)
+      over()
+      throw error
+    }
+    line.beginAlone(suspect)
+    void Promise.allSettled(line.running).then(over)
+  }
+
+  /** Before anything runs, it is noted: if it ends the process, the others know what it was. */
+  async #noted(): Promise<void> {
+    if (!this.#unnoted) return
+    await this.#membership.note()
+    this.#unnoted = false
+  }
+
+  /** Suspects run one after the other on an empty floor, for a while; then the others have it for a while. */
+  #nextSuspect(): { line: InboxLine<Tx>; suspect: Entry } | undefined {
+    const { clock } = this.#engine
+    const line = this.#inboxes.find((each) => each.suspects.length > 0)
+    if (line === undefined || clock.monotonic() - (this.#aloneSince ?? clock.monotonic()) > SUSPECTS_MS) {
+      this.#aloneSince = undefined
+      this.#floor.reopen()
+      return undefined
+    }
+    this.#floor.clear(SUSPECTS_MS)
+    if (!this.#floor.empty) return undefined
+    this.#aloneSince ??= clock.monotonic()
+    const suspect = line.takeSuspect()
+    return suspect && { line, suspect }
+  }
+
+  #soon(): number {
+    this.#pauseMs = SOON_MS
+    return SOON_MS
+  }
+
+  /** Looks less and less often while nothing comes, but in time for what is known to come. */
+  #rest(asked: boolean, lookMs: number): number {
+    const { random } = this.#engine
+    const { pollMs } = this.#settings
+    this.#pauseMs = Math.min(pollMs, Math.max(SOON_MS, 2 * this.#pauseMs))
+    const waits = [this.#pauseMs * (0.75 + random.number() / 2)]
+    if (asked) waits.push(ASKED_MS)
+    for (const line of this.#lines()) {
+      if (line.nextMs !== undefined) waits.push(line.nextMs)
+      if (line.unfinished) waits.push(2 * lookMs)
+    }
+    return Math.max(1, Math.min(...waits))
+  }
+
+  /** Whether nobody has anything to do: looks at everybody's lanes. */
+  async #isDrained(): Promise<boolean> {
+    const idle = [...this.#lines(), ...this.#readers].every((each) => each.idle)
+    if (!idle || this.#suspect !== undefined) return false
+    for (const line of this.#lines()) if (await this.#hasDue(line)) return false
+    return true
+  }
+
+  async #hasDue(line: Line): Promise<boolean> {
+    let after: Look['after'] = new Map()
+    do {
+      const [look] = (await this.#engine.store.look(line.allShares(after))) as [Look]
+      if (look.entries.some((entry) => line.isDue(entry) && isHead(entry, look))) return true
+      after = look.after
+    } while (after.size > 0)
     return false
-  }
-
-  /** Suspects wait for an empty worker, and a busy one may never be empty by itself. */
-  #wantsToBeEmpty(): boolean {
-    return this.#busy.size > 0 && this.#engine.clock.monotonic() - this.#emptyAt > EMPTY_EVERY_MS
-  }
-
-  async #takeFresh(): Promise<number> {
-    let taken = 0
-    for (const consumer of this.#consumers.values()) {
-      const free = places(consumer) - this.#running.filter((run) => run.consumer === consumer).reduce(rowsOf, 0)
-      if (free <= 0) continue
-      const rows = await this.#due(consumer, free, false)
-      for (let start = 0; start < rows.length; start += consumer.groupSize) {
-        this.#begin(consumer, rows.slice(start, start + consumer.groupSize))
-      }
-      taken += rows.length
-    }
-    return taken
-  }
-
-  async #due(consumer: Consumer<Tx>, limit: number, started: boolean): Promise<readonly InboxRow[]> {
-    const types = new Map([[consumer.name, consumer.types]])
-    const options = { limit, started, except: [...this.#busy], hideMs: HIDE_MS }
-    const rows = await this.#engine.store.due(types, options)
-    return rows.map((row) => this.#withoutSurvived(row))
-  }
-
-  async #rest(asking: (() => void)[]): Promise<number> {
-    const types = new Map([...this.#consumers].map(([name, consumer]) => [name, consumer.types]))
-    const nextMs = await this.#engine.store.nextDueMs(types)
-    if (nextMs !== 0 && asking.length > 0) {
-      // What another process has in hand, or had when it died, is not done either.
-      if (await this.#engine.store.inFlight(types)) return Math.min(nextMs ?? LOCKED_MS, LOCKED_MS)
-      for (const resolve of asking.splice(0)) resolve()
-    }
-    // Due, but locked by somebody else: look again soon, not at once.
-    return Math.max(nextMs === 0 ? LOCKED_MS : 1, Math.min(nextMs ?? this.#pollMs, this.#pollMs))
-  }
-
-  #places(): number {
-    let sum = 0
-    for (const consumer of this.#consumers.values()) sum += places(consumer)
-    return sum
-  }
-
-  #begin(consumer: Consumer<Tx>, rows: readonly InboxRow[]): void {
-    for (const { seq } of rows) this.#busy.add(seq)
-    const done = consumer
-      .work(rows, this.#abort.signal)
-      .then(
-        (outcomes) => this.#remember(rows, outcomes),
-        (error: unknown) => {
-          this.#remember(rows, [])
-          this.#report(asError(error))
-        },
-      )
-      .finally(() => {
-        for (const { seq } of rows) this.#busy.delete(seq)
-        this.#running.splice(this.#running.indexOf(run), 1)
-        if (this.#busy.size === 0) this.#alone = false
-        this.#signal.notify()
-      })
-    const run = { consumer, rows, done }
-    this.#running.push(run)
-  }
-
-  #withoutSurvived(row: InboxRow): InboxRow {
-    const survived = this.#survived.get(row.seq)
-    return survived === undefined ? row : { ...row, starts: row.starts - survived }
-  }
-
-  #remember(rows: readonly InboxRow[], outcomes: readonly Outcome[]): void {
-    if (this.#survived.size > MAX_SURVIVED) this.#survived.clear()
-    for (const [index, { seq }] of rows.entries()) {
-      if (outcomes[index]?.ack) this.#survived.delete(seq)
-      else this.#survived.set(seq, (this.#survived.get(seq) ?? 0) + 1)
-    }
   }
 
   #backOff(thrown: unknown): number {
     this.#report(asError(thrown))
     this.#errors = Math.min(this.#errors + 1, 10)
-    return Math.min(30_000, 100 * 2 ** this.#errors) * (0.5 + this.#engine.random.number() / 2)
+    return Math.min(MAX_BACK_OFF_MS, 100 * 2 ** this.#errors) * (0.5 + this.#engine.random.number() / 2)
   }
 
   #report(error: Error): void {
-    this.#engine.logger.error(
-      { consumers: [...this.#consumers.keys()], error: messageOf(error) },
-      'the worker goes on after an error',
-    )
-    this.#engine.events.emit('worker-error', () => ({ consumers: [...this.#consumers.keys()], error }))
+    const consumers = this.#settings.consumers.map(({ name }) => name)
+    const relays = [...this.#settings.relays.keys()]
+    this.#engine.logger.error({ consumers, relays, error: messageOf(error) }, 'the worker goes on after an error')
+    this.#engine.events.emit('worker-error', () => ({ consumers, error }))
   }
 }
 
-const LOCKED_MS = 50
-/** How long others do not see a row that was read: enough to get a connection and lock it. */
-const HIDE_MS = 3_000
-const EMPTY_EVERY_MS = 30_000
+const SOON_MS = 20
+const ASKED_MS = 50
 const ABORT_MS = 5_000
-const MAX_SURVIVED = 10_000
+const SUSPECTS_MS = 2_000
+const MAX_BACK_OFF_MS = 10_000
 
-function places<Tx>(consumer: Consumer<Tx>): number {
-  return consumer.concurrency * consumer.groupSize
+/** What stands behind another message of its key is not due, whatever its time says. */
+function isHead(entry: Entry, { entries }: Look): boolean {
+  return entry.key === null || entries.find((each) => each.key === entry.key) === entry
 }
 
-function rowsOf(sum: number, { rows }: { rows: readonly InboxRow[] }): number {
-  return sum + rows.length
+function refuseMoved(relay: string, destination: string, recorded: string): void {
+  if (recorded === destination) return
+  throw new HapaxError(
+    'relay-moved',
+    `expected relay ${relay} to go to ${recorded}, as recorded by the first worker, got ${destination}: ` +
+      `if the move is meant, run npx hapax relays move ${relay} '${destination}'`,
+    { fields: { relay, recorded, destination } },
+  )
 }
 
 function stopped(): HapaxError {

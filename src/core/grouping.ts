@@ -1,0 +1,116 @@
+import type { Entry, Look } from './store.ts'
+
+/** Messages that share a transaction. */
+export type Group = readonly Entry[]
+/** Groups that run one after the other, because the later ones stand behind the earlier ones of their keys. */
+export type Turn = readonly Group[]
+
+/** What decides how entries are put together. */
+export interface GroupingOptions {
+  /** Messages in all, at most. */
+  readonly room: number
+  /** Messages per group, at most. */
+  readonly size: number
+  /** Bytes per group, apart from its first message. */
+  readonly bytes: number
+  /** Whether an entry can run now, apart from what stands before it. */
+  ready(entry: Entry): boolean
+}
+
+/** What to run. */
+export interface Grouping {
+  readonly turns: readonly Turn[]
+  /** What has to run alone. */
+  readonly suspects: readonly Entry[]
+}
+
+/** Puts what a look found into groups. A key's messages follow one another without a gap, from its first one on. */
+export function grouping(entries: readonly Entry[], options: GroupingOptions): Grouping {
+  const loose = entries.filter((entry) => entry.key === null && options.ready(entry))
+  const heads: Entry[] = []
+  const runs = loose.filter((entry) => !entry.suspect).map((entry) => [entry])
+  for (const rows of byKey(entries).values()) {
+    const run = rows.slice(
+      0,
+      untilNot(rows, (row) => options.ready(row) && !row.suspect),
+    )
+    const [head] = rows
+    if (run.length > 0) runs.push(run.slice(0, Math.max(options.size, CHAIN)))
+    else if (head !== undefined && options.ready(head)) heads.push(head)
+  }
+  const suspects = [...loose.filter((entry) => entry.suspect), ...heads]
+  return { turns: packed(runs, options), suspects }
+}
+
+/** How many messages of one key are taken into hand where they do not fit into one group. */
+const CHAIN = 10
+
+function byKey(entries: readonly Entry[]): ReadonlyMap<string, readonly Entry[]> {
+  const keys = new Map<string, Entry[]>()
+  for (const entry of entries) {
+    if (entry.key === null) continue
+    const rows = keys.get(entry.key)
+    if (rows === undefined) keys.set(entry.key, [entry])
+    else rows.push(entry)
+  }
+  return keys
+}
+
+function untilNot(rows: readonly Entry[], holds: (row: Entry) => boolean): number {
+  const end = rows.findIndex((row) => !holds(row))
+  return end === -1 ? rows.length : end
+}
+
+/** Fills groups with whole runs; a run that is larger than a group becomes a turn of its own. */
+function packed(runs: readonly (readonly Entry[])[], { room, size, bytes }: GroupingOptions): readonly Turn[] {
+  const turns: Turn[] = []
+  let group: Entry[] = []
+  let filled = 0
+  let taken = 0
+  const close = (): void => {
+    if (group.length > 0) turns.push([group])
+    group = []
+    filled = 0
+  }
+  for (const run of runs) {
+    if (taken >= room) break
+    taken += run.length
+    const weight = run.reduce((sum, entry) => sum + entry.bytes, 0)
+    if (run.length > size || weight > bytes) {
+      turns.push(chunks(run, size, bytes))
+      continue
+    }
+    if (group.length + run.length > size || filled + weight > bytes) close()
+    group.push(...run)
+    filled += weight
+  }
+  close()
+  return turns
+}
+
+function chunks(run: readonly Entry[], size: number, bytes: number): Turn {
+  const groups: Entry[][] = []
+  let filled = 0
+  for (const entry of run) {
+    const last = groups.at(-1)
+    if (last !== undefined && last.length < size && filled + entry.bytes <= bytes) {
+      last.push(entry)
+      filled += entry.bytes
+    } else {
+      groups.push([entry])
+      filled = entry.bytes
+    }
+  }
+  return groups
+}
+
+/** When the first of what waits for its time is due, with or without a key. */
+export function soonest(looks: readonly Look[], entries: readonly Entry[]): number | undefined {
+  let next: number | undefined
+  const waits = (ms: number | undefined): void => {
+    if (ms !== undefined && ms > 0) next = Math.min(next ?? ms, ms)
+  }
+  for (const look of looks) waits(look.nextMs)
+  for (const entry of entries) if (!entry.held) waits(entry.dueMs)
+  return next
+}

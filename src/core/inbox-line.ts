@@ -1,0 +1,245 @@
+import type { Consumer } from './consumer.ts'
+import type { Engine } from './engine.ts'
+import { asError } from './errors.ts'
+import type { Floor } from './floor.ts'
+import { grouping, soonest, type Turn } from './grouping.ts'
+import { Hand } from './hand.ts'
+import { ALL_LANES, LANES } from './lanes.ts'
+import type { Line } from './line.ts'
+import type { Membership } from './membership.ts'
+import type { Outcome } from './outcome.ts'
+import type { Entry, Look, Share } from './store.ts'
+
+/** What an inbox line needs of its worker. */
+export interface InboxLineOptions<Tx> {
+  readonly engine: Engine<Tx>
+  readonly consumer: Consumer<Tx>
+  readonly concurrency: number
+  readonly membership: Pick<Membership, 'lanesOfType'>
+  readonly floor: Floor
+  readonly signal: AbortSignal
+  /** There is room again, or something has ended. */
+  changed(): void
+  report(error: Error): void
+}
+
+/** The inbox of one consumer, as one worker works it. */
+export class InboxLine<Tx> implements Line {
+  readonly #options: InboxLineOptions<Tx>
+  readonly #hand = new Hand()
+  /** Rows that were not ours lately, until when to leave them alone, and how often that happened. */
+  readonly #avoided = new Map<string, { until: number; times: number }>()
+  readonly #running = new Set<Promise<void>>()
+  #queue: Turn[] = []
+  #suspects: readonly Entry[] = []
+  #after: ReadonlyMap<number, string> = new Map()
+  #nextMs: number | undefined
+  #bytes = 0
+
+  constructor(options: InboxLineOptions<Tx>) {
+    this.#options = options
+  }
+
+  get consumer(): string {
+    return this.#options.consumer.name
+  }
+
+  get inHand(): ReadonlySet<string> {
+    return this.#hand.seqs
+  }
+
+  get idle(): boolean {
+    return this.#hand.size === 0
+  }
+
+  get running(): readonly Promise<void>[] {
+    return [...this.#running]
+  }
+
+  /** Looks ahead by about twice what runs at once, and again when half of that is used up. */
+  shares(): readonly Share[] {
+    const ahead = this.#ahead()
+    if (this.#hand.size > ahead / 2) return []
+    const limit = ahead - this.#hand.size
+    this.#hand.looking()
+    return this.#byLanes().map(({ lanes, types }) => this.#share(types, lanes, limit, this.#after))
+  }
+
+  allShares(after: ReadonlyMap<number, string>): readonly Share[] {
+    return [this.#share(this.#options.consumer.types, ALL_LANES, LANES, after)]
+  }
+
+  isDue({ type, dueMs, held }: Entry): boolean {
+    return dueMs <= 0 && !held && this.#options.consumer.types.includes(type)
+  }
+
+  offer(looks: readonly Look[]): boolean {
+    const entries = distinct(looks.flatMap((look) => look.entries))
+    this.#after = new Map(looks.flatMap((look) => [...look.after]))
+    this.#nextMs = soonest(looks, entries)
+    const { turns, suspects } = grouping(entries, {
+      room: this.#ahead() - this.#hand.size,
+      size: this.#options.consumer.groupSize,
+      bytes: GROUP_BYTES,
+      ready: (entry) => this.#isReady(entry),
+    })
+    this.#suspects = suspects
+    for (const turn of turns) this.#take(turn)
+    this.#queue.push(...turns)
+    return turns.length > 0
+  }
+
+  get unfinished(): boolean {
+    return this.#after.size > 0
+  }
+
+  get nextMs(): number | undefined {
+    return this.#nextMs
+  }
+
+  begin(): void {
+    const { floor, concurrency, signal } = this.#options
+    while (this.#queue.length > 0 && floor.open && !signal.aborted && this.#running.size < concurrency) {
+      const bytes = sum(this.#queue[0] as Turn)
+      if (this.#running.size > 0 && this.#bytes + bytes > RUNNING_BYTES) return
+      this.#start(this.#queue.shift() as Turn, bytes, false)
+    }
+  }
+
+  /** Rows that have to run alone. */
+  get suspects(): readonly Entry[] {
+    return this.#suspects
+  }
+
+  /** Takes a suspect into hand. */
+  takeSuspect(): Entry | undefined {
+    const [suspect, ...others] = this.#suspects
+    this.#suspects = others
+    if (suspect !== undefined) this.#take([[suspect]])
+    return suspect
+  }
+
+  giveBack(suspect: Entry): void {
+    this.#letGo([[suspect]])
+  }
+
+  beginAlone(suspect: Entry): void {
+    this.#start([[suspect]], suspect.bytes, true)
+  }
+
+  /** Gives back what has not begun; it was only looked at. */
+  drop(): void {
+    for (const turn of this.#queue.splice(0)) this.#letGo(turn)
+  }
+
+  #ahead(): number {
+    const places = this.#options.concurrency * this.#options.consumer.groupSize
+    return Math.min(MAX_AHEAD, Math.max(MIN_AHEAD, 2 * places))
+  }
+
+  #share(types: readonly string[], lanes: readonly number[], limit: number, after: ReadonlyMap<number, string>): Share {
+    return { table: 'inbox', scope: this.consumer, types, lanes, limit, after }
+  }
+
+  /** While an old version of a process does not know a type, others have its lanes for this type. */
+  #byLanes(): readonly { lanes: readonly number[]; types: readonly string[] }[] {
+    const { consumer, membership } = this.#options
+    const found = new Map<string, { lanes: readonly number[]; types: string[] }>()
+    for (const type of consumer.types) {
+      const lanes = membership.lanesOfType(consumer.name, type)
+      const name = lanes.join()
+      const same = found.get(name)
+      if (same === undefined) found.set(name, { lanes, types: [type] })
+      else same.types.push(type)
+    }
+    return [...found.values()].filter(({ lanes }) => lanes.length > 0)
+  }
+
+  /** Due, not in hand, mine, and not somebody else's lately. */
+  #isReady({ seq, type, lane, held, dueMs }: Entry): boolean {
+    if (held || dueMs > 0 || !this.#hand.isFree(seq)) return false
+    const { consumer, membership, engine } = this.#options
+    if (!consumer.types.includes(type) || !membership.lanesOfType(consumer.name, type).includes(lane)) return false
+    const avoided = this.#avoided.get(seq)
+    return avoided === undefined || avoided.until <= engine.clock.monotonic()
+  }
+
+  #start(turn: Turn, bytes: number, alone: boolean): void {
+    const { floor, changed } = this.#options
+    floor.enter(alone)
+    this.#bytes += bytes
+    const run = this.#run(turn).finally(() => {
+      this.#running.delete(run)
+      this.#bytes -= bytes
+      this.#letGo(turn)
+      floor.leave()
+      changed()
+    })
+    this.#running.add(run)
+  }
+
+  /** One group after the other; what stands behind a row that is not done would not be given to us anyway. */
+  async #run(turn: Turn): Promise<void> {
+    const { consumer, signal, report } = this.#options
+    for (const group of turn) {
+      if (signal.aborted) return
+      const seqs = group.map((entry) => entry.seq)
+      try {
+        const outcomes = await consumer.work(seqs, signal)
+        if (!this.#learn(seqs, outcomes)) return
+      } catch (error) {
+        this.#learn(seqs, new Map())
+        report(asError(error))
+        return
+      }
+    }
+  }
+
+  /** Whether all of them are done. Those that were not ours are left alone for a while. */
+  #learn(seqs: readonly string[], outcomes: ReadonlyMap<string, Outcome>): boolean {
+    let done = true
+    for (const seq of seqs) {
+      const outcome = outcomes.get(seq)
+      if (outcome?.status !== 'processed') done = false
+      if (outcome?.ack) this.#avoided.delete(seq)
+      else this.#avoid(seq)
+    }
+    return done
+  }
+
+  #avoid(seq: string): void {
+    const { clock, random } = this.#options.engine
+    if (this.#avoided.size >= MAX_AVOIDED) this.#avoided.clear()
+    const times = (this.#avoided.get(seq)?.times ?? 0) + 1
+    const ms = Math.min(MAX_AVOID_MS, AVOID_MS * 2 ** times) * (0.5 + random.number() / 2)
+    this.#avoided.set(seq, { until: clock.monotonic() + ms, times })
+  }
+
+  #take(turn: Turn): void {
+    for (const { seq } of turn.flat()) this.#hand.take(seq)
+  }
+
+  #letGo(turn: Turn): void {
+    for (const { seq } of turn.flat()) this.#hand.letGo(seq)
+  }
+}
+
+const MIN_AHEAD = 200
+const MAX_AHEAD = 2_000
+/** How large a group may be, apart from its first message. */
+const GROUP_BYTES = 4 * 1024 * 1024
+const RUNNING_BYTES = 64 * 1024 * 1024
+const AVOID_MS = 50
+const MAX_AVOID_MS = 5_000
+const MAX_AVOIDED = 10_000
+
+function sum(turn: Turn): number {
+  let bytes = 0
+  for (const group of turn) for (const entry of group) bytes += entry.bytes
+  return bytes
+}
+
+function distinct(entries: readonly Entry[]): readonly Entry[] {
+  const seen = new Set<string>()
+  return entries.filter(({ seq }) => !seen.has(seq) && seen.add(seq))
+}

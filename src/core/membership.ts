@@ -1,0 +1,194 @@
+import { hostname } from 'node:os'
+import type { Clock } from './clock.ts'
+import { asError, isHapaxError } from './errors.ts'
+import { lanesOf, ownerOf } from './lanes.ts'
+import type { Random } from './random.ts'
+import type { Store, WorkerRow } from './store.ts'
+
+/** What a worker serves. */
+export interface Serves {
+  /** Types by consumer. */
+  readonly consumers: Readonly<Record<string, readonly string[]>>
+  readonly relays: readonly string[]
+}
+
+/** What a membership needs. */
+export interface MembershipOptions {
+  readonly store: Pick<Store<never>, 'join' | 'note' | 'beat' | 'bury' | 'leave'>
+  readonly clock: Clock
+  readonly random: Random
+  readonly serves: Serves
+  /** Within this time others take over when this worker dies. */
+  readonly takeoverMs: number
+  /** What the worker has in hand, for the heartbeat. */
+  inHand(): { readonly seqs: readonly string[]; readonly alone: boolean }
+  /** The lanes have changed. */
+  changed(): void
+  /** The others held this worker to be dead: what it has not begun may be theirs by now. */
+  buried(): void
+  report(error: Error): void
+}
+
+/**
+ * This worker among the others: a heartbeat on its row, and which lanes are whose. Lanes only share the work; rows decide
+ * who may do it, so that it does not matter when two workers disagree for a moment.
+ */
+export class Membership {
+  readonly #options: MembershipOptions
+  readonly #beatMs: number
+  readonly #ttlMs: number
+  #id = ''
+  #others: readonly { readonly id: string; readonly serves: Serves }[] = []
+  #lanes = new Map<string, readonly number[]>()
+  #heardAt = 0
+  #state: 'new' | 'joined' | 'left' = 'new'
+  #cancel: () => void = () => {}
+  #beating: Promise<void> = Promise.resolve()
+
+  constructor(options: MembershipOptions) {
+    this.#options = options
+    // A worker is held to be dead after two thirds; the others notice at their next heartbeat.
+    this.#beatMs = options.takeoverMs / 5
+    this.#ttlMs = (options.takeoverMs * 2) / 3
+  }
+
+  /** Says hello, under a new random name, and begins to beat. */
+  async join(): Promise<void> {
+    await this.#hello()
+    await this.#beat()
+    this.#state = 'joined'
+    this.#schedule()
+  }
+
+  /** Whether this worker was heard recently enough for the others to count on it. */
+  get alive(): boolean {
+    return this.#state === 'joined' && this.#options.clock.monotonic() - this.#heardAt < this.#ttlMs
+  }
+
+  /** Whoever slept past its heartbeat is dead to the others: it says hello again before it goes on. */
+  async ensureAlive(): Promise<void> {
+    if (!this.alive) await this.#inTurn()
+  }
+
+  /** Notes what the worker is about to run. */
+  async note(): Promise<void> {
+    const { seqs, alone } = this.#options.inHand()
+    if (await this.#options.store.note(this.#id, seqs, alone)) return
+    await this.#inTurn()
+  }
+
+  /** The lanes of this worker among those that handle this type of this consumer. */
+  lanesOfType(consumer: string, type: string): readonly number[] {
+    return this.#lanesOf(`type ${consumer} ${type}`, (serves) => serves.consumers[consumer]?.includes(type) ?? false)
+  }
+
+  lanesOfRelay(relay: string): readonly number[] {
+    return this.#lanesOf(`relay ${relay}`, (serves) => serves.relays.includes(relay))
+  }
+
+  /** Whether something that one worker does at a time is for this one to do. */
+  owns(thing: string, who: (serves: Serves) => boolean): boolean {
+    return ownerOf(thing, this.#who(who)) === this.#id
+  }
+
+  /** Goes, so that others take over at once. */
+  async leave(): Promise<void> {
+    this.#state = 'left'
+    this.#cancel()
+    await this.#beating
+    try {
+      await this.#options.store.leave(this.#id)
+    } catch (error) {
+      // It will be held to be dead in time.
+      this.#options.report(asError(error))
+    }
+  }
+
+  #lanesOf(name: string, who: (serves: Serves) => boolean): readonly number[] {
+    let lanes = this.#lanes.get(name)
+    if (lanes === undefined) {
+      lanes = lanesOf(this.#id, this.#who(who))
+      this.#lanes.set(name, lanes)
+    }
+    return lanes
+  }
+
+  #who(who: (serves: Serves) => boolean): readonly string[] {
+    const others = this.#others.filter(({ serves }) => who(serves)).map(({ id }) => id)
+    return [this.#id, ...others]
+  }
+
+  async #hello(): Promise<void> {
+    const { store, serves, random } = this.#options
+    const id = random.token()
+    const name = `${hostname()}/${process.pid}`
+    await store.join({ id, name, ttlMs: Math.ceil(this.#ttlMs), serves: JSON.stringify(serves) })
+    this.#id = id
+    this.#lanes.clear()
+  }
+
+  #schedule(): void {
+    if (this.#state !== 'joined') return
+    const { clock, random } = this.#options
+    this.#cancel = clock.after(this.#beatMs * (0.9 + random.number() / 10), () => {
+      void this.#inTurn().then(
+        () => this.#schedule(),
+        (error: unknown) => {
+          this.#options.report(asError(error))
+          this.#schedule()
+        },
+      )
+    })
+  }
+
+  /** One beat at a time. */
+  #inTurn(): Promise<void> {
+    const beat = this.#beating.then(() => this.#beat())
+    this.#beating = beat.catch(() => {})
+    return beat
+  }
+
+  async #beat(): Promise<void> {
+    const { store, clock, inHand } = this.#options
+    const began = clock.monotonic()
+    const { seqs, alone } = inHand()
+    let workers = await store.beat(this.#id, seqs, alone)
+    if (workers === undefined) {
+      this.#options.buried()
+      await this.#hello()
+      workers = (await store.beat(this.#id, inHand().seqs, inHand().alone)) ?? []
+    }
+    this.#heardAt = began
+    this.#update(workers)
+    if (workers.some((worker) => !worker.alive && worker.id !== this.#id)) await this.#bury()
+  }
+
+  #update(workers: readonly WorkerRow[]): void {
+    const others = workers.filter((worker) => worker.alive && worker.id !== this.#id)
+    const same =
+      others.length === this.#others.length && others.every(({ id }, index) => id === this.#others[index]?.id)
+    if (same) return
+    this.#others = others.map(({ id, serves }) => ({ id, serves: parsed(serves) }))
+    this.#lanes.clear()
+    this.#options.changed()
+  }
+
+  async #bury(): Promise<void> {
+    try {
+      if ((await this.#options.store.bury()) > 0) this.#options.changed()
+    } catch (error) {
+      // Two of us may do it at once; the next beat looks again.
+      if (!isHapaxError(error, 'transaction-conflict')) throw error
+    }
+  }
+}
+
+/** What another version wrote may be something else. */
+function parsed(serves: string): Serves {
+  try {
+    const { consumers = {}, relays = [] } = JSON.parse(serves) as Partial<Serves>
+    return { consumers, relays }
+  } catch {
+    return { consumers: {}, relays: [] }
+  }
+}

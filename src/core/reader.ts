@@ -1,0 +1,166 @@
+import type { Delivery, Reader as OpenReader } from './broker.ts'
+import { pause } from './clock.ts'
+import type { Source } from './consumer.ts'
+import type { Engine } from './engine.ts'
+import { asError } from './errors.ts'
+import type { Floor } from './floor.ts'
+import type { Outcome } from './outcome.ts'
+import { Signal } from './signal.ts'
+
+/** What a reader needs of its worker. */
+export interface ReaderOptions<Tx> {
+  readonly engine: Engine<Tx>
+  readonly source: Source<Tx>
+  readonly concurrency: number
+  readonly floor: Floor
+  readonly signal: AbortSignal
+  report(error: Error): void
+}
+
+/** Takes what a subscription delivers and hands it to its consumer, in groups of what has arrived. */
+export class Reader<Tx> {
+  readonly #options: ReaderOptions<Tx>
+  readonly #arrived: Delivery[] = []
+  readonly #running = new Set<Promise<void>>()
+  readonly #signal = new Signal()
+  #open: OpenReader | undefined
+  #stopping = false
+  #errors = 0
+  #waiting = 0
+
+  constructor(options: ReaderOptions<Tx>) {
+    this.#options = options
+  }
+
+  /** Begins to read. Rejects when the broker refuses, or is not there. */
+  async start(): Promise<void> {
+    const { source, report } = this.#options
+    this.#open = await source.subscription.open({
+      prefetch: this.#prefetch(),
+      receive: (deliveries) => {
+        this.#arrived.push(...deliveries)
+        this.#dispatch()
+      },
+      report,
+    })
+  }
+
+  get running(): readonly Promise<void>[] {
+    return [...this.#running]
+  }
+
+  get idle(): boolean {
+    return this.#running.size === 0 && this.#arrived.length === 0
+  }
+
+  /** No new deliveries; what has not begun is given back. */
+  async pause(): Promise<void> {
+    this.#stopping = true
+    this.#signal.notify()
+    await this.#open?.pause()
+    for (const delivery of this.#arrived.splice(0)) delivery.retry(0)
+  }
+
+  async close(): Promise<void> {
+    await this.#open?.close()
+  }
+
+  #prefetch(): { messages: number; bytes: number } {
+    const { source, concurrency } = this.#options
+    const { prefetch, prefetchBytes } = source.prefetch
+    const runs = concurrency * source.consumer.groupSize
+    return { messages: prefetch ?? Math.min(2_000, 4 * runs), bytes: prefetchBytes ?? 32 * 1024 * 1024 }
+  }
+
+  /** As many groups as may run at once; with order, one batch at a time, so that it is stored in the order of arrival. */
+  #dispatch(): void {
+    const { source, concurrency } = this.#options
+    const most = source.consumer.ordered ? 1 : concurrency
+    const size = source.consumer.settings.receive === 'store' ? STORE_SIZE : source.consumer.groupSize
+    while (this.#arrived.length > 0 && this.#running.size < most && !this.#stopping) {
+      this.#track(this.#run(this.#arrived.splice(0, size)))
+    }
+  }
+
+  #track(work: Promise<void>): void {
+    const run = work
+      .catch((error: unknown) => this.#options.report(asError(error)))
+      .finally(() => {
+        this.#running.delete(run)
+        this.#dispatch()
+      })
+    this.#running.add(run)
+  }
+
+  async #run(deliveries: readonly Delivery[]): Promise<void> {
+    let left = deliveries
+    for (;;) {
+      const undone = await this.#handle(left)
+      if (undone.length === 0) return
+      if (!this.#options.source.consumer.ordered || this.#stopping) return this.#putBack(undone)
+      // With order, what comes next has to wait for these.
+      left = undone
+      await this.#signal.wait(this.#options.engine.clock, this.#backOffMs())
+    }
+  }
+
+  /** Acknowledges what is done; answers what is not. */
+  async #handle(deliveries: readonly Delivery[]): Promise<readonly Delivery[]> {
+    const { source, floor, report } = this.#options
+    await floor.admit()
+    floor.enter()
+    let outcomes: readonly Outcome[]
+    try {
+      outcomes = await source.consumer.handleMany(deliveries.map((delivery) => delivery.message))
+      this.#errors = 0
+    } catch (error) {
+      // The database could not be reached, or could not tell.
+      this.#errors = Math.min(this.#errors + 1, 10)
+      report(asError(error))
+      return deliveries
+    } finally {
+      floor.leave()
+    }
+    return deliveries.filter((delivery, index) => {
+      const done = outcomes[index]?.ack === true
+      if (done) delivery.ack()
+      return !done
+    })
+  }
+
+  /**
+   * Somebody else may be at it, or the database was away: they come again. A few wait here, without a place, so that a
+   * message that is settled elsewhere in a moment does not make the round through the broker.
+   */
+  #putBack(deliveries: readonly Delivery[]): void {
+    const delayMs = this.#backOffMs()
+    for (const delivery of deliveries) {
+      if (this.#stopping || this.#errors > 0 || this.#waiting >= this.#prefetch().messages / 4) delivery.retry(delayMs)
+      else void this.#waitAndRetry(delivery)
+    }
+    if (this.#errors > 0) this.#track(pause(this.#options.engine.clock, delayMs, this.#options.signal))
+  }
+
+  async #waitAndRetry(delivery: Delivery): Promise<void> {
+    const { clock } = this.#options.engine
+    const until = clock.monotonic() + this.#options.source.consumer.settings.timeoutMs
+    this.#waiting += 1
+    try {
+      let left: readonly Delivery[] = [delivery]
+      while (left.length > 0 && clock.monotonic() < until && !this.#stopping && this.#errors === 0) {
+        await pause(clock, this.#backOffMs(), this.#options.signal)
+        left = await this.#handle(left)
+      }
+      for (const each of left) each.retry(this.#backOffMs())
+    } finally {
+      this.#waiting -= 1
+    }
+  }
+
+  #backOffMs(): number {
+    const { random } = this.#options.engine
+    return Math.min(30_000, 200 * 2 ** this.#errors) * (0.5 + random.number())
+  }
+}
+
+const STORE_SIZE = 500

@@ -1,0 +1,275 @@
+import { retryDelay } from './backoff.ts'
+import type { Destination, OutgoingMessage, Sent } from './broker.ts'
+import { type Engine, persist } from './engine.ts'
+import { asError, messageOf, recordError } from './errors.ts'
+import { grouping, soonest } from './grouping.ts'
+import { Hand } from './hand.ts'
+import { ALL_LANES, LANES } from './lanes.ts'
+import type { Line } from './line.ts'
+import type { Membership } from './membership.ts'
+import { unpackAttributes } from './message.ts'
+import { ref } from './record.ts'
+import type { Entry, Look, OutboxMessage, Share } from './store.ts'
+
+/** What a relay needs of its worker. */
+export interface RelayOptions<Tx> {
+  readonly engine: Engine<Tx>
+  readonly name: string
+  readonly destination: Destination
+  readonly membership: Pick<Membership, 'lanesOfRelay'>
+  /** Whether published messages are kept. */
+  readonly keep: boolean
+  readonly signal: AbortSignal
+  changed(): void
+  report(error: Error): void
+}
+
+/**
+ * Moves the outbox to a destination: reads what is there, sends it, and deletes exactly what the broker has confirmed. No
+ * transaction is open meanwhile. Two relays that send the same rows in order only make duplicates under the same id.
+ */
+export class Relay<Tx> implements Line {
+  readonly #options: RelayOptions<Tx>
+  readonly #hand = new Hand()
+  readonly #running = new Set<Promise<void>>()
+  #queue: Entry[][] = []
+  #confirmed: string[] = []
+  #deleting = false
+  #after: ReadonlyMap<number, string> = new Map()
+  #nextMs: number | undefined
+  /** Times in a row that the destination was not there, and until when to leave it alone. */
+  #down = { times: 0, until: 0 }
+
+  constructor(options: RelayOptions<Tx>) {
+    this.#options = options
+  }
+
+  get idle(): boolean {
+    return this.#hand.size === 0
+  }
+
+  get unfinished(): boolean {
+    return this.#after.size > 0
+  }
+
+  get nextMs(): number | undefined {
+    const pauseMs = this.#down.until - this.#options.engine.clock.monotonic()
+    return pauseMs > 0 ? pauseMs : this.#nextMs
+  }
+
+  get running(): readonly Promise<void>[] {
+    return [...this.#running]
+  }
+
+  /** The next batch is read while confirms of the last one are outstanding. */
+  shares(): readonly Share[] {
+    if (this.#hand.size > WINDOW / 2 || this.#isDown()) return []
+    this.#hand.looking()
+    const lanes = this.#options.membership.lanesOfRelay(this.#options.name)
+    return lanes.length === 0 ? [] : [this.#share(lanes, WINDOW - this.#hand.size, this.#after)]
+  }
+
+  allShares(after: ReadonlyMap<number, string>): readonly Share[] {
+    return [this.#share(ALL_LANES, LANES, after)]
+  }
+
+  isDue({ dueMs, held }: Entry): boolean {
+    return dueMs <= 0 && !held
+  }
+
+  offer(looks: readonly Look[]): boolean {
+    const entries = looks.flatMap((look) => look.entries)
+    this.#after = new Map(looks.flatMap((look) => [...look.after]))
+    this.#nextMs = soonest(looks, entries)
+    const { turns } = grouping(entries, {
+      room: WINDOW - this.#hand.size,
+      size: WINDOW,
+      bytes: BATCH_BYTES,
+      ready: ({ seq, dueMs, held }) => dueMs <= 0 && !held && this.#hand.isFree(seq),
+    })
+    const taken = turns.flat().map((group) => [...group])
+    for (const { seq } of taken.flat()) this.#hand.take(seq)
+    this.#queue.push(...taken)
+    return taken.length > 0
+  }
+
+  begin(): void {
+    if (this.#options.signal.aborted) return
+    for (const batch of this.#queue.splice(0)) this.#track(this.#send(batch))
+  }
+
+  drop(): void {
+    for (const batch of this.#queue.splice(0)) this.#letGo(batch)
+  }
+
+  #share(lanes: readonly number[], limit: number, after: ReadonlyMap<number, string>): Share {
+    return { table: 'outbox', scope: this.#options.name, types: [], lanes, limit, after }
+  }
+
+  #isDown(): boolean {
+    return this.#down.until > this.#options.engine.clock.monotonic()
+  }
+
+  #track(work: Promise<void>): void {
+    const run = work
+      .catch((error: unknown) => this.#options.report(asError(error)))
+      .finally(() => {
+        this.#running.delete(run)
+        this.#options.changed()
+      })
+    this.#running.add(run)
+  }
+
+  /** Reads a batch and sends it, key by key: the next message of a key goes when the one before it is confirmed. */
+  async #send(batch: readonly Entry[]): Promise<void> {
+    let rows: readonly OutboxMessage[]
+    try {
+      rows = await this.#options.engine.store.outboxRows(batch.map((entry) => entry.seq))
+    } catch (error) {
+      this.#letGo(batch)
+      throw error
+    }
+    const there = new Map(rows.map((row) => [row.seq, row]))
+    const chains = new Map<string, OutboxMessage[]>()
+    for (const entry of batch) {
+      const row = there.get(entry.seq)
+      // Somebody else has sent it.
+      if (row === undefined) this.#letGo([entry])
+      else chain(chains, entry.key ?? `\0${entry.seq}`, row)
+    }
+    await this.#sendChains([...chains.values()])
+  }
+
+  async #sendChains(chains: OutboxMessage[][]): Promise<void> {
+    if (this.#options.destination.features.keepsOrder) {
+      const rows = chains.flat()
+      await Promise.all(this.#publish(rows).map((sent, index) => this.#settle(rows[index] as OutboxMessage, sent)))
+      return
+    }
+    let wave = chains
+    while (wave.length > 0) {
+      const sent = this.#publish(wave.map((rows) => rows[0] as OutboxMessage))
+      const next: OutboxMessage[][] = []
+      await Promise.all(
+        wave.map(async ([first, ...rest], index) => {
+          const confirmed = await this.#settle(first as OutboxMessage, sent[index] as Promise<Sent>)
+          if (!confirmed) this.#letGo(rest)
+          else if (rest.length > 0) next.push(rest)
+        }),
+      )
+      wave = next
+    }
+  }
+
+  #publish(rows: readonly OutboxMessage[]): readonly Promise<Sent>[] {
+    const { destination, signal } = this.#options
+    try {
+      return destination.publish(rows.map(outgoing), signal).map((sent) => sent.catch(unavailable))
+    } catch (error) {
+      return rows.map(() => Promise.resolve(unavailable(error)))
+    }
+  }
+
+  /** Whether the next message of its key may go. */
+  async #settle(row: OutboxMessage, sending: Promise<Sent>): Promise<boolean> {
+    const sent = await sending
+    if (sent.status === 'confirmed') {
+      this.#confirm(row)
+      return true
+    }
+    try {
+      if (sent.status === 'unavailable') this.#isUnavailable(sent.error)
+      else if (sent.status === 'refused') await this.#refused(row, sent.error)
+      else await this.#postpone(row, sent.error)
+    } finally {
+      this.#letGo([row])
+    }
+    return false
+  }
+
+  #confirm(row: OutboxMessage): void {
+    const { events } = this.#options.engine
+    this.#down = { times: 0, until: 0 }
+    this.#confirmed.push(row.seq)
+    events.emit('relayed', () => ({ relay: row.relay, message: ref(row.message) }))
+    if (this.#deleting) return
+    this.#deleting = true
+    this.#track(this.#deleteConfirmed())
+  }
+
+  /** Deletes what has been confirmed until now, and again what was meanwhile. */
+  async #deleteConfirmed(): Promise<void> {
+    const { engine, keep } = this.#options
+    // What is confirmed in the same moment goes with it.
+    await null
+    try {
+      while (this.#confirmed.length > 0) {
+        const seqs = this.#confirmed.splice(0, WINDOW)
+        try {
+          await persist(engine, () => engine.store.confirm(seqs, keep))
+        } finally {
+          // What could not be deleted is sent again.
+          for (const seq of seqs) this.#hand.letGo(seq)
+        }
+        this.#options.changed()
+      }
+    } finally {
+      this.#deleting = false
+    }
+  }
+
+  async #postpone(row: OutboxMessage, error: Error): Promise<void> {
+    const { engine } = this.#options
+    const delayMs = retryDelay(POLICY, row.attempts + 1, engine.random)
+    const event = { relay: row.relay, message: ref(row.message), attempt: row.attempts + 1, delayMs, error }
+    engine.logger.warn({ ...event, error: messageOf(error) }, 'the broker did not take a message; trying again later')
+    engine.events.emit('relay-retrying', () => event)
+    await persist(engine, () => engine.store.postpone([{ seq: row.seq, delayMs, error: recordError(error) }]))
+  }
+
+  async #refused(row: OutboxMessage, error: Error): Promise<void> {
+    const { engine } = this.#options
+    const held = row.message.key !== null
+    const event = { relay: row.relay, message: ref(row.message), held, error }
+    engine.logger.error({ ...event, error: messageOf(error) }, 'the broker refused a message for good')
+    const record = { seq: row.seq, reason: 'refused', error: recordError(error), hold: held }
+    if (await persist(engine, () => engine.store.refuse(record))) engine.events.emit('relay-failed', () => event)
+  }
+
+  /** Nobody's fault: no attempt is used up, and nothing is sent for a while. */
+  #isUnavailable(error: Error): void {
+    if (this.#isDown()) return
+    const { engine, name, destination } = this.#options
+    const times = this.#down.times + 1
+    const pauseMs = retryDelay(DOWN, times, engine.random)
+    this.#down = { times, until: engine.clock.monotonic() + pauseMs }
+    const event = { relay: name, destination: destination.name, pauseMs, error }
+    engine.logger.warn({ ...event, error: messageOf(error) }, 'the broker is not available; trying again later')
+    engine.events.emit('relay-down', () => event)
+  }
+
+  #letGo(rows: readonly { readonly seq: string }[]): void {
+    for (const { seq } of rows) this.#hand.letGo(seq)
+  }
+}
+
+/** Messages that are read or under way at once. */
+const WINDOW = 2_000
+const BATCH_BYTES = 16 * 1024 * 1024
+const POLICY = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 500, maxDelayMs: 300_000, factor: 2 }
+const DOWN = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 100, maxDelayMs: 30_000, factor: 2 }
+
+function chain(chains: Map<string, OutboxMessage[]>, key: string, row: OutboxMessage): void {
+  const rows = chains.get(key)
+  if (rows === undefined) chains.set(key, [row])
+  else rows.push(row)
+}
+
+function outgoing({ message }: OutboxMessage): OutgoingMessage {
+  return { ...unpackAttributes(message), data: message.data }
+}
+
+/** What a destination throws, against its contract, says nothing about the message. */
+function unavailable(error: unknown): Sent {
+  return { status: 'unavailable', error: asError(error) }
+}

@@ -1,0 +1,166 @@
+import type { RetryPolicy } from './backoff.ts'
+import type { Destination } from './broker.ts'
+import { CONCURRENCY, Consumer, Source } from './consumer.ts'
+import type { Engine } from './engine.ts'
+import { HapaxError } from './errors.ts'
+import { expected, isText, noOthers, positiveInteger } from './options.ts'
+import type { StoreFeatures } from './store.ts'
+
+/** Options of a worker. It consumes, or relays, or both. */
+export interface WorkerOptions<Tx> {
+  /** Consumers whose inbox this worker works (retries, local delivery), and `consumer.from(…)` for those fed by a broker. */
+  readonly consume?: readonly (Consumer<Tx> | Source<Tx>)[]
+  /** Where the outbox goes: the relay `default`. */
+  readonly relay?: Destination
+  /** Where the outbox goes, by the name of the relay that a publish names. */
+  readonly relays?: Readonly<Record<string, Destination>>
+  /** For how long published messages are kept in `sent`, to look at or to publish again. @default not at all */
+  readonly keepSentMs?: number
+  /** The longest pause between two looks into the database; a publish in this process wakes the worker at once. @default 1_000 */
+  readonly pollMs?: number
+  /** Within this time other workers take over what a dead one had. @default 15_000 */
+  readonly takeoverMs?: number
+  /** Whether this worker deletes receipts that are older than their consumer's `retentionMs`. @default true */
+  readonly cleanup?: boolean
+}
+
+/** The same with every default filled in. */
+export interface WorkerSettings<Tx> {
+  readonly consumers: readonly Consumer<Tx>[]
+  readonly sources: readonly Source<Tx>[]
+  readonly relays: ReadonlyMap<string, Destination>
+  readonly keepSentMs: number | undefined
+  readonly pollMs: number
+  readonly takeoverMs: number
+  readonly cleanup: boolean
+}
+
+const NAMES = [
+  'consume',
+  'relay',
+  'relays',
+  'keepSentMs',
+  'pollMs',
+  'takeoverMs',
+  'cleanup',
+] as const satisfies readonly (keyof WorkerOptions<never>)[]
+
+/** Checks the options and fills in the defaults. */
+export function workerSettings<Tx>(engine: Engine<Tx>, options: WorkerOptions<Tx>): WorkerSettings<Tx> {
+  noOthers('options of worker', options, NAMES)
+  const { consume = [], keepSentMs, cleanup = true } = options
+  if (!Array.isArray(consume)) expected('consume', 'a list of consumers', consume)
+  const relays = relaysOf(options)
+  if (consume.length === 0 && relays.size === 0) {
+    expected('options of worker', 'something to consume or a relay', 'neither')
+  }
+  if (typeof cleanup !== 'boolean') expected('cleanup', 'true or false', cleanup)
+  const sources = consume.filter((each) => each instanceof Source)
+  const consumers = new Set(consume.map((each) => consumerOf(engine, each)))
+  return {
+    consumers: [...consumers],
+    sources,
+    relays,
+    keepSentMs: keepSentMs === undefined ? undefined : positiveInteger('keepSentMs', keepSentMs, 1),
+    pollMs: positiveInteger('pollMs', options.pollMs, 1_000),
+    takeoverMs: positiveInteger('takeoverMs', options.takeoverMs, 15_000),
+    cleanup,
+  }
+}
+
+function consumerOf<Tx>(engine: Engine<Tx>, given: Consumer<Tx> | Source<Tx>): Consumer<Tx> {
+  const consumer = given instanceof Source ? given.consumer : given
+  if (!(consumer instanceof Consumer) || !consumer.isOf(engine)) {
+    expected('consume', 'a list of consumers of the same hapax', consumer)
+  }
+  return consumer
+}
+
+function relaysOf<Tx>({ relay, relays = {} }: WorkerOptions<Tx>): ReadonlyMap<string, Destination> {
+  const all = new Map<string, Destination>(Object.entries(relays))
+  if (relay !== undefined && all.has('default')) expected('relay', `absent, because relays names 'default'`, relay)
+  if (relay !== undefined) all.set('default', relay)
+  for (const [name, destination] of all) {
+    if (!isText(name, 255)) expected('relays', 'names of relays', name)
+    if (typeof destination?.publish !== 'function') {
+      expected(`relay ${name}`, 'a destination, for example an exchange of a broker', destination)
+    }
+  }
+  return all
+}
+
+/** How many transactions each consumer may run at once, so that the pool is enough for all of them and for control work. */
+export function shareOut<Tx>(
+  consumers: readonly Consumer<Tx>[],
+  pool: StoreFeatures['pool'],
+): ReadonlyMap<Consumer<Tx>, number> {
+  const open = consumers.filter((consumer) => consumer.concurrency === undefined)
+  const wanted = consumers.reduce((sum, consumer) => sum + (consumer.concurrency ?? 1), 0)
+  const most = pool === undefined ? Number.POSITIVE_INFINITY : pool.max - pool.control
+  if (pool !== undefined && wanted > most) {
+    const kept = pool.control > 0 ? ` and ${pool.control} for heartbeats` : ''
+    throw new HapaxError(
+      'pool-too-small',
+      `expected a pool of at least ${wanted + pool.control} connections (${wanted} for handlers${kept}), got ${pool.max}: ` +
+        'enlarge the pool, or lower the concurrency of the consumers',
+      { fields: { needed: wanted + pool.control, max: pool.max } },
+    )
+  }
+  const each = Math.min(CONCURRENCY, 1 + Math.floor((most - wanted) / Math.max(1, open.length)))
+  return new Map(consumers.map((consumer) => [consumer, consumer.concurrency ?? each]))
+}
+
+/** Refuses what a subscription cannot give, and receipts that would be forgotten before the last redelivery. */
+export function checkSource<Tx>({ consumer, subscription }: Source<Tx>): void {
+  const { name, settings } = consumer
+  const { ordersKeys, horizonMs } = subscription.features
+  if (consumer.ordered && !ordersKeys) {
+    throw new HapaxError(
+      'order-impossible',
+      `expected a subscription that gives the messages of a key to one reader at a time, because ${name} wants order, ` +
+        `got ${subscription.name}: use a single active consumer or a partitioned stream, or leave order out`,
+      { fields: { consumer: name, subscription: subscription.name } },
+    )
+  }
+  refuseShort(name, settings.retentionMs, horizonMs, `${subscription.name} may deliver a message again`)
+}
+
+/** Refuses receipts that would be forgotten while their message may still be tried again. */
+export function checkRetention<Tx>({ name, settings }: Consumer<Tx>): void {
+  refuseShort(name, settings.retentionMs, retrySpanMs(settings.retry), 'its retries may go on')
+}
+
+function refuseShort(
+  consumer: string,
+  retentionMs: number | 'forever',
+  horizonMs: number | undefined,
+  why: string,
+): void {
+  if (retentionMs === 'forever' || horizonMs === undefined || retentionMs >= horizonMs) return
+  throw new HapaxError(
+    'retention-too-short',
+    `expected retentionMs of ${consumer} to be at least ${horizonMs} (${spoken(horizonMs)}), because ${why} for so long, ` +
+      `got ${retentionMs} (${spoken(retentionMs)})`,
+    { fields: { consumer, retentionMs, horizonMs } },
+  )
+}
+
+/** The longest time between the first and the last attempt. */
+function retrySpanMs({ attempts, minDelayMs, maxDelayMs, factor }: RetryPolicy): number {
+  let span = 0
+  for (let attempt = 1; attempt < attempts && attempt < 10_000; attempt++) {
+    span += Math.min(maxDelayMs, minDelayMs * Math.min(Number.MAX_VALUE, factor ** attempt))
+  }
+  return Math.ceil(span)
+}
+
+function spoken(ms: number): string {
+  const units = [
+    ['days', 86_400_000],
+    ['hours', 3_600_000],
+    ['minutes', 60_000],
+    ['seconds', 1_000],
+  ] as const
+  const [name, size] = units.find(([, each]) => ms >= each) ?? ['milliseconds', 1]
+  return `${Math.round((ms / size) * 10) / 10} ${name}`
+}
