@@ -1,13 +1,13 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import type { Clock } from '../../src/core/clock.ts'
 import { messageKey } from '../../src/core/identity.ts'
+import { LANES } from '../../src/core/lanes.ts'
 import type { StoredMessage } from '../../src/core/message.ts'
-import type { Opening, RetryRow, Unit, UnitOptions, Writes } from '../../src/core/store.ts'
+import type { Audit, Look, Opening, RetryRow, Share, Unit, UnitOptions, Writes } from '../../src/core/store.ts'
 import { type MemoryStore, type MemoryTx, memory } from '../../src/stores/memory.ts'
 
 const options: UnitOptions = { lockTimeoutMs: 10_000, idleTimeoutMs: 10_000 }
 const plain: Opening = { kind: 'plain' }
-const types = new Map([['tester', ['tested']]])
 
 let now: number
 let store: MemoryStore
@@ -26,7 +26,7 @@ beforeEach(() => {
   store = memory({ clock })
 })
 
-function message(id: string, type = 'tested'): StoredMessage {
+function message(id: string, type = 'tested', key: string | null = null): StoredMessage {
   const fingerprint = '0123456789abcdef'
   const data = new TextEncoder().encode(id)
   return {
@@ -34,7 +34,7 @@ function message(id: string, type = 'tested'): StoredMessage {
     source: '/test',
     id,
     type,
-    key: null,
+    key,
     attributes: '{}',
     data,
     fingerprint,
@@ -45,9 +45,40 @@ function take(...ids: string[]): Opening {
   return { kind: 'take', consumer: 'tester', token: `token of ${ids}`, messages: ids.map((id) => message(id)) }
 }
 
-function retry(id: string, delayMs = 0): RetryRow {
-  return { consumer: 'tester', message: message(id), attempts: 0, starts: 0, delayMs, error: null }
+function retry(id: string, delayMs = 0, key: string | null = null): RetryRow {
+  const ordered = key !== null
+  return {
+    consumer: 'tester',
+    message: message(id, 'tested', key),
+    ordered,
+    attempts: 0,
+    starts: 0,
+    delayMs,
+    error: null,
+  }
 }
+
+/** Everything that waits for `tester`, or on the relay `default`. */
+async function look(table: 'inbox' | 'outbox' = 'inbox', other: Partial<Share> = {}): Promise<Look> {
+  const scope = table === 'inbox' ? 'tester' : 'default'
+  const lanes = [...Array(LANES).keys()]
+  const [found] = await store.look([{ table, scope, types: ['tested'], lanes, limit: 100, after: new Map(), ...other }])
+  return found as Look
+}
+
+/** The seqs of what waits, by id. */
+async function seqs(): Promise<Record<string, string>> {
+  const rows = store.rows('hapax_inbox') as { seq: string; message: StoredMessage }[]
+  return Object.fromEntries(rows.map((row) => [row.message.id, row.seq]))
+}
+
+function claimed(...wanted: (string | undefined)[]): Promise<readonly string[]> {
+  const opening = { kind: 'claim', seqs: wanted.map(String), locked: 'skip' } as const
+  return run(opening, (unit) => [...unit.claimed.values()].map((row) => row.message.id))
+}
+
+const audit: Audit = { actor: 'me', action: 'retry' }
+const error = { name: 'Error', message: 'no' }
 
 /** One transaction of the store that commits what `body` did. */
 function run<T>(
@@ -154,55 +185,184 @@ describe('a transaction in memory', () => {
 })
 
 describe('the inbox in memory', () => {
-  it('gives out what is due, the oldest first, and counts the starts', async () => {
+  it('lists what is due, the oldest first, and when the next one is', async () => {
     const inbox = [retry('later', 500), retry('1'), retry('2'), { ...retry('x'), consumer: 'other' }]
     await run(plain, () => undefined, { inbox })
-    expect(await store.nextDueMs(types)).toBe(0)
-    const rows = { limit: 10, except: [], started: false, hideMs: 0 }
-    const due = await store.due(types, rows)
-    expect(due.map(({ message: { id }, starts }) => [id, starts])).toEqual([
-      ['1', 1],
-      ['2', 1],
-    ])
-    await run(
-      { kind: 'claim', seqs: due.map(({ seq }) => seq), locked: 'skip' },
-      ({ claimed }) => expect(claimed.size).toBe(2),
-      {},
-    )
-    expect(await store.nextDueMs(types)).toBe(500)
+    const { 1: first, 2: second, later } = await seqs()
+    const found = await look()
+    expect(found.entries.map((entry) => entry.seq)).toEqual([first, second])
+    expect(found.nextMs).toBe(500)
+    expect(await claimed(second, first)).toEqual(['1', '2'])
     now += 500
-    expect(await store.due(types, rows)).toMatchObject([{ message: { id: 'later' } }])
-    expect(await store.nextDueMs(new Map([['nobody', ['tested']]]))).toBeUndefined()
+    expect((await look()).entries).toMatchObject([{ seq: later, dueMs: 0, key: null, held: false, suspect: false }])
+    expect(await look('inbox', { types: ['another'] })).toEqual({ entries: [], nextMs: undefined, after: new Map() })
+    expect((await look('inbox', { lanes: [] })).entries).toEqual([])
+  })
+
+  it('claims a row of a key only with every older one, and never a held one', async () => {
+    const inbox = [retry('a1', 500, 'a'), retry('b1', 0, 'b'), retry('a2', 0, 'a'), retry('b2', 0, 'b')]
+    await run(plain, () => undefined, { inbox })
+    const { a1, a2, b1, b2 } = await seqs()
+    expect(await claimed(b2)).toEqual([])
+    expect(await claimed(a2, b2, b1)).toEqual(['b1', 'b2'])
+    await store.fail({ seq: String(a1), attempts: 1, reason: 'permanent', error, hold: true })
+    expect(await claimed(a1, a2)).toEqual([])
+    expect((await look()).entries).toMatchObject([{ seq: a1, key: 'a', held: true }])
+    expect(await store.heldKeys(10)).toMatchObject([
+      { origin: 'inbox', scope: 'tester', key: 'a', id: 'a1', waiting: 1 },
+    ])
+    expect(await store.releaseKey('inbox', 'tester', 'a', audit)).toBe(true)
+    expect(await store.releaseKey('inbox', 'tester', 'a', audit)).toBe(false)
+    expect(await claimed(a2)).toEqual(['a2'])
+    expect(await store.failedList({ limit: 10 })).toMatchObject([{ message: { id: 'a1' }, held: false }])
+  })
+
+  it('goes through the keys of a lane page by page', async () => {
+    const keys = Array.from({ length: 500 }, (_, index) => `key ${index}`)
+    await run(plain, () => undefined, { inbox: keys.map((key) => retry(key, 0, key)) })
+    const seen = new Set<string | null>()
+    let pages = 0
+    let after: ReadonlyMap<number, string> = new Map()
+    do {
+      const page = await look('inbox', { limit: 64, after })
+      for (const { key, lane } of page.entries) if (pages === 0 || after.has(lane)) seen.add(key)
+      after = page.after
+      pages += 1
+    } while (after.size > 0)
+    expect(pages).toBeGreaterThan(1)
+    expect(seen.size).toBe(500)
   })
 
   it('moves a message to the failed store and back', async () => {
     await run(take('1'), () => undefined, { inbox: [retry('1')] })
-    const [row] = await store.due(types, { limit: 1, except: [], started: false, hideMs: 0 })
-    const seq = row?.seq ?? ''
-    const error = { name: 'Error', message: 'no' }
+    const seq = String((await seqs())['1'])
     expect(await store.reschedule({ seq, attempts: 1, lost: 0, delayMs: 100, error })).toBe(true)
     expect(await store.status()).toMatchObject({
       consumers: [{ consumer: 'tester', receipts: 1, retrying: 1, waiting: 0 }],
     })
-    expect(await store.fail({ seq, attempts: 2, reason: 'permanent', error })).toBe(true)
-    expect(await store.fail({ seq, attempts: 2, reason: 'permanent', error })).toBe(false)
+    expect(await store.fail({ seq, attempts: 2, reason: 'permanent', error, hold: false })).toBe(true)
+    expect(await store.fail({ seq, attempts: 2, reason: 'permanent', error, hold: false })).toBe(false)
     const [failed] = await store.failedList({ consumer: 'tester', reason: 'permanent', limit: 10 })
-    expect(failed).toMatchObject({ attempts: 2, error, message: { id: '1' } })
+    expect(failed).toMatchObject({ attempts: 2, error, message: { id: '1' }, held: false })
     expect((await store.trace('1')).map(({ where }) => where)).toEqual(['receipt', 'failed'])
-    expect(await store.failedRetry(failed?.seq ?? '')).toBe(true)
-    expect(await store.failedRetry(failed?.seq ?? '')).toBe(false)
-    expect(await store.inboxRow('tester', message('1').messageKey)).toMatchObject({ attempts: 0, starts: 0 })
+    expect(await store.failedRetry(failed?.seq ?? '', audit)).toBe(true)
+    expect(await store.failedRetry(failed?.seq ?? '', audit)).toBe(false)
+    expect(store.rows('hapax_inbox')).toMatchObject([{ attempts: 0, starts: 0 }])
+    expect(await store.inboxSeq('tester', message('1').messageKey)).toBeDefined()
+    expect((await store.trace('1')).map(({ where }) => where)).toEqual(['receipt', 'inbox', 'audit'])
+  })
+
+  it('puts an edited message into the place of a held one', async () => {
+    await run(take('1', '2'), () => undefined, { inbox: [retry('1', 0, 'a'), retry('2', 0, 'a')] })
+    const rows = await seqs()
+    await store.fail({ seq: String(rows['1']), attempts: 1, reason: 'permanent', error, hold: true })
+    const [failed] = await store.failedList({ limit: 1 })
+    const seq = failed?.seq ?? ''
+    expect(failed?.held).toBe(true)
+    await expect(store.failedEdit(seq, message('2', 'tested', 'a'), audit)).rejects.toMatchObject({ code: 'conflict' })
+    expect(await store.failedEdit(seq, message('1b', 'tested', 'a'), { ...audit, action: 'edit' })).toBe(true)
+    expect(await store.failedRetry(seq, audit)).toBe(false)
+    expect(await claimed(rows['1'], rows['2'])).toEqual(['1b', '2'])
+    expect(await store.failedList({ replaced: true, limit: 1 })).toMatchObject([{ replacedBy: '1b', held: false }])
+    expect(await store.failedCount({})).toBe(0)
+    expect(await run(take('1b'), ({ existing }) => existing.size)).toBe(1)
   })
 
   it('delivers a message to all who listen, each once', async () => {
-    await store.subscribe('listed', ['tested'])
+    await store.subscribe('listed', ['tested'], true)
+    await store.subscribe('known', ['tested'], true)
     expect(await store.isSubscribed('listed', 'tested')).toBe(true)
-    const rows = [{ message: message('1'), consumers: ['known', 'listed'], delayMs: 0 }]
+    const consumers = [{ name: 'known', ordered: false }]
+    const rows = [{ message: message('1', 'tested', 'a'), consumers, delayMs: 0 }]
     const results = await run(plain, async ({ tx }) => [
       await store.writeLocal(tx, rows),
       await store.writeLocal(tx, rows),
     ])
     expect(results).toEqual([[{ consumers: 2, fresh: 2 }], [{ consumers: 2, fresh: 0 }]])
-    expect(store.rows('hapax_inbox')).toHaveLength(2)
+    const inbox = store.rows('hapax_inbox') as { consumer: string; ordered: boolean }[]
+    expect(inbox.map((row) => [row.consumer, row.ordered])).toEqual([
+      ['listed', true],
+      ['known', false],
+    ])
+  })
+})
+
+describe('the outbox in memory', () => {
+  it('keeps what was confirmed, and holds the key of what was refused', async () => {
+    const outbox = ['1', '2'].map((id) => ({ relay: 'default', message: message(id, 'tested', 'a'), delayMs: 0 }))
+    await run(plain, () => undefined, { outbox })
+    const [first, second] = (await look('outbox')).entries.map((entry) => entry.seq)
+    await store.postpone([{ seq: String(first), delayMs: 100, error }])
+    expect((await look('outbox')).entries).toMatchObject([{ seq: first, dueMs: 100 }])
+    expect(await store.refuse({ seq: String(first), reason: 'permanent', error, hold: true })).toBe(true)
+    expect((await look('outbox')).entries).toMatchObject([{ seq: first, held: true }])
+    const [failed] = await store.failedList({ origin: 'outbox', limit: 1 })
+    expect(failed).toMatchObject({ consumer: 'default', attempts: 2, held: true })
+    expect(await store.failedDiscard(failed?.seq ?? '', { ...audit, action: 'discard' })).toBe(true)
+    await store.confirm([String(first), String(second)], true)
+    expect(store.rows('hapax_outbox')).toEqual([])
+    const [sent] = await store.sentList({ limit: 10 })
+    expect(sent).toMatchObject({ relay: 'default', message: { id: '2' } })
+    expect(await store.sentRepublish(sent?.seq ?? '', { ...audit, action: 'republish' })).toBe(true)
+    expect(store.rows('hapax_outbox')).toMatchObject([{ message: { id: '2' }, attempts: 0 }])
+  })
+})
+
+describe('workers in memory', () => {
+  it('count on the rows of the dead', async () => {
+    await run(plain, () => undefined, { inbox: [retry('1'), retry('2')] })
+    const { 1: first, 2: second } = await seqs()
+    const hello = { name: 'host', ttlMs: 100, serves: '{}' }
+    await store.join({ ...hello, id: 'a' })
+    await store.join({ ...hello, id: 'b' })
+    expect(await store.note('a', [String(first)], true)).toBe(true)
+    now += 101
+    expect(await store.beat('b', [String(second)], false)).toMatchObject([
+      { id: 'a', alive: false, silentMs: 101, inHand: 1 },
+      { id: 'b', alive: true, inHand: 1 },
+    ])
+    expect(await store.bury()).toBe(1)
+    expect(store.rows('hapax_inbox')).toMatchObject([
+      { starts: 1, crashes: 1 },
+      { starts: 0, crashes: 0 },
+    ])
+    expect((await look()).entries).toMatchObject([{ suspect: true }, { suspect: false }])
+    expect(await store.beat('a', [], false)).toBeUndefined()
+    await store.leave('b')
+    expect(store.rows('hapax_workers')).toEqual([])
+  })
+
+  it('are heard while a handler runs, and stay when it is rolled back', async () => {
+    await store.join({ id: 'a', name: 'host', ttlMs: 100, serves: '{}' })
+    const failing = run(plain, async () => {
+      expect(await store.note('a', ['7'], false)).toBe(true)
+      throw new Error('of the handler')
+    })
+    await expect(failing).rejects.toThrow('of the handler')
+    expect(store.rows('hapax_workers')).toMatchObject([{ inHand: ['7'] }])
+  })
+})
+
+describe('cleaning in memory', () => {
+  it('deletes receipts that are old and finished, a page at a time', async () => {
+    await run(take('1', '2', '3'), () => undefined, { inbox: [retry('2')] })
+    now += 1000
+    await run(take('4'), () => undefined)
+    expect(await store.cleanable('tester', 500)).toBe(2)
+    let after: string | undefined
+    let deleted = 0
+    do {
+      const step = await store.cleanup({ kind: 'receipts', consumer: 'tester', after }, 500, 1)
+      deleted += step.deleted
+      after = step.after
+    } while (after !== undefined)
+    expect(deleted).toBe(2)
+    expect(
+      store
+        .rows('hapax_receipts')
+        .map((row) => (row as { id: string }).id)
+        .sort(),
+    ).toEqual(['2', '4'])
+    expect(await store.checkup()).toMatchObject([{ level: 'warning' }])
   })
 })

@@ -1,3 +1,4 @@
+import { HapaxError } from '../../core/errors.ts'
 import { laneOf } from '../../core/lanes.ts'
 import type { StoredMessage } from '../../core/message.ts'
 import type { Audit, FailedFilter, FailedGroup, FailedMessage, FailedWhere } from '../../core/store.ts'
@@ -80,13 +81,20 @@ export function failedEdit(data: Data, seq: string, message: StoredMessage, audi
   const row = undecided(data, seq)
   if (row === undefined) return false
   const { origin, consumer } = row
-  if (origin === 'inbox' && data.receipts.get(receiptKey(consumer, message)) === undefined) {
-    receive(data, consumer, crypto.randomUUID(), message)
-  }
+  if (origin === 'inbox') receiveNew(data, consumer, message)
   if (!putInPlace(data, row, message)) putAtEnd(data, row, message)
   data.failed.set(seq, { ...row, heldSeq: null, replacedBy: message.id })
   data.note(audit, aboutFailed(row))
   return true
+}
+
+function receiveNew(data: Data, consumer: string, message: StoredMessage): void {
+  const { id } = message
+  if (data.receipts.get(receiptKey(consumer, message)) !== undefined) {
+    const sentence = `expected a new id, but ${consumer} has taken a message with the id ${id}`
+    throw new HapaxError('conflict', sentence, { fields: { consumer, id } })
+  }
+  receive(data, consumer, crypto.randomUUID(), message)
 }
 
 /** Gives the held row of a failed one this message and lets it run. False: it is not held. */
