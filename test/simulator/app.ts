@@ -1,0 +1,169 @@
+import {
+  type Consumer,
+  createHapax,
+  defineMessage,
+  type Hapax,
+  type IncomingMessage,
+  Permanent,
+  silentLogger,
+} from 'hapax'
+import type { Delivery, Destination, Subscription } from '../../src/core/broker.ts'
+import { pause } from '../../src/core/clock.ts'
+import type { Scenario } from './scenario.ts'
+import { TAKEOVER_MS, TIMEOUT_MS } from './scenario.ts'
+import type { SimStore, SimTx } from './sim-store.ts'
+import type { Process } from './world.ts'
+
+/** What is published and consumed. */
+export const Ordered = defineMessage<{ id: string; key?: string | undefined }>('ordered')
+/** What handlers publish. */
+export const Billed = defineMessage<{ of: string }>('billed')
+
+/** The source of everything that is published. */
+export const SOURCE = '/shop'
+/** The consumer of all scenarios. */
+export const BILLING = 'billing'
+
+/** Counts the calls of handlers over all processes. */
+export class Calls {
+  readonly #counts = new Map<string, number>()
+
+  next(id: string): number {
+    const count = (this.#counts.get(id) ?? 0) + 1
+    this.#counts.set(id, count)
+    return count
+  }
+}
+
+/** What an application is made of. */
+export interface AppOptions {
+  readonly scenario: Scenario
+  readonly process: Process
+  readonly store: SimStore
+  readonly calls: Calls
+  readonly subscription: Subscription | undefined
+  readonly destination: Destination | undefined
+}
+
+/** One process of the application: the real engine on the fake store and the fake broker. */
+export class App {
+  readonly hapax: Hapax<SimTx>
+  readonly consumer: Consumer<SimTx>
+  readonly #options: AppOptions
+
+  constructor(options: AppOptions) {
+    const { process, store, scenario } = options
+    const { clock, random } = process
+    this.#options = options
+    const delivery = scenario.route === 'local' ? 'local' : 'relay'
+    this.hapax = createHapax<SimTx, SimTx>({ store, source: SOURCE, delivery, clock, random, logger: silentLogger })
+    this.consumer = this.#consumer()
+  }
+
+  #consumer(): Consumer<SimTx> {
+    const { route, order, group, many, onError, attempts } = this.#options.scenario
+    const consumer = this.hapax.consumer(BILLING, {
+      receive: route === 'direct' ? 'direct' : 'store',
+      order,
+      group: { size: group },
+      onError,
+      timeoutMs: TIMEOUT_MS,
+      lockTimeoutMs: 1_000,
+      retentionMs: RETENTION_MS,
+      retry: { attempts, minDelayMs: 10, maxDelayMs: 100 },
+    })
+    if (many) {
+      consumer.onMany(Ordered, async (items, { tx, publish }) => {
+        for (const { message } of items) {
+          await this.#handle(message, tx, () =>
+            publish(Billed, { of: message.id }, { causationId: message.id, ...keyed(message) }),
+          )
+        }
+      })
+    } else {
+      consumer.on(Ordered, async (_data, { tx, message, publish }) => {
+        await this.#handle(message, tx, () => publish(Billed, { of: message.id }, keyed(message)))
+      })
+    }
+    return consumer
+  }
+
+  async #handle(
+    message: { id: string; source: string; key?: string },
+    tx: SimTx,
+    publish: () => Promise<unknown>,
+  ): Promise<void> {
+    const { scenario, calls } = this.#options
+    const { behaviour } = scenario.messages.find(({ id }) => id === message.id) ?? { behaviour: { kind: 'ok' } }
+    const call = calls.next(message.id)
+    const effect = (): Promise<void> => tx.effect(BILLING, message)
+    if ('times' in behaviour && call <= behaviour.times) await this.#trouble(behaviour.kind, tx, effect)
+    if (behaviour.kind === 'permanent') {
+      await effect()
+      throw new Permanent('never')
+    }
+    await effect()
+    if (behaviour.kind === 'commits') {
+      await tx.commit()
+      if (behaviour.throws) throw new Error('after its own commit')
+    }
+    if (scenario.route !== 'local') await publish()
+  }
+
+  async #trouble(kind: string, tx: SimTx, effect: () => Promise<void>): Promise<void> {
+    const { process } = this.#options
+    if (kind === 'fails') {
+      await effect()
+      throw new Error('not now')
+    }
+    if (kind === 'violates') await tx.violate()
+    if (kind === 'swallows') await tx.violate().catch(() => {})
+    if (kind === 'slow') await pause(process.clock, 3 * TIMEOUT_MS)
+    if (kind === 'kills') {
+      process.kill()
+      await new Promise(() => {})
+    }
+  }
+
+  async start(): Promise<void> {
+    const { subscription } = this.#options
+    if (subscription !== undefined) await this.#pump(subscription)
+  }
+
+  /** Takes deliveries by `handleMany`, as an application without workers would. */
+  async #pump(subscription: Subscription): Promise<void> {
+    const { group } = this.#options.scenario
+    const waiting: Delivery[] = []
+    const receive = (deliveries: readonly Delivery[]): void => {
+      waiting.push(...deliveries)
+      void Promise.resolve().then(() => this.#take(waiting.splice(0)))
+    }
+    await subscription.open({ prefetch: { messages: 2 * group, bytes: 1_000 }, receive, report: () => {} })
+  }
+
+  async #take(deliveries: readonly Delivery[]): Promise<void> {
+    if (deliveries.length === 0) return
+    try {
+      const outcomes = await this.consumer.handleMany(deliveries.map(({ message }) => message))
+      for (const [index, delivery] of deliveries.entries()) {
+        if (outcomes[index]?.ack) delivery.ack()
+        else delivery.retry(RETRY_MS)
+      }
+    } catch {
+      for (const delivery of deliveries) delivery.retry(RETRY_MS)
+    }
+  }
+}
+
+/** A message as a sender sends it. */
+export function incoming(id: string, key: string | undefined): IncomingMessage {
+  return { id, source: SOURCE, type: Ordered.type, data: { id }, ...(key === undefined ? {} : { key }) }
+}
+
+function keyed({ key }: { key?: string }): { key?: string } {
+  return key === undefined ? {} : { key }
+}
+
+const RETRY_MS = 200
+export const RETENTION_MS = 3_600_000
+export { TAKEOVER_MS }

@@ -1,0 +1,80 @@
+import type { Process, World } from './world.ts'
+
+/** How a link can break around a request. */
+export type LinkFault = 'before' | 'after' | 'late'
+
+/** What may go wrong, and how often. */
+export interface ChaosPlan {
+  /** How many faults in all. */
+  readonly budget: number
+  /** The odds of a fault at each point where one could happen. */
+  readonly odds: number
+  readonly kills: boolean
+  readonly pauses: boolean
+  readonly links: boolean
+  /** Faults of brokers. */
+  readonly brokers: boolean
+}
+
+/** A plan without faults. */
+export const CALM: ChaosPlan = { budget: 0, odds: 0, kills: false, pauses: false, links: false, brokers: false }
+
+/** Decides which faults happen; it has a budget, and it stops. */
+export class Chaos {
+  readonly #world: World
+  readonly #plan: ChaosPlan
+  /** How many faults are left. */
+  left: number
+  /** The processes that may be killed or paused. */
+  victims: readonly Process[] = []
+
+  constructor(world: World, plan: ChaosPlan) {
+    this.#world = world
+    this.#plan = plan
+    this.left = plan.budget
+  }
+
+  stop(): void {
+    this.left = 0
+  }
+
+  /** Whether one of several faults happens now, and which. */
+  #fault<Fault>(kinds: readonly Fault[], odds: number): Fault | undefined {
+    if (this.left <= 0 || !this.#world.choices.chance(odds)) return undefined
+    this.left -= 1
+    return kinds[this.#world.choices.pick(kinds.length)]
+  }
+
+  /** The fate of the link under a request. */
+  link(commits: boolean): LinkFault | undefined {
+    if (this.left <= 0 || !this.#plan.links) return undefined
+    const { odds } = this.#plan
+    return commits ? this.#fault(COMMIT_FAULTS, 4 * odds) : this.#fault(LINK_FAULTS, odds)
+  }
+
+  /** The fate of something at a broker. */
+  broker<Fault>(kinds: readonly Fault[]): Fault | undefined {
+    if (this.left <= 0 || !this.#plan.brokers) return undefined
+    return this.#fault(kinds, 6 * this.#plan.odds)
+  }
+
+  /** Kills or pauses a process, perhaps. */
+  disturb(): boolean {
+    const { kills, pauses, odds } = this.#plan
+    if (this.left <= 0 || !(kills || pauses) || this.victims.length === 0) return false
+    const victims = this.victims.filter((each) => each.alive && !each.paused)
+    if (victims.length === 0) return false
+    const { choices } = this.#world
+    if (!choices.chance(odds)) return false
+    this.left -= 1
+    const victim = victims[choices.pick(victims.length)] as Process
+    const kill = kills && (!pauses || choices.pick(2) === 0)
+    if (kill) victim.kill()
+    else victim.pause(PAUSES[choices.pick(PAUSES.length)] as number)
+    return true
+  }
+}
+
+const LINK_FAULTS: readonly LinkFault[] = ['before', 'after']
+const COMMIT_FAULTS: readonly LinkFault[] = ['before', 'after', 'late']
+const PAUSES = [500, 20_000, 60_000] as const

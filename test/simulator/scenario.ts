@@ -1,0 +1,158 @@
+import { seeded } from '../support/seeded.ts'
+import type { ChaosPlan } from './chaos.ts'
+import type { Expected } from './checker.ts'
+
+/** What the handler does with a message; `times` counts its calls in all processes. */
+export type Behaviour =
+  | { readonly kind: 'ok' }
+  /** Throws so many times, then succeeds. */
+  | { readonly kind: 'fails'; readonly times: number }
+  /** A unique key of the application refuses it so many times. */
+  | { readonly kind: 'violates'; readonly times: number }
+  /** Swallows an error of the database so many times. */
+  | { readonly kind: 'swallows'; readonly times: number }
+  | { readonly kind: 'permanent' }
+  /** Commits behind our back, and then returns or throws. */
+  | { readonly kind: 'commits'; readonly throws: boolean }
+  /** Takes longer than it may, so many times. */
+  | { readonly kind: 'slow'; readonly times: number }
+  /** Takes its process with it, so many times. */
+  | { readonly kind: 'kills'; readonly times: number }
+
+/** A message of a scenario. */
+export interface MessagePlan {
+  readonly id: string
+  readonly key: string | undefined
+  readonly behaviour: Behaviour
+  /** How many copies the sender sends. */
+  readonly copies: number
+}
+
+/** How messages come to the consumer. */
+export type Route =
+  /** The broker delivers, the handler runs at once. */
+  | 'direct'
+  /** The broker delivers, workers run the handler from the inbox. */
+  | 'stored'
+  /** Published with local delivery. */
+  | 'local'
+  /** Published to the outbox, relayed to a destination. */
+  | 'relay'
+  /** Published to the outbox, relayed to the consumer's queue. */
+  | 'chain'
+
+/** What happens in one history. */
+export interface Scenario {
+  readonly seed: number
+  readonly route: Route
+  readonly workers: number
+  readonly messages: readonly MessagePlan[]
+  readonly order: 'none' | 'wait' | 'skip'
+  readonly group: number
+  readonly many: boolean
+  readonly onError: 'store' | 'rollback'
+  readonly attempts: number
+  readonly ordersKeys: boolean
+  readonly marksRedelivered: boolean
+  readonly keepsOrder: boolean
+  readonly keepSent: boolean
+  /** Messages that the destination will never take, by id. */
+  readonly refused: readonly string[]
+  /** What an operator does while it runs. */
+  readonly operator: 'none' | 'retry' | 'discard' | 'release'
+  readonly cleanup: boolean
+  /** The odds that a process is slow. */
+  readonly slowProcess: boolean
+  readonly slowness: number
+  readonly chaos: ChaosPlan
+}
+
+/** How long a handler may take. */
+export const TIMEOUT_MS = 5_000
+/** How long it takes until a worker is held to be dead and its work taken over. */
+export const TAKEOVER_MS = 15_000
+
+/** What a message should come to. */
+export function expectedOf({ behaviour }: MessagePlan, { attempts, onError }: Scenario): Expected {
+  if (behaviour.kind === 'ok') return 'effect'
+  if (behaviour.kind === 'permanent') return 'failed'
+  if (behaviour.kind === 'commits' || behaviour.kind === 'kills') return 'either'
+  if (onError === 'rollback') return 'effect'
+  return behaviour.times < attempts ? 'effect' : 'failed'
+}
+
+/** A scenario by chance. */
+export function randomScenario(seed: number, routes: readonly Route[]): Scenario {
+  const random = seeded(Math.imul(seed, 0x9e3779b1))
+  const one = <T>(...items: readonly T[]): T => items[Math.floor(random() * items.length)] as T
+  const odds = (chance: number): boolean => random() < chance
+  const route = one(...routes)
+  const order =
+    route === 'direct' || route === 'relay' ? 'none' : one<Scenario['order']>('none', 'wait', 'skip', 'wait')
+  const ordersKeys = order !== 'none' || odds(0.2)
+  const onError = route === 'direct' && odds(0.2) ? 'rollback' : 'store'
+  const marksRedelivered = odds(0.6)
+  const plan = { onError, order, route, marksRedelivered } as const
+  const messages = randomMessages(random, plan)
+  return {
+    seed,
+    ...plan,
+    workers: one(1, 2, 2, 3),
+    messages,
+    group: one(1, 1, 2, 4),
+    many: odds(0.15),
+    attempts: 3,
+    ordersKeys,
+    keepsOrder: odds(0.4),
+    keepSent: odds(0.2),
+    refused: (route === 'relay' || route === 'chain') && odds(0.1) ? [one(...messages).id] : [],
+    operator: odds(0.7) ? 'none' : one('retry', 'discard', 'release'),
+    cleanup: odds(0.2),
+    slowProcess: odds(0.3),
+    slowness: odds(0.2) ? 0.03 : 0,
+    chaos: {
+      budget: one(0, 1, 1, 2, 2, 3),
+      odds: one(0.01, 0.03, 0.08),
+      kills: odds(0.5),
+      pauses: odds(0.25),
+      links: odds(0.6),
+      brokers: odds(0.6),
+    },
+  }
+}
+
+function randomMessages(
+  random: () => number,
+  plan: Pick<Scenario, 'onError' | 'order' | 'route' | 'marksRedelivered'>,
+): MessagePlan[] {
+  const count = 1 + Math.floor(random() * random() * 6)
+  const keyed = plan.order !== 'none' || random() < 0.5
+  const keys = keyed ? ['a', random() < 0.7 ? 'a' : 'b'] : [undefined]
+  return Array.from({ length: count }, (_, index) => ({
+    id: `m${index + 1}`,
+    key: keys[Math.floor(random() * keys.length)],
+    behaviour: randomBehaviour(random, plan),
+    copies: plan.order === 'none' && random() < 0.3 ? 2 : 1,
+  }))
+}
+
+function randomBehaviour(
+  random: () => number,
+  { onError, route, marksRedelivered }: Pick<Scenario, 'onError' | 'route' | 'marksRedelivered'>,
+): Behaviour {
+  if (random() < 0.55) return { kind: 'ok' }
+  const times = 1 + Math.floor(random() * (onError === 'rollback' ? 2 : 4))
+  const kinds: Behaviour[] = [
+    { kind: 'fails', times },
+    { kind: 'violates', times },
+    { kind: 'swallows', times },
+    { kind: 'permanent' },
+    { kind: 'slow', times: 1 },
+    { kind: 'kills', times: 1 },
+  ]
+  // A handler that commits by itself and comes again is nobody's fault but its own.
+  if (onError === 'store') kinds.push({ kind: 'commits', throws: random() < 0.5 })
+  // Without a mark nobody can tell that a direct delivery came before.
+  if (route !== 'direct' || marksRedelivered) kinds.push({ kind: 'kills', times: 9 })
+  return kinds[Math.floor(random() * kinds.length)] as Behaviour
+}

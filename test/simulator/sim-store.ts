@@ -1,0 +1,773 @@
+import {
+  type Audit,
+  type FailedFilter,
+  type FailedMessage,
+  type FailedWhere,
+  HapaxError,
+  type InboxRow,
+  type LocalResult,
+  type LocalRow,
+  type Look,
+  type Opening,
+  type Origin,
+  type OutboxMessage,
+  type OutboxRow,
+  type Receipt,
+  type Share,
+  type Store,
+  type StoredMessage,
+  type StoreFeatures,
+  type Unit,
+  type UnitEnd,
+  type UnitOptions,
+  type WorkerHello,
+  type WorkerRow,
+  type Writes,
+} from 'hapax'
+import { doomed, transactionClosed, untilAborted } from '../../src/core/driver.ts'
+import type { Chaos } from './chaos.ts'
+import { Blocked, type Database, type DbTransaction, type FailedRecord, type WaitingRow } from './database.ts'
+import { statements as right, type Statements } from './statements.ts'
+import type { Process } from './world.ts'
+
+/** What handlers receive: business tables, and what one should not do. */
+export interface SimTx {
+  /** Adds a business row for this message. */
+  effect(consumer: string, message: { source: string; id: string; key?: string | undefined }): Promise<void>
+  /** Locks a business row; waits for others. */
+  lock(name: string): Promise<void>
+  /** A statement that fails by a unique key of the application. */
+  violate(): Promise<void>
+  /** Commits behind our back; what follows commits by itself. */
+  commit(): Promise<void>
+}
+
+/** The error of a link that is gone; the driver's own. */
+class LinkLost extends Error {}
+class LockTimeout extends Error {}
+class Deadlock extends Error {}
+
+/** A unique key of the application was violated. */
+export class UniqueViolation extends Error {
+  readonly code = '23505'
+}
+
+type Phase = 'opening' | 'body' | 'committing'
+
+/** A transaction as its handler sees it. */
+class Session implements SimTx {
+  readonly #store: SimStore
+  readonly tx: DbTransaction
+  /** A statement of its own met a conflict or lost the link. */
+  doomed: 'conflict' | 'lost' | undefined
+  closed = false
+  /** The handler committed: every statement is now a transaction of its own. */
+  gone = false
+
+  constructor(store: SimStore, tx: DbTransaction) {
+    this.#store = store
+    this.tx = tx
+  }
+
+  effect(
+    consumer: string,
+    { source, id, key = null }: { source: string; id: string; key?: string | undefined | null },
+  ) {
+    return this.run(`effect of ${id}`, (db, tx) => {
+      const seq = db.nextSeq()
+      db.insert(tx, 'effects', String(seq), { seq, consumer, source, id, key })
+    })
+  }
+
+  lock(name: string): Promise<void> {
+    return this.run(`locks ${name}`, (db, tx) => db.lock(tx, 'effects', `lock ${name}`))
+  }
+
+  violate(): Promise<void> {
+    return this.run('violates a unique key', (_db, tx) => {
+      tx.state = 'aborted'
+      throw new UniqueViolation('duplicate key value violates unique constraint "invoices_pkey"')
+    })
+  }
+
+  async commit(): Promise<void> {
+    await this.run('commits by itself', (db, tx) => db.commit(tx))
+    this.gone = true
+  }
+
+  async run<T>(label: string, statement: (db: Database, tx: DbTransaction) => T): Promise<T> {
+    if (this.closed) throw transactionClosed()
+    if (this.gone) return this.#store.autocommit(label, statement)
+    try {
+      return await this.#store.statement(this.tx, label, undefined, statement)
+    } catch (error) {
+      if (error instanceof LinkLost) this.doomed = 'lost'
+      if (error instanceof Deadlock) this.doomed = 'conflict'
+      throw error
+    }
+  }
+}
+
+/** The fake store as one process sees it: every call is a step of the world that may fail. */
+export class SimStore implements Store<SimTx> {
+  readonly features: StoreFeatures = {
+    name: 'simulator',
+    isolationLevels: ['read committed'],
+    ownTransactions: false,
+    parallelWriters: true,
+    durable: true,
+    pool: undefined,
+    lateUse: 'refused',
+    unawaited: 'not detectable',
+    roundTrips: 2,
+  }
+  readonly #db: Database
+  readonly #process: Process
+  readonly #chaos: Chaos
+  readonly #sql: Statements
+  readonly #open = new Set<DbTransaction>()
+
+  constructor(db: Database, process: Process, chaos: Chaos, sql: Statements = right) {
+    this.#db = db
+    this.#process = process
+    this.#chaos = chaos
+    this.#sql = sql
+    process.onDeath.push(() => {
+      for (const tx of this.#open) db.abandon(tx)
+    })
+  }
+
+  async ready(): Promise<void> {}
+
+  async migrations(): Promise<readonly []> {
+    return []
+  }
+
+  migrationScript(): string {
+    return ''
+  }
+
+  async migrate(): Promise<readonly []> {
+    return []
+  }
+
+  async close(): Promise<void> {}
+
+  #begin(): DbTransaction {
+    const tx = this.#db.begin(this.#process)
+    this.#open.add(tx)
+    return tx
+  }
+
+  /** One statement of a transaction: it waits for rows that others hold, and its link may break. */
+  statement<T>(
+    tx: DbTransaction,
+    label: string,
+    lockTimeoutMs: number | undefined,
+    run: (db: Database, tx: DbTransaction) => T,
+    commits = false,
+  ): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const request = new Request(this.#db, this.#process, tx, label, lockTimeoutMs, run, resolve, reject)
+      const fault = this.#chaos.link(commits)
+      this.#process.world.add(label, this.#process, () => request.send(fault), true)
+    })
+  }
+
+  /** A statement outside any transaction. */
+  async autocommit<T>(
+    label: string,
+    run: (db: Database, tx: DbTransaction) => T,
+    lockTimeoutMs = QUERY_MS,
+  ): Promise<T> {
+    const tx = this.#begin()
+    const statement = (db: Database, each: DbTransaction): T => {
+      const value = run(db, each)
+      db.commit(each)
+      return value
+    }
+    try {
+      return await this.statement(tx, label, lockTimeoutMs, statement, true)
+    } catch (error) {
+      this.#db.rollback(tx)
+      throw error
+    } finally {
+      this.#open.delete(tx)
+    }
+  }
+
+  /** As the SQL store: again on a new connection if the link was lost, then the store is not available. */
+  async #repeated<T>(label: string, run: (db: Database, tx: DbTransaction) => T): Promise<T> {
+    try {
+      return await this.autocommit(label, run)
+    } catch (error) {
+      if (!(error instanceof LinkLost)) throw ofQuery(error)
+    }
+    return this.#once(`${label} again`, run)
+  }
+
+  async #once<T>(label: string, run: (db: Database, tx: DbTransaction) => T, lockTimeoutMs?: number): Promise<T> {
+    try {
+      return await this.autocommit(label, run, lockTimeoutMs)
+    } catch (error) {
+      throw ofQuery(error)
+    }
+  }
+
+  async transaction<T>(
+    options: UnitOptions,
+    opening: Opening,
+    body: (unit: Unit<SimTx>) => Promise<UnitEnd<T>>,
+  ): Promise<T> {
+    const { signal } = options
+    const tx = this.#begin()
+    const session = new Session(this, tx)
+    const idle = this.#whenPaused(tx, options.idleTimeoutMs)
+    let phase: Phase = 'opening'
+    let ending: Promise<void> | undefined
+    let endedIn: Phase | undefined
+    const end = (): void => {
+      endedIn = phase
+      session.closed = true
+      // Until its first answer the backend is not known, and ends when it notices.
+      if (phase === 'opening') this.#db.abandon(tx)
+      else ending = this.#process.call(`ends transaction ${tx.id} by force`, () => this.#db.rollback(tx))
+    }
+    const steps = async (): Promise<T> => {
+      const unit = await this.#opened(session, options, opening)
+      phase = 'body'
+      const result = await this.#guarded(session, signal, () => body(unit))
+      if (session.doomed) throw doomed(session.doomed, undefined)
+      phase = 'committing'
+      await this.#end(session, result.writes)
+      return result.value
+    }
+    try {
+      return await untilAborted(signal, steps, end)
+    } catch (error) {
+      await ending
+      throw ofTransaction(error, endedIn ?? phase, signal)
+    } finally {
+      session.closed = true
+      idle()
+      if (tx.state === 'ended') this.#open.delete(tx)
+    }
+  }
+
+  /** A transaction of a process that stands still is ended by the database after its idle timeout. */
+  #whenPaused(tx: DbTransaction, idleMs: number): () => void {
+    const { onPause, world } = this.#process
+    const paused = (): void => {
+      world.after(idleMs, `idle timeout of transaction ${tx.id}`, undefined, () => {
+        if (this.#process.paused) this.#db.rollback(tx)
+      })
+    }
+    onPause.push(paused)
+    return () => void onPause.splice(onPause.indexOf(paused), 1)
+  }
+
+  async #opened(session: Session, options: UnitOptions, opening: Opening): Promise<Unit<SimTx>> {
+    const { tx } = session
+    const { acquired, lockTimeoutMs } = options
+    let first = true
+    const once = (): void => {
+      if (first) acquired?.()
+      first = false
+    }
+    const unit = {
+      tx: session,
+      existing: NO_RECEIPTS,
+      present: NO_SEQS,
+      claimed: NO_ROWS,
+      check: () => this.#check(session),
+    }
+    const label = `begins transaction ${tx.id}: ${opened(opening)}`
+    try {
+      if (opening.kind === 'claim') {
+        const { seqs, locked } = opening
+        const found = await this.statement(tx, label, lockTimeoutMs, (db, each) => {
+          once()
+          const present = locked === 'wait' ? this.#sql.lockAll(db, each, seqs) : []
+          return { present, rows: this.#sql.claim(db, each, seqs) }
+        })
+        const claimed = new Map(found.rows.map((row) => [String(row.seq), asInboxRow(row)]))
+        return { ...unit, present: new Set(found.present), claimed }
+      }
+      if (opening.kind === 'plain') {
+        await this.statement(tx, label, undefined, once)
+        return unit
+      }
+      const { consumer, token, messages } = opening
+      const ours = await this.statement(tx, label, lockTimeoutMs, (db, each) => {
+        once()
+        return this.#sql.take(db, each, consumer, token, messages)
+      })
+      return { ...unit, existing: await this.#existing(tx, consumer, messages, ours) }
+    } catch (error) {
+      if (tx.state !== 'ended' && !(error instanceof LinkLost)) this.#db.rollback(tx)
+      throw error
+    }
+  }
+
+  async #existing(
+    tx: DbTransaction,
+    consumer: string,
+    messages: readonly StoredMessage[],
+    ours: ReadonlySet<string>,
+  ): Promise<ReadonlyMap<string, Receipt>> {
+    const keys = messages.map((message) => message.messageKey).filter((key) => !ours.has(key))
+    if (keys.length === 0) return NO_RECEIPTS
+    const found = await this.statement(tx, 'reads receipts', undefined, (db, each) =>
+      this.#sql.receipts(db, each, consumer, keys),
+    )
+    if (found.size !== keys.length) throw new HapaxError('transaction-conflict', 'a receipt vanished while it was read')
+    return found
+  }
+
+  async #guarded<T>(session: Session, signal: AbortSignal | undefined, body: () => Promise<T>): Promise<T> {
+    try {
+      return await body()
+    } catch (error) {
+      if (signal?.aborted) throw error
+      if (session.gone) throw brokenAtomicity(error)
+      await this.#rollback(session)
+      throw session.doomed ? doomed(session.doomed, error) : error
+    }
+  }
+
+  async #rollback({ tx, closed }: Session): Promise<void> {
+    if (closed) return
+    try {
+      await this.statement(tx, `rolls back transaction ${tx.id}`, undefined, (db) => db.rollback(tx))
+    } catch {
+      // Then the server does it when it notices.
+    }
+  }
+
+  async #check(session: Session): Promise<void> {
+    await this.#inside(session, (_db, tx) => guard(session, tx))
+  }
+
+  async #end(session: Session, writes: Writes | undefined): Promise<void> {
+    const { tx } = session
+    // Whoever aborted has destroyed the connection.
+    if (session.closed) throw transactionClosed()
+    if (writes === undefined) return this.#rollback(session)
+    const label = `commits transaction ${tx.id}`
+    const commit = (db: Database): void => {
+      guard(session, tx)
+      for (const row of writes.inbox ?? []) this.#sql.addInbox(db, tx, row)
+      for (const row of writes.failed ?? []) this.#sql.addFailed(db, tx, row)
+      for (const row of writes.outbox ?? []) this.#sql.addOutbox(db, tx, row)
+      db.commit(tx)
+    }
+    try {
+      await this.statement(tx, label, undefined, commit, true)
+    } catch (error) {
+      if (error instanceof LinkLost) throw commitUnknown(error)
+      this.#db.rollback(tx)
+      throw error
+    }
+  }
+
+  async assertTransaction(tx: SimTx): Promise<void> {
+    if (!(tx instanceof Session)) throw new HapaxError('not-in-transaction', 'expected an open transaction')
+    if (tx.closed) throw transactionClosed()
+  }
+
+  async writeOutbox(tx: SimTx, rows: readonly OutboxRow[]): Promise<void> {
+    await this.#inside(tx as Session, (db, each) => {
+      for (const row of rows) this.#sql.addOutbox(db, each, row)
+    })
+  }
+
+  writeLocal(tx: SimTx, rows: readonly LocalRow[]): Promise<readonly LocalResult[]> {
+    const token = this.#process.random.token()
+    return this.#inside(tx as Session, (db, each) => this.#sql.local(db, each, token, rows))
+  }
+
+  /** Our own statement inside the handler's transaction. */
+  async #inside<T>(session: Session, run: (db: Database, tx: DbTransaction) => T): Promise<T> {
+    try {
+      return await session.run('writes', (db, tx) => {
+        guard(session, tx)
+        return run(db, tx)
+      })
+    } catch (error) {
+      throw session.doomed ? doomed(session.doomed, error) : error
+    }
+  }
+
+  look(shares: readonly Share[]): Promise<readonly Look[]> {
+    return this.#repeated('looks', (db) => shares.map((share) => this.#sql.look(db, share)))
+  }
+
+  reschedule(row: Parameters<Store<SimTx>['reschedule']>[0]): Promise<boolean> {
+    return this.#repeated(`reschedules ${row.seq}`, (db, tx) => this.#sql.reschedule(db, tx, row))
+  }
+
+  fail(row: Parameters<Store<SimTx>['fail']>[0]): Promise<boolean> {
+    return this.#once(`fails ${row.seq}`, (db, tx) => this.#sql.fail(db, tx, row), MOVE_LOCK_MS)
+  }
+
+  inboxSeq(consumer: string, messageKey: string): Promise<string | undefined> {
+    return this.#repeated('reads the inbox', (db) => {
+      for (const row of db.committed('inbox').values()) {
+        if (row.consumer === consumer && row.message.messageKey === messageKey) return String(row.seq)
+      }
+      return undefined
+    })
+  }
+
+  outboxRows(seqs: readonly string[]): Promise<readonly OutboxMessage[]> {
+    return this.#repeated(`reads outbox ${seqs.join(' ')}`, (db) => {
+      const rows = [...db.committed('outbox').values()].filter((row) => seqs.includes(String(row.seq)))
+      return rows
+        .sort((a, b) => a.seq - b.seq)
+        .map(({ seq, relay, message, attempts }) => ({ seq: String(seq), relay, message, attempts }))
+    })
+  }
+
+  confirm(seqs: readonly string[], keep: boolean): Promise<void> {
+    const run = (db: Database, tx: DbTransaction): void => this.#sql.confirm(db, tx, seqs, keep)
+    const label = `confirms ${seqs.join(' ')}`
+    return keep ? this.#once(label, run) : this.#repeated(label, run)
+  }
+
+  postpone(rows: Parameters<Store<SimTx>['postpone']>[0]): Promise<void> {
+    const label = `postpones ${rows.map((row) => row.seq).join(' ')}`
+    return this.#repeated(label, (db, tx) => this.#sql.postpone(db, tx, rows))
+  }
+
+  refuse(row: Parameters<Store<SimTx>['refuse']>[0]): Promise<boolean> {
+    return this.#once(`refuses ${row.seq}`, (db, tx) => this.#sql.refuse(db, tx, row), MOVE_LOCK_MS)
+  }
+
+  recordRelay(name: string, destination: string): Promise<string> {
+    return this.#repeated(`records relay ${name}`, (db, tx) => {
+      const there = db.get(tx, 'relays', name)
+      if (there !== undefined) return there.destination
+      db.write(tx, 'relays', name, { name, destination })
+      return destination
+    })
+  }
+
+  moveRelay(name: string, destination: string): Promise<void> {
+    return this.#once(`moves relay ${name}`, (db, tx) => db.write(tx, 'relays', name, { name, destination }))
+  }
+
+  join(worker: WorkerHello): Promise<void> {
+    return this.#repeated(`joins as ${worker.name}`, (db, tx) => this.#sql.join(db, tx, worker))
+  }
+
+  note(id: string, inHand: readonly string[], alone: boolean): Promise<boolean> {
+    const label = `notes ${inHand.join(' ')}${alone ? ' alone' : ''}`
+    return this.#repeated(label, (db, tx) => this.#sql.note(db, tx, id, inHand, alone, false))
+  }
+
+  beat(id: string, inHand: readonly string[], alone: boolean): Promise<readonly WorkerRow[] | undefined> {
+    return this.#repeated('beats', (db, tx) => {
+      if (!this.#sql.note(db, tx, id, inHand, alone, true)) return undefined
+      const { now } = db.world
+      return this.#sql.workers(db).map((row) => (row.id === id ? { ...row, silentMs: 0, alive: now >= 0 } : row))
+    })
+  }
+
+  bury(): Promise<number> {
+    return this.#once('buries', (db, tx) => this.#sql.bury(db, tx))
+  }
+
+  leave(id: string): Promise<void> {
+    return this.#repeated('leaves', (db, tx) => db.write(tx, 'workers', id, undefined))
+  }
+
+  subscribe(consumer: string, types: readonly string[], ordered: boolean): Promise<void> {
+    return this.#repeated('subscribes', (db, tx) => {
+      for (const type of types) db.write(tx, 'subscriptions', `${consumer}/${type}`, { consumer, type, ordered })
+    })
+  }
+
+  isSubscribed(consumer: string, type: string): Promise<boolean> {
+    return this.#repeated('reads subscriptions', (db) => db.committed('subscriptions').has(`${consumer}/${type}`))
+  }
+
+  subscriptions(): ReturnType<Store<SimTx>['subscriptions']> {
+    return this.#repeated('reads subscriptions', (db) => [...db.committed('subscriptions').values()])
+  }
+
+  unsubscribe(consumer: string): Promise<boolean> {
+    return this.#once('unsubscribes', (db, tx) => {
+      const rows = db.rows(tx, 'subscriptions').filter((row) => row.consumer === consumer)
+      for (const { type } of rows) db.write(tx, 'subscriptions', `${consumer}/${type}`, undefined)
+      return rows.length > 0
+    })
+  }
+
+  failedList({ before, limit, ...where }: FailedFilter): Promise<readonly FailedMessage[]> {
+    return this.#repeated('lists failed', (db) =>
+      failedRows(db, where)
+        .filter((row) => before === undefined || row.seq < Number(before))
+        .sort((a, b) => b.seq - a.seq)
+        .slice(0, limit)
+        .map(asFailed),
+    )
+  }
+
+  failedCount(where: FailedWhere): Promise<number> {
+    return this.#repeated('counts failed', (db) => failedRows(db, where).length)
+  }
+
+  failedGroups(): ReturnType<Store<SimTx>['failedGroups']> {
+    return unused('failedGroups')
+  }
+
+  failedSeqs(where: FailedWhere, after: string | undefined, limit: number): Promise<readonly string[]> {
+    return this.#repeated('lists failed', (db) =>
+      failedRows(db, where)
+        .map((row) => row.seq)
+        .filter((seq) => seq > Number(after ?? 0))
+        .sort((a, b) => a - b)
+        .slice(0, limit)
+        .map(String),
+    )
+  }
+
+  failedGet(seq: string): Promise<FailedMessage | undefined> {
+    return this.#repeated(`reads failed ${seq}`, (db) => {
+      const row = db.committed('failed').get(seq)
+      return row && asFailed(row)
+    })
+  }
+
+  failedRetry(seq: string, audit: Audit): Promise<boolean> {
+    return this.#once(`retries failed ${seq}`, (db, tx) => this.#sql.failedRetry(db, tx, seq, audit))
+  }
+
+  failedEdit(seq: string, message: StoredMessage, audit: Audit): Promise<boolean> {
+    const token = this.#process.random.token()
+    return this.#once(`edits failed ${seq}`, (db, tx) => this.#sql.failedEdit(db, tx, seq, message, audit, token))
+  }
+
+  failedDiscard(seq: string, audit: Audit): Promise<boolean> {
+    return this.#once(`discards failed ${seq}`, (db, tx) => this.#sql.failedDiscard(db, tx, seq, audit))
+  }
+
+  heldKeys(): ReturnType<Store<SimTx>['heldKeys']> {
+    return unused('heldKeys')
+  }
+
+  releaseKey(origin: Origin, scope: string, key: string, audit: Audit): Promise<boolean> {
+    return this.#once(`releases ${key}`, (db, tx) => this.#sql.release(db, tx, origin, scope, key, audit))
+  }
+
+  sentList(): ReturnType<Store<SimTx>['sentList']> {
+    return unused('sentList')
+  }
+
+  sentSeqs(): ReturnType<Store<SimTx>['sentSeqs']> {
+    return unused('sentSeqs')
+  }
+
+  sentRepublish(): Promise<boolean> {
+    return unused('sentRepublish')
+  }
+
+  cleanup(...[step, olderThanMs, limit]: Parameters<Store<SimTx>['cleanup']>): ReturnType<Store<SimTx>['cleanup']> {
+    return this.#once(`cleans ${step.kind}`, (db, tx) => this.#sql.cleanup(db, tx, step, olderThanMs, limit))
+  }
+
+  cleanable(): Promise<number> {
+    return unused('cleanable')
+  }
+
+  async audit(): Promise<void> {}
+
+  async checkup(): Promise<readonly []> {
+    return []
+  }
+
+  status(): ReturnType<Store<SimTx>['status']> {
+    return unused('status')
+  }
+
+  trace(): ReturnType<Store<SimTx>['trace']> {
+    return unused('trace')
+  }
+}
+
+/** One request to the database until its answer. */
+class Request<T> {
+  readonly #db: Database
+  readonly #process: Process
+  readonly #tx: DbTransaction
+  readonly #label: string
+  readonly #lockTimeoutMs: number | undefined
+  readonly #run: (db: Database, tx: DbTransaction) => T
+  readonly #resolve: (value: T) => void
+  readonly #reject: (error: unknown) => void
+  #over = false
+  #silent = false
+  #cancel: (() => void) | undefined
+
+  constructor(
+    db: Database,
+    process: Process,
+    tx: DbTransaction,
+    label: string,
+    lockTimeoutMs: number | undefined,
+    run: (db: Database, tx: DbTransaction) => T,
+    resolve: (value: T) => void,
+    reject: (error: unknown) => void,
+  ) {
+    this.#db = db
+    this.#process = process
+    this.#tx = tx
+    this.#label = label
+    this.#lockTimeoutMs = lockTimeoutMs
+    this.#run = run
+    this.#resolve = resolve
+    this.#reject = reject
+  }
+
+  /** A link breaks before the request arrives, after the answer was sent, or while the request is still on its way. */
+  send(fault: 'before' | 'after' | 'late' | undefined): void {
+    if (fault === undefined) this.#execute()
+    else this.#break(fault)
+  }
+
+  #break(fault: 'before' | 'after' | 'late'): void {
+    this.#process.world.note(`  the link breaks (${fault})`)
+    this.#silent = true
+    if (fault === 'after') this.#execute()
+    if (fault === 'late') this.#process.world.add(`late: ${this.#label}`, undefined, () => this.#execute())
+    this.#db.abandon(this.#tx)
+    this.#process.deliver(this.#label, () => this.#reject(new LinkLost('the connection was lost')))
+  }
+
+  #execute(): void {
+    if (this.#over) return
+    const { state } = this.#tx
+    try {
+      if (state === 'ended') throw new LinkLost('the transaction was ended')
+      if (state === 'aborted' && !ENDING.test(this.#label)) throw new Error('current transaction is aborted')
+      const value = this.#run(this.#db, this.#tx)
+      this.#settle(() => this.#resolve(value))
+    } catch (error) {
+      if (error instanceof Blocked) this.#wait(error)
+      else this.#fail(error)
+    }
+  }
+
+  #wait({ holder }: Blocked): void {
+    const { world } = this.#process
+    if (this.#db.deadlock(this.#tx, holder)) {
+      this.#fail(new Deadlock('deadlock detected'))
+      return
+    }
+    this.#tx.waitsFor = holder
+    holder.waiters.push(() => {
+      this.#tx.waitsFor = undefined
+      if (!this.#over) world.add(`${this.#label}, after waiting`, this.#owner(), () => this.#execute(), true)
+    })
+    if (this.#cancel !== undefined || this.#lockTimeoutMs === undefined) return
+    this.#cancel = world.after(this.#lockTimeoutMs, `lock timeout of ${this.#label}`, undefined, () => {
+      this.#tx.waitsFor = undefined
+      this.#tx.state = 'aborted'
+      this.#fail(new LockTimeout('canceling statement due to lock timeout'))
+    })
+  }
+
+  #owner(): Process | undefined {
+    return this.#process.alive ? this.#process : undefined
+  }
+
+  #fail(error: unknown): void {
+    if (error instanceof Error && this.#tx.state === 'open' && !(error instanceof HapaxError))
+      this.#tx.state = 'aborted'
+    this.#settle(() => this.#reject(error))
+  }
+
+  #settle(answer: () => void): void {
+    if (this.#over) return
+    this.#over = true
+    this.#cancel?.()
+    if (!this.#silent) this.#process.deliver(this.#label, answer)
+  }
+}
+
+/** The savepoint is there only in the transaction that was opened, and only while that is healthy. */
+function guard(session: Session, tx: DbTransaction): void {
+  if (session.gone) throw brokenAtomicity(undefined)
+  if (tx.state === 'aborted') {
+    throw new HapaxError('transaction-aborted', 'the handler went on after an SQL error')
+  }
+}
+
+function brokenAtomicity(cause: unknown): HapaxError {
+  return new HapaxError('broken-atomicity', 'the handler ended its transaction itself', { cause })
+}
+
+function commitUnknown(cause: unknown): HapaxError {
+  return new HapaxError('commit-unknown', 'the connection was lost while committing', { cause })
+}
+
+function ofTransaction(error: unknown, phase: Phase, signal: AbortSignal | undefined): unknown {
+  if (phase === 'body') return error
+  const aborted = signal?.aborted && error === signal.reason
+  if (phase === 'committing') {
+    if (aborted) return commitUnknown(error)
+    return error instanceof Deadlock || error instanceof LockTimeout ? doomed('conflict', error) : error
+  }
+  if (aborted || error instanceof HapaxError) return error
+  if (error instanceof LockTimeout) return new HapaxError('busy', 'another transaction holds the row', { cause: error })
+  return error instanceof Deadlock ? doomed('conflict', error) : unavailable(error)
+}
+
+function ofQuery(error: unknown): unknown {
+  if (error instanceof LockTimeout || error instanceof Deadlock) return doomed('conflict', error)
+  return error instanceof LinkLost ? unavailable(error) : error
+}
+
+function unavailable(cause: unknown): unknown {
+  if (!(cause instanceof LinkLost)) return cause
+  return new HapaxError('store-unavailable', 'the simulator could not be reached', { cause })
+}
+
+function opened(opening: Opening): string {
+  if (opening.kind === 'take') return `takes ${opening.messages.map((message) => message.id).join(' ')}`
+  return opening.kind === 'claim' ? `claims ${opening.seqs.join(' ')}` : 'plain'
+}
+
+function asInboxRow({ seq, consumer, message, ordered, attempts, lost, starts, crashes }: WaitingRow): InboxRow {
+  return { seq: String(seq), consumer, message, ordered, attempts, lost, starts, crashes }
+}
+
+function failedRows(db: Database, where: FailedWhere): FailedRecord[] {
+  return [...db.committed('failed').values()].filter(
+    (row) =>
+      (where.origin === undefined || row.origin === where.origin) &&
+      (where.consumer === undefined || row.consumer === where.consumer) &&
+      (where.type === undefined || row.message.type === where.type) &&
+      (where.reason === undefined || row.reason === where.reason) &&
+      (row.replacedBy !== null) === (where.replaced ?? false),
+  )
+}
+
+function asFailed(row: FailedRecord): FailedMessage {
+  const { seq, origin, consumer, message, attempts, reason, error, failedAt, heldSeq, replacedBy } = row
+  const held = heldSeq !== null
+  const shown = { attempts, reason, error, errorHash: error.message, failedAt: new Date(failedAt), held, replacedBy }
+  return { seq: String(seq), origin, consumer, message, ...shown }
+}
+
+function unused(method: string): Promise<never> {
+  return Promise.reject(new Error(`the simulator has no ${method}`))
+}
+
+/** Statements that an aborted transaction still takes. */
+const ENDING = /^(rolls back|commits) /
+const NO_RECEIPTS: ReadonlyMap<string, Receipt> = new Map()
+const NO_SEQS: ReadonlySet<string> = new Set()
+const NO_ROWS: ReadonlyMap<string, InboxRow> = new Map()
+const MOVE_LOCK_MS = 5_000
+const QUERY_MS = 60_000

@@ -1,0 +1,537 @@
+import type {
+  Audit,
+  Cleaned,
+  CleanupStep,
+  ErrorRecord,
+  FailedRow,
+  LocalResult,
+  LocalRow,
+  Look,
+  Origin,
+  OutboxRow,
+  Receipt,
+  RetryRow,
+  Share,
+  StoredMessage,
+  WorkerHello,
+  WorkerRow,
+} from 'hapax'
+import { laneOf } from '../../src/core/lanes.ts'
+import { type Database, type DbTransaction, receiptKey, type WaitingRow } from './database.ts'
+
+/** How many rows of one key a look lists. */
+const RUN = 100
+
+/**
+ * What each statement of the store does to the tables, in one go. A statement that meets a locked row throws `Blocked` and
+ * is run again later, so that what it did before must be done only once. Bugs on purpose replace some of these.
+ */
+export const statements = {
+  /** Writes receipts where there are none; answers the keys that are ours. */
+  take(db: Database, tx: DbTransaction, consumer: string, token: string, messages: readonly StoredMessage[]) {
+    const ours = new Set<string>()
+    const sorted = messages.length > 1 ? [...messages].sort(byMessageKey) : messages
+    for (const message of sorted) if (writeReceipt(db, tx, consumer, token, message)) ours.add(message.messageKey)
+    return ours
+  },
+
+  receipts(db: Database, tx: DbTransaction, consumer: string, keys: readonly string[]): Map<string, Receipt> {
+    const found = new Map<string, Receipt>()
+    for (const key of keys) {
+      const row = db.get(tx, 'receipts', receiptKey(consumer, key))
+      if (row !== undefined) found.set(key, { ...row, takenAt: new Date(row.takenAt) })
+    }
+    return found
+  },
+
+  /** Locks rows that are not held, leaves out those with an older row of their key outside these, deletes the rest. */
+  claim(db: Database, tx: DbTransaction, seqs: readonly string[]): WaitingRow[] {
+    const mine = lockFree(db, tx, seqs)
+    const kept = mine.filter((row) => !hasOlder(db, tx, row, mine))
+    for (const row of kept) db.write(tx, 'inbox', String(row.seq), undefined)
+    return kept
+  },
+
+  /** Locks rows, held or not, after waiting for others; answers those that are there. */
+  lockAll(db: Database, tx: DbTransaction, seqs: readonly string[]): string[] {
+    return bySeqText(seqs).filter((seq) => locked(db, tx, 'inbox', seq) !== undefined)
+  },
+
+  addInbox(db: Database, tx: DbTransaction, row: RetryRow): void {
+    const seq = db.nextSeq()
+    const { consumer, message, attempts, starts, delayMs, error } = row
+    const ordered = row.ordered && message.key !== null
+    const lane = laneOf(message, ordered)
+    const availableAt = db.world.now + delayMs
+    const counts = { attempts, starts, lost: 0, crashes: 0 }
+    const waiting = { seq, consumer, message, ordered, lane, ...counts, availableAt, heldAt: null, error }
+    db.insert(tx, 'inbox', String(seq), waiting)
+  },
+
+  addOutbox(db: Database, tx: DbTransaction, { relay, message, delayMs }: OutboxRow): void {
+    const seq = db.nextSeq()
+    const { now } = db.world
+    const times = { createdAt: now, availableAt: now + delayMs, heldAt: null }
+    db.insert(tx, 'outbox', String(seq), {
+      seq,
+      relay,
+      message,
+      lane: laneOf(message, true),
+      attempts: 0,
+      error: null,
+      ...times,
+    })
+  },
+
+  addFailed(db: Database, tx: DbTransaction, row: FailedRow, origin: Origin = 'inbox', heldSeq: number | null = null) {
+    const { consumer, message, ordered, attempts, reason, error } = row
+    const known = db.rows(tx, 'failed').some((each) => {
+      const same = each.message.messageKey === message.messageKey && each.message.fingerprint === message.fingerprint
+      return same && each.consumer === consumer && each.origin === origin
+    })
+    if (known) return
+    const seq = db.nextSeq()
+    const failedAt = db.world.now
+    const rest = { ordered, attempts, reason, error, failedAt, heldSeq, replacedBy: null }
+    db.insert(tx, 'failed', String(seq), { seq, origin, consumer, message, ...rest })
+  },
+
+  /** Receipt and inbox row for every consumer that has no receipt yet. */
+  local(db: Database, tx: DbTransaction, token: string, rows: readonly LocalRow[]): LocalResult[] {
+    const targets = rows.map((row) => listeners(db, tx, row))
+    const all = rows.flatMap(({ message }, index) =>
+      [...(targets[index] as Map<string, boolean>).keys()].map((consumer) => ({ consumer, message, index })),
+    )
+    all.sort((a, b) =>
+      a.consumer === b.consumer ? byMessageKey(a.message, b.message) : a.consumer < b.consumer ? -1 : 1,
+    )
+    const fresh = all.filter(({ consumer, message }) => writeReceipt(db, tx, consumer, token, message))
+    for (const [index, { message, delayMs }] of rows.entries()) {
+      for (const [consumer, ordered] of targets[index] as Map<string, boolean>) {
+        if (!fresh.some((each) => each.index === index && each.consumer === consumer)) continue
+        statements.addInbox(db, tx, { consumer, message, ordered, attempts: 0, starts: 0, delayMs, error: null })
+      }
+    }
+    return rows.map((_, index) => ({
+      consumers: (targets[index] as Map<string, boolean>).size,
+      fresh: fresh.filter((each) => each.index === index).length,
+    }))
+  },
+
+  look(db: Database, share: Share): Look {
+    const rows = share.table === 'inbox' ? inboxOf(db, share) : outboxOf(db, share)
+    const page = Math.min(share.limit, Math.max(4, Math.ceil((2 * share.limit) / share.lanes.length)))
+    const found = new Listing(db.world.now, page, share)
+    for (const row of rows) found.add(row)
+    return found.look()
+  },
+
+  reschedule(
+    db: Database,
+    tx: DbTransaction,
+    row: { seq: string; attempts: number; lost: number; delayMs: number; error: ErrorRecord },
+  ): boolean {
+    const { seq, attempts, lost, delayMs, error } = row
+    const there = locked(db, tx, 'inbox', seq)
+    if (there === undefined) return false
+    const availableAt = db.world.now + delayMs
+    db.write(tx, 'inbox', seq, { ...there, attempts, lost, error, starts: 0, availableAt })
+    return true
+  },
+
+  fail(
+    db: Database,
+    tx: DbTransaction,
+    row: { seq: string; attempts: number; reason: string; error: ErrorRecord; hold: boolean },
+  ): boolean {
+    const { seq, attempts, reason, error, hold } = row
+    const there = locked(db, tx, 'inbox', seq)
+    if (there === undefined) return false
+    const { consumer, message, ordered } = there
+    const failed = { consumer, message, ordered, attempts, reason, error }
+    statements.addFailed(db, tx, failed, 'inbox', hold ? there.seq : null)
+    const held = { ...there, attempts, error, starts: 0, heldAt: db.world.now }
+    db.write(tx, 'inbox', seq, hold ? held : undefined)
+    return true
+  },
+
+  confirm(db: Database, tx: DbTransaction, seqs: readonly string[], keep: boolean): void {
+    for (const seq of bySeqText(seqs)) {
+      const row = locked(db, tx, 'outbox', seq)
+      if (row === undefined) continue
+      db.write(tx, 'outbox', seq, undefined)
+      if (!keep) continue
+      const sent = db.nextSeq()
+      db.insert(tx, 'sent', String(sent), { seq: sent, relay: row.relay, message: row.message, sentAt: db.world.now })
+    }
+  },
+
+  postpone(
+    db: Database,
+    tx: DbTransaction,
+    rows: readonly { seq: string; delayMs: number; error: ErrorRecord }[],
+  ): void {
+    for (const { seq, delayMs, error } of [...rows].sort((a, b) => Number(a.seq) - Number(b.seq))) {
+      const row = locked(db, tx, 'outbox', seq)
+      if (row === undefined || tx.changes.has(`outbox/${seq}`)) continue
+      const availableAt = db.world.now + delayMs
+      db.write(tx, 'outbox', seq, { ...row, attempts: row.attempts + 1, availableAt, error })
+    }
+  },
+
+  refuse(
+    db: Database,
+    tx: DbTransaction,
+    { seq, reason, error, hold }: { seq: string; reason: string; error: ErrorRecord; hold: boolean },
+  ): boolean {
+    const row = locked(db, tx, 'outbox', seq)
+    if (row === undefined) return false
+    const { relay, message } = row
+    const attempts = row.attempts + 1
+    const failed = { consumer: relay, message, ordered: message.key !== null, attempts, reason, error }
+    statements.addFailed(db, tx, failed, 'outbox', hold ? row.seq : null)
+    db.write(tx, 'outbox', seq, hold ? { ...row, attempts, error, heldAt: db.world.now } : undefined)
+    return true
+  },
+
+  join(db: Database, tx: DbTransaction, { id, name, ttlMs, serves }: WorkerHello): void {
+    if (locked(db, tx, 'workers', id) !== undefined) return
+    const { now } = db.world
+    db.write(tx, 'workers', id, { id, name, serves, ttlMs, startedAt: now, seenAt: now, inHand: [], alone: false })
+  },
+
+  note(db: Database, tx: DbTransaction, id: string, inHand: readonly string[], alone: boolean, beat: boolean): boolean {
+    const row = locked(db, tx, 'workers', id)
+    if (row === undefined) return false
+    const seenAt = beat ? db.world.now : row.seenAt
+    db.write(tx, 'workers', id, { ...row, inHand: [...inHand], alone, seenAt })
+    return true
+  },
+
+  workers(db: Database): WorkerRow[] {
+    const { now } = db.world
+    return [...db.committed('workers').values()]
+      .sort((a, b) => (a.id < b.id ? -1 : 1))
+      .map(({ id, name, serves, startedAt, seenAt, ttlMs, inHand }) => {
+        const silentMs = now - seenAt
+        const startedAtDate = new Date(startedAt)
+        return { id, name, serves, startedAt: startedAtDate, silentMs, alive: silentMs <= ttlMs, inHand: inHand.length }
+      })
+  },
+
+  /** Rows that a dead worker had in hand and nobody has locked become suspects, or count a crash. */
+  bury(db: Database, tx: DbTransaction): number {
+    const dead = db.rows(tx, 'workers').filter(({ id, seenAt, ttlMs }) => {
+      return db.world.now - seenAt > ttlMs && !db.isLocked(tx, 'workers', id)
+    })
+    for (const { id, inHand, alone } of dead) {
+      db.write(tx, 'workers', id, undefined)
+      for (const seq of inHand) {
+        const row = db.isLocked(tx, 'inbox', seq) ? undefined : db.get(tx, 'inbox', seq)
+        if (row === undefined) continue
+        const crashes = row.crashes + (alone ? 1 : 0)
+        db.write(tx, 'inbox', seq, { ...row, starts: row.starts + 1, crashes })
+      }
+    }
+    return dead.length
+  },
+
+  failedRetry(db: Database, tx: DbTransaction, seq: string, audit: Audit): boolean {
+    const row = locked(db, tx, 'failed', seq)
+    if (row === undefined || row.replacedBy !== null) return false
+    const { origin, consumer, message, ordered, heldSeq } = row
+    if (heldSeq !== null) unhold(db, tx, origin, String(heldSeq), message)
+    else if (origin === 'outbox') statements.addOutbox(db, tx, { relay: consumer, message, delayMs: 0 })
+    else {
+      const fresh = { attempts: 0, starts: 0, delayMs: 0, error: null }
+      statements.addInbox(db, tx, { consumer, message, ordered, ...fresh })
+    }
+    db.write(tx, 'failed', seq, undefined)
+    writeAudit(db, tx, audit, consumer, message)
+    return true
+  },
+
+  failedEdit(
+    db: Database,
+    tx: DbTransaction,
+    seq: string,
+    message: StoredMessage,
+    audit: Audit,
+    token: string,
+  ): boolean {
+    const row = locked(db, tx, 'failed', seq)
+    if (row === undefined || row.replacedBy !== null) return false
+    const { origin, consumer, ordered, heldSeq } = row
+    if (origin === 'inbox') writeReceipt(db, tx, consumer, token, message)
+    if (heldSeq !== null) unhold(db, tx, origin, String(heldSeq), message)
+    else if (origin === 'outbox') statements.addOutbox(db, tx, { relay: consumer, message, delayMs: 0 })
+    else {
+      const fresh = { attempts: 0, starts: 0, delayMs: 0, error: null }
+      statements.addInbox(db, tx, { consumer, message, ordered, ...fresh })
+    }
+    db.write(tx, 'failed', seq, { ...row, heldSeq: null, replacedBy: message.id })
+    writeAudit(db, tx, audit, consumer, row.message)
+    return true
+  },
+
+  failedDiscard(db: Database, tx: DbTransaction, seq: string, audit: Audit): boolean {
+    const row = locked(db, tx, 'failed', seq)
+    if (row === undefined) return false
+    const { origin, heldSeq } = row
+    if (heldSeq !== null && locked(db, tx, origin, String(heldSeq))) db.write(tx, origin, String(heldSeq), undefined)
+    db.write(tx, 'failed', seq, undefined)
+    writeAudit(db, tx, audit, row.consumer, row.message)
+    return true
+  },
+
+  /** Lets a key go on without its held message, which stays in the failed store. */
+  release(db: Database, tx: DbTransaction, origin: Origin, scope: string, key: string, audit: Audit): boolean {
+    const held = db
+      .rows(tx, origin)
+      .filter((row) => row.heldAt !== null && row.message.key === key && scopeOf(row) === scope)
+      .sort((a, b) => a.seq - b.seq)[0]
+    if (held === undefined || locked(db, tx, origin, String(held.seq)) === undefined) return false
+    const failed = db.rows(tx, 'failed').find((row) => row.origin === origin && row.heldSeq === held.seq)
+    if (failed !== undefined) {
+      db.lock(tx, 'failed', String(failed.seq))
+      db.write(tx, 'failed', String(failed.seq), { ...failed, heldSeq: null })
+    }
+    db.write(tx, origin, String(held.seq), undefined)
+    writeAudit(db, tx, audit, scope, held.message)
+    return true
+  },
+
+  /** One step of the cleaning of receipts: only those whose message is finished. */
+  cleanup(db: Database, tx: DbTransaction, step: CleanupStep, olderThanMs: number, limit: number): Cleaned {
+    const before = db.world.now - olderThanMs
+    if (step.kind === 'sent') {
+      const old = db.rows(tx, 'sent').filter((row) => row.relay === step.relay && row.sentAt < before)
+      for (const row of old.slice(0, limit)) db.write(tx, 'sent', String(row.seq), undefined)
+      return { deleted: Math.min(limit, old.length), after: old.length > limit ? '' : undefined }
+    }
+    if (step.kind === 'audit') return { deleted: 0, after: undefined }
+    const { consumer, after = '' } = step
+    const page = db
+      .rows(tx, 'receipts')
+      .filter((row) => row.consumer === consumer && row.messageKey > after)
+      .sort(byMessageKey)
+      .slice(0, limit)
+    let deleted = 0
+    for (const row of page) {
+      if (row.takenAt >= before || !statements.finished(db, tx, row)) continue
+      const key = receiptKey(consumer, row.messageKey)
+      if (db.isLocked(tx, 'receipts', key)) continue
+      db.write(tx, 'receipts', key, undefined)
+      deleted += 1
+    }
+    return { deleted, after: page.length < limit ? undefined : page.at(-1)?.messageKey }
+  },
+
+  /** Whether nothing waits under this receipt any more. */
+  finished(
+    db: Database,
+    tx: DbTransaction,
+    { consumer, messageKey }: { consumer: string; messageKey: string },
+  ): boolean {
+    const same = (row: { consumer: string; message: StoredMessage }): boolean =>
+      row.consumer === consumer && row.message.messageKey === messageKey
+    return !db.rows(tx, 'inbox').some(same) && !db.rows(tx, 'failed').some(same)
+  },
+}
+
+/** All statements of the store. */
+export type Statements = typeof statements
+
+function byMessageKey(a: { messageKey: string }, b: { messageKey: string }): number {
+  return a.messageKey < b.messageKey ? -1 : 1
+}
+
+function bySeqText(seqs: readonly string[]): string[] {
+  return [...seqs].sort((a, b) => Number(a) - Number(b))
+}
+
+/** Whoever inserts a receipt that another open transaction has inserted, or deleted, waits for it. */
+function writeReceipt(
+  db: Database,
+  tx: DbTransaction,
+  consumer: string,
+  token: string,
+  { messageKey, source, id, type, fingerprint }: StoredMessage,
+): boolean {
+  const key = receiptKey(consumer, messageKey)
+  const there = db.get(tx, 'receipts', key)
+  if (there?.token === token) return true
+  // A committed receipt that nobody is deleting needs no lock.
+  if (there !== undefined && !db.isLocked(tx, 'receipts', key)) return false
+  db.lock(tx, 'receipts', key)
+  const row = { consumer, token, messageKey, source, id, type, fingerprint, takenAt: db.world.now }
+  db.write(tx, 'receipts', key, row)
+  return true
+}
+
+/** A row after its lock was got; undefined: it is gone. */
+function locked<Name extends 'inbox' | 'outbox' | 'failed' | 'workers'>(
+  db: Database,
+  tx: DbTransaction,
+  table: Name,
+  key: string,
+) {
+  if (db.get(tx, table, key) === undefined && !db.isLocked(tx, table, key)) return undefined
+  db.lock(tx, table, key)
+  return db.get(tx, table, key)
+}
+
+/** Locks the rows that nobody else has locked and that are not held. */
+function lockFree(db: Database, tx: DbTransaction, seqs: readonly string[]): WaitingRow[] {
+  const rows: WaitingRow[] = []
+  for (const seq of bySeqText(seqs)) {
+    const row = db.get(tx, 'inbox', seq)
+    if (row === undefined || row.heldAt !== null || db.isLocked(tx, 'inbox', seq)) continue
+    db.lock(tx, 'inbox', seq)
+    rows.push(row)
+  }
+  return rows
+}
+
+function hasOlder(db: Database, tx: DbTransaction, row: WaitingRow, mine: readonly WaitingRow[]): boolean {
+  if (!row.ordered) return false
+  for (const older of db.committed('inbox').values()) {
+    const before = older.seq < row.seq && older.ordered && older.consumer === row.consumer
+    if (!before || older.message.key !== row.message.key || mine.includes(older)) continue
+    if (db.get(tx, 'inbox', String(older.seq)) !== undefined) return true
+  }
+  return false
+}
+
+function listeners(db: Database, tx: DbTransaction, { message, consumers }: LocalRow): Map<string, boolean> {
+  const found = new Map(consumers.map(({ name, ordered }) => [name, ordered]))
+  for (const { consumer, type, ordered } of db.rows(tx, 'subscriptions')) {
+    if (type === message.type && !found.has(consumer)) found.set(consumer, ordered)
+  }
+  return new Map([...found].sort(([a], [b]) => (a < b ? -1 : 1)))
+}
+
+function unhold(db: Database, tx: DbTransaction, origin: Origin, seq: string, message: StoredMessage): void {
+  const availableAt = db.world.now
+  const clear = { heldAt: null, attempts: 0, availableAt, error: null, message }
+  if (origin === 'inbox') {
+    const row = locked(db, tx, 'inbox', seq)
+    if (row) db.write(tx, 'inbox', seq, { ...row, ...clear, lost: 0, starts: 0, crashes: 0 })
+  } else {
+    const row = locked(db, tx, 'outbox', seq)
+    if (row) db.write(tx, 'outbox', seq, { ...row, ...clear })
+  }
+}
+
+function scopeOf(row: { consumer: string } | { relay: string }): string {
+  return 'consumer' in row ? row.consumer : row.relay
+}
+
+function writeAudit(db: Database, tx: DbTransaction, audit: Audit, consumer: string, message: StoredMessage): void {
+  const seq = db.nextSeq()
+  const { messageKey, source, id, type } = message
+  const { action, actor, note = null } = audit
+  db.insert(tx, 'audit', String(seq), {
+    seq,
+    action,
+    actor,
+    consumer,
+    messageKey,
+    source,
+    id,
+    type,
+    at: db.world.now,
+    note,
+  })
+}
+
+/** A row of inbox or outbox as a look sees it. */
+interface Listed {
+  readonly seq: number
+  readonly type: string
+  readonly lane: number
+  readonly key: string | null
+  readonly bytes: number
+  readonly availableAt: number
+  readonly held: boolean
+  readonly suspect: boolean
+}
+
+function inboxOf(db: Database, { scope, lanes, types }: Share): Listed[] {
+  const listed: Listed[] = []
+  for (const row of db.committed('inbox').values()) {
+    const { seq, consumer, message, ordered, lane, availableAt, heldAt, starts } = row
+    if (consumer !== scope || !lanes.includes(lane) || (!ordered && !types.includes(message.type))) continue
+    const { type, data } = message
+    const key = ordered ? message.key : null
+    listed.push({ seq, type, lane, key, bytes: data.length, availableAt, held: heldAt !== null, suspect: starts > 0 })
+  }
+  return listed
+}
+
+function outboxOf(db: Database, { scope, lanes }: Share): Listed[] {
+  const listed: Listed[] = []
+  for (const { seq, relay, message, lane, availableAt, heldAt } of db.committed('outbox').values()) {
+    if (relay !== scope || !lanes.includes(lane)) continue
+    const { type, key, data } = message
+    listed.push({ seq, type, lane, key, bytes: data.length, availableAt, held: heldAt !== null, suspect: false })
+  }
+  return listed
+}
+
+/** What a look lists: what is due without order, and the first rows of each key. */
+class Listing {
+  readonly #now: number
+  readonly #page: number
+  readonly #after: ReadonlyMap<number, string>
+  readonly #others = new Map<number, Listed[]>()
+  readonly #keys = new Map<number, Map<string, Listed[]>>()
+  #nextMs: number | undefined
+
+  constructor(now: number, page: number, { after }: Share) {
+    this.#now = now
+    this.#page = page
+    this.#after = after
+  }
+
+  add(row: Listed): void {
+    const { lane, key } = row
+    if (key === null) {
+      const dueMs = row.availableAt - this.#now
+      if (dueMs > 0) this.#nextMs = Math.min(this.#nextMs ?? Number.POSITIVE_INFINITY, dueMs)
+      else this.#others.set(lane, [...(this.#others.get(lane) ?? []), row])
+      return
+    }
+    const keys = this.#keys.get(lane) ?? new Map<string, Listed[]>()
+    this.#keys.set(lane, keys)
+    if (key > (this.#after.get(lane) ?? '')) keys.set(key, [...(keys.get(key) ?? []), row])
+  }
+
+  look(): Look {
+    const others: Listed[] = []
+    for (const rows of this.#others.values()) others.push(...rows.sort(byAge).slice(0, this.#page))
+    const keyed: Listed[] = []
+    const after = new Map<number, string>()
+    for (const [lane, keys] of this.#keys) {
+      const page = [...keys.keys()].sort().slice(0, this.#page)
+      for (const key of page) keyed.push(...this.#head(keys.get(key) as Listed[]))
+      if (page.length >= this.#page) after.set(lane, page.at(-1) as string)
+    }
+    const listed = [...others.sort(byAge), ...keyed.sort((a, b) => a.seq - b.seq)]
+    const entries = listed.map(({ seq, availableAt, ...rest }) => {
+      return { seq: String(seq), dueMs: availableAt - this.#now, ...rest }
+    })
+    return { entries, nextMs: this.#nextMs, after }
+  }
+
+  #head(rows: Listed[]): Listed[] {
+    rows.sort((a, b) => a.seq - b.seq)
+    const [first] = rows as [Listed]
+    const ready = !first.held && first.availableAt <= this.#now
+    return rows.slice(0, ready ? RUN : 1)
+  }
+}
+
+function byAge(a: Listed, b: Listed): number {
+  return a.availableAt - b.availableAt || a.seq - b.seq
+}
