@@ -1,3 +1,4 @@
+import { benchEngine } from './engine.ts'
 import { benchMemory } from './memory.ts'
 import { benchPeers } from './peers.ts'
 import { benchPostgres } from './postgres.ts'
@@ -8,7 +9,7 @@ const wanted = process.argv.slice(2)
 const wants = (name: string): boolean => wanted.length === 0 || wanted.includes(name)
 
 const url = process.env['HAPAX_TEST_POSTGRES']
-if (url === undefined && wanted.some((name) => name !== 'sqlite')) {
+if (url === undefined && wanted.join() !== 'sqlite') {
   throw new Error('HAPAX_TEST_POSTGRES is not set: run this by npm run bench')
 }
 
@@ -16,3 +17,4 @@ if (wants('sqlite')) await benchSqlite()
 if (wants('postgres')) await benchPostgres(url as string)
 if (wants('memory')) await benchMemory(url as string)
 if (wants('peers')) await benchPeers(url as string)
+if (wants('engine')) await benchEngine(url as string)

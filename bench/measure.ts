@@ -1,5 +1,11 @@
-/** One side of a comparison: does a piece of work and answers how many messages it was. */
-export type Side = (round: number) => Promise<number>
+/** One side of a comparison: does a piece of work and answers how many messages it was, or what it took by its own clock. */
+export type Side = (round: number) => Promise<number | Taken>
+
+/** How many messages took how long. */
+export interface Taken {
+  readonly messages: number
+  readonly ms: number
+}
 
 /** A side of which only `run` is timed. */
 export interface Timed {
@@ -38,15 +44,15 @@ async function rate(side: Side | Timed, round: number): Promise<number> {
   const { before, run, after } = typeof side === 'function' ? { before: nothing, run: side, after: nothing } : side
   await before(round)
   const started = performance.now()
-  const messages = await run(round)
-  const ms = performance.now() - started
+  const done = await run(round)
+  const taken = typeof done === 'number' ? { messages: done, ms: performance.now() - started } : done
   await after(round)
-  return (messages / ms) * 1000
+  return (taken.messages / taken.ms) * 1000
 }
 
 async function nothing(): Promise<void> {}
 
-export function median(values: readonly number[]): number {
+function median(values: readonly number[]): number {
   const sorted = [...values].sort((a, b) => a - b)
   return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN
 }
@@ -80,6 +86,11 @@ export function report(name: string, { hapax, other, ratio }: Measured, aim?: nu
     ...(aim === undefined ? [] : [`>= ${aim}`.padStart(8), (ratio >= aim ? 'ok' : 'BELOW').padStart(6)]),
   ]
   console.log(columns.join(''))
+}
+
+/** A line of the report with one figure. */
+export function reportValue(name: string, value: string, ok: boolean, aim: string): void {
+  console.log(`${name.padEnd(52)}${value.padStart(12)}${aim.padStart(28)}${(ok ? 'ok' : 'MISSED').padStart(7)}`)
 }
 
 export function heading(title: string): void {

@@ -1,0 +1,58 @@
+import type pg from 'pg'
+
+/** Messages that wait in the inbox of a consumer. */
+export interface Backlog {
+  readonly schema: string
+  readonly consumer: string
+  readonly type: string
+  readonly count: number
+  /** Which messages of the consumer have order: those of one key, whose first is held, or of many keys. */
+  readonly order?: 'one held key' | 'many keys'
+}
+
+/**
+ * Writes receipts and inbox rows as `publish` does under local delivery, a million in seconds. The data is the number of the
+ * message. The one place in the benchmark that knows these columns.
+ */
+export async function fillInbox(pool: pg.Pool, { schema, consumer, type, count, order }: Backlog): Promise<void> {
+  const key = { 'one held key': `'held'`, 'many keys': `'key ' || n % 1000` }
+  const lane = { 'one held key': '7', 'many keys': 'n % 1000 % 64' }
+  await pool.query(
+    `
+with m as (
+  select n, ${uuidOf('n')} as message_key, gen_random_uuid()::text as id from generate_series(1, $3::integer) as n
+), receipt as (
+  insert into ${schema}.receipts (consumer, message_key, token, source, id, type, fingerprint)
+  select $1::text, message_key, gen_random_uuid(), '/bench', id, $2::text, '\\x0011223344556677'::bytea from m
+)
+insert into ${schema}.inbox (consumer, message_key, source, id, type, key, attributes, data, fingerprint, available_at,
+  lane, ordered, held_at)
+select $1::text, message_key, '/bench', id, $2::text, ${order ? key[order] : 'null'},
+  '{"time":"2026-01-01T00:00:00.000Z","datacontenttype":"application/json"}', convert_to(n::text, 'UTF8'),
+  '\\x0011223344556677', clock_timestamp(), ${order ? lane[order] : 'n % 64'}, ${order !== undefined},
+  ${order === 'one held key' ? 'case when n = 1 then clock_timestamp() end' : 'null'}
+from m order by n`,
+    [consumer, type, count],
+  )
+  await pool.query(`vacuum analyze ${schema}.inbox, ${schema}.receipts`)
+}
+
+/** Writes receipts of messages that were finished long ago. */
+export async function fillReceipts(
+  pool: pg.Pool,
+  { schema, consumer, type, count }: Backlog,
+  days: number,
+): Promise<void> {
+  await pool.query(
+    `
+insert into ${schema}.receipts (taken_at, consumer, message_key, token, source, id, type, fingerprint)
+select now() - $4::integer * interval '1 day', $1::text, ${uuidOf('n')}, gen_random_uuid(), '/bench',
+  gen_random_uuid()::text, $2::text, '\\x0011223344556677' from generate_series(1, $3::integer) as n`,
+    [consumer, type, count, days],
+  )
+}
+
+/** Keys that rise as those of UUIDv7 ids do, so that the index grows at its end. */
+function uuidOf(n: string): string {
+  return `(lpad(to_hex((extract(epoch from clock_timestamp()) * 1000)::bigint), 12, '0') || '8' || substr(md5(${n}::text || random()::text), 1, 19))::uuid`
+}
