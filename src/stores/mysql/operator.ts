@@ -1,0 +1,397 @@
+import type { Param, Result, Row, Statement } from '../../core/connection.ts'
+import { asBoolean, asUuid, lookAt, type OperatorDialect, uuidBytes } from '../../core/sql/index.ts'
+import type { Cleaned, CleanupStep, FailedWhere, Origin, SentWhere } from '../../core/store.ts'
+import { chunks } from './batch.ts'
+import { checks } from './checkup.ts'
+import { bytes, columns, microseconds, receipt, text } from './rows.ts'
+
+const NO_PARAMS: readonly [] = []
+const plain = (each: string): Statement => ({ text: each, params: NO_PARAMS })
+
+/** The statements of the tools that people use, on MariaDB and MySQL with one prefix, each valid on both. */
+export function operator(prefix: string): OperatorDialect {
+  const sql = statements(prefix)
+  return {
+    failedList: ({ before, limit, ...where }) => ({
+      text: sql.failedList(limit),
+      params: [...failedParams(where), before ?? MAX_SEQ],
+    }),
+    failedCount: (where) => ({ text: sql.failedCount, params: failedParams(where) }),
+    failedGroups: (where, limit) => ({ text: sql.failedGroups(limit), params: failedParams(where) }),
+    failedSeqs: (where, after, limit) => ({
+      text: sql.failedSeqs(limit),
+      params: [...failedParams(where), after ?? '0'],
+    }),
+    failedGet: (seq) => ({ text: sql.failedGet, params: [seq] }),
+    failedLock: (seq, replaced) => ({ text: sql.failedLock, params: [seq, replaced ? 1 : 0] }),
+    copyBack: (seq, origin) => ({ text: sql.copyBack[origin], params: [seq] }),
+    copyEdited: (seq, origin, message) => ({ text: sql.copyEdited[origin], params: [...columns(message), seq] }),
+    unhold: (origin, seq) => ({ text: sql.unhold[origin], params: [seq] }),
+    replaceHeld: (origin, seq, message) => ({ text: sql.replaceHeld[origin], params: [...columns(message), seq] }),
+    deleteHeld: (origin, seq) => ({ text: sql.deleteHeld[origin], params: [seq] }),
+    deleteFailed: (seq) => ({ text: sql.deleteFailed, params: [seq] }),
+    failedReplaced: (seq, id) => ({ text: sql.failedReplaced, params: [text(id), seq] }),
+    insertReceipt: (consumer, token, message) => ({
+      text: sql.insertReceipt,
+      params: receipt(consumer, token, message),
+    }),
+    auditFailed: (seq, { action, actor, note }) => ({
+      text: sql.auditFailed,
+      params: [bytes(action), text(actor), textOrNull(note), seq],
+    }),
+    auditOther: ({ action, actor, note }, { origin, consumer, source, id, type }) => ({
+      text: sql.auditOther,
+      params: [bytes(action), text(actor), ...[note, origin, consumer, source, id, type].map(textOrNull)],
+    }),
+
+    heldKeys: (limit) => plain(sql.heldKeys(limit)),
+    lockHeld: (origin, scope, key) => ({ text: sql.lockHeld[origin], params: [bytes(scope), text(key)] }),
+    heldToFailed: (origin, seq) => ({ text: sql.heldToFailed[origin], params: [seq] }),
+    failedLetGo: (origin, heldSeq) => ({ text: sql.failedLetGo, params: [bytes(origin), heldSeq] }),
+
+    moveRelay: (name, destination) => ({ text: sql.moveRelay, params: [bytes(name), text(destination)] }),
+    subscriptions: plain(sql.subscriptions),
+    lockSubscriptions: (consumer) => ({ text: sql.lockSubscriptions, params: [bytes(consumer)] }),
+    unsubscribe: (consumer) => ({ text: sql.unsubscribe, params: [bytes(consumer)] }),
+
+    sentList: ({ before, limit, ...where }) => ({
+      text: sql.sentList(limit),
+      params: [...sentParams(where), before ?? MAX_SEQ],
+    }),
+    sentSeqs: (where, after, limit) => ({ text: sql.sentSeqs(limit), params: [...sentParams(where), after ?? '0'] }),
+    sentGet: (seq) => ({ text: sql.sentGet, params: [seq] }),
+    republish: (seq, lane) => ({ text: sql.republish, params: [lane, seq] }),
+
+    cleanup: (query, step, olderThanMs, limit) => cleaned(sql, query, step, olderThanMs, limit),
+    cleanable: (consumer, olderThanMs) => ({
+      text: sql.cleanable,
+      params: [bytes(consumer), microseconds(olderThanMs)],
+    }),
+    checkup: (query) => lookAt(query, checks(prefix)),
+
+    statusConsumers: plain(sql.statusConsumers),
+    statusRelays: plain(sql.statusRelays),
+    trace: (id) => sql.trace.map((each) => ({ text: each, params: [text(id)] })),
+  }
+}
+
+const MAX_SEQ = '9223372036854775807'
+
+function textOrNull(value: string | undefined): Buffer | null {
+  return value === undefined ? null : text(value)
+}
+
+function microsecondsOrNull(ms: number | undefined): number | null {
+  return ms === undefined ? null : microseconds(ms)
+}
+
+/** The parameters of `FAILED_WHERE`. */
+function failedParams(where: FailedWhere): readonly Param[] {
+  const { origin, consumer, type, reason, errorHash, olderThanMs, newerThanMs, replaced } = where
+  return [
+    ...[origin, consumer, type, reason, errorHash].map(textOrNull),
+    microsecondsOrNull(olderThanMs),
+    microsecondsOrNull(newerThanMs),
+    replaced ? 1 : 0,
+  ]
+}
+
+/** The parameters of `SENT_WHERE`. */
+function sentParams({ relay, type, olderThanMs, newerThanMs }: SentWhere): readonly Param[] {
+  return [textOrNull(relay), textOrNull(type), microsecondsOrNull(olderThanMs), microsecondsOrNull(newerThanMs)]
+}
+
+/**
+ * Reads a page without locks, then deletes by key what it found. One statement would lock what it looks up in the inbox,
+ * and wait for every handler. What was finished when it was read stays finished: nothing comes back without its receipt.
+ */
+async function cleaned(
+  sql: ReturnType<typeof statements>,
+  query: (statement: Statement) => Promise<Result>,
+  step: CleanupStep,
+  olderThanMs: number,
+  limit: number,
+): Promise<Cleaned> {
+  const ago = microseconds(olderThanMs)
+  if (step.kind === 'receipts') {
+    const { after = NO_UUID } = step
+    const params = [ago, bytes(step.consumer), uuidBytes(after)]
+    const { rows } = await query({ text: sql.receiptPage(limit), params })
+    const keys = rows.filter((row) => asBoolean(row['old'])).map((row) => uuidBytes(asUuid(row['message_key'])))
+    const deleted = await deleteAll(query, keys, (part) => ({
+      text: sql.deleteReceipts(part.length),
+      params: [bytes(step.consumer), ...part],
+    }))
+    return { deleted, after: rows.length < limit ? undefined : asUuid(rows.at(-1)?.['message_key']) }
+  }
+  const table = step.kind
+  const params = table === 'sent' ? [ago, bytes(step.relay)] : [ago]
+  const { rows } = await query({ text: sql.page[table](limit), params })
+  const old = rows.filter((row: Row) => asBoolean(row['old'])).map((row) => String(row['seq']))
+  const deleted = await deleteAll(query, old, (part) => ({ text: sql.deleteRows[table](part.length), params: part }))
+  // The oldest rows come first; if one of the page is too young, so is what follows.
+  return { deleted, after: old.length < limit ? undefined : old.at(-1) }
+}
+
+const NO_UUID = '00000000-0000-0000-0000-000000000000'
+
+async function deleteAll<T>(
+  query: (statement: Statement) => Promise<Result>,
+  values: readonly T[],
+  statement: (part: readonly T[]) => Statement,
+): Promise<number> {
+  let deleted = 0
+  for (const part of chunks(values)) deleted += (await query(statement(part))).affected
+  return deleted
+}
+
+const MANY = (count: number): string => Array(count).fill('?').join(', ')
+/** A seq is text in JavaScript; compared as text, the server would round it. */
+const SEQ = 'cast(? as signed)'
+const SEQS = (count: number): string => Array(count).fill(SEQ).join(', ')
+const LIMIT = (limit: number): string => `limit ${Math.trunc(limit)}`
+/** By key, even where a table is so small that a scan seems cheaper: a scan locks the rows of others, and deadlocks. */
+const BY_KEY = 'force index (primary)'
+
+const MS = (time: string): string => `timestampdiff(microsecond, '1970-01-01', ${time}) / 1000`
+/** UTC whatever the time zone of the session is. */
+const NOW = 'utc_timestamp(6)'
+const AGO = (microseconds: string): string => `${NOW} - interval ${microseconds} microsecond`
+const COLUMNS = 'message_key, source, id, type, `key`, attributes, data, fingerprint'
+const MESSAGE = 'm.message_key, m.source, m.id, m.type, m.`key`, m.attributes, m.data, m.fingerprint'
+const FAILED = `cast(m.seq as char) as seq, m.origin, m.consumer, ${MESSAGE}, m.attempts, m.reason, m.error, m.error_hash,
+  ${MS('m.failed_at')} as failed_at, cast(m.held_seq as char) as held_seq, m.replaced_by`
+const FAILED_WHERE = `(select ? as origin_, ? as consumer_, ? as type_, ? as reason_, ? as hash_, cast(? as signed) as older_,
+  cast(? as signed) as newer_, cast(? as signed) as replaced_) as f
+where (f.origin_ is null or m.origin = f.origin_) and (f.consumer_ is null or m.consumer = f.consumer_)
+  and (f.type_ is null or m.type = f.type_) and (f.reason_ is null or m.reason = f.reason_)
+  and (f.hash_ is null or m.error_hash = f.hash_)
+  and (f.older_ is null or m.failed_at < ${AGO('f.older_')}) and (f.newer_ is null or m.failed_at >= ${AGO('f.newer_')})
+  and (m.replaced_by is not null) = f.replaced_`
+const SENT_WHERE = `(select ? as relay_, ? as type_, cast(? as signed) as older_, cast(? as signed) as newer_) as f
+where (f.relay_ is null or m.relay = f.relay_) and (f.type_ is null or m.type = f.type_)
+  and (f.older_ is null or m.sent_at < ${AGO('f.older_')}) and (f.newer_ is null or m.sent_at >= ${AGO('f.newer_')})`
+const UNKNOWN_ERROR = `'{"name":"Error","message":"held for a reason that is not known any more"}'`
+
+/** Every statement, whole and by name. */
+function statements(prefix: string) {
+  const table = {
+    receipts: `${prefix}receipts`,
+    inbox: `${prefix}inbox`,
+    outbox: `${prefix}outbox`,
+    failed: `${prefix}failed`,
+    sent: `${prefix}sent`,
+    audit: `${prefix}audit`,
+    relays: `${prefix}relays`,
+    subscriptions: `${prefix}subscriptions`,
+  } as const
+  const { receipts, inbox, outbox, failed, sent, audit, relays, subscriptions } = table
+  const both = (each: (origin: Origin) => string): Readonly<Record<Origin, string>> => ({
+    inbox: each('inbox'),
+    outbox: each('outbox'),
+  })
+  const counts = { inbox: 'attempts = 0, lost = 0, starts = 0, crashes = 0', outbox: 'attempts = 0' }
+  const scope = { inbox: 'consumer', outbox: 'relay' }
+  /** A receipt stays while the inbox or the failed store has its message. */
+  const finished = `
+  not exists (select 1 from ${inbox} as i where i.message_key = r.message_key and i.consumer = r.consumer)
+  and not exists (select 1 from ${failed} as f
+    where f.consumer = r.consumer and f.message_key = r.message_key and f.origin = 'inbox')`
+  return {
+    failedList: (limit: number) => `
+select ${FAILED} from ${failed} as m join ${FAILED_WHERE} and m.seq < ${SEQ}
+order by m.seq desc ${LIMIT(limit)}`,
+    failedCount: `select count(*) as count from ${failed} as m join ${FAILED_WHERE}`,
+    failedGroups: (limit: number) => `
+select g.origin, g.consumer, g.type, g.reason, g.error_hash, g.count, g.first_at, g.last_at, cast(g.seq as char) as seq,
+  newest.error
+from (
+  select m.origin, m.consumer, m.type, m.reason, m.error_hash, count(*) as count,
+    ${MS('min(m.failed_at)')} as first_at, ${MS('max(m.failed_at)')} as last_at, max(m.seq) as seq
+  from ${failed} as m join ${FAILED_WHERE}
+  group by m.origin, m.consumer, m.type, m.reason, m.error_hash
+  order by count(*) desc, max(m.seq) desc ${LIMIT(limit)}
+) as g join ${failed} as newest on newest.seq = g.seq
+order by g.count desc, g.seq desc`,
+    failedSeqs: (limit: number) => `
+select cast(m.seq as char) as seq from ${failed} as m join ${FAILED_WHERE} and m.seq > ${SEQ}
+order by m.seq ${LIMIT(limit)}`,
+    failedGet: `select ${FAILED} from ${failed} as m where m.seq = ${SEQ}`,
+    failedLock: `
+select cast(m.seq as char) as seq, m.origin, m.consumer,
+  case when m.origin = 'outbox'
+    then (select cast(o.seq as char) from ${outbox} as o where o.seq = m.held_seq and o.held_at is not null)
+    else (select cast(i.seq as char) from ${inbox} as i where i.seq = m.held_seq and i.held_at is not null)
+  end as held_seq
+from ${failed} as m where m.seq = ${SEQ} and (m.replaced_by is null or cast(? as signed) = 1) for update`,
+    copyBack: {
+      inbox: `
+insert into ${inbox} (consumer, ${COLUMNS}, lane, ordered, created_at, available_at)
+select m.consumer, ${MESSAGE}, m.lane, m.ordered, ${NOW}, ${NOW} from ${failed} as m where m.seq = ${SEQ}`,
+      outbox: `
+insert into ${outbox} (relay, ${COLUMNS}, lane, created_at, available_at)
+select m.consumer, ${MESSAGE}, m.lane, ${NOW}, ${NOW} from ${failed} as m where m.seq = ${SEQ}`,
+    },
+    copyEdited: {
+      inbox: `
+insert into ${inbox} (${COLUMNS}, consumer, lane, ordered, created_at, available_at)
+select ?, ?, ?, ?, ?, ?, ?, ?, m.consumer, m.lane, m.ordered, ${NOW}, ${NOW} from ${failed} as m where m.seq = ${SEQ}`,
+      outbox: `
+insert into ${outbox} (${COLUMNS}, relay, lane, created_at, available_at)
+select ?, ?, ?, ?, ?, ?, ?, ?, m.consumer, m.lane, ${NOW}, ${NOW} from ${failed} as m where m.seq = ${SEQ}`,
+    },
+    unhold: both(
+      (origin) => `
+update ${table[origin]} set held_at = null, error = null, available_at = ${NOW}, ${counts[origin]} where seq = ${SEQ}`,
+    ),
+    replaceHeld: both(
+      (origin) => `
+update ${table[origin]} set message_key = ?, source = ?, id = ?, type = ?, \`key\` = ?, attributes = ?, data = ?,
+  fingerprint = ?, held_at = null, error = null, available_at = ${NOW}, ${counts[origin]}
+where seq = ${SEQ}`,
+    ),
+    deleteHeld: both((origin) => `delete from ${table[origin]} where seq = ${SEQ}`),
+    deleteFailed: `delete from ${failed} where seq = ${SEQ}`,
+    failedReplaced: `update ${failed} set replaced_by = ?, held_seq = null where seq = ${SEQ}`,
+    insertReceipt: `
+insert into ${receipts} (consumer, message_key, token, fingerprint, source, id, type, taken_at)
+values (?, ?, ?, ?, ?, ?, ?, ${NOW})`,
+    auditFailed: `
+insert into ${audit} (at, action, actor, note, origin, consumer, source, id, type)
+select ${NOW}, ?, ?, ?, m.origin, m.consumer, m.source, m.id, m.type from ${failed} as m where m.seq = ${SEQ}`,
+    auditOther: `
+insert into ${audit} (at, action, actor, note, origin, consumer, source, id, type)
+values (${NOW}, ?, ?, ?, ?, ?, ?, ?, ?)`,
+
+    heldKeys: (limit: number) => `
+select h.origin, h.scope, h.\`key\`, h.id, ${MS('h.held_at')} as held_at, cast(m.seq as char) as failed_seq,
+  case when h.origin = 'outbox'
+    then (select count(*) from ${outbox} as o
+      where o.relay = h.scope and o.lane = h.lane and o.\`key\` = h.\`key\` and o.seq > h.seq)
+    else (select count(*) from ${inbox} as i
+      where i.consumer = h.scope and i.lane = h.lane and i.\`key\` = h.\`key\` and i.ordered and i.seq > h.seq)
+  end as waiting
+from (
+  select 'inbox' as origin, seq, consumer as scope, lane, \`key\`, id, held_at from ${inbox}
+  where held_at is not null and \`key\` is not null
+  union all
+  select 'outbox', seq, relay, lane, \`key\`, id, held_at from ${outbox}
+  where held_at is not null and \`key\` is not null
+  order by held_at, seq ${LIMIT(limit)}
+) as h left join ${failed} as m on m.held_seq = h.seq and m.origin = h.origin
+order by h.held_at, h.seq`,
+    // Looked for without locks first: a locking search would lock every row that it passes.
+    lockHeld: both(
+      (origin) => `
+select cast(m.seq as char) as seq, m.source, m.id, m.type,
+  (select cast(f.seq as char) from ${failed} as f where f.held_seq = m.seq and f.origin = '${origin}' limit 1) as failed_seq
+from (select seq from ${table[origin]} where ${scope[origin]} = ? and \`key\` = ? and held_at is not null
+    order by seq limit 1) as there
+  straight_join ${table[origin]} as m ${BY_KEY} on m.seq = there.seq
+where m.held_at is not null for update`,
+    ),
+    heldToFailed: {
+      inbox: `
+insert into ${failed} (origin, consumer, ${COLUMNS}, lane, ordered, attempts, reason, error, error_hash, failed_at)
+select 'inbox', m.consumer, ${MESSAGE}, m.lane, m.ordered, m.attempts, 'permanent', coalesce(m.error, ${UNKNOWN_ERROR}), '',
+  ${NOW}
+from ${inbox} as m where m.seq = ${SEQ}
+on duplicate key update ${failed}.message_key = ${failed}.message_key`,
+      outbox: `
+insert into ${failed} (origin, consumer, ${COLUMNS}, lane, ordered, attempts, reason, error, error_hash, failed_at)
+select 'outbox', m.relay, ${MESSAGE}, m.lane, m.\`key\` is not null, m.attempts, 'permanent',
+  coalesce(m.error, ${UNKNOWN_ERROR}), '', ${NOW}
+from ${outbox} as m where m.seq = ${SEQ}
+on duplicate key update ${failed}.message_key = ${failed}.message_key`,
+    },
+    failedLetGo: `update ${failed} set held_seq = null where origin = ? and held_seq = ${SEQ}`,
+
+    moveRelay: `
+insert into ${relays} (name, destination, recorded_at) values (?, ?, ${NOW})
+on duplicate key update destination = values(destination), recorded_at = values(recorded_at)`,
+    subscriptions: `select consumer, type, ordered from ${subscriptions} order by consumer, type`,
+    lockSubscriptions: `select type from ${subscriptions} where consumer = ? order by type for update`,
+    unsubscribe: `delete from ${subscriptions} where consumer = ?`,
+
+    sentList: (limit: number) => `
+select cast(m.seq as char) as seq, m.relay, ${MS('m.sent_at')} as sent_at, ${MESSAGE}
+from ${sent} as m join ${SENT_WHERE} and m.seq < ${SEQ} order by m.seq desc ${LIMIT(limit)}`,
+    sentSeqs: (limit: number) => `
+select cast(m.seq as char) as seq from ${sent} as m join ${SENT_WHERE} and m.seq > ${SEQ}
+order by m.seq ${LIMIT(limit)}`,
+    sentGet: `select cast(m.seq as char) as seq, m.relay, ${MESSAGE} from ${sent} as m where m.seq = ${SEQ}`,
+    republish: `
+insert into ${outbox} (relay, ${COLUMNS}, lane, created_at, available_at)
+select m.relay, ${MESSAGE}, ?, ${NOW}, ${NOW} from ${sent} as m where m.seq = ${SEQ}`,
+
+    // By key, because there is no index on taken_at: a receipt has to stay small.
+    receiptPage: (limit: number) => `
+select r.message_key, (r.taken_at < ${AGO('?')} and ${finished}) as old
+from ${receipts} as r ${BY_KEY} where r.consumer = ? and r.message_key > ? order by r.message_key ${LIMIT(limit)}`,
+    deleteReceipts: (count: number) => `
+delete r from ${receipts} as r ${BY_KEY} where r.consumer = ? and r.message_key in (${MANY(count)})`,
+    cleanable: `
+select count(*) as count from ${receipts} as r
+where r.consumer = ? and r.taken_at < ${AGO('?')} and ${finished}`,
+    page: {
+      sent: (limit: number) => `
+select cast(m.seq as char) as seq, m.sent_at < ${AGO('?')} as old from ${sent} as m ${BY_KEY}
+where m.relay = ? order by m.seq ${LIMIT(limit)}`,
+      audit: (limit: number) => `
+select cast(m.seq as char) as seq, m.at < ${AGO('?')} as old from ${audit} as m ${BY_KEY}
+order by m.seq ${LIMIT(limit)}`,
+    },
+    deleteRows: {
+      sent: (count: number) => `delete m from ${sent} as m ${BY_KEY} where m.seq in (${SEQS(count)})`,
+      audit: (count: number) => `delete m from ${audit} as m ${BY_KEY} where m.seq in (${SEQS(count)})`,
+    },
+
+    statusConsumers: `
+select consumer, sum(receipts) as receipts, sum(waiting) as waiting, sum(retrying) as retrying, sum(held) as held,
+  sum(failed) as failed
+from (
+  select consumer, count(*) as receipts, 0 as waiting, 0 as retrying, 0 as held, 0 as failed
+  from ${receipts} group by consumer
+  union all
+  select consumer, 0, sum(held_at is null and attempts = 0), sum(held_at is null and attempts > 0), count(held_at), 0
+  from ${inbox} group by consumer
+  union all
+  select consumer, 0, 0, 0, 0, count(*) from ${failed}
+  where origin = 'inbox' and replaced_by is null group by consumer
+) as counts
+group by consumer order by consumer`,
+    statusRelays: `
+select relay, sum(waiting) as waiting, sum(held) as held, sum(failed) as failed, ${MS('min(oldest)')} as oldest,
+  max(destination) as destination
+from (
+  select relay, count(*) - count(held_at) as waiting, count(held_at) as held, 0 as failed, min(created_at) as oldest,
+    null as destination
+  from ${outbox} group by relay
+  union all
+  select consumer, 0, 0, count(*), null, null from ${failed}
+  where origin = 'outbox' and replaced_by is null group by consumer
+  union all
+  select name, 0, 0, 0, null, destination from ${relays}
+) as counts
+group by relay order by relay`,
+    trace: [
+      `select 'receipt' as place, consumer as scope, source, type, ${MS('taken_at')} as at from ${receipts} where id = ?`,
+      `
+select 'inbox' as place, consumer as scope, source, type, ${MS('created_at')} as at, attempts, \`key\`,
+  ${MS('available_at')} as due_at, ${MS('held_at')} as held_at, error
+from ${inbox} where id = ?`,
+      `
+select 'outbox' as place, relay as scope, source, type, ${MS('created_at')} as at, attempts, \`key\`,
+  ${MS('held_at')} as held_at, error
+from ${outbox} where id = ?`,
+      `select 'sent' as place, relay as scope, source, type, ${MS('sent_at')} as at from ${sent} where id = ?`,
+      `
+select 'failed' as place, cast(m.seq as char) as seq, m.origin, m.consumer as scope, m.source, m.type,
+  ${MS('m.failed_at')} as at, m.attempts, m.reason, cast(m.held_seq as char) as held_seq, m.replaced_by, m.error
+from ${failed} as m where m.id = ?`,
+      `
+select 'audit' as place, m.consumer as scope, m.source, m.type, ${MS('m.at')} as at, m.action, m.actor, m.note
+from ${audit} as m where m.id = ?`,
+    ],
+  } as const
+}
