@@ -95,7 +95,7 @@ export function expectedTables(
     tables.set(bare(name), known)
     return known
   }
-  for (const text of migrations.flatMap(({ sql }) => sql)) read(text, table, tables)
+  for (const text of migrations.flatMap(({ sql }) => sql)) read(text, table, tables, bare)
   return new Map([...tables].map(([name, each]) => [name, { columns: [...each.columns], indexes: [...each.indexes] }]))
 }
 
@@ -104,7 +104,12 @@ interface Parts {
   readonly indexes: Set<string>
 }
 
-function read(text: string, table: (name: string) => Parts, all: ReadonlyMap<string, Parts>): void {
+function read(
+  text: string,
+  table: (name: string) => Parts,
+  all: Map<string, Parts>,
+  bare: (name: string) => string,
+): void {
   const created = /^\s*create table (?:if not exists )?(\S+) \(\n([\s\S]*)\n\)/i.exec(text)
   const altered = /^\s*alter table (\S+)/i.exec(text)
   const name = created?.[1] ?? altered?.[1]
@@ -123,6 +128,13 @@ function read(text: string, table: (name: string) => Parts, all: ReadonlyMap<str
   }
   for (const [, index] of text.matchAll(/\bdrop index (?:if exists )?(?:\S+\.)?`?(\w+)/gi)) {
     for (const { indexes } of all.values()) indexes.delete(index as string)
+  }
+  const dropped = /^\s*drop table (?:if exists )?(\S+)/i.exec(text)
+  if (dropped !== null) all.delete(bare(dropped[1] as string))
+  const renamed = /^\s*alter table (\S+) rename to (\S+)/i.exec(text)
+  if (renamed !== null) {
+    all.set(bare(renamed[2] as string), table(renamed[1] as string))
+    all.delete(bare(renamed[1] as string))
   }
   const index = /^\s*create (?:unique )?index (?:if not exists )?(\S+) on (\S+)/i.exec(text)
   if (index !== null) table(index[2] as string).indexes.add(index[1] as string)

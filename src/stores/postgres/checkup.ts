@@ -46,6 +46,13 @@ select count(*) as used, current_setting('max_connections')::integer as most
 from pg_stat_activity where backend_type = 'client backend'`),
       judge: ([row]) => connections(Number(row?.['used']), Number(row?.['most'])),
     },
+    {
+      check: 'pooler',
+      statement: plain(`
+select (extract(epoch from clock_timestamp() - backend_start) * 1000)::float8 as ms
+from pg_stat_activity where pid = pg_backend_pid()`),
+      judge: ([row]) => pooler(Number(row?.['ms'])),
+    },
     clockCheck(plain(`select (extract(epoch from clock_timestamp()) * 1000)::float8 as ms`)),
     {
       check: 'long transactions',
@@ -78,7 +85,7 @@ from pg_stat_user_tables where schemaname = $1::text order by n_dead_tup desc`,
       check: 'tables',
       statement: {
         text: `
-select relname as name, greatest(reltuples, 0)::float8 as rows, pg_total_relation_size(pg_class.oid)::float8 as bytes
+select relname as name, reltuples::float8 as rows, pg_total_relation_size(pg_class.oid)::float8 as bytes
 from pg_class join pg_namespace on pg_namespace.oid = relnamespace
 where nspname = $1::text and relkind = 'r' order by 3 desc`,
         params: [name],
@@ -176,6 +183,16 @@ function connections(used: number, most: number): Verdict {
   return warning(message, 'Make the pools smaller, put PgBouncer before the server, or raise max_connections.')
 }
 
+/** A connection that is older than this process was opened by somebody between. That there is nobody cannot be told. */
+function pooler(connectedMs: number): Verdict {
+  const between = connectedMs > performance.now() + 2_000
+  return between
+    ? ok(
+        'a pooler such as PgBouncer is between: in session and in transaction mode all promises hold, in statement mode nothing works',
+      )
+    : ok('no pooler can be seen')
+}
+
 function longTransactions([row]: readonly Row[]): Verdict {
   const count = Number(row?.['count'])
   if (count === 0) return ok(`no transaction is open for more than ${LONG_MINUTES} minutes`)
@@ -206,5 +223,8 @@ function vacuum(rows: readonly Row[]): readonly Verdict[] {
 }
 
 function tableSize(row: Row): string {
-  return `${asText(row['name'])} ${size(Number(row['bytes']))} (about ${Number(row['rows'])} rows)`
+  const rows = Number(row['rows'])
+  // Before the first vacuum or analyze nobody has counted.
+  const about = rows < 0 ? 'not counted yet' : `about ${rows} rows`
+  return `${asText(row['name'])} ${size(Number(row['bytes']))} (${about})`
 }

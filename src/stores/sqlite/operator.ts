@@ -1,0 +1,343 @@
+import type { Param, Result, Statement } from '../../core/connection.ts'
+import type { StoredMessage } from '../../core/message.ts'
+import { asUuid, encodeText, type OperatorDialect } from '../../core/sql/index.ts'
+import type { Cleaned, CleanupStep, FailedWhere, Origin, SentWhere } from '../../core/store.ts'
+import { checkup } from './checkup.ts'
+import { NOW } from './migrations.ts'
+
+const NO_PARAMS: readonly [] = []
+const plain = (text: string): Statement => ({ text, params: NO_PARAMS })
+
+/** The statements of the tools that people use, on SQLite with one prefix. A transaction holds the only write lock. */
+export function operator(prefix: string): OperatorDialect {
+  const sql = statements(prefix)
+  return {
+    failedList: ({ before, limit, ...where }) => ({
+      text: sql.failedList,
+      params: [...failedParams(where), before ?? MAX_SEQ, limit],
+    }),
+    failedCount: (where) => ({ text: sql.failedCount, params: failedParams(where) }),
+    failedGroups: (where, limit) => ({ text: sql.failedGroups, params: [...failedParams(where), limit] }),
+    failedSeqs: (where, after, limit) => ({
+      text: sql.failedSeqs,
+      params: [...failedParams(where), after ?? '0', limit],
+    }),
+    failedGet: (seq) => ({ text: sql.failedGet, params: [seq] }),
+    failedLock: (seq, replaced) => ({ text: sql.failedLock, params: [seq, replaced ? 1 : 0] }),
+    copyBack: (seq, origin) => ({ text: sql.copyBack[origin], params: [seq] }),
+    copyEdited: (seq, origin, message) => ({ text: sql.copyEdited[origin], params: [...columns(message), seq] }),
+    unhold: (origin, seq) => ({ text: sql.unhold[origin], params: [seq] }),
+    replaceHeld: (origin, seq, message) => ({ text: sql.replaceHeld[origin], params: [...columns(message), seq] }),
+    deleteHeld: (origin, seq) => ({ text: sql.deleteHeld[origin], params: [seq] }),
+    deleteFailed: (seq) => ({ text: sql.deleteFailed, params: [seq] }),
+    failedReplaced: (seq, id) => ({ text: sql.failedReplaced, params: [encodeText(id), seq] }),
+    insertReceipt: (consumer, token, { messageKey, source, id, type, fingerprint }) => ({
+      text: sql.insertReceipt,
+      params: [consumer, messageKey, token, fingerprint, encodeText(source), encodeText(id), encodeText(type)],
+    }),
+    auditFailed: (seq, { action, actor, note }) => ({
+      text: sql.auditFailed,
+      params: [action, encodeText(actor), encoded(note), seq],
+    }),
+    auditOther: ({ action, actor, note }, { origin, consumer, source, id, type }) => ({
+      text: sql.auditOther,
+      params: [action, encodeText(actor), ...[note, origin, consumer, source, id, type].map(encoded)],
+    }),
+
+    heldKeys: (limit) => ({ text: sql.heldKeys, params: [limit] }),
+    lockHeld: (origin, scope, key) => ({ text: sql.lockHeld[origin], params: [scope, encodeText(key)] }),
+    heldToFailed: (origin, seq) => ({ text: sql.heldToFailed[origin], params: [seq] }),
+    failedLetGo: (origin, heldSeq) => ({ text: sql.failedLetGo, params: [origin, heldSeq] }),
+
+    moveRelay: (name, destination) => ({ text: sql.moveRelay, params: [name, encodeText(destination)] }),
+    subscriptions: plain(sql.subscriptions),
+    lockSubscriptions: (consumer) => ({ text: sql.lockSubscriptions, params: [consumer] }),
+    unsubscribe: (consumer) => ({ text: sql.unsubscribe, params: [consumer] }),
+
+    sentList: ({ before, limit, ...where }) => ({
+      text: sql.sentList,
+      params: [...sentParams(where), before ?? MAX_SEQ, limit],
+    }),
+    sentSeqs: (where, after, limit) => ({ text: sql.sentSeqs, params: [...sentParams(where), after ?? '0', limit] }),
+    sentGet: (seq) => ({ text: sql.sentGet, params: [seq] }),
+    republish: (seq, lane) => ({ text: sql.republish, params: [lane, seq] }),
+
+    cleanup: (query, step, olderThanMs, limit) => cleaned(sql, query, step, olderThanMs, limit),
+    cleanable: (consumer, olderThanMs) => ({ text: sql.cleanable, params: [consumer, olderThanMs] }),
+    checkup: (query) => checkup(query, prefix),
+
+    statusConsumers: plain(sql.statusConsumers),
+    statusRelays: plain(sql.statusRelays),
+    trace: (id) => sql.trace.map((text) => ({ text, params: [encodeText(id)] })),
+  }
+}
+
+const MAX_SEQ = '9223372036854775807'
+
+function encoded(text: string | undefined): string | null {
+  return text === undefined ? null : encodeText(text)
+}
+
+/** message_key, source, id, type, key, attributes, data, fingerprint: eight parameters. */
+function columns(message: StoredMessage): readonly Param[] {
+  const { messageKey, source, id, type, key, attributes, data, fingerprint } = message
+  const encodedKey = key === null ? null : encodeText(key)
+  return [messageKey, encodeText(source), encodeText(id), encodeText(type), encodedKey, attributes, data, fingerprint]
+}
+
+/** The parameters of `FAILED_WHERE`. */
+function failedParams(where: FailedWhere): readonly Param[] {
+  const { origin, consumer, type, reason, errorHash, olderThanMs, newerThanMs, replaced } = where
+  const texts = [origin ?? null, consumer ?? null, encoded(type), reason ?? null, errorHash ?? null]
+  return [...texts, olderThanMs ?? null, newerThanMs ?? null, replaced ? 1 : 0]
+}
+
+/** The parameters of `SENT_WHERE`. */
+function sentParams({ relay, type, olderThanMs, newerThanMs }: SentWhere): readonly Param[] {
+  return [relay ?? null, encoded(type), olderThanMs ?? null, newerThanMs ?? null]
+}
+
+const NO_UUID = '00000000-0000-0000-0000-000000000000'
+
+/** Finds the end of a page, then deletes what is old and finished up to there. */
+async function cleaned(
+  sql: ReturnType<typeof statements>,
+  query: (statement: Statement) => Promise<Result>,
+  step: CleanupStep,
+  olderThanMs: number,
+  limit: number,
+): Promise<Cleaned> {
+  if (step.kind === 'receipts') {
+    const { consumer, after = NO_UUID } = step
+    const [page] = (await query({ text: sql.receiptPage, params: [consumer, after, limit] })).rows
+    if (page === undefined || Number(page['count']) === 0) return { deleted: 0, after: undefined }
+    const last = asUuid(page['last'])
+    const { affected } = await query({ text: sql.cleanReceipts, params: [consumer, after, last, olderThanMs] })
+    return { deleted: affected, after: Number(page['count']) < limit ? undefined : last }
+  }
+  const { affected } = await query(
+    step.kind === 'sent'
+      ? { text: sql.cleanSent, params: [step.relay, limit, olderThanMs] }
+      : { text: sql.cleanAudit, params: [limit, olderThanMs] },
+  )
+  // The oldest rows come first; if one of the page is too young, so is what follows. What is gone needs no mark.
+  return { deleted: affected, after: affected < limit ? undefined : '0' }
+}
+
+const UUID = `unhex(?, '-')`
+const COLUMNS = 'message_key, source, id, type, key, attributes, data, fingerprint'
+const VALUES = `${UUID}, ?, ?, ?, ?, ?, ?, unhex(?)`
+const MESSAGE = 'm.message_key, m.source, m.id, m.type, m.key, m.attributes, m.data, m.fingerprint'
+const FAILED = `cast(m.seq as text) as seq, m.origin, m.consumer, ${MESSAGE}, m.attempts, m.reason, m.error, m.error_hash,
+  m.failed_at, cast(m.held_seq as text) as held_seq, m.replaced_by`
+const FAILED_GIVEN = `
+with f (origin_, consumer_, type_, reason_, hash_, older_, newer_, replaced_) as (values (?, ?, ?, ?, ?, ?, ?, ?))`
+const FAILED_WHERE = `(f.origin_ is null or m.origin = f.origin_) and (f.consumer_ is null or m.consumer = f.consumer_)
+  and (f.type_ is null or m.type = f.type_) and (f.reason_ is null or m.reason = f.reason_)
+  and (f.hash_ is null or m.error_hash = f.hash_)
+  and (f.older_ is null or m.failed_at < ${NOW} - f.older_) and (f.newer_ is null or m.failed_at >= ${NOW} - f.newer_)
+  and (m.replaced_by is not null) = f.replaced_`
+const SENT_GIVEN = `
+with f (relay_, type_, older_, newer_) as (values (?, ?, ?, ?))`
+const SENT_WHERE = `(f.relay_ is null or m.relay = f.relay_) and (f.type_ is null or m.type = f.type_)
+  and (f.older_ is null or m.sent_at < ${NOW} - f.older_) and (f.newer_ is null or m.sent_at >= ${NOW} - f.newer_)`
+const UNKNOWN_ERROR = `'{"name":"Error","message":"held for a reason that is not known any more"}'`
+
+/** Every statement, whole and by name. */
+function statements(prefix: string) {
+  const both = (text: (table: Origin) => string): Readonly<Record<Origin, string>> => ({
+    inbox: text('inbox'),
+    outbox: text('outbox'),
+  })
+  const counts = { inbox: 'attempts = 0, lost = 0, starts = 0, crashes = 0', outbox: 'attempts = 0' }
+  const scope = { inbox: 'consumer', outbox: 'relay' }
+  /** A receipt stays while the inbox or the failed store has its message. */
+  const finished = `
+  not exists (select 1 from ${prefix}inbox as i where i.message_key = r.message_key and i.consumer = r.consumer)
+  and not exists (select 1 from ${prefix}failed as f
+    where f.consumer = r.consumer and f.message_key = r.message_key and f.origin = 'inbox')`
+  return {
+    failedList: `${FAILED_GIVEN}
+select ${FAILED} from ${prefix}failed as m, f where ${FAILED_WHERE} and m.seq < cast(? as integer)
+order by m.seq desc limit ?`,
+    failedCount: `${FAILED_GIVEN}
+select count(*) as count from ${prefix}failed as m, f where ${FAILED_WHERE}`,
+    failedGroups: `${FAILED_GIVEN}
+select g.*, cast(g.last as text) as seq, newest.error
+from (
+  select m.origin, m.consumer, m.type, m.reason, m.error_hash, count(*) as count, min(m.failed_at) as first_at,
+    max(m.failed_at) as last_at, max(m.seq) as last
+  from ${prefix}failed as m, f where ${FAILED_WHERE}
+  group by m.origin, m.consumer, m.type, m.reason, m.error_hash
+  order by count(*) desc, max(m.seq) desc limit ?
+) as g join ${prefix}failed as newest on newest.seq = g.last
+order by g.count desc, g.last desc`,
+    failedSeqs: `${FAILED_GIVEN}
+select cast(m.seq as text) as seq from ${prefix}failed as m, f where ${FAILED_WHERE} and m.seq > cast(? as integer)
+order by m.seq limit ?`,
+    failedGet: `select ${FAILED} from ${prefix}failed as m where m.seq = ?`,
+    failedLock: `
+select cast(m.seq as text) as seq, m.origin, m.consumer,
+  case m.origin
+    when 'outbox' then (select cast(o.seq as text) from ${prefix}outbox as o where o.seq = m.held_seq and o.held_at is not null)
+    else (select cast(i.seq as text) from ${prefix}inbox as i where i.seq = m.held_seq and i.held_at is not null)
+  end as held_seq
+from ${prefix}failed as m where m.seq = ? and (m.replaced_by is null or ? = 1)`,
+    copyBack: {
+      inbox: `
+insert into ${prefix}inbox (consumer, ${COLUMNS}, lane, ordered, available_at)
+select consumer, ${COLUMNS}, lane, ordered, ${NOW} from ${prefix}failed where seq = ?`,
+      outbox: `
+insert into ${prefix}outbox (relay, ${COLUMNS}, lane, available_at)
+select consumer, ${COLUMNS}, lane, ${NOW} from ${prefix}failed where seq = ?`,
+    },
+    copyEdited: {
+      inbox: `
+insert into ${prefix}inbox (${COLUMNS}, consumer, lane, ordered, available_at)
+select ${VALUES}, consumer, lane, ordered, ${NOW} from ${prefix}failed where seq = ?`,
+      outbox: `
+insert into ${prefix}outbox (${COLUMNS}, relay, lane, available_at)
+select ${VALUES}, consumer, lane, ${NOW} from ${prefix}failed where seq = ?`,
+    },
+    unhold: both(
+      (table) => `
+update ${prefix}${table} set held_at = null, error = null, available_at = ${NOW}, ${counts[table]} where seq = ?`,
+    ),
+    replaceHeld: both(
+      (table) => `
+update ${prefix}${table} set (${COLUMNS}) = (${VALUES}),
+  held_at = null, error = null, available_at = ${NOW}, ${counts[table]}
+where seq = ?`,
+    ),
+    deleteHeld: both((table) => `delete from ${prefix}${table} where seq = ?`),
+    deleteFailed: `delete from ${prefix}failed where seq = ?`,
+    failedReplaced: `update ${prefix}failed set replaced_by = ?, held_seq = null where seq = ?`,
+    insertReceipt: `
+insert into ${prefix}receipts (consumer, message_key, token, fingerprint, source, id, type)
+values (?, ${UUID}, ${UUID}, unhex(?), ?, ?, ?)`,
+    auditFailed: `
+insert into ${prefix}audit (action, actor, note, origin, consumer, source, id, type)
+select ?, ?, ?, origin, consumer, source, id, type from ${prefix}failed where seq = ?`,
+    auditOther: `
+insert into ${prefix}audit (action, actor, note, origin, consumer, source, id, type) values (?, ?, ?, ?, ?, ?, ?, ?)`,
+
+    heldKeys: `
+select h.origin, h.scope, h.key, h.id, h.held_at, cast(m.seq as text) as failed_seq,
+  case h.origin
+    when 'outbox' then (select count(*) from ${prefix}outbox as o
+      where o.relay = h.scope and o.lane = h.lane and o.key = h.key and o.seq > h.seq)
+    else (select count(*) from ${prefix}inbox as i
+      where i.consumer = h.scope and i.lane = h.lane and i.key = h.key and i.ordered = 1 and i.seq > h.seq)
+  end as waiting
+from (
+  select 'inbox' as origin, seq, consumer as scope, lane, key, id, held_at from ${prefix}inbox
+  where held_at is not null and key is not null
+  union all
+  select 'outbox', seq, relay, lane, key, id, held_at from ${prefix}outbox
+  where held_at is not null and key is not null
+  order by held_at, seq limit ?
+) as h left join ${prefix}failed as m on m.origin = h.origin and m.held_seq = h.seq
+order by h.held_at, h.seq`,
+    lockHeld: both(
+      (table) => `
+select cast(m.seq as text) as seq, m.source, m.id, m.type,
+  (select cast(f.seq as text) from ${prefix}failed as f where f.origin = '${table}' and f.held_seq = m.seq limit 1) as failed_seq
+from ${prefix}${table} as m
+where m.${scope[table]} = ? and m.key = ? and m.held_at is not null order by m.seq limit 1`,
+    ),
+    heldToFailed: {
+      inbox: `
+insert into ${prefix}failed (origin, consumer, ${COLUMNS}, lane, ordered, attempts, reason, error)
+select 'inbox', consumer, ${COLUMNS}, lane, ordered, attempts, 'permanent', coalesce(error, ${UNKNOWN_ERROR})
+from ${prefix}inbox where seq = ?
+on conflict do nothing`,
+      outbox: `
+insert into ${prefix}failed (origin, consumer, ${COLUMNS}, lane, ordered, attempts, reason, error)
+select 'outbox', relay, ${COLUMNS}, lane, key is not null, attempts, 'permanent', coalesce(error, ${UNKNOWN_ERROR})
+from ${prefix}outbox where seq = ?
+on conflict do nothing`,
+    },
+    failedLetGo: `update ${prefix}failed set held_seq = null where origin = ? and held_seq = cast(? as integer)`,
+
+    moveRelay: `
+insert into ${prefix}relays (name, destination) values (?, ?)
+on conflict (name) do update set destination = excluded.destination, recorded_at = ${NOW}`,
+    subscriptions: `select consumer, type, ordered from ${prefix}subscriptions order by consumer, type`,
+    lockSubscriptions: `select type from ${prefix}subscriptions where consumer = ?`,
+    unsubscribe: `delete from ${prefix}subscriptions where consumer = ?`,
+
+    sentList: `${SENT_GIVEN}
+select cast(m.seq as text) as seq, m.relay, m.sent_at, ${MESSAGE} from ${prefix}sent as m, f
+where ${SENT_WHERE} and m.seq < cast(? as integer) order by m.seq desc limit ?`,
+    sentSeqs: `${SENT_GIVEN}
+select cast(m.seq as text) as seq from ${prefix}sent as m, f
+where ${SENT_WHERE} and m.seq > cast(? as integer) order by m.seq limit ?`,
+    sentGet: `select cast(m.seq as text) as seq, m.relay, ${MESSAGE} from ${prefix}sent as m where m.seq = ?`,
+    republish: `
+insert into ${prefix}outbox (relay, ${COLUMNS}, lane, available_at)
+select relay, ${COLUMNS}, ?, ${NOW} from ${prefix}sent where seq = ?`,
+
+    // By key, because there is no index on taken_at: a receipt has to stay small.
+    receiptPage: `
+select max(message_key) as last, count(*) as count from (
+  select message_key from ${prefix}receipts where consumer = ? and message_key > ${UUID} order by message_key limit ?)`,
+    cleanReceipts: `
+delete from ${prefix}receipts as r
+where r.consumer = ? and r.message_key > ${UUID} and r.message_key <= ${UUID} and r.taken_at < ${NOW} - ? and ${finished}`,
+    cleanable: `
+select count(*) as count from ${prefix}receipts as r
+where r.consumer = ? and r.taken_at < ${NOW} - ? and ${finished}`,
+    cleanSent: `
+delete from ${prefix}sent where seq in (select seq from ${prefix}sent where relay = ? order by seq limit ?)
+  and sent_at < ${NOW} - ?`,
+    cleanAudit: `
+delete from ${prefix}audit where seq in (select seq from ${prefix}audit order by seq limit ?) and at < ${NOW} - ?`,
+
+    statusConsumers: `
+select consumer, sum(receipts) as receipts, sum(waiting) as waiting, sum(retrying) as retrying, sum(held) as held,
+  sum(failed) as failed
+from (
+  select consumer, count(*) as receipts, 0 as waiting, 0 as retrying, 0 as held, 0 as failed
+  from ${prefix}receipts group by consumer
+  union all
+  select consumer, 0, count(*) filter (where held_at is null and attempts = 0),
+    count(*) filter (where held_at is null and attempts > 0), count(held_at), 0
+  from ${prefix}inbox group by consumer
+  union all
+  select consumer, 0, 0, 0, 0, count(*) from ${prefix}failed
+  where origin = 'inbox' and replaced_by is null group by consumer
+)
+group by consumer order by consumer`,
+    statusRelays: `
+select relay, sum(waiting) as waiting, sum(held) as held, sum(failed) as failed, min(oldest) as oldest,
+  max(destination) as destination
+from (
+  select relay, count(*) - count(held_at) as waiting, count(held_at) as held, 0 as failed, min(created_at) as oldest,
+    null as destination
+  from ${prefix}outbox group by relay
+  union all
+  select consumer, 0, 0, count(*), null, null from ${prefix}failed
+  where origin = 'outbox' and replaced_by is null group by consumer
+  union all
+  select name, 0, 0, 0, null, destination from ${prefix}relays
+)
+group by relay order by relay`,
+    trace: [
+      `select 'receipt' as place, consumer as scope, source, type, taken_at as at from ${prefix}receipts where id = ?`,
+      `
+select 'inbox' as place, consumer as scope, source, type, created_at as at, attempts, key, available_at as due_at, held_at,
+  error
+from ${prefix}inbox where id = ?`,
+      `
+select 'outbox' as place, relay as scope, source, type, created_at as at, attempts, key, held_at, error
+from ${prefix}outbox where id = ?`,
+      `select 'sent' as place, relay as scope, source, type, sent_at as at from ${prefix}sent where id = ?`,
+      `
+select 'failed' as place, cast(seq as text) as seq, origin, consumer as scope, source, type, failed_at as at, attempts,
+  reason, cast(held_seq as text) as held_seq, replaced_by, error
+from ${prefix}failed where id = ?`,
+      `
+select 'audit' as place, consumer as scope, source, type, at, action, actor, note from ${prefix}audit where id = ?`,
+    ],
+  } as const
+}
