@@ -1,5 +1,16 @@
 export type { By } from './core/audit.ts'
 export type { RetryOptions } from './core/backoff.ts'
+export type {
+  Confirmation,
+  Delivery,
+  Destination,
+  DestinationFeatures,
+  OutgoingMessage,
+  Prefetch,
+  Reader,
+  Subscription,
+  SubscriptionFeatures,
+} from './core/broker.ts'
 export type { BulkOptions, BulkResult, BulkSummary } from './core/bulk.ts'
 export type { CleanupOptions } from './core/cleanup.ts'
 export type { Clock } from './core/clock.ts'
@@ -17,7 +28,7 @@ export type {
   TransactionOptions,
   TransactionWork,
 } from './core/connection.ts'
-export type { Consumer } from './core/consumer.ts'
+export type { Consumer, HandlerOptions, Source, SourceOptions } from './core/consumer.ts'
 export type { ConsumerOptions } from './core/consumer-options.ts'
 export { type Draft, defineMessage, type MessageOptions, type MessageType, type PublishOptions } from './core/define.ts'
 export {

@@ -7,7 +7,7 @@ export interface OutgoingMessage extends Omit<Message, 'data'> {
 }
 
 /** What became of one message that was sent. */
-export type Sent =
+export type Confirmation =
   /** The broker has it, as surely as this broker can say. */
   | { readonly status: 'confirmed' }
   /** It will never take this message: too large, for example. */
@@ -35,7 +35,7 @@ export interface Destination {
    * Sends messages, in this order. One promise each, that settles when the broker has answered for this message; none of
    * them rejects. When the signal aborts, those without an answer settle as unavailable.
    */
-  publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Sent>[]
+  publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[]
   /** Closes what it opened itself. */
   close(): Promise<void>
 }

@@ -1,7 +1,7 @@
 import type { RetryOptions, RetryPolicy } from './backoff.ts'
 import type { Isolation } from './connection.ts'
 import type { MissingId } from './intake.ts'
-import { expected, noOthers, numberFrom, oneOf, positiveInteger } from './options.ts'
+import { expected, noOthers, numberFrom, oneOf, positiveInteger, spanMs } from './options.ts'
 
 /** Options of a consumer. */
 export interface ConsumerOptions {
@@ -117,7 +117,7 @@ const DAY_MS = 86_400_000
 
 function retention({ retentionMs = 30 * DAY_MS, maxAgeMs }: ConsumerOptions): number | 'forever' {
   if (retentionMs === 'forever') return retentionMs
-  const ms = positiveInteger('retentionMs', retentionMs, 1)
+  const ms = spanMs('retentionMs', retentionMs)
   if (maxAgeMs !== undefined && maxAgeMs > ms) {
     expected('maxAgeMs', `at most retentionMs (${ms}), because older receipts are forgotten`, maxAgeMs)
   }

@@ -67,3 +67,14 @@ export function noOthers(where: string, given: object, known: readonly string[])
   const other = Object.keys(given).find((key) => !known.includes(key))
   if (other !== undefined) expected(where, `an object with the options ${known.join(', ')}`, other)
 }
+
+/** The longest span of time that databases can count back. */
+const MAX_SPAN_MS = 100 * 365 * 86_400_000
+
+/** A span of days or years: longer than a timer can be set to. */
+export function spanMs(name: string, value: number): number {
+  if (!Number.isSafeInteger(value) || value < 1 || value > MAX_SPAN_MS) {
+    expected(name, `a whole number of milliseconds between 1 and ${MAX_SPAN_MS}`, value)
+  }
+  return value
+}

@@ -1,5 +1,5 @@
 import { retryDelay } from './backoff.ts'
-import type { Destination, OutgoingMessage, Sent } from './broker.ts'
+import type { Confirmation, Destination, OutgoingMessage } from './broker.ts'
 import { type Engine, persist } from './engine.ts'
 import { asError, messageOf, recordError } from './errors.ts'
 import { grouping, soonest } from './grouping.ts'
@@ -152,7 +152,7 @@ export class Relay<Tx> implements Line {
       const next: OutboxMessage[][] = []
       await Promise.all(
         wave.map(async ([first, ...rest], index) => {
-          const confirmed = await this.#settle(first as OutboxMessage, sent[index] as Promise<Sent>)
+          const confirmed = await this.#settle(first as OutboxMessage, sent[index] as Promise<Confirmation>)
           if (!confirmed) this.#letGo(rest)
           else if (rest.length > 0) next.push(rest)
         }),
@@ -161,7 +161,7 @@ export class Relay<Tx> implements Line {
     }
   }
 
-  #publish(rows: readonly OutboxMessage[]): readonly Promise<Sent>[] {
+  #publish(rows: readonly OutboxMessage[]): readonly Promise<Confirmation>[] {
     const { destination, signal } = this.#options
     try {
       return destination.publish(rows.map(outgoing), signal).map((sent) => sent.catch(unavailable))
@@ -171,7 +171,7 @@ export class Relay<Tx> implements Line {
   }
 
   /** Whether the next message of its key may go. */
-  async #settle(row: OutboxMessage, sending: Promise<Sent>): Promise<boolean> {
+  async #settle(row: OutboxMessage, sending: Promise<Confirmation>): Promise<boolean> {
     const sent = await sending
     if (sent.status === 'confirmed') {
       this.#confirm(row)
@@ -270,6 +270,6 @@ function outgoing({ message }: OutboxMessage): OutgoingMessage {
 }
 
 /** What a destination throws, against its contract, says nothing about the message. */
-function unavailable(error: unknown): Sent {
+function unavailable(error: unknown): Confirmation {
   return { status: 'unavailable', error: asError(error) }
 }

@@ -3,7 +3,7 @@ import type { Destination } from './broker.ts'
 import { CONCURRENCY, Consumer, Source } from './consumer.ts'
 import type { Engine } from './engine.ts'
 import { HapaxError } from './errors.ts'
-import { expected, isText, noOthers, positiveInteger } from './options.ts'
+import { expected, isText, noOthers, positiveInteger, spanMs } from './options.ts'
 import type { StoreFeatures } from './store.ts'
 
 /** Options of a worker. It consumes, or relays, or both. */
@@ -61,7 +61,7 @@ export function workerSettings<Tx>(engine: Engine<Tx>, options: WorkerOptions<Tx
     consumers: [...consumers],
     sources,
     relays,
-    keepSentMs: keepSentMs === undefined ? undefined : positiveInteger('keepSentMs', keepSentMs, 1),
+    keepSentMs: keepSentMs === undefined ? undefined : spanMs('keepSentMs', keepSentMs),
     pollMs: positiveInteger('pollMs', options.pollMs, 1_000),
     takeoverMs: positiveInteger('takeoverMs', options.takeoverMs, 15_000),
     cleanup,
