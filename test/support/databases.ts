@@ -171,18 +171,26 @@ const openers: Record<DurableStore, Opener> = {
   postgres: async ({ url, schema }, { url: detour, max = 4, seams }, watch) => {
     const { PgConnection } = await import('../../src/stores/postgres/connection.ts')
     const { postgres } = await import('hapax/postgres')
-    const pool = new pg.Pool({
-      connectionString: detour ?? url,
-      max,
-      connectionTimeoutMillis: 10_000,
-      application_name: schema,
+    const open = (most: number): pg.Pool => {
+      const pool = new pg.Pool({
+        connectionString: detour ?? url,
+        max: most,
+        connectionTimeoutMillis: 10_000,
+        application_name: schema,
+      })
+      pool.on('error', () => {})
+      if (seams) pool.on('connect', (client) => seams.client(client, 'query'))
+      return pool
+    }
+    const pool = open(max)
+    const control = open(1)
+    const connection = new PgConnection({
+      // Not told: rigs have fewer connections than consumers have places.
+      size: undefined,
+      handlers: async () => pool,
+      control: async () => control,
+      close: async () => void (await Promise.all([pool.end(), control.end()])),
     })
-    pool.on('error', () => {})
-    if (seams) pool.on('connect', (client) => seams.client(client, 'query'))
-    const connection = new PgConnection(
-      async () => pool,
-      () => pool.end(),
-    )
     return postgres(watch(connection), { schema })
   },
   mysql: async ({ url }, { url: detour, max = 4, seams }, watch) => {

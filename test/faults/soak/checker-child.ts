@@ -11,7 +11,6 @@ export interface CheckerJob {
   readonly place: Place
   readonly keys: number
   readonly messages: number
-  readonly ordered: boolean
   readonly silenceLimitMs: number
   /** How long everything may take to come to rest. */
   readonly restMs: number
@@ -26,7 +25,7 @@ export type CheckerReport =
   | { readonly said: 'rested'; readonly left: number }
   | { readonly said: 'verdict'; readonly verdict: Verdict; readonly copies: number }
 
-const { place, keys, messages, ordered, silenceLimitMs, restMs } = job<CheckerJob>()
+const { place, keys, messages, silenceLimitMs, restMs } = job<CheckerJob>()
 const tables = ledgerTables(place)
 const ledger = await openLedger(place)
 await createTables(ledger, place, keys)
@@ -64,7 +63,6 @@ async function verdictOf({ query }: Ledger): Promise<CheckerReport> {
     effects: effects.map((row) => ({ ...message(row), seen: Number(row['seen']), worker: Number(row['worker']) })),
     kills: kills.map(({ at }) => Number(at)),
     silenceLimitMs,
-    ordered,
   }
   return { said: 'verdict', verdict: judge(history), copies: sent.reduce((sum, { copies }) => sum + copies, 0) }
 }

@@ -11,7 +11,7 @@ function good(): History & { effects: Effect[] } {
     return { id: `m-${index}`, key, n: Math.floor(index / 2) + 1, at: index * 100 }
   })
   const effects = sent.map((each) => ({ ...each, at: each.at + 50, seen: each.n - 1, worker: 0 }))
-  return { planned: sent.map(({ id }) => id), sent, effects, kills: [210], silenceLimitMs: 1_000, ordered: true }
+  return { planned: sent.map(({ id }) => id), sent, effects, kills: [210], silenceLimitMs: 1_000 }
 }
 
 function at<T>(list: readonly T[], index: number): T {
@@ -111,7 +111,6 @@ describe.each(durableStores().filter((store) => store !== 'sqlite'))('%s: the ch
       place,
       keys: 2,
       messages: 3,
-      ordered: true,
       silenceLimitMs: 20_000,
       restMs: 100,
     }

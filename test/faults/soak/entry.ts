@@ -7,6 +7,3 @@ export interface EntryData {
 }
 
 export const Entry = defineMessage<EntryData>('entry', { key: ({ key }) => key })
-
-/** Whether the consumer keeps the order of each key. */
-export const ORDERED = false

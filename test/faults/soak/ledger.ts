@@ -40,9 +40,8 @@ export function ledgerTables({ store, url, schema }: Place): LedgerTables {
 
 export async function openLedger({ store, url }: Place): Promise<Ledger> {
   if (store === 'postgres') {
-    const client = new pg.Client(url)
-    await client.connect()
-    return { query: async (text) => (await client.query(text)).rows, close: () => client.end() }
+    const pool = new pg.Pool({ connectionString: url, max: 2 })
+    return { query: async (text) => (await pool.query(text)).rows, close: () => pool.end() }
   }
   // Without a database of its own it is not taken for a connection of hapax, and is not cut.
   const plain = new URL(url)

@@ -2,7 +2,6 @@ import { Child } from '../../support/child.ts'
 import type { Place } from '../../support/databases.ts'
 import type { CheckerJob, CheckerOrder, CheckerReport } from './checker-child.ts'
 import { Crew, type FaultCounts, type Torment } from './crew.ts'
-import { ORDERED } from './entry.ts'
 import { openLedger } from './ledger.ts'
 import type { PublisherJob, PublisherReport } from './publisher-child.ts'
 import type { Verdict } from './verdict.ts'
@@ -74,7 +73,7 @@ export async function soak(place: Place, options: SoakOptions, way: Place = plac
 }
 
 function checkerJob(place: Place, { keys, messages, silenceLimitMs }: SoakOptions): CheckerJob {
-  return { place, keys, messages, ordered: ORDERED, silenceLimitMs, restMs: REST_MS }
+  return { place, keys, messages, silenceLimitMs, restMs: REST_MS }
 }
 
 async function publishAll(

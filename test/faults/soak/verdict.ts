@@ -22,7 +22,6 @@ export interface History {
   readonly kills: readonly number[]
   /** How long no effect at all may come while work is there. */
   readonly silenceLimitMs: number
-  readonly ordered: boolean
 }
 
 /** What the checker found. The lists of complaints are empty when all is well; `complaints` names those that are not. */
@@ -50,19 +49,17 @@ export interface Verdict {
 
 /** Judges a history in one pass over each of its lists. */
 export function judge(history: History): Verdict {
-  const { planned, sent, effects, ordered, silenceLimitMs } = history
+  const { planned, sent, effects, silenceLimitMs } = history
   const byId = new Map(sent.map((each) => [each.id, each]))
   const counts = new Map<string, number>()
   for (const { id } of effects) counts.set(id, (counts.get(id) ?? 0) + 1)
-  const order = orderOf(effects)
   const found = {
     unsent: planned.filter((id) => !byId.has(id)),
     misnumbered: misnumbered(sent),
     lost: [...new Set([...planned, ...byId.keys()])].filter((id) => !counts.has(id)),
     doubled: [...counts].filter(([, count]) => count > 1).map(([id]) => id),
     unexpected: effects.filter((effect) => !matches(effect, byId.get(effect.id))).map(({ id }) => id),
-    inverted: ordered ? order.inverted : [],
-    early: ordered ? order.early : [],
+    ...orderOf(effects),
   }
   const { silenceMs, afterKillMs, longestWaitMs } = timesOf(history)
   const complaints = Object.entries(found).filter(([, ids]) => ids.length > 0)

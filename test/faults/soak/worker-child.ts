@@ -1,8 +1,8 @@
-import { type ConsumerOptions, createHapax, isHapaxError, silentLogger, type WorkerOptions } from 'hapax'
+import { type ConsumerOptions, createHapax, isHapaxError, silentLogger } from 'hapax'
 import { job, say, told } from '../../support/child.ts'
 import { asText, openStore, type Place, type RigTx } from '../../support/databases.ts'
 import { seeded } from '../../support/seeded.ts'
-import { Entry, ORDERED } from './entry.ts'
+import { Entry } from './entry.ts'
 import { ledgerTables } from './ledger.ts'
 
 /** What one worker has to do until it is told to stop, or dies. */
@@ -31,13 +31,13 @@ let errors = 0
 hapax.events.on('worker-error', () => {
   errors += 1
 })
-const consumerOptions = {
-  ...(ORDERED ? { receive: 'store', order: 'wait' } : {}),
+const consumerOptions: ConsumerOptions = {
+  order: 'wait',
   concurrency: CONCURRENCY,
   group: { size: number % 2 === 0 ? 1 : 10 },
   // No message may be given up because of what is done to its workers.
   retry: { attempts: 100, minDelayMs: 10, maxDelayMs: 100 },
-} as ConsumerOptions
+}
 const consumer = hapax.consumer('ledger', consumerOptions).on(Entry, async ({ key, n }, { tx, message, attempt }) => {
   const { id } = message
   const dice = seeded(seed + Number(id.slice(2)))
@@ -50,11 +50,7 @@ const consumer = hapax.consumer('ledger', consumerOptions).on(Entry, async ({ ke
   if (fate < 0.02 && attempt <= 2) throw new Error('this message fails twice')
   if (fate < 0.06 && attempt <= 1) throw new Error('this message fails once')
 })
-const worker = hapax.worker({
-  consume: [consumer],
-  ...(ORDERED ? { takeoverMs } : {}),
-  pollMs: 200,
-} as WorkerOptions<RigTx>)
+const worker = hapax.worker({ consume: [consumer], takeoverMs, pollMs: 200 })
 
 await start()
 await report()
