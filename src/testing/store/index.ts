@@ -1,6 +1,8 @@
 import { atomicity } from './atomicity.ts'
 import { type Case, skipReason } from './case.ts'
+import { cleanup } from './cleanup.ts'
 import { endings } from './endings.ts'
+import { failedStore } from './failed-store.ts'
 import { failures } from './failures.ts'
 import { groups } from './groups.ts'
 import type { HarnessFeatures, StoreHarness } from './harness.ts'
@@ -20,6 +22,8 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   atomicity,
   'ended transactions': endings,
   failures,
+  'failed store': failedStore,
+  cleanup,
   groups,
   publishing,
   'local delivery': local,
