@@ -88,3 +88,8 @@ export function say(message: object): Promise<void> {
 export function told(): Promise<unknown> {
   return new Promise((resolve) => process.once('message', resolve))
 }
+
+/** Ends this process when the one that started it has died: nobody else would, until a deadline that died as well. */
+export function endWithParent(): void {
+  process.on('disconnect', () => process.exit())
+}

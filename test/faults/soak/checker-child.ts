@@ -1,4 +1,4 @@
-import { job, say, told } from '../../support/child.ts'
+import { endWithParent, job, say, told } from '../../support/child.ts'
 import type { Place } from '../../support/databases.ts'
 import { createTables, type Ledger, ledgerTables, openLedger } from './ledger.ts'
 import { plannedIds } from './plan.ts'
@@ -25,6 +25,7 @@ export type CheckerReport =
   | { readonly said: 'rested'; readonly left: number }
   | { readonly said: 'verdict'; readonly verdict: Verdict; readonly copies: number }
 
+endWithParent()
 const { place, keys, messages, silenceLimitMs, restMs } = job<CheckerJob>()
 const tables = ledgerTables(place)
 const ledger = await openLedger(place)

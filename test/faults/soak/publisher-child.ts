@@ -1,5 +1,5 @@
 import { createHapax, silentLogger } from 'hapax'
-import { job, say, told } from '../../support/child.ts'
+import { endWithParent, job, say, told } from '../../support/child.ts'
 import { asText, openStore, type Place, type RigTx } from '../../support/databases.ts'
 import { inLanes } from '../../support/lanes.ts'
 import { Entry } from './entry.ts'
@@ -23,6 +23,7 @@ export interface PublisherReport {
   readonly contradictions: readonly string[]
 }
 
+endWithParent()
 const { place, publisher, overMs, ...options } = job<PublisherJob>()
 const LANES = 6
 const tables = ledgerTables(place)

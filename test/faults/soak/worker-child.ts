@@ -1,5 +1,5 @@
 import { type ConsumerOptions, createHapax, isHapaxError, silentLogger } from 'hapax'
-import { job, say, told } from '../../support/child.ts'
+import { endWithParent, job, say, told } from '../../support/child.ts'
 import { asText, openStore, type Place, type RigTx } from '../../support/databases.ts'
 import { seeded } from '../../support/seeded.ts'
 import { Entry } from './entry.ts'
@@ -18,6 +18,7 @@ export interface WorkerReport {
   readonly errors: number
 }
 
+endWithParent()
 const { place, seed, worker: number, takeoverMs } = job<WorkerJob>()
 const CONCURRENCY = 8
 const tables = ledgerTables(place)
