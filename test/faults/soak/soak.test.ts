@@ -51,7 +51,7 @@ function show(name: string, { verdict, faults, ...rest }: SoakResult): void {
       `${rest.copies} copies, ${rest.repeated} publishes repeated, ` +
       `${faults.kill} kills, ${faults.pause} pauses, ${faults.cut} cuts, ${rest.workerErrors} errors of workers; ` +
       `longest silence ${silenceMs.toFixed(0)} ms, after a kill ${afterKillMs.toFixed(0)} ms, ` +
-      `longest wait ${longestWaitMs.toFixed(0)} ms`,
+      `longest wait ${longestWaitMs.toFixed(0)} ms, at rest ${rest.restSeconds.toFixed(1)} s after the last fault`,
   )
 }
 

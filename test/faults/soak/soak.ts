@@ -28,6 +28,8 @@ export interface SoakResult {
   readonly contradictions: readonly string[]
   readonly workerErrors: number
   readonly seconds: number
+  /** From the last fault to rest. */
+  readonly restSeconds: number
 }
 
 /** How long all may take to come to rest after the last fault. */
@@ -50,7 +52,9 @@ export async function soak(place: Place, options: SoakOptions, way: Place = plac
     await crew.start()
     const reports = await Promise.race([publishAll(way, options, child), crew.failure()])
     await crew.enough()
+    const calm = performance.now()
     const rested = await ask(checker, 'rest')
+    const restSeconds = (performance.now() - calm) / 1000
     const workerErrors = await crew.dismiss()
     const judged = await ask(checker, 'judge')
     if (rested.said !== 'rested' || judged.said !== 'verdict') throw new Error('the checker lost its place')
@@ -63,6 +67,7 @@ export async function soak(place: Place, options: SoakOptions, way: Place = plac
       contradictions: reports.flatMap(({ contradictions }) => contradictions),
       workerErrors,
       seconds: (performance.now() - start) / 1000,
+      restSeconds,
     }
   } finally {
     await crew.destroy()
