@@ -1,4 +1,12 @@
+import type {
+  Confirmation,
+  Destination,
+  DestinationFeatures,
+  OutgoingMessage,
+  Subscription,
+} from '../../core/broker.ts'
 import { HapaxError } from '../../core/errors.ts'
+import type { IncomingMessage } from '../../core/message.ts'
 import type { HarnessFeatures } from './harness.ts'
 import { type AnyStore, type Gate, gate } from './world.ts'
 
@@ -44,4 +52,51 @@ export function lossy(store: AnyStore, cut: 'before' | 'after', times = 1): AnyS
     left -= 1
     throw new HapaxError('commit-unknown', 'the link was cut')
   })
+}
+
+/** A subscription that delivers these messages once, and what was acked. */
+export function subscription(
+  messages: readonly IncomingMessage[],
+  ordersKeys: boolean,
+): { subscription: Subscription; acked: string[] } {
+  const acked: string[] = []
+  const open: Subscription['open'] = async ({ receive }) => {
+    receive(
+      messages.map((message) => ({ message, bytes: 1, ack: () => acked.push(String(message.id)), retry: () => {} })),
+    )
+    return { pause: async () => {}, close: async () => {} }
+  }
+  const features = { ordersKeys, marksRedelivered: true, horizonMs: undefined }
+  return { subscription: { name: 'a test queue', features, open }, acked }
+}
+
+/** A destination that answers as it is told, and the ids that it got, in order. */
+export class TestDestination implements Destination {
+  readonly name: string
+  readonly features: DestinationFeatures
+  readonly arrived: string[] = []
+  readonly #answer: (message: OutgoingMessage, times: number) => Confirmation | Promise<Confirmation>
+
+  constructor(
+    answer: TestDestination['answer'] = () => ({ status: 'confirmed' }),
+    name = 'a test topic',
+    keepsOrder = false,
+  ) {
+    this.#answer = answer
+    this.name = name
+    this.features = { keepsOrder }
+  }
+
+  get answer(): (message: OutgoingMessage, times: number) => Confirmation | Promise<Confirmation> {
+    return this.#answer
+  }
+
+  publish(messages: readonly OutgoingMessage[]): readonly Promise<Confirmation>[] {
+    return messages.map(async (message) => {
+      this.arrived.push(message.id)
+      return this.#answer(message, this.arrived.filter((id) => id === message.id).length)
+    })
+  }
+
+  async close(): Promise<void> {}
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { Permanent, RetryAfter } from '../../core/errors.ts'
 import { atEachLevel, type Case } from './case.ts'
 import { lossy } from './doubles.ts'
-import { AT_ONCE, assertOutcome, assertRejects, type Context, due, ping, type Reader, type World } from './world.ts'
+import { AT_ONCE, assertOutcome, assertRejects, type Context, ping, type Reader, type World } from './world.ts'
 
 /** A reader whose handler writes its effect and then fails, for as long as `failing` says so. */
 function failingReader(world: World, failing: (ctx: Context) => Error | undefined): Reader {
@@ -88,7 +88,7 @@ const once: readonly Case[] = [
     run: async (world) => {
       const reader = failingReader(world, () => new RetryAfter(60_000))
       assertOutcome(await reader.deliver('a'), 'retrying')
-      const dueMs = await world.store.nextDueMs(new Map([['billing', ['ping']]]))
+      const { nextMs: dueMs } = await world.look()
       assert.ok(dueMs !== undefined && dueMs > 30_000 && dueMs <= 60_000, `due in ${dueMs} ms`)
       const later = world.reader(undefined, { hapax: world.hapax() })
       await world.drain(later)
@@ -124,8 +124,7 @@ const once: readonly Case[] = [
     run: async (world) => {
       const reader = world.reader(undefined, { receive: 'store' })
       await reader.deliver('a')
-      // A process that dies takes the row, counts a start, and never comes back.
-      for (let run = 0; run < 5; run++) assert.equal((await takeDue(world)).length, 1)
+      for (let run = 0; run < 3; run++) await world.crash(await world.due(), true)
       await world.drain(reader)
       assert.deepEqual(reader.calls, [])
       const [failed] = await reader.hapax.failed.list()
@@ -137,7 +136,8 @@ const once: readonly Case[] = [
     run: async (world) => {
       const reader = world.reader(undefined, { receive: 'store' })
       await reader.deliver('a')
-      for (let run = 0; run < 3; run++) await takeDue(world)
+      for (let run = 0; run < 2; run++) await world.crash(await world.due(), true)
+      for (let run = 0; run < 5; run++) await world.crash(await world.due())
       await world.drain(reader)
       await world.assertEffects(['a'])
     },
@@ -191,7 +191,9 @@ const once: readonly Case[] = [
     run: async (world) => {
       const { reader, seqs } = await failedOnes(world, ['a'])
       const stores = [world.store, await world.database.another()]
-      const retried = await Promise.all(stores.map((store) => store.failedRetry(seqs[0] as string)))
+      const retried = await Promise.all(
+        stores.map((store) => store.failedRetry(seqs[0] as string, { actor: 'test', action: 'retry' })),
+      )
       assert.deepEqual(retried.sort(), [false, true])
       await assertRejects(reader.hapax.failed.retry(seqs[0] as string), 'not-found')
       await world.drain(reader)
@@ -291,8 +293,8 @@ const once: readonly Case[] = [
       await reader.hapax.failed.retry(seqs[0] as string)
       await world.assertPlaces('a', ['inbox', 'receipt'])
       await world.assertPlaces('b', ['failed', 'receipt'])
-      const [row] = await takeDue(world)
-      assert.ok(BigInt(row?.seq as string) >= 9007199254740993n)
+      const [seq] = await world.due()
+      assert.ok(BigInt(seq as string) >= 9007199254740993n)
       await world.drain(reader)
       await world.assertEffects(['a'])
     },
@@ -300,10 +302,3 @@ const once: readonly Case[] = [
 ]
 
 export const failures: readonly Case[] = [...atEachLevel(levels), ...once]
-
-/** Takes what is due and counts a start, as a process does that dies then. */
-async function takeDue(world: World) {
-  const types = new Map([['billing', ['ping']]])
-  const fresh = await world.store.due(types, due())
-  return fresh.length > 0 ? fresh : world.store.due(types, due({ started: true }))
-}

@@ -10,9 +10,11 @@ import { identity } from './identity.ts'
 import { local } from './local.ts'
 import { migrations } from './migrations.ts'
 import { mismatches } from './mismatches.ts'
+import { order } from './order.ts'
 import { payloads } from './payloads.ts'
 import { publishing } from './publishing.ts'
 import { receipts } from './receipts.ts'
+import { relays } from './relays.ts'
 import { sharing } from './sharing.ts'
 import { workers } from './workers.ts'
 import { World } from './world.ts'
@@ -31,6 +33,8 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   mismatches,
   payloads,
   workers,
+  order,
+  relays,
   'shared workers': sharing,
   migrations,
 }

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
+import { messageKey } from '../../core/identity.ts'
 import { unpackAttributes } from '../../core/message.ts'
 import { atEachLevel, type Case } from './case.ts'
-import { assertOutcome, assertRejects, due, Ping, Pong, type Reader, type World } from './world.ts'
+import { assertOutcome, assertRejects, Ping, Pong, type Reader, type World } from './world.ts'
 
 function localReader(world: World, name = 'billing', hapax = world.hapax({ delivery: 'local' })): Reader {
   return world.reader(({ tx, message }) => world.database.effect(tx, `${name} ${message.id}`), { hapax, name })
@@ -139,7 +140,7 @@ const once: readonly Case[] = [
         { hapax },
       )
       assertOutcome(await reader.deliver('a'), 'failed', 'broken-atomicity')
-      assert.deepEqual(await world.store.due(new Map([['audit', ['pong']]]), due()), [])
+      assert.deepEqual((await world.look({ scope: 'audit', types: ['pong'] })).entries, [])
     },
   },
   {
@@ -167,10 +168,11 @@ const once: readonly Case[] = [
           ids.map((id) => Ping.of({ n: 1 }, { id })),
         ),
       )
-      const rows = await world.store.due(new Map([['billing', ['ping']]]), due())
+      const seqs = await Promise.all(ids.map((id) => world.store.inboxSeq('billing', messageKey('/test', id))))
+      assert.deepEqual(await world.due(), seqs)
       assert.deepEqual(
-        rows.map(({ message }) => message.id),
-        ids,
+        seqs,
+        [...seqs].sort((a, b) => Number(a) - Number(b)),
       )
     },
   },
@@ -181,9 +183,11 @@ const once: readonly Case[] = [
       const first = world.reader(({ publish }) => publish(Pong, { n: 1 }), { hapax })
       hapax.consumer('audit').on(Pong, () => {})
       await first.deliver('a', { correlationId: 'checkout 7' })
-      const [row] = await world.store.due(new Map([['audit', ['pong']]]), due())
-      assert.ok(row)
-      const { causationId, correlationId, source, key } = unpackAttributes(row.message)
+      const [entry] = (await world.look({ scope: 'audit', types: ['pong'] })).entries
+      assert.ok(entry)
+      const stored = await world.waiting(entry.seq)
+      assert.ok(stored)
+      const { causationId, correlationId, source, key } = unpackAttributes(stored)
       assert.deepEqual([causationId, correlationId, source, key], ['a', 'checkout 7', '/test', 'key 1'])
     },
   },

@@ -157,7 +157,8 @@ const once: readonly Case[] = [
     name: 'counts and traces what waits in the outbox',
     run: async (world) => {
       const hapax = world.hapax()
-      assert.deepEqual(await hapax.status(), { consumers: [], outbox: 0, oldestOutboxAt: null })
+      const empty = { consumers: [], relays: [], outbox: 0, oldestOutboxAt: null, workers: [] }
+      assert.deepEqual(await hapax.status(), empty)
       await hapax.transaction((tx) => hapax.publish(tx, Pong, { n: 1 }, { id: 'a', relay: 'partners' }))
       const { outbox, oldestOutboxAt } = await hapax.status()
       assert.equal(outbox, 1)

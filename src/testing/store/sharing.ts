@@ -3,19 +3,7 @@ import { setImmediate } from 'node:timers/promises'
 import type { Consumer } from '../../core/consumer.ts'
 import type { Worker } from '../../core/worker.ts'
 import type { Case } from './case.ts'
-import {
-  type AnyHapax,
-  type AnyStore,
-  due,
-  type Gate,
-  gate,
-  Ping,
-  Pong,
-  ping,
-  type Reader,
-  type Tx,
-  type World,
-} from './world.ts'
+import { type AnyHapax, type AnyStore, type Gate, gate, Ping, Pong, ping, type Tx } from './world.ts'
 
 /** Runs `work` while one worker works for all these consumers. */
 async function withWorker(
@@ -34,26 +22,25 @@ async function withWorker(
 
 /** An answer that the store has given and that has not arrived yet. */
 interface Held {
-  readonly call: 'due' | 'nextDueMs'
   readonly given: Gate
   readonly arrives: Gate
 }
 
 /** The same store on a link that holds an answer about the inbox back, so that it is no longer true when it arrives. */
-function holding(store: AnyStore): { store: AnyStore; hold(call: Held['call']): Held } {
+function holding(store: AnyStore): { store: AnyStore; hold(): Held } {
   let held: Held | undefined
-  const hold = (call: Held['call']): Held => {
-    held = { call, given: gate(), arrives: gate() }
+  const hold = (): Held => {
+    held = { given: gate(), arrives: gate() }
     return held
   }
   const proxy = new Proxy(store, {
     get: (target, name) => {
       const value: unknown = Reflect.get(target, name)
       if (typeof value !== 'function') return value
-      if (name !== 'due' && name !== 'nextDueMs') return value.bind(target)
+      if (name !== 'look') return value.bind(target)
       return async (...args: unknown[]) => {
         const answer: unknown = await value.apply(target, args)
-        if (held?.call !== name) return answer
+        if (held === undefined) return answer
         const { given, arrives } = held
         held = undefined
         given.open()
@@ -77,7 +64,7 @@ const together: readonly Case[] = [
       const consumers = readers.map(({ consumer }) => consumer)
       await withWorker(hapax, consumers, async (worker) => {
         for (let round = 1; round <= 50; round++) {
-          const { given, arrives } = hold(round % 2 === 0 ? 'due' : 'nextDueMs')
+          const { given, arrives } = hold()
           await given.passed
           await hapax.transaction((tx) => hapax.publish(tx, Ping, { n: round }))
           const drained = worker.drain()
@@ -117,22 +104,6 @@ const together: readonly Case[] = [
   },
 ]
 
-const TYPES: ReadonlyMap<string, readonly string[]> = new Map([['billing', ['ping']]])
-
-/** A process that takes all that is due, and dies before the end of any of it. */
-async function crash(world: World, count: number): Promise<void> {
-  assert.equal((await world.store.due(TYPES, due())).length, count)
-}
-
-/** A process that works what was in flight at a crash, one by one, and dies when it comes to the killer. */
-async function dieAt(world: World, { consumer }: Reader, killer: string): Promise<void> {
-  for (;;) {
-    const [row] = await world.store.due(TYPES, due({ started: true, limit: 1 }))
-    if (row === undefined || row.message.id === killer) return
-    await consumer.work([row])
-  }
-}
-
 const crashes: readonly Case[] = [
   {
     name: 'C2: what was in flight when a process died runs alone afterwards',
@@ -150,7 +121,7 @@ const crashes: readonly Case[] = [
       })
       const store = (ids: readonly string[]) => consumer.handleMany(ids.map((id) => ping(id)))
       await store(['a', 'b', 'c', 'd'])
-      await crash(world, 4)
+      await world.crash(await world.due())
       await store(['e', 'f'])
       await world.drain({ hapax, consumer })
       assert.deepEqual(calls.slice(0, 4).sort(), ['a of 1', 'b of 1', 'c of 1', 'd of 1'])
@@ -164,8 +135,9 @@ const crashes: readonly Case[] = [
       const ids = ['a', 'b', 'killer', 'c', 'd']
       const reader = world.reader(undefined, { receive: 'store', group: { size: 5 } })
       await reader.deliverMany(ids)
-      await crash(world, 5)
-      for (let run = 0; run < 4; run++) await dieAt(world, reader, 'killer')
+      await world.crash(await world.due())
+      const killer = (await world.entry('killer'))?.seq as string
+      for (let run = 0; run < 3; run++) await world.crash([killer], true)
       await world.drain(reader)
       await world.assertEffects(['a', 'b', 'c', 'd'])
       assert.ok(!reader.calls.includes('killer'))
@@ -173,23 +145,6 @@ const crashes: readonly Case[] = [
         (await reader.hapax.failed.list()).map(({ message, reason }) => [message.id, reason]),
         [['killer', 'crash-loop']],
       )
-    },
-  },
-  {
-    name: 'a row that a worker has read is hidden from the others for a while, also from those that look for crashes',
-    run: async (world) => {
-      const reader = world.reader(undefined, { receive: 'store' })
-      for (const id of ['a', 'b']) await reader.deliver(id)
-      const [first] = await world.store.due(TYPES, due({ limit: 1, hideMs: 60_000 }))
-      assert.equal(first?.message.id, 'a')
-      assert.deepEqual(await world.store.due(TYPES, due({ started: true })), [])
-      const rest = await world.store.due(TYPES, due({ hideMs: 60_000 }))
-      assert.deepEqual(
-        rest.map(({ message }) => message.id),
-        ['b'],
-      )
-      const nextMs = await world.store.nextDueMs(TYPES)
-      assert.ok(nextMs !== undefined && nextMs > 30_000 && nextMs <= 60_000, `due in ${nextMs} ms`)
     },
   },
 ]

@@ -1,18 +1,20 @@
 import assert from 'node:assert/strict'
+import { messageKey } from '../../core/identity.ts'
+import { ALL_LANES } from '../../core/lanes.ts'
 import { atEachLevel, type Case, parallelOnly } from './case.ts'
 import { lossy } from './doubles.ts'
-import { AT_ONCE, assertOutcome, assertRejects, due, gate, Ping, type World } from './world.ts'
+import { AT_ONCE, assertOutcome, assertRejects, gate, Ping, Pong, type World } from './world.ts'
 
 const IDS = Array.from({ length: 20 }, (_, index) => `m${index}`)
-const TYPES: ReadonlyMap<string, readonly string[]> = new Map([['billing', ['ping']]])
+const OPTIONS = { lockTimeoutMs: 20_000, idleTimeoutMs: 60_000 }
 
 /** The seq of one message in the inbox. */
 async function stored(world: World): Promise<string> {
   const reader = world.reader(undefined, { receive: 'store' })
   assertOutcome(await reader.deliver('a'), 'stored')
-  const [row] = await world.store.due(TYPES, due())
-  assert.ok(row)
-  return row.seq
+  const [entry] = (await world.look()).entries
+  assert.ok(entry)
+  return entry.seq
 }
 
 const levels: readonly Case[] = [
@@ -48,12 +50,13 @@ const levels: readonly Case[] = [
     run: async (world) => {
       const seq = await stored(world)
       const claim = { kind: 'claim', seqs: [seq], locked: 'skip' } as const
-      const options = { isolation: world.isolation, lockTimeoutMs: 20_000, idleTimeoutMs: 60_000 }
+      const options = { isolation: world.isolation, ...OPTIONS }
       const other = await world.database.another()
       const claimedElsewhere = () =>
-        other.transaction(options, claim, async ({ claimed }) => ({ value: [...claimed], writes: undefined }))
+        other.transaction(options, claim, async ({ claimed }) => ({ value: [...claimed.keys()], writes: undefined }))
       await world.store.transaction(options, claim, async ({ claimed }) => {
-        assert.deepEqual([...claimed], [seq])
+        assert.deepEqual([...claimed.keys()], [seq])
+        assert.equal(claimed.get(seq)?.message.id, 'a')
         if (world.features.parallelWriters) assert.deepEqual(await claimedElsewhere(), [])
         return { value: undefined, writes: {} }
       })
@@ -196,45 +199,201 @@ const once: readonly Case[] = [
     },
   },
   {
-    name: 'due counts a start, answers no more rows than asked for, oldest first, and leaves those in hand alone',
+    name: 'a look lists what is due in the given lanes and types, oldest first, and says when the next one is due',
+    run: async (world) => {
+      const hapax = world.hapax({ delivery: 'local' })
+      world.reader(undefined, { hapax })
+      await hapax.transaction((tx) => hapax.publish(tx, Ping, { n: 1 }, { delayMs: 60_000 }))
+      assert.deepEqual((await world.look()).entries, [])
+      const ids: string[] = []
+      for (let n = 0; n < 3; n++) {
+        ids.push(await hapax.transaction(async (tx) => (await hapax.publish(tx, Ping, { n })).id))
+      }
+      const { entries, nextMs } = await world.look()
+      const seqs = entries.map((entry) => entry.seq)
+      assert.equal(seqs.length, 3)
+      const trace = await Promise.all(ids.map((id) => world.store.inboxSeq('billing', messageKey('/test', id))))
+      assert.deepEqual(seqs, trace)
+      assert.ok(nextMs !== undefined && nextMs > 50_000 && nextMs <= 60_000, `${nextMs}`)
+      for (const { key, type, held, suspect, dueMs, bytes } of entries) {
+        assert.deepEqual({ key, type, held, suspect }, { key: null, type: 'ping', held: false, suspect: false })
+        assert.ok(dueMs <= 0 && bytes > 0)
+      }
+      const lanes = [...new Set(entries.map((entry) => entry.lane))]
+      const others = ALL_LANES.filter((lane) => !lanes.includes(lane))
+      assert.deepEqual((await world.look({ lanes: others })).entries, [])
+      assert.deepEqual((await world.look({ lanes: [] })).entries, [])
+      assert.equal((await world.look({ lanes })).entries.length, 3)
+      assert.deepEqual((await world.look({ types: ['pong'] })).entries, [])
+      assert.deepEqual((await world.look({ scope: 'others' })).entries, [])
+      assert.deepEqual((await world.look({ table: 'outbox' })).entries, [])
+    },
+  },
+  {
+    name: 'C2: what a dead worker had in hand becomes suspect; what somebody works on does not',
+    skip: parallelOnly,
     run: async (world) => {
       const reader = world.reader(undefined, { receive: 'store' })
-      for (const id of ['a', 'b', 'c']) await reader.deliver(id)
-      const first = await world.store.due(TYPES, due({ limit: 2 }))
+      await reader.deliverMany(['a', 'b', 'c'])
+      const seqs = (await world.look()).entries.map((entry) => entry.seq)
+      const [a, b] = seqs as [string, string]
+      await world.store.join({ id: 'dead', name: 'dead', ttlMs: 1, serves: '{}' })
+      assert.ok(await world.store.note('dead', [a, b], false))
+      await world.store.join({ id: 'alive', name: 'alive', ttlMs: 60_000, serves: '{}' })
+      assert.ok(await world.store.note('alive', seqs, false))
+      await world.until(async () => (await world.hapax().status()).workers.some(({ alive }) => !alive))
+      await world.store.transaction(OPTIONS, { kind: 'claim', seqs: [a], locked: 'skip' }, async () => {
+        assert.equal(await world.store.bury(), 1)
+        return { value: undefined, writes: undefined }
+      })
+      const { entries } = await world.look()
+      assert.deepEqual(new Set(entries.filter(({ suspect }) => suspect).map(({ seq }) => seq)), new Set([b]))
+      assert.equal(await world.store.bury(), 0)
+      assert.equal(await world.store.note('dead', [], false), false)
+      assert.equal(await world.store.beat('dead', [], false), undefined)
+      const workers = await world.store.beat('alive', [], false)
       assert.deepEqual(
-        first.map(({ message, starts, attempts }) => [message.id, starts, attempts]),
-        [
-          ['a', 1, 0],
-          ['b', 1, 0],
-        ],
+        workers?.map(({ id, alive }) => ({ id, alive })),
+        [{ id: 'alive', alive: true }],
       )
-      const rest = await world.store.due(TYPES, due({ hideMs: 60_000 }))
+    },
+  },
+  {
+    name: 'C2: a message that ended its process three times while it was alone is parked; a bystander is not',
+    run: async (world) => {
+      const reader = world.reader(undefined, { receive: 'store' })
+      await reader.deliverMany(['killer', 'bystander'])
+      const killer = (await world.entry('killer'))?.seq as string
+      const bystander = (await world.entry('bystander'))?.seq as string
+      for (let time = 0; time < 10; time++) await world.crash([killer, bystander])
+      for (let time = 0; time < 3; time++) await world.crash([killer], true)
+      await world.drain(reader)
+      assert.deepEqual(reader.calls, ['bystander'])
+      const failed = await reader.hapax.failed.list()
       assert.deepEqual(
-        rest.map(({ message }) => message.id),
-        ['c'],
+        failed.map(({ message, reason }) => [message.id, reason]),
+        [['killer', 'crash-loop']],
       )
-      const [, again] = await world.store.due(TYPES, due({ started: true }))
-      assert.deepEqual([again?.message.id, again?.starts], ['b', 2])
-      const except = first.map(({ seq }) => seq)
-      assert.deepEqual(await world.store.due(TYPES, due({ started: true, except })), [])
-      assert.deepEqual(await world.store.due(new Map([['billing', ['pong']]]), due()), [])
-      assert.deepEqual(await world.store.due(new Map([['others', ['ping']]]), due()), [])
-      assert.equal(await world.store.nextDueMs(new Map([['others', ['ping']]])), undefined)
-      assert.equal(await world.store.nextDueMs(TYPES), 0)
+      await world.assertEffects(['bystander'])
+    },
+  },
+  {
+    name: 'a suspect runs alone',
+    skip: parallelOnly,
+    run: async (world) => {
+      let running = 0
+      let most = 0
+      let beside = 0
+      const reader = world.reader(
+        async ({ tx, message }) => {
+          running += 1
+          most = Math.max(most, running)
+          await world.database.effect(tx, message.id)
+          if (message.id === 'suspect') beside = Math.max(beside, running)
+          running -= 1
+        },
+        { receive: 'store', concurrency: 4 },
+      )
+      await reader.deliverMany(['suspect', ...IDS])
+      const seq = (await world.entry('suspect'))?.seq as string
+      await world.crash([seq])
+      await world.drain(reader)
+      assert.equal(beside, 1)
+      await world.assertEffects(['suspect', ...IDS])
+    },
+  },
+  {
+    name: 'lanes are shared: what belongs to a worker that is heard is left to it, and taken over when it dies',
+    run: async (world) => {
+      const reader = world.reader(undefined, { receive: 'store' })
+      await world.store.join({
+        id: 'other',
+        name: 'other',
+        ttlMs: 1_500,
+        serves: JSON.stringify({ consumers: { billing: ['ping'] }, relays: [] }),
+      })
+      const worker = await world.worker(reader, { takeoverMs: 1_000 })
+      await reader.deliverMany(IDS)
+      // Nobody beats for the other one, so that it dies, and then there is nothing left.
+      await worker.drain()
+      await world.assertEffects(IDS)
+      await worker.stop()
+      assert.deepEqual((await reader.hapax.status()).workers, [])
+    },
+  },
+  {
+    name: 'a worker that was held to be dead says hello again and goes on',
+    run: async (world) => {
+      const reader = world.reader(undefined, { receive: 'store' })
+      const worker = await world.worker(reader, { takeoverMs: 300 })
+      const [first] = (await reader.hapax.status()).workers
+      assert.ok(first)
+      await world.store.leave(first.id)
+      await reader.deliverMany(IDS)
+      await worker.drain()
+      await world.assertEffects(IDS)
+      await world.until(async () => (await reader.hapax.status()).workers.some(({ id }) => id !== first.id))
+      await worker.stop()
+    },
+  },
+  {
+    name: 'a type has its own retry policy',
+    run: async (world) => {
+      const hapax = world.hapax()
+      const consumer = hapax.consumer('billing', { retry: AT_ONCE })
+      const calls: string[] = []
+      const fail = (_data: unknown, { message }: { message: { type: string } }): never => {
+        calls.push(message.type)
+        throw new Error('no')
+      }
+      consumer.on(Ping, fail, { retry: { attempts: 1 } })
+      consumer.on(Pong, fail)
+      const worker = await world.worker({ hapax, consumer })
+      const message = { source: '/sender', data: { n: 1 } }
+      assertOutcome(await consumer.handle({ ...message, id: 'a', type: 'ping' }), 'failed')
+      assertOutcome(await consumer.handle({ ...message, id: 'b', type: 'pong' }), 'retrying')
+      await worker.drain()
+      assert.deepEqual(calls, ['ping', 'pong', 'pong', 'pong'])
+      assert.throws(() => hapax.consumer('other').on(Ping, fail, { retry: { attempts: 0 } }), {
+        code: 'invalid-option',
+      })
+    },
+  },
+  {
+    name: 'a worker refuses to start where the pool is too small for its handlers',
+    skip: ({ pool }) => (pool === undefined ? 'the size of the pool is not known' : undefined),
+    run: async (world) => {
+      const reader = world.reader(undefined, { concurrency: 1_000 })
+      await assertRejects(world.worker(reader), 'pool-too-small')
+    },
+  },
+  {
+    name: 'I13: a worker refuses receipts that are forgotten before the last retry',
+    run: async (world) => {
+      const reader = world.reader(undefined, {
+        retentionMs: 60_000,
+        retry: { attempts: 10, minDelayMs: 60_000, maxDelayMs: 60_000 },
+      })
+      await assert.rejects(world.worker(reader), (error: Error) => {
+        assert.match(
+          error.message,
+          /retentionMs of billing to be at least 540000 \(9 minutes\).*got 60000 \(1 minutes\)/,
+        )
+        return true
+      })
     },
   },
   {
     name: 'a row that another worker settled cannot be rescheduled or failed',
     run: async (world) => {
       const seq = await stored(world)
-      const options = { lockTimeoutMs: 20_000, idleTimeoutMs: 60_000 }
-      await world.store.transaction(options, { kind: 'claim', seqs: [seq], locked: 'wait' }, async () => ({
+      await world.store.transaction(OPTIONS, { kind: 'claim', seqs: [seq], locked: 'wait' }, async () => ({
         value: undefined,
         writes: {},
       }))
       const error = { name: 'Error', message: 'late' }
       assert.equal(await world.store.reschedule({ seq, attempts: 1, lost: 0, delayMs: 0, error }), false)
-      assert.equal(await world.store.fail({ seq, attempts: 1, reason: 'permanent', error }), false)
+      assert.equal(await world.store.fail({ seq, attempts: 1, reason: 'permanent', error, hold: false }), false)
       await world.assertPlaces('a', ['receipt'])
     },
   },
@@ -251,8 +410,8 @@ const once: readonly Case[] = [
       await reader.deliver('c', { type: 'nobody' })
       await world.reader(undefined, { hapax, name: 'stock', receive: 'store' }).deliver('a')
       assert.deepEqual((await hapax.status()).consumers, [
-        { consumer: 'billing', receipts: 3, waiting: 0, retrying: 1, failed: 1 },
-        { consumer: 'stock', receipts: 1, waiting: 1, retrying: 0, failed: 0 },
+        { consumer: 'billing', receipts: 3, waiting: 0, retrying: 1, held: 0, failed: 1 },
+        { consumer: 'stock', receipts: 1, waiting: 1, retrying: 0, held: 0, failed: 0 },
       ])
     },
   },

@@ -6,11 +6,13 @@ import { defineMessage, type MessageType } from '../../core/define.ts'
 import { type ErrorCode, isHapaxError } from '../../core/errors.ts'
 import type { HandlerContext } from '../../core/handlers.ts'
 import { createHapax, type Hapax, type HapaxOptions } from '../../core/hapax.ts'
+import { messageKey } from '../../core/identity.ts'
+import { ALL_LANES } from '../../core/lanes.ts'
 import { silentLogger } from '../../core/logger.ts'
-import type { IncomingMessage } from '../../core/message.ts'
+import type { IncomingMessage, StoredMessage } from '../../core/message.ts'
 import type { Outcome } from '../../core/outcome.ts'
-import type { DueOptions, Store } from '../../core/store.ts'
-import type { Worker } from '../../core/worker.ts'
+import type { Entry, Look, Share, Store } from '../../core/store.ts'
+import type { Worker, WorkerOptions } from '../../core/worker.ts'
 import type { HarnessFeatures, TestDatabase } from './harness.ts'
 
 /** The transaction of whatever store is tested: the suite only passes it on. */
@@ -29,11 +31,6 @@ export const Pong: MessageType<Count> = defineMessage<Count>('pong', { key: ({ n
 
 /** Retries that are due at once. */
 export const AT_ONCE = { attempts: 3, minDelayMs: 0, maxDelayMs: 0 } as const
-
-/** Which due rows to take: all that were not started, and not hidden from the next look. */
-export function due(options: Partial<DueOptions> = {}): DueOptions {
-  return { limit: 100, except: [], started: false, hideMs: 0, ...options }
-}
 
 /** What a reader is made of. */
 export interface ReaderOptions extends ConsumerOptions {
@@ -98,11 +95,63 @@ export class World {
   }
 
   /** Starts a worker; it is stopped when the case ends. */
-  async worker({ hapax, consumer }: Pick<Reader, 'hapax' | 'consumer'>): Promise<Worker<Tx>> {
-    const worker = hapax.worker({ consume: [consumer], pollMs: 20 })
+  async worker(
+    { hapax, consumer }: Pick<Reader, 'hapax'> & Partial<Pick<Reader, 'consumer'>>,
+    options: WorkerOptions<Tx> = {},
+  ): Promise<Worker<Tx>> {
+    const consume = consumer === undefined ? [] : [consumer]
+    const worker = hapax.worker({ consume, pollMs: 20, ...options })
     this.#workers.push(worker)
     await worker.start()
     return worker
+  }
+
+  /** What a look finds in the inbox of billing, in all lanes. */
+  async look(share: Partial<Share> = {}): Promise<Look> {
+    const all = {
+      table: 'inbox',
+      scope: 'billing',
+      types: ['ping'],
+      lanes: ALL_LANES,
+      limit: 640,
+      after: new Map(),
+    } as const
+    const [look] = await this.store.look([{ ...all, ...share }])
+    return look as Look
+  }
+
+  /** The entry of a message that waits in the inbox of billing. */
+  async entry(id: string, share: Partial<Share> = {}): Promise<Entry | undefined> {
+    const seq = await this.store.inboxSeq(share.scope ?? 'billing', messageKey('/sender', id))
+    return (await this.look(share)).entries.find((entry) => entry.seq === seq)
+  }
+
+  /** A process dies that had these messages in hand, alone or among others; somebody notices. */
+  async crash(seqs: readonly string[], alone = false): Promise<void> {
+    const id = crypto.randomUUID()
+    await this.store.join({ id, name: id, ttlMs: 1, serves: '{}' })
+    assert.ok(await this.store.note(id, seqs, alone))
+    await this.until(async () => (await this.store.bury()) > 0)
+  }
+
+  /** The seqs of what is due in the inbox of billing. */
+  async due(): Promise<readonly string[]> {
+    return (await this.look()).entries.map((entry) => entry.seq)
+  }
+
+  /** The message of an inbox row. */
+  async waiting(seq: string): Promise<StoredMessage | undefined> {
+    const options = { lockTimeoutMs: 20_000, idleTimeoutMs: 60_000 }
+    const opening = { kind: 'claim', seqs: [seq], locked: 'skip' } as const
+    return this.store.transaction(options, opening, async ({ claimed }) => ({
+      value: claimed.get(seq)?.message,
+      writes: undefined,
+    }))
+  }
+
+  /** Waits until something holds. */
+  async until(holds: () => Promise<boolean> | boolean): Promise<void> {
+    while (!(await holds())) await new Promise((resolve) => setTimeout(resolve, 5))
   }
 
   /** Works the inbox until nothing is due. */
@@ -117,9 +166,9 @@ export class World {
     assert.deepEqual([...(await this.database.effects())].sort(), [...expected].sort())
   }
 
-  /** Where the message is: its receipts, and its row in inbox or failed. */
+  /** Where the message is: its receipts, and its row in inbox or failed; the audit only where a case asks for it. */
   async assertPlaces(id: string, expected: readonly string[]): Promise<void> {
-    const traces = await this.store.trace(id)
+    const traces = (await this.store.trace(id)).filter(({ where }) => where !== 'audit' || expected.includes('audit'))
     assert.deepEqual(traces.map((trace) => trace.where).sort(), [...expected].sort())
   }
 
