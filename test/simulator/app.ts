@@ -9,7 +9,7 @@ import {
 } from 'hapax'
 import type { Delivery, Destination, Subscription } from '../../src/core/broker.ts'
 import { pause } from '../../src/core/clock.ts'
-import type { Scenario } from './scenario.ts'
+import type { MessagePlan, Scenario } from './scenario.ts'
 import { TAKEOVER_MS, TIMEOUT_MS } from './scenario.ts'
 import type { SimStore, SimTx } from './sim-store.ts'
 import type { Process } from './world.ts'
@@ -41,12 +41,13 @@ export interface AppOptions {
   readonly process: Process
   readonly store: SimStore
   readonly calls: Calls
-  readonly subscription: Subscription | undefined
-  readonly destination: Destination | undefined
+  readonly subscription: Subscription
+  readonly destination: Destination
 }
 
 /** One process of the application: the real engine on the fake store and the fake broker. */
 export class App {
+  readonly process: Process
   readonly hapax: Hapax<SimTx>
   readonly consumer: Consumer<SimTx>
   readonly #options: AppOptions
@@ -55,6 +56,7 @@ export class App {
     const { process, store, scenario } = options
     const { clock, random } = process
     this.#options = options
+    this.process = process
     const delivery = scenario.route === 'local' ? 'local' : 'relay'
     this.hapax = createHapax<SimTx, SimTx>({ store, source: SOURCE, delivery, clock, random, logger: silentLogger })
     this.consumer = this.#consumer()
@@ -63,7 +65,7 @@ export class App {
   #consumer(): Consumer<SimTx> {
     const { route, order, group, many, onError, attempts } = this.#options.scenario
     const consumer = this.hapax.consumer(BILLING, {
-      receive: route === 'direct' ? 'direct' : 'store',
+      receive: route === 'direct' || route === 'handle' ? 'direct' : 'store',
       order,
       group: { size: group },
       onError,
@@ -126,8 +128,59 @@ export class App {
   }
 
   async start(): Promise<void> {
-    const { subscription } = this.#options
-    if (subscription !== undefined) await this.#pump(subscription)
+    const { subscription, destination, scenario } = this.#options
+    const { route, keepSent } = scenario
+    if (route === 'handle') return this.#pump(subscription)
+    const { consumer } = this
+    const worker = this.hapax.worker({
+      ...(route === 'relay' ? {} : { consume: [route === 'local' ? consumer : consumer.from(subscription)] }),
+      ...(route === 'local' ? {} : { relay: destination }),
+      ...(keepSent ? { keepSentMs: RETENTION_MS } : {}),
+      takeoverMs: TAKEOVER_MS,
+    })
+    await worker.start()
+  }
+
+  /** Publishes messages, each in a transaction of its own, again and again until it is committed. */
+  async publish(messages: readonly MessagePlan[]): Promise<void> {
+    for (const { id, key, now } of messages) {
+      await this.#untilDone(() =>
+        this.hapax.transaction(async (tx) => {
+          await this.hapax.publish(tx, Ordered, { id }, { id, now, ...(key === undefined ? {} : { key }) })
+          await tx.lock(`order of ${id}`)
+        }),
+      )
+    }
+  }
+
+  /** What a person does about failed messages, a few times. */
+  async operate(): Promise<void> {
+    const { process, scenario } = this.#options
+    for (let turn = 0; turn < 3; turn++) {
+      await pause(process.clock, 50 * 10 ** turn)
+      await this.#operateOnce(scenario.operator).catch(() => {})
+    }
+  }
+
+  async #operateOnce(what: Scenario['operator']): Promise<void> {
+    const [failed] = await this.hapax.failed.list({ limit: 1 })
+    if (failed === undefined) return
+    const { seq, origin, consumer, message } = failed
+    if (what === 'retry') await this.hapax.failed.retry(seq)
+    if (what === 'discard') await this.hapax.failed.discard(seq)
+    if (what === 'release' && message.key !== null)
+      await this.hapax.keys.release({ origin, scope: consumer, key: message.key })
+  }
+
+  async #untilDone(work: () => Promise<unknown>): Promise<void> {
+    for (;;) {
+      try {
+        await work()
+        return
+      } catch {
+        await pause(this.#options.process.clock, RETRY_MS)
+      }
+    }
   }
 
   /** Takes deliveries by `handleMany`, as an application without workers would. */

@@ -10,8 +10,10 @@ export interface Offered {
   readonly source: string
   readonly id: string
   readonly expected: Expected
-  /** Its handler commits behind our back. */
+  /** Its handler, or another one in its transaction, commits behind our back. */
   readonly breaks: boolean
+  /** Another handler committed behind our back and then the process died: nobody was left to write it down. */
+  readonly mayVanish: boolean
 }
 
 /** Everything that is known about a history. */
@@ -76,6 +78,7 @@ class Checker {
   readonly #arrived = new Set<string>()
   readonly #removed = new Set<string>()
   readonly #discarded = new Set<string>()
+  readonly #retried = new Set<string>()
 
   constructor(evidence: Evidence) {
     this.#evidence = evidence
@@ -116,7 +119,9 @@ class Checker {
       const who = name(effect.consumer, effect)
       const count = (this.#effects.get(who) ?? 0) + 1
       this.#effects.set(who, count)
-      if (count > 1) this.#wrong('I2', `${who} took effect ${count} times`)
+      // Whoever tries a message again whose handler has committed by itself decides that it takes effect again.
+      const decided = this.#breaks.has(who) && this.#retried.has(who)
+      if (count > 1 && !decided) this.#wrong('I2', `${who} took effect ${count} times`)
       if (this.#breaks.has(who)) continue
       const taken =
         receipts.some((row) => name(row.consumer, row) === who) ||
@@ -186,7 +191,10 @@ class Checker {
     }
     for (const row of outboxOut) {
       const { message } = row
-      const went = this.#arrived.has(sentName(row)) || failedIn.some((each) => each.message.id === message.id)
+      const went =
+        this.#arrived.has(sentName(row)) ||
+        failedIn.some((each) => each.message.id === message.id) ||
+        this.#failedHas(name(row.relay, message), 'outbox')
       if (!went && !byHand(message)) this.#wrong('I7', `${message.id} left the outbox and had not arrived`)
     }
     for (const row of receiptsOut) {
@@ -223,7 +231,10 @@ class Checker {
       }
       this.#outbox.set(known.row.seq, { ...known, ...this.#firstTimes(known) })
     }
-    for (const row of commit.audit) if (row.action === 'discard') this.#discarded.add(name(row.consumer, row))
+    for (const row of commit.audit) {
+      if (row.action === 'discard') this.#discarded.add(name(row.consumer, row))
+      if (row.action === 'retry') this.#retried.add(name(row.consumer, row))
+    }
   }
 
   /** An update does not make a row younger. */
@@ -269,14 +280,15 @@ class Checker {
   }
 
   /** Each message ends in exactly one place. */
-  #endOf({ consumer, source, id, expected, breaks }: Offered): void {
+  #endOf({ consumer, source, id, expected, breaks, mayVanish }: Offered): void {
     const who = name(consumer, { source, id })
     const effect = this.#effects.has(who)
     const waits = [...this.#inbox.values()].some(({ row }) => name(row.consumer, row.message) === who)
     const failed = this.#failedHas(who, 'inbox')
     const discarded = this.#discarded.has(who)
-    if (!effect && !waits && !failed && !discarded) this.#wrong('I1', `${who} is nowhere`)
-    else if (expected === 'effect' && !effect && !waits && !discarded)
+    if (!effect && !waits && !failed && !discarded) {
+      if (!mayVanish) this.#wrong('I1', `${who} is nowhere`)
+    } else if (expected === 'effect' && !effect && !waits && !discarded)
       this.#wrong('I1', `${who} failed without a reason`)
     if (effect && (waits || failed) && !breaks) this.#wrong('I1', `${who} took effect and waits as well`)
     if (expected === 'failed' && effect) this.#wrong('I1', `${who} took effect although its handler cannot succeed`)

@@ -1,9 +1,9 @@
-import { App, BILLING, Calls, incoming, SOURCE } from './app.ts'
+import { App, BILLING, Calls, incoming, Ordered, SOURCE } from './app.ts'
 import { Chaos } from './chaos.ts'
 import { check, type Evidence, type Violation } from './checker.ts'
 import { type Choices, randomChoices } from './choices.ts'
-import { Database } from './database.ts'
-import { expectedOf, type Scenario } from './scenario.ts'
+import { Database, type LeavingRow, type WaitingRow } from './database.ts'
+import { breaksOf, expectedOf, isPublished, type MessagePlan, type Scenario } from './scenario.ts'
 import { SimDestination, SimQueue } from './sim-broker.ts'
 import { SimStore } from './sim-store.ts'
 import { statements as right, type Statements } from './statements.ts'
@@ -41,31 +41,37 @@ class History {
   readonly #destination: SimDestination
   readonly #statements: Statements
   readonly #calls = new Calls()
+  readonly #victims: Process[] = []
+  readonly #restMs: number
+  #restsSince: number | undefined
+  #publishing = 0
   #started = 0
   #deaths = 0
 
   constructor(scenario: Scenario, { trace = false, choices, statements = right }: HistoryOptions) {
     this.#scenario = scenario
     this.#statements = statements
+    this.#restMs = scenario.messages.some(({ behaviour }) => behaviour.kind === 'commits') ? 1_000 : 0
     this.#world = new World(choices ?? randomChoices(scenario.seed))
     if (trace) this.#world.trace = []
     this.#world.slowness = scenario.slowness
     this.#db = new Database(this.#world)
     this.#chaos = new Chaos(this.#world, scenario.chaos)
+    this.#chaos.victims = this.#victims
     this.#world.disturb = () => this.#chaos.disturb()
     const { ordersKeys, marksRedelivered, keepsOrder, refused } = scenario
     this.#queue = new SimQueue(this.#world, this.#db, this.#chaos, BILLING, { ordersKeys, marksRedelivered })
     this.#destination = new SimDestination(this.#db, this.#chaos, 'default', keepsOrder)
     this.#destination.refuses = (id) => refused.includes(id)
+    if (scenario.route === 'chain') this.#destination.onArrival = (message) => this.#forward(message)
   }
 
   async run(): Promise<Result> {
     const world = this.#world
     for (let index = 0; index < this.#scenario.workers; index++) this.#startProcess()
-    if (this.#scenario.slowProcess) world.slow.set(world.processes[0] as Process, 0.2)
-    for (const { id, key, copies } of this.#scenario.messages) {
-      for (let copy = 0; copy < copies; copy++) this.#queue.add(incoming(id, key))
-    }
+    if (this.#scenario.slowProcess) world.slow.set(this.#victims[0] as Process, 0.2)
+    this.#send()
+    if (this.#scenario.operator !== 'none') void this.#app('operator').operate()
     await world.run(() => this.#isSettled(), FAULTY_MS, FAULTY_STEPS)
     this.#chaos.stop()
     world.slowness = 0
@@ -75,17 +81,44 @@ class History {
     return this.#result(unsettled)
   }
 
+  #forward({ id, type, key }: { id: string; type: string; key?: string }): void {
+    if (type === Ordered.type) this.#queue.add(incoming(id, key))
+  }
+
+  /** Messages come from elsewhere, or two processes of the application publish them. */
+  #send(): void {
+    const { route, messages } = this.#scenario
+    if (isPublished(route)) {
+      for (const half of [0, 1]) this.#publish(messages.filter((_, index) => index % 2 === half))
+      return
+    }
+    for (const { id, key, copies } of messages) {
+      for (let copy = 0; copy < copies; copy++) this.#queue.add(incoming(id, key))
+    }
+  }
+
+  #publish(messages: readonly MessagePlan[]): void {
+    if (messages.length === 0) return
+    this.#publishing += 1
+    void this.#app('shop')
+      .publish(messages)
+      .then(() => {
+        this.#publishing -= 1
+      })
+  }
+
   #result(unsettled: string | undefined): Result {
     const evidence: Evidence = {
       commits: this.#db.log,
       acks: this.#queue.acks,
       arrivals: this.#destination.arrivals,
-      offered: this.#scenario.messages.map((plan) => ({
+      offered: this.#offered().map((plan) => ({
         consumer: BILLING,
         source: SOURCE,
         id: plan.id,
         expected: this.#deaths > 2 ? 'either' : expectedOf(plan, this.#scenario),
-        breaks: plan.behaviour.kind === 'commits',
+        breaks: breaksOf(plan, this.#scenario),
+        mayVanish: this.#deaths > 0 && breaksOf(plan, this.#scenario) && plan.behaviour.kind !== 'commits',
       })),
       publishing: new Set(this.#scenario.route === 'local' ? [] : [BILLING]),
       unsettled,
@@ -94,16 +127,28 @@ class History {
     return { violations: check(evidence), steps: stepCount, trace, evidence }
   }
 
+  #offered(): readonly MessagePlan[] {
+    const { route, messages } = this.#scenario
+    if (route === 'local') return messages
+    return messages.filter(({ id }) => this.#queue.offered.some((message) => message.id === id))
+  }
+
   /** A process that dies is started again. */
   #startProcess(): void {
-    this.#started += 1
-    const process = new Process(this.#world, `p${this.#started}`, this.#scenario.seed + this.#started * 7919)
-    this.#chaos.victims = this.#world.processes
+    const app = this.#app('worker')
+    const { process } = app
+    this.#victims.push(process)
     process.onDeath.push(() => {
       this.#deaths += 1
       this.#world.after(RESTART_MS, 'a process is started again', undefined, () => this.#startProcess())
     })
-    const app = new App({
+    app.start().catch(() => process.kill())
+  }
+
+  #app(role: string): App {
+    this.#started += 1
+    const process = new Process(this.#world, `${role} ${this.#started}`, this.#scenario.seed + this.#started * 7919)
+    return new App({
       scenario: this.#scenario,
       process,
       store: new SimStore(this.#db, process, this.#chaos, this.#statements),
@@ -111,19 +156,44 @@ class History {
       subscription: this.#queue.subscription(process),
       destination: this.#destination.for(process),
     })
-    void app.start()
   }
 
+  /** At rest, and for a while if a handler ended its own transaction: what it left behind is in memory until it is recorded. */
   #isSettled(): boolean {
-    return this.#unsettled().length === 0
+    if (this.#unsettled().length > 0) {
+      this.#restsSince = undefined
+      return false
+    }
+    this.#restsSince ??= this.#world.now
+    return this.#world.now - this.#restsSince >= this.#restMs
   }
 
   #unsettled(): string[] {
     const left: string[] = []
+    if (this.#publishing > 0) left.push('not published')
     if (this.#queue.size > 0) left.push(`${this.#queue.size} not acked`)
     if (this.#db.open.size > 0) left.push(`${this.#db.open.size} open transactions`)
+    if (this.#scenario.route === 'handle') return left
+    const inbox = waiting(this.#db.committed('inbox').values(), (row) => row.ordered)
+    const outbox = waiting(this.#db.committed('outbox').values(), () => true)
+    if (inbox > 0) left.push(`${inbox} in the inbox`)
+    if (outbox > 0) left.push(`${outbox} in the outbox`)
     return left
   }
+}
+
+/** How many rows neither hold their key nor stand behind one that does. */
+function waiting<Row extends WaitingRow | LeavingRow>(rows: Iterable<Row>, ordered: (row: Row) => boolean): number {
+  let count = 0
+  const heldKeys = new Set<string>()
+  const all = [...rows].sort((a, b) => a.seq - b.seq)
+  for (const row of all) {
+    const { key } = row.message
+    const counts = key !== null && ordered(row)
+    if (row.heldAt !== null && counts) heldKeys.add(key)
+    else if (!counts || !heldKeys.has(key)) count += 1
+  }
+  return count
 }
 
 const FAULTY_MS = 120_000

@@ -26,10 +26,14 @@ export interface MessagePlan {
   readonly behaviour: Behaviour
   /** How many copies the sender sends. */
   readonly copies: number
+  /** Its row is written at once and not just before the commit. */
+  readonly now: boolean
 }
 
 /** How messages come to the consumer. */
 export type Route =
+  /** The broker delivers, the application calls `handleMany`, and there is no worker. */
+  | 'handle'
   /** The broker delivers, the handler runs at once. */
   | 'direct'
   /** The broker delivers, workers run the handler from the inbox. */
@@ -40,6 +44,14 @@ export type Route =
   | 'relay'
   /** Published to the outbox, relayed to the consumer's queue. */
   | 'chain'
+
+/** All of them. */
+export const ROUTES: readonly Route[] = ['handle', 'direct', 'stored', 'local', 'relay', 'chain']
+
+/** Whether messages are published by the application itself, and not sent by others to the queue. */
+export function isPublished(route: Route): boolean {
+  return route === 'local' || route === 'relay' || route === 'chain'
+}
 
 /** What happens in one history. */
 export interface Scenario {
@@ -73,24 +85,34 @@ export const TIMEOUT_MS = 5_000
 export const TAKEOVER_MS = 15_000
 
 /** What a message should come to. */
-export function expectedOf({ behaviour }: MessagePlan, { attempts, onError }: Scenario): Expected {
+export function expectedOf(plan: MessagePlan, scenario: Scenario): Expected {
+  const { behaviour } = plan
+  const { attempts, onError, operator } = scenario
+  if (breaksOf(plan, scenario)) return 'either'
   if (behaviour.kind === 'ok') return 'effect'
+  if (operator === 'retry') return 'either'
   if (behaviour.kind === 'permanent') return 'failed'
-  if (behaviour.kind === 'commits' || behaviour.kind === 'kills') return 'either'
+  if (behaviour.kind === 'kills' || behaviour.kind === 'commits') return 'either'
   if (onError === 'rollback') return 'effect'
   return behaviour.times < attempts ? 'effect' : 'failed'
 }
 
+/** Whether a handler may commit behind our back while this message is in its transaction. */
+export function breaksOf({ behaviour }: MessagePlan, { group, many, messages }: Scenario): boolean {
+  if (behaviour.kind === 'commits') return true
+  return (group > 1 || many) && messages.some((each) => each.behaviour.kind === 'commits')
+}
+
 /** A scenario by chance. */
-export function randomScenario(seed: number, routes: readonly Route[]): Scenario {
+export function randomScenario(seed: number, routes: readonly Route[] = ROUTES): Scenario {
   const random = seeded(Math.imul(seed, 0x9e3779b1))
   const one = <T>(...items: readonly T[]): T => items[Math.floor(random() * items.length)] as T
   const odds = (chance: number): boolean => random() < chance
   const route = one(...routes)
-  const order =
-    route === 'direct' || route === 'relay' ? 'none' : one<Scenario['order']>('none', 'wait', 'skip', 'wait')
+  const atOnce = route === 'handle' || route === 'direct'
+  const order = atOnce || route === 'relay' ? 'none' : one<Scenario['order']>('none', 'wait', 'skip', 'wait')
   const ordersKeys = order !== 'none' || odds(0.2)
-  const onError = route === 'direct' && odds(0.2) ? 'rollback' : 'store'
+  const onError = atOnce && odds(0.2) ? 'rollback' : 'store'
   const marksRedelivered = odds(0.6)
   const plan = { onError, order, route, marksRedelivered } as const
   const messages = randomMessages(random, plan)
@@ -133,6 +155,7 @@ function randomMessages(
     key: keys[Math.floor(random() * keys.length)],
     behaviour: randomBehaviour(random, plan),
     copies: plan.order === 'none' && random() < 0.3 ? 2 : 1,
+    now: random() < 0.3,
   }))
 }
 
@@ -141,7 +164,8 @@ function randomBehaviour(
   { onError, route, marksRedelivered }: Pick<Scenario, 'onError' | 'route' | 'marksRedelivered'>,
 ): Behaviour {
   if (random() < 0.55) return { kind: 'ok' }
-  const times = 1 + Math.floor(random() * (onError === 'rollback' ? 2 : 4))
+  // A handler is called more often than once per attempt: in groups, and after a lost link.
+  const times = onError === 'store' && random() < 0.25 ? 99 : 1 + Math.floor(random() * 2)
   const kinds: Behaviour[] = [
     { kind: 'fails', times },
     { kind: 'violates', times },
@@ -153,6 +177,6 @@ function randomBehaviour(
   // A handler that commits by itself and comes again is nobody's fault but its own.
   if (onError === 'store') kinds.push({ kind: 'commits', throws: random() < 0.5 })
   // Without a mark nobody can tell that a direct delivery came before.
-  if (route !== 'direct' || marksRedelivered) kinds.push({ kind: 'kills', times: 9 })
+  if ((route !== 'direct' && route !== 'handle') || marksRedelivered) kinds.push({ kind: 'kills', times: 9 })
   return kinds[Math.floor(random() * kinds.length)] as Behaviour
 }

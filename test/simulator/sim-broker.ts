@@ -1,11 +1,11 @@
 import { HapaxError, type IncomingMessage } from 'hapax'
 import type {
+  Confirmation,
   Delivery,
   Destination,
   OutgoingMessage,
   Prefetch,
   Reader,
-  Sent,
   Subscription,
 } from '../../src/core/broker.ts'
 import type { Chaos } from './chaos.ts'
@@ -272,7 +272,11 @@ export class SimDestination {
     }
   }
 
-  #publish(process: Process, messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Sent>[] {
+  #publish(
+    process: Process,
+    messages: readonly OutgoingMessage[],
+    signal: AbortSignal,
+  ): readonly Promise<Confirmation>[] {
     const batch = new Batch(this, process, messages, signal)
     if (this.keepsOrder) batch.sendNext(0)
     else for (const index of messages.keys()) batch.send(index, () => {})
@@ -280,7 +284,7 @@ export class SimDestination {
   }
 
   /** The broker looks at one message: takes it or not, and answers or not. */
-  take(message: OutgoingMessage): { sent: Sent; taken: boolean } {
+  take(message: OutgoingMessage): { sent: Confirmation; taken: boolean } {
     const { now } = this.#db.world
     if (now < this.#downUntil) return { sent: UNAVAILABLE, taken: false }
     if (this.refuses(message.id)) return { sent: { status: 'refused', error: new Error('too large') }, taken: false }
@@ -304,13 +308,13 @@ export class SimDestination {
 
 /** Messages that were sent together. */
 class Batch {
-  readonly answers: readonly Promise<Sent>[]
+  readonly answers: readonly Promise<Confirmation>[]
   readonly #destination: SimDestination
   readonly #process: Process
   readonly #messages: readonly OutgoingMessage[]
-  readonly #resolve: ((sent: Sent) => void)[] = []
+  readonly #resolve: ((sent: Confirmation) => void)[] = []
   /** With order, nothing is taken after a message that was not. */
-  #broken: Sent | undefined
+  #broken: Confirmation | undefined
 
   constructor(
     destination: SimDestination,
@@ -346,11 +350,14 @@ class Batch {
     world.add(`sends ${message.id}`, this.#process, arrive, true)
   }
 
-  #take(message: OutgoingMessage): { sent: Sent; taken: boolean } {
+  #take(message: OutgoingMessage): { sent: Confirmation; taken: boolean } {
     return this.#broken === undefined ? this.#destination.take(message) : { sent: this.#broken, taken: false }
   }
 }
 
-const UNAVAILABLE: Sent = { status: 'unavailable', error: new HapaxError('store-unavailable', 'the broker is down') }
-const NOT_AFTER: Sent = { status: 'failed', error: new Error('not after one that was refused') }
+const UNAVAILABLE: Confirmation = {
+  status: 'unavailable',
+  error: new HapaxError('store-unavailable', 'the broker is down'),
+}
+const NOT_AFTER: Confirmation = { status: 'failed', error: new Error('not after one that was refused') }
 const DOWN_MS = 20_000

@@ -457,7 +457,7 @@ export class SimStore implements Store<SimTx> {
   }
 
   join(worker: WorkerHello): Promise<void> {
-    return this.#repeated(`joins as ${worker.name}`, (db, tx) => this.#sql.join(db, tx, worker))
+    return this.#repeated(`joins as ${worker.id}`, (db, tx) => this.#sql.join(db, tx, worker))
   }
 
   note(id: string, inHand: readonly string[], alone: boolean): Promise<boolean> {

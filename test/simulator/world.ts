@@ -57,7 +57,7 @@ export class World {
 
   /** Calls back after `ms`; returns what cancels it. */
   after(ms: number, label: string, owner: Process | undefined, call: () => void): () => void {
-    const timer = { at: this.now + Math.max(0, ms), owner, label, call }
+    const timer = { at: Math.ceil(this.now + Math.max(0, ms)), owner, label, call }
     this.#timers.push(timer)
     return () => {
       const index = this.#timers.indexOf(timer)
