@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { HapaxError, isHapaxError, NotDone, Permanent, RetryAfter } from 'hapax'
 import { describe, expect, it } from 'vitest'
-import { asError, recordError, redact, describe as shown } from '../../src/core/errors.ts'
+import { asError, errorHash, recordError, redact, describe as shown } from '../../src/core/errors.ts'
 
 const CANARY = 'h4nter2-canary'
 
@@ -124,5 +124,40 @@ describe('describe', () => {
     ])
     expect(shown('x'.repeat(10_000)).length).toBe(80)
     expect(asError('boom').message).toBe('a handler threw "boom"')
+  })
+})
+
+describe('errorHash', () => {
+  const hashes = (...messages: string[]): number =>
+    new Set(messages.map((message) => errorHash({ name: 'Error', message }))).size
+
+  it('is equal for errors that differ only in numbers, ids and quoted values', () => {
+    expect(errorHash({ name: 'Error', message: 'x' })).toMatch(/^[0-9a-f]{16}$/)
+    expect(hashes('no order 17', 'no order 4')).toBe(1)
+    expect(hashes('no user "ada" here', 'no user "bob" here', "no user 'c' here")).toBe(1)
+    expect(hashes('no 0190b6a4-7b1c-7cc2-8a53-5f6d1f2b3c4d', 'no 0190B6A4-7B1C-7CC2-8A53-000000000000', 'no 12')).toBe(
+      1,
+    )
+    expect(hashes('at 0xdeadbeef', 'at 0x00000001', 'at 9f86d081884c7d65')).toBe(1)
+    expect(hashes('took 12.5 ms', 'took 3.25 ms')).toBe(1)
+  })
+
+  it('differs by name, code and words', () => {
+    expect(hashes('no order', 'no customer', 'no decade', 'no facade')).toBe(4)
+    const message = 'x'
+    const records = [
+      { name: 'Error', message },
+      { name: 'TypeError', message },
+      { name: 'Error', code: '1', message },
+    ]
+    expect(new Set(records.map(errorHash)).size).toBe(3)
+  })
+
+  it('takes no time that grows with the square of the text', () => {
+    const begun = performance.now()
+    for (const part of ['"', "'", '`', 'a', 'f', '1', '0x', 'abcdef-']) {
+      errorHash({ name: 'Error', message: part.repeat(20_000) })
+    }
+    expect(performance.now() - begun).toBeLessThan(2_000)
   })
 })

@@ -431,6 +431,24 @@ const keys: readonly Case[] = [
     },
   },
   {
+    name: 'a held message that is retried begins to count attempts anew',
+    run: async (world) => {
+      const attempts: number[] = []
+      const reader = world.reader(
+        ({ attempt }) => {
+          attempts.push(attempt)
+          throw new Error('no')
+        },
+        { order: 'wait' },
+      )
+      await reader.deliver('a', { key: 'k' })
+      await world.drain(reader)
+      await reader.hapax.failed.retry((await failedOne(reader.hapax, 'a')).seq)
+      await world.drain(reader)
+      assert.deepEqual(attempts, [1, 2, 3, 1, 2, 3])
+    },
+  },
+  {
     name: 'of a retry and a release at once the message is neither lost nor doubled',
     needs: ['another store'],
     run: async (world) => {
