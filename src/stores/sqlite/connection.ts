@@ -21,7 +21,13 @@ const MAX_PAUSE_MS = 5
 
 /** Transactions on one connection of its own to a file; one after another, also with other connections of this process. */
 export class SqliteConnection implements Connection<SqliteTx> {
-  readonly features = { name: 'sqlite', roundTrips: 0, lateUse: 'refused', unawaited: 'not detectable' } as const
+  readonly features = {
+    name: 'sqlite',
+    roundTrips: 0,
+    lateUse: 'refused',
+    unawaited: 'not detectable',
+    pool: undefined,
+  } as const
   readonly #path: string
   #database: Database | undefined
   #opening: Promise<Database> | undefined

@@ -1,9 +1,13 @@
-import type { Executor, Param, Result, Statement } from '../../core/connection.ts'
+import type { Executor, Param, Result, Row, Statement } from '../../core/connection.ts'
+import { errorHash } from '../../core/errors.ts'
+import { laneOf } from '../../core/lanes.ts'
 import type { StoredMessage } from '../../core/message.ts'
-import { type Dialect, encodeText } from '../../core/sql/index.ts'
-import type { LocalResult, LocalRow } from '../../core/store.ts'
+import { asBoolean, type Dialect, encodeText, pageOf } from '../../core/sql/index.ts'
+import type { LocalResult, LocalRow, RetryRow, Share } from '../../core/store.ts'
 import { answered, classify } from './errors.ts'
-import { migrations, NOW } from './migrations.ts'
+import { migrations } from './migrations.ts'
+import { operator } from './operator.ts'
+import { type Statements, statements } from './statements.ts'
 
 const NO_PARAMS: readonly [] = []
 const plain = (text: string): Statement => ({ text, params: NO_PARAMS })
@@ -39,26 +43,31 @@ export function dialect(prefix: string): Dialect {
     taken: (answers, _token, messages) => takenKeys(answers, messages),
     receipts: (consumer, keys) => ({ text: sql.receipts, params: [consumer, JSON.stringify(keys)] }),
     claim: (seqs) => ({ text: sql.claim, params: [JSON.stringify(seqs)] }),
+    lockAll: (seqs) => ({ text: sql.lock, params: [JSON.stringify(seqs)] }),
     claimDeletes: true,
-    lock: (seqs) => ({ text: sql.lock, params: [JSON.stringify(seqs)] }),
+    blocked: (seqs) => ({ text: sql.blocked, params: [JSON.stringify(seqs)] }),
     backend: () => undefined,
     terminate: () => plain('select 1'),
 
     deleteInbox: (seqs) => seqs.map((seq) => ({ text: sql.deleteInbox, params: [seq] })),
-    insertInbox: (rows) =>
-      rows.map(({ consumer, message, attempts, starts, delayMs, error }) => ({
-        text: sql.insertInbox,
-        params: [consumer, ...columns(message), attempts, starts, delayMs, error && JSON.stringify(error)],
-      })),
+    insertInbox: (rows) => rows.map((row) => ({ text: sql.insertInbox, params: inboxValues(row) })),
     insertFailed: (rows) =>
-      rows.map(({ consumer, message, attempts, reason, error }) => ({
+      rows.map(({ consumer, message, ordered, attempts, reason, error }) => ({
         text: sql.insertFailed,
-        params: [consumer, ...columns(message), attempts, reason, JSON.stringify(error)],
+        params: [
+          consumer,
+          ...columns(message),
+          attempts,
+          reason,
+          JSON.stringify(error),
+          errorHash(error),
+          ...place(message, ordered),
+        ],
       })),
     insertOutbox: (rows) =>
       rows.map(({ relay, message, delayMs }) => ({
         text: sql.insertOutbox,
-        params: [relay, ...columns(message), delayMs],
+        params: [relay, ...columns(message), delayMs, laneOf(message, true)],
       })),
     writeLocal: async (executor, rows, token) => {
       const results: LocalResult[] = []
@@ -66,44 +75,53 @@ export function dialect(prefix: string): Dialect {
       return results
     },
 
-    due: async (query, types, { limit, except, started, hideMs }) => {
-      const rows: Result['rows'][number][] = []
-      for (const [consumer, names] of types) {
-        if (rows.length >= limit) break
-        const inHand = JSON.stringify(except)
-        const which = [consumer, JSON.stringify(names.map(encodeText)), started ? 1 : 0, inHand]
-        const params = [hideMs, ...which, limit - rows.length]
-        rows.push(...(await query({ text: sql.due, params })).rows)
-      }
+    // One statement for each share: there is no round trip to save.
+    look: async (query, shares) => {
+      const rows: Row[] = []
+      for (const [index, share] of shares.entries()) rows.push(...(await lookAt(sql, query, share, index)))
       return { rows, affected: rows.length }
     },
-    nextDue: (consumer, types) => ({ text: sql.nextDue, params: [consumer, JSON.stringify(types.map(encodeText))] }),
-    inFlight: (consumer, types) => ({ text: sql.inFlight, params: [consumer, JSON.stringify(types.map(encodeText))] }),
     reschedule: ({ seq, attempts, lost, delayMs, error }) => ({
       text: sql.reschedule,
       params: [attempts, lost, delayMs, JSON.stringify(error), seq],
     }),
-    copyToFailed: ({ seq, attempts, reason, error }) => ({
+    lockInbox: (seq) => ({ text: sql.lockInbox, params: [seq] }),
+    copyToFailed: ({ seq, attempts, reason, error, hold }) => ({
       text: sql.copyToFailed,
-      params: [attempts, reason, JSON.stringify(error), seq],
+      params: [Number(hold), attempts, reason, JSON.stringify(error), errorHash(error), seq],
     }),
-    inboxRow: (consumer, messageKey) => ({ text: sql.inboxRow, params: [consumer, messageKey] }),
+    holdInbox: ({ seq, attempts, error }) => ({ text: sql.holdInbox, params: [attempts, JSON.stringify(error), seq] }),
+    inboxSeq: (consumer, messageKey) => ({ text: sql.inboxSeq, params: [consumer, messageKey] }),
 
-    subscribe: (consumer, type) => ({ text: sql.subscribe, params: [consumer, encodeText(type)] }),
+    outboxRows: (seqs) => ({ text: sql.outboxRows, params: [JSON.stringify(seqs)] }),
+    copyToSent: (seqs) => ({ text: sql.copyToSent, params: [JSON.stringify(seqs)] }),
+    deleteOutbox: (seqs) => ({ text: sql.deleteOutbox, params: [JSON.stringify(seqs)] }),
+    postpone: (rows) =>
+      rows.map(({ seq, delayMs, error }) => ({ text: sql.postpone, params: [delayMs, JSON.stringify(error), seq] })),
+    lockOutbox: (seq) => ({ text: sql.lockOutbox, params: [seq] }),
+    refuseToFailed: ({ seq, reason, error, hold }) => ({
+      text: sql.refuseToFailed,
+      params: [Number(hold), reason, JSON.stringify(error), errorHash(error), seq],
+    }),
+    holdOutbox: ({ seq, error }) => ({ text: sql.holdOutbox, params: [JSON.stringify(error), seq] }),
+    recordRelay: (name, destination) => ({ text: sql.recordRelay, params: [name, destination] }),
+    relay: (name) => ({ text: sql.relay, params: [name] }),
+
+    join: ({ id, name, ttlMs, serves }) => ({ text: sql.join, params: [id, ttlMs, name, serves] }),
+    note: (id, inHand, alone, beat) => ({ text: beat ? sql.beat : sql.note, params: [inHand, Number(alone), id] }),
+    workers: plain(sql.workers),
+    lockDead: plain(sql.lockDead),
+    suspect: (seqs) => ({ text: sql.suspect, params: [JSON.stringify(seqs)] }),
+    crashed: (seqs) => ({ text: sql.crashed, params: [JSON.stringify(seqs)] }),
+    leave: (ids) => ({ text: sql.leave, params: [JSON.stringify(ids)] }),
+
+    subscribe: (consumer, type, ordered) => ({
+      text: sql.subscribe,
+      params: [consumer, encodeText(type), Number(ordered)],
+    }),
     subscription: (consumer, type) => ({ text: sql.subscription, params: [consumer, encodeText(type)] }),
 
-    failedList: ({ consumer, type, reason, before, limit }) => ({
-      text: sql.failedList,
-      params: [consumer ?? null, type === undefined ? null : encodeText(type), reason ?? null, before ?? null, limit],
-    }),
-    failedGet: (seq) => ({ text: sql.failedGet, params: [seq] }),
-    failedLock: (seq) => ({ text: sql.failedLock, params: [seq] }),
-    copyToInbox: (seq) => ({ text: sql.copyToInbox, params: [seq] }),
-    deleteFailed: (seq) => ({ text: sql.deleteFailed, params: [seq] }),
-
-    statusConsumers: plain(sql.statusConsumers),
-    statusOutbox: plain(sql.statusOutbox),
-    trace: (id) => sql.trace.map((text) => ({ text, params: [encodeText(id)] })),
+    operator: operator(prefix),
   }
 }
 
@@ -130,142 +148,50 @@ function columns(message: StoredMessage): readonly Param[] {
   return [messageKey, encodeText(source), encodeText(id), encodeText(type), encodedKey, attributes, data, fingerprint]
 }
 
+/** lane and ordered: a message without a key has no order to keep. */
+function place(message: StoredMessage, ordered: boolean): readonly Param[] {
+  return [laneOf(message, ordered), Number(ordered && message.key !== null)]
+}
+
+function inboxValues({ consumer, message, ordered, attempts, starts, delayMs, error }: RetryRow): readonly Param[] {
+  const state = [attempts, starts, delayMs, error && JSON.stringify(error)]
+  return [consumer, ...columns(message), ...state, ...place(message, ordered)]
+}
+
 /** Receipt and inbox row for each consumer that has no receipt yet. */
 async function deliver(
-  sql: ReturnType<typeof statements>,
+  sql: Statements,
   executor: Executor,
   { message, consumers, delayMs }: LocalRow,
   token: string,
 ): Promise<LocalResult> {
-  const listening = await executor.query(sql.listening, [encodeText(message.type), JSON.stringify(consumers)])
+  const listening = await executor.query(sql.listening, [JSON.stringify(consumers), encodeText(message.type)])
   let fresh = 0
   for (const row of listening.rows) {
     const consumer = String(row['consumer'])
     const { text, params } = receipt(sql.take, consumer, token, message)
     if ((await executor.query(text, params)).affected === 0) continue
     fresh += 1
-    await executor.query(sql.insertInbox, [consumer, ...columns(message), 0, 0, delayMs, null])
+    const ordered = asBoolean(row['ordered'])
+    const values = inboxValues({ consumer, message, ordered, attempts: 0, starts: 0, delayMs, error: null })
+    await executor.query(sql.insertInbox, values)
   }
   return { consumers: listening.rows.length, fresh }
 }
 
-const LATER = `cast(round(unixepoch('subsec') * 1000 + ?) as integer)`
-const UUID = `unhex(?, '-')`
-const MESSAGE = 'message_key, source, id, type, key, attributes, data, fingerprint'
-const MESSAGE_VALUES = `${UUID}, ?, ?, ?, ?, ?, ?, unhex(?)`
-const SEQ = 'cast(seq as text) as seq'
-const INBOX = `${SEQ}, consumer, ${MESSAGE}, attempts, lost, starts`
-
-/** Every statement, whole and by name. Parameters are scalars; a list is the text of a JSON array. */
-function statements(prefix: string) {
-  return {
-    // Not NOW: the sqlite3 of an older system (before 3.42) has to be able to run the printed migrations.
-    migrationTable: `
-create table if not exists ${prefix}migrations (
-  version integer primary key,
-  name text not null,
-  checksum text not null,
-  applied_at integer not null default (cast(strftime('%s', 'now') as integer) * 1000)
-) strict`,
-    migrationRows: `select version, checksum from ${prefix}migrations`,
-    migrationDone: `insert into ${prefix}migrations (version, name, checksum) values (?, ?, ?)`,
-
-    take: `
-insert into ${prefix}receipts (consumer, message_key, token, fingerprint, source, id, type)
-values (?, ${UUID}, ${UUID}, unhex(?), ?, ?, ?)
-on conflict (consumer, message_key) do nothing`,
-    receipts: `
-select message_key, token, source, id, type, fingerprint, taken_at from ${prefix}receipts
-where consumer = ? and message_key in (select unhex(value, '-') from json_each(?))`,
-
-    // The transaction holds the only write lock: what it reads is its own.
-    lock: `
-select ${SEQ} from ${prefix}inbox as i
-where i.seq in (select cast(value as integer) from json_each(?)) order by i.seq`,
-
-    claim: `
-delete from ${prefix}inbox where seq in (select cast(value as integer) from json_each(?))
-returning cast(seq as text) as seq`,
-    deleteInbox: `delete from ${prefix}inbox where seq = ?`,
-    insertInbox: `
-insert into ${prefix}inbox (consumer, ${MESSAGE}, attempts, starts, available_at, error)
-values (?, ${MESSAGE_VALUES}, ?, ?, ${LATER}, ?)`,
-    insertFailed: `
-insert into ${prefix}failed (consumer, ${MESSAGE}, attempts, reason, error)
-values (?, ${MESSAGE_VALUES}, ?, ?, ?)
-on conflict (consumer, message_key, fingerprint) do nothing`,
-    insertOutbox: `
-insert into ${prefix}outbox (relay, ${MESSAGE}, available_at)
-values (?, ${MESSAGE_VALUES}, ${LATER})`,
-    listening: `
-select consumer from ${prefix}subscriptions where type = ?
-union
-select value from json_each(?)
-order by 1`,
-
-    due: `
-update ${prefix}inbox set starts = starts + 1, available_at = ${LATER}
-where seq in (
-  select seq from ${prefix}inbox
-  where consumer = ? and type in (select value from json_each(?)) and available_at <= ${NOW}
-    and (starts > 0) = ? and seq not in (select cast(value as integer) from json_each(?))
-  order by available_at, seq limit ?)
-returning ${INBOX}`,
-    nextDue: `
-select available_at - ${NOW} as ms from ${prefix}inbox
-where consumer = ? and type in (select value from json_each(?))
-order by available_at limit 1`,
-    inFlight: `
-select 1 as one from ${prefix}inbox
-where consumer = ? and type in (select value from json_each(?)) and starts > 0 limit 1`,
-    reschedule: `
-update ${prefix}inbox set attempts = ?, lost = ?, starts = 0, available_at = ${LATER}, error = ? where seq = ?`,
-    copyToFailed: `
-insert into ${prefix}failed (consumer, ${MESSAGE}, attempts, reason, error)
-select consumer, ${MESSAGE}, ?, ?, ? from ${prefix}inbox where seq = ?
-on conflict (consumer, message_key, fingerprint) do nothing`,
-    inboxRow: `
-select ${INBOX} from ${prefix}inbox as i where consumer = ? and message_key = ${UUID} order by i.seq limit 1`,
-
-    subscribe: `insert into ${prefix}subscriptions (consumer, type) values (?, ?) on conflict do nothing`,
-    subscription: `select 1 as one from ${prefix}subscriptions where consumer = ? and type = ?`,
-
-    failedList: `
-with f (consumer_, type_, reason_, before_) as (values (?, ?, ?, cast(? as integer)))
-select ${SEQ}, consumer, ${MESSAGE}, attempts, reason, error, failed_at
-from ${prefix}failed as m, f
-where (f.consumer_ is null or consumer = f.consumer_) and (f.type_ is null or type = f.type_)
-  and (f.reason_ is null or reason = f.reason_) and (f.before_ is null or m.seq < f.before_)
-order by m.seq desc limit ?`,
-    failedGet: `
-select ${SEQ}, consumer, ${MESSAGE}, attempts, reason, error, failed_at from ${prefix}failed where seq = ?`,
-    failedLock: `select ${SEQ} from ${prefix}failed where seq = ?`,
-    copyToInbox: `
-insert into ${prefix}inbox (consumer, ${MESSAGE}, available_at)
-select consumer, ${MESSAGE}, ${NOW} from ${prefix}failed where seq = ?`,
-    deleteFailed: `delete from ${prefix}failed where seq = ?`,
-
-    statusConsumers: `
-select consumer, sum(receipts) as receipts, sum(waiting) as waiting, sum(retrying) as retrying, sum(failed) as failed
-from (
-  select consumer, count(*) as receipts, 0 as waiting, 0 as retrying, 0 as failed from ${prefix}receipts group by consumer
-  union all
-  select consumer, 0, count(*) filter (where attempts = 0), count(*) filter (where attempts > 0), 0
-  from ${prefix}inbox group by consumer
-  union all
-  select consumer, 0, 0, 0, count(*) from ${prefix}failed group by consumer
-)
-group by consumer order by consumer`,
-    statusOutbox: `select count(*) as outbox, min(created_at) as oldest from ${prefix}outbox`,
-    trace: [
-      `select 'receipt' as place, consumer, source, type, taken_at as at from ${prefix}receipts where id = ?`,
-      `
-select 'inbox' as place, consumer, source, type, created_at as at, attempts, available_at as due_at, error
-from ${prefix}inbox where id = ?`,
-      `select 'outbox' as place, relay, source, type, created_at as at from ${prefix}outbox where id = ?`,
-      `
-select 'failed' as place, ${SEQ}, consumer, source, type, failed_at as at, attempts, reason, error
-from ${prefix}failed where id = ?`,
-    ],
-  } as const
+async function lookAt(
+  sql: Statements,
+  query: (statement: Statement) => Promise<Result>,
+  share: Share,
+  index: number,
+): Promise<readonly Row[]> {
+  const { table, scope, types, lanes, after } = share
+  const page = pageOf(share)
+  const from = lanes.map((lane) => ({ lane, after: encodeText(after.get(lane) ?? '') }))
+  const which = [index, JSON.stringify(from), scope]
+  const answer =
+    table === 'inbox'
+      ? await query({ text: sql.lookInbox, params: [...which, page, JSON.stringify(types.map(encodeText))] })
+      : await query({ text: sql.lookOutbox, params: [...which, page] })
+  return answer.rows
 }

@@ -1,0 +1,248 @@
+import { NOW } from './migrations.ts'
+
+const LATER = `cast(round(unixepoch('subsec') * 1000 + ?) as integer)`
+const UUID = `unhex(?, '-')`
+const MESSAGE = 'message_key, source, id, type, key, attributes, data, fingerprint'
+const MESSAGE_VALUES = `${UUID}, ?, ?, ?, ?, ?, ?, unhex(?)`
+const SEQ = 'cast(seq as text) as seq'
+/** The numbers of a JSON array of texts. */
+const SEQS = '(select cast(value as integer) from json_each(?))'
+const READY = `i.held_at is null and i.available_at <= ${NOW}`
+
+/** How many rows of one key a look lists at most. */
+const RUN = 100
+const LAST = '9223372036854775807'
+
+type Name =
+  | 'migrationTable'
+  | 'migrationRows'
+  | 'migrationDone'
+  | 'take'
+  | 'receipts'
+  | 'lock'
+  | 'claim'
+  | 'blocked'
+  | 'deleteInbox'
+  | 'insertInbox'
+  | 'insertFailed'
+  | 'insertOutbox'
+  | 'listening'
+  | 'lookInbox'
+  | 'lookOutbox'
+  | 'reschedule'
+  | 'lockInbox'
+  | 'copyToFailed'
+  | 'holdInbox'
+  | 'inboxSeq'
+  | 'outboxRows'
+  | 'copyToSent'
+  | 'deleteOutbox'
+  | 'postpone'
+  | 'lockOutbox'
+  | 'refuseToFailed'
+  | 'holdOutbox'
+  | 'recordRelay'
+  | 'relay'
+  | 'join'
+  | 'note'
+  | 'beat'
+  | 'workers'
+  | 'lockDead'
+  | 'suspect'
+  | 'crashed'
+  | 'leave'
+  | 'subscribe'
+  | 'subscription'
+
+/** The statements by name. */
+export type Statements = Readonly<Record<Name, string>>
+
+/** Every statement, whole and by name. Parameters are scalars; a list is the text of a JSON array. */
+export function statements(prefix: string): Statements {
+  return {
+    // Not NOW: the sqlite3 of an older system (before 3.42) has to be able to run the printed migrations.
+    migrationTable: `
+create table if not exists ${prefix}migrations (
+  version integer primary key,
+  name text not null,
+  checksum text not null,
+  applied_at integer not null default (cast(strftime('%s', 'now') as integer) * 1000)
+) strict`,
+    migrationRows: `select version, checksum from ${prefix}migrations`,
+    migrationDone: `insert into ${prefix}migrations (version, name, checksum) values (?, ?, ?)`,
+
+    take: `
+insert into ${prefix}receipts (consumer, message_key, token, fingerprint, source, id, type)
+values (?, ${UUID}, ${UUID}, unhex(?), ?, ?, ?)
+on conflict (consumer, message_key) do nothing`,
+    receipts: `
+select message_key, token, source, id, type, fingerprint, taken_at from ${prefix}receipts
+where consumer = ? and message_key in (select unhex(value, '-') from json_each(?))`,
+
+    // The transaction holds the only write lock: what it reads is its own.
+    lock: `select ${SEQ} from ${prefix}inbox as i where i.seq in ${SEQS} order by i.seq`,
+    claim: `
+with given (seq) as materialized (
+  select i.seq from ${prefix}inbox as i where i.seq in ${SEQS} and i.held_at is null
+)
+delete from ${prefix}inbox where seq in (
+  select mine.seq from ${prefix}inbox as mine
+  where mine.seq in (select seq from given) and (mine.ordered = 0 or not exists (
+    select 1 from ${prefix}inbox as older
+    where older.ordered = 1 and older.consumer = mine.consumer and older.lane = mine.lane and older.key = mine.key
+      and older.seq < mine.seq and older.seq not in (select seq from given))))
+returning ${SEQ}, consumer, ${MESSAGE}, ordered, attempts, lost, starts, crashes`,
+    blocked: `
+with given (seq) as materialized ${SEQS}
+select cast(mine.seq as text) as seq from ${prefix}inbox as mine
+where mine.seq in (select seq from given) and mine.ordered = 1 and exists (
+  select 1 from ${prefix}inbox as older
+  where older.ordered = 1 and older.consumer = mine.consumer and older.lane = mine.lane and older.key = mine.key
+    and older.seq < mine.seq and older.seq not in (select seq from given))`,
+
+    deleteInbox: `delete from ${prefix}inbox where seq = ?`,
+    insertInbox: `
+insert into ${prefix}inbox (consumer, ${MESSAGE}, attempts, starts, available_at, error, lane, ordered)
+values (?, ${MESSAGE_VALUES}, ?, ?, ${LATER}, ?, ?, ?)`,
+    insertFailed: `
+insert into ${prefix}failed (consumer, ${MESSAGE}, attempts, reason, error, error_hash, lane, ordered)
+values (?, ${MESSAGE_VALUES}, ?, ?, ?, ?, ?, ?)
+on conflict do nothing`,
+    insertOutbox: `
+insert into ${prefix}outbox (relay, ${MESSAGE}, available_at, lane)
+values (?, ${MESSAGE_VALUES}, ${LATER}, ?)`,
+    listening: `
+with known (consumer, ordered) as (
+  select distinct value ->> 'name', value ->> 'ordered' from json_each(?)
+)
+select consumer, ordered from known
+union all
+select consumer, ordered from ${prefix}subscriptions
+where type = ? and consumer not in (select consumer from known)
+order by 1`,
+
+    // Lane by lane through the index, so that what belongs to others costs nothing; keys are skipped through one by one, so
+    // that a million rows behind one of them cost as much as one. Which share: 1, lanes: 2, scope: 3, page: 4, types: 5.
+    lookInbox: `
+with recursive lane (lane, after) as materialized (
+  select value ->> 'lane', value ->> 'after' from json_each(?2)
+), head (lane, seq, key, ready, nth) as (
+  select i.lane, i.seq, i.key, ${READY}, 1
+  from lane join ${prefix}inbox as i on i.seq = (
+    select n.seq from ${prefix}inbox as n
+    where n.ordered = 1 and n.consumer = ?3 and n.lane = lane.lane and n.key > lane.after
+    order by n.key, n.seq limit 1)
+  union all
+  select i.lane, i.seq, i.key, ${READY}, head.nth + 1
+  from head join ${prefix}inbox as i on i.seq = (
+    select n.seq from ${prefix}inbox as n
+    where n.ordered = 1 and n.consumer = ?3 and n.lane = head.lane and n.key > head.key
+    order by n.key, n.seq limit 1)
+  where head.nth < ?4
+)
+select ?1 as share, cast(i.seq as text) as seq, i.type, i.lane, null as key, length(i.data) as bytes,
+  i.available_at - ${NOW} as ms, 0 as held, i.starts
+from lane join ${prefix}inbox as i on i.seq in (
+  select n.seq from ${prefix}inbox as n
+  where n.ordered = 0 and n.consumer = ?3 and n.lane = lane.lane and n.available_at <= ${NOW}
+    and n.type in (select value from json_each(?5))
+  order by n.available_at, n.seq limit ?4)
+union all
+select ?1, cast(i.seq as text), i.type, i.lane, null, 0, i.available_at - ${NOW}, 0, 0
+from lane join ${prefix}inbox as i on i.seq = (
+  select n.seq from ${prefix}inbox as n
+  where n.ordered = 0 and n.consumer = ?3 and n.lane = lane.lane and n.available_at > ${NOW}
+    and n.type in (select value from json_each(?5))
+  order by n.available_at, n.seq limit 1)
+union all
+select ?1, cast(i.seq as text), i.type, i.lane, i.key, length(i.data), i.available_at - ${NOW}, i.held_at is not null,
+  i.starts
+from head join ${prefix}inbox as i on i.seq in (
+  select n.seq from ${prefix}inbox as n
+  where n.ordered = 1 and n.consumer = ?3 and n.lane = head.lane and n.key = head.key
+    and n.seq <= iif(head.ready, ${LAST}, head.seq)
+  order by n.seq limit ${RUN})`,
+    lookOutbox: `
+with recursive lane (lane, after) as materialized (
+  select value ->> 'lane', value ->> 'after' from json_each(?2)
+), head (lane, seq, key, ready, nth) as (
+  select i.lane, i.seq, i.key, ${READY}, 1
+  from lane join ${prefix}outbox as i on i.seq = (
+    select n.seq from ${prefix}outbox as n
+    where n.key is not null and n.relay = ?3 and n.lane = lane.lane and n.key > lane.after
+    order by n.key, n.seq limit 1)
+  union all
+  select i.lane, i.seq, i.key, ${READY}, head.nth + 1
+  from head join ${prefix}outbox as i on i.seq = (
+    select n.seq from ${prefix}outbox as n
+    where n.key is not null and n.relay = ?3 and n.lane = head.lane and n.key > head.key
+    order by n.key, n.seq limit 1)
+  where head.nth < ?4
+)
+select ?1 as share, cast(i.seq as text) as seq, i.type, i.lane, null as key, length(i.data) as bytes,
+  i.available_at - ${NOW} as ms, 0 as held, 0 as starts
+from lane join ${prefix}outbox as i on i.seq in (
+  select n.seq from ${prefix}outbox as n
+  where n.key is null and n.relay = ?3 and n.lane = lane.lane and n.available_at <= ${NOW}
+  order by n.available_at, n.seq limit ?4)
+union all
+select ?1, cast(i.seq as text), i.type, i.lane, null, 0, i.available_at - ${NOW}, 0, 0
+from lane join ${prefix}outbox as i on i.seq = (
+  select n.seq from ${prefix}outbox as n
+  where n.key is null and n.relay = ?3 and n.lane = lane.lane and n.available_at > ${NOW}
+  order by n.available_at, n.seq limit 1)
+union all
+select ?1, cast(i.seq as text), i.type, i.lane, i.key, length(i.data), i.available_at - ${NOW}, i.held_at is not null, 0
+from head join ${prefix}outbox as i on i.seq in (
+  select n.seq from ${prefix}outbox as n
+  where n.key is not null and n.relay = ?3 and n.lane = head.lane and n.key = head.key
+    and n.seq <= iif(head.ready, ${LAST}, head.seq)
+  order by n.seq limit ${RUN})`,
+    reschedule: `
+update ${prefix}inbox set attempts = ?, lost = ?, starts = 0, available_at = ${LATER}, error = ? where seq = ?`,
+    lockInbox: `select ${SEQ} from ${prefix}inbox where seq = ?`,
+    copyToFailed: `
+insert into ${prefix}failed
+  (consumer, ${MESSAGE}, lane, ordered, held_seq, attempts, reason, error, error_hash)
+select consumer, ${MESSAGE}, lane, ordered, iif(?, seq, null), ?, ?, ?, ? from ${prefix}inbox where seq = ?
+on conflict do nothing`,
+    holdInbox: `update ${prefix}inbox set held_at = ${NOW}, attempts = ?, error = ?, starts = 0 where seq = ?`,
+    inboxSeq: `
+select ${SEQ} from ${prefix}inbox as i where consumer = ? and message_key = ${UUID} order by i.seq limit 1`,
+
+    outboxRows: `
+select ${SEQ}, relay, ${MESSAGE}, attempts from ${prefix}outbox as o where o.seq in ${SEQS} order by o.seq`,
+    copyToSent: `
+insert into ${prefix}sent (relay, ${MESSAGE})
+select relay, ${MESSAGE} from ${prefix}outbox where seq in ${SEQS} order by seq`,
+    deleteOutbox: `delete from ${prefix}outbox where seq in ${SEQS}`,
+    postpone: `update ${prefix}outbox set attempts = attempts + 1, available_at = ${LATER}, error = ? where seq = ?`,
+    lockOutbox: `select ${SEQ} from ${prefix}outbox where seq = ?`,
+    refuseToFailed: `
+insert into ${prefix}failed
+  (origin, consumer, ${MESSAGE}, lane, ordered, attempts, held_seq, reason, error, error_hash)
+select 'outbox', relay, ${MESSAGE}, lane, key is not null, attempts + 1, iif(?, seq, null), ?, ?, ?
+from ${prefix}outbox where seq = ?
+on conflict do nothing`,
+    holdOutbox: `update ${prefix}outbox set held_at = ${NOW}, attempts = attempts + 1, error = ? where seq = ?`,
+    recordRelay: `insert into ${prefix}relays (name, destination) values (?, ?) on conflict do nothing`,
+    relay: `select destination from ${prefix}relays where name = ?`,
+
+    join: `insert into ${prefix}workers (id, ttl_ms, name, serves) values (?, ?, ?, ?) on conflict do nothing`,
+    note: `update ${prefix}workers set in_hand = ?, alone = ? where id = ?`,
+    beat: `update ${prefix}workers set in_hand = ?, alone = ?, heartbeat_at = ${NOW} where id = ?`,
+    workers: `
+select id, name, serves, started_at, ${NOW} - heartbeat_at as silent_ms, ${NOW} - heartbeat_at <= ttl_ms as alive, in_hand
+from ${prefix}workers order by id`,
+    lockDead: `select id, in_hand, alone from ${prefix}workers where ${NOW} - heartbeat_at > ttl_ms order by id`,
+    // Nobody has a row locked: whoever works on one holds the only write lock.
+    suspect: `update ${prefix}inbox set starts = starts + 1 where seq in ${SEQS}`,
+    crashed: `update ${prefix}inbox set starts = starts + 1, crashes = crashes + 1 where seq in ${SEQS}`,
+    leave: `delete from ${prefix}workers where id in (select value from json_each(?))`,
+
+    subscribe: `
+insert into ${prefix}subscriptions (consumer, type, ordered) values (?, ?, ?)
+on conflict (consumer, type) do update set ordered = excluded.ordered`,
+    subscription: `select ordered from ${prefix}subscriptions where consumer = ? and type = ?`,
+  }
+}
