@@ -1,6 +1,6 @@
 export * from './checkup.ts'
 export type { Dialect, MigrationSource } from './dialect.ts'
-export { pageOf } from './look.ts'
+export { compareSeq, pageOf } from './look.ts'
 export type { OperatorDialect } from './operator-dialect.ts'
 export { SqlStore } from './sql-store.ts'
 export * from './values.ts'

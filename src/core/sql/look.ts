@@ -19,6 +19,8 @@ class Found {
   readonly #share: Share
   readonly #entries: Entry[] = []
   readonly #keys = new Map<number, Set<string>>()
+  /** As the dialect says it; undefined: keys come in the order of their bytes, a page of them per lane. */
+  #after: Map<number, string> | undefined
   #nextMs: number | undefined
 
   constructor(share: Share) {
@@ -45,17 +47,26 @@ class Found {
       held,
       suspect,
     })
-    if (key !== null) this.#keys.set(lane, (this.#keys.get(lane) ?? new Set()).add(key))
+    if (key === null) return
+    this.#keys.set(lane, (this.#keys.get(lane) ?? new Set()).add(key))
+    if (row['more'] === undefined) return
+    this.#after ??= new Map()
+    if (asBoolean(row['more'])) this.#after.set(lane, key)
   }
 
   look(): Look {
-    const page = pageOf(this.#share)
-    const after = new Map<number, string>()
-    for (const [lane, keys] of this.#keys) if (keys.size >= page) after.set(lane, lastOf(keys))
+    const after = this.#after ?? this.#pageEnds()
     // The order of a key is that of seq, whatever else is older.
     const keyed = this.#entries.filter((entry) => entry.key !== null).sort((x, y) => compareSeq(x.seq, y.seq))
     const others = this.#entries.filter((entry) => entry.key === null).sort(byAge)
     return { entries: [...others, ...keyed], nextMs: this.#nextMs, after }
+  }
+
+  #pageEnds(): Map<number, string> {
+    const page = pageOf(this.#share)
+    const after = new Map<number, string>()
+    for (const [lane, keys] of this.#keys) if (keys.size >= page) after.set(lane, lastOf(keys))
+    return after
   }
 }
 
