@@ -1,4 +1,5 @@
 import type { MigrationSource } from '../../core/sql/index.ts'
+import { publishFunction } from './publish.ts'
 
 /** The schema, step by step. A released step is never changed: add one. */
 export function migrations(schema: string): readonly MigrationSource[] {
@@ -148,6 +149,7 @@ export function migrations(schema: string): readonly MigrationSource[] {
   type text,
   note text
 )`,
+        publishFunction(schema),
       ],
     },
   ]
