@@ -111,7 +111,10 @@ function read(
   bare: (name: string) => string,
 ): void {
   const created = /^\s*create table (?:if not exists )?(\S+) \(\n([\s\S]*)\n\)/i.exec(text)
-  const altered = /^\s*alter table (\S+)/i.exec(text)
+  const altered = /\balter table (\S+)/i.exec(text)
+  for (const [, index] of text.matchAll(/\bdrop index (?:if exists )?(?:\S+\.)?`?(\w+)/gi)) {
+    for (const { indexes } of all.values()) indexes.delete(index as string)
+  }
   const name = created?.[1] ?? altered?.[1]
   if (name !== undefined) {
     const { columns, indexes } = table(name)
@@ -125,9 +128,6 @@ function read(
     )) {
       indexes.add(index as string)
     }
-  }
-  for (const [, index] of text.matchAll(/\bdrop index (?:if exists )?(?:\S+\.)?`?(\w+)/gi)) {
-    for (const { indexes } of all.values()) indexes.delete(index as string)
   }
   const dropped = /^\s*drop table (?:if exists )?(\S+)/i.exec(text)
   if (dropped !== null) all.delete(bare(dropped[1] as string))

@@ -267,15 +267,15 @@ values (${NOW}, ?, ?, ?, ?, ?, ?, ?, ?)`,
 select h.origin, h.scope, h.\`key\`, h.id, ${MS('h.held_at')} as held_at, cast(m.seq as char) as failed_seq,
   case when h.origin = 'outbox'
     then (select count(*) from ${outbox} as o
-      where o.relay = h.scope and o.lane = h.lane and o.\`key\` = h.\`key\` and o.seq > h.seq)
+      where o.relay = h.scope and o.lane = h.lane and o.key_hash = h.key_hash and o.seq > h.seq)
     else (select count(*) from ${inbox} as i
-      where i.consumer = h.scope and i.lane = h.lane and i.\`key\` = h.\`key\` and i.ordered and i.seq > h.seq)
+      where i.consumer = h.scope and i.lane = h.lane and i.key_hash = h.key_hash and i.seq > h.seq)
   end as waiting
 from (
-  select 'inbox' as origin, seq, consumer as scope, lane, \`key\`, id, held_at from ${inbox}
+  select 'inbox' as origin, seq, consumer as scope, lane, \`key\`, key_hash, id, held_at from ${inbox}
   where held_at is not null and \`key\` is not null
   union all
-  select 'outbox', seq, relay, lane, \`key\`, id, held_at from ${outbox}
+  select 'outbox', seq, relay, lane, \`key\`, key_hash, id, held_at from ${outbox}
   where held_at is not null and \`key\` is not null
   order by held_at, seq ${LIMIT(limit)}
 ) as h left join ${failed} as m on m.held_seq = h.seq and m.origin = h.origin
