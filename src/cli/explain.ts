@@ -1,69 +1,129 @@
-import type { ErrorRecord, Trace } from '../index.ts'
+import type { ErrorRecord, Hapax, HeldKey, Trace } from '../index.ts'
 import { CliError } from './errors.ts'
 import { type Io, json, line, paint } from './io.ts'
+import { type AddCommand, examples, withStore } from './options.ts'
 import { command, type StoreOptions, withHapax } from './store.ts'
-import { plural, safe, span, when, widthOf } from './text.ts'
+import { plural, safe, shellWord, span, when, widthOf } from './text.ts'
 
 /** Options of `hapax explain`. */
-export interface ExplainOptions extends StoreOptions {
+interface ExplainOptions extends StoreOptions {
   readonly source?: string
   readonly json?: true
 }
 
-/** Tells the life of one message: where it has been, where it is, and what happens next. */
-export async function explain(id: string, options: ExplainOptions, io: Io): Promise<number> {
-  const found = await withHapax(options, io, (hapax) => hapax.explain(id, options.source))
-  if (found.length === 0) {
-    const from = options.source === undefined ? '' : ` from ${options.source}`
-    throw new CliError('not-found', `no message with the id ${id}${from} is known here`, [
-      'it was never taken or published on this database, or its rows are gone: those of the outbox once they are',
-      'confirmed, receipts when they are old enough',
-    ])
-  }
-  const bySource = Map.groupBy(found, ({ source }) => source)
-  const messages = [...bySource].map(([source, traces]) => ({ source, traces, next: next(traces, options) }))
-  if (options.json) json(io, { id, messages: messages.map(document) })
+/** Adds `hapax explain`. */
+export const addExplain: AddCommand = (root, io, done) => {
+  withStore(root.command('explain'))
+    .argument('<id>', 'the id of the message')
+    .description('Tells the life of one message: where it has been, where it is, what happens next.')
+    .option('--source <source>', 'only the message of this sender')
+    .addHelpText(
+      'after',
+      examples('hapax explain 019a8c3e-5b0e-7d44-9d3b-0f6f1f0c7a11', 'hapax explain order-17 --source /shop --json'),
+    )
+    .action(async (id, options) => done(await explain(id, options, io)))
+}
+
+/** One message: ids are only unique together with their source. */
+interface Life {
+  readonly source: string
+  readonly traces: readonly Trace[]
+  readonly next: readonly string[]
+}
+
+async function explain(id: string, options: ExplainOptions, io: Io): Promise<number> {
+  const { found, held } = await withHapax(options, io, async (hapax) => {
+    const traces = await hapax.explain(id, options.source)
+    return { found: traces, held: await keysBefore(hapax, traces) }
+  })
+  if (found.length === 0) throw unknown(id, options)
+  const lives = [...Map.groupBy(found, ({ source }) => source)].map(([source, unsorted]): Life => {
+    const traces = unsorted.toSorted(byTime)
+    return { source, traces, next: traces.flatMap((trace) => nextOf(trace, traces, held, options) ?? []) }
+  })
+  if (options.json) json(io, { id, messages: lives.map(document) })
   else {
-    for (const [index, { source, traces, next: sentences }] of messages.entries()) {
+    for (const [index, life] of lives.entries()) {
       if (index > 0) line(io)
-      tell(id, source, traces, sentences, io)
+      tell(id, life, io)
     }
   }
   return 0
 }
 
-function document({ source, traces, next: sentences }: { source: string; traces: Trace[]; next: string[] }): object {
+function unknown(id: string, { source }: ExplainOptions): CliError {
+  const from = source === undefined ? '' : ` from ${source}`
+  return new CliError('not-found', `no message with the id ${id}${from} is known here`, [
+    'it was never taken or published on this database, or its rows are gone: those of the outbox once they are',
+    'confirmed (unless they are kept as sent), receipts when they are old enough',
+  ])
+}
+
+/** What comes first when the clock says the same. */
+const ORDER = { outbox: 0, sent: 1, receipt: 2, inbox: 3, failed: 4, audit: 5 } as const
+
+function byTime(a: Trace, b: Trace): number {
+  return a.at.getTime() - b.at.getTime() || ORDER[a.where] - ORDER[b.where]
+}
+
+/** The keys that may stand in the way of this message. */
+async function keysBefore(hapax: Hapax<unknown>, traces: readonly Trace[]): Promise<readonly HeldKey[]> {
+  const waits = traces.some((each) => (each.where === 'inbox' || each.where === 'outbox') && each.key !== null)
+  return waits ? hapax.keys.list({ limit: 1_000 }) : []
+}
+
+function document({ source, traces, next }: Life): object {
   return {
     source,
     type: traces[0]?.type,
     traces: traces.map(({ source: _, type: __, ...trace }) => trace),
-    next: sentences.join(' '),
+    next: next.join(' '),
   }
 }
 
-function tell(id: string, source: string, traces: readonly Trace[], sentences: readonly string[], io: Io): void {
+function tell(id: string, { source, traces, next }: Life, io: Io): void {
   line(io, `${paint(io, 'bold', safe(id))}  ${safe(traces[0]?.type ?? '')} from ${safe(source)}`)
   line(io)
-  const places = Math.max(...traces.map(({ where }) => widthOf(where)))
+  const width = Math.max(...traces.map(({ where }) => widthOf(where)))
   for (const trace of traces) {
-    const place = paint(io, trace.where === 'failed' ? 'red' : 'cyan', trace.where.padEnd(places))
+    const place = paint(io, trace.where === 'failed' ? 'red' : 'cyan', trace.where.padEnd(width))
     line(io, `  ${paint(io, 'dim', when(trace.at))}  ${place}  ${safe(event(trace))}`)
   }
   line(io)
-  for (const sentence of sentences) line(io, safe(sentence))
+  for (const sentence of next) line(io, safe(sentence))
 }
 
 function event(trace: Trace): string {
   switch (trace.where) {
     case 'outbox':
-      return `written to the outbox for the relay ${trace.relay}, and not confirmed yet`
+      return `written to the outbox for the relay ${trace.relay}${tries(trace.attempts, trace.error)}`
+    case 'sent':
+      return `the relay ${trace.relay} sent it, and the broker confirmed it`
     case 'receipt':
       return `taken by ${trace.consumer}`
     case 'inbox':
       return `put into the inbox of ${trace.consumer}${tries(trace.attempts, trace.error)}`
     case 'failed':
-      return `failed for ${trace.consumer} after ${times(trace.attempts)}: ${trace.reason}${because(trace.error)}`
+      return `failed for ${scope(trace)} after ${times(trace.attempts)}: ${trace.reason}${because(trace.error)}`
+    case 'audit':
+      return `${trace.actor} ${DEEDS[trace.action] ?? trace.action}${note(trace.note)}`
   }
+}
+
+const DEEDS: Readonly<Record<string, string>> = {
+  retry: 'had it tried again',
+  edit: 'put a message with other data in its place',
+  discard: 'discarded it',
+  release: 'let its key go on without it',
+  republish: 'had it published again',
+}
+
+function note(text: string | null): string {
+  return text === null ? '' : `: ${text}`
+}
+
+function scope({ origin, consumer }: { readonly origin: string; readonly consumer: string }): string {
+  return origin === 'outbox' ? `the relay ${consumer}` : consumer
 }
 
 function tries(attempts: number, error: ErrorRecord | null): string {
@@ -78,33 +138,67 @@ function times(attempts: number): string {
   return attempts === 0 ? 'no attempt' : plural(attempts, 'attempt')
 }
 
-/** What will happen, one sentence for each place that the message is in. */
-function next(traces: readonly Trace[], options: StoreOptions): string[] {
-  const sentences: string[] = []
-  for (const trace of traces) {
-    const sentence = nextOf(trace, traces, options)
-    if (sentence !== undefined) sentences.push(sentence)
-  }
-  return sentences
-}
-
-function nextOf(trace: Trace, traces: readonly Trace[], options: StoreOptions): string | undefined {
+/** What will happen, a sentence for each place that the message is in. */
+function nextOf(
+  trace: Trace,
+  traces: readonly Trace[],
+  held: readonly HeldKey[],
+  options: StoreOptions,
+): string | undefined {
   switch (trace.where) {
     case 'outbox':
-      return `Next, the relay ${trace.relay} sends it; the row stays until the broker has confirmed it.`
+      if (trace.heldAt !== null) return undefined
+      return (
+        behind('outbox', trace.relay, trace.key, held, options) ??
+        `Next, the relay ${trace.relay} sends it; the row stays until the broker has confirmed it.`
+      )
     case 'inbox':
-      return `Next, a worker of ${trace.consumer} ${trace.attempts === 0 ? 'handles it' : 'tries it again'}${due(trace.dueAt)}.`
+      if (trace.heldAt !== null) return undefined
+      return (
+        behind('inbox', trace.consumer, trace.key, held, options) ??
+        `Next, a worker of ${trace.consumer} ${trace.attempts === 0 ? 'handles it' : 'tries it again'}${due(trace.dueAt)}.`
+      )
     case 'failed':
-      return `${trace.consumer} does not try it again by itself. To retry: ${command(`failed retry ${trace.seq}`, options)}`
+      return afterFailed(trace, options)
     case 'receipt':
       return isOpen(trace.consumer, traces)
         ? undefined
         : `${trace.consumer} is done with it; another delivery is a duplicate and changes nothing.`
+    case 'sent':
+    case 'audit':
+      return undefined
   }
 }
 
+/** A message behind a held one waits, whatever its own time says. */
+function behind(
+  origin: HeldKey['origin'],
+  name: string,
+  key: string | null,
+  held: readonly HeldKey[],
+  options: StoreOptions,
+): string | undefined {
+  const before = held.find((each) => each.origin === origin && each.scope === name && each.key === key)
+  if (before === undefined) return undefined
+  const look = command(`explain ${shellWord(safe(before.id))}`, options)
+  return `It waits: ${before.id}, an earlier message of its key ${key}, failed for good and holds the key. To see why: ${look}`
+}
+
+function afterFailed(trace: Extract<Trace, { where: 'failed' }>, options: StoreOptions): string {
+  const who = trace.origin === 'outbox' ? `The relay ${trace.consumer}` : trace.consumer
+  if (trace.replacedBy !== null) {
+    const look = command(`explain ${shellWord(safe(trace.replacedBy))}`, options)
+    return `An edit has put ${trace.replacedBy} in its place, and this one is kept. To see what became of that: ${look}`
+  }
+  const holds = trace.held ? ', and later messages of its key wait behind it' : ''
+  return `${who} does not try it again by itself${holds}. To retry: ${command(`failed retry ${trace.seq}`, options)}`
+}
+
 function isOpen(consumer: string, traces: readonly Trace[]): boolean {
-  return traces.some((each) => (each.where === 'inbox' || each.where === 'failed') && each.consumer === consumer)
+  return traces.some(
+    (each) =>
+      (each.where === 'inbox' || (each.where === 'failed' && each.origin === 'inbox')) && each.consumer === consumer,
+  )
 }
 
 function due(at: Date): string {

@@ -1,4 +1,8 @@
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { createInterface } from 'node:readline/promises'
 import { styleText } from 'node:util'
 
@@ -18,7 +22,14 @@ export interface Io {
   readonly color: boolean
   /** Asks a yes-or-no question; undefined where there is no terminal. */
   readonly confirm: ((question: string) => Promise<boolean>) | undefined
+  /** Lets a person change a text in an editor; undefined where there is no terminal. */
+  readonly edit: ((text: string) => Promise<string>) | undefined
+  /** Calls back when the process is asked to end; until the returned function is called, it does not end by itself. */
+  onSignal(listener: (signal: EndSignal) => void): () => void
 }
+
+/** How a process is asked to end. */
+export type EndSignal = 'SIGINT' | 'SIGTERM'
 
 /** The io of this process. */
 export function processIo(): Io {
@@ -31,6 +42,16 @@ export function processIo(): Io {
     // styleText knows NO_COLOR, FORCE_COLOR and terminals without colours.
     color: styleText('red', 'x', { stream: stdout }) !== 'x',
     confirm: stdin.isTTY && stderr.isTTY ? ask : undefined,
+    edit: stdin.isTTY && stdout.isTTY ? (text) => inEditor(text, env['VISUAL'] || env['EDITOR'] || 'vi') : undefined,
+    onSignal,
+  }
+}
+
+function onSignal(listener: (signal: EndSignal) => void): () => void {
+  const signals: readonly EndSignal[] = ['SIGINT', 'SIGTERM']
+  for (const signal of signals) process.on(signal, listener)
+  return () => {
+    for (const signal of signals) process.off(signal, listener)
   }
 }
 
@@ -46,6 +67,22 @@ async function ask(question: string): Promise<boolean> {
     return /^y(es)?$/i.test(answer.trim())
   } finally {
     prompt.close()
+  }
+}
+
+async function inEditor(text: string, editor: string): Promise<string> {
+  const directory = mkdtempSync(join(tmpdir(), 'hapax-edit-'))
+  try {
+    const file = join(directory, 'data.json')
+    // Payloads are nobody else's business.
+    writeFileSync(file, text, { mode: 0o600 })
+    // By a shell, as git does it: the variable may hold arguments.
+    const child = spawn('/bin/sh', ['-c', `${editor} "$1"`, 'sh', file], { stdio: 'inherit' })
+    const [code] = (await once(child, 'exit')) as [number | null]
+    if (code !== 0) throw new Error(`${editor} ended with ${code ?? 'a signal'}: nothing was changed`)
+    return readFileSync(file, 'utf8')
+  } finally {
+    rmSync(directory, { recursive: true, force: true })
   }
 }
 
@@ -66,8 +103,12 @@ const UNSAFE_IN_JSON = /[\u007f-\u009f\u2028\u2029\p{Cf}]/gu
 
 /** Writes the one JSON document of a command. */
 export function json({ out }: Io, value: unknown): void {
-  const text = JSON.stringify(value, null, 2).replaceAll(UNSAFE_IN_JSON, unicodeEscapes)
-  out.write(`${text}\n`)
+  out.write(`${jsonText(value, 2)}\n`)
+}
+
+/** JSON that is safe on a terminal. */
+export function jsonText(value: unknown, indent?: number): string {
+  return JSON.stringify(value, null, indent).replaceAll(UNSAFE_IN_JSON, unicodeEscapes)
 }
 
 /** The escapes of a character as JSON and JavaScript write them. */

@@ -1,19 +1,38 @@
 import type { Migration } from '../index.ts'
 import { CliError } from './errors.ts'
 import { type Io, json, line, paint } from './io.ts'
+import { type AddCommand, examples, withStore } from './options.ts'
 import { closing, command, findStore, type NamedStore, type StoreOptions } from './store.ts'
 import { plural } from './text.ts'
 
 /** Options of `hapax migrate`. */
-export interface MigrateOptions extends StoreOptions {
+interface MigrateOptions extends StoreOptions {
   readonly print?: true
   readonly check?: true
   readonly dryRun?: true
   readonly json?: true
 }
 
+/** Adds `hapax migrate`. */
+export const addMigrate: AddCommand = (root, io, done) => {
+  withStore(root.command('migrate'))
+    .description('Makes or updates the tables; safe when several run it at once.')
+    .option('--print', 'print the SQL of what is missing instead, for psql, mysql or sqlite3')
+    .option('--check', 'change nothing; exit code 1 if something is missing or differs')
+    .option('--dry-run', 'change nothing; say what would be applied')
+    .addHelpText(
+      'after',
+      examples(
+        'hapax migrate --store postgres://localhost/shop',
+        'hapax migrate --store mysql://localhost/shop --print > hapax.sql',
+        'hapax migrate --check',
+      ),
+    )
+    .action(async (options) => done(await migrate(options, io)))
+}
+
 /** Applies the migrations, or says what it would apply. */
-export async function migrate(options: MigrateOptions, io: Io): Promise<number> {
+async function migrate(options: MigrateOptions, io: Io): Promise<number> {
   const modes = [options.print && '--print', options.check && '--check', options.dryRun && '--dry-run'].filter(Boolean)
   if (modes.length > 1) throw new CliError('usage', `${modes.join(' and ')} do not go together`)
   const found = await findStore(options, io, modes.length === 0 ? 'create' : 'read')

@@ -1,42 +1,105 @@
-import type { StoreStatus } from '../index.ts'
-import { type Io, json, line } from './io.ts'
+import type { StoreStatus, WorkerRow } from '../index.ts'
+import { type Io, json, line, paint } from './io.ts'
+import { type AddCommand, examples, withStore } from './options.ts'
+import { servesOf } from './serves.ts'
 import { type StoreOptions, withHapax } from './store.ts'
 import { type Cell, table } from './table.ts'
-import { count, plural, safe, span } from './text.ts'
+import { count, safe, span } from './text.ts'
 
-/** Shows how much there is of everything. */
-export async function status(options: StoreOptions & { json?: true }, io: Io): Promise<number> {
+/** Adds `hapax status`. */
+export const addStatus: AddCommand = (root, io, done) => {
+  withStore(root.command('status'))
+    .description('Shows how much waits where, and which workers are there.')
+    .addHelpText('after', examples('hapax status --store sqlite:./shop.db', 'hapax status --json'))
+    .action(async (options) => done(await status(options, io)))
+}
+
+async function status(options: StoreOptions & { json?: true }, io: Io): Promise<number> {
   const found = await withHapax(options, io, (hapax) => hapax.status())
   if (options.json) json(io, document(found))
   else tell(found, io)
   return 0
 }
 
-function document({ consumers, outbox, oldestOutboxAt }: StoreStatus): object {
-  return { consumers, outbox: { count: outbox, oldestAt: oldestOutboxAt } }
+function document({ consumers, relays, workers, outbox, oldestOutboxAt }: StoreStatus): object {
+  return {
+    consumers,
+    relays,
+    workers: workers.map((worker) => ({ ...worker, serves: servesOf(worker) })),
+    outbox: { count: outbox, oldestAt: oldestOutboxAt },
+  }
 }
 
-function tell({ consumers, outbox, oldestOutboxAt }: StoreStatus, io: Io): void {
+function tell({ consumers, relays, workers }: StoreStatus, io: Io): void {
   if (consumers.length === 0) line(io, 'no consumer has taken a message yet')
-  else {
-    table(
-      io,
-      [
-        { title: 'consumer', shrinkTo: 12 },
-        ...['receipts', 'waiting', 'retrying', 'failed'].map((title) => ({ title, align: 'right' as const })),
-      ],
-      consumers.map((each) => [
-        safe(each.consumer),
-        count(each.receipts),
-        count(each.waiting),
-        coloured(each.retrying, 'yellow'),
-        coloured(each.failed, 'red'),
-      ]),
-    )
-  }
-  const age = oldestOutboxAt === null ? '' : `, the oldest is ${span(Date.now() - oldestOutboxAt.getTime())} old`
+  else tellConsumers(consumers, io)
   line(io)
-  line(io, `outbox: ${plural(outbox, 'message')}${age}`)
+  if (relays.length === 0) line(io, 'no message waits for a relay')
+  else tellRelays(relays, io)
+  line(io)
+  if (workers.length === 0) line(io, 'no worker is running')
+  else tellWorkers(workers, io)
+}
+
+const numbers = (...titles: string[]) => titles.map((title) => ({ title, align: 'right' as const }))
+
+function tellConsumers(consumers: StoreStatus['consumers'], io: Io): void {
+  table(
+    io,
+    [{ title: 'consumer', shrinkTo: 12 }, ...numbers('receipts', 'waiting', 'retrying', 'held keys', 'failed')],
+    consumers.map((each) => [
+      safe(each.consumer),
+      count(each.receipts),
+      count(each.waiting),
+      coloured(each.retrying, 'yellow'),
+      coloured(each.held, 'red'),
+      coloured(each.failed, 'red'),
+    ]),
+  )
+}
+
+/** Prints a table of relays. */
+export function tellRelays(relays: StoreStatus['relays'], io: Io): void {
+  table(
+    io,
+    [
+      { title: 'relay', shrinkTo: 8 },
+      ...numbers('waiting', 'held keys', 'failed', 'oldest'),
+      { title: 'destination', shrinkTo: 12 },
+    ],
+    relays.map((each) => [
+      safe(each.relay),
+      count(each.waiting),
+      coloured(each.held, 'red'),
+      coloured(each.failed, 'red'),
+      each.oldestAt === null ? '-' : span(Date.now() - each.oldestAt.getTime()),
+      each.destination === null
+        ? { text: 'no worker has served it yet', style: 'yellow' as const }
+        : safe(each.destination),
+    ]),
+  )
+}
+
+function tellWorkers(workers: readonly WorkerRow[], io: Io): void {
+  table(
+    io,
+    [{ title: 'worker', shrinkTo: 12 }, { title: 'state' }, ...numbers('silent for', 'in hand'), { title: 'serves' }],
+    workers.map((each) => [
+      safe(each.name),
+      each.alive ? { text: 'alive', style: 'green' } : { text: 'dead', style: 'red' },
+      span(each.silentMs),
+      count(each.inHand),
+      safe(serves(each)),
+    ]),
+  )
+  if (workers.some(({ alive }) => !alive)) {
+    line(io, paint(io, 'dim', 'what a dead worker had in hand, a live one takes over'))
+  }
+}
+
+function serves(worker: WorkerRow): string {
+  const { consumers, relays } = servesOf(worker)
+  return [...Object.keys(consumers), ...relays.map((name) => `relay ${name}`)].join(', ')
 }
 
 function coloured(value: number, style: 'yellow' | 'red'): Cell {

@@ -30,7 +30,7 @@ const CONFIGS = ['hapax.config.ts', 'hapax.config.js', 'hapax.config.mjs']
 export async function findStore(options: StoreOptions, io: Io, mode: 'read' | 'create' = 'read'): Promise<NamedStore> {
   const url = options.store ?? (io.env['HAPAX_STORE'] || undefined)
   if (url !== undefined) return fromUrl(url, options, io, mode)
-  const config = CONFIGS.map((name) => resolve(io.cwd, name)).find((path) => existsSync(path))
+  const config = await readConfig(io)
   if (config !== undefined) return fromConfig(config, options, io, mode)
   throw new CliError('no-store', 'which database? No store was given', [
     'on the command line:      --store sqlite:./shop.db  (or postgres://…, mysql://…)',
@@ -40,17 +40,28 @@ export async function findStore(options: StoreOptions, io: Io, mode: 'read' | 'c
 }
 
 /** Runs `work` on a database that has the tables, and closes it. */
-export async function withHapax<T>(
+export function withHapax<T>(
   options: StoreOptions,
   io: Io,
-  work: (hapax: Hapax<unknown>, name: string) => Promise<T>,
+  work: (hapax: Hapax<unknown>, found: NamedStore) => Promise<T>,
+): Promise<T> {
+  return withAnyHapax(options, io, async (hapax, found) => {
+    await assertMigrated(found, options)
+    return work(hapax, found)
+  })
+}
+
+/** The same, whatever state the tables are in. */
+export async function withAnyHapax<T>(
+  options: StoreOptions,
+  io: Io,
+  work: (hapax: Hapax<unknown>, found: NamedStore) => Promise<T>,
 ): Promise<T> {
   const found = await findStore(options, io)
   return closing(found, async () => {
     if (!found.exists) throw new CliError('not-found', `there is no database ${found.name}`, [migrateHint(options)])
-    await assertMigrated(found, options)
     // The source is that of messages a hapax publishes; the command line publishes none.
-    return work(createHapax({ store: found.store, source: '/hapax/cli', logger: silentLogger }), found.name)
+    return work(createHapax({ store: found.store, source: '/hapax/cli', logger: silentLogger }), found)
   })
 }
 
@@ -73,6 +84,13 @@ async function assertMigrated({ store, name }: NamedStore, options: StoreOptions
 
 function migrateHint(options: StoreOptions): string {
   return `to make what is missing: ${command('migrate', options)}`
+}
+
+/** The error of a failed message that is not there. */
+export function noSuchFailed(seq: string, options: StoreOptions): CliError {
+  return new CliError('not-found', `there is no failed message ${seq}`, [
+    `to see what there is: ${command('failed list', options)}`,
+  ])
 }
 
 /** How this program is called: in a checkout there is nothing built that npx could run. */
@@ -128,12 +146,13 @@ async function fromSqlite(url: string, options: StoreOptions, io: Io, mode: 'rea
   return { name: `sqlite:${given}`, store, exists }
 }
 
-async function fromConfig(path: string, options: StoreOptions, io: Io, mode: 'read' | 'create'): Promise<NamedStore> {
-  const name = path.slice(io.cwd.length + 1)
-  const { default: config } = await import(pathToFileURL(path).href).catch((error: unknown) => {
-    throw new CliError('config', `${name} could not be loaded: ${(error as Error)?.message ?? error}`)
-  })
-  const store: unknown = config?.store
+async function fromConfig(
+  { name, config }: Config,
+  options: StoreOptions,
+  io: Io,
+  mode: 'read' | 'create',
+): Promise<NamedStore> {
+  const { store } = config
   if (typeof store === 'string') return fromUrl(store, options, io, mode)
   for (const option of ['schema', 'prefix'] as const)
     refuse(options, option, `the store of ${name} says where its tables are`)
@@ -143,6 +162,22 @@ async function fromConfig(path: string, options: StoreOptions, io: Io, mode: 're
     ])
   }
   return { name: `the store of ${name}`, store: store as Store<unknown>, exists: true }
+}
+
+/** What a configuration file exports. */
+interface Config {
+  readonly name: string
+  readonly config: { readonly store?: unknown; readonly broker?: unknown }
+}
+
+/** Reads the configuration file of this directory, if there is one. */
+export async function readConfig(io: Io): Promise<Config | undefined> {
+  const name = CONFIGS.find((each) => existsSync(resolve(io.cwd, each)))
+  if (name === undefined) return undefined
+  const { default: config } = await import(pathToFileURL(resolve(io.cwd, name)).href).catch((error: unknown) => {
+    throw new CliError('config', `${name} could not be loaded: ${(error as Error)?.message ?? error}`)
+  })
+  return { name, config: config ?? {} }
 }
 
 function refuse(options: StoreOptions, option: 'schema' | 'prefix', instead: string): void {

@@ -2,7 +2,7 @@ import { copyFileSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, onTestFinished } from 'vitest'
-import type { Io } from '../../src/cli/io.ts'
+import type { EndSignal, Io } from '../../src/cli/io.ts'
 import { run } from '../../src/cli/program.ts'
 import { createHapax, defineMessage, Permanent, silentLogger } from '../../src/index.ts'
 import { sqlite } from '../../src/stores/sqlite/index.ts'
@@ -19,13 +19,16 @@ export interface Around {
   readonly cwd?: string
   readonly env?: Record<string, string>
   readonly confirm?: (question: string) => Promise<boolean>
+  readonly edit?: (text: string) => Promise<string>
+  /** Called once with what asks the command to end. */
+  readonly onStart?: (signal: (name: EndSignal) => void) => void
   readonly color?: boolean
   readonly columns?: number
 }
 
 /** Runs a command line in this process. */
 export async function cli(argv: readonly string[], around: Around = {}): Promise<Ran> {
-  const { cwd = tmpdir(), env = {}, confirm, color = false, columns } = around
+  const { cwd = tmpdir(), env = {}, confirm, edit, color = false, columns } = around
   let [stdout, stderr] = ['', '']
   const terminal = { isTTY: columns !== undefined, columns }
   const io: Io = {
@@ -45,6 +48,11 @@ export async function cli(argv: readonly string[], around: Around = {}): Promise
     cwd,
     color,
     confirm,
+    edit,
+    onSignal: (listener) => {
+      around.onStart?.(listener)
+      return () => {}
+    },
   }
   const exitCode = await run(argv, io)
   return { exitCode, stdout, stderr }

@@ -1,0 +1,218 @@
+import type { Command } from 'commander'
+import { redact } from '../core/errors.ts'
+import type { BulkOptions, BulkResult, BulkSummary, By } from '../index.ts'
+import { CliError } from './errors.ts'
+import { type Io, json, line, paint } from './io.ts'
+import { byOf, type ChangeOptions, rate, wholeNumber, withChange } from './options.ts'
+import { permission } from './permission.ts'
+import { Progress } from './progress.ts'
+import { count, plural, safe } from './text.ts'
+
+/** Options of changes to many rows. */
+export interface RowsOptions extends ChangeOptions {
+  readonly all?: true
+  readonly limit?: number
+  readonly rate?: number
+  readonly yes?: true
+}
+
+/** What is done to rows, and how. */
+export interface RowsWork {
+  readonly change: 'retry' | 'discard' | 'republish'
+  /** As in "3 failed messages". */
+  readonly noun: string
+  readonly question: (howMany: string) => string
+  /** What a person should know afterwards, if anything. */
+  readonly afterwards?: string
+  /** What a row is, in a few words; undefined: it is not there, or cannot be changed in this way. */
+  describe(seq: string): Promise<string | undefined>
+  one(seq: string, by: By): Promise<void>
+  /** How many there are by filter. */
+  count(): Promise<number>
+  all(options: BulkOptions): Promise<BulkSummary>
+}
+
+interface RowResult {
+  readonly seq: string
+  readonly result: 'done' | 'gone' | 'error'
+  readonly what?: string
+  readonly error?: { readonly code: string; readonly message: string }
+}
+
+const DONE = { retry: 'retried', discard: 'discarded', republish: 'republished' } as const
+
+/** Adds the options of a change to many rows. */
+export function withRows(command: Command): Command {
+  return withChange(
+    command
+      .option('--all', 'all there are, if no filter says which')
+      .option('--limit <n>', 'by filter: how many at most, the oldest first', wholeNumber(1, 1_000_000_000))
+      .option('--rate <n>', 'how many in a second at most', rate),
+  ).option('--yes', 'do not ask; needed for a change by filter without a terminal')
+}
+
+/** Whether the rows are named by number; refuses what says neither, or both. */
+export function byNumber(
+  commandName: string,
+  seqs: readonly string[],
+  filtered: boolean,
+  { all, limit }: RowsOptions,
+): boolean {
+  if (seqs.length > 0 && (filtered || all || limit !== undefined)) {
+    throw new CliError('usage', 'expected numbers, or filters, --all and --limit; got both')
+  }
+  if (seqs.length === 0 && !filtered && !all) {
+    throw new CliError('usage', 'which messages? Give their numbers, or filters, or --all', [
+      `npx hapax ${commandName} 12 13`,
+      `npx hapax ${commandName} --type order.placed --dry-run`,
+    ])
+  }
+  return seqs.length > 0
+}
+
+/** Changes the rows with these numbers, one by one: a row that fails never stops the others. */
+export async function changeByNumber(
+  work: RowsWork,
+  seqs: readonly string[],
+  options: RowsOptions,
+  io: Io,
+): Promise<number> {
+  const told = new Teller(work, options, io)
+  const begun = performance.now()
+  for (const [index, seq] of [...new Set(seqs)].entries()) {
+    if (options.rate !== undefined && !options.dryRun) await untilTurn(begun, index, options.rate)
+    told.tell(await changeOne(work, seq, options))
+  }
+  return told.conclude(0)
+}
+
+function untilTurn(begun: number, index: number, perSecond: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, begun + (index * 1000) / perSecond - performance.now()))
+}
+
+async function changeOne(work: RowsWork, seq: string, options: RowsOptions): Promise<RowResult> {
+  const what = await work.describe(seq)
+  if (options.dryRun) {
+    if (what !== undefined) return { seq, result: 'done', what }
+    return { seq, result: 'error', error: { code: 'not-found', message: `there is no such message` } }
+  }
+  try {
+    await work.one(seq, byOf(options))
+    return { seq, result: 'done', ...(what !== undefined && { what }) }
+  } catch (thrown) {
+    return { seq, result: 'error', error: errorOf(thrown) }
+  }
+}
+
+/** Changes what a filter finds, oldest first, after a yes. */
+export async function changeByFilter(work: RowsWork, options: RowsOptions, io: Io): Promise<number> {
+  const found = await work.count()
+  const howMany = Math.min(found, options.limit ?? found)
+  const told = new Teller(work, options, io)
+  if (howMany === 0 || options.dryRun) return told.concludeTrial(howMany)
+  const some = plural(howMany, work.noun)
+  await permission(io, options.yes === true, `${work.change} of ${some}`, work.question(some))
+  const stop = new AbortController()
+  const forget = io.onSignal(() => stop.abort())
+  try {
+    const { stopped } = await work.all({
+      by: byOf(options),
+      // Exactly as many as were counted and agreed to; what has come since is not among the oldest.
+      limit: howMany,
+      ...(options.rate !== undefined && { perSecond: options.rate }),
+      onResult: (result) => told.tell(rowResult(result), howMany),
+      signal: stop.signal,
+    })
+    return told.conclude(stopped ? 1 : 0)
+  } catch (thrown) {
+    // The database went away: what was done is done, and said.
+    told.conclude(1)
+    throw thrown
+  } finally {
+    forget()
+  }
+}
+
+function rowResult(result: BulkResult): RowResult {
+  return result.result === 'error' ? { ...result, error: errorOf(result.error) } : result
+}
+
+function errorOf(thrown: unknown): { code: string; message: string } {
+  const { code, message } = thrown as { code?: unknown; message?: unknown }
+  return { code: String(code ?? 'error'), message: redact(String(message ?? thrown)) }
+}
+
+/** Says what became of each row. On a terminal, what went well by filter is only counted. */
+class Teller {
+  readonly #work: RowsWork
+  readonly #options: RowsOptions
+  readonly #io: Io
+  readonly #progress: Progress
+  readonly #results: RowResult[] = []
+  readonly #counts = { done: 0, gone: 0, error: 0 }
+
+  constructor(work: RowsWork, options: RowsOptions, io: Io) {
+    this.#work = work
+    this.#options = options
+    this.#io = io
+    this.#progress = new Progress(io, options.json !== true)
+  }
+
+  tell(result: RowResult, outOf?: number): void {
+    this.#counts[result.result] += 1
+    if (this.#options.json) this.#results.push(result)
+    else if (outOf !== undefined && this.#io.out.isTTY && result.result === 'done') this.#tick(outOf)
+    else this.#line(result)
+  }
+
+  #tick(outOf: number): void {
+    const { done, gone, error } = this.#counts
+    const wrong = error === 0 ? '' : `, ${plural(error, 'error')}`
+    this.#progress.show(`${count(done + gone + error)} of ${count(outOf)}${wrong}`)
+  }
+
+  #line({ seq, result, what = '', error }: RowResult): void {
+    this.#progress.clear()
+    const done = this.#options.dryRun ? `would ${this.#work.change}` : DONE[this.#work.change]
+    const label = { done, gone: 'gone', error: 'not done' }[result].padEnd(Math.max(done.length, 'not done'.length))
+    const text = error === undefined ? what : `${error.message} (${error.code})`
+    const style = { done: 'green', gone: 'yellow', error: 'red' } as const
+    line(this.#io, `${paint(this.#io, style[result], label)}  ${seq}  ${safe(text)}`.trimEnd())
+  }
+
+  /** Ends a change, or a trial run by number. */
+  conclude(exitCode: number): number {
+    this.#progress.clear()
+    const { done, gone, error: errors } = this.#counts
+    if (this.#options.json) this.#document(done, { done, gone, errors, results: this.#results.map(document) })
+    else if (!this.#options.dryRun) this.#sum()
+    return errors > 0 ? 1 : exitCode
+  }
+
+  #sum(): void {
+    const { done, gone, error } = this.#counts
+    const parts = [`${count(done)} ${DONE[this.#work.change]}`]
+    if (gone > 0) parts.push(`${count(gone)} gone: somebody else was faster`)
+    if (error > 0) parts.push(`${count(error)} not done`)
+    line(this.#io)
+    line(this.#io, parts.join(', '))
+    const { afterwards } = this.#work
+    if (done > 0 && afterwards !== undefined) line(this.#io, afterwards)
+  }
+
+  /** Ends a trial run by filter: it is exact, and changes nothing. */
+  concludeTrial(howMany: number): number {
+    const { change, noun } = this.#work
+    if (this.#options.json) this.#document(howMany, { done: 0, gone: 0, errors: 0, results: [] })
+    else line(this.#io, howMany === 0 ? `no ${noun}s match` : `would ${change} ${plural(howMany, noun)}`)
+    return 0
+  }
+
+  #document(matched: number, rest: object): void {
+    json(this.#io, { change: this.#work.change, dryRun: this.#options.dryRun === true, count: matched, ...rest })
+  }
+}
+
+function document({ seq, result, error }: RowResult): object {
+  return { seq, result, ...(error && { error }) }
+}

@@ -1,0 +1,101 @@
+import type { Command } from 'commander'
+import { unpackAttributes } from '../core/message.ts'
+import type { ErrorRecord, FailedMessage } from '../index.ts'
+import { type Io, json, line, paint } from './io.ts'
+import { type Done, examples, seq as seqArgument, withStore } from './options.ts'
+import { type Payload, payloadOf, printable } from './payload.ts'
+import { command, noSuchFailed, type StoreOptions, withHapax } from './store.ts'
+import { plural, safe, safeLines, shellWord, when } from './text.ts'
+
+type ShowOptions = StoreOptions & { readonly json?: true }
+
+/** Adds `hapax failed show`. */
+export function addFailedShow(failed: Command, io: Io, done: Done): void {
+  withStore(failed.command('show'))
+    .argument('<seq>', 'its number in the list', seqArgument)
+    .description('Shows everything about one failed message: attributes, error and causes, payload.')
+    .addHelpText('after', examples('hapax failed show 12', 'hapax failed show 12 --json'))
+    .action(async (number, options) => done(await failedShow(number, options, io)))
+}
+
+async function failedShow(seq: string, options: ShowOptions, io: Io): Promise<number> {
+  const found = await withHapax(options, io, (hapax) => hapax.failed.get(seq))
+  if (found === undefined) throw noSuchFailed(seq, options)
+  const payload = payloadOf(found.message.data)
+  if (options.json) {
+    const { headers, ...attributes } = unpackAttributes(found.message)
+    json(io, { ...summary(found), error: found.error, ...attributes, headers: headers ?? {}, ...payload })
+  } else tell(found, payload, options, io)
+  return 0
+}
+
+function tell(found: FailedMessage, payload: Payload, options: StoreOptions, io: Io): void {
+  const { message, error } = found
+  const { headers = {}, ...attributes } = unpackAttributes(message)
+  for (const [name, value] of Object.entries({ ...facts(found), ...attributes })) fact(io, name, String(value))
+  for (const [name, value] of Object.entries(headers)) fact(io, `header ${name}`, value)
+  line(io)
+  tellError(error, io)
+  line(io)
+  line(
+    io,
+    paint(io, 'dim', 'data' in payload ? 'payload' : `payload, ${plural(message.data.length, 'byte')}, not JSON`),
+  )
+  const text = 'data' in payload ? JSON.stringify(payload.data, null, 2) : printable(message.data)
+  for (const each of safeLines(text)) line(io, `  ${each}`)
+  line(io)
+  tellWhatToDo(found, options, io)
+}
+
+function facts({ seq, origin, consumer, failedAt, attempts, reason, errorHash, held }: FailedMessage): object {
+  return {
+    seq,
+    [origin === 'outbox' ? 'relay' : 'consumer']: consumer,
+    'failed at': when(failedAt),
+    attempts,
+    reason,
+    'error hash': errorHash,
+    ...(held && { held: 'it is still in its place, and its key waits behind it' }),
+  }
+}
+
+function fact(io: Io, name: string, value: string): void {
+  line(io, `${paint(io, 'dim', safe(name).padEnd(15))} ${safe(value)}`)
+}
+
+function tellWhatToDo(found: FailedMessage, options: StoreOptions, io: Io): void {
+  const { seq, origin, consumer, replacedBy, message, held } = found
+  if (replacedBy !== null) {
+    line(io, `an edit has put ${safe(replacedBy)} in its place; what became of that:`)
+    line(io, `  ${command(`explain ${shellWord(safe(replacedBy))}`, options)}`)
+    return
+  }
+  line(io, `to try it again: ${command(`failed retry ${seq}`, options)}`)
+  line(io, `to change it:    ${command(`failed edit ${seq}`, options)}`)
+  line(io, `to give it up:   ${command(`failed discard ${seq}`, options)}`)
+  if (!held || message.key === null) return
+  const scope = `--${origin === 'outbox' ? 'relay' : 'consumer'} ${shellWord(safe(consumer))}`
+  const release = command(`keys release ${shellWord(safe(message.key))} ${scope}`, options)
+  line(io, `to let its key go on without it: ${release}`)
+}
+
+function tellError(error: ErrorRecord, io: Io): void {
+  const { code, stack } = error
+  line(io, paint(io, 'red', safe(`${error.name}: ${error.message}`)) + (code === undefined ? '' : safe(` (${code})`)))
+  for (const frame of safeLines(stack ?? '').filter((each) => /^\s+at /.test(each))) line(io, paint(io, 'dim', frame))
+  let indent = '  '
+  for (let cause = error.cause; cause !== undefined; cause = cause.cause) {
+    const suffix = cause.code === undefined ? '' : ` (${cause.code})`
+    line(io, safe(`${indent}because ${cause.name}: ${cause.message}${suffix}`))
+    indent += '  '
+  }
+}
+
+/** A failed message for programs, without its payload. */
+export function summary(found: FailedMessage): object {
+  const { seq, origin, consumer, failedAt, attempts, reason, error, errorHash, held, replacedBy, message } = found
+  const { id, source, type, key } = message
+  const { stack: _, ...short } = error
+  const scope = { origin, consumer }
+  return { seq, failedAt, ...scope, id, source, type, key, attempts, reason, error: short, errorHash, held, replacedBy }
+}

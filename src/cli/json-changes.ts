@@ -1,0 +1,28 @@
+/** One difference between two JSON values. */
+export interface JsonChange {
+  readonly mark: '+' | '-' | '~'
+  readonly text: string
+}
+
+/** What differs between two JSON values, by path. `undefined` stands for what is not there. */
+export function changes(old: unknown, now: unknown, path: string = ''): readonly JsonChange[] {
+  if (isObject(old) && isObject(now) && Array.isArray(old) === Array.isArray(now)) {
+    const names = new Set([...Object.keys(old), ...Object.keys(now)])
+    return [...names].flatMap((name) => changes(own(old, name), own(now, name), path === '' ? name : `${path}.${name}`))
+  }
+  const [before, after] = [JSON.stringify(old), JSON.stringify(now)]
+  if (before === after) return []
+  const place = path === '' ? 'data' : path
+  if (before === undefined) return [{ mark: '+', text: `${place}: ${after}` }]
+  if (after === undefined) return [{ mark: '-', text: `${place}: ${before}` }]
+  return [{ mark: '~', text: `${place}: ${before} -> ${after}` }]
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null
+}
+
+/** A field called __proto__ is one of the value, not of every object. */
+function own(value: Record<string, unknown>, name: string): unknown {
+  return Object.hasOwn(value, name) ? value[name] : undefined
+}
