@@ -337,3 +337,27 @@ describe('A21: the index of receipts is rebuilt concurrently', () => {
     expect(await effects()).toEqual(ids.toSorted())
   })
 })
+
+describe('prepared statements of handlers', () => {
+  it('are named once they repeat, and a plan that the tables have outgrown costs no attempt', async () => {
+    const { schema, effects } = await setUp()
+    const pool = new pg.Pool({ connectionString, max: 1 })
+    onTestFinished(() => pool.end())
+    const store = postgres({ pool, schema, prepare: true })
+    const hapax = createHapax({ store, source: '/test', logger: silentLogger })
+    const attempts: number[] = []
+    const consumer = hapax.consumer('billing').on(Ping, async (_data, { tx, message: { id }, attempt }) => {
+      attempts.push(attempt)
+      await tx.query(`insert into ${schema}.effects (label) values ($1)`, [id])
+      await tx.query(`select * from ${schema}.effects where label = $1`, [id])
+    })
+    const deliver = async (id: string): Promise<string> => (await consumer.handle(message(id))).status
+    for (const id of ['a', 'b', 'c', 'd']) expect(await deliver(id)).toBe('processed')
+    const { rows } = await pool.query("select 1 from pg_prepared_statements where name like 'hapax_%'")
+    expect(rows).toHaveLength(2)
+    await admin.query(`alter table ${schema}.effects add column more integer`)
+    expect(await deliver('e')).toBe('processed')
+    expect(new Set(attempts)).toEqual(new Set([1]))
+    expect(await effects()).toEqual(['a', 'b', 'c', 'd', 'e'])
+  })
+})

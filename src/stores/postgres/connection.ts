@@ -12,6 +12,7 @@ import { notInTransaction, transactionClosed, untilAborted } from '../../core/dr
 import { describe, HapaxError } from '../../core/errors.ts'
 import { script } from './literal.ts'
 import type { PgClient, PgPool, PgPoolClient, PgResult, PgTx } from './pg.ts'
+import { PreparedNames } from './prepared.ts'
 import { PgTransaction } from './transaction.ts'
 
 /** Where the connections come from. */
@@ -27,9 +28,11 @@ export interface PgPools<Client extends PgPoolClient> {
 export class PgConnection<Client extends PgPoolClient> implements Connection<PgTx<Client>, PgClient> {
   readonly features: ConnectionFeatures
   readonly #pools: PgPools<Client>
+  readonly #names: PreparedNames | undefined
 
-  constructor(pools: PgPools<Client>) {
+  constructor(pools: PgPools<Client>, prepare = false) {
     this.#pools = pools
+    this.#names = prepare ? new PreparedNames() : undefined
     const { size: pool } = pools
     this.features = { name: 'postgres', roundTrips: 2, lateUse: 'refused', unawaited: 'detected', pool }
   }
@@ -38,7 +41,7 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
     const pool = guarded(await this.#pools.handlers())
     const client = await pool.connect()
     options.acquired?.()
-    const run = new Run(client)
+    const run = new Run(client, this.#names)
     const onError = (error: Error): void => run.tx.watch.lose(error)
     client.on('error', onError)
     try {
@@ -51,7 +54,7 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
       run.tx.watch.close()
       // A destroyed client may still emit errors, and without a listener one would end the process.
       if (!run.broken) client.off('error', onError)
-      client.release(run.broken)
+      client.release(run.broken || run.tx.stale)
     }
   }
 
@@ -109,9 +112,9 @@ class Run<Client extends PgPoolClient> {
   readonly tx: PgTransaction<Client>
   readonly #client: Client
 
-  constructor(client: Client) {
+  constructor(client: Client, names: PreparedNames | undefined) {
     this.#client = client
-    this.tx = new PgTransaction(client)
+    this.tx = new PgTransaction(client, names)
   }
 
   async steps<T>({ isolation }: TransactionOptions, work: TransactionWork<PgTx<Client>, T>): Promise<T> {

@@ -15,8 +15,18 @@ export interface PostgresSchema {
   readonly schema?: string
 }
 
+/** How handlers' statements are sent. */
+export interface PostgresStatements {
+  /**
+   * Gives names to statements that `ctx.tx.query` repeats, so that the server parses and plans them once per connection:
+   * about half as much work for a short statement. Not behind PgBouncer in transaction mode, unless it is 1.21 or newer
+   * and set up for it. @default false
+   */
+  readonly prepare?: boolean
+}
+
 /** Your own pool of `pg`; hapax never closes it. */
-export interface PostgresPoolOptions<Pool extends PgPool> extends PostgresSchema {
+export interface PostgresPoolOptions<Pool extends PgPool> extends PostgresSchema, PostgresStatements {
   readonly pool: Pool
   /**
    * Connections of hapax's own for heartbeats and other control work, so that busy handlers cannot starve them.
@@ -26,7 +36,7 @@ export interface PostgresPoolOptions<Pool extends PgPool> extends PostgresSchema
 }
 
 /** A pool that hapax opens and closes itself, and a small one beside it for control work. */
-export interface PostgresUrlOptions extends PostgresSchema {
+export interface PostgresUrlOptions extends PostgresSchema, PostgresStatements {
   readonly url: string
   /** Connections at most, for handlers. @default 10 */
   readonly max?: number
@@ -46,7 +56,7 @@ export function postgres(
     noOthers('options', schemaOptions, ['schema'])
     return new SqlStore(given, dialect(quoted(schemaOptions)))
   }
-  noOthers('options', given, ['pool', 'control', 'url', 'max', 'schema'])
+  noOthers('options', given, ['pool', 'control', 'url', 'max', 'schema', 'prepare'])
   return new SqlStore(connectionOf(given) as unknown as Connection<unknown, unknown>, dialect(quoted(given)))
 }
 
@@ -56,7 +66,10 @@ function quoted({ schema = 'hapax' }: PostgresSchema): string {
 }
 
 function connectionOf(options: PostgresPoolOptions<PgPool> | PostgresUrlOptions): PgConnection<PgPoolClient> {
-  return new PgConnection('pool' in options ? given(options) : opened(options))
+  if (options.prepare !== undefined && typeof options.prepare !== 'boolean') {
+    expected('prepare', 'true or false', options.prepare)
+  }
+  return new PgConnection('pool' in options ? given(options) : opened(options), options.prepare)
 }
 
 /** Connections that are kept for control work. */

@@ -2,15 +2,20 @@ import { transactionClosed } from '../../core/driver.ts'
 import { TransactionWatch } from '../../core/sql/index.ts'
 import { classify } from './errors.ts'
 import type { PgPoolClient, PgResult, PgTx } from './pg.ts'
+import { isStalePlan, type Named, type PreparedNames } from './prepared.ts'
 
 /** One transaction on one client, as handlers have it. */
 export class PgTransaction<Client extends PgPoolClient> implements PgTx<Client> {
   readonly watch: TransactionWatch = new TransactionWatch(doomOf)
+  /** The connection has a plan that is of no use any more. */
+  stale = false
   readonly #raw: Client
+  readonly #names: PreparedNames | undefined
   #guarded: Client | undefined
 
-  constructor(client: Client) {
+  constructor(client: Client, names?: PreparedNames) {
     this.#raw = client
+    this.#names = names
   }
 
   query<Row extends object = Record<string, unknown>>(
@@ -18,7 +23,19 @@ export class PgTransaction<Client extends PgPoolClient> implements PgTx<Client> 
     params?: readonly unknown[],
   ): Promise<PgResult<Row>> {
     if (this.watch.closed) return Promise.reject(transactionClosed())
-    return this.watch.track(this.#raw.query(text, params as unknown[])) as Promise<PgResult<Row>>
+    const named = params === undefined || params.length === 0 ? undefined : this.#names?.of(text)
+    const answer =
+      named === undefined ? this.#raw.query(text, params as unknown[]) : this.#query(named, params as unknown[])
+    return this.watch.track(answer) as Promise<PgResult<Row>>
+  }
+
+  async #query(named: Named, values: unknown[]): Promise<PgResult> {
+    try {
+      return await (this.#raw as unknown as NamedQueries).query({ ...named, values })
+    } catch (error) {
+      if (isStalePlan(error)) this.stale = true
+      throw error
+    }
   }
 
   get client(): Client {
@@ -32,7 +49,12 @@ export class PgTransaction<Client extends PgPoolClient> implements PgTx<Client> 
   }
 }
 
+/** What `pg` takes beside a text. */
+interface NamedQueries {
+  query(named: Named & { values: unknown[] }): Promise<PgResult>
+}
+
 function doomOf(error: unknown): 'conflict' | 'lost' | undefined {
-  const kind = classify(error)
+  const kind = isStalePlan(error) ? 'conflict' : classify(error)
   return kind === 'conflict' || kind === 'lost' ? kind : undefined
 }
