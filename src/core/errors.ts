@@ -43,7 +43,7 @@ export type ErrorCode =
   | 'attempts-exhausted'
   | 'crash-loop'
   | 'infrastructure'
-  | 'refused'
+  | 'refused-by-broker'
   // the store
   | 'busy'
   | 'commit-unknown'

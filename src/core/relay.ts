@@ -232,7 +232,7 @@ export class Relay<Tx> implements Line {
     const held = row.message.key !== null
     const event = { relay: row.relay, message: ref(row.message), held, error }
     engine.logger.error({ ...event, error: messageOf(error) }, 'the broker refused a message for good')
-    const record = { seq: row.seq, reason: 'refused', error: recordError(error), hold: held }
+    const record = { seq: row.seq, reason: 'refused-by-broker', error: recordError(error), hold: held }
     if (await persist(engine, () => engine.store.refuse(record))) engine.events.emit('relay-failed', () => event)
   }
 

@@ -97,8 +97,8 @@ export const relays: readonly Case[] = [
       assert.deepEqual([...(await world.database.outbox())].sort(), ['a1', 'a2'])
       const rows = await hapax.failed.list({ origin: 'outbox' })
       assert.deepEqual(rows.map(({ message, held, consumer, reason }) => [message.id, held, consumer, reason]).sort(), [
-        ['-1', false, 'default', 'refused'],
-        ['a1', true, 'default', 'refused'],
+        ['-1', false, 'default', 'refused-by-broker'],
+        ['a1', true, 'default', 'refused-by-broker'],
       ])
       const keys = await hapax.keys.list()
       assert.deepEqual(
