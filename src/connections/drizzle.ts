@@ -59,6 +59,7 @@ class DrizzleConnection implements Connection<Queryable> {
     roundTrips: 6,
     lateUse: 'partly refused',
     unawaited: 'not detectable',
+    pool: undefined,
   } as const
   readonly #db: Database
   readonly #sql: Sql

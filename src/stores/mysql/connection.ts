@@ -1,5 +1,6 @@
 import type {
   Connection,
+  ConnectionFeatures,
   Executor,
   Param,
   Result,
@@ -26,19 +27,28 @@ import { MysqlTransaction } from './transaction.ts'
 /** The user's own connection, inside a transaction. */
 export type MysqlOwn = MysqlClient | MysqlCallbacks<MysqlClient>
 
+/** Where the connections come from. */
+export interface MysqlPools<Client extends MysqlPoolClient> {
+  readonly size: ConnectionFeatures['pool']
+  handlers(): Promise<MysqlPool<Client>>
+  /** For heartbeats and the like, which must not wait for handlers. */
+  control(): Promise<MysqlPool>
+  close(): Promise<void>
+}
+
 /** Transactions on a pool of `mysql2`, one round trip for each statement. */
 export class MysqlConnection<Client extends MysqlPoolClient> implements Connection<MysqlTx<Client>, MysqlOwn> {
-  readonly features = { name: 'mysql', roundTrips: 6, lateUse: 'refused', unawaited: 'detected' } as const
-  readonly #pool: () => Promise<MysqlPool<Client>>
-  readonly #close: () => Promise<void>
+  readonly features: ConnectionFeatures
+  readonly #pools: MysqlPools<Client>
 
-  constructor(pool: () => Promise<MysqlPool<Client>>, close: () => Promise<void>) {
-    this.#pool = pool
-    this.#close = close
+  constructor(pools: MysqlPools<Client>) {
+    this.#pools = pools
+    const { size: pool } = pools
+    this.features = { name: 'mysql', roundTrips: 6, lateUse: 'refused', unawaited: 'detected', pool }
   }
 
   async transaction<T>(options: TransactionOptions, work: TransactionWork<MysqlTx<Client>, T>): Promise<T> {
-    const client = await this.#acquire(options.signal)
+    const client = await acquire(this.#pools.handlers(), options.signal)
     options.acquired?.()
     const run = new Run(client)
     const onError = (error: Error): void => run.tx.watch.lose(error)
@@ -69,7 +79,7 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
   }
 
   async query(text: string, params: readonly Param[]): Promise<Result> {
-    const client = await this.#acquire()
+    const client = await acquire(this.#pools.control())
     let broken = false
     client.on('error', ignore)
     try {
@@ -88,22 +98,25 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
   }
 
   close(): Promise<void> {
-    return this.#close()
+    return this.#pools.close()
   }
+}
 
-  /** A connection of the pool; an abort does not wait for it any longer. */
-  async #acquire(signal?: AbortSignal): Promise<Client> {
-    signal?.throwIfAborted()
-    const acquiring = (await this.#pool()).getConnection()
-    if (signal === undefined) return acquiring
-    return new Promise((resolve, reject) => {
-      const abort = (): void => reject(signal.reason)
-      signal.addEventListener('abort', abort, { once: true })
-      if (signal.aborted) abort()
-      acquiring.then((client) => (signal.aborted ? client.release() : resolve(client)), reject)
-      acquiring.finally(() => signal.removeEventListener('abort', abort)).catch(() => {})
-    })
-  }
+/** A connection of the pool; an abort does not wait for it any longer. */
+async function acquire<Client extends MysqlPoolClient>(
+  pool: Promise<MysqlPool<Client>>,
+  signal?: AbortSignal,
+): Promise<Client> {
+  signal?.throwIfAborted()
+  const acquiring = (await pool).getConnection()
+  if (signal === undefined) return acquiring
+  return new Promise((resolve, reject) => {
+    const abort = (): void => reject(signal.reason)
+    signal.addEventListener('abort', abort, { once: true })
+    if (signal.aborted) abort()
+    acquiring.then((client) => (signal.aborted ? client.release() : resolve(client)), reject)
+    acquiring.finally(() => signal.removeEventListener('abort', abort)).catch(() => {})
+  })
 }
 
 /** One transaction on one connection. */

@@ -3,7 +3,7 @@ import { HapaxError } from '../../core/errors.ts'
 import { expected, identifier, noOthers, positiveInteger } from '../../core/options.ts'
 import { SqlStore } from '../../core/sql/index.ts'
 import type { Store } from '../../core/store.ts'
-import { MysqlConnection, type MysqlOwn } from './connection.ts'
+import { MysqlConnection, type MysqlOwn, type MysqlPools } from './connection.ts'
 import { type MysqlCallbacks, type MysqlPool, type MysqlPoolClient, type MysqlTx, promised } from './mysql2.ts'
 import { dialect } from './sql.ts'
 
@@ -27,12 +27,17 @@ export interface MysqlTables {
 /** Your own pool of `mysql2`, in promise or callback style; hapax never closes it. */
 export interface MysqlPoolOptions<Client extends MysqlPoolClient> extends MysqlTables {
   readonly pool: MysqlPool<Client> | MysqlCallbacks<MysqlPool<Client>>
+  /**
+   * Connections of hapax's own for heartbeats and other control work, so that busy handlers cannot starve them.
+   * @default two connections of the pool are left free for it
+   */
+  readonly control?: { readonly url: string }
 }
 
-/** A pool that hapax opens and closes itself. */
+/** A pool that hapax opens and closes itself, and a small one beside it for control work. */
 export interface MysqlUrlOptions extends MysqlTables {
   readonly url: string
-  /** Connections at most. @default 10 */
+  /** Connections at most, for handlers. @default 10 */
   readonly max?: number
 }
 
@@ -50,31 +55,61 @@ export function mysql(
     noOthers('options', tables, ['prefix'])
     return new SqlStore(given, dialect(identifier('prefix', tables.prefix ?? 'hapax_')))
   }
-  noOthers('options', given, ['pool', 'url', 'max', 'prefix'])
+  noOthers('options', given, ['pool', 'control', 'url', 'max', 'prefix'])
   const prefix = identifier('prefix', given.prefix ?? 'hapax_')
   return new SqlStore(connectionOf(given) as unknown as Connection<unknown, unknown>, dialect(prefix))
 }
 
 function connectionOf(options: MysqlPoolOptions<MysqlPoolClient> | MysqlUrlOptions): MysqlConnection<MysqlPoolClient> {
-  if ('pool' in options) {
-    const { pool } = options
-    if (typeof (pool as MysqlPool | undefined)?.getConnection !== 'function') expected('pool', 'a pool of mysql2', pool)
-    const own = promised(pool)
-    return new MysqlConnection(
-      () => Promise.resolve(own),
-      () => Promise.resolve(),
-    )
-  }
-  const { url } = options
-  const max = positiveInteger('max', options.max, 10)
+  return new MysqlConnection('pool' in options ? given(options) : opened(options))
+}
+
+/** Connections that are kept for control work. */
+const CONTROL = 2
+
+function given({ pool, control }: MysqlPoolOptions<MysqlPoolClient>): MysqlPools<MysqlPoolClient> {
+  if (typeof (pool as MysqlPool | undefined)?.getConnection !== 'function') expected('pool', 'a pool of mysql2', pool)
+  const promise = promised(pool)
+  const handlers = (): Promise<MysqlPool> => Promise.resolve(promise)
+  const max = sizeOf(pool)
+  const size = max === undefined ? undefined : { max, control: control === undefined ? CONTROL : 0 }
+  if (control === undefined) return { size, handlers, control: handlers, close: () => Promise.resolve() }
+  noOthers('control', control, ['url'])
+  const own = lazyPool(checkedUrl('control.url', control.url), CONTROL)
+  return { size, handlers, control: own.get, close: own.close }
+}
+
+function opened({ url, max }: MysqlUrlOptions): MysqlPools<MysqlPoolClient> {
+  const most = positiveInteger('max', max, 10)
+  const handlers = lazyPool(checkedUrl('url', url), most)
+  const control = lazyPool(url, CONTROL)
+  const close = async (): Promise<void> => void (await Promise.all([handlers.close(), control.close()]))
+  return { size: { max: most, control: 0 }, handlers: handlers.get, control: control.get, close }
+}
+
+function checkedUrl(name: string, url: string): string {
   if (typeof url !== 'string' || !/^(mysql|mariadb):\/\//.test(url))
-    expected('url', 'a mysql:// URL', url && '(not shown)')
-  let opened: Promise<OwnPool> | undefined
-  const open = (): Promise<OwnPool> => {
-    opened ??= openPool(url, max)
-    return opened
+    expected(name, 'a mysql:// URL', url && '(not shown)')
+  return url
+}
+
+/** The size of a pool of `mysql2`; the promise form wraps the one in callback style. Other pools do not tell. */
+function sizeOf(given: object): number | undefined {
+  const { pool = given } = given as { pool?: object }
+  const { config } = pool as { config?: { connectionLimit?: unknown } }
+  return typeof config?.connectionLimit === 'number' ? config.connectionLimit : undefined
+}
+
+/** A pool that is opened when it is needed. */
+function lazyPool(url: string, max: number): { get(): Promise<OwnPool>; close(): Promise<void> } {
+  let pool: Promise<OwnPool> | undefined
+  return {
+    get: () => {
+      pool ??= openPool(url, max)
+      return pool
+    },
+    close: async () => (await pool)?.end(),
   }
-  return new MysqlConnection<MysqlPoolClient>(open, async () => (await opened)?.end())
 }
 
 interface OwnPool extends MysqlPool {

@@ -1,8 +1,8 @@
 import type { Executor } from '../../core/connection.ts'
-import { asText, asUuid, uuidBytes } from '../../core/sql/index.ts'
+import { asBoolean, asText, asUuid, uuidBytes } from '../../core/sql/index.ts'
 import type { LocalResult, LocalRow } from '../../core/store.ts'
 import { chunks, inserts } from './batch.ts'
-import { bytes, columns, microseconds, receipt, text } from './rows.ts'
+import { bytes, inboxRow, receipt, text } from './rows.ts'
 import type { statements } from './statements.ts'
 
 type Texts = ReturnType<typeof statements>
@@ -10,8 +10,12 @@ type Texts = ReturnType<typeof statements>
 /** One message for one consumer. */
 interface Target {
   readonly consumer: string
+  readonly ordered: boolean
   readonly row: LocalRow
 }
+
+/** Consumers by name, and whether each wants order. */
+type Listening = ReadonlyMap<string, boolean>
 
 /** Who listens, receipts where there are none, and an inbox row for each receipt that is new. */
 export async function writeLocal(
@@ -21,7 +25,7 @@ export async function writeLocal(
   token: string,
 ): Promise<readonly LocalResult[]> {
   const listening = await consumersOf(sql, executor, rows)
-  const targets = rows.map((row) => consumersFor(listening, row).map((consumer): Target => ({ consumer, row })))
+  const targets = rows.map((row) => targetsOf(listening.get(row.message.type), row))
   const distinct = new Map(targets.flat().map((target) => [nameOf(target), target]))
   await insertReceipts(sql, executor, [...distinct.values()], token)
   const fresh = await freshNames(sql, executor, [...distinct.values()], token)
@@ -36,21 +40,25 @@ async function consumersOf(
   sql: Texts,
   executor: Executor,
   rows: readonly LocalRow[],
-): Promise<ReadonlyMap<string, readonly string[]>> {
+): Promise<ReadonlyMap<string, Listening>> {
   const types = [...new Set(rows.map((row) => row.message.type))]
-  const found = new Map<string, string[]>()
+  const found = new Map<string, Map<string, boolean>>()
   for (const part of chunks(types)) {
     const answer = await executor.query(sql.listening(part.length), part.map(text))
     for (const row of answer.rows) {
       const type = asText(row['type'])
-      found.set(type, [...(found.get(type) ?? []), asText(row['consumer'])])
+      const listening = found.get(type) ?? new Map<string, boolean>()
+      found.set(type, listening.set(asText(row['consumer']), asBoolean(row['ordered'])))
     }
   }
   return found
 }
 
-function consumersFor(listening: ReadonlyMap<string, readonly string[]>, row: LocalRow): readonly string[] {
-  return [...new Set([...(listening.get(row.message.type) ?? []), ...row.consumers])].sort()
+/** What this process says about its own consumers counts more than what is listed. */
+function targetsOf(listed: Listening | undefined, row: LocalRow): readonly Target[] {
+  const known = row.consumers.map(({ name, ordered }) => [name, ordered] as const)
+  const listening = new Map([...(listed ?? []), ...known])
+  return [...listening.keys()].sort().map((consumer) => ({ consumer, ordered: listening.get(consumer) === true, row }))
 }
 
 /** A target by consumer and message, in the order of the primary key. */
@@ -88,13 +96,8 @@ async function freshNames(
 }
 
 async function insertInbox(sql: Texts, executor: Executor, targets: readonly Target[]): Promise<void> {
-  const values = targets.map(({ consumer, row }) => [
-    bytes(consumer),
-    ...columns(row.message),
-    0,
-    0,
-    microseconds(row.delayMs),
-    null,
-  ])
+  const values = targets.map(({ consumer, ordered, row: { message, delayMs } }) =>
+    inboxRow({ consumer, message, ordered, attempts: 0, starts: 0, delayMs, error: null }),
+  )
   for (const { text, params } of inserts(sql.insertInbox, values)) await executor.query(text, params)
 }

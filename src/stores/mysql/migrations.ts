@@ -83,5 +83,111 @@ export function migrations(prefix: string): readonly MigrationSource[] {
 ) engine = innodb row_format = dynamic`,
       ],
     },
+    {
+      version: 2,
+      name: 'workers, relays and order',
+      sql: [
+        // A key is too long for an index, so its hash stands for it: null where order does not count. Generated, so that
+        // what older publishers write has it as well; stored, because indexes on virtual columns have failed too often.
+        // The size of the payload is stored too: to measure a large one, the server would have to read it.
+        // The index inbox_due stays: older workers name it.
+        ...once(
+          `${prefix}inbox`,
+          'key_hash',
+          `alter table ${prefix}inbox
+  add column held_at datetime(6),
+  add column crashes int not null default 0,
+  add column lane tinyint unsigned not null default 0,
+  add column ordered tinyint not null default 0,
+  add column bytes int unsigned generated always as (length(data)) stored,
+  add column key_hash binary(32) generated always as (if(ordered = 1, unhex(sha2(\`key\`, 256)), null)) stored,
+  add index inbox_lane (consumer, lane, key_hash, available_at, seq),
+  add index inbox_key (consumer, lane, key_hash, seq)`,
+        ),
+        ...once(
+          `${prefix}outbox`,
+          'key_hash',
+          `alter table ${prefix}outbox
+  add column held_at datetime(6),
+  add column attempts int not null default 0,
+  add column lane tinyint unsigned not null default 0,
+  add column error longblob,
+  add column bytes int unsigned generated always as (length(data)) stored,
+  add column key_hash binary(32) generated always as (unhex(sha2(\`key\`, 256))) stored,
+  add index outbox_lane (relay, lane, key_hash, available_at, seq),
+  add index outbox_key (relay, lane, key_hash, seq)`,
+        ),
+        ...once(
+          `${prefix}failed`,
+          'origin',
+          `alter table ${prefix}failed
+  add column held_seq bigint,
+  add column lane tinyint unsigned not null default 0,
+  add column ordered tinyint not null default 0,
+  add column origin varbinary(16) not null default 'inbox',
+  add column error_hash varbinary(64) not null default '',
+  add column replaced_by varbinary(6148),
+  drop index failed_message,
+  add unique index failed_message (consumer, message_key, fingerprint, origin)`,
+        ),
+        ...once(
+          `${prefix}subscriptions`,
+          'ordered',
+          `alter table ${prefix}subscriptions add column ordered tinyint not null default 0`,
+        ),
+        `create table if not exists ${prefix}workers (
+  id varbinary(255) not null primary key,
+  started_at datetime(6) not null,
+  heartbeat_at datetime(6) not null,
+  ttl_ms int not null,
+  alone tinyint not null default 0,
+  name varbinary(6148) not null,
+  serves longblob not null,
+  in_hand longblob not null
+) engine = innodb row_format = dynamic`,
+        `create table if not exists ${prefix}relays (
+  name varbinary(255) not null primary key,
+  destination varbinary(6148) not null,
+  recorded_at datetime(6) not null
+) engine = innodb row_format = dynamic`,
+        `create table if not exists ${prefix}sent (
+  seq bigint not null auto_increment primary key,
+  sent_at datetime(6) not null,
+  message_key binary(16) not null,
+  fingerprint binary(8) not null,
+  relay varbinary(255) not null,
+  source varbinary(6148) not null,
+  id varbinary(6148) not null,
+  type varbinary(6148) not null,
+  \`key\` varbinary(6148),
+  attributes longblob not null,
+  data longblob not null
+) engine = innodb row_format = dynamic`,
+        `create table if not exists ${prefix}audit (
+  seq bigint not null auto_increment primary key,
+  at datetime(6) not null,
+  action varbinary(32) not null,
+  actor varbinary(6148) not null,
+  origin varbinary(16),
+  consumer varbinary(255),
+  source varbinary(6148),
+  id varbinary(6148),
+  type varbinary(6148),
+  note longblob
+) engine = innodb row_format = dynamic`,
+      ],
+    },
+  ]
+}
+
+/** Changes a table unless it has this column already; MySQL has no IF NOT EXISTS for columns. One ALTER is all or nothing. */
+function once(table: string, column: string, alter: string): readonly string[] {
+  const there = `select 1 from information_schema.columns
+where table_schema = database() and table_name = '${table}' and column_name = '${column}'`
+  return [
+    `set @hapax_change = if(exists(${there}), 'do 0', '${alter.replaceAll("'", "''")}')`,
+    'prepare hapax_change from @hapax_change',
+    'execute hapax_change',
+    'deallocate prepare hapax_change',
   ]
 }

@@ -1,6 +1,9 @@
 import type { Param } from '../../core/connection.ts'
+import { type ErrorRecord, errorHash } from '../../core/errors.ts'
+import { laneOf } from '../../core/lanes.ts'
 import type { StoredMessage } from '../../core/message.ts'
 import { encodeText, uuidBytes } from '../../core/sql/index.ts'
+import type { RetryRow } from '../../core/store.ts'
 
 /** A plain text as bytes. */
 export function bytes(value: string): Buffer {
@@ -38,4 +41,21 @@ export function columns(message: StoredMessage): readonly Param[] {
 /** A delay as the servers take it. */
 export function microseconds(ms: number): number {
   return Math.round(ms * 1000)
+}
+
+/** lane and ordered: a message without a key has no order to keep. */
+export function place(message: StoredMessage, ordered: boolean): readonly Param[] {
+  return [laneOf(message, ordered), Number(ordered && message.key !== null)]
+}
+
+/** error and error_hash. */
+export function errorColumns(error: ErrorRecord): readonly Param[] {
+  return [bytes(JSON.stringify(error)), bytes(errorHash(error))]
+}
+
+/** consumer, the message, attempts, starts, available_at, error, lane, ordered: a row of the inbox. */
+export function inboxRow(row: RetryRow): readonly Param[] {
+  const { consumer, message, ordered, attempts, starts, delayMs, error } = row
+  const state = [attempts, starts, microseconds(delayMs), error && bytes(JSON.stringify(error))]
+  return [bytes(consumer), ...columns(message), ...state, ...place(message, ordered)]
 }

@@ -1,11 +1,14 @@
 import type { Result, Statement } from '../../core/connection.ts'
+import { laneOf } from '../../core/lanes.ts'
 import type { StoredMessage } from '../../core/message.ts'
 import { asUuid, type Dialect, uuidBytes } from '../../core/sql/index.ts'
 import { chunks, inserts } from './batch.ts'
 import { answered, classify } from './errors.ts'
 import { writeLocal } from './local.ts'
+import { look } from './look.ts'
 import { migrations } from './migrations.ts'
-import { bytes, columns, microseconds, receipt, text } from './rows.ts'
+import { operator } from './operator.ts'
+import { bytes, columns, errorColumns, inboxRow, microseconds, place, receipt, text } from './rows.ts'
 import { LOCK_WAIT_RESET, lockWaitSet, seconds, statements } from './statements.ts'
 
 const NO_PARAMS: readonly [] = []
@@ -20,10 +23,6 @@ const plain = (text: string): Statement => ({ text, params: NO_PARAMS })
  */
 export function dialect(prefix: string): Dialect {
   const sql = statements(prefix)
-  const lock: Dialect['lock'] = (seqs, locked, lockTimeoutMs, isolation) => {
-    const skip = isolation === 'serializable' ? sql.lockSkipSerializable : sql.lockSkip
-    return { text: (locked === 'skip' ? skip : sql.lockWait)(seqs.length, seconds(lockTimeoutMs)), params: seqs }
-  }
   return {
     name: 'mysql',
     isolationLevels: ['read committed', 'repeatable read', 'serializable'],
@@ -66,96 +65,91 @@ export function dialect(prefix: string): Dialect {
       text: sql.receipts(keys.length),
       params: [bytes(consumer), ...keys.map(uuidBytes)],
     }),
-    claim: lock,
+    claim: (seqs, isolation) => ({
+      text: (isolation === 'serializable' ? sql.claimSerializable : sql.claim)(seqs.length),
+      params: seqs,
+    }),
+    lockAll: (seqs, lockTimeoutMs) => ({ text: sql.lockAll(seqs.length, seconds(lockTimeoutMs)), params: seqs }),
     claimDeletes: false,
-    lock,
+    blocked: (seqs) => ({ text: sql.blocked(seqs.length), params: [...seqs, ...seqs] }),
     backend: (answers) => backendOf(answers),
     // The link of this transaction is destroyed by the time this runs, and ids are not used again: it hits nobody else.
     terminate: ([pid]) => ({ text: sql.terminate, params: [Number(pid)] }),
 
     deleteInbox: (seqs) => chunks(seqs).map((part) => ({ text: sql.deleteInbox(part.length), params: part })),
-    insertInbox: (rows) =>
-      inserts(
-        sql.insertInbox,
-        rows.map(({ consumer, message, attempts, starts, delayMs, error }) => [
-          bytes(consumer),
-          ...columns(message),
-          attempts,
-          starts,
-          microseconds(delayMs),
-          error && bytes(JSON.stringify(error)),
-        ]),
-      ),
+    insertInbox: (rows) => inserts(sql.insertInbox, rows.map(inboxRow)),
     insertFailed: (rows) =>
       inserts(
         sql.insertFailed,
-        rows.map(({ consumer, message, attempts, reason, error }) => [
+        rows.map(({ consumer, message, ordered, attempts, reason, error }) => [
           bytes(consumer),
           ...columns(message),
           attempts,
           bytes(reason),
-          bytes(JSON.stringify(error)),
+          ...errorColumns(error),
+          ...place(message, ordered),
         ]),
       ),
     insertOutbox: (rows) =>
       inserts(
         sql.insertOutbox,
-        rows.map(({ relay, message, delayMs }) => [bytes(relay), ...columns(message), microseconds(delayMs)]),
+        rows.map(({ relay, message, delayMs }) => [
+          bytes(relay),
+          ...columns(message),
+          microseconds(delayMs),
+          laneOf(message, true),
+        ]),
       ),
     writeLocal: (executor, rows, token) => writeLocal(sql, executor, rows, token),
 
-    due: async (_query, types, { limit, except, started: again, hideMs }, transaction) => {
-      const rows: Result['rows'][number][] = []
-      for (const [consumer, names] of types) {
-        if (rows.length >= limit) break
-        if (names.length === 0) continue
-        const params = [bytes(consumer), ...names.map(text), ...except]
-        const due = { text: sql.due(names.length, except.length, limit - rows.length, again), params }
-        const answer = await transaction(due, (found) =>
-          found.rows.length === 0 ? undefined : started(sql, found, microseconds(hideMs)),
-        )
-        rows.push(...answer.rows)
-      }
-      return { rows, affected: rows.length }
-    },
-    nextDue: (consumer, types) => ({
-      text: sql.nextDue(types.length),
-      params: [bytes(consumer), ...types.map(text)],
-    }),
-    inFlight: (consumer, types) => ({
-      text: sql.inFlight(types.length),
-      params: [bytes(consumer), ...types.map(text)],
-    }),
+    look: (query, shares) => look(sql, query, shares),
     reschedule: ({ seq, attempts, lost, delayMs, error }) => ({
       text: sql.reschedule,
       params: [attempts, lost, microseconds(delayMs), bytes(JSON.stringify(error)), seq],
     }),
-    copyToFailed: ({ seq, attempts, reason, error }) => ({
+    lockInbox: (seq) => ({ text: sql.lockInbox, params: [seq] }),
+    copyToFailed: ({ seq, attempts, reason, error, hold }) => ({
       text: sql.copyToFailed,
-      params: [attempts, bytes(reason), bytes(JSON.stringify(error)), seq],
+      params: [Number(hold), attempts, bytes(reason), ...errorColumns(error), seq],
     }),
-    inboxRow: (consumer, messageKey) => ({ text: sql.inboxRow, params: [bytes(consumer), uuidBytes(messageKey)] }),
+    holdInbox: ({ seq, attempts, error }) => ({
+      text: sql.holdInbox,
+      params: [attempts, bytes(JSON.stringify(error)), seq],
+    }),
+    inboxSeq: (consumer, messageKey) => ({ text: sql.inboxSeq, params: [bytes(consumer), uuidBytes(messageKey)] }),
 
-    subscribe: (consumer, type) => ({ text: sql.subscribe, params: [text(type), bytes(consumer)] }),
+    outboxRows: (seqs) => ({ text: sql.outboxRows(seqs.length), params: seqs }),
+    copyToSent: (seqs) => ({ text: sql.copyToSent(seqs.length), params: seqs }),
+    deleteOutbox: (seqs) => ({ text: sql.deleteOutbox(seqs.length), params: seqs }),
+    postpone: (rows) =>
+      rows.map(({ seq, delayMs, error }) => ({
+        text: sql.postpone,
+        params: [microseconds(delayMs), bytes(JSON.stringify(error)), seq],
+      })),
+    lockOutbox: (seq) => ({ text: sql.lockOutbox, params: [seq] }),
+    refuseToFailed: ({ seq, reason, error, hold }) => ({
+      text: sql.refuseToFailed,
+      params: [Number(hold), bytes(reason), ...errorColumns(error), seq],
+    }),
+    holdOutbox: ({ seq, error }) => ({ text: sql.holdOutbox, params: [bytes(JSON.stringify(error)), seq] }),
+    recordRelay: (name, destination) => ({ text: sql.recordRelay, params: [bytes(name), text(destination)] }),
+    relay: (name) => ({ text: sql.relay, params: [bytes(name)] }),
+
+    join: ({ id, name, ttlMs, serves }) => ({ text: sql.join, params: [bytes(id), ttlMs, text(name), text(serves)] }),
+    note: (id, inHand, alone) => ({ text: sql.note, params: [bytes(inHand), Number(alone), bytes(id)] }),
+    workers: plain(sql.workers),
+    lockDead: plain(sql.lockDead),
+    suspect: (seqs) => ({ text: sql.suspect(seqs.length), params: seqs }),
+    crashed: (seqs) => ({ text: sql.crashed(seqs.length), params: seqs }),
+    leave: (ids) => ({ text: sql.leave(ids.length), params: ids.map(bytes) }),
+
+    subscribe: (consumer, type, ordered) => ({
+      text: sql.subscribe,
+      params: [text(type), bytes(consumer), Number(ordered)],
+    }),
     subscription: (consumer, type) => ({ text: sql.subscription, params: [text(type), bytes(consumer)] }),
 
-    failedList: ({ consumer, type, reason, before, limit }) => ({
-      text: sql.failedList(limit),
-      params: [
-        consumer === undefined ? null : bytes(consumer),
-        type === undefined ? null : text(type),
-        reason === undefined ? null : bytes(reason),
-        before ?? null,
-      ],
-    }),
-    failedGet: (seq) => ({ text: sql.failedGet, params: [seq] }),
-    failedLock: (seq) => ({ text: sql.failedLock, params: [seq] }),
-    copyToInbox: (seq) => ({ text: sql.copyToInbox, params: [seq] }),
-    deleteFailed: (seq) => ({ text: sql.deleteFailed, params: [seq] }),
-
-    statusConsumers: plain(sql.statusConsumers),
-    statusOutbox: plain(sql.statusOutbox),
-    trace: (id) => sql.trace.map((each) => ({ text: each, params: [text(id)] })),
+    operator: operator(prefix),
   }
 }
 
@@ -173,8 +167,4 @@ function takenKeys(answers: readonly Result[], token: string): ReadonlySet<strin
 function backendOf(answers: readonly Result[]): readonly [number] | undefined {
   const row = answers.find((answer) => answer.rows.length > 0)?.rows[0]
   return row && [Number(row['pid'])]
-}
-
-function started(sql: ReturnType<typeof statements>, { rows }: Result, hideUs: number): readonly Statement[] {
-  return [{ text: sql.started(rows.length), params: [hideUs, ...rows.map((row) => String(row['seq']))] }]
 }

@@ -1,3 +1,4 @@
+import type { Origin } from '../../core/store.ts'
 import type { MultiRow } from './batch.ts'
 
 /** A number of placeholders. */
@@ -14,9 +15,10 @@ const MS = (time: string): string => `timestampdiff(microsecond, '1970-01-01', $
 const NOW = 'utc_timestamp(6)'
 const LATER = `${NOW} + interval ? microsecond`
 const MESSAGE = 'm.message_key, m.source, m.id, m.type, m.`key`, m.attributes, m.data, m.fingerprint'
-const INBOX = `cast(m.seq as char) as seq, m.consumer, ${MESSAGE}, m.attempts, m.lost`
-const FAILED = `cast(m.seq as char) as seq, m.consumer, ${MESSAGE}, m.attempts, m.reason, m.error, ${MS('m.failed_at')} as failed_at`
-const COLUMNS = 'consumer, message_key, source, id, type, `key`, attributes, data, fingerprint'
+const INBOX = `cast(m.seq as char) as seq, m.consumer, ${MESSAGE}, m.ordered, m.attempts, m.lost, m.starts, m.crashes`
+const COLUMNS = 'message_key, source, id, type, `key`, attributes, data, fingerprint'
+const DUE = `timestampdiff(microsecond, ${NOW}, m.available_at) / 1000 as ms`
+const SILENT = `timestampdiff(microsecond, heartbeat_at, ${NOW}) / 1000`
 
 /** A lock timeout in whole seconds, as the servers have it; 0 would mean not to wait at all. */
 export function seconds(ms: number): number {
@@ -42,43 +44,67 @@ type Text =
   | 'migrationDone'
   | 'terminate'
   | 'reschedule'
+  | 'lockInbox'
   | 'copyToFailed'
-  | 'inboxRow'
+  | 'holdInbox'
+  | 'inboxSeq'
+  | 'postpone'
+  | 'lockOutbox'
+  | 'refuseToFailed'
+  | 'holdOutbox'
+  | 'recordRelay'
+  | 'relay'
+  | 'join'
+  | 'note'
+  | 'workers'
+  | 'lockDead'
   | 'subscribe'
   | 'subscription'
-  | 'failedGet'
-  | 'failedLock'
-  | 'copyToInbox'
-  | 'deleteFailed'
-  | 'statusConsumers'
-  | 'statusOutbox'
 type Counted =
   | 'taken'
   | 'receipts'
-  | 'lockSkipSerializable'
+  | 'claim'
+  | 'claimSerializable'
+  | 'blocked'
   | 'deleteInbox'
   | 'listening'
   | 'fresh'
-  | 'started'
-  | 'nextDue'
-  | 'inFlight'
-  | 'failedList'
+  | 'outboxRows'
+  | 'copyToSent'
+  | 'deleteOutbox'
+  | 'suspect'
+  | 'crashed'
+  | 'leave'
 type Rows = 'receipt' | 'insertInbox' | 'insertFailed' | 'insertOutbox'
+
+/** What a look asks about one table, lane by lane. `share` is the place of the share that asks. */
+export interface LookTexts {
+  /** scope and lane of what is there at all, and whether some of it has order. */
+  occupied(scopes: number): string
+  /** Without order: the first to be due. Parameters: scope, lane, types. */
+  loose(share: number, types: number, limit: number): string
+  /** With order, from the first key. Parameters: scope, lane. */
+  firstKeys(share: number, limit: number): string
+  /** With order, behind a key. Parameters: scope, lane, hash. */
+  nextKeys(share: number, limit: number): string
+  /** More of one key. Parameters: scope, lane, hash, seq. */
+  run(share: number, limit: number): string
+}
 
 /** The statements by name: whole ones, those with a number of placeholders, and those with many rows. */
 export interface Statements
   extends Readonly<Record<Text, string> & Record<Counted, (count: number) => string> & Record<Rows, MultiRow>> {
   take(timeout: number): MultiRow
-  lockSkip(count: number, timeout: number): string
-  lockWait(count: number, timeout: number): string
-  due(types: number, except: number, limit: number, started: boolean): string
-  readonly trace: readonly string[]
+  lockAll(count: number, timeout: number): string
+  readonly look: Readonly<Record<Origin, LookTexts>>
 }
 
 /** Every statement, whole and by name, valid on MariaDB 10.6 and MySQL 8. */
 export function statements(prefix: string): Statements {
-  const [receipts, inbox, outbox, failed] = ['receipts', 'inbox', 'outbox', 'failed'].map((name) => prefix + name)
-  const [subscriptions, applied] = [`${prefix}subscriptions`, `${prefix}migrations`]
+  const names = ['receipts', 'inbox', 'outbox', 'failed', 'subscriptions', 'migrations', 'workers', 'relays', 'sent']
+  const [receipts, inbox, outbox, failed, subscriptions, applied, workers, relays, sent] = names.map(
+    (name) => prefix + name,
+  )
   const lockName = `concat('hapax_', sha1(concat(database(), '.', ?)))`
   const receipt: MultiRow = {
     head: `insert into ${receipts} (consumer, message_key, token, fingerprint, source, id, type, taken_at) values`,
@@ -111,103 +137,150 @@ from ${receipts} ${BY_KEY} where consumer = ? and message_key in (${MANY(count)}
 
     // Rows that are gone are left out before anything is locked: a locking read of one locks the gap where it was, and
     // every insert into the inbox would wait for this transaction.
-    lockSkip: (count: number, timeout: number) => `
-${LOCK_WAIT(timeout)} select cast(m.seq as char) as seq, connection_id() as pid
+    claim: (count: number) => `
+select ${INBOX}, connection_id() as pid
 from (select seq from ${inbox} where seq in (${SEQS(count)}) limit ${count}) as there
   straight_join ${inbox} as m ${BY_KEY} on m.seq = there.seq
-order by m.seq for update skip locked`,
+where m.held_at is null order by m.seq for update skip locked`,
     // Every read locks on this level, also that of the rows that are there, and it would wait for them.
-    lockSkipSerializable: (count: number) => `
-select cast(m.seq as char) as seq, connection_id() as pid from ${inbox} as m ${BY_KEY}
-where m.seq in (${SEQS(count)}) order by m.seq for update skip locked`,
-    lockWait: (count: number, timeout: number) => `
+    claimSerializable: (count: number) => `
+select ${INBOX}, connection_id() as pid from ${inbox} as m ${BY_KEY}
+where m.seq in (${SEQS(count)}) and m.held_at is null order by m.seq for update skip locked`,
+    lockAll: (count: number, timeout: number) => `
 ${LOCK_WAIT(timeout)} select cast(m.seq as char) as seq, connection_id() as pid from ${inbox} as m ${BY_KEY}
 where m.seq in (${SEQS(count)}) order by m.seq for update`,
+    // A plain read, which waits for nobody; but SERIALIZABLE makes it a locking one, and then not for long. The oldest row
+    // of the key outside these is found from the front, so that what waits behind them costs nothing.
+    blocked: (count: number) => `
+${LOCK_WAIT(1)} select cast(m.seq as char) as seq from ${inbox} as m ${BY_KEY}
+where m.seq in (${SEQS(count)}) and m.key_hash is not null and m.seq > (
+  select older.seq from ${inbox} as older force index (inbox_key)
+  where older.consumer = m.consumer and older.lane = m.lane and older.key_hash = m.key_hash
+    and older.seq not in (${SEQS(count)})
+  order by older.seq limit 1)`,
     terminate: 'kill ?',
 
     deleteInbox: (count: number) => `delete m from ${inbox} as m ${BY_KEY} where m.seq in (${SEQS(count)})`,
     insertInbox: {
-      head: `insert into ${inbox} (${COLUMNS}, attempts, starts, created_at, available_at, error) values`,
-      row: `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ${NOW}, ${LATER}, ?)`,
+      head: `
+insert into ${inbox} (consumer, ${COLUMNS}, attempts, starts, created_at, available_at, error, lane, ordered) values`,
+      row: `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ${NOW}, ${LATER}, ?, ?, ?)`,
       tail: '',
     },
     insertFailed: {
-      head: `insert into ${failed} (${COLUMNS}, attempts, reason, error, failed_at) values`,
-      row: `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ${NOW})`,
+      head: `
+insert into ${failed} (consumer, ${COLUMNS}, attempts, reason, error, error_hash, lane, ordered, failed_at) values`,
+      row: `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ${NOW})`,
       tail: 'on duplicate key update message_key = message_key',
     },
     insertOutbox: {
-      head: `
-insert into ${outbox}
-  (relay, message_key, source, id, type, \`key\`, attributes, data, fingerprint, created_at, available_at) values`,
-      row: `(?, ?, ?, ?, ?, ?, ?, ?, ?, ${NOW}, ${LATER})`,
+      head: `insert into ${outbox} (relay, ${COLUMNS}, created_at, available_at, lane) values`,
+      row: `(?, ?, ?, ?, ?, ?, ?, ?, ?, ${NOW}, ${LATER}, ?)`,
       tail: '',
     },
 
     // A locking read sees what is committed now; the snapshot of the user's transaction may be too old.
     listening: (count: number) => `
-select type, consumer from ${subscriptions} ${BY_KEY} where type in (${MANY(count)}) lock in share mode`,
+select type, consumer, ordered from ${subscriptions} ${BY_KEY} where type in (${MANY(count)}) lock in share mode`,
     fresh: (count: number) => `
 select message_key from ${receipts} ${BY_KEY} where consumer = ? and token = ? and message_key in (${MANY(count)})`,
 
-    due: (types: number, except: number, limit: number, started: boolean) => `
-select ${INBOX}, m.starts + 1 as starts from ${inbox} as m force index (inbox_due)
-where m.consumer = ? and m.type in (${MANY(types)}) and m.available_at <= ${NOW} and m.starts ${started ? '>' : '='} 0${except === 0 ? '' : ` and m.seq not in (${SEQS(except)})`}
-order by m.available_at, m.seq limit ${Math.trunc(limit)} for update skip locked`,
-    started: (count: number) =>
-      `update ${inbox} ${BY_KEY} set starts = starts + 1, available_at = ${LATER} where seq in (${SEQS(count)})`,
-    nextDue: (types: number) => `
-select timestampdiff(microsecond, ${NOW}, available_at) / 1000 as ms from ${inbox}
-where consumer = ? and type in (${MANY(types)}) order by available_at limit 1`,
-    inFlight: (types: number) => `
-select 1 as one from ${inbox} where consumer = ? and type in (${MANY(types)}) and starts > 0 limit 1`,
+    look: {
+      inbox: lookTexts(inbox as string, 'inbox', 'consumer', 'm.starts'),
+      outbox: lookTexts(outbox as string, 'outbox', 'relay', '0'),
+    },
     reschedule: `
 update ${inbox} set attempts = ?, lost = ?, starts = 0, available_at = ${LATER}, error = ? where seq = ${SEQ}`,
+    lockInbox: `select cast(m.seq as char) as seq from ${inbox} as m where m.seq = ${SEQ} for update`,
     copyToFailed: `
-insert into ${failed} (${COLUMNS}, attempts, reason, error, failed_at)
-select m.consumer, ${MESSAGE}, ?, ?, ?, ${NOW} from ${inbox} as m where m.seq = ${SEQ}
+insert into ${failed}
+  (consumer, ${COLUMNS}, lane, ordered, held_seq, attempts, reason, error, error_hash, failed_at)
+select m.consumer, ${MESSAGE}, m.lane, m.ordered, if(? = 1, m.seq, null), ?, ?, ?, ?, ${NOW}
+from ${inbox} as m where m.seq = ${SEQ}
 on duplicate key update ${failed}.message_key = ${failed}.message_key`,
-    inboxRow: `
-select ${INBOX}, m.starts from ${inbox} as m where m.consumer = ? and m.message_key = ? order by m.seq limit 1`,
+    holdInbox: `update ${inbox} set held_at = ${NOW}, attempts = ?, error = ?, starts = 0 where seq = ${SEQ}`,
+    inboxSeq: `
+select cast(m.seq as char) as seq from ${inbox} as m
+where m.consumer = ? and m.message_key = ? order by m.seq limit 1`,
+
+    outboxRows: (count: number) => `
+select cast(m.seq as char) as seq, m.relay, ${MESSAGE}, m.attempts from ${outbox} as m ${BY_KEY}
+where m.seq in (${SEQS(count)}) order by m.seq`,
+    copyToSent: (count: number) => `
+insert into ${sent} (relay, ${COLUMNS}, sent_at)
+select m.relay, ${MESSAGE}, ${NOW} from ${outbox} as m ${BY_KEY} where m.seq in (${SEQS(count)}) order by m.seq`,
+    deleteOutbox: (count: number) => `delete m from ${outbox} as m ${BY_KEY} where m.seq in (${SEQS(count)})`,
+    postpone: `
+update ${outbox} set attempts = attempts + 1, available_at = ${LATER}, error = ? where seq = ${SEQ}`,
+    lockOutbox: `select cast(m.seq as char) as seq from ${outbox} as m where m.seq = ${SEQ} for update`,
+    refuseToFailed: `
+insert into ${failed}
+  (origin, consumer, ${COLUMNS}, lane, ordered, attempts, held_seq, reason, error, error_hash, failed_at)
+select 'outbox', m.relay, ${MESSAGE}, m.lane, m.\`key\` is not null, m.attempts + 1, if(? = 1, m.seq, null), ?, ?, ?, ${NOW}
+from ${outbox} as m where m.seq = ${SEQ}
+on duplicate key update ${failed}.message_key = ${failed}.message_key`,
+    holdOutbox: `
+update ${outbox} set held_at = ${NOW}, attempts = attempts + 1, error = ? where seq = ${SEQ}`,
+    recordRelay: `
+insert into ${relays} (name, destination, recorded_at) values (?, ?, ${NOW}) on duplicate key update name = name`,
+    relay: `select destination from ${relays} where name = ?`,
+
+    join: `
+insert into ${workers} (id, ttl_ms, name, serves, in_hand, started_at, heartbeat_at)
+values (?, ?, ?, ?, '[]', ${NOW}, ${NOW})
+on duplicate key update id = id`,
+    // Also without a heartbeat the time changes: what is written anew as it was may count as no row at all.
+    note: `update ${workers} set in_hand = ?, alone = ?, heartbeat_at = ${NOW} where id = ?`,
+    workers: `
+select id, name, serves, ${MS('started_at')} as started_at, ${SILENT} as silent_ms, ${SILENT} <= ttl_ms as alive, in_hand
+from ${workers} order by id`,
+    // Found without locks, so that those who are alive never wait.
+    lockDead: `
+select m.id, m.in_hand, m.alone
+from (select id from ${workers} where ${SILENT} > ttl_ms limit 1000) as dead
+  straight_join ${workers} as m ${BY_KEY} on m.id = dead.id
+where ${SILENT} > ttl_ms order by m.id for update skip locked`,
+    // A row that is locked is being worked on: its worker is slow to be heard, not dead.
+    suspect: (count: number) => `
+update ${inbox} as m ${BY_KEY} join (
+  select f.seq from ${inbox} as f ${BY_KEY} where f.seq in (${SEQS(count)}) order by f.seq for update skip locked
+) as free on free.seq = m.seq
+set m.starts = m.starts + 1`,
+    crashed: (count: number) => `
+update ${inbox} as m ${BY_KEY} join (
+  select f.seq from ${inbox} as f ${BY_KEY} where f.seq in (${SEQS(count)}) order by f.seq for update skip locked
+) as free on free.seq = m.seq
+set m.starts = m.starts + 1, m.crashes = m.crashes + 1`,
+    leave: (count: number) => `delete from ${workers} where id in (${MANY(count)})`,
 
     subscribe: `
-insert into ${subscriptions} (type, consumer) values (?, ?) on duplicate key update consumer = consumer`,
-    subscription: `select 1 as one from ${subscriptions} where type = ? and consumer = ?`,
+insert into ${subscriptions} (type, consumer, ordered) values (?, ?, ?)
+on duplicate key update ordered = values(ordered)`,
+    subscription: `select ordered from ${subscriptions} where type = ? and consumer = ?`,
+  }
+}
 
-    failedList: (limit: number) => `
-select ${FAILED} from ${failed} as m
-  join (select ? as consumer_, ? as type_, ? as reason_, ${SEQ} as before_) as f
-where (f.consumer_ is null or m.consumer = f.consumer_) and (f.type_ is null or m.type = f.type_)
-  and (f.reason_ is null or m.reason = f.reason_) and (f.before_ is null or m.seq < f.before_)
-order by m.seq desc limit ${Math.trunc(limit)}`,
-    failedGet: `select ${FAILED} from ${failed} as m where m.seq = ${SEQ}`,
-    failedLock: `select cast(m.seq as char) as seq from ${failed} as m where m.seq = ${SEQ} for update`,
-    copyToInbox: `
-insert into ${inbox} (${COLUMNS}, created_at, available_at)
-select m.consumer, ${MESSAGE}, ${NOW}, ${NOW} from ${failed} as m where m.seq = ${SEQ}`,
-    deleteFailed: `delete from ${failed} where seq = ${SEQ}`,
-
-    statusConsumers: `
-select consumer, sum(receipts) as receipts, sum(waiting) as waiting, sum(retrying) as retrying, sum(failed) as failed
-from (
-  select consumer, count(*) as receipts, 0 as waiting, 0 as retrying, 0 as failed from ${receipts} group by consumer
-  union all
-  select consumer, 0, sum(attempts = 0), sum(attempts > 0), 0 from ${inbox} group by consumer
-  union all
-  select consumer, 0, 0, 0, count(*) from ${failed} group by consumer
-) as counts
-group by consumer order by consumer`,
-    statusOutbox: `select count(*) as outbox, ${MS('min(created_at)')} as oldest from ${outbox}`,
-    trace: [
-      `select 'receipt' as place, consumer, source, type, ${MS('taken_at')} as at from ${receipts} where id = ?`,
-      `
-select 'inbox' as place, consumer, source, type, ${MS('created_at')} as at, attempts, ${MS('available_at')} as due_at, error
-from ${inbox} where id = ?`,
-      `select 'outbox' as place, relay, source, type, ${MS('created_at')} as at from ${outbox} where id = ?`,
-      `
-select 'failed' as place, cast(m.seq as char) as seq, m.consumer, m.source, m.type, ${MS('m.failed_at')} as at, m.attempts,
-  m.reason, m.error
-from ${failed} as m where m.id = ?`,
-    ],
+/** Every part reads a few entries of an index from a known place: how many rows there are beside them does not count. */
+function lookTexts(table: string, index: string, scope: string, starts: string): LookTexts {
+  const columns = `cast(m.seq as char) as seq, m.type, m.lane, m.bytes, ${DUE}, ${starts} as starts`
+  const keyed = (share: number): string => `
+(select ${share} as share, ${columns}, m.\`key\`, m.held_at is not null as held
+from ${table} as m force index (${index}_key) where m.${scope} = ? and m.lane = ?`
+  return {
+    occupied: (scopes) => `
+(select '${index}' as place, m.${scope} as scope, m.lane, max(m.key_hash) is not null as keyed
+from ${table} as m force index (${index}_key)
+where m.${scope} in (${MANY(scopes)}) group by m.${scope}, m.lane)`,
+    loose: (share, types, limit) => `
+(select ${share} as share, ${columns}, null as \`key\`, 0 as held
+from ${table} as m force index (${index}_lane)
+where m.${scope} = ? and m.lane = ? and m.key_hash is null${types > 0 ? ` and m.type in (${MANY(types)})` : ''}
+order by m.available_at, m.seq limit ${limit})`,
+    firstKeys: (share, limit) => `
+${keyed(share)} and m.key_hash is not null order by m.key_hash, m.seq limit ${limit})`,
+    nextKeys: (share, limit) => `
+${keyed(share)} and m.key_hash > ? order by m.key_hash, m.seq limit ${limit})`,
+    run: (share, limit) => `
+${keyed(share)} and m.key_hash = ? and m.seq > ${SEQ} order by m.seq limit ${limit})`,
   }
 }

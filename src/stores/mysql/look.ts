@@ -1,0 +1,195 @@
+import { createHash } from 'node:crypto'
+import type { Param, Result, Row, Statement } from '../../core/connection.ts'
+import { asBoolean, asText, compareSeq, pageOf } from '../../core/sql/index.ts'
+import type { Share } from '../../core/store.ts'
+import { bytes, text } from './rows.ts'
+import type { LookTexts, Statements } from './statements.ts'
+
+type Query = (statement: Statement) => Promise<Result>
+
+/** How many rows of one key a look lists at most. */
+const RUN = 100
+/** How often a look goes on behind keys with many rows; what is left then is for the next one. */
+const ROUNDS = 3
+/** Parts of one statement at most. */
+const MAX_PARTS = 200
+
+/**
+ * What waits, lane by lane. Neither server can begin a correlated subquery in the middle of an index, and MariaDB has no
+ * LATERAL, so every place is a SELECT of its own with constants, all of them together one statement. Keys come in the order
+ * of their hashes; `more` marks the row of a lane behind which there are more keys.
+ */
+export async function look(sql: Statements, query: Query, shares: readonly Share[]): Promise<Result> {
+  const lanes = await occupied(sql, query, shares)
+  let open = lanes
+  for (let round = 1; round <= ROUNDS && open.length > 0; round++) {
+    const parts = open.flatMap((lane) => lane.parts())
+    const found = Map.groupBy(await ask(query, parts), (row) => `${row['share']} ${row['lane']}`)
+    for (const lane of open) lane.add(found.get(lane.name) ?? [])
+    open = open.filter((lane) => lane.wantsMore)
+  }
+  const rows = lanes.flatMap((lane) => lane.rows())
+  return { rows, affected: rows.length }
+}
+
+/** A SELECT and its values. */
+interface Part {
+  readonly text: string
+  readonly params: readonly Param[]
+}
+
+/** The lanes of the shares in which there is anything: usually none, and that is cheap to see. */
+async function occupied(sql: Statements, query: Query, shares: readonly Share[]): Promise<readonly Lane[]> {
+  const tables = (['inbox', 'outbox'] as const).map((table) => {
+    const scopes = [...new Set(shares.filter((share) => share.table === table).map((share) => share.scope))]
+    return { text: sql.look[table].occupied(scopes.length), params: scopes.map(bytes) }
+  })
+  const rows = await ask(
+    query,
+    tables.filter(({ params }) => params.length > 0),
+  )
+  const there = new Map(rows.map((row) => [placeOf(asText(row['place']), row['lane'], asText(row['scope'])), row]))
+  return shares.flatMap((share, index) =>
+    share.lanes.flatMap((lane) => {
+      const row = there.get(placeOf(share.table, lane, share.scope))
+      return row === undefined ? [] : [new Lane(sql.look[share.table], share, index, lane, asBoolean(row['keyed']))]
+    }),
+  )
+}
+
+function placeOf(table: string, lane: unknown, scope: string): string {
+  return `${table} ${lane} ${scope}`
+}
+
+/** The answers to many parts, in as few statements as the server likes. */
+async function ask(query: Query, parts: readonly Part[]): Promise<Row[]> {
+  const rows: Row[] = []
+  for (let from = 0; from < parts.length; from += MAX_PARTS) {
+    const some = parts.slice(from, from + MAX_PARTS)
+    const params = some.flatMap((part) => part.params)
+    rows.push(...(await query({ text: some.map((part) => part.text).join(' union all '), params })).rows)
+  }
+  return rows
+}
+
+/** What was found in one lane, and what to ask next. */
+class Lane {
+  readonly name: string
+  readonly #texts: LookTexts
+  readonly #share: Share
+  readonly #index: number
+  readonly #where: readonly Param[]
+  readonly #loose: Row[] = []
+  /** The rows of each key; keys in the order of their hashes, because every page begins behind the last one. */
+  readonly #keys = new Map<string, Row[]>()
+  readonly #keyed: boolean
+  /** The key behind which the page was cut. */
+  #cut: string | undefined
+  #asked = false
+
+  constructor(texts: LookTexts, share: Share, index: number, lane: number, keyed: boolean) {
+    this.name = `${index} ${lane}`
+    this.#texts = texts
+    this.#share = share
+    this.#index = index
+    this.#where = [bytes(share.scope), lane]
+    this.#keyed = keyed
+    this.#cut = share.after.get(lane)
+  }
+
+  get wantsMore(): boolean {
+    return this.#cut !== undefined && (this.#keys.size < pageOf(this.#share) || this.#runLeft() > 0)
+  }
+
+  parts(): readonly Part[] {
+    const full = this.#keys.size >= pageOf(this.#share)
+    const parts = [
+      this.#asked ? this.#runPart() : this.#loosePart(),
+      this.#keyed && !full ? this.#keysPart() : undefined,
+    ]
+    this.#asked = true
+    return parts.filter((part) => part !== undefined)
+  }
+
+  add(rows: readonly Row[]): void {
+    const fresh: Row[] = []
+    for (const row of rows) {
+      if (row['key'] === null) this.#loose.push(row)
+      else (this.#keys.get(asText(row['key'])) ?? fresh).push(row)
+    }
+    if (this.#keys.size < pageOf(this.#share)) this.#addKeys(fresh)
+  }
+
+  /** A key that the end of the answer may have cut is left for the next page, unless it is the only one. */
+  #addKeys(rows: readonly Row[]): void {
+    const found = inOrder(Map.groupBy(rows, (row) => asText(row['key'])))
+    const cut = rows.length === this.#limit
+    if (cut && found.length > 1) found.pop()
+    const room = pageOf(this.#share) - this.#keys.size
+    for (const [key, own] of found.slice(0, room)) this.#keys.set(key, own)
+    this.#cut = cut || found.length > room ? [...this.#keys.keys()].at(-1) : undefined
+  }
+
+  rows(): readonly Row[] {
+    const keyed = [...this.#keys].flatMap(([key, rows]) =>
+      firstRows(rows).map((row, nth) => ({ ...row, more: key === this.#cut && nth === 0 })),
+    )
+    return [...this.#loose, ...keyed]
+  }
+
+  get #limit(): number {
+    return 2 * pageOf(this.#share)
+  }
+
+  #loosePart(): Part | undefined {
+    const { table, types } = this.#share
+    if (table === 'inbox' && types.length === 0) return undefined
+    const named = table === 'inbox' ? types : []
+    // One more than a page: if not all of them are due, the first that is not says when.
+    const each = this.#texts.loose(this.#index, named.length, pageOf(this.#share) + 1)
+    return { text: each, params: [...this.#where, ...named.map(text)] }
+  }
+
+  #keysPart(): Part {
+    if (this.#cut === undefined) return { text: this.#texts.firstKeys(this.#index, this.#limit), params: this.#where }
+    const params = [...this.#where, hashOf(this.#cut)]
+    return { text: this.#texts.nextKeys(this.#index, this.#limit), params }
+  }
+
+  /** The rows of the last key that the page has cut off. */
+  #runPart(): Part | undefined {
+    const left = this.#runLeft()
+    if (left <= 0 || this.#cut === undefined) return undefined
+    const last = this.#keys.get(this.#cut)?.at(-1)
+    const params = [...this.#where, hashOf(this.#cut), String(last?.['seq'])]
+    return { text: this.#texts.run(this.#index, left), params }
+  }
+
+  /** Only a key with as many rows as were asked for has been cut. */
+  #runLeft(): number {
+    const rows = this.#keys.get(this.#cut ?? '') ?? []
+    const cut = rows.length === this.#limit && isReady(rows[0] as Row)
+    return cut ? RUN - rows.length : 0
+  }
+}
+
+/** Keys by their hashes, their rows by seq: a union of ordered answers need not be in order. */
+function inOrder(keys: ReadonlyMap<string, Row[]>): [string, Row[]][] {
+  const hashed = [...keys].map(([key, rows]) => ({ key, rows, hash: hashOf(key) }))
+  const bySeq = (a: Row, b: Row): number => compareSeq(String(a['seq']), String(b['seq']))
+  return hashed.sort((a, b) => Buffer.compare(a.hash, b.hash)).map(({ key, rows }) => [key, rows.sort(bySeq)])
+}
+
+/** The column `key_hash` of a key. */
+function hashOf(key: string): Buffer {
+  return createHash('sha256').update(text(key)).digest()
+}
+
+function isReady(row: Row): boolean {
+  return !asBoolean(row['held']) && Number(row['ms']) <= 0
+}
+
+/** Behind a row that cannot run now nothing else of its key can. */
+function firstRows(rows: readonly Row[]): readonly Row[] {
+  return rows[0] !== undefined && isReady(rows[0]) ? rows.slice(0, RUN) : rows.slice(0, 1)
+}
