@@ -96,13 +96,13 @@ function tell(id: string, { source, traces, next }: Life, io: Io): void {
 function event(trace: Trace): string {
   switch (trace.where) {
     case 'outbox':
-      return `written to the outbox for the relay ${trace.relay}${tries(trace.attempts, trace.error)}`
+      return `written to the outbox for the relay ${trace.relay}${tries(trace)}`
     case 'sent':
       return `the relay ${trace.relay} sent it, and the broker confirmed it`
     case 'receipt':
       return `taken by ${trace.consumer}`
     case 'inbox':
-      return `put into the inbox of ${trace.consumer}${tries(trace.attempts, trace.error)}`
+      return `put into the inbox of ${trace.consumer}${tries(trace)}`
     case 'failed':
       return `failed for ${scope(trace)} after ${times(trace.attempts)}: ${trace.reason}${because(trace.error)}`
     case 'audit':
@@ -126,8 +126,9 @@ function scope({ origin, consumer }: { readonly origin: string; readonly consume
   return origin === 'outbox' ? `the relay ${consumer}` : consumer
 }
 
-function tries(attempts: number, error: ErrorRecord | null): string {
-  return attempts === 0 ? '' : `; ${times(attempts)} so far${because(error)}`
+/** Of a held message the failed store tells it. */
+function tries({ attempts, error, heldAt }: Extract<Trace, { where: 'inbox' | 'outbox' }>): string {
+  return attempts === 0 || heldAt !== null ? '' : `; ${times(attempts)} so far${because(error)}`
 }
 
 function because(error: ErrorRecord | null): string {
@@ -165,6 +166,9 @@ function nextOf(
         ? undefined
         : `${trace.consumer} is done with it; another delivery is a duplicate and changes nothing.`
     case 'sent':
+      return traces.at(-1) === trace
+        ? 'The broker has it. Consumers on other databases know what became of it there; this one keeps only that it was sent.'
+        : undefined
     case 'audit':
       return undefined
   }

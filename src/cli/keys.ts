@@ -89,7 +89,7 @@ function tell(held: readonly HeldKey[], options: StoreOptions, io: Io): void {
   )
   const [first] = held as [HeldKey]
   line(io)
-  if (first.failedSeq !== null) line(io, `to see why:    ${command(`failed show ${first.failedSeq}`, options)}`)
+  if (first.failedSeq !== null) line(io, `to see why:      ${command(`failed show ${first.failedSeq}`, options)}`)
   line(io, `to let it go on: ${command(`keys release ${releaseWords(first)}`, options)}`)
 }
 

@@ -1,33 +1,43 @@
-import type { Hapax, IncomingMessage } from '../../index.ts'
-import type { SqliteTx } from '../../stores/sqlite/index.ts'
+import type { Confirmation, Delivery, Destination, OutgoingMessage, Prefetch, Subscription } from '../../core/broker.ts'
+import type { IncomingMessage } from '../../index.ts'
 import { chance } from './chance.ts'
-import type { Books } from './shop.ts'
 
-/** One delivery of a message to the worker. */
-export interface Delivery {
+/** One delivery of a message to the worker's process. */
+export interface Handed {
   readonly tag: number
   readonly message: IncomingMessage
 }
 
-const PREFETCH = 20
+/** What the worker's process says about its deliveries. */
+export type QueueReport =
+  | { readonly kind: 'open'; readonly prefetch: Prefetch }
+  | { readonly kind: 'pause' }
+  | { readonly kind: 'settled'; readonly tag: number; readonly ack: boolean; readonly delayMs: number }
+
 const MAX_DELAY_MS = 1000
-const RELAY_BATCH = 100
+const CONFIRMED: Confirmation = { status: 'confirmed' }
 
 /**
- * Stands for a message broker: it delivers at least once. A third of the messages is delivered twice, and what a worker did
- * not acknowledge before it died is delivered again.
+ * Stands for a message broker with one queue: it delivers at least once. A third of the messages is delivered twice, and
+ * what a worker did not acknowledge before it died is delivered again.
  */
-export class Broker {
+export class Broker implements Destination {
+  readonly name = 'the broker of the demo'
+  readonly features = { keepsOrder: true }
   readonly #seed: number
+  readonly #type: string
   readonly #queue: IncomingMessage[] = []
   readonly #unacked = new Map<number, IncomingMessage>()
-  #send: ((delivery: Delivery) => void) | undefined
-  #copies = 0
+  #send: ((handed: Handed) => void) | undefined
+  #prefetch = 0
+  #later = 0
   #messages = 0
   #tag = 0
 
-  constructor(seed: number) {
+  /** The queue takes messages of this type; nobody reads the others. */
+  constructor(seed: number, type: string) {
     this.#seed = seed
+    this.#type = type
   }
 
   /** How many deliveries were made. */
@@ -36,41 +46,57 @@ export class Broker {
   }
 
   get idle(): boolean {
-    return this.#queue.length === 0 && this.#unacked.size === 0 && this.#copies === 0
+    return this.#queue.length === 0 && this.#unacked.size === 0 && this.#later === 0
   }
 
-  publish(message: IncomingMessage): void {
-    this.#messages += 1
-    this.#enqueue(message)
-    if (chance(this.#seed, 'copy', this.#messages) >= 1 / 3) return
-    this.#copies += 1
-    setTimeout(
-      () => {
-        this.#copies -= 1
-        this.#enqueue(message)
-      },
-      MAX_DELAY_MS * chance(this.#seed, 'delay', this.#messages) ** 2,
-    )
+  publish(messages: readonly OutgoingMessage[]): readonly Promise<Confirmation>[] {
+    for (const message of messages) if (message.type === this.#type) this.#route(message)
+    return messages.map(() => Promise.resolve(CONFIRMED))
   }
 
-  /** A worker is there. */
-  attach(send: (delivery: Delivery) => void): void {
+  close(): Promise<void> {
+    return Promise.resolve()
+  }
+
+  /** A worker is there and wants so many. */
+  attach(send: (handed: Handed) => void, { messages }: Prefetch): void {
     this.#send = send
+    this.#prefetch = messages
     this.#pump()
+  }
+
+  /** The worker wants no more, but may still acknowledge. */
+  pause(): void {
+    this.#send = undefined
   }
 
   /** The worker has died: what it held is delivered again, and marked as such, as brokers do. */
   detach(): void {
     this.#send = undefined
-    this.#queue.unshift(...[...this.#unacked.values()].map((message) => ({ ...message, redelivered: true })))
+    this.#queue.unshift(...[...this.#unacked.values()].map(again))
     this.#unacked.clear()
   }
 
-  settle(tag: number, ack: boolean): void {
+  settle(tag: number, ack: boolean, delayMs: number): void {
     const message = this.#unacked.get(tag)
     this.#unacked.delete(tag)
-    if (message !== undefined && !ack) this.#queue.push(message)
+    if (message !== undefined && !ack) this.#enqueueLater(again(message), delayMs)
     this.#pump()
+  }
+
+  #route(message: OutgoingMessage): void {
+    this.#messages += 1
+    this.#enqueue(message)
+    if (chance(this.#seed, 'copy', this.#messages) >= 1 / 3) return
+    this.#enqueueLater(message, MAX_DELAY_MS * chance(this.#seed, 'delay', this.#messages) ** 2)
+  }
+
+  #enqueueLater(message: IncomingMessage, delayMs: number): void {
+    this.#later += 1
+    setTimeout(() => {
+      this.#later -= 1
+      this.#enqueue(message)
+    }, delayMs)
   }
 
   #enqueue(message: IncomingMessage): void {
@@ -79,7 +105,7 @@ export class Broker {
   }
 
   #pump(): void {
-    while (this.#send !== undefined && this.#unacked.size < PREFETCH) {
+    while (this.#send !== undefined && this.#unacked.size < this.#prefetch) {
       const message = this.#queue.shift()
       if (message === undefined) return
       this.#tag += 1
@@ -89,17 +115,38 @@ export class Broker {
   }
 }
 
-/**
- * Stands for the relay: reads committed messages, hands them to the broker, and deletes the rows that the broker has
- * confirmed. Answers how many there were.
- */
-export async function relay(hapax: Hapax<SqliteTx>, books: Books, broker: Broker): Promise<number> {
-  const rows = books.outbox(RELAY_BATCH)
-  if (rows.length === 0) return 0
-  for (const { message } of rows) broker.publish(message)
-  const seqs = JSON.stringify(rows.map(({ seq }) => seq))
-  await hapax.transaction((tx) =>
-    tx.query('delete from hapax_outbox where seq in (select value from json_each(?))', [seqs]),
-  )
-  return rows.length
+function again(message: IncomingMessage): IncomingMessage {
+  return { ...message, redelivered: true }
+}
+
+/** The channel between the broker's process and the worker's, as the worker sees it. */
+export interface Channel {
+  tell(report: QueueReport): void
+  onHanded(receive: (handed: Handed) => void): void
+}
+
+/** The queue of the broker, for a consumer in the worker's process. */
+export function queueOf(channel: Channel): Subscription {
+  return {
+    name: 'the queue of the demo',
+    features: { ordersKeys: false, marksRedelivered: true, horizonMs: undefined },
+    open: async ({ prefetch, receive }) => {
+      channel.onHanded((handed) => receive([deliveryOf(handed, channel)]))
+      channel.tell({ kind: 'open', prefetch })
+      return {
+        pause: async () => channel.tell({ kind: 'pause' }),
+        close: async () => {},
+      }
+    },
+  }
+}
+
+function deliveryOf({ tag, message }: Handed, { tell }: Channel): Delivery {
+  const settle = (ack: boolean, delayMs: number): void => tell({ kind: 'settled', tag, ack, delayMs })
+  return {
+    message,
+    bytes: (message.data as Uint8Array).byteLength,
+    ack: () => settle(true, 0),
+    retry: (delayMs) => settle(false, delayMs),
+  }
 }

@@ -66,12 +66,15 @@ export class Crew {
     // Reports that were under way when the process was killed are as lost as a broker's broken connection.
     if (child !== this.#child || child.killed) return
     switch (report.kind) {
-      case 'ready':
+      case 'open':
         this.#badStarts = 0
-        this.#broker.attach((delivery) => this.#tell(child, { kind: 'deliver', delivery }))
+        this.#broker.attach((handed) => this.#tell(child, { kind: 'deliver', handed }), report.prefetch)
+        break
+      case 'pause':
+        this.#broker.pause()
         break
       case 'settled':
-        this.#broker.settle(report.tag, report.ack)
+        this.#broker.settle(report.tag, report.ack, report.delayMs)
         break
       case 'duplicate':
         this.duplicates += 1

@@ -6,11 +6,12 @@ import { createHapax, type Hapax, silentLogger } from '../../index.ts'
 import { type SqliteTx, sqlite } from '../../stores/sqlite/index.ts'
 import { CliError } from '../errors.ts'
 import { type Io, json } from '../io.ts'
-import { Broker, relay } from './broker.ts'
+import { Broker } from './broker.ts'
 import { chance } from './chance.ts'
 import { Crew } from './crew.ts'
-import { Books, createTables, placeOrder } from './shop.ts'
+import { Books, createTables, OrderPlaced, placeOrder } from './shop.ts'
 import { type Progress, type Result, Show } from './show.ts'
+import { TAKEOVER_MS } from './worker.ts'
 
 /** Options of `hapax demo`. */
 export interface DemoOptions {
@@ -24,6 +25,7 @@ const DEFAULT_KILLS = 5
 const LONGEST_MS = 6000
 const PACE_MS = 15
 const PATIENCE_MS = 60_000
+const POLL_MS = 200
 const KEEP_MS = 3_600_000
 const PREFIX = 'hapax-demo-'
 
@@ -72,7 +74,7 @@ class Run {
     this.#hapax = hapax
     this.#options = options
     this.#books = new Books(options.path)
-    this.#broker = new Broker(options.seed)
+    this.#broker = new Broker(options.seed, OrderPlaced.type)
     this.#crew = new Crew(options, this.#broker)
   }
 
@@ -80,6 +82,7 @@ class Run {
     const started = performance.now()
     const ticking = setInterval(() => tick(this.#progress()), 100)
     try {
+      await this.#relay()
       this.#crew.start()
       await Promise.race([this.#work(), this.#crew.failure])
     } finally {
@@ -90,9 +93,14 @@ class Run {
     return this.#result(Math.round((performance.now() - started) / 100) / 10)
   }
 
+  /** What moves the committed messages of both services to the broker; it keeps what it sent, for the audit. */
+  async #relay(): Promise<void> {
+    const options = { relay: this.#broker, keepSentMs: KEEP_MS, pollMs: POLL_MS, takeoverMs: TAKEOVER_MS }
+    await this.#hapax.worker(options).start()
+  }
+
   async #work(): Promise<void> {
-    const sending = this.#sendAll()
-    await this.#relayUntil(sending)
+    await this.#sendAll()
     const deadline = performance.now() + PATIENCE_MS
     while (!this.#finished() && performance.now() < deadline) await sleep(20)
   }
@@ -109,22 +117,10 @@ class Run {
     }
   }
 
-  /** Relays until everything is sent and nothing is left. */
-  async #relayUntil(sending: Promise<void>): Promise<void> {
-    let sent = false
-    const end = sending.finally(() => {
-      sent = true
-    })
-    for (;;) {
-      const last = sent
-      const relayed = await relay(this.#hapax, this.#books, this.#broker)
-      if (last && relayed === 0) return end
-      await Promise.race([sleep(20), this.#crew.failure])
-    }
-  }
-
+  /** In the order in which a message moves on: out of the outbox, through the broker, perhaps the inbox; its answer out. */
   #finished(): boolean {
-    return this.#broker.idle && this.#books.waiting() === 0
+    const books = this.#books
+    return books.outbox() === 0 && this.#broker.idle && books.waiting() === 0 && books.outbox() === 0
   }
 
   #progress(): Progress {

@@ -1,5 +1,5 @@
 import { DatabaseSync } from 'node:sqlite'
-import { defineMessage, type Hapax, type IncomingMessage, type MessageType } from '../../index.ts'
+import { defineMessage, type Hapax, type MessageType } from '../../index.ts'
 import type { SqliteTx } from '../../stores/sqlite/index.ts'
 
 interface Order {
@@ -78,20 +78,9 @@ export class Books {
     return this.#number('select count(*) from hapax_inbox')
   }
 
-  /** The committed messages of the order service, oldest first. */
-  outbox(limit: number): { readonly seq: number; readonly message: IncomingMessage }[] {
-    return this.#database
-      .prepare(`select seq, id, source, type, data from hapax_outbox where type = 'order.placed' order by seq limit ?`)
-      .all(limit)
-      .map((row) => ({
-        seq: Number(row['seq']),
-        message: {
-          id: String(row['id']),
-          source: String(row['source']),
-          type: String(row['type']),
-          data: JSON.parse(Buffer.from(row['data'] as Uint8Array).toString('utf8')),
-        },
-      }))
+  /** How many messages wait for the relay. */
+  outbox(): number {
+    return this.#number('select count(*) from hapax_outbox')
   }
 
   /** The message of the first order. */
@@ -118,7 +107,9 @@ const ORDERS_WITH_MORE = `
 select count(*) from (select order_id from invoices group by order_id having count(*) > 1)`
 
 const ANNOUNCED = `
-select json_extract(cast(data as text), '$.orderId') as order_id from hapax_outbox where type = 'invoice.created'`
+select json_extract(cast(data as text), '$.orderId') as order_id
+from (select type, data from hapax_outbox union all select type, data from hapax_sent)
+where type = 'invoice.created'`
 
 const INVOICES_WITHOUT_MESSAGE = `
 select count(*) from invoices where order_id not in (${ANNOUNCED})`

@@ -45,6 +45,7 @@ export class Show {
     line(io, `${paint(io, 'bold', 'hapax demo')}: ${plural(messages, 'order')} through a shop on SQLite (seed ${seed})`)
     line(io)
     line(io, '  orders   writes each order and its message in one transaction')
+    line(io, '  relay    moves committed messages to the broker')
     line(io, '  broker   delivers a third of them twice, and again what was not acknowledged')
     line(io, `  billing  writes one invoice per order; one call in six throws; killed ${times(kills)}`)
     line(io)

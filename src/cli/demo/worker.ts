@@ -3,31 +3,37 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { createHapax, silentLogger } from '../../index.ts'
 import { sqlite } from '../../stores/sqlite/index.ts'
-import type { Delivery } from './broker.ts'
+import { type Handed, type QueueReport, queueOf } from './broker.ts'
 import { chance } from './chance.ts'
 import { InvoiceCreated, OrderPlaced, writeInvoice } from './shop.ts'
 
-/** What the worker process tells the broker's process. */
-export type Report =
-  | { readonly kind: 'ready' | 'working' | 'duplicate' | 'retrying' }
-  | { readonly kind: 'settled'; readonly tag: number; readonly ack: boolean }
+/** What the worker's process tells the broker's. */
+export type Report = QueueReport | { readonly kind: 'working' | 'duplicate' | 'retrying' }
 
 /** What it is told. */
-export type Order = { readonly kind: 'deliver'; readonly delivery: Delivery } | { readonly kind: 'stop' }
+export type Order = { readonly kind: 'deliver'; readonly handed: Handed } | { readonly kind: 'stop' }
 
 const THIS_FILE = fileURLToPath(import.meta.url)
 const WORK_MS = 3
+/** So soon the next process takes over what a killed one had: those who watch are impatient. */
+export const TAKEOVER_MS = 1500
 const ERROR_RATE = 1 / 6
 
 /** Starts the worker as a process of its own. */
 export function startWorker(path: string, seed: number): ChildProcess {
-  return fork(THIS_FILE, [path, String(seed)], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] })
+  return fork(THIS_FILE, [path, String(seed)], {
+    stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    // Messages are bytes.
+    serialization: 'advanced',
+  })
 }
 
 if (process.argv[1] === THIS_FILE) await main(process.argv[2] as string, Number(process.argv[3]))
 
 async function main(path: string, seed: number): Promise<void> {
-  const tell = (report: Report): unknown => process.connected && process.send?.(report)
+  const tell = (report: Report): void => {
+    if (process.connected) process.send?.(report)
+  }
   const hapax = createHapax({ store: sqlite({ path }), source: '/demo/billing', logger: silentLogger })
   hapax.events.on('duplicate', () => tell({ kind: 'duplicate' }))
   hapax.events.on('retrying', () => tell({ kind: 'retrying' }))
@@ -42,22 +48,16 @@ async function main(path: string, seed: number): Promise<void> {
     if (chance(seed, 'error', order.orderId, ctx.attempt) < ERROR_RATE)
       throw new Error('the tax service did not answer')
   })
-  const worker = hapax.worker({ consume: [billing] })
-  await worker.start()
-
-  const deliver = async ({ tag, message }: Delivery): Promise<void> => {
-    // A rejection means that nobody can tell what became of the message: it must not be acknowledged.
-    const ack = await billing.handle(message).then(
-      (outcome) => outcome.ack,
-      () => false,
-    )
-    tell({ kind: 'settled', tag, ack })
-  }
+  let deliver: (handed: Handed) => void = () => {}
   const stop = async (): Promise<void> => {
     await hapax.close()
     process.exit(0)
   }
-  process.on('message', (order: Order) => void (order.kind === 'stop' ? stop() : deliver(order.delivery)))
+  process.on('message', (order: Order) => void (order.kind === 'stop' ? stop() : deliver(order.handed)))
   process.on('disconnect', () => process.exit(1))
-  tell({ kind: 'ready' })
+  const onHanded = (receive: typeof deliver): void => {
+    deliver = receive
+  }
+  const worker = hapax.worker({ consume: [billing.from(queueOf({ tell, onHanded }))], takeoverMs: TAKEOVER_MS })
+  await worker.start()
 }
