@@ -5,13 +5,14 @@ import {
   type Hapax,
   type IncomingMessage,
   Permanent,
+  type Store,
   silentLogger,
 } from 'hapax'
 import type { Delivery, Destination, Subscription } from '../../src/core/broker.ts'
 import { pause } from '../../src/core/clock.ts'
 import type { MessagePlan, Scenario } from './scenario.ts'
 import { TAKEOVER_MS, TIMEOUT_MS } from './scenario.ts'
-import type { SimStore, SimTx } from './sim-store.ts'
+import type { SimTx } from './sim-store.ts'
 import type { Process } from './world.ts'
 
 /** What is published and consumed. */
@@ -38,8 +39,10 @@ export class Calls {
 /** What an application is made of. */
 export interface AppOptions {
   readonly scenario: Scenario
+  /** Others do not even know the consumer. */
+  readonly consumes: boolean
   readonly process: Process
-  readonly store: SimStore
+  readonly store: Store<SimTx>
   readonly calls: Calls
   readonly subscription: Subscription
   readonly destination: Destination
@@ -49,7 +52,7 @@ export interface AppOptions {
 export class App {
   readonly process: Process
   readonly hapax: Hapax<SimTx>
-  readonly consumer: Consumer<SimTx>
+  readonly consumer: Consumer<SimTx> | undefined
   readonly #options: AppOptions
 
   constructor(options: AppOptions) {
@@ -59,11 +62,11 @@ export class App {
     this.process = process
     const delivery = scenario.route === 'local' ? 'local' : 'relay'
     this.hapax = createHapax<SimTx, SimTx>({ store, source: SOURCE, delivery, clock, random, logger: silentLogger })
-    this.consumer = this.#consumer()
+    this.consumer = options.consumes ? this.#consumer() : undefined
   }
 
   #consumer(): Consumer<SimTx> {
-    const { route, order, group, many, onError, attempts } = this.#options.scenario
+    const { route, order, group, many, onError, attempts, cleanup } = this.#options.scenario
     const consumer = this.hapax.consumer(BILLING, {
       receive: route === 'direct' || route === 'handle' ? 'direct' : 'store',
       order,
@@ -71,7 +74,7 @@ export class App {
       onError,
       timeoutMs: TIMEOUT_MS,
       lockTimeoutMs: 1_000,
-      retentionMs: RETENTION_MS,
+      retentionMs: cleanup ? 1_000 : RETENTION_MS,
       retry: { attempts, minDelayMs: 10, maxDelayMs: 100 },
     })
     if (many) {
@@ -99,6 +102,11 @@ export class App {
     const { behaviour } = scenario.messages.find(({ id }) => id === message.id) ?? { behaviour: { kind: 'ok' } }
     const call = calls.next(message.id)
     const effect = (): Promise<void> => tx.effect(BILLING, message)
+    if (behaviour.kind === 'swallows' && call <= behaviour.times) {
+      await effect()
+      await tx.violate().catch(() => {})
+      return
+    }
     if ('times' in behaviour && call <= behaviour.times) await this.#trouble(behaviour.kind, tx, effect)
     if (behaviour.kind === 'permanent') {
       await effect()
@@ -119,7 +127,6 @@ export class App {
       throw new Error('not now')
     }
     if (kind === 'violates') await tx.violate()
-    if (kind === 'swallows') await tx.violate().catch(() => {})
     if (kind === 'slow') await pause(process.clock, 3 * TIMEOUT_MS)
     if (kind === 'kills') {
       process.kill()
@@ -129,14 +136,15 @@ export class App {
 
   async start(): Promise<void> {
     const { subscription, destination, scenario } = this.#options
-    const { route, keepSent } = scenario
+    const { route, keepSent, cleanup } = scenario
     if (route === 'handle') return this.#pump(subscription)
-    const { consumer } = this
+    const consumer = this.consumer as Consumer<SimTx>
     const worker = this.hapax.worker({
       ...(route === 'relay' ? {} : { consume: [route === 'local' ? consumer : consumer.from(subscription)] }),
       ...(route === 'local' ? {} : { relay: destination }),
       ...(keepSent ? { keepSentMs: RETENTION_MS } : {}),
       takeoverMs: TAKEOVER_MS,
+      cleanup,
     })
     await worker.start()
   }
@@ -197,7 +205,7 @@ export class App {
   async #take(deliveries: readonly Delivery[]): Promise<void> {
     if (deliveries.length === 0) return
     try {
-      const outcomes = await this.consumer.handleMany(deliveries.map(({ message }) => message))
+      const outcomes = await (this.consumer as Consumer<SimTx>).handleMany(deliveries.map(({ message }) => message))
       for (const [index, delivery] of deliveries.entries()) {
         if (outcomes[index]?.ack) delivery.ack()
         else delivery.retry(RETRY_MS)

@@ -1,12 +1,13 @@
 import { App, BILLING, Calls, incoming, Ordered, SOURCE } from './app.ts'
+import { type Bug, statementsOf } from './bugs.ts'
 import { Chaos } from './chaos.ts'
 import { check, type Evidence, type Violation } from './checker.ts'
 import { type Choices, randomChoices } from './choices.ts'
 import { Database, type LeavingRow, type WaitingRow } from './database.ts'
-import { breaksOf, expectedOf, isPublished, type MessagePlan, type Scenario } from './scenario.ts'
+import { breaksOf, expectedOf, isPublished, type MessagePlan, type Scenario, TIMEOUT_MS } from './scenario.ts'
 import { SimDestination, SimQueue } from './sim-broker.ts'
 import { SimStore } from './sim-store.ts'
-import { statements as right, type Statements } from './statements.ts'
+import type { Statements } from './statements.ts'
 import { Process, World } from './world.ts'
 
 /** How a history is run. */
@@ -14,8 +15,8 @@ export interface HistoryOptions {
   /** Records what happens. */
   readonly trace?: boolean
   readonly choices?: Choices
-  /** Bugs on purpose. */
-  readonly statements?: Statements
+  /** A bug on purpose. */
+  readonly bug?: Bug | undefined
 }
 
 /** What became of a history. */
@@ -40,6 +41,7 @@ class History {
   readonly #queue: SimQueue
   readonly #destination: SimDestination
   readonly #statements: Statements
+  readonly #bug: Bug | undefined
   readonly #calls = new Calls()
   readonly #victims: Process[] = []
   readonly #restMs: number
@@ -48,10 +50,11 @@ class History {
   #started = 0
   #deaths = 0
 
-  constructor(scenario: Scenario, { trace = false, choices, statements = right }: HistoryOptions) {
+  constructor(scenario: Scenario, { trace = false, choices, bug }: HistoryOptions) {
     this.#scenario = scenario
-    this.#statements = statements
-    this.#restMs = scenario.messages.some(({ behaviour }) => behaviour.kind === 'commits') ? 1_000 : 0
+    this.#bug = bug
+    this.#statements = statementsOf(bug)
+    this.#restMs = restOf(scenario)
     this.#world = new World(choices ?? randomChoices(scenario.seed))
     if (trace) this.#world.trace = []
     this.#world.slowness = scenario.slowness
@@ -77,8 +80,10 @@ class History {
     world.slowness = 0
     world.slow.clear()
     const ending = await world.run(() => this.#isSettled(), world.now + BOUND_MS, MAX_STEPS)
-    const unsettled = ending === 'done' ? undefined : `not settled, ${ending}: ${this.#unsettled().join(', ')}`
-    return this.#result(unsettled)
+    const left = this.#unsettled()
+    return this.#result(
+      ending === 'done' || left.length === 0 ? undefined : `not settled, ${ending}: ${left.join(', ')}`,
+    )
   }
 
   #forward({ id, type, key }: { id: string; type: string; key?: string }): void {
@@ -145,16 +150,20 @@ class History {
     app.start().catch(() => process.kill())
   }
 
-  #app(role: string): App {
+  #app(role: 'worker' | 'shop' | 'operator'): App {
     this.#started += 1
     const process = new Process(this.#world, `${role} ${this.#started}`, this.#scenario.seed + this.#started * 7919)
+    const store = new SimStore(this.#db, process, this.#chaos, this.#statements)
+    const subscription = this.#queue.subscription(process)
+    const destination = this.#destination.for(process)
     return new App({
       scenario: this.#scenario,
+      consumes: role === 'worker',
       process,
-      store: new SimStore(this.#db, process, this.#chaos, this.#statements),
+      store: this.#bug?.store?.(store) ?? store,
       calls: this.#calls,
-      subscription: this.#queue.subscription(process),
-      destination: this.#destination.for(process),
+      subscription: this.#bug?.subscription?.(subscription) ?? subscription,
+      destination: this.#bug?.destination?.(destination) ?? destination,
     })
   }
 
@@ -182,6 +191,14 @@ class History {
   }
 }
 
+/** How long what a handler left behind, after its own commit, may be in memory only. */
+function restOf({ messages, cleanup }: Scenario): number {
+  if (cleanup) return CLEANUP_MS
+  const has = (kind: string): boolean => messages.some(({ behaviour }) => behaviour.kind === kind)
+  if (!has('commits')) return 0
+  return has('slow') ? 4 * TIMEOUT_MS : 1_000
+}
+
 /** How many rows neither hold their key nor stand behind one that does. */
 function waiting<Row extends WaitingRow | LeavingRow>(rows: Iterable<Row>, ordered: (row: Row) => boolean): number {
   let count = 0
@@ -201,4 +218,6 @@ const FAULTY_STEPS = 400
 /** Everything has to come to rest within this time after the faults. */
 const BOUND_MS = 600_000
 const MAX_STEPS = 20_000
+/** The first cleaning is over by then. */
+const CLEANUP_MS = 95_000
 const RESTART_MS = 1_000

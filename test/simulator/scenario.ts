@@ -114,6 +114,8 @@ export function randomScenario(seed: number, routes: readonly Route[] = ROUTES):
   const ordersKeys = order !== 'none' || odds(0.2)
   const onError = atOnce && odds(0.2) ? 'rollback' : 'store'
   const marksRedelivered = odds(0.6)
+  // Only where nothing comes a second time may receipts be forgotten so soon.
+  const cleanup = route === 'local' && odds(0.1)
   const plan = { onError, order, route, marksRedelivered } as const
   const messages = randomMessages(random, plan)
   return {
@@ -129,7 +131,7 @@ export function randomScenario(seed: number, routes: readonly Route[] = ROUTES):
     keepSent: odds(0.2),
     refused: (route === 'relay' || route === 'chain') && odds(0.1) ? [one(...messages).id] : [],
     operator: odds(0.7) ? 'none' : one('retry', 'discard', 'release'),
-    cleanup: odds(0.2),
+    cleanup,
     slowProcess: odds(0.3),
     slowness: odds(0.2) ? 0.03 : 0,
     chaos: {
@@ -137,7 +139,7 @@ export function randomScenario(seed: number, routes: readonly Route[] = ROUTES):
       odds: one(0.01, 0.03, 0.08),
       kills: odds(0.5),
       pauses: odds(0.25),
-      links: odds(0.6),
+      links: odds(0.6) && !cleanup,
       brokers: odds(0.6),
     },
   }

@@ -123,14 +123,21 @@ export class SimQueue {
 
   #deliver(): void {
     const { choices } = this.#world
-    const candidates = this.#candidates()
     const readers = this.#free()
-    const copy = candidates[choices.pick(Math.min(3, candidates.length))]
     const reader = readers[choices.pick(readers.length)]
-    if (copy === undefined || reader === undefined) return
-    // A copy of its own: the broker does not know that it is one.
-    if (!this.features.ordersKeys && this.#chaos.broker(['twice']) !== undefined) this.add(copy.message)
-    reader.give(copy)
+    if (reader === undefined) return
+    const together = choices.exhaustive ? 1 : 1 + choices.pick(3)
+    const copies: Copy[] = []
+    for (let count = 0; count < together && reader.free; count++) {
+      const candidates = this.#candidates()
+      const copy = candidates[choices.pick(Math.min(3, candidates.length))]
+      if (copy === undefined) break
+      // A copy of its own: the broker does not know that it is one.
+      if (!this.features.ordersKeys && this.#chaos.broker(['twice']) !== undefined) this.add(copy.message)
+      reader.take(copy)
+      copies.push(copy)
+    }
+    reader.give(copies)
   }
 
   /** Forgets a message for good, unless the ack was lost. */
@@ -207,10 +214,18 @@ class SimReader implements Reader {
     return this.open && !this.#paused && this.process.alive && this.#inHand < this.#prefetch.messages
   }
 
-  give(copy: Copy): void {
+  take(copy: Copy): void {
     copy.reader = this
     copy.deliveries += 1
     this.#inHand += 1
+  }
+
+  give(copies: readonly Copy[]): void {
+    const deliveries = copies.map((copy) => this.#delivery(copy))
+    if (deliveries.length > 0) this.process.deliver('delivery', () => this.#receive(deliveries))
+  }
+
+  #delivery(copy: Copy): Delivery {
     const { message, deliveries } = copy
     const redelivered = this.#queue.features.marksRedelivered && deliveries > 1
     let settled = false
@@ -220,7 +235,7 @@ class SimReader implements Reader {
       this.#inHand -= 1
       this.process.world.add(`${label} of ${message.id} arrives`, this.process, arrive, true)
     }
-    const delivery: Delivery = {
+    return {
       message: redelivered ? { ...message, redelivered } : message,
       bytes: 10,
       ack: () => {
@@ -229,7 +244,6 @@ class SimReader implements Reader {
       },
       retry: (delayMs) => settle('retry', () => this.#queue.putBack(this, copy, deliveries, delayMs)),
     }
-    this.process.deliver('delivery', () => this.#receive([delivery]))
   }
 
   async pause(): Promise<void> {
