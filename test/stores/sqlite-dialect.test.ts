@@ -7,7 +7,8 @@ import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { DatabaseSync } from 'node:sqlite'
 import { text } from 'node:stream/consumers'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { Opening, Store, Unit, UnitOptions, Writes } from '../../src/core/store.ts'
+import { LANES } from '../../src/core/lanes.ts'
+import type { Opening, Share, Store, Unit, UnitOptions, Writes } from '../../src/core/store.ts'
 import { refuseNetwork } from '../../src/stores/sqlite/file.ts'
 import { type SqliteTx, sqlite } from '../../src/stores/sqlite/index.ts'
 import { message } from '../support/sqlite-process.ts'
@@ -48,8 +49,20 @@ function run<T>(
   return store.transaction({ ...options, ...other }, opening, async (unit) => ({ value: await body(unit), writes }))
 }
 
-function inboxRow(id: string) {
-  return { consumer: 'tester', message: message(id), attempts: 0, starts: 0, delayMs: 0, error: null }
+function inboxRow(id: string, key: string | null = null) {
+  const stored = { ...message(id), key }
+  return { consumer: 'tester', message: stored, ordered: true, attempts: 0, starts: 0, delayMs: 0, error: null }
+}
+
+/** The whole inbox of `tester`. */
+function share(other: Partial<Share> = {}): Share {
+  const lanes = [...Array(LANES).keys()]
+  const types = [message('1').type]
+  return { table: 'inbox', scope: 'tester', types, lanes, limit: 100, after: new Map(), ...other }
+}
+
+function claimed(...seqs: string[]): Promise<string[]> {
+  return run({ kind: 'claim', seqs, locked: 'skip' }, async (unit) => [...unit.claimed.keys()])
 }
 
 function start(...args: string[]): ChildProcess {
@@ -81,7 +94,7 @@ describe('sqlite()', () => {
 
   it('keeps two prefixes in one file apart, and every :memory: for itself', async () => {
     const other = sqlite({ path, prefix: 'other_' })
-    expect(await other.migrate()).toHaveLength(1)
+    expect(await other.migrate()).toHaveLength(2)
     await run(take('1'), async () => undefined)
     expect((await other.status()).consumers).toEqual([])
     await other.close()
@@ -112,7 +125,54 @@ describe('the tables', () => {
     await run(take('1'), async () => undefined, { inbox: [inboxRow('1')] })
     await run({ kind: 'claim', seqs: ['1'], locked: 'skip' }, async () => undefined, {})
     await run(take('2'), async () => undefined, { inbox: [inboxRow('2')] })
-    expect(await store.inboxRow('tester', message('2').messageKey)).toMatchObject({ seq: '2' })
+    expect(await store.inboxSeq('tester', message('2').messageKey)).toBe('2')
+  })
+
+  it('keep failed messages when they are written anew, and go on counting', async () => {
+    const old = sqlite({ path, prefix: 'old_' })
+    const database = new DatabaseSync(path)
+    database.exec(old.migrationScript([1]))
+    const insert = `insert into old_failed
+      (seq, message_key, attempts, fingerprint, consumer, source, id, type, attributes, reason, error, data)
+      values (?, ?, 1, x'00', 'c', '/s', 'a', 't', '{}', 'permanent', '{"name":"E","message":"m"}', x'00')`
+    database.prepare(insert).run(3, Buffer.alloc(16, 1))
+    database.prepare(insert).run(7, Buffer.alloc(16, 2))
+    database.exec('delete from old_failed where seq = 7')
+    expect(await old.migrate()).toMatchObject([{ version: 2 }])
+    expect(await old.failedList({ limit: 10 })).toMatchObject([{ seq: '3', origin: 'inbox', held: false }])
+    database.prepare(insert).run(null, Buffer.alloc(16, 3))
+    expect((await old.failedList({ limit: 10 })).map((row) => row.seq)).toEqual(['8', '3'])
+    database.close()
+    await old.close()
+  })
+
+  it('give up a row of a key only with every older one that nothing holds', async () => {
+    const inbox = [inboxRow('1', 'a'), inboxRow('2', 'b'), inboxRow('3', 'a'), inboxRow('4', 'a')]
+    await run(plain, async () => undefined, { inbox })
+    expect(await claimed('3')).toEqual([])
+    expect(await claimed('4', '1')).toEqual(['1'])
+    const error = { name: 'E', message: 'm' }
+    await store.fail({ seq: '3', attempts: 1, reason: 'permanent', error, hold: true })
+    expect(await claimed('2', '3', '4')).toEqual(['2'])
+    const [found] = await store.look([share()])
+    expect(found?.entries).toMatchObject([{ seq: '3', key: 'a', held: true }])
+  })
+
+  it('are looked through key by key, page by page, whatever waits behind a key', async () => {
+    const inbox = Array.from({ length: 600 }, (_, index) => inboxRow(`${index}`, index < 200 ? 'long' : `key ${index}`))
+    await run(plain, async () => undefined, { inbox })
+    const seen = new Set<string | null>()
+    let after: Share['after'] = new Map()
+    let pages = 0
+    do {
+      const [page] = await store.look([share({ limit: 64, after })])
+      expect(page?.entries.filter((entry) => entry.key === 'long').length).toBeLessThanOrEqual(100)
+      for (const entry of page?.entries ?? []) seen.add(entry.key)
+      after = page?.after ?? new Map()
+      pages += 1
+    } while (after.size > 0)
+    expect(seen.size).toBe(401)
+    expect(pages).toBeGreaterThan(1)
   })
 
   it('F1: accept no null and no value of another type', async () => {
@@ -287,7 +347,7 @@ describe('several processes', () => {
     path = join(directory, 'new.db')
     const starts = Array.from({ length: 6 }, () => start('take', '5'))
     const answers = (await Promise.all(starts.map(answer))) as { applied: number; taken: number }[]
-    expect(answers.reduce((sum, { applied }) => sum + applied, 0)).toBe(1)
+    expect(answers.reduce((sum, { applied }) => sum + applied, 0)).toBe(2)
     expect(answers.reduce((sum, { taken }) => sum + taken, 0)).toBe(5)
   })
 
