@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, onTestFinished } from 'vitest'
 import type { EndSignal, Io } from '../../src/cli/io.ts'
 import { run } from '../../src/cli/program.ts'
+import type { Confirmation, Destination } from '../../src/core/broker.ts'
 import { createHapax, defineMessage, Permanent, silentLogger } from '../../src/index.ts'
 import { sqlite } from '../../src/stores/sqlite/index.ts'
 
@@ -22,6 +23,8 @@ export interface Around {
   readonly edit?: (text: string) => Promise<string>
   /** Called once with what asks the command to end. */
   readonly onStart?: (signal: (name: EndSignal) => void) => void
+  /** Called with what is written to stderr, while the command runs. */
+  readonly onError?: (text: string) => void
   readonly color?: boolean
   readonly columns?: number
 }
@@ -42,6 +45,7 @@ export async function cli(argv: readonly string[], around: Around = {}): Promise
       ...terminal,
       write: (text) => {
         stderr += text
+        around.onError?.(text)
       },
     },
     env,
@@ -69,7 +73,7 @@ export function temporaryDirectory(): string {
 const HOSTILE = '\u001b[2J\u009b31m\u202e\nhapax: all is well'
 
 /** A prepared database that the tests of a file share: to look at, or to be copied and changed. */
-export function sharedDatabase(): {
+export function sharedDatabase(prepare: (path: string) => Promise<void> = prepareDatabase): {
   look(...argv: string[]): Promise<Ran>
   cwd(): string
   copy(): Required<Pick<Around, 'cwd' | 'env'>>
@@ -77,7 +81,7 @@ export function sharedDatabase(): {
   let directory = ''
   beforeAll(async () => {
     directory = mkdtempSync(join(tmpdir(), 'hapax-cli-'))
-    await prepareDatabase(join(directory, 'shop.db'))
+    await prepare(join(directory, 'shop.db'))
   })
   afterAll(() => rmSync(directory, { recursive: true, force: true }))
   return {
@@ -111,4 +115,43 @@ async function prepareDatabase(path: string): Promise<void> {
   await billing.handle({ ...message, id: 'done-1', data: { outcome: 'fine' } })
   await hapax.transaction((tx) => hapax.publish(tx, OrderPlaced, { outcome: 'fine' }, { id: 'published-1' }))
   await hapax.close()
+}
+
+/**
+ * A database where keys wait: shipping holds order-17 behind p-1 (p-0 is done, p-2 and p-3 wait), the relay partners holds it
+ * behind bad-key (late waits), has sent good and good-2, and given up bad; open waits for the relay default.
+ */
+export async function prepareOrdered(path: string): Promise<void> {
+  const hapax = createHapax({ store: sqlite({ path }), source: '/shop', logger: silentLogger })
+  await hapax.migrate()
+  const Packed = defineMessage<{ fine: boolean }>('parcel.packed', { key: () => 'order-17' })
+  const Placed = defineMessage<{ n: number }>('order.placed')
+  const shipping = hapax.consumer('shipping', { receive: 'store', order: 'wait' })
+  shipping.on(Packed, async ({ fine }) => {
+    if (!fine) throw new Permanent('no such street')
+  })
+  for (const [index, fine] of [true, false, true, true].entries()) {
+    const message = { source: '/shop', type: 'parcel.packed', key: 'order-17', correlationId: 'cart-4' }
+    await shipping.handle({ ...message, id: `p-${index}`, data: { fine, index } })
+  }
+  await hapax.transaction(async (tx) => {
+    for (const id of ['good', 'good-2', 'bad']) await hapax.publish(tx, Placed, { n: 1 }, { id, relay: 'partners' })
+    for (const id of ['bad-key', 'late']) await hapax.publish(tx, Packed, { fine: true }, { id, relay: 'partners' })
+    await hapax.publish(tx, Placed, { n: 2 }, { id: 'open' })
+  })
+  const worker = hapax.worker({ consume: [shipping], relays: { partners: refusesBad }, keepSentMs: 3_600_000 })
+  await worker.start()
+  await worker.drain()
+  await hapax.close()
+}
+
+const refusesBad: Destination = {
+  name: 'hook of the partners',
+  features: { keepsOrder: false },
+  publish: (messages) =>
+    messages.map(async ({ id }): Promise<Confirmation> => {
+      if (id.startsWith('bad')) return { status: 'refused', error: new Error('413 too large') }
+      return { status: 'confirmed' }
+    }),
+  close: async () => {},
 }

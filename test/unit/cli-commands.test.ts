@@ -12,13 +12,15 @@ describe('status', () => {
     const { exitCode, stdout } = await shop.look('status')
     expect(exitCode).toBe(0)
     expect(stdout).toMatch(
-      /^consumer {2}receipts {2}waiting {2}retrying {2}failed\nbilling {10}5 {8}0 {9}1 {7}3\n\noutbox: 1 message, the oldest is \d+ \w+ old\n$/,
+      /^consumer .*\nbilling +5 +0 +1 +0 +3\n\nrelay .*\ndefault +1 +0 +0 +\d+ \w+ +no worker has served it yet\n\nno worker is running\n$/,
     )
   })
 
   it('counts for programs', async () => {
     expect(JSON.parse((await shop.look('status', '--json')).stdout)).toEqual({
-      consumers: [{ consumer: 'billing', receipts: 5, waiting: 0, retrying: 1, failed: 3 }],
+      consumers: [{ consumer: 'billing', receipts: 5, waiting: 0, retrying: 1, held: 0, failed: 3 }],
+      relays: [{ relay: 'default', waiting: 1, held: 0, failed: 0, oldestAt: expect.any(String), destination: null }],
+      workers: [],
       outbox: { count: 1, oldestAt: expect.stringMatching(/^\d{4}-.*Z$/) },
     })
   })
@@ -29,7 +31,7 @@ describe('failed list', () => {
     const { stdout } = await shop.look('failed', 'list', '--limit', '2', '--consumer', 'billing')
     expect(stdout.split('\n').slice(1, 3)).toEqual([
       expect.stringMatching(/^ {2}3 .*permanent/),
-      expect.stringMatching(/^ {2}2 .*billing {3}order.placed {2}failed-2 .* 1 {2}permanent {2}no such card/),
+      expect.stringMatching(/^ {2}2 .*billing {2}order.placed {2}failed-2 .* 1 {2}permanent {2}no such card/),
     ])
     expect(stdout).toContain('hapax -- failed list --before 2 --limit 2 --consumer billing --store sqlite:shop.db')
   })
@@ -56,6 +58,7 @@ describe('failed list', () => {
       {
         seq: '1',
         failedAt: expect.stringMatching(/Z$/),
+        origin: 'inbox',
         consumer: 'billing',
         id: 'failed-1',
         source: '/shop',
@@ -64,11 +67,35 @@ describe('failed list', () => {
         attempts: 1,
         reason: 'permanent',
         error: { name: 'Permanent', message: 'no such card', cause: { name: 'TypeError', message: 'bad digits' } },
+        errorHash: expect.stringMatching(/^[0-9a-f]+$/),
+        held: false,
+        replacedBy: null,
       },
     ])
-    for (const filter of ['consumer', 'type', 'reason']) {
-      expect(await page(`--${filter}`, 'other')).toEqual({ messages: [], next: null })
+    const none = { messages: [], next: null }
+    for (const filter of ['consumer', 'relay', 'type', 'reason', 'error']) {
+      expect(await page(`--${filter}`, 'other')).toEqual(none)
     }
+    // A consumer is no relay of the same name.
+    expect(await page('--relay', 'billing')).toEqual(none)
+    expect(await page('--older-than', '1h')).toEqual(none)
+    expect((await page('--newer-than', '1h')).messages).toHaveLength(3)
+    expect((await page('--error', second.messages[0].errorHash)).messages).toHaveLength(2)
+  })
+
+  it('puts together what failed alike, and says how to retry it', async () => {
+    const { stdout } = await shop.look('failed', 'list', '--group')
+    expect(stdout.split('\n')[1]).toMatch(
+      /^ {4}2 {2}billing {2}order.placed {2}permanent .* 2 {2}[0-9a-f]{16} {2}no such card/,
+    )
+    const retry = /failed (retry --consumer billing --type order.placed --reason permanent --error \w+)/.exec(
+      stdout,
+    )?.[1]
+    expect((await shop.look('failed', ...(retry as string).split(' '), '--dry-run')).stdout).toBe(
+      'would retry 2 failed messages\n',
+    )
+    const { groups } = JSON.parse((await shop.look('failed', 'list', '--group', '--json')).stdout)
+    expect(groups).toMatchObject([{ count: 2, seq: '2', error: { message: 'no such card' } }, { count: 1 }])
   })
 })
 
@@ -108,36 +135,52 @@ describe('failed retry and discard', () => {
     expect(JSON.parse(retried.stdout)).toEqual({
       change: 'retry',
       dryRun: false,
+      count: 1,
+      done: 1,
+      gone: 0,
+      errors: 1,
       results: [
-        { seq: '99', ok: false, error: { code: 'not-found', message: 'there is no failed message 99' } },
-        { seq: '1', ok: true },
+        { seq: '99', result: 'error', error: { code: 'not-found', message: expect.stringContaining('99') } },
+        { seq: '1', result: 'done' },
       ],
     })
-    expect((await cli(['failed', 'discard', '2', '98'], around)).stdout).toBe(
-      'discarded  2  order.placed failed-2 of billing\nnot done   98  there is no failed message 98 (not-found)\n',
+    const discarded = await cli(['failed', 'discard', '2', '98'], around)
+    expect(discarded.exitCode).toBe(1)
+    expect(discarded.stdout).toMatch(
+      /^discarded {2}2 {2}order.placed failed-2 of billing\nnot done {3}98 {2}.*\(not-found\)\n\n1 discarded, 1 not done\n$/,
     )
     expect(JSON.parse((await cli(['status', '--json'], around)).stdout).consumers).toMatchObject([
       { waiting: 1, retrying: 1, failed: 1, receipts: 5 },
     ])
   })
 
-  it.for(['retry', 'discard'])('refuses to %s everything without a terminal', async (change) => {
+  it('tries by number without changing anything', async () => {
+    const ran = await shop.look('failed', 'discard', '1', '99', '--dry-run')
+    expect(ran.exitCode).toBe(1)
+    expect(ran.stdout).toMatch(/^would discard {2}1 {2}order.placed failed-1 of billing\nnot done {7}99 .*not-found/)
+    expect((await shop.look('failed', 'show', '1')).exitCode).toBe(0)
+  })
+
+  it.for(['retry', 'discard'])('refuses to %s by filter without a terminal', async (change) => {
     const around = shop.copy()
-    const refused = await cli(['failed', change, '--all'], around)
-    expect(refused).toMatchObject({ exitCode: 1, stdout: '' })
-    expect(refused.stderr).toMatch(/^hapax: .*3 messages needs --yes.*\(refused\)\n.*--dry-run\n$/)
+    for (const filter of [['--all'], ['--reason', 'permanent']]) {
+      const refused = await cli(['failed', change, ...filter], around)
+      expect(refused).toMatchObject({ exitCode: 1, stdout: '' })
+      expect(refused.stderr).toMatch(/^hapax: .*3 failed messages needs --yes.*\(refused\)\n.*--dry-run\n$/)
+    }
     const dry = await cli(['failed', change, '--all', '--dry-run'], around)
-    expect(dry.stdout.match(new RegExp(`^would ${change} {2}\\d`, 'gm'))).toHaveLength(3)
+    expect(dry.stdout).toBe(`would ${change} 3 failed messages\n`)
     expect((await cli(['status', '--json'], around)).stdout).toContain('"failed": 3')
 
-    const done = await cli(['failed', change, '--all', '--yes', '--reason', 'permanent'], around)
-    expect(done.exitCode).toBe(0)
-    expect((await cli(['status', '--json'], around)).stdout).toContain('"failed": 0')
+    const some = await cli(['failed', change, '--all', '--limit', '1', '--yes', '--json'], around)
+    expect(JSON.parse(some.stdout)).toMatchObject({ done: 1, results: [{ seq: '1', result: 'done' }] })
+    const done = await cli(['failed', change, '--reason', 'permanent', '--yes'], around)
+    expect(done).toMatchObject({ exitCode: 0, stdout: expect.stringMatching(/ {2}2\n.* {2}3\n\n2 \w+ed\n/) })
     expect((await cli(['failed', change, '--all'], around)).stdout).toBe('no failed messages match\n')
   })
 
-  it('asks on a terminal', async () => {
-    const around = shop.copy()
+  it('asks on a terminal, and counts there', async () => {
+    const around = { ...shop.copy(), columns: 100 }
     const questions: string[] = []
     const answer = (yes: boolean) => async (question: string) => {
       questions.push(question)
@@ -146,8 +189,80 @@ describe('failed retry and discard', () => {
     const no = await cli(['failed', 'discard', '--all'], { ...around, confirm: answer(false) })
     expect(no).toEqual({ exitCode: 1, stdout: '', stderr: 'hapax: nothing was changed (refused)\n' })
     const yes = await cli(['failed', 'discard', '--all'], { ...around, confirm: answer(true) })
-    expect(yes.exitCode).toBe(0)
+    expect(yes).toMatchObject({ exitCode: 0, stdout: '\n3 discarded\n', stderr: expect.stringContaining('of 3') })
     expect(questions).toEqual(Array(2).fill('Delete for good 3 failed messages?'))
+  })
+
+  it('stops between two rows when it is asked to end', async () => {
+    const around = shop.copy()
+    const onStart = (signal: (name: 'SIGINT') => void): void => signal('SIGINT')
+    const ran = await cli(['failed', 'discard', '--all', '--yes', '--json'], { ...around, onStart })
+    expect(ran.exitCode).toBe(1)
+    expect(JSON.parse(ran.stdout)).toMatchObject({ done: 0 })
+    expect((await cli(['status', '--json'], around)).stdout).toContain('"failed": 3')
+  })
+
+  it('keeps to a rate', async () => {
+    const around = shop.copy()
+    const begun = performance.now()
+    await cli(['failed', 'retry', '--all', '--yes', '--rate', '4'], around)
+    // The third row has its turn after half a second.
+    expect(performance.now() - begun).toBeGreaterThanOrEqual(500)
+  })
+
+  it('tells the audit who and why', async () => {
+    const around = shop.copy()
+    await cli(['failed', 'discard', '1', '--actor', 'ada', '--note', 'paid by hand'], around)
+    const { stdout } = await cli(['explain', 'failed-1'], around)
+    expect(stdout).toMatch(/audit {4}ada discarded it: paid by hand\n/)
+    expect(stdout).toContain('billing is done with it')
+  })
+})
+
+describe('failed edit', () => {
+  it('shows what changes, and puts a new message in the place of the old one', async () => {
+    const around = shop.copy()
+    const data = '{"outcome":"fine","cents":1}'
+    const dry = await cli(['failed', 'edit', '1', '--data', data, '--dry-run'], around)
+    expect(dry.stdout).toBe(
+      '~ outcome: "failed" -> "fine"\n- id: "failed-1"\n+ cents: 1\n\nwould replace 1 by a message with this data and an id of its own\n',
+    )
+    const { id } = JSON.parse((await cli(['failed', 'edit', '1', '--data', data, '--json'], around)).stdout)
+    const old = await cli(['failed', 'show', '1'], around)
+    expect(old.stdout).toContain(`an edit has put ${id} in its place`)
+    expect((await cli(['explain', id], around)).stdout).toContain('Next, a worker of billing handles it: it is due now')
+    expect((await cli(['explain', 'failed-1'], around)).stdout).toContain(`An edit has put ${id} in its place`)
+    expect(await cli(['failed', 'edit', '1', '--data', '{}'], around)).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining('replaced before'),
+    })
+    expect((await cli(['failed', 'retry', '1'], around)).exitCode).toBe(1)
+    expect((await cli(['failed', 'retry', '1', '--dry-run'], around)).exitCode).toBe(1)
+    expect((await cli(['failed', 'list', '--replaced'], around)).stdout).toContain('failed-1')
+    expect((await cli(['failed', 'list'], around)).stdout).not.toContain('failed-1')
+  })
+
+  it('takes the data from an editor, and asks', async () => {
+    const around = shop.copy()
+    const edit = async (text: string): Promise<string> => text.replace('"failed"', '"fine"')
+    const say = (yes: boolean) => ({ ...around, edit, confirm: async () => yes })
+    expect(await cli(['failed', 'edit', '1'], say(false))).toMatchObject({ exitCode: 1 })
+    expect((await cli(['failed', 'list'], around)).stdout).toContain('failed-1')
+    expect((await cli(['failed', 'edit', '1'], say(true))).stdout).toContain('1 is replaced by')
+    const same = await cli(['failed', 'edit', '2'], { ...say(true), edit: async (text) => text })
+    expect(same).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('nothing was changed') })
+  })
+
+  it.for([
+    ['what is no JSON', ['--data', '{'], /expected the new data to be JSON/],
+    ['a number that would change', ['--data', '{"id":12345678901234567890}'], /12345678901234567890 cannot be kept/],
+    ['a file that is not there', ['--file', 'none.json'], /none.json could not be read/],
+    ['no data without a terminal', [], /Give --data or --file/],
+  ] as const)('refuses %s', async ([, argv, message]) => {
+    expect(await shop.look('failed', 'edit', '1', ...argv)).toMatchObject({
+      exitCode: 2,
+      stderr: expect.stringMatching(message),
+    })
   })
 })
 
@@ -159,7 +274,7 @@ describe('explain', () => {
       /1 attempt so far \(Error: the tax service.*\)\n\nNext, a worker of billing tries it again in \d+ min/,
     ],
     ['failed-1', /after 1 attempt: permanent .*\n\n.*hapax -- failed retry 1 --store sqlite:shop.db/],
-    ['published-1', /outbox .*not confirmed yet\n\nNext, the relay default sends it/],
+    ['published-1', /outbox .*relay default\n\nNext, the relay default sends it/],
   ] as const)('tells what became of %s and what is next', async ([id, story]) => {
     const { exitCode, stdout } = await shop.look('explain', id)
     expect(exitCode).toBe(0)

@@ -1,5 +1,7 @@
 import { expect, it } from 'vitest'
+import { durationMs, durationText } from '../../src/cli/duration.ts'
 import type { Io } from '../../src/cli/io.ts'
+import { changes } from '../../src/cli/json-changes.ts'
 import { table } from '../../src/cli/table.ts'
 import { cut, safe, shellWord, span, widthOf } from '../../src/cli/text.ts'
 
@@ -52,4 +54,27 @@ it('aligns columns by width', () => {
 it('cuts what may be cut to the width of the terminal', () => {
   expect(printed(20)).toEqual(['seq  name  error', '  1  漢字  a long s…', ' 12  abc   short'])
   expect(printed(5)).toEqual(['seq  name  error', '  1  漢字  a lon…', ' 12  abc   short'])
+})
+
+it('reads times in one unit, and nothing else', () => {
+  expect(['30d', '12h', '15m', '90s', '500ms'].map(durationMs)).toEqual([
+    2_592_000_000, 43_200_000, 900_000, 90_000, 500,
+  ])
+  expect(['', '30', 'd', '1.5h', '-1s', '1h30m', '1 h', '1w', '1e3s'].map(durationMs)).toEqual(Array(9).fill(undefined))
+  for (const text of ['30d', '36h', '15m', '90s', '500ms', '1001ms']) {
+    expect(durationText(durationMs(text) as number)).toBe(text)
+  }
+})
+
+it('tells what differs between two JSON values by path', () => {
+  const texts = (old: unknown, now: unknown) => changes(old, now).map(({ mark, text }) => `${mark} ${text}`)
+  expect(texts({ a: { b: 1, c: [1, 2] }, d: null }, { a: { b: 2, c: [1] }, e: 'x' })).toEqual([
+    '~ a.b: 1 -> 2',
+    '- a.c.1: 2',
+    '- d: null',
+    '+ e: "x"',
+  ])
+  expect(texts([1], { 0: 1 })).toEqual(['~ data: [1] -> {"0":1}'])
+  expect(texts({ a: 1 }, { a: 1 })).toEqual([])
+  expect(texts(JSON.parse('{"__proto__":1}'), {})).toEqual(['- __proto__: 1'])
 })

@@ -72,11 +72,22 @@ describe('wrong usage', () => {
     ['migrate', '--print', '--check'],
     ['failed', 'retry', '--store', 'sqlite:shop.db'],
     ['failed', 'retry', '1', '--all', '--store', 'sqlite:shop.db'],
-    ['failed', 'discard', '--consumer', 'billing', '--store', 'sqlite:shop.db'],
+    ['failed', 'retry', '1', '--consumer', 'billing', '--store', 'sqlite:shop.db'],
+    ['failed', 'retry', '--replaced', '--store', 'sqlite:shop.db'],
+    ['failed', 'list', '--consumer', 'x', '--relay', 'x', '--store', 'sqlite:shop.db'],
+    ['failed', 'list', '--older-than', '2 hours'],
+    ['failed', 'retry', '--all', '--rate', 'fast'],
+    ['keys', 'release', 'order-17', '--store', 'sqlite:shop.db'],
+    ['sent', 'republish', '--store', 'sqlite:shop.db'],
+    ['cleanup', '--store', 'sqlite:shop.db'],
+    ['cleanup', '--older-than', '0d', '--store', 'sqlite:shop.db'],
+    ['relay', '--store', 'sqlite:shop.db'],
+    ['relay', '--store', 'sqlite:shop.db', '--broker', 'pigeon://u:hunter2@h'],
   ])('%s: exit code 2 and one clear line', async (argv) => {
     const { exitCode, stdout, stderr } = await cli(argv, { cwd: shop.cwd() })
     expect({ exitCode, stdout }).toEqual({ exitCode: 2, stdout: '' })
     expect(stderr).toMatch(/^hapax: .*\(usage\)\n/)
+    expect(stderr).not.toContain('hunter2')
   })
 
   it('shows the help without a command', async () => {
@@ -93,7 +104,23 @@ describe('wrong usage', () => {
     ['failed', 'list'],
     ['failed', 'show'],
     ['failed', 'retry'],
+    ['failed', 'edit'],
     ['failed', 'discard'],
+    ['keys'],
+    ['keys', 'list'],
+    ['keys', 'release'],
+    ['consumers'],
+    ['consumers', 'list'],
+    ['consumers', 'remove'],
+    ['relays'],
+    ['relays', 'list'],
+    ['relays', 'move'],
+    ['sent'],
+    ['sent', 'list'],
+    ['sent', 'republish'],
+    ['cleanup'],
+    ['doctor'],
+    ['relay'],
     ['explain'],
     ['demo'],
   ])('hapax %s --help has examples', async (argv) => {

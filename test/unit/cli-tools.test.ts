@@ -1,0 +1,201 @@
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { describe, expect, it } from 'vitest'
+import { type Around, cli, prepareOrdered, sharedDatabase } from '../support/cli.ts'
+
+const shop = sharedDatabase(prepareOrdered)
+
+const document = async (argv: string[], around: Around) => JSON.parse((await cli([...argv, '--json'], around)).stdout)
+
+/** Runs SQL on a copy of the database, as nobody but a test does. */
+function sql(cwd: string, text: string): void {
+  const database = new DatabaseSync(join(cwd, 'shop.db'))
+  database.exec(text)
+  database.close()
+}
+
+const DAY = 86_400_000
+
+function worker(cwd: string, serves: object): void {
+  sql(
+    cwd,
+    `insert into hapax_workers (id, ttl_ms, name, serves) values ('w', ${DAY}, 'host/1', '${JSON.stringify(serves)}')`,
+  )
+}
+
+describe('status', () => {
+  it('shows held keys, destinations and workers', async () => {
+    const around = shop.copy()
+    worker(around.cwd, { consumers: { shipping: ['parcel.packed'] }, relays: ['partners'] })
+    const { stdout } = await cli(['status'], around)
+    expect(stdout).toMatch(/^shipping +4 +2 +0 +1 +1$/m)
+    expect(stdout).toMatch(/^partners +1 +1 +2 +\d+ \w+ +hook of the partners$/m)
+    expect(stdout).toMatch(/^host\/1 +alive +\d+ \w+ +0 +shipping, relay partners$/m)
+  })
+})
+
+describe('keys', () => {
+  it('lists what waits behind what', async () => {
+    const { stdout } = await shop.look('keys', 'list')
+    expect(stdout).toMatch(/^order-17 +shipping +\d+ \w+ +2 +p-1 +\d+$/m)
+    expect(stdout).toMatch(/^order-17 +relay partners +\d+ \w+ +1 +bad-key +\d+$/m)
+  })
+
+  it('lets a key go on without its message, which stays failed', async () => {
+    const around = shop.copy()
+    const release = ['keys', 'release', 'order-17', '--consumer', 'shipping']
+    expect((await cli([...release, '--dry-run'], around)).stdout).toBe(
+      'would release the key order-17 of shipping: 2 messages behind p-1 would go on\n',
+    )
+    expect((await document(['keys', 'list'], around)).keys).toHaveLength(2)
+    expect((await cli(release, around)).stdout).toMatch(/^released the key order-17 of shipping: 2 messages/)
+    expect((await document(['keys', 'list'], around)).keys).toMatchObject([{ origin: 'outbox', scope: 'partners' }])
+    expect(await cli(release, around)).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('(not-found)') })
+    expect((await cli(['explain', 'p-1'], around)).stdout).toMatch(/audit .* let its key go on without it/)
+    expect((await cli(['failed', 'list', '--consumer', 'shipping'], around)).stdout).toContain('p-1')
+  })
+})
+
+describe('explain', () => {
+  it('says what a message waits behind', async () => {
+    expect((await shop.look('explain', 'p-2')).stdout).toMatch(/It waits: p-1, an earlier message of its key order-17/)
+    expect((await shop.look('explain', 'late')).stdout).toMatch(/It waits: bad-key, an earlier message/)
+  })
+
+  it('says that a message holds its key', async () => {
+    const { stdout } = await shop.look('explain', 'bad-key')
+    expect(stdout).toMatch(/failed for the relay partners after 1 attempt: refused-by-broker \(Error: 413 too large\)/)
+    expect(stdout).toContain('and later messages of its key wait behind it. To retry:')
+  })
+
+  it('says that a broker has it', async () => {
+    const { stdout } = await shop.look('explain', 'good')
+    expect(stdout).toMatch(/sent {2}the relay partners sent it, and the broker confirmed it\n\nThe broker has it/)
+  })
+})
+
+describe('failed show', () => {
+  it('says how a held key goes on', async () => {
+    const [{ seq }] = (await document(['failed', 'list', '--consumer', 'shipping'], shop.copy())).messages
+    const { stdout } = await shop.look('failed', 'show', seq)
+    expect(stdout).toMatch(/^correlationId +cart-4$/m)
+    expect(stdout).toMatch(/^held +it is still in its place/m)
+    expect(stdout).toContain('keys release order-17 --consumer shipping')
+  })
+})
+
+describe('sent', () => {
+  it('lists what was published, page by page', async () => {
+    const { stdout } = await shop.look('sent', 'list', '--limit', '1', '--relay', 'partners')
+    expect(stdout).toMatch(/partners {2}order.placed {2}- +good-2\n/)
+    expect(stdout).toContain('sent list --before 2 --limit 1 --relay partners')
+    const page = JSON.parse((await shop.look('sent', 'list', '--before', '2', '--json')).stdout)
+    expect(page).toMatchObject({ messages: [{ seq: '1', id: 'good', data: { n: 1 } }], next: null })
+  })
+
+  it('publishes again, by number and by filter', async () => {
+    const around = shop.copy()
+    expect((await cli(['sent', 'republish', '--type', 'order.placed', '--dry-run'], around)).stdout).toBe(
+      'would republish 2 published messages\n',
+    )
+    const numbered = await cli(['sent', 'republish', '1', '99'], around)
+    expect(numbered.exitCode).toBe(1)
+    expect(numbered.stdout).toMatch(/^republished {2}1 {2}order.placed good by partners\nnot done {5}99 /)
+    expect((await cli(['sent', 'republish', '--relay', 'partners'], around)).stderr).toContain('(refused)')
+    const all = await document(['sent', 'republish', '--relay', 'partners', '--newer-than', '1h', '--yes'], around)
+    expect(all.errors).toBe(0)
+    const { stdout } = await cli(['explain', 'good-2'], around)
+    expect(stdout).toMatch(/audit .* had it published again/)
+    expect(stdout).toContain('Next, the relay partners sends it')
+  })
+})
+
+describe('consumers', () => {
+  it('lists them, and forgets one that nobody serves', async () => {
+    const around = shop.copy()
+    expect((await cli(['consumers', 'list'], around)).stdout).toMatch(/^shipping {2}by key {2}parcel.packed$/m)
+    expect((await cli(['consumers', 'remove', 'shipping', '--dry-run'], around)).stdout).toContain('would forget')
+    expect((await cli(['consumers', 'remove', 'shipping'], around)).exitCode).toBe(0)
+    expect((await cli(['consumers', 'list'], around)).stdout).toContain('no consumer is known')
+    expect((await cli(['consumers', 'remove', 'shipping'], around)).stderr).toContain('(not-found)')
+  })
+
+  it('refuses to forget one that a live worker serves', async () => {
+    const around = shop.copy()
+    worker(around.cwd, { consumers: { shipping: ['parcel.packed'] }, relays: [] })
+    expect(await cli(['consumers', 'remove', 'shipping'], around)).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringMatching(/served by host\/1.*\(refused\)/),
+    })
+    expect((await cli(['consumers', 'remove', 'shipping', '--yes'], around)).exitCode).toBe(0)
+  })
+})
+
+describe('relays', () => {
+  it('moves one to another destination', async () => {
+    const around = shop.copy()
+    worker(around.cwd, { consumers: {}, relays: ['partners'] })
+    const move = ['relays', 'move', 'partners', 'another hook']
+    expect((await cli([...move, '--dry-run'], around)).stdout).toMatch(/^would move .* from hook of the partners to/)
+    const list = async () => (await document(['relays', 'list'], around)).relays
+    expect(await list()).toContainEqual(expect.objectContaining({ destination: 'hook of the partners' }))
+    expect((await cli(move, around)).stdout).toMatch(/moved the relay partners .*\n.*restart them: host\/1\n/)
+    expect(await list()).toContainEqual(expect.objectContaining({ relay: 'partners', destination: 'another hook' }))
+    expect((await cli(['relays', 'move', 'typo', 'x'], around)).stderr).toContain('(not-found)')
+  })
+})
+
+describe('cleanup', () => {
+  it('deletes old receipts of finished messages, and no others', async () => {
+    const around = shop.copy()
+    sql(around.cwd, `update hapax_receipts set taken_at = taken_at - ${40 * DAY}`)
+    const cleanup = ['cleanup', '--older-than', '30d']
+    expect((await cli([...cleanup, '--dry-run'], around)).stdout).toMatch(/^shipping +1$/m)
+    expect((await cli(cleanup, around)).stderr).toMatch(/deleting 1 receipt needs --yes.*\(refused\)/)
+    expect((await document([...cleanup, '--yes', '--consumer', 'other'], around)).receipts).toBe(0)
+    expect(await document([...cleanup, '--yes'], around)).toEqual({
+      dryRun: false,
+      stopped: false,
+      receipts: 1,
+      consumers: [{ consumer: 'shipping', receipts: 1 }],
+    })
+    expect((await cli(['explain', 'p-0'], around)).exitCode).toBe(1)
+    expect((await cli(['explain', 'p-1'], around)).stdout).toContain('taken by shipping')
+  })
+
+  it('refuses less than a day without --yes, even where somebody could be asked', async () => {
+    const around = { ...shop.copy(), confirm: async () => true }
+    expect(await cli(['cleanup', '--older-than', '23h'], around)).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringMatching(/23h needs --yes \(refused\)/),
+    })
+  })
+})
+
+describe('doctor', () => {
+  it('says what is wrong, what to do, and fails on an error', async () => {
+    const { exitCode, stdout } = await shop.look('doctor')
+    expect(exitCode).toBe(1)
+    expect(stdout).toMatch(/^error +workers +messages wait, and no worker is alive\n +Start a worker/m)
+    expect(stdout).toMatch(/^warning +held keys +2 keys wait/m)
+    expect(stdout).toMatch(/\n\n1 error, \d warnings\n$/)
+  })
+
+  it('does not fail on warnings', async () => {
+    const around = shop.copy()
+    worker(around.cwd, { consumers: {}, relays: [] })
+    const { exitCode, stdout } = await cli(['doctor', '--json'], around)
+    expect(exitCode).toBe(0)
+    expect(JSON.parse(stdout)).toMatchObject({ ok: true })
+    expect(stdout).toContain('"warning"')
+  })
+
+  it('finds that the tables are missing', async () => {
+    const around = shop.copy()
+    sql(around.cwd, 'delete from hapax_migrations where version = 2')
+    expect(await cli(['doctor'], around)).toMatchObject({
+      exitCode: 1,
+      stdout: expect.stringMatching(/^error +schema +.*2 \(workers, relays and order\)\n +Run npx hapax migrate/),
+    })
+  })
+})
