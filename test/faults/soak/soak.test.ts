@@ -27,6 +27,7 @@ const options: SoakOptions = full
       awayMs: 10_000,
       cutMs: 1_000,
       silenceLimitMs: 20_000,
+      restMs: 300_000,
       deadlineMs: 900_000,
     }
   : {
@@ -41,6 +42,7 @@ const options: SoakOptions = full
       awayMs: 1_500,
       cutMs: 300,
       silenceLimitMs: 8_000,
+      restMs: 60_000,
       // Twenty seconds on a quiet machine; heartbeats that come late on a busy one cost more.
       deadlineMs: 240_000,
     }

@@ -14,6 +14,8 @@ export interface SoakOptions extends Torment {
   /** Over how long the messages are published. */
   readonly overMs: number
   readonly silenceLimitMs: number
+  /** How long all may take to come to rest after the last fault. */
+  readonly restMs: number
 }
 
 /** What came of it. */
@@ -31,9 +33,6 @@ export interface SoakResult {
   /** From the last fault to rest. */
   readonly restSeconds: number
 }
-
-/** How long all may take to come to rest after the last fault. */
-const REST_MS = 60_000
 
 /** Publishes, torments, waits for rest, and asks the checker; hapax may reach the place another way than the checker. */
 export async function soak(place: Place, options: SoakOptions, way: Place = place): Promise<SoakResult> {
@@ -77,8 +76,8 @@ export async function soak(place: Place, options: SoakOptions, way: Place = plac
   }
 }
 
-function checkerJob(place: Place, { keys, messages, silenceLimitMs }: SoakOptions): CheckerJob {
-  return { place, keys, messages, silenceLimitMs, restMs: REST_MS }
+function checkerJob(place: Place, { keys, messages, silenceLimitMs, restMs }: SoakOptions): CheckerJob {
+  return { place, keys, messages, silenceLimitMs, restMs }
 }
 
 async function publishAll(
