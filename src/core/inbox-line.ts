@@ -65,7 +65,7 @@ export class InboxLine<Tx> implements Line {
     return this.#byLanes().map(({ lanes, types }) => this.#share(types, lanes, limit, this.#after))
   }
 
-  allShares(after: ReadonlyMap<number, string>): readonly Share[] {
+  allShares(after: ReadonlyMap<number, string>): readonly [Share] {
     return [this.#share(this.#options.consumer.types, ALL_LANES, LANES, after)]
   }
 

@@ -14,8 +14,8 @@ export interface Line {
   readonly idle: boolean
   /** When to look again at the latest, because of what it knows itself: milliseconds. */
   readonly nextMs: number | undefined
-  /** Everybody's rows, to find out whether anything is left. */
-  allShares(after: ReadonlyMap<number, string>): readonly Share[]
+  /** Everybody's rows, to find out whether anything is left: one share. */
+  allShares(after: ReadonlyMap<number, string>): readonly [Share]
   /** Whether an entry of `allShares` is work to be done now, by whomever. */
   isDue(entry: Entry): boolean
   /** Gives back what has not begun. */

@@ -69,7 +69,7 @@ export class Relay<Tx> implements Line {
     return lanes.length === 0 ? [] : [this.#share(lanes, WINDOW - this.#hand.size, this.#after)]
   }
 
-  allShares(after: ReadonlyMap<number, string>): readonly Share[] {
+  allShares(after: ReadonlyMap<number, string>): readonly [Share] {
     return [this.#share(ALL_LANES, LANES, after)]
   }
 

@@ -339,18 +339,16 @@ export class Worker<Tx> {
   async #isDrained(): Promise<boolean> {
     const idle = [...this.#lines(), ...this.#readers].every((each) => each.idle)
     if (!idle || this.#suspect !== undefined) return false
-    for (const line of this.#lines()) if (await this.#hasDue(line)) return false
+    let open = this.#lines().map((line) => ({ line, after: NO_KEYS }))
+    while (open.length > 0) {
+      const looks = await this.#engine.store.look(open.flatMap(({ line, after }) => line.allShares(after)))
+      const found = open.map(({ line }, index) => ({ line, look: looks[index] as Look }))
+      if (found.some(({ line, look }) => look.entries.some((entry) => line.isDue(entry) && isHead(entry, look)))) {
+        return false
+      }
+      open = found.map(({ line, look }) => ({ line, after: look.after })).filter(({ after }) => after.size > 0)
+    }
     return true
-  }
-
-  async #hasDue(line: Line): Promise<boolean> {
-    let after: Look['after'] = new Map()
-    do {
-      const [look] = (await this.#engine.store.look(line.allShares(after))) as [Look]
-      if (look.entries.some((entry) => line.isDue(entry) && isHead(entry, look))) return true
-      after = look.after
-    } while (after.size > 0)
-    return false
   }
 
   #backOff(thrown: unknown): number {
@@ -367,6 +365,7 @@ export class Worker<Tx> {
   }
 }
 
+const NO_KEYS: Look['after'] = new Map()
 const SOON_MS = 20
 const ASKED_MS = 50
 const ABORT_MS = 5_000

@@ -42,7 +42,7 @@ for (let acked = false; !acked; ) {
   await say({ said: 'ended', status })
 }
 await outlived
-const worker = hapax.worker({ consume: [consumer] })
+const worker = hapax.worker({ consume: [consumer], takeoverMs: 1_000 })
 await worker.start()
 await worker.drain()
 await worker.stop()

@@ -88,7 +88,7 @@ function open(run: string): { rig: Rig; consumers: readonly Rig['consumer'][] } 
 }
 
 async function work(consumers: readonly Rig['consumer'][]): Promise<void> {
-  const worker = hapax.worker({ consume: consumers })
+  const worker = hapax.worker({ consume: consumers, takeoverMs: 300, pollMs: 20 })
   await worker.start()
   await worker.drain()
   await worker.stop()

@@ -5,8 +5,11 @@ import type { RigTx } from './databases.ts'
 /** When a process may die around a call. */
 type Moment = 'before' | 'in flight' | 'after'
 
-/** Calls that happen once, when a worker starts: neither they nor what they call are points. */
-const START_UP = ['ready', 'migrations', 'migrate', 'subscribe', 'close']
+/**
+ * Calls that happen when a worker starts, and those that happen as often as time passes, such as heartbeats and looks, which
+ * write nothing about a message: neither they nor what they call are points, because two runs would not meet the same ones.
+ */
+const QUIET = ['ready', 'migrations', 'migrate', 'subscribe', 'close', 'join', 'beat', 'note', 'bury', 'leave', 'look']
 
 /**
  * Numbers the calls over the seams of a store as they happen, and ends the process at one of them. Two runs of the same
@@ -47,7 +50,7 @@ export class Seams {
         return (...args: unknown[]) => {
           if (label === 'transaction') args[2] = this.#body('store.body', args[2] as Body)
           const call = (): Promise<unknown> => value.apply(target, args)
-          return START_UP.includes(label) ? this.#quietly(call) : this.around(`store.${label}`, call)
+          return QUIET.includes(label) ? this.#quietly(call) : this.around(`store.${label}`, call)
         }
       },
     })

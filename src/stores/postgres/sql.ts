@@ -118,7 +118,8 @@ export function dialect(schema: string): Dialect {
       return answers.map((row) => ({ consumers: Number(row['consumers']), fresh: Number(row['fresh']) }))
     },
 
-    look: (query, shares) => query({ text: sql.look, params: [...pairs(shares, 'inbox'), ...pairs(shares, 'outbox')] }),
+    look: (query, shares) =>
+      query({ text: sql.look, params: [...columns(shares, 'inbox'), ...columns(shares, 'outbox')] }),
     reschedule: ({ seq, attempts, lost, delayMs, error }) => ({
       text: sql.reschedule,
       params: [attempts, lost, delayMs, JSON.stringify(error), seq],
@@ -219,18 +220,16 @@ function inOrder({ message, ordered }: { message: StoredMessage; ordered: boolea
 /** How many rows of one key a look lists at most. */
 const RUN = 100
 
-/** One row per share and lane, column by column: share, scope, lane, page, after, types. */
-function pairs(shares: readonly Share[], table: Share['table']): readonly string[] {
-  const rows = shares.flatMap((share, index) =>
-    share.table === table ? share.lanes.map((lane) => ({ share, index, lane })) : [],
-  )
+/** The shares of a table, column by column: share, scope, page, types, lanes, after; the last three are lists as texts. */
+function columns(shares: readonly Share[], table: Share['table']): readonly string[] {
+  const rows = shares.map((share, index) => ({ share, index })).filter(({ share }) => share.table === table)
   return [
     array(rows.map(({ index }) => index)),
     array(rows.map(({ share }) => share.scope)),
-    array(rows.map(({ lane }) => lane)),
     array(rows.map(({ share }) => pageOf(share))),
-    array(rows.map(({ share, lane }) => encodeText(share.after.get(lane) ?? ''))),
     array(rows.map(({ share }) => array(share.types.map(encodeText)))),
+    array(rows.map(({ share }) => array(share.lanes))),
+    array(rows.map(({ share }) => array(share.lanes.map((lane) => encodeText(share.after.get(lane) ?? ''))))),
   ]
 }
 
@@ -385,75 +384,100 @@ from m left join target using (place)
   left join receipt on receipt.consumer = target.consumer and receipt.message_key = target.message_key
 group by place order by place`,
 
-    // Lane by lane through the index, so that what belongs to others costs nothing; keys are skipped through one by one, so
-    // that a million rows behind one of them cost as much as one.
+    // Lane by lane through the index, so that what belongs to others costs nothing, and not at all where nothing waits;
+    // keys are skipped through one by one, so that a million rows behind one of them cost as much as one.
     look: `
-select s.share, r.seq::text as seq, r.type, r.lane, r.key, r.bytes, r.ms, r.held, r.starts
-from unnest($1::text::integer[], $2::text::text[], $3::text::smallint[], $4::text::integer[],
-  $5::text::text[], $6::text::text[]) as s (share, scope, lane, page, after, types)
-cross join lateral (select s.types::text[] as types offset 0) as handled
+with inbox_share as (
+  select share, scope, page, types::text[] as types, lanes, afters
+  from unnest($1::text::integer[], $2::text::text[], $3::text::integer[], $4::text::text[],
+    $5::text::text[], $6::text::text[]) as s (share, scope, page, types, lanes, afters)
+  offset 0
+), outbox_share as (
+  select share, scope, page, types::text[] as types, lanes, afters
+  from unnest($7::text::integer[], $8::text::text[], $9::text::integer[], $10::text::text[],
+    $11::text::text[], $12::text::text[]) as s (share, scope, page, types, lanes, afters)
+  offset 0
+)
+select s.share, r.seq::text as seq, r.type, r.lane, null as key, r.bytes, r.ms, false as held, r.starts
+from inbox_share as s
+cross join lateral (select from ${schema}.inbox i where i.consumer = s.scope and not i.ordered limit 1) as there
+cross join lateral unnest(s.lanes::smallint[]) as l (lane)
 cross join lateral (
-  (select i.seq, i.type, i.lane, null as key, octet_length(i.data) as bytes, ${MS('i.available_at - now()')} as ms,
-    false as held, i.starts as starts
+  (select i.seq, i.type, i.lane, octet_length(i.data) as bytes, ${MS('i.available_at - now()')} as ms, i.starts as starts
   from ${schema}.inbox i
-  where i.consumer = s.scope and i.lane = s.lane and not i.ordered and i.available_at <= now() and i.type = any (handled.types)
+  where i.consumer = s.scope and i.lane = l.lane and not i.ordered and i.available_at <= now() and i.type = any (s.types)
   order by i.available_at, i.seq limit s.page)
   union all
-  (select i.seq, i.type, i.lane, null, 0, ${MS('i.available_at - now()')}, false, 0
+  (select i.seq, i.type, i.lane, 0, ${MS('i.available_at - now()')}, 0
   from ${schema}.inbox i
-  where i.consumer = s.scope and i.lane = s.lane and not i.ordered and i.available_at > now() and i.type = any (handled.types)
+  where i.consumer = s.scope and i.lane = l.lane and not i.ordered and i.available_at > now() and i.type = any (s.types)
   order by i.available_at, i.seq limit 1)
-  union all
-  (with recursive head as (
-    (select i.key, i.seq, i.held_at is null and i.available_at <= now() as ready from ${schema}.inbox i
-    where i.consumer = s.scope and i.lane = s.lane and i.ordered and i.key > s.after
-    order by i.key, i.seq limit 1)
-    union all
-    select next.* from head cross join lateral (
-      select i.key, i.seq, i.held_at is null and i.available_at <= now() from ${schema}.inbox i
-      where i.consumer = s.scope and i.lane = s.lane and i.ordered and i.key > head.key
-      order by i.key, i.seq limit 1) as next
-  )
-  select r.* from (select * from head limit s.page) as head cross join lateral (
-    select i.seq, i.type, i.lane, i.key, octet_length(i.data), ${MS('i.available_at - now()')},
-      i.held_at is not null, i.starts
-    from ${schema}.inbox i
-    where i.consumer = s.scope and i.lane = s.lane and i.ordered and i.key = head.key
-    order by i.seq limit case when head.ready then ${RUN} else 1 end) as r)
 ) as r
 union all
-select s.share, r.seq::text as seq, r.type, r.lane, r.key, r.bytes, r.ms, r.held, r.starts
-from unnest($7::text::integer[], $8::text::text[], $9::text::smallint[], $10::text::integer[],
-  $11::text::text[], $12::text::text[]) as s (share, scope, lane, page, after, types)
-cross join lateral (select s.types::text[] as types offset 0) as handled
+select s.share, r.seq::text, r.type, r.lane, r.key, r.bytes, r.ms, r.held, r.starts
+from inbox_share as s
+cross join lateral (select from ${schema}.inbox i where i.consumer = s.scope and i.ordered limit 1) as there
+cross join lateral unnest(s.lanes::smallint[], s.afters::text[]) as l (lane, after)
 cross join lateral (
-  (select i.seq, i.type, i.lane, null as key, octet_length(i.data) as bytes, ${MS('i.available_at - now()')} as ms,
-    false as held, 0 as starts
-  from ${schema}.outbox i
-  where i.relay = s.scope and i.lane = s.lane and i.key is null and i.available_at <= now()
-  order by i.available_at, i.seq limit s.page)
-  union all
-  (select i.seq, i.type, i.lane, null, 0, ${MS('i.available_at - now()')}, false, 0
-  from ${schema}.outbox i
-  where i.relay = s.scope and i.lane = s.lane and i.key is null and i.available_at > now()
-  order by i.available_at, i.seq limit 1)
-  union all
-  (with recursive head as (
-    (select i.key, i.seq, i.held_at is null and i.available_at <= now() as ready from ${schema}.outbox i
-    where i.relay = s.scope and i.lane = s.lane and i.key is not null and i.key > s.after
+  with recursive head as (
+    (select i.key, i.held_at is null and i.available_at <= now() as ready from ${schema}.inbox i
+    where i.consumer = s.scope and i.lane = l.lane and i.ordered and i.key > l.after
     order by i.key, i.seq limit 1)
     union all
     select next.* from head cross join lateral (
-      select i.key, i.seq, i.held_at is null and i.available_at <= now() from ${schema}.outbox i
-      where i.relay = s.scope and i.lane = s.lane and i.key is not null and i.key > head.key
+      select i.key, i.held_at is null and i.available_at <= now() from ${schema}.inbox i
+      where i.consumer = s.scope and i.lane = l.lane and i.ordered and i.key > head.key
       order by i.key, i.seq limit 1) as next
   )
-  select r.* from (select * from head limit s.page) as head cross join lateral (
-    select i.seq, i.type, i.lane, i.key, octet_length(i.data), ${MS('i.available_at - now()')},
-      i.held_at is not null, 0
-    from ${schema}.outbox i
-    where i.relay = s.scope and i.lane = s.lane and i.key is not null and i.key = head.key
-    order by i.seq limit case when head.ready then ${RUN} else 1 end) as r)
+  select * from head limit s.page
+) as head
+cross join lateral (
+  select i.seq, i.type, i.lane, i.key, octet_length(i.data) as bytes, ${MS('i.available_at - now()')} as ms,
+    i.held_at is not null as held, i.starts as starts
+  from ${schema}.inbox i
+  where i.consumer = s.scope and i.lane = l.lane and i.ordered and i.key = head.key
+  order by i.seq limit case when head.ready then ${RUN} else 1 end
+) as r
+union all
+select s.share, r.seq::text as seq, r.type, r.lane, null as key, r.bytes, r.ms, false as held, r.starts
+from outbox_share as s
+cross join lateral (select from ${schema}.outbox i where i.relay = s.scope and i.key is null limit 1) as there
+cross join lateral unnest(s.lanes::smallint[]) as l (lane)
+cross join lateral (
+  (select i.seq, i.type, i.lane, octet_length(i.data) as bytes, ${MS('i.available_at - now()')} as ms, 0 as starts
+  from ${schema}.outbox i
+  where i.relay = s.scope and i.lane = l.lane and i.key is null and i.available_at <= now()
+  order by i.available_at, i.seq limit s.page)
+  union all
+  (select i.seq, i.type, i.lane, 0, ${MS('i.available_at - now()')}, 0
+  from ${schema}.outbox i
+  where i.relay = s.scope and i.lane = l.lane and i.key is null and i.available_at > now()
+  order by i.available_at, i.seq limit 1)
+) as r
+union all
+select s.share, r.seq::text, r.type, r.lane, r.key, r.bytes, r.ms, r.held, r.starts
+from outbox_share as s
+cross join lateral (select from ${schema}.outbox i where i.relay = s.scope and i.key is not null limit 1) as there
+cross join lateral unnest(s.lanes::smallint[], s.afters::text[]) as l (lane, after)
+cross join lateral (
+  with recursive head as (
+    (select i.key, i.held_at is null and i.available_at <= now() as ready from ${schema}.outbox i
+    where i.relay = s.scope and i.lane = l.lane and i.key is not null and i.key > l.after
+    order by i.key, i.seq limit 1)
+    union all
+    select next.* from head cross join lateral (
+      select i.key, i.held_at is null and i.available_at <= now() from ${schema}.outbox i
+      where i.relay = s.scope and i.lane = l.lane and i.key is not null and i.key > head.key
+      order by i.key, i.seq limit 1) as next
+  )
+  select * from head limit s.page
+) as head
+cross join lateral (
+  select i.seq, i.type, i.lane, i.key, octet_length(i.data) as bytes, ${MS('i.available_at - now()')} as ms,
+    i.held_at is not null as held, 0 as starts
+  from ${schema}.outbox i
+  where i.relay = s.scope and i.lane = l.lane and i.key is not null and i.key = head.key
+  order by i.seq limit case when head.ready then ${RUN} else 1 end
 ) as r`,
     reschedule: `
 update ${schema}.inbox set attempts = $1::integer, lost = $2::integer, starts = 0,
