@@ -17,6 +17,7 @@ export default defineConfig({
     coverage: { provider: 'v8', include: ['src/**/*.ts'] },
     projects: [
       { extends: true, test: { name: 'unit', include: ['test/unit/**/*.test.ts'] } },
+      { extends: true, test: { name: 'simulator', include: ['test/simulator/**/*.test.ts'] } },
       { extends: true, test: { name: 'stores', include: ['test/stores/**/*.test.ts'] } },
       { extends: true, test: { name: 'faults', include: ['test/faults/**/*.test.ts'] } },
     ],

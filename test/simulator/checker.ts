@@ -276,7 +276,17 @@ class Checker {
     for (const { row } of this.#inbox.values()) {
       const who = name(row.consumer, row.message)
       if (!this.#receipts.has(who)) this.#wrong('I1', `${who} waits without a receipt`)
+      if (row.heldAt !== null) this.#endOfHeld('inbox', row.seq, who)
     }
+    for (const { row } of this.#outbox.values()) {
+      if (row.heldAt !== null) this.#endOfHeld('outbox', row.seq, name(row.relay, row.message))
+    }
+  }
+
+  /** What holds its key is shown in the failed store. */
+  #endOfHeld(origin: FailedRecord['origin'], seq: number, who: string): void {
+    const shown = [...this.#failed.values()].some((row) => row.origin === origin && row.heldSeq === seq)
+    if (!shown) this.#wrong('I1', `${who} holds its key and nobody sees it`)
   }
 
   /** Each message ends in exactly one place. */

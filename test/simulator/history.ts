@@ -2,7 +2,7 @@ import { App, BILLING, Calls, incoming, Ordered, SOURCE } from './app.ts'
 import { type Bug, statementsOf } from './bugs.ts'
 import { Chaos } from './chaos.ts'
 import { check, type Evidence, type Violation } from './checker.ts'
-import { type Choices, randomChoices } from './choices.ts'
+import { type Choices, randomChoices, replayed } from './choices.ts'
 import { Database, type LeavingRow, type WaitingRow } from './database.ts'
 import { breaksOf, expectedOf, isPublished, type MessagePlan, type Scenario, TIMEOUT_MS } from './scenario.ts'
 import { SimDestination, SimQueue } from './sim-broker.ts'
@@ -72,6 +72,7 @@ class History {
   async run(): Promise<Result> {
     const world = this.#world
     for (let index = 0; index < this.#scenario.workers; index++) this.#startProcess()
+    if (world.choices.exhaustive) await this.#getReady()
     if (this.#scenario.slowProcess) world.slow.set(this.#victims[0] as Process, 0.2)
     this.#send()
     if (this.#scenario.operator !== 'none') void this.#app('operator').operate()
@@ -84,6 +85,17 @@ class History {
     return this.#result(
       ending === 'done' || left.length === 0 ? undefined : `not settled, ${ending}: ${left.join(', ')}`,
     )
+  }
+
+  /** Where every order is tried, that of the start is not of interest. */
+  async #getReady(): Promise<void> {
+    const { choices } = this.#world
+    const { left } = this.#chaos
+    this.#world.choices = replayed([])
+    this.#chaos.left = 0
+    await this.#world.run(() => true, FAULTY_MS, FAULTY_STEPS)
+    this.#world.choices = choices
+    this.#chaos.left = left
   }
 
   #forward({ id, type, key }: { id: string; type: string; key?: string }): void {

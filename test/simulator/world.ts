@@ -30,7 +30,7 @@ export type Ending = 'done' | 'idle' | 'late'
  * that can go on do so. Time stands still while anything is ready, apart from a millisecond per step.
  */
 export class World {
-  readonly choices: Choices
+  choices: Choices
   readonly processes: Process[] = []
   readonly steps: Step[] = []
   /** What happened, if somebody wants to read it. */

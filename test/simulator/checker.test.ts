@@ -1,0 +1,171 @@
+import { describe, expect, test } from 'vitest'
+import { check, type Evidence, type Violation } from './checker.ts'
+import type { Change, Commit } from './database.ts'
+import { runSeed } from './runner.ts'
+
+/** Histories whose evidence has everything that is broken below. */
+const SEEDS = Array.from({ length: 400 }, (_, index) => index + 1)
+
+type Break = (evidence: Evidence) => Evidence | undefined
+
+/** Breaks real evidence by hand, and says which invariants are then reported. */
+async function invariantsAfter(breaking: Break): Promise<readonly Violation['invariant'][]> {
+  for (const seed of SEEDS) {
+    const { evidence, violations } = await runSeed(seed)
+    const plain = evidence.offered.every(({ breaks }) => !breaks)
+    const broken = violations.length === 0 && plain ? breaking(evidence) : undefined
+    if (broken !== undefined) return check(broken).map(({ invariant }) => invariant)
+  }
+  throw new Error('expected a history that can be broken this way, got none')
+}
+
+const isNew = (table: Change['table']) => (change: Change) =>
+  change.table === table && change.after !== undefined && change.before === undefined
+const isGone = (table: Change['table']) => (change: Change) => change.table === table && change.after === undefined
+
+/** The first commit that has such a change, with other changes. */
+function changed(
+  evidence: Evidence,
+  matches: (change: Change, commit: Commit) => boolean,
+  change: (changes: readonly Change[], found: Change) => readonly Change[],
+): Evidence | undefined {
+  const place = evidence.commits.findIndex((commit) => commit.changes.some((each) => matches(each, commit)))
+  const commit = evidence.commits[place]
+  if (commit === undefined) return undefined
+  const found = commit.changes.find((each) => matches(each, commit)) as Change
+  const commits = evidence.commits.with(place, { ...commit, changes: change(commit.changes, found) })
+  return { ...evidence, commits }
+}
+
+const without = (changes: readonly Change[], found: Change): readonly Change[] =>
+  changes.filter((each) => each !== found)
+const twice = (changes: readonly Change[], found: Change): readonly Change[] => [...changes, { ...found, key: 'again' }]
+
+describe('the checker refuses hand-broken histories', () => {
+  const broken: readonly [string, Violation['invariant'], Break][] = [
+    ['an effect that is there twice', 'I2', (e) => changed(e, isNew('effects'), twice)],
+    ['a receipt that is missing', 'I4', (e) => changed(e, hasWith('receipts', 'effects'), without)],
+    ['an effect that is missing', 'I1', (e) => changed(e, isNew('effects'), without)],
+    ['a published message that is missing', 'I4', (e) => changed(e, hasWith('outbox', 'effects'), without)],
+    ['an inbox row that was not written', 'I1', (e) => changed(e, hasWith('inbox', 'receipts'), without)],
+    ['a failed row that was not written', 'I1', (e) => changed(e, isNew('failed'), without)],
+    ['an ack without a commit', 'I5', (e) => (e.acks.length === 0 ? undefined : { ...e, commits: [] })],
+    ['an ack that came before', 'I5', (e) => (e.acks.length === 0 ? undefined : { ...e, acks: early(e.acks) })],
+    ['an arrival that is missing', 'I7', (e) => withoutArrival(e)],
+    ['an arrival of what was not committed', 'I4', (e) => phantom(e)],
+    ['arrivals of a key in another order', 'I6', (e) => swappedArrivals(e)],
+    ['effects of a key in another order', 'I6', (e) => swappedEffects(e)],
+    ['a receipt deleted under a waiting row', 'I1', (e) => receiptDeleted(e)],
+    ['a history that never came to rest', 'I8', (e) => ({ ...e, unsettled: 'not settled' })],
+    ['a message that is nowhere', 'I1', (e) => ({ ...e, offered: [...e.offered, nobody] })],
+    ['a message that should have failed', 'I1', (e) => expecting(e, 'failed')],
+    [
+      'a row that left the outbox too early',
+      'I7',
+      (e) => (e.arrivals.length === 0 ? undefined : { ...e, arrivals: [] }),
+    ],
+    ['a row that left the inbox for nowhere', 'I1', (e) => vanished(e)],
+  ]
+  test.for(broken)('%s: %s', async ([, invariant, breaking]) => {
+    expect(await invariantsAfter(breaking)).toContain(invariant)
+  })
+})
+
+test('the checker accepts what the engine did', async () => {
+  for (const seed of SEEDS.slice(0, 100)) expect((await runSeed(seed)).violations).toEqual([])
+})
+
+const nobody = {
+  consumer: 'billing',
+  source: '/shop',
+  id: 'x',
+  expected: 'either',
+  breaks: false,
+  mayVanish: false,
+} as const
+
+function hasWith(table: Change['table'], other: Change['table']): (change: Change, commit: Commit) => boolean {
+  return (change, commit) => isNew(table)(change) && commit.changes.some(isNew(other))
+}
+
+function early<T extends { at: number }>(events: readonly T[]): readonly T[] {
+  return events.map((event) => ({ ...event, at: 0 }))
+}
+
+function withoutArrival(evidence: Evidence): Evidence | undefined {
+  const [first] = evidence.arrivals
+  if (first === undefined) return undefined
+  return { ...evidence, arrivals: evidence.arrivals.filter(({ id }) => id !== first.id) }
+}
+
+function phantom(evidence: Evidence): Evidence | undefined {
+  const [first] = evidence.arrivals
+  return first && { ...evidence, arrivals: [...evidence.arrivals, { ...first, id: 'phantom' }] }
+}
+
+/** The first arrivals of two messages of a key, exchanged, if one was written after the other's commit. */
+function swappedArrivals(evidence: Evidence): Evidence | undefined {
+  const { arrivals } = evidence
+  for (const [index, one] of arrivals.entries()) {
+    const later = arrivals.findIndex(
+      (each, at) => at > index && each.key !== null && each.key === one.key && each.id !== one.id,
+    )
+    const two = arrivals[later]
+    if (two === undefined || arrivals.some((each, at) => at < index && each.id === two.id)) continue
+    const swapped = arrivals.with(index, { ...two, at: one.at }).with(later, { ...one, at: two.at })
+    const broken = { ...evidence, arrivals: swapped }
+    if (check(broken).some(({ invariant }) => invariant === 'I6')) return broken
+  }
+  return undefined
+}
+
+/** The effects of two inbox rows of a key, exchanged together with their rows. */
+function swappedEffects(evidence: Evidence): Evidence | undefined {
+  const { commits } = evidence
+  const working = commits.map((commit, index) => ({ commit, index })).filter(({ commit }) => isOrderedWork(commit))
+  for (const one of working) {
+    for (const two of working.filter(({ index }) => index > one.index)) {
+      const swapped = commits
+        .with(one.index, { ...two.commit, at: one.commit.at })
+        .with(two.index, { ...one.commit, at: two.commit.at })
+      const broken = { ...evidence, commits: swapped }
+      if (check(broken).some(({ invariant }) => invariant === 'I6')) return broken
+    }
+  }
+  return undefined
+}
+
+function isOrderedWork({ changes }: Commit): boolean {
+  const ordered = changes.some((change) => isGone('inbox')(change) && (change.before as { ordered?: boolean }).ordered)
+  return ordered && changes.some(isNew('effects'))
+}
+
+function receiptDeleted(evidence: Evidence): Evidence | undefined {
+  return changed(evidence, hasWith('inbox', 'receipts'), (changes) => changes) && deleteFirstReceipt(evidence)
+}
+
+/** Right behind a commit that wrote a receipt and its inbox row, another one deletes the receipt. */
+function deleteFirstReceipt(evidence: Evidence): Evidence | undefined {
+  const place = evidence.commits.findIndex(
+    ({ changes }) => changes.some(isNew('inbox')) && changes.some(isNew('receipts')),
+  )
+  const commit = evidence.commits[place] as Commit
+  const receipt = commit.changes.find(isNew('receipts')) as Change
+  const deleting = { ...receipt, before: receipt.after, after: undefined }
+  const cleaning = { at: commit.at + 0.5, tx: 0, process: 'cleaner', changes: [deleting] }
+  return { ...evidence, commits: evidence.commits.toSpliced(place + 1, 0, cleaning) }
+}
+
+function expecting(evidence: Evidence, expected: 'failed'): Evidence | undefined {
+  const processed = evidence.commits.some(({ changes }) => changes.some(isNew('effects')))
+  return processed ? { ...evidence, offered: evidence.offered.map((each) => ({ ...each, expected })) } : undefined
+}
+
+/** The effect goes, the row stays deleted. */
+function vanished(evidence: Evidence): Evidence | undefined {
+  return changed(
+    evidence,
+    (change, commit) => isNew('effects')(change) && commit.changes.some(isGone('inbox')),
+    (changes) => changes.filter((change) => change.table === 'inbox'),
+  )
+}
