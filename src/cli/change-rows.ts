@@ -34,7 +34,8 @@ export interface RowsWork {
 
 interface RowResult {
   readonly seq: string
-  readonly result: 'done' | 'gone' | 'error'
+  /** `unknown`: the link broke during the commit and the row is gone, so it was done, by this call or by another. */
+  readonly result: 'done' | 'gone' | 'unknown' | 'error'
   readonly what?: string
   readonly error?: { readonly code: string; readonly message: string }
 }
@@ -100,7 +101,7 @@ async function changeOne(work: RowsWork, seq: string, options: RowsOptions): Pro
     await work.one(seq, byOf(options))
     return { seq, result: 'done', ...(what !== undefined && { what }) }
   } catch (thrown) {
-    return { seq, result: 'error', error: errorOf(thrown) }
+    return wrong(seq, thrown)
   }
 }
 
@@ -134,12 +135,13 @@ export async function changeByFilter(work: RowsWork, options: RowsOptions, io: I
 }
 
 function rowResult(result: BulkResult): RowResult {
-  return result.result === 'error' ? { ...result, error: errorOf(result.error) } : result
+  return result.result === 'error' ? wrong(result.seq, result.error) : result
 }
 
-function errorOf(thrown: unknown): { code: string; message: string } {
+function wrong(seq: string, thrown: unknown): RowResult {
   const { code, message } = thrown as { code?: unknown; message?: unknown }
-  return { code: String(code ?? 'error'), message: redact(String(message ?? thrown)) }
+  const error = { code: String(code ?? 'error'), message: redact(String(message ?? thrown)) }
+  return { seq, result: error.code === 'commit-unknown' ? 'unknown' : 'error', error }
 }
 
 /** Says what became of each row. On a terminal, what went well by filter is only counted. */
@@ -149,7 +151,7 @@ class Teller {
   readonly #io: Io
   readonly #progress: Progress
   readonly #results: RowResult[] = []
-  readonly #counts = { done: 0, gone: 0, error: 0 }
+  readonly #counts = { done: 0, gone: 0, unknown: 0, error: 0 }
 
   constructor(work: RowsWork, options: RowsOptions, io: Io) {
     this.#work = work
@@ -166,33 +168,36 @@ class Teller {
   }
 
   #tick(outOf: number): void {
-    const { done, gone, error } = this.#counts
-    const wrong = error === 0 ? '' : `, ${plural(error, 'error')}`
-    this.#progress.show(`${count(done + gone + error)} of ${count(outOf)}${wrong}`)
+    const { done, gone, unknown, error } = this.#counts
+    const errors = error === 0 ? '' : `, ${plural(error, 'error')}`
+    this.#progress.show(`${count(done + gone + unknown + error)} of ${count(outOf)}${errors}`)
   }
 
   #line({ seq, result, what = '', error }: RowResult): void {
     this.#progress.clear()
     const done = this.#options.dryRun ? `would ${this.#work.change}` : DONE[this.#work.change]
-    const label = { done, gone: 'gone', error: 'not done' }[result].padEnd(Math.max(done.length, 'not done'.length))
+    const label = { done, gone: 'gone', unknown: 'unknown', error: 'not done' }[result].padEnd(
+      Math.max(done.length, 'not done'.length),
+    )
     const text = error === undefined ? what : `${error.message} (${error.code})`
-    const style = { done: 'green', gone: 'yellow', error: 'red' } as const
+    const style = { done: 'green', gone: 'yellow', unknown: 'yellow', error: 'red' } as const
     line(this.#io, `${paint(this.#io, style[result], label)}  ${seq}  ${safe(text)}`.trimEnd())
   }
 
   /** Ends a change, or a trial run by number. */
   conclude(exitCode: number): number {
     this.#progress.clear()
-    const { done, gone, error: errors } = this.#counts
-    if (this.#options.json) this.#document(done, { done, gone, errors, results: this.#results.map(document) })
+    const { done, gone, unknown, error: errors } = this.#counts
+    if (this.#options.json) this.#document(done, { done, gone, unknown, errors, results: this.#results.map(document) })
     else if (!this.#options.dryRun) this.#sum()
-    return errors > 0 ? 1 : exitCode
+    return errors + unknown > 0 ? 1 : exitCode
   }
 
   #sum(): void {
-    const { done, gone, error } = this.#counts
+    const { done, gone, unknown, error } = this.#counts
     const parts = [`${count(done)} ${DONE[this.#work.change]}`]
     if (gone > 0) parts.push(`${count(gone)} gone: somebody else was faster`)
+    if (unknown > 0) parts.push(`${count(unknown)} unknown: done by this or by somebody else, explain shows which`)
     if (error > 0) parts.push(`${count(error)} not done`)
     line(this.#io)
     line(this.#io, parts.join(', '))
@@ -203,7 +208,7 @@ class Teller {
   /** Ends a trial run by filter: it is exact, and changes nothing. */
   concludeTrial(howMany: number): number {
     const { change, noun } = this.#work
-    if (this.#options.json) this.#document(howMany, { done: 0, gone: 0, errors: 0, results: [] })
+    if (this.#options.json) this.#document(howMany, { done: 0, gone: 0, unknown: 0, errors: 0, results: [] })
     else line(this.#io, howMany === 0 ? `no ${noun}s match` : `would ${change} ${plural(howMany, noun)}`)
     return 0
   }

@@ -138,6 +138,7 @@ describe('failed retry and discard', () => {
       count: 1,
       done: 1,
       gone: 0,
+      unknown: 0,
       errors: 1,
       results: [
         { seq: '99', result: 'error', error: { code: 'not-found', message: expect.stringContaining('99') } },
