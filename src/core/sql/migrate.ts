@@ -1,6 +1,8 @@
 import { hash } from 'node:crypto'
+import { pause, systemClock } from '../clock.ts'
 import type { Executor, Result, Statement, TransactionWork } from '../connection.ts'
 import { HapaxError, isHapaxError } from '../errors.ts'
+import type { Random } from '../random.ts'
 import type { Migration, MigrationState } from '../store.ts'
 import type { Dialect } from './dialect.ts'
 import { asText } from './values.ts'
@@ -46,6 +48,25 @@ export function migration<Tx>(
     },
   }
 }
+
+/**
+ * Repeats a migration that met transactions at work. It does not wait for long inside its own: whoever came later would
+ * wait behind it, and two that wait for each other end with an error for one of them.
+ */
+export async function untilFree<T>(migrate: () => Promise<T>, random: Random): Promise<T> {
+  const endMs = systemClock.monotonic() + PATIENCE_MS
+  for (;;) {
+    try {
+      return await migrate()
+    } catch (error) {
+      if (!isHapaxError(error, 'transaction-conflict') || systemClock.monotonic() > endMs) throw error
+      await pause(systemClock, 50 + 200 * random.number())
+    }
+  }
+}
+
+/** How long a migration tries to get hold of tables that are in use. */
+const PATIENCE_MS = 120_000
 
 /** What `migration` does, as a plain SQL script for psql, mysql or sqlite3. */
 export function migrationScript(dialect: Dialect, versions?: readonly number[]): string {

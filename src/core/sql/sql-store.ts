@@ -50,7 +50,7 @@ import type {
 } from '../store.ts'
 import type { Backend, Dialect } from './dialect.ts'
 import { asLooks, compareSeq } from './look.ts'
-import { migration, migrationScript, migrationStates } from './migrate.ts'
+import { migration, migrationScript, migrationStates, untilFree } from './migrate.ts'
 import { SqlOperator } from './operator.ts'
 import { asInboxRow, asOutboxMessage, asReceipt, asWorker } from './rows.ts'
 import { brokenAtomicity, type Phase, StoreErrors } from './store-errors.ts'
@@ -110,7 +110,8 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   }
 
   async migrate(): Promise<readonly Migration[]> {
-    const applied = await this.#admin(migration(this.#dialect, (tx: Tx) => this.#connection.executor(tx)))
+    const work = migration(this.#dialect, (tx: Tx) => this.#connection.executor(tx))
+    const applied = await untilFree(() => this.#admin(work), this.#random)
     this.#ready = true
     return applied
   }

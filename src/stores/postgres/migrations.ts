@@ -82,6 +82,11 @@ export function migrations(schema: string): readonly MigrationSource[] {
       version: 2,
       name: 'workers, relays and order',
       sql: [
+        // All tables at once, because transactions at work take them in many orders and would deadlock with one after the
+        // other. Shortly, because all that come later wait behind; and a try is longer now and then, so that long handlers
+        // end within one.
+        `select set_config('lock_timeout', (100 * 2 ^ floor(6 * random() ^ 2))::integer::text, true)`,
+        `lock table ${schema}.subscriptions, ${schema}.inbox, ${schema}.outbox, ${schema}.failed in access exclusive mode`,
         `alter table ${schema}.inbox
   add column held_at timestamptz,
   add column crashes integer not null default 0,
