@@ -43,13 +43,19 @@ export interface Checker extends AsyncDisposable {
 
 /** Makes a place with a table `effects` that has no key at all, and the tables of hapax. */
 export async function makePlace(store: DurableStore): Promise<Checker> {
+  const checker = await makeEmptyPlace(store)
+  const hapax = await openStore(checker.place, { max: 1 })
+  await hapax.migrate()
+  await hapax.close()
+  return checker
+}
+
+/** Makes a place without the tables of hapax. */
+export async function makeEmptyPlace(store: DurableStore): Promise<Checker> {
   const name = `faults_${randomBytes(5).toString('hex')}`
   const checker = await checkers[store](name)
   const type = 'varchar(200) not null'
   await checker.query(`create table ${effects(checker.place)} (consumer ${type}, id ${type}, process integer)`)
-  const hapax = await openStore(checker.place, { max: 1 })
-  await hapax.migrate()
-  await hapax.close()
   return checker
 }
 
