@@ -157,6 +157,7 @@ it('waits for a database that is not there yet, and for a broker that goes away 
   }
   const relay = inProcess(store, broker)
   await vi.waitFor(() => expect(relay.log()).toContain('is not available, trying again: no route'), soon)
+  await vi.waitFor(() => expect(ready.mock.calls.length).toBeGreaterThan(2), soon)
   ready.mockRestore()
   await vi.waitFor(() => expect(relay.log()).toContain('is back'), soon)
   away = true
