@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { StatementSync } from 'node:sqlite'
 import type { Connection, Store } from 'hapax'
 import type { RigTx } from './databases.ts'
@@ -19,8 +20,8 @@ export class Seams {
   readonly points: string[] = []
   readonly #killAt: string | undefined
   readonly #counts = new Map<string, number>()
+  readonly #quiet = new AsyncLocalStorage<boolean>()
   #armed = false
-  #startingUp = 0
 
   constructor(killAt: string | undefined) {
     this.#killAt = killAt
@@ -112,18 +113,14 @@ export class Seams {
     return (...args) => this.around(label, () => body(...args))
   }
 
-  async #quietly<T>(call: () => Promise<T>): Promise<T> {
-    this.#startingUp += 1
-    try {
-      return await call()
-    } finally {
-      this.#startingUp -= 1
-    }
+  /** Quiet is what the call does, not what happens beside it. */
+  #quietly<T>(call: () => Promise<T>): Promise<T> {
+    return this.#quiet.run(true, call)
   }
 
   /** Undefined: not a point, now. */
   #named(label: string): string | undefined {
-    if (!this.#armed || this.#startingUp > 0) return undefined
+    if (!this.#armed || this.#quiet.getStore()) return undefined
     const count = (this.#counts.get(label) ?? 0) + 1
     this.#counts.set(label, count)
     return `${label} #${count}`
