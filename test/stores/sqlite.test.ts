@@ -46,6 +46,7 @@ const harness: StoreHarness<SqliteTx> = {
       outbox: () => column('select id as value from hapax_outbox order by seq'),
       setSeq: async (seq) => {
         for (const name of ['hapax_inbox', 'hapax_failed']) {
+          checker.exec(`delete from sqlite_sequence where name = '${name}'`)
           checker.exec(`insert into sqlite_sequence (name, seq) values ('${name}', ${seq})`)
         }
       },

@@ -40,25 +40,16 @@ interface Part {
 
 /** The lanes of the shares in which there is anything: usually none, and that is cheap to see. */
 async function occupied(sql: Statements, query: Query, shares: readonly Share[]): Promise<readonly Lane[]> {
-  const tables = (['inbox', 'outbox'] as const).map((table) => {
-    const scopes = [...new Set(shares.filter((share) => share.table === table).map((share) => share.scope))]
-    return { text: sql.look[table].occupied(scopes.length), params: scopes.map(bytes) }
+  const parts = shares.map(({ table, scope, lanes }, index) => ({
+    text: sql.look[table].occupied(index),
+    params: [bytes(scope), bytes(scope), JSON.stringify(lanes)],
+  }))
+  return (await ask(query, parts)).flatMap((row) => {
+    const share = shares[Number(row['share'])]
+    const there = { loose: asBoolean(row['loose']), keyed: asBoolean(row['keyed']) }
+    if (share === undefined || !(there.loose || there.keyed)) return []
+    return [new Lane(sql.look[share.table], share, Number(row['share']), Number(row['lane']), there)]
   })
-  const rows = await ask(
-    query,
-    tables.filter(({ params }) => params.length > 0),
-  )
-  const there = new Map(rows.map((row) => [placeOf(asText(row['place']), row['lane'], asText(row['scope'])), row]))
-  return shares.flatMap((share, index) =>
-    share.lanes.flatMap((lane) => {
-      const row = there.get(placeOf(share.table, lane, share.scope))
-      return row === undefined ? [] : [new Lane(sql.look[share.table], share, index, lane, asBoolean(row['keyed']))]
-    }),
-  )
-}
-
-function placeOf(table: string, lane: unknown, scope: string): string {
-  return `${table} ${lane} ${scope}`
 }
 
 /** The answers to many parts, in as few statements as the server likes. */
@@ -82,18 +73,18 @@ class Lane {
   readonly #loose: Row[] = []
   /** The rows of each key; keys in the order of their hashes, because every page begins behind the last one. */
   readonly #keys = new Map<string, Row[]>()
-  readonly #keyed: boolean
+  readonly #there: { readonly loose: boolean; readonly keyed: boolean }
   /** The key behind which the page was cut. */
   #cut: string | undefined
   #asked = false
 
-  constructor(texts: LookTexts, share: Share, index: number, lane: number, keyed: boolean) {
+  constructor(texts: LookTexts, share: Share, index: number, lane: number, there: { loose: boolean; keyed: boolean }) {
     this.name = `${index} ${lane}`
     this.#texts = texts
     this.#share = share
     this.#index = index
     this.#where = [bytes(share.scope), lane]
-    this.#keyed = keyed
+    this.#there = there
     this.#cut = share.after.get(lane)
   }
 
@@ -105,7 +96,7 @@ class Lane {
     const full = this.#keys.size >= pageOf(this.#share)
     const parts = [
       this.#asked ? this.#runPart() : this.#loosePart(),
-      this.#keyed && !full ? this.#keysPart() : undefined,
+      this.#there.keyed && !full ? this.#keysPart() : undefined,
     ]
     this.#asked = true
     return parts.filter((part) => part !== undefined)
@@ -143,7 +134,7 @@ class Lane {
 
   #loosePart(): Part | undefined {
     const { table, types } = this.#share
-    if (table === 'inbox' && types.length === 0) return undefined
+    if (!this.#there.loose || (table === 'inbox' && types.length === 0)) return undefined
     const named = table === 'inbox' ? types : []
     // One more than a page: if not all of them are due, the first that is not says when.
     const each = this.#texts.loose(this.#index, named.length, pageOf(this.#share) + 1)

@@ -79,8 +79,8 @@ type Rows = 'receipt' | 'insertInbox' | 'insertFailed' | 'insertOutbox'
 
 /** What a look asks about one table, lane by lane. `share` is the place of the share that asks. */
 export interface LookTexts {
-  /** scope and lane of what is there at all, and whether some of it has order. */
-  occupied(scopes: number): string
+  /** Which lanes have anything without order, and with. Parameters: scope, scope, lanes as a JSON array. */
+  occupied(share: number): string
   /** Without order: the first to be due. Parameters: scope, lane, types. */
   loose(share: number, types: number, limit: number): string
   /** With order, from the first key. Parameters: scope, lane. */
@@ -267,10 +267,15 @@ function lookTexts(table: string, index: string, scope: string, starts: string):
 (select ${share} as share, ${columns}, m.\`key\`, m.held_at is not null as held
 from ${table} as m force index (${index}_key) where m.${scope} = ? and m.lane = ?`
   return {
-    occupied: (scopes) => `
-(select '${index}' as place, m.${scope} as scope, m.lane, max(m.key_hash) is not null as keyed
-from ${table} as m force index (${index}_key)
-where m.${scope} in (${MANY(scopes)}) group by m.${scope}, m.lane)`,
+    // The first entry of a lane has no order if any has none, and the last has order if any has. Only equalities: a
+    // correlated subquery with anything else would read the whole lane.
+    occupied: (share) => `
+(select ${share} as share, l.lane, (
+  select m.key_hash is null from ${table} as m force index (${index}_key)
+  where m.${scope} = ? and m.lane = l.lane order by m.key_hash, m.seq limit 1) as loose, (
+  select m.key_hash is not null from ${table} as m force index (${index}_key)
+  where m.${scope} = ? and m.lane = l.lane order by m.key_hash desc, m.seq desc limit 1) as keyed
+from json_table(?, '$[*]' columns (lane int path '$')) as l)`,
     loose: (share, types, limit) => `
 (select ${share} as share, ${columns}, null as \`key\`, 0 as held
 from ${table} as m force index (${index}_lane)
