@@ -29,8 +29,11 @@ export class InboxLine<Tx> implements Line {
   readonly #hand = new Hand()
   /** Rows that were not ours lately, until when to leave them alone, and how often that happened. */
   readonly #avoided = new Map<string, { until: number; times: number }>()
-  readonly #running = new Set<Promise<void>>()
+  readonly #running = new Map<Promise<void>, Turn>()
+  /** What was looked at, what is about to be noted, and what may begin because it is. */
   #queue: Turn[] = []
+  #noting: Turn[] = []
+  #noted: Turn[] = []
   #suspects: readonly Entry[] = []
   #after: ReadonlyMap<number, string> = new Map()
   #nextMs: number | undefined
@@ -44,8 +47,9 @@ export class InboxLine<Tx> implements Line {
     return this.#options.consumer.name
   }
 
-  get inHand(): ReadonlySet<string> {
-    return this.#hand.seqs
+  /** What runs or is about to: what would have ended the process, if it ended now. */
+  get about(): readonly string[] {
+    return [...this.#running.values(), ...this.#noted, ...this.#noting].flatMap(seqsOf)
   }
 
   get idle(): boolean {
@@ -53,7 +57,7 @@ export class InboxLine<Tx> implements Line {
   }
 
   get running(): readonly Promise<void>[] {
-    return [...this.#running]
+    return [...this.#running.keys()]
   }
 
   /** Looks ahead by about twice what runs at once, and again when half of that is used up. */
@@ -97,12 +101,29 @@ export class InboxLine<Tx> implements Line {
     return this.#nextMs
   }
 
+  /** Puts up what is to be noted next, if what is noted runs low. Few enough, because after a crash they run alone. */
+  putUp(): boolean {
+    const up = (): number => [...this.#noted, ...this.#noting].reduce((sum, turn) => sum + seqsOf(turn).length, 0)
+    if (up() <= NOTED / 2) while (this.#queue.length > 0 && up() < NOTED) this.#noting.push(this.#queue.shift() as Turn)
+    return this.#noting.length > 0
+  }
+
+  /** What was put up has been noted, and may begin. */
+  noted(): void {
+    this.#noted.push(...this.#noting.splice(0))
+  }
+
+  /** The note is another one now. */
+  unnoted(): void {
+    this.#noting.unshift(...this.#noted.splice(0))
+  }
+
   begin(): void {
     const { floor, concurrency, signal } = this.#options
-    while (this.#queue.length > 0 && floor.open && !signal.aborted && this.#running.size < concurrency) {
-      const bytes = sum(this.#queue[0] as Turn)
+    while (this.#noted.length > 0 && floor.open && !signal.aborted && this.#running.size < concurrency) {
+      const bytes = sum(this.#noted[0] as Turn)
       if (this.#running.size > 0 && this.#bytes + bytes > RUNNING_BYTES) return
-      this.#start(this.#queue.shift() as Turn, bytes, false)
+      this.#start(this.#noted.shift() as Turn, bytes, false)
     }
   }
 
@@ -129,7 +150,7 @@ export class InboxLine<Tx> implements Line {
 
   /** Gives back what has not begun; it was only looked at. */
   drop(): void {
-    for (const turn of this.#queue.splice(0)) this.#letGo(turn)
+    for (const turns of [this.#queue, this.#noting, this.#noted]) for (const turn of turns.splice(0)) this.#letGo(turn)
   }
 
   #ahead(): number {
@@ -175,7 +196,7 @@ export class InboxLine<Tx> implements Line {
       floor.leave()
       changed()
     })
-    this.#running.add(run)
+    this.#running.set(run, turn)
   }
 
   /** One group after the other; what stands behind a row that is not done would not be given to us anyway. */
@@ -232,6 +253,13 @@ const RUNNING_BYTES = 64 * 1024 * 1024
 const AVOID_MS = 50
 const MAX_AVOID_MS = 5_000
 const MAX_AVOIDED = 10_000
+
+/** How many messages that have not begun are noted at once, about. */
+const NOTED = 40
+
+function seqsOf(turn: Turn): readonly string[] {
+  return turn.flatMap((group) => group.map((entry) => entry.seq))
+}
 
 function sum(turn: Turn): number {
   let bytes = 0

@@ -70,11 +70,12 @@ export class Membership {
     if (!this.alive) await this.#inTurn()
   }
 
-  /** Notes what the worker is about to run. */
-  async note(): Promise<void> {
-    const { seqs, alone } = this.#options.inHand()
-    if (await this.#options.store.note(this.#id, seqs, alone)) return
-    await this.#inTurn()
+  /** Notes what the worker is about to run. After a beat that is under way, which may say less. */
+  note(): Promise<void> {
+    return this.#inTurn(async () => {
+      const { seqs, alone } = this.#options.inHand()
+      if (!(await this.#options.store.note(this.#id, seqs, alone))) await this.#beat()
+    })
   }
 
   /** The lanes of this worker among those that handle this type of this consumer. */
@@ -141,11 +142,11 @@ export class Membership {
     })
   }
 
-  /** One beat at a time. */
-  #inTurn(): Promise<void> {
-    const beat = this.#beating.then(() => this.#beat())
-    this.#beating = beat.catch(() => {})
-    return beat
+  /** One beat or note at a time. */
+  #inTurn(work: () => Promise<void> = () => this.#beat()): Promise<void> {
+    const turn = this.#beating.then(work)
+    this.#beating = turn.catch(() => {})
+    return turn
   }
 
   async #beat(): Promise<void> {

@@ -46,8 +46,6 @@ export class Worker<Tx> {
   #asking: (() => void)[] = []
   #errors = 0
   #pauseMs = 0
-  /** The note of what is in hand does not say what is about to run. */
-  #unnoted = false
   /** Since when suspects run, one after the other. */
   #aloneSince: number | undefined
   #suspect: string | undefined
@@ -210,12 +208,12 @@ export class Worker<Tx> {
 
   #inHand(): { seqs: readonly string[]; alone: boolean } {
     if (this.#suspect !== undefined) return { seqs: [this.#suspect], alone: true }
-    return { seqs: this.#inboxes.flatMap((line) => [...line.inHand]), alone: false }
+    return { seqs: this.#inboxes.flatMap((line) => line.about), alone: false }
   }
 
   /** Something ended: the next of what is in hand may begin, and there may be room for more. */
   #changed(): void {
-    if (this.#state === 'running' && !this.#unnoted && this.#membership.alive) {
+    if (this.#state === 'running' && this.#membership.alive) {
       for (const line of this.#lines()) line.begin()
     }
     this.#signal.notify()
@@ -261,7 +259,6 @@ export class Worker<Tx> {
       from += own.length
       if (!line.offer(found)) continue
       took = true
-      if (line instanceof InboxLine) this.#unnoted = true
     }
     return took
   }
@@ -270,18 +267,20 @@ export class Worker<Tx> {
     if (this.#suspect !== undefined) return
     const next = this.#nextSuspect()
     if (next !== undefined) return this.#beginAlone(next.line, next.suspect)
-    await this.#noted()
-    if (this.#state === 'running') for (const line of this.#lines()) line.begin()
+    // Before anything runs, it is noted: if it ends the process, the others know what it was.
+    if (this.#inboxes.map((line) => line.putUp()).includes(true)) await this.#membership.note()
+    if (this.#state !== 'running') return
+    for (const line of this.#inboxes) line.noted()
+    for (const line of this.#lines()) line.begin()
   }
 
   async #beginAlone(line: InboxLine<Tx>, suspect: Entry): Promise<void> {
     const over = (): void => {
       this.#suspect = undefined
-      // What the others have in hand is not in the note any more.
-      this.#unnoted = true
       this.#signal.notify()
     }
     this.#suspect = suspect.seq
+    for (const each of this.#inboxes) each.unnoted()
     try {
       await this.#membership.note()
     } catch (error) {
@@ -291,13 +290,6 @@ export class Worker<Tx> {
     }
     line.beginAlone(suspect)
     void Promise.allSettled(line.running).then(over)
-  }
-
-  /** Before anything runs, it is noted: if it ends the process, the others know what it was. */
-  async #noted(): Promise<void> {
-    if (!this.#unnoted) return
-    await this.#membership.note()
-    this.#unnoted = false
   }
 
   /** Suspects run one after the other on an empty floor, for a while; then the others have it for a while. */

@@ -501,9 +501,14 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   }
 
   #short(first: Statement, then: (answer: Result) => readonly Statement[] | undefined): Promise<Result> {
+    // A process that is paused in here must not keep the rows for long.
+    const settings = this.#dialect.settings(SHORT, 'claim')
     return this.#admin({
-      first: [first],
-      body: async (_tx, [answer = NO_ANSWER]) => ({ value: answer, last: then(answer) }),
+      first: [...settings, first],
+      body: async (_tx, answers) => {
+        const answer = answers.at(-1) ?? NO_ANSWER
+        return { value: answer, last: then(answer) }
+      },
     })
   }
 
@@ -543,6 +548,8 @@ const NO_RECEIPTS: ReadonlyMap<string, Receipt> = new Map()
 const NO_SEQS: ReadonlySet<string> = new Set()
 const NO_ROWS: ReadonlyMap<string, InboxRow> = new Map()
 const NOTHING_THERE: Look = { entries: [], nextMs: undefined, after: new Map() }
+/** The limits of a transaction without handlers. */
+const SHORT = { lockTimeoutMs: 10_000, idleTimeoutMs: 10_000 }
 const NO_ANSWER: Result = { rows: [], affected: 0 }
 /** How long a statement outside a transaction may take. */
 const QUERY_MS = 60_000
