@@ -1,0 +1,56 @@
+import type { Store } from 'hapax'
+import { expect, test } from 'vitest'
+import { CALM, Chaos } from '../simulator/chaos.ts'
+import { replayed } from '../simulator/choices.ts'
+import { Database } from '../simulator/database.ts'
+import { SimStore } from '../simulator/sim-store.ts'
+import { randomTrace, runTrace, type Traced } from '../simulator/traces.ts'
+import { Process, World } from '../simulator/world.ts'
+import { type Checker, durableStores, makePlace, openStore } from '../support/databases.ts'
+import { seed } from '../support/seeded.ts'
+
+const TRACES = Number(process.env['HAPAX_TEST_TRACES'] ?? 300)
+const LENGTH = 25
+
+/** The fake store in a world without faults, which moves when somebody waits for an answer. */
+function fake(): Traced {
+  const world = new World(replayed([]))
+  const db = new Database(world)
+  const store = new SimStore(db, new Process(world, 'trace', 1), new Chaos(world, CALM))
+  return {
+    store: store as unknown as Store<never>,
+    settle: async (answer) => {
+      let settled = false
+      const note = (): void => {
+        settled = true
+      }
+      answer.then(note, note)
+      await world.run(() => settled, Number.POSITIVE_INFINITY, 10_000)
+      return answer
+    },
+  }
+}
+
+const TABLES = ['receipts', 'inbox', 'outbox', 'failed', 'sent', 'workers', 'relays', 'subscriptions', 'audit'] as const
+
+async function empty({ place, query }: Checker): Promise<void> {
+  for (const name of TABLES) await query(`delete from ${place.schema === '' ? 'hapax_' : `${place.schema}.`}${name}`)
+}
+
+for (const name of durableStores()) {
+  const parallel = name !== 'sqlite'
+  test(`the fake store answers as ${name} does (seed ${seed})`, { timeout: 300_000 }, async () => {
+    await using checker = await makePlace(name)
+    const store = await openStore(checker.place, { max: 6 })
+    try {
+      for (let each = 0; each < TRACES; each++) {
+        const trace = randomTrace(seed + each, LENGTH, parallel)
+        await empty(checker)
+        const real = await runTrace({ store: store as unknown as Store<never>, settle: (answer) => answer }, trace)
+        expect(await runTrace(fake(), trace), `HAPAX_TEST_SEED=${seed + each}`).toEqual(real)
+      }
+    } finally {
+      await store.close()
+    }
+  })
+}
