@@ -202,15 +202,23 @@ const openers: Record<DurableStore, Opener> = {
   mysql: async ({ url }, { url: detour, max = 4, seams }, watch) => {
     const { MysqlConnection } = await import('../../src/stores/mysql/connection.ts')
     const { mysql } = await import('hapax/mysql')
-    const pool = createPool({ uri: detour ?? url, connectionLimit: max, connectTimeout: 10_000 })
-    pool.on('connection', (client) => {
-      client.on('error', () => {})
-      seams?.client(client as object as { query(): void; execute(): void }, 'query', 'execute')
+    const open = (most: number): ReturnType<typeof createPool> => {
+      const pool = createPool({ uri: detour ?? url, connectionLimit: most, connectTimeout: 10_000 })
+      pool.on('connection', (client) => {
+        client.on('error', () => {})
+        seams?.client(client as object as { query(): void; execute(): void }, 'query', 'execute')
+      })
+      return pool
+    }
+    const pool = open(max)
+    const control = open(1)
+    const connection = new MysqlConnection({
+      // Not told: rigs have fewer connections than consumers have places.
+      size: undefined,
+      handlers: async () => pool as never,
+      control: async () => control as never,
+      close: async () => void (await Promise.all([pool.end(), control.end()])),
     })
-    const connection = new MysqlConnection(
-      async () => pool as never,
-      () => pool.end(),
-    )
     return mysql(watch(connection))
   },
   sqlite: async ({ url }, { seams }, watch) => {

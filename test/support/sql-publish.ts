@@ -25,7 +25,7 @@ export interface SqlMessage {
 }
 
 /** A row of the outbox, with its texts as texts and its bytes as digits. */
-export type OutboxColumns = Readonly<Record<string, unknown>>
+type OutboxColumns = Readonly<Record<string, unknown>>
 
 /** A database with the tables of hapax, and a plain connection that publishes on it. */
 export interface SqlRig {
@@ -90,14 +90,21 @@ async function onMysql(): Promise<SqlRig> {
   await store.migrate()
   return {
     hapax: (source, delivery) => openHapax(store, source, delivery),
-    publish: async ({ source, type, data, key, ...options }, end = 'commit') => {
+    publish: async ({ source, type, data, key, id, ...options }, end = 'commit') => {
       const { headers, ...others } = options
       // As a program would: the options are one JSON text, and headers are an object in it.
       const packed = headers === undefined ? JSON.stringify(others) : withHeaders(JSON.stringify(others), headers)
       await client.query('begin')
       try {
-        const values = [source, type, data === undefined ? '' : data, key ?? null, packed === '{}' ? null : packed]
-        await client.query('call hapax_publish(?, ?, ?, ?, ?, @id)', values)
+        const values = [
+          source,
+          type,
+          data === undefined ? '' : data,
+          key ?? null,
+          id ?? null,
+          packed === '{}' ? null : packed,
+        ]
+        await client.query('call hapax_publish(?, ?, ?, ?, ?, ?, @id)', values)
         const [rows] = await client.query('select @id as id')
         await client.query(end)
         return asText((rows as { id: unknown }[])[0]?.id)
@@ -142,7 +149,7 @@ function readable(row: Record<string, unknown>): OutboxColumns {
   const time = /"time":"([^"]*)",/.exec(attributes)?.[1]
   return {
     ...rest,
-    attributes: attributes.replace(`"time":"${time}",`, ''),
+    attributes: JSON.parse(attributes.replace(`"time":"${time}",`, '')),
     time,
     delay: Math.round(Number(delay) / 1000) || 0,
   }

@@ -43,6 +43,8 @@ export interface Dialect {
   answered(error: unknown): boolean
 
   readonly migrations: readonly MigrationSource[]
+  /** What ends a statement with semicolons inside, where the database's own client has to be told. */
+  readonly delimiter: string | undefined
   /** Keeps a second migrating instance waiting; the first statements of the migrating transaction. */
   readonly migrationLock: readonly Statement[]
   readonly migrationUnlock: readonly Statement[]

@@ -84,7 +84,12 @@ export function migrationScript(dialect: Dialect, versions?: readonly number[]):
     ...dialect.migrationUnlock.map(inlined),
     'commit',
   ]
-  return statements.map((text) => `${text.trim()};\n`).join('\n')
+  return statements.map((text) => ended(text.trim(), dialect)).join('\n')
+}
+
+function ended(text: string, { delimiter }: Dialect): string {
+  if (delimiter === undefined || !text.includes(';')) return `${text};\n`
+  return `delimiter ${delimiter}\n${text}${delimiter}\ndelimiter ;\n`
 }
 
 /** A statement with its values written in: those of migrations are our own names, numbers and digits. */

@@ -1,4 +1,5 @@
 import type { MigrationSource } from '../../core/sql/index.ts'
+import { publishProcedure } from './publish.ts'
 
 /**
  * The schema, step by step. A released step is never changed: add one. DDL commits by itself here, so every statement has
@@ -175,6 +176,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   type varbinary(6148),
   note longblob
 ) engine = innodb row_format = dynamic`,
+        ...publishProcedure(prefix),
       ],
     },
   ]

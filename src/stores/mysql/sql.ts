@@ -33,6 +33,7 @@ export function dialect(prefix: string): Dialect {
     answered,
 
     migrations: migrations(prefix),
+    delimiter: '//',
     migrationLock: [{ text: sql.migrationLock, params: [prefix] }],
     migrationUnlock: [{ text: sql.migrationUnlock, params: [prefix] }],
     migrationTable: plain(sql.migrationTable),

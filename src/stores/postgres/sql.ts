@@ -25,6 +25,7 @@ export function dialect(schema: string): Dialect {
     answered,
 
     migrations: migrations(schema),
+    delimiter: undefined,
     migrationLock: [
       plain(`set local lock_timeout = '60s'`),
       { text: 'select pg_advisory_xact_lock(hashtextextended($1::text, 0))', params: [`hapax migrate ${schema}`] },

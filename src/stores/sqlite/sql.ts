@@ -26,6 +26,7 @@ export function dialect(prefix: string): Dialect {
     answered,
 
     migrations: migrations(prefix),
+    delimiter: undefined,
     // BEGIN IMMEDIATE is the lock.
     migrationLock: [],
     migrationUnlock: [],
