@@ -2,6 +2,7 @@ import { systemClock, within } from '../clock.ts'
 import type {
   Connection,
   Executor,
+  Isolation,
   Result,
   Statement,
   TransactionEnd,
@@ -144,7 +145,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
             backend = signal && this.#dialect.backend(own)
             if (backend !== undefined) signal?.addEventListener('abort', end, { once: true })
             const executor = this.#connection.executor(tx)
-            const unit = await this.#unit(tx, executor, opening, own)
+            const unit = await this.#unit(tx, executor, opening, own, isolation)
             phase = 'body'
             const result = await this.#guarded(executor, signal, () => body(unit))
             phase = 'committing'
@@ -187,30 +188,43 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     return locked === 'skip' ? [claim] : [this.#dialect.lockAll(seqs, lockTimeoutMs, isolation), claim]
   }
 
-  async #unit(tx: Tx, executor: Executor, opening: Opening, answers: readonly Result[]): Promise<Unit<Tx>> {
+  async #unit(
+    tx: Tx,
+    executor: Executor,
+    opening: Opening,
+    answers: readonly Result[],
+    isolation: Isolation | undefined,
+  ): Promise<Unit<Tx>> {
     const check = (): Promise<void> => this.#check(executor)
     const unit = { tx, check, existing: NO_RECEIPTS, present: NO_SEQS, claimed: NO_ROWS }
     if (opening.kind === 'take') return { ...unit, existing: await this.#existing(executor, opening, answers) }
     if (opening.kind !== 'claim') return unit
     const locked = opening.locked === 'wait' ? answers[0]?.rows : undefined
     const present = locked === undefined ? NO_SEQS : new Set(locked.map((row) => String(row['seq'])))
-    return { ...unit, present, claimed: await this.#claimed(executor, answers.at(-1)) }
+    return { ...unit, present, claimed: await this.#claimed(executor, answers.at(-1), isolation) }
   }
 
   /** The rows go first, not last: whoever commits behind our back commits that they are gone, and nobody runs them again. */
-  async #claimed(executor: Executor, answer: Result | undefined): Promise<ReadonlyMap<string, InboxRow>> {
+  async #claimed(
+    executor: Executor,
+    answer: Result | undefined,
+    isolation: Isolation | undefined,
+  ): Promise<ReadonlyMap<string, InboxRow>> {
     const rows = answer?.rows.map(asInboxRow) ?? []
     if (rows.length === 0) return NO_ROWS
-    const claimed = this.#dialect.claimDeletes ? rows : await this.#inOrder(executor, rows)
+    const claimed = this.#dialect.claimDeletes ? rows : await this.#inOrder(executor, rows, isolation)
     return new Map(claimed.sort((a, b) => compareSeq(a.seq, b.seq)).map((row) => [row.seq, row]))
   }
 
   /** What `claimDeletes` stands for, where the database cannot do it in one statement. */
-  async #inOrder(executor: Executor, rows: InboxRow[]): Promise<InboxRow[]> {
+  async #inOrder(executor: Executor, rows: InboxRow[], isolation: Isolation | undefined): Promise<InboxRow[]> {
     let kept = rows
     if (rows.some((row) => row.ordered)) {
-      const { text, params } = this.#dialect.blocked(rows.map((row) => row.seq))
-      const blocked = new Set((await executor.query(text, params)).rows.map((row) => String(row['seq'])))
+      const statement = this.#dialect.blocked(rows.map((row) => row.seq))
+      // Every read inside a serializable transaction locks, and would wait; outside, rows that others have locked are there.
+      const outside = isolation === 'serializable'
+      const answer = await (outside ? this.#run(statement) : executor.query(statement.text, statement.params))
+      const blocked = new Set(answer.rows.map((row) => String(row['seq'])))
       kept = rows.filter((row) => !blocked.has(row.seq))
     }
     if (kept.length === 0) return kept

@@ -149,8 +149,8 @@ where m.seq in (${SEQS(count)}) and m.held_at is null order by m.seq for update 
     lockAll: (count: number, timeout: number) => `
 ${LOCK_WAIT(timeout)} select cast(m.seq as char) as seq, connection_id() as pid from ${inbox} as m ${BY_KEY}
 where m.seq in (${SEQS(count)}) order by m.seq for update`,
-    // A plain read, which waits for nobody; but SERIALIZABLE makes it a locking one, and then not for long. The oldest row
-    // of the key outside these is found from the front, so that what waits behind them costs nothing.
+    // A plain read, which waits for nobody; where the server is set to SERIALIZABLE it locks, but does not wait for long.
+    // The oldest row of the key outside these is found from the front: what waits behind them costs nothing.
     blocked: (count: number) => `
 ${LOCK_WAIT(1)} select cast(m.seq as char) as seq from ${inbox} as m ${BY_KEY}
 where m.seq in (${SEQS(count)}) and m.key_hash is not null and m.seq > (
@@ -242,14 +242,16 @@ from (select id from ${workers} where ${SILENT} > ttl_ms limit 1000) as dead
 where ${SILENT} > ttl_ms order by m.id for update skip locked`,
     // A row that is locked is being worked on: its worker is slow to be heard, not dead.
     suspect: (count: number) => `
-update ${inbox} as m ${BY_KEY} join (
-  select f.seq from ${inbox} as f ${BY_KEY} where f.seq in (${SEQS(count)}) order by f.seq for update skip locked
-) as free on free.seq = m.seq
+update (
+  select f.seq from ${inbox} as f ${BY_KEY} where f.seq in (${SEQS(count)}) order by f.seq limit ${count}
+  for update skip locked
+) as free straight_join ${inbox} as m ${BY_KEY} on m.seq = free.seq
 set m.starts = m.starts + 1`,
     crashed: (count: number) => `
-update ${inbox} as m ${BY_KEY} join (
-  select f.seq from ${inbox} as f ${BY_KEY} where f.seq in (${SEQS(count)}) order by f.seq for update skip locked
-) as free on free.seq = m.seq
+update (
+  select f.seq from ${inbox} as f ${BY_KEY} where f.seq in (${SEQS(count)}) order by f.seq limit ${count}
+  for update skip locked
+) as free straight_join ${inbox} as m ${BY_KEY} on m.seq = free.seq
 set m.starts = m.starts + 1, m.crashes = m.crashes + 1`,
     leave: (count: number) => `delete from ${workers} where id in (${MANY(count)})`,
 
