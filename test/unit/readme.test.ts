@@ -28,9 +28,20 @@ test('the quick start prints what its comments say, also when it is run a second
   }
 })
 
+test('the relay example prints what its comment says', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'hapax-relay-'))
+  try {
+    const relay = join(root, 'examples/relay.ts')
+    const args = ['--conditions=hapax-source', relay]
+    expect(execFileSync(process.execPath, args, { cwd: folder, encoding: 'utf8' })).toBe('A1 v1, A1 v2, A1 v3\n')
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+})
+
 test('every link inside the documentation leads somewhere', () => {
   const broken: string[] = []
-  for (const page of ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', 'SECURITY.md', 'docs/guarantees.md']) {
+  for (const page of ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', 'SECURITY.md', 'docs/guarantees.md', 'docs/operations.md']) {
     const text = readFileSync(join(root, page), 'utf8')
     for (const [, target] of text.matchAll(/\]\((?!https?:)([^)#]+)/g)) {
       try {
