@@ -166,7 +166,9 @@ async function deliver(
   { message, consumers, delayMs }: LocalRow,
   token: string,
 ): Promise<LocalResult> {
-  const listening = await executor.query(sql.listening, [JSON.stringify(consumers), encodeText(message.type)])
+  // By name: what JSON makes of an object leaves getters out.
+  const known = consumers.map(({ name, ordered }) => ({ name, ordered }))
+  const listening = await executor.query(sql.listening, [JSON.stringify(known), encodeText(message.type)])
   let fresh = 0
   for (const row of listening.rows) {
     const consumer = String(row['consumer'])

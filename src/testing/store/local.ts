@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict'
+import { defineMessage } from '../../core/define.ts'
+import { Permanent } from '../../core/errors.ts'
 import { messageKey } from '../../core/identity.ts'
 import { unpackAttributes } from '../../core/message.ts'
 import { atEachLevel, type Case } from './case.ts'
-import { assertOutcome, assertRejects, Ping, Pong, type Reader, type World } from './world.ts'
+import { assertOutcome, assertRejects, type Context, Ping, Pong, type Reader, type World } from './world.ts'
 
 function localReader(world: World, name = 'billing', hapax = world.hapax({ delivery: 'local' })): Reader {
   return world.reader(({ tx, message }) => world.database.effect(tx, `${name} ${message.id}`), { hapax, name })
@@ -99,6 +101,24 @@ const once: readonly Case[] = [
       })
       await assertRejects(given, 'no-consumer')
       await world.assertPlaces('a', [])
+    },
+  },
+  {
+    name: 'local messages of one key keep their order, whether the publisher knows the consumer or not',
+    run: async (world) => {
+      const keyed = defineMessage<{ n: number }>('ping', { key: () => 'k' })
+      const here = world.hapax({ delivery: 'local' })
+      const failing = ({ message }: Context) => {
+        if (message.id !== 'b') throw new Permanent('no')
+      }
+      const reader = world.reader(failing, { hapax: here, order: 'wait' })
+      await here.transaction((tx) => here.publish(tx, keyed, { n: 1 }, { id: 'a' }))
+      await world.drain(reader)
+      const there = world.hapax({ delivery: 'local' })
+      await there.transaction((tx) => there.publish(tx, keyed, { n: 2 }, { id: 'b' }))
+      await world.drain(reader)
+      const [held] = await here.keys.list()
+      assert.deepEqual([held?.key, held?.id, held?.waiting], ['k', 'a', 1])
     },
   },
   {
