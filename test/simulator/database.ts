@@ -172,6 +172,7 @@ export class DbTransaction {
  */
 export class Database {
   readonly world: World
+  readonly locksDuplicates: boolean
   readonly log: Commit[] = []
   readonly open = new Set<DbTransaction>()
   readonly #tables: { readonly [Name in TableName]: Map<string, Tables[Name]> } = {
@@ -191,8 +192,10 @@ export class Database {
   #lastSeq = 0
   #moment = 0
 
-  constructor(world: World) {
+  /** `locksDuplicates`: whoever finds a receipt that is there locks it, as MariaDB and MySQL do. */
+  constructor(world: World, { locksDuplicates = false }: { readonly locksDuplicates?: boolean } = {}) {
     this.world = world
+    this.locksDuplicates = locksDuplicates
   }
 
   /** The committed rows. */

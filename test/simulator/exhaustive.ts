@@ -60,6 +60,7 @@ function aCase(name: string, route: Route, messages: readonly MessagePlan[], cha
     refused: [],
     operator: 'none',
     cleanup: false,
+    locksDuplicates: false,
     slowProcess: false,
     slowness: 0,
     chaos,

@@ -58,7 +58,7 @@ class History {
     this.#world = new World(choices ?? randomChoices(scenario.seed))
     if (trace) this.#world.trace = []
     this.#world.slowness = scenario.slowness
-    this.#db = new Database(this.#world)
+    this.#db = new Database(this.#world, scenario)
     this.#chaos = new Chaos(this.#world, scenario.chaos)
     this.#chaos.victims = this.#victims
     this.#world.disturb = () => this.#chaos.disturb()

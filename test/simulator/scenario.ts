@@ -73,6 +73,8 @@ export interface Scenario {
   /** What an operator does while it runs. */
   readonly operator: 'none' | 'retry' | 'discard' | 'release'
   readonly cleanup: boolean
+  /** Whether a receipt that is found is locked, as on MariaDB. */
+  readonly locksDuplicates: boolean
   /** The odds that a process is slow. */
   readonly slowProcess: boolean
   readonly slowness: number
@@ -132,6 +134,7 @@ export function randomScenario(seed: number, routes: readonly Route[] = ROUTES):
     refused: (route === 'relay' || route === 'chain') && odds(0.1) ? [one(...messages).id] : [],
     operator: odds(0.7) ? 'none' : one('retry', 'discard', 'release'),
     cleanup,
+    locksDuplicates: odds(0.3),
     slowProcess: odds(0.3),
     slowness: odds(0.2) ? 0.03 : 0,
     chaos: {

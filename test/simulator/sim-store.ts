@@ -468,8 +468,7 @@ export class SimStore implements Store<SimTx> {
   beat(id: string, inHand: readonly string[], alone: boolean): Promise<readonly WorkerRow[] | undefined> {
     return this.#repeated('beats', (db, tx) => {
       if (!this.#sql.note(db, tx, id, inHand, alone, true)) return undefined
-      const { now } = db.world
-      return this.#sql.workers(db).map((row) => (row.id === id ? { ...row, silentMs: 0, alive: now >= 0 } : row))
+      return this.#sql.workers(db, tx)
     })
   }
 

@@ -208,9 +208,10 @@ export const statements = {
     return true
   },
 
-  workers(db: Database): WorkerRow[] {
+  workers(db: Database, tx: DbTransaction): WorkerRow[] {
     const { now } = db.world
-    return [...db.committed('workers').values()]
+    return db
+      .rows(tx, 'workers')
       .sort((a, b) => (a.id < b.id ? -1 : 1))
       .map(({ id, name, serves, startedAt, seenAt, ttlMs, inHand }) => {
         const silentMs = now - seenAt
@@ -361,8 +362,10 @@ function writeReceipt(
   const key = receiptKey(consumer, messageKey)
   const there = db.get(tx, 'receipts', key)
   if (there?.token === token) return true
-  // A committed receipt that nobody is deleting needs no lock.
-  if (there !== undefined && !db.isLocked(tx, 'receipts', key)) return false
+  if (there !== undefined && !db.isLocked(tx, 'receipts', key)) {
+    if (db.locksDuplicates) db.lock(tx, 'receipts', key)
+    return false
+  }
   db.lock(tx, 'receipts', key)
   const row = { consumer, token, messageKey, source, id, type, fingerprint, takenAt: db.world.now }
   db.write(tx, 'receipts', key, row)

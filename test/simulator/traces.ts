@@ -1,4 +1,4 @@
-import type { InboxRow, Store, StoredMessage, Unit, Writes } from 'hapax'
+import type { InboxRow, Look, OutboxMessage, Store, StoredMessage, Unit, Writes } from 'hapax'
 import { fingerprint, messageKey } from '../../src/core/identity.ts'
 import { LANES } from '../../src/core/lanes.ts'
 import { seeded } from '../support/seeded.ts'
@@ -31,6 +31,8 @@ export type Operation =
 
 const CONSUMERS = ['billing', 'ordered'] as const
 const IDS = ['m1', 'm2', 'm3', 'm4'] as const
+/** The message without a key; it cannot be held. */
+const UNKEYED = 'm4'
 const TYPE = 'order.placed'
 const SOURCE = '/shop'
 const RELAY = 'default'
@@ -89,8 +91,9 @@ function randomChange(
     () => ({ kind: 'local', ids: [id, ...some().filter((each) => each !== id)], later: odds(0.3) }),
     () => ({ kind: 'publish', ids: [id, ...some().filter((each) => each !== id)], later: odds(0.3) }),
     () => ({ kind: 'reschedule', consumer, id, later: odds(0.5) }),
-    () => ({ kind: 'fail', consumer, id, hold: odds(0.5) && consumer === 'ordered' }),
-    () => ({ kind: one('confirm', 'postpone', 'refuse'), id, flag: odds(0.5) }),
+    () => ({ kind: 'fail', consumer, id, hold: odds(0.5) && consumer === 'ordered' && id !== UNKEYED }),
+    () => ({ kind: one('confirm', 'postpone'), id, flag: odds(0.5) }),
+    () => ({ kind: 'refuse', id, flag: odds(0.5) && id !== UNKEYED }),
     () => ({ kind: one('retry', 'discard', 'edit'), consumer: one(consumer, RELAY), id }),
     () => ({ kind: 'release', origin: one('inbox', 'outbox'), consumer: one(consumer, RELAY), key: one('a', 'b') }),
     () => ({ kind: 'join', worker, dead: odds(0.5) }),
@@ -187,7 +190,7 @@ class TraceRun {
       case 'release':
         return this.#wait(store.releaseKey(operation.origin, operation.consumer, operation.key, AUDIT))
       case 'join': {
-        const ttlMs = operation.dead ? 0 : LATER_MS
+        const ttlMs = operation.dead ? -60_000 : LATER_MS
         return this.#wait(store.join({ id: operation.worker, name: 'trace', ttlMs, serves: '{}' }))
       }
       case 'note': {
@@ -233,6 +236,8 @@ class TraceRun {
       const seq = await this.#inboxSeq(consumer, id)
       if (seq !== undefined) seqs.push(seq)
     }
+    // Nobody asks for nothing.
+    if (seqs.length === 0) return 'nothing to claim'
     const locked = wait ? 'wait' : 'skip'
     const unit = await this.#begin(tx, consumer, { kind: 'claim', seqs, locked }, (opened) =>
       [...opened.claimed.values()].map((row) => row.message),
@@ -310,7 +315,7 @@ class TraceRun {
         { ...share, table: 'outbox', scope: RELAY },
       ]),
     )
-    const outbox = await this.#wait(this.#store.outboxRows(looks.at(-1)?.entries.map((entry) => entry.seq) ?? []))
+    const outbox = await this.#outboxRows(looks.at(-1))
     const sent = new Map(outbox.map(({ seq, message: { id } }) => [seq, id]))
     const inbox = await this.#names()
     const shown = looks.map(({ entries, nextMs }, place) => [
@@ -324,6 +329,11 @@ class TraceRun {
     // Rows that became due in the same millisecond have no order of their own.
     const sorted = shown.map(([entries, next]) => [(entries as string[]).toSorted(), next])
     return [sorted, await this.#failed()]
+  }
+
+  async #outboxRows(look: Look | undefined): Promise<readonly OutboxMessage[]> {
+    const seqs = look?.entries.map((entry) => entry.seq) ?? []
+    return seqs.length === 0 ? [] : this.#wait(this.#store.outboxRows(seqs))
   }
 
   async #failed(): Promise<unknown> {
@@ -362,7 +372,7 @@ class TraceRun {
       scope: RELAY,
     } as const
     const [look] = await this.#wait(this.#store.look([share]))
-    const rows = await this.#wait(this.#store.outboxRows(look?.entries.map((entry) => entry.seq) ?? []))
+    const rows = await this.#outboxRows(look)
     const row = rows.find(({ message: { id: own } }) => own === id)
     const about = rows.map(({ message: { id: own }, attempts }) => [own, attempts])
     if (row === undefined) return about

@@ -9,13 +9,13 @@ import { Process, World } from '../simulator/world.ts'
 import { type Checker, durableStores, makePlace, openStore } from '../support/databases.ts'
 import { seed } from '../support/seeded.ts'
 
-const TRACES = Number(process.env['HAPAX_TEST_TRACES'] ?? 300)
+const TRACES = Number(process.env['HAPAX_TEST_TRACES'] ?? 100)
 const LENGTH = 25
 
 /** The fake store in a world without faults, which moves when somebody waits for an answer. */
-function fake(): Traced {
+function fake(locksDuplicates: boolean): Traced {
   const world = new World(replayed([]))
-  const db = new Database(world)
+  const db = new Database(world, { locksDuplicates })
   const store = new SimStore(db, new Process(world, 'trace', 1), new Chaos(world, CALM))
   return {
     store: store as unknown as Store<never>,
@@ -47,7 +47,7 @@ for (const name of durableStores()) {
         const trace = randomTrace(seed + each, LENGTH, parallel)
         await empty(checker)
         const real = await runTrace({ store: store as unknown as Store<never>, settle: (answer) => answer }, trace)
-        expect(await runTrace(fake(), trace), `HAPAX_TEST_SEED=${seed + each}`).toEqual(real)
+        expect(await runTrace(fake(name === 'mysql'), trace), `HAPAX_TEST_SEED=${seed + each}`).toEqual(real)
       }
     } finally {
       await store.close()
