@@ -57,18 +57,19 @@ export const statements = {
     return bySeqText(seqs).filter((seq) => locked(db, tx, 'inbox', seq) !== undefined)
   },
 
-  addInbox(db: Database, tx: DbTransaction, row: RetryRow): void {
+  /** `like`: a message whose lane it takes over. */
+  addInbox(db: Database, tx: DbTransaction, row: RetryRow, like: StoredMessage = row.message): void {
     const seq = db.nextSeq()
     const { consumer, message, attempts, starts, delayMs, error } = row
     const ordered = row.ordered && message.key !== null
-    const lane = laneOf(message, ordered)
+    const lane = laneOf(like, ordered)
     const availableAt = db.world.now + delayMs
     const counts = { attempts, starts, lost: 0, crashes: 0 }
     const waiting = { seq, consumer, message, ordered, lane, ...counts, availableAt, heldAt: null, error }
     db.insert(tx, 'inbox', String(seq), waiting)
   },
 
-  addOutbox(db: Database, tx: DbTransaction, { relay, message, delayMs }: OutboxRow): void {
+  addOutbox(db: Database, tx: DbTransaction, { relay, message, delayMs }: OutboxRow, like = message): void {
     const seq = db.nextSeq()
     const { now } = db.world
     const times = { createdAt: now, availableAt: now + delayMs, heldAt: null }
@@ -76,7 +77,7 @@ export const statements = {
       seq,
       relay,
       message,
-      lane: laneOf(message, true),
+      lane: laneOf(like, true),
       attempts: 0,
       error: null,
       ...times,
@@ -265,10 +266,10 @@ export const statements = {
     const { origin, consumer, ordered, heldSeq } = row
     if (origin === 'inbox') writeReceipt(db, tx, consumer, token, message)
     if (heldSeq !== null) unhold(db, tx, origin, String(heldSeq), message)
-    else if (origin === 'outbox') statements.addOutbox(db, tx, { relay: consumer, message, delayMs: 0 })
+    else if (origin === 'outbox') statements.addOutbox(db, tx, { relay: consumer, message, delayMs: 0 }, row.message)
     else {
       const fresh = { attempts: 0, starts: 0, delayMs: 0, error: null }
-      statements.addInbox(db, tx, { consumer, message, ordered, ...fresh })
+      statements.addInbox(db, tx, { consumer, message, ordered, ...fresh }, row.message)
     }
     db.write(tx, 'failed', seq, { ...row, heldSeq: null, replacedBy: message.id })
     writeAudit(db, tx, audit, consumer, row.message)
