@@ -44,6 +44,8 @@ export type ErrorCode =
   | 'crash-loop'
   | 'infrastructure'
   | 'refused-by-broker'
+  // brokers
+  | 'broker-timeout'
   // the store
   | 'busy'
   | 'commit-unknown'

@@ -1,4 +1,5 @@
 import { Activity } from './activity.ts'
+import type { Destination } from './broker.ts'
 import { type CleanupOptions, cleanup } from './cleanup.ts'
 import { type Clock, systemClock, within } from './clock.ts'
 import type { Isolation } from './connection.ts'
@@ -108,6 +109,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   readonly #publisher: Publisher<Tx, Own>
   readonly #consumers = new Map<string, Consumer<Tx>>()
   readonly #workers = new Set<Worker<Tx>>()
+  readonly #destinations = new Set<Destination>()
 
   constructor(options: HapaxOptions<Tx, Own>) {
     const { store, clock = systemClock, random = systemRandom } = options
@@ -195,6 +197,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
 
   worker(options: WorkerOptions<Tx>): Worker<Tx> {
     const worker = new Worker(this.#engine, options, (stopped) => this.#workers.delete(stopped))
+    for (const destination of worker.destinations) this.#destinations.add(destination)
     this.#workers.add(worker)
     return worker
   }
@@ -220,6 +223,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     this.activity.close()
     await Promise.all([...this.#workers].map((worker) => worker.stop()))
     await within(this.#engine.clock, CLOSE_MS, this.activity.idle(), () => {})
+    await Promise.allSettled([...this.#destinations].map((destination) => destination.close()))
     await this.#store.close()
   }
 

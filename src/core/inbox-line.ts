@@ -4,10 +4,11 @@ import { asError } from './errors.ts'
 import type { Floor } from './floor.ts'
 import { grouping, soonest, type Turn } from './grouping.ts'
 import { Hand } from './hand.ts'
-import { ALL_LANES, LANES } from './lanes.ts'
-import type { Line } from './line.ts'
+import { ALL_LANES } from './lanes.ts'
+import { DRAIN_LIMIT, type Line } from './line.ts'
 import type { Membership } from './membership.ts'
 import type { Outcome } from './outcome.ts'
+import { Rotation } from './rotation.ts'
 import type { Entry, Look, Share } from './store.ts'
 
 /** What an inbox line needs of its worker. */
@@ -35,7 +36,7 @@ export class InboxLine<Tx> implements Line {
   #noting: Turn[] = []
   #noted: Turn[] = []
   #suspects: readonly Entry[] = []
-  #after: ReadonlyMap<number, string> = new Map()
+  readonly #rotation = new Rotation()
   #nextMs: number | undefined
   #bytes = 0
 
@@ -66,11 +67,13 @@ export class InboxLine<Tx> implements Line {
     if (this.#hand.size > ahead / 2) return []
     const limit = ahead - this.#hand.size
     this.#hand.looking()
-    return this.#byLanes().map(({ lanes, types }) => this.#share(types, lanes, limit, this.#after))
+    return this.#byLanes().map(({ lanes, types }) => this.#share(types, lanes, limit, this.#rotation.after))
   }
 
   allShares(after: ReadonlyMap<number, string>): readonly [Share] {
-    return [this.#share(this.#options.consumer.types, ALL_LANES, LANES, after)]
+    return [
+      this.#share(this.#options.consumer.types, after.size === 0 ? ALL_LANES : [...after.keys()], DRAIN_LIMIT, after),
+    ]
   }
 
   isDue({ type, dueMs, held }: Entry): boolean {
@@ -79,7 +82,7 @@ export class InboxLine<Tx> implements Line {
 
   offer(looks: readonly Look[]): boolean {
     const entries = distinct(looks.flatMap((look) => look.entries))
-    this.#after = new Map(looks.flatMap((look) => [...look.after]))
+    this.#rotation.seen(new Map(looks.flatMap((look) => [...look.after])))
     this.#nextMs = soonest(looks, entries)
     const { turns, suspects } = grouping(entries, {
       room: this.#ahead() - this.#hand.size,
@@ -94,7 +97,7 @@ export class InboxLine<Tx> implements Line {
   }
 
   get unfinished(): boolean {
-    return this.#after.size > 0
+    return this.#rotation.unfinished
   }
 
   get nextMs(): number | undefined {

@@ -14,7 +14,7 @@ export interface Line {
   readonly idle: boolean
   /** When to look again at the latest, because of what it knows itself: milliseconds. */
   readonly nextMs: number | undefined
-  /** Everybody's rows, to find out whether anything is left: one share. */
+  /** Everybody's rows, to find out whether anything is left: one share, or what is left of it behind these keys. */
   allShares(after: ReadonlyMap<number, string>): readonly [Share]
   /** Whether an entry of `allShares` is work to be done now, by whomever. */
   isDue(entry: Entry): boolean
@@ -23,3 +23,6 @@ export interface Line {
   /** What has begun. */
   readonly running: readonly Promise<void>[]
 }
+
+/** How much one look lists of everybody's rows. */
+export const DRAIN_LIMIT = 1_000

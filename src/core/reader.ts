@@ -1,8 +1,8 @@
 import type { Delivery, Reader as OpenReader } from './broker.ts'
-import { pause } from './clock.ts'
+import { pause, within } from './clock.ts'
 import type { Source } from './consumer.ts'
 import type { Engine } from './engine.ts'
-import { asError } from './errors.ts'
+import { asError, HapaxError } from './errors.ts'
 import type { Floor } from './floor.ts'
 import type { Outcome } from './outcome.ts'
 import { Signal } from './signal.ts'
@@ -35,13 +35,18 @@ export class Reader<Tx> {
   /** Begins to read. Rejects when the broker refuses, or is not there. */
   async start(): Promise<void> {
     const { source, report } = this.#options
-    this.#open = await source.subscription.open({
+    const opening = source.subscription.open({
       prefetch: this.#prefetch(),
       receive: (deliveries) => {
         this.#arrived.push(...deliveries)
         this.#dispatch()
       },
       report,
+    })
+    this.#open = await within(this.#options.engine.clock, OPEN_MS, opening, () => {
+      // Should it open after all, nobody wants it any more.
+      void opening.then((reader) => reader.close()).catch(() => {})
+      throw new HapaxError('broker-timeout', `${source.subscription.name} did not open within ${OPEN_MS} ms`)
     })
   }
 
@@ -164,3 +169,4 @@ export class Reader<Tx> {
 }
 
 const STORE_SIZE = 500
+const OPEN_MS = 30_000

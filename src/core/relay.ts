@@ -1,14 +1,15 @@
 import { retryDelay } from './backoff.ts'
 import type { Confirmation, Destination, OutgoingMessage } from './broker.ts'
 import { type Engine, persist } from './engine.ts'
-import { asError, messageOf, recordError } from './errors.ts'
+import { asError, HapaxError, messageOf, recordError } from './errors.ts'
 import { grouping, soonest } from './grouping.ts'
 import { Hand } from './hand.ts'
-import { ALL_LANES, LANES } from './lanes.ts'
-import type { Line } from './line.ts'
+import { ALL_LANES } from './lanes.ts'
+import { DRAIN_LIMIT, type Line } from './line.ts'
 import type { Membership } from './membership.ts'
 import { unpackAttributes } from './message.ts'
 import { ref } from './record.ts'
+import { Rotation } from './rotation.ts'
 import type { Entry, Look, OutboxMessage, Share } from './store.ts'
 
 /** What a relay needs of its worker. */
@@ -35,7 +36,7 @@ export class Relay<Tx> implements Line {
   #queue: Entry[][] = []
   #confirmed: string[] = []
   #deleting = false
-  #after: ReadonlyMap<number, string> = new Map()
+  readonly #rotation = new Rotation()
   #nextMs: number | undefined
   /** Times in a row that the destination was not there, and until when to leave it alone. */
   #down = { times: 0, until: 0 }
@@ -49,7 +50,7 @@ export class Relay<Tx> implements Line {
   }
 
   get unfinished(): boolean {
-    return this.#after.size > 0
+    return this.#rotation.unfinished
   }
 
   get nextMs(): number | undefined {
@@ -66,11 +67,11 @@ export class Relay<Tx> implements Line {
     if (this.#hand.size > WINDOW / 2 || this.#isDown()) return []
     this.#hand.looking()
     const lanes = this.#options.membership.lanesOfRelay(this.#options.name)
-    return lanes.length === 0 ? [] : [this.#share(lanes, WINDOW - this.#hand.size, this.#after)]
+    return lanes.length === 0 ? [] : [this.#share(lanes, WINDOW - this.#hand.size, this.#rotation.after)]
   }
 
   allShares(after: ReadonlyMap<number, string>): readonly [Share] {
-    return [this.#share(ALL_LANES, LANES, after)]
+    return [this.#share(after.size === 0 ? ALL_LANES : [...after.keys()], DRAIN_LIMIT, after)]
   }
 
   isDue({ dueMs, held }: Entry): boolean {
@@ -79,7 +80,7 @@ export class Relay<Tx> implements Line {
 
   offer(looks: readonly Look[]): boolean {
     const entries = looks.flatMap((look) => look.entries)
-    this.#after = new Map(looks.flatMap((look) => [...look.after]))
+    this.#rotation.seen(new Map(looks.flatMap((look) => [...look.after])))
     this.#nextMs = soonest(looks, entries)
     const { turns } = grouping(entries, {
       room: WINDOW - this.#hand.size,
@@ -161,13 +162,31 @@ export class Relay<Tx> implements Line {
     }
   }
 
+  /** One answer each, in time, whatever the destination does. */
   #publish(rows: readonly OutboxMessage[]): readonly Promise<Confirmation>[] {
-    const { destination, signal } = this.#options
+    const { destination, signal, engine } = this.#options
+    const limit = new AbortController()
+    const late = new Promise<Confirmation>((resolve) => {
+      const end = (): void => {
+        limit.abort()
+        resolve(unavailable(new HapaxError('broker-timeout', `the broker did not answer within ${CONFIRM_MS} ms`)))
+      }
+      const cancel = engine.clock.after(CONFIRM_MS, end)
+      signal.addEventListener('abort', end, { once: true })
+      limit.signal.addEventListener('abort', () => {
+        cancel()
+        signal.removeEventListener('abort', end)
+      })
+    })
+    let sent: readonly Promise<Confirmation>[]
     try {
-      return destination.publish(rows.map(outgoing), signal).map((sent) => sent.catch(unavailable))
+      sent = destination.publish(rows.map(outgoing), limit.signal)
     } catch (error) {
-      return rows.map(() => Promise.resolve(unavailable(error)))
+      sent = rows.map(() => Promise.resolve(unavailable(error)))
     }
+    const answers = rows.map((_, index) => Promise.race([answerOf(sent[index]), late]))
+    void Promise.all(answers).then(() => limit.abort())
+    return answers
   }
 
   /** Whether the next message of its key may go. */
@@ -255,6 +274,8 @@ export class Relay<Tx> implements Line {
 
 /** Messages that are read or under way at once. */
 const WINDOW = 2_000
+/** How long to wait for the broker's answer; then the message is sent again, later. */
+const CONFIRM_MS = 30_000
 const BATCH_BYTES = 16 * 1024 * 1024
 const POLICY = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 500, maxDelayMs: 300_000, factor: 2 }
 const DOWN = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 100, maxDelayMs: 30_000, factor: 2 }
@@ -267,6 +288,12 @@ function chain(chains: Map<string, OutboxMessage[]>, key: string, row: OutboxMes
 
 function outgoing({ message }: OutboxMessage): OutgoingMessage {
   return { ...unpackAttributes(message), data: message.data }
+}
+
+function answerOf(sent: Promise<Confirmation> | undefined): Promise<Confirmation> {
+  return sent === undefined
+    ? Promise.resolve(unavailable(new Error('the destination gave no answer for this message')))
+    : sent.catch(unavailable)
 }
 
 /** What a destination throws, against its contract, says nothing about the message. */

@@ -1,3 +1,4 @@
+import type { Destination } from './broker.ts'
 import { Cleaner } from './cleaner.ts'
 import { pause } from './clock.ts'
 import type { Engine } from './engine.ts'
@@ -42,6 +43,8 @@ export class Worker<Tx> {
   #readers: readonly Reader<Tx>[] = []
   #cleaner: Cleaner<Tx> | undefined
   #state: 'new' | 'starting' | 'running' | 'stopping' | 'stopped' = 'new'
+  #started: Promise<void> | undefined
+  #stopped: Promise<void> | undefined
   #loop: Promise<void> | undefined
   #asking: (() => void)[] = []
   #errors = 0
@@ -77,6 +80,11 @@ export class Worker<Tx> {
     if (this.#state !== 'new')
       throw new HapaxError('already-started', `expected a new worker, got one that is ${this.#state}`)
     this.#state = 'starting'
+    this.#started = this.#start()
+    await this.#started
+  }
+
+  async #start(): Promise<void> {
     try {
       await this.#prepare()
       await this.#membership.join()
@@ -90,6 +98,11 @@ export class Worker<Tx> {
     this.#state = 'running'
     this.#cleaner?.start()
     this.#loop = this.#work()
+  }
+
+  /** Where its relays go. */
+  get destinations(): readonly Destination[] {
+    return [...this.#settings.relays.values()]
   }
 
   /** Whether it runs and the database has heard from it lately: for a readiness probe. */
@@ -111,10 +124,10 @@ export class Worker<Tx> {
     noOthers('options of stop', options, ['deadlineMs'])
     const { deadlineMs } = options
     const limitMs = deadlineMs === Number.POSITIVE_INFINITY ? MAX_MS : numberFrom('deadlineMs', 0, deadlineMs, 30_000)
-    if (this.#state === 'running') await this.#stop(limitMs)
-    this.#state = 'stopped'
-    this.#onStop(this)
-    for (const resolve of this.#asking.splice(0)) resolve()
+    // Whoever asks again, with less patience, is heard.
+    const cancel = this.#engine.clock.after(limitMs, () => this.#abort.abort(stopped()))
+    this.#stopped ??= this.#stop()
+    await this.#stopped.finally(cancel)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -165,7 +178,16 @@ export class Worker<Tx> {
     if (cleanup) this.#cleaner = new Cleaner({ ...shared, consumers, relays: [...relays.keys()], keepSentMs })
   }
 
-  async #stop(limitMs: number): Promise<void> {
+  async #stop(): Promise<void> {
+    // A start that is under way comes to its end first, whatever that is.
+    await this.#started?.catch(() => {})
+    if (this.#state === 'running') await this.#windUp()
+    this.#state = 'stopped'
+    this.#onStop(this)
+    for (const resolve of this.#asking.splice(0)) resolve()
+  }
+
+  async #windUp(): Promise<void> {
     this.#state = 'stopping'
     this.#signal.notify()
     this.#floor.reopen()
@@ -173,12 +195,7 @@ export class Worker<Tx> {
     this.#drop()
     await Promise.allSettled([this.#membership.leave(), ...this.#readers.map((reader) => reader.pause())])
     const finished = Promise.allSettled([this.#loop, this.#cleaner?.stop(), ...this.#running()])
-    let cancel = (): void => {}
-    const late = new Promise<void>((resolve) => {
-      cancel = this.#engine.clock.after(limitMs, resolve)
-    })
-    await Promise.race([finished, late.then(() => this.#abort.abort(stopped()))])
-    cancel()
+    await Promise.race([finished, aborted(this.#abort.signal)])
     // What was aborted still writes down that it was.
     if (this.#abort.signal.aborted) await Promise.race([finished, pause(this.#engine.clock, ABORT_MS)])
     await Promise.allSettled(this.#readers.map((reader) => reader.close()))
@@ -322,7 +339,7 @@ export class Worker<Tx> {
     if (asked) waits.push(ASKED_MS)
     for (const line of this.#lines()) {
       if (line.nextMs !== undefined) waits.push(line.nextMs)
-      if (line.unfinished) waits.push(2 * lookMs)
+      if (line.unfinished) waits.push(PACE * lookMs)
     }
     return Math.max(1, Math.min(...waits))
   }
@@ -359,6 +376,8 @@ export class Worker<Tx> {
 
 const NO_KEYS: Look['after'] = new Map()
 const SOON_MS = 20
+/** A rest between two pages of keys is so many times as long as the look. */
+const PACE = 4
 const ASKED_MS = 50
 const ABORT_MS = 5_000
 const SUSPECTS_MS = 2_000
@@ -377,6 +396,13 @@ function refuseMoved(relay: string, destination: string, recorded: string): void
       `if the move is meant, run npx hapax relays move ${relay} '${destination}'`,
     { fields: { relay, recorded, destination } },
   )
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve()
+    else signal.addEventListener('abort', () => resolve(), { once: true })
+  })
 }
 
 function stopped(): HapaxError {

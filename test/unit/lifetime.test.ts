@@ -74,6 +74,49 @@ describe('H11: stop', () => {
   })
 })
 
+describe('a worker that is stopped', () => {
+  it('while it starts comes to its start first, and leaves nothing behind', async () => {
+    const hapax = await open()
+    const worker = hapax.worker({ consume: [hapax.consumer('billing').on(Ping, () => {})] })
+    const starting = worker.start()
+    await worker.stop()
+    await starting
+    expect(worker.ready).toBe(false)
+    expect((await hapax.status()).workers).toEqual([])
+    await hapax.close()
+  })
+
+  it('a second time with less patience aborts what the first one waits for', async () => {
+    const hapax = await open()
+    const begun = Promise.withResolvers<void>()
+    const consumer = hapax.consumer('billing').on(Ping, async (_, { signal }) => {
+      begun.resolve()
+      await new Promise((resolve) => signal.addEventListener('abort', resolve))
+    })
+    const worker = hapax.worker({ consume: [consumer] })
+    await worker.start()
+    await hapax.transaction((tx) => hapax.publish(tx, Ping, 1))
+    await begun.promise
+    const patient = worker.stop({ deadlineMs: Number.POSITIVE_INFINITY })
+    await worker.stop({ deadlineMs: 0 })
+    await patient
+    await hapax.close()
+  })
+
+  it('closes its destinations with its hapax', async () => {
+    const hapax = await open()
+    let closed = 0
+    const close = async (): Promise<void> => void (closed += 1)
+    const publish = (): never[] => []
+    const worker = hapax.worker({ relay: { name: 'x', features: { keepsOrder: true }, publish, close } })
+    await worker.start()
+    await worker.stop()
+    expect(closed).toBe(0)
+    await hapax.close()
+    expect(closed).toBe(1)
+  })
+})
+
 describe.for(Object.entries(STORES))('on %s', ([, store]) => {
   it('H11: close waits for what is being handled, and afterwards nothing is taken', async () => {
     const hapax = await open(store)

@@ -14,7 +14,7 @@ export function look(data: Data, share: Share): Look {
   const due = loose.filter((entry) => entry.dueMs <= 0).sort((a, b) => a.dueMs - b.dueMs || bySeq(a, b))
   const later = loose.filter((entry) => entry.dueMs > 0).map((entry) => entry.dueMs)
   const { keyed, after } = inOrder(mine, share)
-  const nextMs = later.length === 0 ? undefined : Math.min(...later)
+  const nextMs = later.length === 0 ? undefined : later.reduce((least, ms) => Math.min(least, ms))
   return { entries: [...due.slice(0, share.limit), ...keyed], nextMs, after }
 }
 

@@ -55,7 +55,7 @@ function undecidedOf(origin: FailedEntry['origin']): (row: FailedEntry) => boole
 
 function oldest(rows: readonly LeavingRow[]): Date | null {
   if (rows.length === 0) return null
-  return new Date(Math.min(...rows.map((row) => row.createdAt.getTime())))
+  return new Date(rows.reduce((least, row) => Math.min(least, row.createdAt.getTime()), Number.POSITIVE_INFINITY))
 }
 
 /** What `doctor` says about this store. */
