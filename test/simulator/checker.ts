@@ -12,7 +12,7 @@ export interface Offered {
   readonly expected: Expected
   /** Its handler, or another one in its transaction, commits behind our back. */
   readonly breaks: boolean
-  /** Another handler committed behind our back and then the process died: nobody was left to write it down. */
+  /** Another handler committed behind our back and then the process died, or its link: nobody could write it down. */
   readonly mayVanish: boolean
 }
 

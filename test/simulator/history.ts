@@ -49,6 +49,7 @@ class History {
   #publishing = 0
   #started = 0
   #deaths = 0
+  #hadFaults = false
 
   constructor(scenario: Scenario, { trace = false, choices, bug }: HistoryOptions) {
     this.#scenario = scenario
@@ -77,6 +78,7 @@ class History {
     this.#send()
     if (this.#scenario.operator !== 'none') void this.#app('operator').operate()
     await world.run(() => this.#isSettled(), FAULTY_MS, FAULTY_STEPS)
+    this.#hadFaults = this.#deaths > 0 || this.#chaos.left < this.#scenario.chaos.budget
     this.#chaos.stop()
     world.slowness = 0
     world.slow.clear()
@@ -135,7 +137,7 @@ class History {
         id: plan.id,
         expected: this.#deaths > 2 ? 'either' : expectedOf(plan, this.#scenario),
         breaks: breaksOf(plan, this.#scenario),
-        mayVanish: this.#deaths > 0 && breaksOf(plan, this.#scenario) && plan.behaviour.kind !== 'commits',
+        mayVanish: this.#hadFaults && breaksOf(plan, this.#scenario) && plan.behaviour.kind !== 'commits',
       })),
       publishing: new Set(this.#scenario.route === 'local' ? [] : [BILLING]),
       unsettled,

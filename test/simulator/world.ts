@@ -57,9 +57,15 @@ export class World {
 
   /** Calls back after `ms`; returns what cancels it. */
   after(ms: number, label: string, owner: Process | undefined, call: () => void): () => void {
-    const timer = { at: Math.ceil(this.now + Math.max(0, ms)), owner, label, call }
+    let cancelled = false
+    // One that is overdue in a process that stands still can be cancelled, too.
+    const unlessCancelled = (): void => {
+      if (!cancelled) call()
+    }
+    const timer = { at: Math.ceil(this.now + Math.max(0, ms)), owner, label, call: unlessCancelled }
     this.#timers.push(timer)
     return () => {
+      cancelled = true
       const index = this.#timers.indexOf(timer)
       if (index >= 0) this.#timers.splice(index, 1)
     }
