@@ -1,7 +1,7 @@
 import type { Entry, Look } from './store.ts'
 
 /** Messages that share a transaction. */
-export type Group = readonly Entry[]
+type Group = readonly Entry[]
 /** Groups that run one after the other, because the later ones stand behind the earlier ones of their keys. */
 export type Turn = readonly Group[]
 

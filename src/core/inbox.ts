@@ -7,7 +7,7 @@ import { type Recorder, ref } from './record.ts'
 import type { InboxRow, UnitEnd } from './store.ts'
 
 /** After this many crashes while nothing else ran, a message is held to be what ends the process. */
-export const MAX_CRASHES = 3
+const MAX_CRASHES = 3
 
 /** A row of the inbox with its decoded message. */
 interface InboxJob<Tx> extends Job<Tx> {

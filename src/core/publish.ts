@@ -199,7 +199,7 @@ export class Publisher<Tx, Own> {
       time: new Date(clock.now()).toISOString(),
       datacontenttype: 'application/json',
     })
-    const size = bytes.byteLength + attributes.length
+    const size = bytes.byteLength + Buffer.byteLength(attributes)
     if (size > maxBytes) {
       throw new HapaxError('too-large', `expected a message of at most ${maxBytes} bytes, got ${size}`, {
         fields: { type: type.type, bytes: size },

@@ -106,7 +106,9 @@ describe('a worker that is stopped', () => {
   it('closes its destinations with its hapax', async () => {
     const hapax = await open()
     let closed = 0
-    const close = async (): Promise<void> => void (closed += 1)
+    const close = async (): Promise<void> => {
+      closed += 1
+    }
     const publish = (): never[] => []
     const worker = hapax.worker({ relay: { name: 'x', features: { keepsOrder: true }, publish, close } })
     await worker.start()

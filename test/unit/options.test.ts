@@ -87,24 +87,42 @@ describe('other options', () => {
     [
       'a worker without consumers',
       () => hapax().worker({ consume: [] }),
-      /^expected consume to be a list of consumers, got an array of 0$/,
+      /^expected options of worker to be something to consume or a relay, got "neither"$/,
     ],
     [
       'a worker without a list',
-      () => hapax().worker({} as never),
-      /^expected consume to be a list of consumers, got undefined$/,
+      () => hapax().worker({ consume: 'billing' } as never),
+      /^expected consume to be a list of consumers, got "billing"$/,
+    ],
+    [
+      'a relay that is no destination',
+      () => hapax().worker({ relay: 'amqp://localhost' } as never),
+      /^expected relay default to be a destination, for example an exchange of a broker, got "amqp:/,
+    ],
+    [
+      'a worker that sends one relay to two places',
+      () => hapax().worker({ relay: {}, relays: { default: {} } } as never),
+      /^expected relay to be absent, because relays names 'default'/,
+    ],
+    [
+      'a subscription that is none',
+      () =>
+        hapax()
+          .consumer('a')
+          .from('queue' as never),
+      /^expected subscription to be a subscription, for example a queue of a broker, got "queue"$/,
+    ],
+    [
+      'messages older than what is remembered',
+      () => hapax().consumer('a', { retentionMs: 1_000, maxAgeMs: 2_000 }),
+      /^expected maxAgeMs to be at most retentionMs \(1000\), because older receipts are forgotten, got 2000$/,
     ],
     [
       'a worker that never looks',
-      () =>
-        hapax().worker({
-          consume: [
-            hapax()
-              .consumer('a')
-              .on(Ping, () => {}),
-          ],
-          pollMs: 0,
-        }),
+      () => {
+        const one = hapax()
+        return one.worker({ consume: [one.consumer('a').on(Ping, () => {})], pollMs: 0 })
+      },
       /^expected pollMs to be a positive integer, got 0$/,
     ],
     [

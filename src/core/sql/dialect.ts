@@ -25,7 +25,7 @@ export interface MigrationSource {
 export type Backend = readonly (string | number)[]
 
 /** Runs one statement outside a transaction. */
-export type Query = (statement: Statement) => Promise<Result>
+type Query = (statement: Statement) => Promise<Result>
 
 /**
  * The SQL of one database. Everything that is logic lives in `SqlStore`; here are statements, and how their answers read.
