@@ -1,7 +1,7 @@
+import { servesOf } from '../core/membership.ts'
 import { CliError } from './errors.ts'
 import { type Io, json, line } from './io.ts'
 import { type AddCommand, byOf, type ChangeOptions, examples, withChange, withStore } from './options.ts'
-import { servesOf } from './serves.ts'
 import { tellRelays } from './status.ts'
 import { command, type StoreOptions, withHapax } from './store.ts'
 import { safe } from './text.ts'

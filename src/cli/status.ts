@@ -1,7 +1,7 @@
+import { servesOf } from '../core/membership.ts'
 import type { StoreStatus, WorkerRow } from '../index.ts'
 import { type Io, json, line, paint } from './io.ts'
 import { type AddCommand, examples, withStore } from './options.ts'
-import { servesOf } from './serves.ts'
 import { type StoreOptions, withHapax } from './store.ts'
 import { type Cell, table } from './table.ts'
 import { count, safe, span } from './text.ts'

@@ -1,3 +1,4 @@
+import { workerFindings } from './doctor-workers.ts'
 import { asError, isHapaxError, messageOf } from './errors.ts'
 import type { Finding, Store, StoreStatus } from './store.ts'
 
@@ -11,7 +12,10 @@ export async function doctor(store: Store<never>, now: () => number): Promise<re
   return [
     ...schema,
     ...(await attempt('store', () => store.checkup())),
-    ...(await attempt('status', async () => statusFindings(await store.status(), now()))),
+    ...(await attempt('status', async () => {
+      const status = await store.status()
+      return [...workerFindings(status, await store.subscriptions()), ...statusFindings(status, now())]
+    })),
     ...(await attempt('held keys', () => keyFindings(store))),
   ]
 }
@@ -42,29 +46,7 @@ async function schemaFindings(store: Store<never>): Promise<readonly Finding[]> 
 }
 
 function statusFindings(status: StoreStatus, now: number): readonly Finding[] {
-  return [...workerFindings(status), ...status.relays.flatMap((relay) => outboxFinding(relay, now)), ...failed(status)]
-}
-
-function workerFindings({ workers, consumers, relays }: StoreStatus): readonly Finding[] {
-  const alive = workers.filter((worker) => worker.alive)
-  const dead = workers.filter((worker) => !worker.alive)
-  const waiting = [...consumers, ...relays].some((each) => each.waiting > 0)
-  const findings: Finding[] = dead.map(({ name, silentMs, inHand }) => ({
-    check: 'workers',
-    level: 'warning',
-    message: `the worker ${name} has not been heard for ${seconds(silentMs)} and has ${inHand} messages in hand`,
-    advice: 'A live worker takes over what it had. If it stays in this list, no worker is running.',
-  }))
-  if (alive.length > 0) findings.push(ok('workers', `${alive.length} alive`))
-  else if (waiting) {
-    findings.push({
-      check: 'workers',
-      level: 'error',
-      message: 'messages wait, and no worker is alive',
-      advice: 'Start a worker (hapax.worker(…).start(), or npx hapax relay).',
-    })
-  } else findings.push(ok('workers', 'none is alive, and nothing waits'))
-  return findings
+  return [...status.relays.flatMap((relay) => outboxFinding(relay, now)), ...failed(status)]
 }
 
 function outboxFinding({ relay, oldestAt }: StoreStatus['relays'][number], now: number): readonly Finding[] {
@@ -87,7 +69,7 @@ function failed({ consumers, relays }: StoreStatus): readonly Finding[] {
     {
       check: 'failed',
       level: 'warning',
-      message: `${count} failed messages wait for a decision`,
+      message: count === 1 ? '1 failed message waits for a decision' : `${count} failed messages wait for a decision`,
       advice: 'Look at hapax failed list, then retry, edit or discard them.',
     },
   ]

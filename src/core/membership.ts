@@ -169,7 +169,7 @@ export class Membership {
     const same =
       others.length === this.#others.length && others.every(({ id }, index) => id === this.#others[index]?.id)
     if (same) return
-    this.#others = others.map(({ id, serves }) => ({ id, serves: parsed(serves) }))
+    this.#others = others.map((other) => ({ id: other.id, serves: servesOf(other) }))
     this.#lanes.clear()
     this.#options.changed()
   }
@@ -184,8 +184,8 @@ export class Membership {
   }
 }
 
-/** What another version wrote may be something else. */
-function parsed(serves: string): Serves {
+/** What a worker's row says that it serves; what another version wrote may be something else. */
+export function servesOf({ serves }: Pick<WorkerRow, 'serves'>): Serves {
   try {
     const { consumers = {}, relays = [] } = JSON.parse(serves) as Partial<Serves>
     return { consumers, relays }

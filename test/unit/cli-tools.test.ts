@@ -183,11 +183,48 @@ describe('doctor', () => {
 
   it('does not fail on warnings', async () => {
     const around = shop.copy()
-    worker(around.cwd, { consumers: {}, relays: [] })
+    worker(around.cwd, { consumers: { shipping: ['parcel.packed'] }, relays: ['default', 'partners'] })
     const { exitCode, stdout } = await cli(['doctor', '--json'], around)
     expect(exitCode).toBe(0)
     expect(JSON.parse(stdout)).toMatchObject({ ok: true })
     expect(stdout).toContain('"warning"')
+  })
+
+  it('finds what waits and is served by no live worker, though others are alive', async () => {
+    const around = shop.copy()
+    worker(around.cwd, { consumers: { other: ['parcel.packed'] }, relays: ['partners'] })
+    const { exitCode, stdout } = await cli(['doctor'], around)
+    expect(exitCode).toBe(1)
+    expect(stdout).toMatch(
+      /^error +workers +2 messages of the consumer shipping wait, and no live worker serves it\n +Start/m,
+    )
+    expect(stdout).toMatch(
+      /^error +workers +1 message of the relay default waits, and no live worker serves it\n +Start/m,
+    )
+    expect(stdout).toMatch(/^ok +lanes +relay partners is served by 1 worker, each with 64 of 64 lanes$/m)
+  })
+
+  it('finds consumers and types that nobody serves before anything waits for them', async () => {
+    const around = shop.copy()
+    sql(
+      around.cwd,
+      `insert into hapax_subscriptions (consumer, type) values ('gone', 'order.placed'), ('shipping', 'parcel.lost')`,
+    )
+    worker(around.cwd, { consumers: { shipping: ['parcel.packed'] }, relays: ['default', 'partners'] })
+    const { exitCode, stdout } = await cli(['doctor'], around)
+    expect(exitCode).toBe(0)
+    expect(stdout).toMatch(/^warning +workers +no live worker serves the consumer gone; nothing waits for it yet$/m)
+    expect(stdout).toMatch(/^warning +workers +no live worker of the consumer shipping handles parcel\.lost, which/m)
+  })
+
+  it('says how many workers share the lanes', async () => {
+    const around = shop.copy()
+    const serves = JSON.stringify({ consumers: { shipping: ['parcel.packed'] }, relays: ['default', 'partners'] })
+    for (const id of ['one', 'two', 'three']) {
+      sql(around.cwd, `insert into hapax_workers (id, ttl_ms, name, serves) values ('${id}', ${DAY}, 'h', '${serves}')`)
+    }
+    const { stdout } = await cli(['doctor'], around)
+    expect(stdout).toMatch(/^ok +lanes +shipping is served by 3 workers, each with \d+ to \d+ of 64 lanes$/m)
   })
 
   it('finds that the tables are missing', async () => {
