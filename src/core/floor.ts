@@ -9,6 +9,7 @@ export class Floor {
   readonly #waiting: (() => void)[] = []
   readonly #changed: () => void
   #count = 0
+  #bytes = 0
   #closed = false
   #alone = false
   #openedAt: number
@@ -46,19 +47,30 @@ export class Floor {
     for (const enter of this.#waiting.splice(0)) enter()
   }
 
-  /** Resolves when others may enter. */
-  async admit(): Promise<void> {
-    while (!this.open) await new Promise<void>((resolve) => this.#waiting.push(resolve))
+  /** Whether this many bytes more may be on the floor; one message always may. */
+  hasRoomFor(bytes: number): boolean {
+    return this.#count === 0 || this.#bytes + bytes <= MAX_BYTES
   }
 
-  enter(alone = false): void {
+  /** Enters as soon as others may. */
+  async enterWhenOpen(bytes: number): Promise<void> {
+    while (!this.open) await new Promise<void>((resolve) => this.#waiting.push(resolve))
+    this.enter(bytes)
+  }
+
+  enter(bytes: number, alone = false): void {
     this.#count += 1
+    this.#bytes += bytes
     this.#alone = alone
   }
 
-  leave(): void {
+  leave(bytes: number): void {
     this.#count -= 1
+    this.#bytes -= bytes
     this.#alone = false
     this.#changed()
   }
 }
+
+/** How much of messages may run at once in one worker. */
+const MAX_BYTES = 64 * 1024 * 1024

@@ -9,6 +9,8 @@ export type Turn = readonly Group[]
 export interface GroupingOptions {
   /** Messages in all, at most. */
   readonly room: number
+  /** Bytes in all, apart from the first message. */
+  readonly roomBytes: number
   /** Messages per group, at most. */
   readonly size: number
   /** Bytes per group, apart from its first message. */
@@ -62,20 +64,26 @@ function untilNot(rows: readonly Entry[], holds: (row: Entry) => boolean): numbe
 }
 
 /** Fills groups with whole runs; a run that is larger than a group becomes a turn of its own. */
-function packed(runs: readonly (readonly Entry[])[], { room, size, bytes }: GroupingOptions): readonly Turn[] {
+function packed(
+  runs: readonly (readonly Entry[])[],
+  { room, roomBytes, size, bytes }: GroupingOptions,
+): readonly Turn[] {
   const turns: Turn[] = []
   let group: Entry[] = []
   let filled = 0
   let taken = 0
+  let takenBytes = 0
   const close = (): void => {
     if (group.length > 0) turns.push([group])
     group = []
     filled = 0
   }
-  for (const run of runs) {
-    if (taken >= room) break
-    taken += run.length
+  for (const whole of runs) {
+    const run = fitting(whole, taken === 0 ? 1 : 0, roomBytes - takenBytes)
+    if (taken >= room || run.length === 0) break
     const weight = run.reduce((sum, entry) => sum + entry.bytes, 0)
+    taken += run.length
+    takenBytes += weight
     if (run.length > size || weight > bytes) {
       turns.push(chunks(run, size, bytes))
       continue
@@ -86,6 +94,16 @@ function packed(runs: readonly (readonly Entry[])[], { room, size, bytes }: Grou
   }
   close()
   return turns
+}
+
+/** The beginning of a run that fits, at least `least` of it. */
+function fitting(run: readonly Entry[], least: number, bytes: number): readonly Entry[] {
+  let left = bytes
+  const end = run.findIndex((entry, index) => {
+    left -= entry.bytes
+    return left < 0 && index >= least
+  })
+  return end === -1 ? run : run.slice(0, end)
 }
 
 function chunks(run: readonly Entry[], size: number, bytes: number): Turn {

@@ -38,7 +38,6 @@ export class InboxLine<Tx> implements Line {
   #suspects: readonly Entry[] = []
   readonly #rotation = new Rotation()
   #nextMs: number | undefined
-  #bytes = 0
 
   constructor(options: InboxLineOptions<Tx>) {
     this.#options = options
@@ -87,6 +86,7 @@ export class InboxLine<Tx> implements Line {
     const { turns, suspects } = grouping(entries, {
       room: this.#ahead() - this.#hand.size,
       size: this.#options.consumer.groupSize,
+      roomBytes: Number.POSITIVE_INFINITY,
       bytes: GROUP_BYTES,
       ready: (entry) => this.#isReady(entry),
     })
@@ -125,7 +125,7 @@ export class InboxLine<Tx> implements Line {
     const { floor, concurrency, signal } = this.#options
     while (this.#noted.length > 0 && floor.open && !signal.aborted && this.#running.size < concurrency) {
       const bytes = sum(this.#noted[0] as Turn)
-      if (this.#running.size > 0 && this.#bytes + bytes > RUNNING_BYTES) return
+      if (!floor.hasRoomFor(bytes)) return
       this.#start(this.#noted.shift() as Turn, bytes, false)
     }
   }
@@ -190,13 +190,11 @@ export class InboxLine<Tx> implements Line {
 
   #start(turn: Turn, bytes: number, alone: boolean): void {
     const { floor, changed } = this.#options
-    floor.enter(alone)
-    this.#bytes += bytes
+    floor.enter(bytes, alone)
     const run = this.#run(turn).finally(() => {
       this.#running.delete(run)
-      this.#bytes -= bytes
       this.#letGo(turn)
-      floor.leave()
+      floor.leave(bytes)
       changed()
     })
     this.#running.set(run, turn)
@@ -240,7 +238,7 @@ export class InboxLine<Tx> implements Line {
   }
 
   #take(turn: Turn): void {
-    for (const { seq } of turn.flat()) this.#hand.take(seq)
+    for (const { seq } of turn.flat()) this.#hand.take(seq, 0)
   }
 
   #letGo(turn: Turn): void {
@@ -252,7 +250,6 @@ const MIN_AHEAD = 200
 const MAX_AHEAD = 2_000
 /** How large a group may be, apart from its first message. */
 const GROUP_BYTES = 4 * 1024 * 1024
-const RUNNING_BYTES = 64 * 1024 * 1024
 const AVOID_MS = 50
 const MAX_AVOID_MS = 5_000
 const MAX_AVOIDED = 10_000

@@ -112,8 +112,8 @@ export class Reader<Tx> {
   /** Acknowledges what is done; answers what is not. */
   async #handle(deliveries: readonly Delivery[]): Promise<readonly Delivery[]> {
     const { source, floor, report } = this.#options
-    await floor.admit()
-    floor.enter()
+    const bytes = deliveries.reduce((sum, delivery) => sum + delivery.bytes, 0)
+    await floor.enterWhenOpen(bytes)
     let outcomes: readonly Outcome[]
     try {
       outcomes = await source.consumer.handleMany(deliveries.map((delivery) => delivery.message))
@@ -124,7 +124,7 @@ export class Reader<Tx> {
       report(asError(error))
       return deliveries
     } finally {
-      floor.leave()
+      floor.leave(bytes)
     }
     return deliveries.filter((delivery, index) => {
       const done = outcomes[index]?.ack === true

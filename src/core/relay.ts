@@ -64,7 +64,8 @@ export class Relay<Tx> implements Line {
 
   /** The next batch is read while confirms of the last one are outstanding. */
   shares(): readonly Share[] {
-    if (this.#hand.size > WINDOW / 2 || this.#isDown()) return []
+    const full = this.#hand.size > WINDOW / 2 || this.#hand.bytes > WINDOW_BYTES / 2
+    if (full || this.#isDown()) return []
     this.#hand.looking()
     const lanes = this.#options.membership.lanesOfRelay(this.#options.name)
     return lanes.length === 0 ? [] : [this.#share(lanes, WINDOW - this.#hand.size, this.#rotation.after)]
@@ -85,11 +86,12 @@ export class Relay<Tx> implements Line {
     const { turns } = grouping(entries, {
       room: WINDOW - this.#hand.size,
       size: WINDOW,
+      roomBytes: WINDOW_BYTES - this.#hand.bytes,
       bytes: BATCH_BYTES,
       ready: ({ seq, dueMs, held }) => dueMs <= 0 && !held && this.#hand.isFree(seq),
     })
     const taken = turns.flat().map((group) => [...group])
-    for (const { seq } of taken.flat()) this.#hand.take(seq)
+    for (const { seq, bytes } of taken.flat()) this.#hand.take(seq, bytes)
     this.#queue.push(...taken)
     return taken.length > 0
   }
@@ -276,6 +278,7 @@ export class Relay<Tx> implements Line {
 const WINDOW = 2_000
 /** How long to wait for the broker's answer; then the message is sent again, later. */
 const CONFIRM_MS = 30_000
+const WINDOW_BYTES = 64 * 1024 * 1024
 const BATCH_BYTES = 16 * 1024 * 1024
 const POLICY = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 500, maxDelayMs: 300_000, factor: 2 }
 const DOWN = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 100, maxDelayMs: 30_000, factor: 2 }

@@ -193,7 +193,8 @@ export class Worker<Tx> {
     this.#floor.reopen()
     // Others may have at once what is only in hand here.
     this.#drop()
-    await Promise.allSettled([this.#membership.leave(), ...this.#readers.map((reader) => reader.pause())])
+    const handing = Promise.allSettled([this.#membership.leave(), ...this.#readers.map((reader) => reader.pause())])
+    await Promise.race([handing, aborted(this.#abort.signal)])
     const finished = Promise.allSettled([this.#loop, this.#cleaner?.stop(), ...this.#running()])
     await Promise.race([finished, aborted(this.#abort.signal)])
     // What was aborted still writes down that it was.

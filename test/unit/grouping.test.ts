@@ -1,0 +1,56 @@
+import { describe, expect, it } from 'vitest'
+import { type GroupingOptions, grouping } from '../../src/core/grouping.ts'
+import type { Entry } from '../../src/core/store.ts'
+
+let seq = 0
+function entry(key: string | null, more: Partial<Entry> = {}): Entry {
+  seq += 1
+  return { seq: String(seq), type: 't', lane: 0, key, bytes: 10, dueMs: 0, held: false, suspect: false, ...more }
+}
+
+const OPTIONS: GroupingOptions = {
+  room: 100,
+  roomBytes: 1_000_000,
+  size: 3,
+  bytes: 1_000,
+  ready: ({ held, dueMs }) => !held && dueMs <= 0,
+}
+
+const shape = (entries: readonly Entry[], options: Partial<GroupingOptions> = {}) => {
+  const { turns, suspects } = grouping(entries, { ...OPTIONS, ...options })
+  const name = ({ key, seq: number }: Entry): string => `${key ?? ''}${number}`
+  seq = 0
+  return { turns: turns.map((turn) => turn.map((group) => group.map(name))), suspects: suspects.map(name) }
+}
+
+describe('grouping', () => {
+  it('fills groups with what has no key', () => {
+    expect(shape([entry(null), entry(null), entry(null), entry(null)]).turns).toEqual([[['1', '2', '3']], [['4']]])
+  })
+
+  it('takes a key from its first message on, without a gap', () => {
+    const rows = [entry('a'), entry('a'), entry('a', { dueMs: 5 }), entry('a'), entry('b', { held: true }), entry('b')]
+    expect(shape(rows).turns).toEqual([[['a1', 'a2']]])
+  })
+
+  it('puts a key into one group, or into groups that run one after the other', () => {
+    const rows = [entry('a'), entry('a'), entry('b'), entry('b'), entry('c'), entry('c'), entry('c'), entry('c')]
+    const turns = [[['c5', 'c6', 'c7'], ['c8']], [['a1', 'a2']], [['b3', 'b4']]]
+    expect(new Set(shape(rows).turns.map(String))).toEqual(new Set(turns.map(String)))
+  })
+
+  it('takes no more than there is room for, in messages and in bytes, but always one', () => {
+    const rows = () => [entry(null), entry(null), entry(null), entry(null)]
+    expect(shape(rows(), { room: 2 }).turns.flat(2)).toEqual(['1', '2'])
+    expect(shape(rows(), { roomBytes: 25 }).turns.flat(2)).toEqual(['1', '2'])
+    expect(shape(rows(), { roomBytes: 1 }).turns.flat(2)).toEqual(['1'])
+    expect(shape([entry('a'), entry('a'), entry('a')], { roomBytes: 25 }).turns.flat(2)).toEqual(['a1', 'a2'])
+    expect(shape(rows(), { bytes: 20 }).turns).toEqual([[['1', '2']], [['3', '4']]])
+  })
+
+  it('sets suspects apart; one in a key holds what comes after it', () => {
+    const rows = [entry(null, { suspect: true }), entry(null), entry('a', { suspect: true }), entry('a')]
+    expect(shape(rows)).toEqual({ turns: [[['2']]], suspects: ['1', 'a3'] })
+    expect(shape([entry('a'), entry('a', { suspect: true }), entry('a')])).toEqual({ turns: [[['a1']]], suspects: [] })
+  })
+})
