@@ -1,5 +1,6 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Command } from 'commander'
-import { redact } from '../core/errors.ts'
+import { isHapaxError, redact } from '../core/errors.ts'
 import type { BulkOptions, BulkResult, BulkSummary, By } from '../index.ts'
 import { CliError } from './errors.ts'
 import { type Io, json, line, paint } from './io.ts'
@@ -80,15 +81,30 @@ export async function changeByNumber(
 ): Promise<number> {
   const told = new Teller(work, options, io)
   const begun = performance.now()
-  for (const [index, seq] of [...new Set(seqs)].entries()) {
-    if (options.rate !== undefined && !options.dryRun) await untilTurn(begun, index, options.rate)
-    told.tell(await changeOne(work, seq, options))
+  const stop = stopper(io)
+  try {
+    for (const [index, seq] of [...new Set(seqs)].entries()) {
+      if (options.rate !== undefined && !options.dryRun) await untilTurn(begun, index, options.rate, stop.signal)
+      if (stop.signal.aborted) break
+      told.tell(await changeOne(work, seq, options))
+    }
+    return told.conclude(stop.signal.aborted)
+  } catch (thrown) {
+    told.conclude(true)
+    throw thrown
+  } finally {
+    stop.forget()
   }
-  return told.conclude(0)
 }
 
-function untilTurn(begun: number, index: number, perSecond: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, begun + (index * 1000) / perSecond - performance.now()))
+/** A signal to the process ends the work between two rows. */
+function stopper(io: Io): { readonly signal: AbortSignal; readonly forget: () => void } {
+  const stop = new AbortController()
+  return { signal: stop.signal, forget: io.onSignal(() => stop.abort()) }
+}
+
+async function untilTurn(begun: number, index: number, perSecond: number, signal: AbortSignal): Promise<void> {
+  await sleep(begun + (index * 1000) / perSecond - performance.now(), undefined, { signal }).catch(() => {})
 }
 
 async function changeOne(work: RowsWork, seq: string, options: RowsOptions): Promise<RowResult> {
@@ -101,6 +117,8 @@ async function changeOne(work: RowsWork, seq: string, options: RowsOptions): Pro
     await work.one(seq, byOf(options))
     return { seq, result: 'done', ...(what !== undefined && { what }) }
   } catch (thrown) {
+    // Not the row's fault: every other one would meet the same.
+    if (isHapaxError(thrown, 'store-unavailable')) throw thrown
     return wrong(seq, thrown)
   }
 }
@@ -113,8 +131,7 @@ export async function changeByFilter(work: RowsWork, options: RowsOptions, io: I
   if (howMany === 0 || options.dryRun) return told.concludeTrial(howMany)
   const some = plural(howMany, work.noun)
   await permission(io, options.yes === true, `${work.change} of ${some}`, work.question(some))
-  const stop = new AbortController()
-  const forget = io.onSignal(() => stop.abort())
+  const stop = stopper(io)
   try {
     const { stopped } = await work.all({
       by: byOf(options),
@@ -124,13 +141,13 @@ export async function changeByFilter(work: RowsWork, options: RowsOptions, io: I
       onResult: (result) => told.tell(rowResult(result), howMany),
       signal: stop.signal,
     })
-    return told.conclude(stopped ? 1 : 0)
+    return told.conclude(stopped)
   } catch (thrown) {
     // The database went away: what was done is done, and said.
-    told.conclude(1)
+    told.conclude(true)
     throw thrown
   } finally {
-    forget()
+    stop.forget()
   }
 }
 
@@ -185,15 +202,16 @@ class Teller {
   }
 
   /** Ends a change, or a trial run by number. */
-  conclude(exitCode: number): number {
+  conclude(stopped: boolean): number {
     this.#progress.clear()
     const { done, gone, unknown, error: errors } = this.#counts
-    if (this.#options.json) this.#document(done, { done, gone, unknown, errors, results: this.#results.map(document) })
-    else if (!this.#options.dryRun) this.#sum()
-    return errors + unknown > 0 ? 1 : exitCode
+    const results = this.#results.map(document)
+    if (this.#options.json) this.#document(done, { stopped, done, gone, unknown, errors, results })
+    else if (!this.#options.dryRun) this.#sum(stopped)
+    return stopped || errors + unknown > 0 ? 1 : 0
   }
 
-  #sum(): void {
+  #sum(stopped: boolean): void {
     const { done, gone, unknown, error } = this.#counts
     const parts = [`${count(done)} ${DONE[this.#work.change]}`]
     if (gone > 0) parts.push(`${count(gone)} gone: somebody else was faster`)
@@ -201,6 +219,7 @@ class Teller {
     if (error > 0) parts.push(`${count(error)} not done`)
     line(this.#io)
     line(this.#io, parts.join(', '))
+    if (stopped) line(this.#io, 'stopped before the end; the rest is untouched')
     const { afterwards } = this.#work
     if (done > 0 && afterwards !== undefined) line(this.#io, afterwards)
   }
@@ -208,7 +227,8 @@ class Teller {
   /** Ends a trial run by filter: it is exact, and changes nothing. */
   concludeTrial(howMany: number): number {
     const { change, noun } = this.#work
-    if (this.#options.json) this.#document(howMany, { done: 0, gone: 0, unknown: 0, errors: 0, results: [] })
+    const nothing = { stopped: false, done: 0, gone: 0, unknown: 0, errors: 0, results: [] }
+    if (this.#options.json) this.#document(howMany, nothing)
     else line(this.#io, howMany === 0 ? `no ${noun}s match` : `would ${change} ${plural(howMany, noun)}`)
     return 0
   }

@@ -18,11 +18,20 @@ export class CliError extends Error {
   }
 }
 
+const DENIED = 'check the credentials, and what this user of the database may do'
+
 /** What to do, by the code of an error of hapax. Messages that say it themselves are not here. */
 const HINTS: Readonly<Record<string, string>> = {
   'store-unavailable': 'check the address, the credentials and that the database is running',
   'schema-drift': 'use the version of hapax that made the schema, or migrate another --schema or --prefix',
   busy: 'another transaction holds the row: try again',
+  // What the databases themselves say of a user who may not.
+  '42501': DENIED,
+  ER_ACCESS_DENIED_ERROR: DENIED,
+  ER_DBACCESS_DENIED_ERROR: DENIED,
+  ER_TABLEACCESS_DENIED_ERROR: DENIED,
+  ER_COLUMNACCESS_DENIED_ERROR: DENIED,
+  ER_PROCACCESS_DENIED_ERROR: DENIED,
 }
 
 /** Says on stderr, in one line and without a stack, what went wrong; answers the exit code. */

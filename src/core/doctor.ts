@@ -26,9 +26,17 @@ async function attempt(check: string, look: () => Promise<readonly Finding[]>): 
   } catch (error) {
     const advice = isHapaxError(error, 'store-unavailable')
       ? 'See to it that the database can be reached, and run this again.'
-      : 'Run this again; if it stays, the message says what the database did not like.'
+      : isDenied(error)
+        ? 'Run this as the user of hapax, or grant this user what it may not do.'
+        : 'Run this again; if it stays, the message says what the database did not like.'
     return [{ check, level: 'error', message: messageOf(asError(error)), advice }]
   }
+}
+
+/** Whether the database said that this user may not. */
+function isDenied(error: unknown): boolean {
+  const code = (error as { code?: unknown } | null)?.code
+  return code === '42501' || (typeof code === 'string' && /^ER_\w*ACCESS_DENIED/.test(code))
 }
 
 async function schemaFindings(store: Store<never>): Promise<readonly Finding[]> {

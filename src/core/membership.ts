@@ -187,9 +187,13 @@ export class Membership {
 /** What a worker's row says that it serves; what another version wrote may be something else. */
 export function servesOf({ serves }: Pick<WorkerRow, 'serves'>): Serves {
   try {
-    const { consumers = {}, relays = [] } = JSON.parse(serves) as Partial<Serves>
-    return { consumers, relays }
+    const { consumers, relays } = JSON.parse(serves) as { consumers?: unknown; relays?: unknown }
+    return { consumers: isTypes(consumers) ? consumers : {}, relays: Array.isArray(relays) ? relays : [] }
   } catch {
     return { consumers: {}, relays: [] }
   }
+}
+
+function isTypes(value: unknown): value is Serves['consumers'] {
+  return typeof value === 'object' && value !== null && Object.values(value).every(Array.isArray)
 }

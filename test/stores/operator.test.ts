@@ -133,6 +133,14 @@ describe('doctor', () => {
     })
   })
 
+  it('names a table that is not there, and not each of its columns', async () => {
+    const database = new DatabaseSync(path)
+    database.exec('drop table hapax_sent')
+    database.close()
+    const drift = (await hapax.doctor()).find(({ check }) => check === 'schema drift')
+    expect(drift?.message).toBe('missing from the tables: the whole table hapax_sent')
+  })
+
   it('calls what may not be looked at a warning, and goes on', async () => {
     const query = ({ text }: { text: string }) => connection.query(text, [])
     const findings = await lookAt(query, [

@@ -136,6 +136,7 @@ describe('failed retry and discard', () => {
       change: 'retry',
       dryRun: false,
       count: 1,
+      stopped: false,
       done: 1,
       gone: 0,
       unknown: 0,
@@ -199,7 +200,9 @@ describe('failed retry and discard', () => {
     const onStart = (signal: (name: 'SIGINT') => void): void => signal('SIGINT')
     const ran = await cli(['failed', 'discard', '--all', '--yes', '--json'], { ...around, onStart })
     expect(ran.exitCode).toBe(1)
-    expect(JSON.parse(ran.stdout)).toMatchObject({ done: 0 })
+    expect(JSON.parse(ran.stdout)).toMatchObject({ done: 0, stopped: true })
+    const numbered = await cli(['failed', 'discard', '1', '2'], { ...around, onStart })
+    expect(numbered).toMatchObject({ exitCode: 1, stdout: expect.stringMatching(/^0 discarded\nstopped before/m) })
     expect((await cli(['status', '--json'], around)).stdout).toContain('"failed": 3')
   })
 

@@ -217,6 +217,20 @@ describe('doctor', () => {
     expect(stdout).toMatch(/^warning +workers +no live worker of the consumer shipping handles parcel\.lost, which/m)
   })
 
+  it('takes no harm from what another version says that it serves', async () => {
+    const around = shop.copy()
+    for (const [id, serves] of [
+      'null',
+      '{"consumers":null,"relays":null}',
+      '{"consumers":{"a":1},"relays":{}}',
+    ].entries()) {
+      sql(around.cwd, `insert into hapax_workers (id, ttl_ms, name, serves) values ('${id}', ${DAY}, 'h', '${serves}')`)
+    }
+    expect((await cli(['doctor'], around)).stdout).toMatch(/^ok +workers +3 alive$/m)
+    expect((await cli(['status'], around)).exitCode).toBe(0)
+    expect((await cli(['consumers', 'remove', 'shipping', '--dry-run'], around)).exitCode).toBe(0)
+  })
+
   it('says how many workers share the lanes', async () => {
     const around = shop.copy()
     const serves = JSON.stringify({ consumers: { shipping: ['parcel.packed'] }, relays: ['default', 'partners'] })

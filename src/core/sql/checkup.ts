@@ -144,6 +144,10 @@ function read(
 export function schemaVerdict(expected: ReadonlyMap<string, ExpectedTable>, found: ReadonlySet<string>): Verdict {
   const missing: string[] = []
   for (const [name, { columns, indexes }] of expected) {
+    if (!columns.some((column) => found.has(`${name}.${column}`))) {
+      missing.push(`the whole table ${name}`)
+      continue
+    }
     for (const part of [...columns, ...indexes]) if (!found.has(`${name}.${part}`)) missing.push(`${name}.${part}`)
   }
   if (missing.length === 0) return ok(`${expected.size} tables with every column and index`)
