@@ -58,6 +58,8 @@ const GRACE_MS = 10_000
 const COMMIT_MS = 30_000
 /** How long the outcome of a commit is looked for before the message is put back. */
 const RESOLVE_MS = 15_000
+/** How long a record is insisted on. */
+const INSIST_MS = 600_000
 
 /** Messages that a caller up the stack is working on. */
 interface Working {
@@ -261,6 +263,26 @@ export async function unit<Tx, T>(
     })
   } finally {
     deadline.done()
+  }
+}
+
+/**
+ * As `persist`, and again while the database is away: for what nobody else will write down, because nothing is left that would
+ * bring the message back.
+ */
+export async function insist<T>(
+  engine: { readonly clock: Clock; readonly random: Random },
+  write: () => Promise<T>,
+): Promise<T> {
+  const began = engine.clock.monotonic()
+  for (let run = 1; ; run++) {
+    try {
+      return await persist(engine, write)
+    } catch (error) {
+      const away = isHapaxError(error, 'store-unavailable') || isHapaxError(error, 'commit-unknown')
+      if (!away || engine.clock.monotonic() - began > INSIST_MS) throw error
+      await pause(engine.clock, Math.min(5_000, 50 * 2 ** run) * (0.5 + engine.random.number() / 2))
+    }
   }
 }
 

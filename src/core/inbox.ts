@@ -3,7 +3,7 @@ import { Attempt, type Engine, type Running } from './engine.ts'
 import { asError, isHapaxError } from './errors.ts'
 import { type Job, prepareJob, type Registered, smaller } from './handlers.ts'
 import { type Outcome, outcome } from './outcome.ts'
-import { type Recorder, ref } from './record.ts'
+import { isFeared, type Recorder, ref } from './record.ts'
 import type { InboxRow, UnitEnd } from './store.ts'
 
 /** After this many crashes while nothing else ran, a message is held to be what ends the process. */
@@ -128,7 +128,7 @@ export class InboxWork<Tx> {
     signal: AbortSignal | undefined,
   ): Promise<ReadonlyMap<string, Outcome>> {
     const broken = kind === 'failed' && isHapaxError(error, 'broken-atomicity')
-    if (rows.length > 1 && kind !== 'lost' && !broken) return this.#smaller(rows, signal)
+    if (rows.length > 1 && kind !== 'lost' && !broken) return this.#smaller(rows, asError(error), signal)
     const outcomes = new Map<string, Outcome>()
     for (const row of rows) outcomes.set(row.seq, await this.#record(row, kind, asError(error)))
     return outcomes
@@ -144,12 +144,21 @@ export class InboxWork<Tx> {
     this.#engine.events.emit('commit-unknown', () => ({ consumer: this.#consumer, messages }))
   }
 
-  async #smaller(rows: readonly InboxRow[], signal: AbortSignal | undefined): Promise<ReadonlyMap<string, Outcome>> {
+  async #smaller(
+    rows: readonly InboxRow[],
+    error: Error,
+    signal: AbortSignal | undefined,
+  ): Promise<ReadonlyMap<string, Outcome>> {
     const outcomes = new Map<string, Outcome>()
     const jobs = rows.map((row) => ({ row, handler: this.#handlers.get(row.message.type) as Registered<Tx> }))
     for (const part of smaller(jobs)) {
       const seqs = part.map(({ row }) => row.seq)
       for (const [seq, result] of await this.work(seqs, signal)) outcomes.set(seq, result)
+    }
+    // One of the handlers may have committed the whole group: then nobody else would ever miss these.
+    for (const row of isFeared(error) ? rows.filter(({ seq }) => !outcomes.has(seq)) : []) {
+      const result = await this.#recorder.afterGroup(row, error)
+      if (result !== undefined) outcomes.set(row.seq, result)
     }
     return outcomes
   }

@@ -1,6 +1,6 @@
 import type { RetryPolicy } from './backoff.ts'
 import type { ConsumerSettings } from './consumer-options.ts'
-import { type Engine, persist, unit } from './engine.ts'
+import { type Engine, insist, persist, unit } from './engine.ts'
 import { HapaxError, isHapaxError, messageOf, recordError } from './errors.ts'
 import type { MessageRef } from './events.ts'
 import type { StoredMessage } from './message.ts'
@@ -89,7 +89,7 @@ export class Recorder<Tx> {
 
   /** Writes a message to the failed store and nothing else. */
   async #keep(stored: StoredMessage, verdict: Verdict, attempts: number): Promise<Outcome> {
-    await persist(this.#engine, () =>
+    await insist(this.#engine, () =>
       unit(this.#engine, this.#options(), { kind: 'plain' }, async () => ({
         value: undefined,
         writes: this.#writes(stored, verdict, attempts),
@@ -158,15 +158,21 @@ export class Recorder<Tx> {
     const attempts = row.attempts + 1
     const outcome = await this.#onItsRow(row, error, attempts)
     if (outcome !== undefined) return outcome
-    const feared = isHapaxError(error, 'broken-atomicity') || isHapaxError(error, 'handler-timeout')
-    return feared ? this.broken(row.message, error, attempts) : this.duplicate(row.message)
+    return isFeared(error) ? this.broken(row.message, error, attempts) : this.duplicate(row.message)
+  }
+
+  /** A row that was in a group which was cut off, and that nobody could take afterwards: gone, or in other hands. */
+  async afterGroup(row: InboxRow, error: Error): Promise<Outcome | undefined> {
+    const { store } = this.#engine
+    const there = await insist(this.#engine, () => store.inboxSeq(this.#consumer, row.message.messageKey))
+    return there === row.seq ? undefined : this.broken(row.message, error, row.attempts + 1)
   }
 
   async #onItsRow(row: InboxRow, error: Error, attempts: number): Promise<Outcome | undefined> {
     const verdict = this.#judge(row.message, error, attempts)
     const there =
       verdict.kind === 'fail'
-        ? await this.#fail(row, verdict, attempts)
+        ? await this.#fail(row, verdict, attempts, isHapaxError(error, 'broken-atomicity') ? insist : persist)
         : await this.#reschedule({
             seq: row.seq,
             attempts,
@@ -260,10 +266,15 @@ export class Recorder<Tx> {
     return { inbox: [{ ...row, starts: 0, delayMs: verdict.delayMs }] }
   }
 
-  #fail(row: InboxRow, verdict: Verdict & { kind: 'fail' }, attempts: number): Promise<boolean> {
+  #fail(
+    row: InboxRow,
+    verdict: Verdict & { kind: 'fail' },
+    attempts: number,
+    write: typeof persist = persist,
+  ): Promise<boolean> {
     const hold = row.ordered && this.#settings.order === 'wait'
     const failed = { seq: row.seq, attempts, reason: verdict.reason, error: recordError(verdict.error), hold }
-    return persist(this.#engine, () => this.#engine.store.fail(failed))
+    return write(this.#engine, () => this.#engine.store.fail(failed))
   }
 
   #reschedule(row: Parameters<Engine<Tx>['store']['reschedule']>[0]): Promise<boolean> {
@@ -293,6 +304,12 @@ export class Recorder<Tx> {
 }
 
 const DUPLICATE = outcome('duplicate')
+
+/** Whether the handler may have committed by itself: it did, or it was cut off and nobody could look. */
+export function isFeared(error: Error): boolean {
+  if (isHapaxError(error, 'broken-atomicity')) return true
+  return isHapaxError(error, 'handler-timeout') && error.fields['undone'] !== true
+}
 
 /** A message that was taken before: its receipt, or an earlier copy in the same call. */
 export type TakenBefore = Pick<Receipt, 'source' | 'id' | 'type' | 'fingerprint'> & { readonly takenAt?: Date }

@@ -236,6 +236,8 @@ export class Relay<Tx> implements Line {
       }
     } finally {
       this.#deleting = false
+      // What was confirmed while that failed is sent again as well.
+      for (const seq of this.#confirmed.splice(0)) this.#hand.letGo(seq)
     }
   }
 

@@ -479,7 +479,9 @@ export interface Store<Tx, Own = Tx> {
 
   /**
    * One transaction: opening, body, guard, writes, commit. Rejects as `Connection.transaction` does, and with
-   * `broken-atomicity` when the body ended the transaction behind our back.
+   * `broken-atomicity` when the body ended the transaction behind our back. A body that is cut off by the signal leaves open
+   * what became of its transaction: a store that knows that nothing was kept says so by `fields.undone`, and one that knows
+   * that it was committed by `broken-atomicity`.
    */
   transaction<T>(options: UnitOptions, opening: Opening, body: (unit: Unit<Tx>) => Promise<UnitEnd<T>>): Promise<T>
   /** Rejects with `not-in-transaction` unless `tx` is an open transaction. */

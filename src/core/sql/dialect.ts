@@ -80,6 +80,8 @@ export interface Dialect {
   /** The backend that gave these answers, if it has to be ended from outside. */
   backend(answers: readonly Result[]): Backend | undefined
   terminate(backend: Backend): Statement
+  /** fate: what became of a transaction that is over: committed or aborted. Undefined: the database does not tell. */
+  fate(backend: Backend): Statement | undefined
 
   deleteInbox(seqs: readonly string[]): readonly Statement[]
   insertInbox(rows: readonly RetryRow[]): readonly Statement[]

@@ -1,4 +1,4 @@
-import { systemClock, within } from '../clock.ts'
+import { pause, systemClock, within } from '../clock.ts'
 import type {
   Connection,
   Executor,
@@ -54,7 +54,7 @@ import { asLooks, compareSeq } from './look.ts'
 import { migration, migrationScript, migrationStates, untilFree } from './migrate.ts'
 import { SqlOperator } from './operator.ts'
 import { asInboxRow, asOutboxMessage, asReceipt, asWorker } from './rows.ts'
-import { brokenAtomicity, type Phase, StoreErrors } from './store-errors.ts'
+import { brokenAtomicity, type Fate, type Phase, StoreErrors } from './store-errors.ts'
 import { asBoolean, asText, asUuid } from './values.ts'
 
 /** A store on an SQL database: the logic is here, the statements are the dialect's, the transactions the connection's. */
@@ -128,7 +128,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     const lockTimeoutMs = opening.kind === 'plain' ? undefined : options.lockTimeoutMs
     let backend: Backend | undefined
     let phase: Phase = 'opening'
-    let ending: Promise<void> | undefined
+    let ending: Promise<Fate> | undefined
     // A handler that listens to the signal may return at once: what counts is how far it had come by then.
     let endedIn: Phase | undefined
     const end = (): void => {
@@ -155,8 +155,9 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
       )
     } catch (error) {
       // What comes next would wait for the locks of the transaction that is being ended.
-      await ending
-      throw this.#errors.ofTransaction(error, endedIn ?? phase, signal)
+      const fate = await ending
+      const thrown = this.#errors.ofTransaction(error, endedIn ?? phase, signal)
+      throw endedIn === 'body' ? this.#errors.ofFate(thrown, fate) : thrown
     } finally {
       if (backend !== undefined) signal?.removeEventListener('abort', end)
     }
@@ -290,12 +291,24 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   }
 
   /** Ends a transaction that outlived its time from another connection; its own may be busy with a statement. */
-  async #terminate(backend: Backend): Promise<void> {
+  async #terminate(backend: Backend): Promise<Fate> {
     try {
-      const ended = this.#run(this.#dialect.terminate(backend))
-      await within(systemClock, TERMINATE_MS, ended, () => NO_ANSWER)
+      return await within(systemClock, TERMINATE_MS, this.#ended(backend), () => undefined)
     } catch {
       // The link was cut as well; the database ends the transaction by its own timeout at the latest.
+      return undefined
+    }
+  }
+
+  async #ended(backend: Backend): Promise<Fate> {
+    await this.#run(this.#dialect.terminate(backend))
+    const statement = this.#dialect.fate(backend)
+    if (statement === undefined) return undefined
+    for (;;) {
+      const fate = (await this.#run(statement)).rows[0]?.['fate']
+      if (fate === 'committed' || fate === 'aborted') return fate
+      if (fate !== 'in progress') return undefined
+      await pause(systemClock, FATE_MS)
     }
   }
 
@@ -569,3 +582,4 @@ const NO_ANSWER: Result = { rows: [], affected: 0 }
 const QUERY_MS = 60_000
 /** How long to wait for the end of a transaction that outlived its time. */
 const TERMINATE_MS = 5_000
+const FATE_MS = 10

@@ -1,10 +1,13 @@
 import type { ErrorClass } from '../connection.ts'
 import { doomed } from '../driver.ts'
-import { HapaxError, redact } from '../errors.ts'
+import { HapaxError, isHapaxError, redact } from '../errors.ts'
 import type { Dialect } from './dialect.ts'
 
 /** How far a transaction has come. */
 export type Phase = 'opening' | 'body' | 'committing'
+
+/** What became of a transaction that was ended by force, if the database tells. */
+export type Fate = 'committed' | 'aborted' | undefined
 
 /** Says what errors of a driver mean, by where they came up. */
 export class StoreErrors {
@@ -25,6 +28,13 @@ export class StoreErrors {
       return new HapaxError('busy', 'another transaction holds the row', { cause: error })
     }
     return kind === 'conflict' ? doomed(kind, error) : this.#unavailable(error, kind)
+  }
+
+  /** The error of a handler that was cut off, with what is known of its transaction: it may have ended it itself. */
+  ofFate(error: unknown, fate: Fate): unknown {
+    if (fate === 'committed') return brokenAtomicity(error)
+    if (fate !== 'aborted' || !isHapaxError(error, 'handler-timeout')) return error
+    return new HapaxError(error.code, error.message, { cause: error.cause, fields: { ...error.fields, undone: true } })
   }
 
   /** The error of a statement, or of a short transaction, that has nothing to do with a handler. */

@@ -76,6 +76,7 @@ export function dialect(prefix: string): Dialect {
     backend: (answers) => backendOf(answers),
     // The link of this transaction is destroyed by the time this runs, and ids are not used again: it hits nobody else.
     terminate: ([pid]) => ({ text: sql.terminate, params: [Number(pid)] }),
+    fate: () => undefined,
 
     deleteInbox: (seqs) => chunks(seqs).map((part) => ({ text: sql.deleteInbox(part.length), params: part })),
     insertInbox: (rows) => inserts(sql.insertInbox, rows.map(inboxRow)),

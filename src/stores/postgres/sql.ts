@@ -59,6 +59,7 @@ export function dialect(schema: string): Dialect {
     blocked: (seqs) => ({ text: sql.blocked, params: [array(seqs), array(seqs)] }),
     backend: (answers) => backendOf(answers.find((answer) => answer.rows.length > 0)),
     terminate: ([pid, xid]) => ({ text: sql.terminate, params: [Number(pid), String(xid)] }),
+    fate: ([, xid]) => ({ text: sql.fate, params: [String(xid)] }),
 
     deleteInbox: (seqs) => [{ text: sql.deleteInbox, params: [array(seqs)] }],
     insertInbox: (rows) => [
@@ -310,6 +311,7 @@ where mine.seq = any ($1::text::bigint[]) and mine.ordered and exists (
   where older.ordered and older.consumer = mine.consumer and older.lane = mine.lane and older.key = mine.key
     and older.seq < mine.seq and older.seq <> all ($2::text::bigint[]))`,
     // The transaction's id makes sure that it is still this one.
+    fate: `select pg_xact_status($1::text::xid8) as fate`,
     terminate: `
 select pg_terminate_backend(pid) from pg_stat_activity
 where pid = $1::integer and backend_xid::text = $2::text`,

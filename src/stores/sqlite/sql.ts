@@ -49,6 +49,7 @@ export function dialect(prefix: string): Dialect {
     blocked: (seqs) => ({ text: sql.blocked, params: [JSON.stringify(seqs)] }),
     backend: () => undefined,
     terminate: () => plain('select 1'),
+    fate: () => undefined,
 
     deleteInbox: (seqs) => seqs.map((seq) => ({ text: sql.deleteInbox, params: [seq] })),
     insertInbox: (rows) => rows.map((row) => ({ text: sql.insertInbox, params: inboxValues(row) })),
