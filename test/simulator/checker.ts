@@ -22,6 +22,8 @@ export interface Evidence {
   readonly acks: readonly Ack[]
   readonly arrivals: readonly Arrival[]
   readonly offered: readonly Offered[]
+  /** Ids of messages whose handlers were cut off, where nobody could tell what became of their transactions. */
+  readonly cutOff: ReadonlySet<string>
   /** Consumers whose handlers publish one message with each effect. */
   readonly publishing: ReadonlySet<string>
   /** Why it did not come to rest, if it did not. */
@@ -119,8 +121,9 @@ class Checker {
       const who = name(effect.consumer, effect)
       const count = (this.#effects.get(who) ?? 0) + 1
       this.#effects.set(who, count)
-      // Whoever tries a message again whose handler has committed by itself decides that it takes effect again.
-      const decided = this.#breaks.has(who) && this.#retried.has(who)
+      // Whoever tries a message again whose handler has committed by itself, or may have, decides that it takes effect again.
+      const feared = this.#breaks.has(who) || this.#evidence.cutOff.has(effect.id)
+      const decided = feared && this.#retried.has(who)
       if (count > 1 && !decided) this.#wrong('I2', `${who} took effect ${count} times`)
       if (this.#breaks.has(who)) continue
       const taken =
@@ -209,6 +212,12 @@ class Checker {
       if (row.origin === origin && name(row.consumer, row.message) === who) return true
     }
     return false
+  }
+
+  /** Where nobody can tell what a handler did that was cut off, a message that was processed may be shown as failed, too. */
+  #isFeared(who: string): boolean {
+    const rows = [...this.#failed.values()].filter((row) => name(row.consumer, row.message) === who)
+    return rows.every((row) => row.reason === 'broken-atomicity')
   }
 
   #apply(commit: Reading): void {
@@ -300,7 +309,8 @@ class Checker {
       if (!mayVanish) this.#wrong('I1', `${who} is nowhere`)
     } else if (expected === 'effect' && !effect && !waits && !discarded)
       this.#wrong('I1', `${who} failed without a reason`)
-    if (effect && (waits || failed) && !breaks) this.#wrong('I1', `${who} took effect and waits as well`)
+    const shown = failed && !(this.#evidence.cutOff.has(id) && this.#isFeared(who))
+    if (effect && (waits || shown) && !breaks) this.#wrong('I1', `${who} took effect and waits as well`)
     if (expected === 'failed' && effect) this.#wrong('I1', `${who} took effect although its handler cannot succeed`)
   }
 }

@@ -155,6 +155,7 @@ export class DbTransaction {
   readonly owner: Process
   /** `aborted`: a statement failed, and only a rollback is left. */
   state: 'open' | 'aborted' | 'ended' = 'open'
+  committed = false
   readonly changes = new Map<string, Written>()
   readonly locks: string[] = []
   readonly waiters: (() => void)[] = []
@@ -173,6 +174,10 @@ export class DbTransaction {
 export class Database {
   readonly world: World
   readonly locksDuplicates: boolean
+  /** Whether one can ask what became of a transaction that was ended by force. */
+  readonly knowsFate: boolean
+  /** The messages of handlers that were cut off, where nobody could tell what became of their transactions. */
+  readonly cutOff = new Set<string>()
   readonly log: Commit[] = []
   readonly open = new Set<DbTransaction>()
   readonly #tables: { readonly [Name in TableName]: Map<string, Tables[Name]> } = {
@@ -192,10 +197,14 @@ export class Database {
   #lastSeq = 0
   #moment = 0
 
-  /** `locksDuplicates`: whoever finds a receipt that is there locks it, as MariaDB and MySQL do. */
+  /**
+   * `locksDuplicates`: whoever finds a receipt that is there locks it, as MariaDB and MySQL do. They do not tell either what
+   * became of a transaction, as PostgreSQL does.
+   */
   constructor(world: World, { locksDuplicates = false }: { readonly locksDuplicates?: boolean } = {}) {
     this.world = world
     this.locksDuplicates = locksDuplicates
+    this.knowsFate = !locksDuplicates
   }
 
   /** The committed rows. */
@@ -270,6 +279,7 @@ export class Database {
       for (const [name, { row, at }] of tx.changes) changes.push(this.#apply(name, row, at))
       this.log.push({ at: this.moment(), tx: tx.id, process: tx.owner.name, changes })
     }
+    tx.committed = true
     this.#end(tx)
   }
 

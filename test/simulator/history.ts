@@ -139,6 +139,7 @@ class History {
         breaks: breaksOf(plan, this.#scenario),
         mayVanish: this.#hadFaults && breaksOf(plan, this.#scenario) && plan.behaviour.kind !== 'commits',
       })),
+      cutOff: this.#db.cutOff,
       publishing: new Set(this.#scenario.route === 'local' ? [] : [BILLING]),
       unsettled,
     }

@@ -5,6 +5,7 @@ import {
   type FailedWhere,
   HapaxError,
   type InboxRow,
+  isHapaxError,
   type LocalResult,
   type LocalRow,
   type Look,
@@ -63,6 +64,8 @@ class Session implements SimTx {
   closed = false
   /** The handler committed: every statement is now a transaction of its own. */
   gone = false
+  /** The messages that were claimed or taken. */
+  messages: readonly StoredMessage[] = []
 
   constructor(store: SimStore, tx: DbTransaction) {
     this.#store = store
@@ -246,12 +249,25 @@ export class SimStore implements Store<SimTx> {
       return await untilAborted(signal, steps, end)
     } catch (error) {
       await ending
-      throw ofTransaction(error, endedIn ?? phase, signal)
+      const thrown = ofTransaction(error, endedIn ?? phase, signal)
+      throw endedIn === 'body' ? this.#ofFate(thrown, session) : thrown
     } finally {
       session.closed = true
       idle()
       if (tx.state === 'ended') this.#open.delete(tx)
     }
+  }
+
+  /** As `StoreErrors.ofFate`, where the database tells. */
+  #ofFate(error: unknown, { tx, messages }: Session): unknown {
+    const { knowsFate, cutOff } = this.#db
+    if (!knowsFate) {
+      for (const { id } of messages) cutOff.add(id)
+      return error
+    }
+    if (tx.committed) return brokenAtomicity(error)
+    if (!isHapaxError(error, 'handler-timeout')) return error
+    return new HapaxError(error.code, error.message, { cause: error.cause, fields: { ...error.fields, undone: true } })
   }
 
   /** A transaction of a process that stands still is ended by the database after its idle timeout. */
@@ -290,6 +306,7 @@ export class SimStore implements Store<SimTx> {
           const present = locked === 'wait' ? this.#sql.lockAll(db, each, seqs) : []
           return { present, rows: this.#sql.claim(db, each, seqs) }
         })
+        session.messages = found.rows.map((row) => row.message)
         const claimed = new Map(found.rows.map((row) => [String(row.seq), asInboxRow(row)]))
         return { ...unit, present: new Set(found.present), claimed }
       }
@@ -298,6 +315,7 @@ export class SimStore implements Store<SimTx> {
         return unit
       }
       const { consumer, token, messages } = opening
+      session.messages = messages
       const ours = await this.statement(tx, label, lockTimeoutMs, (db, each) => {
         once()
         return this.#sql.take(db, each, consumer, token, messages)
