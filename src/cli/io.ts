@@ -8,7 +8,8 @@ import { styleText } from 'node:util'
 
 /** Where a command writes. */
 interface Output {
-  write(text: string): unknown
+  /** `done` is called when the text has left this process, or cannot. */
+  write(text: string, done?: (error?: Error | null) => void): unknown
   readonly isTTY?: boolean | undefined
   readonly columns?: number | undefined
 }

@@ -8,8 +8,12 @@ process.on('warning', (warning) => {
   if (warning.name !== 'ExperimentalWarning') process.stderr.write(`${warning.name}: ${warning.message}\n`)
 })
 
-// `hapax … | head` is no failure.
-process.stdout.on('error', (error: NodeJS.ErrnoException) => process.exit(error.code === 'EPIPE' ? 0 : 1))
+// `hapax … | head` is no failure, but a relay whose reader is gone has to be started again.
+const isRelay = process.argv[2] === 'relay'
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (isRelay) process.stderr.write(`hapax: nobody reads what is written: ${error.message} (${error.code})\n`)
+  process.exit(error.code === 'EPIPE' && !isRelay ? 0 : 1)
+})
 
 const exitCode = await run(process.argv.slice(2), processIo())
 // A pool that the configuration opened would keep the process alive; what was written has to arrive first.

@@ -5,10 +5,25 @@ export type Payload = { readonly data: unknown } | { readonly dataBase64: string
 
 export function payloadOf(data: Uint8Array): Payload {
   try {
-    return { data: JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(data)) }
+    return { data: exactJson(new TextDecoder('utf-8', { fatal: true }).decode(data)) }
   } catch {
     return { dataBase64: Buffer.from(data).toString('base64') }
   }
+}
+
+const { rawJSON } = JSON as unknown as { rawJSON(text: string): unknown }
+
+/** A JSON value that is written back as it was: a number that JavaScript would round stays a text of its digits. */
+export function exactJson(text: string): unknown {
+  const reviver = (_: string, value: unknown, { source = '' }: { source?: string } = {}): unknown =>
+    typeof value === 'number' && isRounded(value, source) ? rawJSON(source) : value
+  return JSON.parse(text, reviver as Parameters<typeof JSON.parse>[1])
+}
+
+/** Every number of at most 15 digits is kept, as long as it is not too large. */
+function isRounded(value: number, source: string): boolean {
+  const digits = source.replace(/e.*$/i, '').replaceAll(/\D/g, '').replace(/^0+/, '').length
+  return !Number.isFinite(value) || (digits > 15 && JSON.stringify(value) !== source)
 }
 
 /** Text as text, anything else as hexadecimal digits; the beginning, if it is long. */

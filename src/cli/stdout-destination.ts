@@ -1,20 +1,32 @@
 import type { Confirmation, Destination, OutgoingMessage } from '../core/broker.ts'
 import { isJson } from '../core/intake.ts'
-import { jsonText } from './io.ts'
+import { type Io, jsonText } from './io.ts'
+import { exactJson } from './payload.ts'
 
 const CONFIRMED: Confirmation = { status: 'confirmed' }
 
 /** Prints each message as one line of JSON, a CloudEvent in its structured form: to look at, or to pipe. */
-export function stdoutDestination(out: { write(text: string): unknown }): Destination {
+export function stdoutDestination(out: Pick<Io['out'], 'write'>): Destination {
   return {
     name: 'stdout',
     features: { keepsOrder: true },
-    publish: (messages) => {
-      for (const message of messages) out.write(`${jsonText(cloudEvent(message))}\n`)
-      return messages.map(() => Promise.resolve(CONFIRMED))
-    },
+    publish: (messages, signal) => messages.map((message) => print(out, message, signal)),
     close: () => Promise.resolve(),
   }
+}
+
+/** What is still in the memory of this process goes with it, so it is not confirmed before it has left. */
+function print(out: Pick<Io['out'], 'write'>, message: OutgoingMessage, signal: AbortSignal): Promise<Confirmation> {
+  return new Promise((resolve) => {
+    const away = (error: Error): void => resolve({ status: 'unavailable', error })
+    const abort = (): void => away(new Error('nobody has read it in time'))
+    signal.addEventListener('abort', abort, { once: true })
+    out.write(`${jsonText(cloudEvent(message))}\n`, (error) => {
+      signal.removeEventListener('abort', abort)
+      if (error) away(error)
+      else resolve(CONFIRMED)
+    })
+  })
 }
 
 /** CloudEvents allows only small letters and digits in names: headers become extensions of their own name. */
@@ -36,7 +48,7 @@ function cloudEvent({ data, headers = {}, ...message }: OutgoingMessage): object
 function payload(data: Uint8Array, contentType: string): object {
   try {
     const text = new TextDecoder('utf-8', { fatal: true }).decode(data)
-    return { data: isJson(contentType) ? JSON.parse(text) : text }
+    return { data: isJson(contentType) ? exactJson(text) : text }
   } catch {
     return { data_base64: Buffer.from(data).toString('base64') }
   }

@@ -37,8 +37,9 @@ export async function cli(argv: readonly string[], around: Around = {}): Promise
   const io: Io = {
     out: {
       ...terminal,
-      write: (text) => {
+      write: (text, done) => {
         stdout += text
+        done?.()
       },
     },
     err: {

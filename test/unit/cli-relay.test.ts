@@ -86,7 +86,7 @@ it('fails where it can never work: no tables, another destination', async () => 
     stderr: expect.stringContaining('(not-found)'),
   })
   const hapax = await shop(join(cwd, 'shop.db'))
-  await hapax.worker({ relay: stdoutDestination({ write: () => {} }) }).start()
+  await hapax.worker({ relay: stdoutDestination({ write: (_, done) => done?.() }) }).start()
   expect(await cli([...relay, 'memory:orders'], { cwd })).toMatchObject({
     exitCode: 1,
     stderr: expect.stringMatching(/relay default to go to stdout.*hapax relays move default.*\(relay-moved\)/),
@@ -173,6 +173,28 @@ it('waits for a database that is not there yet, and for a broker that goes away 
   const { exitCode, stderr } = await relay.ran
   expect(exitCode).toBe(0)
   expect(stderr.match(/not available/g)).toHaveLength(2)
+})
+
+it('prints every digit of a number', () => {
+  const lines: string[] = []
+  const destination = stdoutDestination({ write: (text) => lines.push(text) })
+  const data = '{"id":12345678901234567890,"far":1e400,"near":0.12345678901234567891,"n":1.5}'
+  destination.publish([{ id: '1', source: '/s', type: 't', data: Buffer.from(data) }], new AbortController().signal)
+  expect(lines.join('')).toContain(`"data":${data}}`)
+})
+
+it('confirms nothing that has not left the process', async () => {
+  const written: ((error?: Error) => void)[] = []
+  const destination = stdoutDestination({ write: (_, done) => written.push(done as () => void) })
+  const message = { id: '1', source: '/s', type: 't', data: Buffer.from('1') }
+  const deadline = new AbortController()
+  const confirmations = destination.publish([message, message, message], deadline.signal)
+  written[0]?.()
+  written[1]?.(new Error('EPIPE'))
+  expect(await confirmations[0]).toEqual({ status: 'confirmed' })
+  expect(await confirmations[1]).toMatchObject({ status: 'unavailable' })
+  deadline.abort()
+  expect(await confirmations[2]).toMatchObject({ status: 'unavailable' })
 })
 
 it('prints text and bytes as CloudEvents do', () => {
