@@ -20,17 +20,20 @@ export function laneOf({ key, messageKey }: StoredMessage, ordered: boolean): nu
  * goes, only its own lanes change hands.
  */
 export function lanesOf(worker: string, workers: readonly string[]): readonly number[] {
-  const lanes: number[] = []
-  for (let lane = 0; lane < LANES; lane++) if (ownerOf(lane, workers) === worker) lanes.push(lane)
-  return lanes
+  const seeds = workers.map(seedOf)
+  return ALL_LANES.filter((lane) => heaviest(String(lane), workers, seeds) === worker)
 }
 
 /** The worker that something belongs to. */
-export function ownerOf(thing: number | string, workers: readonly string[]): string | undefined {
+export function ownerOf(thing: string, workers: readonly string[]): string | undefined {
+  return heaviest(thing, workers, workers.map(seedOf))
+}
+
+function heaviest(thing: string, workers: readonly string[], seeds: readonly number[]): string | undefined {
   let best: string | undefined
   let most = -1
-  for (const worker of workers) {
-    const weight = hash(`${worker}/${thing}`)
+  for (const [index, worker] of workers.entries()) {
+    const weight = mixed(hashed(thing, seeds[index] as number))
     if (weight > most || (weight === most && worker > (best as string))) {
       best = worker
       most = weight
@@ -39,11 +42,20 @@ export function ownerOf(thing: number | string, workers: readonly string[]): str
   return best
 }
 
+/** The hash of what every pair with this worker begins with. */
+function seedOf(worker: string): number {
+  return hashed(`${worker}/`, 0x811c9dc5)
+}
+
 /** FNV-1a with a final mix: cheap, and even enough for this. */
-function hash(text: string): number {
-  let value = 0x811c9dc5
+function hashed(text: string, seed: number): number {
+  let value = seed
   for (let index = 0; index < text.length; index++) value = Math.imul(value ^ text.charCodeAt(index), 0x01000193)
-  value = Math.imul(value ^ (value >>> 16), 0x85ebca6b)
+  return value
+}
+
+function mixed(hash: number): number {
+  let value = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b)
   value = Math.imul(value ^ (value >>> 13), 0xc2b2ae35)
   return (value ^ (value >>> 16)) >>> 0
 }
