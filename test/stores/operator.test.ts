@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { createHapax, defineMessage, type Hapax, HapaxError, Permanent, silentLogger } from 'hapax'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { Connection } from '../../src/core/connection.ts'
+import type { Connection, Statement } from '../../src/core/connection.ts'
 import { lookAt, ok, SqlStore } from '../../src/core/sql/index.ts'
 import { SqliteConnection } from '../../src/stores/sqlite/connection.ts'
 import { dialect } from '../../src/stores/sqlite/sql.ts'
@@ -117,6 +117,23 @@ describe('a change by hand whose commit had no answer', () => {
     const seq = await failedOne('a')
     await expect(lossy('before', 100).failed.retry(seq)).rejects.toMatchObject({ code: 'commit-unknown' })
     expect(await places('a')).toEqual(['failed', 'receipt'])
+  })
+})
+
+describe('held keys', () => {
+  it('are found by an index, among however many rows', () => {
+    const { operator } = dialect('hapax_')
+    const database = new DatabaseSync(path)
+    const plan = ({ text, params }: Statement): string =>
+      database
+        .prepare(`explain query plan ${text}`)
+        .all(...(params as string[]))
+        .map(({ detail }) => detail)
+        .join('\n')
+    const [list, lock] = [plan(operator.heldKeys(50)), plan(operator.lockHeld('inbox', 'billing', 'k'))]
+    database.close()
+    for (const index of ['inbox_held', 'outbox_held', 'failed_held']) expect(list).toContain(`INDEX hapax_${index}`)
+    for (const index of ['inbox_held', 'failed_held']) expect(lock).toContain(`INDEX hapax_${index}`)
   })
 })
 

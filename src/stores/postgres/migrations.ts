@@ -113,6 +113,10 @@ export function migrations(schema: string): readonly MigrationSource[] {
   add column replaced_by text,
   drop constraint hapax_failed_message,
   add constraint hapax_failed_message unique (consumer, message_key, fingerprint, origin)`,
+        // Few rows are held: these cost nothing but for them, and find them among millions.
+        `create index inbox_held on ${schema}.inbox (held_at) where held_at is not null`,
+        `create index outbox_held on ${schema}.outbox (held_at) where held_at is not null`,
+        `create index failed_held on ${schema}.failed (held_seq) where held_seq is not null`,
         `alter table ${schema}.subscriptions add column ordered boolean not null default false`,
         `create table ${schema}.workers (
   id text primary key,

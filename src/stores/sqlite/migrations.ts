@@ -130,6 +130,10 @@ select seq, failed_at, message_key, attempts, fingerprint, consumer, source, id,
 from ${prefix}failed`,
         `drop table ${prefix}failed`,
         `alter table ${prefix}failed_new rename to ${prefix}failed`,
+        // Few rows are held: these cost nothing but for them, and find them among millions.
+        `create index ${prefix}inbox_held on ${prefix}inbox (held_at) where held_at is not null`,
+        `create index ${prefix}outbox_held on ${prefix}outbox (held_at) where held_at is not null`,
+        `create index ${prefix}failed_held on ${prefix}failed (held_seq) where held_seq is not null`,
         `alter table ${prefix}subscriptions add column ordered integer not null default 0`,
         `create table ${prefix}workers (
   id text primary key,

@@ -238,12 +238,13 @@ from (
   order by held_at, seq limit ?
 ) as h left join ${prefix}failed as m on m.origin = h.origin and m.held_seq = h.seq
 order by h.held_at, h.seq`,
+    // The plus keeps it from walking through the table by seq, where the index of what is held has few rows.
     lockHeld: both(
       (table) => `
 select cast(m.seq as text) as seq, m.source, m.id, m.type,
   (select cast(f.seq as text) from ${prefix}failed as f where f.origin = '${table}' and f.held_seq = m.seq limit 1) as failed_seq
 from ${prefix}${table} as m
-where m.${scope[table]} = ? and m.key = ? and m.held_at is not null order by m.seq limit 1`,
+where m.${scope[table]} = ? and m.key = ? and m.held_at is not null order by +m.seq limit 1`,
     ),
     heldToFailed: {
       inbox: `
