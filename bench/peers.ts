@@ -20,6 +20,8 @@ export async function benchPeers(url: string): Promise<void> {
   heading('Local delivery beside other libraries')
   await compare(pool, await hapaxOn(url), await graphileWorker(url, pool), 20_000, 3)
   await compare(pool, await hapaxOn(url), await pgBoss(url, pool), 20_000, 2)
+  await compare(pool, await hapaxOn(url, true), await graphileWorker(url, pool), 20_000, 3)
+  await compare(pool, await hapaxOn(url, true), await pgBoss(url, pool), 20_000, 2)
   await compare(pool, await hapaxOnMany(url), await pgBossBulk(url, pool), 60_000, 1.3)
   await compare(pool, await hapaxOn(url), await pgTransactionalOutbox(url, pool), 3_000)
   await pool.end()

@@ -29,7 +29,7 @@ export type {
   TransactionWork,
 } from './core/connection.ts'
 export type { Consumer, HandlerOptions, Source, SourceOptions } from './core/consumer.ts'
-export type { ConsumerOptions } from './core/consumer-options.ts'
+export type { ConsumerOptions, GroupOptions } from './core/consumer-options.ts'
 export { type Draft, defineMessage, type MessageOptions, type MessageType, type PublishOptions } from './core/define.ts'
 export {
   type ErrorCode,

@@ -11,10 +11,11 @@ type HapaxOnPg = Hapax<PgTx<pg.PoolClient>, unknown>
 const Requested = defineMessage<Effect>('effect.requested')
 
 /** Local delivery, one handler call and one INSERT per message; messages that are there share a transaction. */
-export function hapaxOn(url: string): Promise<Contender> {
-  return local(url, 'on, group of 100', (hapax) =>
+export function hapaxOn(url: string, together = false): Promise<Contender> {
+  const how = `on, group of 100, handlers ${together ? 'together, pg in pipeline mode' : 'in turn'}`
+  return local(url, how, (hapax) =>
     hapax
-      .consumer('bench', { group: { size: 100 }, concurrency: CONCURRENCY })
+      .consumer('bench', { group: { size: 100, together }, concurrency: CONCURRENCY })
       .on(Requested, async ({ id, payload }, ctx) => {
         await ctx.tx.query(INSERT_EFFECT, [id, payload])
       }),
@@ -37,15 +38,16 @@ async function local(
   how: string,
   consumerOf: (hapax: HapaxOnPg) => Consumer<PgTx<pg.PoolClient>>,
 ): Promise<Contender> {
-  const pool = new pg.Pool({ connectionString: url, max: 2 * CONCURRENCY })
+  const pipeline = how.includes('pipeline')
+  const pool = new pg.Pool({ connectionString: url, max: 2 * CONCURRENCY, pipeline } as pg.PoolConfig)
   await pool.query('drop schema if exists bench_hapax cascade')
-  const store = postgres({ pool, schema: 'bench_hapax' })
+  const store = postgres({ pool, schema: 'bench_hapax', prepare: true })
   const hapax = createHapax({ store, source: '/bench', delivery: 'local', logger: silentLogger })
   await hapax.migrate()
   const consumer = consumerOf(hapax)
   return {
     name: 'hapax',
-    settings: `${how}, concurrency ${CONCURRENCY}, local delivery`,
+    settings: `${how}, concurrency ${CONCURRENCY}, local delivery, prepare: true`,
     async fill(effects) {
       await pool.query('truncate bench_hapax.receipts, bench_hapax.inbox')
       for (const chunk of chunks(effects, 1000)) {

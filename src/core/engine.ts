@@ -29,6 +29,8 @@ export interface UnitSettings {
   readonly timeoutMs: number
   readonly lockTimeoutMs: number
   readonly isolation: Isolation | undefined
+  /** Whether the handlers of a group are called at the same time. */
+  readonly together: boolean
 }
 
 /** How a transaction with handlers ended, when the database could be reached. */
@@ -148,7 +150,8 @@ export class Attempt<Tx, T> {
       progress.called = true
       deadline.handler()
       try {
-        await callHandlers(jobs, { tx: unit.tx, buffer, signal: deadline.signal, logger })
+        const { together } = this.#settings
+        await callHandlers(jobs, { tx: unit.tx, buffer, signal: deadline.signal, logger, together })
         return await buffer.flush(unit)
       } catch (error) {
         progress.thrown = error

@@ -111,10 +111,13 @@ export interface Scope<Tx> {
   readonly buffer: OpenBuffer<Tx>
   readonly signal: AbortSignal
   readonly logger: Logger
+  /** Whether the handlers are called at the same time. */
+  readonly together: boolean
 }
 
-/** Calls the handlers in turn; those of many get their messages as one array, where the first of them stands. */
+/** Calls the handlers in turn, or together; those of many get their messages as one array, where the first of them stands. */
 export async function callHandlers<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promise<void> {
+  if (scope.together && jobs.length > 1) return callTogether(jobs, scope)
   const called = new Set<Registered<Tx>>()
   for (const job of jobs) {
     const { handler } = job
@@ -130,6 +133,23 @@ export async function callHandlers<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx
       )
     }
   }
+}
+
+async function callTogether<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promise<void> {
+  const many = new Set(jobs.map((job) => job.handler).filter((handler) => handler.kind === 'many'))
+  const ones = jobs.filter((job) => job.handler.kind === 'one')
+  // None may go on alone while the transaction is being given up because of another.
+  const ended = await Promise.allSettled([
+    ...ones.map((job) => callHandlers([job], scope)),
+    ...[...many].map((handler) =>
+      callHandlers(
+        jobs.filter((job) => job.handler === handler),
+        { ...scope, together: false },
+      ),
+    ),
+  ])
+  const failed = ended.find((each) => each.status === 'rejected')
+  if (failed !== undefined) throw failed.reason
 }
 
 function callOne<Tx>(call: Handler<never, Tx>, job: Job<Tx>, { message, data }: Content, scope: Scope<Tx>): unknown {

@@ -113,6 +113,11 @@ describe('other options', () => {
       /^expected subscription to be a subscription, for example a queue of a broker, got "queue"$/,
     ],
     [
+      'handlers together, in order',
+      () => hapax().consumer('a', { order: 'wait', group: { size: 2, together: true } }),
+      /^expected group.together to be false together with order, got true$/,
+    ],
+    [
       'messages older than what is remembered',
       () => hapax().consumer('a', { retentionMs: 1_000, maxAgeMs: 2_000 }),
       /^expected maxAgeMs to be at most retentionMs \(1000\), because older receipts are forgotten, got 2000$/,

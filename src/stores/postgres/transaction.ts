@@ -12,6 +12,7 @@ export class PgTransaction<Client extends PgPoolClient> implements PgTx<Client> 
   readonly #raw: Client
   readonly #names: PreparedNames | undefined
   #guarded: Client | undefined
+  #corking = false
 
   constructor(client: Client, names?: PreparedNames) {
     this.#raw = client
@@ -23,10 +24,24 @@ export class PgTransaction<Client extends PgPoolClient> implements PgTx<Client> 
     params?: readonly unknown[],
   ): Promise<PgResult<Row>> {
     if (this.watch.closed) return Promise.reject(transactionClosed())
+    this.#corked()
     const named = params === undefined || params.length === 0 ? undefined : this.#names?.of(text)
     const answer =
       named === undefined ? this.#raw.query(text, params as unknown[]) : this.#query(named, params as unknown[])
     return this.watch.track(answer) as Promise<PgResult<Row>>
+  }
+
+  /** Where statements are sent ahead, those of one moment go to the server in one piece. */
+  #corked(): void {
+    const { pipeline, connection } = this.#raw as { pipeline?: boolean; connection?: { stream?: Corkable } }
+    const stream = pipeline ? connection?.stream : undefined
+    if (stream === undefined || this.#corking) return
+    this.#corking = true
+    stream.cork()
+    process.nextTick(() => {
+      this.#corking = false
+      stream.uncork()
+    })
   }
 
   async #query(named: Named, values: unknown[]): Promise<PgResult> {
@@ -47,6 +62,11 @@ export class PgTransaction<Client extends PgPoolClient> implements PgTx<Client> 
   get raw(): Client {
     return this.#raw
   }
+}
+
+interface Corkable {
+  cork(): void
+  uncork(): void
 }
 
 /** What `pg` takes beside a text. */

@@ -48,6 +48,53 @@ const levels: readonly Case[] = [
     },
   },
   {
+    name: 'handlers that run together share their transaction; when one fails, the others are done without it',
+    run: async (world) => {
+      let running = 0
+      let most = 0
+      const reader = world.reader(
+        async ({ tx, message }) => {
+          most = Math.max(most, ++running)
+          await world.database.effect(tx, message.id)
+          running -= 1
+          if (message.id === 'm4') throw new Error('bad')
+        },
+        { group: { size: 10, together: true } },
+      )
+      const outcomes = await reader.deliverMany(IDS)
+      assert.deepEqual(
+        outcomes.map(({ status }) => status),
+        IDS.map((id) => (id === 'm4' ? 'retrying' : 'processed')),
+      )
+      assert.equal(most, IDS.length)
+      await world.assertEffects(IDS.filter((id) => id !== 'm4'))
+      await world.assertPlaces('m4', ['inbox', 'receipt'])
+    },
+  },
+  {
+    name: 'A9: of handlers that run together none goes on after one of them has failed',
+    run: async (world) => {
+      let open = 0
+      const seen: number[] = []
+      const reader = world.reader(
+        async ({ tx, message }) => {
+          open += 1
+          if (message.id === 'm0') {
+            open -= 1
+            throw new Error('at once')
+          }
+          for (let each = 0; each < 3; each++) await world.database.effect(tx, `${message.id} ${each}`)
+          open -= 1
+        },
+        { group: { size: 10, together: true } },
+      )
+      reader.hapax.events.on('retrying', () => seen.push(open))
+      await reader.deliverMany(IDS)
+      assert.deepEqual(seen, [0])
+      await world.assertEffects(IDS.slice(1).flatMap((id) => [0, 1, 2].map((each) => `${id} ${each}`)))
+    },
+  },
+  {
     name: 'A19: groups in opposite order on two stores end, each message once',
     needs: ['another store'],
     run: async (world) => {
