@@ -36,7 +36,7 @@ describe('consumer options', () => {
     ],
     [{ group: { size: 0 } }, 'expected group.size to be a positive integer, got 0'],
     [{ group: 10 }, 'expected group to be an object, got 10'],
-    [{ group: { length: 1 } }, 'expected group to be an object with the options size, got "length"'],
+    [{ group: { length: 1 } }, 'expected group to be an object with the options size, together, got "length"'],
     [{ retry: { attempts: 0 } }, 'expected retry.attempts to be a positive integer, got 0'],
     [{ retry: { minDelayMs: -1 } }, 'expected retry.minDelayMs to be a number of at least 0, got -1'],
     [{ retry: { minDelayMs: 10, maxDelayMs: 9 } }, 'expected retry.maxDelayMs to be a number of at least 10, got 9'],
