@@ -799,3 +799,19 @@ describe('mysql({ url })', () => {
     expect(() => mysql({ url: url(), max: 0 })).toThrow('expected max to be a positive integer')
   })
 })
+
+describe('doctor', () => {
+  it.each(['+10:00', '-10:00'])(
+    'does not take a young transaction for a long one where the session is at %s',
+    async (zone) => {
+      await admin.query('start transaction with consistent snapshot')
+      await admin.query('select * from effects for update')
+      try {
+        const findings = await storeWith({}, `set time_zone = '${zone}'`).checkup()
+        expect(findings.find(({ check }) => check === 'long transactions')).toMatchObject({ level: 'ok' })
+      } finally {
+        await admin.query('rollback')
+      }
+    },
+  )
+})

@@ -18,6 +18,8 @@ const plain = (text: string): Statement => ({ text, params: [] })
 
 /** Transactions that are open longer than this make every read slower. */
 const LONG_MINUTES = 5
+/** InnoDB tells times in the zone of the system, whatever that of the session is. */
+const SYSTEM_NOW = `coalesce(convert_tz(now(), @@session.time_zone, 'SYSTEM'), now())`
 /** What the statements of hapax are made for. */
 const PACKET = 16 * 1024 * 1024
 
@@ -49,10 +51,10 @@ show global status where variable_name in ('Threads_connected', 'Max_used_connec
     {
       check: 'long transactions',
       statement: plain(`
-select count(*) as count, max(timestampdiff(minute, trx_started, now())) as minutes,
+select count(*) as count, max(timestampdiff(minute, trx_started, ${SYSTEM_NOW})) as minutes,
   group_concat(trx_mysql_thread_id) as ids
 from information_schema.innodb_trx
-where trx_started < now() - interval ${LONG_MINUTES} minute and trx_mysql_thread_id <> connection_id()`),
+where trx_started < ${SYSTEM_NOW} - interval ${LONG_MINUTES} minute and trx_mysql_thread_id <> connection_id()`),
       judge: longTransactions,
     },
     { check: 'prepared transactions', statement: plain('xa recover'), judge: prepared },
