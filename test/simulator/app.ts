@@ -11,14 +11,14 @@ import {
 import type { Delivery, Destination, Subscription } from '../../src/core/broker.ts'
 import { pause } from '../../src/core/clock.ts'
 import type { MessagePlan, Scenario } from './scenario.ts'
-import { TAKEOVER_MS, TIMEOUT_MS } from './scenario.ts'
+import { POLL_MS, TAKEOVER_MS, TIMEOUT_MS } from './scenario.ts'
 import type { SimTx } from './sim-store.ts'
 import type { Process } from './world.ts'
 
 /** What is published and consumed. */
 export const Ordered = defineMessage<{ id: string; key?: string | undefined }>('ordered')
 /** What handlers publish. */
-export const Billed = defineMessage<{ of: string }>('billed')
+const Billed = defineMessage<{ of: string }>('billed')
 
 /** The source of everything that is published. */
 export const SOURCE = '/shop'
@@ -28,6 +28,10 @@ export const BILLING = 'billing'
 /** Counts the calls of handlers over all processes. */
 export class Calls {
   readonly #counts = new Map<string, number>()
+
+  has(id: string): boolean {
+    return this.#counts.has(id)
+  }
 
   next(id: string): number {
     const count = (this.#counts.get(id) ?? 0) + 1
@@ -144,6 +148,7 @@ export class App {
       ...(route === 'local' ? {} : { relay: destination }),
       ...(keepSent ? { keepSentMs: RETENTION_MS } : {}),
       takeoverMs: TAKEOVER_MS,
+      pollMs: POLL_MS,
       cleanup,
     })
     await worker.start()
@@ -226,5 +231,4 @@ function keyed({ key }: { key?: string }): { key?: string } {
 }
 
 const RETRY_MS = 200
-export const RETENTION_MS = 3_600_000
-export { TAKEOVER_MS }
+const RETENTION_MS = 3_600_000

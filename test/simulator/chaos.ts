@@ -27,6 +27,8 @@ export class Chaos {
   left: number
   /** The processes that may be killed or paused. */
   victims: readonly Process[] = []
+  /** What happened. */
+  readonly faults = new Set<string>()
 
   constructor(world: World, plan: ChaosPlan) {
     this.#world = world
@@ -39,23 +41,26 @@ export class Chaos {
   }
 
   /** Whether one of several faults happens now, and which. */
-  #fault<Fault>(kinds: readonly Fault[], odds: number): Fault | undefined {
-    if (this.left <= 0 || !this.#world.choices.chance(odds)) return undefined
+  #fault<Fault extends string>(what: string, kinds: readonly Fault[], odds: number): Fault | undefined {
+    const { choices } = this.#world
+    if (this.left <= 0 || !choices.chance(odds)) return undefined
     this.left -= 1
-    return kinds[this.#world.choices.pick(kinds.length)]
+    const fault = kinds[choices.pick(kinds.length)] as Fault
+    this.faults.add(`${what}: ${fault}`)
+    return fault
   }
 
   /** The fate of the link under a request. */
   link(commits: boolean): LinkFault | undefined {
     if (this.left <= 0 || !this.#plan.links) return undefined
     const { odds } = this.#plan
-    return commits ? this.#fault(COMMIT_FAULTS, 4 * odds) : this.#fault(LINK_FAULTS, odds)
+    return commits ? this.#fault('link', COMMIT_FAULTS, 4 * odds) : this.#fault('link', LINK_FAULTS, odds)
   }
 
   /** The fate of something at a broker. */
-  broker<Fault>(kinds: readonly Fault[]): Fault | undefined {
+  broker<Fault extends string>(kinds: readonly Fault[]): Fault | undefined {
     if (this.left <= 0 || !this.#plan.brokers) return undefined
-    return this.#fault(kinds, 6 * this.#plan.odds)
+    return this.#fault('broker', kinds, 6 * this.#plan.odds)
   }
 
   /** Kills or pauses a process, perhaps. */
@@ -69,6 +74,7 @@ export class Chaos {
     this.left -= 1
     const victim = victims[choices.pick(victims.length)] as Process
     const kill = kills && (!pauses || choices.pick(2) === 0)
+    this.faults.add(kill ? 'process: killed' : 'process: paused')
     if (kill) victim.kill()
     else victim.pause(PAUSES[choices.pick(PAUSES.length)] as number)
     return true
@@ -77,4 +83,4 @@ export class Chaos {
 
 const LINK_FAULTS: readonly LinkFault[] = ['before', 'after']
 const COMMIT_FAULTS: readonly LinkFault[] = ['before', 'after', 'late']
-const PAUSES = [500, 20_000, 60_000] as const
+const PAUSES = [500, 12_000, 20_000] as const

@@ -5,7 +5,7 @@ import type { Ack, Arrival } from './sim-broker.ts'
 export type Expected = 'effect' | 'failed' | 'either'
 
 /** A message that a consumer was given, by a broker or locally. */
-export interface Offered {
+interface Offered {
   readonly consumer: string
   readonly source: string
   readonly id: string

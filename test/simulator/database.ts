@@ -58,7 +58,7 @@ export interface FailedRecord {
 }
 
 /** A row of `sent`. */
-export interface SentRow {
+interface SentRow {
   readonly seq: number
   readonly relay: string
   readonly message: StoredMessage
@@ -66,7 +66,7 @@ export interface SentRow {
 }
 
 /** A row of `workers`. */
-export interface WorkerRecord {
+interface WorkerRecord {
   readonly id: string
   readonly name: string
   readonly serves: string

@@ -2,8 +2,8 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { type Bug, bugs } from './bugs.ts'
 import { CALM, type ChaosPlan } from './chaos.ts'
 import type { Violation } from './checker.ts'
-import { Enumeration, replayed } from './choices.ts'
-import { type Result, runHistory } from './history.ts'
+import { Enumeration } from './choices.ts'
+import { runHistory } from './history.ts'
 import type { Behaviour, MessagePlan, Route, Scenario } from './scenario.ts'
 
 /** What is tried in every order: two workers, one or two messages, and perhaps a fault. */
@@ -89,9 +89,4 @@ export async function walk({ scenario }: Case, cap: number, bug?: string): Promi
     Error.stackTraceLimit = stackTraceLimit
   }
   return { histories, complete: !more, failures }
-}
-
-/** Shows one interleaving again. */
-export function replay({ scenario }: Case, choices: readonly number[]): Promise<Result> {
-  return runHistory(scenario, { choices: replayed(choices), trace: true })
 }

@@ -23,6 +23,8 @@ export interface HistoryOptions {
 export interface Result {
   readonly violations: readonly Violation[]
   readonly steps: number
+  /** What went wrong on purpose, and what raced; empty: nothing. */
+  readonly faults: readonly string[]
   readonly trace: readonly string[]
   readonly evidence: Evidence
 }
@@ -144,7 +146,18 @@ class History {
       unsettled,
     }
     const { stepCount, trace = [] } = this.#world
-    return { violations: check(evidence), steps: stepCount, trace, evidence }
+    return { violations: check(evidence), steps: stepCount, faults: this.#faults(), trace, evidence }
+  }
+
+  #faults(): string[] {
+    const { workers, messages } = this.#scenario
+    const faults = new Set(this.#chaos.faults)
+    for (const { id, behaviour } of messages) {
+      if (behaviour.kind !== 'ok' && this.#calls.has(id)) faults.add(`handler: ${behaviour.kind}`)
+    }
+    if (workers > 1) faults.add('race: workers')
+    if (messages.some(({ copies }) => copies > 1)) faults.add('race: copies')
+    return [...faults]
   }
 
   #offered(): readonly MessagePlan[] {

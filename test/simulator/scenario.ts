@@ -45,8 +45,8 @@ export type Route =
   /** Published to the outbox, relayed to the consumer's queue. */
   | 'chain'
 
-/** All of them. */
-export const ROUTES: readonly Route[] = ['handle', 'direct', 'stored', 'local', 'relay', 'chain']
+/** All of them, those that cost little more often. */
+const ROUTES: readonly Route[] = ['handle', 'handle', 'direct', 'stored', 'local', 'relay', 'relay', 'chain']
 
 /** Whether messages are published by the application itself, and not sent by others to the queue. */
 export function isPublished(route: Route): boolean {
@@ -82,7 +82,9 @@ export interface Scenario {
 }
 
 /** How long a handler may take. */
-export const TIMEOUT_MS = 5_000
+export const TIMEOUT_MS = 1_000
+/** The longest pause between two looks: long, because looks that find nothing tell nothing. */
+export const POLL_MS = 10_000
 /** How long it takes until a worker is held to be dead and its work taken over. */
 export const TAKEOVER_MS = 15_000
 

@@ -1,16 +1,17 @@
-// npm run simulate -- [--seed N] [--histories N] [--threads N] [--route R] [--bug NAME]
-// One seed (HAPAX_SEED, or --seed without --histories) is shown step by step; more are counted.
+// npm run simulate -- [--seed N] [--histories N] [--seconds N] [--threads N] [--route R] [--bug NAME]
+// One seed (HAPAX_SEED, or --seed without --histories or --seconds) is shown step by step; more are counted.
 
 import { randomInt } from 'node:crypto'
 import { availableParallelism } from 'node:os'
 import { parseArgs } from 'node:util'
-import { replayCommand, runSeed, simulate } from './runner.ts'
+import { replayCommand, runSeed, simulate, summary } from './runner.ts'
 import type { Route } from './scenario.ts'
 
 const { values } = parseArgs({
   options: {
     seed: { type: 'string' },
     histories: { type: 'string' },
+    seconds: { type: 'string' },
     threads: { type: 'string' },
     route: { type: 'string' },
     bug: { type: 'string' },
@@ -19,7 +20,8 @@ const { values } = parseArgs({
 const { bug } = values
 const given = process.env['HAPAX_SEED'] ?? values.seed
 const routes = values.route === undefined ? undefined : [values.route as Route]
-const ok = given !== undefined && values.histories === undefined ? await show(Number(given)) : await count()
+const one = given !== undefined && values.histories === undefined && values.seconds === undefined
+const ok = one ? await show(Number(given)) : await count()
 process.exitCode = ok ? 0 : 1
 
 async function show(seed: number): Promise<boolean> {
@@ -32,15 +34,12 @@ async function show(seed: number): Promise<boolean> {
 
 async function count(): Promise<boolean> {
   const from = Number(given ?? randomInt(1, 2 ** 30))
-  const histories = Number(values.histories ?? 100_000)
+  const seconds = values.seconds === undefined ? undefined : Number(values.seconds)
+  const histories = Number(values.histories ?? (seconds === undefined ? 200_000 : 2 ** 30))
   const threads = Number(values.threads ?? availableParallelism())
   const began = performance.now()
-  const report = await simulate({ from, histories, bug, routes }, threads)
-  const seconds = (performance.now() - began) / 1_000
+  const report = await simulate({ from, histories, seconds, bug, routes }, threads)
   for (const failure of report.failures) process.stdout.write(`${replayCommand(failure, bug)}\n`)
-  process.stdout.write(
-    `${report.histories} histories and ${report.steps} steps from seed ${from} in ${seconds.toFixed(1)} s, ` +
-      `${report.failures.length === 0 ? 'every invariant held' : `${report.failures.length} broke an invariant`}\n`,
-  )
+  process.stdout.write(summary(report, from, (performance.now() - began) / 1_000))
   return report.failures.length === 0
 }

@@ -232,11 +232,6 @@ export class Process {
   }
 }
 
-/** The wall clock of the database. */
-export function databaseTime(world: World): Date {
-  return new Date(EPOCH + world.now)
-}
-
 function virtualRandom(random: () => number): Random {
   const word = (): string =>
     Math.floor(random() * 2 ** 32)
