@@ -361,3 +361,27 @@ describe('prepared statements of handlers', () => {
     expect(await effects()).toEqual(['a', 'b', 'c', 'd', 'e'])
   })
 })
+
+describe('doctor', () => {
+  it('says what a user may not do and not see', async () => {
+    const { schema, hapax } = await setUp()
+    const role = `${schema}_reader`
+    await admin.query(`create role ${role}; grant usage on schema ${schema} to ${role};
+      grant select on all tables in schema ${schema} to ${role}; grant insert on ${schema}.audit to ${role}`)
+    const other = await admin.connect()
+    try {
+      const findings = await hapax({ options: `-c role=${role}` }).doctor()
+      const found = (name: string) => findings.find(({ check }) => check === name)
+      expect(found('privileges')).toMatchObject({
+        level: 'warning',
+        message: expect.stringMatching(
+          /^this user may not update, delete on audit; insert, update, delete on failed; /,
+        ),
+      })
+      expect(found('long transactions')?.message).toMatch(/among those that this user may see/)
+    } finally {
+      other.release()
+      await admin.query(`drop owned by ${role}; drop role ${role}`)
+    }
+  })
+})

@@ -23,6 +23,7 @@ const MANY_DEAD = 100_000
 /** What `doctor` looks at on PostgreSQL. */
 export function checks(schema: string): readonly Check[] {
   const name = schema.replaceAll('"', '')
+  const tables = expectedTables(migrations(schema), (table) => table.split('.').at(-1) as string)
   return [
     {
       check: 'server',
@@ -57,11 +58,15 @@ from pg_stat_activity where pid = pg_backend_pid()`),
     {
       check: 'long transactions',
       statement: plain(`
-select count(*) as count, string_agg(pid::text, ', ') as pids,
-  round(extract(epoch from max(clock_timestamp() - xact_start)) / 60) as minutes
-from pg_stat_activity
-where xact_start < clock_timestamp() - interval '${LONG_MINUTES} minutes' and pid <> pg_backend_pid()
-  and backend_type = 'client backend'`),
+select count(*) filter (where long) as count, string_agg(pid::text, ', ') filter (where long) as pids,
+  round(extract(epoch from max(clock_timestamp() - xact_start) filter (where long)) / 60) as minutes,
+  count(*) filter (where hidden) as hidden
+from (
+  select pid, xact_start, coalesce(query = '<insufficient privilege>', false) as hidden,
+    coalesce(xact_start < clock_timestamp() - interval '${LONG_MINUTES} minutes', false)
+      and backend_type = 'client backend' as long
+  from pg_stat_activity where pid <> pg_backend_pid() and datname is not null
+) as sessions`),
       judge: longTransactions,
     },
     {
@@ -70,6 +75,21 @@ where xact_start < clock_timestamp() - interval '${LONG_MINUTES} minutes' and pi
 select count(*) as count, round(extract(epoch from max(clock_timestamp() - prepared)) / 60) as minutes
 from pg_prepared_xacts where database = current_database()`),
       judge: prepared,
+    },
+    {
+      check: 'privileges',
+      statement: {
+        text: `
+select relname as name, privilege
+from pg_class join pg_namespace on pg_namespace.oid = relnamespace,
+  unnest(array['select', 'insert', 'update', 'delete']) with ordinality as wanted (privilege, place)
+where nspname = $1::text and relkind = 'r' and relname <> 'migrations'
+  and not has_table_privilege(pg_class.oid, privilege)
+order by relname, place`,
+        params: [name],
+      },
+      // The schema may have tables of somebody else's.
+      judge: (rows) => privileges(rows.filter((row) => tables.has(asText(row['name'])))),
     },
     {
       check: 'vacuum',
@@ -106,10 +126,7 @@ where schemaname = $2::text`,
         params: [name, name],
       },
       judge: (rows) =>
-        schemaVerdict(
-          expectedTables(migrations(schema), (table) => table.split('.').at(-1) as string),
-          new Set(rows.map((row) => `${asText(row['name'])}.${asText(row['part'])}`)),
-        ),
+        schemaVerdict(tables, new Set(rows.map((row) => `${asText(row['name'])}.${asText(row['part'])}`))),
     },
   ]
 }
@@ -195,10 +212,23 @@ function pooler(connectedMs: number): Verdict {
 
 function longTransactions([row]: readonly Row[]): Verdict {
   const count = Number(row?.['count'])
-  if (count === 0) return ok(`no transaction is open for more than ${LONG_MINUTES} minutes`)
+  const hidden = Number(row?.['hidden'])
+  const seen =
+    hidden === 0 ? '' : ` among those that this user may see (pg_read_all_stats shows ${hidden} more sessions)`
+  if (count === 0) return ok(`no transaction is open for more than ${LONG_MINUTES} minutes${seen}`)
   return warning(
     `${count} transactions are open for more than ${LONG_MINUTES} minutes, one for ${Number(row?.['minutes'])} (pid ${asText(row?.['pids'])})`,
     'While they are open, vacuum cannot remove the rows of finished messages. Find out who left them open, or end them with pg_terminate_backend(pid).',
+  )
+}
+
+function privileges(rows: readonly Row[]): Verdict {
+  if (rows.length === 0) return ok('this user may read and write every table')
+  const denied = Map.groupBy(rows, (row) => asText(row['name']))
+  const each = [...denied].map(([table, of]) => `${of.map((row) => asText(row['privilege'])).join(', ')} on ${table}`)
+  return warning(
+    `this user may not ${each.join('; ')}`,
+    'That is fine for somebody who only looks. Workers, relays and changes by hand need all of it: grant it to their user.',
   )
 }
 
