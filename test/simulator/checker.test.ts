@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { check, type Evidence, type Violation } from './checker.ts'
-import type { Change, Commit } from './database.ts'
+import type { Change, Commit, FailedRecord } from './database.ts'
 import { runSeed } from './runner.ts'
 
 /** Histories whose evidence has everything that is broken below. */
@@ -48,7 +48,8 @@ describe('the checker refuses hand-broken histories', () => {
     ['an effect that is missing', 'I1', (e) => changed(e, isNew('effects'), without)],
     ['a published message that is missing', 'I4', (e) => changed(e, hasWith('outbox', 'effects'), without)],
     ['an inbox row that was not written', 'I1', (e) => changed(e, hasWith('inbox', 'receipts'), without)],
-    ['a failed row that was not written', 'I1', (e) => changed(e, isNew('failed'), without)],
+    ['a failed row that was not written', 'I1', (e) => changed(e, isFailedMessage, without)],
+    ['a key that is held and nobody sees it', 'I1', (e) => changed(e, holds, without)],
     ['an ack without a commit', 'I5', (e) => (e.acks.length === 0 ? undefined : { ...e, commits: [] })],
     ['an ack that came before', 'I5', (e) => (e.acks.length === 0 ? undefined : { ...e, acks: early(e.acks) })],
     ['an arrival that is missing', 'I7', (e) => withoutArrival(e)],
@@ -83,6 +84,12 @@ const nobody = {
   breaks: false,
   mayVanish: false,
 } as const
+
+const isFailedMessage = (change: Change): boolean =>
+  isNew('failed')(change) && (change.after as FailedRecord).origin === 'inbox'
+
+const holds = (change: Change, { changes }: Commit): boolean =>
+  isNew('failed')(change) && !changes.some(isGone('inbox')) && (change.after as FailedRecord).heldSeq !== null
 
 function hasWith(table: Change['table'], other: Change['table']): (change: Change, commit: Commit) => boolean {
   return (change, commit) => isNew(table)(change) && commit.changes.some(isNew(other))

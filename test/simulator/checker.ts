@@ -248,7 +248,9 @@ class Checker {
 
   /** An update does not make a row younger. */
   #firstTimes({ row, writtenAt, committedAt }: Known<WaitingRow | LeavingRow>): Times {
-    return this.#inbox.get(row.seq) ?? this.#outbox.get(row.seq) ?? { writtenAt, committedAt }
+    const known = this.#inbox.get(row.seq) ?? this.#outbox.get(row.seq)
+    if (known === undefined) return { writtenAt, committedAt }
+    return { writtenAt: known.writtenAt, committedAt: known.committedAt }
   }
 
   #ack(ack: Ack): void {

@@ -4,7 +4,15 @@ import { Chaos } from './chaos.ts'
 import { check, type Evidence, type Violation } from './checker.ts'
 import { type Choices, randomChoices, replayed } from './choices.ts'
 import { Database, type LeavingRow, type WaitingRow } from './database.ts'
-import { breaksOf, expectedOf, isPublished, type MessagePlan, type Scenario, TIMEOUT_MS } from './scenario.ts'
+import {
+  breaksOf,
+  expectedOf,
+  isBrokenByOthers,
+  isPublished,
+  type MessagePlan,
+  type Scenario,
+  TIMEOUT_MS,
+} from './scenario.ts'
 import { SimDestination, SimQueue } from './sim-broker.ts'
 import { SimStore } from './sim-store.ts'
 import type { Statements } from './statements.ts'
@@ -139,7 +147,7 @@ class History {
         id: plan.id,
         expected: this.#deaths > 2 ? 'either' : expectedOf(plan, this.#scenario),
         breaks: breaksOf(plan, this.#scenario),
-        mayVanish: this.#hadFaults && breaksOf(plan, this.#scenario) && plan.behaviour.kind !== 'commits',
+        mayVanish: this.#hadFaults && isBrokenByOthers(plan, this.#scenario),
       })),
       cutOff: this.#db.cutOff,
       publishing: new Set(this.#scenario.route === 'local' ? [] : [BILLING]),

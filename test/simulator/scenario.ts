@@ -107,6 +107,11 @@ export function breaksOf({ behaviour }: MessagePlan, { group, many, messages }: 
   return (group > 1 || many) && messages.some((each) => each.behaviour.kind === 'commits')
 }
 
+/** Whether another handler may commit behind our back while this message is in its transaction. */
+export function isBrokenByOthers(plan: MessagePlan, { group, many, messages }: Scenario): boolean {
+  return (group > 1 || many) && messages.some((each) => each !== plan && each.behaviour.kind === 'commits')
+}
+
 /** A scenario by chance. */
 export function randomScenario(seed: number, routes: readonly Route[] = ROUTES): Scenario {
   const random = seeded(Math.imul(seed, 0x9e3779b1))
