@@ -533,10 +533,13 @@ insert into ${schema}.relays (name, destination) values ($1::text, $2::text) on 
     join: `
 insert into ${schema}.workers (id, ttl_ms, name, serves) values ($1::text, $2::integer, $3::text, $4::text)
 on conflict do nothing`,
-    note: `update ${schema}.workers set in_hand = $1::text, alone = $2::boolean where id = $3::text`,
+    // Nobody waits for the disk: if the server loses the last moments, no process has died.
+    note: `
+update ${schema}.workers set in_hand = $1::text, alone = $2::boolean
+from (select set_config('synchronous_commit', 'off', true)) as at_leisure where id = $3::text`,
     beat: `
 update ${schema}.workers set in_hand = $1::text, alone = $2::boolean, heartbeat_at = clock_timestamp()
-where id = $3::text`,
+from (select set_config('synchronous_commit', 'off', true)) as at_leisure where id = $3::text`,
     workers: `
 select id, name, serves, ${MS('started_at')} as started_at, ${MS('clock_timestamp() - heartbeat_at')} as silent_ms,
   clock_timestamp() - heartbeat_at <= ttl_ms * interval '1 millisecond' as alive, in_hand
