@@ -18,13 +18,16 @@ export class CliError extends Error {
   }
 }
 
+const FILE = 'check the path of the file, and who may read and write it'
 const DENIED = 'check the credentials, and what this user of the database may do'
 
 /** What to do, by the code of an error of hapax. Messages that say it themselves are not here. */
 const HINTS: Readonly<Record<string, string>> = {
-  'store-unavailable': 'check the address, the credentials and that the database is running',
+  'store-unavailable': 'check the address (or the file), the credentials and that the database is running',
   'schema-drift': 'use the version of hapax that made the schema, or migrate another --schema or --prefix',
   busy: 'another transaction holds the row: try again',
+  EACCES: FILE,
+  EISDIR: FILE,
   // What the databases themselves say of a user who may not.
   '42501': DENIED,
   ER_ACCESS_DENIED_ERROR: DENIED,

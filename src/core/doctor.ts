@@ -24,19 +24,21 @@ async function attempt(check: string, look: () => Promise<readonly Finding[]>): 
   try {
     return await look()
   } catch (error) {
-    const advice = isHapaxError(error, 'store-unavailable')
-      ? 'See to it that the database can be reached, and run this again.'
-      : isDenied(error)
-        ? 'Run this as the user of hapax, or grant this user what it may not do.'
-        : 'Run this again; if it stays, the message says what the database did not like.'
-    return [{ check, level: 'error', message: messageOf(asError(error)), advice }]
+    return [{ check, level: 'error', message: messageOf(asError(error)), advice: adviceOn(error) }]
   }
+}
+
+function adviceOn(error: unknown): string {
+  if (isHapaxError(error, 'store-unavailable')) return 'See to it that the database can be reached, and run this again.'
+  if (isHapaxError(error, 'schema-drift')) return 'Use the version of hapax that made the schema, or another schema.'
+  if (isDenied(error)) return 'Run this as the user of hapax, or grant this user what it may not do.'
+  return 'Run this again; if it stays, the message says what the database did not like.'
 }
 
 /** Whether the database said that this user may not. */
 function isDenied(error: unknown): boolean {
   const code = (error as { code?: unknown } | null)?.code
-  return code === '42501' || (typeof code === 'string' && /^ER_\w*ACCESS_DENIED/.test(code))
+  return typeof code === 'string' && /^(42501|EACCES|EPERM|ER_\w*ACCESS_DENIED)/.test(code)
 }
 
 async function schemaFindings(store: Store<never>): Promise<readonly Finding[]> {

@@ -241,6 +241,12 @@ describe('doctor', () => {
     expect(stdout).toMatch(/^ok +lanes +shipping is served by 3 workers, each with \d+ to \d+ of 64 lanes$/m)
   })
 
+  it('says what to do about tables of another version', async () => {
+    const around = shop.copy()
+    sql(around.cwd, `update hapax_migrations set checksum = 'x' where version = 2`)
+    expect((await cli(['doctor'], around)).stdout).toMatch(/^error +schema +.*another version.*\n +Use the version/)
+  })
+
   it('finds that the tables are missing', async () => {
     const around = shop.copy()
     sql(around.cwd, 'delete from hapax_migrations where version = 2')
