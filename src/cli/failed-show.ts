@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { unpackAttributes } from '../core/message.ts'
+import { type MessageAttributes, unpackAttributes } from '../core/message.ts'
 import type { ErrorRecord, FailedMessage } from '../index.ts'
 import { type Io, json, line, paint } from './io.ts'
 import { type Done, examples, seq as seqArgument, withStore } from './options.ts'
@@ -23,7 +23,7 @@ async function failedShow(seq: string, options: ShowOptions, io: Io): Promise<nu
   if (found === undefined) throw noSuchFailed(seq, options)
   const payload = payloadOf(found.message.data)
   if (options.json) {
-    const { headers, ...attributes } = unpackAttributes(found.message)
+    const { headers, ...attributes } = attributesOf(found)
     json(io, { ...summary(found), error: found.error, ...attributes, headers: headers ?? {}, ...payload })
   } else tell(found, payload, options, io)
   return 0
@@ -31,7 +31,7 @@ async function failedShow(seq: string, options: ShowOptions, io: Io): Promise<nu
 
 function tell(found: FailedMessage, payload: Payload, options: StoreOptions, io: Io): void {
   const { message, error } = found
-  const { headers = {}, ...attributes } = unpackAttributes(message)
+  const { headers = {}, ...attributes } = attributesOf(found)
   for (const [name, value] of Object.entries({ ...facts(found), ...attributes })) fact(io, name, String(value))
   for (const [name, value] of Object.entries(headers)) fact(io, `header ${name}`, value)
   line(io)
@@ -45,6 +45,15 @@ function tell(found: FailedMessage, payload: Payload, options: StoreOptions, io:
   for (const each of safeLines(text)) line(io, `  ${each}`)
   line(io)
   tellWhatToDo(found, options, io)
+}
+
+/** Whatever somebody has done to a row, what can be seen of it is shown. */
+function attributesOf({ message }: FailedMessage): MessageAttributes {
+  try {
+    return unpackAttributes(message)
+  } catch {
+    return unpackAttributes({ ...message, attributes: '{}' })
+  }
 }
 
 function facts({ seq, origin, consumer, failedAt, attempts, reason, errorHash, held }: FailedMessage): object {

@@ -1,3 +1,5 @@
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
 import { stripVTControlCharacters } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { cli, sharedDatabase } from '../support/cli.ts'
@@ -119,6 +121,16 @@ describe('failed show', () => {
       data: { outcome: 'failed', id: 'failed-1' },
       error: { stack: expect.stringContaining('no such card') },
     })
+  })
+
+  it('shows a row that somebody has spoilt, and every other one', async () => {
+    const around = shop.copy()
+    const database = new DatabaseSync(join(around.cwd, 'shop.db'))
+    database.exec(`update hapax_failed set attributes = 'garbage', error = 'no JSON' where seq = 2`)
+    database.close()
+    expect((await cli(['failed', 'list'], around)).stdout.split('\n')[2]).toContain('no JSON')
+    expect((await cli(['failed', 'show', '2'], around)).stdout).toMatch(/^id +failed-2$/m)
+    expect((await cli(['explain', 'failed-2'], around)).stdout).toContain('(Error: no JSON)')
   })
 
   it('says that there is no such message', async () => {

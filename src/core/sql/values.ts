@@ -57,9 +57,16 @@ export function asBoolean(value: unknown): boolean {
   return value === true || Number(value) === 1
 }
 
-/** A stored error. */
+/** A stored error. One that somebody has spoilt must not keep a whole page from being seen. */
 export function asError(value: unknown): ErrorRecord | null {
-  return value === null || value === undefined ? null : (JSON.parse(asText(value)) as ErrorRecord)
+  if (value === null || value === undefined) return null
+  const text = asText(value)
+  try {
+    const { name = 'Error', message = '', ...more } = JSON.parse(text) as Partial<ErrorRecord>
+    return { name: String(name), message: String(message), ...more }
+  } catch {
+    return { name: 'Error', message: text }
+  }
 }
 
 /** The message columns of a row: message_key, source, id, type, key, attributes, data, fingerprint. */
