@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import type { StoredMessage } from './message.ts'
 
 /** How many slices inbox and outbox have. Fixed for ever: the number is written into the rows. */
@@ -11,7 +11,7 @@ export const ALL_LANES: readonly number[] = Array.from({ length: LANES }, (_, la
  * key is everybody's work. SQL computes the same: the first byte of SHA-256 of the key, the last byte of the message key.
  */
 export function laneOf({ key, messageKey }: StoredMessage, ordered: boolean): number {
-  if (ordered && key !== null) return (createHash('sha256').update(key).digest()[0] as number) % LANES
+  if (ordered && key !== null) return (hash('sha256', key, 'buffer')[0] as number) % LANES
   return Number.parseInt(messageKey.slice(-2), 16) % LANES
 }
 
@@ -33,7 +33,7 @@ function heaviest(thing: string, workers: readonly string[], seeds: readonly num
   let best: string | undefined
   let most = -1
   for (const [index, worker] of workers.entries()) {
-    const weight = mixed(hashed(thing, seeds[index] as number))
+    const weight = mixed(fnv(thing, seeds[index] as number))
     if (weight > most || (weight === most && worker > (best as string))) {
       best = worker
       most = weight
@@ -44,18 +44,18 @@ function heaviest(thing: string, workers: readonly string[], seeds: readonly num
 
 /** The hash of what every pair with this worker begins with. */
 function seedOf(worker: string): number {
-  return hashed(`${worker}/`, 0x811c9dc5)
+  return fnv(`${worker}/`, 0x811c9dc5)
 }
 
 /** FNV-1a with a final mix: cheap, and even enough for this. */
-function hashed(text: string, seed: number): number {
+function fnv(text: string, seed: number): number {
   let value = seed
   for (let index = 0; index < text.length; index++) value = Math.imul(value ^ text.charCodeAt(index), 0x01000193)
   return value
 }
 
-function mixed(hash: number): number {
-  let value = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b)
+function mixed(hashed: number): number {
+  let value = Math.imul(hashed ^ (hashed >>> 16), 0x85ebca6b)
   value = Math.imul(value ^ (value >>> 13), 0xc2b2ae35)
   return (value ^ (value >>> 16)) >>> 0
 }
