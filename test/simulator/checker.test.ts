@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { check, type Evidence, type Violation } from './checker.ts'
-import type { Change, Commit, FailedRecord } from './database.ts'
+import type { Change, Commit, Effect, FailedRecord } from './database.ts'
 import { runSeed } from './runner.ts'
 
 /** Histories whose evidence has everything that is broken below. */
@@ -66,10 +66,16 @@ describe('the checker refuses hand-broken histories', () => {
       (e) => (e.arrivals.length === 0 ? undefined : { ...e, arrivals: [] }),
     ],
     ['a row that left the inbox for nowhere', 'I1', (e) => vanished(e)],
+    ['a processed message that is shown as failed', 'I1', (e) => shownAsFailed(e, 'broken-atomicity', false)],
+    ['the same for another reason, where nobody could tell', 'I1', (e) => shownAsFailed(e, 'crash-loop', true)],
   ]
   test.for(broken)('%s: %s', async ([, invariant, breaking]) => {
     expect(await invariantsAfter(breaking)).toContain(invariant)
   })
+})
+
+test('the checker accepts a processed message that is shown as failed where nobody could tell', async () => {
+  expect(await invariantsAfter((e) => shownAsFailed(e, 'broken-atomicity', true))).toEqual([])
 })
 
 test('the checker accepts what the engine did', async () => {
@@ -166,6 +172,18 @@ function deleteFirstReceipt(evidence: Evidence): Evidence | undefined {
 function expecting(evidence: Evidence, expected: 'failed'): Evidence | undefined {
   const processed = evidence.commits.some(({ changes }) => changes.some(isNew('effects')))
   return processed ? { ...evidence, offered: evidence.offered.map((each) => ({ ...each, expected })) } : undefined
+}
+
+/** A row in the failed store for a message that took effect; `cutOff`: its handler was cut off, and nobody could tell. */
+function shownAsFailed(evidence: Evidence, reason: string, cutOff: boolean): Evidence | undefined {
+  const [done] = evidence.commits.flatMap(({ changes }) => changes.filter(isNew('effects')))
+  if (done === undefined) return undefined
+  const { consumer, source, id, key } = done.after as Effect
+  const message = { source, id, key }
+  const row = { seq: 1e6, origin: 'inbox', consumer, message, reason, heldSeq: null }
+  const change = { table: 'failed', key: '1e6', before: undefined, after: row, writtenAt: 1e6 } as const
+  const commits = [...evidence.commits, { at: 1e6, tx: 0, process: 'worker', changes: [change] }]
+  return { ...evidence, commits, cutOff: new Set(cutOff ? [id] : []) }
 }
 
 /** The effect goes, the row stays deleted. */

@@ -37,6 +37,11 @@ describe('lanes', () => {
     )
   })
 
+  it('are the same in every version, so that workers of two versions agree', () => {
+    const lanes = [1, 9, 10, 18, 20, 29, 33, 37, 39, 45, 48, 49, 51, 58, 59, 60, 61, 62]
+    expect(lanesOf('c', ['a', 'b', 'c'])).toEqual(lanes)
+  })
+
   it('keep a key together where order counts, and spread it where not', () => {
     const message = (key: string | null, last: string) =>
       ({ key, messageKey: `00000000-0000-8000-8000-0000000000${last}` }) as StoredMessage
