@@ -60,7 +60,7 @@ export class Chaos {
   /** The fate of something at a broker. */
   broker<Fault extends string>(kinds: readonly Fault[]): Fault | undefined {
     if (this.left <= 0 || !this.#plan.brokers) return undefined
-    return this.#fault('broker', kinds, 6 * this.#plan.odds)
+    return this.#fault('broker', kinds, 10 * this.#plan.odds)
   }
 
   /** Kills or pauses a process, perhaps. */

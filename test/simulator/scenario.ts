@@ -178,17 +178,17 @@ function randomBehaviour(
   if (random() < 0.55) return { kind: 'ok' }
   // A handler is called more often than once per attempt: in groups, and after a lost link.
   const times = onError === 'store' && random() < 0.25 ? 99 : 1 + Math.floor(random() * 2)
+  // Without a mark nobody can tell that a direct delivery came before.
+  const canTell = (route !== 'direct' && route !== 'handle') || marksRedelivered
   const kinds: Behaviour[] = [
     { kind: 'fails', times },
     { kind: 'violates', times },
     { kind: 'swallows', times },
     { kind: 'permanent' },
     { kind: 'slow', times: 1 },
-    { kind: 'kills', times: 1 },
+    { kind: 'kills', times: canTell && random() < 0.25 ? 9 : 1 },
   ]
   // A handler that commits by itself and comes again is nobody's fault but its own.
   if (onError === 'store') kinds.push({ kind: 'commits', throws: random() < 0.5 })
-  // Without a mark nobody can tell that a direct delivery came before.
-  if ((route !== 'direct' && route !== 'handle') || marksRedelivered) kinds.push({ kind: 'kills', times: 9 })
   return kinds[Math.floor(random() * kinds.length)] as Behaviour
 }

@@ -374,4 +374,4 @@ const UNAVAILABLE: Confirmation = {
   error: new HapaxError('store-unavailable', 'the broker is down'),
 }
 const NOT_AFTER: Confirmation = { status: 'failed', error: new Error('not after one that was refused') }
-const DOWN_MS = 20_000
+const DOWN_MS = 5_000
