@@ -72,8 +72,11 @@ export interface Connection<Tx, Own = Tx> {
   executor(tx: Tx | Own): Executor
   /** Rejects with `not-in-transaction` unless `tx` is an open transaction of the user's own or of hapax's. */
   assertTransaction(tx: Tx | Own): Promise<void>
-  /** One statement outside any transaction, on a connection that handlers cannot use up, if there is one. */
-  query(text: string, params: readonly Param[]): Promise<Result>
+  /**
+   * One statement outside any transaction, on a connection that handlers cannot use up, if there is one. A connection that
+   * has not answered within the limit is destroyed where that is possible: its link may be dead without anybody saying so.
+   */
+  query(text: string, params: readonly Param[], limitMs: number): Promise<Result>
   /** Closes what the connection opened itself. */
   close(): Promise<void>
 }

@@ -8,7 +8,7 @@ import { type Handler, type Job, type ManyHandler, prepareJob, type Registered }
 import { InboxWork } from './inbox.ts'
 import { type Entry, intake } from './intake.ts'
 import type { IncomingMessage, StoredMessage } from './message.ts'
-import { expected, noOthers, text } from './options.ts'
+import { expected, noOthers, positiveInteger, text } from './options.ts'
 import type { Outcome } from './outcome.ts'
 import { inParallel } from './parallel.ts'
 import { Recorder } from './record.ts'
@@ -32,6 +32,7 @@ export class Source<Tx> {
     if (typeof subscription?.open !== 'function') {
       expected('subscription', 'a subscription, for example a queue of a broker', subscription)
     }
+    for (const name of ['prefetch', 'prefetchBytes'] as const) positiveInteger(name, options[name], 1)
     this.consumer = consumer
     this.subscription = subscription
     this.prefetch = options

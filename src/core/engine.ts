@@ -5,6 +5,7 @@ import type { Isolation } from './connection.ts'
 import { Deadline, type Phases } from './deadline.ts'
 import { asError, HapaxError, isHapaxError, messageOf } from './errors.ts'
 import type { EventHub } from './events.ts'
+import type { Floor } from './floor.ts'
 import { callHandlers, type Job } from './handlers.ts'
 import type { Logger } from './logger.ts'
 import type { StoredMessage } from './message.ts'
@@ -22,6 +23,8 @@ export interface Engine<Tx> {
   readonly clock: Clock
   readonly random: Random
   readonly maxBytes: number
+  /** One for all workers of the process: alone means alone in it. */
+  readonly floor: Floor
 }
 
 /** Time limits and isolation of a consumer's transactions. */

@@ -1,55 +1,68 @@
 import type { Clock } from './clock.ts'
 
 /**
- * Where messages run. Many may be on the floor at once; a message that is suspected of ending its process runs alone, so
- * that it takes no others along, and so that it is known who it was.
+ * Where the messages of a process run. Many may be on the floor at once; a message that is suspected of ending its process
+ * runs alone, so that it takes no others along, and so that it is known who it was.
  */
 export class Floor {
   readonly #clock: Clock
+  readonly #listeners = new Set<() => void>()
   readonly #waiting: (() => void)[] = []
-  readonly #changed: () => void
   #count = 0
   #bytes = 0
-  #closed = false
   #alone = false
+  /** Somebody did not get in for want of room. */
+  #tight = false
+  /** Who wants to have it empty, and since when. */
+  #closed: { readonly by: object; readonly since: number } | undefined
   #openedAt: number
 
-  /** `changed` is called when somebody leaves. */
-  constructor(clock: Clock, changed: () => void) {
+  constructor(clock: Clock) {
     this.#clock = clock
-    this.#changed = changed
     this.#openedAt = clock.monotonic()
+  }
+
+  /** Called when somebody who waits for the floor may find it empty, or with more room. */
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
   }
 
   get empty(): boolean {
     return this.#count === 0
   }
 
-  /** Whether something runs alone. */
-  get alone(): boolean {
-    return this.#alone
-  }
-
   /** Whether others may enter now. */
   get open(): boolean {
-    return !this.#closed && !this.#alone
+    return this.#closed === undefined && !this.#alone
   }
 
-  /** Somebody wants to run alone: nobody enters until that has happened. Not too soon after the last time. */
-  clear(everyMs: number): void {
-    if (this.#clock.monotonic() - this.#openedAt >= everyMs) this.#closed = true
+  /**
+   * Somebody wants to run alone: nobody enters until that has happened. Not too soon after the last time, and not for longer
+   * than `patienceMs`. Answers whether it is closed for them.
+   */
+  clear(by: object, everyMs: number, patienceMs: number): boolean {
+    const now = this.#clock.monotonic()
+    if (this.#closed === undefined && now - this.#openedAt >= everyMs) this.#closed = { by, since: now }
+    if (this.#closed?.by !== by) return false
+    if (this.#count === 0 || now - this.#closed.since <= patienceMs) return true
+    this.reopen(by)
+    return false
   }
 
-  /** Lets others in again. */
-  reopen(): void {
-    if (this.#closed) this.#openedAt = this.#clock.monotonic()
-    this.#closed = false
-    for (const enter of this.#waiting.splice(0)) enter()
+  /** Lets others in again, if it was closed for this one. */
+  reopen(by: object): void {
+    if (this.#closed?.by !== by) return
+    this.#closed = undefined
+    this.#openedAt = this.#clock.monotonic()
+    this.#admit()
   }
 
   /** Whether this many bytes more may be on the floor; one message always may. */
   hasRoomFor(bytes: number): boolean {
-    return this.#count === 0 || this.#bytes + bytes <= MAX_BYTES
+    const room = this.#count === 0 || this.#bytes + bytes <= MAX_BYTES
+    if (!room) this.#tight = true
+    return room
   }
 
   /** Enters as soon as others may. */
@@ -68,9 +81,16 @@ export class Floor {
     this.#count -= 1
     this.#bytes -= bytes
     this.#alone = false
-    this.#changed()
+    this.#admit()
+    if (!this.#tight && !(this.#closed && this.empty)) return
+    this.#tight = false
+    for (const listener of this.#listeners) listener()
+  }
+
+  #admit(): void {
+    if (this.open) for (const enter of this.#waiting.splice(0)) enter()
   }
 }
 
-/** How much of messages may run at once in one worker. */
+/** How much of messages may run at once in one process. */
 const MAX_BYTES = 64 * 1024 * 1024

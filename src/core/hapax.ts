@@ -11,6 +11,7 @@ import { type Engine, unit } from './engine.ts'
 import { HapaxError } from './errors.ts'
 import { EventHub, type Events } from './events.ts'
 import { FailedStore } from './failed.ts'
+import { Floor } from './floor.ts'
 import { MAX_TEXT_BYTES } from './intake.ts'
 import { consoleLogger, type Logger, safeLogger } from './logger.ts'
 import { Consumers, Keys, Relays, Sent } from './operations.ts'
@@ -130,7 +131,17 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
       wake: () => this.#wake(),
     })
     const { events, activity } = this
-    this.#engine = { store, publisher: this.#publisher, events, activity, logger, clock, random, maxBytes }
+    this.#engine = {
+      store,
+      publisher: this.#publisher,
+      events,
+      activity,
+      logger,
+      clock,
+      random,
+      maxBytes,
+      floor: new Floor(clock),
+    }
     const tools = { store: store as unknown as Store<never>, clock, wake: () => this.#wake() }
     this.failed = new FailedStore({ ...tools, mintId, maxBytes })
     this.keys = new Keys(tools)

@@ -8,6 +8,7 @@ import { ALL_LANES } from './lanes.ts'
 import { DRAIN_LIMIT, type Line } from './line.ts'
 import type { Membership } from './membership.ts'
 import type { Outcome } from './outcome.ts'
+import type { Places } from './places.ts'
 import { Rotation } from './rotation.ts'
 import type { Entry, Look, Share } from './store.ts'
 
@@ -16,6 +17,7 @@ export interface InboxLineOptions<Tx> {
   readonly engine: Engine<Tx>
   readonly consumer: Consumer<Tx>
   readonly concurrency: number
+  readonly places: Places
   readonly membership: Pick<Membership, 'lanesOfType'>
   readonly floor: Floor
   readonly signal: AbortSignal
@@ -41,6 +43,7 @@ export class InboxLine<Tx> implements Line {
 
   constructor(options: InboxLineOptions<Tx>) {
     this.#options = options
+    options.places.onFree(options.changed)
   }
 
   get consumer(): string {
@@ -64,7 +67,8 @@ export class InboxLine<Tx> implements Line {
   shares(): readonly Share[] {
     const ahead = this.#ahead()
     if (this.#hand.size > ahead / 2) return []
-    const limit = ahead - this.#hand.size
+    // Where many keys wait and none of them can run, pages are larger, to come around.
+    const limit = this.#rotation.unfinished && this.idle ? MAX_AHEAD : ahead - this.#hand.size
     this.#hand.looking()
     return this.#byLanes().map(({ lanes, types }) => this.#share(types, lanes, limit, this.#rotation.after))
   }
@@ -122,8 +126,8 @@ export class InboxLine<Tx> implements Line {
   }
 
   begin(): void {
-    const { floor, concurrency, signal } = this.#options
-    while (this.#noted.length > 0 && floor.open && !signal.aborted && this.#running.size < concurrency) {
+    const { floor, places, signal } = this.#options
+    while (this.#noted.length > 0 && floor.open && !signal.aborted && places.free) {
       const bytes = sum(this.#noted[0] as Turn)
       if (!floor.hasRoomFor(bytes)) return
       this.#start(this.#noted.shift() as Turn, bytes, false)
@@ -153,6 +157,7 @@ export class InboxLine<Tx> implements Line {
 
   /** Gives back what has not begun; it was only looked at. */
   drop(): void {
+    this.#suspects = []
     for (const turns of [this.#queue, this.#noting, this.#noted]) for (const turn of turns.splice(0)) this.#letGo(turn)
   }
 
@@ -189,12 +194,14 @@ export class InboxLine<Tx> implements Line {
   }
 
   #start(turn: Turn, bytes: number, alone: boolean): void {
-    const { floor, changed } = this.#options
+    const { floor, places, changed } = this.#options
     floor.enter(bytes, alone)
+    places.take()
     const run = this.#run(turn).finally(() => {
       this.#running.delete(run)
       this.#letGo(turn)
       floor.leave(bytes)
+      places.give()
       changed()
     })
     this.#running.set(run, turn)

@@ -144,7 +144,8 @@ export class Membership {
 
   /** One beat or note at a time. */
   #inTurn(work: () => Promise<void> = () => this.#beat()): Promise<void> {
-    const turn = this.#beating.then(work)
+    // Whoever has left does not come back by a late note.
+    const turn = this.#beating.then(() => (this.#state === 'left' ? undefined : work()))
     this.#beating = turn.catch(() => {})
     return turn
   }

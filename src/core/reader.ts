@@ -5,6 +5,7 @@ import type { Engine } from './engine.ts'
 import { asError, HapaxError } from './errors.ts'
 import type { Floor } from './floor.ts'
 import type { Outcome } from './outcome.ts'
+import type { Places } from './places.ts'
 import { Signal } from './signal.ts'
 
 /** What a reader needs of its worker. */
@@ -12,6 +13,7 @@ export interface ReaderOptions<Tx> {
   readonly engine: Engine<Tx>
   readonly source: Source<Tx>
   readonly concurrency: number
+  readonly places: Places
   readonly floor: Floor
   readonly signal: AbortSignal
   report(error: Error): void
@@ -26,10 +28,12 @@ export class Reader<Tx> {
   #open: OpenReader | undefined
   #stopping = false
   #errors = 0
-  #waiting = 0
+  /** Deliveries that wait here for what is under way elsewhere. */
+  readonly #patient = new Set<Promise<void>>()
 
   constructor(options: ReaderOptions<Tx>) {
     this.#options = options
+    options.places.onFree(() => this.#dispatch())
   }
 
   /** Begins to read. Rejects when the broker refuses, or is not there. */
@@ -51,11 +55,11 @@ export class Reader<Tx> {
   }
 
   get running(): readonly Promise<void>[] {
-    return [...this.#running]
+    return [...this.#running, ...this.#patient]
   }
 
   get idle(): boolean {
-    return this.#running.size === 0 && this.#arrived.length === 0
+    return this.#running.size === 0 && this.#patient.size === 0 && this.#arrived.length === 0
   }
 
   /** No new deliveries; what has not begun is given back. */
@@ -63,7 +67,7 @@ export class Reader<Tx> {
     this.#stopping = true
     this.#signal.notify()
     await this.#open?.pause()
-    for (const delivery of this.#arrived.splice(0)) delivery.retry(0)
+    for (const delivery of this.#arrived.splice(0)) this.#tell(() => delivery.retry(0))
   }
 
   async close(): Promise<void> {
@@ -79,20 +83,22 @@ export class Reader<Tx> {
 
   /** As many groups as may run at once; with order, one batch at a time, so that it is stored in the order of arrival. */
   #dispatch(): void {
-    const { source, concurrency } = this.#options
-    const most = source.consumer.ordered ? 1 : concurrency
+    const { source, places } = this.#options
+    const most = source.consumer.ordered ? 1 : Number.POSITIVE_INFINITY
     const size = source.consumer.settings.receive === 'store' ? STORE_SIZE : source.consumer.groupSize
-    while (this.#arrived.length > 0 && this.#running.size < most && !this.#stopping) {
+    while (this.#arrived.length > 0 && places.free && this.#running.size < most && !this.#stopping) {
       this.#track(this.#run(this.#arrived.splice(0, size)))
     }
   }
 
   #track(work: Promise<void>): void {
+    const { places, report } = this.#options
+    places.take()
     const run = work
-      .catch((error: unknown) => this.#options.report(asError(error)))
+      .catch((error: unknown) => report(asError(error)))
       .finally(() => {
         this.#running.delete(run)
-        this.#dispatch()
+        places.give()
       })
     this.#running.add(run)
   }
@@ -114,6 +120,10 @@ export class Reader<Tx> {
     const { source, floor, report } = this.#options
     const bytes = deliveries.reduce((sum, delivery) => sum + delivery.bytes, 0)
     await floor.enterWhenOpen(bytes)
+    if (this.#stopping) {
+      floor.leave(bytes)
+      return deliveries
+    }
     let outcomes: readonly Outcome[]
     try {
       outcomes = await source.consumer.handleMany(deliveries.map((delivery) => delivery.message))
@@ -128,7 +138,7 @@ export class Reader<Tx> {
     }
     return deliveries.filter((delivery, index) => {
       const done = outcomes[index]?.ack === true
-      if (done) delivery.ack()
+      if (done) this.#tell(() => delivery.ack())
       return !done
     })
   }
@@ -140,26 +150,38 @@ export class Reader<Tx> {
   #putBack(deliveries: readonly Delivery[]): void {
     const delayMs = this.#backOffMs()
     for (const delivery of deliveries) {
-      if (this.#stopping || this.#errors > 0 || this.#waiting >= this.#prefetch().messages / 4) delivery.retry(delayMs)
-      else void this.#waitAndRetry(delivery)
+      const full = this.#patient.size >= this.#prefetch().messages / 4
+      if (this.#stopping || this.#errors > 0 || full) this.#tell(() => delivery.retry(delayMs))
+      else this.#wait(delivery)
     }
     if (this.#errors > 0) this.#track(pause(this.#options.engine.clock, delayMs, this.#options.signal))
+  }
+
+  /** What a driver throws about one delivery does not concern the others. */
+  #tell(say: () => void): void {
+    try {
+      say()
+    } catch (error) {
+      this.#options.report(asError(error))
+    }
+  }
+
+  #wait(delivery: Delivery): void {
+    const waiting = this.#waitAndRetry(delivery)
+      .catch((error: unknown) => this.#options.report(asError(error)))
+      .finally(() => this.#patient.delete(waiting))
+    this.#patient.add(waiting)
   }
 
   async #waitAndRetry(delivery: Delivery): Promise<void> {
     const { clock } = this.#options.engine
     const until = clock.monotonic() + this.#options.source.consumer.settings.timeoutMs
-    this.#waiting += 1
-    try {
-      let left: readonly Delivery[] = [delivery]
-      while (left.length > 0 && clock.monotonic() < until && !this.#stopping && this.#errors === 0) {
-        await pause(clock, this.#backOffMs(), this.#options.signal)
-        left = await this.#handle(left)
-      }
-      for (const each of left) each.retry(this.#backOffMs())
-    } finally {
-      this.#waiting -= 1
+    let left: readonly Delivery[] = [delivery]
+    while (left.length > 0 && clock.monotonic() < until && !this.#stopping && this.#errors === 0) {
+      await this.#signal.wait(clock, this.#backOffMs())
+      if (!this.#stopping) left = await this.#handle(left)
     }
+    for (const each of left) this.#tell(() => each.retry(this.#backOffMs()))
   }
 
   #backOffMs(): number {

@@ -38,6 +38,11 @@ export class Relay<Tx> implements Line {
   #deleting = false
   readonly #rotation = new Rotation()
   #nextMs: number | undefined
+  /** What the next call of the destination takes along. */
+  readonly #leaving: { readonly row: OutboxMessage; readonly resolve: (sent: Confirmation) => void }[] = []
+  /** Rows that did not come through while others did, and until when to leave them alone. */
+  readonly #avoided = new Map<string, { times: number; until: number }>()
+  #confirmedAt = Number.NEGATIVE_INFINITY
   /** Times in a row that the destination was not there, and until when to leave it alone. */
   #down = { times: 0, until: 0 }
 
@@ -88,9 +93,10 @@ export class Relay<Tx> implements Line {
       size: WINDOW,
       roomBytes: WINDOW_BYTES - this.#hand.bytes,
       bytes: BATCH_BYTES,
-      ready: ({ seq, dueMs, held }) => dueMs <= 0 && !held && this.#hand.isFree(seq),
+      ready: (entry) => this.#isReady(entry),
     })
-    const taken = turns.flat().map((group) => [...group])
+    // Of a key that is too much for one batch only the first part: two at once could overtake one another.
+    const taken = turns.map(([first = []]) => [...first])
     for (const { seq, bytes } of taken.flat()) this.#hand.take(seq, bytes)
     this.#queue.push(...taken)
     return taken.length > 0
@@ -140,28 +146,39 @@ export class Relay<Tx> implements Line {
       if (row === undefined) this.#letGo([entry])
       else chain(chains, entry.key ?? `\0${entry.seq}`, row)
     }
-    await this.#sendChains([...chains.values()])
+    const sending = [...chains.values()].map((rows) => this.#sendChain(rows))
+    const failed = (await Promise.allSettled(sending)).find((each) => each.status === 'rejected')
+    if (failed !== undefined) throw failed.reason
   }
 
-  async #sendChains(chains: OutboxMessage[][]): Promise<void> {
-    if (this.#options.destination.features.keepsOrder) {
-      const rows = chains.flat()
-      await Promise.all(this.#publish(rows).map((sent, index) => this.#settle(rows[index] as OutboxMessage, sent)))
-      return
+  /** The messages of one key, or one without. What is not confirmed in the end is let go. */
+  async #sendChain(rows: readonly OutboxMessage[]): Promise<void> {
+    const left = new Set(rows)
+    const send = async (row: OutboxMessage): Promise<boolean> => {
+      const confirmed = await this.#settle(row, this.#options.engine.clock.monotonic(), await this.#enqueue(row))
+      if (confirmed) left.delete(row)
+      return confirmed
     }
-    let wave = chains
-    while (wave.length > 0) {
-      const sent = this.#publish(wave.map((rows) => rows[0] as OutboxMessage))
-      const next: OutboxMessage[][] = []
-      await Promise.all(
-        wave.map(async ([first, ...rest], index) => {
-          const confirmed = await this.#settle(first as OutboxMessage, sent[index] as Promise<Confirmation>)
-          if (!confirmed) this.#letGo(rest)
-          else if (rest.length > 0) next.push(rest)
-        }),
-      )
-      wave = next
+    try {
+      if (this.#options.destination.features.keepsOrder) await Promise.all(rows.map(send))
+      else for (const row of rows) if (!(await send(row))) return
+    } finally {
+      this.#letGo([...left])
     }
+  }
+
+  /** What is to be sent in the same moment goes to the destination in one call. */
+  #enqueue(row: OutboxMessage): Promise<Confirmation> {
+    return new Promise((resolve) => {
+      this.#leaving.push({ row, resolve })
+      if (this.#leaving.length === 1) queueMicrotask(() => this.#flush())
+    })
+  }
+
+  #flush(): void {
+    const leaving = this.#leaving.splice(0)
+    const answers = this.#publish(leaving.map(({ row }) => row))
+    for (const [index, { resolve }] of leaving.entries()) void answers[index]?.then(resolve)
   }
 
   /** One answer each, in time, whatever the destination does. */
@@ -192,25 +209,19 @@ export class Relay<Tx> implements Line {
   }
 
   /** Whether the next message of its key may go. */
-  async #settle(row: OutboxMessage, sending: Promise<Confirmation>): Promise<boolean> {
-    const sent = await sending
-    if (sent.status === 'confirmed') {
-      this.#confirm(row)
-      return true
-    }
-    try {
-      if (sent.status === 'unavailable') this.#isUnavailable(sent.error)
-      else if (sent.status === 'refused') await this.#refused(row, sent.error)
-      else await this.#postpone(row, sent.error)
-    } finally {
-      this.#letGo([row])
-    }
-    return false
+  async #settle(row: OutboxMessage, sentAt: number, sent: Confirmation): Promise<boolean> {
+    if (sent.status === 'confirmed') this.#confirm(row)
+    else if (sent.status === 'unavailable') this.#isUnavailable(row, sentAt, sent.error)
+    else if (sent.status === 'refused') await this.#refused(row, sent.error)
+    else await this.#postpone(row, sent.error)
+    return sent.status === 'confirmed'
   }
 
   #confirm(row: OutboxMessage): void {
     const { events } = this.#options.engine
     this.#down = { times: 0, until: 0 }
+    this.#confirmedAt = this.#options.engine.clock.monotonic()
+    this.#avoided.delete(row.seq)
     this.#confirmed.push(row.seq)
     events.emit('relayed', () => ({ relay: row.relay, message: ref(row.message) }))
     if (this.#deleting) return
@@ -259,16 +270,31 @@ export class Relay<Tx> implements Line {
     if (await persist(engine, () => engine.store.refuse(record))) engine.events.emit('relay-failed', () => event)
   }
 
-  /** Nobody's fault: no attempt is used up, and nothing is sent for a while. */
-  #isUnavailable(error: Error): void {
-    if (this.#isDown()) return
+  /**
+   * Nobody's fault: no attempt is used up, and nothing is sent for a while; only not this message, if others came through
+   * meanwhile.
+   */
+  #isUnavailable(row: OutboxMessage, sentAt: number, error: Error): void {
     const { engine, name, destination } = this.#options
+    const now = engine.clock.monotonic()
+    if (this.#confirmedAt >= sentAt) {
+      const times = (this.#avoided.get(row.seq)?.times ?? 0) + 1
+      if (this.#avoided.size >= WINDOW) this.#avoided.clear()
+      this.#avoided.set(row.seq, { times, until: now + retryDelay(DOWN, times, engine.random) })
+      return
+    }
+    if (this.#isDown()) return
     const times = this.#down.times + 1
     const pauseMs = retryDelay(DOWN, times, engine.random)
-    this.#down = { times, until: engine.clock.monotonic() + pauseMs }
+    this.#down = { times, until: now + pauseMs }
     const event = { relay: name, destination: destination.name, pauseMs, error }
     engine.logger.warn({ ...event, error: messageOf(error) }, 'the broker is not available; trying again later')
     engine.events.emit('relay-down', () => event)
+  }
+
+  #isReady({ seq, dueMs, held }: Entry): boolean {
+    if (dueMs > 0 || held || !this.#hand.isFree(seq)) return false
+    return (this.#avoided.get(seq)?.until ?? 0) <= this.#options.engine.clock.monotonic()
   }
 
   #letGo(rows: readonly { readonly seq: string }[]): void {

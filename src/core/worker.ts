@@ -1,13 +1,15 @@
 import type { Destination } from './broker.ts'
 import { Cleaner } from './cleaner.ts'
 import { pause } from './clock.ts'
+import type { Consumer } from './consumer.ts'
 import type { Engine } from './engine.ts'
 import { asError, HapaxError, messageOf } from './errors.ts'
-import { Floor } from './floor.ts'
+import type { Floor } from './floor.ts'
 import { InboxLine } from './inbox-line.ts'
 import type { Line } from './line.ts'
 import { Membership, type Serves } from './membership.ts'
 import { MAX_MS, noOthers, numberFrom } from './options.ts'
+import { Places } from './places.ts'
 import { Reader } from './reader.ts'
 import { Relay } from './relay.ts'
 import { Signal } from './signal.ts'
@@ -36,7 +38,6 @@ export class Worker<Tx> {
   readonly #onStop: (worker: Worker<Tx>) => void
   readonly #signal = new Signal()
   readonly #abort = new AbortController()
-  readonly #floor: Floor
   readonly #membership: Membership
   #inboxes: readonly InboxLine<Tx>[] = []
   #relays: readonly Relay<Tx>[] = []
@@ -52,13 +53,15 @@ export class Worker<Tx> {
   /** Since when suspects run, one after the other. */
   #aloneSince: number | undefined
   #suspect: string | undefined
+  #clearing = false
+  #patience = 1
+  #ignoreFloor: () => void = () => {}
 
   /** Made by `hapax.worker`. */
   constructor(engine: Engine<Tx>, options: WorkerOptions<Tx>, onStop: (worker: Worker<Tx>) => void) {
     this.#engine = engine
     this.#settings = workerSettings(engine, options)
     this.#onStop = onStop
-    this.#floor = new Floor(engine.clock, () => this.#changed())
     this.#membership = new Membership({
       store: engine.store,
       clock: engine.clock,
@@ -96,6 +99,7 @@ export class Worker<Tx> {
       throw error
     }
     this.#state = 'running'
+    this.#ignoreFloor = this.#floor.onChange(() => this.#changed())
     this.#cleaner?.start()
     this.#loop = this.#work()
   }
@@ -158,6 +162,11 @@ export class Worker<Tx> {
 
   #assemble(places: ReturnType<typeof shareOut<Tx>>): void {
     const { consumers, sources, relays, keepSentMs, cleanup } = this.#settings
+    const rooms = new Map([...places].map(([consumer, count]) => [consumer, new Places(count)]))
+    const room = (consumer: Consumer<Tx>): { concurrency: number; places: Places } => ({
+      concurrency: places.get(consumer) as number,
+      places: rooms.get(consumer) as Places,
+    })
     const shared = {
       engine: this.#engine,
       membership: this.#membership,
@@ -166,15 +175,11 @@ export class Worker<Tx> {
       changed: () => this.#changed(),
       report: (error: Error) => this.#report(error),
     }
-    this.#inboxes = consumers.map(
-      (consumer) => new InboxLine({ ...shared, consumer, concurrency: places.get(consumer) as number }),
-    )
+    this.#inboxes = consumers.map((consumer) => new InboxLine({ ...shared, consumer, ...room(consumer) }))
     this.#relays = [...relays].map(
       ([name, destination]) => new Relay({ ...shared, name, destination, keep: keepSentMs !== undefined }),
     )
-    this.#readers = sources.map(
-      (source) => new Reader({ ...shared, source, concurrency: places.get(source.consumer) as number }),
-    )
+    this.#readers = sources.map((source) => new Reader({ ...shared, source, ...room(source.consumer) }))
     if (cleanup) this.#cleaner = new Cleaner({ ...shared, consumers, relays: [...relays.keys()], keepSentMs })
   }
 
@@ -190,7 +195,8 @@ export class Worker<Tx> {
   async #windUp(): Promise<void> {
     this.#state = 'stopping'
     this.#signal.notify()
-    this.#floor.reopen()
+    this.#floor.reopen(this)
+    this.#ignoreFloor()
     // Others may have at once what is only in hand here.
     this.#drop()
     const handing = Promise.allSettled([this.#membership.leave(), ...this.#readers.map((reader) => reader.pause())])
@@ -199,7 +205,8 @@ export class Worker<Tx> {
     await Promise.race([finished, aborted(this.#abort.signal)])
     // What was aborted still writes down that it was.
     if (this.#abort.signal.aborted) await Promise.race([finished, pause(this.#engine.clock, ABORT_MS)])
-    await Promise.allSettled(this.#readers.map((reader) => reader.close()))
+    const closing = Promise.allSettled(this.#readers.map((reader) => reader.close()))
+    await Promise.race([closing, pause(this.#engine.clock, ABORT_MS)])
   }
 
   #drop(): void {
@@ -281,8 +288,12 @@ export class Worker<Tx> {
     return took
   }
 
+  get #floor(): Floor {
+    return this.#engine.floor
+  }
+
   async #begin(): Promise<void> {
-    if (this.#suspect !== undefined) return
+    if (this.#suspect !== undefined || this.#state !== 'running') return
     const next = this.#nextSuspect()
     if (next !== undefined) return this.#beginAlone(next.line, next.suspect)
     // Before anything runs, it is noted: if it ends the process, the others know what it was.
@@ -306,6 +317,10 @@ export class Worker<Tx> {
       over()
       throw error
     }
+    if (this.#state !== 'running' || !this.#floor.empty) {
+      line.giveBack(suspect)
+      return over()
+    }
     line.beginAlone(suspect)
     void Promise.allSettled(line.running).then(over)
   }
@@ -316,11 +331,18 @@ export class Worker<Tx> {
     const line = this.#inboxes.find((each) => each.suspects.length > 0)
     if (line === undefined || clock.monotonic() - (this.#aloneSince ?? clock.monotonic()) > SUSPECTS_MS) {
       this.#aloneSince = undefined
-      this.#floor.reopen()
+      this.#floor.reopen(this)
       return undefined
     }
-    this.#floor.clear(SUSPECTS_MS)
-    if (!this.#floor.empty) return undefined
+    // A floor that does not become empty in time is left to the others for longer and longer.
+    const cleared = this.#floor.clear(this, SUSPECTS_MS * this.#patience, SUSPECTS_MS)
+    if (!this.#floor.empty) {
+      if (this.#clearing && !cleared) this.#patience = Math.min(30, 2 * this.#patience)
+      this.#clearing = cleared
+      return undefined
+    }
+    this.#clearing = false
+    this.#patience = 1
     this.#aloneSince ??= clock.monotonic()
     const suspect = line.takeSuspect()
     return suspect && { line, suspect }

@@ -74,7 +74,7 @@ export class Seams {
         }
       },
       assertTransaction: (tx) => this.around('connection.assertTransaction', () => connection.assertTransaction(tx)),
-      query: (text, params) => this.around('connection.query', () => connection.query(text, params)),
+      query: (text, params, limitMs) => this.around('connection.query', () => connection.query(text, params, limitMs)),
       close: () => connection.close(),
     }
   }

@@ -339,7 +339,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
 
   async look(shares: readonly Share[]): Promise<readonly Look[]> {
     if (!shares.some((share) => share.lanes.length > 0)) return shares.map(() => NOTHING_THERE)
-    return asLooks(shares, (await this.#dialect.look((statement) => this.#run(statement), shares)).rows)
+    return asLooks(shares, (await this.#dialect.look((statement) => this.#run(statement, CONTROL_MS), shares)).rows)
   }
 
   async reschedule(row: Parameters<Store<Tx>['reschedule']>[0]): Promise<boolean> {
@@ -388,16 +388,16 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   }
 
   async note(id: string, inHand: readonly string[], alone: boolean): Promise<boolean> {
-    return (await this.#run(this.#dialect.note(id, JSON.stringify(inHand), alone, false))).affected > 0
+    return (await this.#run(this.#dialect.note(id, JSON.stringify(inHand), alone, false), CONTROL_MS)).affected > 0
   }
 
   async beat(id: string, inHand: readonly string[], alone: boolean): Promise<readonly WorkerRow[] | undefined> {
-    const { affected } = await this.#run(this.#dialect.note(id, JSON.stringify(inHand), alone, true))
+    const { affected } = await this.#run(this.#dialect.note(id, JSON.stringify(inHand), alone, true), CONTROL_MS)
     return affected > 0 ? this.#workers() : undefined
   }
 
   async #workers(): Promise<readonly WorkerRow[]> {
-    return (await this.#run(this.#dialect.workers)).rows.map(asWorker)
+    return (await this.#run(this.#dialect.workers, CONTROL_MS)).rows.map(asWorker)
   }
 
   async bury(): Promise<number> {
@@ -552,21 +552,21 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   }
 
   /** One statement; again on a new connection if the first one was broken. All of them may be repeated. */
-  async #run(statement: Statement): Promise<Result> {
+  async #run(statement: Statement, limitMs: number = QUERY_MS): Promise<Result> {
     try {
-      return await this.#inTime(statement)
+      return await this.#inTime(statement, limitMs)
     } catch (error) {
       const stale = this.#dialect.classify(error) === 'lost'
       if (!stale) throw this.#errors.ofQuery(error)
     }
-    return this.#inTime(statement).catch((error: unknown) => {
+    return this.#inTime(statement, limitMs).catch((error: unknown) => {
       throw this.#errors.ofQuery(error)
     })
   }
 
-  #inTime({ text, params }: Statement): Promise<Result> {
-    return within(systemClock, QUERY_MS, this.#connection.query(text, params), () => {
-      throw new HapaxError('store-unavailable', `the database did not answer within ${QUERY_MS} ms`)
+  #inTime({ text, params }: Statement, limitMs: number): Promise<Result> {
+    return within(systemClock, limitMs + GRACE_MS, this.#connection.query(text, params, limitMs), () => {
+      throw new HapaxError('store-unavailable', `the database did not answer within ${limitMs} ms`)
     })
   }
 }
@@ -580,6 +580,9 @@ const SHORT = { lockTimeoutMs: 10_000, idleTimeoutMs: 10_000 }
 const NO_ANSWER: Result = { rows: [], affected: 0 }
 /** How long a statement outside a transaction may take. */
 const QUERY_MS = 60_000
+/** The same for heartbeats and looks, which others wait for. */
+const CONTROL_MS = 10_000
+const GRACE_MS = 1_000
 /** How long to wait for the end of a transaction that outlived its time. */
 const TERMINATE_MS = 5_000
 const FATE_MS = 10

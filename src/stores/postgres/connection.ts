@@ -20,7 +20,7 @@ export interface PgPools<Client extends PgPoolClient> {
   readonly size: ConnectionFeatures['pool']
   handlers(): Promise<PgPool<Client>>
   /** For heartbeats and the like, which must not wait for handlers. */
-  control(): Promise<Pick<PgPool, 'query'>>
+  control(): Promise<PgPool>
   close(): Promise<void>
 }
 
@@ -81,9 +81,18 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
     await probe(tx as PgClient)
   }
 
-  async query(text: string, params: readonly Param[]): Promise<Result> {
-    const pool = guarded(await this.#pools.control())
-    return toResult(await pool.query(text, params as Param[]))
+  async query(text: string, params: readonly Param[], limitMs: number): Promise<Result> {
+    const client = await guarded(await this.#pools.control()).connect()
+    let broken = true
+    const timer = setTimeout(() => destroy(client), limitMs)
+    try {
+      const answer = toResult(await client.query(text, params as Param[]))
+      broken = false
+      return answer
+    } finally {
+      clearTimeout(timer)
+      client.release(broken)
+    }
   }
 
   close(): Promise<void> {
@@ -159,10 +168,14 @@ class Run<Client extends PgPoolClient> {
   destroy(): void {
     this.broken = true
     this.tx.watch.close()
-    // Not end(): that would wait for the statement that is running.
-    const { connection } = this.#client as { connection?: { stream?: { destroy?: () => void } } }
-    connection?.stream?.destroy?.()
+    destroy(this.#client)
   }
+}
+
+/** Not end(): that would wait for the statement that is running. */
+function destroy(client: object): void {
+  const { connection } = client as { connection?: { stream?: { destroy?: () => void } } }
+  connection?.stream?.destroy?.()
 }
 
 function toResult(answer: PgResult | PgResult[]): Result {

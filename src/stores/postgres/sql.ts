@@ -219,8 +219,10 @@ function inOrder({ message, ordered }: { message: StoredMessage; ordered: boolea
   return ordered && message.key !== null
 }
 
-/** How many rows of one key a look lists at most. */
+/** How many rows a look lists of the first key of a lane; of the others less and less, because there may be many. */
 const RUN = 100
+/** How many suspects of a lane a look lists: they run one after the other, and must not stand in the way of the rest. */
+const SUSPECTS = 2
 
 /** The shares of a table, column by column: share, scope, page, types, lanes, after; the last three are lists as texts. */
 function columns(shares: readonly Share[], table: Share['table']): readonly string[] {
@@ -409,7 +411,14 @@ cross join lateral (
   (select i.seq, i.type, i.lane, octet_length(i.data) as bytes, ${MS('i.available_at - now()')} as ms, i.starts as starts
   from ${schema}.inbox i
   where i.consumer = s.scope and i.lane = l.lane and not i.ordered and i.available_at <= now() and i.type = any (s.types)
+    and i.starts = 0
   order by i.available_at, i.seq limit s.page)
+  union all
+  (select i.seq, i.type, i.lane, octet_length(i.data), ${MS('i.available_at - now()')}, i.starts
+  from ${schema}.inbox i
+  where i.consumer = s.scope and i.lane = l.lane and not i.ordered and i.available_at <= now() and i.type = any (s.types)
+    and i.starts > 0
+  order by i.available_at, i.seq limit ${SUSPECTS})
   union all
   (select i.seq, i.type, i.lane, 0, ${MS('i.available_at - now()')}, 0
   from ${schema}.inbox i
@@ -423,11 +432,11 @@ cross join lateral (select from ${schema}.inbox i where i.consumer = s.scope and
 cross join lateral unnest(s.lanes::smallint[], s.afters::text[]) as l (lane, after)
 cross join lateral (
   with recursive head as (
-    (select i.key, i.held_at is null and i.available_at <= now() as ready from ${schema}.inbox i
+    (select 1 as rank, i.key, i.held_at is null and i.available_at <= now() as ready from ${schema}.inbox i
     where i.consumer = s.scope and i.lane = l.lane and i.ordered and i.key > l.after
     order by i.key, i.seq limit 1)
     union all
-    select next.* from head cross join lateral (
+    select head.rank + 1, next.* from head cross join lateral (
       select i.key, i.held_at is null and i.available_at <= now() from ${schema}.inbox i
       where i.consumer = s.scope and i.lane = l.lane and i.ordered and i.key > head.key
       order by i.key, i.seq limit 1) as next
@@ -439,7 +448,7 @@ cross join lateral (
     i.held_at is not null as held, i.starts as starts
   from ${schema}.inbox i
   where i.consumer = s.scope and i.lane = l.lane and i.ordered and i.key = head.key
-  order by i.seq limit case when head.ready then ${RUN} else 1 end
+  order by i.seq limit case when head.ready then greatest(1, ${RUN} / head.rank ^ 2)::integer else 1 end
 ) as r
 union all
 select s.share, r.seq::text as seq, r.type, r.lane, null as key, r.bytes, r.ms, false as held, r.starts
@@ -464,11 +473,11 @@ cross join lateral (select from ${schema}.outbox i where i.relay = s.scope and i
 cross join lateral unnest(s.lanes::smallint[], s.afters::text[]) as l (lane, after)
 cross join lateral (
   with recursive head as (
-    (select i.key, i.held_at is null and i.available_at <= now() as ready from ${schema}.outbox i
+    (select 1 as rank, i.key, i.held_at is null and i.available_at <= now() as ready from ${schema}.outbox i
     where i.relay = s.scope and i.lane = l.lane and i.key is not null and i.key > l.after
     order by i.key, i.seq limit 1)
     union all
-    select next.* from head cross join lateral (
+    select head.rank + 1, next.* from head cross join lateral (
       select i.key, i.held_at is null and i.available_at <= now() from ${schema}.outbox i
       where i.relay = s.scope and i.lane = l.lane and i.key is not null and i.key > head.key
       order by i.key, i.seq limit 1) as next
@@ -480,7 +489,7 @@ cross join lateral (
     i.held_at is not null as held, 0 as starts
   from ${schema}.outbox i
   where i.relay = s.scope and i.lane = l.lane and i.key is not null and i.key = head.key
-  order by i.seq limit case when head.ready then ${RUN} else 1 end
+  order by i.seq limit case when head.ready then greatest(1, ${RUN} / head.rank ^ 2)::integer else 1 end
 ) as r`,
     reschedule: `
 update ${schema}.inbox set attempts = $1::integer, lost = $2::integer, starts = 0,
