@@ -1,4 +1,4 @@
-import type { Store, Unit, UnitEnd } from 'hapax'
+import { HapaxError, isHapaxError, type Store, type Unit, type UnitEnd } from 'hapax'
 import type { Confirmation, Delivery, Destination, Subscription } from '../../src/core/broker.ts'
 import type { Database, DbTransaction } from './database.ts'
 import { receiptKey } from './database.ts'
@@ -161,6 +161,19 @@ export const bugs: Readonly<Record<string, Bug>> = {
         return right.cleanup(db, tx, step, olderThanMs, limit)
       },
     },
+  },
+  undone: {
+    what: 'nobody asks what became of a handler that was cut off',
+    routes: ['stored', 'local'],
+    store: (store) =>
+      withTransaction(store, async (_opening, run) => {
+        try {
+          return await run()
+        } catch (error) {
+          if (!isHapaxError(error, 'handler-timeout')) throw error
+          throw new HapaxError(error.code, error.message)
+        }
+      }),
   },
   'lost inbox row': {
     what: 'the receipt of a failure is written, its inbox row is not',

@@ -88,7 +88,9 @@ class History {
     this.#send()
     if (this.#scenario.operator !== 'none') void this.#app('operator').operate()
     await world.run(() => this.#isSettled(), FAULTY_MS, FAULTY_STEPS)
-    this.#hadFaults = this.#deaths > 0 || this.#chaos.left < this.#scenario.chaos.budget
+    const { slowness, chaos } = this.#scenario
+    // Time that runs away cuts off whatever is under way.
+    this.#hadFaults = this.#deaths > 0 || this.#chaos.left < chaos.budget || slowness > 0
     this.#chaos.stop()
     world.slowness = 0
     world.slow.clear()

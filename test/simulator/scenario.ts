@@ -91,12 +91,14 @@ export const TAKEOVER_MS = 15_000
 /** What a message should come to. */
 export function expectedOf(plan: MessagePlan, scenario: Scenario): Expected {
   const { behaviour } = plan
-  const { attempts, onError, operator } = scenario
+  const { attempts, onError, operator, slowness } = scenario
   if (breaksOf(plan, scenario)) return 'either'
   if (behaviour.kind === 'ok') return 'effect'
   if (operator === 'retry') return 'either'
   if (behaviour.kind === 'permanent') return 'failed'
   if (behaviour.kind === 'kills' || behaviour.kind === 'commits') return 'either'
+  // Time that runs away uses up attempts.
+  if (slowness > 0) return 'either'
   if (onError === 'rollback') return 'effect'
   return behaviour.times < attempts ? 'effect' : 'failed'
 }
