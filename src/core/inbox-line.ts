@@ -43,7 +43,10 @@ export class InboxLine<Tx> implements Line {
 
   constructor(options: InboxLineOptions<Tx>) {
     this.#options = options
-    options.places.onFree(options.changed)
+    // Only if something waits for it: a look at every delivery of a subscription would be a waste.
+    options.places.onFree(() => {
+      if (this.#noted.length + this.#noting.length + this.#queue.length > 0) options.changed()
+    })
   }
 
   get consumer(): string {

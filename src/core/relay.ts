@@ -277,7 +277,7 @@ export class Relay<Tx> implements Line {
   #isUnavailable(row: OutboxMessage, sentAt: number, error: Error): void {
     const { engine, name, destination } = this.#options
     const now = engine.clock.monotonic()
-    if (this.#confirmedAt >= sentAt) {
+    if (this.#confirmedAt >= sentAt - ALIVE_MS) {
       const times = (this.#avoided.get(row.seq)?.times ?? 0) + 1
       if (this.#avoided.size >= WINDOW) this.#avoided.clear()
       this.#avoided.set(row.seq, { times, until: now + retryDelay(DOWN, times, engine.random) })
@@ -306,6 +306,8 @@ export class Relay<Tx> implements Line {
 const WINDOW = 2_000
 /** How long to wait for the broker's answer; then the message is sent again, later. */
 const CONFIRM_MS = 30_000
+/** A destination that has confirmed something so lately is there. */
+const ALIVE_MS = 1_000
 const WINDOW_BYTES = 64 * 1024 * 1024
 const BATCH_BYTES = 16 * 1024 * 1024
 const POLICY = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 500, maxDelayMs: 300_000, factor: 2 }

@@ -113,6 +113,11 @@ describe('other options', () => {
       /^expected subscription to be a subscription, for example a queue of a broker, got "queue"$/,
     ],
     [
+      'nothing in hand',
+      () => hapax().consumer('a').from({ open: () => {} } as never, { prefetch: 0 }),
+      /^expected prefetch to be a positive integer, got 0$/,
+    ],
+    [
       'handlers together, in order',
       () => hapax().consumer('a', { order: 'wait', group: { size: 2, together: true } }),
       /^expected group.together to be false together with order, got true$/,

@@ -1,0 +1,127 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import {
+  type Confirmation,
+  createHapax,
+  type Destination,
+  defineMessage,
+  HapaxError,
+  type OutgoingMessage,
+  silentLogger,
+} from 'hapax'
+import { memory } from 'hapax/memory'
+import { describe, expect, it, onTestFinished } from 'vitest'
+
+interface Data {
+  readonly key: string
+  readonly pad?: string
+}
+
+const Sent = defineMessage<Data>('sent', { key: ({ key }) => key })
+const CONFIRMED: Confirmation = { status: 'confirmed' }
+
+type Answer = (message: OutgoingMessage) => Confirmation | Promise<Confirmation>
+
+/** A relay from a memory store, the ids that arrived, and a way to publish. */
+async function relay(answer: Answer, store = memory()) {
+  const hapax = createHapax({ store, source: '/test', logger: silentLogger, maxMessageBytes: 2_000_000 })
+  onTestFinished(() => hapax.close())
+  const arrived: string[] = []
+  const destination: Destination = {
+    name: 'a test',
+    features: { keepsOrder: false },
+    publish: (messages) =>
+      messages.map(async (message) => {
+        const sent = await answer(message)
+        if (sent.status === 'confirmed') arrived.push(message.id)
+        return sent
+      }),
+    close: async () => {},
+  }
+  const publish = (data: Data, id: string) => hapax.transaction((tx) => hapax.publish(tx, Sent, data, { id }))
+  const worker = hapax.worker({ relay: destination, pollMs: 20 })
+  return { hapax, worker, arrived, publish }
+}
+
+describe('a relay', () => {
+  it('I6: keeps the order of a key that is too much for one batch, also when one of it is nacked', async () => {
+    let nacked = false
+    const { worker, arrived, publish } = await relay(async ({ id }) => {
+      await delay(1)
+      if (id !== '3' || nacked) return CONFIRMED
+      nacked = true
+      return { status: 'failed', error: new Error('nacked') }
+    })
+    const pad = 'x'.repeat(900_000)
+    const ids = Array.from({ length: 40 }, (_, n) => String(n))
+    for (const id of ids) await publish({ key: 'k', pad }, id)
+    await worker.start()
+    await expect.poll(() => arrived.length, { timeout: 20_000 }).toBe(ids.length)
+    expect(arrived).toEqual(ids)
+  })
+
+  it('I8: lets go of what it could not write down, and of what stands behind it', async () => {
+    const store = memory()
+    let away = true
+    const flaky = new Proxy(store, {
+      get: (target, name) => {
+        if (name === 'postpone' && away) {
+          return () => Promise.reject(new HapaxError('store-unavailable', 'away'))
+        }
+        const value: unknown = Reflect.get(target, name)
+        return typeof value === 'function' ? value.bind(target) : value
+      },
+    })
+    const nacks = { status: 'failed', error: new Error('nacked') } as const
+    const { worker, arrived, publish } = await relay(({ id }) => (away && id === 'a1' ? nacks : CONFIRMED), flaky)
+    for (const key of ['a', 'b', 'c']) for (const n of [1, 2, 3]) await publish({ key }, `${key}${n}`)
+    await worker.start()
+    await expect.poll(() => arrived.includes('c3')).toBe(true)
+    away = false
+    await expect.poll(() => store.rows('hapax_outbox').length, { timeout: 10_000 }).toBe(0)
+    for (const key of ['a', 'b', 'c']) {
+      const first = [...new Set(arrived.filter((id) => id.startsWith(key)))]
+      expect(first).toEqual([`${key}1`, `${key}2`, `${key}3`])
+    }
+  })
+
+  it('D30: leaves a message alone that does not come through, while others do', async () => {
+    let sent = 0
+    const { hapax, worker, arrived, publish } = await relay(({ key }) => {
+      if (key !== 'stuck') return CONFIRMED
+      sent += 1
+      return { status: 'unavailable', error: new Error('no leader') }
+    })
+    let down = 0
+    hapax.events.on('relay-down', () => {
+      down += 1
+    })
+    await worker.start()
+    await publish({ key: 'first' }, 'first')
+    await expect.poll(() => arrived.length).toBe(1)
+    await publish({ key: 'stuck' }, 'stuck')
+    for (let n = 0; n < 100; n++) {
+      await publish({ key: `k${n}` }, `m${n}`)
+      await delay(2)
+    }
+    await expect.poll(() => arrived.length).toBe(101)
+    expect(down).toBe(0)
+    expect(sent).toBeLessThan(20)
+  })
+
+  it('D30: goes on after a broker that answers too little', async () => {
+    const hapax = createHapax({ store: memory(), source: '/test', logger: silentLogger })
+    onTestFinished(() => hapax.close())
+    let calls = 0
+    const destination: Destination = {
+      name: 'a test',
+      features: { keepsOrder: true },
+      publish: (messages) => (++calls === 1 ? [] : messages.map(async () => CONFIRMED)),
+      close: async () => {},
+    }
+    const worker = hapax.worker({ relay: destination, pollMs: 20 })
+    await worker.start()
+    await hapax.transaction((tx) => hapax.publish(tx, Sent, { key: 'k' }))
+    await worker.drain()
+    expect(calls).toBeGreaterThan(1)
+  })
+})
