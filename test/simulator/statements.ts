@@ -86,11 +86,14 @@ export const statements = {
 
   addFailed(db: Database, tx: DbTransaction, row: FailedRow, origin: Origin = 'inbox', heldSeq: number | null = null) {
     const { consumer, message, ordered, attempts, reason, error } = row
-    const known = db.rows(tx, 'failed').some((each) => {
+    const known = db.rows(tx, 'failed').find((each) => {
       const same = each.message.messageKey === message.messageKey && each.message.fingerprint === message.fingerprint
       return same && each.consumer === consumer && each.origin === origin
     })
-    if (known) return
+    if (known !== undefined) {
+      db.write(tx, 'failed', String(known.seq), { ...known, heldSeq: known.heldSeq ?? heldSeq, replacedBy: null })
+      return
+    }
     const seq = db.nextSeq()
     const failedAt = db.world.now
     const rest = { ordered, attempts, reason, error, failedAt, heldSeq, replacedBy: null }

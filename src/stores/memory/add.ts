@@ -34,11 +34,15 @@ export function addOutbox(data: Data, { relay, message, delayMs }: OutboxRow): v
 export function addFailed(data: Data, row: Omit<FailedEntry, 'seq' | 'failedAt' | 'errorHash' | 'replacedBy'>): void {
   const { origin, consumer, ordered, attempts, reason, error, heldSeq } = row
   const message = kept(row.message)
-  const known = data.failed.all().some((other) => {
+  const known = data.failed.all().find((other) => {
     const same = other.message.messageKey === message.messageKey && other.message.fingerprint === message.fingerprint
     return same && other.consumer === consumer && other.origin === origin
   })
-  if (known) return
+  // It failed before, and may hold its key now.
+  if (known !== undefined) {
+    data.failed.set(known.seq, { ...known, heldSeq: known.heldSeq ?? heldSeq, replacedBy: null })
+    return
+  }
   const seq = data.nextSeq()
   const rest = { errorHash: errorHash(error), failedAt: data.now(), heldSeq, replacedBy: null }
   data.failed.set(seq, { seq, origin, consumer, message, ordered, attempts, reason, error, ...rest })

@@ -197,7 +197,7 @@ insert into ${failed}
   (consumer, ${COLUMNS}, lane, ordered, held_seq, attempts, reason, error, error_hash, failed_at)
 select m.consumer, ${MESSAGE}, m.lane, m.ordered, if(? = 1, m.seq, null), ?, ?, ?, ?, ${NOW}
 from ${inbox} as m where m.seq = ${SEQ}
-on duplicate key update ${failed}.message_key = ${failed}.message_key`,
+on duplicate key update ${failed}.held_seq = coalesce(${failed}.held_seq, values(held_seq)), replaced_by = null`,
     holdInbox: `update ${inbox} set held_at = ${NOW}, attempts = ?, error = ?, starts = 0 where seq = ${SEQ}`,
     inboxSeq: `
 select cast(m.seq as char) as seq from ${inbox} as m
@@ -218,7 +218,7 @@ insert into ${failed}
   (origin, consumer, ${COLUMNS}, lane, ordered, attempts, held_seq, reason, error, error_hash, failed_at)
 select 'outbox', m.relay, ${MESSAGE}, m.lane, m.\`key\` is not null, m.attempts + 1, if(? = 1, m.seq, null), ?, ?, ?, ${NOW}
 from ${outbox} as m where m.seq = ${SEQ}
-on duplicate key update ${failed}.message_key = ${failed}.message_key`,
+on duplicate key update ${failed}.held_seq = coalesce(${failed}.held_seq, values(held_seq)), replaced_by = null`,
     holdOutbox: `
 update ${outbox} set held_at = ${NOW}, attempts = attempts + 1, error = ? where seq = ${SEQ}`,
     recordRelay: `

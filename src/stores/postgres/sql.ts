@@ -503,7 +503,8 @@ insert into ${schema}.failed
 select consumer, message_key, source, id, type, key, attributes, data, fingerprint, lane, ordered,
   case when $1::boolean then seq end, $2::integer, $3::text, $4::text, $5::text
 from ${schema}.inbox where seq = $6::bigint
-on conflict do nothing`,
+on conflict (consumer, message_key, fingerprint, origin) do update
+set held_seq = coalesce(failed.held_seq, excluded.held_seq), replaced_by = null`,
     holdInbox: `
 update ${schema}.inbox set held_at = clock_timestamp(), attempts = $1::integer, error = $2::text, starts = 0
 where seq = $3::bigint`,
@@ -531,7 +532,8 @@ insert into ${schema}.failed
 select 'outbox', relay, message_key, source, id, type, key, attributes, data, fingerprint, lane, key is not null,
   attempts + 1, case when $1::boolean then seq end, $2::text, $3::text, $4::text
 from ${schema}.outbox where seq = $5::bigint
-on conflict do nothing`,
+on conflict (consumer, message_key, fingerprint, origin) do update
+set held_seq = coalesce(failed.held_seq, excluded.held_seq), replaced_by = null`,
     holdOutbox: `
 update ${schema}.outbox set held_at = clock_timestamp(), attempts = attempts + 1, error = $1::text
 where seq = $2::bigint`,

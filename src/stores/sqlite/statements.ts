@@ -205,7 +205,8 @@ update ${prefix}inbox set attempts = ?, lost = ?, starts = 0, available_at = ${L
 insert into ${prefix}failed
   (consumer, ${MESSAGE}, lane, ordered, held_seq, attempts, reason, error, error_hash)
 select consumer, ${MESSAGE}, lane, ordered, iif(?, seq, null), ?, ?, ?, ? from ${prefix}inbox where seq = ?
-on conflict do nothing`,
+on conflict (consumer, message_key, fingerprint, origin) do update
+set held_seq = coalesce(held_seq, excluded.held_seq), replaced_by = null`,
     holdInbox: `update ${prefix}inbox set held_at = ${NOW}, attempts = ?, error = ?, starts = 0 where seq = ?`,
     inboxSeq: `
 select ${SEQ} from ${prefix}inbox as i where consumer = ? and message_key = ${UUID} order by i.seq limit 1`,
@@ -223,7 +224,8 @@ insert into ${prefix}failed
   (origin, consumer, ${MESSAGE}, lane, ordered, attempts, held_seq, reason, error, error_hash)
 select 'outbox', relay, ${MESSAGE}, lane, key is not null, attempts + 1, iif(?, seq, null), ?, ?, ?
 from ${prefix}outbox where seq = ?
-on conflict do nothing`,
+on conflict (consumer, message_key, fingerprint, origin) do update
+set held_seq = coalesce(held_seq, excluded.held_seq), replaced_by = null`,
     holdOutbox: `update ${prefix}outbox set held_at = ${NOW}, attempts = attempts + 1, error = ? where seq = ?`,
     recordRelay: `insert into ${prefix}relays (name, destination) values (?, ?) on conflict do nothing`,
     relay: `select destination from ${prefix}relays where name = ?`,

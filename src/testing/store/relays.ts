@@ -114,6 +114,23 @@ export const relays: readonly Case[] = [
     },
   },
   {
+    name: 'a message that is refused again after its key was released is named as the one that holds it',
+    run: async (world) => {
+      const hapax = world.hapax()
+      const relay = new TestDestination(() => refused())
+      const worker = await world.worker({ hapax }, { relay })
+      await publish(hapax, ['a1'])
+      await worker.drain()
+      await hapax.keys.release({ origin: 'outbox', scope: 'default', key: 'a' })
+      await publish(hapax, ['a1'])
+      await worker.drain()
+      const [row, ...others] = await hapax.failed.list()
+      assert.deepEqual([row?.held, others.length], [true, 0])
+      await hapax.failed.discard(row?.seq as string)
+      assert.ok(await outboxIsEmpty(world))
+    },
+  },
+  {
     name: 'D30: a broker that is away costs no attempts, and everything is sent when it is back',
     run: async (world) => {
       const hapax = world.hapax()
