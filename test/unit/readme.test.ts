@@ -41,7 +41,14 @@ test('the relay example prints what its comment says', () => {
 
 test('every link inside the documentation leads somewhere', () => {
   const broken: string[] = []
-  for (const page of ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', 'SECURITY.md', 'docs/guarantees.md', 'docs/operations.md']) {
+  for (const page of [
+    'README.md',
+    'ARCHITECTURE.md',
+    'CONTRIBUTING.md',
+    'SECURITY.md',
+    'docs/guarantees.md',
+    'docs/operations.md',
+  ]) {
     const text = readFileSync(join(root, page), 'utf8')
     for (const [, target] of text.matchAll(/\]\((?!https?:)([^)#]+)/g)) {
       try {
