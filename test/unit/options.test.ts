@@ -114,7 +114,10 @@ describe('other options', () => {
     ],
     [
       'nothing in hand',
-      () => hapax().consumer('a').from({ open: () => {} } as never, { prefetch: 0 }),
+      () =>
+        hapax()
+          .consumer('a')
+          .from({ open: () => {} } as never, { prefetch: 0 }),
       /^expected prefetch to be a positive integer, got 0$/,
     ],
     [
