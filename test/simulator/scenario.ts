@@ -93,14 +93,17 @@ export function expectedOf(plan: MessagePlan, scenario: Scenario): Expected {
   const { behaviour } = plan
   const { attempts, onError, operator, slowness } = scenario
   if (breaksOf(plan, scenario)) return 'either'
-  if (behaviour.kind === 'ok') return 'effect'
+  // A process that is paused in a handler comes back too late for it: that is an attempt, too.
+  const tries = ('times' in behaviour ? behaviour.times : 0) + (scenario.chaos.pauses ? scenario.chaos.budget : 0)
+  if (behaviour.kind === 'ok') return tries < attempts ? 'effect' : 'either'
   if (operator === 'retry') return 'either'
   if (behaviour.kind === 'permanent') return 'failed'
   if (behaviour.kind === 'kills' || behaviour.kind === 'commits') return 'either'
   // Time that runs away uses up attempts.
   if (slowness > 0) return 'either'
   if (onError === 'rollback') return 'effect'
-  return behaviour.times < attempts ? 'effect' : 'failed'
+  if (behaviour.times >= attempts) return 'failed'
+  return tries < attempts ? 'effect' : 'either'
 }
 
 /** Whether a handler may commit behind our back while this message is in its transaction. */
