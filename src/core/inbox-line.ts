@@ -111,10 +111,20 @@ export class InboxLine<Tx> implements Line {
     return this.#nextMs
   }
 
-  /** Puts up what is to be noted next, if what is noted runs low. Few enough, because after a crash they run alone. */
+  /**
+   * Puts up what is to be noted next, if what is noted runs low: enough for every free place and one more. Not much more,
+   * because after a crash they run alone.
+   */
   putUp(): boolean {
-    const up = (): number => [...this.#noted, ...this.#noting].reduce((sum, turn) => sum + seqsOf(turn).length, 0)
-    if (up() <= NOTED / 2) while (this.#queue.length > 0 && up() < NOTED) this.#noting.push(this.#queue.shift() as Turn)
+    const up = [...this.#noted, ...this.#noting]
+    const turns = this.#options.concurrency - this.#running.size + 1
+    let rows = up.reduce((sum, turn) => sum + seqsOf(turn).length, 0)
+    const low = rows <= NOTED / 2 || up.length < turns
+    while (low && this.#queue.length > 0 && (rows < NOTED || this.#noted.length + this.#noting.length < turns)) {
+      const turn = this.#queue.shift() as Turn
+      rows += seqsOf(turn).length
+      this.#noting.push(turn)
+    }
     return this.#noting.length > 0
   }
 
