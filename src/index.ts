@@ -1,6 +1,8 @@
+export type { AttributeFrom, Mapping } from './core/arrival.ts'
 export type { By } from './core/audit.ts'
 export type { RetryOptions } from './core/backoff.ts'
 export type {
+  Arrival,
   Confirmation,
   Delivery,
   Destination,

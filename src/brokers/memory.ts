@@ -8,6 +8,7 @@ import type {
   Subscription,
 } from '../core/broker.ts'
 import { type Clock, systemClock } from '../core/clock.ts'
+import { arrivalOf } from '../core/cloudevents.ts'
 import { noOthers, text } from '../core/options.ts'
 
 /** Settings of the memory broker. */
@@ -68,7 +69,7 @@ class Memory implements MemoryBroker {
     this.#queues.set(name, queue)
     return {
       name: `memory queue ${name}`,
-      features: { ordersKeys: queue.single, marksRedelivered: true, horizonMs: undefined },
+      features: { ordersKeys: queue.single, marksRedelivered: true, horizonMs: undefined, limitsRejects: false },
       open: async ({ prefetch, receive }) => queue.open(prefetch, receive),
     }
   }
@@ -112,6 +113,7 @@ class Queue {
     this.#readers.push(reading)
     this.#deliver()
     return {
+      horizonMs: undefined,
       pause: async () => {
         reading.paused = true
       },
@@ -153,20 +155,25 @@ class Queue {
     }
   }
 
+  #retry(reading: Reading, waiting: Waiting, delayMs: number): void {
+    const putBack = (): void => {
+      if (reading.inHand.has(waiting)) this.#putBack(reading, [waiting])
+    }
+    if (delayMs <= 0) putBack()
+    else this.#clock.after(delayMs, putBack)
+  }
+
   #delivery(reading: Reading, waiting: Waiting): Delivery {
     const { message, redelivered } = waiting
     return {
-      message: redelivered ? { ...message, redelivered } : message,
+      arrival: arrivalOf(message, redelivered),
       bytes: message.data.byteLength,
       ack: () => {
         if (this.#release(reading, waiting)) this.#deliver()
       },
-      retry: (delayMs) => {
-        if (delayMs <= 0) return reading.inHand.has(waiting) ? this.#putBack(reading, [waiting]) : undefined
-        this.#clock.after(delayMs, () => {
-          if (reading.inHand.has(waiting)) this.#putBack(reading, [waiting])
-        })
-      },
+      retry: (delayMs) => this.#retry(reading, waiting, delayMs),
+      // Nobody counts here.
+      reject: (delayMs) => this.#retry(reading, waiting, delayMs),
     }
   }
 }

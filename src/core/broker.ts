@@ -1,5 +1,5 @@
 import type { HapaxError } from './errors.ts'
-import type { IncomingMessage, Message } from './message.ts'
+import type { Message } from './message.ts'
 
 /** A message on its way to a broker: its attributes, and the payload as bytes. */
 export interface OutgoingMessage extends Omit<Message, 'data'> {
@@ -40,14 +40,32 @@ export interface Destination {
   close(): Promise<void>
 }
 
-/** A message that a broker handed out. */
+/** What a broker handed out, as its driver found it: not interpreted yet. `decodeArrival` makes a message of it. */
+export interface Arrival {
+  readonly body: Uint8Array
+  readonly contentType: string | undefined
+  /** Attributes of CloudEvents that came beside the body (binary mode), without the protocol's prefix. */
+  readonly attributes: Readonly<Record<string, string>>
+  /** The sender's other headers, as texts; not those that the broker adds. */
+  readonly headers: Readonly<Record<string, string>>
+  /** What the protocol has fields of its own for, `messageId` for example; the page of each broker lists them. */
+  readonly properties: Readonly<Record<string, string>>
+  /** Whether it may have been delivered before. */
+  readonly redelivered: boolean
+  /** Why the broker will not deliver it any more, however often it is put back; it goes to the failed store. */
+  readonly givenUp: string | undefined
+}
+
+/** A message in the hands of a reader. After the first answer, or when the link is lost, further answers do nothing. */
 export interface Delivery {
-  readonly message: IncomingMessage
+  readonly arrival: Arrival
   readonly bytes: number
   /** The broker may forget it. A broken link is not an error: the message comes again, and is a duplicate then. */
   ack(): void
-  /** Give it out again, after this time if the broker can wait. */
+  /** It could not be taken, which is not its own fault: give it out again, after this time. */
   retry(delayMs: number): void
+  /** Its handler failed and nothing was kept: give it out again, after this time, and let the broker count that. */
+  reject(delayMs: number): void
 }
 
 /** What differs between subscriptions. */
@@ -56,8 +74,10 @@ export interface SubscriptionFeatures {
   readonly ordersKeys: boolean
   /** Whether the broker says that it delivered a message before. */
   readonly marksRedelivered: boolean
-  /** For how long the broker may deliver a message again, where that is known. */
+  /** For how long the broker may deliver a message again, where the settings say so; else see `Reader`. */
   readonly horizonMs: number | undefined
+  /** Whether the broker sets a message aside that was rejected too often; undefined: nobody knows. */
+  readonly limitsRejects: boolean | undefined
 }
 
 /** How much a reader wants to have in hand. */
@@ -84,7 +104,9 @@ export interface Subscription {
 
 /** A subscription at work. */
 export interface Reader {
-  /** No more deliveries; those in hand may still be acked. */
+  /** For how long the broker may deliver a message again, where it says so. */
+  readonly horizonMs: number | undefined
+  /** No more deliveries; those in hand may still be acked, and those put back go to other readers. */
   pause(): Promise<void>
   /** Ends it; what was neither acked nor put back comes again. */
   close(): Promise<void>

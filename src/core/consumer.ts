@@ -1,3 +1,4 @@
+import { checkMapping, type Mapping } from './arrival.ts'
 import type { RetryOptions, RetryPolicy } from './backoff.ts'
 import type { Subscription } from './broker.ts'
 import { type ConsumerOptions, type ConsumerSettings, consumerSettings, retryPolicy } from './consumer-options.ts'
@@ -25,22 +26,22 @@ export interface HandlerOptions {
 export class Source<Tx> {
   readonly consumer: Consumer<Tx>
   readonly subscription: Subscription
-  readonly prefetch: SourceOptions
+  readonly options: SourceOptions
 
   constructor(consumer: Consumer<Tx>, subscription: Subscription, options: SourceOptions) {
-    noOthers('options of from', options, ['prefetch', 'prefetchBytes'])
+    noOthers('options of from', options, ['prefetch', 'prefetchBytes', 'id', 'type', 'source', 'key'])
     if (typeof subscription?.open !== 'function') {
       expected('subscription', 'a subscription, for example a queue of a broker', subscription)
     }
     for (const name of ['prefetch', 'prefetchBytes'] as const) positiveInteger(name, options[name], 1)
     this.consumer = consumer
     this.subscription = subscription
-    this.prefetch = options
+    this.options = checkMapping(options)
   }
 }
 
-/** How much of a subscription to have in hand. */
-export interface SourceOptions {
+/** How much of a subscription to have in hand, and how to read what comes from senders that know nothing of hapax. */
+export interface SourceOptions extends Mapping {
   /** Messages at most. @default four times what runs at once, at most 2_000 */
   readonly prefetch?: number
   /** @default 32 MiB */

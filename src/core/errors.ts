@@ -22,6 +22,7 @@ export type ErrorCode =
   | 'invalid-payload'
   | 'unknown-type'
   | 'too-large'
+  | 'undecodable'
   | 'conflict'
   | 'expired'
   // publishing
@@ -44,8 +45,14 @@ export type ErrorCode =
   | 'crash-loop'
   | 'infrastructure'
   | 'refused-by-broker'
+  | 'given-up-by-broker'
   // brokers
   | 'broker-timeout'
+  | 'broker-unavailable'
+  | 'broker-blocked'
+  | 'broker-refused'
+  | 'unroutable'
+  | 'topology-mismatch'
   // the store
   | 'busy'
   | 'commit-unknown'

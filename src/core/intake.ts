@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto'
 import type { Clock } from './clock.ts'
 import { asError, describe, HapaxError, messageOf } from './errors.ts'
 import { fingerprint, messageKey, payloadId } from './identity.ts'
-import { type IncomingMessage, NO_ATTRIBUTES, packAttributes, type StoredMessage } from './message.ts'
+import { parseJson } from './json.ts'
+import { type IncomingMessage, NO_ATTRIBUTES, packAttributes, REFUSED, type StoredMessage } from './message.ts'
 import { isText } from './options.ts'
 
 /** What to do with a message whose id is missing or cannot be one: refuse it, hash its payload, or ask a function. */
@@ -50,7 +51,7 @@ function look(incoming: IncomingMessage, policy: IntakePolicy): Entry {
   const payload = payloadOf(incoming)
   const identity = identify(incoming, payload.content, policy)
   const stored = new Delivery(incoming, identity, payload.content)
-  const refused = payload.refused ?? identity.refused ?? refusal(incoming, stored, policy)
+  const refused = incoming[REFUSED] ?? payload.refused ?? identity.refused ?? refusal(incoming, stored, policy)
   const redelivered = incoming.redelivered === true
   return refused === undefined ? { stored, redelivered } : { stored, redelivered, refused }
 }
@@ -238,7 +239,7 @@ export function decode(stored: StoredMessage, contentType: string | undefined): 
   if (content.length === 0) return undefined
   try {
     if (!isJson(contentType)) return isTextual(contentType) ? textOf(content) : new Uint8Array(stored.data)
-    return JSON.parse(textOf(content))
+    return parseJson(textOf(content))
   } catch (cause) {
     const what = isJson(contentType) ? 'JSON in UTF-8' : 'text in UTF-8'
     throw new HapaxError('invalid-payload', `expected data to be ${what}: ${messageOf(asError(cause))}`, { cause })

@@ -1,3 +1,8 @@
+import type { HapaxError } from './errors.ts'
+
+/** Marks a message that its reader could not decode: it is refused, and kept as it came. Only hapax has this symbol. */
+export const REFUSED: unique symbol = Symbol('refused')
+
 /** The attributes of a message: those of CloudEvents 1.0, and what hapax adds. */
 export interface MessageAttributes {
   readonly id: string
@@ -30,6 +35,8 @@ export interface IncomingMessage extends Omit<MessageAttributes, 'id'> {
   readonly data?: unknown
   /** The broker says that it delivered this message before. */
   readonly redelivered?: boolean
+  /** Why a reader could not make sense of it. */
+  readonly [REFUSED]?: HapaxError
 }
 
 /** A message as it is stored: identity and payload in columns of their own, the rest as one JSON text. */

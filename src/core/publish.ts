@@ -5,6 +5,7 @@ import { asError, describe, HapaxError, messageOf } from './errors.ts'
 import type { EventHub } from './events.ts'
 import { fingerprint, messageKey } from './identity.ts'
 import { MAX_TEXT_BYTES } from './intake.ts'
+import { parseJson } from './json.ts'
 import { packAttributes, type StoredMessage } from './message.ts'
 import { expected, isText, noOthers } from './options.ts'
 import type { LocalRow, Store, Unit, Writes } from './store.ts'
@@ -186,7 +187,7 @@ export class Publisher<Tx, Own> {
     const json = serialise(type.type, data)
     const prepared = this.#stored(type, json, data, options)
     // What the consumer will see is checked, not what the publisher holds: a Date, for example, arrives as text.
-    const checked = type.parse(json === undefined ? undefined : JSON.parse(json))
+    const checked = type.parse(json === undefined ? undefined : reparsed(type.type, json))
     return checked instanceof Promise ? checked.then(() => prepared) : prepared
   }
 
@@ -234,6 +235,16 @@ function noConsumer(type: string): HapaxError {
       fields: { type },
     },
   )
+}
+
+/** What arrives at the consumer, by the same rules as there. */
+function reparsed(type: string, json: string): unknown {
+  try {
+    return parseJson(json)
+  } catch (cause) {
+    const what = `expected data of ${type} to be JSON that a consumer takes: ${messageOf(asError(cause))}`
+    throw new HapaxError('invalid-payload', what, { cause, fields: { type } })
+  }
 }
 
 function serialise(type: string, data: unknown): string | undefined {

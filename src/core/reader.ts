@@ -1,12 +1,15 @@
+import { decodeArrival } from './arrival.ts'
 import type { Delivery, Reader as OpenReader } from './broker.ts'
 import { pause, within } from './clock.ts'
 import type { Source } from './consumer.ts'
 import type { Engine } from './engine.ts'
 import { asError, HapaxError } from './errors.ts'
 import type { Floor } from './floor.ts'
+import type { IncomingMessage } from './message.ts'
 import type { Outcome } from './outcome.ts'
 import type { Places } from './places.ts'
 import { Signal } from './signal.ts'
+import { checkHorizon } from './worker-options.ts'
 
 /** What a reader needs of its worker. */
 export interface ReaderOptions<Tx> {
@@ -52,6 +55,7 @@ export class Reader<Tx> {
       void opening.then((reader) => reader.close()).catch(() => {})
       throw new HapaxError('broker-timeout', `${source.subscription.name} did not open within ${OPEN_MS} ms`)
     })
+    checkHorizon(source, this.#open.horizonMs)
   }
 
   get running(): readonly Promise<void>[] {
@@ -76,7 +80,7 @@ export class Reader<Tx> {
 
   #prefetch(): { messages: number; bytes: number } {
     const { source, concurrency } = this.#options
-    const { prefetch, prefetchBytes } = source.prefetch
+    const { prefetch, prefetchBytes } = source.options
     const runs = concurrency * source.consumer.groupSize
     return { messages: prefetch ?? Math.min(2_000, 4 * runs), bytes: prefetchBytes ?? 32 * 1024 * 1024 }
   }
@@ -126,7 +130,7 @@ export class Reader<Tx> {
     }
     let outcomes: readonly Outcome[]
     try {
-      outcomes = await source.consumer.handleMany(deliveries.map((delivery) => delivery.message))
+      outcomes = await source.consumer.handleMany(deliveries.map((delivery) => this.#message(delivery)))
       this.#errors = 0
     } catch (error) {
       // The database could not be reached, or could not tell.
@@ -137,10 +141,18 @@ export class Reader<Tx> {
       floor.leave(bytes)
     }
     return deliveries.filter((delivery, index) => {
-      const done = outcomes[index]?.ack === true
-      if (done) this.#tell(() => delivery.ack())
-      return !done
+      const outcome = outcomes[index]
+      if (outcome?.ack === true) this.#tell(() => delivery.ack())
+      // The broker retries, after a while, and counts.
+      else if (outcome?.status === 'rolled-back') this.#tell(() => delivery.reject(this.#backOffMs()))
+      else return true
+      return false
     })
+  }
+
+  #message({ arrival }: Delivery): IncomingMessage {
+    const { source, engine } = this.#options
+    return decodeArrival(arrival, source.options, engine.maxBytes)
   }
 
   /**

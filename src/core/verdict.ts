@@ -18,6 +18,8 @@ const FINAL: readonly ErrorCode[] = [
   'invalid-payload',
   'unknown-type',
   'too-large',
+  'undecodable',
+  'given-up-by-broker',
   'conflict',
   'expired',
 ]

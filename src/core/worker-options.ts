@@ -112,7 +112,7 @@ export function shareOut<Tx>(
 
 /** Refuses what a subscription cannot give, and receipts that would be forgotten before the last redelivery. */
 export function checkSource<Tx>({ consumer, subscription }: Source<Tx>): void {
-  const { name, settings } = consumer
+  const { name } = consumer
   const { ordersKeys, horizonMs } = subscription.features
   if (consumer.ordered && !ordersKeys) {
     throw new HapaxError(
@@ -122,7 +122,25 @@ export function checkSource<Tx>({ consumer, subscription }: Source<Tx>): void {
       { fields: { consumer: name, subscription: subscription.name } },
     )
   }
+  checkHorizon({ consumer, subscription }, horizonMs)
+}
+
+/** Refuses receipts that would be forgotten before the last redelivery. */
+export function checkHorizon<Tx>(
+  { consumer, subscription }: Pick<Source<Tx>, 'consumer' | 'subscription'>,
+  horizonMs: number | undefined,
+): void {
+  const { name, settings } = consumer
   refuseShort(name, settings.retentionMs, horizonMs, `${subscription.name} may deliver a message again`)
+}
+
+/** What is allowed but hardly meant, in one sentence. */
+export function warningOf<Tx>({ consumer, subscription }: Source<Tx>): string | undefined {
+  if (consumer.settings.onError !== 'rollback' || subscription.features.limitsRejects === true) return undefined
+  return (
+    `${consumer.name} leaves retries to the broker (onError: 'rollback'), but nothing is known of a delivery limit of ` +
+    `${subscription.name}: a message that always fails would come for ever`
+  )
 }
 
 /** Refuses receipts that would be forgotten while their message may still be tried again. */

@@ -20,6 +20,7 @@ import {
   shareOut,
   type WorkerOptions,
   type WorkerSettings,
+  warningOf,
   workerSettings,
 } from './worker-options.ts'
 
@@ -150,7 +151,11 @@ export class Worker<Tx> {
       consumer.start()
       checkRetention(consumer)
     }
-    for (const source of sources) checkSource(source)
+    for (const source of sources) {
+      checkSource(source)
+      const warning = warningOf(source)
+      if (warning !== undefined) this.#engine.logger.warn({ consumer: source.consumer.name }, warning)
+    }
     const { store } = this.#engine
     const places = shareOut(consumers, store.features.pool)
     await store.ready()

@@ -8,6 +8,7 @@ import {
   type Store,
   silentLogger,
 } from 'hapax'
+import { decodeArrival } from '../../src/core/arrival.ts'
 import type { Delivery, Destination, Subscription } from '../../src/core/broker.ts'
 import { pause } from '../../src/core/clock.ts'
 import type { MessagePlan, Scenario } from './scenario.ts'
@@ -210,7 +211,9 @@ export class App {
   async #take(deliveries: readonly Delivery[]): Promise<void> {
     if (deliveries.length === 0) return
     try {
-      const outcomes = await (this.consumer as Consumer<SimTx>).handleMany(deliveries.map(({ message }) => message))
+      const outcomes = await (this.consumer as Consumer<SimTx>).handleMany(
+        deliveries.map(({ arrival }) => decodeArrival(arrival, {}, MAX_BYTES)),
+      )
       for (const [index, delivery] of deliveries.entries()) {
         if (outcomes[index]?.ack) delivery.ack()
         else delivery.retry(RETRY_MS)
@@ -231,4 +234,5 @@ function keyed({ key }: { key?: string }): { key?: string } {
 }
 
 const RETRY_MS = 200
+const MAX_BYTES = 1_000_000
 const RETENTION_MS = 3_600_000

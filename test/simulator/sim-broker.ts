@@ -8,6 +8,7 @@ import type {
   Reader,
   Subscription,
 } from '../../src/core/broker.ts'
+import { arrivalOf } from '../../src/core/cloudevents.ts'
 import type { Chaos } from './chaos.ts'
 import type { Database } from './database.ts'
 import type { Process, World } from './world.ts'
@@ -84,7 +85,7 @@ export class SimQueue {
     const { ordersKeys, marksRedelivered } = this.features
     return {
       name: `queue of ${this.consumer}`,
-      features: { ordersKeys, marksRedelivered, horizonMs: undefined },
+      features: { ordersKeys, marksRedelivered, horizonMs: undefined, limitsRejects: undefined },
       open: async ({ prefetch, receive }) => {
         await process.call(`subscribes to the queue of ${this.consumer}`, () => {})
         const reader = new SimReader(this, process, prefetch, receive)
@@ -190,6 +191,7 @@ export class SimQueue {
 /** A reader of one process. */
 class SimReader implements Reader {
   readonly process: Process
+  readonly horizonMs = undefined
   open = true
   #paused = false
   readonly #queue: SimQueue
@@ -235,14 +237,16 @@ class SimReader implements Reader {
       this.#inHand -= 1
       this.process.world.add(`${label} of ${message.id} arrives`, this.process, arrive, true)
     }
+    const again = (delayMs: number): void => settle('retry', () => this.#queue.putBack(this, copy, deliveries, delayMs))
     return {
-      message: redelivered ? { ...message, redelivered } : message,
+      arrival: arrivalOf(message, redelivered),
       bytes: 10,
       ack: () => {
         this.#queue.noteAck(message)
         settle('ack', () => this.#queue.acked(this, copy, deliveries))
       },
-      retry: (delayMs) => settle('retry', () => this.#queue.putBack(this, copy, deliveries, delayMs)),
+      retry: again,
+      reject: again,
     }
   }
 

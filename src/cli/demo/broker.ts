@@ -1,4 +1,5 @@
 import type { Confirmation, Delivery, Destination, OutgoingMessage, Prefetch, Subscription } from '../../core/broker.ts'
+import { arrivalOf } from '../../core/cloudevents.ts'
 import type { IncomingMessage } from '../../index.ts'
 import { chance } from './chance.ts'
 
@@ -129,11 +130,12 @@ export interface Channel {
 export function queueOf(channel: Channel): Subscription {
   return {
     name: 'the queue of the demo',
-    features: { ordersKeys: false, marksRedelivered: true, horizonMs: undefined },
+    features: { ordersKeys: false, marksRedelivered: true, horizonMs: undefined, limitsRejects: false },
     open: async ({ prefetch, receive }) => {
       channel.onHanded((handed) => receive([deliveryOf(handed, channel)]))
       channel.tell({ kind: 'open', prefetch })
       return {
+        horizonMs: undefined,
         pause: async () => channel.tell({ kind: 'pause' }),
         close: async () => {},
       }
@@ -144,9 +146,10 @@ export function queueOf(channel: Channel): Subscription {
 function deliveryOf({ tag, message }: Handed, { tell }: Channel): Delivery {
   const settle = (ack: boolean, delayMs: number): void => tell({ kind: 'settled', tag, ack, delayMs })
   return {
-    message,
+    arrival: arrivalOf(message, message.redelivered === true),
     bytes: (message.data as Uint8Array).byteLength,
     ack: () => settle(true, 0),
     retry: (delayMs) => settle(false, delayMs),
+    reject: (delayMs) => settle(false, delayMs),
   }
 }

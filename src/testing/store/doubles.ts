@@ -5,6 +5,7 @@ import type {
   OutgoingMessage,
   Subscription,
 } from '../../core/broker.ts'
+import { arrivalOf } from '../../core/cloudevents.ts'
 import { HapaxError } from '../../core/errors.ts'
 import type { IncomingMessage } from '../../core/message.ts'
 import type { HarnessFeatures } from './harness.ts'
@@ -62,11 +63,17 @@ export function subscription(
   const acked: string[] = []
   const open: Subscription['open'] = async ({ receive }) => {
     receive(
-      messages.map((message) => ({ message, bytes: 1, ack: () => acked.push(String(message.id)), retry: () => {} })),
+      messages.map((message) => ({
+        arrival: arrivalOf(message, message.redelivered === true),
+        bytes: 1,
+        ack: () => acked.push(String(message.id)),
+        retry: () => {},
+        reject: () => {},
+      })),
     )
-    return { pause: async () => {}, close: async () => {} }
+    return { horizonMs: undefined, pause: async () => {}, close: async () => {} }
   }
-  const features = { ordersKeys, marksRedelivered: true, horizonMs: undefined }
+  const features = { ordersKeys, marksRedelivered: true, horizonMs: undefined, limitsRejects: undefined }
   return { subscription: { name: 'a test queue', features, open }, acked }
 }
 
