@@ -19,6 +19,7 @@ export default defineConfig({
       { extends: true, test: { name: 'unit', include: ['test/unit/**/*.test.ts'] } },
       { extends: true, test: { name: 'simulator', include: ['test/simulator/**/*.test.ts'] } },
       { extends: true, test: { name: 'stores', include: ['test/stores/**/*.test.ts'] } },
+      { extends: true, test: { name: 'brokers', include: ['test/brokers/**/*.test.ts'] } },
       { extends: true, test: { name: 'faults', include: ['test/faults/**/*.test.ts'] } },
     ],
   },

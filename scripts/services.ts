@@ -1,34 +1,27 @@
 // Runs a command with the servers that the tests need: `npm run services -- vitest run test/stores`. Without a command, it
 // keeps them until Ctrl-C. Each server is the one a URL in the environment names, or a private instance, thrown away later.
-import { type ChildProcess, spawn } from 'node:child_process'
-import { randomBytes } from 'node:crypto'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { statSync } from 'node:fs'
-import { constants, tmpdir } from 'node:os'
-import { delimiter, dirname, join } from 'node:path'
-import { text } from 'node:stream/consumers'
-import { setTimeout as delay } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
-import { serverVariables, testStores } from '../test/support/servers.ts'
+import { constants } from 'node:os'
+import { delimiter, join } from 'node:path'
+import { neededServers, serverVariables } from '../test/support/servers.ts'
 import { canInstall, install } from './services/apt.ts'
 import { composeAnswers, composeLaunch } from './services/compose.ts'
+import { type Keeper, keep, newDirectory, release, untilReady } from './services/instance.ts'
 import type { Order } from './services/keeper.ts'
 import { mariadb } from './services/mariadb.ts'
+import { nats } from './services/nats.ts'
 import { pgbouncer } from './services/pgbouncer.ts'
 import { freePort } from './services/port.ts'
 import { postgres } from './services/postgres.ts'
+import { rabbitmq } from './services/rabbitmq.ts'
+import { redis } from './services/redis.ts'
 import type { Installation, Service } from './services/service.ts'
 
-const all: Service[] = [postgres, mariadb]
+const all: Service[] = [postgres, mariadb, redis, rabbitmq, nats]
 
 /** Where a server comes from. */
 type Origin = { how: 'given'; url: string } | { how: 'private'; installation: Installation } | { how: 'compose' }
-
-/** A process that runs a server until it is released; `ended` tells what it said when it failed. */
-interface Keeper {
-  readonly process: ChildProcess
-  readonly ended: Promise<string>
-}
 
 const startDeadlineMs = { given: 0, private: 60_000, compose: 600_000 }
 const keepers: Keeper[] = []
@@ -38,9 +31,9 @@ process.exitCode = await main(process.argv.slice(process.argv[2] === '--' ? 3 : 
 
 async function main(command: string[]): Promise<number> {
   try {
-    const needed = all.filter((service) => testStores().some((store) => store === service.name))
-    const urls = await openAll(originsOf(needed))
-    Object.assign(urls, await openInFront(urls[serverVariables.postgres]))
+    const urls = await openAll(originsOfAll(all.filter(({ name }) => neededServers().includes(name))))
+    const behind = urls[serverVariables.postgres]
+    if (behind !== undefined) Object.assign(urls, await openAll(originsOf([pgbouncer(behind)])))
     return command.length > 0 ? await runCommand(command, urls) : await untilInterrupted(urls)
   } catch (error) {
     console.error(`services: ${(error as Error).message}`)
@@ -50,13 +43,33 @@ async function main(command: string[]): Promise<number> {
   }
 }
 
-/** Decides for all servers before any is started: given, installed, installed now, or by Docker Compose. */
+/** Decides for all servers before any is started. What may be missing is installed apart: its failure is its own. */
+function originsOfAll(services: Service[]): [Service, Origin][] {
+  const required = services.filter((service) => !maySkip(service))
+  return [...originsOf(required), ...originsOf(services.filter(maySkip))]
+}
+
+/** Given, installed, installed now, by Docker Compose, or left out where that is allowed. */
 function originsOf(services: Service[]): [Service, Origin][] {
   const absent = services.filter((service) => originOf(service) === undefined)
   const complaint = absent.length > 0 && canInstall() ? installAll(absent) : undefined
   const stillAbsent = absent.filter((service) => originOf(service) === undefined)
-  if (stillAbsent.length > 0 && !composeAnswers()) throw new Error(absenceMessage(stillAbsent, complaint))
-  return services.map((service) => [service, originOf(service) ?? { how: 'compose' }])
+  const compose = stillAbsent.some(inCompose) && composeAnswers()
+  const missing = stillAbsent.filter((service) => !(compose && inCompose(service)))
+  if (!missing.every(maySkip)) throw new Error(absenceMessage(missing, complaint))
+  for (const { title } of missing) {
+    console.error(`services: ${title} not found, tests that need it are skipped${complaint ? `\n${complaint}` : ''}`)
+  }
+  const found = services.filter((service) => !missing.includes(service))
+  return found.map((service) => [service, originOf(service) ?? { how: 'compose' }])
+}
+
+function maySkip({ otherwise }: Service): boolean {
+  return otherwise.includes('skip')
+}
+
+function inCompose({ otherwise }: Service): boolean {
+  return otherwise.includes('container')
 }
 
 function originOf(service: Service): Origin | undefined {
@@ -67,7 +80,7 @@ function originOf(service: Service): Origin | undefined {
 }
 
 function installAll(services: Service[]): string | undefined {
-  const packages = services.map((service) => service.debianPackage)
+  const packages = services.flatMap((service) => service.debianPackages)
   console.error(`services: installing ${packages.join(' and ')} with apt-get`)
   return install(packages)
 }
@@ -75,13 +88,13 @@ function installAll(services: Service[]): string | undefined {
 function absenceMessage(services: Service[], complaint: string | undefined): string {
   const titles = services.map((service) => service.title).join(' and ')
   const variables = services.map((service) => serverVariables[service.name]).join(' and ')
-  const packages = services.map((service) => service.debianPackage).join(' ')
+  const packages = services.flatMap((service) => service.debianPackages).join(' ')
   return [
     `${titles} not found. Do one of these:`,
     `  - install it here (Debian: apt-get install ${packages})`,
     '  - start Docker, and compose.yaml is used',
-    `  - set ${variables} to the URL of a server that tests may fill with schemas and databases`,
-    '  - leave it out: HAPAX_TEST_STORES=memory,sqlite',
+    `  - set ${variables} to the URL of a server that tests may fill with schemas, databases, queues and streams`,
+    '  - leave it out: HAPAX_TEST_STORES=memory,sqlite, HAPAX_TEST_BROKERS=none',
     ...(complaint ? [`apt-get was tried and failed:\n${complaint}`] : []),
   ].join('\n')
 }
@@ -95,23 +108,10 @@ async function openAll(origins: [Service, Origin][]): Promise<Record<string, str
   return Object.fromEntries(opened.filter((result) => result.status === 'fulfilled').map(({ value }) => value))
 }
 
-/** What stands in front of a server; where it cannot be had, the tests that need it say so and are skipped. */
-async function openInFront(postgresUrl: string | undefined): Promise<Record<string, string>> {
-  if (postgresUrl === undefined) return {}
-  const service = pgbouncer(postgresUrl)
-  const complaint = originOf(service) === undefined && canInstall() ? installAll([service]) : undefined
-  const origin = originOf(service)
-  if (origin !== undefined) return openAll([[service, origin]])
-  console.error(
-    ['services: PgBouncer not found, tests through it are skipped', ...(complaint ? [complaint] : [])].join('\n'),
-  )
-  return {}
-}
-
 async function open(service: Service, origin: Origin): Promise<string> {
   const start = performance.now()
   const { url, described, keeper } = origin.how === 'given' ? given(service, origin.url) : await launch(service, origin)
-  const version = await untilReady(service, url, Date.now() + startDeadlineMs[origin.how], keeper)
+  const version = await untilReady(service, url, { deadlineMs: startDeadlineMs[origin.how], keeper })
   const seconds = ((performance.now() - start) / 1000).toFixed(1)
   console.error(`services: ${service.title} ${version}, ${described} (${seconds} s)`)
   return url
@@ -130,68 +130,24 @@ function given(service: Service, url: string): Opening {
 async function launch(service: Service, origin: Exclude<Origin, { how: 'given' }>): Promise<Opening> {
   const port = await freePort()
   const url = service.url(port)
-  const directory = join(temporaryFolder(), `hapax-${service.name}-${randomBytes(6).toString('hex')}`)
+  const directory = newDirectory(service)
   if (origin.how === 'compose') {
-    const keeper = keep(service, { directory, user: undefined, launch: composeLaunch(service.name, port) })
+    const keeper = keepAlive(service, { directory, user: undefined, launch: composeLaunch(service.name, port) })
     return { url, keeper, described: 'a container of Docker Compose' }
   }
   const { from, user, launch } = origin.installation
-  return { url, keeper: keep(service, { directory, user, launch: launch({ directory, port }) }), described: from }
+  return { url, keeper: keepAlive(service, { directory, user, launch: launch({ directory, port }) }), described: from }
 }
 
-function keep(service: Service, order: Order): Keeper {
-  const script = fileURLToPath(new URL('./services/keeper.ts', import.meta.url))
-  // Detached, because Ctrl-C reaches every process of the terminal's group.
-  const child = spawn(process.execPath, [script, JSON.stringify(order)], {
-    detached: true,
-    stdio: ['pipe', 'ignore', 'pipe'],
-  })
-  child.stdin.on('error', () => {})
-  const keeper: Keeper = {
-    process: child,
-    ended: Promise.all([text(child.stderr), once(child, 'exit')]).then(([said]) => said),
-  }
+function keepAlive(service: Service, order: Order): Keeper {
+  const keeper = keep(order)
   void keeper.ended.then((said) => {
-    if (child.stdin.writableEnded) return
+    if (keeper.process.stdin?.writableEnded) return
     lost = true
     console.error(`services: ${service.title} stopped unexpectedly\n${said.trimEnd()}`)
   })
   keepers.push(keeper)
   return keeper
-}
-
-async function release({ process: child, ended }: Keeper): Promise<void> {
-  child.stdin?.end()
-  await ended
-}
-
-async function untilReady(service: Service, url: string, deadline: number, keeper?: Keeper): Promise<string> {
-  for (;;) {
-    try {
-      return await service.ping(url)
-    } catch (error) {
-      if (keeper?.process.exitCode != null || keeper?.process.signalCode != null)
-        throw new Error(`${service.title} did not start`)
-      if (Date.now() >= deadline) throw new Error(`${service.title} does not answer at ${url}: ${reasonOf(error)}`)
-      await delay(50)
-    }
-  }
-}
-
-/** A refused connection to a name with several addresses has its reasons inside, and no message. */
-function reasonOf(error: unknown): string {
-  return error instanceof AggregateError ? error.errors.map(reasonOf).join(', ') : (error as Error).message
-}
-
-/** The servers run under accounts of their own when root starts them, and must be able to reach their files. */
-function temporaryFolder(): string {
-  if (process.getuid?.() !== 0) return tmpdir()
-  return [tmpdir(), '/tmp', '/var/tmp'].find(isOpenToAll) ?? tmpdir()
-}
-
-function isOpenToAll(folder: string): boolean {
-  const isOpen = ((statSync(folder, { throwIfNoEntry: false })?.mode ?? 0) & 0o001) !== 0
-  return isOpen && (dirname(folder) === folder || isOpenToAll(dirname(folder)))
 }
 
 async function runCommand([program = '', ...args]: string[], urls: Record<string, string>): Promise<number> {

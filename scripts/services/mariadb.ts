@@ -6,7 +6,8 @@ import type { Service } from './service.ts'
 export const mariadb: Service = {
   title: 'MariaDB',
   name: 'mysql',
-  debianPackage: 'mariadb-server',
+  debianPackages: ['mariadb-server'],
+  otherwise: ['container'],
   url: (port) => `mysql://root@127.0.0.1:${port}/hapax`,
 
   find() {

@@ -9,7 +9,8 @@ export function pgbouncer(behind: string): Service {
   return {
     title: 'PgBouncer',
     name: 'pgbouncer',
-    debianPackage: 'pgbouncer',
+    debianPackages: ['pgbouncer'],
+    otherwise: ['skip'],
     url: (port) => {
       const url = new URL(behind)
       url.host = `127.0.0.1:${port}`

@@ -6,7 +6,8 @@ import type { Service } from './service.ts'
 export const postgres: Service = {
   title: 'PostgreSQL',
   name: 'postgres',
-  debianPackage: 'postgresql',
+  debianPackages: ['postgresql'],
+  otherwise: ['container'],
   url: (port) => `postgres://hapax@127.0.0.1:${port}/postgres`,
 
   find() {

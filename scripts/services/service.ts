@@ -7,7 +7,9 @@ export interface Service {
   /** The name of the server for the tests, and of the service in compose.yaml. */
   readonly name: ServerName
   /** What apt installs. */
-  readonly debianPackage: string
+  readonly debianPackages: string[]
+  /** Where it can not be installed: compose.yaml has it, or the tests that need it say so and are skipped. */
+  readonly otherwise: ('container' | 'skip')[]
   /** The URL of an instance that was started here, privately or by Docker Compose. */
   url(port: number): string
   /** How to start a private instance from the programs on this machine, or undefined when they are not installed. */

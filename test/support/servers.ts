@@ -1,7 +1,11 @@
 /** The stores that the tests run on, in the order that they run. */
 const storeNames = ['memory', 'sqlite', 'postgres', 'mysql'] as const
 
+/** The brokers that the tests run on, in the order that they run. */
+const brokerNames = ['rabbitmq', 'nats', 'redis-streams', 'kafka'] as const
+
 export type StoreName = (typeof storeNames)[number]
+export type BrokerName = (typeof brokerNames)[number]
 
 /** The environment variables that hold the URLs of the servers. */
 export const serverVariables = {
@@ -9,22 +13,41 @@ export const serverVariables = {
   mysql: 'HAPAX_TEST_MYSQL',
   /** In front of the same PostgreSQL, in transaction mode; not set where it is not installed. */
   pgbouncer: 'HAPAX_TEST_PGBOUNCER',
+  rabbitmq: 'HAPAX_TEST_RABBITMQ',
+  nats: 'HAPAX_TEST_NATS',
+  redis: 'HAPAX_TEST_REDIS',
+  /** `host:port`. A protocol mock, or a real broker where the variable names one; not set where neither can be had. */
+  kafka: 'HAPAX_TEST_KAFKA',
 } as const
 
 export type ServerName = keyof typeof serverVariables
 
 /** The stores to test: all of them, or those that `HAPAX_TEST_STORES` lists (`sqlite,memory`). */
 export function testStores(list: string | undefined = process.env.HAPAX_TEST_STORES): StoreName[] {
-  if (!list?.trim()) return [...storeNames]
-  const asked = list.split(',').map((name) => name.trim())
-  const unknown = asked.find((name) => !storeNames.some((known) => known === name))
-  if (unknown !== undefined) {
-    throw new Error(`expected HAPAX_TEST_STORES to list some of ${storeNames.join(', ')}, got '${unknown}'`)
-  }
-  return storeNames.filter((name) => asked.includes(name))
+  return list?.trim() ? chosen('HAPAX_TEST_STORES', storeNames, list) : [...storeNames]
 }
 
-/** The URL of a server for the tests. The database is shared by all test files: each uses a schema or database of its own. */
+/** The brokers to test: all of them, or those that `HAPAX_TEST_BROKERS` lists (`nats,kafka`); `none` or nothing for none. */
+export function testBrokers(list: string | undefined = process.env.HAPAX_TEST_BROKERS): BrokerName[] {
+  if (list === undefined) return [...brokerNames]
+  return ['', 'none'].includes(list.trim()) ? [] : chosen('HAPAX_TEST_BROKERS', brokerNames, list)
+}
+
+function chosen<Name extends string>(variable: string, names: readonly Name[], list: string): Name[] {
+  const asked = list.split(',').map((name) => name.trim())
+  const unknown = asked.find((name) => !names.some((known) => known === name))
+  if (unknown !== undefined)
+    throw new Error(`expected ${variable} to list some of ${names.join(', ')}, got '${unknown}'`)
+  return names.filter((name) => asked.includes(name))
+}
+
+/** The servers that the stores and brokers to test need. */
+export function neededServers(): ServerName[] {
+  const names = [...testStores(), ...testBrokers()].map((name) => (name === 'redis-streams' ? 'redis' : name))
+  return names.filter((name) => name in serverVariables) as ServerName[]
+}
+
+/** The URL of a server for the tests. It is shared by all test files: each uses a schema, database, queue or stream of its own. */
 export function requireServer(name: ServerName): string {
   const variable = serverVariables[name]
   const url = process.env[variable]

@@ -1,0 +1,78 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { setTimeout as delay } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import type { Order } from './keeper.ts'
+import type { Service } from './service.ts'
+
+/** A process that runs a server until it is released; `ended` tells what it said when it failed. */
+export interface Keeper {
+  readonly process: ChildProcess
+  readonly ended: Promise<string>
+}
+
+/** Starts a server that ends with this process, however that ends. */
+export function keep(order: Order): Keeper {
+  const script = fileURLToPath(new URL('./keeper.ts', import.meta.url))
+  // Detached, because Ctrl-C reaches every process of the terminal's group.
+  const child = spawn(process.execPath, [script, JSON.stringify(order)], {
+    detached: true,
+    stdio: ['pipe', 'ignore', 'pipe'],
+  })
+  child.stdin.on('error', () => {})
+  return {
+    process: child,
+    ended: Promise.all([text(child.stderr), once(child, 'exit')]).then(([said]) => said),
+  }
+}
+
+/** Stops the server and removes its data. */
+export async function release({ process: child, ended }: Keeper): Promise<void> {
+  child.stdin?.end()
+  await ended
+}
+
+/** Waits until the server answers, and returns its version. */
+export async function untilReady(
+  service: Service,
+  url: string,
+  { deadlineMs, keeper }: { deadlineMs: number; keeper?: Keeper | undefined },
+): Promise<string> {
+  for (const deadline = performance.now() + deadlineMs; ; ) {
+    try {
+      return await service.ping(url)
+    } catch (error) {
+      if (keeper?.process.exitCode != null || keeper?.process.signalCode != null)
+        throw new Error(`${service.title} did not start`)
+      if (performance.now() >= deadline)
+        throw new Error(`${service.title} does not answer at ${url}: ${reasonOf(error)}`)
+      await delay(50)
+    }
+  }
+}
+
+/** A refused connection to a name with several addresses has its reasons inside, and no message. */
+function reasonOf(error: unknown): string {
+  return error instanceof AggregateError ? error.errors.map(reasonOf).join(', ') : (error as Error).message
+}
+
+/** A name for the directory of an instance. */
+export function newDirectory(service: Service): string {
+  return join(temporaryFolder(), `hapax-${service.name}-${randomBytes(6).toString('hex')}`)
+}
+
+/** The servers run under accounts of their own when root starts them, and must be able to reach their files. */
+function temporaryFolder(): string {
+  if (process.getuid?.() !== 0) return tmpdir()
+  return [tmpdir(), '/tmp', '/var/tmp'].find(isOpenToAll) ?? tmpdir()
+}
+
+function isOpenToAll(folder: string): boolean {
+  const isOpen = ((statSync(folder, { throwIfNoEntry: false })?.mode ?? 0) & 0o001) !== 0
+  return isOpen && (dirname(folder) === folder || isOpenToAll(dirname(folder)))
+}

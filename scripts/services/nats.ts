@@ -1,0 +1,44 @@
+import { join } from 'node:path'
+import { jetstreamManager } from '@nats-io/jetstream'
+import { connect } from '@nats-io/transport-node'
+import { findPrograms } from './programs.ts'
+import type { Service } from './service.ts'
+
+export const nats: Service = {
+  title: 'NATS',
+  name: 'nats',
+  debianPackages: ['nats-server'],
+  otherwise: ['container'],
+  url: (port) => `nats://127.0.0.1:${port}`,
+
+  find() {
+    const programs = findPrograms(['nats-server'], ['/usr/sbin', '/usr/local/bin'])
+    if (programs === undefined) return undefined
+    return {
+      from: programs['nats-server'],
+      user: 'nats',
+      launch: ({ directory, port }) => ({
+        prepare: [],
+        // Killed at once: the data is thrown away.
+        server: { command: [programs['nats-server'], ...settings(directory, port)], stop: 'SIGKILL' },
+      }),
+    }
+  },
+
+  async ping(url) {
+    const connection = await connect({ servers: url, timeout: 5_000, reconnect: false })
+    try {
+      // The server answers before JetStream does.
+      await (await jetstreamManager(connection)).getAccountInfo()
+      return connection.info?.version ?? ''
+    } finally {
+      await connection.close()
+    }
+  },
+}
+
+// A message is acknowledged when it is written, and synced to disk every two minutes: it survives the end of the process, not
+// of the machine. Only 2.10 and later can be told to sync before (`sync_interval: always`); 2.9 refuses that setting.
+function settings(directory: string, port: number): string[] {
+  return ['--addr', '127.0.0.1', '--port', String(port), '--jetstream', '--store_dir', join(directory, 'data')]
+}
