@@ -13,7 +13,10 @@ import type { IncomingMessage, StoredMessage } from '../../core/message.ts'
 import type { Outcome } from '../../core/outcome.ts'
 import type { Entry, Look, Share, Store } from '../../core/store.ts'
 import type { Worker, WorkerOptions } from '../../core/worker.ts'
+import { until } from '../wait.ts'
 import type { HarnessFeatures, TestDatabase } from './harness.ts'
+
+export { type Gate, gate } from '../wait.ts'
 
 /** The transaction of whatever store is tested: the suite only passes it on. */
 export type Tx = unknown
@@ -150,8 +153,8 @@ export class World {
   }
 
   /** Waits until something holds. */
-  async until(holds: () => Promise<boolean> | boolean): Promise<void> {
-    while (!(await holds())) await new Promise((resolve) => setTimeout(resolve, 5))
+  until(holds: () => Promise<boolean> | boolean): Promise<void> {
+    return until(holds)
   }
 
   /** Works the inbox until nothing is due. */
@@ -206,15 +209,4 @@ export function assertRejects(promise: Promise<unknown>, code: ErrorCode): Promi
 /** The statuses of outcomes, sorted. */
 export function statuses(outcomes: readonly Outcome[]): readonly string[] {
   return outcomes.map(({ status }) => status).sort()
-}
-
-/** A promise that is resolved from outside. */
-export interface Gate {
-  readonly passed: Promise<void>
-  open(): void
-}
-
-export function gate(): Gate {
-  const { promise, resolve } = Promise.withResolvers<void>()
-  return { passed: promise, open: resolve }
 }

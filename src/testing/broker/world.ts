@@ -1,0 +1,104 @@
+import assert from 'node:assert/strict'
+import type { Confirmation, Destination, OutgoingMessage, Prefetch } from '../../core/broker.ts'
+import { settled } from '../wait.ts'
+import type { TestBroker } from './harness.ts'
+import { Listener, type Received } from './listener.ts'
+
+/** How a case reads. */
+export interface ListenOptions extends Partial<Prefetch> {
+  readonly single?: boolean
+  /** Called for each delivery at once. */
+  readonly each?: (received: Received) => void
+}
+
+/** One case's place at a broker, and what is made on it. */
+export class World {
+  readonly broker: TestBroker
+  readonly #open: { close(): Promise<void> }[] = []
+
+  constructor(broker: TestBroker) {
+    this.broker = broker
+  }
+
+  /** A destination; it is closed when the case ends. */
+  destination(options?: Parameters<TestBroker['destination']>[0]): Destination {
+    return this.closeLater(this.broker.destination(options))
+  }
+
+  /** A reader of a group; it is closed when the case ends. */
+  async listen(group: string, { single, each, messages = 100, bytes = 1e9 }: ListenOptions = {}): Promise<Listener> {
+    const subscription = await this.broker.subscription(group, single === undefined ? {} : { single })
+    return this.closeLater(await Listener.open(subscription, { messages, bytes }, each))
+  }
+
+  /** A group that nobody reads yet. */
+  async group(name: string): Promise<void> {
+    await this.broker.subscription(name)
+  }
+
+  closeLater<T extends { close(): Promise<void> }>(opened: T): T {
+    this.#open.push(opened)
+    return opened
+  }
+
+  async close(): Promise<void> {
+    const closing = this.#open.reverse().map((each) => each.close())
+    await settled(Promise.allSettled(closing), 'everything is closed')
+    await settled(this.broker.close(), 'the broker is closed')
+  }
+}
+
+/** A message of one key, so that it stays in order also where order is by partition. */
+export function message(id: string, more: Partial<OutgoingMessage> = {}): OutgoingMessage {
+  const data = Buffer.from(JSON.stringify({ id }))
+  return { id, source: '/sender', type: 'ping', key: 'one', datacontenttype: 'application/json', data, ...more }
+}
+
+/** Numbered ids. */
+export function numbered(count: number, prefix = 'm'): readonly string[] {
+  return Array.from({ length: count }, (_, index) => `${prefix}${index}`)
+}
+
+/** Publishes; the answers, in the order of the messages. */
+export async function publish(
+  destination: Destination,
+  messages: readonly OutgoingMessage[],
+  signal: AbortSignal = new AbortController().signal,
+): Promise<readonly Confirmation[]> {
+  const promises = destination.publish(messages, signal)
+  assert.equal(promises.length, messages.length, 'one promise for each message')
+  return settled(Promise.all(promises), `${destination.name} has answered for each message`)
+}
+
+/** Publishes messages with these ids, and has all of them confirmed. */
+export async function publishAll(destination: Destination, ids: readonly string[]): Promise<void> {
+  assertConfirmed(
+    await publish(
+      destination,
+      ids.map((id) => message(id)),
+    ),
+  )
+}
+
+/** Every message was confirmed. */
+export function assertConfirmed(confirmations: readonly Confirmation[]): void {
+  for (const each of confirmations) assert.equal(each.status, 'confirmed', shown(each))
+}
+
+/** The answers have these statuses. */
+export function assertStatuses(confirmations: readonly Confirmation[], expected: readonly string[]): void {
+  assert.deepEqual(
+    confirmations.map(({ status }) => status),
+    expected,
+    confirmations.map(shown).join('; '),
+  )
+}
+
+function shown(confirmation: Confirmation): string {
+  return confirmation.status === 'confirmed' ? 'confirmed' : `${confirmation.status}: ${confirmation.error.message}`
+}
+
+/** The same ids, in any order, each as often. */
+export function assertSame(ids: readonly string[], expected: readonly string[]): void {
+  assert.deepEqual([...ids].sort(), [...expected].sort())
+}
