@@ -8,6 +8,7 @@ import { neededServers, serverVariables } from '../test/support/servers.ts'
 import { canInstall, install } from './services/apt.ts'
 import { composeAnswers, composeLaunch } from './services/compose.ts'
 import { type Keeper, keep, newDirectory, release, untilReady } from './services/instance.ts'
+import { kafka } from './services/kafka.ts'
 import type { Order } from './services/keeper.ts'
 import { mariadb } from './services/mariadb.ts'
 import { nats } from './services/nats.ts'
@@ -18,7 +19,7 @@ import { rabbitmq } from './services/rabbitmq.ts'
 import { redis } from './services/redis.ts'
 import type { Installation, Service } from './services/service.ts'
 
-const all: Service[] = [postgres, mariadb, redis, rabbitmq, nats]
+const all: Service[] = [postgres, mariadb, redis, rabbitmq, nats, kafka]
 
 /** Where a server comes from. */
 type Origin = { how: 'given'; url: string } | { how: 'private'; installation: Installation } | { how: 'compose' }

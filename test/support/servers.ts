@@ -16,7 +16,7 @@ export const serverVariables = {
   rabbitmq: 'HAPAX_TEST_RABBITMQ',
   nats: 'HAPAX_TEST_NATS',
   redis: 'HAPAX_TEST_REDIS',
-  /** `host:port`. A protocol mock, or a real broker where the variable names one; not set where neither can be had. */
+  /** A protocol mock, unless a real broker is named; not set where neither can be had. */
   kafka: 'HAPAX_TEST_KAFKA',
 } as const
 
