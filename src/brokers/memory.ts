@@ -9,6 +9,8 @@ import type {
 } from '../core/broker.ts'
 import { type Clock, systemClock } from '../core/clock.ts'
 import { arrivalOf } from '../core/cloudevents.ts'
+import { Deliveries, type Handle, type Incoming } from '../core/deliveries.ts'
+import { HapaxError } from '../core/errors.ts'
 import { noOthers, text } from '../core/options.ts'
 
 /** Settings of the memory broker. */
@@ -39,8 +41,6 @@ export function memoryBroker(options: MemoryBrokerOptions = {}): MemoryBroker {
   return new Memory(options.clock ?? systemClock)
 }
 
-const CONFIRMED: Confirmation = { status: 'confirmed' }
-
 class Memory implements MemoryBroker {
   readonly #clock: Clock
   readonly #queues = new Map<string, Queue>()
@@ -51,15 +51,9 @@ class Memory implements MemoryBroker {
 
   topic(name: string): Destination {
     const topic = text('name', name)
-    return {
-      name: `memory topic ${topic}`,
-      features: { keepsOrder: true },
-      publish: (messages) => {
-        for (const queue of this.#queues.values()) if (queue.topic === topic) queue.add(messages)
-        return messages.map(() => Promise.resolve(CONFIRMED))
-      },
-      close: () => Promise.resolve(),
-    }
+    return new Topic(topic, (messages) => {
+      for (const queue of this.#queues.values()) if (queue.topic === topic) queue.add(messages)
+    })
   }
 
   queue(name: string, options: MemoryQueueOptions): Subscription {
@@ -75,27 +69,56 @@ class Memory implements MemoryBroker {
   }
 }
 
-/** A message that waits in a queue. */
+const CONFIRMED: Confirmation = { status: 'confirmed' }
+
+class Topic implements Destination {
+  readonly name: string
+  readonly features = { keepsOrder: true }
+  readonly #send: (messages: readonly OutgoingMessage[]) => void
+  #closed = false
+
+  constructor(topic: string, send: (messages: readonly OutgoingMessage[]) => void) {
+    this.name = `memory topic ${topic}`
+    this.#send = send
+  }
+
+  publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[] {
+    const reason = this.#closed ? `${this.name} is closed` : signal.aborted ? 'nobody waits for it any more' : undefined
+    if (reason === undefined) this.#send(messages)
+    const answer = reason === undefined ? CONFIRMED : unavailable(reason)
+    return messages.map(() => Promise.resolve(answer))
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+  }
+}
+
+function unavailable(reason: string): Confirmation {
+  return { status: 'unavailable', error: new HapaxError('broker-unavailable', `nothing was sent: ${reason}`) }
+}
+
+/** A message that nobody has in hand. */
 interface Waiting {
+  /** Its place in the queue, which it keeps when it is put back. */
+  readonly place: number
   readonly message: OutgoingMessage
   readonly redelivered: boolean
 }
 
-/** A reader of a queue, and what it has in hand, in the order in which it got it. */
-interface Reading {
-  readonly prefetch: Prefetch
-  readonly receive: (deliveries: readonly Delivery[]) => void
-  readonly inHand: Set<Waiting>
-  bytes: number
-  paused: boolean
+/** A message in the hand of a reader. */
+interface InHand extends Handle {
+  readonly waiting: Waiting
 }
 
 class Queue {
   readonly topic: string
   readonly single: boolean
   readonly #clock: Clock
-  readonly #readers: Reading[] = []
+  readonly #readers: Deliveries<InHand>[] = []
   #waiting: Waiting[] = []
+  #places = 0
+  #delivering = false
 
   constructor(clock: Clock, topic: string, single: boolean) {
     this.#clock = clock
@@ -104,80 +127,80 @@ class Queue {
   }
 
   add(messages: readonly OutgoingMessage[]): void {
-    for (const message of messages) this.#waiting.push({ message, redelivered: false })
+    for (const message of messages) this.#waiting.push({ place: this.#places++, message, redelivered: false })
     this.#deliver()
   }
 
-  open(prefetch: Prefetch, receive: Reading['receive']): Reader {
-    const reading: Reading = { prefetch, receive, inHand: new Set(), bytes: 0, paused: false }
-    this.#readers.push(reading)
+  open(prefetch: Prefetch, receive: (deliveries: readonly Delivery[]) => void): Reader {
+    const answered = (): void => this.#deliver()
+    const reader = new Deliveries<InHand>({ prefetch, receive, answered, clock: this.#clock })
+    this.#readers.push(reader)
     this.#deliver()
     return {
       horizonMs: undefined,
-      pause: async () => {
-        reading.paused = true
-      },
-      close: async () => this.#close(reading),
+      pause: async () => reader.pause(),
+      close: async () => this.#close(reader),
     }
   }
 
-  /** What a reader leaves behind goes back to the front, in its order. */
-  #close(reading: Reading): void {
-    const index = this.#readers.indexOf(reading)
+  /** What the reader leaves behind goes to the next one. */
+  #close(reader: Deliveries<InHand>): void {
+    const index = this.#readers.indexOf(reader)
     if (index === -1) return
     this.#readers.splice(index, 1)
-    this.#putBack(reading, [...reading.inHand])
+    this.#putBack(reader.handles)
+    reader.forget()
   }
 
-  #putBack(reading: Reading, waiting: readonly Waiting[]): void {
-    for (const each of waiting) this.#release(reading, each)
-    this.#waiting.unshift(...waiting.map(({ message }) => ({ message, redelivered: true })))
-    this.#deliver()
+  #putBack(handles: readonly InHand[]): void {
+    const back = handles.map(({ waiting }) => ({ ...waiting, redelivered: true }))
+    this.#waiting = [...back, ...this.#waiting].sort((a, b) => a.place - b.place)
   }
 
-  #release(reading: Reading, waiting: Waiting): boolean {
-    if (!reading.inHand.delete(waiting)) return false
-    reading.bytes -= waiting.message.data.byteLength
-    return true
-  }
-
+  /** Whoever answers while it is being handed something is not handed more inside that call. */
   #deliver(): void {
-    const readers = this.single ? this.#readers.slice(0, 1) : this.#readers
-    for (const reading of readers) {
-      const deliveries: Delivery[] = []
-      while (this.#waiting.length > 0 && hasRoom(reading)) {
-        const waiting = this.#waiting.shift() as Waiting
-        reading.inHand.add(waiting)
-        reading.bytes += waiting.message.data.byteLength
-        deliveries.push(this.#delivery(reading, waiting))
-      }
-      if (deliveries.length > 0) reading.receive(deliveries)
+    if (this.#delivering) return
+    this.#delivering = true
+    try {
+      while (this.#handOut());
+    } finally {
+      this.#delivering = false
     }
   }
 
-  #retry(reading: Reading, waiting: Waiting, delayMs: number): void {
-    const putBack = (): void => {
-      if (reading.inHand.has(waiting)) this.#putBack(reading, [waiting])
+  /** Gives each reader what it has room for; whether there was anything. */
+  #handOut(): boolean {
+    const readers = this.single ? this.#readers.slice(0, 1) : [...this.#readers]
+    let any = false
+    for (const reader of readers) {
+      const incoming = this.#take(reader)
+      any ||= incoming.length > 0
+      reader.hand(incoming)
     }
-    if (delayMs <= 0) putBack()
-    else this.#clock.after(delayMs, putBack)
+    return any
   }
 
-  #delivery(reading: Reading, waiting: Waiting): Delivery {
+  #take({ room, roomBytes }: Deliveries<InHand>): readonly Incoming<InHand>[] {
+    const taken: Incoming<InHand>[] = []
+    let bytes = 0
+    while (this.#waiting.length > 0 && taken.length < room && bytes < roomBytes) {
+      const next = this.#incoming(this.#waiting.shift() as Waiting)
+      taken.push(next)
+      bytes += next.bytes
+    }
+    return taken
+  }
+
+  #incoming(waiting: Waiting): Incoming<InHand> {
     const { message, redelivered } = waiting
-    return {
-      arrival: arrivalOf(message, redelivered),
-      bytes: message.data.byteLength,
-      ack: () => {
-        if (this.#release(reading, waiting)) this.#deliver()
-      },
-      retry: (delayMs) => this.#retry(reading, waiting, delayMs),
+    const handle: InHand = {
+      waiting,
+      // Whoever has it in hand has it alone: there is nothing left to forget.
+      ack: () => {},
+      giveBack: () => this.#putBack([handle]),
       // Nobody counts here.
-      reject: (delayMs) => this.#retry(reading, waiting, delayMs),
+      reject: () => false,
     }
+    return { arrival: arrivalOf(message, redelivered), bytes: message.data.byteLength, handle }
   }
-}
-
-function hasRoom({ prefetch, inHand, bytes, paused }: Reading): boolean {
-  return !paused && inHand.size < prefetch.messages && (inHand.size === 0 || bytes < prefetch.bytes)
 }

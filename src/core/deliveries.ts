@@ -88,29 +88,36 @@ export class Deliveries<H extends Handle = Handle> {
 
   readonly #answers: Answers<H> = {
     ack: (held) => {
-      if (!this.#release(held)) return
+      if (!this.#isOpen(held)) return
+      this.#release(held)
       held.handle.ack()
       this.#options.answered?.()
     },
     retry: (held, delayMs) => {
-      if (!this.#inHand.has(held)) return
+      if (!this.#isOpen(held)) return
       if (this.#paused) this.#giveBack(held)
       else this.#keep(held, delayMs)
     },
     reject: (held, delayMs) => {
-      if (!this.#inHand.has(held)) return
+      if (!this.#isOpen(held)) return
       if (!held.handle.reject(delayMs)) return this.#answers.retry(held, delayMs)
       this.#release(held)
       this.#options.answered?.()
     },
   }
 
+  /** Whether it may still be answered: not twice, and not while it waits to be handed out again. */
+  #isOpen(held: Held<H>): boolean {
+    return this.#inHand.has(held) && !held.waits
+  }
+
   #keep(held: Held<H>, delayMs: number): void {
-    held.cancel()
     held.waits = true
     held.cancel = this.#clock.after(delayMs, () => {
-      held.waits = false
-      if (this.#inHand.has(held)) this.#options.receive([held.again()])
+      const again = held.again()
+      this.#inHand.delete(held)
+      this.#inHand.add(again)
+      this.#options.receive([again])
     })
   }
 
@@ -137,7 +144,7 @@ interface Answers<H extends Handle> {
 class Held<H extends Handle> implements Delivery {
   readonly bytes: number
   readonly handle: H
-  arrival: Arrival
+  readonly arrival: Arrival
   /** Whether it waits here to be handed out again. */
   waits = false
   cancel: () => void = () => {}
@@ -150,10 +157,10 @@ class Held<H extends Handle> implements Delivery {
     this.#answers = answers
   }
 
-  /** The same message, once more. */
-  again(): this {
-    this.arrival = { ...this.arrival, redelivered: true }
-    return this
+  /** The same message, once more: a delivery of its own, so that a late answer to the first one does nothing. */
+  again(): Held<H> {
+    const { arrival, bytes, handle } = this
+    return new Held({ arrival: { ...arrival, redelivered: true }, bytes, handle }, this.#answers)
   }
 
   ack(): void {

@@ -90,6 +90,19 @@ export class Listener {
     return this.received.slice(from, from + count)
   }
 
+  /** Waits until each of these messages has come, whatever else came as well. */
+  async takeAllOf(ids: readonly string[]): Promise<void> {
+    const missing = (): readonly string[] => {
+      const came = new Set(this.ids)
+      return ids.filter((id) => !came.has(id))
+    }
+    await until(
+      () => missing().length === 0,
+      () => `deliveries of ${missing().slice(0, 50).join(' ')}; came: ${this.ids.slice(-50).join(' ')}`,
+    )
+    this.#taken = this.received.length
+  }
+
   /** Takes one delivery, of this message. */
   async takeOne(id: string): Promise<Received> {
     const [received] = await this.take(1)

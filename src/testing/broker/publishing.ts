@@ -1,6 +1,19 @@
 import assert from 'node:assert/strict'
+import type { Confirmation, Destination } from '../../core/broker.ts'
+import { isHapaxError } from '../../core/errors.ts'
+import { settled } from '../wait.ts'
 import type { Case } from './case.ts'
-import { assertConfirmed, message, numbered, publish, publishAll } from './world.ts'
+import {
+  assertConfirmed,
+  assertSame,
+  assertStatuses,
+  message,
+  messages,
+  numbered,
+  publish,
+  publishAgain,
+  publishAll,
+} from './world.ts'
 
 export const publishing: readonly Case[] = [
   {
@@ -13,17 +26,238 @@ export const publishing: readonly Case[] = [
     },
   },
   {
+    name: 'keeps the order of batches that follow each other without waiting',
+    run: async (world) => {
+      const listener = await world.listen('billing')
+      const destination = world.destination()
+      const sent = [0, 1, 2, 3].map((batch) => publish(destination, messages(numbered(10, `${batch}.`))))
+      for (const confirmations of await Promise.all(sent)) assertConfirmed(confirmations)
+      await listener.take(40)
+      assert.deepEqual(
+        listener.ids,
+        [0, 1, 2, 3].flatMap((batch) => numbered(10, `${batch}.`)),
+      )
+    },
+  },
+  {
     name: 'confirms a thousand messages at once',
     run: async (world) => {
-      const ids = numbered(1_000)
       const listener = await world.listen('billing', { each: (received) => received.ack() })
-      const sent = await publish(
-        world.destination(),
-        ids.map((id) => message(id)),
-      )
-      assertConfirmed(sent)
+      await publishAll(world.destination(), numbered(1_000))
       await listener.take(1_000)
-      assert.deepEqual(new Set(listener.ids), new Set(ids))
+      assertSame(listener.ids, numbered(1_000))
+    },
+  },
+  {
+    name: 'D13: answers for each of several messages with the same id',
+    run: async (world) => {
+      const listener = await world.listen('billing')
+      assertConfirmed(await publish(world.destination(), messages(['a', 'a', 'b', 'a'])))
+      await listener.takeAllOf(['a', 'b'])
+    },
+  },
+  {
+    name: 'answers for no message when there is none',
+    run: async (world) => {
+      assert.deepEqual(await publish(world.destination(), []), [])
+    },
+  },
+  {
+    name: 'D8 D13: a message that nobody takes has failed; its neighbours are confirmed',
+    needs: ['unroutable'],
+    run: async (world) => {
+      const listener = await world.listen('billing')
+      const destination = world.destination()
+      const nowhere = world.destination({ unroutable: true })
+      const sent: Promise<readonly Confirmation[]>[] = []
+      for (const id of numbered(10)) {
+        sent.push(publish(destination, [message(id)]), publish(nowhere, [message(`lost ${id}`)]))
+      }
+      const all = (await Promise.all(sent)).flat()
+      assertConfirmed(all.filter((_, index) => index % 2 === 0))
+      for (const each of all.filter((_, index) => index % 2 === 1)) assertUnroutable(each)
+      await listener.take(10)
+      assertSame(listener.ids, numbered(10))
+    },
+  },
+  {
+    name: 'D14: a message that is too large is refused for good; its neighbours are confirmed',
+    needs: ['too large'],
+    run: async (world) => {
+      const listener = await world.listen('billing')
+      const destination = world.destination()
+      const large = message('large', {
+        data: Buffer.alloc(world.broker.largestBytes, 'x'),
+        datacontenttype: 'text/plain',
+      })
+      const sent = await publish(destination, [message('a'), large, message('b')])
+      assertStatuses(sent, ['confirmed', 'refused', 'confirmed'])
+      await publishAll(destination, ['c'])
+      await listener.take(3)
+      assertSame(listener.ids, ['a', 'b', 'c'])
+    },
+  },
+  {
+    name: 'settles as unavailable while the broker is away, and sends again when it is back',
+    needs: ['cutting links'],
+    run: async (world) => {
+      await world.group('billing')
+      const destination = world.destination()
+      await publishAll(destination, ['before'])
+      await world.broker.away()
+      assertStatuses(await publish(destination, messages(['a', 'b'])), ['unavailable', 'unavailable'])
+      await world.broker.back()
+      await publishAgain(destination, ['after'])
+      const listener = await world.listen('billing')
+      await listener.takeAllOf(['before', 'after'])
+    },
+  },
+  {
+    name: 'settles as unavailable when the broker was never there, and sends when it comes',
+    needs: ['cutting links'],
+    run: async (world) => {
+      await world.group('billing')
+      await world.broker.away()
+      const destination = world.destination()
+      assertStatuses(await publish(destination, messages(['a'])), ['unavailable'])
+      await world.broker.back()
+      await publishAgain(destination, ['b'])
+      const listener = await world.listen('billing')
+      await listener.takeAllOf(['b'])
+    },
+  },
+  {
+    name: 'D9: a cut in the middle of a thousand messages settles every promise, and what was confirmed is there',
+    needs: ['cutting links'],
+    run: async (world) => {
+      await world.group('billing')
+      const destination = world.destination()
+      const ids = numbered(1_000)
+      const sent = inBatches(destination, ids)
+      await Promise.race(sent)
+      await world.broker.cut()
+      const confirmations = await settled(Promise.all(sent), 'every promise has settled')
+      for (const { status } of confirmations) assert.ok(status === 'confirmed' || status === 'unavailable', status)
+      const listener = await world.listen('billing', { each: (received) => received.ack() })
+      await listener.takeAllOf(ids.filter((_, index) => confirmations[index]?.status === 'confirmed'))
+      await publishAgain(
+        destination,
+        ids.filter((_, index) => confirmations[index]?.status !== 'confirmed'),
+      )
+      await listener.takeAllOf(ids)
+    },
+  },
+  {
+    name: 'settles as unavailable when the signal is aborted already',
+    run: async (world) => {
+      const destination = world.destination()
+      assertStatuses(await publish(destination, messages(['a', 'b']), AbortSignal.abort()), [
+        'unavailable',
+        'unavailable',
+      ])
+      const listener = await world.listen('billing')
+      await publishAll(destination, ['c'])
+      await listener.takeAllOf(['c'])
+    },
+  },
+  {
+    name: 'D30: on a silent link, settles as unavailable at the latest with the signal, and sends again afterwards',
+    needs: ['freezing links'],
+    run: async (world) => {
+      await world.group('billing')
+      const destination = world.destination()
+      await publishAll(destination, ['before'])
+      await world.broker.freeze()
+      const sent = await publish(destination, messages(numbered(20)), AbortSignal.timeout(100))
+      assertStatuses(
+        sent,
+        numbered(20).map(() => 'unavailable'),
+      )
+      await world.broker.thaw()
+      await publishAgain(destination, ['after'])
+      const listener = await world.listen('billing')
+      await listener.takeAllOf(['before', 'after'])
+    },
+  },
+  {
+    name: 'D30: a silent link does not keep a destination from closing',
+    needs: ['freezing links'],
+    run: async (world) => {
+      const destination = world.destination()
+      const listener = await world.listen('billing')
+      await publishAll(destination, ['before'])
+      await world.broker.freeze()
+      const sent = destination.publish(messages(['a']), new AbortController().signal)
+      await settled(destination.close(), 'the destination is closed')
+      await settled(Promise.all(sent), 'what was under way has settled')
+      await listener.close()
+      await world.broker.thaw()
+    },
+  },
+  {
+    name: 'what is under way settles when the destination is closed',
+    run: async (world) => {
+      await world.group('billing')
+      const destination = world.destination()
+      const ids = numbered(100)
+      const sent = destination.publish(messages(ids), new AbortController().signal)
+      await settled(destination.close(), 'the destination is closed')
+      const confirmations = await settled(Promise.all(sent), 'every promise has settled')
+      const listener = await world.listen('billing')
+      await listener.takeAllOf(ids.filter((_, index) => confirmations[index]?.status === 'confirmed'))
+    },
+  },
+  {
+    name: 'closes twice; what is published afterwards settles as unavailable',
+    run: async (world) => {
+      const destination = world.destination()
+      await publishAll(destination, ['a'])
+      await Promise.all([destination.close(), destination.close()])
+      await destination.close()
+      assertStatuses(await publish(destination, messages(['b', 'c'])), ['unavailable', 'unavailable'])
+    },
+  },
+  {
+    name: 'closes without having published',
+    run: async (world) => {
+      await settled(world.destination().close(), 'the destination is closed')
+    },
+  },
+  {
+    name: 'a destination that is closed does not disturb another one',
+    run: async (world) => {
+      const listener = await world.listen('billing')
+      const [first, second] = [world.destination(), world.destination()]
+      await publishAll(first, ['a'])
+      await publishAll(second, ['b'])
+      await first.close()
+      await publishAll(second, ['c'])
+      await listener.takeAllOf(['a', 'b', 'c'])
+    },
+  },
+  {
+    name: 'calls the same place by the same name',
+    run: async (world) => {
+      const { name } = world.destination()
+      assert.equal(world.destination().name, name)
+      assert.notEqual(name, '')
+      const subscription = await world.broker.subscription('billing')
+      assert.equal((await world.broker.subscription('billing')).name, subscription.name)
+      assert.notEqual((await world.broker.subscription('stock')).name, subscription.name)
     },
   },
 ]
+
+function assertUnroutable(confirmation: Confirmation): void {
+  assert.equal(confirmation.status, 'failed')
+  assert.ok(isHapaxError(confirmation.error, 'unroutable'), confirmation.error.message)
+}
+
+/** Sends in small batches, one right after the other, so that some are on their way while others are confirmed. */
+function inBatches(destination: Destination, ids: readonly string[]): readonly Promise<Confirmation>[] {
+  const { signal } = new AbortController()
+  const sent: Promise<Confirmation>[] = []
+  for (let at = 0; at < ids.length; at += 50)
+    sent.push(...destination.publish(messages(ids.slice(at, at + 50)), signal))
+  return sent
+}

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import type { Confirmation, Destination, OutgoingMessage, Prefetch } from '../../core/broker.ts'
-import { settled } from '../wait.ts'
+import { settled, until } from '../wait.ts'
 import type { TestBroker } from './harness.ts'
 import { Listener, type Received } from './listener.ts'
 
@@ -70,14 +70,25 @@ export async function publish(
   return settled(Promise.all(promises), `${destination.name} has answered for each message`)
 }
 
+/** Messages with these ids. */
+export function messages(ids: readonly string[]): readonly OutgoingMessage[] {
+  return ids.map((id) => message(id))
+}
+
 /** Publishes messages with these ids, and has all of them confirmed. */
 export async function publishAll(destination: Destination, ids: readonly string[]): Promise<void> {
-  assertConfirmed(
-    await publish(
-      destination,
-      ids.map((id) => message(id)),
-    ),
-  )
+  assertConfirmed(await publish(destination, messages(ids)))
+}
+
+/** The same as a relay does it after an interruption: what was not confirmed is sent again, until it is. */
+export async function publishAgain(destination: Destination, ids: readonly string[]): Promise<void> {
+  let left = ids
+  const send = async (): Promise<boolean> => {
+    const sent = await publish(destination, messages(left))
+    left = left.filter((_, index) => sent[index]?.status !== 'confirmed')
+    return left.length === 0
+  }
+  await until(send, () => `${destination.name} confirms ${left.slice(0, 50).join(' ')}`)
 }
 
 /** Every message was confirmed. */
