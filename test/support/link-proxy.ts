@@ -1,0 +1,118 @@
+import { once } from 'node:events'
+import { createServer, connect as dial, type Server, type Socket } from 'node:net'
+
+/** Links to any server, which can be cut, refused or frozen. It passes bytes on and knows nothing of the protocol. */
+export class LinkProxy implements AsyncDisposable {
+  readonly #target: URL
+  readonly #links = new Set<Link>()
+  readonly #sent: (chunk: Buffer) => void
+  #server: Server | undefined
+  #port = 0
+  #frozen = false
+
+  private constructor(url: string, sent: (chunk: Buffer) => void) {
+    this.#target = new URL(url)
+    this.#sent = sent
+  }
+
+  /** A proxy in front of the server of this URL. `sent` sees what clients send. */
+  static async open(url: string, sent: (chunk: Buffer) => void = () => {}): Promise<LinkProxy> {
+    const proxy = new LinkProxy(url, sent)
+    await proxy.accept()
+    return proxy
+  }
+
+  /** The URL of the server through this proxy. */
+  get url(): string {
+    // Not by URL.host: that has no effect for schemes that are not of the web.
+    return this.#target.href.replace(this.#target.host, `127.0.0.1:${this.#port}`)
+  }
+
+  /** How many links are open. */
+  get size(): number {
+    return this.#links.size
+  }
+
+  /** The server is there (again). */
+  async accept(): Promise<void> {
+    if (this.#server !== undefined) return
+    this.#server = createServer((client) => this.#link(client)).listen(this.#port, '127.0.0.1')
+    await once(this.#server, 'listening')
+    this.#port = (this.#server.address() as { port: number }).port
+  }
+
+  /** The server is gone: links are cut, new ones are refused. */
+  async refuse(): Promise<void> {
+    const server = this.#server
+    this.#server = undefined
+    const closed = server && once(server, 'close')
+    server?.close()
+    this.cut()
+    await closed
+  }
+
+  /** Cuts every link; new ones are possible at once. */
+  cut(): void {
+    for (const link of this.#links) link.destroy()
+  }
+
+  /** Nothing passes any more, in both directions, and nothing is closed: the links are half-open. New ones are, too. */
+  freeze(): void {
+    this.#frozen = true
+    for (const link of this.#links) link.freeze()
+  }
+
+  /** New links work again. Those that were frozen stay dead until somebody gives them up. */
+  thaw(): void {
+    this.#frozen = false
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.refuse()
+  }
+
+  #link(client: Socket): void {
+    const server = dial({ host: this.#target.hostname, port: Number(this.#target.port) })
+    const link = new Link(client, server, this.#sent, () => this.#links.delete(link))
+    this.#links.add(link)
+    if (this.#frozen) link.freeze()
+  }
+}
+
+/** One connection of a client, and the one to the server that belongs to it. */
+class Link {
+  readonly #sockets: readonly [client: Socket, server: Socket]
+  readonly #ended: () => void
+  #frozen = false
+
+  constructor(client: Socket, server: Socket, sent: (chunk: Buffer) => void, ended: () => void) {
+    this.#sockets = [client, server]
+    this.#ended = ended
+    client.on('data', sent)
+    this.#pass(client, server)
+    this.#pass(server, client)
+  }
+
+  /** What arrives is thrown away: the network has swallowed it. */
+  freeze(): void {
+    this.#frozen = true
+  }
+
+  destroy(): void {
+    for (const socket of this.#sockets) socket.destroy()
+    this.#ended()
+  }
+
+  #pass(from: Socket, to: Socket): void {
+    from.setNoDelay()
+    from.on('data', (chunk) => {
+      if (!this.#frozen && !to.write(chunk)) from.pause()
+    })
+    to.on('drain', () => from.resume())
+    from.on('error', () => {})
+    from.on('close', () => {
+      // The other side of a frozen link does not learn of it.
+      if (!this.#frozen) this.destroy()
+    })
+  }
+}
