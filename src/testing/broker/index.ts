@@ -1,12 +1,18 @@
 import { type Case, skipReason } from './case.ts'
 import { delivering } from './delivering.ts'
 import type { BrokerHarness } from './harness.ts'
+import { interruptions } from './interruptions.ts'
 import { publishing } from './publishing.ts'
+import { puttingBack } from './putting-back.ts'
+import { single } from './single.ts'
 import { World } from './world.ts'
 
 const topics: Readonly<Record<string, readonly Case[]>> = {
   publishing,
   delivering,
+  'putting back': puttingBack,
+  interruptions,
+  'single reader': single,
 }
 
 /** Whether a broker can show a case, and why not. */
@@ -29,7 +35,7 @@ export function brokerCases(harness: BrokerHarness): readonly BrokerCase[] {
     name,
     skip,
     run: async () => {
-      const world = new World(await harness.open())
+      const world = new World(await harness.open(), harness.cannot)
       try {
         await each.run(world)
       } finally {

@@ -79,15 +79,25 @@ export class Listener {
     return this.received.map(({ id }) => id)
   }
 
+  /** Waits until so many deliveries have come in all. */
+  async came(count: number): Promise<void> {
+    await until(
+      () => this.received.length >= count,
+      () => `${count} deliveries; came: ${this.received.length}, the last of them ${this.ids.slice(-20).join(' ')}`,
+    )
+  }
+
   /** Waits for so many deliveries beyond those taken before, and gives them. */
   async take(count: number): Promise<readonly Received[]> {
     const from = this.#taken
     this.#taken += count
-    await until(
-      () => this.received.length >= from + count,
-      () => `${count} deliveries after ${from}; came: ${this.ids.slice(from, from + 50).join(' ')}`,
-    )
+    await this.came(from + count)
     return this.received.slice(from, from + count)
+  }
+
+  /** Takes and acks so many, the next one after the one before it. */
+  async ackOneByOne(count: number): Promise<void> {
+    for (let at = 0; at < count; at++) for (const received of await this.take(1)) received.ack()
   }
 
   /** Waits until each of these messages has come, whatever else came as well. */

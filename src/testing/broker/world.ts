@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { Confirmation, Destination, OutgoingMessage, Prefetch } from '../../core/broker.ts'
 import { settled, until } from '../wait.ts'
-import type { TestBroker } from './harness.ts'
+import type { BrokerHarness, BrokerNeed, TestBroker } from './harness.ts'
 import { Listener, type Received } from './listener.ts'
 
 /** How a case reads. */
@@ -14,10 +14,12 @@ export interface ListenOptions extends Partial<Prefetch> {
 /** One case's place at a broker, and what is made on it. */
 export class World {
   readonly broker: TestBroker
+  readonly #cannot: BrokerHarness['cannot']
   readonly #open: { close(): Promise<void> }[] = []
 
-  constructor(broker: TestBroker) {
+  constructor(broker: TestBroker, cannot: BrokerHarness['cannot']) {
     this.broker = broker
+    this.#cannot = cannot
   }
 
   /** A destination; it is closed when the case ends. */
@@ -34,6 +36,21 @@ export class World {
   /** A group that nobody reads yet. */
   async group(name: string): Promise<void> {
     await this.broker.subscription(name)
+  }
+
+  /** Whether the harness has what this case would like to see as well. */
+  can(need: BrokerNeed): boolean {
+    return this.#cannot[need] === undefined
+  }
+
+  /** Everything of this group has been acked. */
+  async untilNothingWaits(group: string): Promise<void> {
+    let waiting = 0
+    const none = async (): Promise<boolean> => {
+      waiting = await this.broker.waiting(group)
+      return waiting === 0
+    }
+    await until(none, () => `nothing waits in ${group}; there are ${waiting}`)
   }
 
   closeLater<T extends { close(): Promise<void> }>(opened: T): T {

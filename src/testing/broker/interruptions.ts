@@ -1,0 +1,172 @@
+import assert from 'node:assert/strict'
+import { HapaxError } from '../../core/errors.ts'
+import { settled, until } from '../wait.ts'
+import type { Case } from './case.ts'
+import type { Listener } from './listener.ts'
+import { numbered, publishAgain, publishAll } from './world.ts'
+
+/** The reader has noticed that its link was lost, and has said so. */
+function noticed(listener: Listener, times = 1): Promise<void> {
+  return until(
+    () => listener.reports.length >= times,
+    () => `the reader reports ${times} losses; it reported ${listener.reports.length}`,
+  )
+}
+
+export const interruptions: readonly Case[] = [
+  {
+    name: 'refuses to open while the broker is away, and opens when it is back',
+    needs: ['cutting links'],
+    run: async (world) => {
+      const subscription = await world.broker.subscription('billing')
+      await world.broker.away()
+      const options = { prefetch: { messages: 1, bytes: 1_000 }, receive: () => {}, report: () => {} }
+      await assert.rejects(settled(subscription.open(options), 'open has settled'), HapaxError)
+      await world.broker.back()
+      await publishAgain(world.destination(), ['a'])
+      const listener = await world.listen('billing')
+      await listener.takeOne('a')
+    },
+  },
+  {
+    name: 'goes on after a cut, which it reports once',
+    needs: ['cutting links'],
+    run: async (world) => {
+      const destination = world.destination()
+      const listener = await world.listen('billing', { each: (received) => received.ack() })
+      for (const time of [1, 2, 3]) {
+        await publishAgain(destination, [`before ${time}`])
+        await listener.takeAllOf([`before ${time}`])
+        await world.broker.cut()
+        await noticed(listener, time)
+        await publishAgain(destination, [`after ${time}`])
+        await listener.takeAllOf([`after ${time}`])
+        assert.equal(listener.reports.length, time, listener.reports.join('\n'))
+      }
+      for (const report of listener.reports) assert.ok(report instanceof HapaxError)
+    },
+  },
+  {
+    name: 'goes on after the broker was away, which it reports once',
+    needs: ['cutting links'],
+    run: async (world) => {
+      const destination = world.destination()
+      const listener = await world.listen('billing', { each: (received) => received.ack() })
+      await publishAll(destination, ['before'])
+      await listener.takeAllOf(['before'])
+      await world.broker.away()
+      await noticed(listener)
+      await world.broker.back()
+      await publishAgain(destination, ['after'])
+      await listener.takeAllOf(['after'])
+      assert.equal(listener.reports.length, 1, listener.reports.join('\n'))
+    },
+  },
+  {
+    name: 'delivers again what was in hand when the link was cut, and says so where it can',
+    needs: ['cutting links'],
+    run: async (world) => {
+      const listener = await world.listen('billing')
+      await publishAll(world.destination(), numbered(5))
+      for (const received of (await listener.take(5)).slice(0, 2)) received.retry(600_000)
+      await world.broker.cut()
+      const again = await listener.take(5)
+      assert.deepEqual(again.map(({ id }) => id).sort(), numbered(5))
+      if (!listener.features.marksRedelivered) return
+      for (const { arrival, id } of again) assert.ok(arrival.redelivered, id)
+    },
+  },
+  {
+    name: 'E5 E6: an answer from before the cut does nothing: the message comes again and can be acked',
+    needs: ['cutting links'],
+    run: async (world) => {
+      const destination = world.destination()
+      const listener = await world.listen('billing')
+      await publishAll(destination, ['a', 'b', 'c'])
+      const [a, b, c] = await listener.take(3)
+      await world.broker.cut()
+      await noticed(listener)
+      a?.ack()
+      b?.retry(0)
+      c?.reject(0)
+      const again = await listener.take(3)
+      assert.deepEqual(again.map(({ id }) => id).sort(), ['a', 'b', 'c'])
+      a?.ack()
+      b?.reject(0)
+      for (const received of again) received.ack()
+      await listener.close()
+      const next = await world.listen('billing')
+      await publishAgain(destination, ['last'])
+      await next.takeOne('last')
+      assert.equal(listener.reports.length, 1, 'the new link is still the same')
+    },
+  },
+  {
+    name: 'acks while the link is being cut lose nothing',
+    needs: ['cutting links'],
+    run: async (world) => {
+      const destination = world.destination()
+      const acked = new Set<string>()
+      const listener = await world.listen('billing', {
+        messages: 20,
+        each: (received) => {
+          received.ack()
+          acked.add(received.id)
+        },
+      })
+      await publishAll(destination, numbered(100))
+      for (let cuts = 0; cuts < 3; cuts++) {
+        await listener.came(10 * (cuts + 1))
+        await world.broker.cut()
+      }
+      await listener.takeAllOf(numbered(100))
+      assert.equal(acked.size, 100)
+      await publishAgain(destination, ['last'])
+      await listener.takeAllOf(['last'])
+      if (world.can('counting')) await world.untilNothingWaits('billing')
+    },
+  },
+  {
+    name: 'E8: notices a link that is silent, reports it, and goes on',
+    needs: ['freezing links'],
+    run: async (world) => {
+      const destination = world.destination()
+      const listener = await world.listen('billing')
+      await publishAll(destination, ['before'])
+      for (const received of await listener.take(1)) received.ack()
+      await world.broker.freeze()
+      await noticed(listener)
+      await world.broker.thaw()
+      await publishAgain(destination, ['after'])
+      await listener.takeAllOf(['after'])
+    },
+  },
+  {
+    name: 'closes while the broker is away',
+    needs: ['cutting links'],
+    run: async (world) => {
+      const listener = await world.listen('billing')
+      await publishAll(world.destination(), ['a'])
+      const received = await listener.takeOne('a')
+      await world.broker.away()
+      received.ack()
+      await listener.pause()
+      await listener.close()
+      await world.broker.back()
+    },
+  },
+  {
+    name: 'closes while the link is silent',
+    needs: ['freezing links'],
+    run: async (world) => {
+      const listener = await world.listen('billing')
+      await publishAll(world.destination(), ['a'])
+      const received = await listener.takeOne('a')
+      await world.broker.freeze()
+      received.ack()
+      await listener.pause()
+      await listener.close()
+      await world.broker.thaw()
+    },
+  },
+]
