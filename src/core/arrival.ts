@@ -1,7 +1,7 @@
 import type { Arrival } from './broker.ts'
 import { isStructured, isStructuredJson } from './cloudevents.ts'
-import { asError, describe, HapaxError, messageOf } from './errors.ts'
-import { parseJson } from './json.ts'
+import { asError, describe, type ErrorCode, HapaxError, messageOf } from './errors.ts'
+import { MAX_DEPTH, parseJson } from './json.ts'
 import { type IncomingMessage, REFUSED } from './message.ts'
 import { expected, noOthers, text } from './options.ts'
 
@@ -52,7 +52,7 @@ function checkAttribute(name: string, origin: AttributeFrom | undefined): void {
  */
 export function decodeArrival(arrival: Arrival, mapping: Mapping, maxBytes: number): IncomingMessage {
   const body = new Body(arrival, maxBytes)
-  let message: IncomingMessage = { source: '', type: '', data: arrival.body, ...contentTypeOf(arrival) }
+  let message: IncomingMessage = { source: '', type: '', ...raw(arrival) }
   try {
     message = isStructured(arrival.contentType) ? structured(arrival, body) : binary(arrival)
     message = mapped(message, arrival, mapping, body)
@@ -60,7 +60,7 @@ export function decodeArrival(arrival: Arrival, mapping: Mapping, maxBytes: numb
     if (arrival.givenUp !== undefined) throw new HapaxError('given-up-by-broker', arrival.givenUp)
   } catch (error) {
     const refused = error instanceof HapaxError ? error : undecodable(messageOf(asError(error)), error)
-    message = { ...message, [REFUSED]: refused }
+    message = { ...message, ...(AS_IT_CAME.has(refused.code) && raw(arrival)), [REFUSED]: refused }
   }
   return arrival.redelivered ? { ...message, redelivered: true } : message
 }
@@ -74,19 +74,21 @@ function undecodable(detail: string, cause?: unknown): HapaxError {
   return new HapaxError('undecodable', `the message could not be decoded: ${detail}`, { cause })
 }
 
-function contentTypeOf({ contentType }: Arrival): { datacontenttype?: string } {
-  return contentType === undefined ? {} : { datacontenttype: contentType }
+/** Whoever could not read it keeps all of it; what was read but lacks something keeps what was read. */
+const AS_IT_CAME: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['undecodable', 'too-large'])
+
+function raw({ body, contentType }: Arrival): Pick<IncomingMessage, 'data' | 'datacontenttype'> {
+  return contentType === undefined ? { data: body } : { data: body, datacontenttype: contentType }
 }
 
 function binary(arrival: Arrival): IncomingMessage {
-  const { attributes, body, headers } = arrival
-  return { ...known(attributes, headers), data: body, ...contentTypeOf(arrival) }
+  return { ...known(arrival.attributes, arrival.headers), ...raw(arrival) }
 }
 
 /** The whole event is in the body; what is no attribute that hapax knows stays with the headers. */
 function structured({ contentType = '', headers }: Arrival, body: Body): IncomingMessage {
   if (!isStructuredJson(contentType)) throw undecodable(`expected application/cloudevents+json, got ${contentType}`)
-  const event = body.json()
+  const event = body.event()
   if (typeof event !== 'object' || event === null || Array.isArray(event)) {
     throw undecodable(`expected a CloudEvent, got ${describe(event)}`)
   }
@@ -96,18 +98,23 @@ function structured({ contentType = '', headers }: Arrival, body: Body): Incomin
 }
 
 function dataOf(data: unknown, base64: unknown): unknown {
-  if (base64 === undefined) return data
-  if (typeof base64 !== 'string' || !/^[A-Za-z0-9+/]*={0,2}$/.test(base64)) {
-    throw undecodable('expected data_base64 to be base64')
-  }
+  if (base64 === undefined || base64 === null) return data
+  if (typeof base64 !== 'string' || !isBase64(base64)) throw undecodable('expected data_base64 to be base64')
   return Buffer.from(base64, 'base64')
+}
+
+/** Node.js reads anything as base64 and leaves out what it does not know; the padding may be missing, not wrong. */
+function isBase64(text: string): boolean {
+  const padding = text.endsWith('==') ? 2 : text.endsWith('=') ? 1 : 0
+  if (padding > 0 ? text.length % 4 !== 0 : text.length % 4 === 1) return false
+  return /^[A-Za-z0-9+/]*$/.test(text.slice(0, text.length - padding))
 }
 
 function texts(values: Readonly<Record<string, unknown>>): Readonly<Record<string, string>> {
   const found: Record<string, string> = Object.create(null)
   for (const [name, value] of Object.entries(values)) {
-    if (typeof value === 'string') found[name] = value
-    else if (typeof value === 'number' || typeof value === 'boolean') found[name] = String(value)
+    const text = typeof value === 'boolean' ? String(value) : asText(value)
+    if (text !== undefined) found[name] = text
   }
   return found
 }
@@ -157,12 +164,19 @@ function mapped(message: IncomingMessage, arrival: Arrival, mapping: Mapping, bo
 
 function find(origin: AttributeFrom, arrival: Arrival, body: Body): string | undefined {
   if (typeof origin === 'string') return origin
-  if (typeof origin === 'function') return origin(arrival)
+  if (typeof origin === 'function') return answerOf(origin(arrival))
   if ('path' in origin) return asText(at(body.json(), origin.path))
   if ('property' in origin) return own(arrival.properties, origin.property)
   const wanted = origin.header.toLowerCase()
   const name = Object.keys(arrival.headers).find((each) => each.toLowerCase() === wanted)
   return name === undefined ? undefined : arrival.headers[name]
+}
+
+/** What a function of the application says, which may be written in JavaScript. */
+function answerOf(answer: unknown): string | undefined {
+  if (answer === undefined || answer === null || typeof answer === 'string') return answer ?? undefined
+  if (answer instanceof Promise) answer.catch(() => {})
+  throw new TypeError(`expected the function in .from() to return a text at once, got ${describe(answer)}`)
 }
 
 function own(values: Readonly<Record<string, string>>, name: string): string | undefined {
@@ -185,7 +199,10 @@ function asText(value: unknown): string | undefined {
   return Number.isSafeInteger(value) ? String(value) : undefined
 }
 
-/** The body as JSON, parsed when it is asked for, once, and not at all when it is too large. */
+/**
+ * The body as JSON, parsed when it is asked for, once, and not at all when it is too large. A whole event may be larger than its
+ * data, which may be base64, and is one level deeper: whatever can be published can be read.
+ */
 class Body {
   readonly #arrival: Arrival
   readonly #maxBytes: number
@@ -197,24 +214,33 @@ class Body {
   }
 
   json(): unknown {
-    this.#json ??= { value: this.#parse() }
+    this.#json ??= { value: this.#parse(this.#maxBytes, MAX_DEPTH) }
     return this.#json.value
   }
 
-  #parse(): unknown {
+  event(): unknown {
+    const mostBytes = Math.ceil(this.#maxBytes / 3) * 4 + ATTRIBUTES_BYTES
+    this.#json ??= { value: this.#parse(mostBytes, MAX_DEPTH + 1) }
+    return this.#json.value
+  }
+
+  #parse(mostBytes: number, maxDepth: number): unknown {
     const { body } = this.#arrival
-    if (body.byteLength > this.#maxBytes) {
+    if (body.byteLength > mostBytes) {
       const bytes = body.byteLength
-      throw new HapaxError('too-large', `expected a message of at most ${this.#maxBytes} bytes, got ${bytes}`, {
+      throw new HapaxError('too-large', `expected a message of at most ${mostBytes} bytes, got ${bytes}`, {
         fields: { bytes },
       })
     }
     try {
-      return parseJson(utf8.decode(body))
+      return parseJson(utf8.decode(body), maxDepth)
     } catch (cause) {
       throw undecodable(`expected the body to be JSON in UTF-8: ${messageOf(asError(cause))}`, cause)
     }
   }
 }
+
+/** More than the attributes of one message take in JSON. */
+const ATTRIBUTES_BYTES = 64 * 1024
 
 const utf8 = new TextDecoder('utf-8', { fatal: true })

@@ -9,7 +9,7 @@ export type EventFormat = 'binary' | 'structured'
 export interface EncodedEvent {
   /** Attributes to send beside the body, under the protocol's prefix; none in structured mode. */
   readonly attributes: readonly (readonly [name: string, value: string])[]
-  /** Headers of the message that are no attributes. */
+  /** Headers of the message that are no attributes, and do not look like one in any protocol. */
   readonly headers: readonly (readonly [name: string, value: string])[]
   readonly contentType: string
   readonly body: Uint8Array
@@ -26,7 +26,7 @@ const STRUCTURED = 'application/cloudevents+json'
 /** Writes a message as a CloudEvent. */
 export function encodeEvent(message: OutgoingMessage, format: EventFormat): EncodedEvent {
   const attributes = attributesOf(message)
-  const headers = message.headers === undefined ? NO_HEADERS : Object.entries(message.headers)
+  const headers = message.headers === undefined ? NO_HEADERS : Object.entries(message.headers).filter(isHonest)
   const contentType = message.datacontenttype ?? 'application/json'
   if (format === 'binary') return { attributes, headers, contentType, body: message.data }
   const body = structuredBody(attributes, contentType, message.data)
@@ -51,6 +51,11 @@ function bodyOf(data: unknown): Uint8Array {
 }
 
 const NO_HEADERS: EncodedEvent['headers'] = Object.freeze([])
+
+/** A header, copied from a request for example, that a reader would take for an attribute is not sent. */
+function isHonest([name]: readonly [name: string, value: string]): boolean {
+  return !/^(?:ce[-_]|cloudevents[:_]|content-type$)/i.test(name)
+}
 
 function attributesOf(message: OutgoingMessage | IncomingMessage): [string, string][] {
   const attributes: [string, string][] = [

@@ -2,10 +2,10 @@
 export const MAX_DEPTH = 64
 
 /** Parses JSON from outside. Throws for what is nested too deeply, and for names that would reach into the prototype. */
-export function parseJson(text: string): unknown {
+export function parseJson(text: string, maxDepth: number = MAX_DEPTH): unknown {
   // Whoever has so few characters cannot be that deep.
-  if (text.length > 2 * MAX_DEPTH && depthOf(text) > MAX_DEPTH) {
-    throw new SyntaxError(`nested deeper than ${MAX_DEPTH} levels`)
+  if (text.length > 2 * maxDepth && depthOf(text) > maxDepth) {
+    throw new SyntaxError(`nested deeper than ${maxDepth} levels`)
   }
   const value: unknown = JSON.parse(text)
   // Most texts have neither the name nor an escape that could spell it.
