@@ -152,7 +152,7 @@ function identify(incoming: IncomingMessage, content: Uint8Array | string, { mis
   const derived = missingId === 'hash' ? standIn() : typeof missingId === 'function' ? asked(missingId, incoming) : id
   if (isText(derived, MAX_TEXT_BYTES)) return { source, id: derived, key: derived }
   const missing = derived === undefined || derived === null || derived === ''
-  const refused = invalid(missing ? 'missing-id' : 'invalid-id', 'id', derived)
+  const refused = missing ? withoutId() : invalid('invalid-id', 'id', derived)
   return { source, id: standIn(), key: standIn(), refused }
 }
 
@@ -189,7 +189,12 @@ function expired(time: unknown, { maxAgeMs, clock }: IntakePolicy): HapaxError |
   })
 }
 
-function invalid(code: 'missing-id' | 'invalid-id' | 'invalid-message', name: string, got: unknown): HapaxError {
+function withoutId(): HapaxError {
+  const what = `say where it is found, with 'id' in .from(), or what stands in for it, with missingId`
+  return new HapaxError('missing-id', `the message came without an id: ${what}`, { fields: { attribute: 'id' } })
+}
+
+function invalid(code: 'invalid-id' | 'invalid-message', name: string, got: unknown): HapaxError {
   const what = `a non-empty, well-formed string of at most ${MAX_TEXT_BYTES} bytes`
   return new HapaxError(code, `expected ${name} to be ${what}, got ${describe(got)}`, { fields: { attribute: name } })
 }
