@@ -1,18 +1,23 @@
 import { type Case, skipReason } from './case.ts'
 import { delivering } from './delivering.ts'
+import { handling } from './handling.ts'
 import type { BrokerHarness } from './harness.ts'
 import { interruptions } from './interruptions.ts'
 import { publishing } from './publishing.ts'
 import { puttingBack } from './putting-back.ts'
+import type { RowStore } from './shop.ts'
 import { single } from './single.ts'
+import { wire } from './wire.ts'
 import { World } from './world.ts'
 
 const topics: Readonly<Record<string, readonly Case[]>> = {
   publishing,
+  wire,
   delivering,
   'putting back': puttingBack,
   interruptions,
   'single reader': single,
+  'with hapax': handling,
 }
 
 /** Whether a broker can show a case, and why not. */
@@ -28,14 +33,17 @@ export interface BrokerCase extends BrokerSupport {
   run(): Promise<void>
 }
 
-/** Every case for this broker, also those that it cannot show: they have a reason in `skip`. */
-export function brokerCases(harness: BrokerHarness): readonly BrokerCase[] {
+/**
+ * Every case for this broker, also those that it cannot show: they have a reason in `skip`. `openStore` makes the stores for
+ * the cases that take messages from outbox to effect: `memory` of hapax/memory.
+ */
+export function brokerCases(harness: BrokerHarness, openStore: () => RowStore): readonly BrokerCase[] {
   return listed(harness.cannot).map(({ topic, name, skip, each }) => ({
     topic,
     name,
     skip,
     run: async () => {
-      const world = new World(await harness.open(), harness.cannot)
+      const world = new World(await harness.open(), harness.cannot, openStore)
       try {
         await each.run(world)
       } finally {

@@ -3,6 +3,7 @@ import type { Confirmation, Destination, OutgoingMessage, Prefetch } from '../..
 import { settled, until } from '../wait.ts'
 import type { BrokerHarness, BrokerNeed, TestBroker } from './harness.ts'
 import { Listener, type Received } from './listener.ts'
+import { type RowStore, Shop, type ShopOptions } from './shop.ts'
 
 /** How a case reads. */
 export interface ListenOptions extends Partial<Prefetch> {
@@ -14,12 +15,20 @@ export interface ListenOptions extends Partial<Prefetch> {
 /** One case's place at a broker, and what is made on it. */
 export class World {
   readonly broker: TestBroker
+  /** A fresh store. */
+  readonly openStore: () => RowStore
   readonly #cannot: BrokerHarness['cannot']
   readonly #open: { close(): Promise<void> }[] = []
 
-  constructor(broker: TestBroker, cannot: BrokerHarness['cannot']) {
+  constructor(broker: TestBroker, cannot: BrokerHarness['cannot'], openStore: () => RowStore) {
     this.broker = broker
+    this.openStore = openStore
     this.#cannot = cannot
+  }
+
+  /** An application; it is closed when the case ends. */
+  shop(options: Partial<ShopOptions> = {}): Shop {
+    return this.closeLater(new Shop({ rows: options.rows ?? this.openStore(), ...options }))
   }
 
   /** A destination; it is closed when the case ends. */
