@@ -1,0 +1,196 @@
+import { type Clock, pause, systemClock } from '../../core/clock.ts'
+import { HapaxError } from '../../core/errors.ts'
+
+/** A record as the producer takes it. */
+export interface KafkaRecord {
+  readonly topic: string
+  readonly partition: number
+  readonly key?: Buffer
+  readonly value: Buffer
+  readonly headers: Map<Buffer, Buffer>
+}
+
+/** A batch of records as it was fetched. */
+export interface KafkaBatch {
+  readonly firstOffset: bigint
+  readonly lastOffsetDelta: number
+  readonly partitionLeaderEpoch: number
+  readonly attributes: number
+  readonly firstTimestamp: bigint
+  readonly producerId: bigint
+  readonly records: readonly {
+    readonly offsetDelta: number
+    readonly timestampDelta: bigint
+    readonly key: Buffer | null
+    readonly value: Buffer | null
+    readonly headers: readonly (readonly [Buffer | null, Buffer | null])[]
+  }[]
+}
+
+/** What a fetch answers for one partition. */
+export interface KafkaFetched {
+  readonly partitionIndex: number
+  readonly errorCode: number
+  readonly highWatermark: bigint
+  readonly abortedTransactions: readonly { readonly producerId: bigint; readonly firstOffset: bigint }[] | null
+  readonly records?: readonly KafkaBatch[] | null
+}
+
+/** What a fetch answers. */
+export interface KafkaFetchResponse {
+  readonly responses: readonly { readonly topicId: string; readonly partitions: readonly KafkaFetched[] }[]
+}
+
+/** What a client knows of the cluster. A topic may be absent, and a partition may have no leader. */
+export interface KafkaMetadata {
+  readonly topics: ReadonlyMap<
+    string,
+    | {
+        readonly id: string
+        readonly partitionsCount: number
+        readonly partitions: readonly ({ readonly leader: number } | undefined)[]
+      }
+    | undefined
+  >
+}
+
+/** What every client of `@platformatic/kafka` has, as far as hapax needs it. */
+export interface KafkaClient {
+  /** Its links, by address. */
+  readonly connections: Iterable<readonly [string, { readonly socket?: { destroy(): unknown } | undefined }]>
+  metadata(options: { topics: string[] }): Promise<KafkaMetadata>
+  clearMetadata(): void
+  close(): Promise<void>
+  on(event: never, listener: (payload: never) => void): unknown
+}
+
+/** The subset of a `Producer`. */
+export interface KafkaProducer extends KafkaClient {
+  send(options: { messages: KafkaRecord[]; idempotent: true; acks: -1 }): Promise<unknown>
+}
+
+/** An offset to commit: everything before it is finished. */
+export interface KafkaOffset {
+  readonly topic: string
+  readonly partition: number
+  readonly offset: bigint
+  readonly leaderEpoch: number
+}
+
+/** The subset of a `Consumer`: hapax joins the group, fetches and commits by itself. */
+export interface KafkaConsumer extends KafkaClient {
+  readonly topics: { track(topic: string): boolean }
+  joinGroup(options: object): Promise<unknown>
+  commit(options: { offsets: KafkaOffset[] }): Promise<void>
+  listCommittedOffsets(options: { topics: { topic: string; partitions: number[] }[] }): Promise<KafkaOffsets>
+  listOffsets(options: {
+    topics: string[]
+    partitions: Record<string, number[]>
+    timestamp: bigint
+  }): Promise<KafkaOffsets>
+  fetch(options: {
+    node: number
+    topics: { topicId: string; partitions: KafkaFetchPartition[] }[]
+    minBytes: number
+    maxBytes: number
+    maxWaitTime: number
+    isolationLevel: 1
+  }): Promise<KafkaFetchResponse>
+}
+
+/** Offsets by topic and partition; -1 where there is none. */
+export type KafkaOffsets = ReadonlyMap<string, readonly (bigint | undefined)[]>
+
+/** What a fetch asks of one partition. */
+export interface KafkaFetchPartition {
+  partition: number
+  fetchOffset: bigint
+  partitionMaxBytes: number
+  currentLeaderEpoch: number
+  lastFetchedEpoch: number
+}
+
+/** The subset of an `Admin`. */
+export interface KafkaAdmin extends KafkaClient {
+  describeConfigs(options: {
+    resources: { resourceType: 2; resourceName: string; configurationKeys: string[] }[]
+  }): Promise<{ resourceName: string; configs: { name: string; value?: string | null | undefined }[] }[]>
+}
+
+/** Who the client is to the brokers; the options of `@platformatic/kafka` with the same names. */
+export interface KafkaSasl {
+  readonly mechanism: 'PLAIN' | 'SCRAM-SHA-256' | 'SCRAM-SHA-512' | 'OAUTHBEARER' | 'GSSAPI'
+  readonly username?: string | (() => string | Promise<string>)
+  readonly password?: string | (() => string | Promise<string>)
+  readonly token?: string | (() => string | Promise<string>)
+}
+
+/** What hapax sets on every client. */
+export interface KafkaClientSettings {
+  clientId: string
+  bootstrapBrokers: string[]
+  connectTimeout: number
+  requestTimeout: number
+  retries: number
+  retryDelay: number
+  metadataMaxAge: number
+  autocreateTopics: false
+  tls?: object
+  sasl?: KafkaSasl
+}
+
+/** What hapax sets on a producer. */
+export interface KafkaProducerSettings extends KafkaClientSettings {
+  idempotent: true
+  acks: -1
+  producerId: bigint
+  producerEpoch: number
+  timeout: number
+}
+
+/** What hapax sets on a consumer. */
+export interface KafkaConsumerSettings extends KafkaClientSettings {
+  groupId: string
+  autocommit: false
+  sessionTimeout: number
+  rebalanceTimeout: number
+  heartbeatInterval: number
+}
+
+/** Makes clients; hapax closes those that it asked for. */
+export interface KafkaClients {
+  producer(settings: KafkaProducerSettings): KafkaProducer
+  consumer(settings: KafkaConsumerSettings): KafkaConsumer
+  admin(settings: KafkaClientSettings): KafkaAdmin
+}
+
+/** The clients of the package, which is the user's. */
+export async function platformaticKafka(): Promise<KafkaClients> {
+  const { Producer, Consumer, Admin } = await import('@platformatic/kafka').catch((cause: unknown) => {
+    const what = 'kafka() needs the package @platformatic/kafka: npm install @platformatic/kafka'
+    throw new HapaxError('client-missing', what, { cause })
+  })
+  return {
+    producer: (settings) => new Producer(settings),
+    consumer: (settings) => new Consumer(settings),
+    admin: (settings) => new Admin(settings),
+  }
+}
+
+/** Nothing that a client or one of its links emits may end the process; errors also come as rejections. */
+export function listen(client: KafkaClient): void {
+  const on = client.on.bind(client) as (event: string, listener: (payload: never) => void) => unknown
+  on('error', () => {})
+  on('client:broker:connect', ({ connection }: { connection: NodeJS.EventEmitter }) => {
+    connection.on('error', () => {})
+  })
+}
+
+/** Closes a client; one that does not end in time loses its sockets. */
+export async function closeClient(client: KafkaClient, ms: number, clock: Clock = systemClock): Promise<void> {
+  const links = [...client.connections]
+  const late = new AbortController()
+  await Promise.race([client.close().catch(() => {}), pause(clock, ms, late.signal)])
+  late.abort()
+  for (const [, { socket }] of [...links, ...client.connections]) socket?.destroy()
+}

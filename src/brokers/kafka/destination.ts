@@ -1,0 +1,187 @@
+import type { Confirmation, Destination, OutgoingMessage } from '../../core/broker.ts'
+import { systemClock, within } from '../../core/clock.ts'
+import type { EventFormat } from '../../core/cloudevents.ts'
+import { HapaxError } from '../../core/errors.ts'
+import { systemRandom } from '../../core/random.ts'
+import { closeClient, type KafkaProducer, listen } from './client.ts'
+import { brokerError, INVALID, TOO_LARGE } from './errors.ts'
+import { partitionOf } from './partitioner.ts'
+import { Call, type Chunk, Pending, Spread, takeChunks } from './pending.ts'
+import { type Answers, answersOf } from './produced.ts'
+import { write } from './wire.ts'
+
+/** What a destination needs to know. */
+export interface TopicSettings {
+  readonly topic: string
+  readonly format: EventFormat
+  readonly maxMessageBytes: number
+  readonly publishTimeoutMs: number
+  producer(): Promise<KafkaProducer>
+}
+
+/**
+ * Sends to a topic. One send is under way at a time: the client counts the batches of its idempotent producer wrongly when
+ * one of several sends fails. Partitions share a send, and each answers for its own batch.
+ */
+export class KafkaTopic implements Destination {
+  readonly name: string
+  /** Batches are taken whole or not at all, one after the other; behind one that was not, those of its keys stay here. */
+  readonly features = { keepsOrder: true }
+  readonly #settings: TopicSettings
+  readonly #queue: Pending[] = []
+  readonly #spread = new Spread(Math.floor(systemRandom.number() * 1_000))
+  #batchBytes = BATCH_BYTES
+  #producer: Promise<KafkaProducer> | undefined
+  #sending: readonly Pending[] = []
+  /** Counts sends: one that took too long must not touch what the next one does. */
+  #sends = 0
+  #busy = false
+  #closed = false
+
+  constructor(settings: TopicSettings) {
+    this.#settings = settings
+    this.name = `kafka topic ${settings.topic}`
+  }
+
+  publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[] {
+    const call = new Call()
+    const all = messages.map((message) => new Pending(call, message.key, write(message, this.#settings.format)))
+    for (const each of all) this.#refuseTooLarge(each)
+    this.#queue.push(...all)
+    const abort = (): void => this.#abort(all)
+    if (signal.aborted) abort()
+    else if (this.#closed) this.#fail(all, new HapaxError('closed', `${this.name} is closed`))
+    else {
+      signal.addEventListener('abort', abort, { once: true })
+      void Promise.all(all.map((each) => each.confirmation)).then(() => signal.removeEventListener('abort', abort))
+      void this.#run()
+    }
+    return all.map((each) => each.confirmation)
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#fail([...this.#queue, ...this.#sending], new HapaxError('closed', `${this.name} is closed`))
+    await this.#drop()
+  }
+
+  /** Its batch would be refused with it, or the broker would end the link. */
+  #refuseTooLarge(pending: Pending): void {
+    const { maxMessageBytes } = this.#settings
+    const { bytes } = pending.written
+    if (bytes <= maxMessageBytes) return
+    const what = `expected a message of at most ${maxMessageBytes} bytes for ${this.name}, got ${bytes}`
+    pending.fail('refused', new HapaxError('too-large', what, { fields: { bytes } }))
+  }
+
+  /** What is being sent cannot be called back: its producer goes, so that nothing waits behind it. */
+  #abort(all: readonly Pending[]): void {
+    this.#fail(all, new HapaxError('broker-timeout', `${this.name} has not answered in time`))
+    if (this.#sending.some((each) => all.includes(each))) void this.#drop()
+  }
+
+  async #run(): Promise<void> {
+    if (this.#busy) return
+    this.#busy = true
+    // What is published in the same moment goes along.
+    await null
+    while (this.#queue.length > 0) await this.#sendNext()
+    this.#busy = false
+  }
+
+  /** Sends what is next, and settles it. */
+  async #sendNext(): Promise<void> {
+    const { publishTimeoutMs } = this.#settings
+    const chunks = new Map<number, Chunk>()
+    this.#sends += 1
+    try {
+      await within(systemClock, publishTimeoutMs, this.#send(chunks), () => {
+        throw new HapaxError('broker-timeout', `${this.name} has not answered within ${publishTimeoutMs} ms`)
+      })
+      for (const { pending } of chunks.values()) for (const each of pending) each.confirm()
+    } catch (error) {
+      this.#failed(chunks, error)
+    } finally {
+      this.#sending = []
+    }
+  }
+
+  /** When the broker cannot be reached, nothing of what waits can be sent either. */
+  #failed(chunks: ReadonlyMap<number, Chunk>, thrown: unknown): void {
+    const error = brokerError(`nothing could be sent to the topic ${this.#settings.topic}`, thrown)
+    const answers = answersOf(thrown)
+    const givenUp = this.#sending.length > 0 && this.#sending.every((each) => each.settled)
+    for (const [partition, chunk] of chunks) this.#settle(chunk, answers, partition, error)
+    if (answers.size > 0 || givenUp) return
+    this.#fail(this.#queue.splice(0), error)
+    void this.#drop()
+  }
+
+  /** Tells in `chunks` what it takes from the queue. */
+  async #send(chunks: Map<number, Chunk>): Promise<void> {
+    const { topic } = this.#settings
+    const send = this.#sends
+    const producer = await this.#open()
+    const partitions = (await producer.metadata({ topics: [topic] })).topics.get(topic)?.partitionsCount ?? 0
+    if (send !== this.#sends) return
+    if (partitions === 0) throw new HapaxError('topology-mismatch', `the topic ${topic} has no partition`)
+    takeChunks(this.#queue, chunks, {
+      partitionOf: (key) => partitionOf(key, partitions),
+      spread: this.#spread.over(partitions),
+      limits: { messages: SEND_MESSAGES, bytes: SEND_BYTES, batchBytes: this.#batchBytes },
+    })
+    this.#sending = [...chunks.values()].flatMap(({ pending }) => pending)
+    if (this.#sending.length === 0) return
+    const messages = [...chunks].flatMap(([partition, { pending }]) =>
+      pending.map(({ written: { key, value, headers } }) => {
+        return { topic, partition, value, headers, ...(key === undefined ? {} : { key }) }
+      }),
+    )
+    await producer.send({ messages, idempotent: true, acks: -1 })
+  }
+
+  #settle({ pending, bytes }: Chunk, answers: Answers, partition: number, error: HapaxError): void {
+    const code = answers.get(partition)
+    if (code === 0) for (const each of pending) each.confirm()
+    else if (code === undefined || !(TOO_LARGE.has(code) || INVALID.has(code))) this.#fail(pending, error)
+    else if (pending.length > 1) this.#sendAlone(pending, bytes, code)
+    else {
+      const why = TOO_LARGE.has(code) ? `too large (${bytes} bytes)` : 'invalid for this topic'
+      pending[0]?.fail('refused', new HapaxError('broker-refused', `the broker says: ${why}`, { cause: error }))
+    }
+  }
+
+  /** One of them, or all of them together, were too much: one by one it shows which, and the next batches are smaller. */
+  #sendAlone(pending: readonly Pending[], bytes: number, code: number): void {
+    if (TOO_LARGE.has(code)) this.#batchBytes = Math.max(1, Math.floor(bytes / 2))
+    for (const each of pending) each.alone = true
+    this.#queue.unshift(...pending)
+  }
+
+  #fail(all: readonly Pending[], error: HapaxError): void {
+    for (const each of all) if (!each.settled) each.fail('unavailable', error)
+  }
+
+  #open(): Promise<KafkaProducer> {
+    if (this.#closed) throw new HapaxError('closed', `${this.name} is closed`)
+    this.#producer ??= this.#settings.producer().then((producer) => {
+      listen(producer)
+      return producer
+    })
+    return this.#producer
+  }
+
+  /** The next send opens another one. */
+  async #drop(): Promise<void> {
+    const producer = this.#producer
+    this.#producer = undefined
+    const open = await producer?.catch(() => undefined)
+    if (open !== undefined) await closeClient(open, CLOSE_MS)
+  }
+}
+
+const SEND_MESSAGES = 2_000
+const SEND_BYTES = 16 * 1024 * 1024
+/** A broker takes batches of 1,048,588 bytes unless it is set otherwise. */
+const BATCH_BYTES = 900_000
+const CLOSE_MS = 3_000

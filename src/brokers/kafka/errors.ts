@@ -1,0 +1,80 @@
+import { asError, HapaxError, messageOf } from '../../core/errors.ts'
+
+/** Errors of the protocol that are about one message, or about the batch that it was in. */
+export const TOO_LARGE: ReadonlySet<number> = new Set([10, 18])
+/** The same, for what is not a matter of size: a timestamp, or a record without a key in a compacted topic. */
+export const INVALID: ReadonlySet<number> = new Set([32, 87])
+export const OFFSET_OUT_OF_RANGE = 1
+
+/** The group moves on: the client joins it again by itself, or hapax does. */
+const REJOIN = ['REBALANCE_IN_PROGRESS', 'ILLEGAL_GENERATION', 'UNKNOWN_MEMBER_ID', 'MEMBER_ID_REQUIRED']
+const COORDINATOR = ['COORDINATOR_LOAD_IN_PROGRESS', 'COORDINATOR_NOT_AVAILABLE', 'NOT_COORDINATOR']
+/** Somebody has to change something before it can work. */
+const REFUSALS = [
+  'TOPIC_AUTHORIZATION_FAILED',
+  'GROUP_AUTHORIZATION_FAILED',
+  'CLUSTER_AUTHORIZATION_FAILED',
+  'SASL_AUTHENTICATION_FAILED',
+  'UNSUPPORTED_SASL_MECHANISM',
+  'INVALID_TOPIC_EXCEPTION',
+  'INVALID_GROUP_ID',
+  'INVALID_SESSION_TIMEOUT',
+  'INCONSISTENT_GROUP_PROTOCOL',
+  'GROUP_MAX_SIZE_REACHED',
+  'UNSUPPORTED_VERSION',
+]
+const REFUSED_CODES = ['PLT_KFK_AUTHENTICATION', 'PLT_KFK_UNSUPPORTED_API']
+
+/** What an error of the client may carry. */
+interface ClientError {
+  readonly message?: string
+  readonly code?: string
+  readonly apiId?: string
+  readonly response?: unknown
+  readonly errors?: readonly unknown[]
+  readonly cause?: unknown
+}
+
+/** An error and all those inside it, in their order: the client wraps errors by broker, by attempt and by partition. */
+export function* chainOf(error: unknown, depth = 0): Generator<ClientError> {
+  if (typeof error !== 'object' || error === null || depth > 10) return
+  const { errors, cause } = error as ClientError
+  yield error
+  for (const each of Array.isArray(errors) ? errors : []) yield* chainOf(each, depth + 1)
+  yield* chainOf(cause, depth + 1)
+}
+
+/** Whether waiting a moment and trying again is all that it takes. */
+export function isPassing(error: unknown): boolean {
+  return has(error, ({ apiId = '' }) => REJOIN.includes(apiId) || COORDINATOR.includes(apiId))
+}
+
+/** Whether the group has moved on without this member. */
+export function isStale(error: unknown): boolean {
+  return has(error, ({ apiId = '' }) => REJOIN.includes(apiId))
+}
+
+/** An error of the client in hapax's words. `what` says what could not be done. */
+export function brokerError(what: string, error: unknown): HapaxError {
+  if (error instanceof HapaxError) return error
+  const said = `${what}: ${reasonOf(error)}`
+  if (isUnknownTopic(error)) return new HapaxError('topology-mismatch', `${said} Create it first`, { cause: error })
+  const refused = has(error, ({ apiId = '', code = '' }) => REFUSALS.includes(apiId) || REFUSED_CODES.includes(code))
+  return new HapaxError(refused ? 'broker-refused' : 'broker-unavailable', said, { cause: error })
+}
+
+function isUnknownTopic(error: unknown): boolean {
+  return has(error, ({ apiId, message }) => {
+    return apiId === 'UNKNOWN_TOPIC_OR_PARTITION' || /^Unknown topic /.test(message ?? '')
+  })
+}
+
+function has(error: unknown, test: (each: ClientError) => boolean): boolean {
+  return [...chainOf(error)].some(test)
+}
+
+/** The innermost words: the outer ones only count the attempts. */
+function reasonOf(error: unknown): string {
+  const last = [...chainOf(error)].at(-1)
+  return messageOf(asError(last ?? error))
+}

@@ -1,0 +1,29 @@
+import { chainOf } from './errors.ts'
+
+/** What the broker answered for the partitions of one send: 0 is yes, another number is its error. */
+export type Answers = ReadonlyMap<number, number>
+
+interface ProduceResponse {
+  readonly responses: readonly {
+    readonly partitionResponses: readonly { readonly index: number; readonly errorCode: number }[]
+  }[]
+}
+
+/**
+ * A send fails as a whole when one partition says no; the answers for the others are inside the error. One that was written
+ * in any attempt is written. Partitions without an answer are not listed.
+ */
+export function answersOf(error: unknown): Answers {
+  const answers = new Map<number, number>()
+  const add = (partition: number, code: number): void => {
+    if (answers.get(partition) !== 0) answers.set(partition, code)
+  }
+  for (const each of chainOf(error)) {
+    const { produced } = each as { produced?: { offsets?: readonly { partition: number }[] } }
+    for (const { partition } of produced?.offsets ?? []) add(partition, 0)
+    for (const { partitionResponses } of (each.response as ProduceResponse | undefined)?.responses ?? []) {
+      for (const { index, errorCode } of partitionResponses ?? []) add(index, errorCode)
+    }
+  }
+  return answers
+}

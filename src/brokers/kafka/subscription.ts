@@ -1,0 +1,61 @@
+import type { Reader, Subscription } from '../../core/broker.ts'
+import { systemClock, within } from '../../core/clock.ts'
+import { HapaxError } from '../../core/errors.ts'
+import { brokerError } from './errors.ts'
+import type { From } from './positions.ts'
+import { GroupReader, type ReaderClients } from './reader.ts'
+
+/** What a subscription needs to know. */
+export interface GroupSettings {
+  readonly group: string
+  readonly topics: readonly string[]
+  readonly from: From
+  readonly sessionTimeoutMs: number
+  readonly commitIntervalMs: number
+  readonly horizonMs: number | undefined
+  clients(): Promise<ReaderClients>
+}
+
+/** Reads topics as a member of a group. */
+export class KafkaGroup implements Subscription {
+  readonly name: string
+  readonly features: Subscription['features']
+  readonly #settings: GroupSettings
+
+  constructor(settings: GroupSettings) {
+    this.#settings = settings
+    this.name = `kafka group ${settings.group} of ${settings.topics.join(', ')}`
+    this.features = {
+      // A key is in one partition, and a partition has one member at a time. Around a rebalance two members may be at the same
+      // messages, both in their order.
+      ordersKeys: true,
+      // Kafka does not say; what may have been in other hands before an assignment counts as redelivered all the same.
+      marksRedelivered: false,
+      horizonMs: settings.horizonMs,
+      limitsRejects: false,
+    }
+  }
+
+  async open(options: Parameters<Subscription['open']>[0]): Promise<Reader> {
+    const { topics, from, commitIntervalMs, horizonMs, sessionTimeoutMs } = this.#settings
+    const reader = new GroupReader(
+      { name: this.name, topics, from, commitIntervalMs, horizonMs, maxWaitMs: MAX_WAIT_MS, ...options },
+      await this.#settings.clients(),
+    )
+    // A member that died holds up the others until its session ends.
+    const limitMs = sessionTimeoutMs + OPEN_MS
+    try {
+      await within(systemClock, limitMs, reader.open(), () => {
+        throw new HapaxError('broker-timeout', `${this.name} could not be joined within ${limitMs} ms`)
+      })
+      return reader
+    } catch (error) {
+      await reader.close()
+      throw brokerError(`${this.name} could not be joined`, error)
+    }
+  }
+}
+
+/** How long a broker may wait for messages before it answers a fetch. */
+const MAX_WAIT_MS = 500
+const OPEN_MS = 8_000

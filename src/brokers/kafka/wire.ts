@@ -1,0 +1,101 @@
+import type { Arrival, OutgoingMessage } from '../../core/broker.ts'
+import { type EventFormat, encodeEvent, sortHeaders } from '../../core/cloudevents.ts'
+import type { KafkaBatch } from './client.ts'
+
+/** A message as bytes, before it is known which partition takes it. */
+export interface Written {
+  readonly key: Buffer | undefined
+  readonly value: Buffer
+  readonly headers: Map<Buffer, Buffer>
+  /** About as many as it takes in a batch. */
+  readonly bytes: number
+}
+
+const PREFIX = 'ce_'
+const CONTENT_TYPE = 'content-type'
+/** Lengths, offset and timestamp of a record. */
+const OVERHEAD = 32
+
+/** Writes a message as the CloudEvents binding for Kafka says. The record's key is the message's key. */
+export function write(message: OutgoingMessage, format: EventFormat): Written {
+  const { attributes, headers, contentType, body } = encodeEvent(message, format)
+  const written = new Map<Buffer, Buffer>()
+  let bytes = OVERHEAD + body.byteLength
+  const add = (name: string, value: string): void => {
+    const [nameBytes, valueBytes] = [Buffer.from(name), Buffer.from(value)]
+    written.set(nameBytes, valueBytes)
+    bytes += nameBytes.byteLength + valueBytes.byteLength + 4
+  }
+  add(CONTENT_TYPE, contentType)
+  for (const [name, value] of attributes) add(PREFIX + name, value)
+  for (const [name, value] of headers) if (!isOurs(name.toLowerCase())) add(name, value)
+  const key = message.key === undefined ? undefined : Buffer.from(message.key)
+  return { key, value: asBuffer(body), headers: written, bytes: bytes + (key?.byteLength ?? 0) }
+}
+
+/** A header of the user's must not stand for an attribute, nor for the content type. */
+function isOurs(name: string): boolean {
+  return name === CONTENT_TYPE || name.startsWith(PREFIX)
+}
+
+function asBuffer(bytes: Uint8Array): Buffer {
+  return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+}
+
+/** A record as it was fetched. */
+export interface Fetched {
+  readonly topic: string
+  readonly partition: number
+  readonly offset: bigint
+  readonly leaderEpoch: number
+  readonly timestamp: bigint
+  readonly record: KafkaBatch['records'][number]
+  readonly bytes: number
+}
+
+/** What came, for the core to decode. A record without a value has no body. */
+export function read({ topic, partition, offset, timestamp, record }: Fetched, redelivered: boolean): Arrival {
+  const headers = record.headers.flatMap(([name, value]) => (name === null ? [] : [[String(name), value] as const]))
+  const sorted = sortHeaders(headers, { prefixes: [PREFIX], drop: (name) => name === CONTENT_TYPE })
+  const type = headers.findLast(([name]) => name.toLowerCase() === CONTENT_TYPE)?.[1]
+  const key = textOf(record.key)
+  return {
+    body: record.value ?? EMPTY,
+    contentType: type?.toString(),
+    attributes: withKey(sorted.attributes, key),
+    headers: sorted.headers,
+    properties: {
+      topic,
+      partition: String(partition),
+      offset: String(offset),
+      timestamp: timeOf(timestamp),
+      ...(key === undefined ? {} : { key }),
+    },
+    redelivered,
+    givenUp: undefined,
+  }
+}
+
+const EMPTY = Buffer.alloc(0)
+
+/** The record's key is the message's key where the sender did not say otherwise; a whole CloudEvent has its own. */
+function withKey(attributes: Arrival['attributes'], key: string | undefined): Arrival['attributes'] {
+  if (key === undefined || key === '' || attributes['partitionkey'] !== undefined) return attributes
+  return Object.assign(Object.create(null), attributes, { partitionkey: key })
+}
+
+function timeOf(timestamp: bigint): string {
+  const time = new Date(Number(timestamp))
+  return Number.isNaN(time.getTime()) ? '' : time.toISOString()
+}
+
+function textOf(bytes: Buffer | null): string | undefined {
+  if (bytes === null) return undefined
+  try {
+    return utf8.decode(bytes)
+  } catch {
+    return undefined
+  }
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true })
