@@ -1,0 +1,97 @@
+// The subset of `amqplib` that hapax needs. Connections and channels of versions 1 and 2 have this shape.
+
+/** A connection of `amqplib` (its `ChannelModel`). */
+export interface AmqpConnection extends Emitter {
+  createChannel(): Promise<AmqpChannel>
+  createConfirmChannel(): Promise<AmqpConfirmChannel>
+  close(): Promise<void>
+  readonly connection?: { readonly serverProperties?: object }
+}
+
+/** A channel of `amqplib`. */
+export interface AmqpChannel extends Emitter {
+  assertExchange(name: string, type: string, options: { durable: boolean; arguments: object }): Promise<unknown>
+  checkExchange(name: string): Promise<unknown>
+  assertQueue(name: string, options: { durable: boolean; arguments: object }): Promise<unknown>
+  checkQueue(name: string): Promise<unknown>
+  bindQueue(queue: string, exchange: string, routingKey: string, args: object): Promise<unknown>
+  prefetch(count: number): Promise<unknown>
+  consume(queue: string, receive: (message: AmqpMessage | null) => void): Promise<{ readonly consumerTag: string }>
+  cancel(consumerTag: string): Promise<unknown>
+  ack(message: AmqpTag, allUpTo?: boolean): void
+  nack(message: AmqpTag, allUpTo?: boolean, requeue?: boolean): void
+  reject(message: AmqpTag, requeue?: boolean): void
+  close(): Promise<void>
+}
+
+/** A channel of `amqplib` that confirms what is published. */
+export interface AmqpConfirmChannel extends AmqpChannel {
+  publish(
+    exchange: string,
+    routingKey: string,
+    content: Buffer,
+    options: AmqpPublish,
+    answered: (error: unknown) => void,
+  ): boolean
+}
+
+/** What travels beside a body. */
+export interface AmqpPublish {
+  readonly mandatory: true
+  readonly persistent: true
+  readonly headers: object
+  readonly contentType: string
+  readonly messageId?: string
+  readonly type?: string
+  readonly correlationId?: string
+  readonly timestamp?: number
+}
+
+/** What says which delivery is meant. */
+export interface AmqpTag {
+  readonly fields: { readonly deliveryTag: number }
+}
+
+/** A message as it was delivered, or as it came back to its sender. */
+export interface AmqpMessage extends AmqpTag {
+  readonly content: Buffer
+  readonly fields: AmqpFields
+  readonly properties: AmqpProperties
+}
+
+interface AmqpFields {
+  readonly deliveryTag: number
+  readonly redelivered: boolean
+  readonly exchange: string
+  readonly routingKey: string
+}
+
+type AmqpProperties = Readonly<Record<AmqpProperty, unknown>> & {
+  readonly headers: Readonly<Record<string, unknown>> | undefined
+}
+
+/** The fields of the protocol that a sender can set, with the names that `amqplib` gives them. */
+export type AmqpProperty =
+  | 'contentType'
+  | 'contentEncoding'
+  | 'deliveryMode'
+  | 'priority'
+  | 'correlationId'
+  | 'replyTo'
+  | 'expiration'
+  | 'messageId'
+  | 'timestamp'
+  | 'type'
+  | 'userId'
+  | 'appId'
+  | 'clusterId'
+
+/** What both emit their events by. */
+interface Emitter {
+  // biome-ignore lint/suspicious/noExplicitAny: what a listener gets depends on the event
+  on(event: string, listener: (...args: any[]) => void): unknown
+  // biome-ignore lint/suspicious/noExplicitAny: the same
+  prependListener(event: string, listener: (...args: any[]) => void): unknown
+  // biome-ignore lint/suspicious/noExplicitAny: the same
+  removeListener(event: string, listener: (...args: any[]) => void): unknown
+}

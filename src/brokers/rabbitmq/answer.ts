@@ -1,0 +1,54 @@
+import type { Confirmation, OutgoingMessage } from '../../core/broker.ts'
+import { HapaxError } from '../../core/errors.ts'
+import type { Outgoing } from './wire.ts'
+
+export const CONFIRMED: Confirmation = { status: 'confirmed' }
+
+/** A message that is to be sent, in the form of the protocol, and the answer for it. */
+export class Answer {
+  readonly promise: Promise<Confirmation>
+  readonly message: OutgoingMessage
+  readonly #settled: () => void
+  #resolve: (confirmation: Confirmation) => void = () => {}
+  settled = false
+  routingKey = ''
+  outgoing: Outgoing | undefined
+  /** Why it came back; the confirmation that follows says nothing more. */
+  returned: HapaxError | undefined
+
+  constructor(message: OutgoingMessage, settled: () => void) {
+    this.message = message
+    this.#settled = settled
+    this.promise = new Promise((resolve) => {
+      this.#resolve = resolve
+    })
+  }
+
+  settle(confirmation: Confirmation): void {
+    if (this.settled) return
+    this.settled = true
+    this.#resolve(confirmation)
+    this.#settled()
+  }
+
+  get bytes(): number {
+    return this.outgoing?.body.length ?? 0
+  }
+}
+
+/** One answer for each message; when the signal aborts, those that are missing are given. */
+export function answersFor(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Answer[] {
+  let left = messages.length
+  const settled = (): void => {
+    left -= 1
+    if (left === 0) signal.removeEventListener('abort', abort)
+  }
+  const answers = messages.map((message) => new Answer(message, settled))
+  const abort = (): void => {
+    const error = new HapaxError('broker-timeout', 'RabbitMQ did not answer in time')
+    for (const answer of answers) answer.settle({ status: 'unavailable', error })
+  }
+  if (signal.aborted) abort()
+  else if (left > 0) signal.addEventListener('abort', abort)
+  return answers
+}

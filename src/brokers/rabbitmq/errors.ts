@@ -1,0 +1,56 @@
+import { asError, HapaxError } from '../../core/errors.ts'
+
+/** What the server says when it closes a channel or a connection. */
+export interface ServerClose {
+  /** 404, 406 and so on. */
+  readonly code: number
+  /** Whether it closes because of something that was published. */
+  readonly published: boolean
+  /** The server's own sentence. */
+  readonly sentence: string
+}
+
+/** What the server said, where an error of `amqplib` came from it. */
+export function serverClose(error: unknown): ServerClose | undefined {
+  const { code, classId, methodId } = asError(error) as { code?: unknown; classId?: unknown; methodId?: unknown }
+  const { message } = asError(error)
+  const known = typeof code === 'number' ? code : Number(HANDSHAKE.exec(message)?.[1])
+  if (!(known >= 300 && known < 600)) return undefined
+  return { code: known, published: classId === 60 && methodId === 40, sentence: SENTENCE.exec(message)?.[1] ?? message }
+}
+
+const HANDSHAKE = /^Handshake terminated by server: (\d+)/
+const SENTENCE = /with message "(.*)"$/s
+
+/** An error of `amqplib` as one of hapax; `what` says what was tried, or what was lost. */
+export function brokerError(what: string, error: unknown): HapaxError {
+  if (error instanceof HapaxError) return error
+  const closed = serverClose(error)
+  const code = closed === undefined ? codeOf(error) : CODES.get(closed.code)
+  const detail = closed?.sentence ?? reasonOf(error)
+  return new HapaxError(code ?? 'broker-unavailable', `${what}: ${detail}`, {
+    cause: error,
+    ...(closed === undefined ? {} : { fields: { replyCode: closed.code } }),
+  })
+}
+
+/** What the server's codes mean for whoever declares or consumes. Others are interruptions. */
+const CODES: ReadonlyMap<number, 'broker-refused' | 'topology-mismatch'> = new Map([
+  [403, 'broker-refused'],
+  [404, 'topology-mismatch'],
+  [405, 'broker-refused'],
+  [406, 'topology-mismatch'],
+  [530, 'broker-refused'],
+  [540, 'broker-refused'],
+] as const)
+
+/** A server that does not have the virtual host answers the opening of the connection with its end. */
+function codeOf(error: unknown): 'broker-refused' | 'broker-unavailable' {
+  return asError(error).message.includes('got <ConnectionClose') ? 'broker-refused' : 'broker-unavailable'
+}
+
+/** A refused connection to a name with several addresses has its reasons inside, and no message. */
+function reasonOf(error: unknown): string {
+  if (error instanceof AggregateError) return error.errors.map(reasonOf).join(', ')
+  return asError(error).message
+}

@@ -1,0 +1,193 @@
+import type { Destination, OutgoingMessage, Subscription } from '../../core/broker.ts'
+import type { EventFormat } from '../../core/cloudevents.ts'
+import { HapaxError } from '../../core/errors.ts'
+import { expected, noOthers, oneOf, positiveInteger, text } from '../../core/options.ts'
+import type { AmqpConnection } from './amqp.ts'
+import { Exchange } from './exchange.ts'
+import { Link } from './link.ts'
+import { Queue } from './queue.ts'
+import {
+  argumentsOption,
+  type Declare,
+  declareOption,
+  type ExchangePlace,
+  type ExchangeType,
+  exchangeLines,
+  QUEUE_SHAPE,
+  type QueueShape,
+  queueLines,
+  queuePlace,
+} from './topology.ts'
+
+export type {
+  AmqpChannel,
+  AmqpConfirmChannel,
+  AmqpConnection,
+  AmqpMessage,
+  AmqpProperty,
+  AmqpPublish,
+  AmqpTag,
+} from './amqp.ts'
+export type { Binding, Declare, ExchangeType, QueueShape } from './topology.ts'
+
+/** What holds for connections of either origin. */
+export interface RabbitmqTimes {
+  /** How long to wait for the server's answer when connecting, declaring or consuming. @default 10_000 */
+  readonly timeoutMs?: number
+}
+
+/** Connections that hapax opens and closes itself: one to publish, one to consume. */
+export interface RabbitmqUrlOptions extends RabbitmqTimes {
+  /** `amqp://user:password@host:5672/vhost`, or `amqps://…`. */
+  readonly url: string
+  /**
+   * How often both sides show that they are alive, in whole seconds. A link that is silent for two to three times as long is
+   * given up. @default 10_000
+   */
+  readonly heartbeatMs?: number
+}
+
+/** Connections that you make with `amqplib`. */
+export interface RabbitmqConnectionOptions extends RabbitmqTimes {
+  /**
+   * A function that opens a connection: `() => connect(url, { ca })`. It is called for publishing and for consuming, and again
+   * after a loss; hapax closes what it opened so. Or one connection, which hapax never closes and cannot replace when it is lost.
+   */
+  readonly connection: AmqpConnection | (() => AmqpConnection | Promise<AmqpConnection>)
+}
+
+/** Settings of an exchange to send to. */
+export interface ExchangeOptions {
+  /** @default 'topic' */
+  readonly type?: ExchangeType
+  /** What queues are bound by. @default the type of the message */
+  readonly routingKey?: (message: OutgoingMessage) => string
+  /** @default 'assert' */
+  readonly declare?: Declare
+  /** Attributes beside the body, or all of a message as one JSON text. @default 'binary' */
+  readonly format?: EventFormat
+  /** Larger messages are refused without being sent. @default 16 MiB, what RabbitMQ 4 takes by default */
+  readonly maxMessageBytes?: number
+  /** More arguments of the exchange. @default {} */
+  readonly arguments?: Readonly<Record<string, unknown>>
+}
+
+/** Settings of a queue to read from. */
+export type QueueOptions = QueueShape
+
+/** A RabbitMQ server. Nothing is opened before it is needed. */
+export interface Rabbitmq {
+  /** Where a relay can send to; `''` is the default exchange, whose routing keys are names of queues. */
+  exchange(name: string, options?: ExchangeOptions): Destination
+  /** Where a consumer can read from. */
+  queue(name: string, options?: QueueOptions): Subscription
+  /** What is declared or checked for the exchanges and queues asked for until now, one line each; it needs no server. */
+  topology(): readonly string[]
+}
+
+/** RabbitMQ, by the client library `amqplib`. */
+export function rabbitmq(options: RabbitmqUrlOptions | RabbitmqConnectionOptions): Rabbitmq {
+  noOthers('options', options, ['url', 'connection', 'heartbeatMs', 'timeoutMs'])
+  const open = opener(options)
+  const timeoutMs = positiveInteger('timeoutMs', options.timeoutMs, 10_000)
+  const owned = 'url' in options || typeof options.connection === 'function'
+  const link = (role: string): Link => new Link({ open: () => open(role), owned, timeoutMs })
+  // A server that is short of memory reads nothing from a connection that publishes: acks need another one.
+  return new Server(link('publish'), link('consume'))
+}
+
+class Server implements Rabbitmq {
+  readonly #publishing: Link
+  readonly #consuming: Link
+  readonly #lines = new Set<string>()
+
+  constructor(publishing: Link, consuming: Link) {
+    this.#publishing = publishing
+    this.#consuming = consuming
+  }
+
+  exchange(name: string, options: ExchangeOptions = {}): Destination {
+    noOthers('options', options, ['type', 'routingKey', 'declare', 'format', 'maxMessageBytes', 'arguments'])
+    const { routingKey = typeOf } = options
+    if (typeof routingKey !== 'function') expected('routingKey', 'a function', routingKey)
+    const place = exchangePlace(name, options)
+    this.#note(exchangeLines(place))
+    return new Exchange(this.#publishing, {
+      place,
+      routingKey,
+      format: oneOf('format', ['binary', 'structured'], options.format, 'binary'),
+      maxMessageBytes: positiveInteger('maxMessageBytes', options.maxMessageBytes, 16 * 1024 * 1024),
+    })
+  }
+
+  queue(name: string, options: QueueOptions = {}): Subscription {
+    noOthers('options', options, QUEUE_SHAPE)
+    const place = queuePlace(name, options)
+    this.#note(queueLines(place))
+    return new Queue(this.#consuming, place)
+  }
+
+  topology(): readonly string[] {
+    return [...this.#lines]
+  }
+
+  #note(lines: readonly string[]): void {
+    for (const line of lines) this.#lines.add(line)
+  }
+}
+
+function typeOf({ type }: OutgoingMessage): string {
+  return type
+}
+
+function exchangePlace(name: string, options: ExchangeOptions): ExchangePlace {
+  const declare = declareOption(options.declare)
+  return {
+    name: name === '' ? name : text('name', name),
+    type: text('type', options.type ?? 'topic'),
+    // The default exchange is always there, and cannot be declared.
+    declare: name === '' ? 'none' : declare,
+    arguments: argumentsOption(options.arguments),
+  }
+}
+
+type Opener = (role: string) => Promise<AmqpConnection>
+
+function opener(options: RabbitmqUrlOptions | RabbitmqConnectionOptions): Opener {
+  if ('url' in options) {
+    if ('connection' in options) expected('options', 'either a url or a connection', 'both')
+    const url = checkedUrl(options.url, options.heartbeatMs)
+    const timeoutMs = options.timeoutMs ?? 10_000
+    return (role) => dial(url, timeoutMs, `hapax ${role}`)
+  }
+  const { connection } = options
+  noOthers('options with a connection', options, ['connection', 'timeoutMs'])
+  if (typeof connection === 'function') return async () => connection()
+  if (typeof connection?.createConfirmChannel !== 'function') {
+    expected('connection', 'a connection of amqplib, or a function that opens one', connection)
+  }
+  return () => Promise.resolve(connection)
+}
+
+/** The URL with a heartbeat. One that the URL has already stays, unless the option says otherwise. */
+function checkedUrl(url: string, heartbeatMs: number | undefined): string {
+  if (typeof url !== 'string' || !/^amqps?:\/\//.test(url) || !URL.canParse(url)) {
+    expected('url', 'an amqp:// or amqps:// URL', url && '(not shown)')
+  }
+  const ms = positiveInteger('heartbeatMs', heartbeatMs, 10_000)
+  if (ms % 1_000 !== 0 || ms > 65_535_000) expected('heartbeatMs', 'a whole number of seconds, at most 65535', ms)
+  const full = new URL(url)
+  if (heartbeatMs !== undefined || !full.searchParams.has('heartbeat')) {
+    full.searchParams.set('heartbeat', String(ms / 1_000))
+  }
+  return full.href
+}
+
+async function dial(url: string, timeout: number, name: string): Promise<AmqpConnection> {
+  const { connect } = await import('amqplib').catch((cause: unknown) => {
+    throw new HapaxError('client-missing', 'rabbitmq({ url }) needs the package amqplib: npm install amqplib', {
+      cause,
+    })
+  })
+  return connect(url, { timeout, noDelay: true, keepAlive: true, clientProperties: { connection_name: name } })
+}

@@ -1,0 +1,197 @@
+import { retryDelay } from '../../core/backoff.ts'
+import { systemClock, within } from '../../core/clock.ts'
+import { HapaxError } from '../../core/errors.ts'
+import { systemRandom } from '../../core/random.ts'
+import type { AmqpConnection } from './amqp.ts'
+import { brokerError } from './errors.ts'
+
+/** Where the connections of a link come from. */
+export interface LinkOptions {
+  open(): Promise<AmqpConnection>
+  /** Whether they are closed here: those that the user made are not. */
+  readonly owned: boolean
+  /** How long to wait for the server's answers. */
+  readonly timeoutMs: number
+}
+
+/**
+ * A connection that several share: opened when the first needs it, opened anew after a loss, closed when nobody is left. After
+ * a failure the next attempt has to wait a little; whoever asks meanwhile is told the failure at once.
+ */
+export class Link {
+  readonly #options: LinkOptions
+  readonly #blockedListeners = new Set<(error: HapaxError) => void>()
+  #users = 0
+  #connection: AmqpConnection | undefined
+  #connecting: Promise<AmqpConnection> | undefined
+  #blocked: HapaxError | undefined
+  #loss: unknown
+  #watched: { readonly connection: AmqpConnection; end(): void } | undefined
+  #failed: { readonly error: HapaxError; readonly times: number; readonly until: number } | undefined
+
+  constructor(options: LinkOptions) {
+    this.#options = options
+  }
+
+  /** One more needs it. */
+  acquire(): void {
+    this.#users += 1
+  }
+
+  /** One fewer needs it; the last one closes it. */
+  async release(): Promise<void> {
+    this.#users -= 1
+    const connection = this.#connection
+    if (this.#users > 0 || connection === undefined) return
+    this.#connection = undefined
+    if (this.#options.owned) await closeConnection(connection)
+    else this.#watched?.end()
+  }
+
+  /** Why the server takes no messages at present; undefined: it takes them. */
+  get blocked(): HapaxError | undefined {
+    return this.#blocked
+  }
+
+  /** Tells when the server takes no messages any more, until the function that it answers is called. */
+  onBlocked(listener: (error: HapaxError) => void): () => void {
+    this.#blockedListeners.add(listener)
+    return () => this.#blockedListeners.delete(listener)
+  }
+
+  /** How long the next attempt to connect has to wait. */
+  get pauseMs(): number {
+    return Math.max(0, (this.#failed?.until ?? 0) - systemClock.monotonic())
+  }
+
+  /** The error for something that ended with the link. */
+  lost(what: string): HapaxError {
+    return brokerError(what, this.#loss ?? new Error('the link to RabbitMQ was lost'))
+  }
+
+  /**
+   * Does some work on the connection, in time. Rejects with an error of hapax. A server that does not answer in time has lost
+   * the connection: whatever else it carries is waiting as well.
+   */
+  async use<T>(what: string, work: (connection: AmqpConnection) => Promise<T>): Promise<T> {
+    const connection = await this.#connect()
+    const { timeoutMs } = this.#options
+    try {
+      return await within(systemClock, timeoutMs, work(connection), () => {
+        throw this.#giveUp(connection, new HapaxError('broker-timeout', `${what}: no answer within ${timeoutMs} ms`))
+      })
+    } catch (error) {
+      throw brokerError(what, error)
+    }
+  }
+
+  #connect(): Promise<AmqpConnection> {
+    if (this.#connection !== undefined) return Promise.resolve(this.#connection)
+    this.#connecting ??= this.#open().finally(() => {
+      this.#connecting = undefined
+    })
+    return this.#connecting
+  }
+
+  async #open(): Promise<AmqpConnection> {
+    if (this.#failed !== undefined && this.pauseMs > 0) throw this.#failed.error
+    let connection: AmqpConnection
+    try {
+      connection = await this.#opened()
+    } catch (error) {
+      throw this.#failure(error)
+    }
+    this.#failed = undefined
+    this.#loss = undefined
+    this.#watch(connection)
+    if (this.#users > 0) {
+      this.#connection = connection
+      return connection
+    }
+    if (this.#options.owned) await closeConnection(connection)
+    throw new HapaxError('broker-unavailable', 'the link to RabbitMQ was closed')
+  }
+
+  #opened(): Promise<AmqpConnection> {
+    const { open, owned, timeoutMs } = this.#options
+    const opening = open()
+    return within(systemClock, timeoutMs, opening, () => {
+      // Should it open after all, nobody wants it any more.
+      if (owned) void opening.then(closeConnection, () => {})
+      throw new HapaxError('broker-timeout', `RabbitMQ did not answer within ${timeoutMs} ms`)
+    })
+  }
+
+  #failure(cause: unknown): HapaxError {
+    const error = brokerError('could not connect to RabbitMQ', cause)
+    const times = (this.#failed?.times ?? 0) + 1
+    const until = systemClock.monotonic() + retryDelay(BACK_OFF, times, systemRandom)
+    this.#failed = { error, times, until }
+    return error
+  }
+
+  #watch(connection: AmqpConnection): void {
+    if (this.#watched?.connection === connection) return
+    const listeners = {
+      error: (error: unknown) => {
+        this.#loss = error
+      },
+      close: (error: unknown) => this.#closed(connection, error),
+      blocked: (reason: unknown) => {
+        this.#blocked = new HapaxError('broker-blocked', `RabbitMQ takes no messages at present: ${reason}`)
+        for (const listener of this.#blockedListeners) listener(this.#blocked)
+      },
+      unblocked: () => {
+        this.#blocked = undefined
+      },
+    }
+    for (const [event, listener] of Object.entries(listeners)) connection.on(event, listener)
+    // Without a listener, a late error would end the process.
+    if (this.#options.owned) connection.on('error', () => {})
+    const end = (): void => {
+      for (const [event, listener] of Object.entries(listeners)) connection.removeListener(event, listener)
+      this.#watched = undefined
+      this.#blocked = undefined
+    }
+    this.#watched = { connection, end }
+  }
+
+  #closed(connection: AmqpConnection, error: unknown): void {
+    this.#loss ??= error
+    if (this.#connection === connection) this.#connection = undefined
+    if (this.#watched?.connection === connection) this.#watched.end()
+    // `amqplib` only ends its side: a peer that is gone would keep the socket, and so the process, for ever.
+    if (this.#options.owned) socketOf(connection)?.destroy()
+  }
+
+  #giveUp(connection: AmqpConnection, error: HapaxError): HapaxError {
+    if (this.#connection === connection) this.#connection = undefined
+    if (this.#options.owned) socketOf(connection)?.destroy(error)
+    return error
+  }
+}
+
+/** How long to wait between attempts to reach the server, also where only a queue is missing. */
+export const BACK_OFF = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 50, maxDelayMs: 10_000, factor: 2 }
+
+/** How long a server may take to say good-bye. */
+const CLOSE_MS = 3_000
+
+/** Closes a channel or a connection; true: the server has answered in time. */
+export async function closed(closing: Promise<void>): Promise<boolean> {
+  const answered = closing.then(
+    () => true,
+    // It was closed already.
+    () => true,
+  )
+  return within(systemClock, CLOSE_MS, answered, () => false)
+}
+
+async function closeConnection(connection: AmqpConnection): Promise<void> {
+  if (!(await closed(connection.close()))) socketOf(connection)?.destroy(new Error('the server did not say good-bye'))
+}
+
+/** The socket of a connection. It is not part of what `amqplib` documents: where it is missing, a dead link lasts longer. */
+function socketOf(connection: AmqpConnection): { destroy(error?: Error): void } | undefined {
+  return (connection.connection as { stream?: { destroy(error?: Error): void } } | undefined)?.stream
+}

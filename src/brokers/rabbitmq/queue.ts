@@ -1,0 +1,205 @@
+import { retryDelay } from '../../core/backoff.ts'
+import type { Reader, Subscription, SubscriptionFeatures } from '../../core/broker.ts'
+import { pause, systemClock } from '../../core/clock.ts'
+import { Deliveries, type Incoming } from '../../core/deliveries.ts'
+import { asError, HapaxError } from '../../core/errors.ts'
+import { systemRandom } from '../../core/random.ts'
+import { BACK_OFF, type Link } from './link.ts'
+import { Reading, type Token } from './reading.ts'
+import type { QueuePlace } from './topology.ts'
+import { Window } from './window.ts'
+
+type OpenOptions = Parameters<Subscription['open']>[0]
+
+/** A queue that a consumer reads from. */
+export class Queue implements Subscription {
+  readonly name: string
+  readonly features: SubscriptionFeatures
+  readonly #link: Link
+  readonly #place: QueuePlace
+
+  constructor(link: Link, place: QueuePlace) {
+    this.name = `rabbitmq queue ${place.name}`
+    this.features = {
+      ordersKeys: place.single,
+      marksRedelivered: true,
+      horizonMs: undefined,
+      limitsRejects: limitsRejects(place),
+    }
+    this.#link = link
+    this.#place = place
+  }
+
+  async open(options: OpenOptions): Promise<Reader> {
+    const reader = new QueueReader(this.#link, this.#place, options)
+    await reader.open()
+    return reader
+  }
+}
+
+/** A queue that is declared here has the limit that it was declared with; of others only the user knows. */
+function limitsRejects({ declare, deliveryLimit }: QueuePlace): boolean | undefined {
+  return deliveryLimit === undefined && declare !== 'assert' ? undefined : deliveryLimit !== undefined
+}
+
+/** Reads a queue through one channel after another. */
+class QueueReader implements Reader {
+  readonly horizonMs = undefined
+  readonly #link: Link
+  readonly #place: QueuePlace
+  readonly #options: OpenOptions
+  readonly #deliveries: Deliveries<Token>
+  readonly #window: Window
+  readonly #ending = new AbortController()
+  /** What came beyond what may be in hand. */
+  #waiting: Incoming<Token>[] = []
+  #soon: NodeJS.Immediate | undefined
+  #reading: Reading | undefined
+  #openedAt = 0
+  #attempts = 0
+  #paused = false
+  #closing: Promise<void> | undefined
+
+  constructor(link: Link, place: QueuePlace, options: OpenOptions) {
+    this.#link = link
+    this.#place = place
+    this.#options = options
+    this.#window = new Window(options.prefetch)
+    this.#deliveries = new Deliveries({
+      prefetch: options.prefetch,
+      receive: (deliveries) => options.receive(deliveries),
+      answered: () => this.#handOutSoon(),
+    })
+  }
+
+  /** The first attempt. Its failure is the caller's; those of later ones are only reported. */
+  async open(): Promise<void> {
+    this.#link.acquire()
+    try {
+      await this.#read()
+    } catch (error) {
+      await this.close()
+      throw error
+    }
+  }
+
+  async pause(): Promise<void> {
+    if (this.#paused) return
+    this.#paused = true
+    this.#ending.abort()
+    // A single reader stays: another one would become active and overtake what is still being stored here.
+    if (!this.#place.single) await this.#reading?.stop()
+    // Not before: what is given back to a server that still sends comes again at once.
+    this.#deliveries.pause()
+    for (const { handle } of this.#waiting.splice(0)) handle.giveBack()
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close()
+    return this.#closing
+  }
+
+  async #close(): Promise<void> {
+    this.#paused = true
+    this.#ending.abort()
+    const reading = this.#reading
+    this.#reading = undefined
+    await reading?.close()
+    this.#forget()
+    await this.#link.release()
+  }
+
+  async #read(): Promise<void> {
+    const reading = await Reading.open(this.#link, this.#place, this.#count(), {
+      arrived: (incoming) => this.#arrived(incoming),
+      lost: (lost) => this.#lost(lost),
+    })
+    if (this.#paused) return reading.close()
+    if (!reading.isOpen) throw reading.error
+    this.#reading = reading
+    this.#openedAt = systemClock.monotonic()
+  }
+
+  /** A single reader keeps the number it began with: to change it, it would have to stop reading for a moment. */
+  #count(): number {
+    return this.#place.single ? Math.min(this.#options.prefetch.messages, MOST_SINGLE) : this.#window.count
+  }
+
+  #arrived(incoming: Incoming<Token>): void {
+    this.#window.saw(incoming.bytes)
+    this.#waiting.push(incoming)
+    this.#handOutSoon()
+  }
+
+  /** What comes in the same moment is handed out together, so that groups are filled. */
+  #handOutSoon(): void {
+    if (this.#waiting.length > 0) this.#soon ??= setImmediate(() => this.#handOut())
+  }
+
+  #handOut(): void {
+    this.#soon = undefined
+    if (this.#paused) return
+    this.#deliveries.hand(this.#waiting.splice(0, this.#fitting()))
+    if (!this.#place.single && this.#window.adapt()) this.#reading?.resize(this.#window.count)
+  }
+
+  /** How many of those that wait may be handed out; one always, if nothing else is in hand. */
+  #fitting(): number {
+    const { room, size } = this.#deliveries
+    let bytes = this.#deliveries.roomBytes
+    let count = 0
+    for (const each of this.#waiting) {
+      const alone = size === 0 && count === 0
+      if (count >= room || (each.bytes > bytes && !alone)) break
+      bytes -= each.bytes
+      count += 1
+    }
+    return count
+  }
+
+  #lost(reading: Reading): void {
+    if (reading !== this.#reading) return
+    this.#reading = undefined
+    this.#forget()
+    if (!this.#paused) void this.#readAgain(reading)
+  }
+
+  #forget(): void {
+    clearImmediate(this.#soon)
+    this.#soon = undefined
+    this.#waiting = []
+    this.#deliveries.forget()
+  }
+
+  async #readAgain(lost: Reading): Promise<void> {
+    // The connection tells why it ended only after its channels.
+    await null
+    let reported = this.#report(lost.error)
+    if (systemClock.monotonic() - this.#openedAt > STEADY_MS) this.#attempts = 0
+    while (!this.#paused) {
+      this.#attempts += 1
+      const delayMs = Math.max(retryDelay(BACK_OFF, this.#attempts, systemRandom), this.#link.pauseMs)
+      await pause(systemClock, delayMs, this.#ending.signal)
+      if (this.#paused) return
+      try {
+        return await this.#read()
+      } catch (thrown) {
+        this.#forget()
+        // Once per reason: the server may come back without the queue.
+        const error =
+          thrown instanceof HapaxError ? thrown : new HapaxError('broker-unavailable', asError(thrown).message)
+        if (error.code !== reported && !this.#paused) reported = this.#report(error)
+      }
+    }
+  }
+
+  #report(error: HapaxError): HapaxError['code'] {
+    this.#options.report(error)
+    return error.code
+  }
+}
+
+/** A link that lasted so long has ended for a new reason. */
+const STEADY_MS = 1_000
+/** How many messages are sent ahead to a single reader. */
+const MOST_SINGLE = 256

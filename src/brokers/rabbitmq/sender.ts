@@ -1,0 +1,159 @@
+import type { Confirmation } from '../../core/broker.ts'
+import { asError, HapaxError, messageOf } from '../../core/errors.ts'
+import type { AmqpConfirmChannel, AmqpMessage } from './amqp.ts'
+import { type Answer, CONFIRMED } from './answer.ts'
+import { brokerError, type ServerClose, serverClose } from './errors.ts'
+import { closed, type Link } from './link.ts'
+import { declareExchange, type ExchangePlace } from './topology.ts'
+import { isSame } from './wire.ts'
+
+/** What a sender tells about its end. */
+export interface Ended {
+  /** One of these made the server close the channel, and nobody knows which. */
+  readonly suspects: readonly Answer[]
+  /** The largest message that the server takes, where it has said so. */
+  readonly maxBytes: number | undefined
+}
+
+/** One channel that confirms what is published on it. It ends when the server closes it, or with its link. */
+export class Sender {
+  readonly #link: Link
+  readonly #exchange: string
+  readonly #channel: AmqpConfirmChannel
+  readonly #told: (ended: Ended) => void
+  /** In the order in which they were sent. */
+  readonly #unanswered = new Set<Answer>()
+  readonly #stopListening: () => void
+  #error: unknown
+  #ended = false
+
+  private constructor(link: Link, exchange: string, channel: AmqpConfirmChannel, told: (ended: Ended) => void) {
+    this.#link = link
+    this.#exchange = exchange
+    this.#channel = channel
+    this.#told = told
+    this.#stopListening = link.onBlocked((error) => this.#blocked(error))
+    channel.on('return', (message: AmqpMessage) => this.#returned(message))
+    channel.on('error', (error: unknown) => {
+      this.#error = error
+    })
+    // Before the listener of `amqplib`, which answers everything with "channel closed".
+    channel.prependListener('close', () => this.#end())
+  }
+
+  /** Opens a channel, and sees to the exchange. */
+  static open(link: Link, exchange: ExchangePlace, told: (ended: Ended) => void): Promise<Sender> {
+    return link.use(`exchange ${exchange.name}`, async (connection) => {
+      const channel = await connection.createConfirmChannel()
+      // What goes wrong while it is being declared is told by the promise.
+      const ignore = (): void => {}
+      channel.on('error', ignore)
+      await declareExchange(channel, exchange)
+      return new Sender(link, exchange.name, channel, told)
+    })
+  }
+
+  get isOpen(): boolean {
+    return !this.#ended
+  }
+
+  send(answer: Answer): void {
+    const { outgoing, routingKey } = answer
+    const { blocked } = this.#link
+    if (blocked !== undefined) answer.settle({ status: 'unavailable', error: blocked })
+    if (outgoing === undefined || answer.settled) return
+    try {
+      this.#channel.publish(this.#exchange, routingKey, outgoing.body, outgoing.options, (error) =>
+        this.#answered(answer, error),
+      )
+      this.#unanswered.add(answer)
+    } catch (error) {
+      answer.settle(this.#notSent(error))
+    }
+  }
+
+  async close(): Promise<void> {
+    if (!this.#ended) await closed(this.#channel.close())
+    this.#end()
+  }
+
+  #notSent(cause: unknown): Confirmation {
+    if (this.#ended || asError(cause).name === 'IllegalOperationError') {
+      return { status: 'unavailable', error: this.#link.lost(`exchange ${this.#exchange}`) }
+    }
+    const detail = messageOf(asError(cause))
+    const error = new HapaxError('broker-refused', `RabbitMQ cannot carry the message: ${detail}`, { cause })
+    return { status: 'refused', error }
+  }
+
+  #answered(answer: Answer, error: unknown): void {
+    if (!this.#unanswered.delete(answer)) return
+    if (answer.returned !== undefined) answer.settle({ status: 'failed', error: answer.returned })
+    else if (error === null || error === undefined) answer.settle(CONFIRMED)
+    else {
+      const what = `a queue behind exchange ${this.#exchange} did not take the message (basic.nack)`
+      answer.settle({ status: 'failed', error: new HapaxError('broker-refused', what) })
+    }
+  }
+
+  /**
+   * What nobody wants comes back before it is confirmed. The server does not say which one it was: it is every one that looks
+   * exactly like it, because of equal messages either all or none are to be sent again.
+   */
+  #returned(message: AmqpMessage): void {
+    for (const answer of this.#unanswered) {
+      if (answer.returned !== undefined || answer.outgoing === undefined) continue
+      if (!isSame(answer.outgoing, answer.routingKey, message)) continue
+      const what = `no queue is bound to exchange ${this.#exchange} for the routing key '${answer.routingKey}'`
+      answer.returned = new HapaxError('unroutable', what, { fields: { routingKey: answer.routingKey } })
+    }
+  }
+
+  /** What is under way may be read only when the server takes messages again. */
+  #blocked(error: HapaxError): void {
+    for (const answer of this.#unanswered) answer.settle({ status: 'unavailable', error })
+  }
+
+  #end(): void {
+    if (this.#ended) return
+    this.#ended = true
+    this.#stopListening()
+    const unanswered = [...this.#unanswered]
+    this.#unanswered.clear()
+    const what = `exchange ${this.#exchange}`
+    const error = this.#error === undefined ? this.#link.lost(what) : brokerError(what, this.#error)
+    const culprit = serverClose(this.#error)
+    const maxBytes = maxBytesOf(culprit)
+    const blamed = unanswered.filter((answer) => isToBlame(answer, unanswered.length, culprit, maxBytes))
+    for (const answer of blamed) answer.settle(refusal(error, culprit))
+    for (const answer of unanswered) answer.settle({ status: 'unavailable', error })
+    const unknown = isAboutOne(culprit) && blamed.length === 0
+    this.#told({ suspects: unknown ? unanswered : [], maxBytes })
+  }
+}
+
+/** Whether the server closed the channel because of one message; a missing exchange concerns all of them. */
+function isAboutOne(culprit: ServerClose | undefined): culprit is ServerClose {
+  return culprit?.published === true && culprit.code !== 404
+}
+
+function isToBlame(
+  answer: Answer,
+  underWay: number,
+  culprit: ServerClose | undefined,
+  maxBytes: number | undefined,
+): boolean {
+  if (!isAboutOne(culprit)) return false
+  return maxBytes === undefined ? underWay === 1 : answer.bytes > maxBytes
+}
+
+/** A right that is missing can be given; anything else will never be taken. */
+function refusal(cause: HapaxError, culprit: ServerClose | undefined): Confirmation {
+  const error = new HapaxError('broker-refused', cause.message, { cause })
+  return { status: culprit?.code === 403 ? 'failed' : 'refused', error }
+}
+
+function maxBytesOf(culprit: ServerClose | undefined): number | undefined {
+  const found = culprit?.published ? /max size (\d+)/.exec(culprit.sentence)?.[1] : undefined
+  return found === undefined ? undefined : Number(found)
+}

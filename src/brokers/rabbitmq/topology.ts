@@ -1,0 +1,234 @@
+import { expected, noOthers, oneOf, positiveInteger, text } from '../../core/options.ts'
+import type { AmqpChannel } from './amqp.ts'
+
+/**
+ * What hapax does about an exchange or a queue before it uses it. `assert`: declares it; a difference to what is there is an
+ * error. `check`: it has to be there. `none`: nothing.
+ */
+export type Declare = 'assert' | 'check' | 'none'
+
+/** The kinds of exchanges that RabbitMQ brings along. Plugins add others. */
+export type ExchangeType = 'topic' | 'direct' | 'fanout' | 'headers' | (string & {})
+
+/** An exchange, as a binding or a destination names it. */
+export interface ExchangePlace {
+  readonly name: string
+  readonly type: ExchangeType
+  readonly declare: Declare
+  readonly arguments: Readonly<Record<string, unknown>>
+}
+
+/** Which messages of an exchange go into a queue. */
+export interface Binding {
+  readonly exchange: string
+  /** @default '#', every message of a topic exchange */
+  readonly routingKey?: string
+  /** The type of the exchange. @default 'topic' */
+  readonly type?: ExchangeType
+  /** What to do about the exchange. @default as the queue's */
+  readonly declare?: Declare
+  /** What an exchange of the type `headers` looks at. @default {} */
+  readonly arguments?: Readonly<Record<string, unknown>>
+}
+
+/** What makes up a queue. */
+export interface QueueShape {
+  /** Exchanges whose messages go into the queue. They are declared, or checked, as well. @default none */
+  readonly bind?: Binding | readonly Binding[]
+  /** @default 'quorum', the one that is replicated and counts deliveries */
+  readonly type?: 'quorum' | 'classic'
+  /**
+   * One reader at a time receives messages (single active consumer), so that they stay in order. With `declare: 'check'` or
+   * `'none'` this is your word for it: a reader cannot ask the server. @default false
+   */
+  readonly single?: boolean
+  /** @default 'assert' */
+  readonly declare?: Declare
+  /** Where messages go that the queue sets aside. It has to exist. @default none */
+  readonly deadLetterExchange?: string
+  /**
+   * How often the server delivers a message again before it goes to `deadLetterExchange`, which has to be given as well: without
+   * one the server would drop it. @default no limit
+   */
+  readonly deliveryLimit?: number
+  /** More arguments of the queue, `{ 'x-max-length': 100_000 }` for example. @default {} */
+  readonly arguments?: Readonly<Record<string, unknown>>
+}
+
+/** A queue with every default filled in. */
+export interface QueuePlace {
+  readonly name: string
+  readonly type: 'quorum' | 'classic'
+  readonly single: boolean
+  readonly declare: Declare
+  readonly bindings: readonly { readonly exchange: ExchangePlace; readonly routingKey: string; readonly args: object }[]
+  readonly deadLetterExchange: string | undefined
+  readonly deliveryLimit: number | undefined
+  readonly arguments: Readonly<Record<string, unknown>>
+}
+
+const DECLARE: readonly Declare[] = ['assert', 'check', 'none']
+
+export function declareOption(value: Declare | undefined, fallback: Declare = 'assert'): Declare {
+  return oneOf('declare', DECLARE, value, fallback)
+}
+
+/** The names of the options that shape a queue. */
+export const QUEUE_SHAPE = [
+  'bind',
+  'type',
+  'single',
+  'declare',
+  'deadLetterExchange',
+  'deliveryLimit',
+  'arguments',
+] as const satisfies readonly (keyof QueueShape)[]
+
+/** Checks what is said of a queue. */
+export function queuePlace(name: string, shape: QueueShape): QueuePlace {
+  const type = oneOf('type', ['quorum', 'classic'], shape.type, 'quorum')
+  const { bind = [], single = false, deadLetterExchange, deliveryLimit } = shape
+  const declare = declareOption(shape.declare)
+  if (typeof single !== 'boolean') expected('single', 'true or false', single)
+  if (deadLetterExchange !== undefined) text('deadLetterExchange', deadLetterExchange)
+  if (deliveryLimit !== undefined) checkLimit(type, deliveryLimit, deadLetterExchange)
+  const bindings = (Array.isArray(bind) ? (bind as readonly Binding[]) : [bind as Binding]).map((each) =>
+    bindingOf(each, declare),
+  )
+  return {
+    name: text('name', name),
+    type,
+    single,
+    declare,
+    bindings,
+    deadLetterExchange,
+    deliveryLimit,
+    arguments: withoutOwn(argumentsOption(shape.arguments)),
+  }
+}
+
+/** What has an option of its own is not said twice. */
+function withoutOwn(args: QueuePlace['arguments']): QueuePlace['arguments'] {
+  for (const [name, option] of OWN_ARGUMENTS) {
+    if (Object.hasOwn(args, name)) expected('arguments', `without ${name}, which the option ${option} sets`, args[name])
+  }
+  return args
+}
+
+const OWN_ARGUMENTS = [
+  ['x-queue-type', 'type'],
+  ['x-single-active-consumer', 'single'],
+  ['x-dead-letter-exchange', 'deadLetterExchange'],
+  ['x-delivery-limit', 'deliveryLimit'],
+] as const
+
+function checkLimit(type: QueuePlace['type'], deliveryLimit: number, deadLetterExchange: string | undefined): void {
+  positiveInteger('deliveryLimit', deliveryLimit, 1)
+  if (type === 'classic') expected('deliveryLimit', 'left out for a classic queue, which does not count', deliveryLimit)
+  if (deadLetterExchange === undefined) {
+    const what = 'given together with deadLetterExchange, because the server drops what came too often without one'
+    expected('deliveryLimit', what, deliveryLimit)
+  }
+}
+
+function bindingOf(binding: Binding, declare: Declare): QueuePlace['bindings'][number] {
+  noOthers('bind', binding, ['exchange', 'routingKey', 'type', 'declare', 'arguments'])
+  const { routingKey = '#' } = binding
+  if (typeof routingKey !== 'string') expected('bind.routingKey', 'a string', routingKey)
+  return {
+    exchange: {
+      name: text('bind.exchange', binding.exchange),
+      type: text('bind.type', binding.type ?? 'topic'),
+      declare: declareOption(binding.declare, declare),
+      arguments: {},
+    },
+    routingKey,
+    args: argumentsOption(binding.arguments),
+  }
+}
+
+export function argumentsOption(
+  value: Readonly<Record<string, unknown>> | undefined,
+): Readonly<Record<string, unknown>> {
+  if (value === undefined) return {}
+  if (typeof value !== 'object' || value === null) expected('arguments', 'an object', value)
+  return value
+}
+
+/** Declares an exchange, or checks that it is there. */
+export async function declareExchange(channel: AmqpChannel, exchange: ExchangePlace): Promise<void> {
+  const { name, type, declare } = exchange
+  if (declare === 'assert') await channel.assertExchange(name, type, { durable: true, arguments: exchange.arguments })
+  if (declare === 'check') await channel.checkExchange(name)
+}
+
+/** Declares a queue with its bindings, or checks that it is there. */
+export async function declareQueue(channel: AmqpChannel, queue: QueuePlace, version: string): Promise<void> {
+  const { name, declare, deadLetterExchange } = queue
+  for (const { exchange } of queue.bindings) await declareExchange(channel, exchange)
+  // A message that is sent to a missing one is gone.
+  if (deadLetterExchange !== undefined && declare !== 'none') await channel.checkExchange(deadLetterExchange)
+  if (declare === 'assert')
+    await channel.assertQueue(name, { durable: true, arguments: queueArguments(queue, version) })
+  if (declare === 'check') await channel.checkQueue(name)
+  if (declare !== 'assert') return
+  for (const { exchange, routingKey, args } of queue.bindings) {
+    await channel.bindQueue(name, exchange.name, routingKey, args)
+  }
+}
+
+/** The arguments with which a queue is declared on a server of this version. */
+export function queueArguments(queue: QueuePlace, version: string): Record<string, unknown> {
+  const { type, single, deadLetterExchange } = queue
+  const quorum = type === 'quorum'
+  return {
+    'x-queue-type': type,
+    ...(single && { 'x-single-active-consumer': true }),
+    ...(deadLetterExchange !== undefined && { 'x-dead-letter-exchange': deadLetterExchange }),
+    // Else what is set aside can be lost on its way.
+    ...(deadLetterExchange !== undefined && quorum && SAFE_DEAD_LETTERS),
+    ...(quorum && limitOf(queue, version)),
+    ...queue.arguments,
+  }
+}
+
+const SAFE_DEAD_LETTERS = { 'x-dead-letter-strategy': 'at-least-once', 'x-overflow': 'reject-publish' }
+
+/**
+ * From version 4 on, a quorum queue without a limit of its own drops a message that came back 20 times, unless it is declared
+ * with -1. Before, -1 means that the first return is the last one.
+ */
+function limitOf({ deliveryLimit }: QueuePlace, version: string): Record<string, number> {
+  if (deliveryLimit !== undefined) return { 'x-delivery-limit': deliveryLimit }
+  return Number.parseInt(version, 10) >= 4 ? { 'x-delivery-limit': -1 } : {}
+}
+
+/** What is done about an exchange, for people. */
+export function exchangeLines({ name, type, declare }: ExchangePlace): readonly string[] {
+  if (declare === 'assert') return [`declare exchange ${name} (${type}, durable)`]
+  return [declare === 'check' ? `check exchange ${name}` : `assume exchange ${name}`]
+}
+
+/** What is done about a queue, for people. */
+export function queueLines(queue: QueuePlace): readonly string[] {
+  const { name, declare, deadLetterExchange } = queue
+  const lines = queue.bindings.flatMap(({ exchange }) => exchangeLines(exchange))
+  if (deadLetterExchange !== undefined && declare !== 'none') lines.push(`check exchange ${deadLetterExchange}`)
+  if (declare !== 'assert') return [...lines, declare === 'check' ? `check queue ${name}` : `assume queue ${name}`]
+  lines.push(`declare queue ${name} (${queueDetails(queue).join(', ')})`)
+  for (const { exchange, routingKey } of queue.bindings) {
+    lines.push(`bind queue ${name} to exchange ${exchange.name} by '${routingKey}'`)
+  }
+  return lines
+}
+
+function queueDetails(queue: QueuePlace): readonly string[] {
+  const { 'x-queue-type': type, ...args } = queueArguments(queue, '')
+  const unlimited = queue.type === 'quorum' && queue.deliveryLimit === undefined
+  return [
+    `${type}`,
+    'durable',
+    ...Object.entries(args).map(([name, value]) => `${name}: ${JSON.stringify(value)}`),
+    ...(unlimited ? ['from RabbitMQ 4 on x-delivery-limit: -1'] : []),
+  ]
+}

@@ -1,0 +1,163 @@
+import type { Arrival, OutgoingMessage } from '../../core/broker.ts'
+import { type EventFormat, encodeEvent, sortHeaders } from '../../core/cloudevents.ts'
+import { HapaxError } from '../../core/errors.ts'
+import type { AmqpMessage, AmqpProperty, AmqpPublish } from './amqp.ts'
+
+/** The binding of CloudEvents to AMQP prefers the first prefix, which hapax sends, and asks for both to be read. */
+const PREFIX = 'cloudEvents_'
+const PREFIXES = ['cloudevents_', 'cloudevents:']
+
+/** A message in the form of the protocol. */
+export interface Outgoing {
+  readonly body: Buffer
+  readonly options: AmqpPublish
+}
+
+/** Writes a message. Throws for what the protocol cannot carry. */
+export function outgoing(message: OutgoingMessage, format: EventFormat): Outgoing {
+  const { attributes, headers, contentType, body } = encodeEvent(message, format)
+  // Without a prototype: the names are the sender's.
+  const table: Record<string, string> = Object.create(null)
+  for (const [name, value] of headers) table[name] = checkedHeader(name, value)
+  // Afterwards, so that no header takes the place of an attribute.
+  for (const [name, value] of attributes) table[prefixed(name)] = value
+  const { id, type, correlationId, time } = message
+  const options = {
+    mandatory: true,
+    persistent: true,
+    headers: table,
+    contentType,
+    messageId: short(id),
+    type: short(type),
+    correlationId: short(correlationId),
+    timestamp: seconds(time),
+  }
+  return { body: bufferOf(body), options: options as AmqpPublish }
+}
+
+/** Names with the prefix, made once: they are the same for every message. */
+const prefixedNames = new Map<string, string>()
+
+function prefixed(name: string): string {
+  let found = prefixedNames.get(name)
+  if (found === undefined) {
+    found = PREFIX + name
+    prefixedNames.set(name, found)
+  }
+  return found
+}
+
+/** RabbitMQ closes the channel, and with it takes down everything under way, when it meets CC or BCC as a text. */
+function checkedHeader(name: string, value: string): string {
+  if (name === 'CC' || name === 'BCC') throw cannotCarry(`a header called ${name}, which means routing keys`)
+  if (!value.isWellFormed() || !name.isWellFormed())
+    throw cannotCarry(`the header ${name}, which is no well-formed text`)
+  return value
+}
+
+function cannotCarry(what: string): HapaxError {
+  return new HapaxError('broker-refused', `RabbitMQ cannot carry ${what}`)
+}
+
+/** Fields of the protocol hold 255 bytes; what is longer is only among the attributes. */
+function short(value: string | undefined): string | undefined {
+  if (value === undefined) return undefined
+  return value.length <= 85 || Buffer.byteLength(value) <= 255 ? value : undefined
+}
+
+function seconds(time: string | undefined): number | undefined {
+  const ms = time === undefined ? Number.NaN : Date.parse(time)
+  return ms >= 0 ? Math.floor(ms / 1_000) : undefined
+}
+
+function bufferOf(bytes: Uint8Array): Buffer {
+  return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+}
+
+/** Whether a message that came back is the one that was sent so. */
+export function isSame(sent: Outgoing, routingKey: string, { fields, properties, content }: AmqpMessage): boolean {
+  return (
+    fields.routingKey === routingKey &&
+    properties.messageId === sent.options.messageId &&
+    sameHeaders(sent.options.headers as Record<string, unknown>, properties.headers ?? {}) &&
+    sent.body.equals(content)
+  )
+}
+
+function sameHeaders(sent: Readonly<Record<string, unknown>>, came: Readonly<Record<string, unknown>>): boolean {
+  for (const name in sent) if (sent[name] !== came[name]) return false
+  return true
+}
+
+/** Reads a delivery. */
+export function arrivalOf({ content, fields, properties }: AmqpMessage): Arrival {
+  const table = properties.headers ?? {}
+  const { attributes, headers } = sortHeaders(textsOf(table), SORTING)
+  return {
+    body: content,
+    contentType: asText(properties.contentType),
+    attributes,
+    headers,
+    properties: propertiesOf(fields, properties, table),
+    redelivered: fields.redelivered,
+    givenUp: undefined,
+  }
+}
+
+/** What servers, and their plugins, add on the way. */
+const ADDED = /^x-(death|first-death-.*|last-death-.*|delivery-count|acquired-count|received-from|stream-offset)$/
+
+const SORTING = { prefixes: PREFIXES, drop: (name: string) => name.startsWith('x-') && ADDED.test(name) }
+
+function textsOf(table: Readonly<Record<string, unknown>>): [string, unknown][] {
+  const entries = Object.entries(table)
+  for (const entry of entries) if (typeof entry[1] === 'object') entry[1] = dateOf(entry[1])
+  return entries
+}
+
+/** `amqplib` gives a time of the protocol as `{ '!': 'timestamp', value }`, in seconds. */
+function dateOf(value: object | null): unknown {
+  const { '!': type, value: time } = (value ?? {}) as { '!'?: unknown; value?: unknown }
+  return type === 'timestamp' && typeof time === 'number' ? new Date(time * 1_000) : value
+}
+
+const PROPERTIES = [
+  'messageId',
+  'type',
+  'appId',
+  'correlationId',
+  'replyTo',
+  'userId',
+  'timestamp',
+  'expiration',
+  'priority',
+  'contentEncoding',
+] as const satisfies readonly AmqpProperty[]
+
+/** How often the server has delivered a message before, under the names that its versions have for it. */
+const COUNTS = [
+  ['deliveryCount', 'x-delivery-count'],
+  ['acquiredCount', 'x-acquired-count'],
+] as const
+
+function propertiesOf(
+  { exchange, routingKey }: AmqpMessage['fields'],
+  properties: AmqpMessage['properties'],
+  table: Readonly<Record<string, unknown>>,
+): Arrival['properties'] {
+  const found: Record<string, string> = { exchange, routingKey }
+  for (const name of PROPERTIES) {
+    const value = asText(properties[name])
+    if (value !== undefined) found[name] = value
+  }
+  for (const [name, header] of COUNTS) {
+    const value = asText(table[header])
+    if (value !== undefined) found[name] = value
+  }
+  return found
+}
+
+function asText(value: unknown): string | undefined {
+  if (typeof value === 'string') return value
+  return typeof value === 'number' ? String(value) : undefined
+}
