@@ -1,0 +1,159 @@
+import { asError, HapaxError } from '../../core/errors.ts'
+import { expected } from '../../core/options.ts'
+
+/** One word of a command. */
+export type Word = string | Buffer
+
+/** The subset of a client of `ioredis` or `iovalkey` that hapax needs. */
+export interface IoredisClient {
+  duplicate(override?: object): IoredisClient
+  connect(): Promise<unknown>
+  disconnect(): void
+  /** Sends any command; texts in the answer are bytes. */
+  callBuffer(command: string, ...words: Word[]): Promise<unknown>
+  on(event: 'error' | 'end', listener: (error?: Error) => void): unknown
+}
+
+/** The subset of a client of `redis` (node-redis) that hapax needs. */
+export interface NodeRedisClient {
+  /** The settings that it was made with. */
+  readonly options?: { readonly socket?: object } | undefined
+  duplicate(overrides?: object): NodeRedisClient
+  connect(): Promise<unknown>
+  destroy(): void
+  sendCommand(words: readonly Word[]): Promise<unknown>
+  on(event: 'error' | 'end', listener: (error?: Error) => void): unknown
+}
+
+/** A client of your own: hapax never sends anything through it, it makes others with the same settings. */
+export type RedisClient = IoredisClient | NodeRedisClient
+
+/** A client for one connection, which is never repaired. */
+export interface RawClient {
+  connect(): Promise<unknown>
+  /** One command; texts in the answer are bytes. */
+  send(words: readonly Word[]): Promise<unknown>
+  end(): void
+  /** Called when the connection has ended, or could not be made; perhaps more than once. */
+  onEnd(listener: (error?: Error) => void): void
+  /** What is written by `work` goes out together. */
+  together(work: () => void): void
+}
+
+/** Makes clients. */
+export type ClientSource = (connectMs: number) => Promise<RawClient>
+
+/** Clients on a URL. */
+export function clientsOf(url: string): ClientSource {
+  return async (connectMs) => {
+    const { Redis } = await import('ioredis').catch((cause: unknown) => {
+      throw new HapaxError('client-missing', 'redisStreams({ url }) needs the package ioredis: npm install ioredis', {
+        cause,
+      })
+    })
+    return ofIoredis(new Redis(url, ioredisSettings(connectMs) as object) as unknown as IoredisClient)
+  }
+}
+
+/** Clients with the settings of the user's own. */
+export function clientsLike(client: RedisClient): ClientSource {
+  const given = client as Partial<Record<'duplicate' | 'isCluster' | 'callBuffer' | 'sendCommand' | 'isReady', unknown>>
+  const what = 'a client of ioredis, iovalkey or redis, for one server or for Sentinel'
+  if (typeof given?.duplicate !== 'function' || given.isCluster === true) expected('client', what, given)
+  if (typeof given.callBuffer === 'function') return async (ms) => likeIoredis(client as IoredisClient, ms)
+  // A cluster and a pool of node-redis have `sendCommand` too, with other arguments.
+  if (typeof given.sendCommand !== 'function' || typeof given.isReady !== 'boolean') expected('client', what, given)
+  return async (ms) => likeNodeRedis(client as NodeRedisClient, ms)
+}
+
+/**
+ * A client that connects again by itself also sends again what had no answer, or forgets it without a word. So each serves
+ * one connection, and whoever uses it makes a new one.
+ */
+function ioredisSettings(connectMs: number): object {
+  return {
+    lazyConnect: true,
+    retryStrategy: null,
+    reconnectOnError: null,
+    enableOfflineQueue: false,
+    enableAutoPipelining: false,
+    // While it loads its data Redis answers LOADING, which is enough.
+    enableReadyCheck: false,
+    connectTimeout: connectMs,
+    commandTimeout: undefined,
+    socketTimeout: undefined,
+    blockingTimeout: undefined,
+    protocol: 2,
+  }
+}
+
+function likeIoredis(client: IoredisClient, connectMs: number): RawClient {
+  return ofIoredis(client.duplicate(ioredisSettings(connectMs)))
+}
+
+function ofIoredis(client: IoredisClient): RawClient {
+  let last: Error | undefined
+  client.on('error', (error) => {
+    last = error
+  })
+  return {
+    connect: () =>
+      client.connect().catch((error: unknown) => {
+        // What it rejects with only says that there is no connection.
+        throw last ?? asError(error)
+      }),
+    send: ([command = '', ...words]) => client.callBuffer(command.toString(), ...words),
+    end: () => client.disconnect(),
+    onEnd: (listener) => client.on('end', () => listener(last)),
+    together: (work) => {
+      const { stream } = client as { stream?: { cork?(): void; uncork?(): void } }
+      stream?.cork?.()
+      work()
+      stream?.uncork?.()
+    },
+  }
+}
+
+function likeNodeRedis(client: NodeRedisClient, connectMs: number): RawClient {
+  const own = client.duplicate({
+    disableOfflineQueue: true,
+    socket: {
+      ...client.options?.socket,
+      reconnectStrategy: false,
+      connectTimeout: connectMs,
+      socketTimeout: undefined,
+    },
+    RESP: 2,
+    // Both need RESP 3.
+    maintNotifications: 'disabled',
+    clientSideCache: undefined,
+    pingInterval: undefined,
+    commandOptions: { typeMapping: { [BULK]: Buffer } },
+  })
+  const listeners: ((error?: Error) => void)[] = []
+  const ended = (error?: Error): void => {
+    for (const listener of listeners) listener(error)
+  }
+  own.on('error', ended)
+  own.on('end', () => ended())
+  return {
+    connect: () => own.connect(),
+    send: (words) => own.sendCommand(words),
+    end: () => destroy(own),
+    onEnd: (listener) => listeners.push(listener),
+    // It collects what is written in one turn by itself.
+    together: (work) => work(),
+  }
+}
+
+/** How node-redis calls texts of any bytes: by the first character of their wire form. */
+const BULK = '$'.charCodeAt(0)
+
+/** It throws when it is not connected. */
+function destroy(client: NodeRedisClient): void {
+  try {
+    client.destroy()
+  } catch {
+    // It is closed already.
+  }
+}

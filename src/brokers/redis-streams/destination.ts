@@ -1,0 +1,217 @@
+import type { Confirmation, Destination, OutgoingMessage } from '../../core/broker.ts'
+import type { EventFormat } from '../../core/cloudevents.ts'
+import { asError, HapaxError } from '../../core/errors.ts'
+import type { Word } from './client.ts'
+import { fieldsOf } from './entry.ts'
+import { Link, type LinkOptions, type Reply, refusal } from './link.ts'
+import { run } from './scripts.ts'
+
+/** What a stream needs, with every default filled in. */
+export interface StreamSettings {
+  readonly stream: string
+  readonly format: EventFormat
+  readonly waitReplicas: number
+  readonly maxBytes: number
+  readonly trim: { readonly keepMs: number; readonly keepEntries: number } | undefined
+  readonly links: LinkOptions
+}
+
+/** Sends messages to a stream. */
+export class StreamDestination implements Destination {
+  readonly name: string
+  /** What is sent together is added in one step or not at all, and what stands behind a refused message of its key waits. */
+  readonly features = { keepsOrder: true } as const
+  readonly #settings: StreamSettings
+  #current: Link | undefined
+  #opening: Promise<Link> | undefined
+  #closed = false
+  #mostBytes: number
+  #trimmedAt = Number.NEGATIVE_INFINITY
+
+  constructor(settings: StreamSettings) {
+    this.#settings = settings
+    this.#mostBytes = settings.maxBytes
+    this.name = `redis stream ${settings.stream}`
+  }
+
+  publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[] {
+    const sending = messages.map((message) => new Sending(message))
+    const abort = (): void => settleAll(sending, unavailable(new HapaxError('broker-timeout', 'nobody waits any more')))
+    signal.addEventListener('abort', abort, { once: true })
+    if (signal.aborted) abort()
+    void this.#send(sending, signal)
+      .catch((error: unknown) => settleAll(sending, unavailable(error)))
+      .finally(() => signal.removeEventListener('abort', abort))
+    return sending.map(({ confirmation }) => confirmation)
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#current?.close()
+  }
+
+  /** Batch after batch: the first that fails leaves the rest unsent, so that nothing overtakes it. */
+  async #send(sending: readonly Sending[], signal: AbortSignal): Promise<void> {
+    if (signal.aborted) return
+    const link = await this.#link()
+    const fitting = this.#fitting(sending)
+    for (let at = 0; at < fitting.length && !signal.aborted; ) {
+      const batch = nextBatch(fitting, at)
+      await this.#add(link, batch)
+      at += batch.length
+      settleAll(batch, CONFIRMED)
+      this.#trimNowAndThen(link)
+    }
+  }
+
+  /** Settles what is too large, and what stands behind it: the next attempt finds the first one held in its place. */
+  #fitting(sending: readonly Sending[]): readonly Sending[] {
+    const held = new Set<string>()
+    return sending.filter((each) => {
+      const { key } = each.message
+      const bytes = each.encode(this.#settings)
+      if (bytes <= this.#mostBytes && (key === undefined || !held.has(key))) return true
+      if (bytes > this.#mostBytes) each.settle({ status: 'refused', error: tooLarge(bytes, this.#mostBytes) })
+      else
+        each.settle(unavailable(new HapaxError('broker-refused', 'the message before it of the same key was refused')))
+      if (key !== undefined) held.add(key)
+      return false
+    })
+  }
+
+  /** Adds a batch. One transaction: either all of it is in the stream, in its order, or nothing. */
+  async #add(link: Link, batch: readonly Sending[]): Promise<void> {
+    const adds = batch.map(({ fields }) => ['XADD', this.#settings.stream, '*', ...fields])
+    const commands: Word[][] = adds.length === 1 ? adds : [['MULTI'], ...adds, ['EXEC']]
+    const { waitReplicas, links } = this.#settings
+    if (waitReplicas === 0) return check(await link.callAll(commands))
+    const replies = await link.callAll(
+      [...commands, ['WAIT', `${waitReplicas}`, `${links.timeoutMs}`]],
+      links.timeoutMs,
+    )
+    check(replies.slice(0, -1))
+    checkReplicas(replies.at(-1), waitReplicas)
+  }
+
+  /** One link at a time; after a loss the next publish opens another. */
+  async #link(): Promise<Link> {
+    if (this.#closed) throw closed(this.name)
+    if (this.#current !== undefined && !this.#current.lost) return this.#current
+    this.#opening ??= this.#open().finally(() => {
+      this.#opening = undefined
+    })
+    this.#current = await this.#opening
+    return this.#current
+  }
+
+  async #open(): Promise<Link> {
+    const link = await Link.open(this.#settings.links)
+    try {
+      await this.#learn(link)
+      // Whoever may not trim should hear of it, before memory is full.
+      await this.#trim(link)
+      if (this.#closed) throw closed(this.name)
+      return link
+    } catch (error) {
+      link.close()
+      throw error
+    }
+  }
+
+  /** A text that is longer than Redis takes would end the link, and everything else on it. */
+  async #learn(link: Link): Promise<void> {
+    const reply = await link.call(['CONFIG', 'GET', 'proto-max-bulk-len']).catch((error: unknown) => {
+      // Many may not ask.
+      if (refusal(error) === undefined) throw error
+      return null
+    })
+    const limit = Number((reply as readonly Buffer[] | null)?.[1])
+    if (limit > 0) this.#mostBytes = Math.min(this.#settings.maxBytes, limit)
+  }
+
+  #trimNowAndThen(link: Link): void {
+    const now = this.#settings.links.clock.monotonic()
+    if (this.#settings.trim === undefined || now < this.#trimmedAt + TRIM_MS) return
+    void this.#trim(link).catch(() => {
+      // It worked when the link was opened, and comes again.
+    })
+  }
+
+  async #trim(link: Link): Promise<void> {
+    const { trim, stream, links } = this.#settings
+    if (trim === undefined) return
+    this.#trimmedAt = links.clock.monotonic()
+    await run(link, 'TRIM', stream, [`${trim.keepMs}`, `${trim.keepEntries}`])
+  }
+}
+
+const TRIM_MS = 1_000
+/** What one transaction adds at most: Redis does nothing else meanwhile. */
+const BATCH = 500
+const BATCH_BYTES = 4 * 1024 * 1024
+const CONFIRMED: Confirmation = { status: 'confirmed' }
+
+/** A message on its way. */
+class Sending {
+  readonly message: OutgoingMessage
+  readonly confirmation: Promise<Confirmation>
+  settle: (confirmation: Confirmation) => void = () => {}
+  fields: readonly Word[] = []
+  bytes = 0
+
+  constructor(message: OutgoingMessage) {
+    this.message = message
+    this.confirmation = new Promise((resolve) => {
+      this.settle = resolve
+    })
+  }
+
+  /** Writes the entry; answers its size. */
+  encode({ format }: StreamSettings): number {
+    this.fields = fieldsOf(this.message, format)
+    this.bytes = this.fields.reduce((sum, word) => sum + Buffer.byteLength(word), 0)
+    return this.bytes
+  }
+}
+
+function settleAll(sending: readonly Sending[], confirmation: Confirmation): void {
+  for (const each of sending) each.settle(confirmation)
+}
+
+function nextBatch(sending: readonly Sending[], start: number): readonly Sending[] {
+  let bytes = 0
+  let end = start
+  while (end < sending.length && end - start < BATCH && (end === start || bytes < BATCH_BYTES)) {
+    bytes += (sending[end] as Sending).bytes
+    end += 1
+  }
+  return sending.slice(start, end)
+}
+
+/** The first error that Redis answered to any of the commands, or inside the transaction. */
+function check(replies: readonly Reply[]): void {
+  const inside = replies.at(-1)
+  const all = Array.isArray(inside) ? inside : replies
+  for (const reply of all) if (reply instanceof Error) throw refusal(reply) ?? reply
+}
+
+function checkReplicas(reply: Reply | undefined, wanted: number): void {
+  if (reply instanceof Error) throw reply
+  const got = Number(reply)
+  if (got >= wanted) return
+  throw new HapaxError('broker-unavailable', `expected ${wanted} replicas to have the messages, got ${got}`)
+}
+
+function closed(name: string): HapaxError {
+  return new HapaxError('closed', `${name} was closed`)
+}
+
+function tooLarge(bytes: number, most: number): HapaxError {
+  return new HapaxError('too-large', `expected a message of at most ${most} bytes for Redis, got ${bytes}`, {
+    fields: { bytes },
+  })
+}
+
+function unavailable(error: unknown): Confirmation {
+  return { status: 'unavailable', error: asError(error) }
+}

@@ -1,0 +1,166 @@
+import { type Clock, within } from '../../core/clock.ts'
+import { asError, HapaxError, messageOf } from '../../core/errors.ts'
+import type { ClientSource, RawClient, Word } from './client.ts'
+
+/** An answer of Redis: texts are bytes. */
+export type Reply = Buffer | string | number | null | Error | readonly Reply[]
+
+/** How links are made. */
+export interface LinkOptions {
+  readonly clients: ClientSource
+  /** How long Redis may take to answer. */
+  readonly timeoutMs: number
+  readonly clock: Clock
+}
+
+/** One connection to Redis. It is never repaired: whoever finds it lost opens another one. */
+export class Link {
+  readonly #client: RawClient
+  readonly #clock: Clock
+  readonly #timeoutMs: number
+  /** Whoever waits for an answer. */
+  readonly #waiting = new Set<(error: HapaxError) => void>()
+  #lost: HapaxError | undefined
+  /** Called once, when the link is lost; not when it is closed here. */
+  onLost: (error: HapaxError) => void = () => {}
+
+  private constructor(client: RawClient, { clock, timeoutMs }: LinkOptions) {
+    this.#client = client
+    this.#clock = clock
+    this.#timeoutMs = timeoutMs
+    client.onEnd((error) => this.fail(unavailable(error)))
+  }
+
+  /** Connects, and makes sure that Redis answers. */
+  static async open(options: LinkOptions): Promise<Link> {
+    const client = await options.clients(options.timeoutMs)
+    const link = new Link(client, options)
+    try {
+      await within(options.clock, options.timeoutMs, client.connect(), () => {
+        throw late(options.timeoutMs)
+      })
+      await link.call(['PING'])
+      return link
+    } catch (error) {
+      link.close()
+      throw error instanceof HapaxError ? error : (refusal(error) ?? unavailable(error))
+    }
+  }
+
+  get lost(): boolean {
+    return this.#lost !== undefined
+  }
+
+  /** Sends a command. An answer that takes longer than the deadline (and than `extraMs`) means that the link is dead. */
+  call(words: readonly Word[], extraMs = 0): Promise<Reply> {
+    return this.#answer(this.#client.send(words), this.#timeoutMs + extraMs)
+  }
+
+  /**
+   * Sends commands in one go, with nobody else's between them. The answer to the last one; if Redis refused one of the others,
+   * that is why it refused the last.
+   */
+  callAll(commands: readonly (readonly Word[])[], extraMs = 0): Promise<readonly Reply[]> {
+    let answers: Promise<unknown>[] = []
+    this.#client.together(() => {
+      answers = commands.map((words) => this.#client.send(words))
+    })
+    return this.#answer(settledInTurn(answers), this.#timeoutMs + extraMs) as Promise<readonly Reply[]>
+  }
+
+  /** Gives the link up: whoever waits for an answer learns that there will be none. */
+  fail(error: HapaxError): void {
+    if (this.#lost !== undefined) return
+    this.#lost = error
+    this.#client.end()
+    for (const reject of this.#waiting) reject(error)
+    this.#waiting.clear()
+    this.onLost(error)
+  }
+
+  close(): void {
+    this.onLost = () => {}
+    this.fail(new HapaxError('broker-unavailable', 'the link to Redis was closed'))
+  }
+
+  #answer(answer: Promise<unknown>, ms: number): Promise<Reply> {
+    return new Promise((resolve, reject) => {
+      const cancel = this.#clock.after(ms, () => this.fail(late(ms)))
+      const fail = (error: HapaxError): void => {
+        cancel()
+        reject(error)
+      }
+      const done = (): boolean => {
+        cancel()
+        return this.#waiting.delete(fail)
+      }
+      if (this.#lost !== undefined) fail(this.#lost)
+      else this.#waiting.add(fail)
+      answer.then(
+        (reply) => done() && resolve(reply as Reply),
+        (error: unknown) => done() && reject(this.#failure(error)),
+      )
+    })
+  }
+
+  /** An error that Redis answered, or the end of the link. */
+  #failure(error: unknown): HapaxError {
+    const refused = refusal(error)
+    if (refused === undefined) {
+      const lost = unavailable(error)
+      this.fail(lost)
+      return lost
+    }
+    // This server was the primary once: the next link may find the one that is it now.
+    if (refused.fields['reply'] === 'READONLY') this.fail(refused)
+    return refused
+  }
+}
+
+/** All answers, in turn; errors of Redis stand among them. Rejects if the link was lost. */
+async function settledInTurn(answers: readonly Promise<unknown>[]): Promise<readonly unknown[]> {
+  const settled = await Promise.allSettled(answers)
+  return settled.map((each) => {
+    if (each.status === 'fulfilled') return each.value
+    const refused = refusal(each.reason)
+    if (refused === undefined) throw each.reason
+    return refused
+  })
+}
+
+function late(ms: number): HapaxError {
+  return new HapaxError('broker-timeout', `Redis did not answer within ${ms} ms`)
+}
+
+function unavailable(cause?: unknown): HapaxError {
+  const why = cause === undefined ? 'the link to Redis was lost' : `Redis is not there: ${messageOf(asError(cause))}`
+  return new HapaxError('broker-unavailable', why, { cause })
+}
+
+/** What is wrong with the server, not with what was asked for. */
+const UNWELL: ReadonlyMap<string, 'broker-blocked' | 'broker-unavailable'> = new Map([
+  ['OOM', 'broker-blocked'],
+  ['MISCONF', 'broker-blocked'],
+  ['LOADING', 'broker-unavailable'],
+  ['BUSY', 'broker-unavailable'],
+  ['READONLY', 'broker-unavailable'],
+  ['MASTERDOWN', 'broker-unavailable'],
+  ['NOREPLICAS', 'broker-unavailable'],
+])
+
+/** The error that Redis answered, if it was Redis: such an answer begins with a word in capitals. */
+export function refusal(error: unknown): HapaxError | undefined {
+  if (error instanceof HapaxError) return error.fields['reply'] === undefined ? undefined : error
+  const message = error instanceof Error ? messageOf(error) : ''
+  const reply = /^([A-Z][A-Z0-9]*) /.exec(message)?.[1]
+  if (reply === undefined) return undefined
+  return new HapaxError(UNWELL.get(reply) ?? 'broker-refused', `Redis answered: ${message}`, {
+    cause: error,
+    fields: { reply },
+  })
+}
+
+/** The first word of the error that Redis answered: NOGROUP, WRONGTYPE … */
+export function replyOf(error: unknown): string | undefined {
+  return refusal(error)?.fields['reply'] as string | undefined
+}

@@ -1,0 +1,123 @@
+import type { Word } from './client.ts'
+import type { Link, Reply } from './link.ts'
+
+// What has to be decided in one step runs in Redis. Every script has one key, the stream.
+
+/** Takes over entries that nobody has touched for a while, and tells how often each was delivered. */
+const CLAIM = `
+local group, consumer, idle, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local found = redis.call('XAUTOCLAIM', KEYS[1], group, consumer, idle, cursor, 'COUNT', count)
+local counts = {}
+for i, entry in ipairs(found[2]) do
+  counts[i] = redis.call('XPENDING', KEYS[1], group, entry[1], entry[1], 1)[1][4]
+end
+return { found[1], found[2], counts, found[3] or {} }
+`
+
+/**
+ * Hands entries of one consumer to another one, or to itself, as if they had been idle for so long; not those that somebody
+ * else has by now. Answers which those are, and which are gone from the stream.
+ */
+const HAND_OVER = `
+local group, from, to, idle = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local ours, taken, gone = {}, {}, {}
+for i = 5, #ARGV do
+  local pending = redis.call('XPENDING', KEYS[1], group, ARGV[i], ARGV[i], 1, from)
+  table.insert(#pending == 0 and taken or ours, ARGV[i])
+end
+if #ours > 0 then
+  local command = { 'XCLAIM', KEYS[1], group, to, 0 }
+  for _, id in ipairs(ours) do table.insert(command, id) end
+  for _, word in ipairs({ 'IDLE', idle, 'JUSTID' }) do table.insert(command, word) end
+  local there = {}
+  for _, id in ipairs(redis.call(unpack(command))) do there[id] = true end
+  for _, id in ipairs(ours) do if not there[id] then table.insert(gone, id) end end
+end
+return { taken, gone }
+`
+
+/** Hands over everything that a consumer has, and then removes its name: removing it first would lose what it has. */
+const LEAVE = `
+local group, from, to, idle = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local gone = {}
+while true do
+  local pending = redis.call('XPENDING', KEYS[1], group, '-', '+', 500, from)
+  if #pending == 0 then break end
+  local command = { 'XCLAIM', KEYS[1], group, to, 0 }
+  for _, each in ipairs(pending) do table.insert(command, each[1]) end
+  for _, word in ipairs({ 'IDLE', idle, 'JUSTID' }) do table.insert(command, word) end
+  local there = {}
+  for _, id in ipairs(redis.call(unpack(command))) do there[id] = true end
+  for _, each in ipairs(pending) do if not there[each[1]] then table.insert(gone, each[1]) end end
+end
+redis.call('XGROUP', 'DELCONSUMER', KEYS[1], group, from)
+return gone
+`
+
+/** Redis writes what it tells about a thing as names and values in turn. */
+const AS_TABLE = `
+local function as_table(list)
+  local found = {}
+  for i = 1, #list, 2 do found[list[i]] = list[i + 1] end
+  return found
+end
+`
+
+/** Up to where a group is finished: everything before its oldest unfinished entry, or all that was ever delivered. */
+const FINISHED = `
+local function finished(group)
+  if group.pending == 0 then return group['last-delivered-id'] end
+  return redis.call('XPENDING', KEYS[1], group.name)[2]
+end
+`
+
+/** Removes the names of readers that have died and left nothing behind, and answers up to where the group is finished. */
+const TIDY = `${AS_TABLE}${FINISHED}
+local name, prefix, idle = ARGV[1], ARGV[2], tonumber(ARGV[3])
+for _, each in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], name)) do
+  local consumer = as_table(each)
+  local is_ours = string.sub(consumer.name, 1, #prefix) == prefix
+  if is_ours and consumer.pending == 0 and consumer.idle > idle then
+    redis.call('XGROUP', 'DELCONSUMER', KEYS[1], name, consumer.name)
+  end
+end
+for _, each in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
+  local group = as_table(each)
+  if group.name == name then return finished(group) end
+end
+`
+
+/**
+ * Removes entries that every group has finished and that are not to be kept. In one step: a group that is made between the
+ * look and the cut would lose what it has not read.
+ */
+const TRIM = `${AS_TABLE}${FINISHED}
+local keep_ms, keep_entries = tonumber(ARGV[1]), tonumber(ARGV[2])
+local function is_before(a, b)
+  local a_ms, a_seq = string.match(a, '^(%d+)-(%d+)$')
+  local b_ms, b_seq = string.match(b, '^(%d+)-(%d+)$')
+  if #a_ms ~= #b_ms then return #a_ms < #b_ms end
+  if a_ms ~= b_ms then return a_ms < b_ms end
+  if #a_seq ~= #b_seq then return #a_seq < #b_seq end
+  return a_seq < b_seq
+end
+if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+local groups = redis.call('XINFO', 'GROUPS', KEYS[1])
+if #groups == 0 then return 0 end
+local spare = redis.call('XLEN', KEYS[1]) - keep_entries
+if spare <= 0 then return 0 end
+local time = redis.call('TIME')
+local limit = string.format('%.0f-0', math.max(0, time[1] * 1000 + math.floor(time[2] / 1000) - keep_ms))
+for _, each in ipairs(groups) do
+  local done = finished(as_table(each))
+  if is_before(done, limit) then limit = done end
+end
+return redis.call('XTRIM', KEYS[1], 'MINID', '~', limit, 'LIMIT', math.min(spare, 10000))
+`
+
+const SCRIPTS = { CLAIM, HAND_OVER, LEAVE, TIDY, TRIM } as const
+
+/** Runs a script on a stream. */
+export function run(link: Link, script: keyof typeof SCRIPTS, stream: string, words: readonly Word[]): Promise<Reply> {
+  return link.call(['EVAL', SCRIPTS[script], '1', stream, ...words])
+}
