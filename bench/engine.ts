@@ -44,7 +44,7 @@ async function rig(
   const store = postgres({ pool, schema })
   const hapax = createHapax({ store, source: '/bench', delivery: 'local', logger: silentLogger })
   await hapax.migrate()
-  await pool.query(`create table ${schema}.effects (id text not null, number integer not null)`)
+  await pool.query(`create table ${schema}.business (id text not null, number integer not null)`)
   const consumer = hapax.consumer(CONSUMER, { group: { size: 100 }, concurrency: CONCURRENCY, ...options })
   const made: Rig = {
     pool,
@@ -53,7 +53,7 @@ async function rig(
     firstCall: undefined,
     fill: (rows) => fillInbox(pool, { schema, consumer: CONSUMER, type: Counted.type, ...rows }),
     async effects() {
-      const { rows } = await pool.query(`select count(distinct id)::integer as count from ${schema}.effects`)
+      const { rows } = await pool.query(`select count(distinct id)::integer as count from ${schema}.business`)
       return rows[0].count
     },
     async close() {
@@ -64,7 +64,7 @@ async function rig(
   }
   consumer.on(Counted, async (number, ctx) => {
     made.firstCall ??= performance.now()
-    await ctx.tx.query(`insert into ${schema}.effects (id, number) values ($1, $2)`, [ctx.message.id, number])
+    await ctx.tx.query(`insert into ${schema}.business (id, number) values ($1, $2)`, [ctx.message.id, number])
   })
   return made
 }

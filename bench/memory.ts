@@ -9,7 +9,7 @@ export async function benchMemory(url: string): Promise<void> {
   const pool = new pg.Pool({ connectionString: url, max: 8 })
   const hapax = createHapax({ store: postgres({ pool }), source: '/bench', logger: silentLogger })
   const consumer = hapax.consumer('memory', { group: { size: 100 } }).on(OrderPlaced, async (order, ctx) => {
-    await ctx.tx.query('insert into bench.effects (id, amount) values ($1, $2)', [order.orderId, order.amount])
+    await ctx.tx.query('insert into bench.business (id, amount) values ($1, $2)', [order.orderId, order.amount])
   })
   const work = async (count: number): Promise<number> => {
     for (let done = 0; done < count; done += 2000) {

@@ -13,7 +13,7 @@ const ROUNDS = 5
 export async function benchPostgres(url: string): Promise<void> {
   const admin = new pg.Pool({ connectionString: url, max: 2 })
   await admin.query('drop schema if exists hapax cascade; drop schema if exists bench cascade; create schema bench')
-  await admin.query('create table bench.effects (id text not null, amount integer not null)')
+  await admin.query('create table bench.business (id text not null, amount integer not null)')
   const pool = new pg.Pool({ connectionString: url, max: CONNECTIONS })
   const hapax = createHapax({ store: postgres({ pool }), source: '/bench', logger: silentLogger })
   await hapax.migrate()
@@ -37,7 +37,7 @@ export async function benchPostgres(url: string): Promise<void> {
 
 const versus = (hapax: number, other: number): Measured => ({ hapax, other, ratio: hapax / other })
 
-const INSERT_EFFECT = 'insert into bench.effects (id, amount) values ($1, $2)'
+const INSERT_EFFECT = 'insert into bench.business (id, amount) values ($1, $2)'
 const INSERT_RECEIPT = `
 insert into bench.receipts (consumer, message_key, token, source, id, type, fingerprint)
 values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing returning message_key`
@@ -100,7 +100,7 @@ function groups(hapax: HapaxOnPg, pool: pg.Pool, count = 20_000, size = 100): Pr
   )
 }
 
-const INSERT_EFFECTS = 'insert into bench.effects (id, amount) select * from unnest($1::text[], $2::integer[])'
+const INSERT_EFFECTS = 'insert into bench.business (id, amount) select * from unnest($1::text[], $2::integer[])'
 
 function many(hapax: HapaxOnPg, pool: pg.Pool, count = 60_000, size = 500): Promise<Measured> {
   const consumer = hapax.consumer('stock', { group: { size }, concurrency: CONNECTIONS })

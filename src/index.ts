@@ -33,6 +33,7 @@ export type {
 export type { Consumer, HandlerOptions, Source, SourceOptions } from './core/consumer.ts'
 export type { ConsumerOptions, GroupOptions } from './core/consumer-options.ts'
 export { type Draft, defineMessage, type MessageOptions, type MessageType, type PublishOptions } from './core/define.ts'
+export { classifyError, type EffectCall, type EffectOptions, effectKey, type Verified } from './core/effect.ts'
 export {
   type ErrorCode,
   type ErrorRecord,
@@ -44,10 +45,20 @@ export {
 } from './core/errors.ts'
 export type { Events, HapaxEvent, HapaxEvents, MessageRef } from './core/events.ts'
 export type { EditOptions, FailedQuery, FailedStore } from './core/failed.ts'
-export type { Handler, HandlerContext, Item, ManyContext, ManyHandler, PublishInHandler } from './core/handlers.ts'
+export type {
+  Handler,
+  HandlerContext,
+  Item,
+  LeasedContext,
+  LeasedHandler,
+  ManyContext,
+  ManyHandler,
+  PublishInHandler,
+} from './core/handlers.ts'
 export { createHapax, type Hapax, type HapaxOptions, type HapaxTransactionOptions } from './core/hapax.ts'
 export { messageId, messageKey } from './core/identity.ts'
 export type { MissingId } from './core/intake.ts'
+export type { Leased, LeasedOptions } from './core/leased.ts'
 export { consoleLogger, type Logger, silentLogger } from './core/logger.ts'
 export type { IncomingMessage, Message, MessageAttributes, StoredMessage } from './core/message.ts'
 export type { Consumers, Keys, KnownConsumer, Relays, Sent, SentQuery } from './core/operations.ts'

@@ -1,4 +1,4 @@
-import type { ErrorRecord, Hapax, HeldKey, Trace } from '../index.ts'
+import type { EffectRow, ErrorRecord, Hapax, HeldKey, Trace } from '../index.ts'
 import { CliError } from './errors.ts'
 import { type Io, json, line, paint } from './io.ts'
 import { type AddCommand, examples, withStore } from './options.ts'
@@ -60,7 +60,7 @@ function unknown(id: string, { source }: ExplainOptions): CliError {
 }
 
 /** What comes first when the clock says the same. */
-const ORDER = { outbox: 0, sent: 1, receipt: 2, inbox: 3, failed: 4, audit: 5 } as const
+const ORDER = { outbox: 0, sent: 1, receipt: 2, inbox: 3, effect: 4, failed: 5, audit: 6 } as const
 
 function byTime(a: Trace, b: Trace): number {
   return a.at.getTime() - b.at.getTime() || ORDER[a.where] - ORDER[b.where]
@@ -105,10 +105,22 @@ function event(trace: Trace): string {
       return `put into the inbox of ${trace.consumer}${tries(trace)}`
     case 'failed':
       return `failed for ${scope(trace)} after ${times(trace.attempts)}: ${trace.reason}${because(trace.error)}`
+    case 'effect':
+      return effectEvent(trace.effect)
     case 'audit':
       return `${trace.actor} ${DEEDS[trace.action] ?? trace.action}${note(trace.note)}`
   }
 }
+
+function effectEvent({ name, state, attempts, result, error, lastAt }: EffectRow): string {
+  if (name === '') return `notes: ${result ?? ''}`
+  const ended =
+    state === 'started' ? 'begun, and nothing is known of its end' : `${EFFECT_STATES[state]} at ${when(lastAt)}`
+  const answer = state === 'done' && result ? `: ${result}` : because(error)
+  return `the outside call '${name}' was made in ${times(attempts)}; ${ended}${answer}`
+}
+
+const EFFECT_STATES = { done: 'done', 'not-done': 'not done', unknown: 'nobody knows whether it happened,' } as const
 
 const DEEDS: Readonly<Record<string, string>> = {
   retry: 'had it tried again',
@@ -116,6 +128,7 @@ const DEEDS: Readonly<Record<string, string>> = {
   discard: 'discarded it',
   release: 'let its key go on without it',
   republish: 'had it published again',
+  settle: 'said what became of an outside call',
 }
 
 function note(text: string | null): string {
@@ -169,6 +182,7 @@ function nextOf(
       return traces.at(-1) === trace
         ? 'The broker has it. Consumers on other databases know what became of it there; this one keeps only that it was sent.'
         : undefined
+    case 'effect':
     case 'audit':
       return undefined
   }

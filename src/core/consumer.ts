@@ -5,9 +5,17 @@ import { type ConsumerOptions, type ConsumerSettings, consumerSettings, retryPol
 import type { MessageType } from './define.ts'
 import { type Engine, working } from './engine.ts'
 import { asError, HapaxError } from './errors.ts'
-import { type Handler, type Job, type ManyHandler, prepareJob, type Registered } from './handlers.ts'
+import {
+  type Handler,
+  type Job,
+  type LeasedHandler,
+  type ManyHandler,
+  prepareJob,
+  type Registered,
+} from './handlers.ts'
 import { InboxWork } from './inbox.ts'
 import { type Entry, intake } from './intake.ts'
+import { LeasedWork, type LeaseSettings } from './leased-work.ts'
 import type { IncomingMessage, StoredMessage } from './message.ts'
 import { expected, noOthers, positiveInteger, text } from './options.ts'
 import type { Outcome } from './outcome.ts'
@@ -56,20 +64,24 @@ export class Consumer<Tx> {
   readonly #handlers = new Map<string, Registered<Tx>>()
   readonly #recorder: Recorder<Tx>
   readonly #taker: Taker<Tx>
-  readonly #inbox: InboxWork<Tx>
+  readonly #inbox: Pick<InboxWork<Tx>, 'work'>
+  readonly #leased: boolean
   readonly #flight = new SingleFlight()
   #lastStored: Promise<unknown> = Promise.resolve()
   #started = false
 
-  /** Made by `hapax.consumer`. */
-  constructor(engine: Engine<Tx>, name: string, options: ConsumerOptions) {
+  /** Made by `hapax.consumer`; with a lease, by `hapax.leased`. */
+  constructor(engine: Engine<Tx>, name: string, options: ConsumerOptions, lease?: LeaseSettings) {
     this.name = consumerName(name)
     this.#engine = engine
     this.#settings = consumerSettings(options, engine.store.features.parallelWriters)
     const retryOf = (type: string): RetryPolicy => this.#handlers.get(type)?.retry ?? this.#settings.retry
     this.#recorder = new Recorder(engine, name, this.#settings, retryOf)
     this.#taker = new Taker(engine, name, this.#settings, this.#recorder)
-    this.#inbox = new InboxWork(engine, name, this.#settings, this.#recorder, this.#handlers)
+    this.#leased = lease !== undefined
+    this.#inbox = lease
+      ? new LeasedWork(engine, name, { ...this.#settings, ...lease }, this.#recorder, this.#handlers)
+      : new InboxWork(engine, name, this.#settings, this.#recorder, this.#handlers)
   }
 
   /** Registers the handler of a message type. */
@@ -89,6 +101,16 @@ export class Consumer<Tx> {
       retry: this.#retry(options),
       type: type as MessageType<never, unknown>,
       call: handler as ManyHandler<never, Tx>,
+    })
+  }
+
+  /** Registers a handler that runs under a lease. */
+  onLeased<In, Out>(type: MessageType<In, Out>, handler: LeasedHandler<Out, Tx>, options: HandlerOptions): this {
+    return this.#register({
+      kind: 'leased',
+      retry: this.#retry(options),
+      type: type as MessageType<never, unknown>,
+      call: handler as LeasedHandler<never, Tx>,
     })
   }
 
@@ -242,7 +264,7 @@ export class Consumer<Tx> {
     const handler = this.#handlers.get(stored.type)
     if (handler === undefined) return this.#withoutHandler(stored)
     if (this.#settings.receive === 'store') return 'store'
-    if (entry.redelivered && this.#settings.onError === 'store') return 'store'
+    if (this.#leased || (entry.redelivered && this.#settings.onError === 'store')) return 'store'
     const refuse = (error: unknown): Promise<Outcome> => this.#recorder.firstDelivery(stored, asError(error), 0)
     try {
       const job = prepareJob(handler, stored, 1)

@@ -6,7 +6,7 @@ import { Deadline, type Phases } from './deadline.ts'
 import { asError, HapaxError, isHapaxError, messageOf } from './errors.ts'
 import type { EventHub } from './events.ts'
 import type { Floor } from './floor.ts'
-import { callHandlers, type Job } from './handlers.ts'
+import type { Scope } from './handlers.ts'
 import type { Logger } from './logger.ts'
 import type { StoredMessage } from './message.ts'
 import type { OpenBuffer } from './publish.ts'
@@ -23,6 +23,7 @@ export interface Engine<Tx> {
   readonly clock: Clock
   readonly random: Random
   readonly maxBytes: number
+  readonly mintId: () => string
   /** One for all workers of the process: alone means alone in it. */
   readonly floor: Floor
 }
@@ -52,8 +53,8 @@ export interface Running<Tx> {
   readonly earlier: ReadonlySet<string>
   /** The outcome of an earlier commit is being looked for. */
   readonly resolving: boolean
-  /** Calls handlers inside the transaction and returns what has to be written with it. */
-  call(jobs: readonly Job<Tx>[]): Promise<Writes>
+  /** Runs somebody's work inside the transaction and returns what has to be written with it. */
+  run(work: (scope: Scope<Tx>) => Promise<unknown>): Promise<Writes>
 }
 
 const MAX_CONFLICTS = 20
@@ -147,14 +148,14 @@ export class Attempt<Tx, T> {
 
   async #runBody(unit: Unit<Tx>, deadline: Deadline, progress: Progress<Tx>): Promise<UnitEnd<T>> {
     const { publisher, logger } = this.#engine
-    const call = async (jobs: readonly Job<Tx>[]): Promise<Writes> => {
+    const run: Running<Tx>['run'] = async (work) => {
       const buffer = publisher.open(unit.tx)
       progress.buffer = buffer
       progress.called = true
       deadline.handler()
       try {
         const { together } = this.#settings
-        await callHandlers(jobs, { tx: unit.tx, buffer, signal: deadline.signal, logger, together })
+        await work({ tx: unit.tx, buffer, signal: deadline.signal, logger, together })
         return await buffer.flush(unit)
       } catch (error) {
         progress.thrown = error
@@ -164,7 +165,7 @@ export class Attempt<Tx, T> {
       }
     }
     const resolving = this.#unknownSince !== undefined
-    const end = await this.#body({ unit, earlier: this.#earlier, resolving, call })
+    const end = await this.#body({ unit, earlier: this.#earlier, resolving, run })
     deadline.commit()
     return end
   }

@@ -39,6 +39,12 @@ export type ErrorCode =
   | 'handler-timeout'
   | 'nested-transaction'
   | 'reentrant'
+  // leased work
+  | 'lease-lost'
+  | 'unknown-effect'
+  | 'unawaited-effect'
+  | 'effect-timeout'
+  | 'effect-result'
   // giving up
   | 'permanent'
   | 'attempts-exhausted'

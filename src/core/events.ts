@@ -1,5 +1,6 @@
 import { asError, messageOf } from './errors.ts'
 import type { Logger } from './logger.ts'
+import type { EffectState } from './store.ts'
 
 /** Names a message in an event; never the payload. */
 export interface MessageRef {
@@ -22,6 +23,10 @@ export interface HapaxEvents {
   retrying: { consumer: string; message: MessageRef; attempt: number; delayMs: number; error: Error }
   /** Moved to the failed store. */
   failed: { consumer: string; message: MessageRef; attempt: number; reason: string; error: Error }
+  /** An outside call of a leased handler: it happened, it did not, or nobody knows. */
+  effect: { consumer: string; message: MessageRef; effect: string; state: EffectState }
+  /** Another process has taken the message over from this one, which had been silent for too long. */
+  'lease-lost': { consumer: string; message: MessageRef; fence: number }
   /** Another process is working on the message. */
   busy: { consumer: string; message: MessageRef }
   /** Nothing was kept; the message is to be delivered again. */

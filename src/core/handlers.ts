@@ -1,5 +1,6 @@
 import type { RetryPolicy } from './backoff.ts'
 import type { MessageType, PublishOptions } from './define.ts'
+import type { EffectCall, EffectOptions } from './effect.ts'
 import { asError, HapaxError, isHapaxError, messageOf } from './errors.ts'
 import { decode } from './intake.ts'
 import type { Logger } from './logger.ts'
@@ -40,6 +41,29 @@ export type Handler<Data, Tx> = (data: Data, ctx: HandlerContext<Tx>) => unknown
 /** A handler of many messages. */
 export type ManyHandler<Data, Tx> = (items: readonly Item<Data>[], ctx: ManyContext<Tx>) => unknown
 
+/** What a leased handler receives beside the data. */
+export interface LeasedContext<Tx> {
+  readonly message: Message
+  /** Aborted when the message has passed to another process, or the handler runs out of time. */
+  readonly signal: AbortSignal
+  /** 1 for the first call. */
+  readonly attempt: number
+  /** Grows each time that the message is taken: a receiver that remembers it can refuse those who come late. */
+  readonly fence: number
+  readonly logger: Logger
+  /** Makes an outside call once: it is journalled, carries a key that never changes, and is not made again by a retry. */
+  effect<T>(name: string, call: EffectCall<T>, options?: EffectOptions<T>): Promise<T>
+  /** What to do in the transaction that settles the message; several are done in turn. */
+  complete(work: (tx: Tx) => unknown): void
+  /** Publishes a message that commits with the settling. */
+  readonly publish: PublishInHandler
+  /** Writes down something for people to read. */
+  note(fields: Readonly<Record<string, unknown>>): Promise<void>
+}
+
+/** A handler that calls the outside world. */
+export type LeasedHandler<Data, Tx> = (data: Data, ctx: LeasedContext<Tx>) => unknown
+
 /** A handler as it was registered. */
 export type Registered<Tx> = {
   readonly type: MessageType<never, unknown>
@@ -48,10 +72,11 @@ export type Registered<Tx> = {
 } & (
   | { readonly kind: 'one'; readonly call: Handler<never, Tx> }
   | { readonly kind: 'many'; readonly call: ManyHandler<never, Tx> }
+  | { readonly kind: 'leased'; readonly call: LeasedHandler<never, Tx> }
 )
 
 /** A message as its handler gets it. */
-interface Content {
+export interface Content {
   readonly message: Message
   readonly data: unknown
 }
@@ -121,6 +146,7 @@ export async function callHandlers<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx
   const called = new Set<Registered<Tx>>()
   for (const job of jobs) {
     const { handler } = job
+    if (handler.kind === 'leased') continue
     if (handler.kind === 'one') {
       const content = job.content()
       await callOne(handler.call, job, content instanceof Promise ? await content : content, scope)
@@ -171,7 +197,7 @@ async function callMany<Tx>(call: ManyHandler<never, Tx>, jobs: readonly Job<Tx>
 }
 
 /** Smaller groups: halves for handlers of many, which find the culprit in few calls; else one by one. */
-export function smaller<J extends { readonly handler: { readonly kind: 'one' | 'many' } }>(
+export function smaller<J extends { readonly handler: { readonly kind: Registered<never>['kind'] } }>(
   jobs: readonly J[],
 ): readonly (readonly J[])[] {
   const middle = Math.ceil(jobs.length / 2)

@@ -13,6 +13,7 @@ import { EventHub, type Events } from './events.ts'
 import { FailedStore } from './failed.ts'
 import { Floor } from './floor.ts'
 import { MAX_TEXT_BYTES } from './intake.ts'
+import { Leased, type LeasedOptions } from './leased.ts'
 import { consoleLogger, type Logger, safeLogger } from './logger.ts'
 import { Consumers, Keys, Relays, Sent } from './operations.ts'
 import { expected, noOthers, oneOf, positiveInteger, text } from './options.ts'
@@ -69,6 +70,8 @@ export interface Hapax<Tx, Own = Tx> {
   publishMany(tx: Tx | Own, drafts: readonly Draft[]): Promise<readonly Published[]>
   /** A named reader. The name scopes deduplication: keep it for as long as the consumer lives. */
   consumer(name: string, options?: ConsumerOptions): Consumer<Tx>
+  /** A named reader whose handlers call the outside world: no transaction is open meanwhile, and no call is made twice. */
+  leased(name: string, options?: LeasedOptions): Leased<Tx>
   worker(options: WorkerOptions<Tx>): Worker<Tx>
   status(): Promise<StoreStatus>
   /** Every place where a message with this id is known, oldest first. */
@@ -140,6 +143,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
       clock,
       random,
       maxBytes,
+      mintId,
       floor: new Floor(clock),
     }
     const tools = { store: store as unknown as Store<never>, clock, wake: () => this.#wake() }
@@ -198,12 +202,22 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   }
 
   consumer(name: string, options: ConsumerOptions = {}): Consumer<Tx> {
-    if (this.#consumers.has(name)) {
-      throw new HapaxError('duplicate-handler', `expected one consumer of the name ${name}, got a second one`)
-    }
+    this.#refuseSecond(name)
     const consumer = new Consumer(this.#engine, name, options)
     this.#consumers.set(name, consumer)
     return consumer
+  }
+
+  leased(name: string, options: LeasedOptions = {}): Leased<Tx> {
+    this.#refuseSecond(name)
+    const leased = new Leased(this.#engine, name, options)
+    this.#consumers.set(name, leased.consumer)
+    return leased
+  }
+
+  #refuseSecond(name: string): void {
+    if (!this.#consumers.has(name)) return
+    throw new HapaxError('duplicate-handler', `expected one consumer of the name ${name}, got a second one`)
   }
 
   worker(options: WorkerOptions<Tx>): Worker<Tx> {

@@ -1,13 +1,13 @@
 import type { ConsumerSettings } from './consumer-options.ts'
 import { Attempt, type Engine, type Running } from './engine.ts'
 import { asError, isHapaxError } from './errors.ts'
-import { type Job, prepareJob, type Registered, smaller } from './handlers.ts'
+import { callHandlers, type Job, prepareJob, type Registered, smaller } from './handlers.ts'
 import { type Outcome, outcome } from './outcome.ts'
 import { isFeared, type Recorder, ref } from './record.ts'
 import type { InboxRow, UnitEnd } from './store.ts'
 
 /** After this many crashes while nothing else ran, a message is held to be what ends the process. */
-const MAX_CRASHES = 3
+export const MAX_CRASHES = 3
 
 /** A row of the inbox with its decoded message. */
 interface InboxJob<Tx> extends Job<Tx> {
@@ -76,7 +76,7 @@ export class InboxWork<Tx> {
     return new Map([...outcomes, ...this.#processed([...ours.settled.values()], started)])
   }
 
-  async #body({ unit, call, resolving }: Running<Tx>, ours: Ours): Promise<UnitEnd<Ended>> {
+  async #body({ unit, run, resolving }: Running<Tx>, ours: Ours): Promise<UnitEnd<Ended>> {
     // Gone: our commit of unknown outcome had settled it. There, but not claimed: it had not, and now it is not ours.
     for (const [seq, row] of ours.claimed) if (resolving && !unit.present.has(seq)) ours.settled.set(seq, row)
     ours.claimed = unit.claimed
@@ -90,7 +90,7 @@ export class InboxWork<Tx> {
     } catch (error) {
       return { value: { kind: 'undecodable', error }, writes: undefined }
     }
-    return { value: { kind: 'processed' }, writes: await call(jobs) }
+    return { value: { kind: 'processed' }, writes: await run((scope) => callHandlers(jobs, scope)) }
   }
 
   async #job(row: InboxRow): Promise<InboxJob<Tx>> {

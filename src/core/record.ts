@@ -179,8 +179,14 @@ export class Recorder<Tx> {
             lost: 0,
             delayMs: verdict.delayMs,
             error: recordError(error),
+            leaseToken: row.leaseToken,
           })
     return there ? this.#report(row.message, verdict, attempts) : undefined
+  }
+
+  /** Records the failure of a message that was held by a lease; undefined: the lease was lost. */
+  underLease(row: InboxRow, error: Error): Promise<Outcome | undefined> {
+    return this.#onItsRow(row, error, row.attempts + 1)
   }
 
   /** Records that the database let a message of the inbox down: no attempt is used up, but it cannot go on for ever. */
@@ -194,7 +200,7 @@ export class Recorder<Tx> {
         : this.duplicate(row.message)
     }
     const delayMs = Math.min(60_000, 100 * 2 ** lost) * this.#engine.random.number()
-    await this.#reschedule({ seq, attempts, lost, delayMs, error: recordError(error) })
+    await this.#reschedule({ seq, attempts, lost, delayMs, error: recordError(error), leaseToken: row.leaseToken })
     return this.putBack(row.message, 'lost', error)
   }
 
@@ -273,7 +279,8 @@ export class Recorder<Tx> {
     write: typeof persist = persist,
   ): Promise<boolean> {
     const hold = row.ordered && this.#settings.order === 'wait'
-    const failed = { seq: row.seq, attempts, reason: verdict.reason, error: recordError(verdict.error), hold }
+    const { seq, leaseToken } = row
+    const failed = { seq, attempts, reason: verdict.reason, error: recordError(verdict.error), hold, leaseToken }
     return write(this.#engine, () => this.#engine.store.fail(failed))
   }
 
@@ -294,7 +301,7 @@ export class Recorder<Tx> {
     const { reason } = verdict
     logger.error({ ...event, reason, error: messageOf(error) }, 'the message is in the failed store')
     events.emit('failed', () => ({ ...event, reason, error }))
-    return outcome(reason === 'expired' ? 'expired' : 'failed', error)
+    return outcome(reason === 'expired' ? 'expired' : reason === 'unknown-effect' ? 'held' : 'failed', error)
   }
 
   #options(): { lockTimeoutMs: number; idleTimeoutMs: number } {

@@ -27,6 +27,48 @@ export interface InboxRow {
   readonly starts: number
   /** How often a process died while it ran alone. */
   readonly crashes: number
+  /** Who holds it, or held it, by a lease; null: nobody. */
+  readonly leaseToken: string | null
+  /** Grows with every lease. */
+  readonly fence: number
+}
+
+/** The right to work on an inbox row without a transaction: as long as the row has this token and this fence. */
+export interface Lease {
+  readonly seq: string
+  readonly token: string
+  readonly fence: number
+}
+
+/** What is known of an outside call: begun; happened; did certainly not happen; nobody knows. */
+export type EffectState = 'started' | 'done' | 'not-done' | 'unknown'
+
+/** Names an effect: one outside call of one message of one consumer. */
+export interface EffectRef {
+  readonly consumer: string
+  readonly messageKey: string
+  readonly name: string
+}
+
+/** An effect in the journal. The row whose name is empty has the notes of the message in `result`. */
+export interface EffectRow extends EffectRef {
+  readonly state: EffectState
+  /** Of the lease that wrote it last. */
+  readonly token: string
+  /** How often it was begun. */
+  readonly attempts: number
+  /** What the call returned, as a JSON text. */
+  readonly result: string | null
+  readonly error: ErrorRecord | null
+  readonly firstAt: Date
+  readonly lastAt: Date
+}
+
+/** What became of an effect. */
+export interface EffectEnd {
+  readonly state: Exclude<EffectState, 'started'>
+  readonly result: string | null
+  readonly error: ErrorRecord | null
 }
 
 /** A message for the outbox. */
@@ -157,7 +199,7 @@ export interface WorkerRow {
 export interface Audit {
   /** @default the user of the operating system */
   readonly actor: string
-  readonly action: 'retry' | 'edit' | 'discard' | 'release' | 'republish' | 'move' | 'remove' | 'cleanup'
+  readonly action: 'retry' | 'edit' | 'discard' | 'release' | 'republish' | 'move' | 'remove' | 'cleanup' | 'settle'
   readonly note?: string | undefined
 }
 
@@ -207,13 +249,15 @@ export type Opening =
    * is taken only if every older row of its key, due or not, held or not, is taken with it; held rows are never taken.
    */
   | { readonly kind: 'claim'; readonly seqs: readonly string[]; readonly locked: 'skip' | 'wait' }
+  /** Waits for this inbox row and deletes it, if it is still held by this lease. */
+  | { readonly kind: 'settle'; readonly lease: Lease }
 
 /** A transaction of the store while its body runs. */
 export interface Unit<Tx> {
   readonly tx: Tx
   /** Receipts that were there before, by message key; messages that are not in it are ours. */
   readonly existing: ReadonlyMap<string, Receipt>
-  /** With `locked: 'wait'`: the seqs of those of the rows that are there, claimed or not. Empty otherwise. */
+  /** With `locked: 'wait'`, and for `settle`: the seqs of those of the rows that are there, claimed or not. Empty otherwise. */
   readonly present: ReadonlySet<string>
   /** Inbox rows that are ours, in the order of `seq`. */
   readonly claimed: ReadonlyMap<string, InboxRow>
@@ -407,6 +451,14 @@ export type Trace =
       readonly at: Date
     }
   | {
+      readonly where: 'effect'
+      readonly consumer: string
+      readonly source: string
+      readonly type: string
+      readonly at: Date
+      readonly effect: EffectRow
+    }
+  | {
       readonly where: 'audit'
       readonly consumer: string
       readonly source: string
@@ -493,21 +545,56 @@ export interface Store<Tx, Own = Tx> {
 
   /** Lists what waits in these shares, one answer each; writes nothing. One statement where the database allows. */
   look(shares: readonly Share[]): Promise<readonly Look[]>
-  /** Records a failed attempt on the inbox row itself. False: the row is gone, another worker settled it. */
+  /**
+   * Records a failed attempt on the inbox row itself, and ends its lease. False: the row is gone, or has another lease; another
+   * worker settled it, or has it.
+   */
   reschedule(row: {
     seq: string
     attempts: number
     lost: number
     delayMs: number
     error: ErrorRecord
+    leaseToken: string | null
   }): Promise<boolean>
   /**
    * Writes an inbox row to the failed store; `hold` leaves it in its place as well, where it holds its key.
-   * False: the row is gone.
+   * False: the row is gone, or has another lease.
    */
-  fail(row: { seq: string; attempts: number; reason: string; error: ErrorRecord; hold: boolean }): Promise<boolean>
+  fail(row: {
+    seq: string
+    attempts: number
+    reason: string
+    error: ErrorRecord
+    hold: boolean
+    leaseToken: string | null
+  }): Promise<boolean>
   /** The seq of an inbox row, by consumer and message. */
   inboxSeq(consumer: string, messageKey: string): Promise<string | undefined>
+
+  /**
+   * Leases those of these inbox rows that are due, neither held nor locked, and not behind their key: gives them this token and a
+   * greater fence, and makes them due again when the lease ends. Rows that have this token already are leased once more.
+   */
+  lease(seqs: readonly string[], token: string, leaseMs: number): Promise<readonly InboxRow[]>
+  /** Prolongs leases; answers the seqs of those that are still held, also if their time had passed. */
+  renew(leases: readonly Lease[], leaseMs: number): Promise<ReadonlySet<string>>
+  /**
+   * Writes an effect as begun, unless it is done, or, without `again`, was begun before; and prolongs the lease. Answers the
+   * effect as it was before; undefined: the lease is lost, and nothing was written.
+   */
+  beginEffect(
+    lease: Lease,
+    leaseMs: number,
+    effect: EffectRef,
+    again: boolean,
+  ): Promise<{ readonly before: EffectRow | undefined } | undefined>
+  /** Writes down what became of an effect. False: the lease is lost, and nothing was written. */
+  endEffect(lease: Lease, effect: EffectRef, end: EffectEnd): Promise<boolean>
+  /** The journal of a message, in the order in which the effects were begun first. */
+  effects(consumer: string, messageKey: string): Promise<readonly EffectRow[]>
+  /** What a person knows of an effect that is begun or unknown. False: there is none such. */
+  settleEffect(effect: EffectRef, end: EffectEnd, audit: Audit): Promise<boolean>
 
   /** The messages of these outbox rows that are still there, in the order of `seq`. */
   outboxRows(seqs: readonly string[]): Promise<readonly OutboxMessage[]>

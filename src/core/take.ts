@@ -1,7 +1,7 @@
 import type { ConsumerSettings } from './consumer-options.ts'
 import { Attempt, type Engine, type Running, type UnitSettings } from './engine.ts'
 import { asError } from './errors.ts'
-import { type Job, smaller } from './handlers.ts'
+import { callHandlers, type Job, smaller } from './handlers.ts'
 import { type Outcome, outcome } from './outcome.ts'
 import { type Recorder, ref } from './record.ts'
 import type { Receipt, UnitEnd } from './store.ts'
@@ -53,10 +53,10 @@ export class Taker<Tx> {
 
   async #body(
     jobs: readonly Job<Tx>[],
-    { unit, earlier, call }: Running<Tx>,
+    { unit, earlier, run }: Running<Tx>,
     group: FailedGroup | undefined,
   ): Promise<UnitEnd<readonly Found[]>> {
-    if (unit.existing.size === 0) return { value: ALL_FRESH, writes: await call(jobs) }
+    if (unit.existing.size === 0) return { value: ALL_FRESH, writes: await run((scope) => callHandlers(jobs, scope)) }
     const found = jobs.map(({ stored }): Found => {
       const receipt = unit.existing.get(stored.messageKey)
       if (receipt === undefined) return 'fresh'
@@ -65,7 +65,7 @@ export class Taker<Tx> {
     })
     const fresh = jobs.filter((_, index) => found[index] === 'fresh')
     if (fresh.length === 0) return { value: found, writes: undefined }
-    return { value: found, writes: await call(fresh) }
+    return { value: found, writes: await run((scope) => callHandlers(fresh, scope)) }
   }
 
   async #finish(

@@ -21,6 +21,8 @@ const FINAL: readonly ErrorCode[] = [
   'undecodable',
   'given-up-by-broker',
   'conflict',
+  'unknown-effect',
+  'effect-result',
   'expired',
 ]
 

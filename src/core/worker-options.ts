@@ -3,13 +3,14 @@ import type { Destination } from './broker.ts'
 import { CONCURRENCY, Consumer, Source } from './consumer.ts'
 import type { Engine } from './engine.ts'
 import { HapaxError } from './errors.ts'
+import { Leased } from './leased.ts'
 import { expected, isText, noOthers, positiveInteger, spanMs } from './options.ts'
 import type { StoreFeatures } from './store.ts'
 
 /** Options of a worker. It consumes, or relays, or both. */
 export interface WorkerOptions<Tx> {
   /** Consumers whose inbox this worker works (retries, local delivery), and `consumer.from(…)` for those fed by a broker. */
-  readonly consume?: readonly (Consumer<Tx> | Source<Tx>)[]
+  readonly consume?: readonly (Consumer<Tx> | Leased<Tx> | Source<Tx>)[]
   /** Where the outbox goes: the relay `default`. */
   readonly relay?: Destination
   /** Where the outbox goes, by the name of the relay that a publish names. */
@@ -68,8 +69,8 @@ export function workerSettings<Tx>(engine: Engine<Tx>, options: WorkerOptions<Tx
   }
 }
 
-function consumerOf<Tx>(engine: Engine<Tx>, given: Consumer<Tx> | Source<Tx>): Consumer<Tx> {
-  const consumer = given instanceof Source ? given.consumer : given
+function consumerOf<Tx>(engine: Engine<Tx>, given: Consumer<Tx> | Leased<Tx> | Source<Tx>): Consumer<Tx> {
+  const consumer = given instanceof Source || given instanceof Leased ? given.consumer : given
   if (!(consumer instanceof Consumer) || !consumer.isOf(engine)) {
     expected('consume', 'a list of consumers of the same hapax', consumer)
   }

@@ -8,12 +8,17 @@ import type {
   AuditSubject,
   Cleaned,
   CleanupStep,
+  EffectEnd,
+  EffectRef,
+  EffectRow,
   FailedFilter,
   FailedGroup,
   FailedMessage,
   FailedWhere,
   Finding,
   HeldKey,
+  InboxRow,
+  Lease,
   LocalResult,
   LocalRow,
   Look,
@@ -48,8 +53,9 @@ import {
   failedRetry,
   failedRows,
 } from './memory/failed.ts'
-import { claim, deliver, fail, present, reschedule, seqOf, take } from './memory/inbox.ts'
+import { claim, deliver, fail, present, reschedule, seqOf, settle, take } from './memory/inbox.ts'
 import { heldKeys, releaseKey } from './memory/keys.ts'
+import { beginEffect, effectsOf, endEffect, lease, renew, settleEffect } from './memory/leases.ts'
 import { look } from './memory/look.ts'
 import { confirm, outboxRows, postpone, recordRelay, refuse } from './memory/outbox.ts'
 import { pageAfter } from './memory/rows.ts'
@@ -151,6 +157,11 @@ class Memory implements MemoryStore {
     const unit = { tx, check, existing: new Map(), present: new Set<string>(), claimed: new Map() }
     if (opening.kind === 'take') return { ...unit, existing: take(this.#data, opening) }
     if (opening.kind === 'plain') return unit
+    if (opening.kind === 'settle') {
+      const { seq } = opening.lease
+      const there = new Set(this.#data.inbox.get(seq) === undefined ? [] : [seq])
+      return { ...unit, present: there, claimed: settle(this.#data, opening) }
+    }
     return { ...unit, present: present(this.#data, opening), claimed: claim(this.#data, opening) }
   }
 
@@ -189,6 +200,35 @@ class Memory implements MemoryStore {
 
   inboxSeq(consumer: string, messageKey: string): Promise<string | undefined> {
     return this.#alone((data) => seqOf(data, consumer, messageKey))
+  }
+
+  lease(seqs: readonly string[], token: string, leaseMs: number): Promise<readonly InboxRow[]> {
+    return this.#alone((data) => lease(data, seqs, token, leaseMs))
+  }
+
+  renew(leases: readonly Lease[], leaseMs: number): Promise<ReadonlySet<string>> {
+    return this.#alone((data) => renew(data, leases, leaseMs))
+  }
+
+  beginEffect(
+    held: Lease,
+    leaseMs: number,
+    effect: EffectRef,
+    again: boolean,
+  ): ReturnType<Store<MemoryTx>['beginEffect']> {
+    return this.#alone((data) => beginEffect(data, held, leaseMs, effect, again))
+  }
+
+  endEffect(held: Lease, effect: EffectRef, end: EffectEnd): Promise<boolean> {
+    return this.#alone((data) => endEffect(data, held, effect, end))
+  }
+
+  effects(consumer: string, messageKey: string): Promise<readonly EffectRow[]> {
+    return this.#alone((data) => effectsOf(data, consumer, messageKey))
+  }
+
+  settleEffect(effect: EffectRef, end: EffectEnd, audit: Audit): Promise<boolean> {
+    return this.#alone((data) => settleEffect(data, effect, end, audit))
   }
 
   outboxRows(seqs: readonly string[]): Promise<readonly OutboxMessage[]> {

@@ -95,7 +95,7 @@ async function verify(checker: Checker, pids: { old: readonly number[]; new: rea
 
 /** The processes that made each effect. */
 async function effects({ place, query }: Checker, consumer: string): Promise<Map<string, number[]>> {
-  const name = place.store === 'postgres' ? `${place.schema}.effects` : 'effects'
+  const name = place.store === 'postgres' ? `${place.schema}.business` : 'effects'
   const found = new Map<string, number[]>()
   for (const row of await query(`select id, process from ${name} where consumer = '${consumer}'`)) {
     const id = asText(row['id'])

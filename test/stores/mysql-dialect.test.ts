@@ -158,7 +158,7 @@ describe.for([{ flags: [] }, { flags: ['-FOUND_ROWS'] }])('with $flags', ({ flag
   it('records a failed attempt on the row that is there', async () => {
     const own = storeWith({ flags })
     const [seq = ''] = await storeInInbox(own, 'flags', message())
-    const attempt = { attempts: 1, lost: 0, delayMs: 1000, error: { name: 'Error', message: 'no' } }
+    const attempt = { leaseToken: null, attempts: 1, lost: 0, delayMs: 1000, error: { name: 'Error', message: 'no' } }
     expect(await own.reschedule({ seq, ...attempt })).toBe(true)
     expect(await own.reschedule({ seq: '999999999', ...attempt })).toBe(false)
   })
@@ -432,7 +432,7 @@ describe('order', () => {
     await holder.query('delete from hapax_inbox where seq = ?', [first])
     expect(await claim(store, [first, second, other], { isolation })).toMatchObject([{ seq: other }])
     await holder.query('rollback')
-    await store.fail({ seq: first, attempts: 1, reason: 'permanent', error: { name: 'E', message: 'm' }, hold: true })
+    await store.fail({ seq: first, attempts: 1, reason: 'permanent', error: { name: 'E', message: 'm' }, leaseToken: null, hold: true })
     expect(await claim(store, [first, second, other], { isolation })).toMatchObject([{ seq: other }])
   })
 
@@ -456,7 +456,7 @@ describe('order', () => {
     const lanes = (await look(store, 'pages', { limit: 10_000 })).entries.filter((entry) => entry.seq === seq)
     const alone = await look(store, 'pages', { lanes: lanes.map((entry) => entry.lane), limit: 32 })
     expect(alone.entries.filter((entry) => entry.key === 'long')).toHaveLength(100)
-    await store.fail({ seq, attempts: 1, reason: 'permanent', error: { name: 'E', message: 'm' }, hold: true })
+    await store.fail({ seq, attempts: 1, reason: 'permanent', error: { name: 'E', message: 'm' }, leaseToken: null, hold: true })
     const held = await look(store, 'pages', { lanes: lanes.map((entry) => entry.lane), limit: 32 })
     expect(held.entries.filter((entry) => entry.key === 'long')).toMatchObject([{ seq, held: true }])
   })

@@ -24,7 +24,7 @@ describe.skipIf(!url)('through PgBouncer in transaction mode (skipped where it i
       const consumer = hapax
         .consumer('billing', { concurrency: 4, retry: { minDelayMs: 1, maxDelayMs: 5 } })
         .on(Order, async ({ id }, { tx, attempt }) => {
-          await tx.query(`insert into ${schema}.effects (id) values (${id})`)
+          await tx.query(`insert into ${schema}.business (id) values (${id})`)
           if (id % 10 === 0 && attempt === 1) throw new Error('this one fails once')
         })
       return hapax.worker({ consume: [consumer], pollMs: 20 })
@@ -36,7 +36,7 @@ describe.skipIf(!url)('through PgBouncer in transaction mode (skipped where it i
     }
     const all = Array.from({ length: 200 }, (_, id) => id)
     await expect
-      .poll(async () => (await pool.query(`select id from ${schema}.effects order by id`)).rows.map(({ id }) => id), {
+      .poll(async () => (await pool.query(`select id from ${schema}.business order by id`)).rows.map(({ id }) => id), {
         timeout: 30_000,
       })
       .toEqual(all)
@@ -80,7 +80,7 @@ async function openNarrow() {
   const [first] = await bothSessions(pool)
   const { pid: _pid, ...boot } = first as SessionState
   await pool.query(`create schema ${schema}`)
-  await pool.query(`create table ${schema}.effects (id integer not null)`)
+  await pool.query(`create table ${schema}.business (id integer not null)`)
   const hapaxes = Array.from({ length: 3 }, () =>
     createHapax({ store: postgres({ pool, schema }), source: '/shop', delivery: 'local', logger: silentLogger }),
   )

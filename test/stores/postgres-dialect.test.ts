@@ -29,7 +29,7 @@ let opened = 0
 /** A schema of its own with a table `effects`; `hapax` makes one on a new pool. */
 async function setUp() {
   const schema = `dialect_${process.pid}_${++opened}`
-  await admin.query(`create schema ${schema}; create table ${schema}.effects (label text not null)`)
+  await admin.query(`create schema ${schema}; create table ${schema}.business (label text not null)`)
   onTestFinished(async () => {
     await admin.query(`drop schema ${schema} cascade`)
   })
@@ -38,9 +38,9 @@ async function setUp() {
     onTestFinished(() => pool.end())
     return createHapax({ store: postgres({ pool, schema }), source: '/test', logger: silentLogger, ...more })
   }
-  const effect = (tx: Tx, label: string) => tx.query(`insert into ${schema}.effects values ($1)`, [label])
+  const effect = (tx: Tx, label: string) => tx.query(`insert into ${schema}.business values ($1)`, [label])
   const effects = async (): Promise<string[]> => {
-    const { rows } = await admin.query(`select label from ${schema}.effects order by label collate "C"`)
+    const { rows } = await admin.query(`select label from ${schema}.business order by label collate "C"`)
     return rows.map(({ label }) => label)
   }
   const first = hapax()
@@ -261,7 +261,7 @@ describe('commits', () => {
       .consumer('a', { isolation: 'serializable', retry: AT_ONCE })
       .on(Ping, async ({ n }, { tx, attempt }) => {
         attempts.push(attempt)
-        await tx.query(`select count(*) from ${schema}.effects`)
+        await tx.query(`select count(*) from ${schema}.business`)
         both[n]?.resolve()
         await both[1 - n]?.promise
         await effect(tx, `${n}`)
@@ -348,14 +348,14 @@ describe('prepared statements of handlers', () => {
     const attempts: number[] = []
     const consumer = hapax.consumer('billing').on(Ping, async (_data, { tx, message: { id }, attempt }) => {
       attempts.push(attempt)
-      await tx.query(`insert into ${schema}.effects (label) values ($1)`, [id])
-      await tx.query(`select * from ${schema}.effects where label = $1`, [id])
+      await tx.query(`insert into ${schema}.business (label) values ($1)`, [id])
+      await tx.query(`select * from ${schema}.business where label = $1`, [id])
     })
     const deliver = async (id: string): Promise<string> => (await consumer.handle(message(id))).status
     for (const id of ['a', 'b', 'c', 'd']) expect(await deliver(id)).toBe('processed')
     const { rows } = await pool.query("select 1 from pg_prepared_statements where name like 'hapax_%'")
     expect(rows).toHaveLength(2)
-    await admin.query(`alter table ${schema}.effects add column more integer`)
+    await admin.query(`alter table ${schema}.business add column more integer`)
     expect(await deliver('e')).toBe('processed')
     expect(new Set(attempts)).toEqual(new Set([1]))
     expect(await effects()).toEqual(['a', 'b', 'c', 'd', 'e'])

@@ -152,7 +152,7 @@ describe('the tables', () => {
     expect(await claimed('3')).toEqual([])
     expect(await claimed('4', '1')).toEqual(['1'])
     const error = { name: 'E', message: 'm' }
-    await store.fail({ seq: '3', attempts: 1, reason: 'permanent', error, hold: true })
+    await store.fail({ seq: '3', attempts: 1, reason: 'permanent', error, leaseToken: null, hold: true })
     expect(await claimed('2', '3', '4')).toEqual(['2'])
     const [found] = await store.look([share()])
     expect(found?.entries).toMatchObject([{ seq: '3', key: 'a', held: true }])

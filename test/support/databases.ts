@@ -106,7 +106,7 @@ const checkers: Record<DurableStore, (name: string) => Promise<Checker>> = {
 
 /** The name of the table of effects. */
 function effects(place: Place): string {
-  return place.store === 'postgres' ? `${place.schema}.effects` : 'effects'
+  return place.store === 'postgres' ? `${place.schema}.business` : 'effects'
 }
 
 /** The name of a table of hapax. */

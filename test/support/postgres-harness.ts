@@ -23,7 +23,8 @@ export function postgresHarness<Tx, Own>(admin: pg.Pool, way: PostgresWay<Tx, Ow
     features: { ...way.storeOn(admin, 'hapax').features, errorsAbort: true, cannot: way.cannot },
     async open({ migrated, connections }) {
       const schema = `suite_${process.pid}_${++opened}`
-      const table = (name: string): string => `${schema}.${name}`
+      // The journal has the name.
+      const table = (name: string): string => `${schema}.${name === 'effects' ? 'business' : name}`
       await admin.query([`create schema ${schema}`, ...businessTables(table, 'text')].join(';'))
       const pools: pg.Pool[] = []
       const another = async (): Promise<Store<Tx, Own>> => {
@@ -39,7 +40,7 @@ export function postgresHarness<Tx, Own>(admin: pg.Pool, way: PostgresWay<Tx, Ow
         ...sqlBusiness<Tx, Own>(way.client, table, '$1'),
         store,
         another,
-        effects: () => column(`select label as value from ${schema}.effects`),
+        effects: () => column(`select label as value from ${schema}.business`),
         own: (work) => way.own(admin, work),
         notBegun: (work) => way.notBegun(admin, work),
         outbox: () => column(`select id as value from ${schema}.outbox order by seq`),

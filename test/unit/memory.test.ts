@@ -205,7 +205,7 @@ describe('the inbox in memory', () => {
     const { a1, a2, b1, b2 } = await seqs()
     expect(await claimed(b2)).toEqual([])
     expect(await claimed(a2, b2, b1)).toEqual(['b1', 'b2'])
-    await store.fail({ seq: String(a1), attempts: 1, reason: 'permanent', error, hold: true })
+    await store.fail({ seq: String(a1), attempts: 1, reason: 'permanent', error, leaseToken: null, hold: true })
     expect(await claimed(a1, a2)).toEqual([])
     expect((await look()).entries).toMatchObject([{ seq: a1, key: 'a', held: true }])
     expect(await store.heldKeys(10)).toMatchObject([
@@ -236,12 +236,12 @@ describe('the inbox in memory', () => {
   it('moves a message to the failed store and back', async () => {
     await run(take('1'), () => undefined, { inbox: [retry('1')] })
     const seq = String((await seqs())['1'])
-    expect(await store.reschedule({ seq, attempts: 1, lost: 0, delayMs: 100, error })).toBe(true)
+    expect(await store.reschedule({ seq, attempts: 1, lost: 0, delayMs: 100, error, leaseToken: null })).toBe(true)
     expect(await store.status()).toMatchObject({
       consumers: [{ consumer: 'tester', receipts: 1, retrying: 1, waiting: 0 }],
     })
-    expect(await store.fail({ seq, attempts: 2, reason: 'permanent', error, hold: false })).toBe(true)
-    expect(await store.fail({ seq, attempts: 2, reason: 'permanent', error, hold: false })).toBe(false)
+    expect(await store.fail({ seq, attempts: 2, reason: 'permanent', error, leaseToken: null, hold: false })).toBe(true)
+    expect(await store.fail({ seq, attempts: 2, reason: 'permanent', error, leaseToken: null, hold: false })).toBe(false)
     const [failed] = await store.failedList({ consumer: 'tester', reason: 'permanent', limit: 10 })
     expect(failed).toMatchObject({ attempts: 2, error, message: { id: '1' }, held: false })
     expect((await store.trace('1')).map(({ where }) => where)).toEqual(['receipt', 'failed'])
@@ -255,7 +255,7 @@ describe('the inbox in memory', () => {
   it('puts an edited message into the place of a held one', async () => {
     await run(take('1', '2'), () => undefined, { inbox: [retry('1', 0, 'a'), retry('2', 0, 'a')] })
     const rows = await seqs()
-    await store.fail({ seq: String(rows['1']), attempts: 1, reason: 'permanent', error, hold: true })
+    await store.fail({ seq: String(rows['1']), attempts: 1, reason: 'permanent', error, leaseToken: null, hold: true })
     const [failed] = await store.failedList({ limit: 1 })
     const seq = failed?.seq ?? ''
     expect(failed?.held).toBe(true)

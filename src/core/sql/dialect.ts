@@ -12,6 +12,7 @@ import type {
   UnitOptions,
   WorkerHello,
 } from '../store.ts'
+import type { LeaseDialect } from './lease-dialect.ts'
 import type { OperatorDialect } from './operator-dialect.ts'
 
 /** The names of a migration's steps; the texts are those of the dialect. */
@@ -96,12 +97,20 @@ export interface Dialect {
    * or rows with a key have a column `more`: true on one of the last key of a lane that has more.
    */
   look(query: Query, shares: readonly Share[]): Promise<Result>
-  reschedule(row: { seq: string; attempts: number; lost: number; delayMs: number; error: ErrorRecord }): Statement
-  /** Locks one inbox row and answers its seq. */
-  lockInbox(seq: string): Statement
+  /** If it has this lease, or none; it has none afterwards. */
+  reschedule(row: {
+    seq: string
+    attempts: number
+    lost: number
+    delayMs: number
+    error: ErrorRecord
+    leaseToken: string | null
+  }): Statement
+  /** Locks one inbox row, if it has this lease, or none, and answers its seq. */
+  lockInbox(seq: string, leaseToken: string | null): Statement
   /** Copies an inbox row into failed; `hold`: the copy names the row, which stays. */
   copyToFailed(row: { seq: string; attempts: number; reason: string; error: ErrorRecord; hold: boolean }): Statement
-  /** Marks an inbox row as held. */
+  /** Marks an inbox row as held, and ends its lease. */
   holdInbox(row: { seq: string; attempts: number; error: ErrorRecord }): Statement
   inboxSeq(consumer: string, messageKey: string): Statement
 
@@ -133,6 +142,8 @@ export interface Dialect {
   /** ordered. */
   subscription(consumer: string, type: string): Statement
 
+  /** Work without a transaction. */
+  readonly leases: LeaseDialect
   /** What people do by hand, and what they look at. */
   readonly operator: OperatorDialect
 }

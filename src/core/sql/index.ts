@@ -1,5 +1,6 @@
 export * from './checkup.ts'
 export type { Dialect, MigrationSource } from './dialect.ts'
+export type { LeaseDialect } from './lease-dialect.ts'
 export { compareSeq, pageOf } from './look.ts'
 export type { OperatorDialect } from './operator-dialect.ts'
 export { SqlStore } from './sql-store.ts'

@@ -10,7 +10,8 @@ import type {
   Trace,
   WorkerRow,
 } from '../store.ts'
-import { asBoolean, asDate, asError, asMessage, asText } from './values.ts'
+import { asEffect } from './rows.ts'
+import { asBoolean, asDate, asError, asMessage, asText, asUuid } from './values.ts'
 
 /** A row of the failed store. */
 export function asFailed(row: Row): FailedMessage {
@@ -151,6 +152,10 @@ export function asTrace(row: Row): Trace {
       return { where: place, relay: scope, ...common, ...waits, error: asError(row['error']) }
     case 'sent':
       return { where: place, relay: scope, ...common }
+    case 'effect': {
+      const effect = { consumer: scope, messageKey: asUuid(row['message_key']) }
+      return { where: place, consumer: scope, ...common, effect: asEffect(effect, row) }
+    }
     case 'audit':
       return {
         where: place,

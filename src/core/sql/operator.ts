@@ -24,6 +24,7 @@ import type {
   WorkerRow,
 } from '../store.ts'
 import type { Dialect } from './dialect.ts'
+import type { LeaseDialect } from './lease-dialect.ts'
 import type { OperatorDialect } from './operator-dialect.ts'
 import {
   asFailed,
@@ -84,11 +85,13 @@ type Operations =
 export class SqlOperator implements Pick<Store<never>, Operations> {
   readonly #dialect: Dialect
   readonly #sql: OperatorDialect
+  readonly #leases: LeaseDialect
   readonly #tools: OperatorTools
 
   constructor(dialect: Dialect, tools: OperatorTools) {
     this.#dialect = dialect
     this.#sql = dialect.operator
+    this.#leases = dialect.leases
     this.#tools = tools
   }
 
@@ -220,8 +223,12 @@ export class SqlOperator implements Pick<Store<never>, Operations> {
     })
   }
 
-  cleanup(step: CleanupStep, olderThanMs: number, limit: number): Promise<Cleaned> {
-    return this.#sql.cleanup((statement) => this.#tools.run(statement), step, olderThanMs, limit)
+  async cleanup(step: CleanupStep, olderThanMs: number, limit: number): Promise<Cleaned> {
+    const cleaned = await this.#sql.cleanup((statement) => this.#tools.run(statement), step, olderThanMs, limit)
+    if (step.kind !== 'receipts') return cleaned
+    // The journal of a message goes when its receipt has gone; here or in a later round.
+    await this.#tools.run(this.#leases.forget(step.consumer, step.after ?? FIRST_KEY, cleaned.after ?? LAST_KEY))
+    return cleaned
   }
 
   cleanable(consumer: string, olderThanMs: number): Promise<number> {
@@ -242,7 +249,8 @@ export class SqlOperator implements Pick<Store<never>, Operations> {
 
   async trace(id: string, source?: string): Promise<readonly Trace[]> {
     const traces: Trace[] = []
-    for (const statement of this.#sql.trace(id)) traces.push(...(await this.#rows(statement)).map(asTrace))
+    for (const statement of [...this.#sql.trace(id), this.#leases.trace(id)])
+      traces.push(...(await this.#rows(statement)).map(asTrace))
     return traces
       .filter((trace) => source === undefined || trace.source === source)
       .sort((a, b) => a.at.getTime() - b.at.getTime())
@@ -298,3 +306,7 @@ function commitUnknown(cause: unknown): HapaxError {
     { cause },
   )
 }
+
+/** Keys of messages are UUIDs. */
+const FIRST_KEY = '00000000-0000-0000-0000-000000000000'
+const LAST_KEY = 'ffffffff-ffff-ffff-ffff-ffffffffffff'

@@ -1,6 +1,6 @@
 import type { Row } from '../connection.ts'
-import type { InboxRow, OutboxMessage, Receipt, WorkerRow } from '../store.ts'
-import { asBoolean, asDate, asHex, asMessage, asText, asUuid } from './values.ts'
+import type { EffectRef, EffectRow, EffectState, InboxRow, OutboxMessage, Receipt, WorkerRow } from '../store.ts'
+import { asBoolean, asDate, asError, asHex, asMessage, asText, asUuid } from './values.ts'
 
 /** A receipt that was there before. */
 export function asReceipt(row: Row): Receipt {
@@ -25,6 +25,23 @@ export function asInboxRow(row: Row): InboxRow {
     lost: Number(row['lost']),
     starts: Number(row['starts']),
     crashes: Number(row['crashes']),
+    leaseToken: row['lease_token'] == null ? null : asUuid(row['lease_token']),
+    fence: Number(row['fence']),
+  }
+}
+
+/** A row of the journal. */
+export function asEffect(effect: Omit<EffectRef, 'name'>, row: Row): EffectRow {
+  return {
+    ...effect,
+    name: asText(row['name']),
+    state: asText(row['state']) as EffectState,
+    token: asUuid(row['token']),
+    attempts: Number(row['attempts']),
+    result: row['result'] == null ? null : asText(row['result']),
+    error: asError(row['error']),
+    firstAt: asDate(row['first_at']),
+    lastAt: asDate(row['last_at']),
   }
 }
 

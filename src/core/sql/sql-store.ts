@@ -17,6 +17,9 @@ import type {
   AuditSubject,
   Cleaned,
   CleanupStep,
+  EffectEnd,
+  EffectRef,
+  EffectRow,
   FailedFilter,
   FailedGroup,
   FailedMessage,
@@ -24,6 +27,7 @@ import type {
   Finding,
   HeldKey,
   InboxRow,
+  Lease,
   LocalResult,
   LocalRow,
   Look,
@@ -53,7 +57,7 @@ import type { Backend, Dialect } from './dialect.ts'
 import { asLooks, compareSeq } from './look.ts'
 import { migration, migrationScript, migrationStates, untilFree } from './migrate.ts'
 import { SqlOperator } from './operator.ts'
-import { asInboxRow, asOutboxMessage, asReceipt, asWorker } from './rows.ts'
+import { asEffect, asInboxRow, asOutboxMessage, asReceipt, asWorker } from './rows.ts'
 import { brokenAtomicity, type Fate, type Phase, StoreErrors } from './store-errors.ts'
 import { asBoolean, asText, asUuid } from './values.ts'
 
@@ -175,7 +179,9 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
         ? dialect.take(opening.consumer, opening.token, opening.messages, options.lockTimeoutMs)
         : opening.kind === 'claim'
           ? this.#claim(options, opening)
-          : []
+          : opening.kind === 'settle'
+            ? this.#settle(options, opening)
+            : []
     const from = settings.length
     return { statements: [...settings, ...own, ...dialect.guardSet], from, to: from + own.length }
   }
@@ -189,6 +195,11 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     return locked === 'skip' ? [claim] : [this.#dialect.lockAll(seqs, lockTimeoutMs, isolation), claim]
   }
 
+  /** Whether the row is there at all has to be known as well. */
+  #settle({ lockTimeoutMs, isolation }: UnitOptions, { lease }: Opening & { kind: 'settle' }): readonly Statement[] {
+    return [this.#dialect.lockAll([lease.seq], lockTimeoutMs, isolation), this.#dialect.leases.settle(lease)]
+  }
+
   async #unit(
     tx: Tx,
     executor: Executor,
@@ -199,10 +210,23 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     const check = (): Promise<void> => this.#check(executor)
     const unit = { tx, check, existing: NO_RECEIPTS, present: NO_SEQS, claimed: NO_ROWS }
     if (opening.kind === 'take') return { ...unit, existing: await this.#existing(executor, opening, answers) }
-    if (opening.kind !== 'claim') return unit
-    const locked = opening.locked === 'wait' ? answers[0]?.rows : undefined
+    if (opening.kind === 'plain') return unit
+    const locked = opening.kind === 'settle' || opening.locked === 'wait' ? answers[0]?.rows : undefined
     const present = locked === undefined ? NO_SEQS : new Set(locked.map((row) => String(row['seq'])))
-    return { ...unit, present, claimed: await this.#claimed(executor, answers.at(-1), isolation) }
+    const claimed =
+      opening.kind === 'settle'
+        ? await this.#settled(executor, answers.at(-1))
+        : await this.#claimed(executor, answers.at(-1), isolation)
+    return { ...unit, present, claimed }
+  }
+
+  async #settled(executor: Executor, answer: Result | undefined): Promise<ReadonlyMap<string, InboxRow>> {
+    const rows = answer?.rows.map(asInboxRow) ?? []
+    if (rows.length === 0) return NO_ROWS
+    const seqs = rows.map((row) => row.seq)
+    const statements = this.#dialect.claimDeletes ? [] : this.#dialect.deleteInbox(seqs)
+    for (const { text, params } of statements) await executor.query(text, params)
+    return new Map(rows.map((row) => [row.seq, row]))
   }
 
   /** The rows go first, not last: whoever commits behind our back commits that they are gone, and nobody runs them again. */
@@ -219,20 +243,23 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
 
   /** What `claimDeletes` stands for, where the database cannot do it in one statement. */
   async #inOrder(executor: Executor, rows: InboxRow[], isolation: Isolation | undefined): Promise<InboxRow[]> {
-    let kept = rows
-    if (rows.some((row) => row.ordered)) {
-      const statement = this.#dialect.blocked(rows.map((row) => row.seq))
-      // Every read inside a serializable transaction locks, and would wait; outside, rows that others have locked are there.
-      const outside = isolation === 'serializable'
-      const answer = await (outside ? this.#run(statement) : executor.query(statement.text, statement.params))
-      const blocked = new Set(answer.rows.map((row) => String(row['seq'])))
-      kept = rows.filter((row) => !blocked.has(row.seq))
-    }
+    const kept = await this.#notBlocked(executor, rows, isolation)
     if (kept.length === 0) return kept
     for (const { text, params } of this.#dialect.deleteInbox(kept.map((row) => row.seq))) {
       await executor.query(text, params)
     }
     return kept
+  }
+
+  /** Those that have no older row of their key outside these. */
+  async #notBlocked(executor: Executor, rows: InboxRow[], isolation: Isolation | undefined): Promise<InboxRow[]> {
+    if (!rows.some((row) => row.ordered)) return rows
+    const statement = this.#dialect.blocked(rows.map((row) => row.seq))
+    // Every read inside a serializable transaction locks, and would wait; outside, rows that others have locked are there.
+    const outside = isolation === 'serializable'
+    const answer = await (outside ? this.#run(statement) : executor.query(statement.text, statement.params))
+    const blocked = new Set(answer.rows.map((row) => String(row['seq'])))
+    return rows.filter((row) => !blocked.has(row.seq))
   }
 
   /** The receipts that were there before, read by a second statement: the first one's snapshot is too old to see them. */
@@ -349,7 +376,76 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   fail(row: Parameters<Store<Tx>['fail']>[0]): Promise<boolean> {
     const dialect = this.#dialect
     const then = row.hold ? [dialect.holdInbox(row)] : dialect.deleteInbox([row.seq])
-    return this.#move(dialect.lockInbox(row.seq), [dialect.copyToFailed(row), ...then])
+    return this.#move(dialect.lockInbox(row.seq, row.leaseToken), [dialect.copyToFailed(row), ...then])
+  }
+
+  async lease(seqs: readonly string[], token: string, leaseMs: number): Promise<readonly InboxRow[]> {
+    const { leases } = this.#dialect
+    return this.#admin({
+      first: [...this.#dialect.settings(SHORT, 'claim'), leases.lockDue(seqs, token)],
+      body: async (tx, answers) => {
+        const found = answers.at(-1)?.rows.map(asInboxRow) ?? []
+        const rows = await this.#notBlocked(this.#connection.executor(tx), found, undefined)
+        const last =
+          rows.length === 0
+            ? undefined
+            : [
+                leases.lease(
+                  rows.map((row) => row.seq),
+                  token,
+                  leaseMs,
+                ),
+              ]
+        return { value: rows.map((row) => ({ ...row, leaseToken: token, fence: row.fence + 1 })), last }
+      },
+    })
+  }
+
+  async renew(leases: readonly Lease[], leaseMs: number): Promise<ReadonlySet<string>> {
+    if (leases.length === 0) return NO_SEQS
+    await this.#run(this.#dialect.leases.renew(leases, leaseMs), CONTROL_MS)
+    const { rows } = await this.#run(this.#dialect.leases.leased(leases), CONTROL_MS)
+    return new Set(rows.map((row) => String(row['seq'])))
+  }
+
+  async beginEffect(
+    lease: Lease,
+    leaseMs: number,
+    effect: EffectRef,
+    again: boolean,
+  ): Promise<{ readonly before: EffectRow | undefined } | undefined> {
+    const { leases } = this.#dialect
+    const beforeOf = ([row]: Result['rows']): EffectRow | undefined =>
+      row === undefined || row['state'] == null ? undefined : asEffect(effect, row)
+    const { rows } = await this.#short(leases.lockEffect(lease, effect), ({ rows: found }) => {
+      if (found.length === 0) return undefined
+      const state = beforeOf(found)?.state
+      const open = state === undefined || state === 'not-done' || (again && state !== 'done')
+      const prolonged = leases.renew([lease], leaseMs)
+      return open ? [prolonged, leases.beginEffect(effect, lease.token)] : [prolonged]
+    })
+    return rows.length === 0 ? undefined : { before: beforeOf(rows) }
+  }
+
+  endEffect(lease: Lease, effect: EffectRef, end: EffectEnd): Promise<boolean> {
+    const { leases } = this.#dialect
+    return this.#move(leases.lockEffect(lease, effect), [leases.endEffect(effect, lease.token, end)])
+  }
+
+  async effects(consumer: string, messageKey: string): Promise<readonly EffectRow[]> {
+    const { rows } = await this.#run(this.#dialect.leases.effects(consumer, messageKey))
+    return rows.map((row) => asEffect({ consumer, messageKey }, row))
+  }
+
+  async settleEffect(effect: EffectRef, end: EffectEnd, audit: Audit): Promise<boolean> {
+    const { leases, operator } = this.#dialect
+    const { rows } = await this.#short(leases.lockOpenEffect(effect), ({ rows: [row] }) => {
+      if (row === undefined) return undefined
+      const about = { consumer: effect.consumer, source: asText(row['source']), id: asText(row['id']) }
+      const subject = { origin: 'inbox', ...about, type: asText(row['type']) } as const
+      return [leases.endEffect(effect, asUuid(row['token']), end), operator.auditOther(audit, subject)]
+    })
+    return rows.length > 0
   }
 
   async inboxSeq(consumer: string, messageKey: string): Promise<string | undefined> {

@@ -19,8 +19,10 @@ export function addInbox(data: Data, { delayMs, ...row }: RetryRow): void {
   const ordered = row.ordered && row.message.key !== null
   const lane = laneOf(row.message, ordered)
   const times = { createdAt: data.now(), availableAt: data.clock.now() + delayMs, heldAt: null }
-  data.inbox.set(seq, { ...row, seq, message: kept(row.message), ordered, lane, lost: 0, crashes: 0, ...times })
+  data.inbox.set(seq, { ...row, seq, message: kept(row.message), ordered, lane, ...NEW, ...times })
 }
+
+const NEW = { lost: 0, crashes: 0, leaseToken: null, fence: 0 } as const
 
 /** Writes an outbox row. */
 export function addOutbox(data: Data, { relay, message, delayMs }: OutboxRow): void {

@@ -1,5 +1,6 @@
 import type { Cleaned, CleanupStep } from '../../core/store.ts'
 import type { Data } from './data.ts'
+import { effectsOf, forgetEffect } from './leases.ts'
 import { bySeq, type ReceiptRow, receiptKey } from './rows.ts'
 import type { Table } from './tables.ts'
 
@@ -24,7 +25,10 @@ function cleanReceipts(
     .sort((a, b) => (a.messageKey < b.messageKey ? -1 : 1))
     .slice(0, limit)
   const deleted = looked.filter((row) => old(row.takenAt) && finished(data, row))
-  for (const row of deleted) data.receipts.delete(receiptKey(consumer, row))
+  for (const row of deleted) {
+    data.receipts.delete(receiptKey(consumer, row))
+    for (const { name } of effectsOf(data, consumer, row.messageKey)) forgetEffect(data, { ...row, name })
+  }
   return { deleted: deleted.length, after: looked.length === limit ? looked.at(-1)?.messageKey : undefined }
 }
 

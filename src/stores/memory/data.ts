@@ -1,5 +1,5 @@
 import type { Clock } from '../../core/clock.ts'
-import type { Audit, AuditSubject, Origin, SentMessage } from '../../core/store.ts'
+import type { Audit, AuditSubject, EffectRow, Origin, SentMessage } from '../../core/store.ts'
 import type { AuditRow, FailedEntry, LeavingRow, ReceiptRow, RelayRow, SubscriptionRow, WaitingRow } from './rows.ts'
 import { type Table, Tables } from './tables.ts'
 
@@ -11,6 +11,7 @@ export class Data {
   readonly inbox: Table<WaitingRow> = this.tables.table('hapax_inbox')
   readonly outbox: Table<LeavingRow> = this.tables.table('hapax_outbox')
   readonly failed: Table<FailedEntry> = this.tables.table('hapax_failed')
+  readonly effects: Table<EffectRow> = this.tables.table('hapax_effects')
   readonly sent: Table<SentMessage> = this.tables.table('hapax_sent')
   readonly audit: Table<AuditRow> = this.tables.table('hapax_audit')
   readonly subscriptions: Table<SubscriptionRow> = this.tables.table('hapax_subscriptions')

@@ -1,6 +1,7 @@
 import type { InboxRow, LocalResult, LocalRow, Opening, Receipt, Store } from '../../core/store.ts'
 import { addFailed, addInbox, receive } from './add.ts'
 import type { Data } from './data.ts'
+import { rowOf } from './leases.ts'
 import { bySeq, receiptKey, type WaitingRow } from './rows.ts'
 
 /** Writes receipts where there are none; answers those that were there. */
@@ -19,14 +20,29 @@ export function take(
 
 /** Takes rows out of the inbox, as `Opening` says. Whoever runs a transaction here runs alone, so nothing is locked. */
 export function claim(data: Data, { seqs }: Opening & { kind: 'claim' }): ReadonlyMap<string, InboxRow> {
-  const found = seqs.flatMap((seq) => data.inbox.get(seq) ?? []).filter((row) => row.heldAt === null)
-  const heads = found.some((row) => row.ordered) ? oldestOthers(data, found) : new Map<string, string>()
-  const claimed = found.filter((row) => {
+  const free = (row: WaitingRow): boolean =>
+    row.heldAt === null && (row.leaseToken === null || row.availableAt <= data.clock.now())
+  const claimed = notBlocked(data, seqs.flatMap((seq) => data.inbox.get(seq) ?? []).filter(free))
+  for (const { seq } of claimed) data.inbox.delete(seq)
+  return new Map(claimed.map((row) => [row.seq, row]))
+}
+
+/** Those that have no older row of their key outside these, in the order of seq. */
+export function notBlocked(data: Data, rows: readonly WaitingRow[]): readonly WaitingRow[] {
+  const heads = rows.some((row) => row.ordered) ? oldestOthers(data, rows) : new Map<string, string>()
+  const free = rows.filter((row) => {
     const other = heads.get(keyOf(row))
     return !row.ordered || other === undefined || Number(other) > Number(row.seq)
   })
-  for (const { seq } of claimed) data.inbox.delete(seq)
-  return new Map(claimed.sort(bySeq).map((row) => [row.seq, row]))
+  return free.sort(bySeq)
+}
+
+/** Takes the row of a lease out of the inbox. */
+export function settle(data: Data, { lease }: Opening & { kind: 'settle' }): ReadonlyMap<string, InboxRow> {
+  const row = rowOf(data, lease)
+  if (row === undefined) return new Map()
+  data.inbox.delete(row.seq)
+  return new Map([[row.seq, row]])
 }
 
 /** The seqs of those rows that are there. */
@@ -69,20 +85,21 @@ export function deliver(data: Data, { message, consumers, delayMs }: LocalRow, t
 }
 
 /** Records a failed attempt. */
-export function reschedule(data: Data, { seq, delayMs, ...end }: Parameters<Store<never>['reschedule']>[0]): boolean {
-  const row = data.inbox.get(seq)
-  if (row === undefined) return false
-  data.inbox.set(seq, { ...row, ...end, starts: 0, availableAt: data.clock.now() + delayMs })
+export function reschedule(data: Data, row: Parameters<Store<never>['reschedule']>[0]): boolean {
+  const { seq, delayMs, leaseToken, ...end } = row
+  const found = data.inbox.get(seq)
+  if (found?.leaseToken !== leaseToken) return false
+  data.inbox.set(seq, { ...found, ...end, starts: 0, leaseToken: null, availableAt: data.clock.now() + delayMs })
   return true
 }
 
 /** Copies a row into the failed store; it goes, or stays and holds its key. */
-export function fail(data: Data, { seq, hold, ...end }: Parameters<Store<never>['fail']>[0]): boolean {
+export function fail(data: Data, { seq, hold, leaseToken, ...end }: Parameters<Store<never>['fail']>[0]): boolean {
   const row = data.inbox.get(seq)
-  if (row === undefined) return false
+  if (row?.leaseToken !== leaseToken) return false
   addFailed(data, { ...row, ...end, origin: 'inbox', heldSeq: hold ? seq : null })
   const { attempts, error } = end
-  if (hold) data.inbox.set(seq, { ...row, attempts, error, starts: 0, heldAt: data.now() })
+  if (hold) data.inbox.set(seq, { ...row, attempts, error, starts: 0, leaseToken: null, heldAt: data.now() })
   else data.inbox.delete(seq)
   return true
 }

@@ -60,7 +60,7 @@ export function kept(message: StoredMessage): StoredMessage {
 }
 
 /** What an audit row is about, when it is about a message. */
-export function subjectOf({ source, id, type }: StoredMessage): AuditSubject {
+export function subjectOf({ source, id, type }: Pick<StoredMessage, 'source' | 'id' | 'type'>): AuditSubject {
   return { source, id, type }
 }
 

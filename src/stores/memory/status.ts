@@ -1,6 +1,13 @@
-import type { Finding, StoreStatus, Trace, WorkerRow } from '../../core/store.ts'
+import type { EffectRow, Finding, StoreStatus, Trace, WorkerRow } from '../../core/store.ts'
 import type { Data } from './data.ts'
-import type { AuditRow, FailedEntry, LeavingRow, ReceiptRow, WaitingRow } from './rows.ts'
+import {
+  type AuditRow,
+  type FailedEntry,
+  type LeavingRow,
+  type ReceiptRow,
+  receiptKey,
+  type WaitingRow,
+} from './rows.ts'
 
 /** How much there is. */
 export function status(data: Data, workers: readonly WorkerRow[]): StoreStatus {
@@ -76,6 +83,7 @@ export function trace(data: Data, id: string, source: string | undefined): reado
     ...data.outbox.all().map(outboxTrace),
     ...data.sent.all().map(({ relay, message, sentAt }) => foundIn(message, { where: 'sent', relay, at: sentAt })),
     ...data.failed.all().map(failedTrace),
+    ...data.effects.all().flatMap((row) => effectTrace(data, row)),
     ...data.audit.all().map(auditTrace),
   ]
   return found
@@ -104,6 +112,12 @@ function receiptTrace(row: ReceiptRow): Found {
 function inboxTrace({ message, consumer, createdAt: at, attempts, availableAt, heldAt, error }: WaitingRow): Found {
   const dueAt = new Date(availableAt)
   return foundIn(message, { where: 'inbox', consumer, at, attempts, dueAt, key: message.key, heldAt, error })
+}
+
+function effectTrace(data: Data, effect: EffectRow): Found[] {
+  const { consumer, firstAt: at } = effect
+  const receipt = data.receipts.get(receiptKey(consumer, effect))
+  return receipt === undefined ? [] : [foundIn(receipt, { where: 'effect', consumer, at, effect })]
 }
 
 function outboxTrace({ message, relay, createdAt: at, attempts, heldAt, error }: LeavingRow): Found {

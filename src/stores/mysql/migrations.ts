@@ -179,6 +179,30 @@ export function migrations(prefix: string): readonly MigrationSource[] {
         ...publishProcedure(prefix),
       ],
     },
+    {
+      version: 3,
+      name: 'leases and effects',
+      sql: [
+        ...once(
+          `${prefix}inbox`,
+          'fence',
+          `alter table ${prefix}inbox add column lease_token binary(16), add column fence bigint not null default 0`,
+        ),
+        `create table if not exists ${prefix}effects (
+  consumer varbinary(255) not null,
+  message_key binary(16) not null,
+  name varbinary(512) not null,
+  token binary(16) not null,
+  state varbinary(16) not null,
+  attempts int not null,
+  result longblob,
+  error longblob,
+  first_at datetime(6) not null,
+  last_at datetime(6) not null,
+  primary key (consumer, message_key, name)
+) engine = innodb row_format = dynamic`,
+      ],
+    },
   ]
 }
 

@@ -190,7 +190,10 @@ function statements(prefix: string) {
     inbox: each('inbox'),
     outbox: each('outbox'),
   })
-  const counts = { inbox: 'attempts = 0, lost = 0, starts = 0, crashes = 0', outbox: 'attempts = 0' }
+  const counts = {
+    inbox: 'attempts = 0, lost = 0, starts = 0, crashes = 0, lease_token = null',
+    outbox: 'attempts = 0',
+  }
   const scope = { inbox: 'consumer', outbox: 'relay' }
   /** A receipt stays while the inbox or the failed store has its message. */
   const finished = `

@@ -4,6 +4,7 @@ import type { StoredMessage } from '../../core/message.ts'
 import { asUuid, type Dialect, uuidBytes } from '../../core/sql/index.ts'
 import { chunks, inserts } from './batch.ts'
 import { answered, classify } from './errors.ts'
+import { leases } from './leases.ts'
 import { writeLocal } from './local.ts'
 import { look } from './look.ts'
 import { migrations } from './migrations.ts'
@@ -105,11 +106,18 @@ export function dialect(prefix: string): Dialect {
     writeLocal: (executor, rows, token) => writeLocal(sql, executor, rows, token),
 
     look: (query, shares) => look(sql, query, shares),
-    reschedule: ({ seq, attempts, lost, delayMs, error }) => ({
+    reschedule: ({ seq, attempts, lost, delayMs, error, leaseToken }) => ({
       text: sql.reschedule,
-      params: [attempts, lost, microseconds(delayMs), bytes(JSON.stringify(error)), seq],
+      params: [
+        attempts,
+        lost,
+        microseconds(delayMs),
+        bytes(JSON.stringify(error)),
+        seq,
+        leaseToken && uuidBytes(leaseToken),
+      ],
     }),
-    lockInbox: (seq) => ({ text: sql.lockInbox, params: [seq] }),
+    lockInbox: (seq, leaseToken) => ({ text: sql.lockInbox, params: [seq, leaseToken && uuidBytes(leaseToken)] }),
     copyToFailed: ({ seq, attempts, reason, error, hold }) => ({
       text: sql.copyToFailed,
       params: [Number(hold), attempts, bytes(reason), ...errorColumns(error), seq],
@@ -151,6 +159,7 @@ export function dialect(prefix: string): Dialect {
     }),
     subscription: (consumer, type) => ({ text: sql.subscription, params: [text(type), bytes(consumer)] }),
 
+    leases: leases(prefix),
     operator: operator(prefix),
   }
 }

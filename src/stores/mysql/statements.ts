@@ -1,24 +1,6 @@
 import type { Origin } from '../../core/store.ts'
 import type { MultiRow } from './batch.ts'
-
-/** A number of placeholders. */
-const MANY = (count: number): string => Array(count).fill('?').join(', ')
-/** A seq is text in JavaScript; compared as text, the server would round it. */
-const SEQ = 'cast(? as signed)'
-const SEQS = (count: number): string => Array(count).fill(SEQ).join(', ')
-
-/** By key, even where a table is so small that a scan seems cheaper: a scan locks the rows of others, and deadlocks. */
-const BY_KEY = 'force index (primary)'
-
-const MS = (time: string): string => `timestampdiff(microsecond, '1970-01-01', ${time}) / 1000`
-/** UTC whatever the time zone of the session is. */
-const NOW = 'utc_timestamp(6)'
-const LATER = `${NOW} + interval ? microsecond`
-const MESSAGE = 'm.message_key, m.source, m.id, m.type, m.`key`, m.attributes, m.data, m.fingerprint'
-const INBOX = `cast(m.seq as char) as seq, m.consumer, ${MESSAGE}, m.ordered, m.attempts, m.lost, m.starts, m.crashes`
-const COLUMNS = 'message_key, source, id, type, `key`, attributes, data, fingerprint'
-const DUE = `timestampdiff(microsecond, ${NOW}, m.available_at) / 1000 as ms`
-const SILENT = `timestampdiff(microsecond, heartbeat_at, ${NOW}) / 1000`
+import { BY_KEY, COLUMNS, DUE, INBOX, LATER, MANY, MESSAGE, MS, NOW, SEQ, SEQS, SILENT } from './fragments.ts'
 
 /** A lock timeout in whole seconds, as the servers have it; 0 would mean not to wait at all. */
 export function seconds(ms: number): number {
@@ -141,11 +123,13 @@ from ${receipts} ${BY_KEY} where consumer = ? and message_key in (${MANY(count)}
 select ${INBOX}, connection_id() as pid
 from (select seq from ${inbox} where seq in (${SEQS(count)}) limit ${count}) as there
   straight_join ${inbox} as m ${BY_KEY} on m.seq = there.seq
-where m.held_at is null order by m.seq for update skip locked`,
+where m.held_at is null and (m.lease_token is null or m.available_at <= ${NOW})
+order by m.seq for update skip locked`,
     // Every read locks on this level, also that of the rows that are there, and it would wait for them.
     claimSerializable: (count: number) => `
 select ${INBOX}, connection_id() as pid from ${inbox} as m ${BY_KEY}
-where m.seq in (${SEQS(count)}) and m.held_at is null order by m.seq for update skip locked`,
+where m.seq in (${SEQS(count)}) and m.held_at is null and (m.lease_token is null or m.available_at <= ${NOW})
+order by m.seq for update skip locked`,
     lockAll: (count: number, timeout: number) => `
 ${LOCK_WAIT(timeout)} select cast(m.seq as char) as seq, connection_id() as pid from ${inbox} as m ${BY_KEY}
 where m.seq in (${SEQS(count)}) order by m.seq for update`,
@@ -190,15 +174,18 @@ select message_key from ${receipts} ${BY_KEY} where consumer = ? and token = ? a
       outbox: lookTexts(outbox as string, 'outbox', 'relay', '0'),
     },
     reschedule: `
-update ${inbox} set attempts = ?, lost = ?, starts = 0, available_at = ${LATER}, error = ? where seq = ${SEQ}`,
-    lockInbox: `select cast(m.seq as char) as seq from ${inbox} as m where m.seq = ${SEQ} for update`,
+update ${inbox} set attempts = ?, lost = ?, starts = 0, available_at = ${LATER}, error = ?, lease_token = null
+where seq = ${SEQ} and lease_token <=> ?`,
+    lockInbox: `
+select cast(m.seq as char) as seq from ${inbox} as m where m.seq = ${SEQ} and m.lease_token <=> ? for update`,
     copyToFailed: `
 insert into ${failed}
   (consumer, ${COLUMNS}, lane, ordered, held_seq, attempts, reason, error, error_hash, failed_at)
 select m.consumer, ${MESSAGE}, m.lane, m.ordered, if(? = 1, m.seq, null), ?, ?, ?, ?, ${NOW}
 from ${inbox} as m where m.seq = ${SEQ}
 on duplicate key update ${failed}.held_seq = coalesce(${failed}.held_seq, values(held_seq)), replaced_by = null`,
-    holdInbox: `update ${inbox} set held_at = ${NOW}, attempts = ?, error = ?, starts = 0 where seq = ${SEQ}`,
+    holdInbox: `update ${inbox} set held_at = ${NOW}, attempts = ?, error = ?, starts = 0, lease_token = null
+where seq = ${SEQ}`,
     inboxSeq: `
 select cast(m.seq as char) as seq from ${inbox} as m
 where m.consumer = ? and m.message_key = ? order by m.seq limit 1`,

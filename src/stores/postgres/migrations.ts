@@ -161,5 +161,28 @@ export function migrations(schema: string): readonly MigrationSource[] {
         publishFunction(schema),
       ],
     },
+    {
+      version: 3,
+      name: 'leases and effects',
+      sql: [
+        `select set_config('lock_timeout', (100 * 2 ^ floor(6 * random() ^ 2))::integer::text, true)`,
+        `alter table ${schema}.inbox
+  add column lease_token uuid,
+  add column fence bigint not null default 0`,
+        `create table ${schema}.effects (
+  first_at timestamptz not null default clock_timestamp(),
+  last_at timestamptz not null default clock_timestamp(),
+  message_key uuid not null,
+  token uuid not null,
+  attempts integer not null,
+  consumer text not null,
+  name text not null,
+  state text not null,
+  result text,
+  error text,
+  primary key (consumer, message_key, name)
+)`,
+      ],
+    },
   ]
 }

@@ -145,7 +145,10 @@ function statements(schema: string) {
     inbox: text('inbox'),
     outbox: text('outbox'),
   })
-  const counts = { inbox: 'attempts = 0, lost = 0, starts = 0, crashes = 0', outbox: 'attempts = 0' }
+  const counts = {
+    inbox: 'attempts = 0, lost = 0, starts = 0, crashes = 0, lease_token = null',
+    outbox: 'attempts = 0',
+  }
   return {
     failedList: `
 select ${FAILED} from ${schema}.failed m, ${FAILED_WHERE}

@@ -5,6 +5,8 @@ import type { StoredMessage } from '../../core/message.ts'
 import { type Dialect, encodeText, pageOf } from '../../core/sql/index.ts'
 import type { Share } from '../../core/store.ts'
 import { answered, classify } from './errors.ts'
+import { BACKEND, INBOX, LATER, MESSAGE, MS } from './fragments.ts'
+import { leases } from './leases.ts'
 import { array } from './literal.ts'
 import { migrations } from './migrations.ts'
 import { operator } from './operator.ts'
@@ -122,11 +124,11 @@ export function dialect(schema: string): Dialect {
 
     look: (query, shares) =>
       query({ text: sql.look, params: [...columns(shares, 'inbox'), ...columns(shares, 'outbox')] }),
-    reschedule: ({ seq, attempts, lost, delayMs, error }) => ({
+    reschedule: ({ seq, attempts, lost, delayMs, error, leaseToken }) => ({
       text: sql.reschedule,
-      params: [attempts, lost, delayMs, JSON.stringify(error), seq],
+      params: [attempts, lost, delayMs, JSON.stringify(error), seq, leaseToken],
     }),
-    lockInbox: (seq) => ({ text: sql.lockInbox, params: [seq] }),
+    lockInbox: (seq, leaseToken) => ({ text: sql.lockInbox, params: [seq, leaseToken] }),
     copyToFailed: ({ seq, attempts, reason, error, hold }) => ({
       text: sql.copyToFailed,
       params: [String(hold), attempts, reason, JSON.stringify(error), errorHash(error), seq],
@@ -170,6 +172,7 @@ export function dialect(schema: string): Dialect {
     }),
     subscription: (consumer, type) => ({ text: sql.subscription, params: [consumer, encodeText(type)] }),
 
+    leases: leases(schema),
     operator: operator(schema),
   }
 }
@@ -242,12 +245,6 @@ function backendOf(answer: Result | undefined): readonly [number, string] | unde
   return row && [Number(row['pid']), String(row['xid'])]
 }
 
-const MS = (column: string): string => `(extract(epoch from ${column}) * 1000)::float8`
-const LATER = (parameter: string): string => `clock_timestamp() + ${parameter} * interval '1 millisecond'`
-const MESSAGE = `message_key::text as message_key, source, id, type, key, attributes, data, encode(fingerprint, 'hex') as fingerprint`
-const INBOX = `seq::text as seq, consumer, ${MESSAGE}, ordered, attempts, lost, starts, crashes`
-const BACKEND = `pg_backend_pid() as pid, pg_current_xact_id()::text as xid`
-
 /**
  * Every statement, whole and by name. Parameters are scalars, each used once and in order, each cast.
  * ON CONFLICT names no key: while REINDEX CONCURRENTLY swaps the index, a named one is not found, or is not the only one.
@@ -293,7 +290,9 @@ from ${schema}.receipts where consumer = $1::text and message_key = any ($2::tex
     claim: `
 with mine as materialized (
   select seq, consumer, lane, key, ordered from ${schema}.inbox
-  where seq = any ($1::text::bigint[]) and held_at is null order by seq for update skip locked
+  where seq = any ($1::text::bigint[]) and held_at is null
+    and (lease_token is null or available_at <= clock_timestamp())
+  order by seq for update skip locked
 ), kept as (
   select seq from mine
   where not ordered or not exists (
@@ -493,9 +492,11 @@ cross join lateral (
 ) as r`,
     reschedule: `
 update ${schema}.inbox set attempts = $1::integer, lost = $2::integer, starts = 0,
-  available_at = ${LATER('$3::float8')}, error = $4::text
-where seq = $5::bigint`,
-    lockInbox: `select seq::text as seq from ${schema}.inbox where seq = $1::bigint for update`,
+  available_at = ${LATER('$3::float8')}, error = $4::text, lease_token = null
+where seq = $5::bigint and lease_token is not distinct from $6::uuid`,
+    lockInbox: `
+select seq::text as seq from ${schema}.inbox
+where seq = $1::bigint and lease_token is not distinct from $2::uuid for update`,
     copyToFailed: `
 insert into ${schema}.failed
   (consumer, message_key, source, id, type, key, attributes, data, fingerprint, lane, ordered, held_seq, attempts, reason,
@@ -506,7 +507,8 @@ from ${schema}.inbox where seq = $6::bigint
 on conflict (consumer, message_key, fingerprint, origin) do update
 set held_seq = coalesce(failed.held_seq, excluded.held_seq), replaced_by = null`,
     holdInbox: `
-update ${schema}.inbox set held_at = clock_timestamp(), attempts = $1::integer, error = $2::text, starts = 0
+update ${schema}.inbox set held_at = clock_timestamp(), attempts = $1::integer, error = $2::text, starts = 0,
+  lease_token = null
 where seq = $3::bigint`,
     inboxSeq: `
 select seq::text as seq from ${schema}.inbox

@@ -177,5 +177,26 @@ from ${prefix}failed`,
 ) strict`,
       ],
     },
+    {
+      version: 3,
+      name: 'leases and effects',
+      sql: [
+        `alter table ${prefix}inbox add column lease_token blob`,
+        `alter table ${prefix}inbox add column fence integer not null default 0`,
+        `create table ${prefix}effects (
+  consumer text not null,
+  message_key blob not null,
+  name text not null,
+  token blob not null,
+  state text not null,
+  attempts integer not null,
+  result text,
+  error text,
+  first_at integer not null default (${NOW}),
+  last_at integer not null default (${NOW}),
+  primary key (consumer, message_key, name)
+) strict, without rowid`,
+      ],
+    },
   ]
 }

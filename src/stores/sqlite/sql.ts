@@ -5,6 +5,7 @@ import type { StoredMessage } from '../../core/message.ts'
 import { asBoolean, type Dialect, encodeText, pageOf } from '../../core/sql/index.ts'
 import type { LocalResult, LocalRow, RetryRow, Share } from '../../core/store.ts'
 import { answered, classify } from './errors.ts'
+import { leases } from './leases.ts'
 import { migrations } from './migrations.ts'
 import { operator } from './operator.ts'
 import { type Statements, statements } from './statements.ts'
@@ -83,11 +84,11 @@ export function dialect(prefix: string): Dialect {
       for (const [index, share] of shares.entries()) rows.push(...(await lookAt(sql, query, share, index)))
       return { rows, affected: rows.length }
     },
-    reschedule: ({ seq, attempts, lost, delayMs, error }) => ({
+    reschedule: ({ seq, attempts, lost, delayMs, error, leaseToken }) => ({
       text: sql.reschedule,
-      params: [attempts, lost, delayMs, JSON.stringify(error), seq],
+      params: [attempts, lost, delayMs, JSON.stringify(error), seq, leaseToken],
     }),
-    lockInbox: (seq) => ({ text: sql.lockInbox, params: [seq] }),
+    lockInbox: (seq, leaseToken) => ({ text: sql.lockInbox, params: [seq, leaseToken] }),
     copyToFailed: ({ seq, attempts, reason, error, hold }) => ({
       text: sql.copyToFailed,
       params: [Number(hold), attempts, reason, JSON.stringify(error), errorHash(error), seq],
@@ -123,6 +124,7 @@ export function dialect(prefix: string): Dialect {
     }),
     subscription: (consumer, type) => ({ text: sql.subscription, params: [consumer, encodeText(type)] }),
 
+    leases: leases(prefix),
     operator: operator(prefix),
   }
 }

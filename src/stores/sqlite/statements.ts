@@ -1,12 +1,7 @@
+import { INBOX, LATER, MESSAGE, SEQ, SEQS, UUID } from './fragments.ts'
 import { NOW } from './migrations.ts'
 
-const LATER = `cast(round(unixepoch('subsec') * 1000 + ?) as integer)`
-const UUID = `unhex(?, '-')`
-const MESSAGE = 'message_key, source, id, type, key, attributes, data, fingerprint'
 const MESSAGE_VALUES = `${UUID}, ?, ?, ?, ?, ?, ?, unhex(?)`
-const SEQ = 'cast(seq as text) as seq'
-/** The numbers of a JSON array of texts. */
-const SEQS = '(select cast(value as integer) from json_each(?))'
 const READY = `i.held_at is null and i.available_at <= ${NOW}`
 
 /** How many rows of one key a look lists at most. */
@@ -84,6 +79,7 @@ where consumer = ? and message_key in (select unhex(value, '-') from json_each(?
     claim: `
 with given (seq) as materialized (
   select i.seq from ${prefix}inbox as i where i.seq in ${SEQS} and i.held_at is null
+    and (i.lease_token is null or i.available_at <= ${NOW})
 )
 delete from ${prefix}inbox where seq in (
   select mine.seq from ${prefix}inbox as mine
@@ -91,7 +87,7 @@ delete from ${prefix}inbox where seq in (
     select 1 from ${prefix}inbox as older
     where older.ordered = 1 and older.consumer = mine.consumer and older.lane = mine.lane and older.key = mine.key
       and older.seq < mine.seq and older.seq not in (select seq from given))))
-returning ${SEQ}, consumer, ${MESSAGE}, ordered, attempts, lost, starts, crashes`,
+returning ${INBOX}`,
     blocked: `
 with given (seq) as materialized ${SEQS}
 select cast(mine.seq as text) as seq from ${prefix}inbox as mine
@@ -199,15 +195,17 @@ from head join ${prefix}outbox as i on i.seq in (
     and n.seq <= iif(head.ready, ${LAST}, head.seq)
   order by n.seq limit ${RUN})`,
     reschedule: `
-update ${prefix}inbox set attempts = ?, lost = ?, starts = 0, available_at = ${LATER}, error = ? where seq = ?`,
-    lockInbox: `select ${SEQ} from ${prefix}inbox where seq = ?`,
+update ${prefix}inbox set attempts = ?, lost = ?, starts = 0, available_at = ${LATER}, error = ?, lease_token = null
+where seq = ? and lease_token is ${UUID}`,
+    lockInbox: `select ${SEQ} from ${prefix}inbox where seq = ? and lease_token is ${UUID}`,
     copyToFailed: `
 insert into ${prefix}failed
   (consumer, ${MESSAGE}, lane, ordered, held_seq, attempts, reason, error, error_hash)
 select consumer, ${MESSAGE}, lane, ordered, iif(?, seq, null), ?, ?, ?, ? from ${prefix}inbox where seq = ?
 on conflict (consumer, message_key, fingerprint, origin) do update
 set held_seq = coalesce(held_seq, excluded.held_seq), replaced_by = null`,
-    holdInbox: `update ${prefix}inbox set held_at = ${NOW}, attempts = ?, error = ?, starts = 0 where seq = ?`,
+    holdInbox: `update ${prefix}inbox set held_at = ${NOW}, attempts = ?, error = ?, starts = 0, lease_token = null
+where seq = ?`,
     inboxSeq: `
 select ${SEQ} from ${prefix}inbox as i where consumer = ? and message_key = ${UUID} order by i.seq limit 1`,
 

@@ -7,6 +7,7 @@ import { failures } from './failures.ts'
 import { groups } from './groups.ts'
 import type { HarnessFeatures, StoreHarness } from './harness.ts'
 import { identity } from './identity.ts'
+import { leases } from './leased.ts'
 import { local } from './local.ts'
 import { migrations } from './migrations.ts'
 import { mismatches } from './mismatches.ts'
@@ -35,6 +36,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   workers,
   order,
   relays,
+  leases,
   'shared workers': sharing,
   migrations,
 }

@@ -392,8 +392,14 @@ const once: readonly Case[] = [
         writes: {},
       }))
       const error = { name: 'Error', message: 'late' }
-      assert.equal(await world.store.reschedule({ seq, attempts: 1, lost: 0, delayMs: 0, error }), false)
-      assert.equal(await world.store.fail({ seq, attempts: 1, reason: 'permanent', error, hold: false }), false)
+      assert.equal(
+        await world.store.reschedule({ seq, attempts: 1, lost: 0, delayMs: 0, error, leaseToken: null }),
+        false,
+      )
+      assert.equal(
+        await world.store.fail({ seq, attempts: 1, reason: 'permanent', error, leaseToken: null, hold: false }),
+        false,
+      )
       await world.assertPlaces('a', ['receipt'])
     },
   },

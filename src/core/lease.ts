@@ -1,0 +1,94 @@
+import { type Clock, pause } from './clock.ts'
+import { asError, HapaxError } from './errors.ts'
+import type { Lease, Store } from './store.ts'
+
+/** A lease in the hands of this process. Its signal tells the handler when to stop. */
+export class HeldLease implements Lease {
+  readonly seq: string
+  readonly token: string
+  readonly fence: number
+  readonly #controller = new AbortController()
+  readonly #end: () => void
+
+  constructor({ seq, token, fence }: Lease, end: (held: HeldLease) => void) {
+    this.seq = seq
+    this.token = token
+    this.fence = fence
+    this.#end = () => end(this)
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal
+  }
+
+  /** Tells the handler to stop. It is not prolonged any more. */
+  abort(reason: Error): void {
+    this.end()
+    this.#controller.abort(reason)
+  }
+
+  /** Another process has it, or has settled it. */
+  lose(): HapaxError {
+    const lost = new HapaxError('lease-lost', 'the lease of this message has passed to another process', {
+      fields: { fence: this.fence },
+    })
+    this.abort(lost)
+    return lost
+  }
+
+  /** From now on it is not prolonged. */
+  end(): void {
+    this.#end()
+  }
+}
+
+/** What prolongs leases. */
+interface LeasesOptions {
+  readonly store: Pick<Store<never>, 'renew'>
+  readonly clock: Clock
+  readonly leaseMs: number
+  report(error: Error): void
+}
+
+/** Prolongs the leases that this process holds, all of them at once, three times per lease. */
+export class Leases {
+  readonly #options: LeasesOptions
+  readonly #held = new Set<HeldLease>()
+  #renewing = false
+
+  constructor(options: LeasesOptions) {
+    this.#options = options
+  }
+
+  /** Holds on to a lease until it is ended. */
+  hold(lease: Lease): HeldLease {
+    const held = new HeldLease(lease, (each) => this.#held.delete(each))
+    this.#held.add(held)
+    if (!this.#renewing) {
+      this.#renewing = true
+      void this.#renew()
+    }
+    return held
+  }
+
+  async #renew(): Promise<void> {
+    const { clock, leaseMs } = this.#options
+    for (;;) {
+      await pause(clock, leaseMs / 3)
+      if (this.#held.size === 0) break
+      await this.#renewAll([...this.#held])
+    }
+    this.#renewing = false
+  }
+
+  /** When the database does not answer nothing is known: whoever writes next is told whether the lease is still theirs. */
+  async #renewAll(leases: readonly HeldLease[]): Promise<void> {
+    const { store, leaseMs, report } = this.#options
+    try {
+      const renewed = await store.renew(leases, leaseMs)
+      for (const held of leases) if (!renewed.has(held.seq) && this.#held.has(held)) held.lose()
+    } catch (error) {
+      report(asError(error))
+    }
+  }
+}

@@ -1,0 +1,230 @@
+import type { ConsumerSettings } from './consumer-options.ts'
+import { Effects } from './effect.ts'
+import { Attempt, type Engine, persist } from './engine.ts'
+import { asError, HapaxError, isHapaxError, messageOf } from './errors.ts'
+import {
+  type Content,
+  type LeasedContext,
+  type LeasedHandler,
+  type PublishInHandler,
+  prepareJob,
+  type Registered,
+  type Scope,
+} from './handlers.ts'
+import { MAX_CRASHES } from './inbox.ts'
+import { type HeldLease, Leases } from './lease.ts'
+import { type Outcome, outcome } from './outcome.ts'
+import type { Cause, Published } from './publish.ts'
+import { type Recorder, ref } from './record.ts'
+import type { InboxRow } from './store.ts'
+
+/** Time limits of leased work. */
+export interface LeaseSettings {
+  readonly leaseMs: number
+  readonly maxDurationMs: number
+}
+
+/** What is to be done in the transaction that settles a message. */
+type Completion<Tx> = (scope: Scope<Tx>) => unknown
+
+/** How settling ended. */
+type Settled = 'settled' | 'lost'
+
+/** Works messages of the inbox under a lease: no transaction is open while the handler runs. */
+export class LeasedWork<Tx> {
+  readonly #engine: Engine<Tx>
+  readonly #consumer: string
+  readonly #settings: ConsumerSettings & LeaseSettings
+  readonly #recorder: Recorder<Tx>
+  readonly #handlers: ReadonlyMap<string, Registered<Tx>>
+  readonly #leases: Leases
+
+  constructor(
+    engine: Engine<Tx>,
+    consumer: string,
+    settings: ConsumerSettings & LeaseSettings,
+    recorder: Recorder<Tx>,
+    handlers: ReadonlyMap<string, Registered<Tx>>,
+  ) {
+    this.#engine = engine
+    this.#consumer = consumer
+    this.#settings = settings
+    this.#recorder = recorder
+    this.#handlers = handlers
+    this.#leases = new Leases({
+      store: engine.store,
+      clock: engine.clock,
+      leaseMs: settings.leaseMs,
+      report: (error) => engine.logger.warn({ consumer, error: messageOf(error) }, 'leases could not be prolonged'),
+    })
+  }
+
+  /** Leases these rows and runs their handlers, one after the other. A row without an outcome was not ours. */
+  async work(seqs: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, Outcome>> {
+    const { store, random } = this.#engine
+    const token = random.token()
+    const rows = await persist(this.#engine, () => store.lease(seqs, token, this.#settings.leaseMs))
+    const outcomes = new Map<string, Outcome>()
+    const held = rows.map((row) => this.#leases.hold({ seq: row.seq, token, fence: row.fence }))
+    try {
+      for (const [index, row] of rows.entries()) {
+        outcomes.set(row.seq, await this.#run(row, held[index] as HeldLease, signal))
+      }
+    } finally {
+      for (const each of held) each.end()
+    }
+    return outcomes
+  }
+
+  async #run(row: InboxRow, held: HeldLease, signal: AbortSignal | undefined): Promise<Outcome> {
+    if (row.crashes >= MAX_CRASHES) return this.#recorder.crashed(row)
+    const started = this.#engine.clock.monotonic()
+    const call = new Call(this.#engine, this.#consumer, this.#settings, row, held)
+    try {
+      await this.#inTime(held, signal, async () => call.run(this.#handlers.get(row.message.type) as Registered<Tx>))
+      held.end()
+      const settled = await this.#settle(row, held, call)
+      if (settled === 'lost') return this.#lost(row)
+      return this.#processed(row, started)
+    } catch (error) {
+      held.end()
+      call.close()
+      return this.#failed(row, asError(error), signal)
+    }
+  }
+
+  /** The handler's result, unless it is told to stop; then it is not waited for. */
+  #inTime(held: HeldLease, outer: AbortSignal | undefined, work: () => Promise<void>): Promise<void> {
+    const { clock } = this.#engine
+    const { maxDurationMs } = this.#settings
+    return new Promise((resolve, reject) => {
+      const late = (): void =>
+        held.abort(new HapaxError('handler-timeout', `the handler did not finish within ${maxDurationMs} ms`))
+      const cancel = clock.after(maxDurationMs, late)
+      const stop = (): void => held.abort(asError(outer?.reason))
+      const aborted = (): void => reject(held.signal.reason)
+      outer?.addEventListener('abort', stop, { once: true })
+      held.signal.addEventListener('abort', aborted, { once: true })
+      if (outer?.aborted) stop()
+      const done = (): void => {
+        cancel()
+        outer?.removeEventListener('abort', stop)
+        held.signal.removeEventListener('abort', aborted)
+      }
+      work().finally(done).then(resolve, reject)
+    })
+  }
+
+  async #settle(row: InboxRow, held: HeldLease, call: Call<Tx>): Promise<Settled> {
+    const attempt = new Attempt<Tx, Settled>(this.#engine, this.#settings, {
+      opening: () => ({ kind: 'settle', lease: held }),
+      body: async ({ unit, run, resolving }) => {
+        // Gone after a commit of unknown outcome: it was ours, or that of whoever took it over, and settled either way.
+        const gone = resolving && !unit.present.has(row.seq)
+        if (unit.claimed.size === 0) return { value: gone ? 'settled' : 'lost', writes: undefined }
+        return { value: 'settled', writes: await run((scope) => call.complete(scope)) }
+      },
+      onUnknown: () =>
+        this.#engine.events.emit('commit-unknown', () => ({ consumer: this.#consumer, messages: [ref(row.message)] })),
+    })
+    const attempted = await attempt.run()
+    if (attempted.kind !== 'done') throw attempted.error
+    return attempted.value
+  }
+
+  async #failed(row: InboxRow, error: Error, signal: AbortSignal | undefined): Promise<Outcome> {
+    if (isHapaxError(error, 'lease-lost')) return this.#lost(row)
+    // Nobody's fault: the database let it down, or the worker was told to stop.
+    const lost = isHapaxError(error, 'transaction-lost') || isHapaxError(error, 'transaction-conflict')
+    if (lost || signal?.aborted || isHapaxError(error, 'busy')) return this.#recorder.lost(row, error)
+    return (await this.#recorder.underLease(row, error)) ?? this.#lost(row)
+  }
+
+  /** Another process has it now, or has settled it; it is in the inbox or finished, so nothing is lost. */
+  #lost(row: InboxRow): Outcome {
+    const event = { consumer: this.#consumer, message: ref(row.message), fence: row.fence }
+    this.#engine.logger.warn(event, 'the lease was lost to another process')
+    this.#engine.events.emit('lease-lost', () => event)
+    return outcome('stored')
+  }
+
+  #processed(row: InboxRow, started: number): Outcome {
+    const durationMs = this.#engine.clock.monotonic() - started
+    const attempt = row.attempts + 1
+    const event = { consumer: this.#consumer, message: ref(row.message), attempt, durationMs }
+    this.#engine.events.emit('processed', () => event)
+    return outcome('processed')
+  }
+}
+
+/** One call of a leased handler: its context, and what it wants to be done in the end. */
+class Call<Tx> {
+  readonly #engine: Engine<Tx>
+  readonly #row: InboxRow
+  readonly #held: HeldLease
+  readonly #effects: Effects<Tx>
+  readonly #completions: Completion<Tx>[] = []
+  #scope: Scope<Tx> | undefined
+  #cause: Cause | undefined
+  #state: 'running' | 'completing' | 'closed' = 'running'
+
+  constructor(engine: Engine<Tx>, consumer: string, { leaseMs }: LeaseSettings, row: InboxRow, held: HeldLease) {
+    this.#engine = engine
+    this.#row = row
+    this.#held = held
+    this.#effects = new Effects({ engine, consumer, message: row.message, held, leaseMs })
+  }
+
+  /** Calls the handler; fails if it left something behind that has to be decided first. */
+  async run(handler: Registered<Tx>): Promise<void> {
+    const preparing = prepareJob(handler, this.#row.message, this.#row.attempts + 1)
+    const job = preparing instanceof Promise ? await preparing : preparing
+    const content = await job.content()
+    await (handler.call as LeasedHandler<never, Tx>)(content.data as never, this.#context(content))
+    if (this.#effects.blocked !== undefined) throw this.#effects.blocked
+    await this.#effects.settled()
+  }
+
+  /** In the settling transaction: again from the beginning if that has to be repeated. */
+  async complete(scope: Scope<Tx>): Promise<void> {
+    this.#state = 'completing'
+    this.#scope = scope
+    for (const each of this.#completions) await each(scope)
+  }
+
+  close(): void {
+    this.#state = 'closed'
+  }
+
+  #context({ message }: Content): LeasedContext<Tx> {
+    this.#cause = { causationId: message.id, correlationId: message.correlationId ?? message.id }
+    return {
+      message,
+      signal: this.#held.signal,
+      attempt: this.#row.attempts + 1,
+      fence: this.#held.fence,
+      logger: this.#engine.logger,
+      effect: (name, call, options) => this.#effects.effect(name, call, options),
+      complete: (work) => this.#onComplete(({ tx }) => work(tx)),
+      publish: this.#publish,
+      note: (fields) => this.#effects.note(fields),
+    }
+  }
+
+  #onComplete(completion: Completion<Tx>): void {
+    if (this.#state !== 'running') throw closed()
+    this.#completions.push(completion)
+  }
+
+  /** Inside `complete` it is written there; before that it is kept, under an id that is fixed now. */
+  readonly #publish: PublishInHandler = async (type, data, options = {}) => {
+    if (this.#state === 'completing') return (this.#scope as Scope<Tx>).buffer.publish(type, data, options, this.#cause)
+    const id = options.id ?? this.#engine.mintId()
+    this.#onComplete(({ buffer }) => buffer.publish(type, data, { ...options, id }, this.#cause))
+    return { id } satisfies Published
+  }
+}
+
+function closed(): HapaxError {
+  return new HapaxError('transaction-closed', 'this message has been settled; its context cannot be used any more')
+}

@@ -1,0 +1,84 @@
+import type { Subscription } from './broker.ts'
+import { Consumer, type HandlerOptions, type Source, type SourceOptions } from './consumer.ts'
+import type { ConsumerOptions } from './consumer-options.ts'
+import type { MessageType } from './define.ts'
+import type { Engine } from './engine.ts'
+import type { LeasedHandler } from './handlers.ts'
+import type { IncomingMessage } from './message.ts'
+import { expected, noOthers, positiveInteger } from './options.ts'
+import type { Outcome } from './outcome.ts'
+
+/** Options of a leased consumer. */
+export interface LeasedOptions
+  extends Pick<
+    ConsumerOptions,
+    'order' | 'concurrency' | 'missingId' | 'onMismatch' | 'retry' | 'maxAgeMs' | 'retentionMs' | 'isolation'
+  > {
+  /** For how long a message stays with a process that is not heard of. It is prolonged three times in that time. @default 30_000 */
+  readonly leaseMs?: number
+  /** How long a handler may take; then it is told to stop, and that was a failed attempt. @default 300_000 */
+  readonly maxDurationMs?: number
+}
+
+const NAMES = [
+  'leaseMs',
+  'maxDurationMs',
+  'order',
+  'concurrency',
+  'missingId',
+  'onMismatch',
+  'retry',
+  'maxAgeMs',
+  'retentionMs',
+  'isolation',
+] as const satisfies readonly (keyof LeasedOptions)[]
+
+/** A named reader whose handlers call the outside world: one live owner at a time, and every outside call journalled. */
+export class Leased<Tx> {
+  readonly name: string
+  /** What the worker works. */
+  readonly consumer: Consumer<Tx>
+
+  /** Made by `hapax.leased`. */
+  constructor(engine: Engine<Tx>, name: string, options: LeasedOptions) {
+    noOthers('options of leased', options, NAMES)
+    const { leaseMs, maxDurationMs, ...others } = options
+    const settings = {
+      leaseMs: positiveInteger('leaseMs', leaseMs, 30_000),
+      maxDurationMs: positiveInteger('maxDurationMs', maxDurationMs, 300_000),
+    }
+    if (settings.leaseMs < 100) expected('leaseMs', 'at least 100', leaseMs)
+    this.consumer = new Consumer(engine, name, others, settings)
+    this.name = name
+  }
+
+  /** Registers the handler of a message type. */
+  on<In, Out>(type: MessageType<In, Out>, handler: LeasedHandler<Out, Tx>, options: HandlerOptions = {}): this {
+    this.consumer.onLeased(type, handler, options)
+    return this
+  }
+
+  /** This consumer, fed from a subscription. */
+  from(subscription: Subscription, options: SourceOptions = {}): Source<Tx> {
+    return this.consumer.from(subscription, options)
+  }
+
+  /** Registers a handler and returns the function that takes its messages. */
+  wrap<In, Out>(
+    type: MessageType<In, Out>,
+    handler: LeasedHandler<Out, Tx>,
+  ): (message: IncomingMessage) => Promise<Outcome> {
+    this.on(type, handler)
+    return (message) => this.handle(message)
+  }
+
+  /** Takes one delivery: stores it, then works on it under a lease, at once. */
+  handle(message: IncomingMessage): Promise<Outcome> {
+    return this.consumer.handle(message)
+  }
+
+  /** Takes deliveries. Outcomes are in the order of the messages. */
+  handleMany(messages: readonly IncomingMessage[]): Promise<readonly Outcome[]> {
+    return this.consumer.handleMany(messages)
+  }
+}

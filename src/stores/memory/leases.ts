@@ -1,0 +1,83 @@
+import type { Audit, EffectEnd, EffectRef, EffectRow, InboxRow, Lease } from '../../core/store.ts'
+import type { Data } from './data.ts'
+import { notBlocked } from './inbox.ts'
+import { receiptKey, subjectOf, type WaitingRow } from './rows.ts'
+
+/** Gives rows that are due a token, the next fence, and time until the lease ends. */
+export function lease(data: Data, seqs: readonly string[], token: string, leaseMs: number): readonly InboxRow[] {
+  const now = data.clock.now()
+  const found = seqs
+    .flatMap((seq) => data.inbox.get(seq) ?? [])
+    .filter((row) => row.heldAt === null && (row.availableAt <= now || row.leaseToken === token))
+  return notBlocked(data, found).map((row) => {
+    const leased = { ...row, leaseToken: token, fence: row.fence + 1, availableAt: now + leaseMs }
+    data.inbox.set(row.seq, leased)
+    return leased
+  })
+}
+
+/** The row of a lease, if it is still held. */
+export function rowOf(data: Data, { seq, token, fence }: Lease): WaitingRow | undefined {
+  const row = data.inbox.get(seq)
+  return row?.leaseToken === token && row.fence === fence && row.heldAt === null ? row : undefined
+}
+
+/** Prolongs leases; answers those that are still held. */
+export function renew(data: Data, leases: readonly Lease[], leaseMs: number): ReadonlySet<string> {
+  const held = leases.flatMap((each) => rowOf(data, each) ?? [])
+  for (const row of held) data.inbox.set(row.seq, { ...row, availableAt: data.clock.now() + leaseMs })
+  return new Set(held.map((row) => row.seq))
+}
+
+export function beginEffect(
+  data: Data,
+  held: Lease,
+  leaseMs: number,
+  effect: EffectRef,
+  again: boolean,
+): { readonly before: EffectRow | undefined } | undefined {
+  if (renew(data, [held], leaseMs).size === 0) return undefined
+  const before = data.effects.get(keyOf(effect))
+  const state = before?.state
+  if (state === undefined || state === 'not-done' || (again && state !== 'done')) {
+    const firstAt = before?.firstAt ?? data.now()
+    const attempts = (before?.attempts ?? 0) + 1
+    const begun = { state: 'started', token: held.token, attempts, result: null, error: null } as const
+    data.effects.set(keyOf(effect), { ...effect, ...begun, firstAt, lastAt: data.now() })
+  }
+  return { before }
+}
+
+export function endEffect(data: Data, held: Lease, effect: EffectRef, end: EffectEnd): boolean {
+  if (rowOf(data, held) === undefined) return false
+  write(data, effect, held.token, end)
+  return true
+}
+
+function write(data: Data, effect: EffectRef, token: string, end: EffectEnd): void {
+  const before = data.effects.get(keyOf(effect))
+  const times = { firstAt: before?.firstAt ?? data.now(), lastAt: data.now() }
+  data.effects.set(keyOf(effect), { ...effect, ...end, token, attempts: before?.attempts ?? 1, ...times })
+}
+
+export function effectsOf(data: Data, consumer: string, messageKey: string): readonly EffectRow[] {
+  const rows = data.effects.all().filter((row) => row.consumer === consumer && row.messageKey === messageKey)
+  return rows.sort((a, b) => a.firstAt.getTime() - b.firstAt.getTime())
+}
+
+export function forgetEffect(data: Data, effect: EffectRef): void {
+  data.effects.delete(keyOf(effect))
+}
+
+export function settleEffect(data: Data, effect: EffectRef, end: EffectEnd, audit: Audit): boolean {
+  const row = data.effects.get(keyOf(effect))
+  if (row === undefined || (row.state !== 'started' && row.state !== 'unknown')) return false
+  write(data, effect, row.token, end)
+  const receipt = data.receipts.get(receiptKey(effect.consumer, effect))
+  data.note(audit, { origin: 'inbox', consumer: effect.consumer, ...(receipt && subjectOf(receipt)) })
+  return true
+}
+
+function keyOf({ consumer, messageKey, name }: EffectRef): string {
+  return JSON.stringify([consumer, messageKey, name])
+}

@@ -1,0 +1,21 @@
+// Parts that statements share: columns as the engine reads them, parameters, times.
+
+/** A number of placeholders. */
+export const MANY = (count: number): string => Array(count).fill('?').join(', ')
+/** A seq is text in JavaScript; compared as text, the server would round it. */
+export const SEQ: string = 'cast(? as signed)'
+export const SEQS = (count: number): string => Array(count).fill(SEQ).join(', ')
+
+/** By key, even where a table is so small that a scan seems cheaper: a scan locks the rows of others, and deadlocks. */
+export const BY_KEY: string = 'force index (primary)'
+
+export const MS = (time: string): string => `timestampdiff(microsecond, '1970-01-01', ${time}) / 1000`
+/** UTC whatever the time zone of the session is. */
+export const NOW: string = 'utc_timestamp(6)'
+export const LATER: string = `${NOW} + interval ? microsecond`
+export const MESSAGE: string = 'm.message_key, m.source, m.id, m.type, m.`key`, m.attributes, m.data, m.fingerprint'
+export const INBOX: string = `cast(m.seq as char) as seq, m.consumer, ${MESSAGE}, m.ordered, m.attempts, m.lost, m.starts, m.crashes,
+  m.lease_token, m.fence`
+export const COLUMNS: string = 'message_key, source, id, type, `key`, attributes, data, fingerprint'
+export const DUE: string = `timestampdiff(microsecond, ${NOW}, m.available_at) / 1000 as ms`
+export const SILENT: string = `timestampdiff(microsecond, heartbeat_at, ${NOW}) / 1000`

@@ -1,0 +1,108 @@
+import type { Param } from '../../core/connection.ts'
+import { type LeaseDialect, uuidBytes } from '../../core/sql/index.ts'
+import type { EffectRef, Lease } from '../../core/store.ts'
+import { BY_KEY, INBOX, LATER, MANY, MS, NOW, SEQ, SEQS } from './fragments.ts'
+import { bytes, microseconds, text } from './rows.ts'
+
+/** The statements behind leased work. */
+export function leases(prefix: string): LeaseDialect {
+  const sql = statements(prefix)
+  return {
+    lockDue: (seqs, token) => ({ text: sql.lockDue(seqs.length), params: [...seqs, uuidBytes(token)] }),
+    lease: (seqs, token, leaseMs) => ({
+      text: sql.lease(seqs.length),
+      params: [uuidBytes(token), microseconds(leaseMs), ...seqs],
+    }),
+    renew: (held, leaseMs) => ({ text: sql.renew(held.length), params: [microseconds(leaseMs), ...both(held)] }),
+    leased: (held) => ({ text: sql.leased(held.length), params: both(held) }),
+    settle: ({ seq, token, fence }) => ({ text: sql.settle, params: [seq, uuidBytes(token), fence] }),
+
+    lockEffect: ({ seq, token, fence }, effect) => ({
+      text: sql.lockEffect,
+      params: [...named(effect), seq, uuidBytes(token), fence],
+    }),
+    beginEffect: (effect, token) => ({ text: sql.beginEffect, params: [...named(effect), uuidBytes(token)] }),
+    endEffect: (effect, token, { state, result, error }) => ({
+      text: sql.endEffect,
+      params: [
+        ...named(effect),
+        uuidBytes(token),
+        bytes(state),
+        result === null ? null : text(result),
+        error && bytes(JSON.stringify(error)),
+      ],
+    }),
+    lockOpenEffect: (effect) => ({ text: sql.lockOpenEffect, params: named(effect) }),
+    effects: (consumer, messageKey) => ({ text: sql.effects, params: [bytes(consumer), uuidBytes(messageKey)] }),
+    forget: (consumer, after, until) => ({
+      text: sql.forget,
+      params: [bytes(consumer), uuidBytes(after), uuidBytes(until)],
+    }),
+    trace: (id) => ({ text: sql.trace, params: [text(id)] }),
+  }
+}
+
+function named({ consumer, messageKey, name }: EffectRef): readonly Param[] {
+  return [bytes(consumer), uuidBytes(messageKey), text(name)]
+}
+
+function both(held: readonly Lease[]): readonly Param[] {
+  return [...held.map(({ seq }) => seq), ...held.map(({ token }) => uuidBytes(token))]
+}
+
+function statements(prefix: string) {
+  const [inbox, effects, receipts] = [`${prefix}inbox`, `${prefix}effects`, `${prefix}receipts`]
+  return {
+    // Rows that are gone are left out before anything is locked, as for a claim.
+    lockDue: (count: number) => `
+select ${INBOX}
+from (select seq from ${inbox} where seq in (${SEQS(count)}) limit ${count}) as there
+  straight_join ${inbox} as m ${BY_KEY} on m.seq = there.seq
+where m.held_at is null and (m.available_at <= ${NOW} or m.lease_token = ?) order by m.seq for update skip locked`,
+    lease: (count: number) => `
+update ${inbox} as m ${BY_KEY} set m.lease_token = ?, m.fence = m.fence + 1, m.available_at = ${LATER}
+where m.seq in (${SEQS(count)})`,
+    renew: (count: number) => `
+update ${inbox} as m ${BY_KEY} set m.available_at = ${LATER}
+where m.seq in (${SEQS(count)}) and m.lease_token in (${MANY(count)}) and m.held_at is null`,
+    leased: (count: number) => `
+select cast(m.seq as char) as seq from ${inbox} as m ${BY_KEY}
+where m.seq in (${SEQS(count)}) and m.lease_token in (${MANY(count)}) and m.held_at is null`,
+    settle: `
+select ${INBOX}, connection_id() as pid from ${inbox} as m ${BY_KEY}
+where m.seq = ${SEQ} and m.lease_token = ? and m.fence = ? and m.held_at is null for update`,
+
+    // The effect is read inside a derived table, which is not locked: the lock of one that is absent would be that of a gap.
+    lockEffect: `
+select cast(m.seq as char) as seq, e.name, e.state, e.token, e.attempts, e.result, e.error, e.first_at, e.last_at
+from ${inbox} as m ${BY_KEY}
+left join (
+  select name, state, token, attempts, result, error, ${MS('first_at')} as first_at, ${MS('last_at')} as last_at
+  from ${effects} where consumer = ? and message_key = ? and name = ? limit 1
+) as e on true
+where m.seq = ${SEQ} and m.lease_token = ? and m.fence = ? and m.held_at is null for update`,
+    beginEffect: `
+insert into ${effects} (consumer, message_key, name, token, state, attempts, first_at, last_at)
+values (?, ?, ?, ?, 'started', 1, ${NOW}, ${NOW})
+on duplicate key update token = values(token), state = 'started', attempts = attempts + 1, last_at = ${NOW}`,
+    endEffect: `
+insert into ${effects} (consumer, message_key, name, token, state, result, error, attempts, first_at, last_at)
+values (?, ?, ?, ?, ?, ?, ?, 1, ${NOW}, ${NOW})
+on duplicate key update token = values(token), state = values(state), result = values(result), error = values(error),
+  last_at = ${NOW}`,
+    lockOpenEffect: `
+select e.token, r.source, r.id, r.type from ${effects} as e
+join ${receipts} as r on r.consumer = e.consumer and r.message_key = e.message_key
+where e.consumer = ? and e.message_key = ? and e.name = ? and e.state in ('started', 'unknown') for update`,
+    effects: `
+select name, state, token, attempts, result, error, ${MS('first_at')} as first_at, ${MS('last_at')} as last_at
+from ${effects} where consumer = ? and message_key = ? order by ${effects}.first_at, name`,
+    forget: `
+delete e from ${effects} as e where e.consumer = ? and e.message_key > ? and e.message_key <= ?
+  and not exists (select 1 from ${receipts} as r where r.consumer = e.consumer and r.message_key = e.message_key)`,
+    trace: `
+select 'effect' as place, e.consumer as scope, r.source, r.type, ${MS('e.first_at')} as at, e.message_key, e.name, e.state,
+  e.token, e.attempts, e.result, e.error, ${MS('e.first_at')} as first_at, ${MS('e.last_at')} as last_at
+from ${receipts} as r join ${effects} as e on e.consumer = r.consumer and e.message_key = r.message_key where r.id = ?`,
+  } as const
+}

@@ -1,0 +1,93 @@
+import { encodeText, type LeaseDialect } from '../../core/sql/index.ts'
+import type { EffectRef, Lease } from '../../core/store.ts'
+import { INBOX, LATER, SEQ, SEQS, UUID } from './fragments.ts'
+import { NOW } from './migrations.ts'
+
+const UUIDS = `(select unhex(value, '-') from json_each(?))`
+
+/** The statements behind leased work. Whoever runs one inside a transaction holds the only write lock. */
+export function leases(prefix: string): LeaseDialect {
+  const sql = statements(prefix)
+  return {
+    lockDue: (seqs, token) => ({ text: sql.lockDue, params: [JSON.stringify(seqs), token] }),
+    lease: (seqs, token, leaseMs) => ({ text: sql.lease, params: [token, leaseMs, JSON.stringify(seqs)] }),
+    renew: (held, leaseMs) => ({ text: sql.renew, params: [leaseMs, ...lists(held)] }),
+    leased: (held) => ({ text: sql.leased, params: lists(held) }),
+    settle: ({ seq, token, fence }) => ({ text: sql.settle, params: [seq, token, fence] }),
+
+    lockEffect: ({ seq, token, fence }, effect) => ({
+      text: sql.lockEffect,
+      params: [...named(effect), seq, token, fence],
+    }),
+    beginEffect: (effect, token) => ({ text: sql.beginEffect, params: [...named(effect), token] }),
+    endEffect: (effect, token, { state, result, error }) => ({
+      text: sql.endEffect,
+      params: [
+        ...named(effect),
+        token,
+        state,
+        result === null ? null : encodeText(result),
+        error && JSON.stringify(error),
+      ],
+    }),
+    lockOpenEffect: (effect) => ({ text: sql.lockOpenEffect, params: named(effect) }),
+    effects: (consumer, messageKey) => ({ text: sql.effects, params: [consumer, messageKey] }),
+    forget: (consumer, after, until) => ({ text: sql.forget, params: [consumer, after, until] }),
+    trace: (id) => ({ text: sql.trace, params: [encodeText(id)] }),
+  }
+}
+
+function named({ consumer, messageKey, name }: EffectRef): readonly [string, string, string] {
+  return [consumer, messageKey, encodeText(name)]
+}
+
+function lists(held: readonly Lease[]): readonly [string, string] {
+  return [JSON.stringify(held.map(({ seq }) => seq)), JSON.stringify(held.map(({ token }) => token))]
+}
+
+function statements(prefix: string) {
+  const [inbox, effects, receipts] = [`${prefix}inbox`, `${prefix}effects`, `${prefix}receipts`]
+  return {
+    lockDue: `
+select ${INBOX} from ${inbox} as i
+where i.seq in ${SEQS} and i.held_at is null and (i.available_at <= ${NOW} or i.lease_token = ${UUID})
+order by i.seq`,
+    lease: `
+update ${inbox} set lease_token = ${UUID}, fence = fence + 1, available_at = ${LATER} where seq in ${SEQS}`,
+    renew: `
+update ${inbox} set available_at = ${LATER} where seq in ${SEQS} and lease_token in ${UUIDS} and held_at is null`,
+    leased: `select ${SEQ} from ${inbox} where seq in ${SEQS} and lease_token in ${UUIDS} and held_at is null`,
+    settle: `
+delete from ${inbox} where seq = ? and lease_token = ${UUID} and fence = ? and held_at is null returning ${INBOX}`,
+
+    lockEffect: `
+select cast(i.seq as text) as seq, e.name, e.state, e.token, e.attempts, e.result, e.error, e.first_at, e.last_at
+from ${inbox} as i
+left join ${effects} as e on e.consumer = ? and e.message_key = ${UUID} and e.name = ?
+where i.seq = ? and i.lease_token = ${UUID} and i.fence = ? and i.held_at is null`,
+    beginEffect: `
+insert into ${effects} (consumer, message_key, name, token, state, attempts)
+values (?, ${UUID}, ?, ${UUID}, 'started', 1)
+on conflict (consumer, message_key, name) do update set token = excluded.token, state = 'started',
+  attempts = attempts + 1, last_at = ${NOW}`,
+    endEffect: `
+insert into ${effects} (consumer, message_key, name, token, state, attempts, result, error)
+values (?, ${UUID}, ?, ${UUID}, ?, 1, ?, ?)
+on conflict (consumer, message_key, name) do update set token = excluded.token, state = excluded.state,
+  result = excluded.result, error = excluded.error, last_at = ${NOW}`,
+    lockOpenEffect: `
+select e.token, r.source, r.id, r.type from ${effects} as e
+join ${receipts} as r on r.consumer = e.consumer and r.message_key = e.message_key
+where e.consumer = ? and e.message_key = ${UUID} and e.name = ? and e.state in ('started', 'unknown')`,
+    effects: `
+select name, state, token, attempts, result, error, first_at, last_at from ${effects}
+where consumer = ? and message_key = ${UUID} order by first_at, name`,
+    forget: `
+delete from ${effects} as e where e.consumer = ? and e.message_key > ${UUID} and e.message_key <= ${UUID}
+  and not exists (select 1 from ${receipts} as r where r.consumer = e.consumer and r.message_key = e.message_key)`,
+    trace: `
+select 'effect' as place, e.consumer as scope, r.source, r.type, e.first_at as at, e.message_key, e.name, e.state, e.token,
+  e.attempts, e.result, e.error, e.first_at, e.last_at
+from ${receipts} as r join ${effects} as e on e.consumer = r.consumer and e.message_key = r.message_key where r.id = ?`,
+  } as const
+}
