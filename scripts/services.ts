@@ -112,7 +112,8 @@ async function openAll(origins: [Service, Origin][]): Promise<Record<string, str
 async function open(service: Service, origin: Origin): Promise<string> {
   const start = performance.now()
   const { url, described, keeper } = origin.how === 'given' ? given(service, origin.url) : await launch(service, origin)
-  const version = await untilReady(service, url, { deadlineMs: startDeadlineMs[origin.how], keeper })
+  const hasEnded = () => keeper?.process.exitCode != null || keeper?.process.signalCode != null
+  const version = await untilReady(service, url, { deadlineMs: startDeadlineMs[origin.how], hasEnded })
   const seconds = ((performance.now() - start) / 1000).toFixed(1)
   console.error(`services: ${service.title} ${version}, ${described} (${seconds} s)`)
   return url

@@ -16,19 +16,17 @@ export interface Keeper {
   readonly ended: Promise<string>
 }
 
-/** Starts a server that ends with this process, however that ends. */
-export function keep(order: Order): Keeper {
+/** Starts a server that ends with this process, however that ends; with a channel, if it shall be told what to do. */
+export function keep(order: Order, channel: 'channel' | 'no channel' = 'no channel'): Keeper {
   const script = fileURLToPath(new URL('./keeper.ts', import.meta.url))
   // Detached, because Ctrl-C reaches every process of the terminal's group.
   const child = spawn(process.execPath, [script, JSON.stringify(order)], {
     detached: true,
-    stdio: ['pipe', 'ignore', 'pipe'],
+    stdio: ['pipe', 'ignore', 'pipe', ...(channel === 'channel' ? (['ipc'] as const) : [])],
   })
-  child.stdin.on('error', () => {})
-  return {
-    process: child,
-    ended: Promise.all([text(child.stderr), once(child, 'exit')]).then(([said]) => said),
-  }
+  child.stdin?.on('error', () => {})
+  const said = child.stderr === null ? '' : text(child.stderr)
+  return { process: child, ended: Promise.all([said, once(child, 'exit')]).then(([words]) => words) }
 }
 
 /** Stops the server and removes its data. */
@@ -41,14 +39,13 @@ export async function release({ process: child, ended }: Keeper): Promise<void> 
 export async function untilReady(
   service: Service,
   url: string,
-  { deadlineMs, keeper }: { deadlineMs: number; keeper?: Keeper | undefined },
+  { deadlineMs, hasEnded }: { deadlineMs: number; hasEnded(): boolean },
 ): Promise<string> {
   for (const deadline = performance.now() + deadlineMs; ; ) {
     try {
       return await service.ping(url)
     } catch (error) {
-      if (keeper?.process.exitCode != null || keeper?.process.signalCode != null)
-        throw new Error(`${service.title} did not start`)
+      if (hasEnded()) throw new Error(`${service.title} did not start`)
       if (performance.now() >= deadline)
         throw new Error(`${service.title} does not answer at ${url}: ${reasonOf(error)}`)
       await delay(50)

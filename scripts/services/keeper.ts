@@ -1,5 +1,6 @@
 // Runs one server for as long as its stdin stays open, then stops it and removes its data. It is a process of its own, so
-// that a services script which is killed leaves nothing behind: the end of the pipe comes in every case.
+// that a services script which is killed leaves nothing behind: the end of the pipe comes in every case. Who opens a channel
+// for messages as well may send signals to the server, and start it again on the same data.
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { chownSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -14,6 +15,12 @@ export interface Order {
   readonly launch: Launch
 }
 
+/** What a keeper may be told: to send a signal to the server with all its children, or to start it again. */
+export type Instruction = { readonly signal: NodeJS.Signals } | 'start'
+
+/** What it tells; with the end come the last lines of the server's log. */
+export type News = 'running' | 'signalled' | { readonly ended: string }
+
 type Account = { uid: number; gid: number } | undefined
 
 const stopDeadlineMs = 10_000
@@ -21,6 +28,8 @@ const { directory, user, launch }: Order = JSON.parse(process.argv[2] ?? '')
 const logPath = join(directory, 'log')
 
 let released = false
+let current: ChildProcess | undefined
+let startAgain = (): void => {}
 let stopCurrent: (() => Promise<void>) | undefined
 const release = new Promise<void>((resolve) => {
   process.stdin.on('error', () => {})
@@ -31,6 +40,7 @@ const release = new Promise<void>((resolve) => {
 })
 process.stderr.on('error', () => {})
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {})
+if (process.connected) process.on('message', follow)
 
 mkdirSync(directory, { mode: 0o700 })
 const log = openSync(logPath, 'a')
@@ -43,6 +53,7 @@ try {
   for (const command of launch.cleanup ?? []) await once(start(command), 'exit').catch(() => {})
   rmSync(directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 })
   process.stdin.destroy()
+  if (process.connected) process.disconnect()
 }
 
 async function keep(): Promise<void> {
@@ -50,17 +61,45 @@ async function keep(): Promise<void> {
   prepareDirectory(account)
   for (const command of launch.prepare) await runToEnd(command, account)
   if (launch.server === undefined) return await release
-  await runToEnd(launch.server.command, account, launch.server.stop)
-  if (!released) throw new Error(`${launch.server.command[0]} ended by itself`)
+  const { command, stop } = launch.server
+  if (process.connected) return await runAsTold(() => runToEnd(command, account, stop))
+  await runToEnd(command, account, stop)
+  if (!released) throw new Error(`${command[0]} ended by itself`)
+}
+
+async function runAsTold(run: () => Promise<void>): Promise<void> {
+  while (!released) {
+    tell('running')
+    await run().catch(() => {})
+    tell({ ended: lastLines(logPath) })
+    const told = new Promise<void>((resolve) => {
+      startAgain = resolve
+    })
+    await Promise.race([told, release])
+  }
+}
+
+function follow(instruction: Instruction): void {
+  if (instruction === 'start') {
+    startAgain()
+  } else {
+    signalAll(current, instruction.signal)
+    tell('signalled')
+  }
+}
+
+function tell(news: News): void {
+  if (process.connected) process.send?.(news, undefined, undefined, () => {})
 }
 
 async function runToEnd(command: Command, account: Account, stop: NodeJS.Signals = 'SIGKILL'): Promise<void> {
   if (released) return
   const child = start(command, account)
   const exit = once(child, 'exit')
+  current = child
   stopCurrent = () => end(child, exit, stop)
   const [code, signal] = await exit
-  stopCurrent = undefined
+  current = stopCurrent = undefined
   if (!released && code !== 0) throw new Error(`${command[0]} ended with ${signal ?? `exit code ${code}`}`)
 }
 
@@ -74,8 +113,12 @@ async function end(child: ChildProcess, exit: Promise<unknown>, stop: NodeJS.Sig
     child.kill(stop)
     await Promise.race([exit, delay(stopDeadlineMs, undefined, { ref: false })])
   }
+  signalAll(child, 'SIGKILL')
+}
+
+function signalAll(child: ChildProcess | undefined, signal: NodeJS.Signals): void {
   try {
-    if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL')
+    if (child?.pid !== undefined) process.kill(-child.pid, signal)
   } catch {
     // The whole group has ended by itself.
   }

@@ -1,0 +1,130 @@
+import { EventEmitter, once } from 'node:events'
+import { type Keeper, keep, newDirectory, release, untilReady } from '../../scripts/services/instance.ts'
+import { kafka } from '../../scripts/services/kafka.ts'
+import type { Instruction, News, Order } from '../../scripts/services/keeper.ts'
+import { nats } from '../../scripts/services/nats.ts'
+import { freePort } from '../../scripts/services/port.ts'
+import { rabbitmq } from '../../scripts/services/rabbitmq.ts'
+import { redis } from '../../scripts/services/redis.ts'
+import type { Service } from '../../scripts/services/service.ts'
+
+const services = { rabbitmq, nats, redis, kafka }
+
+type PrivateServerName = keyof typeof services
+
+export interface PrivateServerOptions {
+  /** More arguments of the server's command line. @default none */
+  readonly args?: readonly string[]
+}
+
+const startDeadlineMs = 60_000
+
+/** Why there cannot be one here, or undefined: the installed programs are used, not a container or a server that was named. */
+export function noPrivateServer(name: PrivateServerName): string | undefined {
+  const { title, find } = services[name]
+  return find() === undefined ? `${title} is not installed here` : undefined
+}
+
+/** Starts a server of a test's own, set up as the shared one is. It ends with the test's process, and its data with it. */
+export async function privateServer(
+  name: PrivateServerName,
+  { args = [] }: PrivateServerOptions = {},
+): Promise<PrivateServer> {
+  const service = services[name]
+  const installation = service.find()
+  if (installation === undefined) throw new Error(`expected ${service.title} to be installed here`)
+  const { user, launch } = installation
+  const [port, directory] = [await freePort(), newDirectory(service)]
+  const server = new PrivateServer(service, service.url(port), {
+    directory,
+    user,
+    launch: withArguments(launch({ directory, port }), args),
+  })
+  try {
+    await server.untilReady()
+  } catch (error) {
+    await server[Symbol.asyncDispose]()
+    throw error
+  }
+  return server
+}
+
+function withArguments(launch: Order['launch'], args: readonly string[]): Order['launch'] {
+  if (launch.server === undefined) return launch
+  const { command, stop } = launch.server
+  return { ...launch, server: { command: [...command, ...args], stop } }
+}
+
+/** A server that a test can kill, pause, and start again on the same port and data. */
+export class PrivateServer implements AsyncDisposable {
+  readonly url: string
+  /** Its working directory: data, settings, and the log. */
+  readonly directory: string
+  readonly #service: Service
+  readonly #keeper: Keeper
+  readonly #news = new EventEmitter()
+  #log: string | undefined
+
+  constructor(service: Service, url: string, order: Order) {
+    this.url = url
+    this.directory = order.directory
+    this.#service = service
+    this.#keeper = keep(order, 'channel')
+    this.#keeper.process.on('message', (news: News) => this.#learn(news))
+    void this.#keeper.ended.then((said) => this.#learn({ ended: said }))
+  }
+
+  /** Ends the server at once, and resolves when it has. */
+  async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
+    if (this.#log === undefined) await this.#tell({ signal }, 'ended')
+  }
+
+  /** Lets the server end in its own way, as a service manager does. */
+  async stop(): Promise<void> {
+    await this.resume()
+    await this.kill('SIGTERM')
+  }
+
+  /** Starts it after its end, and resolves when it answers. */
+  async start(): Promise<void> {
+    if (this.#log === undefined) throw new Error(`expected ${this.#service.title} to have ended before it starts again`)
+    await this.#tell('start', 'running')
+    await this.untilReady()
+  }
+
+  /** Stops all its processes where they are: connections stay open, and nobody answers. */
+  async pause(): Promise<void> {
+    if (this.#log === undefined) await this.#tell({ signal: 'SIGSTOP' }, 'signalled')
+  }
+
+  async resume(): Promise<void> {
+    if (this.#log === undefined) await this.#tell({ signal: 'SIGCONT' }, 'signalled')
+  }
+
+  async untilReady(): Promise<void> {
+    try {
+      await untilReady(this.#service, this.url, {
+        deadlineMs: startDeadlineMs,
+        hasEnded: () => this.#log !== undefined,
+      })
+    } catch (error) {
+      throw new Error(`${(error as Error).message}\n${this.#log ?? ''}`)
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await release(this.#keeper)
+  }
+
+  async #tell(instruction: Instruction, until: 'ended' | 'running' | 'signalled'): Promise<void> {
+    const done = once(this.#news, until)
+    this.#keeper.process.send(instruction)
+    await Promise.race([done, this.#keeper.ended])
+  }
+
+  #learn(news: News): void {
+    const name = typeof news === 'string' ? news : 'ended'
+    if (name !== 'signalled') this.#log = typeof news === 'string' ? undefined : news.ended
+    this.#news.emit(name)
+  }
+}
