@@ -1,0 +1,118 @@
+import type { Confirmation, Destination, DestinationFeatures, OutgoingMessage } from '../../core/broker.ts'
+import { systemClock, within } from '../../core/clock.ts'
+import { HapaxError } from '../../core/errors.ts'
+import { Client } from './client.ts'
+import { Link } from './link.ts'
+import type { LinkSettings, StreamPlan } from './options.ts'
+import { Sender, type Settle, unavailable } from './sender.ts'
+import { ensureStream } from './streams.ts'
+
+/** A stream that messages are sent to. It connects when it is needed, and again after a loss when it is needed again. */
+export class NatsDestination implements Destination {
+  readonly name: string
+  /** All at once, and the server may refuse one in the middle: others would overtake it. */
+  readonly features: DestinationFeatures = { keepsOrder: false }
+  readonly #settings: LinkSettings
+  readonly #plan: StreamPlan
+  readonly #unsettled = new Set<(error: HapaxError) => void>()
+  #closed = false
+  #sender: Promise<Sender> | undefined
+
+  constructor(settings: LinkSettings, plan: StreamPlan) {
+    this.#settings = settings
+    this.#plan = plan
+    this.name = `nats stream ${plan.name}`
+  }
+
+  publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[] {
+    const answers = messages.map(() => Promise.withResolvers<Confirmation>())
+    const promises = answers.map(({ promise }) => promise)
+    const settles = answers.map(({ resolve }) => resolve)
+    void this.#send(messages, settles, signal, Promise.all(promises))
+    return promises
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    for (const end of this.#unsettled) end(this.#closedError())
+    const sender = this.#sender?.catch(() => undefined)
+    // One that is still being opened is closed as soon as it is there.
+    if (sender !== undefined)
+      await within(systemClock, CLOSE_MS, sender, () => undefined).then((it) => it?.link.close())
+  }
+
+  /** Never rejects: whatever happens is an answer for each message. */
+  async #send(
+    messages: readonly OutgoingMessage[],
+    settles: readonly Settle[],
+    signal: AbortSignal,
+    settled: Promise<unknown>,
+  ): Promise<void> {
+    const tokens: (string | undefined)[] = []
+    let sender: Sender | undefined
+    const end = (error: HapaxError): void => {
+      for (const token of tokens) if (token !== undefined) sender?.forget(token)
+      for (const settle of settles) settle(unavailable(error))
+    }
+    const abort = (): void => end(new HapaxError('broker-timeout', 'NATS was not waited for any longer'))
+    if (signal.aborted) return abort()
+    signal.addEventListener('abort', abort, { once: true })
+    this.#unsettled.add(end)
+    void settled.then(() => {
+      signal.removeEventListener('abort', abort)
+      this.#unsettled.delete(end)
+    })
+    try {
+      sender = await this.#open()
+      if (signal.aborted) return
+      for (const [index, message] of messages.entries()) tokens.push(sender.send(message, settles[index] as Settle))
+    } catch (error) {
+      for (const settle of settles) settle(unavailable(error))
+    }
+  }
+
+  /** Messages that wait for the same link are sent in the order in which they came. */
+  #open(): Promise<Sender> {
+    if (this.#closed) return Promise.reject(this.#closedError())
+    return this.#sender ?? this.#remember(this.#connect())
+  }
+
+  #remember(opening: Promise<Sender>): Promise<Sender> {
+    this.#sender = opening
+    const drop = (): void => {
+      if (this.#sender === opening) this.#sender = undefined
+    }
+    opening.then(({ link }) => link.lost.addEventListener('abort', drop, { once: true }), drop)
+    return opening
+  }
+
+  async #connect(): Promise<Sender> {
+    const link = await Link.open(await Client.load(this.#settings))
+    return this.#declare(new Sender(link, this.#plan, () => this.#declareAgain(link)))
+  }
+
+  async #declare(sender: Sender): Promise<Sender> {
+    const { link } = sender
+    try {
+      await ensureStream(link.manager, this.#plan)
+      if (this.#closed) throw this.#closedError()
+      return sender
+    } catch (error) {
+      await link.close()
+      throw error
+    }
+  }
+
+  /** The stream may be gone: the next message waits until it has been looked at, and made again if it may be. */
+  #declareAgain(link: Link): void {
+    const opened = this.#sender
+    if (this.#plan.declare !== 'assert' || opened === undefined || link.lost.aborted) return
+    void this.#remember(opened.then((sender) => this.#declare(sender)))
+  }
+
+  #closedError(): HapaxError {
+    return new HapaxError('closed', `${this.name} is closed`)
+  }
+}
+
+const CLOSE_MS = 1_000

@@ -1,0 +1,42 @@
+import { asError, HapaxError, messageOf } from '../../core/errors.ts'
+
+/** What the server answered about a stream, a consumer or a message. */
+export interface ApiError {
+  readonly err_code?: number
+  readonly description?: string
+}
+
+/** Numbers of errors that the server documents. */
+export const API = {
+  temporarilyUnavailable: 10008,
+  consumerNotFound: 10014,
+  noMessageFound: 10037,
+  messageTooLarge: 10054,
+  streamNotFound: 10059,
+  headersTooLarge: 10097,
+  tooManyRequests: 10167,
+} as const
+
+/** The number of an error of the server, if it is one. */
+export function apiCode(error: unknown): number | undefined {
+  const { code, status } = (error ?? {}) as { code?: unknown; status?: unknown }
+  return typeof code === 'number' && typeof status === 'number' ? code : undefined
+}
+
+const REFUSALS = ['AuthorizationError', 'UserAuthenticationExpiredError', 'PermissionViolationError']
+
+/** Whether the server did not allow something. */
+export function isRefusal(error: unknown): boolean {
+  for (let each = error, depth = 0; each instanceof Error && depth < 5; each = each.cause, depth++) {
+    if (REFUSALS.includes(each.name)) return true
+  }
+  return false
+}
+
+/** What the client threw, as an error of hapax: refused if the server said no, else not available. */
+export function natsError(what: string, thrown: unknown): HapaxError {
+  if (thrown instanceof HapaxError) return thrown
+  const refused = apiCode(thrown) !== undefined || isRefusal(thrown)
+  const code = refused ? 'broker-refused' : 'broker-unavailable'
+  return new HapaxError(code, `${what}: ${messageOf(asError(thrown))}`, { cause: thrown })
+}

@@ -1,0 +1,87 @@
+import type { Destination, Subscription } from '../../core/broker.ts'
+import { describeConsumer } from './consumers.ts'
+import { NatsDestination } from './destination.ts'
+import { describeGivenUp } from './given-up.ts'
+import {
+  type ConsumerPlan,
+  consumerPlan,
+  type LinkSettings,
+  linkSettings,
+  type NatsConsumerOptions,
+  type NatsOptions,
+  type NatsStreamOptions,
+  type StreamPlan,
+  streamPlan,
+} from './options.ts'
+import { NatsReader } from './reader.ts'
+import { describeStream } from './streams.ts'
+
+export type {
+  Declare,
+  NatsConnectionLike,
+  NatsConnectionOptions,
+  NatsConsumerOptions,
+  NatsOptions,
+  NatsStreamOptions,
+  NatsUrlOptions,
+} from './options.ts'
+
+/** NATS with JetStream. */
+export interface Nats {
+  /** Where a relay can send to. Messages are confirmed by this stream. */
+  stream(name: string, options?: NatsStreamOptions): Destination
+  /** Where a consumer can read from: a durable pull consumer. The same name is the same consumer. */
+  consumer(name: string, options: NatsConsumerOptions): Subscription
+  /** What would be made or compared, one line each; nothing is asked or changed. */
+  topology(): readonly string[]
+}
+
+/** NATS JetStream 2.9 or newer, by URL or on your own connection. */
+export function nats(options: NatsOptions): Nats {
+  return new JetStream(linkSettings(options))
+}
+
+class JetStream implements Nats {
+  readonly #settings: LinkSettings
+  readonly #streams: StreamPlan[] = []
+  readonly #consumers: ConsumerPlan[] = []
+
+  constructor(settings: LinkSettings) {
+    this.#settings = settings
+  }
+
+  stream(name: string, options: NatsStreamOptions = {}): Destination {
+    const plan = streamPlan(name, options)
+    this.#streams.push(plan)
+    return new NatsDestination(this.#settings, plan)
+  }
+
+  consumer(name: string, options: NatsConsumerOptions): Subscription {
+    const plan = consumerPlan(name, options)
+    this.#consumers.push(plan)
+    const settings = this.#settings
+    // A worker opens its subscriptions before it sends the first message: the stream may have to be made here.
+    const stream = (): StreamPlan | undefined => this.#streams.find((each) => each.name === plan.stream)
+    return {
+      name: `nats consumer ${plan.name} of ${plan.stream}`,
+      features: {
+        ordersKeys: plan.single,
+        marksRedelivered: true,
+        horizonMs: undefined,
+        // A consumer that was there before may have a limit too.
+        limitsRejects: plan.maxDeliver === undefined ? undefined : true,
+      },
+      open: (opening) => NatsReader.open({ ...opening, settings, plan, stream }),
+    }
+  }
+
+  topology(): readonly string[] {
+    const limited = this.#consumers.filter(({ maxDeliver }) => maxDeliver !== undefined)
+    const lines = [
+      ...this.#streams.map(describeStream),
+      ...this.#consumers.map(describeConsumer),
+      ...limited.map(describeGivenUp),
+    ]
+    return [...new Set(lines)]
+  }
+}

@@ -1,0 +1,221 @@
+import type { OutgoingMessage } from '../../core/broker.ts'
+import type { EventFormat } from '../../core/cloudevents.ts'
+import { expected, noOthers, oneOf, positiveInteger, spanMs, text } from '../../core/options.ts'
+
+/** The subset of a `NatsConnection` that can be given. */
+export interface NatsConnectionLike {
+  publish(subject: string, payload?: Uint8Array): void
+  flush(): Promise<void>
+  isClosed(): boolean
+  status(): AsyncIterable<{ readonly type: string }>
+}
+
+/** What every driver for NATS can be told. */
+interface Common {
+  /** A link that has been silent for so long is given up, and so is a pull request that the server forgot. @default 20_000 */
+  readonly heartbeatMs?: number
+  /** How long connecting may take, and each answer about streams and consumers. @default 10_000 */
+  readonly timeoutMs?: number
+}
+
+/** Links that hapax opens and closes itself: one for each destination and each reader. */
+export interface NatsUrlOptions extends Common {
+  /** `nats://host:4222`, `tls://…`, with `user:password@` or `token@` if need be; several of one cluster as a list. */
+  readonly url: string | readonly string[]
+  /** Other options of the client's `connect`: `tls`, `authenticator`, `inboxPrefix` and so on. @default none */
+  readonly client?: Readonly<Record<string, unknown>>
+}
+
+/** Your own connection; hapax never closes it, and it has to connect again by itself. */
+export interface NatsConnectionOptions extends Common {
+  readonly connection: NatsConnectionLike
+}
+
+export type NatsOptions = NatsUrlOptions | NatsConnectionOptions
+
+/**
+ * What is done about a stream or a consumer before it is used: made if it is not there, and else compared (`assert`); only
+ * compared (`check`); nothing at all (`none`). What is there is never changed.
+ */
+export type Declare = 'assert' | 'check' | 'none'
+
+/** Settings of a stream that messages are sent to. What is left out is not compared. */
+export interface NatsStreamOptions {
+  /** What the stream takes. @default one subject with everything below the stream's name in lower case: `shop.>` for SHOP */
+  readonly subjects?: readonly string[]
+  /** The subject of a message. @default its type below the stream's name in lower case: `shop.order.placed` */
+  readonly subject?: (message: OutgoingMessage) => string
+  /** @default 'binary' */
+  readonly format?: EventFormat
+  /** @default 'assert' */
+  readonly declare?: Declare
+  /** @default 'file' */
+  readonly storage?: 'file' | 'memory'
+  /** On how many servers of a cluster each message is. @default 1 */
+  readonly replicas?: number
+  /** For how long messages are kept, read or not. @default for ever */
+  readonly maxAgeMs?: number
+  /** How many bytes the stream may hold; when it is full, messages are not taken. @default any number */
+  readonly maxBytes?: number
+  /** For how long the server drops a message that it got before. @default 120_000, or maxAgeMs if that is less */
+  readonly duplicateWindowMs?: number
+}
+
+/** Settings of a durable pull consumer that messages are read from. What is left out is not compared. */
+export interface NatsConsumerOptions {
+  /** The stream that it reads. */
+  readonly stream: string
+  /** The subjects that it reads. @default all of the stream */
+  readonly filter?: string
+  /** What a new consumer begins with: all that the stream has, or what comes from now on. @default 'all' */
+  readonly deliver?: 'all' | 'new'
+  /** After this time without a sign of life the server gives a message to another reader. @default 30_000 */
+  readonly ackWaitMs?: number
+  /** How often the server delivers a message; then it goes to the failed store. @default any number of times */
+  readonly maxDeliver?: number
+  /** One message at a time for all readers together, so that the messages of a key stay in order; slow. @default false */
+  readonly single?: boolean
+  /** @default 'assert' */
+  readonly declare?: Declare
+}
+
+/** Options of links, with every default filled in. */
+export interface LinkSettings {
+  readonly heartbeatMs: number
+  readonly timeoutMs: number
+  readonly origin:
+    | { readonly urls: readonly string[]; readonly client: object }
+    | { readonly given: NatsConnectionLike }
+}
+
+/** A stream, as it was asked for. */
+export interface StreamPlan extends Omit<NatsStreamOptions, 'format' | 'declare' | 'subjects'> {
+  readonly name: string
+  /** Below which subjects are by default: the name in lower case. */
+  readonly prefix: string
+  readonly subjects: readonly string[] | undefined
+  readonly format: EventFormat
+  readonly declare: Declare
+}
+
+/** A consumer, as it was asked for. */
+export interface ConsumerPlan extends Omit<NatsConsumerOptions, 'single' | 'declare' | 'deliver'> {
+  readonly name: string
+  readonly deliver: 'all' | 'new'
+  readonly single: boolean
+  readonly declare: Declare
+}
+
+export function linkSettings(options: NatsOptions): LinkSettings {
+  noOthers('options', options, ['url', 'client', 'connection', 'heartbeatMs', 'timeoutMs'])
+  return {
+    heartbeatMs: positiveInteger('heartbeatMs', options.heartbeatMs, 20_000),
+    timeoutMs: positiveInteger('timeoutMs', options.timeoutMs, 10_000),
+    origin: 'connection' in options ? given(options) : { urls: urlsOf(options.url), client: clientOf(options.client) },
+  }
+}
+
+function given(options: NatsConnectionOptions): LinkSettings['origin'] {
+  const { connection } = options
+  if (typeof connection?.publish !== 'function' || typeof connection.status !== 'function') {
+    expected('connection', 'a connection of @nats-io/transport-node', connection)
+  }
+  const both = ['url', 'client'].find((name) => name in options)
+  if (both !== undefined) expected(both, 'absent, because a connection is given', '(not shown)')
+  return { given: connection }
+}
+
+function urlsOf(url: string | readonly string[]): readonly string[] {
+  const urls = typeof url === 'string' ? [url] : url
+  const fine = Array.isArray(urls) && urls.length > 0 && urls.every((each) => URL.canParse(each) && SCHEME.test(each))
+  if (!fine) expected('url', 'a nats:// or tls:// URL, or a list of them', url && '(not shown)')
+  return urls
+}
+
+const SCHEME = /^(nats|tls):\/\/./
+
+function clientOf(client: object = {}): object {
+  if (typeof client !== 'object' || client === null) expected('client', 'an object', client)
+  return client
+}
+
+const STREAM = [
+  'subjects',
+  'subject',
+  'format',
+  'declare',
+  'storage',
+  'replicas',
+  'maxAgeMs',
+  'maxBytes',
+  'duplicateWindowMs',
+] as const satisfies readonly (keyof NatsStreamOptions)[]
+
+export function streamPlan(name: string, options: NatsStreamOptions): StreamPlan {
+  noOthers('options of stream', options, STREAM)
+  const { subjects, subject, storage, replicas, maxBytes, maxAgeMs, duplicateWindowMs } = options
+  if (subjects !== undefined && !(Array.isArray(subjects) && subjects.length > 0 && subjects.every(isPattern))) {
+    expected('subjects', "a list of subjects such as 'shop.>'", subjects)
+  }
+  if (subject !== undefined && typeof subject !== 'function') expected('subject', 'a function', subject)
+  if (storage !== undefined) oneOf('storage', ['file', 'memory'], storage, 'file')
+  if (replicas !== undefined) positiveInteger('replicas', replicas, 1)
+  if (maxAgeMs !== undefined) spanMs('maxAgeMs', maxAgeMs)
+  if (duplicateWindowMs !== undefined) spanMs('duplicateWindowMs', duplicateWindowMs)
+  if (maxBytes !== undefined && !(Number.isSafeInteger(maxBytes) && maxBytes > 0)) {
+    expected('maxBytes', 'a positive integer', maxBytes)
+  }
+  return {
+    ...options,
+    name: plainName('name', name),
+    prefix: name.toLowerCase(),
+    subjects,
+    format: oneOf('format', ['binary', 'structured'], options.format, 'binary'),
+    declare: declareOf(options.declare),
+  }
+}
+
+const CONSUMER = [
+  'stream',
+  'filter',
+  'deliver',
+  'ackWaitMs',
+  'maxDeliver',
+  'single',
+  'declare',
+] as const satisfies readonly (keyof NatsConsumerOptions)[]
+
+export function consumerPlan(name: string, options: NatsConsumerOptions): ConsumerPlan {
+  noOthers('options of consumer', options, CONSUMER)
+  const { stream, filter, ackWaitMs, maxDeliver, single = false } = options
+  if (filter !== undefined && !isPattern(filter)) expected('filter', "a subject such as 'shop.order.>'", filter)
+  if (ackWaitMs !== undefined) positiveInteger('ackWaitMs', ackWaitMs, 30_000)
+  if (maxDeliver !== undefined) positiveInteger('maxDeliver', maxDeliver, 1)
+  if (typeof single !== 'boolean') expected('single', 'true or false', single)
+  // The server would go on with the next message, and the one that it gave up would come later.
+  if (single && maxDeliver !== undefined) expected('maxDeliver', 'absent, because single keeps the order', maxDeliver)
+  return {
+    ...options,
+    name: plainName('name', name),
+    stream: plainName('stream', stream),
+    deliver: oneOf('deliver', ['all', 'new'], options.deliver, 'all'),
+    single,
+    declare: declareOf(options.declare),
+  }
+}
+
+function declareOf(declare: Declare | undefined): Declare {
+  return oneOf('declare', ['assert', 'check', 'none'], declare, 'assert')
+}
+
+/** What NATS allows as the name of a stream or a consumer: it becomes a part of subjects. */
+function plainName(name: string, value: string): string {
+  if (!/^[!-~]+$/.test(text(name, value)) || /[.*>/\\]/.test(value)) {
+    expected(name, "a name of printable ASCII without spaces, '.', '*', '>', '/' and '\\'", value)
+  }
+  return value
+}
+
+function isPattern(value: unknown): value is string {
+  return typeof value === 'string' && value.length <= 255 && /^[!-~]+$/.test(value) && value.split('.').every(Boolean)
+}

@@ -1,0 +1,146 @@
+import type { Msg, MsgHdrs } from '@nats-io/transport-node'
+import type { Confirmation, OutgoingMessage } from '../../core/broker.ts'
+import { asError, HapaxError, isHapaxError, messageOf } from '../../core/errors.ts'
+import { API, type ApiError, isRefusal, natsError } from './errors.ts'
+import type { Link } from './link.ts'
+import type { StreamPlan } from './options.ts'
+import { encodeMessage, subjectOf } from './wire.ts'
+
+export type Settle = (confirmation: Confirmation) => void
+
+/** A message that the server has not answered for yet. */
+interface Unanswered {
+  readonly subject: string
+  readonly settle: Settle
+}
+
+const CONFIRMED: Confirmation = { status: 'confirmed' }
+
+/** Sends messages on one link, as many at once as it is given, and hears what the server says about each. */
+export class Sender {
+  readonly link: Link
+  readonly #plan: StreamPlan
+  readonly #inbox: string
+  readonly #unanswered = new Map<string, Unanswered>()
+  readonly #unroutable: () => void
+  #next = 0
+
+  /** `unroutable` is told when no stream takes a subject: perhaps the stream is gone. */
+  constructor(link: Link, plan: StreamPlan, unroutable: () => void) {
+    this.link = link
+    this.#plan = plan
+    this.#unroutable = unroutable
+    this.#inbox = link.inbox()
+    link.listen(`${this.#inbox}.*`, (message) => this.#hear(message))
+    link.onRefusal = (error) => this.#refused(error)
+    link.lost.addEventListener('abort', () => this.#endAll(asError(link.lost.reason)), { once: true })
+  }
+
+  /** Sends a message and settles it later, or at once if it cannot be sent. Answers what `forget` wants to know. */
+  send(message: OutgoingMessage, settle: Settle): string | undefined {
+    const { connection, lost, client } = this.link
+    this.#next += 1
+    const token = String(this.#next)
+    const headers = client.headers()
+    try {
+      lost.throwIfAborted()
+      const subject = subjectOf(message, this.#plan)
+      const body = encodeMessage(message, this.#plan, headers)
+      refuseLarge(sizeOf(headers) + body.byteLength, connection.info?.max_payload)
+      connection.publish(subject, body, { headers, reply: `${this.#inbox}.${token}` })
+      this.#unanswered.set(token, { subject, settle })
+      return token
+    } catch (error) {
+      settle(isTheMessage(error) ? { status: 'refused', error } : unavailable(error))
+      return undefined
+    }
+  }
+
+  /** Nobody waits for this answer any more. */
+  forget(token: string): void {
+    this.#unanswered.delete(token)
+  }
+
+  #hear({ subject, headers, data }: Msg): void {
+    const token = subject.slice(this.#inbox.length + 1)
+    const waiting = this.#unanswered.get(token)
+    if (waiting === undefined) return
+    this.#unanswered.delete(token)
+    if (headers?.code !== 503) return void waiting.settle(answer(data, this.#plan.name))
+    waiting.settle(unroutable(`no stream takes the subject ${waiting.subject}`))
+    this.#unroutable()
+  }
+
+  /** The server says which subject it did not allow, not which message. */
+  #refused(error: Error): void {
+    const { operation, subject } = error as { operation?: unknown; subject?: unknown }
+    if (operation === 'subscription') this.#endAll(natsError('the answers of NATS cannot be heard', error))
+    if (operation !== 'publish' || !isRefusal(error)) return
+    for (const [token, waiting] of this.#unanswered) {
+      if (waiting.subject !== subject) continue
+      this.#unanswered.delete(token)
+      waiting.settle({ status: 'failed', error: natsError('NATS does not allow this message', error) })
+    }
+  }
+
+  #endAll(error: Error): void {
+    for (const { settle } of this.#unanswered.values()) settle(unavailable(error))
+    this.#unanswered.clear()
+  }
+}
+
+/** The server's answer, as JSON: where the message is, or why it was not taken. */
+interface PubAck {
+  readonly stream?: string
+  readonly seq?: number
+  readonly error?: ApiError
+}
+
+function answer(data: Uint8Array, stream: string): Confirmation {
+  let ack: PubAck
+  try {
+    ack = JSON.parse(Buffer.from(data).toString()) as PubAck
+  } catch (error) {
+    return unavailable(error)
+  }
+  if (ack.error !== undefined) return notTaken(ack.error)
+  if (ack.stream === stream && Number(ack.seq) > 0) return CONFIRMED
+  // A responder that is no stream, or a stream that knows nothing of the header that names the one we mean.
+  return unroutable(`expected stream ${stream} to confirm the message, got ${ack.stream ?? 'no stream'}`)
+}
+
+function notTaken({ err_code, description }: ApiError): Confirmation {
+  const error = new HapaxError('broker-refused', `NATS did not take the message: ${description} (${err_code})`)
+  if (err_code === API.messageTooLarge || err_code === API.headersTooLarge) return { status: 'refused', error }
+  if (err_code === API.temporarilyUnavailable || err_code === API.tooManyRequests) return unavailable(error)
+  return { status: 'failed', error }
+}
+
+/** The client would throw as well, but not say which of its reasons it was. */
+function refuseLarge(bytes: number, most = Number.POSITIVE_INFINITY): void {
+  if (bytes <= most) return
+  const what = `expected a message of at most ${most} bytes with its headers, because NATS takes no more, got ${bytes}`
+  throw new HapaxError('too-large', what, { fields: { bytes } })
+}
+
+/** The bytes of headers on the wire. */
+function sizeOf(headers: MsgHdrs): number {
+  let bytes = 'NATS/1.0\r\n\r\n'.length
+  for (const [name, values] of headers) for (const value of values) bytes += name.length + Buffer.byteLength(value) + 4
+  return bytes
+}
+
+function isTheMessage(error: unknown): error is HapaxError {
+  return isHapaxError(error, 'too-large') || isHapaxError(error, 'invalid-message')
+}
+
+function unroutable(what: string): Confirmation {
+  return { status: 'failed', error: new HapaxError('unroutable', what) }
+}
+
+/** Nothing is known of the message. */
+export function unavailable(thrown: unknown): Confirmation {
+  if (thrown instanceof HapaxError) return { status: 'unavailable', error: thrown }
+  const what = `the message could not be sent: ${messageOf(asError(thrown))}`
+  return { status: 'unavailable', error: new HapaxError('broker-unavailable', what, { cause: thrown }) }
+}

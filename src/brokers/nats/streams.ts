@@ -1,0 +1,122 @@
+import type { JetStreamManager, StreamConfig, StreamInfo } from '@nats-io/jetstream'
+import { HapaxError } from '../../core/errors.ts'
+import { API, apiCode, natsError } from './errors.ts'
+import type { StreamPlan } from './options.ts'
+
+/** Makes the stream, or compares what is there, as the plan says. Rejects with a HapaxError. */
+export async function ensureStream(manager: JetStreamManager, plan: StreamPlan): Promise<void> {
+  if (plan.declare === 'none') return
+  const found = await findStream(manager, plan.name)
+  if (found !== undefined) return compare(plan, found)
+  if (plan.declare === 'check') throw mismatch(plan.name, 'to exist', 'no such stream')
+  await made(`stream ${plan.name} cannot be made`, () => manager.streams.add(configOf(plan)))
+}
+
+export async function findStream(manager: JetStreamManager, name: string): Promise<StreamInfo | undefined> {
+  return found(`stream ${name}`, API.streamNotFound, () => manager.streams.info(name))
+}
+
+/** What an enquiry answers; undefined: there is no such thing. */
+export async function found<T>(what: string, absent: number, ask: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await ask()
+  } catch (error) {
+    if (apiCode(error) === absent) return undefined
+    throw natsError(`${what} cannot be looked at`, error)
+  }
+}
+
+export async function made<T>(what: string, make: () => Promise<T>): Promise<T> {
+  try {
+    return await make()
+  } catch (error) {
+    throw natsError(what, error)
+  }
+}
+
+/** The error of something that is not as it should be. */
+export function mismatch(what: string, expectation: string, got: unknown): HapaxError {
+  return new HapaxError('topology-mismatch', `expected ${what} ${expectation}, got ${String(got)}`)
+}
+
+type Config = Parameters<JetStreamManager['streams']['add']>[0]
+
+function configOf(plan: StreamPlan): Config {
+  const { name, storage = 'file', replicas = 1, maxAgeMs = 0, maxBytes = -1 } = plan
+  return {
+    name,
+    subjects: [...subjectsOf(plan)],
+    retention: 'limits',
+    storage,
+    num_replicas: replicas,
+    max_age: nanos(maxAgeMs),
+    max_bytes: maxBytes,
+    // A full stream must not drop what nobody has read.
+    discard: 'new',
+    duplicate_window: nanos(duplicateWindow(plan)),
+  }
+}
+
+/** The server refuses a window that is longer than messages are kept. */
+function duplicateWindow({ duplicateWindowMs = 120_000, maxAgeMs = duplicateWindowMs }: StreamPlan): number {
+  return Math.min(duplicateWindowMs, maxAgeMs)
+}
+
+export function subjectsOf({ subjects, prefix }: StreamPlan): readonly string[] {
+  return subjects ?? [`${prefix}.>`]
+}
+
+function compare(plan: StreamPlan, { config }: StreamInfo): void {
+  const name = `stream ${plan.name}`
+  // With a function of the user's own nobody knows which subjects are needed.
+  const needed = plan.subjects ?? (plan.subject === undefined ? subjectsOf(plan) : [])
+  const absent = needed.find((subject) => !config.subjects?.some((each) => covers(each, subject)))
+  if (absent !== undefined) throw mismatch(name, `to take ${absent}`, config.subjects?.join(', ') || 'no subjects')
+  const wanted: Partial<Record<keyof StreamConfig, unknown>> = {
+    storage: plan.storage,
+    num_replicas: plan.replicas,
+    max_age: plan.maxAgeMs && nanos(plan.maxAgeMs),
+    max_bytes: plan.maxBytes,
+    duplicate_window: plan.duplicateWindowMs && nanos(plan.duplicateWindowMs),
+  }
+  compareAll(name, wanted, config)
+  if (config.no_ack) throw mismatch(name, 'to confirm messages', 'no_ack')
+  if (config.sealed) throw mismatch(name, 'to take messages', 'sealed')
+}
+
+/** Compares what was asked for with what is there. */
+export function compareAll(what: string, wanted: object, config: object): void {
+  for (const [name, value] of Object.entries(wanted)) {
+    const is = (config as Record<string, unknown>)[name]
+    if (value !== undefined && value !== is) throw mismatch(what, `to have ${name} ${value}`, is)
+  }
+}
+
+/** Whether every subject of the second pattern is one of the first. */
+function covers(pattern: string, subject: string): boolean {
+  const [wide, narrow] = [pattern.split('.'), subject.split('.')]
+  for (const [index, token] of wide.entries()) {
+    const other = narrow[index]
+    if (token === '>') return other !== undefined
+    if (other === undefined || other === '>' || (token !== '*' && token !== other)) return false
+  }
+  return wide.length === narrow.length
+}
+
+/** The server counts time in nanoseconds. */
+export function nanos(ms: number): number {
+  return ms * 1_000_000
+}
+
+export function millis(nanoseconds: number): number {
+  return nanoseconds / 1_000_000
+}
+
+/** For people. */
+export function describeStream(plan: StreamPlan): string {
+  const { name, storage = 'file', replicas = 1, maxAgeMs, maxBytes, declare } = plan
+  const kept = maxAgeMs === undefined ? 'kept for ever' : `kept for ${maxAgeMs} ms`
+  const most = maxBytes === undefined ? '' : `, at most ${maxBytes} bytes`
+  const copies = replicas === 1 ? '1 replica' : `${replicas} replicas`
+  return `stream ${name}: ${subjectsOf(plan).join(', ')}; ${storage}, ${copies}, ${kept}${most} (${declare})`
+}

@@ -1,0 +1,176 @@
+import type { MsgHdrs } from '@nats-io/transport-node'
+import type { Arrival, OutgoingMessage } from '../../core/broker.ts'
+import { encodeEvent, isStructured, percentDecode, percentEncode, sortHeaders } from '../../core/cloudevents.ts'
+import { asError, describe, HapaxError, messageOf } from '../../core/errors.ts'
+import { messageKey } from '../../core/identity.ts'
+import { parseJson } from '../../core/json.ts'
+import type { StreamPlan } from './options.ts'
+
+const MSG_ID = 'Nats-Msg-Id'
+const EXPECTED_STREAM = 'Nats-Expected-Stream'
+const CONTENT_TYPE = 'Content-Type'
+/** Headers of a message that NATS could not carry, or would take for its own: a JSON object, as base64. */
+const OTHERS = 'Hapax-Headers'
+
+/** Writes the headers of a message, and says what its body is. */
+export function encodeMessage(message: OutgoingMessage, { name, format }: StreamPlan, headers: MsgHdrs): Uint8Array {
+  const event = encodeEvent(message, format)
+  // Computed from both, so that ids of two sources never meet.
+  headers.append(MSG_ID, messageKey(message.source, message.id))
+  // Should the subject belong to another stream, the server refuses the message.
+  headers.append(EXPECTED_STREAM, name)
+  headers.append(CONTENT_TYPE, percentless(event.contentType))
+  if (format === 'binary') headers.append('ce-datacontenttype', percentEncode(event.contentType))
+  for (const [name, value] of event.attributes) headers.append(`ce-${name}`, percentEncode(value))
+  writeOthers(event.headers, headers)
+  return event.body
+}
+
+/** A content type is ASCII by its own rules; one that breaks them must not break the message. */
+function percentless(contentType: string): string {
+  return /^[ -~]+$/.test(contentType) ? contentType : percentEncode(contentType)
+}
+
+function writeOthers(entries: readonly (readonly [name: string, value: string])[], headers: MsgHdrs): void {
+  let hidden: Record<string, string> | undefined
+  for (const [name, value] of entries) {
+    if (isPlain(name, value) && !headers.has(name)) headers.append(name, value)
+    else {
+      hidden ??= Object.create(null) as Record<string, string>
+      hidden[name] = value
+    }
+  }
+  if (hidden !== undefined) headers.append(OTHERS, Buffer.from(JSON.stringify(hidden)).toString('base64'))
+}
+
+/** Whether a header can travel as it is: without what ends a line, is trimmed, or has a meaning for the server or for us. */
+function isPlain(name: string, value: string): boolean {
+  return (
+    TOKEN.test(name) && !RESERVED.test(name) && value === value.trim() && !CONTROL.test(value) && value.isWellFormed()
+  )
+}
+
+const TOKEN = /^[!-9;-~]+$/
+const RESERVED = /^(nats-|ce-|hapax-|content-type$)/i
+const CONTROL = /\p{Cc}/u
+
+/** The subject of a message. Throws a HapaxError where there cannot be one. */
+export function subjectOf(message: OutgoingMessage, { subject, prefix }: StreamPlan): string {
+  if (subject === undefined) return `${prefix}.${tokens(message.type)}`
+  let made: unknown
+  try {
+    made = subject(message)
+  } catch (cause) {
+    const what = `the subject of a message of type ${describe(message.type)} could not be made`
+    throw new HapaxError('invalid-message', `${what}: ${messageOf(asError(cause))}`, { cause })
+  }
+  if (isSubject(made)) return made
+  const what = 'a subject without spaces, wildcards and empty parts, of at most 1024 characters'
+  throw new HapaxError('invalid-message', `expected the subject of a message to be ${what}, got ${describe(made)}`)
+}
+
+/** A type as a part of a subject: wildcards, empty parts and whatever is not printable ASCII are written as %XX. */
+function tokens(type: string): string {
+  return percentEncode(type)
+    .replaceAll('*', '%2A')
+    .replaceAll('>', '%3E')
+    .replace(/^\.|\.$|\.(?=\.)/g, '%2E')
+}
+
+function isSubject(value: unknown): value is string {
+  if (typeof value !== 'string' || value.length > 1024 || !/^[!-~]+$/.test(value)) return false
+  return value.split('.').every((token) => token !== '' && token !== '*' && token !== '>')
+}
+
+/** A message as the server handed it out. */
+export interface StoredMessage {
+  readonly subject: string
+  readonly data: Uint8Array
+  readonly headers: MsgHdrs | undefined
+}
+
+/** Where a message was, and how often it has been delivered. */
+export interface Position {
+  readonly stream: string
+  readonly seq: string
+  readonly deliveryCount: number
+}
+
+/** What the subject for acks says: stream, sequence and count; undefined: it is none. */
+export function positionOf(reply: string): Position | undefined {
+  const parts = reply.split('.')
+  // Since 2.10 a domain and an account may stand in between.
+  const at = parts.length === 9 ? 2 : 4
+  const [stream, seq, count] = [parts[at], parts[at + 3], Number(parts[at + 2])]
+  if (!reply.startsWith('$JS.ACK.') || stream === undefined || seq === undefined || !(count > 0)) return undefined
+  return { stream, seq, deliveryCount: count }
+}
+
+/** What arrived, as core wants it. */
+export function arrivalOf(
+  { subject, data, headers }: StoredMessage,
+  { stream, seq, deliveryCount }: Position,
+  { redelivered, givenUp }: Pick<Arrival, 'redelivered' | 'givenUp'>,
+): Arrival {
+  const { attributes, headers: others, contentType, msgId, hidden } = readHeaders(headers)
+  return {
+    body: data,
+    contentType,
+    attributes,
+    headers: hidden === undefined ? others : Object.assign(others, hidden),
+    properties: {
+      subject,
+      stream,
+      seq,
+      deliveryCount: String(deliveryCount),
+      ...(msgId === undefined ? {} : { msgId }),
+    },
+    redelivered,
+    givenUp,
+  }
+}
+
+interface ReadHeaders extends Pick<Arrival, 'attributes' | 'contentType'> {
+  readonly headers: Record<string, string>
+  readonly hidden: Record<string, string> | undefined
+  readonly msgId: string | undefined
+}
+
+function readHeaders(headers: MsgHdrs | undefined): ReadHeaders {
+  const entries = [...(headers ?? [])].map(([name, values]) => [name, values.join(', ')] as const)
+  const value = (wanted: string): string | undefined => entries.find(([name]) => sameName(name, wanted))?.[1]
+  const sorted = sortHeaders(entries, { prefixes: ['ce-'], drop: (name) => RESERVED.test(name) })
+  const attributes: Record<string, string> = Object.create(null)
+  for (const [name, text] of Object.entries(sorted.attributes)) attributes[name] = percentDecode(unquoted(text))
+  const { datacontenttype } = attributes
+  delete attributes['datacontenttype']
+  const contentType = value(CONTENT_TYPE)
+  return {
+    attributes,
+    headers: sorted.headers as Record<string, string>,
+    hidden: readHidden(value(OTHERS)),
+    contentType: isStructured(contentType) ? contentType : (datacontenttype ?? contentType),
+    msgId: value(MSG_ID),
+  }
+}
+
+function sameName(name: string, wanted: string): boolean {
+  return name.length === wanted.length && name.toLowerCase() === wanted.toLowerCase()
+}
+
+/** Older senders put values with spaces into quotes instead of encoding them. */
+function unquoted(value: string): string {
+  return /^".*"$/s.test(value) ? value.slice(1, -1).replace(/\\(.)/gs, '$1') : value
+}
+
+/** Whatever is no object of texts was not written by hapax, and is left out. */
+function readHidden(encoded: string | undefined): Record<string, string> | undefined {
+  if (encoded === undefined) return undefined
+  try {
+    const read = parseJson(Buffer.from(encoded, 'base64').toString()) as object
+    const texts = Object.entries(read).filter(([, value]) => typeof value === 'string')
+    return Object.assign(Object.create(null), Object.fromEntries(texts)) as Record<string, string>
+  } catch {
+    return undefined
+  }
+}
