@@ -1,5 +1,6 @@
 import { endWithParent, job, say, told } from '../../support/child.ts'
-import type { Place } from '../../support/databases.ts'
+import { asText, type Place } from '../../support/databases.ts'
+import { type BrokerPlace, type PlainClient, stubborn } from '../brokers/broker-place.ts'
 import { createTables, type Ledger, ledgerTables, openLedger } from './ledger.ts'
 import { plannedIds } from './plan.ts'
 import { type History, judge, type Verdict } from './verdict.ts'
@@ -9,6 +10,10 @@ import { type History, judge, type Verdict } from './verdict.ts'
 /** What the checker has to check. */
 export interface CheckerJob {
   readonly place: Place
+  /** Where the messages pass through, if they do not stay in the database. */
+  readonly broker?: BrokerPlace
+  /** Whether the effects of a key have to be in order. */
+  readonly ordered: boolean
   readonly keys: number
   readonly messages: number
   readonly silenceLimitMs: number
@@ -19,16 +24,17 @@ export interface CheckerJob {
 /** What it is told: to wait for rest, then to judge. */
 export type CheckerOrder = 'rest' | 'judge'
 
-/** What it says: that its tables are there, whether all came to rest, and its verdict. */
+/** What it says: that its tables are there, what did not come to rest in time, and its verdict. */
 export type CheckerReport =
   | { readonly said: 'ready' }
-  | { readonly said: 'rested'; readonly left: number }
-  | { readonly said: 'verdict'; readonly verdict: Verdict; readonly copies: number }
+  | { readonly said: 'rested'; readonly left: readonly string[] }
+  | { readonly said: 'verdict'; readonly verdict: Verdict; readonly copies: number; readonly left: readonly string[] }
 
 endWithParent()
-const { place, keys, messages, silenceLimitMs, restMs } = job<CheckerJob>()
+const { place, broker, ordered, keys, messages, silenceLimitMs, restMs } = job<CheckerJob>()
 const tables = ledgerTables(place)
 const ledger = await openLedger(place)
+const plain: PlainClient | undefined = broker && stubborn(broker)
 await createTables(ledger, place, keys)
 await report({ said: 'ready' })
 await told()
@@ -36,36 +42,54 @@ await report({ said: 'rested', left: await untilRest(ledger) })
 await told()
 await report(await verdictOf(ledger))
 await ledger.close()
+await plain?.close()
 process.disconnect()
 
 async function report(said: CheckerReport): Promise<void> {
   await say(said)
 }
 
-/** Waits until the inbox is empty; answers how much is left at the deadline. */
-async function untilRest({ query }: Ledger): Promise<number> {
+/** Waits until nothing is under way; answers what is left at the deadline. */
+async function untilRest(ledger: Ledger): Promise<string[]> {
   for (const deadline = performance.now() + restMs; ; ) {
-    const left = Number((await query(`select count(*) as n from ${tables.inbox}`))[0]?.['n'])
-    if (left === 0 || performance.now() > deadline) return left
+    const left = await whatIsLeft(ledger)
+    if (left.length === 0 || performance.now() > deadline) return left
     await new Promise((resolve) => setTimeout(resolve, 100))
   }
 }
 
-async function verdictOf({ query }: Ledger): Promise<CheckerReport> {
+/** Looked at in the order in which a message travels, so that none slips past. */
+async function whatIsLeft({ query }: Ledger): Promise<string[]> {
+  const rows = async (table: string): Promise<number> =>
+    Number((await query(`select count(*) as n from ${table}`))[0]?.['n'])
+  const outbox = await rows(tables.outbox)
+  const broker = (await plain?.waiting()) ?? 0
+  const inbox = await rows(tables.inbox)
+  return Object.entries({ outbox, broker, inbox })
+    .filter(([, count]) => count > 0)
+    .map(([where, count]) => `${count} in the ${where}`)
+}
+
+async function verdictOf(ledger: Ledger): Promise<CheckerReport> {
+  const { query } = ledger
   const sent = (await query(`select id, name, n, copies, at from ${tables.sent}`)).map((row) => ({
     ...message(row),
     copies: Number(row['copies']),
   }))
   const effects = await query(`select id, name, n, seen, worker, at from ${tables.effects} order by serial`)
   const kills = await query(`select at from ${tables.faults} where kind = 'kill'`)
+  const failed = await query(`select id from ${tables.failed}`)
   const history: History = {
     planned: plannedIds(messages),
     sent,
     effects: effects.map((row) => ({ ...message(row), seen: Number(row['seen']), worker: Number(row['worker']) })),
+    failed: failed.map(({ id }) => asText(id)),
+    ordered,
     kills: kills.map(({ at }) => Number(at)),
     silenceLimitMs,
   }
-  return { said: 'verdict', verdict: judge(history), copies: sent.reduce((sum, { copies }) => sum + copies, 0) }
+  const copies = sent.reduce((sum, { copies }) => sum + copies, 0)
+  return { said: 'verdict', verdict: judge(history), copies, left: await whatIsLeft(ledger) }
 }
 
 function message(row: Readonly<Record<string, unknown>>): { id: string; key: string; n: number; at: number } {

@@ -1,8 +1,10 @@
-import { Child, type Ending } from '../../support/child.ts'
+import { Child } from '../../support/child.ts'
 import type { Place } from '../../support/databases.ts'
 import { seeded } from '../../support/seeded.ts'
 import { type Ledger, ledgerTables } from './ledger.ts'
-import type { WorkerJob, WorkerReport } from './worker-child.ts'
+import { Post } from './post.ts'
+import type { WorkerReport } from './shift.ts'
+import type { WorkerJob } from './worker-child.ts'
 
 /** What is done to the workers, and how often. */
 export interface Torment {
@@ -31,7 +33,7 @@ export class Crew {
   readonly #place: Place
   readonly #torment: Torment
   readonly #ledger: Ledger
-  readonly #workers: Child<WorkerReport>[] = []
+  readonly #workers: readonly Post<WorkerReport>[]
   readonly #enough = new AbortController()
   /** Connections that are not of hapax. */
   #spared: readonly number[] = []
@@ -42,13 +44,13 @@ export class Crew {
     this.#place = place
     this.#torment = torment
     this.#ledger = ledger
+    this.#workers = Array.from({ length: torment.workers }, (_, number) => new Post(() => this.#hire(number)))
   }
 
   async start(): Promise<void> {
     this.#spared = await this.#connections()
-    const numbers = Array.from({ length: this.#torment.workers }, (_, number) => number)
-    await Promise.all(numbers.map((number) => this.#hire(number)))
-    const haunted = numbers.map(() => Promise.withResolvers<void>())
+    await Promise.all(this.#workers.map((worker) => worker.fill()))
+    const haunted = this.#workers.map(() => Promise.withResolvers<void>())
     this.#bothKinds = Promise.all(haunted.map(({ promise }) => promise))
     this.#loops = [...haunted.map(({ resolve }, number) => this.#haunt(number, resolve)), this.#cutAgainAndAgain()]
   }
@@ -67,9 +69,7 @@ export class Crew {
 
   /** Ends the workers the gentle way. */
   async dismiss(): Promise<number> {
-    for (const worker of this.#workers) worker.tell({ stop: true })
-    const reports = await Promise.all(this.#workers.map((worker) => worker.next()))
-    for (const ending of await Promise.all(this.#workers.map((worker) => worker.ended))) expectGood(ending)
+    const reports = await Promise.all(this.#workers.map((worker) => worker.dismiss()))
     return reports.reduce((sum, { errors }) => sum + errors, 0)
   }
 
@@ -77,16 +77,13 @@ export class Crew {
   async destroy(): Promise<void> {
     this.#enough.abort()
     await Promise.allSettled(this.#loops)
-    for (const worker of this.#workers) worker.kill('SIGKILL')
-    await Promise.all(this.#workers.map((worker) => worker.ended))
+    await Promise.all(this.#workers.map((worker) => worker.destroy()))
   }
 
-  async #hire(number: number): Promise<void> {
+  #hire(number: number): Child<WorkerReport> {
     const { seed, takeoverMs, deadlineMs } = this.#torment
     const job: WorkerJob = { place: this.#place, seed, worker: number, takeoverMs }
-    const worker = new Child<WorkerReport>(new URL('./worker-child.ts', import.meta.url), job, deadlineMs)
-    this.#workers[number] = worker
-    await worker.next()
+    return new Child(new URL('./worker-child.ts', import.meta.url), job, deadlineMs)
   }
 
   async #haunt(number: number, bothKinds: () => void): Promise<void> {
@@ -100,21 +97,18 @@ export class Crew {
   }
 
   async #kill(number: number, random: () => number): Promise<void> {
-    const worker = this.#workers[number] as Child<WorkerReport>
-    worker.kill('SIGKILL')
-    await this.#note('kill', number)
-    const ending = await worker.ended
-    if (ending.signal !== 'SIGKILL') expectGood({ ...ending, code: ending.code ?? 1 })
+    const worker = this.#workers[number] as Post<WorkerReport>
+    await Promise.all([worker.kill(), this.#note('kill', number)])
     await this.#calm(random() * this.#torment.awayMs)
-    await this.#hire(number)
+    await worker.fill()
   }
 
   async #pause(number: number, random: () => number): Promise<void> {
-    const worker = this.#workers[number] as Child<WorkerReport>
-    worker.kill('SIGSTOP')
+    const worker = this.#workers[number] as Post<WorkerReport>
+    worker.signal('SIGSTOP')
     await this.#note('pause', number)
     await this.#calm(this.#torment.takeoverMs * (1.1 + random() / 2))
-    worker.kill('SIGCONT')
+    worker.signal('SIGCONT')
   }
 
   async #cutAgainAndAgain(): Promise<void> {
@@ -163,8 +157,4 @@ export class Crew {
       signal.addEventListener('abort', end)
     })
   }
-}
-
-function expectGood({ code, signal, errors }: Ending): void {
-  if (code !== 0 || errors !== '') throw new Error(`a worker ended by itself with ${signal ?? code}: ${errors}`)
 }

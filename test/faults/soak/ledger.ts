@@ -22,19 +22,26 @@ export interface LedgerTables {
   readonly effects: string
   /** What was done to the processes, and when. */
   readonly faults: string
+  /** What hapax has not sent. */
+  readonly outbox: string
   /** What hapax has not finished. */
   readonly inbox: string
+  /** What hapax has given up. */
+  readonly failed: string
 }
 
 export function ledgerTables({ store, url, schema }: Place): LedgerTables {
   const folder = store === 'postgres' ? schema : new URL(url).pathname.slice(1)
   const name = (table: string): string => `${folder}.soak_${table}`
+  const ofHapax = (table: string): string => (store === 'postgres' ? `${folder}.${table}` : `${folder}.hapax_${table}`)
   return {
     keys: name('keys'),
     sent: name('sent'),
     effects: name('effects'),
     faults: name('faults'),
-    inbox: store === 'postgres' ? `${folder}.inbox` : `${folder}.hapax_inbox`,
+    outbox: ofHapax('outbox'),
+    inbox: ofHapax('inbox'),
+    failed: ofHapax('failed'),
   }
 }
 

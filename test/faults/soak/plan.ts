@@ -12,11 +12,11 @@ export interface PlanOptions {
   readonly seed: number
   readonly messages: number
   readonly keys: number
+  /** The share of messages that are published again under the same id. */
+  readonly copies: number
   readonly publishers: number
 }
 
-/** The share of messages that are published again under the same id. */
-const COPIES = 0.2
 /** How far from the first a copy may be, so that some meet it in flight and others come long after. */
 const FAR = 400
 
@@ -25,19 +25,29 @@ export function plannedIds(messages: number): string[] {
 }
 
 /** The transactions of each publisher, in turn: one message or a few, a copy with any publisher. */
-export function planOf({ seed, messages, keys, publishers }: PlanOptions): Planned[][][] {
+export function planOf({ seed, messages, keys, copies, publishers }: PlanOptions): Planned[][][] {
   const random = seeded(seed)
   const below = (limit: number): number => Math.floor(random() * limit)
   const all = plannedIds(messages).map((id): Planned => ({ id, key: keyName(below(keys)) }))
-  const copied = new Set(shuffled(all, random).slice(0, Math.round(messages * COPIES)))
-  const placed = all.flatMap((each, index) => {
-    const original = { each, place: index }
-    return copied.has(each) ? [original, { each, place: index + below(FAR) }] : [original]
-  })
-  placed.sort((a, b) => a.place - b.place)
   const shares: Planned[][] = Array.from({ length: publishers }, () => [])
-  for (const { each } of placed) shares[below(publishers)]?.push(each)
+  for (const { each } of withCopies(all, copies, random)) shares[below(publishers)]?.push(each)
   return shares.map((share) => transactionsOf(share, below))
+}
+
+/** The ids of a share of the messages, in the order in which somebody may send them again who is not a publisher. */
+export function copiedIds({ seed, messages, copies }: Pick<PlanOptions, 'seed' | 'messages' | 'copies'>): string[] {
+  const placed = withCopies(plannedIds(messages), copies, seeded(seed))
+  return placed.filter(({ copy }) => copy).map(({ each }) => each)
+}
+
+function withCopies<T>(all: readonly T[], share: number, random: () => number): { each: T; copy: boolean }[] {
+  const copied = new Set(shuffled(all, random).slice(0, Math.round(all.length * share)))
+  const placed = all.flatMap((each, index) => {
+    const original = { each, copy: false, place: index }
+    const later = index + Math.floor(random() * FAR)
+    return copied.has(each) ? [original, { each, copy: true, place: later }] : [original]
+  })
+  return placed.sort((a, b) => a.place - b.place)
 }
 
 function transactionsOf(share: readonly Planned[], below: (limit: number) => number): Planned[][] {

@@ -10,11 +10,16 @@ import { type Planned, type PlanOptions, planOf } from './plan.ts'
 export interface PublisherJob extends PlanOptions {
   readonly place: Place
   readonly publisher: number
-  /** Over how long its work is spread. */
+  readonly delivery: 'local' | 'relay'
+}
+
+/** What it is told: up to which share of its messages it has to come now, and over how long that is spread. */
+export interface PublisherOrder {
+  readonly upTo: number
   readonly overMs: number
 }
 
-/** What it says at the end. */
+/** What it says when it has. */
 export interface PublisherReport {
   readonly transactions: number
   /** Transactions that were run again, because their connection was cut or two met. */
@@ -24,13 +29,13 @@ export interface PublisherReport {
 }
 
 endWithParent()
-const { place, publisher, overMs, ...options } = job<PublisherJob>()
+const { place, publisher, delivery, ...options } = job<PublisherJob>()
 const LANES = 6
 const tables = ledgerTables(place)
 const hapax = createHapax({
   store: await openStore(place, { max: LANES }),
   source: '/soak',
-  delivery: 'local',
+  delivery,
   logger: silentLogger,
 })
 const transactions = planOf(options)[publisher] ?? []
@@ -38,17 +43,27 @@ const contradictions: string[] = []
 let repeated = 0
 
 await say({ ready: true })
-await told()
-const start = performance.now()
-await inLanes(LANES, [...transactions.entries()], async ([index, messages]) => {
-  const early = start + (overMs * index) / transactions.length - performance.now()
-  if (early > 0) await new Promise((resolve) => setTimeout(resolve, early))
-  await publish(messages)
-})
-const report: PublisherReport = { transactions: transactions.length, repeated, contradictions }
-await say(report)
+for (let done = 0; done < 1; ) {
+  const { upTo, overMs } = (await told()) as PublisherOrder
+  await publishAll(
+    transactions.slice(Math.ceil(done * transactions.length), Math.ceil(upTo * transactions.length)),
+    overMs,
+  )
+  done = upTo
+  const report: PublisherReport = { transactions: transactions.length, repeated, contradictions }
+  await say(report)
+}
 await hapax.close()
 process.disconnect()
+
+async function publishAll(some: readonly Planned[][], overMs: number): Promise<void> {
+  const start = performance.now()
+  await inLanes(LANES, [...some.entries()], async ([index, messages]) => {
+    const early = start + (overMs * index) / some.length - performance.now()
+    if (early > 0) await new Promise((resolve) => setTimeout(resolve, early))
+    await publish(messages)
+  })
+}
 
 /** Repeats the transaction with the same ids until one commit is known: the process has its own deadline. */
 async function publish(messages: readonly Planned[]): Promise<void> {
@@ -72,7 +87,9 @@ async function write(tx: RigTx, messages: readonly Planned[]): Promise<void> {
     const known = await numberIn(tx, `select n from ${tables.sent} where id = '${id}'`)
     const n = known || (last.get(key) ?? 0) + 1
     const { duplicate = false } = await hapax.publish(tx, Entry, { key, n }, { id })
-    if (duplicate !== known > 0) contradictions.push(`${id} is ${known > 0 ? 'known' : 'new'}, duplicate: ${duplicate}`)
+    // Through a broker it is the consumer who finds out.
+    if (delivery === 'local' && duplicate !== known > 0)
+      contradictions.push(`${id} is ${known > 0 ? 'known' : 'new'}, duplicate: ${duplicate}`)
     if (known > 0) await tx.query(`update ${tables.sent} set copies = copies + 1 where id = '${id}'`)
     else await tx.query(`insert into ${tables.sent} (id, name, n) values ('${id}', '${key}', ${n})`)
     if (known === 0) last.set(key, n)

@@ -3,7 +3,7 @@ import type { Place } from '../../support/databases.ts'
 import type { CheckerJob, CheckerOrder, CheckerReport } from './checker-child.ts'
 import { Crew, type FaultCounts, type Torment } from './crew.ts'
 import { openLedger } from './ledger.ts'
-import type { PublisherJob, PublisherReport } from './publisher-child.ts'
+import type { PublisherJob, PublisherOrder, PublisherReport } from './publisher-child.ts'
 import type { Verdict } from './verdict.ts'
 
 /** The size of a soak. */
@@ -18,12 +18,15 @@ export interface SoakOptions extends Torment {
   readonly restMs: number
 }
 
+/** The share of messages that are published again under the same id. */
+const COPIES = 0.2
+
 /** What came of it. */
 export interface SoakResult {
   readonly verdict: Verdict
   readonly faults: FaultCounts
-  /** Messages in the inbox that did not come to rest in time. */
-  readonly left: number
+  /** What did not come to rest in time. */
+  readonly left: readonly string[]
   /** How often an id was published again. */
   readonly copies: number
   readonly repeated: number
@@ -77,7 +80,7 @@ export async function soak(place: Place, options: SoakOptions, way: Place = plac
 }
 
 function checkerJob(place: Place, { keys, messages, silenceLimitMs, restMs }: SoakOptions): CheckerJob {
-  return { place, keys, messages, silenceLimitMs, restMs }
+  return { place, ordered: true, keys, messages, silenceLimitMs, restMs }
 }
 
 async function publishAll(
@@ -86,11 +89,12 @@ async function publishAll(
   child: <Said>(file: string, job: object) => Child<Said>,
 ): Promise<PublisherReport[]> {
   const all = Array.from({ length: publishers }, (_, publisher) => {
-    const job: PublisherJob = { place, publisher, overMs, seed, messages, keys, publishers }
+    const job: PublisherJob = { place, delivery: 'local', publisher, seed, messages, keys, copies: COPIES, publishers }
     return child<PublisherReport>('./publisher-child.ts', job)
   })
   await Promise.all(all.map((publisher) => publisher.next()))
-  for (const publisher of all) publisher.tell({ go: true })
+  const order: PublisherOrder = { upTo: 1, overMs }
+  for (const publisher of all) publisher.tell(order)
   return Promise.all(all.map((publisher) => publisher.next()))
 }
 

@@ -18,6 +18,10 @@ export interface History {
   readonly sent: readonly Sent[]
   /** In the order in which they were written. */
   readonly effects: readonly Effect[]
+  /** The ids in the failed store. */
+  readonly failed: readonly string[]
+  /** Whether the effects of a key have to be in order. */
+  readonly ordered: boolean
   /** When processes were killed. */
   readonly kills: readonly number[]
   /** How long no effect at all may come while work is there. */
@@ -36,6 +40,8 @@ export interface Verdict {
   readonly lost: readonly string[]
   readonly doubled: readonly string[]
   readonly unexpected: readonly string[]
+  /** Given up, although nothing was wrong with it. */
+  readonly failed: readonly string[]
   /** Written after the effect of a later message of the key. */
   readonly inverted: readonly string[]
   /** Ran when the effects of earlier messages of the key were not there yet, or those of later ones were. */
@@ -49,7 +55,7 @@ export interface Verdict {
 
 /** Judges a history in one pass over each of its lists. */
 export function judge(history: History): Verdict {
-  const { planned, sent, effects, silenceLimitMs } = history
+  const { planned, sent, effects, failed, ordered, silenceLimitMs } = history
   const byId = new Map(sent.map((each) => [each.id, each]))
   const counts = new Map<string, number>()
   for (const { id } of effects) counts.set(id, (counts.get(id) ?? 0) + 1)
@@ -59,7 +65,8 @@ export function judge(history: History): Verdict {
     lost: [...new Set([...planned, ...byId.keys()])].filter((id) => !counts.has(id)),
     doubled: [...counts].filter(([, count]) => count > 1).map(([id]) => id),
     unexpected: effects.filter((effect) => !matches(effect, byId.get(effect.id))).map(({ id }) => id),
-    ...orderOf(effects),
+    failed,
+    ...(ordered ? orderOf(effects) : { inverted: [], early: [] }),
   }
   const { silenceMs, afterKillMs, longestWaitMs } = timesOf(history)
   const complaints = Object.entries(found).filter(([, ids]) => ids.length > 0)

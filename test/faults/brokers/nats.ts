@@ -1,0 +1,43 @@
+import { jetstream, jetstreamManager } from '@nats-io/jetstream'
+import { connect, headers } from '@nats-io/transport-node'
+import type { BrokerKind, BrokerPlace, PlainClient } from './broker-place.ts'
+
+const CONSUMER = 'ledger'
+
+export const natsKind: BrokerKind = {
+  async destination({ url, name }) {
+    const { nats } = await import('hapax/nats')
+    return nats({ url }).stream(name)
+  },
+
+  async subscription({ url, name, abandonedMs }) {
+    const { nats } = await import('hapax/nats')
+    const js = nats({ url })
+    // Whoever comes first makes the stream, too.
+    js.stream(name)
+    return js.consumer(CONSUMER, { stream: name, ackWaitMs: abandonedMs })
+  },
+
+  async connect({ url, name }: BrokerPlace): Promise<PlainClient> {
+    const connection = await connect({ servers: url, timeout: 5_000, reconnect: false })
+    const js = jetstream(connection)
+    const manager = await jetstreamManager(connection)
+    return {
+      send: async (messages) => {
+        const sending = messages.map(({ attributes, body }) => {
+          const fields = headers()
+          for (const [key, value] of Object.entries(attributes)) fields.set(`ce-${key}`, value)
+          fields.set('content-type', 'application/json')
+          // Without Nats-Msg-Id: the server takes it for another message.
+          return js.publish(`${name}.entry`, body, { headers: fields, timeout: 5_000 })
+        })
+        await Promise.all(sending)
+      },
+      waiting: async () => {
+        const { num_pending, num_ack_pending } = await manager.consumers.info(name, CONSUMER)
+        return num_pending + num_ack_pending
+      },
+      close: () => connection.close(),
+    }
+  },
+}

@@ -1,0 +1,38 @@
+import { connect } from 'amqplib'
+import type { BrokerKind, BrokerPlace, PlainClient } from './broker-place.ts'
+
+export const rabbitmqKind: BrokerKind = {
+  async destination({ url, name }) {
+    const { rabbitmq } = await import('hapax/rabbitmq')
+    return rabbitmq({ url }).exchange(name)
+  },
+
+  async subscription({ url, name, single }) {
+    const { rabbitmq } = await import('hapax/rabbitmq')
+    return rabbitmq({ url }).queue(queueOf(name), { bind: { exchange: name }, single })
+  },
+
+  async connect({ url, name }: BrokerPlace): Promise<PlainClient> {
+    const connection = await connect(url, { timeout: 5_000 })
+    connection.on('error', () => {})
+    const channel = await connection.createConfirmChannel()
+    channel.on('error', () => {})
+    return {
+      send: async (messages) => {
+        for (const { attributes, body } of messages) {
+          const named = Object.entries(attributes).map(([key, value]) => [`cloudEvents_${key}`, value])
+          const options = { persistent: true, contentType: 'application/json', headers: Object.fromEntries(named) }
+          channel.publish(name, 'entry', Buffer.from(body), options)
+        }
+        await channel.waitForConfirms()
+      },
+      // Those that were delivered and not acknowledged are counted again when their reader has gone.
+      waiting: async () => (await channel.checkQueue(queueOf(name))).messageCount,
+      close: () => connection.close(),
+    }
+  },
+}
+
+function queueOf(name: string): string {
+  return `${name}-ledger`
+}
