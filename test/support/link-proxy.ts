@@ -1,23 +1,30 @@
 import { once } from 'node:events'
 import { createServer, connect as dial, type Server, type Socket } from 'node:net'
 
+/** Sees what passes through one link. */
+export interface LinkTap {
+  sent(chunk: Buffer): void
+  received(chunk: Buffer): void
+  ended(): void
+}
+
 /** Links to any server, which can be cut, refused or frozen. It passes bytes on and knows nothing of the protocol. */
 export class LinkProxy implements AsyncDisposable {
   readonly #target: URL
   readonly #links = new Set<Link>()
-  readonly #sent: (chunk: Buffer) => void
+  readonly #tap: () => LinkTap
   #server: Server | undefined
   #port = 0
   #frozen = false
 
-  private constructor(url: string, sent: (chunk: Buffer) => void) {
+  private constructor(url: string, tap: () => LinkTap) {
     this.#target = new URL(url)
-    this.#sent = sent
+    this.#tap = tap
   }
 
-  /** A proxy in front of the server of this URL. `sent` sees what clients send. */
-  static async open(url: string, sent: (chunk: Buffer) => void = () => {}): Promise<LinkProxy> {
-    const proxy = new LinkProxy(url, sent)
+  /** A proxy in front of the server of this URL; `tap` is called for each link. */
+  static async open(url: string, tap: () => LinkTap = () => deaf): Promise<LinkProxy> {
+    const proxy = new LinkProxy(url, tap)
     await proxy.accept()
     return proxy
   }
@@ -73,11 +80,13 @@ export class LinkProxy implements AsyncDisposable {
 
   #link(client: Socket): void {
     const server = dial({ host: this.#target.hostname, port: Number(this.#target.port) })
-    const link = new Link(client, server, this.#sent, () => this.#links.delete(link))
+    const link = new Link(client, server, this.#tap(), () => this.#links.delete(link))
     this.#links.add(link)
     if (this.#frozen) link.freeze()
   }
 }
+
+const deaf: LinkTap = { sent: () => {}, received: () => {}, ended: () => {} }
 
 /** One connection of a client, and the one to the server that belongs to it. */
 class Link {
@@ -85,12 +94,14 @@ class Link {
   readonly #ended: () => void
   #frozen = false
 
-  constructor(client: Socket, server: Socket, sent: (chunk: Buffer) => void, ended: () => void) {
+  constructor(client: Socket, server: Socket, tap: LinkTap, ended: () => void) {
     this.#sockets = [client, server]
-    this.#ended = ended
-    client.on('data', sent)
-    this.#pass(client, server)
-    this.#pass(server, client)
+    this.#ended = () => {
+      tap.ended()
+      ended()
+    }
+    this.#pass(client, server, (chunk) => tap.sent(chunk))
+    this.#pass(server, client, (chunk) => tap.received(chunk))
   }
 
   /** What arrives is thrown away: the network has swallowed it. */
@@ -103,10 +114,12 @@ class Link {
     this.#ended()
   }
 
-  #pass(from: Socket, to: Socket): void {
+  #pass(from: Socket, to: Socket, see: (chunk: Buffer) => void): void {
     from.setNoDelay()
     from.on('data', (chunk) => {
-      if (!this.#frozen && !to.write(chunk)) from.pause()
+      if (this.#frozen) return
+      see(chunk)
+      if (!to.write(chunk)) from.pause()
     })
     to.on('drain', () => from.resume())
     from.on('error', () => {})

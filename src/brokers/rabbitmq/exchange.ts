@@ -65,8 +65,8 @@ export class Exchange implements Destination {
   }
 
   async #close(): Promise<void> {
-    await Promise.all([this.#main.close(), this.#apart.close()])
-    if (this.#used) await this.#link.release()
+    const answers = await Promise.all([this.#main.close(), this.#apart.close()])
+    if (this.#used) await this.#link.release(!answers.includes(false))
   }
 
   /** Whether it can be sent. */
@@ -140,9 +140,10 @@ class Outlet {
     else void this.#sendLater(answers)
   }
 
-  async close(): Promise<void> {
+  /** False: the server does not answer any more. */
+  async close(): Promise<boolean> {
     this.#closed = true
-    await this.#sender?.close()
+    return (await this.#sender?.close()) ?? true
   }
 
   async #sendLater(answers: readonly Answer[]): Promise<void> {

@@ -38,14 +38,15 @@ export class Link {
     this.#users += 1
   }
 
-  /** One fewer needs it; the last one closes it. */
-  async release(): Promise<void> {
+  /** One fewer needs it; the last one closes it, without a word if the server does not answer any more. */
+  async release(answers = true): Promise<void> {
     this.#users -= 1
     const connection = this.#connection
     if (this.#users > 0 || connection === undefined) return
     this.#connection = undefined
-    if (this.#options.owned) await closeConnection(connection)
-    else this.#watched?.end()
+    if (!this.#options.owned) this.#watched?.end()
+    else if (answers) await closeConnection(connection)
+    else socketOf(connection)?.destroy(new Error('the server does not answer'))
   }
 
   /** Why the server takes no messages at present; undefined: it takes them. */
@@ -177,18 +178,20 @@ export const BACK_OFF = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 50, ma
 /** How long a server may take to say good-bye. */
 const CLOSE_MS = 3_000
 
-/** Closes a channel or a connection; true: the server has answered in time. */
-export async function closed(closing: Promise<void>): Promise<boolean> {
-  const answered = closing.then(
-    () => true,
-    // It was closed already.
-    () => true,
-  )
-  return within(systemClock, CLOSE_MS, answered, () => false)
+/** Closes a channel or a connection; true: it is closed, false: the server has not answered in time. */
+export function closed(open: Pick<AmqpConnection, 'close' | 'on'>): Promise<boolean> {
+  const closing = new Promise<boolean>((resolve) => {
+    const done = (): void => resolve(true)
+    // A link that breaks meanwhile leaves the promise of `amqplib` without an answer.
+    open.on('close', done)
+    // It refuses where it is closed already.
+    open.close().then(done, done)
+  })
+  return within(systemClock, CLOSE_MS, closing, () => false)
 }
 
 async function closeConnection(connection: AmqpConnection): Promise<void> {
-  if (!(await closed(connection.close()))) socketOf(connection)?.destroy(new Error('the server did not say good-bye'))
+  if (!(await closed(connection))) socketOf(connection)?.destroy(new Error('the server does not answer'))
 }
 
 /** The socket of a connection. It is not part of what `amqplib` documents: where it is missing, a dead link lasts longer. */

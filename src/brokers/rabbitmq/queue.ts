@@ -104,9 +104,9 @@ class QueueReader implements Reader {
     this.#ending.abort()
     const reading = this.#reading
     this.#reading = undefined
-    await reading?.close()
+    const answers = (await reading?.close()) ?? true
     this.#forget()
-    await this.#link.release()
+    await this.#link.release(answers)
   }
 
   async #read(): Promise<void> {
@@ -114,7 +114,7 @@ class QueueReader implements Reader {
       arrived: (incoming) => this.#arrived(incoming),
       lost: (lost) => this.#lost(lost),
     })
-    if (this.#paused) return reading.close()
+    if (this.#paused) await reading.close()
     if (!reading.isOpen) throw reading.error
     this.#reading = reading
     this.#openedAt = systemClock.monotonic()

@@ -94,12 +94,12 @@ export class Reading {
     }
   }
 
-  /** Ends it. The server gives what is not acked to others, in its order. */
-  async close(): Promise<void> {
-    if (this.#ended) return
+  /** Ends it. The server gives what is not acked to others, in its order. False: it does not answer any more. */
+  async close(): Promise<boolean> {
+    if (this.#ended) return true
     this.#acks.flush()
     this.#end()
-    await closed(this.#channel.close())
+    return closed(this.#channel)
   }
 
   ack(delivery: Tagged): void {
@@ -142,7 +142,7 @@ export class Reading {
     if (message === null) {
       this.#cancelled = true
       this.#lost()
-      void closed(this.#channel.close())
+      void closed(this.#channel)
       return
     }
     const handle = new Token(this, this.#acks.add(message.fields.deliveryTag))

@@ -72,9 +72,11 @@ export class Sender {
     }
   }
 
-  async close(): Promise<void> {
-    if (!this.#ended) await closed(this.#channel.close())
+  /** False: the server does not answer any more. */
+  async close(): Promise<boolean> {
+    const answers = this.#ended || (await closed(this.#channel))
     this.#end()
+    return answers
   }
 
   #notSent(cause: unknown): Confirmation {

@@ -16,8 +16,7 @@ export interface Outgoing {
 /** Writes a message. Throws for what the protocol cannot carry. */
 export function outgoing(message: OutgoingMessage, format: EventFormat): Outgoing {
   const { attributes, headers, contentType, body } = encodeEvent(message, format)
-  // Without a prototype: the names are the sender's.
-  const table: Record<string, string> = Object.create(null)
+  const table = new Table()
   for (const [name, value] of headers) table[name] = checkedHeader(name, value)
   // Afterwards, so that no header takes the place of an attribute.
   for (const [name, value] of attributes) table[prefixed(name)] = value
@@ -33,6 +32,15 @@ export function outgoing(message: OutgoingMessage, format: EventFormat): Outgoin
     timestamp: seconds(time),
   }
   return { body: bufferOf(body), options: options as AmqpPublish }
+}
+
+/** Headers. They inherit nothing, because the names are the sender's; made so, they are written faster than by Object.create. */
+class Table {
+  [name: string]: string
+  static {
+    Object.setPrototypeOf(Table.prototype, null)
+    Reflect.deleteProperty(Table.prototype, 'constructor')
+  }
 }
 
 /** Names with the prefix, made once: they are the same for every message. */

@@ -212,6 +212,7 @@ export const publishing: readonly Case[] = [
   {
     name: 'closes twice; what is published afterwards settles as unavailable',
     run: async (world) => {
+      await world.group('billing')
       const destination = world.destination()
       await publishAll(destination, ['a'])
       await Promise.all([destination.close(), destination.close()])
