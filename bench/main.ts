@@ -2,6 +2,7 @@ import { benchEngine } from './engine.ts'
 import { benchMemory } from './memory.ts'
 import { benchPeers } from './peers.ts'
 import { benchPostgres } from './postgres.ts'
+import { benchRabbitmq } from './rabbitmq.ts'
 import { benchSqlite } from './sqlite.ts'
 
 // Ratios of neighbouring runs on the same servers: absolute figures depend on the machine and on what else it does.
@@ -18,3 +19,4 @@ if (wants('postgres')) await benchPostgres(url as string)
 if (wants('memory')) await benchMemory(url as string)
 if (wants('peers')) await benchPeers(url as string)
 if (wants('engine')) await benchEngine(url as string)
+if (wants('rabbitmq')) await benchRabbitmq(url as string, process.env['HAPAX_TEST_RABBITMQ'] as string)

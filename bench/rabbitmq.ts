@@ -1,0 +1,248 @@
+import amqp from 'amqplib'
+import { type Consumer, createHapax, defineMessage, type Hapax, silentLogger } from 'hapax'
+import { type PgTx, postgres } from 'hapax/postgres'
+import { rabbitmq } from 'hapax/rabbitmq'
+import pg from 'pg'
+import { heading, report, sideBySide, type Taken, type Timed } from './measure.ts'
+
+const SCHEMA = 'bench_rabbitmq'
+const COUNT = 20_000
+/** How many messages hapax has under way at most; the bare client gets the same. */
+const WINDOW = 2_000
+const TYPES = ['quorum', 'classic'] as const
+
+interface Order {
+  readonly n: number
+  readonly text: string
+}
+
+const OrderPlaced = defineMessage<Order>('order.placed')
+
+/** RabbitMQ on both sides: the relay beside the bare client, groups beside single transactions. */
+export async function benchRabbitmq(postgresUrl: string, url: string): Promise<void> {
+  const bench = await open(postgresUrl, url)
+  try {
+    for (const type of TYPES) {
+      heading(`RabbitMQ, ${type} queue`)
+      await bench.publishing(type)
+      await bench.consuming(type)
+    }
+  } finally {
+    await bench.close()
+  }
+}
+
+interface Bench {
+  publishing(type: (typeof TYPES)[number]): Promise<void>
+  consuming(type: (typeof TYPES)[number]): Promise<void>
+  close(): Promise<void>
+}
+
+async function open(postgresUrl: string, url: string): Promise<Bench> {
+  const pool = new pg.Pool({ connectionString: postgresUrl, max: 12, pipeline: true } as pg.PoolConfig)
+  await pool.query(`drop schema if exists ${SCHEMA} cascade`)
+  const hapax = createHapax({ store: postgres({ pool, schema: SCHEMA }), source: '/bench', logger: silentLogger })
+  await hapax.migrate()
+  await pool.query(`create table ${SCHEMA}.orders (id text not null, n integer not null)`)
+  const connection = await amqp.connect(url)
+  const channel = await connection.createConfirmChannel()
+  const rabbit = rabbitmq({ url })
+  const names: string[] = []
+  const rig = { pool, hapax, channel, rabbit, names }
+  return {
+    publishing: (type) => publishing(rig, type),
+    consuming: (type) => consuming(rig, type),
+    async close() {
+      await hapax.close()
+      for (const name of names) await channel.deleteQueue(name)
+      await channel.deleteExchange(SCHEMA)
+      await connection.close()
+      await pool.query(`drop schema ${SCHEMA} cascade`)
+      await pool.end()
+    },
+  }
+}
+
+interface Rig {
+  readonly pool: pg.Pool
+  readonly hapax: Hapax<PgTx<pg.PoolClient>, unknown>
+  readonly channel: amqp.ConfirmChannel
+  readonly rabbit: ReturnType<typeof rabbitmq>
+  readonly names: string[]
+}
+
+/** A queue of its own behind the exchange; the one of the round before goes. */
+async function freshQueue({ channel, names }: Rig, type: string): Promise<string> {
+  const last = names.pop()
+  if (last !== undefined) await channel.deleteQueue(last)
+  const name = `${SCHEMA}_${crypto.randomUUID()}`
+  await channel.assertExchange(SCHEMA, 'topic')
+  await channel.assertQueue(name, { durable: true, arguments: { 'x-queue-type': type } })
+  await channel.bindQueue(name, SCHEMA, '#')
+  names.push(name)
+  return name
+}
+
+function order(n: number): Order {
+  return { n, text: 'x'.repeat(150) }
+}
+
+/** From the outbox to the exchange, every message confirmed, beside the bare client with the same bytes, headers and window. */
+async function publishing(rig: Rig, type: string): Promise<void> {
+  const { hapax, channel, rabbit } = rig
+  const outbox: Timed = {
+    async before() {
+      await freshQueue(rig, type)
+      for (let n = 0; n < COUNT; n += 500) {
+        const drafts = Array.from({ length: 500 }, (_, index) => OrderPlaced.of(order(n + index)))
+        await hapax.transaction((tx) => hapax.publishMany(tx, drafts))
+      }
+    },
+    run: () => relayed(hapax, rabbit.exchange(SCHEMA)),
+    after: () => arrived(rig),
+  }
+  let bodies: Buffer[] = []
+  const bare: Timed = {
+    async before() {
+      await freshQueue(rig, type)
+      bodies = Array.from({ length: COUNT }, (_, n) => Buffer.from(JSON.stringify(order(n))))
+    },
+    run: () => publishBare(channel, bodies),
+    after: () => arrived(rig),
+  }
+  report('outbox to exchange, confirmed / bare amqplib', await sideBySide(4, outbox, bare), 0.85)
+}
+
+async function relayed(
+  hapax: Hapax<PgTx<pg.PoolClient>, unknown>,
+  relay: ReturnType<Rig['rabbit']['exchange']>,
+): Promise<Taken> {
+  const { promise, resolve } = Promise.withResolvers<number>()
+  let left = COUNT
+  const forget = hapax.events.on('relayed', () => {
+    left -= 1
+    if (left === 0) resolve(performance.now())
+  })
+  const worker = hapax.worker({ relay })
+  const started = performance.now()
+  await worker.start()
+  const ms = (await promise) - started
+  forget()
+  await worker.drain()
+  await worker.stop()
+  await relay.close()
+  return { messages: COUNT, ms }
+}
+
+async function publishBare(channel: amqp.ConfirmChannel, bodies: readonly Buffer[]): Promise<number> {
+  const done = Promise.withResolvers<void>()
+  let [next, underWay] = [0, 0]
+  const fill = (): void => {
+    while (underWay < WINDOW && next < bodies.length) {
+      underWay += 1
+      channel.publish(SCHEMA, 'order.placed', bodies[next] as Buffer, properties(next), confirmed)
+      next += 1
+    }
+  }
+  const confirmed = (error: unknown): void => {
+    if (error) return done.reject(error)
+    underWay -= 1
+    if (underWay === 0 && next === bodies.length) done.resolve()
+    // As a relay does it: not for every confirm, but when half of the window is free.
+    else if (underWay <= WINDOW / 2) fill()
+  }
+  fill()
+  await done.promise
+  return bodies.length
+}
+
+/** What hapax sends beside the body. */
+function properties(n: number): amqp.Options.Publish {
+  const id = `019a8c3e-5b0e-7d44-9d3b-${String(n).padStart(12, '0')}`
+  const time = '2026-01-01T00:00:00.000Z'
+  const headers = {
+    cloudEvents_specversion: '1.0',
+    cloudEvents_id: id,
+    cloudEvents_source: '/bench',
+    cloudEvents_type: 'order.placed',
+    cloudEvents_time: time,
+  }
+  const own = {
+    messageId: id,
+    type: 'order.placed',
+    timestamp: 1_767_225_600,
+    contentType: 'application/json',
+    headers,
+  }
+  return { ...own, mandatory: true, persistent: true }
+}
+
+async function arrived({ channel, names }: Rig): Promise<void> {
+  const { messageCount } = await channel.checkQueue(names.at(-1) as string)
+  if (messageCount !== COUNT) throw new Error(`expected ${COUNT} messages in the queue, got ${messageCount}`)
+}
+
+let consumers = 0
+
+/** From the queue to one row per message: groups with one INSERT, and groups with an INSERT per message, beside single transactions. */
+async function consuming(rig: Rig, type: string): Promise<void> {
+  const { hapax, pool } = rig
+  const insert = `insert into ${SCHEMA}.orders (id, n) values ($1, $2)`
+  const insertAll = `insert into ${SCHEMA}.orders (id, n) select * from unnest($1::text[], $2::integer[])`
+  const name = (): string => `bench-${consumers++}`
+  const single = (): Consumer<PgTx<pg.PoolClient>> =>
+    hapax
+      .consumer(name(), { concurrency: 4 })
+      .on(OrderPlaced, ({ n }, { tx, message }) => tx.query(insert, [message.id, n]))
+  const many = (): Consumer<PgTx<pg.PoolClient>> =>
+    hapax
+      .consumer(name(), { concurrency: 4, group: { size: 500 } })
+      .onMany(OrderPlaced, (items, { tx }) =>
+        tx.query(insertAll, [items.map(({ message }) => message.id), items.map(({ data }) => data.n)]),
+      )
+  const grouped = (): Consumer<PgTx<pg.PoolClient>> =>
+    hapax
+      .consumer(name(), { concurrency: 4, group: { size: 100 } })
+      .on(OrderPlaced, ({ n }, { tx, message }) => tx.query(insert, [message.id, n]))
+  const side = (make: () => Consumer<PgTx<pg.PoolClient>>, count: number): Timed => ({
+    async before() {
+      await pool.query(`truncate ${SCHEMA}.orders`)
+      await freshQueue(rig, type)
+      const bodies = Array.from({ length: count }, (_, n) => Buffer.from(JSON.stringify(order(n))))
+      await publishBare(rig.channel, bodies)
+    },
+    run: () => consumed(rig, make(), count),
+    async after() {
+      const { rows } = await pool.query(
+        `select count(*)::integer as all, count(distinct id)::integer as ids from ${SCHEMA}.orders`,
+      )
+      if (rows[0].all !== count || rows[0].ids !== count) throw new Error(`expected ${count} rows, got ${rows[0].all}`)
+    },
+  })
+  report('queue to effect: onMany / one by one', await sideBySide(4, side(many, COUNT), side(single, COUNT / 4)), 5)
+  report(
+    'queue to effect: group of 100 / one by one',
+    await sideBySide(4, side(grouped, COUNT), side(single, COUNT / 4)),
+  )
+}
+
+async function consumed(
+  { hapax, rabbit, names }: Rig,
+  consumer: Consumer<PgTx<pg.PoolClient>>,
+  count: number,
+): Promise<Taken> {
+  const { promise, resolve } = Promise.withResolvers<number>()
+  let left = count
+  const forget = hapax.events.on('processed', () => {
+    left -= 1
+    if (left === 0) resolve(performance.now())
+  })
+  const queue = rabbit.queue(names.at(-1) as string, { declare: 'none' })
+  const worker = hapax.worker({ consume: [consumer.from(queue)] })
+  const started = performance.now()
+  await worker.start()
+  const ms = (await promise) - started
+  forget()
+  await worker.stop()
+  return { messages: count, ms }
+}
