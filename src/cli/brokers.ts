@@ -8,8 +8,37 @@ import { safe } from './text.ts'
 /** Makes a destination of what stands behind the scheme of a URL. */
 type Opener = (url: string, io: Io) => Promise<Destination>
 
+const amqp: Opener = async (url) => {
+  const { rabbitmq } = await import('../brokers/rabbitmq/index.ts')
+  const { server, place } = split(url, 'exchange', 'shop')
+  return rabbitmq({ url: server }).exchange(place)
+}
+
+const jetstream: Opener = async (url) => {
+  const { nats } = await import('../brokers/nats/index.ts')
+  const { server, place } = split(url, 'stream', 'SHOP')
+  return nats({ url: server }).stream(place)
+}
+
+const redis: Opener = async (url) => {
+  const { redisStreams } = await import('../brokers/redis-streams/index.ts')
+  const { server, place } = split(url, 'stream', 'orders')
+  return redisStreams({ url: server }).stream(place)
+}
+
 /** Every scheme that `--broker` knows. A broker adds its line here. */
 const SCHEMES: Readonly<Record<string, Opener>> = {
+  amqp,
+  amqps: amqp,
+  nats: jetstream,
+  tls: jetstream,
+  redis,
+  rediss: redis,
+  kafka: async (url) => {
+    const { kafka } = await import('../brokers/kafka/index.ts')
+    const { server, place } = split(url, 'topic', 'orders')
+    return kafka({ url: server }).topic(place)
+  },
   memory: async (url) => {
     const { memoryBroker } = await import('../brokers/memory.ts')
     return memoryBroker().topic(rest(url) || 'hapax')
@@ -23,8 +52,8 @@ export async function findDestination(given: string | undefined, io: Io): Promis
   if (typeof url === 'object') return url
   if (url === undefined) {
     throw new CliError('usage', 'which broker? None was given', [
-      'on the command line:      --broker stdout:  (or another URL)',
-      'in the environment:       HAPAX_BROKER=stdout:',
+      "on the command line:      --broker 'amqp://localhost?exchange=shop'  (or another URL)",
+      'in the environment:       HAPAX_BROKER=…',
       `in a configuration file:  hapax.config.ts with  export default { store, broker: … }, a URL or a destination`,
     ])
   }
@@ -38,6 +67,21 @@ export async function findDestination(given: string | undefined, io: Io): Promis
       .map((each) => `${each}:`)
       .join(', ')}`,
   ])
+}
+
+/** The server's own URL, and the name that stands in the query: `amqp://localhost?exchange=shop`. */
+function split(url: string, name: string, example: string): { server: string; place: string } {
+  const [server = '', query = ''] = url.split('?', 2)
+  const params = new URLSearchParams(query)
+  const place = params.get(name)
+  if (!place) {
+    const scheme = url.slice(0, url.indexOf(':'))
+    throw new CliError('usage', `expected the broker's URL to name the ${name}, got one without`, [
+      `as in: --broker '${scheme}://localhost?${name}=${example}'`,
+    ])
+  }
+  params.delete(name)
+  return { server: params.size === 0 ? server : `${server}?${params}`, place }
 }
 
 function rest(url: string): string {

@@ -24,7 +24,7 @@ export const addRelay: AddCommand = (root, io, done) => {
     .description(
       'Runs a relay as a process of its own: moves the outbox to a broker, for applications in any language.',
     )
-    .option('--broker <url>', 'where to: stdout: prints CloudEvents, memory: forgets them (or HAPAX_BROKER)')
+    .option('--broker <url>', 'where to; see below (or HAPAX_BROKER)')
     .option('--relay <name>', 'which relay', 'default')
     .option('--keep-sent <time>', 'keep published messages for so long, as 7d (default: not at all)', duration)
     .option('--poll <time>', 'the longest pause between two looks into the outbox', duration, 1_000)
@@ -32,11 +32,22 @@ export const addRelay: AddCommand = (root, io, done) => {
     .addHelpText(
       'after',
       `
+Where to, as a URL:
+  amqp://host/vhost?exchange=shop     RabbitMQ, or amqps:
+  nats://host?stream=SHOP             NATS JetStream, or tls:
+  redis://host?stream=orders          Redis Streams, or rediss:
+  kafka://host1,host2?topic=orders    Kafka
+  stdout:                             prints CloudEvents, one a line
+  memory:                             forgets them
+The client of the broker has to be installed: amqplib, @nats-io/transport-node and @nats-io/jetstream, ioredis, or
+@platformatic/kafka. More settings are to be had in hapax.config.ts, with  export default { store, broker }.
+
 Runs until SIGTERM or SIGINT, then waits for what is under way; a second signal ends it at once. It
 waits for a database or a broker that is not there. The log goes to stderr, one line per change.
 Exit codes: 0 stopped, 130 or 143 ended by a second signal, 1 failure, 2 wrong usage.
 ${examples(
-  'hapax relay --store postgres://localhost/shop --broker stdout:',
+  "hapax relay --store postgres://localhost/shop --broker 'amqp://localhost?exchange=shop'",
+  'hapax relay --store sqlite:shop.db --broker stdout:',
   'hapax relay --relay partners --keep-sent 7d --json',
 )}`,
     )
