@@ -6,9 +6,8 @@ export const TOO_LARGE: ReadonlySet<number> = new Set([10, 18])
 export const INVALID: ReadonlySet<number> = new Set([32, 87])
 export const OFFSET_OUT_OF_RANGE = 1
 
-/** The group moves on: the client joins it again by itself, or hapax does. */
-const REJOIN = ['REBALANCE_IN_PROGRESS', 'ILLEGAL_GENERATION', 'UNKNOWN_MEMBER_ID', 'MEMBER_ID_REQUIRED']
-const COORDINATOR = ['COORDINATOR_LOAD_IN_PROGRESS', 'COORDINATOR_NOT_AVAILABLE', 'NOT_COORDINATOR']
+/** The group has moved on: the client joins it again by itself, or hapax does. */
+const STALE = ['REBALANCE_IN_PROGRESS', 'ILLEGAL_GENERATION', 'UNKNOWN_MEMBER_ID', 'MEMBER_ID_REQUIRED']
 /** Somebody has to change something before it can work. */
 const REFUSALS = [
   'TOPIC_AUTHORIZATION_FAILED',
@@ -44,14 +43,14 @@ export function* chainOf(error: unknown, depth = 0): Generator<ClientError> {
   yield* chainOf(cause, depth + 1)
 }
 
-/** Whether waiting a moment and trying again is all that it takes. */
+/** Whether a broker answered, and may answer otherwise in a moment: it is looking for the coordinator, for example. */
 export function isPassing(error: unknown): boolean {
-  return has(error, ({ apiId = '' }) => REJOIN.includes(apiId) || COORDINATOR.includes(apiId))
+  return has(error, ({ apiId }) => apiId !== undefined) && !isRefusal(error) && !isUnknownTopic(error)
 }
 
 /** Whether the group has moved on without this member. */
 export function isStale(error: unknown): boolean {
-  return has(error, ({ apiId = '' }) => REJOIN.includes(apiId))
+  return has(error, ({ apiId = '' }) => STALE.includes(apiId))
 }
 
 /** An error of the client in hapax's words. `what` says what could not be done. */
@@ -59,8 +58,11 @@ export function brokerError(what: string, error: unknown): HapaxError {
   if (error instanceof HapaxError) return error
   const said = `${what}: ${reasonOf(error)}`
   if (isUnknownTopic(error)) return new HapaxError('topology-mismatch', `${said} Create it first`, { cause: error })
-  const refused = has(error, ({ apiId = '', code = '' }) => REFUSALS.includes(apiId) || REFUSED_CODES.includes(code))
-  return new HapaxError(refused ? 'broker-refused' : 'broker-unavailable', said, { cause: error })
+  return new HapaxError(isRefusal(error) ? 'broker-refused' : 'broker-unavailable', said, { cause: error })
+}
+
+function isRefusal(error: unknown): boolean {
+  return has(error, ({ apiId = '', code = '' }) => REFUSALS.includes(apiId) || REFUSED_CODES.includes(code))
 }
 
 function isUnknownTopic(error: unknown): boolean {

@@ -170,14 +170,14 @@ function group(
     group: groupId,
     topics: topicsOf(options),
     from: oneOf('from', ['earliest', 'latest'], options.from, 'earliest'),
-    sessionTimeoutMs,
     commitIntervalMs: positiveInteger('commitIntervalMs', options.commitIntervalMs, 1_000),
     horizonMs: options.horizonMs === undefined ? undefined : spanMs('horizonMs', options.horizonMs),
     clients: async () => {
       const make = await clients()
       return {
-        // A join is answered when the group is complete, which may take as long as a session.
-        member: make.consumer({ ...consumer, requestTimeout: sessionTimeoutMs + 5_000 }),
+        // A join is answered when the group is complete, which may take as long as a session. The leader of a group shares out
+        // the partitions that it knows of: it has to look each time.
+        member: make.consumer({ ...consumer, metadataMaxAge: 0, requestTimeout: sessionTimeoutMs + 5_000 }),
         fetching: make.consumer({ ...consumer, requestTimeout: Math.max(2_000, Math.ceil(sessionTimeoutMs / 2)) }),
         admin: make.admin({ ...base, ...COMMON, retries: 0, retryDelay: 200, requestTimeout: 5_000 }),
       }

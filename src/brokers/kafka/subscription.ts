@@ -10,7 +10,6 @@ export interface GroupSettings {
   readonly group: string
   readonly topics: readonly string[]
   readonly from: From
-  readonly sessionTimeoutMs: number
   readonly commitIntervalMs: number
   readonly horizonMs: number | undefined
   clients(): Promise<ReaderClients>
@@ -37,16 +36,14 @@ export class KafkaGroup implements Subscription {
   }
 
   async open(options: Parameters<Subscription['open']>[0]): Promise<Reader> {
-    const { topics, from, commitIntervalMs, horizonMs, sessionTimeoutMs } = this.#settings
+    const { topics, from, commitIntervalMs, horizonMs } = this.#settings
     const reader = new GroupReader(
       { name: this.name, topics, from, commitIntervalMs, horizonMs, maxWaitMs: MAX_WAIT_MS, ...options },
       await this.#settings.clients(),
     )
-    // A member that died holds up the others until its session ends.
-    const limitMs = sessionTimeoutMs + OPEN_MS
     try {
-      await within(systemClock, limitMs, reader.open(), () => {
-        throw new HapaxError('broker-timeout', `${this.name} could not be joined within ${limitMs} ms`)
+      await within(systemClock, OPEN_MS, reader.open(), () => {
+        throw new HapaxError('broker-timeout', `${this.name} could not be joined within ${OPEN_MS} ms`)
       })
       return reader
     } catch (error) {
@@ -58,4 +55,5 @@ export class KafkaGroup implements Subscription {
 
 /** How long a broker may wait for messages before it answers a fetch. */
 const MAX_WAIT_MS = 500
-const OPEN_MS = 8_000
+/** A member that died holds up the others until its session ends. */
+const OPEN_MS = 28_000

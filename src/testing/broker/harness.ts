@@ -21,6 +21,8 @@ export type BrokerNeed =
   | 'plain client'
   /** Acks of single messages; else everything behind the first that is not acked comes again. */
   | 'single acks'
+  /** What is in hand belongs to the link, and comes again when it is cut; else it stays in hand, and can still be acked. */
+  | 'links hold messages'
   /** A reader that keeps to `prefetch.bytes` whatever the sizes are; else it only comes near it. */
   | 'byte limits'
 

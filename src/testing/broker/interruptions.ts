@@ -64,7 +64,7 @@ export const interruptions: readonly Case[] = [
   },
   {
     name: 'delivers again what was in hand when the link was cut, and says so where it can',
-    needs: ['cutting links'],
+    needs: ['cutting links', 'links hold messages'],
     run: async (world) => {
       const listener = await world.listen('billing')
       await publishAll(world.destination(), numbered(5))
@@ -78,7 +78,7 @@ export const interruptions: readonly Case[] = [
   },
   {
     name: 'E5 E6: an answer from before the cut does nothing: the message comes again and can be acked',
-    needs: ['cutting links'],
+    needs: ['cutting links', 'links hold messages'],
     run: async (world) => {
       const destination = world.destination()
       const listener = await world.listen('billing')
