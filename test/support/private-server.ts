@@ -7,6 +7,7 @@ import { freePort } from '../../scripts/services/port.ts'
 import { rabbitmq } from '../../scripts/services/rabbitmq.ts'
 import { redis } from '../../scripts/services/redis.ts'
 import type { Service } from '../../scripts/services/service.ts'
+import { neededServers } from './servers.ts'
 
 const services = { rabbitmq, nats, redis, kafka }
 
@@ -19,10 +20,10 @@ export interface PrivateServerOptions {
 
 const startDeadlineMs = 60_000
 
-/** Why there cannot be one here, or undefined: the installed programs are used, not a container or a server that was named. */
+/** Why there is none here, or undefined: the installed programs are used, not a container or a server that was named. */
 export function noPrivateServer(name: PrivateServerName): string | undefined {
-  const { title, find } = services[name]
-  return find() === undefined ? `${title} is not installed here` : undefined
+  if (!neededServers().includes(name)) return 'left out by HAPAX_TEST_BROKERS'
+  return services[name].find() === undefined ? `${services[name].title} is not installed here` : undefined
 }
 
 /** Starts a server of a test's own, set up as the shared one is. It ends with the test's process, and its data with it. */
