@@ -1,9 +1,8 @@
 import { checkMapping, type Mapping } from './arrival.ts'
-import type { RetryOptions, RetryPolicy } from './backoff.ts'
 import type { Subscription } from './broker.ts'
-import { type ConsumerOptions, type ConsumerSettings, consumerSettings, retryPolicy } from './consumer-options.ts'
+import { type ConsumerOptions, type ConsumerSettings, consumerSettings } from './consumer-options.ts'
 import type { MessageType } from './define.ts'
-import { type Engine, working } from './engine.ts'
+import type { Engine } from './engine.ts'
 import { asError, HapaxError } from './errors.ts'
 import {
   type Handler,
@@ -21,22 +20,30 @@ import { expected, noOthers, positiveInteger, text } from './options.ts'
 import type { Outcome } from './outcome.ts'
 import { inParallel } from './parallel.ts'
 import { Recorder } from './record.ts'
-import { SingleFlight } from './single-flight.ts'
+import { type HandlerOptions, Registry } from './registry.ts'
 import { Taker } from './take.ts'
+import { Turns } from './turns.ts'
 
-/** Options of a handler. */
-export interface HandlerOptions {
-  /** How this type is tried again. @default as the consumer says */
-  readonly retry?: RetryOptions
+export type { HandlerOptions } from './registry.ts'
+
+/** What a subscription can feed. */
+export interface Fed {
+  readonly name: string
+  /** How many messages may be handed over together. */
+  readonly groupSize: number
+  /** Whether the order of keys counts. */
+  readonly ordered: boolean
+  readonly settings: Pick<ConsumerSettings, 'receive' | 'timeoutMs' | 'retentionMs'>
+  handleMany(messages: readonly IncomingMessage[]): Promise<readonly Outcome[]>
 }
 
 /** A consumer and where it gets its messages from; made by `consumer.from`. */
-export class Source<Tx> {
-  readonly consumer: Consumer<Tx>
+export class Source<Tx, C extends Fed = Consumer<Tx>> {
+  readonly consumer: C
   readonly subscription: Subscription
   readonly options: SourceOptions
 
-  constructor(consumer: Consumer<Tx>, subscription: Subscription, options: SourceOptions) {
+  constructor(consumer: C, subscription: Subscription, options: SourceOptions) {
     noOthers('options of from', options, ['prefetch', 'prefetchBytes', 'id', 'type', 'source', 'key'])
     if (typeof subscription?.open !== 'function') {
       expected('subscription', 'a subscription, for example a queue of a broker', subscription)
@@ -61,22 +68,22 @@ export class Consumer<Tx> {
   readonly name: string
   readonly #engine: Engine<Tx>
   readonly #settings: ConsumerSettings
-  readonly #handlers = new Map<string, Registered<Tx>>()
+  readonly #registry: Registry<Tx>
   readonly #recorder: Recorder<Tx>
   readonly #taker: Taker<Tx>
   readonly #inbox: Pick<InboxWork<Tx>, 'work'>
   readonly #leased: boolean
-  readonly #flight = new SingleFlight()
+  readonly #turns: Turns
   #lastStored: Promise<unknown> = Promise.resolve()
-  #started = false
 
   /** Made by `hapax.consumer`; with a lease, by `hapax.leased`. */
   constructor(engine: Engine<Tx>, name: string, options: ConsumerOptions, lease?: LeaseSettings) {
     this.name = consumerName(name)
     this.#engine = engine
     this.#settings = consumerSettings(options, engine.store.features.parallelWriters)
-    const retryOf = (type: string): RetryPolicy => this.#handlers.get(type)?.retry ?? this.#settings.retry
-    this.#recorder = new Recorder(engine, name, this.#settings, retryOf)
+    this.#registry = new Registry(name, this.#settings.retry)
+    this.#turns = new Turns(name)
+    this.#recorder = new Recorder(engine, name, this.#settings, (type) => this.#registry.retryOf(type))
     this.#taker = new Taker(engine, name, this.#settings, this.#recorder)
     this.#leased = lease !== undefined
     this.#inbox = lease
@@ -88,7 +95,7 @@ export class Consumer<Tx> {
   on<In, Out>(type: MessageType<In, Out>, handler: Handler<Out, Tx>, options: HandlerOptions = {}): this {
     return this.#register({
       kind: 'one',
-      retry: this.#retry(options),
+      retry: this.#registry.retry(options),
       type: type as MessageType<never, unknown>,
       call: handler as Handler<never, Tx>,
     })
@@ -98,7 +105,7 @@ export class Consumer<Tx> {
   onMany<In, Out>(type: MessageType<In, Out>, handler: ManyHandler<Out, Tx>, options: HandlerOptions = {}): this {
     return this.#register({
       kind: 'many',
-      retry: this.#retry(options),
+      retry: this.#registry.retry(options),
       type: type as MessageType<never, unknown>,
       call: handler as ManyHandler<never, Tx>,
     })
@@ -108,16 +115,10 @@ export class Consumer<Tx> {
   onLeased<In, Out>(type: MessageType<In, Out>, handler: LeasedHandler<Out, Tx>, options: HandlerOptions): this {
     return this.#register({
       kind: 'leased',
-      retry: this.#retry(options),
+      retry: this.#registry.retry(options),
       type: type as MessageType<never, unknown>,
       call: handler as LeasedHandler<never, Tx>,
     })
-  }
-
-  /** A handler's own policy takes what it leaves out from the consumer's. */
-  #retry(options: HandlerOptions): RetryPolicy | undefined {
-    noOthers('options of on', options, ['retry'])
-    return options.retry && retryPolicy({ ...this.#settings.retry, ...options.retry })
   }
 
   /** This consumer, fed from a subscription: `hapax.worker({ consume: [billing.from(queue)] })`. */
@@ -148,7 +149,7 @@ export class Consumer<Tx> {
   async #handleMany(messages: readonly IncomingMessage[]): Promise<readonly Outcome[]> {
     if (!Array.isArray(messages)) expected('messages', 'an array', messages)
     const entries = messages.map((message) => this.#entry(message))
-    this.#refuseNested(entries)
+    this.#turns.refuseNested(entries.map(storedOf))
     const unique = distinct(entries)
     const storing = this.#settings.receive === 'store'
     const groups = inGroups(unique, storing ? STORE_SIZE : this.groupSize)
@@ -162,7 +163,7 @@ export class Consumer<Tx> {
 
   /** The types that this consumer handles. */
   get types(): readonly string[] {
-    return [...this.#handlers.keys()]
+    return this.#registry.types
   }
 
   /** How many messages may share a transaction. */
@@ -193,8 +194,7 @@ export class Consumer<Tx> {
 
   /** Called by a worker: from now on no handler may be added. */
   start(): void {
-    if (this.#handlers.size === 0) expected(`consumer ${this.name}`, 'a consumer with at least one handler', 'none')
-    this.#started = true
+    this.#registry.start()
   }
 
   /** Works rows of the inbox; called by a worker. A row without an outcome was not ours. */
@@ -203,40 +203,17 @@ export class Consumer<Tx> {
   }
 
   #register(handler: Registered<Tx>): this {
-    const { type } = handler.type
-    if (typeof handler.call !== 'function') expected(`handler of ${type}`, 'a function', handler.call)
-    if (this.#started) {
-      throw new HapaxError(
-        'already-started',
-        `expected handlers of ${this.name} to be registered before its worker starts, got ${type} afterwards`,
-      )
-    }
-    if (this.#handlers.has(type)) {
-      throw new HapaxError(
-        'duplicate-handler',
-        `expected one handler of ${type} in consumer ${this.name}, got a second one`,
-      )
-    }
-    this.#handlers.set(type, handler)
+    this.#registry.add(handler)
     return this
+  }
+
+  get #handlers(): ReadonlyMap<string, Registered<Tx>> {
+    return this.#registry.handlers
   }
 
   #entry(message: IncomingMessage): Entry {
     const { missingId, maxAgeMs } = this.#settings
     return intake(message, { missingId, maxAgeMs, maxBytes: this.#engine.maxBytes, clock: this.#engine.clock })
-  }
-
-  /** A handler that hands its own message to its own consumer would wait for itself. */
-  #refuseNested(entries: readonly Entry[]): void {
-    for (let held = working.getStore(); held !== undefined; held = held.parent) {
-      if (held.ended || held.consumer !== this.name) continue
-      const keys = new Set(held.messages.map((message) => message.messageKey))
-      if (!entries.some(({ stored }) => keys.has(stored.messageKey))) continue
-      throw new HapaxError(
-        'reentrant',
-        `a handler of ${this.name} handed its own message to ${this.name} and would wait for itself`,
-      )
-    }
   }
 
   async #group(entries: readonly Entry[]): Promise<readonly Outcome[]> {
@@ -251,7 +228,7 @@ export class Consumer<Tx> {
       else jobs.push(prepared)
     }
     if (toStore.length > 0) await this.#store(toStore, outcomes)
-    const results = jobs.length === 0 ? [] : await this.#guarded(jobs.map(storedOf), () => this.#taker.take(jobs))
+    const results = jobs.length === 0 ? [] : await this.#turns.run(jobs.map(storedOf), () => this.#taker.take(jobs))
     if (jobs.length === entries.length) return results
     for (const [index, { stored }] of jobs.entries()) outcomes.set(stored, results[index] as Outcome)
     return entries.map(({ stored }) => outcomes.get(stored) as Outcome)
@@ -295,7 +272,7 @@ export class Consumer<Tx> {
       await this.#storeAll([entry], 1, outcomes)
       if (outcomes.get(entry.stored)?.status !== 'stored') continue
       const seq = await this.#engine.store.inboxSeq(this.name, entry.stored.messageKey)
-      const worked = seq && (await this.#guarded([entry.stored], () => this.work([seq]))).get(seq)
+      const worked = seq && (await this.#turns.run([entry.stored], () => this.work([seq]))).get(seq)
       // Without an outcome a worker was faster, and it is in the inbox for all we know.
       if (worked) outcomes.set(entry.stored, worked)
     }
@@ -304,7 +281,7 @@ export class Consumer<Tx> {
   async #storeAll(entries: readonly Entry[], starts: 0 | 1, outcomes: Map<StoredMessage, Outcome>): Promise<void> {
     const messages = entries.map((entry) => entry.stored)
     const storing = (): Promise<readonly Outcome[]> =>
-      this.#guarded(messages, () => this.#recorder.store(messages, starts))
+      this.#turns.run(messages, () => this.#recorder.store(messages, starts))
     const results = await (this.ordered ? this.#inTurn(storing) : storing())
     for (const [index, entry] of entries.entries()) outcomes.set(entry.stored, results[index] as Outcome)
   }
@@ -314,17 +291,6 @@ export class Consumer<Tx> {
     const turn = this.#lastStored.then(work, work)
     this.#lastStored = turn.catch(() => {})
     return turn
-  }
-
-  /** One caller at a time per message, and a note for handlers that would wait for themselves. */
-  #guarded<T>(messages: readonly StoredMessage[], work: () => Promise<T>): Promise<T> {
-    const keys = messages.map((message) => message.messageKey)
-    const held = { consumer: this.name, messages, parent: working.getStore(), ended: false }
-    return this.#flight
-      .run(keys, () => working.run(held, work))
-      .finally(() => {
-        held.ended = true
-      })
   }
 
   /** A message that came twice in one call has the outcome of its first copy, or is a duplicate of it. */
@@ -355,13 +321,15 @@ type Prepared<Tx> = Job<Tx> | Outcome | 'store'
 
 const storedOf = ({ stored }: { readonly stored: StoredMessage }): StoredMessage => stored
 
-function consumerName(name: string): string {
+/** Checks the name of a consumer. */
+export function consumerName(name: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
   if (/[\u0000-\u001f\u007f]/.test(text('name', name))) expected('name', 'a name without control characters', name)
   return name
 }
 
-function distinct(entries: readonly Entry[]): readonly Entry[] {
+/** The first of each message. */
+export function distinct(entries: readonly Entry[]): readonly Entry[] {
   const first = new Map<string, Entry>()
   for (const entry of entries) if (!first.has(entry.stored.messageKey)) first.set(entry.stored.messageKey, entry)
   return first.size === entries.length ? entries : [...first.values()]

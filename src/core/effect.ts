@@ -1,12 +1,15 @@
-import { within } from './clock.ts'
-import { type Engine, insist, persist } from './engine.ts'
+import { type Clock, within } from './clock.ts'
+import { insist, persist } from './engine.ts'
 import { asError, describe, HapaxError, messageOf, NotDone, Permanent, RetryAfter, recordError } from './errors.ts'
+import type { EventHub } from './events.ts'
 import { messageId } from './identity.ts'
 import type { HeldLease } from './lease.ts'
+import type { Logger } from './logger.ts'
 import type { StoredMessage } from './message.ts'
 import { expected, noOthers, positiveInteger, text } from './options.ts'
+import type { Random } from './random.ts'
 import { ref } from './record.ts'
-import type { EffectEnd, EffectRef, EffectRow, EffectState } from './store.ts'
+import type { EffectEnd, EffectRef, EffectRow, EffectState, Store } from './store.ts'
 
 /** What asking the provider has shown: that the call happened, and what it returned; that it did not; or nothing. */
 export type Verified<T> = { readonly done: T } | 'not-done' | 'unknown'
@@ -71,9 +74,18 @@ function isNotDone(error: unknown, depth: number): boolean {
   return isNotDone(cause, depth + 1)
 }
 
+/** What effects need of their hapax. */
+export interface EffectEngine {
+  readonly store: Pick<Store<never>, 'beginEffect' | 'endEffect'>
+  readonly events: EventHub
+  readonly logger: Logger
+  readonly clock: Clock
+  readonly random: Random
+}
+
 /** What the effects of one attempt at one message share. */
-export interface EffectsOptions<Tx> {
-  readonly engine: Engine<Tx>
+export interface EffectsOptions {
+  readonly engine: EffectEngine
   readonly consumer: string
   readonly message: StoredMessage
   readonly held: HeldLease
@@ -81,14 +93,14 @@ export interface EffectsOptions<Tx> {
 }
 
 /** The outside calls of one attempt at one message, and their journal. */
-export class Effects<Tx> {
-  readonly #options: EffectsOptions<Tx>
+export class Effects {
+  readonly #options: EffectsOptions
   readonly #running = new Set<string>()
   #notes: Readonly<Record<string, unknown>> = {}
   #noting: Promise<unknown> = Promise.resolve()
   #blocked: Error | undefined
 
-  constructor(options: EffectsOptions<Tx>) {
+  constructor(options: EffectsOptions) {
     this.#options = options
   }
 

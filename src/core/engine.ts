@@ -1,4 +1,3 @@
-import { AsyncLocalStorage } from 'node:async_hooks'
 import type { Activity } from './activity.ts'
 import { type Clock, pause } from './clock.ts'
 import type { Isolation } from './connection.ts'
@@ -8,7 +7,6 @@ import type { EventHub } from './events.ts'
 import type { Floor } from './floor.ts'
 import type { Scope } from './handlers.ts'
 import type { Logger } from './logger.ts'
-import type { StoredMessage } from './message.ts'
 import type { OpenBuffer } from './publish.ts'
 import type { Random } from './random.ts'
 import type { Opening, Store, Unit, UnitEnd, UnitOptions, Writes } from './store.ts'
@@ -66,18 +64,6 @@ const COMMIT_MS = 30_000
 const RESOLVE_MS = 15_000
 /** How long a record is insisted on. */
 const INSIST_MS = 600_000
-
-/** Messages that a caller up the stack is working on. */
-interface Working {
-  readonly consumer: string
-  readonly messages: readonly StoredMessage[]
-  readonly parent: Working | undefined
-  /** What the caller left behind, such as a timer, is not inside it any more. */
-  ended: boolean
-}
-
-/** To notice a handler that would wait for itself. */
-export const working: AsyncLocalStorage<Working> = new AsyncLocalStorage()
 
 /**
  * Runs one transaction until its outcome is known: again after a conflict, and again, under a new token, after a commit

@@ -42,6 +42,35 @@ export class HeldLease implements Lease {
   }
 }
 
+/** How long the work under a lease may go on. */
+export interface LeaseLimits {
+  readonly clock: Clock
+  readonly maxDurationMs: number
+  /** Ends it before its time. */
+  readonly stop: AbortSignal | undefined
+}
+
+/** The result of work under a lease, unless it is told to stop; then it is not waited for. */
+export function underLease(held: HeldLease, limits: LeaseLimits, work: () => Promise<void>): Promise<void> {
+  const { clock, maxDurationMs, stop: outer } = limits
+  return new Promise((resolve, reject) => {
+    const late = (): void =>
+      held.abort(new HapaxError('handler-timeout', `the handler did not finish within ${maxDurationMs} ms`))
+    const cancel = clock.after(maxDurationMs, late)
+    const stop = (): void => held.abort(asError(outer?.reason))
+    const aborted = (): void => reject(held.signal.reason)
+    outer?.addEventListener('abort', stop, { once: true })
+    held.signal.addEventListener('abort', aborted, { once: true })
+    if (outer?.aborted) stop()
+    const done = (): void => {
+      cancel()
+      outer?.removeEventListener('abort', stop)
+      held.signal.removeEventListener('abort', aborted)
+    }
+    work().finally(done).then(resolve, reject)
+  })
+}
+
 /** What prolongs leases. */
 interface LeasesOptions {
   readonly store: Pick<Store<never>, 'renew'>

@@ -12,7 +12,7 @@ import {
   type Scope,
 } from './handlers.ts'
 import { MAX_CRASHES } from './inbox.ts'
-import { type HeldLease, Leases } from './lease.ts'
+import { type HeldLease, Leases, underLease } from './lease.ts'
 import { type Outcome, outcome } from './outcome.ts'
 import type { Cause, Published } from './publish.ts'
 import { type Recorder, ref } from './record.ts'
@@ -81,7 +81,9 @@ export class LeasedWork<Tx> {
     const started = this.#engine.clock.monotonic()
     const call = new Call(this.#engine, this.#consumer, this.#settings, row, held)
     try {
-      await this.#inTime(held, signal, async () => call.run(this.#handlers.get(row.message.type) as Registered<Tx>))
+      const handler = this.#handlers.get(row.message.type) as Registered<Tx>
+      const limits = { clock: this.#engine.clock, maxDurationMs: this.#settings.maxDurationMs, stop: signal }
+      await underLease(held, limits, () => call.run(handler))
       held.end()
       const settled = await this.#settle(row, held, call)
       if (settled === 'lost') return this.#lost(row)
@@ -91,28 +93,6 @@ export class LeasedWork<Tx> {
       call.close()
       return this.#failed(row, asError(error), signal)
     }
-  }
-
-  /** The handler's result, unless it is told to stop; then it is not waited for. */
-  #inTime(held: HeldLease, outer: AbortSignal | undefined, work: () => Promise<void>): Promise<void> {
-    const { clock } = this.#engine
-    const { maxDurationMs } = this.#settings
-    return new Promise((resolve, reject) => {
-      const late = (): void =>
-        held.abort(new HapaxError('handler-timeout', `the handler did not finish within ${maxDurationMs} ms`))
-      const cancel = clock.after(maxDurationMs, late)
-      const stop = (): void => held.abort(asError(outer?.reason))
-      const aborted = (): void => reject(held.signal.reason)
-      outer?.addEventListener('abort', stop, { once: true })
-      held.signal.addEventListener('abort', aborted, { once: true })
-      if (outer?.aborted) stop()
-      const done = (): void => {
-        cancel()
-        outer?.removeEventListener('abort', stop)
-        held.signal.removeEventListener('abort', aborted)
-      }
-      work().finally(done).then(resolve, reject)
-    })
   }
 
   async #settle(row: InboxRow, held: HeldLease, call: Call<Tx>): Promise<Settled> {
@@ -162,7 +142,7 @@ class Call<Tx> {
   readonly #engine: Engine<Tx>
   readonly #row: InboxRow
   readonly #held: HeldLease
-  readonly #effects: Effects<Tx>
+  readonly #effects: Effects
   readonly #completions: Completion<Tx>[] = []
   #scope: Scope<Tx> | undefined
   #cause: Cause | undefined

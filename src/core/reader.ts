@@ -1,20 +1,20 @@
 import { decodeArrival } from './arrival.ts'
 import type { Delivery, Reader as OpenReader } from './broker.ts'
-import { pause, within } from './clock.ts'
-import type { Source } from './consumer.ts'
-import type { Engine } from './engine.ts'
+import { type Clock, pause, within } from './clock.ts'
+import type { Fed, Source } from './consumer.ts'
 import { asError, HapaxError } from './errors.ts'
 import type { Floor } from './floor.ts'
 import type { IncomingMessage } from './message.ts'
 import type { Outcome } from './outcome.ts'
 import type { Places } from './places.ts'
+import type { Random } from './random.ts'
 import { Signal } from './signal.ts'
 import { checkHorizon } from './worker-options.ts'
 
 /** What a reader needs of its worker. */
-export interface ReaderOptions<Tx> {
-  readonly engine: Engine<Tx>
-  readonly source: Source<Tx>
+export interface ReaderOptions {
+  readonly engine: { readonly clock: Clock; readonly random: Random; readonly maxBytes: number }
+  readonly source: Pick<Source<never, Fed>, 'consumer' | 'subscription' | 'options'>
   readonly concurrency: number
   readonly places: Places
   readonly floor: Floor
@@ -23,8 +23,8 @@ export interface ReaderOptions<Tx> {
 }
 
 /** Takes what a subscription delivers and hands it to its consumer, in groups of what has arrived. */
-export class Reader<Tx> {
-  readonly #options: ReaderOptions<Tx>
+export class Reader {
+  readonly #options: ReaderOptions
   readonly #arrived: Delivery[] = []
   readonly #running = new Set<Promise<void>>()
   readonly #signal = new Signal()
@@ -34,7 +34,7 @@ export class Reader<Tx> {
   /** Deliveries that wait here for what is under way elsewhere. */
   readonly #patient = new Set<Promise<void>>()
 
-  constructor(options: ReaderOptions<Tx>) {
+  constructor(options: ReaderOptions) {
     this.#options = options
     options.places.onFree(() => this.#dispatch())
   }

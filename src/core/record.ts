@@ -61,11 +61,9 @@ export class Recorder<Tx> {
 
   /** A message that was taken before: a duplicate, unless it is another message under the same identity. */
   taken(stored: StoredMessage, receipt: TakenBefore): Outcome | Promise<Outcome> {
-    const { source, id, type, fingerprint } = stored
-    if (receipt.source !== source || receipt.id !== id) return this.#conflict(stored, receipt)
-    const same = receipt.fingerprint === fingerprint && receipt.type === type
-    if (!same && this.#settings.onMismatch === 'conflict') return this.#conflict(stored, receipt)
-    return this.duplicate(stored, receipt, !same)
+    const found = compare(stored, receipt, this.#settings.onMismatch)
+    if (found === 'conflict') return this.#conflict(stored, receipt)
+    return this.duplicate(stored, receipt, found === 'mismatch')
   }
 
   /** Keeps a message whose handler committed by itself: its receipt is there already. */
@@ -74,15 +72,8 @@ export class Recorder<Tx> {
   }
 
   /** Keeps a message whose identity belongs to another one. */
-  async #conflict(stored: StoredMessage, { id, source, takenAt }: TakenBefore): Promise<Outcome> {
-    const when = takenAt === undefined ? 'just now' : `at ${takenAt.toISOString()}`
-    const error = new HapaxError(
-      'conflict',
-      `another message was taken under this identity: ${id} of ${source}, ${when}`,
-      {
-        fields: { id, source, takenAt },
-      },
-    )
+  async #conflict(stored: StoredMessage, before: TakenBefore): Promise<Outcome> {
+    const error = conflictWith(before)
     await this.#keep(stored, { kind: 'fail', reason: 'conflict', error }, 0)
     return outcome('conflict', error)
   }
@@ -320,6 +311,24 @@ export function isFeared(error: Error): boolean {
 
 /** A message that was taken before: its receipt, or an earlier copy in the same call. */
 export type TakenBefore = Pick<Receipt, 'source' | 'id' | 'type' | 'fingerprint'> & { readonly takenAt?: Date }
+
+/** What a message is to the one that was taken before it under the same identity. */
+export function compare(
+  { source, id, type, fingerprint }: StoredMessage,
+  before: TakenBefore,
+  onMismatch: ConsumerSettings['onMismatch'],
+): 'duplicate' | 'mismatch' | 'conflict' {
+  if (before.source !== source || before.id !== id) return 'conflict'
+  if (before.fingerprint === fingerprint && before.type === type) return 'duplicate'
+  return onMismatch === 'conflict' ? 'conflict' : 'mismatch'
+}
+
+/** The error of a message whose identity belongs to another one. */
+export function conflictWith({ id, source, takenAt }: TakenBefore): HapaxError {
+  const when = takenAt === undefined ? 'just now' : `at ${takenAt.toISOString()}`
+  const what = `another message was taken under this identity: ${id} of ${source}, ${when}`
+  return new HapaxError('conflict', what, { fields: { id, source, takenAt } })
+}
 
 /** Names a message without its payload. */
 export function ref({ id, source, type }: StoredMessage): MessageRef {

@@ -1,6 +1,6 @@
 import type { RetryPolicy } from './backoff.ts'
 import type { Destination } from './broker.ts'
-import { CONCURRENCY, Consumer, Source } from './consumer.ts'
+import { CONCURRENCY, Consumer, type Fed, Source } from './consumer.ts'
 import type { Engine } from './engine.ts'
 import { HapaxError } from './errors.ts'
 import { Leased } from './leased.ts'
@@ -127,8 +127,8 @@ export function checkSource<Tx>({ consumer, subscription }: Source<Tx>): void {
 }
 
 /** Refuses receipts that would be forgotten before the last redelivery. */
-export function checkHorizon<Tx>(
-  { consumer, subscription }: Pick<Source<Tx>, 'consumer' | 'subscription'>,
+export function checkHorizon(
+  { consumer, subscription }: Pick<Source<never, Fed>, 'consumer' | 'subscription'>,
   horizonMs: number | undefined,
 ): void {
   const { name, settings } = consumer

@@ -42,7 +42,7 @@ export class Worker<Tx> {
   readonly #membership: Membership
   #inboxes: readonly InboxLine<Tx>[] = []
   #relays: readonly Relay<Tx>[] = []
-  #readers: readonly Reader<Tx>[] = []
+  #readers: readonly Reader[] = []
   #cleaner: Cleaner<Tx> | undefined
   #state: 'new' | 'starting' | 'running' | 'stopping' | 'stopped' = 'new'
   #started: Promise<void> | undefined
