@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto'
+import { type HapaxError, isHapaxError } from 'hapax'
 import { Redis } from 'ioredis'
-import { LinkProxy } from './link-proxy.ts'
+import type { Delivery, Destination, OutgoingMessage, Reader, Subscription } from '../../src/core/broker.ts'
+import { LinkProxy, type LinkTap } from './link-proxy.ts'
 import { requireServer } from './servers.ts'
 
 /** A stream of a test's own, reached by a plain client, and the server through a proxy. */
@@ -10,11 +12,11 @@ export interface RedisPlace extends AsyncDisposable {
   readonly proxy: LinkProxy
 }
 
-/** A fresh stream. */
-export async function redisPlace(server: string = requireServer('redis')): Promise<RedisPlace> {
+/** A fresh stream; `tap` sees what goes through the proxy. */
+export async function redisPlace(server: string = requireServer('redis'), tap?: () => LinkTap): Promise<RedisPlace> {
   const stream = `orders-${randomUUID()}`
   const plain = new Redis(server, { protocol: 2 })
-  const proxy = await LinkProxy.open(server)
+  const proxy = await LinkProxy.open(server, tap)
   return {
     stream,
     plain,
@@ -55,4 +57,49 @@ export async function consumersOf(
 
 function table(list: readonly unknown[]): Record<string, unknown> {
   return Object.fromEntries(Array.from({ length: list.length / 2 }, (_, at) => [list[2 * at], list[2 * at + 1]]))
+}
+
+/** A reader, and everything that it was handed or told. */
+export interface Listening extends AsyncDisposable {
+  readonly reader: Reader
+  readonly deliveries: Delivery[]
+  readonly reports: HapaxError[]
+}
+
+export async function listen(subscription: Subscription, messages = 100): Promise<Listening> {
+  const deliveries: Delivery[] = []
+  const reports: HapaxError[] = []
+  const reader = await subscription.open({
+    prefetch: { messages, bytes: 1e9 },
+    receive: (more) => deliveries.push(...more),
+    report: (error) => reports.push(error),
+  })
+  return { reader, deliveries, reports, [Symbol.asyncDispose]: () => reader.close() }
+}
+
+/** The ids of the entries that were delivered, in their order. */
+export function entryIds({ deliveries }: Listening): readonly (string | undefined)[] {
+  return deliveries.map(({ arrival }) => arrival.properties['entryId'])
+}
+
+/** Messages to publish. */
+export function messages(count: number, prefix = 'm'): readonly OutgoingMessage[] {
+  return Array.from({ length: count }, (_, at) => message(`${prefix}${at}`))
+}
+
+export function message(id: string, more: Partial<OutgoingMessage> = {}): OutgoingMessage {
+  const data = Buffer.from(JSON.stringify({ id }))
+  return { id, source: '/sender', type: 'ping', datacontenttype: 'application/json', data, ...more }
+}
+
+/** Publishes; the statuses of the answers. */
+export async function publish(destination: Destination, sent: readonly OutgoingMessage[]): Promise<readonly string[]> {
+  const answers = await Promise.all(destination.publish(sent, new AbortController().signal))
+  return answers.map((answer) =>
+    answer.status === 'confirmed' ? 'confirmed' : `${answer.status} ${codeOf(answer.error)}`,
+  )
+}
+
+function codeOf(error: Error): string {
+  return isHapaxError(error) ? error.code : error.message
 }

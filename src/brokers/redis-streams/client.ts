@@ -57,13 +57,15 @@ export function clientsOf(url: string): ClientSource {
 
 /** Clients with the settings of the user's own. */
 export function clientsLike(client: RedisClient): ClientSource {
-  const given = client as Partial<Record<'duplicate' | 'isCluster' | 'callBuffer' | 'sendCommand' | 'isReady', unknown>>
-  const what = 'a client of ioredis, iovalkey or redis, for one server or for Sentinel'
-  if (typeof given?.duplicate !== 'function' || given.isCluster === true) expected('client', what, given)
-  if (typeof given.callBuffer === 'function') return async (ms) => likeIoredis(client as IoredisClient, ms)
-  // A cluster and a pool of node-redis have `sendCommand` too, with other arguments.
-  if (typeof given.sendCommand !== 'function' || typeof given.isReady !== 'boolean') expected('client', what, given)
-  return async (ms) => likeNodeRedis(client as NodeRedisClient, ms)
+  const what = 'made by new Redis() of ioredis or iovalkey, or by createClient() of redis'
+  if (typeof client?.duplicate !== 'function') expected('client', what, client)
+  if ('callBuffer' in client) {
+    if ((client as { isCluster?: boolean }).isCluster === true) expected('client', what, client)
+    return async (ms) => likeIoredis(client, ms)
+  }
+  // Those of node-redis for a cluster or for Sentinel want to know more than the command.
+  if (typeof client.sendCommand !== 'function' || client.sendCommand.length > 2) expected('client', what, client)
+  return async (ms) => likeNodeRedis(client, ms)
 }
 
 /**
@@ -84,6 +86,7 @@ function ioredisSettings(connectMs: number): object {
     socketTimeout: undefined,
     blockingTimeout: undefined,
     protocol: 2,
+    replyMapping: 'legacy',
   }
 }
 
