@@ -20,7 +20,7 @@ export interface BrokerSoakOptions extends CrewOptions {
 }
 
 /** Something that was done, and how many messages were on their way at that moment. */
-export interface DoneFault {
+interface DoneFault {
   readonly kind: FaultKind
   readonly underWay: number
 }
