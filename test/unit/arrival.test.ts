@@ -134,6 +134,7 @@ describe('a message of a sender that knows nothing of CloudEvents', () => {
     ['a path that leads nowhere', { path: 'no.where' }, undefined],
     ['a path to what every object has', { path: 'constructor.name' }, undefined],
     ['a path to __proto__', { path: '__proto__.id' }, undefined],
+    ['a path through a prototype', { path: 'order.list.__proto__.length' }, undefined],
     ['a whole number', { path: 'order.number' }, '7'],
     ['a number that may have lost digits', { path: 'order.big' }, undefined],
     ['a fraction', { path: 'order.half' }, undefined],

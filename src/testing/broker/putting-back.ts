@@ -81,6 +81,22 @@ export const puttingBack: readonly Case[] = [
     },
   },
   {
+    name: 'hands out nothing any more after it was closed',
+    run: async (world) => {
+      const first = await world.listen('billing')
+      await publishAll(world.destination(), ['a', 'b'])
+      const [a, b] = await first.take(2)
+      a?.retry(20)
+      b?.reject(20)
+      await first.close()
+      const second = await world.listen('billing')
+      // What waits for longer, and was told so later, comes later.
+      for (const received of await second.take(2)) received.retry(60)
+      await second.take(2)
+      assert.equal(first.received.length, 2)
+    },
+  },
+  {
     name: 'an answer to a message that waits to be tried again does nothing',
     run: async (world) => {
       const listener = await world.listen('billing')
