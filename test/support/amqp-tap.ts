@@ -13,6 +13,8 @@ export class AmqpTap {
   readonly acks = { single: 0, multiple: 0 }
   /** Deliveries that were given back. */
   returned = 0
+  /** Everything that was delivered, and answered. */
+  moves = 0
 
   /** How many deliveries of a queue wait for an answer. */
   unacked(queue: string): number {
@@ -56,6 +58,7 @@ export class AmqpTap {
     const { unacked } = channel(frame.channel)
     const answered = multiple ? [...unacked].filter((each) => each <= tag) : [tag]
     for (const each of answered) unacked.delete(each)
+    this.moves += 1
     if (name === '60.80') this.acks[multiple ? 'multiple' : 'single'] += 1
     else this.returned += answered.length
   }
@@ -64,6 +67,7 @@ export class AmqpTap {
     const { name, payload } = frame
     if (name === '20.40') close(frame.channel)
     if (name !== '60.60') return
+    this.moves += 1
     const tag = 4 + 1 + (payload[4] ?? 0)
     channel(frame.channel).unacked.add(Number(payload.readBigUInt64BE(tag)))
   }

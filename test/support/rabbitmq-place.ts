@@ -52,10 +52,10 @@ export class RabbitmqPlace implements TestBroker, AsyncDisposable {
   }
 
   /** Makes a group's queue with the plain client. */
-  async declare(group: string, args: Record<string, unknown>): Promise<void> {
+  async declare(group: string, args: Record<string, unknown>, routingKey = '#'): Promise<void> {
     this.#queues.add(group)
     await this.channel.assertQueue(this.queue(group), { arguments: args })
-    await this.channel.bindQueue(this.queue(group), this.exchange, '#')
+    await this.channel.bindQueue(this.queue(group), this.exchange, routingKey)
   }
 
   async send({ body, contentType, attributes = {}, headers = {}, properties = {} }: RawMessage): Promise<void> {
@@ -83,9 +83,14 @@ export class RabbitmqPlace implements TestBroker, AsyncDisposable {
     return found
   }
 
+  /** The server tells of those that nobody has, the proxy sees the others: asked again if something moved in between. */
   async waiting(group: string): Promise<number> {
-    const unacked = this.tap.unacked(this.queue(group))
-    return unacked + (await this.ready(group))
+    for (;;) {
+      const { moves } = this.tap
+      const ready = await this.ready(group)
+      await new Promise((resolve) => setTimeout(resolve, 10))
+      if (this.tap.moves === moves) return ready + this.tap.unacked(this.queue(group))
+    }
   }
 
   /** How many messages nobody has. */

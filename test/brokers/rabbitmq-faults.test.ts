@@ -1,0 +1,216 @@
+import { createHapax, defineMessage, type Subscription, silentLogger } from 'hapax'
+import { memory } from 'hapax/memory'
+import { describe, expect, it } from 'vitest'
+import { numbered } from '../../src/testing/broker/world.ts'
+import { until } from '../../src/testing/wait.ts'
+import { countEffects, insertEffect, makePlace, openStore } from '../support/databases.ts'
+import { RabbitmqPlace } from '../support/rabbitmq-place.ts'
+import { TcpProxy } from '../support/tcp-proxy.ts'
+
+const Ping = defineMessage<{ id: string }>('ping')
+
+/** The same subscription, which counts how often deliveries are put back, and does not wait long with it. */
+function counted(subscription: Subscription) {
+  const retried = new Map<string, number>()
+  const open: Subscription['open'] = ({ receive, ...options }) =>
+    subscription.open({
+      ...options,
+      receive: (deliveries) =>
+        receive(
+          deliveries.map((delivery) => ({
+            arrival: delivery.arrival,
+            bytes: delivery.bytes,
+            ack: () => delivery.ack(),
+            reject: (delayMs) => delivery.reject(delayMs),
+            retry: () => {
+              const id = String(delivery.arrival.attributes['id'])
+              retried.set(id, (retried.get(id) ?? 0) + 1)
+              delivery.retry(20)
+            },
+          })),
+        ),
+    })
+  return { retried, subscription: { name: subscription.name, features: subscription.features, open } }
+}
+
+function closing(hapax: { close(): Promise<void> }): AsyncDisposable {
+  return { [Symbol.asyncDispose]: () => hapax.close() }
+}
+
+/** A message as a sender that is not hapax sends it. */
+function plain(id: string, source = '/shop') {
+  const attributes = { specversion: '1.0', id, source, type: 'ping' }
+  return { body: Buffer.from(JSON.stringify({ id })), contentType: 'application/json', attributes }
+}
+
+describe('the database', () => {
+  it('C6 A25: thirty outages in a row take no message to the limit of its deliveries', async () => {
+    await using place = await RabbitmqPlace.open()
+    await using checker = await makePlace('postgres')
+    await using database = await TcpProxy.open('postgres', checker.place.url)
+    const deadLetterExchange = `${place.exchange}-dead`
+    await place.channel.assertExchange(deadLetterExchange, 'fanout')
+    await place.declare('dead', { 'x-queue-type': 'quorum' }, 'unused')
+    await place.channel.bindQueue(place.queue('dead'), deadLetterExchange, '')
+    const bind = { exchange: place.exchange }
+    const options = { bind, deliveryLimit: 2, deadLetterExchange }
+    const { retried, subscription } = counted(place.rabbit.queue(place.queue('billing'), options))
+    const store = await openStore(checker.place, { url: database.url })
+    let errors = 0
+    const logger = { ...silentLogger, warn: () => (errors += 1), error: () => (errors += 1) }
+    const hapax = createHapax({ store, source: '/billing', logger })
+    await using _hapax = closing(hapax)
+    const billing = hapax.consumer('billing', { concurrency: 3 }).on(Ping, async ({ id }, { tx }) => {
+      await tx.query(insertEffect(checker.place, 'billing', id))
+    })
+    const worker = hapax.worker({ consume: [billing.from(subscription)] })
+    await worker.start()
+    const effects = new Set<string>()
+    const seen = async (id: string): Promise<boolean> => {
+      for (const key of (await countEffects(checker)).keys()) effects.add(key)
+      return effects.has(`billing ${id}`)
+    }
+    for (const id of numbered(30)) {
+      await database.refuse()
+      const before = errors
+      await place.send(plain(id))
+      // It is in hand, and the database was asked for in vain.
+      await until(
+        () => errors > before && place.tap.unacked(place.queue('billing')) === 1,
+        () => `the outage is noticed while ${id} is in hand`,
+      )
+      await database.accept()
+      await until(() => seen(id), `${id} has taken effect`)
+    }
+    await until(async () => (await place.waiting('billing')) === 0, 'everything is acked')
+    expect(await countEffects(checker)).toEqual(new Map(numbered(30).map((id) => [`billing ${id}`, 1])))
+    expect(retried.size).toBeGreaterThan(0)
+    expect(place.tap.returned).toBe(0)
+    expect(await place.ready('dead')).toBe(0)
+    await worker.stop()
+    await place.channel.deleteQueue(place.queue('billing'))
+    await place.channel.deleteExchange(deadLetterExchange)
+  }, 180_000)
+})
+
+describe('links', () => {
+  it('D29: a thousand messages, a fifth of them twice, take effect once each through cuts on both sides', async () => {
+    await using place = await RabbitmqPlace.open()
+    const subscription = await place.subscription('billing')
+    const store = memory()
+    const hapax = createHapax({ store, source: '/shop', logger: silentLogger })
+    await using _hapax = closing(hapax)
+    const billing = hapax.consumer('billing', { group: { size: 20 } }).on(Ping, ({ id }, { tx }) => {
+      tx.insert('effects', { id })
+    })
+    const ids = numbered(1_000)
+    await hapax.transaction((tx) =>
+      hapax.publishMany(
+        tx,
+        ids.map((id) => Ping.of({ id }, { id })),
+      ),
+    )
+    const worker = hapax.worker({ relay: place.destination(), consume: [billing.from(subscription)], pollMs: 20 })
+    await worker.start()
+    const effects = (): readonly string[] => store.rows('effects').map((row) => (row as { id: string }).id)
+    for (const [time, part] of Array.from({ length: 10 }, (_, index) =>
+      ids.slice(index * 20, index * 20 + 20),
+    ).entries()) {
+      await until(
+        () => effects().length >= time * 95,
+        () => `${time * 95} effects; there are ${effects().length}`,
+      )
+      await place.cut()
+      for (const id of part) await place.send(plain(id))
+    }
+    await until(
+      () => new Set(effects()).size === 1_000,
+      () => `1000 effects; there are ${new Set(effects()).size}`,
+    )
+    await worker.drain()
+    await until(async () => (await place.waiting('billing')) === 0, 'everything is acked')
+    expect([...effects()].sort()).toEqual([...ids].sort())
+    expect(await hapax.failed.count()).toBe(0)
+    const { relays } = await hapax.status()
+    expect(relays.map(({ waiting }) => waiting)).toEqual([0])
+    await worker.stop()
+  }, 120_000)
+
+  it('groups are acked with few frames', async () => {
+    await using place = await RabbitmqPlace.open()
+    const subscription = await place.subscription('billing')
+    const store = memory()
+    const hapax = createHapax({ store, source: '/shop', logger: silentLogger })
+    await using _hapax = closing(hapax)
+    const billing = hapax.consumer('billing', { group: { size: 100 } }).on(Ping, ({ id }, { tx }) => {
+      tx.insert('effects', { id })
+    })
+    const ids = numbered(2_000)
+    for (const id of ids) void place.send(plain(id))
+    await until(async () => (await place.ready('billing')) === 2_000, 'everything is there')
+    const worker = hapax.worker({ consume: [billing.from(subscription)] })
+    await worker.start()
+    await until(async () => (await place.waiting('billing')) === 0, 'everything is acked')
+    expect(store.rows('effects')).toHaveLength(2_000)
+    const { single, multiple } = place.tap.acks
+    expect(single + multiple).toBeLessThanOrEqual(200)
+    await worker.stop()
+  })
+})
+
+describe('order', () => {
+  it('E1: a consumer that wants order is refused on a queue that several may read', async () => {
+    await using place = await RabbitmqPlace.open()
+    const hapax = createHapax({ store: memory(), source: '/shop', logger: silentLogger })
+    await using _hapax = closing(hapax)
+    const billing = hapax.consumer('billing', { order: 'wait' }).on(Ping, () => {})
+    const worker = hapax.worker({ consume: [billing.from(await place.subscription('billing'))] })
+    await expect(worker.start()).rejects.toMatchObject({ code: 'order-impossible' })
+  })
+
+  it('E2: order holds while single readers come and go, and are cut off', async () => {
+    await using place = await RabbitmqPlace.open()
+    const subscription = await place.subscription('billing', { single: true })
+    const store = memory()
+    const hapax = createHapax({ store, source: '/shop', logger: silentLogger })
+    await using _hapax = closing(hapax)
+    const billing = hapax.consumer('billing', { order: 'wait' }).on(Ping, ({ id }, { tx }) => {
+      tx.insert('effects', { id })
+    })
+    const Keyed = defineMessage<{ id: string }>('ping', { key: ({ id }) => `key ${Number(id.slice(1)) % 3}` })
+    const ids = numbered(300)
+    await hapax.transaction((tx) =>
+      hapax.publishMany(
+        tx,
+        ids.map((id) => Keyed.of({ id }, { id })),
+      ),
+    )
+    const relay = hapax.worker({ relay: place.destination(), pollMs: 20 })
+    await relay.start()
+    const effects = (): readonly string[] => store.rows('effects').map((row) => (row as { id: string }).id)
+    const reading = () => hapax.worker({ consume: [billing.from(subscription, { prefetch: 15 })], pollMs: 20 })
+    let worker = reading()
+    await worker.start()
+    for (const [time, count] of [30, 70, 110, 150, 190, 230].entries()) {
+      await until(
+        () => effects().length >= count,
+        () => `${count} effects; there are ${effects().length}`,
+      )
+      if (time % 2 === 0) await place.cut()
+      else {
+        const next = reading()
+        await Promise.all([worker.stop(), next.start()])
+        worker = next
+      }
+    }
+    await until(
+      () => effects().length >= 300,
+      () => `300 effects; there are ${effects().length}`,
+    )
+    for (const key of [0, 1, 2]) {
+      const ofKey = (each: readonly string[]) => each.filter((id) => Number(id.slice(1)) % 3 === key)
+      expect(ofKey(effects())).toEqual(ofKey(ids))
+    }
+    await Promise.all([relay.stop(), worker.stop()])
+  }, 120_000)
+})

@@ -1,0 +1,305 @@
+import { type ChannelModel, connect } from 'amqplib'
+import { rabbitmq } from 'hapax/rabbitmq'
+import { describe, expect, it } from 'vitest'
+import { Listener } from '../../src/testing/broker/listener.ts'
+import { message, numbered, publish, publishAll } from '../../src/testing/broker/world.ts'
+import { until } from '../../src/testing/wait.ts'
+import { RabbitmqPlace } from '../support/rabbitmq-place.ts'
+import { requireServer } from '../support/servers.ts'
+
+const MANY = { messages: 1_000, bytes: 1e9 }
+const QUORUM = { 'x-queue-type': 'quorum' }
+
+describe.concurrent('queues', () => {
+  it('a queue that is deleted while it is read is reported, declared again, and read on', async () => {
+    await using place = await RabbitmqPlace.open()
+    const listener = await Listener.open(await place.subscription('billing'), MANY)
+    const destination = place.destination()
+    await publishAll(destination, ['before'])
+    const before = await listener.takeOne('before')
+    await place.channel.deleteQueue(place.queue('billing'))
+    await until(() => listener.reports.length > 0, 'the loss is reported')
+    expect(listener.reports[0]).toMatchObject({ code: 'topology-mismatch' })
+    // The queue is gone, and what it held as well: an answer has nowhere to go.
+    before.ack()
+    const there = async (): Promise<boolean> =>
+      (await publish(destination, [message('after')]))[0]?.status === 'confirmed'
+    await until(there, 'the queue is there again')
+    await listener.takeOne('after')
+    expect(listener.reports).toHaveLength(1)
+    await Promise.all([listener.close(), destination.close()])
+  })
+
+  it.for(['check', 'none'] as const)(
+    'a deleted queue is read on when somebody makes it again (%s)',
+    async (declare) => {
+      await using place = await RabbitmqPlace.open()
+      await place.declare('billing', QUORUM)
+      const listener = await Listener.open(place.rabbit.queue(place.queue('billing'), { declare }), MANY)
+      await place.channel.deleteQueue(place.queue('billing'))
+      await until(() => listener.reports.length > 0, 'the loss is reported')
+      await place.declare('billing', QUORUM)
+      const destination = place.destination()
+      await publishAll(destination, ['after'])
+      await listener.takeOne('after')
+      await Promise.all([listener.close(), destination.close()])
+    },
+  )
+
+  it('refuses to open a queue that is made otherwise, with the sentence of the server', async () => {
+    await using place = await RabbitmqPlace.open()
+    await place.declare('billing', { 'x-queue-type': 'classic' })
+    const opening = Listener.open(place.rabbit.queue(place.queue('billing')), MANY)
+    await expect(opening).rejects.toMatchObject({ code: 'topology-mismatch' })
+    await expect(opening).rejects.toThrow(/inequivalent arg 'x-queue-type'.*current is 'classic'/)
+    await until(() => place.proxy.size === 0, 'the link is closed again')
+  })
+
+  it('refuses to open a queue that has a delivery limit which nobody asked for', async () => {
+    await using place = await RabbitmqPlace.open()
+    await place.declare('billing', { ...QUORUM, 'x-delivery-limit': 3 })
+    const opening = Listener.open(place.rabbit.queue(place.queue('billing')), MANY)
+    await expect(opening).rejects.toThrow(/inequivalent arg 'x-delivery-limit'/)
+  })
+
+  it.for(['check', 'none'] as const)('refuses to open a queue that is missing (%s)', async (declare) => {
+    await using place = await RabbitmqPlace.open()
+    const opening = Listener.open(place.rabbit.queue('never-made', { declare }), MANY)
+    await expect(opening).rejects.toMatchObject({ code: 'topology-mismatch' })
+    await expect(opening).rejects.toThrow(`no queue 'never-made'`)
+  })
+
+  it('refuses to open a queue whose dead letters would go nowhere', async () => {
+    await using place = await RabbitmqPlace.open()
+    const options = { deliveryLimit: 3, deadLetterExchange: `${place.exchange}-dead` }
+    const opening = Listener.open(place.rabbit.queue(place.queue('billing'), options), MANY)
+    await expect(opening).rejects.toThrow(`no exchange '${place.exchange}-dead'`)
+  })
+
+  it('refuses to open when the server does not know the user, the virtual host, or is not there', async () => {
+    const url = new URL(requireServer('rabbitmq'))
+    const opening = (change: (url: URL) => void) => {
+      const wrong = new URL(url)
+      change(wrong)
+      return Listener.open(rabbitmq({ url: wrong.href }).queue('billing'), MANY)
+    }
+    const wrongPassword = opening((each) => {
+      each.password = 'wrong'
+    })
+    await expect(wrongPassword).rejects.toMatchObject({ code: 'broker-refused' })
+    await expect(wrongPassword).rejects.not.toThrow('wrong')
+    const wrongHost = opening((each) => {
+      each.pathname = '/nowhere'
+    })
+    await expect(wrongHost).rejects.toMatchObject({ code: 'broker-refused' })
+    const nobody = opening((each) => {
+      each.port = '1'
+    })
+    await expect(nobody).rejects.toMatchObject({ code: 'broker-unavailable' })
+  })
+})
+
+describe.concurrent('acks', () => {
+  it('acks of the same moment are one frame', async () => {
+    await using place = await RabbitmqPlace.open()
+    const listener = await Listener.open(await place.subscription('billing'), MANY)
+    const destination = place.destination()
+    await publishAll(destination, numbered(500))
+    const received = await listener.take(500)
+    for (const each of received) each.ack()
+    await until(async () => (await place.waiting('billing')) === 0, 'everything is acked')
+    expect(place.tap.acks).toEqual({ single: 0, multiple: 1 })
+    await Promise.all([listener.close(), destination.close()])
+    expect(await place.ready('billing')).toBe(0)
+  })
+
+  it('E4: one that is not finished is not acked with those behind it', async () => {
+    await using place = await RabbitmqPlace.open()
+    const listener = await Listener.open(await place.subscription('billing'), MANY)
+    const destination = place.destination()
+    await publishAll(destination, numbered(100))
+    const received = await listener.take(100)
+    for (const each of received) if (each.id !== 'm90') each.ack()
+    await until(async () => (await place.waiting('billing')) === 1, 'everything else is acked')
+    expect(place.tap.acks).toEqual({ single: 9, multiple: 1 })
+    // What was given back in between is not acked again, which would close the channel.
+    received[90]?.reject(0)
+    const again = await listener.takeOne('m90')
+    again.ack()
+    await until(async () => (await place.waiting('billing')) === 0, 'everything is acked')
+    expect(listener.reports).toEqual([])
+    await Promise.all([listener.close(), destination.close()])
+    expect(await place.ready('billing')).toBe(0)
+  })
+
+  it('answers of every kind, in any order, keep the channel', async () => {
+    await using place = await RabbitmqPlace.open()
+    const counts = new Map<string, number>()
+    const listener = await Listener.open(
+      await place.subscription('billing'),
+      { messages: 50, bytes: 1e9 },
+      (received) => {
+        const times = (counts.get(received.id) ?? 0) + 1
+        counts.set(received.id, times)
+        const dice = (counts.size * 7 + times * 3) % 4
+        if (times > 2 || dice === 0) setTimeout(() => received.ack(), dice)
+        else if (dice === 1) received.ack()
+        else if (dice === 2) received.reject(dice)
+        else received.retry(dice)
+      },
+    )
+    const destination = place.destination()
+    await publishAll(destination, numbered(1_000))
+    await listener.takeAllOf(numbered(1_000))
+    await until(async () => (await place.waiting('billing')) === 0, 'everything is acked')
+    expect(listener.reports).toEqual([])
+    expect(place.tap.returned).toBeGreaterThan(0)
+    await Promise.all([listener.close(), destination.close()])
+    expect(await place.ready('billing')).toBe(0)
+  })
+})
+
+describe.concurrent('delivery limits', () => {
+  /** A queue with a limit of 3, whose dead letters are in the group `dead`. */
+  async function limited(place: RabbitmqPlace) {
+    const deadLetterExchange = `${place.exchange}-dead`
+    await place.channel.assertExchange(deadLetterExchange, 'fanout')
+    await place.declare('dead', QUORUM, 'unused')
+    await place.channel.bindQueue(place.queue('dead'), deadLetterExchange, '')
+    const bind = { exchange: place.exchange }
+    return place.rabbit.queue(place.queue('billing'), { bind, deliveryLimit: 3, deadLetterExchange })
+  }
+
+  it('what is rejected too often goes to the dead letters, with its delivery counts', async () => {
+    await using place = await RabbitmqPlace.open()
+    const subscription = await limited(place)
+    expect(subscription.features.limitsRejects).toBe(true)
+    const listener = await Listener.open(subscription, MANY, (received) => received.reject(0))
+    const destination = place.destination()
+    await publishAll(destination, ['a'])
+    const [dead] = await place.receive('dead', 1)
+    expect(dead?.attributes?.['id']).toBe('a')
+    expect(listener.received.map(({ arrival }) => arrival.properties['deliveryCount'])).toEqual([
+      undefined,
+      '1',
+      '2',
+      '3',
+    ])
+    expect(listener.received.map(({ arrival }) => arrival.redelivered)).toEqual([false, true, true, true])
+    for (const { arrival } of listener.received) expect(arrival.headers).toEqual({})
+    await Promise.all([listener.close(), destination.close()])
+    await place.channel.deleteQueue(place.queue('billing'))
+    await place.channel.deleteExchange(`${place.exchange}-dead`)
+  })
+
+  it('C6: what is tried again thirty times does not reach the limit', async () => {
+    await using place = await RabbitmqPlace.open()
+    const listener = await Listener.open(await limited(place), MANY, (received) => {
+      if (listener.received.length <= 30) received.retry(1)
+      else received.ack()
+    })
+    const destination = place.destination()
+    await publishAll(destination, ['a'])
+    await listener.take(31)
+    await until(async () => (await place.waiting('billing')) === 0, 'it is acked')
+    expect(place.tap.returned).toBe(0)
+    await Promise.all([listener.close(), destination.close()])
+    expect(await place.ready('dead')).toBe(0)
+    await place.channel.deleteQueue(place.queue('billing'))
+    await place.channel.deleteExchange(`${place.exchange}-dead`)
+  })
+})
+
+describe.concurrent('prefetch', () => {
+  it('grows from a careful beginning to what was asked for', async () => {
+    await using place = await RabbitmqPlace.open()
+    const listener = await Listener.open(await place.subscription('billing'), MANY)
+    const destination = place.destination()
+    await publishAll(destination, numbered(900))
+    await listener.take(900)
+    expect(place.tap.unacked(place.queue('billing'))).toBe(900)
+    for (const received of listener.received) received.ack()
+    await until(async () => (await place.waiting('billing')) === 0, 'everything is acked')
+    expect(listener.reports).toEqual([])
+    await Promise.all([listener.close(), destination.close()])
+  })
+
+  it('H13: shrinks when messages are large, so that few are sent ahead', async () => {
+    await using place = await RabbitmqPlace.open()
+    const limit = { messages: 1_000, bytes: 500_000 }
+    await place.declare('billing', QUORUM)
+    const destination = place.destination()
+    const data = Buffer.alloc(100_000, 'x')
+    await publish(
+      destination,
+      numbered(300).map((id) => message(id, { data, datacontenttype: 'text/plain' })),
+    )
+    const listener = await Listener.open(await place.subscription('billing'), limit)
+    await listener.came(5)
+    let ahead = 0
+    for (let acked = 0; acked < 300; acked++) {
+      await listener.came(acked + 1)
+      expect(listener.bytesInHand).toBeLessThanOrEqual(limit.bytes)
+      listener.received[acked]?.ack()
+      // When the first ones are through, at most six are on their way: five that fit, and one more.
+      if (acked > 150) ahead = Math.max(ahead, place.tap.unacked(place.queue('billing')))
+    }
+    expect(ahead).toBeLessThanOrEqual(7)
+    await until(async () => (await place.waiting('billing')) === 0, 'everything is acked')
+    await Promise.all([listener.close(), destination.close()])
+  })
+})
+
+describe.concurrent('connections of the user', () => {
+  it('a connection that was given carries everything, and is not closed', async () => {
+    await using place = await RabbitmqPlace.open()
+    const connection = await connect(requireServer('rabbitmq'))
+    const rabbit = rabbitmq({ connection })
+    const listener = await Listener.open(
+      rabbit.queue(place.queue('billing'), { bind: { exchange: place.exchange } }),
+      MANY,
+    )
+    const destination = rabbit.exchange(place.exchange)
+    await publishAll(destination, ['a'])
+    await listener.takeOne('a')
+    await Promise.all([listener.close(), destination.close()])
+    const channel = await connection.createChannel()
+    await channel.deleteQueue(place.queue('billing'))
+    await connection.close()
+    // Nobody can give another one.
+    const later = rabbit.exchange(place.exchange)
+    expect(await publish(later, [message('b')])).toMatchObject([{ status: 'unavailable' }])
+    await later.close()
+  })
+
+  it('a function is asked for a connection again after a loss, and what it gave is closed in the end', async () => {
+    await using place = await RabbitmqPlace.open()
+    const given: ChannelModel[] = []
+    let open = 0
+    const rabbit = rabbitmq({
+      connection: async () => {
+        const connection = await connect(place.proxy.url)
+        given.push(connection)
+        open += 1
+        connection.on('close', () => {
+          open -= 1
+        })
+        return connection
+      },
+    })
+    await place.declare('billing', QUORUM)
+    const listener = await Listener.open(rabbit.queue(place.queue('billing')), MANY, (received) => received.ack())
+    const destination = rabbit.exchange(place.exchange)
+    await publishAll(destination, ['a'])
+    await listener.takeAllOf(['a'])
+    expect(given).toHaveLength(2)
+    await place.cut()
+    await until(() => open === 0, 'the links are lost')
+    const there = async (): Promise<boolean> => (await publish(destination, [message('b')]))[0]?.status === 'confirmed'
+    await until(there, 'the exchange is reached again')
+    await listener.takeAllOf(['b'])
+    expect(given).toHaveLength(4)
+    await Promise.all([listener.close(), destination.close()])
+    expect(open).toBe(0)
+  })
+})
