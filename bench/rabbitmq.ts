@@ -145,7 +145,10 @@ async function publishBare(channel: amqp.ConfirmChannel, bodies: readonly Buffer
     }
   }
   const confirmed = (error: unknown): void => {
-    if (error) return done.reject(error)
+    if (error) {
+      done.reject(error)
+      return
+    }
     underWay -= 1
     if (underWay === 0 && next === bodies.length) done.resolve()
     // As a relay does it: not for every confirm, but when half of the window is free.
