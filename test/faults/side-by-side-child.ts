@@ -113,7 +113,7 @@ async function newLibrary(): Promise<Library> {
 
 /** Made by scripts/freeze-previous.ts: the version that a rolling deployment comes from. */
 async function oldLibrary(): Promise<Library> {
-  const previous = await import(new URL('../previous/hapax-schema-1.js', import.meta.url).href)
+  const previous = await import(new URL('../previous/hapax-schema-2.js', import.meta.url).href)
   return { hapax: previous, open: opener(previous) }
 }
 

@@ -375,7 +375,7 @@ describe('doctor', () => {
       expect(found('privileges')).toMatchObject({
         level: 'warning',
         message: expect.stringMatching(
-          /^this user may not update, delete on audit; insert, update, delete on failed; /,
+          /^this user may not update, delete on audit; insert, update, delete on effects; insert, /,
         ),
       })
       expect(found('long transactions')?.message).toMatch(/among those that this user may see/)

@@ -241,7 +241,9 @@ describe('the inbox in memory', () => {
       consumers: [{ consumer: 'tester', receipts: 1, retrying: 1, waiting: 0 }],
     })
     expect(await store.fail({ seq, attempts: 2, reason: 'permanent', error, leaseToken: null, hold: false })).toBe(true)
-    expect(await store.fail({ seq, attempts: 2, reason: 'permanent', error, leaseToken: null, hold: false })).toBe(false)
+    expect(await store.fail({ seq, attempts: 2, reason: 'permanent', error, leaseToken: null, hold: false })).toBe(
+      false,
+    )
     const [failed] = await store.failedList({ consumer: 'tester', reason: 'permanent', limit: 10 })
     expect(failed).toMatchObject({ attempts: 2, error, message: { id: '1' }, held: false })
     expect((await store.trace('1')).map(({ where }) => where)).toEqual(['receipt', 'failed'])
