@@ -102,6 +102,24 @@ export const interruptions: readonly Case[] = [
     },
   },
   {
+    name: 'what was in hand when the link was cut is not lost: the next reader gets it, and can ack it',
+    needs: ['cutting links'],
+    run: async (world) => {
+      const destination = world.destination()
+      const first = await world.listen('billing')
+      await publishAll(destination, numbered(5))
+      await first.take(5)
+      await world.broker.cut()
+      await first.close()
+      const second = await world.listen('billing', { each: (received) => received.ack() })
+      await second.takeAllOf(numbered(5))
+      await second.close()
+      const third = await world.listen('billing')
+      await publishAgain(destination, ['last'])
+      await third.takeOne('last')
+    },
+  },
+  {
     name: 'acks while the link is being cut lose nothing',
     needs: ['cutting links'],
     run: async (world) => {

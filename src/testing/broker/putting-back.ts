@@ -89,11 +89,13 @@ export const puttingBack: readonly Case[] = [
       a?.retry(20)
       b?.reject(20)
       await first.close()
+      // While it closes, something may still come.
+      const came = first.received.length
       const second = await world.listen('billing')
       // What waits for longer, and was told so later, comes later.
       for (const received of await second.take(2)) received.retry(60)
       await second.take(2)
-      assert.equal(first.received.length, 2)
+      assert.equal(first.received.length, came)
     },
   },
   {
