@@ -44,13 +44,15 @@ export {
   RetryAfter,
 } from './core/errors.ts'
 export type { Events, HapaxEvent, HapaxEvents, MessageRef } from './core/events.ts'
-export type { EditOptions, FailedQuery, FailedStore } from './core/failed.ts'
+export type { EditOptions, FailedQuery, FailedStore, SettleOptions } from './core/failed.ts'
 export type {
   Handler,
   HandlerContext,
   Item,
+  LeaseContext,
   LeasedContext,
   LeasedHandler,
+  LeaseHandler,
   ManyContext,
   ManyHandler,
   PublishInHandler,
@@ -58,6 +60,10 @@ export type {
 export { createHapax, type Hapax, type HapaxOptions, type HapaxTransactionOptions } from './core/hapax.ts'
 export { messageId, messageKey } from './core/identity.ts'
 export type { MissingId } from './core/intake.ts'
+export type { LeaseConsumer, LeaseOptions } from './core/lease-consumer.ts'
+export type { LeaseFailed, LeaseHapax, LeaseHapaxOptions } from './core/lease-hapax.ts'
+export type * from './core/lease-store.ts'
+export type { LeaseWorker, LeaseWorkerOptions } from './core/lease-worker.ts'
 export type { Leased, LeasedOptions } from './core/leased.ts'
 export { consoleLogger, type Logger, silentLogger } from './core/logger.ts'
 export type { IncomingMessage, Message, MessageAttributes, StoredMessage } from './core/message.ts'

@@ -1,4 +1,5 @@
 import type { EffectRow, ErrorRecord, Hapax, HeldKey, Trace } from '../index.ts'
+import { EFFECT_STATES } from './effects.ts'
 import { CliError } from './errors.ts'
 import { type Io, json, line, paint } from './io.ts'
 import { type AddCommand, examples, withStore } from './options.ts'
@@ -114,13 +115,9 @@ function event(trace: Trace): string {
 
 function effectEvent({ name, state, attempts, result, error, lastAt }: EffectRow): string {
   if (name === '') return `notes: ${result ?? ''}`
-  const ended =
-    state === 'started' ? 'begun, and nothing is known of its end' : `${EFFECT_STATES[state]} at ${when(lastAt)}`
-  const answer = state === 'done' && result ? `: ${result}` : because(error)
-  return `the outside call '${name}' was made in ${times(attempts)}; ${ended}${answer}`
+  const more = state === 'done' && result ? `: ${result}` : because(error)
+  return `outside call '${name}', made ${plural(attempts, 'time')}, last at ${when(lastAt)}: ${EFFECT_STATES[state]}${more}`
 }
-
-const EFFECT_STATES = { done: 'done', 'not-done': 'not done', unknown: 'nobody knows whether it happened,' } as const
 
 const DEEDS: Readonly<Record<string, string>> = {
   retry: 'had it tried again',

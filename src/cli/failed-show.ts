@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import { type MessageAttributes, unpackAttributes } from '../core/message.ts'
-import type { ErrorRecord, FailedMessage } from '../index.ts'
+import type { EffectRow, ErrorRecord, FailedMessage } from '../index.ts'
+import { journal, tellHowToSettle, tellJournal } from './effects.ts'
 import { type Io, json, line, paint } from './io.ts'
 import { type Done, examples, seq as seqArgument, withStore } from './options.ts'
 import { type Payload, payloadOf, printable } from './payload.ts'
@@ -19,21 +20,32 @@ export function addFailedShow(failed: Command, io: Io, done: Done): void {
 }
 
 async function failedShow(seq: string, options: ShowOptions, io: Io): Promise<number> {
-  const found = await withHapax(options, io, (hapax) => hapax.failed.get(seq))
+  const [found, effects] = await withHapax(options, io, async ({ failed }) => {
+    const message = await failed.get(seq)
+    return [message, message?.origin === 'inbox' ? await failed.effects(seq) : []] as const
+  })
   if (found === undefined) throw noSuchFailed(seq, options)
   const payload = payloadOf(found.message.data)
   if (options.json) {
     const { headers, ...attributes } = attributesOf(found)
-    json(io, { ...summary(found), error: found.error, ...attributes, headers: headers ?? {}, ...payload })
-  } else tell(found, payload, options, io)
+    const more = { headers: headers ?? {}, ...payload, ...journal(found, effects) }
+    json(io, { ...summary(found), error: found.error, ...attributes, ...more })
+  } else tell(found, effects, payload, options, io)
   return 0
 }
 
-function tell(found: FailedMessage, payload: Payload, options: StoreOptions, io: Io): void {
+function tell(
+  found: FailedMessage,
+  effects: readonly EffectRow[],
+  payload: Payload,
+  options: StoreOptions,
+  io: Io,
+): void {
   const { message, error } = found
   const { headers = {}, ...attributes } = attributesOf(found)
   for (const [name, value] of Object.entries({ ...facts(found), ...attributes })) fact(io, name, String(value))
   for (const [name, value] of Object.entries(headers)) fact(io, `header ${name}`, value)
+  tellJournal(found, effects, io)
   line(io)
   tellError(error, io)
   line(io)
@@ -44,6 +56,7 @@ function tell(found: FailedMessage, payload: Payload, options: StoreOptions, io:
   const text = 'data' in payload ? JSON.stringify(payload.data, null, 2) : printable(message.data)
   for (const each of safeLines(text)) line(io, `  ${each}`)
   line(io)
+  if (found.replacedBy === null) tellHowToSettle(found.seq, effects, options, io)
   tellWhatToDo(found, options, io)
 }
 

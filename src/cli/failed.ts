@@ -2,6 +2,7 @@ import type { Command } from 'commander'
 import type { FailedGroup, FailedMessage } from '../index.ts'
 import { addFailedChange } from './failed-change.ts'
 import { addFailedEdit } from './failed-edit.ts'
+import { addFailedSettle } from './failed-settle.ts'
 import { addFailedShow, summary } from './failed-show.ts'
 import { type FailedFilters, failedWhere, filterWords, withFailedFilters } from './failed-where.ts'
 import { type Io, json, line } from './io.ts'
@@ -28,6 +29,7 @@ export const addFailed: AddCommand = (root, io, done) => {
   addFailedShow(failed, io, done)
   addFailedChange(failed, 'retry', io, done)
   addFailedEdit(failed, io, done)
+  addFailedSettle(failed, io, done)
   addFailedChange(failed, 'discard', io, done)
 }
 

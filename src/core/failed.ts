@@ -1,12 +1,22 @@
 import { auditOf, type By } from './audit.ts'
 import { age, type BulkOptions, type BulkSummary, bulk, checkedSeq, pageSize } from './bulk.ts'
 import type { Clock } from './clock.ts'
+import { MAX_RESULT_BYTES } from './effect.ts'
 import { asError, describe, HapaxError, messageOf } from './errors.ts'
 import { fingerprint, messageKey } from './identity.ts'
 import { isJson, MAX_TEXT_BYTES } from './intake.ts'
 import { packAttributes, type StoredMessage, unpackAttributes } from './message.ts'
-import { noOthers, oneOf, text } from './options.ts'
-import type { Audit, FailedFilter, FailedGroup, FailedMessage, FailedWhere, Store } from './store.ts'
+import { expected, noOthers, oneOf, text } from './options.ts'
+import type {
+  Audit,
+  EffectEnd,
+  EffectRow,
+  FailedFilter,
+  FailedGroup,
+  FailedMessage,
+  FailedWhere,
+  Store,
+} from './store.ts'
 
 /** Which failed messages to list. */
 export type FailedQuery = Omit<FailedFilter, 'limit'> & { readonly limit?: number }
@@ -16,6 +26,20 @@ export interface EditOptions {
   readonly by?: By
   /** The id of the new message. @default a fresh one */
   readonly id?: string
+}
+
+/** What a person knows of an outside call. */
+export interface SettleOptions {
+  /** The name of the effect. */
+  readonly effect: string
+  /**
+   * `done`: it happened, and this is what it returned. `not-done`: it did certainly not. `retry`: nobody knows, and it may be made
+   * again, with the same key.
+   */
+  readonly as: 'done' | 'not-done' | 'retry'
+  /** What the call returned; for `done` only. @default nothing */
+  readonly result?: unknown
+  readonly by?: By
 }
 
 /** What the failed store needs to know of its hapax. */
@@ -99,6 +123,36 @@ export class FailedStore {
     if (!(await this.#store.failedEdit(seq, message, audit))) throw notFound(seq)
     this.#options.wake()
     return { id }
+  }
+
+  /** The journal of a failed message: its outside calls, in the order in which they were begun, and its notes. */
+  async effects(seq: string): Promise<readonly EffectRow[]> {
+    const { consumer, message } = await this.#existing(seq)
+    return this.#store.effects(consumer, message.messageKey)
+  }
+
+  /**
+   * Says what became of an outside call that nobody knew about, and tries its message again. A call that is settled the same way
+   * already is not an error: then only the message is tried again. Rejects with `not-found` if there is no such message or effect,
+   * and with `conflict` if the call is known to have ended otherwise.
+   */
+  async settle(seq: string, options: SettleOptions): Promise<void> {
+    noOthers('options', options, ['effect', 'as', 'result', 'by'])
+    const end = settlement(options)
+    const { consumer, message } = await this.#existing(seq)
+    const ref = { consumer, messageKey: message.messageKey, name: text('effect', options.effect) }
+    const known = (await this.#store.effects(consumer, message.messageKey)).find(({ name }) => name === ref.name)
+    if (known === undefined) throw noEffect(seq, ref.name)
+    const audit = auditOf('settle', { ...options.by, note: settleNote(options) })
+    if (!(await this.#store.settleEffect(ref, end, audit)) && known.state !== end.state) throw settledBefore(known)
+    // Whoever is interrupted here finds the message still failed, and its effect settled.
+    await this.retry(seq, options.by)
+  }
+
+  async #existing(seq: string): Promise<FailedMessage> {
+    const failed = await this.#store.failedGet(checkedSeq(seq))
+    if (failed === undefined) throw notFound(seq)
+    return failed
   }
 
   /** Deletes a message for good; its receipt stays, so a redelivery is a duplicate. Rejects with `not-found`. */
@@ -188,6 +242,35 @@ function jsonOf(data: unknown): string {
     reason = `: ${messageOf(asError(error))}`
   }
   throw new HapaxError('invalid-payload', `expected data to be a JSON value, got ${describe(data)}${reason}`)
+}
+
+function settlement({ effect, as, result }: SettleOptions): EffectEnd {
+  oneOf('as', ['done', 'not-done', 'retry'], as, 'done')
+  if (as !== 'done') {
+    if (result !== undefined) expected('result', `absent unless the effect is 'done'`, result)
+    const message =
+      as === 'retry' ? `made again, although nobody knows whether '${effect}' happened` : 'settled by hand'
+    return { state: 'not-done', result: null, error: { name: 'Settled', message } }
+  }
+  const json = result === undefined ? '' : jsonOf(result)
+  if (Buffer.byteLength(json) > MAX_RESULT_BYTES) {
+    expected('result', `at most ${MAX_RESULT_BYTES} bytes as JSON`, `${Buffer.byteLength(json)} bytes`)
+  }
+  return { state: 'done', result: json, error: null }
+}
+
+function settleNote({ effect, as, by }: SettleOptions): string {
+  return `'${effect}' as ${as}${by?.note === undefined ? '' : `: ${by.note}`}`
+}
+
+function noEffect(seq: string, effect: string): HapaxError {
+  return new HapaxError('not-found', `the failed message ${seq} has no outside call '${effect}'`, {
+    fields: { seq, effect },
+  })
+}
+
+function settledBefore({ name, state }: EffectRow): HapaxError {
+  return new HapaxError('conflict', `'${name}' is known to be ${state}`, { fields: { effect: name, state } })
 }
 
 function notFound(seq: string): HapaxError {

@@ -1,0 +1,76 @@
+import { effectKey } from '../core/effect.ts'
+import type { EffectRow, FailedMessage } from '../index.ts'
+import { type Io, line, paint } from './io.ts'
+import { command, type StoreOptions } from './store.ts'
+import { plural, safe, shellWord, when } from './text.ts'
+
+/** What is known of an outside call, in words. */
+export const EFFECT_STATES = {
+  started: 'begun, and nothing is known of its end',
+  done: 'done',
+  'not-done': 'not done',
+  unknown: 'nobody knows whether it happened',
+} as const satisfies Record<EffectRow['state'], string>
+
+/** The journal of a message for programs: its outside calls, and its notes. */
+export function journal({ consumer, message }: FailedMessage, effects: readonly EffectRow[]): object {
+  return {
+    effects: effects.filter(isCall).map(({ name, state, attempts, result, error, firstAt, lastAt }) => ({
+      name,
+      key: effectKey(consumer, message, name),
+      state,
+      attempts,
+      firstAt,
+      lastAt,
+      result: result ? JSON.parse(result) : null,
+      error,
+    })),
+    notes: notesOf(effects),
+  }
+}
+
+/** Shows the journal of a message. */
+export function tellJournal(found: FailedMessage, effects: readonly EffectRow[], io: Io): void {
+  for (const [name, value] of Object.entries(notesOf(effects) ?? {})) {
+    line(io, `${paint(io, 'dim', safe(`note ${name}`).padEnd(15))} ${safe(JSON.stringify(value) ?? '')}`)
+  }
+  const calls = effects.filter(isCall)
+  if (calls.length === 0) return
+  line(io)
+  line(io, paint(io, 'dim', 'outside calls'))
+  for (const effect of calls) tellEffect(found, effect, io)
+}
+
+function tellEffect({ consumer, message }: FailedMessage, effect: EffectRow, io: Io): void {
+  const { name, state, attempts, firstAt, lastAt, result, error } = effect
+  const style = isOpen(effect) ? 'red' : 'green'
+  line(io, `  ${safe(name)}  ${paint(io, style, EFFECT_STATES[state])}`)
+  line(io, `    key   ${effectKey(consumer, message, name)}`)
+  line(io, `    made  ${plural(attempts, 'time')}, first ${when(firstAt)}, last ${when(lastAt)}`)
+  if (result) line(io, `    gave  ${safe(result)}`)
+  if (error !== null) line(io, `    error ${safe(`${error.name}: ${error.message}`)}`)
+}
+
+/** What to do about calls that nobody knows about. */
+export function tellHowToSettle(seq: string, effects: readonly EffectRow[], options: StoreOptions, io: Io): void {
+  for (const { name } of effects.filter((each) => isCall(each) && isOpen(each))) {
+    const settle = (how: string): string => command(`failed settle ${seq} ${shellWord(safe(name))} ${how}`, options)
+    line(io, `if '${safe(name)}' happened:     ${settle('--done')}`)
+    line(io, `if it did not:        ${settle('--not-done')}`)
+    line(io, `to make it again:     ${settle('--retry')}`)
+  }
+}
+
+function isOpen({ state }: EffectRow): boolean {
+  return state === 'started' || state === 'unknown'
+}
+
+/** The row without a name has the notes. */
+function isCall({ name }: EffectRow): boolean {
+  return name !== ''
+}
+
+function notesOf(effects: readonly EffectRow[]): Readonly<Record<string, unknown>> | null {
+  const notes = effects.find((each) => !isCall(each))?.result
+  return notes ? (JSON.parse(notes) as Record<string, unknown>) : null
+}

@@ -1,0 +1,96 @@
+import { describe, expect, it } from 'vitest'
+import { createHapax, defineMessage, type LeasedContext, silentLogger } from '../../src/index.ts'
+import { sqlite } from '../../src/stores/sqlite/index.ts'
+import { cli, sharedDatabase } from '../support/cli.ts'
+
+const SmsRequested = defineMessage<{ to: string }>('sms.requested')
+const message = { source: '/shop', type: 'sms.requested', data: { to: '+41' } }
+
+/** A database where the outside call of sms-1 is unknown, and that of sms-2 is done. */
+const shop = sharedDatabase(async (path) => {
+  await withSms(path, async (ctx) => {
+    await ctx.note({ order: 17 })
+    await ctx.effect('reserve', async () => ({ place: 3 }))
+    await ctx.effect('send', async () => {
+      if (ctx.message.id === 'sms-1') throw new Error('socket hang up')
+      return 'SM2'
+    })
+  })
+})
+
+async function withSms(path: string, handler: (ctx: LeasedContext<unknown>) => unknown): Promise<readonly string[]> {
+  const hapax = createHapax({ store: sqlite({ path }), source: '/shop', logger: silentLogger })
+  await hapax.migrate()
+  const sms = hapax.leased('sms').on(SmsRequested, (_, ctx) => handler(ctx))
+  const outcomes: string[] = []
+  for (const id of ['sms-1', 'sms-2']) outcomes.push((await sms.handle({ ...message, id })).status)
+  const worker = hapax.worker({ consume: [sms] })
+  await worker.start()
+  await worker.drain()
+  await hapax.close()
+  return outcomes
+}
+
+describe('failed show', () => {
+  it('shows the journal, and how to settle what nobody knows', async () => {
+    const { stdout } = await shop.look('failed', 'show', '1')
+    expect(stdout).toMatch(/note order +17\n/)
+    expect(stdout).toMatch(
+      /reserve {2}done\n {4}key {3}[0-9a-f-]{36}\n {4}made {2}1 time, .*\n {4}gave {2}\{"place":3\}/,
+    )
+    expect(stdout).toMatch(/send {2}nobody knows whether it happened\n(.*\n){2} {4}error Error: socket hang up/)
+    expect(stdout).toContain('failed settle 1 send --done --store sqlite:shop.db')
+    const shown = JSON.parse((await shop.look('failed', 'show', '1', '--json')).stdout)
+    expect(shown).toMatchObject({
+      reason: 'unknown-effect',
+      notes: { order: 17 },
+      effects: [
+        { name: 'reserve', state: 'done', result: { place: 3 } },
+        { name: 'send', state: 'unknown', result: null, attempts: 1 },
+      ],
+    })
+  })
+})
+
+describe('failed settle', () => {
+  it('settles a call as done, with its result, and the message is finished without making it again', async () => {
+    const around = shop.copy()
+    const dry = await cli(['failed', 'settle', '1', 'send', '--done', '--dry-run'], around)
+    expect(dry).toMatchObject({ exitCode: 0, stdout: `'send' of 1 would be settled as done: it is not made again\n` })
+    const done = await cli(['failed', 'settle', '1', 'send', '--done', '--result', '"SM1"', '--note', 'seen'], around)
+    expect(done).toMatchObject({ exitCode: 0, stderr: '', stdout: expect.stringContaining('the message is due') })
+    const results: unknown[] = []
+    await withSms(`${around.cwd}/shop.db`, async (ctx) => {
+      results.push(await ctx.effect('send', () => Promise.reject(new Error('made again'))))
+    })
+    expect(results).toEqual(['SM1'])
+    expect((await cli(['failed', 'list'], around)).stdout).toBe('no failed messages\n')
+    const { stdout } = await cli(['explain', 'sms-1'], around)
+    expect(stdout).toMatch(/effect +outside call 'send', made 1 time, last at .*: done: "SM1"/)
+    expect(stdout).toMatch(/audit +\S+ said what became of an outside call: 'send' as done: seen/)
+    expect(stdout).toContain('sms is done with it')
+  })
+
+  it.for([['--not-done'], ['--retry']])('lets a call be made again with %s', async ([how]) => {
+    const around = shop.copy()
+    const settled = await cli(['failed', 'settle', '1', 'send', how as string, '--json'], around)
+    expect(JSON.parse(settled.stdout)).toEqual({ seq: '1', effect: 'send', as: how?.slice(2), dryRun: false })
+    let calls = 0
+    await withSms(`${around.cwd}/shop.db`, (ctx) => ctx.effect('send', () => void (calls += 1)))
+    expect(calls).toBe(1)
+  })
+
+  it('says what is wrong', async () => {
+    const around = shop.copy()
+    const said = async (...argv: string[]): Promise<string> => (await cli(['failed', 'settle', ...argv], around)).stderr
+    expect(await said('1', 'send')).toMatch(/expected one of --done, --not-done and --retry, got none \(usage\)/)
+    expect(await said('1', 'send', '--done', '--retry')).toMatch(/got several/)
+    expect(await said('1', 'send', '--retry', '--result', '1')).toMatch(/--result goes with --done only/)
+    expect(await said('1', 'send', '--done', '--result', '{')).toMatch(/expected the result to be JSON/)
+    expect(await said('1', 'call', '--done')).toMatch(
+      /1 has no outside call 'call' \(not-found\)\n {2}it has: reserve, send/,
+    )
+    expect(await said('9', 'send', '--done')).toMatch(/there is no failed message 9/)
+    expect(await said('1', 'reserve', '--not-done')).toMatch(/'reserve' is known to be done \(conflict\)/)
+  })
+})
