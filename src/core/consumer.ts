@@ -34,7 +34,8 @@ export interface Fed {
   /** Whether the order of keys counts. */
   readonly ordered: boolean
   readonly settings: Pick<ConsumerSettings, 'receive' | 'timeoutMs' | 'retentionMs'>
-  handleMany(messages: readonly IncomingMessage[]): Promise<readonly Outcome[]>
+  /** `signal` tells the handlers to stop. */
+  handleMany(messages: readonly IncomingMessage[], signal?: AbortSignal): Promise<readonly Outcome[]>
 }
 
 /** A consumer and where it gets its messages from; made by `consumer.from`. */
@@ -158,7 +159,7 @@ export class Consumer<Tx> {
       results[index] = await this.#group(group)
     })
     const outcomes = results.length === 1 ? (results[0] as readonly Outcome[]) : results.flat()
-    return unique === entries ? outcomes : this.#inOrder(entries, unique, outcomes)
+    return allOutcomes(entries, unique, outcomes, (stored, before) => this.#recorder.taken(stored, before))
   }
 
   /** The types that this consumer handles. */
@@ -292,23 +293,6 @@ export class Consumer<Tx> {
     this.#lastStored = turn.catch(() => {})
     return turn
   }
-
-  /** A message that came twice in one call has the outcome of its first copy, or is a duplicate of it. */
-  async #inOrder(
-    entries: readonly Entry[],
-    unique: readonly Entry[],
-    outcomes: readonly Outcome[],
-  ): Promise<readonly Outcome[]> {
-    const first = new Map(unique.map((entry, index) => [entry.stored.messageKey, { entry, index }]))
-    const results: Outcome[] = []
-    for (const entry of entries) {
-      const { entry: taken, index } = first.get(entry.stored.messageKey) as { entry: Entry; index: number }
-      const result = outcomes[index] as Outcome
-      const own = entry === taken || !result.ack
-      results.push(own ? result : await this.#recorder.taken(entry.stored, taken.stored))
-    }
-    return results
-  }
 }
 
 /** How many transactions run at once where nobody says. */
@@ -333,6 +317,25 @@ export function distinct(entries: readonly Entry[]): readonly Entry[] {
   const first = new Map<string, Entry>()
   for (const entry of entries) if (!first.has(entry.stored.messageKey)) first.set(entry.stored.messageKey, entry)
   return first.size === entries.length ? entries : [...first.values()]
+}
+
+/** A message that came twice in one call has the outcome of its first copy, or is a duplicate of it. */
+export async function allOutcomes(
+  entries: readonly Entry[],
+  unique: readonly Entry[],
+  outcomes: readonly Outcome[],
+  duplicate: (stored: StoredMessage, before: StoredMessage) => Outcome | Promise<Outcome>,
+): Promise<readonly Outcome[]> {
+  if (unique === entries) return outcomes
+  const first = new Map(unique.map((entry, index) => [entry.stored.messageKey, { entry, index }]))
+  const results: Outcome[] = []
+  for (const entry of entries) {
+    const { entry: taken, index } = first.get(entry.stored.messageKey) as { entry: Entry; index: number }
+    const result = outcomes[index] as Outcome
+    const own = entry === taken || !result.ack
+    results.push(own ? result : await duplicate(entry.stored, taken.stored))
+  }
+  return results
 }
 
 function inGroups<T>(items: readonly T[], size: number): readonly (readonly T[])[] {

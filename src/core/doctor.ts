@@ -1,5 +1,6 @@
 import { workerFindings } from './doctor-workers.ts'
 import { asError, isHapaxError, messageOf } from './errors.ts'
+import type { LeaseStore } from './lease-store.ts'
 import type { Finding, Store, StoreStatus } from './store.ts'
 
 /** A message that waits longer than this in the outbox is worth a look. */
@@ -18,6 +19,12 @@ export async function doctor(store: Store<never>, now: () => number): Promise<re
     })),
     ...(await attempt('held keys', () => keyFindings(store))),
   ]
+}
+
+/** The same for a store that only knows leases. */
+export async function leaseDoctor(store: LeaseStore): Promise<readonly Finding[]> {
+  const findings = await attempt('store', () => store.checkup())
+  return [...findings, ...(await attempt('failed', async () => failedFinding(await store.failedCount({}))))]
 }
 
 async function attempt(check: string, look: () => Promise<readonly Finding[]>): Promise<readonly Finding[]> {
@@ -73,7 +80,10 @@ function outboxFinding({ relay, oldestAt }: StoreStatus['relays'][number], now: 
 }
 
 function failed({ consumers, relays }: StoreStatus): readonly Finding[] {
-  const count = [...consumers, ...relays].reduce((sum, each) => sum + each.failed, 0)
+  return failedFinding([...consumers, ...relays].reduce((sum, each) => sum + each.failed, 0))
+}
+
+function failedFinding(count: number): readonly Finding[] {
   if (count === 0) return [ok('failed', 'no message waits for a decision')]
   return [
     {

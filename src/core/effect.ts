@@ -8,7 +8,7 @@ import type { Logger } from './logger.ts'
 import type { StoredMessage } from './message.ts'
 import { expected, noOthers, positiveInteger, text } from './options.ts'
 import type { Random } from './random.ts'
-import { ref } from './record.ts'
+import { ref } from './reporter.ts'
 import type { EffectEnd, EffectRef, EffectRow, EffectState, Store } from './store.ts'
 
 /** What asking the provider has shown: that the call happened, and what it returned; that it did not; or nothing. */

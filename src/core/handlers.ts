@@ -61,6 +61,12 @@ export interface LeasedContext<Tx> {
   note(fields: Readonly<Record<string, unknown>>): Promise<void>
 }
 
+/** What a leased handler receives on a store without transactions: nothing to complete, and nothing to publish with it. */
+export type LeaseContext = Omit<LeasedContext<never>, 'complete' | 'publish'>
+
+/** A handler that calls the outside world, on a store without transactions. */
+export type LeaseHandler<Data> = (data: Data, ctx: LeaseContext) => unknown
+
 /** A handler that calls the outside world. */
 export type LeasedHandler<Data, Tx> = (data: Data, ctx: LeasedContext<Tx>) => unknown
 

@@ -13,6 +13,7 @@ import { EventHub, type Events } from './events.ts'
 import { FailedStore } from './failed.ts'
 import { Floor } from './floor.ts'
 import { MAX_TEXT_BYTES } from './intake.ts'
+import { LeaseCore, type LeaseHapax, type LeaseHapaxOptions } from './lease-hapax.ts'
 import { Leased, type LeasedOptions } from './leased.ts'
 import { consoleLogger, type Logger, safeLogger } from './logger.ts'
 import { Consumers, Keys, Relays, Sent } from './operations.ts'
@@ -84,8 +85,19 @@ export interface Hapax<Tx, Own = Tx> {
   close(): Promise<void>
 }
 
-/** Puts a hapax together. Nothing is opened before it is needed. */
-export function createHapax<Tx, Own>(options: HapaxOptions<Tx, Own>): Hapax<Tx, Own> {
+/** Puts a hapax together. Nothing is opened before it is needed. On a store that only knows leases it has leased consumers only. */
+export function createHapax(options: LeaseHapaxOptions): LeaseHapax
+export function createHapax<Tx, Own>(options: HapaxOptions<Tx, Own>): Hapax<Tx, Own>
+export function createHapax<Tx, Own>(options: HapaxOptions<Tx, Own> | LeaseHapaxOptions): Hapax<Tx, Own> | LeaseHapax {
+  return isLeaseOnly(options) ? new LeaseCore(options) : createWhole(options)
+}
+
+function isLeaseOnly(options: { readonly store: unknown }): options is LeaseHapaxOptions {
+  const store = options?.store as Partial<Record<'claim' | 'transaction', unknown>> | undefined
+  return typeof store?.claim === 'function' && store.transaction === undefined
+}
+
+function createWhole<Tx, Own>(options: HapaxOptions<Tx, Own>): Hapax<Tx, Own> {
   noOthers('options of createHapax', options, [
     'store',
     'source',

@@ -3,7 +3,8 @@ import { Attempt, type Engine, type Running } from './engine.ts'
 import { asError, isHapaxError } from './errors.ts'
 import { callHandlers, type Job, prepareJob, type Registered, smaller } from './handlers.ts'
 import { type Outcome, outcome } from './outcome.ts'
-import { isFeared, type Recorder, ref } from './record.ts'
+import { isFeared, type Recorder } from './record.ts'
+import { ref } from './reporter.ts'
 import type { InboxRow, UnitEnd } from './store.ts'
 
 /** After this many crashes while nothing else ran, a message is held to be what ends the process. */

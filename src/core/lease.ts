@@ -59,13 +59,18 @@ export function underLease(held: HeldLease, limits: LeaseLimits, work: () => Pro
     const cancel = clock.after(maxDurationMs, late)
     const stop = (): void => held.abort(asError(outer?.reason))
     const aborted = (): void => reject(held.signal.reason)
-    outer?.addEventListener('abort', stop, { once: true })
-    held.signal.addEventListener('abort', aborted, { once: true })
-    if (outer?.aborted) stop()
     const done = (): void => {
       cancel()
       outer?.removeEventListener('abort', stop)
       held.signal.removeEventListener('abort', aborted)
+    }
+    outer?.addEventListener('abort', stop, { once: true })
+    held.signal.addEventListener('abort', aborted, { once: true })
+    if (outer?.aborted) stop()
+    // It may have been lost while it waited for its turn: then the handler is not called.
+    if (held.signal.aborted) {
+      done()
+      return aborted()
     }
     work().finally(done).then(resolve, reject)
   })

@@ -13,9 +13,11 @@ import {
 } from './handlers.ts'
 import { MAX_CRASHES } from './inbox.ts'
 import { type HeldLease, Leases, underLease } from './lease.ts'
+import type { StoredMessage } from './message.ts'
 import { type Outcome, outcome } from './outcome.ts'
 import type { Cause, Published } from './publish.ts'
-import { type Recorder, ref } from './record.ts'
+import type { Recorder } from './record.ts'
+import { Reporter, ref } from './reporter.ts'
 import type { InboxRow } from './store.ts'
 
 /** Time limits of leased work. */
@@ -38,6 +40,7 @@ export class LeasedWork<Tx> {
   readonly #recorder: Recorder<Tx>
   readonly #handlers: ReadonlyMap<string, Registered<Tx>>
   readonly #leases: Leases
+  readonly #reporter: Reporter
 
   constructor(
     engine: Engine<Tx>,
@@ -51,6 +54,7 @@ export class LeasedWork<Tx> {
     this.#settings = settings
     this.#recorder = recorder
     this.#handlers = handlers
+    this.#reporter = new Reporter(engine, consumer)
     this.#leases = new Leases({
       store: engine.store,
       clock: engine.clock,
@@ -122,9 +126,7 @@ export class LeasedWork<Tx> {
 
   /** Another process has it now, or has settled it; it is in the inbox or finished, so nothing is lost. */
   #lost(row: InboxRow): Outcome {
-    const event = { consumer: this.#consumer, message: ref(row.message), fence: row.fence }
-    this.#engine.logger.warn(event, 'the lease was lost to another process')
-    this.#engine.events.emit('lease-lost', () => event)
+    this.#reporter.leaseLost(row.message, row.fence)
     return outcome('stored')
   }
 
@@ -135,6 +137,22 @@ export class LeasedWork<Tx> {
     this.#engine.events.emit('processed', () => event)
     return outcome('processed')
   }
+}
+
+/** Calls a leased handler; fails if it left something behind that has to be decided first. */
+export async function callLeased<Tx>(
+  handler: Registered<Tx>,
+  stored: StoredMessage,
+  attempt: number,
+  effects: Effects,
+  contextOf: (content: Content) => LeasedContext<Tx>,
+): Promise<void> {
+  const preparing = prepareJob(handler, stored, attempt)
+  const job = preparing instanceof Promise ? await preparing : preparing
+  const content = await job.content()
+  await (handler.call as LeasedHandler<never, Tx>)(content.data as never, contextOf(content))
+  if (effects.blocked !== undefined) throw effects.blocked
+  await effects.settled()
 }
 
 /** One call of a leased handler: its context, and what it wants to be done in the end. */
@@ -155,14 +173,9 @@ class Call<Tx> {
     this.#effects = new Effects({ engine, consumer, message: row.message, held, leaseMs })
   }
 
-  /** Calls the handler; fails if it left something behind that has to be decided first. */
   async run(handler: Registered<Tx>): Promise<void> {
-    const preparing = prepareJob(handler, this.#row.message, this.#row.attempts + 1)
-    const job = preparing instanceof Promise ? await preparing : preparing
-    const content = await job.content()
-    await (handler.call as LeasedHandler<never, Tx>)(content.data as never, this.#context(content))
-    if (this.#effects.blocked !== undefined) throw this.#effects.blocked
-    await this.#effects.settled()
+    const { message, attempts } = this.#row
+    await callLeased(handler, message, attempts + 1, this.#effects, (content) => this.#context(content))
   }
 
   /** In the settling transaction: again from the beginning if that has to be repeated. */

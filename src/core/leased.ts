@@ -4,6 +4,7 @@ import type { ConsumerOptions } from './consumer-options.ts'
 import type { MessageType } from './define.ts'
 import type { Engine } from './engine.ts'
 import type { LeasedHandler } from './handlers.ts'
+import type { LeaseSettings } from './leased-work.ts'
 import type { IncomingMessage } from './message.ts'
 import { expected, noOthers, positiveInteger } from './options.ts'
 import type { Outcome } from './outcome.ts'
@@ -33,6 +34,13 @@ const NAMES = [
   'isolation',
 ] as const satisfies readonly (keyof LeasedOptions)[]
 
+/** Checks the time limits and fills in the defaults. */
+export function leaseSettings(given: { [Name in keyof LeaseSettings]: number | undefined }): LeaseSettings {
+  const leaseMs = positiveInteger('leaseMs', given.leaseMs, 30_000)
+  if (leaseMs < 100) expected('leaseMs', 'at least 100', leaseMs)
+  return { leaseMs, maxDurationMs: positiveInteger('maxDurationMs', given.maxDurationMs, 300_000) }
+}
+
 /** A named reader whose handlers call the outside world: one live owner at a time, and every outside call journalled. */
 export class Leased<Tx> {
   readonly name: string
@@ -43,12 +51,7 @@ export class Leased<Tx> {
   constructor(engine: Engine<Tx>, name: string, options: LeasedOptions) {
     noOthers('options of leased', options, NAMES)
     const { leaseMs, maxDurationMs, ...others } = options
-    const settings = {
-      leaseMs: positiveInteger('leaseMs', leaseMs, 30_000),
-      maxDurationMs: positiveInteger('maxDurationMs', maxDurationMs, 300_000),
-    }
-    if (settings.leaseMs < 100) expected('leaseMs', 'at least 100', leaseMs)
-    this.consumer = new Consumer(engine, name, others, settings)
+    this.consumer = new Consumer(engine, name, others, leaseSettings({ leaseMs, maxDurationMs }))
     this.name = name
   }
 

@@ -27,6 +27,8 @@ export interface Outcome {
   readonly ack: boolean
   /** The handler's error, or why hapax refused the message. */
   readonly error?: Error
+  /** Without `ack`: it is of no use to deliver the message again before this time has passed, where that is known. */
+  readonly retryAfterMs?: number
 }
 
 /** The outcome of this status; only `busy` and `rolled-back` must not be acknowledged. */

@@ -28,6 +28,7 @@ export class Reader {
   readonly #arrived: Delivery[] = []
   readonly #running = new Set<Promise<void>>()
   readonly #signal = new Signal()
+  readonly #stop = new AbortController()
   #open: OpenReader | undefined
   #stopping = false
   #errors = 0
@@ -70,6 +71,7 @@ export class Reader {
   async pause(): Promise<void> {
     this.#stopping = true
     this.#signal.notify()
+    this.#stop.abort()
     await this.#open?.pause()
     for (const delivery of this.#arrived.splice(0)) this.#tell(() => delivery.retry(0))
   }
@@ -114,39 +116,43 @@ export class Reader {
       if (undone.length === 0) return
       if (!this.#options.source.consumer.ordered || this.#stopping) return this.#putBack(undone)
       // With order, what comes next has to wait for these.
-      left = undone
+      left = undone.map(({ delivery }) => delivery)
       await this.#signal.wait(this.#options.engine.clock, this.#backOffMs())
     }
   }
 
   /** Acknowledges what is done; answers what is not. */
-  async #handle(deliveries: readonly Delivery[]): Promise<readonly Delivery[]> {
-    const { source, floor, report } = this.#options
+  async #handle(deliveries: readonly Delivery[]): Promise<readonly Undone[]> {
+    const { source, floor, signal, report } = this.#options
     const bytes = deliveries.reduce((sum, delivery) => sum + delivery.bytes, 0)
     await floor.enterWhenOpen(bytes)
     if (this.#stopping) {
       floor.leave(bytes)
-      return deliveries
+      return deliveries.map(undone)
     }
     let outcomes: readonly Outcome[]
     try {
-      outcomes = await source.consumer.handleMany(deliveries.map((delivery) => this.#message(delivery)))
+      outcomes = await source.consumer.handleMany(
+        deliveries.map((delivery) => this.#message(delivery)),
+        signal,
+      )
       this.#errors = 0
     } catch (error) {
       // The database could not be reached, or could not tell.
       this.#errors = Math.min(this.#errors + 1, 10)
       report(asError(error))
-      return deliveries
+      return deliveries.map(undone)
     } finally {
       floor.leave(bytes)
     }
-    return deliveries.filter((delivery, index) => {
+    return deliveries.flatMap((delivery, index) => {
       const outcome = outcomes[index]
+      const afterMs = Math.min(MAX_AFTER_MS, outcome?.retryAfterMs ?? 0)
       if (outcome?.ack === true) this.#tell(() => delivery.ack())
       // The broker retries, after a while, and counts.
-      else if (outcome?.status === 'rolled-back') this.#tell(() => delivery.reject(this.#backOffMs()))
-      else return true
-      return false
+      else if (outcome?.status === 'rolled-back') this.#tell(() => delivery.reject(afterMs + this.#backOffMs()))
+      else return [{ delivery, afterMs }]
+      return []
     })
   }
 
@@ -159,12 +165,14 @@ export class Reader {
    * Somebody else may be at it, or the database was away: they come again. A few wait here, without a place, so that a
    * message that is settled elsewhere in a moment does not make the round through the broker.
    */
-  #putBack(deliveries: readonly Delivery[]): void {
+  #putBack(all: readonly Undone[]): void {
     const delayMs = this.#backOffMs()
-    for (const delivery of deliveries) {
+    const { timeoutMs } = this.#options.source.consumer.settings
+    for (const { delivery, afterMs } of all) {
       const full = this.#patient.size >= this.#prefetch().messages / 4
-      if (this.#stopping || this.#errors > 0 || full) this.#tell(() => delivery.retry(delayMs))
-      else this.#wait(delivery)
+      const long = afterMs > timeoutMs
+      if (this.#stopping || this.#errors > 0 || full || long) this.#tell(() => delivery.retry(afterMs + delayMs))
+      else this.#wait(delivery, afterMs)
     }
     if (this.#errors > 0) this.#track(pause(this.#options.engine.clock, delayMs, this.#options.signal))
   }
@@ -178,22 +186,23 @@ export class Reader {
     }
   }
 
-  #wait(delivery: Delivery): void {
-    const waiting = this.#waitAndRetry(delivery)
+  #wait(delivery: Delivery, afterMs: number): void {
+    const waiting = this.#waitAndRetry({ delivery, afterMs })
       .catch((error: unknown) => this.#options.report(asError(error)))
       .finally(() => this.#patient.delete(waiting))
     this.#patient.add(waiting)
   }
 
-  async #waitAndRetry(delivery: Delivery): Promise<void> {
+  async #waitAndRetry(first: Undone): Promise<void> {
     const { clock } = this.#options.engine
     const until = clock.monotonic() + this.#options.source.consumer.settings.timeoutMs
-    let left: readonly Delivery[] = [delivery]
-    while (left.length > 0 && clock.monotonic() < until && !this.#stopping && this.#errors === 0) {
-      await this.#signal.wait(clock, this.#backOffMs())
-      if (!this.#stopping) left = await this.#handle(left)
+    let left: Undone | undefined = first
+    while (left !== undefined && clock.monotonic() < until && !this.#stopping && this.#errors === 0) {
+      await pause(clock, left.afterMs + this.#backOffMs(), this.#stop.signal)
+      if (!this.#stopping) left = (await this.#handle([left.delivery])).at(0)
     }
-    for (const each of left) this.#tell(() => each.retry(this.#backOffMs()))
+    const { delivery, afterMs } = left ?? {}
+    if (delivery !== undefined) this.#tell(() => delivery.retry((afterMs ?? 0) + this.#backOffMs()))
   }
 
   #backOffMs(): number {
@@ -202,5 +211,15 @@ export class Reader {
   }
 }
 
+/** A delivery that is not done, and when it is worth another try. */
+interface Undone {
+  readonly delivery: Delivery
+  readonly afterMs: number
+}
+
+const undone = (delivery: Delivery): Undone => ({ delivery, afterMs: 0 })
+
 const STORE_SIZE = 500
+/** The longest wait before another try: brokers do not like to wait for an answer for ever. */
+const MAX_AFTER_MS = 60_000
 const OPEN_MS = 30_000

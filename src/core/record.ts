@@ -2,9 +2,9 @@ import type { RetryPolicy } from './backoff.ts'
 import type { ConsumerSettings } from './consumer-options.ts'
 import { type Engine, insist, persist, unit } from './engine.ts'
 import { HapaxError, isHapaxError, messageOf, recordError } from './errors.ts'
-import type { MessageRef } from './events.ts'
 import type { StoredMessage } from './message.ts'
 import { type Outcome, outcome } from './outcome.ts'
+import { Reporter, ref, type TakenBefore } from './reporter.ts'
 import type { InboxRow, Receipt, RetryRow, Writes } from './store.ts'
 import { judge, type Verdict } from './verdict.ts'
 
@@ -17,6 +17,7 @@ export class Recorder<Tx> {
   readonly #consumer: string
   readonly #settings: ConsumerSettings
   readonly #retryOf: (type: string) => RetryPolicy
+  readonly #reporter: Reporter
 
   constructor(
     engine: Engine<Tx>,
@@ -28,6 +29,7 @@ export class Recorder<Tx> {
     this.#consumer = consumer
     this.#settings = settings
     this.#retryOf = retryOf
+    this.#reporter = new Reporter(engine, consumer)
   }
 
   /**
@@ -207,25 +209,13 @@ export class Recorder<Tx> {
   }
 
   duplicate(stored: StoredMessage, receipt?: TakenBefore, mismatch = false): Outcome {
-    const { events, logger } = this.#engine
-    const takenAt = receipt?.takenAt
-    const event = { consumer: this.#consumer, message: ref(stored), ...(takenAt && { takenAt }) }
-    if (mismatch) {
-      logger.warn(event, 'a duplicate came with another payload than the first one')
-      events.emit('mismatch', () => event)
-    }
-    logger.debug(event, 'duplicate')
-    events.emit('duplicate', () => event)
-    return DUPLICATE
+    return this.#reporter.duplicate(stored, receipt, mismatch)
   }
 
   putBack(stored: StoredMessage, kind: 'busy' | 'lost', error: Error): Outcome {
+    if (kind === 'busy') return this.#reporter.busy(stored, error)
     const { events, logger } = this.#engine
     const event = { consumer: this.#consumer, message: ref(stored) }
-    if (kind === 'busy') {
-      events.emit('busy', () => event)
-      return outcome('busy', error)
-    }
     logger.warn({ ...event, error: messageOf(error) }, 'the transaction was lost; the message is put back')
     events.emit('rolled-back', () => ({ ...event, error }))
     return outcome('rolled-back', error)
@@ -280,19 +270,7 @@ export class Recorder<Tx> {
   }
 
   #report(stored: StoredMessage, verdict: Verdict, attempt: number): Outcome {
-    const { events, logger } = this.#engine
-    const { error } = verdict
-    const event = { consumer: this.#consumer, message: ref(stored), attempt }
-    if (verdict.kind === 'retry') {
-      const { delayMs } = verdict
-      logger.info({ ...event, delayMs, error: messageOf(error) }, 'the handler failed; trying again later')
-      events.emit('retrying', () => ({ ...event, delayMs, error }))
-      return outcome('retrying', error)
-    }
-    const { reason } = verdict
-    logger.error({ ...event, reason, error: messageOf(error) }, 'the message is in the failed store')
-    events.emit('failed', () => ({ ...event, reason, error }))
-    return outcome(reason === 'expired' ? 'expired' : reason === 'unknown-effect' ? 'held' : 'failed', error)
+    return this.#reporter.verdict(stored, verdict, attempt)
   }
 
   #options(): { lockTimeoutMs: number; idleTimeoutMs: number } {
@@ -301,16 +279,11 @@ export class Recorder<Tx> {
   }
 }
 
-const DUPLICATE = outcome('duplicate')
-
 /** Whether the handler may have committed by itself: it did, or it was cut off and nobody could look. */
 export function isFeared(error: Error): boolean {
   if (isHapaxError(error, 'broken-atomicity')) return true
   return isHapaxError(error, 'handler-timeout') && error.fields['undone'] !== true
 }
-
-/** A message that was taken before: its receipt, or an earlier copy in the same call. */
-export type TakenBefore = Pick<Receipt, 'source' | 'id' | 'type' | 'fingerprint'> & { readonly takenAt?: Date }
 
 /** What a message is to the one that was taken before it under the same identity. */
 export function compare(
@@ -328,11 +301,6 @@ export function conflictWith({ id, source, takenAt }: TakenBefore): HapaxError {
   const when = takenAt === undefined ? 'just now' : `at ${takenAt.toISOString()}`
   const what = `another message was taken under this identity: ${id} of ${source}, ${when}`
   return new HapaxError('conflict', what, { fields: { id, source, takenAt } })
-}
-
-/** Names a message without its payload. */
-export function ref({ id, source, type }: StoredMessage): MessageRef {
-  return { id, source, type }
 }
 
 function brokenAtomicity(cause: Error): HapaxError {

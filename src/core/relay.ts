@@ -8,7 +8,7 @@ import { ALL_LANES } from './lanes.ts'
 import { DRAIN_LIMIT, type Line } from './line.ts'
 import type { Membership } from './membership.ts'
 import { unpackAttributes } from './message.ts'
-import { ref } from './record.ts'
+import { ref } from './reporter.ts'
 import { Rotation } from './rotation.ts'
 import type { Entry, Look, OutboxMessage, Share } from './store.ts'
 

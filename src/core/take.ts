@@ -3,7 +3,8 @@ import { Attempt, type Engine, type Running, type UnitSettings } from './engine.
 import { asError } from './errors.ts'
 import { callHandlers, type Job, smaller } from './handlers.ts'
 import { type Outcome, outcome } from './outcome.ts'
-import { type Recorder, ref } from './record.ts'
+import type { Recorder } from './record.ts'
+import { ref } from './reporter.ts'
 import type { Receipt, UnitEnd } from './store.ts'
 import { isFinal } from './verdict.ts'
 

@@ -1,6 +1,7 @@
 import type { RetryPolicy } from './backoff.ts'
 import type { Destination } from './broker.ts'
 import { CONCURRENCY, Consumer, type Fed, Source } from './consumer.ts'
+import type { ConsumerSettings } from './consumer-options.ts'
 import type { Engine } from './engine.ts'
 import { HapaxError } from './errors.ts'
 import { Leased } from './leased.ts'
@@ -112,7 +113,7 @@ export function shareOut<Tx>(
 }
 
 /** Refuses what a subscription cannot give, and receipts that would be forgotten before the last redelivery. */
-export function checkSource<Tx>({ consumer, subscription }: Source<Tx>): void {
+export function checkSource({ consumer, subscription }: Pick<Source<never, Fed>, 'consumer' | 'subscription'>): void {
   const { name } = consumer
   const { ordersKeys, horizonMs } = subscription.features
   if (consumer.ordered && !ordersKeys) {
@@ -144,8 +145,10 @@ export function warningOf<Tx>({ consumer, subscription }: Source<Tx>): string | 
   )
 }
 
+type Retention = Pick<ConsumerSettings, 'retry' | 'retentionMs'>
+
 /** Refuses receipts that would be forgotten while their message may still be tried again. */
-export function checkRetention<Tx>({ name, settings }: Consumer<Tx>): void {
+export function checkRetention({ name, settings }: Pick<Consumer<never>, 'name'> & { settings: Retention }): void {
   refuseShort(name, settings.retentionMs, retrySpanMs(settings.retry), 'its retries may go on')
 }
 

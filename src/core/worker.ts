@@ -407,7 +407,8 @@ const SOON_MS = 20
 /** A rest between two pages of keys is so many times as long as the look. */
 const PACE = 4
 const ASKED_MS = 50
-const ABORT_MS = 5_000
+/** How long what was aborted may take to write down that it was. */
+export const ABORT_MS = 5_000
 const SUSPECTS_MS = 2_000
 const MAX_BACK_OFF_MS = 10_000
 
@@ -426,13 +427,15 @@ function refuseMoved(relay: string, destination: string, recorded: string): void
   )
 }
 
-function aborted(signal: AbortSignal): Promise<void> {
+/** Resolves when the signal is aborted. */
+export function aborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve()
     else signal.addEventListener('abort', () => resolve(), { once: true })
   })
 }
 
-function stopped(): HapaxError {
+/** Why a handler is told to stop. */
+export function stopped(): HapaxError {
   return new HapaxError('transaction-lost', 'the worker was stopped before the handler had finished')
 }

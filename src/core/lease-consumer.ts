@@ -1,0 +1,154 @@
+import type { Subscription } from './broker.ts'
+import { ClaimedWork, type ClaimSettings, type LeaseEngine } from './claimed-work.ts'
+import { allOutcomes, CONCURRENCY, consumerName, distinct, type Fed, Source, type SourceOptions } from './consumer.ts'
+import { consumerSettings } from './consumer-options.ts'
+import type { MessageType } from './define.ts'
+import type { LeasedHandler, LeaseHandler } from './handlers.ts'
+import { type Entry, intake } from './intake.ts'
+import { type LeasedOptions, leaseSettings } from './leased.ts'
+import type { IncomingMessage } from './message.ts'
+import { expected, noOthers } from './options.ts'
+import type { Outcome } from './outcome.ts'
+import { inParallel } from './parallel.ts'
+import { type HandlerOptions, Registry } from './registry.ts'
+import { Turns } from './turns.ts'
+
+/** Options of a leased consumer on a store without transactions. */
+export type LeaseOptions = Omit<LeasedOptions, 'order' | 'isolation'>
+
+const NAMES = [
+  'leaseMs',
+  'maxDurationMs',
+  'concurrency',
+  'missingId',
+  'onMismatch',
+  'retry',
+  'maxAgeMs',
+  'retentionMs',
+] as const satisfies readonly (keyof LeaseOptions)[]
+
+/**
+ * A named reader whose handlers call the outside world, on a store that only knows leases. Until a message is settled or in the
+ * failed store it stays with its broker, or with whoever calls `handle`.
+ */
+export class LeaseConsumer implements Fed {
+  readonly name: string
+  readonly settings: ClaimSettings
+  readonly #engine: LeaseEngine
+  readonly #registry: Registry<never>
+  readonly #turns: Turns
+  readonly #work: ClaimedWork
+
+  /** Made by `hapax.leased`. */
+  constructor(engine: LeaseEngine, name: string, options: LeaseOptions) {
+    noOthers('options of leased', options, NAMES)
+    this.name = consumerName(name)
+    this.settings = claimSettings(options)
+    this.#engine = engine
+    this.#registry = new Registry(name, this.settings.retry)
+    this.#turns = new Turns(name)
+    this.#work = new ClaimedWork(engine, name, this.settings, this.#registry)
+  }
+
+  /** Registers the handler of a message type. */
+  on<In, Out>(type: MessageType<In, Out>, handler: LeaseHandler<Out>, options: HandlerOptions = {}): this {
+    this.#registry.add({
+      kind: 'leased',
+      retry: this.#registry.retry(options),
+      type: type as MessageType<never, unknown>,
+      call: handler as LeasedHandler<never, never>,
+    })
+    return this
+  }
+
+  /** This consumer, fed from a subscription. */
+  from(subscription: Subscription, options: SourceOptions = {}): Source<never, LeaseConsumer> {
+    return new Source<never, LeaseConsumer>(this, subscription, options)
+  }
+
+  /** Registers a handler and returns the function that takes its messages. */
+  wrap<In, Out>(
+    type: MessageType<In, Out>,
+    handler: LeaseHandler<Out>,
+  ): (message: IncomingMessage) => Promise<Outcome> {
+    this.on(type, handler)
+    return (message) => this.handle(message)
+  }
+
+  /**
+   * Takes one delivery: claims it and works on it. Resolves with what became of it; without `ack`, deliver it again. Rejects
+   * only when the store could not be reached or could not tell: then do not acknowledge either.
+   */
+  async handle(message: IncomingMessage): Promise<Outcome> {
+    const [result] = await this.handleMany([message])
+    return result as Outcome
+  }
+
+  /** Takes deliveries, claimed together. Outcomes are in the order of the messages; `signal` tells the handlers to stop. */
+  handleMany(messages: readonly IncomingMessage[], signal?: AbortSignal): Promise<readonly Outcome[]> {
+    return this.#engine.activity.during(() => this.#handleMany(messages, signal))
+  }
+
+  async #handleMany(
+    messages: readonly IncomingMessage[],
+    signal: AbortSignal | undefined,
+  ): Promise<readonly Outcome[]> {
+    if (!Array.isArray(messages)) expected('messages', 'an array', messages)
+    const entries = messages.map((message) => this.#entry(message))
+    this.#turns.refuseNested(entries.map(({ stored }) => stored))
+    const unique = distinct(entries)
+    const outcomes: Outcome[] = []
+    await inParallel(unique, CLAIMED_AT_ONCE, async (entry, index) => {
+      outcomes[index] = await this.#turns.run([entry.stored], () => this.#work.take(entry, signal))
+    })
+    return allOutcomes(entries, unique, outcomes, (stored, before) => this.#work.takenBefore(stored, before))
+  }
+
+  /** The types that this consumer handles. */
+  get types(): readonly string[] {
+    return this.#registry.types
+  }
+
+  /** One by one: each is acknowledged as soon as it is done, and claims that come together are made together anyway. */
+  get groupSize(): number {
+    return 1
+  }
+
+  /** Without an inbox there is no order. */
+  get ordered(): boolean {
+    return false
+  }
+
+  /** Whether it was made by this hapax. */
+  isOf(engine: LeaseEngine): boolean {
+    return this.#engine === engine
+  }
+
+  /** Called by a worker: from now on no handler may be added. */
+  start(): void {
+    this.#registry.start()
+  }
+
+  /** Works messages that a person wants to be tried again; called by a worker. */
+  workStored(limit: number, signal: AbortSignal): ReturnType<ClaimedWork['workStored']> {
+    return this.#work.workStored(limit, signal)
+  }
+
+  #entry(message: IncomingMessage): Entry {
+    const { missingId, maxAgeMs } = this.settings
+    return intake(message, { missingId, maxAgeMs, maxBytes: this.#engine.maxBytes, clock: this.#engine.clock })
+  }
+}
+
+/** How many messages of one call may be claimed and not finished. */
+const CLAIMED_AT_ONCE = 100
+
+function claimSettings({ leaseMs, maxDurationMs, ...others }: LeaseOptions): ClaimSettings {
+  const settings = consumerSettings(others, true)
+  const { receive, timeoutMs, missingId, onMismatch, retry, maxAgeMs, retentionMs } = settings
+  return Object.freeze({
+    ...leaseSettings({ leaseMs, maxDurationMs }),
+    concurrency: settings.concurrency ?? CONCURRENCY,
+    ...{ receive, timeoutMs, missingId, onMismatch, retry, maxAgeMs, retentionMs },
+  })
+}

@@ -1,0 +1,125 @@
+import { Activity } from './activity.ts'
+import type { LeaseEngine } from './claimed-work.ts'
+import { type Clock, systemClock, within } from './clock.ts'
+import { leaseDoctor } from './doctor.ts'
+import { HapaxError } from './errors.ts'
+import { EventHub, type Events } from './events.ts'
+import { FailedStore } from './failed.ts'
+import { Floor } from './floor.ts'
+import { MAX_TEXT_BYTES } from './intake.ts'
+import { LeaseConsumer, type LeaseOptions } from './lease-consumer.ts'
+import type { LeaseStatus, LeaseStore } from './lease-store.ts'
+import { LeaseWorker, type LeaseWorkerOptions } from './lease-worker.ts'
+import { consoleLogger, type Logger, safeLogger } from './logger.ts'
+import { noOthers, positiveInteger, text } from './options.ts'
+import { type Random, systemRandom } from './random.ts'
+import type { Finding, Store, Trace } from './store.ts'
+import { uuidv7Source } from './uuid.ts'
+
+/** Options of `createHapax` on a store that only knows leases. */
+export interface LeaseHapaxOptions {
+  readonly store: LeaseStore
+  /** As on other stores; nothing is published here. */
+  readonly source?: string
+  /** @default warnings and errors to standard error */
+  readonly logger?: Logger
+  /** The largest message that is taken. @default 1 MiB */
+  readonly maxMessageBytes?: number
+  readonly clock?: Clock
+  readonly random?: Random
+}
+
+/** The failed store of a store that only knows leases: a failed message is tried again, or given up; it is not edited. */
+export type LeaseFailed = Omit<FailedStore, 'edit'>
+
+/** A hapax on a store that only knows leases: leased consumers, and what people need to look after them. */
+export interface LeaseHapax {
+  /** What happened, for logs and metrics. */
+  readonly events: Events
+  /** The failed store. */
+  readonly failed: LeaseFailed
+  /** A named reader whose handlers call the outside world. The name scopes deduplication: keep it as long as it lives. */
+  leased(name: string, options?: LeaseOptions): LeaseConsumer
+  worker(options: LeaseWorkerOptions): LeaseWorker
+  status(): Promise<LeaseStatus>
+  /** Every place where a message with this id is known. */
+  explain(id: string, source?: string): Promise<readonly Trace[]>
+  /** What is wrong with the store, and what to do about it. */
+  doctor(): Promise<readonly Finding[]>
+  /** Stops the workers and closes what hapax opened, not the client it was given. */
+  close(): Promise<void>
+}
+
+/** Puts together a hapax on a store that only knows leases. */
+export class LeaseCore implements LeaseHapax {
+  readonly events: EventHub
+  readonly failed: LeaseFailed
+  readonly #engine: LeaseEngine
+  readonly #consumers = new Map<string, LeaseConsumer>()
+  readonly #workers = new Set<LeaseWorker>()
+
+  constructor(options: LeaseHapaxOptions) {
+    const known = ['store', 'source', 'logger', 'maxMessageBytes', 'clock', 'random']
+    noOthers(`options of createHapax on ${options.store.features.name}`, options, known)
+    if (options.source !== undefined) text('source', options.source, MAX_TEXT_BYTES)
+    const { store, clock = systemClock, random = systemRandom } = options
+    const logger = safeLogger(options.logger ?? consoleLogger)
+    const maxBytes = positiveInteger('maxMessageBytes', options.maxMessageBytes, 1024 * 1024)
+    this.events = new EventHub(logger)
+    const shared = { activity: new Activity(), floor: new Floor(clock), events: this.events }
+    this.#engine = { store, logger, clock, random, maxBytes, ...shared }
+    const wake = (): void => {
+      for (const worker of this.#workers) worker.wake()
+    }
+    const mintId = uuidv7Source(clock, random)
+    this.failed = new Unedited({ store: store as unknown as Store<never>, clock, mintId, maxBytes, wake })
+  }
+
+  leased(name: string, options: LeaseOptions = {}): LeaseConsumer {
+    if (this.#consumers.has(name)) {
+      throw new HapaxError('duplicate-handler', `expected one consumer of the name ${name}, got a second one`)
+    }
+    const consumer = new LeaseConsumer(this.#engine, name, options)
+    this.#consumers.set(name, consumer)
+    return consumer
+  }
+
+  worker(options: LeaseWorkerOptions): LeaseWorker {
+    const worker = new LeaseWorker(this.#engine, options, (stopped) => this.#workers.delete(stopped))
+    this.#workers.add(worker)
+    return worker
+  }
+
+  status(): Promise<LeaseStatus> {
+    return this.#engine.store.status()
+  }
+
+  async explain(id: string, source?: string): Promise<readonly Trace[]> {
+    return this.#engine.store.trace(text('id', id, MAX_TEXT_BYTES), source)
+  }
+
+  doctor(): Promise<readonly Finding[]> {
+    return leaseDoctor(this.#engine.store)
+  }
+
+  async close(): Promise<void> {
+    const { activity, clock, store } = this.#engine
+    if (activity.closed) return
+    activity.close()
+    await Promise.all([...this.#workers].map((worker) => worker.stop()))
+    await within(clock, CLOSE_MS, activity.idle(), () => {})
+    await store.close()
+  }
+}
+
+/** Another payload needs another id and so another claim, which would have to be made together with the end of this one. */
+class Unedited extends FailedStore {
+  override edit(): Promise<never> {
+    const what =
+      'a failed message of this store cannot be edited: have it sent again under another id, and discard this one'
+    return Promise.reject(new HapaxError('invalid-option', what))
+  }
+}
+
+/** How long closing waits for what is under way. */
+const CLOSE_MS = 60_000

@@ -1,0 +1,251 @@
+import type { LeaseEngine } from './claimed-work.ts'
+import { pause } from './clock.ts'
+import { Source } from './consumer.ts'
+import { asError, HapaxError, messageOf } from './errors.ts'
+import { LeaseConsumer } from './lease-consumer.ts'
+import { expected, MAX_MS, noOthers, numberFrom, positiveInteger } from './options.ts'
+import { Places } from './places.ts'
+import { Reader } from './reader.ts'
+import { Signal } from './signal.ts'
+import { ABORT_MS, aborted, type StopOptions, stopped } from './worker.ts'
+import { checkRetention, checkSource } from './worker-options.ts'
+
+/** Options of a worker on a store that only knows leases. */
+export interface LeaseWorkerOptions {
+  /** `consumer.from(…)` for those fed by a broker. A bare consumer works what people want to be tried again; so do the others. */
+  readonly consume: readonly (LeaseConsumer | Source<never, LeaseConsumer>)[]
+  /** The longest pause between two looks for what people want to be tried again. @default 1_000 */
+  readonly pollMs?: number
+}
+
+/** Reads subscriptions, and works what people want to be tried again. Runs until it is stopped. */
+export class LeaseWorker {
+  readonly #engine: LeaseEngine
+  readonly #consumers: readonly LeaseConsumer[]
+  readonly #sources: readonly Source<never, LeaseConsumer>[]
+  readonly #pollMs: number
+  readonly #onStop: (worker: LeaseWorker) => void
+  readonly #signal = new Signal()
+  readonly #abort = new AbortController()
+  #lines: readonly StoredLine[] = []
+  #readers: readonly Reader[] = []
+  #state: 'new' | 'starting' | 'running' | 'stopping' | 'stopped' = 'new'
+  #started: Promise<void> | undefined
+  #stopped: Promise<void> | undefined
+  #loop: Promise<void> | undefined
+  #asking: (() => void)[] = []
+  #errors = 0
+
+  /** Made by `hapax.worker`. */
+  constructor(engine: LeaseEngine, options: LeaseWorkerOptions, onStop: (worker: LeaseWorker) => void) {
+    noOthers('options of worker', options, ['consume', 'pollMs'])
+    const { consume } = options
+    if (!Array.isArray(consume) || consume.length === 0) expected('consume', 'a list of consumers', consume)
+    this.#engine = engine
+    this.#sources = consume.filter((each) => each instanceof Source)
+    this.#consumers = [...new Set(consume.map((each) => consumerOf(engine, each)))]
+    this.#pollMs = positiveInteger('pollMs', options.pollMs, 1_000)
+    this.#onStop = onStop
+  }
+
+  /** Checks what can be checked, and begins. Rejects when the store is not there, or when a broker refuses. */
+  async start(): Promise<void> {
+    if (this.#state !== 'new')
+      throw new HapaxError('already-started', `expected a new worker, got one that is ${this.#state}`)
+    this.#state = 'starting'
+    this.#started = this.#start()
+    await this.#started
+  }
+
+  async #start(): Promise<void> {
+    try {
+      await this.#prepare()
+      for (const reader of this.#readers) await reader.start()
+    } catch (error) {
+      await Promise.allSettled(this.#readers.map((reader) => reader.close()))
+      this.#state = 'new'
+      throw error
+    }
+    this.#state = 'running'
+    this.#loop = this.#work()
+  }
+
+  /** Whether it runs and the store answers: for a readiness probe. */
+  get ready(): boolean {
+    return this.#state === 'running' && this.#errors === 0
+  }
+
+  /** Resolves when nothing is in hand and nothing is due that people want to be tried again. */
+  drain(): Promise<void> {
+    if (this.#state !== 'running') return Promise.resolve()
+    return new Promise((resolve) => {
+      this.#asking.push(resolve)
+      this.wake()
+    })
+  }
+
+  /** Stops taking messages and waits for the handlers that are running, at most until the deadline. */
+  async stop(options: StopOptions = {}): Promise<void> {
+    noOthers('options of stop', options, ['deadlineMs'])
+    const { deadlineMs } = options
+    const limitMs = deadlineMs === Number.POSITIVE_INFINITY ? MAX_MS : numberFrom('deadlineMs', 0, deadlineMs, 30_000)
+    // Whoever asks again, with less patience, is heard.
+    const cancel = this.#engine.clock.after(limitMs, () => this.#abort.abort(stopped()))
+    this.#stopped ??= this.#stop()
+    await this.#stopped.finally(cancel)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop()
+  }
+
+  /** Something may be due. */
+  wake(): void {
+    this.#signal.notify()
+  }
+
+  async #prepare(): Promise<void> {
+    for (const consumer of this.#consumers) {
+      consumer.start()
+      checkRetention(consumer)
+    }
+    for (const source of this.#sources) checkSource(source)
+    const { store } = this.#engine
+    await store.ready()
+    for (const { name, types } of this.#consumers) await store.subscribe(name, types)
+    this.#assemble()
+  }
+
+  #assemble(): void {
+    const engine = this.#engine
+    const places = new Map(this.#consumers.map((each) => [each, new Places(each.settings.concurrency)]))
+    const report = (error: Error): void => this.#report(error)
+    const { signal } = this.#abort
+    this.#lines = this.#consumers.map((consumer) => {
+      const line = new StoredLine(consumer, places.get(consumer) as Places, signal, report)
+      places.get(consumer)?.onFree(() => this.wake())
+      return line
+    })
+    this.#readers = this.#sources.map((source) => {
+      const { concurrency } = source.consumer.settings
+      const room = { concurrency, places: places.get(source.consumer) as Places }
+      return new Reader({ engine, source, ...room, floor: engine.floor, signal, report })
+    })
+  }
+
+  async #work(): Promise<void> {
+    while (this.#state === 'running') {
+      const pauseMs = await this.#round().catch((error: unknown) => this.#backOff(error))
+      if (this.#state === 'running') await this.#signal.wait(this.#engine.clock, pauseMs)
+    }
+  }
+
+  /** Begins with what is due; answers how long to wait before the next look. */
+  async #round(): Promise<number> {
+    // Who asks during this look is answered by the next one.
+    const asking = this.#asking.splice(0)
+    try {
+      const looks = await Promise.all(this.#lines.map((line) => line.begin()))
+      this.#errors = 0
+      const idle = [...this.#lines, ...this.#readers].every((each) => each.idle)
+      if (idle) for (const resolve of asking.splice(0)) resolve()
+      const nextMs = Math.min(...looks, asking.length > 0 ? ASKED_MS : Number.POSITIVE_INFINITY)
+      return Math.max(1, Math.min(nextMs, this.#pollMs * (0.75 + this.#engine.random.number() / 2)))
+    } finally {
+      this.#asking.push(...asking)
+    }
+  }
+
+  async #stop(): Promise<void> {
+    // A start that is under way comes to its end first, whatever that is.
+    await this.#started?.catch(() => {})
+    if (this.#state === 'running') await this.#windUp()
+    this.#state = 'stopped'
+    this.#onStop(this)
+    for (const resolve of this.#asking.splice(0)) resolve()
+  }
+
+  async #windUp(): Promise<void> {
+    const { signal } = this.#abort
+    this.#state = 'stopping'
+    this.wake()
+    await Promise.race([Promise.allSettled(this.#readers.map((reader) => reader.pause())), aborted(signal)])
+    const running = [...this.#lines, ...this.#readers].flatMap((each) => each.running)
+    const finished = Promise.allSettled([this.#loop, ...running])
+    await Promise.race([finished, aborted(signal)])
+    // What was aborted still writes down that it was.
+    if (signal.aborted) await Promise.race([finished, pause(this.#engine.clock, ABORT_MS)])
+    const closing = Promise.allSettled(this.#readers.map((reader) => reader.close()))
+    await Promise.race([closing, pause(this.#engine.clock, ABORT_MS)])
+  }
+
+  #backOff(thrown: unknown): number {
+    this.#report(asError(thrown))
+    this.#errors = Math.min(this.#errors + 1, 10)
+    return Math.min(MAX_BACK_OFF_MS, 100 * 2 ** this.#errors) * (0.5 + this.#engine.random.number() / 2)
+  }
+
+  #report(error: Error): void {
+    const consumers = this.#consumers.map(({ name }) => name)
+    this.#engine.logger.error({ consumers, error: messageOf(error) }, 'the worker goes on after an error')
+    this.#engine.events.emit('worker-error', () => ({ consumers, error }))
+  }
+}
+
+/** What people want to be tried again, of one consumer. */
+class StoredLine {
+  readonly #consumer: LeaseConsumer
+  readonly #places: Places
+  readonly #signal: AbortSignal
+  readonly #report: (error: Error) => void
+  readonly #running = new Set<Promise<void>>()
+
+  constructor(consumer: LeaseConsumer, places: Places, signal: AbortSignal, report: (error: Error) => void) {
+    this.#consumer = consumer
+    this.#places = places
+    this.#signal = signal
+    this.#report = report
+  }
+
+  get running(): readonly Promise<void>[] {
+    return [...this.#running]
+  }
+
+  get idle(): boolean {
+    return this.#running.size === 0
+  }
+
+  /** Begins with what is due, as far as there is room; answers in how many milliseconds to look again. */
+  async begin(): Promise<number> {
+    const room = this.#consumer.settings.concurrency - this.#running.size
+    if (!this.#places.free || room <= 0) return Number.POSITIVE_INFINITY
+    const { running, nextMs } = await this.#consumer.workStored(room, this.#signal)
+    for (const each of running) this.#track(each)
+    return nextMs ?? Number.POSITIVE_INFINITY
+  }
+
+  #track(work: Promise<unknown>): void {
+    this.#places.take()
+    const run: Promise<void> = work
+      .then(
+        () => {},
+        (error: unknown) => this.#report(asError(error)),
+      )
+      .finally(() => {
+        this.#running.delete(run)
+        this.#places.give()
+      })
+    this.#running.add(run)
+  }
+}
+
+const ASKED_MS = 50
+const MAX_BACK_OFF_MS = 10_000
+
+function consumerOf(engine: LeaseEngine, given: LeaseConsumer | Source<never, LeaseConsumer>): LeaseConsumer {
+  const consumer = given instanceof Source ? given.consumer : given
+  if (!(consumer instanceof LeaseConsumer) || !consumer.isOf(engine)) {
+    expected('consume', 'a list of leased consumers of the same hapax', consumer)
+  }
+  return consumer
+}
