@@ -149,11 +149,18 @@ describe.concurrent('a consumer of NATS with a delivery limit', () => {
     await place.manager.streams.delete(place.stream)
     await limited(place, 1)
     await send(place, ['new'])
-    await using shop = openShop()
-    await shop.work({ consume: [shop.consumer().from(consumer(place))] })
-    await shop.untilEffects(['new'])
+    const seen: Delivery[] = []
+    const reports: HapaxError[] = []
+    const reader = await consumer(place).open({
+      prefetch: { messages: 10, bytes: 1e6 },
+      receive: (deliveries) => void seen.push(...deliveries),
+      report: (error) => void reports.push(error),
+    })
     await noNotes(place)
-    expect(await shop.hapax.failed.count()).toBe(0)
+    await until(() => seen.length > 0, 'the new message comes')
+    await reader.close()
+    expect(seen.map(({ arrival }) => [arrival.attributes['id'], arrival.givenUp])).toEqual([['new', undefined]])
+    expect(reports.map(({ code }) => code)).toEqual(['given-up-by-broker'])
   })
 
   it('the last delivery that is allowed counts as a repetition, so that it is stored before it is run', async () => {

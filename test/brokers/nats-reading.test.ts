@@ -159,6 +159,25 @@ describe.concurrent('a consumer of NATS', () => {
     held[1]?.ack()
   })
 
+  it('what arrives while a reader pauses goes to another one at once', async () => {
+    await using place = await natsPlace()
+    await filled(place, numbered(200))
+    const subscription = consumer(place, { ackWaitMs: 600_000 })
+    const pausing = Promise.withResolvers<void>()
+    const reader = await subscription.open({
+      prefetch: { messages: 200, bytes: 1e9 },
+      receive: (deliveries) => {
+        pausing.resolve(reader.pause())
+        for (const delivery of deliveries) delivery.retry(0)
+      },
+      report: () => {},
+    })
+    await pausing.promise
+    await using other = await listen(subscription, { messages: 200, bytes: 1e9 })
+    await other.takeAllOf(numbered(200))
+    await reader.close()
+  })
+
   it('that is deleted while it is read is reported and made again; what was not acked comes again', async () => {
     await using place = await natsPlace()
     await filled(place, numbered(5))

@@ -216,6 +216,19 @@ describe.concurrent('a stream of NATS', () => {
     expect((await place.manager.streams.info(place.stream)).config).toEqual(config)
   })
 
+  it('D9: what the server has not answered settles when the link is lost, without waiting for the signal', async () => {
+    await using place = await natsPlace()
+    await using destination = stream(place)
+    await publishAgain(destination, ['before'])
+    place.proxy.freeze()
+    const sent = publish(destination, [message('a'), message('b')])
+    place.proxy.cut()
+    place.proxy.thaw()
+    expect(statuses(await sent)).toEqual(['unavailable', 'unavailable'])
+    await publishAgain(destination, ['a', 'b'])
+    expect(await idsIn(place)).toEqual(['before', 'a', 'b'])
+  })
+
   it('sends on your own connection, also after that was cut, and leaves it open', async () => {
     await using place = await natsPlace()
     const connection = await connect({ servers: place.proxy.url, reconnectTimeWait: 10, maxReconnectAttempts: -1 })
