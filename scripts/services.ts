@@ -24,7 +24,7 @@ const all: Service[] = [postgres, mariadb, redis, rabbitmq, nats, kafka]
 /** Where a server comes from. */
 type Origin = { how: 'given'; url: string } | { how: 'private'; installation: Installation } | { how: 'compose' }
 
-const startDeadlineMs = { given: 0, private: 60_000, compose: 600_000 }
+const startDeadlineMs = { given: 0, private: 120_000, compose: 600_000 }
 const keepers: Keeper[] = []
 let lost = false
 

@@ -64,6 +64,9 @@ const keepsakes: Record<'rabbitmq' | 'nats' | 'redis', Keepsake> = {
   },
 }
 
+// RabbitMQ needs seconds for a start, and several times as long on a machine that is busy with other tests.
+vi.setConfig({ testTimeout: 240_000, hookTimeout: 240_000 })
+
 describe.for(['rabbitmq', 'nats', 'redis'] as const)('a private server of %s', (name) => {
   const missing = noPrivateServer(name)
   if (missing !== undefined) return it.skip(missing)

@@ -18,7 +18,7 @@ export interface PrivateServerOptions {
   readonly args?: readonly string[]
 }
 
-const startDeadlineMs = 60_000
+const startDeadlineMs = 120_000
 
 /** Why there is none here, or undefined: the installed programs are used, not a container or a server that was named. */
 export function noPrivateServer(name: PrivateServerName): string | undefined {
