@@ -37,7 +37,7 @@ export const nats: Service = {
   },
 }
 
-// A message is acknowledged when it is written, and synced to disk every two minutes: it survives the end of the process, not
+// A message is acknowledged when it is written, and synced to disk minutes later: it survives the end of the process, not that
 // of the machine. Only 2.10 and later can be told to sync before (`sync_interval: always`); 2.9 refuses that setting.
 function settings(directory: string, port: number): string[] {
   return ['--addr', '127.0.0.1', '--port', String(port), '--jetstream', '--store_dir', join(directory, 'data')]
