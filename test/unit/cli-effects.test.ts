@@ -76,7 +76,10 @@ describe('failed settle', () => {
     const settled = await cli(['failed', 'settle', '1', 'send', how as string, '--json'], around)
     expect(JSON.parse(settled.stdout)).toEqual({ seq: '1', effect: 'send', as: how?.slice(2), dryRun: false })
     let calls = 0
-    await withSms(`${around.cwd}/shop.db`, (ctx) => ctx.effect('send', () => void (calls += 1)))
+    const count = (): void => {
+      calls += 1
+    }
+    await withSms(`${around.cwd}/shop.db`, (ctx) => ctx.effect('send', count))
     expect(calls).toBe(1)
   })
 

@@ -39,6 +39,19 @@ test('the relay example prints what its comment says', () => {
   }
 })
 
+test('the SMS example prints what its comments say', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'hapax-sms-'))
+  try {
+    const args = ['--conditions=hapax-source', join(root, 'examples/sms.ts')]
+    const lines = execFileSync(process.execPath, args, { cwd: folder, encoding: 'utf8' }).split('\n')
+    expect(lines[0]).toBe('without hapax: 1 message, 2 SMS')
+    // The log of the failed attempt is between them.
+    expect(lines.at(-2)).toBe('with hapax: 1 message, 2 requests, 1 SMS')
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+})
+
 test('every link inside the documentation leads somewhere', () => {
   const broken: string[] = []
   for (const page of [
@@ -48,6 +61,7 @@ test('every link inside the documentation leads somewhere', () => {
     'SECURITY.md',
     'docs/guarantees.md',
     'docs/operations.md',
+    'docs/leased.md',
   ]) {
     const text = readFileSync(join(root, page), 'utf8')
     for (const [, target] of text.matchAll(/\]\((?!https?:)([^)#]+)/g)) {
