@@ -1,24 +1,32 @@
 import { randomBytes } from 'node:crypto'
 import { Admin, Consumer, Producer } from '@platformatic/kafka'
-import type { Destination, Subscription } from 'hapax'
-import { kafka } from 'hapax/kafka'
-import type { BrokerHarness, RawMessage, TestBroker } from 'hapax/testing'
+import type { Reader, Subscription } from 'hapax'
+import { type Delivery, type Destination, type HapaxError, isHapaxError, type OutgoingMessage } from 'hapax'
 import { KafkaProxy } from './kafka-proxy.ts'
 import { requireServer } from './servers.ts'
 
-/** Short, because the mock lets a rebalance take as long as a session. */
-const SESSION_MS = 3_000
-const LARGEST = 1_000_000
+/** Settings under which losses are noticed soon. The mock lets a rebalance take nearly as long as a session. */
+export const HASTY = { sessionTimeoutMs: 3_000, commitIntervalMs: 20 } as const
 
-export const kafkaHarness: BrokerHarness = {
-  name: 'kafka (protocol mock)',
-  cannot: {
-    unroutable: 'a topic takes every message',
-    sharing: 'members share partitions, not messages',
-    'links hold messages': 'a member keeps its partitions as long as its session lives, whatever links it uses',
-    'single acks': 'an offset is committed when everything before it is finished',
-  },
-  open: () => KafkaPlace.open(requireServer('kafka')),
+/** A topic of a test's own, plain clients, and the broker through a proxy. */
+export interface KafkaPlace extends AsyncDisposable {
+  readonly topic: string
+  readonly plain: PlainKafka
+  readonly proxy: KafkaProxy
+}
+
+export async function kafkaPlace(server: string = requireServer('kafka')): Promise<KafkaPlace> {
+  const plain = new PlainKafka(server)
+  const [proxy, topic] = await Promise.all([KafkaProxy.open(server), plain.createTopic()])
+  return {
+    topic,
+    plain,
+    proxy,
+    [Symbol.asyncDispose]: async () => {
+      await plain.close()
+      await proxy[Symbol.asyncDispose]()
+    },
+  }
 }
 
 /** A name that nobody else has. */
@@ -72,11 +80,16 @@ export class PlainKafka {
   /** A group that nobody is a member of begins here and now. */
   async beginNow(topic: string, groupId: string): Promise<void> {
     const ends = await this.ends(topic)
-    const offsets = ends.map((offset, partition) => ({ topic, partition, offset, leaderEpoch: -1 }))
+    const offsets = ends.map((offset, partition) => ({ topic, partition, offset }))
+    await this.commit(groupId, ...offsets.filter(({ offset }) => offset > 0n))
+  }
+
+  /** Commits for a group that nobody is a member of. */
+  async commit(groupId: string, ...offsets: { topic: string; partition: number; offset: bigint }[]): Promise<void> {
     const consumer = this.#consumer(groupId)
     consumer.generationId = -1
     consumer.memberId = ''
-    await consumer.commit({ offsets: offsets.filter(({ offset }) => offset > 0n) })
+    await consumer.commit({ offsets: offsets.map((each) => ({ ...each, leaderEpoch: -1 })) })
     await consumer.close()
   }
 
@@ -112,7 +125,7 @@ export class PlainKafka {
   }
 
   #consumer(groupId: string): Consumer {
-    const times = { sessionTimeout: SESSION_MS, rebalanceTimeout: SESSION_MS, heartbeatInterval: 300 }
+    const times = { sessionTimeout: 3_000, rebalanceTimeout: 3_000, heartbeatInterval: 300 }
     return new Consumer({ clientId: 'plain', bootstrapBrokers: this.bootstrapBrokers, groupId, ...times })
   }
 }
@@ -124,7 +137,7 @@ interface PlainRecord {
   readonly partition?: number
 }
 
-interface TakenRecord {
+export interface TakenRecord {
   readonly key: Buffer | undefined
   readonly value: Buffer
   readonly headers: ReadonlyMap<Buffer, Buffer>
@@ -135,98 +148,54 @@ function bytes(text: string): Buffer {
   return Buffer.from(text)
 }
 
-/** One topic, reached through a proxy by hapax and directly by the plain client. */
-class KafkaPlace implements TestBroker {
-  readonly largestBytes = LARGEST
-  readonly #proxy: KafkaProxy
-  readonly #plain: PlainKafka
-  readonly #topic: string
-  readonly #groups = new Set<string>()
-
-  private constructor(proxy: KafkaProxy, plain: PlainKafka, topic: string) {
-    this.#proxy = proxy
-    this.#plain = plain
-    this.#topic = topic
-  }
-
-  static async open(url: string): Promise<KafkaPlace> {
-    const plain = new PlainKafka(url)
-    return new KafkaPlace(await KafkaProxy.open(url), plain, await plain.createTopic())
-  }
-
-  destination({ format = 'binary' }: Parameters<TestBroker['destination']>[0] = {}): Destination {
-    const options = { format, maxMessageBytes: LARGEST, publishTimeoutMs: 10_000 }
-    return kafka({ url: this.#proxy.url }).topic(this.#topic, options)
-  }
-
-  async subscription(group: string): Promise<Subscription> {
-    if (!this.#groups.has(group)) await this.#plain.beginNow(this.#topic, this.#group(group))
-    this.#groups.add(group)
-    const options = { topic: this.#topic, sessionTimeoutMs: SESSION_MS, commitIntervalMs: 20 }
-    return kafka({ url: this.#proxy.url }).group(this.#group(group), options)
-  }
-
-  async send({ body, contentType, attributes = {}, headers = {}, properties = {} }: RawMessage): Promise<void> {
-    const ce = Object.entries(attributes).map(([name, value]) => [`ce_${name}`, value])
-    const type = contentType === undefined ? {} : { 'content-type': contentType }
-    const key = properties['key']
-    await this.#plain.send(this.#topic, {
-      value: Buffer.from(body),
-      headers: { ...headers, ...Object.fromEntries(ce), ...type },
-      ...(key === undefined ? {} : { key }),
-    })
-  }
-
-  async receive(group: string, count: number): Promise<readonly RawMessage[]> {
-    return (await this.#plain.take(this.#topic, this.#group(group), count)).map(rawOf)
-  }
-
-  waiting(group: string): Promise<number> {
-    return this.#plain.lag(this.#topic, this.#group(group))
-  }
-
-  async cut(): Promise<void> {
-    this.#proxy.links.cut()
-  }
-
-  away(): Promise<void> {
-    return this.#proxy.links.refuse()
-  }
-
-  back(): Promise<void> {
-    return this.#proxy.links.accept()
-  }
-
-  async freeze(): Promise<void> {
-    this.#proxy.links.freeze()
-  }
-
-  async thaw(): Promise<void> {
-    this.#proxy.links.thaw()
-  }
-
-  async close(): Promise<void> {
-    await this.#plain.close()
-    await this.#proxy[Symbol.asyncDispose]()
-  }
-
-  #group(name: string): string {
-    return `${name}-${this.#topic}`
-  }
+/** A reader, and everything that it was handed or told. */
+export interface Listening extends AsyncDisposable {
+  readonly reader: Reader
+  readonly deliveries: Delivery[]
+  readonly reports: HapaxError[]
 }
 
-function rawOf({ value, key, headers }: TakenRecord): RawMessage {
-  const all = [...headers].map(([name, text]) => [String(name), String(text)] as const)
-  const attributes = all
-    .filter(([name]) => name.startsWith('ce_'))
-    .map(([name, text]) => [name.slice(3), text] as const)
-  const others = all.filter(([name]) => !name.startsWith('ce_') && name !== 'content-type')
-  const contentType = all.find(([name]) => name === 'content-type')?.[1]
-  return {
-    body: value,
-    ...(contentType === undefined ? {} : { contentType }),
-    attributes: Object.fromEntries(attributes),
-    headers: Object.fromEntries(others),
-    properties: key === undefined ? {} : { key: String(key) },
-  }
+export async function listen(
+  subscription: Subscription,
+  { messages = 100, each }: { messages?: number; each?: (delivery: Delivery) => void } = {},
+): Promise<Listening> {
+  const deliveries: Delivery[] = []
+  const reports: HapaxError[] = []
+  const reader = await subscription.open({
+    prefetch: { messages, bytes: 1e9 },
+    receive: (more) => {
+      deliveries.push(...more)
+      if (each !== undefined) more.forEach(each)
+    },
+    report: (error) => reports.push(error),
+  })
+  return { reader, deliveries, reports, [Symbol.asyncDispose]: () => reader.close() }
+}
+
+/** The ids of what was delivered, in order. */
+export function idsOf(deliveries: readonly Delivery[]): readonly string[] {
+  return deliveries.map(idOf)
+}
+
+function idOf({ arrival }: Delivery): string {
+  return String(arrival.attributes['id'])
+}
+
+/** Messages to publish, by default all of one key. */
+export function messages(count: number, more: Partial<OutgoingMessage> = { key: 'one' }): readonly OutgoingMessage[] {
+  return Array.from({ length: count }, (_, at) => message(`m${at}`, more))
+}
+
+export function message(id: string, more: Partial<OutgoingMessage> = {}): OutgoingMessage {
+  const data = Buffer.from(JSON.stringify({ id }))
+  return { id, source: '/sender', type: 'ping', datacontenttype: 'application/json', data, ...more }
+}
+
+/** Publishes; the answers in short: 'confirmed', or the status and the code of the error. */
+export async function publish(destination: Destination, sent: readonly OutgoingMessage[]): Promise<readonly string[]> {
+  const answers = await Promise.all(destination.publish(sent, new AbortController().signal))
+  return answers.map((answer) => {
+    if (answer.status === 'confirmed') return 'confirmed'
+    return `${answer.status} ${isHapaxError(answer.error) ? answer.error.code : answer.error.message}`
+  })
 }

@@ -77,7 +77,8 @@ export class KafkaTopic implements Destination {
   /** What is being sent cannot be called back: its producer goes, so that nothing waits behind it. */
   #abort(all: readonly Pending[]): void {
     this.#fail(all, new HapaxError('broker-timeout', `${this.name} has not answered in time`))
-    if (this.#sending.some((each) => all.includes(each))) void this.#drop()
+    const isLast = this.#sending.length === 0 && this.#queue.every((each) => each.settled)
+    if (isLast || this.#sending.some((each) => all.includes(each))) void this.#drop()
   }
 
   async #run(): Promise<void> {
@@ -145,10 +146,7 @@ export class KafkaTopic implements Destination {
     if (code === 0) for (const each of pending) each.confirm()
     else if (code === undefined || !(TOO_LARGE.has(code) || INVALID.has(code))) this.#fail(pending, error)
     else if (pending.length > 1) this.#sendAlone(pending, bytes, code)
-    else {
-      const why = TOO_LARGE.has(code) ? `too large (${bytes} bytes)` : 'invalid for this topic'
-      pending[0]?.fail('refused', new HapaxError('broker-refused', `the broker says: ${why}`, { cause: error }))
-    }
+    else pending[0]?.fail('refused', refusal(code, bytes, error))
   }
 
   /** One of them, or all of them together, were too much: one by one it shows which, and the next batches are smaller. */
@@ -178,6 +176,12 @@ export class KafkaTopic implements Destination {
     const open = await producer?.catch(() => undefined)
     if (open !== undefined) await closeClient(open, CLOSE_MS)
   }
+}
+
+function refusal(code: number, bytes: number, cause: Error): HapaxError {
+  return TOO_LARGE.has(code)
+    ? new HapaxError('too-large', `the broker takes no message of ${bytes} bytes here`, { cause, fields: { bytes } })
+    : new HapaxError('broker-refused', 'the broker says that this message is not valid for its topic', { cause })
 }
 
 const SEND_MESSAGES = 2_000

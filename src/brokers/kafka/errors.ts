@@ -43,9 +43,14 @@ export function* chainOf(error: unknown, depth = 0): Generator<ClientError> {
   yield* chainOf(cause, depth + 1)
 }
 
-/** Whether a broker answered, and may answer otherwise in a moment: it is looking for the coordinator, for example. */
+/** Whether a broker answered at all. */
+export function isAnswer(error: unknown): boolean {
+  return has(error, ({ apiId }) => apiId !== undefined)
+}
+
+/** Whether a broker may answer otherwise in a moment: it is looking for the coordinator, for example. */
 export function isPassing(error: unknown): boolean {
-  return has(error, ({ apiId }) => apiId !== undefined) && !isRefusal(error) && !isUnknownTopic(error)
+  return isAnswer(error) && !isRefusal(error) && !isUnknownTopic(error)
 }
 
 /** Whether the group has moved on without this member. */

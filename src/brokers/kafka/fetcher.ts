@@ -5,7 +5,7 @@ import { HapaxError } from '../../core/errors.ts'
 import { systemRandom } from '../../core/random.ts'
 import type { Assignment, KafkaHandle, Partition } from './assignment.ts'
 import type { KafkaConsumer, KafkaFetchResponse } from './client.ts'
-import { chainOf, OFFSET_OUT_OF_RANGE } from './errors.ts'
+import { chainOf, isAnswer, OFFSET_OUT_OF_RANGE } from './errors.ts'
 import { readRecords } from './records.ts'
 
 /** What a fetcher needs of its reader. */
@@ -27,6 +27,8 @@ export class Fetcher {
   /** Brokers that a request is under way to. */
   readonly #asked = new Set<number>()
   #looking = false
+  /** There was a reason to look while it was looking. */
+  #again = false
   #failures = 0
   #first = 0
   #cancel: (() => void) | undefined
@@ -44,6 +46,7 @@ export class Fetcher {
     const now = systemClock.monotonic()
     const wanted = assignment.partitions.filter((each) => each.wantsMore)
     this.#pumpLater(wanted, now)
+    this.#again = this.#looking
     if (this.#looking || this.#options.deliveries.room === 0) return
     const due = wanted.filter(({ notBefore }) => notBefore <= now)
     if (due.length > 0) void this.#ask(assignment, due)
@@ -82,7 +85,7 @@ export class Fetcher {
         const asked = partitions.map((partition): Asked => {
           return { partition, from: partition.position ?? 0n, id: metadata.topics.get(partition.topic)?.id ?? '' }
         })
-        if (node < 0) this.#failed(new Error('a partition has no leader at present'), partitions)
+        if (node < 0) this.#failed(new FetchError('a partition has no leader at present'), partitions)
         else if (!this.#asked.has(node)) void this.#fetch(assignment, node, asked)
       }
     } catch (error) {
@@ -90,6 +93,7 @@ export class Fetcher {
     } finally {
       this.#looking = false
     }
+    if (this.#again) this.pump()
   }
 
   async #fetch(assignment: Assignment, node: number, asked: readonly Asked[]): Promise<void> {
@@ -125,7 +129,7 @@ export class Fetcher {
     }
     const codes = [...new Set(failed.values())].join(', ')
     if (failed.size === 0) this.#worked()
-    else this.#failed(new Error(`fetching failed with the error ${codes} of Kafka's protocol`), [...failed.keys()])
+    else this.#failed(new FetchError(`fetching failed with the error ${codes} of Kafka's protocol`), [...failed.keys()])
   }
 
   /** What was to be read next is gone: it was kept for less long than it waited. The oldest that is left comes next. */
@@ -151,12 +155,14 @@ export class Fetcher {
     this.#options.went(undefined)
   }
 
+  /** Leaders change, and sessions end: what a broker says in answer is worth a report only when it goes on saying so. */
   #failed(error: unknown, partitions: readonly Partition[]): void {
     if (this.#closed) return
     this.#failures += 1
     this.#postpone(partitions)
     this.#options.consumer.clearMetadata()
-    this.#options.went(error)
+    const answered = error instanceof FetchError || isAnswer(error)
+    if (!answered || this.#failures > QUIET_FAILURES) this.#options.went(error)
     this.pump()
   }
 
@@ -173,6 +179,9 @@ export class Fetcher {
   }
 }
 
+/** A broker answered with no. */
+class FetchError extends Error {}
+
 /** A partition, the offset that was asked for, and the name of its topic in the request. */
 interface Asked {
   readonly partition: Partition
@@ -181,6 +190,7 @@ interface Asked {
 }
 
 const EARLIEST = -2n
+const QUIET_FAILURES = 3
 const MIN_BYTES = 64 * 1024
 const MAX_BYTES = 4 * 1024 * 1024
 const PARTITION_BYTES = 1024 * 1024

@@ -5,7 +5,7 @@ import { Deliveries } from '../../core/deliveries.ts'
 import type { HapaxError } from '../../core/errors.ts'
 import { systemRandom } from '../../core/random.ts'
 import { Assignment, type KafkaHandle } from './assignment.ts'
-import { closeClient, type KafkaAdmin, type KafkaConsumer, listen } from './client.ts'
+import { closeClient, type KafkaAdmin, type KafkaConsumer, type KafkaMetadata, listen } from './client.ts'
 import { Committer } from './committer.ts'
 import { brokerError, isPassing, isStale } from './errors.ts'
 import { Fetcher } from './fetcher.ts'
@@ -34,6 +34,7 @@ export interface ReaderClients {
 interface Joined {
   readonly memberId: string
   readonly generationId?: number
+  readonly isLeader?: boolean
   readonly assignments?: readonly { topic: string; partitions: readonly number[] }[]
 }
 
@@ -53,7 +54,11 @@ export class GroupReader implements Reader {
   readonly #troubled = new Set<string>()
   #assignment: Assignment | undefined
   #generation: string | undefined
+  /** How many partitions the topics were last seen to have, and how many this member shared out as the leader. */
+  #known: readonly number[] = []
+  #shared: readonly number[] | undefined
   #joining: Promise<void> | undefined
+  #closed: Promise<void> | undefined
   #pumping = false
   #paused = false
 
@@ -104,11 +109,16 @@ export class GroupReader implements Reader {
   async pause(): Promise<void> {
     this.#paused = true
     this.#deliveries.pause()
-    await this.#committer.flush()
+    // Not awaited: the broker may be away, and closing commits once more.
+    void this.#committer.flush()
   }
 
-  async close(): Promise<void> {
-    if (this.#closing.signal.aborted) return
+  close(): Promise<void> {
+    this.#closed ??= this.#close()
+    return this.#closed
+  }
+
+  async #close(): Promise<void> {
     this.#closing.abort()
     this.#paused = true
     this.#fetcher.close()
@@ -128,6 +138,7 @@ export class GroupReader implements Reader {
     const on = member.on.bind(member) as (event: string, listener: (payload: never) => void) => unknown
     on('consumer:group:join', (joined: Joined) => this.#begin(joined))
     on('consumer:group:rebalance', () => this.#revoke())
+    on('client:metadata', (metadata: KafkaMetadata) => this.#look(metadata))
     on('consumer:heartbeat:end', () => this.#went('heartbeat', undefined))
     on('consumer:heartbeat:error', ({ error }: { error: Error }) => this.#went('heartbeat', error))
     // The client has given up: it sends no more heartbeats.
@@ -158,16 +169,26 @@ export class GroupReader implements Reader {
     this.#deliveries.forget()
   }
 
-  #begin({ memberId, generationId, assignments = [] }: Joined): void {
+  /** The leader has to share out partitions that were added; nobody else notices them. */
+  #look({ topics }: KafkaMetadata): void {
+    this.#known = this.#settings.topics.map((topic) => topics.get(topic)?.partitionsCount ?? 0)
+    const grown = this.#shared?.some((count, at) => count < (this.#known[at] ?? 0))
+    if (!grown || this.#assignment === undefined || this.#joining !== undefined) return
+    this.#revoke()
+    this.#joinAgain()
+  }
+
+  #begin({ memberId, generationId, isLeader, assignments = [] }: Joined): void {
     const generation = `${memberId} ${generationId}`
     // The client may say so twice.
     if (this.#closing.signal.aborted || generation === this.#generation) return
     this.#end()
     this.#generation = generation
+    this.#shared = isLeader ? this.#known : undefined
     const window = Math.max(MIN_WINDOW, 2 * this.#settings.prefetch.messages)
     const assignment = new Assignment(assignments, window)
     this.#assignment = assignment
-    this.#went('heartbeat', undefined)
+    this.#troubled.clear()
     void this.#start(assignment)
   }
 
@@ -205,9 +226,18 @@ export class GroupReader implements Reader {
 
   #rejoin(error: Error): void {
     if (this.#closing.signal.aborted || this.#joining !== undefined) return
-    this.#went('group', error)
+    this.#joinFailed(error)
     this.#end()
-    this.#joining = this.#join((again) => this.#went('group', again)).finally(() => {
+    this.#joinAgain()
+  }
+
+  /** That others join at the same time is nothing to speak of. */
+  #joinFailed(error: unknown): void {
+    if (!isStale(error)) this.#went('group', error)
+  }
+
+  #joinAgain(): void {
+    this.#joining = this.#join((error) => this.#joinFailed(error)).finally(() => {
       this.#joining = undefined
     })
   }
