@@ -3,6 +3,7 @@ import { memory } from 'hapax/memory'
 import { describe, expect, it } from 'vitest'
 import { numbered } from '../../src/testing/broker/world.ts'
 import { until } from '../../src/testing/wait.ts'
+import { Child } from '../support/child.ts'
 import { countEffects, insertEffect, makePlace, openStore } from '../support/databases.ts'
 import { RabbitmqPlace } from '../support/rabbitmq-place.ts'
 import { TcpProxy } from '../support/tcp-proxy.ts'
@@ -156,6 +157,24 @@ describe('links', () => {
     expect(single + multiple).toBeLessThanOrEqual(200)
     await worker.stop()
   })
+})
+
+describe.concurrent('processes', () => {
+  it.for(['there', 'away', 'silent'] as const)(
+    'H9: a process ends by itself when everything is closed, and the server is %s',
+    async (how) => {
+      await using place = await RabbitmqPlace.open()
+      await place.subscription('billing')
+      const { exchange, proxy } = place
+      const program = new URL('rabbitmq-child.ts', import.meta.url)
+      const child = new Child(program, { url: proxy.url, exchange, queue: place.queue('billing') })
+      await child.next()
+      if (how === 'away') await place.away()
+      if (how === 'silent') await place.freeze()
+      child.tell({ close: true })
+      expect(await child.ended).toEqual({ code: 0, signal: null, errors: '' })
+    },
+  )
 })
 
 describe('order', () => {

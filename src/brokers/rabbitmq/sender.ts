@@ -74,7 +74,8 @@ export class Sender {
 
   /** False: the server does not answer any more. */
   async close(): Promise<boolean> {
-    const answers = this.#ended || (await closed(this.#channel))
+    // A server that takes no messages does not read the wish to close either.
+    const answers = this.#ended || (this.#link.blocked === undefined && (await closed(this.#channel)))
     this.#end()
     return answers
   }

@@ -35,9 +35,9 @@ export class Window {
   adapt(): boolean {
     // A few messages say little; if they are all there are, it does not matter.
     if (this.#seen < Math.min(this.#count, FIRST)) return false
-    const fitting = 1 + Math.floor(this.#prefetch.bytes / Math.max(1, this.#average))
-    const wanted = Math.min(fitting, this.#prefetch.messages, MOST)
-    const near = wanted < 2 * this.#count && wanted > this.#count / 2
+    const most = Math.min(this.#prefetch.messages, MOST)
+    const wanted = Math.min(most, 1 + Math.floor(this.#prefetch.bytes / Math.max(1, this.#average)))
+    const near = wanted < most && wanted < 2 * this.#count && wanted > this.#count / 2
     if (near || wanted === this.#count) return false
     this.#count = wanted
     return true

@@ -1,0 +1,30 @@
+import { rabbitmq } from 'hapax/rabbitmq'
+import { endWithParent, job, say, told } from '../support/child.ts'
+
+// Sends and reads, closes when it is told to, and has to end by itself then.
+
+const { url, exchange, queue } = job<{ url: string; exchange: string; queue: string }>()
+endWithParent()
+const rabbit = rabbitmq({ url, heartbeatMs: 1_000, timeoutMs: 3_000 })
+const reader = await rabbit.queue(queue, { bind: { exchange } }).open({
+  prefetch: { messages: 10, bytes: 1e6 },
+  // Some wait here, and some wait to be rejected.
+  receive: (deliveries) => {
+    for (const [index, delivery] of deliveries.entries()) {
+      if (index % 2 === 0) delivery.retry(3_600_000)
+      else delivery.reject(3_600_000)
+    }
+  },
+  report: () => {},
+})
+const destination = rabbit.exchange(exchange)
+const ids = ['a', 'b', 'c', 'd']
+const messages = ids.map((id) => ({ id, source: '/child', type: 'ping', data: Buffer.from('{}') }))
+await Promise.all(destination.publish(messages, new AbortController().signal))
+await say({ ready: true })
+await told()
+const late = destination.publish(messages, new AbortController().signal)
+await Promise.all([reader.close(), destination.close()])
+await Promise.all(late)
+process.removeAllListeners('disconnect')
+process.disconnect()
