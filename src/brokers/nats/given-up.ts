@@ -4,6 +4,7 @@ import type { Handle, Incoming } from '../../core/deliveries.ts'
 import { HapaxError } from '../../core/errors.ts'
 import { API, natsError } from './errors.ts'
 import { AckHandle } from './handle.ts'
+import type { Listener } from './link.ts'
 import type { ConsumerPlan } from './options.ts'
 import { Pull, type PullOptions } from './pull.ts'
 import { compareAll, found, made, nanos } from './streams.ts'
@@ -32,55 +33,58 @@ export interface GivenUpOptions extends Pick<PullOptions, 'link' | 'heartbeatMs'
 /** Hands out the messages that the server will not deliver any more. */
 export class GivenUp {
   readonly #options: GivenUpOptions
-  readonly #pull: Pull | undefined
+  readonly #notes: Pull | Listener
 
   private constructor(options: GivenUpOptions, kept: boolean) {
     this.#options = options
-    const { link, plan } = options
-    if (kept) {
-      const room = (): ReturnType<PullOptions['room']> => ({
-        ...options.room(),
-        messages: Math.min(1, options.room().messages),
-      })
-      const receive = (messages: readonly Msg[]): void => {
-        for (const message of messages) this.#take(message, new AckHandle(link, message.reply ?? ''))
-      }
-      this.#pull = new Pull({
-        ...options,
-        stream: streamOf(plan),
-        consumer: READER,
-        maxBatch: 1,
-        enquire: true,
-        room,
-        receive,
-      })
-    } else {
-      // One reader of the group is enough.
-      link.listen(subjectOf(plan), (message) => this.#take(message, new Unkept(link, '')), {
-        queue: `hapax-${plan.name}`,
-      })
-    }
+    this.#notes = kept ? this.#pull() : this.#listen()
   }
 
   /** Begins to listen. It has to have begun before the consumer is read: reading is what makes the server give up. */
-  static async open(options: GivenUpOptions, replicas: number): Promise<GivenUp> {
+  static async open(
+    options: GivenUpOptions,
+    { replicas, again }: { readonly replicas: number; readonly again: boolean },
+  ): Promise<GivenUp> {
     const { plan, link } = options
     if (plan.declare === 'assert') await makeStream(link.manager, plan, replicas)
     const kept = plan.declare !== 'none' && (plan.declare === 'assert' || (await isThere(link.manager, plan)))
-    if (!kept) options.report(unkept(plan))
+    if (!kept && !again) options.report(unkept(plan))
     return new GivenUp(options, kept)
   }
 
   ask(): void {
-    this.#pull?.ask()
+    if (this.#notes instanceof Pull) this.#notes.ask()
   }
 
   async stop(): Promise<void> {
-    await this.#pull?.stop()
+    await this.#notes.stop()
+  }
+
+  #pull(): Pull {
+    const { link, plan, room } = this.#options
+    return new Pull({
+      ...this.#options,
+      stream: streamOf(plan),
+      consumer: READER,
+      maxBatch: 1,
+      enquire: true,
+      room: () => ({ ...room(), messages: Math.min(1, room().messages) }),
+      receive: (messages) => {
+        for (const message of messages) this.#take(message, new AckHandle(link, message.reply ?? ''))
+      },
+    })
+  }
+
+  /** One reader of the group is enough. */
+  #listen(): Listener {
+    const { link, plan } = this.#options
+    const hear = (message: Msg): void => this.#take(message, new Unkept(link, ''))
+    return link.listen(subjectOf(plan), hear, { queue: `hapax-${plan.name}` })
   }
 
   #take(message: Msg, handle: AckHandle): void {
     void this.#fetch(message, handle).catch((error: unknown) => {
+      if (this.#options.link.lost.aborted) return
       this.#options.report(natsError(`what ${this.#options.plan.name} gave up cannot be read`, error))
       // Once more, when whatever it was may be over.
       handle.reject(RETRY_MS)
@@ -91,6 +95,7 @@ export class GivenUp {
     const { plan, link, hand, report } = this.#options
     const advisory = JSON.parse(Buffer.from(message.data).toString()) as Advisory
     const stored = await storedMessage(link.manager, plan.stream, advisory.stream_seq)
+    if (link.lost.aborted) return
     // After the stream was made anew, another message may have the same number.
     if (stored === undefined || Date.parse(advisory.timestamp) < stored.time.getTime()) {
       report(lost(plan, advisory))

@@ -4,6 +4,7 @@ import { systemClock, within } from '../../core/clock.ts'
 import { asError, HapaxError, messageOf } from '../../core/errors.ts'
 import { systemRandom } from '../../core/random.ts'
 import type { Client } from './client.ts'
+import { isRefusal } from './errors.ts'
 
 /** A connection for as long as it lasts. One that broke is never used again, also if the user's client revives it. */
 export class Link {
@@ -13,8 +14,8 @@ export class Link {
   readonly #lost = new AbortController()
   readonly #statuses: ReturnType<NatsConnection['status']>
   readonly #subscriptions = new Set<Subscription>()
-  /** Told of what the server did not allow on this link. */
-  onRefusal: (error: Error) => void = () => {}
+  /** Told of what the server did not allow on this connection; others may use it as well. */
+  onRefusal: (subject: string, error: Error) => void = () => {}
 
   private constructor(client: Client, connection: NatsConnection, manager: JetStreamManager) {
     this.client = client
@@ -57,8 +58,7 @@ export class Link {
       callback: (error, message) => {
         // Nothing may be thrown here: the client would stop reading.
         try {
-          if (error !== null) this.onRefusal(error)
-          else if (!this.lost.aborted) hear(message)
+          if (error === null && !this.lost.aborted) hear(message)
         } catch (thrown) {
           this.#lose(thrown)
         }
@@ -91,9 +91,14 @@ export class Link {
     for await (const status of this.#statuses) {
       const why = LOSSES[status.type]
       if (why !== undefined) return this.#lose(new Error(why))
-      if (status.type === 'error') this.onRefusal(status.error)
+      if (status.type === 'error') this.#refused(status.error)
     }
     this.#lose()
+  }
+
+  #refused(error: Error): void {
+    const { subject } = error as { subject?: unknown }
+    if (isRefusal(error) && typeof subject === 'string') this.onRefusal(subject, error)
   }
 
   #lose(reason: unknown = new Error('it is closed')): void {

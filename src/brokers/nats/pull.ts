@@ -3,6 +3,7 @@ import { systemClock } from '../../core/clock.ts'
 import { HapaxError } from '../../core/errors.ts'
 import type { Link, Listener } from './link.ts'
 import { nanos } from './streams.ts'
+import { positionOf } from './wire.ts'
 
 export interface PullOptions {
   readonly link: Link
@@ -77,8 +78,20 @@ export class Pull {
     if (enquire && !link.lost.aborted) await link.manager.consumers.info(stream, consumer).catch(() => {})
   }
 
+  /** Whether a subject is needed to ask, to hear the answers, or to ack. */
+  uses(subject: string): boolean {
+    const { stream, consumer } = this.#options
+    const acks = positionOf(subject)?.stream === stream && subject.includes(`.${consumer}.`)
+    return acks || subject === this.#next || subject.startsWith(this.#inbox)
+  }
+
+  /** Where requests go. */
+  get #next(): string {
+    return `$JS.API.CONSUMER.MSG.NEXT.${this.#options.stream}.${this.#options.consumer}`
+  }
+
   #request(limits: { max_bytes?: number }): void {
-    const { link, stream, consumer, heartbeatMs } = this.#options
+    const { link, heartbeatMs } = this.#options
     this.#number += 1
     this.#heardAt = systemClock.monotonic()
     const idle = Math.max(MIN_IDLE_MS, heartbeatMs / 3)
@@ -89,7 +102,7 @@ export class Pull {
       idle_heartbeat: nanos(Math.round(idle)),
     }
     const payload = Buffer.from(JSON.stringify(request))
-    link.send(`$JS.API.CONSUMER.MSG.NEXT.${stream}.${consumer}`, payload, `${this.#inbox}.${this.#number}`)
+    link.send(this.#next, payload, `${this.#inbox}.${this.#number}`)
   }
 
   /** Messages keep the subject that they were sent to; what comes under ours is the server speaking. */

@@ -146,7 +146,7 @@ export class NatsReader implements Reader {
       this.#session = await this.#start(link, consumer)
     } catch (error) {
       await link.close()
-      throw error
+      throw natsError('NATS cannot be read from', error)
     }
     if (this.#closing.signal.aborted) await this.#discard(this.#session)
     this.#ask()
@@ -166,10 +166,12 @@ export class NatsReader implements Reader {
       resolve(error)
     }
     link.lost.addEventListener('abort', () => broken(link.lost.reason as HapaxError, true), { once: true })
-    link.onRefusal = (error) => broken(natsError('NATS does not allow this', error), false)
     const givenUp = consumer.maxDeliver === undefined ? undefined : await this.#openGivenUp(link, consumer, broken)
     const deleted = this.#watchDeletion(link, broken)
     const pull = this.#openPull(link, consumer, broken)
+    link.onRefusal = (subject, error) => {
+      if (pull.uses(subject)) broken(natsError('NATS does not allow to read', error), false)
+    }
     const working = every(Math.min(consumer.ackWaitMs, GIVEN_UP_WAIT_MS) / 3, () => {
       for (const handle of this.#deliveries.handles) handle.working()
     })
@@ -198,9 +200,10 @@ export class NatsReader implements Reader {
   async #openGivenUp(link: Link, { replicas }: FoundConsumer, broken: PullOptions['broken']): Promise<GivenUp> {
     const { plan, settings, report } = this.#options
     const { heartbeatMs } = settings
+    const again = this.#session !== undefined
     const hand = (incoming: Incoming<AckHandle>): void => this.#hand([incoming])
     const room = (): ReturnType<PullOptions['room']> => this.#room()
-    return GivenUp.open({ link, plan, heartbeatMs, room, broken, hand, report }, replicas)
+    return GivenUp.open({ link, plan, heartbeatMs, room, broken, hand, report }, { replicas, again })
   }
 
   /** The server tells readers that wait for messages; those who have no room for more learn it here. */

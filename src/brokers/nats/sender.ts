@@ -1,7 +1,7 @@
 import type { Msg, MsgHdrs } from '@nats-io/transport-node'
 import type { Confirmation, OutgoingMessage } from '../../core/broker.ts'
 import { asError, HapaxError, isHapaxError, messageOf } from '../../core/errors.ts'
-import { API, type ApiError, isRefusal, natsError } from './errors.ts'
+import { API, type ApiError, natsError } from './errors.ts'
 import type { Link } from './link.ts'
 import type { StreamPlan } from './options.ts'
 import { encodeMessage, subjectOf } from './wire.ts'
@@ -32,7 +32,7 @@ export class Sender {
     this.#unroutable = unroutable
     this.#inbox = link.inbox()
     link.listen(`${this.#inbox}.*`, (message) => this.#hear(message))
-    link.onRefusal = (error) => this.#refused(error)
+    link.onRefusal = (subject, error) => this.#refused(subject, error)
     link.lost.addEventListener('abort', () => this.#endAll(asError(link.lost.reason)), { once: true })
   }
 
@@ -72,10 +72,8 @@ export class Sender {
   }
 
   /** The server says which subject it did not allow, not which message. */
-  #refused(error: Error): void {
-    const { operation, subject } = error as { operation?: unknown; subject?: unknown }
-    if (operation === 'subscription') this.#endAll(natsError('the answers of NATS cannot be heard', error))
-    if (operation !== 'publish' || !isRefusal(error)) return
+  #refused(subject: string, error: Error): void {
+    if (subject.startsWith(this.#inbox)) this.#endAll(natsError('the answers of NATS cannot be heard', error))
     for (const [token, waiting] of this.#unanswered) {
       if (waiting.subject !== subject) continue
       this.#unanswered.delete(token)

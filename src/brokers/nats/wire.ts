@@ -56,17 +56,22 @@ const CONTROL = /\p{Cc}/u
 
 /** The subject of a message. Throws a HapaxError where there cannot be one. */
 export function subjectOf(message: OutgoingMessage, { subject, prefix }: StreamPlan): string {
-  if (subject === undefined) return `${prefix}.${tokens(message.type)}`
-  let made: unknown
+  const made = subject === undefined ? `${prefix}.${tokens(message.type)}` : called(subject, message)
+  if (isSubject(made)) return made
+  const what = `a subject without spaces, wildcards and empty parts, of at most ${MOST_CHARACTERS} characters`
+  throw new HapaxError('invalid-message', `expected the subject of a message to be ${what}, got ${describe(made)}`)
+}
+
+/** A longer line would make the server end the connection. */
+const MOST_CHARACTERS = 1024
+
+function called(subject: NonNullable<StreamPlan['subject']>, message: OutgoingMessage): unknown {
   try {
-    made = subject(message)
+    return subject(message)
   } catch (cause) {
     const what = `the subject of a message of type ${describe(message.type)} could not be made`
     throw new HapaxError('invalid-message', `${what}: ${messageOf(asError(cause))}`, { cause })
   }
-  if (isSubject(made)) return made
-  const what = 'a subject without spaces, wildcards and empty parts, of at most 1024 characters'
-  throw new HapaxError('invalid-message', `expected the subject of a message to be ${what}, got ${describe(made)}`)
 }
 
 /** A type as a part of a subject: wildcards, empty parts and whatever is not printable ASCII are written as %XX. */
@@ -78,7 +83,7 @@ function tokens(type: string): string {
 }
 
 function isSubject(value: unknown): value is string {
-  if (typeof value !== 'string' || value.length > 1024 || !/^[!-~]+$/.test(value)) return false
+  if (typeof value !== 'string' || value.length > MOST_CHARACTERS || !/^[!-~]+$/.test(value)) return false
   return value.split('.').every((token) => token !== '' && token !== '*' && token !== '>')
 }
 
