@@ -1,0 +1,205 @@
+import type { ErrorRecord } from '../../core/errors.ts'
+import { errorHash } from '../../core/errors.ts'
+import type { Claimed, ClaimOptions, Failure, StoredClaim } from '../../core/lease-store.ts'
+import type { StoredMessage } from '../../core/message.ts'
+import type { Lease, Receipt } from '../../core/store.ts'
+import { type Commands, type Replies, textOf } from './commands.ts'
+import type { FailedIndex } from './failed-index.ts'
+import { packMessage, readMessage } from './message.ts'
+import { entry, type Names, ofEntry } from './names.ts'
+import * as scripts from './scripts.ts'
+
+/** Claims of messages, and how they end. */
+export class Claims {
+  readonly #commands: Commands
+  readonly #names: Names
+  readonly #index: FailedIndex
+
+  constructor(commands: Commands, names: Names, index: FailedIndex) {
+    this.#commands = commands
+    this.#names = names
+    this.#index = index
+  }
+
+  async claim(
+    consumer: string,
+    messages: readonly StoredMessage[],
+    { token, leaseMs, alone }: ClaimOptions & { readonly alone: boolean },
+  ): Promise<readonly Claimed[]> {
+    const items = messages.map((message) => {
+      const name = this.#names.claim(consumer, message.messageKey)
+      const { source, id, type, fingerprint } = message
+      return { name, key: this.#names.key(name), words: [source, id, type, fingerprint] }
+    })
+    const claimed: Claimed[] = []
+    const failed: string[] = []
+    const words = [token, String(leaseMs), alone ? '1' : '0']
+    await this.#commands.runEach(scripts.CLAIM, items, words, (replies, { name }) => {
+      claimed.push(readClaim(replies, name, token, (seq) => failed.push(entry(name, seq))))
+    })
+    // Whoever wrote them to the failed store may have died before it was in the list.
+    await Promise.all(failed.map((each) => this.#index.add(each)))
+    return claimed
+  }
+
+  /** Those that people want to be tried again. What stands in the line and does not belong there is taken out. */
+  async claimStored(
+    consumer: string,
+    { token, leaseMs, limit }: ClaimOptions & { readonly limit: number },
+  ): Promise<{ readonly claims: readonly StoredClaim[]; readonly nextMs: number | undefined }> {
+    const line = this.#names.line(consumer)
+    const [left, ...entries] = await this.#commands.run(scripts.DUE, line, [String(limit)])
+    const nextMs = left === '' ? undefined : Number(left)
+    if (entries.length === 0) return { claims: [], nextMs }
+    const items = entries.map((each) => {
+      const { name, seq } = ofEntry(textOf(each) as string)
+      return { name, entry: textOf(each) as string, key: this.#names.key(name), words: [seq] }
+    })
+    const claims: StoredClaim[] = []
+    const after: Promise<unknown>[] = []
+    await this.#commands.runEach(scripts.CLAIM_STORED, items, [token, String(leaseMs)], (replies, item) => {
+      const kind = replies.text()
+      if (kind === 'ours') claims.push(readStored(replies, item.name, token))
+      if (kind === 'ours') after.push(this.#postpone(line, item.entry, leaseMs))
+      if (kind === 'busy') after.push(this.#postpone(line, item.entry, replies.number()))
+      if (kind === 'failed') after.push(this.#failedAgain(line, item.entry, entry(item.name, replies.text())))
+      if (kind === 'gone') after.push(this.#commands.call('ZREM', line, item.entry))
+    })
+    await Promise.all(after)
+    return { claims, nextMs }
+  }
+
+  async renew(leases: readonly Lease[], leaseMs: number): Promise<ReadonlySet<string>> {
+    const held = new Set<string>()
+    await this.#commands.runEach(scripts.RENEW, this.#items(leases), [String(leaseMs)], (replies, { seq }) => {
+      if (replies.number() === 1) held.add(seq)
+    })
+    return held
+  }
+
+  async settle(leases: readonly Lease[], retentionMs: number | 'forever'): Promise<ReadonlySet<string>> {
+    const settled = new Set<string>()
+    const over: Promise<unknown>[] = []
+    const words = [retentionOf(retentionMs)]
+    await this.#commands.runEach(scripts.SETTLE, this.#items(leases), words, (replies, { seq: name }) => {
+      const there = replies.number() === 1
+      const retried = replies.text()
+      if (there) settled.add(name)
+      if (there && retried !== '') over.push(this.#leaveLine(name, retried))
+    })
+    await Promise.all(over)
+    return settled
+  }
+
+  async release(
+    { seq: name, token, fence }: Lease,
+    { attempts, delayMs, error }: { readonly attempts: number; readonly delayMs: number; readonly error: ErrorRecord },
+  ): Promise<boolean> {
+    const delay = String(Math.round(delayMs))
+    const words = [token, String(fence), String(attempts), delay, JSON.stringify(error)]
+    const [there, retried] = await this.#commands.run(scripts.RELEASE, this.#names.key(name), words)
+    const again = textOf(retried)
+    if (there === 1 && again) await this.#postpone(this.#names.lineOf(name), entry(name, again), delayMs)
+    return there === 1
+  }
+
+  async fail(consumer: string, { seq: name, token, fence }: Lease, failure: Failure): Promise<boolean> {
+    const words = [token, String(fence), await this.#index.next(), ...failureFields(consumer, failure)]
+    const [there, seq, retried] = await this.#commands.run(scripts.FAIL, this.#names.key(name), words)
+    if (there !== 1) return false
+    await this.#index.add(entry(name, textOf(seq) as string))
+    const over = textOf(retried)
+    if (over) await this.#leaveLine(name, over)
+    return true
+  }
+
+  async keep(consumer: string, failure: Failure): Promise<void> {
+    const { message } = failure
+    const name = this.#names.conflict(consumer, message)
+    const { source, id, type, fingerprint } = message
+    const receipt = ['so', source, 'id', id, 'ty', type, 'fp', fingerprint]
+    const words = [await this.#index.next(), ...receipt, ...failureFields(consumer, failure)]
+    const [seq] = await this.#commands.run(scripts.KEEP, this.#names.key(name), words)
+    const kept = textOf(seq)
+    if (kept) await this.#index.add(entry(name, kept))
+  }
+
+  #items(leases: readonly Lease[]): readonly (Lease & { readonly key: string; readonly words: readonly string[] })[] {
+    return leases.map((lease) => {
+      const { seq, token, fence } = lease
+      return { seq, token, fence, key: this.#names.key(seq), words: [token, String(fence)] }
+    })
+  }
+
+  /** It failed again, and whoever saw that died: it is in the list of failed messages, and then out of the line. */
+  async #failedAgain(line: string, waiting: string, failed: string): Promise<void> {
+    await this.#index.add(failed)
+    await this.#commands.call('ZREM', line, waiting)
+  }
+
+  #leaveLine(name: string, seq: string): Promise<unknown> {
+    return this.#commands.call('ZREM', this.#names.lineOf(name), entry(name, seq))
+  }
+
+  #postpone(line: string, waiting: string, delayMs: number): Promise<unknown> {
+    return this.#commands.run(scripts.POSTPONE, line, [String(Math.round(delayMs)), waiting])
+  }
+}
+
+function readClaim(replies: Replies, name: string, token: string, failed: (seq: string) => void): Claimed {
+  const kind = replies.text()
+  switch (kind) {
+    case 'ours':
+      return { kind, ...readHistory(replies, name, token) }
+    case 'taken': {
+      const state = replies.text()
+      const seq = replies.text()
+      if (state === 'f') failed(seq)
+      return { kind, receipt: readReceipt(replies) }
+    }
+    case 'waiting':
+      return { kind, leftMs: replies.number() }
+    case 'suspect':
+      return { kind }
+    default:
+      return { kind: 'busy' }
+  }
+}
+
+function readHistory(
+  replies: Replies,
+  seq: string,
+  token: string,
+): Pick<StoredClaim, 'lease' | 'attempts' | 'crashes'> {
+  const fence = replies.number()
+  return { lease: { seq, token, fence }, attempts: replies.number(), crashes: replies.number() }
+}
+
+function readStored(replies: Replies, name: string, token: string): StoredClaim {
+  return { ...readHistory(replies, name, token), message: readMessage(replies) }
+}
+
+function readReceipt(replies: Replies): Receipt {
+  const [token, source, id, type] = [replies.text(), replies.text(), replies.text(), replies.text()]
+  return { token, source, id, type, fingerprint: replies.text(), takenAt: replies.date() }
+}
+
+function retentionOf(retentionMs: number | 'forever'): string {
+  return retentionMs === 'forever' ? '' : String(retentionMs)
+}
+
+function failureFields(
+  consumer: string,
+  { message, attempts, reason, error, retentionMs }: Failure,
+): readonly string[] {
+  const fields = {
+    c: consumer,
+    me: packMessage(message),
+    a: String(attempts),
+    re: reason,
+    er: JSON.stringify(error),
+    eh: errorHash(error),
+    rt: retentionOf(retentionMs),
+  }
+  return Object.entries(fields).flat()
+}

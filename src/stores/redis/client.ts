@@ -1,0 +1,129 @@
+import { HapaxError } from '../../core/errors.ts'
+import { expected } from '../../core/options.ts'
+
+/** The subset of a client of `ioredis` or `iovalkey` that hapax needs. */
+export interface IoredisClient {
+  call(command: string, ...words: string[]): Promise<unknown>
+}
+
+/** The subset of a cluster of `ioredis` or `iovalkey` that hapax needs. */
+export interface IoredisCluster extends IoredisClient {
+  readonly isCluster: boolean
+  nodes(role: 'master'): readonly IoredisClient[]
+}
+
+/** The subset of a client of `redis` (node-redis) that hapax needs. */
+export interface NodeRedisClient {
+  readonly isReady: boolean
+  sendCommand(words: string[]): Promise<unknown>
+}
+
+/** The subset of a cluster of `redis` (node-redis) that hapax needs. */
+export interface NodeRedisCluster {
+  readonly masters: readonly unknown[]
+  nodeClient(node: never): unknown
+  sendCommand(firstKey: string | undefined, isReadonly: boolean, words: string[]): Promise<unknown>
+}
+
+/** A client of your own: hapax sends its commands through it, and never closes it. */
+export type RedisClient = IoredisClient | IoredisCluster | NodeRedisClient | NodeRedisCluster
+
+/** Sends one command; `key` is its first key, by which a cluster finds the server. */
+export type Send = (words: readonly string[], key?: string) => Promise<unknown>
+
+/** A way to Redis. */
+export interface Way {
+  readonly send: Send
+  /** Whether the keys of one command have to be in one slot. */
+  readonly cluster: boolean
+  /** One way to each server that has data. */
+  servers(): Promise<readonly Send[]>
+  /** The link does not answer: make a new one, if it is ours. */
+  renew(): void
+  close(): void
+}
+
+/** The way through a client of the user's. */
+export function wayThrough(client: RedisClient): Way {
+  const given = client as Partial<
+    Record<'call' | 'isCluster' | 'nodes' | 'sendCommand' | 'masters' | 'isReady', unknown>
+  >
+  const way = (send: Send, cluster: boolean, servers: () => Promise<readonly Send[]>): Way => {
+    return { send, cluster, servers, renew: () => {}, close: () => {} }
+  }
+  if (typeof given?.call === 'function') {
+    const send = ofIoredis(client as IoredisClient)
+    if (given.isCluster !== true) return way(send, false, async () => [send])
+    return way(send, true, async () => (client as IoredisCluster).nodes('master').map(ofIoredis))
+  }
+  if (typeof given?.sendCommand === 'function' && Array.isArray(given.masters)) {
+    const cluster = client as NodeRedisCluster
+    const send: Send = (words, key) => cluster.sendCommand(key, false, [...words])
+    return way(send, true, () => mastersOf(cluster))
+  }
+  // Its client for Sentinel has `sendCommand` and `isReady` too, with other arguments.
+  if (typeof given?.sendCommand === 'function' && typeof given.isReady === 'boolean' && !('getMasterNode' in given)) {
+    const send = ofNodeRedis(client as NodeRedisClient)
+    return way(send, false, async () => [send])
+  }
+  return expected('client', 'a client or a cluster of ioredis, iovalkey or redis', given)
+}
+
+function ofIoredis(client: IoredisClient): Send {
+  return ([command = '', ...words]) => client.call(command, ...words)
+}
+
+function ofNodeRedis(client: NodeRedisClient): Send {
+  return (words) => client.sendCommand([...words])
+}
+
+async function mastersOf(cluster: NodeRedisCluster): Promise<readonly Send[]> {
+  const clients = await Promise.all(cluster.masters.map((node) => cluster.nodeClient(node as never)))
+  return clients.map((client) => ofNodeRedis(client as NodeRedisClient))
+}
+
+/** A client that hapax opened. */
+interface OwnClient extends IoredisClient {
+  connect(): Promise<unknown>
+  disconnect(reconnect?: boolean): void
+  on(event: 'error', listener: (error: Error) => void): unknown
+}
+
+/** The way to a URL: a client of our own, made when it is first needed. */
+export function wayTo(url: string, timeoutMs: number): Way {
+  let opening: Promise<OwnClient> | undefined
+  const open = (): Promise<OwnClient> => {
+    opening ??= openClient(url, timeoutMs).catch((error: unknown) => {
+      opening = undefined
+      throw error
+    })
+    return opening
+  }
+  const send: Send = async ([command = '', ...words]) => (await open()).call(command, ...words)
+  const then = (work: (client: OwnClient) => void): void => void opening?.then(work, () => {})
+  return {
+    send,
+    cluster: false,
+    servers: async () => [send],
+    renew: () => then((client) => client.disconnect(true)),
+    close: () => then((client) => client.disconnect()),
+  }
+}
+
+async function openClient(url: string, timeoutMs: number): Promise<OwnClient> {
+  const { Redis } = await import('ioredis').catch((cause: unknown) => {
+    throw new HapaxError('client-missing', 'redis({ url }) needs the package ioredis: npm install ioredis', { cause })
+  })
+  const client = new Redis(url, {
+    lazyConnect: true,
+    // What cannot be sent now is an error now: whoever asked decides whether to ask again.
+    enableOfflineQueue: false,
+    autoResendUnfulfilledCommands: false,
+    connectTimeout: timeoutMs,
+    retryStrategy: (times) => Math.min(1_000, 20 * 2 ** times),
+  }) as unknown as OwnClient
+  // Each command says by itself that there is no link.
+  client.on('error', () => {})
+  await client.connect().catch(() => {})
+  return client
+}

@@ -1,0 +1,193 @@
+import { hash } from 'node:crypto'
+import { type Clock, pause, within } from '../../core/clock.ts'
+import { asError, HapaxError, messageOf } from '../../core/errors.ts'
+import type { Way } from './client.ts'
+
+/** An answer of Redis. */
+export type Reply = string | number | null | Uint8Array | readonly Reply[]
+
+/** A script, and the name under which Redis keeps it. */
+export interface Script {
+  readonly text: string
+  readonly sha: string
+}
+
+export function script(text: string): Script {
+  return { text, sha: hash('sha1', text, 'hex') }
+}
+
+/**
+ * Sends commands. Redis has to answer in time; a command whose answer was lost is sent again until then, which is why each of
+ * them can be.
+ */
+export class Commands {
+  readonly #way: Way
+  readonly #timeoutMs: number
+  readonly #clock: Clock
+
+  constructor(way: Way, timeoutMs: number, clock: Clock) {
+    this.#way = way
+    this.#timeoutMs = timeoutMs
+    this.#clock = clock
+  }
+
+  /** A plain command on one key. */
+  call(command: string, key: string, ...words: readonly string[]): Promise<Reply> {
+    return this.#insist([command, key, ...words], key)
+  }
+
+  /** A script on one key. */
+  run(what: Script, key: string, words: readonly string[]): Promise<readonly Reply[]> {
+    return this.#run(what, [key], words)
+  }
+
+  /**
+   * A script that does the same to many keys, with `words` of all and those of each: one call, or one for each key where they
+   * are not on one server. `collect` gets the answers of each call.
+   */
+  async runEach<T extends { readonly key: string; readonly words: readonly string[] }>(
+    what: Script,
+    items: readonly T[],
+    words: readonly string[],
+    collect: (replies: Replies, item: T) => void,
+  ): Promise<void> {
+    const groups = this.#way.cluster ? items.map((item) => [item]) : parts(items)
+    const answers = await Promise.all(
+      groups.map((group) => {
+        const keys = group.map(({ key }) => key)
+        return this.#run(what, keys, [...words, ...group.flatMap((item) => item.words)])
+      }),
+    )
+    for (const [index, group] of groups.entries()) {
+      const replies = new Replies(answers[index] as readonly Reply[])
+      for (const item of group) collect(replies, item)
+    }
+  }
+
+  /** A command that names no key, to each server that has data. */
+  async onEach(...words: readonly string[]): Promise<readonly Reply[]> {
+    const servers = await this.#inTime(this.#way.servers(), this.#timeoutMs)
+    const ask = (send: (words: readonly string[]) => Promise<unknown>): Promise<unknown> =>
+      this.#inTime(send(words), this.#timeoutMs)
+    return Promise.all(servers.map((send) => ask(send) as Promise<Reply>)).catch((error: unknown) => {
+      throw unavailable(error)
+    })
+  }
+
+  close(): void {
+    this.#way.close()
+  }
+
+  async #run({ sha, text }: Script, keys: readonly string[], words: readonly string[]): Promise<readonly Reply[]> {
+    const [key] = keys
+    const rest = [String(keys.length), ...keys, ...words]
+    try {
+      return (await this.#insist(['EVALSHA', sha, ...rest], key)) as readonly Reply[]
+    } catch (error) {
+      // The server was started again, or is another one: it has not seen this script.
+      if (replyOf((error as Error).cause) !== 'NOSCRIPT') throw error
+      return (await this.#insist(['EVAL', text, ...rest], key)) as readonly Reply[]
+    }
+  }
+
+  async #insist(words: readonly string[], key: string | undefined): Promise<Reply> {
+    const left = this.#countDown()
+    for (let run = 1; ; run++) {
+      try {
+        return (await this.#inTime(this.#way.send(words, key), left())) as Reply
+      } catch (error) {
+        const waitMs = Math.min(500, 10 * 2 ** run)
+        if (!isPassing(error) || waitMs >= left()) throw unavailable(error)
+        await pause(this.#clock, waitMs)
+      }
+    }
+  }
+
+  /** How many milliseconds are left. */
+  #countDown(): () => number {
+    const end = this.#clock.monotonic() + this.#timeoutMs
+    return () => end - this.#clock.monotonic()
+  }
+
+  #inTime<T>(answer: Promise<T>, ms: number): Promise<T> {
+    return within(this.#clock, Math.max(1, ms), answer, () => {
+      this.#way.renew()
+      throw new HapaxError('store-unavailable', `Redis did not answer within ${this.#timeoutMs} ms`)
+    })
+  }
+}
+
+/** The flat answer of a script, read one after the other. */
+export class Replies {
+  readonly #replies: readonly Reply[]
+  #at = 0
+
+  constructor(replies: readonly Reply[]) {
+    this.#replies = replies
+  }
+
+  get more(): boolean {
+    return this.#at < this.#replies.length
+  }
+
+  text(): string {
+    return this.optional() ?? ''
+  }
+
+  optional(): string | null {
+    return textOf(this.#replies[this.#at++])
+  }
+
+  number(): number {
+    return Number(this.text())
+  }
+
+  date(): Date {
+    return new Date(this.number())
+  }
+}
+
+/** An answer as a text: clients may be set to give bytes. */
+export function textOf(reply: Reply | undefined): string | null {
+  if (reply === null || reply === undefined) return null
+  return reply instanceof Uint8Array ? Buffer.from(reply).toString() : String(reply)
+}
+
+/** How many keys one script is about: Redis does nothing else meanwhile. */
+const MOST = 200
+
+function parts<T>(items: readonly T[]): readonly (readonly T[])[] {
+  const count = Math.ceil(items.length / MOST)
+  return Array.from({ length: count }, (_, index) => items.slice(index * MOST, (index + 1) * MOST))
+}
+
+/** What is wrong with the server for a moment. */
+const PASSING: ReadonlySet<string> = new Set([
+  'LOADING',
+  'BUSY',
+  'READONLY',
+  'MASTERDOWN',
+  'NOREPLICAS',
+  'CLUSTERDOWN',
+  'TRYAGAIN',
+  'MOVED',
+  'ASK',
+])
+
+/** Whether it is worth asking again: the link was lost, or the server is not ready. */
+function isPassing(error: unknown): boolean {
+  if (error instanceof HapaxError) return false
+  const reply = replyOf(error)
+  return reply === undefined || PASSING.has(reply)
+}
+
+/** The first word of the error that Redis answered, if it was Redis: such an answer begins with a word in capitals. */
+function replyOf(error: unknown): string | undefined {
+  return error instanceof Error ? /^([A-Z][A-Z0-9]*)(?: |$)/.exec(messageOf(error))?.[1] : undefined
+}
+
+function unavailable(error: unknown): HapaxError {
+  if (error instanceof HapaxError) return error
+  const said = replyOf(error) === undefined ? 'Redis is not there' : 'Redis answered'
+  return new HapaxError('store-unavailable', `${said}: ${messageOf(asError(error))}`, { cause: error })
+}

@@ -1,0 +1,225 @@
+import { randomUUID } from 'node:crypto'
+import type { Audit, FailedFilter, FailedGroup, FailedMessage, FailedWhere } from '../../core/store.ts'
+import { type Commands, Replies, type Reply, textOf } from './commands.ts'
+import { readMessage } from './message.ts'
+import { type Names, ofEntry } from './names.ts'
+import * as scripts from './scripts.ts'
+
+/** What the filters look at. */
+interface Summary {
+  readonly entry: string
+  readonly seq: string
+  readonly consumer: string
+  readonly type: string
+  readonly reason: string
+  readonly errorHash: string
+  readonly failedAt: Date
+  readonly id: string
+}
+
+const SUMMARY = ['s', 'q', 'c', 'ty', 're', 'eh', 'fa', 'id'] as const
+const WHOLE = ['s', 'q', 'c', 're', 'er', 'eh', 'fa', 'a', 'so', 'id', 'ty', 'fp', 'me'] as const
+
+/**
+ * The list of failed messages. The claims decide: an entry whose claim has moved on is taken out by whoever finds it. An entry is
+ * written after its claim failed, and goes after its retry stands in the line, so that a process that dies in between leaves one
+ * too many, never one too few.
+ */
+export class FailedIndex {
+  readonly #commands: Commands
+  readonly #names: Names
+
+  constructor(commands: Commands, names: Names) {
+    this.#commands = commands
+    this.#names = names
+  }
+
+  /** The number of the next failure. */
+  async next(): Promise<string> {
+    return textOf(await this.#commands.call('INCR', this.#names.seq)) as string
+  }
+
+  async add(failed: string): Promise<void> {
+    await this.#commands.call('ZADD', this.#names.failed, 'NX', ofEntry(failed).seq, failed)
+  }
+
+  async list({ before, limit, ...where }: FailedFilter): Promise<readonly FailedMessage[]> {
+    const found: string[] = []
+    for await (const summary of this.#matching(where, 'newest', before)) {
+      found.push(summary.entry)
+      if (found.length === limit) break
+    }
+    const rows = await Promise.all(found.map((each) => this.#whole(each)))
+    return rows.filter((row) => row !== undefined)
+  }
+
+  async count(where: FailedWhere): Promise<number> {
+    const filtered = Object.values(where).some((value) => value !== undefined)
+    if (!filtered) return Number(await this.#commands.call('ZCARD', this.#names.failed))
+    let count = 0
+    for await (const _ of this.#matching(where, 'newest')) count += 1
+    return count
+  }
+
+  async groups(where: FailedWhere, limit: number): Promise<readonly FailedGroup[]> {
+    const groups = new Map<string, { newest: Summary; firstAt: Date; count: number }>()
+    for await (const summary of this.#matching(where, 'newest')) {
+      const { consumer, type, reason, errorHash, failedAt } = summary
+      const key = JSON.stringify([consumer, type, reason, errorHash])
+      const group = groups.get(key) ?? { newest: summary, firstAt: failedAt, count: 0 }
+      groups.set(key, { ...group, firstAt: failedAt, count: group.count + 1 })
+    }
+    const largest = [...groups.values()].sort((a, b) => b.count - a.count).slice(0, limit)
+    const rows = await Promise.all(largest.map(({ newest }) => this.#whole(newest.entry)))
+    return largest.flatMap(({ newest, firstAt, count }, index) => {
+      const error = rows[index]?.error
+      const { consumer, type, reason, errorHash, failedAt, seq } = newest
+      if (error === undefined) return []
+      return [
+        { origin: 'inbox' as const, consumer, type, reason, errorHash, count, firstAt, lastAt: failedAt, error, seq },
+      ]
+    })
+  }
+
+  async seqs(where: FailedWhere, after: string | undefined, limit: number): Promise<readonly string[]> {
+    const seqs: string[] = []
+    for await (const { seq } of this.#matching(where, 'oldest', after)) {
+      seqs.push(seq)
+      if (seqs.length === limit) break
+    }
+    return seqs
+  }
+
+  async get(seq: string): Promise<FailedMessage | undefined> {
+    const found = await this.#entryOf(seq)
+    return found === undefined ? undefined : this.#whole(found)
+  }
+
+  /** Failed messages with this id. */
+  async withId(id: string): Promise<readonly FailedMessage[]> {
+    const found: FailedMessage[] = []
+    for await (const summary of this.#matching({}, 'newest')) {
+      if (summary.id !== id) continue
+      const row = await this.#whole(summary.entry)
+      if (row !== undefined) found.push(row)
+    }
+    return found
+  }
+
+  /** First the claim, then the line, then out of the list. What is on its way is noted before, for whoever tidies up. */
+  async retry(seq: string, audit: Audit): Promise<boolean> {
+    const found = await this.#entryOf(seq)
+    if (found === undefined) return false
+    await this.#commands.run(scripts.ENQUEUE, this.#names.moving, ['0', found])
+    const key = this.#names.key(ofEntry(found).name)
+    const [done] = await this.#commands.run(scripts.RETRY, key, [randomUUID(), JSON.stringify(audit), seq])
+    if (done === 1) await this.#intoLine(found)
+    await this.#commands.call('ZREM', this.#names.moving, found)
+    return done === 1
+  }
+
+  async discard(seq: string, audit: Audit): Promise<boolean> {
+    const found = await this.#entryOf(seq)
+    if (found === undefined) return false
+    const key = this.#names.key(ofEntry(found).name)
+    const [done] = await this.#commands.run(scripts.DISCARD, key, [randomUUID(), JSON.stringify(audit), seq])
+    if (done === 1) await this.#commands.call('ZREM', this.#names.failed, found)
+    return done === 1
+  }
+
+  /** Ends retries whose process died in the middle. */
+  async tidy(): Promise<void> {
+    const stranded = await this.#commands.run(scripts.STRANDED, this.#names.moving, [String(STRANDED_MS)])
+    for (const each of stranded) {
+      const found = textOf(each) as string
+      await this.#summary(found)
+      await this.#commands.call('ZREM', this.#names.moving, found)
+    }
+  }
+
+  async #entryOf(seq: string): Promise<string | undefined> {
+    const found = await this.#commands.call('ZRANGE', this.#names.failed, seq, seq, 'BYSCORE')
+    return (found as readonly Reply[]).map((each) => textOf(each) as string).at(0)
+  }
+
+  async #intoLine(waiting: string): Promise<void> {
+    await this.#commands.run(scripts.ENQUEUE, this.#names.lineOf(ofEntry(waiting).name), ['0', waiting])
+    await this.#commands.call('ZREM', this.#names.failed, waiting)
+  }
+
+  async *#matching(where: FailedWhere, from: 'newest' | 'oldest', beyond?: string): AsyncGenerator<Summary> {
+    // Nothing is ever edited or sent here.
+    if (where.origin === 'outbox' || where.replaced) return
+    const now = await this.#now(where)
+    let last = beyond
+    for (;;) {
+      const entries = await this.#page(from, last)
+      const summaries = await Promise.all(entries.map((each) => this.#summary(each)))
+      for (const summary of summaries) if (summary !== undefined && matches(summary, where, now)) yield summary
+      const end = entries.at(-1)
+      if (end === undefined) return
+      last = ofEntry(end).seq
+    }
+  }
+
+  async #page(from: 'newest' | 'oldest', beyond: string | undefined): Promise<readonly string[]> {
+    const [first, end] = from === 'newest' ? ['+inf', '-inf'] : ['-inf', '+inf']
+    const start = beyond === undefined ? first : `(${beyond}`
+    const words = [start, end, 'BYSCORE', ...(from === 'newest' ? ['REV'] : []), 'LIMIT', '0', PAGE]
+    const page = await this.#commands.call('ZRANGE', this.#names.failed, ...words)
+    return (page as readonly Reply[]).map((each) => textOf(each) as string)
+  }
+
+  /** The time of Redis, if the filter needs it. */
+  async #now({ olderThanMs, newerThanMs }: FailedWhere): Promise<number> {
+    if (olderThanMs === undefined && newerThanMs === undefined) return 0
+    const [time] = await this.#commands.onEach('TIME')
+    return Number(textOf((time as readonly Reply[])[0])) * 1000
+  }
+
+  /** What an entry stands for; if its claim has moved on, it is brought where it belongs. */
+  async #summary(found: string): Promise<Summary | undefined> {
+    const { name, seq } = ofEntry(found)
+    const replies = new Replies((await this.#fields(name, SUMMARY)) as readonly Reply[])
+    const state = replies.text()
+    const same = replies.text() === seq
+    if (state === 'f' && same) {
+      const [consumer, type, reason, errorHash] = [replies.text(), replies.text(), replies.text(), replies.text()]
+      return { entry: found, seq, consumer, type, reason, errorHash, failedAt: replies.date(), id: replies.text() }
+    }
+    if (state === 'o' && same) await this.#intoLine(found)
+    else await this.#commands.call('ZREM', this.#names.failed, found)
+    return undefined
+  }
+
+  async #whole(found: string): Promise<FailedMessage | undefined> {
+    const { name, seq } = ofEntry(found)
+    const replies = new Replies((await this.#fields(name, WHOLE)) as readonly Reply[])
+    if (replies.text() !== 'f' || replies.text() !== seq) return undefined
+    const [consumer, reason] = [replies.text(), replies.text()]
+    const error = JSON.parse(replies.text())
+    const [errorHash, failedAt, attempts] = [replies.text(), replies.date(), replies.number()]
+    const message = readMessage(replies)
+    const rest = { origin: 'inbox', held: false, replacedBy: null } as const
+    return { seq, consumer, message, attempts, reason, error, errorHash, failedAt, ...rest }
+  }
+
+  #fields(name: string, fields: readonly string[]): Promise<Reply> {
+    return this.#commands.call('HMGET', this.#names.key(name), ...fields)
+  }
+}
+
+/** How many entries are read at once. */
+const PAGE = '200'
+/** A retry takes moments; what is on its way for longer has been left there. */
+const STRANDED_MS = 60_000
+
+function matches(summary: Summary, where: FailedWhere, now: number): boolean {
+  const { olderThanMs, newerThanMs } = where
+  const age = now - summary.failedAt.getTime()
+  if (olderThanMs !== undefined && age < olderThanMs) return false
+  if (newerThanMs !== undefined && age > newerThanMs) return false
+  return (['consumer', 'type', 'reason', 'errorHash'] as const).every(
+    (name) => where[name] === undefined || where[name] === summary[name],
+  )
+}

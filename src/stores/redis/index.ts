@@ -1,0 +1,43 @@
+import type { LeaseStore } from '../../core/lease-store.ts'
+import { expected, noOthers, positiveInteger } from '../../core/options.ts'
+import { type RedisClient, type Way, wayThrough, wayTo } from './client.ts'
+import { RedisStore } from './store.ts'
+
+export type { IoredisClient, IoredisCluster, NodeRedisClient, NodeRedisCluster, RedisClient } from './client.ts'
+
+/** Where Redis is: a URL, or a client of your own. */
+export interface RedisOptions {
+  /** `redis://…` or `rediss://…`; needs the package ioredis. */
+  readonly url?: string
+  /** A client or a cluster of `ioredis`, `iovalkey` or `redis`; hapax sends its commands through it, and leaves it open. */
+  readonly client?: RedisClient
+  /** What the names of all keys begin with. @default 'hapax:' */
+  readonly prefix?: string
+  /** How long Redis may take to answer, with new links in between if need be. @default 5_000 */
+  readonly timeoutMs?: number
+}
+
+/** A lease store on Redis 7.0 or newer, or on Valkey: leased consumers only. */
+export function redis(options: RedisOptions): LeaseStore {
+  noOthers('options of redis', options, ['url', 'client', 'prefix', 'timeoutMs'])
+  const timeoutMs = positiveInteger('timeoutMs', options.timeoutMs, 5_000)
+  return new RedisStore(wayOf(options, timeoutMs), checkedPrefix(options.prefix ?? 'hapax:'), timeoutMs)
+}
+
+function wayOf({ url, client }: RedisOptions, timeoutMs: number): Way {
+  if ((url === undefined) === (client === undefined)) expected('options of redis', 'url or client', 'both or neither')
+  if (client !== undefined) return wayThrough(client)
+  // Not shown: it may hold a password.
+  if (typeof url !== 'string' || !/^rediss?:\/\//.test(url)) {
+    expected('url', 'a redis:// or rediss:// URL', '(not shown)')
+  }
+  return wayTo(url, timeoutMs)
+}
+
+/** Braces decide where a cluster keeps a key, and hapax sets its own. */
+function checkedPrefix(prefix: string): string {
+  if (typeof prefix !== 'string' || !/^[\w:.-]{0,100}$/.test(prefix)) {
+    expected('prefix', 'at most 100 letters, digits, _, :, . and -', prefix)
+  }
+  return prefix
+}

@@ -1,0 +1,75 @@
+import { randomUUID } from 'node:crypto'
+import type { Audit, EffectEnd, EffectRef, EffectRow, EffectState, Lease } from '../../core/store.ts'
+import { type Commands, Replies } from './commands.ts'
+import { packOptional, unpackOptional } from './message.ts'
+import type { Names } from './names.ts'
+import * as scripts from './scripts.ts'
+
+/** The outside calls of messages: fields of their claims, written under the lease that the same script looks at. */
+export class Journal {
+  readonly #commands: Commands
+  readonly #names: Names
+
+  constructor(commands: Commands, names: Names) {
+    this.#commands = commands
+    this.#names = names
+  }
+
+  async begin(
+    { seq, token, fence }: Lease,
+    leaseMs: number,
+    effect: EffectRef,
+    again: boolean,
+  ): Promise<{ readonly before: EffectRow | undefined } | undefined> {
+    const words = [token, String(fence), String(leaseMs), effect.name, again ? '1' : '0']
+    const replies = new Replies(await this.#commands.run(scripts.BEGIN_EFFECT, this.#names.key(seq), words))
+    if (replies.number() !== 1) return undefined
+    return { before: replies.more ? readEffect(replies, effect).row : undefined }
+  }
+
+  async end({ seq, token, fence }: Lease, { name }: EffectRef, end: EffectEnd): Promise<boolean> {
+    const words = [token, String(fence), name, ...endWords(end)]
+    const [there] = await this.#commands.run(scripts.END_EFFECT, this.#names.key(seq), words)
+    return there === 1
+  }
+
+  effects(consumer: string, messageKey: string): Promise<readonly EffectRow[]> {
+    return this.of(this.#names.claim(consumer, messageKey), { consumer, messageKey })
+  }
+
+  /** The journal of a claim, in the order in which its effects were begun. */
+  async of(name: string, message: Omit<EffectRef, 'name'>): Promise<readonly EffectRow[]> {
+    const replies = new Replies(await this.#commands.run(scripts.EFFECTS, this.#names.key(name), []))
+    const found: { row: EffectRow; order: number }[] = []
+    while (replies.more) found.push(readEffect(replies, message))
+    return found.sort((a, b) => a.order - b.order).map(({ row }) => row)
+  }
+
+  async settle({ consumer, messageKey, name }: EffectRef, end: EffectEnd, audit: Audit): Promise<boolean> {
+    const words = [randomUUID(), JSON.stringify(audit), name, ...endWords(end)]
+    const key = this.#names.key(this.#names.claim(consumer, messageKey))
+    const [there] = await this.#commands.run(scripts.SETTLE_EFFECT, key, words)
+    return there === 1
+  }
+}
+
+function endWords({ state, result, error }: EffectEnd): readonly string[] {
+  return [state, packOptional(result), packOptional(error && JSON.stringify(error))]
+}
+
+function readEffect(
+  replies: Replies,
+  { consumer, messageKey }: Omit<EffectRef, 'name'>,
+): { row: EffectRow; order: number } {
+  const name = replies.text()
+  const state = replies.text() as EffectState
+  const [token, attempts] = [replies.text(), replies.number()]
+  const result = unpackOptional(replies.text())
+  const failed = unpackOptional(replies.text())
+  const error = failed === null ? null : JSON.parse(failed)
+  const times = { firstAt: replies.date(), lastAt: replies.date() }
+  return {
+    row: { consumer, messageKey, name, state, token, attempts, result, error, ...times },
+    order: replies.number(),
+  }
+}

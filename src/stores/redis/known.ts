@@ -1,0 +1,74 @@
+import type { LeaseStatus } from '../../core/lease-store.ts'
+import type { FailedWhere } from '../../core/store.ts'
+import { type Commands, type Reply, textOf } from './commands.ts'
+import type { Names } from './names.ts'
+import * as scripts from './scripts.ts'
+
+/** What Redis remembers of consumers and senders, for people who ask. */
+export class Known {
+  readonly #commands: Commands
+  readonly #names: Names
+  readonly #seen = new Set<string>()
+
+  constructor(commands: Commands, names: Names) {
+    this.#commands = commands
+    this.#names = names
+  }
+
+  async subscribe(consumer: string, types: readonly string[]): Promise<void> {
+    const pairs = types.map((type) => JSON.stringify([consumer, type]))
+    if (pairs.length > 0) await this.#commands.call('SADD', this.#names.types, ...pairs)
+    await this.#remember(this.#names.consumers, [consumer])
+  }
+
+  async isSubscribed(consumer: string, type: string): Promise<boolean> {
+    return (await this.#commands.call('SISMEMBER', this.#names.types, JSON.stringify([consumer, type]))) === 1
+  }
+
+  /** Remembers who consumes, and whose messages: once per process. */
+  async note(consumer: string, messages: readonly { readonly source: string }[]): Promise<void> {
+    await this.#remember(this.#names.consumers, [consumer])
+    await this.#remember(
+      this.#names.sources,
+      messages.map(({ source }) => source),
+    )
+  }
+
+  consumers(): Promise<readonly string[]> {
+    return this.#all(this.#names.consumers)
+  }
+
+  sources(): Promise<readonly string[]> {
+    return this.#all(this.#names.sources)
+  }
+
+  async status(failed: (where: FailedWhere) => Promise<number>): Promise<LeaseStatus> {
+    const types = (await this.#all(this.#names.types)).map((each) => JSON.parse(each) as [string, string])
+    const names = new Set([...(await this.consumers()), ...types.map(([consumer]) => consumer)])
+    const consumers = [...names].sort().map(async (consumer) => ({
+      consumer,
+      types: types
+        .filter(([name]) => name === consumer)
+        .map(([, type]) => type)
+        .sort(),
+      waiting: Number(await this.#commands.call('ZCARD', this.#names.line(consumer))),
+      failed: await failed({ consumer }),
+    }))
+    return { consumers: await Promise.all(consumers) }
+  }
+
+  async #remember(key: string, values: readonly string[]): Promise<void> {
+    const fresh = [...new Set(values)].filter((value) => !this.#seen.has(`${key} ${value}`))
+    if (fresh.length === 0 || this.#seen.size > 2 * MOST) return
+    await this.#commands.run(scripts.REMEMBER, key, [String(MOST), ...fresh])
+    for (const value of fresh) this.#seen.add(`${key} ${value}`)
+  }
+
+  async #all(key: string): Promise<readonly string[]> {
+    const members = (await this.#commands.call('SMEMBERS', key)) as Iterable<Reply>
+    return [...members].map((each) => textOf(each) as string)
+  }
+}
+
+/** How many senders, or consumers, are remembered. */
+const MOST = 1_000

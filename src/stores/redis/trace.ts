@@ -1,0 +1,84 @@
+import { messageKey } from '../../core/identity.ts'
+import type { FailedMessage, Trace } from '../../core/store.ts'
+import { type Commands, Replies, type Reply, textOf } from './commands.ts'
+import type { FailedIndex } from './failed-index.ts'
+import type { Journal } from './journal.ts'
+import type { Known } from './known.ts'
+import type { Names } from './names.ts'
+import * as scripts from './scripts.ts'
+
+const FIELDS = ['s', 'so', 'id', 'ty', 'at', 'a', 'u', 'er', 'q'] as const
+
+/** What a search needs. */
+interface Parts {
+  readonly commands: Commands
+  readonly names: Names
+  readonly known: Known
+  readonly journal: Journal
+  readonly index: FailedIndex
+}
+
+/**
+ * Every place where a message with this id is known. A claim is found by its consumer and its source: without a source, those
+ * that were remembered are tried.
+ */
+export async function trace(parts: Parts, id: string, source?: string): Promise<readonly Trace[]> {
+  const { known, names, index } = parts
+  const sources = source === undefined ? await known.sources() : [source]
+  const consumers = await known.consumers()
+  const places = consumers.flatMap((consumer) => sources.map((each) => ({ consumer, key: messageKey(each, id) })))
+  const traces = await Promise.all(
+    places.map(({ consumer, key }) => claimTraces(parts, consumer, key, names.claim(consumer, key))),
+  )
+  const all = traces.flat()
+  const listed = new Set(all.map((each) => (each.where === 'failed' ? each.seq : '')))
+  const kept = (await index.withId(id)).filter((row) => !listed.has(row.seq))
+  const others = kept.filter(({ message }) => source === undefined || message.source === source)
+  return [...all, ...others.map(failedTrace)].sort((a, b) => a.at.getTime() - b.at.getTime())
+}
+
+async function claimTraces(
+  { commands, names, journal, index }: Parts,
+  consumer: string,
+  key: string,
+  name: string,
+): Promise<readonly Trace[]> {
+  const replies = new Replies((await commands.call('HMGET', names.key(name), ...FIELDS)) as readonly Reply[])
+  const state = replies.text()
+  if (state === '') return []
+  const [source] = [replies.text(), replies.text()]
+  const about = { consumer, source, type: replies.text(), at: replies.date() }
+  const [attempts, dueAt] = [replies.number(), replies.date()]
+  const [error, seq] = [replies.optional(), replies.text()]
+  const traces: Trace[] = [{ where: 'receipt', ...about }]
+  if (state === 'o') {
+    const waits = { attempts, dueAt, key: null, heldAt: null, error: error === null ? null : JSON.parse(error) }
+    traces.push({ where: 'inbox', ...about, ...waits })
+  }
+  for (const effect of await journal.of(name, { consumer, messageKey: key })) {
+    traces.push({ where: 'effect', ...about, at: effect.firstAt, effect })
+  }
+  traces.push(...(await deeds(commands, names.key(name), about)))
+  const failed = state === 'f' ? await index.get(seq) : undefined
+  return failed === undefined ? traces : [...traces, failedTrace(failed)]
+}
+
+async function deeds(
+  commands: Commands,
+  key: string,
+  about: { readonly consumer: string; readonly source: string; readonly type: string },
+): Promise<readonly Trace[]> {
+  const found = await commands.run(scripts.DEEDS, key, [])
+  return found.map((each) => {
+    const text = textOf(each) as string
+    const gap = text.indexOf(' ')
+    const { action, actor, note = null } = JSON.parse(text.slice(gap + 1))
+    return { where: 'audit' as const, ...about, at: new Date(Number(text.slice(0, gap))), action, actor, note }
+  })
+}
+
+function failedTrace({ consumer, message, failedAt: at, ...row }: FailedMessage): Trace {
+  const { seq, origin, attempts, reason, held, replacedBy, error } = row
+  const { source, type } = message
+  return { where: 'failed', origin, consumer, source, type, at, seq, attempts, reason, held, replacedBy, error }
+}
