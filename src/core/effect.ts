@@ -95,10 +95,14 @@ export interface EffectsOptions {
 /** The outside calls of one attempt at one message, and their journal. */
 export class Effects {
   readonly #options: EffectsOptions
-  readonly #running = new Set<string>()
+  readonly #running = new Map<string, Promise<unknown>>()
+  /** Effects that were called in this attempt. */
+  readonly #called = new Set<string>()
+  /** Effects that nobody knows about, and why. */
+  readonly #unknowns = new Map<string, Error>()
   #notes: Readonly<Record<string, unknown>> = {}
   #noting: Promise<unknown> = Promise.resolve()
-  #blocked: Error | undefined
+  #lease: HapaxError | undefined
 
   constructor(options: EffectsOptions) {
     this.#options = options
@@ -106,9 +110,16 @@ export class Effects {
 
   /** Why the message cannot be settled, whatever its handler makes of it. */
   get blocked(): Error | undefined {
-    if (this.#blocked !== undefined || this.#running.size === 0) return this.#blocked
-    const names = [...this.#running].join(', ')
+    const [unknown] = this.#unknowns.values()
+    const decided = this.#lease ?? unknown
+    if (decided !== undefined || this.#running.size === 0) return decided
+    const names = [...this.#running.keys()].join(', ')
     return new HapaxError('unawaited-effect', `the handler returned while an effect was still running: ${names}`)
+  }
+
+  /** Nobody waits for what still runs: its end is written down if the lease allows it, and its error is of no interest. */
+  leave(): void {
+    for (const running of this.#running.values()) running.catch(() => {})
   }
 
   /** Waits for notes that were not awaited. */
@@ -117,15 +128,16 @@ export class Effects {
   }
 
   /** Makes an outside call once, or answers what it returned when it was made. */
-  async effect<T>(name: string, call: EffectCall<T>, options: EffectOptions<T> = {}): Promise<T> {
-    checkEffect(name, call, options)
-    if (this.#running.has(name)) expected('name', 'the name of an effect that is not running', name)
-    this.#running.add(name)
+  effect<T>(name: string, call: EffectCall<T>, options: EffectOptions<T> = {}): Promise<T> {
     try {
-      return await this.#effect(name, call, options)
-    } finally {
-      this.#running.delete(name)
+      checkEffect(name, call, options)
+      if (this.#running.has(name)) expected('name', 'the name of an effect that is not running', name)
+    } catch (error) {
+      return Promise.reject(error)
     }
+    const running = this.#effect(name, call, options).finally(() => this.#running.delete(name))
+    this.#running.set(name, running)
+    return running
   }
 
   /** Writes down something for people to read; later fields replace earlier ones of the same name. */
@@ -145,9 +157,9 @@ export class Effects {
     const { onUnknown = 'hold' } = options
     const before = await this.#begin(name, onUnknown === 'retry-same-key')
     if (before?.state === 'done') return parsed<T>(before)
-    const open =
-      before?.state === 'unknown' || (before?.state === 'started' && before.token !== this.#options.held.token)
-    if (!open || onUnknown === 'retry-same-key') return this.#call(name, call, options)
+    const begun = before?.state === 'started' && (before.token !== this.#options.held.token || this.#called.has(name))
+    const open = before?.state === 'unknown' || begun
+    if (!open || onUnknown === 'retry-same-key') return this.#call(name, call, options, open)
     const error = new HapaxError(
       'unknown-effect',
       `nobody knows whether '${name}' happened: an earlier attempt ended in it`,
@@ -165,14 +177,18 @@ export class Effects {
     return begun.before
   }
 
-  async #call<T>(name: string, call: EffectCall<T>, options: EffectOptions<T>): Promise<T> {
+  /** `maybe`: an earlier call may have happened, whatever becomes of this one. */
+  async #call<T>(name: string, call: EffectCall<T>, options: EffectOptions<T>, maybe: boolean): Promise<T> {
+    this.#called.add(name)
     let value: T
     try {
       value = await this.#inTime(name, call, options)
     } catch (thrown) {
       const error = asError(thrown)
-      if ((options.classify ?? classifyError)(thrown) === 'unknown') return this.#unknown(name, call, options, error)
-      await this.#end(name, { state: 'not-done', result: null, error: recordError(error) })
+      // Whatever a classify of one's own says beside 'not-done', it is not that.
+      if ((options.classify ?? classifyError)(thrown) !== 'not-done') return this.#unknown(name, call, options, error)
+      if (maybe) this.#unknowns.set(name, error)
+      await this.#end(name, { state: maybe ? 'unknown' : 'not-done', result: null, error: recordError(error) })
       throw thrown
     }
     return this.#done(name, value)
@@ -199,6 +215,7 @@ export class Effects {
       result: error ? null : (result ?? null),
       error: error ? recordError(error) : null,
     })
+    this.#unknowns.delete(name)
     if (error !== undefined) throw error
     return value
   }
@@ -206,14 +223,19 @@ export class Effects {
   async #unknown<T>(name: string, call: EffectCall<T>, options: EffectOptions<T>, cause: Error): Promise<T> {
     const { onUnknown = 'hold' } = options
     await this.#end(name, { state: 'unknown', result: null, error: recordError(cause) })
-    if (onUnknown === 'retry-same-key') throw cause
+    if (onUnknown === 'retry-same-key') {
+      // Not to be settled like this; the next attempt calls again.
+      this.#unknowns.set(name, cause)
+      throw cause
+    }
     if (typeof onUnknown !== 'function') throw this.#hold(name, cause)
     const verified = await this.#verify(name, onUnknown)
     if (typeof verified === 'object') return this.#done(name, verified.done)
     if (verified === 'unknown') throw this.#hold(name, cause)
     await this.#end(name, { state: 'not-done', result: null, error: recordError(cause) })
+    this.#unknowns.delete(name)
     await this.#begin(name, false)
-    return this.#call(name, call, { ...options, onUnknown: 'hold' })
+    return this.#call(name, call, { ...options, onUnknown: 'hold' }, false)
   }
 
   async #verify<T>(name: string, verify: (key: string) => Verified<T> | Promise<Verified<T>>): Promise<Verified<T>> {
@@ -233,8 +255,9 @@ export class Effects {
   /** A person has to decide; the handler cannot go past it by catching the error. */
   #hold(name: string, cause: Error): HapaxError {
     const what = `nobody knows whether '${name}' happened: ${messageOf(cause)}`
-    this.#blocked = new HapaxError('unknown-effect', what, { cause, fields: { effect: name } })
-    return this.#blocked as HapaxError
+    const held = new HapaxError('unknown-effect', what, { cause, fields: { effect: name } })
+    this.#unknowns.set(name, held)
+    return held
   }
 
   async #end(name: string, end: EffectEnd): Promise<void> {
@@ -247,9 +270,8 @@ export class Effects {
   }
 
   #lost(): HapaxError {
-    const lost = this.#options.held.lose()
-    this.#blocked = lost
-    return lost
+    this.#lease = this.#options.held.lose()
+    return this.#lease
   }
 
   #ref(name: string): EffectRef {

@@ -96,6 +96,8 @@ export class Leases {
 
   /** Holds on to a lease until it is ended. */
   hold(lease: Lease): HeldLease {
+    // This process has lost it meanwhile, and taken it again.
+    for (const each of this.#held) if (each.seq === lease.seq && each.token !== lease.token) each.lose()
     const held = new HeldLease(lease, (each) => this.#held.delete(each))
     this.#held.add(held)
     if (!this.#renewing) {

@@ -1,7 +1,7 @@
 import type { ConsumerSettings } from './consumer-options.ts'
 import { Effects } from './effect.ts'
 import { Attempt, type Engine, persist } from './engine.ts'
-import { asError, HapaxError, isHapaxError, messageOf } from './errors.ts'
+import { asError, type ErrorCode, HapaxError, isHapaxError, messageOf } from './errors.ts'
 import {
   type Content,
   type LeasedContext,
@@ -119,8 +119,8 @@ export class LeasedWork<Tx> {
   async #failed(row: InboxRow, error: Error, signal: AbortSignal | undefined): Promise<Outcome> {
     if (isHapaxError(error, 'lease-lost')) return this.#lost(row)
     // Nobody's fault: the database let it down, or the worker was told to stop.
-    const lost = isHapaxError(error, 'transaction-lost') || isHapaxError(error, 'transaction-conflict')
-    if (lost || signal?.aborted || isHapaxError(error, 'busy')) return this.#recorder.lost(row, error)
+    const lost = isHapaxError(error) && LET_DOWN.includes(error.code)
+    if (lost || signal?.aborted) return this.#recorder.lost(row, error)
     return (await this.#recorder.underLease(row, error)) ?? this.#lost(row)
   }
 
@@ -139,6 +139,15 @@ export class LeasedWork<Tx> {
   }
 }
 
+/** Errors of the database that use up no attempt. */
+const LET_DOWN: readonly ErrorCode[] = [
+  'transaction-lost',
+  'transaction-conflict',
+  'busy',
+  'store-unavailable',
+  'commit-unknown',
+]
+
 /** Calls a leased handler; fails if it left something behind that has to be decided first. */
 export async function callLeased<Tx>(
   handler: Registered<Tx>,
@@ -151,8 +160,8 @@ export async function callLeased<Tx>(
   const job = preparing instanceof Promise ? await preparing : preparing
   const content = await job.content()
   await (handler.call as LeasedHandler<never, Tx>)(content.data as never, contextOf(content))
-  if (effects.blocked !== undefined) throw effects.blocked
   await effects.settled()
+  if (effects.blocked !== undefined) throw effects.blocked
 }
 
 /** One call of a leased handler: its context, and what it wants to be done in the end. */
@@ -164,7 +173,7 @@ class Call<Tx> {
   readonly #completions: Completion<Tx>[] = []
   #scope: Scope<Tx> | undefined
   #cause: Cause | undefined
-  #state: 'running' | 'completing' | 'closed' = 'running'
+  #state: 'running' | 'settling' | 'completing' | 'closed' = 'running'
 
   constructor(engine: Engine<Tx>, consumer: string, { leaseMs }: LeaseSettings, row: InboxRow, held: HeldLease) {
     this.#engine = engine
@@ -176,6 +185,7 @@ class Call<Tx> {
   async run(handler: Registered<Tx>): Promise<void> {
     const { message, attempts } = this.#row
     await callLeased(handler, message, attempts + 1, this.#effects, (content) => this.#context(content))
+    this.#state = 'settling'
   }
 
   /** In the settling transaction: again from the beginning if that has to be repeated. */
@@ -187,6 +197,7 @@ class Call<Tx> {
 
   close(): void {
     this.#state = 'closed'
+    this.#effects.leave()
   }
 
   #context({ message }: Content): LeasedContext<Tx> {
@@ -197,10 +208,12 @@ class Call<Tx> {
       attempt: this.#row.attempts + 1,
       fence: this.#held.fence,
       logger: this.#engine.logger,
-      effect: (name, call, options) => this.#effects.effect(name, call, options),
+      // Inside `complete` it would wait for the row that is being settled there.
+      effect: (name, call, options) =>
+        this.#state === 'running' ? this.#effects.effect(name, call, options) : Promise.reject(closed()),
       complete: (work) => this.#onComplete(({ tx }) => work(tx)),
       publish: this.#publish,
-      note: (fields) => this.#effects.note(fields),
+      note: (fields) => (this.#state === 'running' ? this.#effects.note(fields) : Promise.reject(closed())),
     }
   }
 
@@ -219,5 +232,8 @@ class Call<Tx> {
 }
 
 function closed(): HapaxError {
-  return new HapaxError('transaction-closed', 'this message has been settled; its context cannot be used any more')
+  return new HapaxError(
+    'transaction-closed',
+    'this message is being settled or has been; its context cannot be used for this any more',
+  )
 }
