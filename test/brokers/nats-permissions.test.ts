@@ -21,7 +21,10 @@ authorization { users = [
   { user: reader, password: reads,
     permissions: { publish: [ "$JS.API.>", "$JS.ACK.>" ], subscribe: "_INBOX.>" } },
   { user: mute, password: says,
-    permissions: { publish: [ "$JS.API.>" ], subscribe: "_INBOX.>" } }
+    permissions: { publish: [ "$JS.API.>" ], subscribe: "_INBOX.>" } },
+  { user: least, password: needs,
+    permissions: { publish: [ "$JS.API.CONSUMER.MSG.NEXT.SHOP.audit", "$JS.ACK.SHOP.audit.>" ], subscribe: "_INBOX.>" } },
+  { user: sender, password: sends, permissions: { publish: [ "shop.>" ], subscribe: "_INBOX.>" } }
 ] }`
 
 async function guardedServer(): Promise<PrivateServer> {
@@ -70,6 +73,19 @@ describe.skipIf(absent)('a server of NATS that wants to know who comes', () => {
     const listener = await Listener.open(as('reader:reads').consumer('billing', { stream: 'SHOP' }), PREFETCH)
     const [first] = await listener.take(1)
     first?.ack()
+    await listener.close()
+    expect(listener.reports).toEqual([])
+  })
+
+  it('need not allow more than to send, or to ask and to ack, where nothing is declared', async () => {
+    const sender = as('sender:sends').stream('SHOP', { declare: 'none' })
+    await publishAgain(sender, ['last'])
+    await sender.close()
+    const made = await Listener.open(as('reader:reads').consumer('audit', { stream: 'SHOP' }), PREFETCH)
+    await made.close()
+    const least = as('least:needs').consumer('audit', { stream: 'SHOP', declare: 'none' })
+    const listener = await Listener.open(least, PREFETCH, (received) => received.ack())
+    await listener.takeAllOf(['first', 'last'])
     await listener.close()
     expect(listener.reports).toEqual([])
   })
