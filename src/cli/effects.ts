@@ -5,12 +5,12 @@ import { command, type StoreOptions } from './store.ts'
 import { plural, safe, shellWord, when } from './text.ts'
 
 /** What is known of an outside call, in words. */
-export const EFFECT_STATES = {
+export const EFFECT_STATES: Readonly<Record<EffectRow['state'], string>> = {
   started: 'begun, and nothing is known of its end',
   done: 'done',
   'not-done': 'not done',
   unknown: 'nobody knows whether it happened',
-} as const satisfies Record<EffectRow['state'], string>
+}
 
 /** The journal of a message for programs: its outside calls, and its notes. */
 export function journal({ consumer, message }: FailedMessage, effects: readonly EffectRow[]): object {
