@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { isHapaxError } from 'hapax'
 import { type ExchangeOptions, type QueueOptions, rabbitmq } from 'hapax/rabbitmq'
 import { describe, expect, it } from 'vitest'
-import { Acks, type Tagged } from '../../src/brokers/rabbitmq/acks.ts'
+import { Acks } from '../../src/brokers/rabbitmq/acks.ts'
 import { queueArguments, queuePlace } from '../../src/brokers/rabbitmq/topology.ts'
 import { Window } from '../../src/brokers/rabbitmq/window.ts'
 
@@ -140,7 +140,7 @@ describe('acks', () => {
     // A server: deliveries that it waits for, by tag.
     const model = (steps: readonly (readonly ['come' | 'ack' | 'return' | 'flush', number])[]): void => {
       const unanswered = new Set<number>()
-      const open: Tagged[] = []
+      const open: number[] = []
       const acked = new Set<number>()
       const acks = new Acks((tag, allUpTo) => {
         // An unknown tag closes the channel.
@@ -157,18 +157,19 @@ describe('acks', () => {
         if (step === 'come') {
           last += 1
           unanswered.add(last)
-          open.push(acks.add(last))
+          open.push(last)
+          acks.add(last)
         } else if (step === 'flush') acks.flush()
         else if (delivery !== undefined && step === 'ack') {
-          acked.add(delivery.position)
+          acked.add(delivery)
           acks.ack(delivery)
         } else if (delivery !== undefined) {
-          unanswered.delete(delivery.position)
+          unanswered.delete(delivery)
           acks.returned(delivery)
         }
       }
       acks.flush()
-      expect([...unanswered]).toEqual(open.map(({ position }) => position).sort((a, b) => a - b))
+      expect([...unanswered]).toEqual(open.toSorted((a, b) => a - b))
     }
     const step = fc.constantFrom('come', 'come', 'ack', 'return', 'flush')
     fc.assert(fc.property(fc.array(fc.tuple(step, fc.nat(50)), { maxLength: 200 }), model), { numRuns: 2_000 })

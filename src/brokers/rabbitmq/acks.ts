@@ -1,16 +1,12 @@
-import { LowWater, type Place } from '../../core/low-water.ts'
-
-/** A delivery of a channel, by its tag. */
-export type Tagged = Place<number>
-
 /**
- * The acks of one channel. Those of the same moment are told together: one for everything up to the last delivery before which
- * nothing is unfinished, and one each for those beyond it. A delivery that is not finished is never acked along with others.
+ * The acks of one channel. Those of the same moment are told together: one for everything before the first delivery that is not
+ * finished, and one each for those beyond it. A delivery that is not finished is never acked along with others.
  */
 export class Acks {
   readonly #tell: (tag: number, allUpTo: boolean) => void
-  readonly #line = new LowWater<number>()
-  #mark = 0
+  /** In the order of their tags, which only grow. */
+  readonly #unfinished = new Set<number>()
+  #last = 0
   #acked: number[] = []
   #soon: NodeJS.Immediate | undefined
 
@@ -18,32 +14,34 @@ export class Acks {
     this.#tell = tell
   }
 
-  /** A delivery has come; tags only grow. */
-  add(tag: number): Tagged {
-    return this.#line.add(tag)
+  /** A delivery has come. */
+  add(tag: number): void {
+    this.#unfinished.add(tag)
+    this.#last = tag
   }
 
   /** It is to be acked. */
-  ack(delivery: Tagged): void {
-    delivery.finished = true
-    this.#acked.push(delivery.position)
+  ack(tag: number): void {
+    this.#unfinished.delete(tag)
+    this.#acked.push(tag)
     this.#soon ??= setImmediate(() => this.flush())
   }
 
   /** The server has been told otherwise: it has this delivery back. */
-  returned(delivery: Tagged): void {
-    delivery.finished = true
+  returned(tag: number): void {
+    this.#unfinished.delete(tag)
   }
 
   /** Tells now. */
   flush(): void {
     this.drop()
-    this.#mark = this.#line.advance()?.position ?? this.#mark
     const acked = this.#acked
     this.#acked = []
-    const together = acked.filter((tag) => tag <= this.#mark)
+    const [first = this.#last + 1] = this.#unfinished
+    const together = acked.filter((tag) => tag < first)
+    // The server knows only tags that it waits for: not those it got back, or was told of before.
     if (together.length > 0) this.#tell(Math.max(...together), together.length > 1)
-    for (const tag of acked) if (tag > this.#mark) this.#tell(tag, false)
+    for (const tag of acked) if (tag > first) this.#tell(tag, false)
   }
 
   /** Does not tell by itself any more. */

@@ -1,7 +1,7 @@
 import { systemClock } from '../../core/clock.ts'
 import type { Handle, Incoming } from '../../core/deliveries.ts'
 import { HapaxError } from '../../core/errors.ts'
-import { Acks, type Tagged } from './acks.ts'
+import { Acks } from './acks.ts'
 import type { AmqpChannel, AmqpMessage } from './amqp.ts'
 import { serverClose } from './errors.ts'
 import { closed, type Link } from './link.ts'
@@ -23,7 +23,7 @@ export class Reading {
   readonly #listener: Listener
   readonly #acks: Acks
   /** What waits to be rejected. */
-  readonly #rejecting = new Map<Tagged, () => void>()
+  readonly #rejecting = new Map<number, () => void>()
   #consumer = ''
   #resizing: Promise<void> = Promise.resolve()
   #error: unknown
@@ -88,9 +88,9 @@ export class Reading {
     await this.#resizing
     await this.#ask(() => this.#channel.cancel(this.#consumer))
     this.#stopped = true
-    for (const [delivery, cancel] of this.#rejecting) {
+    for (const [tag, cancel] of this.#rejecting) {
       cancel()
-      this.#reject(delivery)
+      this.#reject(tag)
     }
   }
 
@@ -102,32 +102,32 @@ export class Reading {
     return closed(this.#channel)
   }
 
-  ack(delivery: Tagged): void {
-    if (!this.#ended) this.#acks.ack(delivery)
+  ack(tag: number): void {
+    if (!this.#ended) this.#acks.ack(tag)
   }
 
   /**
    * With a single reader it stays where it is until the channel ends: given back alone, it would come behind those that were
    * delivered after it.
    */
-  giveBack(delivery: Tagged): void {
+  giveBack(tag: number): void {
     if (this.#ended || this.#place.single) return
-    this.#acks.returned(delivery)
-    this.#tell(() => this.#channel.nack(tagged(delivery.position), false, true))
+    this.#acks.returned(tag)
+    this.#tell(() => this.#channel.nack(tagged(tag), false, true))
   }
 
   /** Waits here, because the server has no delay; the server counts when it gets it back. */
-  rejectLater(delivery: Tagged, delayMs: number): void {
+  rejectLater(tag: number, delayMs: number): void {
     if (this.#ended) return
-    const cancel = systemClock.after(this.#stopped ? 0 : delayMs, () => this.#reject(delivery))
-    this.#rejecting.set(delivery, cancel)
+    const cancel = systemClock.after(this.#stopped ? 0 : delayMs, () => this.#reject(tag))
+    this.#rejecting.set(tag, cancel)
   }
 
   /** Every version of the server counts a `reject`; newer ones do not count a `nack`. */
-  #reject(delivery: Tagged): void {
-    this.#rejecting.delete(delivery)
-    this.#acks.returned(delivery)
-    this.#tell(() => this.#channel.reject(tagged(delivery.position), true))
+  #reject(tag: number): void {
+    this.#rejecting.delete(tag)
+    this.#acks.returned(tag)
+    this.#tell(() => this.#channel.reject(tagged(tag), true))
   }
 
   async #consume(count: number): Promise<void> {
@@ -145,7 +145,9 @@ export class Reading {
       void closed(this.#channel)
       return
     }
-    const handle = new Token(this, this.#acks.add(message.fields.deliveryTag))
+    const tag = message.fields.deliveryTag
+    this.#acks.add(tag)
+    const handle = new Token(this, tag)
     this.#listener.arrived({ arrival: arrivalOf(message), bytes: message.content.length, handle })
   }
 
@@ -181,23 +183,23 @@ export class Reading {
 /** One delivery in the hands of a reader. */
 export class Token implements Handle {
   readonly #reading: Reading
-  readonly #delivery: Tagged
+  readonly #tag: number
 
-  constructor(reading: Reading, delivery: Tagged) {
+  constructor(reading: Reading, tag: number) {
     this.#reading = reading
-    this.#delivery = delivery
+    this.#tag = tag
   }
 
   ack(): void {
-    this.#reading.ack(this.#delivery)
+    this.#reading.ack(this.#tag)
   }
 
   giveBack(): void {
-    this.#reading.giveBack(this.#delivery)
+    this.#reading.giveBack(this.#tag)
   }
 
   reject(delayMs: number): boolean {
-    this.#reading.rejectLater(this.#delivery, delayMs)
+    this.#reading.rejectLater(this.#tag, delayMs)
     return true
   }
 }
