@@ -1,3 +1,9 @@
+import { execFile } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 import type { Confirmation, Destination, OutgoingMessage } from 'hapax'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { Listener } from '../../src/testing/broker/listener.ts'
@@ -6,6 +12,15 @@ import { until } from '../../src/testing/wait.ts'
 import { clearMemoryAlarm, raiseMemoryAlarm, withMemoryAlarm } from '../support/private-rabbitmq.ts'
 import { noPrivateServer, type PrivateServer, privateServer } from '../support/private-server.ts'
 import { RabbitmqPlace } from '../support/rabbitmq-place.ts'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const example = join(root, 'examples/rabbitmq.ts')
+
+it('the page about RabbitMQ shows the example that runs', () => {
+  const page = readFileSync(join(root, 'docs/brokers/rabbitmq.md'), 'utf8')
+  const shown = /<!-- example[^\n]*-->\n```ts\n([\s\S]*?)```/.exec(page)?.[1]
+  expect(shown).toBe(readFileSync(example, 'utf8'))
+})
 
 // What only a server of the test's own can be made to do.
 
@@ -41,6 +56,19 @@ describe.skipIf(missing !== undefined)(`a server of its own${missing === undefin
 
   afterAll(async () => {
     await server[Symbol.asyncDispose]()
+  })
+
+  it('the example prints what its comments say, and ends', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'hapax-rabbitmq-example-'))
+    try {
+      const command = ['--conditions=hapax-source', '--no-warnings', example]
+      const env = { ...process.env, RABBITMQ_URL: server.url }
+      const { stdout } = await promisify(execFile)(process.execPath, command, { cwd: folder, env })
+      expect(stdout).toMatch(/^declare exchange shop \(topic, durable\)\ndeclare queue billing/)
+      expect(stdout).toMatch(/order_id: 'A1', amount: 42/)
+    } finally {
+      rmSync(folder, { recursive: true, force: true })
+    }
   })
 
   it('D30: a server that is short of memory is told at once; acks go on, and so do messages when it has recovered', async () => {
