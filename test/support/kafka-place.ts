@@ -54,7 +54,11 @@ export class PlainKafka {
   }
 
   async send(topic: string, { value, key, headers = {}, partition }: PlainRecord): Promise<void> {
-    const record = { topic, value, headers: new Map(Object.entries(headers).map(([k, v]) => [bytes(k), bytes(v)])) }
+    const record = {
+      topic,
+      value: value as Buffer,
+      headers: new Map(Object.entries(headers).map(([k, v]) => [bytes(k), bytes(v)])),
+    }
     const more = {
       ...(key === undefined ? {} : { key: bytes(key) }),
       ...(partition === undefined ? {} : { partition }),
@@ -131,7 +135,7 @@ export class PlainKafka {
 }
 
 interface PlainRecord {
-  readonly value: Buffer
+  readonly value: Buffer | null
   readonly key?: string
   readonly headers?: Readonly<Record<string, string>>
   readonly partition?: number

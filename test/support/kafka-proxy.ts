@@ -9,6 +9,8 @@ import { LinkProxy } from './link-proxy.ts'
  */
 export class KafkaProxy implements AsyncDisposable {
   readonly links: LinkProxy
+  /** Sees every request that comes through. */
+  onRequest: (frame: Buffer) => void = () => {}
   readonly #changing: Server
 
   private constructor(links: LinkProxy, changing: Server) {
@@ -18,12 +20,10 @@ export class KafkaProxy implements AsyncDisposable {
 
   static async open(url: string): Promise<KafkaProxy> {
     const { hostname, port } = new URL(url)
-    let entrance = 0
-    const changing = createServer((client) => pass(client, hostname, Number(port), () => entrance))
+    const changing = createServer((client) => pass(client, hostname, Number(port), proxy))
     await once(changing.listen(0, '127.0.0.1'), 'listening')
-    const links = await LinkProxy.open(`kafka://127.0.0.1:${portOf(changing)}`)
-    entrance = Number(new URL(links.url).port)
-    return new KafkaProxy(links, changing)
+    const proxy = new KafkaProxy(await LinkProxy.open(`kafka://127.0.0.1:${portOf(changing)}`), changing)
+    return proxy
   }
 
   get url(): string {
@@ -40,18 +40,20 @@ function portOf(server: Server): number {
   return (server.address() as { port: number }).port
 }
 
-function pass(client: Socket, host: string, port: number, entrance: () => number): void {
+function pass(client: Socket, host: string, port: number, proxy: KafkaProxy): void {
   const broker = dial({ host, port })
   const said = address(host, port)
+  const entrance = address(host, Number(new URL(proxy.url).port))
   let sent = Promise.resolve()
   onFrames(client, (frame) => {
+    proxy.onRequest(frame)
     sent = sent.then(async () => {
       if (isPlan(frame)) await delay(PLAN_MS)
       broker.write(frame)
     })
   })
   onFrames(broker, (frame) => {
-    replace(frame, said, address(host, entrance()))
+    replace(frame, said, entrance)
     client.write(frame)
   })
   for (const [socket, other] of [

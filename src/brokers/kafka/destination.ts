@@ -45,7 +45,8 @@ export class KafkaTopic implements Destination {
 
   publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[] {
     const call = new Call()
-    const all = messages.map((message) => new Pending(call, message.key, write(message, this.#settings.format)))
+    const { format } = this.#settings
+    const all = messages.map((message, at) => new Pending(call, at, message.key, write(message, format)))
     for (const each of all) this.#refuseTooLarge(each)
     this.#queue.push(...all)
     const abort = (): void => this.#abort(all)

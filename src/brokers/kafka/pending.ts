@@ -12,11 +12,14 @@ export class Pending {
   alone = false
   settled = false
   readonly #call: Call
+  readonly #at: number
   readonly #key: string | undefined
   readonly #resolve: (confirmation: Confirmation) => void
 
-  constructor(call: Call, key: string | undefined, written: Written) {
+  /** `at` is its place among the messages of the call. */
+  constructor(call: Call, at: number, key: string | undefined, written: Written) {
     this.#call = call
+    this.#at = at
     this.#key = key
     this.written = written
     const { promise, resolve } = Promise.withResolvers<Confirmation>()
@@ -26,8 +29,8 @@ export class Pending {
 
   /** Whether it may be sent: not behind one of its key that was not taken, and not after it was given up. */
   isReady(): boolean {
-    const error = this.#key === undefined || this.settled ? undefined : this.#call.stopped.get(this.#key)
-    if (error !== undefined) this.#settle({ status: 'unavailable', error: behind(error) })
+    const stop = this.#key === undefined || this.settled ? undefined : this.#call.stopOf(this.#key)
+    if (stop !== undefined && stop.at < this.#at) this.#settle({ status: 'unavailable', error: behind(stop.error) })
     return !this.settled
   }
 
@@ -37,7 +40,7 @@ export class Pending {
 
   /** What was sent with it, has its key, and is not in the same batch must not overtake it. */
   fail(status: 'refused' | 'failed' | 'unavailable', error: Error): void {
-    if (this.#key !== undefined) this.#call.stopped.set(this.#key, error)
+    if (this.#key !== undefined) this.#call.stop(this.#key, this.#at, error)
     this.#settle({ status, error })
   }
 
@@ -49,8 +52,17 @@ export class Pending {
 
 /** One call of publish. */
 export class Call {
-  /** Keys one of whose messages was not taken, and why. */
-  readonly stopped = new Map<string, Error>()
+  /** Of each key the first message that was not taken, and why. */
+  readonly #stops = new Map<string, { readonly at: number; readonly error: Error }>()
+
+  stop(key: string, at: number, error: Error): void {
+    const known = this.#stops.get(key)
+    if (known === undefined || at < known.at) this.#stops.set(key, { at, error })
+  }
+
+  stopOf(key: string): { readonly at: number; readonly error: Error } | undefined {
+    return this.#stops.get(key)
+  }
 }
 
 function behind(cause: Error): HapaxError {
