@@ -25,7 +25,8 @@ function testBroker(place: RedisPlace): TestBroker {
       await plain.xgroup('CREATE', stream, group, '$', 'MKSTREAM').catch((error: Error) => {
         if (!error.message.startsWith('BUSYGROUP')) throw error
       })
-      return redis.group(group, { stream })
+      // What a reader could not give back comes to the next one soon enough for a test.
+      return redis.group(group, { stream, claimAfterMs: 5_000 })
     },
     send: async (message) => void (await plain.xadd(stream, '*', ...wordsOf(message))),
     receive: (group, count) => receive(place, group, count),

@@ -42,15 +42,20 @@ export function brokerCases(harness: BrokerHarness, openStore: () => RowStore): 
     topic,
     name,
     skip,
-    run: async () => {
-      const world = new World(await harness.open(), harness.cannot, openStore)
-      try {
-        await each.run(world)
-      } finally {
-        await world.close()
-      }
-    },
+    run: () => runCase(each, harness, openStore),
   }))
+}
+
+async function runCase(each: Case, harness: BrokerHarness, openStore: () => RowStore): Promise<void> {
+  const world = new World(await harness.open(), harness.cannot, openStore)
+  try {
+    await each.run(world)
+  } catch (error) {
+    // What went wrong first is what counts, also where it cannot be closed any more.
+    await world.close().catch(() => {})
+    throw error
+  }
+  await world.close()
 }
 
 /** What a broker has to pass, and what it cannot show. */
