@@ -1,6 +1,9 @@
 /** The stores that the tests run on, in the order that they run. */
 const storeNames = ['memory', 'sqlite', 'postgres', 'mysql'] as const
 
+/** The stores for leased work alone. */
+const leaseStoreNames = ['redis'] as const
+
 /** The brokers that the tests run on, in the order that they run. */
 const brokerNames = ['rabbitmq', 'nats', 'redis-streams', 'kafka'] as const
 
@@ -24,7 +27,17 @@ export type ServerName = keyof typeof serverVariables
 
 /** The stores to test: all of them, or those that `HAPAX_TEST_STORES` lists (`sqlite,memory`). */
 export function testStores(list: string | undefined = process.env.HAPAX_TEST_STORES): StoreName[] {
-  return list?.trim() ? chosen('HAPAX_TEST_STORES', storeNames, list) : [...storeNames]
+  return listedStores(list).filter((name) => name !== 'redis')
+}
+
+/** Why the tests of the Redis store are left out, if they are. */
+export function withoutRedis(list: string | undefined = process.env.HAPAX_TEST_STORES): string | undefined {
+  return listedStores(list).includes('redis') ? undefined : 'left out by HAPAX_TEST_STORES'
+}
+
+function listedStores(list: string | undefined): (StoreName | 'redis')[] {
+  const all = [...storeNames, ...leaseStoreNames]
+  return list?.trim() ? chosen('HAPAX_TEST_STORES', all, list) : all
 }
 
 /** The brokers to test: all of them, or those that `HAPAX_TEST_BROKERS` lists (`nats,kafka`); `none` or nothing for none. */
@@ -43,8 +56,9 @@ function chosen<Name extends string>(variable: string, names: readonly Name[], l
 
 /** The servers that the stores and brokers to test need. */
 export function neededServers(): ServerName[] {
-  const names = [...testStores(), ...testBrokers()].map((name) => (name === 'redis-streams' ? 'redis' : name))
-  return names.filter((name) => name in serverVariables) as ServerName[]
+  const stores = listedStores(process.env.HAPAX_TEST_STORES)
+  const brokers = testBrokers().map((name) => (name === 'redis-streams' ? 'redis' : name))
+  return [...new Set([...stores, ...brokers])].filter((name) => name in serverVariables) as ServerName[]
 }
 
 /** The URL of a server for the tests. It is shared by all test files: each uses a schema, database, queue or stream of its own. */

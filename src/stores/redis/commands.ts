@@ -33,7 +33,7 @@ export class Commands {
 
   /** A plain command on one key. */
   call(command: string, key: string, ...words: readonly string[]): Promise<Reply> {
-    return this.#insist([command, key, ...words], key)
+    return this.#insist(() => this.#way.send([command, key, ...words], key) as Promise<Reply>)
   }
 
   /** A script on one key. */
@@ -66,12 +66,8 @@ export class Commands {
 
   /** A command that names no key, to each server that has data. */
   async onEach(...words: readonly string[]): Promise<readonly Reply[]> {
-    const servers = await this.#inTime(this.#way.servers(), this.#timeoutMs)
-    const ask = (send: (words: readonly string[]) => Promise<unknown>): Promise<unknown> =>
-      this.#inTime(send(words), this.#timeoutMs)
-    return Promise.all(servers.map((send) => ask(send) as Promise<Reply>)).catch((error: unknown) => {
-      throw unavailable(error)
-    })
+    const servers = await this.#insist(() => this.#way.servers())
+    return Promise.all(servers.map((send) => this.#insist(() => send(words) as Promise<Reply>)))
   }
 
   close(): void {
@@ -82,19 +78,23 @@ export class Commands {
     const [key] = keys
     const rest = [String(keys.length), ...keys, ...words]
     try {
-      return (await this.#insist(['EVALSHA', sha, ...rest], key)) as readonly Reply[]
+      return await this.#insist(() => this.#script('EVALSHA', sha, rest, key))
     } catch (error) {
       // The server was started again, or is another one: it has not seen this script.
       if (replyOf((error as Error).cause) !== 'NOSCRIPT') throw error
-      return (await this.#insist(['EVAL', text, ...rest], key)) as readonly Reply[]
+      return this.#insist(() => this.#script('EVAL', text, rest, key))
     }
   }
 
-  async #insist(words: readonly string[], key: string | undefined): Promise<Reply> {
+  #script(command: string, what: string, rest: readonly string[], key: string | undefined): Promise<readonly Reply[]> {
+    return this.#way.send([command, what, ...rest], key) as Promise<readonly Reply[]>
+  }
+
+  async #insist<T>(ask: () => Promise<T>): Promise<T> {
     const left = this.#countDown()
     for (let run = 1; ; run++) {
       try {
-        return (await this.#inTime(this.#way.send(words, key), left())) as Reply
+        return await this.#inTime(ask(), left())
       } catch (error) {
         const waitMs = Math.min(500, 10 * 2 ** run)
         if (!isPassing(error) || waitMs >= left()) throw unavailable(error)

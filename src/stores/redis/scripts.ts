@@ -7,7 +7,8 @@ import { script } from './commands.ts'
 //   p   the token that was let go of last       u    when it may be claimed: the lease ends, or the next attempt is due
 //   a   attempts    x  claims without an end    so id ty fp at  the receipt
 //   c q me re er eh fa rt  of a failed message: consumer, its number, the message, reason, error, its hash, when, and for how
-//                          long the receipt is kept afterwards; q and me stay while a person's retry is under way
+//                          long the receipt is kept afterwards; q and me stay while a person's retry is under way; l is
+//                          the number of the failure before
 //   e:… effects by name    w:… what people did    n  counts both    o  the last thing that a person did
 
 const NOW = `
@@ -109,7 +110,7 @@ for i, key in ipairs(KEYS) do
   local ours = row[2] == ARGV[2 * i] and row[3] == ARGV[2 * i + 1]
   if ours and row[1] == 'o' then
     redis.call('HSET', key, 's', 'd')
-    if row[4] or row[5] then redis.call('HDEL', key, 'er', 'me', 're', 'eh', 'fa', 'rt', 'c', 'q') end
+    if row[4] or row[5] then redis.call('HDEL', key, 'er', 'me', 're', 'eh', 'fa', 'rt', 'c') end
     if ARGV[1] ~= '' then redis.call('PEXPIRE', key, ARGV[1]) end
   end
   out[2 * i - 1] = (ours and row[1] ~= 'f') and 1 or 0
@@ -135,10 +136,10 @@ return { (ours or row[1] == token) and 1 or 0, row[2] or '' }
  */
 export const FAIL = script(`${NOW}${HELD}
 local key, token, fence, seq = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
-local row = redis.call('HMGET', key, 's', 'k', 'f', 'q')
-if row[1] == 'f' and row[2] == token and row[3] == fence then return { 1, row[4], '' } end
+local row = redis.call('HMGET', key, 's', 'k', 'f', 'q', 'l')
+if row[1] == 'f' and row[2] == token and row[3] == fence then return { 1, row[4], row[5] } end
 if not held(key, token, fence) then return { 0, '', '' } end
-redis.call('HSET', key, 's', 'f', 'q', seq, 'x', 0, 'fa', now, unpack(ARGV, 4))
+redis.call('HSET', key, 's', 'f', 'q', seq, 'l', row[4] or '', 'x', 0, 'fa', now, unpack(ARGV, 4))
 return { 1, seq, row[4] or '' }
 `)
 

@@ -1,0 +1,32 @@
+import { claiming } from './claiming.ts'
+import { effects } from './effects.ts'
+import type { LeaseHarness } from './harness.ts'
+import { people } from './people.ts'
+import { LeaseWorld } from './world.ts'
+
+/** One case for a lease store. */
+export interface LeaseCase<On = void> {
+  readonly topic: string
+  readonly name: string
+  run(on: On): Promise<void>
+}
+
+const topics = { claiming, effects, people } as const
+
+/** Every case for this lease store: run them all. They are independent of each other and may run at the same time. */
+export function leaseCases(harness: LeaseHarness): readonly LeaseCase[] {
+  return Object.entries(topics).flatMap(([topic, cases]) =>
+    cases.map(({ name, run }) => ({
+      topic,
+      name,
+      run: async () => {
+        const world = new LeaseWorld(await harness.open())
+        try {
+          await run(world)
+        } finally {
+          await world.close()
+        }
+      },
+    })),
+  )
+}
