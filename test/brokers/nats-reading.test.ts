@@ -8,7 +8,7 @@ import { message, numbered, publish, publishAgain, publishAll } from '../../src/
 import { until } from '../../src/testing/wait.ts'
 import { HASTY, type NatsPlace, natsPlace, waitingIn } from '../support/nats-place.ts'
 
-const ACK_WAIT_MS = 1_000
+const ACK_WAIT_MS = 2_000
 
 function consumer(place: NatsPlace, options: Partial<NatsConsumerOptions> = {}): Subscription {
   return nats({ url: place.proxy.url, ...HASTY }).consumer('billing', { stream: place.stream, ...options })
@@ -134,6 +134,17 @@ describe.concurrent('a consumer of NATS', () => {
     await unseen.takeOne('b')
   })
 
+  it('asks for no more than a consumer allows that somebody else made', async () => {
+    await using place = await natsPlace()
+    await filled(place, numbered(10))
+    const limits = { max_batch: 2, max_bytes: 2_000, max_expires: 1_000e6 }
+    await place.manager.consumers.add(place.stream, { durable_name: 'billing', ack_policy: 'explicit', ...limits })
+    await using listener = await listen(consumer(place))
+    await listener.take(10)
+    expect(listener.ids).toEqual(numbered(10))
+    expect(listener.reports).toEqual([])
+  })
+
   it('says for how long the stream keeps messages', async () => {
     await using place = await natsPlace()
     await filled(place, ['a'], { maxAgeMs: 3_600_000 })
@@ -152,7 +163,7 @@ describe.concurrent('a consumer of NATS', () => {
     await until(() => both.reduce((sum, { received }) => sum + received.length, 0) === 2, 'both messages are in hand')
     const held = both.flatMap(({ received }) => received)
     held[0]?.retry(600_000)
-    await deliveredAgain(place, 3)
+    await deliveredAgain(place, 2)
     expect(both.flatMap(({ ids }) => ids).toSorted()).toEqual(['a', 'b'])
     const { num_redelivered, num_ack_pending } = await place.manager.consumers.info(place.stream, 'billing')
     expect({ num_redelivered, num_ack_pending }).toEqual({ num_redelivered: 0, num_ack_pending: 2 })

@@ -4,7 +4,7 @@ import type { BrokerHarness, RawMessage, TestBroker } from 'hapax/testing'
 import { runBrokerCases } from '../support/broker-suite.ts'
 import { HASTY, type NatsPlace, natsPlace, waitingIn } from '../support/nats-place.ts'
 
-const ACK_WAIT_MS = 2_000
+const ACK_WAIT_MS = 3_000
 
 const harness: BrokerHarness = {
   name: 'nats',

@@ -10,11 +10,23 @@ export interface FoundConsumer {
   readonly ackWaitMs: number
   /** How often a message is delivered, if that is limited. */
   readonly maxDeliver: number | undefined
-  /** How much one request may ask for. */
-  readonly maxBatch: number
+  readonly limits: RequestLimits
   /** For how long the stream keeps messages, if it says so. */
   readonly horizonMs: number | undefined
   readonly replicas: number
+}
+
+/** How much one request may ask for, where the consumer says so. */
+export interface RequestLimits {
+  readonly messages: number
+  readonly bytes: number
+  readonly expiresMs: number
+}
+
+export const NO_LIMITS: RequestLimits = {
+  messages: Number.POSITIVE_INFINITY,
+  bytes: Number.POSITIVE_INFINITY,
+  expiresMs: Number.POSITIVE_INFINITY,
 }
 
 const ACK_WAIT_MS = 30_000
@@ -40,19 +52,28 @@ export async function ensureConsumer(
 
 function unseen({ ackWaitMs = ACK_WAIT_MS, maxDeliver }: ConsumerPlan): FoundConsumer {
   const unknown = { created: undefined, horizonMs: undefined }
-  return { ...unknown, ackWaitMs, maxDeliver, maxBatch: Number.POSITIVE_INFINITY, replicas: 1 }
+  return { ...unknown, ackWaitMs, maxDeliver, limits: NO_LIMITS, replicas: 1 }
 }
 
 function seen({ config, created }: ConsumerInfo, stream: StreamInfo): FoundConsumer {
-  const { ack_wait = nanos(ACK_WAIT_MS), max_deliver = -1, max_batch = 0 } = config
+  const { ack_wait = nanos(ACK_WAIT_MS), max_deliver = -1 } = config
   const { max_age, num_replicas } = stream.config
   return {
     created,
     ackWaitMs: millis(ack_wait),
     maxDeliver: max_deliver > 0 ? max_deliver : undefined,
-    maxBatch: max_batch > 0 ? max_batch : Number.POSITIVE_INFINITY,
+    limits: limitsOf(config),
     horizonMs: max_age > 0 ? millis(max_age) : undefined,
     replicas: num_replicas,
+  }
+}
+
+/** The server leaves out what is not limited, or says 0. */
+function limitsOf({ max_batch, max_bytes, max_expires }: ConsumerConfig): RequestLimits {
+  return {
+    messages: max_batch || NO_LIMITS.messages,
+    bytes: max_bytes || NO_LIMITS.bytes,
+    expiresMs: max_expires ? millis(max_expires) : NO_LIMITS.expiresMs,
   }
 }
 

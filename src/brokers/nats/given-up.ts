@@ -2,6 +2,7 @@ import type { JetStreamManager, StoredMsg } from '@nats-io/jetstream'
 import type { Msg } from '@nats-io/transport-node'
 import type { Handle, Incoming } from '../../core/deliveries.ts'
 import { HapaxError } from '../../core/errors.ts'
+import { NO_LIMITS } from './consumers.ts'
 import { API, natsError } from './errors.ts'
 import { AckHandle } from './handle.ts'
 import type { Listener } from './link.ts'
@@ -66,7 +67,7 @@ export class GivenUp {
       ...this.#options,
       stream: streamOf(plan),
       consumer: READER,
-      maxBatch: 1,
+      limits: NO_LIMITS,
       enquire: true,
       room: () => ({ ...room(), messages: Math.min(1, room().messages) }),
       receive: (messages) => {
@@ -126,7 +127,7 @@ function arrival(stored: StoredMsg, { stream }: ConsumerPlan, { deliveries }: Ad
 }
 
 /** The stream that keeps what was given up. */
-export function streamOf({ stream, name }: ConsumerPlan): string {
+function streamOf({ stream, name }: ConsumerPlan): string {
   return `HAPAX_GIVEN_UP_${stream}_${name}`
 }
 

@@ -1,6 +1,7 @@
 import type { Msg } from '@nats-io/transport-node'
 import { systemClock } from '../../core/clock.ts'
 import { HapaxError } from '../../core/errors.ts'
+import type { RequestLimits } from './consumers.ts'
 import type { Link, Listener } from './link.ts'
 import { nanos } from './streams.ts'
 import { positionOf } from './wire.ts'
@@ -10,7 +11,7 @@ export interface PullOptions {
   readonly stream: string
   readonly consumer: string
   readonly heartbeatMs: number
-  readonly maxBatch: number
+  readonly limits: RequestLimits
   /** Whether the server may be asked about the consumer. */
   readonly enquire: boolean
   /** How many messages, and bytes, may be asked for; whether nothing is in hand. */
@@ -46,6 +47,7 @@ export class Pull {
     this.#inbox = link.inbox()
     this.#listener = link.listen(`${this.#inbox}.*`, (message) => this.#hear(message))
     this.#cancelWatch = every(heartbeatMs / 4, () => this.#watch())
+    link.lost.addEventListener('abort', this.#cancelWatch, { once: true })
   }
 
   /** There may be room. */
@@ -56,8 +58,9 @@ export class Pull {
     // Nothing in hand, and the next message does not fit: it comes alone.
     const alone = this.#blocked && empty
     this.#blocked = false
-    this.#left = alone ? 1 : Math.min(messages, this.#options.maxBatch)
-    this.#request(alone ? {} : { max_bytes: Math.min(bytes, MOST_BYTES) })
+    const { limits } = this.#options
+    this.#left = alone ? 1 : Math.min(messages, limits.messages)
+    this.#request(Math.min(alone ? limits.bytes : Math.min(bytes, MOST_BYTES), limits.bytes))
   }
 
   /** No more requests. Resolves when what was on its way has come, and the server has forgotten the request. */
@@ -90,16 +93,17 @@ export class Pull {
     return `$JS.API.CONSUMER.MSG.NEXT.${this.#options.stream}.${this.#options.consumer}`
   }
 
-  #request(limits: { max_bytes?: number }): void {
-    const { link, heartbeatMs } = this.#options
+  #request(bytes: number): void {
+    const { link, heartbeatMs, limits } = this.#options
     this.#number += 1
     this.#heardAt = systemClock.monotonic()
-    const idle = Math.max(MIN_IDLE_MS, heartbeatMs / 3)
+    const expiresMs = Math.min(Math.max(EXPIRES_MS, heartbeatMs), limits.expiresMs)
     const request = {
       batch: this.#left,
-      ...limits,
-      expires: nanos(Math.round(Math.max(EXPIRES_MS, idle * 3))),
-      idle_heartbeat: nanos(Math.round(idle)),
+      ...(Number.isFinite(bytes) ? { max_bytes: bytes } : {}),
+      expires: nanos(expiresMs),
+      // The server wants to say so at least twice.
+      idle_heartbeat: nanos(Math.round(Math.min(heartbeatMs, expiresMs) / 3)),
     }
     const payload = Buffer.from(JSON.stringify(request))
     link.send(this.#next, payload, `${this.#inbox}.${this.#number}`)
@@ -160,7 +164,6 @@ export class Pull {
 }
 
 const EXPIRES_MS = 30_000
-const MIN_IDLE_MS = 100
 const MOST_BYTES = 1024 ** 3
 
 /** Calls again and again; returns what ends it. */

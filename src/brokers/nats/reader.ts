@@ -125,7 +125,16 @@ export class NatsReader implements Reader {
   #report(error: HapaxError, afresh: boolean): void {
     if (!afresh && error.code === this.#reported) return
     this.#reported = error.code
-    this.#options.report(error)
+    this.#tell(error)
+  }
+
+  /** Whoever throws here would keep the reader from going on. */
+  #tell(error: HapaxError): void {
+    try {
+      this.#options.report(error)
+    } catch {
+      // There is nobody else to tell.
+    }
   }
 
   /** Looking whether the user's own connection is back costs next to nothing. */
@@ -187,19 +196,20 @@ export class NatsReader implements Reader {
     return { messages: room, bytes: roomBytes, empty: size === 0 }
   }
 
-  #openPull(link: Link, { maxBatch, maxDeliver }: FoundConsumer, broken: PullOptions['broken']): Pull {
+  #openPull(link: Link, { limits, maxDeliver }: FoundConsumer, broken: PullOptions['broken']): Pull {
     const { plan, settings } = this.#options
     const receive = (messages: readonly Msg[]): void => this.#take(link, messages, maxDeliver)
     const { heartbeatMs } = settings
     const { stream, name: consumer } = plan
     const enquire = plan.declare !== 'none'
     const room = (): ReturnType<PullOptions['room']> => this.#room()
-    return new Pull({ link, stream, consumer, heartbeatMs, maxBatch, enquire, room, receive, broken })
+    return new Pull({ link, stream, consumer, heartbeatMs, limits, enquire, room, receive, broken })
   }
 
   async #openGivenUp(link: Link, { replicas }: FoundConsumer, broken: PullOptions['broken']): Promise<GivenUp> {
-    const { plan, settings, report } = this.#options
+    const { plan, settings } = this.#options
     const { heartbeatMs } = settings
+    const report = (error: HapaxError): void => this.#tell(error)
     const again = this.#session !== undefined
     const hand = (incoming: Incoming<AckHandle>): void => this.#hand([incoming])
     const room = (): ReturnType<PullOptions['room']> => this.#room()

@@ -62,7 +62,7 @@ function duplicateWindow({ duplicateWindowMs = 120_000, maxAgeMs = duplicateWind
   return Math.min(duplicateWindowMs, maxAgeMs)
 }
 
-export function subjectsOf({ subjects, prefix }: StreamPlan): readonly string[] {
+function subjectsOf({ subjects, prefix }: StreamPlan): readonly string[] {
   return subjects ?? [`${prefix}.>`]
 }
 
