@@ -1,0 +1,442 @@
+import assert from 'node:assert/strict'
+import type { EffectOptions } from '../../core/effect.ts'
+import { HapaxError, NotDone } from '../../core/errors.ts'
+import { messageKey } from '../../core/identity.ts'
+import type { Outcome } from '../../core/outcome.ts'
+import type { EffectRef, EffectRow, EffectState } from '../../core/store.ts'
+import type { Case } from './case.ts'
+import { altered, leased, Provider, seqOf, states, storeOne, work } from './leased-world.ts'
+import { AT_ONCE, assertOutcome, gate, ping, type World } from './world.ts'
+
+/** A process dies in the middle of its call: only the journal knows that it had begun. */
+async function dieInside(world: World, id: string): Promise<void> {
+  await storeOne(world, id)
+  const seq = await seqOf(world, id)
+  const token = crypto.randomUUID()
+  const [row] = await world.store.lease([seq], token, 60_000)
+  const lease = { seq, token, fence: row?.fence as number }
+  assert.deepEqual(await world.store.beginEffect(lease, 60_000, effectOf(id), false), { before: undefined })
+  assert.equal((await world.store.renew([lease], 1)).size, 1)
+  await world.until(async () => (await world.due()).includes(seq))
+}
+
+function effectOf(id: string): EffectRef {
+  return { consumer: 'billing', messageKey: messageKey('/sender', id), name: 'send' }
+}
+
+/** What becomes of a message whose process has died inside its call, by the policy of the next attempt. */
+async function takenUp(
+  world: World,
+  policy: EffectOptions<string>,
+): Promise<{ readonly outcome: Outcome | undefined; readonly calls: number; readonly state: EffectState | undefined }> {
+  const id = crypto.randomUUID()
+  await dieInside(world, id)
+  let calls = 0
+  const call = async (): Promise<string> => {
+    calls += 1
+    return 'called'
+  }
+  const sms = leased(world, async (ctx) => {
+    const answer = await ctx.effect('send', call, policy)
+    ctx.complete((tx) => world.database.effect(tx, answer))
+  })
+  const seq = await seqOf(world, id)
+  const outcome = (await sms.consumer.work([seq])).get(seq)
+  return { outcome, calls, state: (await journal(world, id))?.state }
+}
+
+async function journal(world: World, id: string): Promise<EffectRow | undefined> {
+  return (await world.store.effects('billing', messageKey('/sender', id))).find(({ name }) => name === 'send')
+}
+
+const taking: readonly Case[] = [
+  {
+    name: 'B7: a process died inside its call: held, and the call is not made again',
+    run: async (world) => {
+      const { outcome, calls, state } = await takenUp(world, {})
+      assertOutcome(outcome, 'held', 'unknown-effect')
+      assert.deepEqual([calls, state], [0, 'unknown'])
+      await world.assertEffects([])
+    },
+  },
+  {
+    name: 'B7: a process died inside its call: retry-same-key makes it again',
+    run: async (world) => {
+      const { outcome, calls, state } = await takenUp(world, { onUnknown: 'retry-same-key' })
+      assertOutcome(outcome, 'processed')
+      assert.deepEqual([calls, state], [1, 'done'])
+      await world.assertEffects(['called'])
+    },
+  },
+  {
+    name: 'B7: a process died inside its call: the provider is asked, and says that it happened',
+    run: async (world) => {
+      const { outcome, calls, state } = await takenUp(world, { onUnknown: () => ({ done: 'asked' }) })
+      assertOutcome(outcome, 'processed')
+      assert.deepEqual([calls, state], [0, 'done'])
+      await world.assertEffects(['asked'])
+    },
+  },
+  {
+    name: 'B7: a process died inside its call: the provider is asked, and says that it did not happen',
+    run: async (world) => {
+      const { outcome, calls, state } = await takenUp(world, { onUnknown: async () => 'not-done' as const })
+      assertOutcome(outcome, 'processed')
+      assert.deepEqual([calls, state], [1, 'done'])
+      await world.assertEffects(['called'])
+    },
+  },
+  {
+    name: 'B7: a process died inside its call: the provider is asked and does not know, fails, or talks nonsense: held',
+    run: async (world) => {
+      const answers = [
+        (): 'unknown' => 'unknown',
+        () => {
+          throw new Error('not now')
+        },
+        () => 'certainly' as 'unknown',
+        () => null as never,
+      ]
+      for (const onUnknown of answers) {
+        const { outcome, calls, state } = await takenUp(world, { onUnknown })
+        assertOutcome(outcome, 'held', 'unknown-effect')
+        assert.deepEqual([calls, state], [0, 'unknown'])
+      }
+    },
+  },
+]
+
+const errors: readonly Case[] = [
+  {
+    name: 'B8: a call that throws something unknown is held, and is not made again',
+    run: async (world) => {
+      let calls = 0
+      const sms = leased(world, async (ctx) => {
+        await ctx
+          .effect('send', async () => {
+            calls += 1
+            throw new Error('timeout')
+          })
+          .catch(() => {})
+      })
+      assertOutcome(await sms.handle(ping('a')), 'held', 'unknown-effect')
+      assert.equal(calls, 1)
+      assert.deepEqual(await states(world, 'a'), [['send', 'unknown', 1]])
+      const [failed] = await world.store.failedList({ limit: 10 })
+      assert.equal(failed?.reason, 'unknown-effect')
+      // Retried without a decision it is held again.
+      await world.store.failedRetry(failed?.seq as string, { actor: 'me', action: 'retry' })
+      await work(world, sms)
+      assert.equal(calls, 1)
+      await world.assertPlaces('a', ['receipt', 'effect', 'failed'])
+    },
+  },
+  {
+    name: 'a person settles an unknown effect as done, with a result, and the rest is done',
+    run: async (world) => {
+      const sms = leased(world, async (ctx) => {
+        const answer = await ctx.effect<string>('send', () => Promise.reject(new Error('timeout')))
+        ctx.complete((tx) => world.database.effect(tx, answer))
+      })
+      assertOutcome(await sms.handle(ping('a')), 'held')
+      const effect = { consumer: 'billing', messageKey: messageKey('/sender', 'a'), name: 'send' }
+      const end = { state: 'done', result: '"by hand"', error: null } as const
+      const audit = { actor: 'me', action: 'settle' } as const
+      assert.ok(await world.store.settleEffect(effect, end, audit))
+      assert.equal(await world.store.settleEffect(effect, end, audit), false)
+      const [failed] = await world.store.failedList({ limit: 10 })
+      await world.store.failedRetry(failed?.seq as string, { actor: 'me', action: 'retry' })
+      await work(world, sms)
+      await world.assertEffects(['by hand'])
+    },
+  },
+  {
+    name: 'retry-same-key calls again with the same key; verify asks',
+    run: async (world) => {
+      const keys: string[] = []
+      const call = async (key: string): Promise<string> => {
+        keys.push(key)
+        if (keys.length % 2 === 1) throw new Error('reset')
+        return 'called'
+      }
+      const sms = leased(world, async (ctx) => {
+        const answer = await ctx.effect('send', call, { onUnknown: 'retry-same-key' })
+        const asked = await ctx.effect<string>('ask', () => Promise.reject(new Error('reset')), {
+          onUnknown: async () => ({ done: 'asked' }),
+        })
+        ctx.complete((tx) => world.database.effect(tx, `${answer} ${asked}`))
+      })
+      assertOutcome(await sms.handle(ping('a')), 'retrying')
+      await work(world, sms)
+      assert.equal(keys.length, 2)
+      assert.equal(keys[0], keys[1])
+      await world.assertEffects(['called asked'])
+    },
+  },
+  {
+    name: 'B8: a call that does not answer in time is unknown, whatever it does later',
+    run: async (world) => {
+      const answered = gate()
+      let calls = 0
+      const sms = leased(world, (ctx) =>
+        ctx.effect(
+          'send',
+          async () => {
+            calls += 1
+            await answered.passed
+          },
+          { timeoutMs: 50 },
+        ),
+      )
+      assertOutcome(await sms.handle(ping('a')), 'held', 'unknown-effect')
+      answered.open()
+      const row = await journal(world, 'a')
+      assert.deepEqual([calls, row?.state, row?.error?.code], [1, 'unknown', 'effect-timeout'])
+    },
+  },
+  {
+    name: 'a call that was refused after one that may have happened stays unknown',
+    run: async (world) => {
+      const thrown = [new Error('reset'), new NotDone('refused')]
+      const seen: (EffectState | undefined)[] = []
+      let calls = 0
+      const sms = leased(world, async (ctx) => {
+        const call = (): void => {
+          const error = thrown[calls++]
+          if (error !== undefined) throw error
+        }
+        await ctx.effect('send', call, { onUnknown: 'retry-same-key' })
+      })
+      assertOutcome(await sms.handle(ping('a')), 'retrying')
+      seen.push((await journal(world, 'a'))?.state)
+      await work(world, sms)
+      seen.push((await journal(world, 'a'))?.state)
+      await work(world, sms)
+      seen.push((await journal(world, 'a'))?.state)
+      assert.deepEqual(seen, ['unknown', 'unknown', 'done'])
+      await world.assertPlaces('a', ['receipt', 'effect'])
+    },
+  },
+  {
+    name: 'a handler cannot go past an unknown call by swallowing its error, with retry-same-key either',
+    run: async (world) => {
+      let calls = 0
+      const sms = leased(world, async (ctx) => {
+        const call = (): void => {
+          calls += 1
+          if (calls === 1) throw new Error('reset')
+        }
+        await ctx.effect('send', call, { onUnknown: 'retry-same-key' }).catch(() => {})
+        ctx.complete((tx) => world.database.effect(tx, 'settled'))
+      })
+      assertOutcome(await sms.handle(ping('a')), 'retrying')
+      await world.assertEffects([])
+      await work(world, sms)
+      await world.assertEffects(['settled'])
+      assert.equal(calls, 2)
+    },
+  },
+  {
+    name: 'a call that was certainly not made may be given up by the handler, which goes another way',
+    run: async (world) => {
+      const provider = new Provider()
+      const sms = leased(world, async (ctx) => {
+        await ctx
+          .effect('first', () => Promise.reject(new NotDone('out of order')))
+          .catch(() => ctx.effect('second', provider.send))
+      })
+      assertOutcome(await sms.handle(ping('a')), 'processed')
+      assert.deepEqual(await states(world, 'a'), [
+        ['first', 'not-done', 1],
+        ['second', 'done', 1],
+      ])
+    },
+  },
+  {
+    name: 'classify decides; whatever it says beside not-done is unknown',
+    run: async (world) => {
+      const call = (): never => {
+        throw new Error('status 400')
+      }
+      const sms = leased(world, async (ctx) => {
+        const { id } = ctx.message
+        const classify = (): 'not-done' => (id === 'known' ? 'not-done' : (undefined as never))
+        await ctx.effect('send', call, { classify })
+      })
+      assertOutcome(await sms.handle(ping('known')), 'retrying')
+      assertOutcome(await sms.handle(ping('vague')), 'held', 'unknown-effect')
+    },
+  },
+]
+
+const misuse: readonly Case[] = [
+  {
+    name: 'an effect that is not awaited does not settle the message',
+    run: async (world) => {
+      const calling = gate()
+      const answered = gate()
+      const sms = leased(
+        world,
+        async (ctx) => {
+          void ctx.effect('send', () => {
+            calling.open()
+            return answered.passed
+          })
+          await calling.passed
+        },
+        { retry: { ...AT_ONCE, attempts: 1 } },
+      )
+      assertOutcome(await sms.handle(ping('a')), 'failed', 'unawaited-effect')
+      answered.open()
+      await world.assertPlaces('a', ['receipt', 'failed', 'effect'])
+    },
+  },
+  {
+    name: 'two effects of one name at once are refused, of two names are not',
+    run: async (world) => {
+      const provider = new Provider()
+      const sms = leased(
+        world,
+        async (ctx) => {
+          const [first, second, other] = await Promise.allSettled([
+            ctx.effect('send', provider.send),
+            ctx.effect('send', provider.send),
+            ctx.effect('ask', provider.send),
+          ])
+          assert.deepEqual([first.status, second.status, other.status], ['fulfilled', 'rejected', 'fulfilled'])
+        },
+        { retry: { ...AT_ONCE, attempts: 1 } },
+      )
+      assertOutcome(await sms.handle(ping('a')), 'processed')
+      assert.equal(provider.calls.length, 2)
+    },
+  },
+  {
+    name: 'an effect or a note inside complete is refused, instead of waiting for itself',
+    run: async (world) => {
+      const provider = new Provider()
+      const codes: unknown[] = []
+      const keep = (error: HapaxError): unknown => codes.push(error.code)
+      const sms = leased(world, (ctx) =>
+        ctx.complete(async () => {
+          await ctx.effect('send', provider.send).catch(keep)
+          await ctx.note({ no: true }).catch(keep)
+        }),
+      )
+      assertOutcome(await sms.handle(ping('a')), 'processed')
+      assert.deepEqual([provider.calls.length, codes], [0, ['transaction-closed', 'transaction-closed']])
+    },
+  },
+  {
+    name: 'a result that cannot be kept: the call has happened and is never repeated, and the message fails visibly',
+    run: async (world) => {
+      const results = [1n, () => 1, 'x'.repeat(65 * 1024)]
+      for (const [index, result] of results.entries()) {
+        let calls = 0
+        const sms = leased(world, (ctx) =>
+          ctx.effect('send', () => {
+            calls += 1
+            return result
+          }),
+        )
+        const id = `m${index}`
+        assertOutcome(await sms.handle(ping(id)), 'failed', 'effect-result')
+        assert.deepEqual(await states(world, id), [['send', 'done', 1]])
+        const [failed] = await world.store.failedList({ limit: 1 })
+        await world.store.failedRetry(failed?.seq as string, { actor: 'me', action: 'retry' })
+        await work(world, sms)
+        assert.equal(calls, 1)
+        await world.assertPlaces(id, ['receipt', 'failed', 'effect'])
+      }
+    },
+  },
+  {
+    name: 'results come back as they were: nothing, null, texts, arrays, objects',
+    run: async (world) => {
+      const values = [undefined, null, '', 0, false, [1, [2]], { a: { b: null } }, 'ü\u0000\u2028"\\']
+      const seen: unknown[][] = []
+      const sms = leased(world, async (ctx) => {
+        const results: unknown[] = []
+        for (const [index, value] of values.entries()) results.push(await ctx.effect(`call ${index}`, () => value))
+        seen.push(results)
+        if (seen.length === 1) throw new Error('again')
+      })
+      assertOutcome(await sms.handle(ping('a')), 'retrying')
+      await work(world, sms)
+      assert.deepEqual(seen, [values, values])
+    },
+  },
+]
+
+const outages: readonly Case[] = [
+  {
+    name: 'the store is away after the call: its end is written down as soon as it is back',
+    run: async (world) => {
+      let away = 3
+      const { endEffect } = world.store
+      const store = altered(world.store, {
+        endEffect: async (...args) => {
+          if (away-- > 0) throw new HapaxError('store-unavailable', 'no answer')
+          return endEffect.apply(world.store, args)
+        },
+      })
+      const provider = new Provider()
+      const sms = leased(world, (ctx) => ctx.effect('send', provider.send), { hapax: world.hapax({ store }) })
+      assertOutcome(await sms.handle(ping('a')), 'processed')
+      assert.equal(provider.calls.length, 1)
+      assert.deepEqual(await states(world, 'a'), [['send', 'done', 1]])
+    },
+  },
+  {
+    name: 'B17: answers of the journal are lost: the call is made once',
+    run: async (world) => {
+      const lost = new Set(['beginEffect', 'endEffect'])
+      const unanswered = async <T>(name: string, write: () => Promise<T>): Promise<T> => {
+        const answer = await write()
+        if (lost.delete(name)) throw new HapaxError('commit-unknown', 'the link was cut')
+        return answer
+      }
+      const { beginEffect, endEffect } = world.store
+      const store = altered(world.store, {
+        beginEffect: (...args) => unanswered('beginEffect', () => beginEffect.apply(world.store, args)),
+        endEffect: (...args) => unanswered('endEffect', () => endEffect.apply(world.store, args)),
+      })
+      const provider = new Provider()
+      const sms = leased(world, (ctx) => ctx.effect('send', provider.send), { hapax: world.hapax({ store }) })
+      assertOutcome(await sms.handle(ping('a')), 'processed')
+      assert.deepEqual([provider.calls.length, lost.size], [1, 0])
+      assert.deepEqual(await states(world, 'a'), [['send', 'done', 1]])
+    },
+  },
+  {
+    name: 'the store is away before the call: nothing is called, and no attempt is used up',
+    run: async (world) => {
+      let away = true
+      const { beginEffect } = world.store
+      const store = altered(world.store, {
+        beginEffect: async (...args) => {
+          if (away) throw new HapaxError('store-unavailable', 'no answer')
+          return beginEffect.apply(world.store, args)
+        },
+      })
+      const provider = new Provider()
+      const attempts: number[] = []
+      const sms = leased(
+        world,
+        async (ctx) => {
+          attempts.push(ctx.attempt)
+          await ctx.effect('send', provider.send)
+        },
+        { hapax: world.hapax({ store }) },
+      )
+      assertOutcome(await sms.handle(ping('a')), 'rolled-back', 'store-unavailable')
+      assert.equal(provider.calls.length, 0)
+      away = false
+      await world.until(async () => (await world.due()).length === 1)
+      await work(world, sms)
+      assert.deepEqual([attempts, provider.calls.length], [[1, 1], 1])
+    },
+  },
+]
+
+export const unknowns: readonly Case[] = [...taking, ...errors, ...misuse, ...outages]
