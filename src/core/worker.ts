@@ -1,6 +1,6 @@
 import type { Destination } from './broker.ts'
 import { Cleaner } from './cleaner.ts'
-import { pause } from './clock.ts'
+import { within } from './clock.ts'
 import type { Consumer } from './consumer.ts'
 import type { Engine } from './engine.ts'
 import { asError, HapaxError, messageOf } from './errors.ts'
@@ -209,9 +209,9 @@ export class Worker<Tx> {
     const finished = Promise.allSettled([this.#loop, this.#cleaner?.stop(), ...this.#running()])
     await Promise.race([finished, aborted(this.#abort.signal)])
     // What was aborted still writes down that it was.
-    if (this.#abort.signal.aborted) await Promise.race([finished, pause(this.#engine.clock, ABORT_MS)])
+    if (this.#abort.signal.aborted) await within(this.#engine.clock, ABORT_MS, finished, () => [])
     const closing = Promise.allSettled(this.#readers.map((reader) => reader.close()))
-    await Promise.race([closing, pause(this.#engine.clock, ABORT_MS)])
+    await within(this.#engine.clock, ABORT_MS, closing, () => [])
   }
 
   #drop(): void {
