@@ -119,6 +119,7 @@ async function openClient(url: string, timeoutMs: number): Promise<OwnClient> {
     // What cannot be sent now is an error now: whoever asked decides whether to ask again.
     enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,
+    maxRetriesPerRequest: 0,
     connectTimeout: timeoutMs,
     retryStrategy: (times) => Math.min(1_000, 20 * 2 ** times),
   }) as unknown as OwnClient

@@ -1,0 +1,330 @@
+import { createHapax, defineMessage, type LeaseStore, silentLogger } from 'hapax'
+import { memoryBroker } from 'hapax/memory-broker'
+import { type IoredisClient, redis } from 'hapax/redis'
+import { Redis } from 'ioredis'
+import { createClientPool, createSentinel } from 'redis'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { until } from '../../src/testing/wait.ts'
+import { LinkProxy } from '../support/link-proxy.ts'
+import { noPrivateServer, privateServer } from '../support/private-server.ts'
+import { freshPrefix } from '../support/redis-stores.ts'
+import { requireServer, withoutRedis } from '../support/servers.ts'
+
+const Ping = defineMessage<{ readonly n: number }>('ping')
+const ping = (id: string) => ({ id, source: '/sender', type: 'ping', data: { n: 1 } })
+const NEVER = { attempts: 1 } as const
+
+/** A hapax with one consumer. */
+function consumer(store: LeaseStore, handler: () => unknown = () => {}, options = {}) {
+  const hapax = createHapax({ store, source: '/test', logger: silentLogger })
+  return { hapax, sms: hapax.leased('sms', options).on(Ping, handler) }
+}
+
+describe.skipIf(withoutRedis() !== undefined)('a store on Redis', () => {
+  let plain: Redis
+  beforeAll(() => {
+    plain = new Redis(requireServer('redis'))
+  })
+  afterAll(() => plain?.disconnect())
+
+  /** The keys of a place, with what is left of their time. */
+  async function lifetimes(prefix: string): Promise<Record<string, number>> {
+    const keys = await plain.keys(`${prefix}*`)
+    const claims = keys.filter((key) => /\{[0-9a-f]{24}:/.test(key))
+    return Object.fromEntries(await Promise.all(claims.map(async (key) => [key, await plain.pttl(key)])))
+  }
+
+  it('B1 B2: a claim has no time to live before it is done, whatever becomes of it', async () => {
+    const prefix = freshPrefix()
+    const store = redis({ client: plain, prefix })
+    const entered = Promise.withResolvers<void>()
+    const go = Promise.withResolvers<void>()
+    const slow = consumer(store, async () => {
+      entered.resolve()
+      await go.promise
+    })
+    const handled = slow.sms.handle(ping('a'))
+    await entered.promise
+    expect(Object.values(await lifetimes(prefix))).toEqual([-1])
+    go.resolve()
+    await handled
+    const [left] = Object.values(await lifetimes(prefix))
+    expect(left).toBeGreaterThan(29 * 86_400_000)
+
+    const released = consumer(store, () => Promise.reject(new Error('no')), { retry: { minDelayMs: 60_000 } })
+    await released.sms.handle(ping('b'))
+    const failing = consumer(store, () => Promise.reject(new Error('no')), { retry: NEVER, retentionMs: 86_400_000 })
+    await failing.sms.handle(ping('c'))
+    expect(Object.values(await lifetimes(prefix)).filter((ms) => ms === -1)).toHaveLength(2)
+    // Dealt with by a person, it is a receipt like any other.
+    const [row] = await failing.hapax.failed.list()
+    await failing.hapax.failed.discard(row?.seq as string)
+    const times = Object.values(await lifetimes(prefix)).sort((a, b) => a - b)
+    expect(times[0]).toBe(-1)
+    expect(times[1]).toBeGreaterThan(80_000_000)
+    expect(times[1]).toBeLessThanOrEqual(86_400_000)
+    const forever = consumer(store, () => {}, { retentionMs: 'forever' })
+    await forever.sms.handle(ping('d'))
+    expect(Object.values(await lifetimes(prefix)).filter((ms) => ms === -1)).toHaveLength(2)
+  })
+
+  it('B19: a server that has forgotten the scripts gets them again', async () => {
+    const store = redis({ client: plain, prefix: freshPrefix() })
+    const { sms, hapax } = consumer(store, () => plain.script('FLUSH'))
+    expect((await sms.handleMany(['a', 'b', 'c'].map(ping))).map(({ status }) => status)).toEqual(
+      Array.from({ length: 3 }, () => 'processed'),
+    )
+    await plain.script('FLUSH')
+    expect((await sms.handle(ping('a'))).status).toBe('duplicate')
+    await plain.script('FLUSH')
+    expect(await hapax.explain('a')).toHaveLength(1)
+  })
+
+  it('what is in the failed store is listed, although whoever put it there died before it was', async () => {
+    const prefix = freshPrefix()
+    // Dies between the claim and the list.
+    const mortal = redis({ client: refusing(plain, (command) => command === 'ZADD'), prefix, timeoutMs: 50 })
+    const dying = consumer(mortal, () => Promise.reject(new Error('no')), { retry: NEVER })
+    await expect(dying.sms.handle(ping('a'))).rejects.toMatchObject({ code: 'store-unavailable' })
+    const { sms, hapax } = consumer(redis({ client: plain, prefix }))
+    expect(await hapax.failed.count()).toBe(0)
+    // Not acknowledged, so it comes again.
+    expect((await sms.handle(ping('a'))).status).toBe('duplicate')
+    expect((await hapax.failed.list()).map(({ message }) => message.id)).toEqual(['a'])
+  })
+
+  it.for(['before it stands in the line', 'before it is out of the list'])(
+    'a retry whose process died %s is not lost',
+    async (when) => {
+      const prefix = freshPrefix()
+      const failing = consumer(redis({ client: plain, prefix }), () => Promise.reject(new Error('no')), {
+        retry: NEVER,
+      })
+      await failing.sms.handle(ping('a'))
+      const [row] = await failing.hapax.failed.list()
+      const dies = (command: string, words: readonly string[]): boolean =>
+        when === 'before it is out of the list'
+          ? command === 'ZREM'
+          : command === 'EVAL' &&
+            words[0]?.includes("'ZADD', KEYS[1], now +") === true &&
+            /\{line:/.test(words[2] ?? '')
+      const dying = redis({ client: byText(refusing(plain, dies)), prefix, timeoutMs: 100 })
+      const retried = dying.failedRetry(row?.seq as string, { actor: 'ann', action: 'retry' })
+      await expect(retried).rejects.toMatchObject({ code: 'store-unavailable' })
+      const calls: string[] = []
+      const { hapax, sms } = consumer(redis({ client: plain, prefix }), () => calls.push('called'))
+      // Whoever looks at the list brings it where it belongs.
+      expect(await hapax.failed.list()).toEqual([])
+      const worker = hapax.worker({ consume: [sms], pollMs: 20 })
+      await worker.start()
+      await worker.drain()
+      await worker.stop()
+      expect(calls).toEqual(['called'])
+      expect((await hapax.status()).consumers).toMatchObject([{ waiting: 0, failed: 0 }])
+    },
+  )
+
+  it('A25 H7: it answers in time that Redis is away, and goes on when it is back', async () => {
+    await using proxy = await LinkProxy.open(requireServer('redis'))
+    const store = redis({ url: proxy.url, prefix: freshPrefix(), timeoutMs: 500 })
+    const { sms, hapax } = consumer(store)
+    expect((await sms.handle(ping('a'))).status).toBe('processed')
+    await proxy.refuse()
+    await expect(sms.handle(ping('b'))).rejects.toMatchObject({ code: 'store-unavailable' })
+    await proxy.accept()
+    await until(async () => (await sms.handle(ping('b')).catch(() => undefined))?.status === 'processed')
+    // Half-open: nobody says that the link is dead.
+    proxy.freeze()
+    await expect(sms.handle(ping('c'))).rejects.toMatchObject({ code: 'store-unavailable' })
+    proxy.thaw()
+    await until(async () => (await sms.handle(ping('c')).catch(() => undefined))?.status === 'processed')
+    // A link that is cut in between is not noticed.
+    proxy.cut()
+    expect((await sms.handle(ping('d'))).status).toBe('processed')
+    await hapax.close()
+    await until(() => proxy.size === 0)
+  })
+
+  it('feeds a consumer from a queue: failed attempts come again when they are due, and nothing is handled twice', async () => {
+    const broker = memoryBroker()
+    const topic = broker.topic('sms')
+    const queue = broker.queue('sms', { topic: 'sms' })
+    const store = redis({ client: plain, prefix: freshPrefix() })
+    const calls: string[] = []
+    const hapax = createHapax({ store, source: '/test', logger: silentLogger })
+    const sms = hapax
+      .leased('sms', { retry: { attempts: 3, minDelayMs: 20, maxDelayMs: 50 } })
+      .on(Ping, async (_, ctx) => {
+        calls.push(`${ctx.message.id} ${ctx.attempt}`)
+        await ctx.effect('send', async () => {})
+        if (ctx.message.id === 'bad') throw new Error('no')
+        if (ctx.message.id === 'late' && ctx.attempt === 1) throw new Error('not yet')
+      })
+    const worker = hapax.worker({ consume: [sms.from(queue)], pollMs: 20 })
+    await worker.start()
+    const ids = ['a', 'bad', 'late', 'a', 'b']
+    const sent = ids.map((id) => ({ id, source: '/sender', type: 'ping', data: Buffer.from('{"n":1}') }))
+    await Promise.all(topic.publish(sent, new AbortController().signal))
+    await until(() => calls.filter((call) => call.startsWith('bad')).length === 3)
+    await worker.drain()
+    expect([...calls].sort()).toEqual(['a 1', 'b 1', 'bad 1', 'bad 2', 'bad 3', 'late 1', 'late 2'])
+    const [row] = await hapax.failed.list()
+    expect([row?.message.id, row?.attempts]).toEqual(['bad', 3])
+    await worker.stop()
+    await hapax.close()
+  })
+
+  it('H11: a worker that is stopped lets go of what its handlers cannot finish, without an attempt', async () => {
+    const broker = memoryBroker()
+    const queue = broker.queue('sms', { topic: 'sms' })
+    const attempts: number[] = []
+    const store = redis({ client: plain, prefix: freshPrefix() })
+    const start = async (handler: (signal: AbortSignal) => unknown) => {
+      const hapax = createHapax({ store, source: '/test', logger: silentLogger })
+      const sms = hapax.leased('sms').on(Ping, (_, ctx) => {
+        attempts.push(ctx.attempt)
+        return handler(ctx.signal)
+      })
+      const worker = hapax.worker({ consume: [sms.from(queue)] })
+      await worker.start()
+      return worker
+    }
+    let stopped: AbortSignal | undefined
+    const first = await start((signal) => {
+      stopped = signal
+      return new Promise(() => {})
+    })
+    const message = { id: 'a', source: '/sender', type: 'ping', data: Buffer.from('{"n":1}') }
+    await Promise.all(broker.topic('sms').publish([message], new AbortController().signal))
+    await until(() => attempts.length === 1)
+    await first.stop({ deadlineMs: 10 })
+    expect(stopped?.aborted).toBe(true)
+    const second = await start(() => {})
+    await until(() => attempts.length === 2)
+    await second.stop()
+    expect(attempts).toEqual([1, 1])
+  })
+
+  it.each([
+    [{}, 'expected options of redis to be url or client'],
+    [{ url: 'http://x' }, 'expected url to be a redis:// or rediss:// URL'],
+    [{ url: 'redis://x', prefix: 'a{b}' }, 'expected prefix to be'],
+    [{ url: 'redis://x', timeoutMs: 0 }, 'expected timeoutMs to be a positive integer, got 0'],
+    [{ client: {} }, 'expected client to be a client or a cluster of ioredis, iovalkey or redis'],
+    [{ client: createClientPool() }, 'expected client to be'],
+    [{ client: createSentinel({ name: 'x', sentinelRootNodes: [{ host: 'x', port: 1 }] }) }, 'expected client to be'],
+    [{ url: 'redis://x', other: 1 }, 'expected options of redis to be an object with'],
+  ])('refuses %o', (options, message) => {
+    expect(() => redis(options as never)).toThrow(message)
+  })
+})
+
+const noServer = withoutRedis() ?? noPrivateServer('redis')
+
+describe.skipIf(noServer !== undefined)('a Redis of its own', () => {
+  const levels = async (args: readonly string[]) => {
+    await using server = await privateServer('redis', { args })
+    const { hapax } = consumer(redis({ url: server.url }))
+    const findings = await hapax.doctor()
+    await hapax.close()
+    return Object.fromEntries(findings.map(({ check, level, message }) => [check, `${level}: ${message}`]))
+  }
+
+  it('B18: doctor is content with one that loses nothing, and refuses one that evicts', async () => {
+    const good = await levels([])
+    for (const check of ['version', 'eviction', 'persistence', 'fail-over', 'memory', 'failed']) {
+      expect(good[check]).toMatch(/^ok: /)
+    }
+    const evicting = await levels(['--maxmemory', '100mb', '--maxmemory-policy', 'allkeys-lru'])
+    expect(evicting['eviction']).toMatch(/^error: maxmemory-policy is allkeys-lru/)
+  })
+
+  it('B18: doctor warns of what is lost without an append-only file, with a lazy one, and at fail-over', async () => {
+    expect((await levels(['--appendonly', 'no']))['persistence']).toMatch(/^warning: there is no append-only file/)
+    expect((await levels(['--appendfsync', 'everysec']))['persistence']).toMatch(/^warning: appendfsync is everysec/)
+    const secretive = await levels(['--rename-command', 'CONFIG', ''])
+    expect(secretive['persistence']).toMatch(/^warning: the server does not tell its appendfsync/)
+    await using primary = await privateServer('redis')
+    const { port } = new URL(primary.url)
+    await using _replica = await privateServer('redis', { args: ['--replicaof', '127.0.0.1', port] })
+    const { hapax } = consumer(redis({ url: primary.url }))
+    await until(async () =>
+      (await hapax.doctor()).some(({ check, level }) => check === 'fail-over' && level === 'warning'),
+    )
+    await hapax.close()
+  })
+
+  it('I9: when its memory is full nothing is taken, and nothing is acknowledged', async () => {
+    await using server = await privateServer('redis')
+    const calls: string[] = []
+    const { sms, hapax } = consumer(redis({ url: server.url, timeoutMs: 2_000 }), () => calls.push('called'))
+    const client = new Redis(server.url)
+    await client.config('SET', 'maxmemory', '1')
+    await expect(sms.handle(ping('a'))).rejects.toMatchObject({ code: 'store-unavailable' })
+    expect(calls).toEqual([])
+    await client.config('SET', 'maxmemory', '0')
+    expect((await sms.handle(ping('a'))).status).toBe('processed')
+    client.disconnect()
+    await hapax.close()
+  })
+
+  it('a Redis that is killed and started again knows what it had answered (appendfsync always)', async () => {
+    await using server = await privateServer('redis')
+    const store = redis({ url: server.url, timeoutMs: 30_000 })
+    const sent: string[] = []
+    const hapax = createHapax({ store, source: '/test', logger: silentLogger })
+    const sms = hapax.leased('sms').on(Ping, async (_, ctx) => {
+      await ctx.effect('send', async () => sent.push(ctx.message.id))
+      if (ctx.attempt === 1 && ctx.message.id === 'again') throw new Error('the next step failed')
+    })
+    const ids = ['again', ...Array.from({ length: 50 }, (_, at) => `m${at}`)]
+    await sms.handleMany(ids.map(ping))
+    await server.kill()
+    await server.start()
+    const outcomes = await sms.handleMany(ids.slice(1).map(ping))
+    expect(new Set(outcomes.map(({ status }) => status))).toEqual(new Set(['duplicate']))
+    await until(async () => (await sms.handle(ping('again'))).status === 'processed')
+    expect(sent).toHaveLength(51)
+    await hapax.close()
+  })
+
+  it('B11 B12: a Redis that is paused does not make two owners', async () => {
+    await using server = await privateServer('redis')
+    const calls: string[] = []
+    const make = () =>
+      consumer(redis({ url: server.url, timeoutMs: 10_000 }), () => calls.push('called'), { leaseMs: 200 })
+    const [one, two] = [make(), make()]
+    await one.sms.handle(ping('warm'))
+    await two.sms.handle(ping('up'))
+    calls.length = 0
+    await server.pause()
+    const both = Promise.all([one.sms.handle(ping('a')), two.sms.handle(ping('a'))])
+    await server.resume()
+    const statuses = (await both).map(({ status }) => status)
+    expect(calls).toEqual(['called'])
+    expect(statuses).toContain('processed')
+    await one.hapax.close()
+    await two.hapax.close()
+  })
+})
+
+/** A client that refuses some commands. */
+function refusing(
+  client: IoredisClient,
+  refused: (command: string, words: readonly string[]) => boolean,
+): IoredisClient {
+  return {
+    call: (command, ...words) =>
+      refused(command, words) ? Promise.reject(new Error('ERR refused')) : client.call(command, ...words),
+  }
+}
+
+/** A client that never knows a script by its name. */
+function byText(client: IoredisClient): IoredisClient {
+  return {
+    call: (command, ...words) =>
+      command === 'EVALSHA'
+        ? Promise.reject(new Error('NOSCRIPT No matching script.'))
+        : client.call(command, ...words),
+  }
+}
