@@ -5,7 +5,7 @@ import { endWithParent, job, say, told } from '../support/child.ts'
 
 const { url, exchange, queue } = job<{ url: string; exchange: string; queue: string }>()
 endWithParent()
-const rabbit = rabbitmq({ url, heartbeatMs: 1_000, timeoutMs: 3_000 })
+const rabbit = rabbitmq({ url })
 const reader = await rabbit.queue(queue, { bind: { exchange } }).open({
   prefetch: { messages: 10, bytes: 1e6 },
   // Some wait here, and some wait to be rejected.

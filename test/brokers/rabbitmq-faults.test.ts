@@ -151,6 +151,7 @@ describe('links', () => {
     await until(async () => (await place.ready('billing')) === 2_000, 'everything is there')
     const worker = hapax.worker({ consume: [billing.from(subscription)] })
     await worker.start()
+    await until(() => store.rows('effects').length >= 2_000, '2000 effects')
     await until(async () => (await place.waiting('billing')) === 0, 'everything is acked')
     expect(store.rows('effects')).toHaveLength(2_000)
     const { single, multiple } = place.tap.acks

@@ -56,6 +56,9 @@ describe('settings', () => {
     expect(refusal(make({ type: 'stream' }))).toBe(`expected type to be 'quorum' or 'classic', got "stream"`)
     expect(refusal(make({ single: 1 }))).toBe('expected single to be true or false, got 1')
     expect(refusal(make({ bind: { routingKey: '#' } }))).toContain('expected bind.exchange to be')
+    expect(refusal(make({ bind: { exchange: 'shop', type: 'direct' } }))).toBe(
+      'expected bind.routingKey to be given for a direct exchange, which knows no patterns, got undefined',
+    )
     expect(refusal(make({ deliveryLimit: 5 }))).toBe(
       'expected deliveryLimit to be given together with deadLetterExchange, because the server drops what came too often ' +
         'without one, got 5',

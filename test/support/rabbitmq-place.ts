@@ -17,22 +17,29 @@ export class RabbitmqPlace implements TestBroker, AsyncDisposable {
   readonly #connection: ChannelModel
   readonly #queues = new Set<string>()
 
-  private constructor(proxy: LinkProxy, tap: AmqpTap, connection: ChannelModel, channel: Channel) {
+  private constructor(
+    proxy: LinkProxy,
+    tap: AmqpTap,
+    connection: ChannelModel,
+    channel: Channel,
+    heartbeatMs: number | undefined,
+  ) {
     this.proxy = proxy
     this.tap = tap
     this.#connection = connection
     this.channel = channel
-    this.rabbit = rabbitmq({ url: proxy.url, heartbeatMs: 1_000, timeoutMs: 3_000 })
+    const times = heartbeatMs === undefined ? {} : { heartbeatMs, timeoutMs: 5_000 }
+    this.rabbit = rabbitmq({ url: proxy.url, ...times })
   }
 
-  static async open(url: string = requireServer('rabbitmq')): Promise<RabbitmqPlace> {
+  static async open(url: string = requireServer('rabbitmq'), heartbeatMs?: number): Promise<RabbitmqPlace> {
     const tap = new AmqpTap()
     const proxy = await LinkProxy.open(url, () => tap.link())
     const connection = await connect(url)
     connection.on('error', () => {})
     const channel = await connection.createConfirmChannel()
     channel.on('error', () => {})
-    const place = new RabbitmqPlace(proxy, tap, connection, channel)
+    const place = new RabbitmqPlace(proxy, tap, connection, channel, heartbeatMs)
     await channel.assertExchange(place.exchange, 'topic')
     return place
   }
@@ -83,13 +90,15 @@ export class RabbitmqPlace implements TestBroker, AsyncDisposable {
     return found
   }
 
-  /** The server tells of those that nobody has, the proxy sees the others: asked again if something moved in between. */
+  /** The server tells of those that nobody has, the proxy sees the others. Some may be on their way between both. */
   async waiting(group: string): Promise<number> {
     for (;;) {
       const { moves } = this.tap
       const ready = await this.ready(group)
-      await new Promise((resolve) => setTimeout(resolve, 10))
-      if (this.tap.moves === moves) return ready + this.tap.unacked(this.queue(group))
+      const waiting = ready + this.tap.unacked(this.queue(group))
+      if (waiting > 0) return waiting
+      await new Promise((resolve) => setTimeout(resolve, 50))
+      if (this.tap.moves === moves && (await this.ready(group)) === 0) return this.tap.unacked(this.queue(group))
     }
   }
 
@@ -154,5 +163,6 @@ function raw({ content, properties, fields }: Message): RawMessage {
 export const rabbitmqHarness: BrokerHarness = {
   name: 'rabbitmq',
   cannot: {},
-  open: () => RabbitmqPlace.open(),
+  // Silent links are noticed within some seconds. On a busy machine a shorter heartbeat would end links that are not silent.
+  open: () => RabbitmqPlace.open(requireServer('rabbitmq'), 3_000),
 }

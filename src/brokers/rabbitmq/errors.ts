@@ -22,6 +22,11 @@ export function serverClose(error: unknown): ServerClose | undefined {
 const HANDSHAKE = /^Handshake terminated by server: (\d+)/
 const SENTENCE = /with message "(.*)"$/s
 
+/** Whether `amqplib` refuses because the channel, or the connection, is closed. */
+export function isClosed(error: unknown): boolean {
+  return asError(error).name === 'IllegalOperationError'
+}
+
 /** An error of `amqplib` as one of hapax; `what` says what was tried, or what was lost. */
 export function brokerError(what: string, error: unknown): HapaxError {
   if (error instanceof HapaxError) return error

@@ -106,7 +106,8 @@ export class Exchange implements Destination {
     this.#turn = this.#turn.then(async () => {
       this.#apart.send([answer])
       const { status } = await answer.promise
-      if (status !== 'unavailable') this.#suspects.delete(identity(answer.message))
+      // One that has failed will be sent again, and may do the same.
+      if (status === 'confirmed' || status === 'refused') this.#suspects.delete(identity(answer.message))
     })
   }
 

@@ -1,9 +1,9 @@
 import { retryDelay } from '../../core/backoff.ts'
 import { systemClock, within } from '../../core/clock.ts'
-import { HapaxError } from '../../core/errors.ts'
+import { asError, HapaxError, messageOf } from '../../core/errors.ts'
 import { systemRandom } from '../../core/random.ts'
 import type { AmqpConnection } from './amqp.ts'
-import { brokerError } from './errors.ts'
+import { brokerError, isClosed } from './errors.ts'
 
 /** Where the connections of a link come from. */
 export interface LinkOptions {
@@ -16,7 +16,7 @@ export interface LinkOptions {
 
 /**
  * A connection that several share: opened when the first needs it, opened anew after a loss, closed when nobody is left. After
- * a failure the next attempt has to wait a little; whoever asks meanwhile is told the failure at once.
+ * a failure the next attempt has to wait a little; whoever does not wait is told the failure at once.
  */
 export class Link {
   readonly #options: LinkOptions
@@ -67,14 +67,16 @@ export class Link {
 
   /** The error for something that ended with the link. */
   lost(what: string): HapaxError {
-    return brokerError(what, this.#loss ?? new Error('the link to RabbitMQ was lost'))
+    if (this.#loss !== undefined) return brokerError(`${what}: the link to RabbitMQ was lost`, this.#loss)
+    return new HapaxError('broker-unavailable', `${what}: the link to RabbitMQ was lost`)
   }
 
   /**
    * Does some work on the connection, in time. Rejects with an error of hapax. A server that does not answer in time has lost
-   * the connection: whatever else it carries is waiting as well.
+   * the connection: whatever else it carries is waiting as well. `patient` ones wait between attempts themselves.
    */
-  async use<T>(what: string, work: (connection: AmqpConnection) => Promise<T>): Promise<T> {
+  async use<T>(what: string, work: (connection: AmqpConnection) => Promise<T>, patient = false): Promise<T> {
+    if (!patient && this.#failed !== undefined && this.pauseMs > 0) throw this.#failed.error
     const connection = await this.#connect()
     const { timeoutMs } = this.#options
     try {
@@ -82,6 +84,8 @@ export class Link {
         throw this.#giveUp(connection, new HapaxError('broker-timeout', `${what}: no answer within ${timeoutMs} ms`))
       })
     } catch (error) {
+      // It can be lost unnoticed in the moment in which it is opened.
+      if (isClosed(error) && messageOf(asError(error)).startsWith('Connection')) this.#drop(connection)
       throw brokerError(what, error)
     }
   }
@@ -95,7 +99,6 @@ export class Link {
   }
 
   async #open(): Promise<AmqpConnection> {
-    if (this.#failed !== undefined && this.pauseMs > 0) throw this.#failed.error
     let connection: AmqpConnection
     try {
       connection = await this.#opened()
@@ -159,14 +162,18 @@ export class Link {
 
   #closed(connection: AmqpConnection, error: unknown): void {
     this.#loss ??= error
-    if (this.#connection === connection) this.#connection = undefined
+    this.#drop(connection)
     if (this.#watched?.connection === connection) this.#watched.end()
     // `amqplib` only ends its side: a peer that is gone would keep the socket, and so the process, for ever.
     if (this.#options.owned) socketOf(connection)?.destroy()
   }
 
-  #giveUp(connection: AmqpConnection, error: HapaxError): HapaxError {
+  #drop(connection: AmqpConnection): void {
     if (this.#connection === connection) this.#connection = undefined
+  }
+
+  #giveUp(connection: AmqpConnection, error: HapaxError): HapaxError {
+    this.#drop(connection)
     if (this.#options.owned) socketOf(connection)?.destroy(error)
     return error
   }

@@ -2,7 +2,7 @@ import { systemClock } from '../../core/clock.ts'
 import type { Handle, Incoming } from '../../core/deliveries.ts'
 import { HapaxError } from '../../core/errors.ts'
 import { Acks } from './acks.ts'
-import type { AmqpChannel, AmqpMessage } from './amqp.ts'
+import type { AmqpChannel, AmqpConnection, AmqpMessage } from './amqp.ts'
 import { serverClose } from './errors.ts'
 import { closed, type Link } from './link.ts'
 import { declareQueue, type QueuePlace } from './topology.ts'
@@ -45,14 +45,15 @@ export class Reading {
 
   /** Opens a channel, sees to the queue, and consumes it. */
   static open(link: Link, place: QueuePlace, count: number, listener: Listener): Promise<Reading> {
-    return link.use(`queue ${place.name}`, async (connection) => {
+    const opening = async (connection: AmqpConnection): Promise<Reading> => {
       const channel = await connection.createChannel()
       const reading = new Reading(link, place, channel, listener)
       const { version } = (connection.connection?.serverProperties ?? {}) as { version?: unknown }
       await declareQueue(channel, place, String(version))
       await reading.#consume(count)
       return reading
-    })
+    }
+    return link.use(`queue ${place.name}`, opening, true)
   }
 
   get isOpen(): boolean {

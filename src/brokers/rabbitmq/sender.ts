@@ -2,7 +2,7 @@ import type { Confirmation } from '../../core/broker.ts'
 import { asError, HapaxError, messageOf } from '../../core/errors.ts'
 import type { AmqpConfirmChannel, AmqpMessage } from './amqp.ts'
 import { type Answer, CONFIRMED } from './answer.ts'
-import { brokerError, type ServerClose, serverClose } from './errors.ts'
+import { brokerError, isClosed, type ServerClose, serverClose } from './errors.ts'
 import { closed, type Link } from './link.ts'
 import { declareExchange, type ExchangePlace } from './topology.ts'
 import { isSame } from './wire.ts'
@@ -81,7 +81,9 @@ export class Sender {
   }
 
   #notSent(cause: unknown): Confirmation {
-    if (this.#ended || asError(cause).name === 'IllegalOperationError') {
+    if (isClosed(cause)) {
+      // It can end unnoticed in the moment in which it is opened.
+      this.#end()
       return { status: 'unavailable', error: this.#link.lost(`exchange ${this.#exchange}`) }
     }
     const detail = messageOf(asError(cause))
@@ -123,15 +125,21 @@ export class Sender {
     this.#stopListening()
     const unanswered = [...this.#unanswered]
     this.#unanswered.clear()
-    const what = `exchange ${this.#exchange}`
-    const error = this.#error === undefined ? this.#link.lost(what) : brokerError(what, this.#error)
     const culprit = serverClose(this.#error)
+    const error = this.#endedBy(culprit)
     const maxBytes = maxBytesOf(culprit)
     const blamed = unanswered.filter((answer) => isToBlame(answer, unanswered.length, culprit, maxBytes))
     for (const answer of blamed) answer.settle(refusal(error, culprit))
     for (const answer of unanswered) answer.settle({ status: 'unavailable', error })
     const unknown = isAboutOne(culprit) && blamed.length === 0
     this.#told({ suspects: unknown ? unanswered : [], maxBytes })
+  }
+
+  #endedBy(culprit: ServerClose | undefined): HapaxError {
+    const what = `exchange ${this.#exchange}`
+    if (this.#error === undefined) return this.#link.lost(what)
+    if (!isAboutOne(culprit)) return brokerError(what, this.#error)
+    return new HapaxError('broker-refused', `${what}: ${culprit.sentence}`, { cause: this.#error })
   }
 }
 
@@ -151,8 +159,7 @@ function isToBlame(
 }
 
 /** A right that is missing can be given; anything else will never be taken. */
-function refusal(cause: HapaxError, culprit: ServerClose | undefined): Confirmation {
-  const error = new HapaxError('broker-refused', cause.message, { cause })
+function refusal(error: HapaxError, culprit: ServerClose | undefined): Confirmation {
   return { status: culprit?.code === 403 ? 'failed' : 'refused', error }
 }
 

@@ -21,7 +21,7 @@ export interface ExchangePlace {
 /** Which messages of an exchange go into a queue. */
 export interface Binding {
   readonly exchange: string
-  /** @default '#', every message of a topic exchange */
+  /** @default '#', every message of a topic exchange; has to be given for a direct one */
   readonly routingKey?: string
   /** The type of the exchange. @default 'topic' */
   readonly type?: ExchangeType
@@ -133,12 +133,15 @@ function checkLimit(type: QueuePlace['type'], deliveryLimit: number, deadLetterE
 
 function bindingOf(binding: Binding, declare: Declare): QueuePlace['bindings'][number] {
   noOthers('bind', binding, ['exchange', 'routingKey', 'type', 'declare', 'arguments'])
-  const { routingKey = '#' } = binding
+  const { routingKey = '#', type = 'topic' } = binding
   if (typeof routingKey !== 'string') expected('bind.routingKey', 'a string', routingKey)
+  if (type === 'direct' && binding.routingKey === undefined) {
+    expected('bind.routingKey', 'given for a direct exchange, which knows no patterns', binding.routingKey)
+  }
   return {
     exchange: {
       name: text('bind.exchange', binding.exchange),
-      type: text('bind.type', binding.type ?? 'topic'),
+      type: text('bind.type', type),
       declare: declareOption(binding.declare, declare),
       arguments: {},
     },
