@@ -189,4 +189,4 @@ const SEND_MESSAGES = 2_000
 const SEND_BYTES = 16 * 1024 * 1024
 /** A broker takes batches of 1,048,588 bytes unless it is set otherwise. */
 const BATCH_BYTES = 900_000
-const CLOSE_MS = 3_000
+const CLOSE_MS = 2_000

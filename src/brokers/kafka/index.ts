@@ -90,7 +90,7 @@ function baseSettings({ url, brokers, clientId, tls, sasl, connectTimeoutMs, cli
   }
   return {
     clientId: clientId === undefined ? 'hapax' : text('clientId', clientId),
-    bootstrapBrokers: brokers === undefined ? brokersOf(url as string) : checkBrokers([...brokers]),
+    bootstrapBrokers: brokers === undefined ? brokersOf(url as string) : checkBrokers(brokers),
     connectTimeout: positiveInteger('connectTimeoutMs', connectTimeoutMs, 5_000),
     ...(tls === undefined || tls === false ? {} : { tls: tls === true ? {} : tls }),
     ...(sasl === undefined ? {} : { sasl }),
@@ -104,14 +104,16 @@ function brokersOf(url: string): string[] {
   return checkBrokers(hosts.split(','))
 }
 
-function checkBrokers(brokers: string[]): string[] {
-  const wrong = brokers.find(
-    (each) => typeof each !== 'string' || !/^(\[[0-9a-f:.]+\]|[^\s:/@[\]]+)(:\d{1,5})?$/i.test(each),
-  )
-  if (brokers.length === 0 || wrong !== undefined)
-    expected('brokers', "a list like ['one:9092', 'two:9092']", wrong ?? 'none')
-  return brokers
+function checkBrokers(brokers: readonly string[]): string[] {
+  const what = "a list like ['one:9092', 'two:9092']"
+  if (!Array.isArray(brokers) || brokers.length === 0) expected('brokers', what, brokers)
+  const wrong = brokers.find((each) => typeof each !== 'string' || !BROKER.test(each))
+  if (wrong !== undefined) expected('brokers', what, wrong)
+  return [...brokers]
 }
+
+/** A name or an address, and a port unless it is 9092. */
+const BROKER = /^(\[[0-9a-f:.]+\]|[^\s:/@[\]]+)(:\d{1,5})?$/i
 
 function topic(
   name: string,

@@ -116,7 +116,7 @@ interface TakeOptions {
 }
 
 /** How much is sent at once. */
-export interface Limits {
+interface Limits {
   /** In one request. */
   readonly messages: number
   readonly bytes: number

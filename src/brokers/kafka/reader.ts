@@ -261,5 +261,5 @@ export class GroupReader implements Reader {
 }
 
 const MIN_WINDOW = 1_000
-const CLOSE_MS = 3_000
+const CLOSE_MS = 2_000
 const BACKOFF = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 100, maxDelayMs: 10_000, factor: 2 }

@@ -28,10 +28,9 @@ export function readRecords(
   let skipped: Read['skipped']
   for (const batch of records ?? []) {
     const last = batch.firstOffset + BigInt(batch.lastOffsetDelta)
+    const all = aborted.takes(batch) ? fetchedOf(topic, partitionIndex, batch) : []
     if (last < from) continue
-    const wanted = aborted.takes(batch)
-      ? fetchedOf(topic, partitionIndex, batch).filter(({ offset }) => offset >= from)
-      : []
+    const wanted = all.filter(({ offset }) => offset >= from)
     found.push(...wanted)
     next = last + 1n
     skipped = wanted.at(-1)?.offset === last ? undefined : { offset: last, leaderEpoch: batch.partitionLeaderEpoch }
