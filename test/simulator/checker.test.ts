@@ -165,7 +165,7 @@ function deleteFirstReceipt(evidence: Evidence): Evidence | undefined {
   const commit = evidence.commits[place] as Commit
   const receipt = commit.changes.find(isNew('receipts')) as Change
   const deleting = { ...receipt, before: receipt.after, after: undefined }
-  const cleaning = { at: commit.at + 0.5, tx: 0, process: 'cleaner', changes: [deleting] }
+  const cleaning = { at: commit.at + 0.5, now: 0, tx: 0, process: 'cleaner', changes: [deleting] }
   return { ...evidence, commits: evidence.commits.toSpliced(place + 1, 0, cleaning) }
 }
 
@@ -182,7 +182,7 @@ function shownAsFailed(evidence: Evidence, reason: string, cutOff: boolean): Evi
   const message = { source, id, key }
   const row = { seq: 1e6, origin: 'inbox', consumer, message, reason, heldSeq: null }
   const change = { table: 'failed', key: '1e6', before: undefined, after: row, writtenAt: 1e6 } as const
-  const commits = [...evidence.commits, { at: 1e6, tx: 0, process: 'worker', changes: [change] }]
+  const commits = [...evidence.commits, { at: 1e6, now: 0, tx: 0, process: 'worker', changes: [change] }]
   return { ...evidence, commits, cutOff: new Set(cutOff ? [id] : []) }
 }
 

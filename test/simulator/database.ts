@@ -1,4 +1,4 @@
-import type { ErrorRecord, Origin, StoredMessage } from 'hapax'
+import type { EffectState, ErrorRecord, Origin, StoredMessage } from 'hapax'
 import type { Process, World } from './world.ts'
 
 /** A row of `receipts`. */
@@ -24,6 +24,8 @@ export interface WaitingRow {
   readonly lost: number
   readonly starts: number
   readonly crashes: number
+  readonly leaseToken: string | null
+  readonly fence: number
   readonly availableAt: number
   readonly heldAt: number | null
   readonly error: ErrorRecord | null
@@ -100,6 +102,20 @@ export interface Effect {
   readonly key: string | null
 }
 
+/** A row of the journal of outside calls. */
+export interface JournalRow {
+  readonly consumer: string
+  readonly messageKey: string
+  readonly name: string
+  readonly state: EffectState
+  readonly token: string
+  readonly attempts: number
+  readonly result: string | null
+  readonly error: ErrorRecord | null
+  readonly firstAt: number
+  readonly lastAt: number
+}
+
 /** The tables by name. */
 export interface Tables {
   receipts: ReceiptRow
@@ -112,6 +128,7 @@ export interface Tables {
   subscriptions: { consumer: string; type: string; ordered: boolean }
   audit: AuditRow
   effects: Effect
+  journal: JournalRow
 }
 
 /** The name of a table. */
@@ -130,6 +147,8 @@ export interface Change {
 /** A transaction that committed. */
 export interface Commit {
   readonly at: number
+  /** The time of the database. */
+  readonly now: number
   readonly tx: number
   readonly process: string
   readonly changes: readonly Change[]
@@ -191,6 +210,7 @@ export class Database {
     subscriptions: new Map(),
     audit: new Map(),
     effects: new Map(),
+    journal: new Map(),
   }
   readonly #locks = new Map<string, DbTransaction>()
   #lastTx = 0
@@ -277,7 +297,7 @@ export class Database {
     if (tx.changes.size > 0) {
       const changes: Change[] = []
       for (const [name, { row, at }] of tx.changes) changes.push(this.#apply(name, row, at))
-      this.log.push({ at: this.moment(), tx: tx.id, process: tx.owner.name, changes })
+      this.log.push({ at: this.moment(), now: this.world.now, tx: tx.id, process: tx.owner.name, changes })
     }
     tx.committed = true
     this.#end(tx)
@@ -319,6 +339,11 @@ export class Database {
     }
     return false
   }
+}
+
+/** The key of a row of the journal. */
+export function journalKey({ consumer, messageKey, name }: { consumer: string; messageKey: string; name: string }) {
+  return `${consumer}/${messageKey}/${name}`
 }
 
 /** The key of a receipt. */

@@ -1,11 +1,15 @@
 import {
   type Audit,
+  type EffectEnd,
+  type EffectRef,
+  type EffectRow,
   type FailedFilter,
   type FailedMessage,
   type FailedWhere,
   HapaxError,
   type InboxRow,
   isHapaxError,
+  type Lease,
   type LocalResult,
   type LocalRow,
   type Look,
@@ -27,7 +31,15 @@ import {
 } from 'hapax'
 import { doomed, transactionClosed, untilAborted } from '../../src/core/driver.ts'
 import type { Chaos } from './chaos.ts'
-import { Blocked, type Database, type DbTransaction, type FailedRecord, type WaitingRow } from './database.ts'
+import {
+  Blocked,
+  type Database,
+  type DbTransaction,
+  type FailedRecord,
+  type JournalRow,
+  journalKey,
+  type WaitingRow,
+} from './database.ts'
 import { statements as right, type Statements } from './statements.ts'
 import type { Process } from './world.ts'
 
@@ -314,6 +326,16 @@ export class SimStore implements Store<SimTx> {
         await this.statement(tx, label, undefined, once)
         return unit
       }
+      if (opening.kind === 'settle') {
+        const { lease } = opening
+        const found = await this.statement(tx, label, lockTimeoutMs, (db, each) => {
+          once()
+          return { present: this.#sql.lockAll(db, each, [lease.seq]), row: this.#sql.settle(db, each, lease) }
+        })
+        if (found.row === undefined) return { ...unit, present: new Set(found.present) }
+        session.messages = [found.row.message]
+        return { ...unit, present: new Set(found.present), claimed: new Map([[lease.seq, asInboxRow(found.row)]]) }
+      }
       const { consumer, token, messages } = opening
       session.messages = messages
       const ours = await this.statement(tx, label, lockTimeoutMs, (db, each) => {
@@ -426,6 +448,100 @@ export class SimStore implements Store<SimTx> {
 
   fail(row: Parameters<Store<SimTx>['fail']>[0]): Promise<boolean> {
     return this.#once(`fails ${row.seq}`, (db, tx) => this.#sql.fail(db, tx, row), MOVE_LOCK_MS)
+  }
+
+  /** A transaction of our own: locks first, and then writes and commits, unless there is nothing to write. */
+  async #short<T>(
+    label: string,
+    first: (db: Database, tx: DbTransaction) => T,
+    then: (db: Database, tx: DbTransaction, found: T) => boolean,
+  ): Promise<T> {
+    const tx = this.#begin()
+    const idle = this.#whenPaused(tx, MOVE_LOCK_MS)
+    let committing = false
+    try {
+      const found = await this.statement(tx, label, MOVE_LOCK_MS, first)
+      committing = true
+      const commit = (db: Database): void => {
+        if (then(db, tx, found)) db.commit(tx)
+        else db.rollback(tx)
+      }
+      await this.statement(tx, `commits: ${label}`, MOVE_LOCK_MS, commit, true)
+      return found
+    } catch (error) {
+      if (committing && error instanceof LinkLost) throw commitUnknown(error)
+      this.#db.rollback(tx)
+      throw ofQuery(error)
+    } finally {
+      idle()
+      this.#open.delete(tx)
+    }
+  }
+
+  async lease(seqs: readonly string[], token: string, leaseMs: number): Promise<readonly InboxRow[]> {
+    let leased: readonly WaitingRow[] = []
+    await this.#short(
+      `leases ${seqs.join(' ')}`,
+      (db, tx) => this.#sql.lockDue(db, tx, seqs, token),
+      (db, tx, rows) => {
+        leased = this.#sql.lease(db, tx, rows, token, leaseMs)
+        return leased.length > 0
+      },
+    )
+    return leased.map(asInboxRow)
+  }
+
+  async renew(leases: readonly Lease[], leaseMs: number): Promise<ReadonlySet<string>> {
+    const label = leases.map(({ seq }) => seq).join(' ')
+    await this.#repeated(`prolongs ${label}`, (db, tx) => this.#sql.renew(db, tx, leases, leaseMs))
+    return this.#repeated(`reads leases ${label}`, (db, tx) => this.#sql.leased(db, tx, leases))
+  }
+
+  async beginEffect(
+    lease: Lease,
+    leaseMs: number,
+    effect: EffectRef,
+    again: boolean,
+  ): Promise<{ readonly before: EffectRow | undefined } | undefined> {
+    let seen: { readonly row: JournalRow | undefined } | undefined
+    const found = await this.#short(
+      `begins effect ${effect.name} of ${lease.seq}`,
+      (db, tx) => {
+        // Where locking reads do not see what is newest, the journal is what it was before the statement waited.
+        if (seen === undefined || !db.knowsFate) seen = { row: db.get(tx, 'journal', journalKey(effect)) }
+        return this.#sql.lockLease(db, tx, lease) && seen
+      },
+      (db, tx, locked) => {
+        if (locked === undefined) return false
+        const state = locked.row?.state
+        this.#sql.renew(db, tx, [lease], leaseMs)
+        if (state === undefined || state === 'not-done' || (again && state !== 'done'))
+          this.#sql.beginEffect(db, tx, effect, lease.token)
+        return true
+      },
+    )
+    return found && { before: found.row && asEffectRow(found.row) }
+  }
+
+  async endEffect(lease: Lease, effect: EffectRef, end: EffectEnd): Promise<boolean> {
+    const found = await this.#short(
+      `ends effect ${effect.name} of ${lease.seq} as ${end.state}`,
+      (db, tx) => this.#sql.lockLease(db, tx, lease),
+      (db, tx, row) => {
+        if (row !== undefined) this.#sql.endEffect(db, tx, effect, lease.token, end)
+        return row !== undefined
+      },
+    )
+    return found !== undefined
+  }
+
+  effects(consumer: string, messageKey: string): Promise<readonly EffectRow[]> {
+    return this.#repeated('reads effects', (db) => this.#sql.effects(db, consumer, messageKey).map(asEffectRow))
+  }
+
+  settleEffect(effect: EffectRef, end: EffectEnd, audit: Audit): Promise<boolean> {
+    const label = `settles effect ${effect.name} as ${end.state}`
+    return this.#once(label, (db, tx) => this.#sql.settleEffect(db, tx, effect, end, audit), MOVE_LOCK_MS)
   }
 
   inboxSeq(consumer: string, messageKey: string): Promise<string | undefined> {
@@ -752,11 +868,17 @@ function unavailable(cause: unknown): unknown {
 
 function opened(opening: Opening): string {
   if (opening.kind === 'take') return `takes ${opening.messages.map((message) => message.id).join(' ')}`
+  if (opening.kind === 'settle') return `settles ${opening.lease.seq}`
   return opening.kind === 'claim' ? `claims ${opening.seqs.join(' ')}` : 'plain'
 }
 
-function asInboxRow({ seq, consumer, message, ordered, attempts, lost, starts, crashes }: WaitingRow): InboxRow {
-  return { seq: String(seq), consumer, message, ordered, attempts, lost, starts, crashes }
+function asInboxRow(row: WaitingRow): InboxRow {
+  const { seq, consumer, message, ordered, attempts, lost, starts, crashes, leaseToken, fence } = row
+  return { seq: String(seq), consumer, message, ordered, attempts, lost, starts, crashes, leaseToken, fence }
+}
+
+function asEffectRow(row: JournalRow): EffectRow {
+  return { ...row, firstAt: new Date(row.firstAt), lastAt: new Date(row.lastAt) }
 }
 
 function failedRows(db: Database, where: FailedWhere): FailedRecord[] {
@@ -782,7 +904,7 @@ function unused(method: string): Promise<never> {
 }
 
 /** Statements that an aborted transaction still takes. */
-const ENDING = /^(rolls back|commits) /
+const ENDING = /^(rolls back|commits)\b/
 const NO_RECEIPTS: ReadonlyMap<string, Receipt> = new Map()
 const NO_SEQS: ReadonlySet<string> = new Set()
 const NO_ROWS: ReadonlyMap<string, InboxRow> = new Map()

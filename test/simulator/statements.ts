@@ -18,6 +18,8 @@ import type {
 } from 'hapax'
 import { laneOf } from '../../src/core/lanes.ts'
 import { type Database, type DbTransaction, receiptKey, type WaitingRow } from './database.ts'
+import { forget, leaseStatements } from './lease-statements.ts'
+import { bySeqText, hasOlder, locked, writeAudit } from './rows.ts'
 
 /** How many rows of one key a look lists. */
 const RUN = 100
@@ -27,6 +29,8 @@ const RUN = 100
  * is run again later, so that what it did before must be done only once. Bugs on purpose replace some of these.
  */
 export const statements = {
+  ...leaseStatements,
+
   /** Writes receipts where there are none; answers the keys that are ours. */
   take(db: Database, tx: DbTransaction, consumer: string, token: string, messages: readonly StoredMessage[]) {
     const ours = new Set<string>()
@@ -64,7 +68,7 @@ export const statements = {
     const ordered = row.ordered && message.key !== null
     const lane = laneOf(like, ordered)
     const availableAt = db.world.now + delayMs
-    const counts = { attempts, starts, lost: 0, crashes: 0 }
+    const counts = { attempts, starts, lost: 0, crashes: 0, leaseToken: null, fence: 0 }
     const waiting = { seq, consumer, message, ordered, lane, ...counts, availableAt, heldAt: null, error }
     db.insert(tx, 'inbox', String(seq), waiting)
   },
@@ -133,28 +137,42 @@ export const statements = {
   reschedule(
     db: Database,
     tx: DbTransaction,
-    row: { seq: string; attempts: number; lost: number; delayMs: number; error: ErrorRecord },
+    row: {
+      seq: string
+      attempts: number
+      lost: number
+      delayMs: number
+      error: ErrorRecord
+      leaseToken: string | null
+    },
   ): boolean {
     const { seq, attempts, lost, delayMs, error } = row
     const there = locked(db, tx, 'inbox', seq)
-    if (there === undefined) return false
+    if (there === undefined || there.leaseToken !== row.leaseToken) return false
     const availableAt = db.world.now + delayMs
-    db.write(tx, 'inbox', seq, { ...there, attempts, lost, error, starts: 0, availableAt })
+    db.write(tx, 'inbox', seq, { ...there, attempts, lost, error, starts: 0, availableAt, leaseToken: null })
     return true
   },
 
   fail(
     db: Database,
     tx: DbTransaction,
-    row: { seq: string; attempts: number; reason: string; error: ErrorRecord; hold: boolean },
+    row: {
+      seq: string
+      attempts: number
+      reason: string
+      error: ErrorRecord
+      hold: boolean
+      leaseToken: string | null
+    },
   ): boolean {
     const { seq, attempts, reason, error, hold } = row
     const there = locked(db, tx, 'inbox', seq)
-    if (there === undefined) return false
+    if (there === undefined || there.leaseToken !== row.leaseToken) return false
     const { consumer, message, ordered } = there
     const failed = { consumer, message, ordered, attempts, reason, error }
     statements.addFailed(db, tx, failed, 'inbox', hold ? there.seq : null)
-    const held = { ...there, attempts, error, starts: 0, heldAt: db.world.now }
+    const held = { ...there, attempts, error, starts: 0, heldAt: db.world.now, leaseToken: null }
     db.write(tx, 'inbox', seq, hold ? held : undefined)
     return true
   },
@@ -329,6 +347,7 @@ export const statements = {
       db.write(tx, 'receipts', key, undefined)
       deleted += 1
     }
+    forget(db, tx, consumer)
     return { deleted, after: page.length < limit ? undefined : page.at(-1)?.messageKey }
   },
 
@@ -349,10 +368,6 @@ export type Statements = typeof statements
 
 function byMessageKey(a: { messageKey: string }, b: { messageKey: string }): number {
   return a.messageKey < b.messageKey ? -1 : 1
-}
-
-function bySeqText(seqs: readonly string[]): string[] {
-  return [...seqs].sort((a, b) => Number(a) - Number(b))
 }
 
 /** Whoever inserts a receipt that another open transaction has inserted, or deleted, waits for it. */
@@ -376,38 +391,17 @@ function writeReceipt(
   return true
 }
 
-/** A row after its lock was got; undefined: it is gone. */
-function locked<Name extends 'inbox' | 'outbox' | 'failed' | 'workers'>(
-  db: Database,
-  tx: DbTransaction,
-  table: Name,
-  key: string,
-) {
-  if (db.get(tx, table, key) === undefined && !db.isLocked(tx, table, key)) return undefined
-  db.lock(tx, table, key)
-  return db.get(tx, table, key)
-}
-
 /** Locks the rows that nobody else has locked and that are not held. */
 function lockFree(db: Database, tx: DbTransaction, seqs: readonly string[]): WaitingRow[] {
   const rows: WaitingRow[] = []
   for (const seq of bySeqText(seqs)) {
     const row = db.get(tx, 'inbox', seq)
     if (row === undefined || row.heldAt !== null || db.isLocked(tx, 'inbox', seq)) continue
+    if (row.leaseToken !== null && row.availableAt > db.world.now) continue
     db.lock(tx, 'inbox', seq)
     rows.push(row)
   }
   return rows
-}
-
-function hasOlder(db: Database, tx: DbTransaction, row: WaitingRow, mine: readonly WaitingRow[]): boolean {
-  if (!row.ordered) return false
-  for (const older of db.committed('inbox').values()) {
-    const before = older.seq < row.seq && older.ordered && older.consumer === row.consumer
-    if (!before || older.message.key !== row.message.key || mine.includes(older)) continue
-    if (db.get(tx, 'inbox', String(older.seq)) !== undefined) return true
-  }
-  return false
 }
 
 function listeners(db: Database, tx: DbTransaction, { message, consumers }: LocalRow): Map<string, boolean> {
@@ -423,7 +417,7 @@ function unhold(db: Database, tx: DbTransaction, origin: Origin, seq: string, me
   const clear = { heldAt: null, attempts: 0, availableAt, error: null, message }
   if (origin === 'inbox') {
     const row = locked(db, tx, 'inbox', seq)
-    if (row) db.write(tx, 'inbox', seq, { ...row, ...clear, lost: 0, starts: 0, crashes: 0 })
+    if (row) db.write(tx, 'inbox', seq, { ...row, ...clear, lost: 0, starts: 0, crashes: 0, leaseToken: null })
   } else {
     const row = locked(db, tx, 'outbox', seq)
     if (row) db.write(tx, 'outbox', seq, { ...row, ...clear })
@@ -432,24 +426,6 @@ function unhold(db: Database, tx: DbTransaction, origin: Origin, seq: string, me
 
 function scopeOf(row: { consumer: string } | { relay: string }): string {
   return 'consumer' in row ? row.consumer : row.relay
-}
-
-function writeAudit(db: Database, tx: DbTransaction, audit: Audit, consumer: string, message: StoredMessage): void {
-  const seq = db.nextSeq()
-  const { messageKey, source, id, type } = message
-  const { action, actor, note = null } = audit
-  db.insert(tx, 'audit', String(seq), {
-    seq,
-    action,
-    actor,
-    consumer,
-    messageKey,
-    source,
-    id,
-    type,
-    at: db.world.now,
-    note,
-  })
 }
 
 /** A row of inbox or outbox as a look sees it. */

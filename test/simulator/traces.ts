@@ -164,11 +164,14 @@ class TraceRun {
       case 'reschedule': {
         const seq = await this.#inboxSeq(operation.consumer, operation.id)
         const delayMs = operation.later ? LATER_MS : 0
-        return seq && this.#wait(this.#store.reschedule({ seq, attempts: 2, lost: 1, delayMs, error: ERROR }))
+        return (
+          seq &&
+          this.#wait(this.#store.reschedule({ seq, attempts: 2, lost: 1, delayMs, error: ERROR, leaseToken: null }))
+        )
       }
       case 'fail': {
         const seq = await this.#inboxSeq(operation.consumer, operation.id)
-        const row = { attempts: 3, reason: 'permanent', error: ERROR, hold: operation.hold }
+        const row = { attempts: 3, reason: 'permanent', error: ERROR, hold: operation.hold, leaseToken: null }
         return seq && this.#wait(this.#store.fail({ seq, ...row }))
       }
       default:
