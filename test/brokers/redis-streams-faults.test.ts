@@ -1,4 +1,5 @@
 import { chmod } from 'node:fs/promises'
+import { setTimeout as delay } from 'node:timers/promises'
 import { redisStreams } from 'hapax/redis-streams'
 import { Redis } from 'ioredis'
 import { describe, expect, it, vi } from 'vitest'
@@ -41,13 +42,13 @@ describe.skipIf(cannot !== undefined)(`a server of one's own${cannot === undefin
     await withServer(async (server) => {
       const redis = redisStreams({ url: server.url, timeoutMs: 2_000 })
       const destination = redis.stream('orders')
-      const listening = await listen(redis.group('billing', { stream: 'orders' }), 10_000)
+      const listening = await listen(redis.group('billing', { stream: 'orders' }), 1_000_000)
       const confirmed = new Set<string>()
       let going = true
       const send = async (sender: number): Promise<void> => {
         for (let at = 0; going; at++) {
           const batch = messages(20, `${sender}-${at}-`)
-          const statuses = await publish(destination, batch)
+          const [statuses] = await Promise.all([publish(destination, batch), delay(1)])
           for (const [index, status] of statuses.entries())
             if (status === 'confirmed') confirmed.add(batch[index]?.id as string)
         }
@@ -62,8 +63,10 @@ describe.skipIf(cannot !== undefined)(`a server of one's own${cannot === undefin
       }
       going = false
       await Promise.all(sending)
-      const seen = () => new Set(listening.deliveries.map(({ arrival }) => arrival.attributes['id']))
-      await eventually(async () => expect([...confirmed].filter((id) => !seen().has(id))).toEqual([]))
+      await eventually(async () => {
+        const seen = new Set(listening.deliveries.map(({ arrival }) => arrival.attributes['id']))
+        expect([...confirmed].filter((id) => !seen.has(id))).toEqual([])
+      })
       expect(listening.reports.length).toBeGreaterThan(0)
       await listening.reader.close()
       await destination.close()
@@ -89,6 +92,23 @@ describe.skipIf(cannot !== undefined)(`a server of one's own${cannot === undefin
       await plain.config('SET', 'maxmemory', '0')
       await sendUntilConfirmed(destination, 'last')
       await eventually(async () => expect(listening.deliveries).toHaveLength(7))
+      await destination.close()
+    })
+  })
+
+  it('E2: becomes full in the middle of a batch: all of it is in the stream, or nothing', async () => {
+    await withServer(async (server, plain) => {
+      const destination = redisStreams({ url: server.url }).stream('orders')
+      await sendUntilConfirmed(destination, 'first')
+      const used = Number(/used_memory:(\d+)/.exec(await plain.info('memory'))?.[1])
+      await plain.config('SET', 'maxmemory', `${used + 1_000_000}`)
+      const batch = messages(100).map((each) => ({ ...each, key: 'one', data: Buffer.alloc(20_000) }))
+      expect(await publish(destination, batch)).toEqual(batch.map(() => 'unavailable broker-blocked'))
+      expect(await plain.xlen('orders')).toBe(1)
+      await plain.config('SET', 'maxmemory', '0')
+      expect(await publish(destination, batch)).toEqual(batch.map(() => 'confirmed'))
+      const ids = (await plain.xrange('orders', '-', '+')).map(([, fields]) => fields[fields.indexOf('ce_id') + 1])
+      expect(ids).toEqual(['first', ...batch.map(({ id }) => id)])
       await destination.close()
     })
   })

@@ -190,6 +190,7 @@ describe.concurrent('entries that somebody removed', () => {
     await eventually(async () => expect(entryIds(listening)).toEqual(ids))
     await place.plain.xdel(place.stream, ids[0] as string)
     await eventually(async () => expect(listening.reports.map(({ fields }) => fields['ids'])).toEqual([[ids[0]]]))
+    await heartbeat(place, ids[1] as string)
     listening.deliveries[0]?.retry(10)
     await eventually(async () => expect(entryIds(listening)).toEqual([...ids, ids[0]]))
     for (const delivery of listening.deliveries) delivery.ack()

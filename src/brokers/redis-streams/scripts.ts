@@ -16,14 +16,17 @@ return { found[1], found[2], counts, found[3] or {} }
 
 /**
  * Hands entries of one consumer to another one, or to itself, as if they had been idle for so long; not those that somebody
- * else has by now. Answers which those are, and which are gone from the stream.
+ * else has by now. Answers which those are, which turned out to be gone from the stream, and which were gone before: Redis
+ * drops such an entry as soon as anybody claims anything.
  */
 const HAND_OVER = `
 local group, from, to, idle = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local ours, taken, gone = {}, {}, {}
+local ours, taken, gone, gone_before = {}, {}, {}, {}
 for i = 5, #ARGV do
-  local pending = redis.call('XPENDING', KEYS[1], group, ARGV[i], ARGV[i], 1, from)
-  table.insert(#pending == 0 and taken or ours, ARGV[i])
+  local id = ARGV[i]
+  if #redis.call('XPENDING', KEYS[1], group, id, id, 1, from) > 0 then table.insert(ours, id)
+  elseif #redis.call('XRANGE', KEYS[1], id, id) > 0 then table.insert(taken, id)
+  else table.insert(gone_before, id) end
 end
 if #ours > 0 then
   local command = { 'XCLAIM', KEYS[1], group, to, 0 }
@@ -33,7 +36,7 @@ if #ours > 0 then
   for _, id in ipairs(redis.call(unpack(command))) do there[id] = true end
   for _, id in ipairs(ours) do if not there[id] then table.insert(gone, id) end end
 end
-return { taken, gone }
+return { taken, gone, gone_before }
 `
 
 /** Hands over everything that a consumer has, and then removes its name: removing it first would lose what it has. */

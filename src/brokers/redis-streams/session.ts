@@ -164,9 +164,9 @@ export class Session {
     if (now < this.#keptAt + claimAfterMs / 3) return
     this.#keptAt = now
     for (const ids of chunks(this.#hand.ids.filter((id) => !this.#gone.has(id)))) {
-      const { taken, gone } = await this.member.keep(ids)
+      const { taken, gone, goneBefore } = await this.member.keep(ids)
       this.#hand.forget(new Set(taken))
-      for (const id of gone) this.#gone.add(id)
+      for (const id of [...gone, ...goneBefore]) this.#gone.add(id)
       this.#reportLost(gone)
     }
   }
