@@ -10,7 +10,21 @@ type Moment = 'before' | 'in flight' | 'after'
  * Calls that happen when a worker starts, and those that happen as often as time passes, such as heartbeats and looks, which
  * write nothing about a message: neither they nor what they call are points, because two runs would not meet the same ones.
  */
-const QUIET = ['ready', 'migrations', 'migrate', 'subscribe', 'close', 'join', 'beat', 'note', 'bury', 'leave', 'look']
+const QUIET = [
+  'ready',
+  'migrations',
+  'migrate',
+  'subscribe',
+  'close',
+  'join',
+  'beat',
+  'note',
+  'bury',
+  'leave',
+  'look',
+  'renew',
+  'status',
+]
 
 /**
  * Numbers the calls over the seams of a store as they happen, and ends the process at one of them. Two runs of the same
@@ -18,12 +32,13 @@ const QUIET = ['ready', 'migrations', 'migrate', 'subscribe', 'close', 'join', '
  */
 export class Seams {
   readonly points: string[] = []
-  readonly #killAt: string | undefined
+  readonly #killAt: string | number | undefined
   readonly #counts = new Map<string, number>()
   readonly #quiet = new AsyncLocalStorage<boolean>()
   #armed = false
 
-  constructor(killAt: string | undefined) {
+  /** A point by its name, or the how-manieth one. */
+  constructor(killAt: string | number | undefined) {
     this.#killAt = killAt
   }
 
@@ -130,7 +145,7 @@ export class Seams {
     if (name === undefined) return
     const point = `${moment} ${name}`
     this.points.push(point)
-    if (point === this.#killAt) process.kill(process.pid, 'SIGKILL')
+    if (point === this.#killAt || this.points.length === this.#killAt) process.kill(process.pid, 'SIGKILL')
   }
 }
 

@@ -1,0 +1,38 @@
+import type { Policy } from './worker-child.ts'
+
+/** What became of the messages: what the provider sent, what the business wrote, and what is listed as failed, by id. */
+export interface Found {
+  readonly sent: ReadonlyMap<string, number>
+  readonly done: ReadonlyMap<string, number>
+  /** With the reason. */
+  readonly failed: ReadonlyMap<string, string>
+}
+
+/** How many messages ended how. */
+export interface Verdict {
+  readonly complaints: readonly string[]
+  /** Sent once and settled. */
+  readonly settled: number
+  /** Listed as unknown: some of them sent, some not. */
+  readonly held: number
+  readonly heldAndSent: number
+}
+
+/** Whether nothing was lost, and nothing sent twice without being listed. */
+export function judge(ids: readonly string[], { sent, done, failed }: Found, policy: Policy): Verdict {
+  const complaints: string[] = []
+  let settled = 0
+  let held = 0
+  let heldAndSent = 0
+  for (const id of ids) {
+    const [times, rows, reason] = [sent.get(id) ?? 0, done.get(id) ?? 0, failed.get(id)]
+    const listed = reason === 'unknown-effect' && policy === 'hold'
+    if (listed) held += 1
+    if (listed && times > 0) heldAndSent += 1
+    if (times === 1 && rows === 1 && reason === undefined) settled += 1
+    else if (!(listed && times <= 1 && rows === 0)) {
+      complaints.push(`${id}: sent ${times} times, ${rows} rows, ${reason ?? 'not listed as failed'}`)
+    }
+  }
+  return { complaints, settled, held, heldAndSent }
+}
