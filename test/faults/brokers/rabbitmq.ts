@@ -17,6 +17,7 @@ export const rabbitmqKind: BrokerKind = {
     connection.on('error', () => {})
     const channel = await connection.createConfirmChannel()
     channel.on('error', () => {})
+    let up = false
     return {
       send: async (messages) => {
         for (const { attributes, body } of messages) {
@@ -27,7 +28,13 @@ export const rabbitmqKind: BrokerKind = {
         await channel.waitForConfirms()
       },
       // Those that were delivered and not acknowledged are counted again when their reader has gone.
-      waiting: async () => (await channel.checkQueue(queueOf(name))).messageCount,
+      waiting: async () => {
+        const { messageCount, consumerCount } = await channel.checkQueue(queueOf(name))
+        up ||= messageCount > 0 || consumerCount > 0
+        // After a start of the server it says 0 until it has been recovered; then its readers come back.
+        if (!up) throw new Error(`queue ${queueOf(name)} is not up yet`)
+        return messageCount
+      },
       close: () => connection.close(),
     }
   },

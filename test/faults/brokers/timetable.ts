@@ -48,7 +48,8 @@ export function timetable(options: FaultOptions): Round[] {
     return faults.map((list) => list.sort((a, b) => a.atMs - b.atMs))
   }
   return shuffled(hows, random).map((how, round) => ({
-    broker: { how, ...fault(0.3, 0.9) },
+    // Not at once: RabbitMQ 3.10 may forget a quorum queue that was declared within the last second when it is killed.
+    broker: { how, ...fault(0.4, 0.9) },
     consumers: share(consumerKills, consumers, round),
     relays: share(relayKills, relays, round),
   }))
