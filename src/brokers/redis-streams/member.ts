@@ -39,11 +39,10 @@ export class Member {
     await this.#link.call(['XACK', stream, group, ...ids])
   }
 
-  /** Says that these are in good hands. */
-  async keep(ids: readonly string[]): Promise<Kept> {
-    const words = [this.name, this.name, '0', ...ids]
-    const [taken, gone, goneBefore] = await this.#run<[Reply, Reply, Reply]>('HAND_OVER', words)
-    return { taken: texts(taken), gone: texts(gone), goneBefore: texts(goneBefore) }
+  /** Says that these are in good hands. Answers which somebody else has by now, and which are gone from the stream. */
+  async keep(ids: readonly string[]): Promise<{ readonly taken: readonly string[]; readonly gone: readonly string[] }> {
+    const [taken, gone] = await this.#run<[Reply, Reply]>('HAND_OVER', [this.name, this.name, '0', ...ids])
+    return { taken: texts(taken), gone: texts(gone) }
   }
 
   /** Lets others have these at once. Answers which are gone from the stream. */
@@ -76,16 +75,6 @@ export class Member {
     const { stream, group } = this.#group
     return (await run(this.#link, script, stream, [group, ...words])) as T
   }
-}
-
-/** What is not in Redis as it should be. */
-export interface Kept {
-  /** Somebody else has these by now. */
-  readonly taken: readonly string[]
-  /** Somebody has removed these from the stream. */
-  readonly gone: readonly string[]
-  /** The same, and somebody was told already. */
-  readonly goneBefore: readonly string[]
 }
 
 /** What a reader took over from others. */

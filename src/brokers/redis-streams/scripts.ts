@@ -16,17 +16,16 @@ return { found[1], found[2], counts, found[3] or {} }
 
 /**
  * Hands entries of one consumer to another one, or to itself, as if they had been idle for so long; not those that somebody
- * else has by now. Answers which those are, which turned out to be gone from the stream, and which were gone before: Redis
- * drops such an entry as soon as anybody claims anything.
+ * else has by now. Answers which those are, and which turned out to be gone from the stream. Those that are neither pending nor
+ * in the stream were found to be gone before: Redis drops such entries as soon as anybody claims anything.
  */
 const HAND_OVER = `
 local group, from, to, idle = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local ours, taken, gone, gone_before = {}, {}, {}, {}
+local ours, taken, gone = {}, {}, {}
 for i = 5, #ARGV do
   local id = ARGV[i]
   if #redis.call('XPENDING', KEYS[1], group, id, id, 1, from) > 0 then table.insert(ours, id)
-  elseif #redis.call('XRANGE', KEYS[1], id, id) > 0 then table.insert(taken, id)
-  else table.insert(gone_before, id) end
+  elseif #redis.call('XRANGE', KEYS[1], id, id) > 0 then table.insert(taken, id) end
 end
 if #ours > 0 then
   local command = { 'XCLAIM', KEYS[1], group, to, 0 }
@@ -36,7 +35,7 @@ if #ours > 0 then
   for _, id in ipairs(redis.call(unpack(command))) do there[id] = true end
   for _, id in ipairs(ours) do if not there[id] then table.insert(gone, id) end end
 end
-return { taken, gone, gone_before }
+return { taken, gone }
 `
 
 /** Hands over everything that a consumer has, and then removes its name: removing it first would lose what it has. */

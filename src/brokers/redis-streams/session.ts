@@ -51,8 +51,6 @@ export class Session {
   #cursor = BEGINNING
   #keptAt: number
   #tidiedAt = Number.NEGATIVE_INFINITY
-  /** In hand, but gone from the stream. */
-  readonly #gone = new Set<string>()
 
   constructor(options: SessionOptions) {
     const { settings, member, deliveries } = options
@@ -163,10 +161,9 @@ export class Session {
     const now = clock.monotonic()
     if (now < this.#keptAt + claimAfterMs / 3) return
     this.#keptAt = now
-    for (const ids of chunks(this.#hand.ids.filter((id) => !this.#gone.has(id)))) {
-      const { taken, gone, goneBefore } = await this.member.keep(ids)
+    for (const ids of chunks(this.#hand.ids)) {
+      const { taken, gone } = await this.member.keep(ids)
       this.#hand.forget(new Set(taken))
-      for (const id of [...gone, ...goneBefore]) this.#gone.add(id)
       this.#reportLost(gone)
     }
   }
