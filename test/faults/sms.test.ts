@@ -112,7 +112,9 @@ async function sweep(checker: Checker, policy: Policy, sabotage?: Sabotage): Pro
   const deliver = (consumer: string): SmsJob => ({ ...base, consumers: [consumer], tasks: ['deliver'] })
   const [first, second] = await Promise.all([runWorker(deliver('one')), runWorker(deliver('two'))])
   const points = first.filter((point) => second.includes(point))
-  const chosen = FULL ? points : points.filter((point) => (sabotage ? AROUND_CALL : STEPS).test(point))
+  const chosen = FULL
+    ? points
+    : points.filter((point) => (sabotage || policy !== 'hold' ? AROUND_CALL : STEPS).test(point))
   const consumers = ['one', 'two']
   await inLanes(LANES, chosen, async (killAt) => {
     for (let tries = 1; ; tries++) {

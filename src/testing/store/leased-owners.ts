@@ -133,6 +133,32 @@ const zombies: readonly Case[] = [
     },
   },
   {
+    name: 'a process that takes a message again, which it had lost, tells its own earlier handler to stop',
+    run: async (world) => {
+      const entered = gate()
+      const signals: AbortSignal[] = []
+      const hapax = world.hapax({ store: silent(world.store) })
+      const sms = leased(
+        world,
+        async ({ signal }) => {
+          signals.push(signal)
+          entered.open()
+          if (signals.length === 1) await new Promise((resolve) => signal.addEventListener('abort', resolve))
+        },
+        { leaseMs: 200, hapax },
+      )
+      const first = sms.handle(ping('a'))
+      await entered.passed
+      const seq = await seqOf(world, 'a')
+      await world.until(async () => (await sms.consumer.work([seq])).size > 0)
+      assertOutcome(await first, 'stored')
+      assert.deepEqual(
+        signals.map(({ aborted }) => aborted),
+        [true, false],
+      )
+    },
+  },
+  {
     name: 'an expired lease that nobody took may still journal and settle',
     run: async (world) => {
       const provider = new Provider()
