@@ -1,7 +1,7 @@
 import type { Finding } from '../index.ts'
 import { type Io, json, line, paint } from './io.ts'
 import { type AddCommand, examples, withStore } from './options.ts'
-import { type StoreOptions, withAnyHapax } from './store.ts'
+import { type StoreOptions, withEitherState } from './store.ts'
 import { plural, safe, widthOf } from './text.ts'
 
 /** Adds `hapax doctor`. */
@@ -18,7 +18,7 @@ export const addDoctor: AddCommand = (root, io, done) => {
 const STYLES = { ok: 'green', warning: 'yellow', error: 'red' } as const
 
 async function doctor(options: StoreOptions & { json?: true }, io: Io): Promise<number> {
-  const findings = await withAnyHapax(options, io, (hapax) => hapax.doctor())
+  const findings = await withEitherState(options, io, (hapax) => hapax.doctor())
   const errors = findings.filter(({ level }) => level === 'error').length
   if (options.json) json(io, { ok: errors === 0, findings })
   else tell(findings, errors, io)

@@ -1,9 +1,9 @@
-import type { EffectRow, ErrorRecord, Hapax, HeldKey, Trace } from '../index.ts'
+import type { EffectRow, ErrorRecord, HeldKey, Trace } from '../index.ts'
 import { EFFECT_STATES } from './effects.ts'
 import { CliError } from './errors.ts'
 import { type Io, json, line, paint } from './io.ts'
 import { type AddCommand, examples, withStore } from './options.ts'
-import { command, type StoreOptions, withHapax } from './store.ts'
+import { type AnyHapax, command, type StoreOptions, withEither } from './store.ts'
 import { plural, safe, shellWord, span, when, widthOf } from './text.ts'
 
 /** Options of `hapax explain`. */
@@ -33,7 +33,7 @@ interface Life {
 }
 
 async function explain(id: string, options: ExplainOptions, io: Io): Promise<number> {
-  const { found, held } = await withHapax(options, io, async (hapax) => {
+  const { found, held } = await withEither(options, io, async (hapax) => {
     const traces = await hapax.explain(id, options.source)
     return { found: traces, held: await keysBefore(hapax, traces) }
   })
@@ -61,16 +61,16 @@ function unknown(id: string, { source }: ExplainOptions): CliError {
 }
 
 /** What comes first when the clock says the same. */
-const ORDER = { outbox: 0, sent: 1, receipt: 2, inbox: 3, effect: 4, failed: 5, audit: 6 } as const
+const ORDER = { outbox: 0, sent: 1, receipt: 2, inbox: 3, claim: 3, effect: 4, failed: 5, audit: 6 } as const
 
 function byTime(a: Trace, b: Trace): number {
   return a.at.getTime() - b.at.getTime() || ORDER[a.where] - ORDER[b.where]
 }
 
 /** The keys that may stand in the way of this message. */
-async function keysBefore(hapax: Hapax<unknown>, traces: readonly Trace[]): Promise<readonly HeldKey[]> {
+async function keysBefore(hapax: AnyHapax, traces: readonly Trace[]): Promise<readonly HeldKey[]> {
   const waits = traces.some((each) => (each.where === 'inbox' || each.where === 'outbox') && each.key !== null)
-  return waits ? hapax.keys.list({ limit: 1_000 }) : []
+  return waits && 'keys' in hapax ? hapax.keys.list({ limit: 1_000 }) : []
 }
 
 function document({ source, traces, next }: Life): object {
@@ -104,6 +104,8 @@ function event(trace: Trace): string {
       return `taken by ${trace.consumer}`
     case 'inbox':
       return `put into the inbox of ${trace.consumer}${tries(trace)}`
+    case 'claim':
+      return `claimed for ${trace.consumer}${tries({ ...trace, heldAt: null })}`
     case 'failed':
       return `failed for ${scope(trace)} after ${times(trace.attempts)}: ${trace.reason}${because(trace.error)}`
     case 'effect':
@@ -137,7 +139,11 @@ function scope({ origin, consumer }: { readonly origin: string; readonly consume
 }
 
 /** Of a held message the failed store tells it. */
-function tries({ attempts, error, heldAt }: Extract<Trace, { where: 'inbox' | 'outbox' }>): string {
+function tries({
+  attempts,
+  error,
+  heldAt,
+}: Pick<Extract<Trace, { where: 'inbox' }>, 'attempts' | 'error' | 'heldAt'>): string {
   return attempts === 0 || heldAt !== null ? '' : `; ${times(attempts)} so far${because(error)}`
 }
 
@@ -169,6 +175,8 @@ function nextOf(
         behind('inbox', trace.consumer, trace.key, held, options) ??
         `Next, a worker of ${trace.consumer} ${trace.attempts === 0 ? 'handles it' : 'tries it again'}${due(trace.dueAt)}.`
       )
+    case 'claim':
+      return afterClaim(trace)
     case 'failed':
       return afterFailed(trace, options)
     case 'receipt':
@@ -199,6 +207,13 @@ function behind(
   return `It waits: ${before.id}, an earlier message of its key ${key}, failed for good and holds the key. To see why: ${look}`
 }
 
+function afterClaim({ consumer, held, stored, attempts, dueAt }: Extract<Trace, { where: 'claim' }>): string {
+  const next = stored ? `a worker of ${consumer}` : 'a delivery by its broker'
+  if (held)
+    return `A process of ${consumer} has it. Should that one not be heard of again, ${next} takes it${due(dueAt)}.`
+  return `Next, ${next} ${attempts === 0 ? 'has it handled' : 'has it tried again'}${due(dueAt)}.`
+}
+
 function afterFailed(trace: Extract<Trace, { where: 'failed' }>, options: StoreOptions): string {
   const who = trace.origin === 'outbox' ? `The relay ${trace.consumer}` : trace.consumer
   if (trace.replacedBy !== null) {
@@ -212,7 +227,8 @@ function afterFailed(trace: Extract<Trace, { where: 'failed' }>, options: StoreO
 function isOpen(consumer: string, traces: readonly Trace[]): boolean {
   return traces.some(
     (each) =>
-      (each.where === 'inbox' || (each.where === 'failed' && each.origin === 'inbox')) && each.consumer === consumer,
+      (each.where === 'inbox' || each.where === 'claim' || (each.where === 'failed' && each.origin === 'inbox')) &&
+      each.consumer === consumer,
   )
 }
 

@@ -1,11 +1,10 @@
 import type { Command } from 'commander'
-import type { Hapax } from '../index.ts'
 import { byNumber, changeByFilter, changeByNumber, type RowsOptions, type RowsWork, withRows } from './change-rows.ts'
 import { CliError } from './errors.ts'
 import { type FailedFilters, failedWhere, withFailedFilters } from './failed-where.ts'
 import type { Io } from './io.ts'
 import { type Done, examples, seqs, withStore } from './options.ts'
-import { type StoreOptions, withHapax } from './store.ts'
+import { type AnyHapax, type StoreOptions, withEither } from './store.ts'
 
 /** Options of `hapax failed retry` and `hapax failed discard`. */
 type FailedChangeOptions = StoreOptions & FailedFilters & RowsOptions
@@ -43,17 +42,13 @@ async function failedChange(
   if (change === 'retry' && options.replaced) {
     throw new CliError('usage', 'what an edit has replaced is not tried again: retry the message that took its place')
   }
-  return withHapax(options, io, (hapax) => {
+  return withEither(options, io, (hapax) => {
     const work = workOf(hapax, change, where ?? {})
     return numbered ? changeByNumber(work, numbers, options, io) : changeByFilter(work, options, io)
   })
 }
 
-function workOf(
-  { failed }: Hapax<unknown>,
-  change: Change,
-  where: NonNullable<ReturnType<typeof failedWhere>>,
-): RowsWork {
+function workOf({ failed }: AnyHapax, change: Change, where: NonNullable<ReturnType<typeof failedWhere>>): RowsWork {
   return {
     change,
     noun: 'failed message',

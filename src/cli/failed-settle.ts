@@ -3,7 +3,7 @@ import type { EffectRow, SettleOptions } from '../index.ts'
 import { CliError } from './errors.ts'
 import { type Io, json, line } from './io.ts'
 import { byOf, type ChangeOptions, type Done, examples, seq as seqArgument, withChange, withStore } from './options.ts'
-import { command, noSuchFailed, type StoreOptions, withHapax } from './store.ts'
+import { command, noSuchFailed, type StoreOptions, withEither } from './store.ts'
 import { safe, shellWord } from './text.ts'
 
 /** Options of `hapax failed settle`. */
@@ -38,7 +38,7 @@ export function addFailedSettle(failed: Command, io: Io, done: Done): void {
 async function settle(seq: string, effect: string, options: SettleCommand, io: Io): Promise<number> {
   const as = decision(options)
   const result = options.result === undefined ? {} : { result: parsed(options.result) }
-  return withHapax(options, io, async (hapax) => {
+  return withEither(options, io, async (hapax) => {
     if ((await hapax.failed.get(seq)) === undefined) throw noSuchFailed(seq, options)
     const known = await hapax.failed.effects(seq)
     if (!known.some(({ name }) => name === effect)) throw noSuchEffect(seq, effect, known, options)

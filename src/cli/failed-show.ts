@@ -5,7 +5,7 @@ import { journal, tellHowToSettle, tellJournal } from './effects.ts'
 import { type Io, json, line, paint } from './io.ts'
 import { type Done, examples, seq as seqArgument, withStore } from './options.ts'
 import { type Payload, payloadOf, printable } from './payload.ts'
-import { command, noSuchFailed, type StoreOptions, withHapax } from './store.ts'
+import { command, noSuchFailed, type StoreOptions, withEither } from './store.ts'
 import { plural, safe, safeLines, shellWord, when } from './text.ts'
 
 type ShowOptions = StoreOptions & { readonly json?: true }
@@ -20,7 +20,7 @@ export function addFailedShow(failed: Command, io: Io, done: Done): void {
 }
 
 async function failedShow(seq: string, options: ShowOptions, io: Io): Promise<number> {
-  const [found, effects] = await withHapax(options, io, async ({ failed }) => {
+  const [found, effects] = await withEither(options, io, async ({ failed }) => {
     const message = await failed.get(seq)
     return [message, message?.origin === 'inbox' ? await failed.effects(seq) : []] as const
   })

@@ -7,7 +7,7 @@ import { addFailedShow, summary } from './failed-show.ts'
 import { type FailedFilters, failedWhere, filterWords, withFailedFilters } from './failed-where.ts'
 import { type Io, json, line } from './io.ts'
 import { type AddCommand, type Done, examples, withPages, withStore } from './options.ts'
-import { command, type StoreOptions, withHapax } from './store.ts'
+import { command, type StoreOptions, withEither } from './store.ts'
 import { table } from './table.ts'
 import { count, safe, when } from './text.ts'
 
@@ -53,7 +53,7 @@ async function failedList(options: FailedListOptions, io: Io): Promise<number> {
   const { limit, before } = options
   // One more than asked for: it tells whether there is a next page.
   const query = { ...failedWhere(options), ...(before && { before }), limit: limit + 1 }
-  const found = await withHapax(options, io, (hapax) => hapax.failed.list(query))
+  const found = await withEither(options, io, (hapax) => hapax.failed.list(query))
   const page = found.slice(0, limit)
   const next = found.length > limit ? page.at(-1)?.seq : undefined
   if (options.json) json(io, { messages: page.map(summary), next: next ?? null })
@@ -103,7 +103,7 @@ function scopeOf({ origin, consumer }: Pick<FailedMessage, 'origin' | 'consumer'
 /** Shows what failed alike. */
 async function failedGroups(options: FailedListOptions, io: Io): Promise<number> {
   const query = { ...failedWhere(options), limit: options.limit }
-  const groups = await withHapax(options, io, (hapax) => hapax.failed.groups(query))
+  const groups = await withEither(options, io, (hapax) => hapax.failed.groups(query))
   if (options.json)
     json(io, { groups: groups.map(({ error: { stack: _, ...error }, ...group }) => ({ ...group, error })) })
   else if (groups.length === 0) line(io, 'no failed messages')

@@ -1,8 +1,8 @@
 import { servesOf } from '../core/membership.ts'
-import type { StoreStatus, WorkerRow } from '../index.ts'
+import type { LeaseStatus, StoreStatus, WorkerRow } from '../index.ts'
 import { type Io, json, line, paint } from './io.ts'
 import { type AddCommand, examples, withStore } from './options.ts'
-import { type StoreOptions, withHapax } from './store.ts'
+import { type StoreOptions, withEither } from './store.ts'
 import { type Cell, table } from './table.ts'
 import { count, safe, span } from './text.ts'
 
@@ -15,10 +15,35 @@ export const addStatus: AddCommand = (root, io, done) => {
 }
 
 async function status(options: StoreOptions & { json?: true }, io: Io): Promise<number> {
-  const found = await withHapax(options, io, (hapax) => hapax.status())
+  const found = await withEither(options, io, (hapax): Promise<StoreStatus | LeaseStatus> => hapax.status())
+  if ('workers' in found) tellStatus(found, options, io)
+  else if (options.json) json(io, found)
+  else tellLeases(found, io)
+  return 0
+}
+
+function tellStatus(found: StoreStatus, options: { json?: true }, io: Io): void {
   if (options.json) json(io, document(found))
   else tell(found, io)
-  return 0
+}
+
+/** A store that only knows leases has neither inbox nor outbox, and no list of workers. */
+function tellLeases({ consumers }: LeaseStatus, io: Io): void {
+  if (consumers.length === 0) line(io, 'no consumer has taken a message yet')
+  else tellLeaseConsumers(consumers, io)
+}
+
+function tellLeaseConsumers(consumers: LeaseStatus['consumers'], io: Io): void {
+  table(
+    io,
+    [{ title: 'consumer', shrinkTo: 12 }, ...numbers('retried', 'failed'), { title: 'types', shrinkTo: 12 }],
+    consumers.map((each) => [
+      safe(each.consumer),
+      coloured(each.waiting, 'yellow'),
+      coloured(each.failed, 'red'),
+      safe(each.types.join(', ')),
+    ]),
+  )
 }
 
 function document({ consumers, relays, workers, outbox, oldestOutboxAt }: StoreStatus): object {

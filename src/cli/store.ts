@@ -1,7 +1,15 @@
 import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { createHapax, type Hapax, HapaxError, type Store, silentLogger } from '../index.ts'
+import {
+  createHapax,
+  type Hapax,
+  HapaxError,
+  type LeaseHapax,
+  type LeaseStore,
+  type Store,
+  silentLogger,
+} from '../index.ts'
 import { CliError } from './errors.ts'
 import type { Io } from './io.ts'
 import { safe, shellWord } from './text.ts'
@@ -21,6 +29,15 @@ export interface NamedStore {
   readonly exists: boolean
 }
 
+/** A store that only knows leases. */
+interface NamedLeaseStore {
+  readonly name: string
+  readonly lease: LeaseStore
+}
+
+/** A hapax on any store. */
+export type AnyHapax = Hapax<unknown> | LeaseHapax
+
 const CONFIGS = ['hapax.config.ts', 'hapax.config.js', 'hapax.config.mjs']
 
 /**
@@ -28,6 +45,16 @@ const CONFIGS = ['hapax.config.ts', 'hapax.config.js', 'hapax.config.mjs']
  * is not there: only with `create` is that what the user wants.
  */
 export async function findStore(options: StoreOptions, io: Io, mode: 'read' | 'create' = 'read'): Promise<NamedStore> {
+  const found = await find(options, io, mode)
+  if (!('lease' in found)) return found
+  await found.lease.close()
+  throw new CliError('usage', `${found.name} is a store for leased work alone: there is nothing of the kind`, [
+    'it has no tables to make, no inbox or outbox, no keys and no relays, and forgets old receipts by itself',
+    'what there is: status, doctor, explain, failed list, show, retry, discard and settle',
+  ])
+}
+
+async function find(options: StoreOptions, io: Io, mode: 'read' | 'create'): Promise<NamedStore | NamedLeaseStore> {
   const url = options.store ?? (io.env['HAPAX_STORE'] || undefined)
   if (url !== undefined) return fromUrl(url, options, io, mode)
   const config = await readConfig(io)
@@ -40,29 +67,53 @@ export async function findStore(options: StoreOptions, io: Io, mode: 'read' | 'c
 }
 
 /** Runs `work` on a database that has the tables, and closes it. */
-export function withHapax<T>(
+export async function withHapax<T>(
   options: StoreOptions,
   io: Io,
   work: (hapax: Hapax<unknown>, found: NamedStore) => Promise<T>,
 ): Promise<T> {
-  return withAnyHapax(options, io, async (hapax, found) => {
-    await assertMigrated(found, options)
-    return work(hapax, found)
-  })
+  return onDatabase(await findStore(options, io), options, migrated(options, work))
+}
+
+/** The same, or on a store that only knows leases. */
+export async function withEither<T>(options: StoreOptions, io: Io, work: (hapax: AnyHapax) => Promise<T>): Promise<T> {
+  const found = await find(options, io, 'read')
+  return 'lease' in found ? onLeases(found, work) : onDatabase(found, options, migrated(options, work))
 }
 
 /** The same, whatever state the tables are in. */
-export async function withAnyHapax<T>(
+export async function withEitherState<T>(
   options: StoreOptions,
   io: Io,
-  work: (hapax: Hapax<unknown>, found: NamedStore) => Promise<T>,
+  work: (hapax: AnyHapax) => Promise<T>,
 ): Promise<T> {
-  const found = await findStore(options, io)
+  const found = await find(options, io, 'read')
+  return 'lease' in found ? onLeases(found, work) : onDatabase(found, options, work)
+}
+
+type Work<T> = (hapax: Hapax<unknown>, found: NamedStore) => Promise<T>
+
+function migrated<T>(options: StoreOptions, work: Work<T>): Work<T> {
+  return async (hapax, found) => {
+    await assertMigrated(found, options)
+    return work(hapax, found)
+  }
+}
+
+function onDatabase<T>(found: NamedStore, options: StoreOptions, work: Work<T>): Promise<T> {
   return closing(found, async () => {
     if (!found.exists) throw new CliError('not-found', `there is no database ${found.name}`, [migrateHint(options)])
     // The source is that of messages a hapax publishes; the command line publishes none.
     return work(createHapax({ store: found.store, source: '/hapax/cli', logger: silentLogger }), found)
   })
+}
+
+async function onLeases<T>({ lease }: NamedLeaseStore, work: (hapax: LeaseHapax) => Promise<T>): Promise<T> {
+  try {
+    return await work(createHapax({ store: lease, logger: silentLogger }))
+  } finally {
+    await lease.close()
+  }
 }
 
 /** Runs `work` and closes the store, whatever happens. */
@@ -106,7 +157,12 @@ export function command(words: string, { store, schema, prefix }: StoreOptions):
   return [PROGRAM, words, ...where].filter(Boolean).join(' ')
 }
 
-async function fromUrl(url: string, options: StoreOptions, io: Io, mode: 'read' | 'create'): Promise<NamedStore> {
+async function fromUrl(
+  url: string,
+  options: StoreOptions,
+  io: Io,
+  mode: 'read' | 'create',
+): Promise<NamedStore | NamedLeaseStore> {
   const scheme = /^([a-z]+):/i.exec(url)?.[1]?.toLowerCase()
   switch (scheme) {
     case 'sqlite':
@@ -124,9 +180,16 @@ async function fromUrl(url: string, options: StoreOptions, io: Io, mode: 'read' 
       const { prefix } = options
       return { name: withoutCredentials(url), store: mysql({ url, ...(prefix && { prefix }) }), exists: true }
     }
+    case 'redis':
+    case 'rediss': {
+      refuse(options, 'schema', 'redis has --prefix')
+      const { redis } = await import('../stores/redis/index.ts')
+      const { prefix } = options
+      return { name: withoutCredentials(url), lease: redis({ url, ...(prefix && { prefix }) }) }
+    }
     default:
       throw new CliError('usage', `expected the store to be a URL, got ${scheme ? `${scheme}:…` : 'something else'}`, [
-        'for example sqlite:./shop.db, postgres://localhost/shop or mysql://localhost/shop',
+        'for example sqlite:./shop.db, postgres://localhost/shop, mysql://localhost/shop or redis://localhost',
       ])
   }
 }
@@ -151,11 +214,14 @@ async function fromConfig(
   options: StoreOptions,
   io: Io,
   mode: 'read' | 'create',
-): Promise<NamedStore> {
+): Promise<NamedStore | NamedLeaseStore> {
   const { store } = config
   if (typeof store === 'string') return fromUrl(store, options, io, mode)
   for (const option of ['schema', 'prefix'] as const)
     refuse(options, option, `the store of ${name} says where its tables are`)
+  if (typeof (store as Partial<LeaseStore> | undefined)?.claim === 'function') {
+    return { name: `the store of ${name}`, lease: store as LeaseStore }
+  }
   if (typeof (store as Partial<Store<unknown>> | undefined)?.migrations !== 'function') {
     throw new CliError('config', `expected the default export of ${name} to have a store`, [
       'export default { store: postgres({ pool }) }',

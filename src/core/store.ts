@@ -450,6 +450,22 @@ export type Trace =
       readonly type: string
       readonly at: Date
     }
+  /** In a store that only knows leases: taken, and not finished. */
+  | {
+      readonly where: 'claim'
+      readonly consumer: string
+      readonly source: string
+      readonly type: string
+      readonly at: Date
+      readonly attempts: number
+      /** Whether somebody has it. */
+      readonly held: boolean
+      /** When its lease ends, or its next attempt is due. */
+      readonly dueAt: Date
+      /** Whether the store has it, because a person wants it to be tried again; else its broker has it. */
+      readonly stored: boolean
+      readonly error: ErrorRecord | null
+    }
   | {
       readonly where: 'effect'
       readonly consumer: string

@@ -38,7 +38,7 @@ describe('finding the store', () => {
   })
 
   it.for([
-    ['an unknown scheme', ['--store', 'redis://u:hunter2@h/0']],
+    ['an unknown scheme', ['--store', 'oracle://u:hunter2@h/0']],
     ['a schema on sqlite', ['--store', 'sqlite:shop.db', '--schema', 'x']],
     ['a prefix on postgres', ['--store', 'postgres://u:hunter2@h/d', '--prefix', 'x']],
     ['a database in memory', ['--store', 'sqlite::memory:']],

@@ -135,7 +135,8 @@ export function asTrace(row: Row): Trace {
   const scope = orEmpty(row['scope'])
   const attempts = Number(row['attempts'])
   const waits = { attempts, key: orNull(asText, row['key']), heldAt: orNull(asDate, row['held_at']) }
-  const place = asText(row['place']) as Trace['where']
+  // A SQL store has an inbox instead of claims.
+  const place = asText(row['place']) as Exclude<Trace['where'], 'claim'>
   switch (place) {
     case 'receipt':
       return { where: place, consumer: scope, ...common }

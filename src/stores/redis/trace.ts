@@ -7,7 +7,7 @@ import type { Known } from './known.ts'
 import type { Names } from './names.ts'
 import * as scripts from './scripts.ts'
 
-const FIELDS = ['s', 'so', 'id', 'ty', 'at', 'a', 'u', 'er', 'q'] as const
+const FIELDS = ['s', 'so', 'ty', 'at', 'a', 'k', 'u', 'er', 'q'] as const
 
 /** What a search needs. */
 interface Parts {
@@ -46,14 +46,13 @@ async function claimTraces(
   const replies = new Replies((await commands.call('HMGET', names.key(name), ...FIELDS)) as readonly Reply[])
   const state = replies.text()
   if (state === '') return []
-  const [source] = [replies.text(), replies.text()]
-  const about = { consumer, source, type: replies.text(), at: replies.date() }
-  const [attempts, dueAt] = [replies.number(), replies.date()]
+  const about = { consumer, source: replies.text(), type: replies.text(), at: replies.date() }
+  const [attempts, held, dueAt] = [replies.number(), replies.text() !== '', replies.date()]
   const [error, seq] = [replies.optional(), replies.text()]
   const traces: Trace[] = [{ where: 'receipt', ...about }]
   if (state === 'o') {
-    const waits = { attempts, dueAt, key: null, heldAt: null, error: error === null ? null : JSON.parse(error) }
-    traces.push({ where: 'inbox', ...about, ...waits })
+    const last = error === null ? null : JSON.parse(error)
+    traces.push({ where: 'claim', ...about, attempts, held, dueAt, stored: seq !== '', error: last })
   }
   for (const effect of await journal.of(name, { consumer, messageKey: key })) {
     traces.push({ where: 'effect', ...about, at: effect.firstAt, effect })

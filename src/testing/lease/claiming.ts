@@ -41,7 +41,7 @@ const deliveries: readonly Case[] = [
       assertOutcome(early, 'busy', 'busy')
       assert.ok(early.retryAfterMs !== undefined && early.retryAfterMs > 10_000 && early.retryAfterMs <= 60_000)
       assert.deepEqual(attempts, [1, 2])
-      assert.deepEqual(await world.places('a'), ['inbox', 'receipt'])
+      assert.deepEqual(await world.places('a'), ['claim', 'receipt'])
     },
   },
   {
@@ -292,7 +292,7 @@ const owners: readonly Case[] = [
         assert.equal(await store.beginEffect(zombie, 1000, effect, true), undefined)
         assert.equal(await store.endEffect(zombie, effect, { state: 'done', result: '1', error: null }), false)
       }
-      assert.deepEqual([await world.journal('a'), await world.places('a')], [[], ['inbox', 'receipt']])
+      assert.deepEqual([await world.journal('a'), await world.places('a')], [[], ['claim', 'receipt']])
       assert.equal(await store.failedCount({}), 0)
       assertKind(await world.claim('a'), 'busy')
       assert.equal((await store.settle([lease], 60_000)).size, 1)

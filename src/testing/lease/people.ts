@@ -244,7 +244,7 @@ const workers: readonly Case[] = [
       hapax.events.on('rolled-back', () => put.open())
       await put.passed
       await worker.stop()
-      assert.deepEqual(await world.places('a'), ['audit', 'inbox', 'receipt'])
+      assert.deepEqual(await world.places('a'), ['audit', 'claim', 'receipt'])
     },
   },
 ]

@@ -1,0 +1,105 @@
+import { createHapax, defineMessage, silentLogger } from 'hapax'
+import { redis } from 'hapax/redis'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { cli } from '../support/cli.ts'
+import { freshPrefix } from '../support/redis-stores.ts'
+import { requireServer, withoutRedis } from '../support/servers.ts'
+
+const Ping = defineMessage<{ readonly n: number }>('ping')
+const message = (id: string) => ({ id, source: '/sender', type: 'ping', data: { n: 1 } })
+
+describe.skipIf(withoutRedis() !== undefined)('the command line on Redis', () => {
+  let where: readonly string[]
+  let prefix: string
+  let url: string
+
+  const open = () => createHapax({ store: redis({ url, prefix }), logger: silentLogger })
+  const run = async (...argv: string[]) => {
+    const { exitCode, stdout, stderr } = await cli([...argv, ...where])
+    return { exitCode, stdout, stderr }
+  }
+
+  beforeAll(async () => {
+    url = requireServer('redis')
+    prefix = freshPrefix()
+    where = ['--store', url, '--prefix', prefix]
+    const hapax = open()
+    const sms = hapax.leased('sms', { retry: { attempts: 2, minDelayMs: 600_000 } }).on(Ping, async (_, ctx) => {
+      if (ctx.message.id === 'late') throw new Error('not yet')
+      await ctx.effect('send', async () => {
+        if (ctx.message.id !== 'fine') throw new Error('timeout')
+      })
+    })
+    for (const id of ['fine', 'late', 'unknown', 'given up']) await sms.handle(message(id))
+    await hapax.close()
+  })
+
+  it('counts, lists and shows', async () => {
+    expect((await run('status')).stdout).toMatch(/consumer +retried +failed +types\n.*sms +0 +2/)
+    expect(JSON.parse((await run('status', '--json')).stdout).consumers).toMatchObject([{ consumer: 'sms', failed: 2 }])
+    const { stdout } = await run('failed', 'list')
+    expect(stdout).toContain('unknown-effect')
+    expect((await run('failed', 'show', '1')).stdout).toContain(`failed settle 1 send --done`)
+    expect((await run('failed', 'list', '--consumer', 'other')).stdout).toContain('no failed messages')
+  })
+
+  it('explains what is done, what waits and what has failed', async () => {
+    expect((await run('explain', 'fine')).stdout).toContain('sms is done with it')
+    expect((await run('explain', 'late', '--source', '/sender')).stdout).toMatch(
+      /claimed for sms; 1 attempt so far[\s\S]*Next, a delivery by its broker has it tried again in \d+ min/,
+    )
+    expect((await run('explain', 'unknown')).stdout).toContain("outside call 'send'")
+    expect(await run('explain', 'nobody')).toMatchObject({ exitCode: 1 })
+  })
+
+  it('settles and discards; a worker does the rest', async () => {
+    expect(await run('failed', 'settle', '1', 'send', '--done', '--result', '5')).toMatchObject({ exitCode: 0 })
+    expect(await run('failed', 'discard', '2')).toMatchObject({ exitCode: 0 })
+    expect((await run('explain', 'unknown')).stdout).toContain('Next, a worker of sms has it handled: it is due now.')
+    const hapax = open()
+    const results: unknown[] = []
+    const sms = hapax.leased('sms').on(Ping, async (_, ctx) => {
+      results.push(await ctx.effect('send', () => 'sent again'))
+    })
+    const worker = hapax.worker({ consume: [sms], pollMs: 20 })
+    await worker.start()
+    await worker.drain()
+    await worker.stop()
+    await hapax.close()
+    expect(results).toEqual([5])
+    expect((await run('explain', 'unknown')).stdout).toContain('sms is done with it')
+  })
+
+  it('says what is wrong with the server', async () => {
+    const { stdout } = await run('doctor', '--json')
+    const { findings } = JSON.parse(stdout) as { findings: { check: string; level: string }[] }
+    expect(findings.map(({ check }) => check)).toEqual([
+      'version',
+      'eviction',
+      'persistence',
+      'fail-over',
+      'memory',
+      'failed',
+    ])
+  })
+
+  it.each([
+    ['migrate'],
+    ['keys list'],
+    ['relays list'],
+    ['consumers list'],
+    ['sent list'],
+    ['failed edit 1 --data {}'],
+  ])('says that there is no %s', async (words) => {
+    const { exitCode, stderr } = await run(...words.split(' '))
+    expect(exitCode).not.toBe(0)
+    expect(stderr).toContain('is a store for leased work alone')
+  })
+
+  it('refuses --schema, and shows no password', async () => {
+    const refused = await cli(['status', '--store', url, '--schema', 'x'])
+    expect(refused.stderr).toContain('redis has --prefix')
+    const { stderr } = await cli(['keys', 'list', '--store', 'redis://:secret@127.0.0.1:1'])
+    expect(stderr).not.toContain('secret')
+  })
+})
