@@ -31,7 +31,7 @@ export interface EffectOptions<T> {
 export type EffectCall<T> = (key: string, signal: AbortSignal) => T | Promise<T>
 
 /** The longest result of an effect that is kept, as JSON. */
-export const MAX_RESULT_BYTES = 64 * 1024
+export const MAX_RESULT_BYTES: number = 64 * 1024
 
 /** Errors of the network from before a request was sent. */
 const NOT_SENT: ReadonlySet<unknown> = new Set([
