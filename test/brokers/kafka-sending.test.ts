@@ -97,7 +97,8 @@ describe.skipIf(!process.env[serverVariables.kafka]).concurrent('sending to Kafk
       consumer: (settings: KafkaConsumerSettings) => new Consumer(settings),
       admin: (settings: KafkaClientSettings) => new Admin(settings),
     }
-    const destination = kafka({ url: proxy.url, clients }).topic(topic)
+    // No deadline of its own comes into it.
+    const destination = kafka({ url: proxy.url, clients }).topic(topic, { publishTimeoutMs: 600_000 })
     expect(await publish(destination, messages(1))).toEqual(['confirmed'])
     proxy.links.freeze()
     const patience = new AbortController()
