@@ -5,7 +5,8 @@ import { endWithParent, job, say, told } from '../support/child.ts'
 
 const { url, exchange, queue } = job<{ url: string; exchange: string; queue: string }>()
 endWithParent()
-const rabbit = rabbitmq({ url })
+const rabbit = rabbitmq({ url, heartbeatMs: 2_000 })
+const lost = Promise.withResolvers<void>()
 const reader = await rabbit.queue(queue, { bind: { exchange } }).open({
   prefetch: { messages: 10, bytes: 1e6 },
   // Some wait here, and some wait to be rejected.
@@ -15,14 +16,15 @@ const reader = await rabbit.queue(queue, { bind: { exchange } }).open({
       else delivery.reject(3_600_000)
     }
   },
-  report: () => {},
+  report: () => lost.resolve(),
 })
 const destination = rabbit.exchange(exchange)
 const ids = ['a', 'b', 'c', 'd']
 const messages = ids.map((id) => ({ id, source: '/child', type: 'ping', data: Buffer.from('{}') }))
 await Promise.all(destination.publish(messages, new AbortController().signal))
 await say({ ready: true })
-await told()
+const { afterLoss } = (await told()) as { afterLoss: boolean }
+if (afterLoss) await lost.promise
 const late = destination.publish(messages, new AbortController().signal)
 await Promise.all([reader.close(), destination.close()])
 await Promise.all(late)

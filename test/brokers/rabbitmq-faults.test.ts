@@ -161,18 +161,18 @@ describe('links', () => {
 })
 
 describe.concurrent('processes', () => {
-  it.for(['there', 'away', 'silent'] as const)(
+  it.for(['there', 'away', 'silent', 'silent for long'] as const)(
     'H9: a process ends by itself when everything is closed, and the server is %s',
     async (how) => {
       await using place = await RabbitmqPlace.open()
       await place.subscription('billing')
       const { exchange, proxy } = place
       const program = new URL('rabbitmq-child.ts', import.meta.url)
-      const child = new Child(program, { url: proxy.url, exchange, queue: place.queue('billing') })
+      const child = new Child(program, { url: proxy.url, exchange, queue: place.queue('billing') }, 45_000)
       await child.next()
       if (how === 'away') await place.away()
-      if (how === 'silent') await place.freeze()
-      child.tell({ close: true })
+      if (how.startsWith('silent')) await place.freeze()
+      child.tell({ afterLoss: how === 'silent for long' })
       expect(await child.ended).toEqual({ code: 0, signal: null, errors: '' })
     },
   )

@@ -164,6 +164,52 @@ describe.concurrent('acks', () => {
   })
 })
 
+describe.concurrent('giving back', () => {
+  it('what waits here is given back once, when the server does not send any more', async () => {
+    await using place = await RabbitmqPlace.open()
+    const subscription = await place.subscription('billing')
+    const first = await Listener.open(subscription, { messages: 20, bytes: 1e9 }, (received) =>
+      received.retry(3_600_000),
+    )
+    const destination = place.destination()
+    await publishAll(destination, numbered(20))
+    await first.came(20)
+    await first.pause()
+    const second = await Listener.open(subscription, MANY)
+    const received = await second.take(20)
+    expect(received.map(({ arrival }) => arrival.properties['deliveryCount'])).toEqual(received.map(() => '1'))
+    await Promise.all([first.close(), second.close(), destination.close()])
+  })
+
+  it.for(['quorum', 'classic'] as const)(
+    'E3: what a single reader puts back comes to the next one in order (%s)',
+    async (type) => {
+      await using place = await RabbitmqPlace.open()
+      const subscription = place.rabbit.queue(place.queue('billing'), {
+        bind: { exchange: place.exchange },
+        single: true,
+        type,
+      })
+      const first = await Listener.open(subscription, { messages: 10, bytes: 1e9 })
+      const second = await Listener.open(subscription, MANY)
+      const destination = place.destination()
+      await publishAll(destination, numbered(20))
+      const received = await first.take(10)
+      await first.pause()
+      // One is being stored, the others have not begun.
+      for (const each of received.slice(1)) each.retry(0)
+      received[0]?.ack()
+      await until(async () => (await place.ready('billing')) > 0, 'the queue answers')
+      expect(second.ids).toEqual([])
+      await first.close()
+      await second.take(19)
+      expect(second.ids).toEqual(numbered(20).slice(1))
+      await Promise.all([second.close(), destination.close()])
+      await place.channel.deleteQueue(place.queue('billing'))
+    },
+  )
+})
+
 describe.concurrent('delivery limits', () => {
   /** A queue with a limit of 3, whose dead letters are in the group `dead`. */
   async function limited(place: RabbitmqPlace) {

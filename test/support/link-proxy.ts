@@ -43,7 +43,7 @@ export class LinkProxy implements AsyncDisposable {
   /** The server is there (again). */
   async accept(): Promise<void> {
     if (this.#server !== undefined) return
-    this.#server = createServer((client) => this.#link(client)).listen(this.#port, '127.0.0.1')
+    this.#server = createServer(HALF_OPEN, (client) => this.#link(client)).listen(this.#port, '127.0.0.1')
     await once(this.#server, 'listening')
     this.#port = (this.#server.address() as { port: number }).port
   }
@@ -79,12 +79,15 @@ export class LinkProxy implements AsyncDisposable {
   }
 
   #link(client: Socket): void {
-    const server = dial({ host: this.#target.hostname, port: Number(this.#target.port) })
+    const server = dial({ ...HALF_OPEN, host: this.#target.hostname, port: Number(this.#target.port) })
     const link = new Link(client, server, this.#tap(), () => this.#links.delete(link))
     this.#links.add(link)
     if (this.#frozen) link.freeze()
   }
 }
+
+/** Else a frozen link would answer when one side says good-bye. */
+const HALF_OPEN = { allowHalfOpen: true }
 
 const deaf: LinkTap = { sent: () => {}, received: () => {}, ended: () => {} }
 
@@ -123,8 +126,11 @@ class Link {
     })
     to.on('drain', () => from.resume())
     from.on('error', () => {})
+    // The other side of a frozen link does not learn of either.
+    from.on('end', () => {
+      if (!this.#frozen) to.end()
+    })
     from.on('close', () => {
-      // The other side of a frozen link does not learn of it.
       if (!this.#frozen) this.destroy()
     })
   }

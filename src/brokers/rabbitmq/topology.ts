@@ -171,10 +171,9 @@ export async function declareQueue(channel: AmqpChannel, queue: QueuePlace, vers
   for (const { exchange } of queue.bindings) await declareExchange(channel, exchange)
   // A message that is sent to a missing one is gone.
   if (deadLetterExchange !== undefined && declare !== 'none') await channel.checkExchange(deadLetterExchange)
-  if (declare === 'assert')
-    await channel.assertQueue(name, { durable: true, arguments: queueArguments(queue, version) })
   if (declare === 'check') await channel.checkQueue(name)
   if (declare !== 'assert') return
+  await channel.assertQueue(name, { durable: true, arguments: queueArguments(queue, version) })
   for (const { exchange, routingKey, args } of queue.bindings) {
     await channel.bindQueue(name, exchange.name, routingKey, args)
   }
