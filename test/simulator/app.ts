@@ -4,6 +4,7 @@ import {
   defineMessage,
   type Hapax,
   type IncomingMessage,
+  type LeasedContext,
   Permanent,
   type Store,
   silentLogger,
@@ -11,8 +12,10 @@ import {
 import { decodeArrival } from '../../src/core/arrival.ts'
 import type { Delivery, Destination, Subscription } from '../../src/core/broker.ts'
 import { pause } from '../../src/core/clock.ts'
+import { messageKey } from '../../src/core/identity.ts'
 import type { MessagePlan, Scenario } from './scenario.ts'
-import { POLL_MS, TAKEOVER_MS, TIMEOUT_MS } from './scenario.ts'
+import { isLeased, LEASE_MS, POLL_MS, TAKEOVER_MS, TIMEOUT_MS } from './scenario.ts'
+import type { SimProvider } from './sim-provider.ts'
 import type { SimTx } from './sim-store.ts'
 import type { Process } from './world.ts'
 
@@ -51,6 +54,11 @@ export interface AppOptions {
   readonly calls: Calls
   readonly subscription: Subscription
   readonly destination: Destination
+  readonly provider: SimProvider
+  /** What is in the inbox, without asking. */
+  readonly waiting: () => readonly string[]
+  /** A bug on purpose: the key that a call carries, by its fence. */
+  readonly key?: ((key: string, fence: number) => string) | undefined
 }
 
 /** One process of the application: the real engine on the fake store and the fake broker. */
@@ -67,7 +75,8 @@ export class App {
     this.process = process
     const delivery = scenario.route === 'local' ? 'local' : 'relay'
     this.hapax = createHapax<SimTx, SimTx>({ store, source: SOURCE, delivery, clock, random, logger: silentLogger })
-    this.consumer = options.consumes ? this.#consumer() : undefined
+    const make = isLeased(scenario.route) ? () => this.#leased() : () => this.#consumer()
+    this.consumer = options.consumes ? make() : undefined
   }
 
   #consumer(): Consumer<SimTx> {
@@ -96,6 +105,49 @@ export class App {
       })
     }
     return consumer
+  }
+
+  #leased(): Consumer<SimTx> {
+    const { order, attempts } = this.#options.scenario
+    const retry = { attempts, minDelayMs: 10, maxDelayMs: 100 }
+    const leased = this.hapax.leased(BILLING, { leaseMs: LEASE_MS, maxDurationMs: 4 * LEASE_MS, order, retry })
+    return leased.on(Ordered, (_data, context) => this.#handleLeased(context)).consumer
+  }
+
+  async #handleLeased(context: LeasedContext<SimTx>): Promise<void> {
+    const { scenario, calls, process } = this.#options
+    const { message } = context
+    const { behaviour } = scenario.messages.find(({ id }) => id === message.id) ?? { behaviour: { kind: 'ok' } }
+    const call = calls.next(message.id)
+    const trouble = 'times' in behaviour && call <= behaviour.times ? behaviour.kind : undefined
+    if (trouble === 'slow') await pause(process.clock, 5 * LEASE_MS)
+    for (const name of scenario.leased.effects) await this.#callOutside(name, context)
+    if (trouble === 'kills') {
+      process.kill()
+      await new Promise(() => {})
+    }
+    if (trouble === 'fails') throw new Error('not now')
+    if (behaviour.kind === 'permanent') throw new Permanent('never')
+    context.complete(async (tx) => {
+      if (trouble === 'violates') await tx.violate()
+      await tx.effect(BILLING, message)
+      if (trouble === 'swallows') await tx.violate().catch(() => {})
+      if (behaviour.kind !== 'commits') return
+      await tx.commit()
+      if (behaviour.throws) throw new Error('after its own commit')
+    })
+    await context.publish(Billed, { of: message.id }, keyed(message))
+  }
+
+  #callOutside(name: string, { effect, message, fence }: LeasedContext<SimTx>): Promise<string> {
+    const { process, provider, scenario, key: changed } = this.#options
+    const { onUnknown, timeoutMs } = scenario.leased
+    const { id, source } = message
+    const what = { messageKey: messageKey(source, id), id, name }
+    return effect(name, (key) => provider.call(process, what, changed?.(key, fence) ?? key), {
+      onUnknown: onUnknown === 'verify' ? (key) => provider.ask(process, key) : onUnknown,
+      ...(timeoutMs === undefined ? {} : { timeoutMs }),
+    })
   }
 
   async #handle(
@@ -143,6 +195,7 @@ export class App {
     const { subscription, destination, scenario } = this.#options
     const { route, keepSent, cleanup } = scenario
     if (route === 'handle') return this.#pump(subscription)
+    if (route === 'driven') return void this.#drive()
     const consumer = this.consumer as Consumer<SimTx>
     const worker = this.hapax.worker({
       ...(route === 'relay' ? {} : { consume: [route === 'local' ? consumer : consumer.from(subscription)] }),
@@ -153,6 +206,15 @@ export class App {
       cleanup,
     })
     await worker.start()
+  }
+
+  /** Works whatever is in the inbox, again and again. */
+  async #drive(): Promise<void> {
+    const { waiting, process } = this.#options
+    for (;;) {
+      for (const seq of waiting()) await (this.consumer as Consumer<SimTx>).work([seq]).catch(() => {})
+      await pause(process.clock, LEASE_MS)
+    }
   }
 
   /** Publishes messages, each in a transaction of its own, again and again until it is committed. */
@@ -180,10 +242,23 @@ export class App {
     const [failed] = await this.hapax.failed.list({ limit: 1 })
     if (failed === undefined) return
     const { seq, origin, consumer, message } = failed
+    if (what === 'settle') await this.#settle(seq)
     if (what === 'retry') await this.hapax.failed.retry(seq)
     if (what === 'discard') await this.hapax.failed.discard(seq)
     if (what === 'release' && message.key !== null)
       await this.hapax.keys.release({ origin, scope: consumer, key: message.key })
+  }
+
+  /** Says what the provider knows of the calls that nobody else knows about. */
+  async #settle(seq: string): Promise<void> {
+    const { provider } = this.#options
+    for (const { name, state, messageKey: of } of await this.hapax.failed.effects(seq)) {
+      if (state !== 'started' && state !== 'unknown') continue
+      const done = provider.sent.some((call) => call.messageKey === of && call.name === name)
+      await this.hapax.failed.settle(seq, { effect: name, as: done ? 'done' : 'not-done' })
+      return
+    }
+    await this.hapax.failed.retry(seq)
   }
 
   async #untilDone(work: () => Promise<unknown>): Promise<void> {

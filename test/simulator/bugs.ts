@@ -2,6 +2,7 @@ import { HapaxError, isHapaxError, type Store, type Unit, type UnitEnd } from 'h
 import type { Confirmation, Delivery, Destination, Subscription } from '../../src/core/broker.ts'
 import type { Database, DbTransaction } from './database.ts'
 import { receiptKey } from './database.ts'
+import { leaseBugs } from './lease-bugs.ts'
 import type { Route, Scenario } from './scenario.ts'
 import { type SimTx, UniqueViolation } from './sim-store.ts'
 import { statements as right, type Statements } from './statements.ts'
@@ -17,9 +18,11 @@ export interface Bug {
   readonly subscription?: (subscription: Subscription) => Subscription
   readonly destination?: (destination: Destination) => Destination
   readonly scenario?: (scenario: Scenario) => Scenario
+  /** The key that an outside call carries, by its fence. */
+  readonly key?: (key: string, fence: number) => string
 }
 
-/** Bugs by their id in FAILURES. B4 gets its place here with leased consumers. */
+/** Bugs by their id in FAILURES. */
 export const bugs: Readonly<Record<string, Bug>> = {
   A1: {
     what: 'a commit of unknown outcome is taken for done',
@@ -63,9 +66,10 @@ export const bugs: Readonly<Record<string, Bug>> = {
   },
   B2: {
     what: 'a message that somebody else works on is acked',
-    routes: ['handle', 'direct'],
+    routes: ['handle', 'direct', 'leased'],
     subscription: (subscription) => withDeliveries(subscription, (delivery) => ({ ...delivery, retry: delivery.ack })),
   },
+  ...leaseBugs,
   C1: {
     what: 'attempts are written in the transaction that is rolled back',
     routes: ['stored', 'local'],

@@ -12,7 +12,7 @@ export interface ChaosPlan {
   readonly kills: boolean
   readonly pauses: boolean
   readonly links: boolean
-  /** Faults of brokers. */
+  /** Faults of brokers, and of providers outside. */
   readonly brokers: boolean
 }
 
@@ -61,6 +61,12 @@ export class Chaos {
   broker<Fault extends string>(kinds: readonly Fault[]): Fault | undefined {
     if (this.left <= 0 || !this.#plan.brokers) return undefined
     return this.#fault('broker', kinds, 10 * this.#plan.odds)
+  }
+
+  /** The fate of a call to somebody outside. */
+  outside<Fault extends string>(kinds: readonly Fault[]): Fault | undefined {
+    if (this.left <= 0 || !this.#plan.brokers) return undefined
+    return this.#fault('provider', kinds, 10 * this.#plan.odds)
   }
 
   /** Kills or pauses a process, perhaps. */

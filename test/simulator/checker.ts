@@ -1,4 +1,5 @@
 import type { AuditRow, Change, Commit, Effect, FailedRecord, LeavingRow, ReceiptRow, WaitingRow } from './database.ts'
+import { checkLeases, type Outside } from './lease-checker.ts'
 import type { Ack, Arrival } from './sim-broker.ts'
 
 /** What a message should have come to, by what its handler does. */
@@ -26,19 +27,23 @@ export interface Evidence {
   readonly cutOff: ReadonlySet<string>
   /** Consumers whose handlers publish one message with each effect. */
   readonly publishing: ReadonlySet<string>
+  /** What leased handlers did outside. */
+  readonly outside?: Outside | undefined
   /** Why it did not come to rest, if it did not. */
   readonly unsettled: string | undefined
 }
 
 /** An invariant of FAILURES that does not hold. */
 export interface Violation {
-  readonly invariant: 'I1' | 'I2' | 'I4' | 'I5' | 'I6' | 'I7' | 'I8'
+  readonly invariant: 'I1' | 'I2' | 'I3' | 'I4' | 'I5' | 'I6' | 'I7' | 'I8'
   readonly what: string
 }
 
-/** Checks the invariants I1 to I8 of a history. I3 is about leased consumers, which do not exist yet. */
+/** Checks the invariants I1 to I8 of a history; I3 is about leased consumers. */
 export function check(evidence: Evidence): readonly Violation[] {
-  return new Checker(evidence).check()
+  const { commits, outside } = evidence
+  const violations = new Checker(evidence).check()
+  return outside === undefined ? violations : [...violations, ...checkLeases(commits, outside)]
 }
 
 /** When a row was written, and when that was committed. */

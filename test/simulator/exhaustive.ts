@@ -4,7 +4,7 @@ import { CALM, type ChaosPlan } from './chaos.ts'
 import type { Violation } from './checker.ts'
 import { Enumeration } from './choices.ts'
 import { runHistory } from './history.ts'
-import type { Behaviour, MessagePlan, Route, Scenario } from './scenario.ts'
+import { type Behaviour, type MessagePlan, NOT_LEASED, type Route, type Scenario } from './scenario.ts'
 
 /** What is tried in every order: two workers, one or two messages, and perhaps a fault. */
 export interface Case {
@@ -25,6 +25,8 @@ export interface Walk {
 const OK: Behaviour = { kind: 'ok' }
 const FAILS: Behaviour = { kind: 'fails', times: 1 }
 const KILL: ChaosPlan = { ...CALM, budget: 1, odds: 1, kills: true }
+const PAUSE: ChaosPlan = { ...CALM, budget: 1, odds: 1, pauses: true }
+const OUTSIDE: ChaosPlan = { ...CALM, budget: 1, odds: 1, brokers: true }
 const LINK: ChaosPlan = { ...CALM, budget: 1, odds: 1, links: true }
 
 export const cases: readonly Case[] = [
@@ -36,6 +38,11 @@ export const cases: readonly Case[] = [
   aCase('two messages', 'handle', [plan('m1', OK, 1), plan('m2', OK, 1)], CALM),
   aCase('two messages, a death', 'handle', [plan('m1', OK, 1), plan('m2', OK, 1)], KILL),
   aCase('two messages of a key, in order', 'local', [plan('m1', OK, 1, 'a'), plan('m2', OK, 1, 'a')], CALM),
+  aCase('one leased message', 'driven', [plan('m1', OK, 1)], CALM),
+  aCase('one leased message, a pause', 'driven', [plan('m1', OK, 1)], PAUSE),
+  aCase('one leased message, a death', 'driven', [plan('m1', OK, 1)], KILL),
+  aCase('one leased message, a broken link', 'driven', [plan('m1', OK, 1)], LINK),
+  aCase('one leased message, trouble outside', 'driven', [plan('m1', OK, 1)], OUTSIDE),
   aCase('two messages of a key, relayed', 'relay', [plan('m1', OK, 1, 'a'), plan('m2', OK, 1, 'a')], CALM),
 ]
 
@@ -65,6 +72,7 @@ function aCase(name: string, route: Route, messages: readonly MessagePlan[], cha
     slowProcess: false,
     slowness: 0,
     chaos,
+    leased: NOT_LEASED,
   }
   return { name, small: chaos === CALM, scenario }
 }

@@ -1,3 +1,4 @@
+import { fingerprint, messageKey } from '../../src/core/identity.ts'
 import { App, BILLING, Calls, incoming, Ordered, SOURCE } from './app.ts'
 import { type Bug, statementsOf } from './bugs.ts'
 import { Chaos } from './chaos.ts'
@@ -8,12 +9,14 @@ import {
   breaksOf,
   expectedOf,
   isBrokenByOthers,
+  isLeased,
   isPublished,
   type MessagePlan,
   type Scenario,
   TIMEOUT_MS,
 } from './scenario.ts'
 import { SimDestination, SimQueue } from './sim-broker.ts'
+import { SimProvider } from './sim-provider.ts'
 import { SimStore } from './sim-store.ts'
 import type { Statements } from './statements.ts'
 import { Process, World } from './world.ts'
@@ -50,6 +53,7 @@ class History {
   readonly #chaos: Chaos
   readonly #queue: SimQueue
   readonly #destination: SimDestination
+  readonly #provider: SimProvider
   readonly #statements: Statements
   readonly #bug: Bug | undefined
   readonly #calls = new Calls()
@@ -73,6 +77,7 @@ class History {
     this.#chaos = new Chaos(this.#world, scenario.chaos)
     this.#chaos.victims = this.#victims
     this.#world.disturb = () => this.#chaos.disturb()
+    this.#provider = new SimProvider(this.#db, this.#chaos, scenario.leased.honoursKeys)
     const { ordersKeys, marksRedelivered, keepsOrder, refused } = scenario
     this.#queue = new SimQueue(this.#world, this.#db, this.#chaos, BILLING, { ordersKeys, marksRedelivered })
     this.#destination = new SimDestination(this.#db, this.#chaos, 'default', keepsOrder)
@@ -82,10 +87,12 @@ class History {
 
   async run(): Promise<Result> {
     const world = this.#world
+    const driven = this.#scenario.route === 'driven'
+    if (driven) this.#fillInbox()
     for (let index = 0; index < this.#scenario.workers; index++) this.#startProcess()
-    if (world.choices.exhaustive) await this.#getReady()
+    if (world.choices.exhaustive && !driven) await this.#getReady()
     if (this.#scenario.slowProcess) world.slow.set(this.#victims[0] as Process, 0.2)
-    this.#send()
+    if (!driven) this.#send()
     if (this.#scenario.operator !== 'none') void this.#app('operator').operate()
     await world.run(() => this.#isSettled(), FAULTY_MS, FAULTY_STEPS)
     const { slowness, chaos } = this.#scenario
@@ -128,6 +135,20 @@ class History {
     }
   }
 
+  /** As if a broker had delivered them before. */
+  #fillInbox(): void {
+    const tx = this.#db.begin(new Process(this.#world, 'before', 1))
+    const ordered = this.#scenario.order !== 'none'
+    const rows = this.#scenario.messages.map(({ id, key = null }) => {
+      const data = Buffer.from(JSON.stringify({ id }))
+      const identity = { messageKey: messageKey(SOURCE, id), source: SOURCE, id, type: Ordered.type, key }
+      const message = { ...identity, attributes: '{}', data, fingerprint: fingerprint(data) }
+      return { message, consumers: [{ name: BILLING, ordered }], delayMs: 0 }
+    })
+    this.#statements.local(this.#db, tx, 'before', rows)
+    this.#db.commit(tx)
+  }
+
   #publish(messages: readonly MessagePlan[]): void {
     if (messages.length === 0) return
     this.#publishing += 1
@@ -153,6 +174,9 @@ class History {
       })),
       cutOff: this.#db.cutOff,
       publishing: new Set(this.#scenario.route === 'local' ? [] : [BILLING]),
+      outside: isLeased(this.#scenario.route)
+        ? { plan: this.#scenario.leased, calls: this.#provider.calls, sent: this.#provider.sent }
+        : undefined,
       unsettled,
     }
     const { stepCount, trace = [] } = this.#world
@@ -172,7 +196,7 @@ class History {
 
   #offered(): readonly MessagePlan[] {
     const { route, messages } = this.#scenario
-    if (route === 'local') return messages
+    if (route === 'local' || route === 'driven') return messages
     return messages.filter(({ id }) => this.#queue.offered.some((message) => message.id === id))
   }
 
@@ -202,6 +226,9 @@ class History {
       calls: this.#calls,
       subscription: this.#bug?.subscription?.(subscription) ?? subscription,
       destination: this.#bug?.destination?.(destination) ?? destination,
+      provider: this.#provider,
+      waiting: () => [...this.#db.committed('inbox').keys()],
+      key: this.#bug?.key,
     })
   }
 
@@ -224,7 +251,7 @@ class History {
     const inbox = waiting(this.#db.committed('inbox').values(), (row) => row.ordered)
     const outbox = waiting(this.#db.committed('outbox').values(), () => true)
     if (inbox > 0) left.push(`${inbox} in the inbox`)
-    if (outbox > 0) left.push(`${outbox} in the outbox`)
+    if (outbox > 0 && this.#scenario.route !== 'driven') left.push(`${outbox} in the outbox`)
     return left
   }
 }

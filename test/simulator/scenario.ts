@@ -44,13 +44,44 @@ export type Route =
   | 'relay'
   /** Published to the outbox, relayed to the consumer's queue. */
   | 'chain'
+  /** The broker delivers, and the handler runs under a lease. */
+  | 'leased'
+  /** The messages are in the inbox, and processes work them under leases, without a worker. */
+  | 'driven'
 
 /** All of them, those that cost little more often. */
-const ROUTES: readonly Route[] = ['handle', 'handle', 'direct', 'stored', 'local', 'relay', 'relay', 'chain']
+const ROUTES: readonly Route[] = [
+  'handle',
+  'handle',
+  'direct',
+  'stored',
+  'local',
+  'relay',
+  'relay',
+  'chain',
+  'leased',
+  'driven',
+  'driven',
+]
 
 /** Whether messages are published by the application itself, and not sent by others to the queue. */
 export function isPublished(route: Route): boolean {
   return route === 'local' || route === 'relay' || route === 'chain'
+}
+
+/** Whether handlers run under a lease. */
+export function isLeased(route: Route): route is 'leased' | 'driven' {
+  return route === 'leased' || route === 'driven'
+}
+
+/** What leased handlers do outside. */
+export interface LeasedPlan {
+  readonly onUnknown: 'hold' | 'retry-same-key' | 'verify'
+  /** Whether the provider does not do a second time what comes with a key that it knows. */
+  readonly honoursKeys: boolean
+  /** The names of the calls. */
+  readonly effects: readonly string[]
+  readonly timeoutMs: number | undefined
 }
 
 /** What happens in one history. */
@@ -71,7 +102,7 @@ export interface Scenario {
   /** Messages that the destination will never take, by id. */
   readonly refused: readonly string[]
   /** What an operator does while it runs. */
-  readonly operator: 'none' | 'retry' | 'discard' | 'release'
+  readonly operator: 'none' | 'retry' | 'discard' | 'release' | 'settle'
   readonly cleanup: boolean
   /** Whether a receipt that is found is locked, as on MariaDB. */
   readonly locksDuplicates: boolean
@@ -79,10 +110,13 @@ export interface Scenario {
   readonly slowProcess: boolean
   readonly slowness: number
   readonly chaos: ChaosPlan
+  readonly leased: LeasedPlan
 }
 
 /** How long a handler may take. */
 export const TIMEOUT_MS = 1_000
+/** How long a leased message stays with a process that is not heard of. */
+export const LEASE_MS = 3_000
 /** The longest pause between two looks: long, because looks that find nothing tell nothing. */
 export const POLL_MS = 10_000
 /** How long it takes until a worker is held to be dead and its work taken over. */
@@ -93,6 +127,7 @@ export function expectedOf(plan: MessagePlan, scenario: Scenario): Expected {
   const { behaviour } = plan
   const { attempts, onError, operator, slowness } = scenario
   if (breaksOf(plan, scenario)) return 'either'
+  if (isLeased(scenario.route)) return expectedOfLeased(plan, scenario)
   // A process that is paused in a handler comes back too late for it: that is an attempt, too.
   const tries = ('times' in behaviour ? behaviour.times : 0) + (scenario.chaos.pauses ? scenario.chaos.budget : 0)
   if (behaviour.kind === 'ok') return tries < attempts ? 'effect' : 'either'
@@ -104,6 +139,13 @@ export function expectedOf(plan: MessagePlan, scenario: Scenario): Expected {
   if (onError === 'rollback') return 'effect'
   if (behaviour.times >= attempts) return 'failed'
   return tries < attempts ? 'effect' : 'either'
+}
+
+/** Any fault may leave a call of which nobody knows whether it happened; then a person has to decide. */
+function expectedOfLeased({ behaviour }: MessagePlan, { chaos, slowness, operator }: Scenario): Expected {
+  if (chaos.budget > 0 || slowness > 0 || operator !== 'none') return 'either'
+  if (behaviour.kind === 'permanent') return 'failed'
+  return behaviour.kind === 'ok' ? 'effect' : 'either'
 }
 
 /** Whether a handler may commit behind our back while this message is in its transaction. */
@@ -123,28 +165,30 @@ export function randomScenario(seed: number, routes: readonly Route[] = ROUTES):
   const one = <T>(...items: readonly T[]): T => items[Math.floor(random() * items.length)] as T
   const odds = (chance: number): boolean => random() < chance
   const route = one(...routes)
-  const atOnce = route === 'handle' || route === 'direct'
+  const leased = isLeased(route)
+  const atOnce = route === 'handle' || route === 'direct' || (leased && odds(0.5))
   const order = atOnce || route === 'relay' ? 'none' : one<Scenario['order']>('none', 'wait', 'skip', 'wait')
   const ordersKeys = order !== 'none' || odds(0.2)
-  const onError = atOnce && odds(0.2) ? 'rollback' : 'store'
+  const onError = atOnce && !leased && odds(0.2) ? 'rollback' : 'store'
   const marksRedelivered = odds(0.6)
   // Only where nothing comes a second time may receipts be forgotten so soon.
   const cleanup = route === 'local' && odds(0.1)
   const plan = { onError, order, route, marksRedelivered } as const
   const messages = randomMessages(random, plan)
+  const operator = odds(0.7) ? 'none' : one<Scenario['operator']>('retry', 'discard', leased ? 'settle' : 'release')
   return {
     seed,
     ...plan,
     workers: one(1, 2, 2, 3),
     messages,
-    group: one(1, 1, 2, 4),
-    many: odds(0.15),
+    group: leased ? 1 : one(1, 1, 2, 4),
+    many: !leased && odds(0.15),
     attempts: 3,
     ordersKeys,
     keepsOrder: odds(0.4),
     keepSent: odds(0.2),
     refused: (route === 'relay' || route === 'chain') && odds(0.1) ? [one(...messages).id] : [],
-    operator: odds(0.7) ? 'none' : one('retry', 'discard', 'release'),
+    operator,
     cleanup,
     locksDuplicates: odds(0.3),
     slowProcess: odds(0.3),
@@ -157,6 +201,22 @@ export function randomScenario(seed: number, routes: readonly Route[] = ROUTES):
       links: odds(0.6) && !cleanup,
       brokers: odds(0.6),
     },
+    leased: leased ? randomLeased(random) : NOT_LEASED,
+  }
+}
+
+/** What leased handlers do where nobody says. */
+export const NOT_LEASED: LeasedPlan = { onUnknown: 'hold', honoursKeys: false, effects: ['sms'], timeoutMs: undefined }
+
+function randomLeased(random: () => number): LeasedPlan {
+  const policies: LeasedPlan['onUnknown'][] = ['hold', 'retry-same-key', 'verify']
+  const onUnknown = policies[Math.floor(random() * 3)] as LeasedPlan['onUnknown']
+  return {
+    onUnknown,
+    // Nobody calls again by himself where that does it again.
+    honoursKeys: onUnknown === 'retry-same-key' || random() < 0.3,
+    effects: random() < 0.3 ? ['sms', 'push'] : ['sms'],
+    timeoutMs: random() < 0.3 ? 2_000 : undefined,
   }
 }
 

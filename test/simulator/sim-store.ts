@@ -393,6 +393,8 @@ export class SimStore implements Store<SimTx> {
     // Whoever aborted has destroyed the connection.
     if (session.closed) throw transactionClosed()
     if (writes === undefined) return this.#rollback(session)
+    // The guard is not there any more.
+    if (session.gone) return this.#check(session)
     const label = `commits transaction ${tx.id}`
     const commit = (db: Database): void => {
       guard(session, tx)
@@ -485,10 +487,20 @@ export class SimStore implements Store<SimTx> {
       (db, tx) => this.#sql.lockDue(db, tx, seqs, token),
       (db, tx, rows) => {
         leased = this.#sql.lease(db, tx, rows, token, leaseMs)
+        if (leased.length > 0) this.#wakeOthers()
         return leased.length > 0
       },
     )
     return leased.map(asInboxRow)
+  }
+
+  /** Whoever is paused may go on just when another process has taken over. */
+  #wakeOthers(): void {
+    const { world } = this.#process
+    for (const each of world.processes) {
+      if (!each.paused || world.choices.pick(2) === 0) continue
+      world.add(`${each.name} goes on`, undefined, () => each.resume())
+    }
   }
 
   async renew(leases: readonly Lease[], leaseMs: number): Promise<ReadonlySet<string>> {
