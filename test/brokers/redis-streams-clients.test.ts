@@ -73,6 +73,7 @@ const clients: Record<string, (url: string) => Promise<Given>> = {
 }
 
 function given(client: RedisClient, works: () => Promise<unknown>, end: () => void): Given {
+  client.on('error', () => {})
   return { client, works, [Symbol.asyncDispose]: async () => end() }
 }
 
@@ -152,7 +153,7 @@ describe('settings', () => {
     ['expected trim.keepMs to be', () => redis.stream('a', { trim: { keepMs: -1 } })],
     ['expected trim.keepEntries to be', () => redis.stream('a', { trim: { keepEntries: -1 } })],
     ['expected trim to be an object with the options', () => redis.stream('a', { trim: { maxLength: 1 } as never })],
-    ['expected options of group to be an object', () => redis.group('a', { stream: 'b', single: true } as never)],
+    ['expected options of group to be an object', () => redis.group('a', { stream: 'b', exclusive: true } as never)],
     ['expected stream to be a non-empty', () => redis.group('a', {} as never)],
     ["expected from to be 'beginning' or 'now'", () => redis.group('a', { stream: 'b', from: '$' as never })],
     ['expected claimAfterMs to be a positive integer', () => redis.group('a', { stream: 'b', claimAfterMs: 0 })],
@@ -160,6 +161,7 @@ describe('settings', () => {
       "expected declare to be 'assert' or 'check' or 'none'",
       () => redis.group('a', { stream: 'b', declare: 'x' as never }),
     ],
+    ['expected single to be true or false', () => redis.group('a', { stream: 'b', single: 1 as never })],
     ['expected body to be a non-empty', () => redis.group('a', { stream: 'b', body: '' })],
   ]
 

@@ -9,7 +9,6 @@ const MAX_BYTES = 1024 * 1024
 const harness: BrokerHarness = {
   name: 'redis-streams',
   cannot: {
-    'single reader': 'a group gives its entries to whoever asks',
     unroutable: 'a stream keeps what nobody reads',
   },
   open: async () => testBroker(await redisPlace()),
@@ -17,16 +16,16 @@ const harness: BrokerHarness = {
 
 function testBroker(place: RedisPlace): TestBroker {
   const { stream, plain, proxy } = place
-  const redis = redisStreams({ url: proxy.url, timeoutMs: 1_500 })
+  const redis = redisStreams({ url: proxy.url, timeoutMs: 5_000 })
   return {
     largestBytes: MAX_BYTES,
     destination: ({ format = 'binary' } = {}) => redis.stream(stream, { format, maxBytes: MAX_BYTES }),
-    subscription: async (group) => {
+    subscription: async (group, { single = false } = {}) => {
       await plain.xgroup('CREATE', stream, group, '$', 'MKSTREAM').catch((error: Error) => {
         if (!error.message.startsWith('BUSYGROUP')) throw error
       })
       // What a reader could not give back comes to the next one soon enough for a test.
-      return redis.group(group, { stream, claimAfterMs: 5_000 })
+      return redis.group(group, { stream, single, claimAfterMs: 5_000 })
     },
     send: async (message) => void (await plain.xadd(stream, '*', ...wordsOf(message))),
     receive: (group, count) => receive(place, group, count),

@@ -21,7 +21,7 @@ export class Answers {
     this.#soon()
   }
 
-  giveBack(...ids: readonly string[]): void {
+  giveBack(ids: readonly string[]): void {
     this.#returned.push(...ids)
     this.#soon()
   }

@@ -141,7 +141,7 @@ export class StreamDestination implements Destination {
     const { trim, stream, links } = this.#settings
     if (trim === undefined) return
     this.#trimmedAt = links.clock.monotonic()
-    await run(link, 'TRIM', stream, [`${trim.keepMs}`, `${trim.keepEntries}`])
+    await run(link, 'TRIM', [stream], [`${trim.keepMs}`, `${trim.keepEntries}`])
   }
 }
 

@@ -39,14 +39,9 @@ async function whereItWas(link: Link, stream: string, finished: string | undefin
   return isNew || timeOf(finished) === 0n ? '0' : `${timeOf(finished) - 1n}-0`
 }
 
-/** Puts an end to a session whose link was lost: Redis may not have noticed, and give it entries that nobody sees. */
-export async function evict(link: Link, group: Group, lost: { member: Member; clientId: string }): Promise<void> {
-  const { clientId, member } = lost
-  const list = await unlessRefused(link.call(['CLIENT', 'LIST', 'ID', clientId]), '')
-  // After a restart of Redis others have these numbers.
-  if (String(list).includes(`name=${member.name} `))
-    await unlessRefused(link.call(['CLIENT', 'KILL', 'ID', clientId]), 0)
-  await unlessRefused(new Member(link, group, member.name).leave(), [])
+/** Gives back what a session has left behind whose link was lost. */
+export async function evict(link: Link, group: Group, lost: { readonly member: Member }): Promise<void> {
+  await unlessRefused(new Member(link, group, lost.member.name).leave(), [])
 }
 
 /** What is wrong with the settings of Redis. Many may not ask: then nothing is said. */

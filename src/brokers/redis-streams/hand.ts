@@ -58,10 +58,11 @@ export class Hand {
     this.#deliveries.hand(this.#surplus.splice(0, count))
   }
 
-  /** Somebody else has these by now. */
-  forget(ids: ReadonlySet<string>): void {
-    this.#surplus = this.#surplus.filter(({ handle }) => !ids.has(handle.id))
-    this.#deliveries.forget(({ id }) => ids.has(id))
+  /** Somebody else has these by now, or all of them. */
+  forget(ids?: ReadonlySet<string>): void {
+    const isTheirs = ({ id }: EntryHandle): boolean => ids === undefined || ids.has(id)
+    this.#surplus = this.#surplus.filter(({ handle }) => !isTheirs(handle))
+    this.#deliveries.forget(isTheirs)
   }
 
   /** Lets go of what was not handed out yet. */

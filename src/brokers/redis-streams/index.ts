@@ -51,6 +51,11 @@ export interface RedisGroupOptions {
   readonly claimAfterMs?: number
   /** Whether hapax makes the group (and the stream), insists that it is there, or assumes it. @default 'assert' */
   readonly declare?: Declare
+  /**
+   * One reader at a time, in the order of the stream, so that a consumer can have `order`. Every reader of the group has to
+   * say so. The others stand by, and go on when the first one closes, or after `claimAfterMs` when it dies. @default false
+   */
+  readonly single?: boolean
   /** The field that is the body. An entry without it has all its fields, as JSON, for a body. @default 'data' */
   readonly body?: string
 }
@@ -113,13 +118,16 @@ function groupSettings(
   name: string,
   options: RedisGroupOptions,
 ): Omit<ConstructorParameters<typeof GroupSubscription>[0], 'links' | 'clock' | 'timeoutMs'> {
-  noOthers('options of group', options, ['stream', 'from', 'claimAfterMs', 'declare', 'body'])
+  noOthers('options of group', options, ['stream', 'from', 'claimAfterMs', 'declare', 'single', 'body'])
+  const { single = false } = options
+  if (typeof single !== 'boolean') expected('single', 'true or false', single)
   return {
     group: text('name', name),
     stream: text('stream', options.stream, 1024),
     from: oneOf('from', ['beginning', 'now'], options.from, 'beginning'),
     claimAfterMs: positiveInteger('claimAfterMs', options.claimAfterMs, 60_000),
     declare: oneOf('declare', ['assert', 'check', 'none'], options.declare, 'assert'),
+    single,
     body: text('body', options.body ?? BODY),
   }
 }

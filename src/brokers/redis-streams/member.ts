@@ -73,7 +73,7 @@ export class Member {
 
   async #run<T>(script: Parameters<typeof run>[1], words: readonly string[]): Promise<T> {
     const { stream, group } = this.#group
-    return (await run(this.#link, script, stream, [group, ...words])) as T
+    return (await run(this.#link, script, [stream], [group, ...words])) as T
   }
 }
 
@@ -84,6 +84,7 @@ export interface Claimed {
   readonly gone: readonly string[]
 }
 
-function texts(reply: Reply): readonly string[] {
+/** A list of texts. */
+export function texts(reply: Reply): readonly string[] {
   return (reply as readonly Buffer[]).map((each) => each.toString())
 }

@@ -1,7 +1,7 @@
 import type { Word } from './client.ts'
 import type { Link, Reply } from './link.ts'
 
-// What has to be decided in one step runs in Redis. Every script has one key, the stream.
+// What has to be decided in one step runs in Redis. The first key is the stream; the second, if any, says whose turn it is.
 
 /** Takes over entries that nobody has touched for a while, and tells how often each was delivered. */
 const CLAIM = `
@@ -117,9 +117,78 @@ end
 return redis.call('XTRIM', KEYS[1], 'MINID', '~', limit, 'LIMIT', math.min(spare, 10000))
 `
 
-const SCRIPTS = { CLAIM, HAND_OVER, LEAVE, TIDY, TRIM } as const
+/** Takes the turn, if nobody else has it, and with it everything that is not finished. Answers what is gone from the stream. */
+const BEGIN = `
+local group, name, previous, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local holder = redis.call('GET', KEYS[2])
+if holder and holder ~= name and holder ~= previous then return false end
+redis.call('SET', KEYS[2], name, 'PX', lease)
+local start, gone = '-', {}
+while true do
+  local pending = redis.call('XPENDING', KEYS[1], group, start, '+', 500)
+  if #pending == 0 then return gone end
+  local command = { 'XCLAIM', KEYS[1], group, name, 0 }
+  for _, each in ipairs(pending) do table.insert(command, each[1]) end
+  table.insert(command, 'JUSTID')
+  local there = {}
+  for _, id in ipairs(redis.call(unpack(command))) do there[id] = true end
+  for _, each in ipairs(pending) do if not there[each[1]] then table.insert(gone, each[1]) end end
+  start = '(' .. pending[#pending][1]
+end
+`
 
-/** Runs a script on a stream. */
-export function run(link: Link, script: keyof typeof SCRIPTS, stream: string, words: readonly Word[]): Promise<Reply> {
-  return link.call(['EVAL', SCRIPTS[script], '1', stream, ...words])
+const KEEP = `
+if redis.call('GET', KEYS[2]) ~= ARGV[2] then return 0 end
+return redis.call('PEXPIRE', KEYS[2], ARGV[3])
+`
+
+const END = `
+if redis.call('GET', KEYS[2]) ~= ARGV[2] then return 0 end
+return redis.call('DEL', KEYS[2])
+`
+
+/** Gives entries to the holder of the turn: first what was not finished, then new ones. */
+const NEXT = `${AS_TABLE}
+local group, name, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+if redis.call('GET', KEYS[2]) ~= name then return false end
+local function read(from)
+  local reply = redis.call('XREADGROUP', 'GROUP', group, name, 'COUNT', count, 'STREAMS', KEYS[1], from)
+  return reply and reply[1][2] or {}
+end
+local entries, counts, gone = {}, {}, {}
+if cursor ~= '>' then
+  local found = read(cursor)
+  for _, entry in ipairs(found) do
+    cursor = entry[1]
+    if entry[2] then
+      table.insert(entries, entry)
+      table.insert(counts, redis.call('XPENDING', KEYS[1], group, cursor, cursor, 1)[1][4])
+    else
+      redis.call('XACK', KEYS[1], group, cursor)
+      table.insert(gone, cursor)
+    end
+  end
+  if #found > 0 then return { cursor, entries, counts, gone, false } end
+end
+for _, entry in ipairs(read('>')) do
+  table.insert(entries, entry)
+  table.insert(counts, 1)
+end
+if #entries > 0 then return { '>', entries, counts, gone, false } end
+for _, each in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
+  local known = as_table(each)
+  if known.name == group then return { '>', entries, counts, gone, known['last-delivered-id'] } end
+end
+`
+
+const SCRIPTS = { CLAIM, HAND_OVER, LEAVE, TIDY, TRIM, BEGIN, KEEP, NEXT, END } as const
+
+/** Runs a script on these keys. */
+export function run(
+  link: Link,
+  script: keyof typeof SCRIPTS,
+  keys: readonly string[],
+  words: readonly Word[],
+): Promise<Reply> {
+  return link.call(['EVAL', SCRIPTS[script], `${keys.length}`, ...keys, ...words])
 }

@@ -1,5 +1,5 @@
 import { retryDelay } from '../../core/backoff.ts'
-import type { Reader, Subscription } from '../../core/broker.ts'
+import type { Reader, Subscription, SubscriptionFeatures } from '../../core/broker.ts'
 import { pause } from '../../core/clock.ts'
 import { Deliveries } from '../../core/deliveries.ts'
 import { HapaxError } from '../../core/errors.ts'
@@ -8,25 +8,29 @@ import { type Declare, doubts, evict, makeSure } from './group.ts'
 import type { EntryHandle } from './hand.ts'
 import { Link, type LinkOptions } from './link.ts'
 import { Member, PREFIX } from './member.ts'
-import { type ReadingSettings, Session } from './session.ts'
+import type { ReadingSettings } from './reading.ts'
+import { Session } from './session.ts'
 
 /** What a group needs, with every default filled in. */
 export interface GroupSettings extends ReadingSettings {
   readonly from: 'beginning' | 'now'
   readonly declare: Declare
+  readonly single: boolean
   readonly links: LinkOptions
 }
 
 /** Reads a group of a stream. */
 export class GroupSubscription implements Subscription {
   readonly name: string
-  /** Redis gives the entries of a key to whoever asks, and counts deliveries, but draws no conclusion from that. */
-  readonly features = { ordersKeys: false, marksRedelivered: true, horizonMs: undefined, limitsRejects: false } as const
+  readonly features: SubscriptionFeatures
   readonly #settings: GroupSettings
 
   constructor(settings: GroupSettings) {
     this.#settings = settings
     this.name = `redis stream ${settings.stream}, group ${settings.group}`
+    // Redis counts deliveries, but draws no conclusion from that.
+    const never = { horizonMs: undefined, limitsRejects: false }
+    this.features = { ordersKeys: settings.single, marksRedelivered: true, ...never }
   }
 
   async open(options: Parameters<Subscription['open']>[0]): Promise<Reader> {
@@ -119,12 +123,19 @@ class GroupReader implements Reader {
     if (lost === undefined) for (const error of await doubts(control)) this.#report(error)
     else await evict(control, settings, lost)
     await makeSure(control, settings, lost?.finished)
-    const clientId = await introduce(reading, member.name)
-    const { signal } = this.#stopped
-    if (signal.aborted) throw new HapaxError('closed', 'the reader was closed')
+    const clientId = String(await reading.call(['CLIENT', 'ID']))
+    if (this.#stopped.signal.aborted) throw new HapaxError('closed', 'the reader was closed')
     const deliveries = this.#deliveries
-    const session = new Session({ settings, reading, control, clientId, member, deliveries, report: this.#report })
-    session.finished = lost?.finished
+    const session = new Session({
+      settings,
+      reading,
+      control,
+      clientId,
+      member,
+      lost,
+      deliveries,
+      report: this.#report,
+    })
     this.#session = session
     session.start()
     return session
@@ -132,9 +143,3 @@ class GroupReader implements Reader {
 }
 
 const AGAIN = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 100, maxDelayMs: 10_000, factor: 2 }
-
-/** Gives the link a name, so that it can be found again; answers its number. */
-async function introduce(link: Link, name: string): Promise<string> {
-  await link.call(['CLIENT', 'SETNAME', name]).catch(() => {})
-  return String(await link.call(['CLIENT', 'ID']))
-}
