@@ -2,9 +2,12 @@ import type { InboxRow, Look, OutboxMessage, Store, StoredMessage, Unit, Writes 
 import { fingerprint, messageKey } from '../../src/core/identity.ts'
 import { LANES } from '../../src/core/lanes.ts'
 import { seeded } from '../support/seeded.ts'
+import { type Leased, type LeaseOperation, LeaseRun, randomLeaseOperation } from './lease-traces.ts'
 
 /** One operation on a store, in words that mean the same on every store: rows are named by their messages. */
 export type Operation =
+  | LeaseOperation
+  | ({ readonly kind: 'settle'; readonly tx: number } & Leased)
   | { readonly kind: 'take'; readonly tx: number; readonly consumer: string; readonly ids: readonly string[] }
   | {
       readonly kind: 'claim'
@@ -17,8 +20,8 @@ export type Operation =
   | { readonly kind: 'local'; readonly ids: readonly string[]; readonly later: boolean }
   | { readonly kind: 'publish'; readonly ids: readonly string[]; readonly later: boolean }
   | { readonly kind: 'look' }
-  | { readonly kind: 'reschedule'; readonly consumer: string; readonly id: string; readonly later: boolean }
-  | { readonly kind: 'fail'; readonly consumer: string; readonly id: string; readonly hold: boolean }
+  | ({ readonly kind: 'reschedule'; readonly leased: boolean; readonly later: boolean } & Leased)
+  | ({ readonly kind: 'fail'; readonly leased: boolean; readonly hold: boolean } & Leased)
   | { readonly kind: 'confirm' | 'postpone' | 'refuse'; readonly id: string; readonly flag: boolean }
   | { readonly kind: 'retry' | 'discard' | 'edit'; readonly consumer: string; readonly id: string }
   | { readonly kind: 'release'; readonly origin: 'inbox' | 'outbox'; readonly consumer: string; readonly key: string }
@@ -65,7 +68,8 @@ export function randomTrace(seed: number, length: number, parallel: boolean): Op
       const ids = some()
       const consumer = one(...CONSUMERS)
       if (ids.length === 0) continue
-      if (odds(0.5)) trace.push({ kind: 'take', tx, consumer, ids })
+      if (odds(0.2)) trace.push({ kind: 'settle', tx, consumer, id: one(...ids), old: odds(0.2) })
+      else if (odds(0.5)) trace.push({ kind: 'take', tx, consumer, ids })
       else trace.push({ kind: 'claim', tx, consumer, ids, wait: odds(0.2) })
       open.push(tx)
       if (!parallel) end(tx)
@@ -86,12 +90,14 @@ function randomChange(
   const consumer = one(...CONSUMERS)
   const id = one(...IDS)
   const worker = one('w1', 'w2')
+  if (odds(0.4)) return randomLeaseOperation(one, odds, { consumer, id })
+  const leased = { consumer, id, leased: odds(0.5), old: odds(0.2) }
   return one<() => Operation>(
     () => ({ kind: 'look' }),
     () => ({ kind: 'local', ids: [id, ...some().filter((each) => each !== id)], later: odds(0.3) }),
     () => ({ kind: 'publish', ids: [id, ...some().filter((each) => each !== id)], later: odds(0.3) }),
-    () => ({ kind: 'reschedule', consumer, id, later: odds(0.5) }),
-    () => ({ kind: 'fail', consumer, id, hold: odds(0.5) && consumer === 'ordered' && id !== UNKEYED }),
+    () => ({ kind: 'reschedule', ...leased, later: odds(0.5) }),
+    () => ({ kind: 'fail', ...leased, hold: odds(0.5) && consumer === 'ordered' && id !== UNKEYED }),
     () => ({ kind: one('confirm', 'postpone'), id, flag: odds(0.5) }),
     () => ({ kind: 'refuse', id, flag: odds(0.5) && id !== UNKEYED }),
     () => ({ kind: one('retry', 'discard', 'edit'), consumer: one(consumer, RELAY), id }),
@@ -133,11 +139,23 @@ interface OpenTransaction {
 class TraceRun {
   readonly #traced: Traced
   readonly #open = new Map<number, OpenTransaction>()
+  readonly #leases: LeaseRun
   #tokens = 0
   #edits = 0
 
   constructor(traced: Traced) {
     this.#traced = traced
+    this.#leases = new LeaseRun({
+      store: traced.store,
+      wait: (answer) => traced.settle(answer),
+      seqOf: (consumer, id) => this.#inboxSeq(consumer, id),
+      messageKey: (id) => messageKey(SOURCE, id),
+      token: () => this.#token(),
+    })
+  }
+
+  #token(): string {
+    return `${TOKEN}${String(++this.#tokens).padStart(12, '0')}`
   }
 
   get #store(): Store<never> {
@@ -154,6 +172,8 @@ class TraceRun {
         return this.#take(operation)
       case 'claim':
         return this.#claim(operation)
+      case 'settle':
+        return this.#settle(operation)
       case 'end':
         return this.#end(operation)
       case 'look':
@@ -164,19 +184,45 @@ class TraceRun {
       case 'reschedule': {
         const seq = await this.#inboxSeq(operation.consumer, operation.id)
         const delayMs = operation.later ? LATER_MS : 0
+        const leaseToken = this.#leaseToken(operation)
         return (
-          seq &&
-          this.#wait(this.#store.reschedule({ seq, attempts: 2, lost: 1, delayMs, error: ERROR, leaseToken: null }))
+          seq && this.#wait(this.#store.reschedule({ seq, attempts: 2, lost: 1, delayMs, error: ERROR, leaseToken }))
         )
       }
       case 'fail': {
         const seq = await this.#inboxSeq(operation.consumer, operation.id)
-        const row = { attempts: 3, reason: 'permanent', error: ERROR, hold: operation.hold, leaseToken: null }
+        const row = {
+          attempts: 3,
+          reason: 'permanent',
+          error: ERROR,
+          hold: operation.hold,
+          leaseToken: this.#leaseToken(operation),
+        }
         return seq && this.#wait(this.#store.fail({ seq, ...row }))
       }
+      case 'lease':
+      case 'renew':
+      case 'begin':
+      case 'finish':
+      case 'decide':
+      case 'journal':
+        return this.#leases.step(operation)
       default:
         return this.#other(operation)
     }
+  }
+
+  #leaseToken(operation: Leased & { leased: boolean }): string | null {
+    return operation.leased ? (this.#leases.leaseOf(operation)?.token ?? null) : null
+  }
+
+  async #settle(operation: Operation & { kind: 'settle' }): Promise<unknown> {
+    const lease = this.#leases.leaseOf(operation)
+    if (lease === undefined) return 'no lease'
+    const unit = await this.#begin(operation.tx, operation.consumer, { kind: 'settle', lease }, (opened) =>
+      [...opened.claimed.values()].map((row) => row.message),
+    )
+    return [[...unit.claimed.values()].map(claimed), unit.present.size]
   }
 
   async #other(operation: Operation): Promise<unknown> {
@@ -222,7 +268,7 @@ class TraceRun {
 
   async #take({ tx, consumer, ids }: Operation & { kind: 'take' }): Promise<unknown> {
     const messages = ids.map(message)
-    const token = `${TOKEN}${String(++this.#tokens).padStart(12, '0')}`
+    const token = this.#token()
     const unit = await this.#begin(tx, consumer, { kind: 'take', consumer, token, messages }, (opened) =>
       messages.filter(({ messageKey: key }) => !opened.existing.has(key)),
     )
@@ -404,8 +450,8 @@ class TraceRun {
   }
 }
 
-function claimed({ message: { id }, attempts, lost, starts, crashes, ordered }: InboxRow): string {
-  return [id, attempts, lost, starts, crashes, ordered].join(' ')
+function claimed({ message: { id }, attempts, lost, starts, crashes, ordered, leaseToken, fence }: InboxRow): string {
+  return [id, attempts, lost, starts, crashes, ordered, leaseToken, fence].join(' ')
 }
 
 function message(id: string): StoredMessage {

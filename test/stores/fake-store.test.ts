@@ -31,7 +31,18 @@ function fake(locksDuplicates: boolean): Traced {
   }
 }
 
-const TABLES = ['receipts', 'inbox', 'outbox', 'failed', 'sent', 'workers', 'relays', 'subscriptions', 'audit'] as const
+const TABLES = [
+  'receipts',
+  'inbox',
+  'outbox',
+  'failed',
+  'sent',
+  'workers',
+  'relays',
+  'subscriptions',
+  'audit',
+  'effects',
+] as const
 
 async function empty({ place, query }: Checker): Promise<void> {
   for (const name of TABLES) await query(`delete from ${place.schema === '' ? 'hapax_' : `${place.schema}.`}${name}`)
