@@ -2,7 +2,7 @@ import { retryDelay } from '../../core/backoff.ts'
 import type { Reader, Subscription, SubscriptionFeatures } from '../../core/broker.ts'
 import { pause, systemClock } from '../../core/clock.ts'
 import { Deliveries, type Incoming } from '../../core/deliveries.ts'
-import { asError, HapaxError } from '../../core/errors.ts'
+import { HapaxError } from '../../core/errors.ts'
 import { systemRandom } from '../../core/random.ts'
 import { BACK_OFF, type Link } from './link.ts'
 import { Reading, type Token } from './reading.ts'
@@ -174,7 +174,9 @@ class QueueReader implements Reader {
   async #readAgain(lost: Reading): Promise<void> {
     // The connection tells why it ended only after its channels.
     await null
-    let reported = this.#report(lost.error)
+    this.#options.report(lost.error)
+    // That the server is away has been said; that it came back without the queue has not.
+    const told = new Set<string>(['broker-unavailable', 'broker-timeout', lost.error.code])
     if (systemClock.monotonic() - this.#openedAt > STEADY_MS) this.#attempts = 0
     while (!this.#paused) {
       this.#attempts += 1
@@ -185,17 +187,11 @@ class QueueReader implements Reader {
         return await this.#read()
       } catch (thrown) {
         this.#forget()
-        // Once per reason: the server may come back without the queue.
-        const error =
-          thrown instanceof HapaxError ? thrown : new HapaxError('broker-unavailable', asError(thrown).message)
-        if (error.code !== reported && !this.#paused) reported = this.#report(error)
+        if (!(thrown instanceof HapaxError) || told.has(thrown.code) || this.#paused) continue
+        told.add(thrown.code)
+        this.#options.report(thrown)
       }
     }
-  }
-
-  #report(error: HapaxError): HapaxError['code'] {
-    this.#options.report(error)
-    return error.code
   }
 }
 
