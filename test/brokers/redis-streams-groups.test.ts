@@ -120,6 +120,39 @@ describe.concurrent('entries of dead readers', () => {
   })
 })
 
+describe.concurrent('what a reader has in hand', () => {
+  // Nothing is ever claimed because it was idle.
+  const patient = { claimAfterMs: 1_000_000 }
+
+  it('B6: goes to another reader at once when it is put back by a paused one', async () => {
+    await using place = await redisPlace()
+    await using first = await listen(quick(place, patient))
+    const ids = await add(place, 3)
+    await eventually(async () => expect(entryIds(first)).toEqual(ids))
+    first.deliveries[0]?.retry(60_000)
+    await using second = await listen(quick(place, patient))
+    await first.reader.pause()
+    await eventually(async () => expect(entryIds(second)).toEqual([ids[0]]))
+    first.deliveries[1]?.retry(0)
+    await eventually(async () => expect(entryIds(second)).toEqual([ids[0], ids[1]]))
+    first.deliveries[2]?.ack()
+    await eventually(async () => expect(await pendingOf(place)).toHaveLength(2))
+  })
+
+  it('E5: comes again at once when the link was lost', async () => {
+    await using place = await redisPlace()
+    await using listening = await listen(quick(place, patient))
+    const ids = await add(place, 3)
+    await eventually(async () => expect(entryIds(listening)).toEqual(ids))
+    place.proxy.cut()
+    await eventually(async () => expect(entryIds(listening)).toEqual([...ids, ...ids]))
+    // The answers of before the cut do nothing.
+    for (const delivery of listening.deliveries.slice(0, 3)) delivery.ack()
+    listening.deliveries[5]?.ack()
+    await eventually(async () => expect((await pendingOf(place)).map(({ id }) => id)).toEqual(ids.slice(0, 2)))
+  })
+})
+
 describe.concurrent('names of readers', () => {
   const names = async (place: RedisPlace) =>
     (await consumersOf(place.plain, place.stream, 'billing')).map(({ name }) => name)

@@ -39,9 +39,16 @@ async function whereItWas(link: Link, stream: string, finished: string | undefin
   return isNew || timeOf(finished) === 0n ? '0' : `${timeOf(finished) - 1n}-0`
 }
 
-/** Gives back what a session has left behind whose link was lost. */
-export async function evict(link: Link, group: Group, lost: { readonly member: Member }): Promise<void> {
-  await unlessRefused(new Member(link, group, lost.member.name).leave(), [])
+/** Gives back what a session has left behind whose link was lost. Answers which entries are gone from the stream. */
+export function evict(link: Link, group: Group, lost: { readonly member: Member }): Promise<readonly string[]> {
+  return unlessRefused(new Member(link, group, lost.member.name).leave(), [])
+}
+
+/** Tells that somebody has removed entries that were not finished. */
+export function removed({ stream, group }: Group, ids: readonly string[]): HapaxError {
+  const what = `entries of redis stream ${stream} were removed before group ${group} had finished them`
+  const shown = ids.slice(0, 10).join(', ')
+  return new HapaxError('broker-refused', `${ids.length} ${what}: ${shown}`, { fields: { ids } })
 }
 
 /** What is wrong with the settings of Redis. Many may not ask: then nothing is said. */

@@ -3,6 +3,7 @@ import type { Deliveries } from '../../core/deliveries.ts'
 import { HapaxError } from '../../core/errors.ts'
 import { Signal } from '../../core/signal.ts'
 import { Answers } from './answers.ts'
+import { removed } from './group.ts'
 import { type EntryHandle, Hand } from './hand.ts'
 import { type Link, replyOf } from './link.ts'
 import type { Delivered, Group, Member } from './member.ts'
@@ -155,11 +156,7 @@ export class Session {
   }
 
   #reportGone(ids: readonly string[]): void {
-    if (ids.length === 0) return
-    const { stream, group } = this.#options.settings
-    const what = `entries of redis stream ${stream} were removed before group ${group} had finished them`
-    const shown = ids.slice(0, 10).join(', ')
-    this.#options.report(new HapaxError('broker-refused', `${ids.length} ${what}: ${shown}`, { fields: { ids } }))
+    if (ids.length > 0) this.#options.report(removed(this.#options.settings, ids))
   }
 
   #fail(thrown: unknown): void {

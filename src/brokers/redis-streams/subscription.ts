@@ -4,7 +4,7 @@ import { pause } from '../../core/clock.ts'
 import { Deliveries } from '../../core/deliveries.ts'
 import { HapaxError } from '../../core/errors.ts'
 import { type Random, systemRandom } from '../../core/random.ts'
-import { type Declare, doubts, evict, makeSure } from './group.ts'
+import { type Declare, doubts, evict, makeSure, removed } from './group.ts'
 import type { EntryHandle } from './hand.ts'
 import { Link, type LinkOptions } from './link.ts'
 import { Member, PREFIX } from './member.ts'
@@ -120,8 +120,9 @@ class GroupReader implements Reader {
   async #begin(reading: Link, control: Link, lost: Session | undefined): Promise<Session> {
     const settings = this.#settings
     const member = new Member(control, settings, `${PREFIX}${this.#random.token()}`)
+    const gone = lost === undefined ? [] : await evict(control, settings, lost)
+    if (gone.length > 0) this.#report(removed(settings, gone))
     if (lost === undefined) for (const error of await doubts(control)) this.#report(error)
-    else await evict(control, settings, lost)
     await makeSure(control, settings, lost?.finished)
     const clientId = String(await reading.call(['CLIENT', 'ID']))
     if (this.#stopped.signal.aborted) throw new HapaxError('closed', 'the reader was closed')
