@@ -54,6 +54,14 @@ export function randomTrace(seed: number, length: number, parallel: boolean): Op
   const trace: Operation[] = []
   const open: number[] = []
   let lastTx = 0
+  // Half of them are about a message or two under leases.
+  const leasing = odds(0.5)
+  const about = leasing ? { consumer: one(...CONSUMERS), id: one('m1', UNKEYED) } : undefined
+  if (about !== undefined) {
+    if (about.consumer === 'ordered') trace.push({ kind: 'subscribe', consumer: about.consumer, ordered: true })
+    trace.push({ kind: 'local', ids: IDS, later: false })
+    trace.push({ kind: 'lease', consumer: about.consumer, ids: [about.id], over: odds(0.5) })
+  }
   const end = (tx: number): void => {
     open.splice(open.indexOf(tx), 1)
     trace.push({ kind: 'end', tx, writes: one('inbox', 'inbox', 'failed', 'outbox', 'none', 'rollback') })
@@ -63,19 +71,19 @@ export function randomTrace(seed: number, length: number, parallel: boolean): Op
       end(one(...open))
       continue
     }
-    if (odds(0.35)) {
+    if (odds(leasing ? 0.1 : 0.35)) {
       const tx = ++lastTx
       const ids = some()
       const consumer = one(...CONSUMERS)
       if (ids.length === 0) continue
-      if (odds(0.2)) trace.push({ kind: 'settle', tx, consumer, id: one(...ids), old: odds(0.2) })
+      if (about !== undefined && odds(0.5)) trace.push({ kind: 'settle', tx, ...about, old: odds(0.2) })
       else if (odds(0.5)) trace.push({ kind: 'take', tx, consumer, ids })
       else trace.push({ kind: 'claim', tx, consumer, ids, wait: odds(0.2) })
       open.push(tx)
       if (!parallel) end(tx)
       continue
     }
-    trace.push(open.length > 0 ? { kind: 'look' } : randomChange(one, odds, some))
+    trace.push(open.length > 0 ? { kind: 'look' } : randomChange(one, odds, some, about))
   }
   for (const tx of [...open]) end(tx)
   trace.push({ kind: 'look' })
@@ -86,11 +94,11 @@ function randomChange(
   one: <T>(...items: readonly T[]) => T,
   odds: (chance: number) => boolean,
   some: () => string[],
+  about: { readonly consumer: string; readonly id: string } | undefined,
 ): Operation {
-  const consumer = one(...CONSUMERS)
-  const id = one(...IDS)
+  if (about !== undefined && odds(0.75)) return randomLeaseOperation(one, odds, about)
+  const { consumer, id } = (odds(0.6) && about) || { consumer: one(...CONSUMERS), id: one(...IDS) }
   const worker = one('w1', 'w2')
-  if (odds(0.4)) return randomLeaseOperation(one, odds, { consumer, id })
   const leased = { consumer, id, leased: odds(0.5), old: odds(0.2) }
   return one<() => Operation>(
     () => ({ kind: 'look' }),
