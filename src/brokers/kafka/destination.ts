@@ -33,7 +33,7 @@ export class KafkaTopic implements Destination {
   #batchBytes = BATCH_BYTES
   #producer: Promise<KafkaProducer> | undefined
   #sending: readonly Pending[] = []
-  /** Counts sends: one that took too long must not touch what the next one does. */
+  /** Counts sends: one that took too long must not take anything from the queue any more. */
   #sends = 0
   #busy = false
   #closed = false
@@ -95,7 +95,6 @@ export class KafkaTopic implements Destination {
   async #sendNext(): Promise<void> {
     const { publishTimeoutMs } = this.#settings
     const chunks = new Map<number, Chunk>()
-    this.#sends += 1
     try {
       await within(systemClock, publishTimeoutMs, this.#send(chunks), () => {
         throw new HapaxError('broker-timeout', `${this.name} has not answered within ${publishTimeoutMs} ms`)
@@ -105,6 +104,7 @@ export class KafkaTopic implements Destination {
       this.#failed(chunks, error)
     } finally {
       this.#sending = []
+      this.#sends += 1
     }
   }
 
