@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { check, type Evidence, type Violation } from './checker.ts'
-import type { Change, Commit, Effect, FailedRecord } from './database.ts'
+import type { Change, Commit, Effect, FailedRecord, JournalRow, WaitingRow } from './database.ts'
 import { runSeed } from './runner.ts'
 
 /** Histories whose evidence has everything that is broken below. */
@@ -57,6 +57,11 @@ describe('the checker refuses hand-broken histories', () => {
     ['arrivals of a key in another order', 'I6', (e) => swappedArrivals(e)],
     ['effects of a key in another order', 'I6', (e) => swappedEffects(e)],
     ['a receipt deleted under a waiting row', 'I1', (e) => receiptDeleted(e)],
+    ['a lease that another process ends', 'I3', (e) => byAnother(e, (each) => isLeaseEnd(each))],
+    ['a journal that another process writes', 'I3', (e) => byAnother(e, ({ table }) => table === 'journal')],
+    ['a call that was not written down', 'I3', (e) => changed(e, isBegun, without)],
+    ['a call that happened, as not done', 'I3', (e) => changed(e, isDoneCall(e), asNotDone)],
+    ['something that was sent twice in silence', 'I3', (e) => sentTwice(e)],
     ['a history that never came to rest', 'I8', (e) => ({ ...e, unsettled: 'not settled' })],
     ['a message that is nowhere', 'I1', (e) => ({ ...e, offered: [...e.offered, nobody] })],
     ['a message that should have failed', 'I1', (e) => expecting(e, 'failed')],
@@ -90,6 +95,38 @@ const nobody = {
   breaks: false,
   mayVanish: false,
 } as const
+
+/** Undefined for histories without leases. */
+function byAnother(evidence: Evidence, matches: (change: Change) => boolean): Evidence | undefined {
+  const place = evidence.commits.findIndex(({ changes }) => changes.some(matches))
+  const commit = evidence.commits[place]
+  if (commit === undefined || evidence.outside === undefined) return undefined
+  return { ...evidence, commits: evidence.commits.with(place, { ...commit, process: 'somebody else' }) }
+}
+
+const isLeaseEnd = ({ table, before, after }: Change): boolean =>
+  table === 'inbox' && after === undefined && (before as WaitingRow).leaseToken !== null
+
+const isBegun = ({ table, after }: Change): boolean =>
+  table === 'journal' && (after as JournalRow | undefined)?.state === 'started'
+
+const isDoneCall =
+  ({ outside }: Evidence) =>
+  ({ table, after }: Change): boolean =>
+    table === 'journal' && outside?.plan.onUnknown === 'hold' && (after as JournalRow | undefined)?.state === 'done'
+
+const asNotDone = (changes: readonly Change[], found: Change): readonly Change[] =>
+  changes.map((each) => (each === found ? { ...each, after: { ...found.after, state: 'not-done' } } : each))
+
+function sentTwice(evidence: Evidence): Evidence | undefined {
+  const { outside, commits } = evidence
+  const [first] = outside?.sent ?? []
+  const listed = commits.some(({ changes }) =>
+    changes.some(({ table, after }) => table === 'journal' && (after as JournalRow).state === 'unknown'),
+  )
+  if (outside === undefined || first === undefined || listed) return undefined
+  return { ...evidence, outside: { ...outside, sent: [...outside.sent, first] } }
+}
 
 const isFailedMessage = (change: Change): boolean =>
   isNew('failed')(change) && (change.after as FailedRecord).origin === 'inbox'
