@@ -1,8 +1,9 @@
+import { randomUUID } from 'node:crypto'
 import type { Arrival } from './broker.ts'
 import { isStructured, isStructuredJson } from './cloudevents.ts'
 import { asError, describe, type ErrorCode, HapaxError, messageOf } from './errors.ts'
 import { MAX_DEPTH, parseJson } from './json.ts'
-import { type IncomingMessage, REFUSED } from './message.ts'
+import { DELIVERY, type IncomingMessage, REFUSED } from './message.ts'
 import { expected, noOthers, text } from './options.ts'
 
 /**
@@ -55,14 +56,42 @@ export function decodeArrival(arrival: Arrival, mapping: Mapping, maxBytes: numb
   let message: IncomingMessage = { source: '', type: '', ...raw(arrival) }
   try {
     message = isStructured(arrival.contentType) ? structured(arrival, body) : binary(arrival)
-    message = mapped(message, arrival, mapping, body)
+    const { found, failed } = mapped(message, arrival, mapping, body)
+    message = found
+    if (failed !== undefined) throw failed.reason
     for (const name of ['source', 'type'] as const) if (message[name] === '') throw absent(name)
     if (arrival.givenUp !== undefined) throw new HapaxError('given-up-by-broker', arrival.givenUp)
   } catch (error) {
     const refused = error instanceof HapaxError ? error : undecodable(messageOf(asError(error)), error)
-    message = { ...message, ...(AS_IT_CAME.has(refused.code) && raw(arrival)), [REFUSED]: refused }
+    const came = AS_IT_CAME.has(refused.code) ? raw(arrival) : {}
+    message = { ...message, ...came, headers: withProperties(message, arrival), [REFUSED]: refused }
   }
-  return arrival.redelivered ? { ...message, redelivered: true } : message
+  const { id } = message
+  const marked = id === undefined || REFUSED in message ? { ...message, [DELIVERY]: deliveryOf(arrival) } : message
+  return arrival.redelivered ? { ...marked, redelivered: true } : marked
+}
+
+/** Of what could not be read, people want to see all that came. */
+function withProperties({ headers = {} }: IncomingMessage, { properties }: Arrival): Readonly<Record<string, string>> {
+  const all: Record<string, string> = Object.assign(Object.create(null), headers)
+  for (const [name, value] of Object.entries(properties)) all[`property ${name}`] ??= value
+  return all
+}
+
+const deliveries = new WeakMap<Uint8Array, string>()
+
+/**
+ * A delivery that is not marked as redelivered is a message of its own, also when it comes to the reader's hand once more: its
+ * bytes are the same object then. Of one that is, nobody knows which it was: it is the one that looks exactly like it.
+ */
+function deliveryOf({ body, attributes, headers, properties, redelivered }: Arrival): string {
+  const known = deliveries.get(body)
+  if (known !== undefined) return known
+  const stable = Object.entries(properties).filter(([name]) => !/count$/i.test(name))
+  const made = redelivered ? JSON.stringify([attributes, headers, stable]) : randomUUID()
+  // Some drivers have one object for every empty body.
+  if (body.byteLength > 0) deliveries.set(body, made)
+  return made
 }
 
 function absent(attribute: 'source' | 'type'): HapaxError {
@@ -152,14 +181,25 @@ function known(attributes: Readonly<Record<string, string>>, headers: Arrival['h
   return message as unknown as IncomingMessage
 }
 
-function mapped(message: IncomingMessage, arrival: Arrival, mapping: Mapping, body: Body): IncomingMessage {
-  let result = message
+/** All that can be found, also if some of it cannot, and why the first of that cannot. */
+function mapped(
+  message: IncomingMessage,
+  arrival: Arrival,
+  mapping: Mapping,
+  body: Body,
+): { readonly found: IncomingMessage; readonly failed: { readonly reason: unknown } | undefined } {
+  let found = message
+  let failed: { readonly reason: unknown } | undefined
   for (const name of MAPPED) {
     const origin = mapping[name]
-    const value = origin === undefined ? undefined : find(origin, arrival, body)
-    if (value !== undefined) result = { ...result, [name]: value }
+    try {
+      const value = origin === undefined ? undefined : find(origin, arrival, body)
+      if (value !== undefined) found = { ...found, [name]: value }
+    } catch (reason) {
+      failed ??= { reason }
+    }
   }
-  return result
+  return { found, failed }
 }
 
 function find(origin: AttributeFrom, arrival: Arrival, body: Body): string | undefined {

@@ -3,7 +3,14 @@ import type { Clock } from './clock.ts'
 import { asError, describe, HapaxError, messageOf } from './errors.ts'
 import { fingerprint, messageKey, payloadId } from './identity.ts'
 import { parseJson } from './json.ts'
-import { type IncomingMessage, NO_ATTRIBUTES, packAttributes, REFUSED, type StoredMessage } from './message.ts'
+import {
+  DELIVERY,
+  type IncomingMessage,
+  NO_ATTRIBUTES,
+  packAttributes,
+  REFUSED,
+  type StoredMessage,
+} from './message.ts'
 import { isText } from './options.ts'
 
 /** What to do with a message whose id is missing or cannot be one: refuse it, hash its payload, or ask a function. */
@@ -141,19 +148,23 @@ interface Identity {
 
 function identify(incoming: IncomingMessage, content: Uint8Array | string, { missingId }: IntakePolicy): Identity {
   const { source, id } = incoming
-  // What stands in for an id is the same for a redelivery, so that it does not fill the failed store.
   const standIn = (): string => payloadId(typeOf(incoming), keyOf(incoming), content)
+  // What is refused has an identity as well: of two that look alike both are kept. Without a broker that tells deliveries apart
+  // it is that of a redelivery, so that a sender who tries again does not fill the failed store.
+  const { [DELIVERY]: delivery } = incoming
+  const ownId = (): string => (delivery === undefined ? standIn() : payloadId(delivery, standIn(), ''))
   if (!isText(source, MAX_TEXT_BYTES)) {
     const given = isText(id, MAX_TEXT_BYTES) ? id : ''
     const refused = invalid('invalid-message', 'source', source)
-    return { source: shown(source), id: given || standIn(), key: given + standIn(), refused }
+    return { source: shown(source), id: given || ownId(), key: given + ownId(), refused }
   }
   if (isText(id, MAX_TEXT_BYTES)) return { source, id, key: id }
   const derived = missingId === 'hash' ? standIn() : typeof missingId === 'function' ? asked(missingId, incoming) : id
   if (isText(derived, MAX_TEXT_BYTES)) return { source, id: derived, key: derived }
   const missing = derived === undefined || derived === null || derived === ''
   const refused = missing ? withoutId() : invalid('invalid-id', 'id', derived)
-  return { source, id: standIn(), key: standIn(), refused }
+  const own = ownId()
+  return { source, id: own, key: own, refused }
 }
 
 /** The id that the application's function gives, if it gives one at once and does not fail. */

@@ -1,5 +1,8 @@
 import type { HapaxError } from './errors.ts'
 
+/** What tells a message without a usable identity from others that look like it: the delivery that it came by. */
+export const DELIVERY: unique symbol = Symbol('delivery')
+
 /** Marks a message that its reader could not decode: it is refused, and kept as it came. Only hapax has this symbol. */
 export const REFUSED: unique symbol = Symbol('refused')
 
@@ -37,6 +40,7 @@ export interface IncomingMessage extends Omit<MessageAttributes, 'id'> {
   readonly redelivered?: boolean
   /** Why a reader could not make sense of it. */
   readonly [REFUSED]?: HapaxError
+  readonly [DELIVERY]?: string
 }
 
 /** A message as it is stored: identity and payload in columns of their own, the rest as one JSON text. */

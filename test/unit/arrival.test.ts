@@ -4,7 +4,7 @@ import { type Arrival, createHapax, defineMessage, HapaxError, type Mapping, sil
 import { memory } from 'hapax/memory'
 import { describe, expect, it } from 'vitest'
 import { checkMapping, decodeArrival } from '../../src/core/arrival.ts'
-import { type IncomingMessage, REFUSED } from '../../src/core/message.ts'
+import { DELIVERY, type IncomingMessage, REFUSED } from '../../src/core/message.ts'
 
 const MAX_BYTES = 1024 * 1024
 const STRUCTURED = 'application/cloudevents+json'
@@ -311,6 +311,35 @@ describe('what was sent to do harm', () => {
       }),
       { numRuns: 300 },
     )
+  })
+})
+
+describe('what was refused', () => {
+  const garbage = (redelivered = false): Arrival =>
+    ({ ...arrival({ body: Buffer.from('{"order":7}') }), redelivered }) as Arrival
+
+  it('C5: is kept as often as it came, also if nothing tells the messages apart', async () => {
+    const hapax = createHapax({ store: memory(), source: '/test', logger: silentLogger })
+    const consumer = hapax.consumer('billing').on(defineMessage('placed'), () => {})
+    const [first, second] = [garbage(), garbage()]
+    // The first one comes to hand once more, because the database was away.
+    for (const each of [first, second, { ...first, redelivered: true }]) {
+      await consumer.handle(decodeArrival(each, {}, 1_000))
+    }
+    expect(await hapax.failed.count()).toBe(2)
+    await hapax.close()
+  })
+
+  it('is the same one when it is redelivered and looks exactly like it', () => {
+    const [first, second] = [garbage(true), garbage(true)].map((each) => decodeArrival(each, {}, 1_000))
+    expect(first?.[DELIVERY]).toBe(second?.[DELIVERY])
+  })
+
+  it('keeps what was found, and shows the properties', () => {
+    const mapping: Mapping = { id: { property: 'messageId' }, type: { path: 'kind' }, source: '/legacy' }
+    const got = decode({ body: Buffer.from('garbage'), properties: { messageId: 'm-1' } }, mapping)
+    expect(got).toMatchObject({ id: 'm-1', source: '/legacy', headers: { 'property messageId': 'm-1' } })
+    expect(got[REFUSED]?.code).toBe('undecodable')
   })
 })
 

@@ -3,6 +3,7 @@ import type { MsgHdrs, NatsConnection } from '@nats-io/transport-node'
 import { systemClock, within } from '../../core/clock.ts'
 import { HapaxError } from '../../core/errors.ts'
 import { natsError } from './errors.ts'
+import { greeting } from './greeting.ts'
 import type { LinkSettings } from './options.ts'
 
 /** The client libraries, loaded when they are needed, and how to get a connection. */
@@ -57,18 +58,34 @@ export class Client {
   }
 
   /** Each connection is used until it breaks, so that nothing that was meant for one is ever sent on the next. */
-  #dial({ urls, client }: { readonly urls: readonly string[]; readonly client: object }): Promise<NatsConnection> {
+  async #dial({
+    urls,
+    client,
+  }: {
+    readonly urls: readonly string[]
+    readonly client: object
+  }): Promise<NatsConnection> {
     const { heartbeatMs, timeoutMs } = this.settings
+    const there = await this.#there(urls, client)
     return this.#modules.connect({
       name: 'hapax',
       ...loginOf(urls),
       ...client,
-      servers: urls.map((url) => new URL(url).host),
+      servers: there.map((url) => new URL(url).host),
       timeout: timeoutMs,
       reconnect: false,
       pingInterval: Math.ceil(heartbeatMs / 3),
       maxPingOut: 2,
     })
+  }
+
+  async #there(urls: readonly string[], client: object): Promise<readonly string[]> {
+    const { timeoutMs } = this.settings
+    // With such a server the client has to speak first.
+    const { tls } = client as { tls?: { handshakeFirst?: boolean } }
+    const there = tls?.handshakeFirst ? urls : await greeting(urls, timeoutMs)
+    if (there.length > 0) return there
+    throw new HapaxError('broker-unavailable', `NATS did not answer within ${timeoutMs} ms`)
   }
 
   async #probe(connection: NatsConnection): Promise<NatsConnection> {
