@@ -48,7 +48,7 @@ export interface LeasedContext<Tx> {
   readonly signal: AbortSignal
   /** 1 for the first call. */
   readonly attempt: number
-  /** Grows each time that the message is taken: a receiver that remembers it can refuse those who come late. */
+  /** Grows each time that the message is taken, until a person retries it: a receiver that remembers it can refuse late ones. */
   readonly fence: number
   readonly logger: Logger
   /** Makes an outside call once: it is journalled, carries a key that never changes, and is not made again by a retry. */
