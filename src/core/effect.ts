@@ -155,11 +155,14 @@ export class Effects {
 
   async #effect<T>(name: string, call: EffectCall<T>, options: EffectOptions<T>): Promise<T> {
     const { onUnknown = 'hold' } = options
-    const before = await this.#begin(name, onUnknown === 'retry-same-key')
+    const again = onUnknown === 'retry-same-key'
+    const before = await this.#begin(name, again)
     if (before?.state === 'done') return parsed<T>(before)
-    const begun = before?.state === 'started' && (before.token !== this.#options.held.token || this.#called.has(name))
-    const open = before?.state === 'unknown' || begun
-    if (!open || onUnknown === 'retry-same-key') return this.#call(name, call, options, open)
+    const called = before?.token !== this.#options.held.token || this.#called.has(name)
+    // Ours, and not called: the answer to an earlier begin was lost, which may have replaced an unknown one.
+    const replaced = again && before !== undefined && before.attempts > 1
+    const open = before?.state === 'unknown' || (before?.state === 'started' && (called || replaced))
+    if (!open || again) return this.#call(name, call, options, open)
     const error = new HapaxError(
       'unknown-effect',
       `nobody knows whether '${name}' happened: an earlier attempt ended in it`,
