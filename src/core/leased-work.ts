@@ -121,7 +121,11 @@ export class LeasedWork<Tx> {
     // Nobody's fault: the database let it down, or the worker was told to stop.
     const lost = isHapaxError(error) && LET_DOWN.includes(error.code)
     if (lost || signal?.aborted) return this.#recorder.lost(row, error)
-    return (await this.#recorder.underLease(row, error)) ?? this.#lost(row)
+    const recorded = await this.#recorder.underLease(row, error)
+    if (recorded !== undefined) return recorded
+    // Its own `complete` committed that it is gone, but not what was to follow: nobody else would ever miss that.
+    if (isHapaxError(error, 'broken-atomicity')) return this.#recorder.broken(row.message, error, row.attempts + 1)
+    return this.#lost(row)
   }
 
   /** Another process has it now, or has settled it; it is in the inbox or finished, so nothing is lost. */
