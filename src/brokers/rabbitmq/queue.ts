@@ -120,9 +120,9 @@ class QueueReader implements Reader {
     this.#openedAt = systemClock.monotonic()
   }
 
-  /** A single reader keeps the number it began with: to change it, it would have to stop reading for a moment. */
+  /** A single reader keeps its number: to change it, it would have to stop reading for a moment. */
   #count(): number {
-    return this.#place.single ? Math.min(this.#options.prefetch.messages, MOST_SINGLE) : this.#window.count
+    return this.#place.single ? SINGLE : this.#window.count
   }
 
   #arrived(incoming: Incoming<Token>): void {
@@ -197,5 +197,8 @@ class QueueReader implements Reader {
 
 /** A link that lasted so long has ended for a new reason. */
 const STEADY_MS = 1_000
-/** How many messages are sent ahead to a single reader. */
-const MOST_SINGLE = 256
+/**
+ * How many messages are sent ahead to a single reader, however few it wants in hand. A quorum queue puts what a reader leaves
+ * behind after what others have left: if the next one did not get all of it, the rest would come out of order.
+ */
+const SINGLE = 256
