@@ -33,6 +33,10 @@ async function withServer(
   }
 }
 
+async function scriptsRun(plain: Redis): Promise<number> {
+  return Number(/cmdstat_eval:calls=(\d+)/.exec(await plain.info('commandstats'))?.[1] ?? 0)
+}
+
 async function sendUntilConfirmed(destination: Destination, id: string): Promise<void> {
   await eventually(async () => expect(await publish(destination, [message(id)])).toEqual(['confirmed']))
 }
@@ -277,6 +281,40 @@ describe.skipIf(cannot !== undefined)(`a server of one's own${cannot === undefin
       await eventually(async () => expect(listening.deliveries).toHaveLength(2))
       await listening.reader.close()
       expect(listening.reports).toEqual([])
+      await destination.close()
+    })
+  })
+
+  it('permits only what the page lists, which is enough', async () => {
+    await withServer(async (server, plain) => {
+      const permit = async (user: string, commands: string): Promise<string> => {
+        const rules = commands.split(' ').map((command) => `+${command}`)
+        await plain.call('ACL', 'SETUSER', user, 'on', '>pw', '~*', '-@all', ...rules)
+        return server.url.replace('redis://', `redis://${user}:pw@`)
+      }
+      const sender = await permit('sender', 'ping xadd multi exec wait eval exists xinfo xlen xpending xtrim time')
+      const reading = 'ping xreadgroup xack xautoclaim xclaim xpending xrange xinfo xgroup eval client|id'
+      const reader = await permit('reader', `${reading} client|unblock`)
+      const alone = await permit('alone', `${reading} client|unblock xread get set del pexpire`)
+      const destination = redisStreams({ url: sender }).stream('orders', { trim: {} })
+      for (const [group, url, single] of [
+        ['billing', reader, false],
+        ['stock', alone, true],
+      ] as const) {
+        const listening = await listen(
+          redisStreams({ url }).group(group, { stream: 'orders', claimAfterMs: 300, single }),
+        )
+        const count = listening.deliveries.length
+        expect(await publish(destination, messages(3))).toEqual(Array(3).fill('confirmed'))
+        await eventually(async () => expect(listening.deliveries.length).toBeGreaterThanOrEqual(count + 3))
+        listening.deliveries[0]?.ack()
+        // Everything that is done now and then has been done, several times.
+        const before = await scriptsRun(plain)
+        await eventually(async () => expect(await scriptsRun(plain)).toBeGreaterThan(before + 10))
+        await listening.reader.close()
+        expect(listening.reports).toEqual([])
+        expect((await plain.xpending('orders', group))[0]).toBe(listening.deliveries.length - 1)
+      }
       await destination.close()
     })
   })
