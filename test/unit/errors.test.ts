@@ -46,9 +46,11 @@ describe('redact', () => {
   })
 
   it('is quick with long and hostile texts', () => {
-    const start = performance.now()
+    // The time of this process, not that of the clock: others may be busy.
+    const start = process.cpuUsage()
     for (const part of ['a', 'password', 'token=', 'a://', '://:', '"', 'secret"\\', 'x-']) redact(part.repeat(20_000))
-    expect(performance.now() - start).toBeLessThan(2_000)
+    const { user, system } = process.cpuUsage(start)
+    expect((user + system) / 1000).toBeLessThan(2_000)
   })
 })
 
