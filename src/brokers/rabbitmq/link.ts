@@ -1,4 +1,4 @@
-import { retryDelay } from '../../core/backoff.ts'
+import { type RetryPolicy, retryDelay } from '../../core/backoff.ts'
 import { systemClock, within } from '../../core/clock.ts'
 import { asError, HapaxError, messageOf } from '../../core/errors.ts'
 import { systemRandom } from '../../core/random.ts'
@@ -180,7 +180,12 @@ export class Link {
 }
 
 /** How long to wait between attempts to reach the server, also where only a queue is missing. */
-export const BACK_OFF = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 50, maxDelayMs: 10_000, factor: 2 }
+export const BACK_OFF: RetryPolicy = {
+  attempts: Number.POSITIVE_INFINITY,
+  minDelayMs: 50,
+  maxDelayMs: 10_000,
+  factor: 2,
+}
 
 /** How long a server may take to say good-bye. */
 const CLOSE_MS = 3_000

@@ -74,7 +74,7 @@ export function declareOption(value: Declare | undefined, fallback: Declare = 'a
 }
 
 /** The names of the options that shape a queue. */
-export const QUEUE_SHAPE = [
+export const QUEUE_SHAPE: readonly (keyof QueueShape)[] = [
   'bind',
   'type',
   'single',
@@ -82,7 +82,7 @@ export const QUEUE_SHAPE = [
   'deadLetterExchange',
   'deliveryLimit',
   'arguments',
-] as const satisfies readonly (keyof QueueShape)[]
+]
 
 /** Checks what is said of a queue. */
 export function queuePlace(name: string, shape: QueueShape): QueuePlace {

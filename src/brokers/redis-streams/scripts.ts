@@ -181,14 +181,11 @@ for _, each in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
 end
 `
 
-const SCRIPTS = { CLAIM, HAND_OVER, LEAVE, TIDY, TRIM, BEGIN, KEEP, NEXT, END } as const
+type Script = 'CLAIM' | 'HAND_OVER' | 'LEAVE' | 'TIDY' | 'TRIM' | 'BEGIN' | 'KEEP' | 'NEXT' | 'END'
+
+const SCRIPTS: Readonly<Record<Script, string>> = { CLAIM, HAND_OVER, LEAVE, TIDY, TRIM, BEGIN, KEEP, NEXT, END }
 
 /** Runs a script on these keys. */
-export function run(
-  link: Link,
-  script: keyof typeof SCRIPTS,
-  keys: readonly string[],
-  words: readonly Word[],
-): Promise<Reply> {
+export function run(link: Link, script: Script, keys: readonly string[], words: readonly Word[]): Promise<Reply> {
   return link.call(['EVAL', SCRIPTS[script], `${keys.length}`, ...keys, ...words])
 }
