@@ -64,6 +64,25 @@ describe.concurrent('a single reader', () => {
     expect(Math.min(first.deliveries.length - 3, second.deliveries.length)).toBe(0)
   })
 
+  it('E5: that gets its turn back begins anew: answers of before do nothing', async () => {
+    await using place = await redisPlace()
+    const { plain, stream, proxy } = place
+    await using only = await listen(single(place, proxy.url), 3)
+    const ids = await add(place, 4)
+    await eventually(async () => expect(entryIds(only)).toEqual(ids.slice(0, 3)))
+    await plain.set(turnOf(place), 'somebody else')
+    // Now there is room, and the reader finds out that it may not read.
+    only.deliveries[0]?.ack()
+    await eventually(async () => expect((await plain.xpending(stream, 'billing'))[0]).toBe(2))
+    await plain.del(turnOf(place))
+    await eventually(async () => expect(entryIds(only).slice(3)).toEqual(ids.slice(1)))
+    for (const delivery of only.deliveries.slice(0, 3)) delivery.ack()
+    only.deliveries.at(-1)?.ack()
+    await eventually(async () => expect((await plain.xpending(stream, 'billing', '-', '+', 9)).length).toBe(2))
+    for (const delivery of only.deliveries) delivery.ack()
+    await eventually(async () => expect((await plain.xpending(stream, 'billing'))[0]).toBe(0))
+  })
+
   it('E3: keeps its turn through the loss of its links, and begins again with what was not finished', async () => {
     await using place = await redisPlace()
     await using first = await listen(single(place, place.proxy.url))
