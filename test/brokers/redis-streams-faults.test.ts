@@ -4,6 +4,7 @@ import { redisStreams } from 'hapax/redis-streams'
 import { Redis } from 'ioredis'
 import { describe, expect, it, vi } from 'vitest'
 import type { Destination } from '../../src/core/broker.ts'
+import { LinkProxy } from '../support/link-proxy.ts'
 import {
   noPrivateServer,
   type PrivateServer,
@@ -177,14 +178,15 @@ describe.skipIf(cannot !== undefined)(`a server of one's own${cannot === undefin
     )
   })
 
-  it('A23: became a replica: messages wait for a primary', async () => {
+  it('A23: became a replica: messages wait for a primary, which is looked for anew', async () => {
     await withServer(async (server, plain) => {
-      const redis = redisStreams({ url: server.url })
-      const destination = redis.stream('orders')
+      await using proxy = await LinkProxy.open(server.url)
+      const destination = redisStreams({ url: proxy.url }).stream('orders')
       await sendUntilConfirmed(destination, 'first')
-      const listening = await listen(redis.group('billing', { stream: 'orders' }))
+      const listening = await listen(redisStreams({ url: server.url }).group('billing', { stream: 'orders' }))
       await plain.call('REPLICAOF', '127.0.0.1', '1')
       expect(await publish(destination, messages(2))).toEqual(Array(2).fill('unavailable broker-unavailable'))
+      await eventually(async () => expect(proxy.size).toBe(0))
       await eventually(async () => expect(listening.reports.length).toBeGreaterThan(0))
       await plain.call('REPLICAOF', 'NO', 'ONE')
       await sendUntilConfirmed(destination, 'last')

@@ -111,8 +111,11 @@ function ofIoredis(client: IoredisClient): RawClient {
     together: (work) => {
       const { stream } = client as { stream?: { cork?(): void; uncork?(): void } }
       stream?.cork?.()
-      work()
-      stream?.uncork?.()
+      try {
+        work()
+      } finally {
+        stream?.uncork?.()
+      }
     },
   }
 }

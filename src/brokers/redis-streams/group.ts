@@ -40,8 +40,8 @@ async function whereItWas(link: Link, stream: string, finished: string | undefin
 }
 
 /** Gives back what a session has left behind whose link was lost. Answers which entries are gone from the stream. */
-export function evict(link: Link, group: Group, lost: { readonly member: Member }): Promise<readonly string[]> {
-  return unlessRefused(new Member(link, group, lost.member.name).leave(), [])
+export function evict(link: Link, group: Group, name: string): Promise<readonly string[]> {
+  return unlessRefused(new Member(link, group, name).leave(), [])
 }
 
 /** Tells that somebody has removed entries that were not finished. */

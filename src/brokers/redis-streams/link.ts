@@ -33,7 +33,9 @@ export class Link {
 
   /** Connects, and makes sure that Redis answers. */
   static async open(options: LinkOptions): Promise<Link> {
-    const client = await options.clients(options.timeoutMs)
+    const client = await options.clients(options.timeoutMs).catch((error: unknown) => {
+      throw error instanceof HapaxError ? error : unavailable(error)
+    })
     const link = new Link(client, options)
     try {
       await within(options.clock, options.timeoutMs, client.connect(), () => {
@@ -56,16 +58,15 @@ export class Link {
     return this.#answer(this.#client.send(words), this.#timeoutMs + extraMs)
   }
 
-  /**
-   * Sends commands in one go, with nobody else's between them. The answer to the last one; if Redis refused one of the others,
-   * that is why it refused the last.
-   */
-  callAll(commands: readonly (readonly Word[])[], extraMs = 0): Promise<readonly Reply[]> {
+  /** Sends commands in one go, with nobody else's between them. All answers, in turn; errors of Redis stand among them. */
+  async callAll(commands: readonly (readonly Word[])[], extraMs = 0): Promise<readonly Reply[]> {
     let answers: Promise<unknown>[] = []
     this.#client.together(() => {
       answers = commands.map((words) => this.#client.send(words))
     })
-    return this.#answer(settledInTurn(answers), this.#timeoutMs + extraMs) as Promise<readonly Reply[]>
+    const replies = (await this.#answer(settledInTurn(answers), this.#timeoutMs + extraMs)) as readonly Reply[]
+    for (const reply of replies) if (reply instanceof HapaxError) this.#heed(reply)
+    return replies
   }
 
   /** Gives the link up: whoever waits for an answer learns that there will be none. */
@@ -111,13 +112,17 @@ export class Link {
       this.fail(lost)
       return lost
     }
-    // This server was the primary once: the next link may find the one that is it now.
-    if (refused.fields['reply'] === 'READONLY') this.fail(refused)
+    this.#heed(refused)
     return refused
+  }
+
+  /** This server was the primary once: the next link may find the one that is it now. */
+  #heed(refused: HapaxError): void {
+    if (refused.fields['reply'] === 'READONLY') this.fail(refused)
   }
 }
 
-/** All answers, in turn; errors of Redis stand among them. Rejects if the link was lost. */
+/** Rejects only if the link was lost. */
 async function settledInTurn(answers: readonly Promise<unknown>[]): Promise<readonly unknown[]> {
   const settled = await Promise.allSettled(answers)
   return settled.map((each) => {

@@ -12,6 +12,14 @@ import { SharedReading } from './shared-reading.ts'
 import { SingleReading } from './single-reading.ts'
 import { Turn } from './turn.ts'
 
+/** What the next session of a reader has to know of one whose link was lost. */
+export interface Previous {
+  /** Its name in the group. */
+  readonly name: string
+  /** Up to where the group was finished when it was last looked at. */
+  readonly finished: string | undefined
+}
+
 /** What a session needs of its reader. */
 export interface SessionOptions {
   readonly settings: ReadingSettings & { readonly single: boolean }
@@ -20,19 +28,16 @@ export interface SessionOptions {
   /** The number under which Redis knows the reading link. */
   readonly clientId: string
   readonly member: Member
-  /** The session of the same reader whose link was lost. */
-  readonly lost: Session | undefined
+  /** What is left of the session of the same reader whose link was lost. */
+  readonly previous: Previous | undefined
   readonly deliveries: Deliveries<EntryHandle>
   report(error: HapaxError): void
 }
 
 /** One life of a reader: from connecting to the loss of a link. Nothing of it counts in the next one. */
 export class Session {
-  readonly member: Member
   /** Settles when a link is lost, or when Redis does not let us go on. */
   readonly ended: Promise<HapaxError>
-  /** Up to where the group was finished when it was last looked at. */
-  finished: string | undefined
   readonly #options: SessionOptions
   readonly #answers: Answers
   readonly #hand: Hand
@@ -43,13 +48,13 @@ export class Session {
   #read: Promise<void> = Promise.resolve()
   #stopping = false
   #over = false
+  #finished: string | undefined
   #tidiedAt = Number.NEGATIVE_INFINITY
 
   constructor(options: SessionOptions) {
-    const { settings, member, deliveries, lost } = options
+    const { settings, member, deliveries, previous } = options
     this.#options = options
-    this.member = member
-    this.finished = lost?.finished
+    this.#finished = previous?.finished
     this.#answers = new Answers(member, {
       failed: (error) => this.#fail(error),
       lost: (ids) => this.#reportGone(ids),
@@ -62,7 +67,7 @@ export class Session {
   }
 
   #wayOfReading(): Reading {
-    const { settings, control, member, lost } = this.#options
+    const { settings, control, member, previous } = this.#options
     const isStopping = (): boolean => this.#stopping
     const desk: Desk = {
       ...this.#options,
@@ -74,8 +79,13 @@ export class Session {
       },
     }
     if (!settings.single) return new SharedReading(desk, this.#answers)
-    const names = { name: member.name, previous: lost?.member.name ?? '' }
+    const names = { name: member.name, previous: previous?.name ?? '' }
     return new SingleReading(desk, new Turn(control, settings, names, settings.claimAfterMs), this.#room)
+  }
+
+  /** What the next session has to know. */
+  get remains(): Previous {
+    return { name: this.#options.member.name, finished: this.#finished }
   }
 
   start(): void {
@@ -148,11 +158,11 @@ export class Session {
   }
 
   async #tidy(): Promise<void> {
-    const { clock, claimAfterMs } = this.#options.settings
-    const now = clock.monotonic()
+    const { settings, member } = this.#options
+    const now = settings.clock.monotonic()
     if (now < this.#tidiedAt + TIDY_MS) return
     this.#tidiedAt = now
-    this.finished = await this.member.tidy(10 * claimAfterMs)
+    this.#finished = await member.tidy(10 * settings.claimAfterMs)
   }
 
   #reportGone(ids: readonly string[]): void {

@@ -9,7 +9,7 @@ import type { EntryHandle } from './hand.ts'
 import { Link, type LinkOptions } from './link.ts'
 import { Member, PREFIX } from './member.ts'
 import type { ReadingSettings } from './reading.ts'
-import { Session } from './session.ts'
+import { type Previous, Session } from './session.ts'
 
 /** What a group needs, with every default filled in. */
 export interface GroupSettings extends ReadingSettings {
@@ -58,7 +58,7 @@ class GroupReader implements Reader {
   }
 
   async start(): Promise<void> {
-    const session = await this.#connect(undefined)
+    const session = await this.#connect()
     void this.#supervise(session)
   }
 
@@ -81,66 +81,58 @@ class GroupReader implements Reader {
       this.#deliveries.forget()
       if (this.#stopped.signal.aborted) return
       this.#report(error)
-      session = await this.#again(session, error.code)
+      session = await this.#again(session.remains, error.code)
     }
   }
 
   /** Tries until it works. What goes wrong is reported when it is something else than before. */
-  async #again(lost: Session, reported: string): Promise<Session | undefined> {
+  async #again(previous: Previous, reported: string): Promise<Session | undefined> {
     const { signal } = this.#stopped
     for (let attempt = 1, last = reported; ; attempt++) {
       await pause(this.#settings.clock, retryDelay(AGAIN, attempt, this.#random), signal)
       if (signal.aborted) return undefined
       try {
-        return await this.#connect(lost)
+        return await this.#connect(previous)
       } catch (error) {
         const { code } = error as HapaxError
-        if (code !== last) this.#report(error as HapaxError)
+        if (code !== last && !signal.aborted) this.#report(error as HapaxError)
         last = code
       }
     }
   }
 
-  async #connect(lost: Session | undefined): Promise<Session> {
-    const links: Link[] = []
+  async #connect(previous?: Previous): Promise<Session> {
+    const [reading, control] = await openBoth(this.#settings.links)
     try {
-      const open = async (): Promise<Link> => {
-        const link = await Link.open(this.#settings.links)
-        links.push(link)
-        return link
-      }
-      const [reading, control] = await Promise.all([open(), open()])
-      return await this.#begin(reading, control, lost)
+      return await this.#begin(reading, control, previous)
     } catch (error) {
-      for (const link of links) link.close()
+      for (const link of [reading, control]) link.close()
       throw error
     }
   }
 
-  async #begin(reading: Link, control: Link, lost: Session | undefined): Promise<Session> {
+  async #begin(reading: Link, control: Link, previous: Previous | undefined): Promise<Session> {
     const settings = this.#settings
-    const member = new Member(control, settings, `${PREFIX}${this.#random.token()}`)
-    const gone = lost === undefined ? [] : await evict(control, settings, lost)
+    const gone = previous === undefined ? [] : await evict(control, settings, previous.name)
     if (gone.length > 0) this.#report(removed(settings, gone))
-    if (lost === undefined) for (const error of await doubts(control)) this.#report(error)
-    await makeSure(control, settings, lost?.finished)
+    if (previous === undefined) for (const error of await doubts(control)) this.#report(error)
+    await makeSure(control, settings, previous?.finished)
+    const member = new Member(control, settings, `${PREFIX}${this.#random.token()}`)
     const clientId = String(await reading.call(['CLIENT', 'ID']))
     if (this.#stopped.signal.aborted) throw new HapaxError('closed', 'the reader was closed')
-    const deliveries = this.#deliveries
-    const session = new Session({
-      settings,
-      reading,
-      control,
-      clientId,
-      member,
-      lost,
-      deliveries,
-      report: this.#report,
-    })
+    const to = { deliveries: this.#deliveries, report: this.#report }
+    const session = new Session({ settings, reading, control, clientId, member, previous, ...to })
     this.#session = session
     session.start()
     return session
   }
+}
+
+async function openBoth(options: LinkOptions): Promise<readonly [Link, Link]> {
+  const [first, second] = await Promise.allSettled([Link.open(options), Link.open(options)])
+  if (first.status === 'fulfilled' && second.status === 'fulfilled') return [first.value, second.value]
+  for (const each of [first, second]) if (each.status === 'fulfilled') each.value.close()
+  throw first.status === 'rejected' ? first.reason : (second as PromiseRejectedResult).reason
 }
 
 const AGAIN = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 100, maxDelayMs: 10_000, factor: 2 }
