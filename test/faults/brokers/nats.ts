@@ -10,12 +10,12 @@ export const natsKind: BrokerKind = {
     return nats({ url }).stream(name)
   },
 
-  async subscription({ url, name, abandonedMs }) {
+  async subscription({ url, name, single, abandonedMs }) {
     const { nats } = await import('hapax/nats')
     const js = nats({ url })
     // Whoever comes first makes the stream, too.
     js.stream(name)
-    return js.consumer(CONSUMER, { stream: name, ackWaitMs: abandonedMs })
+    return js.consumer(CONSUMER, { stream: name, ackWaitMs: abandonedMs, single })
   },
 
   async connect({ url, name }: BrokerPlace): Promise<PlainClient> {

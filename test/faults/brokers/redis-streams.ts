@@ -9,9 +9,9 @@ export const redisStreamsKind: BrokerKind = {
     return redisStreams({ url }).stream(name)
   },
 
-  async subscription({ url, name, abandonedMs }) {
+  async subscription({ url, name, single, abandonedMs }) {
     const { redisStreams } = await import('hapax/redis-streams')
-    return redisStreams({ url }).group(GROUP, { stream: name, claimAfterMs: abandonedMs })
+    return redisStreams({ url }).group(GROUP, { stream: name, claimAfterMs: abandonedMs, single })
   },
 
   async connect({ url, name }): Promise<PlainClient> {
