@@ -11,7 +11,7 @@ import {
   type PrivateServerOptions,
   privateServer,
 } from '../support/private-server.ts'
-import { listen, message, messages, publish } from '../support/redis-place.ts'
+import { entryIds, listen, message, messages, publish } from '../support/redis-place.ts'
 
 const cannot = noPrivateServer('redis')
 
@@ -304,7 +304,7 @@ describe.skipIf(cannot !== undefined)(`a server of one's own${cannot === undefin
         ['stock', alone, true],
       ] as const) {
         const listening = await listen(
-          redisStreams({ url }).group(group, { stream: 'orders', claimAfterMs: 300, single }),
+          redisStreams({ url }).group(group, { stream: 'orders', claimAfterMs: 3_000, single }),
         )
         const count = listening.deliveries.length
         expect(await publish(destination, messages(3))).toEqual(Array(3).fill('confirmed'))
@@ -312,10 +312,10 @@ describe.skipIf(cannot !== undefined)(`a server of one's own${cannot === undefin
         listening.deliveries[0]?.ack()
         // Everything that is done now and then has been done, several times.
         const before = await scriptsRun(plain)
-        await eventually(async () => expect(await scriptsRun(plain)).toBeGreaterThan(before + 10))
+        await eventually(async () => expect(await scriptsRun(plain)).toBeGreaterThan(before + 8))
         await listening.reader.close()
         expect(listening.reports).toEqual([])
-        expect((await plain.xpending('orders', group))[0]).toBe(listening.deliveries.length - 1)
+        expect((await plain.xpending('orders', group))[0]).toBe(new Set(entryIds(listening)).size - 1)
       }
       await destination.close()
     })

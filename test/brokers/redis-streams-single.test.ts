@@ -29,10 +29,10 @@ describe.concurrent('a single reader', () => {
   it('E3: that is cut off is followed after a while by one that begins with what was not finished', async () => {
     await using place = await redisPlace()
     await using proxy = await LinkProxy.open(requireServer('redis'))
-    const first = await listen(single(place, proxy.url, 2_000), 5)
+    const first = await listen(single(place, proxy.url, 5_000), 5)
     const ids = await add(place, 8)
     await eventually(async () => expect(entryIds(first)).toEqual(ids.slice(0, 5)))
-    await using second = await listen(single(place, place.proxy.url, 2_000))
+    await using second = await listen(single(place, place.proxy.url, 5_000))
     for (const at of [0, 2]) first.deliveries[at]?.ack()
     await eventually(async () => expect(entryIds(first)).toEqual(ids.slice(0, 7)))
     expect(second.deliveries).toEqual([])
@@ -117,12 +117,12 @@ describe.concurrent('a single reader', () => {
 
   it('keeps its turn for as long as its handlers take', async () => {
     await using place = await redisPlace()
-    await using first = await listen(single(place, place.proxy.url, 1_500))
+    await using first = await listen(single(place, place.proxy.url, 3_000))
     const ids = await add(place, 2)
     await eventually(async () => expect(entryIds(first)).toEqual(ids))
-    await using second = await listen(single(place, place.proxy.url, 1_500))
+    await using second = await listen(single(place, place.proxy.url, 3_000))
     const time = async (): Promise<number> => Number((await place.plain.time())[0])
-    const end = (await time()) + 5
+    const end = (await time()) + 7
     await eventually(async () => expect(await time()).toBeGreaterThan(end))
     expect(second.deliveries).toEqual([])
     expect(first.deliveries).toHaveLength(2)
