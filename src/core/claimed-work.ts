@@ -8,7 +8,7 @@ import { MAX_CRASHES } from './inbox.ts'
 import type { Entry } from './intake.ts'
 import { type HeldLease, Leases, underLease } from './lease.ts'
 import type { Claimed, ClaimHistory, LeaseStore, StoredClaim } from './lease-store.ts'
-import { callLeased, type LeaseSettings } from './leased-work.ts'
+import { callLeased, closed, type LeaseSettings } from './leased-work.ts'
 import type { StoredMessage } from './message.ts'
 import { type Outcome, outcome } from './outcome.ts'
 import { compare, conflictWith } from './record.ts'
@@ -77,18 +77,22 @@ export class ClaimedWork {
     this.#leases = new Leases({ store, clock, leaseMs, report })
   }
 
-  /** Takes a delivery: claims it, and works on it if it is ours. */
-  async take({ stored, refused }: Entry, signal: AbortSignal | undefined): Promise<Outcome> {
-    if (refused === undefined && !this.#registry.handlers.has(stored.type)) {
-      // Another process of this consumer handles it (a rolling deploy): the broker finds that one.
-      if (await this.#engine.store.isSubscribed(this.#consumer, stored.type)) return this.#notHere(stored)
+  /** Takes deliveries of distinct keys: claims them together, and works on those that are ours. */
+  async take(entries: readonly Entry[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
+    const claims = await this.#claims.ask(entries.map(({ stored }) => stored))
+    const outcomes = entries.map((entry, index) => this.#taken(entry, claims[index] as Claimed, signal))
+    try {
+      return await Promise.all(outcomes)
+    } catch (error) {
+      // Also when the store cannot tell of one of them, nothing is left behind that still runs.
+      await Promise.allSettled(outcomes)
+      throw error
     }
-    const claimed = await this.#claims.ask(stored)
-    if (claimed.kind !== 'suspect') return this.#taken(stored, claimed, refused, signal)
-    return this.#alone.pass(async () => {
-      const [again] = await this.#claim([stored], true)
-      return this.#taken(stored, again as Claimed, refused, signal)
-    })
+  }
+
+  /** Whether another process of this consumer handles the type (a rolling deploy). */
+  isElsewhere({ stored }: Entry): Promise<boolean> {
+    return this.#engine.store.isSubscribed(this.#consumer, stored.type)
   }
 
   /** Works messages that the store had, as many as it may; answers those that it began with, and when to look again. */
@@ -117,30 +121,43 @@ export class ClaimedWork {
     return store.claim(this.#consumer, messages, { token: random.token(), leaseMs, alone })
   }
 
-  #taken(
-    stored: StoredMessage,
-    claimed: Claimed,
-    refused: HapaxError | undefined,
-    signal: AbortSignal | undefined,
-  ): Outcome | Promise<Outcome> {
+  #taken(entry: Entry, claimed: Claimed, signal: AbortSignal | undefined): Outcome | Promise<Outcome> {
+    const { stored, refused } = entry
     switch (claimed.kind) {
       case 'ours':
         return this.#work({ ...claimed, message: stored }, refused, signal)
       case 'taken':
         return this.takenBefore(stored, claimed.receipt)
+      case 'suspect':
+        return this.#suspect(entry, signal)
       case 'waiting':
         return { ...this.#reporter.busy(stored, notDue()), retryAfterMs: claimed.leftMs }
-      default:
+      case 'busy':
         return this.#reporter.busy(stored, elsewhere())
+    }
+  }
+
+  /** Whoever had it was not heard of again: nothing else of that kind runs meanwhile. */
+  async #suspect(entry: Entry, signal: AbortSignal | undefined): Promise<Outcome> {
+    await this.#alone.enter()
+    try {
+      const [again] = await this.#claim([entry.stored], true)
+      return await this.#taken(entry, again as Claimed, signal)
+    } finally {
+      this.#alone.leave()
     }
   }
 
   /** One that a person wants to be tried again. A type that this process does not handle is left to others. */
   async #stored(claim: StoredClaim, signal: AbortSignal): Promise<Outcome> {
-    if (!this.#registry.handlers.has(claim.message.type))
-      return this.#putBack(claim, unknownType(claim.message.type), ELSEWHERE_MS)
-    if (claim.crashes === 0) return this.#work(claim, undefined, signal)
-    return this.#alone.pass(() => this.#work(claim, undefined, signal))
+    const { type } = claim.message
+    if (!this.#registry.handlers.has(type)) return this.#putBack(claim, unknownType(type), ELSEWHERE_MS)
+    if (claim.crashes > 0) await this.#alone.enter()
+    try {
+      return await this.#work(claim, undefined, signal)
+    } finally {
+      if (claim.crashes > 0) this.#alone.leave()
+    }
   }
 
   async #work(work: Work, refused: HapaxError | undefined, signal: AbortSignal | undefined): Promise<Outcome> {
@@ -151,7 +168,13 @@ export class ClaimedWork {
       if (refused !== undefined) return await this.#verdict(work, refused, attempts)
       if (crashes >= MAX_CRASHES) return await this.#fail(work, crashLoop(crashes), attempts)
       if (handler === undefined) return await this.#verdict(work, unknownType(message.type), attempts)
-      return await this.#places.pass(() => this.#run(work, held, handler, signal))
+      const waiting = this.#places.enter()
+      if (waiting !== undefined) await waiting
+      try {
+        return await this.#run(work, held, handler, signal)
+      } finally {
+        this.#places.leave()
+      }
     } finally {
       held.end()
     }
@@ -163,37 +186,25 @@ export class ClaimedWork {
     handler: Registered<never>,
     signal: AbortSignal | undefined,
   ): Promise<Outcome> {
-    const { clock } = this.#engine
+    const { clock, events } = this.#engine
     const started = clock.monotonic()
+    const call = new Call(this.#engine, this.#consumer, work, held, this.#settings.leaseMs)
     try {
       const limits = { clock, maxDurationMs: this.#settings.maxDurationMs, stop: signal }
-      await underLease(held, limits, () => this.#call(work, held, handler))
+      await underLease(held, limits, () => call.run(handler))
     } catch (error) {
+      call.close()
       return this.#failed(work, asError(error), signal)
     }
     held.end()
-    if (!(await this.#settling.ask(work.lease))) return this.#lost(work)
-    const durationMs = clock.monotonic() - started
-    const event = { consumer: this.#consumer, message: ref(work.message), attempt: work.attempts + 1, durationMs }
-    this.#engine.events.emit('processed', () => event)
+    const [settled] = await this.#settling.ask([work.lease])
+    if (!settled) return this.#lost(work)
+    if (events.heard('processed')) {
+      const durationMs = clock.monotonic() - started
+      const event = { consumer: this.#consumer, message: ref(work.message), attempt: work.attempts + 1, durationMs }
+      events.emit('processed', () => event)
+    }
     return PROCESSED
-  }
-
-  #call({ message, attempts }: Work, held: HeldLease, handler: Registered<never>): Promise<void> {
-    const engine = this.#engine
-    const { leaseMs } = this.#settings
-    const effects = new Effects({ engine, consumer: this.#consumer, message, held, leaseMs })
-    const contextOf = (content: Content): LeaseContext => ({
-      message: content.message,
-      signal: held.signal,
-      attempt: attempts + 1,
-      fence: held.fence,
-      logger: engine.logger,
-      effect: (name, call, options) => effects.effect(name, call, options),
-      note: (fields) => effects.note(fields),
-    })
-    // There is no transaction to complete, and the types of the handler know it.
-    return callLeased(handler, message, attempts + 1, effects, contextOf as (content: Content) => LeasedContext<never>)
   }
 
   #failed(work: Work, error: Error, signal: AbortSignal | undefined): Promise<Outcome> | Outcome {
@@ -249,7 +260,8 @@ export class ClaimedWork {
     return outcome('rolled-back', error)
   }
 
-  #notHere(stored: StoredMessage): Outcome {
+  /** Nothing is claimed: the broker finds the process that handles it. */
+  notHere({ stored }: Entry): Outcome {
     const error = unknownType(stored.type)
     this.#engine.events.emit('rolled-back', () => ({ consumer: this.#consumer, message: ref(stored), error }))
     return outcome('rolled-back', error)
@@ -262,7 +274,68 @@ export class ClaimedWork {
   }
 }
 
-/** Lets so many through at a time. */
+/** One call of a handler. */
+class Call {
+  readonly #engine: LeaseEngine
+  readonly #consumer: string
+  readonly #work: Work
+  readonly #held: HeldLease
+  readonly #leaseMs: number
+  #effects: Effects | undefined
+  #open = true
+
+  constructor(engine: LeaseEngine, consumer: string, work: Work, held: HeldLease, leaseMs: number) {
+    this.#engine = engine
+    this.#consumer = consumer
+    this.#work = work
+    this.#held = held
+    this.#leaseMs = leaseMs
+  }
+
+  async run(handler: Registered<never>): Promise<void> {
+    // There is no transaction to complete, and the types of the handler know it.
+    const contextOf = this.#context as (content: Content) => LeasedContext<never>
+    await callLeased(handler, this.#work.message, contextOf, () => this.#made)
+    this.#open = false
+  }
+
+  /** What still runs is of no interest any more. */
+  close(): void {
+    this.#open = false
+    this.#effects?.leave()
+  }
+
+  readonly #context = ({ message }: Content): LeaseContext => {
+    const held = this.#held
+    return {
+      message,
+      get signal() {
+        return held.signal
+      },
+      attempt: this.#work.attempts + 1,
+      fence: held.fence,
+      logger: this.#engine.logger,
+      effect: (name, call, options) =>
+        this.#open ? this.#journal().effect(name, call, options) : Promise.reject(closed()),
+      note: (fields) => (this.#open ? this.#journal().note(fields) : Promise.reject(closed())),
+    }
+  }
+
+  /** What there is to decide: after an earlier attempt perhaps something that this one did not come across. */
+  get #made(): Effects | undefined {
+    return this.#held.fence > 1 ? this.#journal() : this.#effects
+  }
+
+  /** Made when it is needed: not every handler calls somebody. */
+  #journal(): Effects {
+    const { message } = this.#work
+    const [engine, consumer, held, leaseMs] = [this.#engine, this.#consumer, this.#held, this.#leaseMs]
+    this.#effects ??= new Effects({ engine, consumer, message, held, leaseMs })
+    return this.#effects
+  }
+}
+
+/** Lets so many in at a time. */
 class Turnstile {
   readonly #waiting: (() => void)[] = []
   #free: number
@@ -271,16 +344,17 @@ class Turnstile {
     this.#free = count
   }
 
-  async pass<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#free > 0) this.#free -= 1
-    else await new Promise<void>((resolve) => this.#waiting.push(resolve))
-    try {
-      return await work()
-    } finally {
-      const next = this.#waiting.shift()
-      if (next === undefined) this.#free += 1
-      else next()
-    }
+  /** Undefined: at once. */
+  enter(): Promise<void> | undefined {
+    if (this.#free === 0) return new Promise((resolve) => this.#waiting.push(resolve))
+    this.#free -= 1
+    return undefined
+  }
+
+  leave(): void {
+    const next = this.#waiting.shift()
+    if (next === undefined) this.#free += 1
+    else next()
   }
 }
 

@@ -338,7 +338,8 @@ export async function allOutcomes(
   return results
 }
 
-function inGroups<T>(items: readonly T[], size: number): readonly (readonly T[])[] {
+/** Groups of at most this size, in the same order. */
+export function inGroups<T>(items: readonly T[], size: number): readonly (readonly T[])[] {
   if (items.length <= size) return items.length === 0 ? [] : [items]
   const groups: T[][] = []
   for (let start = 0; start < items.length; start += size) groups.push(items.slice(start, start + size))

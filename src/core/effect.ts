@@ -172,11 +172,11 @@ export class Effects {
 
   async #begin(name: string, again: boolean): Promise<EffectRow | undefined> {
     const { engine, held, leaseMs } = this.#options
-    held.signal.throwIfAborted()
+    held.throwIfAborted()
     const begun = await persist(engine, () => engine.store.beginEffect(held, leaseMs, this.#ref(name), again))
     if (begun === undefined) throw this.#lost()
     // It may have been lost while the answer was under way.
-    held.signal.throwIfAborted()
+    held.throwIfAborted()
     return begun.before
   }
 

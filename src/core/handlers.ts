@@ -115,7 +115,8 @@ export function prepareJob<Tx>(
   return first instanceof Promise ? first.then(job) : job(first)
 }
 
-function decodeFor<Tx>(handler: Registered<Tx>, stored: StoredMessage): Content | Promise<Content> {
+/** Decodes and checks a message for one call of its handler; throws `invalid-payload`. */
+export function decodeFor<Tx>(handler: Registered<Tx>, stored: StoredMessage): Content | Promise<Content> {
   const attributes = unpackAttributes(stored)
   const value = decode(stored, attributes.datacontenttype)
   const message: Message = { ...attributes, data: value }

@@ -1,10 +1,19 @@
 import type { Subscription } from './broker.ts'
 import { ClaimedWork, type ClaimSettings, type LeaseEngine } from './claimed-work.ts'
-import { allOutcomes, CONCURRENCY, consumerName, distinct, type Fed, Source, type SourceOptions } from './consumer.ts'
+import {
+  allOutcomes,
+  CONCURRENCY,
+  consumerName,
+  distinct,
+  type Fed,
+  inGroups,
+  Source,
+  type SourceOptions,
+} from './consumer.ts'
 import { consumerSettings } from './consumer-options.ts'
 import type { MessageType } from './define.ts'
 import type { LeasedHandler, LeaseHandler } from './handlers.ts'
-import { type Entry, intake } from './intake.ts'
+import { type Entry, type IntakePolicy, intake } from './intake.ts'
 import { type LeasedOptions, leaseSettings } from './leased.ts'
 import type { IncomingMessage } from './message.ts'
 import { expected, noOthers } from './options.ts'
@@ -38,6 +47,7 @@ export class LeaseConsumer implements Fed {
   readonly #registry: Registry<never>
   readonly #turns: Turns
   readonly #work: ClaimedWork
+  readonly #policy: IntakePolicy
 
   /** Made by `hapax.leased`. */
   constructor(engine: LeaseEngine, name: string, options: LeaseOptions) {
@@ -48,6 +58,8 @@ export class LeaseConsumer implements Fed {
     this.#registry = new Registry(name, this.settings.retry)
     this.#turns = new Turns(name)
     this.#work = new ClaimedWork(engine, name, this.settings, this.#registry)
+    const { missingId, maxAgeMs } = this.settings
+    this.#policy = { missingId, maxAgeMs, maxBytes: engine.maxBytes, clock: engine.clock }
   }
 
   /** Registers the handler of a message type. */
@@ -97,10 +109,11 @@ export class LeaseConsumer implements Fed {
     const entries = messages.map((message) => this.#entry(message))
     this.#turns.refuseNested(entries.map(({ stored }) => stored))
     const unique = distinct(entries)
-    const outcomes: Outcome[] = []
-    await inParallel(unique, CLAIMED_AT_ONCE, async (entry, index) => {
-      outcomes[index] = await this.#turns.run([entry.stored], () => this.#work.take(entry, signal))
+    const results: (readonly Outcome[])[] = []
+    await inParallel(inGroups(unique, CLAIMED_TOGETHER), GROUPS_AT_ONCE, async (group, index) => {
+      results[index] = await this.#group(group, signal)
     })
+    const outcomes = results.length === 1 ? (results[0] as readonly Outcome[]) : results.flat()
     return allOutcomes(entries, unique, outcomes, (stored, before) => this.#work.takenBefore(stored, before))
   }
 
@@ -134,14 +147,46 @@ export class LeaseConsumer implements Fed {
     return this.#work.workStored(limit, signal)
   }
 
+  /** What somebody here works on already, and what is not for this process, does not hold up the others. */
+  async #group(entries: readonly Entry[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
+    const apart = entries.filter((entry) => this.#turns.isHeld(entry.stored) || !this.#isOurs(entry))
+    if (apart.length === 0) return this.#take(entries, signal)
+    const together = entries.filter((entry) => !apart.includes(entry))
+    const [outcomes, ...others] = await Promise.all([
+      together.length === 0 ? [] : this.#take(together, signal),
+      ...apart.map((entry) => this.#apart(entry, signal)),
+    ])
+    const all = new Map<Entry, Outcome>([
+      ...together.map((entry, index): [Entry, Outcome] => [entry, outcomes[index] as Outcome]),
+      ...apart.map((entry, index): [Entry, Outcome] => [entry, others[index] as Outcome]),
+    ])
+    return entries.map((entry) => all.get(entry) as Outcome)
+  }
+
+  #take(entries: readonly Entry[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
+    const messages = entries.map(({ stored }) => stored)
+    return this.#turns.run(messages, () => this.#work.take(entries, signal))
+  }
+
+  async #apart(entry: Entry, signal: AbortSignal | undefined): Promise<Outcome> {
+    if (!this.#isOurs(entry) && (await this.#work.isElsewhere(entry))) return this.#work.notHere(entry)
+    const [outcome] = await this.#take([entry], signal)
+    return outcome as Outcome
+  }
+
+  #isOurs({ stored, refused }: Entry): boolean {
+    return refused !== undefined || this.#registry.handlers.has(stored.type)
+  }
+
   #entry(message: IncomingMessage): Entry {
-    const { missingId, maxAgeMs } = this.settings
-    return intake(message, { missingId, maxAgeMs, maxBytes: this.#engine.maxBytes, clock: this.#engine.clock })
+    return intake(message, this.#policy)
   }
 }
 
-/** How many messages of one call may be claimed and not finished. */
-const CLAIMED_AT_ONCE = 100
+/** How many messages of one call are claimed together. */
+const CLAIMED_TOGETHER = 100
+/** A group with a slow message does not hold up the next one. */
+const GROUPS_AT_ONCE = 2
 
 function claimSettings({ leaseMs, maxDurationMs, ...others }: LeaseOptions): ClaimSettings {
   const settings = consumerSettings(others, true)

@@ -1,4 +1,4 @@
-import { type Clock, pause } from './clock.ts'
+import type { Clock } from './clock.ts'
 import { asError, HapaxError } from './errors.ts'
 import type { Lease, Store } from './store.ts'
 
@@ -7,24 +7,46 @@ export class HeldLease implements Lease {
   readonly seq: string
   readonly token: string
   readonly fence: number
-  readonly #controller = new AbortController()
-  readonly #end: () => void
+  readonly #ended: (held: HeldLease) => void
+  /** Made when somebody asks for it: most handlers do not. */
+  #controller: AbortController | undefined
+  #reason: Error | undefined
+  #listener: ((reason: Error) => void) | undefined
 
-  constructor({ seq, token, fence }: Lease, end: (held: HeldLease) => void) {
+  constructor({ seq, token, fence }: Lease, ended: (held: HeldLease) => void) {
     this.seq = seq
     this.token = token
     this.fence = fence
-    this.#end = () => end(this)
+    this.#ended = ended
   }
 
   get signal(): AbortSignal {
+    this.#controller ??= new AbortController()
+    if (this.#reason !== undefined) this.#controller.abort(this.#reason)
     return this.#controller.signal
+  }
+
+  /** Why the handler was told to stop, if it was. */
+  get reason(): Error | undefined {
+    return this.#reason
+  }
+
+  throwIfAborted(): void {
+    if (this.#reason !== undefined) throw this.#reason
+  }
+
+  /** Who is told first; there is one at a time. */
+  onAbort(listener: ((reason: Error) => void) | undefined): void {
+    this.#listener = listener
   }
 
   /** Tells the handler to stop. It is not prolonged any more. */
   abort(reason: Error): void {
     this.end()
-    this.#controller.abort(reason)
+    if (this.#reason !== undefined) return
+    this.#reason = reason
+    this.#listener?.(reason)
+    this.#controller?.abort(reason)
   }
 
   /** Another process has it, or has settled it. */
@@ -38,7 +60,7 @@ export class HeldLease implements Lease {
 
   /** From now on it is not prolonged. */
   end(): void {
-    this.#end()
+    this.#ended(this)
   }
 }
 
@@ -52,28 +74,35 @@ export interface LeaseLimits {
 
 /** The result of work under a lease, unless it is told to stop; then it is not waited for. */
 export function underLease(held: HeldLease, limits: LeaseLimits, work: () => Promise<void>): Promise<void> {
-  const { clock, maxDurationMs, stop: outer } = limits
+  const { clock, maxDurationMs, stop } = limits
+  if (stop?.aborted) held.abort(asError(stop.reason))
+  // It may have been lost while it waited for its turn: then the handler is not called.
+  if (held.reason !== undefined) return Promise.reject(held.reason)
   return new Promise((resolve, reject) => {
-    const late = (): void =>
-      held.abort(new HapaxError('handler-timeout', `the handler did not finish within ${maxDurationMs} ms`))
-    const cancel = clock.after(maxDurationMs, late)
-    const stop = (): void => held.abort(asError(outer?.reason))
-    const aborted = (): void => reject(held.signal.reason)
+    const cancel = clock.after(maxDurationMs, () => held.abort(late(maxDurationMs)))
+    const stopped = (): void => held.abort(asError(stop?.reason))
+    stop?.addEventListener('abort', stopped, { once: true })
+    held.onAbort(reject)
     const done = (): void => {
       cancel()
-      outer?.removeEventListener('abort', stop)
-      held.signal.removeEventListener('abort', aborted)
+      stop?.removeEventListener('abort', stopped)
+      held.onAbort(undefined)
     }
-    outer?.addEventListener('abort', stop, { once: true })
-    held.signal.addEventListener('abort', aborted, { once: true })
-    if (outer?.aborted) stop()
-    // It may have been lost while it waited for its turn: then the handler is not called.
-    if (held.signal.aborted) {
-      done()
-      return aborted()
-    }
-    work().finally(done).then(resolve, reject)
+    work().then(
+      () => {
+        done()
+        resolve()
+      },
+      (error: unknown) => {
+        done()
+        reject(error)
+      },
+    )
   })
+}
+
+function late(ms: number): HapaxError {
+  return new HapaxError('handler-timeout', `the handler did not finish within ${ms} ms`)
 }
 
 /** What prolongs leases. */
@@ -87,8 +116,9 @@ interface LeasesOptions {
 /** Prolongs the leases that this process holds, all of them at once, three times per lease. */
 export class Leases {
   readonly #options: LeasesOptions
-  readonly #held = new Set<HeldLease>()
-  #renewing = false
+  readonly #held = new Map<string, HeldLease>()
+  /** Ends the wait for the next renewal; undefined: there is none, because nothing is held. */
+  #cancel: (() => void) | undefined
 
   constructor(options: LeasesOptions) {
     this.#options = options
@@ -97,24 +127,33 @@ export class Leases {
   /** Holds on to a lease until it is ended. */
   hold(lease: Lease): HeldLease {
     // This process has lost it meanwhile, and taken it again.
-    for (const each of this.#held) if (each.seq === lease.seq && each.token !== lease.token) each.lose()
-    const held = new HeldLease(lease, (each) => this.#held.delete(each))
-    this.#held.add(held)
-    if (!this.#renewing) {
-      this.#renewing = true
-      void this.#renew()
-    }
+    const before = this.#held.get(lease.seq)
+    if (before !== undefined && before.token !== lease.token) before.lose()
+    const held = new HeldLease(lease, this.#ended)
+    this.#held.set(lease.seq, held)
+    this.#cancel ??= this.#later()
     return held
   }
 
-  async #renew(): Promise<void> {
+  readonly #ended = (held: HeldLease): void => {
+    if (this.#held.get(held.seq) === held) this.#held.delete(held.seq)
+    if (this.#held.size > 0) return
+    // A process that has nothing in hand must be able to end.
+    this.#cancel?.()
+    this.#cancel = undefined
+  }
+
+  #later(): () => void {
     const { clock, leaseMs } = this.#options
-    for (;;) {
-      await pause(clock, leaseMs / 3)
-      if (this.#held.size === 0) break
-      await this.#renewAll([...this.#held])
-    }
-    this.#renewing = false
+    return clock.after(leaseMs / 3, () => void this.#renew())
+  }
+
+  async #renew(): Promise<void> {
+    const underWay = (): void => {}
+    this.#cancel = underWay
+    await this.#renewAll([...this.#held.values()])
+    // Whoever has emptied it meanwhile, or begun anew, has seen to it.
+    if (this.#cancel === underWay) this.#cancel = this.#later()
   }
 
   /** When the database does not answer nothing is known: whoever writes next is told whether the lease is still theirs. */
@@ -122,7 +161,7 @@ export class Leases {
     const { store, leaseMs, report } = this.#options
     try {
       const renewed = await store.renew(leases, leaseMs)
-      for (const held of leases) if (!renewed.has(held.seq) && this.#held.has(held)) held.lose()
+      for (const held of leases) if (!renewed.has(held.seq) && this.#held.get(held.seq) === held) held.lose()
     } catch (error) {
       report(asError(error))
     }

@@ -4,10 +4,10 @@ import { Attempt, type Engine, persist } from './engine.ts'
 import { asError, type ErrorCode, HapaxError, isHapaxError, messageOf } from './errors.ts'
 import {
   type Content,
+  decodeFor,
   type LeasedContext,
   type LeasedHandler,
   type PublishInHandler,
-  prepareJob,
   type Registered,
   type Scope,
 } from './handlers.ts'
@@ -152,20 +152,20 @@ const LET_DOWN: readonly ErrorCode[] = [
   'commit-unknown',
 ]
 
-/** Calls a leased handler; fails if it left something behind that has to be decided first. */
+/** Calls a leased handler; fails if it left something behind that has to be decided first. `effects`: those it has made. */
 export async function callLeased<Tx>(
   handler: Registered<Tx>,
   stored: StoredMessage,
-  attempt: number,
-  effects: Effects,
   contextOf: (content: Content) => LeasedContext<Tx>,
+  effects: () => Effects | undefined,
 ): Promise<void> {
-  const preparing = prepareJob(handler, stored, attempt)
-  const job = preparing instanceof Promise ? await preparing : preparing
-  const content = await job.content()
+  const decoding = decodeFor(handler, stored)
+  const content = decoding instanceof Promise ? await decoding : decoding
   await (handler.call as LeasedHandler<never, Tx>)(content.data as never, contextOf(content))
-  await effects.settled()
-  if (effects.blocked !== undefined) throw effects.blocked
+  const made = effects()
+  if (made === undefined) return
+  await made.settled()
+  if (made.blocked !== undefined) throw made.blocked
 }
 
 /** One call of a leased handler: its context, and what it wants to be done in the end. */
@@ -187,8 +187,8 @@ class Call<Tx> {
   }
 
   async run(handler: Registered<Tx>): Promise<void> {
-    const { message, attempts } = this.#row
-    await callLeased(handler, message, attempts + 1, this.#effects, (content) => this.#context(content))
+    const contextOf = (content: Content): LeasedContext<Tx> => this.#context(content)
+    await callLeased(handler, this.#row.message, contextOf, () => this.#effects)
     this.#state = 'settling'
   }
 
@@ -206,9 +206,12 @@ class Call<Tx> {
 
   #context({ message }: Content): LeasedContext<Tx> {
     this.#cause = { causationId: message.id, correlationId: message.correlationId ?? message.id }
+    const held = this.#held
     return {
       message,
-      signal: this.#held.signal,
+      get signal() {
+        return held.signal
+      },
       attempt: this.#row.attempts + 1,
       fence: this.#held.fence,
       logger: this.#engine.logger,
@@ -235,7 +238,8 @@ class Call<Tx> {
   }
 }
 
-function closed(): HapaxError {
+/** The error of a context that is used after its message was settled. */
+export function closed(): HapaxError {
   return new HapaxError(
     'transaction-closed',
     'this message is being settled or has been; its context cannot be used for this any more',

@@ -2,6 +2,11 @@
 export class SingleFlight {
   readonly #held = new Map<string, Promise<void>>()
 
+  /** Whether somebody works on a key. */
+  holds(key: string): boolean {
+    return this.#held.has(key)
+  }
+
   /** Runs with all keys held. */
   async run<T>(keys: readonly string[], work: () => Promise<T>): Promise<T> {
     let release: () => void = () => {}

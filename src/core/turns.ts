@@ -37,6 +37,11 @@ export class Turns {
     }
   }
 
+  /** Whether somebody in this process works on it. */
+  isHeld({ messageKey }: StoredMessage): boolean {
+    return this.#flight.holds(messageKey)
+  }
+
   /** One caller at a time per message, and a note for handlers that would wait for themselves. */
   run<T>(messages: readonly StoredMessage[], work: () => Promise<T>): Promise<T> {
     const keys = messages.map((message) => message.messageKey)

@@ -2,10 +2,11 @@ import type { ErrorRecord } from '../../core/errors.ts'
 import { errorHash } from '../../core/errors.ts'
 import type { Claimed, ClaimOptions, Failure, StoredClaim } from '../../core/lease-store.ts'
 import type { StoredMessage } from '../../core/message.ts'
+import { expected } from '../../core/options.ts'
 import type { Lease, Receipt } from '../../core/store.ts'
 import { type Commands, type Replies, textOf } from './commands.ts'
 import type { FailedIndex } from './failed-index.ts'
-import { packMessage, readMessage } from './message.ts'
+import { fenceOf, holder, packMessage, packReceipt, readMessage, unpackReceipt } from './message.ts'
 import { entry, type Names, ofEntry } from './names.ts'
 import * as scripts from './scripts.ts'
 
@@ -28,9 +29,9 @@ export class Claims {
   ): Promise<readonly Claimed[]> {
     const items = messages.map((message) => {
       const name = this.#names.claim(consumer, message.messageKey)
-      const { source, id, type, fingerprint } = message
-      return { name, key: this.#names.key(name), words: [source, id, type, fingerprint] }
+      return { name, key: this.#names.key(name), words: [packReceipt(message)] }
     })
+    checkToken(token)
     const claimed: Claimed[] = []
     const failed: string[] = []
     const words = [token, String(leaseMs), alone ? '1' : '0']
@@ -47,6 +48,7 @@ export class Claims {
     consumer: string,
     { token, leaseMs, limit }: ClaimOptions & { readonly limit: number },
   ): Promise<{ readonly claims: readonly StoredClaim[]; readonly nextMs: number | undefined }> {
+    checkToken(token)
     const line = this.#names.line(consumer)
     const [left, ...entries] = await this.#commands.run(scripts.DUE, line, [String(limit)])
     const nextMs = left === '' ? undefined : Number(left)
@@ -82,29 +84,32 @@ export class Claims {
     const over: Promise<unknown>[] = []
     const words = [retentionOf(retentionMs)]
     await this.#commands.runEach(scripts.SETTLE, this.#items(leases), words, (replies, { seq: name }) => {
-      const there = replies.number() === 1
-      const retried = replies.text()
-      if (there) settled.add(name)
-      if (there && retried !== '') over.push(this.#leaveLine(name, retried))
+      const answer = replies.next()
+      if (answer === 0) return
+      settled.add(name)
+      if (answer !== 1) over.push(this.#leaveLine(name, textOf(answer) as string))
     })
     await Promise.all(over)
     return settled
   }
 
   async release(
-    { seq: name, token, fence }: Lease,
+    lease: Lease,
     { attempts, delayMs, error }: { readonly attempts: number; readonly delayMs: number; readonly error: ErrorRecord },
   ): Promise<boolean> {
+    const { seq: name, token } = lease
     const delay = String(Math.round(delayMs))
-    const words = [token, String(fence), String(attempts), delay, JSON.stringify(error)]
+    const words = [token, fenceOf(lease), String(attempts), delay, JSON.stringify(error)]
     const [there, retried] = await this.#commands.run(scripts.RELEASE, this.#names.key(name), words)
     const again = textOf(retried)
     if (there === 1 && again) await this.#postpone(this.#names.lineOf(name), entry(name, again), delayMs)
     return there === 1
   }
 
-  async fail(consumer: string, { seq: name, token, fence }: Lease, failure: Failure): Promise<boolean> {
-    const words = [token, String(fence), await this.#index.next(), ...failureFields(consumer, failure)]
+  async fail(consumer: string, lease: Lease, failure: Failure): Promise<boolean> {
+    const { seq: name } = lease
+    const attempts = String(failure.attempts)
+    const words = [holder(lease), await this.#index.next(), attempts, ...failureFields(consumer, failure)]
     const [there, seq, retried] = await this.#commands.run(scripts.FAIL, this.#names.key(name), words)
     if (there !== 1) return false
     await this.#index.add(entry(name, textOf(seq) as string))
@@ -116,9 +121,7 @@ export class Claims {
   async keep(consumer: string, failure: Failure): Promise<void> {
     const { message } = failure
     const name = this.#names.conflict(consumer, message)
-    const { source, id, type, fingerprint } = message
-    const receipt = ['so', source, 'id', id, 'ty', type, 'fp', fingerprint]
-    const words = [await this.#index.next(), ...receipt, ...failureFields(consumer, failure)]
+    const words = [await this.#index.next(), packReceipt(message), ...failureFields(consumer, failure)]
     const [seq] = await this.#commands.run(scripts.KEEP, this.#names.key(name), words)
     const kept = textOf(seq)
     if (kept) await this.#index.add(entry(name, kept))
@@ -127,7 +130,7 @@ export class Claims {
   #items(leases: readonly Lease[]): readonly (Lease & { readonly key: string; readonly words: readonly string[] })[] {
     return leases.map((lease) => {
       const { seq, token, fence } = lease
-      return { seq, token, fence, key: this.#names.key(seq), words: [token, String(fence)] }
+      return { seq, token, fence, key: this.#names.key(seq), words: [holder(lease)] }
     })
   }
 
@@ -146,9 +149,16 @@ export class Claims {
   }
 }
 
+/** Claims have room for the text of a UUID. */
+function checkToken(token: string): void {
+  if (token.length !== 36) expected('token', 'the text of a UUID', token)
+}
+
 function readClaim(replies: Replies, name: string, token: string, failed: (seq: string) => void): Claimed {
-  const kind = replies.text()
+  const kind = replies.next()
   switch (kind) {
+    case 1:
+      return { kind: 'ours', lease: { seq: name, token, fence: 1 }, attempts: 0, crashes: 0 }
     case 'ours':
       return { kind, ...readHistory(replies, name, token) }
     case 'taken': {
@@ -180,22 +190,19 @@ function readStored(replies: Replies, name: string, token: string): StoredClaim 
 }
 
 function readReceipt(replies: Replies): Receipt {
-  const [token, source, id, type] = [replies.text(), replies.text(), replies.text(), replies.text()]
-  return { token, source, id, type, fingerprint: replies.text(), takenAt: replies.date() }
+  const token = replies.text()
+  const takenAt = replies.date()
+  return { token, takenAt, ...unpackReceipt(replies.text()) }
 }
 
 function retentionOf(retentionMs: number | 'forever'): string {
   return retentionMs === 'forever' ? '' : String(retentionMs)
 }
 
-function failureFields(
-  consumer: string,
-  { message, attempts, reason, error, retentionMs }: Failure,
-): readonly string[] {
+function failureFields(consumer: string, { message, reason, error, retentionMs }: Failure): readonly string[] {
   const fields = {
     c: consumer,
     me: packMessage(message),
-    a: String(attempts),
     re: reason,
     er: JSON.stringify(error),
     eh: errorHash(error),

@@ -130,6 +130,12 @@ export class Replies {
     return this.#at < this.#replies.length
   }
 
+  /** The next one as it came; a text, if it was bytes. */
+  next(): Reply | undefined {
+    const reply = this.#replies[this.#at++]
+    return reply instanceof Uint8Array ? textOf(reply) : reply
+  }
+
   text(): string {
     return this.optional() ?? ''
   }

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import type { Audit, FailedFilter, FailedGroup, FailedMessage, FailedWhere } from '../../core/store.ts'
-import { type Commands, Replies, type Reply, textOf } from './commands.ts'
-import { readMessage } from './message.ts'
+import { readClaim } from './claim.ts'
+import { type Commands, type Reply, textOf } from './commands.ts'
+import { unpackMessage, unpackReceipt } from './message.ts'
 import { type Names, ofEntry } from './names.ts'
 import * as scripts from './scripts.ts'
 
@@ -17,8 +18,8 @@ interface Summary {
   readonly id: string
 }
 
-const SUMMARY = ['s', 'q', 'c', 'ty', 're', 'eh', 'fa', 'id'] as const
-const WHOLE = ['s', 'q', 'c', 're', 'er', 'eh', 'fa', 'a', 'so', 'id', 'ty', 'fp', 'me'] as const
+const SUMMARY = ['q', 'c', 're', 'eh', 'fa'] as const
+const WHOLE = ['q', 'c', 're', 'er', 'eh', 'fa', 'me'] as const
 
 /**
  * The list of failed messages. The claims decide: an entry whose claim has moved on is taken out by whoever finds it. An entry is
@@ -180,12 +181,12 @@ export class FailedIndex {
   /** What an entry stands for; if its claim has moved on, it is brought where it belongs. */
   async #summary(found: string): Promise<Summary | undefined> {
     const { name, seq } = ofEntry(found)
-    const replies = new Replies((await this.#fields(name, SUMMARY)) as readonly Reply[])
-    const state = replies.text()
-    const same = replies.text() === seq
+    const { state, receipt, more } = await readClaim(this.#commands, this.#names.key(name), SUMMARY)
+    const same = more.text() === seq
     if (state === 'f' && same) {
-      const [consumer, type, reason, errorHash] = [replies.text(), replies.text(), replies.text(), replies.text()]
-      return { entry: found, seq, consumer, type, reason, errorHash, failedAt: replies.date(), id: replies.text() }
+      const { type, id } = unpackReceipt(receipt)
+      const [consumer, reason, errorHash] = [more.text(), more.text(), more.text()]
+      return { entry: found, seq, consumer, type, id, reason, errorHash, failedAt: more.date() }
     }
     if (state === 'o' && same) await this.#intoLine(found)
     else await this.#commands.call('ZREM', this.#names.failed, found)
@@ -194,18 +195,14 @@ export class FailedIndex {
 
   async #whole(found: string): Promise<FailedMessage | undefined> {
     const { name, seq } = ofEntry(found)
-    const replies = new Replies((await this.#fields(name, WHOLE)) as readonly Reply[])
-    if (replies.text() !== 'f' || replies.text() !== seq) return undefined
-    const [consumer, reason] = [replies.text(), replies.text()]
-    const error = JSON.parse(replies.text())
-    const [errorHash, failedAt, attempts] = [replies.text(), replies.date(), replies.number()]
-    const message = readMessage(replies)
+    const { state, attempts, receipt, more } = await readClaim(this.#commands, this.#names.key(name), WHOLE)
+    if (state !== 'f' || more.text() !== seq) return undefined
+    const [consumer, reason] = [more.text(), more.text()]
+    const error = JSON.parse(more.text())
+    const [errorHash, failedAt] = [more.text(), more.date()]
+    const message = { ...unpackReceipt(receipt), ...unpackMessage(more.text()) }
     const rest = { origin: 'inbox', held: false, replacedBy: null } as const
     return { seq, consumer, message, attempts, reason, error, errorHash, failedAt, ...rest }
-  }
-
-  #fields(name: string, fields: readonly string[]): Promise<Reply> {
-    return this.#commands.call('HMGET', this.#names.key(name), ...fields)
   }
 }
 

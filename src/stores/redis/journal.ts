@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Audit, EffectEnd, EffectRef, EffectRow, EffectState, Lease } from '../../core/store.ts'
 import { type Commands, Replies } from './commands.ts'
-import { packOptional, unpackOptional } from './message.ts'
+import { fenceOf, packOptional, unpackOptional } from './message.ts'
 import type { Names } from './names.ts'
 import * as scripts from './scripts.ts'
 
@@ -16,20 +16,20 @@ export class Journal {
   }
 
   async begin(
-    { seq, token, fence }: Lease,
+    lease: Lease,
     leaseMs: number,
     effect: EffectRef,
     again: boolean,
   ): Promise<{ readonly before: EffectRow | undefined } | undefined> {
-    const words = [token, String(fence), String(leaseMs), effect.name, again ? '1' : '0']
-    const replies = new Replies(await this.#commands.run(scripts.BEGIN_EFFECT, this.#names.key(seq), words))
+    const words = [lease.token, fenceOf(lease), String(leaseMs), effect.name, again ? '1' : '0']
+    const replies = new Replies(await this.#commands.run(scripts.BEGIN_EFFECT, this.#names.key(lease.seq), words))
     if (replies.number() !== 1) return undefined
     return { before: replies.more ? readEffect(replies, effect).row : undefined }
   }
 
-  async end({ seq, token, fence }: Lease, { name }: EffectRef, end: EffectEnd): Promise<boolean> {
-    const words = [token, String(fence), name, ...endWords(end)]
-    const [there] = await this.#commands.run(scripts.END_EFFECT, this.#names.key(seq), words)
+  async end(lease: Lease, { name }: EffectRef, end: EffectEnd): Promise<boolean> {
+    const words = [lease.token, fenceOf(lease), name, ...endWords(end)]
+    const [there] = await this.#commands.run(scripts.END_EFFECT, this.#names.key(lease.seq), words)
     return there === 1
   }
 

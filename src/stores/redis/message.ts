@@ -1,16 +1,42 @@
 import type { StoredMessage } from '../../core/message.ts'
+import type { Lease } from '../../core/store.ts'
 import type { Replies } from './commands.ts'
+
+/** What a receipt knows of a message. */
+export type ReceiptOf = Pick<StoredMessage, 'source' | 'id' | 'type' | 'fingerprint'>
+
+export function packReceipt({ source, id, type, fingerprint }: ReceiptOf): string {
+  return JSON.stringify([source, id, type, fingerprint])
+}
+
+export function unpackReceipt(packed: string): ReceiptOf {
+  const [source, id, type, fingerprint] = JSON.parse(packed) as [string, string, string, string]
+  return { source, id, type, fingerprint }
+}
 
 /** What is kept of a message beside its receipt. As text, because clients read answers as texts. */
 export function packMessage({ messageKey, key, attributes, data }: StoredMessage): string {
   return JSON.stringify([messageKey, key, attributes, Buffer.from(data).toString('base64')])
 }
 
-/** A message from source, id, type, fingerprint and the rest. */
+/** A message from its receipt and the rest. */
 export function readMessage(replies: Replies): StoredMessage {
-  const [source, id, type, fingerprint] = [replies.text(), replies.text(), replies.text(), replies.text()]
-  const [messageKey, key, attributes, data] = JSON.parse(replies.text()) as [string, string | null, string, string]
-  return { messageKey, source, id, type, key, attributes, data: Buffer.from(data, 'base64'), fingerprint }
+  return { ...unpackReceipt(replies.text()), ...unpackMessage(replies.text()) }
+}
+
+export function unpackMessage(packed: string): Omit<StoredMessage, keyof ReceiptOf> {
+  const [messageKey, key, attributes, data] = JSON.parse(packed) as [string, string | null, string, string]
+  return { messageKey, key, attributes, data: Buffer.from(data, 'base64') }
+}
+
+/** A fence as the claims have it: in digits of a fixed number. */
+export function fenceOf({ fence }: Lease): string {
+  return String(fence).padStart(10, '0')
+}
+
+/** Who has a claim: token and fence. */
+export function holder(lease: Lease): string {
+  return lease.token + fenceOf(lease)
 }
 
 /** A text that may be missing, as the scripts have it. */

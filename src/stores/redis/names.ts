@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import type { StoredMessage } from '../../core/message.ts'
 
 /** How many digits stand for a consumer. */
-const DIGITS = 24
+const DIGITS = 16
 
 /**
  * The keys of a prefix. A claim is named by digits only: those of its consumer and those of its message, so that no name can be

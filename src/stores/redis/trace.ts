@@ -1,13 +1,13 @@
 import { messageKey } from '../../core/identity.ts'
 import type { FailedMessage, Trace } from '../../core/store.ts'
-import { type Commands, Replies, type Reply, textOf } from './commands.ts'
+import { readClaim } from './claim.ts'
+import { type Commands, textOf } from './commands.ts'
 import type { FailedIndex } from './failed-index.ts'
 import type { Journal } from './journal.ts'
 import type { Known } from './known.ts'
+import { unpackReceipt } from './message.ts'
 import type { Names } from './names.ts'
 import * as scripts from './scripts.ts'
-
-const FIELDS = ['s', 'so', 'ty', 'at', 'a', 'k', 'u', 'er', 'q'] as const
 
 /** What a search needs. */
 interface Parts {
@@ -43,12 +43,14 @@ async function claimTraces(
   key: string,
   name: string,
 ): Promise<readonly Trace[]> {
-  const replies = new Replies((await commands.call('HMGET', names.key(name), ...FIELDS)) as readonly Reply[])
-  const state = replies.text()
+  const { state, held, dueAt, attempts, takenAt, receipt, more } = await readClaim(commands, names.key(name), [
+    'er',
+    'q',
+  ])
   if (state === '') return []
-  const about = { consumer, source: replies.text(), type: replies.text(), at: replies.date() }
-  const [attempts, held, dueAt] = [replies.number(), replies.text() !== '', replies.date()]
-  const [error, seq] = [replies.optional(), replies.text()]
+  const { source, type } = unpackReceipt(receipt)
+  const about = { consumer, source, type, at: takenAt }
+  const [error, seq] = [more.optional(), more.text()]
   const traces: Trace[] = [{ where: 'receipt', ...about }]
   if (state === 'o') {
     const last = error === null ? null : JSON.parse(error)
