@@ -55,7 +55,7 @@ function tellEffect({ consumer, message }: FailedMessage, effect: EffectRow, io:
 export function tellHowToSettle(seq: string, effects: readonly EffectRow[], options: StoreOptions, io: Io): void {
   for (const { name } of effects.filter((each) => isCall(each) && isOpen(each))) {
     const settle = (how: string): string => command(`failed settle ${seq} ${shellWord(safe(name))} ${how}`, options)
-    line(io, `if '${safe(name)}' happened:     ${settle('--done')}`)
+    line(io, `if '${safe(name)}' happened:     ${settle("--done --result '<json>'")}`)
     line(io, `if it did not:        ${settle('--not-done')}`)
     line(io, `to make it again:     ${settle('--retry')}`)
   }

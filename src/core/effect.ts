@@ -76,7 +76,7 @@ function isNotDone(error: unknown, depth: number): boolean {
 
 /** What effects need of their hapax. */
 export interface EffectEngine {
-  readonly store: Pick<Store<never>, 'beginEffect' | 'endEffect'>
+  readonly store: Pick<Store<never>, 'beginEffect' | 'endEffect' | 'effects'>
   readonly events: EventHub
   readonly logger: Logger
   readonly clock: Clock
@@ -103,15 +103,39 @@ export class Effects {
   #notes: Readonly<Record<string, unknown>> = {}
   #noting: Promise<unknown> = Promise.resolve()
   #lease: HapaxError | undefined
+  /** Calls that did not end in time, until they end. */
+  readonly #late = new Map<string, Promise<unknown>>()
+  #closed = false
 
   constructor(options: EffectsOptions) {
     this.#options = options
   }
 
+  /** What has to be decided first, whatever the handler makes of it. */
+  get undecided(): Error | undefined {
+    const [unknown] = this.#unknowns.values()
+    return this.#lease ?? unknown
+  }
+
+  /** No more effects and notes: the handler has returned. */
+  close(): void {
+    this.#closed = true
+  }
+
+  /** A call of an earlier attempt that nobody knows about, and that this one did not come across. */
+  async leftOpen(): Promise<HapaxError | undefined> {
+    const { engine, consumer, message, held } = this.#options
+    if (held.fence <= 1) return undefined
+    const rows = await engine.store.effects(consumer, message.messageKey)
+    const open = rows.find(({ name, state }) => name !== '' && (state === 'started' || state === 'unknown'))
+    if (open === undefined) return undefined
+    const what = `nobody knows whether '${open.name}' of an earlier attempt happened`
+    return new HapaxError('unknown-effect', what, { fields: { effect: open.name } })
+  }
+
   /** Why the message cannot be settled, whatever its handler makes of it. */
   get blocked(): Error | undefined {
-    const [unknown] = this.#unknowns.values()
-    const decided = this.#lease ?? unknown
+    const decided = this.undecided
     if (decided !== undefined || this.#running.size === 0) return decided
     const names = [...this.#running.keys()].join(', ')
     return new HapaxError('unawaited-effect', `the handler returned while an effect was still running: ${names}`)
@@ -130,6 +154,7 @@ export class Effects {
   /** Makes an outside call once, or answers what it returned when it was made. */
   effect<T>(name: string, call: EffectCall<T>, options: EffectOptions<T> = {}): Promise<T> {
     try {
+      if (this.#closed) throw settling()
       checkEffect(name, call, options)
       if (this.#running.has(name)) expected('name', 'the name of an effect that is not running', name)
     } catch (error) {
@@ -142,12 +167,14 @@ export class Effects {
 
   /** Writes down something for people to read; later fields replace earlier ones of the same name. */
   note(fields: Readonly<Record<string, unknown>>): Promise<void> {
+    if (this.#closed) return Promise.reject(settling())
     if (typeof fields !== 'object' || fields === null) expected('note', 'an object', fields)
-    this.#notes = { ...this.#notes, ...fields }
-    const result = serialised(this.#notes)
-    if (result === undefined || Buffer.byteLength(result) > MAX_RESULT_BYTES) {
+    const notes = { ...this.#notes, ...fields }
+    const result = serialised(notes)
+    if (result === undefined) expected('note', 'an object that can be written as JSON', fields)
+    if (Buffer.byteLength(result) > MAX_RESULT_BYTES)
       expected('notes', `at most ${MAX_RESULT_BYTES} bytes as JSON`, fields)
-    }
+    this.#notes = notes
     const writing = this.#noting.then(() => this.#end('', { state: 'done', result, error: null }))
     this.#noting = writing.catch(() => {})
     return writing
@@ -188,8 +215,7 @@ export class Effects {
       value = await this.#inTime(name, call, options)
     } catch (thrown) {
       const error = asError(thrown)
-      // Whatever a classify of one's own says beside 'not-done', it is not that.
-      if ((options.classify ?? classifyError)(thrown) !== 'not-done') return this.#unknown(name, call, options, error)
+      if (!isCertain(thrown, options)) return this.#unknown(name, call, options, error)
       if (maybe) this.#unknowns.set(name, error)
       await this.#end(name, { state: maybe ? 'unknown' : 'not-done', result: null, error: recordError(error) })
       throw thrown
@@ -199,13 +225,29 @@ export class Effects {
 
   #inTime<T>(name: string, call: EffectCall<T>, { timeoutMs }: EffectOptions<T>): Promise<T> {
     const { engine, held } = this.#options
-    const calling = (async () => call(this.#key(name), held.signal))()
-    if (timeoutMs === undefined) return calling
-    // What it throws later is of no interest any more.
-    calling.catch(() => {})
+    if (timeoutMs === undefined) return (async () => call(this.#key(name), held.signal))()
+    const limit = new AbortController()
+    const signal = AbortSignal.any([held.signal, limit.signal])
+    const calling = (async () => call(this.#key(name), signal))()
+    const ended = calling.then(
+      () => {},
+      () => {},
+    )
     return within(engine.clock, timeoutMs, calling, () => {
-      throw new HapaxError('effect-timeout', `'${name}' did not answer within ${timeoutMs} ms`)
+      const late = new HapaxError('effect-timeout', `'${name}' did not answer within ${timeoutMs} ms`)
+      limit.abort(late)
+      this.#late.set(name, ended)
+      void ended.then(() => this.#late.delete(name))
+      throw late
     })
+  }
+
+  /** Whether a call that was told to stop goes on: as long as it does, nobody can be asked what became of it. */
+  async #goesOn(name: string, { timeoutMs = 0 }: { timeoutMs?: number }): Promise<boolean> {
+    const late = this.#late.get(name)
+    if (late === undefined) return false
+    const ended = late.then(() => false)
+    return within(this.#options.engine.clock, Math.max(1_000, timeoutMs), ended, () => true)
   }
 
   /** The call has happened: whatever comes now, it must not be made again. */
@@ -231,7 +273,7 @@ export class Effects {
       this.#unknowns.set(name, cause)
       throw cause
     }
-    if (typeof onUnknown !== 'function') throw this.#hold(name, cause)
+    if (typeof onUnknown !== 'function' || (await this.#goesOn(name, options))) throw this.#hold(name, cause)
     const verified = await this.#verify(name, onUnknown)
     if (typeof verified === 'object') return this.#done(name, verified.done)
     if (verified === 'unknown') throw this.#hold(name, cause)
@@ -244,8 +286,8 @@ export class Effects {
   async #verify<T>(name: string, verify: (key: string) => Verified<T> | Promise<Verified<T>>): Promise<Verified<T>> {
     try {
       const verified = await verify(this.#key(name))
-      const known =
-        verified === 'not-done' || verified === 'unknown' || (typeof verified === 'object' && verified !== null)
+      const done = typeof verified === 'object' && verified !== null && Object.hasOwn(verified, 'done')
+      const known = done || verified === 'not-done' || verified === 'unknown'
       if (!known) expected(`what verify of '${name}' returns`, `{ done }, 'not-done' or 'unknown'`, verified)
       return verified
     } catch (error) {
@@ -286,6 +328,19 @@ export class Effects {
     const { consumer, message } = this.#options
     return effectKey(consumer, message, name)
   }
+}
+
+/** Whatever a classify of one's own says beside 'not-done', or throws, it is not that. */
+function isCertain<T>(thrown: unknown, { classify = classifyError }: EffectOptions<T>): boolean {
+  try {
+    return classify(thrown) === 'not-done'
+  } catch {
+    return false
+  }
+}
+
+function settling(): HapaxError {
+  return new HapaxError('transaction-closed', 'the handler has returned: its message is being settled, or was')
 }
 
 /** The key that an outside call carries: the same for every attempt at this effect, and for nothing else. */

@@ -111,7 +111,8 @@ export class FailedStore {
   /**
    * Puts a message with other data in the place of a failed one. It has an id of its own, because what came under the old
    * id stays what it was; `causationId` names the old one, which stays in the failed store as replaced.
-   * Rejects with `not-found` if it is not there, or was replaced before, and with `conflict` if the id was used before.
+   * Rejects with `not-found` if it is not there, or was replaced before, and with `conflict` if the id was used before,
+   * or if it has made outside calls: those would be made again, with other keys.
    */
   async edit(seq: string, data: unknown, options: EditOptions = {}): Promise<{ readonly id: string }> {
     noOthers('options', options, ['by', 'id'])
@@ -119,6 +120,7 @@ export class FailedStore {
     const id = options.id === undefined ? this.#options.mintId() : text('id', options.id, MAX_TEXT_BYTES)
     const failed = await this.#store.failedGet(checkedSeq(seq))
     if (failed === undefined) throw notFound(seq)
+    await this.#refuseCalled(failed)
     const message = edited(failed.message, id, data, this.#options.maxBytes)
     if (!(await this.#store.failedEdit(seq, message, audit))) throw notFound(seq)
     this.#options.wake()
@@ -144,9 +146,19 @@ export class FailedStore {
     const known = (await this.#store.effects(consumer, message.messageKey)).find(({ name }) => name === ref.name)
     if (known === undefined) throw noEffect(seq, ref.name)
     const audit = auditOf('settle', { ...options.by, note: settleNote(options) })
-    if (!(await this.#store.settleEffect(ref, end, audit)) && known.state !== end.state) throw settledBefore(known)
+    const settled = await this.#store.settleEffect(ref, end, audit)
+    if (!settled && (known.state !== end.state || known.result !== end.result)) throw settledBefore(known)
     // Whoever is interrupted here finds the message still failed, and its effect settled.
     await this.retry(seq, options.by)
+  }
+
+  /** Under a new id its outside calls would be made again, with other keys. */
+  async #refuseCalled({ seq, origin, consumer, message }: FailedMessage): Promise<void> {
+    const effects = origin === 'inbox' ? await this.#store.effects(consumer, message.messageKey) : []
+    const made = effects.find(({ name, state }) => name !== '' && state !== 'not-done')
+    if (made === undefined) return
+    const what = `the failed message ${seq} has made the outside call '${made.name}': an edit would have it made again`
+    throw new HapaxError('conflict', what, { fields: { seq, effect: made.name } })
   }
 
   async #existing(seq: string): Promise<FailedMessage> {

@@ -161,11 +161,20 @@ export async function callLeased<Tx>(
 ): Promise<void> {
   const decoding = decodeFor(handler, stored)
   const content = decoding instanceof Promise ? await decoding : decoding
-  await (handler.call as LeasedHandler<never, Tx>)(content.data as never, contextOf(content))
+  try {
+    await (handler.call as LeasedHandler<never, Tx>)(content.data as never, contextOf(content))
+  } catch (error) {
+    // What has to be decided counts more than what the handler made of it.
+    throw effects()?.undecided ?? error
+  }
   const made = effects()
   if (made === undefined) return
+  const { blocked } = made
+  made.close()
+  if (blocked !== undefined) throw blocked
   await made.settled()
-  if (made.blocked !== undefined) throw made.blocked
+  const open = await made.leftOpen()
+  if (open !== undefined) throw open
 }
 
 /** One call of a leased handler: its context, and what it wants to be done in the end. */

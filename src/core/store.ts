@@ -609,7 +609,7 @@ export interface Store<Tx, Own = Tx> {
   endEffect(lease: Lease, effect: EffectRef, end: EffectEnd): Promise<boolean>
   /** The journal of a message, in the order in which the effects were begun first. */
   effects(consumer: string, messageKey: string): Promise<readonly EffectRow[]>
-  /** What a person knows of an effect that is begun or unknown. False: there is none such. */
+  /** What a person knows of an effect that is begun or unknown, of a failed message. False: there is none such. */
   settleEffect(effect: EffectRef, end: EffectEnd, audit: Audit): Promise<boolean>
 
   /** The messages of these outbox rows that are still there, in the order of `seq`. */

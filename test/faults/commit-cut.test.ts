@@ -242,7 +242,7 @@ describe.each(stores)('%s: the link is cut elsewhere', (store) => {
     const consumer = consumerOf(rig, 'middle')
     const ids = numbered('middle', ROUNDS)
     for (const id of ids) {
-      void rig.proxy.arm(fault, /insert into \S*effects/i)
+      void rig.proxy.arm(fault, /insert into \S*(effects|business)/i)
       expect(await consumer.handle(order(id))).toMatchObject({
         status: 'rolled-back',
         ack: false,
@@ -259,7 +259,7 @@ describe.each(stores)('%s: the link is cut elsewhere', (store) => {
     const consumer = consumerOf(rig, 'middle', { receive: 'store', concurrency: 1 })
     const ids = numbered('middle', 3)
     await consumer.handleMany(ids.map(order))
-    void rig.proxy.arm('drop', /insert into \S*effects/i)
+    void rig.proxy.arm('drop', /insert into \S*(effects|business)/i)
     const worker = rig.hapax.worker({ consume: [consumer], pollMs: 20 })
     await worker.start()
     await until(async () => (await countEffects(rig.checker)).size === ids.length)

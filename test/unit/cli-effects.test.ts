@@ -39,7 +39,7 @@ describe('failed show', () => {
       /reserve {2}done\n {4}key {3}[0-9a-f-]{36}\n {4}made {2}1 time, .*\n {4}gave {2}\{"place":3\}/,
     )
     expect(stdout).toMatch(/send {2}nobody knows whether it happened\n(.*\n){2} {4}error Error: socket hang up/)
-    expect(stdout).toContain('failed settle 1 send --done --store sqlite:shop.db')
+    expect(stdout).toContain("failed settle 1 send --done --result '<json>' --store sqlite:shop.db")
     const shown = JSON.parse((await shop.look('failed', 'show', '1', '--json')).stdout)
     expect(shown).toMatchObject({
       reason: 'unknown-effect',

@@ -72,6 +72,12 @@ export function forgetEffect(data: Data, effect: EffectRef): void {
 export function settleEffect(data: Data, effect: EffectRef, end: EffectEnd, audit: Audit): boolean {
   const row = data.effects.get(keyOf(effect))
   if (row === undefined || (row.state !== 'started' && row.state !== 'unknown')) return false
+  // Whoever works on it decides otherwise.
+  const failed = data.failed.all().some(({ origin, consumer, message, replacedBy }) => {
+    const its = consumer === effect.consumer && message.messageKey === effect.messageKey
+    return its && origin === 'inbox' && replacedBy === null
+  })
+  if (!failed) return false
   write(data, effect, row.token, end)
   const receipt = data.receipts.get(receiptKey(effect.consumer, effect))
   data.note(audit, { origin: 'inbox', consumer: effect.consumer, ...(receipt && subjectOf(receipt)) })

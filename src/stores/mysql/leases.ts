@@ -52,6 +52,7 @@ function both(held: readonly Lease[]): readonly Param[] {
 
 function statements(prefix: string) {
   const [inbox, effects, receipts] = [`${prefix}inbox`, `${prefix}effects`, `${prefix}receipts`]
+  const failed = `${prefix}failed`
   return {
     // Rows that are gone are left out before anything is locked, as for a claim.
     lockDue: (count: number) => `
@@ -93,7 +94,9 @@ on duplicate key update token = values(token), state = values(state), result = v
     lockOpenEffect: `
 select e.token, r.source, r.id, r.type from ${effects} as e
 join ${receipts} as r on r.consumer = e.consumer and r.message_key = e.message_key
-where e.consumer = ? and e.message_key = ? and e.name = ? and e.state in ('started', 'unknown') for update`,
+join ${failed} as f on f.consumer = e.consumer and f.message_key = e.message_key and f.origin = 'inbox'
+where e.consumer = ? and e.message_key = ? and e.name = ? and e.state in ('started', 'unknown')
+  and f.replaced_by is null for update`,
     effects: `
 select name, state, token, attempts, result, error, ${MS('first_at')} as first_at, ${MS('last_at')} as last_at
 from ${effects} where consumer = ? and message_key = ? order by ${effects}.first_at, name`,

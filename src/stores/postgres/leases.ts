@@ -84,8 +84,10 @@ on conflict (consumer, message_key, name) do update set token = excluded.token, 
     lockOpenEffect: `
 select e.token::text as token, r.source, r.id, r.type from ${schema}.effects e
 join ${schema}.receipts r on r.consumer = e.consumer and r.message_key = e.message_key
+join ${schema}.failed f on f.consumer = e.consumer and f.message_key = e.message_key and f.origin = 'inbox'
 where e.consumer = $1::text and e.message_key = $2::uuid and e.name = $3::text and e.state in ('started', 'unknown')
-for update of e`,
+  and f.replaced_by is null
+for update of e, f`,
     effects: `
 select name, state, token::text as token, attempts, result, error, ${MS('first_at')} as first_at,
   ${MS('last_at')} as last_at

@@ -78,7 +78,9 @@ on conflict (consumer, message_key, name) do update set token = excluded.token, 
     lockOpenEffect: `
 select e.token, r.source, r.id, r.type from ${effects} as e
 join ${receipts} as r on r.consumer = e.consumer and r.message_key = e.message_key
-where e.consumer = ? and e.message_key = ${UUID} and e.name = ? and e.state in ('started', 'unknown')`,
+join ${prefix}failed as f on f.consumer = e.consumer and f.message_key = e.message_key and f.origin = 'inbox'
+where e.consumer = ? and e.message_key = ${UUID} and e.name = ? and e.state in ('started', 'unknown')
+  and f.replaced_by is null`,
     effects: `
 select name, state, token, attempts, result, error, first_at, last_at from ${effects}
 where consumer = ? and message_key = ${UUID} order by first_at, name`,

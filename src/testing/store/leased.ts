@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { NotDone } from '../../core/errors.ts'
 import { messageKey } from '../../core/identity.ts'
 import type { Case } from './case.ts'
+import { doubts } from './leased-doubt.ts'
 import { ownership } from './leased-owners.ts'
 import { stored } from './leased-stored.ts'
 import { unknowns } from './leased-unknown.ts'
@@ -104,4 +105,4 @@ const settling: readonly Case[] = [
   },
 ]
 
-export const leases: readonly Case[] = [...settling, ...unknowns, ...ownership, ...stored]
+export const leases: readonly Case[] = [...settling, ...unknowns, ...doubts, ...ownership, ...stored]
