@@ -59,7 +59,7 @@ else {
         const client = new Redis(port, host)
         const keys = await client.keys(`${prefix}*`)
         client.disconnect()
-        return keys.filter((key) => /\{[0-9a-f]{24}:/.test(key)).length
+        return keys.filter((key) => /\{[0-9a-f]{16}:/.test(key)).length
       }),
     )
     expect(counts.reduce((sum, each) => sum + each)).toBe(300)
