@@ -29,7 +29,7 @@ export interface NodeRedisCluster {
 export type RedisClient = IoredisClient | IoredisCluster | NodeRedisClient | NodeRedisCluster
 
 /** Sends one command; `key` is its first key, by which a cluster finds the server. */
-export type Send = (words: readonly string[], key?: string) => Promise<unknown>
+type Send = (words: readonly string[], key?: string) => Promise<unknown>
 
 /** A way to Redis. */
 export interface Way {
