@@ -21,13 +21,13 @@ function message(id: string) {
 async function openRig({ url }: SmallDisk) {
   const pool = new pg.Pool({ connectionString: url, max: 20, connectionTimeoutMillis: 2_000 })
   pool.on('error', () => {})
-  await pool.query('create table effects (consumer text not null, id text not null, note text not null)')
+  await pool.query('create table public.effects (consumer text not null, id text not null, note text not null)')
   const hapax = createHapax({ store: postgres({ pool }), source: '/shop', logger: silentLogger })
   await hapax.migrate()
   const options = { concurrency: 4, retry: { minDelayMs: 10, maxDelayMs: 200 } }
   const consumer = (name: string, receive: 'direct' | 'store') =>
     hapax.consumer(name, { ...options, receive }).on(Order, async ({ id }, { tx }) => {
-      await tx.query('insert into effects (consumer, id, note) values ($1, $2, $3)', [name, id, note])
+      await tx.query('insert into public.effects (consumer, id, note) values ($1, $2, $3)', [name, id, note])
     })
   const consumers = [consumer('billing', 'direct'), consumer('audit', 'store')]
   const worker = hapax.worker({ consume: consumers, pollMs: 50 })
@@ -36,10 +36,10 @@ async function openRig({ url }: SmallDisk) {
     (await pool.query<{ v: string }>(text)).rows.map(({ v }) => v)
   return {
     consumers,
-    effects: () => column(`select consumer || ' ' || id as v from effects order by 1`),
+    effects: () => column(`select consumer || ' ' || id as v from public.effects order by 1`),
     /** Every message that is anywhere, and where. */
     kept: () =>
-      column(`select consumer || ' ' || id as v from effects
+      column(`select consumer || ' ' || id as v from public.effects
         union select consumer || ' ' || id from hapax.inbox union select consumer || ' ' || id from hapax.failed`),
     left: () => column(`select id as v from hapax.inbox union all select id from hapax.failed`),
     [Symbol.asyncDispose]: async () => {
