@@ -6,10 +6,11 @@ import type { Floor } from './floor.ts'
 import type { Content, LeaseContext, LeasedContext, Registered } from './handlers.ts'
 import { MAX_CRASHES } from './inbox.ts'
 import type { Entry } from './intake.ts'
-import { type HeldLease, Leases, underLease } from './lease.ts'
+import { type HeldLease, Leases, TimeLimit, underLease } from './lease.ts'
 import type { Claimed, ClaimHistory, LeaseStore, StoredClaim } from './lease-store.ts'
 import { callLeased, closed, type LeaseSettings } from './leased-work.ts'
-import type { StoredMessage } from './message.ts'
+import type { Logger } from './logger.ts'
+import type { Message, StoredMessage } from './message.ts'
 import { type Outcome, outcome } from './outcome.ts'
 import { compare, conflictWith } from './record.ts'
 import type { Registry } from './registry.ts'
@@ -52,6 +53,7 @@ export class ClaimedWork {
   readonly #registry: Registry<never>
   readonly #reporter: Reporter
   readonly #leases: Leases
+  readonly #limit: TimeLimit
   readonly #claims: Together<StoredMessage, Claimed>
   readonly #settling: Together<Lease, boolean>
   readonly #places: Turnstile
@@ -67,6 +69,7 @@ export class ClaimedWork {
     this.#registry = registry
     this.#reporter = new Reporter(engine, consumer)
     this.#places = new Turnstile(settings.concurrency)
+    this.#limit = new TimeLimit(clock, settings.maxDurationMs)
     this.#claims = new Together((messages) => this.#claim(messages, false), AT_ONCE)
     this.#settling = new Together(async (leases) => {
       const settled = await store.settle(leases, retentionMs)
@@ -190,8 +193,7 @@ export class ClaimedWork {
     const started = clock.monotonic()
     const call = new Call(this.#engine, this.#consumer, work, held, this.#settings.leaseMs)
     try {
-      const limits = { clock, maxDurationMs: this.#settings.maxDurationMs, stop: signal }
-      await underLease(held, limits, () => call.run(handler))
+      await underLease(held, this.#limit, signal, () => call.run(handler))
     } catch (error) {
       call.close()
       return this.#failed(work, asError(error), signal)
@@ -292,11 +294,10 @@ class Call {
     this.#leaseMs = leaseMs
   }
 
-  async run(handler: Registered<never>): Promise<void> {
+  run(handler: Registered<never>): Promise<void> {
     // There is no transaction to complete, and the types of the handler know it.
     const contextOf = this.#context as (content: Content) => LeasedContext<never>
-    await callLeased(handler, this.#work.message, contextOf, () => this.#made)
-    this.#open = false
+    return callLeased(handler, this.#work.message, contextOf, this.#ended)
   }
 
   /** What still runs is of no interest any more. */
@@ -305,33 +306,48 @@ class Call {
     this.#effects?.leave()
   }
 
-  readonly #context = ({ message }: Content): LeaseContext => {
-    const held = this.#held
-    return {
-      message,
-      get signal() {
-        return held.signal
-      },
-      attempt: this.#work.attempts + 1,
-      fence: held.fence,
-      logger: this.#engine.logger,
-      effect: (name, call, options) =>
-        this.#open ? this.#journal().effect(name, call, options) : Promise.reject(closed()),
-      note: (fields) => (this.#open ? this.#journal().note(fields) : Promise.reject(closed())),
-    }
+  readonly #context = ({ message }: Content): LeaseContext =>
+    new Context(message, this.#work.attempts + 1, this.#held, this.#engine.logger, this.#journal)
+
+  /** The handler has returned. After an earlier attempt there may be something to decide that this one did not come across. */
+  readonly #ended = (): Effects | undefined => {
+    if (this.#held.fence > 1) this.#journal()
+    this.#open = false
+    return this.#effects
   }
 
-  /** What there is to decide: after an earlier attempt perhaps something that this one did not come across. */
-  get #made(): Effects | undefined {
-    return this.#held.fence > 1 ? this.#journal() : this.#effects
-  }
-
-  /** Made when it is needed: not every handler calls somebody. */
-  #journal(): Effects {
+  /** Made when it is needed: not every handler calls somebody. Undefined: it is too late. */
+  readonly #journal = (): Effects | undefined => {
+    if (!this.#open) return undefined
     const { message } = this.#work
     const [engine, consumer, held, leaseMs] = [this.#engine, this.#consumer, this.#held, this.#leaseMs]
     this.#effects ??= new Effects({ engine, consumer, message, held, leaseMs })
     return this.#effects
+  }
+}
+
+/** What a handler receives; a class, because one is made for every call. */
+class Context implements LeaseContext {
+  readonly message: Message
+  readonly attempt: number
+  readonly fence: number
+  readonly logger: Logger
+  readonly effect: LeaseContext['effect']
+  readonly note: LeaseContext['note']
+  readonly #held: HeldLease
+
+  constructor(message: Message, attempt: number, held: HeldLease, logger: Logger, journal: () => Effects | undefined) {
+    this.message = message
+    this.attempt = attempt
+    this.fence = held.fence
+    this.logger = logger
+    this.#held = held
+    this.effect = (name, call, options) => journal()?.effect(name, call, options) ?? Promise.reject(closed())
+    this.note = (fields) => journal()?.note(fields) ?? Promise.reject(closed())
+  }
+
+  get signal(): AbortSignal {
+    return this.#held.signal
   }
 }
 

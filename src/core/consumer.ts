@@ -314,9 +314,11 @@ export function consumerName(name: string): string {
 
 /** The first of each message. */
 export function distinct(entries: readonly Entry[]): readonly Entry[] {
-  const first = new Map<string, Entry>()
-  for (const entry of entries) if (!first.has(entry.stored.messageKey)) first.set(entry.stored.messageKey, entry)
-  return first.size === entries.length ? entries : [...first.values()]
+  if (entries.length === 1) return entries
+  const keys = new Set<string>()
+  for (const { stored } of entries) keys.add(stored.messageKey)
+  if (keys.size === entries.length) return entries
+  return entries.filter(({ stored }) => keys.delete(stored.messageKey))
 }
 
 /** A message that came twice in one call has the outcome of its first copy, or is a duplicate of it. */

@@ -64,45 +64,70 @@ export class HeldLease implements Lease {
   }
 }
 
-/** How long the work under a lease may go on. */
-export interface LeaseLimits {
-  readonly clock: Clock
-  readonly maxDurationMs: number
-  /** Ends it before its time. */
-  readonly stop: AbortSignal | undefined
+/** Tells work that takes too long to stop. One timer is enough for all of it: it has the same time. */
+export class TimeLimit {
+  readonly #clock: Clock
+  readonly #ms: number
+  /** What runs and until when, in the order in which it began. */
+  readonly #running = new Map<HeldLease, number>()
+  #cancel: () => void = () => {}
+
+  constructor(clock: Clock, ms: number) {
+    this.#clock = clock
+    this.#ms = ms
+  }
+
+  begin(held: HeldLease): void {
+    this.#running.set(held, this.#clock.monotonic() + this.#ms)
+    if (this.#running.size === 1) this.#cancel = this.#clock.after(this.#ms, this.#look)
+  }
+
+  end(held: HeldLease): void {
+    if (this.#running.delete(held) && this.#running.size === 0) this.#cancel()
+  }
+
+  readonly #look = (): void => {
+    const now = this.#clock.monotonic()
+    for (const [held, until] of this.#running) {
+      if (until > now) {
+        this.#cancel = this.#clock.after(until - now, this.#look)
+        return
+      }
+      this.#running.delete(held)
+      held.abort(new HapaxError('handler-timeout', `the handler did not finish within ${this.#ms} ms`))
+    }
+  }
 }
 
 /** The result of work under a lease, unless it is told to stop; then it is not waited for. */
-export function underLease(held: HeldLease, limits: LeaseLimits, work: () => Promise<void>): Promise<void> {
-  const { clock, maxDurationMs, stop } = limits
+export function underLease(
+  held: HeldLease,
+  limit: TimeLimit,
+  stop: AbortSignal | undefined,
+  work: () => Promise<void>,
+): Promise<void> {
   if (stop?.aborted) held.abort(asError(stop.reason))
   // It may have been lost while it waited for its turn: then the handler is not called.
   if (held.reason !== undefined) return Promise.reject(held.reason)
   return new Promise((resolve, reject) => {
-    const cancel = clock.after(maxDurationMs, () => held.abort(late(maxDurationMs)))
-    const stopped = (): void => held.abort(asError(stop?.reason))
-    stop?.addEventListener('abort', stopped, { once: true })
-    held.onAbort(reject)
+    const stopped = stop && (() => held.abort(asError(stop.reason)))
+    if (stopped !== undefined) stop?.addEventListener('abort', stopped, { once: true })
     const done = (): void => {
-      cancel()
-      stop?.removeEventListener('abort', stopped)
+      limit.end(held)
       held.onAbort(undefined)
+      if (stopped !== undefined) stop?.removeEventListener('abort', stopped)
     }
-    work().then(
-      () => {
-        done()
-        resolve()
-      },
-      (error: unknown) => {
-        done()
-        reject(error)
-      },
-    )
+    const failed = (error: unknown): void => {
+      done()
+      reject(error)
+    }
+    limit.begin(held)
+    held.onAbort(failed)
+    work().then(() => {
+      done()
+      resolve()
+    }, failed)
   })
-}
-
-function late(ms: number): HapaxError {
-  return new HapaxError('handler-timeout', `the handler did not finish within ${ms} ms`)
 }
 
 /** What prolongs leases. */

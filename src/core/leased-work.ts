@@ -12,7 +12,7 @@ import {
   type Scope,
 } from './handlers.ts'
 import { MAX_CRASHES } from './inbox.ts'
-import { type HeldLease, Leases, underLease } from './lease.ts'
+import { type HeldLease, Leases, TimeLimit, underLease } from './lease.ts'
 import type { StoredMessage } from './message.ts'
 import { type Outcome, outcome } from './outcome.ts'
 import type { Cause, Published } from './publish.ts'
@@ -40,6 +40,7 @@ export class LeasedWork<Tx> {
   readonly #recorder: Recorder<Tx>
   readonly #handlers: ReadonlyMap<string, Registered<Tx>>
   readonly #leases: Leases
+  readonly #limit: TimeLimit
   readonly #reporter: Reporter
 
   constructor(
@@ -55,6 +56,7 @@ export class LeasedWork<Tx> {
     this.#recorder = recorder
     this.#handlers = handlers
     this.#reporter = new Reporter(engine, consumer)
+    this.#limit = new TimeLimit(engine.clock, settings.maxDurationMs)
     this.#leases = new Leases({
       store: engine.store,
       clock: engine.clock,
@@ -86,8 +88,7 @@ export class LeasedWork<Tx> {
     const call = new Call(this.#engine, this.#consumer, this.#settings, row, held)
     try {
       const handler = this.#handlers.get(row.message.type) as Registered<Tx>
-      const limits = { clock: this.#engine.clock, maxDurationMs: this.#settings.maxDurationMs, stop: signal }
-      await underLease(held, limits, () => call.run(handler))
+      await underLease(held, this.#limit, signal, () => call.run(handler))
       held.end()
       const settled = await this.#settle(row, held, call)
       if (settled === 'lost') return this.#lost(row)
