@@ -242,7 +242,7 @@ export class Effects {
     })
   }
 
-  /** Whether a call that was told to stop goes on: as long as it does, nobody can be asked what became of it. */
+  /** Whether a call that was told to stop goes on: as long as it does, it may still happen. */
   async #goesOn(name: string, { timeoutMs = 0 }: { timeoutMs?: number }): Promise<boolean> {
     const late = this.#late.get(name)
     if (late === undefined) return false
@@ -273,10 +273,11 @@ export class Effects {
       this.#unknowns.set(name, cause)
       throw cause
     }
-    if (typeof onUnknown !== 'function' || (await this.#goesOn(name, options))) throw this.#hold(name, cause)
+    if (typeof onUnknown !== 'function') throw this.#hold(name, cause)
     const verified = await this.#verify(name, onUnknown)
     if (typeof verified === 'object') return this.#done(name, verified.done)
-    if (verified === 'unknown') throw this.#hold(name, cause)
+    // That it did not happen is only true of a call that cannot happen any more.
+    if (verified === 'unknown' || (await this.#goesOn(name, options))) throw this.#hold(name, cause)
     await this.#end(name, { state: 'not-done', result: null, error: recordError(cause) })
     this.#unknowns.delete(name)
     await this.#begin(name, false)
