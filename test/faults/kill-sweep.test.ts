@@ -53,7 +53,7 @@ describe.each(durableStores())('%s: kill sweep', (store) => {
     console.log(`kill sweep on ${store}\n${asTable(swept)}`)
     expect(complaints).toEqual([])
     expect(swept.filter(({ kills }) => kills === 0)).toEqual([])
-  }, 180_000)
+  }, 400_000)
 })
 
 /** Where a process can be killed, from two clean runs: what only one of them met was a look into an inbox not due yet. */
