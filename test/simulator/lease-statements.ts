@@ -78,7 +78,7 @@ export const leaseStatements = {
     db.write(tx, 'journal', journalKey(effect), { ...effect, ...end, token, attempts, firstAt, lastAt: now })
   },
 
-  /** What a person knows of an effect that is begun or unknown. */
+  /** What a person knows of an effect that is begun or unknown, of a message that has failed. */
   settleEffect(db: Database, tx: DbTransaction, effect: EffectRef, end: EffectEnd, audit: Audit): boolean {
     const key = journalKey(effect)
     if (db.get(tx, 'journal', key) === undefined && !db.isLocked(tx, 'journal', key)) return false
@@ -87,6 +87,11 @@ export const leaseStatements = {
     const receipt = db.get(tx, 'receipts', receiptKey(effect.consumer, effect.messageKey))
     if (row === undefined || receipt === undefined) return false
     if (row.state !== 'started' && row.state !== 'unknown') return false
+    const failed = db.rows(tx, 'failed').find(({ origin, consumer, message, replacedBy }) => {
+      const its = consumer === effect.consumer && message.messageKey === effect.messageKey
+      return its && origin === 'inbox' && replacedBy === null
+    })
+    if (failed === undefined || locked(db, tx, 'failed', String(failed.seq)) === undefined) return false
     leaseStatements.endEffect(db, tx, effect, row.token, end)
     const { consumer, messageKey, source, id, type } = receipt
     const { action, actor, note = null } = audit

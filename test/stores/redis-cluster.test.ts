@@ -59,9 +59,10 @@ else {
         const client = new Redis(port, host)
         const keys = await client.keys(`${prefix}*`)
         client.disconnect()
-        return keys.filter((key) => /\{[0-9a-f]{16}:/.test(key)).length
+        return new Set(keys.flatMap((key) => key.match(/\{[0-9a-f]{16}:.*\}/) ?? [])).size
       }),
     )
+    // A message that was on two of them would be counted twice.
     expect(counts.reduce((sum, each) => sum + each)).toBe(300)
     expect(Math.min(...counts)).toBeGreaterThan(50)
   })
