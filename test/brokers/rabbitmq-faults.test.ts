@@ -1,4 +1,4 @@
-import { createHapax, defineMessage, type Subscription, silentLogger } from 'hapax'
+import { createHapax, defineMessage, type HapaxError, type Subscription, silentLogger } from 'hapax'
 import { memory } from 'hapax/memory'
 import { describe, expect, it } from 'vitest'
 import { numbered } from '../../src/testing/broker/world.ts'
@@ -157,6 +157,45 @@ describe('links', () => {
     const { single, multiple } = place.tap.acks
     expect(single + multiple).toBeLessThanOrEqual(200)
     await worker.stop()
+  })
+})
+
+describe('topology', () => {
+  it('an exchange that is deleted beside a healthy reader keeps messages in the outbox until its binding is back', async () => {
+    await using place = await RabbitmqPlace.open()
+    const store = memory()
+    const hapax = createHapax({ store, source: '/shop', logger: silentLogger })
+    await using _hapax = closing(hapax)
+    const billing = hapax.consumer('billing').on(Ping, ({ id }, { tx }) => {
+      tx.insert('effects', { id })
+    })
+    const effects = (): readonly string[] => store.rows('effects').map((row) => (row as { id: string }).id)
+    const publish = (id: string) => hapax.transaction((tx) => hapax.publish(tx, Ping, { id }, { id }))
+    const reading = () => hapax.worker({ consume: [billing.from(billingQueue)] })
+    const billingQueue = await place.subscription('billing')
+    const relay = hapax.worker({ relay: place.destination(), pollMs: 20 })
+    const reader = reading()
+    await Promise.all([relay.start(), reader.start()])
+    await publish('before')
+    await until(() => effects().includes('before'), 'the first one has taken effect')
+
+    const retried: unknown[] = []
+    hapax.events.on('relay-retrying', ({ message, error }) => retried.push([message.id, (error as HapaxError).code]))
+    await place.channel.deleteExchange(place.exchange)
+    await publish('after')
+    // The relay has declared the exchange again. Nobody but a reader knows what was bound to it.
+    await until(() => retried.length >= 2, 'it was tried again')
+    expect(retried).toContainEqual(['after', 'unroutable'])
+    const [row] = (await hapax.status()).relays
+    expect(row).toMatchObject({ waiting: 1, failed: 0 })
+    expect(effects()).toEqual(['before'])
+
+    await reader.stop()
+    const restarted = reading()
+    await restarted.start()
+    await until(() => effects().includes('after'), 'the second one has taken effect')
+    expect(await hapax.failed.count()).toBe(0)
+    await Promise.all([relay.stop(), restarted.stop()])
   })
 })
 

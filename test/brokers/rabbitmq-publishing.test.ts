@@ -1,5 +1,8 @@
+import { connect } from 'amqplib'
+import { rabbitmq } from 'hapax/rabbitmq'
 import { describe, expect, it } from 'vitest'
-import type { Confirmation, Destination } from '../../src/core/broker.ts'
+import { outgoing } from '../../src/brokers/rabbitmq/wire.ts'
+import type { Confirmation, Destination, OutgoingMessage } from '../../src/core/broker.ts'
 import { message, numbered, publish } from '../../src/testing/broker/world.ts'
 import { until } from '../../src/testing/wait.ts'
 import { RabbitmqPlace } from '../support/rabbitmq-place.ts'
@@ -198,6 +201,64 @@ describe.concurrent('what the protocol cannot carry', () => {
     const all = unfit.flatMap((each, index) => [message(`ordinary ${index}`), each])
     const told = shown(await publish(destination, all))
     expect(told).toEqual(unfit.flatMap(() => ['confirmed', 'refused broker-refused']))
+    await destination.close()
+  })
+})
+
+const FRAME_MAX = 8_192
+
+/** Sends the bytes of a message by the plain client, on a link of its own with small frames. */
+async function sendPlainly(place: RabbitmqPlace, sent: OutgoingMessage): Promise<'confirmed' | 'closed'> {
+  const connection = await connect(`${place.proxy.url}?frameMax=${FRAME_MAX}`)
+  const { body, options } = outgoing(sent, 'binary')
+  const told = await new Promise<'confirmed' | 'closed'>((resolve, reject) => {
+    connection.on('error', () => resolve('closed'))
+    connection.createConfirmChannel().then((channel) => {
+      channel.on('error', () => {})
+      channel.publish(place.exchange, 'ping', body, options, (error) => error === null && resolve('confirmed'))
+    }, reject)
+  })
+  await connection.close().catch(() => {})
+  return told
+}
+
+describe.concurrent('a lowered frame_max', () => {
+  /** A link on which the server takes frames of at most so many bytes; the shared server allows more. */
+  const narrow = (place: RabbitmqPlace): Destination =>
+    rabbitmq({ url: `${place.proxy.url}?frameMax=${FRAME_MAX}` }).exchange(place.exchange)
+
+  it('refuses headers that are larger than a frame; the link stays, and neighbours are confirmed', async () => {
+    await using place = await RabbitmqPlace.open()
+    await place.declare('billing', { 'x-queue-type': 'quorum' })
+    const destination = narrow(place)
+    const large = message('large', { headers: { big: 'ü'.repeat(FRAME_MAX / 2) } })
+    const told = await publish(destination, [message('a'), large, message('b')])
+    expect(shown(told)).toEqual(['confirmed', 'refused too-large', 'confirmed'])
+    const [, refused] = told
+    expect(refused?.status === 'refused' && refused.error.message).toContain(`frame_max of ${FRAME_MAX}`)
+    await destination.close()
+  })
+
+  it('carries headers that just fit, to the byte', async () => {
+    await using place = await RabbitmqPlace.open()
+    await place.declare('billing', { 'x-queue-type': 'quorum' })
+    const destination = narrow(place)
+    const sized = (length: number): OutgoingMessage =>
+      message(`m${length}`, { correlationId: 'c', time: '2026-01-01T00:00:00Z', headers: { big: 'v'.repeat(length) } })
+    const fits = async (length: number): Promise<boolean> => {
+      const [told] = await publish(destination, [sized(length)])
+      expect(['confirmed', 'refused'], JSON.stringify(told)).toContain(told?.status)
+      return told?.status === 'confirmed'
+    }
+    let [most, least] = [0, FRAME_MAX]
+    while (least - most > 1) {
+      const middle = Math.floor((most + least) / 2)
+      if (await fits(middle)) most = middle
+      else least = middle
+    }
+    // The server adds eight bytes of its own to what it allows; what is larger ends the link.
+    await expect(sendPlainly(place, sized(least - 1))).resolves.toBe('confirmed')
+    await expect(sendPlainly(place, sized(least + 8))).resolves.toBe('closed')
     await destination.close()
   })
 })

@@ -5,7 +5,8 @@ export interface AmqpConnection extends Emitter {
   createChannel(): Promise<AmqpChannel>
   createConfirmChannel(): Promise<AmqpConfirmChannel>
   close(): Promise<void>
-  readonly connection?: { readonly serverProperties?: object }
+  /** Not part of what `amqplib` documents. */
+  readonly connection?: { readonly serverProperties?: object; readonly frameMax?: number }
 }
 
 /** A channel of `amqplib`. */

@@ -5,7 +5,7 @@ import { type Answer, CONFIRMED } from './answer.ts'
 import { brokerError, isClosed, type ServerClose, serverClose } from './errors.ts'
 import { closed, type Link } from './link.ts'
 import { declareExchange, type ExchangePlace } from './topology.ts'
-import { isSame } from './wire.ts'
+import { headerFrameBytes, isSame, type Outgoing } from './wire.ts'
 
 /** What a sender tells about its end. */
 export interface Ended {
@@ -20,6 +20,7 @@ export class Sender {
   readonly #link: Link
   readonly #exchange: string
   readonly #channel: AmqpConfirmChannel
+  readonly #frameMax: number
   readonly #told: (ended: Ended) => void
   /** In the order in which they were sent. */
   readonly #unanswered = new Set<Answer>()
@@ -27,10 +28,17 @@ export class Sender {
   #error: unknown
   #ended = false
 
-  private constructor(link: Link, exchange: string, channel: AmqpConfirmChannel, told: (ended: Ended) => void) {
+  private constructor(
+    link: Link,
+    exchange: string,
+    channel: AmqpConfirmChannel,
+    frameMax: number,
+    told: (ended: Ended) => void,
+  ) {
     this.#link = link
     this.#exchange = exchange
     this.#channel = channel
+    this.#frameMax = frameMax
     this.#told = told
     this.#stopListening = link.onBlocked((error) => this.#blocked(error))
     channel.on('return', (message: AmqpMessage) => this.#returned(message))
@@ -49,7 +57,8 @@ export class Sender {
       const ignore = (): void => {}
       channel.on('error', ignore)
       await declareExchange(channel, exchange)
-      return new Sender(link, exchange.name, channel, told)
+      const { frameMax = LEAST_HARMLESS } = connection.connection ?? {}
+      return new Sender(link, exchange.name, channel, frameMax, told)
     })
   }
 
@@ -62,6 +71,8 @@ export class Sender {
     const { blocked } = this.#link
     if (blocked !== undefined) answer.settle({ status: 'unavailable', error: blocked })
     if (outgoing === undefined || answer.settled) return
+    const tooLarge = this.#tooLarge(outgoing)
+    if (tooLarge !== undefined) return answer.settle({ status: 'refused', error: tooLarge })
     try {
       this.#channel.publish(this.#exchange, routingKey, outgoing.body, outgoing.options, (error) =>
         this.#answered(answer, error),
@@ -78,6 +89,15 @@ export class Sender {
     const answers = this.#ended || (this.#link.blocked === undefined && (await closed(this.#channel)))
     this.#end()
     return answers
+  }
+
+  /** The server would end the connection, and with it everything under way, again and again. */
+  #tooLarge(outgoing: Outgoing): HapaxError | undefined {
+    if (this.#frameMax >= LEAST_HARMLESS) return undefined
+    const bytes = headerFrameBytes(outgoing)
+    if (bytes <= this.#frameMax) return undefined
+    const what = `expected headers that fit into the server's frame_max of ${this.#frameMax} bytes, got ${bytes}`
+    return new HapaxError('too-large', what, { fields: { bytes } })
   }
 
   #notSent(cause: unknown): Confirmation {
@@ -142,6 +162,9 @@ export class Sender {
     return new HapaxError('broker-refused', `${what}: ${culprit.sentence}`, { cause: this.#error })
   }
 }
+
+/** `amqplib` itself refuses headers of more than 64 KiB: where frames are larger, nothing has to be counted. */
+const LEAST_HARMLESS = 67_584
 
 /** Whether the server closed the channel because of one message; a missing exchange concerns all of them. */
 function isAboutOne(culprit: ServerClose | undefined): culprit is ServerClose {

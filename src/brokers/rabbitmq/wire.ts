@@ -82,6 +82,19 @@ function bufferOf(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
 }
 
+/** How large the frame is that carries the headers: unlike a body, they cannot be spread over several. */
+export function headerFrameBytes({ options }: Outgoing): number {
+  const { headers, contentType, messageId, type, correlationId, timestamp } = options
+  let bytes = FIXED_HEADER_BYTES
+  for (const [name, value] of Object.entries(headers)) bytes += 6 + Buffer.byteLength(name) + Buffer.byteLength(value)
+  for (const text of [contentType, messageId, type, correlationId])
+    if (text !== undefined) bytes += 1 + Buffer.byteLength(text)
+  return timestamp === undefined ? bytes : bytes + 8
+}
+
+/** The frame itself (8), class, weight, size of the body and flags (14), the length of the table (4), the delivery mode (1). */
+const FIXED_HEADER_BYTES = 27
+
 /** Whether a message that came back is the one that was sent so. */
 export function isSame(sent: Outgoing, routingKey: string, { fields, properties, content }: AmqpMessage): boolean {
   return (
