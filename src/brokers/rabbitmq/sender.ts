@@ -69,10 +69,10 @@ export class Sender {
   send(answer: Answer): void {
     const { outgoing, routingKey } = answer
     const { blocked } = this.#link
+    const tooLarge = outgoing && this.#tooLarge(outgoing)
+    if (tooLarge !== undefined) answer.settle({ status: 'refused', error: tooLarge })
     if (blocked !== undefined) answer.settle({ status: 'unavailable', error: blocked })
     if (outgoing === undefined || answer.settled) return
-    const tooLarge = this.#tooLarge(outgoing)
-    if (tooLarge !== undefined) return answer.settle({ status: 'refused', error: tooLarge })
     try {
       this.#channel.publish(this.#exchange, routingKey, outgoing.body, outgoing.options, (error) =>
         this.#answered(answer, error),
