@@ -1,8 +1,10 @@
-import { createHapax, defineMessage, effectKey, type Hapax, silentLogger } from 'hapax'
+import { defineMessage, effectKey, type Hapax } from 'hapax'
 import { expect } from 'vitest'
 import { Child } from '../../support/child.ts'
-import { type Checker, countEffects, openStore, type RigTx } from '../../support/databases.ts'
+import type { RigTx } from '../../support/databases.ts'
+import { openHapax, type Scene } from './place.ts'
 import type { ProviderJob, ProviderReady, Sent } from './provider-child.ts'
+import { Sender } from './sender.ts'
 import type { Found } from './verdict.ts'
 import type { SmsJob, SmsReport } from './worker-child.ts'
 
@@ -48,22 +50,31 @@ export async function runWorker(job: SmsJob, deadlineMs?: number): Promise<reado
 }
 
 /** A hapax of the test's own, for what people and publishers do. */
-export async function office(checker: Checker): Promise<Hapax<RigTx> & AsyncDisposable> {
-  const hapax = createHapax({ store: await openStore(checker.place), source: '/sms', logger: silentLogger })
+export async function office({ place }: Scene): Promise<Hapax<RigTx> & AsyncDisposable> {
+  const hapax = await openHapax(place)
   return Object.assign(hapax, { [Symbol.asyncDispose]: () => hapax.close() })
 }
 
-/** Puts messages into the inbox of a consumer. */
-export async function request(hapax: Hapax<RigTx>, consumer: string, ids: readonly string[]): Promise<void> {
+/** Where the messages of a story are until they are settled: in the inbox, or, on a store without one, with their sender. */
+export interface Origin extends AsyncDisposable {
+  readonly sender: string | undefined
+}
+
+/** Asks a consumer to send messages. */
+export async function request(scene: Scene, hapax: Hapax<RigTx>, consumer: string, ids: string[]): Promise<Origin> {
+  if (scene.place.store === 'redis') {
+    const sender = await Sender.start(ids)
+    return { sender: sender.url, [Symbol.asyncDispose]: () => sender[Symbol.asyncDispose]() }
+  }
   const type = `sms.${consumer}`
   const inbox = hapax.consumer(consumer, { receive: 'store' }).on(defineMessage(type), () => {})
   const outcomes = await inbox.handleMany(ids.map((id) => ({ id, source: '/sms', type, data: null })))
   expect(new Set(outcomes.map(({ status }) => status))).toEqual(new Set(['stored']))
+  return { sender: undefined, [Symbol.asyncDispose]: async () => {} }
 }
 
 /** What is there in the end. */
-export async function find(checker: Checker, hapax: Hapax<RigTx>, provider: Provider): Promise<Found> {
-  const done = [...(await countEffects(checker))].map(([name, count]) => [name.split(' ')[1] as string, count] as const)
+export async function find(scene: Scene, hapax: Hapax<RigTx>, provider: Provider, ids: string[]): Promise<Found> {
   const failed: [string, string][] = []
   for (let before: string | undefined; ; ) {
     const page = await hapax.failed.list({ limit: 100, ...(before === undefined ? {} : { before }) })
@@ -72,7 +83,7 @@ export async function find(checker: Checker, hapax: Hapax<RigTx>, provider: Prov
     before = page.at(-1)?.seq
   }
   const { messages } = await provider.log()
-  return { sent: new Map(Object.entries(messages)), done: new Map(done), failed: new Map(failed) }
+  return { sent: new Map(Object.entries(messages)), done: await scene.settled(ids), failed: new Map(failed) }
 }
 
 /** A person looks at the provider's own list and says of every call that nobody knew about whether it happened. */

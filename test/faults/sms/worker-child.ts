@@ -1,26 +1,33 @@
-import { createHapax, defineMessage, type EffectOptions, NotDone, silentLogger } from 'hapax'
+import { setTimeout as pause } from 'node:timers/promises'
+import { defineMessage, type EffectOptions, type IncomingMessage, NotDone } from 'hapax'
 import { endWithParent, job, say } from '../../support/child.ts'
-import { insertEffect, openStore, type Place } from '../../support/databases.ts'
+import { inLanes } from '../../support/lanes.ts'
 import { Seams } from '../../support/seams.ts'
-import { type Sabotage, sabotaged } from './sabotage.ts'
+import { finish, openHapax, type SmsPlace } from './place.ts'
+import type { Sabotage } from './sabotage.ts'
+import { type Told, takeAll } from './sender.ts'
 
 /** How a worker takes up a call that nobody knows about. */
 export type Policy = 'hold' | 'retry-same-key' | 'verify'
 
 /** One process that sends text messages. */
 export interface SmsJob {
-  readonly place: Place
+  readonly place: SmsPlace
   /** Where the provider listens. */
   readonly provider: string
   readonly policy: Policy
   /** The consumers to work. Each has a type of its own, so that runs can share tables. */
   readonly consumers: readonly string[]
-  /** What to do: hand over one message of each consumer, as a broker does, or work the inbox, or both. */
+  /** What to do: hand over one message of each consumer, as a broker does, or work what the store has, or both. */
   readonly tasks: readonly ('deliver' | 'work')[]
+  /** Who has messages for the first consumer, where the store has no inbox. */
+  readonly sender?: string | undefined
   readonly leaseMs: number
   /** Where to die: a point by its name, or the how-manieth one. */
   readonly killAt?: string | number
   readonly sabotage?: Sabotage
+  /** Whether the step after the call fails three times, of every message. */
+  readonly unlucky?: boolean
 }
 
 /** What a worker says that was not killed. */
@@ -28,44 +35,55 @@ export interface SmsReport {
   readonly points: readonly string[]
 }
 
-/** The messages whose next step fails three times after the call. */
-const isUnlucky = (id: string): boolean => id.endsWith('3')
-
 endWithParent()
-const { place, provider, policy, consumers, tasks, leaseMs, killAt, sabotage } = job<SmsJob>()
+const { place, provider, policy, consumers, tasks, sender, leaseMs, killAt, sabotage, unlucky } = job<SmsJob>()
 const seams = new Seams(killAt)
-const store = sabotaged(await openStore(place, { seams }), sabotage)
-const hapax = createHapax({ store, source: '/sms', logger: silentLogger })
+const hapax = await openHapax(place, { seams, sabotage })
 const readers = consumers.map((name) =>
   hapax
     .leased(name, { leaseMs, concurrency: 8, retry: { attempts: 60, minDelayMs: 0, maxDelayMs: 30 } })
     .on(defineMessage(`sms.${name}`), async (_, ctx) => {
       const { id } = ctx.message
       const call = (key: string): Promise<string> => seams.around('provider.send', () => send(id, key))
-      const sms = await ctx.effect('send', call, { timeoutMs: 1_000, ...options(policy) })
-      ctx.complete(async (tx) => {
-        await tx.query(insertEffect(place, name, id))
-        if (isUnlucky(id) && ctx.attempt <= 3) throw new Error(`${sms} was sent, and the next step failed`)
-      })
+      await ctx.effect('send', call, { timeoutMs: 1_000, ...options(policy) })
+      finish(place, ctx, name, (unlucky || id.endsWith('3')) && ctx.attempt <= 3)
     }),
 )
 if (tasks.includes('deliver')) {
   seams.arm()
-  for (const reader of readers) {
-    const { name } = reader
-    await reader.handle({ id: `${name}.m`, source: '/sms', type: `sms.${name}`, data: null })
-  }
+  await inLanes(4, readers, deliver)
+}
+if (sender !== undefined) {
+  seams.arm()
+  await inLanes(6, Array(6).fill(sender), (url: string) => takeAll(url, take))
 }
 if (tasks.includes('work')) {
-  const worker = hapax.worker({ consume: readers, takeoverMs: 600, pollMs: 20 })
+  const takeover = place.store === 'redis' ? {} : { takeoverMs: 600 }
+  const worker = hapax.worker({ consume: readers, pollMs: 20, ...takeover })
   await worker.start()
   seams.arm()
-  while (await waiting()) await new Promise((resolve) => setTimeout(resolve, 20))
+  while (await waiting()) await pause(20)
   await worker.stop()
 }
 await say({ points: seams.points } satisfies SmsReport)
 await hapax.close()
 process.disconnect()
+
+/** Hands over one message, again and again until it is taken. */
+async function deliver(reader: (typeof readers)[number]): Promise<void> {
+  while (!(await reader.handle(message(reader.name, `${reader.name}.m`))).ack) await pause(50)
+}
+
+/** Takes messages of the sender. */
+async function take(ids: readonly string[]): Promise<readonly Told[]> {
+  const [reader] = readers
+  const outcomes = await reader?.handleMany(ids.map((id) => message(reader.name, id)))
+  return (outcomes ?? []).map(({ ack, retryAfterMs = 50 }, at) => ({ id: ids[at] as string, ack, retryAfterMs }))
+}
+
+function message(consumer: string, id: string): IncomingMessage {
+  return { id, source: '/sms', type: `sms.${consumer}`, data: null }
+}
 
 async function send(id: string, key: string): Promise<string> {
   const response = await fetch(`${provider}/send/${id}`, { method: 'POST', headers: { 'idempotency-key': key } })
@@ -84,5 +102,5 @@ function options(which: Policy): EffectOptions<string> {
 
 async function waiting(): Promise<boolean> {
   const { consumers: all } = await hapax.status()
-  return all.some(({ waiting, retrying }) => waiting + retrying > 0)
+  return all.some(({ waiting, retrying = 0 }) => waiting + retrying > 0)
 }
