@@ -82,6 +82,10 @@ class Topic implements Destination {
     this.#send = send
   }
 
+  prepare(): Promise<void> {
+    return Promise.resolve()
+  }
+
   publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[] {
     const reason = this.#closed ? `${this.name} is closed` : signal.aborted ? 'nobody waits for it any more' : undefined
     if (reason === undefined) this.#send(messages)

@@ -10,6 +10,7 @@ export function stdoutDestination(out: Pick<Io['out'], 'write'>): Destination {
   return {
     name: 'stdout',
     features: { keepsOrder: true },
+    prepare: () => Promise.resolve(),
     publish: (messages, signal) => messages.map((message) => print(out, message, signal)),
     close: () => Promise.resolve(),
   }

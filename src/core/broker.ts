@@ -32,6 +32,11 @@ export interface Destination {
   readonly name: string
   readonly features: DestinationFeatures
   /**
+   * Gets what it needs in this process; a worker calls it when it starts. Rejects for what no waiting mends: a client library
+   * that is not installed. Whether the broker is there does not matter yet.
+   */
+  prepare(): Promise<void>
+  /**
    * Sends messages, in this order. One promise each, that settles when the broker has answered for this message; none of
    * them rejects. When the signal aborts, those without an answer settle as unavailable.
    */

@@ -78,7 +78,8 @@ export class Worker<Tx> {
 
   /**
    * Checks what can be checked, joins the other workers and begins. Rejects when the database is not there or not migrated,
-   * when a broker refuses, or when the settings promise what cannot be kept.
+   * when a client library is missing, when the broker of a subscription refuses or is not there, or when the settings promise
+   * what cannot be kept. The broker of a relay may come later.
    */
   async start(): Promise<void> {
     if (this.#state !== 'new')
@@ -156,6 +157,8 @@ export class Worker<Tx> {
       const warning = warningOf(source)
       if (warning !== undefined) this.#engine.logger.warn({ consumer: source.consumer.name }, warning)
     }
+    // Those that are written in JavaScript may lack it.
+    for (const destination of relays.values()) await destination.prepare?.()
     const { store } = this.#engine
     const places = shareOut(consumers, store.features.pool)
     await store.ready()

@@ -17,6 +17,7 @@ const { place, arrivals, takeoverMs } = job<RelayJob>()
 const destination: Destination = {
   name: 'a file',
   features: { keepsOrder: false },
+  prepare: async () => {},
   publish: (messages) => messages.map(arrive),
   close: async () => {},
 }

@@ -95,6 +95,7 @@ function noted(): Destination {
   return {
     name: 'effects',
     features: { keepsOrder: false },
+    prepare: async () => {},
     publish: (sent) =>
       sent.map(async ({ id }): Promise<Confirmation> => {
         await hapax.transaction((tx) => tx.query(insertEffect(place, 'relayed', id)))

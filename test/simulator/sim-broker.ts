@@ -285,6 +285,7 @@ export class SimDestination {
     return {
       name: this.name,
       features: { keepsOrder: this.keepsOrder },
+      prepare: async () => {},
       publish: (messages, signal) => this.#publish(process, messages, signal),
       close: async () => {},
     }

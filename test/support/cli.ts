@@ -149,6 +149,7 @@ export async function prepareOrdered(path: string): Promise<void> {
 const refusesBad: Destination = {
   name: 'hook of the partners',
   features: { keepsOrder: false },
+  prepare: async () => {},
   publish: (messages) =>
     messages.map(async ({ id }): Promise<Confirmation> => {
       if (id.startsWith('bad')) return { status: 'refused', error: new Error('413 too large') }

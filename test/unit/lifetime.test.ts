@@ -109,8 +109,9 @@ describe('a worker that is stopped', () => {
     const close = async (): Promise<void> => {
       closed += 1
     }
+    const prepare = async (): Promise<void> => {}
     const publish = (): never[] => []
-    const worker = hapax.worker({ relay: { name: 'x', features: { keepsOrder: true }, publish, close } })
+    const worker = hapax.worker({ relay: { name: 'x', features: { keepsOrder: true }, prepare, publish, close } })
     await worker.start()
     await worker.stop()
     expect(closed).toBe(0)

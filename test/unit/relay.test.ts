@@ -29,6 +29,7 @@ async function relay(answer: Answer, store = memory()) {
   const destination: Destination = {
     name: 'a test',
     features: { keepsOrder: false },
+    prepare: async () => {},
     publish: (messages) =>
       messages.map(async (message) => {
         const sent = await answer(message)
@@ -115,6 +116,7 @@ describe('a relay', () => {
     const destination: Destination = {
       name: 'a test',
       features: { keepsOrder: true },
+      prepare: async () => {},
       publish: (messages) => (++calls === 1 ? [] : messages.map(async () => CONFIRMED)),
       close: async () => {},
     }

@@ -16,6 +16,8 @@ export interface TopicSettings {
   readonly format: EventFormat
   readonly maxMessageBytes: number
   readonly publishTimeoutMs: number
+  /** Loads the client library. */
+  load(): Promise<unknown>
   producer(): Promise<KafkaProducer>
 }
 
@@ -41,6 +43,10 @@ export class KafkaTopic implements Destination {
   constructor(settings: TopicSettings) {
     this.#settings = settings
     this.name = `kafka topic ${settings.topic}`
+  }
+
+  async prepare(): Promise<void> {
+    await this.#settings.load()
   }
 
   publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[] {

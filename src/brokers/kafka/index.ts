@@ -130,6 +130,7 @@ function topic(
     format: oneOf('format', ['binary', 'structured'], options.format, 'binary'),
     maxMessageBytes: positiveInteger('maxMessageBytes', options.maxMessageBytes, 16 * 1024 * 1024),
     publishTimeoutMs,
+    load: clients,
     producer: async () =>
       (await clients()).producer({
         ...base,

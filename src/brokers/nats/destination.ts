@@ -24,6 +24,10 @@ export class NatsDestination implements Destination {
     this.name = `nats stream ${plan.name}`
   }
 
+  async prepare(): Promise<void> {
+    await Client.load(this.#settings)
+  }
+
   publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[] {
     const answers = messages.map(() => Promise.withResolvers<Confirmation>())
     const promises = answers.map(({ promise }) => promise)

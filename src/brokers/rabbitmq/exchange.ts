@@ -41,6 +41,10 @@ export class Exchange implements Destination {
     this.#apart = new Outlet(open)
   }
 
+  prepare(): Promise<void> {
+    return this.#link.prepare()
+  }
+
   publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[] {
     const answers = answersFor(messages, signal)
     if (this.#closing !== undefined) {

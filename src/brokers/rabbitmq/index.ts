@@ -88,10 +88,10 @@ export interface Rabbitmq {
 /** RabbitMQ, by the client library `amqplib`. */
 export function rabbitmq(options: RabbitmqUrlOptions | RabbitmqConnectionOptions): Rabbitmq {
   noOthers('options', options, ['url', 'connection', 'heartbeatMs', 'timeoutMs'])
-  const open = opener(options)
+  const origin = originOf(options)
   const timeoutMs = positiveInteger('timeoutMs', options.timeoutMs, 10_000)
-  const owned = 'url' in options || typeof options.connection === 'function'
-  const link = (role: string): Link => new Link({ open: () => open(role), owned, timeoutMs })
+  const { load, owned } = origin
+  const link = (role: string): Link => new Link({ load, open: () => origin.open(role), owned, timeoutMs })
   // A server that is short of memory reads nothing from a connection that publishes: acks need another one.
   return new Server(link('publish'), link('consume'))
 }
@@ -151,22 +151,28 @@ function exchangePlace(name: string, options: ExchangeOptions): ExchangePlace {
   }
 }
 
-type Opener = (role: string) => Promise<AmqpConnection>
+/** Where connections come from. */
+interface Origin {
+  load(): Promise<unknown>
+  open(role: string): Promise<AmqpConnection>
+  readonly owned: boolean
+}
 
-function opener(options: RabbitmqUrlOptions | RabbitmqConnectionOptions): Opener {
+function originOf(options: RabbitmqUrlOptions | RabbitmqConnectionOptions): Origin {
   if ('url' in options) {
     if ('connection' in options) expected('options', 'either a url or a connection', 'both')
     const url = checkedUrl(options.url, options.heartbeatMs)
     const timeoutMs = options.timeoutMs ?? 10_000
-    return (role) => dial(url, timeoutMs, `hapax ${role}`)
+    return { load: amqplib, open: (role) => dial(url, timeoutMs, `hapax ${role}`), owned: true }
   }
   const { connection } = options
   noOthers('options with a connection', options, ['connection', 'timeoutMs'])
-  if (typeof connection === 'function') return async () => connection()
+  const load = (): Promise<void> => Promise.resolve()
+  if (typeof connection === 'function') return { load, open: async () => connection(), owned: true }
   if (typeof connection?.createConfirmChannel !== 'function') {
     expected('connection', 'a connection of amqplib, or a function that opens one', connection)
   }
-  return () => Promise.resolve(connection)
+  return { load, open: () => Promise.resolve(connection), owned: false }
 }
 
 /** The URL with a heartbeat. One that the URL has already stays, unless the option says otherwise. */
@@ -183,11 +189,15 @@ function checkedUrl(url: string, heartbeatMs: number | undefined): string {
   return full.href
 }
 
-async function dial(url: string, timeout: number, name: string): Promise<AmqpConnection> {
-  const { connect } = await import('amqplib').catch((cause: unknown) => {
+function amqplib(): Promise<typeof import('amqplib')> {
+  return import('amqplib').catch((cause: unknown) => {
     throw new HapaxError('client-missing', 'rabbitmq({ url }) needs the package amqplib: npm install amqplib', {
       cause,
     })
   })
+}
+
+async function dial(url: string, timeout: number, name: string): Promise<AmqpConnection> {
+  const { connect } = await amqplib()
   return connect(url, { timeout, noDelay: true, keepAlive: true, clientProperties: { connection_name: name } })
 }

@@ -7,6 +7,8 @@ import { brokerError, isClosed } from './errors.ts'
 
 /** Where the connections of a link come from. */
 export interface LinkOptions {
+  /** Loads the client library; rejects where it is not installed. */
+  load(): Promise<unknown>
   open(): Promise<AmqpConnection>
   /** Whether they are closed here: those that the user made are not. */
   readonly owned: boolean
@@ -31,6 +33,11 @@ export class Link {
 
   constructor(options: LinkOptions) {
     this.#options = options
+  }
+
+  /** Gets what it needs before the server does. */
+  async prepare(): Promise<void> {
+    await this.#options.load()
   }
 
   /** One more needs it. */

@@ -41,17 +41,25 @@ export interface RawClient {
 }
 
 /** Makes clients. */
-export type ClientSource = (connectMs: number) => Promise<RawClient>
+export interface ClientSource {
+  /** Loads the client library; rejects where it is not installed. */
+  load(): Promise<void>
+  open(connectMs: number): Promise<RawClient>
+}
 
 /** Clients on a URL. */
 export function clientsOf(url: string): ClientSource {
-  return async (connectMs) => {
-    const { Redis } = await import('ioredis').catch((cause: unknown) => {
-      throw new HapaxError('client-missing', 'redisStreams({ url }) needs the package ioredis: npm install ioredis', {
-        cause,
-      })
+  const ioredis = () =>
+    import('ioredis').catch((cause: unknown) => {
+      const what = 'redisStreams({ url }) needs the package ioredis: npm install ioredis'
+      throw new HapaxError('client-missing', what, { cause })
     })
-    return ofIoredis(new Redis(url, ioredisSettings(connectMs) as object) as unknown as IoredisClient)
+  return {
+    load: async () => void (await ioredis()),
+    open: async (connectMs) => {
+      const { Redis } = await ioredis()
+      return ofIoredis(new Redis(url, ioredisSettings(connectMs) as object) as unknown as IoredisClient)
+    },
   }
 }
 
@@ -61,11 +69,16 @@ export function clientsLike(client: RedisClient): ClientSource {
   if (typeof client?.duplicate !== 'function') expected('client', what, client)
   if ('callBuffer' in client) {
     if ((client as { isCluster?: boolean }).isCluster === true) expected('client', what, client)
-    return async (ms) => likeIoredis(client, ms)
+    return given((ms) => likeIoredis(client, ms))
   }
   // Those of node-redis for a cluster or for Sentinel want to know more than the command.
   if (typeof client.sendCommand !== 'function' || client.sendCommand.length > 2) expected('client', what, client)
-  return async (ms) => likeNodeRedis(client, ms)
+  return given((ms) => likeNodeRedis(client, ms))
+}
+
+/** The library is there, because it made the user's client. */
+function given(make: (connectMs: number) => RawClient): ClientSource {
+  return { load: () => Promise.resolve(), open: async (connectMs) => make(connectMs) }
 }
 
 /**

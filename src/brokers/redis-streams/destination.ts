@@ -34,6 +34,10 @@ export class StreamDestination implements Destination {
     this.name = `redis stream ${settings.stream}`
   }
 
+  prepare(): Promise<void> {
+    return this.#settings.links.clients.load()
+  }
+
   publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[] {
     const sending = messages.map((message) => new Sending(message))
     const abort = (): void => settleAll(sending, unavailable(new HapaxError('broker-timeout', 'nobody waits any more')))

@@ -33,7 +33,7 @@ export class Link {
 
   /** Connects, and makes sure that Redis answers. */
   static async open(options: LinkOptions): Promise<Link> {
-    const client = await options.clients(options.timeoutMs).catch((error: unknown) => {
+    const client = await options.clients.open(options.timeoutMs).catch((error: unknown) => {
       throw error instanceof HapaxError ? error : unavailable(error)
     })
     const link = new Link(client, options)

@@ -50,6 +50,10 @@ export class Broker implements Destination {
     return this.#queue.length === 0 && this.#unacked.size === 0 && this.#later === 0
   }
 
+  prepare(): Promise<void> {
+    return Promise.resolve()
+  }
+
   publish(messages: readonly OutgoingMessage[]): readonly Promise<Confirmation>[] {
     for (const message of messages) if (message.type === this.#type) this.#route(message)
     return messages.map(() => Promise.resolve(CONFIRMED))

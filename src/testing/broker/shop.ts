@@ -116,6 +116,7 @@ export class Shop {
 export function twice(destination: Destination): Destination {
   return {
     ...{ name: destination.name, features: destination.features },
+    prepare: () => destination.prepare(),
     publish: (messages, signal) => {
       destination.publish(messages, signal)
       return destination.publish(messages, signal)

@@ -98,6 +98,10 @@ export class TestDestination implements Destination {
     return this.#answer
   }
 
+  prepare(): Promise<void> {
+    return Promise.resolve()
+  }
+
   publish(messages: readonly OutgoingMessage[]): readonly Promise<Confirmation>[] {
     return messages.map(async (message) => {
       this.arrived.push(message.id)

@@ -24,6 +24,7 @@ export function unconfirmed(destination: Destination): Destination {
   return {
     name: destination.name,
     features: destination.features,
+    prepare: () => destination.prepare(),
     publish: (messages) => {
       destination.publish(messages, new AbortController().signal)
       return messages.map(async (): Promise<Confirmation> => ({ status: 'confirmed' }))
