@@ -14,6 +14,7 @@ export type {
   SubscriptionFeatures,
 } from './core/broker.ts'
 export type { BulkOptions, BulkResult, BulkSummary } from './core/bulk.ts'
+export { classifyError } from './core/classify.ts'
 export type { CleanupOptions } from './core/cleanup.ts'
 export type { Clock } from './core/clock.ts'
 export type {
@@ -33,7 +34,7 @@ export type {
 export type { Consumer, HandlerOptions, Source, SourceOptions } from './core/consumer.ts'
 export type { ConsumerOptions, GroupOptions } from './core/consumer-options.ts'
 export { type Draft, defineMessage, type MessageOptions, type MessageType, type PublishOptions } from './core/define.ts'
-export { classifyError, type EffectCall, type EffectOptions, effectKey, type Verified } from './core/effect.ts'
+export { type EffectCall, type EffectOptions, effectKey, type Verified } from './core/effect.ts'
 export {
   type ErrorCode,
   type ErrorRecord,

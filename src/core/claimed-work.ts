@@ -40,10 +40,7 @@ export interface ClaimSettings
 }
 
 /** A claimed message. */
-interface Work extends ClaimHistory {
-  readonly message: StoredMessage
-  readonly lease: Lease
-}
+type Work = ClaimHistory & { readonly message: StoredMessage; readonly lease: Lease }
 
 /** Claims messages, calls their handlers under the lease, and writes down what became of them. Nothing else is kept of a message. */
 export class ClaimedWork {
@@ -319,9 +316,10 @@ class Call {
   /** Made when it is needed: not every handler calls somebody. Undefined: it is too late. */
   readonly #journal = (): Effects | undefined => {
     if (!this.#open) return undefined
-    const { message } = this.#work
     const [engine, consumer, held, leaseMs] = [this.#engine, this.#consumer, this.#held, this.#leaseMs]
-    this.#effects ??= new Effects({ engine, consumer, message, held, leaseMs })
+    const { message } = this.#work
+    // The caller waits: once the lease has run out, it is up to whoever takes the message next.
+    this.#effects ??= new Effects({ engine, consumer, message, held, leaseMs, insistMs: leaseMs })
     return this.#effects
   }
 }

@@ -1,11 +1,15 @@
-import { type Clock, within } from './clock.ts'
+import { inCall, refuseInCall } from './calling.ts'
+import { classifyError } from './classify.ts'
+import { type Clock, pause, within } from './clock.ts'
+import { deserialised, keptResult, resultOf } from './effect-result.ts'
 import { insist, persist } from './engine.ts'
-import { asError, describe, HapaxError, messageOf, NotDone, Permanent, RetryAfter, recordError } from './errors.ts'
+import { asError, HapaxError, isHapaxError, messageOf, recordError } from './errors.ts'
 import type { EventHub } from './events.ts'
 import { messageId } from './identity.ts'
 import type { HeldLease } from './lease.ts'
 import type { Logger } from './logger.ts'
 import type { StoredMessage } from './message.ts'
+import { Notes } from './notes.ts'
 import { expected, noOthers, positiveInteger, text } from './options.ts'
 import type { Random } from './random.ts'
 import { ref } from './reporter.ts'
@@ -30,50 +34,6 @@ export interface EffectOptions<T> {
 /** Makes the outside call; `key` is the same in every attempt. */
 export type EffectCall<T> = (key: string, signal: AbortSignal) => T | Promise<T>
 
-/** The longest result of an effect that is kept, as JSON. */
-export const MAX_RESULT_BYTES: number = 64 * 1024
-
-/** Errors of the network from before a request was sent. */
-const NOT_SENT: ReadonlySet<unknown> = new Set([
-  'ECONNREFUSED',
-  'ENOTFOUND',
-  'EAI_AGAIN',
-  'EAI_NODATA',
-  'EAI_NONAME',
-  'EHOSTUNREACH',
-  'ENETUNREACH',
-  'EADDRNOTAVAIL',
-  'ENETDOWN',
-  'UND_ERR_CONNECT_TIMEOUT',
-  'ERR_INVALID_URL',
-  'ERR_TLS_CERT_ALTNAME_INVALID',
-  'CERT_HAS_EXPIRED',
-  'CERT_NOT_YET_VALID',
-  'DEPTH_ZERO_SELF_SIGNED_CERT',
-  'SELF_SIGNED_CERT_IN_CHAIN',
-  'UNABLE_TO_GET_ISSUER_CERT',
-  'UNABLE_TO_GET_ISSUER_CERT_LOCALLY',
-  'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
-])
-
-/**
- * Whether a call that threw this did certainly not happen: `NotDone`, `Permanent` and `RetryAfter` say so, and so does a
- * network error from before the request was sent. Anything else, a timeout above all, leaves it unknown.
- */
-export function classifyError(error: unknown): 'not-done' | 'unknown' {
-  return isNotDone(error, 0) ? 'not-done' : 'unknown'
-}
-
-function isNotDone(error: unknown, depth: number): boolean {
-  if (typeof error !== 'object' || error === null || depth > 5) return false
-  if (error instanceof NotDone || error instanceof Permanent || error instanceof RetryAfter) return true
-  const { code, syscall, errors, cause } = error as Record<string, unknown>
-  // Several addresses were tried: none of them may have got it.
-  if (Array.isArray(errors) && errors.length > 0) return errors.every((each) => isNotDone(each, depth + 1))
-  if (NOT_SENT.has(code) || syscall === 'connect' || syscall === 'getaddrinfo') return true
-  return isNotDone(cause, depth + 1)
-}
-
 /** What effects need of their hapax. */
 export interface EffectEngine {
   readonly store: Pick<Store<never>, 'beginEffect' | 'endEffect' | 'effects'>
@@ -90,6 +50,8 @@ export interface EffectsOptions {
   readonly message: StoredMessage
   readonly held: HeldLease
   readonly leaseMs: number
+  /** For how long the end of a call is tried to be written down while the store is away. @default as long as records are insisted on */
+  readonly insistMs?: number
 }
 
 /** The outside calls of one attempt at one message, and their journal. */
@@ -100,8 +62,7 @@ export class Effects {
   readonly #called = new Set<string>()
   /** Effects that nobody knows about, and why. */
   readonly #unknowns = new Map<string, Error>()
-  #notes: Readonly<Record<string, unknown>> = {}
-  #noting: Promise<unknown> = Promise.resolve()
+  readonly #notes: Notes
   #lease: HapaxError | undefined
   /** Calls that did not end in time, until they end. */
   readonly #late = new Map<string, Promise<unknown>>()
@@ -109,17 +70,16 @@ export class Effects {
 
   constructor(options: EffectsOptions) {
     this.#options = options
+    this.#notes = new Notes({
+      read: () => this.#readNotes(),
+      write: (result) => this.#end('', { state: 'done', result, error: null }),
+    })
   }
 
   /** What has to be decided first, whatever the handler makes of it. */
   get undecided(): Error | undefined {
     const [unknown] = this.#unknowns.values()
     return this.#lease ?? unknown
-  }
-
-  /** No more effects and notes: the handler has returned. */
-  close(): void {
-    this.#closed = true
   }
 
   /** A call of an earlier attempt that nobody knows about, and that this one did not come across. */
@@ -133,26 +93,38 @@ export class Effects {
     return new HapaxError('unknown-effect', what, { fields: { effect: open.name } })
   }
 
-  /** Why the message cannot be settled, whatever its handler makes of it. */
-  get blocked(): Error | undefined {
-    const decided = this.undecided
-    if (decided !== undefined || this.#running.size === 0) return decided
-    const names = [...this.#running.keys()].join(', ')
-    return new HapaxError('unawaited-effect', `the handler returned while an effect was still running: ${names}`)
+  /** The handler has returned, and did not wait for its calls. */
+  get unawaited(): HapaxError | undefined {
+    if (this.#running.size === 0) return undefined
+    return new HapaxError('unawaited-effect', `the handler returned while an effect was still running: ${this.#names}`)
   }
 
-  /** Nobody waits for what still runs: its end is written down if the lease allows it, and its error is of no interest. */
+  /**
+   * The handler has ended: nothing new begins, and what still runs comes to its end, so that it is written down under this lease.
+   * It is not waited for any longer than that lasts by itself, nor after the handler was told to stop.
+   */
+  async finish(): Promise<void> {
+    const { engine, held, leaseMs } = this.#options
+    this.#closed = true
+    const open = [...this.#running.values(), ...(this.#notes.writing === undefined ? [] : [this.#notes.writing])]
+    if (open.length === 0 || held.reason !== undefined) return
+    const over = new AbortController()
+    const enough = pause(engine.clock, leaseMs, AbortSignal.any([held.signal, over.signal]))
+    await Promise.race([Promise.allSettled(open), enough])
+    over.abort()
+  }
+
+  /** Nobody waits any more: what still runs is told to stop, what becomes of it cannot be written down, and its error is of no interest. */
   leave(): void {
+    if (this.#running.size === 0) return
     for (const running of this.#running.values()) running.catch(() => {})
-  }
-
-  /** Waits for notes that were not awaited. */
-  async settled(): Promise<void> {
-    await this.#noting
+    const what = `the handler has ended, and was not waited for any longer: ${this.#names}`
+    this.#options.held.abort(new HapaxError('effect-timeout', what))
   }
 
   /** Makes an outside call once, or answers what it returned when it was made. */
   effect<T>(name: string, call: EffectCall<T>, options: EffectOptions<T> = {}): Promise<T> {
+    this.refuseInCall('effect')
     try {
       if (this.#closed) throw settling()
       checkEffect(name, call, options)
@@ -167,24 +139,20 @@ export class Effects {
 
   /** Writes down something for people to read; later fields replace earlier ones of the same name. */
   note(fields: Readonly<Record<string, unknown>>): Promise<void> {
-    if (this.#closed) return Promise.reject(settling())
-    if (typeof fields !== 'object' || fields === null) expected('note', 'an object', fields)
-    const notes = { ...this.#notes, ...fields }
-    const result = serialised(notes)
-    if (result === undefined) expected('note', 'an object that can be written as JSON', fields)
-    if (Buffer.byteLength(result) > MAX_RESULT_BYTES)
-      expected('notes', `at most ${MAX_RESULT_BYTES} bytes as JSON`, fields)
-    this.#notes = notes
-    const writing = this.#noting.then(() => this.#end('', { state: 'done', result, error: null }))
-    this.#noting = writing.catch(() => {})
-    return writing
+    this.refuseInCall('note')
+    return this.#closed ? Promise.reject(settling()) : this.#notes.add(fields)
+  }
+
+  /** Throws inside a call of this attempt. */
+  refuseInCall(use: string): void {
+    refuseInCall(this, use)
   }
 
   async #effect<T>(name: string, call: EffectCall<T>, options: EffectOptions<T>): Promise<T> {
     const { onUnknown = 'hold' } = options
     const again = onUnknown === 'retry-same-key'
     const before = await this.#begin(name, again)
-    if (before?.state === 'done') return parsed<T>(before)
+    if (before?.state === 'done') return keptResult<T>(before)
     const called = before?.token !== this.#options.held.token || this.#called.has(name)
     // Ours, and not called: the answer to an earlier begin was lost, which may have replaced an unknown one.
     const replaced = again && before !== undefined && before.attempts > 1
@@ -225,10 +193,10 @@ export class Effects {
 
   #inTime<T>(name: string, call: EffectCall<T>, { timeoutMs }: EffectOptions<T>): Promise<T> {
     const { engine, held } = this.#options
-    if (timeoutMs === undefined) return (async () => call(this.#key(name), held.signal))()
+    if (timeoutMs === undefined) return this.#made(name, call, held.signal)
     const limit = new AbortController()
     const signal = AbortSignal.any([held.signal, limit.signal])
-    const calling = (async () => call(this.#key(name), signal))()
+    const calling = this.#made(name, call, signal)
     const ended = calling.then(
       () => {},
       () => {},
@@ -242,6 +210,10 @@ export class Effects {
     })
   }
 
+  #made<T>(name: string, call: EffectCall<T>, signal: AbortSignal): Promise<T> {
+    return inCall(this, name, async () => call(this.#key(name), signal))
+  }
+
   /** Whether a call that was told to stop goes on: as long as it does, it may still happen. */
   async #goesOn(name: string, { timeoutMs = 0 }: { timeoutMs?: number }): Promise<boolean> {
     const late = this.#late.get(name)
@@ -250,19 +222,14 @@ export class Effects {
     return within(this.#options.engine.clock, Math.max(1_000, timeoutMs), ended, () => true)
   }
 
-  /** The call has happened: whatever comes now, it must not be made again. */
+  /** The call has happened: whatever comes now, it must not be made again. The handler gets what a retry will get. */
   async #done<T>(name: string, value: T): Promise<T> {
-    const result = serialised(value)
-    const bytes = result === undefined ? 0 : Buffer.byteLength(result)
-    const error = result === undefined || bytes > MAX_RESULT_BYTES ? unfit(name, value, bytes) : undefined
-    await this.#end(name, {
-      state: 'done',
-      result: error ? null : (result ?? null),
-      error: error ? recordError(error) : null,
-    })
+    const result = resultOf(name, value)
+    const kept = typeof result === 'string'
+    await this.#end(name, { state: 'done', result: kept ? result : null, error: kept ? null : recordError(result) })
     this.#unknowns.delete(name)
-    if (error !== undefined) throw error
-    return value
+    if (!kept) throw result
+    return deserialised(result)
   }
 
   async #unknown<T>(name: string, call: EffectCall<T>, options: EffectOptions<T>, cause: Error): Promise<T> {
@@ -286,7 +253,7 @@ export class Effects {
 
   async #verify<T>(name: string, verify: (key: string) => Verified<T> | Promise<Verified<T>>): Promise<Verified<T>> {
     try {
-      const verified = await verify(this.#key(name))
+      const verified = await inCall(this, name, () => verify(this.#key(name)))
       const done = typeof verified === 'object' && verified !== null && Object.hasOwn(verified, 'done')
       const known = done || verified === 'not-done' || verified === 'unknown'
       if (!known) expected(`what verify of '${name}' returns`, `{ done }, 'not-done' or 'unknown'`, verified)
@@ -308,16 +275,40 @@ export class Effects {
 
   async #end(name: string, end: EffectEnd): Promise<void> {
     const { engine, held, consumer, message } = this.#options
-    const there = await insist(engine, () => engine.store.endEffect(held, this.#ref(name), end))
+    const there = await this.#insist(name, () => engine.store.endEffect(held, this.#ref(name), end))
     if (!there) throw this.#lost()
     if (name === '') return
     const state: EffectState = end.state
     engine.events.emit('effect', () => ({ consumer, message: ref(message), effect: name, state }))
   }
 
+  /** Nobody gets past a call whose end could not be written down. */
+  async #insist<T>(name: string, ask: () => Promise<T>): Promise<T> {
+    const { engine, insistMs } = this.#options
+    try {
+      return await insist(engine, ask, insistMs)
+    } catch (cause) {
+      if (name === '' || !isHapaxError(cause)) throw cause
+      const what = `what became of '${name}' could not be written down: ${cause.message}`
+      const error = new HapaxError(cause.code, what, { cause, fields: { effect: name } })
+      this.#unknowns.set(name, error)
+      throw error
+    }
+  }
+
+  async #readNotes(): Promise<string | null> {
+    const { engine, consumer, message } = this.#options
+    const rows = await this.#insist('', () => engine.store.effects(consumer, message.messageKey))
+    return rows.find(({ name }) => name === '')?.result ?? null
+  }
+
   #lost(): HapaxError {
     this.#lease = this.#options.held.lose()
     return this.#lease
+  }
+
+  get #names(): string {
+    return [...this.#running.keys()].join(', ')
   }
 
   #ref(name: string): EffectRef {
@@ -341,7 +332,7 @@ function isCertain<T>(thrown: unknown, { classify = classifyError }: EffectOptio
 }
 
 function settling(): HapaxError {
-  return new HapaxError('transaction-closed', 'the handler has returned: its message is being settled, or was')
+  return new HapaxError('transaction-closed', 'the handler has ended: its message is being settled, or was')
 }
 
 /** The key that an outside call carries: the same for every attempt at this effect, and for nothing else. */
@@ -364,28 +355,4 @@ function checkEffect<T>(name: string, call: EffectCall<T>, options: EffectOption
   }
   if (classify !== undefined && typeof classify !== 'function') expected('classify', 'a function', classify)
   if (timeoutMs !== undefined) positiveInteger('timeoutMs', timeoutMs, 1)
-}
-
-/** JSON, or undefined if the value has none; nothing at all is an empty text. */
-function serialised(value: unknown): string | undefined {
-  if (value === undefined) return ''
-  try {
-    return JSON.stringify(value)
-  } catch {
-    return undefined
-  }
-}
-
-function unfit(name: string, value: unknown, bytes: number): HapaxError {
-  const what =
-    bytes > 0 ? `at most ${MAX_RESULT_BYTES} bytes as JSON, got ${bytes}` : `a JSON value, got ${describe(value)}`
-  return new HapaxError('effect-result', `'${name}' has happened, but its result cannot be kept: expected ${what}`)
-}
-
-function parsed<T>({ name, result, error }: EffectRow): T {
-  if (result === null) {
-    const why = error === null ? '' : `: ${error.message}`
-    throw new HapaxError('effect-result', `'${name}' has happened, but its result was not kept${why}`)
-  }
-  return (result === '' ? undefined : JSON.parse(result)) as T
 }

@@ -266,6 +266,7 @@ export async function unit<Tx, T>(
 export async function insist<T>(
   engine: { readonly clock: Clock; readonly random: Random },
   write: () => Promise<T>,
+  insistMs: number = INSIST_MS,
 ): Promise<T> {
   const began = engine.clock.monotonic()
   for (let run = 1; ; run++) {
@@ -273,7 +274,7 @@ export async function insist<T>(
       return await persist(engine, write)
     } catch (error) {
       const away = isHapaxError(error, 'store-unavailable') || isHapaxError(error, 'commit-unknown')
-      if (!away || engine.clock.monotonic() - began > INSIST_MS) throw error
+      if (!away || engine.clock.monotonic() - began > insistMs) throw error
       await pause(engine.clock, Math.min(5_000, 50 * 2 ** run) * (0.5 + engine.random.number() / 2))
     }
   }

@@ -1,7 +1,7 @@
 import { auditOf, type By } from './audit.ts'
 import { age, type BulkOptions, type BulkSummary, bulk, checkedSeq, pageSize } from './bulk.ts'
 import type { Clock } from './clock.ts'
-import { MAX_RESULT_BYTES } from './effect.ts'
+import { MAX_RESULT_BYTES } from './effect-result.ts'
 import { asError, describe, HapaxError, messageOf } from './errors.ts'
 import { fingerprint, messageKey } from './identity.ts'
 import { isJson, MAX_TEXT_BYTES } from './intake.ts'

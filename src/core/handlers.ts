@@ -51,13 +51,16 @@ export interface LeasedContext<Tx> {
   /** Grows each time that the message is taken, until a person retries it: a receiver that remembers it can refuse late ones. */
   readonly fence: number
   readonly logger: Logger
-  /** Makes an outside call once: it is journalled, carries a key that never changes, and is not made again by a retry. */
+  /**
+   * Makes an outside call once: it is journalled, carries a key that never changes, and is not made again by a retry. Resolves with
+   * the result as JSON has it, in every attempt; inside the call this context is not to be used.
+   */
   effect<T>(name: string, call: EffectCall<T>, options?: EffectOptions<T>): Promise<T>
   /** What to do in the transaction that settles the message; several are done in turn. */
   complete(work: (tx: Tx) => unknown): void
   /** Publishes a message that commits with the settling. */
   readonly publish: PublishInHandler
-  /** Writes down something for people to read. */
+  /** Writes down something for people to read; it is added to the notes of earlier attempts. */
   note(fields: Readonly<Record<string, unknown>>): Promise<void>
 }
 

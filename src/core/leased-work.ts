@@ -165,15 +165,17 @@ export async function callLeased<Tx>(
   try {
     await (handler.call as LeasedHandler<never, Tx>)(content.data as never, contextOf(content))
   } catch (error) {
+    const made = effects()
+    await made?.finish()
     // What has to be decided counts more than what the handler made of it.
-    throw effects()?.undecided ?? error
+    throw made?.undecided ?? error
   }
   const made = effects()
   if (made === undefined) return
-  const { blocked } = made
-  made.close()
+  const { unawaited } = made
+  await made.finish()
+  const blocked = made.undecided ?? unawaited
   if (blocked !== undefined) throw blocked
-  await made.settled()
   const open = await made.leftOpen()
   if (open !== undefined) throw open
 }
@@ -228,8 +230,14 @@ class Call<Tx> {
       // Inside `complete` it would wait for the row that is being settled there.
       effect: (name, call, options) =>
         this.#state === 'running' ? this.#effects.effect(name, call, options) : Promise.reject(closed()),
-      complete: (work) => this.#onComplete(({ tx }) => work(tx)),
-      publish: this.#publish,
+      complete: (work) => {
+        this.#effects.refuseInCall('complete')
+        this.#onComplete(({ tx }) => work(tx))
+      },
+      publish: (type, data, options) => {
+        this.#effects.refuseInCall('publish')
+        return this.#publish(type, data, options)
+      },
       note: (fields) => (this.#state === 'running' ? this.#effects.note(fields) : Promise.reject(closed())),
     }
   }

@@ -100,9 +100,12 @@ const once: readonly Case[] = [
     run: async (world) => {
       const go = gate()
       let effect: Promise<unknown> | undefined
-      const sms = world.sms((ctx) => {
-        effect = ctx.effect('send', () => go.passed).catch(() => {})
-      })
+      const sms = world.sms(
+        (ctx) => {
+          effect = ctx.effect('send', () => go.passed).catch(() => {})
+        },
+        { leaseMs: 100 },
+      )
       assertOutcome(await sms.handle(ping('a')), 'rolled-back', 'unawaited-effect')
       go.open()
       await effect

@@ -1,4 +1,5 @@
 import { claiming } from './claiming.ts'
+import { edges } from './edges.ts'
 import { effects } from './effects.ts'
 import type { LeaseHarness } from './harness.ts'
 import { people } from './people.ts'
@@ -11,7 +12,7 @@ export interface LeaseCase<On = void> {
   run(on: On): Promise<void>
 }
 
-const topics = { claiming, effects, people } as const
+const topics = { claiming, effects, edges, people } as const
 
 /** Every case for this lease store: run them all. They are independent of each other and may run at the same time. */
 export function leaseCases(harness: LeaseHarness): readonly LeaseCase[] {

@@ -284,7 +284,7 @@ const misuse: readonly Case[] = [
           })
           await calling.passed
         },
-        { retry: { ...AT_ONCE, attempts: 1 } },
+        { leaseMs: 100, retry: { ...AT_ONCE, attempts: 1 } },
       )
       assertOutcome(await sms.handle(ping('a')), 'failed', 'unawaited-effect')
       answered.open()

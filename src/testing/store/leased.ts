@@ -3,6 +3,7 @@ import { NotDone } from '../../core/errors.ts'
 import { messageKey } from '../../core/identity.ts'
 import type { Case } from './case.ts'
 import { doubts } from './leased-doubt.ts'
+import { edges } from './leased-edges.ts'
 import { ownership } from './leased-owners.ts'
 import { stored } from './leased-stored.ts'
 import { unknowns } from './leased-unknown.ts'
@@ -105,4 +106,4 @@ const settling: readonly Case[] = [
   },
 ]
 
-export const leases: readonly Case[] = [...settling, ...unknowns, ...doubts, ...ownership, ...stored]
+export const leases: readonly Case[] = [...settling, ...unknowns, ...doubts, ...ownership, ...stored, ...edges]

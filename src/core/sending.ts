@@ -1,0 +1,75 @@
+import type { Confirmation, Destination, OutgoingMessage } from './broker.ts'
+import type { Clock } from './clock.ts'
+import { asError, HapaxError } from './errors.ts'
+
+/** What a call of a destination needs. */
+export interface SendOptions {
+  readonly destination: Destination
+  readonly clock: Clock
+  /** Ends the wait for answers. */
+  readonly signal: AbortSignal
+}
+
+/**
+ * Gives messages to a destination in one call, and tells its answers: one each, in time, whatever the destination does.
+ * Resolves when all are told.
+ */
+export function send(
+  { destination, clock, signal }: SendOptions,
+  messages: readonly OutgoingMessage[],
+  tell: (index: number, sent: Confirmation) => void,
+): Promise<void> {
+  return new Promise((resolve) => {
+    const limit = new AbortController()
+    const open = new Set(messages.keys())
+    const answered = (index: number, sent: Confirmation): void => {
+      if (!open.delete(index)) return
+      tell(index, sent)
+      if (open.size === 0) over()
+    }
+    const late = (): void => {
+      const error = new HapaxError('broker-timeout', `the broker did not answer within ${CONFIRM_MS} ms`)
+      for (const index of open) answered(index, unavailable(error))
+    }
+    const cancel = clock.after(CONFIRM_MS, late)
+    const over = (): void => {
+      cancel()
+      signal.removeEventListener('abort', late)
+      limit.abort()
+      resolve()
+    }
+    signal.addEventListener('abort', late, { once: true })
+    const answers = published(destination, messages, limit.signal)
+    for (const index of messages.keys()) {
+      answerOf(answers[index]).then(
+        (sent) => answered(index, sent),
+        (error) => answered(index, unavailable(error)),
+      )
+    }
+  })
+}
+
+/** How long to wait for the broker's answer; then the message is sent again, later. */
+const CONFIRM_MS = 30_000
+
+function published(
+  destination: Destination,
+  messages: readonly OutgoingMessage[],
+  signal: AbortSignal,
+): readonly Promise<Confirmation>[] {
+  try {
+    return destination.publish(messages, signal)
+  } catch (error) {
+    const answer = Promise.resolve(unavailable(error))
+    return messages.map(() => answer)
+  }
+}
+
+function answerOf(sent: Promise<Confirmation> | undefined): Promise<Confirmation> {
+  return sent ?? Promise.reject(new Error('the destination gave no answer for this message'))
+}
+
+/** What a destination throws, against its contract, says nothing about the message. */
+function unavailable(error: unknown): Confirmation {
+  return { status: 'unavailable', error: asError(error) }
+}

@@ -1,0 +1,325 @@
+import assert from 'node:assert/strict'
+import { HapaxError, NotDone, Permanent } from '../core/errors.ts'
+import type { LeaseContext } from '../core/handlers.ts'
+import type { Outcome } from '../core/outcome.ts'
+import type { EffectRow } from '../core/store.ts'
+import { assertOutcome } from './store/world.ts'
+import { gate, until } from './wait.ts'
+
+/** A leased consumer of pings on any store. */
+export interface EdgeConsumer {
+  handle(id: string): Promise<Outcome>
+  /** The next attempt at what has failed once. */
+  again(id: string): Promise<unknown>
+  /** The next attempt at what a person wants to be tried again. */
+  retried(): Promise<unknown>
+}
+
+/** What the cases need of a store: the same for those with an inbox and those without. */
+export interface EdgeWorld {
+  /** The outcome of an attempt after which there is another one. */
+  readonly retry: Outcome['status']
+  sms(handler: (ctx: LeaseContext) => unknown, options?: { readonly leaseMs?: number }): EdgeConsumer
+  journal(id: string): Promise<readonly EffectRow[]>
+}
+
+/** A case for both kinds of stores. */
+export interface EdgeCase {
+  readonly name: string
+  run(world: EdgeWorld): Promise<void>
+}
+
+async function states(world: EdgeWorld, id: string): Promise<Readonly<Record<string, string>>> {
+  return Object.fromEntries(
+    (await world.journal(id)).map(({ name, state, attempts }) => [name, `${state} ${attempts}`]),
+  )
+}
+
+/** Time enough for a consumer that does not wait to let go of its message: some answers of the store. */
+async function aWhile(world: EdgeWorld, id: string): Promise<void> {
+  for (let look = 0; look < 20; look++) {
+    await world.journal(id)
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+}
+
+/** Two calls at once: one is refused while the other still runs, and ends only when `go` is called. */
+function twoAtOnce(world: EdgeWorld, end: () => unknown) {
+  const calls: string[] = []
+  const calling = gate()
+  const go = gate()
+  const slow = async (): Promise<unknown> => {
+    calls.push('slow')
+    calling.open()
+    await go.passed
+    return end()
+  }
+  const sms = world.sms(async (ctx) => {
+    const quick = async (): Promise<void> => {
+      calls.push('quick')
+      await calling.passed
+      if (ctx.attempt === 1) throw new NotDone('not now')
+    }
+    await Promise.all([ctx.effect('slow', slow), ctx.effect('quick', quick)])
+  })
+  const refused = async (): Promise<void> => {
+    await until(async () => (await states(world, 'a'))['quick'] === 'not-done 1')
+    await aWhile(world, 'a')
+  }
+  return { sms, calls, refused, go }
+}
+
+const together: readonly EdgeCase[] = [
+  {
+    name: 'a call is refused while another one runs: the message is let go of when that one has ended, and the retry knows of it',
+    run: async (world) => {
+      const { sms, calls, refused, go } = twoAtOnce(world, () => 'SM1')
+      const handled = sms.handle('a')
+      await refused()
+      go.open()
+      assertOutcome(await handled, world.retry)
+      assert.deepEqual(await states(world, 'a'), { slow: 'done 1', quick: 'not-done 1' })
+      await sms.again('a')
+      assert.deepEqual([...calls].sort(), ['quick', 'quick', 'slow'])
+      assert.deepEqual(await states(world, 'a'), { slow: 'done 1', quick: 'done 2' })
+    },
+  },
+  {
+    name: 'a call is refused while another one runs, of which nobody knows the end: that counts more, and the message is held',
+    run: async (world) => {
+      const end = (): never => {
+        throw new Error('reset')
+      }
+      const { sms, refused, go } = twoAtOnce(world, end)
+      const handled = sms.handle('a')
+      await refused()
+      go.open()
+      assertOutcome(await handled, 'held', 'unknown-effect')
+      assert.deepEqual(await states(world, 'a'), { slow: 'unknown 1', quick: 'not-done 1' })
+    },
+  },
+  {
+    name: 'a call that does not end is waited for no longer than a lease: it is told to stop, and is unknown to the retry',
+    run: async (world) => {
+      let told: unknown
+      const sms = world.sms(
+        async (ctx) => {
+          const endless = (_: string, signal: AbortSignal): Promise<void> => {
+            signal.addEventListener('abort', () => {
+              told = signal.reason
+            })
+            return new Promise(() => {})
+          }
+          const refused = (): Promise<never> => Promise.reject(new NotDone('not now'))
+          await Promise.all([ctx.effect('endless', endless), ctx.effect('refused', refused)])
+        },
+        { leaseMs: 100 },
+      )
+      assertOutcome(await sms.handle('a'), world.retry)
+      assert.ok(told instanceof HapaxError && told.code === 'effect-timeout', String(told))
+      await sms.again('a')
+      assert.equal((await states(world, 'a'))['endless'], 'unknown 1')
+    },
+  },
+  {
+    name: 'a handler that has ended begins nothing new',
+    run: async (world) => {
+      const [calling, go, tried] = [gate(), gate(), gate()]
+      const codes: unknown[] = []
+      const sms = world.sms(async (ctx) => {
+        const both = async (): Promise<void> => {
+          await ctx.effect('first', () => {
+            calling.open()
+            return go.passed
+          })
+          const keep = (error: HapaxError): unknown => codes.push(error.code)
+          await ctx.effect('second', () => assert.fail('begun by a handler that had ended')).catch(keep)
+          await ctx.note({ no: true }).catch(keep)
+          tried.open()
+        }
+        const fails = calling.passed.then(() => Promise.reject(new Error('no')))
+        await Promise.all([both(), fails])
+      })
+      const handled = sms.handle('a')
+      await calling.passed
+      await aWhile(world, 'a')
+      go.open()
+      assertOutcome(await handled, world.retry)
+      await tried.passed
+      assert.deepEqual(codes, ['transaction-closed', 'transaction-closed'])
+      assert.deepEqual(await states(world, 'a'), { first: 'done 1' })
+    },
+  },
+  {
+    name: 'an effect that nobody awaits is waited for before the message is given up: what became of it is known',
+    run: async (world) => {
+      const go = gate()
+      const sms = world.sms((ctx) => void ctx.effect('send', () => go.passed))
+      const handled = sms.handle('a')
+      await until(async () => (await states(world, 'a'))['send'] === 'started 1')
+      await aWhile(world, 'a')
+      go.open()
+      assertOutcome(await handled, world.retry, 'unawaited-effect')
+      assert.deepEqual(await states(world, 'a'), { send: 'done 1' })
+    },
+  },
+]
+
+/** A message whose call, or what asks about it, uses the context; what is thrown there, and what becomes of the message. */
+async function misused(world: EdgeWorld, use: (ctx: LeaseContext) => unknown, where: 'call' | 'verify'): Promise<void> {
+  let thrown: unknown
+  const inside = async (ctx: LeaseContext): Promise<never> => {
+    await Promise.resolve()
+    try {
+      use(ctx)
+    } catch (error) {
+      thrown = error
+      throw error
+    }
+    return assert.fail('not refused')
+  }
+  const sms = world.sms(async (ctx) => {
+    const lost = (): Promise<never> => Promise.reject(new Error('reset'))
+    if (where === 'call') await ctx.effect('send', () => inside(ctx))
+    else await ctx.effect('send', lost, { onUnknown: () => inside(ctx) })
+  })
+  const id = crypto.randomUUID()
+  assertOutcome(await sms.handle(id), 'held', 'unknown-effect')
+  assert.ok(thrown instanceof HapaxError && thrown.code === 'reentrant', String(thrown))
+  assert.deepEqual(await states(world, id), { send: 'unknown 1' })
+}
+
+/** Uses of a context that a retry would miss if they were inside a call; `more` are those of one kind of stores. */
+export function insideCalls(more: readonly ((ctx: LeaseContext) => unknown)[]): EdgeCase {
+  return {
+    name: 'inside a call the context is not to be used: a retry does not make the call again, and would miss it',
+    run: async (world) => {
+      const uses = [
+        (ctx: LeaseContext) => ctx.note({ no: true }),
+        (ctx: LeaseContext) => ctx.effect('another', () => assert.fail('called')),
+        ...more,
+      ]
+      for (const use of uses) {
+        await misused(world, use, 'call')
+        await misused(world, use, 'verify')
+      }
+    },
+  }
+}
+
+const inside: readonly EdgeCase[] = [
+  {
+    name: 'beside a call that runs, and after one, the context can be used',
+    run: async (world) => {
+      const [calling, go] = [gate(), gate()]
+      const sms = world.sms(async (ctx) => {
+        const call = async (): Promise<void> => {
+          calling.open()
+          await go.passed
+        }
+        const beside = async (): Promise<void> => {
+          await calling.passed
+          await ctx.note({ beside: true })
+          await ctx.effect('other', () => {})
+          go.open()
+        }
+        await Promise.all([ctx.effect('send', call).then(() => ctx.effect('after', () => {})), beside()])
+        await ctx.note({ after: true })
+      })
+      assertOutcome(await sms.handle('a'), 'processed')
+      assert.deepEqual(await states(world, 'a'), { send: 'done 1', '': 'done 1', other: 'done 1', after: 'done 1' })
+    },
+  },
+]
+
+async function notes(world: EdgeWorld, id: string): Promise<unknown> {
+  const row = (await world.journal(id)).find(({ name }) => name === '')
+  return JSON.parse(row?.result ?? 'null')
+}
+
+const noting: readonly EdgeCase[] = [
+  {
+    name: 'notes of earlier attempts stay; of two of the same name the later one',
+    run: async (world) => {
+      const sms = world.sms(async (ctx) => {
+        await ctx.note(ctx.attempt === 1 ? { to: '+41', try: 1 } : { try: 2 })
+        await ctx.note(ctx.attempt === 1 ? { first: true } : { second: true })
+        if (ctx.attempt === 1) throw new Error('again')
+      })
+      assertOutcome(await sms.handle('a'), world.retry)
+      await sms.again('a')
+      assert.deepEqual(await notes(world, 'a'), { to: '+41', try: 2, first: true, second: true })
+    },
+  },
+  {
+    name: 'notes stay when a person retries the message',
+    run: async (world) => {
+      let runs = 0
+      const sms = world.sms(async (ctx) => {
+        runs += 1
+        await ctx.note({ [`run ${runs}`]: true })
+        if (runs === 1) throw new Permanent('no')
+      })
+      assertOutcome(await sms.handle('a'), 'failed')
+      await sms.retried()
+      assert.deepEqual(await notes(world, 'a'), { 'run 1': true, 'run 2': true })
+    },
+  },
+  {
+    name: 'notes that are too large together: those of the last attempt stay',
+    run: async (world) => {
+      const sms = world.sms(async (ctx) => {
+        await ctx.note({ [`attempt ${ctx.attempt}`]: 'x'.repeat(40_000) })
+        if (ctx.attempt === 1) throw new Error('again')
+      })
+      assertOutcome(await sms.handle('a'), world.retry)
+      await sms.again('a')
+      assert.deepEqual(Object.keys((await notes(world, 'a')) as object), ['attempt 2'])
+    },
+  },
+  {
+    name: 'a note that was not awaited by a handler that failed is written all the same',
+    run: async (world) => {
+      const sms = world.sms(async (ctx) => {
+        void ctx.note({ to: '+41' })
+        throw new Error('no')
+      })
+      assertOutcome(await sms.handle('a'), world.retry)
+      assert.deepEqual(await notes(world, 'a'), { to: '+41' })
+    },
+  },
+]
+
+class Sent {
+  readonly id = 'SM1'
+  get link(): string {
+    return `/sms/${this.id}`
+  }
+}
+
+const results: readonly EdgeCase[] = [
+  {
+    name: 'a result is what JSON makes of it, from the first attempt on, so that a handler sees the same in every one',
+    run: async (world) => {
+      const at = new Date(0)
+      const own = { at, sent: new Sent(), none: undefined, list: [undefined, Number.NaN], map: new Map([[1, 2]]) }
+      const kept = { at: at.toISOString(), sent: { id: 'SM1' }, list: [null, null], map: {} }
+      const seen: unknown[] = []
+      const sms = world.sms(async (ctx) => {
+        const made: unknown = await ctx.effect<unknown>('send', () => own)
+        const lost = (): Promise<never> => Promise.reject(new Error('reset'))
+        const asked: unknown = await ctx.effect<unknown>('ask', lost, { onUnknown: () => ({ done: own }) })
+        const text: unknown = await ctx.effect<unknown>('date', () => at)
+        seen.push([made, asked, text])
+        assert.notEqual(made, own)
+        if (ctx.attempt === 1) throw new Error('again')
+      })
+      assertOutcome(await sms.handle('a'), world.retry)
+      await sms.again('a')
+      const all = [kept, kept, at.toISOString()]
+      assert.deepStrictEqual(seen, [all, all])
+    },
+  },
+]
+
+export const effectEdges: readonly EdgeCase[] = [...together, ...inside, ...noting, ...results]

@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict'
+import { Permanent } from '../../core/errors.ts'
+import { messageKey } from '../../core/identity.ts'
+import { type EdgeCase, type EdgeWorld, effectEdges, insideCalls } from '../effect-edges.ts'
+import { assertOutcome, ping } from '../store/world.ts'
+import { until } from '../wait.ts'
+import type { LeaseCase } from './index.ts'
+import type { LeaseWorld } from './world.ts'
+
+type Case = Omit<LeaseCase<LeaseWorld>, 'topic'>
+
+/** A store without an inbox, as the common cases see it. */
+function edgeWorld(world: LeaseWorld): EdgeWorld {
+  return {
+    retry: 'rolled-back',
+    sms: (handler, options = {}) => {
+      const hapax = world.hapax()
+      const sms = world.sms(handler, { hapax, ...options })
+      return {
+        handle: (id) => sms.handle(ping(id)),
+        again: (id) => sms.handle(ping(id)),
+        retried: async () => {
+          for (const { seq } of await hapax.failed.list()) await hapax.failed.retry(seq)
+          await world.drain(hapax, sms)
+        },
+      }
+    },
+    journal: (id) => world.store.effects('sms', messageKey('/sender', id)),
+  }
+}
+
+const retention: readonly Case[] = [
+  {
+    name: 'C3: what has failed or is held stays for longer than receipts: until a person has dealt with it, it is not handled again',
+    run: async (world) => {
+      const calls: string[] = []
+      const sms = world.sms(
+        async (ctx) => {
+          calls.push(ctx.message.id)
+          if (ctx.message.id === 'failed') throw new Permanent('no')
+          if (ctx.message.id === 'held') await ctx.effect('send', () => Promise.reject(new Error('reset')))
+          await ctx.effect('send', () => {})
+        },
+        { retentionMs: 1 },
+      )
+      assertOutcome(await sms.handle(ping('failed')), 'failed')
+      assertOutcome(await sms.handle(ping('held')), 'held')
+      // Receipts of that time are gone.
+      await until(async () => {
+        await sms.handle(ping('done'))
+        return calls.filter((id) => id === 'done').length === 2
+      })
+      calls.length = 0
+      assertOutcome(await sms.handle(ping('failed')), 'duplicate')
+      assertOutcome(await sms.handle(ping('held')), 'duplicate')
+      assert.deepEqual(calls, [])
+      assert.deepEqual(await world.journal('held'), [['send', 'unknown', 1]])
+      assert.deepEqual(await world.places('failed'), ['failed', 'receipt'])
+    },
+  },
+]
+
+/** What happens at the edges of calls, and of times. */
+export const edges: readonly Case[] = [
+  ...[...effectEdges, insideCalls([])].map(
+    ({ name, run }: EdgeCase): Case => ({ name, run: (world) => run(edgeWorld(world)) }),
+  ),
+  ...retention,
+]
