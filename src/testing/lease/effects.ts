@@ -3,6 +3,7 @@ import { NotDone } from '../../core/errors.ts'
 import { assertOutcome, gate, ping } from '../store/world.ts'
 import { until } from '../wait.ts'
 import type { LeaseCase } from './index.ts'
+import { policies } from './policies.ts'
 import { type LeaseWorld, Provider, stored } from './world.ts'
 
 type Case = Omit<LeaseCase<LeaseWorld>, 'topic'>
@@ -150,16 +151,6 @@ const unknowns: readonly Case[] = [
     },
   },
   {
-    name: 'B7: a call that a dead owner had begun is unknown to the next one',
-    run: async (world) => {
-      const lease = await world.lease('a', { leaseMs: 1 })
-      await world.store.beginEffect(lease, 1, ref('a', 'send'), false)
-      const sms = world.sms((ctx) => ctx.effect('send', () => assert.fail('sent perhaps twice')))
-      await until(async () => (await sms.handle(ping('a'))).status === 'held')
-      assert.deepEqual(await world.journal('a'), [['send', 'unknown', 1]])
-    },
-  },
-  {
     name: 'retry-same-key calls again with the same key; verify asks the provider',
     run: async (world) => {
       const keys: string[] = []
@@ -225,4 +216,4 @@ const unknowns: readonly Case[] = [
   },
 ]
 
-export const effects: readonly Case[] = [...once, ...unknowns]
+export const effects: readonly Case[] = [...once, ...unknowns, ...policies]

@@ -3,7 +3,7 @@ import { messageKey } from '../../core/identity.ts'
 import { atEachLevel, type Case } from './case.ts'
 import { lossy, subscription } from './doubles.ts'
 import { leased, Provider, type Sms, seqOf, storeOne } from './leased-world.ts'
-import { Ping, Pong, ping, type World } from './world.ts'
+import { assertOutcome, Ping, Pong, ping, type World } from './world.ts'
 
 /** The settling of a message whose COMMIT had no answer. */
 async function unanswered(world: World, cut: 'before' | 'after'): Promise<void> {
@@ -45,6 +45,41 @@ const levels: readonly Case[] = [
   {
     name: 'A1: the commit of the settling had no answer and was kept: nothing is done again',
     run: (world) => unanswered(world, 'after'),
+  },
+]
+
+const broken: readonly Case[] = [
+  {
+    name: 'A4: a complete that commits by itself is broken atomicity, not a lost lease: what it was to publish is missed',
+    needs: ['ending the transaction'],
+    run: async (world) => {
+      const provider = new Provider()
+      const hapax = world.hapax()
+      const lost: string[] = []
+      hapax.events.on('lease-lost', ({ message }) => lost.push(message.id))
+      const sms = leased(
+        world,
+        async (ctx) => {
+          await ctx.effect('send', provider.send)
+          ctx.complete(async (tx) => {
+            await world.database.effect(tx, ctx.message.id)
+            await ctx.publish(Pong, { n: 1 })
+            await world.database.commitInside(tx)
+          })
+        },
+        { hapax },
+      )
+      assertOutcome(await sms.handle(ping('a')), 'failed', 'broken-atomicity')
+      const failed = await hapax.failed.list()
+      assert.deepEqual(
+        failed.map(({ message, reason, attempts }) => [message.id, reason, attempts]),
+        [['a', 'broken-atomicity', 1]],
+      )
+      assert.deepEqual([lost, provider.calls.length, await world.database.outbox()], [[], 1, []])
+      await world.assertEffects(['a'])
+      await world.assertPlaces('a', ['receipt', 'effect', 'failed'])
+      assertOutcome(await sms.handle(ping('a')), 'duplicate')
+    },
   },
 ]
 
@@ -156,4 +191,4 @@ const once: readonly Case[] = [
   },
 ]
 
-export const stored: readonly Case[] = [...atEachLevel(levels), ...once]
+export const stored: readonly Case[] = [...atEachLevel(levels), ...broken, ...once]

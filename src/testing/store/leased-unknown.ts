@@ -1,110 +1,10 @@
 import assert from 'node:assert/strict'
-import type { EffectOptions } from '../../core/effect.ts'
 import { HapaxError, NotDone } from '../../core/errors.ts'
 import { messageKey } from '../../core/identity.ts'
-import type { Outcome } from '../../core/outcome.ts'
-import type { EffectRef, EffectRow, EffectState } from '../../core/store.ts'
 import type { Case } from './case.ts'
-import { altered, leased, Provider, seqOf, states, storeOne, work } from './leased-world.ts'
-import { AT_ONCE, assertOutcome, gate, ping, type World } from './world.ts'
-
-/** A process dies in the middle of its call: only the journal knows that it had begun. */
-async function dieInside(world: World, id: string): Promise<void> {
-  await storeOne(world, id)
-  const seq = await seqOf(world, id)
-  const token = crypto.randomUUID()
-  const [row] = await world.store.lease([seq], token, 60_000)
-  const lease = { seq, token, fence: row?.fence as number }
-  assert.deepEqual(await world.store.beginEffect(lease, 60_000, effectOf(id), false), { before: undefined })
-  assert.equal((await world.store.renew([lease], 1)).size, 1)
-  await world.until(async () => (await world.due()).includes(seq))
-}
-
-function effectOf(id: string): EffectRef {
-  return { consumer: 'billing', messageKey: messageKey('/sender', id), name: 'send' }
-}
-
-/** What becomes of a message whose process has died inside its call, by the policy of the next attempt. */
-async function takenUp(
-  world: World,
-  policy: EffectOptions<string>,
-): Promise<{ readonly outcome: Outcome | undefined; readonly calls: number; readonly state: EffectState | undefined }> {
-  const id = crypto.randomUUID()
-  await dieInside(world, id)
-  let calls = 0
-  const call = async (): Promise<string> => {
-    calls += 1
-    return 'called'
-  }
-  const sms = leased(world, async (ctx) => {
-    const answer = await ctx.effect('send', call, policy)
-    ctx.complete((tx) => world.database.effect(tx, answer))
-  })
-  const seq = await seqOf(world, id)
-  const outcome = (await sms.consumer.work([seq])).get(seq)
-  return { outcome, calls, state: (await journal(world, id))?.state }
-}
-
-async function journal(world: World, id: string): Promise<EffectRow | undefined> {
-  return (await world.store.effects('billing', messageKey('/sender', id))).find(({ name }) => name === 'send')
-}
-
-const taking: readonly Case[] = [
-  {
-    name: 'B7: a process died inside its call: held, and the call is not made again',
-    run: async (world) => {
-      const { outcome, calls, state } = await takenUp(world, {})
-      assertOutcome(outcome, 'held', 'unknown-effect')
-      assert.deepEqual([calls, state], [0, 'unknown'])
-      await world.assertEffects([])
-    },
-  },
-  {
-    name: 'B7: a process died inside its call: retry-same-key makes it again',
-    run: async (world) => {
-      const { outcome, calls, state } = await takenUp(world, { onUnknown: 'retry-same-key' })
-      assertOutcome(outcome, 'processed')
-      assert.deepEqual([calls, state], [1, 'done'])
-      await world.assertEffects(['called'])
-    },
-  },
-  {
-    name: 'B7: a process died inside its call: the provider is asked, and says that it happened',
-    run: async (world) => {
-      const { outcome, calls, state } = await takenUp(world, { onUnknown: () => ({ done: 'asked' }) })
-      assertOutcome(outcome, 'processed')
-      assert.deepEqual([calls, state], [0, 'done'])
-      await world.assertEffects(['asked'])
-    },
-  },
-  {
-    name: 'B7: a process died inside its call: the provider is asked, and says that it did not happen',
-    run: async (world) => {
-      const { outcome, calls, state } = await takenUp(world, { onUnknown: async () => 'not-done' as const })
-      assertOutcome(outcome, 'processed')
-      assert.deepEqual([calls, state], [1, 'done'])
-      await world.assertEffects(['called'])
-    },
-  },
-  {
-    name: 'B7: a process died inside its call: the provider is asked and does not know, fails, or talks nonsense: held',
-    run: async (world) => {
-      const answers = [
-        (): 'unknown' => 'unknown',
-        () => {
-          throw new Error('not now')
-        },
-        () => 'certainly' as 'unknown',
-        () => null as never,
-      ]
-      for (const onUnknown of answers) {
-        const { outcome, calls, state } = await takenUp(world, { onUnknown })
-        assertOutcome(outcome, 'held', 'unknown-effect')
-        assert.deepEqual([calls, state], [0, 'unknown'])
-      }
-    },
-  },
-]
+import { policies } from './leased-policies.ts'
+import { altered, leased, Provider, states, work } from './leased-world.ts'
+import { AT_ONCE, assertOutcome, gate, ping } from './world.ts'
 
 const errors: readonly Case[] = [
   {
@@ -171,50 +71,6 @@ const errors: readonly Case[] = [
       assert.equal(keys.length, 2)
       assert.equal(keys[0], keys[1])
       await world.assertEffects(['called asked'])
-    },
-  },
-  {
-    name: 'B8: a call that does not answer in time is unknown, whatever it does later',
-    run: async (world) => {
-      const answered = gate()
-      let calls = 0
-      const sms = leased(world, (ctx) =>
-        ctx.effect(
-          'send',
-          async () => {
-            calls += 1
-            await answered.passed
-          },
-          { timeoutMs: 50 },
-        ),
-      )
-      assertOutcome(await sms.handle(ping('a')), 'held', 'unknown-effect')
-      answered.open()
-      const row = await journal(world, 'a')
-      assert.deepEqual([calls, row?.state, row?.error?.code], [1, 'unknown', 'effect-timeout'])
-    },
-  },
-  {
-    name: 'a call that was refused after one that may have happened stays unknown',
-    run: async (world) => {
-      const thrown = [new Error('reset'), new NotDone('refused')]
-      const seen: (EffectState | undefined)[] = []
-      let calls = 0
-      const sms = leased(world, async (ctx) => {
-        const call = (): void => {
-          const error = thrown[calls++]
-          if (error !== undefined) throw error
-        }
-        await ctx.effect('send', call, { onUnknown: 'retry-same-key' })
-      })
-      assertOutcome(await sms.handle(ping('a')), 'retrying')
-      seen.push((await journal(world, 'a'))?.state)
-      await work(world, sms)
-      seen.push((await journal(world, 'a'))?.state)
-      await work(world, sms)
-      seen.push((await journal(world, 'a'))?.state)
-      assert.deepEqual(seen, ['unknown', 'unknown', 'done'])
-      await world.assertPlaces('a', ['receipt', 'effect'])
     },
   },
   {
@@ -439,4 +295,4 @@ const outages: readonly Case[] = [
   },
 ]
 
-export const unknowns: readonly Case[] = [...taking, ...errors, ...misuse, ...outages]
+export const unknowns: readonly Case[] = [...policies, ...errors, ...misuse, ...outages]

@@ -1,0 +1,208 @@
+import assert from 'node:assert/strict'
+import type { EffectOptions } from '../core/effect.ts'
+import { HapaxError, NotDone } from '../core/errors.ts'
+import type { LeaseContext } from '../core/handlers.ts'
+import type { Outcome } from '../core/outcome.ts'
+import type { EffectRow, EffectState, Store } from '../core/store.ts'
+import { assertOutcome } from './store/world.ts'
+
+type BeginEffect = Store<never>['beginEffect']
+
+/** What the cases need of a store: the same for those with an inbox and those without. */
+export interface PolicyWorld {
+  /** The outcome of an attempt after which there is another one. */
+  readonly retry: Outcome['status']
+  /** A leased consumer whose retries are due at once; `begin` stands between it and the journal. */
+  sms(handler: (ctx: LeaseContext) => unknown, begin?: (begin: BeginEffect) => BeginEffect): PolicyConsumer
+  /** A process dies in the middle of a call 'send': only the journal knows that it had begun. */
+  dieInside(id: string): Promise<void>
+  journal(id: string): Promise<readonly EffectRow[]>
+}
+
+export interface PolicyConsumer {
+  handle(id: string): Promise<Outcome>
+  /** The next attempt at a message, once it is due. */
+  again(id: string): Promise<Outcome>
+}
+
+/** A case for both kinds of stores. */
+export interface PolicyCase {
+  readonly name: string
+  run(world: PolicyWorld): Promise<void>
+}
+
+/** What becomes of a message by the policy of its call: how often it is called in this attempt, and what is known in the end. */
+interface Expected {
+  readonly status: 'processed' | 'held' | 'again'
+  readonly calls: number
+  readonly state: EffectState
+}
+
+const verified = (answer: () => unknown): EffectOptions<unknown> => ({ onUnknown: answer as () => 'unknown' })
+
+const policies: readonly (readonly [
+  string,
+  EffectOptions<unknown>,
+  { readonly late: Expected; readonly dead: Expected },
+])[] = [
+  [
+    'held, and not called again',
+    {},
+    { late: { status: 'held', calls: 1, state: 'unknown' }, dead: { status: 'held', calls: 0, state: 'unknown' } },
+  ],
+  [
+    'retry-same-key calls again',
+    { onUnknown: 'retry-same-key' },
+    { late: { status: 'again', calls: 1, state: 'unknown' }, dead: { status: 'processed', calls: 1, state: 'done' } },
+  ],
+  [
+    'the provider is asked, and says that it happened',
+    verified(() => ({ done: 'asked' })),
+    { late: { status: 'processed', calls: 1, state: 'done' }, dead: { status: 'processed', calls: 0, state: 'done' } },
+  ],
+  [
+    'the provider is asked, and says that it did not happen',
+    verified(async () => 'not-done'),
+    { late: { status: 'processed', calls: 2, state: 'done' }, dead: { status: 'processed', calls: 1, state: 'done' } },
+  ],
+  ...['unknown', 'certainly', null].map(
+    (answer) =>
+      [
+        `the provider is asked, and answers ${answer}: held`,
+        verified(() => answer),
+        { late: { status: 'held', calls: 1, state: 'unknown' }, dead: { status: 'held', calls: 0, state: 'unknown' } },
+      ] as const,
+  ),
+  [
+    'the provider is asked, and that fails: held',
+    verified(() => Promise.reject(new Error('not now'))),
+    { late: { status: 'held', calls: 1, state: 'unknown' }, dead: { status: 'held', calls: 0, state: 'unknown' } },
+  ],
+]
+
+async function assertBecame(world: PolicyWorld, outcome: Outcome, keys: string[], expected: Expected): Promise<void> {
+  const { status, calls, state } = expected
+  if (status === 'held') assertOutcome(outcome, 'held', 'unknown-effect')
+  else assertOutcome(outcome, status === 'again' ? world.retry : 'processed')
+  assert.equal(keys.length, calls)
+  assert.ok(new Set(keys).size <= 1, 'the key is always the same')
+  assert.deepEqual(
+    (await world.journal('a')).map((row) => [row.name, row.state]),
+    [['send', state]],
+  )
+}
+
+const dead = policies.map(
+  ([what, options, expected]): PolicyCase => ({
+    name: `B7: a process died inside its call: ${what}`,
+    run: async (world) => {
+      await world.dieInside('a')
+      const keys: string[] = []
+      const sms = world.sms((ctx) => ctx.effect('send', (key) => keys.push(key), options))
+      await assertBecame(world, await sms.again('a'), keys, expected.dead)
+    },
+  }),
+)
+
+/** Does not answer before it is told to stop. */
+function silence(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
+}
+
+const late = policies.map(
+  ([what, options, expected]): PolicyCase => ({
+    name: `B8: the provider does not answer in time: ${what}`,
+    run: async (world) => {
+      const keys: string[] = []
+      const sms = world.sms((ctx) => {
+        const call = (key: string, signal: AbortSignal): unknown => (keys.push(key) === 1 ? silence(signal) : 'called')
+        return ctx.effect('send', call, { ...options, timeoutMs: 50 })
+      })
+      await assertBecame(world, await sms.handle('a'), keys, expected.late)
+      const [row] = await world.journal('a')
+      if (row?.state === 'unknown') assert.equal(row.error?.code, 'effect-timeout')
+      if (expected.late.status !== 'again') return
+      assertOutcome(await sms.again('a'), 'processed')
+      assert.deepEqual([keys.length, keys[0] === keys[1]], [2, true])
+    },
+  }),
+)
+
+const refusal = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED', syscall: 'connect' })
+
+/** A handler whose call ends like this, one after the other; undefined: well. */
+function calling(
+  ends: readonly (Error | undefined)[],
+  options: EffectOptions<unknown>,
+): (ctx: LeaseContext) => unknown {
+  let calls = 0
+  return (ctx) =>
+    ctx.effect(
+      'send',
+      () => {
+        const end = ends[calls++]
+        if (end !== undefined) throw end
+      },
+      options,
+    )
+}
+
+async function state(world: PolicyWorld, id = 'a'): Promise<string> {
+  return (await world.journal(id)).map((row) => row.state).join()
+}
+
+const refused: readonly PolicyCase[] = [
+  {
+    name: 'B8: a provider that refuses the connection is tried again under every policy, and not held',
+    run: async (world) => {
+      const fetched = new TypeError('fetch failed', { cause: refusal })
+      for (const [, options] of policies) {
+        const sms = world.sms(calling([refusal, fetched, undefined], options))
+        const id = crypto.randomUUID()
+        assertOutcome(await sms.handle(id), world.retry)
+        assertOutcome(await sms.again(id), world.retry)
+        assertOutcome(await sms.again(id), 'processed')
+        assert.equal(await state(world, id), 'done')
+      }
+    },
+  },
+  {
+    name: 'a call that was refused after one that may have happened stays unknown',
+    run: async (world) => {
+      const ends = [new Error('reset'), new NotDone('refused'), undefined]
+      const sms = world.sms(calling(ends, { onUnknown: 'retry-same-key' }))
+      assertOutcome(await sms.handle('a'), world.retry)
+      assert.equal(await state(world), 'unknown')
+      assertOutcome(await sms.again('a'), world.retry)
+      assert.equal(await state(world), 'unknown')
+      assertOutcome(await sms.again('a'), 'processed')
+      assert.equal(await state(world), 'done')
+    },
+  },
+  {
+    name: 'B17: that holds as well if the answer of the journal was lost, which then shows what was just begun',
+    run: async (world) => {
+      let begins = 0
+      const losing =
+        (begin: BeginEffect): BeginEffect =>
+        async (...args) => {
+          const answer = await begin(...args)
+          begins += 1
+          if (begins === 2) throw new HapaxError('commit-unknown', 'the link was cut')
+          return answer
+        }
+      const ends = [new Error('reset'), new NotDone('refused')]
+      const sms = world.sms(calling(ends, { onUnknown: 'retry-same-key' }), losing)
+      assertOutcome(await sms.handle('a'), world.retry)
+      assertOutcome(await sms.again('a'), world.retry)
+      assert.equal(begins, 3)
+      assert.equal(await state(world), 'unknown')
+      // Whoever holds by its policy does so now.
+      const careful = world.sms((ctx) => ctx.effect('send', () => assert.fail('sent perhaps twice')))
+      assertOutcome(await careful.again('a'), 'held', 'unknown-effect')
+    },
+  },
+]
+
+/** What becomes of calls that nobody knows about, by each policy; and of those that were certainly not made. */
+export const effectPolicies: readonly PolicyCase[] = [...dead, ...late, ...refused]
