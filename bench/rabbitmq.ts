@@ -87,19 +87,23 @@ function order(n: number): Order {
   return { n, text: 'x'.repeat(150) }
 }
 
-/** From the outbox to the exchange, every message confirmed, beside the bare client with the same bytes, headers and window. */
+/**
+ * From the outbox to the exchange, every message confirmed, beside the bare client with the same bytes, headers and window. Both
+ * are connected and have sent something before.
+ */
 async function publishing(rig: Rig, type: string): Promise<void> {
-  const { hapax, channel, rabbit } = rig
+  const { channel } = rig
+  let relay: RunningRelay
   const outbox: Timed = {
     async before() {
       await freshQueue(rig, type)
-      for (let n = 0; n < COUNT; n += 500) {
-        const drafts = Array.from({ length: 500 }, (_, index) => OrderPlaced.of(order(n + index)))
-        await hapax.transaction((tx) => hapax.publishMany(tx, drafts))
-      }
+      relay = await startRelay(rig)
     },
-    run: () => relayed(hapax, rabbit.exchange(SCHEMA)),
-    after: () => arrived(rig),
+    run: () => relay.send(),
+    async after() {
+      await relay.stop()
+      await arrived(rig, COUNT + 1)
+    },
   }
   let bodies: Buffer[] = []
   const bare: Timed = {
@@ -108,30 +112,51 @@ async function publishing(rig: Rig, type: string): Promise<void> {
       bodies = Array.from({ length: COUNT }, (_, n) => Buffer.from(JSON.stringify(order(n))))
     },
     run: () => publishBare(channel, bodies),
-    after: () => arrived(rig),
+    after: () => arrived(rig, COUNT),
   }
   report('outbox to exchange, confirmed / bare amqplib', await sideBySide(4, outbox, bare), 0.85)
 }
 
-async function relayed(
-  hapax: Hapax<PgTx<pg.PoolClient>, unknown>,
-  relay: ReturnType<Rig['rabbit']['exchange']>,
-): Promise<Taken> {
-  const { promise, resolve } = Promise.withResolvers<number>()
+interface RunningRelay {
+  /** Commits the messages, and waits until the last one is confirmed. */
+  send(): Promise<Taken>
+  stop(): Promise<void>
+}
+
+/** A relay that has sent one message, and a transaction that is only to be committed. */
+async function startRelay({ pool, hapax, rabbit }: Rig): Promise<RunningRelay> {
+  const relay = rabbit.exchange(SCHEMA)
+  const worker = hapax.worker({ relay })
+  await worker.start()
+  await hapax.transaction((tx) => hapax.publish(tx, OrderPlaced, order(0)))
+  await worker.drain()
+  const last = Promise.withResolvers<number>()
   let left = COUNT
   const forget = hapax.events.on('relayed', () => {
     left -= 1
-    if (left === 0) resolve(performance.now())
+    if (left === 0) last.resolve(performance.now())
   })
-  const worker = hapax.worker({ relay })
-  const started = performance.now()
-  await worker.start()
-  const ms = (await promise) - started
-  forget()
-  await worker.drain()
-  await worker.stop()
-  await relay.close()
-  return { messages: COUNT, ms }
+  const client = await pool.connect()
+  await client.query('begin')
+  for (let n = 0; n < COUNT; n += 500) {
+    const drafts = Array.from({ length: 500 }, (_, index) => OrderPlaced.of(order(n + index)))
+    await hapax.publishMany(client, drafts)
+  }
+  return {
+    async send() {
+      const started = performance.now()
+      await client.query('commit')
+      worker.wake()
+      return { messages: COUNT, ms: (await last.promise) - started }
+    },
+    async stop() {
+      forget()
+      client.release()
+      await worker.drain()
+      await worker.stop()
+      await relay.close()
+    },
+  }
 }
 
 async function publishBare(channel: amqp.ConfirmChannel, bodies: readonly Buffer[]): Promise<number> {
@@ -180,9 +205,9 @@ function properties(n: number): amqp.Options.Publish {
   return { ...own, mandatory: true, persistent: true }
 }
 
-async function arrived({ channel, names }: Rig): Promise<void> {
+async function arrived({ channel, names }: Rig, count: number): Promise<void> {
   const { messageCount } = await channel.checkQueue(names.at(-1) as string)
-  if (messageCount !== COUNT) throw new Error(`expected ${COUNT} messages in the queue, got ${messageCount}`)
+  if (messageCount !== count) throw new Error(`expected ${count} messages in the queue, got ${messageCount}`)
 }
 
 let consumers = 0

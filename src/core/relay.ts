@@ -1,7 +1,7 @@
 import { retryDelay } from './backoff.ts'
 import type { Confirmation, Destination, OutgoingMessage } from './broker.ts'
 import { type Engine, persist } from './engine.ts'
-import { asError, HapaxError, messageOf, recordError } from './errors.ts'
+import { asError, messageOf, recordError } from './errors.ts'
 import { grouping, soonest } from './grouping.ts'
 import { Hand } from './hand.ts'
 import { ALL_LANES } from './lanes.ts'
@@ -10,6 +10,7 @@ import type { Membership } from './membership.ts'
 import { unpackAttributes } from './message.ts'
 import { ref } from './reporter.ts'
 import { Rotation } from './rotation.ts'
+import { send } from './sending.ts'
 import type { Entry, Look, OutboxMessage, Share } from './store.ts'
 
 /** What a relay needs of its worker. */
@@ -34,12 +35,17 @@ export class Relay<Tx> implements Line {
   readonly #hand = new Hand()
   readonly #running = new Set<Promise<void>>()
   #queue: Entry[][] = []
+  /** What is in the queue. */
+  #waiting = { rows: 0, bytes: 0 }
+  /** What the broker has, and the outbox has still. */
   #confirmed: string[] = []
+  #beingDeleted = 0
   #deleting = false
+  #enough: (() => void) | undefined
   readonly #rotation = new Rotation()
   #nextMs: number | undefined
   /** What the next call of the destination takes along. */
-  readonly #leaving: { readonly row: OutboxMessage; readonly resolve: (sent: Confirmation) => void }[] = []
+  readonly #leaving = new Map<OutboxMessage, (sent: Confirmation) => void>()
   /** Rows that did not come through while others did, and until when to leave them alone. */
   readonly #avoided = new Map<string, { times: number; until: number }>()
   #confirmedAt = Number.NEGATIVE_INFINITY
@@ -67,13 +73,12 @@ export class Relay<Tx> implements Line {
     return [...this.#running]
   }
 
-  /** The next batch is read while confirms of the last one are outstanding. */
+  /** The next rows are looked for while the last ones are under way. */
   shares(): readonly Share[] {
-    const full = this.#hand.size > WINDOW / 2 || this.#hand.bytes > WINDOW_BYTES / 2
-    if (full || this.#isDown()) return []
+    if (this.#hand.size > WINDOW / 2 || this.#isDown()) return []
     this.#hand.looking()
     const lanes = this.#options.membership.lanesOfRelay(this.#options.name)
-    return lanes.length === 0 ? [] : [this.#share(lanes, WINDOW - this.#hand.size, this.#rotation.after)]
+    return lanes.length === 0 ? [] : [this.#share(lanes, LOOK, this.#rotation.after)]
   }
 
   allShares(after: ReadonlyMap<number, string>): readonly [Share] {
@@ -89,26 +94,59 @@ export class Relay<Tx> implements Line {
     this.#rotation.seen(new Map(looks.flatMap((look) => [...look.after])))
     this.#nextMs = soonest(looks, entries)
     const { turns } = grouping(entries, {
-      room: WINDOW - this.#hand.size,
-      size: WINDOW,
-      roomBytes: WINDOW_BYTES - this.#hand.bytes,
+      room: Number.POSITIVE_INFINITY,
+      size: BATCH,
+      roomBytes: Number.POSITIVE_INFINITY,
       bytes: BATCH_BYTES,
       ready: (entry) => this.#isReady(entry),
     })
     // Of a key that is too much for one batch only the first part: two at once could overtake one another.
     const taken = turns.map(([first = []]) => [...first])
-    for (const { seq, bytes } of taken.flat()) this.#hand.take(seq, bytes)
+    for (const { seq, bytes } of taken.flat()) {
+      this.#hand.take(seq, bytes)
+      this.#waiting.bytes += bytes
+    }
+    this.#waiting.rows += taken.reduce((sum, batch) => sum + batch.length, 0)
     this.#queue.push(...taken)
     return taken.length > 0
   }
 
   begin(): void {
     if (this.#options.signal.aborted) return
-    for (const batch of this.#queue.splice(0)) this.#track(this.#send(batch))
+    while (this.#hasRoom()) {
+      const batch = this.#ours(this.#next())
+      if (batch.length > 0) this.#track(this.#send(batch))
+    }
   }
 
   drop(): void {
-    for (const batch of this.#queue.splice(0)) this.#letGo(batch)
+    while (this.#queue.length > 0) this.#letGo(this.#next())
+  }
+
+  /** Messages that are read or sent, and not answered. */
+  get #underWay(): number {
+    return this.#hand.size - this.#waiting.rows - this.#confirmed.length - this.#beingDeleted
+  }
+
+  #hasRoom(): boolean {
+    const [batch] = this.#queue
+    if (batch === undefined) return false
+    const bytes = this.#hand.bytes - this.#waiting.bytes
+    return this.#underWay === 0 || (this.#underWay + batch.length <= WINDOW && bytes < WINDOW_BYTES)
+  }
+
+  #next(): readonly Entry[] {
+    const batch = this.#queue.shift() ?? []
+    this.#waiting.rows -= batch.length
+    this.#waiting.bytes -= batch.reduce((sum, entry) => sum + entry.bytes, 0)
+    return batch
+  }
+
+  /** What belongs to somebody else by now is let go. */
+  #ours(batch: readonly Entry[]): readonly Entry[] {
+    const lanes = new Set(this.#options.membership.lanesOfRelay(this.#options.name))
+    this.#letGo(batch.filter(({ lane }) => !lanes.has(lane)))
+    return batch.filter(({ lane }) => lanes.has(lane))
   }
 
   #share(lanes: readonly number[], limit: number, after: ReadonlyMap<number, string>): Share {
@@ -129,7 +167,7 @@ export class Relay<Tx> implements Line {
     this.#running.add(run)
   }
 
-  /** Reads a batch and sends it, key by key: the next message of a key goes when the one before it is confirmed. */
+  /** Reads a batch and sends it. */
   async #send(batch: readonly Entry[]): Promise<void> {
     let rows: readonly OutboxMessage[]
     try {
@@ -138,108 +176,106 @@ export class Relay<Tx> implements Line {
       this.#letGo(batch)
       throw error
     }
-    const there = new Map(rows.map((row) => [row.seq, row]))
-    const chains = new Map<string, OutboxMessage[]>()
-    for (const entry of batch) {
-      const row = there.get(entry.seq)
-      // Somebody else has sent it.
-      if (row === undefined) this.#letGo([entry])
-      else chain(chains, entry.key ?? `\0${entry.seq}`, row)
-    }
-    const sending = [...chains.values()].map((rows) => this.#sendChain(rows))
-    const failed = (await Promise.allSettled(sending)).find((each) => each.status === 'rejected')
+    if (rows.length < batch.length) this.#letGo(without(batch, rows))
+    const { keepsOrder } = this.#options.destination.features
+    const loose = keepsOrder ? rows : rows.filter(({ message }) => message.key === null)
+    const chains = keepsOrder ? [] : this.#sendChains(rows.filter(({ message }) => message.key !== null))
+    const failed = (await Promise.allSettled([this.#sendAll(loose), ...chains])).find(isRejected)
     if (failed !== undefined) throw failed.reason
   }
 
-  /** The messages of one key, or one without. What is not confirmed in the end is let go. */
+  /** Messages that need not wait for one another. What is not confirmed is let go. */
+  async #sendAll(rows: readonly OutboxMessage[]): Promise<void> {
+    if (rows.length === 0) return
+    const sentAt = this.#options.engine.clock.monotonic()
+    const troubles: Promise<PromiseSettledResult<void>[]>[] = []
+    await this.#publish(rows, (row, sent) => {
+      if (sent.status === 'confirmed') this.#confirm(row)
+      else troubles.push(Promise.allSettled([this.#notConfirmed(row, sentAt, sent)]))
+    })
+    const failed = (await Promise.all(troubles)).flat().find(isRejected)
+    if (failed !== undefined) throw failed.reason
+  }
+
+  #sendChains(rows: readonly OutboxMessage[]): readonly Promise<void>[] {
+    return [...Map.groupBy(rows, ({ message }) => message.key).values()].map((chain) => this.#sendChain(chain))
+  }
+
+  /** The messages of one key: the next goes when the one before it is confirmed. What is not confirmed is let go. */
   async #sendChain(rows: readonly OutboxMessage[]): Promise<void> {
-    const left = new Set(rows)
-    const send = async (row: OutboxMessage): Promise<boolean> => {
-      const confirmed = await this.#settle(row, this.#options.engine.clock.monotonic(), await this.#enqueue(row))
-      if (confirmed) left.delete(row)
-      return confirmed
-    }
-    try {
-      if (this.#options.destination.features.keepsOrder) await Promise.all(rows.map(send))
-      else for (const row of rows) if (!(await send(row))) return
-    } finally {
-      this.#letGo([...left])
+    for (const [index, row] of rows.entries()) {
+      const sentAt = this.#options.engine.clock.monotonic()
+      const sent = await this.#enqueue(row)
+      if (sent.status !== 'confirmed') {
+        this.#letGo(rows.slice(index + 1))
+        return this.#notConfirmed(row, sentAt, sent)
+      }
+      this.#confirm(row)
     }
   }
 
   /** What is to be sent in the same moment goes to the destination in one call. */
   #enqueue(row: OutboxMessage): Promise<Confirmation> {
     return new Promise((resolve) => {
-      this.#leaving.push({ row, resolve })
-      if (this.#leaving.length === 1) queueMicrotask(() => this.#flush())
+      this.#leaving.set(row, resolve)
+      if (this.#leaving.size === 1) queueMicrotask(() => this.#flush())
     })
   }
 
   #flush(): void {
-    const leaving = this.#leaving.splice(0)
-    const answers = this.#publish(leaving.map(({ row }) => row))
-    for (const [index, { resolve }] of leaving.entries()) void answers[index]?.then(resolve)
+    const leaving = new Map(this.#leaving)
+    this.#leaving.clear()
+    void this.#publish([...leaving.keys()], (row, sent) => leaving.get(row)?.(sent))
   }
 
-  /** One answer each, in time, whatever the destination does. */
-  #publish(rows: readonly OutboxMessage[]): readonly Promise<Confirmation>[] {
+  #publish(rows: readonly OutboxMessage[], tell: (row: OutboxMessage, sent: Confirmation) => void): Promise<void> {
     const { destination, signal, engine } = this.#options
-    const limit = new AbortController()
-    const late = new Promise<Confirmation>((resolve) => {
-      const end = (): void => {
-        limit.abort()
-        resolve(unavailable(new HapaxError('broker-timeout', `the broker did not answer within ${CONFIRM_MS} ms`)))
-      }
-      const cancel = engine.clock.after(CONFIRM_MS, end)
-      signal.addEventListener('abort', end, { once: true })
-      limit.signal.addEventListener('abort', () => {
-        cancel()
-        signal.removeEventListener('abort', end)
-      })
-    })
-    let sent: readonly Promise<Confirmation>[]
-    try {
-      sent = destination.publish(rows.map(outgoing), limit.signal)
-    } catch (error) {
-      sent = rows.map(() => Promise.resolve(unavailable(error)))
-    }
-    const answers = rows.map((_, index) => Promise.race([answerOf(sent[index]), late]))
-    void Promise.all(answers).then(() => limit.abort())
-    return answers
+    return send({ destination, signal, clock: engine.clock }, rows.map(outgoing), (index, sent) =>
+      tell(rows[index] as OutboxMessage, sent),
+    )
   }
 
-  /** Whether the next message of its key may go. */
-  async #settle(row: OutboxMessage, sentAt: number, sent: Confirmation): Promise<boolean> {
-    if (sent.status === 'confirmed') this.#confirm(row)
-    else if (sent.status === 'unavailable') this.#isUnavailable(row, sentAt, sent.error)
-    else if (sent.status === 'refused') await this.#refused(row, sent.error)
-    else await this.#postpone(row, sent.error)
-    return sent.status === 'confirmed'
+  async #notConfirmed(
+    row: OutboxMessage,
+    sentAt: number,
+    sent: Exclude<Confirmation, { status: 'confirmed' }>,
+  ): Promise<void> {
+    try {
+      if (sent.status === 'unavailable') this.#isUnavailable(row, sentAt, sent.error)
+      else if (sent.status === 'refused') await this.#refused(row, sent.error)
+      else await this.#postpone(row, sent.error)
+    } finally {
+      this.#letGo([row])
+    }
   }
 
   #confirm(row: OutboxMessage): void {
-    const { events } = this.#options.engine
+    const { engine, changed } = this.#options
     this.#down = { times: 0, until: 0 }
-    this.#confirmedAt = this.#options.engine.clock.monotonic()
+    this.#confirmedAt = engine.clock.monotonic()
     this.#avoided.delete(row.seq)
     this.#confirmed.push(row.seq)
-    events.emit('relayed', () => ({ relay: row.relay, message: ref(row.message) }))
-    if (this.#deleting) return
-    this.#deleting = true
-    this.#track(this.#deleteConfirmed())
+    engine.events.emit('relayed', () => ({ relay: row.relay, message: ref(row.message) }))
+    if (!this.#deleting) this.#track(this.#deleteConfirmed())
+    else if (this.#isEnough()) this.#enough?.()
+    if (this.#hasRoom()) changed()
   }
 
-  /** Deletes what has been confirmed until now, and again what was meanwhile. */
+  /** Deletes what has been confirmed, many at once. */
   async #deleteConfirmed(): Promise<void> {
     const { engine, keep } = this.#options
+    this.#deleting = true
     // What is confirmed in the same moment goes with it.
     await null
     try {
       while (this.#confirmed.length > 0) {
+        await this.#gathered()
         const seqs = this.#confirmed.splice(0, WINDOW)
+        this.#beingDeleted = seqs.length
         try {
           await persist(engine, () => engine.store.confirm(seqs, keep))
         } finally {
+          this.#beingDeleted = 0
           // What could not be deleted is sent again.
           for (const seq of seqs) this.#hand.letGo(seq)
         }
@@ -250,6 +286,20 @@ export class Relay<Tx> implements Line {
       // What was confirmed while that failed is sent again as well.
       for (const seq of this.#confirmed.splice(0)) this.#hand.letGo(seq)
     }
+  }
+
+  /** A delete costs a commit: it waits a moment for company, if more is under way. */
+  async #gathered(): Promise<void> {
+    if (this.#isEnough()) return
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const cancel = this.#options.engine.clock.after(GATHER_MS, resolve)
+    this.#enough = resolve
+    await promise
+    cancel()
+  }
+
+  #isEnough(): boolean {
+    return this.#confirmed.length >= BATCH || this.#underWay === 0
   }
 
   async #postpone(row: OutboxMessage, error: Error): Promise<void> {
@@ -287,6 +337,7 @@ export class Relay<Tx> implements Line {
     const times = this.#down.times + 1
     const pauseMs = retryDelay(DOWN, times, engine.random)
     this.#down = { times, until: now + pauseMs }
+    this.drop()
     const event = { relay: name, destination: destination.name, pauseMs, error }
     engine.logger.warn({ ...event, error: messageOf(error) }, 'the broker is not available; trying again later')
     engine.events.emit('relay-down', () => event)
@@ -294,7 +345,8 @@ export class Relay<Tx> implements Line {
 
   #isReady({ seq, dueMs, held }: Entry): boolean {
     if (dueMs > 0 || held || !this.#hand.isFree(seq)) return false
-    return (this.#avoided.get(seq)?.until ?? 0) <= this.#options.engine.clock.monotonic()
+    const until = this.#avoided.get(seq)?.until
+    return until === undefined || until <= this.#options.engine.clock.monotonic()
   }
 
   #letGo(rows: readonly { readonly seq: string }[]): void {
@@ -302,10 +354,14 @@ export class Relay<Tx> implements Line {
   }
 }
 
-/** Messages that are read or under way at once. */
+/** Messages that are under way at once. */
 const WINDOW = 2_000
-/** How long to wait for the broker's answer; then the message is sent again, later. */
-const CONFIRM_MS = 30_000
+/** How many a look asks for, which lists up to twice as many. */
+const LOOK = 3_000
+/** How many are read at once, and deleted at once if they come fast. */
+const BATCH = 500
+/** How long a confirmed message may stay in the outbox, so that others are deleted with it. */
+const GATHER_MS = 10
 /** A destination that has confirmed something so lately is there. */
 const ALIVE_MS = 1_000
 const WINDOW_BYTES = 64 * 1024 * 1024
@@ -313,23 +369,16 @@ const BATCH_BYTES = 16 * 1024 * 1024
 const POLICY = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 500, maxDelayMs: 300_000, factor: 2 }
 const DOWN = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 100, maxDelayMs: 30_000, factor: 2 }
 
-function chain(chains: Map<string, OutboxMessage[]>, key: string, row: OutboxMessage): void {
-  const rows = chains.get(key)
-  if (rows === undefined) chains.set(key, [row])
-  else rows.push(row)
-}
-
 function outgoing({ message }: OutboxMessage): OutgoingMessage {
   return { ...unpackAttributes(message), data: message.data }
 }
 
-function answerOf(sent: Promise<Confirmation> | undefined): Promise<Confirmation> {
-  return sent === undefined
-    ? Promise.resolve(unavailable(new Error('the destination gave no answer for this message')))
-    : sent.catch(unavailable)
+/** What somebody else has sent. */
+function without(batch: readonly Entry[], rows: readonly OutboxMessage[]): readonly Entry[] {
+  const there = new Set(rows.map(({ seq }) => seq))
+  return batch.filter(({ seq }) => !there.has(seq))
 }
 
-/** What a destination throws, against its contract, says nothing about the message. */
-function unavailable(error: unknown): Confirmation {
-  return { status: 'unavailable', error: asError(error) }
+function isRejected(result: PromiseSettledResult<void>): result is PromiseRejectedResult {
+  return result.status === 'rejected'
 }

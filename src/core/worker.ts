@@ -209,12 +209,17 @@ export class Worker<Tx> {
     this.#drop()
     const handing = Promise.allSettled([this.#membership.leave(), ...this.#readers.map((reader) => reader.pause())])
     await Promise.race([handing, aborted(this.#abort.signal)])
-    const finished: Promise<unknown> = Promise.allSettled([this.#loop, this.#cleaner?.stop(), ...this.#running()])
+    const finished: Promise<unknown> = Promise.allSettled([this.#loop, this.#cleaner?.stop(), this.#finished()])
     await Promise.race([finished, aborted(this.#abort.signal)])
     // What was aborted still writes down that it was.
     if (this.#abort.signal.aborted) await within(this.#engine.clock, ABORT_MS, finished, () => {})
     const closing: Promise<unknown> = Promise.allSettled(this.#readers.map((reader) => reader.close()))
     await within(this.#engine.clock, ABORT_MS, closing, () => {})
+  }
+
+  /** What ends may begin something else, as a confirmed message has to be deleted. */
+  async #finished(): Promise<void> {
+    for (let running = this.#running(); running.length > 0; running = this.#running()) await Promise.allSettled(running)
   }
 
   #drop(): void {

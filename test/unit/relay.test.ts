@@ -1,4 +1,4 @@
-import { setTimeout as delay } from 'node:timers/promises'
+import { setTimeout as delay, setImmediate } from 'node:timers/promises'
 import {
   type Confirmation,
   createHapax,
@@ -126,4 +126,87 @@ describe('a relay', () => {
     await worker.drain()
     expect(calls).toBeGreaterThan(1)
   })
+
+  it('D21: deletes many confirmed messages at once, also if they are confirmed one by one', async () => {
+    const store = memory()
+    let deletes = 0
+    const counted = instead(store, 'confirm', (confirm, ...args) => {
+      deletes += 1
+      return confirm(...args)
+    })
+    let last = Promise.resolve()
+    const { worker, publish } = await relay(async () => {
+      last = last.then(() => setImmediate())
+      await last
+      return CONFIRMED
+    }, counted)
+    for (let n = 0; n < 1_000; n++) await publish({ key: `k${n}` }, `m${n}`)
+    await worker.start()
+    await worker.drain()
+    expect(store.rows('hapax_outbox')).toEqual([])
+    expect(deletes).toBeLessThan(100)
+  })
+
+  it('D5: stop waits until what was confirmed is deleted', async () => {
+    const store = memory()
+    const slow = instead(store, 'confirm', async (confirm, ...args) => {
+      await delay(50)
+      return confirm(...args)
+    })
+    const asked = Promise.withResolvers<void>()
+    const answer = Promise.withResolvers<Confirmation>()
+    const { worker, publish } = await relay(() => {
+      asked.resolve()
+      return answer.promise
+    }, slow)
+    await publish({ key: 'a' }, 'a')
+    await worker.start()
+    await asked.promise
+    const stopped = worker.stop()
+    await expect.poll(() => store.rows('hapax_workers')).toEqual([])
+    answer.resolve(CONFIRMED)
+    await stopped
+    expect(store.rows('hapax_outbox')).toEqual([])
+  })
+
+  it('I9: has no more than 2,000 messages under way', async () => {
+    const answers: ((sent: Confirmation) => void)[] = []
+    const { worker, publish } = await relay(() => new Promise((resolve) => answers.push(resolve)))
+    for (let n = 0; n < 3_000; n++) await publish({ key: `k${n}` }, `m${n}`)
+    await worker.start()
+    await expect.poll(() => answers.length).toBe(2_000)
+    for (const answered of answers.splice(0, 1_000)) answered(CONFIRMED)
+    await expect.poll(() => answers.length).toBe(2_000)
+    for (const answered of answers) answered(CONFIRMED)
+    await worker.drain()
+  })
+
+  it('D30: does not send the rest when the broker is down', async () => {
+    let sent = 0
+    const { hapax, worker, publish } = await relay(() => {
+      sent += 1
+      return { status: 'unavailable', error: new Error('no leader') }
+    })
+    const sentUntilDown: number[] = []
+    hapax.events.on('relay-down', () => sentUntilDown.push(sent))
+    for (let n = 0; n < 5_000; n++) await publish({ key: `k${n}` }, `m${n}`)
+    await worker.start()
+    await expect.poll(() => sentUntilDown.length, { timeout: 20_000 }).toBeGreaterThan(1)
+    expect(sentUntilDown[1]).toBeLessThanOrEqual(4_000)
+  })
 })
+
+/** The store, with a method of ours in the place of one of its own. */
+function instead<Store extends object, Name extends keyof Store>(
+  store: Store,
+  name: Name,
+  ours: (own: (...args: never[]) => unknown, ...args: never[]) => unknown,
+): Store {
+  return new Proxy(store, {
+    get: (target, asked) => {
+      const value: unknown = Reflect.get(target, asked)
+      if (typeof value !== 'function') return value
+      return asked === name ? ours.bind(undefined, value.bind(target)) : value.bind(target)
+    },
+  })
+}

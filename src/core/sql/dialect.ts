@@ -118,6 +118,8 @@ export interface Dialect {
   outboxRows(seqs: readonly string[]): Statement
   copyToSent(seqs: readonly string[]): Statement
   deleteOutbox(seqs: readonly string[]): Statement
+  /** As `deleteOutbox`, outside a transaction; it may be forgotten by a server that crashes. */
+  deleteConfirmed(seqs: readonly string[]): Statement
   postpone(rows: readonly { seq: string; delayMs: number; error: ErrorRecord }[]): readonly Statement[]
   lockOutbox(seq: string): Statement
   refuseToFailed(row: { seq: string; reason: string; error: ErrorRecord; hold: boolean }): Statement

@@ -460,7 +460,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   async confirm(seqs: readonly string[], keep: boolean): Promise<void> {
     const dialect = this.#dialect
     if (keep) await this.#short(dialect.copyToSent(seqs), () => [dialect.deleteOutbox(seqs)])
-    else await this.#run(dialect.deleteOutbox(seqs))
+    else await this.#run(dialect.deleteConfirmed(seqs))
   }
 
   async postpone(rows: Parameters<Store<Tx>['postpone']>[0]): Promise<void> {

@@ -131,6 +131,7 @@ export function dialect(prefix: string): Dialect {
     outboxRows: (seqs) => ({ text: sql.outboxRows(seqs.length), params: seqs }),
     copyToSent: (seqs) => ({ text: sql.copyToSent(seqs.length), params: seqs }),
     deleteOutbox: (seqs) => ({ text: sql.deleteOutbox(seqs.length), params: seqs }),
+    deleteConfirmed: (seqs) => ({ text: sql.deleteOutbox(seqs.length), params: seqs }),
     postpone: (rows) =>
       rows.map(({ seq, delayMs, error }) => ({
         text: sql.postpone,

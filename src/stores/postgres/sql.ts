@@ -139,6 +139,7 @@ export function dialect(schema: string): Dialect {
     outboxRows: (seqs) => ({ text: sql.outboxRows, params: [array(seqs)] }),
     copyToSent: (seqs) => ({ text: sql.copyToSent, params: [array(seqs)] }),
     deleteOutbox: (seqs) => ({ text: sql.deleteOutbox, params: [array(seqs)] }),
+    deleteConfirmed: (seqs) => ({ text: sql.deleteConfirmed, params: [array(seqs)] }),
     postpone: (rows) => [
       {
         text: sql.postpone,
@@ -521,6 +522,10 @@ where seq = any ($1::text::bigint[]) order by outbox.seq`,
 insert into ${schema}.sent (message_key, fingerprint, relay, source, id, type, key, attributes, data)
 select message_key, fingerprint, relay, source, id, type, key, attributes, data from ${schema}.outbox
 where seq = any ($1::text::bigint[]) order by seq`,
+    // A server that crashes may bring back what was deleted in its last moment; then it is sent again.
+    deleteConfirmed: `
+with eventually as materialized (select set_config('synchronous_commit', 'off', true) as setting)
+delete from ${schema}.outbox using eventually where seq = any ($1::text::bigint[]) and setting = 'off'`,
     deleteOutbox: `delete from ${schema}.outbox where seq = any ($1::text::bigint[])`,
     postpone: `
 update ${schema}.outbox set attempts = attempts + 1, available_at = ${LATER('m.delay_ms')}, error = m.error

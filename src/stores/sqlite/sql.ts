@@ -99,6 +99,7 @@ export function dialect(prefix: string): Dialect {
     outboxRows: (seqs) => ({ text: sql.outboxRows, params: [JSON.stringify(seqs)] }),
     copyToSent: (seqs) => ({ text: sql.copyToSent, params: [JSON.stringify(seqs)] }),
     deleteOutbox: (seqs) => ({ text: sql.deleteOutbox, params: [JSON.stringify(seqs)] }),
+    deleteConfirmed: (seqs) => ({ text: sql.deleteOutbox, params: [JSON.stringify(seqs)] }),
     postpone: (rows) =>
       rows.map(({ seq, delayMs, error }) => ({ text: sql.postpone, params: [delayMs, JSON.stringify(error), seq] })),
     lockOutbox: (seq) => ({ text: sql.lockOutbox, params: [seq] }),
