@@ -48,15 +48,16 @@ const settling: readonly Case[] = [
           if (attempt === 1) throw new Error('the next step failed')
           ctx.complete(async (tx) => {
             await world.database.effect(tx, `sent ${attempt}`)
-            if (attempt === 2) throw new Error('the write failed')
-            await ctx.publish(Pong, { n: attempt })
-            if (attempt === 3) throw new Error('what follows the publish failed')
+            if (attempt === 2) await world.database.breakStatement(tx)
+            // Refused: a message with a key does not wait.
+            await ctx.publish(Pong, { n: attempt }, attempt === 3 ? { delayMs: 1 } : {})
           })
         },
         { retry: { ...AT_ONCE, attempts: 5 } },
       )
       assertOutcome(await sms.handle(ping('a')), 'retrying')
       for (let run = 0; run < 3; run++) await work(world, sms)
+      assert.equal(attempt, 4)
       assert.equal(provider.calls.length, 1)
       await world.assertEffects(['sent 4'])
       assert.equal((await world.database.outbox()).length, 1)
