@@ -55,7 +55,7 @@ if (tasks.includes('deliver')) {
 }
 if (sender !== undefined) {
   seams.arm()
-  await inLanes(6, Array(6).fill(sender), (url: string) => takeAll(url, take))
+  await Promise.all(Array.from({ length: 6 }, () => takeAll(sender, take)))
 }
 if (tasks.includes('work')) {
   const takeover = place.store === 'redis' ? {} : { takeoverMs: 600 }
@@ -76,9 +76,9 @@ async function deliver(reader: (typeof readers)[number]): Promise<void> {
 
 /** Takes messages of the sender. */
 async function take(ids: readonly string[]): Promise<readonly Told[]> {
-  const [reader] = readers
-  const outcomes = await reader?.handleMany(ids.map((id) => message(reader.name, id)))
-  return (outcomes ?? []).map(({ ack, retryAfterMs = 50 }, at) => ({ id: ids[at] as string, ack, retryAfterMs }))
+  const [reader] = readers as [(typeof readers)[number]]
+  const outcomes = await reader.handleMany(ids.map((id) => message(reader.name, id)))
+  return outcomes.map(({ ack, retryAfterMs = 50 }, at) => ({ id: ids[at] as string, ack, retryAfterMs }))
 }
 
 function message(consumer: string, id: string): IncomingMessage {
