@@ -175,15 +175,21 @@ export class Effects {
     return begun.before
   }
 
-  /** `maybe`: an earlier call may have happened, whatever becomes of this one. */
-  async #call<T>(name: string, call: EffectCall<T>, options: EffectOptions<T>, maybe: boolean): Promise<T> {
+  /** `maybe`: an earlier call may have happened, whatever becomes of this one. `denied`: the provider knew of none. */
+  async #call<T>(
+    name: string,
+    call: EffectCall<T>,
+    options: EffectOptions<T>,
+    maybe: boolean,
+    denied: boolean = false,
+  ): Promise<T> {
     this.#called.add(name)
     let value: T
     try {
       value = await this.#inTime(name, call, options)
     } catch (thrown) {
       const error = asError(thrown)
-      if (!isCertain(thrown, options)) return this.#unknown(name, call, options, error)
+      if (!isCertain(thrown, options)) return this.#unknown(name, call, options, error, denied)
       if (maybe) this.#unknowns.set(name, error)
       await this.#end(name, { state: maybe ? 'unknown' : 'not-done', result: null, error: recordError(error) })
       throw thrown
@@ -232,7 +238,13 @@ export class Effects {
     return deserialised(result)
   }
 
-  async #unknown<T>(name: string, call: EffectCall<T>, options: EffectOptions<T>, cause: Error): Promise<T> {
+  async #unknown<T>(
+    name: string,
+    call: EffectCall<T>,
+    options: EffectOptions<T>,
+    cause: Error,
+    denied: boolean = false,
+  ): Promise<T> {
     const { onUnknown = 'hold' } = options
     await this.#end(name, { state: 'unknown', result: null, error: recordError(cause) })
     if (onUnknown === 'retry-same-key') {
@@ -247,8 +259,10 @@ export class Effects {
     if (verified === 'unknown' || (await this.#goesOn(name, options))) throw this.#hold(name, cause)
     await this.#end(name, { state: 'not-done', result: null, error: recordError(cause) })
     this.#unknowns.delete(name)
+    // A second time in one attempt: the next one calls again.
+    if (denied) throw cause
     await this.#begin(name, false)
-    return this.#call(name, call, { ...options, onUnknown: 'hold' }, false)
+    return this.#call(name, call, options, false, true)
   }
 
   async #verify<T>(name: string, verify: (key: string) => Verified<T> | Promise<Verified<T>>): Promise<Verified<T>> {

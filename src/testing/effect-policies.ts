@@ -128,6 +128,34 @@ const late = policies.map(
   }),
 )
 
+const again: readonly PolicyCase[] = [
+  {
+    name: 'B8: the provider is asked about a call that is made again as well, and may deny it again: then the next attempt makes it',
+    run: async (world) => {
+      const answers = ['not-done', 'not-done', 'not-done', { done: 'asked' }]
+      const keys: string[] = []
+      const results: unknown[] = []
+      const sms = world.sms(async (ctx) => {
+        const lost = (key: string): never => {
+          keys.push(key)
+          throw new Error('reset')
+        }
+        results.push(
+          await ctx.effect(
+            'send',
+            lost,
+            verified(() => answers.shift()),
+          ),
+        )
+      })
+      assertOutcome(await sms.handle('a'), world.retry)
+      assert.deepEqual([keys.length, await state(world)], [2, 'not-done'])
+      assertOutcome(await sms.again('a'), 'processed')
+      assert.deepEqual([keys.length, new Set(keys).size, results, await state(world)], [4, 1, ['asked'], 'done'])
+    },
+  },
+]
+
 const refusal = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED', syscall: 'connect' })
 
 /** A handler whose call ends like this, one after the other; undefined: well. */
@@ -205,4 +233,4 @@ const refused: readonly PolicyCase[] = [
 ]
 
 /** What becomes of calls that nobody knows about, by each policy; and of those that were certainly not made. */
-export const effectPolicies: readonly PolicyCase[] = [...dead, ...late, ...refused]
+export const effectPolicies: readonly PolicyCase[] = [...dead, ...late, ...again, ...refused]

@@ -31,7 +31,8 @@ export function judge(ids: readonly string[], { sent, done, failed }: Found, pol
   let heldAndSent = 0
   for (const id of ids) {
     const [times, rows, reason] = [sent.get(id) ?? 0, done.get(id) ?? 0, failed.get(id)]
-    const listed = reason === 'unknown-effect' && policy === 'hold'
+    // Whoever asks the provider while a call is on its way there learns nothing.
+    const listed = reason === 'unknown-effect' && policy !== 'retry-same-key'
     if (times === 0 && reason === undefined) lost += 1
     if (times > 1) doubled += 1
     if (listed) held += 1
