@@ -4,7 +4,7 @@ import type { Claimed, ClaimOptions, Failure, StoredClaim } from '../../core/lea
 import type { StoredMessage } from '../../core/message.ts'
 import { expected } from '../../core/options.ts'
 import type { Lease, Receipt } from '../../core/store.ts'
-import { type Commands, type Replies, textOf } from './commands.ts'
+import { type Commands, isDone, numberOf, type Replies, textOf } from './commands.ts'
 import type { FailedIndex } from './failed-index.ts'
 import { fenceOf, holder, packMessage, packReceipt, readMessage, unpackReceipt } from './message.ts'
 import { entry, type Names, ofEntry } from './names.ts'
@@ -51,7 +51,7 @@ export class Claims {
     checkToken(token)
     const line = this.#names.line(consumer)
     const [left, ...entries] = await this.#commands.run(scripts.DUE, line, [String(limit)])
-    const nextMs = left === '' ? undefined : Number(left)
+    const nextMs = textOf(left) === '' ? undefined : numberOf(left)
     if (entries.length === 0) return { claims: [], nextMs }
     const items = entries.map((each) => {
       const { name, seq } = ofEntry(textOf(each) as string)
@@ -84,10 +84,10 @@ export class Claims {
     const over: Promise<unknown>[] = []
     const words = [retentionOf(retentionMs)]
     await this.#commands.runEach(scripts.SETTLE, this.#items(leases), words, (replies, { seq: name }) => {
-      const answer = replies.next()
-      if (answer === 0) return
+      const answer = replies.text()
+      if (answer === '0') return
       settled.add(name)
-      if (answer !== 1) over.push(this.#leaveLine(name, textOf(answer) as string))
+      if (answer !== '1') over.push(this.#leaveLine(name, answer.slice(1)))
     })
     await Promise.all(over)
     return settled
@@ -102,8 +102,8 @@ export class Claims {
     const words = [token, fenceOf(lease), String(attempts), delay, JSON.stringify(error)]
     const [there, retried] = await this.#commands.run(scripts.RELEASE, this.#names.key(name), words)
     const again = textOf(retried)
-    if (there === 1 && again) await this.#postpone(this.#names.lineOf(name), entry(name, again), delayMs)
-    return there === 1
+    if (isDone(there) && again) await this.#postpone(this.#names.lineOf(name), entry(name, again), delayMs)
+    return isDone(there)
   }
 
   async fail(consumer: string, lease: Lease, failure: Failure): Promise<boolean> {
@@ -111,7 +111,7 @@ export class Claims {
     const attempts = String(failure.attempts)
     const words = [holder(lease), await this.#index.next(), attempts, ...failureFields(consumer, failure)]
     const [there, seq, retried] = await this.#commands.run(scripts.FAIL, this.#names.key(name), words)
-    if (there !== 1) return false
+    if (!isDone(there)) return false
     await this.#index.add(entry(name, textOf(seq) as string))
     const over = textOf(retried)
     if (over) await this.#leaveLine(name, over)
@@ -155,9 +155,9 @@ function checkToken(token: string): void {
 }
 
 function readClaim(replies: Replies, name: string, token: string, failed: (seq: string) => void): Claimed {
-  const kind = replies.next()
+  const kind = replies.text()
   switch (kind) {
-    case 1:
+    case '1':
       return { kind: 'ours', lease: { seq: name, token, fence: 1 }, attempts: 0, crashes: 0 }
     case 'ours':
       return { kind, ...readHistory(replies, name, token) }

@@ -130,12 +130,6 @@ export class Replies {
     return this.#at < this.#replies.length
   }
 
-  /** The next one as it came; a text, if it was bytes. */
-  next(): Reply | undefined {
-    const reply = this.#replies[this.#at++]
-    return reply instanceof Uint8Array ? textOf(reply) : reply
-  }
-
   text(): string {
     return this.optional() ?? ''
   }
@@ -145,7 +139,7 @@ export class Replies {
   }
 
   number(): number {
-    return Number(this.text())
+    return numberOf(this.#replies[this.#at++])
   }
 
   date(): Date {
@@ -157,6 +151,16 @@ export class Replies {
 export function textOf(reply: Reply | undefined): string | null {
   if (reply === null || reply === undefined) return null
   return reply instanceof Uint8Array ? Buffer.from(reply).toString() : String(reply)
+}
+
+/** An answer as a number: clients may be set to give texts. */
+export function numberOf(reply: Reply | undefined): number {
+  return typeof reply === 'number' ? reply : Number(textOf(reply))
+}
+
+/** Whether a command, or a script, did what it was asked to. */
+export function isDone(reply: Reply | undefined): boolean {
+  return numberOf(reply) === 1
 }
 
 /** How many keys one script is about: Redis does nothing else meanwhile. */

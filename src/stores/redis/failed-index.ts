@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Audit, FailedFilter, FailedGroup, FailedMessage, FailedWhere } from '../../core/store.ts'
 import { readClaim } from './claim.ts'
-import { type Commands, type Reply, textOf } from './commands.ts'
+import { type Commands, isDone, numberOf, type Reply, textOf } from './commands.ts'
 import { unpackMessage, unpackReceipt } from './message.ts'
 import { type Names, ofEntry } from './names.ts'
 import * as scripts from './scripts.ts'
@@ -56,7 +56,7 @@ export class FailedIndex {
 
   async count(where: FailedWhere): Promise<number> {
     const filtered = Object.values(where).some((value) => value !== undefined)
-    if (!filtered) return Number(await this.#commands.call('ZCARD', this.#names.failed))
+    if (!filtered) return numberOf(await this.#commands.call('ZCARD', this.#names.failed))
     let count = 0
     for await (const _ of this.#matching(where, 'newest')) count += 1
     return count
@@ -114,9 +114,9 @@ export class FailedIndex {
     await this.#commands.run(scripts.ENQUEUE, this.#names.moving, ['0', found])
     const key = this.#names.key(ofEntry(found).name)
     const [done] = await this.#commands.run(scripts.RETRY, key, [randomUUID(), JSON.stringify(audit), seq])
-    if (done === 1) await this.#intoLine(found)
+    if (isDone(done)) await this.#intoLine(found)
     await this.#commands.call('ZREM', this.#names.moving, found)
-    return done === 1
+    return isDone(done)
   }
 
   async discard(seq: string, audit: Audit): Promise<boolean> {
@@ -124,8 +124,8 @@ export class FailedIndex {
     if (found === undefined) return false
     const key = this.#names.key(ofEntry(found).name)
     const [done] = await this.#commands.run(scripts.DISCARD, key, [randomUUID(), JSON.stringify(audit), seq])
-    if (done === 1) await this.#commands.call('ZREM', this.#names.failed, found)
-    return done === 1
+    if (isDone(done)) await this.#commands.call('ZREM', this.#names.failed, found)
+    return isDone(done)
   }
 
   /** Ends retries whose process died in the middle. */
@@ -175,7 +175,7 @@ export class FailedIndex {
   async #now({ olderThanMs, newerThanMs }: FailedWhere): Promise<number> {
     if (olderThanMs === undefined && newerThanMs === undefined) return 0
     const [time] = await this.#commands.onEach('TIME')
-    return Number(textOf((time as readonly Reply[])[0])) * 1000
+    return numberOf((time as readonly Reply[])[0]) * 1000
   }
 
   /** What an entry stands for; if its claim has moved on, it is brought where it belongs. */

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Audit, EffectEnd, EffectRef, EffectRow, EffectState, Lease } from '../../core/store.ts'
-import { type Commands, Replies } from './commands.ts'
+import { type Commands, isDone, Replies } from './commands.ts'
 import { fenceOf, packOptional, unpackOptional } from './message.ts'
 import type { Names } from './names.ts'
 import * as scripts from './scripts.ts'
@@ -30,7 +30,7 @@ export class Journal {
   async end(lease: Lease, { name }: EffectRef, end: EffectEnd): Promise<boolean> {
     const words = [lease.token, fenceOf(lease), name, ...endWords(end)]
     const [there] = await this.#commands.run(scripts.END_EFFECT, this.#names.key(lease.seq), words)
-    return there === 1
+    return isDone(there)
   }
 
   effects(consumer: string, messageKey: string): Promise<readonly EffectRow[]> {
@@ -49,7 +49,7 @@ export class Journal {
     const words = [randomUUID(), JSON.stringify(audit), name, ...endWords(end)]
     const key = this.#names.key(this.#names.claim(consumer, messageKey))
     const [there] = await this.#commands.run(scripts.SETTLE_EFFECT, key, words)
-    return there === 1
+    return isDone(there)
   }
 }
 

@@ -1,6 +1,6 @@
 import type { LeaseStatus } from '../../core/lease-store.ts'
 import type { FailedWhere } from '../../core/store.ts'
-import { type Commands, type Reply, textOf } from './commands.ts'
+import { type Commands, isDone, numberOf, type Reply, textOf } from './commands.ts'
 import type { Names } from './names.ts'
 import * as scripts from './scripts.ts'
 
@@ -22,7 +22,7 @@ export class Known {
   }
 
   async isSubscribed(consumer: string, type: string): Promise<boolean> {
-    return (await this.#commands.call('SISMEMBER', this.#names.types, JSON.stringify([consumer, type]))) === 1
+    return isDone(await this.#commands.call('SISMEMBER', this.#names.types, JSON.stringify([consumer, type])))
   }
 
   /** Remembers who consumes, and whose messages: once per process. */
@@ -51,7 +51,7 @@ export class Known {
         .filter(([name]) => name === consumer)
         .map(([, type]) => type)
         .sort(),
-      waiting: Number(await this.#commands.call('ZCARD', this.#names.line(consumer))),
+      waiting: numberOf(await this.#commands.call('ZCARD', this.#names.line(consumer))),
       failed: await failed({ consumer }),
     }))
     return { consumers: await Promise.all(consumers) }

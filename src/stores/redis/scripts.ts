@@ -115,7 +115,7 @@ return out
 
 /**
  * KEYS: claims. ARGV: how long to keep them; for each who has it. Answers 0: it was not theirs; 1: done; or done, and the number of
- * the retry that is over.
+ * the retry that is over, after a mark, because clients may read numbers as texts.
  */
 export const SETTLE: Script = script(`${NOW}${CLAIMS}
 -- One moment for both: were the claim gone before the rest, the next one would find a journal that is not its own.
@@ -133,7 +133,7 @@ local function settle(key, lease)
     if has_more(v) then forget(key) end
   end
   local retry = known(key, v, 'q')
-  return retry == '' and 1 or retry
+  return retry == '' and 1 or '#' .. retry
 end
 local out = {}
 for i, key in ipairs(KEYS) do out[i] = settle(key, ARGV[1 + i]) end

@@ -339,7 +339,7 @@ const owners: readonly Case[] = [
           signal = ctx.signal
           return new Promise(() => {})
         },
-        { maxDurationMs: 50 },
+        { maxDurationMs: 500 },
       )
       assertOutcome(await sms.handle(ping('a')), 'rolled-back', 'handler-timeout')
       assert.ok(signal?.aborted)
