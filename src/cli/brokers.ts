@@ -1,4 +1,5 @@
 import type { Destination } from '../core/broker.ts'
+import { shownUrl } from '../core/reach.ts'
 import { CliError } from './errors.ts'
 import type { Io } from './io.ts'
 import { stdoutDestination } from './stdout-destination.ts'
@@ -60,12 +61,10 @@ export async function findDestination(given: string | undefined, io: Io): Promis
   const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(url)?.[1]?.toLowerCase()
   const open = scheme !== undefined && Object.hasOwn(SCHEMES, scheme) ? SCHEMES[scheme] : undefined
   if (open !== undefined) return open(url, io)
-  // The rest of the URL may hold a password.
-  const got = scheme === undefined ? 'something else' : `${safe(scheme)}:…`
-  throw new CliError('usage', `expected the broker to be a URL of a known scheme, got ${got}`, [
-    `known schemes: ${Object.keys(SCHEMES)
-      .map((each) => `${each}:`)
-      .join(', ')}`,
+  const schemes = Object.keys(SCHEMES).map((each) => `${each}:`)
+  throw new CliError('usage', `expected the broker to be a URL of a known scheme, got ${safe(shownUrl(url))}`, [
+    `known schemes: ${schemes.join(', ')}`,
+    "as in: --broker 'amqp://localhost?exchange=shop'",
   ])
 }
 

@@ -348,9 +348,9 @@ describe('options of NATS', () => {
   it.each<[() => unknown, string]>([
     [
       () => nats({ url: 'http://x' }),
-      'expected url to be a nats:// or tls:// URL, or a list of them, got "(not shown)"',
+      'expected url to be like nats://host:4222 or tls://host:4222, or a list of such, got "http://x"',
     ],
-    [() => nats({ url: [] }), 'expected url to be a nats://'],
+    [() => nats({ url: [] }), 'expected url to be like nats://'],
     [() => nats({ connection: {} as never }), 'expected connection to be a connection of @nats-io/transport-node'],
     [() => nats({ url, heartbeatMs: 0 }), 'expected heartbeatMs to be a positive integer, got 0'],
     [() => nats({ url, host: 'x' } as never), 'expected options to be an object with the options url'],

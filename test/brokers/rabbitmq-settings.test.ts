@@ -24,7 +24,7 @@ describe('settings', () => {
   it('of the server are checked', () => {
     const make = (options: object) => () => rabbitmq(options as { url: string })
     expect(refusal(make({ url: 'http://user:secret@host' }))).toBe(
-      `expected url to be an amqp:// or amqps:// URL, got "(not shown)"`,
+      'expected url to be like amqp://host:5672/vhost or amqps://host:5671/vhost, got "http://host"',
     )
     expect(refusal(make({ url, heartbeatMs: 1_500 }))).toBe(
       'expected heartbeatMs to be a whole number of seconds, at most 65535, got 1500',

@@ -144,7 +144,10 @@ describe('settings', () => {
   const wrong: [expected: string, make: () => unknown][] = [
     ['expected options to be url or client', () => redisStreams({})],
     ['expected options to be url or client', () => redisStreams({ url, client: new Redis({ lazyConnect: true }) })],
-    ['expected url to be a redis:// or rediss:// URL', () => redisStreams({ url: 'http://user:secret@x' })],
+    [
+      'expected url to be like redis://host:6379 or rediss://host:6379/0',
+      () => redisStreams({ url: 'http://user:secret@x' }),
+    ],
     ['expected timeoutMs to be a positive integer', () => redisStreams({ url, timeoutMs: 0 })],
     ['expected key to be a non-empty', () => redis.stream('')],
     ["expected format to be 'binary' or 'structured'", () => redis.stream('a', { format: 'xml' as never })],

@@ -12,6 +12,8 @@ import { write } from './wire.ts'
 
 /** What a destination needs to know. */
 export interface TopicSettings {
+  /** Where the brokers are, for people. */
+  readonly at: string
   readonly topic: string
   readonly format: EventFormat
   readonly maxMessageBytes: number
@@ -99,11 +101,12 @@ export class KafkaTopic implements Destination {
 
   /** Sends what is next, and settles it. */
   async #sendNext(): Promise<void> {
-    const { publishTimeoutMs } = this.#settings
+    const { publishTimeoutMs, at } = this.#settings
     const chunks = new Map<number, Chunk>()
     try {
       await within(systemClock, publishTimeoutMs, this.#send(chunks), () => {
-        throw new HapaxError('broker-timeout', `${this.name} has not answered within ${publishTimeoutMs} ms`)
+        const what = `${this.name} at ${at} has not answered within ${publishTimeoutMs} ms; is it Kafka that listens there?`
+        throw new HapaxError('broker-timeout', what)
       })
       for (const { pending } of chunks.values()) for (const each of pending) each.confirm()
     } catch (error) {
@@ -116,7 +119,8 @@ export class KafkaTopic implements Destination {
 
   /** When the broker cannot be reached, nothing of what waits can be sent either. */
   #failed(chunks: ReadonlyMap<number, Chunk>, thrown: unknown): void {
-    const error = brokerError(`nothing could be sent to the topic ${this.#settings.topic}`, thrown)
+    const { topic, at } = this.#settings
+    const error = brokerError(`nothing could be sent to the topic ${topic} at ${at}`, thrown)
     const answers = answersOf(thrown)
     const givenUp = this.#sending.length > 0 && this.#sending.every((each) => each.settled)
     for (const [partition, chunk] of chunks) this.#settle(chunk, answers, partition, error)

@@ -1,4 +1,5 @@
 import { asError, HapaxError, messageOf } from '../../core/errors.ts'
+import { unreached } from '../../core/reach.ts'
 
 /** Errors of the protocol that are about one message, or about the batch that it was in. */
 export const TOO_LARGE: ReadonlySet<number> = new Set([10, 18])
@@ -83,5 +84,5 @@ function has(error: unknown, test: (each: ClientError) => boolean): boolean {
 /** The innermost words: the outer ones only count the attempts. */
 function reasonOf(error: unknown): string {
   const last = [...chainOf(error)].at(-1)
-  return messageOf(asError(last ?? error))
+  return unreached(messageOf(asError(last ?? error)))
 }

@@ -1,7 +1,8 @@
 import type { Destination, Subscription } from '../../core/broker.ts'
 import type { EventFormat } from '../../core/cloudevents.ts'
-import { describe, redact } from '../../core/errors.ts'
+import { describe } from '../../core/errors.ts'
 import { expected, noOthers, oneOf, positiveInteger, spanMs, text } from '../../core/options.ts'
+import { shownUrl } from '../../core/reach.ts'
 import { type KafkaClientSettings, type KafkaClients, type KafkaSasl, platformaticKafka } from './client.ts'
 import { KafkaTopic } from './destination.ts'
 import { KafkaGroup } from './subscription.ts'
@@ -100,14 +101,21 @@ function baseSettings({ url, brokers, clientId, tls, sasl, connectTimeoutMs, cli
 /** Passwords have no place in it: `sasl` also says which mechanism they are for. */
 function brokersOf(url: string): string[] {
   const hosts = typeof url === 'string' ? /^kafka:\/\/([^/?#@]+)\/?$/i.exec(url)?.[1] : undefined
-  if (hosts === undefined) expected('url', 'like kafka://one:9092,two:9092', redact(describe(url)))
+  if (hosts === undefined) expected('url', 'like kafka://one:9092,two:9092', shownWrong(url))
   return checkBrokers(hosts.split(','))
+}
+
+function shownWrong(url: unknown): string {
+  if (typeof url !== 'string') return describe(url)
+  return url.includes('@') ? `${shownUrl(url)}, with a user: that belongs into sasl` : shownUrl(url)
 }
 
 function checkBrokers(brokers: readonly string[]): string[] {
   const what = "a list like ['one:9092', 'two:9092']"
   if (!Array.isArray(brokers) || brokers.length === 0) expected('brokers', what, brokers)
-  const wrong = brokers.find((each) => typeof each !== 'string' || !BROKER.test(each))
+  const wrong = brokers.find(
+    (each) => typeof each !== 'string' || !BROKER.test(each) || !URL.canParse(`kafka://${each}`),
+  )
   if (wrong !== undefined) expected('brokers', what, wrong)
   return [...brokers]
 }
@@ -126,6 +134,7 @@ function topic(
   // So that one request may be lost without losing the send.
   const requestTimeout = Math.ceil(publishTimeoutMs / 2)
   return new KafkaTopic({
+    at: `kafka://${base.bootstrapBrokers.join(',')}`,
     topic: text('topic', name, 249),
     format: oneOf('format', ['binary', 'structured'], options.format, 'binary'),
     maxMessageBytes: positiveInteger('maxMessageBytes', options.maxMessageBytes, 16 * 1024 * 1024),

@@ -2,7 +2,8 @@ import type { JetStreamManager } from '@nats-io/jetstream'
 import type { MsgHdrs, NatsConnection } from '@nats-io/transport-node'
 import { systemClock, within } from '../../core/clock.ts'
 import { HapaxError } from '../../core/errors.ts'
-import { natsError } from './errors.ts'
+import { shownUrl } from '../../core/reach.ts'
+import { connectError } from './errors.ts'
 import { greeting } from './greeting.ts'
 import type { LinkSettings } from './options.ts'
 
@@ -43,7 +44,7 @@ export class Client {
     try {
       return 'given' in origin ? await this.#probe(origin.given as NatsConnection) : await this.#dial(origin)
     } catch (error) {
-      throw natsError('NATS cannot be reached', error)
+      throw connectError(error, 'given' in origin ? '' : ` at ${origin.urls.map(shownUrl).join(', ')}`)
     }
   }
 

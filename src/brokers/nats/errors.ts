@@ -1,4 +1,5 @@
 import { asError, HapaxError, messageOf } from '../../core/errors.ts'
+import { unreached } from '../../core/reach.ts'
 
 /** What the server answered about a stream, a consumer or a message. */
 export interface ApiError {
@@ -40,3 +41,16 @@ export function natsError(what: string, thrown: unknown): HapaxError {
   const code = refused ? 'broker-refused' : 'broker-unavailable'
   return new HapaxError(code, `${what}: ${messageOf(asError(thrown))}`, { cause: thrown })
 }
+
+/** Why there is no connection, and what to look at. */
+export function connectError(thrown: unknown, at: string): HapaxError {
+  const detail = messageOf(asError(thrown))
+  const { code } = natsError('', thrown)
+  const reason = MEANINGS.find(([sign]) => sign.test(detail))?.[1] ?? unreached(detail)
+  return new HapaxError(code, `could not connect to NATS${at}: ${reason}`, { cause: thrown })
+}
+
+const MEANINGS = [
+  [/^Authorization Violation$|^Authentication Timeout$/i, 'it refuses the user, the password or the token: check them'],
+  [/unexpected response|undefined error/, 'what listens there does not answer as NATS does; is it NATS?'],
+] as const

@@ -1,6 +1,7 @@
 import type { OutgoingMessage } from '../../core/broker.ts'
 import type { EventFormat } from '../../core/cloudevents.ts'
 import { expected, noOthers, oneOf, positiveInteger, spanMs, text } from '../../core/options.ts'
+import { shownUrl } from '../../core/reach.ts'
 
 /** The subset of a `NatsConnection` that can be given. */
 export interface NatsConnectionLike {
@@ -128,7 +129,10 @@ function given(options: NatsConnectionOptions): LinkSettings['origin'] {
 function urlsOf(url: string | readonly string[]): readonly string[] {
   const urls = typeof url === 'string' ? [url] : url
   const fine = Array.isArray(urls) && urls.length > 0 && urls.every((each) => URL.canParse(each) && SCHEME.test(each))
-  if (!fine) expected('url', 'a nats:// or tls:// URL, or a list of them', url && '(not shown)')
+  if (!fine) {
+    const got = Array.isArray(urls) ? urls.map(shownUrl).join(', ') : shownUrl(url)
+    expected('url', 'like nats://host:4222 or tls://host:4222, or a list of such', got)
+  }
   return urls
 }
 

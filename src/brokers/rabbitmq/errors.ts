@@ -1,4 +1,5 @@
 import { asError, HapaxError } from '../../core/errors.ts'
+import { unreached } from '../../core/reach.ts'
 
 /** What the server says when it closes a channel or a connection. */
 export interface ServerClose {
@@ -39,6 +40,21 @@ export function brokerError(what: string, error: unknown): HapaxError {
   })
 }
 
+/** Why there is no connection, and what to look at. */
+export function connectError(what: string, thrown: unknown): HapaxError {
+  const { code, fields } = brokerError(what, thrown)
+  const detail = serverClose(thrown)?.sentence ?? reasonOf(thrown)
+  const reason = MEANINGS.find(([sign]) => sign.test(detail))?.[1] ?? unreached(detail)
+  return new HapaxError(code, `${what}: ${reason}`, { cause: thrown, fields })
+}
+
+const MEANINGS = [
+  [/ACCESS_REFUSED.*Login was refused/, 'it refuses the user or the password (ACCESS_REFUSED): check both'],
+  // A server that does not have the virtual host answers the opening of the connection with its end.
+  [/got <ConnectionClose/, 'it has no such virtual host, or the user may not use it: check the path of the URL'],
+  [/Socket closed abruptly/, 'it ended the connection at once; is it RabbitMQ that listens there?'],
+] as const
+
 /** What the server's codes mean for whoever declares or consumes. Others are interruptions. */
 const CODES: ReadonlyMap<number, 'broker-refused' | 'topology-mismatch'> = new Map([
   [403, 'broker-refused'],
@@ -49,7 +65,7 @@ const CODES: ReadonlyMap<number, 'broker-refused' | 'topology-mismatch'> = new M
   [540, 'broker-refused'],
 ] as const)
 
-/** A server that does not have the virtual host answers the opening of the connection with its end. */
+/** The virtual host was refused. */
 function codeOf(error: unknown): 'broker-refused' | 'broker-unavailable' {
   return asError(error).message.includes('got <ConnectionClose') ? 'broker-refused' : 'broker-unavailable'
 }

@@ -2,6 +2,7 @@ import type { Destination, OutgoingMessage, Subscription } from '../../core/brok
 import type { EventFormat } from '../../core/cloudevents.ts'
 import { HapaxError } from '../../core/errors.ts'
 import { expected, noOthers, oneOf, positiveInteger, text } from '../../core/options.ts'
+import { shownUrl } from '../../core/reach.ts'
 import type { AmqpConnection } from './amqp.ts'
 import { Exchange } from './exchange.ts'
 import { Link } from './link.ts'
@@ -90,8 +91,8 @@ export function rabbitmq(options: RabbitmqUrlOptions | RabbitmqConnectionOptions
   noOthers('options', options, ['url', 'connection', 'heartbeatMs', 'timeoutMs'])
   const origin = originOf(options)
   const timeoutMs = positiveInteger('timeoutMs', options.timeoutMs, 10_000)
-  const { load, owned } = origin
-  const link = (role: string): Link => new Link({ load, open: () => origin.open(role), owned, timeoutMs })
+  const { at, load, owned } = origin
+  const link = (role: string): Link => new Link({ at, load, open: () => origin.open(role), owned, timeoutMs })
   // A server that is short of memory reads nothing from a connection that publishes: acks need another one.
   return new Server(link('publish'), link('consume'))
 }
@@ -153,6 +154,7 @@ function exchangePlace(name: string, options: ExchangeOptions): ExchangePlace {
 
 /** Where connections come from. */
 interface Origin {
+  readonly at: string
   load(): Promise<unknown>
   open(role: string): Promise<AmqpConnection>
   readonly owned: boolean
@@ -163,22 +165,23 @@ function originOf(options: RabbitmqUrlOptions | RabbitmqConnectionOptions): Orig
     if ('connection' in options) expected('options', 'either a url or a connection', 'both')
     const url = checkedUrl(options.url, options.heartbeatMs)
     const timeoutMs = options.timeoutMs ?? 10_000
-    return { load: amqplib, open: (role) => dial(url, timeoutMs, `hapax ${role}`), owned: true }
+    const at = ` at ${shownUrl(options.url)}`
+    return { at, load: amqplib, open: (role) => dial(url, timeoutMs, `hapax ${role}`), owned: true }
   }
   const { connection } = options
   noOthers('options with a connection', options, ['connection', 'timeoutMs'])
-  const load = (): Promise<void> => Promise.resolve()
-  if (typeof connection === 'function') return { load, open: async () => connection(), owned: true }
+  const given = { at: '', load: () => Promise.resolve() }
+  if (typeof connection === 'function') return { ...given, open: async () => connection(), owned: true }
   if (typeof connection?.createConfirmChannel !== 'function') {
     expected('connection', 'a connection of amqplib, or a function that opens one', connection)
   }
-  return { load, open: () => Promise.resolve(connection), owned: false }
+  return { ...given, open: () => Promise.resolve(connection), owned: false }
 }
 
 /** The URL with a heartbeat. One that the URL has already stays, unless the option says otherwise. */
 function checkedUrl(url: string, heartbeatMs: number | undefined): string {
   if (typeof url !== 'string' || !/^amqps?:\/\//.test(url) || !URL.canParse(url)) {
-    expected('url', 'an amqp:// or amqps:// URL', url && '(not shown)')
+    expected('url', 'like amqp://host:5672/vhost or amqps://host:5671/vhost', shownUrl(url))
   }
   const ms = positiveInteger('heartbeatMs', heartbeatMs, 10_000)
   if (ms % 1_000 !== 0 || ms > 65_535_000) expected('heartbeatMs', 'a whole number of seconds, at most 65535', ms)

@@ -3,10 +3,12 @@ import { systemClock, within } from '../../core/clock.ts'
 import { asError, HapaxError, messageOf } from '../../core/errors.ts'
 import { systemRandom } from '../../core/random.ts'
 import type { AmqpConnection } from './amqp.ts'
-import { brokerError, isClosed } from './errors.ts'
+import { brokerError, connectError, isClosed } from './errors.ts'
 
 /** Where the connections of a link come from. */
 export interface LinkOptions {
+  /** Where the server is, for people: ` at amqp://…`; nothing if only the user knows. */
+  readonly at: string
   /** Loads the client library; rejects where it is not installed. */
   load(): Promise<unknown>
   open(): Promise<AmqpConnection>
@@ -134,7 +136,7 @@ export class Link {
   }
 
   #failure(cause: unknown): HapaxError {
-    const error = brokerError('could not connect to RabbitMQ', cause)
+    const error = connectError(`could not connect to RabbitMQ${this.#options.at}`, cause)
     const times = (this.#failed?.times ?? 0) + 1
     const until = systemClock.monotonic() + retryDelay(BACK_OFF, times, systemRandom)
     this.#failed = { error, times, until }

@@ -1,11 +1,14 @@
 import { asError, HapaxError } from '../../core/errors.ts'
 import { expected } from '../../core/options.ts'
+import { shownUrl } from '../../core/reach.ts'
 
 /** One word of a command. */
 export type Word = string | Buffer
 
 /** The subset of a client of `ioredis` or `iovalkey` that hapax needs. */
 export interface IoredisClient {
+  /** The settings that it was made with. */
+  readonly options?: { readonly db?: number | undefined } | undefined
   duplicate(override?: object): IoredisClient
   connect(): Promise<unknown>
   disconnect(): void
@@ -30,6 +33,8 @@ export type RedisClient = IoredisClient | NodeRedisClient
 
 /** A client for one connection, which is never repaired. */
 export interface RawClient {
+  /** The database to choose on a new connection. */
+  readonly database: string
   connect(): Promise<unknown>
   /** One command; texts in the answer are bytes. */
   send(words: readonly Word[]): Promise<unknown>
@@ -42,25 +47,41 @@ export interface RawClient {
 
 /** Makes clients. */
 export interface ClientSource {
+  /** Where Redis is, for people: ` at redis://…`; nothing if only the user's client knows. */
+  readonly at: string
   /** Loads the client library; rejects where it is not installed. */
   load(): Promise<void>
   open(connectMs: number): Promise<RawClient>
 }
 
-/** Clients on a URL. */
+/** Clients on a URL. The database is chosen here: ioredis would go on in database 0 if there is no such one. */
 export function clientsOf(url: string): ClientSource {
+  const { server, database } = splitUrl(url)
   const ioredis = () =>
     import('ioredis').catch((cause: unknown) => {
       const what = 'redisStreams({ url }) needs the package ioredis: npm install ioredis'
       throw new HapaxError('client-missing', what, { cause })
     })
   return {
+    at: ` at ${shownUrl(url)}`,
     load: async () => void (await ioredis()),
     open: async (connectMs) => {
       const { Redis } = await ioredis()
-      return ofIoredis(new Redis(url, ioredisSettings(connectMs) as object) as unknown as IoredisClient)
+      return ofIoredis(new Redis(server, ioredisSettings(connectMs) as object) as unknown as IoredisClient, database)
     },
   }
+}
+
+function splitUrl(url: string): { readonly server: string; readonly database: string } {
+  // It may hold a password.
+  const what = 'like redis://host:6379 or rediss://host:6379/0'
+  if (typeof url !== 'string' || !/^rediss?:\/\//.test(url) || !URL.canParse(url)) expected('url', what, shownUrl(url))
+  const parsed = new URL(url)
+  const database = parsed.pathname.slice(1) || (parsed.searchParams.get('db') ?? '0')
+  if (!/^\d+$/.test(database)) expected('url', 'one whose path is the number of a database, as /0', shownUrl(url))
+  parsed.pathname = ''
+  parsed.searchParams.delete('db')
+  return { server: parsed.href, database }
 }
 
 /** Clients with the settings of the user's own. */
@@ -78,7 +99,7 @@ export function clientsLike(client: RedisClient): ClientSource {
 
 /** The library is there, because it made the user's client. */
 function given(make: (connectMs: number) => RawClient): ClientSource {
-  return { load: () => Promise.resolve(), open: async (connectMs) => make(connectMs) }
+  return { at: '', load: () => Promise.resolve(), open: async (connectMs) => make(connectMs) }
 }
 
 /**
@@ -88,6 +109,7 @@ function given(make: (connectMs: number) => RawClient): ClientSource {
 function ioredisSettings(connectMs: number): object {
   return {
     lazyConnect: true,
+    db: 0,
     retryStrategy: null,
     reconnectOnError: null,
     enableOfflineQueue: false,
@@ -104,15 +126,16 @@ function ioredisSettings(connectMs: number): object {
 }
 
 function likeIoredis(client: IoredisClient, connectMs: number): RawClient {
-  return ofIoredis(client.duplicate(ioredisSettings(connectMs)))
+  return ofIoredis(client.duplicate(ioredisSettings(connectMs)), String(client.options?.db ?? 0))
 }
 
-function ofIoredis(client: IoredisClient): RawClient {
+function ofIoredis(client: IoredisClient, database: string): RawClient {
   let last: Error | undefined
   client.on('error', (error) => {
     last = error
   })
   return {
+    database,
     connect: () =>
       client.connect().catch((error: unknown) => {
         // What it rejects with only says that there is no connection.
@@ -156,6 +179,8 @@ function likeNodeRedis(client: NodeRedisClient, connectMs: number): RawClient {
   own.on('error', ended)
   own.on('end', () => ended())
   return {
+    // It chooses its database itself, and does not connect if there is none.
+    database: '0',
     connect: () => own.connect(),
     send: (words) => own.sendCommand(words),
     end: () => destroy(own),

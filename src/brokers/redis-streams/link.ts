@@ -1,5 +1,6 @@
 import { type Clock, within } from '../../core/clock.ts'
 import { asError, HapaxError, messageOf } from '../../core/errors.ts'
+import { unreached } from '../../core/reach.ts'
 import type { ClientSource, RawClient, Word } from './client.ts'
 
 /** An answer of Redis: texts are bytes. */
@@ -42,10 +43,11 @@ export class Link {
         throw late(options.timeoutMs)
       })
       await link.call(['PING'])
+      if (client.database !== '0') await link.call(['SELECT', client.database])
       return link
     } catch (error) {
       link.close()
-      throw error instanceof HapaxError ? error : (refusal(error) ?? unavailable(error))
+      throw notOpened(error, options.clients.at)
     }
   }
 
@@ -121,6 +123,20 @@ export class Link {
     if (refused.fields['reply'] === 'READONLY') this.fail(refused)
   }
 }
+
+/** Why there is no link, and what to look at. */
+function notOpened(cause: unknown, at: string): HapaxError {
+  const { code, fields, message } = cause instanceof HapaxError ? cause : (refusal(cause) ?? unavailable(cause))
+  const reason =
+    MEANINGS.find(([sign]) => sign.test(message))?.[1] ?? unreached(message.replace(/^Redis is not there: /, ''))
+  return new HapaxError(code, `could not connect to Redis${at}: ${reason}`, { cause, fields })
+}
+
+const MEANINGS = [
+  [/WRONGPASS|NOAUTH/, 'it refuses the user or the password (WRONGPASS, NOAUTH): check both'],
+  [/DB index/, 'it has no database of this number: check the path of the URL, or the setting databases of the server'],
+  [/Stream isn't writeable|Connection is closed/, 'it ended the connection at once; is it Redis that listens there?'],
+] as const
 
 /** Rejects only if the link was lost. */
 async function settledInTurn(answers: readonly Promise<unknown>[]): Promise<readonly unknown[]> {
