@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
 
@@ -53,24 +53,39 @@ test('the SMS example prints what its comments say', () => {
 })
 
 test('every link inside the documentation leads somewhere', () => {
-  const broken: string[] = []
-  for (const page of [
-    'README.md',
-    'ARCHITECTURE.md',
-    'CONTRIBUTING.md',
-    'SECURITY.md',
-    'docs/guarantees.md',
-    'docs/operations.md',
-    'docs/leased.md',
-  ]) {
-    const text = readFileSync(join(root, page), 'utf8')
-    for (const [, target] of text.matchAll(/\]\((?!https?:)([^)#]+)/g)) {
-      try {
-        readFileSync(join(root, page, '..', target as string))
-      } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== 'EISDIR') broken.push(`${page}: ${target}`)
-      }
-    }
-  }
-  expect(broken).toEqual([])
+  const pages = pagesIn(root)
+  // Those in folders are among them.
+  expect(pages).toEqual(expect.arrayContaining(['README.md', join('docs', 'brokers', 'nats.md')]))
+  expect(pages.flatMap((page) => brokenLinks(page))).toEqual([])
 })
+
+/** Every page of the repository, not of the packages that it uses. */
+function pagesIn(folder: string): string[] {
+  return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
+    if (entry.name === 'node_modules' || entry.name.startsWith('.')) return []
+    const path = join(folder, entry.name)
+    if (entry.isDirectory()) return pagesIn(path)
+    return entry.name.endsWith('.md') ? [relative(root, path)] : []
+  })
+}
+
+/** Links to files that are not there, or to headings that the page does not have. */
+function brokenLinks(page: string): string[] {
+  const links = readFileSync(join(root, page), 'utf8').matchAll(/\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)/g)
+  return [...links].flatMap(([, target = '', heading]) => {
+    const path = target === '' ? join(root, page) : join(root, page, '..', target)
+    if (existsSync(path) && (heading === undefined || headingsOf(path).includes(heading))) return []
+    return [`${page}: ${target}${heading === undefined ? '' : `#${heading}`}`]
+  })
+}
+
+/** The names by which headings are linked to, as GitHub makes them. */
+function headingsOf(path: string): string[] {
+  const headings = readFileSync(path, 'utf8').matchAll(/^#{1,6} (.+)$/gm)
+  return [...headings].map(([, heading = '']) =>
+    heading
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N}\s_-]/gu, '')
+      .replaceAll(' ', '-'),
+  )
+}
