@@ -253,16 +253,27 @@ export class Effects {
       throw cause
     }
     if (typeof onUnknown !== 'function') throw this.#hold(name, cause)
-    const verified = await this.#verify(name, onUnknown)
+    const verified = await this.#asked(name, onUnknown, options)
     if (typeof verified === 'object') return this.#done(name, verified.done)
-    // That it did not happen is only true of a call that cannot happen any more.
-    if (verified === 'unknown' || (await this.#goesOn(name, options))) throw this.#hold(name, cause)
+    if (verified === 'unknown') throw this.#hold(name, cause)
     await this.#end(name, { state: 'not-done', result: null, error: recordError(cause) })
     this.#unknowns.delete(name)
     // A second time in one attempt: the next one calls again.
     if (denied) throw cause
     await this.#begin(name, false)
     return this.#call(name, call, options, false, true)
+  }
+
+  /** That it did not happen is only true of a call that could not happen any more when the provider was asked. */
+  async #asked<T>(
+    name: string,
+    verify: (key: string) => Verified<T> | Promise<Verified<T>>,
+    options: EffectOptions<T>,
+  ): Promise<Verified<T>> {
+    const late = this.#late.has(name)
+    const verified = await this.#verify(name, verify)
+    if (verified !== 'not-done' || !late) return verified
+    return (await this.#goesOn(name, options)) ? 'unknown' : this.#verify(name, verify)
   }
 
   async #verify<T>(name: string, verify: (key: string) => Verified<T> | Promise<Verified<T>>): Promise<Verified<T>> {

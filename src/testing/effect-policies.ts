@@ -5,6 +5,7 @@ import type { LeaseContext } from '../core/handlers.ts'
 import type { Outcome } from '../core/outcome.ts'
 import type { EffectRow, EffectState, Store } from '../core/store.ts'
 import { assertOutcome } from './store/world.ts'
+import { gate } from './wait.ts'
 
 type BeginEffect = Store<never>['beginEffect']
 
@@ -156,6 +157,29 @@ const again: readonly PolicyCase[] = [
   },
 ]
 
+const overtaken: readonly PolicyCase[] = [
+  {
+    name: 'B8: a late call that happens after the provider was asked is asked about again, and not made a second time',
+    run: async (world) => {
+      const asked = gate()
+      let sent = 0
+      const sms = world.sms((ctx) => {
+        const call = async (): Promise<void> => {
+          await asked.passed
+          sent += 1
+        }
+        const onUnknown = (): { done: undefined } | 'not-done' => {
+          asked.open()
+          return sent > 0 ? { done: undefined } : 'not-done'
+        }
+        return ctx.effect('send', call, { timeoutMs: 50, onUnknown })
+      })
+      assertOutcome(await sms.handle('a'), 'processed')
+      assert.deepEqual([sent, await state(world)], [1, 'done'])
+    },
+  },
+]
+
 const refusal = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED', syscall: 'connect' })
 
 /** A handler whose call ends like this, one after the other; undefined: well. */
@@ -233,4 +257,4 @@ const refused: readonly PolicyCase[] = [
 ]
 
 /** What becomes of calls that nobody knows about, by each policy; and of those that were certainly not made. */
-export const effectPolicies: readonly PolicyCase[] = [...dead, ...late, ...again, ...refused]
+export const effectPolicies: readonly PolicyCase[] = [...dead, ...late, ...again, ...overtaken, ...refused]
