@@ -297,6 +297,34 @@ describe.skipIf(noServer !== undefined)('a Redis of its own', () => {
     await hapax.close()
   })
 
+  it.for(['is killed', 'stops answering'])(
+    'A25: a Redis that %s during a call: handle ends once the lease has run out, and the call is not made again',
+    async (how) => {
+      await using server = await privateServer('redis')
+      const store = redis({ url: server.url, timeoutMs: 300 })
+      let calls = 0
+      const hapax = createHapax({ store, source: '/test', logger: silentLogger })
+      const sms = hapax.leased('sms', { leaseMs: 1_000 }).on(Ping, async (_, ctx) => {
+        const call = async (): Promise<void> => {
+          calls += 1
+          await (how === 'is killed' ? server.kill() : server.pause())
+        }
+        // The handler does not get past it either.
+        await ctx.effect('send', call).catch(() => {})
+      })
+      const outcome = await sms.handle(ping('a'))
+      expect([outcome.status, outcome.ack]).toEqual(['rolled-back', false])
+      expect(outcome.error).toMatchObject({ code: 'store-unavailable' })
+      expect(outcome.error?.message).toMatch(/^what became of 'send' could not be written down: Redis /)
+      await (how === 'is killed' ? server.start() : server.resume())
+      // What a Redis that had stopped finds in its links it still does: then it was written down.
+      const ends = how === 'is killed' ? ['held'] : ['held', 'processed']
+      await until(async () => ends.includes((await sms.handle(ping('a')).catch(() => undefined))?.status ?? ''))
+      expect(calls).toBe(1)
+      await hapax.close()
+    },
+  )
+
   it('B11 B12: a Redis that is paused does not make two owners', async () => {
     await using server = await privateServer('redis')
     const calls: string[] = []
