@@ -167,19 +167,23 @@ async function story(scene: Scene, policy: Policy): Promise<void> {
   await using hapax = await office(scene)
   const ids = Array.from({ length: MESSAGES }, (_, index) => `m-${index}`)
   await using origin = await request(scene, hapax, 'sms', ids)
-  const base = { place: scene.place, provider: provider.url, policy, leaseMs: LEASE_MS }
+  // Nobody is paused on purpose there, and a busy machine must not do it either.
+  const leaseMs = policy === 'verify' ? 5 * LEASE_MS : LEASE_MS
+  const base = { place: scene.place, provider: provider.url, policy, leaseMs }
   const job: SmsJob = { ...base, consumers: ['sms'], tasks: ['work'], sender: origin.sender }
   const lived = await Promise.all([1, 2].map((lane) => lives(job, seeded(seed + lane))))
   await runWorker(job, LIMIT_MS)
   // What died too often is parked, as it has to be; a person tries it again.
-  await hapax.failed.retryAll({ reason: 'crash-loop' })
-  await runWorker(job, LIMIT_MS)
+  const parked = await hapax.failed.retryAll({ reason: 'crash-loop' })
+  if (parked.done > 0) await runWorker(job, LIMIT_MS)
   const first = judge(ids, await find(scene, hapax, provider, ids), policy)
   expect(first.complaints).toEqual([])
-  const decided = await decide(hapax, provider)
-  await runWorker(job, LIMIT_MS)
-  // What the provider does to those calls that are made only now may have to be decided again.
-  while ((await decide(hapax, provider)) > 0) await runWorker(job, LIMIT_MS)
+  let decided = 0
+  // What the provider does to those calls that are made only then may have to be decided again.
+  for (let more = await decide(hapax, provider); more > 0; more = await decide(hapax, provider)) {
+    decided += more
+    await runWorker(job, LIMIT_MS)
+  }
   const last = judge(ids, await find(scene, hapax, provider, ids), policy)
   expect(last.complaints).toEqual([])
   expect(last.settled).toBe(MESSAGES)
