@@ -111,7 +111,10 @@ export class Worker<Tx> {
     return [...this.#settings.relays.values()]
   }
 
-  /** Whether it runs and the database has heard from it lately: for a readiness probe. */
+  /**
+   * Whether it runs and the database has heard from it lately: for a readiness probe. Brokers do not count, because messages
+   * are taken and published without them; the events `relay-down` and `worker-error` tell of them.
+   */
   get ready(): boolean {
     return this.#state === 'running' && this.#membership.alive && this.#errors === 0
   }
