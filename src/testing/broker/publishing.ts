@@ -116,6 +116,20 @@ export const publishing: readonly Case[] = [
     },
   },
   {
+    name: 'prepares itself while the broker is away',
+    needs: ['cutting links'],
+    run: async (world) => {
+      await world.group('billing')
+      await world.broker.away()
+      const destination = world.destination()
+      await destination.prepare()
+      await world.broker.back()
+      await publishAgain(destination, ['a'])
+      const listener = await world.listen('billing')
+      await listener.takeAllOf(['a'])
+    },
+  },
+  {
     name: 'settles as unavailable while the broker is away, and sends again when it is back',
     needs: ['cutting links'],
     run: async (world) => {
