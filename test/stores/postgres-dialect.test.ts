@@ -385,3 +385,40 @@ describe('doctor', () => {
     }
   })
 })
+
+describe('the work of the server', () => {
+  /** A pool whose server compiles whatever it may, and tells the plans that it ran. */
+  function explaining(): { pool: pg.Pool; plans: string[] } {
+    const plans: string[] = []
+    const pool = new pg.Pool({
+      connectionString,
+      max: 1,
+      verify: (client: pg.PoolClient, done: (error?: Error) => void) => {
+        client.on('notice', ({ message: text }) => plans.push(text ?? ''))
+        const settings = {
+          'auto_explain.log_min_duration': '0',
+          'auto_explain.log_analyze': 'on',
+          'auto_explain.log_level': 'notice',
+          jit_above_cost: '0',
+        }
+        const set = Object.entries(settings).map(([name, value]) => `set ${name} = '${value}'`)
+        client.query(`load 'auto_explain'; ${set.join(';')}`).then(() => done(), done)
+      },
+    } as pg.PoolConfig)
+    onTestFinished(() => pool.end())
+    return { pool, plans }
+  }
+
+  it('a look is not compiled, whatever the planner fears of it', async () => {
+    const { schema } = await setUp()
+    const { pool, plans } = explaining()
+    await pool.query(`select count(*) from ${schema}.receipts`)
+    expect(plans.join()).toContain('JIT:')
+    plans.length = 0
+    await postgres({ pool, schema }).look([
+      { table: 'outbox', scope: 'default', types: [], lanes: [1, 2], limit: 10, after: new Map() },
+    ])
+    expect(plans.join()).toContain('outbox_share')
+    expect(plans.join()).not.toMatch(/JIT:|WARNING|SET LOCAL/)
+  })
+})
