@@ -79,7 +79,7 @@ const broken: readonly Case[] = [
           signal.addEventListener('abort', timeUp.open)
           await timeUp.passed
         },
-        { receive: 'store', timeoutMs: 300 },
+        { receive: 'store', timeoutMs: 1_000 },
       )
       await reader.deliver('a')
       await world.drain(reader)
