@@ -94,7 +94,8 @@ export interface Dialect {
    * Rows of all shares, as few statements as the database allows. Columns: share (its place in the list), seq, type, lane,
    * ordered (whether key counts), key, bytes, ms (until due), held, starts. Part by part as `Look.entries` says, and per
    * share and lane at most one row without order that is not due yet: the next one. Keys come in the order of their bytes,
-   * or rows with a key have a column `more`: true on one of the last key of a lane that has more.
+   * or rows with a key have a column `more`: true on one of the last key of a lane that has more. Rows without a key of one
+   * share, lane and type may be one: seq, bytes and ms are texts then, lists with commas.
    */
   look(query: Query, shares: readonly Share[]): Promise<Result>
   /** If it has this lease, or none; it has none afterwards. */

@@ -27,9 +27,20 @@ class Found {
     this.#share = share
   }
 
+  /** A row of the answer, or several that differ in seq, bytes and ms alone, which are lists then. */
   add(row: Row): void {
+    const seq = String(row['seq'])
+    if (!seq.includes(',')) {
+      this.#add(row, seq, Number(row['bytes']), Number(row['ms']))
+      return
+    }
+    const bytes = asText(row['bytes']).split(',')
+    const ms = asText(row['ms']).split(',')
+    for (const [at, each] of seq.split(',').entries()) this.#add(row, each, Number(bytes[at]), Number(ms[at]))
+  }
+
+  #add(row: Row, seq: string, bytes: number, dueMs: number): void {
     const key = row['key'] === null || row['key'] === undefined ? null : asText(row['key'])
-    const dueMs = Number(row['ms'])
     if (key === null && dueMs > 0) {
       this.#nextMs = Math.min(this.#nextMs ?? Number.POSITIVE_INFINITY, dueMs)
       return
@@ -37,16 +48,7 @@ class Found {
     const lane = Number(row['lane'])
     const held = asBoolean(row['held'])
     const suspect = Number(row['starts']) > 0
-    this.#entries.push({
-      seq: String(row['seq']),
-      type: asText(row['type']),
-      lane,
-      key,
-      bytes: Number(row['bytes']),
-      dueMs,
-      held,
-      suspect,
-    })
+    this.#entries.push({ seq, type: asText(row['type']), lane, key, bytes, dueMs, held, suspect })
     if (key === null) return
     this.#keys.set(lane, (this.#keys.get(lane) ?? new Set()).add(key))
     if (row['more'] === undefined) return

@@ -390,7 +390,8 @@ from m left join target using (place)
 group by place order by place`,
 
     // Lane by lane through the index, so that what belongs to others costs nothing, and not at all where nothing waits;
-    // keys are skipped through one by one, so that a million rows behind one of them cost as much as one.
+    // keys are skipped through one by one, so that a million rows behind one of them cost as much as one. A relay may have
+    // thousands of rows without a key at once: those of a lane are one row of the answer.
     look: `
 with inbox_share as (
   select share, scope, page, types::text[] as types, lanes, afters
@@ -403,7 +404,7 @@ with inbox_share as (
     $11::text::text[], $12::text::text[]) as s (share, scope, page, types, lanes, afters)
   offset 0
 )
-select s.share, r.seq::text as seq, r.type, r.lane, null as key, r.bytes, r.ms, false as held, r.starts
+select s.share, r.seq::text as seq, r.type, r.lane, null as key, r.bytes::text as bytes, r.ms::text as ms, false as held, r.starts
 from inbox_share as s
 cross join lateral (select from ${schema}.inbox i where i.consumer = s.scope and not i.ordered limit 1) as there
 cross join lateral unnest(s.lanes::smallint[]) as l (lane)
@@ -426,7 +427,7 @@ cross join lateral (
   order by i.available_at, i.seq limit 1)
 ) as r
 union all
-select s.share, r.seq::text, r.type, r.lane, r.key, r.bytes, r.ms, r.held, r.starts
+select s.share, r.seq::text, r.type, r.lane, r.key, r.bytes::text, r.ms::text, r.held, r.starts
 from inbox_share as s
 cross join lateral (select from ${schema}.inbox i where i.consumer = s.scope and i.ordered limit 1) as there
 cross join lateral unnest(s.lanes::smallint[], s.afters::text[]) as l (lane, after)
@@ -451,23 +452,24 @@ cross join lateral (
   order by i.seq limit case when head.ready then greatest(1, ${RUN} / head.rank ^ 2)::integer else 1 end
 ) as r
 union all
-select s.share, r.seq::text as seq, r.type, r.lane, null as key, r.bytes, r.ms, false as held, r.starts
+select s.share, string_agg(r.seq::text, ','), r.type, l.lane, null, string_agg(r.bytes::text, ','), string_agg(r.ms::text, ','), false, 0
 from outbox_share as s
 cross join lateral (select from ${schema}.outbox i where i.relay = s.scope and i.key is null limit 1) as there
 cross join lateral unnest(s.lanes::smallint[]) as l (lane)
 cross join lateral (
-  (select i.seq, i.type, i.lane, octet_length(i.data) as bytes, ${MS('i.available_at - now()')} as ms, 0 as starts
+  (select i.seq, i.type, octet_length(i.data) as bytes, ${MS('i.available_at - now()')} as ms
   from ${schema}.outbox i
   where i.relay = s.scope and i.lane = l.lane and i.key is null and i.available_at <= now()
   order by i.available_at, i.seq limit s.page)
   union all
-  (select i.seq, i.type, i.lane, 0, ${MS('i.available_at - now()')}, 0
+  (select i.seq, i.type, 0, ${MS('i.available_at - now()')}
   from ${schema}.outbox i
   where i.relay = s.scope and i.lane = l.lane and i.key is null and i.available_at > now()
   order by i.available_at, i.seq limit 1)
 ) as r
+group by s.share, l.lane, r.type
 union all
-select s.share, r.seq::text, r.type, r.lane, r.key, r.bytes, r.ms, r.held, r.starts
+select s.share, r.seq::text, r.type, r.lane, r.key, r.bytes::text, r.ms::text, r.held, r.starts
 from outbox_share as s
 cross join lateral (select from ${schema}.outbox i where i.relay = s.scope and i.key is not null limit 1) as there
 cross join lateral unnest(s.lanes::smallint[], s.afters::text[]) as l (lane, after)
