@@ -7,7 +7,7 @@ import { assertOutcome } from './store/world.ts'
 import { gate, until } from './wait.ts'
 
 /** A leased consumer of pings on any store. */
-export interface EdgeConsumer {
+interface EdgeConsumer {
   handle(id: string): Promise<Outcome>
   /** The next attempt at what has failed once. */
   again(id: string): Promise<unknown>
