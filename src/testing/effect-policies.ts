@@ -20,7 +20,7 @@ export interface PolicyWorld {
   journal(id: string): Promise<readonly EffectRow[]>
 }
 
-export interface PolicyConsumer {
+interface PolicyConsumer {
   handle(id: string): Promise<Outcome>
   /** The next attempt at a message, once it is due. */
   again(id: string): Promise<Outcome>

@@ -15,7 +15,7 @@ import { requireServer, withoutRedis } from '../../support/servers.ts'
 import { type Sabotage, sabotaged } from './sabotage.ts'
 
 /** The keys of one test on Redis; plain data, so that processes can be told. */
-export interface RedisPlace {
+interface RedisPlace {
   readonly store: 'redis'
   readonly url: string
   readonly prefix: string
