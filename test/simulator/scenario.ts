@@ -141,9 +141,13 @@ export function expectedOf(plan: MessagePlan, scenario: Scenario): Expected {
   return tries < attempts ? 'effect' : 'either'
 }
 
-/** Any fault may leave a call of which nobody knows whether it happened; then a person has to decide. */
-function expectedOfLeased({ behaviour }: MessagePlan, { chaos, slowness, operator }: Scenario): Expected {
+/**
+ * Any fault, and any handler that ends the process of the others, may leave a call of which nobody knows whether it happened;
+ * then a person has to decide.
+ */
+function expectedOfLeased({ behaviour }: MessagePlan, { chaos, slowness, operator, messages }: Scenario): Expected {
   if (chaos.budget > 0 || slowness > 0 || operator !== 'none') return 'either'
+  if (messages.some((each) => each.behaviour.kind === 'kills')) return 'either'
   if (behaviour.kind === 'permanent') return 'failed'
   return behaviour.kind === 'ok' ? 'effect' : 'either'
 }
