@@ -13,6 +13,8 @@ interface EdgeConsumer {
   again(id: string): Promise<unknown>
   /** The next attempt at what a person wants to be tried again. */
   retried(): Promise<unknown>
+  /** The ids of what is shown as failed. */
+  failed(): Promise<readonly string[]>
 }
 
 /** What the cases need of a store: the same for those with an inbox and those without. */
@@ -68,6 +70,25 @@ function twoAtOnce(world: EdgeWorld, end: () => unknown) {
   }
   return { sms, calls, refused, go }
 }
+
+const undecided: readonly EdgeCase[] = [
+  {
+    name: 'B21: what a person retries without a decision is held again, also if its handler does not come across the unknown call',
+    run: async (world) => {
+      const sms = world.sms(async (ctx) => {
+        const first = (await world.journal('a')).length === 0
+        const send = () => (first ? Promise.reject(new Error('reset')) : 'sent')
+        await ctx.effect(first ? 'send' : 'send-sms', send)
+      })
+      assertOutcome(await sms.handle('a'), 'held', 'unknown-effect')
+      for (let retry = 0; retry < 2; retry++) {
+        await sms.retried()
+        assert.deepEqual(await states(world, 'a'), { send: 'unknown 1', 'send-sms': 'done 1' })
+        assert.deepEqual(await sms.failed(), ['a'])
+      }
+    },
+  },
+]
 
 const together: readonly EdgeCase[] = [
   {
@@ -322,4 +343,4 @@ const results: readonly EdgeCase[] = [
   },
 ]
 
-export const effectEdges: readonly EdgeCase[] = [...together, ...inside, ...noting, ...results]
+export const effectEdges: readonly EdgeCase[] = [...together, ...undecided, ...inside, ...noting, ...results]

@@ -62,13 +62,13 @@ export const statements = {
   },
 
   /** `like`: a message whose lane it takes over. */
-  addInbox(db: Database, tx: DbTransaction, row: RetryRow, like: StoredMessage = row.message): void {
+  addInbox(db: Database, tx: DbTransaction, row: RetryRow, like: StoredMessage = row.message, fence = 0): void {
     const seq = db.nextSeq()
     const { consumer, message, attempts, starts, delayMs, error } = row
     const ordered = row.ordered && message.key !== null
     const lane = laneOf(like, ordered)
     const availableAt = db.world.now + delayMs
-    const counts = { attempts, starts, lost: 0, crashes: 0, leaseToken: null, fence: 0 }
+    const counts = { attempts, starts, lost: 0, crashes: 0, leaseToken: null, fence }
     const waiting = { seq, consumer, message, ordered, lane, ...counts, availableAt, heldAt: null, error }
     db.insert(tx, 'inbox', String(seq), waiting)
   },
@@ -267,7 +267,7 @@ export const statements = {
     else if (origin === 'outbox') statements.addOutbox(db, tx, { relay: consumer, message, delayMs: 0 })
     else {
       const fresh = { attempts: 0, starts: 0, delayMs: 0, error: null }
-      statements.addInbox(db, tx, { consumer, message, ordered, ...fresh })
+      statements.addInbox(db, tx, { consumer, message, ordered, ...fresh }, message, 1)
     }
     db.write(tx, 'failed', seq, undefined)
     writeAudit(db, tx, audit, consumer, message)

@@ -32,7 +32,10 @@ export interface OperatorDialect {
    * One that an edit has replaced is only found if `replaced` says so.
    */
   failedLock(seq: string, replaced: boolean): Statement
-  /** Copies a failed row back into the inbox, or the outbox, due at once, with its lane and order. */
+  /**
+   * Copies a failed row back into the inbox, or the outbox, due at once, with its lane and order. Its fence is 1: whoever leases it
+   * is not the first, and there may be a journal.
+   */
   copyBack(seq: string, origin: Origin): Statement
   /** The same with another message. */
   copyEdited(seq: string, origin: Origin, message: StoredMessage): Statement

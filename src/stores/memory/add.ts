@@ -13,16 +13,16 @@ export function receive(data: Data, consumer: string, token: string, message: St
 }
 
 /** Writes an inbox row. */
-export function addInbox(data: Data, { delayMs, ...row }: RetryRow): void {
+export function addInbox(data: Data, { delayMs, ...row }: RetryRow, fence = 0): void {
   const seq = data.nextSeq()
   // A message without a key has no order to keep.
   const ordered = row.ordered && row.message.key !== null
   const lane = laneOf(row.message, ordered)
   const times = { createdAt: data.now(), availableAt: data.clock.now() + delayMs, heldAt: null }
-  data.inbox.set(seq, { ...row, seq, message: kept(row.message), ordered, lane, ...NEW, ...times })
+  data.inbox.set(seq, { ...row, seq, message: kept(row.message), ordered, lane, ...NEW, fence, ...times })
 }
 
-const NEW = { lost: 0, crashes: 0, leaseToken: null, fence: 0 } as const
+const NEW = { lost: 0, crashes: 0, leaseToken: null } as const
 
 /** Writes an outbox row. */
 export function addOutbox(data: Data, { relay, message, delayMs }: OutboxRow): void {

@@ -116,7 +116,11 @@ function putInPlace(data: Data, { origin, heldSeq }: FailedEntry, message: Store
 
 function putAtEnd(data: Data, { origin, consumer, ordered }: FailedEntry, message: StoredMessage): void {
   if (origin === 'outbox') addOutbox(data, { relay: consumer, message, delayMs: 0 })
-  else addInbox(data, { consumer, message, ordered, attempts: 0, starts: 0, delayMs: 0, error: null })
+  else {
+    const fresh = { attempts: 0, starts: 0, delayMs: 0, error: null }
+    // Whoever leases it is not the first, and there may be a journal.
+    addInbox(data, { consumer, message, ordered, ...fresh }, 1)
+  }
 }
 
 /** Deletes a failed message, and the row that holds its key. */

@@ -229,8 +229,8 @@ select cast(m.seq as char) as seq, m.origin, m.consumer,
 from ${failed} as m where m.seq = ${SEQ} and (m.replaced_by is null or cast(? as signed) = 1) for update`,
     copyBack: {
       inbox: `
-insert into ${inbox} (consumer, ${COLUMNS}, lane, ordered, created_at, available_at)
-select m.consumer, ${MESSAGE}, m.lane, m.ordered, ${NOW}, ${NOW} from ${failed} as m where m.seq = ${SEQ}`,
+insert into ${inbox} (consumer, ${COLUMNS}, lane, ordered, created_at, available_at, fence)
+select m.consumer, ${MESSAGE}, m.lane, m.ordered, ${NOW}, ${NOW}, 1 from ${failed} as m where m.seq = ${SEQ}`,
       outbox: `
 insert into ${outbox} (relay, ${COLUMNS}, lane, created_at, available_at)
 select m.consumer, ${MESSAGE}, m.lane, ${NOW}, ${NOW} from ${failed} as m where m.seq = ${SEQ}`,

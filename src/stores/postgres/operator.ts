@@ -179,8 +179,8 @@ select m.seq::text as seq, m.origin, m.consumer,
 from ${schema}.failed m where m.seq = $1::bigint and (m.replaced_by is null or $2::boolean) for update`,
     copyBack: {
       inbox: `
-insert into ${schema}.inbox (consumer, ${COLUMNS}, lane, ordered, available_at)
-select consumer, ${COLUMNS}, lane, ordered, clock_timestamp() from ${schema}.failed where seq = $1::bigint`,
+insert into ${schema}.inbox (consumer, ${COLUMNS}, lane, ordered, available_at, fence)
+select consumer, ${COLUMNS}, lane, ordered, clock_timestamp(), 1 from ${schema}.failed where seq = $1::bigint`,
       outbox: `
 insert into ${schema}.outbox (relay, ${COLUMNS}, lane, available_at)
 select consumer, ${COLUMNS}, lane, clock_timestamp() from ${schema}.failed where seq = $1::bigint`,

@@ -188,8 +188,8 @@ select cast(m.seq as text) as seq, m.origin, m.consumer,
 from ${prefix}failed as m where m.seq = ? and (m.replaced_by is null or ? = 1)`,
     copyBack: {
       inbox: `
-insert into ${prefix}inbox (consumer, ${COLUMNS}, lane, ordered, available_at)
-select consumer, ${COLUMNS}, lane, ordered, ${NOW} from ${prefix}failed where seq = ?`,
+insert into ${prefix}inbox (consumer, ${COLUMNS}, lane, ordered, available_at, fence)
+select consumer, ${COLUMNS}, lane, ordered, ${NOW}, 1 from ${prefix}failed where seq = ?`,
       outbox: `
 insert into ${prefix}outbox (relay, ${COLUMNS}, lane, available_at)
 select consumer, ${COLUMNS}, lane, ${NOW} from ${prefix}failed where seq = ?`,

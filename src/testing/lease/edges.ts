@@ -19,6 +19,7 @@ function edgeWorld(world: LeaseWorld): EdgeWorld {
       return {
         handle: (id) => sms.handle(ping(id)),
         again: (id) => sms.handle(ping(id)),
+        failed: async () => (await hapax.failed.list()).map(({ message }) => message.id),
         retried: async () => {
           for (const { seq } of await hapax.failed.list()) await hapax.failed.retry(seq)
           await world.drain(hapax, sms)

@@ -15,6 +15,7 @@ function edgeWorld(world: World): EdgeWorld {
       return {
         handle: (id) => sms.handle(ping(id)),
         again: () => work(world, sms),
+        failed: async () => (await hapax.failed.list()).map(({ message }) => message.id),
         retried: async () => {
           for (const { seq } of await hapax.failed.list()) await hapax.failed.retry(seq)
           await work(world, sms)
