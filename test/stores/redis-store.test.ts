@@ -77,6 +77,42 @@ describe.skipIf(withoutRedis() !== undefined)('a store on Redis', () => {
     expect((await lifetimes(prefix)).filter((ms) => ms === -1)).toHaveLength(2)
   })
 
+  it('F9: a database that is not there is an error, and nothing is written to another one', async () => {
+    const prefix = freshPrefix()
+    const url = new URL(requireServer('redis'))
+    url.pathname = '/9999'
+    const own = new Redis(url.href)
+    own.on('error', () => {})
+    try {
+      for (const way of [{ url: url.href }, { client: own }]) {
+        const store = redis({ ...way, prefix, timeoutMs: 1_000 })
+        const { hapax, sms } = consumer(store)
+        for (let time = 0; time < 2; time++) {
+          await expect(sms.handle(ping('a'))).rejects.toThrow('DB index is out of range')
+        }
+        await hapax.close()
+      }
+      expect(await plain.keys(`${prefix}*`)).toEqual([])
+    } finally {
+      own.disconnect()
+    }
+    url.pathname = '/first'
+    expect(() => redis({ url: url.href })).toThrow('one whose path is the number of a database, as /0, got')
+  })
+
+  it('works in the database that its URL names', async () => {
+    const prefix = freshPrefix()
+    const url = new URL(requireServer('redis'))
+    url.pathname = '/3'
+    const { hapax, sms } = consumer(redis({ url: url.href, prefix }))
+    expect(await sms.handle(ping('a'))).toMatchObject({ status: 'processed' })
+    await hapax.close()
+    expect(await plain.keys(`${prefix}*`)).toEqual([])
+    const there = new Redis(url.href)
+    expect(await there.keys(`${prefix}*`)).not.toEqual([])
+    there.disconnect()
+  })
+
   it('B19: a server that has forgotten the scripts gets them again', async () => {
     const store = redis({ client: plain, prefix: freshPrefix() })
     const { sms, hapax } = consumer(store, () => plain.script('FLUSH'))

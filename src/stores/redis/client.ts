@@ -52,7 +52,8 @@ export function wayThrough(client: RedisClient): Way {
     return { send, cluster, servers, renew: () => {}, close: () => {} }
   }
   if (typeof given?.call === 'function') {
-    const send = ofIoredis(client as IoredisClient)
+    const { options } = client as { options?: { db?: unknown } }
+    const send = choosing(String(options?.db ?? 0), ofIoredis(client as IoredisClient))
     if (given.isCluster !== true) return way(send, false, async () => [send])
     return way(send, true, async () => (client as IoredisCluster).nodes('master').map(ofIoredis))
   }
@@ -67,6 +68,17 @@ export function wayThrough(client: RedisClient): Way {
     return way(send, false, async () => [send])
   }
   return expected('client', 'a client or a cluster of ioredis, iovalkey or redis', given)
+}
+
+/** ioredis goes on in database 0 if there is none with the number that it was given: chosen once more, the refusal is heard. */
+function choosing(database: string, send: Send): Send {
+  if (database === '0') return send
+  let chosen = false
+  return async (words, key) => {
+    if (!chosen) await send(['SELECT', database])
+    chosen = true
+    return send(words, key)
+  }
 }
 
 function ofIoredis(client: IoredisClient): Send {
@@ -89,8 +101,8 @@ interface OwnClient extends IoredisClient {
   on(event: 'error', listener: (error: Error) => void): unknown
 }
 
-/** The way to a URL: a client of our own, made when it is first needed. */
-export function wayTo(url: string, timeoutMs: number): Way {
+/** The way to a database of a URL: a client of our own, made when it is first needed. */
+export function wayTo(url: string, database: string, timeoutMs: number): Way {
   let opening: Promise<OwnClient> | undefined
   const open = (): Promise<OwnClient> => {
     opening ??= openClient(url, timeoutMs).catch((error: unknown) => {
@@ -99,7 +111,7 @@ export function wayTo(url: string, timeoutMs: number): Way {
     })
     return opening
   }
-  const send: Send = async ([command = '', ...words]) => (await open()).call(command, ...words)
+  const send = choosing(database, async ([command = '', ...words]) => (await open()).call(command, ...words))
   const then = (work: (client: OwnClient) => void): void => void opening?.then(work, () => {})
   return {
     send,

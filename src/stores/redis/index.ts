@@ -28,10 +28,16 @@ function wayOf({ url, client }: RedisOptions, timeoutMs: number): Way {
   if ((url === undefined) === (client === undefined)) expected('options of redis', 'url or client', 'both or neither')
   if (client !== undefined) return wayThrough(client)
   // Not shown: it may hold a password.
-  if (typeof url !== 'string' || !/^rediss?:\/\//.test(url)) {
+  if (typeof url !== 'string' || !/^rediss?:\/\//.test(url) || !URL.canParse(url)) {
     expected('url', 'a redis:// or rediss:// URL', '(not shown)')
   }
-  return wayTo(url, timeoutMs)
+  return wayTo(url, databaseOf(new URL(url)), timeoutMs)
+}
+
+function databaseOf({ pathname, searchParams }: URL): string {
+  const database = pathname.slice(1) || (searchParams.get('db') ?? '0')
+  if (!/^\d+$/.test(database)) expected('url', 'one whose path is the number of a database, as /0', `/${database}`)
+  return String(Number(database))
 }
 
 /** Braces decide where a cluster keeps a key, and hapax sets its own. */
