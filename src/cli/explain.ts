@@ -221,7 +221,8 @@ function afterFailed(trace: Extract<Trace, { where: 'failed' }>, options: StoreO
     return `An edit has put ${trace.replacedBy} in its place, and this one is kept. To see what became of that: ${look}`
   }
   const holds = trace.held ? ', and later messages of its key wait behind it' : ''
-  return `${who} does not try it again by itself${holds}. To retry: ${command(`failed retry ${trace.seq}`, options)}`
+  const [what, how] = trace.reason === 'conflict' ? ['give it an id of its own', 'edit'] : ['retry', 'retry']
+  return `${who} does not try it again by itself${holds}. To ${what}: ${command(`failed ${how} ${trace.seq}`, options)}`
 }
 
 function isOpen(consumer: string, traces: readonly Trace[]): boolean {

@@ -86,13 +86,14 @@ function fact(io: Io, name: string, value: string): void {
 }
 
 function tellWhatToDo(found: FailedMessage, options: StoreOptions, io: Io): void {
-  const { seq, origin, consumer, replacedBy, message, held } = found
+  const { seq, origin, consumer, reason, replacedBy, message, held } = found
   if (replacedBy !== null) {
     line(io, `an edit has put ${safe(replacedBy)} in its place; what became of that:`)
     line(io, `  ${command(`explain ${shellWord(safe(replacedBy))}`, options)}`)
     return
   }
-  line(io, `to try it again: ${command(`failed retry ${seq}`, options)}`)
+  // Not under an id that belongs to another message.
+  if (reason !== 'conflict') line(io, `to try it again: ${command(`failed retry ${seq}`, options)}`)
   line(io, `to change it:    ${command(`failed edit ${seq}`, options)}`)
   line(io, `to give it up:   ${command(`failed discard ${seq}`, options)}`)
   if (!held || message.key === null) return

@@ -96,7 +96,8 @@ export class FailedStore {
 
   /**
    * Tries a message again under its own id, due at once: from its place if it holds its key, else at the end of its key.
-   * Rejects with `not-found` if it is not there, or was replaced.
+   * Rejects with `not-found` if it is not there, or was replaced, and with `conflict` if its id belongs to another message: under it
+   * that one's outside calls would pass for its own.
    */
   async retry(seq: string, by?: By): Promise<void> {
     if (!(await this.#retry(checkedSeq(seq), auditOf('retry', by)))) throw notFound(seq)
@@ -129,8 +130,7 @@ export class FailedStore {
 
   /** The journal of a failed message: its outside calls, in the order in which they were begun, and its notes. */
   async effects(seq: string): Promise<readonly EffectRow[]> {
-    const { consumer, message } = await this.#existing(seq)
-    return this.#store.effects(consumer, message.messageKey)
+    return this.#effects(await this.#existing(seq))
   }
 
   /**
@@ -141,9 +141,10 @@ export class FailedStore {
   async settle(seq: string, options: SettleOptions): Promise<void> {
     noOthers('options', options, ['effect', 'as', 'result', 'by'])
     const end = settlement(options)
-    const { consumer, message } = await this.#existing(seq)
+    const failed = await this.#existing(seq)
+    const { consumer, message } = failed
     const ref = { consumer, messageKey: message.messageKey, name: text('effect', options.effect) }
-    const known = (await this.#store.effects(consumer, message.messageKey)).find(({ name }) => name === ref.name)
+    const known = (await this.#effects(failed)).find(({ name }) => name === ref.name)
     if (known === undefined) throw noEffect(seq, ref.name)
     const audit = auditOf('settle', { ...options.by, note: settleNote(options) })
     const settled = await this.#store.settleEffect(ref, end, audit)
@@ -153,12 +154,17 @@ export class FailedStore {
   }
 
   /** Under a new id its outside calls would be made again, with other keys. */
-  async #refuseCalled({ seq, origin, consumer, message }: FailedMessage): Promise<void> {
-    const effects = origin === 'inbox' ? await this.#store.effects(consumer, message.messageKey) : []
-    const made = effects.find(({ name, state }) => name !== '' && state !== 'not-done')
+  async #refuseCalled(failed: FailedMessage): Promise<void> {
+    const { seq } = failed
+    const made = (await this.#effects(failed)).find(({ name, state }) => name !== '' && state !== 'not-done')
     if (made === undefined) return
     const what = `the failed message ${seq} has made the outside call '${made.name}': an edit would have it made again`
     throw new HapaxError('conflict', what, { fields: { seq, effect: made.name } })
+  }
+
+  /** The journal under an id that belongs to another message is that one's. */
+  async #effects({ origin, reason, consumer, message }: FailedMessage): Promise<readonly EffectRow[]> {
+    return origin === 'outbox' || reason === 'conflict' ? [] : this.#store.effects(consumer, message.messageKey)
   }
 
   async #existing(seq: string): Promise<FailedMessage> {
@@ -179,6 +185,8 @@ export class FailedStore {
   }
 
   async #retry(seq: string, audit: Audit): Promise<boolean> {
+    const failed = await this.#store.failedGet(seq)
+    if (failed?.reason === 'conflict') throw notItsOwnId(failed)
     const there = await this.#store.failedRetry(seq, audit)
     if (there) this.#options.wake()
     return there
@@ -218,6 +226,13 @@ function checkedWhere(where: FailedWhere): FailedWhere {
   age('olderThanMs', where.olderThanMs)
   age('newerThanMs', where.newerThanMs)
   return where
+}
+
+function notItsOwnId({ seq, message: { id, source } }: FailedMessage): HapaxError {
+  const what = `the failed message ${seq} came under an id that belongs to another one (${id} of ${source})`
+  return new HapaxError('conflict', `${what}: edit it, which gives it one of its own, or discard it`, {
+    fields: { seq },
+  })
 }
 
 /** The message of a failed one with other data. Its data is JSON, whatever the old one's was. */

@@ -182,21 +182,25 @@ const changing: readonly Case[] = [
     },
   },
   {
-    name: 'a conflict that a person retries is handled under a claim of its own',
+    name: 'F7: a conflict is not tried under the id of another message, whose outside calls are not its own',
     run: async (world) => {
       const hapax = world.hapax()
-      const seen: number[] = []
-      const sms = world.sms((_, data) => seen.push(data.n), { hapax, onMismatch: 'conflict' })
+      const sent: number[] = []
+      const sms = world.sms((ctx, { n }) => ctx.effect('send', () => sent.push(n)), { hapax, onMismatch: 'conflict' })
       assertOutcome(await sms.handle(ping('a')), 'processed')
       assertOutcome(await sms.handle(ping('a', { data: { n: 2 } })), 'conflict')
       const [row] = await hapax.failed.list()
+      const seq = row?.seq as string
       assert.deepEqual(
         (await hapax.explain('a')).map(({ where }) => where),
-        ['receipt', 'failed'],
+        ['receipt', 'effect', 'failed'],
       )
-      await hapax.failed.retry(row?.seq as string)
-      await world.drain(hapax, sms)
-      assert.deepEqual([seen, await hapax.failed.count()], [[1, 2], 0])
+      assert.deepEqual(await hapax.failed.effects(seq), [])
+      await assertRejects(hapax.failed.retry(seq), 'conflict')
+      await assertRejects(hapax.failed.settle(seq, { effect: 'send', as: 'retry' }), 'not-found')
+      assert.deepEqual(await hapax.failed.retryAll({}), { done: 0, gone: 0, errors: 1, stopped: false })
+      assert.deepEqual([sent, await hapax.failed.count()], [[1], 1])
+      await hapax.failed.discard(seq)
       assertOutcome(await sms.handle(ping('a')), 'duplicate')
     },
   },

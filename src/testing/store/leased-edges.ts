@@ -1,9 +1,10 @@
+import assert from 'node:assert/strict'
 import type { LeasedContext } from '../../core/handlers.ts'
 import { messageKey } from '../../core/identity.ts'
 import { type EdgeCase, type EdgeWorld, effectEdges, insideCalls } from '../effect-edges.ts'
 import type { Case } from './case.ts'
 import { leased, work } from './leased-world.ts'
-import { Pong, ping, type Tx, type World } from './world.ts'
+import { assertOutcome, assertRejects, Pong, ping, type Tx, type World } from './world.ts'
 
 /** A store with an inbox, as the common cases see it. */
 function edgeWorld(world: World): EdgeWorld {
@@ -31,7 +32,35 @@ const uses = [
   (ctx: unknown) => (ctx as LeasedContext<Tx>).publish(Pong, { n: 1 }),
 ]
 
+const conflicts: readonly Case[] = [
+  {
+    name: 'F7: a conflict is not tried under the id of another message, whose outside calls are not its own, but under a new one',
+    run: async (world) => {
+      const hapax = world.hapax()
+      const sent: string[] = []
+      const handler = async (ctx: LeasedContext<Tx>) => {
+        await ctx.effect('send', () => sent.push(ctx.message.id))
+      }
+      const sms = leased(world, handler, { hapax, onMismatch: 'conflict' })
+      assertOutcome(await sms.handle(ping('a')), 'processed')
+      assertOutcome(await sms.handle(ping('a', { data: { n: 2 } })), 'conflict')
+      const [row] = await hapax.failed.list()
+      const seq = row?.seq as string
+      assert.deepEqual(await hapax.failed.effects(seq), [])
+      await assertRejects(hapax.failed.retry(seq), 'conflict')
+      await assertRejects(hapax.failed.settle(seq, { effect: 'send', as: 'retry' }), 'not-found')
+      assert.deepEqual(await hapax.failed.retryAll({}), { done: 0, gone: 0, errors: 1, stopped: false })
+      await hapax.failed.edit(seq, { n: 2 }, { id: 'b' })
+      await work(world, sms)
+      assert.deepEqual([sent, await hapax.failed.count()], [['a', 'b'], 0])
+    },
+  },
+]
+
 /** What happens at the edges of calls. */
-export const edges: readonly Case[] = [...effectEdges, insideCalls(uses)].map(
-  ({ name, run }: EdgeCase): Case => ({ name, run: (world) => run(edgeWorld(world)) }),
-)
+export const edges: readonly Case[] = [
+  ...conflicts,
+  ...[...effectEdges, insideCalls(uses)].map(
+    ({ name, run }: EdgeCase): Case => ({ name, run: (world) => run(edgeWorld(world)) }),
+  ),
+]
