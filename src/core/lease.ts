@@ -142,6 +142,7 @@ interface LeasesOptions {
 export class Leases {
   readonly #options: LeasesOptions
   readonly #held = new Map<string, HeldLease>()
+  #renewing: Promise<void> | undefined
   /** Ends the wait for the next renewal; undefined: there is none, because nothing is held. */
   #cancel: (() => void) | undefined
 
@@ -173,10 +174,21 @@ export class Leases {
     return clock.after(leaseMs / 3, () => void this.#renew())
   }
 
+  /**
+   * Resolves when no renewal is under way. One that met the transaction that settles a message would wait for its end, and all other
+   * leases with it.
+   */
+  async notRenewing(): Promise<void> {
+    await this.#renewing
+  }
+
   async #renew(): Promise<void> {
     const underWay = (): void => {}
     this.#cancel = underWay
-    await this.#renewAll([...this.#held.values()])
+    const renewing = this.#renewAll([...this.#held.values()])
+    this.#renewing = renewing
+    await renewing
+    if (this.#renewing === renewing) this.#renewing = undefined
     // Whoever has emptied it meanwhile, or begun anew, has seen to it.
     if (this.#cancel === underWay) this.#cancel = this.#later()
   }

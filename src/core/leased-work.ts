@@ -90,6 +90,7 @@ export class LeasedWork<Tx> {
       const handler = this.#handlers.get(row.message.type) as Registered<Tx>
       await underLease(held, this.#limit, signal, () => call.run(handler))
       held.end()
+      await this.#leases.notRenewing()
       const settled = await this.#settle(row, held, call)
       if (settled === 'lost') return this.#lost(row)
       return this.#processed(row, started)
