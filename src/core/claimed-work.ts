@@ -152,12 +152,22 @@ export class ClaimedWork {
   async #stored(claim: StoredClaim, signal: AbortSignal): Promise<Outcome> {
     const { type } = claim.message
     if (!this.#registry.handlers.has(type)) return this.#putBack(claim, unknownType(type), ELSEWHERE_MS)
-    if (claim.crashes > 0) await this.#alone.enter()
+    if (claim.crashes === 0) return this.#work(claim, undefined, signal)
+    // In hand it would be a suspect once more, if the one that runs ends the process.
+    if (!this.#alone.tryEnter()) return this.#toLine(claim)
     try {
       return await this.#work(claim, undefined, signal)
     } finally {
-      if (claim.crashes > 0) this.#alone.leave()
+      this.#alone.leave()
     }
+  }
+
+  /** Another suspect runs: it waits for its turn in the store, and stays what it is. */
+  async #toLine({ lease, attempts, crashes }: StoredClaim): Promise<Outcome> {
+    const error = elsewhere()
+    const end = { attempts, crashes, delayMs: SUSPECT_MS, error: recordError(error) }
+    await this.#engine.store.release(lease, end)
+    return outcome('rolled-back', error)
   }
 
   async #work(work: Work, refused: HapaxError | undefined, signal: AbortSignal | undefined): Promise<Outcome> {
@@ -365,6 +375,12 @@ class Turnstile {
     return undefined
   }
 
+  tryEnter(): boolean {
+    if (this.#free === 0) return false
+    this.#free -= 1
+    return true
+  }
+
   leave(): void {
     const next = this.#waiting.shift()
     if (next === undefined) this.#free += 1
@@ -377,6 +393,8 @@ const PROCESSED = outcome('processed')
 const AT_ONCE = 200
 /** What was put back is not tried again at once. */
 const PUT_BACK_MS = 100
+/** Suspects ask again so often whether it is their turn. */
+const SUSPECT_MS = 1_000
 /** What another process has to handle is left to it for so long. */
 const ELSEWHERE_MS = 5_000
 

@@ -134,6 +134,8 @@ export class Effects {
     }
     const running = this.#effect(name, call, options).finally(() => this.#running.delete(name))
     this.#running.set(name, running)
+    // A handler that awaits another one first must not end the process by that.
+    running.catch(() => {})
     return running
   }
 
@@ -292,7 +294,8 @@ export class Effects {
 
   /** A person has to decide; the handler cannot go past it by catching the error. */
   #hold(name: string, cause: Error): HapaxError {
-    const what = `nobody knows whether '${name}' happened: ${messageOf(cause)}`
+    const known = isHapaxError(cause, 'unknown-effect')
+    const what = known ? cause.message : `nobody knows whether '${name}' happened: ${messageOf(cause)}`
     const held = new HapaxError('unknown-effect', what, { cause, fields: { effect: name } })
     this.#unknowns.set(name, held)
     return held

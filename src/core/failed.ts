@@ -230,9 +230,13 @@ function checkedWhere(where: FailedWhere): FailedWhere {
 
 function notItsOwnId({ seq, message: { id, source } }: FailedMessage): HapaxError {
   const what = `the failed message ${seq} came under an id that belongs to another one (${id} of ${source})`
-  return new HapaxError('conflict', `${what}: edit it, which gives it one of its own, or discard it`, {
-    fields: { seq },
-  })
+  return new HapaxError(
+    'conflict',
+    `${what}: it needs one of its own, by an edit where the store has it, or sent anew; or discard it`,
+    {
+      fields: { seq },
+    },
+  )
 }
 
 /** The message of a failed one with other data. Its data is JSON, whatever the old one's was. */

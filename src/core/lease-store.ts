@@ -36,6 +36,16 @@ export interface ClaimOptions {
   readonly leaseMs: number
 }
 
+/** What is left of a claim that has ended. */
+export interface Release {
+  readonly attempts: number
+  /** What it is suspected of, if nobody has found out. @default 0 */
+  readonly crashes?: number
+  /** When the next attempt is due. */
+  readonly delayMs: number
+  readonly error: ErrorRecord
+}
+
 /** Why a message goes to the failed store. */
 export interface Failure {
   readonly message: StoredMessage
@@ -108,11 +118,8 @@ export interface LeaseStore
   ): Promise<{ readonly claims: readonly StoredClaim[]; readonly nextMs: number | undefined }>
   /** They are processed: receipts, and their journals, are kept for this time. Answers the claims that were still theirs. */
   settle(leases: readonly Lease[], retentionMs: number | 'forever'): Promise<ReadonlySet<string>>
-  /** Ends a claim after an attempt that failed; the next one is due later. False: the lease was lost, and nothing was written. */
-  release(
-    lease: Lease,
-    end: { readonly attempts: number; readonly delayMs: number; readonly error: ErrorRecord },
-  ): Promise<boolean>
+  /** Ends a claim after an attempt that failed, or none. False: the lease was lost, and nothing was written. */
+  release(lease: Lease, end: Release): Promise<boolean>
   /** Writes a claimed message to the failed store, with its payload. False: the lease was lost, and nothing was written. */
   fail(consumer: string, lease: Lease, failure: Failure): Promise<boolean>
   /** Writes a message to the failed store whose identity belongs to another one. The same one twice is one. */

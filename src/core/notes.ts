@@ -27,7 +27,7 @@ export class Notes {
   }
 
   /** Adds fields; rejects if they could not be written. */
-  add(fields: Fields): Promise<void> {
+  async add(fields: Fields): Promise<void> {
     if (typeof fields !== 'object' || fields === null) expected('note', 'an object', fields)
     const own = { ...this.#own, ...fields }
     const text = serialised(own)
@@ -36,7 +36,7 @@ export class Notes {
     this.#own = own
     const written = (this.#writing ?? Promise.resolve()).then(() => this.#write(own, text))
     this.#writing = written.catch(() => {})
-    return written
+    await written
   }
 
   /** Those of earlier attempts go first if there is no room for all. */

@@ -20,7 +20,6 @@ const FINAL: readonly ErrorCode[] = [
   'too-large',
   'undecodable',
   'given-up-by-broker',
-  'conflict',
   'unknown-effect',
   'effect-result',
   'expired',

@@ -74,6 +74,7 @@ describe.skipIf(withoutRedis() !== undefined)('the command line on Redis', () =>
     const { stdout } = await run('doctor', '--json')
     const { findings } = JSON.parse(stdout) as { findings: { check: string; level: string }[] }
     expect(findings.map(({ check }) => check)).toEqual([
+      'role',
       'version',
       'eviction',
       'persistence',

@@ -67,9 +67,11 @@ else {
     expect(Math.min(...counts)).toBeGreaterThan(50)
   })
 
-  it('doctor looks at every master', async () => {
+  it('doctor looks at every master, and notices a client that knows only one of them', async () => {
     const [node] = servers.nodes
     const one = new Redis(node?.port as number, node?.host as string)
+    const [role] = await createHapax({ store: redis({ client: one }), logger: silentLogger }).doctor()
+    expect(role).toMatchObject({ check: 'role', level: 'error', advice: expect.stringContaining('clusters') })
     await one.config('SET', 'maxmemory-policy', 'volatile-ttl')
     try {
       for (const client of [ofIoredis, ofNodeRedis as RedisClient]) {

@@ -100,6 +100,23 @@ describe.skipIf(withoutRedis() !== undefined)('a store on Redis', () => {
     expect(() => redis({ url: url.href })).toThrow('one whose path is the number of a database, as /0, got')
   })
 
+  it('says why it does not get to Redis', async () => {
+    await plain.call('ACL', 'SETUSER', 'hapax-test', 'on', '>secret', '~*', '+@all')
+    const url = new URL(requireServer('redis'))
+    url.username = 'hapax-test'
+    url.password = 'wrong'
+    const ways = [
+      ['redis://127.0.0.1:1', /Redis is not there: .*ECONNREFUSED.*is the server running, and is the port right/],
+      [url.href, /Redis answered: WRONGPASS/],
+    ] as const
+    for (const [to, why] of ways) {
+      const { hapax, sms } = consumer(redis({ url: to, prefix: freshPrefix(), timeoutMs: 500 }))
+      await expect(sms.handle(ping('a'))).rejects.toThrow(why)
+      await hapax.close()
+    }
+    await plain.call('ACL', 'DELUSER', 'hapax-test')
+  })
+
   it('works in the database that its URL names', async () => {
     const prefix = freshPrefix()
     const url = new URL(requireServer('redis'))
@@ -277,7 +294,7 @@ describe.skipIf(noServer !== undefined)('a Redis of its own', () => {
 
   it('B18: doctor is content with one that loses nothing, and refuses one that evicts', async () => {
     const good = await levels([])
-    for (const check of ['version', 'eviction', 'persistence', 'fail-over', 'memory', 'failed']) {
+    for (const check of ['role', 'version', 'eviction', 'persistence', 'fail-over', 'memory', 'failed']) {
       expect(good[check]).toMatch(/^ok: /)
     }
     const evicting = await levels(['--maxmemory', '100mb', '--maxmemory-policy', 'allkeys-lru'])
@@ -291,12 +308,19 @@ describe.skipIf(noServer !== undefined)('a Redis of its own', () => {
     expect(secretive['persistence']).toMatch(/^warning: the server does not tell its appendfsync/)
     await using primary = await privateServer('redis')
     const { port } = new URL(primary.url)
-    await using _replica = await privateServer('redis', { args: ['--replicaof', '127.0.0.1', port] })
+    await using replica = await privateServer('redis', { args: ['--replicaof', '127.0.0.1', port] })
     const { hapax } = consumer(redis({ url: primary.url }))
     await until(async () =>
       (await hapax.doctor()).some(({ check, level }) => check === 'fail-over' && level === 'warning'),
     )
     await hapax.close()
+    const wrong = consumer(redis({ url: replica.url })).hapax
+    expect((await wrong.doctor())[0]).toMatchObject({
+      check: 'role',
+      level: 'error',
+      advice: 'Connect to the primary.',
+    })
+    await wrong.close()
   })
 
   it('I9: when its memory is full nothing is taken, and nothing is acknowledged', async () => {

@@ -19,7 +19,8 @@ export async function checkup(commands: Commands): Promise<readonly Finding[]> {
     appendfsync: fsyncs[index],
     minReplicas: replicas[index] === undefined ? undefined : Number(replicas[index]),
   }))
-  return [version, eviction, persistence, failOver, memory].map((look) => look(servers))
+  const role = roleOf(servers, commands.cluster)
+  return [role, ...[version, eviction, persistence, failOver, memory].map((look) => look(servers))]
 }
 
 /** A setting of each server. */
@@ -44,6 +45,19 @@ function parsed(info: string): ReadonlyMap<string, string> {
   return new Map(lines.flatMap((line) => (line ? [[line[1] as string, line[2] as string] as const] : [])))
 }
 
+function roleOf(servers: readonly Server[], cluster: boolean): Finding {
+  const check = 'role'
+  if (servers.some(({ info }) => info.get('role') === 'slave')) {
+    return error(check, 'the server is a replica: nothing can be written to it', 'Connect to the primary.')
+  }
+  if (!cluster && servers.some(({ info }) => info.get('cluster_enabled') === '1')) {
+    const message =
+      'the server is a node of a cluster, but the client is none for clusters: it reaches only a part of the keys'
+    return error(check, message, 'Pass a client for clusters, as new Cluster([…]) of ioredis.')
+  }
+  return ok(check, cluster ? `${servers.length} primaries of a cluster` : 'a primary')
+}
+
 function version(servers: readonly Server[]): Finding {
   const versions = [
     ...new Set(servers.map(({ info }) => info.get('valkey_version') ?? info.get('redis_version') ?? '')),
@@ -56,12 +70,11 @@ function version(servers: readonly Server[]): Finding {
 function eviction(servers: readonly Server[]): Finding {
   const others = servers.map(({ info }) => info.get('maxmemory_policy') ?? '').filter((each) => each !== 'noeviction')
   if (others.length === 0) return ok('eviction', 'nothing is evicted (maxmemory-policy noeviction)')
-  return {
-    check: 'eviction',
-    level: 'error',
-    message: `maxmemory-policy is ${others[0]}: when memory runs short, Redis forgets claims and receipts, and calls are made twice`,
-    advice: 'Set maxmemory-policy to noeviction, or give hapax a Redis of its own.',
-  }
+  return error(
+    'eviction',
+    `maxmemory-policy is ${others[0]}: when memory runs short, Redis forgets claims and receipts, and calls are made twice`,
+    'Set maxmemory-policy to noeviction, or give hapax a Redis of its own.',
+  )
 }
 
 function persistence(servers: readonly Server[]): Finding {
@@ -110,6 +123,10 @@ const FULL = 0.9
 
 function ok(check: string, message: string): Finding {
   return { check, level: 'ok', message, advice: '' }
+}
+
+function error(check: string, message: string, advice: string): Finding {
+  return { check, level: 'error', message, advice }
 }
 
 function warning(check: string, message: string, advice: string): Finding {

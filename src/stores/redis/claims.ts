@@ -1,6 +1,5 @@
-import type { ErrorRecord } from '../../core/errors.ts'
 import { errorHash } from '../../core/errors.ts'
-import type { Claimed, ClaimOptions, Failure, StoredClaim } from '../../core/lease-store.ts'
+import type { Claimed, ClaimOptions, Failure, Release, StoredClaim } from '../../core/lease-store.ts'
 import type { StoredMessage } from '../../core/message.ts'
 import { expected } from '../../core/options.ts'
 import type { Lease, Receipt } from '../../core/store.ts'
@@ -93,13 +92,10 @@ export class Claims {
     return settled
   }
 
-  async release(
-    lease: Lease,
-    { attempts, delayMs, error }: { readonly attempts: number; readonly delayMs: number; readonly error: ErrorRecord },
-  ): Promise<boolean> {
+  async release(lease: Lease, { attempts, crashes = 0, delayMs, error }: Release): Promise<boolean> {
     const { seq: name, token } = lease
     const delay = String(Math.round(delayMs))
-    const words = [token, fenceOf(lease), String(attempts), delay, JSON.stringify(error)]
+    const words = [token, fenceOf(lease), String(attempts), String(crashes), delay, JSON.stringify(error)]
     const [there, retried] = await this.#commands.run(scripts.RELEASE, this.#names.key(name), words)
     const again = textOf(retried)
     if (isDone(there) && again) await this.#postpone(this.#names.lineOf(name), entry(name, again), delayMs)

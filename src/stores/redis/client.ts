@@ -1,5 +1,6 @@
 import { HapaxError } from '../../core/errors.ts'
 import { expected } from '../../core/options.ts'
+import { unreached } from '../../core/reach.ts'
 
 /** The subset of a client of `ioredis` or `iovalkey` that hapax needs. */
 export interface IoredisClient {
@@ -96,6 +97,7 @@ async function mastersOf(cluster: NodeRedisCluster): Promise<readonly Send[]> {
 
 /** A client that hapax opened. */
 interface OwnClient extends IoredisClient {
+  readonly status: string
   connect(): Promise<unknown>
   disconnect(reconnect?: boolean): void
   on(event: 'error', listener: (error: Error) => void): unknown
@@ -105,13 +107,22 @@ interface OwnClient extends IoredisClient {
 export function wayTo(url: string, database: string, timeoutMs: number): Way {
   let opening: Promise<OwnClient> | undefined
   const open = (): Promise<OwnClient> => {
-    opening ??= openClient(url, timeoutMs).catch((error: unknown) => {
+    opening ??= openClient(url, timeoutMs, (error) => {
+      trouble = error
+    }).catch((error: unknown) => {
       opening = undefined
       throw error
     })
     return opening
   }
-  const send = choosing(database, async ([command = '', ...words]) => (await open()).call(command, ...words))
+  let trouble: Error | undefined
+  const send = choosing(database, async ([command = '', ...words]) => {
+    const client = await open()
+    // What the client says by itself is only that there is no link.
+    if (client.status !== 'ready' && trouble !== undefined)
+      throw new Error(unreached(trouble.message), { cause: trouble })
+    return client.call(command, ...words)
+  })
   const then = (work: (client: OwnClient) => void): void => void opening?.then(work, () => {})
   return {
     send,
@@ -122,7 +133,7 @@ export function wayTo(url: string, database: string, timeoutMs: number): Way {
   }
 }
 
-async function openClient(url: string, timeoutMs: number): Promise<OwnClient> {
+async function openClient(url: string, timeoutMs: number, onError: (error: Error) => void): Promise<OwnClient> {
   const { Redis } = await import('ioredis').catch((cause: unknown) => {
     throw new HapaxError('client-missing', 'redis({ url }) needs the package ioredis: npm install ioredis', { cause })
   })
@@ -135,8 +146,7 @@ async function openClient(url: string, timeoutMs: number): Promise<OwnClient> {
     connectTimeout: timeoutMs,
     retryStrategy: (times) => Math.min(1_000, 20 * 2 ** times),
   }) as unknown as OwnClient
-  // Each command says by itself that there is no link.
-  client.on('error', () => {})
+  client.on('error', onError)
   await client.connect().catch(() => {})
   return client
 }

@@ -70,6 +70,11 @@ export class Commands {
     return Promise.all(servers.map((send) => this.#insist(() => send(words) as Promise<Reply>)))
   }
 
+  /** Whether the client knows of several servers. */
+  get cluster(): boolean {
+    return this.#way.cluster
+  }
+
   close(): void {
     this.#way.close()
   }

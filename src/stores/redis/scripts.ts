@@ -140,15 +140,16 @@ for i, key in ipairs(KEYS) do out[i] = settle(key, ARGV[1 + i]) end
 return out
 `)
 
-/** KEYS: a claim. ARGV: token, fence, attempts, delay, error. Answers whether, and the retry that it belongs to. */
+/** KEYS: a claim. ARGV: token, fence, attempts, crashes, delay, error. Answers whether, and the retry that it belongs to. */
 export const RELEASE: Script = script(`${NOW}${CLAIMS}
 local key, token = KEYS[1], ARGV[1]
 local v = redis.call('GET', key)
 if held(v, token .. ARGV[2]) then
   local attempts = string.format('%06.0f', math.min(tonumber(ARGV[3]), 999999))
-  local open = NOBODY .. ARGV[2] .. moment(now + tonumber(ARGV[4])) .. attempts .. '000' .. '1'
+  local crashes = string.format('%03.0f', math.min(tonumber(ARGV[4]), 999))
+  local open = NOBODY .. ARGV[2] .. moment(now + tonumber(ARGV[5])) .. attempts .. crashes .. '1'
   redis.call('SETRANGE', key, 1, open)
-  redis.call('HSET', more(key), 'p', token, 'er', ARGV[5])
+  redis.call('HSET', more(key), 'p', token, 'er', ARGV[6])
 elseif not v or known(key, v, 'p') ~= token then
   return { 0, '' }
 end

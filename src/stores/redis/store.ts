@@ -6,6 +6,7 @@ import type {
   LeaseStatus,
   LeaseStore,
   LeaseStoreFeatures,
+  Release,
   StoredClaim,
 } from '../../core/lease-store.ts'
 import type { StoredMessage } from '../../core/message.ts'
@@ -83,7 +84,7 @@ export class RedisStore implements LeaseStore {
     return this.#claims.settle(leases, retentionMs)
   }
 
-  release(lease: Lease, end: Parameters<LeaseStore['release']>[1]): Promise<boolean> {
+  release(lease: Lease, end: Release): Promise<boolean> {
     return this.#claims.release(lease, end)
   }
 

@@ -236,6 +236,36 @@ const workers: readonly Case[] = [
     },
   },
   {
+    name: 'C2: what a dead worker had in hand is tried one after the other, once each, and not blamed for what others do',
+    run: async (world) => {
+      const hapax = world.hapax()
+      await failed(world, hapax, ['a', 'b', 'c'])
+      const leaseMs = 100
+      const began: string[] = []
+      let running = 0
+      const sms = world.sms(
+        async ({ message, signal }) => {
+          began.push(message.id)
+          running += 1
+          assert.equal(running, 1)
+          // Longer than the others' leases would last, were they in hand.
+          if (began.length === 1) await new Promise((resolve) => setTimeout(resolve, 4 * leaseMs))
+          assert.equal(signal.aborted, false)
+          running -= 1
+        },
+        { hapax, leaseMs },
+      )
+      await hapax.failed.retryAll({})
+      const { claims } = await world.store.claimStored('sms', { token: crypto.randomUUID(), leaseMs: 1, limit: 10 })
+      assert.equal(claims.length, 3)
+      const worker = await world.worker(hapax, sms)
+      await until(() => began.length === 3 && running === 0)
+      await worker.drain()
+      await worker.stop()
+      assert.deepEqual([began.sort(), await hapax.failed.count()], [['a', 'b', 'c'], 0])
+    },
+  },
+  {
     name: 'what this process does not handle is left to others',
     run: async (world) => {
       const hapax = world.hapax()
