@@ -1,5 +1,7 @@
 import { retryDelay } from './backoff.ts'
+import { Batched } from './batched.ts'
 import type { Confirmation, Destination, OutgoingMessage } from './broker.ts'
+import { Deletions } from './deletions.ts'
 import { type Engine, persist } from './engine.ts'
 import { asError, messageOf, recordError } from './errors.ts'
 import { grouping, soonest } from './grouping.ts'
@@ -11,7 +13,7 @@ import { unpackAttributes } from './message.ts'
 import { ref } from './reporter.ts'
 import { Rotation } from './rotation.ts'
 import { send } from './sending.ts'
-import type { Entry, Look, OutboxMessage, Share } from './store.ts'
+import type { Entry, Look, OutboxMessage, Share, Store } from './store.ts'
 
 /** What a relay needs of its worker. */
 export interface RelayOptions<Tx> {
@@ -37,11 +39,7 @@ export class Relay<Tx> implements Line {
   #queue: Entry[][] = []
   /** What is in the queue. */
   #waiting = { rows: 0, bytes: 0 }
-  /** What the broker has, and the outbox has still. */
-  #confirmed: string[] = []
-  #beingDeleted = 0
-  #deleting = false
-  #enough: (() => void) | undefined
+  readonly #deletions: Deletions
   readonly #rotation = new Rotation()
   #nextMs: number | undefined
   /** What the next call of the destination takes along. */
@@ -51,9 +49,26 @@ export class Relay<Tx> implements Line {
   #confirmedAt = Number.NEGATIVE_INFINITY
   /** Times in a row that the destination was not there, and until when to leave it alone. */
   #down = { times: 0, until: 0 }
+  /** Times in a row that confirmed messages could not be deleted, and until when to send nothing because of it. */
+  #undeleted = 0
+  #restsUntil = 0
+  readonly #postponing: Batched<Parameters<Store<never>['postpone']>[0][number]>
+  readonly #refusing: Batched<() => Promise<void>>
 
   constructor(options: RelayOptions<Tx>) {
+    const { engine } = options
     this.#options = options
+    this.#deletions = new Deletions({
+      clock: engine.clock,
+      delete: (seqs) => this.#delete(seqs),
+      isLast: () => this.#underWay === 0,
+      ended: (seqs) => {
+        for (const seq of seqs) this.#hand.letGo(seq)
+        options.changed()
+      },
+    })
+    this.#postponing = new Batched(BATCH, (rows) => persist(engine, () => engine.store.postpone(rows)))
+    this.#refusing = new Batched(1, async ([refuse]) => refuse?.())
   }
 
   get idle(): boolean {
@@ -61,11 +76,11 @@ export class Relay<Tx> implements Line {
   }
 
   get unfinished(): boolean {
-    return this.#rotation.unfinished
+    return this.#rotation.unfinished && this.#mayLook()
   }
 
   get nextMs(): number | undefined {
-    const pauseMs = this.#down.until - this.#options.engine.clock.monotonic()
+    const pauseMs = Math.max(this.#down.until, this.#restsUntil) - this.#options.engine.clock.monotonic()
     return pauseMs > 0 ? pauseMs : this.#nextMs
   }
 
@@ -75,7 +90,7 @@ export class Relay<Tx> implements Line {
 
   /** The next rows are looked for while the last ones are under way. */
   shares(): readonly Share[] {
-    if (this.#hand.size > WINDOW / 2 || this.#isDown()) return []
+    if (!this.#mayLook()) return []
     this.#hand.looking()
     const lanes = this.#options.membership.lanesOfRelay(this.#options.name)
     return lanes.length === 0 ? [] : [this.#share(lanes, LOOK, this.#rotation.after)]
@@ -125,7 +140,7 @@ export class Relay<Tx> implements Line {
 
   /** Messages that are read or sent, and not answered. */
   get #underWay(): number {
-    return this.#hand.size - this.#waiting.rows - this.#confirmed.length - this.#beingDeleted
+    return this.#hand.size - this.#waiting.rows - this.#deletions.size
   }
 
   #hasRoom(): boolean {
@@ -153,8 +168,17 @@ export class Relay<Tx> implements Line {
     return { table: 'outbox', scope: this.#options.name, types: [], lanes, limit, after }
   }
 
+  #mayLook(): boolean {
+    return this.#hand.size <= WINDOW / 2 && !this.#isDown()
+  }
+
   #isDown(): boolean {
-    return this.#down.until > this.#options.engine.clock.monotonic()
+    return Math.max(this.#down.until, this.#restsUntil) > this.#options.engine.clock.monotonic()
+  }
+
+  #rest(ms: number): void {
+    this.#restsUntil = this.#options.engine.clock.monotonic() + ms
+    this.drop()
   }
 
   #track(work: Promise<void>): void {
@@ -254,52 +278,23 @@ export class Relay<Tx> implements Line {
     this.#down = { times: 0, until: 0 }
     this.#confirmedAt = engine.clock.monotonic()
     this.#avoided.delete(row.seq)
-    this.#confirmed.push(row.seq)
+    const deleting = this.#deletions.add(row.seq)
+    if (deleting !== undefined) this.#track(deleting)
     engine.events.emit('relayed', () => ({ relay: row.relay, message: ref(row.message) }))
-    if (!this.#deleting) this.#track(this.#deleteConfirmed())
-    else if (this.#isEnough()) this.#enough?.()
     if (this.#hasRoom()) changed()
   }
 
-  /** Deletes what has been confirmed, many at once. */
-  async #deleteConfirmed(): Promise<void> {
+  async #delete(seqs: readonly string[]): Promise<void> {
     const { engine, keep } = this.#options
-    this.#deleting = true
-    // What is confirmed in the same moment goes with it.
-    await null
     try {
-      while (this.#confirmed.length > 0) {
-        await this.#gathered()
-        const seqs = this.#confirmed.splice(0, WINDOW)
-        this.#beingDeleted = seqs.length
-        try {
-          await persist(engine, () => engine.store.confirm(seqs, keep))
-        } finally {
-          this.#beingDeleted = 0
-          // What could not be deleted is sent again.
-          for (const seq of seqs) this.#hand.letGo(seq)
-        }
-        this.#options.changed()
-      }
-    } finally {
-      this.#deleting = false
-      // What was confirmed while that failed is sent again as well.
-      for (const seq of this.#confirmed.splice(0)) this.#hand.letGo(seq)
+      await persist(engine, () => engine.store.confirm(seqs, keep))
+      this.#undeleted = 0
+    } catch (error) {
+      // They are sent again, but not at once: a queue would get the same messages as fast as the broker takes them.
+      this.#undeleted += 1
+      this.#rest(retryDelay(DOWN, this.#undeleted, engine.random))
+      throw error
     }
-  }
-
-  /** A delete costs a commit: it waits a moment for company, if more is under way. */
-  async #gathered(): Promise<void> {
-    if (this.#isEnough()) return
-    const { promise, resolve } = Promise.withResolvers<void>()
-    const cancel = this.#options.engine.clock.after(GATHER_MS, resolve)
-    this.#enough = resolve
-    await promise
-    cancel()
-  }
-
-  #isEnough(): boolean {
-    return this.#confirmed.length >= BATCH || this.#underWay === 0
   }
 
   async #postpone(row: OutboxMessage, error: Error): Promise<void> {
@@ -308,7 +303,7 @@ export class Relay<Tx> implements Line {
     const event = { relay: row.relay, message: ref(row.message), attempt: row.attempts + 1, delayMs, error }
     engine.logger.warn({ ...event, error: messageOf(error) }, 'the broker did not take a message; trying again later')
     engine.events.emit('relay-retrying', () => event)
-    await persist(engine, () => engine.store.postpone([{ seq: row.seq, delayMs, error: recordError(error) }]))
+    await this.#postponing.add({ seq: row.seq, delayMs, error: recordError(error) })
   }
 
   async #refused(row: OutboxMessage, error: Error): Promise<void> {
@@ -317,7 +312,9 @@ export class Relay<Tx> implements Line {
     const event = { relay: row.relay, message: ref(row.message), held, error }
     engine.logger.error({ ...event, error: messageOf(error) }, 'the broker refused a message for good')
     const record = { seq: row.seq, reason: 'refused-by-broker', error: recordError(error), hold: held }
-    if (await persist(engine, () => engine.store.refuse(record))) engine.events.emit('relay-failed', () => event)
+    await this.#refusing.add(async () => {
+      if (await persist(engine, () => engine.store.refuse(record))) engine.events.emit('relay-failed', () => event)
+    })
   }
 
   /**
@@ -358,10 +355,8 @@ export class Relay<Tx> implements Line {
 const WINDOW = 2_000
 /** How many a look asks for, which lists up to twice as many. */
 const LOOK = 3_000
-/** How many are read at once, and deleted at once if they come fast. */
+/** How many are read at once. */
 const BATCH = 500
-/** How long a confirmed message may stay in the outbox, so that others are deleted with it. */
-const GATHER_MS = 10
 /** A destination that has confirmed something so lately is there. */
 const ALIVE_MS = 1_000
 const WINDOW_BYTES = 64 * 1024 * 1024

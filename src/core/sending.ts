@@ -1,6 +1,6 @@
 import type { Confirmation, Destination, OutgoingMessage } from './broker.ts'
 import type { Clock } from './clock.ts'
-import { asError, HapaxError } from './errors.ts'
+import { asError, describe, HapaxError } from './errors.ts'
 
 /** What a call of a destination needs. */
 export interface SendOptions {
@@ -42,7 +42,7 @@ export function send(
     const answers = published(destination, messages, limit.signal)
     for (const index of messages.keys()) {
       answerOf(answers[index]).then(
-        (sent) => answered(index, sent),
+        (sent) => answered(index, isConfirmation(sent) ? sent : unavailable(noAnswer(sent))),
         (error) => answered(index, unavailable(error)),
       )
     }
@@ -56,17 +56,30 @@ function published(
   destination: Destination,
   messages: readonly OutgoingMessage[],
   signal: AbortSignal,
-): readonly Promise<Confirmation>[] {
+): readonly unknown[] {
   try {
-    return destination.publish(messages, signal)
+    const answers: unknown = destination.publish(messages, signal)
+    return Array.isArray(answers) ? answers : []
   } catch (error) {
     const answer = Promise.resolve(unavailable(error))
     return messages.map(() => answer)
   }
 }
 
-function answerOf(sent: Promise<Confirmation> | undefined): Promise<Confirmation> {
-  return sent ?? Promise.reject(new Error('the destination gave no answer for this message'))
+/** Not every destination is written in TypeScript. */
+function answerOf(sent: unknown): Promise<unknown> {
+  return sent instanceof Promise ? sent : Promise.resolve(sent)
+}
+
+function isConfirmation(sent: unknown): sent is Confirmation {
+  const { status } = (sent ?? {}) as Partial<Confirmation>
+  return status !== undefined && STATUSES.has(status)
+}
+
+const STATUSES: ReadonlySet<string> = new Set<Confirmation['status']>(['confirmed', 'failed', 'refused', 'unavailable'])
+
+function noAnswer(got: unknown): Error {
+  return new Error(`expected the destination to answer { status } for each message, got ${describe(got)}`)
 }
 
 /** What a destination throws, against its contract, says nothing about the message. */

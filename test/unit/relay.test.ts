@@ -194,6 +194,65 @@ describe('a relay', () => {
     await expect.poll(() => sentUntilDown.length, { timeout: 20_000 }).toBeGreaterThan(1)
     expect(sentUntilDown[1]).toBeLessThanOrEqual(4_000)
   })
+
+  it.each<[string, unknown]>([
+    ['nothing', undefined],
+    ['what is no promise', [{ status: 'confirmed' }]],
+    ['promises of nothing', [Promise.resolve(undefined)]],
+    ['promises of something else', [Promise.resolve({ status: 'ok' })]],
+  ])('D30: goes on after a destination that answers %s', async (_, answers) => {
+    const store = memory()
+    const hapax = createHapax({ store, source: '/test', logger: silentLogger })
+    onTestFinished(() => hapax.close())
+    let calls = 0
+    const destination: Destination = {
+      name: 'a test',
+      features: { keepsOrder: false },
+      prepare: async () => {},
+      publish: (messages) =>
+        ++calls === 1 ? (answers as Promise<Confirmation>[]) : messages.map(async () => CONFIRMED),
+      close: async () => {},
+    }
+    await hapax.transaction((tx) => hapax.publish(tx, Sent, { key: 'a' }))
+    const worker = hapax.worker({ relay: destination, pollMs: 20 })
+    await worker.start()
+    await expect.poll(() => store.rows('hapax_outbox'), { timeout: 10_000 }).toEqual([])
+    await worker.stop()
+  })
+
+  it('D6: does not send again and again what cannot be deleted', async () => {
+    const store = memory()
+    let tries = 0
+    const refuses = instead(store, 'confirm', () => {
+      tries += 1
+      return Promise.reject(new HapaxError('store-unavailable', 'permission denied'))
+    })
+    const { worker, arrived, publish } = await relay(() => CONFIRMED, refuses)
+    for (const key of ['a', 'b']) await publish({ key }, key)
+    await worker.start()
+    await expect.poll(() => tries, { timeout: 10_000 }).toBeGreaterThan(3)
+    await delay(500)
+    expect(arrived.length).toBeLessThan(20)
+    await worker.stop()
+  })
+
+  it('D20: postpones many messages at once, so that the database has time for others', async () => {
+    let writes = 0
+    const counted = instead(memory(), 'postpone', (postpone, ...args) => {
+      writes += 1
+      return postpone(...args)
+    })
+    const { hapax, worker, publish } = await relay(() => ({ status: 'failed', error: new Error('nack') }), counted)
+    let retrying = 0
+    hapax.events.on('relay-retrying', () => {
+      retrying += 1
+    })
+    for (let n = 0; n < 1_000; n++) await publish({ key: `k${n}` }, `m${n}`)
+    await worker.start()
+    await expect.poll(() => retrying, { timeout: 10_000 }).toBeGreaterThanOrEqual(1_000)
+    await worker.stop()
+    expect(writes).toBeLessThan(100)
+  })
 })
 
 /** The store, with a method of ours in the place of one of its own. */
