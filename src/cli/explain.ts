@@ -214,6 +214,13 @@ function afterClaim({ consumer, held, stored, attempts, dueAt }: Extract<Trace, 
   return `Next, ${next} ${attempts === 0 ? 'has it handled' : 'has it tried again'}${due(dueAt)}.`
 }
 
+/** What helps where a retry does not: what to do, and the command. */
+const WAYS_OUT: Readonly<Record<string, readonly [what: string, how: string]>> = {
+  conflict: ['see why, and what can be done', 'show'],
+  'unknown-effect': ['see which call it is, and settle it', 'show'],
+  'effect-result': ['see which call it is', 'show'],
+}
+
 function afterFailed(trace: Extract<Trace, { where: 'failed' }>, options: StoreOptions): string {
   const who = trace.origin === 'outbox' ? `The relay ${trace.consumer}` : trace.consumer
   if (trace.replacedBy !== null) {
@@ -221,7 +228,7 @@ function afterFailed(trace: Extract<Trace, { where: 'failed' }>, options: StoreO
     return `An edit has put ${trace.replacedBy} in its place, and this one is kept. To see what became of that: ${look}`
   }
   const holds = trace.held ? ', and later messages of its key wait behind it' : ''
-  const [what, how] = trace.reason === 'conflict' ? ['give it an id of its own', 'edit'] : ['retry', 'retry']
+  const [what, how] = WAYS_OUT[trace.reason] ?? ['retry', 'retry']
   return `${who} does not try it again by itself${holds}. To ${what}: ${command(`failed ${how} ${trace.seq}`, options)}`
 }
 

@@ -1,16 +1,14 @@
 import { NotDone, Permanent, RetryAfter } from './errors.ts'
 
-/** Errors of the network from before a request was sent. */
+/**
+ * Errors that only come before a request is sent. Not those of a connection, such as ECONNREFUSED or EHOSTUNREACH: a link on which a
+ * request is under way ends with the same codes when a router or a firewall says so; there the call of the system tells.
+ */
 const NOT_SENT: ReadonlySet<unknown> = new Set([
-  'ECONNREFUSED',
   'ENOTFOUND',
   'EAI_AGAIN',
   'EAI_NODATA',
   'EAI_NONAME',
-  'EHOSTUNREACH',
-  'ENETUNREACH',
-  'EADDRNOTAVAIL',
-  'ENETDOWN',
   'UND_ERR_CONNECT_TIMEOUT',
   'ERR_INVALID_URL',
   'ERR_TLS_CERT_ALTNAME_INVALID',

@@ -14,6 +14,7 @@ import { expected, noOthers, positiveInteger, text } from './options.ts'
 import type { Random } from './random.ts'
 import { ref } from './reporter.ts'
 import type { EffectEnd, EffectRef, EffectRow, EffectState, Store } from './store.ts'
+import { Watched } from './watched.ts'
 
 /** What asking the provider has shown: that the call happened, and what it returned; that it did not; or nothing. */
 export type Verified<T> = { readonly done: T } | 'not-done' | 'unknown'
@@ -60,6 +61,8 @@ export class Effects {
   readonly #running = new Map<string, Promise<unknown>>()
   /** Effects that were called in this attempt. */
   readonly #called = new Set<string>()
+  /** Effects that failed. */
+  readonly #failures = new Map<string, Watched<unknown>>()
   /** Effects that nobody knows about, and why. */
   readonly #unknowns = new Map<string, Error>()
   readonly #notes: Notes
@@ -95,8 +98,13 @@ export class Effects {
 
   /** The handler has returned, and did not wait for its calls. */
   get unawaited(): HapaxError | undefined {
-    if (this.#running.size === 0) return undefined
-    return new HapaxError('unawaited-effect', `the handler returned while an effect was still running: ${this.#names}`)
+    if (this.#running.size > 0) {
+      const what = `the handler returned while an effect was still running: ${this.#names}`
+      return new HapaxError('unawaited-effect', what)
+    }
+    const [unseen] = [...this.#failures].filter(([, { seen }]) => !seen)
+    if (unseen === undefined) return undefined
+    return new HapaxError('unawaited-effect', `the handler did not wait for the effect '${unseen[0]}', which failed`)
   }
 
   /**
@@ -134,9 +142,10 @@ export class Effects {
     }
     const running = this.#effect(name, call, options).finally(() => this.#running.delete(name))
     this.#running.set(name, running)
-    // A handler that awaits another one first must not end the process by that.
-    running.catch(() => {})
-    return running
+    const watched = new Watched(running)
+    // One that fails while another one is awaited must not end the process; one that nobody ever awaits is told at the end.
+    running.catch(() => this.#failures.set(name, watched))
+    return watched
   }
 
   /** Writes down something for people to read; later fields replace earlier ones of the same name. */

@@ -38,6 +38,10 @@ export function send(
       limit.abort()
       resolve()
     }
+    if (signal.aborted) {
+      late()
+      return
+    }
     signal.addEventListener('abort', late, { once: true })
     const answers = published(destination, messages, limit.signal)
     for (const index of messages.keys()) {

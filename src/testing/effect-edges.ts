@@ -71,6 +71,28 @@ function twoAtOnce(world: EdgeWorld, end: () => unknown) {
   return { sms, calls, refused, go }
 }
 
+const forgotten: readonly EdgeCase[] = [
+  {
+    name: 'B22: an effect that fails and that nobody waits for does not pass for done; one that is waited for later is no trouble',
+    run: async (world) => {
+      const ended = gate()
+      const sms = world.sms(async (ctx) => {
+        const refused = async () => {
+          ended.open()
+          throw new NotDone('not now')
+        }
+        const forgotten = ctx.effect('send', refused)
+        await ended.passed
+        await until(async () => (await states(world, ctx.message.id))['send'] === 'not-done 1')
+        await ctx.effect('other', () => 'sent')
+        if (ctx.message.id === 'later') await assert.rejects(forgotten, { message: 'not now' })
+      })
+      assertOutcome(await sms.handle('a'), world.retry, 'unawaited-effect')
+      assertOutcome(await sms.handle('later'), 'processed')
+    },
+  },
+]
+
 const undecided: readonly EdgeCase[] = [
   {
     name: 'B21: what a person retries without a decision is held again, also if its handler does not come across the unknown call',
@@ -343,4 +365,11 @@ const results: readonly EdgeCase[] = [
   },
 ]
 
-export const effectEdges: readonly EdgeCase[] = [...together, ...undecided, ...inside, ...noting, ...results]
+export const effectEdges: readonly EdgeCase[] = [
+  ...together,
+  ...forgotten,
+  ...undecided,
+  ...inside,
+  ...noting,
+  ...results,
+]

@@ -88,7 +88,9 @@ describe.skipIf(withoutRedis() !== undefined)('a store on Redis', () => {
         const store = redis({ ...way, prefix, timeoutMs: 1_000 })
         const { hapax, sms } = consumer(store)
         for (let time = 0; time < 2; time++) {
-          await expect(sms.handle(ping('a'))).rejects.toThrow('DB index is out of range')
+          await expect(sms.handle(ping('a'))).rejects.toThrow(
+            /DB index is out of range|in database 9999, as it was told, but it is in 0/,
+          )
         }
         await hapax.close()
       }

@@ -10,6 +10,11 @@ function systemError(code: string, more: object = {}): Error {
   return Object.assign(new Error(code), { code, ...more })
 }
 
+/** As it comes from a link that was never made. */
+function refused(code: string): Error {
+  return systemError(code, { syscall: 'connect' })
+}
+
 function circle(): Error {
   const error = new Error('a circle')
   error.cause = error
@@ -29,15 +34,15 @@ describe('whether a call happened', () => {
     ['a time-out of undici while connecting', systemError('UND_ERR_CONNECT_TIMEOUT')],
     ['a certificate that has expired', systemError('CERT_HAS_EXPIRED')],
     ['what fetch throws about them', new TypeError('fetch failed', { cause: systemError('ENOTFOUND') })],
-    [
-      'several addresses, all refused',
-      new AggregateError([systemError('ECONNREFUSED'), systemError('EHOSTUNREACH')], 'all'),
-    ],
+    ['several addresses, all refused', new AggregateError([refused('ECONNREFUSED'), refused('EHOSTUNREACH')], 'all')],
   ]
   it.each(notDone)('%s: it did not', (_, error) => expect(classifyError(error)).toBe('not-done'))
 
   const unknown: readonly [string, unknown][] = [
     ['a connection that was reset', systemError('ECONNRESET', { syscall: 'read' })],
+    ['a host that was lost while the request was under way', systemError('EHOSTUNREACH', { syscall: 'read' })],
+    ['a firewall that refuses a link in use', systemError('ECONNREFUSED', { syscall: 'read' })],
+    ['a refused connection of whatever', systemError('ECONNREFUSED')],
     ['a pipe that broke', systemError('EPIPE', { syscall: 'write' })],
     ['a time-out while reading', systemError('ETIMEDOUT', { syscall: 'read' })],
     ['a time-out of undici for the answer', systemError('UND_ERR_HEADERS_TIMEOUT')],
@@ -45,10 +50,7 @@ describe('whether a call happened', () => {
     ['a time-out signal', new DOMException('late', 'TimeoutError')],
     ['any other error', new Error('status 500')],
     ['what fetch throws about a reset', new TypeError('fetch failed', { cause: systemError('ECONNRESET') })],
-    [
-      'several addresses, one of them reset',
-      new AggregateError([systemError('ECONNREFUSED'), systemError('ECONNRESET')]),
-    ],
+    ['several addresses, one of them reset', new AggregateError([refused('ECONNREFUSED'), systemError('ECONNRESET')])],
     ['no errors at all', new AggregateError([])],
     ['a circle of causes', circle()],
     ['a text', 'ECONNREFUSED'],

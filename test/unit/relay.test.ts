@@ -220,6 +220,25 @@ describe('a relay', () => {
     await worker.stop()
   })
 
+  it('H11: sends nothing after it was stopped at once', async () => {
+    const reading = Promise.withResolvers<void>()
+    const read = Promise.withResolvers<void>()
+    const slow = instead(memory(), 'outboxRows', async (rows, ...args) => {
+      reading.resolve()
+      await read.promise
+      return rows(...args)
+    })
+    const { worker, arrived, publish } = await relay(() => CONFIRMED, slow)
+    await publish({ key: 'a' }, 'a')
+    await worker.start()
+    await reading.promise
+    const stopped = worker.stop({ deadlineMs: 0 })
+    await delay(1)
+    read.resolve()
+    await stopped
+    expect(arrived).toEqual([])
+  })
+
   it('D6: does not send again and again what cannot be deleted', async () => {
     const store = memory()
     let tries = 0

@@ -195,7 +195,7 @@ select cast(m.seq as char) as seq, m.relay, ${MESSAGE}, m.attempts from ${outbox
 where m.seq in (${SEQS(count)}) order by m.seq`,
     copyToSent: (count: number) => `
 insert into ${sent} (relay, ${COLUMNS}, sent_at)
-select m.relay, ${MESSAGE}, ${NOW} from ${outbox} as m ${BY_KEY} where m.seq in (${SEQS(count)}) order by m.seq`,
+select m.relay, ${MESSAGE}, ${NOW} from ${outbox} as m ${BY_KEY} where m.seq in (${SEQS(count)}) order by m.seq for update`,
     deleteOutbox: (count: number) => `delete m from ${outbox} as m ${BY_KEY} where m.seq in (${SEQS(count)})`,
     postpone: `
 update ${outbox} set attempts = attempts + 1, available_at = ${LATER}, error = ? where seq = ${SEQ}`,

@@ -522,8 +522,9 @@ select seq::text as seq, relay, ${MESSAGE}, attempts from ${schema}.outbox
 where seq = any ($1::text::bigint[]) order by outbox.seq`,
     copyToSent: `
 insert into ${schema}.sent (message_key, fingerprint, relay, source, id, type, key, attributes, data)
-select message_key, fingerprint, relay, source, id, type, key, attributes, data from ${schema}.outbox
-where seq = any ($1::text::bigint[]) order by seq`,
+select message_key, fingerprint, relay, source, id, type, key, attributes, data from (
+  select * from ${schema}.outbox where seq = any ($1::text::bigint[]) order by outbox.seq for update
+) as confirmed`,
     // A server that crashes may bring back what was deleted in its last moment; then it is sent again.
     deleteConfirmed: `
 with eventually as materialized (select set_config('synchronous_commit', 'off', true) as setting)

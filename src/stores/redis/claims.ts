@@ -49,7 +49,7 @@ export class Claims {
   ): Promise<{ readonly claims: readonly StoredClaim[]; readonly nextMs: number | undefined }> {
     checkToken(token)
     const line = this.#names.line(consumer)
-    const [left, ...entries] = await this.#commands.run(scripts.DUE, line, [String(limit)])
+    const [left, ...entries] = await this.#commands.run(scripts.DUE, line, [String(Math.min(limit, AT_ONCE))])
     const nextMs = textOf(left) === '' ? undefined : numberOf(left)
     if (entries.length === 0) return { claims: [], nextMs }
     const items = entries.map((each) => {
@@ -144,6 +144,9 @@ export class Claims {
     return this.#commands.run(scripts.POSTPONE, line, [String(Math.round(delayMs)), waiting])
   }
 }
+
+/** How many one look at a line answers: Lua has room for some thousands. */
+const AT_ONCE = 1_000
 
 /** Claims have room for the text of a UUID. */
 function checkToken(token: string): void {

@@ -53,8 +53,7 @@ export function wayThrough(client: RedisClient): Way {
     return { send, cluster, servers, renew: () => {}, close: () => {} }
   }
   if (typeof given?.call === 'function') {
-    const { options } = client as { options?: { db?: unknown } }
-    const send = choosing(String(options?.db ?? 0), ofIoredis(client as IoredisClient))
+    const send = checking(client as ChoosingClient, ofIoredis(client as IoredisClient))
     if (given.isCluster !== true) return way(send, false, async () => [send])
     return way(send, true, async () => (client as IoredisCluster).nodes('master').map(ofIoredis))
   }
@@ -80,6 +79,33 @@ function choosing(database: string, send: Send): Send {
     chosen = true
     return send(words, key)
   }
+}
+
+/** What ioredis knows about the database of a client: what it was given, and what was chosen since. */
+interface ChoosingClient {
+  readonly options?: { readonly db?: number }
+  readonly condition?: { readonly select?: number }
+}
+
+/** The same for a client of the user's, which is theirs to set: it is only looked at, once. */
+function checking(client: ChoosingClient, send: Send): Send {
+  if ((client.options?.db ?? 0) === 0) return send
+  let checked = false
+  return async (words, key) => {
+    if (!checked) {
+      const info = await send(['CLIENT', 'INFO'])
+      const meant = String(client.condition?.select ?? client.options?.db)
+      const there = /\bdb=(\d+)/.exec(String(info))?.[1]
+      if (there !== undefined && there !== meant) throw otherDatabase(meant, there)
+    }
+    checked = true
+    return send(words, key)
+  }
+}
+
+function otherDatabase(meant: string, there: string): HapaxError {
+  const what = `expected the client to be in database ${meant}, as it was told, but it is in ${there}`
+  return new HapaxError('store-unavailable', `${what}: is there a database ${meant}?`)
 }
 
 function ofIoredis(client: IoredisClient): Send {

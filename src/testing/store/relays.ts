@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import type { Confirmation } from '../../core/broker.ts'
+import { ALL_LANES } from '../../core/lanes.ts'
 import type { Case } from './case.ts'
 import { TestDestination } from './doubles.ts'
 import { type AnyHapax, assertRejects, gate, Ping, type World } from './world.ts'
@@ -187,6 +188,26 @@ export const relays: readonly Case[] = [
       await hapax.sent.republish(sent.find(({ message }) => message.id === 'a1')?.seq as string)
       await worker.drain()
       assert.deepEqual(relay.arrived.filter((id) => id === 'a1').length, 2)
+    },
+  },
+  {
+    name: 'D29: what two relays have sent is kept once',
+    run: async (world) => {
+      const hapax = world.hapax()
+      await publish(hapax, ['a1', 'b1', 'c1'])
+      const share = {
+        table: 'outbox',
+        scope: 'default',
+        types: [],
+        lanes: ALL_LANES,
+        limit: 10,
+        after: new Map(),
+      } as const
+      const [look] = await world.store.look([share])
+      const seqs = (look?.entries ?? []).map(({ seq }) => seq)
+      assert.equal(seqs.length, 3)
+      await Promise.all([1, 2, 3, 4].map(() => world.store.confirm(seqs, true)))
+      assert.equal((await hapax.sent.list()).length, 3)
     },
   },
   {
