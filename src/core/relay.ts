@@ -176,8 +176,12 @@ export class Relay<Tx> implements Line {
     return Math.max(this.#down.until, this.#restsUntil) > this.#options.engine.clock.monotonic()
   }
 
-  #rest(ms: number): void {
-    this.#restsUntil = this.#options.engine.clock.monotonic() + ms
+  /** Once for all deletes that fail meanwhile. */
+  #rest(): void {
+    const { clock, random } = this.#options.engine
+    if (this.#restsUntil > clock.monotonic()) return
+    this.#undeleted += 1
+    this.#restsUntil = clock.monotonic() + retryDelay(DOWN, this.#undeleted, random)
     this.drop()
   }
 
@@ -289,10 +293,10 @@ export class Relay<Tx> implements Line {
     try {
       await persist(engine, () => engine.store.confirm(seqs, keep))
       this.#undeleted = 0
+      this.#restsUntil = 0
     } catch (error) {
       // They are sent again, but not at once: a queue would get the same messages as fast as the broker takes them.
-      this.#undeleted += 1
-      this.#rest(retryDelay(DOWN, this.#undeleted, engine.random))
+      this.#rest()
       throw error
     }
   }
