@@ -389,8 +389,8 @@ class Turnstile {
 }
 
 const PROCESSED = outcome('processed')
-/** How many messages one question to the store is about. */
-const AT_ONCE = 200
+/** So many messages are worth a question to the store. */
+const AT_ONCE = 32
 /** What was put back is not tried again at once. */
 const PUT_BACK_MS = 100
 /** Suspects ask again so often whether it is their turn. */

@@ -4,40 +4,46 @@ interface Asking<Ask, Answer> {
   reject(error: unknown): void
 }
 
-/** Collects what is asked for in one turn of the event loop, and asks for all of it at once. */
+/**
+ * Collects what is asked for in one turn of the event loop, and asks for all of it at once; as soon as there is enough, so that the
+ * answering side has work while this one goes on.
+ */
 export class Together<Ask, Answer> {
   readonly #answer: (asks: readonly Ask[]) => Promise<readonly Answer[]>
-  readonly #most: number
+  readonly #enough: number
   #asking: Asking<Ask, Answer>[] = []
+  #count = 0
+  #due = false
 
-  /** `answer` gives one answer for each, in their order; who would make it more than `most` is asked for next. */
-  constructor(answer: (asks: readonly Ask[]) => Promise<readonly Answer[]>, most: number) {
+  /** `answer` gives one answer for each, in their order. */
+  constructor(answer: (asks: readonly Ask[]) => Promise<readonly Answer[]>, enough: number) {
     this.#answer = answer
-    this.#most = most
+    this.#enough = enough
   }
 
   /** The answers, in the order of what was asked for. */
   ask(asks: readonly Ask[]): Promise<readonly Answer[]> {
     return new Promise((resolve, reject) => {
       this.#asking.push({ asks, resolve, reject })
-      if (this.#asking.length === 1) setImmediate(() => this.#flush())
+      this.#count += asks.length
+      if (this.#count >= this.#enough) this.#flush()
+      else if (!this.#due) {
+        this.#due = true
+        setImmediate(this.#onTurn)
+      }
     })
+  }
+
+  readonly #onTurn = (): void => {
+    this.#due = false
+    if (this.#count > 0) this.#flush()
   }
 
   #flush(): void {
     const asking = this.#asking
     this.#asking = []
-    let from = 0
-    let count = 0
-    for (const [index, { asks }] of asking.entries()) {
-      if (count > 0 && count + asks.length > this.#most) {
-        void this.#send(asking.slice(from, index))
-        from = index
-        count = 0
-      }
-      count += asks.length
-    }
-    void this.#send(from === 0 ? asking : asking.slice(from))
+    this.#count = 0
+    void this.#send(asking)
   }
 
   async #send(asking: readonly Asking<Ask, Answer>[]): Promise<void> {
