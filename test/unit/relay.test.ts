@@ -39,8 +39,14 @@ async function relay(answer: Answer, store = memory()) {
     close: async () => {},
   }
   const publish = (data: Data, id: string) => hapax.transaction((tx) => hapax.publish(tx, Sent, data, { id }))
+  /** Many at once, each of a key of its own. */
+  const fill = (count: number) =>
+    hapax.transaction((tx) => {
+      const drafts = Array.from({ length: count }, (_, n) => Sent.of({ key: `k${n}` }, { id: `m${n}` }))
+      return hapax.publishMany(tx, drafts)
+    })
   const worker = hapax.worker({ relay: destination, pollMs: 20 })
-  return { hapax, worker, arrived, publish }
+  return { hapax, worker, arrived, publish, fill }
 }
 
 describe('a relay', () => {
@@ -135,12 +141,12 @@ describe('a relay', () => {
       return confirm(...args)
     })
     let last = Promise.resolve()
-    const { worker, publish } = await relay(async () => {
+    const { worker, fill } = await relay(async () => {
       last = last.then(() => setImmediate())
       await last
       return CONFIRMED
     }, counted)
-    for (let n = 0; n < 1_000; n++) await publish({ key: `k${n}` }, `m${n}`)
+    await fill(1_000)
     await worker.start()
     await worker.drain()
     expect(store.rows('hapax_outbox')).toEqual([])
@@ -171,8 +177,8 @@ describe('a relay', () => {
 
   it('I9: has no more than 2,000 messages under way', async () => {
     const answers: ((sent: Confirmation) => void)[] = []
-    const { worker, publish } = await relay(() => new Promise((resolve) => answers.push(resolve)))
-    for (let n = 0; n < 3_000; n++) await publish({ key: `k${n}` }, `m${n}`)
+    const { worker, fill } = await relay(() => new Promise((resolve) => answers.push(resolve)))
+    await fill(3_000)
     await worker.start()
     await expect.poll(() => answers.length).toBe(2_000)
     for (const answered of answers.splice(0, 1_000)) answered(CONFIRMED)
@@ -183,13 +189,13 @@ describe('a relay', () => {
 
   it('D30: does not send the rest when the broker is down', async () => {
     let sent = 0
-    const { hapax, worker, publish } = await relay(() => {
+    const { hapax, worker, fill } = await relay(() => {
       sent += 1
       return { status: 'unavailable', error: new Error('no leader') }
     })
     const sentUntilDown: number[] = []
     hapax.events.on('relay-down', () => sentUntilDown.push(sent))
-    for (let n = 0; n < 5_000; n++) await publish({ key: `k${n}` }, `m${n}`)
+    await fill(5_000)
     await worker.start()
     await expect.poll(() => sentUntilDown.length, { timeout: 20_000 }).toBeGreaterThan(1)
     expect(sentUntilDown[1]).toBeLessThanOrEqual(4_000)
@@ -261,12 +267,12 @@ describe('a relay', () => {
       writes += 1
       return postpone(...args)
     })
-    const { hapax, worker, publish } = await relay(() => ({ status: 'failed', error: new Error('nack') }), counted)
+    const { hapax, worker, fill } = await relay(() => ({ status: 'failed', error: new Error('nack') }), counted)
     let retrying = 0
     hapax.events.on('relay-retrying', () => {
       retrying += 1
     })
-    for (let n = 0; n < 1_000; n++) await publish({ key: `k${n}` }, `m${n}`)
+    await fill(1_000)
     await worker.start()
     await expect.poll(() => retrying, { timeout: 10_000 }).toBeGreaterThanOrEqual(1_000)
     await worker.stop()
