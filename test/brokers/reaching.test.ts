@@ -17,7 +17,7 @@ const MAKE = {
   rabbitmq: (url) => rabbitmq({ url, timeoutMs: 1_000 }).exchange('shop', { declare: 'none' }),
   nats: (url) => nats({ url, timeoutMs: 1_000 }).stream('SHOP'),
   redis: (url) => redisStreams({ url, timeoutMs: 1_000 }).stream('hapax-reaching'),
-  kafka: (url) => kafka({ url }).topic('shop', { publishTimeoutMs: 3_000 }),
+  kafka: (url) => kafka({ url }).topic('shop', { publishTimeoutMs: 30_000 }),
 } satisfies Record<string, Make>
 
 type Broker = keyof typeof MAKE
