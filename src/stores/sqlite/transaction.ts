@@ -1,6 +1,7 @@
 import { type DatabaseSync, StatementSync } from 'node:sqlite'
 import type { Executor } from '../../core/connection.ts'
 import { doomed, transactionClosed, unawaited } from '../../core/driver.ts'
+import { Watched } from '../../core/watched.ts'
 import type { Database } from './database.ts'
 import { classify } from './errors.ts'
 
@@ -38,7 +39,7 @@ export class SqliteTransaction implements SqliteTx {
   readonly executor: Executor
   #closed = false
   #client: DatabaseSync | undefined
-  #failures: Failure[] | undefined
+  #failures: Watched<never>[] | undefined
   #doom: { kind: 'conflict' | 'lost'; error: unknown } | undefined
 
   constructor(database: Database) {
@@ -94,11 +95,10 @@ export class SqliteTransaction implements SqliteTx {
 
   #failed(error: unknown): Promise<never> {
     this.#note(error)
-    const failure = Failure.reject(error) as Failure
+    // It knows whether anybody looked: a failure that nobody awaited must not be committed.
+    const failure = new Watched(Promise.reject<never>(error))
     this.#failures ??= []
     this.#failures.push(failure)
-    // Not catch(): the failure would count as seen. Unhandled, one that nobody awaits would end the process.
-    Promise.prototype.then.call(failure, undefined, () => {})
     return failure
   }
 
@@ -132,23 +132,5 @@ export class SqliteTransaction implements SqliteTx {
       this.#note(error)
       throw error
     }
-  }
-}
-
-/** The rejection of a statement. It knows whether anybody looked: a failure that nobody awaited must not be committed. */
-class Failure extends Promise<never> {
-  static override get [Symbol.species](): PromiseConstructor {
-    return Promise
-  }
-
-  seen = false
-
-  // biome-ignore lint/suspicious/noThenProperty: this is a promise
-  override then<A = never, B = never>(
-    resolved?: ((value: never) => A | PromiseLike<A>) | null,
-    rejected?: ((reason: unknown) => B | PromiseLike<B>) | null,
-  ): Promise<A | B> {
-    this.seen = true
-    return super.then(resolved, rejected)
   }
 }
