@@ -2,6 +2,7 @@ import { claiming } from './claiming.ts'
 import { edges } from './edges.ts'
 import { effects } from './effects.ts'
 import type { LeaseHarness } from './harness.ts'
+import { owners } from './owners.ts'
 import { people } from './people.ts'
 import { LeaseWorld } from './world.ts'
 
@@ -12,7 +13,7 @@ export interface LeaseCase<On = void> {
   run(on: On): Promise<void>
 }
 
-const topics = { claiming, effects, edges, people } as const
+const topics = { claiming, owners, effects, edges, people } as const
 
 /** Every case for this lease store: run them all. They are independent of each other and may run at the same time. */
 export function leaseCases(harness: LeaseHarness): readonly LeaseCase[] {
