@@ -6,12 +6,15 @@ import { failedStore } from './failed-store.ts'
 import { failures } from './failures.ts'
 import { groups } from './groups.ts'
 import type { HarnessFeatures, StoreHarness } from './harness.ts'
+import { heldKeys } from './held-keys.ts'
 import { identity } from './identity.ts'
+import { known } from './known.ts'
 import { leases } from './leased.ts'
 import { local } from './local.ts'
 import { migrations } from './migrations.ts'
 import { mismatches } from './mismatches.ts'
 import { order } from './order.ts'
+import { outgoing } from './outgoing.ts'
 import { payloads } from './payloads.ts'
 import { publishing } from './publishing.ts'
 import { receipts } from './receipts.ts'
@@ -26,6 +29,9 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   'ended transactions': endings,
   failures,
   'failed store': failedStore,
+  'held keys': heldKeys,
+  'outgoing messages': outgoing,
+  'known consumers and relays': known,
   cleanup,
   groups,
   publishing,

@@ -1,0 +1,40 @@
+import assert from 'node:assert/strict'
+import type { Case } from './case.ts'
+import { BY, failedOnes } from './failed-world.ts'
+import { assertRejects } from './world.ts'
+
+export const known: readonly Case[] = [
+  {
+    name: 'lists consumers with their types, and forgets one on request; its messages stay',
+    run: async (world) => {
+      const { reader } = await failedOnes(world, ['a'])
+      await world.store.subscribe('billing', ['pong', 'ping'], true)
+      await world.store.subscribe('audit', ['ping'], false)
+      assert.deepEqual(await reader.hapax.consumers.list(), [
+        { name: 'audit', types: ['ping'], ordered: false },
+        { name: 'billing', types: ['ping', 'pong'], ordered: true },
+      ])
+      await reader.hapax.consumers.remove('billing', BY)
+      assert.deepEqual(
+        (await reader.hapax.consumers.list()).map(({ name }) => name),
+        ['audit'],
+      )
+      await assertRejects(reader.hapax.consumers.remove('billing'), 'not-found')
+      await world.assertPlaces('a', ['failed', 'receipt'])
+    },
+  },
+  {
+    name: 'a relay keeps the destination that was recorded first, until somebody moves it',
+    run: async (world) => {
+      const hapax = world.hapax()
+      assert.equal(await world.store.recordRelay('default', 'rabbit: shop'), 'rabbit: shop')
+      assert.equal(await world.store.recordRelay('default', 'nats: shop'), 'rabbit: shop')
+      await hapax.relays.move('default', 'nats: shop', BY)
+      assert.equal(await world.store.recordRelay('default', 'rabbit: shop'), 'nats: shop')
+      assert.deepEqual(
+        (await hapax.relays.list()).map(({ relay, destination }) => [relay, destination]),
+        [['default', 'nats: shop']],
+      )
+    },
+  },
+]
