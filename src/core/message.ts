@@ -58,6 +58,9 @@ export interface StoredMessage {
   readonly fingerprint: string
 }
 
+/** What a stored message is to a broker. */
+export type LeavingMessage = Omit<StoredMessage, 'messageKey' | 'fingerprint'>
+
 type OtherAttributes = Omit<MessageAttributes, 'id' | 'source' | 'type' | 'key'>
 
 const OTHERS = [
@@ -85,7 +88,7 @@ export function packAttributes(message: OtherAttributes): string {
 }
 
 /** The attributes of a stored message. */
-export function unpackAttributes(stored: StoredMessage): MessageAttributes {
+export function unpackAttributes(stored: Omit<LeavingMessage, 'data'>): MessageAttributes {
   const { id, source, type, key, attributes } = stored
   const own = key === null ? { id, source, type } : { id, source, type, key }
   return attributes === NO_ATTRIBUTES ? own : { ...own, ...(JSON.parse(attributes) as OtherAttributes) }

@@ -284,7 +284,7 @@ export class Relay<Tx> implements Line {
     this.#avoided.delete(row.seq)
     const deleting = this.#deletions.add(row.seq)
     if (deleting !== undefined) this.#track(deleting)
-    engine.events.emit('relayed', () => ({ relay: row.relay, message: ref(row.message) }))
+    engine.events.emit('relayed', () => ({ relay: this.#options.name, message: ref(row.message) }))
     if (this.#hasRoom()) changed()
   }
 
@@ -304,7 +304,7 @@ export class Relay<Tx> implements Line {
   async #postpone(row: OutboxMessage, error: Error): Promise<void> {
     const { engine } = this.#options
     const delayMs = retryDelay(POLICY, row.attempts + 1, engine.random)
-    const event = { relay: row.relay, message: ref(row.message), attempt: row.attempts + 1, delayMs, error }
+    const event = { relay: this.#options.name, message: ref(row.message), attempt: row.attempts + 1, delayMs, error }
     engine.logger.warn({ ...event, error: messageOf(error) }, 'the broker did not take a message; trying again later')
     engine.events.emit('relay-retrying', () => event)
     await this.#postponing.add({ seq: row.seq, delayMs, error: recordError(error) })
@@ -313,7 +313,7 @@ export class Relay<Tx> implements Line {
   async #refused(row: OutboxMessage, error: Error): Promise<void> {
     const { engine } = this.#options
     const held = row.message.key !== null
-    const event = { relay: row.relay, message: ref(row.message), held, error }
+    const event = { relay: this.#options.name, message: ref(row.message), held, error }
     engine.logger.error({ ...event, error: messageOf(error) }, 'the broker refused a message for good')
     const record = { seq: row.seq, reason: 'refused-by-broker', error: recordError(error), hold: held }
     await this.#refusing.add(async () => {

@@ -10,7 +10,7 @@ import type { Verdict } from './verdict.ts'
 export type TakenBefore = Pick<Receipt, 'source' | 'id' | 'type' | 'fingerprint'> & { readonly takenAt?: Date }
 
 /** Names a message without its payload. */
-export function ref({ id, source, type }: StoredMessage): MessageRef {
+export function ref({ id, source, type }: MessageRef): MessageRef {
   return { id, source, type }
 }
 

@@ -1,6 +1,6 @@
 import type { Isolation } from './connection.ts'
 import type { ErrorRecord } from './errors.ts'
-import type { StoredMessage } from './message.ts'
+import type { LeavingMessage, StoredMessage } from './message.ts'
 
 /** The receipt of a message that had been taken before. */
 export interface Receipt {
@@ -81,8 +81,7 @@ export interface OutboxRow {
 /** A message that waits in the outbox. */
 export interface OutboxMessage {
   readonly seq: string
-  readonly relay: string
-  readonly message: StoredMessage
+  readonly message: LeavingMessage
   /** How often the broker did not take it, although it was there. */
   readonly attempts: number
 }

@@ -570,7 +570,7 @@ export class SimStore implements Store<SimTx> {
       const rows = [...db.committed('outbox').values()].filter((row) => seqs.includes(String(row.seq)))
       return rows
         .sort((a, b) => a.seq - b.seq)
-        .map(({ seq, relay, message, attempts }) => ({ seq: String(seq), relay, message, attempts }))
+        .map(({ seq, message, attempts }) => ({ seq: String(seq), message, attempts }))
     })
   }
 

@@ -1,6 +1,6 @@
 import type { Row } from '../connection.ts'
 import type { EffectRef, EffectRow, EffectState, InboxRow, OutboxMessage, Receipt, WorkerRow } from '../store.ts'
-import { asBoolean, asDate, asError, asHex, asMessage, asText, asUuid } from './values.ts'
+import { asBoolean, asDate, asError, asHex, asLeaving, asMessage, asText, asUuid } from './values.ts'
 
 /** A receipt that was there before. */
 export function asReceipt(row: Row): Receipt {
@@ -49,8 +49,7 @@ export function asEffect(effect: Omit<EffectRef, 'name'>, row: Row): EffectRow {
 export function asOutboxMessage(row: Row): OutboxMessage {
   return {
     seq: String(row['seq']),
-    relay: asText(row['relay']),
-    message: asMessage(row),
+    message: asLeaving(row),
     attempts: Number(row['attempts']),
   }
 }

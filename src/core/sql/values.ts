@@ -1,6 +1,6 @@
 import type { Row } from '../connection.ts'
 import type { ErrorRecord } from '../errors.ts'
-import type { StoredMessage } from '../message.ts'
+import type { LeavingMessage, StoredMessage } from '../message.ts'
 import { format } from '../uuid.ts'
 
 /**
@@ -69,17 +69,20 @@ export function asError(value: unknown): ErrorRecord | null {
   }
 }
 
-/** The message columns of a row: message_key, source, id, type, key, attributes, data, fingerprint. */
+/** The message columns of a row: message_key, fingerprint, and those of `asLeaving`. */
 export function asMessage(row: Row): StoredMessage {
+  return { messageKey: asUuid(row['message_key']), fingerprint: asHex(row['fingerprint']), ...asLeaving(row) }
+}
+
+/** The columns of a row that a broker gets: source, id, type, key, attributes, data. */
+export function asLeaving(row: Row): LeavingMessage {
   return {
-    messageKey: asUuid(row['message_key']),
     source: asText(row['source']),
     id: asText(row['id']),
     type: asText(row['type']),
     key: asTextOrNull(row['key']),
     attributes: asText(row['attributes']),
     data: asBytes(row['data']),
-    fingerprint: asHex(row['fingerprint']),
   }
 }
 

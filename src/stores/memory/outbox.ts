@@ -6,7 +6,7 @@ import { bySeq, type LeavingRow } from './rows.ts'
 /** The rows that are still there. */
 export function outboxRows(data: Data, seqs: readonly string[]): readonly OutboxMessage[] {
   return there(data, seqs)
-    .map(({ seq, relay, message, attempts }) => ({ seq, relay, message, attempts }))
+    .map(({ seq, message, attempts }) => ({ seq, message, attempts }))
     .sort(bySeq)
 }
 

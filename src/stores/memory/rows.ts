@@ -21,7 +21,10 @@ interface Queued {
 export interface WaitingRow extends InboxRow, Queued {}
 
 /** A row of `hapax_outbox`. */
-export interface LeavingRow extends OutboxMessage, Queued {}
+export interface LeavingRow extends OutboxMessage, Queued {
+  readonly relay: string
+  readonly message: StoredMessage
+}
 
 /** A row of `hapax_failed`; `heldSeq` names the row that still stands in its place. */
 export interface FailedEntry extends Omit<FailedMessage, 'held'> {

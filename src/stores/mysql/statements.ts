@@ -191,7 +191,7 @@ select cast(m.seq as char) as seq from ${inbox} as m
 where m.consumer = ? and m.message_key = ? order by m.seq limit 1`,
 
     outboxRows: (count: number) => `
-select cast(m.seq as char) as seq, m.relay, ${MESSAGE}, m.attempts from ${outbox} as m ${BY_KEY}
+select cast(m.seq as char) as seq, m.source, m.id, m.type, m.\`key\`, m.attributes, m.data, m.attempts from ${outbox} as m ${BY_KEY}
 where m.seq in (${SEQS(count)}) order by m.seq`,
     copyToSent: (count: number) => `
 insert into ${sent} (relay, ${COLUMNS}, sent_at)

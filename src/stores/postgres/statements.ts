@@ -1,4 +1,4 @@
-import { BACKEND, INBOX, LATER, MESSAGE, MS } from './fragments.ts'
+import { BACKEND, INBOX, LATER, MS } from './fragments.ts'
 
 type Name =
   | 'migrationTable'

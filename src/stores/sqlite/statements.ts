@@ -210,7 +210,7 @@ where seq = ?`,
 select ${SEQ} from ${prefix}inbox as i where consumer = ? and message_key = ${UUID} order by i.seq limit 1`,
 
     outboxRows: `
-select ${SEQ}, relay, ${MESSAGE}, attempts from ${prefix}outbox as o where o.seq in ${SEQS} order by o.seq`,
+select ${SEQ}, source, id, type, key, attributes, data, attempts from ${prefix}outbox as o where o.seq in ${SEQS} order by o.seq`,
     copyToSent: `
 insert into ${prefix}sent (relay, ${MESSAGE})
 select relay, ${MESSAGE} from ${prefix}outbox where seq in ${SEQS} order by seq`,
