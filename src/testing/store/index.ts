@@ -1,6 +1,7 @@
 import { atomicity } from './atomicity.ts'
 import { type Case, skipReason } from './case.ts'
 import { cleanup } from './cleanup.ts'
+import { deadWorkers } from './dead-workers.ts'
 import { endings } from './endings.ts'
 import { failedStore } from './failed-store.ts'
 import { failures } from './failures.ts'
@@ -40,6 +41,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   mismatches,
   payloads,
   workers,
+  'dead workers': deadWorkers,
   order,
   relays,
   leases,
