@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import type { StoredMessage } from '../../core/message.ts'
 import type { FailedMessage, OutboxMessage } from '../../core/store.ts'
 import type { Case } from './case.ts'
 import { audits, BY, failedOne } from './failed-world.ts'
@@ -26,6 +27,12 @@ async function heldOutbox(world: World): Promise<{ hapax: AnyHapax; held: Failed
   const error = { name: 'Error', message: 'too large' }
   assert.ok(await world.store.refuse({ seq: first?.seq as string, reason: 'too-large', error, hold: true }))
   return { hapax, held: await failedOne(hapax, 'a') }
+}
+
+/** It goes to the broker as it was kept. */
+function assertLeaves(row: OutboxMessage | undefined, kept: StoredMessage | undefined): void {
+  const { messageKey: _key, fingerprint: _fingerprint, ...leaving } = kept as StoredMessage
+  assert.partialDeepStrictEqual(row?.message, leaving)
 }
 
 export const outgoing: readonly Case[] = [
@@ -101,12 +108,12 @@ export const outgoing: readonly Case[] = [
         sent.map(({ message }) => message.id),
         ['c', 'b', 'a'],
       )
-      assert.deepEqual(sent[2]?.message, rows[0]?.message)
+      assertLeaves(rows[0], sent[2]?.message)
       await hapax.sent.republish(sent[1]?.seq as string, BY)
       assert.deepEqual(await world.database.outbox(), ['b'])
       assert.deepEqual(await audits(hapax, 'b'), [['republish', 'ada', 'because']])
       const [again] = await outbox(world.store)
-      assert.deepEqual(again?.message, sent[1]?.message)
+      assertLeaves(again, sent[1]?.message)
       assert.deepEqual(await hapax.sent.republishAll({ relay: 'default' }, { limit: 2 }), {
         done: 2,
         gone: 0,
