@@ -171,10 +171,7 @@ function nextOf(
       )
     case 'inbox':
       if (trace.heldAt !== null) return undefined
-      return (
-        behind('inbox', trace.consumer, trace.key, held, options) ??
-        `Next, a worker of ${trace.consumer} ${trace.attempts === 0 ? 'handles it' : 'tries it again'}${due(trace.dueAt)}.`
-      )
+      return behind('inbox', trace.consumer, trace.key, held, options) ?? afterInbox(trace)
     case 'claim':
       return afterClaim(trace)
     case 'failed':
@@ -207,11 +204,19 @@ function behind(
   return `It waits: ${before.id}, an earlier message of its key ${key}, failed for good and holds the key. To see why: ${look}`
 }
 
+function afterInbox({ consumer, attempts, leased, dueAt }: Extract<Trace, { where: 'inbox' }>): string {
+  if (leased && dueAt.getTime() > Date.now()) return inHand(consumer, `a worker of ${consumer}`, dueAt)
+  return `Next, a worker of ${consumer} ${attempts === 0 ? 'handles it' : 'tries it again'}${due(dueAt)}.`
+}
+
 function afterClaim({ consumer, held, stored, attempts, dueAt }: Extract<Trace, { where: 'claim' }>): string {
   const next = stored ? `a worker of ${consumer}` : 'a delivery by its broker'
-  if (held)
-    return `A process of ${consumer} has it. Should that one not be heard of again, ${next} takes it${due(dueAt)}.`
+  if (held) return inHand(consumer, next, dueAt)
   return `Next, ${next} ${attempts === 0 ? 'has it handled' : 'has it tried again'}${due(dueAt)}.`
+}
+
+function inHand(consumer: string, next: string, dueAt: Date): string {
+  return `A process of ${consumer} has it. Should that one not be heard of again, ${next} takes it${due(dueAt)}.`
 }
 
 /** What helps where a retry does not: what to do, and the command. */

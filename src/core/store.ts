@@ -426,6 +426,8 @@ export type Trace =
       readonly type: string
       readonly at: Date
       readonly attempts: number
+      /** Whether a process works on it under a lease, which ends at `dueAt`. */
+      readonly leased: boolean
       readonly dueAt: Date
       readonly key: string | null
       readonly heldAt: Date | null

@@ -97,3 +97,23 @@ describe('failed settle', () => {
     expect(await said('1', 'reserve', '--not-done')).toMatch(/'reserve' is known to be done \(conflict\)/)
   })
 })
+
+describe('explain', () => {
+  it('says that a process has a message, while it works on it', async () => {
+    const around = shop.copy()
+    let told = ''
+    const hapax = createHapax({
+      store: sqlite({ path: `${around.cwd}/shop.db` }),
+      source: '/shop',
+      logger: silentLogger,
+    })
+    const sms = hapax.leased('sms').on(SmsRequested, async () => {
+      told = (await cli(['explain', 'sms-3'], around)).stdout
+    })
+    await sms.handle({ ...message, id: 'sms-3' })
+    await hapax.close()
+    expect(told).toMatch(
+      /A process of sms has it\. Should that one not be heard of again, a worker of sms takes it in \d/,
+    )
+  })
+})

@@ -146,6 +146,7 @@ export function asTrace(row: Row): Trace {
         consumer: scope,
         ...common,
         ...waits,
+        leased: asBoolean(row['leased']),
         dueAt: asDate(row['due_at']),
         error: asError(row['error']),
       }

@@ -109,9 +109,18 @@ function receiptTrace(row: ReceiptRow): Found {
   return foundIn(row, { where: 'receipt', consumer: row.consumer, at: row.takenAt })
 }
 
-function inboxTrace({ message, consumer, createdAt: at, attempts, availableAt, heldAt, error }: WaitingRow): Found {
-  const dueAt = new Date(availableAt)
-  return foundIn(message, { where: 'inbox', consumer, at, attempts, dueAt, key: message.key, heldAt, error })
+function inboxTrace({
+  message,
+  consumer,
+  createdAt: at,
+  attempts,
+  availableAt,
+  heldAt,
+  error,
+  leaseToken,
+}: WaitingRow): Found {
+  const due = { leased: leaseToken !== null, dueAt: new Date(availableAt) }
+  return foundIn(message, { where: 'inbox', consumer, at, attempts, ...due, key: message.key, heldAt, error })
 }
 
 function effectTrace(data: Data, effect: EffectRow): Found[] {

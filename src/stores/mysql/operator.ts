@@ -381,7 +381,7 @@ group by relay order by relay`,
       `select 'receipt' as place, consumer as scope, source, type, ${MS('taken_at')} as at from ${receipts} where id = ?`,
       `
 select 'inbox' as place, consumer as scope, source, type, ${MS('created_at')} as at, attempts, \`key\`,
-  ${MS('available_at')} as due_at, ${MS('held_at')} as held_at, error
+  lease_token is not null as leased, ${MS('available_at')} as due_at, ${MS('held_at')} as held_at, error
 from ${inbox} where id = ?`,
       `
 select 'outbox' as place, relay as scope, source, type, ${MS('created_at')} as at, attempts, \`key\`,

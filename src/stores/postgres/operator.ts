@@ -359,7 +359,7 @@ select 'receipt' as place, consumer as scope, source, type, ${MS('taken_at')} as
 from ${schema}.receipts where id = $1::text`,
       `
 select 'inbox' as place, consumer as scope, source, type, ${MS('created_at')} as at, attempts, key,
-  ${MS('available_at')} as due_at, ${MS('held_at')} as held_at, error
+  lease_token is not null as leased, ${MS('available_at')} as due_at, ${MS('held_at')} as held_at, error
 from ${schema}.inbox where id = $1::text`,
       `
 select 'outbox' as place, relay as scope, source, type, ${MS('created_at')} as at, attempts, key,

@@ -329,8 +329,8 @@ group by relay order by relay`,
     trace: [
       `select 'receipt' as place, consumer as scope, source, type, taken_at as at from ${prefix}receipts where id = ?`,
       `
-select 'inbox' as place, consumer as scope, source, type, created_at as at, attempts, key, available_at as due_at, held_at,
-  error
+select 'inbox' as place, consumer as scope, source, type, created_at as at, attempts, key,
+  lease_token is not null as leased, available_at as due_at, held_at, error
 from ${prefix}inbox where id = ?`,
       `
 select 'outbox' as place, relay as scope, source, type, created_at as at, attempts, key, held_at, error

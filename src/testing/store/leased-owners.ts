@@ -89,6 +89,19 @@ const zombies: readonly Case[] = [
     },
   },
   {
+    name: 'what a process works on is told from what waits',
+    run: async (world) => {
+      await storeOne(world, 'a')
+      const leased = async (): Promise<unknown> => {
+        const trace = (await world.store.trace('a')).find(({ where }) => where === 'inbox')
+        return trace?.where === 'inbox' && [trace.leased, trace.dueAt.getTime() > Date.now() + 30_000]
+      }
+      assert.deepEqual(await leased(), [false, false])
+      await world.store.lease(await world.due(), crypto.randomUUID(), 60_000)
+      assert.deepEqual(await leased(), [true, true])
+    },
+  },
+  {
     name: 'B4: a zombie neither settles nor completes',
     run: (world) => overtaken(world, (ctx) => ctx.complete((tx) => world.database.effect(tx, 'zombie'))),
   },
