@@ -39,9 +39,7 @@ import type {
   UnitOptions,
   WorkerHello,
   WorkerRow,
-  Writes,
 } from '../core/store.ts'
-import { addFailed, addInbox, addOutbox } from './memory/add.ts'
 import { cleanable, cleanup } from './memory/cleanup.ts'
 import { Data } from './memory/data.ts'
 import {
@@ -53,7 +51,7 @@ import {
   failedRetry,
   failedRows,
 } from './memory/failed.ts'
-import { claim, deliver, fail, present, reschedule, seqOf, settle, take } from './memory/inbox.ts'
+import { deliver, fail, reschedule, seqOf } from './memory/inbox.ts'
 import { heldKeys, releaseKey } from './memory/keys.ts'
 import { beginEffect, effectsOf, endEffect, lease, renew, settleEffect } from './memory/leases.ts'
 import { look } from './memory/look.ts'
@@ -61,7 +59,9 @@ import { confirm, outboxRows, postpone, recordRelay, refuse } from './memory/out
 import { pageAfter } from './memory/rows.ts'
 import { republish, sentList, sentRows } from './memory/sent.ts'
 import { FINDINGS, status, trace } from './memory/status.ts'
+import { isSubscribed, subscribe, unsubscribe } from './memory/subscriptions.ts'
 import { type MemoryTx, openTransaction, Transaction, unlessAborted } from './memory/transaction.ts'
+import { open, write } from './memory/unit.ts'
 import { Workers } from './memory/workers.ts'
 
 export type { MemoryTx } from './memory/transaction.ts'
@@ -137,10 +137,10 @@ class Memory implements MemoryStore {
     const tx = new Transaction(tables)
     try {
       acquired?.()
-      const unit = this.#unit(tx, opening)
+      const unit = open(this.#data, tx, opening)
       const { value, writes } = await unlessAborted(signal, () => turn.run(() => body(unit)))
       if (writes === undefined) tables.rollback()
-      else this.#write(writes)
+      else write(this.#data, writes)
       return value
     } catch (error) {
       tables.rollback()
@@ -152,32 +152,13 @@ class Memory implements MemoryStore {
     }
   }
 
-  #unit(tx: Transaction, opening: Opening): Unit<MemoryTx> {
-    const check = async (): Promise<void> => void openTransaction(tx, this.#data.tables)
-    const unit = { tx, check, existing: new Map(), present: new Set<string>(), claimed: new Map() }
-    if (opening.kind === 'take') return { ...unit, existing: take(this.#data, opening) }
-    if (opening.kind === 'plain') return unit
-    if (opening.kind === 'settle') {
-      const { seq } = opening.lease
-      const there = new Set(this.#data.inbox.get(seq) === undefined ? [] : [seq])
-      return { ...unit, present: there, claimed: settle(this.#data, opening) }
-    }
-    return { ...unit, present: present(this.#data, opening), claimed: claim(this.#data, opening) }
-  }
-
-  #write({ inbox = [], failed = [], outbox = [] }: Writes): void {
-    for (const row of inbox) addInbox(this.#data, row)
-    for (const row of failed) addFailed(this.#data, { ...row, origin: 'inbox', heldSeq: null })
-    for (const row of outbox) addOutbox(this.#data, row)
-  }
-
   async assertTransaction(tx: MemoryTx): Promise<void> {
     openTransaction(tx, this.#data.tables)
   }
 
   async writeOutbox(tx: MemoryTx, rows: readonly OutboxRow[]): Promise<void> {
     openTransaction(tx, this.#data.tables)
-    this.#write({ outbox: rows })
+    write(this.#data, { outbox: rows })
   }
 
   async writeLocal(tx: MemoryTx, rows: readonly LocalRow[]): Promise<readonly LocalResult[]> {
@@ -283,13 +264,11 @@ class Memory implements MemoryStore {
   }
 
   subscribe(consumer: string, types: readonly string[], ordered: boolean): Promise<void> {
-    return this.#alone((data) => {
-      for (const type of types) data.subscriptions.set(JSON.stringify([consumer, type]), { consumer, type, ordered })
-    })
+    return this.#alone((data) => subscribe(data, consumer, types, ordered))
   }
 
   isSubscribed(consumer: string, type: string): Promise<boolean> {
-    return this.#alone((data) => data.subscriptions.get(JSON.stringify([consumer, type])) !== undefined)
+    return this.#alone((data) => isSubscribed(data, consumer, type))
   }
 
   subscriptions(): ReturnType<Store<MemoryTx>['subscriptions']> {
@@ -297,12 +276,7 @@ class Memory implements MemoryStore {
   }
 
   unsubscribe(consumer: string, audit: Audit): Promise<boolean> {
-    return this.#alone((data) => {
-      const rows = data.subscriptions.all().filter((row) => row.consumer === consumer)
-      for (const { type } of rows) data.subscriptions.delete(JSON.stringify([consumer, type]))
-      if (rows.length > 0) data.note(audit, { consumer })
-      return rows.length > 0
-    })
+    return this.#alone((data) => unsubscribe(data, consumer, audit))
   }
 
   failedList(filter: FailedFilter): Promise<readonly FailedMessage[]> {

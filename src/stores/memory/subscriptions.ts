@@ -1,0 +1,24 @@
+import type { Audit } from '../../core/store.ts'
+import type { Data } from './data.ts'
+
+/** Records that a consumer handles these types. */
+export function subscribe(data: Data, consumer: string, types: readonly string[], ordered: boolean): void {
+  for (const type of types) data.subscriptions.set(keyOf(consumer, type), { consumer, type, ordered })
+}
+
+/** Whether any process of the consumer handles the type. */
+export function isSubscribed(data: Data, consumer: string, type: string): boolean {
+  return data.subscriptions.get(keyOf(consumer, type)) !== undefined
+}
+
+/** Forgets a consumer. Answers whether it was known. */
+export function unsubscribe(data: Data, consumer: string, audit: Audit): boolean {
+  const rows = data.subscriptions.all().filter((row) => row.consumer === consumer)
+  for (const { type } of rows) data.subscriptions.delete(keyOf(consumer, type))
+  if (rows.length > 0) data.note(audit, { consumer })
+  return rows.length > 0
+}
+
+function keyOf(consumer: string, type: string): string {
+  return JSON.stringify([consumer, type])
+}
