@@ -3,11 +3,11 @@ import { pause } from './clock.ts'
 import { Source } from './consumer.ts'
 import { asError, HapaxError, messageOf } from './errors.ts'
 import { LeaseConsumer } from './lease-consumer.ts'
-import { expected, MAX_MS, noOthers, numberFrom, positiveInteger } from './options.ts'
+import { expected, noOthers, positiveInteger } from './options.ts'
 import { Places } from './places.ts'
 import { Reader } from './reader.ts'
 import { Signal } from './signal.ts'
-import { ABORT_MS, aborted, type StopOptions, stopped } from './worker.ts'
+import { ABORT_MS, aborted, deadlineOf, type StopOptions, stopped } from './stopping.ts'
 import { checkRetention, checkSource } from './worker-options.ts'
 
 /** Options of a worker on a store that only knows leases. */
@@ -86,9 +86,7 @@ export class LeaseWorker {
 
   /** Stops taking messages and waits for the handlers that are running, at most until the deadline. */
   async stop(options: StopOptions = {}): Promise<void> {
-    noOthers('options of stop', options, ['deadlineMs'])
-    const { deadlineMs } = options
-    const limitMs = deadlineMs === Number.POSITIVE_INFINITY ? MAX_MS : numberFrom('deadlineMs', 0, deadlineMs, 30_000)
+    const limitMs = deadlineOf(options)
     // Whoever asks again, with less patience, is heard.
     const cancel = this.#engine.clock.after(limitMs, () => this.#abort.abort(stopped()))
     this.#stopped ??= this.#stop()

@@ -2,18 +2,19 @@ import type { Destination } from './broker.ts'
 import { Cleaner } from './cleaner.ts'
 import { within } from './clock.ts'
 import type { Consumer } from './consumer.ts'
+import { isDrained } from './drained.ts'
 import type { Engine } from './engine.ts'
 import { asError, HapaxError, messageOf } from './errors.ts'
 import type { Floor } from './floor.ts'
 import { InboxLine } from './inbox-line.ts'
 import type { Line } from './line.ts'
 import { Membership, type Serves } from './membership.ts'
-import { MAX_MS, noOthers, numberFrom } from './options.ts'
 import { Places } from './places.ts'
 import { Reader } from './reader.ts'
 import { Relay } from './relay.ts'
 import { Signal } from './signal.ts'
-import type { Entry, Look } from './store.ts'
+import { ABORT_MS, aborted, deadlineOf, type StopOptions, stopped } from './stopping.ts'
+import { Suspects } from './suspects.ts'
 import {
   checkRetention,
   checkSource,
@@ -24,13 +25,8 @@ import {
   workerSettings,
 } from './worker-options.ts'
 
+export type { StopOptions } from './stopping.ts'
 export type { WorkerOptions } from './worker-options.ts'
-
-/** Options of `stop`. */
-export interface StopOptions {
-  /** How long to wait for handlers that are running, before they are aborted; 0 aborts at once. @default 30_000 */
-  readonly deadlineMs?: number
-}
 
 /** Moves messages when nobody is calling: inboxes, outboxes, subscriptions, cleaning. Runs until it is stopped. */
 export class Worker<Tx> {
@@ -40,6 +36,7 @@ export class Worker<Tx> {
   readonly #signal = new Signal()
   readonly #abort = new AbortController()
   readonly #membership: Membership
+  readonly #suspects: Suspects<Tx>
   #inboxes: readonly InboxLine<Tx>[] = []
   #relays: readonly Relay<Tx>[] = []
   #readers: readonly Reader[] = []
@@ -51,11 +48,6 @@ export class Worker<Tx> {
   #asking: (() => void)[] = []
   #errors = 0
   #pauseMs = 0
-  /** Since when suspects run, one after the other. */
-  #aloneSince: number | undefined
-  #suspect: string | undefined
-  #clearing = false
-  #patience = 1
   #ignoreFloor: () => void = () => {}
 
   /** Made by `hapax.worker`. */
@@ -73,6 +65,14 @@ export class Worker<Tx> {
       changed: () => this.#signal.notify(),
       buried: () => this.#drop(),
       report: (error) => this.#report(error),
+    })
+    this.#suspects = new Suspects({
+      clock: engine.clock,
+      floor: engine.floor,
+      membership: this.#membership,
+      lines: () => this.#inboxes,
+      isRunning: () => this.#state === 'running',
+      changed: () => this.#signal.notify(),
     })
   }
 
@@ -130,9 +130,7 @@ export class Worker<Tx> {
 
   /** Stops taking messages and waits for the handlers that are running, at most until the deadline. */
   async stop(options: StopOptions = {}): Promise<void> {
-    noOthers('options of stop', options, ['deadlineMs'])
-    const { deadlineMs } = options
-    const limitMs = deadlineMs === Number.POSITIVE_INFINITY ? MAX_MS : numberFrom('deadlineMs', 0, deadlineMs, 30_000)
+    const limitMs = deadlineOf(options)
     // Whoever asks again, with less patience, is heard.
     const cancel = this.#engine.clock.after(limitMs, () => this.#abort.abort(stopped()))
     this.#stopped ??= this.#stop()
@@ -206,7 +204,7 @@ export class Worker<Tx> {
   async #windUp(): Promise<void> {
     this.#state = 'stopping'
     this.#signal.notify()
-    this.#floor.reopen(this)
+    this.#suspects.stop()
     this.#ignoreFloor()
     // Others may have at once what is only in hand here.
     this.#drop()
@@ -248,7 +246,8 @@ export class Worker<Tx> {
   }
 
   #inHand(): { seqs: readonly string[]; alone: boolean } {
-    if (this.#suspect !== undefined) return { seqs: [this.#suspect], alone: true }
+    const suspect = this.#suspects.current
+    if (suspect !== undefined) return { seqs: [suspect], alone: true }
     return { seqs: this.#inboxes.flatMap((line) => line.about), alone: false }
   }
 
@@ -309,59 +308,14 @@ export class Worker<Tx> {
   }
 
   async #begin(): Promise<void> {
-    if (this.#suspect !== undefined || this.#state !== 'running') return
-    const next = this.#nextSuspect()
-    if (next !== undefined) return this.#beginAlone(next.line, next.suspect)
+    if (this.#suspects.current !== undefined || this.#state !== 'running') return
+    const alone = this.#suspects.begin()
+    if (alone !== undefined) return alone
     // Before anything runs, it is noted: if it ends the process, the others know what it was.
     if (this.#inboxes.map((line) => line.putUp()).includes(true)) await this.#membership.note()
     if (this.#state !== 'running') return
     for (const line of this.#inboxes) line.noted()
     for (const line of this.#lines()) line.begin()
-  }
-
-  async #beginAlone(line: InboxLine<Tx>, suspect: Entry): Promise<void> {
-    const over = (): void => {
-      this.#suspect = undefined
-      this.#signal.notify()
-    }
-    this.#suspect = suspect.seq
-    for (const each of this.#inboxes) each.unnoted()
-    try {
-      await this.#membership.note()
-    } catch (error) {
-      line.giveBack(suspect)
-      over()
-      throw error
-    }
-    if (this.#state !== 'running' || !this.#floor.empty) {
-      line.giveBack(suspect)
-      return over()
-    }
-    line.beginAlone(suspect)
-    void Promise.allSettled(line.running).then(over)
-  }
-
-  /** Suspects run one after the other on an empty floor, for a while; then the others have it for a while. */
-  #nextSuspect(): { line: InboxLine<Tx>; suspect: Entry } | undefined {
-    const { clock } = this.#engine
-    const line = this.#inboxes.find((each) => each.suspects.length > 0)
-    if (line === undefined || clock.monotonic() - (this.#aloneSince ?? clock.monotonic()) > SUSPECTS_MS) {
-      this.#aloneSince = undefined
-      this.#floor.reopen(this)
-      return undefined
-    }
-    // A floor that does not become empty in time is left to the others for longer and longer.
-    const cleared = this.#floor.clear(this, SUSPECTS_MS * this.#patience, SUSPECTS_MS)
-    if (!this.#floor.empty) {
-      if (this.#clearing && !cleared) this.#patience = Math.min(30, 2 * this.#patience)
-      this.#clearing = cleared
-      return undefined
-    }
-    this.#clearing = false
-    this.#patience = 1
-    this.#aloneSince ??= clock.monotonic()
-    const suspect = line.takeSuspect()
-    return suspect && { line, suspect }
   }
 
   #soon(): number {
@@ -386,17 +340,7 @@ export class Worker<Tx> {
   /** Whether nobody has anything to do: looks at everybody's lanes. */
   async #isDrained(): Promise<boolean> {
     const idle = [...this.#lines(), ...this.#readers].every((each) => each.idle)
-    if (!idle || this.#suspect !== undefined) return false
-    let open = this.#lines().map((line) => ({ line, after: NO_KEYS }))
-    while (open.length > 0) {
-      const looks = await this.#engine.store.look(open.flatMap(({ line, after }) => line.allShares(after)))
-      const found = open.map(({ line }, index) => ({ line, look: looks[index] as Look }))
-      if (found.some(({ line, look }) => look.entries.some((entry) => line.isDue(entry) && isHead(entry, look)))) {
-        return false
-      }
-      open = found.map(({ line, look }) => ({ line, after: look.after })).filter(({ after }) => after.size > 0)
-    }
-    return true
+    return idle && this.#suspects.current === undefined && isDrained(this.#engine.store, this.#lines())
   }
 
   #backOff(thrown: unknown): number {
@@ -413,20 +357,11 @@ export class Worker<Tx> {
   }
 }
 
-const NO_KEYS: Look['after'] = new Map()
 const SOON_MS = 20
 /** A rest between two pages of keys is so many times as long as the look. */
 const PACE = 4
 const ASKED_MS = 50
-/** How long what was aborted may take to write down that it was. */
-export const ABORT_MS = 5_000
-const SUSPECTS_MS = 2_000
 const MAX_BACK_OFF_MS = 10_000
-
-/** What stands behind another message of its key is not due, whatever its time says. */
-function isHead(entry: Entry, { entries }: Look): boolean {
-  return entry.key === null || entries.find((each) => each.key === entry.key) === entry
-}
 
 function refuseMoved(relay: string, destination: string, recorded: string): void {
   if (recorded === destination) return
@@ -436,17 +371,4 @@ function refuseMoved(relay: string, destination: string, recorded: string): void
       `if the move is meant, run npx hapax relays move ${relay} '${destination}'`,
     { fields: { relay, recorded, destination } },
   )
-}
-
-/** Resolves when the signal is aborted. */
-export function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve()
-    else signal.addEventListener('abort', () => resolve(), { once: true })
-  })
-}
-
-/** Why a handler is told to stop. */
-export function stopped(): HapaxError {
-  return new HapaxError('transaction-lost', 'the worker was stopped before the handler had finished')
 }
