@@ -4,13 +4,19 @@ import type { InboxLine } from './inbox-line.ts'
 import type { Membership } from './membership.ts'
 import type { Entry } from './store.ts'
 
+/** What an inbox says of its suspects, and lets be done with them. */
+export type SuspectLine = Pick<
+  InboxLine<never>,
+  'suspects' | 'takeSuspect' | 'giveBack' | 'unnoted' | 'beginAlone' | 'running'
+>
+
 /** What the care for suspects needs of its worker. */
-export interface SuspectsOptions<Tx> {
+export interface SuspectsOptions {
   readonly clock: Clock
   readonly floor: Floor
   readonly membership: Pick<Membership, 'note'>
   /** The inboxes of the worker. */
-  lines(): readonly InboxLine<Tx>[]
+  lines(): readonly SuspectLine[]
   /** Whether the worker goes on. */
   isRunning(): boolean
   /** One of them is over. */
@@ -18,15 +24,15 @@ export interface SuspectsOptions<Tx> {
 }
 
 /** Messages that may have ended a process, as one worker runs them: one after the other, each alone on the floor. */
-export class Suspects<Tx> {
-  readonly #options: SuspectsOptions<Tx>
+export class Suspects {
+  readonly #options: SuspectsOptions
   #current: string | undefined
   /** Since when they run, one after the other. */
   #since: number | undefined
   #clearing = false
   #patience = 1
 
-  constructor(options: SuspectsOptions<Tx>) {
+  constructor(options: SuspectsOptions) {
     this.#options = options
   }
 
@@ -47,7 +53,7 @@ export class Suspects<Tx> {
   }
 
   /** They have the floor for a while; then the others have it for a while. */
-  #next(): { line: InboxLine<Tx>; suspect: Entry } | undefined {
+  #next(): { line: SuspectLine; suspect: Entry } | undefined {
     const { clock, floor, lines } = this.#options
     const line = lines().find((each) => each.suspects.length > 0)
     if (line === undefined || clock.monotonic() - (this.#since ?? clock.monotonic()) > SUSPECTS_MS) {
@@ -75,7 +81,7 @@ export class Suspects<Tx> {
     return true
   }
 
-  async #beginAlone(line: InboxLine<Tx>, suspect: Entry): Promise<void> {
+  async #beginAlone(line: SuspectLine, suspect: Entry): Promise<void> {
     const { floor, membership, lines, isRunning } = this.#options
     this.#current = suspect.seq
     for (const each of lines()) each.unnoted()

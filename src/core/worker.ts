@@ -36,7 +36,7 @@ export class Worker<Tx> {
   readonly #signal = new Signal()
   readonly #abort = new AbortController()
   readonly #membership: Membership
-  readonly #suspects: Suspects<Tx>
+  readonly #suspects: Suspects
   #inboxes: readonly InboxLine<Tx>[] = []
   #relays: readonly Relay<Tx>[] = []
   #readers: readonly Reader[] = []
