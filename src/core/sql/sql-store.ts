@@ -1,14 +1,5 @@
-import { pause, systemClock, within } from '../clock.ts'
-import type {
-  Connection,
-  Executor,
-  Isolation,
-  Result,
-  Statement,
-  TransactionEnd,
-  TransactionOptions,
-  TransactionWork,
-} from '../connection.ts'
+import { systemClock, within } from '../clock.ts'
+import type { Connection, Result, Statement, TransactionWork } from '../connection.ts'
 import { HapaxError } from '../errors.ts'
 import type { StoredMessage } from '../message.ts'
 import { type Random, systemRandom } from '../random.ts'
@@ -37,7 +28,6 @@ import type {
   Origin,
   OutboxMessage,
   OutboxRow,
-  Receipt,
   SentFilter,
   SentMessage,
   SentWhere,
@@ -51,14 +41,14 @@ import type {
   UnitOptions,
   WorkerHello,
   WorkerRow,
-  Writes,
 } from '../store.ts'
-import type { Backend, Dialect } from './dialect.ts'
-import { asLooks, compareSeq } from './look.ts'
+import type { Dialect } from './dialect.ts'
+import { asLooks } from './look.ts'
 import { migration, migrationScript, migrationStates, untilFree } from './migrate.ts'
 import { SqlOperator } from './operator.ts'
-import { asEffect, asInboxRow, asOutboxMessage, asReceipt, asWorker } from './rows.ts'
-import { brokenAtomicity, type Fate, type Phase, StoreErrors } from './store-errors.ts'
+import { asEffect, asInboxRow, asOutboxMessage, asWorker } from './rows.ts'
+import { StoreErrors } from './store-errors.ts'
+import { SqlUnits } from './units.ts'
 import { asBoolean, asText, asUuid } from './values.ts'
 
 /** A store on an SQL database: the logic is here, the statements are the dialect's, the transactions the connection's. */
@@ -68,6 +58,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   readonly #dialect: Dialect
   readonly #random: Random
   readonly #errors: StoreErrors
+  readonly #units: SqlUnits<Tx, Own>
   readonly #operator: SqlOperator
   #ready = false
 
@@ -77,6 +68,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     this.#random = random
     this.#errors = new StoreErrors(dialect)
     const run = (statement: Statement): Promise<Result> => this.#run(statement)
+    this.#units = new SqlUnits(connection, dialect, this.#errors, run)
     this.#operator = new SqlOperator(dialect, { run, short: (first, then) => this.#short(first, then), random })
     const { roundTrips, lateUse, unawaited, pool } = connection.features
     const { isolationLevels, parallelWriters, ownTransactions } = dialect
@@ -121,222 +113,8 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     return applied
   }
 
-  async transaction<T>(
-    options: UnitOptions,
-    opening: Opening,
-    body: (unit: Unit<Tx>) => Promise<UnitEnd<T>>,
-  ): Promise<T> {
-    const opened = this.#opening(options, opening)
-    const { isolation, signal, acquired } = options
-    // Without receipts or rows to wait for, it is a wait like that for a connection of a pool.
-    const lockTimeoutMs = opening.kind === 'plain' ? undefined : options.lockTimeoutMs
-    let backend: Backend | undefined
-    let phase: Phase = 'opening'
-    let ending: Promise<Fate> | undefined
-    // A handler that listens to the signal may return at once: what counts is how far it had come by then.
-    let endedIn: Phase | undefined
-    const end = (): void => {
-      endedIn = phase
-      ending = backend && this.#terminate(backend)
-    }
-    try {
-      return await this.#connection.transaction(
-        this.#transactionOptions({ isolation, signal, acquired, lockTimeoutMs }),
-        {
-          first: opened.statements,
-          body: async (tx, answers) => {
-            const own = answers.slice(opened.from, opened.to)
-            backend = signal && this.#dialect.backend(own)
-            if (backend !== undefined) signal?.addEventListener('abort', end, { once: true })
-            const executor = this.#connection.executor(tx)
-            const unit = await this.#unit(tx, executor, opening, own, isolation)
-            phase = 'body'
-            const result = await this.#guarded(executor, signal, () => body(unit))
-            phase = 'committing'
-            return this.#end(result)
-          },
-        },
-      )
-    } catch (error) {
-      // What comes next would wait for the locks of the transaction that is being ended.
-      const fate = await ending
-      const thrown = this.#errors.ofTransaction(error, endedIn ?? phase, signal)
-      throw endedIn === 'body' ? this.#errors.ofFate(thrown, fate) : thrown
-    } finally {
-      if (backend !== undefined) signal?.removeEventListener('abort', end)
-    }
-  }
-
-  #transactionOptions(options: Omit<TransactionOptions, 'classify'> = {}): TransactionOptions {
-    return { ...options, classify: this.#dialect.classify }
-  }
-
-  #opening(options: UnitOptions, opening: Opening): { statements: readonly Statement[]; from: number; to: number } {
-    const dialect = this.#dialect
-    const settings = dialect.settings(options, opening.kind)
-    const own =
-      opening.kind === 'take'
-        ? dialect.take(opening.consumer, opening.token, opening.messages, options.lockTimeoutMs)
-        : opening.kind === 'claim'
-          ? this.#claim(options, opening)
-          : opening.kind === 'settle'
-            ? this.#settle(options, opening)
-            : []
-    const from = settings.length
-    return { statements: [...settings, ...own, ...dialect.guardSet], from, to: from + own.length }
-  }
-
-  /** Waiting comes first, as a statement of its own: the claim's snapshot has to be younger than what was waited for. */
-  #claim(
-    { lockTimeoutMs, isolation }: UnitOptions,
-    { seqs, locked }: Opening & { kind: 'claim' },
-  ): readonly Statement[] {
-    const claim = this.#dialect.claim(seqs, isolation)
-    return locked === 'skip' ? [claim] : [this.#dialect.lockAll(seqs, lockTimeoutMs, isolation), claim]
-  }
-
-  /** Whether the row is there at all has to be known as well. */
-  #settle({ lockTimeoutMs, isolation }: UnitOptions, { lease }: Opening & { kind: 'settle' }): readonly Statement[] {
-    return [this.#dialect.lockAll([lease.seq], lockTimeoutMs, isolation), this.#dialect.leases.settle(lease)]
-  }
-
-  async #unit(
-    tx: Tx,
-    executor: Executor,
-    opening: Opening,
-    answers: readonly Result[],
-    isolation: Isolation | undefined,
-  ): Promise<Unit<Tx>> {
-    const check = (): Promise<void> => this.#check(executor)
-    const unit = { tx, check, existing: NO_RECEIPTS, present: NO_SEQS, claimed: NO_ROWS }
-    if (opening.kind === 'take') return { ...unit, existing: await this.#existing(executor, opening, answers) }
-    if (opening.kind === 'plain') return unit
-    const locked = opening.kind === 'settle' || opening.locked === 'wait' ? answers[0]?.rows : undefined
-    const present = locked === undefined ? NO_SEQS : new Set(locked.map((row) => String(row['seq'])))
-    const claimed =
-      opening.kind === 'settle'
-        ? await this.#settled(executor, answers.at(-1))
-        : await this.#claimed(executor, answers.at(-1), isolation)
-    return { ...unit, present, claimed }
-  }
-
-  async #settled(executor: Executor, answer: Result | undefined): Promise<ReadonlyMap<string, InboxRow>> {
-    const rows = answer?.rows.map(asInboxRow) ?? []
-    if (rows.length === 0) return NO_ROWS
-    const seqs = rows.map((row) => row.seq)
-    const statements = this.#dialect.claimDeletes ? [] : this.#dialect.deleteInbox(seqs)
-    for (const { text, params } of statements) await executor.query(text, params)
-    return new Map(rows.map((row) => [row.seq, row]))
-  }
-
-  /** The rows go first, not last: whoever commits behind our back commits that they are gone, and nobody runs them again. */
-  async #claimed(
-    executor: Executor,
-    answer: Result | undefined,
-    isolation: Isolation | undefined,
-  ): Promise<ReadonlyMap<string, InboxRow>> {
-    const rows = answer?.rows.map(asInboxRow) ?? []
-    if (rows.length === 0) return NO_ROWS
-    const claimed = this.#dialect.claimDeletes ? rows : await this.#inOrder(executor, rows, isolation)
-    return new Map(claimed.sort((a, b) => compareSeq(a.seq, b.seq)).map((row) => [row.seq, row]))
-  }
-
-  /** What `claimDeletes` stands for, where the database cannot do it in one statement. */
-  async #inOrder(executor: Executor, rows: InboxRow[], isolation: Isolation | undefined): Promise<InboxRow[]> {
-    const kept = await this.#notBlocked(executor, rows, isolation)
-    if (kept.length === 0) return kept
-    for (const { text, params } of this.#dialect.deleteInbox(kept.map((row) => row.seq))) {
-      await executor.query(text, params)
-    }
-    return kept
-  }
-
-  /** Those that have no older row of their key outside these. */
-  async #notBlocked(executor: Executor, rows: InboxRow[], isolation: Isolation | undefined): Promise<InboxRow[]> {
-    if (!rows.some((row) => row.ordered)) return rows
-    const statement = this.#dialect.blocked(rows.map((row) => row.seq))
-    // Every read inside a serializable transaction locks, and would wait; outside, rows that others have locked are there.
-    const outside = isolation === 'serializable'
-    const answer = await (outside ? this.#run(statement) : executor.query(statement.text, statement.params))
-    const blocked = new Set(answer.rows.map((row) => String(row['seq'])))
-    return rows.filter((row) => !blocked.has(row.seq))
-  }
-
-  /** The receipts that were there before, read by a second statement: the first one's snapshot is too old to see them. */
-  async #existing(
-    executor: Executor,
-    opening: Opening & { kind: 'take' },
-    answers: readonly Result[],
-  ): Promise<ReadonlyMap<string, Receipt>> {
-    const { consumer, token, messages } = opening
-    const taken = this.#dialect.taken(answers, token, messages)
-    if (taken === 'all' || taken.size === messages.length) return NO_RECEIPTS
-    const keys = messages.map((message) => message.messageKey).filter((key) => !taken.has(key))
-    const statement = this.#dialect.receipts(consumer, keys)
-    const { rows } = await executor.query(statement.text, statement.params)
-    // Neither ours nor there: whoever had it rolled back or was cleaned up in between. Run again.
-    if (rows.length !== keys.length)
-      throw new HapaxError('transaction-conflict', 'a receipt vanished while it was read')
-    return new Map(rows.map((row) => [asUuid(row['message_key']), asReceipt(row)]))
-  }
-
-  async #check(executor: Executor): Promise<void> {
-    try {
-      for (const { text, params } of this.#dialect.guardCheck) await executor.query(text, params)
-    } catch (error) {
-      throw this.#errors.ofGuard(error)
-    }
-  }
-
-  /** Runs the body; when it fails, finds out whether the transaction was still ours. */
-  async #guarded<T>(executor: Executor, signal: AbortSignal | undefined, body: () => Promise<T>): Promise<T> {
-    try {
-      return await body()
-    } catch (error) {
-      // Whoever aborted has destroyed the connection already.
-      if (signal?.aborted) throw error
-      try {
-        for (const { text, params } of this.#dialect.guardRollback) await executor.query(text, params)
-      } catch (guardError) {
-        if (this.#dialect.classify(guardError) === 'gone') throw brokenAtomicity(error)
-      }
-      throw error
-    }
-  }
-
-  #end<T>({ value, writes }: UnitEnd<T>): TransactionEnd<T> {
-    return { value, last: writes && [...this.#dialect.guardRelease, ...this.#writes(writes)] }
-  }
-
-  #writes({ inbox, failed, outbox }: Writes): readonly Statement[] {
-    const dialect = this.#dialect
-    return [
-      ...(inbox?.length ? dialect.insertInbox(inbox) : []),
-      ...(failed?.length ? dialect.insertFailed(failed) : []),
-      ...(outbox?.length ? dialect.insertOutbox(outbox) : []),
-    ]
-  }
-
-  /** Ends a transaction that outlived its time from another connection; its own may be busy with a statement. */
-  async #terminate(backend: Backend): Promise<Fate> {
-    try {
-      return await within(systemClock, TERMINATE_MS, this.#ended(backend), () => undefined)
-    } catch {
-      // The link was cut as well; the database ends the transaction by its own timeout at the latest.
-      return undefined
-    }
-  }
-
-  async #ended(backend: Backend): Promise<Fate> {
-    await this.#run(this.#dialect.terminate(backend))
-    const statement = this.#dialect.fate(backend)
-    if (statement === undefined) return undefined
-    for (;;) {
-      const fate = (await this.#run(statement)).rows[0]?.['fate']
-      if (fate === 'committed' || fate === 'aborted') return fate
-      if (fate !== 'in progress') return undefined
-      await pause(systemClock, FATE_MS)
-    }
+  transaction<T>(options: UnitOptions, opening: Opening, body: (unit: Unit<Tx>) => Promise<UnitEnd<T>>): Promise<T> {
+    return this.#units.run(options, opening, body)
   }
 
   assertTransaction(tx: Tx | Own): Promise<void> {
@@ -385,7 +163,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
       first: [...this.#dialect.settings(SHORT, 'claim'), leases.lockDue(seqs, token)],
       body: async (tx, answers) => {
         const found = answers.at(-1)?.rows.map(asInboxRow) ?? []
-        const rows = await this.#notBlocked(this.#connection.executor(tx), found, undefined)
+        const rows = await this.#units.notBlocked(this.#connection.executor(tx), found, undefined)
         const last =
           rows.length === 0
             ? undefined
@@ -402,7 +180,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   }
 
   async renew(leases: readonly Lease[], leaseMs: number): Promise<ReadonlySet<string>> {
-    if (leases.length === 0) return NO_SEQS
+    if (leases.length === 0) return new Set()
     await this.#run(this.#dialect.leases.renew(leases, leaseMs), CONTROL_MS)
     const { rows } = await this.#run(this.#dialect.leases.leased(leases), CONTROL_MS)
     return new Set(rows.map((row) => String(row['seq'])))
@@ -641,7 +419,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
 
   async #admin<T>(work: TransactionWork<Tx, T>): Promise<T> {
     try {
-      return await this.#connection.transaction(this.#transactionOptions(), work)
+      return await this.#connection.transaction({ classify: this.#dialect.classify }, work)
     } catch (error) {
       throw this.#errors.ofQuery(error)
     }
@@ -667,9 +445,6 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   }
 }
 
-const NO_RECEIPTS: ReadonlyMap<string, Receipt> = new Map()
-const NO_SEQS: ReadonlySet<string> = new Set()
-const NO_ROWS: ReadonlyMap<string, InboxRow> = new Map()
 const NOTHING_THERE: Look = { entries: [], nextMs: undefined, after: new Map() }
 /** The limits of a transaction without handlers. */
 const SHORT = { lockTimeoutMs: 10_000, idleTimeoutMs: 10_000 }
@@ -679,6 +454,3 @@ const QUERY_MS = 60_000
 /** The same for heartbeats and looks, which others wait for. */
 const CONTROL_MS = 10_000
 const GRACE_MS = 1_000
-/** How long to wait for the end of a transaction that outlived its time. */
-const TERMINATE_MS = 5_000
-const FATE_MS = 10
