@@ -79,7 +79,7 @@ export class ClaimedWork {
 
   /** Takes deliveries of distinct keys: claims them together, and works on those that are ours. */
   async take(entries: readonly Entry[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
-    const claims = await this.#claims.ask(entries.map(({ stored }) => stored))
+    const claims = await this.#claimed(entries)
     const outcomes = entries.map((entry, index) => this.#taken(entry, claims[index] as Claimed, signal))
     try {
       return await Promise.all(outcomes)
@@ -113,6 +113,16 @@ export class ClaimedWork {
     const found = compare(stored, before, this.#settings.onMismatch)
     if (found === 'conflict') return this.#conflict(stored, conflictWith(before))
     return this.#reporter.duplicate(stored, before, found === 'mismatch')
+  }
+
+  /** Those that came by themselves are claimed with others that did. */
+  async #claimed(entries: readonly Entry[]): Promise<readonly Claimed[]> {
+    const [first] = entries
+    if (entries.length === 1 && first !== undefined) return [await this.#claims.ask(first.stored)]
+    return this.#claim(
+      entries.map(({ stored }) => stored),
+      false,
+    )
   }
 
   #claim(messages: readonly StoredMessage[], alone: boolean): Promise<readonly Claimed[]> {
@@ -178,13 +188,7 @@ export class ClaimedWork {
       if (refused !== undefined) return await this.#verdict(work, refused, attempts)
       if (crashes >= MAX_CRASHES) return await this.#fail(work, crashLoop(crashes), attempts)
       if (handler === undefined) return await this.#verdict(work, unknownType(message.type), attempts)
-      const waiting = this.#places.enter()
-      if (waiting !== undefined) await waiting
-      try {
-        return await this.#run(work, held, handler, signal)
-      } finally {
-        this.#places.leave()
-      }
+      return await this.#run(work, held, handler, signal)
     } finally {
       held.end()
     }
@@ -197,6 +201,8 @@ export class ClaimedWork {
     signal: AbortSignal | undefined,
   ): Promise<Outcome> {
     const { clock, events } = this.#engine
+    const waiting = this.#places.enter()
+    if (waiting !== undefined) await waiting
     const started = clock.monotonic()
     const call = new Call(this.#engine, this.#consumer, work, held, this.#settings.leaseMs)
     try {
@@ -204,10 +210,12 @@ export class ClaimedWork {
     } catch (error) {
       call.close()
       return this.#failed(work, asError(error), signal)
+    } finally {
+      // What became of it is written down while the next handler runs.
+      this.#places.leave()
     }
     held.end()
-    const [settled] = await this.#settling.ask([work.lease])
-    if (!settled) return this.#lost(work)
+    if (!(await this.#settling.ask(work.lease))) return this.#lost(work)
     if (events.heard('processed')) {
       const durationMs = clock.monotonic() - started
       const event = { consumer: this.#consumer, message: ref(work.message), attempt: work.attempts + 1, durationMs }
@@ -361,7 +369,9 @@ class Context implements LeaseContext {
 
 /** Lets so many in at a time. */
 class Turnstile {
-  readonly #waiting: (() => void)[] = []
+  #waiting: (() => void)[] = []
+  /** How many of those have gone in: an array is slow to lose its first one. */
+  #gone = 0
   #free: number
 
   constructor(count: number) {
@@ -382,9 +392,17 @@ class Turnstile {
   }
 
   leave(): void {
-    const next = this.#waiting.shift()
-    if (next === undefined) this.#free += 1
-    else next()
+    const next = this.#waiting[this.#gone]
+    if (next === undefined) {
+      this.#free += 1
+      return
+    }
+    this.#gone += 1
+    if (2 * this.#gone >= this.#waiting.length) {
+      this.#waiting = this.#waiting.slice(this.#gone)
+      this.#gone = 0
+    }
+    next()
   }
 }
 

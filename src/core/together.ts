@@ -1,18 +1,18 @@
 interface Asking<Ask, Answer> {
-  readonly asks: readonly Ask[]
-  resolve(answers: readonly Answer[]): void
+  readonly ask: Ask
+  resolve(answer: Answer): void
   reject(error: unknown): void
 }
 
 /**
- * Collects what is asked for in one turn of the event loop, and asks for all of it at once; as soon as there is enough, so that the
- * answering side has work while this one goes on.
+ * Collects what is asked for in one turn of the event loop, and asks for all of it at once; earlier if there is enough and nothing
+ * under way, so that the answering side has work while this one goes on.
  */
 export class Together<Ask, Answer> {
   readonly #answer: (asks: readonly Ask[]) => Promise<readonly Answer[]>
   readonly #enough: number
   #asking: Asking<Ask, Answer>[] = []
-  #count = 0
+  #underWay = 0
   #due = false
 
   /** `answer` gives one answer for each, in their order. */
@@ -21,12 +21,10 @@ export class Together<Ask, Answer> {
     this.#enough = enough
   }
 
-  /** The answers, in the order of what was asked for. */
-  ask(asks: readonly Ask[]): Promise<readonly Answer[]> {
+  ask(ask: Ask): Promise<Answer> {
     return new Promise((resolve, reject) => {
-      this.#asking.push({ asks, resolve, reject })
-      this.#count += asks.length
-      if (this.#count >= this.#enough) this.#flush()
+      this.#asking.push({ ask, resolve, reject })
+      if (this.#underWay === 0 && this.#asking.length >= this.#enough) void this.#send()
       else if (!this.#due) {
         this.#due = true
         setImmediate(this.#onTurn)
@@ -36,28 +34,20 @@ export class Together<Ask, Answer> {
 
   readonly #onTurn = (): void => {
     this.#due = false
-    if (this.#count > 0) this.#flush()
+    if (this.#asking.length > 0) void this.#send()
   }
 
-  #flush(): void {
+  async #send(): Promise<void> {
     const asking = this.#asking
     this.#asking = []
-    this.#count = 0
-    void this.#send(asking)
-  }
-
-  async #send(asking: readonly Asking<Ask, Answer>[]): Promise<void> {
+    this.#underWay += 1
     try {
-      const [first] = asking
-      const all = asking.length === 1 && first !== undefined ? first.asks : asking.flatMap(({ asks }) => asks)
-      const answers = await this.#answer(all)
-      let at = 0
-      for (const { asks, resolve } of asking) {
-        resolve(asks.length === answers.length ? answers : answers.slice(at, at + asks.length))
-        at += asks.length
-      }
+      const answers = await this.#answer(asking.map(({ ask }) => ask))
+      for (let index = 0; index < asking.length; index++) asking[index]?.resolve(answers[index] as Answer)
     } catch (error) {
       for (const { reject } of asking) reject(error)
+    } finally {
+      this.#underWay -= 1
     }
   }
 }

@@ -5,6 +5,7 @@ import { expected } from '../../core/options.ts'
 import type { Lease, Receipt } from '../../core/store.ts'
 import { type Commands, isDone, numberOf, type Replies, textOf } from './commands.ts'
 import type { FailedIndex } from './failed-index.ts'
+import type { Item } from './gathering.ts'
 import { fenceOf, holder, packMessage, packReceipt, readMessage, unpackReceipt } from './message.ts'
 import { entry, type Names, ofEntry } from './names.ts'
 import * as scripts from './scripts.ts'
@@ -28,17 +29,17 @@ export class Claims {
   ): Promise<readonly Claimed[]> {
     const items = messages.map((message) => {
       const name = this.#names.claim(consumer, message.messageKey)
-      return { name, key: this.#names.key(name), words: [packReceipt(message)] }
+      return { name, key: this.#names.key(name), head: token, word: packReceipt(message) }
     })
     checkToken(token)
     const claimed: Claimed[] = []
     const failed: string[] = []
-    const words = [token, String(leaseMs), alone ? '1' : '0']
-    await this.#commands.runEach(scripts.CLAIM, items, words, (replies, { name }) => {
-      claimed.push(readClaim(replies, name, token, (seq) => failed.push(entry(name, seq))))
+    const words = [String(leaseMs), alone ? '1' : '0']
+    await this.#commands.runEach(scripts.CLAIM, items, words, (replies, { name }, index) => {
+      claimed[index] = readClaim(replies, name, token, (seq) => failed.push(entry(name, seq)))
     })
     // Whoever wrote them to the failed store may have died before it was in the list.
-    await Promise.all(failed.map((each) => this.#index.add(each)))
+    if (failed.length > 0) await Promise.all(failed.map((each) => this.#index.add(each)))
     return claimed
   }
 
@@ -54,11 +55,11 @@ export class Claims {
     if (entries.length === 0) return { claims: [], nextMs }
     const items = entries.map((each) => {
       const { name, seq } = ofEntry(textOf(each) as string)
-      return { name, entry: textOf(each) as string, key: this.#names.key(name), words: [seq] }
+      return { name, entry: textOf(each) as string, key: this.#names.key(name), head: token, word: seq }
     })
     const claims: StoredClaim[] = []
     const after: Promise<unknown>[] = []
-    await this.#commands.runEach(scripts.CLAIM_STORED, items, [token, String(leaseMs)], (replies, item) => {
+    await this.#commands.runEach(scripts.CLAIM_STORED, items, [String(leaseMs)], (replies, item) => {
       const kind = replies.text()
       if (kind === 'ours') claims.push(readStored(replies, item.name, token))
       if (kind === 'ours') after.push(this.#postpone(line, item.entry, leaseMs))
@@ -88,7 +89,7 @@ export class Claims {
       settled.add(name)
       if (answer !== '1') over.push(this.#leaveLine(name, answer.slice(1)))
     })
-    await Promise.all(over)
+    if (over.length > 0) await Promise.all(over)
     return settled
   }
 
@@ -123,10 +124,14 @@ export class Claims {
     if (kept) await this.#index.add(entry(name, kept))
   }
 
-  #items(leases: readonly Lease[]): readonly (Lease & { readonly key: string; readonly words: readonly string[] })[] {
+  /** What was claimed together has one holder, which is sent once. */
+  #items(leases: readonly Lease[]): readonly (Item & { readonly seq: string })[] {
+    let [last] = leases
+    let head = last === undefined ? '' : holder(last)
     return leases.map((lease) => {
-      const { seq, token, fence } = lease
-      return { seq, token, fence, key: this.#names.key(seq), words: [holder(lease)] }
+      if (lease.token !== last?.token || lease.fence !== last.fence) head = holder(lease)
+      last = lease
+      return { seq: lease.seq, key: this.#names.key(lease.seq), head, word: undefined }
     })
   }
 

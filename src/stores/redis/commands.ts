@@ -2,6 +2,7 @@ import { hash } from 'node:crypto'
 import { type Clock, pause, within } from '../../core/clock.ts'
 import { asError, HapaxError, messageOf } from '../../core/errors.ts'
 import type { Way } from './client.ts'
+import { Gathering, type Item } from './gathering.ts'
 
 /** An answer of Redis. */
 export type Reply = string | number | null | Uint8Array | readonly Reply[]
@@ -24,8 +25,10 @@ export class Commands {
   readonly #way: Way
   readonly #timeoutMs: number
   readonly #clock: Clock
+  readonly #gathering: Gathering
 
   constructor(way: Way, timeoutMs: number, clock: Clock) {
+    this.#gathering = new Gathering((what, words, items) => this.#runAll(what, words, items), MOST)
     this.#way = way
     this.#timeoutMs = timeoutMs
     this.#clock = clock
@@ -42,26 +45,26 @@ export class Commands {
   }
 
   /**
-   * A script that does the same to many keys, with `words` of all and those of each: one call, or one for each key where they
-   * are not on one server. `collect` gets the answers of each call.
+   * A script that does the same to many keys, with `words` for all of them: in few calls, or in one for each key where they are not
+   * on one server. `collect` reads the answer to each item.
    */
-  async runEach<T extends { readonly key: string; readonly words: readonly string[] }>(
+  async runEach<T extends Item>(
     what: Script,
     items: readonly T[],
     words: readonly string[],
-    collect: (replies: Replies, item: T) => void,
+    collect: (replies: Replies, item: T, index: number) => void,
   ): Promise<void> {
-    const groups = this.#way.cluster ? items.map((item) => [item]) : parts(items)
-    const answers = await Promise.all(
-      groups.map((group) => {
-        const keys = group.map(({ key }) => key)
-        return this.#run(what, keys, [...words, ...group.flatMap((item) => item.words)])
-      }),
-    )
-    for (const [index, group] of groups.entries()) {
-      const replies = new Replies(answers[index] as readonly Reply[])
-      for (const item of group) collect(replies, item)
+    const size = this.#way.cluster ? 1 : MOST
+    const calls: Promise<void>[] = []
+    for (let from = 0; from < items.length; from += size) {
+      const group = items.length <= size ? items : items.slice(from, from + size)
+      calls.push(
+        this.#ask(what, words, group, (replies) => {
+          for (let index = 0; index < group.length; index++) collect(replies, group[index] as T, from + index)
+        }),
+      )
     }
+    await Promise.all(calls)
   }
 
   /** A command that names no key, to each server that has data. */
@@ -77,6 +80,22 @@ export class Commands {
 
   close(): void {
     this.#way.close()
+  }
+
+  async #ask(
+    what: Script,
+    words: readonly string[],
+    items: readonly Item[],
+    read: (replies: Replies) => void,
+  ): Promise<void> {
+    if (!this.#way.cluster && items.length < ENOUGH) return this.#gathering.ask(what, words, items, read)
+    read(await this.#runAll(what, words, items))
+  }
+
+  async #runAll(what: Script, words: readonly string[], items: readonly Item[]): Promise<Replies> {
+    const keys = items.map(({ key }) => key)
+    const answer = await this.#run(what, keys, [...words, ...headed(items)])
+    return answer.length === 0 ? new Ones([]) : new Replies(answer)
   }
 
   async #run({ sha, text }: Script, keys: readonly string[], words: readonly string[]): Promise<readonly Reply[]> {
@@ -140,15 +159,30 @@ export class Replies {
   }
 
   optional(): string | null {
-    return textOf(this.#replies[this.#at++])
+    return textOf(this.next())
   }
 
   number(): number {
-    return numberOf(this.#replies[this.#at++])
+    return numberOf(this.next())
   }
 
   date(): Date {
     return new Date(this.number())
+  }
+
+  protected next(): Reply | undefined {
+    return this.#replies[this.#at++]
+  }
+}
+
+/** The answer of a script that has nothing to say but 1 to each key. */
+class Ones extends Replies {
+  override text(): string {
+    return '1'
+  }
+
+  protected override next(): Reply {
+    return 1
   }
 }
 
@@ -170,10 +204,25 @@ export function isDone(reply: Reply | undefined): boolean {
 
 /** How many keys one script is about: Redis does nothing else meanwhile. */
 const MOST = 200
+/** So many are worth a call of their own. */
+const ENOUGH = 32
 
-function parts<T>(items: readonly T[]): readonly (readonly T[])[] {
-  const count = Math.ceil(items.length / MOST)
-  return Array.from({ length: count }, (_, index) => items.slice(index * MOST, (index + 1) * MOST))
+/** Heads, each with the number of neighbours that share it, and the words of all. */
+function headed(items: readonly Item[]): readonly string[] {
+  const heads: string[] = []
+  let last: string | undefined
+  let count = 0
+  for (const { head } of items) {
+    if (last !== undefined && head !== last) {
+      heads.push(last, String(count))
+      count = 0
+    }
+    last = head
+    count += 1
+  }
+  if (last !== undefined) heads.push(last, String(count))
+  const words = items.flatMap(({ word }) => word ?? [])
+  return [String(heads.length / 2), ...heads, ...words]
 }
 
 /** What is wrong with the server for a moment. */

@@ -27,11 +27,10 @@ export class Known {
 
   /** Remembers who consumes, and whose messages: once per process. */
   async note(consumer: string, messages: readonly { readonly source: string }[]): Promise<void> {
+    const sources = new Set<string>()
+    for (const { source } of messages) sources.add(source)
     await this.#remember(this.#names.consumers, [consumer])
-    await this.#remember(
-      this.#names.sources,
-      messages.map(({ source }) => source),
-    )
+    await this.#remember(this.#names.sources, [...sources])
   }
 
   consumers(): Promise<readonly string[]> {
@@ -58,7 +57,7 @@ export class Known {
   }
 
   async #remember(key: string, values: readonly string[]): Promise<void> {
-    const fresh = [...new Set(values)].filter((value) => !this.#seen.has(`${key} ${value}`))
+    const fresh = values.filter((value) => !this.#seen.has(`${key} ${value}`))
     if (fresh.length === 0 || this.#seen.size > 2 * MOST) return
     await this.#commands.run(scripts.REMEMBER, key, [String(MOST), ...fresh])
     for (const value of fresh) this.#seen.add(`${key} ${value}`)

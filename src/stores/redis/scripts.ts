@@ -40,6 +40,22 @@ local function prolong(key, until_ms) redis.call('SETRANGE', key, 47, moment(unt
 local function with_more(key) redis.call('SETRANGE', key, 70, '1') end
 `
 
+/**
+ * Goes through the keys of a script that does the same to many: from `first` on, ARGV has the number of heads, each head with the
+ * number of keys that share it, and then a word for each key. An answer without anything in it says 1 for each key.
+ */
+const EACH = `
+local function each(first, work)
+  local words = first + 2 * ARGV[first]
+  local last = 0
+  for at = first + 1, words, 2 do
+    local from = last + 1
+    last = last + ARGV[at + 1]
+    for i = from, last do work(i, KEYS[i], ARGV[at], ARGV[words + i]) end
+  end
+end
+`
+
 /** Claims what is open; answers fence, attempts and crashes. */
 const TAKE = `
 local function take(key, v, token, lease)
@@ -58,14 +74,22 @@ local function say(...)
 end
 `
 
-/** KEYS: claims. ARGV: token, lease, alone; for each the receipt. The answer to one that nobody had is 1. */
-export const CLAIM: Script = script(`${NOW}${CLAIMS}${TAKE}
-local token, lease, alone = ARGV[1], tonumber(ARGV[2]), ARGV[3] == '1'
-local fresh = 'o' .. token .. '0000000001' .. moment(now + lease) .. '000000' .. '001' .. '0' .. moment(now)
-for i, key in ipairs(KEYS) do
-  local v = redis.call('SET', key, fresh .. ARGV[3 + i], 'NX', 'GET')
+/**
+ * KEYS: claims, each once. ARGV: lease, alone; heads: tokens; words: receipts. Mostly nobody had any of them, and one command sees to
+ * all; it writes nothing if there is one that somebody had.
+ */
+export const CLAIM: Script = script(`${NOW}${CLAIMS}${EACH}${TAKE}
+local lease, alone = tonumber(ARGV[1]), ARGV[2] == '1'
+local fresh = '0000000001' .. moment(now + lease) .. '000000' .. '001' .. '0' .. moment(now)
+local values = {}
+each(3, function(i, key, token, receipt)
+  values[2 * i - 1], values[2 * i] = key, 'o' .. token .. fresh .. receipt
+end)
+if redis.call('MSETNX', unpack(values)) == 1 then return out end
+each(3, function(i, key, token)
+  local v = redis.call('SET', key, values[2 * i], 'NX', 'GET')
   if not v then
-    out[#out + 1] = 1
+    say(1)
   elseif sub(v, 1, 1) ~= 'o' then
     say('taken', sub(v, 1, 1), known(key, v, 'q'), sub(v, 2, 37), sub(v, 72, 85), sub(v, 86))
   else
@@ -78,19 +102,19 @@ for i, key in ipairs(KEYS) do
       say('ours', take(key, v, token, lease))
     end
   end
-end
+end)
 return out
 `)
 
-/** KEYS: claims. ARGV: token, lease; for each the number of the failure that is tried again. */
-export const CLAIM_STORED: Script = script(`${NOW}${CLAIMS}${TAKE}
-local token, lease = ARGV[1], tonumber(ARGV[2])
-for i, key in ipairs(KEYS) do
+/** KEYS: claims. ARGV: lease; heads: tokens; words: the number of the failure that is tried again. */
+export const CLAIM_STORED: Script = script(`${NOW}${CLAIMS}${EACH}${TAKE}
+local lease = tonumber(ARGV[1])
+each(2, function(_, key, token, seq)
   local v = redis.call('GET', key)
   local state = v and sub(v, 1, 1)
   if state == 'f' then
     say('failed', known(key, v, 'q'))
-  elseif state ~= 'o' or known(key, v, 'q') ~= ARGV[2 + i] then
+  elseif state ~= 'o' or known(key, v, 'q') ~= seq then
     say('gone')
   elseif sub(v, 2, 37) ~= token and tonumber(sub(v, 48, 61)) > now then
     say('busy', tonumber(sub(v, 48, 61)) - now)
@@ -98,34 +122,33 @@ for i, key in ipairs(KEYS) do
     say('ours', take(key, v, token, lease))
     say(sub(v, 86), redis.call('HGET', more(key), 'me'))
   end
-end
+end)
 return out
 `)
 
-/** KEYS: claims. ARGV: lease; for each who has it. */
-export const RENEW: Script = script(`${NOW}${CLAIMS}
+/** KEYS: claims. ARGV: lease; heads: who has them. */
+export const RENEW: Script = script(`${NOW}${CLAIMS}${EACH}
 local out = {}
-for i, key in ipairs(KEYS) do
-  local still = held(redis.call('GETRANGE', key, 0, 46), ARGV[1 + i])
+each(2, function(i, key, lease)
+  local still = held(redis.call('GETRANGE', key, 0, 46), lease)
   if still then prolong(key, now + tonumber(ARGV[1])) end
   out[i] = still and 1 or 0
-end
+end)
 return out
 `)
 
 /**
- * KEYS: claims. ARGV: how long to keep them; for each who has it. Answers 0: it was not theirs; 1: done; or done, and the number of
+ * KEYS: claims. ARGV: how long to keep them; heads: who has them. Answers 0: it was not theirs; 1: done; or done, and the number of
  * the retry that is over, after a mark, because clients may read numbers as texts.
  */
-export const SETTLE: Script = script(`${NOW}${CLAIMS}
+export const SETTLE: Script = script(`${NOW}${CLAIMS}${EACH}
 -- One moment for both: were the claim gone before the rest, the next one would find a journal that is not its own.
-local ends = ARGV[1] ~= '' and now + tonumber(ARGV[1])
+local ends = ARGV[1] ~= '' and string.format('%.0f', now + ARGV[1])
 local function forget(key)
   redis.call('HDEL', more(key), 'er', 'me', 're', 'eh', 'fa', 'rt', 'c')
   if ends then redis.call('PEXPIREAT', more(key), ends) end
 end
-local function settle(key, lease)
-  local v = redis.call('GET', key)
+local function settle(key, v, lease)
   if not v or sub(v, 2, 47) ~= lease or sub(v, 1, 1) == 'f' then return 0 end
   if sub(v, 1, 1) == 'o' then
     local done = 'd' .. sub(v, 2)
@@ -135,9 +158,13 @@ local function settle(key, lease)
   local retry = known(key, v, 'q')
   return retry == '' and 1 or '#' .. retry
 end
-local out = {}
-for i, key in ipairs(KEYS) do out[i] = settle(key, ARGV[1 + i]) end
-return out
+local values = redis.call('MGET', unpack(KEYS))
+local out, plain = {}, true
+each(2, function(i, key, lease)
+  out[i] = settle(key, values[i], lease)
+  plain = plain and out[i] == 1
+end)
+return plain and {} or out
 `)
 
 /** KEYS: a claim. ARGV: token, fence, attempts, crashes, delay, error. Answers whether, and the retry that it belongs to. */
