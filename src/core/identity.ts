@@ -1,21 +1,19 @@
 import { hash } from 'node:crypto'
 import { expected } from './options.ts'
-import { format, uuidv7Time } from './uuid.ts'
+import { uuidv7Time } from './uuid.ts'
 
 /**
  * The key of a message in `receipts`: a UUIDv8 computed from the exact bytes of source and id.
  * The time of a UUIDv7 id comes first, so that inserts into the index stay local; other ids have zeros there.
  */
 export function messageKey(source: string, id: string): string {
-  const digest = hash('sha256', pair(source, id), 'hex')
-  const time = uuidv7Time(id) ?? '000000000000'
-  return uuidv8(`${time}${digest.slice(0, 20)}`)
+  return uuidv8(uuidv7Time(id) ?? '000000000000', hash('sha256', pair(source, id), 'hex'))
 }
 
-/** Sets version 8 and the variant in 32 hexadecimal digits. */
-function uuidv8(digits: string): string {
-  const variant = '89ab'[Number.parseInt(digits.charAt(16), 16) & 3]
-  return format(`${digits.slice(0, 12)}8${digits.slice(13, 16)}${variant}${digits.slice(17)}`)
+/** A UUID of version 8 that begins with these twelve digits; what version and variant take the place of is left out. */
+function uuidv8(start: string, digits: string): string {
+  const variant = '89ab'[Number.parseInt(digits.charAt(4), 16) & 3]
+  return `${start.slice(0, 8)}-${start.slice(8)}-8${digits.slice(1, 4)}-${variant}${digits.slice(5, 8)}-${digits.slice(8, 20)}`
 }
 
 /** Eight bytes, in hexadecimal digits, that tell one payload from another; a text stands for its UTF-8. */
@@ -37,7 +35,8 @@ export function messageId(name: string, ...parts: readonly (string | number | bi
   if (parts.length === 0) expected('parts', 'at least one value', parts)
   // JSON of the typed parts is an unambiguous join: ('a', 'b,c') and ('a,b', 'c') differ, and so do 1 and '1'.
   const typed = parts.map((part, index) => [typeof part, checkedPart(part, index)])
-  return uuidv8(hash('sha256', JSON.stringify([name, typed]), 'hex').slice(0, 32))
+  const digest = hash('sha256', JSON.stringify([name, typed]), 'hex')
+  return uuidv8(digest.slice(0, 12), digest.slice(12))
 }
 
 function checkedPart(part: unknown, index: number): string {

@@ -87,7 +87,7 @@ class Delivery implements StoredMessage {
   }
 
   get attributes(): string {
-    this.#attributes ??= packAttributes(this.#others)
+    this.#attributes ??= this.#others === NOTHING_ELSE ? NO_ATTRIBUTES : packAttributes(this.#others)
     return this.#attributes
   }
 
@@ -227,6 +227,7 @@ const TEXTS = [
 
 /** The attributes without a column, as texts only: whatever else a sender put there is dropped. */
 function cleanAttributes(incoming: IncomingMessage): Parameters<typeof packAttributes>[0] {
+  if (isBare(incoming)) return NOTHING_ELSE
   let clean = NOTHING_ELSE
   for (const name of TEXTS) {
     const value = incoming[name]
@@ -234,6 +235,20 @@ function cleanAttributes(incoming: IncomingMessage): Parameters<typeof packAttri
   }
   const { headers } = incoming
   return typeof headers === 'object' && headers !== null ? { ...clean, headers: cleanHeaders(headers) } : clean
+}
+
+/** Whether it has none of them. One by one: names that are looked up in a list cost as much as a hash. */
+function isBare(incoming: IncomingMessage): boolean {
+  return (
+    incoming.subject === undefined &&
+    incoming.time === undefined &&
+    incoming.datacontenttype === undefined &&
+    incoming.correlationId === undefined &&
+    incoming.causationId === undefined &&
+    incoming.traceparent === undefined &&
+    incoming.tracestate === undefined &&
+    incoming.headers === undefined
+  )
 }
 
 const NOTHING_ELSE: Parameters<typeof packAttributes>[0] = Object.freeze({})
