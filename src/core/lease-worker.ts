@@ -8,6 +8,7 @@ import { Places } from './places.ts'
 import { Reader } from './reader.ts'
 import { Signal } from './signal.ts'
 import { ABORT_MS, aborted, deadlineOf, type StopOptions, stopped } from './stopping.ts'
+import { StoredLine } from './stored-line.ts'
 import { checkRetention, checkSource } from './worker-options.ts'
 
 /** Options of a worker on a store that only knows leases. */
@@ -118,12 +119,11 @@ export class LeaseWorker {
     const engine = this.#engine
     const places = new Map(this.#consumers.map((each) => [each, new Places(each.settings.concurrency)]))
     const report = (error: Error): void => this.#report(error)
+    const changed = (): void => this.wake()
     const { signal } = this.#abort
-    this.#lines = this.#consumers.map((consumer) => {
-      const line = new StoredLine(consumer, places.get(consumer) as Places, signal, report)
-      places.get(consumer)?.onFree(() => this.wake())
-      return line
-    })
+    this.#lines = [...places].map(
+      ([consumer, room]) => new StoredLine({ consumer, places: room, signal, changed, report }),
+    )
     this.#readers = this.#sources.map((source) => {
       const { concurrency } = source.consumer.settings
       const room = { concurrency, places: places.get(source.consumer) as Places }
@@ -143,7 +143,7 @@ export class LeaseWorker {
     // Who asks during this look is answered by the next one.
     const asking = this.#asking.splice(0)
     try {
-      const looks = await Promise.all(this.#lines.map((line) => line.begin()))
+      const looks = await this.#look()
       this.#errors = 0
       const idle = [...this.#lines, ...this.#readers].every((each) => each.idle)
       if (idle) for (const resolve of asking.splice(0)) resolve()
@@ -152,6 +152,13 @@ export class LeaseWorker {
     } finally {
       this.#asking.push(...asking)
     }
+  }
+
+  /** When one of them fails the others are waited for: a line looks once at a time. */
+  async #look(): Promise<readonly number[]> {
+    const looks = this.#lines.map((line) => line.begin())
+    await Promise.allSettled(looks)
+    return Promise.all(looks)
   }
 
   async #stop(): Promise<void> {
@@ -166,15 +173,25 @@ export class LeaseWorker {
   async #windUp(): Promise<void> {
     const { signal } = this.#abort
     this.#state = 'stopping'
+    for (const line of this.#lines) line.stop()
     this.wake()
     await Promise.race([Promise.allSettled(this.#readers.map((reader) => reader.pause())), aborted(signal)])
-    const running = [...this.#lines, ...this.#readers].flatMap((each) => each.running)
-    const finished = Promise.allSettled([this.#loop, ...running])
+    const finished = this.#finished()
     await Promise.race([finished, aborted(signal)])
     // What was aborted still writes down that it was.
     if (signal.aborted) await Promise.race([finished, pause(this.#engine.clock, ABORT_MS)])
     const closing = Promise.allSettled(this.#readers.map((reader) => reader.close()))
     await Promise.race([closing, pause(this.#engine.clock, ABORT_MS)])
+  }
+
+  /** Also what the last look has begun. */
+  async #finished(): Promise<void> {
+    await this.#loop
+    for (let running = this.#running(); running.length > 0; running = this.#running()) await Promise.allSettled(running)
+  }
+
+  #running(): readonly Promise<void>[] {
+    return [...this.#lines, ...this.#readers].flatMap((each) => each.running)
   }
 
   #backOff(thrown: unknown): number {
@@ -187,53 +204,6 @@ export class LeaseWorker {
     const consumers = this.#consumers.map(({ name }) => name)
     this.#engine.logger.error({ consumers, error: messageOf(error) }, 'the worker goes on after an error')
     this.#engine.events.emit('worker-error', () => ({ consumers, error }))
-  }
-}
-
-/** What people want to be tried again, of one consumer. */
-class StoredLine {
-  readonly #consumer: LeaseConsumer
-  readonly #places: Places
-  readonly #signal: AbortSignal
-  readonly #report: (error: Error) => void
-  readonly #running = new Set<Promise<void>>()
-
-  constructor(consumer: LeaseConsumer, places: Places, signal: AbortSignal, report: (error: Error) => void) {
-    this.#consumer = consumer
-    this.#places = places
-    this.#signal = signal
-    this.#report = report
-  }
-
-  get running(): readonly Promise<void>[] {
-    return [...this.#running]
-  }
-
-  get idle(): boolean {
-    return this.#running.size === 0
-  }
-
-  /** Begins with what is due, as far as there is room; answers in how many milliseconds to look again. */
-  async begin(): Promise<number> {
-    const room = this.#consumer.settings.concurrency - this.#running.size
-    if (!this.#places.free || room <= 0) return Number.POSITIVE_INFINITY
-    const { running, nextMs } = await this.#consumer.workStored(room, this.#signal)
-    for (const each of running) this.#track(each)
-    return nextMs ?? Number.POSITIVE_INFINITY
-  }
-
-  #track(work: Promise<unknown>): void {
-    this.#places.take()
-    const run: Promise<void> = work
-      .then(
-        () => {},
-        (error: unknown) => this.#report(asError(error)),
-      )
-      .finally(() => {
-        this.#running.delete(run)
-        this.#places.give()
-      })
-    this.#running.add(run)
   }
 }
 
