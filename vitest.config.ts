@@ -1,4 +1,5 @@
-import { availableParallelism } from 'node:os'
+import { availableParallelism, tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { defineConfig } from 'vitest/config'
 
 const conditions = ['hapax-source']
@@ -9,6 +10,8 @@ export default defineConfig({
   ssr: { resolve: { conditions } },
   test: {
     execArgv: ['--conditions=hapax-source'],
+    // For the processes that tests start: a cached compilation makes a start three times as fast.
+    env: { NODE_COMPILE_CACHE: join(tmpdir(), 'hapax-compile-cache') },
     pool: 'forks',
     maxWorkers: Math.max(2, availableParallelism()),
     testTimeout: 60_000,
@@ -16,7 +19,8 @@ export default defineConfig({
     retry: 0,
     coverage: { provider: 'v8', include: ['src/**/*.ts'] },
     projects: [
-      { extends: true, test: { name: 'unit', include: ['test/unit/**/*.test.ts'] } },
+      // In one process, because half of the time went into new ones: these tests leave nothing behind.
+      { extends: true, test: { name: 'unit', include: ['test/unit/**/*.test.ts'], isolate: false } },
       { extends: true, test: { name: 'simulator', include: ['test/simulator/**/*.test.ts'] } },
       { extends: true, test: { name: 'stores', include: ['test/stores/**/*.test.ts'] } },
       { extends: true, test: { name: 'brokers', include: ['test/brokers/**/*.test.ts'] } },

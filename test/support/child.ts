@@ -1,6 +1,4 @@
 import { type ChildProcess, fork } from 'node:child_process'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 
 /** How a process ended. */
 export interface Ending {
@@ -22,8 +20,6 @@ export class Child<Said> {
   constructor(program: URL, job: unknown, deadlineMs = 60_000) {
     this.#process = fork(program, [JSON.stringify(job)], {
       execArgv: ['--conditions=hapax-source'],
-      // A cached compilation makes a start three times as fast, and a sweep starts hundreds.
-      env: { ...process.env, NODE_COMPILE_CACHE: join(tmpdir(), 'hapax-compile-cache') },
       stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
       timeout: deadlineMs,
       killSignal: 'SIGABRT',
