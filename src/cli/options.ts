@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import type { By } from '../index.ts'
-import { durationMs } from './duration.ts'
+import { durationMs, durationText } from './duration.ts'
 import type { Io } from './io.ts'
 
 /** Takes the exit code of a command. */
@@ -83,6 +83,15 @@ export function duration(text: string): number {
   const ms = durationMs(text)
   if (ms !== undefined) return ms
   throw new InvalidArgumentError('expected a time like 30d, 12h, 15m, 90s or 500ms')
+}
+
+/** Reads a span of time that has bounds, which are shown as they would be typed. */
+export function durationFrom(leastMs: number, mostMs: number): (text: string) => number {
+  return (text) => {
+    const ms = duration(text)
+    if (ms >= leastMs && ms <= mostMs) return ms
+    throw new InvalidArgumentError(`expected a time from ${durationText(leastMs)} to ${durationText(mostMs)}`)
+  }
 }
 
 /** Reads the number of a row. */

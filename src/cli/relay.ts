@@ -4,7 +4,7 @@ import { createHapax, type Hapax, silentLogger, type Worker } from '../index.ts'
 import { findDestination } from './brokers.ts'
 import { CliError } from './errors.ts'
 import type { EndSignal, Io } from './io.ts'
-import { type AddCommand, duration, examples, withStore } from './options.ts'
+import { type AddCommand, durationFrom, examples, withStore } from './options.ts'
 import { RelayLog } from './relay-log.ts'
 import { findStore, type StoreOptions } from './store.ts'
 
@@ -18,6 +18,10 @@ interface RelayOptions extends StoreOptions {
   readonly json?: true
 }
 
+/** As long as a worker may be told to wait, and to keep what was sent; in whole days. */
+const WAIT_MS = 23 * 86_400_000
+const span = durationFrom(1, 36_500 * 86_400_000)
+
 /** Adds `hapax relay`. */
 export const addRelay: AddCommand = (root, io, done) => {
   withStore(root.command('relay'))
@@ -26,9 +30,9 @@ export const addRelay: AddCommand = (root, io, done) => {
     )
     .option('--broker <url>', 'where to; see below (or HAPAX_BROKER)')
     .option('--relay <name>', 'which relay', 'default')
-    .option('--keep-sent <time>', 'keep published messages for so long, as 7d (default: not at all)', duration)
-    .option('--poll <time>', 'the longest pause between two looks into the outbox', duration, 1_000)
-    .option('--deadline <time>', 'how long to wait for the broker at the end', duration, 30_000)
+    .option('--keep-sent <time>', 'keep published messages for so long, as 7d (default: not at all)', span)
+    .option('--poll <time>', 'the longest pause between two looks into the outbox', durationFrom(1, WAIT_MS), 1_000)
+    .option('--deadline <time>', 'how long to wait for the broker at the end', durationFrom(0, WAIT_MS), 30_000)
     .addHelpText(
       'after',
       `

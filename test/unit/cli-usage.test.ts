@@ -90,6 +90,20 @@ describe('wrong usage', () => {
     expect(stderr).not.toContain('hunter2')
   })
 
+  it.for([
+    ['--poll', '0s', '1ms to 23d'],
+    ['--keep-sent', '0d', '1ms to 36500d'],
+    ['--deadline', '30d', '0d to 23d'],
+  ] as const)('relay %s %s: names the option as it was typed, and what it takes', async ([option, time, range]) => {
+    const { exitCode, stderr } = await cli(
+      ['relay', '--store', 'sqlite:shop.db', '--broker', 'memory:x', option, time],
+      { cwd: shop.cwd() },
+    )
+    expect(exitCode).toBe(2)
+    expect(stderr).toMatch(`option '${option} <time>' argument '${time}' is invalid. expected a time from ${range}`)
+    expect(stderr).not.toContain('Ms')
+  })
+
   it('shows the help without a command', async () => {
     const { exitCode, stderr } = await cli([])
     expect(exitCode).toBe(2)
