@@ -26,6 +26,11 @@ export function unawaited(count: number): HapaxError {
   return new HapaxError('unawaited-query', `the handler returned while ${what} still running: await every query`)
 }
 
+/** The error of a link that has not answered in time, which may be dead without anybody saying so. */
+export function noAnswer(limitMs: number): Error {
+  return Object.assign(new Error(`no answer within ${limitMs} ms`), { code: 'ETIMEDOUT' })
+}
+
 /** Settles with the steps, or, when the signal aborts, ends them by force and rejects with its reason without waiting. */
 export function untilAborted<T>(signal: AbortSignal | undefined, steps: () => Promise<T>, end: () => void): Promise<T> {
   if (signal === undefined) return steps()

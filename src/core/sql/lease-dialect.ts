@@ -10,7 +10,12 @@ export interface LeaseDialect {
   lockDue(seqs: readonly string[], token: string): Statement
   /** Gives rows a token and the next fence, due when the lease ends. */
   lease(seqs: readonly string[], token: string, leaseMs: number): Statement
-  /** Makes rows that have the token of their lease due when the prolonged lease ends. */
+  /**
+   * The seq of those rows that have the token of their lease and that nobody has locked, where `renew` itself would wait for the
+   * others.
+   */
+  renewable?(leases: readonly Lease[]): Statement
+  /** Makes rows that have the token of their lease due when the prolonged lease ends; does not wait, unless `renewable` is there. */
   renew(leases: readonly Lease[], leaseMs: number): Statement
   /** The seq of those rows that have the token of their lease. */
   leased(leases: readonly Lease[]): Statement

@@ -1,5 +1,5 @@
 import { systemClock, within } from '../clock.ts'
-import type { Connection, Result, Statement, TransactionWork } from '../connection.ts'
+import type { Connection, Result, Statement, TransactionOptions, TransactionWork } from '../connection.ts'
 import { HapaxError } from '../errors.ts'
 import type { StoredMessage } from '../message.ts'
 import { type Random, systemRandom } from '../random.ts'
@@ -159,7 +159,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
 
   async lease(seqs: readonly string[], token: string, leaseMs: number): Promise<readonly InboxRow[]> {
     const { leases } = this.#dialect
-    return this.#admin({
+    return this.#soon({
       first: [...this.#dialect.settings(SHORT, 'claim'), leases.lockDue(seqs, token)],
       body: async (tx, answers) => {
         const found = answers.at(-1)?.rows.map(asInboxRow) ?? []
@@ -181,9 +181,18 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
 
   async renew(leases: readonly Lease[], leaseMs: number): Promise<ReadonlySet<string>> {
     if (leases.length === 0) return new Set()
-    await this.#run(this.#dialect.leases.renew(leases, leaseMs), CONTROL_MS)
+    const free = await this.#renewable(leases)
+    if (free.length > 0) await this.#run(this.#dialect.leases.renew(free, leaseMs), CONTROL_MS)
     const { rows } = await this.#run(this.#dialect.leases.leased(leases), CONTROL_MS)
     return new Set(rows.map((row) => String(row['seq'])))
+  }
+
+  /** What somebody has locked nobody can take either; the others do not wait for it. */
+  async #renewable(leases: readonly Lease[]): Promise<readonly Lease[]> {
+    const statement = this.#dialect.leases.renewable?.(leases)
+    if (statement === undefined) return leases
+    const free = new Set((await this.#run(statement, CONTROL_MS)).rows.map((row) => String(row['seq'])))
+    return leases.filter(({ seq }) => free.has(seq))
   }
 
   async beginEffect(
@@ -404,7 +413,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   #short(first: Statement, then: (answer: Result) => readonly Statement[] | undefined): Promise<Result> {
     // A process that is paused in here must not keep the rows for long.
     const settings = this.#dialect.settings(SHORT, 'claim')
-    return this.#admin({
+    return this.#soon({
       first: [...settings, first],
       body: async (_tx, answers) => {
         const answer = answers.at(-1) ?? NO_ANSWER
@@ -417,9 +426,23 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     return this.#connection.close()
   }
 
-  async #admin<T>(work: TransactionWork<Tx, T>): Promise<T> {
+  /** A short transaction, in time: its link may be dead without anybody saying so. */
+  async #soon<T>(work: TransactionWork<Tx, T>): Promise<T> {
+    const limit = new AbortController()
+    let cancel = (): void => {}
+    const acquired = (): void => {
+      cancel = systemClock.after(SHORT_MS, () => limit.abort(late(SHORT_MS)))
+    }
     try {
-      return await this.#connection.transaction({ classify: this.#dialect.classify }, work)
+      return await this.#admin(work, { signal: limit.signal, acquired })
+    } finally {
+      cancel()
+    }
+  }
+
+  async #admin<T>(work: TransactionWork<Tx, T>, options: Omit<TransactionOptions, 'classify'> = {}): Promise<T> {
+    try {
+      return await this.#connection.transaction({ ...options, classify: this.#dialect.classify }, work)
     } catch (error) {
       throw this.#errors.ofQuery(error)
     }
@@ -440,14 +463,20 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
 
   #inTime({ text, params }: Statement, limitMs: number): Promise<Result> {
     return within(systemClock, limitMs + GRACE_MS, this.#connection.query(text, params, limitMs), () => {
-      throw new HapaxError('store-unavailable', `the database did not answer within ${limitMs} ms`)
+      throw late(limitMs)
     })
   }
+}
+
+function late(limitMs: number): HapaxError {
+  return new HapaxError('store-unavailable', `the database did not answer within ${limitMs} ms`)
 }
 
 const NOTHING_THERE: Look = { entries: [], nextMs: undefined, after: new Map() }
 /** The limits of a transaction without handlers. */
 const SHORT = { lockTimeoutMs: 10_000, idleTimeoutMs: 10_000 }
+/** How long one may take as a whole, once it has a connection. */
+const SHORT_MS = 30_000
 const NO_ANSWER: Result = { rows: [], affected: 0 }
 /** How long a statement outside a transaction may take. */
 const QUERY_MS = 60_000

@@ -1,3 +1,4 @@
+import { systemClock, within } from '../../core/clock.ts'
 import type {
   Connection,
   ConnectionFeatures,
@@ -8,7 +9,7 @@ import type {
   TransactionOptions,
   TransactionWork,
 } from '../../core/connection.ts'
-import { notInTransaction, untilAborted } from '../../core/driver.ts'
+import { noAnswer, notInTransaction, untilAborted } from '../../core/driver.ts'
 import { describe } from '../../core/errors.ts'
 import { classify } from './errors.ts'
 import {
@@ -78,17 +79,14 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
     await probe(promised(tx as MysqlOwn))
   }
 
-  async query(text: string, params: readonly Param[]): Promise<Result> {
+  async query(text: string, params: readonly Param[], limitMs: number): Promise<Result> {
     const client = await acquire(this.#pools.control())
     let broken = false
     client.on('error', ignore)
     try {
-      const session = await sessionOf(client)
-      if (!session.autocommit) await send(client, ROLLBACK)
-      const answer = await send(client, { text, params })
-      // Also when only the answer has told.
-      if (!session.autocommit) await send(client, COMMIT)
-      return answer
+      return await within(systemClock, limitMs, alone(client, { text, params }), () => {
+        throw noAnswer(limitMs)
+      })
     } catch (error) {
       broken = classify(error) === 'lost' || knownSession(client)?.autocommit === false
       throw error
@@ -100,6 +98,16 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
   close(): Promise<void> {
     return this.#pools.close()
   }
+}
+
+/** One statement outside any transaction. */
+async function alone(client: MysqlPoolClient, statement: Statement): Promise<Result> {
+  const session = await sessionOf(client)
+  if (!session.autocommit) await send(client, ROLLBACK)
+  const answer = await send(client, statement)
+  // Also when only the answer has told.
+  if (!session.autocommit) await send(client, COMMIT)
+  return answer
 }
 
 /** A connection of the pool; an abort does not wait for it any longer. */

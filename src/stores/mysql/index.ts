@@ -1,3 +1,4 @@
+import { systemClock, within } from '../../core/clock.ts'
 import type { Connection } from '../../core/connection.ts'
 import { HapaxError } from '../../core/errors.ts'
 import { expected, identifier, noOthers, positiveInteger } from '../../core/options.ts'
@@ -134,7 +135,7 @@ async function openPool(url: string, max: number): Promise<OwnPool> {
   return {
     getConnection: () => acquire(pool as unknown as MysqlPool),
     // A connection that does not answer would keep end() waiting for ever.
-    end: () => Promise.race([pool.end(), after(END_MS)]),
+    end: () => within(systemClock, END_MS, pool.end(), () => {}),
   }
 }
 
@@ -148,11 +149,5 @@ function acquire(pool: MysqlPool): Promise<MysqlPoolClient> {
       reject(Object.assign(new Error(`no connection within ${CONNECT_MS} ms`), { code: 'ETIMEDOUT' }))
     }, CONNECT_MS)
     acquiring.then((client) => (late ? client.release() : resolve(client)), reject).finally(() => clearTimeout(timer))
-  })
-}
-
-function after(ms: number): Promise<void> {
-  return new Promise((resolve) => {
-    setTimeout(resolve, ms).unref()
   })
 }

@@ -13,6 +13,7 @@ export function leases(prefix: string): LeaseDialect {
       text: sql.lease(seqs.length),
       params: [uuidBytes(token), microseconds(leaseMs), ...seqs],
     }),
+    renewable: (held) => ({ text: sql.renewable(held.length), params: both(held) }),
     renew: (held, leaseMs) => ({ text: sql.renew(held.length), params: [microseconds(leaseMs), ...both(held)] }),
     leased: (held) => ({ text: sql.leased(held.length), params: both(held) }),
     settle: ({ seq, token, fence }) => ({ text: sql.settle, params: [seq, uuidBytes(token), fence] }),
@@ -63,6 +64,9 @@ where m.held_at is null and (m.available_at <= ${NOW} or m.lease_token = ?) orde
     lease: (count: number) => `
 update ${inbox} as m ${BY_KEY} set m.lease_token = ?, m.fence = m.fence + 1, m.available_at = ${LATER}
 where m.seq in (${SEQS(count)})`,
+    renewable: (count: number) => `
+select cast(m.seq as char) as seq from ${inbox} as m ${BY_KEY}
+where m.seq in (${SEQS(count)}) and m.lease_token in (${MANY(count)}) and m.held_at is null for update skip locked`,
     renew: (count: number) => `
 update ${inbox} as m ${BY_KEY} set m.available_at = ${LATER}
 where m.seq in (${SEQS(count)}) and m.lease_token in (${MANY(count)}) and m.held_at is null`,

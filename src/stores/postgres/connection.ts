@@ -8,7 +8,7 @@ import type {
   TransactionOptions,
   TransactionWork,
 } from '../../core/connection.ts'
-import { notInTransaction, transactionClosed, untilAborted } from '../../core/driver.ts'
+import { noAnswer, notInTransaction, transactionClosed, untilAborted } from '../../core/driver.ts'
 import { describe, HapaxError } from '../../core/errors.ts'
 import { script } from './literal.ts'
 import type { PgClient, PgPool, PgPoolClient, PgResult, PgTx } from './pg.ts'
@@ -84,11 +84,17 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
   async query(text: string, params: readonly Param[], limitMs: number): Promise<Result> {
     const client = await guarded(await this.#pools.control()).connect()
     let broken = true
-    const timer = setTimeout(() => destroy(client), limitMs)
+    let late = false
+    const timer = setTimeout(() => {
+      late = true
+      destroy(client)
+    }, limitMs)
     try {
       const answer = toResult(await client.query(script([NO_JIT, { text, params }])))
       broken = false
       return answer
+    } catch (error) {
+      throw late ? noAnswer(limitMs) : error
     } finally {
       clearTimeout(timer)
       client.release(broken)

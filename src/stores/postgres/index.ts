@@ -1,3 +1,4 @@
+import { systemClock, within } from '../../core/clock.ts'
 import type { Connection } from '../../core/connection.ts'
 import { HapaxError } from '../../core/errors.ts'
 import { expected, identifier, noOthers, positiveInteger } from '../../core/options.ts'
@@ -115,9 +116,15 @@ function lazyPool(url: string, max: number): { get(): Promise<OwnPool>; close():
       opened ??= openPool(url, max)
       return opened
     },
-    close: async () => (await opened)?.end(),
+    close: async () => {
+      const pool = await opened
+      // A connection that does not answer would keep end() waiting for ever.
+      if (pool !== undefined) await within(systemClock, END_MS, pool.end(), () => {})
+    },
   }
 }
+
+const END_MS = 5_000
 
 type OwnPool = PgPool & { end(): Promise<void>; on(event: 'error', listener: (error: Error) => void): unknown }
 

@@ -53,10 +53,14 @@ order by inbox.seq for update skip locked`,
     lease: `
 update ${schema}.inbox set lease_token = $1::uuid, fence = fence + 1, available_at = ${LATER('$2::float8')}
 where seq = any ($3::text::bigint[])`,
-    // Sorted by nobody: two processes never prolong the same row.
+    // What somebody has locked nobody can take either; the others do not wait for it.
     renew: `
 update ${schema}.inbox set available_at = ${LATER('$1::float8')}
-where seq = any ($2::text::bigint[]) and lease_token = any ($3::text::uuid[]) and held_at is null`,
+where seq in (
+  select seq from ${schema}.inbox
+  where seq = any ($2::text::bigint[]) and lease_token = any ($3::text::uuid[]) and held_at is null
+  for update skip locked
+)`,
     leased: `
 select seq::text as seq from ${schema}.inbox
 where seq = any ($1::text::bigint[]) and lease_token = any ($2::text::uuid[]) and held_at is null`,

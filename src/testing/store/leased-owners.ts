@@ -2,9 +2,12 @@ import assert from 'node:assert/strict'
 import { Permanent } from '../../core/errors.ts'
 import { messageKey } from '../../core/identity.ts'
 import type { Leased } from '../../core/leased.ts'
-import type { Case } from './case.ts'
+import type { Lease } from '../../core/store.ts'
+import { type Case, parallelOnly } from './case.ts'
 import { counting, leased, Provider, type Sms, seqOf, silent, states, stolen, storeOne, work } from './leased-world.ts'
 import { AT_ONCE, assertOutcome, gate, ping, type Tx, type World } from './world.ts'
+
+const OPTIONS = { lockTimeoutMs: 20_000, idleTimeoutMs: 60_000 }
 
 /** How often the handler had been called and failed, as the inbox has it. */
 async function attemptsOf(world: World, id: string): Promise<number | undefined> {
@@ -86,6 +89,28 @@ const zombies: readonly Case[] = [
       assert.deepEqual([first?.fence, again?.fence], [1, 2])
       assert.deepEqual(await world.store.lease([seq as string], crypto.randomUUID(), 60_000), [])
       assert.deepEqual(await world.due(), [])
+    },
+  },
+  {
+    name: 'B3: a row that somebody has locked does not keep other leases from being prolonged',
+    skip: parallelOnly,
+    run: async (world) => {
+      const leases: Lease[] = []
+      for (const id of ['a', 'b']) {
+        await storeOne(world, id)
+        const token = crypto.randomUUID()
+        for (const { seq, fence } of await world.store.lease([await seqOf(world, id)], token, 20_000)) {
+          leases.push({ seq, token, fence })
+        }
+      }
+      const [a] = leases
+      const held = await world.store.transaction(OPTIONS, { kind: 'settle', lease: a as Lease }, async () => ({
+        value: await world.store.renew(leases, 60_000),
+        writes: undefined,
+      }))
+      assert.equal(held.size, 2)
+      const trace = (await world.store.trace('b')).find((each) => each.where === 'inbox')
+      assert.ok(trace?.where === 'inbox' && trace.dueAt.getTime() > Date.now() + 30_000)
     },
   },
   {
