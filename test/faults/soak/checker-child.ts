@@ -78,12 +78,12 @@ async function verdictOf(ledger: Ledger): Promise<CheckerReport> {
   }))
   const effects = await query(`select id, name, n, seen, worker, at from ${tables.effects} order by serial`)
   const kills = await query(`select at from ${tables.faults} where kind = 'kill'`)
-  const failed = await query(`select id from ${tables.failed}`)
+  const failed = await query(`select id, reason, error from ${tables.failed}`)
   const history: History = {
     planned: plannedIds(messages),
     sent,
     effects: effects.map((row) => ({ ...message(row), seen: Number(row['seen']), worker: Number(row['worker']) })),
-    failed: failed.map(({ id }) => asText(id)),
+    failed: failed.map(({ id, reason, error }) => `${asText(id)}: ${asText(reason)} ${asText(error)}`),
     ordered,
     kills: kills.map(({ at }) => Number(at)),
     silenceLimitMs,

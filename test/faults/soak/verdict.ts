@@ -18,7 +18,7 @@ export interface History {
   readonly sent: readonly Sent[]
   /** In the order in which they were written. */
   readonly effects: readonly Effect[]
-  /** The ids in the failed store. */
+  /** The ids in the failed store, and why they are there. */
   readonly failed: readonly string[]
   /** Whether the effects of a key have to be in order. */
   readonly ordered: boolean
