@@ -94,7 +94,7 @@ async function recover({ place }: Checker, { name }: Scenario, runs: readonly st
 }
 
 function start(job: KillJob): Child<KillReport> {
-  return new Child(new URL('./kill-child.ts', import.meta.url), job, 20_000)
+  return new Child(new URL('./kill-child.ts', import.meta.url), job)
 }
 
 /**
