@@ -14,7 +14,10 @@ export type Confirmation =
   | { readonly status: 'refused'; readonly error: Error }
   /** It did not take this message now; another attempt may succeed. */
   | { readonly status: 'failed'; readonly error: Error }
-  /** It could not be reached, or did not answer: nothing is known, and the message is not to blame. */
+  /**
+   * It could not be reached, or did not answer: nothing is known, and the message is not to blame. Also what was not sent because
+   * it stands behind a message of its key that was not taken; that one is answered first.
+   */
   | { readonly status: 'unavailable'; readonly error: Error }
 
 /** What differs between destinations. */

@@ -46,6 +46,8 @@ export class Relay<Tx> implements Line {
   readonly #leaving = new Map<OutboxMessage, (sent: Confirmation) => void>()
   /** Rows that did not come through while others did, and until when to leave them alone. */
   readonly #avoided = new Map<string, { times: number; until: number }>()
+  /** How often what was not under way was given back. */
+  #drops = 0
   #confirmedAt = Number.NEGATIVE_INFINITY
   /** Times in a row that the destination was not there, and until when to leave it alone. */
   #down = { times: 0, until: 0 }
@@ -135,6 +137,7 @@ export class Relay<Tx> implements Line {
   }
 
   drop(): void {
+    this.#drops += 1
     while (this.#queue.length > 0) this.#letGo(this.#next())
   }
 
@@ -195,8 +198,9 @@ export class Relay<Tx> implements Line {
     this.#running.add(run)
   }
 
-  /** Reads a batch and sends it. */
+  /** Reads a batch and sends it. What has not left when the queue is dropped is let go with it: others may have it by now. */
   async #send(batch: readonly Entry[]): Promise<void> {
+    const drops = this.#drops
     let rows: readonly OutboxMessage[]
     try {
       rows = await this.#options.engine.store.outboxRows(batch.map((entry) => entry.seq))
@@ -204,6 +208,7 @@ export class Relay<Tx> implements Line {
       this.#letGo(batch)
       throw error
     }
+    if (drops !== this.#drops) return this.#letGo(batch)
     if (rows.length < batch.length) this.#letGo(without(batch, rows))
     const { keepsOrder } = this.#options.destination.features
     const loose = keepsOrder ? rows : rows.filter(({ message }) => message.key === null)
@@ -217,9 +222,17 @@ export class Relay<Tx> implements Line {
     if (rows.length === 0) return
     const sentAt = this.#options.engine.clock.monotonic()
     const troubles: Promise<PromiseSettledResult<void>[]>[] = []
+    /** Keys of which the broker did not take a message. */
+    const stuck = new Set<string>()
     await this.#publish(rows, (row, sent) => {
+      const { key } = row.message
       if (sent.status === 'confirmed') this.#confirm(row)
-      else troubles.push(Promise.allSettled([this.#notConfirmed(row, sentAt, sent)]))
+      // It was not sent, because it stands behind such a message: that says nothing about the broker.
+      else if (sent.status === 'unavailable' && key !== null && stuck.has(key)) this.#letGo([row])
+      else {
+        if (sent.status !== 'unavailable' && key !== null) stuck.add(key)
+        troubles.push(Promise.allSettled([this.#notConfirmed(row, sentAt, sent)]))
+      }
     })
     const failed = (await Promise.all(troubles)).flat().find(isRejected)
     if (failed !== undefined) throw failed.reason
@@ -231,7 +244,9 @@ export class Relay<Tx> implements Line {
 
   /** The messages of one key: the next goes when the one before it is confirmed. What is not confirmed is let go. */
   async #sendChain(rows: readonly OutboxMessage[]): Promise<void> {
+    const drops = this.#drops
     for (const [index, row] of rows.entries()) {
+      if (drops !== this.#drops) return this.#letGo(rows.slice(index))
       const sentAt = this.#options.engine.clock.monotonic()
       const sent = await this.#enqueue(row)
       if (sent.status !== 'confirmed') {

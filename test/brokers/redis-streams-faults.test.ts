@@ -1,5 +1,7 @@
 import { chmod } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
+import { createHapax, defineMessage, silentLogger } from 'hapax'
+import { memory } from 'hapax/memory'
 import { redisStreams } from 'hapax/redis-streams'
 import { Redis } from 'ioredis'
 import { describe, expect, it, vi } from 'vitest'
@@ -243,6 +245,26 @@ describe.skipIf(cannot !== undefined)(`a server of one's own${cannot === undefin
       ])
       expect(await plain.xlen('orders')).toBe(3)
       await destination.close()
+    })
+  })
+
+  it('D14 D30: what waits behind a refused message of its key does not make the relay say that Redis is away', async () => {
+    await withServer(async (server, plain) => {
+      const Placed = defineMessage<{ readonly pad: string }>('placed', { key: () => 'k' })
+      const hapax = createHapax({ store: memory(), source: '/shop', logger: silentLogger })
+      const destination = redisStreams({ url: server.url }).stream('orders', { maxBytes: 10_000 })
+      const downs: Error[] = []
+      hapax.events.on('relay-down', ({ error }) => downs.push(error))
+      const drafts = [20_000, 10].map((bytes) => Placed.of({ pad: 'x'.repeat(bytes) }))
+      await hapax.transaction((tx) => hapax.publishMany(tx, drafts))
+      const worker = hapax.worker({ relay: destination, pollMs: 20 })
+      await worker.start()
+      await eventually(async () => expect(await hapax.failed.count({ origin: 'outbox' })).toBe(1))
+      await worker.drain()
+      await hapax.close()
+      await destination.close()
+      expect(downs).toEqual([])
+      expect(await plain.xlen('orders')).toBe(0)
     })
   })
 

@@ -22,13 +22,13 @@ const CONFIRMED: Confirmation = { status: 'confirmed' }
 type Answer = (message: OutgoingMessage) => Confirmation | Promise<Confirmation>
 
 /** A relay from a memory store, the ids that arrived, and a way to publish. */
-async function relay(answer: Answer, store = memory()) {
+async function relay(answer: Answer, store = memory(), keepsOrder = false) {
   const hapax = createHapax({ store, source: '/test', logger: silentLogger, maxMessageBytes: 2_000_000 })
   onTestFinished(() => hapax.close())
   const arrived: string[] = []
   const destination: Destination = {
     name: 'a test',
-    features: { keepsOrder: false },
+    features: { keepsOrder },
     prepare: async () => {},
     publish: (messages) =>
       messages.map(async (message) => {
@@ -174,6 +174,74 @@ describe('a relay', () => {
     await stopped
     expect(store.rows('hapax_outbox')).toEqual([])
   })
+
+  it('H11: sends no more of a key once it is stopped', async () => {
+    const store = memory()
+    const asked: string[] = []
+    const answer = Promise.withResolvers<Confirmation>()
+    const { worker, arrived, publish } = await relay(({ id }) => {
+      asked.push(id)
+      return answer.promise
+    }, store)
+    for (const id of ['1', '2', '3']) await publish({ key: 'k' }, id)
+    await worker.start()
+    await expect.poll(() => asked).toEqual(['1'])
+    const stopped = worker.stop()
+    await expect.poll(() => store.rows('hapax_workers')).toEqual([])
+    answer.resolve(CONFIRMED)
+    await stopped
+    expect([asked, arrived]).toEqual([['1'], ['1']])
+    expect(store.rows('hapax_outbox')).toHaveLength(2)
+  })
+
+  it('H11: sends nothing of what it reads when it is stopped', async () => {
+    const store = memory()
+    const reading = Promise.withResolvers<void>()
+    const read = Promise.withResolvers<void>()
+    const slow = instead(store, 'outboxRows', async (rows, ...args) => {
+      reading.resolve()
+      await read.promise
+      return rows(...args)
+    })
+    const { worker, arrived, publish } = await relay(() => CONFIRMED, slow, true)
+    await publish({ key: 'a' }, 'a')
+    await worker.start()
+    await reading.promise
+    const stopped = worker.stop()
+    await expect.poll(() => store.rows('hapax_workers')).toEqual([])
+    read.resolve()
+    await stopped
+    expect(arrived).toEqual([])
+  })
+
+  it.each(['refused', 'failed'] as const)(
+    'D14 D30: is not down because a message waits behind one of its key that was %s',
+    async (status) => {
+      const store = memory()
+      let answered = 0
+      const { hapax, worker, arrived, publish } = await relay(
+        ({ id }) => {
+          if (id === 'first') answered += 1
+          if (id === 'first') return { status, error: new Error('not taken') }
+          if (id === 'behind') return { status: 'unavailable', error: new Error('the one before it was not taken') }
+          return CONFIRMED
+        },
+        store,
+        true,
+      )
+      let down = 0
+      hapax.events.on('relay-down', () => {
+        down += 1
+      })
+      for (const id of ['first', 'behind']) await publish({ key: 'k' }, id)
+      await worker.start()
+      await expect.poll(() => answered).toBeGreaterThan(0)
+      await publish({ key: 'other' }, 'other')
+      await worker.drain()
+      expect([arrived, down]).toEqual([['other'], 0])
+      expect(store.rows('hapax_outbox')).toHaveLength(2)
+    },
+  )
 
   it('I9: has no more than 2,000 messages under way', async () => {
     const answers: ((sent: Confirmation) => void)[] = []
