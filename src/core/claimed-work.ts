@@ -67,11 +67,11 @@ export class ClaimedWork {
     this.#reporter = new Reporter(engine, consumer)
     this.#places = new Turnstile(settings.concurrency)
     this.#limit = new TimeLimit(clock, settings.maxDurationMs)
-    this.#claims = new Together((messages) => this.#claim(messages, false), AT_ONCE)
+    this.#claims = new Together((messages) => this.#claim(messages, false))
     this.#settling = new Together(async (leases) => {
       const settled = await store.settle(leases, retentionMs)
       return leases.map(({ seq }) => settled.has(seq))
-    }, AT_ONCE)
+    })
     const report = (error: Error): void =>
       engine.logger.warn({ consumer, error: messageOf(error) }, 'leases could not be prolonged')
     this.#leases = new Leases({ store, clock, leaseMs, report })
@@ -407,8 +407,6 @@ class Turnstile {
 }
 
 const PROCESSED = outcome('processed')
-/** So many messages are worth a question to the store. */
-const AT_ONCE = 32
 /** What was put back is not tried again at once. */
 const PUT_BACK_MS = 100
 /** Suspects ask again so often whether it is their turn. */
