@@ -2,7 +2,8 @@ import { NotDone, Permanent, RetryAfter } from './errors.ts'
 
 /**
  * Errors that only come before a request is sent. Not those of a connection, such as ECONNREFUSED or EHOSTUNREACH: a link on which a
- * request is under way ends with the same codes when a router or a firewall says so; there the call of the system tells.
+ * request is under way ends with the same codes when a router or a firewall says so; there the call of the system tells. What
+ * it does not tell is whether a client made another request before this one: its retries and redirects are to be switched off.
  */
 const NOT_SENT: ReadonlySet<unknown> = new Set([
   'ENOTFOUND',

@@ -90,6 +90,21 @@ describe('what the network throws', () => {
     expect(classifyError(await thrown(fetch(url, { signal: AbortSignal.timeout(50) })))).toBe('unknown')
   })
 
+  it('a redirect to a host that is away: nobody knows, if it is not followed', async () => {
+    const away = createTcpServer().listen(0, '127.0.0.1')
+    await once(away, 'listening')
+    const { port } = away.address() as AddressInfo
+    await new Promise((resolve) => away.close(resolve))
+    const url = await listening(
+      createServer((_, response) => response.writeHead(303, { location: `http://127.0.0.1:${port}` }).end()),
+    )
+    const post = (redirect: 'error' | 'manual' | 'follow') => fetch(url, { method: 'POST', body: 'sms', redirect })
+    expect(classifyError(await thrown(post('error')))).toBe('unknown')
+    expect((await post('manual')).status).toBe(303)
+    // Why docs/leased.md says so: this is the error of a first request that was refused.
+    expect(classifyError(await thrown(post('follow')))).toBe('not-done')
+  })
+
   it('an answer that breaks off in the middle: nobody knows', async () => {
     const server = createServer((_, response) => {
       response.writeHead(200, { 'content-length': 100 })

@@ -52,6 +52,15 @@ test('the SMS example prints what its comments say', () => {
   }
 })
 
+test('every call by fetch that is shown says what becomes of a redirect, which would be a second request', () => {
+  const examples = readdirSync(join(root, 'examples')).filter((name) => name.endsWith('.ts'))
+  const shown = [...pagesIn(root), ...examples.map((name) => join('examples', name))].flatMap((page) =>
+    [...readFileSync(join(root, page), 'utf8').matchAll(/\bfetch\((.*)\)/g)].map(([call]) => `${page}: ${call}`),
+  )
+  expect(shown).toContainEqual(expect.stringMatching(/^docs.leased\.md/))
+  expect(shown.filter((call) => !/redirect: '(error|manual)'/.test(call))).toEqual([])
+})
+
 test('every link inside the documentation leads somewhere', () => {
   const pages = pagesIn(root)
   // Those in folders are among them.
