@@ -263,12 +263,16 @@ export class ClaimedWork {
     return outcome('conflict', error)
   }
 
-  /** Lets go of it without using up an attempt. If the store is away the lease ends by itself. */
-  async #putBack({ message, lease, attempts }: Work, error: Error, delayMs: number = PUT_BACK_MS): Promise<Outcome> {
+  /** Lets go of it without using up an attempt; a suspect stays one. If the store is away the lease ends by itself. */
+  async #putBack(
+    { message, lease, attempts, crashes }: Work,
+    error: Error,
+    delayMs: number = PUT_BACK_MS,
+  ): Promise<Outcome> {
     const { store, logger, events } = this.#engine
     const event = { consumer: this.#consumer, message: ref(message) }
     await store
-      .release(lease, { attempts, delayMs, error: recordError(error) })
+      .release(lease, { attempts, crashes, delayMs, error: recordError(error) })
       .catch((thrown: unknown) =>
         logger.warn({ ...event, error: messageOf(asError(thrown)) }, 'its lease has to run out'),
       )

@@ -77,6 +77,27 @@ describe.skipIf(withoutRedis() !== undefined)('a store on Redis', () => {
     expect((await lifetimes(prefix)).filter((ms) => ms === -1)).toHaveLength(2)
   })
 
+  it('B13: a message of which only half is there, because a cluster moves it, waits for the rest: no call seems unmade', async () => {
+    const prefix = freshPrefix()
+    const store = redis({ client: plain, prefix, timeoutMs: 300 })
+    let calls = 0
+    const hapax = createHapax({ store, source: '/test', logger: silentLogger })
+    const sms = hapax.leased('sms', { retry: { minDelayMs: 0, maxDelayMs: 0 } }).on(Ping, async (_, ctx) => {
+      await ctx.effect('send', async () => {
+        calls += 1
+      })
+      if (ctx.attempt === 1) throw new Error('the next step fails')
+    })
+    await expect(sms.handle(ping('a'))).resolves.toMatchObject({ status: 'rolled-back' })
+    const [half] = (await plain.keys(`${prefix}*`)).filter((key) => key.endsWith(':more'))
+    await plain.rename(half as string, `${prefix}elsewhere`)
+    const meanwhile = await sms.handle(ping('a')).catch((error: unknown) => ({ status: 'rejected', error }))
+    expect(meanwhile).toMatchObject({ error: { code: 'store-unavailable' } })
+    await plain.rename(`${prefix}elsewhere`, half as string)
+    await until(async () => (await sms.handle(ping('a')).catch(() => undefined))?.status === 'processed')
+    expect(calls).toBe(1)
+  })
+
   it('F9: a database that is not there is an error, and nothing is written to another one', async () => {
     const prefix = freshPrefix()
     const url = new URL(requireServer('redis'))

@@ -242,7 +242,12 @@ const PASSING: ReadonlySet<string> = new Set([
 function isPassing(error: unknown): boolean {
   if (error instanceof HapaxError) return false
   const reply = replyOf(error)
-  return reply === undefined || PASSING.has(reply)
+  // A slot is being moved, and half of a message is on the other node.
+  return (
+    reply === undefined ||
+    PASSING.has(reply) ||
+    /^ERR Script attempted to access a non local key/.test(messageOf(asError(error)))
+  )
 }
 
 /** The first word of the error that Redis answered, if it was Redis: such an answer begins with a word in capitals. */

@@ -38,6 +38,9 @@ local function known(key, v, field) return has_more(v) and redis.call('HGET', mo
 local function held(v, lease) return v and sub(v, 1, 1) == 'o' and sub(v, 2, 47) == lease end
 local function prolong(key, until_ms) redis.call('SETRANGE', key, 47, moment(until_ms)) end
 local function with_more(key) redis.call('SETRANGE', key, 70, '1') end
+-- A cluster moves keys one by one: without the other half, a call that was made would seem not to have been.
+local function torn(key, v) return v and has_more(v) and redis.call('EXISTS', more(key)) == 0 end
+local TORN = redis.error_reply('TRYAGAIN half of a message is not on this node; the slot is being moved, or the key was evicted')
 `
 
 /**
@@ -108,10 +111,12 @@ return out
 
 /** KEYS: claims. ARGV: lease; heads: tokens; words: the number of the failure that is tried again. */
 export const CLAIM_STORED: Script = script(`${NOW}${CLAIMS}${EACH}${TAKE}
-local lease = tonumber(ARGV[1])
+local lease, lost = tonumber(ARGV[1]), false
 each(2, function(_, key, token, seq)
   local v = redis.call('GET', key)
   local state = v and sub(v, 1, 1)
+  lost = lost or torn(key, v)
+  if lost then return end
   if state == 'f' then
     say('failed', known(key, v, 'q'))
   elseif state ~= 'o' or known(key, v, 'q') ~= seq then
@@ -123,7 +128,7 @@ each(2, function(_, key, token, seq)
     say(sub(v, 86), redis.call('HGET', more(key), 'me'))
   end
 end)
-return out
+return lost and TORN or out
 `)
 
 /** KEYS: claims. ARGV: lease; heads: who has them. */
@@ -159,6 +164,9 @@ local function settle(key, v, lease)
   return retry == '' and 1 or '#' .. retry
 end
 local values = redis.call('MGET', unpack(KEYS))
+for i, key in ipairs(KEYS) do
+  if torn(key, values[i]) then return TORN end
+end
 local out, plain = {}, true
 each(2, function(i, key, lease)
   out[i] = settle(key, values[i], lease)
@@ -171,6 +179,7 @@ return plain and {} or out
 export const RELEASE: Script = script(`${NOW}${CLAIMS}
 local key, token = KEYS[1], ARGV[1]
 local v = redis.call('GET', key)
+if torn(key, v) then return TORN end
 if held(v, token .. ARGV[2]) then
   local attempts = string.format('%06.0f', math.min(tonumber(ARGV[3]), 999999))
   local crashes = string.format('%03.0f', math.min(tonumber(ARGV[4]), 999))
@@ -190,6 +199,7 @@ return { 1, redis.call('HGET', more(key), 'q') or '' }
 export const FAIL: Script = script(`${NOW}${CLAIMS}
 local key, lease, seq = KEYS[1], ARGV[1], ARGV[2]
 local v = redis.call('GET', key)
+if torn(key, v) then return TORN end
 if v and sub(v, 1, 1) == 'f' and sub(v, 2, 47) == lease then
   return { 1, known(key, v, 'q'), known(key, v, 'l') }
 end
@@ -233,7 +243,9 @@ end
 /** KEYS: a claim. ARGV: token, fence, lease, name, again. Answers whether, and the effect as it was before. */
 export const BEGIN_EFFECT: Script = script(`${NOW}${CLAIMS}${EFFECT}
 local key, token, name = KEYS[1], ARGV[1], ARGV[4]
-if not held(redis.call('GETRANGE', key, 0, 46), token .. ARGV[2]) then return { 0 } end
+local v = redis.call('GETRANGE', key, 0, 70)
+if not held(v, token .. ARGV[2]) then return { 0 } end
+if torn(key, v) then return TORN end
 prolong(key, now + tonumber(ARGV[3]))
 local before = effect(key, name)
 local out = { 1 }
@@ -249,7 +261,9 @@ return out
 /** KEYS: a claim. ARGV: token, fence, name, state, result, error. */
 export const END_EFFECT: Script = script(`${NOW}${CLAIMS}${EFFECT}
 local key, token, name = KEYS[1], ARGV[1], ARGV[3]
-if not held(redis.call('GETRANGE', key, 0, 46), token .. ARGV[2]) then return { 0 } end
+local v = redis.call('GETRANGE', key, 0, 70)
+if not held(v, token .. ARGV[2]) then return { 0 } end
+if torn(key, v) then return TORN end
 local before = effect(key, name)
 local attempts = before and before.attempts or 1
 write(key, name, before, { state = ARGV[4], token = token, attempts = attempts, result = ARGV[5], error = ARGV[6] })
@@ -259,6 +273,7 @@ return { 1 }
 /** KEYS: a claim. */
 export const EFFECTS: Script = script(`${NOW}${CLAIMS}${EFFECT}
 local out = {}
+if torn(KEYS[1], redis.call('GETRANGE', KEYS[1], 0, 70)) then return TORN end
 local fields = redis.call('HGETALL', more(KEYS[1]))
 for i = 1, #fields, 2 do
   if sub(fields[i], 1, 2) == 'e:' then tell(out, sub(fields[i], 3), cmsgpack.unpack(fields[i + 1])) end
@@ -279,8 +294,10 @@ end
 /** KEYS: a claim. ARGV: act, audit, name, state, result, error. */
 export const SETTLE_EFFECT: Script = script(`${NOW}${CLAIMS}${EFFECT}${DEED}
 local key, act, name = KEYS[1], ARGV[1], ARGV[3]
+local v = redis.call('GETRANGE', key, 0, 70)
+if torn(key, v) then return TORN end
 if was_done(key, act) then return { 1 } end
-if redis.call('GETRANGE', key, 0, 0) ~= 'f' then return { 0 } end
+if sub(v, 1, 1) ~= 'f' then return { 0 } end
 local before = effect(key, name)
 if not before or (before.state ~= 'started' and before.state ~= 'unknown') then return { 0 } end
 write(key, name, before, { state = ARGV[4], result = ARGV[5], error = ARGV[6] })
@@ -292,6 +309,7 @@ return { 1 }
 export const RETRY: Script = script(`${NOW}${CLAIMS}${DEED}
 local key, act, seq = KEYS[1], ARGV[1], ARGV[3]
 local v = redis.call('GET', key)
+if torn(key, v) then return TORN end
 if not v or known(key, v, 'q') ~= seq then return { 0 } end
 if sub(v, 1, 1) == 'o' then return { 1 } end
 if sub(v, 1, 1) ~= 'f' then return { 0 } end
@@ -304,8 +322,9 @@ return { 1 }
 /** KEYS: a claim. ARGV: act, audit, seq. */
 export const DISCARD: Script = script(`${NOW}${CLAIMS}${DEED}
 local key, act = KEYS[1], ARGV[1]
-if was_done(key, act) then return { 1 } end
 local v = redis.call('GET', key)
+if torn(key, v) then return TORN end
+if was_done(key, act) then return { 1 } end
 if not v or sub(v, 1, 1) ~= 'f' or known(key, v, 'q') ~= ARGV[3] then return { 0 } end
 local keep = redis.call('HGET', more(key), 'rt')
 redis.call('HDEL', more(key), 'me', 're', 'er', 'eh', 'fa', 'rt', 'c', 'q')

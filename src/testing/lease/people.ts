@@ -4,7 +4,7 @@ import type { LeaseHapax } from '../../core/lease-hapax.ts'
 import { assertOutcome, assertRejects, gate, Pong, ping } from '../store/world.ts'
 import { until } from '../wait.ts'
 import type { LeaseCase } from './index.ts'
-import { type LeaseWorld, pings } from './world.ts'
+import { instead, type LeaseWorld, pings } from './world.ts'
 
 type Case = Omit<LeaseCase<LeaseWorld>, 'topic'>
 
@@ -269,6 +269,31 @@ const workers: readonly Case[] = [
       // A machine that stands still for longer than a lease loses it, and the message is tried once more.
       assert.deepEqual([began.sort(), mostAtOnce], [['a', 'b', 'c', ...lost].sort(), 1])
       assert.equal(await hapax.failed.count(), 0)
+    },
+  },
+  {
+    name: 'C2: a suspect that is put back without having been tried stays one',
+    run: async (world) => {
+      const hapax = world.hapax()
+      await failed(world, hapax, ['a'])
+      await hapax.failed.retryAll({})
+      const dead = { token: crypto.randomUUID(), leaseMs: 1, limit: 10 }
+      assert.equal((await world.store.claimStored('sms', dead)).claims.length, 1)
+      const kept: unknown[] = []
+      const watched = instead(world.store, {
+        release: (lease, end) => {
+          kept.push(end.crashes)
+          return world.store.release(lease, end)
+        },
+      })
+      const other = world.hapax({ store: watched })
+      const worker = await world.worker(
+        other,
+        other.leased('sms').on(Pong, () => assert.fail('handled')),
+      )
+      await until(() => kept.length > 0)
+      await worker.stop()
+      assert.equal(kept[0], 1)
     },
   },
   {
