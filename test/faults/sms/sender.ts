@@ -77,7 +77,8 @@ export async function takeAll(
 ): Promise<void> {
   let all: readonly Told[] = []
   for (;;) {
-    const response = await fetch(url, { method: 'POST', body: JSON.stringify(all) })
+    // A link of its own: one that was kept may be closed by the other side in the moment in which it is used.
+    const response = await fetch(url, { method: 'POST', body: JSON.stringify(all), headers: { connection: 'close' } })
     const { ids, left } = (await response.json()) as { ids: readonly string[]; left: number }
     if (left === 0) return
     if (ids.length === 0) await pause(20)
