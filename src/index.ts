@@ -72,6 +72,8 @@ export type { Consumers, Keys, KnownConsumer, Relays, Sent, SentQuery } from './
 export type { Outcome, OutcomeStatus } from './core/outcome.ts'
 export type { Published } from './core/publish.ts'
 export type { Random } from './core/random.ts'
+export type * from './core/rows.ts'
 export type { SchemaInput, SchemaIssue, SchemaOutput, SchemaResult, StandardSchema } from './core/standard-schema.ts'
 export type * from './core/store.ts'
+export type * from './core/tools.ts'
 export type { StopOptions, Worker, WorkerOptions } from './core/worker.ts'

@@ -1,6 +1,6 @@
 import { userInfo } from 'node:os'
 import { noOthers, text } from './options.ts'
-import type { Audit } from './store.ts'
+import type { Audit } from './tools.ts'
 
 /** Who does something by hand, and why. */
 export interface By {

@@ -15,7 +15,7 @@ import { type Outcome, outcome } from './outcome.ts'
 import { compare, conflictWith } from './record.ts'
 import type { Registry } from './registry.ts'
 import { Reporter, ref, type TakenBefore } from './reporter.ts'
-import type { Lease } from './store.ts'
+import type { Lease } from './rows.ts'
 import { Together } from './together.ts'
 import { judge, type Verdict } from './verdict.ts'
 

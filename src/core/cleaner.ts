@@ -3,7 +3,7 @@ import { type Engine, persist } from './engine.ts'
 import { asError } from './errors.ts'
 import type { Membership } from './membership.ts'
 import { Signal } from './signal.ts'
-import type { CleanupStep } from './store.ts'
+import type { CleanupStep } from './tools.ts'
 
 /** What the cleaner needs of its worker. */
 export interface CleanerOptions<Tx> {

@@ -1,6 +1,6 @@
 import { LANES, lanesOf } from './lanes.ts'
 import { type Serves, servesOf } from './membership.ts'
-import type { Finding, StoreStatus } from './store.ts'
+import type { Finding, StoreStatus } from './tools.ts'
 
 /** A worker that is alive. */
 interface Live {

@@ -1,7 +1,8 @@
 import { workerFindings } from './doctor-workers.ts'
 import { asError, isHapaxError, messageOf } from './errors.ts'
 import type { LeaseStore } from './lease-store.ts'
-import type { Finding, Store, StoreStatus } from './store.ts'
+import type { Store } from './store.ts'
+import type { Finding, StoreStatus } from './tools.ts'
 
 /** A message that waits longer than this in the outbox is worth a look. */
 const OUTBOX_MS = 5 * 60_000

@@ -1,5 +1,5 @@
 import { describe, HapaxError } from './errors.ts'
-import type { EffectRow } from './store.ts'
+import type { EffectRow } from './rows.ts'
 
 /** The longest result of an effect that is kept, as JSON. */
 export const MAX_RESULT_BYTES: number = 64 * 1024

@@ -13,7 +13,8 @@ import { Notes } from './notes.ts'
 import { expected, noOthers, positiveInteger, text } from './options.ts'
 import type { Random } from './random.ts'
 import { ref } from './reporter.ts'
-import type { EffectEnd, EffectRef, EffectRow, EffectState, Store } from './store.ts'
+import type { EffectEnd, EffectRef, EffectRow, EffectState } from './rows.ts'
+import type { Store } from './store.ts'
 import { Watched } from './watched.ts'
 
 /** What asking the provider has shown: that the call happened, and what it returned; that it did not; or nothing. */

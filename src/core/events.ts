@@ -1,6 +1,6 @@
 import { asError, messageOf } from './errors.ts'
 import type { Logger } from './logger.ts'
-import type { EffectState } from './store.ts'
+import type { EffectState } from './rows.ts'
 
 /** Names a message in an event; never the payload. */
 export interface MessageRef {

@@ -7,16 +7,9 @@ import { fingerprint, messageKey } from './identity.ts'
 import { isJson, MAX_TEXT_BYTES } from './intake.ts'
 import { packAttributes, type StoredMessage, unpackAttributes } from './message.ts'
 import { expected, noOthers, oneOf, text } from './options.ts'
-import type {
-  Audit,
-  EffectEnd,
-  EffectRow,
-  FailedFilter,
-  FailedGroup,
-  FailedMessage,
-  FailedWhere,
-  Store,
-} from './store.ts'
+import type { EffectEnd, EffectRow } from './rows.ts'
+import type { Store } from './store.ts'
+import type { Audit, FailedFilter, FailedGroup, FailedMessage, FailedWhere } from './tools.ts'
 
 /** Which failed messages to list. */
 export type FailedQuery = Omit<FailedFilter, 'limit'> & { readonly limit?: number }

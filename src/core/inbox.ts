@@ -5,7 +5,8 @@ import { callHandlers, type Job, prepareJob, type Registered, smaller } from './
 import { type Outcome, outcome } from './outcome.ts'
 import { isFeared, type Recorder } from './record.ts'
 import { ref } from './reporter.ts'
-import type { InboxRow, UnitEnd } from './store.ts'
+import type { InboxRow } from './rows.ts'
+import type { UnitEnd } from './store.ts'
 
 /** After this many crashes while nothing else ran, a message is held to be what ends the process. */
 export const MAX_CRASHES = 3

@@ -13,7 +13,8 @@ import { LeaseWorker, type LeaseWorkerOptions } from './lease-worker.ts'
 import { consoleLogger, type Logger, safeLogger } from './logger.ts'
 import { noOthers, positiveInteger, text } from './options.ts'
 import { type Random, systemRandom } from './random.ts'
-import type { Finding, Store, Trace } from './store.ts'
+import type { Store } from './store.ts'
+import type { Finding, Trace } from './tools.ts'
 import { uuidv7Source } from './uuid.ts'
 
 /** Options of `createHapax` on a store that only knows leases. */

@@ -1,6 +1,7 @@
 import type { ErrorRecord } from './errors.ts'
 import type { StoredMessage } from './message.ts'
-import type { Lease, Receipt, Store } from './store.ts'
+import type { Lease, Receipt } from './rows.ts'
+import type { Store } from './store.ts'
 
 /** What was found when a message was claimed. */
 export type Claimed =

@@ -1,6 +1,7 @@
 import type { Clock } from './clock.ts'
 import { asError, HapaxError } from './errors.ts'
-import type { Lease, Store } from './store.ts'
+import type { Lease } from './rows.ts'
+import type { Store } from './store.ts'
 
 /** A lease in the hands of this process. Its signal tells the handler when to stop. */
 export class HeldLease implements Lease {

@@ -18,7 +18,7 @@ import { type Outcome, outcome } from './outcome.ts'
 import type { Cause, Published } from './publish.ts'
 import type { Recorder } from './record.ts'
 import { Reporter, ref } from './reporter.ts'
-import type { InboxRow } from './store.ts'
+import type { InboxRow } from './rows.ts'
 
 /** Time limits of leased work. */
 export interface LeaseSettings {

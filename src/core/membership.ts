@@ -3,7 +3,8 @@ import type { Clock } from './clock.ts'
 import { asError, isHapaxError } from './errors.ts'
 import { lanesOf, ownerOf } from './lanes.ts'
 import type { Random } from './random.ts'
-import type { Store, WorkerRow } from './store.ts'
+import type { WorkerRow } from './rows.ts'
+import type { Store } from './store.ts'
 
 /** What a worker serves. */
 export interface Serves {

@@ -4,7 +4,9 @@ import type { Clock } from './clock.ts'
 import { HapaxError } from './errors.ts'
 import { MAX_TEXT_BYTES } from './intake.ts'
 import { noOthers, oneOf, text } from './options.ts'
-import type { Audit, HeldKey, Origin, SentFilter, SentMessage, SentWhere, Store, StoreStatus } from './store.ts'
+import type { Origin } from './rows.ts'
+import type { Store } from './store.ts'
+import type { Audit, HeldKey, SentFilter, SentMessage, SentWhere, StoreStatus } from './tools.ts'
 
 /** What the tools need to know of their hapax. */
 export interface OperationsOptions {

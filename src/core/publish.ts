@@ -8,7 +8,8 @@ import { MAX_TEXT_BYTES } from './intake.ts'
 import { parseJson } from './json.ts'
 import { packAttributes, type StoredMessage } from './message.ts'
 import { expected, isText, noOthers } from './options.ts'
-import type { LocalRow, Store, Unit, Writes } from './store.ts'
+import type { LocalRow } from './rows.ts'
+import type { Store, Unit, Writes } from './store.ts'
 
 /** What `publish` answers. `duplicate`: every consumer had this id already (local delivery). */
 export interface Published {

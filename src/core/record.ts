@@ -5,7 +5,8 @@ import { HapaxError, isHapaxError, messageOf, recordError } from './errors.ts'
 import type { StoredMessage } from './message.ts'
 import { type Outcome, outcome } from './outcome.ts'
 import { Reporter, ref, type TakenBefore } from './reporter.ts'
-import type { InboxRow, Receipt, RetryRow, Writes } from './store.ts'
+import type { InboxRow, Receipt, RetryRow } from './rows.ts'
+import type { Writes } from './store.ts'
 import { judge, type Verdict } from './verdict.ts'
 
 /** How many infrastructure errors in a row a message of the inbox survives. */

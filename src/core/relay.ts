@@ -12,8 +12,9 @@ import type { Membership } from './membership.ts'
 import { unpackAttributes } from './message.ts'
 import { ref } from './reporter.ts'
 import { Rotation } from './rotation.ts'
+import type { OutboxMessage } from './rows.ts'
 import { send } from './sending.ts'
-import type { Entry, Look, OutboxMessage, Share, Store } from './store.ts'
+import type { Entry, Look, Share, Store } from './store.ts'
 
 /** What a relay needs of its worker. */
 export interface RelayOptions<Tx> {

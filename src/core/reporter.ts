@@ -3,7 +3,7 @@ import type { EventHub, MessageRef } from './events.ts'
 import type { Logger } from './logger.ts'
 import type { StoredMessage } from './message.ts'
 import { type Outcome, outcome } from './outcome.ts'
-import type { Receipt } from './store.ts'
+import type { Receipt } from './rows.ts'
 import type { Verdict } from './verdict.ts'
 
 /** A message that was taken before: its receipt, or an earlier copy in the same call. */

@@ -5,7 +5,8 @@ import { callHandlers, type Job, smaller } from './handlers.ts'
 import { type Outcome, outcome } from './outcome.ts'
 import type { Recorder } from './record.ts'
 import { ref } from './reporter.ts'
-import type { Receipt, UnitEnd } from './store.ts'
+import type { Receipt } from './rows.ts'
+import type { UnitEnd } from './store.ts'
 import { isFinal } from './verdict.ts'
 
 /** What was found about a message inside the transaction: nothing, our own commit, a handler's commit, or a receipt. */

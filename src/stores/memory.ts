@@ -4,42 +4,46 @@ import type { StoredMessage } from '../core/message.ts'
 import { noOthers } from '../core/options.ts'
 import { Queue, type Turn } from '../core/queue.ts'
 import type {
+  EffectEnd,
+  EffectRef,
+  EffectRow,
+  InboxRow,
+  Lease,
+  LocalResult,
+  LocalRow,
+  Origin,
+  OutboxMessage,
+  OutboxRow,
+  WorkerRow,
+} from '../core/rows.ts'
+import type {
+  Look,
+  Opening,
+  Share,
+  Store,
+  StoreFeatures,
+  Unit,
+  UnitEnd,
+  UnitOptions,
+  WorkerHello,
+} from '../core/store.ts'
+import type {
   Audit,
   AuditSubject,
   Cleaned,
   CleanupStep,
-  EffectEnd,
-  EffectRef,
-  EffectRow,
   FailedFilter,
   FailedGroup,
   FailedMessage,
   FailedWhere,
   Finding,
   HeldKey,
-  InboxRow,
-  Lease,
-  LocalResult,
-  LocalRow,
-  Look,
-  Opening,
-  Origin,
-  OutboxMessage,
-  OutboxRow,
   SentFilter,
   SentMessage,
   SentWhere,
-  Share,
-  Store,
-  StoreFeatures,
   StoreStatus,
   Trace,
-  Unit,
-  UnitEnd,
-  UnitOptions,
-  WorkerHello,
-  WorkerRow,
-} from '../core/store.ts'
+} from '../core/tools.ts'
 import { cleanable, cleanup } from './memory/cleanup.ts'
 import { Data } from './memory/data.ts'
 import {

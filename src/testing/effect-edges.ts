@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { HapaxError, NotDone, Permanent } from '../core/errors.ts'
 import type { LeaseContext } from '../core/handlers.ts'
 import type { Outcome } from '../core/outcome.ts'
-import type { EffectRow } from '../core/store.ts'
+import type { EffectRow } from '../core/rows.ts'
 import { assertOutcome } from './store/world.ts'
 import { gate, until } from './wait.ts'
 

@@ -3,7 +3,9 @@ import type { Clock } from '../../src/core/clock.ts'
 import { messageKey } from '../../src/core/identity.ts'
 import { LANES } from '../../src/core/lanes.ts'
 import type { StoredMessage } from '../../src/core/message.ts'
-import type { Audit, Look, Opening, RetryRow, Share, Unit, UnitOptions, Writes } from '../../src/core/store.ts'
+import type { RetryRow } from '../../src/core/rows.ts'
+import type { Look, Opening, Share, Unit, UnitOptions, Writes } from '../../src/core/store.ts'
+import type { Audit } from '../../src/core/tools.ts'
 import { type MemoryStore, type MemoryTx, memory } from '../../src/stores/memory.ts'
 
 const options: UnitOptions = { lockTimeoutMs: 10_000, idleTimeoutMs: 10_000 }

@@ -1,6 +1,6 @@
 import type { Result, Row, Statement } from '../connection.ts'
 import { asError, isHapaxError, messageOf } from '../errors.ts'
-import type { Finding } from '../store.ts'
+import type { Finding } from '../tools.ts'
 import type { MigrationSource } from './dialect.ts'
 
 /** One thing to look at: a statement, and what its answer means. */

@@ -1,17 +1,8 @@
 import type { ErrorClass, Executor, Isolation, Result, Statement } from '../connection.ts'
 import type { ErrorRecord } from '../errors.ts'
 import type { StoredMessage } from '../message.ts'
-import type {
-  FailedRow,
-  LocalResult,
-  LocalRow,
-  Opening,
-  OutboxRow,
-  RetryRow,
-  Share,
-  UnitOptions,
-  WorkerHello,
-} from '../store.ts'
+import type { FailedRow, LocalResult, LocalRow, OutboxRow, RetryRow } from '../rows.ts'
+import type { Opening, Share, UnitOptions, WorkerHello } from '../store.ts'
 import type { LeaseDialect } from './lease-dialect.ts'
 import type { OperatorDialect } from './operator-dialect.ts'
 

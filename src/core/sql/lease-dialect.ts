@@ -1,5 +1,5 @@
 import type { Statement } from '../connection.ts'
-import type { EffectEnd, EffectRef, Lease } from '../store.ts'
+import type { EffectEnd, EffectRef, Lease } from '../rows.ts'
 
 /** The statements behind leased work. Times are the database's. */
 export interface LeaseDialect {

@@ -1,5 +1,6 @@
 import type { Result, Statement } from '../connection.ts'
 import type { StoredMessage } from '../message.ts'
+import type { Origin } from '../rows.ts'
 import type {
   Audit,
   AuditSubject,
@@ -8,10 +9,9 @@ import type {
   FailedFilter,
   FailedWhere,
   Finding,
-  Origin,
   SentFilter,
   SentWhere,
-} from '../store.ts'
+} from '../tools.ts'
 
 /** Runs one statement outside a transaction. */
 type Query = (statement: Statement) => Promise<Result>

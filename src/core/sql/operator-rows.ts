@@ -1,15 +1,7 @@
 import type { Row } from '../connection.ts'
 import type { ErrorRecord } from '../errors.ts'
-import type {
-  FailedGroup,
-  FailedMessage,
-  HeldKey,
-  Origin,
-  SentMessage,
-  StoreStatus,
-  Trace,
-  WorkerRow,
-} from '../store.ts'
+import type { Origin, WorkerRow } from '../rows.ts'
+import type { FailedGroup, FailedMessage, HeldKey, SentMessage, StoreStatus, Trace } from '../tools.ts'
 import { asEffect } from './rows.ts'
 import { asBoolean, asDate, asError, asMessage, asText, asUuid } from './values.ts'
 

@@ -3,6 +3,8 @@ import { HapaxError, isHapaxError } from '../errors.ts'
 import { laneOf } from '../lanes.ts'
 import type { StoredMessage } from '../message.ts'
 import type { Random } from '../random.ts'
+import type { Origin, WorkerRow } from '../rows.ts'
+import type { Store } from '../store.ts'
 import type {
   Audit,
   AuditSubject,
@@ -14,15 +16,12 @@ import type {
   FailedWhere,
   Finding,
   HeldKey,
-  Origin,
   SentFilter,
   SentMessage,
   SentWhere,
-  Store,
   StoreStatus,
   Trace,
-  WorkerRow,
-} from '../store.ts'
+} from '../tools.ts'
 import type { Dialect } from './dialect.ts'
 import type { LeaseDialect } from './lease-dialect.ts'
 import type { OperatorDialect } from './operator-dialect.ts'

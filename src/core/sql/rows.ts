@@ -1,5 +1,5 @@
 import type { Row } from '../connection.ts'
-import type { EffectRef, EffectRow, EffectState, InboxRow, OutboxMessage, Receipt, WorkerRow } from '../store.ts'
+import type { EffectRef, EffectRow, EffectState, InboxRow, OutboxMessage, Receipt, WorkerRow } from '../rows.ts'
 import { asBoolean, asDate, asError, asHex, asLeaving, asMessage, asText, asUuid } from './values.ts'
 
 /** A receipt that was there before. */

@@ -1,7 +1,7 @@
 import { errorHash } from '../../core/errors.ts'
 import { laneOf } from '../../core/lanes.ts'
 import type { StoredMessage } from '../../core/message.ts'
-import type { OutboxRow, RetryRow } from '../../core/store.ts'
+import type { OutboxRow, RetryRow } from '../../core/rows.ts'
 import type { Data } from './data.ts'
 import { type FailedEntry, kept, receiptKey } from './rows.ts'
 

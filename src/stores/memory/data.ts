@@ -1,5 +1,6 @@
 import type { Clock } from '../../core/clock.ts'
-import type { Audit, AuditSubject, EffectRow, Origin, SentMessage } from '../../core/store.ts'
+import type { EffectRow, Origin } from '../../core/rows.ts'
+import type { Audit, AuditSubject, SentMessage } from '../../core/tools.ts'
 import type { AuditRow, FailedEntry, LeavingRow, ReceiptRow, RelayRow, SubscriptionRow, WaitingRow } from './rows.ts'
 import { type Table, Tables } from './tables.ts'
 

@@ -1,7 +1,7 @@
 import { HapaxError } from '../../core/errors.ts'
 import { laneOf } from '../../core/lanes.ts'
 import type { StoredMessage } from '../../core/message.ts'
-import type { Audit, FailedFilter, FailedGroup, FailedMessage, FailedWhere } from '../../core/store.ts'
+import type { Audit, FailedFilter, FailedGroup, FailedMessage, FailedWhere } from '../../core/tools.ts'
 import { addInbox, addOutbox, receive } from './add.ts'
 import type { Data } from './data.ts'
 import { bySeq, type FailedEntry, kept, receiptKey, subjectOf } from './rows.ts'

@@ -1,4 +1,5 @@
-import type { Audit, EffectEnd, EffectRef, EffectRow, InboxRow, Lease } from '../../core/store.ts'
+import type { EffectEnd, EffectRef, EffectRow, InboxRow, Lease } from '../../core/rows.ts'
+import type { Audit } from '../../core/tools.ts'
 import type { Data } from './data.ts'
 import { notBlocked } from './inbox.ts'
 import { receiptKey, subjectOf, type WaitingRow } from './rows.ts'

@@ -1,4 +1,5 @@
-import type { OutboxMessage, Store } from '../../core/store.ts'
+import type { OutboxMessage } from '../../core/rows.ts'
+import type { Store } from '../../core/store.ts'
 import { addFailed } from './add.ts'
 import type { Data } from './data.ts'
 import { bySeq, type LeavingRow } from './rows.ts'

@@ -1,6 +1,7 @@
 import type { ErrorRecord } from '../../core/errors.ts'
 import type { StoredMessage } from '../../core/message.ts'
-import type { Audit, AuditSubject, FailedMessage, InboxRow, OutboxMessage, Receipt } from '../../core/store.ts'
+import type { InboxRow, OutboxMessage, Receipt } from '../../core/rows.ts'
+import type { Audit, AuditSubject, FailedMessage } from '../../core/tools.ts'
 
 /** A row of `hapax_receipts`. */
 export interface ReceiptRow extends Receipt {

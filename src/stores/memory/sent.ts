@@ -1,4 +1,4 @@
-import type { Audit, SentFilter, SentMessage, SentWhere } from '../../core/store.ts'
+import type { Audit, SentFilter, SentMessage, SentWhere } from '../../core/tools.ts'
 import { addOutbox } from './add.ts'
 import type { Data } from './data.ts'
 import { bySeq, subjectOf } from './rows.ts'

@@ -1,4 +1,5 @@
-import type { EffectRow, Finding, StoreStatus, Trace, WorkerRow } from '../../core/store.ts'
+import type { EffectRow, WorkerRow } from '../../core/rows.ts'
+import type { Finding, StoreStatus, Trace } from '../../core/tools.ts'
 import type { Data } from './data.ts'
 import {
   type AuditRow,

@@ -1,5 +1,6 @@
 import type { Clock } from '../../core/clock.ts'
-import type { WorkerHello, WorkerRow } from '../../core/store.ts'
+import type { WorkerRow } from '../../core/rows.ts'
+import type { WorkerHello } from '../../core/store.ts'
 import type { Data } from './data.ts'
 import { type Table, Tables } from './tables.ts'
 

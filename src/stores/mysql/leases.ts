@@ -1,6 +1,6 @@
 import type { Param } from '../../core/connection.ts'
+import type { EffectRef, Lease } from '../../core/rows.ts'
 import { type LeaseDialect, uuidBytes } from '../../core/sql/index.ts'
-import type { EffectRef, Lease } from '../../core/store.ts'
 import { BY_KEY, INBOX, LATER, MANY, MS, NOW, SEQ, SEQS } from './fragments.ts'
 import { bytes, microseconds, text } from './rows.ts'
 

@@ -1,6 +1,6 @@
 import type { Executor } from '../../core/connection.ts'
+import type { LocalResult, LocalRow } from '../../core/rows.ts'
 import { asBoolean, asText, asUuid, uuidBytes } from '../../core/sql/index.ts'
-import type { LocalResult, LocalRow } from '../../core/store.ts'
 import { chunks, inserts } from './batch.ts'
 import { bytes, inboxRow, receipt, text } from './rows.ts'
 import type { statements } from './statements.ts'

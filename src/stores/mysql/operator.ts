@@ -1,6 +1,7 @@
 import type { Param, Result, Row, Statement } from '../../core/connection.ts'
+import type { Origin } from '../../core/rows.ts'
 import { asBoolean, asUuid, lookAt, type OperatorDialect, uuidBytes } from '../../core/sql/index.ts'
-import type { Cleaned, CleanupStep, FailedWhere, Origin, SentWhere } from '../../core/store.ts'
+import type { Cleaned, CleanupStep, FailedWhere, SentWhere } from '../../core/tools.ts'
 import { chunks } from './batch.ts'
 import { checks } from './checkup.ts'
 import { bytes, columns, microseconds, receipt, text } from './rows.ts'

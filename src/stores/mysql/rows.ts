@@ -2,8 +2,8 @@ import type { Param } from '../../core/connection.ts'
 import { type ErrorRecord, errorHash } from '../../core/errors.ts'
 import { laneOf } from '../../core/lanes.ts'
 import type { StoredMessage } from '../../core/message.ts'
+import type { RetryRow } from '../../core/rows.ts'
 import { encodeText, uuidBytes } from '../../core/sql/index.ts'
-import type { RetryRow } from '../../core/store.ts'
 
 /** A plain text as bytes. */
 export function bytes(value: string): Buffer {

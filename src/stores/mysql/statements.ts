@@ -1,4 +1,4 @@
-import type { Origin } from '../../core/store.ts'
+import type { Origin } from '../../core/rows.ts'
 import type { MultiRow } from './batch.ts'
 import { BY_KEY, COLUMNS, DUE, INBOX, LATER, MANY, MESSAGE, MS, NOW, SEQ, SEQS, SILENT } from './fragments.ts'
 

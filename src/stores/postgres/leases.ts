@@ -1,5 +1,5 @@
+import type { EffectRef, Lease } from '../../core/rows.ts'
 import { encodeText, type LeaseDialect } from '../../core/sql/index.ts'
-import type { EffectRef, Lease } from '../../core/store.ts'
 import { BACKEND, INBOX, LATER, MS } from './fragments.ts'
 import { array } from './literal.ts'
 

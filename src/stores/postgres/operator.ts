@@ -1,7 +1,8 @@
 import type { Param, Statement } from '../../core/connection.ts'
 import type { StoredMessage } from '../../core/message.ts'
+import type { Origin } from '../../core/rows.ts'
 import { encodeText, lookAt, type OperatorDialect } from '../../core/sql/index.ts'
-import type { FailedWhere, Origin, SentWhere } from '../../core/store.ts'
+import type { FailedWhere, SentWhere } from '../../core/tools.ts'
 import { checks } from './checkup.ts'
 
 const NO_PARAMS: readonly [] = []

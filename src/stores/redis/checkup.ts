@@ -1,4 +1,4 @@
-import type { Finding } from '../../core/store.ts'
+import type { Finding } from '../../core/tools.ts'
 import { type Commands, type Reply, textOf } from './commands.ts'
 
 /** What is said about one server. */

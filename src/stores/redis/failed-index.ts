@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { Audit, FailedFilter, FailedGroup, FailedMessage, FailedWhere } from '../../core/store.ts'
+import type { Audit, FailedFilter, FailedGroup, FailedMessage, FailedWhere } from '../../core/tools.ts'
 import { readClaim } from './claim.ts'
 import { type Commands, isDone, numberOf, type Reply, textOf } from './commands.ts'
 import { unpackMessage, unpackReceipt } from './message.ts'

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import type { Audit, EffectEnd, EffectRef, EffectRow, EffectState, Lease } from '../../core/store.ts'
+import type { EffectEnd, EffectRef, EffectRow, EffectState, Lease } from '../../core/rows.ts'
+import type { Audit } from '../../core/tools.ts'
 import { type Commands, isDone, Replies } from './commands.ts'
 import { fenceOf, packOptional, unpackOptional } from './message.ts'
 import type { Names } from './names.ts'

@@ -1,5 +1,5 @@
 import type { LeaseStatus } from '../../core/lease-store.ts'
-import type { FailedWhere } from '../../core/store.ts'
+import type { FailedWhere } from '../../core/tools.ts'
 import { type Commands, isDone, numberOf, type Reply, textOf } from './commands.ts'
 import type { Names } from './names.ts'
 import * as scripts from './scripts.ts'

@@ -1,5 +1,5 @@
 import type { StoredMessage } from '../../core/message.ts'
-import type { Lease } from '../../core/store.ts'
+import type { Lease } from '../../core/rows.ts'
 import type { Replies } from './commands.ts'
 
 /** What a receipt knows of a message. */

@@ -10,19 +10,8 @@ import type {
   StoredClaim,
 } from '../../core/lease-store.ts'
 import type { StoredMessage } from '../../core/message.ts'
-import type {
-  Audit,
-  EffectEnd,
-  EffectRef,
-  EffectRow,
-  FailedFilter,
-  FailedGroup,
-  FailedMessage,
-  FailedWhere,
-  Finding,
-  Lease,
-  Trace,
-} from '../../core/store.ts'
+import type { EffectEnd, EffectRef, EffectRow, Lease } from '../../core/rows.ts'
+import type { Audit, FailedFilter, FailedGroup, FailedMessage, FailedWhere, Finding, Trace } from '../../core/tools.ts'
 import { checkup } from './checkup.ts'
 import { Claims } from './claims.ts'
 import type { Way } from './client.ts'

@@ -14,7 +14,7 @@ import {
   type Verdict,
   warning,
 } from '../../core/sql/index.ts'
-import type { Finding } from '../../core/store.ts'
+import type { Finding } from '../../core/tools.ts'
 import { migrations, NOW } from './migrations.ts'
 
 const plain = (text: string): Statement => ({ text, params: [] })

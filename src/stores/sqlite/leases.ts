@@ -1,5 +1,5 @@
+import type { EffectRef, Lease } from '../../core/rows.ts'
 import { encodeText, type LeaseDialect } from '../../core/sql/index.ts'
-import type { EffectRef, Lease } from '../../core/store.ts'
 import { INBOX, LATER, SEQ, SEQS, UUID } from './fragments.ts'
 import { NOW } from './migrations.ts'
 

@@ -1,7 +1,8 @@
 import type { Param, Result, Statement } from '../../core/connection.ts'
 import type { StoredMessage } from '../../core/message.ts'
+import type { Origin } from '../../core/rows.ts'
 import { asUuid, encodeText, type OperatorDialect } from '../../core/sql/index.ts'
-import type { Cleaned, CleanupStep, FailedWhere, Origin, SentWhere } from '../../core/store.ts'
+import type { Cleaned, CleanupStep, FailedWhere, SentWhere } from '../../core/tools.ts'
 import { checkup } from './checkup.ts'
 import { NOW } from './migrations.ts'
 

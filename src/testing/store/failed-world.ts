@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { Permanent } from '../../core/errors.ts'
-import type { FailedMessage } from '../../core/store.ts'
+import type { FailedMessage } from '../../core/tools.ts'
 import { type AnyHapax, assertOutcome, type Reader, type ReaderOptions, type World } from './world.ts'
 
 /** Who decides, in the cases about decisions of people. */

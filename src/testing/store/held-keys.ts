@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import type { FailedMessage } from '../../core/store.ts'
+import type { FailedMessage } from '../../core/tools.ts'
 import type { Case } from './case.ts'
 import { audits, BY, failedOne, picky } from './failed-world.ts'
 import { assertOutcome, assertRejects, type Reader, type World } from './world.ts'

@@ -3,7 +3,7 @@ import { HapaxError } from '../../core/errors.ts'
 import type { LeasedContext } from '../../core/handlers.ts'
 import { messageKey } from '../../core/identity.ts'
 import type { Leased, LeasedOptions } from '../../core/leased.ts'
-import type { EffectState, InboxRow } from '../../core/store.ts'
+import type { EffectState, InboxRow } from '../../core/rows.ts'
 import { type AnyHapax, type AnyStore, AT_ONCE, Ping, ping, type Tx, type World } from './world.ts'
 
 export type Sms = (ctx: LeasedContext<Tx>) => unknown

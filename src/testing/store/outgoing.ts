@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import type { StoredMessage } from '../../core/message.ts'
-import type { FailedMessage, OutboxMessage } from '../../core/store.ts'
+import type { OutboxMessage } from '../../core/rows.ts'
+import type { FailedMessage } from '../../core/tools.ts'
 import type { Case } from './case.ts'
 import { audits, BY, failedOne } from './failed-world.ts'
 import { type AnyHapax, type AnyStore, assertRejects, Pong, type World } from './world.ts'

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import type { Trace } from '../../core/store.ts'
+import type { Trace } from '../../core/tools.ts'
 import { atEachLevel, type Case } from './case.ts'
 import { lossy } from './doubles.ts'
 import { assertOutcome, assertRejects, Pong } from './world.ts'
