@@ -17,6 +17,7 @@ import type { Registry } from './registry.ts'
 import { Reporter, ref, type TakenBefore } from './reporter.ts'
 import type { Lease } from './rows.ts'
 import { Together } from './together.ts'
+import { Turnstile } from './turnstile.ts'
 import { judge, type Verdict } from './verdict.ts'
 
 /** What every part of a hapax on a lease store shares. */
@@ -368,45 +369,6 @@ class Context implements LeaseContext {
 
   get signal(): AbortSignal {
     return this.#held.signal
-  }
-}
-
-/** Lets so many in at a time. */
-class Turnstile {
-  #waiting: (() => void)[] = []
-  /** How many of those have gone in: an array is slow to lose its first one. */
-  #gone = 0
-  #free: number
-
-  constructor(count: number) {
-    this.#free = count
-  }
-
-  /** Undefined: at once. */
-  enter(): Promise<void> | undefined {
-    if (this.#free === 0) return new Promise((resolve) => this.#waiting.push(resolve))
-    this.#free -= 1
-    return undefined
-  }
-
-  tryEnter(): boolean {
-    if (this.#free === 0) return false
-    this.#free -= 1
-    return true
-  }
-
-  leave(): void {
-    const next = this.#waiting[this.#gone]
-    if (next === undefined) {
-      this.#free += 1
-      return
-    }
-    this.#gone += 1
-    if (2 * this.#gone >= this.#waiting.length) {
-      this.#waiting = this.#waiting.slice(this.#gone)
-      this.#gone = 0
-    }
-    next()
   }
 }
 
