@@ -53,6 +53,11 @@ interface ErrorEmitter {
   on(event: 'error', listener: () => void): unknown
 }
 
+/** The pool under a Drizzle database. */
+interface Clients {
+  on(event: 'acquire', listener: (client: ErrorEmitter) => void): unknown
+}
+
 class DrizzleConnection implements Connection<Queryable> {
   readonly features = {
     name: 'postgres (drizzle)',
@@ -69,6 +74,8 @@ class DrizzleConnection implements Connection<Queryable> {
   constructor(db: Database, sql: Sql) {
     this.#db = db
     this.#sql = sql
+    const { $client: pool } = db as { $client?: Partial<Clients> }
+    pool?.on?.('acquire', (client) => this.#listen(client))
   }
 
   async transaction<T>(options: TransactionOptions, work: TransactionWork<Queryable, T>): Promise<T> {
@@ -112,7 +119,6 @@ class DrizzleConnection implements Connection<Queryable> {
   }
 
   async #steps<T>(tx: Queryable, options: TransactionOptions, work: TransactionWork<Queryable, T>): Promise<T> {
-    this.#listen(tx)
     options.acquired?.()
     const answers = await this.#runAll(tx, work.first)
     const { value, last } = await this.#body(tx, answers, options, work)
@@ -144,10 +150,9 @@ class DrizzleConnection implements Connection<Queryable> {
     }
   }
 
-  /** A connection that breaks inside a transaction emits an error on its client; without a listener it ends the process. */
-  #listen(tx: Queryable): void {
-    const { client } = (tx as { session?: { client?: ErrorEmitter } }).session ?? {}
-    if (typeof client?.on !== 'function' || this.#listened.has(client)) return
+  /** A connection that breaks while somebody has it emits an error on its client; without a listener it ends the process. */
+  #listen(client: ErrorEmitter): void {
+    if (this.#listened.has(client)) return
     this.#listened.add(client)
     client.on('error', () => {})
   }

@@ -1,9 +1,12 @@
+import { once } from 'node:events'
+import type { Socket } from 'node:net'
 import { sql } from 'drizzle-orm'
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
+import { createHapax } from 'hapax'
 import { fromDrizzle } from 'hapax/drizzle'
 import { postgres } from 'hapax/postgres'
 import pg from 'pg'
-import { afterAll } from 'vitest'
+import { afterAll, expect, it, onTestFinished } from 'vitest'
 import { postgresHarness } from '../support/postgres-harness.ts'
 import { requireServer } from '../support/servers.ts'
 import { runStoreCases } from '../support/store-suite.ts'
@@ -31,3 +34,24 @@ runStoreCases(
     notBegun: (pool, work) => work(drizzle(pool) as unknown as Tx),
   }),
 )
+
+it('E8: a link that breaks before BEGIN is answered ends no process', async () => {
+  const pool = new pg.Pool({ connectionString: requireServer('postgres'), max: 2 })
+  onTestFinished(() => pool.end())
+  const client = await pool.connect()
+  client.release()
+  const uncaught: unknown[] = []
+  const hear = (error: unknown): void => void uncaught.push(error)
+  process.on('uncaughtExceptionMonitor', hear)
+  onTestFinished(() => void process.off('uncaughtExceptionMonitor', hear))
+  const hapax = createHapax({ store: postgres(fromDrizzle(drizzle(pool), sql)), source: '/test' })
+  const { stream } = (client as unknown as { connection: { stream: Socket } }).connection
+  const broken = once(stream, 'close')
+  pool.once('acquire', () => stream.destroy())
+  const failure = await hapax.transaction(async () => {}).catch((error: unknown) => error)
+  await broken
+  // Drizzle does not give a client back on which BEGIN failed.
+  client.release()
+  expect(failure).toMatchObject({ code: 'store-unavailable' })
+  expect(uncaught).toEqual([])
+})

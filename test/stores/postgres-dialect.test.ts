@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net'
 import fc from 'fast-check'
 import {
   createHapax,
@@ -295,6 +296,29 @@ describe('commits', () => {
       expect(await effects()).toEqual(['x'])
     },
   )
+
+  it('E8: a link that breaks under a look ends no process, also when its client is older than hapax', async () => {
+    const { schema } = await setUp()
+    const application_name = `${schema}_look`
+    const pool = new pg.Pool({ connectionString, max: 1, application_name })
+    onTestFinished(() => pool.end())
+    const client = await pool.connect()
+    client.release()
+    const uncaught: unknown[] = []
+    const hear = (error: unknown): void => void uncaught.push(error)
+    process.on('uncaughtExceptionMonitor', hear)
+    onTestFinished(() => void process.off('uncaughtExceptionMonitor', hear))
+    const lock = await admin.connect()
+    await lock.query(`begin; lock table ${schema}.inbox`)
+    const renewed = postgres({ pool, schema }).renew([{ seq: '1', token: crypto.randomUUID(), fence: 1 }], 1_000)
+    const waiting = `select from pg_stat_activity where application_name = $1 and wait_event_type = 'Lock'`
+    await until(async () => (await admin.query(waiting, [application_name])).rowCount === 1)
+    ;(client as unknown as { connection: { stream: Socket } }).connection.stream.destroy()
+    await lock.query('rollback')
+    lock.release()
+    expect(await renewed).toHaveLength(0)
+    expect(uncaught).toEqual([])
+  })
 
   it('the default isolation of the server may be serializable', async () => {
     const { hapax, effect, effects } = await setUp()

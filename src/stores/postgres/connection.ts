@@ -85,6 +85,8 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
     const client = await guarded(await this.#pools.control()).connect()
     let broken = true
     let late = false
+    // The pool's own listener is not there while somebody has the client.
+    client.on('error', ignore)
     const timer = setTimeout(() => {
       late = true
       destroy(client)
@@ -97,6 +99,7 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
       throw late ? noAnswer(limitMs) : error
     } finally {
       clearTimeout(timer)
+      if (!broken) client.off('error', ignore)
       client.release(broken)
     }
   }
@@ -112,6 +115,8 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
  */
 const NO_JIT: Statement = { text: 'set local jit = off', params: [] }
 
+function ignore(): void {}
+
 const pools = new WeakSet<object>()
 
 /**
@@ -122,7 +127,7 @@ function guarded<Pool extends object>(pool: Pool): Pool {
   if (pools.has(pool)) return pool
   pools.add(pool)
   const { on } = pool as { on?(event: 'connect', listener: (client: PgPoolClient) => void): unknown }
-  on?.call(pool, 'connect', (client) => client.on('error', () => {}))
+  on?.call(pool, 'connect', (client) => client.on('error', ignore))
   return pool
 }
 
