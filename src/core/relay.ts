@@ -1,6 +1,7 @@
+import { Avoided } from './avoided.ts'
 import { retryDelay } from './backoff.ts'
 import { Batched } from './batched.ts'
-import type { Confirmation, Destination, OutgoingMessage } from './broker.ts'
+import type { Confirmation, Destination } from './broker.ts'
 import { Deletions } from './deletions.ts'
 import { type Engine, persist } from './engine.ts'
 import { asError, messageOf, recordError } from './errors.ts'
@@ -9,11 +10,10 @@ import { Hand } from './hand.ts'
 import { ALL_LANES } from './lanes.ts'
 import { DRAIN_LIMIT, type Line } from './line.ts'
 import type { Membership } from './membership.ts'
-import { unpackAttributes } from './message.ts'
 import { ref } from './reporter.ts'
 import { Rotation } from './rotation.ts'
 import type { OutboxMessage } from './rows.ts'
-import { send } from './sending.ts'
+import { Sending } from './sending.ts'
 import type { Entry, Look, Share, Store } from './store.ts'
 
 /** What a relay needs of its worker. */
@@ -43,10 +43,9 @@ export class Relay<Tx> implements Line {
   readonly #deletions: Deletions
   readonly #rotation = new Rotation()
   #nextMs: number | undefined
-  /** What the next call of the destination takes along. */
-  readonly #leaving = new Map<OutboxMessage, (sent: Confirmation) => void>()
-  /** Rows that did not come through while others did, and until when to leave them alone. */
-  readonly #avoided = new Map<string, { times: number; until: number }>()
+  readonly #sending: Sending
+  /** Rows that did not come through while others did, or that somebody has locked, and until when to leave them alone. */
+  readonly #avoided: Avoided
   /** How often what was not under way was given back. */
   #drops = 0
   #confirmedAt = Number.NEGATIVE_INFINITY
@@ -61,6 +60,8 @@ export class Relay<Tx> implements Line {
   constructor(options: RelayOptions<Tx>) {
     const { engine } = options
     this.#options = options
+    this.#sending = new Sending({ destination: options.destination, signal: options.signal, clock: engine.clock })
+    this.#avoided = new Avoided(engine, DOWN, WINDOW)
     this.#deletions = new Deletions({
       clock: engine.clock,
       delete: (seqs) => this.#delete(seqs),
@@ -225,7 +226,7 @@ export class Relay<Tx> implements Line {
     const troubles: Promise<PromiseSettledResult<void>[]>[] = []
     /** Keys of which the broker did not take a message. */
     const stuck = new Set<string>()
-    await this.#publish(rows, (row, sent) => {
+    await this.#sending.all(rows, (row, sent) => {
       const { key } = row.message
       if (sent.status === 'confirmed') this.#confirm(row)
       // It was not sent, because it stands behind such a message: that says nothing about the broker.
@@ -249,34 +250,13 @@ export class Relay<Tx> implements Line {
     for (const [index, row] of rows.entries()) {
       if (drops !== this.#drops) return this.#letGo(rows.slice(index))
       const sentAt = this.#options.engine.clock.monotonic()
-      const sent = await this.#enqueue(row)
+      const sent = await this.#sending.one(row)
       if (sent.status !== 'confirmed') {
         this.#letGo(rows.slice(index + 1))
         return this.#notConfirmed(row, sentAt, sent)
       }
       this.#confirm(row)
     }
-  }
-
-  /** What is to be sent in the same moment goes to the destination in one call. */
-  #enqueue(row: OutboxMessage): Promise<Confirmation> {
-    return new Promise((resolve) => {
-      this.#leaving.set(row, resolve)
-      if (this.#leaving.size === 1) queueMicrotask(() => this.#flush())
-    })
-  }
-
-  #flush(): void {
-    const leaving = new Map(this.#leaving)
-    this.#leaving.clear()
-    void this.#publish([...leaving.keys()], (row, sent) => leaving.get(row)?.(sent))
-  }
-
-  #publish(rows: readonly OutboxMessage[], tell: (row: OutboxMessage, sent: Confirmation) => void): Promise<void> {
-    const { destination, signal, engine } = this.#options
-    return send({ destination, signal, clock: engine.clock }, rows.map(outgoing), (index, sent) =>
-      tell(rows[index] as OutboxMessage, sent),
-    )
   }
 
   async #notConfirmed(
@@ -297,7 +277,6 @@ export class Relay<Tx> implements Line {
     const { engine, changed } = this.#options
     this.#down = { times: 0, until: 0 }
     this.#confirmedAt = engine.clock.monotonic()
-    this.#avoided.delete(row.seq)
     const deleting = this.#deletions.add(row.seq)
     if (deleting !== undefined) this.#track(deleting)
     engine.events.emit('relayed', () => ({ relay: this.#options.name, message: ref(row.message) }))
@@ -307,14 +286,26 @@ export class Relay<Tx> implements Line {
   async #delete(seqs: readonly string[]): Promise<void> {
     const { engine, keep } = this.#options
     try {
-      await persist(engine, () => engine.store.confirm(seqs, keep))
+      const locked = await persist(engine, () => engine.store.confirm(seqs, keep))
       this.#undeleted = 0
       this.#restsUntil = 0
+      this.#deleted(seqs, locked)
     } catch (error) {
       // They are sent again, but not at once: a queue would get the same messages as fast as the broker takes them.
       this.#rest()
       throw error
     }
+  }
+
+  /** What somebody has locked is left alone for a while, and nothing but its key waits for it. */
+  #deleted(seqs: readonly string[], locked: readonly string[]): void {
+    const { engine, name } = this.#options
+    const still = new Set(locked)
+    this.#avoided.forget(still.size === 0 ? seqs : seqs.filter((seq) => !still.has(seq)))
+    for (const seq of locked) this.#avoided.add(seq)
+    if (locked.length === 0) return
+    const what = 'somebody keeps rows of the outbox locked that the broker has confirmed; they are sent again later'
+    engine.logger.warn({ relay: name, rows: locked.length }, what)
   }
 
   async #postpone(row: OutboxMessage, error: Error): Promise<void> {
@@ -345,9 +336,7 @@ export class Relay<Tx> implements Line {
     const { engine, name, destination } = this.#options
     const now = engine.clock.monotonic()
     if (this.#confirmedAt >= sentAt - ALIVE_MS) {
-      const times = (this.#avoided.get(row.seq)?.times ?? 0) + 1
-      if (this.#avoided.size >= WINDOW) this.#avoided.clear()
-      this.#avoided.set(row.seq, { times, until: now + retryDelay(DOWN, times, engine.random) })
+      this.#avoided.add(row.seq)
       return
     }
     if (this.#isDown()) return
@@ -361,9 +350,7 @@ export class Relay<Tx> implements Line {
   }
 
   #isReady({ seq, dueMs, held }: Entry): boolean {
-    if (dueMs > 0 || held || !this.#hand.isFree(seq)) return false
-    const until = this.#avoided.get(seq)?.until
-    return until === undefined || until <= this.#options.engine.clock.monotonic()
+    return dueMs <= 0 && !held && this.#hand.isFree(seq) && !this.#avoided.has(seq)
   }
 
   #letGo(rows: readonly { readonly seq: string }[]): void {
@@ -383,10 +370,6 @@ const WINDOW_BYTES = 64 * 1024 * 1024
 const BATCH_BYTES = 16 * 1024 * 1024
 const POLICY = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 500, maxDelayMs: 300_000, factor: 2 }
 const DOWN = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 100, maxDelayMs: 30_000, factor: 2 }
-
-function outgoing({ message }: OutboxMessage): OutgoingMessage {
-  return { ...unpackAttributes(message), data: message.data }
-}
 
 /** What somebody else has sent. */
 function without(batch: readonly Entry[], rows: readonly OutboxMessage[]): readonly Entry[] {

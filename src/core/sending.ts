@@ -1,20 +1,56 @@
 import type { Confirmation, Destination, OutgoingMessage } from './broker.ts'
 import type { Clock } from './clock.ts'
 import { asError, describe, HapaxError } from './errors.ts'
+import { unpackAttributes } from './message.ts'
+import type { OutboxMessage } from './rows.ts'
 
 /** What a call of a destination needs. */
-export interface SendOptions {
+interface SendOptions {
   readonly destination: Destination
   readonly clock: Clock
   /** Ends the wait for answers. */
   readonly signal: AbortSignal
 }
 
+/** Gives rows of the outbox to a destination. */
+export class Sending {
+  readonly #options: SendOptions
+  /** What the next call takes along. */
+  #leaving = new Map<OutboxMessage, (sent: Confirmation) => void>()
+
+  constructor(options: SendOptions) {
+    this.#options = options
+  }
+
+  /** Sends them in one call, and tells the answers as they come. */
+  all(rows: readonly OutboxMessage[], tell: (row: OutboxMessage, sent: Confirmation) => void): Promise<void> {
+    return send(this.#options, rows.map(outgoing), (index, sent) => tell(rows[index] as OutboxMessage, sent))
+  }
+
+  /** Sends one; what is to be sent in the same moment goes in the same call. */
+  one(row: OutboxMessage): Promise<Confirmation> {
+    return new Promise((resolve) => {
+      this.#leaving.set(row, resolve)
+      if (this.#leaving.size === 1) queueMicrotask(() => this.#leave())
+    })
+  }
+
+  #leave(): void {
+    const leaving = this.#leaving
+    this.#leaving = new Map()
+    void this.all([...leaving.keys()], (row, sent) => leaving.get(row)?.(sent))
+  }
+}
+
+function outgoing({ message }: OutboxMessage): OutgoingMessage {
+  return { ...unpackAttributes(message), data: message.data }
+}
+
 /**
  * Gives messages to a destination in one call, and tells its answers: one each, in time, whatever the destination does.
  * Resolves when all are told.
  */
-export function send(
+function send(
   { destination, clock, signal }: SendOptions,
   messages: readonly OutgoingMessage[],
   tell: (index: number, sent: Confirmation) => void,

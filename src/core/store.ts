@@ -244,8 +244,11 @@ export interface Store<Tx, Own = Tx> extends StoreTools {
 
   /** The messages of these outbox rows that are still there, in the order of `seq`. */
   outboxRows(seqs: readonly string[]): Promise<readonly OutboxMessage[]>
-  /** Deletes exactly these outbox rows, because the broker has confirmed them; `keep` copies them to `sent`. */
-  confirm(seqs: readonly string[], keep: boolean): Promise<void>
+  /**
+   * Deletes exactly these outbox rows, because the broker has confirmed them; `keep` copies them to `sent`. Does not wait long for
+   * rows that somebody has locked: answers those that are still there.
+   */
+  confirm(seqs: readonly string[], keep: boolean): Promise<readonly string[]>
   /** Records on outbox rows that the broker did not take them: one more attempt each, due again later. */
   postpone(rows: readonly { seq: string; delayMs: number; error: ErrorRecord }[]): Promise<void>
   /** Writes an outbox row to the failed store; `hold` leaves it in its place as well. False: the row is gone. */

@@ -220,8 +220,9 @@ class Memory implements MemoryStore {
     return this.#alone((data) => outboxRows(data, seqs))
   }
 
-  confirm(seqs: readonly string[], keep: boolean): Promise<void> {
-    return this.#alone((data) => confirm(data, seqs, keep))
+  async confirm(seqs: readonly string[], keep: boolean): Promise<readonly string[]> {
+    await this.#alone((data) => confirm(data, seqs, keep))
+    return []
   }
 
   postpone(rows: Parameters<Store<MemoryTx>['postpone']>[0]): Promise<void> {

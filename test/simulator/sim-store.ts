@@ -574,10 +574,11 @@ export class SimStore implements Store<SimTx> {
     })
   }
 
-  confirm(seqs: readonly string[], keep: boolean): Promise<void> {
+  async confirm(seqs: readonly string[], keep: boolean): Promise<readonly string[]> {
     const run = (db: Database, tx: DbTransaction): void => this.#sql.confirm(db, tx, seqs, keep)
     const label = `confirms ${seqs.join(' ')}`
-    return keep ? this.#once(label, run) : this.#repeated(label, run)
+    await (keep ? this.#once(label, run) : this.#repeated(label, run))
+    return []
   }
 
   postpone(rows: Parameters<Store<SimTx>['postpone']>[0]): Promise<void> {

@@ -364,6 +364,26 @@ describe('locks', () => {
     expect(value).toEqual([0, 1])
   })
 
+  it.for([true, false])('D5: of a row of the outbox do not keep its neighbours (copied to sent: %s)', async (keep) => {
+    const relay = `locked-${keep}`
+    const outbox = [1, 2, 3].map((n) => ({ relay, message: message(`${relay} ${n}`), delayMs: 0 }))
+    await store.transaction(options, { kind: 'plain' }, async () => ({ value: undefined, writes: { outbox } }))
+    const seqs = async (): Promise<string[]> =>
+      (await look(store, relay, { table: 'outbox', types: [] })).entries.map(({ seq }) => seq).sort()
+    const all = await seqs()
+    expect(all).toHaveLength(3)
+    const lock = await shared.getConnection()
+    await lock.query('begin')
+    await lock.query('select seq from hapax_outbox where seq = ? for update', [all[1]])
+    expect(await store.confirm(all, keep)).toEqual([all[1]])
+    expect(await seqs()).toEqual([all[1]])
+    await lock.query('rollback')
+    lock.release()
+    expect(await store.confirm(all, keep)).toEqual([])
+    expect(await seqs()).toEqual([])
+    expect((await store.sentSeqs({ relay }, undefined, 10)).length).toBe(keep ? 3 : 0)
+  })
+
   it('hands out a small inbox to many workers at once without a deadlock', async () => {
     const messages = Array.from({ length: 20 }, (_, index) =>
       message(undefined, { key: index % 2 ? `${index % 3}` : null }),

@@ -241,6 +241,35 @@ describe('locks and time', () => {
   })
 })
 
+describe('a row of the outbox that somebody keeps locked', () => {
+  it.for([true, false])('D5: does not keep the others (copied to sent: %s)', async (keep) => {
+    const { schema, first } = await setUp()
+    await first.transaction((tx) =>
+      first.publishMany(
+        tx,
+        [1, 2, 3].map((n) => Ping.of({ n })),
+      ),
+    )
+    const seqs = async (): Promise<string[]> => {
+      const { rows } = await admin.query(`select seq::text as seq from ${schema}.outbox order by outbox.seq`)
+      return rows.map(({ seq }) => seq)
+    }
+    const all = await seqs()
+    const store = postgres({ url: connectionString, schema })
+    onTestFinished(() => store.close())
+    const lock = await admin.connect()
+    await lock.query(`begin; select from ${schema}.outbox where seq = ${all[1]} for update`)
+    expect(await store.confirm(all, keep)).toEqual([all[1]])
+    expect(await seqs()).toEqual([all[1]])
+    await lock.query('rollback')
+    lock.release()
+    expect(await store.confirm(all, keep)).toEqual([])
+    expect(await seqs()).toEqual([])
+    const { rows } = await admin.query(`select from ${schema}.sent`)
+    expect(rows).toHaveLength(keep ? 3 : 0)
+  })
+})
+
 describe('commits', () => {
   it('a constraint that fails at COMMIT is the failure of the handler', async () => {
     const { schema, first, effect, effects } = await setUp()

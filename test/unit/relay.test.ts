@@ -153,6 +153,33 @@ describe('a relay', () => {
     expect(deletes).toBeLessThan(100)
   })
 
+  it('D5: a row that somebody keeps locked stops nothing, and is not sent again and again', async () => {
+    const store = memory()
+    let locked: string | undefined
+    const partly = instead(store, 'confirm', async (confirm, seqs: readonly string[], keep: boolean) => {
+      const free = seqs.filter((seq) => seq !== locked)
+      await (confirm as typeof store.confirm)(free, keep)
+      return seqs.filter((seq) => seq === locked)
+    })
+    const { worker, arrived, publish } = await relay(() => CONFIRMED, partly)
+    await publish({ key: 'a' }, 'a1')
+    locked = String((store.rows('hapax_outbox')[0] as { seq: number }).seq)
+    await worker.start()
+    await expect.poll(() => arrived).toContain('a1')
+    await publish({ key: 'a' }, 'a2')
+    for (let n = 1; n < 60; n++) {
+      await publish({ key: 'b' }, `b${n}`)
+      await delay(2)
+    }
+    await expect.poll(() => arrived.filter((id) => id.startsWith('b')).length).toBe(59)
+    await expect.poll(() => arrived).toContain('a2')
+    expect(arrived.filter((id) => id === 'a1').length).toBeLessThan(20)
+    expect(store.rows('hapax_outbox')).toHaveLength(1)
+    locked = undefined
+    await expect.poll(() => store.rows('hapax_outbox').length, { timeout: 10_000 }).toBe(0)
+    expect(new Set(arrived).size).toBe(61)
+  })
+
   it('D5: stop waits until what was confirmed is deleted', async () => {
     const store = memory()
     const slow = instead(store, 'confirm', async (confirm, ...args) => {

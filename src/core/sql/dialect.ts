@@ -106,11 +106,18 @@ export interface Dialect {
   holdInbox(row: { seq: string; attempts: number; error: ErrorRecord }): Statement
   inboxSeq(consumer: string, messageKey: string): Statement
 
+  /** seq of those that are there. */
+  outboxSeqs(seqs: readonly string[]): Statement
   /** seq, relay, attempts and the message, in the order of seq. */
   outboxRows(seqs: readonly string[]): Statement
+  /** Locks those of these outbox rows that nobody has locked, and answers their seq. */
+  lockFree(seqs: readonly string[]): Statement
   copyToSent(seqs: readonly string[]): Statement
   deleteOutbox(seqs: readonly string[]): Statement
-  /** As `deleteOutbox`, outside a transaction; it may be forgotten by a server that crashes. */
+  /**
+   * As `deleteOutbox`, outside a transaction; it may be forgotten by a server that crashes. Of rows that others have locked it deletes
+   * nothing, or gives up soon.
+   */
   deleteConfirmed(seqs: readonly string[]): Statement
   postpone(rows: readonly { seq: string; delayMs: number; error: ErrorRecord }[]): readonly Statement[]
   lockOutbox(seq: string): Statement

@@ -129,9 +129,11 @@ export function dialect(prefix: string): Dialect {
     inboxSeq: (consumer, messageKey) => ({ text: sql.inboxSeq, params: [bytes(consumer), uuidBytes(messageKey)] }),
 
     outboxRows: (seqs) => ({ text: sql.outboxRows(seqs.length), params: seqs }),
+    lockFree: (seqs) => ({ text: sql.lockFree(seqs.length), params: seqs }),
+    outboxSeqs: (seqs) => ({ text: sql.outboxSeqs(seqs.length), params: seqs }),
     copyToSent: (seqs) => ({ text: sql.copyToSent(seqs.length), params: seqs }),
     deleteOutbox: (seqs) => ({ text: sql.deleteOutbox(seqs.length), params: seqs }),
-    deleteConfirmed: (seqs) => ({ text: sql.deleteOutbox(seqs.length), params: seqs }),
+    deleteConfirmed: (seqs) => ({ text: sql.deleteConfirmed(seqs.length), params: seqs }),
     postpone: (rows) =>
       rows.map(({ seq, delayMs, error }) => ({
         text: sql.postpone,

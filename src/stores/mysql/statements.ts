@@ -52,8 +52,11 @@ type Counted =
   | 'listening'
   | 'fresh'
   | 'outboxRows'
+  | 'outboxSeqs'
+  | 'lockFree'
   | 'copyToSent'
   | 'deleteOutbox'
+  | 'deleteConfirmed'
   | 'suspect'
   | 'crashed'
   | 'leave'
@@ -196,6 +199,16 @@ where m.seq in (${SEQS(count)}) order by m.seq`,
     copyToSent: (count: number) => `
 insert into ${sent} (relay, ${COLUMNS}, sent_at)
 select m.relay, ${MESSAGE}, ${NOW} from ${outbox} as m ${BY_KEY} where m.seq in (${SEQS(count)}) order by m.seq for update`,
+    outboxSeqs: (count: number) => `
+select cast(m.seq as char) as seq from ${outbox} as m ${BY_KEY} where m.seq in (${SEQS(count)})`,
+    lockFree: (count: number) => `
+select cast(m.seq as char) as seq from ${outbox} as m ${BY_KEY}
+where m.seq in (${SEQS(count)}) order by m.seq for update skip locked`,
+    // The limit keeps MySQL from merging what it selects into the delete, which it then refuses.
+    deleteConfirmed: (count: number) => `
+delete m from (
+  select f.seq from ${outbox} as f ${BY_KEY} where f.seq in (${SEQS(count)}) limit ${count} for update skip locked
+) as free straight_join ${outbox} as m ${BY_KEY} on m.seq = free.seq`,
     deleteOutbox: (count: number) => `delete m from ${outbox} as m ${BY_KEY} where m.seq in (${SEQS(count)})`,
     postpone: `
 update ${outbox} set attempts = attempts + 1, available_at = ${LATER}, error = ? where seq = ${SEQ}`,

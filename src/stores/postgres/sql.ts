@@ -124,6 +124,8 @@ export function dialect(schema: string): Dialect {
     inboxSeq: (consumer, messageKey) => ({ text: sql.inboxSeq, params: [consumer, messageKey] }),
 
     outboxRows: (seqs) => ({ text: sql.outboxRows, params: [array(seqs)] }),
+    lockFree: (seqs) => ({ text: sql.lockFree, params: [array(seqs)] }),
+    outboxSeqs: (seqs) => ({ text: sql.outboxSeqs, params: [array(seqs)] }),
     copyToSent: (seqs) => ({ text: sql.copyToSent, params: [array(seqs)] }),
     deleteOutbox: (seqs) => ({ text: sql.deleteOutbox, params: [array(seqs)] }),
     deleteConfirmed: (seqs) => ({ text: sql.deleteConfirmed, params: [array(seqs)] }),

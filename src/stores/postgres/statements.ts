@@ -23,6 +23,8 @@ type Name =
   | 'inboxSeq'
   | 'outboxRows'
   | 'copyToSent'
+  | 'lockFree'
+  | 'outboxSeqs'
   | 'deleteConfirmed'
   | 'deleteOutbox'
   | 'postpone'
@@ -181,12 +183,19 @@ where seq = any ($1::text::bigint[]) order by outbox.seq`,
     copyToSent: `
 insert into ${schema}.sent (message_key, fingerprint, relay, source, id, type, key, attributes, data)
 select message_key, fingerprint, relay, source, id, type, key, attributes, data from (
-  select * from ${schema}.outbox where seq = any ($1::text::bigint[]) order by outbox.seq for update
+  select * from ${schema}.outbox where seq = any ($1::text::bigint[]) order by outbox.seq
 ) as confirmed`,
+    lockFree: `
+select seq::text as seq from ${schema}.outbox
+where seq = any ($1::text::bigint[]) order by outbox.seq for update skip locked`,
+    outboxSeqs: `select seq::text as seq from ${schema}.outbox where seq = any ($1::text::bigint[])`,
     // A server that crashes may bring back what was deleted in its last moment; then it is sent again.
     deleteConfirmed: `
-with eventually as materialized (select set_config('synchronous_commit', 'off', true) as setting)
-delete from ${schema}.outbox using eventually where seq = any ($1::text::bigint[]) and setting = 'off'`,
+with settings as materialized (
+  select set_config('synchronous_commit', 'off', true) as eventually, set_config('lock_timeout', '1s', true) as impatient
+)
+delete from ${schema}.outbox using settings
+where seq = any ($1::text::bigint[]) and eventually = 'off' and impatient = '1s'`,
     deleteOutbox: `delete from ${schema}.outbox where seq = any ($1::text::bigint[])`,
     postpone: `
 update ${schema}.outbox set attempts = attempts + 1, available_at = ${LATER('m.delay_ms')}, error = m.error

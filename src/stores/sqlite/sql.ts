@@ -98,6 +98,8 @@ export function dialect(prefix: string): Dialect {
     inboxSeq: (consumer, messageKey) => ({ text: sql.inboxSeq, params: [consumer, messageKey] }),
 
     outboxRows: (seqs) => ({ text: sql.outboxRows, params: [JSON.stringify(seqs)] }),
+    lockFree: (seqs) => ({ text: sql.outboxSeqs, params: [JSON.stringify(seqs)] }),
+    outboxSeqs: (seqs) => ({ text: sql.outboxSeqs, params: [JSON.stringify(seqs)] }),
     copyToSent: (seqs) => ({ text: sql.copyToSent, params: [JSON.stringify(seqs)] }),
     deleteOutbox: (seqs) => ({ text: sql.deleteOutbox, params: [JSON.stringify(seqs)] }),
     deleteConfirmed: (seqs) => ({ text: sql.deleteOutbox, params: [JSON.stringify(seqs)] }),

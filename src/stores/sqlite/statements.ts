@@ -31,6 +31,7 @@ type Name =
   | 'inboxSeq'
   | 'outboxRows'
   | 'copyToSent'
+  | 'outboxSeqs'
   | 'deleteOutbox'
   | 'postpone'
   | 'lockOutbox'
@@ -214,6 +215,7 @@ select ${SEQ}, source, id, type, key, attributes, data, attempts from ${prefix}o
     copyToSent: `
 insert into ${prefix}sent (relay, ${MESSAGE})
 select relay, ${MESSAGE} from ${prefix}outbox where seq in ${SEQS} order by seq`,
+    outboxSeqs: `select ${SEQ} from ${prefix}outbox where seq in ${SEQS}`,
     deleteOutbox: `delete from ${prefix}outbox where seq in ${SEQS}`,
     postpone: `update ${prefix}outbox set attempts = attempts + 1, available_at = ${LATER}, error = ? where seq = ?`,
     lockOutbox: `select ${SEQ} from ${prefix}outbox where seq = ?`,
