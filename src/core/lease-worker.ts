@@ -1,5 +1,5 @@
 import type { LeaseEngine } from './claimed-work.ts'
-import { pause } from './clock.ts'
+import { pause, within } from './clock.ts'
 import { Source } from './consumer.ts'
 import { asError, HapaxError, messageOf } from './errors.ts'
 import { LeaseConsumer } from './lease-consumer.ts'
@@ -7,7 +7,7 @@ import { expected, noOthers, positiveInteger } from './options.ts'
 import { Places } from './places.ts'
 import { Reader } from './reader.ts'
 import { Signal } from './signal.ts'
-import { ABORT_MS, aborted, deadlineOf, type StopOptions, stopped } from './stopping.ts'
+import { ABORT_MS, aborted, deadlineOf, type StopOptions, stopped, unlessStopped } from './stopping.ts'
 import { StoredLine } from './stored-line.ts'
 import { checkRetention, checkSource } from './worker-options.ts'
 
@@ -61,9 +61,10 @@ export class LeaseWorker {
   async #start(): Promise<void> {
     try {
       await this.#prepare()
-      for (const reader of this.#readers) await reader.start()
+      for (const reader of this.#readers) await unlessStopped(this.#abort.signal, () => reader.start())
     } catch (error) {
-      await Promise.allSettled(this.#readers.map((reader) => reader.close()))
+      const closing: Promise<unknown> = Promise.allSettled(this.#readers.map((reader) => reader.close()))
+      await within(this.#engine.clock, ABORT_MS, closing, () => {})
       this.#state = 'new'
       throw error
     }

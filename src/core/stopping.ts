@@ -25,6 +25,19 @@ export function aborted(signal: AbortSignal): Promise<void> {
   })
 }
 
+/** Waits for what a broker does at the start, at most until the worker has to be stopped. */
+export async function unlessStopped(signal: AbortSignal, work: () => Promise<void> | undefined): Promise<void> {
+  const stop = Promise.withResolvers<never>()
+  const abort = (): void => stop.reject(new HapaxError('closed', 'the worker was stopped before it had started'))
+  if (signal.aborted) abort()
+  signal.addEventListener('abort', abort, { once: true })
+  try {
+    await Promise.race([stop.promise, work()])
+  } finally {
+    signal.removeEventListener('abort', abort)
+  }
+}
+
 /** Why a handler is told to stop. */
 export function stopped(): HapaxError {
   return new HapaxError('transaction-lost', 'the worker was stopped before the handler had finished')

@@ -13,7 +13,7 @@ import { Places } from './places.ts'
 import { Reader } from './reader.ts'
 import { Relay } from './relay.ts'
 import { Signal } from './signal.ts'
-import { ABORT_MS, aborted, deadlineOf, type StopOptions, stopped } from './stopping.ts'
+import { ABORT_MS, aborted, deadlineOf, type StopOptions, stopped, unlessStopped } from './stopping.ts'
 import { Suspects } from './suspects.ts'
 import {
   checkRetention,
@@ -93,9 +93,10 @@ export class Worker<Tx> {
     try {
       await this.#prepare()
       await this.#membership.join()
-      for (const reader of this.#readers) await reader.start()
+      for (const reader of this.#readers) await unlessStopped(this.#abort.signal, () => reader.start())
     } catch (error) {
-      await Promise.allSettled(this.#readers.map((reader) => reader.close()))
+      const closing: Promise<unknown> = Promise.allSettled(this.#readers.map((reader) => reader.close()))
+      await within(this.#engine.clock, ABORT_MS, closing, () => {})
       await this.#membership.leave()
       this.#state = 'new'
       throw error
@@ -159,7 +160,9 @@ export class Worker<Tx> {
       if (warning !== undefined) this.#engine.logger.warn({ consumer: source.consumer.name }, warning)
     }
     // Those that are written in JavaScript may lack it.
-    for (const destination of relays.values()) await destination.prepare?.()
+    for (const destination of relays.values()) {
+      await unlessStopped(this.#abort.signal, () => destination.prepare?.())
+    }
     const { store } = this.#engine
     const places = shareOut(consumers, store.features.pool)
     await store.ready()

@@ -89,6 +89,23 @@ describe('a worker that is stopped', () => {
     await hapax.close()
   })
 
+  it('H11: while a destination hangs in its start gives up in time', async () => {
+    const hapax = await open()
+    const hung = Promise.withResolvers<void>()
+    const prepare = (): Promise<never> => {
+      hung.resolve()
+      return new Promise(() => {})
+    }
+    const publish = (): never[] => []
+    const close = async (): Promise<void> => {}
+    const worker = hapax.worker({ relay: { name: 'x', features: { keepsOrder: true }, prepare, publish, close } })
+    const starting = worker.start().catch((error: unknown) => error)
+    await hung.promise
+    await worker.stop({ deadlineMs: 0 })
+    expect(await starting).toMatchObject({ code: 'closed' })
+    await hapax.close()
+  })
+
   it('a second time with less patience aborts what the first one waits for', async () => {
     const hapax = await open()
     const begun = Promise.withResolvers<void>()
