@@ -14,7 +14,7 @@ import {
 
 /** Waits until this holds. */
 function eventually(check: () => Promise<unknown>): Promise<unknown> {
-  return vi.waitFor(check, { timeout: 30_000, interval: 10 })
+  return vi.waitFor(check, { timeout: 50_000, interval: 10 })
 }
 
 /** A group whose readers notice the dead within moments. */
@@ -60,7 +60,7 @@ async function heartbeat(place: RedisPlace, id: string): Promise<void> {
   })
 }
 
-describe.concurrent('entries of dead readers', () => {
+describe.concurrent('entries of dead readers', { timeout: 180_000 }, () => {
   it('B2: are claimed by another reader, marked, with the number of deliveries', async () => {
     await using place = await redisPlace()
     const ids = await add(place, 250)
@@ -78,12 +78,12 @@ describe.concurrent('entries of dead readers', () => {
 
   it('B3: are not those that a live reader has in hand, however long it takes', async () => {
     await using place = await redisPlace()
-    const subscription = quick(place, { claimAfterMs: 3_000 })
+    const subscription = quick(place, { claimAfterMs: 10_000 })
     await using slow = await listen(subscription)
     const ids = await add(place, 3)
     await eventually(async () => expect(entryIds(slow)).toEqual(ids))
     await using other = await listen(subscription)
-    await timePasses(place, 7_000)
+    await timePasses(place, 21_000)
     expect(other.deliveries).toEqual([])
     expect((await pendingOf(place)).map(({ times }) => times)).toEqual([1, 1, 1])
     for (const delivery of slow.deliveries) delivery.ack()
@@ -92,26 +92,27 @@ describe.concurrent('entries of dead readers', () => {
 
   it('B3: are not those that wait to be handed out again, nor those of a paused reader', async () => {
     await using place = await redisPlace()
-    const subscription = quick(place, { claimAfterMs: 3_000 })
+    const subscription = quick(place, { claimAfterMs: 10_000 })
     await using slow = await listen(subscription)
     const ids = await add(place, 2)
     await eventually(async () => expect(entryIds(slow)).toEqual(ids))
     slow.deliveries[0]?.retry(60_000)
     await using other = await listen(subscription)
-    await timePasses(place, 7_000)
+    await timePasses(place, 21_000)
     expect(other.deliveries).toEqual([])
     await slow.reader.pause()
     await eventually(async () => expect(entryIds(other)).toEqual([ids[0]]))
-    await timePasses(place, 7_000)
+    await timePasses(place, 11_000)
     expect(entryIds(other)).toEqual([ids[0]])
   })
 
   it('B4 B5: are left to whoever claimed them: neither a heartbeat nor an ack takes them back', async () => {
     await using place = await redisPlace()
     const { plain, stream } = place
-    await using robbed = await listen(quick(place, { claimAfterMs: 6_000 }))
+    await using robbed = await listen(quick(place, { claimAfterMs: 30_000 }))
     const [stolen, kept] = await add(place, 2)
     await eventually(async () => expect(entryIds(robbed)).toEqual([stolen, kept]))
+    // The thief says nothing afterwards: what it has is taken from it in its turn, but not so soon.
     await plain.xclaim(stream, 'billing', 'thief', 0, stolen as string)
     await heartbeat(place, kept as string)
     await plain.xclaim(stream, 'billing', 'thief', 0, stolen as string, 'JUSTID')
