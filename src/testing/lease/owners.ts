@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import type { Claimed } from '../../core/lease-store.ts'
+import { LeapingClock } from '../clock.ts'
 import { assertOutcome, assertRejects, gate, ping } from '../store/world.ts'
 import { until } from '../wait.ts'
 import type { LeaseCase } from './index.ts'
@@ -169,14 +170,17 @@ export const owners: readonly Case[] = [
     run: async (world) => {
       let signal: AbortSignal | undefined
       const attempts: number[] = []
+      const clock = new LeapingClock()
+      const maxDurationMs = 60_000
       const sms = world.sms(
         (ctx) => {
           attempts.push(ctx.attempt)
           if (attempts.length > 1) return
           signal = ctx.signal
+          clock.leap(maxDurationMs)
           return new Promise(() => {})
         },
-        { maxDurationMs: 500 },
+        { maxDurationMs, hapax: world.hapax({ clock }) },
       )
       assertOutcome(await sms.handle(ping('a')), 'rolled-back', 'handler-timeout')
       assert.ok(signal?.aborted)

@@ -1,8 +1,12 @@
 import assert from 'node:assert/strict'
 import { defineMessage, type MessageType } from '../../core/define.ts'
 import type { StandardSchema } from '../../core/standard-schema.ts'
+import { LeapingClock } from '../clock.ts'
 import { atEachLevel, type Case, parallelOnly } from './case.ts'
 import { assertOutcome, assertRejects, type Context, type Count, gate, Pong, type Reader, type World } from './world.ts'
+
+/** Longer than anything takes that is not stuck. */
+const TIMEOUT_MS = 60_000
 
 /** The message failed for good because its handler ended the transaction itself; a redelivery changes nothing. */
 async function assertBroken(world: World, reader: Reader): Promise<void> {
@@ -184,14 +188,16 @@ const once: readonly Case[] = [
     run: async (world) => {
       let late = true
       const forever = gate()
+      const clock = new LeapingClock()
       const reader = world.reader(
         async ({ tx, message, signal }) => {
           await world.database.effect(tx, message.id)
           if (!late) return
           signal.addEventListener('abort', forever.open)
+          clock.leap(TIMEOUT_MS)
           await forever.passed
         },
-        { timeoutMs: 300 },
+        { timeoutMs: TIMEOUT_MS, hapax: world.hapax({ clock }) },
       )
       assertOutcome(await reader.deliver('a'), 'retrying', 'handler-timeout')
       await forever.passed

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { LeapingClock } from '../clock.ts'
 import type { Case } from './case.ts'
 import { assertOutcome, type Context, gate, Ping, Pong, type Reader, type World } from './world.ts'
 
@@ -72,14 +73,17 @@ const broken: readonly Case[] = [
     needs: ['ending the transaction'],
     run: async (world) => {
       const timeUp = gate()
+      const clock = new LeapingClock()
+      const timeoutMs = 60_000
       const reader = world.reader(
         async ({ tx, message, signal }) => {
           await world.database.effect(tx, message.id)
           await world.database.commitInside(tx)
           signal.addEventListener('abort', timeUp.open)
+          clock.leap(timeoutMs)
           await timeUp.passed
         },
-        { receive: 'store', timeoutMs: 1_000 },
+        { receive: 'store', timeoutMs, hapax: world.hapax({ clock }) },
       )
       await reader.deliver('a')
       await world.drain(reader)

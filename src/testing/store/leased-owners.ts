@@ -3,6 +3,7 @@ import { Permanent } from '../../core/errors.ts'
 import { messageKey } from '../../core/identity.ts'
 import type { Leased } from '../../core/leased.ts'
 import type { Lease } from '../../core/rows.ts'
+import { LeapingClock } from '../clock.ts'
 import { type Case, parallelOnly } from './case.ts'
 import { counting, leased, Provider, type Sms, seqOf, silent, states, stolen, storeOne, work } from './leased-world.ts'
 import { AT_ONCE, assertOutcome, gate, ping, type Tx, type World } from './world.ts'
@@ -12,6 +13,12 @@ const OPTIONS = { lockTimeoutMs: 20_000, idleTimeoutMs: 60_000 }
 /** How often the handler had been called and failed, as the inbox has it. */
 async function attemptsOf(world: World, id: string): Promise<number | undefined> {
   return (await world.store.trace(id)).find((trace) => trace.where === 'inbox')?.attempts
+}
+
+/** When a message in the inbox is due again. */
+async function dueAt(world: World, id: string): Promise<number> {
+  const trace = (await world.store.trace(id)).find((each) => each.where === 'inbox')
+  return trace?.where === 'inbox' ? trace.dueAt.getTime() : assert.fail(`${id} is not in the inbox`)
 }
 
 /** A handler whose lease runs out before it does the rest, and another process has the message meanwhile. */
@@ -238,21 +245,29 @@ const takeover: readonly Case[] = [
     name: 'a handler that takes longer than its lease keeps it, and another worker does not get the message',
     run: async (world) => {
       const { store, count } = counting(world.store, 'renew')
-      const hapax = world.hapax({ store })
-      const entered = gate()
+      const clock = new LeapingClock()
+      const hapax = world.hapax({ store, clock })
+      const leaseMs = 60_000
+      const [entered, joined] = [gate(), gate()]
       const handler: Sms = async (ctx) => {
         calls += 1
         entered.open()
-        // Longer than the lease, by the heart beats.
-        await world.until(() => count() >= 5)
+        await joined.passed
+        const before = await dueAt(world, 'a')
+        // Longer than the lease by the clock of this process; by that of the database, its end has to move on.
+        await world.until(async () => {
+          clock.leap(leaseMs / 3)
+          return count() >= 5 && (await dueAt(world, 'a')) > before
+        })
         ctx.complete((tx) => world.database.effect(tx, 'once'))
       }
       let calls = 0
-      const sms = leased(world, handler, { leaseMs: 1_500, hapax })
+      const sms = leased(world, handler, { leaseMs, maxDurationMs: 1e9, hapax })
       const first = sms.handle(ping('a'))
       await entered.passed
       const other = world.hapax()
-      await world.worker({ hapax: other, consumer: leased(world, handler, { leaseMs: 1_500, hapax: other }).consumer })
+      await world.worker({ hapax: other, consumer: leased(world, handler, { leaseMs, hapax: other }).consumer })
+      joined.open()
       assertOutcome(await first, 'processed')
       assert.equal(calls, 1)
       await world.assertEffects(['once'])
@@ -263,17 +278,21 @@ const takeover: readonly Case[] = [
     run: async (world) => {
       const seen: number[] = []
       let reason: unknown
+      const clock = new LeapingClock()
+      const maxDurationMs = 60_000
       const sms = leased(
         world,
         async ({ signal, attempt, complete }) => {
           seen.push(attempt)
           complete((tx) => world.database.effect(tx, `attempt ${attempt}`))
           if (attempt > 1) return
-          await new Promise((resolve) => signal.addEventListener('abort', resolve))
-          reason = signal.reason
+          signal.addEventListener('abort', () => {
+            reason = signal.reason
+          })
+          clock.leap(maxDurationMs)
           await new Promise(() => {})
         },
-        { maxDurationMs: 1_000 },
+        { maxDurationMs, hapax: world.hapax({ clock }) },
       )
       assertOutcome(await sms.handle(ping('a')), 'retrying', 'handler-timeout')
       assert.ok(reason instanceof Error)

@@ -142,7 +142,11 @@ export const relays: readonly Case[] = [
       const relay = new TestDestination(() => (away ? unavailable() : CONFIRMED))
       await world.worker({ hapax }, { relay })
       await world.until(() => down.length >= 3)
-      assert.ok(relay.arrived.length <= 3 * down.length, `${relay.arrived.length} sent, ${down.length} times away`)
+      // Once more may be under way.
+      assert.ok(
+        relay.arrived.length <= 3 * (down.length + 1),
+        `${relay.arrived.length} sent, ${down.length} times away`,
+      )
       assert.equal((await world.database.outbox()).length, 3)
       const [trace] = (await world.store.trace('a1')).filter(({ where }) => where === 'outbox')
       assert.ok(trace?.where === 'outbox')
