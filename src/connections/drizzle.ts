@@ -56,6 +56,7 @@ interface ErrorEmitter {
 /** The pool under a Drizzle database. */
 interface Clients {
   on(event: 'acquire', listener: (client: ErrorEmitter) => void): unknown
+  on(event: 'error', listener: () => void): unknown
 }
 
 class DrizzleConnection implements Connection<Queryable> {
@@ -76,6 +77,8 @@ class DrizzleConnection implements Connection<Queryable> {
     this.#sql = sql
     const { $client: pool } = db as { $client?: Partial<Clients> }
     pool?.on?.('acquire', (client) => this.#listen(client))
+    // It replaces an idle connection that breaks; without a listener that would end the process, too.
+    pool?.on?.('error', () => {})
   }
 
   async transaction<T>(options: TransactionOptions, work: TransactionWork<Queryable, T>): Promise<T> {

@@ -10,6 +10,7 @@ import { afterAll, expect, it, onTestFinished } from 'vitest'
 import { postgresHarness } from '../support/postgres-harness.ts'
 import { requireServer } from '../support/servers.ts'
 import { runStoreCases } from '../support/store-suite.ts'
+import { uncaughtErrors } from '../support/uncaught.ts'
 
 type Tx = Parameters<Parameters<NodePgDatabase['transaction']>[0]>[0]
 
@@ -40,10 +41,7 @@ it('E8: a link that breaks before BEGIN is answered ends no process', async () =
   onTestFinished(() => pool.end())
   const client = await pool.connect()
   client.release()
-  const uncaught: unknown[] = []
-  const hear = (error: unknown): void => void uncaught.push(error)
-  process.on('uncaughtExceptionMonitor', hear)
-  onTestFinished(() => void process.off('uncaughtExceptionMonitor', hear))
+  const uncaught = uncaughtErrors()
   const hapax = createHapax({ store: postgres(fromDrizzle(drizzle(pool), sql)), source: '/test' })
   const { stream } = (client as unknown as { connection: { stream: Socket } }).connection
   const broken = once(stream, 'close')
@@ -53,5 +51,19 @@ it('E8: a link that breaks before BEGIN is answered ends no process', async () =
   // Drizzle does not give a client back on which BEGIN failed.
   client.release()
   expect(failure).toMatchObject({ code: 'store-unavailable' })
+  expect(uncaught).toEqual([])
+})
+
+it('E8: a link that breaks while nobody uses it ends no process', async () => {
+  const pool = new pg.Pool({ connectionString: requireServer('postgres'), max: 1 })
+  onTestFinished(() => pool.end())
+  const client = await pool.connect()
+  const uncaught = uncaughtErrors()
+  fromDrizzle(drizzle(pool), sql)
+  client.release()
+  const { stream } = (client as unknown as { connection: { stream: Socket } }).connection
+  const broken = once(stream, 'close')
+  stream.destroy()
+  await broken
   expect(uncaught).toEqual([])
 })

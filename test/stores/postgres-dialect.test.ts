@@ -15,6 +15,7 @@ import { afterAll, describe, expect, it, onTestFinished } from 'vitest'
 import { array, literal, script } from '../../src/stores/postgres/literal.ts'
 import { anyCharacter } from '../support/any-text.ts'
 import { requireServer } from '../support/servers.ts'
+import { uncaughtErrors } from '../support/uncaught.ts'
 
 type Tx = PgTx<PgPoolClient>
 type AnyHapax = Hapax<Tx, PgClient>
@@ -333,10 +334,7 @@ describe('commits', () => {
     onTestFinished(() => pool.end())
     const client = await pool.connect()
     client.release()
-    const uncaught: unknown[] = []
-    const hear = (error: unknown): void => void uncaught.push(error)
-    process.on('uncaughtExceptionMonitor', hear)
-    onTestFinished(() => void process.off('uncaughtExceptionMonitor', hear))
+    const uncaught = uncaughtErrors()
     const lock = await admin.connect()
     await lock.query(`begin; lock table ${schema}.inbox`)
     const renewed = postgres({ pool, schema }).renew([{ seq: '1', token: crypto.randomUUID(), fence: 1 }], 1_000)
@@ -346,6 +344,24 @@ describe('commits', () => {
     await lock.query('rollback')
     lock.release()
     expect(await renewed).toHaveLength(0)
+    expect(uncaught).toEqual([])
+  })
+
+  it('E8: a link that breaks while the pool hands its client out ends no process', async () => {
+    const { schema } = await setUp()
+    const pool = new pg.Pool({ connectionString, max: 1 })
+    onTestFinished(() => pool.end())
+    const client = await pool.connect()
+    client.release()
+    const uncaught = uncaughtErrors()
+    const { stream } = (client as unknown as { connection: { stream: Socket } }).connection
+    const broken = new Promise((resolve) => stream.once('close', resolve))
+    // Its error comes before whoever waits for the client goes on.
+    pool.once('acquire', () => stream.destroy(new Error('read ECONNRESET')))
+    const hapax = createHapax({ store: postgres({ pool, schema }), source: '/test', logger: silentLogger })
+    const failure = await hapax.transaction(async () => {}).catch((error: unknown) => error)
+    await broken
+    expect(failure).toMatchObject({ code: 'store-unavailable' })
     expect(uncaught).toEqual([])
   })
 

@@ -38,8 +38,7 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
   }
 
   async transaction<T>(options: TransactionOptions, work: TransactionWork<PgTx<Client>, T>): Promise<T> {
-    const pool = guarded(await this.#pools.handlers())
-    const client = await pool.connect()
+    const client = await acquire(await this.#pools.handlers())
     options.acquired?.()
     const run = new Run(client, this.#names)
     const onError = (error: Error): void => run.tx.watch.lose(error)
@@ -52,8 +51,7 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
       )
     } finally {
       run.tx.watch.close()
-      // A destroyed client may still emit errors, and without a listener one would end the process.
-      if (!run.broken) client.off('error', onError)
+      client.off('error', onError)
       client.release(run.broken || run.tx.stale)
     }
   }
@@ -82,11 +80,9 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
   }
 
   async query(text: string, params: readonly Param[], limitMs: number): Promise<Result> {
-    const client = await guarded(await this.#pools.control()).connect()
+    const client = await acquire(await this.#pools.control())
     let broken = true
     let late = false
-    // The pool's own listener is not there while somebody has the client.
-    client.on('error', ignore)
     const timer = setTimeout(() => {
       late = true
       destroy(client)
@@ -99,7 +95,6 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
       throw late ? noAnswer(limitMs) : error
     } finally {
       clearTimeout(timer)
-      if (!broken) client.off('error', ignore)
       client.release(broken)
     }
   }
@@ -115,20 +110,30 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
  */
 const NO_JIT: Statement = { text: 'set local jit = off', params: [] }
 
-function ignore(): void {}
-
 const pools = new WeakSet<object>()
+const clients = new WeakSet<object>()
 
 /**
- * The pool, whose clients have a listener from the start. One that is ended in the instant in which it connects has no other
- * until whoever waits for it goes on, and its error would end the process.
+ * A client of the pool. Whatever becomes of it, no error that it emits ends the process: the pool's own listener is not there from
+ * the instant in which the pool hands it out, before whoever waits for it goes on, until it is given back.
  */
-function guarded<Pool extends object>(pool: Pool): Pool {
-  if (pools.has(pool)) return pool
-  pools.add(pool)
-  const { on } = pool as { on?(event: 'connect', listener: (client: PgPoolClient) => void): unknown }
-  on?.call(pool, 'connect', (client) => client.on('error', ignore))
-  return pool
+async function acquire<Client extends PgPoolClient>(pool: PgPool<Client>): Promise<Client> {
+  if (!pools.has(pool)) {
+    pools.add(pool)
+    const { on } = pool as { on?(event: 'acquire', listener: (client: PgPoolClient) => void): unknown }
+    on?.call(pool, 'acquire', listen)
+  }
+  const client = await pool.connect()
+  // Not every pool tells.
+  listen(client)
+  return client
+}
+
+/** For good: one that was destroyed may emit errors later, and more than one. */
+function listen(client: PgPoolClient): void {
+  if (clients.has(client)) return
+  clients.add(client)
+  client.on('error', () => {})
 }
 
 /** One transaction on one client. */
