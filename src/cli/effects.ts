@@ -51,18 +51,38 @@ function tellEffect({ consumer, message }: FailedMessage, effect: EffectRow, io:
   if (error !== null) line(io, `    error ${safe(`${error.name}: ${error.message}`)}`)
 }
 
-/** What to do about calls that nobody knows about. */
+/** What to do about calls that nobody knows about, or of which nobody knows the result. */
 export function tellHowToSettle(seq: string, effects: readonly EffectRow[], options: StoreOptions, io: Io): void {
-  for (const { name } of effects.filter((each) => isCall(each) && isOpen(each))) {
+  for (const effect of effects.filter(isUnsettled)) {
+    const { name } = effect
     const settle = (how: string): string => command(`failed settle ${seq} ${shellWord(safe(name))} ${how}`, options)
+    if (isResultLost(effect)) {
+      line(io, `to say what '${safe(name)}' returned: ${settle("--done --result '<json>'")}`)
+      continue
+    }
     line(io, `if '${safe(name)}' happened:     ${settle("--done --result '<json>'")}`)
     line(io, `if it did not:        ${settle('--not-done')}`)
     line(io, `to make it again:     ${settle('--retry')}`)
   }
 }
 
+/** Whether a person has to say what became of it before its message can be finished. */
+export function isUnsettled(effect: EffectRow): boolean {
+  return isCall(effect) && (isOpen(effect) || isResultLost(effect))
+}
+
+/** Whether it may have happened. */
+export function isMade(effect: EffectRow): boolean {
+  return isCall(effect) && effect.state !== 'not-done'
+}
+
 function isOpen({ state }: EffectRow): boolean {
   return state === 'started' || state === 'unknown'
+}
+
+/** It has happened, and what it returned could not be kept. */
+function isResultLost({ state, result }: EffectRow): boolean {
+  return state === 'done' && result === null
 }
 
 /** The row without a name has the notes. */

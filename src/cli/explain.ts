@@ -223,7 +223,7 @@ function inHand(consumer: string, next: string, dueAt: Date): string {
 const WAYS_OUT: Readonly<Record<string, readonly [what: string, how: string]>> = {
   conflict: ['see why, and what can be done', 'show'],
   'unknown-effect': ['see which call it is, and settle it', 'show'],
-  'effect-result': ['see which call it is', 'show'],
+  'effect-result': ['see which call it is, and say what it returned', 'show'],
 }
 
 function afterFailed(trace: Extract<Trace, { where: 'failed' }>, options: StoreOptions): string {

@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import { type MessageAttributes, unpackAttributes } from '../core/message.ts'
 import type { EffectRow, ErrorRecord, FailedMessage } from '../index.ts'
-import { journal, tellHowToSettle, tellJournal } from './effects.ts'
+import { isMade, isUnsettled, journal, tellHowToSettle, tellJournal } from './effects.ts'
 import { type Io, json, line, paint } from './io.ts'
 import { type Done, examples, seq as seqArgument, withStore } from './options.ts'
 import { type Payload, payloadOf, printable } from './payload.ts'
@@ -57,7 +57,7 @@ function tell(
   for (const each of safeLines(text)) line(io, `  ${each}`)
   line(io)
   if (found.replacedBy === null) tellHowToSettle(found.seq, effects, options, io)
-  tellWhatToDo(found, options, io)
+  tellWhatToDo(found, effects, options, io)
 }
 
 /** Whatever somebody has done to a row, what can be seen of it is shown. */
@@ -85,16 +85,18 @@ function fact(io: Io, name: string, value: string): void {
   line(io, `${paint(io, 'dim', safe(name).padEnd(15))} ${safe(value)}`)
 }
 
-function tellWhatToDo(found: FailedMessage, options: StoreOptions, io: Io): void {
+function tellWhatToDo(found: FailedMessage, effects: readonly EffectRow[], options: StoreOptions, io: Io): void {
   const { seq, origin, consumer, reason, replacedBy, message, held } = found
+  const canRetry = reason !== 'conflict' && !effects.some(isUnsettled)
   if (replacedBy !== null) {
     line(io, `an edit has put ${safe(replacedBy)} in its place; what became of that:`)
     line(io, `  ${command(`explain ${shellWord(safe(replacedBy))}`, options)}`)
     return
   }
-  // Not under an id that belongs to another message.
-  if (reason !== 'conflict') line(io, `to try it again: ${command(`failed retry ${seq}`, options)}`)
-  line(io, `to change it:    ${command(`failed edit ${seq}`, options)}`)
+  // Not under an id that belongs to another message, nor while an outside call has to be settled first.
+  if (canRetry) line(io, `to try it again: ${command(`failed retry ${seq}`, options)}`)
+  // Under a new id, its outside calls would be made again.
+  if (!effects.some(isMade)) line(io, `to change it:    ${command(`failed edit ${seq}`, options)}`)
   line(io, `to give it up:   ${command(`failed discard ${seq}`, options)}`)
   if (!held || message.key === null) return
   const scope = `--${origin === 'outbox' ? 'relay' : 'consumer'} ${shellWord(safe(consumer))}`

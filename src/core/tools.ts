@@ -271,7 +271,10 @@ export interface StoreTools {
   failedEdit(seq: string, message: StoredMessage, audit: Audit): Promise<boolean>
   /** Deletes a failed message, and the row that holds its key; its receipt stays. False: it is not there. */
   failedDiscard(seq: string, audit: Audit): Promise<boolean>
-  /** What a person knows of an effect that is begun or unknown, of a failed message. False: there is none such. */
+  /**
+   * What a person knows of an effect of a failed message: one that is begun or unknown, or one that is done and has no result, if that
+   * is what is said of it. False: there is none such.
+   */
   settleEffect(effect: EffectRef, end: EffectEnd, audit: Audit): Promise<boolean>
 
   /** Keys that wait behind a message that failed for good, longest first. */

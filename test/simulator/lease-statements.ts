@@ -1,4 +1,5 @@
 import type { Audit, EffectEnd, EffectRef, Lease } from 'hapax'
+import { maySettle } from '../../src/core/effect-result.ts'
 import {
   type Database,
   type DbTransaction,
@@ -78,7 +79,7 @@ export const leaseStatements = {
     db.write(tx, 'journal', journalKey(effect), { ...effect, ...end, token, attempts, firstAt, lastAt: now })
   },
 
-  /** What a person knows of an effect that is begun or unknown, of a message that has failed. */
+  /** What a person knows of an effect of a message that has failed. */
   settleEffect(db: Database, tx: DbTransaction, effect: EffectRef, end: EffectEnd, audit: Audit): boolean {
     const key = journalKey(effect)
     if (db.get(tx, 'journal', key) === undefined && !db.isLocked(tx, 'journal', key)) return false
@@ -86,7 +87,7 @@ export const leaseStatements = {
     const row = db.get(tx, 'journal', key)
     const receipt = db.get(tx, 'receipts', receiptKey(effect.consumer, effect.messageKey))
     if (row === undefined || receipt === undefined) return false
-    if (row.state !== 'started' && row.state !== 'unknown') return false
+    if (!maySettle(row, end)) return false
     const failed = db.rows(tx, 'failed').find(({ origin, consumer, message, replacedBy }) => {
       const its = consumer === effect.consumer && message.messageKey === effect.messageKey
       return its && origin === 'inbox' && replacedBy === null

@@ -52,6 +52,23 @@ describe('failed show', () => {
   })
 })
 
+describe('a result that could not be kept', () => {
+  const lost = sharedDatabase(async (path) => {
+    await withSms(path, (ctx) => ctx.effect('send', async () => (ctx.message.id === 'sms-1' ? 1n : 'SM2')))
+  })
+
+  it('is asked for by failed show, and given by failed settle; nobody can say that the call was not made', async () => {
+    const { stdout } = await lost.look('failed', 'show', '1')
+    expect(stdout).toMatch(/to say what 'send' returned: .* failed settle 1 send --done --result '<json>' --store/)
+    expect(stdout).not.toMatch(/--not-done|failed retry|failed edit/)
+    const around = lost.copy()
+    const refused = await cli(['failed', 'settle', '1', 'send', '--not-done'], around)
+    expect(refused).toMatchObject({ exitCode: 1, stderr: expect.stringContaining(`'send' is known to be done`) })
+    const settled = await cli(['failed', 'settle', '1', 'send', '--done', '--result', '"SM1"'], around)
+    expect(settled.exitCode).toBe(0)
+  })
+})
+
 describe('failed settle', () => {
   it('settles a call as done, with its result, and the message is finished without making it again', async () => {
     const around = shop.copy()

@@ -29,7 +29,7 @@ export interface LeaseDialect {
   /** Writes what became of an effect. */
   endEffect(effect: EffectRef, token: string, end: EffectEnd): Statement
   /** Locks an effect that is begun or unknown, and answers its token and source, id and type of its message's receipt. */
-  lockOpenEffect(effect: EffectRef): Statement
+  lockOpenEffect(effect: EffectRef, end: EffectEnd): Statement
   /** name, state, token, attempts, result, error, first_at, last_at; in the order of first_at. */
   effects(consumer: string, messageKey: string): Statement
   /** Deletes effects whose receipt is gone, of messages behind one key and up to another. */

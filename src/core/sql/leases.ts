@@ -81,7 +81,7 @@ export class SqlLeases<Tx> implements Pick<Store<Tx>, Methods> {
 
   async settleEffect(effect: EffectRef, end: EffectEnd, audit: Audit): Promise<boolean> {
     const { leases, operator } = this.#dialect
-    const { rows } = await this.#calls.short(leases.lockOpenEffect(effect), ({ rows: [row] }) => {
+    const { rows } = await this.#calls.short(leases.lockOpenEffect(effect, end), ({ rows: [row] }) => {
       if (row === undefined) return undefined
       const about = { consumer: effect.consumer, source: asText(row['source']), id: asText(row['id']) }
       const subject = { origin: 'inbox', ...about, type: asText(row['type']) } as const

@@ -1,3 +1,4 @@
+import { maySettle } from '../../core/effect-result.ts'
 import type { EffectEnd, EffectRef, EffectRow, InboxRow, Lease } from '../../core/rows.ts'
 import type { Audit } from '../../core/tools.ts'
 import type { Data } from './data.ts'
@@ -72,7 +73,7 @@ export function forgetEffect(data: Data, effect: EffectRef): void {
 
 export function settleEffect(data: Data, effect: EffectRef, end: EffectEnd, audit: Audit): boolean {
   const row = data.effects.get(keyOf(effect))
-  if (row === undefined || (row.state !== 'started' && row.state !== 'unknown')) return false
+  if (row === undefined || !maySettle(row, end)) return false
   // Whoever works on it decides otherwise.
   const failed = data.failed.all().some(({ origin, consumer, message, replacedBy }) => {
     const its = consumer === effect.consumer && message.messageKey === effect.messageKey

@@ -33,7 +33,7 @@ export function leases(prefix: string): LeaseDialect {
         error && bytes(JSON.stringify(error)),
       ],
     }),
-    lockOpenEffect: (effect) => ({ text: sql.lockOpenEffect, params: named(effect) }),
+    lockOpenEffect: (effect, { state }) => ({ text: sql.lockOpenEffect, params: [...named(effect), state] }),
     effects: (consumer, messageKey) => ({ text: sql.effects, params: [bytes(consumer), uuidBytes(messageKey)] }),
     forget: (consumer, after, until) => ({
       text: sql.forget,
@@ -99,7 +99,8 @@ on duplicate key update token = values(token), state = values(state), result = v
 select e.token, r.source, r.id, r.type from ${effects} as e
 join ${receipts} as r on r.consumer = e.consumer and r.message_key = e.message_key
 join ${failed} as f on f.consumer = e.consumer and f.message_key = e.message_key and f.origin = 'inbox'
-where e.consumer = ? and e.message_key = ? and e.name = ? and e.state in ('started', 'unknown')
+where e.consumer = ? and e.message_key = ? and e.name = ?
+  and (e.state in ('started', 'unknown') or (e.state = 'done' and e.result is null and ? = 'done'))
   and f.replaced_by is null for update`,
     effects: `
 select name, state, token, attempts, result, error, ${MS('first_at')} as first_at, ${MS('last_at')} as last_at

@@ -28,7 +28,7 @@ export function leases(schema: string): LeaseDialect {
         error && JSON.stringify(error),
       ],
     }),
-    lockOpenEffect: (effect) => ({ text: sql.lockOpenEffect, params: named(effect) }),
+    lockOpenEffect: (effect, { state }) => ({ text: sql.lockOpenEffect, params: [...named(effect), state] }),
     effects: (consumer, messageKey) => ({ text: sql.effects, params: [consumer, messageKey] }),
     forget: (consumer, after, until) => ({ text: sql.forget, params: [consumer, after, until] }),
     trace: (id) => ({ text: sql.trace, params: [encodeText(id)] }),
@@ -89,7 +89,8 @@ on conflict (consumer, message_key, name) do update set token = excluded.token, 
 select e.token::text as token, r.source, r.id, r.type from ${schema}.effects e
 join ${schema}.receipts r on r.consumer = e.consumer and r.message_key = e.message_key
 join ${schema}.failed f on f.consumer = e.consumer and f.message_key = e.message_key and f.origin = 'inbox'
-where e.consumer = $1::text and e.message_key = $2::uuid and e.name = $3::text and e.state in ('started', 'unknown')
+where e.consumer = $1::text and e.message_key = $2::uuid and e.name = $3::text
+  and (e.state in ('started', 'unknown') or (e.state = 'done' and e.result is null and $4::text = 'done'))
   and f.replaced_by is null
 for update of e, f`,
     effects: `

@@ -299,7 +299,9 @@ if torn(key, v) then return TORN end
 if was_done(key, act) then return { 1 } end
 if sub(v, 1, 1) ~= 'f' then return { 0 } end
 local before = effect(key, name)
-if not before or (before.state ~= 'started' and before.state ~= 'unknown') then return { 0 } end
+if not before then return { 0 } end
+local lost = before.state == 'done' and before.result == '' and ARGV[4] == 'done'
+if before.state ~= 'started' and before.state ~= 'unknown' and not lost then return { 0 } end
 write(key, name, before, { state = ARGV[4], result = ARGV[5], error = ARGV[6] })
 deed(key, act, ARGV[2])
 return { 1 }

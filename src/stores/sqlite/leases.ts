@@ -30,7 +30,7 @@ export function leases(prefix: string): LeaseDialect {
         error && JSON.stringify(error),
       ],
     }),
-    lockOpenEffect: (effect) => ({ text: sql.lockOpenEffect, params: named(effect) }),
+    lockOpenEffect: (effect, { state }) => ({ text: sql.lockOpenEffect, params: [...named(effect), state] }),
     effects: (consumer, messageKey) => ({ text: sql.effects, params: [consumer, messageKey] }),
     forget: (consumer, after, until) => ({ text: sql.forget, params: [consumer, after, until] }),
     trace: (id) => ({ text: sql.trace, params: [encodeText(id)] }),
@@ -79,7 +79,8 @@ on conflict (consumer, message_key, name) do update set token = excluded.token, 
 select e.token, r.source, r.id, r.type from ${effects} as e
 join ${receipts} as r on r.consumer = e.consumer and r.message_key = e.message_key
 join ${prefix}failed as f on f.consumer = e.consumer and f.message_key = e.message_key and f.origin = 'inbox'
-where e.consumer = ? and e.message_key = ${UUID} and e.name = ? and e.state in ('started', 'unknown')
+where e.consumer = ? and e.message_key = ${UUID} and e.name = ?
+  and (e.state in ('started', 'unknown') or (e.state = 'done' and e.result is null and ? = 'done'))
   and f.replaced_by is null`,
     effects: `
 select name, state, token, attempts, result, error, first_at, last_at from ${effects}

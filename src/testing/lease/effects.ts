@@ -173,6 +173,33 @@ const unknowns: readonly Case[] = [
     },
   },
   {
+    name: 'a result that cannot be kept: the call has happened and is never repeated, and a person says what it returned',
+    run: async (world) => {
+      const hapax = world.hapax()
+      let calls = 0
+      let seen: unknown
+      const sms = world.sms(
+        async (ctx) => {
+          seen = await ctx.effect<unknown>('send', () => {
+            calls += 1
+            return 1n
+          })
+        },
+        { hapax },
+      )
+      assertOutcome(await sms.handle(ping('a')), 'failed', 'effect-result')
+      const [failed] = await hapax.failed.list()
+      const settle = (as: 'done' | 'not-done', result?: string): Promise<void> =>
+        hapax.failed.settle(failed?.seq as string, { effect: 'send', as, ...(result && { result }) })
+      // It has happened: nobody can say that it did not.
+      await assert.rejects(settle('not-done'), { code: 'conflict' })
+      await settle('done', 'by hand')
+      await world.drain(hapax, sms)
+      assert.deepEqual([calls, seen], [1, 'by hand'])
+      assert.deepEqual(await hapax.failed.list(), [])
+    },
+  },
+  {
     name: 'a person settles an unknown effect as done, as not done, or lets it be tried again; each is written down',
     run: async (world) => {
       const hapax = world.hapax()

@@ -4,7 +4,7 @@ import { messageKey } from '../../core/identity.ts'
 import type { Case } from './case.ts'
 import { policies } from './leased-policies.ts'
 import { altered, leased, Provider, states, work } from './leased-world.ts'
-import { AT_ONCE, assertOutcome, gate, ping } from './world.ts'
+import { AT_ONCE, assertOutcome, assertRejects, gate, ping } from './world.ts'
 
 const errors: readonly Case[] = [
   {
@@ -184,17 +184,19 @@ const misuse: readonly Case[] = [
     },
   },
   {
-    name: 'a result that cannot be kept: the call has happened and is never repeated, and the message fails visibly',
+    name: 'a result that cannot be kept: the call has happened and is never repeated, and a person says what it returned',
     run: async (world) => {
+      const hapax = world.hapax()
       const results = [1n, () => 1, 'x'.repeat(65 * 1024)]
       for (const [index, result] of results.entries()) {
         let calls = 0
-        const sms = leased(world, (ctx) =>
-          ctx.effect('send', () => {
+        let seen: unknown
+        const sms = leased(world, async (ctx) => {
+          seen = await ctx.effect('send', () => {
             calls += 1
             return result
-          }),
-        )
+          })
+        })
         const id = `m${index}`
         assertOutcome(await sms.handle(ping(id)), 'failed', 'effect-result')
         assert.deepEqual(await states(world, id), [['send', 'done', 1]])
@@ -203,6 +205,15 @@ const misuse: readonly Case[] = [
         await work(world, sms)
         assert.equal(calls, 1)
         await world.assertPlaces(id, ['receipt', 'failed', 'effect'])
+        const [again] = await world.store.failedList({ limit: 1 })
+        const seq = again?.seq as string
+        // It has happened: nobody can say that it did not.
+        await assertRejects(hapax.failed.settle(seq, { effect: 'send', as: 'not-done' }), 'conflict')
+        await assertRejects(hapax.failed.settle(seq, { effect: 'send', as: 'retry' }), 'conflict')
+        await hapax.failed.settle(seq, { effect: 'send', as: 'done', result: 'by hand' })
+        await work(world, sms)
+        assert.deepEqual([calls, seen], [1, 'by hand'])
+        await world.assertPlaces(id, ['receipt', 'effect'])
       }
     },
   },
