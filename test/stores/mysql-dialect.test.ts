@@ -1,4 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto'
+import type { EventEmitter } from 'node:events'
+import type { Socket } from 'node:net'
 import { createHapax, defineMessage, silentLogger } from 'hapax'
 import callbacks from 'mysql2'
 import mysql2 from 'mysql2/promise'
@@ -12,6 +14,7 @@ import type { Audit, Finding } from '../../src/core/tools.ts'
 import { type MysqlOwn, type MysqlTx, mysql } from '../../src/stores/mysql/index.ts'
 import { LOCK_WAIT_RESET, lockWaitSet, MYSQL_ONLY } from '../../src/stores/mysql/statements.ts'
 import { requireServer } from '../support/servers.ts'
+import { uncaughtErrors } from '../support/uncaught.ts'
 
 type PoolStore = Store<MysqlTx<mysql2.PoolConnection>, MysqlOwn>
 
@@ -283,6 +286,18 @@ describe('a handler’s transaction', () => {
     await expect(outcome).rejects.toMatchObject({ code: 'unawaited-query' })
     await expect(leaked?.query('select 1')).rejects.toMatchObject({ code: 'transaction-closed' })
     expect(() => leaked?.client.query('select 1')).toThrow('has settled')
+  })
+
+  it('is not ended, and the process neither, by a query that failed and was not awaited', async () => {
+    const uncaught = uncaughtErrors()
+    const value = await store.transaction(options, { kind: 'plain' }, async ({ tx }) => {
+      void tx.query('select nothing from nowhere')
+      const { rows } = await tx.query('select 1 as one')
+      return { value: rows, writes: {} }
+    })
+    await new Promise(setImmediate)
+    expect(value).toEqual([{ one: 1 }])
+    expect(uncaught).toEqual([])
   })
 
   it('binds an object as one value', async () => {
@@ -773,6 +788,24 @@ describe('the user’s own', () => {
       return { value: [rows, more], writes: undefined }
     })
     expect(value).toEqual([[{ one: 1 }], [{ two: 2 }]])
+  })
+})
+
+describe('a link of the user’s pool', () => {
+  it('E8: ends no process by a second error while nobody uses it', async () => {
+    const pool = poolWith({ connectionLimit: 1 })
+    onTestFinished(() => pool.end())
+    await storeOn(pool).ready()
+    const client = await pool.getConnection()
+    const { connection: link } = client as unknown as { connection: EventEmitter & { stream: Socket } }
+    client.release()
+    const uncaught = uncaughtErrors()
+    const broken = new Promise((resolve) => link.stream.once('close', resolve))
+    // What MySQL says before it closes a link that was idle for too long; then the good-bye of TLS meets nobody.
+    link.once('error', () => link.stream.destroy(Object.assign(new Error('write EPIPE'), { code: 'EPIPE' })))
+    link.stream.push(Buffer.from('\x11\0\0\0\xff\xbf\x0f#HY000too late', 'latin1'))
+    await broken
+    expect(uncaught).toEqual([])
   })
 })
 

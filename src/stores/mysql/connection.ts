@@ -62,7 +62,8 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
       )
     } finally {
       run.tx.watch.close()
-      giveBack(client, onError, run.broken)
+      client.off('error', onError)
+      giveBack(client, run.broken)
     }
   }
 
@@ -82,7 +83,6 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
   async query(text: string, params: readonly Param[], limitMs: number): Promise<Result> {
     const client = await acquire(this.#pools.control())
     let broken = false
-    client.on('error', ignore)
     try {
       return await within(systemClock, limitMs, alone(client, { text, params }), () => {
         throw noAnswer(limitMs)
@@ -91,7 +91,7 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
       broken = classify(error) === 'lost' || knownSession(client)?.autocommit === false
       throw error
     } finally {
-      giveBack(client, ignore, broken)
+      giveBack(client, broken)
     }
   }
 
@@ -116,7 +116,7 @@ async function acquire<Client extends MysqlPoolClient>(
   signal?: AbortSignal,
 ): Promise<Client> {
   signal?.throwIfAborted()
-  const acquiring = (await pool).getConnection()
+  const acquiring = connect(await pool)
   if (signal === undefined) return acquiring
   return new Promise((resolve, reject) => {
     const abort = (): void => reject(signal.reason)
@@ -125,6 +125,19 @@ async function acquire<Client extends MysqlPoolClient>(
     acquiring.then((client) => (signal.aborted ? client.release() : resolve(client)), reject)
     acquiring.finally(() => signal.removeEventListener('abort', abort)).catch(() => {})
   })
+}
+
+const links = new WeakSet<object>()
+
+/** The pool listens for the first error of a link, and there may be more, also when nobody uses it: one would end the process. */
+async function connect<Client extends MysqlPoolClient>(pool: MysqlPool<Client>): Promise<Client> {
+  const client = await pool.getConnection()
+  const { connection: link = client } = client as { connection?: Pick<MysqlPoolClient, 'on'> }
+  if (!links.has(link)) {
+    links.add(link)
+    link.on('error', () => {})
+  }
+  return client
 }
 
 /** One transaction on one connection. */
@@ -197,12 +210,8 @@ class Run<Client extends MysqlPoolClient> {
 const ROLLBACK: Statement = { text: 'rollback', params: [] }
 const COMMIT: Statement = { text: 'commit', params: [] }
 
-function ignore(): void {}
-
-function giveBack(client: MysqlPoolClient, onError: (error: Error) => void, broken: boolean): void {
-  // A destroyed connection may still emit errors, and without a listener one would end the process.
+function giveBack(client: MysqlPoolClient, broken: boolean): void {
   if (broken) destroy(client)
-  else client.off('error', onError)
   client.release()
 }
 

@@ -1,4 +1,5 @@
 import type { Executor } from '../../core/connection.ts'
+import { transactionClosed } from '../../core/driver.ts'
 import { TransactionWatch } from '../../core/sql/index.ts'
 import { doomOf } from './errors.ts'
 import type { MysqlPoolClient, MysqlResult, MysqlTx } from './mysql2.ts'
@@ -25,18 +26,22 @@ export class MysqlTransaction<Client extends MysqlPoolClient> implements MysqlTx
     }
   }
 
-  async query<Row extends object = Record<string, unknown>>(
+  query<Row extends object = Record<string, unknown>>(
     text: string,
     params: readonly unknown[] = [],
   ): Promise<MysqlResult<Row>> {
-    this.#assertUsable()
+    if (this.watch.closed) return Promise.reject(transactionClosed())
+    return this.watch.track(this.#query(text, params))
+  }
+
+  async #query<Row>(text: string, params: readonly unknown[]): Promise<MysqlResult<Row>> {
+    this.watch.assertNotDoomed()
     assertFits(
       this.#raw,
       params.reduce<number>((sum, param) => sum + lengthOf(param), text.length),
     )
     // Prepared: an object as a value stays one value, and is not expanded into SQL.
-    const answer = params.length === 0 ? this.#raw.query(text) : this.#raw.execute(text, params as never)
-    const [rows] = await this.watch.track(answer)
+    const [rows] = await (params.length === 0 ? this.#raw.query(text) : this.#raw.execute(text, params as never))
     if (Array.isArray(rows)) return { rows, rowCount: rows.length }
     return { rows: [], rowCount: (rows as Header).affectedRows }
   }
