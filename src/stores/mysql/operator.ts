@@ -4,6 +4,7 @@ import { asBoolean, asUuid, lookAt, type OperatorDialect, uuidBytes } from '../.
 import type { Cleaned, CleanupStep, FailedWhere, SentWhere } from '../../core/tools.ts'
 import { chunks } from './batch.ts'
 import { checks } from './checkup.ts'
+import { BY_KEY, COLUMNS, MANY, MESSAGE, MS, NOW, SEQ, SEQS } from './fragments.ts'
 import { bytes, columns, microseconds, receipt, text } from './rows.ts'
 
 const NO_PARAMS: readonly [] = []
@@ -146,20 +147,9 @@ async function deleteAll<T>(
   return deleted
 }
 
-const MANY = (count: number): string => Array(count).fill('?').join(', ')
-/** A seq is text in JavaScript; compared as text, the server would round it. */
-const SEQ = 'cast(? as signed)'
-const SEQS = (count: number): string => Array(count).fill(SEQ).join(', ')
 const LIMIT = (limit: number): string => `limit ${Math.trunc(limit)}`
-/** By key, even where a table is so small that a scan seems cheaper: a scan locks the rows of others, and deadlocks. */
-const BY_KEY = 'force index (primary)'
 
-const MS = (time: string): string => `timestampdiff(microsecond, '1970-01-01', ${time}) / 1000`
-/** UTC whatever the time zone of the session is. */
-const NOW = 'utc_timestamp(6)'
 const AGO = (microseconds: string): string => `${NOW} - interval ${microseconds} microsecond`
-const COLUMNS = 'message_key, source, id, type, `key`, attributes, data, fingerprint'
-const MESSAGE = 'm.message_key, m.source, m.id, m.type, m.`key`, m.attributes, m.data, m.fingerprint'
 const FAILED = `cast(m.seq as char) as seq, m.origin, m.consumer, ${MESSAGE}, m.attempts, m.reason, m.error, m.error_hash,
   ${MS('m.failed_at')} as failed_at, cast(m.held_seq as char) as held_seq, m.replaced_by`
 const FAILED_WHERE = `(select ? as origin_, ? as consumer_, ? as type_, ? as reason_, ? as hash_, cast(? as signed) as older_,

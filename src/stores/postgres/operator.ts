@@ -4,6 +4,7 @@ import type { Origin } from '../../core/rows.ts'
 import { encodeText, lookAt, type OperatorDialect } from '../../core/sql/index.ts'
 import type { FailedWhere, SentWhere } from '../../core/tools.ts'
 import { checks } from './checkup.ts'
+import { MS } from './fragments.ts'
 
 const NO_PARAMS: readonly [] = []
 const plain = (text: string): Statement => ({ text, params: NO_PARAMS })
@@ -116,7 +117,6 @@ function sentParams({ relay, type, olderThanMs, newerThanMs }: SentWhere): reado
   return [relay ?? null, encoded(type), olderThanMs ?? null, newerThanMs ?? null]
 }
 
-const MS = (column: string): string => `(extract(epoch from ${column}) * 1000)::float8`
 const AGO = (ms: string): string => `clock_timestamp() - ${ms} * interval '1 millisecond'`
 const MESSAGE = `m.message_key::text as message_key, m.source, m.id, m.type, m.key, m.attributes, m.data, encode(m.fingerprint, 'hex') as fingerprint`
 const COLUMNS = 'message_key, source, id, type, key, attributes, data, fingerprint'

@@ -4,6 +4,7 @@ import type { Origin } from '../../core/rows.ts'
 import { asUuid, encodeText, type OperatorDialect } from '../../core/sql/index.ts'
 import type { Cleaned, CleanupStep, FailedWhere, SentWhere } from '../../core/tools.ts'
 import { checkup } from './checkup.ts'
+import { UUID } from './fragments.ts'
 import { NOW } from './migrations.ts'
 
 const NO_PARAMS: readonly [] = []
@@ -125,7 +126,6 @@ async function cleaned(
   return { deleted: affected, after: affected < limit ? undefined : '0' }
 }
 
-const UUID = `unhex(?, '-')`
 const COLUMNS = 'message_key, source, id, type, key, attributes, data, fingerprint'
 const VALUES = `${UUID}, ?, ?, ?, ?, ?, ?, unhex(?)`
 const MESSAGE = 'm.message_key, m.source, m.id, m.type, m.key, m.attributes, m.data, m.fingerprint'
