@@ -1,14 +1,17 @@
+import { once } from 'node:events'
 import { createHapax, defineMessage, type LeaseStore, silentLogger } from 'hapax'
 import { memoryBroker } from 'hapax/memory-broker'
-import { type IoredisClient, redis } from 'hapax/redis'
+import { type IoredisClient, type IoredisCluster, redis } from 'hapax/redis'
 import { Redis } from 'ioredis'
-import { createClientPool, createSentinel } from 'redis'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createClient, createClientPool, createSentinel } from 'redis'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { CLAIM_STORED } from '../../src/stores/redis/scripts.ts'
 import { until } from '../../src/testing/wait.ts'
 import { LinkProxy } from '../support/link-proxy.ts'
 import { noPrivateServer, privateServer } from '../support/private-server.ts'
 import { freshPrefix } from '../support/redis-stores.ts'
 import { requireServer, withoutRedis } from '../support/servers.ts'
+import { uncaughtErrors } from '../support/uncaught.ts'
 
 const Ping = defineMessage<{ readonly n: number }>('ping')
 const ping = (id: string) => ({ id, source: '/sender', type: 'ping', data: { n: 1 } })
@@ -208,6 +211,50 @@ describe.skipIf(withoutRedis() !== undefined)('a store on Redis', () => {
       expect((await hapax.status()).consumers).toMatchObject([{ waiting: 0, failed: 0 }])
     },
   )
+
+  it('E8: a link that is lost between two answers leaves nothing behind that ends the process', async () => {
+    const prefix = freshPrefix()
+    const { hapax, sms } = consumer(redis({ client: plain, prefix }), () => Promise.reject(new Error('no')), {
+      retry: NEVER,
+    })
+    await sms.handleMany([ping('a'), ping('b')])
+    await hapax.failed.retryAll({ consumer: 'sms' })
+    await plain.script('LOAD', CLAIM_STORED.text)
+    const uncaught = uncaughtErrors()
+    const client = plain.duplicate({ retryStrategy: null, enableOfflineQueue: false })
+    await once(client, 'ready')
+    const answered = Promise.withResolvers<void>()
+    let claims = 0
+    // Not really a cluster, but asked as one: one call for each message.
+    const losing: IoredisCluster = {
+      isCluster: true,
+      nodes: () => [client],
+      call: async (command, ...words) => {
+        const nth = words[0] === CLAIM_STORED.sha ? ++claims : 0
+        if (nth === 2) await answered.promise
+        if (nth === 2) client.disconnect()
+        return client.call(command, ...words).finally(() => nth === 1 && answered.resolve())
+      },
+    }
+    const store = redis({ client: losing, prefix, timeoutMs: 100 })
+    const claimed = store.claimStored('sms', { token: crypto.randomUUID(), leaseMs: 1_000, limit: 10 })
+    await expect(claimed).rejects.toMatchObject({ code: 'store-unavailable' })
+    // As long as anything takes that was asked for after the first answer.
+    await expect(store.ready()).rejects.toMatchObject({ code: 'store-unavailable' })
+    expect(uncaught).toEqual([])
+  })
+
+  it('E8: a client of node-redis without a listener of its own does not end the process', async () => {
+    await using proxy = await LinkProxy.open(requireServer('redis'))
+    const client = createClient({ url: proxy.url })
+    onTestFinished(() => client.destroy())
+    const { sms } = consumer(redis({ client, prefix: freshPrefix() }))
+    const uncaught = uncaughtErrors()
+    await client.connect()
+    proxy.cut()
+    expect((await sms.handle(ping('a'))).status).toBe('processed')
+    expect(uncaught).toEqual([])
+  })
 
   it('A25 H7: it answers in time that Redis is away, and goes on when it is back', async () => {
     await using proxy = await LinkProxy.open(requireServer('redis'))

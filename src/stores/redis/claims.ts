@@ -58,16 +58,14 @@ export class Claims {
       return { name, entry: textOf(each) as string, key: this.#names.key(name), head: token, word: seq }
     })
     const claims: StoredClaim[] = []
-    const after: Promise<unknown>[] = []
+    // Not before all have answered: if one of them fails, nobody would wait for these.
+    const after: (() => Promise<unknown>)[] = []
     await this.#commands.runEach(scripts.CLAIM_STORED, items, [String(leaseMs)], (replies, item) => {
       const kind = replies.text()
       if (kind === 'ours') claims.push(readStored(replies, item.name, token))
-      if (kind === 'ours') after.push(this.#postpone(line, item.entry, leaseMs))
-      if (kind === 'busy') after.push(this.#postpone(line, item.entry, replies.number()))
-      if (kind === 'failed') after.push(this.#failedAgain(line, item.entry, entry(item.name, replies.text())))
-      if (kind === 'gone') after.push(this.#commands.call('ZREM', line, item.entry))
+      after.push(this.#next(kind, replies, { ...item, line, leaseMs }))
     })
-    await Promise.all(after)
+    await Promise.all(after.map((each) => each()))
     return { claims, nextMs }
   }
 
@@ -81,15 +79,15 @@ export class Claims {
 
   async settle(leases: readonly Lease[], retentionMs: number | 'forever'): Promise<ReadonlySet<string>> {
     const settled = new Set<string>()
-    const over: Promise<unknown>[] = []
+    const over: (() => Promise<unknown>)[] = []
     const words = [retentionOf(retentionMs)]
     await this.#commands.runEach(scripts.SETTLE, this.#items(leases), words, (replies, { seq: name }) => {
       const answer = replies.text()
       if (answer === '0') return
       settled.add(name)
-      if (answer !== '1') over.push(this.#leaveLine(name, answer.slice(1)))
+      if (answer !== '1') over.push(() => this.#leaveLine(name, answer.slice(1)))
     })
-    if (over.length > 0) await Promise.all(over)
+    if (over.length > 0) await Promise.all(over.map((each) => each()))
     return settled
   }
 
@@ -133,6 +131,21 @@ export class Claims {
       last = lease
       return { seq: lease.seq, key: this.#names.key(lease.seq), head, word: undefined }
     })
+  }
+
+  /** What has to be done about an entry of a line, as its claim was answered. */
+  #next(
+    kind: string,
+    replies: Replies,
+    { name, entry: waiting, line, leaseMs }: { name: string; entry: string; line: string; leaseMs: number },
+  ): () => Promise<unknown> {
+    if (kind === 'gone') return () => this.#commands.call('ZREM', line, waiting)
+    if (kind === 'failed') {
+      const failed = entry(name, replies.text())
+      return () => this.#failedAgain(line, waiting, failed)
+    }
+    const delayMs = kind === 'busy' ? replies.number() : leaseMs
+    return () => this.#postpone(line, waiting, delayMs)
   }
 
   /** It failed again, and whoever saw that died: it is in the list of failed messages, and then out of the line. */

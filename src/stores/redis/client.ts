@@ -59,15 +59,26 @@ export function wayThrough(client: RedisClient): Way {
   }
   if (typeof given?.sendCommand === 'function' && Array.isArray(given.masters)) {
     const cluster = client as NodeRedisCluster
+    listen(cluster)
     const send: Send = (words, key) => cluster.sendCommand(key, false, [...words])
     return way(send, true, () => mastersOf(cluster))
   }
   // Its client for Sentinel has `sendCommand` and `isReady` too, with other arguments.
   if (typeof given?.sendCommand === 'function' && typeof given.isReady === 'boolean' && !('getMasterNode' in given)) {
     const send = ofNodeRedis(client as NodeRedisClient)
+    listen(client)
     return way(send, false, async () => [send])
   }
   return expected('client', 'a client or a cluster of ioredis, iovalkey or redis', given)
+}
+
+const heard = new WeakSet<object>()
+
+/** A client of node-redis connects again when its link breaks, but without a listener that ends the process. That of ioredis does not. */
+function listen(client: object): void {
+  if (heard.has(client)) return
+  heard.add(client)
+  ;(client as { on?(event: 'error', listener: () => void): unknown }).on?.('error', () => {})
 }
 
 /** ioredis goes on in database 0 if there is none with the number that it was given: chosen once more, the refusal is heard. */
