@@ -59,6 +59,24 @@ interface Clients {
   on(event: 'error', listener: () => void): unknown
 }
 
+const listened = new WeakSet<object>()
+
+/**
+ * Lets no connection that breaks end the process: while somebody has it, its client emits an error to whoever listens; else the pool
+ * does.
+ */
+function listenTo(pool: Clients): void {
+  if (listened.has(pool)) return
+  listen(pool)
+  pool.on('acquire', listen)
+}
+
+function listen(emitter: ErrorEmitter): void {
+  if (listened.has(emitter)) return
+  listened.add(emitter)
+  emitter.on('error', () => {})
+}
+
 class DrizzleConnection implements Connection<Queryable> {
   readonly features = {
     name: 'postgres (drizzle)',
@@ -70,15 +88,12 @@ class DrizzleConnection implements Connection<Queryable> {
   readonly #db: Database
   readonly #sql: Sql
   readonly #handles = new WeakMap<object, Handle>()
-  readonly #listened = new WeakSet<object>()
 
   constructor(db: Database, sql: Sql) {
     this.#db = db
     this.#sql = sql
     const { $client: pool } = db as { $client?: Partial<Clients> }
-    pool?.on?.('acquire', (client) => this.#listen(client))
-    // It replaces an idle connection that breaks; without a listener that would end the process, too.
-    pool?.on?.('error', () => {})
+    if (pool?.on !== undefined) listenTo(pool as Clients)
   }
 
   async transaction<T>(options: TransactionOptions, work: TransactionWork<Queryable, T>): Promise<T> {
@@ -151,13 +166,6 @@ class DrizzleConnection implements Connection<Queryable> {
     } finally {
       handle.closed = true
     }
-  }
-
-  /** A connection that breaks while somebody has it emits an error on its client; without a listener it ends the process. */
-  #listen(client: ErrorEmitter): void {
-    if (this.#listened.has(client)) return
-    this.#listened.add(client)
-    client.on('error', () => {})
   }
 
   /** Runs statements in order; neighbours without parameters share a round trip. */

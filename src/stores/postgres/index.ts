@@ -143,7 +143,11 @@ async function openPool(url: string, max: number): Promise<OwnPool> {
   return pool
 }
 
+const heard = new WeakSet<object>()
+
 /** An idle connection that breaks is replaced by the next query; without a listener it would end the process. */
 function listen(pool: object): void {
+  if (heard.has(pool)) return
+  heard.add(pool)
   ;(pool as { on?(event: 'error', listener: (error: Error) => void): unknown }).on?.('error', () => {})
 }
