@@ -9,7 +9,7 @@
 // `leaseCases(harness)` is the same for a store that only knows leases, and needs a `LeaseHarness`.
 // A `BrokerHarness` and `brokerCases(harness, memory)` are the same for the driver of a broker.
 
-export type { BrokerHarness, BrokerNeed, RawMessage, TestBroker } from './broker/harness.ts'
+export type { BrokerHarness, BrokerNeed, PlaceTimes, RawMessage, TestBroker } from './broker/harness.ts'
 export { type BrokerCase, type BrokerSupport, brokerCases, brokerSupport } from './broker/index.ts'
 export type { RowStore, RowTx } from './broker/shop.ts'
 export type { LeaseHarness, TestLeases } from './lease/harness.ts'

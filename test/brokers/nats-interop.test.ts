@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest'
 import { Listener } from '../../src/testing/broker/listener.ts'
 import { Shop } from '../../src/testing/broker/shop.ts'
 import { message, publish } from '../../src/testing/broker/world.ts'
-import { HASTY, type NatsPlace, natsPlace } from '../support/nats-place.ts'
+import { type NatsPlace, natsPlace, PATIENT } from '../support/nats-place.ts'
 
 const event = new CloudEvent({
   id: 'evt-1',
@@ -44,7 +44,7 @@ describe.concurrent('NATS and others', () => {
     const shop = new Shop({ rows: memory() })
     const seen: unknown[] = []
     const billing = shop.consumer({}, ({ message }) => void seen.push(message))
-    const js = nats({ url: there.proxy.url, ...HASTY })
+    const js = nats({ url: there.proxy.url, ...PATIENT })
     await shop.work({ consume: [billing.from(js.consumer('billing', { stream: there.stream }))] })
     const { headers: names, body } = HTTP[mode](event)
     await there.plain.publish(`${there.prefix}.sdk`, String(body), { headers: headersOf(names) })
@@ -56,7 +56,7 @@ describe.concurrent('NATS and others', () => {
 
   it.each(['binary', 'structured'] as const)('the CloudEvents SDK reads what hapax sends (%s)', async (format) => {
     await using there = await place()
-    const js = nats({ url: there.proxy.url, ...HASTY })
+    const js = nats({ url: there.proxy.url, ...PATIENT })
     const destination = js.stream(there.stream, { format })
     const sent = message('m1', { subject: 'orders/7', time: '2026-01-02T03:04:05.678Z', correlationId: 'c1' })
     await publish(destination, [sent])
@@ -73,7 +73,7 @@ describe.concurrent('NATS and others', () => {
     const shop = new Shop({ rows: memory() })
     const seen: unknown[] = []
     const billing = shop.consumer({}, ({ message: { id, source, key } }) => void seen.push({ id, source, key }))
-    const js = nats({ url: there.proxy.url, ...HASTY })
+    const js = nats({ url: there.proxy.url, ...PATIENT })
     const source = billing.from(js.consumer('billing', { stream: there.stream }), {
       id: { property: 'msgId' },
       type: 'ping',
@@ -90,7 +90,7 @@ describe.concurrent('NATS and others', () => {
 
   it('values in quotes, as older senders wrote them, are read without', async () => {
     await using there = await place()
-    const js = nats({ url: there.proxy.url, ...HASTY })
+    const js = nats({ url: there.proxy.url, ...PATIENT })
     const subscription = js.consumer('billing', { stream: there.stream })
     const listener = await Listener.open(subscription, { messages: 1, bytes: 1e6 })
     const names = { 'ce-specversion': '1.0', 'ce-id': '"a \\"b\\" %41"', 'ce-source': '/x', 'CE-Type': 'ping' }

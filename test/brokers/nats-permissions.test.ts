@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { Listener } from '../../src/testing/broker/listener.ts'
 import { message, publish, publishAgain } from '../../src/testing/broker/world.ts'
 import { until } from '../../src/testing/wait.ts'
-import { HASTY } from '../support/nats-place.ts'
+import { PATIENT } from '../support/nats-place.ts'
 import { noPrivateServer, type PrivateServer, privateServer } from '../support/private-server.ts'
 
 const absent = noPrivateServer('nats')
@@ -43,13 +43,13 @@ describe.skipIf(absent)('a server of NATS that wants to know who comes', () => {
   let server: PrivateServer
   beforeAll(async () => {
     server = await guardedServer()
-    const anybody = nats({ url: server.url, ...HASTY }).stream('SHOP')
+    const anybody = nats({ url: server.url, ...PATIENT }).stream('SHOP')
     await publishAgain(anybody, ['first'])
     await anybody.close()
   })
   afterAll(() => server?.[Symbol.asyncDispose]())
 
-  const as = (login: string): Nats => nats({ url: server.url.replace('//', `//${login}@`), ...HASTY })
+  const as = (login: string): Nats => nats({ url: server.url.replace('//', `//${login}@`), ...PATIENT })
 
   it('takes the login of the URL, and says which message it does not allow', async () => {
     const shop = as('shop:p%40ss%3Aword').stream('SHOP')

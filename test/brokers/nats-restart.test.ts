@@ -17,40 +17,44 @@ describe('a server of NATS that ends with messages in flight', () => {
     ['is killed', 'SIGKILL'],
     ['is restarted', 'SIGTERM'],
     ['is paused for longer than a heartbeat', 'SIGSTOP'],
-  ] as const)('D9 E8: and %s loses nothing that it confirmed, and nothing is doubled', async (_, signal) => {
-    await using server = await privateServer('nats')
-    const unhandled: unknown[] = []
-    const note = (error: unknown): void => void unhandled.push(error)
-    process.on('unhandledRejection', note)
-    const shop = new Shop({ rows: memory() })
-    const js = nats({ url: server.url, ...HASTY })
-    const relay = js.stream('SHOP')
-    const reports: Error[] = []
-    const subscription = reportingTo(reports, js.consumer('billing', { stream: 'SHOP', ackWaitMs: 1_000 }))
-    await shop.work({ relay, consume: [shop.consumer().from(subscription)] })
-    const ids = numbered(1_500)
-    const publishing = inSteps(shop, ids)
-    for (const count of [100, 500, 1_000]) {
-      await until(
-        () => shop.effects.length >= count,
-        () => `${count} effects, there are ${shop.effects.length}`,
-      )
-      const reported = reports.length
-      if (signal === 'SIGSTOP') await server.pause()
-      else await server.kill(signal)
-      await until(() => reports.length > reported, 'the reader has noticed')
-      if (signal === 'SIGSTOP') await server.resume()
-      else await server.start()
-    }
-    await publishing
-    await shop.untilEffects(ids)
-    await until(async () => (await unacked(server.url)) === 0, 'everything is acked')
-    shop.assertEffects(ids)
-    expect(await shop.hapax.failed.count()).toBe(0)
-    await shop.close()
-    process.off('unhandledRejection', note)
-    expect(unhandled).toEqual([])
-  })
+  ] as const)(
+    'D9 E8: and %s loses nothing that it confirmed, and nothing is doubled',
+    async (_, signal) => {
+      await using server = await privateServer('nats')
+      const unhandled: unknown[] = []
+      const note = (error: unknown): void => void unhandled.push(error)
+      process.on('unhandledRejection', note)
+      const shop = new Shop({ rows: memory() })
+      const js = nats({ url: server.url, ...HASTY })
+      const relay = js.stream('SHOP')
+      const reports: Error[] = []
+      const subscription = reportingTo(reports, js.consumer('billing', { stream: 'SHOP', ackWaitMs: 1_000 }))
+      await shop.work({ relay, consume: [shop.consumer().from(subscription)] })
+      const ids = numbered(1_500)
+      const publishing = inSteps(shop, ids)
+      for (const count of [100, 500, 1_000]) {
+        await until(
+          () => shop.effects.length >= count,
+          () => `${count} effects, there are ${shop.effects.length}`,
+        )
+        const reported = reports.length
+        if (signal === 'SIGSTOP') await server.pause()
+        else await server.kill(signal)
+        await until(() => reports.length > reported, 'the reader has noticed')
+        if (signal === 'SIGSTOP') await server.resume()
+        else await server.start()
+      }
+      await publishing
+      await shop.untilEffects(ids)
+      await until(async () => (await unacked(server.url)) === 0, 'everything is acked')
+      shop.assertEffects(ids)
+      expect(await shop.hapax.failed.count()).toBe(0)
+      await shop.close()
+      process.off('unhandledRejection', note)
+      expect(unhandled).toEqual([])
+    },
+    180_000,
+  )
 })
 
 /** The same subscription; what it reports is kept as well. */

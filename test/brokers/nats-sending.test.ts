@@ -4,10 +4,10 @@ import { type Confirmation, type Destination, isHapaxError } from 'hapax'
 import { type NatsStreamOptions, nats } from 'hapax/nats'
 import { describe, expect, it } from 'vitest'
 import { message, publish, publishAgain } from '../../src/testing/broker/world.ts'
-import { HASTY, type NatsPlace, natsPlace } from '../support/nats-place.ts'
+import { type NatsPlace, natsPlace, PATIENT } from '../support/nats-place.ts'
 
 function stream({ proxy, stream }: NatsPlace, options: NatsStreamOptions = {}): Destination & AsyncDisposable {
-  return disposable(nats({ url: proxy.url, ...HASTY }).stream(stream, options))
+  return disposable(nats({ url: proxy.url, ...PATIENT }).stream(stream, options))
 }
 
 function disposable<T extends { close(): Promise<void> }>(it: T): T & AsyncDisposable {
@@ -235,7 +235,7 @@ describe.concurrent('a stream of NATS', () => {
   it('sends on your own connection, also after that was cut, and leaves it open', async () => {
     await using place = await natsPlace()
     const connection = await connect({ servers: place.proxy.url, reconnectTimeWait: 10, maxReconnectAttempts: -1 })
-    const destination = nats({ connection, ...HASTY }).stream(place.stream)
+    const destination = nats({ connection, ...PATIENT }).stream(place.stream)
     await publishAgain(destination, ['a'])
     place.proxy.cut()
     await publishAgain(destination, ['b'])
@@ -249,7 +249,7 @@ describe.concurrent('a stream of NATS', () => {
   it('says so when your own connection is closed', async () => {
     await using place = await natsPlace()
     const connection = await connect({ servers: place.proxy.url })
-    await using destination = disposable(nats({ connection, ...HASTY }).stream(place.stream))
+    await using destination = disposable(nats({ connection, ...PATIENT }).stream(place.stream))
     await publishAgain(destination, ['a'])
     await connection.close()
     const [sent] = await publish(destination, [message('b')])

@@ -1,20 +1,18 @@
 import { headers, type MsgHdrs } from '@nats-io/transport-node'
 import { nats } from 'hapax/nats'
-import type { BrokerHarness, RawMessage, TestBroker } from 'hapax/testing'
+import type { BrokerHarness, PlaceTimes, RawMessage, TestBroker } from 'hapax/testing'
 import { runBrokerCases } from '../support/broker-suite.ts'
-import { HASTY, type NatsPlace, natsPlace, waitingIn } from '../support/nats-place.ts'
-
-const ACK_WAIT_MS = 3_000
+import { type NatsPlace, natsPlace, waitingIn } from '../support/nats-place.ts'
 
 const harness: BrokerHarness = {
   name: 'nats',
   cannot: {},
-  open: async () => testBroker(await natsPlace()),
+  open: async (times) => testBroker(await natsPlace(), times),
 }
 
-async function testBroker(place: NatsPlace): Promise<TestBroker> {
+async function testBroker(place: NatsPlace, { silenceMs, returnMs }: PlaceTimes): Promise<TestBroker> {
   const { stream, prefix, manager, plain, connection, proxy } = place
-  const js = nats({ url: proxy.url, ...HASTY })
+  const js = nats({ url: proxy.url, heartbeatMs: silenceMs, timeoutMs: 15_000 })
   await manager.streams.add({ name: stream, subjects: [`${prefix}.>`] })
   const groups = new Set<string>()
   return {
@@ -22,7 +20,7 @@ async function testBroker(place: NatsPlace): Promise<TestBroker> {
     destination: ({ unroutable = false, format = 'binary' } = {}) =>
       js.stream(stream, { format, ...(unroutable ? { subject: () => `nowhere.${prefix}` } : {}) }),
     subscription: async (group, { single = false } = {}) => {
-      if (!groups.has(group)) await manager.consumers.add(stream, config(group, single))
+      if (!groups.has(group)) await manager.consumers.add(stream, config(group, single, returnMs))
       groups.add(group)
       return js.consumer(group, { stream, single })
     },
@@ -40,11 +38,15 @@ async function testBroker(place: NatsPlace): Promise<TestBroker> {
 }
 
 /** A consumer that begins now. */
-function config(group: string, single: boolean): Parameters<NatsPlace['manager']['consumers']['add']>[1] {
+function config(
+  group: string,
+  single: boolean,
+  ackWaitMs: number,
+): Parameters<NatsPlace['manager']['consumers']['add']>[1] {
   return {
     durable_name: group,
     ack_policy: 'explicit',
-    ack_wait: ACK_WAIT_MS * 1e6,
+    ack_wait: ackWaitMs * 1e6,
     deliver_policy: 'new',
     max_ack_pending: single ? 1 : -1,
   }

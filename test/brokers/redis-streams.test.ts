@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { redisStreams } from 'hapax/redis-streams'
-import type { BrokerHarness, RawMessage, TestBroker } from 'hapax/testing'
+import type { BrokerHarness, PlaceTimes, RawMessage, TestBroker } from 'hapax/testing'
 import { runBrokerCases } from '../support/broker-suite.ts'
 import { groupInfo, type RedisPlace, redisPlace } from '../support/redis-place.ts'
 
@@ -11,12 +11,12 @@ const harness: BrokerHarness = {
   cannot: {
     unroutable: 'a stream keeps what nobody reads',
   },
-  open: async () => testBroker(await redisPlace()),
+  open: async (times) => testBroker(await redisPlace(), times),
 }
 
-function testBroker(place: RedisPlace): TestBroker {
+function testBroker(place: RedisPlace, { silenceMs, returnMs }: PlaceTimes): TestBroker {
   const { stream, plain, proxy } = place
-  const redis = redisStreams({ url: proxy.url, timeoutMs: 5_000 })
+  const redis = redisStreams({ url: proxy.url, timeoutMs: silenceMs })
   return {
     largestBytes: MAX_BYTES,
     destination: ({ format = 'binary' } = {}) => redis.stream(stream, { format, maxBytes: MAX_BYTES }),
@@ -24,8 +24,7 @@ function testBroker(place: RedisPlace): TestBroker {
       await plain.xgroup('CREATE', stream, group, '$', 'MKSTREAM').catch((error: Error) => {
         if (!error.message.startsWith('BUSYGROUP')) throw error
       })
-      // What a reader could not give back comes to the next one soon enough for a test.
-      return redis.group(group, { stream, single, claimAfterMs: 5_000 })
+      return redis.group(group, { stream, single, claimAfterMs: returnMs })
     },
     send: async (message) => void (await plain.xadd(stream, '*', ...wordsOf(message))),
     receive: (group, count) => receive(place, group, count),

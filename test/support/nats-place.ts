@@ -15,8 +15,11 @@ export interface NatsPlace extends AsyncDisposable {
   readonly proxy: LinkProxy
 }
 
-/** Settings under which losses are noticed soon. */
-export const HASTY = { heartbeatMs: 1_500, timeoutMs: 2_000 } as const
+/** Settings under which losses are noticed soon: for tests that wait for that. */
+export const HASTY = { heartbeatMs: 3_000, timeoutMs: 15_000 } as const
+
+/** Settings under which a machine that stands still for some seconds is not taken for a loss. */
+export const PATIENT = { heartbeatMs: 60_000, timeoutMs: 60_000 } as const
 
 export async function natsPlace(server: string = requireServer('nats')): Promise<NatsPlace> {
   const stream = `SHOP_${randomBytes(8).toString('hex').toUpperCase()}`

@@ -28,7 +28,7 @@ export class RabbitmqPlace implements TestBroker, AsyncDisposable {
     this.tap = tap
     this.#connection = connection
     this.channel = channel
-    const times = heartbeatMs === undefined ? {} : { heartbeatMs, timeoutMs: 5_000 }
+    const times = heartbeatMs === undefined ? {} : { heartbeatMs, timeoutMs: 15_000 }
     this.rabbit = rabbitmq({ url: proxy.url, ...times })
   }
 
@@ -163,6 +163,5 @@ function raw({ content, properties, fields }: Message): RawMessage {
 export const rabbitmqHarness: BrokerHarness = {
   name: 'rabbitmq',
   cannot: {},
-  // Silent links are noticed within some seconds. On a busy machine a shorter heartbeat would end links that are not silent.
-  open: () => RabbitmqPlace.open(requireServer('rabbitmq'), 3_000),
+  open: ({ silenceMs }) => RabbitmqPlace.open(requireServer('rabbitmq'), silenceMs),
 }

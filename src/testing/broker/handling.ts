@@ -31,6 +31,7 @@ const thereAndBack: readonly Case[] = [
   {
     name: 'from the outbox to the effect, once, through cuts',
     needs: ['cutting links'],
+    awaitsReturn: true,
     run: async (world) => {
       const shop = world.shop()
       const subscription = await world.broker.subscription('billing')
@@ -316,6 +317,7 @@ const ordered: readonly Case[] = [
   {
     name: 'E2: the order survives cuts and an exchange of the worker',
     needs: ['single reader', 'cutting links'],
+    awaitsReturn: true,
     run: async (world) => {
       const shop = world.shop()
       const subscription = await world.broker.subscription('billing', { single: true })

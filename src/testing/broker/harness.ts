@@ -26,13 +26,21 @@ export type BrokerNeed =
   /** A reader that keeps to `prefetch.bytes` whatever the sizes are; else it only comes near it. */
   | 'byte limits'
 
+/** The times of a place: a few seconds for a case that waits until one has run out, else longer than a busy machine stands still. */
+export interface PlaceTimes {
+  /** A link that has been silent for about so long is given up. */
+  readonly silenceMs: number
+  /** What a reader neither answers nor speaks of any more goes to another one after about so long. */
+  readonly returnMs: number
+}
+
 /** How the suite reaches a broker. Members that `cannot` rules out are never called. */
 export interface BrokerHarness {
   readonly name: string
   /** What this broker cannot do, each with the reason. */
   readonly cannot: Readonly<Partial<Record<BrokerNeed, string>>>
   /** A place of its own (an exchange, a stream, a topic), through a proxy where links can be cut. */
-  open(): Promise<TestBroker>
+  open(times: PlaceTimes): Promise<TestBroker>
 }
 
 /** A message as the plain client of the broker sends or receives it. */
@@ -50,10 +58,7 @@ export interface RawMessage {
 export interface TestBroker {
   /** Sends to the place. */
   destination(options?: { readonly unroutable?: boolean; readonly format?: EventFormat }): Destination
-  /**
-   * Every group gets every message that is sent after the first call for this group; the same group is the same queue.
-   * Links that are cut or frozen should be noticed within a second or two: set heartbeats and deadlines short.
-   */
+  /** Every group gets every message that is sent after the first call for this group; the same group is the same queue. */
   subscription(group: string, options?: { readonly single?: boolean }): Promise<Subscription>
   /** Sends with the plain client, past hapax. */
   send(message: RawMessage): Promise<void>

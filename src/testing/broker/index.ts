@@ -1,4 +1,4 @@
-import { type Case, skipReason } from './case.ts'
+import { type Case, skipReason, timesOf } from './case.ts'
 import { delivering } from './delivering.ts'
 import { handling } from './handling.ts'
 import type { BrokerHarness } from './harness.ts'
@@ -47,7 +47,7 @@ export function brokerCases(harness: BrokerHarness, openStore: () => RowStore): 
 }
 
 async function runCase(each: Case, harness: BrokerHarness, openStore: () => RowStore): Promise<void> {
-  const world = new World(await harness.open(), harness.cannot, openStore)
+  const world = new World(await harness.open(timesOf(each)), harness.cannot, openStore)
   try {
     await each.run(world)
   } catch (error) {

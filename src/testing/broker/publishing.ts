@@ -198,7 +198,7 @@ export const publishing: readonly Case[] = [
     run: async (world) => {
       await world.group('billing')
       const destination = world.destination()
-      await publishAll(destination, ['before'])
+      await publishAgain(destination, ['before'])
       await world.broker.freeze()
       const limit = new AbortController()
       let sent: readonly Confirmation[] = []
@@ -225,7 +225,7 @@ export const publishing: readonly Case[] = [
     run: async (world) => {
       const destination = world.destination()
       const listener = await world.listen('billing')
-      await publishAll(destination, ['before'])
+      await publishAgain(destination, ['before'])
       await world.broker.freeze()
       const sent = destination.publish(messages(['a']), new AbortController().signal)
       await settled(destination.close(), 'the destination is closed')

@@ -61,6 +61,7 @@ export const single: readonly Case[] = [
   {
     name: 'E3: goes on in order after a cut',
     needs: ['single reader', 'cutting links'],
+    awaitsReturn: true,
     run: async (world) => {
       const listener = await world.listen('billing', { single: true, messages: 5 })
       await publishAll(world.destination(), numbered(20))
