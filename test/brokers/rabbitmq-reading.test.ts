@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net'
 import { type ChannelModel, connect } from 'amqplib'
 import { rabbitmq } from 'hapax/rabbitmq'
 import { describe, expect, it } from 'vitest'
@@ -6,6 +7,7 @@ import { message, numbered, publish, publishAll } from '../../src/testing/broker
 import { until } from '../../src/testing/wait.ts'
 import { RabbitmqPlace } from '../support/rabbitmq-place.ts'
 import { requireServer } from '../support/servers.ts'
+import { uncaughtErrors } from '../support/uncaught.ts'
 
 const MANY = { messages: 1_000, bytes: 1e9 }
 const QUORUM = { 'x-queue-type': 'quorum' }
@@ -368,5 +370,34 @@ describe.concurrent('connections of the user', () => {
     expect(given).toHaveLength(4)
     await Promise.all([listener.close(), destination.close()])
     expect(open).toBe(0)
+  })
+})
+
+describe('errors of connections', () => {
+  const socketOf = ({ connection }: ChannelModel) => (connection as unknown as { stream: Socket }).stream
+
+  it('E8: one that comes too late, and breaks while it is being closed, ends no process', async () => {
+    const uncaught = uncaughtErrors()
+    const connection = await connect(requireServer('rabbitmq'))
+    const go = Promise.withResolvers<void>()
+    const open = () => go.promise.then(() => connection)
+    const destination = rabbitmq({ connection: open, timeoutMs: 50 }).exchange('nowhere')
+    expect(await publish(destination, [message('a')])).toMatchObject([{ status: 'unavailable' }])
+    const closed = new Promise((resolve) => connection.once('close', resolve))
+    go.resolve()
+    socketOf(connection).destroy(new Error('read ECONNRESET'))
+    await closed
+    expect(uncaught).toEqual([])
+    await destination.close()
+  })
+
+  it('E8: one that was given, and breaks while hapax does not use it, ends no process', async () => {
+    const uncaught = uncaughtErrors()
+    const connection = await connect(requireServer('rabbitmq'))
+    rabbitmq({ connection })
+    const closed = new Promise((resolve) => connection.once('close', resolve))
+    socketOf(connection).destroy(new Error('read ECONNRESET'))
+    await closed
+    expect(uncaught).toEqual([])
   })
 })

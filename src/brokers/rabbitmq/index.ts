@@ -5,7 +5,7 @@ import { expected, noOthers, oneOf, positiveInteger, text } from '../../core/opt
 import { shownUrl } from '../../core/reach.ts'
 import type { AmqpConnection } from './amqp.ts'
 import { Exchange } from './exchange.ts'
-import { Link } from './link.ts'
+import { heard, Link } from './link.ts'
 import { Queue } from './queue.ts'
 import {
   argumentsOption,
@@ -175,6 +175,7 @@ function originOf(options: RabbitmqUrlOptions | RabbitmqConnectionOptions): Orig
   if (typeof connection?.createConfirmChannel !== 'function') {
     expected('connection', 'a connection of amqplib, or a function that opens one', connection)
   }
+  heard(connection)
   return { ...given, open: () => Promise.resolve(connection), owned: false }
 }
 

@@ -127,10 +127,10 @@ export class Link {
 
   #opened(): Promise<AmqpConnection> {
     const { open, owned, timeoutMs } = this.#options
-    const opening = open()
+    const opening = open().then(heard)
     return within(systemClock, timeoutMs, opening, () => {
       // Should it open after all, nobody wants it any more.
-      if (owned) void opening.then(closeConnection, () => {})
+      if (owned) void opening.then(closeConnection).catch(() => {})
       throw new HapaxError('broker-timeout', `RabbitMQ did not answer within ${timeoutMs} ms`)
     })
   }
@@ -159,8 +159,6 @@ export class Link {
       },
     }
     for (const [event, listener] of Object.entries(listeners)) connection.on(event, listener)
-    // Without a listener, a late error would end the process.
-    if (this.#options.owned) connection.on('error', () => {})
     const end = (): void => {
       for (const [event, listener] of Object.entries(listeners)) connection.removeListener(event, listener)
       this.#watched = undefined
@@ -194,6 +192,16 @@ export const BACK_OFF: RetryPolicy = {
   minDelayMs: 50,
   maxDelayMs: 10_000,
   factor: 2,
+}
+
+const connections = new WeakSet<object>()
+
+/** A connection of which no error ends the process, however late it comes: also not when nobody uses it any more, or yet. */
+export function heard(connection: AmqpConnection): AmqpConnection {
+  if (connections.has(connection)) return connection
+  connections.add(connection)
+  connection.on('error', () => {})
+  return connection
 }
 
 /** How long a server may take to say good-bye. */
