@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
 import { Admin, Consumer, compatibilityPartitioner, Producer } from '@platformatic/kafka'
 import {
   type KafkaClientSettings,
@@ -6,9 +8,10 @@ import {
   type KafkaProducerSettings,
   kafka,
 } from 'hapax/kafka'
-import { describe, expect, it, vi } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { fresh, type KafkaPlace, kafkaPlace, message, messages, publish } from '../support/kafka-place.ts'
 import { serverVariables } from '../support/servers.ts'
+import { uncaughtErrors } from '../support/uncaught.ts'
 
 vi.setConfig({ maxConcurrency: 25 })
 
@@ -112,6 +115,28 @@ describe.skipIf(!process.env[serverVariables.kafka]).concurrent('sending to Kafk
     )
     expect(await next).toEqual(['confirmed'])
     await destination.close()
+  })
+})
+
+describe('a link to Kafka', () => {
+  it('E8: that is reset while the client says who it is ends no process', async () => {
+    const uncaught = uncaughtErrors()
+    let resets = 0
+    const server = createServer((socket) =>
+      socket.once('data', () => {
+        resets += 1
+        socket.resetAndDestroy()
+      }),
+    ).listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    onTestFinished(() => void server.close())
+    const { port } = server.address() as AddressInfo
+    const sasl = { mechanism: 'PLAIN', username: 'ann', password: 'secret' } as const
+    const destination = kafka({ brokers: [`127.0.0.1:${port}`], sasl }).topic('shop', { publishTimeoutMs: 10_000 })
+    expect(await publish(destination, [message('a')])).toEqual(['unavailable broker-unavailable'])
+    await destination.close()
+    expect(resets).toBeGreaterThan(0)
+    expect(uncaught).toEqual([])
   })
 })
 

@@ -181,9 +181,13 @@ export async function platformaticKafka(): Promise<KafkaClients> {
 export function listen(client: KafkaClient): void {
   const on = client.on.bind(client) as (event: string, listener: (payload: never) => void) => unknown
   on('error', () => {})
-  on('client:broker:connect', ({ connection }: { connection: NodeJS.EventEmitter }) => {
-    connection.on('error', () => {})
-  })
+  // The client itself listens once to each link; one that breaks while it says who it is emits two errors.
+  const links = client.connections as { on?(event: 'connecting', listener: (link: Connecting) => void): unknown }
+  links.on?.('connecting', ({ connection }) => connection.on('error', () => {}))
+}
+
+interface Connecting {
+  readonly connection: NodeJS.EventEmitter
 }
 
 /** Closes a client; one that does not end in time loses its sockets. */
