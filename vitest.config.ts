@@ -16,6 +16,8 @@ export default defineConfig({
     maxWorkers: Math.max(2, availableParallelism()),
     testTimeout: 60_000,
     hookTimeout: 60_000,
+    // Longer than anything takes that is not stuck, on a busy machine; the default is a second.
+    expect: { poll: { timeout: 40_000 } },
     retry: 0,
     coverage: { provider: 'v8', include: ['src/**/*.ts'] },
     projects: [

@@ -132,7 +132,7 @@ async function untilWaiting(): Promise<void> {
         )
         return rows[0]?.['n']
       },
-      { interval: 150, timeout: 20_000 },
+      { interval: 150, timeout: 40_000 },
     )
     .toBe(1)
 }
@@ -682,13 +682,13 @@ describe('a session that does not commit by itself', () => {
     const worker = hapax.worker({ consume: [consumer], pollMs: 20 })
     await worker.start()
     expect(await consumer.handle({ id, source: '/s', type: 'ping', data: {} })).toMatchObject({ status: 'retrying' })
-    await expect.poll(effects, { timeout: 10_000 }).toEqual([100])
+    await expect.poll(effects, { timeout: 40_000 }).toEqual([100])
     await worker.stop()
     expect(attempts).toEqual([1, 2, 3])
     expect((await store.trace(id)).map(({ where }) => where)).toEqual(['receipt'])
     expect(await store.isSubscribed(`manual ${atConnect}`, 'ping')).toBe(true)
     // The server repeats its last answer to whoever asks again within 100 ms.
-    await expect.poll(openTransactions, { interval: 150, timeout: 10_000 }).toEqual([])
+    await expect.poll(openTransactions, { interval: 150, timeout: 40_000 }).toEqual([])
   })
 
   it('neither commits nor meets what somebody left open', async () => {

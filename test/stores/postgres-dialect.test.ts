@@ -130,7 +130,7 @@ describe('literals', () => {
 describe('locks and time', () => {
   it('A13: a paused winner loses its transaction, and its duplicate runs', async () => {
     const { schema, hapax, first, effect, effects } = await setUp()
-    const consumer = first.consumer('a', { lockTimeoutMs: 20_000 }).on(Ping, (_, { tx }) => effect(tx, 'second'))
+    const consumer = first.consumer('a', { lockTimeoutMs: 30_000 }).on(Ping, (_, { tx }) => effect(tx, 'second'))
     const running = Promise.withResolvers<void>()
     const go = Promise.withResolvers<void>()
     const paused = hapax().transaction(
@@ -144,7 +144,8 @@ describe('locks and time', () => {
         running.resolve()
         await go.promise
       },
-      { idleTimeoutMs: 300 },
+      // Longer than a busy machine stands still between two statements.
+      { idleTimeoutMs: 10_000 },
     )
     await running.promise
     expect((await consumer.handle(message('x'))).status).toBe('processed')
@@ -172,8 +173,8 @@ describe('locks and time', () => {
       await go.promise
       await effect(tx, 'first')
     })
-    const waiting = hapax({ statement_timeout: 200 })
-      .consumer('a')
+    const waiting = hapax({ statement_timeout: 5_000 })
+      .consumer('a', { lockTimeoutMs: 30_000 })
       .on(Ping, (_, { tx }) => effect(tx, 'second'))
     const won = winner.handle(message('x'))
     await running.promise
@@ -186,7 +187,7 @@ describe('locks and time', () => {
 
   it('a statement_timeout in the handler is an error of the handler', async () => {
     const { hapax } = await setUp()
-    const consumer = hapax({ statement_timeout: 200 })
+    const consumer = hapax({ statement_timeout: 5_000 })
       .consumer('a', { retry: { attempts: 1 } })
       .on(Ping, async (_, { tx }) => void (await tx.query('select pg_sleep(60)')))
     expect(await consumer.handle(message('x'))).toMatchObject({ status: 'failed', error: { code: '57014' } })
@@ -194,15 +195,15 @@ describe('locks and time', () => {
 
   it('a query_timeout of the driver loses the transaction, and nothing is kept', async () => {
     const { hapax, first, effect, effects } = await setUp()
-    const slow = hapax({ query_timeout: 300 })
+    const slow = hapax({ query_timeout: 5_000 })
       .consumer('a')
       .on(Ping, async (_, { tx }) => {
         await effect(tx, 'first')
-        await tx.query('select pg_sleep(2)')
+        await tx.query('select pg_sleep(10)')
       })
     expect(await slow.handle(message('x'))).toMatchObject({ status: 'rolled-back', ack: false })
     // The server learns only after the statement that its client has gone.
-    const consumer = first.consumer('a', { lockTimeoutMs: 20_000 }).on(Ping, (_, { tx }) => effect(tx, 'second'))
+    const consumer = first.consumer('a', { lockTimeoutMs: 30_000 }).on(Ping, (_, { tx }) => effect(tx, 'second'))
     expect(await consumer.handle(message('x'))).toMatchObject({ status: 'processed' })
     expect(await effects()).toEqual(['second'])
   })

@@ -82,19 +82,24 @@ describe.skipIf(withoutRedis() !== undefined)('a store on Redis', () => {
 
   it('B13: a message of which only half is there, because a cluster moves it, waits for the rest: no call seems unmade', async () => {
     const prefix = freshPrefix()
-    const store = redis({ client: plain, prefix, timeoutMs: 300 })
     let calls = 0
-    const hapax = createHapax({ store, source: '/test', logger: silentLogger })
-    const sms = hapax.leased('sms', { retry: { minDelayMs: 0, maxDelayMs: 0 } }).on(Ping, async (_, ctx) => {
-      await ctx.effect('send', async () => {
-        calls += 1
+    const waiting = (timeoutMs: number) => {
+      const store = redis({ client: plain, prefix, timeoutMs })
+      const hapax = createHapax({ store, source: '/test', logger: silentLogger })
+      return hapax.leased('sms', { retry: { minDelayMs: 0, maxDelayMs: 0 } }).on(Ping, async (_, ctx) => {
+        await ctx.effect('send', async () => {
+          calls += 1
+        })
+        if (ctx.attempt === 1) throw new Error('the next step fails')
       })
-      if (ctx.attempt === 1) throw new Error('the next step fails')
-    })
+    }
+    const sms = waiting(60_000)
     await expect(sms.handle(ping('a'))).resolves.toMatchObject({ status: 'rolled-back' })
     const [half] = (await plain.keys(`${prefix}*`)).filter((key) => key.endsWith(':more'))
     await plain.rename(half as string, `${prefix}elsewhere`)
-    const meanwhile = await sms.handle(ping('a')).catch((error: unknown) => ({ status: 'rejected', error }))
+    const meanwhile = await waiting(300)
+      .handle(ping('a'))
+      .catch((error: unknown) => ({ status: 'rejected', error }))
     expect(meanwhile).toMatchObject({ error: { code: 'store-unavailable' } })
     await plain.rename(`${prefix}elsewhere`, half as string)
     await until(async () => (await sms.handle(ping('a')).catch(() => undefined))?.status === 'processed')
@@ -109,7 +114,7 @@ describe.skipIf(withoutRedis() !== undefined)('a store on Redis', () => {
     own.on('error', () => {})
     try {
       for (const way of [{ url: url.href }, { client: own }]) {
-        const store = redis({ ...way, prefix, timeoutMs: 1_000 })
+        const store = redis({ ...way, prefix, timeoutMs: 10_000 })
         const { hapax, sms } = consumer(store)
         for (let time = 0; time < 2; time++) {
           await expect(sms.handle(ping('a'))).rejects.toThrow(
@@ -136,7 +141,7 @@ describe.skipIf(withoutRedis() !== undefined)('a store on Redis', () => {
       [url.href, /Redis answered: WRONGPASS/],
     ] as const
     for (const [to, why] of ways) {
-      const { hapax, sms } = consumer(redis({ url: to, prefix: freshPrefix(), timeoutMs: 500 }))
+      const { hapax, sms } = consumer(redis({ url: to, prefix: freshPrefix(), timeoutMs: 10_000 }))
       await expect(sms.handle(ping('a'))).rejects.toThrow(why)
       await hapax.close()
     }
@@ -171,7 +176,7 @@ describe.skipIf(withoutRedis() !== undefined)('a store on Redis', () => {
   it('what is in the failed store is listed, although whoever put it there died before it was', async () => {
     const prefix = freshPrefix()
     // Dies between the claim and the list.
-    const mortal = redis({ client: refusing(plain, (command) => command === 'ZADD'), prefix, timeoutMs: 50 })
+    const mortal = redis({ client: refusing(plain, (command) => command === 'ZADD'), prefix, timeoutMs: 6_000 })
     const dying = consumer(mortal, () => Promise.reject(new Error('no')), { retry: NEVER })
     await expect(dying.sms.handle(ping('a'))).rejects.toMatchObject({ code: 'store-unavailable' })
     const { sms, hapax } = consumer(redis({ client: plain, prefix }))
@@ -196,7 +201,7 @@ describe.skipIf(withoutRedis() !== undefined)('a store on Redis', () => {
           : command === 'EVAL' &&
             words[0]?.includes("'ZADD', KEYS[1], now +") === true &&
             /\{line:/.test(words[2] ?? '')
-      const dying = redis({ client: byText(refusing(plain, dies)), prefix, timeoutMs: 100 })
+      const dying = redis({ client: byText(refusing(plain, dies)), prefix, timeoutMs: 6_000 })
       const retried = dying.failedRetry(row?.seq as string, { actor: 'ann', action: 'retry' })
       await expect(retried).rejects.toMatchObject({ code: 'store-unavailable' })
       const calls: string[] = []
@@ -258,7 +263,7 @@ describe.skipIf(withoutRedis() !== undefined)('a store on Redis', () => {
 
   it('A25 H7: it answers in time that Redis is away, and goes on when it is back', async () => {
     await using proxy = await LinkProxy.open(requireServer('redis'))
-    const store = redis({ url: proxy.url, prefix: freshPrefix(), timeoutMs: 500 })
+    const store = redis({ url: proxy.url, prefix: freshPrefix(), timeoutMs: 6_000 })
     const { sms, hapax } = consumer(store)
     expect((await sms.handle(ping('a'))).status).toBe('processed')
     await proxy.refuse()
@@ -396,7 +401,7 @@ describe.skipIf(noServer !== undefined)('a Redis of its own', () => {
   it('I9: when its memory is full nothing is taken, and nothing is acknowledged', async () => {
     await using server = await privateServer('redis')
     const calls: string[] = []
-    const { sms, hapax } = consumer(redis({ url: server.url, timeoutMs: 2_000 }), () => calls.push('called'))
+    const { sms, hapax } = consumer(redis({ url: server.url, timeoutMs: 6_000 }), () => calls.push('called'))
     const client = new Redis(server.url)
     await client.config('SET', 'maxmemory', '1')
     await expect(sms.handle(ping('a'))).rejects.toMatchObject({ code: 'store-unavailable' })
@@ -431,10 +436,10 @@ describe.skipIf(noServer !== undefined)('a Redis of its own', () => {
     'A25: a Redis that %s during a call: handle ends once the lease has run out, and the call is not made again',
     async (how) => {
       await using server = await privateServer('redis')
-      const store = redis({ url: server.url, timeoutMs: 300 })
+      const store = redis({ url: server.url, timeoutMs: 6_000 })
       let calls = 0
       const hapax = createHapax({ store, source: '/test', logger: silentLogger })
-      const sms = hapax.leased('sms', { leaseMs: 1_000 }).on(Ping, async (_, ctx) => {
+      const sms = hapax.leased('sms', { leaseMs: 6_000 }).on(Ping, async (_, ctx) => {
         const call = async (): Promise<void> => {
           calls += 1
           await (how === 'is killed' ? server.kill() : server.pause())

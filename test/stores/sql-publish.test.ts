@@ -201,7 +201,7 @@ describe.for(stores)('publishing with SQL on %s', (store) => {
     }
     const worker = hapax.worker({ relay, consume: [consumer.from(queue)], pollMs: 20 })
     await worker.start()
-    await expect.poll(() => seen.length, { timeout: 20_000 }).toBe(messages.length)
+    await expect.poll(() => seen.length, { timeout: 40_000 }).toBe(messages.length)
     await worker.stop()
     const common = {
       source: '/other',
