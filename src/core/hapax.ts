@@ -198,20 +198,15 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     return value
   }
 
-  async publish<In>(
-    tx: Tx | Own,
-    type: MessageType<In, unknown>,
-    data: In,
-    options?: PublishOptions,
-  ): Promise<Published> {
-    if (typeof type?.of !== 'function') expected('type', 'a message type made by defineMessage', type)
-    const [published] = await this.publishMany(tx, [type.of(data, options)])
-    return published as Published
+  publish<In>(tx: Tx | Own, type: MessageType<In, unknown>, data: In, options?: PublishOptions): Promise<Published> {
+    return this.#publisher.publishOne(tx, () => {
+      if (typeof type?.of !== 'function') expected('type', 'a message type made by defineMessage', type)
+      return type.of(data, options)
+    })
   }
 
-  async publishMany(tx: Tx | Own, drafts: readonly Draft[]): Promise<readonly Published[]> {
-    if (!Array.isArray(drafts)) expected('drafts', 'a list of messages made by of()', drafts)
-    return drafts.length === 0 ? [] : this.#publisher.publish(tx, drafts)
+  publishMany(tx: Tx | Own, drafts: readonly Draft[]): Promise<readonly Published[]> {
+    return this.#publisher.publish(tx, drafts)
   }
 
   consumer(name: string, options: ConsumerOptions = {}): Consumer<Tx> {

@@ -249,8 +249,12 @@ class Call<Tx> {
   }
 
   /** Inside `complete` it is written there; before that it is kept, under an id that is fixed now. */
-  readonly #publish: PublishInHandler = async (type, data, options = {}) => {
-    if (this.#state === 'completing') return (this.#scope as Scope<Tx>).buffer.publish(type, data, options, this.#cause)
+  readonly #publish: PublishInHandler = (type, data, options = {}) =>
+    this.#state === 'completing'
+      ? (this.#scope as Scope<Tx>).buffer.publish(type, data, options, this.#cause)
+      : this.#publishLater(type, data, options)
+
+  readonly #publishLater: PublishInHandler = async (type, data, options = {}) => {
     const id = options.id ?? this.#engine.mintId()
     this.#onComplete(({ buffer }) => buffer.publish(type, data, { ...options, id }, this.#cause))
     return { id } satisfies Published

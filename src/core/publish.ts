@@ -10,6 +10,7 @@ import { packAttributes, type StoredMessage } from './message.ts'
 import { expected, isText, noOthers } from './options.ts'
 import type { LocalRow } from './rows.ts'
 import type { Store, Unit, Writes } from './store.ts'
+import { Watched } from './watched.ts'
 
 /** What `publish` answers. `duplicate`: every consumer had this id already (local delivery). */
 export interface Published {
@@ -34,9 +35,22 @@ export interface Cause {
 class Waiting {
   readonly waiting: Prepared[] = []
   readonly written: Prepared[] = []
+  readonly failed: Watched<unknown>[] = []
+  /** Those that are over, or will be in a moment, and of which it is not known yet how. */
+  readonly telling = new Set<Promise<unknown>>()
   running = 0
   /** The transaction has settled, or is about to: what comes now would be lost. */
   closed = false
+
+  /** One that nobody ever awaits must not end the process: its failure is told when the handler has returned. */
+  watch<T>(publishing: Promise<T>): Promise<T> {
+    const watched = new Watched(publishing)
+    const told: Promise<unknown> = publishing
+      .catch(() => this.failed.push(watched))
+      .finally(() => this.telling.delete(told))
+    this.telling.add(told)
+    return watched
+  }
 }
 
 /** Publishes that belong to one of hapax's transactions. */
@@ -74,12 +88,17 @@ export class Publisher<Tx, Own> {
   }
 
   /** Publishes in a transaction of hapax's or of the user's own. */
-  async publish(tx: Tx | Own, drafts: readonly Draft[]): Promise<readonly Published[]> {
+  publish(tx: Tx | Own, drafts: readonly Draft[]): Promise<readonly Published[]> {
     const buffer = this.#buffers.get(tx as object)
-    if (buffer !== undefined) return this.#buffered(tx, buffer, drafts)
-    await this.#options.store.assertTransaction(tx)
-    const prepared = await this.#prepareAll(drafts)
-    return this.#write(tx, prepared)
+    const publishing = this.#all(tx, buffer, drafts)
+    return buffer === undefined ? publishing : buffer.watch(publishing)
+  }
+
+  /** The same for one message; `draft` may throw. */
+  publishOne(tx: Tx | Own, draft: () => Draft): Promise<Published> {
+    const buffer = this.#buffers.get(tx as object)
+    const publishing = this.#one(tx, buffer, draft)
+    return buffer === undefined ? publishing : buffer.watch(publishing)
   }
 
   /** Opens the buffer of a transaction of hapax's own. */
@@ -87,10 +106,8 @@ export class Publisher<Tx, Own> {
     const buffer = new Waiting()
     this.#buffers.set(tx as object, buffer)
     return {
-      publish: async (type, data, options = {}, cause) => {
-        const [published] = await this.#buffered(tx, buffer, [type.of(data, { ...cause, ...options })])
-        return published as Published
-      },
+      publish: (type, data, options = {}, cause) =>
+        buffer.watch(this.#one(tx, buffer, () => type.of(data, { ...cause, ...options }))),
       flush: (unit) => this.#flush(unit, buffer),
       committed: () => this.#committed(buffer),
       close: () => {
@@ -98,6 +115,20 @@ export class Publisher<Tx, Own> {
         this.#buffers.delete(tx as object)
       },
     }
+  }
+
+  async #one(tx: Tx | Own, buffer: Waiting | undefined, draft: () => Draft): Promise<Published> {
+    const [published] = await this.#all(tx, buffer, [draft()])
+    return published as Published
+  }
+
+  async #all(tx: Tx | Own, buffer: Waiting | undefined, drafts: readonly Draft[]): Promise<readonly Published[]> {
+    if (!Array.isArray(drafts)) expected('drafts', 'a list of messages made by of()', drafts)
+    if (drafts.length === 0) return []
+    if (buffer !== undefined) return this.#buffered(tx, buffer, drafts)
+    await this.#options.store.assertTransaction(tx)
+    const prepared = await this.#prepareAll(drafts)
+    return this.#write(tx, prepared)
   }
 
   async #buffered(tx: Tx | Own, buffer: Waiting, drafts: readonly Draft[]): Promise<readonly Published[]> {
@@ -121,12 +152,9 @@ export class Publisher<Tx, Own> {
   }
 
   async #flush(unit: Unit<Tx>, buffer: Waiting): Promise<Writes> {
-    if (buffer.running > 0) {
-      throw new HapaxError(
-        'unawaited-publish',
-        'the handler returned while a publish was still running: await every publish',
-      )
-    }
+    if (buffer.running > 0) throw unawaited('returned while a publish was still running')
+    if (buffer.telling.size > 0) await Promise.all(buffer.telling)
+    if (buffer.failed.some(({ seen }) => !seen)) throw unawaited('did not wait for a publish, which failed')
     const rows = buffer.waiting.splice(0)
     for (const row of rows) buffer.written.push(row)
     if (rows.length === 0) return {}
@@ -226,6 +254,10 @@ export class Publisher<Tx, Own> {
     }
     return { message, relay: options.relay ?? 'default', delayMs: options.delayMs ?? 0 }
   }
+}
+
+function unawaited(what: string): HapaxError {
+  return new HapaxError('unawaited-publish', `the handler ${what}: await every publish`)
 }
 
 function noConsumer(type: string): HapaxError {

@@ -163,12 +163,23 @@ const once: readonly Case[] = [
       const checked = gate()
       const reader = world.reader(async ({ tx, message, publish }) => {
         await world.database.effect(tx, message.id)
-        void publish(slow(checked.passed), { n: 1 }).catch(() => {})
+        void publish(slow(checked.passed), { n: 1 })
       })
       assertOutcome(await reader.deliver('a'), 'retrying', 'unawaited-publish')
       checked.open()
       await world.assertEffects([])
       assert.deepEqual(await world.database.outbox(), [])
+    },
+  },
+  {
+    name: 'A9: nothing is committed beside a publish that failed, and that the handler did not await',
+    run: async (world) => {
+      const reader = world.reader(async ({ tx, message, publish }) => {
+        void publish(Pong, 1n as never)
+        await world.database.effect(tx, message.id)
+      })
+      assertOutcome(await reader.deliver('a'), 'retrying', 'unawaited-publish')
+      await world.assertEffects([])
     },
   },
   {
