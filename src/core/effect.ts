@@ -152,7 +152,11 @@ export class Effects {
   /** Writes down something for people to read; later fields replace earlier ones of the same name. */
   note(fields: Readonly<Record<string, unknown>>): Promise<void> {
     this.refuseInCall('note')
-    return this.#closed ? Promise.reject(settling()) : this.#notes.add(fields)
+    if (this.#closed) return Promise.reject(settling())
+    const noted = this.#notes.add(fields)
+    // Notes are for people: whoever does not wait for one does not want to hear that the store was away.
+    noted.catch(() => {})
+    return noted
   }
 
   /** Throws inside a call of this attempt. */

@@ -99,6 +99,8 @@ function published(
 ): readonly unknown[] {
   try {
     const answers: unknown = destination.publish(messages, signal)
+    // One promise for all of them is not what was agreed, but must not end the process either.
+    if (answers instanceof Promise) answers.catch(() => {})
     return Array.isArray(answers) ? answers : []
   } catch (error) {
     const answer = Promise.resolve(unavailable(error))

@@ -27,9 +27,10 @@ export function aborted(signal: AbortSignal): Promise<void> {
 
 /** Waits for what a broker does at the start, at most until the worker has to be stopped. */
 export async function unlessStopped(signal: AbortSignal, work: () => Promise<void> | undefined): Promise<void> {
+  const closed = new HapaxError('closed', 'the worker was stopped before it had started')
+  if (signal.aborted) throw closed
   const stop = Promise.withResolvers<never>()
-  const abort = (): void => stop.reject(new HapaxError('closed', 'the worker was stopped before it had started'))
-  if (signal.aborted) abort()
+  const abort = (): void => stop.reject(closed)
   signal.addEventListener('abort', abort, { once: true })
   try {
     await Promise.race([stop.promise, work()])
