@@ -48,6 +48,9 @@ export class Crew {
     this.#badStarts += 1
     child.on('message', (report: Report) => this.#hear(child, report))
     child.on('exit', () => this.#exited())
+    child.on('error', (error) =>
+      this.#failed(new CliError('demo', `the worker process does not start: ${error.message}`)),
+    )
   }
 
   /** Lets the worker finish. */

@@ -32,7 +32,8 @@ if (process.argv[1] === THIS_FILE) await main(process.argv[2] as string, Number(
 
 async function main(path: string, seed: number): Promise<void> {
   const tell = (report: Report): void => {
-    if (process.connected) process.send?.(report)
+    // A parent that has just died cannot be told.
+    if (process.connected) process.send?.(report, undefined, {}, () => {})
   }
   const hapax = createHapax({ store: sqlite({ path }), source: '/demo/billing', logger: silentLogger })
   hapax.events.on('duplicate', () => tell({ kind: 'duplicate' }))
