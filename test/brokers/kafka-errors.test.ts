@@ -46,7 +46,7 @@ const missing = noPrivateServer('kafka')
 const ack = (delivery: Delivery): void => delivery.ack()
 
 function eventually(check: () => unknown): Promise<unknown> {
-  return vi.waitFor(check, { timeout: 30_000, interval: 10 })
+  return vi.waitFor(check, { timeout: 50_000, interval: 10 })
 }
 
 // One after the other: an error meets whoever asks next.

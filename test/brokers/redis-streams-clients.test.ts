@@ -7,7 +7,7 @@ import { listen, message, publish, redisPlace } from '../support/redis-place.ts'
 import { requireServer } from '../support/servers.ts'
 
 function eventually(check: () => Promise<unknown>): Promise<unknown> {
-  return vi.waitFor(check, { timeout: 30_000, interval: 10 })
+  return vi.waitFor(check, { timeout: 50_000, interval: 10 })
 }
 
 interface Given extends AsyncDisposable {
@@ -81,9 +81,9 @@ describe.concurrent('a client of the user', () => {
   it.for(Object.keys(clients))('is the model of those that hapax makes: %s', async (name) => {
     await using place = await redisPlace()
     await using own = await (clients[name] as (url: string) => Promise<Given>)(place.proxy.url)
-    const redis = redisStreams({ client: own.client, timeoutMs: 5_000 })
+    const redis = redisStreams({ client: own.client, timeoutMs: 60_000 })
     const destination = redis.stream(place.stream, { trim: {} })
-    const listening = await listen(redis.group('billing', { stream: place.stream, claimAfterMs: 300 }))
+    const listening = await listen(redis.group('billing', { stream: place.stream, claimAfterMs: 1_000_000 }))
     const bytes = Buffer.from([0x00, 0xff, 0xfe, 0x0d, 0x0a, 0xc3, 0x28])
     const sent = ['a', 'b'].map((id) =>
       message(id, { subject: 'größe', data: bytes, datacontenttype: 'application/x' }),

@@ -7,7 +7,7 @@ import type { SourceOptions } from '../../src/core/consumer.ts'
 import { listen, message, publish, type RedisPlace, redisPlace } from '../support/redis-place.ts'
 
 function eventually(check: () => Promise<unknown>): Promise<unknown> {
-  return vi.waitFor(check, { timeout: 30_000, interval: 10 })
+  return vi.waitFor(check, { timeout: 50_000, interval: 10 })
 }
 
 interface Handled {

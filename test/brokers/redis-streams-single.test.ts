@@ -8,8 +8,8 @@ function eventually(check: () => Promise<unknown>): Promise<unknown> {
   return vi.waitFor(check, { timeout: 40_000, interval: 10 })
 }
 
-function single({ stream }: RedisPlace, url: string, claimAfterMs = 1_000_000) {
-  return redisStreams({ url, timeoutMs: 5_000 }).group('billing', { stream, claimAfterMs, single: true })
+function single({ stream }: RedisPlace, url: string, claimAfterMs = 1_000_000, timeoutMs = 60_000) {
+  return redisStreams({ url, timeoutMs }).group('billing', { stream, claimAfterMs, single: true })
 }
 
 async function add({ plain, stream }: RedisPlace, count: number): Promise<string[]> {
@@ -29,10 +29,10 @@ describe.concurrent('a single reader', () => {
   it('E3: that is cut off is followed after a while by one that begins with what was not finished', async () => {
     await using place = await redisPlace()
     await using proxy = await LinkProxy.open(requireServer('redis'))
-    const first = await listen(single(place, proxy.url, 5_000), 5)
+    const first = await listen(single(place, proxy.url, 15_000, 10_000), 5)
     const ids = await add(place, 8)
     await eventually(async () => expect(entryIds(first)).toEqual(ids.slice(0, 5)))
-    await using second = await listen(single(place, place.proxy.url, 5_000))
+    await using second = await listen(single(place, place.proxy.url, 15_000))
     for (const at of [0, 2]) first.deliveries[at]?.ack()
     await eventually(async () => expect(entryIds(first)).toEqual(ids.slice(0, 7)))
     expect(second.deliveries).toEqual([])
@@ -117,12 +117,12 @@ describe.concurrent('a single reader', () => {
 
   it('keeps its turn for as long as its handlers take', async () => {
     await using place = await redisPlace()
-    await using first = await listen(single(place, place.proxy.url, 3_000))
+    await using first = await listen(single(place, place.proxy.url, 10_000))
     const ids = await add(place, 2)
     await eventually(async () => expect(entryIds(first)).toEqual(ids))
-    await using second = await listen(single(place, place.proxy.url, 3_000))
+    await using second = await listen(single(place, place.proxy.url, 10_000))
     const time = async (): Promise<number> => Number((await place.plain.time())[0])
-    const end = (await time()) + 7
+    const end = (await time()) + 21
     await eventually(async () => expect(await time()).toBeGreaterThan(end))
     expect(second.deliveries).toEqual([])
     expect(first.deliveries).toHaveLength(2)

@@ -145,7 +145,7 @@ describe('locks and time', () => {
         await go.promise
       },
       // Longer than a busy machine stands still between two statements.
-      { idleTimeoutMs: 10_000 },
+      { idleTimeoutMs: 7_000 },
     )
     await running.promise
     expect((await consumer.handle(message('x'))).status).toBe('processed')

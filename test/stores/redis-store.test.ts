@@ -83,10 +83,10 @@ describe.skipIf(withoutRedis() !== undefined)('a store on Redis', () => {
   it('B13: a message of which only half is there, because a cluster moves it, waits for the rest: no call seems unmade', async () => {
     const prefix = freshPrefix()
     let calls = 0
-    const waiting = (timeoutMs: number) => {
+    const waiting = (timeoutMs: number, leaseMs = 30_000) => {
       const store = redis({ client: plain, prefix, timeoutMs })
       const hapax = createHapax({ store, source: '/test', logger: silentLogger })
-      return hapax.leased('sms', { retry: { minDelayMs: 0, maxDelayMs: 0 } }).on(Ping, async (_, ctx) => {
+      return hapax.leased('sms', { leaseMs, retry: { minDelayMs: 0, maxDelayMs: 0 } }).on(Ping, async (_, ctx) => {
         await ctx.effect('send', async () => {
           calls += 1
         })
@@ -97,7 +97,7 @@ describe.skipIf(withoutRedis() !== undefined)('a store on Redis', () => {
     await expect(sms.handle(ping('a'))).resolves.toMatchObject({ status: 'rolled-back' })
     const [half] = (await plain.keys(`${prefix}*`)).filter((key) => key.endsWith(':more'))
     await plain.rename(half as string, `${prefix}elsewhere`)
-    const meanwhile = await waiting(300)
+    const meanwhile = await waiting(300, 300)
       .handle(ping('a'))
       .catch((error: unknown) => ({ status: 'rejected', error }))
     expect(meanwhile).toMatchObject({ error: { code: 'store-unavailable' } })
@@ -141,7 +141,7 @@ describe.skipIf(withoutRedis() !== undefined)('a store on Redis', () => {
       [url.href, /Redis answered: WRONGPASS/],
     ] as const
     for (const [to, why] of ways) {
-      const { hapax, sms } = consumer(redis({ url: to, prefix: freshPrefix(), timeoutMs: 10_000 }))
+      const { hapax, sms } = consumer(redis({ url: to, prefix: freshPrefix(), timeoutMs: 5_000 }))
       await expect(sms.handle(ping('a'))).rejects.toThrow(why)
       await hapax.close()
     }
@@ -436,10 +436,10 @@ describe.skipIf(noServer !== undefined)('a Redis of its own', () => {
     'A25: a Redis that %s during a call: handle ends once the lease has run out, and the call is not made again',
     async (how) => {
       await using server = await privateServer('redis')
-      const store = redis({ url: server.url, timeoutMs: 6_000 })
+      const store = redis({ url: server.url, timeoutMs: 4_000 })
       let calls = 0
       const hapax = createHapax({ store, source: '/test', logger: silentLogger })
-      const sms = hapax.leased('sms', { leaseMs: 6_000 }).on(Ping, async (_, ctx) => {
+      const sms = hapax.leased('sms', { leaseMs: 4_000 }).on(Ping, async (_, ctx) => {
         const call = async (): Promise<void> => {
           calls += 1
           await (how === 'is killed' ? server.kill() : server.pause())
