@@ -5,8 +5,11 @@ import { type Delivery, type Destination, type HapaxError, isHapaxError, type Ou
 import { KafkaProxy } from './kafka-proxy.ts'
 import { requireServer } from './servers.ts'
 
-/** Settings under which losses are noticed soon. The mock lets a rebalance take nearly as long as a session. */
-export const HASTY = { sessionTimeoutMs: 3_000, commitIntervalMs: 20 } as const
+/**
+ * Settings under which losses are noticed soon, though not by a machine that stands still for some seconds. The mock lets a
+ * rebalance take nearly as long as a session.
+ */
+export const HASTY = { sessionTimeoutMs: 6_000, commitIntervalMs: 20 } as const
 
 /** A topic of a test's own, plain clients, and the broker through a proxy. */
 export interface KafkaPlace extends AsyncDisposable {
