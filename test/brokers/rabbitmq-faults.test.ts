@@ -147,7 +147,7 @@ describe('links', () => {
       tx.insert('effects', { id })
     })
     const ids = numbered(2_000)
-    for (const id of ids) void place.send(plain(id))
+    await Promise.all(ids.map((id) => place.send(plain(id))))
     await until(async () => (await place.ready('billing')) === 2_000, 'everything is there')
     const worker = hapax.worker({ consume: [billing.from(subscription)] })
     await worker.start()

@@ -213,10 +213,13 @@ async function sendPlainly(place: RabbitmqPlace, sent: OutgoingMessage): Promise
   const { body, options } = outgoing(sent, 'binary')
   const told = await new Promise<'confirmed' | 'closed'>((resolve, reject) => {
     connection.on('error', () => resolve('closed'))
-    connection.createConfirmChannel().then((channel) => {
-      channel.on('error', () => {})
-      channel.publish(place.exchange, 'ping', body, options, (error) => error === null && resolve('confirmed'))
-    }, reject)
+    connection
+      .createConfirmChannel()
+      .then((channel) => {
+        channel.on('error', () => {})
+        channel.publish(place.exchange, 'ping', body, options, (error) => error === null && resolve('confirmed'))
+      })
+      .catch(reject)
   })
   await connection.close().catch(() => {})
   return told

@@ -7,6 +7,7 @@ import { fromDrizzle } from 'hapax/drizzle'
 import { postgres } from 'hapax/postgres'
 import pg from 'pg'
 import { afterAll, expect, it, onTestFinished } from 'vitest'
+import { pgPool } from '../support/pg-pool.ts'
 import { postgresHarness } from '../support/postgres-harness.ts'
 import { requireServer } from '../support/servers.ts'
 import { runStoreCases } from '../support/store-suite.ts'
@@ -14,9 +15,7 @@ import { uncaughtErrors } from '../support/uncaught.ts'
 
 type Tx = Parameters<Parameters<NodePgDatabase['transaction']>[0]>[0]
 
-const admin = new pg.Pool({ connectionString: requireServer('postgres'), max: 4 })
-// What a program on Drizzle has as well: Drizzle does not listen to connections that break.
-admin.on('error', () => {})
+const admin = pgPool({ connectionString: requireServer('postgres'), max: 4 })
 afterAll(() => admin.end())
 
 const param = (text: string, values: readonly unknown[] = []) =>

@@ -26,6 +26,7 @@ let shared: mysql2.Pool
 
 beforeAll(async () => {
   admin = await mysql2.createConnection(requireServer('mysql'))
+  admin.on('error', () => {})
   await admin.query(`create database ${database}`)
   await admin.query(`use ${database}`)
   await admin.query('create table effects (id int primary key, note varchar(100)) engine = innodb')

@@ -3,6 +3,7 @@ import { createHapax, defineMessage, silentLogger } from 'hapax'
 import { postgres } from 'hapax/postgres'
 import pg from 'pg'
 import { afterAll, describe, expect, it } from 'vitest'
+import { pgPool } from '../support/pg-pool.ts'
 import { pgWay } from '../support/pg-way.ts'
 import { postgresHarness } from '../support/postgres-harness.ts'
 import { narrowPgbouncer, requireServer, serverVariables } from '../support/servers.ts'
@@ -11,7 +12,7 @@ import { runStoreCases } from '../support/store-suite.ts'
 const url = process.env[serverVariables.pgbouncer]
 
 describe.skipIf(!url)('through PgBouncer in transaction mode (skipped where it is not installed)', () => {
-  const admin = new pg.Pool({ connectionString: url, max: 4 })
+  const admin = pgPool({ connectionString: url, max: 4 })
   afterAll(() => admin.end())
 
   runStoreCases(postgresHarness(admin, pgWay))
@@ -76,7 +77,7 @@ async function bothSessions(pool: pg.Pool): Promise<SessionState[]> {
 /** Three hapaxes in a schema of their own, through a PgBouncer with two sessions. */
 async function openNarrow() {
   const schema = `narrow_${randomBytes(5).toString('hex')}`
-  const pool = new pg.Pool({ connectionString: narrowPgbouncer(url as string), max: 20 })
+  const pool = pgPool({ connectionString: narrowPgbouncer(url as string), max: 20 })
   const [first] = await bothSessions(pool)
   const { pid: _pid, ...boot } = first as SessionState
   await pool.query(`create schema ${schema}`)

@@ -14,6 +14,7 @@ import pg from 'pg'
 import { afterAll, describe, expect, it, onTestFinished } from 'vitest'
 import { array, literal, script } from '../../src/stores/postgres/literal.ts'
 import { anyCharacter } from '../support/any-text.ts'
+import { pgPool } from '../support/pg-pool.ts'
 import { requireServer } from '../support/servers.ts'
 import { uncaughtErrors } from '../support/uncaught.ts'
 
@@ -21,7 +22,7 @@ type Tx = PgTx<PgPoolClient>
 type AnyHapax = Hapax<Tx, PgClient>
 
 const connectionString = requireServer('postgres')
-const admin = new pg.Pool({ connectionString, max: 4 })
+const admin = pgPool({ connectionString, max: 4 })
 afterAll(() => admin.end())
 
 const Ping = defineMessage<{ n: number }>('ping')

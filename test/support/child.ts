@@ -39,6 +39,8 @@ export class Child<Said> {
         resolve({ code, signal, errors: this.#errors })
       })
     })
+    // Whoever waits for it is told; else it is not worth the whole run.
+    this.ended.catch(() => {})
   }
 
   get pid(): number {
@@ -59,8 +61,9 @@ export class Child<Said> {
     })
   }
 
+  /** One that has just ended cannot be told: whoever waits for it learns how it ended. */
   tell(message: object): void {
-    this.#process.send(message)
+    this.#process.send(message, () => {})
   }
 
   kill(signal: NodeJS.Signals): void {

@@ -63,6 +63,8 @@ const checkers: Record<DurableStore, (name: string) => Promise<Checker>> = {
   postgres: async (schema) => {
     const url = requireServer('postgres')
     const client = new pg.Client(url)
+    // Should the server die, the next query says so.
+    client.on('error', () => {})
     await client.connect()
     await client.query(`create schema ${schema}`)
     return {
@@ -77,6 +79,7 @@ const checkers: Record<DurableStore, (name: string) => Promise<Checker>> = {
   mysql: async (name) => {
     const url = new URL(requireServer('mysql'))
     const client = await createConnection(url.href)
+    client.on('error', () => {})
     await client.query(`create database ${name}`)
     await client.query(`use ${name}`)
     url.pathname = `/${name}`

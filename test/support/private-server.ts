@@ -72,7 +72,10 @@ export class PrivateServer implements AsyncDisposable {
     this.#service = service
     this.#keeper = keep(order, 'channel')
     this.#keeper.process.on('message', (news: News) => this.#learn(news))
-    void this.#keeper.ended.then((said) => this.#learn({ ended: said }))
+    void this.#keeper.ended.then(
+      (said) => this.#learn({ ended: said }),
+      (error: unknown) => this.#learn({ ended: String(error) }),
+    )
   }
 
   /** Ends the server at once, and resolves when it has. */
@@ -119,7 +122,7 @@ export class PrivateServer implements AsyncDisposable {
 
   async #tell(instruction: Instruction, until: 'ended' | 'running' | 'signalled'): Promise<void> {
     const done = once(this.#news, until)
-    this.#keeper.process.send(instruction)
+    this.#keeper.process.send(instruction, () => {})
     await Promise.race([done, this.#keeper.ended])
   }
 

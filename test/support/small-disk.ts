@@ -95,7 +95,9 @@ function orderOf(programs: Record<'postgres' | 'initdb', string>, { base, disk, 
 function keep(order: Order): () => Promise<void> {
   const script = fileURLToPath(new URL('../../scripts/services/keeper.ts', import.meta.url))
   const child = spawn(process.execPath, [script, JSON.stringify(order)], { stdio: ['pipe', 'ignore', 'inherit'] })
+  child.stdin.on('error', () => {})
   const exit = once(child, 'exit')
+  exit.catch(() => {})
   return async () => {
     child.stdin.end()
     await exit

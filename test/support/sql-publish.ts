@@ -45,6 +45,7 @@ async function onPostgres(): Promise<SqlRig> {
   const schema = `sql_publish_${randomBytes(4).toString('hex')}`
   const url = requireServer('postgres')
   const client = new pg.Client(url)
+  client.on('error', () => {})
   await client.connect()
   const store = postgres({ url, schema })
   await store.migrate()
@@ -83,6 +84,7 @@ async function onMysql(): Promise<SqlRig> {
   const name = `sql_publish_${randomBytes(4).toString('hex')}`
   const url = new URL(requireServer('mysql'))
   const client = await createConnection({ uri: url.href, charset: 'utf8mb4' })
+  client.on('error', () => {})
   await client.query(`create database ${name}`)
   await client.query(`use ${name}`)
   url.pathname = `/${name}`

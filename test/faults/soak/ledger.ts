@@ -1,6 +1,6 @@
 import { createConnection } from 'mysql2/promise'
-import pg from 'pg'
 import type { Place } from '../../support/databases.ts'
+import { pgPool } from '../../support/pg-pool.ts'
 
 // Nothing here knows hapax: the tables of the soak, and a plain connection to them.
 
@@ -47,13 +47,14 @@ export function ledgerTables({ store, url, schema }: Place): LedgerTables {
 
 export async function openLedger({ store, url }: Place): Promise<Ledger> {
   if (store === 'postgres') {
-    const pool = new pg.Pool({ connectionString: url, max: 2 })
+    const pool = pgPool({ connectionString: url, max: 2 })
     return { query: async (text) => (await pool.query(text)).rows, close: () => pool.end() }
   }
   // Without a database of its own it is not taken for a connection of hapax, and is not cut.
   const plain = new URL(url)
   plain.pathname = ''
   const client = await createConnection(plain.href)
+  client.on('error', () => {})
   return { query: async (text) => (await client.query(text))[0] as unknown as Row[], close: () => client.end() }
 }
 
