@@ -32,6 +32,7 @@ export const mariadb: Service = {
 
   async ping(url) {
     const connection = await mysql.createConnection({ uri: url, connectTimeout: 5_000 })
+    connection.on('error', () => {})
     try {
       const [rows] = await connection.query<mysql.RowDataPacket[]>('select version() as version')
       return String(rows[0]?.version).split('-')[0] ?? ''
