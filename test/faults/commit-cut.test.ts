@@ -30,7 +30,7 @@ const ROUNDS = 20
 const cuts = ['drop', 'swallow'] as const satisfies readonly Fault[]
 const meaning = { drop: 'before it arrives', swallow: 'before its answer arrives' }
 const Order = defineMessage<{ id: string }>('order')
-const options: ConsumerOptions = { retry: { attempts: 3, minDelayMs: 0, maxDelayMs: 0 }, lockTimeoutMs: 1_000 }
+const options: ConsumerOptions = { retry: { attempts: 3, minDelayMs: 0, maxDelayMs: 0 }, lockTimeoutMs: 20_000 }
 
 /** A hapax behind a proxy, and a checker beside it. */
 interface Rig extends AsyncDisposable {

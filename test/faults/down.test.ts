@@ -58,7 +58,8 @@ describe.each(stores)('%s: the database is down', (store) => {
     for (const [name, call] of Object.entries(calls)) {
       await expect(call(), name).rejects.toMatchObject({ name: 'HapaxError', code: 'store-unavailable' })
     }
-    expect(performance.now() - start).toBeLessThan(10_000)
+    // Each at once, and not when a deadline of its own is over, on a machine that may stand still in between.
+    expect(performance.now() - start).toBeLessThan(30_000)
 
     await proxy.accept()
     await worker.start()
@@ -76,7 +77,7 @@ describe.each(stores)('%s: the database is down', (store) => {
     void proxy.arm('hold', /./)
     const start = performance.now()
     await expect(rig.consumer.handle(order('silent'))).rejects.toMatchObject({ code: 'store-unavailable' })
-    expect(performance.now() - start).toBeLessThan(20_000)
+    expect(performance.now() - start).toBeLessThan(40_000)
     expect(await rig.consumer.handle(order('silent'))).toMatchObject({ status: 'stored' })
     proxy.cut()
   })

@@ -16,7 +16,7 @@ describe.each(durableStores())('%s: a message that ends its process', (store) =>
     const killerJob: KillerJob = { place: checker.place, takeoverMs: 600 }
     let deaths = 0
     for (;;) {
-      const child = new Child(new URL('./killer-child.ts', import.meta.url), killerJob, 30_000)
+      const child = new Child(new URL('./killer-child.ts', import.meta.url), killerJob, 60_000)
       const { code, signal, errors } = await child.ended
       if (code === 0) break
       expect({ signal, errors }).toEqual({ signal: 'SIGKILL', errors: '' })

@@ -22,7 +22,7 @@ describe.each(durableStores())('%s: racing consumers', (store) => {
         inFlight: 2,
         group: GROUPS[index % GROUPS.length] as number,
       }
-      return new Child<RaceReport>(new URL('./race-child.ts', import.meta.url), job)
+      return new Child<RaceReport>(new URL('./race-child.ts', import.meta.url), job, 170_000)
     })
     await Promise.all(children.map((child) => child.next()))
     const start = performance.now()
@@ -43,5 +43,5 @@ describe.each(durableStores())('%s: racing consumers', (store) => {
     expect(effects.size).toBe(MESSAGES)
     expect([...effects].filter(([, count]) => count !== 1)).toEqual([])
     expect({ processed, duplicate }).toEqual({ processed: MESSAGES, duplicate: MESSAGES * (PROCESSES - 1) })
-  })
+  }, 180_000)
 })

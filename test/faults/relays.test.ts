@@ -29,7 +29,7 @@ describe.each(durableStores())('%s: relays', (store) => {
     const arrivals = join(directory, 'arrivals')
     writeFileSync(arrivals, '')
     const relayJob: RelayJob = { place: checker.place, arrivals, takeoverMs: TAKEOVER_MS }
-    const start = (): Child<object> => new Child(new URL('./relay-child.ts', import.meta.url), relayJob, 90_000)
+    const start = (): Child<object> => new Child(new URL('./relay-child.ts', import.meta.url), relayJob, 170_000)
     const relays = [start(), start()] as const
     for (const relay of relays) await relay.next()
 
@@ -54,7 +54,7 @@ describe.each(durableStores())('%s: relays', (store) => {
     }
     await publishing
     await expect
-      .poll(() => checker.query(`select id from ${table(checker.place, 'outbox')} limit 1`), { timeout: 40_000 })
+      .poll(() => checker.query(`select id from ${table(checker.place, 'outbox')} limit 1`), { timeout: 100_000 })
       .toEqual([])
     for (const relay of relays) relay.tell({ stop: true })
     for (const relay of relays) expect(await relay.ended).toMatchObject({ code: 0, errors: '' })
@@ -67,5 +67,5 @@ describe.each(durableStores())('%s: relays', (store) => {
       expect(ids).toHaveLength(1_200 / KEYS)
     }
     rmSync(directory, { recursive: true })
-  })
+  }, 180_000)
 })

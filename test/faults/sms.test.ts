@@ -1,7 +1,6 @@
-import { once } from 'node:events'
-import { type AddressInfo, createServer } from 'node:net'
 import { defineMessage, type EffectOptions } from 'hapax'
 import { describe, expect, it } from 'vitest'
+import { freePort } from '../../scripts/services/port.ts'
 import { inLanes } from '../support/lanes.ts'
 import { seed, seeded } from '../support/seeded.ts'
 import { finish, makeScene, type Scene, smsStores } from './sms/place.ts'
@@ -181,7 +180,7 @@ async function story(scene: Scene, policy: Policy): Promise<void> {
   // What the provider does to those calls that are made only then may have to be decided again.
   for (let more = await decide(hapax, provider); more > 0; more = await decide(hapax, provider)) {
     decided += more
-    await runWorker(job, LIMIT_MS)
+    await recover(hapax, job)
   }
   const last = judge(ids, await find(scene, hapax, provider, ids), policy)
   expect(last.complaints).toEqual([])
@@ -228,11 +227,7 @@ async function pauseFor(child: ReturnType<typeof startWorker>, random: () => num
 
 /** Where nobody listens. */
 async function nobodysUrl(): Promise<string> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return `http://127.0.0.1:${port}`
+  return `http://127.0.0.1:${await freePort()}`
 }
 
 function wait(ms: number): Promise<void> {

@@ -41,10 +41,10 @@ const options: SoakOptions = full
       calmMs: 3_000,
       awayMs: 1_500,
       cutMs: 300,
-      silenceLimitMs: 8_000,
-      restMs: 60_000,
+      silenceLimitMs: 20_000,
+      restMs: 120_000,
       // Twenty seconds on a quiet machine; heartbeats that come late on a busy one cost more.
-      deadlineMs: 240_000,
+      deadlineMs: 300_000,
     }
 
 function show(name: string, { verdict, faults, ...rest }: SoakResult): void {
