@@ -793,18 +793,37 @@ describe('the user’s own', () => {
 })
 
 describe('a link of the user’s pool', () => {
+  type Link = EventEmitter & { stream: Socket }
+
+  /** What MySQL says before it closes a link that was idle for too long; then the good-bye of TLS meets nobody. */
+  const breakTwice = async (link: Link): Promise<void> => {
+    const broken = new Promise((resolve) => link.stream.once('close', resolve))
+    link.once('error', () => link.stream.destroy(Object.assign(new Error('write EPIPE'), { code: 'EPIPE' })))
+    link.stream.push(Buffer.from('\x11\0\0\0\xff\xbf\x0f#HY000too late', 'latin1'))
+    await broken
+  }
+
   it('E8: ends no process by a second error while nobody uses it', async () => {
     const pool = poolWith({ connectionLimit: 1 })
     onTestFinished(() => pool.end())
     await storeOn(pool).ready()
     const client = await pool.getConnection()
-    const { connection: link } = client as unknown as { connection: EventEmitter & { stream: Socket } }
     client.release()
     const uncaught = uncaughtErrors()
-    const broken = new Promise((resolve) => link.stream.once('close', resolve))
-    // What MySQL says before it closes a link that was idle for too long; then the good-bye of TLS meets nobody.
-    link.once('error', () => link.stream.destroy(Object.assign(new Error('write EPIPE'), { code: 'EPIPE' })))
-    link.stream.push(Buffer.from('\x11\0\0\0\xff\xbf\x0f#HY000too late', 'latin1'))
+    await breakTwice(client.connection as unknown as Link)
+    expect(uncaught).toEqual([])
+  })
+
+  it('E8: ends no process by a second error in the instant in which it is handed out', async () => {
+    const pool = poolWith({ connectionLimit: 1 })
+    onTestFinished(() => pool.end())
+    const client = await pool.getConnection()
+    client.release()
+    const uncaught = uncaughtErrors()
+    const broken = new Promise((resolve) =>
+      pool.once('acquire', (link) => resolve(breakTwice(link as unknown as Link))),
+    )
+    await storeOn(pool).ready()
     await broken
     expect(uncaught).toEqual([])
   })

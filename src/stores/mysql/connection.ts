@@ -127,17 +127,31 @@ async function acquire<Client extends MysqlPoolClient>(
   })
 }
 
+const pools = new WeakSet<object>()
 const links = new WeakSet<object>()
 
-/** The pool listens for the first error of a link, and there may be more, also when nobody uses it: one would end the process. */
+/**
+ * A connection of the pool. The pool listens for the first error of a link, and there may be more, also in the instant in which it is
+ * handed out, and when nobody uses it: one would end the process.
+ */
 async function connect<Client extends MysqlPoolClient>(pool: MysqlPool<Client>): Promise<Client> {
-  const client = await pool.getConnection()
-  const { connection: link = client } = client as { connection?: Pick<MysqlPoolClient, 'on'> }
-  if (!links.has(link)) {
-    links.add(link)
-    link.on('error', () => {})
+  if (!pools.has(pool)) {
+    pools.add(pool)
+    const { on } = pool as { on?(event: 'acquire', listener: (link: Link) => void): unknown }
+    on?.call(pool, 'acquire', listen)
   }
+  const client = await pool.getConnection()
+  // One that was released to whoever waits for it is not told of.
+  listen((client as { connection?: Link }).connection ?? client)
   return client
+}
+
+type Link = Pick<MysqlPoolClient, 'on'>
+
+function listen(link: Link): void {
+  if (links.has(link)) return
+  links.add(link)
+  link.on('error', () => {})
 }
 
 /** One transaction on one connection. */
