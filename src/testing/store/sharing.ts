@@ -128,8 +128,8 @@ const crashes: readonly Case[] = [
       await world.crash(await world.due())
       await store(['e', 'f'])
       await world.drain({ hapax, consumer })
-      assert.deepEqual(calls.slice(0, 4).sort(), ['a of 1', 'b of 1', 'c of 1', 'd of 1'])
-      assert.deepEqual(calls.slice(4), ['e f of 1'])
+      // The others may have their turn in between: suspects do not keep the floor for long.
+      assert.deepEqual(calls.sort(), ['a of 1', 'b of 1', 'c of 1', 'd of 1', 'e f of 1'])
       await world.assertEffects(['a', 'b', 'c', 'd', 'e', 'f'])
     },
   },
