@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import { type ChannelModel, connect } from 'amqplib'
+import { type Channel, type ChannelModel, connect } from 'amqplib'
 import { rabbitmq } from 'hapax/rabbitmq'
 import { describe, expect, it } from 'vitest'
 import { Listener } from '../../src/testing/broker/listener.ts'
@@ -371,6 +371,43 @@ describe.concurrent('connections of the user', () => {
     await Promise.all([listener.close(), destination.close()])
     expect(open).toBe(0)
   })
+})
+
+describe('a connection that was given, and is slow', () => {
+  it.for(['queue', 'exchange'] as const)(
+    'does not keep the channel of a %s that nobody waits for any more',
+    async (of) => {
+      await using place = await RabbitmqPlace.open()
+      await place.declare('billing', QUORUM)
+      const connection = await connect(requireServer('rabbitmq'))
+      const go = Promise.withResolvers<void>()
+      const late = Promise.withResolvers<Channel>()
+      const slow = async (open: () => Promise<Channel>): Promise<Channel> => {
+        await go.promise
+        const channel = await open()
+        late.resolve(channel)
+        return channel
+      }
+      const given = Object.assign(Object.create(connection), {
+        createChannel: () => slow(() => connection.createChannel()),
+        createConfirmChannel: () => slow(() => connection.createConfirmChannel()),
+      }) as ChannelModel
+      const rabbit = rabbitmq({ connection: given, timeoutMs: 200 })
+      if (of === 'queue') {
+        const opening = Listener.open(rabbit.queue(place.queue('billing')), MANY)
+        await expect(opening).rejects.toMatchObject({ code: 'broker-timeout' })
+      } else {
+        const destination = rabbit.exchange(place.exchange)
+        expect(await publish(destination, [message('a')])).toMatchObject([{ status: 'unavailable' }])
+        await destination.close()
+      }
+      const closed = late.promise.then((channel) => new Promise((resolve) => channel.once('close', resolve)))
+      go.resolve()
+      await closed
+      expect((await place.channel.checkQueue(place.queue('billing'))).consumerCount).toBe(0)
+      await connection.close()
+    },
+  )
 })
 
 describe('errors of connections', () => {

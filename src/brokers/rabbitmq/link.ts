@@ -18,6 +18,13 @@ export interface LinkOptions {
   readonly timeoutMs: number
 }
 
+type Work<T> = (connection: AmqpConnection) => Promise<T>
+
+interface UseOptions<T> {
+  readonly patient?: boolean
+  readonly late?: (result: T) => Promise<unknown>
+}
+
 /**
  * A connection that several share: opened when the first needs it, opened anew after a loss, closed when nobody is left. After
  * a failure the next attempt has to wait a little; whoever does not wait is told the failure at once.
@@ -82,14 +89,17 @@ export class Link {
 
   /**
    * Does some work on the connection, in time. Rejects with an error of hapax. A server that does not answer in time has lost
-   * the connection: whatever else it carries is waiting as well. `patient` ones wait between attempts themselves.
+   * the connection: whatever else it carries is waiting as well. `patient` ones wait between attempts themselves; `late` ends what
+   * comes of the work when nobody waits for it any more, on a connection that goes on.
    */
-  async use<T>(what: string, work: (connection: AmqpConnection) => Promise<T>, patient = false): Promise<T> {
+  async use<T>(what: string, work: Work<T>, { patient = false, late }: UseOptions<T> = {}): Promise<T> {
     if (!patient && this.#failed !== undefined && this.pauseMs > 0) throw this.#failed.error
     const connection = await this.#connect()
     const { timeoutMs } = this.#options
     try {
-      return await within(systemClock, timeoutMs, work(connection), () => {
+      const working = work(connection)
+      return await within(systemClock, timeoutMs, working, () => {
+        if (late !== undefined) void working.then(late).catch(() => {})
         throw this.#giveUp(connection, new HapaxError('broker-timeout', `${what}: no answer within ${timeoutMs} ms`))
       })
     } catch (error) {

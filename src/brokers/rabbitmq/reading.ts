@@ -53,7 +53,7 @@ export class Reading {
       await reading.#consume(count)
       return reading
     }
-    return link.use(`queue ${place.name}`, opening, true)
+    return link.use(`queue ${place.name}`, opening, { patient: true, late: (reading) => reading.close() })
   }
 
   get isOpen(): boolean {

@@ -1,6 +1,6 @@
 import type { Confirmation } from '../../core/broker.ts'
 import { asError, HapaxError, messageOf } from '../../core/errors.ts'
-import type { AmqpConfirmChannel, AmqpMessage } from './amqp.ts'
+import type { AmqpConfirmChannel, AmqpConnection, AmqpMessage } from './amqp.ts'
 import { type Answer, CONFIRMED } from './answer.ts'
 import { brokerError, isClosed, type ServerClose, serverClose } from './errors.ts'
 import { closed, type Link } from './link.ts'
@@ -51,7 +51,7 @@ export class Sender {
 
   /** Opens a channel, and sees to the exchange. */
   static open(link: Link, exchange: ExchangePlace, told: (ended: Ended) => void): Promise<Sender> {
-    return link.use(`exchange ${exchange.name}`, async (connection) => {
+    const opening = async (connection: AmqpConnection): Promise<Sender> => {
       const channel = await connection.createConfirmChannel()
       // What goes wrong while it is being declared is told by the promise.
       const ignore = (): void => {}
@@ -59,7 +59,8 @@ export class Sender {
       await declareExchange(channel, exchange)
       const { frameMax = LEAST_HARMLESS } = connection.connection ?? {}
       return new Sender(link, exchange.name, channel, frameMax, told)
-    })
+    }
+    return link.use(`exchange ${exchange.name}`, opening, { late: (sender) => sender.close() })
   }
 
   get isOpen(): boolean {
