@@ -1,6 +1,6 @@
 import type { Confirmation, Destination, OutgoingMessage } from './broker.ts'
 import type { Clock } from './clock.ts'
-import { asError, describe, HapaxError } from './errors.ts'
+import { asError, describe, HapaxError, messageOf } from './errors.ts'
 import { unpackAttributes } from './message.ts'
 import type { OutboxMessage } from './rows.ts'
 
@@ -24,7 +24,14 @@ export class Sending {
 
   /** Sends them in one call, and tells the answers as they come. */
   all(rows: readonly OutboxMessage[], tell: (row: OutboxMessage, sent: Confirmation) => void): Promise<void> {
-    return send(this.#options, rows.map(outgoing), (index, sent) => tell(rows[index] as OutboxMessage, sent))
+    const leaving: { readonly row: OutboxMessage; readonly message: OutgoingMessage }[] = []
+    for (const row of rows) {
+      const message = outgoing(row)
+      if (message instanceof HapaxError) tell(row, { status: 'refused', error: message })
+      else leaving.push({ row, message })
+    }
+    const messages = leaving.map(({ message }) => message)
+    return send(this.#options, messages, (index, sent) => tell(leaving[index]?.row as OutboxMessage, sent))
   }
 
   /** Sends one; what is to be sent in the same moment goes in the same call. */
@@ -42,8 +49,16 @@ export class Sending {
   }
 }
 
-function outgoing({ message }: OutboxMessage): OutgoingMessage {
-  return { ...unpackAttributes(message), data: message.data }
+/** What others have written into the outbox by hand may be no message. */
+function outgoing({ message }: OutboxMessage): OutgoingMessage | HapaxError {
+  try {
+    return { ...unpackAttributes(message), data: message.data }
+  } catch (cause) {
+    return new HapaxError(
+      'undecodable',
+      `the attributes of a row of the outbox cannot be read: ${messageOf(asError(cause))}`,
+    )
+  }
 }
 
 /**
@@ -74,10 +89,8 @@ function send(
       limit.abort()
       resolve()
     }
-    if (signal.aborted) {
-      late()
-      return
-    }
+    if (open.size === 0) return over()
+    if (signal.aborted) return late()
     signal.addEventListener('abort', late, { once: true })
     const answers = published(destination, messages, limit.signal)
     for (const index of messages.keys()) {
