@@ -87,6 +87,19 @@ export function packAttributes(message: OtherAttributes): string {
   return `{${text}}`
 }
 
+/** The first of these attributes that is not what its type says; others than hapax may have written it. */
+export function wrongAttribute(attributes: MessageAttributes): keyof OtherAttributes | undefined {
+  return OTHERS.find((name) => {
+    const value: unknown = attributes[name]
+    return value !== undefined && !(name === 'headers' ? isTexts(value) : typeof value === 'string')
+  })
+}
+
+function isTexts(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return false
+  return Object.values(value).every((each) => typeof each === 'string')
+}
+
 /** The attributes of a stored message. */
 export function unpackAttributes(stored: Omit<LeavingMessage, 'data'>): MessageAttributes {
   const { id, source, type, key, attributes } = stored

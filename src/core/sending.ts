@@ -1,7 +1,7 @@
 import type { Confirmation, Destination, OutgoingMessage } from './broker.ts'
 import type { Clock } from './clock.ts'
 import { asError, describe, HapaxError, messageOf } from './errors.ts'
-import { unpackAttributes } from './message.ts'
+import { unpackAttributes, wrongAttribute } from './message.ts'
 import type { OutboxMessage } from './rows.ts'
 
 /** What a call of a destination needs. */
@@ -49,16 +49,19 @@ export class Sending {
   }
 }
 
-/** What others have written into the outbox by hand may be no message. */
 function outgoing({ message }: OutboxMessage): OutgoingMessage | HapaxError {
   try {
-    return { ...unpackAttributes(message), data: message.data }
-  } catch (cause) {
-    return new HapaxError(
-      'undecodable',
-      `the attributes of a row of the outbox cannot be read: ${messageOf(asError(cause))}`,
-    )
+    const attributes = unpackAttributes(message)
+    const wrong = wrongAttribute(attributes)
+    return wrong === undefined ? { ...attributes, data: message.data } : unreadable(`${wrong} is no text`)
+  } catch (error) {
+    return unreadable(messageOf(asError(error)))
   }
+}
+
+/** What others than hapax have written into the outbox may be no message. */
+function unreadable(why: string): HapaxError {
+  return new HapaxError('undecodable', `the attributes of this row of the outbox cannot be read: ${why}`)
 }
 
 /**

@@ -169,20 +169,29 @@ describe('a relay', () => {
     expect(deletes).toBeLessThan(100)
   })
 
-  it.for([true, false])('D30: is not stopped by a row that is no message (order kept: %s)', async (keepsOrder) => {
-    // As somebody leaves it who writes into the table by hand.
-    const spoilt = instead(memory(), 'outboxRows', async (read, seqs) => {
-      const rows = (await read(seqs)) as readonly OutboxMessage[]
-      const spoil = ({ message }: OutboxMessage) => (message.id === 'bad' ? { ...message, attributes: '{' } : message)
-      return rows.map((row) => ({ ...row, message: spoil(row) }))
-    })
-    const { hapax, worker, arrived, publish } = await relay(() => CONFIRMED, spoilt, keepsOrder)
-    for (const id of ['bad', 'good']) await publish({ key: id }, id)
-    await worker.start()
-    await expect.poll(() => arrived).toEqual(['good'])
-    const failed = async () => (await hapax.failed.list()).map(({ message: { id }, reason }) => [id, reason])
-    await expect.poll(failed).toEqual([['bad', 'refused-by-broker']])
-  })
+  it.for([
+    [true, '{'],
+    [false, '{'],
+    [true, '{"headers":5}'],
+    [true, '{"headers":{"a":null}}'],
+    [false, '{"time":7}'],
+  ] as const)(
+    'D30: is not stopped by a row that is no message (order kept: %s, %s)',
+    async ([keepsOrder, attributes]) => {
+      // As somebody leaves it who writes into the table by hand.
+      const spoilt = instead(memory(), 'outboxRows', async (read, seqs) => {
+        const rows = (await read(seqs)) as readonly OutboxMessage[]
+        const spoil = ({ message }: OutboxMessage) => (message.id === 'bad' ? { ...message, attributes } : message)
+        return rows.map((row) => ({ ...row, message: spoil(row) }))
+      })
+      const { hapax, worker, arrived, publish } = await relay(() => CONFIRMED, spoilt, keepsOrder)
+      for (const id of ['bad', 'good']) await publish({ key: id }, id)
+      await worker.start()
+      await expect.poll(() => arrived).toEqual(['good'])
+      const failed = async () => (await hapax.failed.list()).map(({ message: { id }, reason }) => [id, reason])
+      await expect.poll(failed).toEqual([['bad', 'refused-by-broker']])
+    },
+  )
 
   it('D5: a row that somebody keeps locked stops nothing, and is not sent again and again', async () => {
     const store = memory()
