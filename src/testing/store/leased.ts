@@ -4,6 +4,7 @@ import { messageKey } from '../../core/identity.ts'
 import type { Case } from './case.ts'
 import { doubts } from './leased-doubt.ts'
 import { edges } from './leased-edges.ts'
+import { leasedOrder } from './leased-order.ts'
 import { ownership } from './leased-owners.ts'
 import { stored } from './leased-stored.ts'
 import { unknowns } from './leased-unknown.ts'
@@ -107,4 +108,12 @@ const settling: readonly Case[] = [
   },
 ]
 
-export const leases: readonly Case[] = [...settling, ...unknowns, ...doubts, ...ownership, ...stored, ...edges]
+export const leases: readonly Case[] = [
+  ...settling,
+  ...unknowns,
+  ...doubts,
+  ...ownership,
+  ...leasedOrder,
+  ...stored,
+  ...edges,
+]
