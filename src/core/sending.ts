@@ -25,10 +25,18 @@ export class Sending {
   /** Sends them in one call, and tells the answers as they come. */
   all(rows: readonly OutboxMessage[], tell: (row: OutboxMessage, sent: Confirmation) => void): Promise<void> {
     const leaving: { readonly row: OutboxMessage; readonly message: OutgoingMessage }[] = []
+    const refused = new Map<string | null, HapaxError>()
     for (const row of rows) {
-      const message = outgoing(row)
-      if (message instanceof HapaxError) tell(row, { status: 'refused', error: message })
-      else leaving.push({ row, message })
+      const { key } = row.message
+      const before = key === null ? undefined : refused.get(key)
+      const message = before ?? outgoing(row)
+      if (!(message instanceof HapaxError)) leaving.push({ row, message })
+      // What stands behind it waits.
+      else if (before !== undefined) tell(row, unavailable(before))
+      else {
+        refused.set(key, message)
+        tell(row, { status: 'refused', error: message })
+      }
     }
     const messages = leaving.map(({ message }) => message)
     return send(this.#options, messages, (index, sent) => tell(leaving[index]?.row as OutboxMessage, sent))

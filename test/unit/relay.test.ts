@@ -185,11 +185,12 @@ describe('a relay', () => {
         return rows.map((row) => ({ ...row, message: spoil(row) }))
       })
       const { hapax, worker, arrived, publish } = await relay(() => CONFIRMED, spoilt, keepsOrder)
-      for (const id of ['bad', 'good']) await publish({ key: id }, id)
+      for (const id of ['before', 'bad', 'behind']) await publish({ key: 'k' }, id)
+      await publish({ key: 'other' }, 'good')
       await worker.start()
-      await expect.poll(() => arrived).toEqual(['good'])
       const failed = async () => (await hapax.failed.list()).map(({ message: { id }, reason }) => [id, reason])
       await expect.poll(failed).toEqual([['bad', 'refused-by-broker']])
+      await expect.poll(() => arrived.toSorted()).toEqual(['before', 'good'])
     },
   )
 
