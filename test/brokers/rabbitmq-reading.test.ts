@@ -404,7 +404,9 @@ describe('a connection that was given, and is slow', () => {
       const closed = late.promise.then((channel) => new Promise((resolve) => channel.once('close', resolve)))
       go.resolve()
       await closed
-      expect((await place.channel.checkQueue(place.queue('billing'))).consumerCount).toBe(0)
+      const readers = async (): Promise<number> =>
+        (await place.channel.checkQueue(place.queue('billing'))).consumerCount
+      await until(async () => (await readers()) === 0, 'nobody reads the queue')
       await connection.close()
     },
   )
