@@ -88,11 +88,12 @@ export function packAttributes(message: OtherAttributes): string {
 }
 
 /** The first of these attributes that is not what its type says; others than hapax may have written it. */
-export function wrongAttribute(attributes: MessageAttributes): keyof OtherAttributes | undefined {
-  return OTHERS.find((name) => {
-    const value: unknown = attributes[name]
-    return value !== undefined && !(name === 'headers' ? isTexts(value) : typeof value === 'string')
-  })
+export function wrongAttribute(attributes: MessageAttributes): string | undefined {
+  for (const name in attributes) {
+    const value: unknown = attributes[name as keyof MessageAttributes]
+    if (typeof value !== 'string' && !(name === 'headers' && isTexts(value))) return name
+  }
+  return undefined
 }
 
 function isTexts(value: unknown): boolean {

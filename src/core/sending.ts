@@ -24,22 +24,24 @@ export class Sending {
 
   /** Sends them in one call, and tells the answers as they come. */
   all(rows: readonly OutboxMessage[], tell: (row: OutboxMessage, sent: Confirmation) => void): Promise<void> {
-    const leaving: { readonly row: OutboxMessage; readonly message: OutgoingMessage }[] = []
+    const leaving: OutboxMessage[] = []
+    const messages: OutgoingMessage[] = []
     const refused = new Map<string | null, HapaxError>()
     for (const row of rows) {
       const { key } = row.message
       const before = key === null ? undefined : refused.get(key)
+      // What stands behind one that is refused waits.
       const message = before ?? outgoing(row)
-      if (!(message instanceof HapaxError)) leaving.push({ row, message })
-      // What stands behind it waits.
-      else if (before !== undefined) tell(row, unavailable(before))
+      if (!(message instanceof HapaxError)) {
+        leaving.push(row)
+        messages.push(message)
+      } else if (before !== undefined) tell(row, unavailable(before))
       else {
         refused.set(key, message)
         tell(row, { status: 'refused', error: message })
       }
     }
-    const messages = leaving.map(({ message }) => message)
-    return send(this.#options, messages, (index, sent) => tell(leaving[index]?.row as OutboxMessage, sent))
+    return send(this.#options, messages, (index, sent) => tell(leaving[index] as OutboxMessage, sent))
   }
 
   /** Sends one; what is to be sent in the same moment goes in the same call. */
