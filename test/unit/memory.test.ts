@@ -12,10 +12,12 @@ const options: UnitOptions = { lockTimeoutMs: 10_000, idleTimeoutMs: 10_000 }
 const plain: Opening = { kind: 'plain' }
 
 let now: number
+/** Whether every look at the clock is later than the one before. */
+let ticking: boolean
 let store: MemoryStore
 
 const clock: Clock = {
-  now: () => now,
+  now: () => (ticking ? ++now : now),
   monotonic: () => now,
   after: (ms, call) => {
     const timer = setTimeout(call, ms)
@@ -25,6 +27,7 @@ const clock: Clock = {
 
 beforeEach(() => {
   now = 1_000_000
+  ticking = false
   store = memory({ clock })
 })
 
@@ -187,6 +190,15 @@ describe('a transaction in memory', () => {
 })
 
 describe('the inbox in memory', () => {
+  it('D18: lists what is equally old in the order in which it came, also while time goes on', async () => {
+    const ids = Array.from({ length: 10 }, (_, index) => `${index}`)
+    await run(plain, () => undefined, { inbox: ids.map((id) => retry(id)) })
+    const known = await seqs()
+    ticking = true
+    const { entries } = await look()
+    expect(entries.map(({ seq }) => seq)).toEqual(ids.map((id) => known[id]))
+  })
+
   it('lists what is due, the oldest first, and when the next one is', async () => {
     const inbox = [retry('later', 500), retry('1'), retry('2'), { ...retry('x'), consumer: 'other' }]
     await run(plain, () => undefined, { inbox })

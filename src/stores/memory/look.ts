@@ -20,19 +20,22 @@ export function look(data: Data, share: Share): Look {
 
 function inboxEntries(data: Data, { scope }: Share): readonly Entry[] {
   const rows = data.inbox.all().filter((row) => row.consumer === scope)
-  return rows.map((row) => entryOf(data, row, row.ordered ? row.message.key : null, row.starts > 0))
+  const now = data.clock.now()
+  return rows.map((row) => entryOf(now, row, row.ordered ? row.message.key : null, row.starts > 0))
 }
 
 function outboxEntries(data: Data, { scope }: Share): readonly Entry[] {
   const rows = data.outbox.all().filter((row) => row.relay === scope)
-  return rows.map((row) => entryOf(data, row, row.message.key, false))
+  const now = data.clock.now()
+  return rows.map((row) => entryOf(now, row, row.message.key, false))
 }
 
 type Queued = Parameters<Data['inbox']['set']>[1] | Parameters<Data['outbox']['set']>[1]
 
-function entryOf(data: Data, row: Queued, key: string | null, suspect: boolean): Entry {
+/** `now` is the same for all of a look, or rows would change places where it goes on in between. */
+function entryOf(now: number, row: Queued, key: string | null, suspect: boolean): Entry {
   const { seq, lane, message, availableAt, heldAt } = row
-  const dueMs = availableAt - data.clock.now()
+  const dueMs = availableAt - now
   return { seq, type: message.type, lane, key, bytes: message.data.byteLength, dueMs, held: heldAt !== null, suspect }
 }
 
