@@ -12,7 +12,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   return [
     {
       version: 1,
-      name: 'inbox and outbox',
+      name: 'hapax',
       sql: [
         `create table if not exists ${prefix}receipts (
   consumer varbinary(255) not null,
@@ -25,6 +25,9 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   type varbinary(6148) not null,
   primary key (consumer, message_key)
 ) engine = innodb row_format = dynamic`,
+        // A key is too long for an index, so its hash stands for it: null where order does not count. Generated, so that
+        // publishers in other languages write it as well; stored, because indexes on virtual columns have failed too often.
+        // The size of the payload is stored too: to measure a large one, the server would have to read it.
         `create table if not exists ${prefix}inbox (
   seq bigint not null auto_increment primary key,
   created_at datetime(6) not null,
@@ -33,6 +36,12 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   attempts int not null default 0,
   lost int not null default 0,
   starts int not null default 0,
+  crashes int not null default 0,
+  held_at datetime(6),
+  lease_token binary(16),
+  fence bigint not null default 0,
+  lane tinyint unsigned not null default 0,
+  ordered tinyint not null default 0,
   fingerprint binary(8) not null,
   consumer varbinary(255) not null,
   source varbinary(6148) not null,
@@ -42,8 +51,11 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   attributes longblob not null,
   error longblob,
   data longblob not null,
-  index inbox_due (consumer, available_at, seq),
-  index inbox_message (message_key)
+  bytes int unsigned generated always as (length(data)) stored,
+  key_hash binary(32) generated always as (if(ordered = 1, unhex(sha2(\`key\`, 256)), null)) stored,
+  index inbox_message (message_key),
+  index inbox_lane (consumer, lane, key_hash, available_at, seq),
+  index inbox_key (consumer, lane, key_hash, seq)
 ) engine = innodb row_format = dynamic`,
         `create table if not exists ${prefix}outbox (
   seq bigint not null auto_increment primary key,
@@ -51,19 +63,31 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   available_at datetime(6) not null,
   message_key binary(16) not null,
   fingerprint binary(8) not null,
+  attempts int not null default 0,
+  held_at datetime(6),
+  lane tinyint unsigned not null default 0,
   relay varbinary(255) not null,
   source varbinary(6148) not null,
   id varbinary(6148) not null,
   type varbinary(6148) not null,
   \`key\` varbinary(6148),
   attributes longblob not null,
-  data longblob not null
+  error longblob,
+  data longblob not null,
+  bytes int unsigned generated always as (length(data)) stored,
+  key_hash binary(32) generated always as (unhex(sha2(\`key\`, 256))) stored,
+  index outbox_lane (relay, lane, key_hash, available_at, seq),
+  index outbox_key (relay, lane, key_hash, seq)
 ) engine = innodb row_format = dynamic`,
         `create table if not exists ${prefix}failed (
   seq bigint not null auto_increment primary key,
   failed_at datetime(6) not null,
   message_key binary(16) not null,
   attempts int not null,
+  held_seq bigint,
+  lane tinyint unsigned not null default 0,
+  ordered tinyint not null default 0,
+  origin varbinary(16) not null default 'inbox',
   fingerprint binary(8) not null,
   consumer varbinary(255) not null,
   source varbinary(6148) not null,
@@ -73,69 +97,18 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   attributes longblob not null,
   reason varbinary(255) not null,
   error longblob not null,
+  error_hash varbinary(64) not null default '',
+  replaced_by varbinary(6148),
   data longblob not null,
-  unique index failed_message (consumer, message_key, fingerprint)
+  unique index failed_message (consumer, message_key, fingerprint, origin)
 ) engine = innodb row_format = dynamic`,
         // By type first: a publisher looks for the consumers of a type, and locks what it reads.
         `create table if not exists ${prefix}subscriptions (
   type varbinary(2048) not null,
   consumer varbinary(255) not null,
+  ordered tinyint not null default 0,
   primary key (type, consumer)
 ) engine = innodb row_format = dynamic`,
-      ],
-    },
-    {
-      version: 2,
-      name: 'workers, relays and order',
-      sql: [
-        // A key is too long for an index, so its hash stands for it: null where order does not count. Generated, so that
-        // what older publishers write has it as well; stored, because indexes on virtual columns have failed too often.
-        // The size of the payload is stored too: to measure a large one, the server would have to read it.
-        // The index inbox_due stays: older workers name it.
-        ...once(
-          `${prefix}inbox`,
-          'key_hash',
-          `alter table ${prefix}inbox
-  add column held_at datetime(6),
-  add column crashes int not null default 0,
-  add column lane tinyint unsigned not null default 0,
-  add column ordered tinyint not null default 0,
-  add column bytes int unsigned generated always as (length(data)) stored,
-  add column key_hash binary(32) generated always as (if(ordered = 1, unhex(sha2(\`key\`, 256)), null)) stored,
-  add index inbox_lane (consumer, lane, key_hash, available_at, seq),
-  add index inbox_key (consumer, lane, key_hash, seq)`,
-        ),
-        ...once(
-          `${prefix}outbox`,
-          'key_hash',
-          `alter table ${prefix}outbox
-  add column held_at datetime(6),
-  add column attempts int not null default 0,
-  add column lane tinyint unsigned not null default 0,
-  add column error longblob,
-  add column bytes int unsigned generated always as (length(data)) stored,
-  add column key_hash binary(32) generated always as (unhex(sha2(\`key\`, 256))) stored,
-  add index outbox_lane (relay, lane, key_hash, available_at, seq),
-  add index outbox_key (relay, lane, key_hash, seq)`,
-        ),
-        ...once(
-          `${prefix}failed`,
-          'origin',
-          `alter table ${prefix}failed
-  add column held_seq bigint,
-  add column lane tinyint unsigned not null default 0,
-  add column ordered tinyint not null default 0,
-  add column origin varbinary(16) not null default 'inbox',
-  add column error_hash varbinary(64) not null default '',
-  add column replaced_by varbinary(6148),
-  drop index failed_message,
-  add unique index failed_message (consumer, message_key, fingerprint, origin)`,
-        ),
-        ...once(
-          `${prefix}subscriptions`,
-          'ordered',
-          `alter table ${prefix}subscriptions add column ordered tinyint not null default 0`,
-        ),
         `create table if not exists ${prefix}workers (
   id varbinary(255) not null primary key,
   started_at datetime(6) not null,
@@ -176,18 +149,6 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   type varbinary(6148),
   note longblob
 ) engine = innodb row_format = dynamic`,
-        ...publishProcedure(prefix),
-      ],
-    },
-    {
-      version: 3,
-      name: 'leases and effects',
-      sql: [
-        ...once(
-          `${prefix}inbox`,
-          'fence',
-          `alter table ${prefix}inbox add column lease_token binary(16), add column fence bigint not null default 0`,
-        ),
         `create table if not exists ${prefix}effects (
   consumer varbinary(255) not null,
   message_key binary(16) not null,
@@ -201,19 +162,8 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   last_at datetime(6) not null,
   primary key (consumer, message_key, name)
 ) engine = innodb row_format = dynamic`,
+        ...publishProcedure(prefix),
       ],
     },
-  ]
-}
-
-/** Changes a table unless it has this column already; MySQL has no IF NOT EXISTS for columns. One ALTER is all or nothing. */
-function once(table: string, column: string, alter: string): readonly string[] {
-  const there = `select 1 from information_schema.columns
-where table_schema = database() and table_name = '${table}' and column_name = '${column}'`
-  return [
-    `set @hapax_change = if(exists(${there}), 'do 0', '${alter.replaceAll("'", "''")}')`,
-    'prepare hapax_change from @hapax_change',
-    'execute hapax_change',
-    'deallocate prepare hapax_change',
   ]
 }

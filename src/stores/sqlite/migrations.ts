@@ -8,7 +8,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   return [
     {
       version: 1,
-      name: 'inbox and outbox',
+      name: 'hapax',
       sql: [
         // Without rowid: the row lives in the key's own tree, which makes a receipt smaller and its insert faster.
         `create table ${prefix}receipts (
@@ -22,7 +22,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   type text not null,
   primary key (consumer, message_key)
 ) strict, without rowid`,
-        // Autoincrement: else the seq of a deleted last row would be given out again.
+        // Autoincrement: otherwise the seq of a deleted last row would be given out again.
         `create table ${prefix}inbox (
   seq integer primary key autoincrement,
   created_at integer not null default (${NOW}),
@@ -31,6 +31,12 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   attempts integer not null default 0,
   lost integer not null default 0,
   starts integer not null default 0,
+  crashes integer not null default 0,
+  held_at integer,
+  lease_token blob,
+  fence integer not null default 0,
+  lane integer not null default 0,
+  ordered integer not null default 0,
   fingerprint blob not null,
   consumer text not null,
   source text not null,
@@ -41,65 +47,30 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   error text,
   data blob not null
 ) strict`,
-        `create index ${prefix}inbox_due on ${prefix}inbox (consumer, available_at, seq)`,
         `create index ${prefix}inbox_message on ${prefix}inbox (message_key)`,
+        `create index ${prefix}inbox_lane on ${prefix}inbox (consumer, lane, available_at, seq) where ordered = 0`,
+        `create index ${prefix}inbox_key on ${prefix}inbox (consumer, lane, key, seq) where ordered = 1`,
         `create table ${prefix}outbox (
   seq integer primary key autoincrement,
   created_at integer not null default (${NOW}),
   available_at integer not null,
   message_key blob not null,
   fingerprint blob not null,
+  attempts integer not null default 0,
+  held_at integer,
+  lane integer not null default 0,
   relay text not null,
   source text not null,
   id text not null,
   type text not null,
   key text,
   attributes text not null,
+  error text,
   data blob not null
 ) strict`,
-        `create table ${prefix}failed (
-  seq integer primary key autoincrement,
-  failed_at integer not null default (${NOW}),
-  message_key blob not null,
-  attempts integer not null,
-  fingerprint blob not null,
-  consumer text not null,
-  source text not null,
-  id text not null,
-  type text not null,
-  key text,
-  attributes text not null,
-  reason text not null,
-  error text not null,
-  data blob not null,
-  unique (consumer, message_key, fingerprint)
-) strict`,
-        `create table ${prefix}subscriptions (
-  consumer text not null,
-  type text not null,
-  primary key (consumer, type)
-) strict, without rowid`,
-      ],
-    },
-    {
-      version: 2,
-      name: 'workers, relays and order',
-      sql: [
-        `alter table ${prefix}inbox add column held_at integer`,
-        `alter table ${prefix}inbox add column crashes integer not null default 0`,
-        `alter table ${prefix}inbox add column lane integer not null default 0`,
-        `alter table ${prefix}inbox add column ordered integer not null default 0`,
-        `drop index ${prefix}inbox_due`,
-        `create index ${prefix}inbox_lane on ${prefix}inbox (consumer, lane, available_at, seq) where ordered = 0`,
-        `create index ${prefix}inbox_key on ${prefix}inbox (consumer, lane, key, seq) where ordered = 1`,
-        `alter table ${prefix}outbox add column held_at integer`,
-        `alter table ${prefix}outbox add column attempts integer not null default 0`,
-        `alter table ${prefix}outbox add column lane integer not null default 0`,
-        `alter table ${prefix}outbox add column error text`,
         `create index ${prefix}outbox_lane on ${prefix}outbox (relay, lane, available_at, seq) where key is null`,
         `create index ${prefix}outbox_key on ${prefix}outbox (relay, lane, key, seq) where key is not null`,
-        // A unique constraint cannot be changed: the table is written anew, and goes on counting where it was.
-        `create table ${prefix}failed_new (
+        `create table ${prefix}failed (
   seq integer primary key autoincrement,
   failed_at integer not null default (${NOW}),
   message_key blob not null,
@@ -122,19 +93,16 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   replaced_by text,
   unique (consumer, message_key, fingerprint, origin)
 ) strict`,
-        `insert into sqlite_sequence (name, seq)
-select '${prefix}failed_new', seq from sqlite_sequence where name = '${prefix}failed'`,
-        `insert into ${prefix}failed_new
-  (seq, failed_at, message_key, attempts, fingerprint, consumer, source, id, type, key, attributes, reason, error, data)
-select seq, failed_at, message_key, attempts, fingerprint, consumer, source, id, type, key, attributes, reason, error, data
-from ${prefix}failed`,
-        `drop table ${prefix}failed`,
-        `alter table ${prefix}failed_new rename to ${prefix}failed`,
-        // Few rows are held: these cost nothing but for them, and find them among millions.
+        // Few rows are held, so these indexes cost next to nothing, and they find the held rows among millions.
         `create index ${prefix}inbox_held on ${prefix}inbox (held_at) where held_at is not null`,
         `create index ${prefix}outbox_held on ${prefix}outbox (held_at) where held_at is not null`,
         `create index ${prefix}failed_held on ${prefix}failed (held_seq) where held_seq is not null`,
-        `alter table ${prefix}subscriptions add column ordered integer not null default 0`,
+        `create table ${prefix}subscriptions (
+  consumer text not null,
+  type text not null,
+  ordered integer not null default 0,
+  primary key (consumer, type)
+) strict, without rowid`,
         `create table ${prefix}workers (
   id text primary key,
   started_at integer not null default (${NOW}),
@@ -175,14 +143,6 @@ from ${prefix}failed`,
   type text,
   note text
 ) strict`,
-      ],
-    },
-    {
-      version: 3,
-      name: 'leases and effects',
-      sql: [
-        `alter table ${prefix}inbox add column lease_token blob`,
-        `alter table ${prefix}inbox add column fence integer not null default 0`,
         `create table ${prefix}effects (
   consumer text not null,
   message_key blob not null,
