@@ -47,7 +47,7 @@ const DONE = { retry: 'retried', discard: 'discarded', republish: 'republished' 
 export function withRows(command: Command): Command {
   return withChange(
     command
-      .option('--all', 'all there are, if no filter says which')
+      .option('--all', 'all there are, instead of filters')
       .option('--limit <n>', 'by filter: how many at most, the oldest first', wholeNumber(1, 1_000_000_000))
       .option('--rate <n>', 'how many in a second at most', rate),
   ).option('--yes', 'do not ask; needed for a change by filter without a terminal')
@@ -69,6 +69,7 @@ export function byNumber(
       `npx hapax ${commandName} --type order.placed --dry-run`,
     ])
   }
+  if (filtered && all) throw new CliError('usage', 'expected filters or --all, got both')
   return seqs.length > 0
 }
 

@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import type { FailedWhere } from '../index.ts'
 import { byNumber, changeByFilter, changeByNumber, type RowsOptions, type RowsWork, withRows } from './change-rows.ts'
 import { CliError } from './errors.ts'
 import { type FailedFilters, failedWhere, withFailedFilters } from './failed-where.ts'
@@ -43,12 +44,13 @@ async function failedChange(
     throw new CliError('usage', 'what an edit has replaced is not tried again: retry the message that took its place')
   }
   return withEither(options, io, (hapax) => {
-    const work = workOf(hapax, change, where ?? {})
+    const work = workOf(hapax, change, where)
     return numbered ? changeByNumber(work, numbers, options, io) : changeByFilter(work, options, io)
   })
 }
 
-function workOf({ failed }: AnyHapax, change: Change, where: NonNullable<ReturnType<typeof failedWhere>>): RowsWork {
+function workOf({ failed }: AnyHapax, change: Change, where: FailedWhere | undefined): RowsWork {
+  const which = where ?? ({ all: true } as const)
   return {
     change,
     noun: 'failed message',
@@ -63,6 +65,6 @@ function workOf({ failed }: AnyHapax, change: Change, where: NonNullable<ReturnT
     },
     one: (seq, by) => failed[change](seq, by),
     count: () => failed.count(where),
-    all: (options) => (change === 'retry' ? failed.retryAll(where, options) : failed.discardAll(where, options)),
+    all: (options) => (change === 'retry' ? failed.retryAll(which, options) : failed.discardAll(which, options)),
   }
 }

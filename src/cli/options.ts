@@ -1,4 +1,5 @@
 import { type Command, InvalidArgumentError } from 'commander'
+import { MAX_SPAN_MS } from '../core/options.ts'
 import type { By } from '../index.ts'
 import { durationMs, durationText } from './duration.ts'
 import type { Io } from './io.ts'
@@ -46,8 +47,8 @@ export function withChange(command: Command): Command {
 /** Adds from when to when. */
 export function withAges(command: Command): Command {
   return command
-    .option('--older-than <time>', 'only those from before, as 2h or 30d', duration)
-    .option('--newer-than <time>', 'only those since, as 2h or 30d', duration)
+    .option('--older-than <time>', 'only those from before, as 2h or 30d', age)
+    .option('--newer-than <time>', 'only those since, as 2h or 30d', age)
 }
 
 /** Adds how to page through a list. */
@@ -93,6 +94,8 @@ export function durationFrom(leastMs: number, mostMs: number): (text: string) =>
     throw new InvalidArgumentError(`expected a time from ${durationText(leastMs)} to ${durationText(mostMs)}`)
   }
 }
+
+const age = durationFrom(1, MAX_SPAN_MS)
 
 /** Reads the number of a row. */
 export function seq(text: string): string {

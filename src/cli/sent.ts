@@ -5,7 +5,7 @@ import { durationText } from './duration.ts'
 import { type Io, json, line } from './io.ts'
 import { type AddCommand, type Done, examples, seqs, withAges, withPages, withStore } from './options.ts'
 import { payloadOf } from './payload.ts'
-import { command, type NamedStore, type StoreOptions, withHapax } from './store.ts'
+import { command, type StoreOptions, withHapax } from './store.ts'
 import { table } from './table.ts'
 import { safe, shellWord, when } from './text.ts'
 
@@ -125,14 +125,16 @@ async function republish(
   io: Io,
 ): Promise<number> {
   const where = sentWhere(options)
-  const numbered = byNumber('sent republish', numbers, Object.keys(where).length > 0, options)
-  return withHapax(options, io, (hapax, found) => {
-    const work = workOf(hapax, found, where)
+  const numbered = byNumber('sent republish', numbers, !isEmpty(where), options)
+  return withHapax(options, io, (hapax) => {
+    const work = workOf(hapax, where)
     return numbered ? changeByNumber(work, numbers, options, io) : changeByFilter(work, options, io)
   })
 }
 
-function workOf({ sent }: Hapax<unknown>, { store }: NamedStore, where: SentWhere): RowsWork {
+const isEmpty = (where: SentWhere): boolean => Object.keys(where).length === 0
+
+function workOf({ sent }: Hapax<unknown>, where: SentWhere): RowsWork {
   return {
     change: 'republish',
     noun: 'published message',
@@ -144,19 +146,7 @@ function workOf({ sent }: Hapax<unknown>, { store }: NamedStore, where: SentWher
       return found?.seq === seq ? `${found.message.type} ${found.message.id} by ${found.relay}` : undefined
     },
     one: (seq, by) => sent.republish(seq, by),
-    count: () => countOf(store, where),
-    all: (options) => sent.republishAll(where, options),
-  }
-}
-
-const PAGE = 1_000
-
-async function countOf(store: NamedStore['store'], where: SentWhere): Promise<number> {
-  let counted = 0
-  for (let after: string | undefined; ; ) {
-    const page = await store.sentSeqs(where, after, PAGE)
-    counted += page.length
-    after = page.at(-1)
-    if (page.length < PAGE) return counted
+    count: () => sent.count(where),
+    all: (options) => sent.republishAll(isEmpty(where) ? { all: true } : where, options),
   }
 }

@@ -1,7 +1,7 @@
 import type { By } from './audit.ts'
 import { type Clock, pause } from './clock.ts'
 import { asError, isHapaxError } from './errors.ts'
-import { expected, noOthers, numberFrom } from './options.ts'
+import { callback, expected, noOthers, numberFrom, signalOption } from './options.ts'
 
 /** How many rows are changed, and how fast. */
 export interface BulkOptions {
@@ -96,6 +96,8 @@ function checked(options: BulkOptions): BulkOptions & { readonly limit: number }
     expected('limit', 'a positive integer', limit)
   }
   if (perSecond !== undefined) numberFrom('perSecond', 0.001, perSecond, 1)
+  callback('onResult', options.onResult)
+  signalOption('signal', options.signal)
   return { ...options, limit }
 }
 
@@ -105,15 +107,8 @@ export function checkedSeq(seq: string): string {
   return seq
 }
 
-/** An age: a number of milliseconds, of any length. */
-export function age(name: string, ms: number | undefined): number | undefined {
-  if (ms !== undefined && !(Number.isSafeInteger(ms) && ms >= 0)) expected(name, 'a whole number of at least 0', ms)
-  return ms
-}
-
 /** How many rows of a list. */
-export function pageSize(limit: number | undefined): number {
-  const size = limit ?? 50
+export function pageSize(size: number = 50): number {
   if (!Number.isSafeInteger(size) || size <= 0) expected('limit', 'a positive integer', size)
   if (size > 1000) expected('limit', 'at most 1000', size)
   return size

@@ -1,6 +1,6 @@
 import { auditOf, type By } from './audit.ts'
 import { type Clock, pause } from './clock.ts'
-import { expected, noOthers, text } from './options.ts'
+import { callback, flag, noOthers, signalOption, spanMs, text } from './options.ts'
 import type { Store } from './store.ts'
 
 /** Options of `hapax.cleanup`. */
@@ -30,11 +30,12 @@ export async function cleanup(
   options: CleanupOptions,
 ): Promise<{ readonly receipts: number }> {
   noOthers('options', options, ['consumer', 'olderThanMs', 'dryRun', 'signal', 'onProgress', 'by'])
-  const { olderThanMs, dryRun, signal, onProgress } = options
+  const { signal, onProgress } = options
   const consumer = text('consumer', options.consumer)
-  if (!Number.isSafeInteger(olderThanMs) || olderThanMs <= 0) {
-    expected('olderThanMs', 'a positive integer', olderThanMs)
-  }
+  const olderThanMs = spanMs('olderThanMs', options.olderThanMs)
+  const dryRun = flag('dryRun', options.dryRun, false)
+  signalOption('signal', signal)
+  callback('onProgress', onProgress)
   const audit = auditOf('cleanup', options.by)
   if (dryRun) return { receipts: await store.cleanable(consumer, olderThanMs) }
   let receipts = 0

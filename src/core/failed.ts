@@ -1,15 +1,16 @@
 import { auditOf, type By } from './audit.ts'
-import { age, type BulkOptions, type BulkSummary, bulk, checkedSeq, pageSize } from './bulk.ts'
+import { type BulkOptions, type BulkSummary, bulk, checkedSeq, pageSize } from './bulk.ts'
 import type { Clock } from './clock.ts'
 import { MAX_RESULT_BYTES } from './effect-result.ts'
 import { asError, describe, HapaxError, messageOf } from './errors.ts'
 import { fingerprint, messageKey } from './identity.ts'
 import { isJson, MAX_TEXT_BYTES } from './intake.ts'
 import { packAttributes, type StoredMessage, unpackAttributes } from './message.ts'
-import { expected, noOthers, oneOf, text } from './options.ts'
+import { expected, noOthers, object, text, word } from './options.ts'
 import type { EffectEnd, EffectRow } from './rows.ts'
 import type { Store } from './store.ts'
 import type { Audit, FailedFilter, FailedGroup, FailedMessage, FailedWhere } from './tools.ts'
+import { type Chosen, chosenFailed, failedWhere } from './where.ts'
 
 /** Which failed messages to list. */
 export type FailedQuery = Omit<FailedFilter, 'limit'> & { readonly limit?: number }
@@ -66,20 +67,22 @@ export class FailedStore {
 
   /** A page of failed messages, newest first; `before` takes the `seq` of the last one of the page before. */
   async list(query: FailedQuery = {}): Promise<readonly FailedMessage[]> {
+    object('query', query)
     const { before, limit, ...where } = query
-    const filter = { ...checkedWhere(where), limit: pageSize(limit) }
+    const filter = { ...failedWhere(where), limit: pageSize(limit) }
     return this.#store.failedList(before === undefined ? filter : { ...filter, before: checkedSeq(before) })
   }
 
   /** How many there are. */
   async count(where: FailedWhere = {}): Promise<number> {
-    return this.#store.failedCount(checkedWhere(where))
+    return this.#store.failedCount(failedWhere(where))
   }
 
   /** Failed messages that look alike, the largest group first. */
   async groups(query: FailedWhere & { readonly limit?: number } = {}): Promise<readonly FailedGroup[]> {
+    object('query', query)
     const { limit, ...where } = query
-    return this.#store.failedGroups(checkedWhere(where), pageSize(limit))
+    return this.#store.failedGroups(failedWhere(where), pageSize(limit))
   }
 
   /** One failed message, or undefined. */
@@ -96,8 +99,9 @@ export class FailedStore {
     if (!(await this.#retry(checkedSeq(seq), auditOf('retry', by)))) throw notFound(seq)
   }
 
-  /** Retries all of these, oldest first. */
-  async retryAll(where: FailedWhere, options: BulkOptions = {}): Promise<BulkSummary> {
+  /** Retries all of these, oldest first; `{ all: true }` means all there are. */
+  async retryAll(where: Chosen<FailedWhere>, options: BulkOptions = {}): Promise<BulkSummary> {
+    object('options', options)
     const audit = auditOf('retry', options.by)
     return this.#all(where, options, (seq) => this.#retry(seq, audit))
   }
@@ -133,13 +137,15 @@ export class FailedStore {
    */
   async settle(seq: string, options: SettleOptions): Promise<void> {
     noOthers('options', options, ['effect', 'as', 'result', 'by'])
+    text('effect', options.effect)
+    const { actor } = auditOf('settle', options.by)
+    const audit = auditOf('settle', { actor, note: settleNote(options) })
     const end = settlement(options)
     const failed = await this.#existing(seq)
     const { consumer, message } = failed
     const ref = { consumer, messageKey: message.messageKey, name: text('effect', options.effect) }
     const known = (await this.#effects(failed)).find(({ name }) => name === ref.name)
     if (known === undefined) throw noEffect(seq, ref.name)
-    const audit = auditOf('settle', { ...options.by, note: settleNote(options) })
     const settled = await this.#store.settleEffect(ref, end, audit)
     if (!settled && (known.state !== end.state || known.result !== end.result)) throw settledBefore(known)
     // Whoever is interrupted here finds the message still failed, and its effect settled.
@@ -171,8 +177,9 @@ export class FailedStore {
     if (!(await this.#discard(checkedSeq(seq), auditOf('discard', by)))) throw notFound(seq)
   }
 
-  /** Discards all of these, oldest first. */
-  async discardAll(where: FailedWhere, options: BulkOptions = {}): Promise<BulkSummary> {
+  /** Discards all of these, oldest first; `{ all: true }` means all there are. */
+  async discardAll(where: Chosen<FailedWhere>, options: BulkOptions = {}): Promise<BulkSummary> {
+    object('options', options)
     const audit = auditOf('discard', options.by)
     return this.#all(where, options, (seq) => this.#discard(seq, audit))
   }
@@ -192,33 +199,18 @@ export class FailedStore {
     return there
   }
 
-  #all(where: FailedWhere, options: BulkOptions, change: (seq: string) => Promise<boolean>): Promise<BulkSummary> {
-    const which = checkedWhere(where)
+  #all(
+    where: Chosen<FailedWhere>,
+    options: BulkOptions,
+    change: (seq: string) => Promise<boolean>,
+  ): Promise<BulkSummary> {
+    const which = chosenFailed(where)
     const newest = async (): Promise<string | undefined> =>
       (await this.#store.failedList({ ...which, limit: 1 })).at(0)?.seq
     const page = (after: string | undefined, limit: number): Promise<readonly string[]> =>
       this.#store.failedSeqs(which, after, limit)
     return bulk(this.#options.clock, { newest, page, change }, options)
   }
-}
-
-const WHERE = [
-  'origin',
-  'consumer',
-  'type',
-  'reason',
-  'errorHash',
-  'olderThanMs',
-  'newerThanMs',
-  'replaced',
-] as const satisfies readonly (keyof FailedWhere)[]
-
-function checkedWhere(where: FailedWhere): FailedWhere {
-  noOthers('query', where, WHERE)
-  oneOf('origin', ['inbox', 'outbox'], where.origin, 'inbox')
-  age('olderThanMs', where.olderThanMs)
-  age('newerThanMs', where.newerThanMs)
-  return where
 }
 
 function notItsOwnId({ seq, message: { id, source } }: FailedMessage): HapaxError {
@@ -269,7 +261,7 @@ function jsonOf(data: unknown): string {
 }
 
 function settlement({ effect, as, result }: SettleOptions): EffectEnd {
-  oneOf('as', ['done', 'not-done', 'retry'], as, 'done')
+  word('as', ['done', 'not-done', 'retry'], as)
   if (as !== 'done') {
     if (result !== undefined) expected('result', `absent unless the effect is 'done'`, result)
     const message =

@@ -23,6 +23,7 @@ import { type Random, systemRandom } from './random.ts'
 import type { Migration, MigrationState, Store } from './store.ts'
 import type { Finding, StoreStatus, Trace } from './tools.ts'
 import { uuidv7Source } from './uuid.ts'
+import { sourceOption } from './where.ts'
 import { Worker, type WorkerOptions } from './worker.ts'
 
 /** Options of `createHapax`. */
@@ -239,8 +240,8 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     return this.#store.status()
   }
 
-  explain(id: string, source?: string): Promise<readonly Trace[]> {
-    return this.#store.trace(text('id', id, MAX_TEXT_BYTES), source)
+  async explain(id: string, source?: string): Promise<readonly Trace[]> {
+    return this.#store.trace(text('id', id, MAX_TEXT_BYTES), sourceOption(source))
   }
 
   cleanup(options: CleanupOptions): Promise<{ readonly receipts: number }> {

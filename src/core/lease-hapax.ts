@@ -16,6 +16,7 @@ import { type Random, systemRandom } from './random.ts'
 import type { Store } from './store.ts'
 import type { Finding, Trace } from './tools.ts'
 import { uuidv7Source } from './uuid.ts'
+import { sourceOption } from './where.ts'
 
 /** Options of `createHapax` on a store that only knows leases. */
 export interface LeaseHapaxOptions {
@@ -96,7 +97,7 @@ export class LeaseCore implements LeaseHapax {
   }
 
   async explain(id: string, source?: string): Promise<readonly Trace[]> {
-    return this.#engine.store.trace(text('id', id, MAX_TEXT_BYTES), source)
+    return this.#engine.store.trace(text('id', id, MAX_TEXT_BYTES), sourceOption(source))
   }
 
   doctor(): Promise<readonly Finding[]> {

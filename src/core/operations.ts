@@ -1,12 +1,13 @@
 import { auditOf, type By } from './audit.ts'
-import { age, type BulkOptions, type BulkSummary, bulk, checkedSeq, pageSize } from './bulk.ts'
+import { type BulkOptions, type BulkSummary, bulk, checkedSeq, pageSize } from './bulk.ts'
 import type { Clock } from './clock.ts'
 import { HapaxError } from './errors.ts'
 import { MAX_TEXT_BYTES } from './intake.ts'
-import { noOthers, oneOf, text } from './options.ts'
+import { noOthers, object, text, word } from './options.ts'
 import type { Origin } from './rows.ts'
 import type { Store } from './store.ts'
 import type { Audit, HeldKey, SentFilter, SentMessage, SentWhere, StoreStatus } from './tools.ts'
+import { type Chosen, chosenSent, sentWhere } from './where.ts'
 
 /** What the tools need to know of their hapax. */
 export interface OperationsOptions {
@@ -33,7 +34,8 @@ export class Keys {
 
   /** Lets a key go on without its held message, which stays in the failed store. Rejects with `not-found`. */
   async release(held: Pick<HeldKey, 'origin' | 'scope' | 'key'>, by?: By): Promise<void> {
-    const origin: Origin = oneOf('origin', ['inbox', 'outbox'], held.origin, 'inbox')
+    object('key', held)
+    const origin: Origin = word('origin', ['inbox', 'outbox'], held.origin)
     const [scope, key] = [text('scope', held.scope), text('key', held.key, MAX_TEXT_BYTES)]
     const released = await this.#options.store.releaseKey(origin, scope, key, auditOf('release', by))
     if (!released) throw notFound(`the key ${key} of ${scope} is not held`, { origin, scope, key })
@@ -55,9 +57,22 @@ export class Sent {
 
   /** A page of published messages, newest first; `before` takes the `seq` of the last one of the page before. */
   async list(query: SentQuery = {}): Promise<readonly SentMessage[]> {
+    object('query', query)
     const { before, limit, ...where } = query
-    const filter = { ...checkedWhere(where), limit: pageSize(limit) }
+    const filter = { ...sentWhere(where), limit: pageSize(limit) }
     return this.#options.store.sentList(before === undefined ? filter : { ...filter, before: checkedSeq(before) })
+  }
+
+  /** How many there are. */
+  async count(where: SentWhere = {}): Promise<number> {
+    const which = sentWhere(where)
+    let counted = 0
+    for (let after: string | undefined; ; ) {
+      const page = await this.#options.store.sentSeqs(which, after, COUNTED_AT_ONCE)
+      counted += page.length
+      after = page.at(-1)
+      if (page.length < COUNTED_AT_ONCE) return counted
+    }
   }
 
   /** Publishes a message again, under its own id: whoever had it takes it for a duplicate. Rejects with `not-found`. */
@@ -67,10 +82,11 @@ export class Sent {
     }
   }
 
-  /** Publishes all of these again, oldest first. */
-  async republishAll(where: SentWhere, options: BulkOptions = {}): Promise<BulkSummary> {
+  /** Publishes all of these again, oldest first; `{ all: true }` means all there are. */
+  async republishAll(where: Chosen<SentWhere>, options: BulkOptions = {}): Promise<BulkSummary> {
     const { store, clock } = this.#options
-    const which = checkedWhere(where)
+    const which = chosenSent(where)
+    object('options', options)
     const audit = auditOf('republish', options.by)
     const work = {
       newest: async () => (await store.sentList({ ...which, limit: 1 })).at(0)?.seq,
@@ -87,12 +103,7 @@ export class Sent {
   }
 }
 
-function checkedWhere(where: SentWhere): SentWhere {
-  noOthers('query', where, ['relay', 'type', 'olderThanMs', 'newerThanMs'])
-  age('olderThanMs', where.olderThanMs)
-  age('newerThanMs', where.newerThanMs)
-  return where
-}
+const COUNTED_AT_ONCE = 1_000
 
 /** A consumer as `subscriptions` has it. */
 export interface KnownConsumer {

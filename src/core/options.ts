@@ -30,8 +30,12 @@ export function numberFrom(name: string, least: number, value: number | undefine
 
 /** One of the listed words, or the default where it is not given. */
 export function oneOf<T extends string>(name: string, words: readonly T[], value: T | undefined, fallback: T): T {
-  if (value === undefined) return fallback
-  if (!words.includes(value)) expected(name, words.map((word) => `'${word}'`).join(' or '), value)
+  return value === undefined ? fallback : word(name, words, value)
+}
+
+/** One of the listed words. */
+export function word<T extends string>(name: string, words: readonly T[], value: T): T {
+  if (!words.includes(value)) expected(name, words.map((each) => `'${each}'`).join(' or '), value)
   return value
 }
 
@@ -63,13 +67,39 @@ export function identifier(name: string, value: string): string {
 
 /** Refuses names of options that do not exist: a misspelt option must not be silently ignored. */
 export function noOthers(where: string, given: object, known: readonly string[]): void {
-  if (typeof given !== 'object' || given === null) expected(where, 'an object', given)
+  object(where, given)
   const other = Object.keys(given).find((key) => !known.includes(key))
   if (other !== undefined) expected(where, `an object with the options ${known.join(', ')}`, other)
 }
 
+/** An object with options: no list, no map, no date, and no promise that was meant to be awaited. */
+export function object(where: string, given: unknown): void {
+  if (Object.prototype.toString.call(given) !== '[object Object]') expected(where, 'an object', given)
+}
+
+/** True or false, or the default where it is not given. Other values that count as true or false were meant otherwise. */
+export function flag(name: string, value: boolean | undefined, fallback: boolean): boolean {
+  if (value === undefined) return fallback
+  if (typeof value !== 'boolean') expected(name, 'true or false', value)
+  return value
+}
+
+/** A function, or nothing. */
+export function callback(name: string, value: unknown): void {
+  if (value !== undefined && typeof value !== 'function') expected(name, 'a function', value)
+}
+
+/** A signal, or nothing. */
+export function signalOption(name: string, value: AbortSignal | undefined): void {
+  if (value === undefined) return
+  const { aborted, addEventListener } = (value ?? {}) as Partial<AbortSignal>
+  if (typeof aborted !== 'boolean' || typeof addEventListener !== 'function') {
+    expected(name, 'an AbortSignal', value)
+  }
+}
+
 /** The longest span of time that databases can count back. */
-const MAX_SPAN_MS = 100 * 365 * 86_400_000
+export const MAX_SPAN_MS = 100 * 365 * 86_400_000
 
 /** A span of days or years: longer than a timer can be set to. */
 export function spanMs(name: string, value: number): number {

@@ -62,7 +62,7 @@ describe.skipIf(withoutRedis() !== undefined)('a worker on a lease store', () =>
     const stopping = hapaxOn(slow)
     const worker = stopping.worker({ consume: [stopping.leased('sms').on(Sms, () => void calls.push('stopping'))] })
     await worker.start()
-    await stopping.failed.retryAll({})
+    await stopping.failed.retryAll({ all: true })
     await found.promise
     const stopped = worker.stop()
     // Were the look not waited for, stop would be over by then.
@@ -151,7 +151,7 @@ describe.skipIf(withoutRedis() !== undefined)('a worker on a lease store', () =>
     await worker.start()
     await until(() => state.handled > 10)
     const before = state.handled
-    await hapax.failed.retryAll({})
+    await hapax.failed.retryAll({ all: true })
     await until(() => retried.length === ids.length)
     const meanwhile = state.handled - before
     state.endless = false

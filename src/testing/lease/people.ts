@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { LeaseHapax } from '../../core/lease-hapax.ts'
 import { assertOutcome, assertRejects, gate, Pong, ping } from '../store/world.ts'
+import { assertRefused, explainCalls, failedCalls } from '../tool-inputs.ts'
 import { until } from '../wait.ts'
 import type { LeaseCase } from './index.ts'
 import { instead, type LeaseWorld, pings } from './world.ts'
@@ -160,6 +161,17 @@ const changing: readonly Case[] = [
     },
   },
   {
+    name: 'K18: a tool takes nothing that says less, or something else, than a person could have meant',
+    run: async (world) => {
+      const hapax = world.hapax()
+      await failed(world, hapax, ['a', 'b'])
+      const [row] = await hapax.failed.list()
+      await assertRefused([...failedCalls(hapax.failed, row?.seq as string), ...explainCalls(hapax)])
+      assert.equal(await hapax.failed.count(), 2)
+      assert.equal((await hapax.failed.discardAll({ all: true })).done, 2)
+    },
+  },
+  {
     name: 'C12: retries and discards many; editing is refused',
     run: async (world) => {
       const hapax = world.hapax()
@@ -171,7 +183,7 @@ const changing: readonly Case[] = [
         errors: 0,
         stopped: false,
       })
-      assert.deepEqual(await hapax.failed.retryAll({}), { done: 3, gone: 0, errors: 0, stopped: false })
+      assert.deepEqual(await hapax.failed.retryAll({ all: true }), { done: 3, gone: 0, errors: 0, stopped: false })
       const calls: string[] = []
       await world.drain(
         hapax,
@@ -199,7 +211,7 @@ const changing: readonly Case[] = [
       assert.deepEqual(await hapax.failed.effects(seq), [])
       await assertRejects(hapax.failed.retry(seq), 'conflict')
       await assertRejects(hapax.failed.settle(seq, { effect: 'send', as: 'retry' }), 'not-found')
-      assert.deepEqual(await hapax.failed.retryAll({}), { done: 0, gone: 0, errors: 1, stopped: false })
+      assert.deepEqual(await hapax.failed.retryAll({ all: true }), { done: 0, gone: 0, errors: 1, stopped: false })
       assert.deepEqual([sent, await hapax.failed.count()], [[1], 1])
       await hapax.failed.discard(seq)
       assertOutcome(await sms.handle(ping('a')), 'duplicate')
@@ -260,7 +272,7 @@ const workers: readonly Case[] = [
         },
         { hapax, leaseMs },
       )
-      await hapax.failed.retryAll({})
+      await hapax.failed.retryAll({ all: true })
       const { claims } = await world.store.claimStored('sms', { token: crypto.randomUUID(), leaseMs: 1, limit: 10 })
       assert.equal(claims.length, 3)
       const worker = await world.worker(hapax, sms)
@@ -276,7 +288,7 @@ const workers: readonly Case[] = [
     run: async (world) => {
       const hapax = world.hapax()
       await failed(world, hapax, ['a'])
-      await hapax.failed.retryAll({})
+      await hapax.failed.retryAll({ all: true })
       const dead = { token: crypto.randomUUID(), leaseMs: 1, limit: 10 }
       assert.equal((await world.store.claimStored('sms', dead)).claims.length, 1)
       const kept: unknown[] = []

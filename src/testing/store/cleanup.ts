@@ -56,7 +56,7 @@ const receipts: readonly Case[] = [
       await world.assertPlaces('held', ['failed', 'inbox', 'receipt'])
       for (const id of ['behind', 'waiting']) await world.assertPlaces(id, ['inbox', 'receipt'])
       bad.clear()
-      await reader.hapax.failed.retryAll({})
+      await reader.hapax.failed.retryAll({ all: true })
       await world.drain(reader)
       await world.assertEffects(['behind', 'done', 'failed', 'held', 'waiting'])
       await aged(world, 4)

@@ -240,7 +240,7 @@ const many: readonly Case[] = [
       // Each row that is retried fails again before the next one is looked at.
       const hapax = world.hapax({ store: afterRetry(world.store, () => world.drain(always)) })
       const always = world.reader(() => Promise.reject(new Permanent('again')), { hapax: world.hapax() })
-      const summary = await hapax.failed.retryAll({})
+      const summary = await hapax.failed.retryAll({ all: true })
       assert.deepEqual(summary, { done: 2, gone: 0, errors: 0, stopped: false })
       assert.equal(await reader.hapax.failed.count(), 2)
     },
@@ -253,7 +253,7 @@ const many: readonly Case[] = [
       const hapax = world.hapax({ store: withBadRow(world.store, seq) })
       const errors: string[] = []
       const summary = await hapax.failed.retryAll(
-        {},
+        { all: true },
         { onResult: (each) => void (each.result === 'error' && errors.push(`${each.seq} ${each.error.message}`)) },
       )
       assert.deepEqual(summary, { done: 2, gone: 0, errors: 1, stopped: false })
@@ -268,7 +268,7 @@ const many: readonly Case[] = [
       const { reader } = await failedOnes(world, ['a', 'b', 'c'])
       const stop = new AbortController()
       const { signal } = stop
-      const summary = await reader.hapax.failed.discardAll({}, { signal, onResult: () => stop.abort() })
+      const summary = await reader.hapax.failed.discardAll({ all: true }, { signal, onResult: () => stop.abort() })
       assert.deepEqual(summary, { done: 1, gone: 0, errors: 0, stopped: true })
       assert.deepEqual(
         (await reader.hapax.failed.list()).map(({ message }) => message.id),

@@ -21,6 +21,7 @@ import { publishing } from './publishing.ts'
 import { receipts } from './receipts.ts'
 import { relays } from './relays.ts'
 import { sharing } from './sharing.ts'
+import { tools } from './tools.ts'
 import { workers } from './workers.ts'
 import { World } from './world.ts'
 
@@ -33,6 +34,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   'held keys': heldKeys,
   'outgoing messages': outgoing,
   'known consumers and relays': known,
+  'inputs of tools': tools,
   cleanup,
   groups,
   publishing,

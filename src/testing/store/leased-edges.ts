@@ -49,7 +49,7 @@ const conflicts: readonly Case[] = [
       assert.deepEqual(await hapax.failed.effects(seq), [])
       await assertRejects(hapax.failed.retry(seq), 'conflict')
       await assertRejects(hapax.failed.settle(seq, { effect: 'send', as: 'retry' }), 'not-found')
-      assert.deepEqual(await hapax.failed.retryAll({}), { done: 0, gone: 0, errors: 1, stopped: false })
+      assert.deepEqual(await hapax.failed.retryAll({ all: true }), { done: 0, gone: 0, errors: 1, stopped: false })
       await hapax.failed.edit(seq, { n: 2 }, { id: 'b' })
       await work(world, sms)
       assert.deepEqual([sent, await hapax.failed.count()], [['a', 'b'], 0])
