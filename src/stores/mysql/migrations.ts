@@ -135,7 +135,8 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   type varbinary(6148) not null,
   \`key\` varbinary(6148),
   attributes longblob not null,
-  data longblob not null
+  data longblob not null,
+  index sent_relay (relay, seq)
 ) engine = innodb row_format = dynamic`,
         `create table if not exists ${prefix}audit (
   seq bigint not null auto_increment primary key,

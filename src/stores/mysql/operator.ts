@@ -329,7 +329,7 @@ select count(*) as count from ${receipts} as r
 where r.consumer = ? and r.taken_at < ${AGO('?')} and ${finished}`,
     page: {
       sent: (limit: number) => `
-select cast(m.seq as char) as seq, m.sent_at < ${AGO('?')} as old from ${sent} as m ${BY_KEY}
+select cast(m.seq as char) as seq, m.sent_at < ${AGO('?')} as old from ${sent} as m force index (sent_relay)
 where m.relay = ? order by m.seq ${LIMIT(limit)}`,
       audit: (limit: number) => `
 select cast(m.seq as char) as seq, m.at < ${AGO('?')} as old from ${audit} as m ${BY_KEY}

@@ -128,6 +128,7 @@ export function migrations(schema: string): readonly MigrationSource[] {
   attributes text not null,
   data bytea not null
 )`,
+        `create index sent_relay on ${schema}.sent (relay, seq)`,
         `create table ${schema}.audit (
   seq bigint generated always as identity primary key,
   at timestamptz not null default clock_timestamp(),

@@ -75,15 +75,14 @@ export function operator(schema: string): OperatorDialect {
     cleanup: async (query, step, olderThanMs, limit) => {
       const { rows } = await query(
         step.kind === 'receipts'
-          ? { text: sql.cleanReceipts, params: [step.consumer, step.after ?? null, olderThanMs, limit] }
+          ? { text: sql.cleanReceipts, params: [olderThanMs, step.consumer, step.after ?? NO_UUID, limit] }
           : step.kind === 'sent'
-            ? { text: sql.cleanSent, params: [step.relay, olderThanMs, limit] }
+            ? { text: sql.cleanSent, params: [olderThanMs, step.relay, limit] }
             : { text: sql.cleanAudit, params: [olderThanMs, limit] },
       )
-      return {
-        deleted: Number(rows[0]?.['deleted'] ?? 0),
-        after: rows[0]?.['after'] == null ? undefined : String(rows[0]['after']),
-      }
+      const [row] = rows
+      const more = Number(row?.['seen'] ?? 0) === limit
+      return { deleted: Number(row?.['deleted'] ?? 0), after: more ? String(row?.['last']) : undefined }
     },
     cleanable: (consumer, olderThanMs) => ({ text: sql.cleanable, params: [consumer, olderThanMs] }),
     checkup: (query) => lookAt(query, checks(schema)),
@@ -93,6 +92,8 @@ export function operator(schema: string): OperatorDialect {
     trace: (id) => sql.trace.map((text) => ({ text, params: [encodeText(id)] })),
   }
 }
+
+const NO_UUID = '00000000-0000-0000-0000-000000000000'
 
 function encoded(text: string | undefined): string | null {
   return text === undefined ? null : encodeText(text)
@@ -118,6 +119,8 @@ function sentParams({ relay, type, olderThanMs, newerThanMs }: SentWhere): reado
 }
 
 const AGO = (ms: string): string => `clock_timestamp() - ${ms} * interval '1 millisecond'`
+/** A commit that does not wait for the disk: what a crash brings back is cleaned again. */
+const AT_LEISURE = `set_config('synchronous_commit', 'off', true) as at_leisure`
 const MESSAGE = `m.message_key::text as message_key, m.source, m.id, m.type, m.key, m.attributes, m.data, encode(m.fingerprint, 'hex') as fingerprint`
 const COLUMNS = 'message_key, source, id, type, key, attributes, data, fingerprint'
 /** A message as eight parameters. */
@@ -283,47 +286,44 @@ order by m.seq limit $6::integer`,
 insert into ${schema}.outbox (relay, ${COLUMNS}, lane, available_at)
 select relay, ${COLUMNS}, $1::smallint, clock_timestamp() from ${schema}.sent where seq = $2::bigint`,
 
-    // By key, because there is no index on taken_at: a receipt has to stay small.
+    // By key, because there is no index on taken_at: a receipt has to stay small. The page is ordered as the key is and its
+    // limits are parameters, not columns: anything else reads and sorts all receipts of the consumer.
     cleanReceipts: `
-with given as (
-  select $1::text as consumer, coalesce($2::uuid, '00000000-0000-0000-0000-000000000000') as after,
-    ${AGO('$3::float8')} as before, $4::integer as size
-), page as materialized (
-  select r.message_key, r.taken_at < given.before as old from ${schema}.receipts r, given
-  where r.consumer = given.consumer and r.message_key > given.after
-  order by r.message_key limit (select size from given)
+with page as materialized (
+  select r.ctid as place, r.consumer, r.message_key, r.taken_at < ${AGO('$1::float8')} as old from ${schema}.receipts r
+  where r.consumer = $2::text and r.message_key > $3::uuid
+  order by r.consumer, r.message_key limit $4::integer
+), finished as materialized (
+  select page.place from page
+  left join lateral (select true as there from ${schema}.inbox i
+    where i.message_key = page.message_key and i.consumer = page.consumer limit 1) as waiting on true
+  left join lateral (select true as there from ${schema}.failed f
+    where f.consumer = page.consumer and f.message_key = page.message_key and f.origin = 'inbox' limit 1) as kept on true
+  where page.old and waiting.there is null and kept.there is null
 ), gone as (
-  delete from ${schema}.receipts r using page, given
-  where r.consumer = given.consumer and r.message_key = page.message_key and page.old and not (${UNFINISHED(schema)})
-  returning 1
+  delete from ${schema}.receipts where ctid = any (array(select place from finished)) returning 1
 )
-select (select count(*) from gone) as deleted,
-  case when (select count(*) from page) = given.size
-    then (select message_key::text from page order by message_key desc limit 1) end as after
-from given`,
+select (select count(*) from gone) as deleted, (select count(*) from page) as seen,
+  (select message_key::text from page order by message_key desc limit 1) as last, ${AT_LEISURE}`,
     cleanable: `
 select count(*) as count from ${schema}.receipts r, (values ($1::text, ${AGO('$2::float8')})) as given (consumer, before)
 where r.consumer = given.consumer and r.taken_at < given.before and not (${UNFINISHED(schema)})`,
     // The oldest rows come first; if one of the page is too young, so is what follows.
     cleanSent: `
-with given as (
-  select $1::text as relay, ${AGO('$2::float8')} as before, $3::integer as size
-), page as materialized (
-  select m.seq, m.sent_at < given.before as old from ${schema}.sent m, given
-  where m.relay = given.relay order by m.seq limit (select size from given)
+with page as materialized (
+  select m.seq, m.sent_at < ${AGO('$1::float8')} as old from ${schema}.sent m
+  where m.relay = $2::text order by m.relay, m.seq limit $3::integer
 ), gone as (
-  delete from ${schema}.sent using page where sent.seq = page.seq and page.old returning sent.seq
+  delete from ${schema}.sent where seq = any (array(select seq from page where old)) returning seq
 )
-select count(*) as deleted, case when count(*) = (select size from given) then max(seq)::text end as after from gone`,
+select count(*) as deleted, count(*) as seen, max(seq)::text as last, ${AT_LEISURE} from gone`,
     cleanAudit: `
-with given as (
-  select ${AGO('$1::float8')} as before, $2::integer as size
-), page as materialized (
-  select m.seq, m.at < given.before as old from ${schema}.audit m, given order by m.seq limit (select size from given)
+with page as materialized (
+  select m.seq, m.at < ${AGO('$1::float8')} as old from ${schema}.audit m order by m.seq limit $2::integer
 ), gone as (
-  delete from ${schema}.audit using page where audit.seq = page.seq and page.old returning audit.seq
+  delete from ${schema}.audit where seq = any (array(select seq from page where old)) returning seq
 )
-select count(*) as deleted, case when count(*) = (select size from given) then max(seq)::text end as after from gone`,
+select count(*) as deleted, count(*) as seen, max(seq)::text as last, ${AT_LEISURE} from gone`,
 
     statusConsumers: `
 select consumer, sum(receipts) as receipts, sum(waiting) as waiting, sum(retrying) as retrying, sum(held) as held,

@@ -131,6 +131,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   attributes text not null,
   data blob not null
 ) strict`,
+        `create index ${prefix}sent_relay on ${prefix}sent (relay, seq)`,
         `create table ${prefix}audit (
   seq integer primary key autoincrement,
   at integer not null default (${NOW}),
