@@ -24,7 +24,7 @@ const SYSTEM_NOW = `coalesce(convert_tz(now(), @@session.time_zone, 'SYSTEM'), n
 const PACKET = 16 * 1024 * 1024
 
 /** What `doctor` looks at on MariaDB and MySQL. */
-export function checks(prefix: string): readonly Check[] {
+export function checks(database: string, prefix: string): readonly Check[] {
   return [
     { check: 'server', statement: plain('select version() as version'), judge: server },
     {
@@ -63,9 +63,9 @@ where trx_started < ${SYSTEM_NOW} - interval ${LONG_MINUTES} minute and trx_mysq
       statement: {
         text: `
 select table_name as name, table_rows as estimate, data_length + index_length as bytes
-from information_schema.tables where table_schema = database() and left(table_name, ${prefix.length}) = ?
+from information_schema.tables where table_schema = ? and left(table_name, ${prefix.length}) = ?
 order by 3 desc`,
-        params: [bytes(prefix)],
+        params: [database, bytes(prefix)],
       },
       judge: (rows) => ok(rows.map((row) => tableSize(row, prefix)).join(', ')),
     },
@@ -74,11 +74,11 @@ order by 3 desc`,
       statement: {
         text: `
 select table_name as name, column_name as part from information_schema.columns
-where table_schema = database() and left(table_name, ${prefix.length}) = ?
+where table_schema = ? and left(table_name, ${prefix.length}) = ?
 union
 select table_name, index_name from information_schema.statistics
-where table_schema = database() and left(table_name, ${prefix.length}) = ?`,
-        params: [bytes(prefix), bytes(prefix)],
+where table_schema = ? and left(table_name, ${prefix.length}) = ?`,
+        params: [database, bytes(prefix), database, bytes(prefix)],
       },
       judge: (rows) =>
         schemaVerdict(

@@ -2,7 +2,7 @@ import { systemClock, within } from '../../core/clock.ts'
 import type { Connection } from '../../core/connection.ts'
 import { HapaxError } from '../../core/errors.ts'
 import { expected, identifier, noOthers, positiveInteger } from '../../core/options.ts'
-import { SqlStore } from '../../core/sql/index.ts'
+import { type Dialect, SqlStore } from '../../core/sql/index.ts'
 import type { Store } from '../../core/store.ts'
 import { MysqlConnection, type MysqlOwn, type MysqlPools } from './connection.ts'
 import { type MysqlCallbacks, type MysqlPool, type MysqlPoolClient, type MysqlTx, promised } from './mysql2.ts'
@@ -19,8 +19,10 @@ export type {
   MysqlTx,
 } from './mysql2.ts'
 
-/** How the tables are called. */
+/** Where the tables are. */
 export interface MysqlTables {
+  /** The database that has the tables of hapax. @default that of the URL or of the pool */
+  readonly database?: string
   /** What the names of the tables of hapax begin with. @default 'hapax_' */
   readonly prefix?: string
 }
@@ -53,12 +55,33 @@ export function mysql(
   tables: MysqlTables = {},
 ): Store<unknown, unknown> {
   if (typeof given === 'object' && given !== null && 'transaction' in given) {
-    noOthers('options', tables, ['prefix'])
-    return new SqlStore(given, dialect(identifier('prefix', tables.prefix ?? 'hapax_')))
+    noOthers('options', tables, ['database', 'prefix'])
+    return new SqlStore(given, dialectOf(tables))
   }
-  noOthers('options', given, ['pool', 'control', 'url', 'max', 'prefix'])
-  const prefix = identifier('prefix', given.prefix ?? 'hapax_')
-  return new SqlStore(connectionOf(given) as unknown as Connection<unknown, unknown>, dialect(prefix))
+  noOthers('options', given, ['pool', 'control', 'url', 'max', 'database', 'prefix'])
+  const connection = connectionOf(given) as unknown as Connection<unknown, unknown>
+  return new SqlStore(connection, dialectOf({ ...given, database: given.database ?? databaseOf(given) }))
+}
+
+function dialectOf({ database, prefix = 'hapax_' }: { database?: string | undefined; prefix?: string }): Dialect {
+  const checked = identifier('prefix', prefix)
+  if (typeof database !== 'string' || !DATABASE.test(database)) {
+    expected('database', 'the name of the database with the tables of hapax', database)
+  }
+  return dialect(database, checked)
+}
+
+/** What can stand in quotes in a statement, also for `mysql2`, which takes ? for a parameter there. */
+const DATABASE = /^[^`?\0]{1,64}$/
+
+/** The database that new connections use, if it can be told. */
+function databaseOf(options: MysqlPoolOptions<MysqlPoolClient> | MysqlUrlOptions): string | undefined {
+  if ('url' in options) {
+    const { pathname, searchParams } = new URL(options.url)
+    return searchParams.get('database') ?? (decodeURIComponent(pathname.slice(1)) || undefined)
+  }
+  const { config } = innerPool(options.pool) as { config?: { connectionConfig?: { database?: string } } }
+  return config?.connectionConfig?.database
 }
 
 function connectionOf(options: MysqlPoolOptions<MysqlPoolClient> | MysqlUrlOptions): MysqlConnection<MysqlPoolClient> {
@@ -94,10 +117,15 @@ function checkedUrl(name: string, url: string): string {
   return url
 }
 
-/** The size of a pool of `mysql2`; the promise form wraps the one in callback style. Other pools do not tell. */
-function sizeOf(given: object): number | undefined {
+/** The promise form of a pool wraps the one in callback style. */
+function innerPool(given: object): object {
   const { pool = given } = given as { pool?: object }
-  const { config } = pool as { config?: { connectionLimit?: unknown } }
+  return pool
+}
+
+/** The size of a pool of `mysql2`; other pools do not tell. */
+function sizeOf(given: object): number | undefined {
+  const { config } = innerPool(given) as { config?: { connectionLimit?: unknown } }
   return typeof config?.connectionLimit === 'number' ? config.connectionLimit : undefined
 }
 

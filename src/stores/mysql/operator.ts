@@ -1,9 +1,8 @@
 import type { Param, Result, Row, Statement } from '../../core/connection.ts'
 import type { Origin } from '../../core/rows.ts'
-import { asBoolean, asUuid, lookAt, type OperatorDialect, uuidBytes } from '../../core/sql/index.ts'
+import { asBoolean, asUuid, type Check, lookAt, type OperatorDialect, uuidBytes } from '../../core/sql/index.ts'
 import type { Cleaned, CleanupStep, FailedWhere, SentWhere } from '../../core/tools.ts'
 import { chunks } from './batch.ts'
-import { checks } from './checkup.ts'
 import { BY_KEY, COLUMNS, MANY, MESSAGE, MS, NOW, SEQ, SEQS } from './fragments.ts'
 import { bytes, columns, microseconds, receipt, text } from './rows.ts'
 
@@ -11,7 +10,7 @@ const NO_PARAMS: readonly [] = []
 const plain = (each: string): Statement => ({ text: each, params: NO_PARAMS })
 
 /** The statements of the tools that people use, on MariaDB and MySQL with one prefix, each valid on both. */
-export function operator(prefix: string): OperatorDialect {
+export function operator(prefix: string, checks: readonly Check[]): OperatorDialect {
   const sql = statements(prefix)
   return {
     failedList: ({ before, limit, ...where }) => ({
@@ -69,7 +68,7 @@ export function operator(prefix: string): OperatorDialect {
       text: sql.cleanable,
       params: [bytes(consumer), microseconds(olderThanMs)],
     }),
-    checkup: (query) => lookAt(query, checks(prefix)),
+    checkup: (query) => lookAt(query, checks),
 
     statusConsumers: plain(sql.statusConsumers),
     statusRelays: plain(sql.statusRelays),

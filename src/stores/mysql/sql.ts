@@ -3,6 +3,7 @@ import { laneOf } from '../../core/lanes.ts'
 import type { StoredMessage } from '../../core/message.ts'
 import { asUuid, type Dialect, uuidBytes } from '../../core/sql/index.ts'
 import { chunks, inserts } from './batch.ts'
+import { checks } from './checkup.ts'
 import { answered, classify } from './errors.ts'
 import { leases } from './leases.ts'
 import { writeLocal } from './local.ts'
@@ -22,8 +23,10 @@ const plain = (text: string): Statement => ({ text, params: NO_PARAMS })
  * `idleTimeoutMs` is not kept: both servers know it only as a setting of the session (`idle_transaction_timeout`,
  * `wait_timeout`), which would cost round trips and stay behind in the user's pool.
  */
-export function dialect(prefix: string): Dialect {
-  const sql = statements(prefix)
+export function dialect(database: string, prefix: string): Dialect {
+  // With the database, because a handler may say USE: its receipt would be written elsewhere.
+  const tables = `\`${database}\`.${prefix}`
+  const sql = statements(tables)
   return {
     name: 'mysql',
     isolationLevels: ['read committed', 'repeatable read', 'serializable'],
@@ -35,7 +38,8 @@ export function dialect(prefix: string): Dialect {
 
     migrations: migrations(prefix),
     delimiter: '//',
-    migrationLock: [{ text: sql.migrationLock, params: [prefix] }],
+    // The steps name no database, so that a copy under another name has the same checksums.
+    migrationLock: [plain(`use \`${database}\``), { text: sql.migrationLock, params: [prefix] }],
     migrationUnlock: [{ text: sql.migrationUnlock, params: [prefix] }],
     migrationTable: plain(sql.migrationTable),
     migrationRows: plain(sql.migrationRows),
@@ -162,8 +166,8 @@ export function dialect(prefix: string): Dialect {
     }),
     subscription: (consumer, type) => ({ text: sql.subscription, params: [text(type), bytes(consumer)] }),
 
-    leases: leases(prefix),
-    operator: operator(prefix),
+    leases: leases(tables),
+    operator: operator(tables, checks(database, prefix)),
   }
 }
 

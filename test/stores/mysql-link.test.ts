@@ -1,0 +1,69 @@
+import { randomBytes } from 'node:crypto'
+import { createHapax, defineMessage, silentLogger } from 'hapax'
+import { mysql } from 'hapax/mysql'
+import mysql2 from 'mysql2/promise'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { requireServer } from '../support/servers.ts'
+
+const Thing = defineMessage<object>('thing.done')
+const database = `link_${randomBytes(6).toString('hex')}`
+const other = `${database}_other`
+const uri = requireServer('mysql')
+let admin: mysql2.Connection
+
+beforeAll(async () => {
+  admin = await mysql2.createConnection({ uri, multipleStatements: true })
+  admin.on('error', () => {})
+  await admin.query(`create database ${database};create database ${other};use ${database}`)
+  await admin.query('create table effects (note varchar(100))')
+  await migrate(database)
+})
+
+afterAll(async () => {
+  await admin.query(`drop database ${database};drop database ${other}`)
+  await admin.end()
+})
+
+async function migrate(into: string): Promise<void> {
+  const pool = mysql2.createPool({ uri, database: into })
+  await mysql({ pool }).migrate()
+  await pool.end()
+}
+
+function poolWith(settings: mysql2.PoolOptions = {}): mysql2.Pool {
+  const pool = mysql2.createPool({ uri, database, connectionLimit: 4, ...settings })
+  onTestFinished(() => pool.end())
+  return pool
+}
+
+const hapaxOn = (pool: mysql2.Pool) => createHapax({ store: mysql({ pool }), source: '/test', logger: silentLogger })
+
+const arrived = (id: string) => ({ id, source: '/test', type: 'thing.done', data: {} })
+
+async function column(text: string): Promise<unknown[]> {
+  const [rows] = await admin.query<mysql2.RowDataPacket[]>(text)
+  return rows.map((row) => Object.values(row)[0])
+}
+
+describe('the database', () => {
+  it('K3: stays the same for the receipts of a handler that says USE', async () => {
+    // The tables of another application, or of a copy.
+    await migrate(other)
+    const consumer = hapaxOn(poolWith({ connectionLimit: 1 })).consumer('users')
+    consumer.on(Thing, async (_, { tx }) => {
+      await tx.query(`insert into ${database}.effects values ('use')`)
+      await tx.query(`use ${other}`)
+    })
+    expect((await consumer.handle(arrived('use'))).status).toBe('processed')
+    expect((await consumer.handle(arrived('use'))).status).toBe('duplicate')
+    expect(await column(`select count(*) from effects where note = 'use'`)).toEqual([1])
+    expect(await column(`select count(*) from ${other}.hapax_receipts`)).toEqual([0])
+  })
+
+  it('K3: has to be known', async () => {
+    const pool = poolWith({ uri: uri.replace(/\/[^/]*$/, '/'), database: '' })
+    expect(() => mysql({ pool })).toThrow('expected database to be the name of the database')
+    expect(() => mysql({ pool, database: 'a`b' })).toThrow('expected database to be')
+    await expect(mysql({ pool, database }).ready()).resolves.toBeUndefined()
+  })
+})
