@@ -126,17 +126,20 @@ begin
   insert into ${prefix}outbox
     (relay, message_key, source, id, type, \`key\`, attributes, data, fingerprint, created_at, available_at, lane)
   values (v_relay, v_message_key,
-    if(left(p_source, 1) = x'01' or locate(x'00', p_source) > 0,
-      concat(x'01', replace(replace(p_source, '%', '%25'), x'00', '%00')), p_source),
-    if(left(v_id, 1) = x'01' or locate(x'00', v_id) > 0,
-      concat(x'01', replace(replace(v_id, '%', '%25'), x'00', '%00')), v_id),
-    if(left(p_type, 1) = x'01' or locate(x'00', p_type) > 0,
-      concat(x'01', replace(replace(p_type, '%', '%25'), x'00', '%00')), p_type),
-    if(left(p_key, 1) = x'01' or locate(x'00', p_key) > 0,
-      concat(x'01', replace(replace(p_key, '%', '%25'), x'00', '%00')), p_key),
+    ${stored('p_source')},
+    ${stored('v_id')},
+    ${stored('p_type')},
+    ${stored('p_key')},
     v_attributes, p_data, unhex(left(sha2(p_data, 256), 16)), v_now,
     timestampadd(microsecond, v_delay * 1000, v_now), v_lane);
   set published_id = convert(v_id using utf8mb4);
 end`,
   ]
+}
+
+/** A text as the tables have it. As bytes: under many collations a search for U+0000, which has no weight, finds it in any text. */
+function stored(text: string): string {
+  const bytes = `cast(${text} as binary)`
+  return `if(left(${bytes}, 1) = x'01' or locate(x'00', ${bytes}) > 0,
+      concat(x'01', replace(replace(${bytes}, '%', '%25'), x'00', '%00')), ${bytes})`
 }

@@ -90,7 +90,8 @@ export function statements(prefix: string): Statements {
   const [receipts, inbox, outbox, failed, subscriptions, applied, workers, relays, sent] = names.map(
     (name) => prefix + name,
   )
-  const lockName = `concat('hapax_', sha1(concat(database(), '.', ?)))`
+  // A name has 64 characters at most, and MySQL 9 has no sha1().
+  const lockName = `concat('hapax_', left(sha2(concat(database(), '.', ?), 256), 40))`
   const receipt: MultiRow = {
     head: `insert into ${receipts} (consumer, message_key, token, fingerprint, source, id, type, taken_at) values`,
     row: `(?, ?, ?, ?, ?, ?, ?, ${NOW})`,
