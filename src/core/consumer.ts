@@ -142,12 +142,18 @@ export class Consumer<Tx> {
     return result as Outcome
   }
 
-  /** Processes deliveries, grouped as the consumer's `group` says. Outcomes are in the order of the messages. */
-  handleMany(messages: readonly IncomingMessage[]): Promise<readonly Outcome[]> {
-    return this.#engine.activity.during(() => this.#handleMany(messages))
+  /**
+   * Processes deliveries, grouped as the consumer's `group` says. Outcomes are in the order of the messages; `signal` tells the
+   * handlers to stop.
+   */
+  handleMany(messages: readonly IncomingMessage[], signal?: AbortSignal): Promise<readonly Outcome[]> {
+    return this.#engine.activity.during(() => this.#handleMany(messages, signal))
   }
 
-  async #handleMany(messages: readonly IncomingMessage[]): Promise<readonly Outcome[]> {
+  async #handleMany(
+    messages: readonly IncomingMessage[],
+    signal: AbortSignal | undefined,
+  ): Promise<readonly Outcome[]> {
     if (!Array.isArray(messages)) expected('messages', 'an array', messages)
     const entries = messages.map((message) => this.#entry(message))
     this.#turns.refuseNested(entries.map(storedOf))
@@ -156,7 +162,7 @@ export class Consumer<Tx> {
     const groups = inGroups(unique, storing ? STORE_SIZE : this.groupSize)
     const results: (readonly Outcome[])[] = []
     await inParallel(groups, this.ordered ? 1 : (this.#settings.concurrency ?? CONCURRENCY), async (group, index) => {
-      results[index] = await this.#group(group)
+      results[index] = await this.#group(group, signal)
     })
     const outcomes = results.length === 1 ? (results[0] as readonly Outcome[]) : results.flat()
     return allOutcomes(entries, unique, outcomes, (stored, before) => this.#recorder.taken(stored, before))
@@ -217,7 +223,7 @@ export class Consumer<Tx> {
     return intake(message, { missingId, maxAgeMs, maxBytes: this.#engine.maxBytes, clock: this.#engine.clock })
   }
 
-  async #group(entries: readonly Entry[]): Promise<readonly Outcome[]> {
+  async #group(entries: readonly Entry[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
     const jobs: Job<Tx>[] = []
     const toStore: Entry[] = []
     const outcomes = new Map<StoredMessage, Outcome>()
@@ -228,8 +234,9 @@ export class Consumer<Tx> {
       else if ('status' in prepared) outcomes.set(entry.stored, prepared)
       else jobs.push(prepared)
     }
-    if (toStore.length > 0) await this.#store(toStore, outcomes)
-    const results = jobs.length === 0 ? [] : await this.#turns.run(jobs.map(storedOf), () => this.#taker.take(jobs))
+    if (toStore.length > 0) await this.#store(toStore, outcomes, signal)
+    const taking = (): Promise<readonly Outcome[]> => this.#taker.take(jobs, signal)
+    const results = jobs.length === 0 ? [] : await this.#turns.run(jobs.map(storedOf), taking)
     if (jobs.length === entries.length) return results
     for (const [index, { stored }] of jobs.entries()) outcomes.set(stored, results[index] as Outcome)
     return entries.map(({ stored }) => outcomes.get(stored) as Outcome)
@@ -264,7 +271,11 @@ export class Consumer<Tx> {
   }
 
   /** Writes to the inbox; a redelivery is then run from there at once, so that its starts are counted. */
-  async #store(entries: readonly Entry[], outcomes: Map<StoredMessage, Outcome>): Promise<void> {
+  async #store(
+    entries: readonly Entry[],
+    outcomes: Map<StoredMessage, Outcome>,
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
     const direct = this.#settings.receive === 'direct'
     const atOnce = entries.filter(({ stored }) => direct && this.#handlers.has(stored.type))
     const later = entries.filter((entry) => !atOnce.includes(entry))
@@ -273,7 +284,7 @@ export class Consumer<Tx> {
       await this.#storeAll([entry], 1, outcomes)
       if (outcomes.get(entry.stored)?.status !== 'stored') continue
       const seq = await this.#engine.store.inboxSeq(this.name, entry.stored.messageKey)
-      const worked = seq && (await this.#turns.run([entry.stored], () => this.work([seq]))).get(seq)
+      const worked = seq && (await this.#turns.run([entry.stored], () => this.work([seq], signal))).get(seq)
       // Without an outcome a worker was faster, and it is in the inbox for all we know.
       if (worked) outcomes.set(entry.stored, worked)
     }

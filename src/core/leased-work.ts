@@ -91,7 +91,7 @@ export class LeasedWork<Tx> {
       await underLease(held, this.#limit, signal, () => call.run(handler))
       held.end()
       await this.#leases.notRenewing()
-      const settled = await this.#settle(row, held, call)
+      const settled = await this.#settle(row, held, call, signal)
       if (settled === 'lost') return this.#lost(row)
       return this.#processed(row, started)
     } catch (error) {
@@ -101,7 +101,7 @@ export class LeasedWork<Tx> {
     }
   }
 
-  async #settle(row: InboxRow, held: HeldLease, call: Call<Tx>): Promise<Settled> {
+  async #settle(row: InboxRow, held: HeldLease, call: Call<Tx>, signal: AbortSignal | undefined): Promise<Settled> {
     const attempt = new Attempt<Tx, Settled>(this.#engine, this.#settings, {
       opening: () => ({ kind: 'settle', lease: held }),
       body: async ({ unit, run, resolving }) => {
@@ -112,6 +112,7 @@ export class LeasedWork<Tx> {
       },
       onUnknown: () =>
         this.#engine.events.emit('commit-unknown', () => ({ consumer: this.#consumer, messages: [ref(row.message)] })),
+      signal,
     })
     const attempted = await attempt.run()
     if (attempted.kind !== 'done') throw attempted.error
@@ -209,7 +210,14 @@ class Call<Tx> {
   async complete(scope: Scope<Tx>): Promise<void> {
     this.#state = 'completing'
     this.#scope = scope
-    for (const each of this.#completions) await each(scope)
+    // The context's own signal tells of the lease, which has ended.
+    const abort = (): void => this.#held.abort(asError(scope.signal.reason))
+    scope.signal.addEventListener('abort', abort, { once: true })
+    try {
+      for (const each of this.#completions) await each(scope)
+    } finally {
+      scope.signal.removeEventListener('abort', abort)
+    }
   }
 
   close(): void {

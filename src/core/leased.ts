@@ -80,8 +80,8 @@ export class Leased<Tx> {
     return this.consumer.handle(message)
   }
 
-  /** Takes deliveries. Outcomes are in the order of the messages. */
-  handleMany(messages: readonly IncomingMessage[]): Promise<readonly Outcome[]> {
-    return this.consumer.handleMany(messages)
+  /** Takes deliveries. Outcomes are in the order of the messages; `signal` tells the handlers to stop. */
+  handleMany(messages: readonly IncomingMessage[], signal?: AbortSignal): Promise<readonly Outcome[]> {
+    return this.consumer.handleMany(messages, signal)
   }
 }

@@ -35,6 +35,7 @@ export class Taker<Tx> {
   /** Processes messages of distinct keys in one transaction; when one of them fails, in smaller ones. */
   async take(
     jobs: readonly Job<Tx>[],
+    signal: AbortSignal | undefined,
     settings: UnitSettings = this.#settings,
     group?: FailedGroup,
   ): Promise<readonly Outcome[]> {
@@ -45,10 +46,11 @@ export class Taker<Tx> {
       opening: (token) => ({ kind: 'take', consumer, token, messages }),
       body: (running) => this.#body(jobs, running, group),
       onUnknown: () => this.#engine.events.emit('commit-unknown', () => ({ consumer, messages: messages.map(ref) })),
+      signal,
     })
     const attempted = await attempt.run()
     if (attempted.kind === 'done') return this.#finish(jobs, attempted.value, started, group)
-    if (jobs.length > 1 && attempted.kind !== 'lost') return this.#smaller(jobs, attempted, group)
+    if (jobs.length > 1 && attempted.kind !== 'lost') return this.#smaller(jobs, signal, attempted, group)
     if (attempted.kind === 'failed') return [await this.#failed(jobs[0] as Job<Tx>, attempted.error, attempted.tokens)]
     return jobs.map((job) => this.#recorder.putBack(job.stored, attempted.kind, attempted.error))
   }
@@ -100,6 +102,7 @@ export class Taker<Tx> {
 
   async #smaller(
     jobs: readonly Job<Tx>[],
+    signal: AbortSignal | undefined,
     attempted: { kind: 'busy' } | ({ kind: 'failed' } & FailedGroup),
     outer: FailedGroup | undefined,
   ): Promise<readonly Outcome[]> {
@@ -109,7 +112,7 @@ export class Taker<Tx> {
     const settings = patient ? this.#settings : { ...this.#settings, lockTimeoutMs: 1 }
     const group = failed ? { ...attempted, tokens: new Set([...attempted.tokens, ...(outer?.tokens ?? [])]) } : outer
     const outcomes: Outcome[] = []
-    for (const part of smaller(jobs)) outcomes.push(...(await this.take(part, settings, group)))
+    for (const part of smaller(jobs)) outcomes.push(...(await this.take(part, signal, settings, group)))
     return outcomes
   }
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import type { Claimed } from '../../core/lease-store.ts'
 import { LeapingClock } from '../clock.ts'
+import { feed } from '../feed.ts'
 import { assertOutcome, assertRejects, gate, ping } from '../store/world.ts'
 import { until } from '../wait.ts'
 import type { LeaseCase } from './index.ts'
@@ -9,6 +10,37 @@ import { assertKind, ERROR, instead, type LeaseWorld, Provider, pings, stored, w
 type Case = Omit<LeaseCase<LeaseWorld>, 'topic'>
 
 export const owners: readonly Case[] = [
+  {
+    name: 'K13: a stop tells a handler at its deadline, fed from a subscription',
+    run: async (world) => {
+      const entered = gate()
+      let told = false
+      const hapax = world.hapax()
+      const sms = world.sms(
+        ({ signal }) =>
+          new Promise((_, reject) => {
+            signal.addEventListener('abort', () => {
+              told = true
+              reject(signal.reason)
+            })
+            entered.open()
+          }),
+        { hapax, concurrency: 1 },
+      )
+      const { subscription, acked } = feed(['a', 'b'])
+      const worker = hapax.worker({ consume: [sms.from(subscription)], pollMs: 20 })
+      await worker.start()
+      await entered.passed
+      await worker.stop({ deadlineMs: 1 })
+      assert.ok(told, 'the handler was told to stop before stop was over')
+      assert.deepEqual(acked, [])
+      const calls: string[] = []
+      const next = world.sms((ctx) => calls.push(`${ctx.message.id} ${ctx.attempt}`))
+      // It was put back, and is due in a moment.
+      await until(async () => (await next.handleMany(pings(['a', 'b']))).every(({ ack }) => ack))
+      assert.deepEqual(calls.sort(), ['a 1', 'b 1'])
+    },
+  },
   {
     name: 'B2: while somebody works on it, it is busy for others, and never acknowledged',
     run: async (world) => {

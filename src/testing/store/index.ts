@@ -21,6 +21,7 @@ import { publishing } from './publishing.ts'
 import { receipts } from './receipts.ts'
 import { relays } from './relays.ts'
 import { sharing } from './sharing.ts'
+import { stopping } from './stopping.ts'
 import { tools } from './tools.ts'
 import { workers } from './workers.ts'
 import { World } from './world.ts'
@@ -43,6 +44,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   mismatches,
   payloads,
   workers,
+  stopping,
   'dead workers': deadWorkers,
   order,
   relays,
