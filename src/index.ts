@@ -34,7 +34,8 @@ export type {
 export type { Consumer, HandlerOptions, Source, SourceOptions } from './core/consumer.ts'
 export type { ConsumerOptions, GroupOptions } from './core/consumer-options.ts'
 export { type Draft, defineMessage, type MessageOptions, type MessageType, type PublishOptions } from './core/define.ts'
-export { type EffectCall, type EffectOptions, effectKey, type Verified } from './core/effect.ts'
+export { effectKey } from './core/effect.ts'
+export type { EffectCall, EffectOptions, Verified } from './core/effect-options.ts'
 export {
   type ErrorCode,
   type ErrorRecord,

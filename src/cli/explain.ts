@@ -224,6 +224,7 @@ const WAYS_OUT: Readonly<Record<string, readonly [what: string, how: string]>> =
   conflict: ['see why, and what can be done', 'show'],
   'unknown-effect': ['see which call it is, and settle it', 'show'],
   'effect-result': ['see which call it is, and say what it returned', 'show'],
+  'reused-effect': ['see which calls were made, and give each a name of its own', 'show'],
 }
 
 function afterFailed(trace: Extract<Trace, { where: 'failed' }>, options: StoreOptions): string {

@@ -1,6 +1,7 @@
 import { inCall, refuseInCall } from './calling.ts'
-import { classifyError } from './classify.ts'
 import { type Clock, pause, within } from './clock.ts'
+import { EffectNames } from './effect-names.ts'
+import { checkEffect, type EffectCall, type EffectOptions, isCertain, type Verified } from './effect-options.ts'
 import { deserialised, keptResult, resultOf } from './effect-result.ts'
 import { insist, persist } from './engine.ts'
 import { asError, HapaxError, isHapaxError, messageOf, recordError } from './errors.ts'
@@ -10,31 +11,12 @@ import type { HeldLease } from './lease.ts'
 import type { Logger } from './logger.ts'
 import type { StoredMessage } from './message.ts'
 import { Notes } from './notes.ts'
-import { expected, noOthers, positiveInteger, text } from './options.ts'
+import { expected } from './options.ts'
 import type { Random } from './random.ts'
 import { ref } from './reporter.ts'
 import type { EffectEnd, EffectRef, EffectRow, EffectState } from './rows.ts'
 import type { Store } from './store.ts'
 import { Watched } from './watched.ts'
-
-/** What asking the provider has shown: that the call happened, and what it returned; that it did not; or nothing. */
-export type Verified<T> = { readonly done: T } | 'not-done' | 'unknown'
-
-/** Options of an effect. */
-export interface EffectOptions<T> {
-  /**
-   * What to do when nobody knows whether the call happened: `hold` keeps the message for a person to decide; `retry-same-key`
-   * calls again with the same key, for providers that honour it; a function asks the provider. @default 'hold'
-   */
-  readonly onUnknown?: 'hold' | 'retry-same-key' | ((key: string) => Verified<T> | Promise<Verified<T>>)
-  /** Says of an error whether the call did certainly not happen. @default `classifyError` */
-  readonly classify?: (error: unknown) => 'not-done' | 'unknown'
-  /** How long the call may take; then its outcome is unknown. @default as long as the handler may */
-  readonly timeoutMs?: number
-}
-
-/** Makes the outside call; `key` is the same in every attempt. */
-export type EffectCall<T> = (key: string, signal: AbortSignal) => T | Promise<T>
 
 /** What effects need of their hapax. */
 export interface EffectEngine {
@@ -60,6 +42,7 @@ export interface EffectsOptions {
 export class Effects {
   readonly #options: EffectsOptions
   readonly #running = new Map<string, Promise<unknown>>()
+  readonly #names = new EffectNames()
   /** Effects that were called in this attempt. */
   readonly #called = new Set<string>()
   /** Effects that failed. */
@@ -83,7 +66,7 @@ export class Effects {
   /** What has to be decided first, whatever the handler makes of it. */
   get undecided(): Error | undefined {
     const [unknown] = this.#unknowns.values()
-    return this.#lease ?? unknown
+    return this.#lease ?? unknown ?? this.#names.refused
   }
 
   /** A call of an earlier attempt that nobody knows about, and that this one did not come across. */
@@ -100,7 +83,7 @@ export class Effects {
   /** The handler has returned, and did not wait for its calls. */
   get unawaited(): HapaxError | undefined {
     if (this.#running.size > 0) {
-      const what = `the handler returned while an effect was still running: ${this.#names}`
+      const what = `the handler returned while an effect was still running: ${this.#open}`
       return new HapaxError('unawaited-effect', what)
     }
     const [unseen] = [...this.#failures].filter(([, { seen }]) => !seen)
@@ -127,7 +110,7 @@ export class Effects {
   leave(): void {
     if (this.#running.size === 0) return
     for (const running of this.#running.values()) running.catch(() => {})
-    const what = `the handler has ended, and was not waited for any longer: ${this.#names}`
+    const what = `the handler has ended, and was not waited for any longer: ${this.#open}`
     this.#options.held.abort(new HapaxError('effect-timeout', what))
   }
 
@@ -137,10 +120,11 @@ export class Effects {
     try {
       if (this.#closed) throw settling()
       checkEffect(name, call, options)
-      if (this.#running.has(name)) expected('name', 'the name of an effect that is not running', name)
     } catch (error) {
       return Promise.reject(error)
     }
+    const reused = this.#names.take(name)
+    if (reused !== undefined) return refusedLater(reused)
     const running = this.#effect(name, call, options).finally(() => this.#running.delete(name))
     this.#running.set(name, running)
     const watched = new Watched(running)
@@ -167,7 +151,10 @@ export class Effects {
   async #effect<T>(name: string, call: EffectCall<T>, options: EffectOptions<T>): Promise<T> {
     const { onUnknown = 'hold' } = options
     const again = onUnknown === 'retry-same-key'
-    const before = await this.#begin(name, again)
+    const before = await this.#begin(name, again).catch((error: unknown) => {
+      this.#names.free(name)
+      throw error
+    })
     if (before?.state === 'done') return keptResult<T>(before)
     const called = before?.token !== this.#options.held.token || this.#called.has(name)
     // Ours, and not called: the answer to an earlier begin was lost, which may have replaced an unknown one.
@@ -208,6 +195,7 @@ export class Effects {
       if (!isCertain(thrown, options)) return this.#unknown(name, call, options, error, denied)
       if (maybe) this.#unknowns.set(name, error)
       await this.#end(name, { state: maybe ? 'unknown' : 'not-done', result: null, error: recordError(error) })
+      if (!maybe) this.#names.free(name)
       throw thrown
     }
     return this.#done(name, value)
@@ -275,7 +263,10 @@ export class Effects {
     await this.#end(name, { state: 'not-done', result: null, error: recordError(cause) })
     this.#unknowns.delete(name)
     // A second time in one attempt: the next one calls again.
-    if (denied) throw cause
+    if (denied) {
+      this.#names.free(name)
+      throw cause
+    }
     await this.#begin(name, false)
     return this.#call(name, call, options, false, true)
   }
@@ -349,7 +340,7 @@ export class Effects {
     return this.#lease
   }
 
-  get #names(): string {
+  get #open(): string {
     return [...this.#running.keys()].join(', ')
   }
 
@@ -364,13 +355,11 @@ export class Effects {
   }
 }
 
-/** Whatever a classify of one's own says beside 'not-done', or throws, it is not that. */
-function isCertain<T>(thrown: unknown, { classify = classifyError }: EffectOptions<T>): boolean {
-  try {
-    return classify(thrown) === 'not-done'
-  } catch {
-    return false
-  }
+/** The message is not settled anyway: a call that nobody waits for must not end the process. */
+function refusedLater(error: HapaxError): Promise<never> {
+  const refused = Promise.reject(error)
+  refused.catch(() => {})
+  return refused
 }
 
 function settling(): HapaxError {
@@ -380,21 +369,4 @@ function settling(): HapaxError {
 /** The key that an outside call carries: the same for every attempt at this effect, and for nothing else. */
 export function effectKey(consumer: string, message: Pick<StoredMessage, 'source' | 'id'>, name: string): string {
   return messageId('hapax effect', consumer, message.source, message.id, name)
-}
-
-function checkEffect<T>(name: string, call: EffectCall<T>, options: EffectOptions<T>): void {
-  text('name', name)
-  if (typeof call !== 'function') expected(`the call of '${name}'`, 'a function', call)
-  noOthers(`options of '${name}'`, options, ['onUnknown', 'classify', 'timeoutMs'])
-  const { onUnknown, classify, timeoutMs } = options
-  if (
-    onUnknown !== undefined &&
-    typeof onUnknown !== 'function' &&
-    onUnknown !== 'hold' &&
-    onUnknown !== 'retry-same-key'
-  ) {
-    expected('onUnknown', `'hold', 'retry-same-key' or a function`, onUnknown)
-  }
-  if (classify !== undefined && typeof classify !== 'function') expected('classify', 'a function', classify)
-  if (timeoutMs !== undefined) positiveInteger('timeoutMs', timeoutMs, 1)
 }

@@ -43,6 +43,7 @@ export type ErrorCode =
   | 'lease-lost'
   | 'unknown-effect'
   | 'unawaited-effect'
+  | 'reused-effect'
   | 'effect-timeout'
   | 'effect-result'
   // giving up

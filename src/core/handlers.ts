@@ -1,6 +1,6 @@
 import type { RetryPolicy } from './backoff.ts'
 import type { MessageType, PublishOptions } from './define.ts'
-import type { EffectCall, EffectOptions } from './effect.ts'
+import type { EffectCall, EffectOptions } from './effect-options.ts'
 import { asError, HapaxError, isHapaxError, messageOf } from './errors.ts'
 import { decode } from './intake.ts'
 import type { Logger } from './logger.ts'

@@ -22,6 +22,7 @@ const FINAL: readonly ErrorCode[] = [
   'given-up-by-broker',
   'unknown-effect',
   'effect-result',
+  'reused-effect',
   'expired',
 ]
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import type { EffectOptions } from '../core/effect.ts'
+import type { EffectOptions } from '../core/effect-options.ts'
 import { HapaxError, NotDone } from '../core/errors.ts'
 import type { LeaseContext } from '../core/handlers.ts'
 import type { Outcome } from '../core/outcome.ts'

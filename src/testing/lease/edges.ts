@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { Permanent } from '../../core/errors.ts'
 import { messageKey } from '../../core/identity.ts'
 import { type EdgeCase, type EdgeWorld, effectEdges, insideCalls } from '../effect-edges.ts'
+import { effectNames } from '../effect-names.ts'
 import { assertOutcome, ping } from '../store/world.ts'
 import { until } from '../wait.ts'
 import type { LeaseCase } from './index.ts'
@@ -63,7 +64,7 @@ const retention: readonly Case[] = [
 
 /** What happens at the edges of calls, and of times. */
 export const edges: readonly Case[] = [
-  ...[...effectEdges, insideCalls([])].map(
+  ...[...effectEdges, ...effectNames, insideCalls([])].map(
     ({ name, run }: EdgeCase): Case => ({ name, run: (world) => run(edgeWorld(world)) }),
   ),
   ...retention,

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import type { LeasedContext } from '../../core/handlers.ts'
 import { messageKey } from '../../core/identity.ts'
 import { type EdgeCase, type EdgeWorld, effectEdges, insideCalls } from '../effect-edges.ts'
+import { effectNames } from '../effect-names.ts'
 import type { Case } from './case.ts'
 import { leased, work } from './leased-world.ts'
 import { assertOutcome, assertRejects, Pong, ping, type Tx, type World } from './world.ts'
@@ -60,7 +61,7 @@ const conflicts: readonly Case[] = [
 /** What happens at the edges of calls. */
 export const edges: readonly Case[] = [
   ...conflicts,
-  ...[...effectEdges, insideCalls(uses)].map(
+  ...[...effectEdges, ...effectNames, insideCalls(uses)].map(
     ({ name, run }: EdgeCase): Case => ({ name, run: (world) => run(edgeWorld(world)) }),
   ),
 ]
