@@ -60,7 +60,7 @@ async function consumersRemove(name: string, options: RemoveOptions, io: Io): Pr
       ])
     }
     const { workers } = await hapax.status()
-    const serving = workers.filter((worker) => worker.alive && name in servesOf(worker).consumers)
+    const serving = workers.filter((worker) => worker.alive && servesOf(worker).consumers.has(name))
     if (serving.length > 0 && !options.yes) {
       const names = serving.map((worker) => worker.name).join(', ')
       throw new CliError(

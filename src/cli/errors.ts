@@ -54,6 +54,6 @@ export function report(io: Io, thrown: unknown): number {
 
 function hintsOf(thrown: unknown): readonly string[] {
   if (thrown instanceof CliError) return thrown.hints
-  const hint = HINTS[String((thrown as { code?: unknown }).code)]
-  return hint === undefined ? [] : [hint]
+  const code = String((thrown as { code?: unknown }).code)
+  return Object.hasOwn(HINTS, code) ? [HINTS[code] as string] : []
 }

@@ -111,7 +111,7 @@ function event(trace: Trace): string {
     case 'effect':
       return effectEvent(trace.effect)
     case 'audit':
-      return `${trace.actor} ${DEEDS[trace.action] ?? trace.action}${note(trace.note)}`
+      return `${trace.actor} ${DEEDS.get(trace.action) ?? trace.action}${note(trace.note)}`
   }
 }
 
@@ -121,14 +121,14 @@ function effectEvent({ name, state, attempts, result, error, lastAt }: EffectRow
   return `outside call '${name}', made ${plural(attempts, 'time')}, last at ${when(lastAt)}: ${EFFECT_STATES[state]}${more}`
 }
 
-const DEEDS: Readonly<Record<string, string>> = {
-  retry: 'had it tried again',
-  edit: 'put a message with other data in its place',
-  discard: 'discarded it',
-  release: 'let its key go on without it',
-  republish: 'had it published again',
-  settle: 'said what became of an outside call',
-}
+const DEEDS: ReadonlyMap<string, string> = new Map([
+  ['retry', 'had it tried again'],
+  ['edit', 'put a message with other data in its place'],
+  ['discard', 'discarded it'],
+  ['release', 'let its key go on without it'],
+  ['republish', 'had it published again'],
+  ['settle', 'said what became of an outside call'],
+])
 
 function note(text: string | null): string {
   return text === null ? '' : `: ${text}`
@@ -220,12 +220,12 @@ function inHand(consumer: string, next: string, dueAt: Date): string {
 }
 
 /** What helps where a retry does not: what to do, and the command. */
-const WAYS_OUT: Readonly<Record<string, readonly [what: string, how: string]>> = {
-  conflict: ['see why, and what can be done', 'show'],
-  'unknown-effect': ['see which call it is, and settle it', 'show'],
-  'effect-result': ['see which call it is, and say what it returned', 'show'],
-  'reused-effect': ['see which calls were made, and give each a name of its own', 'show'],
-}
+const WAYS_OUT: ReadonlyMap<string, readonly [what: string, how: string]> = new Map([
+  ['conflict', ['see why, and what can be done', 'show']],
+  ['unknown-effect', ['see which call it is, and settle it', 'show']],
+  ['effect-result', ['see which call it is, and say what it returned', 'show']],
+  ['reused-effect', ['see which calls were made, and give each a name of its own', 'show']],
+])
 
 function afterFailed(trace: Extract<Trace, { where: 'failed' }>, options: StoreOptions): string {
   const who = trace.origin === 'outbox' ? `The relay ${trace.consumer}` : trace.consumer
@@ -234,7 +234,7 @@ function afterFailed(trace: Extract<Trace, { where: 'failed' }>, options: StoreO
     return `An edit has put ${trace.replacedBy} in its place, and this one is kept. To see what became of that: ${look}`
   }
   const holds = trace.held ? ', and later messages of its key wait behind it' : ''
-  const [what, how] = WAYS_OUT[trace.reason] ?? ['retry', 'retry']
+  const [what, how] = WAYS_OUT.get(trace.reason) ?? ['retry', 'retry']
   return `${who} does not try it again by itself${holds}. To ${what}: ${command(`failed ${how} ${trace.seq}`, options)}`
 }
 

@@ -50,9 +50,14 @@ function document({ consumers, relays, workers, outbox, oldestOutboxAt }: StoreS
   return {
     consumers,
     relays,
-    workers: workers.map((worker) => ({ ...worker, serves: servesOf(worker) })),
+    workers: workers.map((worker) => ({ ...worker, serves: servesJson(worker) })),
     outbox: { count: outbox, oldestAt: oldestOutboxAt },
   }
+}
+
+function servesJson(worker: WorkerRow): object {
+  const { consumers, relays } = servesOf(worker)
+  return { consumers: Object.fromEntries(consumers), relays }
 }
 
 function tell({ consumers, relays, workers }: StoreStatus, io: Io): void {
@@ -124,7 +129,7 @@ function tellWorkers(workers: readonly WorkerRow[], io: Io): void {
 
 function serves(worker: WorkerRow): string {
   const { consumers, relays } = servesOf(worker)
-  return [...Object.keys(consumers), ...relays.map((name) => `relay ${name}`)].join(', ')
+  return [...consumers.keys(), ...relays.map((name) => `relay ${name}`)].join(', ')
 }
 
 function coloured(value: number, style: 'yellow' | 'red'): Cell {

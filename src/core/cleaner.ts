@@ -71,7 +71,7 @@ export class Cleaner<Tx> {
         of: name,
         olderThanMs: retentionMs,
         step: (after) => ({ kind: 'receipts', consumer: name, after }),
-        mine: () => membership.owns(`clean ${name}`, ({ consumers: others }) => name in others),
+        mine: () => membership.owns(`clean ${name}`, ({ consumers: others }) => others.has(name)),
       })
     }
     for (const relay of keepSentMs === undefined ? [] : relays) {

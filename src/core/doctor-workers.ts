@@ -55,9 +55,9 @@ function consumerFindings(
 ): readonly Finding[] {
   const { waiting = 0, retrying = 0 } = consumers.find(({ consumer }) => consumer === name) ?? {}
   const types = subscriptions.filter(({ consumer }) => consumer === name).map(({ type }) => type)
-  const serving = live.filter(({ serves }) => Object.hasOwn(serves.consumers, name))
+  const serving = live.filter(({ serves }) => serves.consumers.has(name))
   if (serving.length === 0) return unserved(name, waiting + retrying, types.length > 0)
-  const handles = ({ serves }: Live, type: string): boolean => serves.consumers[name]?.includes(type) ?? false
+  const handles = ({ serves }: Live, type: string): boolean => serves.consumers.get(name)?.includes(type) ?? false
   const orphans = types.filter((type) => !serving.some((worker) => handles(worker, type)))
   const shares = types.map((type) => serving.filter((worker) => handles(worker, type)))
   return [served(name, shares.length > orphans.length ? shares : [serving], serving.length), ...orphaned(name, orphans)]

@@ -9,7 +9,7 @@ import type { Store } from './store.ts'
 /** What a worker serves. */
 export interface Serves {
   /** Types by consumer. */
-  readonly consumers: Readonly<Record<string, readonly string[]>>
+  readonly consumers: ReadonlyMap<string, readonly string[]>
   readonly relays: readonly string[]
 }
 
@@ -81,11 +81,11 @@ export class Membership {
 
   /** The lanes of this worker among those that handle this type of this consumer. */
   lanesOfType(consumer: string, type: string): readonly number[] {
-    return this.#lanesOf(`type ${consumer} ${type}`, (serves) => serves.consumers[consumer]?.includes(type) ?? false)
+    return this.#lanesOf(['type', consumer, type], ({ consumers }) => consumers.get(consumer)?.includes(type) ?? false)
   }
 
   lanesOfRelay(relay: string): readonly number[] {
-    return this.#lanesOf(`relay ${relay}`, (serves) => serves.relays.includes(relay))
+    return this.#lanesOf(['relay', relay], (serves) => serves.relays.includes(relay))
   }
 
   /** Whether something that one worker does at a time is for this one to do. */
@@ -106,7 +106,9 @@ export class Membership {
     }
   }
 
-  #lanesOf(name: string, who: (serves: Serves) => boolean): readonly number[] {
+  #lanesOf(what: readonly string[], who: (serves: Serves) => boolean): readonly number[] {
+    // Not joined by a space or the like: a name may have it inside.
+    const name = JSON.stringify(what)
     let lanes = this.#lanes.get(name)
     if (lanes === undefined) {
       lanes = lanesOf(this.#id, this.#who(who))
@@ -124,7 +126,7 @@ export class Membership {
     const { store, serves, random } = this.#options
     const id = random.token()
     const name = `${hostname()}/${process.pid}`
-    await store.join({ id, name, ttlMs: Math.ceil(this.#ttlMs), serves: JSON.stringify(serves) })
+    await store.join({ id, name, ttlMs: Math.ceil(this.#ttlMs), serves: servesText(serves) })
     this.#id = id
     this.#lanes.clear()
   }
@@ -186,16 +188,23 @@ export class Membership {
   }
 }
 
+/** What a worker serves, as its row says it. */
+function servesText({ consumers, relays }: Serves): string {
+  return JSON.stringify({ consumers: Object.fromEntries(consumers), relays })
+}
+
 /** What a worker's row says that it serves; what another version wrote may be something else. */
 export function servesOf({ serves }: Pick<WorkerRow, 'serves'>): Serves {
   try {
     const { consumers, relays } = JSON.parse(serves) as { consumers?: unknown; relays?: unknown }
-    return { consumers: isTypes(consumers) ? consumers : {}, relays: Array.isArray(relays) ? relays : [] }
+    return { consumers: typesOf(consumers), relays: Array.isArray(relays) ? relays : [] }
   } catch {
-    return { consumers: {}, relays: [] }
+    return { consumers: new Map(), relays: [] }
   }
 }
 
-function isTypes(value: unknown): value is Serves['consumers'] {
-  return typeof value === 'object' && value !== null && Object.values(value).every(Array.isArray)
+function typesOf(value: unknown): Serves['consumers'] {
+  if (typeof value !== 'object' || value === null) return new Map()
+  const entries = Object.entries(value)
+  return new Map(entries.every(([, types]) => Array.isArray(types)) ? entries : [])
 }

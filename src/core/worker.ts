@@ -242,7 +242,7 @@ export class Worker<Tx> {
     const { consumers, relays } = this.#settings
     return {
       get consumers() {
-        return Object.fromEntries(consumers.map(({ name, types }) => [name, types]))
+        return new Map(consumers.map(({ name, types }) => [name, types]))
       },
       relays: [...relays.keys()],
     }

@@ -126,7 +126,7 @@ export class Exchange implements Destination {
 const MOST_SUSPECTS = 20_000
 
 function identity({ source, id }: OutgoingMessage): string {
-  return `${source}\0${id}`
+  return JSON.stringify([source, id])
 }
 
 /** A sender that is opened when it is needed, and anew when it has ended. */

@@ -48,7 +48,7 @@ export class Gathering {
 
   /** Where these have room, and none of their keys is asked for already. */
   #room(what: Script, words: readonly string[], items: readonly Item[]): Gathered {
-    const id = `${what.sha} ${words.join(' ')}`
+    const id = JSON.stringify([what.sha, ...words])
     const open = this.#open.get(id)
     const fits = open && open.keys.size + items.length <= this.#most && !items.some(({ key }) => open.keys.has(key))
     if (fits) return open

@@ -57,10 +57,10 @@ export class Known {
   }
 
   async #remember(key: string, values: readonly string[]): Promise<void> {
-    const fresh = values.filter((value) => !this.#seen.has(`${key} ${value}`))
+    const fresh = values.filter((value) => !this.#seen.has(JSON.stringify([key, value])))
     if (fresh.length === 0 || this.#seen.size > 2 * MOST) return
     await this.#commands.run(scripts.REMEMBER, key, [String(MOST), ...fresh])
-    for (const value of fresh) this.#seen.add(`${key} ${value}`)
+    for (const value of fresh) this.#seen.add(JSON.stringify([key, value]))
   }
 
   async #all(key: string): Promise<readonly string[]> {

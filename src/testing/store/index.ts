@@ -14,6 +14,7 @@ import { leases } from './leased.ts'
 import { local } from './local.ts'
 import { migrations } from './migrations.ts'
 import { mismatches } from './mismatches.ts'
+import { names } from './names.ts'
 import { order } from './order.ts'
 import { outgoing } from './outgoing.ts'
 import { payloads } from './payloads.ts'
@@ -44,6 +45,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   mismatches,
   payloads,
   workers,
+  names,
   stopping,
   'dead workers': deadWorkers,
   order,
