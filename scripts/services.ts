@@ -113,9 +113,9 @@ async function open(service: Service, origin: Origin): Promise<string> {
   const start = performance.now()
   const { url, described, keeper } = origin.how === 'given' ? given(service, origin.url) : await launch(service, origin)
   const hasEnded = () => keeper?.process.exitCode != null || keeper?.process.signalCode != null
-  const version = await untilReady(service, url, { deadlineMs: startDeadlineMs[origin.how], hasEnded })
+  const name = await untilReady(service, url, { deadlineMs: startDeadlineMs[origin.how], hasEnded })
   const seconds = ((performance.now() - start) / 1000).toFixed(1)
-  console.error(`services: ${service.title} ${version}, ${described} (${seconds} s)`)
+  console.error(`services: ${name}, ${described} (${seconds} s)`)
   return url
 }
 

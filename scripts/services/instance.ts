@@ -35,7 +35,7 @@ export async function release({ process: child, ended }: Keeper): Promise<void> 
   await ended
 }
 
-/** Waits until the server answers, and returns its version. */
+/** Waits until the server answers, and returns its name and version. */
 export async function untilReady(
   service: Service,
   url: string,

@@ -42,7 +42,7 @@ export const kafka: Service = {
     try {
       await admin.metadata({ topics: [] })
       const apis = await admin.listApis()
-      return apis.some(({ name }) => name === 'CreateTopics') ? 'broker' : 'protocol mock'
+      return apis.some(({ name }) => name === 'CreateTopics') ? 'Kafka broker' : 'Kafka protocol mock'
     } finally {
       await admin.close()
     }

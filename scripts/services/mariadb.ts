@@ -35,7 +35,8 @@ export const mariadb: Service = {
     connection.on('error', () => {})
     try {
       const [rows] = await connection.query<mysql.RowDataPacket[]>('select version() as version')
-      return String(rows[0]?.version).split('-')[0] ?? ''
+      const version = String(rows[0]?.version)
+      return `${/mariadb/i.test(version) ? 'MariaDB' : 'MySQL'} ${version.split('-')[0]}`
     } finally {
       await connection.end()
     }

@@ -30,7 +30,7 @@ export const nats: Service = {
     try {
       // The server answers before JetStream does.
       await (await jetstreamManager(connection)).getAccountInfo()
-      return connection.info?.version ?? ''
+      return `NATS ${connection.info?.version}`
     } finally {
       await connection.close()
     }

@@ -41,7 +41,7 @@ export function pgbouncer(behind: string): Service {
       try {
         await client.connect()
         const { rows } = await client.query<{ version: string }>('show version')
-        return rows[0]?.version.split(' ').at(-1) ?? ''
+        return `PgBouncer ${rows[0]?.version.split(' ').at(-1)}`
       } finally {
         await client.end()
       }

@@ -39,7 +39,7 @@ export const postgres: Service = {
     try {
       await client.connect()
       const { rows } = await client.query<{ server_version: string }>('show server_version')
-      return rows[0]?.server_version.split(' ')[0] ?? ''
+      return `PostgreSQL ${rows[0]?.server_version.split(' ')[0]}`
     } finally {
       await client.end()
     }

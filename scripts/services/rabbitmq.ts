@@ -31,7 +31,7 @@ export const rabbitmq: Service = {
     const connection = await connect(url, { timeout: 5_000 })
     connection.on('error', () => {})
     try {
-      return String(connection.connection.serverProperties.version)
+      return `RabbitMQ ${connection.connection.serverProperties.version}`
     } finally {
       await connection.close()
     }

@@ -28,7 +28,10 @@ export const redis: Service = {
     client.on('error', () => {})
     try {
       await client.connect()
-      return /redis_version:(\S+)/.exec(await client.info('server'))?.[1] ?? ''
+      const info = await client.info('server')
+      // Valkey also says which Redis it is compatible with.
+      const [, name, version] = /(valkey)_version:(\S+)/.exec(info) ?? /(redis)_version:(\S+)/.exec(info) ?? []
+      return `${name === 'valkey' ? 'Valkey' : 'Redis'} ${version}`
     } finally {
       client.disconnect()
     }

@@ -14,7 +14,7 @@ export interface Service {
   url(port: number): string
   /** How to start a private instance from the programs on this machine, or undefined when they are not installed. */
   find(): Installation | undefined
-  /** Connects once and returns the server's version. */
+  /** Connects once and returns what the server says that it is: its name and version. */
   ping(url: string): Promise<string>
 }
 

@@ -6,6 +6,7 @@ import { until } from '../../src/testing/wait.ts'
 import { Child } from '../support/child.ts'
 import { countEffects, insertEffect, makePlace, openStore } from '../support/databases.ts'
 import { RabbitmqPlace } from '../support/rabbitmq-place.ts'
+import { testStores } from '../support/servers.ts'
 import { TcpProxy } from '../support/tcp-proxy.ts'
 
 const Ping = defineMessage<{ id: string }>('ping')
@@ -44,7 +45,9 @@ function plain(id: string, source = '/shop') {
   return { body: Buffer.from(JSON.stringify({ id })), contentType: 'application/json', attributes }
 }
 
-describe('the database', () => {
+const withoutPostgres = testStores().includes('postgres') ? undefined : 'HAPAX_TEST_STORES leaves PostgreSQL out'
+
+describe.skipIf(withoutPostgres)('the database', () => {
   it('C6 A25: thirty outages in a row take no message to the limit of its deliveries', async () => {
     await using place = await RabbitmqPlace.open()
     await using checker = await makePlace('postgres')

@@ -8,12 +8,12 @@ import { message } from '../../src/testing/broker/world.ts'
 import { instead } from '../../src/testing/lease/world.ts'
 import { until } from '../../src/testing/wait.ts'
 import { freshPrefix } from '../support/redis-stores.ts'
-import { requireServer, withoutRedis } from '../support/servers.ts'
+import { requireServer } from '../support/servers.ts'
 
 const Sms = defineMessage('sms')
 const NEVER = { attempts: 1 } as const
 
-describe.skipIf(withoutRedis() !== undefined)('a worker on a lease store', () => {
+describe('a worker on a lease store', () => {
   let client: Redis
   beforeAll(() => {
     client = new Redis(requireServer('redis'))

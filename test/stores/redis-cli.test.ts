@@ -3,12 +3,12 @@ import { redis } from 'hapax/redis'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { cli } from '../support/cli.ts'
 import { freshPrefix } from '../support/redis-stores.ts'
-import { requireServer, withoutRedis } from '../support/servers.ts'
+import { requireServer } from '../support/servers.ts'
 
 const Ping = defineMessage<{ readonly n: number }>('ping')
 const message = (id: string) => ({ id, source: '/sender', type: 'ping', data: { n: 1 } })
 
-describe.skipIf(withoutRedis() !== undefined)('the command line on Redis', () => {
+describe('the command line on Redis', () => {
   let where: readonly string[]
   let prefix: string
   let url: string

@@ -7,9 +7,8 @@ import { runLeaseCases } from '../support/lease-suite.ts'
 import { noPrivateServer } from '../support/private-server.ts'
 import { type RedisClusterServers, redisCluster } from '../support/redis-cluster.ts'
 import { freshPrefix, redisHarness } from '../support/redis-stores.ts'
-import { withoutRedis } from '../support/servers.ts'
 
-const left = withoutRedis() ?? noPrivateServer('redis')
+const left = noPrivateServer('redis')
 
 if (left !== undefined) it('keeps on a cluster what a lease store promises', (context) => context.skip(left))
 else {

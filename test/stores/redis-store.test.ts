@@ -10,7 +10,7 @@ import { until } from '../../src/testing/wait.ts'
 import { LinkProxy } from '../support/link-proxy.ts'
 import { noPrivateServer, privateServer } from '../support/private-server.ts'
 import { freshPrefix } from '../support/redis-stores.ts'
-import { requireServer, withoutRedis } from '../support/servers.ts'
+import { requireServer } from '../support/servers.ts'
 import { uncaughtErrors } from '../support/uncaught.ts'
 
 const Ping = defineMessage<{ readonly n: number }>('ping')
@@ -23,7 +23,7 @@ function consumer(store: LeaseStore, handler: () => unknown = () => {}, options 
   return { hapax, sms: hapax.leased('sms', options).on(Ping, handler) }
 }
 
-describe.skipIf(withoutRedis() !== undefined)('a store on Redis', () => {
+describe('a store on Redis', () => {
   let plain: Redis
   beforeAll(() => {
     plain = new Redis(requireServer('redis'))
@@ -356,7 +356,7 @@ describe.skipIf(withoutRedis() !== undefined)('a store on Redis', () => {
   })
 })
 
-const noServer = withoutRedis() ?? noPrivateServer('redis')
+const noServer = noPrivateServer('redis')
 
 describe.skipIf(noServer !== undefined)('a Redis of its own', () => {
   const levels = async (args: readonly string[]) => {
@@ -372,6 +372,7 @@ describe.skipIf(noServer !== undefined)('a Redis of its own', () => {
     for (const check of ['role', 'version', 'eviction', 'persistence', 'fail-over', 'memory', 'failed']) {
       expect(good[check]).toMatch(/^ok: /)
     }
+    expect(good['version']).toMatch(/^ok: (Redis|Valkey) \d+\.\d+/)
     const evicting = await levels(['--maxmemory', '100mb', '--maxmemory-policy', 'allkeys-lru'])
     expect(evicting['eviction']).toMatch(/^error: maxmemory-policy is allkeys-lru/)
   })

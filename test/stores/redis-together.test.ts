@@ -5,7 +5,7 @@ import { Redis } from 'ioredis'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { instead } from '../../src/testing/lease/world.ts'
 import { freshPrefix } from '../support/redis-stores.ts'
-import { requireServer, withoutRedis } from '../support/servers.ts'
+import { requireServer } from '../support/servers.ts'
 
 const DAY_MS = 86_400_000
 const Ping = defineMessage<{ readonly n: number }>('ping')
@@ -16,7 +16,7 @@ function stored(id: string) {
   return { ...identity, key: null, attributes: '{}', data: Buffer.from('{"n":1}') }
 }
 
-describe.skipIf(withoutRedis() !== undefined)('what is asked of Redis at the same time', () => {
+describe('what is asked of Redis at the same time', () => {
   let client: Redis
   let store: LeaseStore
   const scripts: string[] = []

@@ -222,7 +222,7 @@ const openers: Record<DurableStore, Opener> = {
       control: async () => control as never,
       close: async () => void (await Promise.all([pool.end(), control.end()])),
     })
-    return mysql(watch(connection))
+    return mysql(watch(connection), { database: new URL(url).pathname.slice(1) })
   },
   sqlite: async ({ url }, { seams }, watch) => {
     const { SqliteConnection } = await import('../../src/stores/sqlite/connection.ts')

@@ -35,7 +35,8 @@ export function withoutRedis(list: string | undefined = process.env.HAPAX_TEST_S
   return listedStores(list).includes('redis') ? undefined : 'left out by HAPAX_TEST_STORES'
 }
 
-function listedStores(list: string | undefined): (StoreName | 'redis')[] {
+/** The stores to test, with those for leased work alone. */
+export function listedStores(list: string | undefined = process.env.HAPAX_TEST_STORES): (StoreName | 'redis')[] {
   const all = [...storeNames, ...leaseStoreNames]
   return list?.trim() ? chosen('HAPAX_TEST_STORES', all, list) : all
 }
@@ -56,7 +57,7 @@ function chosen<Name extends string>(variable: string, names: readonly Name[], l
 
 /** The servers that the stores and brokers to test need. */
 export function neededServers(): ServerName[] {
-  const stores = listedStores(process.env.HAPAX_TEST_STORES)
+  const stores = listedStores()
   const brokers = testBrokers().map((name) => (name === 'redis-streams' ? 'redis' : name))
   return [...new Set([...stores, ...brokers])].filter((name) => name in serverVariables) as ServerName[]
 }

@@ -120,12 +120,17 @@ const postgresProtocol: Protocol = {
 const COM_QUERY = 0x03
 const COM_STMT_PREPARE = 0x16
 
+/** Where the server takes query attributes, as MySQL does, their number comes first: none, in one set. */
+function hasAttributes(frame: Buffer): boolean {
+  return frame[4] === COM_QUERY && frame[5] === 0 && frame[6] === 1
+}
+
 const mysqlProtocol: Protocol = {
   frame: (bytes) => (bytes.length < 4 ? undefined : 4 + bytes.readUIntLE(0, 3)),
   statement: (frame) => {
     // Commands start a new sequence; the login does not.
     const isCommand = frame[3] === 0 && (frame[4] === COM_QUERY || frame[4] === COM_STMT_PREPARE)
-    return isCommand ? frame.toString('utf8', 5) : undefined
+    return isCommand ? frame.toString('utf8', hasAttributes(frame) ? 7 : 5) : undefined
   },
   endsAnswer: () => true,
 }

@@ -59,12 +59,15 @@ function roleOf(servers: readonly Server[], cluster: boolean): Finding {
 }
 
 function version(servers: readonly Server[]): Finding {
-  const versions = [
-    ...new Set(servers.map(({ info }) => info.get('valkey_version') ?? info.get('redis_version') ?? '')),
-  ]
+  const names = [...new Set(servers.map(({ info }) => nameOf(info)))].join(', ')
   const old = servers.some(({ info }) => Number.parseInt(info.get('redis_version') ?? '', 10) < 7)
-  if (!old) return ok('version', versions.join(', '))
-  return warning('version', `a server is of version ${versions.join(', ')}`, 'hapax is tested on Redis 7.0 and newer.')
+  return old ? warning('version', names, 'hapax is tested on Redis 7.0 and newer.') : ok('version', names)
+}
+
+/** Valkey also says which Redis it is compatible with. */
+function nameOf(info: ReadonlyMap<string, string>): string {
+  const valkey = info.get('valkey_version')
+  return valkey === undefined ? `Redis ${info.get('redis_version')}` : `Valkey ${valkey}`
 }
 
 function eviction(servers: readonly Server[]): Finding {

@@ -1,0 +1,49 @@
+import { globSync } from 'node:fs'
+import { type BrokerName, listedStores, type StoreName, testBrokers } from './servers.ts'
+
+type Name = StoreName | BrokerName | 'redis'
+
+const durable: readonly Name[] = ['sqlite', 'postgres', 'mysql']
+const servers: readonly Name[] = ['postgres', 'mysql']
+
+/** Test files, and the stores or brokers of which one is enough for a file to have anything to test. */
+const needs: readonly (readonly [files: string, oneOf: readonly Name[]])[] = [
+  ['test/stores/{postgres,drizzle,pgbouncer}*', ['postgres']],
+  ['test/stores/mysql*', ['mysql']],
+  ['test/stores/{sqlite,operator}*', ['sqlite']],
+  ['test/stores/{redis,lease-worker}*', ['redis']],
+  ['test/stores/sql-publish*', servers],
+  ['test/stores/{closing,fake-store}*', durable],
+  ['test/brokers/rabbitmq*', ['rabbitmq']],
+  ['test/brokers/nats*', ['nats']],
+  ['test/brokers/redis-streams*', ['redis-streams']],
+  ['test/brokers/kafka*', ['kafka']],
+  ['test/faults/{handlers,kill-sweep,killer,race,relays}.test.ts', durable],
+  ['test/faults/{commit-cut,down,silent,soak/checker}.test.ts', servers],
+  ['test/faults/{connecting,disk-full}.test.ts', ['postgres']],
+  ['test/faults/demo.test.ts', ['sqlite']],
+  ['test/faults/sms.test.ts', [...durable, 'redis']],
+]
+
+/** Files that say themselves what they leave out, or need no server. */
+const narrowThemselves: readonly string[] = [
+  'test/brokers/client-missing.test.ts',
+  'test/brokers/health-example.test.ts',
+  'test/brokers/reaching.test.ts',
+  'test/faults/private-server.test.ts',
+  'test/faults/soak/soak.test.ts',
+  'test/faults/brokers/broker-soak.test.ts',
+  'test/faults/brokers/timetable.test.ts',
+]
+
+/** The files that `HAPAX_TEST_STORES` and `HAPAX_TEST_BROKERS` leave out, as patterns. */
+export function leftOut(): string[] {
+  const chosen: readonly Name[] = [...listedStores(), ...testBrokers()]
+  return needs.filter(([, oneOf]) => !oneOf.some((name) => chosen.includes(name))).map(([files]) => files)
+}
+
+/** Test files that need servers, perhaps, and about which nothing is said here. */
+export function unknownFiles(root: string): string[] {
+  const known = new Set([...narrowThemselves, ...needs.flatMap(([files]) => globSync(files, { cwd: root }))])
+  return globSync('test/{stores,brokers,faults}/**/*.test.ts', { cwd: root }).filter((file) => !known.has(file))
+}
