@@ -7,11 +7,11 @@ import type {
   Reader,
   Subscription,
 } from '../core/broker.ts'
-import { type Clock, systemClock } from '../core/clock.ts'
+import { type Clock, clockOption } from '../core/clock.ts'
 import { arrivalOf } from '../core/cloudevents.ts'
 import { Deliveries, type Handle, type Incoming } from '../core/deliveries.ts'
 import { HapaxError } from '../core/errors.ts'
-import { noOthers, text } from '../core/options.ts'
+import { flag, nameText, noOthers } from '../core/options.ts'
 
 /** Settings of the memory broker. */
 export interface MemoryBrokerOptions {
@@ -38,7 +38,7 @@ export interface MemoryBroker {
 /** A broker that forgets everything when the process ends. */
 export function memoryBroker(options: MemoryBrokerOptions = {}): MemoryBroker {
   noOthers('options', options, ['clock'])
-  return new Memory(options.clock ?? systemClock)
+  return new Memory(clockOption(options.clock))
 }
 
 class Memory implements MemoryBroker {
@@ -50,7 +50,7 @@ class Memory implements MemoryBroker {
   }
 
   topic(name: string): Destination {
-    const topic = text('name', name)
+    const topic = nameText('name', name)
     return new Topic(topic, (messages) => {
       for (const queue of this.#queues.values()) if (queue.topic === topic) queue.add(messages)
     })
@@ -58,8 +58,9 @@ class Memory implements MemoryBroker {
 
   queue(name: string, options: MemoryQueueOptions): Subscription {
     noOthers('options', options, ['topic', 'single'])
-    const known = this.#queues.get(text('name', name))
-    const queue = known ?? new Queue(this.#clock, text('topic', options.topic), options.single ?? false)
+    const known = this.#queues.get(nameText('name', name))
+    const queue =
+      known ?? new Queue(this.#clock, nameText('topic', options.topic), flag('single', options.single, false))
     this.#queues.set(name, queue)
     return {
       name: `memory queue ${name}`,

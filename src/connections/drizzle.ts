@@ -10,7 +10,7 @@ import type {
 } from '../core/connection.ts'
 import { doomed, notInTransaction, transactionClosed, untilAborted } from '../core/driver.ts'
 import { describe, HapaxError } from '../core/errors.ts'
-import { expected } from '../core/options.ts'
+import { able, isolationOption } from '../core/options.ts'
 
 /** The subset of Drizzle's `sql` that hapax needs. */
 export interface DrizzleSql {
@@ -30,8 +30,8 @@ export interface DrizzleDatabase<Tx> {
  * `sql` from `drizzle-orm`. `ctx.tx` and `publish` then take Drizzle's own transactions.
  */
 export function fromDrizzle<Tx>(db: DrizzleDatabase<Tx>, sql: DrizzleSql): Connection<Tx> {
-  if (typeof db?.transaction !== 'function') expected('db', 'a Drizzle database', db)
-  if (typeof sql?.raw !== 'function') expected('sql', `the sql of 'drizzle-orm'`, sql)
+  able('db', 'a Drizzle database', db, ['transaction', 'execute'])
+  able('sql', `the sql of 'drizzle-orm'`, sql, ['raw', 'param', 'join'])
   return new DrizzleConnection(db as unknown as Database, sql as unknown as Sql) as unknown as Connection<Tx>
 }
 
@@ -98,7 +98,7 @@ class DrizzleConnection implements Connection<Queryable> {
 
   async transaction<T>(options: TransactionOptions, work: TransactionWork<Queryable, T>): Promise<T> {
     const { isolation, signal } = options
-    const config = isolation && { isolationLevel: isolation }
+    const config = isolation && { isolationLevel: isolationOption(isolation) as string }
     const running = (): Promise<T> => this.#db.transaction((tx) => this.#steps(tx, options, work), config)
     try {
       // The store ends the backend; the client is Drizzle's.

@@ -1,3 +1,5 @@
+import { able } from './options.ts'
+
 /** Time as the engine sees it. Injected, so that tests and a simulator can drive it. Shared times are the database's, not this. */
 export interface Clock {
   /** Wall time in milliseconds since 1970; only for the `time` attribute and for ids. */
@@ -6,6 +8,12 @@ export interface Clock {
   monotonic(): number
   /** Calls back after `ms`; returns what cancels it. */
   after(ms: number, call: () => void): () => void
+}
+
+/** The clock that was given, or the one of this process. */
+export function clockOption(given: Clock | undefined): Clock {
+  if (given === undefined) return systemClock
+  return able('clock', 'an object with now, monotonic and after', given, ['now', 'monotonic', 'after'])
 }
 
 /** The clock of this process. */

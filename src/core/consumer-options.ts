@@ -1,7 +1,7 @@
 import type { RetryOptions, RetryPolicy } from './backoff.ts'
 import type { Isolation } from './connection.ts'
 import type { MissingId } from './intake.ts'
-import { expected, noOthers, numberFrom, oneOf, positiveInteger, spanMs } from './options.ts'
+import { expected, flag, isolationOption, noOthers, numberFrom, oneOf, positiveInteger, spanMs } from './options.ts'
 
 /** How messages share transactions. */
 export interface GroupOptions {
@@ -94,14 +94,11 @@ const NAMES = [
   'isolation',
 ] as const satisfies readonly (keyof ConsumerOptions)[]
 
-const ISOLATIONS = ['read committed', 'repeatable read', 'serializable'] as const
-
 /** Checks the options and fills in the defaults. */
 export function consumerSettings(options: ConsumerOptions, parallelWriters: boolean): ConsumerSettings {
   noOthers('options of consumer', options, NAMES)
   const { group, isolation, maxAgeMs } = options
   if (group !== undefined) noOthers('group', group, ['size', 'together'])
-  if (isolation !== undefined) oneOf('isolation', ISOLATIONS, isolation, isolation)
   const timeoutMs = positiveInteger('timeoutMs', options.timeoutMs, 30_000)
   const order = oneOf('order', ['none', 'wait', 'skip'], options.order, 'none')
   if (order !== 'none' && options.receive === 'direct') {
@@ -111,7 +108,7 @@ export function consumerSettings(options: ConsumerOptions, parallelWriters: bool
   return Object.freeze({
     receive: oneOf('receive', ['direct', 'store'], options.receive, order === 'none' ? 'direct' : 'store'),
     order,
-    groupSize: group && positiveInteger('group.size', group.size, 1),
+    groupSize: group && groupSize(group.size),
     together: together(group, order),
     onError: oneOf('onError', ['store', 'rollback'], options.onError, 'store'),
     concurrency: concurrency === undefined ? undefined : positiveInteger('concurrency', concurrency, 1),
@@ -119,16 +116,20 @@ export function consumerSettings(options: ConsumerOptions, parallelWriters: bool
     lockTimeoutMs: positiveInteger('lockTimeoutMs', options.lockTimeoutMs, parallelWriters ? 2_000 : timeoutMs),
     missingId: missingIdPolicy(options.missingId),
     onMismatch: oneOf('onMismatch', ['duplicate', 'conflict'], options.onMismatch, 'duplicate'),
-    retry: retryPolicy(options.retry ?? {}),
+    retry: retryPolicy(options.retry),
     maxAgeMs: maxAgeMs === undefined ? undefined : positiveInteger('maxAgeMs', maxAgeMs, 1),
     retentionMs: retention(options),
-    isolation,
+    isolation: isolationOption(isolation),
   })
 }
 
+function groupSize(size: number): number {
+  if (size === undefined) expected('group.size', 'a positive integer', size)
+  return positiveInteger('group.size', size, 1)
+}
+
 function together(group: GroupOptions | undefined, order: ConsumerSettings['order']): boolean {
-  const value = group?.together ?? false
-  if (typeof value !== 'boolean') expected('group.together', 'true or false', value)
+  const value = flag('group.together', group?.together, false)
   if (value && order !== 'none') expected('group.together', 'false together with order', value)
   return value
 }
@@ -152,7 +153,7 @@ function missingIdPolicy(policy: MissingId = 'reject'): MissingId {
 }
 
 /** Checks a retry policy and fills in the defaults. */
-export function retryPolicy(retry: RetryOptions): RetryPolicy {
+export function retryPolicy(retry: RetryOptions = {}): RetryPolicy {
   noOthers('retry', retry, ['attempts', 'minDelayMs', 'maxDelayMs', 'factor'])
   const minDelayMs = numberFrom('retry.minDelayMs', 0, retry.minDelayMs, 1_000)
   return Object.freeze({

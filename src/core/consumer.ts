@@ -16,7 +16,7 @@ import { InboxWork } from './inbox.ts'
 import { type Entry, intake } from './intake.ts'
 import { LeasedWork, type LeaseSettings } from './leased-work.ts'
 import type { IncomingMessage, StoredMessage } from './message.ts'
-import { expected, noOthers, positiveInteger, text } from './options.ts'
+import { able, expected, nameText, noOthers, positiveInteger } from './options.ts'
 import type { Outcome } from './outcome.ts'
 import { inParallel } from './parallel.ts'
 import { Recorder } from './record.ts'
@@ -46,9 +46,7 @@ export class Source<Tx, C extends Fed = Consumer<Tx>> {
 
   constructor(consumer: C, subscription: Subscription, options: SourceOptions) {
     noOthers('options of from', options, ['prefetch', 'prefetchBytes', 'id', 'type', 'source', 'key'])
-    if (typeof subscription?.open !== 'function') {
-      expected('subscription', 'a subscription, for example a queue of a broker', subscription)
-    }
+    able('subscription', 'a subscription, for example a queue of a broker', subscription, ['open'])
     for (const name of ['prefetch', 'prefetchBytes'] as const) positiveInteger(name, options[name], 1)
     this.consumer = consumer
     this.subscription = subscription
@@ -318,9 +316,7 @@ const storedOf = ({ stored }: { readonly stored: StoredMessage }): StoredMessage
 
 /** Checks the name of a consumer. */
 export function consumerName(name: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
-  if (/[\u0000-\u001f\u007f]/.test(text('name', name))) expected('name', 'a name without control characters', name)
-  return name
+  return nameText('name', name)
 }
 
 /** The first of each message. */

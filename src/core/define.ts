@@ -1,5 +1,5 @@
 import { HapaxError } from './errors.ts'
-import { expected, text } from './options.ts'
+import { able, expected, noOthers, text } from './options.ts'
 import { describeIssues, type SchemaInput, type SchemaOutput, type StandardSchema } from './standard-schema.ts'
 
 /** A kind of message: its name, its schema and the key it belongs to. `In` is what is published, `Out` what handlers get. */
@@ -60,6 +60,7 @@ export function defineMessage<In, Out>(
   options: MessageOptions<In> & { readonly schema?: StandardSchema<In, Out> } = {},
 ): MessageType<In, Out> {
   text('type', type)
+  noOthers('options of defineMessage', options, ['schema', 'key'])
   const { schema, key } = options
   if (key !== undefined && typeof key !== 'function') expected('key', 'a function', key)
   if (schema !== undefined && typeof schema?.['~standard']?.validate !== 'function') {
@@ -76,6 +77,13 @@ export function defineMessage<In, Out>(
     parse: schema === undefined ? (data) => data as Out : (data) => parseWith(type, schema, data),
   }
   return Object.freeze(message)
+}
+
+/** A message type, checked: handlers and publishes are often registered in plain JavaScript. */
+export function messageType<Type extends MessageType<never, unknown>>(type: Type): Type {
+  able('type', 'a message type made by defineMessage', type, ['of', 'keyOf', 'parse'])
+  text('type', type.type)
+  return type
 }
 
 function parseWith<Out>(type: string, schema: StandardSchema<unknown, Out>, data: unknown): Out | Promise<Out> {

@@ -92,7 +92,7 @@ export class RetryAfter extends Error {
   override readonly name = 'RetryAfter'
   readonly delayMs: number
 
-  constructor(delayMs: number, message: string = `try again in ${delayMs} ms`, options?: ErrorOptions) {
+  constructor(delayMs: number, message: string = `try again in ${String(delayMs)} ms`, options?: ErrorOptions) {
     super(message, options)
     this.delayMs = delayMs
   }

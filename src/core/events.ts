@@ -1,5 +1,6 @@
 import { asError, messageOf } from './errors.ts'
 import type { Logger } from './logger.ts'
+import { expected, word } from './options.ts'
 import type { EffectState } from './rows.ts'
 
 /** Names a message in an event; never the payload. */
@@ -57,6 +58,28 @@ export interface Events {
   on<Name extends keyof HapaxEvents>(name: Name, listener: (event: HapaxEvents[Name]) => void): () => void
 }
 
+/** So that a misspelt name is refused; the type keeps it complete. */
+const NAMES: Readonly<Record<keyof HapaxEvents, true>> = {
+  processed: true,
+  duplicate: true,
+  mismatch: true,
+  stored: true,
+  retrying: true,
+  failed: true,
+  effect: true,
+  'lease-lost': true,
+  busy: true,
+  'rolled-back': true,
+  'commit-unknown': true,
+  published: true,
+  relayed: true,
+  'relay-retrying': true,
+  'relay-failed': true,
+  'relay-down': true,
+  cleaned: true,
+  'worker-error': true,
+}
+
 type Listener = (event: never) => unknown
 
 /** The one stream of events of a hapax. */
@@ -69,6 +92,8 @@ export class EventHub implements Events {
   }
 
   on<Name extends keyof HapaxEvents>(name: Name, listener: (event: HapaxEvents[Name]) => void): () => void {
+    word('name of the event', Object.keys(NAMES), name)
+    if (typeof listener !== 'function') expected('listener', 'a function', listener)
     const listeners = this.#listeners.get(name) ?? new Set()
     this.#listeners.set(name, listeners.add(listener as Listener))
     return () => listeners.delete(listener as Listener)

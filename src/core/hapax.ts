@@ -1,11 +1,11 @@
 import { Activity } from './activity.ts'
 import type { Destination } from './broker.ts'
 import { type CleanupOptions, cleanup } from './cleanup.ts'
-import { type Clock, systemClock, within } from './clock.ts'
+import { type Clock, clockOption, within } from './clock.ts'
 import type { Isolation } from './connection.ts'
 import { Consumer } from './consumer.ts'
 import type { ConsumerOptions } from './consumer-options.ts'
-import type { Draft, MessageType, PublishOptions } from './define.ts'
+import { type Draft, type MessageType, messageType, type PublishOptions } from './define.ts'
 import { doctor } from './doctor.ts'
 import { type Engine, unit } from './engine.ts'
 import { HapaxError } from './errors.ts'
@@ -15,11 +15,11 @@ import { Floor } from './floor.ts'
 import { MAX_TEXT_BYTES } from './intake.ts'
 import { LeaseCore, type LeaseHapax, type LeaseHapaxOptions } from './lease-hapax.ts'
 import { Leased, type LeasedOptions } from './leased.ts'
-import { consoleLogger, type Logger, safeLogger } from './logger.ts'
+import { type Logger, loggerOption } from './logger.ts'
 import { Consumers, Keys, Relays, Sent } from './operations.ts'
-import { expected, noOthers, oneOf, positiveInteger, text } from './options.ts'
+import { able, expected, isolationOption, noOthers, oneOf, positiveInteger, text } from './options.ts'
 import { type Published, Publisher } from './publish.ts'
-import { type Random, systemRandom } from './random.ts'
+import { type Random, randomOption } from './random.ts'
 import type { Migration, MigrationState, Store } from './store.ts'
 import type { Finding, StoreStatus, Trace } from './tools.ts'
 import { uuidv7Source } from './uuid.ts'
@@ -109,8 +109,7 @@ function createWhole<Tx, Own>(options: HapaxOptions<Tx, Own>): Hapax<Tx, Own> {
     'clock',
     'random',
   ])
-  if (typeof options.store?.transaction !== 'function')
-    expected('store', 'a store, for example sqlite({ path })', options.store)
+  able('store', 'a store, for example sqlite({ path })', options.store, ['transaction', 'writeOutbox', 'close'])
   return new Core(options)
 }
 
@@ -130,8 +129,9 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   readonly #destinations = new Set<Destination>()
 
   constructor(options: HapaxOptions<Tx, Own>) {
-    const { store, clock = systemClock, random = systemRandom } = options
-    const logger = safeLogger(options.logger ?? consoleLogger)
+    const { store } = options
+    const [clock, random] = [clockOption(options.clock), randomOption(options.random)]
+    const logger = loggerOption(options.logger)
     const maxBytes = positiveInteger('maxMessageBytes', options.maxMessageBytes, 1024 * 1024)
     const mintId = uuidv7Source(clock, random)
     this.#store = store
@@ -183,7 +183,9 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   async #transaction<T>(work: (tx: Tx) => Promise<T>, options: HapaxTransactionOptions): Promise<T> {
     noOthers('options of transaction', options, ['isolation', 'idleTimeoutMs'])
     const idleTimeoutMs = positiveInteger('idleTimeoutMs', options.idleTimeoutMs, 60_000)
-    const unitOptions = { isolation: options.isolation, idleTimeoutMs, lockTimeoutMs: QUEUE_MS }
+    const isolation = isolationOption(options.isolation)
+    if (typeof work !== 'function') expected('work', 'a function', work)
+    const unitOptions = { isolation, idleTimeoutMs, lockTimeoutMs: QUEUE_MS }
     let committed = (): void => {}
     const value = await unit(this.#engine, unitOptions, { kind: 'plain' }, async (opened) => {
       const buffer = this.#publisher.open(opened.tx)
@@ -201,8 +203,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
 
   publish<In>(tx: Tx | Own, type: MessageType<In, unknown>, data: In, options?: PublishOptions): Promise<Published> {
     return this.#publisher.publishOne(tx, () => {
-      if (typeof type?.of !== 'function') expected('type', 'a message type made by defineMessage', type)
-      return type.of(data, options)
+      return messageType(type).of(data, options)
     })
   }
 

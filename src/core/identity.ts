@@ -31,7 +31,9 @@ export function payloadId(type: string, key: string | null, payload: Uint8Array 
  * @example messageId('order.placed', order.id, order.version)
  */
 export function messageId(name: string, ...parts: readonly (string | number | bigint | boolean)[]): string {
-  if (typeof name !== 'string' || name === '') expected('name', 'a non-empty string', name)
+  if (typeof name !== 'string' || name === '' || !name.isWellFormed()) {
+    expected('name', 'a non-empty, well-formed string', name)
+  }
   if (parts.length === 0) expected('parts', 'at least one value', parts)
   // JSON of the typed parts is an unambiguous join: ('a', 'b,c') and ('a,b', 'c') differ, and so do 1 and '1'.
   const typed = parts.map((part, index) => [typeof part, checkedPart(part, index)])

@@ -1,6 +1,6 @@
 import { Activity } from './activity.ts'
 import type { LeaseEngine } from './claimed-work.ts'
-import { type Clock, systemClock, within } from './clock.ts'
+import { type Clock, clockOption, within } from './clock.ts'
 import { leaseDoctor } from './doctor.ts'
 import { HapaxError } from './errors.ts'
 import { EventHub, type Events } from './events.ts'
@@ -10,9 +10,9 @@ import { MAX_TEXT_BYTES } from './intake.ts'
 import { LeaseConsumer, type LeaseOptions } from './lease-consumer.ts'
 import type { LeaseStatus, LeaseStore } from './lease-store.ts'
 import { LeaseWorker, type LeaseWorkerOptions } from './lease-worker.ts'
-import { consoleLogger, type Logger, safeLogger } from './logger.ts'
+import { type Logger, loggerOption } from './logger.ts'
 import { noOthers, positiveInteger, text } from './options.ts'
-import { type Random, systemRandom } from './random.ts'
+import { type Random, randomOption } from './random.ts'
 import type { Store } from './store.ts'
 import type { Finding, Trace } from './tools.ts'
 import { uuidv7Source } from './uuid.ts'
@@ -64,8 +64,9 @@ export class LeaseCore implements LeaseHapax {
     const known = ['store', 'source', 'logger', 'maxMessageBytes', 'clock', 'random']
     noOthers(`options of createHapax on ${options.store.features.name}`, options, known)
     if (options.source !== undefined) text('source', options.source, MAX_TEXT_BYTES)
-    const { store, clock = systemClock, random = systemRandom } = options
-    const logger = safeLogger(options.logger ?? consoleLogger)
+    const { store } = options
+    const [clock, random] = [clockOption(options.clock), randomOption(options.random)]
+    const logger = loggerOption(options.logger)
     const maxBytes = positiveInteger('maxMessageBytes', options.maxMessageBytes, 1024 * 1024)
     this.events = new EventHub(logger)
     const shared = { activity: new Activity(), floor: new Floor(clock), events: this.events }

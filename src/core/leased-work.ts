@@ -1,4 +1,5 @@
 import type { ConsumerSettings } from './consumer-options.ts'
+import type { MessageType } from './define.ts'
 import { Effects } from './effect.ts'
 import { Attempt, type Engine, persist } from './engine.ts'
 import { asError, type ErrorCode, HapaxError, isHapaxError, messageOf } from './errors.ts'
@@ -14,8 +15,9 @@ import {
 import { MAX_CRASHES } from './inbox.ts'
 import { type HeldLease, Leases, TimeLimit, underLease } from './lease.ts'
 import type { StoredMessage } from './message.ts'
+import { expected } from './options.ts'
 import { type Outcome, outcome } from './outcome.ts'
-import type { Cause, Published } from './publish.ts'
+import { type Cause, checkPublish, type Published } from './publish.ts'
 import type { Recorder } from './record.ts'
 import { Reporter, ref } from './reporter.ts'
 import type { InboxRow } from './rows.ts'
@@ -241,6 +243,7 @@ class Call<Tx> {
         this.#state === 'running' ? this.#effects.effect(name, call, options) : Promise.reject(closed()),
       complete: (work) => {
         this.#effects.refuseInCall('complete')
+        if (typeof work !== 'function') expected('complete', 'called with a function', work)
         this.#onComplete(({ tx }) => work(tx))
       },
       publish: (type, data, options) => {
@@ -263,6 +266,8 @@ class Call<Tx> {
       : this.#publishLater(type, data, options)
 
   readonly #publishLater: PublishInHandler = async (type, data, options = {}) => {
+    // Now: when it is written, outside calls were made.
+    checkPublish(type as MessageType<never, unknown>, options)
     const id = options.id ?? this.#engine.mintId()
     this.#onComplete(({ buffer }) => buffer.publish(type, data, { ...options, id }, this.#cause))
     return { id } satisfies Published

@@ -1,3 +1,5 @@
+import { able } from './options.ts'
+
 /** What hapax logs to: the order of pino's arguments, the four usual levels. */
 export interface Logger {
   debug(fields: object, message: string): void
@@ -22,8 +24,16 @@ function line(level: string, fields: object, message: string): void {
   process.stderr.write(`${JSON.stringify({ level, message: `hapax: ${message}`, ...fields })}\n`)
 }
 
+/** The logger that was given, or the one of the console. */
+export function loggerOption(given: Logger | undefined): Logger {
+  if (given === undefined) return safeLogger(consoleLogger)
+  return safeLogger(able('logger', 'an object with debug, info, warn and error', given, LEVELS))
+}
+
+const LEVELS = ['debug', 'info', 'warn', 'error'] as const satisfies readonly (keyof Logger)[]
+
 /** The same logger, which cannot disturb: what it throws is dropped, because there is nowhere left to say it. */
-export function safeLogger(logger: Logger): Logger {
+function safeLogger(logger: Logger): Logger {
   const safe =
     (level: keyof Logger) =>
     (fields: object, message: string): void => {

@@ -1,5 +1,5 @@
 import { MAX_RESULT_BYTES, serialised } from './effect-result.ts'
-import { expected } from './options.ts'
+import { expected, object } from './options.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -28,7 +28,7 @@ export class Notes {
 
   /** Adds fields; rejects if they could not be written. */
   async add(fields: Fields): Promise<void> {
-    if (typeof fields !== 'object' || fields === null) expected('note', 'an object', fields)
+    object('note', fields)
     const own = { ...this.#own, ...fields }
     const text = serialised(own)
     if (text === undefined) expected('note', 'an object that can be written as JSON', fields)

@@ -3,7 +3,7 @@ import { type BulkOptions, type BulkSummary, bulk, checkedSeq, pageSize } from '
 import type { Clock } from './clock.ts'
 import { HapaxError } from './errors.ts'
 import { MAX_TEXT_BYTES } from './intake.ts'
-import { noOthers, object, text, word } from './options.ts'
+import { nameText, noOthers, object, text, word } from './options.ts'
 import type { Origin } from './rows.ts'
 import type { Store } from './store.ts'
 import type { Audit, HeldKey, SentFilter, SentMessage, SentWhere, StoreStatus } from './tools.ts'
@@ -161,8 +161,8 @@ export class Relays {
 
   /** Says that a relay goes to another destination from now on; workers with the old one refuse to start. */
   async move(name: string, destination: string, by?: By): Promise<void> {
-    const where = text('destination', destination, MAX_TEXT_BYTES)
-    await this.#options.store.moveRelay(text('name', name), where, auditOf('move', by))
+    const where = nameText('destination', destination, MAX_TEXT_BYTES)
+    await this.#options.store.moveRelay(nameText('name', name), where, auditOf('move', by))
   }
 }
 

@@ -1,3 +1,4 @@
+import type { Isolation } from './connection.ts'
 import { describe, HapaxError } from './errors.ts'
 
 /** Fails with the one sentence form of hapax: "expected leaseMs to be a positive integer, got -1". */
@@ -18,13 +19,24 @@ export function positiveInteger(name: string, value: number | undefined, fallbac
   return value
 }
 
+/** A whole number, zero as well, or the default where it is not given. */
+export function wholeNumber(name: string, value: number | undefined, fallback: number): number {
+  return value === 0 ? 0 : positiveInteger(name, value, fallback)
+}
+
 /** A number of at least `least`, or the default where it is not given. */
-export function numberFrom(name: string, least: number, value: number | undefined, fallback: number): number {
+export function numberFrom(
+  name: string,
+  least: number,
+  value: number | undefined,
+  fallback: number,
+  most: number = MAX_MS,
+): number {
   if (value === undefined) return fallback
   if (typeof value !== 'number' || !Number.isFinite(value) || value < least) {
     expected(name, `a number of at least ${least}`, value)
   }
-  if (value > MAX_MS) expected(name, `at most ${MAX_MS}`, value)
+  if (value > most) expected(name, `at most ${most}`, value)
   return value
 }
 
@@ -57,6 +69,31 @@ export function isText(value: unknown, maxBytes: number): value is string {
   )
 }
 
+/** Controls of terminals and marks that turn the direction of text: what has them looks like something that it is not. */
+const UNREADABLE = /[\p{Cc}\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/u
+
+/** A text that people read as a name: of a consumer, a relay, a queue. */
+export function nameText(name: string, value: unknown, maxBytes = 255): string {
+  if (UNREADABLE.test(text(name, value, maxBytes))) {
+    expected(name, 'a name without control characters and marks of direction', value)
+  }
+  return value as string
+}
+
+const ISOLATIONS = ['read committed', 'repeatable read', 'serializable'] as const
+
+/** An isolation level, or nothing. It becomes a part of SQL text: whoever glues it in checks it there. */
+export function isolationOption(value: Isolation | undefined): Isolation | undefined {
+  return value === undefined ? undefined : word('isolation', ISOLATIONS, value)
+}
+
+/** An object that can do this: a logger, a clock, a pool. */
+export function able<T>(name: string, what: string, value: T, methods: readonly string[]): T {
+  const given = (value ?? {}) as Readonly<Record<string, unknown>>
+  if (methods.some((method) => typeof given[method] !== 'function')) expected(name, what, value)
+  return value
+}
+
 /** A plain name for a table, a schema or a prefix; nothing else is ever put into SQL text. */
 export function identifier(name: string, value: string): string {
   if (typeof value !== 'string' || !/^[a-z_][a-z0-9_]{0,47}$/.test(value)) {
@@ -73,8 +110,8 @@ export function noOthers(where: string, given: object, known: readonly string[])
 }
 
 /** An object with options: no list, no map, no date, and no promise that was meant to be awaited. */
-export function object(where: string, given: unknown): void {
-  if (Object.prototype.toString.call(given) !== '[object Object]') expected(where, 'an object', given)
+export function object(where: string, given: unknown, what = 'an object'): void {
+  if (Object.prototype.toString.call(given) !== '[object Object]') expected(where, what, given)
 }
 
 /** True or false, or the default where it is not given. Other values that count as true or false were meant otherwise. */

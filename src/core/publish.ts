@@ -1,5 +1,5 @@
 import type { Clock } from './clock.ts'
-import type { Draft, MessageType, PublishOptions } from './define.ts'
+import { type Draft, type MessageType, messageType, type PublishOptions } from './define.ts'
 import { transactionClosed } from './driver.ts'
 import { asError, describe, HapaxError, messageOf } from './errors.ts'
 import type { EventHub } from './events.ts'
@@ -7,7 +7,7 @@ import { fingerprint, messageKey } from './identity.ts'
 import { MAX_TEXT_BYTES } from './intake.ts'
 import { parseJson } from './json.ts'
 import { packAttributes, type StoredMessage } from './message.ts'
-import { expected, isText, noOthers } from './options.ts'
+import { expected, flag, isText, MAX_SPAN_MS, nameText, noOthers, numberFrom, object, text } from './options.ts'
 import type { LocalRow } from './rows.ts'
 import type { Store, Unit, Writes } from './store.ts'
 import { Watched } from './watched.ts'
@@ -107,7 +107,13 @@ export class Publisher<Tx, Own> {
     this.#buffers.set(tx as object, buffer)
     return {
       publish: (type, data, options = {}, cause) =>
-        buffer.watch(this.#one(tx, buffer, () => type.of(data, { ...cause, ...options }))),
+        buffer.watch(
+          this.#one(tx, buffer, () => {
+            // An object of our own would hide that theirs is none.
+            object('options of publish', options)
+            return messageType(type).of(data, { ...cause, ...options })
+          }),
+        ),
       flush: (unit) => this.#flush(unit, buffer),
       committed: () => this.#committed(buffer),
       close: () => {
@@ -211,8 +217,11 @@ export class Publisher<Tx, Own> {
     return prepared
   }
 
-  #prepare({ message: type, data, options }: Draft): Prepared | Promise<Prepared> {
-    checkOptions(options)
+  #prepare(draft: Draft): Prepared | Promise<Prepared> {
+    const { data, options } = draft ?? {}
+    if (draft?.message === undefined || options === undefined) expected('drafts', 'messages made by of()', draft)
+    const { message: type } = draft
+    checkPublish(type, options)
     const json = serialise(type.type, data)
     const prepared = this.#stored(type, json, data, options)
     // What the consumer will see is checked, not what the publisher holds: a Date, for example, arrives as text.
@@ -319,19 +328,30 @@ const PUBLISH_OPTIONS = [
   'now',
 ] as const satisfies readonly (keyof PublishOptions)[]
 
-function checkOptions(options: PublishOptions): void {
+/** Checks what is to be published, but for its data. */
+export function checkPublish(type: MessageType<never, unknown>, options: PublishOptions): void {
+  messageType(type)
   noOthers('options of publish', options, PUBLISH_OPTIONS)
-  const { id, delayMs, relay, headers } = options
+  const { id, delayMs, relay, headers, now } = options
   if (id !== undefined && !isText(id, MAX_TEXT_BYTES)) {
     throw new HapaxError(
       'invalid-id',
       `expected id to be a non-empty, well-formed string of at most ${MAX_TEXT_BYTES} bytes, got ${describe(id)}`,
     )
   }
-  if (delayMs !== undefined && !(Number.isFinite(delayMs) && delayMs >= 0))
-    expected('delayMs', 'a number of at least 0', delayMs)
-  if (relay !== undefined && !isText(relay, 255)) expected('relay', 'a name', relay)
-  for (const [name, value] of Object.entries(headers ?? {})) {
-    if (typeof value !== 'string') expected(`headers.${name}`, 'a string', value)
+  if (delayMs !== undefined) numberFrom('delayMs', 0, delayMs, 0, MAX_SPAN_MS)
+  if (relay !== undefined) nameText('relay', relay)
+  if (now !== undefined) flag('now', now, false)
+  for (const name of TEXTS) if (options[name] !== undefined) text(name, options[name], MAX_TEXT_BYTES)
+  if (headers !== undefined) checkHeaders(headers)
+}
+
+const TEXTS = ['key', 'subject', 'correlationId', 'causationId', 'traceparent', 'tracestate'] as const
+
+function checkHeaders(headers: Readonly<Record<string, string>>): void {
+  object('headers', headers)
+  for (const [name, value] of Object.entries(headers)) {
+    nameText('name of a header', name, MAX_TEXT_BYTES)
+    if (typeof value !== 'string' || !value.isWellFormed()) expected(`headers.${name}`, 'a well-formed string', value)
   }
 }

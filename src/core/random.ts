@@ -1,4 +1,5 @@
 import { randomFillSync, randomUUID } from 'node:crypto'
+import { able } from './options.ts'
 
 /** Chance as the engine sees it. Injected, so that a simulator can replay a history. */
 export interface Random {
@@ -22,6 +23,12 @@ function pooledBytes(count: number): Uint8Array {
   }
   used += count
   return pool.slice(used - count, used)
+}
+
+/** The random source that was given, or the one of this process. */
+export function randomOption(given: Random | undefined): Random {
+  if (given === undefined) return systemRandom
+  return able('random', 'an object with number, token and bytes', given, ['number', 'token', 'bytes'])
 }
 
 /** The random source of this process. */

@@ -1,8 +1,9 @@
 import type { RetryOptions, RetryPolicy } from './backoff.ts'
 import { retryPolicy } from './consumer-options.ts'
+import { messageType } from './define.ts'
 import { HapaxError } from './errors.ts'
 import type { Registered } from './handlers.ts'
-import { expected, noOthers } from './options.ts'
+import { expected, noOthers, object } from './options.ts'
 
 /** Options of a handler. */
 export interface HandlerOptions {
@@ -38,11 +39,14 @@ export class Registry<Tx> {
   /** The policy of a handler; it takes what it leaves out from the consumer's. */
   retry(options: HandlerOptions): RetryPolicy | undefined {
     noOthers('options of on', options, ['retry'])
-    return options.retry && retryPolicy({ ...this.#retry, ...options.retry })
+    const { retry } = options
+    if (retry === undefined) return undefined
+    object('retry', retry)
+    return retryPolicy({ ...this.#retry, ...retry })
   }
 
   add(handler: Registered<Tx>): void {
-    const { type } = handler.type
+    const { type } = messageType(handler.type)
     if (typeof handler.call !== 'function') expected(`handler of ${type}`, 'a function', handler.call)
     if (this.#started) {
       throw new HapaxError(

@@ -4,8 +4,9 @@ import { CONCURRENCY, Consumer, type Fed, Source } from './consumer.ts'
 import type { ConsumerSettings } from './consumer-options.ts'
 import type { Engine } from './engine.ts'
 import { HapaxError } from './errors.ts'
+import { MAX_TEXT_BYTES } from './intake.ts'
 import { Leased } from './leased.ts'
-import { expected, isText, noOthers, positiveInteger, spanMs } from './options.ts'
+import { able, expected, nameText, noOthers, object, positiveInteger, spanMs } from './options.ts'
 import type { StoreFeatures } from './store.ts'
 
 /** Options of a worker. It consumes, or relays, or both. */
@@ -79,14 +80,14 @@ function consumerOf<Tx>(engine: Engine<Tx>, given: Consumer<Tx> | Leased<Tx> | S
 }
 
 function relaysOf<Tx>({ relay, relays = {} }: WorkerOptions<Tx>): ReadonlyMap<string, Destination> {
+  object('relays', relays)
   const all = new Map<string, Destination>(Object.entries(relays))
   if (relay !== undefined && all.has('default')) expected('relay', `absent, because relays names 'default'`, relay)
   if (relay !== undefined) all.set('default', relay)
   for (const [name, destination] of all) {
-    if (!isText(name, 255)) expected('relays', 'names of relays', name)
-    if (typeof destination?.publish !== 'function') {
-      expected(`relay ${name}`, 'a destination, for example an exchange of a broker', destination)
-    }
+    nameText('name of a relay', name)
+    able(`relay ${name}`, 'a destination, for example an exchange of a broker', destination, ['publish', 'close'])
+    nameText(`name of the destination of ${name}`, destination.name, MAX_TEXT_BYTES)
   }
   return all
 }

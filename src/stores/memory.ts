@@ -1,7 +1,7 @@
-import { type Clock, systemClock } from '../core/clock.ts'
+import { type Clock, clockOption } from '../core/clock.ts'
 import { HapaxError } from '../core/errors.ts'
 import type { StoredMessage } from '../core/message.ts'
-import { noOthers } from '../core/options.ts'
+import { isolationOption, noOthers } from '../core/options.ts'
 import { Queue, type Turn } from '../core/queue.ts'
 import type {
   EffectEnd,
@@ -85,7 +85,7 @@ export interface MemoryStore extends Store<MemoryTx> {
 /** A store that forgets everything when the process ends. */
 export function memory(options: MemoryOptions = {}): MemoryStore {
   noOthers('options', options, ['clock'])
-  return new Memory(options.clock ?? systemClock)
+  return new Memory(clockOption(options.clock))
 }
 
 /** How long to wait where nobody said. */
@@ -137,6 +137,7 @@ class Memory implements MemoryStore {
   ): Promise<T> {
     const { signal, acquired, lockTimeoutMs } = options
     const { tables } = this.#data
+    isolationOption(options.isolation)
     const turn = await this.#turn(opening.kind === 'plain' ? WAIT_MS : lockTimeoutMs, signal)
     const tx = new Transaction(tables)
     try {

@@ -178,7 +178,7 @@ describe('messageId', () => {
     for (const bad of given) {
       expect(() => messageId('a', 'fine', bad)).toThrow(/^expected parts\[1\] to be a well-formed string, /)
     }
-    expect(() => messageId('', 'a')).toThrow('expected name to be a non-empty string, got ""')
+    expect(() => messageId('', 'a')).toThrow('expected name to be a non-empty, well-formed string, got ""')
     expect(() => messageId('a')).toThrow('expected parts to be at least one value, got an array of 0')
   })
 })

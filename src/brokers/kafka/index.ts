@@ -1,7 +1,7 @@
 import type { Destination, Subscription } from '../../core/broker.ts'
 import type { EventFormat } from '../../core/cloudevents.ts'
 import { describe } from '../../core/errors.ts'
-import { expected, noOthers, oneOf, positiveInteger, spanMs, text } from '../../core/options.ts'
+import { expected, nameText, noOthers, object, oneOf, positiveInteger, spanMs } from '../../core/options.ts'
 import { shownUrl } from '../../core/reach.ts'
 import { type KafkaClientSettings, type KafkaClients, type KafkaSasl, platformaticKafka } from './client.ts'
 import { KafkaTopic } from './destination.ts'
@@ -80,9 +80,7 @@ function baseSettings({ url, brokers, clientId, tls, sasl, connectTimeoutMs, cli
   if ((url === undefined) === (brokers === undefined)) {
     expected('options of kafka', 'an object with either url or brokers', url === undefined ? 'neither' : 'both')
   }
-  if (tls !== undefined && typeof tls !== 'boolean' && (typeof tls !== 'object' || tls === null)) {
-    expected('tls', 'true, false or options of tls.connect', tls)
-  }
+  if (tls !== undefined && typeof tls !== 'boolean') object('tls', tls, 'true, false or options of tls.connect')
   if (sasl !== undefined && typeof sasl?.mechanism !== 'string') expected('sasl', 'an object with a mechanism', sasl)
   for (const name of ['producer', 'consumer', 'admin'] as const) {
     if (clients !== undefined && typeof clients?.[name] !== 'function') {
@@ -90,7 +88,7 @@ function baseSettings({ url, brokers, clientId, tls, sasl, connectTimeoutMs, cli
     }
   }
   return {
-    clientId: clientId === undefined ? 'hapax' : text('clientId', clientId),
+    clientId: clientId === undefined ? 'hapax' : nameText('clientId', clientId),
     bootstrapBrokers: brokers === undefined ? brokersOf(url as string) : checkBrokers(brokers),
     connectTimeout: positiveInteger('connectTimeoutMs', connectTimeoutMs, 5_000),
     ...(tls === undefined || tls === false ? {} : { tls: tls === true ? {} : tls }),
@@ -135,7 +133,7 @@ function topic(
   const requestTimeout = Math.ceil(publishTimeoutMs / 2)
   return new KafkaTopic({
     at: `kafka://${base.bootstrapBrokers.join(',')}`,
-    topic: text('topic', name, 249),
+    topic: nameText('topic', name, 249),
     format: oneOf('format', ['binary', 'structured'], options.format, 'binary'),
     maxMessageBytes: positiveInteger('maxMessageBytes', options.maxMessageBytes, 16 * 1024 * 1024),
     publishTimeoutMs,
@@ -166,7 +164,7 @@ function group(
 ): Subscription {
   noOthers('options of group', options, GROUP_OPTIONS)
   const sessionTimeoutMs = positiveInteger('sessionTimeoutMs', options.sessionTimeoutMs, 20_000)
-  const groupId = text('group', name)
+  const groupId = nameText('group', name)
   const consumer = {
     ...base,
     ...COMMON,
@@ -206,5 +204,5 @@ function topicsOf({ topic, topics }: KafkaGroupOptions): readonly string[] {
   }
   const all = topic === undefined ? topics : [topic]
   if (!Array.isArray(all) || all.length === 0) expected('topics', 'a list of topics', all)
-  return [...new Set(all.map((each) => text('topic', each, 249)))]
+  return [...new Set(all.map((each) => nameText('topic', each, 249)))]
 }

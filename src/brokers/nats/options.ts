@@ -1,6 +1,6 @@
 import type { OutgoingMessage } from '../../core/broker.ts'
 import type { EventFormat } from '../../core/cloudevents.ts'
-import { expected, noOthers, oneOf, positiveInteger, spanMs, text } from '../../core/options.ts'
+import { callback, expected, flag, noOthers, object, oneOf, positiveInteger, spanMs, text } from '../../core/options.ts'
 import { shownUrl } from '../../core/reach.ts'
 
 /** The subset of a `NatsConnection` that can be given. */
@@ -139,7 +139,7 @@ function urlsOf(url: string | readonly string[]): readonly string[] {
 const SCHEME = /^(nats|tls):\/\/./
 
 function clientOf(client: object = {}): object {
-  if (typeof client !== 'object' || client === null) expected('client', 'an object', client)
+  object('client', client)
   return client
 }
 
@@ -161,7 +161,7 @@ export function streamPlan(name: string, options: NatsStreamOptions): StreamPlan
   if (subjects !== undefined && !(Array.isArray(subjects) && subjects.length > 0 && subjects.every(isPattern))) {
     expected('subjects', "a list of subjects such as 'shop.>'", subjects)
   }
-  if (subject !== undefined && typeof subject !== 'function') expected('subject', 'a function', subject)
+  callback('subject', subject)
   if (storage !== undefined) oneOf('storage', ['file', 'memory'], storage, 'file')
   if (replicas !== undefined) positiveInteger('replicas', replicas, 1)
   if (maxAgeMs !== undefined) spanMs('maxAgeMs', maxAgeMs)
@@ -191,11 +191,11 @@ const CONSUMER = [
 
 export function consumerPlan(name: string, options: NatsConsumerOptions): ConsumerPlan {
   noOthers('options of consumer', options, CONSUMER)
-  const { stream, filter, ackWaitMs, maxDeliver, single = false } = options
+  const { stream, filter, ackWaitMs, maxDeliver } = options
   if (filter !== undefined && !isPattern(filter)) expected('filter', "a subject such as 'shop.order.>'", filter)
   if (ackWaitMs !== undefined) positiveInteger('ackWaitMs', ackWaitMs, 30_000)
   if (maxDeliver !== undefined) positiveInteger('maxDeliver', maxDeliver, 1)
-  if (typeof single !== 'boolean') expected('single', 'true or false', single)
+  const single = flag('single', options.single, false)
   // The server would go on with the next message, and the one that it gave up would come later.
   if (single && maxDeliver !== undefined) expected('maxDeliver', 'absent, because single keeps the order', maxDeliver)
   return {

@@ -1,7 +1,7 @@
 import type { Destination, OutgoingMessage, Subscription } from '../../core/broker.ts'
 import type { EventFormat } from '../../core/cloudevents.ts'
 import { HapaxError } from '../../core/errors.ts'
-import { expected, noOthers, oneOf, positiveInteger, text } from '../../core/options.ts'
+import { expected, nameText, noOthers, oneOf, positiveInteger } from '../../core/options.ts'
 import { shownUrl } from '../../core/reach.ts'
 import type { AmqpConnection } from './amqp.ts'
 import { Exchange } from './exchange.ts'
@@ -144,8 +144,8 @@ function typeOf({ type }: OutgoingMessage): string {
 function exchangePlace(name: string, options: ExchangeOptions): ExchangePlace {
   const declare = declareOption(options.declare)
   return {
-    name: name === '' ? name : text('name', name),
-    type: text('type', options.type ?? 'topic'),
+    name: name === '' ? name : nameText('name', name),
+    type: options.type === undefined ? 'topic' : nameText('type', options.type),
     // The default exchange is always there, and cannot be declared.
     declare: name === '' ? 'none' : declare,
     arguments: argumentsOption(options.arguments),

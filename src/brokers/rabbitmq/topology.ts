@@ -1,4 +1,4 @@
-import { expected, noOthers, oneOf, positiveInteger, text } from '../../core/options.ts'
+import { expected, flag, nameText, noOthers, object, oneOf, positiveInteger, text } from '../../core/options.ts'
 import type { AmqpChannel } from './amqp.ts'
 
 /**
@@ -87,16 +87,16 @@ export const QUEUE_SHAPE: readonly (keyof QueueShape)[] = [
 /** Checks what is said of a queue. */
 export function queuePlace(name: string, shape: QueueShape): QueuePlace {
   const type = oneOf('type', ['quorum', 'classic'], shape.type, 'quorum')
-  const { bind = [], single = false, deadLetterExchange, deliveryLimit } = shape
+  const { bind = [], deadLetterExchange, deliveryLimit } = shape
   const declare = declareOption(shape.declare)
-  if (typeof single !== 'boolean') expected('single', 'true or false', single)
-  if (deadLetterExchange !== undefined) text('deadLetterExchange', deadLetterExchange)
+  const single = flag('single', shape.single, false)
+  if (deadLetterExchange !== undefined) nameText('deadLetterExchange', deadLetterExchange)
   if (deliveryLimit !== undefined) checkLimit(type, deliveryLimit, deadLetterExchange)
   const bindings = (Array.isArray(bind) ? (bind as readonly Binding[]) : [bind as Binding]).map((each) =>
     bindingOf(each, declare),
   )
   return {
-    name: text('name', name),
+    name: nameText('name', name),
     type,
     single,
     declare,
@@ -134,14 +134,14 @@ function checkLimit(type: QueuePlace['type'], deliveryLimit: number, deadLetterE
 function bindingOf(binding: Binding, declare: Declare): QueuePlace['bindings'][number] {
   noOthers('bind', binding, ['exchange', 'routingKey', 'type', 'declare', 'arguments'])
   const { routingKey = '#', type = 'topic' } = binding
-  if (typeof routingKey !== 'string') expected('bind.routingKey', 'a string', routingKey)
+  if (routingKey !== '') text('bind.routingKey', routingKey)
   if (type === 'direct' && binding.routingKey === undefined) {
     expected('bind.routingKey', 'given for a direct exchange, which knows no patterns', binding.routingKey)
   }
   return {
     exchange: {
-      name: text('bind.exchange', binding.exchange),
-      type: text('bind.type', type),
+      name: nameText('bind.exchange', binding.exchange),
+      type: nameText('bind.type', type),
       declare: declareOption(binding.declare, declare),
       arguments: {},
     },
@@ -154,7 +154,7 @@ export function argumentsOption(
   value: Readonly<Record<string, unknown>> | undefined,
 ): Readonly<Record<string, unknown>> {
   if (value === undefined) return {}
-  if (typeof value !== 'object' || value === null) expected('arguments', 'an object', value)
+  object('arguments', value)
   return value
 }
 

@@ -1,7 +1,17 @@
 import type { Destination, Subscription } from '../../core/broker.ts'
 import { systemClock } from '../../core/clock.ts'
 import type { EventFormat } from '../../core/cloudevents.ts'
-import { expected, noOthers, numberFrom, oneOf, positiveInteger, spanMs, text } from '../../core/options.ts'
+import {
+  expected,
+  flag,
+  nameText,
+  noOthers,
+  oneOf,
+  positiveInteger,
+  spanMs,
+  text,
+  wholeNumber,
+} from '../../core/options.ts'
 import { clientsLike, clientsOf, type RedisClient } from './client.ts'
 import { StreamDestination } from './destination.ts'
 import { BODY } from './entry.ts'
@@ -95,7 +105,7 @@ function streamSettings(
   noOthers('options of stream', options, ['format', 'waitReplicas', 'maxBytes', 'trim'])
   const { format, waitReplicas, maxBytes, trim } = options
   return {
-    stream: text('key', key, 1024),
+    stream: nameText('key', key, 1024),
     format: oneOf('format', ['binary', 'structured'], format, 'binary'),
     waitReplicas: waitReplicas === undefined ? 0 : positiveInteger('waitReplicas', waitReplicas, 1),
     maxBytes: Math.min(MAX_BYTES, positiveInteger('maxBytes', maxBytes, MAX_BYTES)),
@@ -107,7 +117,7 @@ function trimSettings(trim: RedisTrimOptions): { keepMs: number; keepEntries: nu
   noOthers('trim', trim, ['keepMs', 'keepEntries'])
   return {
     keepMs: trim.keepMs === undefined ? 0 : spanMs('trim.keepMs', trim.keepMs),
-    keepEntries: Math.floor(numberFrom('trim.keepEntries', 0, trim.keepEntries, 0)),
+    keepEntries: wholeNumber('trim.keepEntries', trim.keepEntries, 0),
   }
 }
 
@@ -116,15 +126,13 @@ function groupSettings(
   options: RedisGroupOptions,
 ): Omit<ConstructorParameters<typeof GroupSubscription>[0], 'links' | 'clock' | 'timeoutMs'> {
   noOthers('options of group', options, ['stream', 'from', 'claimAfterMs', 'declare', 'single', 'body'])
-  const { single = false } = options
-  if (typeof single !== 'boolean') expected('single', 'true or false', single)
   return {
-    group: text('name', name),
-    stream: text('stream', options.stream, 1024),
+    group: nameText('name', name),
+    stream: nameText('stream', options.stream, 1024),
     from: oneOf('from', ['beginning', 'now'], options.from, 'beginning'),
     claimAfterMs: positiveInteger('claimAfterMs', options.claimAfterMs, 60_000),
     declare: oneOf('declare', ['assert', 'check', 'none'], options.declare, 'assert'),
-    single,
-    body: text('body', options.body ?? BODY),
+    single: flag('single', options.single, false),
+    body: options.body === undefined ? BODY : text('body', options.body),
   }
 }

@@ -1,6 +1,7 @@
 import { pause, systemClock, within } from '../clock.ts'
 import type { Connection, Executor, Isolation, Result, Statement, TransactionEnd } from '../connection.ts'
 import { HapaxError } from '../errors.ts'
+import { isolationOption } from '../options.ts'
 import type { InboxRow, Receipt } from '../rows.ts'
 import type { Opening, Unit, UnitEnd, UnitOptions, Writes } from '../store.ts'
 import type { Backend, Dialect } from './dialect.ts'
@@ -32,7 +33,8 @@ export class SqlUnits<Tx, Own> {
   /** See `Store.transaction`. */
   async run<T>(options: UnitOptions, opening: Opening, body: (unit: Unit<Tx>) => Promise<UnitEnd<T>>): Promise<T> {
     const opened = this.#opening(options, opening)
-    const { isolation, signal, acquired } = options
+    const { signal, acquired } = options
+    const isolation = isolationOption(options.isolation)
     // Without receipts or rows to wait for, it is a wait like that for a connection of a pool.
     const lockTimeoutMs = opening.kind === 'plain' ? undefined : options.lockTimeoutMs
     let backend: Backend | undefined

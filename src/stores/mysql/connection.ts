@@ -11,6 +11,7 @@ import type {
 } from '../../core/connection.ts'
 import { noAnswer, notInTransaction, untilAborted } from '../../core/driver.ts'
 import { describe } from '../../core/errors.ts'
+import { isolationOption } from '../../core/options.ts'
 import { classify } from './errors.ts'
 import {
   type MysqlCallbacks,
@@ -186,7 +187,7 @@ class Run<Client extends MysqlPoolClient> {
     this.#mariadb = mariadb
     // What somebody left open would keep the isolation from being set, and be committed by the start of ours.
     if (!autocommit) await this.#send('rollback')
-    if (isolation !== undefined) await this.#send(`set transaction isolation level ${isolation}`)
+    if (isolation !== undefined) await this.#send(`set transaction isolation level ${isolationOption(isolation)}`)
     await this.#send('start transaction')
     const answers: Result[] = []
     for (const { text, params } of first) answers.push(await this.#send(text, params))

@@ -1,7 +1,7 @@
 import { systemClock, within } from '../../core/clock.ts'
 import type { Connection } from '../../core/connection.ts'
 import { HapaxError } from '../../core/errors.ts'
-import { expected, identifier, noOthers, positiveInteger } from '../../core/options.ts'
+import { expected, identifier, isText, noOthers, positiveInteger } from '../../core/options.ts'
 import { type Dialect, SqlStore } from '../../core/sql/index.ts'
 import type { Store } from '../../core/store.ts'
 import { MysqlConnection, type MysqlOwn, type MysqlPools } from './connection.ts'
@@ -60,12 +60,15 @@ export function mysql(
   }
   noOthers('options', given, ['pool', 'control', 'url', 'max', 'database', 'prefix'])
   const connection = connectionOf(given) as unknown as Connection<unknown, unknown>
-  return new SqlStore(connection, dialectOf({ ...given, database: given.database ?? databaseOf(given) }))
+  return new SqlStore(
+    connection,
+    dialectOf({ ...given, database: given.database === undefined ? databaseOf(given) : given.database }),
+  )
 }
 
 function dialectOf({ database, prefix = 'hapax_' }: { database?: string | undefined; prefix?: string }): Dialect {
   const checked = identifier('prefix', prefix)
-  if (typeof database !== 'string' || !DATABASE.test(database)) {
+  if (!isText(database, 256) || !DATABASE.test(database)) {
     expected('database', 'the name of the database with the tables of hapax', database)
   }
   return dialect(database, checked)

@@ -10,6 +10,7 @@ import type {
 } from '../../core/connection.ts'
 import { noAnswer, notInTransaction, transactionClosed, untilAborted } from '../../core/driver.ts'
 import { describe, HapaxError } from '../../core/errors.ts'
+import { isolationOption } from '../../core/options.ts'
 import { script } from './literal.ts'
 import type { PgClient, PgPool, PgPoolClient, PgResult, PgTx } from './pg.ts'
 import { PreparedNames } from './prepared.ts'
@@ -149,7 +150,7 @@ class Run<Client extends PgPoolClient> {
   }
 
   async steps<T>({ isolation }: TransactionOptions, work: TransactionWork<PgTx<Client>, T>): Promise<T> {
-    const begin = isolation === undefined ? 'begin' : `begin isolation level ${isolation}`
+    const begin = isolation === undefined ? 'begin' : `begin isolation level ${isolationOption(isolation)}`
     try {
       const answers = await this.#script([{ text: begin, params: [] }, ...work.first])
       const own = answers.slice(1).map(toResult)

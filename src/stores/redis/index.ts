@@ -21,7 +21,7 @@ export interface RedisOptions {
 export function redis(options: RedisOptions): LeaseStore {
   noOthers('options of redis', options, ['url', 'client', 'prefix', 'timeoutMs'])
   const timeoutMs = positiveInteger('timeoutMs', options.timeoutMs, 5_000)
-  return new RedisStore(wayOf(options, timeoutMs), checkedPrefix(options.prefix ?? 'hapax:'), timeoutMs)
+  return new RedisStore(wayOf(options, timeoutMs), checkedPrefix(options.prefix), timeoutMs)
 }
 
 function wayOf({ url, client }: RedisOptions, timeoutMs: number): Way {
@@ -41,7 +41,7 @@ function databaseOf({ pathname, searchParams }: URL): string {
 }
 
 /** Braces decide where a cluster keeps a key, and hapax sets its own. */
-function checkedPrefix(prefix: string): string {
+function checkedPrefix(prefix: string = 'hapax:'): string {
   if (typeof prefix !== 'string' || !/^[\w:.-]{0,100}$/.test(prefix)) {
     expected('prefix', 'at most 100 letters, digits, _, :, . and -', prefix)
   }

@@ -1,5 +1,5 @@
 import { resolve } from 'node:path'
-import { expected, identifier, noOthers } from '../../core/options.ts'
+import { expected, identifier, isText, noOthers } from '../../core/options.ts'
 import { SqlStore } from '../../core/sql/index.ts'
 import type { Store } from '../../core/store.ts'
 import { SqliteConnection } from './connection.ts'
@@ -16,11 +16,14 @@ export interface SqliteOptions {
   readonly prefix?: string
 }
 
+/** What operating systems take. */
+const MAX_PATH_BYTES = 4096
+
 /** A store on a SQLite file, by `node:sqlite`. hapax opens a connection of its own: several processes may share the file. */
 export function sqlite(options: SqliteOptions): Store<SqliteTx> {
   noOthers('options', options, ['path', 'prefix'])
   const { path, prefix = 'hapax_' } = options
-  if (typeof path !== 'string' || path === '' || path.includes('\0')) expected('path', 'the path of a file', path)
+  if (!isText(path, MAX_PATH_BYTES) || path.includes('\0')) expected('path', 'the path of a file', path)
   const file = path === ':memory:' ? path : resolve(path)
   return new SqlStore(new SqliteConnection(file), dialect(identifier('prefix', prefix)))
 }

@@ -7,7 +7,7 @@ import { audits, BY, failedOne } from './failed-world.ts'
 import { type AnyHapax, type AnyStore, assertRejects, Pong, type World } from './world.ts'
 
 /** The messages of the default relay that wait, in the order of seq. */
-async function outbox(store: AnyStore): Promise<readonly OutboxMessage[]> {
+export async function outbox(store: AnyStore): Promise<readonly OutboxMessage[]> {
   const lanes = Array.from({ length: 64 }, (_, lane) => lane)
   const share = { table: 'outbox', scope: 'default', types: [], lanes, limit: 1000, after: new Map() } as const
   const [look] = await store.look([share])

@@ -1,7 +1,26 @@
 import assert from 'node:assert/strict'
+import type { Isolation } from '../../core/connection.ts'
+import { defineMessage } from '../../core/define.ts'
+import { unpackAttributes } from '../../core/message.ts'
 import { assertRefused, toolCalls } from '../tool-inputs.ts'
 import type { Case } from './case.ts'
 import { failedOne, failedOnes } from './failed-world.ts'
+import { outbox } from './outgoing.ts'
+import { assertRejects } from './world.ts'
+
+const Noted = defineMessage<{ readonly n: number; readonly hostile: string }>('noted')
+
+/** Texts that mean something to a database, a terminal or JavaScript. */
+const HOSTILE_TEXTS = [
+  `x'; delete from effects; --`,
+  `"'\`\\\\'; $1 ? :a @b {} %s %00`,
+  `\\'; delete from effects; --`,
+  'a\0b',
+  '\u0001%00\0',
+  'a\u0085\u009b\u202e\u2028b\n',
+  '__proto__',
+  "縗\u005c'ソ表", // in GBK, Big5 and Shift JIS the second byte of some characters is a backslash
+]
 
 export const tools: readonly Case[] = [
   {
@@ -27,6 +46,56 @@ export const tools: readonly Case[] = [
       assert.equal(await failed.count(), 2)
       assert.equal((await failed.discardAll({ all: true })).done, 2)
       assert.equal(await failed.count(where), 0)
+    },
+  },
+  {
+    name: 'K19: an isolation level that does not exist reaches no database',
+    run: async (world) => {
+      const hapax = world.hapax()
+      const bad = 'serializable; delete from effects; --'
+      await hapax.transaction((tx) => world.database.effect(tx, 'there'))
+      for (const isolation of [bad, `read committed'`, '', null, ['serializable'], { toString: () => bad }]) {
+        const level = isolation as Isolation
+        await assertRejects(
+          hapax.transaction(async () => assert.fail('begun'), { isolation: level }),
+          'invalid-option',
+        )
+        assert.throws(() => hapax.consumer('a', { isolation: level }), { code: 'invalid-option' })
+        assert.throws(() => hapax.leased('b', { isolation: level }), { code: 'invalid-option' })
+        // Nor by another way: whoever writes it into a statement looks at it again.
+        const direct = world.store.transaction(
+          { isolation: level, lockTimeoutMs: 1_000, idleTimeoutMs: 1_000 },
+          { kind: 'plain' },
+          async () => assert.fail('begun'),
+        )
+        await assertRejects(direct, 'invalid-option')
+      }
+      await world.assertEffects(['there'])
+    },
+  },
+  {
+    name: 'K19: whatever a text contains that a publisher may set, it is kept as it is and does nothing else',
+    run: async (world) => {
+      const hapax = world.hapax()
+      await hapax.transaction((tx) => world.database.effect(tx, 'there'))
+      for (const [n, hostile] of HOSTILE_TEXTS.entries()) {
+        const attributes = {
+          subject: hostile,
+          correlationId: hostile,
+          causationId: hostile,
+          traceparent: hostile,
+          tracestate: hostile,
+          headers: { plain: hostile },
+        }
+        const options = { id: hostile, key: hostile, ...attributes }
+        await hapax.transaction((tx) => hapax.publish(tx, Noted, { n, hostile }, options))
+        const [row] = (await outbox(world.store)).slice(-1)
+        assert.deepEqual([row?.message.id, row?.message.key], [hostile, hostile])
+        assert.partialDeepStrictEqual(unpackAttributes(row?.message as never), attributes)
+        assert.deepEqual(JSON.parse(Buffer.from(row?.message.data as Uint8Array).toString()), { n, hostile })
+        assert.equal((await hapax.explain(hostile, '/test')).length, 1)
+      }
+      await world.assertEffects(['there'])
     },
   },
 ]
