@@ -46,6 +46,7 @@ export function migrations(schema: string): readonly MigrationSource[] {
 )`,
         `create index inbox_message on ${schema}.inbox (message_key)`,
         `create index inbox_lane on ${schema}.inbox (consumer, lane, available_at, seq) where not ordered`,
+        `create index inbox_suspect on ${schema}.inbox (consumer, lane, available_at, seq) where not ordered and starts > 0`,
         `create index inbox_key on ${schema}.inbox (consumer, lane, key, seq) where ordered`,
         `create table ${schema}.outbox (
   seq bigint generated always as identity primary key,
