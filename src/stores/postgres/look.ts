@@ -95,7 +95,8 @@ group by s.share, l.lane, r.type, r.starts`
 
 function looseOutbox(schema: string): string {
   return `
-select s.share, string_agg(r.seq::text, ','), r.type, l.lane, null, string_agg(r.bytes::text, ','), string_agg(r.ms::text, ','), false, 0
+select s.share, string_agg(r.seq::text, ',') as seq, r.type, l.lane, null as key, string_agg(r.bytes::text, ',') as bytes,
+  string_agg(r.ms::text, ',') as ms, false as held, 0 as starts
 from outbox_share as s
 cross join lateral (
   select from ${schema}.outbox i where i.relay = s.scope and i.key is null
