@@ -52,7 +52,8 @@ export class Pull {
 
   /** There may be room. */
   ask(): void {
-    if (this.#stopped || this.#left > 0) return
+    // What has arrived and is not handed out yet takes up room; handing it out asks again.
+    if (this.#stopped || this.#left > 0 || this.#arrived.length > 0) return
     const { messages, bytes, empty } = this.#options.room()
     if (messages <= 0) return
     // Nothing in hand, and the next message does not fit: it comes alone.
