@@ -58,9 +58,9 @@ export function decodeArrival(arrival: Arrival, mapping: Mapping, maxBytes: numb
     message = isStructured(arrival.contentType) ? structured(arrival, body) : binary(arrival)
     const { found, failed } = mapped(message, arrival, mapping, body)
     message = found
+    if (arrival.refused !== undefined) throw arrival.refused
     if (failed !== undefined) throw failed.reason
     for (const name of ['source', 'type'] as const) if (message[name] === '') throw absent(name)
-    if (arrival.givenUp !== undefined) throw new HapaxError('given-up-by-broker', arrival.givenUp)
   } catch (error) {
     const refused = error instanceof HapaxError ? error : undecodable(messageOf(asError(error)), error)
     const came = AS_IT_CAME.has(refused.code) ? raw(arrival) : {}

@@ -60,8 +60,11 @@ export interface Arrival {
   readonly properties: Readonly<Record<string, string>>
   /** Whether it may have been delivered before. */
   readonly redelivered: boolean
-  /** Why the broker will not deliver it any more, however often it is put back; it goes to the failed store. */
-  readonly givenUp: string | undefined
+  /**
+   * Why it goes to the failed store, whatever it says: the broker will not deliver it any more (`given-up-by-broker`), or not all
+   * of it could be read (`undecodable`, `too-large`).
+   */
+  readonly refused: HapaxError | undefined
 }
 
 /** A message in the hands of a reader. After the first answer, or when the link is lost, further answers do nothing. */

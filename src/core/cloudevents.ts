@@ -42,7 +42,7 @@ export function arrivalOf(message: IncomingMessage, redelivered: boolean): Arriv
     headers: message.headers ?? {},
     properties: {},
     redelivered,
-    givenUp: undefined,
+    refused: undefined,
   }
 }
 

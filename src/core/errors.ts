@@ -58,6 +58,7 @@ export type ErrorCode =
   | 'broker-unavailable'
   | 'broker-blocked'
   | 'broker-refused'
+  | 'consumer-timeout'
   | 'unroutable'
   | 'topology-mismatch'
   // the store

@@ -26,6 +26,6 @@ function delivery(id: string, redelivered: boolean, ack: () => void): Delivery {
   const body = Buffer.from('{"n":1}')
   const attributes = { specversion: '1.0', id, source: '/sender', type: 'ping' }
   const contentType = 'application/json'
-  const arrival = { body, contentType, attributes, headers: {}, properties: {}, redelivered, givenUp: undefined }
+  const arrival = { body, contentType, attributes, headers: {}, properties: {}, redelivered, refused: undefined }
   return { arrival, bytes: body.length, ack, retry: () => {}, reject: () => {} }
 }

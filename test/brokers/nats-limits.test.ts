@@ -166,7 +166,7 @@ describe.concurrent('a consumer of NATS with a delivery limit', () => {
     await noNotes(place)
     await until(() => seen.length > 0, 'the new message comes')
     await reader.close()
-    expect(seen.map(({ arrival }) => [arrival.attributes['id'], arrival.givenUp])).toEqual([['new', undefined]])
+    expect(seen.map(({ arrival }) => [arrival.attributes['id'], arrival.refused])).toEqual([['new', undefined]])
     expect(reports.map(({ code }) => code)).toEqual(['given-up-by-broker'])
   })
 

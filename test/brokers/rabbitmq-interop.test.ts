@@ -88,7 +88,7 @@ describe.concurrent('messages of plain clients', () => {
     }
     place.channel.publish(place.exchange, 'some.key', Buffer.from('hello'), options)
     const [received] = await listener.take(1)
-    expect(received?.arrival).toMatchObject({ contentType: 'text/plain', redelivered: false, givenUp: undefined })
+    expect(received?.arrival).toMatchObject({ contentType: 'text/plain', redelivered: false, refused: undefined })
     expect({ ...received?.arrival.properties }).toEqual({
       exchange: place.exchange,
       routingKey: 'some.key',

@@ -191,24 +191,44 @@ describe('the window', () => {
   const times = (count: number, size: number): readonly number[] => Array.from({ length: count }, () => size)
 
   it('begins carefully, and grows to what was asked for when messages are small', () => {
-    expect(new Window({ messages: 2_000, bytes: 1e6 }).count).toBe(64)
+    expect(new Window({ messages: 2_000, bytes: 1e6 }).count).toBe(16)
     expect(new Window({ messages: 10, bytes: 1e6 }).count).toBe(10)
-    expect(afterwards(2_000, 32e6, times(63, 200))).toBe(64)
-    expect(afterwards(2_000, 32e6, times(64, 200))).toBe(2_000)
+    expect(afterwards(2_000, 32e6, times(15, 200))).toBe(16)
+    expect(afterwards(2_000, 32e6, times(16, 200))).toBe(2_000)
     expect(afterwards(100, 32e6, times(64, 200))).toBe(100)
     expect(afterwards(1e9, 1e12, times(64, 1))).toBe(65_535)
   })
 
+  it('K17: asks for no more than fit as soon as too much has come', () => {
+    const window = new Window({ messages: 2_000, bytes: 1_000_000 })
+    for (const size of times(100, 100)) {
+      window.saw(size)
+      window.adapt()
+    }
+    expect(window.count).toBe(2_000)
+    window.saw(400_000)
+    window.shrink(400_000)
+    expect(window.count).toBe(2)
+    window.shrink(2_000_000)
+    expect(window.count).toBe(1)
+  })
+
   it('H13: holds about as many bytes as were asked for, and one message more', () => {
-    expect(afterwards(2_000, 1_000_000, times(64, 100_000))).toBe(11)
+    expect(afterwards(2_000, 2_000_000, times(64, 100_000))).toBe(16)
+    expect(afterwards(2_000, 500_000, times(64, 100_000))).toBe(6)
     expect(afterwards(2_000, 1_000, times(64, 100_000))).toBe(1)
     expect(afterwards(2_000, 1_000_000, [...times(64, 100_000), ...times(500, 100)])).toBe(2_000)
   })
 
   it('stays as it is when messages differ a little', () => {
     const window = new Window({ messages: 2_000, bytes: 100_000 })
-    for (const size of times(64, 1_000)) window.saw(size)
+    for (const size of times(64, 1_000)) {
+      window.saw(size)
+      window.adapt()
+    }
+    const { count } = window
+    for (const size of times(64, 1_200)) window.saw(size)
     expect(window.adapt()).toBe(false)
-    expect(window.count).toBe(64)
+    expect(window.count).toBe(count)
   })
 })

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { type Channel, type ChannelModel, connect, type Message } from 'amqplib'
 import { type QueueOptions, type Rabbitmq, rabbitmq } from 'hapax/rabbitmq'
 import type { BrokerHarness, RawMessage, TestBroker } from 'hapax/testing'
+import { queueArguments, queuePlace } from '../../src/brokers/rabbitmq/topology.ts'
 import { AmqpTap } from './amqp-tap.ts'
 import { LinkProxy } from './link-proxy.ts'
 import { requireServer } from './servers.ts'
@@ -54,8 +55,13 @@ export class RabbitmqPlace implements TestBroker, AsyncDisposable {
   }
 
   async subscription(group: string, { single = false }: QueueOptions = {}) {
-    await this.declare(group, { 'x-queue-type': 'quorum', ...(single && { 'x-single-active-consumer': true }) })
+    await this.declare(group, queueArguments(queuePlace(group, { single }), this.version))
     return this.rabbit.queue(this.queue(group), { bind: { exchange: this.exchange }, single })
+  }
+
+  /** Of the server. */
+  get version(): string {
+    return String((this.#connection.connection.serverProperties as { version?: unknown }).version)
   }
 
   /** Makes a group's queue with the plain client. */

@@ -23,7 +23,7 @@ function arrival({ body = '', ...more }: Given): Arrival {
     headers: {},
     properties: {},
     redelivered: false,
-    givenUp: undefined,
+    refused: undefined,
     ...more,
   }
 }
@@ -87,7 +87,10 @@ describe('a CloudEvent', () => {
   })
 
   it('that the broker has given up is refused, and keeps its data', () => {
-    const got = decode({ ...event({ data: { n: 1 } }), givenUp: 'after 5 deliveries' })
+    const got = decode({
+      ...event({ data: { n: 1 } }),
+      refused: new HapaxError('given-up-by-broker', 'after 5 deliveries'),
+    })
     expect(got[REFUSED]).toMatchObject({ code: 'given-up-by-broker', message: 'after 5 deliveries' })
     expect(got).toMatchObject({ id: 'a', data: { n: 1 } })
   })
@@ -298,7 +301,10 @@ describe('what was sent to do harm', () => {
       headers: record,
       properties: record,
       redelivered: fc.boolean(),
-      givenUp: fc.option(text, { nil: undefined }),
+      refused: fc.option(
+        text.map((what) => new HapaxError('undecodable', what)),
+        { nil: undefined },
+      ),
     })
     const mapping = fc.record({ id: from, type: from, source: from, key: from }, { requiredKeys: [] })
     fc.assert(

@@ -53,7 +53,7 @@ function bytes(): fc.Arbitrary<Buffer> {
 function carried({ attributes, headers, contentType, body }: EncodedEvent, prefix: string): Arrival {
   const named = [...attributes.map(([name, value]) => [`${prefix}${name}`, value] as const), ...headers]
   const sorted = sortHeaders(named, { prefixes: [prefix.toLowerCase()], drop: () => false })
-  return { ...sorted, body, contentType, properties: {}, redelivered: false, givenUp: undefined }
+  return { ...sorted, body, contentType, properties: {}, redelivered: false, refused: undefined }
 }
 
 function assertSame(got: IncomingMessage, sent: OutgoingMessage, format: EventFormat): void {
@@ -132,7 +132,7 @@ describe.for<EventFormat>(['binary', 'structured'])('an event in %s mode', (form
       contentType: String(contentType),
       properties: {},
       redelivered: false,
-      givenUp: undefined,
+      refused: undefined,
     }
     const got = decodeArrival(arrival, {}, MAX_BYTES)
     expect(got).toMatchObject({ id: 'a', source: '/s', type: 't', key: 'k', headers: { sequence: '7' } })

@@ -69,7 +69,7 @@ function incoming(name: string, bytes = 10): Incoming<Named> {
     headers: {},
     properties: {},
     redelivered: false,
-    givenUp: undefined,
+    refused: undefined,
   }
   const handle: Named = {
     name,

@@ -72,7 +72,7 @@ export function read({ topic, partition, offset, timestamp, record }: Fetched, r
       ...(key === undefined ? {} : { key }),
     },
     redelivered,
-    givenUp: undefined,
+    refused: undefined,
   }
 }
 

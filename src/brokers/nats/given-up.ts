@@ -122,8 +122,8 @@ const ACK_WAIT_MS = 30_000
 function arrival(stored: StoredMsg, { stream }: ConsumerPlan, { deliveries }: Advisory): Incoming<Handle>['arrival'] {
   const { subject, data, header: headers, seq } = stored
   const position = { stream, seq: String(seq), deliveryCount: deliveries }
-  const givenUp = `the broker gave up after ${deliveries} deliveries`
-  return arrivalOf({ subject, data, headers }, position, { redelivered: true, givenUp })
+  const refused = new HapaxError('given-up-by-broker', `the broker gave up after ${deliveries} deliveries`)
+  return arrivalOf({ subject, data, headers }, position, { redelivered: true, refused })
 }
 
 /** The stream that keeps what was given up. */

@@ -231,7 +231,7 @@ export class NatsReader implements Reader {
         const position = positionOf(reply) ?? { stream: this.#options.plan.stream, seq: '', deliveryCount: 1 }
         // The last delivery counts as a repetition: such a message is stored before it is run.
         const redelivered = position.deliveryCount > 1 || position.deliveryCount >= maxDeliver
-        const arrival = arrivalOf(readable(message), position, { redelivered, givenUp: undefined })
+        const arrival = arrivalOf(readable(message), position, { redelivered, refused: undefined })
         return { arrival, bytes: message.data.byteLength, handle: new AckHandle(link, reply) }
       }),
     )

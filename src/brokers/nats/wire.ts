@@ -115,7 +115,7 @@ export function positionOf(reply: string): Position | undefined {
 export function arrivalOf(
   { subject, data, headers }: StoredMessage,
   { stream, seq, deliveryCount }: Position,
-  { redelivered, givenUp }: Pick<Arrival, 'redelivered' | 'givenUp'>,
+  { redelivered, refused }: Pick<Arrival, 'redelivered' | 'refused'>,
 ): Arrival {
   const { attributes, headers: others, contentType, msgId, hidden } = readHeaders(headers)
   return {
@@ -131,7 +131,7 @@ export function arrivalOf(
       ...(msgId === undefined ? {} : { msgId }),
     },
     redelivered,
-    givenUp,
+    refused,
   }
 }
 

@@ -69,7 +69,11 @@ interface AmqpFields {
 
 type AmqpProperties = Readonly<Record<AmqpProperty, unknown>> & {
   readonly headers: Readonly<Record<string, unknown>> | undefined
+  readonly [UNREADABLE]?: string
 }
+
+/** Why hapax, which reads what `amqplib` cannot decode, could not read the headers either. */
+export const UNREADABLE: unique symbol = Symbol('unreadable')
 
 /** The fields of the protocol that a sender can set, with the names that `amqplib` gives them. */
 export type AmqpProperty =

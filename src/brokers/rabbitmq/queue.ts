@@ -51,12 +51,17 @@ class QueueReader implements Reader {
   readonly #deliveries: Deliveries<Token>
   readonly #window: Window
   readonly #ending = new AbortController()
-  /** What came beyond what may be in hand. */
+  /** What came beyond what may be in hand: at most as many bytes as may be in hand, or one message. */
   #waiting: Incoming<Token>[] = []
+  #waitingBytes = 0
+  /** What came beyond that as well: nothing of it is kept, it is given back as soon as the server sends no more. */
+  #surplus: Token[] = []
+  #hushed = false
   #soon: NodeJS.Immediate | undefined
   #reading: Reading | undefined
   #openedAt = 0
   #attempts = 0
+  #warned = ''
   #paused = false
   #closing: Promise<void> | undefined
 
@@ -91,7 +96,8 @@ class QueueReader implements Reader {
     if (!this.#place.single) await this.#reading?.stop()
     // Not before: what is given back to a server that still sends comes again at once.
     this.#deliveries.pause()
-    for (const { handle } of this.#waiting.splice(0)) handle.giveBack()
+    for (const { handle } of this.#taken(this.#waiting.length)) handle.giveBack()
+    for (const handle of this.#surplus.splice(0)) handle.giveBack()
   }
 
   close(): Promise<void> {
@@ -111,6 +117,7 @@ class QueueReader implements Reader {
 
   async #read(): Promise<void> {
     const reading = await Reading.open(this.#link, this.#place, this.#count(), {
+      differs: (warning) => this.#differs(warning),
       arrived: (incoming) => this.#arrived(incoming),
       lost: (lost) => this.#lost(lost),
     })
@@ -125,10 +132,42 @@ class QueueReader implements Reader {
     return this.#place.single ? SINGLE : this.#window.count
   }
 
+  /** Once, however often the queue is opened. */
+  #differs(warning: HapaxError): void {
+    if (warning.message === this.#warned) return
+    this.#warned = warning.message
+    this.#options.report(warning)
+  }
+
   #arrived(incoming: Incoming<Token>): void {
-    this.#window.saw(incoming.bytes)
-    this.#waiting.push(incoming)
-    this.#handOutSoon()
+    const { bytes } = incoming
+    this.#window.saw(bytes)
+    const isFull = this.#waiting.length > 0 && this.#waitingBytes + bytes > this.#options.prefetch.bytes
+    if (isFull && !this.#place.single) this.#turnAway(incoming)
+    else {
+      this.#waiting.push(incoming)
+      this.#waitingBytes += bytes
+      this.#handOutSoon()
+    }
+  }
+
+  /** It goes back, and nothing more is asked for until what waits has been handed out. */
+  #turnAway({ bytes, handle }: Incoming<Token>): void {
+    this.#surplus.push(handle)
+    this.#window.shrink(bytes)
+    if (this.#hushed) return
+    this.#hushed = true
+    // Not before the server has stopped sending: it would come back at once.
+    this.#reading?.hush(() => {
+      for (const each of this.#surplus.splice(0)) each.giveBack()
+    })
+  }
+
+  /** The first of what waits, which from now on do not wait any more. */
+  #taken(count: number): readonly Incoming<Token>[] {
+    const taken = this.#waiting.splice(0, count)
+    for (const { bytes } of taken) this.#waitingBytes -= bytes
+    return taken
   }
 
   /** What comes in the same moment is handed out together, so that groups are filled. */
@@ -139,8 +178,15 @@ class QueueReader implements Reader {
   #handOut(): void {
     this.#soon = undefined
     if (this.#paused) return
-    this.#deliveries.hand(this.#waiting.splice(0, this.#fitting()))
-    if (!this.#place.single && this.#window.adapt()) this.#reading?.resize(this.#window.count)
+    this.#deliveries.hand(this.#taken(this.#fitting()))
+    if (this.#hushed) this.#resumeWhenEmpty()
+    else if (!this.#place.single && this.#window.adapt()) this.#reading?.resize(this.#window.count)
+  }
+
+  #resumeWhenEmpty(): void {
+    if (this.#waiting.length > 0) return
+    this.#hushed = false
+    this.#reading?.resume(this.#window.count)
   }
 
   /** How many of those that wait may be handed out; one always, if nothing else is in hand. */
@@ -168,15 +214,19 @@ class QueueReader implements Reader {
     clearImmediate(this.#soon)
     this.#soon = undefined
     this.#waiting = []
+    this.#waitingBytes = 0
+    this.#surplus = []
+    this.#hushed = false
     this.#deliveries.forget()
   }
 
   async #readAgain(lost: Reading): Promise<void> {
     // The connection tells why it ended only after its channels.
     await null
-    this.#options.report(lost.error)
+    const reason = await lost.explain()
+    this.#options.report(reason)
     // That the server is away has been said; that it came back without the queue has not.
-    const told = new Set<string>(['broker-unavailable', 'broker-timeout', lost.error.code])
+    const told = new Set<string>(['broker-unavailable', 'broker-timeout', reason.code])
     if (systemClock.monotonic() - this.#openedAt > STEADY_MS) this.#attempts = 0
     while (!this.#paused) {
       this.#attempts += 1

@@ -1,15 +1,19 @@
-import { systemClock } from '../../core/clock.ts'
+import { pause, systemClock } from '../../core/clock.ts'
 import type { Handle, Incoming } from '../../core/deliveries.ts'
 import { HapaxError } from '../../core/errors.ts'
 import { Acks } from './acks.ts'
 import type { AmqpChannel, AmqpConnection, AmqpMessage } from './amqp.ts'
 import { serverClose } from './errors.ts'
+import { Existing } from './existing.ts'
+import { guardFrames } from './frames.ts'
 import { closed, type Link } from './link.ts'
 import { declareQueue, type QueuePlace } from './topology.ts'
 import { arrivalOf } from './wire.ts'
 
 /** Who reads from a channel. */
 export interface Listener {
+  /** The queue is not made as it was declared, and is read all the same. */
+  differs(warning: HapaxError): void
   arrived(incoming: Incoming<Token>): void
   /** The channel has ended, and with it the right to answer what came through it. */
   lost(reading: Reading): void
@@ -46,10 +50,11 @@ export class Reading {
   /** Opens a channel, sees to the queue, and consumes it. */
   static open(link: Link, place: QueuePlace, count: number, listener: Listener): Promise<Reading> {
     const opening = async (connection: AmqpConnection): Promise<Reading> => {
-      const channel = await connection.createChannel()
-      const reading = new Reading(link, place, channel, listener)
       const { version } = (connection.connection?.serverProperties ?? {}) as { version?: unknown }
-      await declareQueue(channel, place, String(version))
+      const existing = new Existing(place, String(version))
+      const channel = await declared(connection, place, existing)
+      const reading = new Reading(link, place, channel, listener)
+      if (existing.warning !== undefined) listener.differs(existing.warning)
       await reading.#consume(count)
       return reading
     }
@@ -68,26 +73,66 @@ export class Reading {
     }
     const by = serverClose(this.#error)
     if (by === undefined) return this.#link.lost(what)
+    if (TIMED_OUT.test(by.sentence))
+      return heldTooLong(what, `the server closed the channel: ${by.sentence}`, this.#error)
     return new HapaxError('broker-refused', `${what}: the server closed the channel: ${by.sentence}`, {
       cause: this.#error,
       fields: { replyCode: by.code },
     })
   }
 
+  /** The same, where it takes a look at the queue: from 4.3 on the server does not say why it ends a subscription. */
+  async explain(): Promise<HapaxError> {
+    const ms = Math.round(this.#acks.heldMs ?? 0)
+    if (!this.#cancelled || ms < LEAST_TIMEOUT_MS || !(await this.#isThere())) return this.error
+    return heldTooLong(
+      `queue ${this.#place.name}`,
+      `the server ended the subscription after ${ms} ms without an answer`,
+    )
+  }
+
+  async #isThere(): Promise<boolean> {
+    const { name } = this.#place
+    // One that is being deleted is found for a moment more.
+    await pause(systemClock, DELETION_MS)
+    const look = async (connection: AmqpConnection): Promise<boolean> => {
+      const channel = await connection.createChannel()
+      channel.on('error', () => {})
+      await channel.checkQueue(name)
+      return closed(channel)
+    }
+    return this.#link.use(`queue ${name}`, look, { patient: true }).catch(() => false)
+  }
+
   /** Asks for another number of messages ahead. What is in hand stays there. */
   resize(count: number): void {
-    this.#resizing = this.#resizing.then(() =>
-      this.#ask(async () => {
-        await this.#channel.cancel(this.#consumer)
-        await this.#consume(count)
-      }),
-    )
+    this.#next(async () => {
+      await this.#cancel()
+      await this.#consume(count)
+    })
+  }
+
+  /** Lets nothing more be sent until `resume`; `hushed` is called when everything has come that was on its way. */
+  hush(hushed: () => void): void {
+    this.#next(async () => {
+      await this.#cancel()
+      hushed()
+    })
+  }
+
+  resume(count: number): void {
+    this.#next(() => this.#consume(count))
+  }
+
+  /** One after the other: a consumer has to be known before it can be cancelled. */
+  #next(question: () => Promise<void>): void {
+    this.#resizing = this.#resizing.then(() => this.#ask(question))
   }
 
   /** No more deliveries; what is in hand can still be answered. */
   async stop(): Promise<void> {
     await this.#resizing
-    await this.#ask(() => this.#channel.cancel(this.#consumer))
+    await this.#ask(() => this.#cancel())
     this.#stopped = true
     for (const [tag, cancel] of this.#rejecting) {
       cancel()
@@ -138,6 +183,11 @@ export class Reading {
     this.#consumer = consumerTag
   }
 
+  async #cancel(): Promise<void> {
+    if (this.#consumer !== '') await this.#channel.cancel(this.#consumer)
+    this.#consumer = ''
+  }
+
   #receive(message: AmqpMessage | null): void {
     if (this.#ended) return
     if (message === null) {
@@ -178,6 +228,34 @@ export class Reading {
     this.#acks.drop()
     for (const cancel of this.#rejecting.values()) cancel()
     this.#rejecting.clear()
+  }
+}
+
+/** Less than anybody sets as consumer_timeout. */
+const LEAST_TIMEOUT_MS = 1_000
+const DELETION_MS = 250
+
+/** What servers before 4.3 say of a consumer that took too long. */
+const TIMED_OUT = /delivery acknowledgement on channel \d+ timed out/
+
+function heldTooLong(what: string, detail: string, cause?: unknown): HapaxError {
+  const meaning = `a message was held unanswered for longer than the server's consumer_timeout: ${detail}`
+  return new HapaxError('consumer-timeout', `${what}: ${meaning}`, { cause })
+}
+
+/** A channel on which the queue was declared. A server closes the one on which it refuses: each attempt has its own. */
+async function declared(connection: AmqpConnection, place: QueuePlace, existing: Existing): Promise<AmqpChannel> {
+  for (;;) {
+    const channel = await connection.createChannel()
+    guardFrames(connection, channel)
+    // The rejection says the same.
+    channel.on('error', () => {})
+    try {
+      await declareQueue(channel, place, existing.arguments)
+      return channel
+    } catch (error) {
+      existing.adopt(error)
+    }
   }
 }
 

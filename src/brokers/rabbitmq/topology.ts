@@ -3,7 +3,7 @@ import type { AmqpChannel } from './amqp.ts'
 
 /**
  * What hapax does about an exchange or a queue before it uses it. `assert`: declares it; a difference to what is there is an
- * error. `check`: it has to be there. `none`: nothing.
+ * error, unless it is an argument of a queue that no option asks for: such a queue is taken as it is, with a warning. `check`: it has to be there. `none`: nothing.
  */
 export type Declare = 'assert' | 'check' | 'none'
 
@@ -166,16 +166,16 @@ export async function declareExchange(channel: AmqpChannel, exchange: ExchangePl
 }
 
 /** Declares a queue with its bindings, or checks that it is there. */
-export async function declareQueue(channel: AmqpChannel, queue: QueuePlace, version: string): Promise<void> {
+export async function declareQueue(channel: AmqpChannel, queue: QueuePlace, args: object): Promise<void> {
   const { name, declare, deadLetterExchange } = queue
   for (const { exchange } of queue.bindings) await declareExchange(channel, exchange)
   // A message that is sent to a missing one is gone.
   if (deadLetterExchange !== undefined && declare !== 'none') await channel.checkExchange(deadLetterExchange)
   if (declare === 'check') await channel.checkQueue(name)
   if (declare !== 'assert') return
-  await channel.assertQueue(name, { durable: true, arguments: queueArguments(queue, version) })
-  for (const { exchange, routingKey, args } of queue.bindings) {
-    await channel.bindQueue(name, exchange.name, routingKey, args)
+  await channel.assertQueue(name, { durable: true, arguments: args })
+  for (const { exchange, routingKey, args: binding } of queue.bindings) {
+    await channel.bindQueue(name, exchange.name, routingKey, binding)
   }
 }
 
@@ -192,6 +192,15 @@ export function queueArguments(queue: QueuePlace, version: string): Record<strin
     ...(quorum && limitOf(queue, version)),
     ...queue.arguments,
   }
+}
+
+/** The arguments that a queue has to have: without them it would not keep what the options promise. */
+export function promisedArguments({ single, deadLetterExchange, deliveryLimit }: QueuePlace): ReadonlySet<string> {
+  const promised = ['x-queue-type']
+  if (single) promised.push('x-single-active-consumer')
+  if (deadLetterExchange !== undefined) promised.push('x-dead-letter-exchange', ...Object.keys(SAFE_DEAD_LETTERS))
+  if (deliveryLimit !== undefined) promised.push('x-delivery-limit')
+  return new Set(promised)
 }
 
 const SAFE_DEAD_LETTERS = { 'x-dead-letter-strategy': 'at-least-once', 'x-overflow': 'reject-publish' }

@@ -1,7 +1,7 @@
 import type { Arrival, OutgoingMessage } from '../../core/broker.ts'
 import { type EventFormat, encodeEvent, sortHeaders } from '../../core/cloudevents.ts'
 import { HapaxError } from '../../core/errors.ts'
-import type { AmqpMessage, AmqpProperty, AmqpPublish } from './amqp.ts'
+import { type AmqpMessage, type AmqpProperty, type AmqpPublish, UNREADABLE } from './amqp.ts'
 
 /** The binding of CloudEvents to AMQP prefers the first prefix, which hapax sends, and asks for both to be read. */
 const PREFIX = 'cloudEvents_'
@@ -121,8 +121,14 @@ export function arrivalOf({ content, fields, properties }: AmqpMessage): Arrival
     headers,
     properties: propertiesOf(fields, properties, table),
     redelivered: fields.redelivered,
-    givenUp: undefined,
+    refused: unreadable(properties),
   }
+}
+
+function unreadable({ [UNREADABLE]: why }: AmqpMessage['properties']): HapaxError | undefined {
+  return why === undefined
+    ? undefined
+    : new HapaxError('undecodable', `the headers of the message could not be read: ${why}`)
 }
 
 /** What servers, and their plugins, add on the way. */

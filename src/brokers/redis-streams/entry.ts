@@ -60,7 +60,7 @@ export function arrivalOf(
     headers: withoutPrefix(headers),
     properties: { entryId: entry.id, stream, deliveryCount: String(deliveryCount) },
     redelivered,
-    givenUp: undefined,
+    refused: undefined,
   }
 }
 

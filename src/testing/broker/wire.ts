@@ -144,7 +144,7 @@ const plain: readonly Case[] = [
       assert.equal(arrival.contentType, 'application/json')
       assert.equal(arrival.headers['tenant'], 'ä b')
       assert.equal(arrival.attributes['id'], undefined)
-      assert.equal(arrival.givenUp, undefined)
+      assert.equal(arrival.refused, undefined)
       for (const [name, value] of Object.entries(arrival.properties)) assert.equal(typeof value, 'string', name)
     },
   },
