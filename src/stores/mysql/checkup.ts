@@ -30,7 +30,7 @@ export function checks(database: string, prefix: string): readonly Check[] {
     {
       check: 'settings',
       statement: plain(`
-show global variables where variable_name in ('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin',
+show global variables where variable_name in ('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin', 'binlog_format',
   'innodb_rollback_on_timeout', 'innodb_doublewrite', 'read_only', 'innodb_read_only', 'max_connections')`),
       judge: globalSettings,
     },
@@ -120,6 +120,14 @@ function globalSettings(rows: readonly Row[]): readonly Verdict[] {
       warning(
         `sync_binlog is ${found.get('sync_binlog')}: after a crash, replicas may have less than this server acknowledged`,
         'Set sync_binlog = 1.',
+      ),
+    )
+  }
+  if (is('log_bin', 'on', '1') && is('binlog_format', 'statement')) {
+    verdicts.push(
+      error(
+        'binlog_format is STATEMENT: replicas run statements again that skip locked rows or have a limit, and end up with other rows',
+        'Set binlog_format = ROW, or MIXED.',
       ),
     )
   }

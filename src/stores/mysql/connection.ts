@@ -22,7 +22,7 @@ import {
   promised,
 } from './mysql2.ts'
 import { send } from './send.ts'
-import { knownSession, sessionOf } from './session.ts'
+import { knownSession, mark, sessionOf } from './session.ts'
 import { LOCK_WAIT_RESET, MYSQL_ONLY } from './statements.ts'
 import { MysqlTransaction } from './transaction.ts'
 
@@ -183,10 +183,12 @@ class Run<Client extends MysqlPoolClient> {
   }
 
   async #begin(isolation: TransactionOptions['isolation'], first: readonly Statement[]): Promise<readonly Result[]> {
-    const { mariadb, autocommit } = await sessionOf(this.#client)
+    const session = await sessionOf(this.#client)
+    const { mariadb, autocommit } = session
     this.#mariadb = mariadb
     // What somebody left open would keep the isolation from being set, and be committed by the start of ours.
     if (!autocommit) await this.#send('rollback')
+    await mark(this.#client, session)
     if (isolation !== undefined) await this.#send(`set transaction isolation level ${isolationOption(isolation)}`)
     await this.#send('start transaction')
     const answers: Result[] = []

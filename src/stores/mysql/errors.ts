@@ -26,6 +26,7 @@ const CLASSES: Readonly<Record<number, ErrorClass>> = {
   1206: 'lost', // ER_LOCK_TABLE_FULL
   1226: 'lost', // ER_USER_LIMIT_REACHED
   1317: 'lost', // ER_QUERY_INTERRUPTED: KILL
+  1461: 'lost', // ER_MAX_PREPARED_STMT_COUNT_REACHED: by all clients of the server together
   1792: 'lost', // ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION: the primary has become a replica
   1836: 'lost', // ER_READ_ONLY_MODE
   1927: 'lost', // ER_CONNECTION_KILLED

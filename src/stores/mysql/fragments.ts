@@ -9,6 +9,9 @@ export const SEQS = (count: number): string => Array(count).fill(SEQ).join(', ')
 /** By key, even where a table is so small that a scan seems cheaper: a scan locks the rows of others, and deadlocks. */
 export const BY_KEY: string = 'force index (primary)'
 
+/** The name of the session: see `mark` in session.ts. */
+export const LINK: string = '@hapax_link as link'
+
 export const MS = (time: string): string => `timestampdiff(microsecond, '1970-01-01', ${time}) / 1000`
 /** UTC whatever the time zone of the session is. */
 export const NOW: string = 'utc_timestamp(6)'

@@ -1,7 +1,7 @@
 import type { Param } from '../../core/connection.ts'
 import type { EffectRef, Lease } from '../../core/rows.ts'
 import { type LeaseDialect, uuidBytes } from '../../core/sql/index.ts'
-import { BY_KEY, INBOX, LATER, MANY, MS, NOW, SEQ, SEQS } from './fragments.ts'
+import { BY_KEY, INBOX, LATER, LINK, MANY, MS, NOW, SEQ, SEQS } from './fragments.ts'
 import { bytes, microseconds, text } from './rows.ts'
 
 /** The statements behind leased work. */
@@ -74,7 +74,7 @@ where m.seq in (${SEQS(count)}) and m.lease_token in (${MANY(count)}) and m.held
 select cast(m.seq as char) as seq from ${inbox} as m ${BY_KEY}
 where m.seq in (${SEQS(count)}) and m.lease_token in (${MANY(count)}) and m.held_at is null`,
     settle: `
-select ${INBOX}, connection_id() as pid from ${inbox} as m ${BY_KEY}
+select ${INBOX}, ${LINK} from ${inbox} as m ${BY_KEY}
 where m.seq = ${SEQ} and m.lease_token = ? and m.fence = ? and m.held_at is null for update`,
 
     // The effect is read inside a derived table, which is not locked: the lock of one that is absent would be that of a gap.

@@ -2,6 +2,7 @@ import type { Param, Result, Statement } from '../../core/connection.ts'
 import { HapaxError } from '../../core/errors.ts'
 import { MAX_BYTES, sizeOf } from './batch.ts'
 import type { MysqlClient, MysqlQuery } from './mysql2.ts'
+import { canPrepare, executeOnce } from './prepared.ts'
 import { knownSession, learn, sessionOf, typeCast } from './session.ts'
 
 /** What `mysql2` answers to a statement without rows. */
@@ -30,13 +31,12 @@ export async function send(client: MysqlClient, { text, params }: Statement): Pr
 /** Prepared, because there bytes travel as they are. */
 async function sendLarge(client: MysqlClient, query: MysqlQuery, params: readonly Param[]): Answer {
   await sessionOf(client)
-  const { execute } = client as { execute?: (query: MysqlQuery) => Answer }
-  const each = execute === undefined ? sizeOf : bytesOf
+  const each = canPrepare(client) ? bytesOf : sizeOf
   assertFits(
     client,
     params.reduce<number>((sum, param) => sum + each(param), query.sql.length),
   )
-  return execute === undefined ? client.query(query) : execute.call(client, query)
+  return canPrepare(client) ? executeOnce(client, query) : client.query(query)
 }
 
 /** Room for what surrounds the values. */

@@ -1,3 +1,5 @@
+import { randomUUID } from 'node:crypto'
+import { classify } from './errors.ts'
 import type { MysqlClient } from './mysql2.ts'
 
 /** How the server treats one link. */
@@ -7,6 +9,8 @@ export interface Session {
   readonly maxPacket: number
   /** Whether a statement outside a transaction commits by itself. */
   autocommit: boolean
+  /** Whether it has a name by which its transaction can be ended from outside. */
+  marked: boolean
 }
 
 /** By the link itself: a pool wraps it anew each time it hands it out. */
@@ -31,9 +35,26 @@ export async function sessionOf(client: MysqlClient): Promise<Session> {
     mariadb: /mariadb/i.test(String(row?.['version'])),
     maxPacket: Number(row?.['packet']),
     autocommit: Number(row?.['autocommit']) === 1,
+    marked: false,
   }
   sessions.set(linkOf(client), session)
   return session
+}
+
+/**
+ * Gives the session of a link a name that no other has on any server: that of a lock which it holds. The number of a connection
+ * may be somebody else's after a restart, on another server of a cluster, or behind a proxy.
+ */
+export async function mark(client: MysqlClient, session: Session): Promise<void> {
+  if (session.marked) return
+  session.marked = true
+  const name = `hapax_${randomUUID()}`
+  try {
+    await client.query(`set @hapax_link = '${name}', @hapax_marked = get_lock('${name}', 0)`)
+  } catch (error) {
+    // Some clusters allow no such locks: then nothing is ended from outside.
+    if (classify(error) === 'lost') throw error
+  }
 }
 
 const QUESTION = 'select version() as version, @@max_allowed_packet as packet, @@autocommit as autocommit'

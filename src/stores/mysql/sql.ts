@@ -1,7 +1,7 @@
 import type { Result, Statement } from '../../core/connection.ts'
 import { laneOf } from '../../core/lanes.ts'
 import type { StoredMessage } from '../../core/message.ts'
-import { asUuid, type Dialect, uuidBytes } from '../../core/sql/index.ts'
+import { asText, asUuid, type Dialect, uuidBytes } from '../../core/sql/index.ts'
 import { chunks, inserts } from './batch.ts'
 import { checks } from './checkup.ts'
 import { answered, classify } from './errors.ts'
@@ -79,8 +79,7 @@ export function dialect(database: string, prefix: string): Dialect {
     claimDeletes: false,
     blocked: (seqs) => ({ text: sql.blocked(seqs.length), params: [...seqs, ...seqs] }),
     backend: (answers) => backendOf(answers),
-    // The link of this transaction is destroyed by the time this runs, and ids are not used again: it hits nobody else.
-    terminate: ([pid]) => ({ text: sql.terminate, params: [Number(pid)] }),
+    terminate: ([link]) => ({ text: sql.terminate, params: [String(link)] }),
     fate: () => undefined,
 
     deleteInbox: (seqs) => chunks(seqs).map((part) => ({ text: sql.deleteInbox(part.length), params: part })),
@@ -182,7 +181,7 @@ function takenKeys(answers: readonly Result[], token: string): ReadonlySet<strin
   return new Set(rows.filter((row) => asUuid(row['token']) === token).map((row) => asUuid(row['message_key'])))
 }
 
-function backendOf(answers: readonly Result[]): readonly [number] | undefined {
-  const row = answers.find((answer) => answer.rows.length > 0)?.rows[0]
-  return row && [Number(row['pid'])]
+function backendOf(answers: readonly Result[]): readonly [string] | undefined {
+  const link = answers.find((answer) => answer.rows.length > 0)?.rows[0]?.['link']
+  return link == null ? undefined : [asText(link)]
 }

@@ -1,6 +1,6 @@
 import type { Origin } from '../../core/rows.ts'
 import type { MultiRow } from './batch.ts'
-import { BY_KEY, COLUMNS, DUE, INBOX, LATER, MANY, MESSAGE, MS, NOW, SEQ, SEQS, SILENT } from './fragments.ts'
+import { BY_KEY, COLUMNS, DUE, INBOX, LATER, LINK, MANY, MESSAGE, MS, NOW, SEQ, SEQS, SILENT } from './fragments.ts'
 
 /** A lock timeout in whole seconds, as the servers have it; 0 would mean not to wait at all. */
 export function seconds(ms: number): number {
@@ -115,7 +115,7 @@ create table if not exists ${applied} (
     receipt,
     take: (timeout: number): MultiRow => ({ ...receipt, head: `${LOCK_WAIT(timeout)} ${receipt.head}` }),
     taken: (count: number) => `
-select message_key, token, connection_id() as pid from ${receipts} ${BY_KEY}
+select message_key, token, ${LINK} from ${receipts} ${BY_KEY}
 where consumer = ? and message_key in (${MANY(count)})`,
     receipts: (count: number) => `
 select message_key, token, source, id, type, fingerprint, ${MS('taken_at')} as taken_at
@@ -124,18 +124,18 @@ from ${receipts} ${BY_KEY} where consumer = ? and message_key in (${MANY(count)}
     // Rows that are gone are left out before anything is locked: a locking read of one locks the gap where it was, and
     // every insert into the inbox would wait for this transaction.
     claim: (count: number) => `
-select ${INBOX}, connection_id() as pid
+select ${INBOX}, ${LINK}
 from (select seq from ${inbox} where seq in (${SEQS(count)}) limit ${count}) as there
   straight_join ${inbox} as m ${BY_KEY} on m.seq = there.seq
 where m.held_at is null and (m.lease_token is null or m.available_at <= ${NOW})
 order by m.seq for update skip locked`,
     // Every read locks on this level, also that of the rows that are there, and it would wait for them.
     claimSerializable: (count: number) => `
-select ${INBOX}, connection_id() as pid from ${inbox} as m ${BY_KEY}
+select ${INBOX}, ${LINK} from ${inbox} as m ${BY_KEY}
 where m.seq in (${SEQS(count)}) and m.held_at is null and (m.lease_token is null or m.available_at <= ${NOW})
 order by m.seq for update skip locked`,
     lockAll: (count: number, timeout: number) => `
-${LOCK_WAIT(timeout)} select cast(m.seq as char) as seq, connection_id() as pid from ${inbox} as m ${BY_KEY}
+${LOCK_WAIT(timeout)} select cast(m.seq as char) as seq, ${LINK} from ${inbox} as m ${BY_KEY}
 where m.seq in (${SEQS(count)}) order by m.seq for update`,
     // A plain read, which waits for nobody; where the server is set to SERIALIZABLE it locks, but does not wait for long.
     // The oldest row of the key outside these is found from the front: what waits behind them costs nothing.
@@ -146,7 +146,8 @@ where m.seq in (${SEQS(count)}) and m.key_hash is not null and m.seq > (
   where older.consumer = m.consumer and older.lane = m.lane and older.key_hash = m.key_hash
     and older.seq not in (${SEQS(count)})
   order by older.seq limit 1)`,
-    terminate: 'kill ?',
+    // Whoever holds the lock of that name is the one; if nobody does, this is an error, and nobody is hit.
+    terminate: 'kill is_used_lock(?)',
 
     deleteInbox: (count: number) => `delete m from ${inbox} as m ${BY_KEY} where m.seq in (${SEQS(count)})`,
     insertInbox: {

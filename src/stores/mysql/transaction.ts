@@ -3,6 +3,7 @@ import { transactionClosed } from '../../core/driver.ts'
 import { TransactionWatch } from '../../core/sql/index.ts'
 import { doomOf } from './errors.ts'
 import type { MysqlPoolClient, MysqlResult, MysqlTx } from './mysql2.ts'
+import { execute } from './prepared.ts'
 import { assertFits, type Header, send } from './send.ts'
 
 /**
@@ -41,7 +42,7 @@ export class MysqlTransaction<Client extends MysqlPoolClient> implements MysqlTx
       params.reduce<number>((sum, param) => sum + lengthOf(param), text.length),
     )
     // Prepared: an object as a value stays one value, and is not expanded into SQL.
-    const [rows] = await (params.length === 0 ? this.#raw.query(text) : this.#raw.execute(text, params as never))
+    const [rows] = await (params.length === 0 ? this.#raw.query(text) : execute(this.#raw, text, params))
     if (Array.isArray(rows)) return { rows, rowCount: rows.length }
     return { rows: [], rowCount: (rows as Header).affectedRows }
   }

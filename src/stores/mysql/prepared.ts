@@ -1,0 +1,44 @@
+import { Repeated } from '../../core/sql/index.ts'
+import { classify } from './errors.ts'
+import type { MysqlClient, MysqlQuery } from './mysql2.ts'
+
+type Answer = Promise<[unknown, ...unknown[]]>
+
+/** What `mysql2` offers for prepared statements. */
+interface Preparing {
+  execute(query: string | MysqlQuery, values?: readonly unknown[]): Answer
+  unprepare?(query: string | MysqlQuery): unknown
+}
+
+/**
+ * Texts that stay prepared on each connection. Few, because `max_prepared_stmt_count` counts those of all clients of the
+ * server together: whoever uses them up keeps everybody from preparing any.
+ */
+const KEPT = 100
+
+const repeated = new Repeated(KEPT)
+
+/** Runs a prepared statement, and keeps it prepared only if its text comes again and again. */
+export function execute(client: MysqlClient, text: string, values: readonly unknown[]): Answer {
+  return repeated.has(text)
+    ? (client as unknown as Preparing).execute(text, values)
+    : executeOnce(client as unknown as Preparing, text, values)
+}
+
+/** Whether this connection can prepare at all. */
+export function canPrepare(client: object): client is Preparing {
+  return 'execute' in client && typeof client.execute === 'function'
+}
+
+/** Runs a prepared statement that does not stay prepared. To close it costs no round trip: the server does not answer. */
+export async function executeOnce(client: Preparing, query: string | MysqlQuery, values?: readonly unknown[]): Answer {
+  try {
+    const answer = await client.execute(query, values)
+    client.unprepare?.(query)
+    return answer
+  } catch (error) {
+    // On a link that is lost there is nothing to close, and the attempt would be an error of its own.
+    if (classify(error) !== 'lost') client.unprepare?.(query)
+    throw error
+  }
+}
