@@ -102,7 +102,7 @@ describe('literals', () => {
       fc.asyncProperty(fc.array(text(), { maxLength: 5 }), fc.uint8Array({ maxLength: 20 }), async (texts, bytes) => {
         const one = texts.join('')
         expect(await answer('select $1::text as value', [one])).toBe(one)
-        expect(await answer('select $1::text::text[] as value', [array([...texts, null])])).toEqual([...texts, null])
+        expect(await answer('select $1::text::text[] as value', [array(texts)])).toEqual(texts)
         expect(await answer('select $1::text::bytea[] as value', [array([bytes])])).toEqual([Buffer.from(bytes)])
         const { rows } = await client.query(`select ${literal(bytes)}::bytea as value, ${literal(null)} as nothing`)
         expect(rows).toEqual([{ value: Buffer.from(bytes), nothing: null }])

@@ -209,7 +209,10 @@ describe.for(stores)('publishing with SQL on %s', (store) => {
     const topic = broker.topic('all')
     const sent: string[] = []
     const relay: Destination = {
-      ...topic,
+      name: topic.name,
+      features: topic.features,
+      prepare: () => topic.prepare(),
+      close: () => topic.close(),
       publish: (messages, signal) => {
         sent.push(...messages.map(({ id }) => id))
         return topic.publish(messages, signal)

@@ -11,6 +11,7 @@ import type {
 import { noAnswer, notInTransaction, transactionClosed, untilAborted } from '../../core/driver.ts'
 import { describe, HapaxError } from '../../core/errors.ts'
 import { isolationOption } from '../../core/options.ts'
+import { insistOnUtf8, speaksUtf8 } from './encoding.ts'
 import { script } from './literal.ts'
 import type { PgClient, PgPool, PgPoolClient, PgResult, PgTx } from './pg.ts'
 import { PreparedNames } from './prepared.ts'
@@ -89,6 +90,7 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
       destroy(client)
     }, limitMs)
     try {
+      await speaksUtf8(client)
       const answer = toResult(await client.query(script([NO_JIT, { text, params }])))
       broken = false
       return answer
@@ -152,6 +154,7 @@ class Run<Client extends PgPoolClient> {
   async steps<T>({ isolation }: TransactionOptions, work: TransactionWork<PgTx<Client>, T>): Promise<T> {
     const begin = isolation === undefined ? 'begin' : `begin isolation level ${isolationOption(isolation)}`
     try {
+      await this.#utf8()
       const answers = await this.#script([{ text: begin, params: [] }, ...work.first])
       const own = answers.slice(1).map(toResult)
       const { value, last } = await this.tx.watch.during(() => work.body(this.tx, own))
@@ -164,9 +167,20 @@ class Run<Client extends PgPoolClient> {
     }
   }
 
+  /** A session that speaks otherwise is of no use to anybody. */
+  async #utf8(): Promise<void> {
+    try {
+      await speaksUtf8(this.#client)
+    } catch (error) {
+      this.destroy()
+      throw error
+    }
+  }
+
   async #commit(last: readonly Statement[]): Promise<void> {
     // The signal has ended this transaction while its body went on.
     if (this.broken) throw transactionClosed()
+    await insistOnUtf8(this.#client)
     const answers = await this.#script([...last, { text: 'commit', params: [] }])
     if (answers.at(-1)?.command === 'COMMIT') return
     throw new HapaxError('transaction-aborted', 'COMMIT answered that the transaction was rolled back')

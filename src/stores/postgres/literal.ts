@@ -25,23 +25,29 @@ function inline({ text, params }: Statement): string {
   return out
 }
 
-/** A value as an SQL literal, whatever `standard_conforming_strings` says. */
+/**
+ * A value as an SQL literal, whatever `standard_conforming_strings` and `backslash_quote` say. A backslash is written as its number:
+ * where a session takes bytes for another encoding than they are in, one may be swallowed by the character before it, and what then
+ * remains is digits. A quote is never part of a longer character.
+ */
 export function literal(value: Param | undefined): string {
   if (value === null || value === undefined) return 'NULL'
   if (typeof value === 'number') return `'${value}'`
   if (typeof value !== 'string') return `E'\\\\x${hex(value)}'`
   if (value.includes('\0')) throw new TypeError('a text with U+0000 cannot be sent to PostgreSQL')
-  if (value.includes('\\')) return ` E'${value.replaceAll('\\', '\\\\').replaceAll("'", "''")}'`
+  if (value.includes('\\')) return ` E'${value.replaceAll('\\', '\\134').replaceAll("'", "''")}'`
   return value.includes("'") ? `'${value.replaceAll("'", "''")}'` : `'${value}'`
 }
 
-/** Values as the text of a PostgreSQL array: a scalar for every driver, cast to an array by the statement. */
-export function array(values: readonly (string | number | Uint8Array | null)[]): string {
+/**
+ * Values as the text of a PostgreSQL array: a scalar for every driver, cast to an array by the statement. There is no null among them:
+ * with `array_nulls = off` it would be the text NULL. Where one is needed, the statement makes it of an empty text.
+ */
+export function array(values: readonly (string | number | Uint8Array)[]): string {
   return `{${values.map(element).join(',')}}`
 }
 
-function element(value: string | number | Uint8Array | null): string {
-  if (value === null) return 'NULL'
+function element(value: string | number | Uint8Array): string {
   if (typeof value === 'number') return String(value)
   if (typeof value !== 'string') return `"\\\\x${hex(value)}"`
   const escaped = value.includes('\\') ? value.replaceAll('\\', '\\\\') : value

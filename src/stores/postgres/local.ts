@@ -29,7 +29,8 @@ export function local(schema: string): Dialect['writeLocal'] {
 function statement(schema: string): string {
   return `
 with m as (
-  select * from unnest($1::text::uuid[], $2::text::text[], $3::text::text[], $4::text::text[], $5::text::text[],
+  select message_key, source, id, type, nullif(key, '') as key, attributes, data, fingerprint, delay_ms, lane, key_lane, place
+  from unnest($1::text::uuid[], $2::text::text[], $3::text::text[], $4::text::text[], $5::text::text[],
     $6::text::text[], $7::text::bytea[], $8::text::text[], $9::text::float8[], $10::text::smallint[],
     $11::text::smallint[])
     with ordinality as m (message_key, source, id, type, key, attributes, data, fingerprint, delay_ms, lane, key_lane, place)

@@ -2,14 +2,14 @@ import type { StoredMessage } from '../../core/message.ts'
 import { encodeText } from '../../core/sql/index.ts'
 import { array } from './literal.ts'
 
-/** message_key, source, id, type, key, attributes, data, fingerprint: eight parameters. */
+/** message_key, source, id, type, key (empty: none), attributes, data, fingerprint: eight parameters. */
 export function messageArrays(messages: readonly StoredMessage[]): readonly string[] {
   return [
     array(messages.map((message) => message.messageKey)),
     array(messages.map((message) => encodeText(message.source))),
     array(messages.map((message) => encodeText(message.id))),
     array(messages.map((message) => encodeText(message.type))),
-    array(messages.map((message) => (message.key === null ? null : encodeText(message.key)))),
+    array(messages.map((message) => (message.key === null ? '' : encodeText(message.key)))),
     array(messages.map((message) => message.attributes)),
     array(messages.map((message) => message.data)),
     array(messages.map((message) => message.fingerprint)),

@@ -76,7 +76,7 @@ export function dialect(schema: string): Dialect {
           array(rows.map((row) => row.attempts)),
           array(rows.map((row) => row.starts)),
           array(rows.map((row) => row.delayMs)),
-          array(rows.map((row) => row.error && JSON.stringify(row.error))),
+          array(rows.map((row) => (row.error === null ? '' : JSON.stringify(row.error)))),
           array(rows.map((row) => laneOf(row.message, row.ordered))),
           array(rows.map((row) => String(inOrder(row)))),
         ],

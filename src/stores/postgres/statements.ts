@@ -123,8 +123,8 @@ where pid = $1::integer and backend_xid::text = $2::text`,
 insert into ${schema}.inbox
   (consumer, message_key, source, id, type, key, attributes, data, fingerprint, attempts, starts, available_at, error,
     lane, ordered)
-select m.consumer, m.message_key, m.source, m.id, m.type, m.key, m.attributes, m.data, decode(m.fingerprint, 'hex'),
-  m.attempts, m.starts, ${LATER('m.delay_ms')}, m.error, m.lane, m.ordered
+select m.consumer, m.message_key, m.source, m.id, m.type, nullif(m.key, ''), m.attributes, m.data,
+  decode(m.fingerprint, 'hex'), m.attempts, m.starts, ${LATER('m.delay_ms')}, nullif(m.error, ''), m.lane, m.ordered
 from unnest($1::text::text[], $2::text::uuid[], $3::text::text[], $4::text::text[], $5::text::text[], $6::text::text[],
   $7::text::text[], $8::text::bytea[], $9::text::text[], $10::text::integer[], $11::text::integer[],
   $12::text::float8[], $13::text::text[], $14::text::smallint[], $15::text::boolean[])
@@ -135,8 +135,8 @@ order by m.place`,
 insert into ${schema}.failed
   (consumer, message_key, source, id, type, key, attributes, data, fingerprint, attempts, reason, error, error_hash,
     lane, ordered)
-select m.consumer, m.message_key, m.source, m.id, m.type, m.key, m.attributes, m.data, decode(m.fingerprint, 'hex'),
-  m.attempts, m.reason, m.error, m.error_hash, m.lane, m.ordered
+select m.consumer, m.message_key, m.source, m.id, m.type, nullif(m.key, ''), m.attributes, m.data,
+  decode(m.fingerprint, 'hex'), m.attempts, m.reason, m.error, m.error_hash, m.lane, m.ordered
 from unnest($1::text::text[], $2::text::uuid[], $3::text::text[], $4::text::text[], $5::text::text[], $6::text::text[],
   $7::text::text[], $8::text::bytea[], $9::text::text[], $10::text::integer[], $11::text::text[], $12::text::text[],
   $13::text::text[], $14::text::smallint[], $15::text::boolean[])
@@ -146,8 +146,8 @@ on conflict do nothing`,
     insertOutbox: `
 insert into ${schema}.outbox
   (relay, message_key, source, id, type, key, attributes, data, fingerprint, available_at, lane)
-select m.relay, m.message_key, m.source, m.id, m.type, m.key, m.attributes, m.data, decode(m.fingerprint, 'hex'),
-  ${LATER('m.delay_ms')}, m.lane
+select m.relay, m.message_key, m.source, m.id, m.type, nullif(m.key, ''), m.attributes, m.data,
+  decode(m.fingerprint, 'hex'), ${LATER('m.delay_ms')}, m.lane
 from unnest($1::text::text[], $2::text::uuid[], $3::text::text[], $4::text::text[], $5::text::text[], $6::text::text[],
   $7::text::text[], $8::text::bytea[], $9::text::text[], $10::text::float8[], $11::text::smallint[])
   with ordinality as m (relay, message_key, source, id, type, key, attributes, data, fingerprint, delay_ms, lane, place)

@@ -1,0 +1,45 @@
+import { HapaxError } from '../../core/errors.ts'
+import type { PgClient } from './pg.ts'
+
+/** What a session takes texts for and answers in, as far as it is known. */
+const encodings = new WeakMap<object, string>()
+
+/**
+ * Makes sure that a session takes a text for what it is. `pg` writes and reads UTF-8, whatever `client_encoding` says: elsewhere a
+ * backslash may be half of a character, and what follows it means something else. Undefined: it does, there is nothing to wait for.
+ */
+export function speaksUtf8(client: PgClient): Promise<void> | undefined {
+  const encoding = encodings.get(client)
+  if (encoding === 'UTF8') return undefined
+  return encoding === undefined ? firstLook(client) : Promise.reject(otherwise(encoding))
+}
+
+/** The same inside a transaction, where a handler has changed it: what it has set is back when the transaction is over. */
+export async function insistOnUtf8(client: PgClient): Promise<void> {
+  if (encodings.get(client) !== 'UTF8') await client.query(`set local client_encoding to 'UTF8'`)
+}
+
+async function firstLook(client: PgClient): Promise<void> {
+  listen(client)
+  const answer = await client.query(`show client_encoding`)
+  const encoding = String(Object.values(answer.rows[0] ?? {})[0])
+  encodings.set(client, encoding)
+  if (encoding !== 'UTF8') throw otherwise(encoding)
+}
+
+interface Connection {
+  on(event: 'parameterStatus', listener: (message: { parameterName: string; parameterValue: string }) => void): unknown
+}
+
+/** The server says so when it is changed. Not every client passes that on. */
+function listen(client: PgClient): void {
+  const { connection } = client as { connection?: Partial<Connection> }
+  connection?.on?.('parameterStatus', ({ parameterName, parameterValue }) => {
+    if (parameterName === 'client_encoding') encodings.set(client, parameterValue)
+  })
+}
+
+function otherwise(encoding: string): HapaxError {
+  const what = `expected client_encoding of the connection to be UTF8, because pg reads and writes nothing else, got ${encoding}`
+  return new HapaxError('store-unavailable', what, { fields: { encoding } })
+}
