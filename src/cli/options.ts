@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import { MAX_SPAN_MS } from '../core/options.ts'
+import { isSeq } from '../core/seq.ts'
 import type { By } from '../index.ts'
 import { durationMs, durationText } from './duration.ts'
 import type { Io } from './io.ts'
@@ -97,10 +98,10 @@ export function durationFrom(leastMs: number, mostMs: number): (text: string) =>
 
 const age = durationFrom(1, MAX_SPAN_MS)
 
-/** Reads the number of a row. */
+/** Reads the seq of a row. */
 export function seq(text: string): string {
-  if (/^[1-9]\d{0,17}$/.test(text)) return text
-  throw new InvalidArgumentError('expected the number of a message in the list')
+  if (isSeq(text)) return text
+  throw new InvalidArgumentError('expected the seq of a message as it is listed, such as 12-3456')
 }
 
 /** Reads several of them. */

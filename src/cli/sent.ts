@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import { numberOf, seqOf } from '../core/seq.ts'
 import type { Hapax, SentMessage, SentWhere } from '../index.ts'
 import { byNumber, changeByFilter, changeByNumber, type RowsOptions, type RowsWork, withRows } from './change-rows.ts'
 import { durationText } from './duration.ts'
@@ -142,7 +143,7 @@ function workOf({ sent }: Hapax<unknown>, where: SentWhere): RowsWork {
     afterwards: 'they are in the outbox again: a running relay sends them',
     // The row that the list shows right after the next higher number.
     describe: async (seq) => {
-      const [found] = await sent.list({ before: String(BigInt(seq) + 1n), limit: 1 })
+      const [found] = await sent.list({ before: seqOf(String(BigInt(numberOf(seq)) + 1n), 0), limit: 1 })
       return found?.seq === seq ? `${found.message.type} ${found.message.id} by ${found.relay}` : undefined
     },
     one: (seq, by) => sent.republish(seq, by),

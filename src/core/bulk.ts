@@ -2,6 +2,7 @@ import type { By } from './audit.ts'
 import { type Clock, pause } from './clock.ts'
 import { asError, isHapaxError } from './errors.ts'
 import { callback, expected, noOthers, numberFrom, signalOption } from './options.ts'
+import { compareSeq, isSeq } from './seq.ts'
 
 /** How many rows are changed, and how fast. */
 export interface BulkOptions {
@@ -70,7 +71,7 @@ async function* rows(work: BulkWork, limit: number): AsyncGenerator<string> {
   while (left > 0) {
     const page = await work.page(after, Math.min(PAGE, left))
     for (const seq of page) {
-      if (BigInt(seq) > BigInt(last)) return
+      if (compareSeq(seq, last) > 0) return
       yield seq
     }
     if (page.length === 0) return
@@ -101,9 +102,9 @@ function checked(options: BulkOptions): BulkOptions & { readonly limit: number }
   return { ...options, limit }
 }
 
-/** The rows' number as text, as the store gave it. */
+/** The name of a row, as the store gave it. */
 export function checkedSeq(seq: string): string {
-  if (typeof seq !== 'string' || !/^[1-9]\d{0,18}$/.test(seq)) expected('seq', 'a whole number as text', seq)
+  if (!isSeq(seq)) expected('seq', 'the seq of a row as it is listed, such as 12-3456', seq)
   return seq
 }
 

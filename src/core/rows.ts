@@ -11,7 +11,7 @@ export interface Receipt {
   readonly takenAt: Date
 }
 
-/** A message that a transaction took from the inbox. `seq` is a whole number as text, because it may exceed 2^53. */
+/** A message that a transaction took from the inbox. `seq` names the row, as `core/seq.ts` says. */
 export interface InboxRow {
   readonly seq: string
   readonly consumer: string

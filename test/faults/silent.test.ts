@@ -31,7 +31,7 @@ function open({ store, schema }: Place, url: string): Pick<Store<unknown>, 'rene
 
 /** Two statements on the control connections, of which there are two, and a short transaction on the only other one. */
 function useAllLinks(store: ReturnType<typeof open>) {
-  const leases = [{ seq: '1', token: crypto.randomUUID(), fence: 1 }]
+  const leases = [{ seq: '1-1', token: crypto.randomUUID(), fence: 1 }]
   return [
     store.renew(leases, 1_000),
     store.renew(leases, 1_000),

@@ -1,7 +1,8 @@
 import { HapaxError, isHapaxError, type Store, type Unit, type UnitEnd } from 'hapax'
 import type { Confirmation, Delivery, Destination, Subscription } from '../../src/core/broker.ts'
+import { numberOf } from '../../src/core/seq.ts'
 import type { Database, DbTransaction } from './database.ts'
-import { receiptKey } from './database.ts'
+import { receiptKey, rowName } from './database.ts'
 import { leaseBugs } from './lease-bugs.ts'
 import type { Route, Scenario } from './scenario.ts'
 import { type SimTx, UniqueViolation } from './sim-store.ts'
@@ -106,10 +107,10 @@ export const bugs: Readonly<Record<string, Bug>> = {
         if (share.table === 'inbox') return look
         const cursor = cursors.get(db) ?? { seen: new Set(), last: 0 }
         cursors.set(db, cursor)
-        const entries = look.entries.filter(({ seq }) => cursor.seen.has(seq) || Number(seq) > cursor.last)
+        const entries = look.entries.filter(({ seq }) => cursor.seen.has(seq) || Number(numberOf(seq)) > cursor.last)
         for (const { seq } of entries) {
           cursor.seen.add(seq)
-          cursor.last = Math.max(cursor.last, Number(seq))
+          cursor.last = Math.max(cursor.last, Number(numberOf(seq)))
         }
         return { ...look, entries }
       },
@@ -147,7 +148,7 @@ export const bugs: Readonly<Record<string, Bug>> = {
     what: 'the head of a key is computed without what others have in hand',
     routes: ['stored', 'local'],
     statements: {
-      claim: (db, tx, seqs) => claimWithout(db, tx, seqs, (seq) => db.isLocked(tx, 'inbox', String(seq))),
+      claim: (db, tx, seqs) => claimWithout(db, tx, seqs, (seq) => db.isLocked(tx, 'inbox', rowName(seq))),
     },
   },
   G2: {

@@ -1,5 +1,11 @@
 import type { EffectState, ErrorRecord, Origin, StoredMessage } from 'hapax'
+import { seqOf } from '../../src/core/seq.ts'
 import type { Process, World } from './world.ts'
+
+/** What names a row: its number, and a mark that no other number has. */
+export function rowName(seq: number): string {
+  return seqOf(seq, (seq * 48_271) % 2_147_483_647)
+}
 
 /** A row of `receipts`. */
 export interface ReceiptRow {

@@ -6,6 +6,7 @@ import {
   type JournalRow,
   journalKey,
   receiptKey,
+  rowName,
   type WaitingRow,
 } from './database.ts'
 import { bySeqText, hasOlder, locked } from './rows.ts'
@@ -30,7 +31,7 @@ export const leaseStatements = {
     const availableAt = db.world.now + leaseMs
     return rows.map((row) => {
       const leased = { ...row, leaseToken: token, fence: row.fence + 1, availableAt }
-      db.write(tx, 'inbox', String(row.seq), leased)
+      db.write(tx, 'inbox', rowName(row.seq), leased)
       return leased
     })
   },
@@ -92,13 +93,13 @@ export const leaseStatements = {
       const its = consumer === effect.consumer && message.messageKey === effect.messageKey
       return its && origin === 'inbox' && replacedBy === null
     })
-    if (failed === undefined || locked(db, tx, 'failed', String(failed.seq)) === undefined) return false
+    if (failed === undefined || locked(db, tx, 'failed', rowName(failed.seq)) === undefined) return false
     leaseStatements.endEffect(db, tx, effect, row.token, end)
     const { consumer, messageKey, source, id, type } = receipt
     const { action, actor, note = null } = audit
     const seq = db.nextSeq()
     const about = { consumer, messageKey, source, id, type }
-    db.insert(tx, 'audit', String(seq), { seq, action, actor, ...about, at: db.world.now, note })
+    db.insert(tx, 'audit', rowName(seq), { seq, action, actor, ...about, at: db.world.now, note })
     return true
   },
 

@@ -1,9 +1,10 @@
 import type { Audit, StoredMessage } from 'hapax'
-import type { Database, DbTransaction, WaitingRow } from './database.ts'
+import { compareSeq } from '../../src/core/seq.ts'
+import { type Database, type DbTransaction, rowName, type WaitingRow } from './database.ts'
 
 /** Seqs in the order in which rows are locked. */
 export function bySeqText(seqs: readonly string[]): string[] {
-  return [...seqs].sort((a, b) => Number(a) - Number(b))
+  return [...seqs].sort(compareSeq)
 }
 
 /** A row after its lock was got; undefined: it is gone. */
@@ -24,7 +25,7 @@ export function hasOlder(db: Database, tx: DbTransaction, row: WaitingRow, mine:
   for (const older of db.committed('inbox').values()) {
     const before = older.seq < row.seq && older.ordered && older.consumer === row.consumer
     if (!before || older.message.key !== row.message.key || mine.includes(older)) continue
-    if (db.get(tx, 'inbox', String(older.seq)) !== undefined) return true
+    if (db.get(tx, 'inbox', rowName(older.seq)) !== undefined) return true
   }
   return false
 }
@@ -40,7 +41,7 @@ export function writeAudit(
   const seq = db.nextSeq()
   const { messageKey, source, id, type } = message
   const { action, actor, note = null } = audit
-  db.insert(tx, 'audit', String(seq), {
+  db.insert(tx, 'audit', rowName(seq), {
     seq,
     action,
     actor,

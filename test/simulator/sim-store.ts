@@ -30,6 +30,7 @@ import {
   type Writes,
 } from 'hapax'
 import { doomed, transactionClosed, untilAborted } from '../../src/core/driver.ts'
+import { numberOf } from '../../src/core/seq.ts'
 import type { Chaos } from './chaos.ts'
 import {
   Blocked,
@@ -38,6 +39,7 @@ import {
   type FailedRecord,
   type JournalRow,
   journalKey,
+  rowName,
   type WaitingRow,
 } from './database.ts'
 import { statements as right, type Statements } from './statements.ts'
@@ -90,7 +92,7 @@ class Session implements SimTx {
   ) {
     return this.run(`effect of ${id}`, (db, tx) => {
       const seq = db.nextSeq()
-      db.insert(tx, 'effects', String(seq), { seq, consumer, source, id, key })
+      db.insert(tx, 'effects', rowName(seq), { seq, consumer, source, id, key })
     })
   }
 
@@ -319,7 +321,7 @@ export class SimStore implements Store<SimTx> {
           return { present, rows: this.#sql.claim(db, each, seqs) }
         })
         session.messages = found.rows.map((row) => row.message)
-        const claimed = new Map(found.rows.map((row) => [String(row.seq), asInboxRow(row)]))
+        const claimed = new Map(found.rows.map((row) => [rowName(row.seq), asInboxRow(row)]))
         return { ...unit, present: new Set(found.present), claimed }
       }
       if (opening.kind === 'plain') {
@@ -559,7 +561,7 @@ export class SimStore implements Store<SimTx> {
   inboxSeq(consumer: string, messageKey: string): Promise<string | undefined> {
     return this.#repeated('reads the inbox', (db) => {
       for (const row of db.committed('inbox').values()) {
-        if (row.consumer === consumer && row.message.messageKey === messageKey) return String(row.seq)
+        if (row.consumer === consumer && row.message.messageKey === messageKey) return rowName(row.seq)
       }
       return undefined
     })
@@ -567,10 +569,10 @@ export class SimStore implements Store<SimTx> {
 
   outboxRows(seqs: readonly string[]): Promise<readonly OutboxMessage[]> {
     return this.#repeated(`reads outbox ${seqs.join(' ')}`, (db) => {
-      const rows = [...db.committed('outbox').values()].filter((row) => seqs.includes(String(row.seq)))
+      const rows = [...db.committed('outbox').values()].filter((row) => seqs.includes(rowName(row.seq)))
       return rows
         .sort((a, b) => a.seq - b.seq)
-        .map(({ seq, message, attempts }) => ({ seq: String(seq), message, attempts }))
+        .map(({ seq, message, attempts }) => ({ seq: rowName(seq), message, attempts }))
     })
   }
 
@@ -652,7 +654,7 @@ export class SimStore implements Store<SimTx> {
   failedList({ before, limit, ...where }: FailedFilter): Promise<readonly FailedMessage[]> {
     return this.#repeated('lists failed', (db) =>
       failedRows(db, where)
-        .filter((row) => before === undefined || row.seq < Number(before))
+        .filter((row) => before === undefined || row.seq < Number(numberOf(before)))
         .sort((a, b) => b.seq - a.seq)
         .slice(0, limit)
         .map(asFailed),
@@ -671,10 +673,10 @@ export class SimStore implements Store<SimTx> {
     return this.#repeated('lists failed', (db) =>
       failedRows(db, where)
         .map((row) => row.seq)
-        .filter((seq) => seq > Number(after ?? 0))
+        .filter((seq) => seq > Number(numberOf(after ?? '0')))
         .sort((a, b) => a - b)
         .slice(0, limit)
-        .map(String),
+        .map(rowName),
     )
   }
 
@@ -887,7 +889,7 @@ function opened(opening: Opening): string {
 
 function asInboxRow(row: WaitingRow): InboxRow {
   const { seq, consumer, message, ordered, attempts, lost, starts, crashes, leaseToken, fence } = row
-  return { seq: String(seq), consumer, message, ordered, attempts, lost, starts, crashes, leaseToken, fence }
+  return { seq: rowName(seq), consumer, message, ordered, attempts, lost, starts, crashes, leaseToken, fence }
 }
 
 function asEffectRow(row: JournalRow): EffectRow {
@@ -909,7 +911,7 @@ function asFailed(row: FailedRecord): FailedMessage {
   const { seq, origin, consumer, message, attempts, reason, error, failedAt, heldSeq, replacedBy } = row
   const held = heldSeq !== null
   const shown = { attempts, reason, error, errorHash: error.message, failedAt: new Date(failedAt), held, replacedBy }
-  return { seq: String(seq), origin, consumer, message, ...shown }
+  return { seq: rowName(seq), origin, consumer, message, ...shown }
 }
 
 function unused(method: string): Promise<never> {

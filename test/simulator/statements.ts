@@ -17,7 +17,8 @@ import type {
   WorkerRow,
 } from 'hapax'
 import { laneOf } from '../../src/core/lanes.ts'
-import { type Database, type DbTransaction, receiptKey, type WaitingRow } from './database.ts'
+import { compareSeq } from '../../src/core/seq.ts'
+import { type Database, type DbTransaction, receiptKey, rowName, type WaitingRow } from './database.ts'
 import { forget, leaseStatements } from './lease-statements.ts'
 import { bySeqText, hasOlder, locked, writeAudit } from './rows.ts'
 
@@ -52,7 +53,7 @@ export const statements = {
   claim(db: Database, tx: DbTransaction, seqs: readonly string[]): WaitingRow[] {
     const mine = lockFree(db, tx, seqs)
     const kept = mine.filter((row) => !hasOlder(db, tx, row, mine))
-    for (const row of kept) db.write(tx, 'inbox', String(row.seq), undefined)
+    for (const row of kept) db.write(tx, 'inbox', rowName(row.seq), undefined)
     return kept
   },
 
@@ -70,14 +71,14 @@ export const statements = {
     const availableAt = db.world.now + delayMs
     const counts = { attempts, starts, lost: 0, crashes: 0, leaseToken: null, fence }
     const waiting = { seq, consumer, message, ordered, lane, ...counts, availableAt, heldAt: null, error }
-    db.insert(tx, 'inbox', String(seq), waiting)
+    db.insert(tx, 'inbox', rowName(seq), waiting)
   },
 
   addOutbox(db: Database, tx: DbTransaction, { relay, message, delayMs }: OutboxRow, like = message): void {
     const seq = db.nextSeq()
     const { now } = db.world
     const times = { createdAt: now, availableAt: now + delayMs, heldAt: null }
-    db.insert(tx, 'outbox', String(seq), {
+    db.insert(tx, 'outbox', rowName(seq), {
       seq,
       relay,
       message,
@@ -95,13 +96,13 @@ export const statements = {
       return same && each.consumer === consumer && each.origin === origin
     })
     if (known !== undefined) {
-      db.write(tx, 'failed', String(known.seq), { ...known, heldSeq: known.heldSeq ?? heldSeq, replacedBy: null })
+      db.write(tx, 'failed', rowName(known.seq), { ...known, heldSeq: known.heldSeq ?? heldSeq, replacedBy: null })
       return
     }
     const seq = db.nextSeq()
     const failedAt = db.world.now
     const rest = { ordered, attempts, reason, error, failedAt, heldSeq, replacedBy: null }
-    db.insert(tx, 'failed', String(seq), { seq, origin, consumer, message, ...rest })
+    db.insert(tx, 'failed', rowName(seq), { seq, origin, consumer, message, ...rest })
   },
 
   /** Receipt and inbox row for every consumer that has no receipt yet. */
@@ -184,7 +185,7 @@ export const statements = {
       db.write(tx, 'outbox', seq, undefined)
       if (!keep) continue
       const sent = db.nextSeq()
-      db.insert(tx, 'sent', String(sent), { seq: sent, relay: row.relay, message: row.message, sentAt: db.world.now })
+      db.insert(tx, 'sent', rowName(sent), { seq: sent, relay: row.relay, message: row.message, sentAt: db.world.now })
     }
   },
 
@@ -193,7 +194,7 @@ export const statements = {
     tx: DbTransaction,
     rows: readonly { seq: string; delayMs: number; error: ErrorRecord }[],
   ): void {
-    for (const { seq, delayMs, error } of [...rows].sort((a, b) => Number(a.seq) - Number(b.seq))) {
+    for (const { seq, delayMs, error } of [...rows].sort((a, b) => compareSeq(a.seq, b.seq))) {
       const row = locked(db, tx, 'outbox', seq)
       if (row === undefined || tx.changes.has(`outbox/${seq}`)) continue
       const availableAt = db.world.now + delayMs
@@ -263,7 +264,7 @@ export const statements = {
     const row = locked(db, tx, 'failed', seq)
     if (row === undefined || row.replacedBy !== null) return false
     const { origin, consumer, message, ordered, heldSeq } = row
-    if (heldSeq !== null) unhold(db, tx, origin, String(heldSeq), message)
+    if (heldSeq !== null) unhold(db, tx, origin, rowName(heldSeq), message)
     else if (origin === 'outbox') statements.addOutbox(db, tx, { relay: consumer, message, delayMs: 0 })
     else {
       const fresh = { attempts: 0, starts: 0, delayMs: 0, error: null }
@@ -286,7 +287,7 @@ export const statements = {
     if (row === undefined || row.replacedBy !== null) return false
     const { origin, consumer, ordered, heldSeq } = row
     if (origin === 'inbox') writeReceipt(db, tx, consumer, token, message)
-    if (heldSeq !== null) unhold(db, tx, origin, String(heldSeq), message)
+    if (heldSeq !== null) unhold(db, tx, origin, rowName(heldSeq), message)
     else if (origin === 'outbox') statements.addOutbox(db, tx, { relay: consumer, message, delayMs: 0 }, row.message)
     else {
       const fresh = { attempts: 0, starts: 0, delayMs: 0, error: null }
@@ -301,7 +302,7 @@ export const statements = {
     const row = locked(db, tx, 'failed', seq)
     if (row === undefined) return false
     const { origin, heldSeq } = row
-    if (heldSeq !== null && locked(db, tx, origin, String(heldSeq))) db.write(tx, origin, String(heldSeq), undefined)
+    if (heldSeq !== null && locked(db, tx, origin, rowName(heldSeq))) db.write(tx, origin, rowName(heldSeq), undefined)
     db.write(tx, 'failed', seq, undefined)
     writeAudit(db, tx, audit, row.consumer, row.message)
     return true
@@ -313,13 +314,13 @@ export const statements = {
       .rows(tx, origin)
       .filter((row) => row.heldAt !== null && row.message.key === key && scopeOf(row) === scope)
       .sort((a, b) => a.seq - b.seq)[0]
-    if (held === undefined || locked(db, tx, origin, String(held.seq)) === undefined) return false
+    if (held === undefined || locked(db, tx, origin, rowName(held.seq)) === undefined) return false
     const failed = db.rows(tx, 'failed').find((row) => row.origin === origin && row.heldSeq === held.seq)
     if (failed !== undefined) {
-      db.lock(tx, 'failed', String(failed.seq))
-      db.write(tx, 'failed', String(failed.seq), { ...failed, heldSeq: null })
+      db.lock(tx, 'failed', rowName(failed.seq))
+      db.write(tx, 'failed', rowName(failed.seq), { ...failed, heldSeq: null })
     }
-    db.write(tx, origin, String(held.seq), undefined)
+    db.write(tx, origin, rowName(held.seq), undefined)
     writeAudit(db, tx, audit, scope, held.message)
     return true
   },
@@ -329,7 +330,7 @@ export const statements = {
     const before = db.world.now - olderThanMs
     if (step.kind === 'sent') {
       const old = db.rows(tx, 'sent').filter((row) => row.relay === step.relay && row.sentAt < before)
-      for (const row of old.slice(0, limit)) db.write(tx, 'sent', String(row.seq), undefined)
+      for (const row of old.slice(0, limit)) db.write(tx, 'sent', rowName(row.seq), undefined)
       return { deleted: Math.min(limit, old.length), after: old.length > limit ? '' : undefined }
     }
     if (step.kind === 'audit') return { deleted: 0, after: undefined }
@@ -502,7 +503,7 @@ class Listing {
     }
     const listed = [...others.sort(byAge), ...keyed.sort((a, b) => a.seq - b.seq)]
     const entries = listed.map(({ seq, availableAt, ...rest }) => {
-      return { seq: String(seq), dueMs: availableAt - this.#now, ...rest }
+      return { seq: rowName(seq), dueMs: availableAt - this.#now, ...rest }
     })
     return { entries, nextMs: this.#nextMs, after }
   }

@@ -12,6 +12,7 @@ import {
 import { type PgClient, type PgPoolClient, type PgTx, postgres } from 'hapax/postgres'
 import pg from 'pg'
 import { afterAll, describe, expect, it, onTestFinished } from 'vitest'
+import { numberOf } from '../../src/core/seq.ts'
 import { array, literal, script } from '../../src/stores/postgres/literal.ts'
 import { anyCharacter } from '../support/any-text.ts'
 import { pgPool } from '../support/pg-pool.ts'
@@ -254,14 +255,14 @@ describe('a row of the outbox that somebody keeps locked', () => {
       ),
     )
     const seqs = async (): Promise<string[]> => {
-      const { rows } = await admin.query(`select seq::text as seq from ${schema}.outbox order by outbox.seq`)
+      const { rows } = await admin.query(`select seq || '-' || mark as seq from ${schema}.outbox order by outbox.seq`)
       return rows.map(({ seq }) => seq)
     }
     const all = await seqs()
     const store = postgres({ url: connectionString, schema })
     onTestFinished(() => store.close())
     const lock = await admin.connect()
-    await lock.query(`begin; select from ${schema}.outbox where seq = ${all[1]} for update`)
+    await lock.query(`begin; select from ${schema}.outbox where seq = ${numberOf(all[1] as string)} for update`)
     expect(await store.confirm(all, keep)).toEqual([all[1]])
     expect(await seqs()).toEqual([all[1]])
     await lock.query('rollback')
@@ -339,7 +340,7 @@ describe('commits', () => {
     const uncaught = uncaughtErrors()
     const lock = await admin.connect()
     await lock.query(`begin; lock table ${schema}.inbox`)
-    const renewed = postgres({ pool, schema }).renew([{ seq: '1', token: crypto.randomUUID(), fence: 1 }], 1_000)
+    const renewed = postgres({ pool, schema }).renew([{ seq: '1-1', token: crypto.randomUUID(), fence: 1 }], 1_000)
     const waiting = `select from pg_stat_activity where application_name = $1 and wait_event_type = 'Lock'`
     await until(async () => (await admin.query(waiting, [application_name])).rowCount === 1)
     ;(client as unknown as { connection: { stream: Socket } }).connection.stream.destroy()

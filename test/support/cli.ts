@@ -1,6 +1,7 @@
 import { copyFileSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
 import { afterAll, beforeAll, onTestFinished } from 'vitest'
 import type { EndSignal, Io } from '../../src/cli/io.ts'
 import { run } from '../../src/cli/program.ts'
@@ -83,6 +84,9 @@ export function sharedDatabase(prepare: (path: string) => Promise<void> = prepar
   beforeAll(async () => {
     directory = mkdtempSync(join(tmpdir(), 'hapax-cli-'))
     await prepare(join(directory, 'shop.db'))
+    const database = new DatabaseSync(join(directory, 'shop.db'))
+    database.exec('update hapax_failed set mark = 7; update hapax_sent set mark = 7')
+    database.close()
   })
   afterAll(() => rmSync(directory, { recursive: true, force: true }))
   return {

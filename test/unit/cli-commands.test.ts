@@ -32,17 +32,17 @@ describe('failed list', () => {
   it('shows the newest first, and how to get the next page', async () => {
     const { stdout } = await shop.look('failed', 'list', '--limit', '2', '--consumer', 'billing')
     expect(stdout.split('\n').slice(1, 3)).toEqual([
-      expect.stringMatching(/^ {2}3 .*permanent/),
-      expect.stringMatching(/^ {2}2 .*billing {2}order.placed {2}failed-2 .* 1 {2}permanent {2}no such card/),
+      expect.stringMatching(/^3-7 .*permanent/),
+      expect.stringMatching(/^2-7 .*billing {2}order.placed {2}failed-2 .* 1 {2}permanent {2}no such card/),
     ])
-    expect(stdout).toContain('hapax -- failed list --before 2 --limit 2 --consumer billing --store sqlite:shop.db')
+    expect(stdout).toContain('hapax -- failed list --before 2-7 --limit 2 --consumer billing --store sqlite:shop.db')
   })
 
   it('lets no control character of a message through', async () => {
     for (const argv of [
       ['failed', 'list'],
       ['failed', 'list', '--json'],
-      ['failed', 'show', '3'],
+      ['failed', 'show', '3-7'],
     ]) {
       const { stdout } = await shop.look(...argv)
       expect(harmful(stdout)).toEqual([])
@@ -53,12 +53,12 @@ describe('failed list', () => {
   it('pages and filters for programs', async () => {
     const page = async (...argv: string[]) => JSON.parse((await shop.look('failed', 'list', '--json', ...argv)).stdout)
     const first = await page('--limit', '2')
-    expect(first).toMatchObject({ messages: [{ seq: '3' }, { seq: '2' }], next: '2' })
+    expect(first).toMatchObject({ messages: [{ seq: '3-7' }, { seq: '2-7' }], next: '2-7' })
     const second = await page('--limit', '2', '--before', first.next)
     expect(second.next).toBeNull()
     expect(second.messages).toEqual([
       {
-        seq: '1',
+        seq: '1-7',
         failedAt: expect.stringMatching(/Z$/),
         origin: 'inbox',
         consumer: 'billing',
@@ -88,7 +88,7 @@ describe('failed list', () => {
   it('puts together what failed alike, and says how to retry it', async () => {
     const { stdout } = await shop.look('failed', 'list', '--group')
     expect(stdout.split('\n')[1]).toMatch(
-      /^ {4}2 {2}billing {2}order.placed {2}permanent .* 2 {2}[0-9a-f]{16} {2}no such card/,
+      /^ {4}2 {2}billing {2}order.placed {2}permanent .* 2-7 {2}[0-9a-f]{16} {2}no such card/,
     )
     const retry = /failed (retry --consumer billing --type order.placed --reason permanent --error \w+)/.exec(
       stdout,
@@ -97,26 +97,26 @@ describe('failed list', () => {
       'would retry 2 failed messages\n',
     )
     const { groups } = JSON.parse((await shop.look('failed', 'list', '--group', '--json')).stdout)
-    expect(groups).toMatchObject([{ count: 2, seq: '2', error: { message: 'no such card' } }, { count: 1 }])
+    expect(groups).toMatchObject([{ count: 2, seq: '2-7', error: { message: 'no such card' } }, { count: 1 }])
   })
 })
 
 describe('failed show', () => {
   it('shows attributes, error, causes and payload', async () => {
-    const { stdout } = await shop.look('failed', 'show', '1')
+    const { stdout } = await shop.look('failed', 'show', '1-7')
     for (const part of [
       /^header tenant +blue$/m,
       /^Permanent: no such card$/m,
       /^ {4}at /m,
       /^ {2}because TypeError: bad digits$/m,
       /^ {4}"id": "failed-1"$/m,
-      /failed retry 1/,
+      /failed retry 1-7/,
     ]) {
       expect(stdout).toMatch(part)
     }
-    const shown = JSON.parse((await shop.look('failed', 'show', '1', '--json')).stdout)
+    const shown = JSON.parse((await shop.look('failed', 'show', '1-7', '--json')).stdout)
     expect(shown).toMatchObject({
-      seq: '1',
+      seq: '1-7',
       headers: { tenant: 'blue' },
       data: { outcome: 'failed', id: 'failed-1' },
       error: { stack: expect.stringContaining('no such card') },
@@ -129,20 +129,20 @@ describe('failed show', () => {
     database.exec(`update hapax_failed set attributes = 'garbage', error = 'no JSON' where seq = 2`)
     database.close()
     expect((await cli(['failed', 'list'], around)).stdout.split('\n')[2]).toContain('no JSON')
-    expect((await cli(['failed', 'show', '2'], around)).stdout).toMatch(/^id +failed-2$/m)
+    expect((await cli(['failed', 'show', '2-7'], around)).stdout).toMatch(/^id +failed-2$/m)
     expect((await cli(['explain', 'failed-2'], around)).stdout).toContain('(Error: no JSON)')
   })
 
   it('says that there is no such message', async () => {
-    const ran = await shop.look('failed', 'show', '99')
-    expect(ran).toMatchObject({ exitCode: 1, stdout: '', stderr: expect.stringMatching(/99 \(not-found\)\n/) })
+    const ran = await shop.look('failed', 'show', '99-7')
+    expect(ran).toMatchObject({ exitCode: 1, stdout: '', stderr: expect.stringMatching(/99-7 \(not-found\)\n/) })
   })
 })
 
 describe('failed retry and discard', () => {
   it('goes on after a row that is not there', async () => {
     const around = shop.copy()
-    const retried = await cli(['failed', 'retry', '99', '1', '--json'], around)
+    const retried = await cli(['failed', 'retry', '99-7', '1-7', '--json'], around)
     expect(retried.exitCode).toBe(1)
     expect(JSON.parse(retried.stdout)).toEqual({
       change: 'retry',
@@ -154,14 +154,14 @@ describe('failed retry and discard', () => {
       unknown: 0,
       errors: 1,
       results: [
-        { seq: '99', result: 'error', error: { code: 'not-found', message: expect.stringContaining('99') } },
-        { seq: '1', result: 'done' },
+        { seq: '99-7', result: 'error', error: { code: 'not-found', message: expect.stringContaining('99') } },
+        { seq: '1-7', result: 'done' },
       ],
     })
-    const discarded = await cli(['failed', 'discard', '2', '98'], around)
+    const discarded = await cli(['failed', 'discard', '2-7', '98-7'], around)
     expect(discarded.exitCode).toBe(1)
     expect(discarded.stdout).toMatch(
-      /^discarded {2}2 {2}order.placed failed-2 of billing\nnot done {3}98 {2}.*\(not-found\)\n\n1 discarded, 1 not done\n$/,
+      /^discarded {2}2-7 {2}order.placed failed-2 of billing\nnot done {3}98-7 {2}.*\(not-found\)\n\n1 discarded, 1 not done\n$/,
     )
     expect(JSON.parse((await cli(['status', '--json'], around)).stdout).consumers).toMatchObject([
       { waiting: 1, retrying: 1, failed: 1, receipts: 5 },
@@ -169,10 +169,12 @@ describe('failed retry and discard', () => {
   })
 
   it('tries by number without changing anything', async () => {
-    const ran = await shop.look('failed', 'discard', '1', '99', '--dry-run')
+    const ran = await shop.look('failed', 'discard', '1-7', '99-7', '--dry-run')
     expect(ran.exitCode).toBe(1)
-    expect(ran.stdout).toMatch(/^would discard {2}1 {2}order.placed failed-1 of billing\nnot done {7}99 .*not-found/)
-    expect((await shop.look('failed', 'show', '1')).exitCode).toBe(0)
+    expect(ran.stdout).toMatch(
+      /^would discard {2}1-7 {2}order.placed failed-1 of billing\nnot done {7}99-7 .*not-found/,
+    )
+    expect((await shop.look('failed', 'show', '1-7')).exitCode).toBe(0)
   })
 
   it.for(['retry', 'discard'])('refuses to %s by filter without a terminal', async (change) => {
@@ -187,9 +189,9 @@ describe('failed retry and discard', () => {
     expect((await cli(['status', '--json'], around)).stdout).toContain('"failed": 3')
 
     const some = await cli(['failed', change, '--all', '--limit', '1', '--yes', '--json'], around)
-    expect(JSON.parse(some.stdout)).toMatchObject({ done: 1, results: [{ seq: '1', result: 'done' }] })
+    expect(JSON.parse(some.stdout)).toMatchObject({ done: 1, results: [{ seq: '1-7', result: 'done' }] })
     const done = await cli(['failed', change, '--reason', 'permanent', '--yes'], around)
-    expect(done).toMatchObject({ exitCode: 0, stdout: expect.stringMatching(/ {2}2\n.* {2}3\n\n2 \w+ed\n/) })
+    expect(done).toMatchObject({ exitCode: 0, stdout: expect.stringMatching(/ {2}2-7\n.* {2}3-7\n\n2 \w+ed\n/) })
     expect((await cli(['failed', change, '--all'], around)).stdout).toBe('no failed messages match\n')
   })
 
@@ -224,7 +226,7 @@ describe('failed retry and discard', () => {
     const ran = await cli(['failed', 'discard', '--all', '--yes', '--json'], { ...around, onStart })
     expect(ran.exitCode).toBe(1)
     expect(JSON.parse(ran.stdout)).toMatchObject({ done: 0, stopped: true })
-    const numbered = await cli(['failed', 'discard', '1', '2'], { ...around, onStart })
+    const numbered = await cli(['failed', 'discard', '1-7', '2-7'], { ...around, onStart })
     expect(numbered).toMatchObject({ exitCode: 1, stdout: expect.stringMatching(/^0 discarded\nstopped before/m) })
     expect((await cli(['status', '--json'], around)).stdout).toContain('"failed": 3')
   })
@@ -239,7 +241,7 @@ describe('failed retry and discard', () => {
 
   it('tells the audit who and why', async () => {
     const around = shop.copy()
-    await cli(['failed', 'discard', '1', '--actor', 'ada', '--note', 'paid by hand'], around)
+    await cli(['failed', 'discard', '1-7', '--actor', 'ada', '--note', 'paid by hand'], around)
     const { stdout } = await cli(['explain', 'failed-1'], around)
     expect(stdout).toMatch(/audit {4}ada discarded it: paid by hand\n/)
     expect(stdout).toContain('billing is done with it')
@@ -250,21 +252,21 @@ describe('failed edit', () => {
   it('shows what changes, and puts a new message in the place of the old one', async () => {
     const around = shop.copy()
     const data = '{"outcome":"fine","cents":1}'
-    const dry = await cli(['failed', 'edit', '1', '--data', data, '--dry-run'], around)
+    const dry = await cli(['failed', 'edit', '1-7', '--data', data, '--dry-run'], around)
     expect(dry.stdout).toBe(
-      '~ outcome: "failed" -> "fine"\n- id: "failed-1"\n+ cents: 1\n\nwould replace 1 by a message with this data and an id of its own\n',
+      '~ outcome: "failed" -> "fine"\n- id: "failed-1"\n+ cents: 1\n\nwould replace 1-7 by a message with this data and an id of its own\n',
     )
-    const { id } = JSON.parse((await cli(['failed', 'edit', '1', '--data', data, '--json'], around)).stdout)
-    const old = await cli(['failed', 'show', '1'], around)
+    const { id } = JSON.parse((await cli(['failed', 'edit', '1-7', '--data', data, '--json'], around)).stdout)
+    const old = await cli(['failed', 'show', '1-7'], around)
     expect(old.stdout).toContain(`an edit has put ${id} in its place`)
     expect((await cli(['explain', id], around)).stdout).toContain('Next, a worker of billing handles it: it is due now')
     expect((await cli(['explain', 'failed-1'], around)).stdout).toContain(`An edit has put ${id} in its place`)
-    expect(await cli(['failed', 'edit', '1', '--data', '{}'], around)).toMatchObject({
+    expect(await cli(['failed', 'edit', '1-7', '--data', '{}'], around)).toMatchObject({
       exitCode: 1,
       stderr: expect.stringContaining('replaced before'),
     })
-    expect((await cli(['failed', 'retry', '1'], around)).exitCode).toBe(1)
-    expect((await cli(['failed', 'retry', '1', '--dry-run'], around)).exitCode).toBe(1)
+    expect((await cli(['failed', 'retry', '1-7'], around)).exitCode).toBe(1)
+    expect((await cli(['failed', 'retry', '1-7', '--dry-run'], around)).exitCode).toBe(1)
     expect((await cli(['failed', 'list', '--replaced'], around)).stdout).toContain('failed-1')
     expect((await cli(['failed', 'list'], around)).stdout).not.toContain('failed-1')
   })
@@ -273,10 +275,10 @@ describe('failed edit', () => {
     const around = shop.copy()
     const edit = async (text: string): Promise<string> => text.replace('"failed"', '"fine"')
     const say = (yes: boolean) => ({ ...around, edit, confirm: async () => yes })
-    expect(await cli(['failed', 'edit', '1'], say(false))).toMatchObject({ exitCode: 1 })
+    expect(await cli(['failed', 'edit', '1-7'], say(false))).toMatchObject({ exitCode: 1 })
     expect((await cli(['failed', 'list'], around)).stdout).toContain('failed-1')
-    expect((await cli(['failed', 'edit', '1'], say(true))).stdout).toContain('1 is replaced by')
-    const same = await cli(['failed', 'edit', '2'], { ...say(true), edit: async (text) => text })
+    expect((await cli(['failed', 'edit', '1-7'], say(true))).stdout).toContain('1-7 is replaced by')
+    const same = await cli(['failed', 'edit', '2-7'], { ...say(true), edit: async (text) => text })
     expect(same).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('nothing was changed') })
   })
 
@@ -286,7 +288,7 @@ describe('failed edit', () => {
     ['a file that is not there', ['--file', 'none.json'], /none.json could not be read/],
     ['no data without a terminal', [], /Give --data or --file/],
   ] as const)('refuses %s', async ([, argv, message]) => {
-    expect(await shop.look('failed', 'edit', '1', ...argv)).toMatchObject({
+    expect(await shop.look('failed', 'edit', '1-7', ...argv)).toMatchObject({
       exitCode: 2,
       stderr: expect.stringMatching(message),
     })
@@ -300,7 +302,7 @@ describe('explain', () => {
       'retrying-1',
       /1 attempt so far \(Error: the tax service.*\)\n\nNext, a worker of billing tries it again in \d+ min/,
     ],
-    ['failed-1', /after 1 attempt: permanent .*\n\n.*hapax -- failed retry 1 --store sqlite:shop.db/],
+    ['failed-1', /after 1 attempt: permanent .*\n\n.*hapax -- failed retry 1-7 --store sqlite:shop.db/],
     ['published-1', /outbox .*relay default\n\nNext, the relay default sends it/],
   ] as const)('tells what became of %s and what is next', async ([id, story]) => {
     const { exitCode, stdout } = await shop.look('explain', id)
@@ -317,9 +319,9 @@ describe('explain', () => {
           type: 'order.placed',
           traces: [
             { where: 'receipt', consumer: 'billing', at: expect.any(String) },
-            expect.objectContaining({ where: 'failed', seq: '1', attempts: 1, reason: 'permanent' }),
+            expect.objectContaining({ where: 'failed', seq: '1-7', attempts: 1, reason: 'permanent' }),
           ],
-          next: expect.stringContaining('failed retry 1'),
+          next: expect.stringContaining('failed retry 1-7'),
         },
       ],
     })

@@ -33,14 +33,14 @@ async function withSms(path: string, handler: (ctx: LeasedContext<unknown>) => u
 
 describe('failed show', () => {
   it('shows the journal, and how to settle what nobody knows', async () => {
-    const { stdout } = await shop.look('failed', 'show', '1')
+    const { stdout } = await shop.look('failed', 'show', '1-7')
     expect(stdout).toMatch(/note order +17\n/)
     expect(stdout).toMatch(
       /reserve {2}done\n {4}key {3}[0-9a-f-]{36}\n {4}made {2}1 time, .*\n {4}gave {2}\{"place":3\}/,
     )
     expect(stdout).toMatch(/send {2}nobody knows whether it happened\n(.*\n){2} {4}error Error: socket hang up/)
-    expect(stdout).toContain("failed settle 1 send --done --result '<json>' --store sqlite:shop.db")
-    const shown = JSON.parse((await shop.look('failed', 'show', '1', '--json')).stdout)
+    expect(stdout).toContain("failed settle 1-7 send --done --result '<json>' --store sqlite:shop.db")
+    const shown = JSON.parse((await shop.look('failed', 'show', '1-7', '--json')).stdout)
     expect(shown).toMatchObject({
       reason: 'unknown-effect',
       notes: { order: 17 },
@@ -58,13 +58,13 @@ describe('a result that could not be kept', () => {
   })
 
   it('is asked for by failed show, and given by failed settle; nobody can say that the call was not made', async () => {
-    const { stdout } = await lost.look('failed', 'show', '1')
-    expect(stdout).toMatch(/to say what 'send' returned: .* failed settle 1 send --done --result '<json>' --store/)
+    const { stdout } = await lost.look('failed', 'show', '1-7')
+    expect(stdout).toMatch(/to say what 'send' returned: .* failed settle 1-7 send --done --result '<json>' --store/)
     expect(stdout).not.toMatch(/--not-done|failed retry|failed edit/)
     const around = lost.copy()
-    const refused = await cli(['failed', 'settle', '1', 'send', '--not-done'], around)
+    const refused = await cli(['failed', 'settle', '1-7', 'send', '--not-done'], around)
     expect(refused).toMatchObject({ exitCode: 1, stderr: expect.stringContaining(`'send' is known to be done`) })
-    const settled = await cli(['failed', 'settle', '1', 'send', '--done', '--result', '"SM1"'], around)
+    const settled = await cli(['failed', 'settle', '1-7', 'send', '--done', '--result', '"SM1"'], around)
     expect(settled.exitCode).toBe(0)
   })
 })
@@ -72,9 +72,9 @@ describe('a result that could not be kept', () => {
 describe('failed settle', () => {
   it('settles a call as done, with its result, and the message is finished without making it again', async () => {
     const around = shop.copy()
-    const dry = await cli(['failed', 'settle', '1', 'send', '--done', '--dry-run'], around)
-    expect(dry).toMatchObject({ exitCode: 0, stdout: `'send' of 1 would be settled as done: it is not made again\n` })
-    const done = await cli(['failed', 'settle', '1', 'send', '--done', '--result', '"SM1"', '--note', 'seen'], around)
+    const dry = await cli(['failed', 'settle', '1-7', 'send', '--done', '--dry-run'], around)
+    expect(dry).toMatchObject({ exitCode: 0, stdout: `'send' of 1-7 would be settled as done: it is not made again\n` })
+    const done = await cli(['failed', 'settle', '1-7', 'send', '--done', '--result', '"SM1"', '--note', 'seen'], around)
     expect(done).toMatchObject({ exitCode: 0, stderr: '', stdout: expect.stringContaining('the message is due') })
     const results: unknown[] = []
     await withSms(`${around.cwd}/shop.db`, async (ctx) => {
@@ -90,8 +90,8 @@ describe('failed settle', () => {
 
   it.for([['--not-done'], ['--retry']])('lets a call be made again with %s', async ([how]) => {
     const around = shop.copy()
-    const settled = await cli(['failed', 'settle', '1', 'send', how as string, '--json'], around)
-    expect(JSON.parse(settled.stdout)).toEqual({ seq: '1', effect: 'send', as: how?.slice(2), dryRun: false })
+    const settled = await cli(['failed', 'settle', '1-7', 'send', how as string, '--json'], around)
+    expect(JSON.parse(settled.stdout)).toEqual({ seq: '1-7', effect: 'send', as: how?.slice(2), dryRun: false })
     let calls = 0
     const count = (): void => {
       calls += 1
@@ -103,15 +103,15 @@ describe('failed settle', () => {
   it('says what is wrong', async () => {
     const around = shop.copy()
     const said = async (...argv: string[]): Promise<string> => (await cli(['failed', 'settle', ...argv], around)).stderr
-    expect(await said('1', 'send')).toMatch(/expected one of --done, --not-done and --retry, got none \(usage\)/)
-    expect(await said('1', 'send', '--done', '--retry')).toMatch(/got several/)
-    expect(await said('1', 'send', '--retry', '--result', '1')).toMatch(/--result goes with --done only/)
-    expect(await said('1', 'send', '--done', '--result', '{')).toMatch(/expected the result to be JSON/)
-    expect(await said('1', 'call', '--done')).toMatch(
-      /1 has no outside call 'call' \(not-found\)\n {2}it has: reserve, send/,
+    expect(await said('1-7', 'send')).toMatch(/expected one of --done, --not-done and --retry, got none \(usage\)/)
+    expect(await said('1-7', 'send', '--done', '--retry')).toMatch(/got several/)
+    expect(await said('1-7', 'send', '--retry', '--result', '1')).toMatch(/--result goes with --done only/)
+    expect(await said('1-7', 'send', '--done', '--result', '{')).toMatch(/expected the result to be JSON/)
+    expect(await said('1-7', 'call', '--done')).toMatch(
+      /1-7 has no outside call 'call' \(not-found\)\n {2}it has: reserve, send/,
     )
-    expect(await said('9', 'send', '--done')).toMatch(/there is no failed message 9/)
-    expect(await said('1', 'reserve', '--not-done')).toMatch(/'reserve' is known to be done \(conflict\)/)
+    expect(await said('9-7', 'send', '--done')).toMatch(/there is no failed message 9-7/)
+    expect(await said('1-7', 'reserve', '--not-done')).toMatch(/'reserve' is known to be done \(conflict\)/)
   })
 })
 

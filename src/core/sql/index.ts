@@ -1,7 +1,7 @@
 export * from './checkup.ts'
 export type { Dialect, MigrationSource } from './dialect.ts'
 export type { LeaseDialect } from './lease-dialect.ts'
-export { compareSeq, pageOf } from './look.ts'
+export { pageOf } from './look.ts'
 export type { OperatorDialect } from './operator-dialect.ts'
 export { Repeated } from './repeated.ts'
 export { SqlStore } from './sql-store.ts'

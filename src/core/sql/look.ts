@@ -1,4 +1,5 @@
 import type { Row } from '../connection.ts'
+import { compareSeq } from '../seq.ts'
 import type { Entry, Look, Share } from '../store.ts'
 import { asBoolean, asText, encodeText } from './values.ts'
 
@@ -85,9 +86,4 @@ function bytewise(a: string, b: string): number {
 
 function byAge(a: Entry, b: Entry): number {
   return a.dueMs - b.dueMs || compareSeq(a.seq, b.seq)
-}
-
-/** Compares whole numbers that are texts. */
-export function compareSeq(a: string, b: string): number {
-  return a.length - b.length || (a < b ? -1 : a > b ? 1 : 0)
 }

@@ -1,5 +1,6 @@
 import type { Clock } from '../../core/clock.ts'
 import type { EffectRow, Origin } from '../../core/rows.ts'
+import { newMark, seqOf } from '../../core/seq.ts'
 import type { Audit, AuditSubject, SentMessage } from '../../core/tools.ts'
 import type { AuditRow, FailedEntry, LeavingRow, ReceiptRow, RelayRow, SubscriptionRow, WaitingRow } from './rows.ts'
 import { type Table, Tables } from './tables.ts'
@@ -26,7 +27,7 @@ export class Data {
   /** Like a sequence of a database: numbers of what was rolled back are not given out again. */
   nextSeq(): string {
     this.#lastSeq += 1
-    return String(this.#lastSeq)
+    return seqOf(this.#lastSeq, newMark())
   }
 
   now(): Date {

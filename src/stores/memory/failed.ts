@@ -1,6 +1,7 @@
 import { HapaxError } from '../../core/errors.ts'
 import { laneOf } from '../../core/lanes.ts'
 import type { StoredMessage } from '../../core/message.ts'
+import { compareSeq } from '../../core/seq.ts'
 import type { Audit, FailedFilter, FailedGroup, FailedMessage, FailedWhere } from '../../core/tools.ts'
 import { addInbox, addOutbox, receive } from './add.ts'
 import type { Data } from './data.ts'
@@ -30,7 +31,7 @@ function fits(data: Data, where: FailedWhere): (row: FailedEntry) => boolean {
 }
 
 export function failedList(data: Data, { before, limit, ...where }: FailedFilter): readonly FailedMessage[] {
-  const rows = failedRows(data, where).filter((row) => before === undefined || Number(row.seq) < Number(before))
+  const rows = failedRows(data, where).filter((row) => before === undefined || compareSeq(row.seq, before) < 0)
   return rows.reverse().slice(0, limit).map(shown)
 }
 

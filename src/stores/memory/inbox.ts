@@ -1,4 +1,5 @@
 import type { InboxRow, LocalResult, LocalRow, Receipt } from '../../core/rows.ts'
+import { compareSeq } from '../../core/seq.ts'
 import type { Opening, Store } from '../../core/store.ts'
 import { addFailed, addInbox, receive } from './add.ts'
 import type { Data } from './data.ts'
@@ -33,7 +34,7 @@ export function notBlocked(data: Data, rows: readonly WaitingRow[]): readonly Wa
   const heads = rows.some((row) => row.ordered) ? oldestOthers(data, rows) : new Map<string, string>()
   const free = rows.filter((row) => {
     const other = heads.get(keyOf(row))
-    return !row.ordered || other === undefined || Number(other) > Number(row.seq)
+    return !row.ordered || other === undefined || compareSeq(other, row.seq) > 0
   })
   return free.sort(bySeq)
 }
@@ -58,7 +59,7 @@ function oldestOthers(data: Data, these: readonly WaitingRow[]): ReadonlyMap<str
   for (const row of data.inbox.all()) {
     if (!row.ordered || own.has(row)) continue
     const known = oldest.get(keyOf(row))
-    if (known === undefined || Number(row.seq) < Number(known)) oldest.set(keyOf(row), row.seq)
+    if (known === undefined || compareSeq(row.seq, known) < 0) oldest.set(keyOf(row), row.seq)
   }
   return oldest
 }

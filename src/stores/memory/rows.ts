@@ -1,6 +1,7 @@
 import type { ErrorRecord } from '../../core/errors.ts'
 import type { StoredMessage } from '../../core/message.ts'
 import type { InboxRow, OutboxMessage, Receipt } from '../../core/rows.ts'
+import { compareSeq } from '../../core/seq.ts'
 import type { Audit, AuditSubject, FailedMessage } from '../../core/tools.ts'
 
 /** A row of `hapax_receipts`. */
@@ -70,11 +71,11 @@ export function subjectOf({ source, id, type }: Pick<StoredMessage, 'source' | '
 
 /** The oldest row in front. */
 export function bySeq(a: { seq: string }, b: { seq: string }): number {
-  return Number(a.seq) - Number(b.seq)
+  return compareSeq(a.seq, b.seq)
 }
 
 /** The seqs of a page of rows that are sorted by it. */
 export function pageAfter(rows: readonly { seq: string }[], after: string | undefined, limit: number): string[] {
-  const behind = rows.filter((row) => after === undefined || Number(row.seq) > Number(after))
+  const behind = rows.filter((row) => after === undefined || compareSeq(row.seq, after) > 0)
   return behind.slice(0, limit).map((row) => row.seq)
 }

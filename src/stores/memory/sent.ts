@@ -1,3 +1,4 @@
+import { compareSeq } from '../../core/seq.ts'
 import type { Audit, SentFilter, SentMessage, SentWhere } from '../../core/tools.ts'
 import { addOutbox } from './add.ts'
 import type { Data } from './data.ts'
@@ -18,7 +19,7 @@ export function sentRows(data: Data, { relay, type, olderThanMs, newerThanMs }: 
 }
 
 export function sentList(data: Data, { before, limit, ...where }: SentFilter): readonly SentMessage[] {
-  const rows = sentRows(data, where).filter((row) => before === undefined || Number(row.seq) < Number(before))
+  const rows = sentRows(data, where).filter((row) => before === undefined || compareSeq(row.seq, before) < 0)
   return rows.reverse().slice(0, limit)
 }
 

@@ -2,9 +2,16 @@
 
 /** A number of placeholders. */
 export const MANY = (count: number): string => Array(count).fill('?').join(', ')
-/** A seq is text in JavaScript; compared as text, the server would round it. */
+/** A number of a row is text in JavaScript; compared as text, the server would round it. */
 export const SEQ: string = 'cast(? as signed)'
 export const SEQS = (count: number): string => Array(count).fill(SEQ).join(', ')
+/** What names a row: its number and its mark. */
+export const NAME = (table: string = 'm'): string => `concat(${table}.seq, '-', ${table}.mark)`
+/** A row by its name. */
+export const ROW: string = `seq = ${SEQ} and mark = ${SEQ}`
+/** Rows by their names. That one has the mark of another one of the list does not happen: marks are random. */
+export const ROWS = (count: number, table: string = 'm'): string =>
+  `${table}.seq in (${SEQS(count)}) and ${table}.mark in (${SEQS(count)})`
 
 /** By key, even where a table is so small that a scan seems cheaper: a scan locks the rows of others, and deadlocks. */
 export const BY_KEY: string = 'force index (primary)'
@@ -17,7 +24,7 @@ export const MS = (time: string): string => `timestampdiff(microsecond, '1970-01
 export const NOW: string = 'utc_timestamp(6)'
 export const LATER: string = `${NOW} + interval ? microsecond`
 export const MESSAGE: string = 'm.message_key, m.source, m.id, m.type, m.`key`, m.attributes, m.data, m.fingerprint'
-export const INBOX: string = `cast(m.seq as char) as seq, m.consumer, ${MESSAGE}, m.ordered, m.attempts, m.lost, m.starts, m.crashes,
+export const INBOX: string = `${NAME()} as seq, m.consumer, ${MESSAGE}, m.ordered, m.attempts, m.lost, m.starts, m.crashes,
   m.lease_token, m.fence`
 export const COLUMNS: string = 'message_key, source, id, type, `key`, attributes, data, fingerprint'
 export const DUE: string = `timestampdiff(microsecond, ${NOW}, m.available_at) / 1000 as ms`

@@ -1,39 +1,40 @@
 import type { Param } from '../../core/connection.ts'
 import type { EffectRef, Lease } from '../../core/rows.ts'
+import { numberOf } from '../../core/seq.ts'
 import { type LeaseDialect, uuidBytes } from '../../core/sql/index.ts'
-import { BY_KEY, INBOX, LATER, LINK, MANY, MS, NOW, SEQ, SEQS } from './fragments.ts'
-import { bytes, microseconds, text } from './rows.ts'
+import { BY_KEY, INBOX, LATER, LINK, MANY, MS, NAME, NOW, ROW, ROWS, SEQS } from './fragments.ts'
+import { bytes, microseconds, named, one, text } from './rows.ts'
 
 /** The statements behind leased work. */
 export function leases(prefix: string): LeaseDialect {
   const sql = statements(prefix)
   return {
-    lockDue: (seqs, token) => ({ text: sql.lockDue(seqs.length), params: [...seqs, uuidBytes(token)] }),
+    lockDue: (seqs, token) => ({ text: sql.lockDue(seqs.length), params: [...named(seqs), uuidBytes(token)] }),
     lease: (seqs, token, leaseMs) => ({
       text: sql.lease(seqs.length),
-      params: [uuidBytes(token), microseconds(leaseMs), ...seqs],
+      params: [uuidBytes(token), microseconds(leaseMs), ...named(seqs)],
     }),
     renewable: (held) => ({ text: sql.renewable(held.length), params: both(held) }),
     renew: (held, leaseMs) => ({ text: sql.renew(held.length), params: [microseconds(leaseMs), ...both(held)] }),
     leased: (held) => ({ text: sql.leased(held.length), params: both(held) }),
-    settle: ({ seq, token, fence }) => ({ text: sql.settle, params: [seq, uuidBytes(token), fence] }),
+    settle: ({ seq, token, fence }) => ({ text: sql.settle, params: [...one(seq), uuidBytes(token), fence] }),
 
     lockEffect: ({ seq, token, fence }, effect) => ({
       text: sql.lockEffect,
-      params: [...named(effect), seq, uuidBytes(token), fence],
+      params: [...ofEffect(effect), ...one(seq), uuidBytes(token), fence],
     }),
-    beginEffect: (effect, token) => ({ text: sql.beginEffect, params: [...named(effect), uuidBytes(token)] }),
+    beginEffect: (effect, token) => ({ text: sql.beginEffect, params: [...ofEffect(effect), uuidBytes(token)] }),
     endEffect: (effect, token, { state, result, error }) => ({
       text: sql.endEffect,
       params: [
-        ...named(effect),
+        ...ofEffect(effect),
         uuidBytes(token),
         bytes(state),
         result === null ? null : text(result),
         error && bytes(JSON.stringify(error)),
       ],
     }),
-    lockOpenEffect: (effect, { state }) => ({ text: sql.lockOpenEffect, params: [...named(effect), state] }),
+    lockOpenEffect: (effect, { state }) => ({ text: sql.lockOpenEffect, params: [...ofEffect(effect), state] }),
     effects: (consumer, messageKey) => ({ text: sql.effects, params: [bytes(consumer), uuidBytes(messageKey)] }),
     forget: (consumer, after, until) => ({
       text: sql.forget,
@@ -43,12 +44,12 @@ export function leases(prefix: string): LeaseDialect {
   }
 }
 
-function named({ consumer, messageKey, name }: EffectRef): readonly Param[] {
+function ofEffect({ consumer, messageKey, name }: EffectRef): readonly Param[] {
   return [bytes(consumer), uuidBytes(messageKey), text(name)]
 }
 
 function both(held: readonly Lease[]): readonly Param[] {
-  return [...held.map(({ seq }) => seq), ...held.map(({ token }) => uuidBytes(token))]
+  return [...held.map(({ seq }) => numberOf(seq)), ...held.map(({ token }) => uuidBytes(token))]
 }
 
 function statements(prefix: string) {
@@ -58,34 +59,34 @@ function statements(prefix: string) {
     // Rows that are gone are left out before anything is locked, as for a claim.
     lockDue: (count: number) => `
 select ${INBOX}
-from (select seq from ${inbox} where seq in (${SEQS(count)}) limit ${count}) as there
+from (select m.seq from ${inbox} as m where ${ROWS(count)} limit ${count}) as there
   straight_join ${inbox} as m ${BY_KEY} on m.seq = there.seq
 where m.held_at is null and (m.available_at <= ${NOW} or m.lease_token = ?) order by m.seq for update skip locked`,
     lease: (count: number) => `
 update ${inbox} as m ${BY_KEY} set m.lease_token = ?, m.fence = m.fence + 1, m.available_at = ${LATER}
-where m.seq in (${SEQS(count)})`,
+where ${ROWS(count)}`,
     renewable: (count: number) => `
-select cast(m.seq as char) as seq from ${inbox} as m ${BY_KEY}
+select ${NAME()} as seq from ${inbox} as m ${BY_KEY}
 where m.seq in (${SEQS(count)}) and m.lease_token in (${MANY(count)}) and m.held_at is null for update skip locked`,
     renew: (count: number) => `
 update ${inbox} as m ${BY_KEY} set m.available_at = ${LATER}
 where m.seq in (${SEQS(count)}) and m.lease_token in (${MANY(count)}) and m.held_at is null`,
     leased: (count: number) => `
-select cast(m.seq as char) as seq from ${inbox} as m ${BY_KEY}
+select ${NAME()} as seq from ${inbox} as m ${BY_KEY}
 where m.seq in (${SEQS(count)}) and m.lease_token in (${MANY(count)}) and m.held_at is null`,
     settle: `
 select ${INBOX}, ${LINK} from ${inbox} as m ${BY_KEY}
-where m.seq = ${SEQ} and m.lease_token = ? and m.fence = ? and m.held_at is null for update`,
+where ${ROW} and m.lease_token = ? and m.fence = ? and m.held_at is null for update`,
 
     // The effect is read inside a derived table, which is not locked: the lock of one that is absent would be that of a gap.
     lockEffect: `
-select cast(m.seq as char) as seq, e.name, e.state, e.token, e.attempts, e.result, e.error, e.first_at, e.last_at
+select ${NAME()} as seq, e.name, e.state, e.token, e.attempts, e.result, e.error, e.first_at, e.last_at
 from ${inbox} as m ${BY_KEY}
 left join (
   select name, state, token, attempts, result, error, ${MS('first_at')} as first_at, ${MS('last_at')} as last_at
   from ${effects} where consumer = ? and message_key = ? and name = ? limit 1
 ) as e on true
-where m.seq = ${SEQ} and m.lease_token = ? and m.fence = ? and m.held_at is null for update`,
+where ${ROW} and m.lease_token = ? and m.fence = ? and m.held_at is null for update`,
     beginEffect: `
 insert into ${effects} (consumer, message_key, name, token, state, attempts, first_at, last_at)
 values (?, ?, ?, ?, 'started', 1, ${NOW}, ${NOW})

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Param, Result, Row, Statement } from '../../core/connection.ts'
-import { asBoolean, asText, compareSeq, pageOf } from '../../core/sql/index.ts'
+import { compareSeq, numberOf } from '../../core/seq.ts'
+import { asBoolean, asText, pageOf } from '../../core/sql/index.ts'
 import type { Share } from '../../core/store.ts'
 import { bytes, text } from './rows.ts'
 import type { LookTexts, Statements } from './statements.ts'
@@ -152,7 +153,7 @@ class Lane {
     const left = this.#runLeft()
     if (left <= 0 || this.#cut === undefined) return undefined
     const last = this.#keys.get(this.#cut)?.at(-1)
-    const params = [...this.#where, hashOf(this.#cut), String(last?.['seq'])]
+    const params = [...this.#where, hashOf(this.#cut), numberOf(String(last?.['seq']))]
     return { text: this.#texts.run(this.#index, left), params }
   }
 

@@ -1,6 +1,9 @@
 import type { MigrationSource } from '../../core/sql/index.ts'
 import { publishProcedure } from './publish.ts'
 
+/** What tells a row from another one that gets its number from a promoted replica. */
+const MARK = 'conv(left(sha2(uuid(), 256), 12), 16, 10)'
+
 /**
  * The schema, step by step. A released step is never changed: add one. DDL commits by itself here, so every statement has
  * to be one that can be repeated after a crash in the middle of a step.
@@ -30,6 +33,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
         // The size of the payload is stored too: to measure a large one, the server would have to read it.
         `create table if not exists ${prefix}inbox (
   seq bigint not null auto_increment primary key,
+  mark bigint not null default (${MARK}),
   created_at datetime(6) not null,
   available_at datetime(6) not null,
   message_key binary(16) not null,
@@ -59,6 +63,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
 ) engine = innodb row_format = dynamic`,
         `create table if not exists ${prefix}outbox (
   seq bigint not null auto_increment primary key,
+  mark bigint not null default (${MARK}),
   created_at datetime(6) not null,
   available_at datetime(6) not null,
   message_key binary(16) not null,
@@ -81,6 +86,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
 ) engine = innodb row_format = dynamic`,
         `create table if not exists ${prefix}failed (
   seq bigint not null auto_increment primary key,
+  mark bigint not null default (${MARK}),
   failed_at datetime(6) not null,
   message_key binary(16) not null,
   attempts int not null,
@@ -126,6 +132,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
 ) engine = innodb row_format = dynamic`,
         `create table if not exists ${prefix}sent (
   seq bigint not null auto_increment primary key,
+  mark bigint not null default (${MARK}),
   sent_at datetime(6) not null,
   message_key binary(16) not null,
   fingerprint binary(8) not null,

@@ -1,10 +1,11 @@
 import type { Param, Result, Row, Statement } from '../../core/connection.ts'
 import type { Origin } from '../../core/rows.ts'
+import { numberOf } from '../../core/seq.ts'
 import { asBoolean, asUuid, type Check, lookAt, type OperatorDialect, uuidBytes } from '../../core/sql/index.ts'
 import type { Cleaned, CleanupStep, FailedWhere, SentWhere } from '../../core/tools.ts'
 import { chunks } from './batch.ts'
-import { BY_KEY, COLUMNS, MANY, MESSAGE, MS, NOW, SEQ, SEQS } from './fragments.ts'
-import { bytes, columns, microseconds, receipt, text } from './rows.ts'
+import { BY_KEY, COLUMNS, MANY, MESSAGE, MS, NAME, NOW, ROW, SEQ, SEQS } from './fragments.ts'
+import { bytes, columns, microseconds, one, receipt, text } from './rows.ts'
 
 const NO_PARAMS: readonly [] = []
 const plain = (each: string): Statement => ({ text: each, params: NO_PARAMS })
@@ -15,30 +16,36 @@ export function operator(prefix: string, checks: readonly Check[]): OperatorDial
   return {
     failedList: ({ before, limit, ...where }) => ({
       text: sql.failedList(limit),
-      params: [...failedParams(where), before ?? MAX_SEQ],
+      params: [...failedParams(where), before === undefined ? MAX_SEQ : numberOf(before)],
     }),
     failedCount: (where) => ({ text: sql.failedCount, params: failedParams(where) }),
     failedGroups: (where, limit) => ({ text: sql.failedGroups(limit), params: failedParams(where) }),
     failedSeqs: (where, after, limit) => ({
       text: sql.failedSeqs(limit),
-      params: [...failedParams(where), after ?? '0'],
+      params: [...failedParams(where), numberOf(after ?? '0')],
     }),
-    failedGet: (seq) => ({ text: sql.failedGet, params: [seq] }),
-    failedLock: (seq, replaced) => ({ text: sql.failedLock, params: [seq, replaced ? 1 : 0] }),
-    copyBack: (seq, origin) => ({ text: sql.copyBack[origin], params: [seq] }),
-    copyEdited: (seq, origin, message) => ({ text: sql.copyEdited[origin], params: [...columns(message), seq] }),
-    unhold: (origin, seq) => ({ text: sql.unhold[origin], params: [seq] }),
-    replaceHeld: (origin, seq, message) => ({ text: sql.replaceHeld[origin], params: [...columns(message), seq] }),
-    deleteHeld: (origin, seq) => ({ text: sql.deleteHeld[origin], params: [seq] }),
-    deleteFailed: (seq) => ({ text: sql.deleteFailed, params: [seq] }),
-    failedReplaced: (seq, id) => ({ text: sql.failedReplaced, params: [text(id), seq] }),
+    failedGet: (seq) => ({ text: sql.failedGet, params: one(seq) }),
+    failedLock: (seq, replaced) => ({ text: sql.failedLock, params: [...one(seq), replaced ? 1 : 0] }),
+    copyBack: (seq, origin) => ({ text: sql.copyBack[origin], params: one(seq) }),
+    copyEdited: (seq, origin, message) => ({
+      text: sql.copyEdited[origin],
+      params: [...columns(message), ...one(seq)],
+    }),
+    unhold: (origin, seq) => ({ text: sql.unhold[origin], params: one(seq) }),
+    replaceHeld: (origin, seq, message) => ({
+      text: sql.replaceHeld[origin],
+      params: [...columns(message), ...one(seq)],
+    }),
+    deleteHeld: (origin, seq) => ({ text: sql.deleteHeld[origin], params: one(seq) }),
+    deleteFailed: (seq) => ({ text: sql.deleteFailed, params: one(seq) }),
+    failedReplaced: (seq, id) => ({ text: sql.failedReplaced, params: [text(id), ...one(seq)] }),
     insertReceipt: (consumer, token, message) => ({
       text: sql.insertReceipt,
       params: receipt(consumer, token, message),
     }),
     auditFailed: (seq, { action, actor, note }) => ({
       text: sql.auditFailed,
-      params: [bytes(action), text(actor), textOrNull(note), seq],
+      params: [bytes(action), text(actor), textOrNull(note), ...one(seq)],
     }),
     auditOther: ({ action, actor, note }, { origin, consumer, source, id, type }) => ({
       text: sql.auditOther,
@@ -47,8 +54,8 @@ export function operator(prefix: string, checks: readonly Check[]): OperatorDial
 
     heldKeys: (limit) => plain(sql.heldKeys(limit)),
     lockHeld: (origin, scope, key) => ({ text: sql.lockHeld[origin], params: [bytes(scope), text(key)] }),
-    heldToFailed: (origin, seq) => ({ text: sql.heldToFailed[origin], params: [seq] }),
-    failedLetGo: (origin, heldSeq) => ({ text: sql.failedLetGo, params: [bytes(origin), heldSeq] }),
+    heldToFailed: (origin, seq) => ({ text: sql.heldToFailed[origin], params: one(seq) }),
+    failedLetGo: (origin, heldSeq) => ({ text: sql.failedLetGo, params: [bytes(origin), numberOf(heldSeq)] }),
 
     moveRelay: (name, destination) => ({ text: sql.moveRelay, params: [bytes(name), text(destination)] }),
     subscriptions: plain(sql.subscriptions),
@@ -57,11 +64,14 @@ export function operator(prefix: string, checks: readonly Check[]): OperatorDial
 
     sentList: ({ before, limit, ...where }) => ({
       text: sql.sentList(limit),
-      params: [...sentParams(where), before ?? MAX_SEQ],
+      params: [...sentParams(where), before === undefined ? MAX_SEQ : numberOf(before)],
     }),
-    sentSeqs: (where, after, limit) => ({ text: sql.sentSeqs(limit), params: [...sentParams(where), after ?? '0'] }),
-    sentGet: (seq) => ({ text: sql.sentGet, params: [seq] }),
-    republish: (seq, lane) => ({ text: sql.republish, params: [lane, seq] }),
+    sentSeqs: (where, after, limit) => ({
+      text: sql.sentSeqs(limit),
+      params: [...sentParams(where), numberOf(after ?? '0')],
+    }),
+    sentGet: (seq) => ({ text: sql.sentGet, params: one(seq) }),
+    republish: (seq, lane) => ({ text: sql.republish, params: [lane, ...one(seq)] }),
 
     cleanup: (query, step, olderThanMs, limit) => cleaned(sql, query, step, olderThanMs, limit),
     cleanable: (consumer, olderThanMs) => ({
@@ -149,7 +159,7 @@ async function deleteAll<T>(
 const LIMIT = (limit: number): string => `limit ${Math.trunc(limit)}`
 
 const AGO = (microseconds: string): string => `${NOW} - interval ${microseconds} microsecond`
-const FAILED = `cast(m.seq as char) as seq, m.origin, m.consumer, ${MESSAGE}, m.attempts, m.reason, m.error, m.error_hash,
+const FAILED = `${NAME()} as seq, m.origin, m.consumer, ${MESSAGE}, m.attempts, m.reason, m.error, m.error_hash,
   ${MS('m.failed_at')} as failed_at, cast(m.held_seq as char) as held_seq, m.replaced_by`
 const FAILED_WHERE = `(select ? as origin_, ? as consumer_, ? as type_, ? as reason_, ? as hash_, cast(? as signed) as older_,
   cast(? as signed) as newer_, cast(? as signed) as replaced_) as f
@@ -196,7 +206,7 @@ select ${FAILED} from ${failed} as m join ${FAILED_WHERE} and m.seq < ${SEQ}
 order by m.seq desc ${LIMIT(limit)}`,
     failedCount: `select count(*) as count from ${failed} as m join ${FAILED_WHERE}`,
     failedGroups: (limit: number) => `
-select g.origin, g.consumer, g.type, g.reason, g.error_hash, g.count, g.first_at, g.last_at, cast(g.seq as char) as seq,
+select g.origin, g.consumer, g.type, g.reason, g.error_hash, g.count, g.first_at, g.last_at, ${NAME('newest')} as seq,
   newest.error
 from (
   select m.origin, m.consumer, m.type, m.reason, m.error_hash, count(*) as count,
@@ -207,57 +217,59 @@ from (
 ) as g join ${failed} as newest on newest.seq = g.seq
 order by g.count desc, g.seq desc`,
     failedSeqs: (limit: number) => `
-select cast(m.seq as char) as seq from ${failed} as m join ${FAILED_WHERE} and m.seq > ${SEQ}
+select ${NAME()} as seq from ${failed} as m join ${FAILED_WHERE} and m.seq > ${SEQ}
 order by m.seq ${LIMIT(limit)}`,
-    failedGet: `select ${FAILED} from ${failed} as m where m.seq = ${SEQ}`,
+    failedGet: `select ${FAILED} from ${failed} as m where ${ROW}`,
     failedLock: `
-select cast(m.seq as char) as seq, m.origin, m.consumer,
+select ${NAME()} as seq, m.origin, m.consumer,
   case when m.origin = 'outbox'
-    then (select cast(o.seq as char) from ${outbox} as o where o.seq = m.held_seq and o.held_at is not null)
-    else (select cast(i.seq as char) from ${inbox} as i where i.seq = m.held_seq and i.held_at is not null)
+    then (select ${NAME('o')} from ${outbox} as o
+      where o.seq = m.held_seq and o.message_key = m.message_key and o.held_at is not null)
+    else (select ${NAME('i')} from ${inbox} as i
+      where i.seq = m.held_seq and i.message_key = m.message_key and i.held_at is not null)
   end as held_seq
-from ${failed} as m where m.seq = ${SEQ} and (m.replaced_by is null or cast(? as signed) = 1) for update`,
+from ${failed} as m where ${ROW} and (m.replaced_by is null or cast(? as signed) = 1) for update`,
     copyBack: {
       inbox: `
 insert into ${inbox} (consumer, ${COLUMNS}, lane, ordered, created_at, available_at, fence)
-select m.consumer, ${MESSAGE}, m.lane, m.ordered, ${NOW}, ${NOW}, 1 from ${failed} as m where m.seq = ${SEQ}`,
+select m.consumer, ${MESSAGE}, m.lane, m.ordered, ${NOW}, ${NOW}, 1 from ${failed} as m where ${ROW}`,
       outbox: `
 insert into ${outbox} (relay, ${COLUMNS}, lane, created_at, available_at)
-select m.consumer, ${MESSAGE}, m.lane, ${NOW}, ${NOW} from ${failed} as m where m.seq = ${SEQ}`,
+select m.consumer, ${MESSAGE}, m.lane, ${NOW}, ${NOW} from ${failed} as m where ${ROW}`,
     },
     copyEdited: {
       inbox: `
 insert into ${inbox} (${COLUMNS}, consumer, lane, ordered, created_at, available_at)
-select ?, ?, ?, ?, ?, ?, ?, ?, m.consumer, m.lane, m.ordered, ${NOW}, ${NOW} from ${failed} as m where m.seq = ${SEQ}`,
+select ?, ?, ?, ?, ?, ?, ?, ?, m.consumer, m.lane, m.ordered, ${NOW}, ${NOW} from ${failed} as m where ${ROW}`,
       outbox: `
 insert into ${outbox} (${COLUMNS}, relay, lane, created_at, available_at)
-select ?, ?, ?, ?, ?, ?, ?, ?, m.consumer, m.lane, ${NOW}, ${NOW} from ${failed} as m where m.seq = ${SEQ}`,
+select ?, ?, ?, ?, ?, ?, ?, ?, m.consumer, m.lane, ${NOW}, ${NOW} from ${failed} as m where ${ROW}`,
     },
     unhold: both(
       (origin) => `
-update ${table[origin]} set held_at = null, error = null, available_at = ${NOW}, ${counts[origin]} where seq = ${SEQ}`,
+update ${table[origin]} set held_at = null, error = null, available_at = ${NOW}, ${counts[origin]} where ${ROW}`,
     ),
     replaceHeld: both(
       (origin) => `
 update ${table[origin]} set message_key = ?, source = ?, id = ?, type = ?, \`key\` = ?, attributes = ?, data = ?,
   fingerprint = ?, held_at = null, error = null, available_at = ${NOW}, ${counts[origin]}
-where seq = ${SEQ}`,
+where ${ROW}`,
     ),
-    deleteHeld: both((origin) => `delete from ${table[origin]} where seq = ${SEQ}`),
-    deleteFailed: `delete from ${failed} where seq = ${SEQ}`,
-    failedReplaced: `update ${failed} set replaced_by = ?, held_seq = null where seq = ${SEQ}`,
+    deleteHeld: both((origin) => `delete from ${table[origin]} where ${ROW}`),
+    deleteFailed: `delete from ${failed} where ${ROW}`,
+    failedReplaced: `update ${failed} set replaced_by = ?, held_seq = null where ${ROW}`,
     insertReceipt: `
 insert into ${receipts} (consumer, message_key, token, fingerprint, source, id, type, taken_at)
 values (?, ?, ?, ?, ?, ?, ?, ${NOW})`,
     auditFailed: `
 insert into ${audit} (at, action, actor, note, origin, consumer, source, id, type)
-select ${NOW}, ?, ?, ?, m.origin, m.consumer, m.source, m.id, m.type from ${failed} as m where m.seq = ${SEQ}`,
+select ${NOW}, ?, ?, ?, m.origin, m.consumer, m.source, m.id, m.type from ${failed} as m where ${ROW}`,
     auditOther: `
 insert into ${audit} (at, action, actor, note, origin, consumer, source, id, type)
 values (${NOW}, ?, ?, ?, ?, ?, ?, ?, ?)`,
 
     heldKeys: (limit: number) => `
-select h.origin, h.scope, h.\`key\`, h.id, ${MS('h.held_at')} as held_at, cast(m.seq as char) as failed_seq,
+select h.origin, h.scope, h.\`key\`, h.id, ${MS('h.held_at')} as held_at, ${NAME()} as failed_seq,
   case when h.origin = 'outbox'
     then (select count(*) from ${outbox} as o
       where o.relay = h.scope and o.lane = h.lane and o.key_hash = h.key_hash and o.seq > h.seq)
@@ -265,19 +277,20 @@ select h.origin, h.scope, h.\`key\`, h.id, ${MS('h.held_at')} as held_at, cast(m
       where i.consumer = h.scope and i.lane = h.lane and i.key_hash = h.key_hash and i.seq > h.seq)
   end as waiting
 from (
-  select 'inbox' as origin, seq, consumer as scope, lane, \`key\`, key_hash, id, held_at from ${inbox}
+  select 'inbox' as origin, seq, message_key, consumer as scope, lane, \`key\`, key_hash, id, held_at from ${inbox}
   where held_at is not null and \`key\` is not null
   union all
-  select 'outbox', seq, relay, lane, \`key\`, key_hash, id, held_at from ${outbox}
+  select 'outbox', seq, message_key, relay, lane, \`key\`, key_hash, id, held_at from ${outbox}
   where held_at is not null and \`key\` is not null
   order by held_at, seq ${LIMIT(limit)}
-) as h left join ${failed} as m on m.held_seq = h.seq and m.origin = h.origin
+) as h left join ${failed} as m on m.held_seq = h.seq and m.origin = h.origin and m.message_key = h.message_key
 order by h.held_at, h.seq`,
     // Looked for without locks first: a locking search would lock every row that it passes.
     lockHeld: both(
       (origin) => `
-select cast(m.seq as char) as seq, m.source, m.id, m.type,
-  (select cast(f.seq as char) from ${failed} as f where f.held_seq = m.seq and f.origin = '${origin}' limit 1) as failed_seq
+select ${NAME()} as seq, m.source, m.id, m.type,
+  (select ${NAME('f')} from ${failed} as f
+    where f.held_seq = m.seq and f.origin = '${origin}' and f.message_key = m.message_key limit 1) as failed_seq
 from (select seq from ${table[origin]} where ${scope[origin]} = ? and \`key\` = ? and held_at is not null
     order by seq limit 1) as there
   straight_join ${table[origin]} as m ${BY_KEY} on m.seq = there.seq
@@ -288,13 +301,13 @@ where m.held_at is not null for update`,
 insert into ${failed} (origin, consumer, ${COLUMNS}, lane, ordered, attempts, reason, error, error_hash, failed_at)
 select 'inbox', m.consumer, ${MESSAGE}, m.lane, m.ordered, m.attempts, 'permanent', coalesce(m.error, ${UNKNOWN_ERROR}), '',
   ${NOW}
-from ${inbox} as m where m.seq = ${SEQ}
+from ${inbox} as m where ${ROW}
 on duplicate key update ${failed}.message_key = ${failed}.message_key`,
       outbox: `
 insert into ${failed} (origin, consumer, ${COLUMNS}, lane, ordered, attempts, reason, error, error_hash, failed_at)
 select 'outbox', m.relay, ${MESSAGE}, m.lane, m.\`key\` is not null, m.attempts, 'permanent',
   coalesce(m.error, ${UNKNOWN_ERROR}), '', ${NOW}
-from ${outbox} as m where m.seq = ${SEQ}
+from ${outbox} as m where ${ROW}
 on duplicate key update ${failed}.message_key = ${failed}.message_key`,
     },
     failedLetGo: `update ${failed} set held_seq = null where origin = ? and held_seq = ${SEQ}`,
@@ -307,15 +320,15 @@ on duplicate key update destination = values(destination), recorded_at = values(
     unsubscribe: `delete from ${subscriptions} where consumer = ?`,
 
     sentList: (limit: number) => `
-select cast(m.seq as char) as seq, m.relay, ${MS('m.sent_at')} as sent_at, ${MESSAGE}
+select ${NAME()} as seq, m.relay, ${MS('m.sent_at')} as sent_at, ${MESSAGE}
 from ${sent} as m join ${SENT_WHERE} and m.seq < ${SEQ} order by m.seq desc ${LIMIT(limit)}`,
     sentSeqs: (limit: number) => `
-select cast(m.seq as char) as seq from ${sent} as m join ${SENT_WHERE} and m.seq > ${SEQ}
+select ${NAME()} as seq from ${sent} as m join ${SENT_WHERE} and m.seq > ${SEQ}
 order by m.seq ${LIMIT(limit)}`,
-    sentGet: `select cast(m.seq as char) as seq, m.relay, ${MESSAGE} from ${sent} as m where m.seq = ${SEQ}`,
+    sentGet: `select ${NAME()} as seq, m.relay, ${MESSAGE} from ${sent} as m where ${ROW}`,
     republish: `
 insert into ${outbox} (relay, ${COLUMNS}, lane, created_at, available_at)
-select m.relay, ${MESSAGE}, ?, ${NOW}, ${NOW} from ${sent} as m where m.seq = ${SEQ}`,
+select m.relay, ${MESSAGE}, ?, ${NOW}, ${NOW} from ${sent} as m where ${ROW}`,
 
     // By key, because there is no index on taken_at: a receipt has to stay small.
     receiptPage: (limit: number) => `
@@ -379,7 +392,7 @@ select 'outbox' as place, relay as scope, source, type, ${MS('created_at')} as a
 from ${outbox} where id = ?`,
       `select 'sent' as place, relay as scope, source, type, ${MS('sent_at')} as at from ${sent} where id = ?`,
       `
-select 'failed' as place, cast(m.seq as char) as seq, m.origin, m.consumer as scope, m.source, m.type,
+select 'failed' as place, ${NAME()} as seq, m.origin, m.consumer as scope, m.source, m.type,
   ${MS('m.failed_at')} as at, m.attempts, m.reason, cast(m.held_seq as char) as held_seq, m.replaced_by, m.error
 from ${failed} as m where m.id = ?`,
       `

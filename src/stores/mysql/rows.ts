@@ -3,6 +3,7 @@ import { type ErrorRecord, errorHash } from '../../core/errors.ts'
 import { laneOf } from '../../core/lanes.ts'
 import type { StoredMessage } from '../../core/message.ts'
 import type { RetryRow } from '../../core/rows.ts'
+import { markOf, numberOf } from '../../core/seq.ts'
 import { encodeText, uuidBytes } from '../../core/sql/index.ts'
 
 /** A plain text as bytes. */
@@ -58,4 +59,14 @@ export function inboxRow(row: RetryRow): readonly Param[] {
   const { consumer, message, ordered, attempts, starts, delayMs, error } = row
   const state = [attempts, starts, microseconds(delayMs), error && bytes(JSON.stringify(error))]
   return [bytes(consumer), ...columns(message), ...state, ...place(message, ordered)]
+}
+
+/** The numbers of rows, then their marks. */
+export function named(seqs: readonly string[]): readonly string[] {
+  return [...seqs.map(numberOf), ...seqs.map(markOf)]
+}
+
+/** The number and the mark of one row. */
+export function one(seq: string): readonly [string, string] {
+  return [numberOf(seq), markOf(seq)]
 }

@@ -1,6 +1,7 @@
 import type { Result, Statement } from '../../core/connection.ts'
 import { laneOf } from '../../core/lanes.ts'
 import type { StoredMessage } from '../../core/message.ts'
+import { numberOf } from '../../core/seq.ts'
 import { asText, asUuid, type Dialect, uuidBytes } from '../../core/sql/index.ts'
 import { chunks, inserts } from './batch.ts'
 import { checks } from './checkup.ts'
@@ -10,7 +11,7 @@ import { writeLocal } from './local.ts'
 import { look } from './look.ts'
 import { migrations } from './migrations.ts'
 import { operator } from './operator.ts'
-import { bytes, columns, errorColumns, inboxRow, microseconds, place, receipt, text } from './rows.ts'
+import { bytes, columns, errorColumns, inboxRow, microseconds, named, one, place, receipt, text } from './rows.ts'
 import { LOCK_WAIT_RESET, lockWaitSet, seconds, statements } from './statements.ts'
 
 const NO_PARAMS: readonly [] = []
@@ -73,16 +74,16 @@ export function dialect(database: string, prefix: string): Dialect {
     }),
     claim: (seqs, isolation) => ({
       text: (isolation === 'serializable' ? sql.claimSerializable : sql.claim)(seqs.length),
-      params: seqs,
+      params: named(seqs),
     }),
-    lockAll: (seqs, lockTimeoutMs) => ({ text: sql.lockAll(seqs.length, seconds(lockTimeoutMs)), params: seqs }),
+    lockAll: (seqs, lockTimeoutMs) => ({ text: sql.lockAll(seqs.length, seconds(lockTimeoutMs)), params: named(seqs) }),
     claimDeletes: false,
-    blocked: (seqs) => ({ text: sql.blocked(seqs.length), params: [...seqs, ...seqs] }),
+    blocked: (seqs) => ({ text: sql.blocked(seqs.length), params: [...seqs, ...seqs].map(numberOf) }),
     backend: (answers) => backendOf(answers),
     terminate: ([link]) => ({ text: sql.terminate, params: [String(link)] }),
     fate: () => undefined,
 
-    deleteInbox: (seqs) => chunks(seqs).map((part) => ({ text: sql.deleteInbox(part.length), params: part })),
+    deleteInbox: (seqs) => chunks(seqs).map((part) => ({ text: sql.deleteInbox(part.length), params: named(part) })),
     insertInbox: (rows) => inserts(sql.insertInbox, rows.map(inboxRow)),
     insertFailed: (rows) =>
       inserts(
@@ -116,38 +117,41 @@ export function dialect(database: string, prefix: string): Dialect {
         lost,
         microseconds(delayMs),
         bytes(JSON.stringify(error)),
-        seq,
+        ...one(seq),
         leaseToken && uuidBytes(leaseToken),
       ],
     }),
-    lockInbox: (seq, leaseToken) => ({ text: sql.lockInbox, params: [seq, leaseToken && uuidBytes(leaseToken)] }),
+    lockInbox: (seq, leaseToken) => ({
+      text: sql.lockInbox,
+      params: [...one(seq), leaseToken && uuidBytes(leaseToken)],
+    }),
     copyToFailed: ({ seq, attempts, reason, error, hold }) => ({
       text: sql.copyToFailed,
-      params: [Number(hold), attempts, bytes(reason), ...errorColumns(error), seq],
+      params: [Number(hold), attempts, bytes(reason), ...errorColumns(error), ...one(seq)],
     }),
     holdInbox: ({ seq, attempts, error }) => ({
       text: sql.holdInbox,
-      params: [attempts, bytes(JSON.stringify(error)), seq],
+      params: [attempts, bytes(JSON.stringify(error)), ...one(seq)],
     }),
     inboxSeq: (consumer, messageKey) => ({ text: sql.inboxSeq, params: [bytes(consumer), uuidBytes(messageKey)] }),
 
-    outboxRows: (seqs) => ({ text: sql.outboxRows(seqs.length), params: seqs }),
-    lockFree: (seqs) => ({ text: sql.lockFree(seqs.length), params: seqs }),
-    outboxSeqs: (seqs) => ({ text: sql.outboxSeqs(seqs.length), params: seqs }),
-    copyToSent: (seqs) => ({ text: sql.copyToSent(seqs.length), params: seqs }),
-    deleteOutbox: (seqs) => ({ text: sql.deleteOutbox(seqs.length), params: seqs }),
-    deleteConfirmed: (seqs) => ({ text: sql.deleteConfirmed(seqs.length), params: seqs }),
+    outboxRows: (seqs) => ({ text: sql.outboxRows(seqs.length), params: named(seqs) }),
+    lockFree: (seqs) => ({ text: sql.lockFree(seqs.length), params: named(seqs) }),
+    outboxSeqs: (seqs) => ({ text: sql.outboxSeqs(seqs.length), params: named(seqs) }),
+    copyToSent: (seqs) => ({ text: sql.copyToSent(seqs.length), params: named(seqs) }),
+    deleteOutbox: (seqs) => ({ text: sql.deleteOutbox(seqs.length), params: named(seqs) }),
+    deleteConfirmed: (seqs) => ({ text: sql.deleteConfirmed(seqs.length), params: named(seqs) }),
     postpone: (rows) =>
       rows.map(({ seq, delayMs, error }) => ({
         text: sql.postpone,
-        params: [microseconds(delayMs), bytes(JSON.stringify(error)), seq],
+        params: [microseconds(delayMs), bytes(JSON.stringify(error)), ...one(seq)],
       })),
-    lockOutbox: (seq) => ({ text: sql.lockOutbox, params: [seq] }),
+    lockOutbox: (seq) => ({ text: sql.lockOutbox, params: one(seq) }),
     refuseToFailed: ({ seq, reason, error, hold }) => ({
       text: sql.refuseToFailed,
-      params: [Number(hold), bytes(reason), ...errorColumns(error), seq],
+      params: [Number(hold), bytes(reason), ...errorColumns(error), ...one(seq)],
     }),
-    holdOutbox: ({ seq, error }) => ({ text: sql.holdOutbox, params: [bytes(JSON.stringify(error)), seq] }),
+    holdOutbox: ({ seq, error }) => ({ text: sql.holdOutbox, params: [bytes(JSON.stringify(error)), ...one(seq)] }),
     recordRelay: (name, destination) => ({ text: sql.recordRelay, params: [bytes(name), text(destination)] }),
     relay: (name) => ({ text: sql.relay, params: [bytes(name)] }),
 
@@ -155,8 +159,8 @@ export function dialect(database: string, prefix: string): Dialect {
     note: (id, inHand, alone) => ({ text: sql.note, params: [bytes(inHand), Number(alone), bytes(id)] }),
     workers: plain(sql.workers),
     lockDead: plain(sql.lockDead),
-    suspect: (seqs) => ({ text: sql.suspect(seqs.length), params: seqs }),
-    crashed: (seqs) => ({ text: sql.crashed(seqs.length), params: seqs }),
+    suspect: (seqs) => ({ text: sql.suspect(seqs.length), params: named(seqs) }),
+    crashed: (seqs) => ({ text: sql.crashed(seqs.length), params: named(seqs) }),
     leave: (ids) => ({ text: sql.leave(ids.length), params: ids.map(bytes) }),
 
     subscribe: (consumer, type, ordered) => ({

@@ -1,6 +1,23 @@
 import type { Origin } from '../../core/rows.ts'
 import type { MultiRow } from './batch.ts'
-import { BY_KEY, COLUMNS, DUE, INBOX, LATER, LINK, MANY, MESSAGE, MS, NOW, SEQ, SEQS, SILENT } from './fragments.ts'
+import {
+  BY_KEY,
+  COLUMNS,
+  DUE,
+  INBOX,
+  LATER,
+  LINK,
+  MANY,
+  MESSAGE,
+  MS,
+  NAME,
+  NOW,
+  ROW,
+  ROWS,
+  SEQ,
+  SEQS,
+  SILENT,
+} from './fragments.ts'
 
 /** A lock timeout in whole seconds, as the servers have it; 0 would mean not to wait at all. */
 export function seconds(ms: number): number {
@@ -125,22 +142,22 @@ from ${receipts} ${BY_KEY} where consumer = ? and message_key in (${MANY(count)}
     // every insert into the inbox would wait for this transaction.
     claim: (count: number) => `
 select ${INBOX}, ${LINK}
-from (select seq from ${inbox} where seq in (${SEQS(count)}) limit ${count}) as there
+from (select m.seq from ${inbox} as m where ${ROWS(count)} limit ${count}) as there
   straight_join ${inbox} as m ${BY_KEY} on m.seq = there.seq
 where m.held_at is null and (m.lease_token is null or m.available_at <= ${NOW})
 order by m.seq for update skip locked`,
     // Every read locks on this level, also that of the rows that are there, and it would wait for them.
     claimSerializable: (count: number) => `
 select ${INBOX}, ${LINK} from ${inbox} as m ${BY_KEY}
-where m.seq in (${SEQS(count)}) and m.held_at is null and (m.lease_token is null or m.available_at <= ${NOW})
+where ${ROWS(count)} and m.held_at is null and (m.lease_token is null or m.available_at <= ${NOW})
 order by m.seq for update skip locked`,
     lockAll: (count: number, timeout: number) => `
-${LOCK_WAIT(timeout)} select cast(m.seq as char) as seq, ${LINK} from ${inbox} as m ${BY_KEY}
-where m.seq in (${SEQS(count)}) order by m.seq for update`,
+${LOCK_WAIT(timeout)} select ${NAME()} as seq, ${LINK} from ${inbox} as m ${BY_KEY}
+where ${ROWS(count)} order by m.seq for update`,
     // A plain read, which waits for nobody; where the server is set to SERIALIZABLE it locks, but does not wait for long.
     // The oldest row of the key outside these is found from the front: what waits behind them costs nothing.
     blocked: (count: number) => `
-${LOCK_WAIT(1)} select cast(m.seq as char) as seq from ${inbox} as m ${BY_KEY}
+${LOCK_WAIT(1)} select ${NAME()} as seq from ${inbox} as m ${BY_KEY}
 where m.seq in (${SEQS(count)}) and m.key_hash is not null and m.seq > (
   select older.seq from ${inbox} as older force index (inbox_key)
   where older.consumer = m.consumer and older.lane = m.lane and older.key_hash = m.key_hash
@@ -149,7 +166,7 @@ where m.seq in (${SEQS(count)}) and m.key_hash is not null and m.seq > (
     // Whoever holds the lock of that name is the one; if nobody does, this is an error, and nobody is hit.
     terminate: 'kill is_used_lock(?)',
 
-    deleteInbox: (count: number) => `delete m from ${inbox} as m ${BY_KEY} where m.seq in (${SEQS(count)})`,
+    deleteInbox: (count: number) => `delete m from ${inbox} as m ${BY_KEY} where ${ROWS(count)}`,
     insertInbox: {
       head: `
 insert into ${inbox} (consumer, ${COLUMNS}, attempts, starts, created_at, available_at, error, lane, ordered) values`,
@@ -180,49 +197,49 @@ select message_key from ${receipts} ${BY_KEY} where consumer = ? and token = ? a
     },
     reschedule: `
 update ${inbox} set attempts = ?, lost = ?, starts = 0, available_at = ${LATER}, error = ?, lease_token = null
-where seq = ${SEQ} and lease_token <=> ?`,
+where ${ROW} and lease_token <=> ?`,
     lockInbox: `
-select cast(m.seq as char) as seq from ${inbox} as m where m.seq = ${SEQ} and m.lease_token <=> ? for update`,
+select ${NAME()} as seq from ${inbox} as m where ${ROW} and m.lease_token <=> ? for update`,
     copyToFailed: `
 insert into ${failed}
   (consumer, ${COLUMNS}, lane, ordered, held_seq, attempts, reason, error, error_hash, failed_at)
 select m.consumer, ${MESSAGE}, m.lane, m.ordered, if(? = 1, m.seq, null), ?, ?, ?, ?, ${NOW}
-from ${inbox} as m where m.seq = ${SEQ}
+from ${inbox} as m where ${ROW}
 on duplicate key update ${failed}.held_seq = coalesce(${failed}.held_seq, values(held_seq)), replaced_by = null`,
     holdInbox: `update ${inbox} set held_at = ${NOW}, attempts = ?, error = ?, starts = 0, lease_token = null
-where seq = ${SEQ}`,
+where ${ROW}`,
     inboxSeq: `
-select cast(m.seq as char) as seq from ${inbox} as m
+select ${NAME()} as seq from ${inbox} as m
 where m.consumer = ? and m.message_key = ? order by m.seq limit 1`,
 
     outboxRows: (count: number) => `
-select cast(m.seq as char) as seq, m.source, m.id, m.type, m.\`key\`, m.attributes, m.data, m.attempts from ${outbox} as m ${BY_KEY}
-where m.seq in (${SEQS(count)}) order by m.seq`,
+select ${NAME()} as seq, m.source, m.id, m.type, m.\`key\`, m.attributes, m.data, m.attempts from ${outbox} as m ${BY_KEY}
+where ${ROWS(count)} order by m.seq`,
     copyToSent: (count: number) => `
 insert into ${sent} (relay, ${COLUMNS}, sent_at)
-select m.relay, ${MESSAGE}, ${NOW} from ${outbox} as m ${BY_KEY} where m.seq in (${SEQS(count)}) order by m.seq for update`,
+select m.relay, ${MESSAGE}, ${NOW} from ${outbox} as m ${BY_KEY} where ${ROWS(count)} order by m.seq for update`,
     outboxSeqs: (count: number) => `
-select cast(m.seq as char) as seq from ${outbox} as m ${BY_KEY} where m.seq in (${SEQS(count)})`,
+select ${NAME()} as seq from ${outbox} as m ${BY_KEY} where ${ROWS(count)}`,
     lockFree: (count: number) => `
-select cast(m.seq as char) as seq from ${outbox} as m ${BY_KEY}
-where m.seq in (${SEQS(count)}) order by m.seq for update skip locked`,
+select ${NAME()} as seq from ${outbox} as m ${BY_KEY}
+where ${ROWS(count)} order by m.seq for update skip locked`,
     // The limit keeps MySQL from merging what it selects into the delete, which it then refuses.
     deleteConfirmed: (count: number) => `
 delete m from (
-  select f.seq from ${outbox} as f ${BY_KEY} where f.seq in (${SEQS(count)}) limit ${count} for update skip locked
+  select f.seq from ${outbox} as f ${BY_KEY} where ${ROWS(count, 'f')} limit ${count} for update skip locked
 ) as free straight_join ${outbox} as m ${BY_KEY} on m.seq = free.seq`,
-    deleteOutbox: (count: number) => `delete m from ${outbox} as m ${BY_KEY} where m.seq in (${SEQS(count)})`,
+    deleteOutbox: (count: number) => `delete m from ${outbox} as m ${BY_KEY} where ${ROWS(count)}`,
     postpone: `
-update ${outbox} set attempts = attempts + 1, available_at = ${LATER}, error = ? where seq = ${SEQ}`,
-    lockOutbox: `select cast(m.seq as char) as seq from ${outbox} as m where m.seq = ${SEQ} for update`,
+update ${outbox} set attempts = attempts + 1, available_at = ${LATER}, error = ? where ${ROW}`,
+    lockOutbox: `select ${NAME()} as seq from ${outbox} as m where ${ROW} for update`,
     refuseToFailed: `
 insert into ${failed}
   (origin, consumer, ${COLUMNS}, lane, ordered, attempts, held_seq, reason, error, error_hash, failed_at)
 select 'outbox', m.relay, ${MESSAGE}, m.lane, m.\`key\` is not null, m.attempts + 1, if(? = 1, m.seq, null), ?, ?, ?, ${NOW}
-from ${outbox} as m where m.seq = ${SEQ}
+from ${outbox} as m where ${ROW}
 on duplicate key update ${failed}.held_seq = coalesce(${failed}.held_seq, values(held_seq)), replaced_by = null`,
     holdOutbox: `
-update ${outbox} set held_at = ${NOW}, attempts = attempts + 1, error = ? where seq = ${SEQ}`,
+update ${outbox} set held_at = ${NOW}, attempts = attempts + 1, error = ? where ${ROW}`,
     recordRelay: `
 insert into ${relays} (name, destination, recorded_at) values (?, ?, ${NOW}) on duplicate key update name = name`,
     relay: `select destination from ${relays} where name = ?`,
@@ -245,13 +262,13 @@ where ${SILENT} > ttl_ms order by m.id for update skip locked`,
     // A row that is locked is being worked on: its worker is slow to be heard, not dead.
     suspect: (count: number) => `
 update (
-  select f.seq from ${inbox} as f ${BY_KEY} where f.seq in (${SEQS(count)}) order by f.seq limit ${count}
+  select f.seq from ${inbox} as f ${BY_KEY} where ${ROWS(count, 'f')} order by f.seq limit ${count}
   for update skip locked
 ) as free straight_join ${inbox} as m ${BY_KEY} on m.seq = free.seq
 set m.starts = m.starts + 1`,
     crashed: (count: number) => `
 update (
-  select f.seq from ${inbox} as f ${BY_KEY} where f.seq in (${SEQS(count)}) order by f.seq limit ${count}
+  select f.seq from ${inbox} as f ${BY_KEY} where ${ROWS(count, 'f')} order by f.seq limit ${count}
   for update skip locked
 ) as free straight_join ${inbox} as m ${BY_KEY} on m.seq = free.seq
 set m.starts = m.starts + 1, m.crashes = m.crashes + 1`,
@@ -266,7 +283,7 @@ on duplicate key update ordered = values(ordered)`,
 
 /** Every part reads a few entries of an index from a known place: how many rows there are beside them does not count. */
 function lookTexts(table: string, index: string, scope: string, starts: string): LookTexts {
-  const columns = `cast(m.seq as char) as seq, m.type, m.lane, m.bytes, ${DUE}, ${starts} as starts`
+  const columns = `${NAME()} as seq, m.type, m.lane, m.bytes, ${DUE}, ${starts} as starts`
   const keyed = (share: number): string => `
 (select ${share} as share, ${columns}, m.\`key\`, m.held_at is not null as held
 from ${table} as m force index (${index}_key) where m.${scope} = ? and m.lane = ?`

@@ -4,7 +4,15 @@
 export const MS = (column: string): string => `(extract(epoch from ${column}) * 1000)::float8`
 export const LATER = (parameter: string): string => `clock_timestamp() + ${parameter} * interval '1 millisecond'`
 const MESSAGE: string = `message_key::text as message_key, source, id, type, key, attributes, data, encode(fingerprint, 'hex') as fingerprint`
+/** What names a row: its number and its mark. */
+export const SEQ = (table: string): string => `${table}.seq || '-' || ${table}.mark`
+/**
+ * Rows by their names. The numbers find them, through the primary key; IS TRUE keeps the planner from joining the marks, which are
+ * hashed once instead. That a row has the mark of another one of the list does not happen: marks are random.
+ */
+export const ROWS = (numbers: string, marks: string): string =>
+  `seq = any (${numbers}::text::bigint[]) and (mark in (select unnest(${marks}::text::bigint[]))) is true`
 /** A whole row of the inbox. */
-export const INBOX: string = `seq::text as seq, consumer, ${MESSAGE}, ordered, attempts, lost, starts, crashes,
+export const INBOX: string = `${SEQ('inbox')} as seq, consumer, ${MESSAGE}, ordered, attempts, lost, starts, crashes,
   lease_token::text as lease_token, fence`
 export const BACKEND: string = `pg_backend_pid() as pid, pg_current_xact_id()::text as xid`

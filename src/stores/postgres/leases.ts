@@ -1,58 +1,60 @@
 import type { EffectRef, Lease } from '../../core/rows.ts'
+import { numberOf } from '../../core/seq.ts'
 import { encodeText, type LeaseDialect } from '../../core/sql/index.ts'
-import { BACKEND, INBOX, LATER, MS } from './fragments.ts'
+import { BACKEND, INBOX, LATER, MS, ROWS, SEQ } from './fragments.ts'
 import { array } from './literal.ts'
+import { named, one } from './rows.ts'
 
 /** The statements behind leased work. */
 export function leases(schema: string): LeaseDialect {
   const sql = statements(schema)
   return {
-    lockDue: (seqs, token) => ({ text: sql.lockDue, params: [array(seqs), token] }),
-    lease: (seqs, token, leaseMs) => ({ text: sql.lease, params: [token, leaseMs, array(seqs)] }),
+    lockDue: (seqs, token) => ({ text: sql.lockDue, params: [...named(seqs), token] }),
+    lease: (seqs, token, leaseMs) => ({ text: sql.lease, params: [token, leaseMs, ...named(seqs)] }),
     renew: (held, leaseMs) => ({ text: sql.renew, params: [leaseMs, ...arrays(held)] }),
     leased: (held) => ({ text: sql.leased, params: arrays(held) }),
-    settle: ({ seq, token, fence }) => ({ text: sql.settle, params: [seq, token, fence] }),
+    settle: ({ seq, token, fence }) => ({ text: sql.settle, params: [...one(seq), token, fence] }),
 
     lockEffect: ({ seq, token, fence }, effect) => ({
       text: sql.lockEffect,
-      params: [...named(effect), seq, token, fence],
+      params: [...ofEffect(effect), ...one(seq), token, fence],
     }),
-    beginEffect: (effect, token) => ({ text: sql.beginEffect, params: [...named(effect), token] }),
+    beginEffect: (effect, token) => ({ text: sql.beginEffect, params: [...ofEffect(effect), token] }),
     endEffect: (effect, token, { state, result, error }) => ({
       text: sql.endEffect,
       params: [
-        ...named(effect),
+        ...ofEffect(effect),
         token,
         state,
         result === null ? null : encodeText(result),
         error && JSON.stringify(error),
       ],
     }),
-    lockOpenEffect: (effect, { state }) => ({ text: sql.lockOpenEffect, params: [...named(effect), state] }),
+    lockOpenEffect: (effect, { state }) => ({ text: sql.lockOpenEffect, params: [...ofEffect(effect), state] }),
     effects: (consumer, messageKey) => ({ text: sql.effects, params: [consumer, messageKey] }),
     forget: (consumer, after, until) => ({ text: sql.forget, params: [consumer, after, until] }),
     trace: (id) => ({ text: sql.trace, params: [encodeText(id)] }),
   }
 }
 
-function named({ consumer, messageKey, name }: EffectRef): readonly [string, string, string] {
+function ofEffect({ consumer, messageKey, name }: EffectRef): readonly [string, string, string] {
   return [consumer, messageKey, encodeText(name)]
 }
 
 function arrays(held: readonly Lease[]): readonly [string, string] {
-  return [array(held.map(({ seq }) => seq)), array(held.map(({ token }) => token))]
+  return [array(held.map(({ seq }) => numberOf(seq))), array(held.map(({ token }) => token))]
 }
 
 function statements(schema: string) {
   return {
     lockDue: `
 select ${INBOX} from ${schema}.inbox
-where seq = any ($1::text::bigint[]) and held_at is null
-  and (available_at <= clock_timestamp() or lease_token = $2::uuid)
+where ${ROWS('$1', '$2')} and held_at is null
+  and (available_at <= clock_timestamp() or lease_token = $3::uuid)
 order by inbox.seq for update skip locked`,
     lease: `
 update ${schema}.inbox set lease_token = $1::uuid, fence = fence + 1, available_at = ${LATER('$2::float8')}
-where seq = any ($3::text::bigint[])`,
+where ${ROWS('$3', '$4')}`,
     // What somebody has locked nobody can take either; the others do not wait for it.
     renew: `
 update ${schema}.inbox set available_at = ${LATER('$1::float8')}
@@ -62,18 +64,19 @@ where seq in (
   for update skip locked
 )`,
     leased: `
-select seq::text as seq from ${schema}.inbox
+select ${SEQ('inbox')} as seq from ${schema}.inbox
 where seq = any ($1::text::bigint[]) and lease_token = any ($2::text::uuid[]) and held_at is null`,
     settle: `
-delete from ${schema}.inbox where seq = $1::bigint and lease_token = $2::uuid and fence = $3::bigint and held_at is null
+delete from ${schema}.inbox
+where seq = $1::bigint and mark = $2::bigint and lease_token = $3::uuid and fence = $4::bigint and held_at is null
 returning ${INBOX}, ${BACKEND}`,
 
     lockEffect: `
-select i.seq::text as seq, e.name, e.state, e.token::text as token, e.attempts, e.result, e.error,
+select ${SEQ('i')} as seq, e.name, e.state, e.token::text as token, e.attempts, e.result, e.error,
   ${MS('e.first_at')} as first_at, ${MS('e.last_at')} as last_at
 from ${schema}.inbox i
 left join ${schema}.effects e on e.consumer = $1::text and e.message_key = $2::uuid and e.name = $3::text
-where i.seq = $4::bigint and i.lease_token = $5::uuid and i.fence = $6::bigint and i.held_at is null
+where i.seq = $4::bigint and i.mark = $5::bigint and i.lease_token = $6::uuid and i.fence = $7::bigint and i.held_at is null
 for update of i`,
     beginEffect: `
 insert into ${schema}.effects (consumer, message_key, name, token, state, attempts)

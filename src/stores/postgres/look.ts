@@ -2,7 +2,7 @@ import type { Statement } from '../../core/connection.ts'
 import type { Origin } from '../../core/rows.ts'
 import { encodeText, pageOf } from '../../core/sql/index.ts'
 import type { Share } from '../../core/store.ts'
-import { MS } from './fragments.ts'
+import { MS, SEQ } from './fragments.ts'
 import { array } from './literal.ts'
 
 /** How many rows a look lists of the first key of a lane; of the others less and less, because there may be many. */
@@ -64,7 +64,7 @@ function givenShares(table: Origin, before: number): string {
  */
 function looseInbox(schema: string): string {
   return `
-select s.share, string_agg(r.seq::text, ',') as seq, r.type, l.lane, null as key, string_agg(r.bytes::text, ',') as bytes,
+select s.share, string_agg(${SEQ('r')}, ',') as seq, r.type, l.lane, null as key, string_agg(r.bytes::text, ',') as bytes,
   string_agg(r.ms::text, ',') as ms, false as held, r.starts
 from inbox_share as s
 cross join lateral (
@@ -73,19 +73,19 @@ cross join lateral (
 ) as there
 cross join lateral unnest(s.lanes::smallint[]) as l (lane)
 cross join lateral (
-  (select i.seq, i.type, octet_length(i.data) as bytes, ${MS('i.available_at - now()')} as ms, 0 as starts
+  (select i.seq, i.mark, i.type, octet_length(i.data) as bytes, ${MS('i.available_at - now()')} as ms, 0 as starts
   from ${schema}.inbox i
   where i.consumer = s.scope and i.lane = l.lane and not i.ordered and i.available_at <= now() and i.type = any (s.types)
     and i.starts = 0
   order by i.available_at, i.seq limit s.page)
   union all
-  (select i.seq, i.type, octet_length(i.data), ${MS('i.available_at - now()')}, 1
+  (select i.seq, i.mark, i.type, octet_length(i.data), ${MS('i.available_at - now()')}, 1
   from ${schema}.inbox i
   where i.consumer = s.scope and i.lane = l.lane and not i.ordered and i.available_at <= now() and i.type = any (s.types)
     and i.starts > 0
   order by i.available_at, i.seq limit ${SUSPECTS})
   union all
-  (select i.seq, i.type, 0, ${MS('i.available_at - now()')}, 0
+  (select i.seq, i.mark, i.type, 0, ${MS('i.available_at - now()')}, 0
   from ${schema}.inbox i
   where i.consumer = s.scope and i.lane = l.lane and not i.ordered and i.available_at > now() and i.type = any (s.types)
   order by i.available_at, i.seq limit 1)
@@ -95,7 +95,7 @@ group by s.share, l.lane, r.type, r.starts`
 
 function looseOutbox(schema: string): string {
   return `
-select s.share, string_agg(r.seq::text, ',') as seq, r.type, l.lane, null as key, string_agg(r.bytes::text, ',') as bytes,
+select s.share, string_agg(${SEQ('r')}, ',') as seq, r.type, l.lane, null as key, string_agg(r.bytes::text, ',') as bytes,
   string_agg(r.ms::text, ',') as ms, false as held, 0 as starts
 from outbox_share as s
 cross join lateral (
@@ -104,12 +104,12 @@ cross join lateral (
 ) as there
 cross join lateral unnest(s.lanes::smallint[]) as l (lane)
 cross join lateral (
-  (select i.seq, i.type, octet_length(i.data) as bytes, ${MS('i.available_at - now()')} as ms
+  (select i.seq, i.mark, i.type, octet_length(i.data) as bytes, ${MS('i.available_at - now()')} as ms
   from ${schema}.outbox i
   where i.relay = s.scope and i.lane = l.lane and i.key is null and i.available_at <= now()
   order by i.available_at, i.seq limit s.page)
   union all
-  (select i.seq, i.type, 0, ${MS('i.available_at - now()')}
+  (select i.seq, i.mark, i.type, 0, ${MS('i.available_at - now()')}
   from ${schema}.outbox i
   where i.relay = s.scope and i.lane = l.lane and i.key is null and i.available_at > now()
   order by i.available_at, i.seq limit 1)
@@ -120,7 +120,7 @@ group by s.share, l.lane, r.type`
 /** Keys are skipped through one by one, so that a million rows behind one of them cost as much as one. */
 function keyed(table: string, name: Origin, scope: string, ordered: string, starts: string): string {
   return `
-select s.share, r.seq::text, r.type, r.lane, r.key, r.bytes::text, r.ms::text, r.held, r.starts
+select s.share, ${SEQ('r')}, r.type, r.lane, r.key, r.bytes::text, r.ms::text, r.held, r.starts
 from ${name}_share as s
 cross join lateral (
   select from ${table} i where i.${scope} = s.scope and ${ordered} order by i.${scope}, i.lane, i.key, i.seq limit 1
@@ -140,7 +140,7 @@ cross join lateral (
   select * from head limit s.page
 ) as head
 cross join lateral (
-  select i.seq, i.type, i.lane, i.key, octet_length(i.data) as bytes, ${MS('i.available_at - now()')} as ms,
+  select i.seq, i.mark, i.type, i.lane, i.key, octet_length(i.data) as bytes, ${MS('i.available_at - now()')} as ms,
     i.held_at is not null as held, ${starts} as starts
   from ${table} i
   where i.${scope} = s.scope and i.lane = l.lane and ${ordered} and i.key = head.key

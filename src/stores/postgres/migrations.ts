@@ -1,6 +1,9 @@
 import type { MigrationSource } from '../../core/sql/index.ts'
 import { publishFunction } from './publish.ts'
 
+/** What tells a row from another one that gets its number from a promoted replica. */
+const MARK = '(random() * 281474976710655)::bigint'
+
 /** The schema, step by step. A released step is never changed: add one. */
 export function migrations(schema: string): readonly MigrationSource[] {
   return [
@@ -22,6 +25,7 @@ export function migrations(schema: string): readonly MigrationSource[] {
 )`,
         `create table ${schema}.inbox (
   seq bigint generated always as identity primary key,
+  mark bigint not null default ${MARK},
   created_at timestamptz not null default clock_timestamp(),
   available_at timestamptz not null,
   held_at timestamptz,
@@ -50,6 +54,7 @@ export function migrations(schema: string): readonly MigrationSource[] {
         `create index inbox_key on ${schema}.inbox (consumer, lane, key, seq) where ordered`,
         `create table ${schema}.outbox (
   seq bigint generated always as identity primary key,
+  mark bigint not null default ${MARK},
   created_at timestamptz not null default clock_timestamp(),
   available_at timestamptz not null,
   held_at timestamptz,
@@ -70,6 +75,7 @@ export function migrations(schema: string): readonly MigrationSource[] {
         `create index outbox_key on ${schema}.outbox (relay, lane, key, seq) where key is not null`,
         `create table ${schema}.failed (
   seq bigint generated always as identity primary key,
+  mark bigint not null default ${MARK},
   failed_at timestamptz not null default clock_timestamp(),
   held_seq bigint,
   message_key uuid not null,
@@ -118,6 +124,7 @@ export function migrations(schema: string): readonly MigrationSource[] {
 )`,
         `create table ${schema}.sent (
   seq bigint generated always as identity primary key,
+  mark bigint not null default ${MARK},
   sent_at timestamptz not null default clock_timestamp(),
   message_key uuid not null,
   fingerprint bytea not null,

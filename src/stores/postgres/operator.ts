@@ -1,10 +1,12 @@
 import type { Param, Statement } from '../../core/connection.ts'
 import type { StoredMessage } from '../../core/message.ts'
 import type { Origin } from '../../core/rows.ts'
+import { numberOf } from '../../core/seq.ts'
 import { encodeText, lookAt, type OperatorDialect } from '../../core/sql/index.ts'
 import type { FailedWhere, SentWhere } from '../../core/tools.ts'
 import { checks } from './checkup.ts'
-import { MS } from './fragments.ts'
+import { MS, SEQ } from './fragments.ts'
+import { one } from './rows.ts'
 
 const NO_PARAMS: readonly [] = []
 const plain = (text: string): Statement => ({ text, params: NO_PARAMS })
@@ -15,30 +17,36 @@ export function operator(schema: string): OperatorDialect {
   return {
     failedList: ({ before, limit, ...where }) => ({
       text: sql.failedList,
-      params: [...failedParams(where), before ?? null, limit],
+      params: [...failedParams(where), numberOrNull(before), limit],
     }),
     failedCount: (where) => ({ text: sql.failedCount, params: failedParams(where) }),
     failedGroups: (where, limit) => ({ text: sql.failedGroups, params: [...failedParams(where), limit] }),
     failedSeqs: (where, after, limit) => ({
       text: sql.failedSeqs,
-      params: [...failedParams(where), after ?? null, limit],
+      params: [...failedParams(where), numberOrNull(after), limit],
     }),
-    failedGet: (seq) => ({ text: sql.failedGet, params: [seq] }),
-    failedLock: (seq, replaced) => ({ text: sql.failedLock, params: [seq, String(replaced)] }),
-    copyBack: (seq, origin) => ({ text: sql.copyBack[origin], params: [seq] }),
-    copyEdited: (seq, origin, message) => ({ text: sql.copyEdited[origin], params: [...columns(message), seq] }),
-    unhold: (origin, seq) => ({ text: sql.unhold[origin], params: [seq] }),
-    replaceHeld: (origin, seq, message) => ({ text: sql.replaceHeld[origin], params: [...columns(message), seq] }),
-    deleteHeld: (origin, seq) => ({ text: sql.deleteHeld[origin], params: [seq] }),
-    deleteFailed: (seq) => ({ text: sql.deleteFailed, params: [seq] }),
-    failedReplaced: (seq, id) => ({ text: sql.failedReplaced, params: [encodeText(id), seq] }),
+    failedGet: (seq) => ({ text: sql.failedGet, params: one(seq) }),
+    failedLock: (seq, replaced) => ({ text: sql.failedLock, params: [...one(seq), String(replaced)] }),
+    copyBack: (seq, origin) => ({ text: sql.copyBack[origin], params: one(seq) }),
+    copyEdited: (seq, origin, message) => ({
+      text: sql.copyEdited[origin],
+      params: [...columns(message), ...one(seq)],
+    }),
+    unhold: (origin, seq) => ({ text: sql.unhold[origin], params: one(seq) }),
+    replaceHeld: (origin, seq, message) => ({
+      text: sql.replaceHeld[origin],
+      params: [...columns(message), ...one(seq)],
+    }),
+    deleteHeld: (origin, seq) => ({ text: sql.deleteHeld[origin], params: one(seq) }),
+    deleteFailed: (seq) => ({ text: sql.deleteFailed, params: one(seq) }),
+    failedReplaced: (seq, id) => ({ text: sql.failedReplaced, params: [encodeText(id), ...one(seq)] }),
     insertReceipt: (consumer, token, { messageKey, source, id, type, fingerprint }) => ({
       text: sql.insertReceipt,
       params: [consumer, messageKey, token, encodeText(source), encodeText(id), encodeText(type), fingerprint],
     }),
     auditFailed: (seq, { action, actor, note }) => ({
       text: sql.auditFailed,
-      params: [action, encodeText(actor), encoded(note), seq],
+      params: [action, encodeText(actor), encoded(note), ...one(seq)],
     }),
     auditOther: ({ action, actor, note }, { origin, consumer, source, id, type }) => ({
       text: sql.auditOther,
@@ -56,8 +64,8 @@ export function operator(schema: string): OperatorDialect {
 
     heldKeys: (limit) => ({ text: sql.heldKeys, params: [limit] }),
     lockHeld: (origin, scope, key) => ({ text: sql.lockHeld[origin], params: [scope, encodeText(key)] }),
-    heldToFailed: (origin, seq) => ({ text: sql.heldToFailed[origin], params: [seq] }),
-    failedLetGo: (origin, heldSeq) => ({ text: sql.failedLetGo, params: [origin, heldSeq] }),
+    heldToFailed: (origin, seq) => ({ text: sql.heldToFailed[origin], params: one(seq) }),
+    failedLetGo: (origin, heldSeq) => ({ text: sql.failedLetGo, params: [origin, numberOf(heldSeq)] }),
 
     moveRelay: (name, destination) => ({ text: sql.moveRelay, params: [name, encodeText(destination)] }),
     subscriptions: plain(sql.subscriptions),
@@ -66,11 +74,14 @@ export function operator(schema: string): OperatorDialect {
 
     sentList: ({ before, limit, ...where }) => ({
       text: sql.sentList,
-      params: [...sentParams(where), before ?? null, limit],
+      params: [...sentParams(where), numberOrNull(before), limit],
     }),
-    sentSeqs: (where, after, limit) => ({ text: sql.sentSeqs, params: [...sentParams(where), after ?? null, limit] }),
-    sentGet: (seq) => ({ text: sql.sentGet, params: [seq] }),
-    republish: (seq, lane) => ({ text: sql.republish, params: [lane, seq] }),
+    sentSeqs: (where, after, limit) => ({
+      text: sql.sentSeqs,
+      params: [...sentParams(where), numberOrNull(after), limit],
+    }),
+    sentGet: (seq) => ({ text: sql.sentGet, params: one(seq) }),
+    republish: (seq, lane) => ({ text: sql.republish, params: [lane, ...one(seq)] }),
 
     cleanup: async (query, step, olderThanMs, limit) => {
       const { rows } = await query(
@@ -94,6 +105,10 @@ export function operator(schema: string): OperatorDialect {
 }
 
 const NO_UUID = '00000000-0000-0000-0000-000000000000'
+
+function numberOrNull(seq: string | undefined): string | null {
+  return seq === undefined ? null : numberOf(seq)
+}
 
 function encoded(text: string | undefined): string | null {
   return text === undefined ? null : encodeText(text)
@@ -125,7 +140,7 @@ const MESSAGE = `m.message_key::text as message_key, m.source, m.id, m.type, m.k
 const COLUMNS = 'message_key, source, id, type, key, attributes, data, fingerprint'
 /** A message as eight parameters. */
 const VALUES = `$1::uuid, $2::text, $3::text, $4::text, $5::text, $6::text, $7::bytea, decode($8::text, 'hex')`
-const FAILED = `m.seq::text as seq, m.origin, m.consumer, ${MESSAGE}, m.attempts, m.reason, m.error, m.error_hash,
+const FAILED = `${SEQ('m')} as seq, m.origin, m.consumer, ${MESSAGE}, m.attempts, m.reason, m.error, m.error_hash,
   ${MS('m.failed_at')} as failed_at, m.held_seq::text as held_seq, m.replaced_by`
 const FAILED_WHERE = `(values ($1::text, $2::text, $3::text, $4::text, $5::text, $6::float8, $7::float8, $8::boolean))
   as f (origin, consumer, type, reason, error_hash, older, newer, replaced)
@@ -160,7 +175,7 @@ select ${FAILED} from ${schema}.failed m, ${FAILED_WHERE}
 order by m.seq desc limit $10::integer`,
     failedCount: `select count(*) as count from ${schema}.failed m, ${FAILED_WHERE}`,
     failedGroups: `
-select g.origin, g.consumer, g.type, g.reason, g.error_hash, g.count, g.first_at, g.last_at, g.seq::text as seq, newest.error
+select g.origin, g.consumer, g.type, g.reason, g.error_hash, g.count, g.first_at, g.last_at, ${SEQ('newest')} as seq, newest.error
 from (
   select m.origin, m.consumer, m.type, m.reason, m.error_hash, count(*) as count,
     ${MS('min(m.failed_at)')} as first_at, ${MS('max(m.failed_at)')} as last_at, max(m.seq) as seq
@@ -170,59 +185,68 @@ from (
 ) as g join ${schema}.failed newest on newest.seq = g.seq
 order by g.count desc, g.seq desc`,
     failedSeqs: `
-select m.seq::text as seq from ${schema}.failed m, ${FAILED_WHERE}
+select ${SEQ('m')} as seq from ${schema}.failed m, ${FAILED_WHERE}
   and m.seq > coalesce($9::bigint, 0)
 order by m.seq limit $10::integer`,
-    failedGet: `select ${FAILED} from ${schema}.failed m where m.seq = $1::bigint`,
+    failedGet: `select ${FAILED} from ${schema}.failed m where m.seq = $1::bigint and m.mark = $2::bigint`,
     failedLock: `
-select m.seq::text as seq, m.origin, m.consumer,
+select ${SEQ('m')} as seq, m.origin, m.consumer,
   case m.origin
-    when 'outbox' then (select o.seq::text from ${schema}.outbox o where o.seq = m.held_seq and o.held_at is not null)
-    else (select i.seq::text from ${schema}.inbox i where i.seq = m.held_seq and i.held_at is not null)
+    when 'outbox' then (select ${SEQ('o')} from ${schema}.outbox o
+      where o.seq = m.held_seq and o.message_key = m.message_key and o.held_at is not null)
+    else (select ${SEQ('i')} from ${schema}.inbox i
+      where i.seq = m.held_seq and i.message_key = m.message_key and i.held_at is not null)
   end as held_seq
-from ${schema}.failed m where m.seq = $1::bigint and (m.replaced_by is null or $2::boolean) for update`,
+from ${schema}.failed m
+where m.seq = $1::bigint and m.mark = $2::bigint and (m.replaced_by is null or $3::boolean) for update`,
     copyBack: {
       inbox: `
 insert into ${schema}.inbox (consumer, ${COLUMNS}, lane, ordered, available_at, fence)
-select consumer, ${COLUMNS}, lane, ordered, clock_timestamp(), 1 from ${schema}.failed where seq = $1::bigint`,
+select consumer, ${COLUMNS}, lane, ordered, clock_timestamp(), 1 from ${schema}.failed
+where seq = $1::bigint and mark = $2::bigint`,
       outbox: `
 insert into ${schema}.outbox (relay, ${COLUMNS}, lane, available_at)
-select consumer, ${COLUMNS}, lane, clock_timestamp() from ${schema}.failed where seq = $1::bigint`,
+select consumer, ${COLUMNS}, lane, clock_timestamp() from ${schema}.failed
+where seq = $1::bigint and mark = $2::bigint`,
     },
     copyEdited: {
       inbox: `
 insert into ${schema}.inbox (${COLUMNS}, consumer, lane, ordered, available_at)
-select ${VALUES}, consumer, lane, ordered, clock_timestamp() from ${schema}.failed where seq = $9::bigint`,
+select ${VALUES}, consumer, lane, ordered, clock_timestamp() from ${schema}.failed
+where seq = $9::bigint and mark = $10::bigint`,
       outbox: `
 insert into ${schema}.outbox (${COLUMNS}, relay, lane, available_at)
-select ${VALUES}, consumer, lane, clock_timestamp() from ${schema}.failed where seq = $9::bigint`,
+select ${VALUES}, consumer, lane, clock_timestamp() from ${schema}.failed
+where seq = $9::bigint and mark = $10::bigint`,
     },
     unhold: both(
       (table) => `
 update ${schema}.${table} set held_at = null, error = null, available_at = clock_timestamp(), ${counts[table]}
-where seq = $1::bigint`,
+where seq = $1::bigint and mark = $2::bigint`,
     ),
     replaceHeld: both(
       (table) => `
 update ${schema}.${table} set (${COLUMNS}) = row (${VALUES}),
   held_at = null, error = null, available_at = clock_timestamp(), ${counts[table]}
-where seq = $9::bigint`,
+where seq = $9::bigint and mark = $10::bigint`,
     ),
-    deleteHeld: both((table) => `delete from ${schema}.${table} where seq = $1::bigint`),
-    deleteFailed: `delete from ${schema}.failed where seq = $1::bigint`,
-    failedReplaced: `update ${schema}.failed set replaced_by = $1::text, held_seq = null where seq = $2::bigint`,
+    deleteHeld: both((table) => `delete from ${schema}.${table} where seq = $1::bigint and mark = $2::bigint`),
+    deleteFailed: `delete from ${schema}.failed where seq = $1::bigint and mark = $2::bigint`,
+    failedReplaced: `
+update ${schema}.failed set replaced_by = $1::text, held_seq = null where seq = $2::bigint and mark = $3::bigint`,
     insertReceipt: `
 insert into ${schema}.receipts (consumer, message_key, token, source, id, type, fingerprint)
 values ($1::text, $2::uuid, $3::uuid, $4::text, $5::text, $6::text, decode($7::text, 'hex'))`,
     auditFailed: `
 insert into ${schema}.audit (action, actor, note, origin, consumer, source, id, type)
-select $1::text, $2::text, $3::text, origin, consumer, source, id, type from ${schema}.failed where seq = $4::bigint`,
+select $1::text, $2::text, $3::text, origin, consumer, source, id, type from ${schema}.failed
+where seq = $4::bigint and mark = $5::bigint`,
     auditOther: `
 insert into ${schema}.audit (action, actor, note, origin, consumer, source, id, type)
 values ($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text)`,
 
     heldKeys: `
-select h.origin, h.scope, h.key, h.id, ${MS('h.held_at')} as held_at, failed.seq::text as failed_seq,
+select h.origin, h.scope, h.key, h.id, ${MS('h.held_at')} as held_at, ${SEQ('failed')} as failed_seq,
   case h.origin
     when 'outbox' then (select count(*) from ${schema}.outbox o
       where o.relay = h.scope and o.lane = h.lane and o.key = h.key and o.key is not null and o.seq > h.seq)
@@ -230,23 +254,26 @@ select h.origin, h.scope, h.key, h.id, ${MS('h.held_at')} as held_at, failed.seq
       where i.consumer = h.scope and i.lane = h.lane and i.key = h.key and i.ordered and i.seq > h.seq)
   end as waiting
 from (
-  select 'inbox' as origin, seq, consumer as scope, lane, key, id, held_at from ${schema}.inbox
+  select 'inbox' as origin, seq, message_key, consumer as scope, lane, key, id, held_at from ${schema}.inbox
   where held_at is not null and key is not null
   union all
-  select 'outbox', seq, relay, lane, key, id, held_at from ${schema}.outbox
+  select 'outbox', seq, message_key, relay, lane, key, id, held_at from ${schema}.outbox
   where held_at is not null and key is not null
   order by held_at, seq limit $1::integer
-) as h left join ${schema}.failed on failed.origin = h.origin and failed.held_seq = h.seq
+) as h left join ${schema}.failed
+  on failed.origin = h.origin and failed.held_seq = h.seq and failed.message_key = h.message_key
 order by h.held_at, h.seq`,
     lockHeld: {
       inbox: `
-select m.seq::text as seq, m.source, m.id, m.type,
-  (select f.seq::text from ${schema}.failed f where f.origin = 'inbox' and f.held_seq = m.seq limit 1) as failed_seq
+select ${SEQ('m')} as seq, m.source, m.id, m.type,
+  (select ${SEQ('f')} from ${schema}.failed f
+    where f.origin = 'inbox' and f.held_seq = m.seq and f.message_key = m.message_key limit 1) as failed_seq
 from ${schema}.inbox m
 where m.consumer = $1::text and m.key = $2::text and m.held_at is not null order by m.seq limit 1 for update`,
       outbox: `
-select m.seq::text as seq, m.source, m.id, m.type,
-  (select f.seq::text from ${schema}.failed f where f.origin = 'outbox' and f.held_seq = m.seq limit 1) as failed_seq
+select ${SEQ('m')} as seq, m.source, m.id, m.type,
+  (select ${SEQ('f')} from ${schema}.failed f
+    where f.origin = 'outbox' and f.held_seq = m.seq and f.message_key = m.message_key limit 1) as failed_seq
 from ${schema}.outbox m
 where m.relay = $1::text and m.key = $2::text and m.held_at is not null order by m.seq limit 1 for update`,
     },
@@ -255,13 +282,13 @@ where m.relay = $1::text and m.key = $2::text and m.held_at is not null order by
 insert into ${schema}.failed (origin, consumer, ${COLUMNS}, lane, ordered, attempts, reason, error)
 select 'inbox', consumer, ${COLUMNS}, lane, ordered, attempts, 'permanent',
   coalesce(error, '{"name":"Error","message":"held for a reason that is not known any more"}')
-from ${schema}.inbox where seq = $1::bigint
+from ${schema}.inbox where seq = $1::bigint and mark = $2::bigint
 on conflict do nothing`,
       outbox: `
 insert into ${schema}.failed (origin, consumer, ${COLUMNS}, lane, ordered, attempts, reason, error)
 select 'outbox', relay, ${COLUMNS}, lane, key is not null, attempts, 'permanent',
   coalesce(error, '{"name":"Error","message":"held for a reason that is not known any more"}')
-from ${schema}.outbox where seq = $1::bigint
+from ${schema}.outbox where seq = $1::bigint and mark = $2::bigint
 on conflict do nothing`,
     },
     failedLetGo: `update ${schema}.failed set held_seq = null where origin = $1::text and held_seq = $2::bigint`,
@@ -274,17 +301,19 @@ on conflict (name) do update set destination = excluded.destination, recorded_at
     unsubscribe: `delete from ${schema}.subscriptions where consumer = $1::text`,
 
     sentList: `
-select m.seq::text as seq, m.relay, ${MS('m.sent_at')} as sent_at, ${MESSAGE} from ${schema}.sent m, ${SENT_WHERE}
+select ${SEQ('m')} as seq, m.relay, ${MS('m.sent_at')} as sent_at, ${MESSAGE} from ${schema}.sent m, ${SENT_WHERE}
   and m.seq < coalesce($5::bigint, 9223372036854775807)
 order by m.seq desc limit $6::integer`,
     sentSeqs: `
-select m.seq::text as seq from ${schema}.sent m, ${SENT_WHERE}
+select ${SEQ('m')} as seq from ${schema}.sent m, ${SENT_WHERE}
   and m.seq > coalesce($5::bigint, 0)
 order by m.seq limit $6::integer`,
-    sentGet: `select m.seq::text as seq, m.relay, ${MESSAGE} from ${schema}.sent m where m.seq = $1::bigint`,
+    sentGet: `
+select ${SEQ('m')} as seq, m.relay, ${MESSAGE} from ${schema}.sent m where m.seq = $1::bigint and m.mark = $2::bigint`,
     republish: `
 insert into ${schema}.outbox (relay, ${COLUMNS}, lane, available_at)
-select relay, ${COLUMNS}, $1::smallint, clock_timestamp() from ${schema}.sent where seq = $2::bigint`,
+select relay, ${COLUMNS}, $1::smallint, clock_timestamp() from ${schema}.sent
+where seq = $2::bigint and mark = $3::bigint`,
 
     // By key, because there is no index on taken_at: a receipt has to stay small. The page is ordered as the key is and its
     // limits are parameters, not columns: anything else reads and sorts all receipts of the consumer.
@@ -369,7 +398,7 @@ from ${schema}.outbox where id = $1::text`,
       `
 select 'sent' as place, relay as scope, source, type, ${MS('sent_at')} as at from ${schema}.sent where id = $1::text`,
       `
-select 'failed' as place, seq::text as seq, origin, consumer as scope, source, type, ${MS('failed_at')} as at, attempts,
+select 'failed' as place, ${SEQ('failed')} as seq, origin, consumer as scope, source, type, ${MS('failed_at')} as at, attempts,
   reason, held_seq::text as held_seq, replaced_by, error
 from ${schema}.failed where id = $1::text`,
       `

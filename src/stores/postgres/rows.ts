@@ -1,4 +1,5 @@
 import type { StoredMessage } from '../../core/message.ts'
+import { markOf, numberOf } from '../../core/seq.ts'
 import { encodeText } from '../../core/sql/index.ts'
 import { array } from './literal.ts'
 
@@ -19,4 +20,14 @@ export function messageArrays(messages: readonly StoredMessage[]): readonly stri
 /** A message without a key has no order to keep. */
 export function inOrder({ message, ordered }: { message: StoredMessage; ordered: boolean }): boolean {
   return ordered && message.key !== null
+}
+
+/** The numbers and the marks of rows: two parameters. */
+export function named(seqs: readonly string[]): readonly [string, string] {
+  return [array(seqs.map(numberOf)), array(seqs.map(markOf))]
+}
+
+/** The number and the mark of one row: two parameters. */
+export function one(seq: string): readonly [string, string] {
+  return [numberOf(seq), markOf(seq)]
 }

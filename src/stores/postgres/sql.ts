@@ -2,6 +2,7 @@ import type { Result, Statement } from '../../core/connection.ts'
 import { errorHash } from '../../core/errors.ts'
 import { laneOf } from '../../core/lanes.ts'
 import type { StoredMessage } from '../../core/message.ts'
+import { numberOf } from '../../core/seq.ts'
 import { type Dialect, encodeText } from '../../core/sql/index.ts'
 import { answered, classify } from './errors.ts'
 import { leases } from './leases.ts'
@@ -10,7 +11,7 @@ import { local } from './local.ts'
 import { look } from './look.ts'
 import { migrations } from './migrations.ts'
 import { operator } from './operator.ts'
-import { inOrder, messageArrays } from './rows.ts'
+import { inOrder, messageArrays, named, one } from './rows.ts'
 import { statements } from './statements.ts'
 
 const NO_PARAMS: readonly [] = []
@@ -58,15 +59,15 @@ export function dialect(schema: string): Dialect {
     ],
     taken: ([answer], _token, messages) => takenKeys(answer, messages.length),
     receipts: (consumer, keys) => ({ text: sql.receipts, params: [consumer, array(keys)] }),
-    claim: (seqs) => ({ text: sql.claim, params: [array(seqs)] }),
-    lockAll: (seqs) => ({ text: sql.lockAll, params: [array(seqs)] }),
+    claim: (seqs) => ({ text: sql.claim, params: named(seqs) }),
+    lockAll: (seqs) => ({ text: sql.lockAll, params: named(seqs) }),
     claimDeletes: true,
-    blocked: (seqs) => ({ text: sql.blocked, params: [array(seqs), array(seqs)] }),
+    blocked: (seqs) => ({ text: sql.blocked, params: [array(seqs.map(numberOf)), array(seqs.map(numberOf))] }),
     backend: (answers) => backendOf(answers.find((answer) => answer.rows.length > 0)),
     terminate: ([pid, xid]) => ({ text: sql.terminate, params: [Number(pid), String(xid)] }),
     fate: ([, xid]) => ({ text: sql.fate, params: [String(xid)] }),
 
-    deleteInbox: (seqs) => [{ text: sql.deleteInbox, params: [array(seqs)] }],
+    deleteInbox: (seqs) => [{ text: sql.deleteInbox, params: named(seqs) }],
     insertInbox: (rows) => [
       {
         text: sql.insertInbox,
@@ -113,38 +114,41 @@ export function dialect(schema: string): Dialect {
     look: (query, shares) => query(waiting(shares)),
     reschedule: ({ seq, attempts, lost, delayMs, error, leaseToken }) => ({
       text: sql.reschedule,
-      params: [attempts, lost, delayMs, JSON.stringify(error), seq, leaseToken],
+      params: [attempts, lost, delayMs, JSON.stringify(error), ...one(seq), leaseToken],
     }),
-    lockInbox: (seq, leaseToken) => ({ text: sql.lockInbox, params: [seq, leaseToken] }),
+    lockInbox: (seq, leaseToken) => ({ text: sql.lockInbox, params: [...one(seq), leaseToken] }),
     copyToFailed: ({ seq, attempts, reason, error, hold }) => ({
       text: sql.copyToFailed,
-      params: [String(hold), attempts, reason, JSON.stringify(error), errorHash(error), seq],
+      params: [String(hold), attempts, reason, JSON.stringify(error), errorHash(error), ...one(seq)],
     }),
-    holdInbox: ({ seq, attempts, error }) => ({ text: sql.holdInbox, params: [attempts, JSON.stringify(error), seq] }),
+    holdInbox: ({ seq, attempts, error }) => ({
+      text: sql.holdInbox,
+      params: [attempts, JSON.stringify(error), ...one(seq)],
+    }),
     inboxSeq: (consumer, messageKey) => ({ text: sql.inboxSeq, params: [consumer, messageKey] }),
 
-    outboxRows: (seqs) => ({ text: sql.outboxRows, params: [array(seqs)] }),
-    lockFree: (seqs) => ({ text: sql.lockFree, params: [array(seqs)] }),
-    outboxSeqs: (seqs) => ({ text: sql.outboxSeqs, params: [array(seqs)] }),
-    copyToSent: (seqs) => ({ text: sql.copyToSent, params: [array(seqs)] }),
-    deleteOutbox: (seqs) => ({ text: sql.deleteOutbox, params: [array(seqs)] }),
-    deleteConfirmed: (seqs) => ({ text: sql.deleteConfirmed, params: [array(seqs)] }),
+    outboxRows: (seqs) => ({ text: sql.outboxRows, params: named(seqs) }),
+    lockFree: (seqs) => ({ text: sql.lockFree, params: named(seqs) }),
+    outboxSeqs: (seqs) => ({ text: sql.outboxSeqs, params: named(seqs) }),
+    copyToSent: (seqs) => ({ text: sql.copyToSent, params: named(seqs) }),
+    deleteOutbox: (seqs) => ({ text: sql.deleteOutbox, params: named(seqs) }),
+    deleteConfirmed: (seqs) => ({ text: sql.deleteConfirmed, params: named(seqs) }),
     postpone: (rows) => [
       {
         text: sql.postpone,
         params: [
-          array(rows.map((row) => row.seq)),
+          ...named(rows.map((row) => row.seq)),
           array(rows.map((row) => row.delayMs)),
           array(rows.map((row) => JSON.stringify(row.error))),
         ],
       },
     ],
-    lockOutbox: (seq) => ({ text: sql.lockOutbox, params: [seq] }),
+    lockOutbox: (seq) => ({ text: sql.lockOutbox, params: one(seq) }),
     refuseToFailed: ({ seq, reason, error, hold }) => ({
       text: sql.refuseToFailed,
-      params: [String(hold), reason, JSON.stringify(error), errorHash(error), seq],
+      params: [String(hold), reason, JSON.stringify(error), errorHash(error), ...one(seq)],
     }),
-    holdOutbox: ({ seq, error }) => ({ text: sql.holdOutbox, params: [JSON.stringify(error), seq] }),
+    holdOutbox: ({ seq, error }) => ({ text: sql.holdOutbox, params: [JSON.stringify(error), ...one(seq)] }),
     recordRelay: (name, destination) => ({ text: sql.recordRelay, params: [name, destination] }),
     relay: (name) => ({ text: sql.relay, params: [name] }),
 
@@ -152,8 +156,8 @@ export function dialect(schema: string): Dialect {
     note: (id, inHand, alone, beat) => ({ text: beat ? sql.beat : sql.note, params: [inHand, String(alone), id] }),
     workers: plain(sql.workers),
     lockDead: plain(sql.lockDead),
-    suspect: (seqs) => ({ text: sql.suspect, params: [array(seqs)] }),
-    crashed: (seqs) => ({ text: sql.crashed, params: [array(seqs)] }),
+    suspect: (seqs) => ({ text: sql.suspect, params: named(seqs) }),
+    crashed: (seqs) => ({ text: sql.crashed, params: named(seqs) }),
     leave: (ids) => ({ text: sql.leave, params: [array(ids)] }),
 
     subscribe: (consumer, type, ordered) => ({

@@ -1,4 +1,4 @@
-import { BACKEND, INBOX, LATER, MS } from './fragments.ts'
+import { BACKEND, INBOX, LATER, MS, ROWS, SEQ } from './fragments.ts'
 
 type Name =
   | 'migrationTable'
@@ -91,7 +91,7 @@ from ${schema}.receipts where consumer = $1::text and message_key = any ($2::tex
     claim: `
 with mine as materialized (
   select seq, consumer, lane, key, ordered from ${schema}.inbox
-  where seq = any ($1::text::bigint[]) and held_at is null
+  where ${ROWS('$1', '$2')} and held_at is null
     and (lease_token is null or available_at <= clock_timestamp())
   order by seq for update skip locked
 ), kept as (
@@ -104,10 +104,10 @@ with mine as materialized (
 delete from ${schema}.inbox where seq = any (array(select seq from kept))
 returning ${INBOX}, ${BACKEND}`,
     lockAll: `
-select seq::text as seq, ${BACKEND} from ${schema}.inbox
-where seq = any ($1::text::bigint[]) order by inbox.seq for update`,
+select ${SEQ('inbox')} as seq, ${BACKEND} from ${schema}.inbox
+where ${ROWS('$1', '$2')} order by inbox.seq for update`,
     blocked: `
-select mine.seq::text as seq from ${schema}.inbox mine
+select ${SEQ('mine')} as seq from ${schema}.inbox mine
 where mine.seq = any ($1::text::bigint[]) and mine.ordered and exists (
   select from ${schema}.inbox older
   where older.ordered and older.consumer = mine.consumer and older.lane = mine.lane and older.key = mine.key
@@ -118,7 +118,7 @@ where mine.seq = any ($1::text::bigint[]) and mine.ordered and exists (
 select pg_terminate_backend(pid) from pg_stat_activity
 where pid = $1::integer and backend_xid::text = $2::text`,
 
-    deleteInbox: `delete from ${schema}.inbox where seq = any ($1::text::bigint[])`,
+    deleteInbox: `delete from ${schema}.inbox where ${ROWS('$1', '$2')}`,
     insertInbox: `
 insert into ${schema}.inbox
   (consumer, message_key, source, id, type, key, attributes, data, fingerprint, attempts, starts, available_at, error,
@@ -156,64 +156,65 @@ order by m.place`,
     reschedule: `
 update ${schema}.inbox set attempts = $1::integer, lost = $2::integer, starts = 0,
   available_at = ${LATER('$3::float8')}, error = $4::text, lease_token = null
-where seq = $5::bigint and lease_token is not distinct from $6::uuid`,
+where seq = $5::bigint and mark = $6::bigint and lease_token is not distinct from $7::uuid`,
     lockInbox: `
-select seq::text as seq from ${schema}.inbox
-where seq = $1::bigint and lease_token is not distinct from $2::uuid for update`,
+select ${SEQ('inbox')} as seq from ${schema}.inbox
+where seq = $1::bigint and mark = $2::bigint and lease_token is not distinct from $3::uuid for update`,
     copyToFailed: `
 insert into ${schema}.failed
   (consumer, message_key, source, id, type, key, attributes, data, fingerprint, lane, ordered, held_seq, attempts, reason,
     error, error_hash)
 select consumer, message_key, source, id, type, key, attributes, data, fingerprint, lane, ordered,
   case when $1::boolean then seq end, $2::integer, $3::text, $4::text, $5::text
-from ${schema}.inbox where seq = $6::bigint
+from ${schema}.inbox where seq = $6::bigint and mark = $7::bigint
 on conflict (consumer, message_key, fingerprint, origin) do update
 set held_seq = coalesce(failed.held_seq, excluded.held_seq), replaced_by = null`,
     holdInbox: `
 update ${schema}.inbox set held_at = clock_timestamp(), attempts = $1::integer, error = $2::text, starts = 0,
   lease_token = null
-where seq = $3::bigint`,
+where seq = $3::bigint and mark = $4::bigint`,
     inboxSeq: `
-select seq::text as seq from ${schema}.inbox
+select ${SEQ('inbox')} as seq from ${schema}.inbox
 where consumer = $1::text and message_key = $2::uuid order by inbox.seq limit 1`,
 
     outboxRows: `
-select seq::text as seq, source, id, type, key, attributes, data, attempts from ${schema}.outbox
-where seq = any ($1::text::bigint[]) order by outbox.seq`,
+select ${SEQ('outbox')} as seq, source, id, type, key, attributes, data, attempts from ${schema}.outbox
+where ${ROWS('$1', '$2')} order by outbox.seq`,
     copyToSent: `
 insert into ${schema}.sent (message_key, fingerprint, relay, source, id, type, key, attributes, data)
 select message_key, fingerprint, relay, source, id, type, key, attributes, data from (
-  select * from ${schema}.outbox where seq = any ($1::text::bigint[]) order by outbox.seq
+  select * from ${schema}.outbox where ${ROWS('$1', '$2')} order by outbox.seq
 ) as confirmed`,
     lockFree: `
-select seq::text as seq from ${schema}.outbox
-where seq = any ($1::text::bigint[]) order by outbox.seq for update skip locked`,
-    outboxSeqs: `select seq::text as seq from ${schema}.outbox where seq = any ($1::text::bigint[])`,
+select ${SEQ('outbox')} as seq from ${schema}.outbox
+where ${ROWS('$1', '$2')} order by outbox.seq for update skip locked`,
+    outboxSeqs: `select ${SEQ('outbox')} as seq from ${schema}.outbox where ${ROWS('$1', '$2')}`,
     // A server that crashes may bring back what was deleted in its last moment; then it is sent again.
     deleteConfirmed: `
 with settings as materialized (
   select set_config('synchronous_commit', 'off', true) as eventually, set_config('lock_timeout', '1s', true) as impatient
 )
 delete from ${schema}.outbox using settings
-where seq = any ($1::text::bigint[]) and eventually = 'off' and impatient = '1s'`,
-    deleteOutbox: `delete from ${schema}.outbox where seq = any ($1::text::bigint[])`,
+where ${ROWS('$1', '$2')} and eventually = 'off' and impatient = '1s'`,
+    deleteOutbox: `delete from ${schema}.outbox where ${ROWS('$1', '$2')}`,
     postpone: `
 update ${schema}.outbox set attempts = attempts + 1, available_at = ${LATER('m.delay_ms')}, error = m.error
-from unnest($1::text::bigint[], $2::text::float8[], $3::text::text[]) as m (seq, delay_ms, error)
-where outbox.seq = m.seq`,
-    lockOutbox: `select seq::text as seq from ${schema}.outbox where seq = $1::bigint for update`,
+from unnest($1::text::bigint[], $2::text::bigint[], $3::text::float8[], $4::text::text[]) as m (seq, mark, delay_ms, error)
+where outbox.seq = m.seq and outbox.mark = m.mark`,
+    lockOutbox: `
+select ${SEQ('outbox')} as seq from ${schema}.outbox where seq = $1::bigint and mark = $2::bigint for update`,
     refuseToFailed: `
 insert into ${schema}.failed
   (origin, consumer, message_key, source, id, type, key, attributes, data, fingerprint, lane, ordered, attempts, held_seq,
     reason, error, error_hash)
 select 'outbox', relay, message_key, source, id, type, key, attributes, data, fingerprint, lane, key is not null,
   attempts + 1, case when $1::boolean then seq end, $2::text, $3::text, $4::text
-from ${schema}.outbox where seq = $5::bigint
+from ${schema}.outbox where seq = $5::bigint and mark = $6::bigint
 on conflict (consumer, message_key, fingerprint, origin) do update
 set held_seq = coalesce(failed.held_seq, excluded.held_seq), replaced_by = null`,
     holdOutbox: `
 update ${schema}.outbox set held_at = clock_timestamp(), attempts = attempts + 1, error = $1::text
-where seq = $2::bigint`,
+where seq = $2::bigint and mark = $3::bigint`,
     recordRelay: `
 insert into ${schema}.relays (name, destination) values ($1::text, $2::text) on conflict do nothing`,
     relay: `select destination from ${schema}.relays where name = $1::text`,
@@ -238,10 +239,10 @@ where clock_timestamp() - heartbeat_at > ttl_ms * interval '1 millisecond' order
     // A row that is locked is being worked on: its worker is slow to be heard, not dead.
     suspect: `
 update ${schema}.inbox set starts = starts + 1 where seq in (
-  select seq from ${schema}.inbox where seq = any ($1::text::bigint[]) order by seq for update skip locked)`,
+  select seq from ${schema}.inbox where ${ROWS('$1', '$2')} order by seq for update skip locked)`,
     crashed: `
 update ${schema}.inbox set starts = starts + 1, crashes = crashes + 1 where seq in (
-  select seq from ${schema}.inbox where seq = any ($1::text::bigint[]) order by seq for update skip locked)`,
+  select seq from ${schema}.inbox where ${ROWS('$1', '$2')} order by seq for update skip locked)`,
     leave: `delete from ${schema}.workers where id = any ($1::text::text[])`,
 
     subscribe: `

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { newMark, numberOf as rowNumber, seqOf } from '../../core/seq.ts'
 import type { Audit, FailedFilter, FailedGroup, FailedMessage, FailedWhere } from '../../core/tools.ts'
 import { readClaim } from './claim.ts'
 import { type Commands, isDone, numberOf, type Reply, textOf } from './commands.ts'
@@ -35,13 +36,13 @@ export class FailedIndex {
     this.#names = names
   }
 
-  /** The number of the next failure. */
+  /** The name of the next failure. */
   async next(): Promise<string> {
-    return textOf(await this.#commands.call('INCR', this.#names.seq)) as string
+    return seqOf(textOf(await this.#commands.call('INCR', this.#names.seq)) as string, newMark())
   }
 
   async add(failed: string): Promise<void> {
-    await this.#commands.call('ZADD', this.#names.failed, 'NX', ofEntry(failed).seq, failed)
+    await this.#commands.call('ZADD', this.#names.failed, 'NX', rowNumber(ofEntry(failed).seq), failed)
   }
 
   async list({ before, limit, ...where }: FailedFilter): Promise<readonly FailedMessage[]> {
@@ -139,8 +140,9 @@ export class FailedIndex {
   }
 
   async #entryOf(seq: string): Promise<string | undefined> {
-    const found = await this.#commands.call('ZRANGE', this.#names.failed, seq, seq, 'BYSCORE')
-    return (found as readonly Reply[]).map((each) => textOf(each) as string).at(0)
+    const number = rowNumber(seq)
+    const found = await this.#commands.call('ZRANGE', this.#names.failed, number, number, 'BYSCORE')
+    return (found as readonly Reply[]).map((each) => textOf(each) as string).find((each) => ofEntry(each).seq === seq)
   }
 
   async #intoLine(waiting: string): Promise<void> {
@@ -165,7 +167,7 @@ export class FailedIndex {
 
   async #page(from: 'newest' | 'oldest', beyond: string | undefined): Promise<readonly string[]> {
     const [first, end] = from === 'newest' ? ['+inf', '-inf'] : ['-inf', '+inf']
-    const start = beyond === undefined ? first : `(${beyond}`
+    const start = beyond === undefined ? first : `(${rowNumber(beyond)}`
     const words = [start, end, 'BYSCORE', ...(from === 'newest' ? ['REV'] : []), 'LIMIT', '0', PAGE]
     const page = await this.#commands.call('ZRANGE', this.#names.failed, ...words)
     return (page as readonly Reply[]).map((each) => textOf(each) as string)

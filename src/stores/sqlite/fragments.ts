@@ -3,8 +3,14 @@
 export const LATER: string = `cast(round(unixepoch('subsec') * 1000 + ?) as integer)`
 export const UUID: string = `unhex(?, '-')`
 export const MESSAGE: string = 'message_key, source, id, type, key, attributes, data, fingerprint'
-export const SEQ: string = 'cast(seq as text) as seq'
 /** The numbers of a JSON array of texts. */
 export const SEQS: string = '(select cast(value as integer) from json_each(?))'
+/** What names a row: its number and its mark. */
+export const NAME = (table: string): string => `${table}.seq || '-' || ${table}.mark`
+export const SEQ: string = `seq || '-' || mark as seq`
+/** A row by its name. */
+export const ROW: string = 'seq = ? and mark = ?'
+/** Rows by their names. That one has the mark of another one of the list does not happen: marks are random. */
+export const ROWS: string = `seq in ${SEQS} and mark in ${SEQS}`
 /** A whole row of the inbox. */
 export const INBOX: string = `${SEQ}, consumer, ${MESSAGE}, ordered, attempts, lost, starts, crashes, lease_token, fence`

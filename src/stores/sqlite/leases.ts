@@ -1,7 +1,9 @@
 import type { EffectRef, Lease } from '../../core/rows.ts'
+import { numberOf } from '../../core/seq.ts'
 import { encodeText, type LeaseDialect } from '../../core/sql/index.ts'
-import { INBOX, LATER, SEQ, SEQS, UUID } from './fragments.ts'
+import { INBOX, LATER, NAME, ROW, ROWS, SEQ, SEQS, UUID } from './fragments.ts'
 import { NOW } from './migrations.ts'
+import { named, one } from './rows.ts'
 
 const UUIDS = `(select unhex(value, '-') from json_each(?))`
 
@@ -9,40 +11,40 @@ const UUIDS = `(select unhex(value, '-') from json_each(?))`
 export function leases(prefix: string): LeaseDialect {
   const sql = statements(prefix)
   return {
-    lockDue: (seqs, token) => ({ text: sql.lockDue, params: [JSON.stringify(seqs), token] }),
-    lease: (seqs, token, leaseMs) => ({ text: sql.lease, params: [token, leaseMs, JSON.stringify(seqs)] }),
+    lockDue: (seqs, token) => ({ text: sql.lockDue, params: [...named(seqs), token] }),
+    lease: (seqs, token, leaseMs) => ({ text: sql.lease, params: [token, leaseMs, ...named(seqs)] }),
     renew: (held, leaseMs) => ({ text: sql.renew, params: [leaseMs, ...lists(held)] }),
     leased: (held) => ({ text: sql.leased, params: lists(held) }),
-    settle: ({ seq, token, fence }) => ({ text: sql.settle, params: [seq, token, fence] }),
+    settle: ({ seq, token, fence }) => ({ text: sql.settle, params: [...one(seq), token, fence] }),
 
     lockEffect: ({ seq, token, fence }, effect) => ({
       text: sql.lockEffect,
-      params: [...named(effect), seq, token, fence],
+      params: [...ofEffect(effect), ...one(seq), token, fence],
     }),
-    beginEffect: (effect, token) => ({ text: sql.beginEffect, params: [...named(effect), token] }),
+    beginEffect: (effect, token) => ({ text: sql.beginEffect, params: [...ofEffect(effect), token] }),
     endEffect: (effect, token, { state, result, error }) => ({
       text: sql.endEffect,
       params: [
-        ...named(effect),
+        ...ofEffect(effect),
         token,
         state,
         result === null ? null : encodeText(result),
         error && JSON.stringify(error),
       ],
     }),
-    lockOpenEffect: (effect, { state }) => ({ text: sql.lockOpenEffect, params: [...named(effect), state] }),
+    lockOpenEffect: (effect, { state }) => ({ text: sql.lockOpenEffect, params: [...ofEffect(effect), state] }),
     effects: (consumer, messageKey) => ({ text: sql.effects, params: [consumer, messageKey] }),
     forget: (consumer, after, until) => ({ text: sql.forget, params: [consumer, after, until] }),
     trace: (id) => ({ text: sql.trace, params: [encodeText(id)] }),
   }
 }
 
-function named({ consumer, messageKey, name }: EffectRef): readonly [string, string, string] {
+function ofEffect({ consumer, messageKey, name }: EffectRef): readonly [string, string, string] {
   return [consumer, messageKey, encodeText(name)]
 }
 
 function lists(held: readonly Lease[]): readonly [string, string] {
-  return [JSON.stringify(held.map(({ seq }) => seq)), JSON.stringify(held.map(({ token }) => token))]
+  return [JSON.stringify(held.map(({ seq }) => numberOf(seq))), JSON.stringify(held.map(({ token }) => token))]
 }
 
 function statements(prefix: string) {
@@ -50,21 +52,21 @@ function statements(prefix: string) {
   return {
     lockDue: `
 select ${INBOX} from ${inbox} as i
-where i.seq in ${SEQS} and i.held_at is null and (i.available_at <= ${NOW} or i.lease_token = ${UUID})
+where ${ROWS} and i.held_at is null and (i.available_at <= ${NOW} or i.lease_token = ${UUID})
 order by i.seq`,
     lease: `
-update ${inbox} set lease_token = ${UUID}, fence = fence + 1, available_at = ${LATER} where seq in ${SEQS}`,
+update ${inbox} set lease_token = ${UUID}, fence = fence + 1, available_at = ${LATER} where ${ROWS}`,
     renew: `
 update ${inbox} set available_at = ${LATER} where seq in ${SEQS} and lease_token in ${UUIDS} and held_at is null`,
     leased: `select ${SEQ} from ${inbox} where seq in ${SEQS} and lease_token in ${UUIDS} and held_at is null`,
     settle: `
-delete from ${inbox} where seq = ? and lease_token = ${UUID} and fence = ? and held_at is null returning ${INBOX}`,
+delete from ${inbox} where ${ROW} and lease_token = ${UUID} and fence = ? and held_at is null returning ${INBOX}`,
 
     lockEffect: `
-select cast(i.seq as text) as seq, e.name, e.state, e.token, e.attempts, e.result, e.error, e.first_at, e.last_at
+select ${NAME('i')} as seq, e.name, e.state, e.token, e.attempts, e.result, e.error, e.first_at, e.last_at
 from ${inbox} as i
 left join ${effects} as e on e.consumer = ? and e.message_key = ${UUID} and e.name = ?
-where i.seq = ? and i.lease_token = ${UUID} and i.fence = ? and i.held_at is null`,
+where ${ROW} and i.lease_token = ${UUID} and i.fence = ? and i.held_at is null`,
     beginEffect: `
 insert into ${effects} (consumer, message_key, name, token, state, attempts)
 values (?, ${UUID}, ?, ${UUID}, 'started', 1)

@@ -3,6 +3,9 @@ import type { MigrationSource } from '../../core/sql/index.ts'
 /** Milliseconds since 1970 on SQLite's own clock. */
 export const NOW = `cast(round(unixepoch('subsec') * 1000) as integer)`
 
+/** What tells a row from another one that gets its number in a copy of the file that was put back. */
+const MARK = 'random() & 281474976710655'
+
 /** The schema, step by step. A released step is never changed: add one. */
 export function migrations(prefix: string): readonly MigrationSource[] {
   return [
@@ -25,6 +28,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
         // Autoincrement: otherwise the seq of a deleted last row would be given out again.
         `create table ${prefix}inbox (
   seq integer primary key autoincrement,
+  mark integer not null default (${MARK}),
   created_at integer not null default (${NOW}),
   available_at integer not null,
   message_key blob not null,
@@ -52,6 +56,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
         `create index ${prefix}inbox_key on ${prefix}inbox (consumer, lane, key, seq) where ordered = 1`,
         `create table ${prefix}outbox (
   seq integer primary key autoincrement,
+  mark integer not null default (${MARK}),
   created_at integer not null default (${NOW}),
   available_at integer not null,
   message_key blob not null,
@@ -72,6 +77,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
         `create index ${prefix}outbox_key on ${prefix}outbox (relay, lane, key, seq) where key is not null`,
         `create table ${prefix}failed (
   seq integer primary key autoincrement,
+  mark integer not null default (${MARK}),
   failed_at integer not null default (${NOW}),
   message_key blob not null,
   attempts integer not null,
@@ -120,6 +126,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
 ) strict, without rowid`,
         `create table ${prefix}sent (
   seq integer primary key autoincrement,
+  mark integer not null default (${MARK}),
   sent_at integer not null default (${NOW}),
   message_key blob not null,
   fingerprint blob not null,

@@ -1,11 +1,13 @@
 import type { Param, Result, Statement } from '../../core/connection.ts'
 import type { StoredMessage } from '../../core/message.ts'
 import type { Origin } from '../../core/rows.ts'
+import { numberOf } from '../../core/seq.ts'
 import { asUuid, encodeText, type OperatorDialect } from '../../core/sql/index.ts'
 import type { Cleaned, CleanupStep, FailedWhere, SentWhere } from '../../core/tools.ts'
 import { checkup } from './checkup.ts'
-import { UUID } from './fragments.ts'
+import { NAME, ROW, SEQ, UUID } from './fragments.ts'
 import { NOW } from './migrations.ts'
+import { one } from './rows.ts'
 
 const NO_PARAMS: readonly [] = []
 const plain = (text: string): Statement => ({ text, params: NO_PARAMS })
@@ -16,30 +18,36 @@ export function operator(prefix: string): OperatorDialect {
   return {
     failedList: ({ before, limit, ...where }) => ({
       text: sql.failedList,
-      params: [...failedParams(where), before ?? MAX_SEQ, limit],
+      params: [...failedParams(where), before === undefined ? MAX_SEQ : numberOf(before), limit],
     }),
     failedCount: (where) => ({ text: sql.failedCount, params: failedParams(where) }),
     failedGroups: (where, limit) => ({ text: sql.failedGroups, params: [...failedParams(where), limit] }),
     failedSeqs: (where, after, limit) => ({
       text: sql.failedSeqs,
-      params: [...failedParams(where), after ?? '0', limit],
+      params: [...failedParams(where), numberOf(after ?? '0'), limit],
     }),
-    failedGet: (seq) => ({ text: sql.failedGet, params: [seq] }),
-    failedLock: (seq, replaced) => ({ text: sql.failedLock, params: [seq, replaced ? 1 : 0] }),
-    copyBack: (seq, origin) => ({ text: sql.copyBack[origin], params: [seq] }),
-    copyEdited: (seq, origin, message) => ({ text: sql.copyEdited[origin], params: [...columns(message), seq] }),
-    unhold: (origin, seq) => ({ text: sql.unhold[origin], params: [seq] }),
-    replaceHeld: (origin, seq, message) => ({ text: sql.replaceHeld[origin], params: [...columns(message), seq] }),
-    deleteHeld: (origin, seq) => ({ text: sql.deleteHeld[origin], params: [seq] }),
-    deleteFailed: (seq) => ({ text: sql.deleteFailed, params: [seq] }),
-    failedReplaced: (seq, id) => ({ text: sql.failedReplaced, params: [encodeText(id), seq] }),
+    failedGet: (seq) => ({ text: sql.failedGet, params: one(seq) }),
+    failedLock: (seq, replaced) => ({ text: sql.failedLock, params: [...one(seq), replaced ? 1 : 0] }),
+    copyBack: (seq, origin) => ({ text: sql.copyBack[origin], params: one(seq) }),
+    copyEdited: (seq, origin, message) => ({
+      text: sql.copyEdited[origin],
+      params: [...columns(message), ...one(seq)],
+    }),
+    unhold: (origin, seq) => ({ text: sql.unhold[origin], params: one(seq) }),
+    replaceHeld: (origin, seq, message) => ({
+      text: sql.replaceHeld[origin],
+      params: [...columns(message), ...one(seq)],
+    }),
+    deleteHeld: (origin, seq) => ({ text: sql.deleteHeld[origin], params: one(seq) }),
+    deleteFailed: (seq) => ({ text: sql.deleteFailed, params: one(seq) }),
+    failedReplaced: (seq, id) => ({ text: sql.failedReplaced, params: [encodeText(id), ...one(seq)] }),
     insertReceipt: (consumer, token, { messageKey, source, id, type, fingerprint }) => ({
       text: sql.insertReceipt,
       params: [consumer, messageKey, token, fingerprint, encodeText(source), encodeText(id), encodeText(type)],
     }),
     auditFailed: (seq, { action, actor, note }) => ({
       text: sql.auditFailed,
-      params: [action, encodeText(actor), encoded(note), seq],
+      params: [action, encodeText(actor), encoded(note), ...one(seq)],
     }),
     auditOther: ({ action, actor, note }, { origin, consumer, source, id, type }) => ({
       text: sql.auditOther,
@@ -48,8 +56,8 @@ export function operator(prefix: string): OperatorDialect {
 
     heldKeys: (limit) => ({ text: sql.heldKeys, params: [limit] }),
     lockHeld: (origin, scope, key) => ({ text: sql.lockHeld[origin], params: [scope, encodeText(key)] }),
-    heldToFailed: (origin, seq) => ({ text: sql.heldToFailed[origin], params: [seq] }),
-    failedLetGo: (origin, heldSeq) => ({ text: sql.failedLetGo, params: [origin, heldSeq] }),
+    heldToFailed: (origin, seq) => ({ text: sql.heldToFailed[origin], params: one(seq) }),
+    failedLetGo: (origin, heldSeq) => ({ text: sql.failedLetGo, params: [origin, numberOf(heldSeq)] }),
 
     moveRelay: (name, destination) => ({ text: sql.moveRelay, params: [name, encodeText(destination)] }),
     subscriptions: plain(sql.subscriptions),
@@ -58,11 +66,14 @@ export function operator(prefix: string): OperatorDialect {
 
     sentList: ({ before, limit, ...where }) => ({
       text: sql.sentList,
-      params: [...sentParams(where), before ?? MAX_SEQ, limit],
+      params: [...sentParams(where), before === undefined ? MAX_SEQ : numberOf(before), limit],
     }),
-    sentSeqs: (where, after, limit) => ({ text: sql.sentSeqs, params: [...sentParams(where), after ?? '0', limit] }),
-    sentGet: (seq) => ({ text: sql.sentGet, params: [seq] }),
-    republish: (seq, lane) => ({ text: sql.republish, params: [lane, seq] }),
+    sentSeqs: (where, after, limit) => ({
+      text: sql.sentSeqs,
+      params: [...sentParams(where), numberOf(after ?? '0'), limit],
+    }),
+    sentGet: (seq) => ({ text: sql.sentGet, params: one(seq) }),
+    republish: (seq, lane) => ({ text: sql.republish, params: [lane, ...one(seq)] }),
 
     cleanup: (query, step, olderThanMs, limit) => cleaned(sql, query, step, olderThanMs, limit),
     cleanable: (consumer, olderThanMs) => ({ text: sql.cleanable, params: [consumer, olderThanMs] }),
@@ -129,7 +140,7 @@ async function cleaned(
 const COLUMNS = 'message_key, source, id, type, key, attributes, data, fingerprint'
 const VALUES = `${UUID}, ?, ?, ?, ?, ?, ?, unhex(?)`
 const MESSAGE = 'm.message_key, m.source, m.id, m.type, m.key, m.attributes, m.data, m.fingerprint'
-const FAILED = `cast(m.seq as text) as seq, m.origin, m.consumer, ${MESSAGE}, m.attempts, m.reason, m.error, m.error_hash,
+const FAILED = `${NAME('m')} as seq, m.origin, m.consumer, ${MESSAGE}, m.attempts, m.reason, m.error, m.error_hash,
   m.failed_at, cast(m.held_seq as text) as held_seq, m.replaced_by`
 const FAILED_GIVEN = `
 with f (origin_, consumer_, type_, reason_, hash_, older_, newer_, replaced_) as (values (?, ?, ?, ?, ?, ?, ?, ?))`
@@ -167,7 +178,7 @@ order by m.seq desc limit ?`,
     failedCount: `${FAILED_GIVEN}
 select count(*) as count from ${prefix}failed as m, f where ${FAILED_WHERE}`,
     failedGroups: `${FAILED_GIVEN}
-select g.*, cast(g.last as text) as seq, newest.error
+select g.*, ${NAME('newest')} as seq, newest.error
 from (
   select m.origin, m.consumer, m.type, m.reason, m.error_hash, count(*) as count, min(m.failed_at) as first_at,
     max(m.failed_at) as last_at, max(m.seq) as last
@@ -177,56 +188,58 @@ from (
 ) as g join ${prefix}failed as newest on newest.seq = g.last
 order by g.count desc, g.last desc`,
     failedSeqs: `${FAILED_GIVEN}
-select cast(m.seq as text) as seq from ${prefix}failed as m, f where ${FAILED_WHERE} and m.seq > cast(? as integer)
+select ${NAME('m')} as seq from ${prefix}failed as m, f where ${FAILED_WHERE} and m.seq > cast(? as integer)
 order by m.seq limit ?`,
-    failedGet: `select ${FAILED} from ${prefix}failed as m where m.seq = ?`,
+    failedGet: `select ${FAILED} from ${prefix}failed as m where ${ROW}`,
     failedLock: `
-select cast(m.seq as text) as seq, m.origin, m.consumer,
+select ${NAME('m')} as seq, m.origin, m.consumer,
   case m.origin
-    when 'outbox' then (select cast(o.seq as text) from ${prefix}outbox as o where o.seq = m.held_seq and o.held_at is not null)
-    else (select cast(i.seq as text) from ${prefix}inbox as i where i.seq = m.held_seq and i.held_at is not null)
+    when 'outbox' then (select ${NAME('o')} from ${prefix}outbox as o
+      where o.seq = m.held_seq and o.message_key = m.message_key and o.held_at is not null)
+    else (select ${NAME('i')} from ${prefix}inbox as i
+      where i.seq = m.held_seq and i.message_key = m.message_key and i.held_at is not null)
   end as held_seq
-from ${prefix}failed as m where m.seq = ? and (m.replaced_by is null or ? = 1)`,
+from ${prefix}failed as m where ${ROW} and (m.replaced_by is null or ? = 1)`,
     copyBack: {
       inbox: `
 insert into ${prefix}inbox (consumer, ${COLUMNS}, lane, ordered, available_at, fence)
-select consumer, ${COLUMNS}, lane, ordered, ${NOW}, 1 from ${prefix}failed where seq = ?`,
+select consumer, ${COLUMNS}, lane, ordered, ${NOW}, 1 from ${prefix}failed where ${ROW}`,
       outbox: `
 insert into ${prefix}outbox (relay, ${COLUMNS}, lane, available_at)
-select consumer, ${COLUMNS}, lane, ${NOW} from ${prefix}failed where seq = ?`,
+select consumer, ${COLUMNS}, lane, ${NOW} from ${prefix}failed where ${ROW}`,
     },
     copyEdited: {
       inbox: `
 insert into ${prefix}inbox (${COLUMNS}, consumer, lane, ordered, available_at)
-select ${VALUES}, consumer, lane, ordered, ${NOW} from ${prefix}failed where seq = ?`,
+select ${VALUES}, consumer, lane, ordered, ${NOW} from ${prefix}failed where ${ROW}`,
       outbox: `
 insert into ${prefix}outbox (${COLUMNS}, relay, lane, available_at)
-select ${VALUES}, consumer, lane, ${NOW} from ${prefix}failed where seq = ?`,
+select ${VALUES}, consumer, lane, ${NOW} from ${prefix}failed where ${ROW}`,
     },
     unhold: both(
       (table) => `
-update ${prefix}${table} set held_at = null, error = null, available_at = ${NOW}, ${counts[table]} where seq = ?`,
+update ${prefix}${table} set held_at = null, error = null, available_at = ${NOW}, ${counts[table]} where ${ROW}`,
     ),
     replaceHeld: both(
       (table) => `
 update ${prefix}${table} set (${COLUMNS}) = (${VALUES}),
   held_at = null, error = null, available_at = ${NOW}, ${counts[table]}
-where seq = ?`,
+where ${ROW}`,
     ),
-    deleteHeld: both((table) => `delete from ${prefix}${table} where seq = ?`),
-    deleteFailed: `delete from ${prefix}failed where seq = ?`,
-    failedReplaced: `update ${prefix}failed set replaced_by = ?, held_seq = null where seq = ?`,
+    deleteHeld: both((table) => `delete from ${prefix}${table} where ${ROW}`),
+    deleteFailed: `delete from ${prefix}failed where ${ROW}`,
+    failedReplaced: `update ${prefix}failed set replaced_by = ?, held_seq = null where ${ROW}`,
     insertReceipt: `
 insert into ${prefix}receipts (consumer, message_key, token, fingerprint, source, id, type)
 values (?, ${UUID}, ${UUID}, unhex(?), ?, ?, ?)`,
     auditFailed: `
 insert into ${prefix}audit (action, actor, note, origin, consumer, source, id, type)
-select ?, ?, ?, origin, consumer, source, id, type from ${prefix}failed where seq = ?`,
+select ?, ?, ?, origin, consumer, source, id, type from ${prefix}failed where ${ROW}`,
     auditOther: `
 insert into ${prefix}audit (action, actor, note, origin, consumer, source, id, type) values (?, ?, ?, ?, ?, ?, ?, ?)`,
 
     heldKeys: `
-select h.origin, h.scope, h.key, h.id, h.held_at, cast(m.seq as text) as failed_seq,
+select h.origin, h.scope, h.key, h.id, h.held_at, ${NAME('m')} as failed_seq,
   case h.origin
     when 'outbox' then (select count(*) from ${prefix}outbox as o
       where o.relay = h.scope and o.lane = h.lane and o.key = h.key and o.seq > h.seq)
@@ -234,19 +247,21 @@ select h.origin, h.scope, h.key, h.id, h.held_at, cast(m.seq as text) as failed_
       where i.consumer = h.scope and i.lane = h.lane and i.key = h.key and i.ordered = 1 and i.seq > h.seq)
   end as waiting
 from (
-  select 'inbox' as origin, seq, consumer as scope, lane, key, id, held_at from ${prefix}inbox
+  select 'inbox' as origin, seq, message_key, consumer as scope, lane, key, id, held_at from ${prefix}inbox
   where held_at is not null and key is not null
   union all
-  select 'outbox', seq, relay, lane, key, id, held_at from ${prefix}outbox
+  select 'outbox', seq, message_key, relay, lane, key, id, held_at from ${prefix}outbox
   where held_at is not null and key is not null
   order by held_at, seq limit ?
 ) as h left join ${prefix}failed as m on m.origin = h.origin and m.held_seq = h.seq
+  and m.message_key = h.message_key
 order by h.held_at, h.seq`,
     // The plus keeps it from walking through the table by seq, where the index of what is held has few rows.
     lockHeld: both(
       (table) => `
-select cast(m.seq as text) as seq, m.source, m.id, m.type,
-  (select cast(f.seq as text) from ${prefix}failed as f where f.origin = '${table}' and f.held_seq = m.seq limit 1) as failed_seq
+select ${NAME('m')} as seq, m.source, m.id, m.type,
+  (select ${NAME('f')} from ${prefix}failed as f
+    where f.origin = '${table}' and f.held_seq = m.seq and f.message_key = m.message_key limit 1) as failed_seq
 from ${prefix}${table} as m
 where m.${scope[table]} = ? and m.key = ? and m.held_at is not null order by +m.seq limit 1`,
     ),
@@ -254,12 +269,12 @@ where m.${scope[table]} = ? and m.key = ? and m.held_at is not null order by +m.
       inbox: `
 insert into ${prefix}failed (origin, consumer, ${COLUMNS}, lane, ordered, attempts, reason, error)
 select 'inbox', consumer, ${COLUMNS}, lane, ordered, attempts, 'permanent', coalesce(error, ${UNKNOWN_ERROR})
-from ${prefix}inbox where seq = ?
+from ${prefix}inbox where ${ROW}
 on conflict do nothing`,
       outbox: `
 insert into ${prefix}failed (origin, consumer, ${COLUMNS}, lane, ordered, attempts, reason, error)
 select 'outbox', relay, ${COLUMNS}, lane, key is not null, attempts, 'permanent', coalesce(error, ${UNKNOWN_ERROR})
-from ${prefix}outbox where seq = ?
+from ${prefix}outbox where ${ROW}
 on conflict do nothing`,
     },
     failedLetGo: `update ${prefix}failed set held_seq = null where origin = ? and held_seq = cast(? as integer)`,
@@ -272,15 +287,15 @@ on conflict (name) do update set destination = excluded.destination, recorded_at
     unsubscribe: `delete from ${prefix}subscriptions where consumer = ?`,
 
     sentList: `${SENT_GIVEN}
-select cast(m.seq as text) as seq, m.relay, m.sent_at, ${MESSAGE} from ${prefix}sent as m, f
+select ${NAME('m')} as seq, m.relay, m.sent_at, ${MESSAGE} from ${prefix}sent as m, f
 where ${SENT_WHERE} and m.seq < cast(? as integer) order by m.seq desc limit ?`,
     sentSeqs: `${SENT_GIVEN}
-select cast(m.seq as text) as seq from ${prefix}sent as m, f
+select ${NAME('m')} as seq from ${prefix}sent as m, f
 where ${SENT_WHERE} and m.seq > cast(? as integer) order by m.seq limit ?`,
-    sentGet: `select cast(m.seq as text) as seq, m.relay, ${MESSAGE} from ${prefix}sent as m where m.seq = ?`,
+    sentGet: `select ${NAME('m')} as seq, m.relay, ${MESSAGE} from ${prefix}sent as m where ${ROW}`,
     republish: `
 insert into ${prefix}outbox (relay, ${COLUMNS}, lane, available_at)
-select relay, ${COLUMNS}, ?, ${NOW} from ${prefix}sent where seq = ?`,
+select relay, ${COLUMNS}, ?, ${NOW} from ${prefix}sent where ${ROW}`,
 
     // By key, because there is no index on taken_at: a receipt has to stay small.
     receiptPage: `
@@ -338,7 +353,7 @@ select 'outbox' as place, relay as scope, source, type, created_at as at, attemp
 from ${prefix}outbox where id = ?`,
       `select 'sent' as place, relay as scope, source, type, sent_at as at from ${prefix}sent where id = ?`,
       `
-select 'failed' as place, cast(seq as text) as seq, origin, consumer as scope, source, type, failed_at as at, attempts,
+select 'failed' as place, ${SEQ}, origin, consumer as scope, source, type, failed_at as at, attempts,
   reason, cast(held_seq as text) as held_seq, replaced_by, error
 from ${prefix}failed where id = ?`,
       `

@@ -3,12 +3,14 @@ import { errorHash } from '../../core/errors.ts'
 import { laneOf } from '../../core/lanes.ts'
 import type { StoredMessage } from '../../core/message.ts'
 import type { LocalResult, LocalRow, RetryRow } from '../../core/rows.ts'
+import { numberOf } from '../../core/seq.ts'
 import { asBoolean, type Dialect, encodeText, pageOf } from '../../core/sql/index.ts'
 import type { Share } from '../../core/store.ts'
 import { answered, classify } from './errors.ts'
 import { leases } from './leases.ts'
 import { migrations } from './migrations.ts'
 import { operator } from './operator.ts'
+import { named, one } from './rows.ts'
 import { type Statements, statements } from './statements.ts'
 
 const NO_PARAMS: readonly [] = []
@@ -45,15 +47,15 @@ export function dialect(prefix: string): Dialect {
     take: (consumer, token, messages) => messages.map((message) => receipt(sql.take, consumer, token, message)),
     taken: (answers, _token, messages) => takenKeys(answers, messages),
     receipts: (consumer, keys) => ({ text: sql.receipts, params: [consumer, JSON.stringify(keys)] }),
-    claim: (seqs) => ({ text: sql.claim, params: [JSON.stringify(seqs)] }),
-    lockAll: (seqs) => ({ text: sql.lock, params: [JSON.stringify(seqs)] }),
+    claim: (seqs) => ({ text: sql.claim, params: named(seqs) }),
+    lockAll: (seqs) => ({ text: sql.lock, params: named(seqs) }),
     claimDeletes: true,
-    blocked: (seqs) => ({ text: sql.blocked, params: [JSON.stringify(seqs)] }),
+    blocked: (seqs) => ({ text: sql.blocked, params: [JSON.stringify(seqs.map(numberOf))] }),
     backend: () => undefined,
     terminate: () => plain('select 1'),
     fate: () => undefined,
 
-    deleteInbox: (seqs) => seqs.map((seq) => ({ text: sql.deleteInbox, params: [seq] })),
+    deleteInbox: (seqs) => seqs.map((seq) => ({ text: sql.deleteInbox, params: one(seq) })),
     insertInbox: (rows) => rows.map((row) => ({ text: sql.insertInbox, params: inboxValues(row) })),
     insertFailed: (rows) =>
       rows.map(({ consumer, message, ordered, attempts, reason, error }) => ({
@@ -87,30 +89,36 @@ export function dialect(prefix: string): Dialect {
     },
     reschedule: ({ seq, attempts, lost, delayMs, error, leaseToken }) => ({
       text: sql.reschedule,
-      params: [attempts, lost, delayMs, JSON.stringify(error), seq, leaseToken],
+      params: [attempts, lost, delayMs, JSON.stringify(error), ...one(seq), leaseToken],
     }),
-    lockInbox: (seq, leaseToken) => ({ text: sql.lockInbox, params: [seq, leaseToken] }),
+    lockInbox: (seq, leaseToken) => ({ text: sql.lockInbox, params: [...one(seq), leaseToken] }),
     copyToFailed: ({ seq, attempts, reason, error, hold }) => ({
       text: sql.copyToFailed,
-      params: [Number(hold), attempts, reason, JSON.stringify(error), errorHash(error), seq],
+      params: [Number(hold), attempts, reason, JSON.stringify(error), errorHash(error), ...one(seq)],
     }),
-    holdInbox: ({ seq, attempts, error }) => ({ text: sql.holdInbox, params: [attempts, JSON.stringify(error), seq] }),
+    holdInbox: ({ seq, attempts, error }) => ({
+      text: sql.holdInbox,
+      params: [attempts, JSON.stringify(error), ...one(seq)],
+    }),
     inboxSeq: (consumer, messageKey) => ({ text: sql.inboxSeq, params: [consumer, messageKey] }),
 
-    outboxRows: (seqs) => ({ text: sql.outboxRows, params: [JSON.stringify(seqs)] }),
-    lockFree: (seqs) => ({ text: sql.outboxSeqs, params: [JSON.stringify(seqs)] }),
-    outboxSeqs: (seqs) => ({ text: sql.outboxSeqs, params: [JSON.stringify(seqs)] }),
-    copyToSent: (seqs) => ({ text: sql.copyToSent, params: [JSON.stringify(seqs)] }),
-    deleteOutbox: (seqs) => ({ text: sql.deleteOutbox, params: [JSON.stringify(seqs)] }),
-    deleteConfirmed: (seqs) => ({ text: sql.deleteOutbox, params: [JSON.stringify(seqs)] }),
+    outboxRows: (seqs) => ({ text: sql.outboxRows, params: named(seqs) }),
+    lockFree: (seqs) => ({ text: sql.outboxSeqs, params: named(seqs) }),
+    outboxSeqs: (seqs) => ({ text: sql.outboxSeqs, params: named(seqs) }),
+    copyToSent: (seqs) => ({ text: sql.copyToSent, params: named(seqs) }),
+    deleteOutbox: (seqs) => ({ text: sql.deleteOutbox, params: named(seqs) }),
+    deleteConfirmed: (seqs) => ({ text: sql.deleteOutbox, params: named(seqs) }),
     postpone: (rows) =>
-      rows.map(({ seq, delayMs, error }) => ({ text: sql.postpone, params: [delayMs, JSON.stringify(error), seq] })),
-    lockOutbox: (seq) => ({ text: sql.lockOutbox, params: [seq] }),
+      rows.map(({ seq, delayMs, error }) => ({
+        text: sql.postpone,
+        params: [delayMs, JSON.stringify(error), ...one(seq)],
+      })),
+    lockOutbox: (seq) => ({ text: sql.lockOutbox, params: one(seq) }),
     refuseToFailed: ({ seq, reason, error, hold }) => ({
       text: sql.refuseToFailed,
-      params: [Number(hold), reason, JSON.stringify(error), errorHash(error), seq],
+      params: [Number(hold), reason, JSON.stringify(error), errorHash(error), ...one(seq)],
     }),
-    holdOutbox: ({ seq, error }) => ({ text: sql.holdOutbox, params: [JSON.stringify(error), seq] }),
+    holdOutbox: ({ seq, error }) => ({ text: sql.holdOutbox, params: [JSON.stringify(error), ...one(seq)] }),
     recordRelay: (name, destination) => ({ text: sql.recordRelay, params: [name, destination] }),
     relay: (name) => ({ text: sql.relay, params: [name] }),
 
@@ -118,8 +126,8 @@ export function dialect(prefix: string): Dialect {
     note: (id, inHand, alone, beat) => ({ text: beat ? sql.beat : sql.note, params: [inHand, Number(alone), id] }),
     workers: plain(sql.workers),
     lockDead: plain(sql.lockDead),
-    suspect: (seqs) => ({ text: sql.suspect, params: [JSON.stringify(seqs)] }),
-    crashed: (seqs) => ({ text: sql.crashed, params: [JSON.stringify(seqs)] }),
+    suspect: (seqs) => ({ text: sql.suspect, params: named(seqs) }),
+    crashed: (seqs) => ({ text: sql.crashed, params: named(seqs) }),
     leave: (ids) => ({ text: sql.leave, params: [JSON.stringify(ids)] }),
 
     subscribe: (consumer, type, ordered) => ({

@@ -1,4 +1,4 @@
-import { INBOX, LATER, MESSAGE, SEQ, SEQS, UUID } from './fragments.ts'
+import { INBOX, LATER, MESSAGE, NAME, ROW, ROWS, SEQ, SEQS, UUID } from './fragments.ts'
 import { NOW } from './migrations.ts'
 
 const MESSAGE_VALUES = `${UUID}, ?, ?, ?, ?, ?, ?, unhex(?)`
@@ -76,10 +76,10 @@ select message_key, token, source, id, type, fingerprint, taken_at from ${prefix
 where consumer = ? and message_key in (select unhex(value, '-') from json_each(?))`,
 
     // The transaction holds the only write lock: what it reads is its own.
-    lock: `select ${SEQ} from ${prefix}inbox as i where i.seq in ${SEQS} order by i.seq`,
+    lock: `select ${SEQ} from ${prefix}inbox as i where ${ROWS} order by i.seq`,
     claim: `
 with given (seq) as materialized (
-  select i.seq from ${prefix}inbox as i where i.seq in ${SEQS} and i.held_at is null
+  select i.seq from ${prefix}inbox as i where ${ROWS} and i.held_at is null
     and (i.lease_token is null or i.available_at <= ${NOW})
 )
 delete from ${prefix}inbox where seq in (
@@ -91,13 +91,13 @@ delete from ${prefix}inbox where seq in (
 returning ${INBOX}`,
     blocked: `
 with given (seq) as materialized ${SEQS}
-select cast(mine.seq as text) as seq from ${prefix}inbox as mine
+select ${NAME('mine')} as seq from ${prefix}inbox as mine
 where mine.seq in (select seq from given) and mine.ordered = 1 and exists (
   select 1 from ${prefix}inbox as older
   where older.ordered = 1 and older.consumer = mine.consumer and older.lane = mine.lane and older.key = mine.key
     and older.seq < mine.seq and older.seq not in (select seq from given))`,
 
-    deleteInbox: `delete from ${prefix}inbox where seq = ?`,
+    deleteInbox: `delete from ${prefix}inbox where ${ROW}`,
     insertInbox: `
 insert into ${prefix}inbox (consumer, ${MESSAGE}, attempts, starts, available_at, error, lane, ordered)
 values (?, ${MESSAGE_VALUES}, ?, ?, ${LATER}, ?, ?, ?)`,
@@ -137,7 +137,7 @@ with recursive lane (lane, after) as materialized (
     order by n.key, n.seq limit 1)
   where head.nth < ?4
 )
-select ?1 as share, cast(i.seq as text) as seq, i.type, i.lane, null as key, length(i.data) as bytes,
+select ?1 as share, ${NAME('i')} as seq, i.type, i.lane, null as key, length(i.data) as bytes,
   i.available_at - ${NOW} as ms, 0 as held, i.starts
 from lane join ${prefix}inbox as i on i.seq in (
   select n.seq from ${prefix}inbox as n
@@ -145,14 +145,14 @@ from lane join ${prefix}inbox as i on i.seq in (
     and n.type in (select value from json_each(?5))
   order by n.available_at, n.seq limit ?4)
 union all
-select ?1, cast(i.seq as text), i.type, i.lane, null, 0, i.available_at - ${NOW}, 0, 0
+select ?1, ${NAME('i')}, i.type, i.lane, null, 0, i.available_at - ${NOW}, 0, 0
 from lane join ${prefix}inbox as i on i.seq = (
   select n.seq from ${prefix}inbox as n
   where n.ordered = 0 and n.consumer = ?3 and n.lane = lane.lane and n.available_at > ${NOW}
     and n.type in (select value from json_each(?5))
   order by n.available_at, n.seq limit 1)
 union all
-select ?1, cast(i.seq as text), i.type, i.lane, i.key, length(i.data), i.available_at - ${NOW}, i.held_at is not null,
+select ?1, ${NAME('i')}, i.type, i.lane, i.key, length(i.data), i.available_at - ${NOW}, i.held_at is not null,
   i.starts
 from head join ${prefix}inbox as i on i.seq in (
   select n.seq from ${prefix}inbox as n
@@ -176,20 +176,20 @@ with recursive lane (lane, after) as materialized (
     order by n.key, n.seq limit 1)
   where head.nth < ?4
 )
-select ?1 as share, cast(i.seq as text) as seq, i.type, i.lane, null as key, length(i.data) as bytes,
+select ?1 as share, ${NAME('i')} as seq, i.type, i.lane, null as key, length(i.data) as bytes,
   i.available_at - ${NOW} as ms, 0 as held, 0 as starts
 from lane join ${prefix}outbox as i on i.seq in (
   select n.seq from ${prefix}outbox as n
   where n.key is null and n.relay = ?3 and n.lane = lane.lane and n.available_at <= ${NOW}
   order by n.available_at, n.seq limit ?4)
 union all
-select ?1, cast(i.seq as text), i.type, i.lane, null, 0, i.available_at - ${NOW}, 0, 0
+select ?1, ${NAME('i')}, i.type, i.lane, null, 0, i.available_at - ${NOW}, 0, 0
 from lane join ${prefix}outbox as i on i.seq = (
   select n.seq from ${prefix}outbox as n
   where n.key is null and n.relay = ?3 and n.lane = lane.lane and n.available_at > ${NOW}
   order by n.available_at, n.seq limit 1)
 union all
-select ?1, cast(i.seq as text), i.type, i.lane, i.key, length(i.data), i.available_at - ${NOW}, i.held_at is not null, 0
+select ?1, ${NAME('i')}, i.type, i.lane, i.key, length(i.data), i.available_at - ${NOW}, i.held_at is not null, 0
 from head join ${prefix}outbox as i on i.seq in (
   select n.seq from ${prefix}outbox as n
   where n.key is not null and n.relay = ?3 and n.lane = head.lane and n.key = head.key
@@ -197,36 +197,36 @@ from head join ${prefix}outbox as i on i.seq in (
   order by n.seq limit ${RUN})`,
     reschedule: `
 update ${prefix}inbox set attempts = ?, lost = ?, starts = 0, available_at = ${LATER}, error = ?, lease_token = null
-where seq = ? and lease_token is ${UUID}`,
-    lockInbox: `select ${SEQ} from ${prefix}inbox where seq = ? and lease_token is ${UUID}`,
+where ${ROW} and lease_token is ${UUID}`,
+    lockInbox: `select ${SEQ} from ${prefix}inbox where ${ROW} and lease_token is ${UUID}`,
     copyToFailed: `
 insert into ${prefix}failed
   (consumer, ${MESSAGE}, lane, ordered, held_seq, attempts, reason, error, error_hash)
-select consumer, ${MESSAGE}, lane, ordered, iif(?, seq, null), ?, ?, ?, ? from ${prefix}inbox where seq = ?
+select consumer, ${MESSAGE}, lane, ordered, iif(?, seq, null), ?, ?, ?, ? from ${prefix}inbox where ${ROW}
 on conflict (consumer, message_key, fingerprint, origin) do update
 set held_seq = coalesce(held_seq, excluded.held_seq), replaced_by = null`,
     holdInbox: `update ${prefix}inbox set held_at = ${NOW}, attempts = ?, error = ?, starts = 0, lease_token = null
-where seq = ?`,
+where ${ROW}`,
     inboxSeq: `
 select ${SEQ} from ${prefix}inbox as i where consumer = ? and message_key = ${UUID} order by i.seq limit 1`,
 
     outboxRows: `
-select ${SEQ}, source, id, type, key, attributes, data, attempts from ${prefix}outbox as o where o.seq in ${SEQS} order by o.seq`,
+select ${SEQ}, source, id, type, key, attributes, data, attempts from ${prefix}outbox as o where ${ROWS} order by o.seq`,
     copyToSent: `
 insert into ${prefix}sent (relay, ${MESSAGE})
-select relay, ${MESSAGE} from ${prefix}outbox where seq in ${SEQS} order by seq`,
-    outboxSeqs: `select ${SEQ} from ${prefix}outbox where seq in ${SEQS}`,
-    deleteOutbox: `delete from ${prefix}outbox where seq in ${SEQS}`,
-    postpone: `update ${prefix}outbox set attempts = attempts + 1, available_at = ${LATER}, error = ? where seq = ?`,
-    lockOutbox: `select ${SEQ} from ${prefix}outbox where seq = ?`,
+select relay, ${MESSAGE} from ${prefix}outbox where ${ROWS} order by seq`,
+    outboxSeqs: `select ${SEQ} from ${prefix}outbox where ${ROWS}`,
+    deleteOutbox: `delete from ${prefix}outbox where ${ROWS}`,
+    postpone: `update ${prefix}outbox set attempts = attempts + 1, available_at = ${LATER}, error = ? where ${ROW}`,
+    lockOutbox: `select ${SEQ} from ${prefix}outbox where ${ROW}`,
     refuseToFailed: `
 insert into ${prefix}failed
   (origin, consumer, ${MESSAGE}, lane, ordered, attempts, held_seq, reason, error, error_hash)
 select 'outbox', relay, ${MESSAGE}, lane, key is not null, attempts + 1, iif(?, seq, null), ?, ?, ?
-from ${prefix}outbox where seq = ?
+from ${prefix}outbox where ${ROW}
 on conflict (consumer, message_key, fingerprint, origin) do update
 set held_seq = coalesce(held_seq, excluded.held_seq), replaced_by = null`,
-    holdOutbox: `update ${prefix}outbox set held_at = ${NOW}, attempts = attempts + 1, error = ? where seq = ?`,
+    holdOutbox: `update ${prefix}outbox set held_at = ${NOW}, attempts = attempts + 1, error = ? where ${ROW}`,
     recordRelay: `insert into ${prefix}relays (name, destination) values (?, ?) on conflict do nothing`,
     relay: `select destination from ${prefix}relays where name = ?`,
 
@@ -238,8 +238,8 @@ select id, name, serves, started_at, ${NOW} - heartbeat_at as silent_ms, ${NOW} 
 from ${prefix}workers order by id`,
     lockDead: `select id, in_hand, alone from ${prefix}workers where ${NOW} - heartbeat_at > ttl_ms order by id`,
     // Nobody has a row locked: whoever works on one holds the only write lock.
-    suspect: `update ${prefix}inbox set starts = starts + 1 where seq in ${SEQS}`,
-    crashed: `update ${prefix}inbox set starts = starts + 1, crashes = crashes + 1 where seq in ${SEQS}`,
+    suspect: `update ${prefix}inbox set starts = starts + 1 where ${ROWS}`,
+    crashed: `update ${prefix}inbox set starts = starts + 1, crashes = crashes + 1 where ${ROWS}`,
     leave: `delete from ${prefix}workers where id in (select value from json_each(?))`,
 
     subscribe: `

@@ -51,7 +51,7 @@ const looking: readonly Case[] = [
       )
       const row = await hapax.failed.get(groups[0]?.seq as string)
       assert.equal(row?.message.id, 'c3')
-      assert.equal(await hapax.failed.get('4711'), undefined)
+      assert.equal(await hapax.failed.get('4711-1'), undefined)
     },
   },
   {

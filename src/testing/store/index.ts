@@ -21,6 +21,7 @@ import { payloads } from './payloads.ts'
 import { publishing } from './publishing.ts'
 import { receipts } from './receipts.ts'
 import { relays } from './relays.ts'
+import { reusedNumbers } from './reused-numbers.ts'
 import { sharing } from './sharing.ts'
 import { stopping } from './stopping.ts'
 import { tools } from './tools.ts'
@@ -50,6 +51,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   'dead workers': deadWorkers,
   order,
   relays,
+  'reused numbers': reusedNumbers,
   leases,
   'shared workers': sharing,
   migrations,

@@ -122,7 +122,7 @@ export const outgoing: readonly Case[] = [
         stopped: false,
       })
       assert.deepEqual(await world.database.outbox(), ['b', 'a', 'b'])
-      await assertRejects(hapax.sent.republish('999999'), 'not-found')
+      await assertRejects(hapax.sent.republish('999999-1'), 'not-found')
       assert.deepEqual(
         (await hapax.sent.list({ before: sent[0]?.seq as string, limit: 1 })).map(({ seq }) => seq),
         [sent[1]?.seq],
