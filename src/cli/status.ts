@@ -56,8 +56,8 @@ function document({ consumers, relays, workers, outbox, oldestOutboxAt }: StoreS
 }
 
 function servesJson(worker: WorkerRow): object {
-  const { consumers, relays } = servesOf(worker)
-  return { consumers: Object.fromEntries(consumers), relays }
+  const { consumers, relays, stuck } = servesOf(worker)
+  return { consumers: Object.fromEntries(consumers), relays, stuck }
 }
 
 function tell({ consumers, relays, workers }: StoreStatus, io: Io): void {
@@ -114,17 +114,16 @@ function tellWorkers(workers: readonly WorkerRow[], io: Io): void {
   table(
     io,
     [{ title: 'worker', shrinkTo: 12 }, { title: 'state' }, ...numbers('silent for', 'in hand'), { title: 'serves' }],
-    workers.map((each) => [
-      safe(each.name),
-      each.alive ? { text: 'alive', style: 'green' } : { text: 'dead', style: 'red' },
-      span(each.silentMs),
-      count(each.inHand),
-      safe(serves(each)),
-    ]),
+    workers.map((each) => [safe(each.name), state(each), span(each.silentMs), count(each.inHand), safe(serves(each))]),
   )
   if (workers.some(({ alive }) => !alive)) {
     line(io, paint(io, 'dim', 'what a dead worker had in hand, a live one takes over'))
   }
+}
+
+function state(worker: WorkerRow): Cell {
+  if (!worker.alive) return { text: 'dead', style: 'red' }
+  return servesOf(worker).stuck ? { text: 'stuck', style: 'red' } : { text: 'alive', style: 'green' }
 }
 
 function serves(worker: WorkerRow): string {

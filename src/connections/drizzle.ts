@@ -137,6 +137,8 @@ class DrizzleConnection implements Connection<Queryable> {
   }
 
   async #steps<T>(tx: Queryable, options: TransactionOptions, work: TransactionWork<Queryable, T>): Promise<T> {
+    // It may have waited for a connection for too long.
+    options.signal?.throwIfAborted()
     options.acquired?.()
     const answers = await this.#runAll(tx, work.first)
     const { value, last } = await this.#body(tx, answers, options, work)

@@ -1,3 +1,4 @@
+import type { Acquisitions } from './acquisitions.ts'
 import type { Clock } from './clock.ts'
 import { HapaxError } from './errors.ts'
 
@@ -16,7 +17,8 @@ export class Deadline {
   readonly #outer: AbortSignal | undefined
   #cancel: (() => void) | undefined
   #reason: (() => HapaxError) | undefined
-  #endsAt = 0
+  /** When the phase ends, as things are. */
+  #end: () => number = () => 0
   #over = false
   #timerAt = 0
 
@@ -31,6 +33,13 @@ export class Deadline {
 
   get signal(): AbortSignal {
     return this.#controller.signal
+  }
+
+  /** A connection is waited for: for as long as the pool hands out any. */
+  acquiring(acquisitions: Acquisitions): void {
+    const began = this.#clock.monotonic()
+    const end = (): number => acquisitions.endOf(began)
+    this.#arm(end() - began, () => acquisitions.exhausted(), end)
   }
 
   opening(): void {
@@ -64,11 +73,12 @@ export class Deadline {
   readonly #stop = (): void => this.#controller.abort(this.#outer?.reason)
 
   /** One timer serves all phases: it is set again only if it went off before the end of a later phase. */
-  #arm(ms: number, reason: () => HapaxError): void {
+  #arm(ms: number, reason: () => HapaxError, end?: () => number): void {
     if (this.#over) return
     this.#reason = reason
-    this.#endsAt = this.#clock.monotonic() + ms
-    if (this.#cancel !== undefined && this.#timerAt <= this.#endsAt) return
+    const endsAt = this.#clock.monotonic() + ms
+    this.#end = end ?? (() => endsAt)
+    if (this.#cancel !== undefined && this.#timerAt <= endsAt) return
     this.#cancel?.()
     this.#timer(ms)
   }
@@ -76,7 +86,7 @@ export class Deadline {
   #timer(ms: number): void {
     this.#timerAt = this.#clock.monotonic() + ms
     this.#cancel = this.#clock.after(ms, () => {
-      const leftMs = this.#endsAt - this.#clock.monotonic()
+      const leftMs = this.#end() - this.#clock.monotonic()
       if (leftMs > 0) this.#timer(leftMs)
       else this.#controller.abort(this.#reason?.())
     })

@@ -5,6 +5,7 @@ import type { Finding, StoreStatus } from './tools.ts'
 /** A worker that is alive. */
 interface Live {
   readonly id: string
+  readonly name: string
   readonly serves: Serves
 }
 
@@ -17,7 +18,9 @@ interface Subscription {
 /** Whether everything that waits, or may come, is served by a worker that is alive. */
 export function workerFindings(status: StoreStatus, subscriptions: readonly Subscription[]): readonly Finding[] {
   const { workers, consumers, relays } = status
-  const live = workers.filter(({ alive }) => alive).map((worker): Live => ({ id: worker.id, serves: servesOf(worker) }))
+  const live = workers
+    .filter(({ alive }) => alive)
+    .map((worker): Live => ({ id: worker.id, name: worker.name, serves: servesOf(worker) }))
   const dead = workers.filter(({ alive }) => !alive).map(deadFinding)
   if (live.length > 0) {
     const names = new Set([
@@ -27,6 +30,7 @@ export function workerFindings(status: StoreStatus, subscriptions: readonly Subs
     return [
       ...dead,
       ok(`${live.length} alive`),
+      ...live.filter(({ serves }) => serves.stuck).map(stuckFinding),
       ...[...names].sort().flatMap((name) => consumerFindings(name, status, subscriptions, live)),
       ...relays.flatMap((relay) => relayFindings(relay, live)),
     ]
@@ -47,6 +51,16 @@ function deadFinding({ name, silentMs, inHand }: StoreStatus['workers'][number])
   }
 }
 
+function stuckFinding({ name }: Live): Finding {
+  return {
+    check: 'workers',
+    level: 'error',
+    message: `the worker ${name} is alive, but its handlers get no connection; it has left its messages to others`,
+    advice:
+      'Something keeps all connections of its pool: look for clients that are not released, and for transactions that are left open. It takes part again by itself.',
+  }
+}
+
 function consumerFindings(
   name: string,
   { consumers }: StoreStatus,
@@ -55,7 +69,10 @@ function consumerFindings(
 ): readonly Finding[] {
   const { waiting = 0, retrying = 0 } = consumers.find(({ consumer }) => consumer === name) ?? {}
   const types = subscriptions.filter(({ consumer }) => consumer === name).map(({ type }) => type)
-  const serving = live.filter(({ serves }) => serves.consumers.has(name))
+  const all = live.filter(({ serves }) => serves.consumers.has(name))
+  // Those whose handlers cannot run have lanes only if there is nobody else.
+  const able = all.filter(({ serves }) => !serves.stuck)
+  const serving = able.length > 0 ? able : all
   if (serving.length === 0) return unserved(name, waiting + retrying, types.length > 0)
   const handles = ({ serves }: Live, type: string): boolean => serves.consumers.get(name)?.includes(type) ?? false
   const orphans = types.filter((type) => !serving.some((worker) => handles(worker, type)))

@@ -47,6 +47,22 @@ export function untilAborted<T>(signal: AbortSignal | undefined, steps: () => Pr
   })
 }
 
+/** What a pool hands out; an abort does not wait for it any longer, and then it goes back as it came. */
+export function untilAcquired<Client>(
+  acquiring: Promise<Client>,
+  signal: AbortSignal | undefined,
+  giveBack: (client: Client) => void,
+): Promise<Client> {
+  if (signal === undefined) return acquiring
+  return new Promise((resolve, reject) => {
+    const abort = (): void => reject(signal.reason)
+    signal.addEventListener('abort', abort, { once: true })
+    if (signal.aborted) abort()
+    acquiring.then((client) => (signal.aborted ? giveBack(client) : resolve(client)), reject)
+    acquiring.finally(() => signal.removeEventListener('abort', abort)).catch(() => {})
+  })
+}
+
 /** The class of an error or of the first of its causes that has one; ORMs and handlers wrap errors. */
 export function classOfCauses(error: unknown, classOf: (error: object) => ErrorClass): ErrorClass {
   for (let each = error as { cause?: unknown } | undefined, depth = 0; each && depth < 5; depth++) {

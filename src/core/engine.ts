@@ -1,3 +1,4 @@
+import type { Acquisitions } from './acquisitions.ts'
 import type { Activity } from './activity.ts'
 import { type Clock, pause } from './clock.ts'
 import type { Isolation } from './connection.ts'
@@ -17,6 +18,7 @@ export interface Engine<Tx> {
   readonly publisher: { open(tx: Tx): OpenBuffer<Tx> }
   readonly events: EventHub
   readonly activity: Activity
+  readonly acquisitions: Acquisitions
   readonly logger: Logger
   readonly clock: Clock
   readonly random: Random
@@ -109,10 +111,11 @@ export class Attempt<Tx, T> {
 
   async #once(token: string): Promise<Attempted<T> | 'again'> {
     const deadline = new Deadline(this.#engine.clock, this.#phases, this.#signal)
+    const acquired = acquiring(this.#engine, deadline)
     const progress = { called: false, thrown: NOTHING as unknown, buffer: undefined as OpenBuffer<Tx> | undefined }
     const opening = this.#opening(token, this.#unknownSince !== undefined)
     try {
-      const value = await this.#engine.store.transaction(this.#unitOptions(deadline), opening, (unit) =>
+      const value = await this.#engine.store.transaction(this.#unitOptions(deadline, acquired), opening, (unit) =>
         this.#runBody(unit, deadline, progress),
       )
       progress.buffer?.committed()
@@ -126,9 +129,8 @@ export class Attempt<Tx, T> {
     }
   }
 
-  #unitOptions(deadline: Deadline): UnitOptions {
+  #unitOptions(deadline: Deadline, acquired: () => void): UnitOptions {
     const { isolation, lockTimeoutMs, timeoutMs } = this.#settings
-    const acquired = (): void => deadline.opening()
     return { isolation, signal: deadline.signal, acquired, lockTimeoutMs, idleTimeoutMs: timeoutMs + GRACE_MS }
   }
 
@@ -237,23 +239,42 @@ function isDoomed(error: unknown): boolean {
   return isHapaxError(error, 'transaction-conflict') || isHapaxError(error, 'transaction-lost')
 }
 
+/**
+ * A transaction begins to wait for a connection; returns what to call when it has one. Where there is one writer there is no pool:
+ * its turn is waited for, and that ends by itself.
+ */
+function acquiring<Tx>(
+  { store, acquisitions }: Pick<Engine<Tx>, 'store' | 'acquisitions'>,
+  deadline: Deadline,
+): () => void {
+  if (store.features.parallelWriters) deadline.acquiring(acquisitions)
+  return () => {
+    acquisitions.got()
+    deadline.opening()
+  }
+}
+
 /** A transaction without handlers: the database has to answer in time, the body may take as long as it likes. */
 export async function unit<Tx, T>(
-  { store, clock }: { readonly store: Store<Tx, never>; readonly clock: Clock },
+  engine: Pick<Engine<Tx>, 'store' | 'clock' | 'acquisitions'>,
   options: Omit<UnitOptions, 'signal' | 'acquired'>,
   opening: Opening,
   body: (unit: Unit<Tx>) => Promise<UnitEnd<T>>,
 ): Promise<T> {
   const openingMs = options.lockTimeoutMs + GRACE_MS
-  const deadline = new Deadline(clock, { openingMs, handlerMs: openingMs, commitMs: COMMIT_MS })
-  const acquired = (): void => deadline.opening()
+  const deadline = new Deadline(engine.clock, { openingMs, handlerMs: openingMs, commitMs: COMMIT_MS })
+  const acquired = acquiring(engine, deadline)
   try {
-    return await store.transaction({ ...options, signal: deadline.signal, acquired }, opening, async (opened) => {
-      deadline.pause()
-      const end = await body(opened)
-      deadline.commit()
-      return end
-    })
+    return await engine.store.transaction(
+      { ...options, signal: deadline.signal, acquired },
+      opening,
+      async (opened) => {
+        deadline.pause()
+        const end = await body(opened)
+        deadline.commit()
+        return end
+      },
+    )
   } finally {
     deadline.done()
   }

@@ -46,6 +46,12 @@ export interface HapaxEvents {
   'relay-down': { relay: string; destination: string; pauseMs: number; error: Error }
   /** Old rows were deleted. */
   cleaned: { what: 'receipts' | 'sent' | 'audit'; of: string; deleted: number }
+  /** Transactions wait for a connection of the pool, and none got one for so long. */
+  'pool-exhausted': { waitedMs: number; error: Error }
+  /** No handler of a worker can run, although it is heard of: it has left its messages to others. */
+  'worker-stuck': { consumers: readonly string[]; error: Error }
+  /** Its handlers can run again. */
+  'worker-recovered': { consumers: readonly string[] }
   /** A part of a worker failed and will go on. */
   'worker-error': { consumers: readonly string[]; error: Error }
 }
@@ -77,6 +83,9 @@ const NAMES: Readonly<Record<keyof HapaxEvents, true>> = {
   'relay-failed': true,
   'relay-down': true,
   cleaned: true,
+  'pool-exhausted': true,
+  'worker-stuck': true,
+  'worker-recovered': true,
   'worker-error': true,
 }
 

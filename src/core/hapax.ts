@@ -1,3 +1,4 @@
+import { ACQUIRE_MS, Acquisitions } from './acquisitions.ts'
 import { Activity } from './activity.ts'
 import type { Destination } from './broker.ts'
 import { type CleanupOptions, cleanup } from './cleanup.ts'
@@ -37,6 +38,8 @@ export interface HapaxOptions<Tx, Own> {
   readonly logger?: Logger
   /** The largest message that is taken or published. @default 1 MiB */
   readonly maxMessageBytes?: number
+  /** For how long a transaction waits for a connection of the pool while no other one gets one either. @default 10_000 */
+  readonly acquireMs?: number
   readonly clock?: Clock
   readonly random?: Random
 }
@@ -106,6 +109,7 @@ function createWhole<Tx, Own>(options: HapaxOptions<Tx, Own>): Hapax<Tx, Own> {
     'delivery',
     'logger',
     'maxMessageBytes',
+    'acquireMs',
     'clock',
     'random',
   ])
@@ -133,6 +137,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     const [clock, random] = [clockOption(options.clock), randomOption(options.random)]
     const logger = loggerOption(options.logger)
     const maxBytes = positiveInteger('maxMessageBytes', options.maxMessageBytes, 1024 * 1024)
+    const acquireMs = positiveInteger('acquireMs', options.acquireMs, ACQUIRE_MS)
     const mintId = uuidv7Source(clock, random)
     this.#store = store
     this.events = new EventHub(logger)
@@ -153,6 +158,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
       publisher: this.#publisher,
       events,
       activity,
+      acquisitions: new Acquisitions({ clock, events, logger, acquireMs }),
       logger,
       clock,
       random,

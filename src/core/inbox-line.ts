@@ -9,6 +9,7 @@ import { DRAIN_LIMIT, type Line } from './line.ts'
 import type { Membership } from './membership.ts'
 import type { Outcome } from './outcome.ts'
 import type { Places } from './places.ts'
+import type { Throughput } from './progress.ts'
 import { Rotation } from './rotation.ts'
 import type { Entry, Look, Share } from './store.ts'
 
@@ -20,6 +21,7 @@ export interface InboxLineOptions<Tx> {
   readonly places: Places
   readonly membership: Pick<Membership, 'lanesOfType'>
   readonly floor: Floor
+  readonly progress: Throughput
   readonly signal: AbortSignal
   /** There is room again, or something has ended. */
   changed(): void
@@ -222,15 +224,17 @@ export class InboxLine<Tx> implements Line {
 
   /** One group after the other; what stands behind a row that is not done would not be given to us anyway. */
   async #run(turn: Turn): Promise<void> {
-    const { consumer, signal, report } = this.#options
+    const { consumer, progress, signal, report } = this.#options
     for (const group of turn) {
       if (signal.aborted) return
       const seqs = group.map((entry) => entry.seq)
       try {
         const outcomes = await consumer.work(seqs, signal)
+        progress.made()
         if (!this.#learn(seqs, outcomes)) return
       } catch (error) {
         this.#learn(seqs, new Map())
+        progress.failed(asError(error))
         report(asError(error))
         return
       }

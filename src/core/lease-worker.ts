@@ -36,6 +36,8 @@ export class LeaseWorker {
   #loop: Promise<void> | undefined
   #asking: (() => void)[] = []
   #errors = 0
+  /** The store did not take what a subscription had delivered last. */
+  #failing = false
 
   /** Made by `hapax.worker`. */
   constructor(engine: LeaseEngine, options: LeaseWorkerOptions, onStop: (worker: LeaseWorker) => void) {
@@ -74,7 +76,7 @@ export class LeaseWorker {
 
   /** Whether it runs and the store answers: for a readiness probe. */
   get ready(): boolean {
-    return this.#state === 'running' && this.#errors === 0
+    return this.#state === 'running' && this.#errors === 0 && !this.#failing
   }
 
   /** Resolves when nothing is in hand and nothing is due that people want to be tried again. */
@@ -122,14 +124,19 @@ export class LeaseWorker {
     const report = (error: Error): void => this.#report(error)
     const changed = (): void => this.wake()
     const { signal } = this.#abort
+    const progress = { made: () => this.#fails(false), failed: () => this.#fails(true) }
     this.#lines = [...places].map(
       ([consumer, room]) => new StoredLine({ consumer, places: room, signal, changed, report }),
     )
     this.#readers = this.#sources.map((source) => {
       const { concurrency } = source.consumer.settings
       const room = { concurrency, places: places.get(source.consumer) as Places }
-      return new Reader({ engine, source, ...room, floor: engine.floor, signal, report })
+      return new Reader({ engine, source, ...room, floor: engine.floor, progress, signal, report })
     })
+  }
+
+  #fails(failing: boolean): void {
+    this.#failing = failing
   }
 
   async #work(): Promise<void> {

@@ -11,6 +11,8 @@ export interface Serves {
   /** Types by consumer. */
   readonly consumers: ReadonlyMap<string, readonly string[]>
   readonly relays: readonly string[]
+  /** None of its handlers can run: their messages are for others, if there are any. */
+  readonly stuck: boolean
 }
 
 /** What a membership needs. */
@@ -18,7 +20,7 @@ export interface MembershipOptions {
   readonly store: Pick<Store<never>, 'join' | 'note' | 'beat' | 'bury' | 'leave'>
   readonly clock: Clock
   readonly random: Random
-  readonly serves: Serves
+  readonly serves: Omit<Serves, 'stuck'>
   /** Within this time others take over when this worker dies. */
   readonly takeoverMs: number
   /** What the worker has in hand, for the heartbeat. */
@@ -43,6 +45,9 @@ export class Membership {
   #lanes = new Map<string, readonly number[]>()
   #heardAt = 0
   #state: 'new' | 'joined' | 'left' = 'new'
+  #stuck = false
+  /** What the others were told last. */
+  #told = false
   #cancel: () => void = () => {}
   #beating: Promise<void> = Promise.resolve()
 
@@ -66,6 +71,11 @@ export class Membership {
     return this.#state === 'joined' && this.#options.clock.monotonic() - this.#heardAt < this.#ttlMs
   }
 
+  /** Whether a heartbeat that began after this time came through. */
+  heardSince(time: number): boolean {
+    return this.#heardAt > time
+  }
+
   /** Whoever slept past its heartbeat is dead to the others: it says hello again before it goes on. */
   async ensureAlive(): Promise<void> {
     if (!this.alive) await this.#inTurn()
@@ -79,9 +89,19 @@ export class Membership {
     })
   }
 
+  /** Tells the others whether handlers can run here. While they cannot, what this worker serves is theirs. */
+  async able(able: boolean): Promise<void> {
+    this.#stuck = !able
+    await this.#inTurn()
+  }
+
   /** The lanes of this worker among those that handle this type of this consumer. */
   lanesOfType(consumer: string, type: string): readonly number[] {
-    return this.#lanesOf(['type', consumer, type], ({ consumers }) => consumers.get(consumer)?.includes(type) ?? false)
+    return this.#lanesOf(
+      ['type', consumer, type],
+      ({ consumers }) => consumers.get(consumer)?.includes(type) ?? false,
+      (serves) => serves.stuck,
+    )
   }
 
   lanesOfRelay(relay: string): readonly number[] {
@@ -106,28 +126,43 @@ export class Membership {
     }
   }
 
-  #lanesOf(what: readonly string[], who: (serves: Serves) => boolean): readonly number[] {
+  /** `unable`: those that have lanes only if nobody else is there. */
+  #lanesOf(
+    what: readonly string[],
+    who: (serves: Serves) => boolean,
+    unable: (serves: Serves) => boolean = () => false,
+  ): readonly number[] {
     // Not joined by a space or the like: a name may have it inside.
     const name = JSON.stringify(what)
     let lanes = this.#lanes.get(name)
     if (lanes === undefined) {
-      lanes = lanesOf(this.#id, this.#who(who))
+      lanes = lanesOf(this.#id, this.#who(who, unable))
       this.#lanes.set(name, lanes)
     }
     return lanes
   }
 
-  #who(who: (serves: Serves) => boolean): readonly string[] {
-    const others = this.#others.filter(({ serves }) => who(serves)).map(({ id }) => id)
-    return [this.#id, ...others]
+  #who(who: (serves: Serves) => boolean, unable: (serves: Serves) => boolean = () => false): readonly string[] {
+    const others = this.#others.filter(({ serves }) => who(serves))
+    const all = [{ id: this.#id, serves: this.#serves() }, ...others]
+    const able = all.filter(({ serves }) => !unable(serves))
+    return (able.length > 0 ? able : all).map(({ id }) => id)
+  }
+
+  #serves(): Serves {
+    const { consumers, relays } = this.#options.serves
+    return { consumers, relays, stuck: this.#told }
   }
 
   async #hello(): Promise<void> {
-    const { store, serves, random } = this.#options
+    const { store, random } = this.#options
     const id = random.token()
     const name = `${hostname()}/${process.pid}`
-    await store.join({ id, name, ttlMs: Math.ceil(this.#ttlMs), serves: servesText(serves) })
+    const stuck = this.#stuck
+    const serves = servesText({ ...this.#serves(), stuck })
+    await store.join({ id, name, ttlMs: Math.ceil(this.#ttlMs), serves })
     this.#id = id
+    this.#told = stuck
     this.#lanes.clear()
   }
 
@@ -156,6 +191,7 @@ export class Membership {
   async #beat(): Promise<void> {
     const { store, clock, inHand } = this.#options
     const began = clock.monotonic()
+    if (this.#told !== this.#stuck && this.#state === 'joined') await this.#helloAgain()
     const { seqs, alone } = inHand()
     let workers = await store.beat(this.#id, seqs, alone)
     if (workers === undefined) {
@@ -166,6 +202,17 @@ export class Membership {
     this.#heardAt = began
     this.#update(workers)
     if (workers.some((worker) => !worker.alive && worker.id !== this.#id)) await this.#bury()
+  }
+
+  /** Under a new name, by which the others learn what has changed. What is in hand is noted under both until then. */
+  async #helloAgain(): Promise<void> {
+    const { store, inHand, changed } = this.#options
+    const before = this.#id
+    await this.#hello()
+    const { seqs, alone } = inHand()
+    await store.note(this.#id, seqs, alone)
+    await store.leave(before)
+    changed()
   }
 
   #update(workers: readonly WorkerRow[]): void {
@@ -189,17 +236,17 @@ export class Membership {
 }
 
 /** What a worker serves, as its row says it. */
-function servesText({ consumers, relays }: Serves): string {
-  return JSON.stringify({ consumers: Object.fromEntries(consumers), relays })
+function servesText({ consumers, relays, stuck }: Serves): string {
+  return JSON.stringify({ consumers: Object.fromEntries(consumers), relays, ...(stuck && { stuck }) })
 }
 
 /** What a worker's row says that it serves; what another version wrote may be something else. */
 export function servesOf({ serves }: Pick<WorkerRow, 'serves'>): Serves {
   try {
-    const { consumers, relays } = JSON.parse(serves) as { consumers?: unknown; relays?: unknown }
-    return { consumers: typesOf(consumers), relays: Array.isArray(relays) ? relays : [] }
+    const { consumers, relays, stuck } = JSON.parse(serves) as { [Name in keyof Serves]?: unknown }
+    return { consumers: typesOf(consumers), relays: Array.isArray(relays) ? relays : [], stuck: stuck === true }
   } catch {
-    return { consumers: new Map(), relays: [] }
+    return { consumers: new Map(), relays: [], stuck: false }
   }
 }
 

@@ -7,6 +7,7 @@ import type { Floor } from './floor.ts'
 import type { IncomingMessage } from './message.ts'
 import type { Outcome } from './outcome.ts'
 import type { Places } from './places.ts'
+import type { Throughput } from './progress.ts'
 import type { Random } from './random.ts'
 import { Signal } from './signal.ts'
 import { checkHorizon } from './worker-options.ts'
@@ -18,6 +19,7 @@ export interface ReaderOptions {
   readonly concurrency: number
   readonly places: Places
   readonly floor: Floor
+  readonly progress: Throughput
   readonly signal: AbortSignal
   report(error: Error): void
 }
@@ -31,6 +33,9 @@ export class Reader {
   readonly #stop = new AbortController()
   #open: OpenReader | undefined
   #stopping = false
+  /** No handler can run: what comes is for others. */
+  #resting = false
+  #switching: Promise<void> = Promise.resolve()
   #errors = 0
   /** Deliveries that wait here for what is under way elsewhere. */
   readonly #patient = new Set<Promise<void>>()
@@ -46,17 +51,53 @@ export class Reader {
     const opening = source.subscription.open({
       prefetch: this.#prefetch(),
       receive: (deliveries) => {
+        if (this.#resting) return this.#giveBack(deliveries)
         this.#arrived.push(...deliveries)
         this.#dispatch()
       },
       report,
     })
-    this.#open = await within(this.#options.engine.clock, OPEN_MS, opening, () => {
+    const open = await within(this.#options.engine.clock, OPEN_MS, opening, () => {
       // Should it open after all, nobody wants it any more.
       void opening.then((reader) => reader.close()).catch(() => {})
       throw new HapaxError('broker-timeout', `${source.subscription.name} did not open within ${OPEN_MS} ms`)
     })
-    checkHorizon(source, this.#open.horizonMs)
+    if (this.#stopping) return open.close()
+    this.#open = open
+    checkHorizon(source, open.horizonMs)
+  }
+
+  /** While no handler can run, what the broker has given out goes back to it: others may have it. */
+  rest(resting: boolean): void {
+    if (this.#resting === resting) return
+    this.#resting = resting
+    const turn = this.#switching.then(() => (this.#resting ? this.#shut() : this.#reopen()))
+    this.#switching = turn.catch((error: unknown) => this.#options.report(asError(error)))
+  }
+
+  async #shut(): Promise<void> {
+    const open = this.#open
+    if (open === undefined || this.#stopping) return
+    this.#open = undefined
+    await open.pause()
+    this.#giveBack(this.#arrived.splice(0))
+    await open.close()
+  }
+
+  async #reopen(): Promise<void> {
+    const { engine, report } = this.#options
+    for (let times = 1; this.#open === undefined && !this.#resting && !this.#stopping; times++) {
+      try {
+        await this.start()
+      } catch (error) {
+        report(asError(error))
+        await pause(engine.clock, Math.min(30_000, 200 * 2 ** times), this.#stop.signal)
+      }
+    }
+  }
+
+  #giveBack(deliveries: readonly Delivery[]): void {
+    for (const delivery of deliveries) this.#tell(() => delivery.retry(0))
   }
 
   get running(): readonly Promise<void>[] {
@@ -73,7 +114,7 @@ export class Reader {
     this.#signal.notify()
     this.#stop.abort()
     await this.#open?.pause()
-    for (const delivery of this.#arrived.splice(0)) this.#tell(() => delivery.retry(0))
+    this.#giveBack(this.#arrived.splice(0))
   }
 
   async close(): Promise<void> {
@@ -123,7 +164,7 @@ export class Reader {
 
   /** Acknowledges what is done; answers what is not. */
   async #handle(deliveries: readonly Delivery[]): Promise<readonly Undone[]> {
-    const { source, floor, signal, report } = this.#options
+    const { source, floor, progress, signal, report } = this.#options
     const bytes = deliveries.reduce((sum, delivery) => sum + delivery.bytes, 0)
     await floor.enterWhenOpen(bytes)
     if (this.#stopping) {
@@ -137,9 +178,11 @@ export class Reader {
         signal,
       )
       this.#errors = 0
+      progress.made()
     } catch (error) {
       // The database could not be reached, or could not tell.
       this.#errors = Math.min(this.#errors + 1, 10)
+      progress.failed(asError(error))
       report(asError(error))
       return deliveries.map(undone)
     } finally {

@@ -187,3 +187,14 @@ function spoken(ms: number): string {
   const [name, size] = units.find(([, each]) => ms >= each) ?? ['milliseconds', 1]
   return `${Math.round((ms / size) * 10) / 10} ${name}`
 }
+
+/** A relay goes where the first worker said. */
+export function refuseMoved(relay: string, destination: string, recorded: string): void {
+  if (recorded === destination) return
+  throw new HapaxError(
+    'relay-moved',
+    `expected relay ${relay} to go to ${recorded}, as recorded by the first worker, got ${destination}: ` +
+      `if the move is meant, run npx hapax relays move ${relay} '${destination}'`,
+    { fields: { relay, recorded, destination } },
+  )
+}

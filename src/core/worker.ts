@@ -3,13 +3,14 @@ import { Cleaner } from './cleaner.ts'
 import { within } from './clock.ts'
 import type { Consumer } from './consumer.ts'
 import { isDrained } from './drained.ts'
-import type { Engine } from './engine.ts'
+import { type Engine, unit } from './engine.ts'
 import { asError, HapaxError, messageOf } from './errors.ts'
 import type { Floor } from './floor.ts'
 import { InboxLine } from './inbox-line.ts'
 import type { Line } from './line.ts'
 import { Membership, type Serves } from './membership.ts'
 import { Places } from './places.ts'
+import { Progress } from './progress.ts'
 import { Reader } from './reader.ts'
 import { Relay } from './relay.ts'
 import { Signal } from './signal.ts'
@@ -18,6 +19,7 @@ import { Suspects } from './suspects.ts'
 import {
   checkRetention,
   checkSource,
+  refuseMoved,
   shareOut,
   type WorkerOptions,
   type WorkerSettings,
@@ -37,6 +39,7 @@ export class Worker<Tx> {
   readonly #abort = new AbortController()
   readonly #membership: Membership
   readonly #suspects: Suspects
+  readonly #progress: Progress
   #inboxes: readonly InboxLine<Tx>[] = []
   #relays: readonly Relay<Tx>[] = []
   #readers: readonly Reader[] = []
@@ -73,6 +76,14 @@ export class Worker<Tx> {
       lines: () => this.#inboxes,
       isRunning: () => this.#state === 'running',
       changed: () => this.#signal.notify(),
+    })
+    this.#progress = new Progress({
+      engine,
+      signal: this.#abort.signal,
+      consumers: () => this.#settings.consumers.map(({ name }) => name),
+      heardSince: (time) => this.#membership.heardSince(time),
+      probe: () => unit(engine, PROBE, { kind: 'plain' }, async () => ({ value: undefined, writes: undefined })),
+      changed: (stuck) => this.#stuck(stuck),
     })
   }
 
@@ -113,11 +124,11 @@ export class Worker<Tx> {
   }
 
   /**
-   * Whether it runs and the database has heard from it lately: for a readiness probe. Brokers do not count, because messages
-   * are taken and published without them; the events `relay-down` and `worker-error` tell of them.
+   * Whether it runs, the database has heard from it lately, and its handlers get connections: for a readiness probe. Brokers do not
+   * count, because messages are taken and published without them; the events `relay-down` and `worker-error` tell of them.
    */
   get ready(): boolean {
-    return this.#state === 'running' && this.#membership.alive && this.#errors === 0
+    return this.#state === 'running' && this.#membership.alive && this.#errors === 0 && !this.#progress.stuck
   }
 
   /** Resolves when nothing is due and nothing is in hand, here or elsewhere; what waits for a later attempt is not due. */
@@ -183,6 +194,7 @@ export class Worker<Tx> {
       engine: this.#engine,
       membership: this.#membership,
       floor: this.#floor,
+      progress: this.#progress,
       signal: this.#abort.signal,
       changed: () => this.#changed(),
       report: (error: Error) => this.#report(error),
@@ -234,11 +246,26 @@ export class Worker<Tx> {
     return [...this.#inboxes, ...this.#relays]
   }
 
+  /** Those that can move: while no handler can run, relays go on. */
+  #movable(): readonly Line[] {
+    return this.#progress.stuck ? this.#relays : this.#lines()
+  }
+
+  /** While no handler can run, others have what this worker served. */
+  #stuck(stuck: boolean): void {
+    if (this.#state !== 'running') return
+    if (stuck) this.#suspects.stop()
+    if (stuck) for (const line of this.#inboxes) line.drop()
+    for (const reader of this.#readers) reader.rest(stuck)
+    this.#membership.able(!stuck).catch((error: unknown) => this.#report(asError(error)))
+    this.wake()
+  }
+
   #running(): readonly Promise<void>[] {
     return [...this.#lines(), ...this.#readers].flatMap((each) => each.running)
   }
 
-  #serves(): Serves {
+  #serves(): Omit<Serves, 'stuck'> {
     const { consumers, relays } = this.#settings
     return {
       get consumers() {
@@ -257,7 +284,7 @@ export class Worker<Tx> {
   /** Something ended: the next of what is in hand may begin, and there may be room for more. */
   #changed(): void {
     if (this.#state === 'running' && this.#membership.alive) {
-      for (const line of this.#lines()) line.begin()
+      for (const line of this.#movable()) line.begin()
     }
     this.#signal.notify()
   }
@@ -289,7 +316,7 @@ export class Worker<Tx> {
 
   /** One statement for all lines that have room. */
   async #look(): Promise<boolean> {
-    const wanted = this.#lines().map((line) => ({ line, shares: line.shares() }))
+    const wanted = this.#movable().map((line) => ({ line, shares: line.shares() }))
     const shares = wanted.flatMap((each) => each.shares)
     if (shares.length === 0) return false
     const looks = await this.#engine.store.look(shares)
@@ -312,13 +339,14 @@ export class Worker<Tx> {
 
   async #begin(): Promise<void> {
     if (this.#suspects.current !== undefined || this.#state !== 'running') return
-    const alone = this.#suspects.begin()
+    const inboxes = this.#progress.stuck ? [] : this.#inboxes
+    const alone = this.#progress.stuck ? undefined : this.#suspects.begin()
     if (alone !== undefined) return alone
     // Before anything runs, it is noted: if it ends the process, the others know what it was.
-    if (this.#inboxes.map((line) => line.putUp()).includes(true)) await this.#membership.note()
+    if (inboxes.map((line) => line.putUp()).includes(true)) await this.#membership.note()
     if (this.#state !== 'running') return
-    for (const line of this.#inboxes) line.noted()
-    for (const line of this.#lines()) line.begin()
+    for (const line of inboxes) line.noted()
+    for (const line of this.#movable()) line.begin()
   }
 
   #soon(): number {
@@ -361,17 +389,9 @@ export class Worker<Tx> {
 }
 
 const SOON_MS = 20
+/** A transaction that does nothing, to see whether one comes through. */
+const PROBE = { lockTimeoutMs: 1_000, idleTimeoutMs: 10_000 }
 /** A rest between two pages of keys is so many times as long as the look. */
 const PACE = 4
 const ASKED_MS = 50
 const MAX_BACK_OFF_MS = 10_000
-
-function refuseMoved(relay: string, destination: string, recorded: string): void {
-  if (recorded === destination) return
-  throw new HapaxError(
-    'relay-moved',
-    `expected relay ${relay} to go to ${recorded}, as recorded by the first worker, got ${destination}: ` +
-      `if the move is meant, run npx hapax relays move ${relay} '${destination}'`,
-    { fields: { relay, recorded, destination } },
-  )
-}

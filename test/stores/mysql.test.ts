@@ -23,6 +23,8 @@ const harness: StoreHarness<Tx, Own> = {
     const table = (name: string): string => `${database}.${name}`
     await admin.query([`create database ${database}`, ...businessTables(table, 'varchar(255)')].join(';'))
     const pools: mysql2.Pool[] = []
+    const stores: Store<Tx, Own>[] = []
+    const givenBack: (() => void)[] = []
     const another = async () => {
       const pool = mysql2.createPool({ uri, database, connectionLimit: connections })
       pools.push(pool)
@@ -42,6 +44,21 @@ const harness: StoreHarness<Tx, Own> = {
       ...sqlBusiness<Tx, Own>((tx) => tx, table, '?'),
       store,
       another,
+      pooled: async (max) => {
+        const pool = mysql2.createPool({ uri, database, connectionLimit: max })
+        pools.push(pool)
+        const url = new URL(uri)
+        url.pathname = database
+        const own = mysql({ pool, control: { url: url.href } }) as Store<Tx, Own>
+        stores.push(own)
+        const useUp = async () => {
+          const clients = await Promise.all(Array.from({ length: max }, () => pool.getConnection()))
+          const giveBack = () => clients.splice(0).forEach((client) => void client.release())
+          givenBack.push(giveBack)
+          return giveBack
+        }
+        return { store: own, useUp }
+      },
       effects: () => column(`select label as value from ${database}.effects`),
       own: (work) =>
         withClient(async (client) => {
@@ -63,6 +80,8 @@ const harness: StoreHarness<Tx, Own> = {
         ),
       drift: () => admin.query(`update ${database}.hapax_migrations set checksum = 'other' where version = 1`),
       close: async () => {
+        for (const each of givenBack) each()
+        for (const each of stores) await each.close()
         for (const pool of pools) await pool.end()
         await admin.query(`drop database ${database}`)
       },

@@ -13,7 +13,7 @@ const harness: StoreHarness<SqliteTx> = {
   features: {
     ...sqlite({ path: ':memory:' }).features,
     errorsAbort: false,
-    cannot: { 'row locks': 'one writer at a time' },
+    cannot: { 'row locks': 'one writer at a time', 'a pool': 'one writer at a time: there is no pool' },
   },
 
   async open({ migrated }) {
@@ -35,11 +35,12 @@ const harness: StoreHarness<SqliteTx> = {
         .prepare(text)
         .all()
         .map(({ value }) => String(value))
-    const none = () => Promise.reject(new Error('there are no transactions of the user to join'))
+    const none = () => Promise.reject(new Error('ruled out by the features'))
     return {
       ...sqlBusiness<SqliteTx, SqliteTx>((tx) => tx, table, '?'),
       store,
       another,
+      pooled: none,
       effects: () => column('select label as value from effects'),
       own: none,
       notBegun: none,

@@ -10,7 +10,8 @@ async function withClient<T>(pool: pg.Pool, work: (client: pg.PoolClient) => Pro
 /** The way of `pg` itself: the user's own transactions are clients that have begun one. */
 export const pgWay: PostgresWay<PgTx<pg.PoolClient & PgPoolClient>, PgClient> = {
   cannot: {},
-  storeOn: (pool, schema) => postgres({ pool, schema }),
+  storeOn: (pool, schema, control) =>
+    postgres({ pool, schema, ...(control !== undefined && { control: { url: control } }) }),
   client: (tx) => tx,
   own: (pool, work) =>
     withClient(pool, async (client) => {

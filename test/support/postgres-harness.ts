@@ -6,7 +6,7 @@ import { businessTables, type Client, sqlBusiness } from './store-suite.ts'
 /** How a way to reach PostgreSQL differs from another one. */
 export interface PostgresWay<Tx, Own> {
   readonly cannot: HarnessFeatures['cannot']
-  storeOn(pool: pg.Pool, schema: string): Store<Tx, Own>
+  storeOn(pool: pg.Pool, schema: string, control?: string): Store<Tx, Own>
   /** Statements in a transaction of this way. */
   client(tx: Tx | Own): Client
   /** A transaction that the user opened. */
@@ -27,11 +27,14 @@ export function postgresHarness<Tx, Own>(admin: pg.Pool, way: PostgresWay<Tx, Ow
       const table = (name: string): string => `${schema}.${name === 'effects' ? 'business' : name}`
       await admin.query([`create schema ${schema}`, ...businessTables(table, 'text')].join(';'))
       const pools: pg.Pool[] = []
-      const another = async (): Promise<Store<Tx, Own>> => {
-        const pool = new pg.Pool({ ...admin.options, max: connections })
+      const stores: Store<Tx, Own>[] = []
+      const givenBack: (() => void)[] = []
+      const poolOf = (max: number): pg.Pool => {
+        const pool = new pg.Pool({ ...admin.options, max })
         pools.push(pool)
-        return way.storeOn(pool, schema)
+        return pool
       }
+      const another = async (): Promise<Store<Tx, Own>> => way.storeOn(poolOf(connections), schema)
       const store = await another()
       if (migrated) await store.migrate()
       const column = async (text: string): Promise<string[]> =>
@@ -40,6 +43,18 @@ export function postgresHarness<Tx, Own>(admin: pg.Pool, way: PostgresWay<Tx, Ow
         ...sqlBusiness<Tx, Own>(way.client, table, '$1'),
         store,
         another,
+        pooled: async (max) => {
+          const pool = poolOf(max)
+          const own = way.storeOn(pool, schema, admin.options.connectionString)
+          const useUp = async () => {
+            const clients = await Promise.all(Array.from({ length: max }, () => pool.connect()))
+            const giveBack = () => clients.splice(0).forEach((client) => void client.release())
+            givenBack.push(giveBack)
+            return giveBack
+          }
+          stores.push(own)
+          return { store: own, useUp }
+        },
         effects: () => column(`select label as value from ${schema}.business`),
         own: (work) => way.own(admin, work),
         notBegun: (work) => way.notBegun(admin, work),
@@ -50,6 +65,8 @@ export function postgresHarness<Tx, Own>(admin: pg.Pool, way: PostgresWay<Tx, Ow
           ),
         drift: () => admin.query(`update ${schema}.migrations set checksum = 'other' where version = 1`),
         close: async () => {
+          for (const each of givenBack) each()
+          for (const each of stores) await each.close()
           for (const pool of pools) await pool.end()
           await admin.query(`drop schema ${schema} cascade`)
         },

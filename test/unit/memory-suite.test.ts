@@ -15,6 +15,7 @@ const harness: StoreHarness<MemoryTx> = {
       'row locks': 'one writer at a time',
       migrations: 'there is no schema',
       'setting seq': 'it counts from 1',
+      'a pool': 'there are no connections',
     },
   },
 
@@ -24,6 +25,7 @@ const harness: StoreHarness<MemoryTx> = {
       store,
       // The database is the store itself; two hapaxes on it are as strange to each other as two processes.
       another: async () => store,
+      pooled: none,
       effect: async (tx, label) => tx.insert('effects', { label }),
       effects: async () => store.rows('effects').map((row) => (row as { label: string }).label),
       unique: async (tx, label) => {

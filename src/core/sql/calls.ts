@@ -1,3 +1,4 @@
+import { ACQUIRE_MS, poolExhausted } from '../acquisitions.ts'
 import { systemClock, within } from '../clock.ts'
 import type { Connection, Result, Statement, TransactionOptions, TransactionWork } from '../connection.ts'
 import { HapaxError } from '../errors.ts'
@@ -53,8 +54,11 @@ export class SqlCalls<Tx, Own = Tx> {
     }
     // Its link may be dead without anybody saying so.
     const limit = new AbortController()
-    let cancel = (): void => {}
+    let cancel = this.#dialect.parallelWriters
+      ? systemClock.after(ACQUIRE_MS, () => limit.abort(poolExhausted(ACQUIRE_MS)))
+      : () => {}
     const acquired = (): void => {
+      cancel()
       cancel = systemClock.after(SHORT_MS, () => limit.abort(late(SHORT_MS)))
     }
     try {

@@ -9,7 +9,7 @@ import type {
   TransactionOptions,
   TransactionWork,
 } from '../../core/connection.ts'
-import { noAnswer, notInTransaction, untilAborted } from '../../core/driver.ts'
+import { noAnswer, notInTransaction, untilAborted, untilAcquired } from '../../core/driver.ts'
 import { describe } from '../../core/errors.ts'
 import { isolationOption } from '../../core/options.ts'
 import { classify } from './errors.ts'
@@ -82,7 +82,13 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
   }
 
   async query(text: string, params: readonly Param[], limitMs: number): Promise<Result> {
+    const began = performance.now()
     const client = await acquire(this.#pools.control())
+    // Nobody waits for it any more.
+    if (performance.now() - began > limitMs) {
+      client.release()
+      throw noAnswer(limitMs)
+    }
     let broken = false
     try {
       return await within(systemClock, limitMs, alone(client, { text, params }), () => {
@@ -117,15 +123,7 @@ async function acquire<Client extends MysqlPoolClient>(
   signal?: AbortSignal,
 ): Promise<Client> {
   signal?.throwIfAborted()
-  const acquiring = connect(await pool)
-  if (signal === undefined) return acquiring
-  return new Promise((resolve, reject) => {
-    const abort = (): void => reject(signal.reason)
-    signal.addEventListener('abort', abort, { once: true })
-    if (signal.aborted) abort()
-    acquiring.then((client) => (signal.aborted ? client.release() : resolve(client)), reject)
-    acquiring.finally(() => signal.removeEventListener('abort', abort)).catch(() => {})
-  })
+  return untilAcquired(connect(await pool), signal, (late) => late.release())
 }
 
 const pools = new WeakSet<object>()

@@ -8,7 +8,7 @@ import type {
   TransactionOptions,
   TransactionWork,
 } from '../../core/connection.ts'
-import { noAnswer, notInTransaction, transactionClosed, untilAborted } from '../../core/driver.ts'
+import { noAnswer, notInTransaction, transactionClosed, untilAborted, untilAcquired } from '../../core/driver.ts'
 import { describe, HapaxError } from '../../core/errors.ts'
 import { isolationOption } from '../../core/options.ts'
 import { insistOnUtf8, speaksUtf8 } from './encoding.ts'
@@ -40,7 +40,7 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
   }
 
   async transaction<T>(options: TransactionOptions, work: TransactionWork<PgTx<Client>, T>): Promise<T> {
-    const client = await acquire(await this.#pools.handlers())
+    const client = await acquire(await this.#pools.handlers(), options.signal)
     options.acquired?.()
     const run = new Run(client, this.#names)
     const onError = (error: Error): void => run.tx.watch.lose(error)
@@ -82,7 +82,13 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
   }
 
   async query(text: string, params: readonly Param[], limitMs: number): Promise<Result> {
+    const began = performance.now()
     const client = await acquire(await this.#pools.control())
+    // Nobody waits for it any more.
+    if (performance.now() - began > limitMs) {
+      client.release()
+      throw noAnswer(limitMs)
+    }
     let broken = true
     let late = false
     const timer = setTimeout(() => {
@@ -120,13 +126,14 @@ const clients = new WeakSet<object>()
  * A client of the pool. Whatever becomes of it, no error that it emits ends the process: the pool's own listener is not there from
  * the instant in which the pool hands it out, before whoever waits for it goes on, until it is given back.
  */
-async function acquire<Client extends PgPoolClient>(pool: PgPool<Client>): Promise<Client> {
+async function acquire<Client extends PgPoolClient>(pool: PgPool<Client>, signal?: AbortSignal): Promise<Client> {
+  signal?.throwIfAborted()
   if (!pools.has(pool)) {
     pools.add(pool)
     const { on } = pool as { on?(event: 'acquire', listener: (client: PgPoolClient) => void): unknown }
     on?.call(pool, 'acquire', listen)
   }
-  const client = await pool.connect()
+  const client = await untilAcquired(pool.connect(), signal, (late) => late.release())
   // Not every pool tells.
   listen(client)
   return client

@@ -14,6 +14,8 @@ export type Need =
   | 'migrations'
   /** Moving the counter behind `seq`. */
   | 'setting seq'
+  /** Connections that somebody can use up. */
+  | 'a pool'
   /** Noticing errors of the handler's statements that it swallows. */
   | 'watched statements'
 
@@ -38,6 +40,9 @@ export interface TestDatabase<Tx, Own = Tx> {
   readonly store: Store<Tx, Own>
   /** Another, independent store on the same database. */
   another(): Promise<Store<Tx, Own>>
+
+  /** Another store, whose handlers have these few connections, and whose control work has its own where that is possible. */
+  pooled(connections: number): Promise<PooledStore<Tx, Own>>
 
   /** Writes a row into `effects` through a transaction. */
   effect(tx: Tx | Own, label: string): Promise<unknown>
@@ -67,6 +72,13 @@ export interface TestDatabase<Tx, Own = Tx> {
   drift(): Promise<unknown>
   /** Closes the stores and removes the database. */
   close(): Promise<void>
+}
+
+/** A store on a pool that can be used up. */
+export interface PooledStore<Tx, Own = Tx> {
+  readonly store: Store<Tx, Own>
+  /** Takes all connections of the handlers, as somebody does who never gives them back; resolves with what gives them back. */
+  useUp(): Promise<() => void>
 }
 
 /** How the suite reaches a store. Members that `features.cannot` rules out are never called. */

@@ -24,6 +24,7 @@ import { relays } from './relays.ts'
 import { reusedNumbers } from './reused-numbers.ts'
 import { sharing } from './sharing.ts'
 import { stopping } from './stopping.ts'
+import { stuck } from './stuck.ts'
 import { tools } from './tools.ts'
 import { workers } from './workers.ts'
 import { World } from './world.ts'
@@ -48,6 +49,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   workers,
   names,
   stopping,
+  'used-up pools': stuck,
   'dead workers': deadWorkers,
   order,
   relays,
