@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline/promises'
 import { styleText } from 'node:util'
+import { safeJson } from '../core/safe-json.ts'
 
 /** Where a command writes. */
 interface Output {
@@ -99,24 +100,7 @@ export function line({ out }: Io, text: string = ''): void {
   out.write(`${text}\n`)
 }
 
-// The C1 controls, the marks that turn the direction of text, and the invisible ones: JSON.stringify lets them pass.
-const UNSAFE_IN_JSON = /[\u007f-\u009f\u2028\u2029\p{Cf}]/gu
-
 /** Writes the one JSON document of a command. */
 export function json({ out }: Io, value: unknown): void {
-  out.write(`${jsonText(value, 2)}\n`)
-}
-
-/** JSON that is safe on a terminal. */
-export function jsonText(value: unknown, indent?: number): string {
-  return JSON.stringify(value, null, indent).replaceAll(UNSAFE_IN_JSON, unicodeEscapes)
-}
-
-/** The escapes of a character as JSON and JavaScript write them. */
-export function unicodeEscapes(character: string): string {
-  let escapes = ''
-  for (let index = 0; index < character.length; index++) {
-    escapes += `\\u${character.charCodeAt(index).toString(16).padStart(4, '0')}`
-  }
-  return escapes
+  out.write(`${safeJson(value, 2)}\n`)
 }

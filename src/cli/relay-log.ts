@@ -1,6 +1,7 @@
 import { asError, messageOf } from '../core/errors.ts'
+import { safeJson } from '../core/safe-json.ts'
 import type { Events, Worker } from '../index.ts'
-import { type Io, jsonText, paint } from './io.ts'
+import { type Io, paint } from './io.ts'
 import { plural, safe, when } from './text.ts'
 
 type Level = 'info' | 'warn' | 'error'
@@ -100,7 +101,7 @@ export class RelayLog {
   #write(level: Level, message: string): void {
     const { err } = this.#io
     const at = new Date()
-    if (this.#json) err.write(`${jsonText({ at, level, message })}\n`)
+    if (this.#json) err.write(`${safeJson({ at, level, message })}\n`)
     else {
       const label = err.isTTY ? paint(this.#io, STYLES[level], level.padEnd(5)) : level.padEnd(5)
       err.write(`${when(at)}  ${label}  ${safe(message)}\n`)

@@ -1,6 +1,7 @@
 import type { Confirmation, Destination, OutgoingMessage } from '../core/broker.ts'
 import { isJson } from '../core/intake.ts'
-import { type Io, jsonText } from './io.ts'
+import { safeJson } from '../core/safe-json.ts'
+import type { Io } from './io.ts'
 import { exactJson } from './payload.ts'
 
 const CONFIRMED: Confirmation = { status: 'confirmed' }
@@ -22,7 +23,7 @@ function print(out: Pick<Io['out'], 'write'>, message: OutgoingMessage, signal: 
     const away = (error: Error): void => resolve({ status: 'unavailable', error })
     const abort = (): void => away(new Error('nobody has read it in time'))
     signal.addEventListener('abort', abort, { once: true })
-    out.write(`${jsonText(cloudEvent(message))}\n`, (error) => {
+    out.write(`${safeJson(cloudEvent(message))}\n`, (error) => {
       signal.removeEventListener('abort', abort)
       if (error) away(error)
       else resolve(CONFIRMED)

@@ -1,4 +1,4 @@
-import { unicodeEscapes } from './io.ts'
+import { unicodeEscapes } from '../core/safe-json.ts'
 
 const NAMED: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\t': '\\t' }
 

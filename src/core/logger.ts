@@ -1,4 +1,5 @@
 import { able } from './options.ts'
+import { safeJson } from './safe-json.ts'
 
 /** What hapax logs to: the order of pino's arguments, the four usual levels. */
 export interface Logger {
@@ -19,9 +20,9 @@ export const consoleLogger: Logger = {
 /** A logger that says nothing. */
 export const silentLogger: Logger = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} }
 
-// JSON, so that control characters in ids and messages cannot forge a line.
+// JSON, so that characters in ids and messages cannot forge a line. `msg`, as pino has it: many fields have a message of their own.
 function line(level: string, fields: object, message: string): void {
-  process.stderr.write(`${JSON.stringify({ level, message: `hapax: ${message}`, ...fields })}\n`)
+  process.stderr.write(`${safeJson({ level, msg: `hapax: ${message}`, ...fields })}\n`)
 }
 
 /** The logger that was given, or the one of the console. */

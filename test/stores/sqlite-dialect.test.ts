@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
@@ -371,5 +371,36 @@ describe('several processes', () => {
     holder.kill('SIGKILL')
     expect(await waiting).toBe('done')
     expect((await store.status()).consumers).toMatchObject([{ consumer: 'tester', receipts: 1 }])
+  })
+})
+
+describe('K21: the files', () => {
+  const modes = (file: string) => ['', '-wal', '-shm'].map((end) => (statSync(file + end).mode & 0o777).toString(8))
+
+  it('are for their owner alone, because they hold payloads', async () => {
+    const umask = process.umask(0)
+    const file = join(directory, 'own.db')
+    const own = sqlite({ path: file })
+    try {
+      await own.migrate()
+      expect(modes(file)).toEqual(['600', '600', '600'])
+    } finally {
+      process.umask(umask)
+      await own.close()
+    }
+  })
+
+  it('keep the mode that somebody gave them', async () => {
+    const umask = process.umask(0)
+    const file = join(directory, 'shared.db')
+    writeFileSync(file, '', { mode: 0o664 })
+    const own = sqlite({ path: file })
+    try {
+      await own.migrate()
+      expect(modes(file)).toEqual(['664', '664', '664'])
+    } finally {
+      process.umask(umask)
+      await own.close()
+    }
   })
 })

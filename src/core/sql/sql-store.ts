@@ -123,10 +123,16 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   }
 
   async migrate(): Promise<readonly Migration[]> {
-    const work = migration(this.#dialect, (tx: Tx) => this.#connection.executor(tx))
-    const applied = await untilFree(() => this.#calls.whole(work), this.#random)
+    // A look first: it needs no more than the right to read, which is all that many an application has.
+    const missing = (await this.migrations()).some(({ applied }) => !applied)
+    const applied = missing ? await this.#applyMissing() : []
     this.#ready = true
     return applied
+  }
+
+  #applyMissing(): Promise<readonly Migration[]> {
+    const work = migration(this.#dialect, (tx: Tx) => this.#connection.executor(tx))
+    return untilFree(() => this.#calls.whole(work), this.#random)
   }
 
   transaction<T>(options: UnitOptions, opening: Opening, body: (unit: Unit<Tx>) => Promise<UnitEnd<T>>): Promise<T> {

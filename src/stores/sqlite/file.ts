@@ -35,7 +35,8 @@ export function prepareFile(path: string): void {
     expected('path', 'in a directory that exists', path)
   }
   refuseNetwork(path, statfsSync(directory).type)
-  closeSync(openSync(path, 'a'))
+  // It holds payloads. SQLite gives the files beside it the mode of this one; one that is there keeps its own.
+  closeSync(openSync(path, 'a', 0o600))
 }
 
 /** Refuses the type of a file system if it is one of another host. */

@@ -10,7 +10,10 @@ export type { SqliteResult, SqliteTx } from './transaction.ts'
 
 /** Where the tables are. */
 export interface SqliteOptions {
-  /** The database file, on a disk of this host; or ':memory:', a database that ends with the store. */
+  /**
+   * The database file, on a disk of this host; or ':memory:', a database that ends with the store. A new file is for its owner alone
+   * (mode 0600).
+   */
   readonly path: string
   /** What the names of the tables of hapax begin with. @default 'hapax_' */
   readonly prefix?: string
