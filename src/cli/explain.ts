@@ -222,6 +222,8 @@ function inHand(consumer: string, next: string, dueAt: Date): string {
 /** What helps where a retry does not: what to do, and the command. */
 const WAYS_OUT: ReadonlyMap<string, readonly [what: string, how: string]> = new Map([
   ['conflict', ['see why, and what can be done', 'show']],
+  ['too-large', ['see what could be kept, and what can be done', 'show']],
+  ['unstorable', ['see what could be kept, and what can be done', 'show']],
   ['unknown-effect', ['see which call it is, and settle it', 'show']],
   ['effect-result', ['see which call it is, and say what it returned', 'show']],
   ['reused-effect', ['see which calls were made, and give each a name of its own', 'show']],

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import type { Command } from 'commander'
+import { stubOf } from '../core/stub.ts'
 import type { FailedMessage } from '../index.ts'
 import { CliError } from './errors.ts'
 import { type Io, json, line, paint } from './io.ts'
@@ -76,7 +77,11 @@ function givenText({ data, file }: EditOptions, io: Io): string | undefined {
   }
 }
 
-async function fromEditor({ message }: FailedMessage, io: Io): Promise<string> {
+async function fromEditor({ seq, message }: FailedMessage, io: Io): Promise<string> {
+  if (stubOf(message) !== undefined) {
+    const what = `the payload of ${seq} is not whole: give the data that is to take its place with --data or --file`
+    throw new CliError('usage', what)
+  }
   const payload = payloadOf(message.data)
   const text = 'data' in payload ? JSON.stringify(payload.data, null, 2) : Buffer.from(message.data).toString('utf8')
   return (io.edit as NonNullable<Io['edit']>)(`${text}\n`)

@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
 import { type MessageAttributes, unpackAttributes } from '../core/message.ts'
+import { type Stub, stubOf } from '../core/stub.ts'
 import type { EffectRow, ErrorRecord, FailedMessage } from '../index.ts'
 import { isMade, isUnsettled, journal, tellHowToSettle, tellJournal } from './effects.ts'
 import { type Io, json, line, paint } from './io.ts'
@@ -69,7 +70,9 @@ function attributesOf({ message }: FailedMessage): MessageAttributes {
   }
 }
 
-function facts({ seq, origin, consumer, failedAt, attempts, reason, errorHash, held }: FailedMessage): object {
+function facts(found: FailedMessage): object {
+  const { seq, origin, consumer, failedAt, attempts, reason, errorHash, held, message } = found
+  const stub = stubOf(message)
   return {
     seq,
     [origin === 'outbox' ? 'relay' : 'consumer']: consumer,
@@ -78,7 +81,13 @@ function facts({ seq, origin, consumer, failedAt, attempts, reason, errorHash, h
     reason,
     'error hash': errorHash,
     ...(held && { held: 'it is still in its place, and its key waits behind it' }),
+    ...(stub && { stub: stubText(stub, message.data.byteLength), 'payload sha256': stub.sha256 }),
   }
+}
+
+function stubText({ bytes, why, escaped }: Stub, kept: number): string {
+  const texts = escaped ? '; source, id, type and key are escaped' : ''
+  return `${kept} of the ${plural(bytes, 'byte')} of its payload are kept${texts}${why === undefined ? '' : `: ${why}`}`
 }
 
 function fact(io: Io, name: string, value: string): void {
@@ -87,16 +96,17 @@ function fact(io: Io, name: string, value: string): void {
 
 function tellWhatToDo(found: FailedMessage, effects: readonly EffectRow[], options: StoreOptions, io: Io): void {
   const { seq, origin, consumer, reason, replacedBy, message, held } = found
-  const canRetry = reason !== 'conflict' && !effects.some(isUnsettled)
+  const stub = stubOf(message)
+  const canRetry = reason !== 'conflict' && stub === undefined && !effects.some(isUnsettled)
   if (replacedBy !== null) {
     line(io, `an edit has put ${safe(replacedBy)} in its place; what became of that:`)
     line(io, `  ${command(`explain ${shellWord(safe(replacedBy))}`, options)}`)
     return
   }
-  // Not under an id that belongs to another message, nor while an outside call has to be settled first.
+  // Not under an id that belongs to another message, nor without all of its payload, nor before an outside call is settled.
   if (canRetry) line(io, `to try it again: ${command(`failed retry ${seq}`, options)}`)
   // Under a new id, its outside calls would be made again.
-  if (!effects.some(isMade)) line(io, `to change it:    ${command(`failed edit ${seq}`, options)}`)
+  if (!effects.some(isMade) && !stub?.escaped) line(io, `to change it:    ${command(`failed edit ${seq}`, options)}`)
   line(io, `to give it up:   ${command(`failed discard ${seq}`, options)}`)
   if (!held || message.key === null) return
   const scope = `--${origin === 'outbox' ? 'relay' : 'consumer'} ${shellWord(safe(consumer))}`
@@ -122,5 +132,6 @@ export function summary(found: FailedMessage): object {
   const { id, source, type, key } = message
   const { stack: _, ...short } = error
   const scope = { origin, consumer }
-  return { seq, failedAt, ...scope, id, source, type, key, attempts, reason, error: short, errorHash, held, replacedBy }
+  const more = { held, replacedBy, stub: stubOf(message) ?? null }
+  return { seq, failedAt, ...scope, id, source, type, key, attempts, reason, error: short, errorHash, ...more }
 }

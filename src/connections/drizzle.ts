@@ -128,6 +128,11 @@ class DrizzleConnection implements Connection<Queryable> {
     }
   }
 
+  /** Bytes travel as two hexadecimal digits each, and no text of JavaScript is longer than half a gigabyte. */
+  mostBytes(): number {
+    return 2 ** 28 - 2 ** 16
+  }
+
   query(text: string, params: readonly Param[]): Promise<Result> {
     return this.#run(this.#db, { text, params })
   }

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Arrival } from './broker.ts'
 import { isStructured, isStructuredJson } from './cloudevents.ts'
 import { asError, describe, type ErrorCode, HapaxError, messageOf } from './errors.ts'
+import { isName } from './intake.ts'
 import { MAX_DEPTH, parseJson } from './json.ts'
 import { DELIVERY, type IncomingMessage, REFUSED } from './message.ts'
 import { expected, noOthers, text } from './options.ts'
@@ -52,12 +53,22 @@ function checkAttribute(name: string, origin: AttributeFrom | undefined): void {
  * understood is a message as well, one that its consumer refuses and keeps in the failed store with its bytes.
  */
 export function decodeArrival(arrival: Arrival, mapping: Mapping, maxBytes: number): IncomingMessage {
+  try {
+    return decoded(arrival, mapping, maxBytes)
+  } catch (error) {
+    // Headers that are too large for a text, for example: it must not keep those that came with it from being taken.
+    const [refused, delivery] = [undecodable(messageOf(asError(error)), error), randomUUID()]
+    return { source: '', type: '', data: arrival.body, [REFUSED]: refused, [DELIVERY]: delivery }
+  }
+}
+
+function decoded(arrival: Arrival, mapping: Mapping, maxBytes: number): IncomingMessage {
   const body = new Body(arrival, maxBytes)
   let message: IncomingMessage = { source: '', type: '', ...raw(arrival) }
   try {
     message = isStructured(arrival.contentType) ? structured(arrival, body) : binary(arrival)
     const { found, failed } = mapped(message, arrival, mapping, body)
-    message = found
+    message = unlessGarbled(found, arrival, mapping)
     if (arrival.refused !== undefined) throw arrival.refused
     if (failed !== undefined) throw failed.reason
     for (const name of ['source', 'type'] as const) if (message[name] === '') throw absent(name)
@@ -66,8 +77,9 @@ export function decodeArrival(arrival: Arrival, mapping: Mapping, maxBytes: numb
     const came = AS_IT_CAME.has(refused.code) ? raw(arrival) : {}
     message = { ...message, ...came, headers: withProperties(message, arrival), [REFUSED]: refused }
   }
-  const { id } = message
-  const marked = id === undefined || REFUSED in message ? { ...message, [DELIVERY]: deliveryOf(arrival) } : message
+  const { id, source } = message
+  const refused = !isName(id) || !isName(source) || REFUSED in message
+  const marked = refused ? { ...message, [DELIVERY]: deliveryOf(arrival) } : message
   return arrival.redelivered ? { ...marked, redelivered: true } : marked
 }
 
@@ -201,6 +213,26 @@ function mapped(
   }
   return { found, failed }
 }
+
+/**
+ * U+FFFD in an id or a source that came beside the body: most clients decode texts before hapax sees a byte and write it for what they
+ * cannot read, so that ids which differ would be taken for one. Nobody can tell it from one that the sender means, so it is never
+ * taken there. A lone surrogate in its place makes it what it is: no text.
+ */
+function unlessGarbled(message: IncomingMessage, { contentType }: Arrival, mapping: Mapping): IncomingMessage {
+  let checked = message
+  for (const name of ['id', 'source'] as const) {
+    const value: unknown = message[name]
+    const origin = mapping[name] ?? (isStructured(contentType) ? IN_BODY : undefined)
+    const exact = typeof origin === 'string' || (typeof origin === 'object' && 'path' in origin)
+    if (exact || typeof value !== 'string' || !value.includes('\ufffd')) continue
+    checked = { ...checked, [name]: value.replaceAll('\ufffd', '\udfff') }
+  }
+  return checked
+}
+
+/** The body is decoded here, and not at all if it has a byte that cannot be. */
+const IN_BODY: AttributeFrom = { path: '' }
 
 function find(origin: AttributeFrom, arrival: Arrival, body: Body): string | undefined {
   if (typeof origin === 'string') return origin

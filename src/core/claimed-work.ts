@@ -1,13 +1,14 @@
 import type { Activity } from './activity.ts'
+import { crashLoop, elsewhere, notDue, unknownType } from './claim-errors.ts'
 import type { ConsumerSettings } from './consumer-options.ts'
 import { type EffectEngine, Effects } from './effect.ts'
-import { asError, HapaxError, isHapaxError, messageOf, recordError } from './errors.ts'
+import { asError, type HapaxError, isHapaxError, messageOf, recordError } from './errors.ts'
 import type { Floor } from './floor.ts'
 import type { Content, LeaseContext, LeasedContext, Registered } from './handlers.ts'
 import { MAX_CRASHES } from './inbox.ts'
 import type { Entry } from './intake.ts'
 import { type HeldLease, Leases, TimeLimit, underLease } from './lease.ts'
-import type { Claimed, ClaimHistory, LeaseStore, StoredClaim } from './lease-store.ts'
+import type { Claimed, ClaimHistory, Failure, LeaseStore, StoredClaim } from './lease-store.ts'
 import { callLeased, closed, type LeaseSettings } from './leased-work.ts'
 import type { Logger } from './logger.ts'
 import type { Message, StoredMessage } from './message.ts'
@@ -16,6 +17,7 @@ import { compare, conflictWith } from './record.ts'
 import type { Registry } from './registry.ts'
 import { Reporter, ref, type TakenBefore } from './reporter.ts'
 import type { Lease } from './rows.ts'
+import { asFarAsStorable } from './storable.ts'
 import { Together } from './together.ts'
 import { Turnstile } from './turnstile.ts'
 import { judge, type Verdict } from './verdict.ts'
@@ -39,6 +41,8 @@ export interface ClaimSettings
   /** How many handlers run at once. */
   readonly concurrency: number
 }
+
+type Write<T> = (failure: Failure) => Promise<T>
 
 /** A claimed message. */
 type Work = ClaimHistory & { readonly message: StoredMessage; readonly lease: Lease }
@@ -249,19 +253,24 @@ export class ClaimedWork {
     verdict: Verdict & { kind: 'fail' },
     attempts: number,
   ): Promise<Outcome> {
-    const { reason, error } = verdict
-    const { retentionMs } = this.#settings
-    const failure = { message, attempts, reason, error: recordError(error), retentionMs }
-    if (!(await this.#engine.store.fail(this.#consumer, lease, failure))) return this.#lost({ message, lease, ...work })
-    return this.#reporter.verdict(message, verdict, attempts)
+    const there = await this.#kept(message, verdict, attempts, (failure) =>
+      this.#engine.store.fail(this.#consumer, lease, failure),
+    )
+    return there ? this.#reporter.verdict(message, verdict, attempts) : this.#lost({ message, lease, ...work })
   }
 
   async #conflict(message: StoredMessage, error: HapaxError): Promise<Outcome> {
-    const { retentionMs } = this.#settings
-    const failure = { message, attempts: 0, reason: 'conflict', error: recordError(error), retentionMs }
-    await this.#engine.store.keep(this.#consumer, failure)
-    this.#reporter.verdict(message, { kind: 'fail', reason: 'conflict', error }, 0)
+    const verdict = { kind: 'fail', reason: 'conflict', error } as const
+    await this.#kept(message, verdict, 0, (failure) => this.#engine.store.keep(this.#consumer, failure))
+    this.#reporter.verdict(message, verdict, 0)
     return outcome('conflict', error)
+  }
+
+  /** Writes to the failed store what it takes of a message. */
+  #kept<T>(message: StoredMessage, verdict: Verdict & { kind: 'fail' }, attempts: number, write: Write<T>): Promise<T> {
+    const { retentionMs } = this.#settings
+    const failure = { attempts, reason: verdict.reason, error: recordError(verdict.error), retentionMs }
+    return asFarAsStorable({ message, verdict }, (kept) => write({ ...failure, message: kept.message }))
   }
 
   /** Lets go of it without using up an attempt; a suspect stays one. If the store is away the lease ends by itself. */
@@ -379,20 +388,3 @@ const PUT_BACK_MS = 100
 const SUSPECT_MS = 1_000
 /** What another process has to handle is left to it for so long. */
 const ELSEWHERE_MS = 5_000
-
-function elsewhere(): HapaxError {
-  return new HapaxError('busy', 'another process is working on this message')
-}
-
-function notDue(): HapaxError {
-  return new HapaxError('busy', 'the next attempt at this message is not due yet')
-}
-
-function crashLoop(crashes: number): Verdict & { kind: 'fail' } {
-  const what = `${crashes} times in a row, whoever worked on this message was not heard of again`
-  return { kind: 'fail', reason: 'crash-loop', error: new HapaxError('crash-loop', what) }
-}
-
-function unknownType(type: string): HapaxError {
-  return new HapaxError('unknown-type', `expected a type that this consumer handles, got ${type}`)
-}

@@ -72,6 +72,8 @@ export interface Connection<Tx, Own = Tx> {
   executor(tx: Tx | Own): Executor
   /** Rejects with `not-in-transaction` unless `tx` is an open transaction of the user's own or of hapax's. */
   assertTransaction(tx: Tx | Own): Promise<void>
+  /** How many bytes the client and the server take as the values of one statement, as far as that is known. */
+  mostBytes(tx: Tx | Own): number
   /**
    * One statement outside any transaction, on a connection that handlers cannot use up, if there is one. A connection that
    * has not answered within the limit is destroyed where that is possible: its link may be dead without anybody saying so.
@@ -98,6 +100,16 @@ export interface ConnectionFeatures {
  * What an error of a database means for the message:
  * conflict: run again, it is nobody's fault; lock-timeout: somebody else holds the row; lost: the link or the transaction
  * is gone; aborted: an earlier error of this transaction was swallowed; gone: the guard's savepoint or transaction is not
- * there any more; cancelled: it took longer than the user allows; no-schema: the tables are missing; other: an error of the statement itself.
+ * there any more; cancelled: it took longer than the user allows; no-schema: the tables are missing; refused: the database can never
+ * take these values; other: another error of the statement itself.
  */
-export type ErrorClass = 'conflict' | 'lock-timeout' | 'lost' | 'aborted' | 'gone' | 'cancelled' | 'no-schema' | 'other'
+export type ErrorClass =
+  | 'conflict'
+  | 'lock-timeout'
+  | 'lost'
+  | 'aborted'
+  | 'gone'
+  | 'cancelled'
+  | 'no-schema'
+  | 'refused'
+  | 'other'

@@ -21,6 +21,7 @@ import type { Outcome } from './outcome.ts'
 import { inParallel } from './parallel.ts'
 import { Recorder } from './record.ts'
 import { type HandlerOptions, Registry } from './registry.ts'
+import { isRefusal } from './storable.ts'
 import { Taker } from './take.ts'
 import { Turns } from './turns.ts'
 
@@ -259,13 +260,23 @@ export class Consumer<Tx> {
 
   /** A type that another instance of this consumer handles (a rolling deploy) is kept for it; one nobody knows has failed. */
   async #withoutHandler(stored: StoredMessage): Promise<Outcome | 'store'> {
-    if (await this.#engine.store.isSubscribed(this.name, stored.type)) return 'store'
+    if (await this.#isElsewhere(stored)) return 'store'
     const known = this.types.join(', ') || 'none'
     const error = new HapaxError(
       'unknown-type',
       `expected a type that ${this.name} handles (${known}), got ${stored.type}`,
     )
     return this.#recorder.firstDelivery(stored, error, 0)
+  }
+
+  async #isElsewhere({ type }: StoredMessage): Promise<boolean> {
+    try {
+      return await this.#engine.store.isSubscribed(this.name, type)
+    } catch (error) {
+      // A database that has no such characters has no such type.
+      if (isRefusal(error)) return false
+      throw error
+    }
   }
 
   /** Writes to the inbox; a redelivery is then run from there at once, so that its starts are counted. */

@@ -10,6 +10,7 @@ import type { Scope } from './handlers.ts'
 import type { Logger } from './logger.ts'
 import type { OpenBuffer } from './publish.ts'
 import type { Random } from './random.ts'
+import { isRefusal } from './storable.ts'
 import type { Opening, Store, Unit, UnitEnd, UnitOptions, Writes } from './store.ts'
 
 /** What every part of one hapax shares. */
@@ -45,6 +46,8 @@ export type Attempted<T> =
   | { readonly kind: 'busy'; readonly error: HapaxError }
   /** The transaction was lost, or given up by the database again and again: nobody's fault, nothing kept. */
   | { readonly kind: 'lost'; readonly error: HapaxError }
+  /** The store can never take one of the messages that the transaction was to begin with. */
+  | { readonly kind: 'refused'; readonly error: HapaxError }
 
 /** What is in hand while the body of a transaction runs. */
 export interface Running<Tx> {
@@ -180,6 +183,7 @@ export class Attempt<Tx, T> {
         return { kind: 'busy', error }
       default:
         if (progress.called) return this.#failed(error, token)
+        if (isRefusal(error)) return { kind: 'refused', error }
         throw error
     }
   }

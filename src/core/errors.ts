@@ -22,6 +22,7 @@ export type ErrorCode =
   | 'invalid-payload'
   | 'unknown-type'
   | 'too-large'
+  | 'unstorable'
   | 'undecodable'
   | 'conflict'
   | 'expired'
@@ -69,6 +70,7 @@ export type ErrorCode =
   | 'schema-outdated'
   | 'schema-drift'
   | 'not-found'
+  | 'not-whole'
 
 /** The one error class of hapax: branch on `code`, never on the message. */
 export class HapaxError extends Error {

@@ -9,6 +9,7 @@ import { packAttributes, type StoredMessage, unpackAttributes } from './message.
 import { expected, noOthers, object, text, word } from './options.ts'
 import type { EffectEnd, EffectRow } from './rows.ts'
 import type { Store } from './store.ts'
+import { stubOf } from './stub.ts'
 import type { Audit, FailedFilter, FailedGroup, FailedMessage, FailedWhere } from './tools.ts'
 import { type Chosen, chosenFailed, failedWhere } from './where.ts'
 
@@ -92,8 +93,8 @@ export class FailedStore {
 
   /**
    * Tries a message again under its own id, due at once: from its place if it holds its key, else at the end of its key.
-   * Rejects with `not-found` if it is not there, or was replaced, and with `conflict` if its id belongs to another message: under it
-   * that one's outside calls would pass for its own.
+   * Rejects with `not-found` if it is not there, or was replaced; with `conflict` if its id belongs to another message: under it
+   * that one's outside calls would pass for its own; and with `not-whole` if only a stub of it could be kept.
    */
   async retry(seq: string, by?: By): Promise<void> {
     if (!(await this.#retry(checkedSeq(seq), auditOf('retry', by)))) throw notFound(seq)
@@ -110,7 +111,8 @@ export class FailedStore {
    * Puts a message with other data in the place of a failed one. It has an id of its own, because what came under the old
    * id stays what it was; `causationId` names the old one, which stays in the failed store as replaced.
    * Rejects with `not-found` if it is not there, or was replaced before, and with `conflict` if the id was used before,
-   * or if it has made outside calls: those would be made again, with other keys.
+   * or if it has made outside calls: those would be made again, with other keys. A stub takes the whole data, unless not even its
+   * type and key could be kept as they were: `not-whole`.
    */
   async edit(seq: string, data: unknown, options: EditOptions = {}): Promise<{ readonly id: string }> {
     noOthers('options', options, ['by', 'id'])
@@ -119,6 +121,7 @@ export class FailedStore {
     const failed = await this.#store.failedGet(checkedSeq(seq))
     if (failed === undefined) throw notFound(seq)
     await this.#refuseCalled(failed)
+    if (stubOf(failed.message)?.escaped) refuseStub(failed)
     const message = edited(failed.message, id, data, this.#options.maxBytes)
     if (!(await this.#store.failedEdit(seq, message, audit))) throw notFound(seq)
     this.#options.wake()
@@ -187,6 +190,7 @@ export class FailedStore {
   async #retry(seq: string, audit: Audit): Promise<boolean> {
     const failed = await this.#store.failedGet(seq)
     if (failed?.reason === 'conflict') throw notItsOwnId(failed)
+    if (failed !== undefined) refuseStub(failed)
     const there = await this.#store.failedRetry(seq, audit)
     if (there) this.#options.wake()
     return there
@@ -222,6 +226,18 @@ function notItsOwnId({ seq, message: { id, source } }: FailedMessage): HapaxErro
       fields: { seq },
     },
   )
+}
+
+/** Of a message that could not be kept whole there is nothing that a handler may have. */
+function refuseStub({ seq, message }: FailedMessage): void {
+  const stub = stubOf(message)
+  if (stub === undefined) return
+  const kept = `${message.data.byteLength} of the ${stub.bytes} bytes of its payload`
+  const what = `of the failed message ${seq} only a stub could be kept, with ${kept}`
+  const edit = stub.escaped ? '' : 'edit it with the whole data where the store has edits, '
+  throw new HapaxError('not-whole', `${what}: ${edit}have it sent again in a form that can be taken, or discard it`, {
+    fields: { seq, ...stub },
+  })
 }
 
 /** The message of a failed one with other data. Its data is JSON, whatever the old one's was. */

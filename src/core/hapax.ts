@@ -19,7 +19,7 @@ import { Leased, type LeasedOptions } from './leased.ts'
 import { type Logger, loggerOption } from './logger.ts'
 import { Consumers, Keys, Relays, Sent } from './operations.ts'
 import { able, expected, isolationOption, noOthers, oneOf, positiveInteger, text } from './options.ts'
-import { type Published, Publisher } from './publish.ts'
+import { type Published, Publisher, sentName } from './publish.ts'
 import { type Random, randomOption } from './random.ts'
 import type { Migration, MigrationState, Store } from './store.ts'
 import type { Finding, StoreStatus, Trace } from './tools.ts'
@@ -143,7 +143,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     this.events = new EventHub(logger)
     this.#publisher = new Publisher({
       store,
-      source: text('source', options.source, MAX_TEXT_BYTES),
+      source: sentName('source', options.source),
       delivery: oneOf('delivery', ['relay', 'local'], options.delivery, 'relay'),
       maxBytes,
       clock,

@@ -7,7 +7,7 @@ import { uuidv7Time } from './uuid.ts'
  * The time of a UUIDv7 id comes first, so that inserts into the index stay local; other ids have zeros there.
  */
 export function messageKey(source: string, id: string): string {
-  return uuidv8(uuidv7Time(id) ?? '000000000000', hash('sha256', pair(source, id), 'hex'))
+  return uuidv8(uuidv7Time(id) ?? '000000000000', sha256(pair(source, id)))
 }
 
 /** A UUID of version 8 that begins with these twelve digits; what version and variant take the place of is left out. */
@@ -16,14 +16,24 @@ function uuidv8(start: string, digits: string): string {
   return `${start.slice(0, 8)}-${start.slice(8)}-8${digits.slice(1, 4)}-${variant}${digits.slice(5, 8)}-${digits.slice(8, 20)}`
 }
 
-/** Eight bytes, in hexadecimal digits, that tell one payload from another; a text stands for its UTF-8. */
-export function fingerprint(payload: Uint8Array | string): string {
-  return hash('sha256', payload, 'hex').slice(0, 16)
+/** The SHA-256 of a payload in hexadecimal digits; a text stands for its UTF-8. */
+export function sha256(payload: Uint8Array | string): string {
+  return hash('sha256', payload, 'hex')
 }
 
-/** An id for a message that came without one: the SHA-256 of its type, its key and its payload. */
-export function payloadId(type: string, key: string | null, payload: Uint8Array | string): string {
-  return `sha256:${hash('sha256', pair(type, key ?? '') + hash('sha256', payload, 'hex'), 'hex')}`
+/** Eight bytes, in hexadecimal digits, that tell one payload from another. */
+export function fingerprint(payload: Uint8Array | string): string {
+  return fingerprintOf(sha256(payload))
+}
+
+/** The fingerprint of a payload whose SHA-256 is known. */
+export function fingerprintOf(digest: string): string {
+  return digest.slice(0, 16)
+}
+
+/** An id for a message that came without one: the SHA-256 of its type, its key and the SHA-256 of its payload. */
+export function payloadId(type: string, key: string | null, digest: string): string {
+  return `sha256:${sha256(pair(type, key ?? '') + digest)}`
 }
 
 /**
@@ -37,7 +47,7 @@ export function messageId(name: string, ...parts: readonly (string | number | bi
   if (parts.length === 0) expected('parts', 'at least one value', parts)
   // JSON of the typed parts is an unambiguous join: ('a', 'b,c') and ('a,b', 'c') differ, and so do 1 and '1'.
   const typed = parts.map((part, index) => [typeof part, checkedPart(part, index)])
-  const digest = hash('sha256', JSON.stringify([name, typed]), 'hex')
+  const digest = sha256(JSON.stringify([name, typed]))
   return uuidv8(digest.slice(0, 12), digest.slice(12))
 }
 

@@ -6,6 +6,7 @@ import { type Outcome, outcome } from './outcome.ts'
 import { isFeared, type Recorder } from './record.ts'
 import { ref } from './reporter.ts'
 import type { InboxRow } from './rows.ts'
+import { isRefusal } from './storable.ts'
 import type { UnitEnd } from './store.ts'
 
 /** After this many crashes while nothing else ran, a message is held to be what ends the process. */
@@ -69,6 +70,7 @@ export class InboxWork<Tx> {
       signal,
     })
     const attempted = await attempt.run()
+    if (attempted.kind === 'refused') return this.#oneByOne(seqs, attempted.error, signal)
     const claimed = [...ours.claimed.values()]
     const outcomes =
       attempted.kind === 'done'
@@ -76,6 +78,27 @@ export class InboxWork<Tx> {
         : await this.#failed(claimed, attempted, signal)
     if (ours.settled.size === 0) return outcomes
     return new Map([...outcomes, ...this.#processed([...ours.settled.values()], started)])
+  }
+
+  /** One of them cannot be read, for example because it exceeds what the server sends at once: the others can. */
+  async #oneByOne(
+    seqs: readonly string[],
+    error: Error,
+    signal: AbortSignal | undefined,
+  ): Promise<ReadonlyMap<string, Outcome>> {
+    if (seqs.length === 1) throw error
+    const outcomes = new Map<string, Outcome>()
+    let unread: unknown
+    for (const each of seqs) {
+      try {
+        for (const [seq, result] of await this.work([each], signal)) outcomes.set(seq, result)
+      } catch (thrown) {
+        if (!isRefusal(thrown)) throw thrown
+        unread = thrown
+      }
+    }
+    if (outcomes.size === 0) throw unread
+    return outcomes
   }
 
   async #body({ unit, run, resolving }: Running<Tx>, ours: Ours): Promise<UnitEnd<Ended>> {

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Clock } from './clock.ts'
 import { asError, describe, HapaxError, messageOf } from './errors.ts'
-import { fingerprint, messageKey, payloadId } from './identity.ts'
+import { fingerprintOf, messageKey, payloadId, sha256 } from './identity.ts'
 import { parseJson } from './json.ts'
 import {
   DELIVERY,
@@ -12,6 +12,8 @@ import {
   type StoredMessage,
 } from './message.ts'
 import { isText } from './options.ts'
+import { encodeText } from './sql/values.ts'
+import { cutAttributes, markStub, STUB_BYTES } from './stub.ts'
 
 /** What to do with a message whose id is missing or cannot be one: refuse it, hash its payload, or ask a function. */
 export type MissingId = 'reject' | 'hash' | ((message: IncomingMessage) => string)
@@ -34,6 +36,24 @@ export interface IntakePolicy {
 /** The longest id, source, type or key that is taken, in bytes of UTF-8. */
 export const MAX_TEXT_BYTES = 2048
 
+/** Whether a value can be a type or a key: those stand in indexes, in the form in which databases hold them. */
+export function isIndexed(value: unknown): value is string {
+  if (!isText(value, MAX_TEXT_BYTES)) return false
+  const encoded = encodeText(value)
+  return encoded === value || Buffer.byteLength(encoded) <= MAX_TEXT_BYTES
+}
+
+/** What is asked of an attribute, in words. */
+export function textRule(name: string): string {
+  const more = name === 'id' || name === 'source' ? '' : ' in the form in which it is stored'
+  return `a non-empty, well-formed string of at most ${MAX_TEXT_BYTES} bytes${more}`
+}
+
+/** Whether a value can be an id or a source. */
+export function isName(value: unknown): value is string {
+  return isText(value, MAX_TEXT_BYTES)
+}
+
 /** Checks a delivery and gives it its identity. Only something that is no message at all makes it throw. */
 export function intake(incoming: IncomingMessage, policy: IntakePolicy): Entry {
   if (typeof incoming !== 'object' || incoming === null) {
@@ -45,22 +65,25 @@ export function intake(incoming: IncomingMessage, policy: IntakePolicy): Entry {
     // A proxy or a getter that throws. Nothing of it can be kept but that it came.
     const refused = new HapaxError('invalid-message', 'the message could not be read', { cause })
     const id = randomUUID()
+    const identity = { source: '(unreadable)', id, key: id }
     const stored = new Delivery(
       { source: '(unreadable)', type: '(unreadable)' },
-      { source: '(unreadable)', id, key: id },
-      '',
+      identity,
+      payload('', policy.maxBytes),
     )
     return { stored, redelivered: false, refused }
   }
 }
 
 function look(incoming: IncomingMessage, policy: IntakePolicy): Entry {
-  const payload = payloadOf(incoming)
-  const identity = identify(incoming, payload.content, policy)
-  const stored = new Delivery(incoming, identity, payload.content)
-  const refused = incoming[REFUSED] ?? payload.refused ?? identity.refused ?? refusal(incoming, stored, policy)
+  const came = payloadOf(incoming, policy.maxBytes)
+  const identity = identify(incoming, came.sha256, policy)
+  const whole = new Delivery(incoming, identity, came)
+  const refused = incoming[REFUSED] ?? came.refused ?? identity.refused ?? refusal(incoming, whole, policy)
   const redelivered = incoming.redelivered === true
-  return refused === undefined ? { stored, redelivered } : { stored, redelivered, refused }
+  if (refused === undefined) return { stored: whole, redelivered }
+  // Whatever it is refused for: what is too large to be taken is too large to be kept.
+  return { stored: whole.bytes > policy.maxBytes ? whole.stub() : whole, redelivered, refused }
 }
 
 /** A delivery as it would be stored. Most never are, so what only storing needs is made when it is asked for. */
@@ -72,17 +95,19 @@ class Delivery implements StoredMessage {
   readonly key: string | null
   readonly fingerprint: string
   readonly content: Uint8Array | string
+  readonly #payload: Payload
   readonly #others: Parameters<typeof packAttributes>[0]
   #attributes: string | undefined
 
-  constructor(incoming: IncomingMessage, { source, id, key }: Identity, content: Uint8Array | string) {
+  constructor(incoming: IncomingMessage, { source, id, key }: Identity, came: Payload) {
     this.messageKey = messageKey(source, key)
     this.source = source
     this.id = id
     this.type = typeOf(incoming)
     this.key = keyOf(incoming)
-    this.fingerprint = fingerprint(content)
-    this.content = content
+    this.fingerprint = fingerprintOf(came.sha256)
+    this.content = came.content
+    this.#payload = came
     this.#others = cleanAttributes(incoming)
   }
 
@@ -96,46 +121,75 @@ class Delivery implements StoredMessage {
   }
 
   get bytes(): number {
-    const { content, attributes } = this
-    const length = typeof content === 'string' ? Buffer.byteLength(content) : content.byteLength
-    return length + (attributes === NO_ATTRIBUTES ? 2 : Buffer.byteLength(attributes))
+    const { attributes } = this
+    return this.#payload.bytes + (attributes === NO_ATTRIBUTES ? 2 : Buffer.byteLength(attributes))
   }
+
+  /** What is kept of one that is too large: all of it only if that is little. */
+  stub(): StoredMessage {
+    const { messageKey: identity, source, id, type, key, fingerprint, content } = this
+    const { bytes, sha256: digest } = this.#payload
+    const cut = cutAttributes(this.attributes)
+    // With another limit it may be tried again.
+    if (bytes <= STUB_BYTES && cut === this.attributes) return this
+    const attributes = markStub(cut, { bytes, sha256: digest })
+    return { messageKey: identity, source, id, type, key, fingerprint, attributes, data: beginning(content) }
+  }
+}
+
+/** Copied: a view would keep all of it in memory. */
+function beginning(content: Uint8Array | string): Uint8Array {
+  if (typeof content !== 'string') return content.slice(0, STUB_BYTES)
+  return Buffer.from(content.slice(0, STUB_BYTES)).subarray(0, STUB_BYTES)
 }
 
 function typeOf({ type }: IncomingMessage): string {
-  return isText(type, MAX_TEXT_BYTES) ? type : shown(type)
+  return isIndexed(type) ? type : shown(type)
 }
 
 function keyOf({ key }: IncomingMessage): string | null {
-  return isText(key, MAX_TEXT_BYTES) ? key : null
+  return isIndexed(key) ? key : null
 }
 
-/** The payload: bytes, copied because the sender may use them again; a text that is no JSON; or the JSON of a value. */
+/** The payload: bytes, a text that is no JSON, or the JSON of a value. */
 interface Payload {
+  /** Of one that is too large only the beginning. */
   readonly content: Uint8Array | string
+  /** How large it is as a whole. */
+  readonly bytes: number
+  readonly sha256: string
   readonly refused?: HapaxError
 }
 
-function payloadOf({ data, datacontenttype }: IncomingMessage): Payload {
-  if (data === undefined) return { content: '' }
+function payloadOf({ data, datacontenttype }: IncomingMessage, maxBytes: number): Payload {
+  if (data === undefined) return payload('', maxBytes)
   if (ArrayBuffer.isView(data)) {
-    return { content: new Uint8Array(data.buffer, data.byteOffset, data.byteLength).slice() }
+    return payload(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), maxBytes)
   }
-  if (data instanceof ArrayBuffer || data instanceof SharedArrayBuffer) return { content: new Uint8Array(data).slice() }
-  if (typeof data === 'string' && !isJson(datacontenttype)) return { content: data.toWellFormed() }
+  if (data instanceof ArrayBuffer || data instanceof SharedArrayBuffer) return payload(new Uint8Array(data), maxBytes)
+  if (typeof data === 'string' && !isJson(datacontenttype)) return payload(data.toWellFormed(), maxBytes)
   try {
     const json = JSON.stringify(data)
-    if (json !== undefined) return { content: json }
+    if (json !== undefined) return payload(json, maxBytes)
   } catch (error) {
     return unserialisable(data, error)
   }
   return unserialisable(data, undefined)
 }
 
+/** Bytes are copied, because the sender may use them again; not those that are too large. */
+function payload(whole: Uint8Array | string, maxBytes: number): Payload {
+  const bytes = typeof whole === 'string' ? Buffer.byteLength(whole) : whole.byteLength
+  const content = bytes > maxBytes ? beginning(whole) : typeof whole === 'string' ? whole : whole.slice()
+  return { content, bytes, sha256: sha256(whole) }
+}
+
 function unserialisable(data: unknown, cause: unknown): Payload {
   const reason = cause === undefined ? '' : `: ${messageOf(asError(cause))}`
   const what = `expected data to be a JSON value, got ${describe(data)}${reason}`
-  return { content: describe(data), refused: new HapaxError('invalid-payload', what, { cause }) }
+  const content = describe(data)
+  const refused = new HapaxError('invalid-payload', what, { cause })
+  return { content, bytes: Buffer.byteLength(content), sha256: sha256(content), refused }
 }
 
 /** Who sent which message; `key` is what its identity is computed from, usually the id. */
@@ -146,25 +200,39 @@ interface Identity {
   readonly refused?: HapaxError
 }
 
-function identify(incoming: IncomingMessage, content: Uint8Array | string, { missingId }: IntakePolicy): Identity {
+function identify(incoming: IncomingMessage, digest: string, { missingId }: IntakePolicy): Identity {
   const { source, id } = incoming
-  const standIn = (): string => payloadId(typeOf(incoming), keyOf(incoming), content)
+  const standIn = (): string => standInOf(incoming, digest)
   // What is refused has an identity as well: of two that look alike both are kept. Without a broker that tells deliveries apart
   // it is that of a redelivery, so that a sender who tries again does not fill the failed store.
   const { [DELIVERY]: delivery } = incoming
   const ownId = (): string => (delivery === undefined ? standIn() : payloadId(delivery, standIn(), ''))
-  if (!isText(source, MAX_TEXT_BYTES)) {
-    const given = isText(id, MAX_TEXT_BYTES) ? id : ''
+  if (!isName(source)) {
+    const given = isName(id) ? id : ''
     const refused = invalid('invalid-message', 'source', source)
     return { source: shown(source), id: given || ownId(), key: given + ownId(), refused }
   }
-  if (isText(id, MAX_TEXT_BYTES)) return { source, id, key: id }
+  if (isName(id)) return { source, id, key: id }
   const derived = missingId === 'hash' ? standIn() : typeof missingId === 'function' ? asked(missingId, incoming) : id
-  if (isText(derived, MAX_TEXT_BYTES)) return { source, id: derived, key: derived }
+  if (isName(derived)) return { source, id: derived, key: derived }
   const missing = derived === undefined || derived === null || derived === ''
   const refused = missing ? withoutId() : invalid('invalid-id', 'id', derived)
   const own = ownId()
   return { source, id: own, key: own, refused }
+}
+
+/** An id that stands for one that is missing, or cannot be one: those that differ stay different. */
+function standInOf(incoming: IncomingMessage, digest: string): string {
+  const { source, id } = incoming
+  const plain = payloadId(typeOf(incoming), keyOf(incoming), digest)
+  const unusable = [source, id].map((each) => (isName(each) ? '' : unusableText(each))).join()
+  return unusable === ',' ? plain : payloadId(plain, unusable, '')
+}
+
+/** Tells unusable values apart. A text is taken by its units: as UTF-8, lone surrogates would all be the same. */
+function unusableText(value: unknown): string {
+  if (value === undefined || value === null || value === '') return ''
+  return typeof value === 'string' ? sha256(Buffer.from(value, 'utf16le')) : `${typeof value} ${describe(value)}`
 }
 
 /** The id that the application's function gives, if it gives one at once and does not fail. */
@@ -180,8 +248,8 @@ function asked(missingId: (message: IncomingMessage) => unknown, incoming: Incom
 
 function refusal(incoming: IncomingMessage, stored: Delivery, policy: IntakePolicy): HapaxError | undefined {
   const { type, key, time } = incoming
-  if (!isText(type, MAX_TEXT_BYTES)) return invalid('invalid-message', 'type', type)
-  if (key !== undefined && !isText(key, MAX_TEXT_BYTES)) return invalid('invalid-message', 'key', key)
+  if (!isIndexed(type)) return invalid('invalid-message', 'type', type)
+  if (key !== undefined && !isIndexed(key)) return invalid('invalid-message', 'key', key)
   const { bytes } = stored
   if (bytes > policy.maxBytes) {
     return new HapaxError('too-large', `expected a message of at most ${policy.maxBytes} bytes, got ${bytes}`, {
@@ -191,14 +259,23 @@ function refusal(incoming: IncomingMessage, stored: Delivery, policy: IntakePoli
   return expired(time, policy)
 }
 
+/** What says nothing of its age, or claims to come from the future, may be of any age. */
 function expired(time: unknown, { maxAgeMs, clock }: IntakePolicy): HapaxError | undefined {
-  if (maxAgeMs === undefined || typeof time !== 'string') return undefined
-  const ageMs = clock.now() - Date.parse(time)
-  if (!(ageMs > maxAgeMs)) return undefined
-  return new HapaxError('expired', `expected a message of at most ${maxAgeMs} ms of age, got one of ${ageMs} ms`, {
-    fields: { ageMs },
+  if (maxAgeMs === undefined) return undefined
+  const ageMs = typeof time === 'string' ? clock.now() - Date.parse(time) : Number.NaN
+  if (ageMs <= maxAgeMs && ageMs >= -AHEAD_MS) return undefined
+  const got = Number.isNaN(ageMs)
+    ? `one whose time is ${describe(time)}`
+    : ageMs < 0
+      ? `one that is ${-ageMs} ms ahead of the clock here`
+      : `one of ${ageMs} ms`
+  return new HapaxError('expired', `expected a message of at most ${maxAgeMs} ms of age, got ${got}`, {
+    fields: Number.isNaN(ageMs) ? {} : { ageMs },
   })
 }
+
+/** How far the clock of a sender may be ahead of ours. */
+const AHEAD_MS = 5 * 60_000
 
 function withoutId(): HapaxError {
   const what = `say where it is found, with 'id' in .from(), or what stands in for it, with missingId`
@@ -206,8 +283,8 @@ function withoutId(): HapaxError {
 }
 
 function invalid(code: 'invalid-id' | 'invalid-message', name: string, got: unknown): HapaxError {
-  const what = `a non-empty, well-formed string of at most ${MAX_TEXT_BYTES} bytes`
-  return new HapaxError(code, `expected ${name} to be ${what}, got ${describe(got)}`, { fields: { attribute: name } })
+  const what = `expected ${name} to be ${textRule(name)}, got ${describe(got)}`
+  return new HapaxError(code, what, { fields: { attribute: name } })
 }
 
 /** Something to show in the failed store for an attribute that could not be taken. */

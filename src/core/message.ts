@@ -61,7 +61,8 @@ export interface StoredMessage {
 /** What a stored message is to a broker. */
 export type LeavingMessage = Omit<StoredMessage, 'messageKey' | 'fingerprint'>
 
-type OtherAttributes = Omit<MessageAttributes, 'id' | 'source' | 'type' | 'key'>
+/** Those that have no column of their own. */
+export type OtherAttributes = Omit<MessageAttributes, 'id' | 'source' | 'type' | 'key'>
 
 const OTHERS = [
   'subject',
@@ -105,5 +106,13 @@ function isTexts(value: unknown): boolean {
 export function unpackAttributes(stored: Omit<LeavingMessage, 'data'>): MessageAttributes {
   const { id, source, type, key, attributes } = stored
   const own = key === null ? { id, source, type } : { id, source, type, key }
-  return attributes === NO_ATTRIBUTES ? own : { ...own, ...(JSON.parse(attributes) as OtherAttributes) }
+  return attributes === NO_ATTRIBUTES ? own : { ...own, ...unpackOthers(attributes) }
+}
+
+/** The attributes that have no column; what marks a stub is none of them. */
+export function unpackOthers(attributes: string): OtherAttributes {
+  const read = JSON.parse(attributes) as OtherAttributes & { stub?: unknown }
+  if (read.stub === undefined) return read
+  const { stub: _, ...others } = read
+  return others
 }

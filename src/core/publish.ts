@@ -4,10 +4,10 @@ import { transactionClosed } from './driver.ts'
 import { asError, describe, HapaxError, messageOf } from './errors.ts'
 import type { EventHub } from './events.ts'
 import { fingerprint, messageKey } from './identity.ts'
-import { MAX_TEXT_BYTES } from './intake.ts'
+import { isIndexed, isName, MAX_TEXT_BYTES, textRule } from './intake.ts'
 import { parseJson } from './json.ts'
 import { packAttributes, type StoredMessage } from './message.ts'
-import { expected, flag, isText, MAX_SPAN_MS, nameText, noOthers, numberFrom, object, text } from './options.ts'
+import { expected, flag, MAX_SPAN_MS, nameText, noOthers, numberFrom, object, text } from './options.ts'
 import type { LocalRow } from './rows.ts'
 import type { Store, Unit, Writes } from './store.ts'
 import { Watched } from './watched.ts'
@@ -134,6 +134,7 @@ export class Publisher<Tx, Own> {
     if (buffer !== undefined) return this.#buffered(tx, buffer, drafts)
     await this.#options.store.assertTransaction(tx)
     const prepared = await this.#prepareAll(drafts)
+    for (const { message } of prepared) this.#assertFits(tx, message)
     return this.#write(tx, prepared)
   }
 
@@ -142,6 +143,7 @@ export class Publisher<Tx, Own> {
     try {
       const prepared = await this.#prepareAll(drafts)
       if (buffer.closed) throw transactionClosed()
+      for (const { message } of prepared) this.#assertFits(tx, message)
       // Only an id of the publisher's own can be a duplicate, and only the insert can tell.
       const tell = this.#options.delivery === 'local' && drafts.some(({ options }) => options.id !== undefined)
       if (!tell && !drafts.some(({ options }) => options.now)) {
@@ -155,6 +157,15 @@ export class Publisher<Tx, Own> {
     } finally {
       buffer.running -= 1
     }
+  }
+
+  /** What is written last would fail last, far from the line that published it. */
+  #assertFits(tx: Tx | Own, { type, data, attributes }: StoredMessage): void {
+    const most = this.#options.store.mostBytes(tx) - COLUMNS_BYTES
+    const bytes = data.byteLength + Buffer.byteLength(attributes)
+    if (bytes <= most) return
+    const what = `expected a message of at most ${most} bytes, which is what the database takes at once, got ${bytes}`
+    throw new HapaxError('too-large', what, { fields: { type, bytes } })
   }
 
   async #flush(unit: Unit<Tx>, buffer: Waiting): Promise<Writes> {
@@ -265,6 +276,9 @@ export class Publisher<Tx, Own> {
   }
 }
 
+/** Room for the statement and for source, id, type and key. */
+const COLUMNS_BYTES = 32 * 1024
+
 function unawaited(what: string): HapaxError {
   return new HapaxError('unawaited-publish', `the handler ${what}: await every publish`)
 }
@@ -309,9 +323,20 @@ function serialise(type: string, data: unknown): string | undefined {
 function keyOf(type: Draft['message'], data: unknown, options: PublishOptions): string | null {
   const key = options.key ?? type.keyOf(data as never)
   if (key === undefined || key === null) return null
-  if (!isText(key, MAX_TEXT_BYTES))
-    expected('key', `a non-empty, well-formed string of at most ${MAX_TEXT_BYTES} bytes`, key)
+  if (!isIndexed(key)) expected('key', textRule('key'), key)
   return key
+}
+
+/** Readers take U+FFFD in an id or a source for bytes that their client could not decode. */
+function isSent(value: unknown): value is string {
+  return isName(value) && !value.includes('\ufffd')
+}
+
+const SENT_RULE = `${textRule('id')} without U+FFFD`
+
+/** Checks the source of all messages. */
+export function sentName(name: 'source', value: unknown): string {
+  return isSent(value) ? value : expected(name, SENT_RULE, value)
 }
 
 const PUBLISH_OPTIONS = [
@@ -333,11 +358,8 @@ export function checkPublish(type: MessageType<never, unknown>, options: Publish
   messageType(type)
   noOthers('options of publish', options, PUBLISH_OPTIONS)
   const { id, delayMs, relay, headers, now } = options
-  if (id !== undefined && !isText(id, MAX_TEXT_BYTES)) {
-    throw new HapaxError(
-      'invalid-id',
-      `expected id to be a non-empty, well-formed string of at most ${MAX_TEXT_BYTES} bytes, got ${describe(id)}`,
-    )
+  if (id !== undefined && !isSent(id)) {
+    throw new HapaxError('invalid-id', `expected id to be ${SENT_RULE}, got ${describe(id)}`)
   }
   if (delayMs !== undefined) numberFrom('delayMs', 0, delayMs, 0, MAX_SPAN_MS)
   if (relay !== undefined) nameText('relay', relay)

@@ -6,6 +6,7 @@ import type { StoredMessage } from './message.ts'
 import { type Outcome, outcome } from './outcome.ts'
 import { Reporter, ref, type TakenBefore } from './reporter.ts'
 import type { InboxRow, Receipt, RetryRow } from './rows.ts'
+import { asFarAsStorable, isRefusal, type Kept, keepStub } from './storable.ts'
 import type { Writes } from './store.ts'
 import { judge, type Verdict } from './verdict.ts'
 
@@ -44,22 +45,39 @@ export class Recorder<Tx> {
     handlerTokens: ReadonlySet<string> = new Set(),
   ): Promise<Outcome> {
     const verdict = this.#judge(stored, error, attempt)
+    return this.#unlessBusy(stored, () =>
+      asFarAsStorable({ message: stored, verdict }, (kept) => this.#recordFirst(kept, error, attempt, handlerTokens)),
+    )
+  }
+
+  /** Keeps what can be kept of a delivery that the store refused. */
+  unstorable(stored: StoredMessage, error: HapaxError): Promise<Outcome> {
+    const verdict: Verdict = { kind: 'fail', reason: error.code, error }
+    return this.#unlessBusy(stored, () =>
+      keepStub({ message: stored, verdict }, error, (kept) => this.#recordFirst(kept, error, 0, new Set())),
+    )
+  }
+
+  async #recordFirst(
+    { message, verdict }: Kept,
+    error: Error,
+    attempt: number,
+    handlerTokens: ReadonlySet<string>,
+  ): Promise<Outcome> {
     const broken: Verdict = { kind: 'fail', reason: 'broken-atomicity', error: brokenAtomicity(error) }
     const ours = new Set<string>()
-    return this.#unlessBusy(stored, async () => {
-      const result = await persist(this.#engine, () => {
-        const token = this.#engine.random.token()
-        return this.#take<Verdict | Receipt>(stored, token, (receipt) => {
-          const recorded = receipt !== undefined && ours.has(receipt.token)
-          ours.add(token)
-          if (recorded) return { value: verdict, writes: undefined }
-          if (receipt === undefined) return { value: verdict, writes: this.#writes(stored, verdict, attempt) }
-          if (!handlerTokens.has(receipt.token)) return { value: receipt, writes: undefined }
-          return { value: broken, writes: this.#writes(stored, broken, attempt) }
-        })
+    const result = await persist(this.#engine, () => {
+      const token = this.#engine.random.token()
+      return this.#take<Verdict | Receipt>(message, token, (receipt) => {
+        const recorded = receipt !== undefined && ours.has(receipt.token)
+        ours.add(token)
+        if (recorded) return { value: verdict, writes: undefined }
+        if (receipt === undefined) return { value: verdict, writes: this.#writes(message, verdict, attempt) }
+        if (!handlerTokens.has(receipt.token)) return { value: receipt, writes: undefined }
+        return { value: broken, writes: this.#writes(message, broken, attempt) }
       })
-      return 'kind' in result ? this.#report(stored, result, attempt) : this.taken(stored, result)
     })
+    return 'kind' in result ? this.#report(message, result, attempt) : this.taken(message, result)
   }
 
   /** A message that was taken before: a duplicate, unless it is another message under the same identity. */
@@ -83,11 +101,13 @@ export class Recorder<Tx> {
 
   /** Writes a message to the failed store and nothing else. */
   async #keep(stored: StoredMessage, verdict: Verdict, attempts: number): Promise<Outcome> {
-    await insist(this.#engine, () =>
-      unit(this.#engine, this.#options(), { kind: 'plain' }, async () => ({
-        value: undefined,
-        writes: this.#writes(stored, verdict, attempts),
-      })),
+    await asFarAsStorable({ message: stored, verdict }, ({ message }) =>
+      insist(this.#engine, () =>
+        unit(this.#engine, this.#options(), { kind: 'plain' }, async () => ({
+          value: undefined,
+          writes: this.#writes(message, verdict, attempts),
+        })),
+      ),
     )
     return this.#report(stored, verdict, attempts)
   }
@@ -102,10 +122,23 @@ export class Recorder<Tx> {
       }
       return outcomes
     } catch (error) {
+      const [only, ...others] = messages as readonly [StoredMessage, ...StoredMessage[]]
+      if (isRefusal(error)) {
+        return others.length === 0 ? [await this.unstorable(only, error)] : this.#storeHalves(messages, starts)
+      }
       if (!isHapaxError(error, 'busy')) throw error
-      if (messages.length === 1) return [this.putBack(messages[0] as StoredMessage, 'busy', error)]
-      return this.#storeEach(messages, starts)
+      return others.length === 0 ? [this.putBack(only, 'busy', error)] : this.#storeEach(messages, starts)
     }
+  }
+
+  /** By halves, because the one that is refused must not cost each of the others a transaction. */
+  async #storeHalves(messages: readonly StoredMessage[], starts: 0 | 1): Promise<readonly Outcome[]> {
+    const middle = Math.ceil(messages.length / 2)
+    const first = await this.store(messages.slice(0, middle), starts)
+    const rest = messages.slice(middle)
+    const last = first.at(-1)
+    const behind = this.#settings.order !== 'none' && last?.status === 'busy'
+    return [...first, ...(behind ? rest.map(() => last) : await this.store(rest, starts))]
   }
 
   /** One by one. With order, nothing may be stored before what came before it. */

@@ -17,7 +17,7 @@ import type {
   RetryRow,
   WorkerRow,
 } from './rows.ts'
-import type { StoreTools } from './tools.ts'
+import type { Finding, StoreTools } from './tools.ts'
 
 /** A part of the inbox of a consumer, or of the outbox of a relay: what a worker is to look at. */
 export interface Share {
@@ -169,8 +169,11 @@ export interface StoreFeatures {
 export interface Store<Tx, Own = Tx> extends StoreTools {
   readonly features: StoreFeatures
 
-  /** Rejects unless the schema is there and current; answers from memory once it has been. */
-  ready(): Promise<void>
+  /**
+   * Rejects unless the schema is there and current; answers from memory once it has been. Resolves to what a worker has to warn of:
+   * with this database some messages cannot be taken.
+   */
+  ready(): Promise<readonly Finding[]>
   migrations(): Promise<readonly MigrationState[]>
   /** The migrations, or those of these versions, as a script for the database's own client; asks nothing of the database. */
   migrationScript(versions?: readonly number[]): string
@@ -186,6 +189,8 @@ export interface Store<Tx, Own = Tx> extends StoreTools {
   transaction<T>(options: UnitOptions, opening: Opening, body: (unit: Unit<Tx>) => Promise<UnitEnd<T>>): Promise<T>
   /** Rejects with `not-in-transaction` unless `tx` is an open transaction. */
   assertTransaction(tx: Tx | Own): Promise<void>
+  /** How large a message may be that is written inside this transaction, as far as that is known; see `Connection.mostBytes`. */
+  mostBytes(tx: Tx | Own): number
   /** Writes at once inside an open transaction. */
   writeOutbox(tx: Tx | Own, rows: readonly OutboxRow[]): Promise<void>
   /** Writes receipts and inbox rows for all consumers of each message, inside an open transaction. */

@@ -51,7 +51,9 @@ export class Taker<Tx> {
     const attempted = await attempt.run()
     if (attempted.kind === 'done') return this.#finish(jobs, attempted.value, started, group)
     if (jobs.length > 1 && attempted.kind !== 'lost') return this.#smaller(jobs, signal, attempted, group)
-    if (attempted.kind === 'failed') return [await this.#failed(jobs[0] as Job<Tx>, attempted.error, attempted.tokens)]
+    const [only] = jobs as readonly [Job<Tx>]
+    if (attempted.kind === 'failed') return [await this.#failed(only, attempted.error, attempted.tokens)]
+    if (attempted.kind === 'refused') return [await this.#recorder.unstorable(only.stored, attempted.error)]
     return jobs.map((job) => this.#recorder.putBack(job.stored, attempted.kind, attempted.error))
   }
 
@@ -103,12 +105,12 @@ export class Taker<Tx> {
   async #smaller(
     jobs: readonly Job<Tx>[],
     signal: AbortSignal | undefined,
-    attempted: { kind: 'busy' } | ({ kind: 'failed' } & FailedGroup),
+    attempted: { kind: 'busy' | 'refused' } | ({ kind: 'failed' } & FailedGroup),
     outer: FailedGroup | undefined,
   ): Promise<readonly Outcome[]> {
     const failed = attempted.kind === 'failed'
     // They have waited already; with one writer everybody waits for everybody, and it means nothing.
-    const patient = failed || !this.#engine.store.features.parallelWriters
+    const patient = attempted.kind !== 'busy' || !this.#engine.store.features.parallelWriters
     const settings = patient ? this.#settings : { ...this.#settings, lockTimeoutMs: 1 }
     const group = failed ? { ...attempted, tokens: new Set([...attempted.tokens, ...(outer?.tokens ?? [])]) } : outer
     const outcomes: Outcome[] = []

@@ -18,6 +18,7 @@ const FINAL: readonly ErrorCode[] = [
   'invalid-payload',
   'unknown-type',
   'too-large',
+  'unstorable',
   'undecodable',
   'given-up-by-broker',
   'unknown-effect',

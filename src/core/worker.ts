@@ -176,7 +176,7 @@ export class Worker<Tx> {
     }
     const { store } = this.#engine
     const places = shareOut(consumers, store.features.pool)
-    await store.ready()
+    for (const { message, advice } of await store.ready()) this.#engine.logger.warn({ advice }, message)
     for (const [name, { name: destination }] of relays)
       refuseMoved(name, destination, await store.recordRelay(name, destination))
     for (const { name, types, ordered } of consumers) await store.subscribe(name, types, ordered)

@@ -116,7 +116,13 @@ class Memory implements MemoryStore {
     this.#queue = new Queue(clock)
   }
 
-  async ready(): Promise<void> {}
+  async ready(): Promise<readonly []> {
+    return []
+  }
+
+  mostBytes(): number {
+    return Number.POSITIVE_INFINITY
+  }
 
   async migrations(): Promise<readonly []> {
     return []

@@ -154,7 +154,13 @@ export class SimStore implements Store<SimTx> {
     })
   }
 
-  async ready(): Promise<void> {}
+  async ready(): Promise<readonly []> {
+    return []
+  }
+
+  mostBytes(): number {
+    return Number.POSITIVE_INFINITY
+  }
 
   async migrations(): Promise<readonly []> {
     return []

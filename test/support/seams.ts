@@ -89,6 +89,7 @@ export class Seams {
         }
       },
       assertTransaction: (tx) => this.around('connection.assertTransaction', () => connection.assertTransaction(tx)),
+      mostBytes: (tx) => connection.mostBytes(tx),
       query: (text, params, limitMs) => this.around('connection.query', () => connection.query(text, params, limitMs)),
       close: () => connection.close(),
     }

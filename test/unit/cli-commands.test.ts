@@ -72,6 +72,7 @@ describe('failed list', () => {
         errorHash: expect.stringMatching(/^[0-9a-f]+$/),
         held: false,
         replacedBy: null,
+        stub: null,
       },
     ])
     const none = { messages: [], next: null }
@@ -131,6 +132,26 @@ describe('failed show', () => {
     expect((await cli(['failed', 'list'], around)).stdout.split('\n')[2]).toContain('no JSON')
     expect((await cli(['failed', 'show', '2-7'], around)).stdout).toMatch(/^id +failed-2$/m)
     expect((await cli(['explain', 'failed-2'], around)).stdout).toContain('(Error: no JSON)')
+  })
+
+  it('K17: says of a stub what is missing, and that it cannot be tried again', async () => {
+    const around = shop.copy()
+    const database = new DatabaseSync(join(around.cwd, 'shop.db'))
+    const stub = JSON.stringify({ stub: { bytes: 4711, sha256: 'abc', why: 'it was large' } })
+    database.prepare('update hapax_failed set attributes = ? where seq = 1').run(stub)
+    database.close()
+    const { stdout } = await cli(['failed', 'show', '1-7'], around)
+    expect(stdout).toMatch(/^stub +\d+ of the 4,?711 bytes of its payload are kept: it was large$/m)
+    expect(stdout).toMatch(/^payload sha256 +abc$/m)
+    expect(stdout).not.toContain('failed retry 1-7')
+    expect(stdout).toContain('failed edit 1-7')
+    expect(JSON.parse((await cli(['failed', 'show', '1-7', '--json'], around)).stdout)).toMatchObject({
+      stub: { bytes: 4711, sha256: 'abc', why: 'it was large' },
+    })
+    const retried = await cli(['failed', 'retry', '1-7'], around)
+    expect(retried.exitCode).toBe(1)
+    expect(retried.stdout + retried.stderr).toMatch(/only a stub could be kept/)
+    expect((await cli(['failed', 'edit', '1-7', '--data', '{"n":1}'], around)).exitCode).toBe(0)
   })
 
   it('says that there is no such message', async () => {

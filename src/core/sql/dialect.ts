@@ -3,6 +3,7 @@ import type { ErrorRecord } from '../errors.ts'
 import type { StoredMessage } from '../message.ts'
 import type { FailedRow, LocalResult, LocalRow, OutboxRow, RetryRow } from '../rows.ts'
 import type { Opening, Share, UnitOptions, WorkerHello } from '../store.ts'
+import type { Check } from './checkup.ts'
 import type { LeaseDialect } from './lease-dialect.ts'
 import type { OperatorDialect } from './operator-dialect.ts'
 
@@ -43,6 +44,9 @@ export interface Dialect {
   readonly migrationTable: Statement
   readonly migrationRows: Statement
   migrationDone(version: number, name: string, checksum: string): Statement
+
+  /** What a worker looks at when it starts, beside the schema. */
+  readonly startChecks: readonly Check[]
 
   /** Settings of a transaction that take effect before its receipts are written. */
   settings(options: UnitOptions, opening: Opening['kind']): readonly Statement[]

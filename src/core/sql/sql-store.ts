@@ -46,6 +46,7 @@ import type {
   Trace,
 } from '../tools.ts'
 import { CONTROL_MS, SqlCalls } from './calls.ts'
+import { lookAt } from './checkup.ts'
 import type { Dialect } from './dialect.ts'
 import { SqlLeases } from './leases.ts'
 import { asLooks } from './look.ts'
@@ -69,7 +70,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   readonly #leases: SqlLeases<Tx>
   readonly #outbox: SqlOutbox<Tx>
   readonly #operator: SqlOperator
-  #ready = false
+  #ready: readonly Finding[] | undefined
 
   constructor(connection: Connection<Tx, Own>, dialect: Dialect, random: Random = systemRandom) {
     this.#connection = connection
@@ -101,8 +102,8 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     })
   }
 
-  async ready(): Promise<void> {
-    if (this.#ready) return
+  async ready(): Promise<readonly Finding[]> {
+    if (this.#ready !== undefined) return this.#ready
     const missing = (await this.migrations()).filter((migration) => !migration.applied)
     if (missing.length > 0) {
       throw new HapaxError(
@@ -111,7 +112,9 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
         { fields: { missing: missing.map((each) => each.version) } },
       )
     }
-    this.#ready = true
+    const findings = await lookAt((statement) => this.#calls.run(statement), this.#dialect.startChecks)
+    this.#ready = findings.filter(({ level }) => level !== 'ok')
+    return this.#ready
   }
 
   async migrations(): Promise<readonly MigrationState[]> {
@@ -125,9 +128,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   async migrate(): Promise<readonly Migration[]> {
     // A look first: it needs no more than the right to read, which is all that many an application has.
     const missing = (await this.migrations()).some(({ applied }) => !applied)
-    const applied = missing ? await this.#applyMissing() : []
-    this.#ready = true
-    return applied
+    return missing ? this.#applyMissing() : []
   }
 
   #applyMissing(): Promise<readonly Migration[]> {
@@ -141,6 +142,10 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
 
   assertTransaction(tx: Tx | Own): Promise<void> {
     return this.#connection.assertTransaction(tx)
+  }
+
+  mostBytes(tx: Tx | Own): number {
+    return this.#connection.mostBytes(tx)
   }
 
   async writeOutbox(tx: Tx | Own, rows: readonly OutboxRow[]): Promise<void> {

@@ -1,6 +1,7 @@
 import type { ErrorClass } from '../connection.ts'
 import { doomed } from '../driver.ts'
 import { HapaxError, isHapaxError, redact } from '../errors.ts'
+import { unstorable } from '../storable.ts'
 import type { Dialect } from './dialect.ts'
 
 /** How far a transaction has come. */
@@ -48,7 +49,7 @@ export class StoreErrors {
   /** The error of our own statement inside a transaction of somebody else's. */
   inside(error: unknown): unknown {
     const kind = this.#dialect.classify(error)
-    return kind === 'no-schema' ? this.#unavailable(error, kind) : this.ofGuard(error)
+    return kind === 'no-schema' || kind === 'refused' ? this.#unavailable(error, kind) : this.ofGuard(error)
   }
 
   /** The error of the guard: the transaction was given up, or is not there any more. */
@@ -73,11 +74,13 @@ export class StoreErrors {
     return this.inside(error)
   }
 
+  /** What is to be said of an error that is not about the transaction. */
   #unavailable(error: unknown, kind: ErrorClass): unknown {
     if (kind === 'no-schema') {
       const what = 'the tables of hapax are missing: run hapax.migrate() or npx hapax migrate'
       return new HapaxError('schema-missing', what, { cause: error })
     }
+    if (kind === 'refused') return unstorable(error)
     if (kind !== 'lost' || error instanceof HapaxError) return error
     const { message, code } = error as { message?: unknown; code?: unknown }
     const what = `${this.#dialect.name} could not be reached: ${redact(String(message || code))}`

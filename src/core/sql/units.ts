@@ -4,6 +4,7 @@ import { HapaxError } from '../errors.ts'
 import { isolationOption } from '../options.ts'
 import type { InboxRow, Receipt } from '../rows.ts'
 import { compareSeq } from '../seq.ts'
+import { unstorable } from '../storable.ts'
 import type { Opening, Unit, UnitEnd, UnitOptions, Writes } from '../store.ts'
 import type { Backend, Dialect } from './dialect.ts'
 import { asInboxRow, asReceipt } from './rows.ts'
@@ -32,7 +33,7 @@ export class SqlUnits<Tx, Own> {
 
   /** See `Store.transaction`. */
   async run<T>(options: UnitOptions, opening: Opening, body: (unit: Unit<Tx>) => Promise<UnitEnd<T>>): Promise<T> {
-    const opened = this.#opening(options, opening)
+    const opened = made(() => this.#opening(options, opening))
     const { signal, acquired } = options
     const isolation = isolationOption(options.isolation)
     // Without receipts or rows to wait for, it is a wait like that for a connection of a pool.
@@ -59,8 +60,10 @@ export class SqlUnits<Tx, Own> {
             const unit = await this.#unit(tx, executor, opening, own, isolation)
             phase = 'body'
             const result = await this.#guarded(executor, signal, () => body(unit))
+            // Before that nothing of the commit was sent.
+            const last = made(() => this.#end(result))
             phase = 'committing'
-            return this.#end(result)
+            return last
           },
         },
       )
@@ -240,6 +243,15 @@ export class SqlUnits<Tx, Own> {
       if (fate !== 'in progress') return undefined
       await pause(systemClock, FATE_MS)
     }
+  }
+}
+
+/** Statements; the values of a message may be larger than a text can be. */
+function made<T>(make: () => T): T {
+  try {
+    return make()
+  } catch (error) {
+    throw error instanceof HapaxError ? error : unstorable(error)
   }
 }
 

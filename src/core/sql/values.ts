@@ -1,6 +1,7 @@
 import type { Row } from '../connection.ts'
 import type { ErrorRecord } from '../errors.ts'
 import type { LeavingMessage, StoredMessage } from '../message.ts'
+import { asciiJson } from '../stub.ts'
 import { format } from '../uuid.ts'
 
 /**
@@ -16,6 +17,11 @@ export function encodeText(text: string): string {
 export function decodeText(stored: string): string {
   if (stored.charCodeAt(0) !== 1) return stored
   return stored.slice(1).replaceAll('%00', '\0').replaceAll('%25', '%')
+}
+
+/** An error as a column of texts holds it, in ASCII: whatever the encoding of the database lacks, a failure can be recorded. */
+export function errorJson(error: ErrorRecord): string {
+  return asciiJson(JSON.stringify(error))
 }
 
 // Drivers answer with text or bytes, numbers or text, depending on the column's type: these read all of them.

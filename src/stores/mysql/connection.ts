@@ -21,7 +21,7 @@ import {
   type MysqlTx,
   promised,
 } from './mysql2.ts'
-import { send } from './send.ts'
+import { mostBytes, send } from './send.ts'
 import { knownSession, mark, sessionOf } from './session.ts'
 import { LOCK_WAIT_RESET, MYSQL_ONLY } from './statements.ts'
 import { MysqlTransaction } from './transaction.ts'
@@ -79,6 +79,10 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
     const { query } = (tx ?? {}) as { query?: unknown }
     if (typeof query !== 'function') throw notInTransaction(describe(tx))
     await probe(promised(tx as MysqlOwn))
+  }
+
+  mostBytes(tx: MysqlTx<Client> | MysqlOwn): number {
+    return tx instanceof MysqlTransaction ? tx.mostBytes : mostBytes(promised(tx as MysqlOwn))
   }
 
   async query(text: string, params: readonly Param[], limitMs: number): Promise<Result> {

@@ -12,6 +12,14 @@ const CLASSES: Readonly<Record<number, ErrorClass>> = {
   1305: 'gone', // ER_SP_DOES_NOT_EXIST, for a savepoint
   1049: 'no-schema', // ER_BAD_DB_ERROR
   1146: 'no-schema', // ER_NO_SUCH_TABLE
+  // The server closes the link as well, but it would refuse the same statement on any other.
+  1153: 'refused', // ER_NET_PACKET_TOO_LARGE
+  1118: 'refused', // ER_TOO_BIG_ROWSIZE
+  1264: 'refused', // ER_WARN_DATA_OUT_OF_RANGE
+  1301: 'refused', // ER_WARN_ALLOWED_PACKET_OVERFLOWED
+  1366: 'refused', // ER_TRUNCATED_WRONG_VALUE_FOR_FIELD
+  1406: 'refused', // ER_DATA_TOO_LONG
+  1441: 'refused', // ER_DATETIME_FUNCTION_OVERFLOW
   1021: 'lost', // ER_DISK_FULL
   1030: 'lost', // ER_GET_ERRNO: the storage engine failed
   1037: 'lost', // ER_OUTOFMEMORY
@@ -34,9 +42,6 @@ const CLASSES: Readonly<Record<number, ErrorClass>> = {
   3169: 'lost', // ER_SESSION_WAS_KILLED
   4031: 'lost', // ER_CLIENT_INTERACTION_TIMEOUT
 }
-
-/** ER_NET_PACKET_TOO_LARGE: the server closes the link as well, but it would refuse the same statement on any other. */
-const PACKET_TOO_LARGE = 1153
 
 /** ER_OPTION_PREVENTS_STATEMENT: with the option read_only, the primary has become a replica. */
 const OPTION_PREVENTS = 1290
@@ -61,9 +66,9 @@ export function classify(error: unknown): ErrorClass {
 function classOf({ errno, code, sqlState, message }: DatabaseError): ErrorClass {
   if (typeof sqlState === 'string') {
     if (errno === OPTION_PREVENTS && /read.only/.test(String(message))) return 'lost'
-    if (errno === PACKET_TOO_LARGE) return 'other'
-    if (sqlState.startsWith('08')) return 'lost'
-    return CLASSES[Number(errno)] ?? (sqlState === '40001' ? 'conflict' : 'other')
+    const found = CLASSES[Number(errno)]
+    if (found === undefined && sqlState.startsWith('08')) return 'lost'
+    return found ?? (sqlState === '40001' ? 'conflict' : 'other')
   }
   if (typeof code === 'string' && LINK_CODES.test(code)) return 'lost'
   return typeof message === 'string' && DRIVER_MESSAGES.test(message) ? 'lost' : 'other'

@@ -42,10 +42,15 @@ async function sendLarge(client: MysqlClient, query: MysqlQuery, params: readonl
 /** Room for what surrounds the values. */
 const MARGIN = 1024
 
+/** What the server takes at once, as far as that is known. */
+export function mostBytes(client: MysqlClient): number {
+  return (knownSession(client)?.maxPacket ?? Number.POSITIVE_INFINITY) - MARGIN
+}
+
 /** Refuses what the server does not take at once: it would cut the link, and so on every other. */
 export function assertFits(client: MysqlClient, bytes: number): void {
-  const max = knownSession(client)?.maxPacket ?? Number.POSITIVE_INFINITY
-  if (bytes + MARGIN <= max) return
+  if (bytes <= mostBytes(client)) return
+  const max = knownSession(client)?.maxPacket
   throw new HapaxError(
     'too-large',
     `expected a statement that fits into max_allowed_packet of the server, ${max} bytes, got ${bytes}`,

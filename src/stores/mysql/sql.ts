@@ -49,6 +49,7 @@ export function dialect(database: string, prefix: string): Dialect {
       params: [version, bytes(name), bytes(checksum)],
     }),
 
+    startChecks: [],
     settings: () => [],
     guardSet: [plain('savepoint hapax')],
     guardRelease: [plain('release savepoint hapax')],

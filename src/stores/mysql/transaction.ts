@@ -4,7 +4,7 @@ import { TransactionWatch } from '../../core/sql/index.ts'
 import { doomOf } from './errors.ts'
 import type { MysqlPoolClient, MysqlResult, MysqlTx } from './mysql2.ts'
 import { execute } from './prepared.ts'
-import { assertFits, type Header, send } from './send.ts'
+import { assertFits, type Header, mostBytes, send } from './send.ts'
 
 /**
  * One transaction on one connection, as handlers have it. After a deadlock the server has rolled back and every further
@@ -45,6 +45,10 @@ export class MysqlTransaction<Client extends MysqlPoolClient> implements MysqlTx
     const [rows] = await (params.length === 0 ? this.#raw.query(text) : execute(this.#raw, text, params))
     if (Array.isArray(rows)) return { rows, rowCount: rows.length }
     return { rows: [], rowCount: (rows as Header).affectedRows }
+  }
+
+  get mostBytes(): number {
+    return mostBytes(this.#raw)
   }
 
   get client(): Client {

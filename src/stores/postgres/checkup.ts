@@ -20,6 +20,15 @@ const LONG_MINUTES = 5
 /** Dead rows below this are nothing to worry about. */
 const MANY_DEAD = 100_000
 
+/** In another encoding than UTF-8 there are characters that cannot be stored. */
+export const encodingCheck: Check = {
+  check: 'encoding',
+  statement: plain(
+    `select pg_encoding_to_char(encoding) as encoding from pg_database where datname = current_database()`,
+  ),
+  judge: ([row]) => encoding(asText(row?.['encoding'])),
+}
+
 /** What `doctor` looks at on PostgreSQL. */
 export function checks(schema: string): readonly Check[] {
   const name = schema.replaceAll('"', '')
@@ -32,6 +41,7 @@ select current_setting('server_version') as version, current_setting('server_ver
   pg_is_in_recovery() as replica, current_setting('transaction_read_only') as read_only`),
       judge: server,
     },
+    encodingCheck,
     {
       check: 'settings',
       statement: plain(`
@@ -145,6 +155,20 @@ function server([row]: readonly Row[]): readonly Verdict[] {
     )
   }
   return verdicts
+}
+
+function encoding(name: string): Verdict {
+  if (name === 'UTF8') return ok('the encoding of the database is UTF8')
+  if (name === 'SQL_ASCII') {
+    return warning(
+      'the encoding of the database is SQL_ASCII: it stores the bytes of any client as they come, and checks nothing',
+      'Hapax writes and reads UTF-8, which works as long as nobody else writes to its tables. For new data, use a database whose encoding is UTF8.',
+    )
+  }
+  return warning(
+    `the encoding of the database is ${name}: a message with a character that it lacks in its id, source, type, key or headers cannot be taken, and only a stub of it goes to the failed store`,
+    `Use a database whose encoding is UTF8 (create database … encoding 'UTF8' template template0).`,
+  )
 }
 
 function settings(rows: readonly Row[]): readonly Verdict[] {

@@ -12,7 +12,7 @@ import { noAnswer, notInTransaction, transactionClosed, untilAborted, untilAcqui
 import { describe, HapaxError } from '../../core/errors.ts'
 import { isolationOption } from '../../core/options.ts'
 import { insistOnUtf8, speaksUtf8 } from './encoding.ts'
-import { script } from './literal.ts'
+import { MOST_BYTES, script } from './literal.ts'
 import type { PgClient, PgPool, PgPoolClient, PgResult, PgTx } from './pg.ts'
 import { PreparedNames } from './prepared.ts'
 import { PgTransaction } from './transaction.ts'
@@ -79,6 +79,10 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
     if (status === 'T') return
     if (status === 'I') throw notInTransaction('a client that has not begun one')
     await probe(tx as PgClient)
+  }
+
+  mostBytes(): number {
+    return MOST_BYTES
   }
 
   async query(text: string, params: readonly Param[], limitMs: number): Promise<Result> {

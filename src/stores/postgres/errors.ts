@@ -18,12 +18,22 @@ const CLASSES: Readonly<Record<string, ErrorClass>> = {
   '57P05': 'lost', // idle_session_timeout
   '42P01': 'no-schema', // undefined_table
   '3F000': 'no-schema', // invalid_schema_name
+  '22001': 'refused', // string_data_right_truncation
+  '22003': 'refused', // numeric_value_out_of_range
+  '22008': 'refused', // datetime_field_overflow
+  '22021': 'refused', // character_not_in_repertoire
+  '22P02': 'refused', // invalid_text_representation
+  '22P05': 'refused', // untranslatable_character: the encoding of the database lacks it
+  '54': 'refused', // program limits: an index row that is too large
   '25006': 'lost', // read_only_sql_transaction: the primary has become a standby
   '08': 'lost', // connection exceptions
   '53': 'lost', // insufficient resources: disk full, out of memory, too many connections
   '58': 'lost', // system errors
   XX: 'lost', // internal errors
 }
+
+/** A value of more than 1 GB, which is an internal error to PostgreSQL. */
+const TOO_LARGE = /^invalid memory alloc request size/
 
 const SOCKET_ERRORS = /^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ENOENT)/
 const DRIVER_MESSAGES =
@@ -47,6 +57,7 @@ function classOf({ code, severity, message, constraint }: DatabaseError): ErrorC
   if (typeof code === 'string') {
     // REINDEX CONCURRENTLY can make an ON CONFLICT insert fail on our own key; that says nothing about the message.
     if (code === '23505' && /^hapax_receipts_key(_cc(new|old)\d*)?$/.test(String(constraint))) return 'conflict'
+    if (code === 'XX000' && TOO_LARGE.test(String(message))) return 'refused'
     const found = CLASSES[code] ?? CLASSES[code.slice(0, 2)]
     if (found !== undefined && code.length === 5) return found
     if (SOCKET_ERRORS.test(code)) return 'lost'

@@ -1,6 +1,6 @@
 import type { EffectRef, Lease } from '../../core/rows.ts'
 import { numberOf } from '../../core/seq.ts'
-import { encodeText, type LeaseDialect } from '../../core/sql/index.ts'
+import { encodeText, errorJson, type LeaseDialect } from '../../core/sql/index.ts'
 import { BACKEND, INBOX, LATER, MS, ROWS, SEQ } from './fragments.ts'
 import { array } from './literal.ts'
 import { named, one } from './rows.ts'
@@ -27,7 +27,7 @@ export function leases(schema: string): LeaseDialect {
         token,
         state,
         result === null ? null : encodeText(result),
-        error && JSON.stringify(error),
+        error && errorJson(error),
       ],
     }),
     lockOpenEffect: (effect, { state }) => ({ text: sql.lockOpenEffect, params: [...ofEffect(effect), state] }),

@@ -1,4 +1,6 @@
 import type { Param, Statement } from '../../core/connection.ts'
+import { HapaxError } from '../../core/errors.ts'
+import { unstorable } from '../../core/storable.ts'
 
 /**
  * Statements as one text with their values written in, for the simple query protocol: it carries several statements in
@@ -6,7 +8,24 @@ import type { Param, Statement } from '../../core/connection.ts'
  * means the same as a bound value.
  */
 export function script(statements: readonly Statement[]): string {
-  return statements.map(inline).join(';')
+  try {
+    return checked(statements.map(inline).join(';'))
+  } catch (error) {
+    // Nothing was sent: a text has an end in JavaScript, and some characters have no place in one.
+    throw error instanceof HapaxError ? error : unstorable(error)
+  }
+}
+
+/** Bytes travel as two hexadecimal digits each, and no text of JavaScript is longer than half a gigabyte. */
+export const MOST_BYTES: number = 2 ** 28 - 2 ** 16
+
+/** What PostgreSQL takes at once; it ends the connection over what is larger. */
+const MAX_BYTES = 2 ** 30 - 1024
+
+function checked(text: string): string {
+  // One unit is at most three bytes of UTF-8: practically no text has to be measured.
+  if (text.length * 3 <= MAX_BYTES || Buffer.byteLength(text) <= MAX_BYTES) return text
+  throw new HapaxError('too-large', `expected statements of at most ${MAX_BYTES} bytes, got ${Buffer.byteLength(text)}`)
 }
 
 const parsed = new Map<string, readonly string[]>()

@@ -3,7 +3,8 @@ import { errorHash } from '../../core/errors.ts'
 import { laneOf } from '../../core/lanes.ts'
 import type { StoredMessage } from '../../core/message.ts'
 import { numberOf } from '../../core/seq.ts'
-import { type Dialect, encodeText } from '../../core/sql/index.ts'
+import { type Dialect, encodeText, errorJson } from '../../core/sql/index.ts'
+import { encodingCheck } from './checkup.ts'
 import { answered, classify } from './errors.ts'
 import { leases } from './leases.ts'
 import { array } from './literal.ts'
@@ -43,6 +44,7 @@ export function dialect(schema: string): Dialect {
     migrationRows: plain(sql.migrationRows),
     migrationDone: (version, name, checksum) => ({ text: sql.migrationDone, params: [version, name, checksum] }),
 
+    startChecks: [encodingCheck],
     settings: ({ lockTimeoutMs, idleTimeoutMs }, opening) => [
       plain(`set local idle_in_transaction_session_timeout = ${Math.ceil(idleTimeoutMs)}`),
       // 0 would mean to wait for ever.
@@ -78,7 +80,7 @@ export function dialect(schema: string): Dialect {
           array(rows.map((row) => row.attempts)),
           array(rows.map((row) => row.starts)),
           array(rows.map((row) => row.delayMs)),
-          array(rows.map((row) => (row.error === null ? '' : JSON.stringify(row.error)))),
+          array(rows.map((row) => (row.error === null ? '' : errorJson(row.error)))),
           array(rows.map((row) => laneOf(row.message, row.ordered))),
           array(rows.map((row) => String(inOrder(row)))),
         ],
@@ -92,7 +94,7 @@ export function dialect(schema: string): Dialect {
           ...messageArrays(rows.map((row) => row.message)),
           array(rows.map((row) => row.attempts)),
           array(rows.map((row) => row.reason)),
-          array(rows.map((row) => JSON.stringify(row.error))),
+          array(rows.map((row) => errorJson(row.error))),
           array(rows.map((row) => errorHash(row.error))),
           array(rows.map((row) => laneOf(row.message, row.ordered))),
           array(rows.map((row) => String(inOrder(row)))),
@@ -115,16 +117,16 @@ export function dialect(schema: string): Dialect {
     look: (query, shares) => query(waiting(shares)),
     reschedule: ({ seq, attempts, lost, delayMs, error, leaseToken }) => ({
       text: sql.reschedule,
-      params: [attempts, lost, delayMs, JSON.stringify(error), ...one(seq), leaseToken],
+      params: [attempts, lost, delayMs, errorJson(error), ...one(seq), leaseToken],
     }),
     lockInbox: (seq, leaseToken) => ({ text: sql.lockInbox, params: [...one(seq), leaseToken] }),
     copyToFailed: ({ seq, attempts, reason, error, hold }) => ({
       text: sql.copyToFailed,
-      params: [String(hold), attempts, reason, JSON.stringify(error), errorHash(error), ...one(seq)],
+      params: [String(hold), attempts, reason, errorJson(error), errorHash(error), ...one(seq)],
     }),
     holdInbox: ({ seq, attempts, error }) => ({
       text: sql.holdInbox,
-      params: [attempts, JSON.stringify(error), ...one(seq)],
+      params: [attempts, errorJson(error), ...one(seq)],
     }),
     inboxSeq: (consumer, messageKey) => ({ text: sql.inboxSeq, params: [consumer, messageKey] }),
 
@@ -140,16 +142,16 @@ export function dialect(schema: string): Dialect {
         params: [
           ...named(rows.map((row) => row.seq)),
           array(rows.map((row) => row.delayMs)),
-          array(rows.map((row) => JSON.stringify(row.error))),
+          array(rows.map((row) => errorJson(row.error))),
         ],
       },
     ],
     lockOutbox: (seq) => ({ text: sql.lockOutbox, params: one(seq) }),
     refuseToFailed: ({ seq, reason, error, hold }) => ({
       text: sql.refuseToFailed,
-      params: [String(hold), reason, JSON.stringify(error), errorHash(error), ...one(seq)],
+      params: [String(hold), reason, errorJson(error), errorHash(error), ...one(seq)],
     }),
-    holdOutbox: ({ seq, error }) => ({ text: sql.holdOutbox, params: [JSON.stringify(error), ...one(seq)] }),
+    holdOutbox: ({ seq, error }) => ({ text: sql.holdOutbox, params: [errorJson(error), ...one(seq)] }),
     recordRelay: (name, destination) => ({ text: sql.recordRelay, params: [name, destination] }),
     relay: (name) => ({ text: sql.relay, params: [name] }),
 

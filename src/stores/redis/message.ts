@@ -1,6 +1,10 @@
+import { HapaxError } from '../../core/errors.ts'
 import type { StoredMessage } from '../../core/message.ts'
 import type { Lease } from '../../core/rows.ts'
 import type { Replies } from './commands.ts'
+
+/** Redis takes 512 MiB as one value, and base64 needs a third more. */
+const MAX_BYTES = 2 ** 28
 
 /** What a receipt knows of a message. */
 export type ReceiptOf = Pick<StoredMessage, 'source' | 'id' | 'type' | 'fingerprint'>
@@ -16,6 +20,12 @@ export function unpackReceipt(packed: string): ReceiptOf {
 
 /** What is kept of a message beside its receipt. As text, because clients read answers as texts. */
 export function packMessage({ messageKey, key, attributes, data }: StoredMessage): string {
+  if (data.byteLength > MAX_BYTES) {
+    const bytes = data.byteLength
+    throw new HapaxError('too-large', `expected a payload of at most ${MAX_BYTES} bytes, got ${bytes}`, {
+      fields: { bytes },
+    })
+  }
   return JSON.stringify([messageKey, key, attributes, Buffer.from(data).toString('base64')])
 }
 

@@ -63,6 +63,11 @@ export class SqliteConnection implements Connection<SqliteTx> {
     this.#own(tx)
   }
 
+  /** What SQLite takes as one value or row, unless it was built otherwise. */
+  mostBytes(): number {
+    return 1_000_000_000
+  }
+
   async query(text: string, params: readonly Param[]): Promise<Result> {
     const patience = new Patience(WAIT_MS)
     const database = this.#database ?? (await this.#open())

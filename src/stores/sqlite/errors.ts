@@ -13,6 +13,7 @@ const CLASSES: Readonly<Record<number, ErrorClass>> = {
   13: 'lost', // SQLITE_FULL
   14: 'lost', // SQLITE_CANTOPEN
   15: 'lost', // SQLITE_PROTOCOL
+  18: 'refused', // SQLITE_TOOBIG
   26: 'lost', // SQLITE_NOTADB
 }
 

@@ -38,6 +38,7 @@ export function dialect(prefix: string): Dialect {
     migrationRows: plain(sql.migrationRows),
     migrationDone: (version, name, checksum) => ({ text: sql.migrationDone, params: [version, name, checksum] }),
 
+    startChecks: [],
     settings: () => [],
     guardSet: [plain('savepoint hapax')],
     guardRelease: [plain('release savepoint hapax')],

@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict'
-import { Permanent } from '../../core/errors.ts'
+import { HapaxError, Permanent } from '../../core/errors.ts'
 import { messageKey } from '../../core/identity.ts'
+import { STUB_BYTES, stubOf } from '../../core/stub.ts'
 import { type EdgeCase, type EdgeWorld, effectEdges, insideCalls } from '../effect-edges.ts'
 import { effectNames } from '../effect-names.ts'
-import { assertOutcome, ping } from '../store/world.ts'
+import { assertOutcome, assertRejects, ping, statuses } from '../store/world.ts'
 import { until } from '../wait.ts'
 import type { LeaseCase } from './index.ts'
-import type { LeaseWorld } from './world.ts'
+import { instead, type LeaseWorld } from './world.ts'
 
 type Case = Omit<LeaseCase<LeaseWorld>, 'topic'>
 
@@ -62,10 +63,52 @@ const retention: readonly Case[] = [
   },
 ]
 
+const poison: readonly Case[] = [
+  {
+    name: 'K17: of a message that is too large the beginning is kept; its neighbours take effect, and it is not tried again',
+    run: async (world) => {
+      const hapax = world.hapax({ maxMessageBytes: 100_000 })
+      const calls: string[] = []
+      const sms = world.sms((ctx) => void calls.push(ctx.message.id), { hapax })
+      const data = 'x'.repeat(200_000)
+      const large = ping('large', { data })
+      const outcomes = await sms.handleMany([ping('a'), large, ping('b', { key: '\u0000'.repeat(2046) }), ping('c')])
+      assert.deepEqual(statuses(outcomes), ['failed', 'failed', 'processed', 'processed'])
+      assert.ok(outcomes.every(({ ack }) => ack))
+      assert.deepEqual(calls.toSorted(), ['a', 'c'])
+      assertOutcome(await sms.handle(large), 'duplicate')
+      const [failed] = await hapax.failed.list({ reason: 'too-large' })
+      assert.ok(failed !== undefined)
+      assert.equal(failed.message.data.byteLength, STUB_BYTES)
+      assert.equal(stubOf(failed.message)?.bytes, data.length + 2)
+      await assertRejects(hapax.failed.retry(failed.seq), 'not-whole')
+    },
+  },
+  {
+    name: 'K16: what the store refuses of a failed message is left out, and it is settled',
+    run: async (world) => {
+      const store = instead(world.store, {
+        fail: async (consumer, lease, failure) => {
+          if (failure.message.data.byteLength > STUB_BYTES) throw new HapaxError('unstorable', 'no')
+          return world.store.fail(consumer, lease, failure)
+        },
+      })
+      const hapax = world.hapax({ store })
+      const sms = world.sms(() => Promise.reject(new Permanent('bad')), { hapax })
+      assertOutcome(await sms.handle(ping('a', { data: 'x'.repeat(100_000) })), 'failed')
+      const [failed] = await hapax.failed.list()
+      assert.equal(failed?.reason, 'permanent')
+      assert.deepEqual(stubOf(failed.message)?.why, 'no')
+      assertOutcome(await sms.handle(ping('a', { data: 'x'.repeat(100_000) })), 'duplicate')
+    },
+  },
+]
+
 /** What happens at the edges of calls, and of times. */
 export const edges: readonly Case[] = [
   ...[...effectEdges, ...effectNames, insideCalls([])].map(
     ({ name, run }: EdgeCase): Case => ({ name, run: (world) => run(edgeWorld(world)) }),
   ),
   ...retention,
+  ...poison,
 ]

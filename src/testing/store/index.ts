@@ -18,6 +18,7 @@ import { names } from './names.ts'
 import { order } from './order.ts'
 import { outgoing } from './outgoing.ts'
 import { payloads } from './payloads.ts'
+import { poison } from './poison.ts'
 import { publishing } from './publishing.ts'
 import { receipts } from './receipts.ts'
 import { relays } from './relays.ts'
@@ -46,6 +47,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   identity,
   mismatches,
   payloads,
+  'poison messages': poison,
   workers,
   names,
   stopping,
