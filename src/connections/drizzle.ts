@@ -1,3 +1,4 @@
+import { pause, systemClock } from '../core/clock.ts'
 import type {
   Connection,
   Executor,
@@ -8,9 +9,20 @@ import type {
   TransactionOptions,
   TransactionWork,
 } from '../core/connection.ts'
-import { doomed, notInTransaction, transactionClosed, untilAborted } from '../core/driver.ts'
-import { describe, HapaxError } from '../core/errors.ts'
-import { able, isolationOption } from '../core/options.ts'
+import {
+  beforeCommit,
+  cutOff,
+  doomed,
+  isHarmless,
+  leftOpen,
+  NotSent,
+  notInTransaction,
+  transactionClosed,
+  untilAborted,
+} from '../core/driver.ts'
+import { describe, HapaxError, isHapaxError } from '../core/errors.ts'
+import { able, expected, isolationOption } from '../core/options.ts'
+import { destroy, isBusy } from '../core/pg-client.ts'
 
 /** The subset of Drizzle's `sql` that hapax needs. */
 export interface DrizzleSql {
@@ -32,6 +44,8 @@ export interface DrizzleDatabase<Tx> {
 export function fromDrizzle<Tx>(db: DrizzleDatabase<Tx>, sql: DrizzleSql): Connection<Tx> {
   able('db', 'a Drizzle database', db, ['transaction', 'execute'])
   able('sql', `the sql of 'drizzle-orm'`, sql, ['raw', 'param', 'join'])
+  const { $client } = db as { $client?: object }
+  if (!isPool($client)) expected('db', 'a Drizzle database on a Pool of pg, not on a single client', $client)
   return new DrizzleConnection(db as unknown as Database, sql as unknown as Sql) as unknown as Connection<Tx>
 }
 
@@ -59,6 +73,17 @@ interface Clients {
   on(event: 'error', listener: () => void): unknown
 }
 
+/**
+ * Whether Drizzle takes a client of its own for every transaction, told as Drizzle tells it. On a single client two transactions at
+ * the same time would be one.
+ */
+function isPool(client: object | undefined): boolean {
+  for (let each = client; each !== undefined && each !== null; each = Object.getPrototypeOf(each)) {
+    if (/Pool/.test(each.constructor?.name)) return true
+  }
+  return false
+}
+
 const listened = new WeakSet<object>()
 
 /**
@@ -82,7 +107,7 @@ class DrizzleConnection implements Connection<Queryable> {
     name: 'postgres (drizzle)',
     roundTrips: 6,
     lateUse: 'partly refused',
-    unawaited: 'not detectable',
+    unawaited: 'detected',
     pool: undefined,
   } as const
   readonly #db: Database
@@ -99,13 +124,16 @@ class DrizzleConnection implements Connection<Queryable> {
   async transaction<T>(options: TransactionOptions, work: TransactionWork<Queryable, T>): Promise<T> {
     const { isolation, signal } = options
     const config = isolation && { isolationLevel: isolationOption(isolation) as string }
-    const running = (): Promise<T> => this.#db.transaction((tx) => this.#steps(tx, options, work), config)
+    const run = new Run(options)
+    const steps = (tx: Queryable): Promise<T> => run.watch(tx, () => this.#steps(tx, run, options, work))
+    const running = (): Promise<T> => this.#db.transaction(steps, config)
     try {
-      // The store ends the backend; the client is Drizzle's.
-      return await untilAborted(signal, running, () => {})
+      return await untilAborted(signal, running, () => run.abort(signal?.reason))
     } catch (error) {
-      if (error instanceof RolledBack) return error.value as T
-      throw error
+      // Drizzle's ROLLBACK fails on a client that was destroyed, and would hide what came before.
+      const first = run.failure === undefined ? error : run.failure.error
+      if (first instanceof RolledBack) return first.value as T
+      throw first
     }
   }
 
@@ -141,22 +169,31 @@ class DrizzleConnection implements Connection<Queryable> {
     return Promise.resolve()
   }
 
-  async #steps<T>(tx: Queryable, options: TransactionOptions, work: TransactionWork<Queryable, T>): Promise<T> {
+  async #steps<T>(
+    tx: Queryable,
+    run: Run,
+    options: TransactionOptions,
+    work: TransactionWork<Queryable, T>,
+  ): Promise<T> {
     // It may have waited for a connection for too long.
     options.signal?.throwIfAborted()
     options.acquired?.()
     const answers = await this.#runAll(tx, work.first)
+    run.stage = 'body'
     const { value, last } = await this.#body(tx, answers, options, work)
+    run.assertFree()
+    run.stage = 'ending'
     // Drizzle commits unless the callback throws.
     if (last === undefined) throw new RolledBack(value)
-    await this.#runAll(tx, last)
+    await beforeCommit(() => this.#runAll(tx, last))
+    run.stage = 'committing'
     return value
   }
 
   async #body<T>(
     tx: Queryable,
     answers: readonly Result[],
-    { signal, classify }: TransactionOptions,
+    { signal, doomOf }: TransactionOptions,
     work: TransactionWork<Queryable, T>,
   ): ReturnType<TransactionWork<Queryable, T>['body']> {
     const handle = new Handle(tx)
@@ -168,8 +205,8 @@ class DrizzleConnection implements Connection<Queryable> {
         () => {},
       )
     } catch (error) {
-      const kind = isQueryError(error) ? classify(error) : 'other'
-      throw kind === 'conflict' || kind === 'lost' ? doomed(kind, error) : error
+      const kind = isQueryError(error) ? doomOf(error) : undefined
+      throw kind === undefined ? error : doomed(kind, error)
     } finally {
       handle.closed = true
     }
@@ -201,6 +238,65 @@ class DrizzleConnection implements Connection<Queryable> {
       .split(/\$(\d+)/)
       .map((part, index) => (index % 2 === 0 ? this.#sql.raw(part) : this.#sql.param(params[Number(part) - 1])))
     return this.#sql.join(chunks)
+  }
+}
+
+/** One transaction of Drizzle's, and the client under it, where that can be told. */
+class Run {
+  stage: 'opening' | 'body' | 'ending' | 'committing' = 'opening'
+  /** What came up first. */
+  failure: { readonly error: unknown } | undefined
+  readonly #options: TransactionOptions
+  #client: object | undefined
+
+  constructor(options: TransactionOptions) {
+    this.#options = options
+  }
+
+  async watch<T>(tx: Queryable, steps: () => Promise<T>): Promise<T> {
+    this.#client = (tx as { session?: { client?: object } }).session?.client
+    try {
+      return await steps()
+    } catch (error) {
+      this.failure = { error }
+      if (this.#isSpoilt(error)) this.#destroy()
+      else if (!(await this.#settled())) {
+        this.failure = { error: cutOff(error) }
+        this.#destroy()
+      }
+      throw error
+    }
+  }
+
+  assertFree(): void {
+    if (this.#client !== undefined && isBusy(this.#client)) throw leftOpen()
+  }
+
+  /** The store ends the backend as well. */
+  abort(reason: unknown): NotSent | undefined {
+    this.#destroy()
+    if (this.stage !== 'ending') return undefined
+    return new NotSent(this.#client === undefined ? leftOpen(reason) : doomed('lost', reason))
+  }
+
+  /** Whether the client must not be used again. */
+  #isSpoilt(error: unknown): boolean {
+    if (this.stage === 'body') return isHapaxError(error, 'transaction-lost')
+    const kind = this.#options.classify(error)
+    return this.stage === 'opening' ? !isHarmless(kind) : kind === 'lost'
+  }
+
+  /** Whether ROLLBACK can be sent at once, or after a moment. */
+  async #settled(): Promise<boolean> {
+    for (let waits = 0; this.#client !== undefined && isBusy(this.#client); waits++) {
+      if (waits === 100) return false
+      await pause(systemClock, 10)
+    }
+    return true
+  }
+
+  #destroy(): void {
+    if (this.#client !== undefined) destroy(this.#client)
   }
 }
 

@@ -34,8 +34,10 @@ export interface TransactionOptions {
   readonly acquired?: (() => void) | undefined
   /** How long to wait for the turn to write, where a database has one writer; then it rejects with `busy`. @default 60_000 */
   readonly lockTimeoutMs?: number | undefined
-  /** What an error of this database means; for connections that watch the handler's statements. */
+  /** What an error of this database means; for connections that do not know their database. */
   readonly classify: (error: unknown) => ErrorClass
+  /** What an error of a handler's own statement makes of its transaction, if it ends it. */
+  readonly doomOf: DoomOf
 }
 
 /** What happens inside a transaction. */
@@ -59,11 +61,17 @@ export interface TransactionEnd<T> {
  *
  * A connection is naive: it begins, runs, commits or rolls back, gives the connection back (or destroys it when it cannot
  * be trusted any more), and rejects with the driver's own error, or with what `body` threw. What an error means is the
- * store's business. It adds only what nobody else can know, as a HapaxError:
+ * store's business. A connection on which an error of class `lost` came up, or whose own first statements were refused, is
+ * destroyed: its server may have become read-only, or a handler may have left a role behind. It adds only what nobody else can
+ * know, as a HapaxError:
  * - `transaction-conflict` or `transaction-lost` when the handler's own statements met such an error, whatever it threw then;
- * - `unawaited-query` when statements were still running as `body` returned (where that can be told);
+ * - `unawaited-query` when statements were still running as `body` returned, or a cursor or a stream was open (where that can
+ *   be told); in bounded time, whatever they wait for;
  * - `transaction-aborted` when COMMIT answered that it had rolled back;
  * - `busy` when a database with one writer was taken for longer than the lock timeout.
+ *
+ * An error that came up before COMMIT was sent is thrown as `NotSent`: any other one leaves the outcome unknown, unless the
+ * server answered with it.
  */
 export interface Connection<Tx, Own = Tx> {
   readonly features: ConnectionFeatures
@@ -95,6 +103,9 @@ export interface ConnectionFeatures {
   /** Connections at most, where that is known; `control` of them are kept free for heartbeats, unless those have their own. */
   readonly pool: { readonly max: number; readonly control: number } | undefined
 }
+
+/** What an error inside a transaction makes of it, if it ends it. */
+export type DoomOf = (error: unknown) => 'conflict' | 'lost' | undefined
 
 /**
  * What an error of a database means for the message:

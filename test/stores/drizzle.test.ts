@@ -30,6 +30,7 @@ runStoreCases(
     },
     storeOn: (pool, schema) => postgres(fromDrizzle(drizzle(pool), sql), { schema }),
     client: (tx) => ({ query: async (text, values) => tx.execute(param(text, values)) }),
+    leaveOpen: (tx) => tx.execute(sql`select pg_sleep(300)`).catch(() => {}),
     own: (pool, work) => drizzle(pool).transaction(work),
     notBegun: (pool, work) => work(drizzle(pool) as unknown as Tx),
   }),

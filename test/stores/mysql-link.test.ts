@@ -1,6 +1,8 @@
 import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
 import { createHapax, defineMessage, silentLogger } from 'hapax'
 import { mysql } from 'hapax/mysql'
+import type callbacks from 'mysql2'
 import mysql2 from 'mysql2/promise'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { requireServer } from '../support/servers.ts'
@@ -65,5 +67,57 @@ describe('the database', () => {
     expect(() => mysql({ pool })).toThrow('expected database to be the name of the database')
     expect(() => mysql({ pool, database: 'a`b' })).toThrow('expected database to be')
     await expect(mysql({ pool, database }).ready()).resolves.toBeUndefined()
+  })
+})
+
+/** More than fits into the buffers between here and there. */
+const MANY = `
+with recursive n as (select 1 as i union all select i + 1 from n where i < 1000) select i, repeat('x', 10000) from n`
+
+describe('a connection', () => {
+  it('K10: that has become read-only is not used again', async () => {
+    const pool = poolWith({ connectionLimit: 1 })
+    const consumer = hapaxOn(pool).consumer('read-only')
+    consumer.on(Thing, async (_, { tx }) => void (await tx.query(`insert into effects values ('read-only')`)))
+    expect((await consumer.handle(arrived('first'))).status).toBe('processed')
+    // What a client sees of a primary that has become a replica.
+    await pool.query('set session transaction read only')
+    expect((await consumer.handle(arrived('a'))).status).toBe('processed')
+    expect(await column(`select count(*) from effects where note = 'read-only'`)).toEqual([2])
+  })
+
+  it('K10: that became read-only under a handler is not used again', async () => {
+    const consumer = hapaxOn(poolWith({ connectionLimit: 1 })).consumer('under')
+    const ids: unknown[] = []
+    consumer.on(Thing, async (_, { tx }) => {
+      ids.push((await tx.query<{ id: number }>('select connection_id() as id')).rows[0]?.id)
+      // ER_READ_ONLY_MODE, as a server that has just become a replica says it.
+      if (ids.length === 1) await tx.query(`signal sqlstate 'HY000' set mysql_errno = 1836`)
+    })
+    expect(await consumer.handle(arrived('a'))).toMatchObject({ ack: false })
+    expect((await consumer.handle(arrived('a'))).status).toBe('processed')
+    expect(new Set(ids).size).toBe(2)
+  })
+
+  it('K11: with a paused stream is an attempt', async () => {
+    const consumer = hapaxOn(poolWith()).consumer('streams')
+    consumer.on(Thing, async (_, { tx }) => {
+      const { connection } = tx.client as unknown as { connection: callbacks.Connection }
+      const rows = connection.query(MANY).stream()
+      await once(rows, 'data')
+      rows.pause()
+    })
+    expect(await consumer.handle(arrived('a'))).toMatchObject({
+      status: 'retrying',
+      error: { code: 'unawaited-query' },
+    })
+  })
+
+  it('K12: without room for a handler’s own SQL is an attempt', async () => {
+    const consumer = hapaxOn(poolWith()).consumer('attempts')
+    consumer.on(Thing, async (_, { tx }) => {
+      await tx.query(`signal sqlstate 'HY000' set mysql_errno = 1114, message_text = 'the table is full'`)
+    })
+    expect((await consumer.handle(arrived('a'))).status).toBe('retrying')
   })
 })

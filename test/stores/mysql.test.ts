@@ -1,6 +1,7 @@
 import type { Store } from 'hapax'
 import { type MysqlTx, mysql } from 'hapax/mysql'
 import type { StoreHarness } from 'hapax/testing'
+import type { Connection as Callbacks } from 'mysql2'
 import mysql2 from 'mysql2/promise'
 import { afterAll } from 'vitest'
 import { requireServer } from '../support/servers.ts'
@@ -59,6 +60,7 @@ const harness: StoreHarness<Tx, Own> = {
         }
         return { store: own, useUp }
       },
+      leaveOpen: (tx) => (tx.client as unknown as { connection: Callbacks }).connection.query('do sleep(300)'),
       effects: () => column(`select label as value from ${database}.effects`),
       own: (work) =>
         withClient(async (client) => {

@@ -13,7 +13,11 @@ const harness: StoreHarness<SqliteTx> = {
   features: {
     ...sqlite({ path: ':memory:' }).features,
     errorsAbort: false,
-    cannot: { 'row locks': 'one writer at a time', 'a pool': 'one writer at a time: there is no pool' },
+    cannot: {
+      'a pool': 'one writer at a time: there is no pool',
+      'row locks': 'one writer at a time',
+      'something left open': 'a statement is over when it returns',
+    },
   },
 
   async open({ migrated }) {
@@ -41,6 +45,7 @@ const harness: StoreHarness<SqliteTx> = {
       store,
       another,
       pooled: none,
+      leaveOpen: () => {},
       effects: () => column('select label as value from effects'),
       own: none,
       notBegun: none,

@@ -13,6 +13,7 @@ export const pgWay: PostgresWay<PgTx<pg.PoolClient & PgPoolClient>, PgClient> = 
   storeOn: (pool, schema, control) =>
     postgres({ pool, schema, ...(control !== undefined && { control: { url: control } }) }),
   client: (tx) => tx,
+  leaveOpen: (tx) => tx.client.query('select pg_sleep(300)', () => {}),
   own: (pool, work) =>
     withClient(pool, async (client) => {
       await client.query('begin')

@@ -9,6 +9,8 @@ export interface PostgresWay<Tx, Own> {
   storeOn(pool: pg.Pool, schema: string, control?: string): Store<Tx, Own>
   /** Statements in a transaction of this way. */
   client(tx: Tx | Own): Client
+  /** See `TestDatabase`. */
+  leaveOpen(tx: Tx): unknown
   /** A transaction that the user opened. */
   own<T>(pool: pg.Pool, work: (tx: Own) => Promise<T>): Promise<T>
   /** What would be one, had it been begun. */
@@ -55,6 +57,7 @@ export function postgresHarness<Tx, Own>(admin: pg.Pool, way: PostgresWay<Tx, Ow
           stores.push(own)
           return { store: own, useUp }
         },
+        leaveOpen: (tx) => way.leaveOpen(tx),
         effects: () => column(`select label as value from ${schema}.business`),
         own: (work) => way.own(admin, work),
         notBegun: (work) => way.notBegun(admin, work),

@@ -77,6 +77,8 @@ const LEASED = { leaseMs: COUNT, maxDurationMs: COUNT, ...SHARED }
 const DESTINATION = { fine: destination(), kind: 'word' } as const
 const ATTRIBUTE = { fine: { header: 'x' }, kind: 'text or function' } as const
 
+const DRIZZLE = { transaction: () => {}, execute: () => {}, $client: new (class Pool {})() }
+
 const MAKING: readonly Entry[] = [
   {
     name: 'createHapax',
@@ -164,9 +166,9 @@ const MAKING: readonly Entry[] = [
     name: 'fromDrizzle',
     call: ({ db, sql }) => fromDrizzle(db, sql),
     positional: true,
-    base: { db: { transaction: () => {}, execute: () => {} }, sql: { raw: () => {}, param: () => {}, join: () => {} } },
+    base: { db: DRIZZLE, sql: { raw: () => {}, param: () => {}, join: () => {} } },
     options: {
-      db: { fine: { transaction: () => {}, execute: () => {} }, kind: 'word' },
+      db: { fine: DRIZZLE, kind: 'word' },
       sql: { fine: { raw: () => {}, param: () => {}, join: () => {} }, kind: 'word' },
     },
   },

@@ -6,13 +6,14 @@ import { fromDrizzle } from 'hapax/drizzle'
 import { mysql } from 'hapax/mysql'
 import { postgres } from 'hapax/postgres'
 import { sqlite } from 'hapax/sqlite'
+import pg from 'pg'
 import { expect, test } from 'vitest'
 
 const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8')
 
 const columns: readonly StoreFeatures[] = [
   postgres({ url: 'postgres://localhost/none' }).features,
-  postgres(fromDrizzle(drizzle.mock(), sql)).features,
+  postgres(fromDrizzle(drizzle(new pg.Pool()), sql)).features,
   mysql({ url: 'mysql://localhost/none' }).features,
   sqlite({ path: 'none.db' }).features,
 ]

@@ -1,6 +1,7 @@
 import { ACQUIRE_MS, poolExhausted } from '../acquisitions.ts'
 import { systemClock, within } from '../clock.ts'
 import type { Connection, Result, Statement, TransactionOptions, TransactionWork } from '../connection.ts'
+import { NotSent } from '../driver.ts'
 import { HapaxError } from '../errors.ts'
 import type { Dialect } from './dialect.ts'
 import type { StoreErrors } from './store-errors.ts'
@@ -69,11 +70,12 @@ export class SqlCalls<Tx, Own = Tx> {
   }
 
   /** A transaction that takes as long as it takes. */
-  async whole<T>(work: TransactionWork<Tx, T>, options: Omit<TransactionOptions, 'classify'> = {}): Promise<T> {
+  async whole<T>(work: TransactionWork<Tx, T>, options: CallOptions = {}): Promise<T> {
     try {
-      return await this.#connection.transaction({ ...options, classify: this.#dialect.classify }, work)
+      const { classify, doomOf } = this.#dialect
+      return await this.#connection.transaction({ ...options, classify, doomOf }, work)
     } catch (error) {
-      throw this.#errors.ofQuery(error)
+      throw this.#errors.ofQuery(error instanceof NotSent ? error.cause : error)
     }
   }
 
@@ -83,6 +85,8 @@ export class SqlCalls<Tx, Own = Tx> {
     })
   }
 }
+
+type CallOptions = Omit<TransactionOptions, 'classify' | 'doomOf'>
 
 function late(limitMs: number): HapaxError {
   return new HapaxError('store-unavailable', `the database did not answer within ${limitMs} ms`)

@@ -1,4 +1,4 @@
-import type { ErrorClass, Executor, Isolation, Result, Statement } from '../connection.ts'
+import type { DoomOf, ErrorClass, Executor, Isolation, Result, Statement } from '../connection.ts'
 import type { ErrorRecord } from '../errors.ts'
 import type { StoredMessage } from '../message.ts'
 import type { FailedRow, LocalResult, LocalRow, OutboxRow, RetryRow } from '../rows.ts'
@@ -32,6 +32,8 @@ export interface Dialect {
 
   /** What an error of the database or its driver means; causes are looked at as well, because ORMs wrap errors. */
   classify(error: unknown): ErrorClass
+  /** What an error of a handler's own statement makes of its transaction, if it ends it. */
+  readonly doomOf: DoomOf
   /** Whether the server itself answered with this error: then a commit is known not to have happened. */
   answered(error: unknown): boolean
 

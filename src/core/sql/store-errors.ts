@@ -1,5 +1,5 @@
 import type { ErrorClass } from '../connection.ts'
-import { doomed } from '../driver.ts'
+import { doomed, NotSent } from '../driver.ts'
 import { HapaxError, isHapaxError, redact } from '../errors.ts'
 import { unstorable } from '../storable.ts'
 import type { Dialect } from './dialect.ts'
@@ -22,6 +22,7 @@ export class StoreErrors {
   ofTransaction(error: unknown, phase: Phase, signal?: AbortSignal): unknown {
     if (phase === 'body') return error
     const aborted = signal?.aborted && error === signal.reason
+    if (error instanceof NotSent) return this.inside(error.cause)
     if (phase === 'committing') return aborted ? commitUnknown(error) : this.#ofCommit(error)
     if (aborted || error instanceof HapaxError) return error
     const kind = this.#dialect.classify(error)

@@ -1,5 +1,6 @@
 import { pause, systemClock, within } from '../clock.ts'
 import type { Connection, Executor, Isolation, Result, Statement, TransactionEnd } from '../connection.ts'
+import { isCutOff } from '../driver.ts'
 import { HapaxError } from '../errors.ts'
 import { isolationOption } from '../options.ts'
 import type { InboxRow, Receipt } from '../rows.ts'
@@ -49,7 +50,7 @@ export class SqlUnits<Tx, Own> {
     }
     try {
       return await this.#connection.transaction(
-        { isolation, signal, acquired, lockTimeoutMs, classify: this.#dialect.classify },
+        { isolation, signal, acquired, lockTimeoutMs, classify: this.#dialect.classify, doomOf: this.#dialect.doomOf },
         {
           first: opened.statements,
           body: async (tx, answers) => {
@@ -70,6 +71,8 @@ export class SqlUnits<Tx, Own> {
     } catch (error) {
       // What comes next would wait for the locks of the transaction that is being ended.
       const fate = await ending
+      // Its link is destroyed, but the server may not notice before the end of what was left open.
+      if (backend !== undefined && isCutOff(error)) await this.#terminate(backend)
       const thrown = this.#errors.ofTransaction(error, endedIn ?? phase, signal)
       throw endedIn === 'body' ? this.#errors.ofFate(thrown, fate) : thrown
     } finally {

@@ -1,18 +1,23 @@
-import { doomed, transactionClosed, unawaited } from '../driver.ts'
+import { systemClock, within } from '../clock.ts'
+import type { DoomOf } from '../connection.ts'
+import { doomed, leftOpen, transactionClosed, unawaited } from '../driver.ts'
 
-/** What an error inside a transaction makes of it, if it ends it. */
-export type DoomOf = (error: unknown) => 'conflict' | 'lost' | undefined
+/** How long statements that nobody awaited may keep a connection from being used again. */
+const SETTLE_MS = 1_000
 
 /** Watches one transaction: counts the statements that run, remembers what doomed it, and is closed when it settles. */
 export class TransactionWatch {
   readonly #doomOf: DoomOf
+  readonly #isBusy: () => boolean
   #closed = false
   #running = 0
   readonly #waiting: (() => void)[] = []
   #doom: { kind: 'conflict' | 'lost'; error: unknown } | undefined
 
-  constructor(doomOf: DoomOf) {
+  /** `isBusy`: whether the client has something under way that is not tracked here, such as a cursor. */
+  constructor(doomOf: DoomOf, isBusy: () => boolean) {
     this.#doomOf = doomOf
+    this.#isBusy = isBusy
   }
 
   get closed(): boolean {
@@ -40,6 +45,14 @@ export class TransactionWatch {
   assertSound(): void {
     this.assertNotDoomed()
     if (this.#running > 0) throw unawaited(this.#running)
+    if (this.#isBusy()) throw leftOpen()
+  }
+
+  /** Whether the client takes a statement at once, or after a moment. */
+  async settled(): Promise<boolean> {
+    const idle = this.idle()
+    if (idle !== undefined) await within(systemClock, SETTLE_MS, idle, () => {})
+    return this.#running === 0 && !this.#isBusy()
   }
 
   /** Runs the body of the transaction; afterwards its handle is dead, and what doomed it comes before what it threw. */

@@ -9,10 +9,21 @@ import type {
   TransactionOptions,
   TransactionWork,
 } from '../../core/connection.ts'
-import { noAnswer, notInTransaction, untilAborted, untilAcquired } from '../../core/driver.ts'
-import { describe } from '../../core/errors.ts'
+import {
+  beforeCommit,
+  cutOff,
+  doomed,
+  isHarmless,
+  NotSent,
+  noAnswer,
+  notInTransaction,
+  untilAborted,
+  untilAcquired,
+} from '../../core/driver.ts'
+import { describe, isHapaxError } from '../../core/errors.ts'
 import { isolationOption } from '../../core/options.ts'
-import { classify } from './errors.ts'
+import { destroy } from './client.ts'
+import { classify, isUnsent } from './errors.ts'
 import {
   type MysqlCallbacks,
   type MysqlClient,
@@ -59,7 +70,7 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
       return await untilAborted(
         options.signal,
         () => run.steps(options, work),
-        () => run.destroy(),
+        () => run.abort(options.signal?.reason),
       )
     } finally {
       run.tx.watch.close()
@@ -99,7 +110,7 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
         throw noAnswer(limitMs)
       })
     } catch (error) {
-      broken = classify(error) === 'lost' || knownSession(client)?.autocommit === false
+      broken = !isHarmless(classify(error)) || knownSession(client)?.autocommit === false
       throw error
     } finally {
       giveBack(client, broken)
@@ -165,6 +176,8 @@ class Run<Client extends MysqlPoolClient> {
   readonly #client: Client
   #mariadb = false
   #opened = false
+  /** The handler is done, and COMMIT is not sent yet. */
+  #ending = false
 
   constructor(client: Client) {
     this.#client = client
@@ -179,12 +192,22 @@ class Run<Client extends MysqlPoolClient> {
       else await this.#commit(last)
       return value
     } catch (error) {
-      await this.#rollback()
+      if (isHapaxError(error, 'transaction-lost')) this.destroy()
+      else if (!(await this.#rollback())) throw cutOff(error)
       throw error
     }
   }
 
   async #begin(isolation: TransactionOptions['isolation'], first: readonly Statement[]): Promise<readonly Result[]> {
+    try {
+      return await this.#open(isolation, first)
+    } catch (error) {
+      if (!isHarmless(classify(error))) this.destroy()
+      throw error
+    }
+  }
+
+  async #open(isolation: TransactionOptions['isolation'], first: readonly Statement[]): Promise<readonly Result[]> {
     const session = await sessionOf(this.#client)
     const { mariadb, autocommit } = session
     this.#mariadb = mariadb
@@ -200,23 +223,43 @@ class Run<Client extends MysqlPoolClient> {
   }
 
   async #commit(last: readonly Statement[]): Promise<void> {
-    for (const { text, params } of last) await this.#send(text, params)
-    await this.#send('commit')
+    try {
+      await beforeCommit(async () => {
+        this.#ending = true
+        for (const { text, params } of last) await this.#send(text, params)
+      })
+      this.#ending = false
+      await this.#send('commit')
+    } catch (error) {
+      if (classify(error) === 'lost') this.destroy()
+      throw isUnsent(error) ? new NotSent(error) : error
+    }
   }
 
-  async #rollback(): Promise<void> {
-    if (this.broken) return
+  /** False: something is still running, and the connection was destroyed. */
+  async #rollback(): Promise<boolean> {
+    if (this.broken) return true
+    if (!(await this.tx.watch.settled())) {
+      this.destroy()
+      return false
+    }
     try {
       await this.#send('rollback')
       if (!this.#opened) await this.#send(LOCK_WAIT_RESET)
     } catch {
       this.destroy()
     }
+    return true
   }
 
   async #send(text: string, params: readonly Param[] = []): Promise<Result> {
     if (this.#mariadb && text.startsWith(MYSQL_ONLY)) return { rows: [], affected: 0 }
     return send(this.#client, { text, params })
+  }
+
+  abort(reason: unknown): NotSent | undefined {
+    this.destroy()
+    return this.#ending ? new NotSent(doomed('lost', reason)) : undefined
   }
 
   destroy(): void {
@@ -232,13 +275,6 @@ const COMMIT: Statement = { text: 'commit', params: [] }
 function giveBack(client: MysqlPoolClient, broken: boolean): void {
   if (broken) destroy(client)
   client.release()
-}
-
-function destroy(client: MysqlPoolClient): void {
-  client.destroy()
-  // destroy() only ends our half: a statement that is running would keep the link.
-  const { connection } = client as { connection?: { stream?: { destroy?: () => void } } }
-  connection?.stream?.destroy?.()
 }
 
 /** A savepoint does not last outside a transaction, so releasing it tells. */

@@ -22,6 +22,7 @@ const CLASSES: Readonly<Record<number, ErrorClass>> = {
   1441: 'refused', // ER_DATETIME_FUNCTION_OVERFLOW
   1021: 'lost', // ER_DISK_FULL
   1030: 'lost', // ER_GET_ERRNO: the storage engine failed
+  1036: 'lost', // ER_OPEN_AS_READONLY
   1037: 'lost', // ER_OUTOFMEMORY
   1038: 'lost', // ER_OUT_OF_SORTMEMORY
   1040: 'lost', // ER_CON_COUNT_ERROR
@@ -37,11 +38,16 @@ const CLASSES: Readonly<Record<number, ErrorClass>> = {
   1461: 'lost', // ER_MAX_PREPARED_STMT_COUNT_REACHED: by all clients of the server together
   1792: 'lost', // ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION: the primary has become a replica
   1836: 'lost', // ER_READ_ONLY_MODE
+  1874: 'lost', // ER_INNODB_READ_ONLY
+  1881: 'lost', // ER_INNODB_FORCED_RECOVERY
   1927: 'lost', // ER_CONNECTION_KILLED
   3168: 'lost', // ER_SERVER_ISNT_AVAILABLE
   3169: 'lost', // ER_SESSION_WAS_KILLED
   4031: 'lost', // ER_CLIENT_INTERACTION_TIMEOUT
 }
+
+/** Lacks of resources: after one of them the link and the transaction are still there. */
+const OF_STATEMENT: ReadonlySet<unknown> = new Set([1021, 1030, 1037, 1038, 1041, 1114, 1226])
 
 /** ER_OPTION_PREVENTS_STATEMENT: with the option read_only, the primary has become a replica. */
 const OPTION_PREVENTS = 1290
@@ -83,10 +89,27 @@ export function answered(error: unknown): boolean {
   return typeof sqlState === 'string' && sqlState !== '' && classify(error) !== 'lost'
 }
 
-/** What an error of a statement makes of its transaction. */
+/** Whether the client refused a statement because its link had gone before. */
+export function isUnsent(error: unknown): boolean {
+  return /in closed state/.test(String((error as DatabaseError | undefined)?.message))
+}
+
+/**
+ * What an error of a handler's own statement makes of its transaction. A lack of resources is the statement's own: the next
+ * attempt may meet it again.
+ */
 export function doomOf(error: unknown): 'conflict' | 'lost' | undefined {
   const kind = classify(error)
+  if (kind === 'lost' && isOfStatement(error)) return undefined
   // A lock timeout undoes its statement only: the transaction must not commit without it.
   if (kind === 'lock-timeout') return 'conflict'
   return kind === 'conflict' || kind === 'lost' ? kind : undefined
+}
+
+function isOfStatement(error: unknown): boolean {
+  for (let each = error as DatabaseError | undefined, depth = 0; each && depth < 5; depth++) {
+    if (typeof each.sqlState === 'string') return OF_STATEMENT.has(each.errno)
+    each = each.cause as DatabaseError | undefined
+  }
+  return false
 }

@@ -5,7 +5,7 @@ import { numberOf } from '../../core/seq.ts'
 import { asText, asUuid, type Dialect, uuidBytes } from '../../core/sql/index.ts'
 import { chunks, inserts } from './batch.ts'
 import { checks } from './checkup.ts'
-import { answered, classify } from './errors.ts'
+import { answered, classify, doomOf } from './errors.ts'
 import { leases } from './leases.ts'
 import { writeLocal } from './local.ts'
 import { look } from './look.ts'
@@ -35,6 +35,7 @@ export function dialect(database: string, prefix: string): Dialect {
     ownTransactions: true,
 
     classify,
+    doomOf,
     answered,
 
     migrations: migrations(prefix),

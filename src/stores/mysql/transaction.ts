@@ -1,6 +1,7 @@
 import type { Executor } from '../../core/connection.ts'
 import { transactionClosed } from '../../core/driver.ts'
 import { TransactionWatch } from '../../core/sql/index.ts'
+import { isBusy } from './client.ts'
 import { doomOf } from './errors.ts'
 import type { MysqlPoolClient, MysqlResult, MysqlTx } from './mysql2.ts'
 import { execute } from './prepared.ts'
@@ -11,7 +12,7 @@ import { assertFits, type Header, mostBytes, send } from './send.ts'
  * statement would commit by itself, so a doomed transaction takes no more, neither from the handler nor from hapax.
  */
 export class MysqlTransaction<Client extends MysqlPoolClient> implements MysqlTx<Client> {
-  readonly watch: TransactionWatch = new TransactionWatch(doomOf)
+  readonly watch: TransactionWatch
   /** For the statements of hapax. */
   readonly executor: Executor
   readonly #raw: Client
@@ -19,6 +20,7 @@ export class MysqlTransaction<Client extends MysqlPoolClient> implements MysqlTx
 
   constructor(client: Client) {
     this.#raw = client
+    this.watch = new TransactionWatch(doomOf, () => isBusy(client))
     this.executor = {
       query: async (text, params) => {
         this.#assertUsable()

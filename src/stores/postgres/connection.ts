@@ -8,10 +8,22 @@ import type {
   TransactionOptions,
   TransactionWork,
 } from '../../core/connection.ts'
-import { noAnswer, notInTransaction, transactionClosed, untilAborted, untilAcquired } from '../../core/driver.ts'
-import { describe, HapaxError } from '../../core/errors.ts'
+import {
+  beforeCommit,
+  cutOff,
+  isHarmless,
+  NotSent,
+  noAnswer,
+  notInTransaction,
+  transactionClosed,
+  untilAborted,
+  untilAcquired,
+} from '../../core/driver.ts'
+import { describe, HapaxError, isHapaxError } from '../../core/errors.ts'
 import { isolationOption } from '../../core/options.ts'
+import { destroy } from '../../core/pg-client.ts'
 import { insistOnUtf8, speaksUtf8 } from './encoding.ts'
+import { classify, isUnsent } from './errors.ts'
 import { MOST_BYTES, script } from './literal.ts'
 import type { PgClient, PgPool, PgPoolClient, PgResult, PgTx } from './pg.ts'
 import { PreparedNames } from './prepared.ts'
@@ -163,27 +175,27 @@ class Run<Client extends PgPoolClient> {
   }
 
   async steps<T>({ isolation }: TransactionOptions, work: TransactionWork<PgTx<Client>, T>): Promise<T> {
-    const begin = isolation === undefined ? 'begin' : `begin isolation level ${isolationOption(isolation)}`
     try {
-      await this.#utf8()
-      const answers = await this.#script([{ text: begin, params: [] }, ...work.first])
-      const own = answers.slice(1).map(toResult)
+      const own = await this.#begin(isolation, work.first)
       const { value, last } = await this.tx.watch.during(() => work.body(this.tx, own))
       if (last === undefined) await this.#rollback()
       else await this.#commit(last)
       return value
     } catch (error) {
-      await this.#rollback()
+      if (isHapaxError(error, 'transaction-lost')) this.destroy()
+      else if (!(await this.#rollback())) throw cutOff(error)
       throw error
     }
   }
 
-  /** A session that speaks otherwise is of no use to anybody. */
-  async #utf8(): Promise<void> {
+  async #begin(isolation: TransactionOptions['isolation'], first: readonly Statement[]): Promise<readonly Result[]> {
+    const begin = isolation === undefined ? 'begin' : `begin isolation level ${isolationOption(isolation)}`
     try {
       await speaksUtf8(this.#client)
+      const answers = await this.#script([{ text: begin, params: [] }, ...first])
+      return answers.slice(1).map(toResult)
     } catch (error) {
-      this.destroy()
+      if (!(error instanceof NotSent || isHarmless(classify(error)))) this.destroy()
       throw error
     }
   }
@@ -191,26 +203,41 @@ class Run<Client extends PgPoolClient> {
   async #commit(last: readonly Statement[]): Promise<void> {
     // The signal has ended this transaction while its body went on.
     if (this.broken) throw transactionClosed()
-    await insistOnUtf8(this.#client)
-    const answers = await this.#script([...last, { text: 'commit', params: [] }])
-    if (answers.at(-1)?.command === 'COMMIT') return
+    try {
+      await beforeCommit(() => insistOnUtf8(this.#client))
+      const answers = await this.#script([...last, { text: 'commit', params: [] }])
+      if (answers.at(-1)?.command === 'COMMIT') return
+    } catch (error) {
+      if (classify(error) === 'lost') this.destroy()
+      throw isUnsent(error) ? new NotSent(error) : error
+    }
     throw new HapaxError('transaction-aborted', 'COMMIT answered that the transaction was rolled back')
   }
 
   async #script(statements: readonly Statement[]): Promise<readonly PgResult[]> {
-    // Without parameters `pg` uses the simple protocol, which answers with one result per statement.
-    const answer = (await this.#client.query(script(statements))) as PgResult | PgResult[]
+    const answer = await this.#sent(statements)
     return Array.isArray(answer) ? answer : [answer]
   }
 
-  async #rollback(): Promise<void> {
-    if (this.broken) return
+  /** Without parameters `pg` uses the simple protocol, which answers with one result per statement. */
+  #sent(statements: readonly Statement[]): Promise<PgResult | PgResult[]> {
     try {
-      await this.tx.watch.idle()
-      await this.#client.query('rollback')
-    } catch {
-      this.destroy()
+      return this.#client.query(script(statements))
+    } catch (error) {
+      // Not by an answer: a text that the database or the client cannot take, or that is longer than any text may be.
+      throw new NotSent(error)
     }
+  }
+
+  /** False: something is still running, and the client was destroyed. */
+  async #rollback(): Promise<boolean> {
+    if (this.broken) return true
+    if (!(await this.tx.watch.settled())) {
+      this.destroy()
+      return false
+    }
+    await this.#client.query('rollback').catch(() => this.destroy())
+    return true
   }
 
   destroy(): void {
@@ -218,12 +245,6 @@ class Run<Client extends PgPoolClient> {
     this.tx.watch.close()
     destroy(this.#client)
   }
-}
-
-/** Not end(): that would wait for the statement that is running. */
-function destroy(client: object): void {
-  const { connection } = client as { connection?: { stream?: { destroy?: () => void } } }
-  connection?.stream?.destroy?.()
 }
 
 function toResult(answer: PgResult | PgResult[]): Result {

@@ -1,5 +1,6 @@
 import type { ErrorClass } from '../../core/connection.ts'
 import { classOfCauses } from '../../core/driver.ts'
+import { isStalePlan } from './prepared.ts'
 
 /** SQLSTATEs by what they mean for the message; a prefix of two characters stands for its class. */
 const CLASSES: Readonly<Record<string, ErrorClass>> = {
@@ -36,6 +37,7 @@ const CLASSES: Readonly<Record<string, ErrorClass>> = {
 const TOO_LARGE = /^invalid memory alloc request size/
 
 const SOCKET_ERRORS = /^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ENOENT)/
+const IN_RECOVERY = /during recovery|recovery is in progress|hot standby/
 const DRIVER_MESSAGES =
   /Connection terminated|connection error and is not queryable|Client was closed|timeout exceeded when trying to connect|Query read timeout|Cannot use a pool after calling end/
 
@@ -60,9 +62,35 @@ function classOf({ code, severity, message, constraint }: DatabaseError): ErrorC
     if (code === 'XX000' && TOO_LARGE.test(String(message))) return 'refused'
     const found = CLASSES[code] ?? CLASSES[code.slice(0, 2)]
     if (found !== undefined && code.length === 5) return found
+    // A standby refuses some statements otherwise than as read-only.
+    if ((code === '55000' || code === '0A000') && IN_RECOVERY.test(String(message))) return 'lost'
     if (SOCKET_ERRORS.test(code)) return 'lost'
   }
   return typeof message === 'string' && DRIVER_MESSAGES.test(message) ? 'lost' : 'other'
+}
+
+/**
+ * What an error of a handler's own statement makes of its transaction. A lack of resources or an internal error is the
+ * statement's own, as long as the link is there: the next attempt may meet it again.
+ */
+export function doomOf(error: unknown): 'conflict' | 'lost' | undefined {
+  if (isStalePlan(error)) return 'conflict'
+  const kind = classify(error)
+  if (kind === 'lost' && isOfStatement(error)) return undefined
+  return kind === 'conflict' || kind === 'lost' ? kind : undefined
+}
+
+function isOfStatement(error: unknown): boolean {
+  for (let each = error as DatabaseError | undefined, depth = 0; each && depth < 5; depth++) {
+    if (each.severity !== undefined) return each.severity === 'ERROR' && /^(53|58|XX)...$/.test(String(each.code))
+    each = each.cause as DatabaseError | undefined
+  }
+  return false
+}
+
+/** Whether the client refused a statement because its link had gone before. */
+export function isUnsent(error: unknown): boolean {
+  return /is not queryable/.test(String((error as DatabaseError | undefined)?.message))
 }
 
 /** Whether the server itself answered with this error: then a commit is known not to have happened. */

@@ -77,7 +77,7 @@ function connectionOf(options: PostgresPoolOptions<PgPool> | PostgresUrlOptions)
 const CONTROL = 2
 
 function given({ pool, control }: PostgresPoolOptions<PgPool>): PgPools<PgPoolClient> {
-  if (typeof pool?.connect !== 'function') expected('pool', 'a pool of pg', pool)
+  if (typeof pool?.connect !== 'function' || isClient(pool)) expected('pool', 'a pool of pg', pool)
   listen(pool)
   const handlers = (): Promise<PgPool> => Promise.resolve(pool)
   const max = sizeOf(pool)
@@ -100,6 +100,11 @@ function checkedUrl(name: string, url: string): string {
   if (typeof url !== 'string' || !/^postgres(ql)?:\/\//.test(url))
     expected(name, 'a postgres:// URL', url && '(not shown)')
   return url
+}
+
+/** A single client has `connect` as well. */
+function isClient(given: object): boolean {
+  return 'escapeLiteral' in given
 }
 
 /** The size of a pool of `pg`; other pools do not tell. */

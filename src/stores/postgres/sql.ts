@@ -5,7 +5,7 @@ import type { StoredMessage } from '../../core/message.ts'
 import { numberOf } from '../../core/seq.ts'
 import { type Dialect, encodeText, errorJson } from '../../core/sql/index.ts'
 import { encodingCheck } from './checkup.ts'
-import { answered, classify } from './errors.ts'
+import { answered, classify, doomOf } from './errors.ts'
 import { leases } from './leases.ts'
 import { array } from './literal.ts'
 import { local } from './local.ts'
@@ -29,6 +29,7 @@ export function dialect(schema: string): Dialect {
     ownTransactions: true,
 
     classify,
+    doomOf,
     answered,
 
     migrations: migrations(schema),

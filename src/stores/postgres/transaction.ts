@@ -1,12 +1,13 @@
 import { transactionClosed } from '../../core/driver.ts'
+import { isBusy } from '../../core/pg-client.ts'
 import { TransactionWatch } from '../../core/sql/index.ts'
-import { classify } from './errors.ts'
+import { doomOf } from './errors.ts'
 import type { PgPoolClient, PgResult, PgTx } from './pg.ts'
 import { isStalePlan, type Named, type PreparedNames } from './prepared.ts'
 
 /** One transaction on one client, as handlers have it. */
 export class PgTransaction<Client extends PgPoolClient> implements PgTx<Client> {
-  readonly watch: TransactionWatch = new TransactionWatch(doomOf)
+  readonly watch: TransactionWatch
   /** The connection has a plan that is of no use any more. */
   stale = false
   readonly #raw: Client
@@ -17,6 +18,7 @@ export class PgTransaction<Client extends PgPoolClient> implements PgTx<Client> 
   constructor(client: Client, names?: PreparedNames) {
     this.#raw = client
     this.#names = names
+    this.watch = new TransactionWatch(doomOf, () => isBusy(client))
   }
 
   query<Row extends object = Record<string, unknown>>(
@@ -72,9 +74,4 @@ interface Corkable {
 /** What `pg` takes beside a text. */
 interface NamedQueries {
   query(named: Named & { values: unknown[] }): Promise<PgResult>
-}
-
-function doomOf(error: unknown): 'conflict' | 'lost' | undefined {
-  const kind = isStalePlan(error) ? 'conflict' : classify(error)
-  return kind === 'conflict' || kind === 'lost' ? kind : undefined
 }

@@ -43,6 +43,12 @@ function classOf(error: SqliteError): ErrorClass {
   return CLASSES[code] ?? 'other'
 }
 
+/** What an error of a statement makes of its transaction. */
+export function doomOf(error: unknown): 'conflict' | 'lost' | undefined {
+  const kind = classify(error)
+  return kind === 'conflict' || kind === 'lost' ? kind : undefined
+}
+
 /** Whether SQLite answered that a commit has not happened; after an I/O error it cannot know. */
 export function answered(error: unknown): boolean {
   const code = primaryCode(error as SqliteError)

@@ -6,7 +6,7 @@ import type { LocalResult, LocalRow, RetryRow } from '../../core/rows.ts'
 import { numberOf } from '../../core/seq.ts'
 import { asBoolean, type Dialect, encodeText, pageOf } from '../../core/sql/index.ts'
 import type { Share } from '../../core/store.ts'
-import { answered, classify } from './errors.ts'
+import { answered, classify, doomOf } from './errors.ts'
 import { leases } from './leases.ts'
 import { migrations } from './migrations.ts'
 import { operator } from './operator.ts'
@@ -27,6 +27,7 @@ export function dialect(prefix: string): Dialect {
     ownTransactions: false,
 
     classify,
+    doomOf,
     answered,
 
     migrations: migrations(prefix),

@@ -3,7 +3,7 @@ import type { Executor } from '../../core/connection.ts'
 import { doomed, transactionClosed, unawaited } from '../../core/driver.ts'
 import { Watched } from '../../core/watched.ts'
 import type { Database } from './database.ts'
-import { classify } from './errors.ts'
+import { doomOf } from './errors.ts'
 
 /** The answer to a statement: its rows, and how many rows it answered or changed. */
 export interface SqliteResult<Row = Record<string, unknown>> {
@@ -103,8 +103,8 @@ export class SqliteTransaction implements SqliteTx {
   }
 
   #note(error: unknown): void {
-    const kind = classify(error)
-    if (kind === 'conflict' || kind === 'lost') this.#doom ??= { kind, error }
+    const kind = doomOf(error)
+    if (kind !== undefined) this.#doom ??= { kind, error }
   }
 
   #lent<T extends object>(target: T): T {

@@ -18,6 +18,8 @@ export type Need =
   | 'a pool'
   /** Noticing errors of the handler's statements that it swallows. */
   | 'watched statements'
+  /** Statements that go on while the handler does something else. */
+  | 'something left open'
 
 /** The features of a store under test. */
 export interface HarnessFeatures extends StoreFeatures {
@@ -54,6 +56,8 @@ export interface TestDatabase<Tx, Own = Tx> {
   breakStatement(tx: Tx): Promise<unknown>
   /** Updates row 1 or 2 of `counters`, which locks it until the transaction ends. */
   lockRow(tx: Tx, row: 1 | 2): Promise<unknown>
+  /** Starts something on the transaction's connection that does not end by itself, and that nobody can await. */
+  leaveOpen(tx: Tx): unknown
   commitInside(tx: Tx): Promise<unknown>
   rollbackInside(tx: Tx): Promise<unknown>
   /** Runs `work` in a savepoint, and undoes it. */

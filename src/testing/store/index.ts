@@ -1,6 +1,7 @@
 import { atomicity } from './atomicity.ts'
 import { type Case, skipReason } from './case.ts'
 import { cleanup } from './cleanup.ts'
+import { connections } from './connections.ts'
 import { deadWorkers } from './dead-workers.ts'
 import { endings } from './endings.ts'
 import { failedStore } from './failed-store.ts'
@@ -33,6 +34,7 @@ import { World } from './world.ts'
 const topics: Readonly<Record<string, readonly Case[]>> = {
   receipts,
   atomicity,
+  connections,
   'ended transactions': endings,
   failures,
   'failed store': failedStore,

@@ -1,0 +1,19 @@
+// What connections have to know of the inside of a client of `pg`, which more than one of them uses.
+
+interface Inside {
+  readonly connection?: { readonly stream?: { destroy?: () => void } }
+  readonly _activeQuery?: unknown
+  readonly _queryQueue?: readonly unknown[]
+  readonly _sentQueryQueue?: readonly unknown[]
+}
+
+/** Whether a statement, a cursor or a stream is under way: whatever is sent now would wait for its end. */
+export function isBusy(client: object): boolean {
+  const { _activeQuery, _queryQueue, _sentQueryQueue } = client as Inside
+  return Boolean(_activeQuery) || Boolean(_queryQueue?.length) || Boolean(_sentQueryQueue?.length)
+}
+
+/** Not end(): that would wait for the statement that is running. */
+export function destroy(client: object): void {
+  ;(client as Inside).connection?.stream?.destroy?.()
+}

@@ -1,0 +1,20 @@
+// What hapax has to know of the inside of a connection of `mysql2`.
+
+interface Inside {
+  readonly connection?: Inside
+  readonly stream?: { destroy?: () => void }
+  readonly _command?: unknown
+  readonly _commands?: { readonly length: number }
+}
+
+/** Whether a statement or a stream is under way: whatever is sent now would wait for its end. */
+export function isBusy(client: object): boolean {
+  const { _command, _commands } = (client as Inside).connection ?? (client as Inside)
+  return Boolean(_command) || Boolean(_commands?.length)
+}
+
+export function destroy(client: { destroy(): void }): void {
+  client.destroy()
+  // destroy() only ends our half: a statement that is running would keep the link.
+  ;(client as Inside).connection?.stream?.destroy?.()
+}

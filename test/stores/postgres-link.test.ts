@@ -1,0 +1,119 @@
+import { randomBytes } from 'node:crypto'
+import { sql } from 'drizzle-orm'
+import { drizzle } from 'drizzle-orm/node-postgres'
+import { createHapax, defineMessage, type Hapax, type Store, silentLogger } from 'hapax'
+import { fromDrizzle } from 'hapax/drizzle'
+import { postgres } from 'hapax/postgres'
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { pgPool } from '../support/pg-pool.ts'
+import { requireServer } from '../support/servers.ts'
+
+const Thing = defineMessage<object>('thing.done')
+const schema = `link_${randomBytes(6).toString('hex')}`
+const url = requireServer('postgres')
+const admin = pgPool({ connectionString: url, max: 2 })
+
+beforeAll(async () => {
+  await admin.query(`create schema ${schema}`)
+  await admin.query(`create table ${schema}.notes (note text)`)
+  await postgres({ pool: admin, schema }).migrate()
+})
+
+afterAll(async () => {
+  await admin.query(`drop schema ${schema} cascade`)
+  await admin.end()
+})
+
+function poolOf(max = 1, settings: pg.PoolConfig = {}): pg.Pool {
+  const pool = pgPool({ connectionString: url, max, ...settings })
+  onTestFinished(() => pool.end())
+  return pool
+}
+
+type Query = (text: string) => Promise<{ readonly rows: readonly Record<string, unknown>[] }>
+
+/** The ways to reach PostgreSQL: a store on a pool, and how a handler runs a statement. */
+interface Way {
+  store(pool: pg.Pool): Store<never>
+  query(tx: never): Query
+}
+
+const ways: Readonly<Record<string, Way>> = {
+  pg: {
+    store: (pool) => postgres({ pool, schema, control: { url } }) as unknown as Store<never>,
+    query: (tx) => (text) => (tx as { query: Query }).query(text),
+  },
+  drizzle: {
+    store: (pool) => postgres(fromDrizzle(drizzle(pool), sql), { schema }) as unknown as Store<never>,
+    query: (tx) => (text) => (tx as { execute(query: unknown): ReturnType<Query> }).execute(sql.raw(text)),
+  },
+}
+
+const arrived = (id: string) => ({ id, source: '/test', type: 'thing.done', data: {} })
+
+function hapaxOn(store: Store<never>): Hapax<never, never> {
+  const hapax = createHapax({ store, source: '/test', logger: silentLogger })
+  onTestFinished(() => hapax.close())
+  return hapax
+}
+
+const notes = async (note: string): Promise<number> =>
+  (await admin.query(`select from ${schema}.notes where note = '${note}'`)).rows.length
+
+describe.each(Object.entries(ways))('%s', (name, { store, query }) => {
+  it('K10: does not use a connection again that has become read-only', async () => {
+    const pool = poolOf()
+    const consumer = hapaxOn(store(pool)).consumer(`readers-${name}`)
+    consumer.on(Thing, async (_, { tx }) => void (await query(tx)(`insert into ${schema}.notes values ('${name}')`)))
+    expect((await consumer.handle(arrived('first'))).status).toBe('processed')
+    // What a client sees of a primary that has become a standby.
+    await pool.query('set session characteristics as transaction read only')
+    expect((await consumer.handle(arrived('a'))).status).toBe('processed')
+    expect(await notes(name)).toBe(2)
+  })
+
+  it('K10: does not use a connection again that became read-only under a handler', async () => {
+    const pool = poolOf()
+    const consumer = hapaxOn(store(pool)).consumer(`under-${name}`)
+    const pids: unknown[] = []
+    consumer.on(Thing, async (_, { tx }) => {
+      pids.push((await query(tx)('select pg_backend_pid() as pid')).rows[0]?.['pid'])
+      if (pids.length > 1) return
+      await query(tx)('set session characteristics as transaction read only')
+      await query(tx)('set transaction read only')
+      await query(tx)(`insert into ${schema}.notes values ('read-only')`)
+    })
+    const first = await consumer.handle(arrived('a')).catch((error: unknown) => error)
+    expect(first).toMatchObject({ ack: false })
+    expect((await consumer.handle(arrived('a'))).status).toBe('processed')
+    expect(new Set(pids).size).toBe(2)
+  })
+
+  it.each(['XX000', '53100', '58030'])(
+    'K12: an error of class %s in a handler’s own SQL is an attempt',
+    async (code) => {
+      const consumer = hapaxOn(store(poolOf(2))).consumer(`attempts-${name}`)
+      consumer.on(Thing, async (_, { tx }) => {
+        await query(tx)(`do $$ begin raise exception using errcode = '${code}'; end $$`)
+      })
+      const outcome = await consumer.handle(arrived(code))
+      expect(outcome.status).toBe('retrying')
+    },
+  )
+
+  it('K16: what the client cannot send is no unknown commit', async () => {
+    const consumer = hapaxOn(store(poolOf(2))).consumer(`unsent-${name}`)
+    // PostgreSQL has no U+0000 in its texts.
+    consumer.on(Thing, async (_, ctx) => void (await ctx.publish(Thing, {}, { relay: 'a\0b' })))
+    expect((await consumer.handle(arrived('a'))).status).toBe('retrying')
+  })
+})
+
+describe('a single client', () => {
+  it('K5: is refused: two transactions at the same time would be one', () => {
+    const client = new pg.Client(url)
+    expect(() => fromDrizzle(drizzle(client), sql)).toThrow('expected db to be a Drizzle database on a Pool of pg')
+    expect(() => postgres({ pool: client as never })).toThrow('expected pool to be a pool of pg')
+  })
+})
