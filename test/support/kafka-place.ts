@@ -32,6 +32,8 @@ export async function kafkaPlace(server: string = requireServer('kafka')): Promi
   }
 }
 
+export type Compression = 'gzip' | 'snappy' | 'lz4' | 'zstd'
+
 /** A name that nobody else has. */
 export function fresh(name: string): string {
   return `${name}-${randomBytes(6).toString('hex')}`
@@ -67,6 +69,17 @@ export class PlainKafka {
       ...(partition === undefined ? {} : { partition }),
     }
     await this.#producer.send({ messages: [{ ...record, ...more }], acks: -1 })
+  }
+
+  /** Sends values as one batch, compressed. */
+  async sendCompressed(topic: string, compression: Compression, records: readonly PlainRecord[]): Promise<void> {
+    const messages = records.map(({ value, headers = {} }) => ({
+      topic,
+      partition: 0,
+      value: value as Buffer,
+      headers: new Map(Object.entries(headers).map(([k, v]) => [bytes(k), bytes(v)])),
+    }))
+    await this.#producer.send({ messages, acks: -1, compression })
   }
 
   /** Joins the group, takes so many records and commits them. */

@@ -39,7 +39,9 @@ export class Partition {
   readonly #assignment: Assignment
   readonly #window: number
   readonly #places = new LowWater<Position>()
-  #waiting: Fetched[] = []
+  #waiting: readonly Fetched[] = []
+  /** How many of these have been handed out. */
+  #taken = 0
   #skipped: Position | undefined
   /** What was there when this member got the partition may have been in other hands. */
   #oldBefore: bigint | undefined
@@ -63,7 +65,7 @@ export class Partition {
 
   /** Whether to fetch: nothing is left of the last time, and something may be handed out. */
   get wantsMore(): boolean {
-    return this.position !== undefined && this.#waiting.length === 0 && this.#hasRoom
+    return this.position !== undefined && this.#isEmpty && this.#hasRoom
   }
 
   /** Whether a commit should not wait any longer. */
@@ -76,19 +78,31 @@ export class Partition {
     return this.#handed - this.#committed < this.#window
   }
 
+  get #isEmpty(): boolean {
+    return this.#taken === this.#waiting.length
+  }
+
+  #forget(): void {
+    this.#waiting = []
+    this.#taken = 0
+  }
+
   /** Takes in what was fetched. */
   add({ records, next, skipped }: Read, highWatermark: bigint): void {
     this.#oldBefore ??= highWatermark
     this.position = next
-    this.#waiting.push(...records)
+    this.#waiting = this.#waiting.slice(this.#taken).concat(records)
+    this.#taken = 0
     this.#skipped = skipped
     this.#skip()
   }
 
   /** The next message, if there is room for it. */
   next(): Incoming<KafkaHandle> | undefined {
-    const fetched = this.#hasRoom ? this.#waiting.shift() : undefined
+    const fetched = this.#hasRoom ? this.#waiting[this.#taken] : undefined
     if (fetched === undefined) return undefined
+    this.#taken += 1
+    if (this.#isEmpty) this.#forget()
     const redelivered = this.#handed < this.#window && fetched.offset < (this.#oldBefore ?? 0n)
     this.#handed += 1
     const place = this.#places.add(fetched)
@@ -128,7 +142,7 @@ export class Partition {
 
   /** What there is nothing to hand out of at the end counts as finished; else it would look as if something were left. */
   #skip(): void {
-    if (this.#skipped === undefined || this.#waiting.length > 0) return
+    if (this.#skipped === undefined || !this.#isEmpty) return
     this.#handed += 1
     this.#finish(this.#places.add(this.#skipped))
     this.#skipped = undefined

@@ -4,6 +4,7 @@ import { describe } from '../../core/errors.ts'
 import { expected, nameText, noOthers, object, oneOf, positiveInteger, spanMs } from '../../core/options.ts'
 import { shownUrl } from '../../core/reach.ts'
 import { type KafkaClientSettings, type KafkaClients, type KafkaSasl, platformaticKafka } from './client.ts'
+import { boundBatches } from './decompression.ts'
 import { KafkaTopic } from './destination.ts'
 import { KafkaGroup } from './subscription.ts'
 
@@ -47,6 +48,11 @@ export interface KafkaGroupOptions {
   readonly sessionTimeoutMs?: number
   /** How often finished messages are committed; at the end, before a rebalance, and when many wait, at once. @default 1_000 */
   readonly commitIntervalMs?: number
+  /**
+   * A batch that is larger than this when it is decompressed is not read: one message in the failed store says which it is.
+   * @default 64 MiB
+   */
+  readonly maxBatchBytes?: number
   /** For how long a message may come again; receipts have to be kept that long. @default `retention.ms` of the topics, where it can be read */
   readonly horizonMs?: number
 }
@@ -61,7 +67,15 @@ export interface Kafka {
 
 const OPTIONS = ['url', 'brokers', 'clientId', 'tls', 'sasl', 'connectTimeoutMs', 'clients'] as const
 const TOPIC_OPTIONS = ['format', 'maxMessageBytes', 'publishTimeoutMs'] as const
-const GROUP_OPTIONS = ['topic', 'topics', 'from', 'sessionTimeoutMs', 'commitIntervalMs', 'horizonMs'] as const
+const GROUP_OPTIONS = [
+  'topic',
+  'topics',
+  'from',
+  'sessionTimeoutMs',
+  'commitIntervalMs',
+  'maxBatchBytes',
+  'horizonMs',
+] as const
 
 /** Sends to and reads from Kafka, by `@platformatic/kafka`: an idempotent producer with acks from all replicas, and groups. */
 export function kafka(options: KafkaOptions): Kafka {
@@ -164,6 +178,7 @@ function group(
 ): Subscription {
   noOthers('options of group', options, GROUP_OPTIONS)
   const sessionTimeoutMs = positiveInteger('sessionTimeoutMs', options.sessionTimeoutMs, 20_000)
+  const maxBatchBytes = positiveInteger('maxBatchBytes', options.maxBatchBytes, 64 * 1024 * 1024)
   const groupId = nameText('group', name)
   const consumer = {
     ...base,
@@ -184,11 +199,13 @@ function group(
     horizonMs: options.horizonMs === undefined ? undefined : spanMs('horizonMs', options.horizonMs),
     clients: async () => {
       const make = await clients()
+      const fetching = make.consumer({ ...consumer, requestTimeout: Math.max(2_000, Math.ceil(sessionTimeoutMs / 2)) })
+      boundBatches(fetching, await import('@platformatic/kafka').catch(() => ({})), maxBatchBytes)
       return {
         // A join is answered when the group is complete, which may take as long as a session. The leader of a group shares out
         // the partitions that it knows of: it has to look each time.
         member: make.consumer({ ...consumer, metadataMaxAge: 0, requestTimeout: sessionTimeoutMs + 5_000 }),
-        fetching: make.consumer({ ...consumer, requestTimeout: Math.max(2_000, Math.ceil(sessionTimeoutMs / 2)) }),
+        fetching,
         admin: make.admin({ ...base, ...COMMON, retries: 0, retryDelay: 200, requestTimeout: 5_000 }),
       }
     },

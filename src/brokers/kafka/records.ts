@@ -1,4 +1,6 @@
+import { HapaxError } from '../../core/errors.ts'
 import type { KafkaBatch, KafkaFetched } from './client.ts'
+import { isPlaceholder } from './decompression.ts'
 import type { Fetched } from './wire.ts'
 
 const TRANSACTIONAL = 1 << 4
@@ -30,12 +32,21 @@ export function readRecords(
     const last = batch.firstOffset + BigInt(batch.lastOffsetDelta)
     const all = aborted.takes(batch) ? fetchedOf(topic, partitionIndex, batch) : []
     if (last < from) continue
-    const wanted = all.filter(({ offset }) => offset >= from)
-    found.push(...wanted)
+    const wanted = withoutPlaceholders(all.filter(({ offset }) => offset >= from))
+    for (const each of wanted) found.push(each)
     next = last + 1n
     skipped = wanted.at(-1)?.offset === last ? undefined : { offset: last, leaderEpoch: batch.partitionLeaderEpoch }
   }
   return { records: found, next, skipped }
+}
+
+/** Of a batch that was not read, one record stands for all. */
+function withoutPlaceholders(records: readonly Fetched[]): readonly Fetched[] {
+  const [first] = records
+  if (first === undefined || !isPlaceholder(first.record)) return records
+  const what = `${records.length} messages, from offset ${first.offset} on, are in a batch that is larger than maxBatchBytes`
+  const refused = new HapaxError('too-large', `${what}: it was not decompressed`)
+  return [{ ...first, record: { ...first.record, headers: [] }, refused }]
 }
 
 function fetchedOf(topic: string, partition: number, batch: KafkaBatch): Fetched[] {
@@ -47,6 +58,7 @@ function fetchedOf(topic: string, partition: number, batch: KafkaBatch): Fetched
     timestamp: batch.firstTimestamp + record.timestampDelta,
     record,
     bytes: sizeOf(record),
+    refused: undefined,
   }))
 }
 

@@ -1,5 +1,6 @@
 import type { Arrival, OutgoingMessage } from '../../core/broker.ts'
 import { type EventFormat, encodeEvent, sortHeaders } from '../../core/cloudevents.ts'
+import type { HapaxError } from '../../core/errors.ts'
 import type { KafkaBatch } from './client.ts'
 
 /** A message as bytes, before it is known which partition takes it. */
@@ -51,10 +52,13 @@ export interface Fetched {
   readonly timestamp: bigint
   readonly record: KafkaBatch['records'][number]
   readonly bytes: number
+  /** Why it could not be read. */
+  readonly refused: HapaxError | undefined
 }
 
 /** What came, for the core to decode. A record without a value has no body. */
-export function read({ topic, partition, offset, timestamp, record }: Fetched, redelivered: boolean): Arrival {
+export function read(fetched: Fetched, redelivered: boolean): Arrival {
+  const { topic, partition, offset, timestamp, record, refused } = fetched
   const headers = record.headers.flatMap(([name, value]) => (name === null ? [] : [[String(name), value] as const]))
   const sorted = sortHeaders(headers, { prefixes: [PREFIX], drop: (name) => name === CONTENT_TYPE })
   const type = headers.findLast(([name]) => name.toLowerCase() === CONTENT_TYPE)?.[1]
@@ -72,7 +76,7 @@ export function read({ topic, partition, offset, timestamp, record }: Fetched, r
       ...(key === undefined ? {} : { key }),
     },
     redelivered,
-    refused: undefined,
+    refused,
   }
 }
 

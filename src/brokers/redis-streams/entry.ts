@@ -1,5 +1,6 @@
 import type { Arrival, OutgoingMessage } from '../../core/broker.ts'
 import { type EventFormat, encodeEvent, sortHeaders } from '../../core/cloudevents.ts'
+import { HapaxError } from '../../core/errors.ts'
 import type { Word } from './client.ts'
 import type { Reply } from './link.ts'
 
@@ -23,19 +24,36 @@ export function fieldsOf(message: OutgoingMessage, format: EventFormat): Word[] 
   return fields
 }
 
+/** Of an entry that is too large, so much of each field, and so many fields. */
+export const CUT_BYTES: number = 64 * 1024
+export const CUT_FIELDS = 64
+
 /** An entry of a stream as it was delivered. */
 export interface Entry {
   readonly id: string
   /** Names and values in turn. */
   readonly fields: readonly Buffer[]
   readonly bytes: number
+  /** How large it is, if only its beginning is here. */
+  readonly cutFrom: number | undefined
 }
 
-/** Reads a list of entries: pairs of an id and its fields. */
-export function entriesOf(reply: Reply): readonly Entry[] {
-  return (reply as readonly [Buffer, readonly Buffer[]][]).map(([id, fields]) => {
-    return { id: id.toString(), fields, bytes: fields.reduce((sum, each) => sum + each.byteLength, 0) }
+/** Reads a list of entries: pairs of an id and its fields. `sizes` has those of the entries that Redis has cut, else zero. */
+export function entriesOf(reply: Reply, sizes: readonly number[] = []): readonly Entry[] {
+  return (reply as readonly [Buffer, readonly Buffer[]][]).map(([id, fields], at) => {
+    return { id: id.toString(), fields, bytes: bytesOf(fields), cutFrom: sizes[at] || undefined }
   })
+}
+
+function bytesOf(fields: readonly Buffer[]): number {
+  return fields.reduce((sum, each) => sum + each.byteLength, 0)
+}
+
+/** The beginning of an entry that is larger than `most`; copied, so that the rest can be forgotten. */
+export function cut(entry: Entry, most: number): Entry {
+  if (entry.bytes <= most || entry.cutFrom !== undefined) return entry
+  const fields = entry.fields.slice(0, 2 * CUT_FIELDS).map((each) => Buffer.from(each.subarray(0, CUT_BYTES)))
+  return { id: entry.id, fields, bytes: bytesOf(fields), cutFrom: entry.bytes }
 }
 
 /** How entries are read. */
@@ -43,12 +61,14 @@ export interface ReadingOptions {
   readonly stream: string
   /** The field that is the body. */
   readonly body: string
+  /** Larger entries are not read whole. */
+  readonly maxBytes: number
 }
 
 /** An entry as the engine wants to see it. */
 export function arrivalOf(
   entry: Entry,
-  { stream, body }: ReadingOptions,
+  { stream, body, maxBytes }: ReadingOptions,
   { deliveryCount, redelivered }: { readonly deliveryCount: number; readonly redelivered: boolean },
 ): Arrival {
   const { others, contentType, data } = sorted(entry, body)
@@ -60,8 +80,13 @@ export function arrivalOf(
     headers: withoutPrefix(headers),
     properties: { entryId: entry.id, stream, deliveryCount: String(deliveryCount) },
     redelivered,
-    refused: undefined,
+    refused: entry.cutFrom === undefined ? undefined : tooLarge(entry.cutFrom, maxBytes),
   }
+}
+
+function tooLarge(bytes: number, maxBytes: number): HapaxError {
+  const what = `expected an entry of at most ${maxBytes} bytes, got ${bytes}, of which only the beginning was read`
+  return new HapaxError('too-large', what, { fields: { bytes } })
 }
 
 interface Sorted {

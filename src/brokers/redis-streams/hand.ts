@@ -1,6 +1,6 @@
 import type { Deliveries, Handle, Incoming } from '../../core/deliveries.ts'
-import { arrivalOf, type ReadingOptions } from './entry.ts'
-import type { Delivered } from './member.ts'
+import { arrivalOf, cut, type ReadingOptions } from './entry.ts'
+import type { Delivered, Wanted } from './member.ts'
 
 /** An entry that was handed out. */
 export interface EntryHandle extends Handle {
@@ -24,8 +24,13 @@ export class Hand {
     this.#handleOf = handleOf
   }
 
-  /** How many entries to ask for. */
-  get wanted(): number {
+  /** How much to ask for. */
+  get wanted(): Wanted {
+    const { roomBytes: bytes } = this.#deliveries
+    return { count: this.#wantedCount, bytes, maxBytes: this.#reading.maxBytes }
+  }
+
+  get #wantedCount(): number {
     const { room, roomBytes } = this.#deliveries
     if (this.#surplus.length > 0) return 0
     if (this.#usualBytes === undefined) return Math.min(room, FIRST)
@@ -70,7 +75,8 @@ export class Hand {
     return this.#surplus.splice(0).map(({ handle }) => handle.id)
   }
 
-  #incoming({ entry, ...delivery }: Delivered): Incoming<EntryHandle> {
+  #incoming({ entry: whole, ...delivery }: Delivered): Incoming<EntryHandle> {
+    const entry = cut(whole, this.#reading.maxBytes)
     const arrival = arrivalOf(entry, this.#reading, delivery)
     return { arrival, bytes: entry.bytes, handle: this.#handleOf(entry.id) }
   }
@@ -84,4 +90,5 @@ export class Hand {
 
 /** As long as nothing is known of their size. */
 const FIRST = 16
-const MOST = 1_000
+/** Small ones may be followed by large ones, and Redis sends what it was asked for. */
+const MOST = 100

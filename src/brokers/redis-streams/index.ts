@@ -68,6 +68,8 @@ export interface RedisGroupOptions {
   readonly single?: boolean
   /** The field that is the body. An entry without it has all its fields, as JSON, for a body. @default 'data' */
   readonly body?: string
+  /** Of larger entries only the beginning is read; they go to the failed store. @default 32 MiB */
+  readonly maxBytes?: number
 }
 
 /** The streams of a Redis. */
@@ -125,7 +127,7 @@ function groupSettings(
   name: string,
   options: RedisGroupOptions,
 ): Omit<ConstructorParameters<typeof GroupSubscription>[0], 'links' | 'clock' | 'timeoutMs'> {
-  noOthers('options of group', options, ['stream', 'from', 'claimAfterMs', 'declare', 'single', 'body'])
+  noOthers('options of group', options, ['stream', 'from', 'claimAfterMs', 'declare', 'single', 'body', 'maxBytes'])
   return {
     group: nameText('name', name),
     stream: nameText('stream', options.stream, 1024),
@@ -134,5 +136,6 @@ function groupSettings(
     declare: oneOf('declare', ['assert', 'check', 'none'], options.declare, 'assert'),
     single: flag('single', options.single, false),
     body: options.body === undefined ? BODY : text('body', options.body),
+    maxBytes: positiveInteger('maxBytes', options.maxBytes, 32 * 1024 * 1024),
   }
 }

@@ -52,10 +52,10 @@ export class Member {
   }
 
   /** Takes over what nobody has touched for so long; `next` is where to go on looking. */
-  async claim(idleMs: number, cursor: string, count: number): Promise<Claimed> {
-    const words = [this.name, `${idleMs}`, cursor, `${count}`]
-    const [next, found, counts, gone] = await this.#run<[Buffer, Reply, readonly number[], Reply]>('CLAIM', words)
-    const delivered = entriesOf(found).map((entry, index) => {
+  async claim(idleMs: number, cursor: string, wanted: Wanted): Promise<Claimed> {
+    const words = [this.name, `${idleMs}`, cursor, ...wordsOf(wanted)]
+    const [next, found, counts, gone, sizes] = await this.#run<Found>('CLAIM', words)
+    const delivered = entriesOf(found, sizes).map((entry, index) => {
       return { entry, deliveryCount: Number(counts[index]), redelivered: true }
     })
     return { next: next.toString(), delivered, gone: texts(gone) }
@@ -75,6 +75,21 @@ export class Member {
     const { stream, group } = this.#group
     return (await run(this.#link, script, [stream], [group, ...words])) as T
   }
+}
+
+type Found = [next: Buffer, entries: Reply, counts: readonly number[], gone: Reply, sizes: readonly number[]]
+
+/** How much may come at once. */
+export interface Wanted {
+  readonly count: number
+  readonly bytes: number
+  /** Of a larger entry only the beginning. */
+  readonly maxBytes: number
+}
+
+/** The same as words of a script. */
+export function wordsOf({ count, bytes, maxBytes }: Wanted): readonly string[] {
+  return [count, bytes, maxBytes].map((each) => `${Math.min(each, Number.MAX_SAFE_INTEGER)}`)
 }
 
 /** What a reader took over from others. */

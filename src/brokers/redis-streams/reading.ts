@@ -1,12 +1,14 @@
 import type { Clock } from '../../core/clock.ts'
 import type { Hand } from './hand.ts'
 import type { Link } from './link.ts'
-import type { Delivered, Group, Member } from './member.ts'
+import type { Delivered, Group, Member, Wanted } from './member.ts'
 
 /** What a reader of a group needs, with every default filled in. */
 export interface ReadingSettings extends Group {
   /** The field that is the body. */
   readonly body: string
+  /** Larger entries are not read whole. */
+  readonly maxBytes: number
   readonly claimAfterMs: number
   readonly timeoutMs: number
   readonly clock: Clock
@@ -32,7 +34,7 @@ export interface Desk {
 /** How a session reads its group: together with others, or alone. */
 export interface Reading {
   /** The next entries, or none after a while. */
-  next(count: number): Promise<readonly Delivered[]>
+  next(wanted: Wanted): Promise<readonly Delivered[]>
   /** What has to be done now and then, so that others leave alone what is in hand, and so that nothing is left behind. */
   tend(): Promise<void>
   /** Lets others have what was read and cannot be handled. */

@@ -1,17 +1,53 @@
 import type { Word } from './client.ts'
+import { CUT_BYTES, CUT_FIELDS } from './entry.ts'
 import type { Link, Reply } from './link.ts'
 
 // What has to be decided in one step runs in Redis. The first key is the stream; the second, if any, says whose turn it is.
 
-/** Takes over entries that nobody has touched for a while, and tells how often each was delivered. */
-const CLAIM = `
-local group, consumer, idle, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local found = redis.call('XAUTOCLAIM', KEYS[1], group, consumer, idle, cursor, 'COUNT', count)
-local counts = {}
-for i, entry in ipairs(found[2]) do
-  counts[i] = redis.call('XPENDING', KEYS[1], group, entry[1], entry[1], 1)[1][4]
+/**
+ * Adds an entry to what is answered, and tells how large it is. Of one that is larger than `most` only the beginning is
+ * answered: whoever asks might never get all of it. The size stands beside it then, else zero.
+ */
+const ADD = `
+local function add(entries, sizes, entry, most)
+  local size = 0
+  for _, word in ipairs(entry[2]) do size = size + #word end
+  if size <= most then
+    table.insert(sizes, 0)
+    table.insert(entries, entry)
+    return size
+  end
+  local words, left = {}, 0
+  for at, word in ipairs(entry[2]) do
+    if at > ${2 * CUT_FIELDS} then break end
+    words[at] = string.sub(word, 1, ${CUT_BYTES})
+    left = left + #words[at]
+  end
+  table.insert(sizes, size)
+  table.insert(entries, { entry[1], words })
+  return left
 end
-return { found[1], found[2], counts, found[3] or {} }
+`
+
+/**
+ * Takes over entries that nobody has touched for a while, and tells how often each was delivered. One by one, as long as they
+ * fit: all of them at once may be more than Redis, or the reader, has memory for.
+ */
+const CLAIM = `${ADD}
+local group, consumer, idle, cursor = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local count, room, most = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local entries, sizes, counts, gone = {}, {}, {}, {}
+for _ = 1, count do
+  local found = redis.call('XAUTOCLAIM', KEYS[1], group, consumer, idle, cursor, 'COUNT', 1)
+  cursor = found[1]
+  for _, entry in ipairs(found[2]) do
+    table.insert(counts, redis.call('XPENDING', KEYS[1], group, entry[1], entry[1], 1)[1][4])
+    room = room - add(entries, sizes, entry, most)
+  end
+  for _, id in ipairs(found[3] or {}) do table.insert(gone, id) end
+  if cursor == '0-0' or room <= 0 then break end
+end
+return { cursor, entries, counts, gone, sizes }
 `
 
 /**
@@ -147,37 +183,41 @@ if redis.call('GET', KEYS[2]) ~= ARGV[2] then return 0 end
 return redis.call('DEL', KEYS[2])
 `
 
-/** Gives entries to the holder of the turn: first what was not finished, then new ones. */
-const NEXT = `${AS_TABLE}
-local group, name, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+/** Gives entries to the holder of the turn, as long as they fit: first what was not finished, then new ones. */
+const NEXT = `${AS_TABLE}${ADD}
+local group, name, cursor = ARGV[1], ARGV[2], ARGV[3]
+local count, room, most = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 if redis.call('GET', KEYS[2]) ~= name then return false end
 local function read(from)
-  local reply = redis.call('XREADGROUP', 'GROUP', group, name, 'COUNT', count, 'STREAMS', KEYS[1], from)
-  return reply and reply[1][2] or {}
+  local reply = redis.call('XREADGROUP', 'GROUP', group, name, 'COUNT', 1, 'STREAMS', KEYS[1], from)
+  return reply and reply[1][2][1]
 end
-local entries, counts, gone = {}, {}, {}
-if cursor ~= '>' then
-  local found = read(cursor)
-  for _, entry in ipairs(found) do
-    cursor = entry[1]
-    if entry[2] then
-      table.insert(entries, entry)
-      table.insert(counts, redis.call('XPENDING', KEYS[1], group, cursor, cursor, 1)[1][4])
-    else
-      redis.call('XACK', KEYS[1], group, cursor)
-      table.insert(gone, cursor)
-    end
+local entries, sizes, counts, gone = {}, {}, {}, {}
+local function full() return #entries + #gone >= count or room <= 0 end
+local from = cursor
+while cursor ~= '>' and not full() do
+  local entry = read(cursor)
+  if not entry then break end
+  cursor = entry[1]
+  if entry[2] then
+    table.insert(counts, redis.call('XPENDING', KEYS[1], group, cursor, cursor, 1)[1][4])
+    room = room - add(entries, sizes, entry, most)
+  else
+    redis.call('XACK', KEYS[1], group, cursor)
+    table.insert(gone, cursor)
   end
-  if #found > 0 then return { cursor, entries, counts, gone, false } end
 end
-for _, entry in ipairs(read('>')) do
-  table.insert(entries, entry)
+if cursor ~= from then return { cursor, entries, counts, gone, false, sizes } end
+while not full() do
+  local entry = read('>')
+  if not entry then break end
   table.insert(counts, 1)
+  room = room - add(entries, sizes, entry, most)
 end
-if #entries > 0 then return { '>', entries, counts, gone, false } end
+if #entries > 0 then return { '>', entries, counts, gone, false, sizes } end
 for _, each in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
   local known = as_table(each)
-  if known.name == group then return { '>', entries, counts, gone, known['last-delivered-id'] } end
+  if known.name == group then return { '>', entries, counts, gone, known['last-delivered-id'], sizes } end
 end
 `
 

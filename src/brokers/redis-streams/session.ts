@@ -137,8 +137,8 @@ export class Session {
   async #readOn(): Promise<void> {
     while (!this.#stopping) {
       this.#hand.handOut()
-      const count = this.#hand.wanted
-      if (count > 0) this.#take(await this.#reading.next(count))
+      const { wanted } = this.#hand
+      if (wanted.count > 0) this.#take(await this.#reading.next(wanted))
       else await this.#room.wait(this.#options.settings.clock, LONG_MS)
     }
   }

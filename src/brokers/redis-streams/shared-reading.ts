@@ -1,7 +1,7 @@
 import { type Answers, chunks } from './answers.ts'
 import { entriesOf } from './entry.ts'
 import type { Reply } from './link.ts'
-import type { Delivered } from './member.ts'
+import type { Delivered, Wanted } from './member.ts'
 import { blockMs, type Desk, type Reading } from './reading.ts'
 
 /** Reads together with others: Redis gives each entry to one of them. */
@@ -17,7 +17,7 @@ export class SharedReading implements Reading {
     this.#keptAt = desk.settings.clock.monotonic()
   }
 
-  async next(count: number): Promise<readonly Delivered[]> {
+  async next({ count }: Wanted): Promise<readonly Delivered[]> {
     const { settings, reading, member } = this.#desk
     const ms = blockMs(settings)
     const from = ['GROUP', settings.group, member.name, 'COUNT', `${count}`, 'BLOCK', `${ms}`]
@@ -57,10 +57,10 @@ export class SharedReading implements Reading {
   async #claim(): Promise<void> {
     const { settings, control, member, hand, take, reportGone } = this.#desk
     for (let page = 0; page < PAGES && !this.#desk.stopping; page++) {
-      const count = Math.min(hand.wanted, CLAIMED)
+      const { wanted } = hand
       // Somebody has to notice when the link is dead.
-      if (count === 0) return void (await control.call(['PING']))
-      const { next, delivered, gone } = await member.claim(settings.claimAfterMs, this.#cursor, count)
+      if (wanted.count === 0) return void (await control.call(['PING']))
+      const { next, delivered, gone } = await member.claim(settings.claimAfterMs, this.#cursor, wanted)
       this.#cursor = next
       reportGone(gone)
       take(delivered)
@@ -70,6 +70,5 @@ export class SharedReading implements Reading {
 }
 
 const BEGINNING = '0-0'
-/** Entries to claim with one question, and questions in a row. */
-const CLAIMED = 100
+/** Questions in a row. */
 const PAGES = 10

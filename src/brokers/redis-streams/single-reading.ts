@@ -1,5 +1,5 @@
 import type { Signal } from '../../core/signal.ts'
-import type { Delivered } from './member.ts'
+import type { Delivered, Wanted } from './member.ts'
 import { blockMs, type Desk, type Reading } from './reading.ts'
 import type { Turn } from './turn.ts'
 
@@ -24,9 +24,9 @@ export class SingleReading implements Reading {
     this.#wake = wake
   }
 
-  async next(count: number): Promise<readonly Delivered[]> {
+  async next(wanted: Wanted): Promise<readonly Delivered[]> {
     if (this.#cursor === undefined && !(await this.#begin())) return []
-    const found = await this.#turn.next(this.#cursor ?? '>', count)
+    const found = await this.#turn.next(this.#cursor ?? '>', wanted)
     // The turn may have been lost meanwhile: then nothing may be handed out behind what was dropped.
     if (found === undefined || this.#cursor === undefined) {
       this.#lose()

@@ -1,6 +1,6 @@
 import { entriesOf } from './entry.ts'
 import type { Link, Reply } from './link.ts'
-import { type Delivered, type Group, texts } from './member.ts'
+import { type Delivered, type Group, texts, type Wanted, wordsOf } from './member.ts'
 import { run } from './scripts.ts'
 
 /** What the holder of the turn got. */
@@ -12,6 +12,15 @@ export interface Found {
   /** The last entry that was ever given out, if there is none behind it. */
   readonly last: string | undefined
 }
+
+type Answer = [
+  cursor: Buffer,
+  entries: Reply,
+  counts: readonly number[],
+  gone: Reply,
+  last: Buffer | null,
+  sizes: readonly number[],
+]
 
 /** The turn to read a group alone: a key in Redis that holds the name of the reader, and expires unless it is kept. */
 export class Turn {
@@ -45,11 +54,11 @@ export class Turn {
   }
 
   /** Entries behind the cursor, in order; undefined: somebody else has the turn. */
-  async next(cursor: string, count: number): Promise<Found | undefined> {
-    const reply = await this.#run('NEXT', [cursor, `${count}`])
+  async next(cursor: string, wanted: Wanted): Promise<Found | undefined> {
+    const reply = await this.#run('NEXT', [cursor, ...wordsOf(wanted)])
     if (reply === null) return undefined
-    const [next, entries, counts, gone, last] = reply as [Buffer, Reply, readonly number[], Reply, Buffer | null]
-    const delivered = entriesOf(entries).map((entry, index) => {
+    const [next, entries, counts, gone, last, sizes] = reply as Answer
+    const delivered = entriesOf(entries, sizes).map((entry, index) => {
       return { entry, deliveryCount: Number(counts[index]), redelivered: cursor !== '>' && next.toString() !== '>' }
     })
     return { cursor: next.toString(), delivered, gone: texts(gone), last: last === null ? undefined : last.toString() }
