@@ -73,6 +73,7 @@ export type { Consumers, Keys, KnownConsumer, Relays, Sent, SentQuery } from './
 export type { Outcome, OutcomeStatus } from './core/outcome.ts'
 export type { Published } from './core/publish.ts'
 export type { Random } from './core/random.ts'
+export type { Redact } from './core/redact.ts'
 export type * from './core/rows.ts'
 export type { SchemaInput, SchemaIssue, SchemaOutput, SchemaResult, StandardSchema } from './core/standard-schema.ts'
 export type * from './core/store.ts'

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Command } from 'commander'
-import { isHapaxError, redact } from '../core/errors.ts'
+import { isHapaxError } from '../core/errors.ts'
+import { redact } from '../core/redact.ts'
 import type { BulkOptions, BulkResult, BulkSummary, By } from '../index.ts'
 import { CliError } from './errors.ts'
 import { type Io, json, line, paint } from './io.ts'

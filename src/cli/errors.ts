@@ -1,5 +1,5 @@
 import { inspect } from 'node:util'
-import { redact } from '../core/errors.ts'
+import { redact } from '../core/redact.ts'
 import { type Io, paint } from './io.ts'
 import { safe, safeLines } from './text.ts'
 

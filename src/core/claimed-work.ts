@@ -180,7 +180,7 @@ export class ClaimedWork {
   /** Another suspect runs: it waits for its turn in the store, and stays what it is. */
   async #toLine({ lease, attempts, crashes }: StoredClaim): Promise<Outcome> {
     const error = elsewhere()
-    const end = { attempts, crashes, delayMs: SUSPECT_MS, error: recordError(error) }
+    const end = { attempts, crashes, delayMs: SUSPECT_MS, error: recordError(error, this.#engine.redact) }
     await this.#engine.store.release(lease, end)
     return outcome('rolled-back', error)
   }
@@ -242,7 +242,8 @@ export class ClaimedWork {
     const verdict = judge(error, attempts, this.#registry.retryOf(message.type), random)
     if (verdict.kind === 'fail') return this.#fail(work, verdict, attempts)
     const { delayMs } = verdict
-    if (!(await store.release(lease, { attempts, delayMs, error: recordError(error) }))) return this.#lost(work)
+    if (!(await store.release(lease, { attempts, delayMs, error: recordError(error, this.#engine.redact) })))
+      return this.#lost(work)
     this.#reporter.verdict(message, verdict, attempts)
     // Only the broker has it: it has to deliver it again.
     return { ...outcome('rolled-back', error), retryAfterMs: delayMs }
@@ -269,7 +270,12 @@ export class ClaimedWork {
   /** Writes to the failed store what it takes of a message. */
   #kept<T>(message: StoredMessage, verdict: Verdict & { kind: 'fail' }, attempts: number, write: Write<T>): Promise<T> {
     const { retentionMs } = this.#settings
-    const failure = { attempts, reason: verdict.reason, error: recordError(verdict.error), retentionMs }
+    const failure = {
+      attempts,
+      reason: verdict.reason,
+      error: recordError(verdict.error, this.#engine.redact),
+      retentionMs,
+    }
     return asFarAsStorable({ message, verdict }, (kept) => write({ ...failure, message: kept.message }))
   }
 
@@ -282,7 +288,7 @@ export class ClaimedWork {
     const { store, logger, events } = this.#engine
     const event = { consumer: this.#consumer, message: ref(message) }
     await store
-      .release(lease, { attempts, crashes, delayMs, error: recordError(error) })
+      .release(lease, { attempts, crashes, delayMs, error: recordError(error, this.#engine.redact) })
       .catch((thrown: unknown) =>
         logger.warn({ ...event, error: messageOf(asError(thrown)) }, 'its lease has to run out'),
       )

@@ -13,6 +13,7 @@ import type { StoredMessage } from './message.ts'
 import { Notes } from './notes.ts'
 import { expected } from './options.ts'
 import type { Random } from './random.ts'
+import type { Redact } from './redact.ts'
 import { ref } from './reporter.ts'
 import type { EffectEnd, EffectRef, EffectRow, EffectState } from './rows.ts'
 import type { Store } from './store.ts'
@@ -23,6 +24,8 @@ export interface EffectEngine {
   readonly store: Pick<Store<never>, 'beginEffect' | 'endEffect' | 'effects'>
   readonly events: EventHub
   readonly logger: Logger
+  /** The user's own rules for texts of errors. */
+  readonly redact: Redact
   readonly clock: Clock
   readonly random: Random
 }
@@ -194,7 +197,11 @@ export class Effects {
       const error = asError(thrown)
       if (!isCertain(thrown, options)) return this.#unknown(name, call, options, error, denied)
       if (maybe) this.#unknowns.set(name, error)
-      await this.#end(name, { state: maybe ? 'unknown' : 'not-done', result: null, error: recordError(error) })
+      await this.#end(name, {
+        state: maybe ? 'unknown' : 'not-done',
+        result: null,
+        error: recordError(error, this.#options.engine.redact),
+      })
       if (!maybe) this.#names.free(name)
       throw thrown
     }
@@ -236,7 +243,11 @@ export class Effects {
   async #done<T>(name: string, value: T): Promise<T> {
     const result = resultOf(name, value)
     const kept = typeof result === 'string'
-    await this.#end(name, { state: 'done', result: kept ? result : null, error: kept ? null : recordError(result) })
+    await this.#end(name, {
+      state: 'done',
+      result: kept ? result : null,
+      error: kept ? null : recordError(result, this.#options.engine.redact),
+    })
     this.#unknowns.delete(name)
     if (!kept) throw result
     return deserialised(result)
@@ -250,7 +261,7 @@ export class Effects {
     denied: boolean = false,
   ): Promise<T> {
     const { onUnknown = 'hold' } = options
-    await this.#end(name, { state: 'unknown', result: null, error: recordError(cause) })
+    await this.#end(name, { state: 'unknown', result: null, error: recordError(cause, this.#options.engine.redact) })
     if (onUnknown === 'retry-same-key') {
       // Not to be settled like this; the next attempt calls again.
       this.#unknowns.set(name, cause)
@@ -260,7 +271,7 @@ export class Effects {
     const verified = await this.#asked(name, onUnknown, options)
     if (typeof verified === 'object') return this.#done(name, verified.done)
     if (verified === 'unknown') throw this.#hold(name, cause)
-    await this.#end(name, { state: 'not-done', result: null, error: recordError(cause) })
+    await this.#end(name, { state: 'not-done', result: null, error: recordError(cause, this.#options.engine.redact) })
     this.#unknowns.delete(name)
     // A second time in one attempt: the next one calls again.
     if (denied) {

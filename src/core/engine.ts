@@ -10,6 +10,7 @@ import type { Scope } from './handlers.ts'
 import type { Logger } from './logger.ts'
 import type { OpenBuffer } from './publish.ts'
 import type { Random } from './random.ts'
+import type { Redact } from './redact.ts'
 import { isRefusal } from './storable.ts'
 import type { Opening, Store, Unit, UnitEnd, UnitOptions, Writes } from './store.ts'
 
@@ -21,6 +22,8 @@ export interface Engine<Tx> {
   readonly activity: Activity
   readonly acquisitions: Acquisitions
   readonly logger: Logger
+  /** The user's own rules for texts of errors. */
+  readonly redact: Redact
   readonly clock: Clock
   readonly random: Random
   readonly maxBytes: number

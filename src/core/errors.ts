@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto'
+import { type Redact, redact } from './redact.ts'
 
 /**
  * Every code that hapax throws, reports in an outcome or stores as the reason of a failed message.
@@ -153,18 +154,19 @@ const MAX_MESSAGE = 1000
 const MAX_STACK = 2000
 const MAX_CAUSES = 5
 
-/** Turns an error into what may be stored and shown. */
-export function recordError(thrown: unknown, depth = 0): ErrorRecord {
+/** Turns an error into what may be stored and shown; `also` are the user's own rules. */
+export function recordError(thrown: unknown, also: Redact, depth = 0): ErrorRecord {
+  const text = (value: unknown, length: number): string => also(shown(value, length)).slice(0, length)
   const error = asError(thrown)
   const code = field(error, 'code')
   const cause = field(error, 'cause')
   const stack = depth === 0 ? field(error, 'stack') : undefined
   return {
-    name: shown(field(error, 'name') ?? 'Error', 100),
-    message: messageOf(error),
-    ...(typeof code === 'string' || typeof code === 'number' ? { code: shown(code, 100) } : {}),
-    ...(typeof stack === 'string' && stack !== '' ? { stack: shown(stack, MAX_STACK) } : {}),
-    ...(isError(cause) && depth < MAX_CAUSES ? { cause: recordError(cause, depth + 1) } : {}),
+    name: text(field(error, 'name') ?? 'Error', 100),
+    message: text(field(error, 'message'), MAX_MESSAGE),
+    ...(typeof code === 'string' || typeof code === 'number' ? { code: text(code, 100) } : {}),
+    ...(typeof stack === 'string' && stack !== '' ? { stack: text(stack, MAX_STACK) } : {}),
+    ...(isError(cause) && depth < MAX_CAUSES ? { cause: recordError(cause, also, depth + 1) } : {}),
   }
 }
 
@@ -181,23 +183,11 @@ export function errorHash({ name, code, message }: ErrorRecord): string {
 /** Cut twice: what is thrown away need not be searched, and what was removed makes room. */
 function shown(value: unknown, length: number): string {
   const text = typeof value === 'string' ? value : describe(value)
-  return redact(text.slice(0, 4 * length)).slice(0, length)
-}
-
-const SECRET =
-  'password|passwd|pwd|passphrase|secret|token|credential|api[-_]?key|access[-_]?key|private[-_]?key|authorization'
-// Every repetition has a bound: without one, a hostile text would take time that grows with its square.
-/** `DB_PASSWORD=…`, `"accessToken":"…"`, `Authorization: Basic …`, also where the quotes are escaped. */
-const NAMED_SECRETS = new RegExp(
-  `\\b([\\w-]{0,40}?(?:${SECRET})[\\w-]{0,40})(\\\\{0,4}["']?\\s{0,9}[=:]\\s{0,9})((?:bearer|basic|digest|token)\\s{1,9})?("[^"]*"|'[^']*'|[^\\s,;&]+)`,
-  'gi',
-)
-/** `scheme://user:password@host`, whatever the password contains, and `scheme://token@host`. */
-const URL_SECRETS = /\b([a-z][a-z0-9+.-]{0,30}:\/\/)(?:[^\s/@:]{0,200}:[^\s"'<>]{0,2000}|[^\s/?#"'<>]{0,2000})@/gi
-
-/** Removes credentials from a text: those in URLs, and values of what looks like a password, a token or a key. */
-export function redact(text: string): string {
-  return text.replace(URL_SECRETS, '$1***@').replace(NAMED_SECRETS, '$1$2***')
+  const searched = 4 * length
+  const clean = redact(text.slice(0, searched))
+  // What was cut in the middle cannot be recognised any more: half a password is one as well.
+  const whole = text.length <= searched || clean.length >= length ? clean : clean.replace(/\S{0,4000}$/, '…')
+  return whole.slice(0, length)
 }
 
 /** A value for an error message: short, on one line. */

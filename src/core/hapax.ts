@@ -21,6 +21,7 @@ import { Consumers, Keys, Relays, Sent } from './operations.ts'
 import { able, expected, isolationOption, noOthers, oneOf, positiveInteger, text } from './options.ts'
 import { type Published, Publisher, sentName } from './publish.ts'
 import { type Random, randomOption } from './random.ts'
+import { type Redact, redactOption } from './redact.ts'
 import type { Migration, MigrationState, Store } from './store.ts'
 import type { Finding, StoreStatus, Trace } from './tools.ts'
 import { uuidv7Source } from './uuid.ts'
@@ -36,6 +37,11 @@ export interface HapaxOptions<Tx, Own> {
   readonly delivery?: 'relay' | 'local'
   /** @default warnings and errors to standard error */
   readonly logger?: Logger
+  /**
+   * Removes from texts of errors what is secret in your application, before they are stored or logged. It gets them without what hapax
+   * recognises itself: passwords in URLs, tokens, private keys. @default nothing more is removed
+   */
+  readonly redact?: Redact
   /** The largest message that is taken or published. @default 1 MiB */
   readonly maxMessageBytes?: number
   /** For how long a transaction waits for a connection of the pool while no other one gets one either. @default 10_000 */
@@ -108,6 +114,7 @@ function createWhole<Tx, Own>(options: HapaxOptions<Tx, Own>): Hapax<Tx, Own> {
     'source',
     'delivery',
     'logger',
+    'redact',
     'maxMessageBytes',
     'acquireMs',
     'clock',
@@ -135,7 +142,8 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   constructor(options: HapaxOptions<Tx, Own>) {
     const { store } = options
     const [clock, random] = [clockOption(options.clock), randomOption(options.random)]
-    const logger = loggerOption(options.logger)
+    const redact = redactOption(options.redact)
+    const logger = loggerOption(options.logger, redact)
     const maxBytes = positiveInteger('maxMessageBytes', options.maxMessageBytes, 1024 * 1024)
     const acquireMs = positiveInteger('acquireMs', options.acquireMs, ACQUIRE_MS)
     const mintId = uuidv7Source(clock, random)
@@ -160,6 +168,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
       activity,
       acquisitions: new Acquisitions({ clock, events, logger, acquireMs }),
       logger,
+      redact,
       clock,
       random,
       maxBytes,

@@ -13,6 +13,7 @@ import { LeaseWorker, type LeaseWorkerOptions } from './lease-worker.ts'
 import { type Logger, loggerOption } from './logger.ts'
 import { noOthers, positiveInteger, text } from './options.ts'
 import { type Random, randomOption } from './random.ts'
+import { type Redact, redactOption } from './redact.ts'
 import type { Store } from './store.ts'
 import type { Finding, Trace } from './tools.ts'
 import { uuidv7Source } from './uuid.ts'
@@ -25,6 +26,11 @@ export interface LeaseHapaxOptions {
   readonly source?: string
   /** @default warnings and errors to standard error */
   readonly logger?: Logger
+  /**
+   * Removes from texts of errors what is secret in your application, before they are stored or logged. It gets them without what hapax
+   * recognises itself: passwords in URLs, tokens, private keys. @default nothing more is removed
+   */
+  readonly redact?: Redact
   /** The largest message that is taken. @default 1 MiB */
   readonly maxMessageBytes?: number
   readonly clock?: Clock
@@ -61,16 +67,17 @@ export class LeaseCore implements LeaseHapax {
   readonly #workers = new Set<LeaseWorker>()
 
   constructor(options: LeaseHapaxOptions) {
-    const known = ['store', 'source', 'logger', 'maxMessageBytes', 'clock', 'random']
+    const known = ['store', 'source', 'logger', 'redact', 'maxMessageBytes', 'clock', 'random']
     noOthers(`options of createHapax on ${options.store.features.name}`, options, known)
     if (options.source !== undefined) text('source', options.source, MAX_TEXT_BYTES)
     const { store } = options
     const [clock, random] = [clockOption(options.clock), randomOption(options.random)]
-    const logger = loggerOption(options.logger)
+    const redact = redactOption(options.redact)
+    const logger = loggerOption(options.logger, redact)
     const maxBytes = positiveInteger('maxMessageBytes', options.maxMessageBytes, 1024 * 1024)
     this.events = new EventHub(logger)
     const shared = { activity: new Activity(), floor: new Floor(clock), events: this.events }
-    this.#engine = { store, logger, clock, random, maxBytes, ...shared }
+    this.#engine = { store, logger, redact, clock, random, maxBytes, ...shared }
     const wake = (): void => {
       for (const worker of this.#workers) worker.wake()
     }

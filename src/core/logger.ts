@@ -1,4 +1,5 @@
 import { able } from './options.ts'
+import type { Redact } from './redact.ts'
 import { safeJson } from './safe-json.ts'
 
 /** What hapax logs to: the order of pino's arguments, the four usual levels. */
@@ -26,24 +27,32 @@ function line(level: string, fields: object, message: string): void {
 }
 
 /** The logger that was given, or the one of the console. */
-export function loggerOption(given: Logger | undefined): Logger {
-  if (given === undefined) return safeLogger(consoleLogger)
-  return safeLogger(able('logger', 'an object with debug, info, warn and error', given, LEVELS))
+export function loggerOption(given: Logger | undefined, redact: Redact): Logger {
+  if (given === undefined) return safeLogger(consoleLogger, redact)
+  return safeLogger(able('logger', 'an object with debug, info, warn and error', given, LEVELS), redact)
 }
 
 const LEVELS = ['debug', 'info', 'warn', 'error'] as const satisfies readonly (keyof Logger)[]
 
-/** The same logger, which cannot disturb: what it throws is dropped, because there is nowhere left to say it. */
-function safeLogger(logger: Logger): Logger {
+/**
+ * The same logger, which cannot disturb: what it throws is dropped, because there is nowhere left to say it. The text of an error goes
+ * through the user's own rules here, once for all.
+ */
+function safeLogger(logger: Logger, redact: Redact): Logger {
   const safe =
     (level: keyof Logger) =>
     (fields: object, message: string): void => {
       try {
-        const result: unknown = logger[level](fields, message)
+        const result: unknown = logger[level](withoutSecrets(fields, redact), message)
         if (result instanceof Promise) result.catch(() => {})
       } catch {
         // See above.
       }
     }
   return { debug: safe('debug'), info: safe('info'), warn: safe('warn'), error: safe('error') }
+}
+
+function withoutSecrets(fields: object, redact: Redact): object {
+  const { error } = fields as { error?: unknown }
+  return typeof error === 'string' ? { ...fields, error: redact(error) } : fields
 }

@@ -205,7 +205,7 @@ export class Recorder<Tx> {
             attempts,
             lost: 0,
             delayMs: verdict.delayMs,
-            error: recordError(error),
+            error: recordError(error, this.#engine.redact),
             leaseToken: row.leaseToken,
           })
     return there ? this.#report(row.message, verdict, attempts) : undefined
@@ -227,7 +227,14 @@ export class Recorder<Tx> {
         : this.duplicate(row.message)
     }
     const delayMs = Math.min(60_000, 100 * 2 ** lost) * this.#engine.random.number()
-    await this.#reschedule({ seq, attempts, lost, delayMs, error: recordError(error), leaseToken: row.leaseToken })
+    await this.#reschedule({
+      seq,
+      attempts,
+      lost,
+      delayMs,
+      error: recordError(error, this.#engine.redact),
+      leaseToken: row.leaseToken,
+    })
     return this.putBack(row.message, 'lost', error)
   }
 
@@ -282,7 +289,7 @@ export class Recorder<Tx> {
   }
 
   #writes(message: StoredMessage, verdict: Verdict, attempts: number): Writes {
-    const row = { ...this.#row(message, attempts), error: recordError(verdict.error) }
+    const row = { ...this.#row(message, attempts), error: recordError(verdict.error, this.#engine.redact) }
     if (verdict.kind === 'fail') return { failed: [{ ...row, reason: verdict.reason }] }
     return { inbox: [{ ...row, starts: 0, delayMs: verdict.delayMs }] }
   }
@@ -295,7 +302,14 @@ export class Recorder<Tx> {
   ): Promise<boolean> {
     const hold = row.ordered && this.#settings.order === 'wait'
     const { seq, leaseToken } = row
-    const failed = { seq, attempts, reason: verdict.reason, error: recordError(verdict.error), hold, leaseToken }
+    const failed = {
+      seq,
+      attempts,
+      reason: verdict.reason,
+      error: recordError(verdict.error, this.#engine.redact),
+      hold,
+      leaseToken,
+    }
     return write(this.#engine, () => this.#engine.store.fail(failed))
   }
 

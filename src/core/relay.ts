@@ -314,7 +314,7 @@ export class Relay<Tx> implements Line {
     const event = { relay: this.#options.name, message: ref(row.message), attempt: row.attempts + 1, delayMs, error }
     engine.logger.warn({ ...event, error: messageOf(error) }, 'the broker did not take a message; trying again later')
     engine.events.emit('relay-retrying', () => event)
-    await this.#postponing.add({ seq: row.seq, delayMs, error: recordError(error) })
+    await this.#postponing.add({ seq: row.seq, delayMs, error: recordError(error, engine.redact) })
   }
 
   async #refused(row: OutboxMessage, error: Error): Promise<void> {
@@ -322,7 +322,7 @@ export class Relay<Tx> implements Line {
     const held = row.message.key !== null
     const event = { relay: this.#options.name, message: ref(row.message), held, error }
     engine.logger.error({ ...event, error: messageOf(error) }, 'the broker refused a message for good')
-    const record = { seq: row.seq, reason: 'refused-by-broker', error: recordError(error), hold: held }
+    const record = { seq: row.seq, reason: 'refused-by-broker', error: recordError(error, engine.redact), hold: held }
     await this.#refusing.add(async () => {
       if (await persist(engine, () => engine.store.refuse(record))) engine.events.emit('relay-failed', () => event)
     })

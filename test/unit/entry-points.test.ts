@@ -89,6 +89,7 @@ const MAKING: readonly Entry[] = [
       source: { fine: '/shop', kind: 'text' },
       delivery: word('local'),
       logger: { fine: silentLogger, kind: 'word' },
+      redact: FUNCTION,
       maxMessageBytes: COUNT,
       clock: CLOCK,
       random: { fine: { number: () => 0, token: () => '', bytes: () => new Uint8Array() }, kind: 'word' },
@@ -98,7 +99,13 @@ const MAKING: readonly Entry[] = [
     name: 'createHapax on leases',
     call: (options) => createHapax(options),
     base: { store: redis({ client: client as never }) },
-    options: { source: TEXT, logger: { fine: silentLogger, kind: 'word' }, maxMessageBytes: COUNT, clock: CLOCK },
+    options: {
+      source: TEXT,
+      logger: { fine: silentLogger, kind: 'word' },
+      redact: FUNCTION,
+      maxMessageBytes: COUNT,
+      clock: CLOCK,
+    },
   },
   { name: 'memory', call: (options) => memory(options), options: { clock: CLOCK } },
   {

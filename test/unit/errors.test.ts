@@ -1,10 +1,15 @@
 import fc from 'fast-check'
 import { HapaxError, isHapaxError, NotDone, Permanent, RetryAfter } from 'hapax'
 import { describe, expect, it } from 'vitest'
-import { asError, errorHash, recordError, redact, describe as shown } from '../../src/core/errors.ts'
+import { asError, errorHash, recordError as recordedError, describe as shown } from '../../src/core/errors.ts'
+import { redact } from '../../src/core/redact.ts'
 import { anyCharacter } from '../support/any-text.ts'
 
+const recordError = (thrown: unknown) => recordedError(thrown, (text) => text)
 const CANARY = 'h4nter2-canary'
+/** As long as tokens are, and of letters and digits alone. */
+const LONG = 'Qz7Rw2Xk9Lm4Tn8Vb3Jc6Hd1Gf5Ps0Yu'
+const HEX = '0123456789abcdef0123456789abcdef'
 
 const LEAKS = [
   `connect to postgres://app:${CANARY}@db.internal:5432/shop failed`,
@@ -28,13 +33,88 @@ const LEAKS = [
   `"Authorization":"Bearer ${CANARY}"`,
 ]
 
+/** Of these the whole token has to go, whatever it is called. */
+const TOKENS: readonly (readonly [text: string, token: string])[] = [
+  [`the provider answered 401 to Bearer ${LONG}`, LONG],
+  [`bearer ${CANARY} is not known`, CANARY],
+  [`sent Basic dXNlcjpodW50ZXI= and failed`, 'dXNlcjpodW50ZXI'],
+  [`Authorization: Digest username="app", realm="x", response="${HEX}"`, HEX],
+  [`{ authorization: 'AWS4-HMAC-SHA256 Credential=x, Signature=${HEX}' }`, HEX],
+  [`Proxy-Authorization: Negotiate ${LONG}`, LONG],
+  [`got eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.${LONG}`, LONG],
+  [`Cookie: theme=dark; sid=${LONG}`, LONG],
+  [`set-cookie: [ 'sid=${LONG}; Path=/; HttpOnly' ]`, LONG],
+  [`{"cookie":"a=b; connect.sid=${LONG}"}`, LONG],
+  [`JSESSIONID=${LONG}`, LONG],
+  [`AccountName=x;AccountKey=${LONG}==;EndpointSuffix=core`, LONG],
+  [`Endpoint=sb://x/;SharedAccessKeyName=y;SharedAccessKey=${LONG}=`, LONG],
+  [`https://x.blob.core.windows.net/c?sv=1&sig=${LONG}%3D&se=2`, LONG],
+  [`https://s3.amazonaws.com/b/k?X-Amz-Signature=${HEX}&X-Amz-Expires=9`, HEX],
+  [`https://maps.example.com/?key=${LONG}`, LONG],
+  [`curl -u app:${CANARY} https://x`, CANARY],
+  [`PGPASS: ${CANARY}`, CANARY],
+  [`mongodb+srv://app:${CANARY}@cluster.example.com/db`, CANARY],
+  [`https://hooks.slack.com/services/T0/B0/${LONG}`, LONG],
+  ['no credentials for AKIAIOSFODNN7EXAMPLE', 'IOSFODNN7EXAMPLE'],
+  [`key AIza${LONG}abc is disabled`, LONG],
+  [`ya29.${LONG}`, LONG],
+  [`ghp_${LONG}abcd`, LONG],
+  [`github_pat_${LONG}_${LONG}`, LONG],
+  [`glpat-${LONG}`, LONG],
+  [`xoxb-1234-${LONG}`, LONG],
+  [`No such key: sk_live_${LONG}`, LONG],
+  [`whsec_${LONG}`, LONG],
+  [`SG.${LONG}.${LONG}`, LONG],
+  [`npm_${LONG}abcd`, LONG],
+  [`sk-ant-api03-${LONG}`, LONG],
+  [`hvs.${LONG}`, LONG],
+  [`x-----BEGIN RSA PRIVATE KEY-----\n${LONG}\n${LONG}\n-----END RSA PRIVATE KEY-----y`, LONG],
+  [`"-----BEGIN PRIVATE KEY-----\\n${LONG}\\n-----END PRIVATE KEY-----\\n"`, LONG],
+  [`-----BEGIN EC PRIVATE KEY-----\n${LONG}\n${LONG}`, LONG],
+  [`-----BEGIN PGP PRIVATE KEY BLOCK-----\n\n${LONG}\n-----END PGP PRIVATE KEY BLOCK-----`, LONG],
+]
+
 describe('redact', () => {
   it.for(LEAKS)('removes the credential from %s', (text) => {
     expect(redact(text)).not.toContain(CANARY)
   })
 
+  it.for(TOKENS)('K21: removes the token from %s', ([text, token]) => {
+    for (const each of [
+      text,
+      `${text}\nnext line`,
+      JSON.stringify({ text }),
+      JSON.stringify({ text: JSON.stringify({ text }) }),
+    ]) {
+      const clean = redact(each)
+      expect(clean).not.toContain(token)
+      for (let at = 0; at + 12 <= token.length; at += 4) expect(clean).not.toContain(token.slice(at, at + 12))
+    }
+  })
+
+  it('K21: half of a credential is none either, where a long text is cut', () => {
+    const room = (length: number) => `password=${'x'.repeat(length)} `
+    for (const length of [3_900, 3_950, 3_970, 3_980, 3_990]) {
+      const { message } = recordError(new Error(`${room(length)}postgres://app:${LONG}${LONG}@db/x and more`))
+      expect(message).not.toMatch(/Qz7Rw/)
+    }
+  })
+
   it('keeps what is no credential', () => {
     const kept = [
+      'Basic authentication required',
+      'Bearer authentication is required',
+      'Unexpected token undefined',
+      'the key order-17 of billing is not held',
+      'duplicate key: 7',
+      'primary key (id)=(4711) is taken',
+      'bypassed: 3, passed: 7',
+      'Key (email)=(ada@example.com) already exists.',
+      'the cookie jar is full',
+      'at Object.<anonymous> (/srv/app/token/session.ts:12:34)',
+      'sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08',
+      '01890a5d-ac96-774b-bcce-b302099a8057',
+      '-----BEGIN CERTIFICATE-----',
       'connect ECONNREFUSED 127.0.0.1:5432',
       'duplicate key value violates unique constraint "orders_pkey"',
       'https://example.com/orders/7?page=2#top',
@@ -49,7 +129,24 @@ describe('redact', () => {
   it('is quick with long and hostile texts', () => {
     // The time of this process, not that of the clock: others may be busy. An expression that goes back and forth takes minutes.
     const start = process.cpuUsage()
-    for (const part of ['a', 'password', 'token=', 'a://', '://:', '"', 'secret"\\', 'x-']) redact(part.repeat(20_000))
+    for (const part of [
+      'a',
+      'password',
+      'token=',
+      'a://',
+      '://:',
+      '"',
+      'secret"\\',
+      'x-',
+      '-----BEGIN PRIVATE KEY-----',
+      'eyJ',
+      'eyJaaaaaaaaaaaa.',
+      'cookie:',
+      'basic a',
+      'bearer ',
+      'xoxb-',
+    ])
+      redact(part.repeat(20_000))
     const { user, system } = process.cpuUsage(start)
     expect((user + system) / 1000).toBeLessThan(20_000)
   })

@@ -1,0 +1,103 @@
+import { callback } from './options.ts'
+
+/** Removes from a text what must not be stored or logged. */
+export type Redact = (text: string) => string
+
+/** A user's own rules, made safe: what they throw, or answer in place of a text, takes the text with it. */
+export function redactOption(given: Redact | undefined): Redact {
+  callback('redact', given)
+  if (given === undefined) return (text) => text
+  return (text) => {
+    try {
+      const result: unknown = given(text)
+      if (typeof result === 'string') return result
+      if (result instanceof Promise) result.catch(() => {})
+    } catch {
+      // See below.
+    }
+    return WITHHELD
+  }
+}
+
+const WITHHELD = '(withheld: redact gave no text)'
+
+// Every repetition has a bound: without one, a hostile text would take time that grows with its square.
+
+const PASSWORD = 'password|passwd|pwd|passphrase|passcode'
+const TOKEN = 'secret|token|credential|jwt|jsessionid|phpsessid|connect\\.sid|session[-_]?id|signature|otp[-_]?code'
+const KEY = '(?:api|access|account|private|signing|encryption|master|service|storage|webhook|session)[-_]?key'
+/** Between a name and its value, also where the quotes of JSON are escaped. */
+const IS = `(\\\\{0,4}["']?\\s{0,9}[=:]\\s{0,9})`
+/** `DB_PASSWORD=…`, `"accessToken":"…"`, `?sig=…`. */
+const NAMED = new RegExp(
+  `((?:\\b|_)[\\w-]{0,40}?(?:${PASSWORD}|${TOKEN}|${KEY})[\\w-]{0,40}|\\b[\\w-]{0,40}?(?:pass|_auth)|[?&](?:sig|key|auth))` +
+    `${IS}((?:bearer|basic|digest|token)\\s{1,9})?("[^"]*"|'[^']*'|[^\\s,;&]+)`,
+  'gi',
+)
+/** Headers that are secret to the end of their line, unless quotes end them before. */
+const HEADERS = new RegExp(
+  `\\b((?:proxy-)?authorization|(?:set-)?cookie2?|x-amz-security-token)${IS}("[^"]*"|'[^']*'|[^\\r\\n]+)`,
+  'gi',
+)
+/** `scheme://user:password@host`, whatever the password contains, and `scheme://token@host`. */
+const URLS = /\b([a-z][a-z0-9+.-]{0,30}:\/\/)(?:[^\s/@:]{0,200}:[^\s"'<>]{0,2000}|[^\s/?#"'<>]{0,2000})@/gi
+/** As in a header, but somewhere in a sentence. A word of letters alone is one of the sentence. */
+const BEARER = /\b(bearer)\s{1,9}(?:[\w.~+/=-]{16,4000}|(?=[^\s\d]{0,40}\d)[\w.~+/=-]{6,4000})/gi
+const BASIC = /\b([Bb]asic|BASIC)\s{1,9}(?=[a-z]{0,40}[\dA-Z+/=])[A-Za-z0-9+/]{8,4000}={0,2}/g
+const CURL = /(\s(?:-u|--user|--proxy-user)[\s=]['"]?)[^\s:'"]{1,200}:[^\s'"]{1,2000}/g
+/** With an end, or cut off before it. */
+const PEM =
+  /-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,20}-----[^-]{0,20000}(?:-----END [A-Z0-9 ]{0,60}-----|-{0,5}$|-{1,4})/g
+const JWT = /\bey[A-Za-z0-9_-]{10,4000}\.[A-Za-z0-9_-]{4,4000}(?:\.[A-Za-z0-9_-]{0,4000}){0,3}/g
+
+/** What services make so that it can be recognised. */
+const VENDORS = new RegExp(
+  [
+    'A(?:KIA|SIA|BIA|CCA|ROA|IDA)[A-Z0-9]{16}', // AWS
+    'AIza[\\w-]{30,60}', // Google
+    'ya29\\.[\\w.-]{10,2000}',
+    'GOCSPX-[\\w-]{20,60}',
+    '[\\w~.-]{3}8Q~[\\w~.-]{31,40}', // Microsoft Entra
+    'gh[pousr]_[A-Za-z0-9]{20,300}', // GitHub
+    'github_pat_\\w{20,300}',
+    'gl(?:pat|dt|rt|ptt|oas)-[\\w.-]{15,300}', // GitLab
+    'xox[a-z]-[\\w-]{8,300}', // Slack
+    'xapp-[\\w-]{8,300}',
+    '[rsp]k_(?:live|test)_\\w{8,300}', // Stripe
+    'whsec_[\\w+/=]{8,300}',
+    'SK[0-9a-f]{32}', // Twilio
+    'SG\\.[\\w-]{10,100}\\.[\\w-]{10,100}', // SendGrid
+    'key-[0-9a-f]{32}', // Mailgun
+    'npm_[A-Za-z0-9]{30,60}',
+    'pypi-[\\w-]{30,300}',
+    'sk-[A-Za-z0-9_-]{20,300}', // OpenAI, Anthropic
+    'hf_[A-Za-z0-9]{30,60}',
+    'hv[sb]\\.[\\w-]{20,300}', // Vault
+    'do[opr]_v1_[0-9a-f]{40,100}', // DigitalOcean
+    'shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}', // Shopify
+    'AGE-SECRET-KEY-1[A-Z0-9]{50,60}',
+    '\\d{8,10}:AA[\\w-]{30,40}', // Telegram
+  ]
+    .map((pattern) => `\\b${pattern}`)
+    .join('|'),
+  'g',
+)
+const SLACK_HOOKS = /(hooks\.slack\.com\/(?:services|workflows)\/)[\w/-]{1,200}/g
+
+/**
+ * Removes credentials from a text: private keys, those in URLs and headers, values of what is called a password, a token or a key, and
+ * tokens that can be recognised by how they begin. It cannot know every one: see the option `redact` of `createHapax`.
+ */
+export function redact(text: string): string {
+  return text
+    .replace(PEM, '-----BEGIN PRIVATE KEY-----***')
+    .replace(URLS, '$1***@')
+    .replace(SLACK_HOOKS, '$1***')
+    .replace(HEADERS, '$1$2***')
+    .replace(NAMED, '$1$2***')
+    .replace(BEARER, '$1 ***')
+    .replace(BASIC, '$1 ***')
+    .replace(CURL, '$1***')
+    .replace(JWT, '***')
+    .replace(VENDORS, '***')
+}
