@@ -108,7 +108,8 @@ export function isStructuredJson(contentType: string): boolean {
 
 /**
  * Headers, sorted into attributes of CloudEvents and others, by the prefixes that the protocol's binding names; upper and lower
- * case are the same. Values that are no texts are left out, and so is what `drop` names: headers that the broker adds.
+ * case are the same. Values that are no texts are left out, and so is what `drop` names: headers that the broker adds. An id or a source
+ * that is no text is there, as one that nobody takes: two that differ are not the same message, and neither is without an id.
  */
 export function sortHeaders(
   headers: Iterable<readonly [name: string, value: unknown]>,
@@ -118,11 +119,12 @@ export function sortHeaders(
   const attributes: Record<string, string> = Object.create(null)
   const others: Record<string, string> = Object.create(null)
   for (const [name, value] of headers) {
-    const text = textOf(value)
-    if (text === undefined) continue
     const lower = name.toLowerCase()
     const prefix = prefixes.find((each) => lower.startsWith(each))
-    if (prefix !== undefined) attributes[lower.slice(prefix.length)] = text
+    const attribute = prefix && lower.slice(prefix.length)
+    const text = textOf(value) ?? (attribute === 'id' || attribute === 'source' ? garbled(value) : undefined)
+    if (text === undefined) continue
+    if (attribute !== undefined) attributes[attribute] = text
     else if (!drop(lower)) others[name] = text
   }
   return { attributes, headers: others }
@@ -139,6 +141,14 @@ function textOf(value: unknown): string | undefined {
   } catch {
     return undefined
   }
+}
+
+/** Bytes that are no UTF-8, as a string that is no text: each byte above 127 is a lone surrogate of its own. */
+function garbled(value: unknown): string | undefined {
+  if (!(value instanceof Uint8Array)) return undefined
+  let units = ''
+  for (const byte of value) units += String.fromCharCode(byte < 0x80 ? byte : 0xdc00 + byte)
+  return units
 }
 
 /** Writes a value for protocols whose headers are ASCII: what is not printable, and space, quote and percent, as %XX. */

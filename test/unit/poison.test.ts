@@ -3,6 +3,7 @@ import { memory } from 'hapax/memory'
 import { memoryBroker } from 'hapax/memory-broker'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { decodeArrival } from '../../src/core/arrival.ts'
+import { sortHeaders } from '../../src/core/cloudevents.ts'
 
 const Ping = defineMessage<unknown>('ping')
 const MiB = 1024 * 1024
@@ -47,6 +48,25 @@ describe('K20: an id or a source whose bytes a client could not decode', () => {
     }
     expect(await hapax.failed.count()).toBe(8)
   })
+
+  it.for(['reject', 'hash'] as const)(
+    'stays apart from others that came as bytes, missingId: %s',
+    async (missingId) => {
+      const hapax = opened()
+      const consumer = hapax.consumer('billing', { missingId }).on(Ping, () => {})
+      const headers = (id: number) =>
+        [['ce_ID', Buffer.from([id])] as const, ['ce_source', '/s'], ['ce_type', 'ping']] as const
+      const statuses: string[] = []
+      for (const id of [0xff, 0xfe, 0xc0, 0x80]) {
+        const sorted = sortHeaders(headers(id), { prefixes: ['ce_'], drop: () => false })
+        const message = decodeArrival(arrival({ ...sorted, body: Buffer.from('{"n":1}') }), {}, MiB)
+        statuses.push((await consumer.handle(message)).status)
+      }
+      const taken = missingId === 'hash'
+      expect(statuses).toEqual(Array(4).fill(taken ? 'processed' : 'failed'))
+      expect(await hapax.failed.count({ reason: 'invalid-id' })).toBe(taken ? 0 : 4)
+    },
+  )
 
   it('that is in the body was decoded here, so that the character is what the sender means', async () => {
     const consumer = opened()
