@@ -81,13 +81,15 @@ function facts(found: FailedMessage): object {
     reason,
     'error hash': errorHash,
     ...(held && { held: 'it is still in its place, and its key waits behind it' }),
-    ...(stub && { stub: stubText(stub, message.data.byteLength), 'payload sha256': stub.sha256 }),
+    ...(stub && { stub: stubText(stub, message.data.byteLength) }),
+    ...(typeof stub?.sha256 === 'string' && { 'payload sha256': stub.sha256 }),
   }
 }
 
 function stubText({ bytes, why, escaped }: Stub, kept: number): string {
   const texts = escaped ? '; source, id, type and key are escaped' : ''
-  return `${kept} of the ${plural(bytes, 'byte')} of its payload are kept${texts}${why === undefined ? '' : `: ${why}`}`
+  const all = bytes === null ? 'bytes' : plural(bytes, 'byte')
+  return `${kept} of the ${all} of its payload are kept${texts}${why === undefined ? '' : `: ${why}`}`
 }
 
 function fact(io: Io, name: string, value: string): void {

@@ -4,7 +4,7 @@ import { isStructured, isStructuredJson } from './cloudevents.ts'
 import { asError, describe, type ErrorCode, HapaxError, messageOf } from './errors.ts'
 import { isName } from './intake.ts'
 import { MAX_DEPTH, parseJson } from './json.ts'
-import { DELIVERY, type IncomingMessage, REFUSED } from './message.ts'
+import { CUT, DELIVERY, type IncomingMessage, REFUSED } from './message.ts'
 import { expected, noOthers, text } from './options.ts'
 
 /**
@@ -73,14 +73,24 @@ function decoded(arrival: Arrival, mapping: Mapping, maxBytes: number): Incoming
     if (failed !== undefined) throw failed.reason
     for (const name of ['source', 'type'] as const) if (message[name] === '') throw absent(name)
   } catch (error) {
-    const refused = error instanceof HapaxError ? error : undecodable(messageOf(asError(error)), error)
+    const cut = cutOf(arrival)
+    // What could not be decoded because the end is missing is missing its end.
+    const thrown = cut === undefined ? error : arrival.refused
+    const refused = thrown instanceof HapaxError ? thrown : undecodable(messageOf(asError(error)), error)
     const came = AS_IT_CAME.has(refused.code) ? raw(arrival) : {}
-    message = { ...message, ...came, headers: withProperties(message, arrival), [REFUSED]: refused }
+    message = { ...message, ...came, ...cut, headers: withProperties(message, arrival), [REFUSED]: refused }
   }
   const { id, source } = message
   const refused = !isName(id) || !isName(source) || REFUSED in message
   const marked = refused ? { ...message, [DELIVERY]: deliveryOf(arrival) } : message
   return arrival.redelivered ? { ...marked, redelivered: true } : marked
+}
+
+/** Of what the driver found too large there is only the beginning: nobody must take it for the whole. */
+function cutOf({ refused }: Arrival): Pick<IncomingMessage, typeof CUT> | undefined {
+  if (refused?.code !== 'too-large') return undefined
+  const { bytes } = refused.fields
+  return { [CUT]: { bytes: typeof bytes === 'number' ? bytes : null } }
 }
 
 /** Of what could not be read, people want to see all that came. */

@@ -62,7 +62,7 @@ export interface Arrival {
   readonly redelivered: boolean
   /**
    * Why it goes to the failed store, whatever it says: the broker will not deliver it any more (`given-up-by-broker`), or not all
-   * of it could be read (`undecodable`, `too-large`).
+   * of it could be read (`undecodable`; `too-large`, with its size as the field `bytes`: then the body is only the beginning).
    */
   readonly refused: HapaxError | undefined
 }

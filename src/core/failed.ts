@@ -232,7 +232,8 @@ function notItsOwnId({ seq, message: { id, source } }: FailedMessage): HapaxErro
 function refuseStub({ seq, message }: FailedMessage): void {
   const stub = stubOf(message)
   if (stub === undefined) return
-  const kept = `${message.data.byteLength} of the ${stub.bytes} bytes of its payload`
+  const all = stub.bytes === null ? 'the' : `the ${stub.bytes}`
+  const kept = `${message.data.byteLength} of ${all} bytes of its payload`
   const what = `of the failed message ${seq} only a stub could be kept, with ${kept}`
   const edit = stub.escaped ? '' : 'edit it with the whole data where the store has edits, '
   throw new HapaxError('not-whole', `${what}: ${edit}have it sent again in a form that can be taken, or discard it`, {

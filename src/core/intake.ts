@@ -4,6 +4,7 @@ import { asError, describe, HapaxError, messageOf } from './errors.ts'
 import { fingerprintOf, messageKey, payloadId, sha256 } from './identity.ts'
 import { parseJson } from './json.ts'
 import {
+  CUT,
   DELIVERY,
   type IncomingMessage,
   NO_ATTRIBUTES,
@@ -13,7 +14,7 @@ import {
 } from './message.ts'
 import { isText } from './options.ts'
 import { encodeText } from './sql/values.ts'
-import { cutAttributes, markStub, STUB_BYTES } from './stub.ts'
+import { cutAttributes, markStub, STUB_BYTES, type Stub } from './stub.ts'
 
 /** What to do with a message whose id is missing or cannot be one: refuse it, hash its payload, or ask a function. */
 export type MissingId = 'reject' | 'hash' | ((message: IncomingMessage) => string)
@@ -83,7 +84,9 @@ function look(incoming: IncomingMessage, policy: IntakePolicy): Entry {
   const redelivered = incoming.redelivered === true
   if (refused === undefined) return { stored: whole, redelivered }
   // Whatever it is refused for: what is too large to be taken is too large to be kept.
-  return { stored: whole.bytes > policy.maxBytes ? whole.stub() : whole, redelivered, refused }
+  const { [CUT]: cut } = incoming
+  const stored = cut !== undefined ? whole.rest(cut.bytes) : whole.bytes > policy.maxBytes ? whole.stub() : whole
+  return { stored, redelivered, refused }
 }
 
 /** A delivery as it would be stored. Most never are, so what only storing needs is made when it is asked for. */
@@ -127,12 +130,20 @@ class Delivery implements StoredMessage {
 
   /** What is kept of one that is too large: all of it only if that is little. */
   stub(): StoredMessage {
-    const { messageKey: identity, source, id, type, key, fingerprint, content } = this
     const { bytes, sha256: digest } = this.#payload
-    const cut = cutAttributes(this.attributes)
     // With another limit it may be tried again.
-    if (bytes <= STUB_BYTES && cut === this.attributes) return this
-    const attributes = markStub(cut, { bytes, sha256: digest })
+    const little = bytes <= STUB_BYTES && cutAttributes(this.attributes) === this.attributes
+    return little ? this : this.#stub({ bytes, sha256: digest })
+  }
+
+  /** What is kept of one whose end did not come. */
+  rest(bytes: number | null): StoredMessage {
+    return this.#stub({ bytes, sha256: null })
+  }
+
+  #stub(stub: Stub): StoredMessage {
+    const { messageKey: identity, source, id, type, key, fingerprint, content } = this
+    const attributes = markStub(cutAttributes(this.attributes), stub)
     return { messageKey: identity, source, id, type, key, fingerprint, attributes, data: beginning(content) }
   }
 }

@@ -6,6 +6,9 @@ export const DELIVERY: unique symbol = Symbol('delivery')
 /** Marks a message that its reader could not decode: it is refused, and kept as it came. Only hapax has this symbol. */
 export const REFUSED: unique symbol = Symbol('refused')
 
+/** Marks a message of which its reader has only the beginning, with the size of all of it, if that is known. */
+export const CUT: unique symbol = Symbol('cut')
+
 /** The attributes of a message: those of CloudEvents 1.0, and what hapax adds. */
 export interface MessageAttributes {
   readonly id: string
@@ -41,6 +44,7 @@ export interface IncomingMessage extends Omit<MessageAttributes, 'id'> {
   /** Why a reader could not make sense of it. */
   readonly [REFUSED]?: HapaxError
   readonly [DELIVERY]?: string
+  readonly [CUT]?: { readonly bytes: number | null }
 }
 
 /** A message as it is stored: identity and payload in columns of their own, the rest as one JSON text. */

@@ -6,10 +6,10 @@ import { NO_ATTRIBUTES, type OtherAttributes, packAttributes, type StoredMessage
  * keeps it; no sender can write it there, because of those only the ones that hapax knows are taken.
  */
 export interface Stub {
-  /** How large its payload was. */
-  readonly bytes: number
-  /** The SHA-256 of the whole payload, in hexadecimal digits. */
-  readonly sha256: string
+  /** How large its payload was, or what its driver did not read whole; null: nobody knows. */
+  readonly bytes: number | null
+  /** The SHA-256 of the whole payload, in hexadecimal digits; null: its driver did not read it. */
+  readonly sha256: string | null
   /** Why it could not be kept, unless the error says so. */
   readonly why?: string
   /** Source, id, type or key are not as they came: the database has no such characters. */
@@ -34,7 +34,7 @@ export function stubOf({ attributes }: Pick<StoredMessage, 'attributes'>): Stub 
   if (!attributes.includes('"stub":{')) return undefined
   try {
     const { stub } = JSON.parse(attributes) as { stub?: Partial<Stub> }
-    return typeof stub?.bytes === 'number' && typeof stub.sha256 === 'string' ? (stub as Stub) : undefined
+    return stub?.bytes !== undefined && stub.sha256 !== undefined ? (stub as Stub) : undefined
   } catch {
     return undefined
   }

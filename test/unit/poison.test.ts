@@ -1,4 +1,4 @@
-import { type Arrival, createHapax, defineMessage, type IncomingMessage, silentLogger, stubOf } from 'hapax'
+import { type Arrival, createHapax, defineMessage, HapaxError, type IncomingMessage, silentLogger, stubOf } from 'hapax'
 import { memory } from 'hapax/memory'
 import { memoryBroker } from 'hapax/memory-broker'
 import { describe, expect, it, onTestFinished } from 'vitest'
@@ -125,6 +125,26 @@ describe('K17: of a message that is too large', () => {
     expect(failed?.message.data.buffer.byteLength).toBeLessThan(MiB)
     expect(failed && stubOf(failed.message)?.bytes).toBeGreaterThan(8 * MiB - 1)
   })
+
+  it.for([
+    [{ bytes: 4711 }, 'application/json', '{"n":1}'],
+    [{}, 'application/json', '{"n":'],
+    [{ bytes: 4711 }, 'application/cloudevents+json', '{"id":"a","data":'],
+  ] as const)(
+    'whose end was not read, the beginning does not pass for the whole: %s',
+    async ([fields, contentType, body]) => {
+      const hapax = opened()
+      const consumer = hapax.consumer('billing').on(Ping, () => {})
+      const refused = new HapaxError('too-large', 'of which only the beginning was read', { fields })
+      const came = arrival({ body: Buffer.from(body), contentType, refused })
+      expect(await consumer.handle(decodeArrival(came, {}, MiB))).toMatchObject({ error: { code: 'too-large' } })
+      const [failed] = await hapax.failed.list()
+      const bytes = 'bytes' in fields ? fields.bytes : null
+      expect(failed && stubOf(failed.message)).toEqual({ bytes, sha256: null })
+      expect(Buffer.from(failed?.message.data ?? '').toString()).toBe(body)
+      await expect(hapax.failed.retry(failed?.seq ?? '')).rejects.toMatchObject({ code: 'not-whole' })
+    },
+  )
 
   it('all is kept if it is little, and it can be tried again with another limit', async () => {
     const store = memory()
