@@ -499,7 +499,7 @@ describe('order', () => {
     const holder = await shared.getConnection()
     onTestFinished(() => holder.release())
     await holder.query('start transaction')
-    await holder.query('delete from hapax_inbox where seq = ?', [first])
+    await holder.query('delete from hapax_inbox where seq = ?', [numberOf(first)])
     expect(await claim(store, [first, second, other], { isolation })).toMatchObject([{ seq: other }])
     await holder.query('rollback')
     await store.fail({
@@ -512,6 +512,21 @@ describe('order', () => {
     })
     expect(await claim(store, [first, second, other], { isolation })).toMatchObject([{ seq: other }])
   })
+
+  it.for([undefined, 'serializable'] as const)(
+    'K5: is kept where sessions read what is not committed: %s',
+    async (isolation) => {
+      const dirty = storeWith({}, 'set session transaction isolation level read uncommitted')
+      const keyed = ['a', 'a'].map((key) => message(undefined, { key }))
+      const [first = '', second = ''] = await storeInInbox(store, `uncommitted ${isolation}`, ...keyed)
+      const holder = await shared.getConnection()
+      onTestFinished(() => holder.release())
+      await holder.query('start transaction')
+      await holder.query('delete from hapax_inbox where seq = ?', [numberOf(first)])
+      expect(await claim(dirty, [second], { isolation })).toEqual([])
+      await holder.query('rollback')
+    },
+  )
 
   it('is looked through key by key, page by page, whatever waits behind a key', async () => {
     const keys = [...Array(300).keys()].map((index) => `key ${index}`)

@@ -66,7 +66,7 @@ describe('the database', () => {
     const pool = poolWith({ uri: uri.replace(/\/[^/]*$/, '/'), database: '' })
     expect(() => mysql({ pool })).toThrow('expected database to be the name of the database')
     expect(() => mysql({ pool, database: 'a`b' })).toThrow('expected database to be')
-    await expect(mysql({ pool, database }).ready()).resolves.toBeUndefined()
+    await mysql({ pool, database }).ready()
   })
 })
 

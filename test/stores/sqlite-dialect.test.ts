@@ -253,6 +253,31 @@ describe('a transaction', () => {
   })
 })
 
+describe('a transaction that SQLite has rolled back by itself', () => {
+  /** A full disk: SQLite undoes the whole transaction, not only the statement. */
+  async function fill(tx: SqliteTx): Promise<void> {
+    const { rows } = await tx.query<{ page_count: number }>('pragma page_count')
+    await tx.query(`pragma max_page_count = ${rows[0]?.page_count}`)
+    await expect(tx.query('insert into notes values (zeroblob(1000000))')).rejects.toThrow('full')
+  }
+
+  it.each(['query', 'client'] as const)('K3: takes no further statement (%s)', async (way) => {
+    await run(plain, ({ tx }) => tx.query('create table notes (note)'))
+    const swallowed = run(take('1'), async ({ tx }) => {
+      await tx.query(`insert into notes values ('before')`)
+      await fill(tx)
+      const write = async () =>
+        way === 'query'
+          ? tx.query(`insert into notes values ('after')`)
+          : tx.client.prepare(`insert into notes values ('after')`).run()
+      await write().catch(() => {})
+    })
+    await expect(swallowed).rejects.toMatchObject({ code: 'transaction-lost' })
+    const { rows } = await run(plain, ({ tx }) => tx.query('select * from notes'))
+    expect(rows).toEqual([])
+  })
+})
+
 describe('the one writer', () => {
   it('A29: refuses at once a call that would wait for itself', async () => {
     const sibling = sqlite({ path })

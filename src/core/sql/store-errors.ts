@@ -95,7 +95,7 @@ function commitUnknown(cause: unknown): HapaxError {
 }
 
 /** The transaction that was opened is not there any more. */
-export function brokenAtomicity(cause: unknown): HapaxError {
+export function brokenAtomicity(cause?: unknown): HapaxError {
   return new HapaxError(
     'broken-atomicity',
     'the handler ended its transaction itself (COMMIT, ROLLBACK, or a statement that commits implicitly, such as DDL on MySQL)',

@@ -1,7 +1,7 @@
 import { pause, systemClock, within } from '../clock.ts'
 import type { Connection, Executor, Isolation, Result, Statement, TransactionEnd } from '../connection.ts'
 import { isCutOff } from '../driver.ts'
-import { HapaxError } from '../errors.ts'
+import { HapaxError, isHapaxError } from '../errors.ts'
 import { isolationOption } from '../options.ts'
 import type { InboxRow, Receipt } from '../rows.ts'
 import { compareSeq } from '../seq.ts'
@@ -207,7 +207,8 @@ export class SqlUnits<Tx, Own> {
       try {
         for (const { text, params } of this.#dialect.guardRollback) await executor.query(text, params)
       } catch (guardError) {
-        if (this.#dialect.classify(guardError) === 'gone') throw brokenAtomicity(error)
+        const gone = this.#dialect.classify(guardError) === 'gone' || isHapaxError(guardError, 'broken-atomicity')
+        if (gone) throw brokenAtomicity(error)
       }
       throw error
     }

@@ -126,6 +126,7 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
 async function alone(client: MysqlPoolClient, statement: Statement): Promise<Result> {
   const session = await sessionOf(client)
   if (!session.autocommit) await send(client, ROLLBACK)
+  if (session.uncommitted) await send(client, READ_COMMITTED)
   const answer = await send(client, statement)
   // Also when only the answer has told.
   if (!session.autocommit) await send(client, COMMIT)
@@ -209,12 +210,13 @@ class Run<Client extends MysqlPoolClient> {
 
   async #open(isolation: TransactionOptions['isolation'], first: readonly Statement[]): Promise<readonly Result[]> {
     const session = await sessionOf(this.#client)
-    const { mariadb, autocommit } = session
+    const { mariadb, autocommit, uncommitted } = session
     this.#mariadb = mariadb
     // What somebody left open would keep the isolation from being set, and be committed by the start of ours.
     if (!autocommit) await this.#send('rollback')
     await mark(this.#client, session)
-    if (isolation !== undefined) await this.#send(`set transaction isolation level ${isolationOption(isolation)}`)
+    const level = isolation ?? (uncommitted ? 'read committed' : undefined)
+    if (level !== undefined) await this.#send(`set transaction isolation level ${isolationOption(level)}`)
     await this.#send('start transaction')
     const answers: Result[] = []
     for (const { text, params } of first) answers.push(await this.#send(text, params))
@@ -270,6 +272,7 @@ class Run<Client extends MysqlPoolClient> {
 }
 
 const ROLLBACK: Statement = { text: 'rollback', params: [] }
+const READ_COMMITTED: Statement = { text: 'set transaction isolation level read committed', params: [] }
 const COMMIT: Statement = { text: 'commit', params: [] }
 
 function giveBack(client: MysqlPoolClient, broken: boolean): void {

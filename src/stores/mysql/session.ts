@@ -9,6 +9,8 @@ export interface Session {
   readonly maxPacket: number
   /** Whether a statement outside a transaction commits by itself. */
   autocommit: boolean
+  /** Whether it reads what is not committed: a row that another worker has in hand would be gone, and its key free. */
+  readonly uncommitted: boolean
   /** Whether it has a name by which its transaction can be ended from outside. */
   marked: boolean
 }
@@ -35,6 +37,7 @@ export async function sessionOf(client: MysqlClient): Promise<Session> {
     mariadb: /mariadb/i.test(String(row?.['version'])),
     maxPacket: Number(row?.['packet']),
     autocommit: Number(row?.['autocommit']) === 1,
+    uncommitted: /uncommitted/i.test(String(row?.['isolation'])),
     marked: false,
   }
   sessions.set(linkOf(client), session)
@@ -57,7 +60,8 @@ export async function mark(client: MysqlClient, session: Session): Promise<void>
   }
 }
 
-const QUESTION = 'select version() as version, @@max_allowed_packet as packet, @@autocommit as autocommit'
+const QUESTION = `select version() as version, @@max_allowed_packet as packet, @@autocommit as autocommit,
+  /*!80000 @@transaction_isolation */ /*M!100000 @@tx_isolation */ as isolation`
 /** The settings of the pool do not reach the answer. */
 export const typeCast = (_field: unknown, next: () => unknown): unknown => next()
 

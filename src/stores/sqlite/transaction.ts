@@ -1,6 +1,7 @@
 import { type DatabaseSync, StatementSync } from 'node:sqlite'
 import type { Executor } from '../../core/connection.ts'
 import { doomed, transactionClosed, unawaited } from '../../core/driver.ts'
+import { brokenAtomicity } from '../../core/sql/index.ts'
 import { Watched } from '../../core/watched.ts'
 import type { Database } from './database.ts'
 import { doomOf } from './errors.ts'
@@ -48,6 +49,7 @@ export class SqliteTransaction implements SqliteTx {
       query: (text, params) => {
         if (this.#closed) return Promise.reject(transactionClosed())
         try {
+          this.#assertUsable()
           return Promise.resolve(database.run(text, params))
         } catch (error) {
           return this.#failed(error)
@@ -62,6 +64,7 @@ export class SqliteTransaction implements SqliteTx {
   ): Promise<SqliteResult<Row>> {
     if (this.#closed) return Promise.reject(transactionClosed())
     try {
+      this.#assertUsable()
       const { rows, affected } = this.database.run(text, params)
       return Promise.resolve({ rows: rows as readonly Row[], rowCount: affected })
     } catch (error) {
@@ -91,6 +94,15 @@ export class SqliteTransaction implements SqliteTx {
 
   assertNotDoomed(): void {
     if (this.#doom !== undefined) throw doomed(this.#doom.kind, this.#doom.error)
+  }
+
+  /**
+   * SQLite rolls back by itself when the disk is full, and on other errors; a handler may have ended the transaction, too. Whatever
+   * comes then would commit by itself.
+   */
+  #assertUsable(): void {
+    this.assertNotDoomed()
+    if (!this.database.client.isTransaction) throw brokenAtomicity()
   }
 
   #failed(error: unknown): Promise<never> {
@@ -124,6 +136,7 @@ export class SqliteTransaction implements SqliteTx {
   // biome-ignore lint/complexity/noBannedTypes: whatever the driver has
   #call(target: object, name: string | symbol, method: Function, args: unknown[]): unknown {
     if (this.#closed) throw transactionClosed()
+    this.#assertUsable()
     try {
       const result: unknown = method.apply(target, args)
       if (name === 'iterate') return (result as unknown[]).values()
