@@ -1,6 +1,7 @@
 import { pause, systemClock } from '../core/clock.ts'
 import type {
   Connection,
+  EnteredExecutor,
   Executor,
   Param,
   Result,
@@ -142,18 +143,15 @@ class DrizzleConnection implements Connection<Queryable> {
     return { query: (text, params) => this.#run(raw, { text, params }) }
   }
 
-  async assertTransaction(tx: Queryable): Promise<void> {
+  enter(tx: Queryable): EnteredExecutor {
     const handle = this.#handles.get(tx)
     if (handle?.closed) throw transactionClosed()
-    if (handle !== undefined) return
     if (typeof tx?.execute !== 'function') throw notInTransaction(describe(tx))
-    try {
-      // SAVEPOINT is refused outside a transaction, so it tells.
-      await tx.execute(this.#sql.raw('savepoint hapax_probe'))
-      await tx.execute(this.#sql.raw('release savepoint hapax_probe'))
-    } catch (error) {
-      throw notInTransaction('a Drizzle database, or a transaction that has failed or settled', error)
+    const query: Executor['query'] = async (text, params) => {
+      if (handle?.closed) throw transactionClosed()
+      return this.#run(handle?.raw ?? tx, { text, params })
     }
+    return { own: handle === undefined, checks: false, query, leave: () => {} }
   }
 
   /** Bytes travel as two hexadecimal digits each, and no text of JavaScript is longer than half a gigabyte. */

@@ -21,6 +21,19 @@ export interface Executor {
   query(text: string, params: readonly Param[]): Promise<Result>
 }
 
+/** Runs statements in a transaction that was entered, and sends each of them at once. */
+export interface EnteredExecutor extends Executor {
+  /** Whether the user opened the transaction. */
+  readonly own: boolean
+  /**
+   * `checks`: a statement reaches the database only while the transaction that was entered is open, else it rejects with
+   * `not-in-transaction`. Where the connection cannot do that the dialect's statements do.
+   */
+  readonly checks: boolean
+  /** Leaves nothing behind; sent at once as well. */
+  leave(): void
+}
+
 /** Isolation levels by their SQL names. */
 export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
 
@@ -76,10 +89,13 @@ export interface TransactionEnd<T> {
 export interface Connection<Tx, Own = Tx> {
   readonly features: ConnectionFeatures
   transaction<T>(options: TransactionOptions, work: TransactionWork<Tx, T>): Promise<T>
-  /** The executor inside a transaction of hapax's or the user's own. */
-  executor(tx: Tx | Own): Executor
-  /** Rejects with `not-in-transaction` unless `tx` is an open transaction of the user's own or of hapax's. */
-  assertTransaction(tx: Tx | Own): Promise<void>
+  /** The executor inside a transaction of hapax's. */
+  executor(tx: Tx): Executor
+  /**
+   * Takes hold of a transaction as it is at this instant. Throws `not-in-transaction` or `transaction-closed` if it can tell at once
+   * that `tx` is none. Statements of the user's may come in between, also ROLLBACK and whatever the next owner of a pooled client does.
+   */
+  enter(tx: Tx | Own): EnteredExecutor
   /** How many bytes the client and the server take as the values of one statement, as far as that is known. */
   mostBytes(tx: Tx | Own): number
   /**

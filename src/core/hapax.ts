@@ -120,7 +120,7 @@ function createWhole<Tx, Own>(options: HapaxOptions<Tx, Own>): Hapax<Tx, Own> {
     'clock',
     'random',
   ])
-  able('store', 'a store, for example sqlite({ path })', options.store, ['transaction', 'writeOutbox', 'close'])
+  able('store', 'a store, for example sqlite({ path })', options.store, ['transaction', 'enter', 'close'])
   return new Core(options)
 }
 

@@ -9,7 +9,7 @@ import { parseJson } from './json.ts'
 import { packAttributes, type StoredMessage } from './message.ts'
 import { expected, flag, MAX_SPAN_MS, nameText, noOthers, numberFrom, object, text } from './options.ts'
 import type { LocalRow } from './rows.ts'
-import type { Store, Unit, Writes } from './store.ts'
+import type { Entered, Store, Unit, Writes } from './store.ts'
 import { Watched } from './watched.ts'
 
 /** What `publish` answers. `duplicate`: every consumer had this id already (local delivery). */
@@ -132,10 +132,18 @@ export class Publisher<Tx, Own> {
     if (!Array.isArray(drafts)) expected('drafts', 'a list of messages made by of()', drafts)
     if (drafts.length === 0) return []
     if (buffer !== undefined) return this.#buffered(tx, buffer, drafts)
-    await this.#options.store.assertTransaction(tx)
-    const prepared = await this.#prepareAll(drafts)
-    for (const { message } of prepared) this.#assertFits(tx, message)
-    return this.#write(tx, prepared)
+    const preparing = this.#prepareAll(drafts)
+    if (preparing instanceof Promise) preparing.catch(() => {})
+    // Now, and not when a schema has answered: by then the transaction may be over, and its client somebody else's.
+    const entered = this.#options.store.enter(tx)
+    try {
+      const prepared = preparing instanceof Promise ? await preparing : preparing
+      for (const { message } of prepared) this.#assertFits(tx, message)
+      return await this.#write(entered, prepared)
+    } catch (error) {
+      entered.leave()
+      throw error
+    }
   }
 
   async #buffered(tx: Tx | Own, buffer: Waiting, drafts: readonly Draft[]): Promise<readonly Published[]> {
@@ -151,7 +159,7 @@ export class Publisher<Tx, Own> {
         return prepared.map(({ message }) => ({ id: message.id }))
       }
       // Only these: what waits belongs to the whole transaction, and this may be inside a savepoint.
-      const answers = await this.#write(tx, prepared)
+      const answers = await this.#write(this.#options.store.enter(tx), prepared)
       for (const each of prepared) buffer.written.push(each)
       return answers
     } finally {
@@ -178,7 +186,7 @@ export class Publisher<Tx, Own> {
     if (this.#options.delivery === 'relay') return { outbox: rows }
     // Awaited first: outside the transaction these inserts would commit by themselves.
     await unit.check()
-    await this.#write(unit.tx, rows)
+    await this.#write(this.#options.store.enter(unit.tx), rows)
     return {}
   }
 
@@ -192,14 +200,13 @@ export class Publisher<Tx, Own> {
     wake()
   }
 
-  async #write(tx: Tx | Own, prepared: readonly Prepared[]): Promise<readonly Published[]> {
-    const { store, delivery } = this.#options
-    if (delivery === 'local') return this.#writeLocal(tx, prepared)
-    await store.writeOutbox(tx, prepared)
+  async #write(entered: Entered, prepared: readonly Prepared[]): Promise<readonly Published[]> {
+    if (this.#options.delivery === 'local') return this.#writeLocal(entered, prepared)
+    await entered.writeOutbox(prepared)
     return prepared.map(({ message }) => ({ id: message.id }))
   }
 
-  async #writeLocal(tx: Tx | Own, prepared: readonly Prepared[]): Promise<readonly Published[]> {
+  async #writeLocal(entered: Entered, prepared: readonly Prepared[]): Promise<readonly Published[]> {
     // An id twice in one batch is one message.
     const first = new Map<string, number>()
     const rows: LocalRow[] = []
@@ -208,7 +215,7 @@ export class Publisher<Tx, Own> {
       first.set(message.messageKey, rows.length)
       rows.push({ message, delayMs, consumers: this.#options.consumersOf(message.type) })
     }
-    const results = await this.#options.store.writeLocal(tx, rows)
+    const results = await entered.writeLocal(rows)
     const seen = new Set<string>()
     return prepared.map(({ message }) => {
       const result = results[first.get(message.messageKey) as number]
@@ -219,13 +226,23 @@ export class Publisher<Tx, Own> {
     })
   }
 
-  async #prepareAll(drafts: readonly Draft[]): Promise<readonly Prepared[]> {
+  /** At once, unless a schema takes its time. */
+  #prepareAll(drafts: readonly Draft[]): readonly Prepared[] | Promise<readonly Prepared[]> {
     const prepared: Prepared[] = []
-    for (const draft of drafts) {
+    for (const [index, draft] of drafts.entries()) {
       const each = this.#prepare(draft)
-      prepared.push(each instanceof Promise ? await each : each)
+      if (each instanceof Promise) return this.#prepareRest(prepared, each, drafts.slice(index + 1))
+      prepared.push(each)
     }
     return prepared
+  }
+
+  async #prepareRest(
+    before: readonly Prepared[],
+    each: Promise<Prepared>,
+    rest: readonly Draft[],
+  ): Promise<readonly Prepared[]> {
+    return [...before, await each, ...(await this.#prepareAll(rest))]
   }
 
   #prepare(draft: Draft): Prepared | Promise<Prepared> {

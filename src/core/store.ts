@@ -112,6 +112,19 @@ export interface Unit<Tx> {
   check(): Promise<void>
 }
 
+/**
+ * A transaction that was entered. What is written goes into that one, in the savepoint that was open then, or nowhere: if it has ended
+ * in the meantime both reject with `not-in-transaction`. The check and the write are one step.
+ */
+export interface Entered {
+  /** Writes messages to the outbox at once. */
+  writeOutbox(rows: readonly OutboxRow[]): Promise<void>
+  /** Writes receipts and inbox rows for all consumers of each message. */
+  writeLocal(rows: readonly LocalRow[]): Promise<readonly LocalResult[]>
+  /** Nothing is to be written after all. */
+  leave(): void
+}
+
 /** How a transaction of the store ends. */
 export interface UnitEnd<T> {
   readonly value: T
@@ -187,14 +200,13 @@ export interface Store<Tx, Own = Tx> extends StoreTools {
    * that it was committed by `broken-atomicity`.
    */
   transaction<T>(options: UnitOptions, opening: Opening, body: (unit: Unit<Tx>) => Promise<UnitEnd<T>>): Promise<T>
-  /** Rejects with `not-in-transaction` unless `tx` is an open transaction. */
-  assertTransaction(tx: Tx | Own): Promise<void>
+  /**
+   * Takes hold of a transaction of hapax's or the user's own as it is at this instant, for what is to be written in it. Throws
+   * `not-in-transaction` or `transaction-closed` if `tx` can be seen to be none.
+   */
+  enter(tx: Tx | Own): Entered
   /** How large a message may be that is written inside this transaction, as far as that is known; see `Connection.mostBytes`. */
   mostBytes(tx: Tx | Own): number
-  /** Writes at once inside an open transaction. */
-  writeOutbox(tx: Tx | Own, rows: readonly OutboxRow[]): Promise<void>
-  /** Writes receipts and inbox rows for all consumers of each message, inside an open transaction. */
-  writeLocal(tx: Tx | Own, rows: readonly LocalRow[]): Promise<readonly LocalResult[]>
 
   /** Lists what waits in these shares, one answer each; writes nothing. One statement where the database allows. */
   look(shares: readonly Share[]): Promise<readonly Look[]>

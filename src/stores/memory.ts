@@ -9,14 +9,12 @@ import type {
   EffectRow,
   InboxRow,
   Lease,
-  LocalResult,
-  LocalRow,
   Origin,
   OutboxMessage,
-  OutboxRow,
   WorkerRow,
 } from '../core/rows.ts'
 import type {
+  Entered,
   Look,
   Opening,
   Share,
@@ -163,19 +161,21 @@ class Memory implements MemoryStore {
     }
   }
 
-  async assertTransaction(tx: MemoryTx): Promise<void> {
-    openTransaction(tx, this.#data.tables)
-  }
-
-  async writeOutbox(tx: MemoryTx, rows: readonly OutboxRow[]): Promise<void> {
-    openTransaction(tx, this.#data.tables)
-    write(this.#data, { outbox: rows })
-  }
-
-  async writeLocal(tx: MemoryTx, rows: readonly LocalRow[]): Promise<readonly LocalResult[]> {
-    openTransaction(tx, this.#data.tables)
-    const token = crypto.randomUUID()
-    return rows.map((row) => deliver(this.#data, row, token))
+  enter(tx: MemoryTx): Entered {
+    const data = this.#data
+    openTransaction(tx, data.tables)
+    return {
+      writeOutbox: async (rows) => {
+        openTransaction(tx, data.tables)
+        write(data, { outbox: rows })
+      },
+      writeLocal: async (rows) => {
+        openTransaction(tx, data.tables)
+        const token = crypto.randomUUID()
+        return rows.map((row) => deliver(data, row, token))
+      },
+      leave: () => {},
+    }
   }
 
   look(shares: readonly Share[]): Promise<readonly Look[]> {

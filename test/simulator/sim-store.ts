@@ -3,6 +3,7 @@ import {
   type EffectEnd,
   type EffectRef,
   type EffectRow,
+  type Entered,
   type FailedFilter,
   type FailedMessage,
   type FailedWhere,
@@ -10,13 +11,10 @@ import {
   type InboxRow,
   isHapaxError,
   type Lease,
-  type LocalResult,
-  type LocalRow,
   type Look,
   type Opening,
   type Origin,
   type OutboxMessage,
-  type OutboxRow,
   type Receipt,
   type Share,
   type Store,
@@ -420,20 +418,20 @@ export class SimStore implements Store<SimTx> {
     }
   }
 
-  async assertTransaction(tx: SimTx): Promise<void> {
+  enter(tx: SimTx): Entered {
     if (!(tx instanceof Session)) throw new HapaxError('not-in-transaction', 'expected an open transaction')
     if (tx.closed) throw transactionClosed()
-  }
-
-  async writeOutbox(tx: SimTx, rows: readonly OutboxRow[]): Promise<void> {
-    await this.#inside(tx as Session, (db, each) => {
-      for (const row of rows) this.#sql.addOutbox(db, each, row)
-    })
-  }
-
-  writeLocal(tx: SimTx, rows: readonly LocalRow[]): Promise<readonly LocalResult[]> {
-    const token = this.#process.random.token()
-    return this.#inside(tx as Session, (db, each) => this.#sql.local(db, each, token, rows))
+    return {
+      writeOutbox: (rows) =>
+        this.#inside(tx, (db, each) => {
+          for (const row of rows) this.#sql.addOutbox(db, each, row)
+        }),
+      writeLocal: (rows) => {
+        const token = this.#process.random.token()
+        return this.#inside(tx, (db, each) => this.#sql.local(db, each, token, rows))
+      },
+      leave: () => {},
+    }
   }
 
   /** Our own statement inside the handler's transaction. */

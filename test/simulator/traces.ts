@@ -352,10 +352,10 @@ class TraceRun {
       this.#store.transaction<unknown>(options, { kind: 'plain' }, async ({ tx }) => {
         if (kind === 'publish') {
           const rows = messages.map((each) => ({ relay: RELAY, message: each, delayMs }))
-          return { value: await this.#store.writeOutbox(tx, rows), writes: {} }
+          return { value: await this.#store.enter(tx).writeOutbox(rows), writes: {} }
         }
         const rows = messages.map((each) => ({ message: each, consumers, delayMs }))
-        return { value: await this.#store.writeLocal(tx, rows), writes: {} }
+        return { value: await this.#store.enter(tx).writeLocal(rows), writes: {} }
       }),
     )
   }

@@ -257,9 +257,9 @@ describe('a handler’s transaction', () => {
       await expect(tx.query(`insert into effects values (17, '')`)).rejects.toThrow('gave up this transaction')
       expect(() => client.query(`insert into effects values (18, '')`)).toThrow('gave up this transaction')
       expect(() => client.connection).toThrow('gave up this transaction')
-      await expect(store.writeOutbox(tx, [{ relay: 'default', message: message(), delayMs: 0 }])).rejects.toMatchObject(
-        { code: 'transaction-conflict' },
-      )
+      await expect(
+        store.enter(tx).writeOutbox([{ relay: 'default', message: message(), delayMs: 0 }]),
+      ).rejects.toMatchObject({ code: 'transaction-conflict' })
       return { value: undefined, writes: {} }
     })
     await expect(outcome).rejects.toMatchObject({ code: 'transaction-conflict' })
@@ -666,7 +666,7 @@ describe('large messages', () => {
     const own = await shared.getConnection()
     onTestFinished(() => own.release())
     await own.query('start transaction')
-    await store.writeOutbox(own, [{ relay: 'default', message: sent, delayMs: 0 }])
+    await store.enter(own).writeOutbox([{ relay: 'default', message: sent, delayMs: 0 }])
     const [rows] = await own.query('select data from hapax_outbox')
     expect((rows as { data: Buffer }[])[0]?.data.equals(sent.data)).toBe(true)
     await own.query('rollback')
@@ -764,7 +764,7 @@ describe('local delivery', () => {
   }
   const publish = (...rows: ReturnType<typeof local>[]) =>
     store.transaction(options, { kind: 'plain' }, async ({ tx }) => ({
-      value: await store.writeLocal(tx, rows),
+      value: await store.enter(tx).writeLocal(rows),
       writes: {},
     }))
 
@@ -802,7 +802,7 @@ describe('local delivery', () => {
       await own.query('select * from effects')
       transactions += 1
       if (transactions === 1) await store.subscribe('newcomer', ['local.new'], false)
-      return store.writeLocal(own, [local(message(undefined, { type: 'local.new' }))])
+      return store.enter(own).writeLocal([local(message(undefined, { type: 'local.new' }))])
     })
     expect(published).toEqual([{ consumers: 1, fresh: 1 }])
     await own.query('commit')
@@ -816,14 +816,14 @@ describe('the user’s own', () => {
     const core = callbacks.createConnection({ uri: requireServer('mysql'), database })
     onTestFinished(() => core.promise().end())
     for (const [client, promised] of [[own, own] as const, [core, core.promise()] as const]) {
-      await expect(store.assertTransaction(client)).rejects.toMatchObject({ code: 'not-in-transaction' })
+      const rows = [{ relay: 'default', message: message(), delayMs: 0 }]
+      await expect(store.enter(client).writeOutbox(rows)).rejects.toMatchObject({ code: 'not-in-transaction' })
       await promised.query('start transaction')
-      await store.assertTransaction(client)
-      await store.writeOutbox(client, [{ relay: 'default', message: message(), delayMs: 0 }])
+      await store.enter(client).writeOutbox(rows)
       await promised.query('rollback')
     }
     for (const wrong of [undefined, null, {}, 'tx', shared]) {
-      await expect(store.assertTransaction(wrong as never)).rejects.toMatchObject({ code: 'not-in-transaction' })
+      expect(() => store.enter(wrong as never)).toThrow(expect.objectContaining({ code: 'not-in-transaction' }))
     }
     expect((await store.status()).outbox).toBe(0)
   })

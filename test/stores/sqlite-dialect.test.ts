@@ -240,15 +240,15 @@ describe('a transaction', () => {
     await expect(lent.tx.query('select 1')).rejects.toMatchObject({ code: 'transaction-closed' })
     expect(() => lent.statement.get()).toThrow('has settled')
     expect(() => lent.client.exec('select 1')).toThrow('has settled')
-    await expect(store.assertTransaction(lent.tx)).rejects.toMatchObject({ code: 'transaction-closed' })
-    await expect(store.assertTransaction({} as SqliteTx)).rejects.toMatchObject({ code: 'not-in-transaction' })
+    expect(() => store.enter(lent.tx)).toThrow(expect.objectContaining({ code: 'transaction-closed' }))
+    expect(() => store.enter({} as SqliteTx)).toThrow(expect.objectContaining({ code: 'not-in-transaction' }))
   })
 
   it('of another file is no transaction of this store', async () => {
     const other = sqlite({ path: join(directory, 'other.db') })
-    await run(plain, ({ tx }) =>
-      expect(other.assertTransaction(tx)).rejects.toMatchObject({ code: 'not-in-transaction' }),
-    )
+    await run(plain, async ({ tx }) => {
+      expect(() => other.enter(tx)).toThrow(expect.objectContaining({ code: 'not-in-transaction' }))
+    })
     await other.close()
   })
 })

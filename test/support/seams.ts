@@ -88,7 +88,12 @@ export class Seams {
           query: (text, params) => this.around('executor.query', () => executor.query(text, params)),
         }
       },
-      assertTransaction: (tx) => this.around('connection.assertTransaction', () => connection.assertTransaction(tx)),
+      enter: (tx) => {
+        const entered = connection.enter(tx)
+        const query: typeof entered.query = (text, params) =>
+          this.around('entered.query', () => entered.query(text, params))
+        return { own: entered.own, checks: entered.checks, query, leave: () => entered.leave() }
+      },
       mostBytes: (tx) => connection.mostBytes(tx),
       query: (text, params, limitMs) => this.around('connection.query', () => connection.query(text, params, limitMs)),
       close: () => connection.close(),

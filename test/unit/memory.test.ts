@@ -111,7 +111,7 @@ describe('a transaction in memory', () => {
     const before = ['hapax_receipts', 'hapax_inbox', 'hapax_outbox'].map((table) => store.rows(table))
     const failing = run(take('1'), async ({ tx }) => {
       tx.insert('orders', { id: 1 })
-      await store.writeOutbox(tx, [{ relay: 'default', message: message('2'), delayMs: 0 }])
+      await store.enter(tx).writeOutbox([{ relay: 'default', message: message('2'), delayMs: 0 }])
       throw new Error('of the handler')
     })
     await expect(failing).rejects.toThrow('of the handler')
@@ -134,10 +134,10 @@ describe('a transaction in memory', () => {
     const tx = await run(plain, (unit) => unit.tx)
     expect(() => tx.insert('orders', {})).toThrow('has settled')
     expect(() => tx.rows('orders')).toThrow('has settled')
-    await expect(store.writeOutbox(tx, [])).rejects.toMatchObject({ code: 'transaction-closed' })
-    await expect(store.assertTransaction({} as MemoryTx)).rejects.toMatchObject({ code: 'not-in-transaction' })
+    expect(() => store.enter(tx)).toThrow(expect.objectContaining({ code: 'transaction-closed' }))
+    expect(() => store.enter({} as MemoryTx)).toThrow(expect.objectContaining({ code: 'not-in-transaction' }))
     await run(plain, (unit) =>
-      expect(memory().assertTransaction(unit.tx)).rejects.toMatchObject({ code: 'not-in-transaction' }),
+      expect(() => memory().enter(unit.tx)).toThrow(expect.objectContaining({ code: 'not-in-transaction' })),
     )
     await run(plain, (unit) => expect(() => unit.tx.insert('hapax_inbox', {})).toThrow('one of your own'))
   })
@@ -291,8 +291,8 @@ describe('the inbox in memory', () => {
     const consumers = [{ name: 'known', ordered: false }]
     const rows = [{ message: message('1', 'tested', 'a'), consumers, delayMs: 0 }]
     const results = await run(plain, async ({ tx }) => [
-      await store.writeLocal(tx, rows),
-      await store.writeLocal(tx, rows),
+      await store.enter(tx).writeLocal(rows),
+      await store.enter(tx).writeLocal(rows),
     ])
     expect(results).toEqual([[{ consumers: 2, fresh: 2 }], [{ consumers: 2, fresh: 0 }]])
     const inbox = store.rows('hapax_inbox') as { consumer: string; ordered: boolean }[]

@@ -84,8 +84,20 @@ export interface Dialect {
   deleteInbox(seqs: readonly string[]): readonly Statement[]
   insertInbox(rows: readonly RetryRow[]): readonly Statement[]
   insertFailed(rows: readonly FailedRow[]): readonly Statement[]
-  insertOutbox(rows: readonly OutboxRow[]): readonly Statement[]
-  writeLocal(executor: Executor, rows: readonly LocalRow[], token: string): Promise<readonly LocalResult[]>
+  /**
+   * Marks a transaction of the user's, and the savepoint in it, by a token: `insertOutbox` and `writeLocal` then write only where
+   * they find it. Undefined: the connection sees to that.
+   */
+  enter(entered: string): Statement | undefined
+  /** With a token of `enter`: what is written nowhere else affects no row. */
+  insertOutbox(rows: readonly OutboxRow[], entered?: string): readonly Statement[]
+  /** With a token of `enter`: what is written nowhere else has no answer. */
+  writeLocal(
+    executor: Executor,
+    rows: readonly LocalRow[],
+    token: string,
+    entered?: string,
+  ): Promise<readonly LocalResult[]>
 
   /**
    * Rows of all shares, as few statements as the database allows. Columns: share (its place in the list), seq, type, lane,

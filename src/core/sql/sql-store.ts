@@ -2,20 +2,9 @@ import type { Connection, Result, Statement } from '../connection.ts'
 import { HapaxError } from '../errors.ts'
 import type { StoredMessage } from '../message.ts'
 import { type Random, systemRandom } from '../random.ts'
+import type { EffectEnd, EffectRef, EffectRow, InboxRow, Lease, Origin, OutboxMessage, WorkerRow } from '../rows.ts'
 import type {
-  EffectEnd,
-  EffectRef,
-  EffectRow,
-  InboxRow,
-  Lease,
-  LocalResult,
-  LocalRow,
-  Origin,
-  OutboxMessage,
-  OutboxRow,
-  WorkerRow,
-} from '../rows.ts'
-import type {
+  Entered,
   Look,
   Migration,
   MigrationState,
@@ -48,6 +37,7 @@ import type {
 import { CONTROL_MS, SqlCalls } from './calls.ts'
 import { lookAt } from './checkup.ts'
 import type { Dialect } from './dialect.ts'
+import { SqlEntered } from './entered.ts'
 import { SqlLeases } from './leases.ts'
 import { asLooks } from './look.ts'
 import { migration, migrationScript, migrationStates, untilFree } from './migrate.ts'
@@ -140,33 +130,12 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     return this.#units.run(options, opening, body)
   }
 
-  assertTransaction(tx: Tx | Own): Promise<void> {
-    return this.#connection.assertTransaction(tx)
-  }
-
   mostBytes(tx: Tx | Own): number {
     return this.#connection.mostBytes(tx)
   }
 
-  async writeOutbox(tx: Tx | Own, rows: readonly OutboxRow[]): Promise<void> {
-    const executor = this.#connection.executor(tx)
-    await this.#inside(async () => {
-      for (const { text, params } of this.#dialect.insertOutbox(rows)) await executor.query(text, params)
-    })
-  }
-
-  writeLocal(tx: Tx | Own, rows: readonly LocalRow[]): Promise<readonly LocalResult[]> {
-    const executor = this.#connection.executor(tx)
-    return this.#inside(() => this.#dialect.writeLocal(executor, rows, this.#random.token()))
-  }
-
-  /** Runs our own statements inside somebody's transaction. */
-  async #inside<T>(write: () => Promise<T>): Promise<T> {
-    try {
-      return await write()
-    } catch (error) {
-      throw this.#errors.inside(error)
-    }
+  enter(tx: Tx | Own): Entered {
+    return new SqlEntered(this.#connection.enter(tx), this.#dialect, this.#errors, this.#random)
   }
 
   async look(shares: readonly Share[]): Promise<readonly Look[]> {

@@ -2,6 +2,7 @@ import { systemClock, within } from '../../core/clock.ts'
 import type {
   Connection,
   ConnectionFeatures,
+  EnteredExecutor,
   Executor,
   Param,
   Result,
@@ -32,6 +33,7 @@ import {
   type MysqlTx,
   promised,
 } from './mysql2.ts'
+import { OwnTransaction } from './own.ts'
 import { mostBytes, send } from './send.ts'
 import { knownSession, mark, sessionOf } from './session.ts'
 import { LOCK_WAIT_RESET, MYSQL_ONLY } from './statements.ts'
@@ -79,17 +81,19 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
     }
   }
 
-  executor(tx: MysqlTx<Client> | MysqlOwn): Executor {
-    if (tx instanceof MysqlTransaction) return tx.executor
-    const client = promised(tx as MysqlOwn)
-    return { query: (text, params) => send(client, { text, params }) }
+  executor(tx: MysqlTx<Client>): Executor {
+    return (tx as MysqlTransaction<Client>).executor
   }
 
-  async assertTransaction(tx: MysqlTx<Client> | MysqlOwn): Promise<void> {
-    if (tx instanceof MysqlTransaction) return tx.watch.assertOpen()
+  enter(tx: MysqlTx<Client> | MysqlOwn): EnteredExecutor {
+    if (tx instanceof MysqlTransaction) {
+      const { executor, watch } = tx
+      watch.assertOpen()
+      return { own: false, checks: true, query: (text, params) => executor.query(text, params), leave: () => {} }
+    }
     const { query } = (tx ?? {}) as { query?: unknown }
     if (typeof query !== 'function') throw notInTransaction(describe(tx))
-    await probe(promised(tx as MysqlOwn))
+    return new OwnTransaction(promised(tx as MysqlOwn))
   }
 
   mostBytes(tx: MysqlTx<Client> | MysqlOwn): number {
@@ -278,15 +282,4 @@ const COMMIT: Statement = { text: 'commit', params: [] }
 function giveBack(client: MysqlPoolClient, broken: boolean): void {
   if (broken) destroy(client)
   client.release()
-}
-
-/** A savepoint does not last outside a transaction, so releasing it tells. */
-async function probe(client: MysqlClient): Promise<void> {
-  try {
-    await send(client, { text: 'savepoint hapax_probe', params: [] })
-    await send(client, { text: 'release savepoint hapax_probe', params: [] })
-  } catch (error) {
-    if (classify(error) === 'gone') throw notInTransaction('a connection that has not begun one', error)
-    throw error
-  }
 }

@@ -15,27 +15,43 @@ type Answer = Promise<[unknown, ...unknown[]]>
 
 /**
  * Sends a statement of hapax as text: multi-row inserts would only fill the cache of prepared statements.
- * The settings make the answer independent of how the pool was set up.
  */
 export async function send(client: MysqlClient, { text, params }: Statement): Promise<Result> {
-  const query = { sql: text, values: params.map(checked), rowsAsArray: false, nestTables: false, typeCast }
+  const statement = { text, params }
+  const query = queryOf(statement)
+  const [answer] = await (isLarge(client, statement) ? sendLarge(client, query, statement) : client.query(query))
+  return asResult(client, answer as Header | unknown[])
+}
+
+/** A statement as `mysql2` takes it, with an answer that does not depend on how the pool was set up. */
+export function queryOf({ text, params }: Statement): MysqlQuery {
+  return { sql: text, values: params.map(checked), rowsAsArray: false, nestTables: false, typeCast }
+}
+
+/** Whether it is too large for a text, in which bytes take twice their room. */
+export function isLarge(client: MysqlClient, { text, params }: Statement): boolean {
   const asText = params.reduce<number>((sum, param) => sum + sizeOf(param), text.length)
-  const fits = asText <= Math.min(MAX_BYTES, knownSession(client)?.maxPacket ?? MAX_BYTES)
-  const [answer] = await (fits ? client.query(query) : sendLarge(client, query, params))
-  if (Array.isArray(answer)) return { rows: answer, affected: answer.length }
-  const { affectedRows, serverStatus } = answer as Header
+  return asText > Math.min(MAX_BYTES, knownSession(client)?.maxPacket ?? MAX_BYTES)
+}
+
+/** How many bytes a large statement has. */
+export function sizeOfAll(client: MysqlClient, { text, params }: Statement): number {
+  const each = canPrepare(client) ? bytesOf : sizeOf
+  return params.reduce<number>((sum, param) => sum + each(param), text.length)
+}
+
+/** What `mysql2` has answered. */
+export function asResult(client: MysqlClient, answer: Header | unknown[]): Result {
+  if (Array.isArray(answer)) return { rows: answer as Result['rows'], affected: answer.length }
+  const { affectedRows, serverStatus } = answer
   learn(client, serverStatus)
   return { rows: [], affected: affectedRows }
 }
 
 /** Prepared, because there bytes travel as they are. */
-async function sendLarge(client: MysqlClient, query: MysqlQuery, params: readonly Param[]): Answer {
+async function sendLarge(client: MysqlClient, query: MysqlQuery, statement: Statement): Answer {
   await sessionOf(client)
-  const each = canPrepare(client) ? bytesOf : sizeOf
-  assertFits(
-    client,
-    params.reduce<number>((sum, param) => sum + each(param), query.sql.length),
-  )
+  assertFits(client, sizeOfAll(client, statement))
   return canPrepare(client) ? executeOnce(client, query) : client.query(query)
 }
 

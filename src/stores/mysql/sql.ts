@@ -99,6 +99,7 @@ export function dialect(database: string, prefix: string): Dialect {
           ...place(message, ordered),
         ]),
       ),
+    enter: () => undefined,
     insertOutbox: (rows) =>
       inserts(
         sql.insertOutbox,

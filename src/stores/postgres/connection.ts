@@ -1,6 +1,7 @@
 import type {
   Connection,
   ConnectionFeatures,
+  EnteredExecutor,
   Executor,
   Param,
   Result,
@@ -70,27 +71,33 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
     }
   }
 
-  executor(tx: PgTx<Client> | PgClient): Executor {
-    const own = tx instanceof PgTransaction ? tx : undefined
-    const client: PgClient = own?.raw ?? (tx as PgClient)
+  executor(tx: PgTx<Client>): Executor {
+    const { watch, raw } = tx as PgTransaction<Client>
     return {
       query: async (text, params) => {
-        await own?.watch.idle()
-        return toResult(await client.query(text, params as Param[]))
+        await watch.idle()
+        return toResult(await raw.query(text, params as Param[]))
       },
     }
   }
 
-  async assertTransaction(tx: PgTx<Client> | PgClient): Promise<void> {
+  enter(tx: PgTx<Client> | PgClient): EnteredExecutor {
+    const leave = (): void => {}
     if (tx instanceof PgTransaction) {
-      tx.watch.assertOpen()
-      return
+      const { watch } = tx
+      watch.assertOpen()
+      const query: Executor['query'] = async (text, params) => {
+        await watch.idle()
+        // It may have settled in the meantime, and the client be somebody else's.
+        watch.assertOpen()
+        return toResult(await tx.raw.query(text, params as Param[]))
+      }
+      return { own: false, checks: true, query, leave }
     }
-    if (typeof (tx as PgClient | undefined)?.query !== 'function') throw notInTransaction(describe(tx))
-    const status = (tx as { getTransactionStatus?: () => string | null }).getTransactionStatus?.()
-    if (status === 'T') return
-    if (status === 'I') throw notInTransaction('a client that has not begun one')
-    await probe(tx as PgClient)
+    const client = tx as PgClient
+    if (typeof client?.query !== 'function') throw notInTransaction(describe(tx))
+    const query: Executor['query'] = async (text, params) => toResult(await client.query(text, params as Param[]))
+    return { own: true, checks: false, query, leave }
   }
 
   mostBytes(): number {
@@ -250,14 +257,4 @@ class Run<Client extends PgPoolClient> {
 function toResult(answer: PgResult | PgResult[]): Result {
   const { rows, rowCount } = Array.isArray(answer) ? (answer.at(-1) as PgResult) : answer
   return { rows, affected: rowCount ?? 0 }
-}
-
-/** SAVEPOINT is refused outside a transaction, so one statement tells. */
-async function probe(client: PgClient): Promise<void> {
-  try {
-    await client.query('savepoint hapax_probe')
-    await client.query('release savepoint hapax_probe')
-  } catch (error) {
-    throw notInTransaction('a client that has not begun one, or whose transaction has failed', error)
-  }
 }

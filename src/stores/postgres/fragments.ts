@@ -12,6 +12,9 @@ export const SEQ = (table: string): string => `${table}.seq || '-' || ${table}.m
  */
 export const ROWS = (numbers: string, marks: string): string =>
   `seq = any (${numbers}::text::bigint[]) and (mark in (select unnest(${marks}::text::bigint[]))) is true`
+/** Whether the transaction, and the savepoint, is the one that a token was set in; an empty token is in every one. */
+export const ENTERED = (token: string): string =>
+  `strpos(coalesce(current_setting('hapax.entered', true), ''), ${token}::text) > 0`
 /** A whole row of the inbox. */
 export const INBOX: string = `${SEQ('inbox')} as seq, consumer, ${MESSAGE}, ordered, attempts, lost, starts, crashes,
   lease_token::text as lease_token, fence`

@@ -1,13 +1,13 @@
 import { laneOf } from '../../core/lanes.ts'
 import { type Dialect, encodeText } from '../../core/sql/index.ts'
-import { LATER } from './fragments.ts'
+import { ENTERED, LATER } from './fragments.ts'
 import { array } from './literal.ts'
 import { messageArrays } from './rows.ts'
 
 /** Delivers messages to the consumers of this database. */
 export function local(schema: string): Dialect['writeLocal'] {
   const text = statement(schema)
-  return async (executor, rows, token) => {
+  return async (executor, rows, token, entered = '') => {
     const known = rows.flatMap(({ message, consumers }) =>
       consumers.map((consumer) => ({ type: message.type, consumer })),
     )
@@ -16,6 +16,7 @@ export function local(schema: string): Dialect['writeLocal'] {
       array(rows.map((row) => row.delayMs)),
       array(rows.map((row) => laneOf(row.message, false))),
       array(rows.map((row) => laneOf(row.message, true))),
+      entered,
       array(known.map(({ type }) => encodeText(type))),
       array(known.map(({ consumer }) => consumer.name)),
       array(known.map(({ consumer }) => String(consumer.ordered))),
@@ -34,8 +35,9 @@ with m as (
     $6::text::text[], $7::text::bytea[], $8::text::text[], $9::text::float8[], $10::text::smallint[],
     $11::text::smallint[])
     with ordinality as m (message_key, source, id, type, key, attributes, data, fingerprint, delay_ms, lane, key_lane, place)
+  where ${ENTERED('$12')}
 ), known as (
-  select distinct * from unnest($12::text::text[], $13::text::text[], $14::text::boolean[])
+  select distinct * from unnest($13::text::text[], $14::text::text[], $15::text::boolean[])
     as known (type, consumer, ordered)
 ), listening as (
   select type, consumer, ordered from known
@@ -47,7 +49,7 @@ with m as (
   from m join listening on listening.type = m.type
 ), receipt as (
   insert into ${schema}.receipts (consumer, message_key, token, source, id, type, fingerprint)
-  select consumer, message_key, $15::uuid, source, id, type, decode(fingerprint, 'hex') from target
+  select consumer, message_key, $16::uuid, source, id, type, decode(fingerprint, 'hex') from target
   order by consumer, message_key
   on conflict do nothing
   returning consumer, message_key

@@ -102,7 +102,8 @@ export function dialect(schema: string): Dialect {
         ],
       },
     ],
-    insertOutbox: (rows) => [
+    enter: (entered) => ({ text: sql.enter, params: [entered] }),
+    insertOutbox: (rows, entered = '') => [
       {
         text: sql.insertOutbox,
         params: [
@@ -110,6 +111,7 @@ export function dialect(schema: string): Dialect {
           ...messageArrays(rows.map((row) => row.message)),
           array(rows.map((row) => row.delayMs)),
           array(rows.map((row) => laneOf(row.message, true))),
+          entered,
         ],
       },
     ],

@@ -1,4 +1,4 @@
-import { BACKEND, INBOX, LATER, MS, ROWS, SEQ } from './fragments.ts'
+import { BACKEND, ENTERED, INBOX, LATER, MS, ROWS, SEQ } from './fragments.ts'
 
 type Name =
   | 'migrationTable'
@@ -15,6 +15,7 @@ type Name =
   | 'deleteInbox'
   | 'insertInbox'
   | 'insertFailed'
+  | 'enter'
   | 'insertOutbox'
   | 'reschedule'
   | 'lockInbox'
@@ -143,6 +144,8 @@ from unnest($1::text::text[], $2::text::uuid[], $3::text::text[], $4::text::text
   as m (consumer, message_key, source, id, type, key, attributes, data, fingerprint, attempts, reason, error,
     error_hash, lane, ordered)
 on conflict do nothing`,
+    // A list, because several publishes may be under way. It goes with the transaction, and with the savepoint that it was set in.
+    enter: `select set_config('hapax.entered', coalesce(current_setting('hapax.entered', true), '') || $1::text, true)`,
     insertOutbox: `
 insert into ${schema}.outbox
   (relay, message_key, source, id, type, key, attributes, data, fingerprint, available_at, lane)
@@ -151,6 +154,7 @@ select m.relay, m.message_key, m.source, m.id, m.type, nullif(m.key, ''), m.attr
 from unnest($1::text::text[], $2::text::uuid[], $3::text::text[], $4::text::text[], $5::text::text[], $6::text::text[],
   $7::text::text[], $8::text::bytea[], $9::text::text[], $10::text::float8[], $11::text::smallint[])
   with ordinality as m (relay, message_key, source, id, type, key, attributes, data, fingerprint, delay_ms, lane, place)
+where ${ENTERED('$12')}
 order by m.place`,
 
     reschedule: `

@@ -1,6 +1,7 @@
 import { pause, systemClock } from '../../core/clock.ts'
 import type {
   Connection,
+  EnteredExecutor,
   Executor,
   Param,
   Result,
@@ -59,8 +60,9 @@ export class SqliteConnection implements Connection<SqliteTx> {
     return this.#own(tx).executor
   }
 
-  async assertTransaction(tx: SqliteTx): Promise<void> {
-    this.#own(tx)
+  enter(tx: SqliteTx): EnteredExecutor {
+    const { executor } = this.#own(tx)
+    return { own: false, checks: true, query: (text, params) => executor.query(text, params), leave: () => {} }
   }
 
   /** What SQLite takes as one value or row, unless it was built otherwise. */

@@ -72,6 +72,7 @@ export function dialect(prefix: string): Dialect {
           ...place(message, ordered),
         ],
       })),
+    enter: () => undefined,
     insertOutbox: (rows) =>
       rows.map(({ relay, message, delayMs }) => ({
         text: sql.insertOutbox,

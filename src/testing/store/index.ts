@@ -11,6 +11,7 @@ import type { HarnessFeatures, StoreHarness } from './harness.ts'
 import { heldKeys } from './held-keys.ts'
 import { identity } from './identity.ts'
 import { known } from './known.ts'
+import { latePublishes } from './late-publishes.ts'
 import { leases } from './leased.ts'
 import { local } from './local.ts'
 import { migrations } from './migrations.ts'
@@ -45,6 +46,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   cleanup,
   groups,
   publishing,
+  'late publishes': latePublishes,
   'local delivery': local,
   identity,
   mismatches,
