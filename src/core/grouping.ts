@@ -132,3 +132,9 @@ export function soonest(looks: readonly Look[], entries: readonly Entry[]): numb
   for (const entry of entries) if (!entry.held) waits(entry.dueMs)
   return next
 }
+
+/** Each row once, also if several looks have found it. */
+export function distinct(entries: readonly Entry[]): readonly Entry[] {
+  const seen = new Set<string>()
+  return entries.filter(({ seq }) => !seen.has(seq) && seen.add(seq))
+}

@@ -2,7 +2,7 @@ import type { Consumer } from './consumer.ts'
 import type { Engine } from './engine.ts'
 import { asError } from './errors.ts'
 import type { Floor } from './floor.ts'
-import { grouping, soonest, type Turn } from './grouping.ts'
+import { distinct, grouping, soonest, type Turn } from './grouping.ts'
 import { Hand } from './hand.ts'
 import { ALL_LANES } from './lanes.ts'
 import { DRAIN_LIMIT, type Line } from './line.ts'
@@ -10,7 +10,7 @@ import type { Membership } from './membership.ts'
 import type { Outcome } from './outcome.ts'
 import type { Places } from './places.ts'
 import type { Throughput } from './progress.ts'
-import { Rotation } from './rotation.ts'
+import { afterOf, Review, Rotation } from './rotation.ts'
 import type { Entry, Look, Share } from './store.ts'
 
 /** What an inbox line needs of its worker. */
@@ -41,10 +41,14 @@ export class InboxLine<Tx> implements Line {
   #noted: Turn[] = []
   #suspects: readonly Entry[] = []
   readonly #rotation = new Rotation()
+  readonly #review: Review
+  /** How many of the shares of the look under way are a review. */
+  #reviewing = 0
   #nextMs: number | undefined
 
   constructor(options: InboxLineOptions<Tx>) {
     this.#options = options
+    this.#review = new Review(options.engine.clock)
     // Only if something waits for it: a look at every delivery of a subscription would be a waste.
     options.places.onFree(() => {
       if (this.#noted.length + this.#noting.length + this.#queue.length > 0) options.changed()
@@ -75,7 +79,10 @@ export class InboxLine<Tx> implements Line {
     // Where many keys wait and none of them can run, pages are larger, to come around.
     const limit = this.#rotation.unfinished && this.idle ? MAX_AHEAD : ahead - this.#hand.size
     this.#hand.looking()
-    return this.#byLanes().map(({ lanes, types }) => this.#share(types, lanes, limit, this.#rotation.after))
+    const shares = this.#byLanes().map(({ lanes, types }) => this.#share(types, lanes, limit, this.#rotation.after))
+    const review = this.#review.of(shares)
+    this.#reviewing = review.length
+    return [...shares, ...review]
   }
 
   allShares(after: ReadonlyMap<number, string>): readonly [Share] {
@@ -90,7 +97,9 @@ export class InboxLine<Tx> implements Line {
 
   offer(looks: readonly Look[]): boolean {
     const entries = distinct(looks.flatMap((look) => look.entries))
-    this.#rotation.seen(new Map(looks.flatMap((look) => [...look.after])))
+    const usual = looks.length - this.#reviewing
+    this.#rotation.seen(afterOf(looks.slice(0, usual)))
+    this.#review.seen(looks.slice(usual))
     this.#nextMs = soonest(looks, entries)
     const { turns, suspects } = grouping(entries, {
       room: this.#ahead() - this.#hand.size,
@@ -289,9 +298,4 @@ function sum(turn: Turn): number {
   let bytes = 0
   for (const group of turn) for (const entry of group) bytes += entry.bytes
   return bytes
-}
-
-function distinct(entries: readonly Entry[]): readonly Entry[] {
-  const seen = new Set<string>()
-  return entries.filter(({ seq }) => !seen.has(seq) && seen.add(seq))
 }

@@ -5,13 +5,13 @@ import type { Confirmation, Destination } from './broker.ts'
 import { Deletions } from './deletions.ts'
 import { type Engine, persist } from './engine.ts'
 import { asError, messageOf, recordError } from './errors.ts'
-import { grouping, soonest } from './grouping.ts'
+import { distinct, grouping, soonest } from './grouping.ts'
 import { Hand } from './hand.ts'
 import { ALL_LANES } from './lanes.ts'
 import { DRAIN_LIMIT, type Line } from './line.ts'
 import type { Membership } from './membership.ts'
 import { ref } from './reporter.ts'
-import { Rotation } from './rotation.ts'
+import { Review, Rotation } from './rotation.ts'
 import type { OutboxMessage } from './rows.ts'
 import { Sending } from './sending.ts'
 import type { Entry, Look, Share, Store } from './store.ts'
@@ -42,6 +42,7 @@ export class Relay<Tx> implements Line {
   #waiting = { rows: 0, bytes: 0 }
   readonly #deletions: Deletions
   readonly #rotation = new Rotation()
+  readonly #review: Review
   #nextMs: number | undefined
   readonly #sending: Sending
   /** Rows that did not come through while others did, or that somebody has locked, and until when to leave them alone. */
@@ -60,6 +61,7 @@ export class Relay<Tx> implements Line {
   constructor(options: RelayOptions<Tx>) {
     const { engine } = options
     this.#options = options
+    this.#review = new Review(engine.clock)
     this.#sending = new Sending({ destination: options.destination, signal: options.signal, clock: engine.clock })
     this.#avoided = new Avoided(engine, DOWN, WINDOW)
     this.#deletions = new Deletions({
@@ -97,7 +99,9 @@ export class Relay<Tx> implements Line {
     if (!this.#mayLook()) return []
     this.#hand.looking()
     const lanes = this.#options.membership.lanesOfRelay(this.#options.name)
-    return lanes.length === 0 ? [] : [this.#share(lanes, LOOK, this.#rotation.after)]
+    if (lanes.length === 0) return []
+    const share = this.#share(lanes, LOOK, this.#rotation.after)
+    return [share, ...this.#review.of([share])]
   }
 
   allShares(after: ReadonlyMap<number, string>): readonly [Share] {
@@ -109,8 +113,10 @@ export class Relay<Tx> implements Line {
   }
 
   offer(looks: readonly Look[]): boolean {
-    const entries = looks.flatMap((look) => look.entries)
-    this.#rotation.seen(new Map(looks.flatMap((look) => [...look.after])))
+    const entries = distinct(looks.flatMap((look) => look.entries))
+    const [usual, ...review] = looks
+    this.#rotation.seen(usual?.after ?? new Map())
+    this.#review.seen(review)
     this.#nextMs = soonest(looks, entries)
     const { turns } = grouping(entries, {
       room: Number.POSITIVE_INFINITY,

@@ -31,6 +31,8 @@ export interface Share {
   readonly limit: number
   /** Keys up to this one have been looked at, by lane; what is not in it begins at its first key. */
   readonly after: ReadonlyMap<number, string>
+  /** Also the keys whose first row is held or waits for its time, which a store may leave out otherwise. @default false */
+  readonly all?: boolean
 }
 
 /** What waits, without its payload. Rows of one key come in the order of `seq`. */
@@ -52,11 +54,11 @@ export interface Entry {
 /** What a look found. */
 export interface Look {
   /**
-   * Without order: what is due, oldest first. With order: the first rows of each key, due or not, held or not, of any type,
-   * a page of keys per lane.
+   * Without order: what is due, oldest first. With order: the first rows of each key, of any type, a page of keys per lane. Keys
+   * whose first row is held or not due may be left out, unless the share says `all`.
    */
   readonly entries: readonly Entry[]
-  /** Milliseconds until something without order becomes due that is not due now. */
+  /** Milliseconds until something becomes due that is not due now and not among the entries. */
   readonly nextMs: number | undefined
   /** For the next look's `after`: the lanes that have more keys, with the last one of this page. */
   readonly after: ReadonlyMap<number, string>

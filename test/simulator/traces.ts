@@ -366,12 +366,13 @@ class TraceRun {
 
   async #look(): Promise<unknown> {
     const share = { types: [TYPE], lanes: ALL_LANES, limit: 1_000, after: new Map() }
-    const looks = await this.#wait(
-      this.#store.look([
-        ...CONSUMERS.map((scope) => ({ ...share, table: 'inbox', scope }) as const),
-        { ...share, table: 'outbox', scope: RELAY },
-      ]),
-    )
+    const shares = [
+      ...CONSUMERS.map((scope) => ({ ...share, table: 'inbox', scope }) as const),
+      { ...share, table: 'outbox', scope: RELAY } as const,
+    ]
+    // It puts keys aside that cannot run, which must change nothing that is seen.
+    await this.#wait(this.#store.look(shares))
+    const looks = await this.#wait(this.#store.look(shares.map((each) => ({ ...each, all: true }))))
     const outbox = await this.#outboxRows(looks.at(-1))
     const sent = new Map(outbox.map(({ seq, message: { id } }) => [seq, id]))
     const inbox = await this.#names()
@@ -425,6 +426,7 @@ class TraceRun {
       lanes: ALL_LANES,
       limit: 1_000,
       after: new Map(),
+      all: true,
       table: 'outbox',
       scope: RELAY,
     } as const

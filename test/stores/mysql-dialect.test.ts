@@ -93,6 +93,7 @@ async function look(on: PoolStore, consumer: string, other: Partial<Share> = {})
     lanes,
     limit: 100,
     after: new Map(),
+    all: true,
     ...other,
   } as const
   const [found] = await on.look([share])

@@ -3,6 +3,7 @@ import type { ErrorRecord } from '../errors.ts'
 import type { StoredMessage } from '../message.ts'
 import type { FailedRow, LocalResult, LocalRow, OutboxRow, RetryRow } from '../rows.ts'
 import type { Opening, Share, UnitOptions, WorkerHello } from '../store.ts'
+import type { AsideDialect } from './aside-dialect.ts'
 import type { Check } from './checkup.ts'
 import type { LeaseDialect } from './lease-dialect.ts'
 import type { OperatorDialect } from './operator-dialect.ts'
@@ -104,7 +105,9 @@ export interface Dialect {
    * ordered (whether key counts), key, bytes, ms (until due), held, starts. Part by part as `Look.entries` says, and per
    * share and lane at most one row without order that is not due yet: the next one. Keys come in the order of their bytes,
    * or rows with a key have a column `more`: true on one of the last key of a lane that has more. Rows without a key of one
-   * share, lane and type may be one: seq, bytes and ms are texts then, lists with commas.
+   * share, lane and type may be one: seq, bytes and ms are texts then, lists with commas. Keys that stand aside are left out,
+   * unless the share wants all; `timed` marks rows of those whose time has come, and `stuck` a row that stands behind another, of which
+   * it is the seq, and which is not listed.
    */
   look(query: Query, shares: readonly Share[]): Promise<Result>
   /** If it has this lease, or none; it has none afterwards. */
@@ -128,12 +131,12 @@ export interface Dialect {
   outboxSeqs(seqs: readonly string[]): Statement
   /** seq, relay, attempts and the message, in the order of seq. */
   outboxRows(seqs: readonly string[]): Statement
-  /** Locks those of these outbox rows that nobody has locked, and answers their seq. */
+  /** Locks those of these outbox rows that nobody has locked, and answers their seq and whether they are followed. */
   lockFree(seqs: readonly string[]): Statement
   copyToSent(seqs: readonly string[]): Statement
   deleteOutbox(seqs: readonly string[]): Statement
   /**
-   * As `deleteOutbox`, outside a transaction; it may be forgotten by a server that crashes. Of rows that others have locked it deletes
+   * As `deleteOutbox`, of rows that are not followed, outside a transaction; it may be forgotten by a server that crashes. Of rows that others have locked it deletes
    * nothing, or gives up soon.
    */
   deleteConfirmed(seqs: readonly string[]): Statement
@@ -161,6 +164,8 @@ export interface Dialect {
   /** ordered. */
   subscription(consumer: string, type: string): Statement
 
+  /** What keeps keys that cannot run out of the way. */
+  readonly aside: AsideDialect
   /** Work without a transaction. */
   readonly leases: LeaseDialect
   /** What people do by hand, and what they look at. */

@@ -1,3 +1,4 @@
+export type { AsideDialect, KeyRef } from './aside-dialect.ts'
 export * from './checkup.ts'
 export type { Dialect, MigrationSource } from './dialect.ts'
 export type { LeaseDialect } from './lease-dialect.ts'

@@ -1,6 +1,7 @@
 import type { Row } from '../connection.ts'
 import { compareSeq } from '../seq.ts'
-import type { Entry, Look, Share } from '../store.ts'
+import type { Entry, Share } from '../store.ts'
+import type { StuckLook } from './aside.ts'
 import { asBoolean, asText, encodeText } from './values.ts'
 
 /** How many rows without order, and how many keys, a look lists per lane: twice the average, because lanes are not quite even. */
@@ -9,7 +10,7 @@ export function pageOf({ limit, lanes }: Share): number {
 }
 
 /** The answer of the dialect's `look`, share by share. */
-export function asLooks(shares: readonly Share[], rows: readonly Row[]): readonly Look[] {
+export function asLooks(shares: readonly Share[], rows: readonly Row[]): readonly StuckLook[] {
   const found = shares.map((share) => new Found(share))
   for (const row of rows) found[Number(row['share'])]?.add(row)
   return found.map((each) => each.look())
@@ -19,6 +20,8 @@ export function asLooks(shares: readonly Share[], rows: readonly Row[]): readonl
 class Found {
   readonly #share: Share
   readonly #entries: Entry[] = []
+  readonly #seen = new Set<string>()
+  readonly #stuck: string[] = []
   readonly #keys = new Map<number, Set<string>>()
   /** As the dialect says it; undefined: keys come in the order of their bytes, a page of them per lane. */
   #after: Map<number, string> | undefined
@@ -30,6 +33,7 @@ class Found {
 
   /** A row of the answer, or several that differ in seq, bytes and ms alone, which are lists then. */
   add(row: Row): void {
+    if (row['stuck'] != null) this.#stuck.push(String(row['stuck']))
     const seq = String(row['seq'])
     if (!seq.includes(',')) {
       this.#add(row, seq, Number(row['bytes']), Number(row['ms']))
@@ -49,20 +53,29 @@ class Found {
     const lane = Number(row['lane'])
     const held = asBoolean(row['held'])
     const suspect = Number(row['starts']) > 0
-    this.#entries.push({ seq, type: asText(row['type']), lane, key, bytes, dueMs, held, suspect })
-    if (key === null) return
-    this.#keys.set(lane, (this.#keys.get(lane) ?? new Set()).add(key))
-    if (row['more'] === undefined) return
-    this.#after ??= new Map()
-    if (asBoolean(row['more'])) this.#after.set(lane, key)
+    // A key may be found both by its place and by its time.
+    if (!this.#seen.has(seq) && row['stuck'] == null) {
+      this.#seen.add(seq)
+      this.#entries.push({ seq, type: asText(row['type']), lane, key, bytes, dueMs, held, suspect })
+    }
+    if (key !== null && !asBoolean(row['timed'])) this.#turn(lane, key, row['more'])
   }
 
-  look(): Look {
+  /** How far the keys of a lane have been gone through. */
+  #turn(lane: number, key: string, more: unknown): void {
+    this.#keys.set(lane, (this.#keys.get(lane) ?? new Set()).add(key))
+    if (more === undefined) return
+    this.#after ??= new Map()
+    if (asBoolean(more)) this.#after.set(lane, key)
+  }
+
+  look(): StuckLook {
     const after = this.#after ?? this.#pageEnds()
     // The order of a key is that of seq, whatever else is older.
-    const keyed = this.#entries.filter((entry) => entry.key !== null).sort((x, y) => compareSeq(x.seq, y.seq))
+    const keyed = withoutBlocked(this.#entries.filter(hasKey).sort((x, y) => compareSeq(x.seq, y.seq)))
     const others = this.#entries.filter((entry) => entry.key === null).sort(byAge)
-    return { entries: [...others, ...keyed], nextMs: this.#nextMs, after }
+    const stuck = [...this.#stuck, ...keyed.filter(isStuck).map((entry) => entry.seq)]
+    return { entries: [...others, ...keyed], nextMs: this.#nextMs, after, stuck }
   }
 
   #pageEnds(): Map<number, string> {
@@ -71,6 +84,27 @@ class Found {
     for (const [lane, keys] of this.#keys) if (keys.size >= page) after.set(lane, lastOf(keys))
     return after
   }
+}
+
+type Keyed = Entry & { readonly key: string }
+
+function hasKey(entry: Entry): entry is Keyed {
+  return entry.key !== null
+}
+
+/** Behind a row that cannot run now nothing else of its key can; entries in the order of seq. */
+function withoutBlocked(entries: readonly Keyed[]): readonly Keyed[] {
+  const ready = new Map<string, boolean>()
+  return entries.filter(({ key, held, dueMs }) => {
+    const first = !ready.has(key)
+    if (first) ready.set(key, !held && dueMs <= 0)
+    return first || ready.get(key)
+  })
+}
+
+/** Whether a row holds up its key for so long that it is worth the trouble of putting it aside. */
+function isStuck({ held, dueMs }: Entry): boolean {
+  return held || dueMs > 1_000
 }
 
 /** The last key by bytes, as databases sort them. */

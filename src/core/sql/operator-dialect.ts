@@ -39,7 +39,7 @@ export interface OperatorDialect {
   copyBack(seq: string, origin: Origin): Statement
   /** The same with another message. */
   copyEdited(seq: string, origin: Origin, message: StoredMessage): Statement
-  /** Clears held_at and the counts of a held row; due at once. */
+  /** Clears held_at and the counts of a held row; due at once, and looked at again. */
   unhold(origin: Origin, seq: string): Statement
   /** Gives a held row another message, and clears as `unhold`. */
   replaceHeld(origin: Origin, seq: string, message: StoredMessage): Statement

@@ -177,7 +177,7 @@ export class SqlOperator implements Pick<Store<never>, Operations> {
     return this.#change(sql.failedLock(seq, true), (row) => {
       const { origin, held } = asLocked(row)
       return [
-        ...(held === null ? [] : [sql.deleteHeld(origin, held)]),
+        ...(held === null ? [] : this.#deleteHeld(origin, held)),
         sql.auditFailed(seq, audit),
         sql.deleteFailed(seq),
       ]
@@ -196,10 +196,15 @@ export class SqlOperator implements Pick<Store<never>, Operations> {
       return [
         ...(row['failed_seq'] == null ? [sql.heldToFailed(origin, seq)] : []),
         sql.failedLetGo(origin, seq),
-        sql.deleteHeld(origin, seq),
+        ...this.#deleteHeld(origin, seq),
         sql.auditOther(audit, { origin, consumer: scope, source, id, type }),
       ]
     })
+  }
+
+  /** What stands aside behind it is looked at from now on. */
+  #deleteHeld(origin: Origin, seq: string): readonly Statement[] {
+    return [this.#dialect.aside.forwardBehind(origin, [seq]), this.#sql.deleteHeld(origin, seq)]
   }
 
   async sentList(filter: SentFilter): Promise<readonly SentMessage[]> {

@@ -4,7 +4,7 @@ import type { Store } from '../store.ts'
 import type { SqlCalls } from './calls.ts'
 import type { Dialect } from './dialect.ts'
 import { asOutboxMessage } from './rows.ts'
-import { asText } from './values.ts'
+import { asBoolean, asText } from './values.ts'
 
 type Methods = 'outboxRows' | 'confirm' | 'postpone' | 'refuse' | 'recordRelay'
 
@@ -25,9 +25,10 @@ export class SqlOutbox<Tx> implements Pick<Store<Tx>, Methods> {
   async confirm(seqs: readonly string[], keep: boolean): Promise<readonly string[]> {
     const gone = keep ? await this.#deleteFree(seqs, true) : await this.#delete(seqs)
     if (gone === seqs.length) return []
-    // Another relay may have deleted the others, or somebody has them locked.
-    const { rows } = await this.#calls.run(this.#dialect.outboxSeqs(seqs))
-    return rows.map((row) => String(row['seq']))
+    // Another relay may have deleted the others, or others stand aside behind them, or somebody has them locked.
+    const left = await this.#left(seqs)
+    if (left.length === 0 || keep) return left
+    return (await this.#deleteFree(left, false)) === left.length ? [] : this.#left(left)
   }
 
   async postpone(rows: Parameters<Store<Tx>['postpone']>[0]): Promise<void> {
@@ -36,14 +37,20 @@ export class SqlOutbox<Tx> implements Pick<Store<Tx>, Methods> {
 
   refuse(row: Parameters<Store<Tx>['refuse']>[0]): Promise<boolean> {
     const dialect = this.#dialect
-    const then = row.hold ? dialect.holdOutbox(row) : dialect.deleteOutbox([row.seq])
-    return this.#calls.move(dialect.lockOutbox(row.seq), [dialect.refuseToFailed(row), then])
+    const then = row.hold
+      ? [dialect.holdOutbox(row)]
+      : [dialect.aside.forwardBehind('outbox', [row.seq]), dialect.deleteOutbox([row.seq])]
+    return this.#calls.move(dialect.lockOutbox(row.seq), [dialect.refuseToFailed(row), ...then])
   }
 
   async recordRelay(name: string, destination: string): Promise<string> {
     await this.#calls.run(this.#dialect.recordRelay(name, destination))
     const { rows } = await this.#calls.run(this.#dialect.relay(name))
     return rows[0] === undefined ? destination : asText(rows[0]['destination'])
+  }
+
+  async #left(seqs: readonly string[]): Promise<readonly string[]> {
+    return (await this.#calls.run(this.#dialect.outboxSeqs(seqs))).rows.map((row) => String(row['seq']))
   }
 
   /** Hardly ever is a row locked: to lock them all beforehand would cost as much as to delete them. */
@@ -62,7 +69,12 @@ export class SqlOutbox<Tx> implements Pick<Store<Tx>, Methods> {
     const { rows } = await this.#calls.short(dialect.lockFree(seqs), ({ rows: found }) => {
       const free = found.map((row) => String(row['seq']))
       if (free.length === 0) return undefined
-      return keep ? [dialect.copyToSent(free), dialect.deleteOutbox(free)] : [dialect.deleteOutbox(free)]
+      const followed = found.filter((row) => asBoolean(row['followed'])).map((row) => String(row['seq']))
+      return [
+        ...(keep ? [dialect.copyToSent(free)] : []),
+        ...(followed.length > 0 ? [dialect.aside.forwardBehind('outbox', followed)] : []),
+        dialect.deleteOutbox(free),
+      ]
     })
     return rows.length
   }

@@ -34,6 +34,7 @@ import type {
   StoreStatus,
   Trace,
 } from '../tools.ts'
+import { SqlAside } from './aside.ts'
 import { CONTROL_MS, SqlCalls } from './calls.ts'
 import { lookAt } from './checkup.ts'
 import type { Dialect } from './dialect.ts'
@@ -57,6 +58,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   readonly #errors: StoreErrors
   readonly #calls: SqlCalls<Tx, Own>
   readonly #units: SqlUnits<Tx, Own>
+  readonly #aside: SqlAside<Tx, Own>
   readonly #leases: SqlLeases<Tx>
   readonly #outbox: SqlOutbox<Tx>
   readonly #operator: SqlOperator
@@ -72,6 +74,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     const units = new SqlUnits(connection, dialect, this.#errors, run)
     this.#calls = calls
     this.#units = units
+    this.#aside = new SqlAside(calls, connection, dialect)
     this.#leases = new SqlLeases(calls, dialect, (tx, rows) =>
       units.notBlocked(connection.executor(tx), rows, undefined),
     )
@@ -140,10 +143,10 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
 
   async look(shares: readonly Share[]): Promise<readonly Look[]> {
     if (!shares.some((share) => share.lanes.length > 0)) return shares.map(() => NOTHING_THERE)
-    return asLooks(
-      shares,
-      (await this.#dialect.look((statement) => this.#calls.run(statement, CONTROL_MS), shares)).rows,
-    )
+    const { rows } = await this.#dialect.look((statement) => this.#calls.run(statement, CONTROL_MS), shares)
+    const looks = asLooks(shares, rows)
+    await this.#aside.putStuck(shares, looks)
+    return looks
   }
 
   async reschedule(row: Parameters<Store<Tx>['reschedule']>[0]): Promise<boolean> {
@@ -152,7 +155,9 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
 
   fail(row: Parameters<Store<Tx>['fail']>[0]): Promise<boolean> {
     const dialect = this.#dialect
-    const then = row.hold ? [dialect.holdInbox(row)] : dialect.deleteInbox([row.seq])
+    const then = row.hold
+      ? [dialect.holdInbox(row)]
+      : [dialect.aside.forwardBehind('inbox', [row.seq]), ...dialect.deleteInbox([row.seq])]
     return this.#calls.move(dialect.lockInbox(row.seq, row.leaseToken), [dialect.copyToFailed(row), ...then])
   }
 

@@ -7,10 +7,11 @@ import type { InboxRow, Receipt } from '../rows.ts'
 import { compareSeq } from '../seq.ts'
 import { unstorable } from '../storable.ts'
 import type { Opening, Unit, UnitEnd, UnitOptions, Writes } from '../store.ts'
+import { bringForward } from './aside.ts'
 import type { Backend, Dialect } from './dialect.ts'
 import { asInboxRow, asReceipt } from './rows.ts'
 import { brokenAtomicity, type Fate, type Phase, type StoreErrors } from './store-errors.ts'
-import { asUuid } from './values.ts'
+import { asBoolean, asUuid } from './values.ts'
 
 /** The transactions of handlers: what they open with, what guards them, what they write last, and how they are ended in time. */
 export class SqlUnits<Tx, Own> {
@@ -135,6 +136,7 @@ export class SqlUnits<Tx, Own> {
     const seqs = rows.map((row) => row.seq)
     const statements = this.#dialect.claimDeletes ? [] : this.#dialect.deleteInbox(seqs)
     for (const { text, params } of statements) await executor.query(text, params)
+    await this.#letNext(executor, answer, rows)
     return new Map(rows.map((row) => [row.seq, row]))
   }
 
@@ -147,7 +149,15 @@ export class SqlUnits<Tx, Own> {
     const rows = answer?.rows.map(asInboxRow) ?? []
     if (rows.length === 0) return NO_ROWS
     const claimed = this.#dialect.claimDeletes ? rows : await this.#inOrder(executor, rows, isolation)
+    await this.#letNext(executor, answer, claimed)
     return new Map(claimed.sort((a, b) => compareSeq(a.seq, b.seq)).map((row) => [row.seq, row]))
+  }
+
+  /** Where rows stand aside behind what was deleted, the next one is looked at from now on. */
+  async #letNext(executor: Executor, answer: Result | undefined, deleted: readonly InboxRow[]): Promise<void> {
+    const followed = new Set(answer?.rows.filter((row) => asBoolean(row['followed'])).map((row) => String(row['seq'])))
+    const rows = followed.size === 0 ? [] : deleted.filter((row) => followed.has(row.seq))
+    if (rows.length > 0) await bringForward(this.#dialect, executor, rows)
   }
 
   /** What `claimDeletes` stands for, where the database cannot do it in one statement. */

@@ -25,7 +25,7 @@ export const NOW: string = 'utc_timestamp(6)'
 export const LATER: string = `${NOW} + interval ? microsecond`
 export const MESSAGE: string = 'm.message_key, m.source, m.id, m.type, m.`key`, m.attributes, m.data, m.fingerprint'
 export const INBOX: string = `${NAME()} as seq, m.consumer, ${MESSAGE}, m.ordered, m.attempts, m.lost, m.starts, m.crashes,
-  m.lease_token, m.fence`
+  m.lease_token, m.fence, m.followed`
 export const COLUMNS: string = 'message_key, source, id, type, `key`, attributes, data, fingerprint'
 export const DUE: string = `timestampdiff(microsecond, ${NOW}, m.available_at) / 1000 as ms`
 export const SILENT: string = `timestampdiff(microsecond, heartbeat_at, ${NOW}) / 1000`

@@ -1,10 +1,10 @@
-import { createHash } from 'node:crypto'
 import type { Param, Result, Row, Statement } from '../../core/connection.ts'
 import { compareSeq, numberOf } from '../../core/seq.ts'
 import { asBoolean, asText, pageOf } from '../../core/sql/index.ts'
 import type { Share } from '../../core/store.ts'
-import { bytes, text } from './rows.ts'
-import type { LookTexts, Statements } from './statements.ts'
+import type { LookTexts } from './look-texts.ts'
+import { bytes, keyHash, text } from './rows.ts'
+import type { Statements } from './statements.ts'
 
 type Query = (statement: Statement) => Promise<Result>
 
@@ -25,12 +25,24 @@ export async function look(sql: Statements, query: Query, shares: readonly Share
   let open = lanes
   for (let round = 1; round <= ROUNDS && open.length > 0; round++) {
     const parts = open.flatMap((lane) => lane.parts())
-    const found = Map.groupBy(await ask(query, parts), (row) => `${row['share']} ${row['lane']}`)
+    const found = Map.groupBy(await ask(query, parts), nameOf)
     for (const lane of open) lane.add(found.get(lane.name) ?? [])
     open = open.filter((lane) => lane.wantsMore)
   }
+  const runs = Map.groupBy(
+    await ask(
+      query,
+      lanes.flatMap((lane) => lane.runParts()),
+    ),
+    nameOf,
+  )
+  for (const lane of lanes) lane.addRuns(runs.get(lane.name) ?? [])
   const rows = lanes.flatMap((lane) => lane.rows())
   return { rows, affected: rows.length }
+}
+
+function nameOf(row: Row): string {
+  return `${row['share']} ${row['lane']}`
 }
 
 /** A SELECT and its values. */
@@ -41,14 +53,16 @@ interface Part {
 
 /** The lanes of the shares in which there is anything: usually none, and that is cheap to see. */
 async function occupied(sql: Statements, query: Query, shares: readonly Share[]): Promise<readonly Lane[]> {
-  const parts = shares.map(({ table, scope, lanes }, index) => ({
-    text: sql.look[table].occupied(index),
-    params: [bytes(scope), bytes(scope), JSON.stringify(lanes)],
+  const parts = shares.map(({ table, scope, lanes, all = false }, index) => ({
+    text: sql.look[table].occupied(index, all),
+    params: [bytes(scope), bytes(scope), bytes(scope), JSON.stringify(lanes)],
   }))
   return (await ask(query, parts)).flatMap((row) => {
     const share = shares[Number(row['share'])]
-    const there = { loose: asBoolean(row['loose']), keyed: asBoolean(row['keyed']) }
-    if (share === undefined || !(there.loose || there.keyed)) return []
+    if (share === undefined) return []
+    const timed = asBoolean(row['timed']) && !share.all
+    const there = { loose: asBoolean(row['loose']), keyed: asBoolean(row['keyed']), timed }
+    if (!(there.loose || there.keyed || there.timed)) return []
     return [new Lane(sql.look[share.table], share, Number(row['share']), Number(row['lane']), there)]
   })
 }
@@ -64,6 +78,13 @@ async function ask(query: Query, parts: readonly Part[]): Promise<Row[]> {
   return rows
 }
 
+/** What there is in a lane. */
+interface There {
+  readonly loose: boolean
+  readonly keyed: boolean
+  readonly timed: boolean
+}
+
 /** What was found in one lane, and what to ask next. */
 class Lane {
   readonly name: string
@@ -74,12 +95,16 @@ class Lane {
   readonly #loose: Row[] = []
   /** The rows of each key; keys in the order of their hashes, because every page begins behind the last one. */
   readonly #keys = new Map<string, Row[]>()
-  readonly #there: { readonly loose: boolean; readonly keyed: boolean }
+  readonly #there: There
+  /** First rows of keys that stand aside until they are due. */
+  readonly #waiting: Row[] = []
+  /** Rows of keys that were asked for one by one. */
+  readonly #runs: Row[] = []
   /** The key behind which the page was cut. */
   #cut: string | undefined
   #asked = false
 
-  constructor(texts: LookTexts, share: Share, index: number, lane: number, there: { loose: boolean; keyed: boolean }) {
+  constructor(texts: LookTexts, share: Share, index: number, lane: number, there: There) {
     this.name = `${index} ${lane}`
     this.#texts = texts
     this.#share = share
@@ -97,6 +122,7 @@ class Lane {
     const full = this.#keys.size >= pageOf(this.#share)
     const parts = [
       this.#asked ? this.#runPart() : this.#loosePart(),
+      this.#there.timed && !this.#asked ? this.#timedPart() : undefined,
       this.#there.keyed && !full ? this.#keysPart() : undefined,
     ]
     this.#asked = true
@@ -107,9 +133,27 @@ class Lane {
     const fresh: Row[] = []
     for (const row of rows) {
       if (row['key'] === null) this.#loose.push(row)
+      else if (asBoolean(row['timed'])) this.#waiting.push(row)
       else (this.#keys.get(asText(row['key'])) ?? fresh).push(row)
     }
     if (this.#keys.size < pageOf(this.#share)) this.#addKeys(fresh)
+  }
+
+  /** The rows of the keys whose time has come, and of those that have rows which stand aside. */
+  runParts(): readonly Part[] {
+    const due = this.#waiting.filter((row) => Number(row['ms']) <= 0).slice(0, pageOf(this.#share))
+    const followed = [...this.#keys.values()].map(([first]) => first as Row).filter(isFollowed)
+    return [...due, ...followed].map((row, nth) => ({
+      text: this.#texts.run(this.#index, Math.max(1, Math.floor(RUN / (nth + 1) ** 2))),
+      params: [...this.#where, keyHash(asText(row['key'])), '0'],
+    }))
+  }
+
+  addRuns(rows: readonly Row[]): void {
+    for (const row of rows) this.#runs.push({ ...row, timed: 1 })
+    // Without a key it only says when to look again.
+    const next = this.#waiting.find((row) => Number(row['ms']) > 0)
+    if (next !== undefined) this.#runs.push({ ...next, key: null })
   }
 
   /** A key that the end of the answer may have cut is left for the next page, unless it is the only one. */
@@ -126,7 +170,7 @@ class Lane {
     const keyed = [...this.#keys].flatMap(([key, rows]) =>
       firstRows(rows).map((row, nth) => ({ ...row, more: key === this.#cut && nth === 0 })),
     )
-    return [...this.#loose, ...keyed]
+    return [...this.#loose, ...keyed, ...this.#runs]
   }
 
   get #limit(): number {
@@ -142,10 +186,17 @@ class Lane {
     return { text: each, params: [...this.#where, ...named.map(text)] }
   }
 
+  /** One more than a page, as above. */
+  #timedPart(): Part {
+    return { text: this.#texts.timed(this.#index, pageOf(this.#share) + 1), params: this.#where }
+  }
+
   #keysPart(): Part {
-    if (this.#cut === undefined) return { text: this.#texts.firstKeys(this.#index, this.#limit), params: this.#where }
-    const params = [...this.#where, hashOf(this.#cut)]
-    return { text: this.#texts.nextKeys(this.#index, this.#limit), params }
+    const all = this.#share.all === true
+    if (this.#cut === undefined)
+      return { text: this.#texts.firstKeys(this.#index, this.#limit, all), params: this.#where }
+    const params = [...this.#where, keyHash(this.#cut)]
+    return { text: this.#texts.nextKeys(this.#index, this.#limit, all), params }
   }
 
   /** The rows of the last key that the page has cut off. */
@@ -153,35 +204,40 @@ class Lane {
     const left = this.#runLeft()
     if (left <= 0 || this.#cut === undefined) return undefined
     const last = this.#keys.get(this.#cut)?.at(-1)
-    const params = [...this.#where, hashOf(this.#cut), numberOf(String(last?.['seq']))]
+    const params = [...this.#where, keyHash(this.#cut), numberOf(String(last?.['seq']))]
     return { text: this.#texts.run(this.#index, left), params }
   }
 
   /** Only a key with as many rows as were asked for has been cut. */
   #runLeft(): number {
     const rows = this.#keys.get(this.#cut ?? '') ?? []
-    const cut = rows.length === this.#limit && isReady(rows[0] as Row)
+    const cut = rows.length === this.#limit && isReady(rows[0] as Row) && !isBehind(rows[0] as Row)
     return cut ? RUN - rows.length : 0
   }
 }
 
 /** Keys by their hashes, their rows by seq: a union of ordered answers need not be in order. */
 function inOrder(keys: ReadonlyMap<string, Row[]>): [string, Row[]][] {
-  const hashed = [...keys].map(([key, rows]) => ({ key, rows, hash: hashOf(key) }))
+  const hashed = [...keys].map(([key, rows]) => ({ key, rows, hash: keyHash(key) }))
   const bySeq = (a: Row, b: Row): number => compareSeq(String(a['seq']), String(b['seq']))
   return hashed.sort((a, b) => Buffer.compare(a.hash, b.hash)).map(({ key, rows }) => [key, rows.sort(bySeq)])
-}
-
-/** The column `key_hash` of a key. */
-function hashOf(key: string): Buffer {
-  return createHash('sha256').update(text(key)).digest()
 }
 
 function isReady(row: Row): boolean {
   return !asBoolean(row['held']) && Number(row['ms']) <= 0
 }
 
-/** Behind a row that cannot run now nothing else of its key can. */
+/** Whether an older row of its key stands aside. */
+function isBehind(row: Row): boolean {
+  return row['first'] != null && asText(row['first']) !== numberOf(String(row['seq']))
+}
+
+function isFollowed(row: Row): boolean {
+  return asBoolean(row['followed']) && isReady(row) && !isBehind(row)
+}
+
+/** Behind a row that cannot run now nothing else of its key can; of one that stands aside only its seq is known. */
 function firstRows(rows: readonly Row[]): readonly Row[] {
+  if (rows[0] !== undefined && isBehind(rows[0])) return [{ ...rows[0], stuck: asText(rows[0]['first']) }]
   return rows[0] !== undefined && isReady(rows[0]) ? rows.slice(0, RUN) : rows.slice(0, 1)
 }

@@ -30,6 +30,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
 ) engine = innodb row_format = dynamic`,
         // A key is too long for an index, so its hash stands for it: null where order does not count. Generated, so that
         // publishers in other languages write it as well; stored, because indexes on virtual columns have failed too often.
+        // By time are rows without order (timed: 0) and first rows of keys that wait for their time (1), not the others (2).
         // The size of the payload is stored too: to measure a large one, the server would have to read it.
         `create table if not exists ${prefix}inbox (
   seq bigint not null auto_increment primary key,
@@ -46,6 +47,9 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   fence bigint not null default 0,
   lane tinyint unsigned not null default 0,
   ordered tinyint not null default 0,
+  aside tinyint not null default 0,
+  waits tinyint not null default 0,
+  followed tinyint not null default 0,
   fingerprint binary(8) not null,
   consumer varbinary(255) not null,
   source varbinary(6148) not null,
@@ -57,9 +61,11 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   data longblob not null,
   bytes int unsigned generated always as (length(data)) stored,
   key_hash binary(32) generated always as (if(ordered = 1, unhex(sha2(\`key\`, 256)), null)) stored,
+  timed tinyint generated always as (if(ordered = 0, 0, if(waits = 1, 1, 2))) stored,
   index inbox_message (message_key),
-  index inbox_lane (consumer, lane, key_hash, available_at, seq),
-  index inbox_key (consumer, lane, key_hash, seq)
+  index inbox_lane (consumer, lane, timed, available_at, seq),
+  index inbox_key (consumer, lane, key_hash, seq),
+  index inbox_front (consumer, lane, aside, key_hash, seq)
 ) engine = innodb row_format = dynamic`,
         `create table if not exists ${prefix}outbox (
   seq bigint not null auto_increment primary key,
@@ -71,6 +77,9 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   attempts int not null default 0,
   held_at datetime(6),
   lane tinyint unsigned not null default 0,
+  aside tinyint not null default 0,
+  waits tinyint not null default 0,
+  followed tinyint not null default 0,
   relay varbinary(255) not null,
   source varbinary(6148) not null,
   id varbinary(6148) not null,
@@ -81,8 +90,10 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   data longblob not null,
   bytes int unsigned generated always as (length(data)) stored,
   key_hash binary(32) generated always as (unhex(sha2(\`key\`, 256))) stored,
-  index outbox_lane (relay, lane, key_hash, available_at, seq),
-  index outbox_key (relay, lane, key_hash, seq)
+  timed tinyint generated always as (if(\`key\` is null, 0, if(waits = 1, 1, 2))) stored,
+  index outbox_lane (relay, lane, timed, available_at, seq),
+  index outbox_key (relay, lane, key_hash, seq),
+  index outbox_front (relay, lane, aside, key_hash, seq)
 ) engine = innodb row_format = dynamic`,
         `create table if not exists ${prefix}failed (
   seq bigint not null auto_increment primary key,

@@ -247,12 +247,12 @@ select ?, ?, ?, ?, ?, ?, ?, ?, m.consumer, m.lane, ${NOW}, ${NOW} from ${failed}
     },
     unhold: both(
       (origin) => `
-update ${table[origin]} set held_at = null, error = null, available_at = ${NOW}, ${counts[origin]} where ${ROW}`,
+update ${table[origin]} set held_at = null, aside = 0, waits = 0, error = null, available_at = ${NOW}, ${counts[origin]} where ${ROW}`,
     ),
     replaceHeld: both(
       (origin) => `
 update ${table[origin]} set message_key = ?, source = ?, id = ?, type = ?, \`key\` = ?, attributes = ?, data = ?,
-  fingerprint = ?, held_at = null, error = null, available_at = ${NOW}, ${counts[origin]}
+  fingerprint = ?, held_at = null, aside = 0, waits = 0, error = null, available_at = ${NOW}, ${counts[origin]}
 where ${ROW}`,
     ),
     deleteHeld: both((origin) => `delete from ${table[origin]} where ${ROW}`),

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import type { Param } from '../../core/connection.ts'
 import { type ErrorRecord, errorHash } from '../../core/errors.ts'
 import { laneOf } from '../../core/lanes.ts'
@@ -14,6 +15,11 @@ export function bytes(value: string): Buffer {
 /** A text of a message as bytes. */
 export function text(value: string): Buffer {
   return bytes(encodeText(value))
+}
+
+/** The column `key_hash` of a key. */
+export function keyHash(key: string): Buffer {
+  return createHash('sha256').update(text(key)).digest()
 }
 
 /** consumer, message_key, token, fingerprint, source, id, type: a row of receipts. */

@@ -3,6 +3,7 @@ import { laneOf } from '../../core/lanes.ts'
 import type { StoredMessage } from '../../core/message.ts'
 import { numberOf } from '../../core/seq.ts'
 import { asText, asUuid, type Dialect, uuidBytes } from '../../core/sql/index.ts'
+import { aside } from './aside.ts'
 import { chunks, inserts } from './batch.ts'
 import { checks } from './checkup.ts'
 import { answered, classify, doomOf } from './errors.ts'
@@ -172,6 +173,7 @@ export function dialect(database: string, prefix: string): Dialect {
     }),
     subscription: (consumer, type) => ({ text: sql.subscription, params: [text(type), bytes(consumer)] }),
 
+    aside: aside(tables),
     leases: leases(tables),
     operator: operator(tables, checks(database, prefix)),
   }

@@ -3,7 +3,6 @@ import type { MultiRow } from './batch.ts'
 import {
   BY_KEY,
   COLUMNS,
-  DUE,
   INBOX,
   LATER,
   LINK,
@@ -14,10 +13,10 @@ import {
   NOW,
   ROW,
   ROWS,
-  SEQ,
   SEQS,
   SILENT,
 } from './fragments.ts'
+import { type LookTexts, lookTexts } from './look-texts.ts'
 
 /** A lock timeout in whole seconds, as the servers have it; 0 would mean not to wait at all. */
 export function seconds(ms: number): number {
@@ -78,20 +77,6 @@ type Counted =
   | 'crashed'
   | 'leave'
 type Rows = 'receipt' | 'insertInbox' | 'insertFailed' | 'insertOutbox'
-
-/** What a look asks about one table, lane by lane. `share` is the place of the share that asks. */
-export interface LookTexts {
-  /** Which lanes have anything without order, and with. Parameters: scope, scope, lanes as a JSON array. */
-  occupied(share: number): string
-  /** Without order: the first to be due. Parameters: scope, lane, types. */
-  loose(share: number, types: number, limit: number): string
-  /** With order, from the first key. Parameters: scope, lane. */
-  firstKeys(share: number, limit: number): string
-  /** With order, behind a key. Parameters: scope, lane, hash. */
-  nextKeys(share: number, limit: number): string
-  /** More of one key. Parameters: scope, lane, hash, seq. */
-  run(share: number, limit: number): string
-}
 
 /** The statements by name: whole ones, those with a number of placeholders, and those with many rows. */
 export interface Statements
@@ -206,7 +191,7 @@ insert into ${failed}
 select m.consumer, ${MESSAGE}, m.lane, m.ordered, if(? = 1, m.seq, null), ?, ?, ?, ?, ${NOW}
 from ${inbox} as m where ${ROW}
 on duplicate key update ${failed}.held_seq = coalesce(${failed}.held_seq, values(held_seq)), replaced_by = null`,
-    holdInbox: `update ${inbox} set held_at = ${NOW}, attempts = ?, error = ?, starts = 0, lease_token = null
+    holdInbox: `update ${inbox} set held_at = ${NOW}, aside = 1, waits = 0, attempts = ?, error = ?, starts = 0, lease_token = null
 where ${ROW}`,
     inboxSeq: `
 select ${NAME()} as seq from ${inbox} as m
@@ -221,13 +206,14 @@ select m.relay, ${MESSAGE}, ${NOW} from ${outbox} as m ${BY_KEY} where ${ROWS(co
     outboxSeqs: (count: number) => `
 select ${NAME()} as seq from ${outbox} as m ${BY_KEY} where ${ROWS(count)}`,
     lockFree: (count: number) => `
-select ${NAME()} as seq from ${outbox} as m ${BY_KEY}
+select ${NAME()} as seq, m.followed from ${outbox} as m ${BY_KEY}
 where ${ROWS(count)} order by m.seq for update skip locked`,
     // The limit keeps MySQL from merging what it selects into the delete, which it then refuses.
     deleteConfirmed: (count: number) => `
 delete m from (
   select f.seq from ${outbox} as f ${BY_KEY} where ${ROWS(count, 'f')} limit ${count} for update skip locked
-) as free straight_join ${outbox} as m ${BY_KEY} on m.seq = free.seq`,
+) as free straight_join ${outbox} as m ${BY_KEY} on m.seq = free.seq
+where m.followed = 0`,
     deleteOutbox: (count: number) => `delete m from ${outbox} as m ${BY_KEY} where ${ROWS(count)}`,
     postpone: `
 update ${outbox} set attempts = attempts + 1, available_at = ${LATER}, error = ? where ${ROW}`,
@@ -239,7 +225,7 @@ select 'outbox', m.relay, ${MESSAGE}, m.lane, m.\`key\` is not null, m.attempts 
 from ${outbox} as m where ${ROW}
 on duplicate key update ${failed}.held_seq = coalesce(${failed}.held_seq, values(held_seq)), replaced_by = null`,
     holdOutbox: `
-update ${outbox} set held_at = ${NOW}, attempts = attempts + 1, error = ? where ${ROW}`,
+update ${outbox} set held_at = ${NOW}, aside = 1, waits = 0, attempts = attempts + 1, error = ? where ${ROW}`,
     recordRelay: `
 insert into ${relays} (name, destination, recorded_at) values (?, ?, ${NOW}) on duplicate key update name = name`,
     relay: `select destination from ${relays} where name = ?`,
@@ -278,35 +264,5 @@ set m.starts = m.starts + 1, m.crashes = m.crashes + 1`,
 insert into ${subscriptions} (type, consumer, ordered) values (?, ?, ?)
 on duplicate key update ordered = values(ordered)`,
     subscription: `select ordered from ${subscriptions} where type = ? and consumer = ?`,
-  }
-}
-
-/** Every part reads a few entries of an index from a known place: how many rows there are beside them does not count. */
-function lookTexts(table: string, index: string, scope: string, starts: string): LookTexts {
-  const columns = `${NAME()} as seq, m.type, m.lane, m.bytes, ${DUE}, ${starts} as starts`
-  const keyed = (share: number): string => `
-(select ${share} as share, ${columns}, m.\`key\`, m.held_at is not null as held
-from ${table} as m force index (${index}_key) where m.${scope} = ? and m.lane = ?`
-  return {
-    // The first entry of a lane has no order if any has none, and the last has order if any has. Only equalities: a
-    // correlated subquery with anything else would read the whole lane.
-    occupied: (share) => `
-(select ${share} as share, l.lane, (
-  select m.key_hash is null from ${table} as m force index (${index}_key)
-  where m.${scope} = ? and m.lane = l.lane order by m.key_hash, m.seq limit 1) as loose, (
-  select m.key_hash is not null from ${table} as m force index (${index}_key)
-  where m.${scope} = ? and m.lane = l.lane order by m.key_hash desc, m.seq desc limit 1) as keyed
-from json_table(?, '$[*]' columns (lane int path '$')) as l)`,
-    loose: (share, types, limit) => `
-(select ${share} as share, ${columns}, null as \`key\`, 0 as held
-from ${table} as m force index (${index}_lane)
-where m.${scope} = ? and m.lane = ? and m.key_hash is null${types > 0 ? ` and m.type in (${MANY(types)})` : ''}
-order by m.available_at, m.seq limit ${limit})`,
-    firstKeys: (share, limit) => `
-${keyed(share)} and m.key_hash is not null order by m.key_hash, m.seq limit ${limit})`,
-    nextKeys: (share, limit) => `
-${keyed(share)} and m.key_hash > ? order by m.key_hash, m.seq limit ${limit})`,
-    run: (share, limit) => `
-${keyed(share)} and m.key_hash = ? and m.seq > ${SEQ} order by m.seq limit ${limit})`,
   }
 }

@@ -17,5 +17,5 @@ export const ENTERED = (token: string): string =>
   `strpos(coalesce(current_setting('hapax.entered', true), ''), ${token}::text) > 0`
 /** A whole row of the inbox. */
 export const INBOX: string = `${SEQ('inbox')} as seq, consumer, ${MESSAGE}, ordered, attempts, lost, starts, crashes,
-  lease_token::text as lease_token, fence`
+  lease_token::text as lease_token, fence, followed`
 export const BACKEND: string = `pg_backend_pid() as pid, pg_current_xact_id()::text as xid`

@@ -17,14 +17,21 @@ const SUSPECTS = 2
 export function look(schema: string): (shares: readonly Share[]) => Statement {
   const texts = new Map<string, string>()
   return (shares) => {
-    const tables = (['inbox', 'outbox'] as const).filter((table) => shares.some((share) => share.table === table))
-    const text = texts.get(tables.join()) ?? statement(schema, tables)
-    texts.set(tables.join(), text)
+    const having = (wanted: readonly Share[]): readonly Origin[] =>
+      (['inbox', 'outbox'] as const).filter((table) => wanted.some((share) => share.table === table))
+    const tables = having(shares)
+    const reviewed = having(shares.filter((share) => share.all))
+    const name = `${tables.join()} ${reviewed.join()}`
+    const text = texts.get(name) ?? statement(schema, tables, reviewed)
+    texts.set(name, text)
     return { text, params: tables.flatMap((table) => columns(shares, table)) }
   }
 }
 
-/** The shares of a table, column by column: share, scope, page, types, lanes, after; the last three are lists as texts. */
+/**
+ * The shares of a table, column by column: share, scope, page, types, lanes, after, all; types, lanes and after are lists as
+ * texts.
+ */
 function columns(shares: readonly Share[], table: Origin): readonly string[] {
   const rows = shares.map((share, index) => ({ share, index })).filter(({ share }) => share.table === table)
   return [
@@ -34,25 +41,54 @@ function columns(shares: readonly Share[], table: Origin): readonly string[] {
     array(rows.map(({ share }) => array(share.types.map(encodeText)))),
     array(rows.map(({ share }) => array(share.lanes))),
     array(rows.map(({ share }) => array(share.lanes.map((lane) => encodeText(share.after.get(lane) ?? ''))))),
+    array(rows.map(({ share }) => String(share.all === true))),
   ]
 }
 
-function statement(schema: string, tables: readonly Origin[]): string {
-  const shares = tables.map((table, index) => givenShares(table, 6 * index))
-  const parts = tables.flatMap((table) =>
-    table === 'inbox'
-      ? [looseInbox(schema), keyed(`${schema}.inbox`, 'inbox', 'consumer', 'i.ordered', 'i.starts')]
-      : [looseOutbox(schema), keyed(`${schema}.outbox`, 'outbox', 'relay', 'i.key is not null', '0')],
-  )
+/** A table, as the parts of a look name it. */
+interface Table {
+  readonly name: Origin
+  readonly table: string
+  readonly scope: string
+  /** The rows whose key counts. */
+  readonly ordered: string
+  readonly starts: string
+}
+
+function statement(schema: string, tables: readonly Origin[], reviewed: readonly Origin[]): string {
+  const shares = tables.map((table, index) => givenShares(table, COLUMNS * index))
+  const inbox = {
+    name: 'inbox',
+    table: `${schema}.inbox`,
+    scope: 'consumer',
+    ordered: 'i.ordered',
+    starts: 'i.starts',
+  } as const
+  const outbox = {
+    name: 'outbox',
+    table: `${schema}.outbox`,
+    scope: 'relay',
+    ordered: 'i.key is not null',
+    starts: '0',
+  } as const
+  const parts = tables.flatMap((name) => {
+    const table = name === 'inbox' ? inbox : outbox
+    const loose = name === 'inbox' ? looseInbox(schema) : looseOutbox(schema)
+    const review = reviewed.includes(name) ? [keyed(table, 's.whole', table.ordered)] : []
+    return [loose, keyed(table, 'not s.whole', `${table.ordered} and not i.aside`), ...review, timed(table)]
+  })
   return `with ${shares.join(', ')}${parts.join('\nunion all')}`
 }
 
+/** How many parameters the shares of a table are. */
+const COLUMNS = 7
+
 function givenShares(table: Origin, before: number): string {
-  const [share, scope, page, types, lanes, afters] = [1, 2, 3, 4, 5, 6].map((nth) => `$${before + nth}::text`)
+  const [share, scope, page, types, lanes, afters, whole] = [1, 2, 3, 4, 5, 6, 7].map((nth) => `$${before + nth}::text`)
   return `${table}_share as (
-  select share, scope, page, types::text[] as types, lanes, afters
+  select share, scope, page, types::text[] as types, lanes, afters, whole
   from unnest(${share}::integer[], ${scope}::text[], ${page}::integer[], ${types}::text[], ${lanes}::text[],
-    ${afters}::text[]) as s (share, scope, page, types, lanes, afters)
+    ${afters}::text[], ${whole}::boolean[]) as s (share, scope, page, types, lanes, afters, whole)
   offset 0
 )`
 }
@@ -65,7 +101,7 @@ function givenShares(table: Origin, before: number): string {
 function looseInbox(schema: string): string {
   return `
 select s.share, string_agg(${SEQ('r')}, ',') as seq, r.type, l.lane, null as key, string_agg(r.bytes::text, ',') as bytes,
-  string_agg(r.ms::text, ',') as ms, false as held, r.starts
+  string_agg(r.ms::text, ',') as ms, false as held, r.starts, false as timed
 from inbox_share as s
 cross join lateral (
   select from ${schema}.inbox i where i.consumer = s.scope and not i.ordered
@@ -96,7 +132,7 @@ group by s.share, l.lane, r.type, r.starts`
 function looseOutbox(schema: string): string {
   return `
 select s.share, string_agg(${SEQ('r')}, ',') as seq, r.type, l.lane, null as key, string_agg(r.bytes::text, ',') as bytes,
-  string_agg(r.ms::text, ',') as ms, false as held, 0 as starts
+  string_agg(r.ms::text, ',') as ms, false as held, 0 as starts, false as timed
 from outbox_share as s
 cross join lateral (
   select from ${schema}.outbox i where i.relay = s.scope and i.key is null
@@ -117,24 +153,28 @@ cross join lateral (
 group by s.share, l.lane, r.type`
 }
 
-/** Keys are skipped through one by one, so that a million rows behind one of them cost as much as one. */
-function keyed(table: string, name: Origin, scope: string, ordered: string, starts: string): string {
+/**
+ * Keys are skipped through one by one, so that a million rows behind one of them cost as much as one. The rows of a key are listed
+ * from its first one on, also if that stands aside. A key is given as a range of one, and the order names it: so the index by key
+ * is the only one that has this order, and a table is never walked through by seq.
+ */
+function keyed({ name, table, scope, starts, ordered }: Table, which: string, seen: string): string {
   return `
-select s.share, ${SEQ('r')}, r.type, r.lane, r.key, r.bytes::text, r.ms::text, r.held, r.starts
+select s.share, ${SEQ('r')} as seq, r.type, r.lane, r.key, r.bytes::text as bytes, r.ms::text as ms, r.held, r.starts, false as timed
 from ${name}_share as s
 cross join lateral (
-  select from ${table} i where i.${scope} = s.scope and ${ordered} order by i.${scope}, i.lane, i.key, i.seq limit 1
+  select from ${table} i where i.${scope} = s.scope and ${seen} order by i.${scope}, i.lane, i.key, i.seq limit 1
 ) as there
 cross join lateral unnest(s.lanes::smallint[], s.afters::text[]) as l (lane, after)
 cross join lateral (
   with recursive head as (
     (select 1 as rank, i.key, i.held_at is null and i.available_at <= now() as ready from ${table} i
-    where i.${scope} = s.scope and i.lane = l.lane and ${ordered} and i.key > l.after
+    where i.${scope} = s.scope and i.lane = l.lane and ${seen} and i.key > l.after
     order by i.key, i.seq limit 1)
     union all
     select head.rank + 1, next.* from head cross join lateral (
       select i.key, i.held_at is null and i.available_at <= now() from ${table} i
-      where i.${scope} = s.scope and i.lane = l.lane and ${ordered} and i.key > head.key
+      where i.${scope} = s.scope and i.lane = l.lane and ${seen} and i.key > head.key
       order by i.key, i.seq limit 1) as next
   )
   select * from head limit s.page
@@ -143,7 +183,43 @@ cross join lateral (
   select i.seq, i.mark, i.type, i.lane, i.key, octet_length(i.data) as bytes, ${MS('i.available_at - now()')} as ms,
     i.held_at is not null as held, ${starts} as starts
   from ${table} i
-  where i.${scope} = s.scope and i.lane = l.lane and ${ordered} and i.key = head.key
-  order by i.seq limit case when head.ready then greatest(1, ${RUN} / head.rank ^ 2)::integer else 1 end
-) as r`
+  where i.${scope} = s.scope and i.lane = l.lane and ${ordered} and i.key between head.key and head.key
+  order by i.key, i.seq limit case when head.ready then greatest(1, ${RUN} / head.rank ^ 2)::integer else 1 end
+) as r
+where ${which}`
+}
+
+/** Keys that stand aside until their first row is due: those for which that is now, and when the next one is. */
+function timed({ name, table, scope, starts, ordered }: Table): string {
+  const lanes = `
+from ${name}_share as s
+cross join lateral (
+  select from ${table} i where i.${scope} = s.scope and i.waits order by i.${scope}, i.lane, i.available_at, i.seq limit 1
+) as there
+cross join lateral unnest(s.lanes::smallint[]) as l (lane)`
+  return `
+select s.share, ${SEQ('r')} as seq, r.type, r.lane, r.key, r.bytes::text as bytes, r.ms::text as ms, r.held, r.starts, true as timed${lanes}
+cross join lateral (
+  select due.key, row_number() over (order by due.available_at, due.seq) as rank from (
+    select i.key, i.available_at, i.seq from ${table} i
+    where i.${scope} = s.scope and i.lane = l.lane and i.waits and i.available_at <= now()
+    order by i.available_at, i.seq limit s.page
+  ) as due
+) as head
+cross join lateral (
+  select i.seq, i.mark, i.type, i.lane, i.key, octet_length(i.data) as bytes, ${MS('i.available_at - now()')} as ms,
+    i.held_at is not null as held, ${starts} as starts
+  from ${table} i
+  where i.${scope} = s.scope and i.lane = l.lane and ${ordered} and i.key between head.key and head.key
+  order by i.key, i.seq limit greatest(1, ${RUN} / head.rank ^ 2)::integer
+) as r
+where not s.whole
+union all
+select s.share, ${SEQ('r')}, r.type, l.lane, null, '0', r.ms::text, false, 0, true${lanes}
+cross join lateral (
+  select i.seq, i.mark, i.type, ${MS('i.available_at - now()')} as ms from ${table} i
+  where i.${scope} = s.scope and i.lane = l.lane and i.waits and i.available_at > now()
+  order by i.available_at, i.seq limit 1
+) as r
+where not s.whole`
 }

@@ -38,6 +38,9 @@ export function migrations(schema: string): readonly MigrationSource[] {
   crashes integer not null default 0,
   lane smallint not null default 0,
   ordered boolean not null default false,
+  aside boolean not null default false,
+  waits boolean not null default false,
+  followed boolean not null default false,
   fingerprint bytea not null,
   consumer text not null,
   source text not null,
@@ -52,6 +55,9 @@ export function migrations(schema: string): readonly MigrationSource[] {
         `create index inbox_lane on ${schema}.inbox (consumer, lane, available_at, seq) where not ordered`,
         `create index inbox_suspect on ${schema}.inbox (consumer, lane, available_at, seq) where not ordered and starts > 0`,
         `create index inbox_key on ${schema}.inbox (consumer, lane, key, seq) where ordered`,
+        // What a look goes through, without the keys that cannot run now, and those of them that wait for their time.
+        `create index inbox_front on ${schema}.inbox (consumer, lane, key, seq) where ordered and not aside`,
+        `create index inbox_waits on ${schema}.inbox (consumer, lane, available_at, seq) where waits`,
         `create table ${schema}.outbox (
   seq bigint generated always as identity primary key,
   mark bigint not null default ${MARK},
@@ -61,6 +67,9 @@ export function migrations(schema: string): readonly MigrationSource[] {
   message_key uuid not null,
   attempts integer not null default 0,
   lane smallint not null default 0,
+  aside boolean not null default false,
+  waits boolean not null default false,
+  followed boolean not null default false,
   fingerprint bytea not null,
   relay text not null,
   source text not null,
@@ -73,6 +82,8 @@ export function migrations(schema: string): readonly MigrationSource[] {
 )`,
         `create index outbox_lane on ${schema}.outbox (relay, lane, available_at, seq) where key is null`,
         `create index outbox_key on ${schema}.outbox (relay, lane, key, seq) where key is not null`,
+        `create index outbox_front on ${schema}.outbox (relay, lane, key, seq) where key is not null and not aside`,
+        `create index outbox_waits on ${schema}.outbox (relay, lane, available_at, seq) where waits`,
         `create table ${schema}.failed (
   seq bigint generated always as identity primary key,
   mark bigint not null default ${MARK},

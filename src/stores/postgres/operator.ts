@@ -221,13 +221,13 @@ where seq = $9::bigint and mark = $10::bigint`,
     },
     unhold: both(
       (table) => `
-update ${schema}.${table} set held_at = null, error = null, available_at = clock_timestamp(), ${counts[table]}
+update ${schema}.${table} set held_at = null, aside = false, waits = false, error = null, available_at = clock_timestamp(), ${counts[table]}
 where seq = $1::bigint and mark = $2::bigint`,
     ),
     replaceHeld: both(
       (table) => `
 update ${schema}.${table} set (${COLUMNS}) = row (${VALUES}),
-  held_at = null, error = null, available_at = clock_timestamp(), ${counts[table]}
+  held_at = null, aside = false, waits = false, error = null, available_at = clock_timestamp(), ${counts[table]}
 where seq = $9::bigint and mark = $10::bigint`,
     ),
     deleteHeld: both((table) => `delete from ${schema}.${table} where seq = $1::bigint and mark = $2::bigint`),

@@ -4,6 +4,7 @@ import { laneOf } from '../../core/lanes.ts'
 import type { StoredMessage } from '../../core/message.ts'
 import { numberOf } from '../../core/seq.ts'
 import { type Dialect, encodeText, errorJson } from '../../core/sql/index.ts'
+import { aside } from './aside.ts'
 import { encodingCheck } from './checkup.ts'
 import { answered, classify, doomOf } from './errors.ts'
 import { leases } from './leases.ts'
@@ -172,6 +173,7 @@ export function dialect(schema: string): Dialect {
     }),
     subscription: (consumer, type) => ({ text: sql.subscription, params: [consumer, encodeText(type)] }),
 
+    aside: aside(schema),
     leases: leases(schema),
     operator: operator(schema),
   }

@@ -174,7 +174,7 @@ from ${schema}.inbox where seq = $6::bigint and mark = $7::bigint
 on conflict (consumer, message_key, fingerprint, origin) do update
 set held_seq = coalesce(failed.held_seq, excluded.held_seq), replaced_by = null`,
     holdInbox: `
-update ${schema}.inbox set held_at = clock_timestamp(), attempts = $1::integer, error = $2::text, starts = 0,
+update ${schema}.inbox set held_at = clock_timestamp(), aside = true, waits = false, attempts = $1::integer, error = $2::text, starts = 0,
   lease_token = null
 where seq = $3::bigint and mark = $4::bigint`,
     inboxSeq: `
@@ -190,7 +190,7 @@ select message_key, fingerprint, relay, source, id, type, key, attributes, data 
   select * from ${schema}.outbox where ${ROWS('$1', '$2')} order by outbox.seq
 ) as confirmed`,
     lockFree: `
-select ${SEQ('outbox')} as seq from ${schema}.outbox
+select ${SEQ('outbox')} as seq, followed from ${schema}.outbox
 where ${ROWS('$1', '$2')} order by outbox.seq for update skip locked`,
     outboxSeqs: `select ${SEQ('outbox')} as seq from ${schema}.outbox where ${ROWS('$1', '$2')}`,
     // A server that crashes may bring back what was deleted in its last moment; then it is sent again.
@@ -199,7 +199,7 @@ with settings as materialized (
   select set_config('synchronous_commit', 'off', true) as eventually, set_config('lock_timeout', '1s', true) as impatient
 )
 delete from ${schema}.outbox using settings
-where ${ROWS('$1', '$2')} and eventually = 'off' and impatient = '1s'`,
+where ${ROWS('$1', '$2')} and not followed and eventually = 'off' and impatient = '1s'`,
     deleteOutbox: `delete from ${schema}.outbox where ${ROWS('$1', '$2')}`,
     postpone: `
 update ${schema}.outbox set attempts = attempts + 1, available_at = ${LATER('m.delay_ms')}, error = m.error
@@ -217,7 +217,7 @@ from ${schema}.outbox where seq = $5::bigint and mark = $6::bigint
 on conflict (consumer, message_key, fingerprint, origin) do update
 set held_seq = coalesce(failed.held_seq, excluded.held_seq), replaced_by = null`,
     holdOutbox: `
-update ${schema}.outbox set held_at = clock_timestamp(), attempts = attempts + 1, error = $1::text
+update ${schema}.outbox set held_at = clock_timestamp(), aside = true, waits = false, attempts = attempts + 1, error = $1::text
 where seq = $2::bigint and mark = $3::bigint`,
     recordRelay: `
 insert into ${schema}.relays (name, destination) values ($1::text, $2::text) on conflict do nothing`,

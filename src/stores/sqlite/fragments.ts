@@ -13,4 +13,4 @@ export const ROW: string = 'seq = ? and mark = ?'
 /** Rows by their names. That one has the mark of another one of the list does not happen: marks are random. */
 export const ROWS: string = `seq in ${SEQS} and mark in ${SEQS}`
 /** A whole row of the inbox. */
-export const INBOX: string = `${SEQ}, consumer, ${MESSAGE}, ordered, attempts, lost, starts, crashes, lease_token, fence`
+export const INBOX: string = `${SEQ}, consumer, ${MESSAGE}, ordered, attempts, lost, starts, crashes, lease_token, fence, followed`

@@ -41,6 +41,9 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   fence integer not null default 0,
   lane integer not null default 0,
   ordered integer not null default 0,
+  aside integer not null default 0,
+  waits integer not null default 0,
+  followed integer not null default 0,
   fingerprint blob not null,
   consumer text not null,
   source text not null,
@@ -54,6 +57,9 @@ export function migrations(prefix: string): readonly MigrationSource[] {
         `create index ${prefix}inbox_message on ${prefix}inbox (message_key)`,
         `create index ${prefix}inbox_lane on ${prefix}inbox (consumer, lane, available_at, seq) where ordered = 0`,
         `create index ${prefix}inbox_key on ${prefix}inbox (consumer, lane, key, seq) where ordered = 1`,
+        // What a look goes through, without the keys that cannot run now, and those of them that wait for their time.
+        `create index ${prefix}inbox_front on ${prefix}inbox (consumer, lane, key, seq) where ordered = 1 and aside = 0`,
+        `create index ${prefix}inbox_waits on ${prefix}inbox (consumer, lane, available_at, seq) where waits = 1`,
         `create table ${prefix}outbox (
   seq integer primary key autoincrement,
   mark integer not null default (${MARK}),
@@ -64,6 +70,9 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   attempts integer not null default 0,
   held_at integer,
   lane integer not null default 0,
+  aside integer not null default 0,
+  waits integer not null default 0,
+  followed integer not null default 0,
   relay text not null,
   source text not null,
   id text not null,
@@ -75,6 +84,8 @@ export function migrations(prefix: string): readonly MigrationSource[] {
 ) strict`,
         `create index ${prefix}outbox_lane on ${prefix}outbox (relay, lane, available_at, seq) where key is null`,
         `create index ${prefix}outbox_key on ${prefix}outbox (relay, lane, key, seq) where key is not null`,
+        `create index ${prefix}outbox_front on ${prefix}outbox (relay, lane, key, seq) where key is not null and aside = 0`,
+        `create index ${prefix}outbox_waits on ${prefix}outbox (relay, lane, available_at, seq) where waits = 1`,
         `create table ${prefix}failed (
   seq integer primary key autoincrement,
   mark integer not null default (${MARK}),

@@ -218,12 +218,12 @@ select ${VALUES}, consumer, lane, ${NOW} from ${prefix}failed where ${ROW}`,
     },
     unhold: both(
       (table) => `
-update ${prefix}${table} set held_at = null, error = null, available_at = ${NOW}, ${counts[table]} where ${ROW}`,
+update ${prefix}${table} set held_at = null, aside = 0, waits = 0, error = null, available_at = ${NOW}, ${counts[table]} where ${ROW}`,
     ),
     replaceHeld: both(
       (table) => `
 update ${prefix}${table} set (${COLUMNS}) = (${VALUES}),
-  held_at = null, error = null, available_at = ${NOW}, ${counts[table]}
+  held_at = null, aside = 0, waits = 0, error = null, available_at = ${NOW}, ${counts[table]}
 where ${ROW}`,
     ),
     deleteHeld: both((table) => `delete from ${prefix}${table} where ${ROW}`),

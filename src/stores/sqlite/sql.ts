@@ -6,6 +6,7 @@ import type { LocalResult, LocalRow, RetryRow } from '../../core/rows.ts'
 import { numberOf } from '../../core/seq.ts'
 import { asBoolean, type Dialect, encodeText, pageOf } from '../../core/sql/index.ts'
 import type { Share } from '../../core/store.ts'
+import { aside } from './aside.ts'
 import { answered, classify, doomOf } from './errors.ts'
 import { leases } from './leases.ts'
 import { migrations } from './migrations.ts'
@@ -106,11 +107,11 @@ export function dialect(prefix: string): Dialect {
     inboxSeq: (consumer, messageKey) => ({ text: sql.inboxSeq, params: [consumer, messageKey] }),
 
     outboxRows: (seqs) => ({ text: sql.outboxRows, params: named(seqs) }),
-    lockFree: (seqs) => ({ text: sql.outboxSeqs, params: named(seqs) }),
+    lockFree: (seqs) => ({ text: sql.lockFree, params: named(seqs) }),
     outboxSeqs: (seqs) => ({ text: sql.outboxSeqs, params: named(seqs) }),
     copyToSent: (seqs) => ({ text: sql.copyToSent, params: named(seqs) }),
     deleteOutbox: (seqs) => ({ text: sql.deleteOutbox, params: named(seqs) }),
-    deleteConfirmed: (seqs) => ({ text: sql.deleteOutbox, params: named(seqs) }),
+    deleteConfirmed: (seqs) => ({ text: sql.deleteConfirmed, params: named(seqs) }),
     postpone: (rows) =>
       rows.map(({ seq, delayMs, error }) => ({
         text: sql.postpone,
@@ -139,6 +140,7 @@ export function dialect(prefix: string): Dialect {
     }),
     subscription: (consumer, type) => ({ text: sql.subscription, params: [consumer, encodeText(type)] }),
 
+    aside: aside(prefix),
     leases: leases(prefix),
     operator: operator(prefix),
   }
@@ -206,13 +208,11 @@ async function lookAt(
   share: Share,
   index: number,
 ): Promise<readonly Row[]> {
-  const { table, scope, types, lanes, after } = share
+  const { table, scope, types, lanes, after, all = false } = share
   const page = pageOf(share)
   const from = lanes.map((lane) => ({ lane, after: encodeText(after.get(lane) ?? '') }))
   const which = [index, JSON.stringify(from), scope]
-  const answer =
-    table === 'inbox'
-      ? await query({ text: sql.lookInbox, params: [...which, page, JSON.stringify(types.map(encodeText))] })
-      : await query({ text: sql.lookOutbox, params: [...which, page] })
+  const text = sql.look[table][all ? 'all' : 'front']
+  const answer = await query({ text, params: [...which, page, JSON.stringify(types.map(encodeText))] })
   return answer.rows
 }

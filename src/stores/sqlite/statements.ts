@@ -1,12 +1,9 @@
+import type { Origin } from '../../core/rows.ts'
 import { INBOX, LATER, MESSAGE, NAME, ROW, ROWS, SEQ, SEQS, UUID } from './fragments.ts'
+import { type LookTexts, lookTexts } from './look.ts'
 import { NOW } from './migrations.ts'
 
 const MESSAGE_VALUES = `${UUID}, ?, ?, ?, ?, ?, ?, unhex(?)`
-const READY = `i.held_at is null and i.available_at <= ${NOW}`
-
-/** How many rows of one key a look lists at most. */
-const RUN = 100
-const LAST = '9223372036854775807'
 
 type Name =
   | 'migrationTable'
@@ -22,8 +19,6 @@ type Name =
   | 'insertFailed'
   | 'insertOutbox'
   | 'listening'
-  | 'lookInbox'
-  | 'lookOutbox'
   | 'reschedule'
   | 'lockInbox'
   | 'copyToFailed'
@@ -33,6 +28,8 @@ type Name =
   | 'copyToSent'
   | 'outboxSeqs'
   | 'deleteOutbox'
+  | 'deleteConfirmed'
+  | 'lockFree'
   | 'postpone'
   | 'lockOutbox'
   | 'refuseToFailed'
@@ -51,7 +48,7 @@ type Name =
   | 'subscription'
 
 /** The statements by name. */
-export type Statements = Readonly<Record<Name, string>>
+export type Statements = Readonly<Record<Name, string>> & { readonly look: Readonly<Record<Origin, LookTexts>> }
 
 /** Every statement, whole and by name. Parameters are scalars; a list is the text of a JSON array. */
 export function statements(prefix: string): Statements {
@@ -118,83 +115,10 @@ select consumer, ordered from ${prefix}subscriptions
 where type = ? and consumer not in (select consumer from known)
 order by 1`,
 
-    // Lane by lane through the index, so that what belongs to others costs nothing; keys are skipped through one by one, so
-    // that a million rows behind one of them cost as much as one. Which share: 1, lanes: 2, scope: 3, page: 4, types: 5.
-    lookInbox: `
-with recursive lane (lane, after) as materialized (
-  select value ->> 'lane', value ->> 'after' from json_each(?2)
-), head (lane, seq, key, ready, nth) as (
-  select i.lane, i.seq, i.key, ${READY}, 1
-  from lane join ${prefix}inbox as i on i.seq = (
-    select n.seq from ${prefix}inbox as n
-    where n.ordered = 1 and n.consumer = ?3 and n.lane = lane.lane and n.key > lane.after
-    order by n.key, n.seq limit 1)
-  union all
-  select i.lane, i.seq, i.key, ${READY}, head.nth + 1
-  from head join ${prefix}inbox as i on i.seq = (
-    select n.seq from ${prefix}inbox as n
-    where n.ordered = 1 and n.consumer = ?3 and n.lane = head.lane and n.key > head.key
-    order by n.key, n.seq limit 1)
-  where head.nth < ?4
-)
-select ?1 as share, ${NAME('i')} as seq, i.type, i.lane, null as key, length(i.data) as bytes,
-  i.available_at - ${NOW} as ms, 0 as held, i.starts
-from lane join ${prefix}inbox as i on i.seq in (
-  select n.seq from ${prefix}inbox as n
-  where n.ordered = 0 and n.consumer = ?3 and n.lane = lane.lane and n.available_at <= ${NOW}
-    and n.type in (select value from json_each(?5))
-  order by n.available_at, n.seq limit ?4)
-union all
-select ?1, ${NAME('i')}, i.type, i.lane, null, 0, i.available_at - ${NOW}, 0, 0
-from lane join ${prefix}inbox as i on i.seq = (
-  select n.seq from ${prefix}inbox as n
-  where n.ordered = 0 and n.consumer = ?3 and n.lane = lane.lane and n.available_at > ${NOW}
-    and n.type in (select value from json_each(?5))
-  order by n.available_at, n.seq limit 1)
-union all
-select ?1, ${NAME('i')}, i.type, i.lane, i.key, length(i.data), i.available_at - ${NOW}, i.held_at is not null,
-  i.starts
-from head join ${prefix}inbox as i on i.seq in (
-  select n.seq from ${prefix}inbox as n
-  where n.ordered = 1 and n.consumer = ?3 and n.lane = head.lane and n.key = head.key
-    and n.seq <= iif(head.ready, ${LAST}, head.seq)
-  order by n.seq limit ${RUN})`,
-    lookOutbox: `
-with recursive lane (lane, after) as materialized (
-  select value ->> 'lane', value ->> 'after' from json_each(?2)
-), head (lane, seq, key, ready, nth) as (
-  select i.lane, i.seq, i.key, ${READY}, 1
-  from lane join ${prefix}outbox as i on i.seq = (
-    select n.seq from ${prefix}outbox as n
-    where n.key is not null and n.relay = ?3 and n.lane = lane.lane and n.key > lane.after
-    order by n.key, n.seq limit 1)
-  union all
-  select i.lane, i.seq, i.key, ${READY}, head.nth + 1
-  from head join ${prefix}outbox as i on i.seq = (
-    select n.seq from ${prefix}outbox as n
-    where n.key is not null and n.relay = ?3 and n.lane = head.lane and n.key > head.key
-    order by n.key, n.seq limit 1)
-  where head.nth < ?4
-)
-select ?1 as share, ${NAME('i')} as seq, i.type, i.lane, null as key, length(i.data) as bytes,
-  i.available_at - ${NOW} as ms, 0 as held, 0 as starts
-from lane join ${prefix}outbox as i on i.seq in (
-  select n.seq from ${prefix}outbox as n
-  where n.key is null and n.relay = ?3 and n.lane = lane.lane and n.available_at <= ${NOW}
-  order by n.available_at, n.seq limit ?4)
-union all
-select ?1, ${NAME('i')}, i.type, i.lane, null, 0, i.available_at - ${NOW}, 0, 0
-from lane join ${prefix}outbox as i on i.seq = (
-  select n.seq from ${prefix}outbox as n
-  where n.key is null and n.relay = ?3 and n.lane = lane.lane and n.available_at > ${NOW}
-  order by n.available_at, n.seq limit 1)
-union all
-select ?1, ${NAME('i')}, i.type, i.lane, i.key, length(i.data), i.available_at - ${NOW}, i.held_at is not null, 0
-from head join ${prefix}outbox as i on i.seq in (
-  select n.seq from ${prefix}outbox as n
-  where n.key is not null and n.relay = ?3 and n.lane = head.lane and n.key = head.key
-    and n.seq <= iif(head.ready, ${LAST}, head.seq)
-  order by n.seq limit ${RUN})`,
+    look: {
+      inbox: lookTexts(prefix, 'inbox'),
+      outbox: lookTexts(prefix, 'outbox'),
+    },
     reschedule: `
 update ${prefix}inbox set attempts = ?, lost = ?, starts = 0, available_at = ${LATER}, error = ?, lease_token = null
 where ${ROW} and lease_token is ${UUID}`,
@@ -205,7 +129,7 @@ insert into ${prefix}failed
 select consumer, ${MESSAGE}, lane, ordered, iif(?, seq, null), ?, ?, ?, ? from ${prefix}inbox where ${ROW}
 on conflict (consumer, message_key, fingerprint, origin) do update
 set held_seq = coalesce(held_seq, excluded.held_seq), replaced_by = null`,
-    holdInbox: `update ${prefix}inbox set held_at = ${NOW}, attempts = ?, error = ?, starts = 0, lease_token = null
+    holdInbox: `update ${prefix}inbox set held_at = ${NOW}, aside = 1, waits = 0, attempts = ?, error = ?, starts = 0, lease_token = null
 where ${ROW}`,
     inboxSeq: `
 select ${SEQ} from ${prefix}inbox as i where consumer = ? and message_key = ${UUID} order by i.seq limit 1`,
@@ -216,7 +140,9 @@ select ${SEQ}, source, id, type, key, attributes, data, attempts from ${prefix}o
 insert into ${prefix}sent (relay, ${MESSAGE})
 select relay, ${MESSAGE} from ${prefix}outbox where ${ROWS} order by seq`,
     outboxSeqs: `select ${SEQ} from ${prefix}outbox where ${ROWS}`,
+    lockFree: `select ${SEQ}, followed from ${prefix}outbox where ${ROWS}`,
     deleteOutbox: `delete from ${prefix}outbox where ${ROWS}`,
+    deleteConfirmed: `delete from ${prefix}outbox where ${ROWS} and followed = 0`,
     postpone: `update ${prefix}outbox set attempts = attempts + 1, available_at = ${LATER}, error = ? where ${ROW}`,
     lockOutbox: `select ${SEQ} from ${prefix}outbox where ${ROW}`,
     refuseToFailed: `
@@ -226,7 +152,7 @@ select 'outbox', relay, ${MESSAGE}, lane, key is not null, attempts + 1, iif(?, 
 from ${prefix}outbox where ${ROW}
 on conflict (consumer, message_key, fingerprint, origin) do update
 set held_seq = coalesce(held_seq, excluded.held_seq), replaced_by = null`,
-    holdOutbox: `update ${prefix}outbox set held_at = ${NOW}, attempts = attempts + 1, error = ? where ${ROW}`,
+    holdOutbox: `update ${prefix}outbox set held_at = ${NOW}, aside = 1, waits = 0, attempts = attempts + 1, error = ? where ${ROW}`,
     recordRelay: `insert into ${prefix}relays (name, destination) values (?, ?) on conflict do nothing`,
     relay: `select destination from ${prefix}relays where name = ?`,
 

@@ -28,6 +28,7 @@ import { reusedNumbers } from './reused-numbers.ts'
 import { sharing } from './sharing.ts'
 import { stopping } from './stopping.ts'
 import { stuck } from './stuck.ts'
+import { stuckKeys } from './stuck-keys.ts'
 import { tools } from './tools.ts'
 import { workers } from './workers.ts'
 import { World } from './world.ts'
@@ -40,6 +41,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   failures,
   'failed store': failedStore,
   'held keys': heldKeys,
+  'stuck keys': stuckKeys,
   'outgoing messages': outgoing,
   'known consumers and relays': known,
   'inputs of tools': tools,

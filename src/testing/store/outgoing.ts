@@ -9,7 +9,15 @@ import { type AnyHapax, type AnyStore, assertRejects, Pong, type World } from '.
 /** The messages of the default relay that wait, in the order of seq. */
 export async function outbox(store: AnyStore): Promise<readonly OutboxMessage[]> {
   const lanes = Array.from({ length: 64 }, (_, lane) => lane)
-  const share = { table: 'outbox', scope: 'default', types: [], lanes, limit: 1000, after: new Map() } as const
+  const share = {
+    table: 'outbox',
+    scope: 'default',
+    types: [],
+    lanes,
+    limit: 1000,
+    after: new Map(),
+    all: true,
+  } as const
   const [look] = await store.look([share])
   return store.outboxRows((look?.entries ?? []).map(({ seq }) => seq))
 }

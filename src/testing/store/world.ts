@@ -118,6 +118,7 @@ export class World {
       lanes: ALL_LANES,
       limit: 640,
       after: new Map(),
+      all: true,
     } as const
     const [look] = await this.store.look([{ ...all, ...share }])
     return look as Look
