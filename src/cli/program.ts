@@ -54,8 +54,17 @@ function program(io: Io, done: Done): Command {
       getErrHasColors: () => io.color,
     })
     .addHelpText('after', STORES + examples('hapax demo', 'hapax migrate --store sqlite:./shop.db', 'hapax status'))
+    .hook('preAction', (_, command) => refuseEmpty(command))
   for (const add of COMMANDS) add(root, io, done)
   return root
+}
+
+/** An option without a value is one of a variable that is not set: taken for left out, it would mean another database, or more rows. */
+function refuseEmpty(command: Command): void {
+  for (const option of command.options) {
+    if (command.getOptionValue(option.attributeName()) !== '') continue
+    throw new CliError('usage', `expected ${option.long} to have a value, got ''`)
+  }
 }
 
 const STORES = `
