@@ -213,6 +213,35 @@ const afterwards: readonly Case[] = [
     },
   },
   {
+    name: 'K16: the longest texts that are taken, however they are stored, go through inbox, outbox and failed',
+    run: async (world) => {
+      // Databases compress what repeats itself before they find an index row too long.
+      const longest = Array.from({ length: 2048 }, () => String.fromCharCode(33 + Math.floor(94 * Math.random()))).join(
+        '',
+      )
+      const encoded = '\u0000'.repeat(682)
+      const reader = world.reader(
+        async (ctx) => {
+          if (ctx.attempt === 1) throw new Error('not yet')
+          await world.database.effect(ctx.tx, String(ctx.message.key?.length))
+          await ctx.publish(Ping, { n: 1 }, { key: longest, relay: 'r'.repeat(255) })
+          await ctx.publish(Ping, { n: 1 }, { key: encoded })
+          if (ctx.message.key === encoded) throw new Permanent('bad')
+        },
+        { name: 'c'.repeat(255), receive: 'store', order: 'skip' },
+      )
+      const id = '\u0000'.repeat(2048)
+      for (const key of [longest, encoded]) {
+        assertOutcome(await reader.deliver(`${key.length}${id.slice(4)}`, { source: id, key }), 'stored')
+      }
+      await world.drain(reader)
+      await world.assertEffects(['2048'])
+      assert.equal((await world.database.outbox()).length, 2)
+      const [failed] = await reader.hapax.failed.list()
+      assert.deepEqual([failed?.message.key, failed?.message.source], [encoded, id])
+    },
+  },
+  {
     name: 'K20: messages with different unusable ids and one payload are all kept',
     run: async (world) => {
       const reader = world.reader()
