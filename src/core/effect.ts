@@ -16,6 +16,7 @@ import type { Random } from './random.ts'
 import type { Redact } from './redact.ts'
 import { ref } from './reporter.ts'
 import type { EffectEnd, EffectRef, EffectRow, EffectState } from './rows.ts'
+import { jsonInAnyEncoding } from './storable.ts'
 import type { Store } from './store.ts'
 import { Watched } from './watched.ts'
 
@@ -319,7 +320,9 @@ export class Effects {
 
   async #end(name: string, end: EffectEnd): Promise<void> {
     const { engine, held, consumer, message } = this.#options
-    const there = await this.#insist(name, () => engine.store.endEffect(held, this.#ref(name), end))
+    const write = (result: string | null): Promise<boolean> =>
+      engine.store.endEffect(held, this.#ref(name), { ...end, result })
+    const there = await this.#insist(name, () => jsonInAnyEncoding(end.result, write))
     if (!there) throw this.#lost()
     if (name === '') return
     const state: EffectState = end.state

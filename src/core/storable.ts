@@ -1,6 +1,6 @@
 import { asError, HapaxError, isHapaxError, messageOf } from './errors.ts'
 import type { StoredMessage } from './message.ts'
-import { inAscii, shortened } from './stub.ts'
+import { asciiJson, inAscii, shortened } from './stub.ts'
 import type { Verdict } from './verdict.ts'
 
 /** A message, and what follows from what happened to it. */
@@ -26,6 +26,19 @@ export async function asFarAsStorable<T>(whole: Kept, keep: (kept: Kept) => Prom
   } catch (error) {
     if (!isRefusal(error)) throw error
     return keepStub(whole, error, keep)
+  }
+}
+
+/** Writes a JSON text, in ASCII if the database has not all of its characters. */
+export async function jsonInAnyEncoding<T>(
+  json: string | null,
+  write: (json: string | null) => Promise<T>,
+): Promise<T> {
+  try {
+    return await write(json)
+  } catch (error) {
+    if (!isRefusal(error) || json === null) throw error
+    return write(asciiJson(json))
   }
 }
 

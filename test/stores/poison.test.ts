@@ -143,6 +143,23 @@ describe.skipIf(!testStores().includes('postgres'))('PostgreSQL', () => {
     expect(JSON.stringify(trace)).toContain(`no ${STRANGE}`)
   })
 
+  it('K12: what an outside call returned is journalled, whatever characters it has', async () => {
+    const hapax = await inEncoding('LATIN1')
+    const results: unknown[] = []
+    const consumer = hapax.leased('billing', { retry: { attempts: 2, minDelayMs: 0, maxDelayMs: 0 } })
+    consumer.on(Ping, async (_, ctx) => {
+      await ctx.note({ [STRANGE]: STRANGE })
+      results.push(await ctx.effect('send', async () => `${STRANGE} ${results.length}`))
+      if (ctx.attempt === 1) throw new Error('once more')
+    })
+    await consumer.handle(ping('a'))
+    await using worker = hapax.worker({ consume: [consumer] })
+    await worker.start()
+    await worker.drain()
+    expect(results).toEqual([`${STRANGE} 0`, `${STRANGE} 0`])
+    expect(await hapax.failed.count()).toBe(0)
+  })
+
   it('K12: a message that is published with such characters is refused at once', async () => {
     const hapax = await inEncoding('LATIN1')
     const publishing = hapax.transaction((tx) => hapax.publish(tx, Ping, 1, { id: STRANGE }))
