@@ -27,6 +27,12 @@ export interface PublishOptions {
   /** @default the key that the message type computes */
   readonly key?: string
   readonly subject?: string
+  /**
+   * What the data is. A text whose content type is not JSON is sent as it is, and so are bytes (`Uint8Array`); all else is made JSON.
+   * Handlers get a text for `text/…`, and bytes for what is neither that nor JSON. @default 'application/json', or
+   * 'application/octet-stream' for bytes
+   */
+  readonly datacontenttype?: string
   readonly headers?: Readonly<Record<string, string>>
   readonly correlationId?: string
   readonly causationId?: string

@@ -2,11 +2,12 @@ import { auditOf, type By } from './audit.ts'
 import { type BulkOptions, type BulkSummary, bulk, checkedSeq, pageSize } from './bulk.ts'
 import type { Clock } from './clock.ts'
 import { MAX_RESULT_BYTES } from './effect-result.ts'
-import { asError, describe, HapaxError, messageOf } from './errors.ts'
+import { HapaxError } from './errors.ts'
 import { fingerprint, messageKey } from './identity.ts'
 import { isJson, MAX_TEXT_BYTES } from './intake.ts'
 import { packAttributes, type StoredMessage, unpackAttributes } from './message.ts'
 import { expected, noOthers, object, text, word } from './options.ts'
+import { jsonOf, payloadOf } from './payload.ts'
 import type { EffectEnd, EffectRow } from './rows.ts'
 import type { Store } from './store.ts'
 import { stubOf } from './stub.ts'
@@ -241,40 +242,31 @@ function refuseStub({ seq, message }: FailedMessage): void {
   })
 }
 
-/** The message of a failed one with other data. Its data is JSON, whatever the old one's was. */
+/** The message of a failed one with other data: of its content type if that is for texts or bytes and it is one, else JSON. */
 function edited(old: StoredMessage, id: string, data: unknown, maxBytes: number): StoredMessage {
   const { correlationId = old.id, ...others } = unpackAttributes(old)
-  const json = isJson(others.datacontenttype) ? {} : { datacontenttype: 'application/json' }
-  const attributes = packAttributes({ ...others, ...json, correlationId, causationId: old.id })
-  const bytes = Buffer.from(jsonOf(data))
+  const raw = typeof data === 'string' || data instanceof Uint8Array
+  const kept = raw && !isJson(others.datacontenttype) ? others.datacontenttype : undefined
+  const { bytes, contentType, json } = payloadOf('the edit', data === undefined ? jsonOf('data', data) : data, kept)
+  const type = json !== undefined && isJson(others.datacontenttype) ? {} : { datacontenttype: contentType }
+  const attributes = packAttributes({ ...others, ...type, correlationId, causationId: old.id })
   const size = bytes.byteLength + Buffer.byteLength(attributes)
   if (size > maxBytes) {
     throw new HapaxError('too-large', `expected a message of at most ${maxBytes} bytes, got ${size}`, {
       fields: { bytes: size },
     })
   }
-  const { source, type, key } = old
+  const { source, key } = old
   return {
     messageKey: messageKey(source, id),
     source,
     id,
-    type,
+    type: old.type,
     key,
     attributes,
     data: bytes,
     fingerprint: fingerprint(bytes),
   }
-}
-
-function jsonOf(data: unknown): string {
-  let reason = ''
-  try {
-    const json = JSON.stringify(data)
-    if (json !== undefined) return json
-  } catch (error) {
-    reason = `: ${messageOf(asError(error))}`
-  }
-  throw new HapaxError('invalid-payload', `expected data to be a JSON value, got ${describe(data)}${reason}`)
 }
 
 function settlement({ effect, as, result }: SettleOptions): EffectEnd {
@@ -285,7 +277,7 @@ function settlement({ effect, as, result }: SettleOptions): EffectEnd {
       as === 'retry' ? `made again, although nobody knows whether '${effect}' happened` : 'settled by hand'
     return { state: 'not-done', result: null, error: { name: 'Settled', message } }
   }
-  const json = result === undefined ? '' : jsonOf(result)
+  const json = result === undefined ? '' : jsonOf('result', result)
   if (Buffer.byteLength(json) > MAX_RESULT_BYTES) {
     expected('result', `at most ${MAX_RESULT_BYTES} bytes as JSON`, `${Buffer.byteLength(json)} bytes`)
   }

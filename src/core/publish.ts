@@ -4,10 +4,11 @@ import { transactionClosed } from './driver.ts'
 import { asError, describe, HapaxError, messageOf } from './errors.ts'
 import type { EventHub } from './events.ts'
 import { fingerprint, messageKey } from './identity.ts'
-import { isIndexed, isName, MAX_TEXT_BYTES, textRule } from './intake.ts'
+import { decode, isIndexed, isName, MAX_TEXT_BYTES, textRule } from './intake.ts'
 import { parseJson } from './json.ts'
 import { packAttributes, type StoredMessage } from './message.ts'
 import { expected, flag, MAX_SPAN_MS, nameText, noOthers, numberFrom, object, text } from './options.ts'
+import { type Payload, payloadOf } from './payload.ts'
 import type { LocalRow } from './rows.ts'
 import type { Entered, Store, Unit, Writes } from './store.ts'
 import { Watched } from './watched.ts'
@@ -250,21 +251,21 @@ export class Publisher<Tx, Own> {
     if (draft?.message === undefined || options === undefined) expected('drafts', 'messages made by of()', draft)
     const { message: type } = draft
     checkPublish(type, options)
-    const json = serialise(type.type, data)
-    const prepared = this.#stored(type, json, data, options)
+    const payload = payloadOf(type.type, data, options.datacontenttype)
+    const prepared = this.#stored(type, payload, data, options)
     // What the consumer will see is checked, not what the publisher holds: a Date, for example, arrives as text.
-    const checked = type.parse(json === undefined ? undefined : reparsed(type.type, json))
+    const checked = type.parse(arriving(type.type, payload, prepared.message))
     return checked instanceof Promise ? checked.then(() => prepared) : prepared
   }
 
-  #stored(type: Draft['message'], json: string | undefined, data: unknown, options: PublishOptions): Prepared {
+  #stored(type: Draft['message'], payload: Payload, data: unknown, options: PublishOptions): Prepared {
     const { source, mintId, clock, maxBytes } = this.#options
     const id = options.id ?? mintId()
-    const bytes = json === undefined ? new Uint8Array(0) : Buffer.from(json)
+    const { bytes } = payload
     const attributes = packAttributes({
       ...options,
       time: new Date(clock.now()).toISOString(),
-      datacontenttype: 'application/json',
+      datacontenttype: payload.contentType,
     })
     const size = bytes.byteLength + Buffer.byteLength(attributes)
     if (size > maxBytes) {
@@ -311,30 +312,13 @@ function noConsumer(type: string): HapaxError {
 }
 
 /** What arrives at the consumer, by the same rules as there. */
-function reparsed(type: string, json: string): unknown {
+function arriving(type: string, { json, contentType }: Payload, message: StoredMessage): unknown {
   try {
-    return parseJson(json)
+    return json === undefined ? decode(message, contentType) : parseJson(json)
   } catch (cause) {
-    const what = `expected data of ${type} to be JSON that a consumer takes: ${messageOf(asError(cause))}`
+    const what = `expected data of ${type} to be ${json === undefined ? contentType : 'JSON'} that a consumer takes: ${messageOf(asError(cause))}`
     throw new HapaxError('invalid-payload', what, { cause, fields: { type } })
   }
-}
-
-function serialise(type: string, data: unknown): string | undefined {
-  if (data === undefined) return undefined
-  try {
-    const json = JSON.stringify(data)
-    if (json !== undefined) return json
-  } catch (cause) {
-    throw new HapaxError(
-      'invalid-payload',
-      `expected data of ${type} to be a JSON value: ${messageOf(asError(cause))}`,
-      {
-        cause,
-      },
-    )
-  }
-  throw new HapaxError('invalid-payload', `expected data of ${type} to be a JSON value, got ${describe(data)}`)
 }
 
 function keyOf(type: Draft['message'], data: unknown, options: PublishOptions): string | null {
@@ -360,6 +344,7 @@ const PUBLISH_OPTIONS = [
   'id',
   'key',
   'subject',
+  'datacontenttype',
   'headers',
   'correlationId',
   'causationId',
@@ -381,6 +366,7 @@ export function checkPublish(type: MessageType<never, unknown>, options: Publish
   if (delayMs !== undefined) numberFrom('delayMs', 0, delayMs, 0, MAX_SPAN_MS)
   if (relay !== undefined) nameText('relay', relay)
   if (now !== undefined) flag('now', now, false)
+  if (options.datacontenttype !== undefined) nameText('datacontenttype', options.datacontenttype)
   for (const name of TEXTS) if (options[name] !== undefined) text(name, options[name], MAX_TEXT_BYTES)
   if (headers !== undefined) checkHeaders(headers)
 }

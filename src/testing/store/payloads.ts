@@ -1,7 +1,17 @@
 import assert from 'node:assert/strict'
+import type { MessageType } from '../../core/define.ts'
 import type { IncomingMessage } from '../../core/message.ts'
 import type { Case } from './case.ts'
-import { assertOutcome, type Context, ping, type Reader, type ReaderOptions, type World } from './world.ts'
+import {
+  assertOutcome,
+  assertRejects,
+  type Context,
+  Ping,
+  ping,
+  type Reader,
+  type ReaderOptions,
+  type World,
+} from './world.ts'
 
 const BYTES = 'application/octet-stream'
 const TEXT = 'hello "you" \u0000 é 👍'
@@ -38,6 +48,76 @@ async function assertFresh(world: World, more: () => Partial<IncomingMessage>, e
   const got = (id: string): string => `${id} ${expected} ${expected}`
   assert.deepEqual(reader.seen, [got('good'), got('bad'), got('good'), got('bad'), got('bad')])
 }
+
+/** What a consumer of local messages gets of this one, and of which content type. */
+async function delivered(world: World, data: unknown, datacontenttype?: string): Promise<readonly [unknown, unknown]> {
+  const hapax = world.hapax({ delivery: 'local' })
+  const got: [unknown, unknown][] = []
+  const reader = world.reader(({ message }, each: unknown) => got.push([each, message.datacontenttype]), { hapax })
+  const options = datacontenttype === undefined ? {} : { datacontenttype }
+  await hapax.transaction((tx) => hapax.publish(tx, Ping as MessageType<unknown>, data, options))
+  await world.drain(reader)
+  assert.equal(got.length, 1)
+  return got[0] as [unknown, unknown]
+}
+
+const published: readonly Case[] = [
+  {
+    name: 'K6: bytes that are published stay bytes, also if they are changed afterwards',
+    run: async (world) => {
+      const bytes = Buffer.from([1, 0, 255, 123])
+      assert.deepEqual(await delivered(world, new Uint8Array(bytes)), [new Uint8Array(bytes), BYTES])
+      assert.deepEqual(await delivered(world, bytes, 'image/png'), [new Uint8Array(bytes), 'image/png'])
+      assert.deepEqual(await delivered(world, Buffer.from('{"n":1}'), 'application/json'), [
+        { n: 1 },
+        'application/json',
+      ])
+      const hapax = world.hapax()
+      await hapax.transaction(async (tx) => {
+        const own = new Uint8Array([1, 2])
+        await hapax.publish(tx, Ping as MessageType<unknown>, own)
+        own.fill(9)
+      })
+      const { entries } = await world.look({ table: 'outbox', scope: 'default' })
+      const [row] = await world.store.outboxRows(entries.map(({ seq }) => seq))
+      assert.deepEqual([...(row?.message.data ?? [])], [1, 2])
+    },
+  },
+  {
+    name: 'K6: a text with a content type of its own stays what it is',
+    run: async (world) => {
+      assert.deepEqual(await delivered(world, TEXT, 'text/plain'), [TEXT, 'text/plain'])
+      assert.deepEqual(await delivered(world, '{"n":1}', 'text/csv'), ['{"n":1}', 'text/csv'])
+      assert.deepEqual(await delivered(world, TEXT), [TEXT, 'application/json'])
+      const [xml] = await delivered(world, '<a/>', 'application/xml')
+      assert.equal(Buffer.from(xml as Uint8Array).toString(), '<a/>')
+    },
+  },
+  {
+    name: 'K6: what is neither JSON nor bytes nor a text of its type is refused',
+    run: async (world) => {
+      const hapax = world.hapax()
+      await hapax.transaction(async (tx) => {
+        const refused = (data: unknown, datacontenttype?: string): Promise<void> =>
+          assertRejects(
+            hapax.publish(tx, Ping as MessageType<unknown>, data, datacontenttype ? { datacontenttype } : {}),
+            'invalid-payload',
+          )
+        await refused(new ArrayBuffer(2))
+        await refused(new Float64Array(2))
+        await refused({ n: 1 }, 'text/plain')
+        await refused('\ud800', 'text/plain')
+        await refused(Buffer.from('{'), 'application/json')
+        await refused(Buffer.from([255]), 'text/plain')
+        await assertRejects(
+          hapax.publish(tx, Ping, { n: 1 }, { datacontenttype: 'text/plain\r\nx: y' }),
+          'invalid-option',
+        )
+      })
+      assert.deepEqual(await world.database.outbox(), [])
+    },
+  },
+]
 
 const fresh: readonly Case[] = [
   {
@@ -139,4 +219,4 @@ const binary: readonly Case[] = [
   },
 ]
 
-export const payloads: readonly Case[] = [...fresh, ...binary]
+export const payloads: readonly Case[] = [...published, ...fresh, ...binary]
