@@ -1,3 +1,4 @@
+import { connect } from 'node:net'
 import { headers, type MsgHdrs } from '@nats-io/transport-node'
 import { CloudEvent, type Headers, HTTP, type Message } from 'cloudevents'
 import { memory } from 'hapax/memory'
@@ -7,6 +8,7 @@ import { Listener } from '../../src/testing/broker/listener.ts'
 import { Shop } from '../../src/testing/broker/shop.ts'
 import { message, publish } from '../../src/testing/broker/world.ts'
 import { type NatsPlace, natsPlace, PATIENT } from '../support/nats-place.ts'
+import { requireServer } from '../support/servers.ts'
 
 const event = new CloudEvent({
   id: 'evt-1',
@@ -38,7 +40,38 @@ function read(received: { readonly headers?: MsgHdrs | undefined; readonly data:
   return HTTP.toEvent(raw) as CloudEvent<unknown>
 }
 
+/** Publishes with headers of any bytes, which no client lets through. */
+async function publishRaw(subject: string, head: Buffer, body: string): Promise<void> {
+  const { hostname, port } = new URL(requireServer('nats'))
+  const socket = connect(Number(port), hostname)
+  const lines = Buffer.concat([Buffer.from('NATS/1.0\r\n'), head, Buffer.from('\r\n\r\n')])
+  const total = lines.length + Buffer.byteLength(body)
+  socket.write('CONNECT {"verbose":false,"headers":true}\r\n')
+  socket.write(`HPUB ${subject} ${lines.length} ${total}\r\n`)
+  socket.write(Buffer.concat([lines, Buffer.from(`${body}\r\nPING\r\n`)]))
+  let answer = ''
+  for await (const chunk of socket) {
+    answer += String(chunk)
+    if (answer.includes('PONG') || answer.includes('-ERR')) break
+  }
+  expect(answer).not.toContain('-ERR')
+}
+
 describe.concurrent('NATS and others', () => {
+  it('K20: messages whose ids are no text are all kept, although the client writes them alike', async () => {
+    await using there = await place()
+    const shop = new Shop({ rows: memory() })
+    const js = nats({ url: there.proxy.url, ...PATIENT })
+    await shop.work({ consume: [shop.consumer().from(js.consumer('billing', { stream: there.stream }))] })
+    for (let byte = 0x80; byte < 0x88; byte++) {
+      const head = Buffer.concat([Buffer.from('ce-source: /s\r\nce-type: ping\r\nce-id: '), Buffer.from([byte])])
+      await publishRaw(`${there.prefix}.raw`, head, '{}')
+    }
+    const failed = await shop.failed(8)
+    expect(failed.map(({ reason }) => reason)).toEqual(Array(8).fill('invalid-id'))
+    await shop.close()
+  })
+
   it.each(['binary', 'structured'] as const)('an event of the CloudEvents SDK is handled (%s)', async (mode) => {
     await using there = await place()
     const shop = new Shop({ rows: memory() })

@@ -61,6 +61,17 @@ describe.concurrent('an entry of a sender that knows nothing of hapax', () => {
     ])
   })
 
+  it('K20: is kept if its id is no text, and so is every other one with the same payload', async () => {
+    await using place = await redisPlace()
+    await using consumer = await consuming(place, {})
+    for (let byte = 0x80; byte < 0x88; byte++) {
+      const fields = ['ce_id', Buffer.from([byte]), 'ce_source', '/s', 'ce_type', 'order.placed', 'data', '{}'] as const
+      await place.plain.xadd(place.stream, '*', ...fields)
+    }
+    await eventually(async () => expect(await consumer.hapax.failed.count({ reason: 'invalid-id' })).toBe(8))
+    expect(consumer.handled).toEqual([])
+  })
+
   it('has the body where the settings say, whatever bytes they are', async () => {
     await using place = await redisPlace()
     const { plain, stream, proxy } = place
