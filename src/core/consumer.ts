@@ -13,10 +13,10 @@ import {
   type Registered,
 } from './handlers.ts'
 import { InboxWork } from './inbox.ts'
-import { type Entry, intake } from './intake.ts'
+import { type Entry, intake, MAX_TEXT_BYTES } from './intake.ts'
 import { LeasedWork, type LeaseSettings } from './leased-work.ts'
 import type { IncomingMessage, StoredMessage } from './message.ts'
-import { able, expected, nameText, noOthers, positiveInteger } from './options.ts'
+import { able, expected, nameText, noOthers, object, positiveInteger } from './options.ts'
 import type { Outcome } from './outcome.ts'
 import { inParallel } from './parallel.ts'
 import { Recorder } from './record.ts'
@@ -49,6 +49,8 @@ export class Source<Tx, C extends Fed = Consumer<Tx>> {
     noOthers('options of from', options, ['prefetch', 'prefetchBytes', 'id', 'type', 'source', 'key'])
     able('subscription', 'a subscription, for example a queue of a broker', subscription, ['open'])
     for (const name of ['prefetch', 'prefetchBytes'] as const) positiveInteger(name, options[name], 1)
+    nameText('name of the subscription', subscription.name, MAX_TEXT_BYTES)
+    object(`features of ${subscription.name}`, subscription.features)
     this.consumer = consumer
     this.subscription = subscription
     this.options = checkMapping(options)
@@ -154,7 +156,8 @@ export class Consumer<Tx> {
     signal: AbortSignal | undefined,
   ): Promise<readonly Outcome[]> {
     if (!Array.isArray(messages)) expected('messages', 'an array', messages)
-    const entries = messages.map((message) => this.#entry(message))
+    // Not map(), which leaves out what is missing.
+    const entries = Array.from(messages, (message) => this.#entry(message))
     this.#turns.refuseNested(entries.map(storedOf))
     const unique = distinct(entries)
     const storing = this.#settings.receive === 'store'

@@ -1,4 +1,4 @@
-import { HapaxError } from './errors.ts'
+import { describe, HapaxError } from './errors.ts'
 import { able, expected, noOthers, text } from './options.ts'
 import { describeIssues, type SchemaInput, type SchemaOutput, type StandardSchema } from './standard-schema.ts'
 
@@ -94,13 +94,21 @@ export function messageType<Type extends MessageType<never, unknown>>(type: Type
 
 function parseWith<Out>(type: string, schema: StandardSchema<unknown, Out>, data: unknown): Out | Promise<Out> {
   const result = schema['~standard'].validate(data)
-  return result instanceof Promise ? result.then((awaited) => checkedValue(type, awaited)) : checkedValue(type, result)
+  // Not every promise is one of this realm; one taken for a result would be data that is not there.
+  if (typeof (result as Partial<Promise<unknown>> | undefined)?.then === 'function') {
+    return Promise.resolve(result).then((awaited) => checkedValue(type, awaited))
+  }
+  return checkedValue(type, result as Exclude<typeof result, Promise<unknown>>)
 }
 
 function checkedValue<Out>(
   type: string,
   result: Awaited<ReturnType<StandardSchema<unknown, Out>['~standard']['validate']>>,
 ): Out {
+  if (typeof result !== 'object' || result === null || !('value' in result || 'issues' in result)) {
+    const what = `expected the schema of ${type} to answer a value or issues, got ${describe(result)}`
+    throw new HapaxError('invalid-payload', what, { fields: { type } })
+  }
   if (result.issues === undefined) return result.value
   throw new HapaxError(
     'invalid-payload',

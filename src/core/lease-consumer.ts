@@ -106,7 +106,8 @@ export class LeaseConsumer implements Fed {
     signal: AbortSignal | undefined,
   ): Promise<readonly Outcome[]> {
     if (!Array.isArray(messages)) expected('messages', 'an array', messages)
-    const entries = messages.map((message) => this.#entry(message))
+    // Not map(), which leaves out what is missing.
+    const entries = Array.from(messages, (message) => this.#entry(message))
     this.#turns.refuseNested(entries.map(({ stored }) => stored))
     const unique = distinct(entries)
     const results: (readonly Outcome[])[] = []

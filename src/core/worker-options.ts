@@ -88,6 +88,7 @@ function relaysOf<Tx>({ relay, relays = {} }: WorkerOptions<Tx>): ReadonlyMap<st
     nameText('name of a relay', name)
     able(`relay ${name}`, 'a destination, for example an exchange of a broker', destination, ['publish', 'close'])
     nameText(`name of the destination of ${name}`, destination.name, MAX_TEXT_BYTES)
+    object(`features of ${destination.name}`, destination.features)
   }
   return all
 }

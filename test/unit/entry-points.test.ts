@@ -692,4 +692,21 @@ describe('K19: every option of every entry point is checked, in one sentence', (
       expect(new RetryAfter(value as number)).toMatchObject({ name: 'RetryAfter', delayMs: value })
     }
   })
+
+  it('a list with holes, and a destination or a subscription that says nothing of itself', async () => {
+    const consumer = made()
+      .consumer('a')
+      .on(Ping, () => {})
+    const holes = new Array(1) as never[]
+    expect(await said(() => consumer.handleMany(holes), ['invalid-message'])).toBe('refused')
+    expect(await said(() => leases().leased('a').handleMany(holes), ['invalid-message'])).toBe('refused')
+    const { publish, close } = memoryBroker().topic('a')
+    const open = (): void => {}
+    for (const name of [undefined, '', 'a\u001b[2J', 7]) {
+      expect(await said(() => hapax.worker({ relay: { name, publish, close, features: {} } as never }))).toBe('refused')
+      expect(await said(() => consumer.from({ name, open, features: {} } as never))).toBe('refused')
+    }
+    expect(await said(() => hapax.worker({ relay: { name: 'a', publish, close } as never }))).toBe('refused')
+    expect(await said(() => consumer.from({ name: 'a', open } as never))).toBe('refused')
+  })
 })

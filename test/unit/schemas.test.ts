@@ -1,3 +1,4 @@
+import { runInNewContext } from 'node:vm'
 import { type } from 'arktype'
 import { createHapax, defineMessage, type HapaxOptions, isHapaxError, type MessageType, silentLogger } from 'hapax'
 import { type MemoryStore, type MemoryTx, memory } from 'hapax/memory'
@@ -109,6 +110,29 @@ describe('defineMessage', () => {
     consumer.on(defineMessage('a', { schema: { '~standard': { version: 1, vendor: 'x', validate } } }), () => {})
     const outcome = await consumer.handle({ id: 'a', source: '/s', type: 'a', data: 1 })
     expect(outcome).toMatchObject({ status: 'failed', error: { code: 'invalid-payload' } })
+  })
+
+  it('a result that is a promise of another realm is waited for; one that is no result is refused', async () => {
+    const { hapax, consumer } = setUp()
+    const typed = (type: string, validate: () => unknown) =>
+      defineMessage<unknown>(type, { schema: { '~standard': { version: 1, vendor: 'x', validate } } } as never)
+    const seen: unknown[] = []
+    const elsewhere = runInNewContext('() => Promise.resolve({ value: 7 })') as () => unknown
+    consumer.on(typed('elsewhere', elsewhere), (data) => void seen.push(data))
+    expect(await consumer.handle({ id: 'a', source: '/s', type: 'elsewhere', data: 1 })).toMatchObject({
+      status: 'processed',
+    })
+    expect(seen).toEqual([7])
+    for (const result of [null, undefined, 7, 'fine', {}, { data: 1 }]) {
+      const published = hapax.transaction((tx) =>
+        hapax.publish(
+          tx,
+          typed('wrong', () => result),
+          {},
+        ),
+      )
+      await expect(published).rejects.toMatchObject({ code: 'invalid-payload' })
+    }
   })
 
   it('without a schema passes on what came', async () => {
