@@ -48,7 +48,7 @@ export interface ConsumerOptions {
   /** What the same id with another payload is. @default 'duplicate' */
   readonly onMismatch?: 'duplicate' | 'conflict'
   readonly retry?: RetryOptions
-  /** Refuses messages whose `time` is longer ago than this. @default no limit */
+  /** Refuses messages whose `time` is longer ago than this, is in the future, or is missing. @default no limit */
   readonly maxAgeMs?: number
   /**
    * How long receipts are kept, and with them the memory of what was taken; 'forever' keeps them.

@@ -14,7 +14,7 @@ export type OutcomeStatus =
   | 'failed'
   /** Another message with the same identity was taken before; this one is in the failed store. */
   | 'conflict'
-  /** The message is older than what receipts remember; it is in the failed store. */
+  /** The message is older than `maxAgeMs`, or does not say how old it is; it is in the failed store. */
   | 'expired'
   /** Another process is working on this message right now. */
   | 'busy'
