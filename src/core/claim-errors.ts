@@ -9,6 +9,10 @@ export function elsewhere(): HapaxError {
 }
 
 /** It waits for its next attempt. */
+export function notItsTurn(): HapaxError {
+  return new HapaxError('busy', 'whoever had this message was not heard of again: few of that kind run at once')
+}
+
 export function notDue(): HapaxError {
   return new HapaxError('busy', 'the next attempt at this message is not due yet')
 }

@@ -1,5 +1,5 @@
 import type { Activity } from './activity.ts'
-import { crashLoop, elsewhere, notDue, unknownType } from './claim-errors.ts'
+import { crashLoop, elsewhere, notDue, notItsTurn, unknownType } from './claim-errors.ts'
 import type { ConsumerSettings } from './consumer-options.ts'
 import { type EffectEngine, Effects } from './effect.ts'
 import { asError, type HapaxError, isHapaxError, messageOf, recordError } from './errors.ts'
@@ -7,6 +7,7 @@ import type { Floor } from './floor.ts'
 import type { Content, LeaseContext, LeasedContext, Registered } from './handlers.ts'
 import { MAX_CRASHES } from './inbox.ts'
 import type { Entry } from './intake.ts'
+import { Isolation } from './isolation.ts'
 import { type HeldLease, Leases, TimeLimit, underLease } from './lease.ts'
 import type { Claimed, ClaimHistory, Failure, LeaseStore, StoredClaim } from './lease-store.ts'
 import { callLeased, closed, type LeaseSettings } from './leased-work.ts'
@@ -59,8 +60,7 @@ export class ClaimedWork {
   readonly #claims: Together<StoredMessage, Claimed>
   readonly #settling: Together<Lease, boolean>
   readonly #places: Turnstile
-  /** Suspects are called one after the other. */
-  readonly #alone = new Turnstile(1)
+  readonly #isolation: Isolation
 
   constructor(engine: LeaseEngine, consumer: string, settings: ClaimSettings, registry: Registry<never>) {
     const { store, clock } = engine
@@ -71,6 +71,7 @@ export class ClaimedWork {
     this.#registry = registry
     this.#reporter = new Reporter(engine, consumer)
     this.#places = new Turnstile(settings.concurrency)
+    this.#isolation = new Isolation(clock, settings.concurrency)
     this.#limit = new TimeLimit(clock, settings.maxDurationMs)
     this.#claims = new Together((messages) => this.#claim(messages, false))
     this.#settling = new Together(async (leases) => {
@@ -144,7 +145,7 @@ export class ClaimedWork {
       case 'taken':
         return this.takenBefore(stored, claimed.receipt)
       case 'suspect':
-        return this.#suspect(entry, signal)
+        return this.#suspect(entry, claimed.crashes, signal)
       case 'waiting':
         return { ...this.#reporter.busy(stored, notDue()), retryAfterMs: claimed.leftMs }
       case 'busy':
@@ -152,14 +153,16 @@ export class ClaimedWork {
     }
   }
 
-  /** Whoever had it was not heard of again: nothing else of that kind runs meanwhile. */
-  async #suspect(entry: Entry, signal: AbortSignal | undefined): Promise<Outcome> {
-    await this.#alone.enter()
+  /** Whoever had it was not heard of again: few others of that kind run meanwhile, or none. It does not wait for its turn in here. */
+  async #suspect(entry: Entry, crashes: number, signal: AbortSignal | undefined): Promise<Outcome> {
+    if (!this.#isolation.enter(crashes)) {
+      return { ...this.#reporter.busy(entry.stored, notItsTurn()), retryAfterMs: SUSPECT_MS }
+    }
     try {
       const [again] = await this.#claim([entry.stored], true)
       return await this.#taken(entry, again as Claimed, signal)
     } finally {
-      this.#alone.leave()
+      this.#isolation.leave(crashes)
     }
   }
 
@@ -169,11 +172,11 @@ export class ClaimedWork {
     if (!this.#registry.handlers.has(type)) return this.#putBack(claim, unknownType(type), ELSEWHERE_MS)
     if (claim.crashes === 0) return this.#work(claim, undefined, signal)
     // In hand it would be a suspect once more, if the one that runs ends the process.
-    if (!this.#alone.tryEnter()) return this.#toLine(claim)
+    if (!this.#isolation.enter(claim.crashes)) return this.#toLine(claim)
     try {
       return await this.#work(claim, undefined, signal)
     } finally {
-      this.#alone.leave()
+      this.#isolation.leave(claim.crashes)
     }
   }
 

@@ -22,26 +22,34 @@ export interface GroupingOptions {
 /** What to run. */
 export interface Grouping {
   readonly turns: readonly Turn[]
-  /** What has to run alone. */
-  readonly suspects: readonly Entry[]
+  /** What was in hand when a process died: each is a group of its own, and few of them run at once. */
+  readonly apart: readonly Entry[]
+  /** What was in hand when a process died, and again when it ran apart: each runs alone in its process. */
+  readonly alone: readonly Entry[]
 }
+
+/** After so many deaths, nothing else may run beside a message. */
+const ALONE_AFTER = 2
 
 /** Puts what a look found into groups. A key's messages follow one another without a gap, from its first one on. */
 export function grouping(entries: readonly Entry[], options: GroupingOptions): Grouping {
   const loose = entries.filter((entry) => entry.key === null && options.ready(entry))
-  const heads: Entry[] = []
-  const runs = loose.filter((entry) => !entry.suspect).map((entry) => [entry])
+  const suspects = loose.filter(({ deaths }) => deaths > 0)
+  const runs = loose.filter(({ deaths }) => deaths === 0).map((entry) => [entry])
   for (const rows of byKey(entries).values()) {
     const run = rows.slice(
       0,
-      untilNot(rows, (row) => options.ready(row) && !row.suspect),
+      untilNot(rows, (row) => options.ready(row) && row.deaths === 0),
     )
     const [head] = rows
     if (run.length > 0) runs.push(run.slice(0, Math.max(options.size, CHAIN)))
-    else if (head !== undefined && options.ready(head)) heads.push(head)
+    else if (head !== undefined && options.ready(head)) suspects.push(head)
   }
-  const suspects = [...loose.filter((entry) => entry.suspect), ...heads]
-  return { turns: packed(runs, options), suspects }
+  return {
+    turns: packed(runs, options),
+    apart: suspects.filter(({ deaths }) => deaths < ALONE_AFTER),
+    alone: suspects.filter(({ deaths }) => deaths >= ALONE_AFTER),
+  }
 }
 
 /** How many messages of one key are taken into hand where they do not fit into one group. */

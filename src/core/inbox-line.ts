@@ -39,6 +39,8 @@ export class InboxLine<Tx> implements Line {
   #queue: Turn[] = []
   #noting: Turn[] = []
   #noted: Turn[] = []
+  /** What was in hand when a process died, and waits for one of the few places for such. */
+  #apart: readonly Entry[] = []
   #suspects: readonly Entry[] = []
   readonly #rotation = new Rotation()
   readonly #review: Review
@@ -101,14 +103,15 @@ export class InboxLine<Tx> implements Line {
     this.#rotation.seen(afterOf(looks.slice(0, usual)))
     this.#review.seen(looks.slice(usual))
     this.#nextMs = soonest(looks, entries)
-    const { turns, suspects } = grouping(entries, {
+    const { turns, apart, alone } = grouping(entries, {
       room: this.#ahead() - this.#hand.size,
       size: this.#options.consumer.groupSize,
       roomBytes: Number.POSITIVE_INFINITY,
       bytes: GROUP_BYTES,
       ready: (entry) => this.#isReady(entry),
     })
-    this.#suspects = suspects
+    this.#apart = apart
+    this.#suspects = alone
     for (const turn of turns) this.#take(turn)
     this.#queue.push(...turns)
     return turns.length > 0
@@ -127,6 +130,7 @@ export class InboxLine<Tx> implements Line {
    * because after a crash they run alone.
    */
   putUp(): boolean {
+    this.#putUpApart()
     const up = [...this.#noted, ...this.#noting]
     const turns = this.#options.concurrency - this.#running.size + 1
     let rows = up.reduce((sum, turn) => sum + seqsOf(turn).length, 0)
@@ -137,6 +141,19 @@ export class InboxLine<Tx> implements Line {
       this.#noting.push(turn)
     }
     return this.#noting.length > 0
+  }
+
+  /**
+   * Most of those that were in hand when a process died had nothing to do with it: they run beside others, each by itself. Only few at
+   * a time, because those that are in hand when a process dies once more have to run alone.
+   */
+  #putUpApart(): void {
+    const inHand = [...this.#running.values(), ...this.#noted, ...this.#noting].filter(isApart).length
+    const free = Math.max(0, Math.ceil(this.#options.concurrency / APART_PART) - inHand)
+    const turns = this.#apart.slice(0, free).map((entry): Turn => [[entry]])
+    this.#apart = this.#apart.slice(free)
+    for (const turn of turns) this.#take(turn)
+    this.#noting.unshift(...turns)
   }
 
   /** What was put up has been noted, and may begin. */
@@ -181,6 +198,7 @@ export class InboxLine<Tx> implements Line {
 
   /** Gives back what has not begun; it was only looked at. */
   drop(): void {
+    this.#apart = []
     this.#suspects = []
     for (const turns of [this.#queue, this.#noting, this.#noted]) for (const turn of turns.splice(0)) this.#letGo(turn)
   }
@@ -287,8 +305,15 @@ const AVOID_MS = 50
 const MAX_AVOID_MS = 5_000
 const MAX_AVOIDED = 10_000
 
+/** So much of what runs at once may have been in hand when a process died: a quarter, and always one. */
+const APART_PART = 4
+
 /** How many messages that have not begun are noted at once, about. */
 const NOTED = 40
+
+function isApart(turn: Turn): boolean {
+  return (turn[0]?.[0]?.deaths ?? 0) > 0
+}
 
 function seqsOf(turn: Turn): readonly string[] {
   return turn.flatMap((group) => group.map((entry) => entry.seq))

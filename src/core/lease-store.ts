@@ -11,8 +11,8 @@ export type Claimed =
   | { readonly kind: 'busy' }
   /** Its next attempt is not due for this time. */
   | { readonly kind: 'waiting'; readonly leftMs: number }
-  /** Whoever had it was not heard of again: claim it alone. */
-  | { readonly kind: 'suspect' }
+  /** Whoever had it was not heard of again, so often in a row: claim it alone. */
+  | { readonly kind: 'suspect'; readonly crashes: number }
   /** It was processed before, or is in the failed store. */
   | { readonly kind: 'taken'; readonly receipt: Receipt }
 

@@ -22,7 +22,7 @@ export interface InboxRow {
   readonly attempts: number
   /** Infrastructure errors in a row. */
   readonly lost: number
-  /** How often a process died that had it in hand, among others or perhaps; from 1 on it is a suspect and runs alone. */
+  /** How often a process died that had it in hand, among others or perhaps; from 1 on it runs apart, from 2 on alone. */
   readonly starts: number
   /** How often a process died while it ran alone. */
   readonly crashes: number

@@ -47,8 +47,8 @@ export interface Entry {
   readonly dueMs: number
   /** It failed for good and holds its key. */
   readonly held: boolean
-  /** A process died that had it in hand. */
-  readonly suspect: boolean
+  /** How often a process died that had it in hand. */
+  readonly deaths: number
 }
 
 /** What a look found. */

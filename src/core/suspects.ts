@@ -23,14 +23,20 @@ export interface SuspectsOptions {
   changed(): void
 }
 
-/** Messages that may have ended a process, as one worker runs them: one after the other, each alone on the floor. */
+/**
+ * Messages that may have ended a process twice, among others and then apart from them, as one worker runs them: one after the other, each
+ * alone on the floor.
+ */
 export class Suspects {
   readonly #options: SuspectsOptions
   #current: string | undefined
   /** Since when they run, one after the other. */
   #since: number | undefined
   #clearing = false
-  #patience = 1
+  /** How long the floor is closed, and then left to the others. */
+  #closeMs = SUSPECTS_MS
+  /** Lines have their turn one after the other. */
+  #turn = 0
 
   constructor(options: SuspectsOptions) {
     this.#options = options
@@ -54,9 +60,10 @@ export class Suspects {
 
   /** They have the floor for a while; then the others have it for a while. */
   #next(): { line: SuspectLine; suspect: Entry } | undefined {
-    const { clock, floor, lines } = this.#options
-    const line = lines().find((each) => each.suspects.length > 0)
-    if (line === undefined || clock.monotonic() - (this.#since ?? clock.monotonic()) > SUSPECTS_MS) {
+    const { clock, floor } = this.#options
+    const line = this.#nextLine()
+    if (line === undefined) this.#closeMs = SUSPECTS_MS
+    if (line === undefined || clock.monotonic() - (this.#since ?? clock.monotonic()) > this.#closeMs) {
       this.#since = undefined
       floor.reopen(this)
       return undefined
@@ -64,21 +71,30 @@ export class Suspects {
     if (!this.#clear()) return undefined
     this.#since ??= clock.monotonic()
     const suspect = line.takeSuspect()
+    this.#turn += 1
     return suspect && { line, suspect }
   }
 
-  /** Whether the floor is empty. One that does not become empty in time is left to the others for longer and longer. */
+  #nextLine(): SuspectLine | undefined {
+    const lines = this.#options.lines()
+    const from = lines.length === 0 ? 0 : this.#turn % lines.length
+    return [...lines.slice(from), ...lines.slice(0, from)].find((each) => each.suspects.length > 0)
+  }
+
+  /**
+   * Whether the floor is empty. One that does not become empty in time is closed for longer the next time, until that is enough for the
+   * longest handler; in between it is left to the others for as long as it was closed.
+   */
   #clear(): boolean {
     const { floor } = this.#options
-    const cleared = floor.clear(this, SUSPECTS_MS * this.#patience, SUSPECTS_MS)
-    if (!floor.empty) {
-      if (this.#clearing && !cleared) this.#patience = Math.min(30, 2 * this.#patience)
-      this.#clearing = cleared
-      return false
+    const cleared = floor.clear(this, this.#closeMs, this.#closeMs)
+    if (floor.empty) {
+      this.#clearing = false
+      return true
     }
-    this.#clearing = false
-    this.#patience = 1
-    return true
+    if (this.#clearing && !cleared) this.#closeMs = Math.min(MAX_CLOSE_MS, 2 * this.#closeMs)
+    this.#clearing = cleared
+    return false
   }
 
   async #beginAlone(line: SuspectLine, suspect: Entry): Promise<void> {
@@ -106,5 +122,7 @@ export class Suspects {
   }
 }
 
-/** For how long they run one after the other, and how long they wait for an empty floor. */
+/** For how long they run one after the other, and how long they wait for an empty floor at first. */
 const SUSPECTS_MS = 2_000
+/** Longer than handlers run, if nobody wants them to run for longer. */
+const MAX_CLOSE_MS = 600_000

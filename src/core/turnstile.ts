@@ -16,12 +16,6 @@ export class Turnstile {
     return undefined
   }
 
-  tryEnter(): boolean {
-    if (this.#free === 0) return false
-    this.#free -= 1
-    return true
-  }
-
   leave(): void {
     const next = this.#waiting[this.#gone]
     if (next === undefined) {

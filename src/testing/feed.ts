@@ -12,7 +12,10 @@ export interface Feed {
 
 type Receive = (deliveries: readonly Delivery[]) => void
 
-/** A queue with pings of these ids. What a reader has not acknowledged when it closes is for the others. */
+/**
+ * A queue with pings of these ids. What a reader has not acknowledged when it closes is for the others; what it puts back comes again
+ * soon.
+ */
 export function feed(ids: readonly string[], options: { readonly redelivered?: boolean } = {}): Feed {
   return new Queue(ids, options.redelivered ?? false)
 }
@@ -55,7 +58,7 @@ class Queue implements Feed {
       const [receive, inHand] = readers[at % readers.length] as [Receive, Set<string>]
       const id = this.#waiting.shift() as string
       inHand.add(id)
-      receive([this.#delivery(id, inHand)])
+      receive([this.#delivery(id, inHand, receive)])
     }
   }
 
@@ -66,18 +69,23 @@ class Queue implements Feed {
     inHand?.clear()
   }
 
-  #delivery(id: string, inHand: Set<string>): Delivery {
+  #delivery(id: string, inHand: Set<string>, receive: Receive): Delivery {
     const body = Buffer.from('{"n":1}')
     const attributes = { specversion: '1.0', id, source: '/sender', type: 'ping' }
     const redelivered = this.#redelivered
     const arrival = { body, contentType: 'application/json', attributes, headers: {}, properties: {}, redelivered }
     const ack = (): void => void (inHand.delete(id) && this.acked.push(id))
+    const again = (): void => {
+      setTimeout(() => {
+        if (this.#open.has(receive) && inHand.has(id)) receive([this.#delivery(id, inHand, receive)])
+      }, 20).unref()
+    }
     return {
       arrival: { ...arrival, refused: undefined },
       bytes: body.length,
       ack,
-      retry: () => {},
-      reject: () => {},
+      retry: again,
+      reject: again,
     }
   }
 }

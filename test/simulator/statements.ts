@@ -438,7 +438,7 @@ interface Listed {
   readonly bytes: number
   readonly availableAt: number
   readonly held: boolean
-  readonly suspect: boolean
+  readonly deaths: number
 }
 
 function inboxOf(db: Database, { scope, lanes, types }: Share): Listed[] {
@@ -448,7 +448,7 @@ function inboxOf(db: Database, { scope, lanes, types }: Share): Listed[] {
     if (consumer !== scope || !lanes.includes(lane) || (!ordered && !types.includes(message.type))) continue
     const { type, data } = message
     const key = ordered ? message.key : null
-    listed.push({ seq, type, lane, key, bytes: data.length, availableAt, held: heldAt !== null, suspect: starts > 0 })
+    listed.push({ seq, type, lane, key, bytes: data.length, availableAt, held: heldAt !== null, deaths: starts })
   }
   return listed
 }
@@ -458,7 +458,7 @@ function outboxOf(db: Database, { scope, lanes }: Share): Listed[] {
   for (const { seq, relay, message, lane, availableAt, heldAt } of db.committed('outbox').values()) {
     if (relay !== scope || !lanes.includes(lane)) continue
     const { type, key, data } = message
-    listed.push({ seq, type, lane, key, bytes: data.length, availableAt, held: heldAt !== null, suspect: false })
+    listed.push({ seq, type, lane, key, bytes: data.length, availableAt, held: heldAt !== null, deaths: 0 })
   }
   return listed
 }

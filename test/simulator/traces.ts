@@ -379,8 +379,8 @@ class TraceRun {
     const shown = looks.map(({ entries, nextMs }, place) => [
       entries.map((entry) => {
         const names = place < CONSUMERS.length ? inbox : sent
-        const { seq, type, lane, key, bytes, dueMs, held, suspect } = entry
-        return [names.get(seq), type, lane, key, bytes, dueMs <= 0, held, suspect].join(' ')
+        const { seq, type, lane, key, bytes, dueMs, held, deaths } = entry
+        return [names.get(seq), type, lane, key, bytes, dueMs <= 0, held, deaths].join(' ')
       }),
       nextMs !== undefined,
     ])

@@ -579,10 +579,10 @@ describe('workers', () => {
       writes: undefined,
     }))
     expect(buried).toBe(1)
-    const suspects = (await waiting(store, 'buried')).map(({ seq, suspect }) => [seq, suspect])
+    const suspects = (await waiting(store, 'buried')).map(({ seq, deaths }) => [seq, deaths])
     expect(suspects.toSorted()).toEqual([
-      [busy, false],
-      [free, true],
+      [busy, 0],
+      [free, 1],
     ])
     expect(await store.beat('dead', [], false)).toBeUndefined()
     await store.leave('alive')

@@ -5,7 +5,7 @@ import type { Entry } from '../../src/core/store.ts'
 let seq = 0
 function entry(key: string | null, more: Partial<Entry> = {}): Entry {
   seq += 1
-  return { seq: String(seq), type: 't', lane: 0, key, bytes: 10, dueMs: 0, held: false, suspect: false, ...more }
+  return { seq: String(seq), type: 't', lane: 0, key, bytes: 10, dueMs: 0, held: false, deaths: 0, ...more }
 }
 
 const OPTIONS: GroupingOptions = {
@@ -17,10 +17,14 @@ const OPTIONS: GroupingOptions = {
 }
 
 const shape = (entries: readonly Entry[], options: Partial<GroupingOptions> = {}) => {
-  const { turns, suspects } = grouping(entries, { ...OPTIONS, ...options })
+  const { turns, apart, alone } = grouping(entries, { ...OPTIONS, ...options })
   const name = ({ key, seq: number }: Entry): string => `${key ?? ''}${number}`
   seq = 0
-  return { turns: turns.map((turn) => turn.map((group) => group.map(name))), suspects: suspects.map(name) }
+  return {
+    turns: turns.map((turn) => turn.map((group) => group.map(name))),
+    apart: apart.map(name),
+    alone: alone.map(name),
+  }
 }
 
 describe('grouping', () => {
@@ -48,9 +52,15 @@ describe('grouping', () => {
     expect(shape(rows(), { bytes: 20 }).turns).toEqual([[['1', '2']], [['3', '4']]])
   })
 
-  it('sets suspects apart; one in a key holds what comes after it', () => {
-    const rows = [entry(null, { suspect: true }), entry(null), entry('a', { suspect: true }), entry('a')]
-    expect(shape(rows)).toEqual({ turns: [[['2']]], suspects: ['1', 'a3'] })
-    expect(shape([entry('a'), entry('a', { suspect: true }), entry('a')])).toEqual({ turns: [[['a1']]], suspects: [] })
+  it('K7: sets apart what was in hand at one death, and alone what was at two; one in a key holds what comes after it', () => {
+    const rows = [entry(null, { deaths: 1 }), entry(null), entry('a', { deaths: 1 }), entry('a')]
+    expect(shape(rows)).toEqual({ turns: [[['2']]], apart: ['1', 'a3'], alone: [] })
+    const twice = [entry(null, { deaths: 2 }), entry('b', { deaths: 5 }), entry('b')]
+    expect(shape(twice)).toEqual({ turns: [], apart: [], alone: ['1', 'b2'] })
+    expect(shape([entry('a'), entry('a', { deaths: 1 }), entry('a')])).toEqual({
+      turns: [[['a1']]],
+      apart: [],
+      alone: [],
+    })
   })
 })

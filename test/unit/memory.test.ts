@@ -208,7 +208,7 @@ describe('the inbox in memory', () => {
     expect(found.nextMs).toBe(500)
     expect(await claimed(second, first)).toEqual(['1', '2'])
     now += 500
-    expect((await look()).entries).toMatchObject([{ seq: later, dueMs: 0, key: null, held: false, suspect: false }])
+    expect((await look()).entries).toMatchObject([{ seq: later, dueMs: 0, key: null, held: false, deaths: 0 }])
     expect(await look('inbox', { types: ['another'] })).toEqual({ entries: [], nextMs: undefined, after: new Map() })
     expect((await look('inbox', { lanes: [] })).entries).toEqual([])
   })
@@ -342,7 +342,7 @@ describe('workers in memory', () => {
       { starts: 1, crashes: 1 },
       { starts: 0, crashes: 0 },
     ])
-    expect((await look()).entries).toMatchObject([{ suspect: true }, { suspect: false }])
+    expect((await look()).entries).toMatchObject([{ deaths: 1 }, { deaths: 0 }])
     expect(await store.beat('a', [], false)).toBeUndefined()
     await store.leave('b')
     expect(store.rows('hapax_workers')).toEqual([])

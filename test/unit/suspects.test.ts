@@ -18,14 +18,20 @@ const entry = (seq: string): Entry => ({ seq, bytes: 1 }) as Entry
 
 /** An inbox with suspects; what it begins runs until it is told to end. */
 class Inbox implements SuspectLine {
-  readonly floor = new Floor(clock)
+  readonly floor: Floor
   readonly begun: string[] = []
   running: readonly Promise<void>[] = []
   suspects: readonly Entry[]
   end: () => void = () => {}
 
   constructor(...seqs: readonly string[]) {
+    this.floor = new Floor(clock)
     this.suspects = seqs.map(entry)
+  }
+
+  /** Another line of the same process. */
+  beside(...seqs: readonly string[]): Inbox {
+    return Object.assign(new Inbox(...seqs), { floor: this.floor, begun: this.begun })
   }
 
   takeSuspect(): Entry | undefined {
@@ -46,6 +52,7 @@ class Inbox implements SuspectLine {
     this.running = [
       new Promise((resolve) => {
         this.end = () => {
+          this.end = () => {}
           this.floor.leave(bytes)
           resolve()
         }
@@ -54,9 +61,9 @@ class Inbox implements SuspectLine {
   }
 }
 
-function careFor(line: Inbox): Suspects {
+function careFor(line: Inbox, ...others: readonly Inbox[]): Suspects {
   const membership = { note: () => noting() }
-  const worker = { lines: () => [line], isRunning: () => running, changed: () => {} }
+  const worker = { lines: () => [line, ...others], isRunning: () => running, changed: () => {} }
   // The floor has been open for long.
   now += 10_000
   return new Suspects({ clock, floor: line.floor, membership, ...worker })
@@ -91,7 +98,7 @@ it('waits until the floor is empty, and lets nobody else in meanwhile', async ()
   expect(line.begun).toEqual(['1'])
 })
 
-it('leaves a floor that does not become empty to the others, for longer and longer', () => {
+it('K7: closes a floor that does not become empty for longer and longer, and leaves it to the others for as long', () => {
   const line = new Inbox('1')
   const suspects = careFor(line)
   line.floor.enter(1)
@@ -101,7 +108,38 @@ it('leaves a floor that does not become empty to the others, for longer and long
     if (!line.floor.open) closed.push(second)
     now += 1_000
   }
-  expect(closed).toEqual([0, 1, 2, 7, 8, 9, 18, 19, 20, 37, 38, 39])
+  expect(closed).toEqual([0, 1, 2, 7, 8, 9, 10, 11, 20, 21, 22, 23, 24, 25, 26, 27, 28])
+})
+
+it('K7: has an empty floor after a while, although the others take nine seconds each and more of them come at any time', async () => {
+  const line = new Inbox('1')
+  const suspects = careFor(line)
+  const ends: number[] = []
+  const began = now
+  while (line.begun.length === 0 && now - began < 300_000) {
+    for (const _ of ends.splice(0, ends.filter((end) => end <= now).length)) line.floor.leave(1)
+    if (line.floor.open && ends.length < 4) {
+      line.floor.enter(1)
+      ends.push(now + 9_000)
+    }
+    await suspects.begin()
+    now += 500
+  }
+  expect(line.begun).toEqual(['1'])
+  expect(now - began).toBeLessThan(60_000)
+})
+
+it('K7: lines take turns', async () => {
+  const first = new Inbox('a1', 'a2', 'a3')
+  const second = first.beside('b1', 'b2')
+  const third = first.beside('c1')
+  const suspects = careFor(first, second, third)
+  for (let run = 0; run < 6; run++) {
+    await suspects.begin()
+    for (const line of [first, second, third]) line.end()
+    await over(suspects)
+  }
+  expect(first.begun).toEqual(['a1', 'b1', 'c1', 'a2', 'b2', 'a3'])
 })
 
 it('leaves the floor to the others after a while, although there are more suspects', async () => {

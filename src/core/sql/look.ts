@@ -52,11 +52,11 @@ class Found {
     }
     const lane = Number(row['lane'])
     const held = asBoolean(row['held'])
-    const suspect = Number(row['starts']) > 0
+    const deaths = Number(row['starts'])
     // A key may be found both by its place and by its time.
     if (!this.#seen.has(seq) && row['stuck'] == null) {
       this.#seen.add(seq)
-      this.#entries.push({ seq, type: asText(row['type']), lane, key, bytes, dueMs, held, suspect })
+      this.#entries.push({ seq, type: asText(row['type']), lane, key, bytes, dueMs, held, deaths })
     }
     if (key !== null && !asBoolean(row['timed'])) this.#turn(lane, key, row['more'])
   }

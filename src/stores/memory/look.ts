@@ -21,22 +21,22 @@ export function look(data: Data, share: Share): Look {
 function inboxEntries(data: Data, { scope }: Share): readonly Entry[] {
   const rows = data.inbox.all().filter((row) => row.consumer === scope)
   const now = data.clock.now()
-  return rows.map((row) => entryOf(now, row, row.ordered ? row.message.key : null, row.starts > 0))
+  return rows.map((row) => entryOf(now, row, row.ordered ? row.message.key : null, row.starts))
 }
 
 function outboxEntries(data: Data, { scope }: Share): readonly Entry[] {
   const rows = data.outbox.all().filter((row) => row.relay === scope)
   const now = data.clock.now()
-  return rows.map((row) => entryOf(now, row, row.message.key, false))
+  return rows.map((row) => entryOf(now, row, row.message.key, 0))
 }
 
 type Queued = Parameters<Data['inbox']['set']>[1] | Parameters<Data['outbox']['set']>[1]
 
 /** `now` is the same for all of a look, or rows would change places where it goes on in between. */
-function entryOf(now: number, row: Queued, key: string | null, suspect: boolean): Entry {
+function entryOf(now: number, row: Queued, key: string | null, deaths: number): Entry {
   const { seq, lane, message, availableAt, heldAt } = row
   const dueMs = availableAt - now
-  return { seq, type: message.type, lane, key, bytes: message.data.byteLength, dueMs, held: heldAt !== null, suspect }
+  return { seq, type: message.type, lane, key, bytes: message.data.byteLength, dueMs, held: heldAt !== null, deaths }
 }
 
 /** With order, a type that this worker does not know makes the key wait; without, it is somebody else's. */

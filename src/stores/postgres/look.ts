@@ -7,8 +7,8 @@ import { array } from './literal.ts'
 
 /** How many rows a look lists of the first key of a lane; of the others less and less, because there may be many. */
 const RUN = 100
-/** How many suspects of a lane a look lists: they run one after the other, and must not stand in the way of the rest. */
-const SUSPECTS = 2
+/** How many suspects of a lane a look lists: few of them run at once, and they must not stand in the way of the rest. */
+const SUSPECTS = 10
 
 /**
  * What waits, of all shares by one statement. A table without a share is left out of it: to plan for it would take longer
@@ -115,7 +115,7 @@ cross join lateral (
     and i.starts = 0
   order by i.available_at, i.seq limit s.page)
   union all
-  (select i.seq, i.mark, i.type, octet_length(i.data), ${MS('i.available_at - now()')}, 1
+  (select i.seq, i.mark, i.type, octet_length(i.data), ${MS('i.available_at - now()')}, i.starts
   from ${schema}.inbox i
   where i.consumer = s.scope and i.lane = l.lane and not i.ordered and i.available_at <= now() and i.type = any (s.types)
     and i.starts > 0

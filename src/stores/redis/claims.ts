@@ -187,7 +187,7 @@ function readClaim(replies: Replies, name: string, token: string, failed: (seq: 
     case 'waiting':
       return { kind, leftMs: replies.number() }
     case 'suspect':
-      return { kind }
+      return { kind, crashes: replies.number() }
     default:
       return { kind: 'busy' }
   }

@@ -100,7 +100,7 @@ each(3, function(i, key, token)
     if owner ~= token and due > now then
       if owner == NOBODY then say('waiting', due - now) else say('busy') end
     elseif owner ~= token and sub(v, 68, 70) ~= '000' and not alone then
-      say('suspect')
+      say('suspect', tonumber(sub(v, 68, 70)))
     else
       say('ours', take(key, v, token, lease))
     end

@@ -270,7 +270,8 @@ const workers: readonly Case[] = [
           if (began.length === 1) await sleep(4 * leaseMs, undefined, { signal }).catch(() => {})
           running -= 1
         },
-        { hapax, leaseMs },
+        // A quarter of it is one at a time.
+        { hapax, leaseMs, concurrency: 4 },
       )
       await hapax.failed.retryAll({ all: true })
       const { claims } = await world.store.claimStored('sms', { token: crypto.randomUUID(), leaseMs: 1, limit: 10 })

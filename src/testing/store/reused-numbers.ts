@@ -122,8 +122,8 @@ export const reusedNumbers: readonly Case[] = [
       for (const alone of [false, true]) await world.crash([gone], alone)
       for (const id of ['a', 'b']) {
         await world.assertPlaces(id, ['inbox', 'receipt'])
-        const { held, suspect, dueMs = 1 } = (await world.entry(id)) ?? {}
-        assert.deepEqual([held, suspect, dueMs <= 0], [false, false, true])
+        const { held, deaths, dueMs = 1 } = (await world.entry(id)) ?? {}
+        assert.deepEqual([held, deaths, dueMs <= 0], [false, 0, true])
       }
     },
   },

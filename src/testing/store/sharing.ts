@@ -110,7 +110,7 @@ const together: readonly Case[] = [
 
 const crashes: readonly Case[] = [
   {
-    name: 'C2: what was in flight when a process died runs alone afterwards',
+    name: 'C2: what was in flight when two processes died runs alone afterwards',
     run: async (world) => {
       const hapax = world.hapax()
       let running = 0
@@ -125,7 +125,9 @@ const crashes: readonly Case[] = [
       })
       const store = (ids: readonly string[]) => consumer.handleMany(ids.map((id) => ping(id)))
       await store(['a', 'b', 'c', 'd'])
-      await world.crash(await world.due())
+      const seqs = await world.due()
+      await world.crash(seqs)
+      await world.crash(seqs)
       await store(['e', 'f'])
       await world.drain({ hapax, consumer })
       // The others may have their turn in between: suspects do not keep the floor for long.

@@ -215,8 +215,8 @@ const once: readonly Case[] = [
       const trace = await Promise.all(ids.map((id) => world.store.inboxSeq('billing', messageKey('/test', id))))
       assert.deepEqual(seqs, trace)
       assert.ok(nextMs !== undefined && nextMs > 50_000 && nextMs <= 60_000, `${nextMs}`)
-      for (const { key, type, held, suspect, dueMs, bytes } of entries) {
-        assert.deepEqual({ key, type, held, suspect }, { key: null, type: 'ping', held: false, suspect: false })
+      for (const { key, type, held, deaths, dueMs, bytes } of entries) {
+        assert.deepEqual({ key, type, held, deaths }, { key: null, type: 'ping', held: false, deaths: 0 })
         assert.ok(dueMs <= 0 && bytes > 0)
       }
       const lanes = [...new Set(entries.map((entry) => entry.lane))]
