@@ -199,15 +199,13 @@ function group(
     horizonMs: options.horizonMs === undefined ? undefined : spanMs('horizonMs', options.horizonMs),
     clients: async () => {
       const make = await clients()
+      // A join is answered when the group is complete, which may take as long as a session. The leader of a group shares out
+      // the partitions that it knows of: it has to look each time.
+      const member = make.consumer({ ...consumer, metadataMaxAge: 0, requestTimeout: sessionTimeoutMs + 5_000 })
       const fetching = make.consumer({ ...consumer, requestTimeout: Math.max(2_000, Math.ceil(sessionTimeoutMs / 2)) })
       boundBatches(fetching, await import('@platformatic/kafka').catch(() => ({})), maxBatchBytes)
-      return {
-        // A join is answered when the group is complete, which may take as long as a session. The leader of a group shares out
-        // the partitions that it knows of: it has to look each time.
-        member: make.consumer({ ...consumer, metadataMaxAge: 0, requestTimeout: sessionTimeoutMs + 5_000 }),
-        fetching,
-        admin: make.admin({ ...base, ...COMMON, retries: 0, retryDelay: 200, requestTimeout: 5_000 }),
-      }
+      const admin = make.admin({ ...base, ...COMMON, retries: 0, retryDelay: 200, requestTimeout: 5_000 })
+      return { member, fetching, admin }
     },
   })
 }
