@@ -23,6 +23,7 @@ const needs: readonly (readonly [files: string, oneOf: readonly Name[]])[] = [
   ['test/faults/{connecting,disk-full}.test.ts', ['postgres']],
   ['test/faults/demo.test.ts', ['sqlite']],
   ['test/faults/sms.test.ts', [...durable, 'redis']],
+  ['test/faults/garbage.test.ts', ['postgres', 'redis', 'rabbitmq', 'redis-streams']],
 ]
 
 /** Files that say themselves what they leave out, or need no server. */

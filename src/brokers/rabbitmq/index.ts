@@ -1,5 +1,7 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import type { Destination, OutgoingMessage, Subscription } from '../../core/broker.ts'
 import type { EventFormat } from '../../core/cloudevents.ts'
+import { contained } from '../../core/contained.ts'
 import { HapaxError } from '../../core/errors.ts'
 import { expected, nameText, noOthers, oneOf, positiveInteger } from '../../core/options.ts'
 import { shownUrl } from '../../core/reach.ts'
@@ -203,5 +205,15 @@ function amqplib(): Promise<typeof import('amqplib')> {
 
 async function dial(url: string, timeout: number, name: string): Promise<AmqpConnection> {
   const { connect } = await amqplib()
-  return connect(url, { timeout, noDelay: true, keepAlive: true, clientProperties: { connection_name: name } })
+  // It gives no other hold of a socket that it is still opening, in which it throws at what comes too early.
+  const contain = (message: unknown): void => void contained((message as { socket: object }).socket)
+  subscribe(NEW_SOCKET, contain)
+  try {
+    // Not awaited here: only what is opened in this very moment is its socket.
+    return connect(url, { timeout, noDelay: true, keepAlive: true, clientProperties: { connection_name: name } })
+  } finally {
+    unsubscribe(NEW_SOCKET, contain)
+  }
 }
+
+const NEW_SOCKET = 'net.client.socket'

@@ -1,5 +1,7 @@
+import { Socket } from 'node:net'
 import { systemClock, within } from '../../core/clock.ts'
 import type { Connection } from '../../core/connection.ts'
+import { contained } from '../../core/contained.ts'
 import { HapaxError } from '../../core/errors.ts'
 import { expected, identifier, noOthers, positiveInteger } from '../../core/options.ts'
 import { SqlStore } from '../../core/sql/index.ts'
@@ -131,7 +133,10 @@ function lazyPool(url: string, max: number): { get(): Promise<OwnPool>; close():
 
 const END_MS = 5_000
 
-type OwnPool = PgPool & { end(): Promise<void>; on(event: 'error', listener: (error: Error) => void): unknown }
+interface OwnPool extends PgPool {
+  end(): Promise<void>
+  on(event: 'connect', listener: (client: { connection?: { stream?: object } }) => void): unknown
+}
 
 async function openPool(url: string, max: number): Promise<OwnPool> {
   const pg = await import('pg').catch((cause: unknown) => {
@@ -140,11 +145,14 @@ async function openPool(url: string, max: number): Promise<OwnPool> {
   const pool = new pg.default.Pool({
     connectionString: url,
     max,
+    stream: () => contained(new Socket()),
     connectionTimeoutMillis: 10_000,
     keepAlive: true,
     application_name: 'hapax',
   }) as unknown as OwnPool
   listen(pool)
+  // With TLS another socket is put around the first one.
+  pool.on('connect', ({ connection }) => void (connection?.stream && contained(connection.stream)))
   return pool
 }
 
