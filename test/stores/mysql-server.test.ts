@@ -3,14 +3,26 @@ import { createHapax, defineMessage, type Hapax, silentLogger } from 'hapax'
 import { type MysqlOwn, type MysqlTx, mysql } from 'hapax/mysql'
 import mysql2 from 'mysql2/promise'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
-import { lookAt } from '../../src/core/sql/index.ts'
+import { fingerprint, messageKey } from '../../src/core/identity.ts'
+import type { StoredMessage } from '../../src/core/message.ts'
+import type { Lease } from '../../src/core/rows.ts'
+import { type Dialect, lookAt } from '../../src/core/sql/index.ts'
 import { checks } from '../../src/stores/mysql/checkup.ts'
+import { dialect } from '../../src/stores/mysql/sql.ts'
 import { type Checker, makePlace } from '../support/databases.ts'
 
 type Tx = MysqlTx<mysql2.PoolConnection>
 
 const Ping = defineMessage('ping')
 const ping = () => ({ id: randomUUID(), source: '/s', type: 'ping', data: {} })
+
+const OPTIONS = { lockTimeoutMs: 5_000, idleTimeoutMs: 60_000 }
+const ROW = { ordered: false, attempts: 0, starts: 0, delayMs: 0, error: null }
+
+function stored(id: string, data: Buffer): StoredMessage {
+  const columns = { type: 'thing', key: null, attributes: '{}', data, fingerprint: fingerprint(data) }
+  return { messageKey: messageKey('/s', id), source: '/s', id, ...columns }
+}
 
 let checker: Checker
 
@@ -73,11 +85,16 @@ describe('prepared statements', () => {
   })
 
   it('K14: of large messages do not stay on the server', async () => {
-    const { hapax, pool } = hapaxOn()
-    const consumer = hapax.consumer('large').on(defineMessage<string>('large'), () => {})
-    const data = 'x'.repeat(3 * 1024 * 1024)
-    for (let n = 0; n < 3; n++) await consumer.handle({ ...ping(), type: 'large', data })
-    expect(await prepared(pool)).toMatchObject({ made: 3, left: 0 })
+    const pool = mysql2.createPool({ uri: checker.place.url, connectionLimit: 1 })
+    onTestFinished(() => pool.end())
+    const store = mysql({ pool })
+    for (const id of ['a', 'b', 'c']) {
+      const writes = {
+        outbox: [{ relay: 'default', message: stored(id, Buffer.alloc(3 * 1024 * 1024)), delayMs: 0 }],
+      }
+      await store.transaction(OPTIONS, { kind: 'plain' }, async () => ({ value: undefined, writes }))
+    }
+    expect(await prepared(pool)).toEqual({ made: 3, left: 0 })
   })
 })
 
@@ -96,6 +113,59 @@ describe('a handler that outlives its time', () => {
     expect(await consumer.handle(ping())).toMatchObject({ status: 'retrying', error: { code: 'handler-timeout' } })
     await other.query('commit')
     expect(await checker.query('select consumer from effects')).toMatchObject([{}])
+  })
+})
+
+describe('statements that lock', () => {
+  const uuid = '00000000-0000-7000-8000-000000000001'
+
+  const all = (sql: Dialect, seqs: readonly string[], leases: readonly Lease[]) => ({
+    claim: [sql.claim(seqs, undefined), sql.claim(seqs, 'serializable'), sql.lockAll(seqs, 1_000, undefined)],
+    settle: sql.deleteInbox(seqs),
+    confirm: [sql.lockFree(seqs), sql.copyToSent(seqs), sql.deleteOutbox(seqs), sql.deleteConfirmed(seqs)],
+    bury: [sql.suspect(seqs), sql.crashed(seqs), sql.leave(['w1', 'w2'])],
+    lease: [sql.leases.lockDue(seqs, uuid), sql.leases.lease(seqs, uuid, 1_000)],
+    renew: [sql.leases.renewable?.(leases), sql.leases.renew(leases, 1_000)],
+    aside: [sql.aside.heads('inbox', seqs), sql.aside.free('inbox', seqs), sql.aside.putHeads('outbox', seqs, true)],
+    forward: [sql.aside.putBehind('inbox', seqs), sql.aside.forward('inbox', seqs)],
+  })
+
+  it('K23: find their rows by key, however few there are', async () => {
+    const sql = dialect(new URL(checker.place.url).pathname.slice(1), 'hapax_')
+    const client = await mysql2.createConnection(checker.place.url)
+    onTestFinished(() => client.end())
+    // Without rows there is nothing to plan.
+    const store = mysql({ url: checker.place.url, max: 1 })
+    onTestFinished(() => store.close())
+    const messages = ['a', 'b', 'c'].map((id) => stored(id, Buffer.from('{}')))
+    await store.transaction(OPTIONS, { kind: 'plain' }, async () => ({
+      value: undefined,
+      writes: {
+        inbox: messages.map((message) => ({ ...ROW, consumer: 'locks', message })),
+        outbox: messages.map((message) => ({ relay: 'locks', message, delayMs: 0 })),
+      },
+    }))
+    for (const id of ['w1', 'w2', 'w3']) await store.join({ id, name: id, ttlMs: 1_000, serves: '{}' })
+    const names = await checker.query(
+      `select concat(seq, '-', mark) as seq from hapax_inbox where consumer = 'locks' limit 2`,
+    )
+    const seqs = names.map(({ seq }) => String(seq))
+    const held = seqs.map((seq) => ({ seq, token: uuid, fence: 1 }))
+    const searches: string[] = []
+    for (const [name, statements] of Object.entries(all(sql, seqs, held))) {
+      for (const { text, params } of statements.filter((each) => each !== undefined)) {
+        const [plan] = await client.query<mysql2.RowDataPacket[]>(
+          `explain format = traditional ${text.replace(/\/\*M!.*?\*\//, '')}`,
+          [...params],
+        )
+        const tables = plan.filter(({ table }) => ['m', 'f', 'p'].includes(table))
+        expect(tables, text).not.toEqual([])
+        for (const { table, type } of tables) {
+          if (!['eq_ref', 'ref', 'const'].includes(type)) searches.push(`${name}: ${table} by ${type} in ${text}`)
+        }
+      }
+    }
+    expect(searches).toEqual([])
   })
 })
 

@@ -2,8 +2,8 @@ import type { Param, Statement } from '../../core/connection.ts'
 import type { Origin } from '../../core/rows.ts'
 import { numberOf } from '../../core/seq.ts'
 import type { AsideDialect, KeyRef } from '../../core/sql/index.ts'
-import { BY_KEY, NOW, SEQ, SEQS } from './fragments.ts'
-import { bytes, keyHash } from './rows.ts'
+import { BY_KEY, NOW, NUMBERED, SEQ } from './fragments.ts'
+import { bytes, keyHash, numbered } from './rows.ts'
 
 /** Parts of one statement at most. */
 const MAX_PARTS = 200
@@ -15,7 +15,7 @@ const MAX_PARTS = 200
 export function aside(prefix: string): AsideDialect {
   const sql = { inbox: statements(`${prefix}inbox`, 'inbox'), outbox: statements(`${prefix}outbox`, 'outbox') }
   return {
-    heads: (table, seqs) => ({ text: sql[table].heads(seqs.length), params: seqs.map(numberOf) }),
+    heads: (table, seqs) => ({ text: sql[table].heads, params: [listed(seqs)] }),
     behind: (table, heads, limit) =>
       united(
         heads.map(({ seq, scope, lane, key_hash }) => ({
@@ -23,16 +23,20 @@ export function aside(prefix: string): AsideDialect {
           params: [seq, scope, lane, key_hash, seq] as readonly Param[],
         })),
       ),
-    free: (table, seqs) => ({ text: sql[table].free(seqs.length), params: seqs.map(numberOf) }),
+    free: (table, seqs) => ({ text: sql[table].free, params: [listed(seqs)] }),
     putHeads: (table, seqs, followed) => ({
-      text: sql[table].putHeads(seqs.length),
-      params: [...seqs.map(numberOf), Number(followed), Number(followed)],
+      text: sql[table].putHeads,
+      params: [listed(seqs), Number(followed), Number(followed)],
     }),
-    putBehind: (table, seqs) => ({ text: sql[table].putBehind(seqs.length), params: seqs.map(numberOf) }),
+    putBehind: (table, seqs) => ({ text: sql[table].putBehind, params: [listed(seqs)] }),
     next: (table, keys) => united(keys.map((key) => ({ text: sql[table].next, params: placeOf(key) }))),
-    forward: (table, seqs) => ({ text: sql[table].forward(seqs.length), params: seqs.map(numberOf) }),
-    forwardBehind: (table, seqs) => ({ text: sql[table].forwardBehind(seqs.length), params: seqs.map(numberOf) }),
+    forward: (table, seqs) => ({ text: sql[table].forward, params: [listed(seqs)] }),
+    forwardBehind: (table, seqs) => ({ text: sql[table].forwardBehind, params: [listed(seqs)] }),
   }
+}
+
+function listed(seqs: readonly string[]): Param {
+  return numbered(seqs.map(numberOf))
 }
 
 function placeOf({ scope, lane, key }: KeyRef): readonly Param[] {
@@ -56,36 +60,36 @@ function statements(table: string, origin: Origin) {
   const scope = origin === 'inbox' ? 'consumer' : 'relay'
   const leased = origin === 'inbox' ? ' and m.lease_token is null' : ''
   /** Those of these rows that are there, by their key. */
-  const there = (count: number): string => `
-(select seq from ${table} where seq in (${SEQS(count)}) limit ${count}) as there
+  const there = `
+(select m.seq from ${NUMBERED(table)} limit 1000000) as there
   straight_join ${table} as m ${BY_KEY} on m.seq = there.seq`
   return {
-    heads: (count: number) => `
-select cast(m.seq as char) as seq, m.${scope} as scope, m.lane, m.key_hash from ${there(count)}
+    heads: `
+select cast(m.seq as char) as seq, m.${scope} as scope, m.lane, m.key_hash from ${there}
 where m.key_hash is not null${leased} and (m.held_at is not null or m.available_at > ${NOW} + interval 1 second)
 order by m.seq for update skip locked`,
     behind: (limit: number) => `
 (select ? as head, cast(m.seq as char) as seq from ${table} as m force index (${origin}_front)
 where m.${scope} = ? and m.lane = ? and m.aside = 0 and m.key_hash = ? and m.seq > ${SEQ} order by m.seq limit ${limit})`,
-    free: (count: number) => `
-select cast(m.seq as char) as seq from ${there(count)} where m.aside = 0 order by m.seq for update skip locked`,
-    putHeads: (count: number) => `
-update ${there(count)} set m.aside = 1, m.waits = m.held_at is null, m.followed = greatest(m.followed, ?)
+    free: `
+select cast(m.seq as char) as seq from ${there} where m.aside = 0 order by m.seq for update skip locked`,
+    putHeads: `
+update ${NUMBERED(table)} set m.aside = 1, m.waits = m.held_at is null, m.followed = greatest(m.followed, ?)
 where not (m.aside = 1 and m.followed >= ?)`,
-    putBehind: (count: number) => `update ${there(count)} set m.aside = 1, m.followed = 1`,
+    putBehind: `update ${NUMBERED(table)} set m.aside = 1, m.followed = 1`,
     next: `
 (select cast(m.seq as char) as seq from ${table} as m force index (${origin}_key)
 where m.${scope} = ? and m.lane = ? and m.key_hash = ? and m.aside = 1 and m.waits = 0 and m.held_at is null
 order by m.seq limit 1)`,
-    forward: (count: number) => `update ${there(count)} set m.aside = 0 where m.waits = 0 and m.held_at is null`,
-    forwardBehind: (count: number) => `
+    forward: `update ${NUMBERED(table)} set m.aside = 0 where m.waits = 0 and m.held_at is null`,
+    forwardBehind: `
 update (
   select (
     select n.seq from ${table} as n force index (${origin}_key)
     where n.${scope} = p.${scope} and n.lane = p.lane and n.key_hash = p.key_hash and n.aside = 1 and n.waits = 0
       and n.held_at is null and n.seq > p.seq
     order by n.seq limit 1) as seq
-  from ${table} as p ${BY_KEY} where p.seq in (${SEQS(count)}) and p.followed = 1 limit ${count}
+  from ${NUMBERED(table, 'p')} where p.followed = 1 limit 1000000
 ) as next straight_join ${table} as m ${BY_KEY} on m.seq = next.seq
 set m.aside = 0`,
   } as const

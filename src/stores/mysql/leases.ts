@@ -1,21 +1,20 @@
 import type { Param } from '../../core/connection.ts'
 import type { EffectRef, Lease } from '../../core/rows.ts'
-import { numberOf } from '../../core/seq.ts'
 import { type LeaseDialect, uuidBytes } from '../../core/sql/index.ts'
-import { BY_KEY, INBOX, LATER, LINK, MANY, MS, NAME, NOW, ROW, ROWS, SEQS } from './fragments.ts'
+import { BY_KEY, INBOX, LATER, LINK, MANY, MS, NAME, NOW, ROW, ROWS } from './fragments.ts'
 import { bytes, microseconds, named, one, text } from './rows.ts'
 
 /** The statements behind leased work. */
 export function leases(prefix: string): LeaseDialect {
   const sql = statements(prefix)
   return {
-    lockDue: (seqs, token) => ({ text: sql.lockDue(seqs.length), params: [...named(seqs), uuidBytes(token)] }),
+    lockDue: (seqs, token) => ({ text: sql.lockDue, params: [named(seqs), uuidBytes(token)] }),
     lease: (seqs, token, leaseMs) => ({
-      text: sql.lease(seqs.length),
-      params: [uuidBytes(token), microseconds(leaseMs), ...named(seqs)],
+      text: sql.lease,
+      params: [named(seqs), uuidBytes(token), microseconds(leaseMs)],
     }),
     renewable: (held) => ({ text: sql.renewable(held.length), params: both(held) }),
-    renew: (held, leaseMs) => ({ text: sql.renew(held.length), params: [microseconds(leaseMs), ...both(held)] }),
+    renew: (held, leaseMs) => ({ text: sql.renew(held.length), params: renewing(held, leaseMs) }),
     leased: (held) => ({ text: sql.leased(held.length), params: both(held) }),
     settle: ({ seq, token, fence }) => ({ text: sql.settle, params: [...one(seq), uuidBytes(token), fence] }),
 
@@ -49,7 +48,12 @@ function ofEffect({ consumer, messageKey, name }: EffectRef): readonly Param[] {
 }
 
 function both(held: readonly Lease[]): readonly Param[] {
-  return [...held.map(({ seq }) => numberOf(seq)), ...held.map(({ token }) => uuidBytes(token))]
+  return [named(held.map(({ seq }) => seq)), ...held.map(({ token }) => uuidBytes(token))]
+}
+
+function renewing(held: readonly Lease[], leaseMs: number): readonly Param[] {
+  const [rows = null, ...tokens] = both(held)
+  return [rows, microseconds(leaseMs), ...tokens]
 }
 
 function statements(prefix: string) {
@@ -57,23 +61,22 @@ function statements(prefix: string) {
   const failed = `${prefix}failed`
   return {
     // Rows that are gone are left out before anything is locked, as for a claim.
-    lockDue: (count: number) => `
+    lockDue: `
 select ${INBOX}
-from (select m.seq from ${inbox} as m where ${ROWS(count)} limit ${count}) as there
+from (select m.seq from ${ROWS(inbox)} limit 1000000) as there
   straight_join ${inbox} as m ${BY_KEY} on m.seq = there.seq
 where m.held_at is null and (m.available_at <= ${NOW} or m.lease_token = ?) order by m.seq for update skip locked`,
-    lease: (count: number) => `
-update ${inbox} as m ${BY_KEY} set m.lease_token = ?, m.fence = m.fence + 1, m.available_at = ${LATER}
-where ${ROWS(count)}`,
+    lease: `
+update ${ROWS(inbox)} set m.lease_token = ?, m.fence = m.fence + 1, m.available_at = ${LATER}`,
     renewable: (count: number) => `
-select ${NAME()} as seq from ${inbox} as m ${BY_KEY}
-where m.seq in (${SEQS(count)}) and m.lease_token in (${MANY(count)}) and m.held_at is null for update skip locked`,
+select ${NAME()} as seq from ${ROWS(inbox)}
+where m.lease_token in (${MANY(count)}) and m.held_at is null for update skip locked`,
     renew: (count: number) => `
-update ${inbox} as m ${BY_KEY} set m.available_at = ${LATER}
-where m.seq in (${SEQS(count)}) and m.lease_token in (${MANY(count)}) and m.held_at is null`,
+update ${ROWS(inbox)} set m.available_at = ${LATER}
+where m.lease_token in (${MANY(count)}) and m.held_at is null`,
     leased: (count: number) => `
-select ${NAME()} as seq from ${inbox} as m ${BY_KEY}
-where m.seq in (${SEQS(count)}) and m.lease_token in (${MANY(count)}) and m.held_at is null`,
+select ${NAME()} as seq from ${ROWS(inbox)}
+where m.lease_token in (${MANY(count)}) and m.held_at is null`,
     settle: `
 select ${INBOX}, ${LINK} from ${inbox} as m ${BY_KEY}
 where ${ROW} and m.lease_token = ? and m.fence = ? and m.held_at is null for update`,

@@ -2,7 +2,7 @@ import type { Executor } from '../../core/connection.ts'
 import type { LocalResult, LocalRow } from '../../core/rows.ts'
 import { asBoolean, asText, asUuid, uuidBytes } from '../../core/sql/index.ts'
 import { chunks, inserts } from './batch.ts'
-import { bytes, inboxRow, receipt, text } from './rows.ts'
+import { bytes, inboxRow, list, receipt, text } from './rows.ts'
 import type { statements } from './statements.ts'
 
 type Texts = ReturnType<typeof statements>
@@ -44,7 +44,7 @@ async function consumersOf(
   const types = [...new Set(rows.map((row) => row.message.type))]
   const found = new Map<string, Map<string, boolean>>()
   for (const part of chunks(types)) {
-    const answer = await executor.query(sql.listening(part.length), part.map(text))
+    const answer = await executor.query(sql.listening, [list(part.map(text))])
     for (const row of answer.rows) {
       const type = asText(row['type'])
       const listening = found.get(type) ?? new Map<string, boolean>()

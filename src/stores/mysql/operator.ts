@@ -4,8 +4,8 @@ import { numberOf } from '../../core/seq.ts'
 import { asBoolean, asUuid, type Check, lookAt, type OperatorDialect, uuidBytes } from '../../core/sql/index.ts'
 import type { Cleaned, CleanupStep, FailedWhere, SentWhere } from '../../core/tools.ts'
 import { chunks } from './batch.ts'
-import { BY_KEY, COLUMNS, MANY, MESSAGE, MS, NAME, NOW, ROW, SEQ, SEQS } from './fragments.ts'
-import { bytes, columns, microseconds, one, receipt, text } from './rows.ts'
+import { BY_KEY, COLUMNS, KEYED, MESSAGE, MS, NAME, NOW, NUMBERED, ROW, SEQ } from './fragments.ts'
+import { bytes, columns, list, microseconds, numbered, one, receipt, text } from './rows.ts'
 
 const NO_PARAMS: readonly [] = []
 const plain = (each: string): Statement => ({ text: each, params: NO_PARAMS })
@@ -130,8 +130,8 @@ async function cleaned(
     const { rows } = await query({ text: sql.receiptPage(limit), params })
     const keys = rows.filter((row) => asBoolean(row['old'])).map((row) => uuidBytes(asUuid(row['message_key'])))
     const deleted = await deleteAll(query, keys, (part) => ({
-      text: sql.deleteReceipts(part.length),
-      params: [bytes(step.consumer), ...part],
+      text: sql.deleteReceipts,
+      params: [list(part), bytes(step.consumer)],
     }))
     return { deleted, after: rows.length < limit ? undefined : asUuid(rows.at(-1)?.['message_key']) }
   }
@@ -139,7 +139,10 @@ async function cleaned(
   const params = table === 'sent' ? [ago, bytes(step.relay)] : [ago]
   const { rows } = await query({ text: sql.page[table](limit), params })
   const old = rows.filter((row: Row) => asBoolean(row['old'])).map((row) => String(row['seq']))
-  const deleted = await deleteAll(query, old, (part) => ({ text: sql.deleteRows[table](part.length), params: part }))
+  const deleted = await deleteAll(query, old, (part) => ({
+    text: sql.deleteRows[table],
+    params: [numbered(part)],
+  }))
   // The oldest rows come first; if one of the page is too young, so is what follows.
   return { deleted, after: old.length < limit ? undefined : old.at(-1) }
 }
@@ -316,8 +319,14 @@ on duplicate key update ${failed}.message_key = ${failed}.message_key`,
 insert into ${relays} (name, destination, recorded_at) values (?, ?, ${NOW})
 on duplicate key update destination = values(destination), recorded_at = values(recorded_at)`,
     subscriptions: `select consumer, type, ordered from ${subscriptions} order by consumer, type`,
-    lockSubscriptions: `select type from ${subscriptions} where consumer = ? order by type for update`,
-    unsubscribe: `delete from ${subscriptions} where consumer = ?`,
+    // Found without locks: a search by consumer reads the subscriptions of all, which publishers have locked.
+    lockSubscriptions: `
+select m.type from (select type, consumer from ${subscriptions} where consumer = ? limit 1000000) as there
+  straight_join ${subscriptions} as m ${BY_KEY} on m.type = there.type and m.consumer = there.consumer
+order by m.type for update`,
+    unsubscribe: `
+delete m from (select type, consumer from ${subscriptions} where consumer = ? limit 1000000) as there
+  straight_join ${subscriptions} as m ${BY_KEY} on m.type = there.type and m.consumer = there.consumer`,
 
     sentList: (limit: number) => `
 select ${NAME()} as seq, m.relay, ${MS('m.sent_at')} as sent_at, ${MESSAGE}
@@ -334,8 +343,7 @@ select m.relay, ${MESSAGE}, ?, ${NOW}, ${NOW} from ${sent} as m where ${ROW}`,
     receiptPage: (limit: number) => `
 select r.message_key, (r.taken_at < ${AGO('?')} and ${finished}) as old
 from ${receipts} as r ${BY_KEY} where r.consumer = ? and r.message_key > ? order by r.message_key ${LIMIT(limit)}`,
-    deleteReceipts: (count: number) => `
-delete r from ${receipts} as r ${BY_KEY} where r.consumer = ? and r.message_key in (${MANY(count)})`,
+    deleteReceipts: `delete m from ${KEYED(receipts, 'message_key')} and m.consumer = ?`,
     cleanable: `
 select count(*) as count from ${receipts} as r
 where r.consumer = ? and r.taken_at < ${AGO('?')} and ${finished}`,
@@ -348,8 +356,8 @@ select cast(m.seq as char) as seq, m.at < ${AGO('?')} as old from ${audit} as m 
 order by m.seq ${LIMIT(limit)}`,
     },
     deleteRows: {
-      sent: (count: number) => `delete m from ${sent} as m ${BY_KEY} where m.seq in (${SEQS(count)})`,
-      audit: (count: number) => `delete m from ${audit} as m ${BY_KEY} where m.seq in (${SEQS(count)})`,
+      sent: `delete m from ${NUMBERED(sent)}`,
+      audit: `delete m from ${NUMBERED(audit)}`,
     },
 
     statusConsumers: `

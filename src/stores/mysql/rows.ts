@@ -67,9 +67,19 @@ export function inboxRow(row: RetryRow): readonly Param[] {
   return [bytes(consumer), ...columns(message), ...state, ...place(message, ordered)]
 }
 
-/** The numbers of rows, then their marks. */
-export function named(seqs: readonly string[]): readonly string[] {
-  return [...seqs.map(numberOf), ...seqs.map(markOf)]
+/** The numbers and marks of rows, as one list. */
+export function named(seqs: readonly string[]): Buffer {
+  return bytes(JSON.stringify(seqs.map(one)))
+}
+
+/** Numbers of rows as one list. */
+export function numbered(numbers: readonly string[]): Buffer {
+  return bytes(`[${numbers.join(',')}]`)
+}
+
+/** Bytes as one list. */
+export function list(values: readonly Buffer[]): Buffer {
+  return bytes(JSON.stringify(values.map((value) => value.toString('hex'))))
 }
 
 /** The number and the mark of one row. */

@@ -12,7 +12,7 @@ import { writeLocal } from './local.ts'
 import { look } from './look.ts'
 import { migrations } from './migrations.ts'
 import { operator } from './operator.ts'
-import { bytes, columns, errorColumns, inboxRow, microseconds, named, one, place, receipt, text } from './rows.ts'
+import { bytes, columns, errorColumns, inboxRow, list, microseconds, named, one, place, receipt, text } from './rows.ts'
 import { LOCK_WAIT_RESET, lockWaitSet, seconds, statements } from './statements.ts'
 
 const NO_PARAMS: readonly [] = []
@@ -76,17 +76,17 @@ export function dialect(database: string, prefix: string): Dialect {
       params: [bytes(consumer), ...keys.map(uuidBytes)],
     }),
     claim: (seqs, isolation) => ({
-      text: (isolation === 'serializable' ? sql.claimSerializable : sql.claim)(seqs.length),
-      params: named(seqs),
+      text: isolation === 'serializable' ? sql.claimSerializable : sql.claim,
+      params: [named(seqs)],
     }),
-    lockAll: (seqs, lockTimeoutMs) => ({ text: sql.lockAll(seqs.length, seconds(lockTimeoutMs)), params: named(seqs) }),
+    lockAll: (seqs, lockTimeoutMs) => ({ text: sql.lockAll(seconds(lockTimeoutMs)), params: [named(seqs)] }),
     claimDeletes: false,
     blocked: (seqs) => ({ text: sql.blocked(seqs.length), params: [...seqs, ...seqs].map(numberOf) }),
     backend: (answers) => backendOf(answers),
     terminate: ([link]) => ({ text: sql.terminate, params: [String(link)] }),
     fate: () => undefined,
 
-    deleteInbox: (seqs) => chunks(seqs).map((part) => ({ text: sql.deleteInbox(part.length), params: named(part) })),
+    deleteInbox: (seqs) => chunks(seqs).map((part) => ({ text: sql.deleteInbox, params: [named(part)] })),
     insertInbox: (rows) => inserts(sql.insertInbox, rows.map(inboxRow)),
     insertFailed: (rows) =>
       inserts(
@@ -139,12 +139,12 @@ export function dialect(database: string, prefix: string): Dialect {
     }),
     inboxSeq: (consumer, messageKey) => ({ text: sql.inboxSeq, params: [bytes(consumer), uuidBytes(messageKey)] }),
 
-    outboxRows: (seqs) => ({ text: sql.outboxRows(seqs.length), params: named(seqs) }),
-    lockFree: (seqs) => ({ text: sql.lockFree(seqs.length), params: named(seqs) }),
-    outboxSeqs: (seqs) => ({ text: sql.outboxSeqs(seqs.length), params: named(seqs) }),
-    copyToSent: (seqs) => ({ text: sql.copyToSent(seqs.length), params: named(seqs) }),
-    deleteOutbox: (seqs) => ({ text: sql.deleteOutbox(seqs.length), params: named(seqs) }),
-    deleteConfirmed: (seqs) => ({ text: sql.deleteConfirmed(seqs.length), params: named(seqs) }),
+    outboxRows: (seqs) => ({ text: sql.outboxRows, params: [named(seqs)] }),
+    lockFree: (seqs) => ({ text: sql.lockFree, params: [named(seqs)] }),
+    outboxSeqs: (seqs) => ({ text: sql.outboxSeqs, params: [named(seqs)] }),
+    copyToSent: (seqs) => ({ text: sql.copyToSent, params: [named(seqs)] }),
+    deleteOutbox: (seqs) => ({ text: sql.deleteOutbox, params: [named(seqs)] }),
+    deleteConfirmed: (seqs) => ({ text: sql.deleteConfirmed, params: [named(seqs)] }),
     postpone: (rows) =>
       rows.map(({ seq, delayMs, error }) => ({
         text: sql.postpone,
@@ -163,9 +163,9 @@ export function dialect(database: string, prefix: string): Dialect {
     note: (id, inHand, alone) => ({ text: sql.note, params: [bytes(inHand), Number(alone), bytes(id)] }),
     workers: plain(sql.workers),
     lockDead: plain(sql.lockDead),
-    suspect: (seqs) => ({ text: sql.suspect(seqs.length), params: named(seqs) }),
-    crashed: (seqs) => ({ text: sql.crashed(seqs.length), params: named(seqs) }),
-    leave: (ids) => ({ text: sql.leave(ids.length), params: ids.map(bytes) }),
+    suspect: (seqs) => ({ text: sql.suspect, params: [named(seqs)] }),
+    crashed: (seqs) => ({ text: sql.crashed, params: [named(seqs)] }),
+    leave: (ids) => ({ text: sql.leave, params: [list(ids.map(bytes))] }),
 
     subscribe: (consumer, type, ordered) => ({
       text: sql.subscribe,

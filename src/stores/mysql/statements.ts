@@ -4,6 +4,7 @@ import {
   BY_KEY,
   COLUMNS,
   INBOX,
+  KEYED,
   LATER,
   LINK,
   MANY,
@@ -58,15 +59,9 @@ type Text =
   | 'lockDead'
   | 'subscribe'
   | 'subscription'
-type Counted =
-  | 'taken'
-  | 'receipts'
   | 'claim'
   | 'claimSerializable'
-  | 'blocked'
   | 'deleteInbox'
-  | 'listening'
-  | 'fresh'
   | 'outboxRows'
   | 'outboxSeqs'
   | 'lockFree'
@@ -76,22 +71,28 @@ type Counted =
   | 'suspect'
   | 'crashed'
   | 'leave'
+  | 'listening'
+type Counted = 'taken' | 'receipts' | 'blocked' | 'fresh'
 type Rows = 'receipt' | 'insertInbox' | 'insertFailed' | 'insertOutbox'
 
 /** The statements by name: whole ones, those with a number of placeholders, and those with many rows. */
 export interface Statements
   extends Readonly<Record<Text, string> & Record<Counted, (count: number) => string> & Record<Rows, MultiRow>> {
   take(timeout: number): MultiRow
-  lockAll(count: number, timeout: number): string
+  lockAll(timeout: number): string
   readonly look: Readonly<Record<Origin, LookTexts>>
 }
 
 /** Every statement, whole and by name, valid on MariaDB 10.6 and MySQL 8. */
 export function statements(prefix: string): Statements {
-  const names = ['receipts', 'inbox', 'outbox', 'failed', 'subscriptions', 'migrations', 'workers', 'relays', 'sent']
-  const [receipts, inbox, outbox, failed, subscriptions, applied, workers, relays, sent] = names.map(
-    (name) => prefix + name,
-  )
+  const [receipts, inbox, outbox, failed] = [
+    `${prefix}receipts`,
+    `${prefix}inbox`,
+    `${prefix}outbox`,
+    `${prefix}failed`,
+  ]
+  const [subscriptions, workers, relays] = [`${prefix}subscriptions`, `${prefix}workers`, `${prefix}relays`]
+  const [applied, sent] = [`${prefix}migrations`, `${prefix}sent`]
   // A name has 64 characters at most, and MySQL 9 has no sha1().
   const lockName = `concat('hapax_', left(sha2(concat(database(), '.', ?), 256), 40))`
   const receipt: MultiRow = {
@@ -125,20 +126,20 @@ from ${receipts} ${BY_KEY} where consumer = ? and message_key in (${MANY(count)}
 
     // Rows that are gone are left out before anything is locked: a locking read of one locks the gap where it was, and
     // every insert into the inbox would wait for this transaction.
-    claim: (count: number) => `
+    claim: `
 select ${INBOX}, ${LINK}
-from (select m.seq from ${inbox} as m where ${ROWS(count)} limit ${count}) as there
+from (select m.seq from ${ROWS(inbox)} limit 1000000) as there
   straight_join ${inbox} as m ${BY_KEY} on m.seq = there.seq
 where m.held_at is null and (m.lease_token is null or m.available_at <= ${NOW})
 order by m.seq for update skip locked`,
     // Every read locks on this level, also that of the rows that are there, and it would wait for them.
-    claimSerializable: (count: number) => `
-select ${INBOX}, ${LINK} from ${inbox} as m ${BY_KEY}
-where ${ROWS(count)} and m.held_at is null and (m.lease_token is null or m.available_at <= ${NOW})
+    claimSerializable: `
+select ${INBOX}, ${LINK} from ${ROWS(inbox)}
+where m.held_at is null and (m.lease_token is null or m.available_at <= ${NOW})
 order by m.seq for update skip locked`,
-    lockAll: (count: number, timeout: number) => `
-${LOCK_WAIT(timeout)} select ${NAME()} as seq, ${LINK} from ${inbox} as m ${BY_KEY}
-where ${ROWS(count)} order by m.seq for update`,
+    lockAll: (timeout: number) => `
+${LOCK_WAIT(timeout)} select ${NAME()} as seq, ${LINK} from ${ROWS(inbox)}
+order by m.seq for update`,
     // A plain read, which waits for nobody; where the server is set to SERIALIZABLE it locks, but does not wait for long.
     // The oldest row of the key outside these is found from the front: what waits behind them costs nothing.
     blocked: (count: number) => `
@@ -151,7 +152,7 @@ where m.seq in (${SEQS(count)}) and m.key_hash is not null and m.seq > (
     // Whoever holds the lock of that name is the one; if nobody does, this is an error, and nobody is hit.
     terminate: 'kill is_used_lock(?)',
 
-    deleteInbox: (count: number) => `delete m from ${inbox} as m ${BY_KEY} where ${ROWS(count)}`,
+    deleteInbox: `delete m from ${ROWS(inbox)}`,
     insertInbox: {
       head: `
 insert into ${inbox} (consumer, ${COLUMNS}, attempts, starts, created_at, available_at, error, lane, ordered) values`,
@@ -171,14 +172,14 @@ insert into ${failed} (consumer, ${COLUMNS}, attempts, reason, error, error_hash
     },
 
     // A locking read sees what is committed now; the snapshot of the user's transaction may be too old.
-    listening: (count: number) => `
-select type, consumer, ordered from ${subscriptions} ${BY_KEY} where type in (${MANY(count)}) lock in share mode`,
+    listening: `
+select m.type, m.consumer, m.ordered from ${KEYED(subscriptions, 'type')} lock in share mode`,
     fresh: (count: number) => `
 select message_key from ${receipts} ${BY_KEY} where consumer = ? and token = ? and message_key in (${MANY(count)})`,
 
     look: {
-      inbox: lookTexts(inbox as string, 'inbox', 'consumer', 'm.starts'),
-      outbox: lookTexts(outbox as string, 'outbox', 'relay', '0'),
+      inbox: lookTexts(inbox, 'inbox', 'consumer', 'm.starts'),
+      outbox: lookTexts(outbox, 'outbox', 'relay', '0'),
     },
     reschedule: `
 update ${inbox} set attempts = ?, lost = ?, starts = 0, available_at = ${LATER}, error = ?, lease_token = null
@@ -197,24 +198,21 @@ where ${ROW}`,
 select ${NAME()} as seq from ${inbox} as m
 where m.consumer = ? and m.message_key = ? order by m.seq limit 1`,
 
-    outboxRows: (count: number) => `
-select ${NAME()} as seq, m.source, m.id, m.type, m.\`key\`, m.attributes, m.data, m.attempts from ${outbox} as m ${BY_KEY}
-where ${ROWS(count)} order by m.seq`,
-    copyToSent: (count: number) => `
+    outboxRows: `
+select ${NAME()} as seq, m.source, m.id, m.type, m.\`key\`, m.attributes, m.data, m.attempts from ${ROWS(outbox)}
+order by m.seq`,
+    copyToSent: `
 insert into ${sent} (relay, ${COLUMNS}, sent_at)
-select m.relay, ${MESSAGE}, ${NOW} from ${outbox} as m ${BY_KEY} where ${ROWS(count)} order by m.seq for update`,
-    outboxSeqs: (count: number) => `
-select ${NAME()} as seq from ${outbox} as m ${BY_KEY} where ${ROWS(count)}`,
-    lockFree: (count: number) => `
-select ${NAME()} as seq, m.followed from ${outbox} as m ${BY_KEY}
-where ${ROWS(count)} order by m.seq for update skip locked`,
+select m.relay, ${MESSAGE}, ${NOW} from ${ROWS(outbox)} order by m.seq for update`,
+    outboxSeqs: `select ${NAME()} as seq from ${ROWS(outbox)}`,
+    lockFree: `select ${NAME()} as seq, m.followed from ${ROWS(outbox)} order by m.seq for update skip locked`,
     // The limit keeps MySQL from merging what it selects into the delete, which it then refuses.
-    deleteConfirmed: (count: number) => `
+    deleteConfirmed: `
 delete m from (
-  select f.seq from ${outbox} as f ${BY_KEY} where ${ROWS(count, 'f')} limit ${count} for update skip locked
+  select f.seq from ${ROWS(outbox, 'f')} limit 1000000 for update skip locked
 ) as free straight_join ${outbox} as m ${BY_KEY} on m.seq = free.seq
 where m.followed = 0`,
-    deleteOutbox: (count: number) => `delete m from ${outbox} as m ${BY_KEY} where ${ROWS(count)}`,
+    deleteOutbox: `delete m from ${ROWS(outbox)}`,
     postpone: `
 update ${outbox} set attempts = attempts + 1, available_at = ${LATER}, error = ? where ${ROW}`,
     lockOutbox: `select ${NAME()} as seq from ${outbox} as m where ${ROW} for update`,
@@ -246,19 +244,17 @@ from (select id from ${workers} where ${SILENT} > ttl_ms limit 1000) as dead
   straight_join ${workers} as m ${BY_KEY} on m.id = dead.id
 where ${SILENT} > ttl_ms order by m.id for update skip locked`,
     // A row that is locked is being worked on: its worker is slow to be heard, not dead.
-    suspect: (count: number) => `
+    suspect: `
 update (
-  select f.seq from ${inbox} as f ${BY_KEY} where ${ROWS(count, 'f')} order by f.seq limit ${count}
-  for update skip locked
+  select f.seq from ${ROWS(inbox, 'f')} order by f.seq limit 1000000 for update skip locked
 ) as free straight_join ${inbox} as m ${BY_KEY} on m.seq = free.seq
 set m.starts = m.starts + 1`,
-    crashed: (count: number) => `
+    crashed: `
 update (
-  select f.seq from ${inbox} as f ${BY_KEY} where ${ROWS(count, 'f')} order by f.seq limit ${count}
-  for update skip locked
+  select f.seq from ${ROWS(inbox, 'f')} order by f.seq limit 1000000 for update skip locked
 ) as free straight_join ${inbox} as m ${BY_KEY} on m.seq = free.seq
 set m.starts = m.starts + 1, m.crashes = m.crashes + 1`,
-    leave: (count: number) => `delete from ${workers} where id in (${MANY(count)})`,
+    leave: `delete m from ${KEYED(workers, 'id')}`,
 
     subscribe: `
 insert into ${subscriptions} (type, consumer, ordered) values (?, ?, ?)

@@ -17,6 +17,7 @@ import { local } from './local.ts'
 import { migrations } from './migrations.ts'
 import { mismatches } from './mismatches.ts'
 import { names } from './names.ts'
+import { neighbours } from './neighbours.ts'
 import { order } from './order.ts'
 import { outgoing } from './outgoing.ts'
 import { payloads } from './payloads.ts'
@@ -56,6 +57,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   'poison messages': poison,
   workers,
   names,
+  neighbours,
   stopping,
   'used-up pools': stuck,
   'dead workers': deadWorkers,
