@@ -34,12 +34,19 @@ describe('the command line on Redis', () => {
     await hapax.close()
   })
 
+  /** The seqs of what has failed, the oldest first. */
+  async function seqs(): Promise<[string, string]> {
+    const { messages } = JSON.parse((await run('failed', 'list', '--json')).stdout) as { messages: { seq: string }[] }
+    return messages.map(({ seq }) => seq).reverse() as [string, string]
+  }
+
   it('counts, lists and shows', async () => {
     expect((await run('status')).stdout).toMatch(/consumer +retried +failed +types\n.*sms +0 +2/)
     expect(JSON.parse((await run('status', '--json')).stdout).consumers).toMatchObject([{ consumer: 'sms', failed: 2 }])
     const { stdout } = await run('failed', 'list')
     expect(stdout).toContain('unknown-effect')
-    expect((await run('failed', 'show', '1')).stdout).toContain(`failed settle 1 send --done`)
+    const [first] = await seqs()
+    expect((await run('failed', 'show', first)).stdout).toContain(`failed settle ${first} send --done`)
     expect((await run('failed', 'list', '--consumer', 'other')).stdout).toContain('no failed messages')
   })
 
@@ -53,8 +60,9 @@ describe('the command line on Redis', () => {
   })
 
   it('settles and discards; a worker does the rest', async () => {
-    expect(await run('failed', 'settle', '1', 'send', '--done', '--result', '5')).toMatchObject({ exitCode: 0 })
-    expect(await run('failed', 'discard', '2')).toMatchObject({ exitCode: 0 })
+    const [first, second] = await seqs()
+    expect(await run('failed', 'settle', first, 'send', '--done', '--result', '5')).toMatchObject({ exitCode: 0 })
+    expect(await run('failed', 'discard', second)).toMatchObject({ exitCode: 0 })
     expect((await run('explain', 'unknown')).stdout).toContain('Next, a worker of sms has it handled: it is due now.')
     const hapax = open()
     const results: unknown[] = []
@@ -90,7 +98,7 @@ describe('the command line on Redis', () => {
     ['relays list'],
     ['consumers list'],
     ['sent list'],
-    ['failed edit 1 --data {}'],
+    ['failed edit 1-1 --data {}'],
   ])('says that there is no %s', async (words) => {
     const { exitCode, stderr } = await run(...words.split(' '))
     expect(exitCode).not.toBe(0)
