@@ -34,6 +34,11 @@ const SETTINGS: readonly Readonly<Record<string, string>>[] = ['on', 'off'].flat
     bytea_output: index % 2 === 0 ? 'escape' : 'hex',
     array_nulls: index % 2 === 0 ? 'off' : 'on',
     transform_null_equals: index % 2 === 0 ? 'on' : 'off',
+    extra_float_digits: index % 2 === 0 ? '-15' : '3',
+    DateStyle: index % 2 === 0 ? "'German, DMY'" : "'SQL, MDY'",
+    IntervalStyle: index % 2 === 0 ? 'sql_standard' : 'iso_8601',
+    TimeZone: index % 2 === 0 ? "'Pacific/Apia'" : "'America/St_Johns'",
+    search_path: "''",
   })),
 )
 
@@ -127,6 +132,10 @@ describe('K21: on any connection of a pool', () => {
       { where: 'receipt' },
       { where: 'inbox', key: null, error: null },
     ])
+    for (const { at } of await hapax.explain(texts[0] as string)) {
+      expect(Math.abs(at.getTime() - Date.now())).toBeLessThan(600_000)
+    }
+    expect((await hapax.doctor()).filter(({ check }) => check === 'clock')).toMatchObject([{ level: 'ok' }])
   })
 
   it.for(ENCODINGS.filter((encoding) => encoding !== 'UTF8'))(

@@ -11,6 +11,7 @@ import {
   type Verdict,
   warning,
 } from '../../core/sql/index.ts'
+import { MS } from './fragments.ts'
 import { migrations } from './migrations.ts'
 
 const plain = (text: string): Statement => ({ text, params: [] })
@@ -60,11 +61,11 @@ from pg_stat_activity where backend_type = 'client backend'`),
     {
       check: 'pooler',
       statement: plain(`
-select (extract(epoch from clock_timestamp() - backend_start) * 1000)::float8 as ms
+select ${MS('clock_timestamp() - backend_start')} as ms
 from pg_stat_activity where pid = pg_backend_pid()`),
       judge: ([row]) => pooler(Number(row?.['ms'])),
     },
-    clockCheck(plain(`select (extract(epoch from clock_timestamp()) * 1000)::float8 as ms`)),
+    clockCheck(plain(`select ${MS('clock_timestamp()')} as ms`)),
     {
       check: 'long transactions',
       statement: plain(`
@@ -115,7 +116,7 @@ from pg_stat_user_tables where schemaname = $1::text order by n_dead_tup desc`,
       check: 'tables',
       statement: {
         text: `
-select relname as name, reltuples::float8 as rows, pg_total_relation_size(pg_class.oid)::float8 as bytes
+select relname as name, reltuples::bigint as rows, pg_total_relation_size(pg_class.oid) as bytes
 from pg_class join pg_namespace on pg_namespace.oid = relnamespace
 where nspname = $1::text and relkind = 'r' order by 3 desc`,
         params: [name],

@@ -1,7 +1,7 @@
 // Parts that statements share: columns as the engine reads them, and times of the database.
 
-/** A time, or a span, in milliseconds. */
-export const MS = (column: string): string => `(extract(epoch from ${column}) * 1000)::float8`
+/** A time, or a span, in milliseconds. Whole ones: how a fraction is written depends on the session (`extra_float_digits`). */
+export const MS = (column: string): string => `floor(extract(epoch from ${column}) * 1000)::bigint`
 export const LATER = (parameter: string): string => `clock_timestamp() + ${parameter} * interval '1 millisecond'`
 const MESSAGE: string = `message_key::text as message_key, source, id, type, key, attributes, data, encode(fingerprint, 'hex') as fingerprint`
 /** What names a row: its number and its mark. */
