@@ -70,6 +70,7 @@ export type ErrorCode =
   | 'schema-missing'
   | 'schema-outdated'
   | 'schema-drift'
+  | 'unrecognised-result'
   | 'not-found'
   | 'not-whole'
 

@@ -121,3 +121,37 @@ describe('a connection', () => {
     expect((await consumer.handle(arrived('a'))).status).toBe('retrying')
   })
 })
+
+describe('results', () => {
+  it.each<mysql2.PoolOptions>([
+    { rowsAsArray: true },
+    { nestTables: true },
+    { typeCast: () => 'anything' },
+    { namedPlaceholders: true },
+    { supportBigNumbers: true, bigNumberStrings: true, decimalNumbers: true, dateStrings: true },
+  ])('K3: are what was asked for on a pool with %j', async (settings) => {
+    const pool = poolWith(settings)
+    await mysql({ pool }).ready()
+    const consumer = hapaxOn(pool).consumer(`settings ${Object.keys(settings)[0]}`)
+    consumer.on(Thing, async (_, { tx }) => void (await tx.query(`insert into effects values (?)`, ['settings'])))
+    expect((await consumer.handle(arrived('a'))).status).toBe('processed')
+    expect((await consumer.handle(arrived('a'))).status).toBe('duplicate')
+  })
+
+  it('K3: under other names are refused', async () => {
+    const pool = poolWith()
+    const renamed = {
+      getConnection: async () => {
+        const client = await pool.getConnection()
+        const query = client.query.bind(client) as unknown as (sql: unknown) => Promise<[unknown, unknown]>
+        client.query = (async (text: unknown) => {
+          const [rows, fields] = await query(text)
+          if (!Array.isArray(rows)) return [rows, fields]
+          return [rows.map((row) => Object.fromEntries(Object.entries(row).map(([key, value]) => [`${key}_`, value])))]
+        }) as never
+        return client
+      },
+    }
+    await expect(mysql({ pool: renamed, database }).ready()).rejects.toMatchObject({ code: 'unrecognised-result' })
+  })
+})

@@ -117,3 +117,65 @@ describe('a single client', () => {
     expect(() => postgres({ pool: client as never })).toThrow('expected pool to be a pool of pg')
   })
 })
+
+describe('results that are not what was asked for', () => {
+  /** What plugins for camelCase do. */
+  function camelCase(pool: pg.Pool): pg.Pool {
+    pool.on('connect', (client) => {
+      const query = client.query.bind(client) as (...args: unknown[]) => Promise<pg.QueryResult>
+      const renamed = ({ rows }: pg.QueryResult) => {
+        for (const [at, row] of rows.entries()) {
+          rows[at] = Object.fromEntries(
+            Object.entries(row).map(([key, value]) => [
+              key.replaceAll(/_(.)/g, (_, letter) => letter.toUpperCase()),
+              value,
+            ]),
+          )
+        }
+      }
+      client.query = (async (...args: unknown[]) => {
+        const answer = await query(...args)
+        // Not in callback style.
+        for (const each of [answer ?? []].flat()) renamed(each)
+        return answer
+      }) as never
+    })
+    return pool
+  }
+
+  /** What `types` of a pool do. */
+  const parsing = (oid: number, parse: (text: string) => unknown) => ({
+    types: { getTypeParser: (id: number, format?: never) => (id === oid ? parse : pg.types.getTypeParser(id, format)) },
+  })
+
+  const BIGINT = 20
+  it.each(['pg', 'drizzle'])('K3: names in camelCase are refused (%s)', async (name) => {
+    const ready = ways[name]?.store(camelCase(poolOf(2))).ready()
+    await expect(ready).rejects.toMatchObject({ code: 'unrecognised-result' })
+  })
+
+  it.each<[string, number, (text: string) => unknown]>([
+    ['bytes as texts', 17, (text) => text],
+    ['truth values as words', 16, (text) => (text === 't' ? 'yes' : 'no')],
+    ['texts that are trimmed', 25, (text) => text.trim()],
+  ])('K3: %s are refused', async (_, oid, parse) => {
+    const ready = ways['pg']?.store(poolOf(2, parsing(oid, parse) as never)).ready()
+    await expect(ready).rejects.toMatchObject({ code: 'unrecognised-result' })
+  })
+
+  it('K3: a message is not handled twice where names are in camelCase', async () => {
+    for (const [name, { store }] of Object.entries(ways)) {
+      const consumer = hapaxOn(store(camelCase(poolOf(2)))).consumer(`camels-${name}`)
+      let calls = 0
+      consumer.on(Thing, () => {
+        calls += 1
+      })
+      for (let delivery = 0; delivery < 3; delivery++) await consumer.handle(arrived('a')).catch(() => {})
+      expect(calls).toBeLessThan(2)
+    }
+  })
+
+  it('K3: large numbers as bigints are as good', async () => {
+    for (const { store } of Object.values(ways)) await store(poolOf(2, parsing(BIGINT, BigInt) as never)).ready()
+  })
+})

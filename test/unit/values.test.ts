@@ -49,6 +49,6 @@ describe('columns', () => {
     expect(asText(Buffer.from('é'))).toBe('é')
     expect(asText(new Uint8Array(Buffer.from('é')))).toBe('é')
     expect(asHex(Uint8Array.of(0, 255))).toBe('00ff')
-    expect(() => asBytes('text')).toThrow('expected bytes from the database, got string')
+    expect(() => asBytes('text')).toThrow('expected bytes from the database, got "')
   })
 })

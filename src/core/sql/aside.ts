@@ -6,6 +6,7 @@ import type { Look, Share } from '../store.ts'
 import type { KeyRef } from './aside-dialect.ts'
 import type { SqlCalls } from './calls.ts'
 import type { Dialect } from './dialect.ts'
+import { asSeq } from './values.ts'
 
 /**
  * Keeps keys that cannot run out of the way of the look, however many they are: their rows are put aside, where a look does not
@@ -51,13 +52,13 @@ export class SqlAside<Tx, Own> {
   async #puts(executor: Executor, table: Origin, heads: readonly Row[]): Promise<readonly Statement[]> {
     const { aside } = this.#dialect
     const found = await all(executor, aside.behind(table, heads, BEHIND + 1))
-    const behind = Map.groupBy(found, (row) => String(row['head']))
+    const behind = Map.groupBy(found, (row) => asSeq(row['head']))
     // A key with very many rows is one that a look skips over; to put it aside would be more work than that.
-    const few = heads.map((row) => String(row['seq'])).filter((head) => (behind.get(head)?.length ?? 0) <= BEHIND)
+    const few = heads.map((row) => asSeq(row['seq'])).filter((head) => (behind.get(head)?.length ?? 0) <= BEHIND)
     const [followed, alone] = [few.filter((head) => behind.has(head)), few.filter((head) => !behind.has(head))]
-    const others = followed.flatMap((head) => behind.get(head) ?? []).map((row) => String(row['seq']))
+    const others = followed.flatMap((head) => behind.get(head) ?? []).map((row) => asSeq(row['seq']))
     const free = others.length === 0 ? [] : await all(executor, [aside.free(table, others)])
-    const seqs = free.map((row) => String(row['seq']))
+    const seqs = free.map((row) => asSeq(row['seq']))
     return [
       ...(alone.length > 0 ? [aside.putHeads(table, alone, false)] : []),
       ...(followed.length > 0 ? [aside.putHeads(table, followed, true)] : []),
@@ -77,7 +78,7 @@ export async function bringForward(dialect: Dialect, executor: Executor, rows: r
   if (next.length === 0) return
   const { text, params } = dialect.aside.forward(
     'inbox',
-    next.map((row) => String(row['seq'])),
+    next.map((row) => asSeq(row['seq'])),
   )
   await executor.query(text, params)
 }

@@ -38,6 +38,8 @@ export interface Dialect {
   /** Whether the server itself answered with this error: then a commit is known not to have happened. */
   answered(error: unknown): boolean
 
+  /** Selects one row as `assertRecognised` wants it: a value of each kind that statements return. */
+  readonly probe: Statement
   readonly migrations: readonly MigrationSource[]
   /** What ends a statement with semicolons inside, where the database's own client has to be told. */
   readonly delimiter: string | undefined

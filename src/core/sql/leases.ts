@@ -5,7 +5,7 @@ import type { Audit } from '../tools.ts'
 import { CONTROL_MS, type SqlCalls } from './calls.ts'
 import type { Dialect } from './dialect.ts'
 import { asEffect, asInboxRow } from './rows.ts'
-import { asText, asUuid } from './values.ts'
+import { asSeq, asText, asUuid } from './values.ts'
 
 type Methods = 'lease' | 'renew' | 'beginEffect' | 'endEffect' | 'effects' | 'settleEffect'
 
@@ -39,14 +39,14 @@ export class SqlLeases<Tx> implements Pick<Store<Tx>, Methods> {
     const free = await this.#renewable(leases)
     if (free.length > 0) await this.#calls.run(this.#dialect.leases.renew(free, leaseMs), CONTROL_MS)
     const { rows } = await this.#calls.run(this.#dialect.leases.leased(leases), CONTROL_MS)
-    return new Set(rows.map((row) => String(row['seq'])))
+    return new Set(rows.map((row) => asSeq(row['seq'])))
   }
 
   /** What somebody has locked nobody can take either; the others do not wait for it. */
   async #renewable(leases: readonly Lease[]): Promise<readonly Lease[]> {
     const statement = this.#dialect.leases.renewable?.(leases)
     if (statement === undefined) return leases
-    const free = new Set((await this.#calls.run(statement, CONTROL_MS)).rows.map((row) => String(row['seq'])))
+    const free = new Set((await this.#calls.run(statement, CONTROL_MS)).rows.map((row) => asSeq(row['seq'])))
     return leases.filter(({ seq }) => free.has(seq))
   }
 
@@ -58,7 +58,7 @@ export class SqlLeases<Tx> implements Pick<Store<Tx>, Methods> {
   ): Promise<{ readonly before: EffectRow | undefined } | undefined> {
     const { leases } = this.#dialect
     const beforeOf = ([row]: Result['rows']): EffectRow | undefined =>
-      row === undefined || row['state'] == null ? undefined : asEffect(effect, row)
+      row === undefined || row['state'] === null ? undefined : asEffect(effect, row)
     const { rows } = await this.#calls.short(leases.lockEffect(lease, effect), ({ rows: found }) => {
       if (found.length === 0) return undefined
       const state = beforeOf(found)?.state

@@ -2,7 +2,7 @@ import type { Row } from '../connection.ts'
 import { compareSeq } from '../seq.ts'
 import type { Entry, Share } from '../store.ts'
 import type { StuckLook } from './aside.ts'
-import { asBoolean, asText, encodeText } from './values.ts'
+import { asBoolean, asNumber, asSeq, asText, asTextOrNull, encodeText } from './values.ts'
 
 /** How many rows without order, and how many keys, a look lists per lane: twice the average, because lanes are not quite even. */
 export function pageOf({ limit, lanes }: Share): number {
@@ -12,7 +12,7 @@ export function pageOf({ limit, lanes }: Share): number {
 /** The answer of the dialect's `look`, share by share. */
 export function asLooks(shares: readonly Share[], rows: readonly Row[]): readonly StuckLook[] {
   const found = shares.map((share) => new Found(share))
-  for (const row of rows) found[Number(row['share'])]?.add(row)
+  for (const row of rows) found[asNumber(row['share'])]?.add(row)
   return found.map((each) => each.look())
 }
 
@@ -34,9 +34,9 @@ class Found {
   /** A row of the answer, or several that differ in seq, bytes and ms alone, which are lists then. */
   add(row: Row): void {
     if (row['stuck'] != null) this.#stuck.push(String(row['stuck']))
-    const seq = String(row['seq'])
+    const seq = asSeq(row['seq'])
     if (!seq.includes(',')) {
-      this.#add(row, seq, Number(row['bytes']), Number(row['ms']))
+      this.#add(row, seq, asNumber(row['bytes']), asNumber(row['ms']))
       return
     }
     const bytes = asText(row['bytes']).split(',')
@@ -45,20 +45,20 @@ class Found {
   }
 
   #add(row: Row, seq: string, bytes: number, dueMs: number): void {
-    const key = row['key'] === null || row['key'] === undefined ? null : asText(row['key'])
+    const key = asTextOrNull(row['key'])
     if (key === null && dueMs > 0) {
       this.#nextMs = Math.min(this.#nextMs ?? Number.POSITIVE_INFINITY, dueMs)
       return
     }
-    const lane = Number(row['lane'])
+    const lane = asNumber(row['lane'])
     const held = asBoolean(row['held'])
-    const deaths = Number(row['starts'])
+    const deaths = asNumber(row['starts'])
     // A key may be found both by its place and by its time.
     if (!this.#seen.has(seq) && row['stuck'] == null) {
       this.#seen.add(seq)
       this.#entries.push({ seq, type: asText(row['type']), lane, key, bytes, dueMs, held, deaths })
     }
-    if (key !== null && !asBoolean(row['timed'])) this.#turn(lane, key, row['more'])
+    if (key !== null && !asBoolean(row['timed'] ?? null)) this.#turn(lane, key, row['more'])
   }
 
   /** How far the keys of a lane have been gone through. */

@@ -3,7 +3,7 @@ import type { ErrorRecord } from '../errors.ts'
 import type { Origin, WorkerRow } from '../rows.ts'
 import type { FailedGroup, FailedMessage, HeldKey, SentMessage, StoreStatus, Trace } from '../tools.ts'
 import { asEffect } from './rows.ts'
-import { asBoolean, asDate, asError, asMessage, asText, asUuid } from './values.ts'
+import { asBoolean, asDate, asError, asMessage, asSeq, asText, asUuid } from './values.ts'
 
 /** A row of the failed store. */
 export function asFailed(row: Row): FailedMessage {
@@ -173,10 +173,6 @@ export function asTrace(row: Row): Trace {
         error: asKnownError(row['error']),
       }
   }
-}
-
-export function asSeq(value: unknown): string {
-  return String(value)
 }
 
 function asOrigin(value: unknown): Origin {

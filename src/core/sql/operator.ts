@@ -25,18 +25,8 @@ import type {
 import type { Dialect } from './dialect.ts'
 import type { LeaseDialect } from './lease-dialect.ts'
 import type { OperatorDialect } from './operator-dialect.ts'
-import {
-  asFailed,
-  asGroup,
-  asHeldKey,
-  asLocked,
-  asSent,
-  asSeq,
-  asStatus,
-  asSubscription,
-  asTrace,
-} from './operator-rows.ts'
-import { asMessage, asText } from './values.ts'
+import { asFailed, asGroup, asHeldKey, asLocked, asSent, asStatus, asSubscription, asTrace } from './operator-rows.ts'
+import { asMessage, asSeq, asText } from './values.ts'
 
 /** How statements reach the database. */
 export interface OperatorTools {

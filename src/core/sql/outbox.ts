@@ -4,7 +4,7 @@ import type { Store } from '../store.ts'
 import type { SqlCalls } from './calls.ts'
 import type { Dialect } from './dialect.ts'
 import { asOutboxMessage } from './rows.ts'
-import { asBoolean, asText } from './values.ts'
+import { asBoolean, asSeq, asText } from './values.ts'
 
 type Methods = 'outboxRows' | 'confirm' | 'postpone' | 'refuse' | 'recordRelay'
 
@@ -50,7 +50,7 @@ export class SqlOutbox<Tx> implements Pick<Store<Tx>, Methods> {
   }
 
   async #left(seqs: readonly string[]): Promise<readonly string[]> {
-    return (await this.#calls.run(this.#dialect.outboxSeqs(seqs))).rows.map((row) => String(row['seq']))
+    return (await this.#calls.run(this.#dialect.outboxSeqs(seqs))).rows.map((row) => asSeq(row['seq']))
   }
 
   /** Hardly ever is a row locked: to lock them all beforehand would cost as much as to delete them. */
@@ -67,9 +67,9 @@ export class SqlOutbox<Tx> implements Pick<Store<Tx>, Methods> {
   async #deleteFree(seqs: readonly string[], keep: boolean): Promise<number> {
     const dialect = this.#dialect
     const { rows } = await this.#calls.short(dialect.lockFree(seqs), ({ rows: found }) => {
-      const free = found.map((row) => String(row['seq']))
+      const free = found.map((row) => asSeq(row['seq']))
       if (free.length === 0) return undefined
-      const followed = found.filter((row) => asBoolean(row['followed'])).map((row) => String(row['seq']))
+      const followed = found.filter((row) => asBoolean(row['followed'])).map((row) => asSeq(row['seq']))
       return [
         ...(keep ? [dialect.copyToSent(free)] : []),
         ...(followed.length > 0 ? [dialect.aside.forwardBehind('outbox', followed)] : []),

@@ -1,6 +1,18 @@
 import type { Row } from '../connection.ts'
 import type { EffectRef, EffectRow, EffectState, InboxRow, OutboxMessage, Receipt, WorkerRow } from '../rows.ts'
-import { asBoolean, asDate, asError, asHex, asLeaving, asMessage, asText, asUuid } from './values.ts'
+import {
+  asBoolean,
+  asDate,
+  asError,
+  asHex,
+  asLeaving,
+  asMessage,
+  asNumber,
+  asSeq,
+  asText,
+  asTextOrNull,
+  asUuid,
+} from './values.ts'
 
 /** A receipt that was there before. */
 export function asReceipt(row: Row): Receipt {
@@ -17,16 +29,16 @@ export function asReceipt(row: Row): Receipt {
 /** A row of the inbox. */
 export function asInboxRow(row: Row): InboxRow {
   return {
-    seq: String(row['seq']),
+    seq: asSeq(row['seq']),
     consumer: asText(row['consumer']),
     message: asMessage(row),
     ordered: asBoolean(row['ordered']),
-    attempts: Number(row['attempts']),
-    lost: Number(row['lost']),
-    starts: Number(row['starts']),
-    crashes: Number(row['crashes']),
-    leaseToken: row['lease_token'] == null ? null : asUuid(row['lease_token']),
-    fence: Number(row['fence']),
+    attempts: asNumber(row['attempts']),
+    lost: asNumber(row['lost']),
+    starts: asNumber(row['starts']),
+    crashes: asNumber(row['crashes']),
+    leaseToken: row['lease_token'] === null ? null : asUuid(row['lease_token']),
+    fence: asNumber(row['fence']),
   }
 }
 
@@ -37,8 +49,8 @@ export function asEffect(effect: Omit<EffectRef, 'name'>, row: Row): EffectRow {
     name: asText(row['name']),
     state: asText(row['state']) as EffectState,
     token: asUuid(row['token']),
-    attempts: Number(row['attempts']),
-    result: row['result'] == null ? null : asText(row['result']),
+    attempts: asNumber(row['attempts']),
+    result: asTextOrNull(row['result']),
     error: asError(row['error']),
     firstAt: asDate(row['first_at']),
     lastAt: asDate(row['last_at']),
@@ -48,9 +60,9 @@ export function asEffect(effect: Omit<EffectRef, 'name'>, row: Row): EffectRow {
 /** A row of the outbox. */
 export function asOutboxMessage(row: Row): OutboxMessage {
   return {
-    seq: String(row['seq']),
+    seq: asSeq(row['seq']),
     message: asLeaving(row),
-    attempts: Number(row['attempts']),
+    attempts: asNumber(row['attempts']),
   }
 }
 
@@ -61,7 +73,7 @@ export function asWorker(row: Row): WorkerRow {
     name: asText(row['name']),
     serves: asText(row['serves']),
     startedAt: asDate(row['started_at']),
-    silentMs: Math.max(0, Number(row['silent_ms'])),
+    silentMs: Math.max(0, asNumber(row['silent_ms'])),
     alive: asBoolean(row['alive']),
     inHand: (JSON.parse(asText(row['in_hand'])) as unknown[]).length,
   }

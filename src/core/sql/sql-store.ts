@@ -44,10 +44,11 @@ import { asLooks } from './look.ts'
 import { migration, migrationScript, migrationStates, untilFree } from './migrate.ts'
 import { SqlOperator } from './operator.ts'
 import { SqlOutbox } from './outbox.ts'
+import { assertRecognised } from './recognised.ts'
 import { asWorker } from './rows.ts'
 import { StoreErrors } from './store-errors.ts'
 import { SqlUnits } from './units.ts'
-import { asBoolean, asText } from './values.ts'
+import { asBoolean, asSeq, asText } from './values.ts'
 
 /** A store on an SQL database: the logic is here, the statements are the dialect's, the transactions the connection's. */
 export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
@@ -105,9 +106,16 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
         { fields: { missing: missing.map((each) => each.version) } },
       )
     }
+    await this.#probe()
     const findings = await lookAt((statement) => this.#calls.run(statement), this.#dialect.startChecks)
     this.#ready = findings.filter(({ level }) => level !== 'ok')
     return this.#ready
+  }
+
+  /** On a connection for control work and on one of the handlers': they may be of different pools. */
+  async #probe(): Promise<void> {
+    assertRecognised(await this.#calls.run(this.#dialect.probe))
+    assertRecognised(await this.#calls.short(this.#dialect.probe, () => undefined))
   }
 
   async migrations(): Promise<readonly MigrationState[]> {
@@ -187,7 +195,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
 
   async inboxSeq(consumer: string, messageKey: string): Promise<string | undefined> {
     const { rows } = await this.#calls.run(this.#dialect.inboxSeq(consumer, messageKey))
-    return rows[0] && String(rows[0]['seq'])
+    return rows[0] && asSeq(rows[0]['seq'])
   }
 
   outboxRows(seqs: readonly string[]): Promise<readonly OutboxMessage[]> {

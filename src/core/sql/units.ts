@@ -11,7 +11,7 @@ import { bringForward } from './aside.ts'
 import type { Backend, Dialect } from './dialect.ts'
 import { asInboxRow, asReceipt } from './rows.ts'
 import { brokenAtomicity, type Fate, type Phase, type StoreErrors } from './store-errors.ts'
-import { asBoolean, asUuid } from './values.ts'
+import { asBoolean, asSeq, asUuid } from './values.ts'
 
 /** The transactions of handlers: what they open with, what guards them, what they write last, and how they are ended in time. */
 export class SqlUnits<Tx, Own> {
@@ -122,7 +122,7 @@ export class SqlUnits<Tx, Own> {
     if (opening.kind === 'take') return { ...unit, existing: await this.#existing(executor, opening, answers) }
     if (opening.kind === 'plain') return unit
     const locked = opening.kind === 'settle' || opening.locked === 'wait' ? answers[0]?.rows : undefined
-    const present = locked === undefined ? NO_SEQS : new Set(locked.map((row) => String(row['seq'])))
+    const present = locked === undefined ? NO_SEQS : new Set(locked.map((row) => asSeq(row['seq'])))
     const claimed =
       opening.kind === 'settle'
         ? await this.#settled(executor, answers.at(-1))
@@ -155,7 +155,7 @@ export class SqlUnits<Tx, Own> {
 
   /** Where rows stand aside behind what was deleted, the next one is looked at from now on. */
   async #letNext(executor: Executor, answer: Result | undefined, deleted: readonly InboxRow[]): Promise<void> {
-    const followed = new Set(answer?.rows.filter((row) => asBoolean(row['followed'])).map((row) => String(row['seq'])))
+    const followed = new Set(answer?.rows.filter((row) => asBoolean(row['followed'])).map((row) => asSeq(row['seq'])))
     const rows = followed.size === 0 ? [] : deleted.filter((row) => followed.has(row.seq))
     if (rows.length > 0) await bringForward(this.#dialect, executor, rows)
   }
@@ -177,7 +177,7 @@ export class SqlUnits<Tx, Own> {
     // Every read inside a serializable transaction locks, and would wait; outside, rows that others have locked are there.
     const outside = isolation === 'serializable'
     const answer = await (outside ? this.#query(statement) : executor.query(statement.text, statement.params))
-    const blocked = new Set(answer.rows.map((row) => String(row['seq'])))
+    const blocked = new Set(answer.rows.map((row) => asSeq(row['seq'])))
     return rows.filter((row) => !blocked.has(row.seq))
   }
 

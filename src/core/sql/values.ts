@@ -1,5 +1,5 @@
 import type { Row } from '../connection.ts'
-import type { ErrorRecord } from '../errors.ts'
+import { describe, type ErrorRecord, HapaxError } from '../errors.ts'
 import type { LeavingMessage, StoredMessage } from '../message.ts'
 import { asciiJson } from '../stub.ts'
 import { format } from '../uuid.ts'
@@ -26,25 +26,54 @@ export function errorJson(error: ErrorRecord): string {
 
 // Drivers answer with text or bytes, numbers or text, depending on the column's type: these read all of them.
 
+// What none of them knows is refused: a column under another name is undefined, and must not be taken for anything else.
+
+/** The error for a column that did not come back, or not as what it is. */
+export function unrecognised(what: string, got: unknown): HapaxError {
+  return new HapaxError(
+    'unrecognised-result',
+    `expected ${what} from the database, got ${describe(got)}: a plugin or a type parser of its client changes results`,
+  )
+}
+
+/** A scalar as text. */
+function scalar(value: unknown): string {
+  if (value instanceof Uint8Array) return Buffer.from(value).toString('utf8')
+  if (value === undefined || (typeof value === 'object' && value !== null)) throw unrecognised('a text', value)
+  return String(value)
+}
+
 /** A text column. */
 export function asText(value: unknown): string {
-  return decodeText(value instanceof Uint8Array ? Buffer.from(value).toString('utf8') : String(value))
+  return decodeText(scalar(value))
 }
 
 /** A text column that may be null. */
-function asTextOrNull(value: unknown): string | null {
-  return value === null || value === undefined ? null : asText(value)
+export function asTextOrNull(value: unknown): string | null {
+  return value === null ? null : asText(value)
+}
+
+/** What names a row. */
+export function asSeq(value: unknown): string {
+  return scalar(value)
+}
+
+/** A number. */
+export function asNumber(value: unknown): number {
+  const number = typeof value === 'object' ? Number.NaN : Number(value)
+  if (Number.isNaN(number)) throw unrecognised('a number', value)
+  return number
 }
 
 /** A column of bytes. */
 export function asBytes(value: unknown): Uint8Array {
   if (value instanceof Uint8Array) return value
-  throw new TypeError(`expected bytes from the database, got ${typeof value}`)
+  throw unrecognised('bytes', value)
 }
 
 /** Bytes, or their hexadecimal digits, as lower-case digits. */
 export function asHex(value: unknown): string {
-  return value instanceof Uint8Array ? Buffer.from(value).toString('hex') : String(value).toLowerCase()
+  return value instanceof Uint8Array ? Buffer.from(value).toString('hex') : scalar(value).toLowerCase()
 }
 
 /** A UUID that comes as text or as 16 bytes. */
@@ -55,12 +84,16 @@ export function asUuid(value: unknown): string {
 
 /** A time that comes as milliseconds since 1970. */
 export function asDate(value: unknown): Date {
-  return new Date(Number(value))
+  return new Date(asNumber(value))
 }
 
 /** A truth value: some databases have 0 and 1. */
 export function asBoolean(value: unknown): boolean {
-  return value === true || Number(value) === 1
+  if (typeof value === 'boolean' || value === null) return value === true
+  const word = scalar(value)
+  if (/^(1|t|true)$/i.test(word)) return true
+  if (/^(0|f|false)$/i.test(word)) return false
+  throw unrecognised('a truth value', value)
 }
 
 /** A stored error. One that somebody has spoilt must not keep a whole page from being seen. */

@@ -1,6 +1,6 @@
 import type { Param, Result, Row, Statement } from '../../core/connection.ts'
 import { compareSeq, numberOf } from '../../core/seq.ts'
-import { asBoolean, asText, pageOf } from '../../core/sql/index.ts'
+import { asBoolean, asNumber, asSeq, asText, pageOf } from '../../core/sql/index.ts'
 import type { Share } from '../../core/store.ts'
 import type { LookTexts } from './look-texts.ts'
 import { bytes, keyHash, text } from './rows.ts'
@@ -58,12 +58,12 @@ async function occupied(sql: Statements, query: Query, shares: readonly Share[])
     params: [bytes(scope), bytes(scope), bytes(scope), JSON.stringify(lanes)],
   }))
   return (await ask(query, parts)).flatMap((row) => {
-    const share = shares[Number(row['share'])]
+    const share = shares[asNumber(row['share'])]
     if (share === undefined) return []
     const timed = asBoolean(row['timed']) && !share.all
     const there = { loose: asBoolean(row['loose']), keyed: asBoolean(row['keyed']), timed }
     if (!(there.loose || there.keyed || there.timed)) return []
-    return [new Lane(sql.look[share.table], share, Number(row['share']), Number(row['lane']), there)]
+    return [new Lane(sql.look[share.table], share, asNumber(row['share']), asNumber(row['lane']), there)]
   })
 }
 
@@ -141,7 +141,7 @@ class Lane {
 
   /** The rows of the keys whose time has come, and of those that have rows which stand aside. */
   runParts(): readonly Part[] {
-    const due = this.#waiting.filter((row) => Number(row['ms']) <= 0).slice(0, pageOf(this.#share))
+    const due = this.#waiting.filter((row) => asNumber(row['ms']) <= 0).slice(0, pageOf(this.#share))
     const followed = [...this.#keys.values()].map(([first]) => first as Row).filter(isFollowed)
     return [...due, ...followed].map((row, nth) => ({
       text: this.#texts.run(this.#index, Math.max(1, Math.floor(RUN / (nth + 1) ** 2))),
@@ -152,7 +152,7 @@ class Lane {
   addRuns(rows: readonly Row[]): void {
     for (const row of rows) this.#runs.push({ ...row, timed: 1 })
     // Without a key it only says when to look again.
-    const next = this.#waiting.find((row) => Number(row['ms']) > 0)
+    const next = this.#waiting.find((row) => asNumber(row['ms']) > 0)
     if (next !== undefined) this.#runs.push({ ...next, key: null })
   }
 
@@ -224,12 +224,12 @@ function inOrder(keys: ReadonlyMap<string, Row[]>): [string, Row[]][] {
 }
 
 function isReady(row: Row): boolean {
-  return !asBoolean(row['held']) && Number(row['ms']) <= 0
+  return !asBoolean(row['held']) && asNumber(row['ms']) <= 0
 }
 
 /** Whether an older row of its key stands aside. */
 function isBehind(row: Row): boolean {
-  return row['first'] != null && asText(row['first']) !== numberOf(String(row['seq']))
+  return row['first'] != null && asText(row['first']) !== numberOf(asSeq(row['seq']))
 }
 
 function isFollowed(row: Row): boolean {

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { asBoolean, asNumber, asText } from '../../core/sql/index.ts'
 import { classify } from './errors.ts'
 import type { MysqlClient } from './mysql2.ts'
 
@@ -34,10 +35,10 @@ export async function sessionOf(client: MysqlClient): Promise<Session> {
   const [answer] = await client.query({ sql: QUESTION, rowsAsArray: false, nestTables: false, typeCast })
   const row = (answer as Record<string, unknown>[])[0]
   const session = {
-    mariadb: /mariadb/i.test(String(row?.['version'])),
-    maxPacket: Number(row?.['packet']),
-    autocommit: Number(row?.['autocommit']) === 1,
-    uncommitted: /uncommitted/i.test(String(row?.['isolation'])),
+    mariadb: /mariadb/i.test(asText(row?.['version'])),
+    maxPacket: asNumber(row?.['packet']),
+    autocommit: asBoolean(row?.['autocommit']),
+    uncommitted: /uncommitted/i.test(asText(row?.['isolation'])),
     marked: false,
   }
   sessions.set(linkOf(client), session)

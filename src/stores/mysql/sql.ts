@@ -2,11 +2,12 @@ import type { Result, Statement } from '../../core/connection.ts'
 import { laneOf } from '../../core/lanes.ts'
 import type { StoredMessage } from '../../core/message.ts'
 import { numberOf } from '../../core/seq.ts'
-import { asText, asUuid, type Dialect, uuidBytes } from '../../core/sql/index.ts'
+import { asText, asUuid, type Dialect, PROBE, uuidBytes } from '../../core/sql/index.ts'
 import { aside } from './aside.ts'
 import { chunks, inserts } from './batch.ts'
 import { checks } from './checkup.ts'
 import { answered, classify, doomOf } from './errors.ts'
+import { MS } from './fragments.ts'
 import { leases } from './leases.ts'
 import { writeLocal } from './local.ts'
 import { look } from './look.ts'
@@ -39,6 +40,7 @@ export function dialect(database: string, prefix: string): Dialect {
     doomOf,
     answered,
 
+    probe: plain(probe),
     migrations: migrations(prefix),
     delimiter: '//',
     // The steps name no database, so that a copy under another name has the same checksums.
@@ -178,6 +180,12 @@ export function dialect(database: string, prefix: string): Dialect {
     operator: operator(tables, checks(database, prefix)),
   }
 }
+
+const probe = `select x'${Buffer.from(PROBE.text).toString('hex')}' as probe_text,
+  cast(${PROBE.number} as signed) as probe_number,
+  ${MS(`timestamp'${new Date(PROBE.time).toISOString().replace('T', ' ').replace('Z', '')}'`)} as probe_time,
+  x'${PROBE.bytes}' as probe_bytes, x'${PROBE.uuid.replaceAll('-', '')}' as probe_uuid, 1 = 1 as probe_true,
+  1 = 0 as probe_false, null as probe_null`
 
 /** Sorted, because two groups inserting in different order deadlock. */
 function sorted(messages: readonly StoredMessage[]): readonly StoredMessage[] {

@@ -1,5 +1,5 @@
 import { laneOf } from '../../core/lanes.ts'
-import { type Dialect, encodeText } from '../../core/sql/index.ts'
+import { asNumber, type Dialect, encodeText } from '../../core/sql/index.ts'
 import { ENTERED, LATER } from './fragments.ts'
 import { array } from './literal.ts'
 import { messageArrays } from './rows.ts'
@@ -22,7 +22,7 @@ export function local(schema: string): Dialect['writeLocal'] {
       array(known.map(({ consumer }) => String(consumer.ordered))),
       token,
     ])
-    return answers.map((row) => ({ consumers: Number(row['consumers']), fresh: Number(row['fresh']) }))
+    return answers.map((row) => ({ consumers: asNumber(row['consumers']), fresh: asNumber(row['fresh']) }))
   }
 }
 

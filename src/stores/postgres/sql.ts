@@ -3,10 +3,11 @@ import { errorHash } from '../../core/errors.ts'
 import { laneOf } from '../../core/lanes.ts'
 import type { StoredMessage } from '../../core/message.ts'
 import { numberOf } from '../../core/seq.ts'
-import { type Dialect, encodeText, errorJson } from '../../core/sql/index.ts'
+import { asNumber, asText, asTextOrNull, type Dialect, encodeText, errorJson, PROBE } from '../../core/sql/index.ts'
 import { aside } from './aside.ts'
 import { encodingCheck } from './checkup.ts'
 import { answered, classify, doomOf } from './errors.ts'
+import { MS } from './fragments.ts'
 import { leases } from './leases.ts'
 import { array } from './literal.ts'
 import { local } from './local.ts'
@@ -33,6 +34,7 @@ export function dialect(schema: string): Dialect {
     doomOf,
     answered,
 
+    probe: plain(probe),
     migrations: migrations(schema),
     delimiter: undefined,
     migrationLock: [
@@ -179,6 +181,10 @@ export function dialect(schema: string): Dialect {
   }
 }
 
+const probe = `select '${PROBE.text}'::text as probe_text, ${PROBE.number}::bigint as probe_number,
+  ${MS(`timestamptz '${new Date(PROBE.time).toISOString()}'`)} as probe_time, decode('${PROBE.bytes}', 'hex') as probe_bytes,
+  '${PROBE.uuid}'::text as probe_uuid, true as probe_true, false as probe_false, null::text as probe_null`
+
 function takeOne(text: string, consumer: string, token: string, message: StoredMessage): Statement {
   const { messageKey, source, id, type, fingerprint } = message
   const params = [consumer, messageKey, token, encodeText(source), encodeText(id), encodeText(type), fingerprint]
@@ -200,12 +206,13 @@ function takeMany(text: string, consumer: string, token: string, messages: reado
 }
 
 function takenKeys(answer: Result | undefined, count: number): ReadonlySet<string> | 'all' {
-  const keys = answer?.rows[0]?.['message_key']
-  if (keys === 'all' || (count === 1 && keys !== undefined)) return 'all'
-  return new Set(keys === undefined || keys === null ? [] : String(keys).split(','))
+  const row = answer?.rows[0]
+  const keys = row === undefined ? null : asTextOrNull(row['message_key'])
+  if (keys === 'all' || (count === 1 && keys !== null)) return 'all'
+  return new Set(keys === null ? [] : keys.split(','))
 }
 
 function backendOf(answer: Result | undefined): readonly [number, string] | undefined {
   const row = answer?.rows[0]
-  return row && [Number(row['pid']), String(row['xid'])]
+  return row && [asNumber(row['pid']), asText(row['xid'])]
 }

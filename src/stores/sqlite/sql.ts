@@ -4,7 +4,7 @@ import { laneOf } from '../../core/lanes.ts'
 import type { StoredMessage } from '../../core/message.ts'
 import type { LocalResult, LocalRow, RetryRow } from '../../core/rows.ts'
 import { numberOf } from '../../core/seq.ts'
-import { asBoolean, type Dialect, encodeText, pageOf } from '../../core/sql/index.ts'
+import { asBoolean, type Dialect, encodeText, PROBE, pageOf } from '../../core/sql/index.ts'
 import type { Share } from '../../core/store.ts'
 import { aside } from './aside.ts'
 import { answered, classify, doomOf } from './errors.ts'
@@ -31,6 +31,7 @@ export function dialect(prefix: string): Dialect {
     doomOf,
     answered,
 
+    probe: plain(probe),
     migrations: migrations(prefix),
     delimiter: undefined,
     // BEGIN IMMEDIATE is the lock.
@@ -216,3 +217,7 @@ async function lookAt(
   const answer = await query({ text, params: [...which, page, JSON.stringify(types.map(encodeText))] })
   return answer.rows
 }
+
+const probe = `select '${PROBE.text}' as probe_text, ${PROBE.number} as probe_number, ${PROBE.time} as probe_time,
+  x'${PROBE.bytes}' as probe_bytes, x'${PROBE.uuid.replaceAll('-', '')}' as probe_uuid, 1 as probe_true, 0 as probe_false,
+  null as probe_null`
