@@ -10,7 +10,7 @@ export interface LinkTap {
 
 /** Links to any server, which can be cut, refused or frozen. It passes bytes on and knows nothing of the protocol. */
 export class LinkProxy implements AsyncDisposable {
-  readonly #target: URL
+  #target: URL
   readonly #links = new Set<Link>()
   readonly #tap: () => LinkTap
   #server: Server | undefined
@@ -56,6 +56,11 @@ export class LinkProxy implements AsyncDisposable {
     server?.close()
     this.cut()
     await closed
+  }
+
+  /** New links go to another server. */
+  moveTo(url: string): void {
+    this.#target = new URL(url)
   }
 
   /** Cuts every link; new ones are possible at once. */

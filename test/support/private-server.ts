@@ -1,45 +1,54 @@
 import { EventEmitter, once } from 'node:events'
+import { realpathSync } from 'node:fs'
+import { dirname } from 'node:path'
 import { type Keeper, keep, newDirectory, release, untilReady } from '../../scripts/services/instance.ts'
 import { kafka } from '../../scripts/services/kafka.ts'
 import type { Instruction, News, Order } from '../../scripts/services/keeper.ts'
+import { mariadb as mysql } from '../../scripts/services/mariadb.ts'
 import { nats } from '../../scripts/services/nats.ts'
 import { freePort } from '../../scripts/services/port.ts'
+import { postgres } from '../../scripts/services/postgres.ts'
 import { rabbitmq } from '../../scripts/services/rabbitmq.ts'
 import { redis } from '../../scripts/services/redis.ts'
-import type { Service } from '../../scripts/services/service.ts'
+import type { Command, Service } from '../../scripts/services/service.ts'
 import { neededServers } from './servers.ts'
 
-const services = { rabbitmq, nats, redis, kafka }
+const services = { postgres, mysql, rabbitmq, nats, redis, kafka }
 
 type PrivateServerName = keyof typeof services
 
 export interface PrivateServerOptions {
   /** More arguments of the server's command line. @default none */
   readonly args?: readonly string[]
+  /** How its files are made, from the directory for them and that of the programs. @default as for the shared one */
+  readonly prepare?: (directory: string, programs: string) => Command[]
 }
 
 const startDeadlineMs = 120_000
 
 /** Why there is none here, or undefined: the installed programs are used, not a container or a server that was named. */
 export function noPrivateServer(name: PrivateServerName): string | undefined {
-  if (!neededServers().includes(name)) return 'left out by HAPAX_TEST_BROKERS'
+  if (!neededServers().includes(name)) return 'left out by HAPAX_TEST_STORES or HAPAX_TEST_BROKERS'
   return services[name].find() === undefined ? `${services[name].title} is not installed here` : undefined
 }
 
 /** Starts a server of a test's own, set up as the shared one is. It ends with the test's process, and its data with it. */
 export async function privateServer(
   name: PrivateServerName,
-  { args = [] }: PrivateServerOptions = {},
+  { args = [], prepare }: PrivateServerOptions = {},
 ): Promise<PrivateServer> {
   const service = services[name]
   const installation = service.find()
   if (installation === undefined) throw new Error(`expected ${service.title} to be installed here`)
-  const { user, launch } = installation
+  const { user, launch, from } = installation
   const [port, directory] = [await freePort(), newDirectory(service)]
   const server = new PrivateServer(service, service.url(port), {
     directory,
     user,
-    launch: withArguments(launch({ directory, port }), args),
+    launch: {
+      ...withArguments(launch({ directory, port }), args),
+      ...(prepare && { prepare: prepare(directory, dirname(realpathSync(from))) }),
+    },
   })
   try {
     await server.untilReady()
