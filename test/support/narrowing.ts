@@ -35,6 +35,7 @@ const narrowThemselves: readonly string[] = [
   'test/faults/soak/soak.test.ts',
   'test/faults/brokers/broker-soak.test.ts',
   'test/faults/brokers/timetable.test.ts',
+  'test/faults/brokers/fuzz.test.ts',
 ]
 
 /** The files that `HAPAX_TEST_STORES` and `HAPAX_TEST_BROKERS` leave out, as patterns. */

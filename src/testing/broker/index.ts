@@ -3,6 +3,7 @@ import { delivering } from './delivering.ts'
 import { handling } from './handling.ts'
 import type { BrokerHarness } from './harness.ts'
 import { interruptions } from './interruptions.ts'
+import { poison } from './poison.ts'
 import { publishing } from './publishing.ts'
 import { puttingBack } from './putting-back.ts'
 import type { RowStore } from './shop.ts'
@@ -17,6 +18,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   'putting back': puttingBack,
   interruptions,
   'single reader': single,
+  poison,
   'with hapax': handling,
 }
 
