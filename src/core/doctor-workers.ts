@@ -31,6 +31,7 @@ export function workerFindings(status: StoreStatus, subscriptions: readonly Subs
       ...dead,
       ok(`${live.length} alive`),
       ...live.filter(({ serves }) => serves.stuck).map(stuckFinding),
+      ...live.flatMap(missingFindings),
       ...[...names].sort().flatMap((name) => consumerFindings(name, status, subscriptions, live)),
       ...relays.flatMap((relay) => relayFindings(relay, live)),
     ]
@@ -49,6 +50,15 @@ function deadFinding({ name, silentMs, inHand }: StoreStatus['workers'][number])
     message: `${silent} and has ${messages(inHand)} in hand`,
     advice: 'A live worker takes over what it had. If it stays in this list, no worker is running.',
   }
+}
+
+function missingFindings({ name, serves }: Live): readonly Finding[] {
+  return serves.missing.map((relay) => ({
+    check: 'workers',
+    level: 'warning',
+    message: `the worker ${name} does not reach the destination of the relay ${relay}; it leaves its messages to others`,
+    advice: 'Look at its log (relay-down), and at the network between it and the broker. It tries again by itself.',
+  }))
 }
 
 function stuckFinding({ name }: Live): Finding {

@@ -13,6 +13,8 @@ export interface Serves {
   readonly relays: readonly string[]
   /** None of its handlers can run: their messages are for others, if there are any. */
   readonly stuck: boolean
+  /** The relays whose destination it does not reach: their messages are for others, if there are any. */
+  readonly missing: readonly string[]
 }
 
 /** What a membership needs. */
@@ -20,7 +22,7 @@ export interface MembershipOptions {
   readonly store: Pick<Store<never>, 'join' | 'note' | 'beat' | 'bury' | 'leave'>
   readonly clock: Clock
   readonly random: Random
-  readonly serves: Omit<Serves, 'stuck'>
+  readonly serves: Omit<Serves, 'stuck' | 'missing'>
   /** Within this time others take over when this worker dies. */
   readonly takeoverMs: number
   /** What the worker has in hand, for the heartbeat. */
@@ -46,8 +48,9 @@ export class Membership {
   #heardAt = 0
   #state: 'new' | 'joined' | 'left' = 'new'
   #stuck = false
+  readonly #missing = new Set<string>()
   /** What the others were told last. */
-  #told = false
+  #told = ''
   #cancel: () => void = () => {}
   #beating: Promise<void> = Promise.resolve()
 
@@ -95,6 +98,13 @@ export class Membership {
     await this.#inTurn()
   }
 
+  /** Tells the others whether a relay reaches its destination from here. */
+  async reaches(relay: string, reached: boolean): Promise<void> {
+    if (reached) this.#missing.delete(relay)
+    else this.#missing.add(relay)
+    await this.#inTurn()
+  }
+
   /** The lanes of this worker among those that handle this type of this consumer. */
   lanesOfType(consumer: string, type: string): readonly number[] {
     return this.#lanesOf(
@@ -105,7 +115,11 @@ export class Membership {
   }
 
   lanesOfRelay(relay: string): readonly number[] {
-    return this.#lanesOf(['relay', relay], (serves) => serves.relays.includes(relay))
+    return this.#lanesOf(
+      ['relay', relay],
+      (serves) => serves.relays.includes(relay),
+      (serves) => serves.missing.includes(relay),
+    )
   }
 
   /** Whether something that one worker does at a time is for this one to do. */
@@ -151,18 +165,17 @@ export class Membership {
 
   #serves(): Serves {
     const { consumers, relays } = this.#options.serves
-    return { consumers, relays, stuck: this.#told }
+    return { consumers, relays, stuck: this.#stuck, missing: [...this.#missing] }
   }
 
   async #hello(): Promise<void> {
     const { store, random } = this.#options
     const id = random.token()
     const name = `${hostname()}/${process.pid}`
-    const stuck = this.#stuck
-    const serves = servesText({ ...this.#serves(), stuck })
+    const serves = servesText(this.#serves())
     await store.join({ id, name, ttlMs: Math.ceil(this.#ttlMs), serves })
     this.#id = id
-    this.#told = stuck
+    this.#told = serves
     this.#lanes.clear()
   }
 
@@ -191,7 +204,7 @@ export class Membership {
   async #beat(): Promise<void> {
     const { store, clock, inHand } = this.#options
     const began = clock.monotonic()
-    if (this.#told !== this.#stuck && this.#state === 'joined') await this.#helloAgain()
+    if (this.#state === 'joined' && this.#told !== servesText(this.#serves())) await this.#helloAgain()
     const { seqs, alone } = inHand()
     let workers = await store.beat(this.#id, seqs, alone)
     if (workers === undefined) {
@@ -236,18 +249,23 @@ export class Membership {
 }
 
 /** What a worker serves, as its row says it. */
-function servesText({ consumers, relays, stuck }: Serves): string {
-  return JSON.stringify({ consumers: Object.fromEntries(consumers), relays, ...(stuck && { stuck }) })
+function servesText({ consumers, relays, stuck, missing }: Serves): string {
+  const unable = { ...(stuck && { stuck }), ...(missing.length > 0 && { missing }) }
+  return JSON.stringify({ consumers: Object.fromEntries(consumers), relays, ...unable })
 }
 
 /** What a worker's row says that it serves; what another version wrote may be something else. */
 export function servesOf({ serves }: Pick<WorkerRow, 'serves'>): Serves {
   try {
-    const { consumers, relays, stuck } = JSON.parse(serves) as { [Name in keyof Serves]?: unknown }
-    return { consumers: typesOf(consumers), relays: Array.isArray(relays) ? relays : [], stuck: stuck === true }
+    const { consumers, relays, stuck, missing } = JSON.parse(serves) as { [Name in keyof Serves]?: unknown }
+    return { consumers: typesOf(consumers), relays: namesOf(relays), stuck: stuck === true, missing: namesOf(missing) }
   } catch {
-    return { consumers: new Map(), relays: [], stuck: false }
+    return { consumers: new Map(), relays: [], stuck: false, missing: [] }
   }
+}
+
+function namesOf(value: unknown): readonly string[] {
+  return Array.isArray(value) ? value : []
 }
 
 function typesOf(value: unknown): Serves['consumers'] {

@@ -10,6 +10,7 @@ import { Hand } from './hand.ts'
 import { ALL_LANES } from './lanes.ts'
 import { DRAIN_LIMIT, type Line } from './line.ts'
 import type { Membership } from './membership.ts'
+import { Reaching } from './reaching.ts'
 import { ref } from './reporter.ts'
 import { Review, Rotation } from './rotation.ts'
 import type { OutboxMessage } from './rows.ts'
@@ -21,7 +22,7 @@ export interface RelayOptions<Tx> {
   readonly engine: Engine<Tx>
   readonly name: string
   readonly destination: Destination
-  readonly membership: Pick<Membership, 'lanesOfRelay'>
+  readonly membership: Pick<Membership, 'lanesOfRelay' | 'reaches'>
   /** Whether published messages are kept. */
   readonly keep: boolean
   readonly signal: AbortSignal
@@ -52,6 +53,7 @@ export class Relay<Tx> implements Line {
   #confirmedAt = Number.NEGATIVE_INFINITY
   /** Times in a row that the destination was not there, and until when to leave it alone. */
   #down = { times: 0, until: 0 }
+  readonly #reaching: Reaching
   /** Times in a row that confirmed messages could not be deleted, and until when to send nothing because of it. */
   #undeleted = 0
   #restsUntil = 0
@@ -62,6 +64,9 @@ export class Relay<Tx> implements Line {
     const { engine } = options
     this.#options = options
     this.#review = new Review(engine.clock)
+    const tell = (reached: boolean): void =>
+      void options.membership.reaches(options.name, reached).catch((error: unknown) => options.report(asError(error)))
+    this.#reaching = new Reaching({ clock: engine.clock, tell })
     this.#sending = new Sending({ destination: options.destination, signal: options.signal, clock: engine.clock })
     this.#avoided = new Avoided(engine, DOWN, WINDOW)
     this.#deletions = new Deletions({
@@ -96,6 +101,7 @@ export class Relay<Tx> implements Line {
 
   /** The next rows are looked for while the last ones are under way. */
   shares(): readonly Share[] {
+    this.#reaching.look()
     if (!this.#mayLook()) return []
     this.#hand.looking()
     const lanes = this.#options.membership.lanesOfRelay(this.#options.name)
@@ -282,6 +288,7 @@ export class Relay<Tx> implements Line {
   #confirm(row: OutboxMessage): void {
     const { engine, changed } = this.#options
     this.#down = { times: 0, until: 0 }
+    this.#reaching.reached()
     this.#confirmedAt = engine.clock.monotonic()
     const deleting = this.#deletions.add(row.seq)
     if (deleting !== undefined) this.#track(deleting)
@@ -349,6 +356,7 @@ export class Relay<Tx> implements Line {
     const times = this.#down.times + 1
     const pauseMs = retryDelay(DOWN, times, engine.random)
     this.#down = { times, until: now + pauseMs }
+    this.#reaching.missed()
     this.drop()
     const event = { relay: name, destination: destination.name, pauseMs, error }
     engine.logger.warn({ ...event, error: messageOf(error) }, 'the broker is not available; trying again later')

@@ -265,7 +265,7 @@ export class Worker<Tx> {
     return [...this.#lines(), ...this.#readers].flatMap((each) => each.running)
   }
 
-  #serves(): Omit<Serves, 'stuck'> {
+  #serves(): Omit<Serves, 'stuck' | 'missing'> {
     const { consumers, relays } = this.#settings
     return {
       get consumers() {

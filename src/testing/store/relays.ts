@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import type { Confirmation } from '../../core/broker.ts'
 import { ALL_LANES } from '../../core/lanes.ts'
+import { LeapingClock } from '../clock.ts'
 import type { Case } from './case.ts'
 import { TestDestination } from './doubles.ts'
 import { type AnyHapax, assertRejects, gate, Ping, type World } from './world.ts'
@@ -29,6 +30,35 @@ async function outboxIsEmpty(world: World): Promise<boolean> {
 }
 
 export const relays: readonly Case[] = [
+  {
+    name: 'K9: a relay that does not reach its destination leaves its messages to one that does, and takes part again',
+    needs: ['another store'],
+    run: async (world) => {
+      const clock = new LeapingClock()
+      let reached = false
+      const hapax = world.hapax({ clock })
+      // Its pauses are over at once.
+      hapax.events.on('relay-down', ({ pauseMs }) => void setImmediate(() => clock.leap(pauseMs + 3_000)))
+      const away = new TestDestination(() => (reached ? CONFIRMED : unavailable()))
+      const there = new TestDestination()
+      const ids = Array.from({ length: 60 }, (_, n) => `-${n}`)
+      await world.worker({ hapax }, { relay: away })
+      const rival = await world.rival()
+      await world.worker({ hapax: rival }, { relay: there, takeoverMs: 1_000 })
+      await world.until(async () => (await rival.status()).workers.length === 2)
+      await publish(rival, ids)
+      await world.until(() => outboxIsEmpty(world))
+      assert.deepEqual(new Set(there.arrived), new Set(ids))
+      await world.until(async () => (await rival.doctor()).some(({ message }) => message.includes('does not reach')))
+      reached = true
+      const before = away.arrived.length
+      clock.leap(60_000)
+      await world.until(async () => {
+        await publish(rival, [`-${crypto.randomUUID()}`])
+        return away.arrived.length > before
+      })
+    },
+  },
   {
     name: 'I7: sends every message, those of a key in order, and deletes what was confirmed',
     run: async (world) => {
