@@ -20,6 +20,8 @@ const NO_TEXTS: readonly unknown[] = [
   '\ud800',
   'x'.repeat(3000),
 ]
+/** Texts that are no names: they would look like others, or move the cursor of whoever reads them. */
+const NO_NAMES: readonly unknown[] = ['a\u001b[2J', 'a\u009bb', 'a\nb', 'a\0b', 'a\u202eb', 'a\u2066b']
 const NO_AGES: readonly unknown[] = [
   null,
   '',
@@ -173,8 +175,8 @@ export function toolCalls(hapax: object, seq: string): readonly Call[] {
     ),
     ...calls('consumers.remove', part('consumers')('remove'), [], [undefined, ...NO_TEXTS]),
     ...calls('consumers.remove', part('consumers')('remove'), ['billing'], BY),
-    ...calls('relays.move', part('relays')('move'), [], [undefined, ...NO_TEXTS]),
-    ...calls('relays.move', part('relays')('move'), ['default'], [undefined, ...NO_TEXTS]),
+    ...calls('relays.move', part('relays')('move'), [], [undefined, ...NO_TEXTS, ...NO_NAMES]),
+    ...calls('relays.move', part('relays')('move'), ['default'], [undefined, ...NO_TEXTS, ...NO_NAMES]),
     ...calls(
       'cleanup',
       whole('cleanup'),

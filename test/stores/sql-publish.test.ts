@@ -257,6 +257,7 @@ describe.for(stores)('publishing with SQL on %s', (store) => {
     ['an empty key', { ...fine, key: '' }, /expected key to be null or a text of 1 to 2048 bytes/],
     ['a long key', { ...fine, key: long }, /expected key /],
     ['an empty relay', { ...fine, relay: '' }, /expected relay to be null or a text of 1 to 255 bytes/],
+    ['a relay with a control character', { ...fine, relay: 'a\u001b[2Jb' }, /expected relay .* without control/],
     ['a long relay', { ...fine, relay: 'x'.repeat(256) }, /expected relay /],
     ['a delay below zero', { ...fine, delayMs: -1 }, /expected delay_ms to be null or a number from 0/],
     ['a delay with a key', { ...fine, key: 'k', delayMs: 1 }, /expected delay_ms to be absent on a message with a key/],

@@ -85,7 +85,8 @@ begin
       then 'expected type to be a text of 1 to 255 bytes'
     when octet_length(v_id) not between 1 and 2048 then 'expected id to be null or a text of 1 to 2048 bytes'
     when octet_length(p_key) not between 1 and 2048 then 'expected key to be null or a text of 1 to 2048 bytes'
-    when octet_length(v_relay) not between 1 and 255 then 'expected relay to be null or a text of 1 to 255 bytes'
+    when octet_length(v_relay) not between 1 and 255 or convert(v_relay using utf8mb4) regexp '[[:cntrl:]]'
+      then 'expected relay to be null or a text of 1 to 255 bytes without control characters'
     when not v_delay between 0 and 3153600000000 then 'expected delay_ms to be null or a number from 0 to 100 years'
     when p_key is not null and v_delay > 0
       then 'expected delay_ms to be absent on a message with a key, because it would hold up what comes after it'

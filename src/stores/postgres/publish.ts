@@ -47,8 +47,8 @@ begin
     raise exception 'expected id to be null or a text of 1 to 2048 bytes' using errcode = '22023';
   elsif key = '' or octet_length(convert_to(key, 'UTF8')) > 2048 then
     raise exception 'expected key to be null or a text of 1 to 2048 bytes' using errcode = '22023';
-  elsif relay = '' or octet_length(convert_to(relay, 'UTF8')) > 255 then
-    raise exception 'expected relay to be null or a text of 1 to 255 bytes' using errcode = '22023';
+  elsif relay = '' or octet_length(convert_to(relay, 'UTF8')) > 255 or relay ~ '[[:cntrl:]]' then
+    raise exception 'expected relay to be null or a text of 1 to 255 bytes without control characters' using errcode = '22023';
   elsif not (delay_ms >= 0 and delay_ms <= 3153600000000) then
     raise exception 'expected delay_ms to be null or a number from 0 to 100 years, got %', delay_ms using errcode = '22023';
   elsif key is not null and delay_ms > 0 then
