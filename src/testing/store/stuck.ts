@@ -5,6 +5,7 @@ import { feed } from '../feed.ts'
 import { gate, until } from '../wait.ts'
 import type { Case } from './case.ts'
 import type { PooledStore } from './harness.ts'
+import { leased, type Sms } from './leased-world.ts'
 import { type AnyHapax, assertRejects, ping, type Tx, type World } from './world.ts'
 
 /** Enough for both workers to have a share of them. */
@@ -103,6 +104,29 @@ export const stuck: readonly Case[] = [
       await stuckOne.drain()
       await world.assertEffects([...IDS, ...LATER])
       await until(() => here.calls.length > 0, 'it takes part again')
+    },
+  },
+  {
+    name: 'K9: a leased worker that gets no connection leaves its messages to others, and makes no call twice',
+    needs: ['a pool', 'another store'],
+    run: async (world) => {
+      const { hapax, useUp } = await pooled(world)
+      const made: string[] = []
+      const handler: Sms = (ctx) => ctx.effect('send', () => made.push(ctx.message.id))
+      const rival = await world.rival()
+      const here = leased(world, handler, { hapax, concurrency: 2 })
+      const there = leased(world, handler, { hapax: rival, concurrency: 2 })
+      const stuckOne = await world.worker({ hapax }, { consume: [here], takeoverMs: 3_000 })
+      await world.worker({ hapax: rival }, { consume: [there], takeoverMs: 3_000 })
+      await world.until(async () => (await rival.status()).workers.length === 2)
+      const giveBack = await useUp()
+      await world.reader(undefined, { receive: 'store' }).deliverMany(IDS)
+      await until(() => made.length === IDS.length, 'the other worker has made all calls')
+      await until(() => !stuckOne.ready, 'a worker that is stuck is not ready')
+      giveBack()
+      await until(() => stuckOne.ready, 'it is ready again')
+      await stuckOne.drain()
+      assert.deepEqual([...made].sort(), [...IDS].sort())
     },
   },
   {
