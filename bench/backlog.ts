@@ -37,6 +37,29 @@ from m order by n`,
   await pool.query(`vacuum analyze ${schema}.inbox, ${schema}.receipts`)
 }
 
+/**
+ * Writes two messages for each of many keys, of which the first one is held, or waits for its next attempt. Held rows stand aside,
+ * as a hold puts them; the others are as they were stored.
+ */
+export async function fillStuck(
+  pool: pg.Pool,
+  { schema, consumer, type, count }: Backlog,
+  how: 'held' | 'waiting',
+): Promise<void> {
+  const held = how === 'held' ? 'nth = 1' : 'false'
+  await pool.query(
+    `
+insert into ${schema}.inbox (consumer, message_key, source, id, type, key, attributes, data, fingerprint, available_at,
+  lane, ordered, held_at, aside)
+select $1::text, ${uuidOf('n')}, '/bench', gen_random_uuid()::text, $2::text, 'stuck ' || n, '{}', '1', '\\x0011223344556677',
+  clock_timestamp() + case when nth = 1 and not ${how === 'held'} then interval '1 hour' else interval '0' end, n % 64, true,
+  case when ${held} then clock_timestamp() end, ${held}
+from generate_series(1, $3::integer) as n, generate_series(1, 2) as nth order by nth, n`,
+    [consumer, type, count],
+  )
+  await pool.query(`vacuum analyze ${schema}.inbox`)
+}
+
 /** Writes receipts of messages that were finished long ago. */
 export async function fillReceipts(
   pool: pg.Pool,

@@ -1,4 +1,5 @@
 import { benchEngine } from './engine.ts'
+import { benchGrowth } from './growth.ts'
 import { benchMemory } from './memory.ts'
 import { benchPeers } from './peers.ts'
 import { benchPostgres } from './postgres.ts'
@@ -20,5 +21,6 @@ if (wants('postgres')) await benchPostgres(url as string)
 if (wants('memory')) await benchMemory(url as string)
 if (wants('peers')) await benchPeers(url as string)
 if (wants('engine')) await benchEngine(url as string)
+if (wants('growth')) await benchGrowth(url as string)
 if (wants('redis')) await benchRedis(process.env['HAPAX_TEST_REDIS'] as string)
 if (wants('rabbitmq')) await benchRabbitmq(url as string, process.env['HAPAX_TEST_RABBITMQ'] as string)

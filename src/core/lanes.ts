@@ -11,8 +11,13 @@ export const ALL_LANES: readonly number[] = Array.from({ length: LANES }, (_, la
  * key is everybody's work. SQL computes the same: the first byte of SHA-256 of the key, the last byte of the message key.
  */
 export function laneOf({ key, messageKey }: StoredMessage, ordered: boolean): number {
-  if (ordered && key !== null) return (hash('sha256', key, 'buffer')[0] as number) % LANES
+  if (ordered && key !== null) return laneOfKey(key)
   return Number.parseInt(messageKey.slice(-2), 16) % LANES
+}
+
+/** The lane of the messages of a key whose order counts. */
+export function laneOfKey(key: string): number {
+  return (hash('sha256', key, 'buffer')[0] as number) % LANES
 }
 
 /**

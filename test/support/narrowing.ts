@@ -13,7 +13,7 @@ const needs: readonly (readonly [files: string, oneOf: readonly Name[]])[] = [
   ['test/stores/{sqlite,operator}*', ['sqlite']],
   ['test/stores/{redis,lease-worker}*', ['redis']],
   ['test/stores/{sql-publish,poison}*', servers],
-  ['test/stores/{closing,fake-store}*', durable],
+  ['test/stores/{closing,fake-store,growth}*', durable],
   ['test/brokers/rabbitmq*', ['rabbitmq']],
   ['test/brokers/nats*', ['nats']],
   ['test/brokers/redis-streams*', ['redis-streams']],

@@ -117,7 +117,8 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   error_hash varbinary(64) not null default '',
   replaced_by varbinary(6148),
   data longblob not null,
-  unique index failed_message (consumer, message_key, fingerprint, origin)
+  unique index failed_message (consumer, message_key, fingerprint, origin),
+  index failed_held (held_seq)
 ) engine = innodb row_format = dynamic`,
         // By type first: a publisher looks for the consumers of a type, and locks what it reads.
         `create table if not exists ${prefix}subscriptions (

@@ -1,11 +1,12 @@
 import type { Param, Result, Row, Statement } from '../../core/connection.ts'
+import { laneOfKey } from '../../core/lanes.ts'
 import type { Origin } from '../../core/rows.ts'
 import { numberOf } from '../../core/seq.ts'
 import { asBoolean, asUuid, type Check, lookAt, type OperatorDialect, uuidBytes } from '../../core/sql/index.ts'
 import type { Cleaned, CleanupStep, FailedWhere, SentWhere } from '../../core/tools.ts'
 import { chunks } from './batch.ts'
 import { BY_KEY, COLUMNS, KEYED, MESSAGE, MS, NAME, NOW, NUMBERED, ROW, SEQ } from './fragments.ts'
-import { bytes, columns, list, microseconds, numbered, one, receipt, text } from './rows.ts'
+import { bytes, columns, keyHash, list, microseconds, numbered, one, receipt, text } from './rows.ts'
 
 const NO_PARAMS: readonly [] = []
 const plain = (each: string): Statement => ({ text: each, params: NO_PARAMS })
@@ -53,7 +54,10 @@ export function operator(prefix: string, checks: readonly Check[]): OperatorDial
     }),
 
     heldKeys: (limit) => plain(sql.heldKeys(limit)),
-    lockHeld: (origin, scope, key) => ({ text: sql.lockHeld[origin], params: [bytes(scope), text(key)] }),
+    lockHeld: (origin, scope, key) => ({
+      text: sql.lockHeld[origin],
+      params: [bytes(scope), laneOfKey(key), keyHash(key)],
+    }),
     heldToFailed: (origin, seq) => ({ text: sql.heldToFailed[origin], params: one(seq) }),
     failedLetGo: (origin, heldSeq) => ({ text: sql.failedLetGo, params: [bytes(origin), numberOf(heldSeq)] }),
 
@@ -294,8 +298,8 @@ order by h.held_at, h.seq`,
 select ${NAME()} as seq, m.source, m.id, m.type,
   (select ${NAME('f')} from ${failed} as f
     where f.held_seq = m.seq and f.origin = '${origin}' and f.message_key = m.message_key limit 1) as failed_seq
-from (select seq from ${table[origin]} where ${scope[origin]} = ? and \`key\` = ? and held_at is not null
-    order by seq limit 1) as there
+from (select seq from ${table[origin]} force index (${origin}_key)
+    where ${scope[origin]} = ? and lane = ? and key_hash = ? and held_at is not null order by seq limit 1) as there
   straight_join ${table[origin]} as m ${BY_KEY} on m.seq = there.seq
 where m.held_at is not null for update`,
     ),

@@ -1,4 +1,5 @@
 import type { Param, Statement } from '../../core/connection.ts'
+import { laneOfKey } from '../../core/lanes.ts'
 import type { StoredMessage } from '../../core/message.ts'
 import type { Origin } from '../../core/rows.ts'
 import { numberOf } from '../../core/seq.ts'
@@ -63,7 +64,10 @@ export function operator(schema: string): OperatorDialect {
     }),
 
     heldKeys: (limit) => ({ text: sql.heldKeys, params: [limit] }),
-    lockHeld: (origin, scope, key) => ({ text: sql.lockHeld[origin], params: [scope, encodeText(key)] }),
+    lockHeld: (origin, scope, key) => ({
+      text: sql.lockHeld[origin],
+      params: [scope, laneOfKey(key), encodeText(key), encodeText(key)],
+    }),
     heldToFailed: (origin, seq) => ({ text: sql.heldToFailed[origin], params: one(seq) }),
     failedLetGo: (origin, heldSeq) => ({ text: sql.failedLetGo, params: [origin, numberOf(heldSeq)] }),
 
@@ -269,13 +273,17 @@ select ${SEQ('m')} as seq, m.source, m.id, m.type,
   (select ${SEQ('f')} from ${schema}.failed f
     where f.origin = 'inbox' and f.held_seq = m.seq and f.message_key = m.message_key limit 1) as failed_seq
 from ${schema}.inbox m
-where m.consumer = $1::text and m.key = $2::text and m.held_at is not null order by m.seq limit 1 for update`,
+where m.consumer = $1::text and m.lane = $2::smallint and m.key between $3::text and $4::text and m.ordered
+  and m.held_at is not null
+order by m.key, m.seq limit 1 for update`,
       outbox: `
 select ${SEQ('m')} as seq, m.source, m.id, m.type,
   (select ${SEQ('f')} from ${schema}.failed f
     where f.origin = 'outbox' and f.held_seq = m.seq and f.message_key = m.message_key limit 1) as failed_seq
 from ${schema}.outbox m
-where m.relay = $1::text and m.key = $2::text and m.held_at is not null order by m.seq limit 1 for update`,
+where m.relay = $1::text and m.lane = $2::smallint and m.key between $3::text and $4::text and m.key is not null
+  and m.held_at is not null
+order by m.key, m.seq limit 1 for update`,
     },
     heldToFailed: {
       inbox: `

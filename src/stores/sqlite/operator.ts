@@ -1,4 +1,5 @@
 import type { Param, Result, Statement } from '../../core/connection.ts'
+import { laneOfKey } from '../../core/lanes.ts'
 import type { StoredMessage } from '../../core/message.ts'
 import type { Origin } from '../../core/rows.ts'
 import { numberOf } from '../../core/seq.ts'
@@ -55,7 +56,10 @@ export function operator(prefix: string): OperatorDialect {
     }),
 
     heldKeys: (limit) => ({ text: sql.heldKeys, params: [limit] }),
-    lockHeld: (origin, scope, key) => ({ text: sql.lockHeld[origin], params: [scope, encodeText(key)] }),
+    lockHeld: (origin, scope, key) => ({
+      text: sql.lockHeld[origin],
+      params: [scope, laneOfKey(key), encodeText(key)],
+    }),
     heldToFailed: (origin, seq) => ({ text: sql.heldToFailed[origin], params: one(seq) }),
     failedLetGo: (origin, heldSeq) => ({ text: sql.failedLetGo, params: [origin, numberOf(heldSeq)] }),
 
@@ -166,6 +170,7 @@ function statements(prefix: string) {
     outbox: 'attempts = 0',
   }
   const scope = { inbox: 'consumer', outbox: 'relay' }
+  const keyed = { inbox: 'm.ordered = 1', outbox: 'm.key is not null' }
   /** A receipt stays while the inbox or the failed store has its message. */
   const finished = `
   not exists (select 1 from ${prefix}inbox as i where i.message_key = r.message_key and i.consumer = r.consumer)
@@ -256,14 +261,13 @@ from (
 ) as h left join ${prefix}failed as m on m.origin = h.origin and m.held_seq = h.seq
   and m.message_key = h.message_key
 order by h.held_at, h.seq`,
-    // The plus keeps it from walking through the table by seq, where the index of what is held has few rows.
     lockHeld: both(
       (table) => `
 select ${NAME('m')} as seq, m.source, m.id, m.type,
   (select ${NAME('f')} from ${prefix}failed as f
     where f.origin = '${table}' and f.held_seq = m.seq and f.message_key = m.message_key limit 1) as failed_seq
 from ${prefix}${table} as m
-where m.${scope[table]} = ? and m.key = ? and m.held_at is not null order by +m.seq limit 1`,
+where m.${scope[table]} = ? and m.lane = ? and m.key = ? and ${keyed[table]} and m.held_at is not null order by m.seq limit 1`,
     ),
     heldToFailed: {
       inbox: `

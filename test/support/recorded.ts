@@ -1,0 +1,57 @@
+import type { Connection } from 'hapax'
+import type { Executor, Statement } from '../../src/core/connection.ts'
+import type { RigTx } from './databases.ts'
+import type { Seams } from './seams.ts'
+
+/** Every statement that a store sends of its own, by its text, with the values that it was sent with last. */
+export class Recorded {
+  readonly statements = new Map<string, Statement>()
+
+  /** What `openStore` takes. */
+  get seams(): Seams {
+    const seams = {
+      store: (store: unknown) => store,
+      connection: (connection: Connection<RigTx>) => this.#watched(connection),
+      client: () => {},
+      sqlite: () => {},
+    }
+    return seams as unknown as Seams
+  }
+
+  #watched(connection: Connection<RigTx>): Connection<RigTx> {
+    const record = (...statements: readonly Statement[]): void => {
+      for (const statement of statements) this.statements.set(statement.text, statement)
+    }
+    const executing = <E extends Executor>(executor: E): E => ({
+      ...executor,
+      query: (text: string, params?: Statement['params']) => {
+        record({ text, params: params ?? [] })
+        return executor.query(text, params ?? [])
+      },
+    })
+    const own: Partial<Connection<RigTx>> = {
+      query: (text, params, limitMs) => {
+        record({ text, params })
+        return connection.query(text, params, limitMs)
+      },
+      executor: (tx) => executing(connection.executor(tx)),
+      transaction: (options, work) => {
+        record(...work.first)
+        return connection.transaction(options, {
+          first: work.first,
+          body: async (tx, answers) => {
+            const end = await work.body(tx, answers)
+            record(...(end.last ?? []))
+            return end
+          },
+        })
+      },
+    }
+    return new Proxy(connection, {
+      get: (target, name) => {
+        const value: unknown = Reflect.get(own, name) ?? Reflect.get(target, name, target)
+        return typeof value === 'function' ? value.bind(target) : value
+      },
+    })
+  }
+}
