@@ -26,6 +26,9 @@ const QUIET = [
   'status',
 ]
 
+/** Calls that answer at once; what they have to ask the database is a point of its own. */
+const SYNCHRONOUS = ['enter', 'mostBytes', 'migrationScript']
+
 /**
  * Numbers the calls over the seams of a store as they happen, and ends the process at one of them. Two runs of the same
  * program meet the same points, so that a clean run tells a sweep where to kill.
@@ -63,6 +66,7 @@ export class Seams {
         const value: unknown = Reflect.get(target, method, target)
         if (typeof value !== 'function') return value
         const label = String(method)
+        if (SYNCHRONOUS.includes(label)) return value.bind(target)
         return (...args: unknown[]) => {
           if (label === 'transaction') args[2] = this.#body('store.body', args[2] as Body)
           const call = (): Promise<unknown> => value.apply(target, args)
