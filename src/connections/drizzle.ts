@@ -24,6 +24,7 @@ import {
 import { describe, HapaxError, isHapaxError } from '../core/errors.ts'
 import { able, expected, isolationOption } from '../core/options.ts'
 import { destroy, isBusy } from '../core/pg-client.ts'
+import { Changed, hasOtherRole, isAsBefore, SESSION } from '../core/pg-session.ts'
 
 /** The subset of Drizzle's `sql` that hapax needs. */
 export interface DrizzleSql {
@@ -134,6 +135,7 @@ class DrizzleConnection implements Connection<Queryable> {
       // Drizzle's ROLLBACK fails on a client that was destroyed, and would hide what came before.
       const first = run.failure === undefined ? error : run.failure.error
       if (first instanceof RolledBack) return first.value as T
+      if (first instanceof Changed) return this.transaction(options, work)
       throw first
     }
   }
@@ -176,7 +178,8 @@ class DrizzleConnection implements Connection<Queryable> {
     // It may have waited for a connection for too long.
     options.signal?.throwIfAborted()
     options.acquired?.()
-    const answers = await this.#runAll(tx, work.first)
+    const [session, ...answers] = await this.#runAll(tx, [SESSION, ...work.first])
+    run.assertUnchanged(session)
     run.stage = 'body'
     const { value, last } = await this.#body(tx, answers, options, work)
     run.assertFree()
@@ -256,7 +259,8 @@ class Run {
     try {
       return await steps()
     } catch (error) {
-      this.failure = { error }
+      const other = this.stage === 'opening' && this.#client !== undefined && hasOtherRole(this.#client, error)
+      this.failure = { error: other ? new Changed() : error }
       if (this.#isSpoilt(error)) this.#destroy()
       else if (!(await this.#settled())) {
         this.failure = { error: cutOff(error) }
@@ -264,6 +268,10 @@ class Run {
       }
       throw error
     }
+  }
+
+  assertUnchanged(session: Result | undefined): void {
+    if (this.#client !== undefined && !isAsBefore(this.#client, session)) throw new Changed()
   }
 
   assertFree(): void {

@@ -90,6 +90,27 @@ describe.each(Object.entries(ways))('%s', (name, { store, query }) => {
     expect(new Set(pids).size).toBe(2)
   })
 
+  it.each<[string, string, string]>([
+    ['a role', `set role pg_read_all_data`, `select current_user as v`],
+    ['a search path', `set search_path to pg_catalog`, `select current_setting('search_path') as v`],
+    ['a time zone', `set time zone 'Asia/Tokyo'`, `select current_setting('TimeZone') as v`],
+    [
+      'read only, by a function',
+      `do $$ begin perform set_config('default_transaction_read_only', 'on', false); end $$`,
+      `select current_setting('default_transaction_read_only') as v`,
+    ],
+  ])('K10: %s that a handler leaves behind does not reach the next message', async (what, leave, look) => {
+    const consumer = hapaxOn(store(poolOf(1))).consumer(`sessions-${name}-${what}`)
+    const seen: unknown[] = []
+    consumer.on(Thing, async (_, { tx, message: { id } }) => {
+      seen.push((await query(tx)(look)).rows[0]?.['v'])
+      if (id === 'a') await query(tx)(leave)
+    })
+    // A role that may not write would keep the publishes of a handler from being written, so it has none.
+    for (const id of ['a', 'b']) expect((await consumer.handle(arrived(id))).status).toBe('processed')
+    expect(seen[1]).toBe(seen[0])
+  })
+
   it.each(['XX000', '53100', '58030'])(
     'K12: an error of class %s in a handler’s own SQL is an attempt',
     async (code) => {
@@ -107,6 +128,44 @@ describe.each(Object.entries(ways))('%s', (name, { store, query }) => {
     // PostgreSQL has no U+0000 in its texts.
     consumer.on(Thing, async (_, ctx) => void (await ctx.publish(Thing, {}, { relay: 'a\0b' })))
     expect((await consumer.handle(arrived('a'))).status).toBe('retrying')
+  })
+})
+
+describe('what a handler leaves behind', () => {
+  const NOTHING = { v: null, t: null }
+
+  it.each([
+    `select set_config('app.tenant', 'one', false)`,
+    `set app.tenant = 'one'`,
+    `create temp table left_behind (id int)`,
+  ])('K10: is gone for the next message: %s', async (leave) => {
+    const consumer = hapaxOn(
+      postgres({ pool: poolOf(1), schema, control: { url } }) as unknown as Store<never>,
+    ).consumer(leave)
+    const seen: unknown[] = []
+    consumer.on(Thing, async (_, { tx }) => {
+      const query = ways['pg']?.query(tx) as Query
+      const look = `select nullif(current_setting('app.tenant', true), '') as v, to_regclass('left_behind')::text as t`
+      seen.push((await query(look)).rows[0])
+      await query(leave)
+    })
+    for (const id of ['a', 'b']) expect((await consumer.handle(arrived(id))).status).toBe('processed')
+    expect(seen).toEqual([NOTHING, NOTHING])
+  })
+
+  it('K10: keeps its connection where it is only set for the transaction', async () => {
+    const consumer = hapaxOn(
+      postgres({ pool: poolOf(1), schema, control: { url } }) as unknown as Store<never>,
+    ).consumer('local')
+    const pids = new Set<unknown>()
+    consumer.on(Thing, async (_, { tx }) => {
+      const query = ways['pg']?.query(tx) as Query
+      pids.add((await query('select pg_backend_pid() as pid')).rows[0]?.['pid'])
+      await query(`set local search_path to pg_catalog`)
+      await query(`select set_config('app.tenant', 'one', true)`)
+    })
+    for (const id of ['a', 'b']) expect((await consumer.handle(arrived(id))).status).toBe('processed')
+    expect(pids.size).toBe(1)
   })
 })
 

@@ -23,6 +23,7 @@ import {
 import { describe, HapaxError, isHapaxError } from '../../core/errors.ts'
 import { isolationOption } from '../../core/options.ts'
 import { destroy } from '../../core/pg-client.ts'
+import { Changed, hasOtherRole, isAsBefore, SESSION } from '../../core/pg-session.ts'
 import { insistOnUtf8, speaksUtf8 } from './encoding.ts'
 import { classify, isUnsent } from './errors.ts'
 import { MOST_BYTES, script } from './literal.ts'
@@ -53,6 +54,16 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
   }
 
   async transaction<T>(options: TransactionOptions, work: TransactionWork<PgTx<Client>, T>): Promise<T> {
+    for (;;) {
+      try {
+        return await this.#once(options, work)
+      } catch (error) {
+        if (!(error instanceof Changed)) throw error
+      }
+    }
+  }
+
+  async #once<T>(options: TransactionOptions, work: TransactionWork<PgTx<Client>, T>): Promise<T> {
     const client = await acquire(await this.#pools.handlers(), options.signal)
     options.acquired?.()
     const run = new Run(client, this.#names)
@@ -67,7 +78,7 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
     } finally {
       run.tx.watch.close()
       client.off('error', onError)
-      client.release(run.broken || run.tx.stale)
+      client.release(run.broken || run.tx.stale || run.tx.changed)
     }
   }
 
@@ -199,11 +210,13 @@ class Run<Client extends PgPoolClient> {
     const begin = isolation === undefined ? 'begin' : `begin isolation level ${isolationOption(isolation)}`
     try {
       await speaksUtf8(this.#client)
-      const answers = await this.#script([{ text: begin, params: [] }, ...first])
-      return answers.slice(1).map(toResult)
+      const answers = await this.#script([{ text: begin, params: [] }, SESSION, ...first])
+      const [session, ...own] = answers.slice(1).map(toResult)
+      if (!isAsBefore(this.#client, session)) throw new Changed()
+      return own
     } catch (error) {
       if (!(error instanceof NotSent || isHarmless(classify(error)))) this.destroy()
-      throw error
+      throw hasOtherRole(this.#client, error) ? new Changed() : error
     }
   }
 

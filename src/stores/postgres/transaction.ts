@@ -1,5 +1,6 @@
 import { transactionClosed } from '../../core/driver.ts'
 import { isBusy } from '../../core/pg-client.ts'
+import { leavesBehind } from '../../core/pg-session.ts'
 import { TransactionWatch } from '../../core/sql/index.ts'
 import { doomOf } from './errors.ts'
 import type { PgPoolClient, PgResult, PgTx } from './pg.ts'
@@ -10,6 +11,8 @@ export class PgTransaction<Client extends PgPoolClient> implements PgTx<Client> 
   readonly watch: TransactionWatch
   /** The connection has a plan that is of no use any more. */
   stale = false
+  /** A statement has left something behind in the session. */
+  changed = false
   readonly #raw: Client
   readonly #names: PreparedNames | undefined
   #guarded: Client | undefined
@@ -27,6 +30,7 @@ export class PgTransaction<Client extends PgPoolClient> implements PgTx<Client> 
   ): Promise<PgResult<Row>> {
     if (this.watch.closed) return Promise.reject(transactionClosed())
     this.#corked()
+    if (leavesBehind(text)) this.changed = true
     const named = params === undefined || params.length === 0 ? undefined : this.#names?.of(text)
     const answer =
       named === undefined ? this.#raw.query(text, params as unknown[]) : this.#query(named, params as unknown[])
