@@ -16,6 +16,7 @@ export type ErrorCode =
   | 'order-impossible'
   | 'retention-too-short'
   | 'relay-moved'
+  | 'order-mismatch'
   // messages
   | 'missing-id'
   | 'invalid-id'

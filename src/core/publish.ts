@@ -1,14 +1,15 @@
 import type { Clock } from './clock.ts'
 import { type Draft, type MessageType, messageType, type PublishOptions } from './define.ts'
 import { transactionClosed } from './driver.ts'
-import { asError, describe, HapaxError, messageOf } from './errors.ts'
+import { asError, HapaxError, messageOf } from './errors.ts'
 import type { EventHub } from './events.ts'
 import { fingerprint, messageKey } from './identity.ts'
-import { decode, isIndexed, isName, MAX_TEXT_BYTES, textRule } from './intake.ts'
+import { decode, isIndexed, textRule } from './intake.ts'
 import { parseJson } from './json.ts'
 import { packAttributes, type StoredMessage } from './message.ts'
-import { expected, flag, MAX_SPAN_MS, nameText, noOthers, numberFrom, object, text } from './options.ts'
+import { expected, object } from './options.ts'
 import { type Payload, payloadOf } from './payload.ts'
+import { checkPublish } from './publish-options.ts'
 import type { LocalRow } from './rows.ts'
 import type { Entered, Store, Unit, Writes } from './store.ts'
 import { Watched } from './watched.ts'
@@ -159,8 +160,7 @@ export class Publisher<Tx, Own> {
         for (const each of prepared) buffer.waiting.push(each)
         return prepared.map(({ message }) => ({ id: message.id }))
       }
-      // Only these: what waits belongs to the whole transaction, and this may be inside a savepoint.
-      const answers = await this.#write(this.#options.store.enter(tx), prepared)
+      const answers = await this.#writeNow(tx, buffer, prepared)
       for (const each of prepared) buffer.written.push(each)
       return answers
     } finally {
@@ -175,6 +175,18 @@ export class Publisher<Tx, Own> {
     if (bytes <= most) return
     const what = `expected a message of at most ${most} bytes, which is what the database takes at once, got ${bytes}`
     throw new HapaxError('too-large', what, { fields: { type, bytes } })
+  }
+
+  /**
+   * What waits belongs to the whole transaction, and this may be inside a savepoint. Nor may it be overtaken by a message of its key.
+   * Locally it is written first, and once more at the end: that changes nothing, unless a savepoint was undone. An outbox would have it
+   * twice.
+   */
+  async #writeNow(tx: Tx | Own, buffer: Waiting, prepared: readonly Prepared[]): Promise<readonly Published[]> {
+    const overtaken = buffer.waiting.filter((each) => prepared.some((now) => mayOvertake(now, each)))
+    if (overtaken.length > 0 && this.#options.delivery === 'relay') throw overtakes(overtaken[0] as Prepared)
+    const answers = await this.#write(this.#options.store.enter(tx), [...overtaken, ...prepared])
+    return answers.slice(overtaken.length)
   }
 
   async #flush(unit: Unit<Tx>, buffer: Waiting): Promise<Writes> {
@@ -297,6 +309,15 @@ export class Publisher<Tx, Own> {
 /** Room for the statement and for source, id, type and key. */
 const COLUMNS_BYTES = 32 * 1024
 
+function mayOvertake(now: Prepared, waiting: Prepared): boolean {
+  return now.message.key !== null && now.message.key === waiting.message.key && now.relay === waiting.relay
+}
+
+function overtakes({ message: { key } }: Prepared): HapaxError {
+  const what = `an earlier publish of the key ${key} is written last, and would be overtaken: publish that one with now as well`
+  return new HapaxError('invalid-option', `expected now to be absent, because ${what}`, { fields: { key } })
+}
+
 function unawaited(what: string): HapaxError {
   return new HapaxError('unawaited-publish', `the handler ${what}: await every publish`)
 }
@@ -326,57 +347,4 @@ function keyOf(type: Draft['message'], data: unknown, options: PublishOptions): 
   if (key === undefined || key === null) return null
   if (!isIndexed(key)) expected('key', textRule('key'), key)
   return key
-}
-
-/** Readers take U+FFFD in an id or a source for bytes that their client could not decode. */
-function isSent(value: unknown): value is string {
-  return isName(value) && !value.includes('\ufffd')
-}
-
-const SENT_RULE = `${textRule('id')} without U+FFFD`
-
-/** Checks the source of all messages. */
-export function sentName(name: 'source', value: unknown): string {
-  return isSent(value) ? value : expected(name, SENT_RULE, value)
-}
-
-const PUBLISH_OPTIONS = [
-  'id',
-  'key',
-  'subject',
-  'datacontenttype',
-  'headers',
-  'correlationId',
-  'causationId',
-  'traceparent',
-  'tracestate',
-  'delayMs',
-  'relay',
-  'now',
-] as const satisfies readonly (keyof PublishOptions)[]
-
-/** Checks what is to be published, but for its data. */
-export function checkPublish(type: MessageType<never, unknown>, options: PublishOptions): void {
-  messageType(type)
-  noOthers('options of publish', options, PUBLISH_OPTIONS)
-  const { id, delayMs, relay, headers, now } = options
-  if (id !== undefined && !isSent(id)) {
-    throw new HapaxError('invalid-id', `expected id to be ${SENT_RULE}, got ${describe(id)}`)
-  }
-  if (delayMs !== undefined) numberFrom('delayMs', 0, delayMs, 0, MAX_SPAN_MS)
-  if (relay !== undefined) nameText('relay', relay)
-  if (now !== undefined) flag('now', now, false)
-  if (options.datacontenttype !== undefined) nameText('datacontenttype', options.datacontenttype)
-  for (const name of TEXTS) if (options[name] !== undefined) text(name, options[name], MAX_TEXT_BYTES)
-  if (headers !== undefined) checkHeaders(headers)
-}
-
-const TEXTS = ['key', 'subject', 'correlationId', 'causationId', 'traceparent', 'tracestate'] as const
-
-function checkHeaders(headers: Readonly<Record<string, string>>): void {
-  object('headers', headers)
-  for (const [name, value] of Object.entries(headers)) {
-    nameText('name of a header', name, MAX_TEXT_BYTES)
-    if (typeof value !== 'string' || !value.isWellFormed()) expected(`headers.${name}`, 'a well-formed string', value)
-  }
 }

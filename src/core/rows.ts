@@ -88,7 +88,7 @@ export interface OutboxMessage {
 /** A message for every local consumer of its type. */
 export interface LocalRow {
   readonly message: StoredMessage
-  /** The consumers that this process knows; the store adds those of `subscriptions`. */
+  /** The consumers that this process knows; the store adds those of `subscriptions`, and the order that they record. */
   readonly consumers: readonly { readonly name: string; readonly ordered: boolean }[]
   readonly delayMs: number
 }

@@ -287,7 +287,7 @@ export interface Store<Tx, Own = Tx> extends StoreTools {
   bury(): Promise<number>
   leave(id: string): Promise<void>
 
-  /** Adds what is missing to `subscriptions`, and whether the consumer wants order. */
+  /** Adds what is missing to `subscriptions`. That a consumer wants order is recorded, and stays: no process turns it off for others. */
   subscribe(consumer: string, types: readonly string[], ordered: boolean): Promise<void>
   /** Whether `subscriptions` lists the type for the consumer. */
   isSubscribed(consumer: string, type: string): Promise<boolean>

@@ -189,6 +189,22 @@ function spoken(ms: number): string {
   return `${Math.round((ms / size) * 10) / 10} ${name}`
 }
 
+/** A process that serves a consumer without the order that another one keeps would break it for both. */
+export function refuseOrderless(
+  consumers: readonly { readonly name: string; readonly ordered: boolean }[],
+  recorded: readonly { readonly consumer: string; readonly ordered: boolean }[],
+): void {
+  for (const { name, ordered } of consumers) {
+    if (ordered || !recorded.some((each) => each.consumer === name && each.ordered)) continue
+    throw new HapaxError(
+      'order-mismatch',
+      `expected consumer ${name} to have order, as another process has recorded, got order 'none': ` +
+        `if order is not wanted any more, run npx hapax consumers remove ${name}`,
+      { fields: { consumer: name } },
+    )
+  }
+}
+
 /** A relay goes where the first worker said. */
 export function refuseMoved(relay: string, destination: string, recorded: string): void {
   if (recorded === destination) return

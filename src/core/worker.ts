@@ -20,6 +20,7 @@ import {
   checkRetention,
   checkSource,
   refuseMoved,
+  refuseOrderless,
   shareOut,
   type WorkerOptions,
   type WorkerSettings,
@@ -179,6 +180,7 @@ export class Worker<Tx> {
     for (const { message, advice } of await store.ready()) this.#engine.logger.warn({ advice }, message)
     for (const [name, { name: destination }] of relays)
       refuseMoved(name, destination, await store.recordRelay(name, destination))
+    if (consumers.length > 0) refuseOrderless(consumers, await store.subscriptions())
     for (const { name, types, ordered } of consumers) await store.subscribe(name, types, ordered)
     this.#assemble(places)
   }

@@ -635,7 +635,11 @@ export class SimStore implements Store<SimTx> {
 
   subscribe(consumer: string, types: readonly string[], ordered: boolean): Promise<void> {
     return this.#repeated('subscribes', (db, tx) => {
-      for (const type of types) db.write(tx, 'subscriptions', `${consumer}/${type}`, { consumer, type, ordered })
+      for (const type of types) {
+        const known = db.get(tx, 'subscriptions', `${consumer}/${type}`)
+        const either = ordered || known?.ordered === true
+        db.write(tx, 'subscriptions', `${consumer}/${type}`, { consumer, type, ordered: either })
+      }
     })
   }
 

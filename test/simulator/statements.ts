@@ -408,7 +408,7 @@ function lockFree(db: Database, tx: DbTransaction, seqs: readonly string[]): Wai
 function listeners(db: Database, tx: DbTransaction, { message, consumers }: LocalRow): Map<string, boolean> {
   const found = new Map(consumers.map(({ name, ordered }) => [name, ordered]))
   for (const { consumer, type, ordered } of db.rows(tx, 'subscriptions')) {
-    if (type === message.type && !found.has(consumer)) found.set(consumer, ordered)
+    if (type === message.type) found.set(consumer, ordered || found.get(consumer) === true)
   }
   return new Map([...found].sort(([a], [b]) => (a < b ? -1 : 1)))
 }

@@ -298,7 +298,7 @@ describe('the inbox in memory', () => {
     const inbox = store.rows('hapax_inbox') as { consumer: string; ordered: boolean }[]
     expect(inbox.map((row) => [row.consumer, row.ordered])).toEqual([
       ['listed', true],
-      ['known', false],
+      ['known', true],
     ])
   })
 })

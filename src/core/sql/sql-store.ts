@@ -261,7 +261,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   async subscribe(consumer: string, types: readonly string[], ordered: boolean): Promise<void> {
     for (const type of types) {
       const [row] = (await this.#calls.run(this.#dialect.subscription(consumer, type))).rows
-      if (row !== undefined && asBoolean(row['ordered']) === ordered) continue
+      if (row !== undefined && (asBoolean(row['ordered']) || !ordered)) continue
       await this.#calls.run(this.#dialect.subscribe(consumer, type, ordered))
     }
   }

@@ -71,11 +71,9 @@ function keyOf({ consumer, message }: WaitingRow): string {
 /** Receipt and inbox row for each consumer that has no receipt yet. */
 export function deliver(data: Data, { message, consumers, delayMs }: LocalRow, token: string): LocalResult {
   const listed = data.subscriptions.all().filter((row) => row.type === message.type)
-  // What this process says about its own consumers counts more than what is listed.
-  const listening = new Map([
-    ...listed.map((row) => [row.consumer, row.ordered] as const),
-    ...consumers.map((known) => [known.name, known.ordered] as const),
-  ])
+  const listening = new Map(listed.map((row) => [row.consumer, row.ordered]))
+  // Order counts if this process, or what is listed, wants it.
+  for (const { name, ordered } of consumers) listening.set(name, ordered || listening.get(name) === true)
   let fresh = 0
   for (const [consumer, ordered] of listening) {
     if (data.receipts.get(receiptKey(consumer, message))) continue

@@ -3,7 +3,10 @@ import type { Data } from './data.ts'
 
 /** Records that a consumer handles these types. */
 export function subscribe(data: Data, consumer: string, types: readonly string[], ordered: boolean): void {
-  for (const type of types) data.subscriptions.set(keyOf(consumer, type), { consumer, type, ordered })
+  for (const type of types) {
+    const known = data.subscriptions.get(keyOf(consumer, type))
+    data.subscriptions.set(keyOf(consumer, type), { consumer, type, ordered: ordered || known?.ordered === true })
+  }
 }
 
 /** Whether any process of the consumer handles the type. */

@@ -54,9 +54,9 @@ async function consumersOf(
   return found
 }
 
-/** What this process says about its own consumers counts more than what is listed. */
+/** Order counts if this process, or what is listed, wants it. */
 function targetsOf(listed: Listening | undefined, row: LocalRow): readonly Target[] {
-  const known = row.consumers.map(({ name, ordered }) => [name, ordered] as const)
+  const known = row.consumers.map(({ name, ordered }) => [name, ordered || listed?.get(name) === true] as const)
   const listening = new Map([...(listed ?? []), ...known])
   return [...listening.keys()].sort().map((consumer) => ({ consumer, ordered: listening.get(consumer) === true, row }))
 }

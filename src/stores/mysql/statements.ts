@@ -258,7 +258,7 @@ set m.starts = m.starts + 1, m.crashes = m.crashes + 1`,
 
     subscribe: `
 insert into ${subscriptions} (type, consumer, ordered) values (?, ?, ?)
-on duplicate key update ordered = values(ordered)`,
+on duplicate key update ordered = greatest(ordered, values(ordered))`,
     subscription: `select ordered from ${subscriptions} where type = ? and consumer = ?`,
   }
 }

@@ -40,10 +40,11 @@ with m as (
   select distinct * from unnest($13::text::text[], $14::text::text[], $15::text::boolean[])
     as known (type, consumer, ordered)
 ), listening as (
-  select type, consumer, ordered from known
-  union all
-  select type, consumer, ordered from ${schema}.subscriptions
-  where not exists (select from known where known.type = subscriptions.type and known.consumer = subscriptions.consumer)
+  select type, consumer, bool_or(ordered) as ordered from (
+    select type, consumer, ordered from known
+    union all
+    select type, consumer, ordered from ${schema}.subscriptions where type in (select type from m)
+  ) as either group by type, consumer
 ), target as (
   select m.*, listening.consumer, listening.ordered and m.key is not null as ordered
   from m join listening on listening.type = m.type

@@ -251,7 +251,7 @@ update ${schema}.inbox set starts = starts + 1, crashes = crashes + 1 where seq 
 
     subscribe: `
 insert into ${schema}.subscriptions (consumer, type, ordered) values ($1::text, $2::text, $3::boolean)
-on conflict (consumer, type) do update set ordered = excluded.ordered`,
+on conflict (consumer, type) do update set ordered = subscriptions.ordered or excluded.ordered`,
     subscription: `select ordered from ${schema}.subscriptions where consumer = $1::text and type = $2::text`,
   }
 }

@@ -109,11 +109,12 @@ values (?, ${MESSAGE_VALUES}, ${LATER}, ?)`,
 with known (consumer, ordered) as (
   select distinct value ->> 'name', value ->> 'ordered' from json_each(?)
 )
-select consumer, ordered from known
-union all
-select consumer, ordered from ${prefix}subscriptions
-where type = ? and consumer not in (select consumer from known)
-order by 1`,
+select consumer, max(ordered) as ordered from (
+  select consumer, ordered from known
+  union all
+  select consumer, ordered from ${prefix}subscriptions where type = ?
+)
+group by consumer order by 1`,
 
     look: {
       inbox: lookTexts(prefix, 'inbox'),
@@ -170,7 +171,7 @@ from ${prefix}workers order by id`,
 
     subscribe: `
 insert into ${prefix}subscriptions (consumer, type, ordered) values (?, ?, ?)
-on conflict (consumer, type) do update set ordered = excluded.ordered`,
+on conflict (consumer, type) do update set ordered = max(ordered, excluded.ordered)`,
     subscription: `select ordered from ${prefix}subscriptions where consumer = ? and type = ?`,
   }
 }

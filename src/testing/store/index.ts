@@ -10,6 +10,7 @@ import { groups } from './groups.ts'
 import type { HarnessFeatures, StoreHarness } from './harness.ts'
 import { heldKeys } from './held-keys.ts'
 import { identity } from './identity.ts'
+import { keptOrder } from './kept-order.ts'
 import { known } from './known.ts'
 import { latePublishes } from './late-publishes.ts'
 import { leases } from './leased.ts'
@@ -62,6 +63,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   'used-up pools': stuck,
   'dead workers': deadWorkers,
   order,
+  'kept order': keptOrder,
   relays,
   'reused numbers': reusedNumbers,
   leases,
