@@ -122,6 +122,26 @@ describe('a connection', () => {
   })
 })
 
+describe('what a handler leaves behind', () => {
+  it.each([
+    `set time_zone = '+09:00'`,
+    `set @tenant = 'one'`,
+    `use ${other}`,
+    'create temporary table left_behind (id int)',
+  ])('K10: does not reach the next message: %s', async (leave) => {
+    const consumer = hapaxOn(poolWith({ connectionLimit: 1 })).consumer(`left ${leave}`)
+    const seen: unknown[] = []
+    consumer.on(Thing, async (_, { tx }) => {
+      const look = 'select @@time_zone as zone, @tenant as tenant, database() as here'
+      const there = await tx.query('select 1 from left_behind').then(Boolean, () => false)
+      seen.push([(await tx.query(look)).rows[0], there])
+      await tx.query(leave)
+    })
+    for (const id of ['a', 'b']) expect((await consumer.handle(arrived(id))).status).toBe('processed')
+    expect(seen[1]).toEqual(seen[0])
+  })
+})
+
 describe('results', () => {
   it.each<mysql2.PoolOptions>([
     { rowsAsArray: true },

@@ -77,7 +77,7 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
     } finally {
       run.tx.watch.close()
       client.off('error', onError)
-      giveBack(client, run.broken)
+      giveBack(client, run.broken || run.tx.changed)
     }
   }
 

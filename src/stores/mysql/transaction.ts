@@ -15,6 +15,8 @@ export class MysqlTransaction<Client extends MysqlPoolClient> implements MysqlTx
   readonly watch: TransactionWatch
   /** For the statements of hapax. */
   readonly executor: Executor
+  /** A statement has left something behind in the session. */
+  changed = false
   readonly #raw: Client
   #guarded: Client | undefined
 
@@ -39,6 +41,7 @@ export class MysqlTransaction<Client extends MysqlPoolClient> implements MysqlTx
 
   async #query<Row>(text: string, params: readonly unknown[]): Promise<MysqlResult<Row>> {
     this.watch.assertNotDoomed()
+    if (LEAVING.test(text)) this.changed = true
     assertFits(
       this.#raw,
       params.reduce<number>((sum, param) => sum + lengthOf(param), text.length),
@@ -64,6 +67,10 @@ export class MysqlTransaction<Client extends MysqlPoolClient> implements MysqlTx
     this.watch.assertNotDoomed()
   }
 }
+
+/** Statements that plainly leave something behind: a setting, a variable, another database, a table, a lock. */
+const LEAVING =
+  /(?:^|;)\s*(?:set\s+(?!transaction\b)|use\s|create\s+temporary\s|lock\s+tables?\s)|\bget_lock\s*\(|:=|\binto\s+@/i
 
 /** The size of a value that may be a large one. */
 function lengthOf(param: unknown): number {
