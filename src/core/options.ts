@@ -136,7 +136,7 @@ export function signalOption(name: string, value: AbortSignal | undefined): void
 }
 
 /** The longest span of time that databases can count back. */
-export const MAX_SPAN_MS = 100 * 365 * 86_400_000
+export const MAX_SPAN_MS: number = 100 * 365 * 86_400_000
 
 /** A span of days or years: longer than a timer can be set to. */
 export function spanMs(name: string, value: number): number {

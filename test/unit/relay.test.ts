@@ -215,7 +215,7 @@ describe('a relay', () => {
     await expect.poll(() => arrived.filter((id) => id.startsWith('b')).length).toBe(59)
     await expect.poll(() => arrived).toContain('a2')
     expect(arrived.filter((id) => id === 'a1').length).toBeLessThan(20)
-    expect(store.rows('hapax_outbox')).toHaveLength(1)
+    await expect.poll(() => store.rows('hapax_outbox')).toHaveLength(1)
     locked = undefined
     await expect.poll(() => store.rows('hapax_outbox').length).toBe(0)
     expect(new Set(arrived).size).toBe(61)

@@ -2,13 +2,13 @@ import type { Result } from '../connection.ts'
 import { asBoolean, asBytes, asDate, asHex, asNumber, asTextOrNull, asUuid, unrecognised } from './values.ts'
 
 /** What the dialect's `probe` selects, as the engine reads it: a value of each kind, under a name with an underscore. */
-export const PROBE = {
+export const PROBE: Readonly<{ text: string; number: number; time: number; bytes: string; uuid: string }> = {
   text: ' Größe_a ',
   number: Number.MAX_SAFE_INTEGER,
   time: Date.UTC(2001, 1, 3, 4, 5, 6, 789),
   bytes: '00ff80',
   uuid: '018f3a5c-0000-8000-8000-0123456789ab',
-} as const
+}
 
 /** Refuses a connection whose plugins or type parsers rename or change what comes back: a receipt would not be seen. */
 export function assertRecognised({ rows: [row], affected }: Result): void {
