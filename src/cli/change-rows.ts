@@ -26,6 +26,8 @@ export interface RowsWork {
   readonly question: (howMany: string) => string
   /** What a person should know afterwards, if anything. */
   readonly afterwards?: string
+  /** The seq of the row that was typed, or of which only the number was; undefined: there is none of this number. */
+  named(typed: string): Promise<string | undefined>
   /** What a row is, in a few words; undefined: it is not there, or cannot be changed in this way. */
   describe(seq: string): Promise<string | undefined>
   one(seq: string, by: By): Promise<void>
@@ -77,7 +79,7 @@ export function byNumber(
 /** Changes the rows with these numbers, one by one: a row that fails never stops the others. */
 export async function changeByNumber(
   work: RowsWork,
-  seqs: readonly string[],
+  typed: readonly string[],
   options: RowsOptions,
   io: Io,
 ): Promise<number> {
@@ -85,10 +87,14 @@ export async function changeByNumber(
   const begun = performance.now()
   const stop = stopper(io)
   try {
-    for (const [index, seq] of [...new Set(seqs)].entries()) {
+    const before = new Set<string>()
+    for (const [index, each] of typed.entries()) {
       if (options.rate !== undefined && !options.dryRun) await untilTurn(begun, index, options.rate, stop.signal)
       if (stop.signal.aborted) break
-      told.tell(await changeOne(work, seq, options))
+      const seq = await work.named(each)
+      if (before.has(seq ?? each)) continue
+      before.add(seq ?? each)
+      told.tell(seq === undefined ? notThere(each) : await changeOne(work, seq, options))
     }
     return told.conclude(stop.signal.aborted)
   } catch (thrown) {
@@ -113,7 +119,7 @@ async function changeOne(work: RowsWork, seq: string, options: RowsOptions): Pro
   const what = await work.describe(seq)
   if (options.dryRun) {
     if (what !== undefined) return { seq, result: 'done', what }
-    return { seq, result: 'error', error: { code: 'not-found', message: `there is no such message` } }
+    return notThere(seq)
   }
   try {
     await work.one(seq, byOf(options))
@@ -123,6 +129,10 @@ async function changeOne(work: RowsWork, seq: string, options: RowsOptions): Pro
     if (isHapaxError(thrown, 'store-unavailable')) throw thrown
     return wrong(seq, thrown)
   }
+}
+
+function notThere(seq: string): RowResult {
+  return { seq, result: 'error', error: { code: 'not-found', message: 'there is no such message' } }
 }
 
 /** Changes what a filter finds, oldest first, after a yes. */

@@ -4,7 +4,8 @@ import { byNumber, changeByFilter, changeByNumber, type RowsOptions, type RowsWo
 import { CliError } from './errors.ts'
 import { type FailedFilters, failedWhere, withFailedFilters } from './failed-where.ts'
 import type { Io } from './io.ts'
-import { type Done, examples, seqs, withStore } from './options.ts'
+import { type Done, examples, withStore } from './options.ts'
+import { failedSeq, seqsOrNumbers } from './seq.ts'
 import { type AnyHapax, type StoreOptions, withEither } from './store.ts'
 
 /** Options of `hapax failed retry` and `hapax failed discard`. */
@@ -19,7 +20,10 @@ const DESCRIPTIONS = {
 
 /** Adds `hapax failed retry` or `hapax failed discard`. */
 export function addFailedChange(failed: Command, change: Change, io: Io, done: Done): void {
-  const command = failed.command(change).description(DESCRIPTIONS[change]).argument('[seq...]', 'their numbers', seqs)
+  const command = failed
+    .command(change)
+    .description(DESCRIPTIONS[change])
+    .argument('[seq...]', 'their numbers', seqsOrNumbers)
   withStore(withRows(withFailedFilters(command)))
     .addHelpText(
       'after',
@@ -49,7 +53,8 @@ async function failedChange(
   })
 }
 
-function workOf({ failed }: AnyHapax, change: Change, where: FailedWhere | undefined): RowsWork {
+function workOf(hapax: AnyHapax, change: Change, where: FailedWhere | undefined): RowsWork {
+  const { failed } = hapax
   const which = where ?? ({ all: true } as const)
   return {
     change,
@@ -58,6 +63,7 @@ function workOf({ failed }: AnyHapax, change: Change, where: FailedWhere | undef
     ...(change === 'retry' && {
       afterwards: 'what is retried is in its inbox or outbox, and due: a running worker takes it',
     }),
+    named: (typed) => failedSeq(hapax, typed),
     describe: async (seq) => {
       const found = await failed.get(seq)
       if (found === undefined || (change === 'retry' && found.replacedBy !== null)) return undefined

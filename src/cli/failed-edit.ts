@@ -7,9 +7,10 @@ import type { FailedMessage } from '../index.ts'
 import { CliError } from './errors.ts'
 import { type Io, json, line, paint } from './io.ts'
 import { changes, type JsonChange } from './json-changes.ts'
-import { byOf, type ChangeOptions, type Done, examples, seq as seqArgument, withChange, withStore } from './options.ts'
+import { byOf, type ChangeOptions, type Done, examples, withChange, withStore } from './options.ts'
 import { payloadOf } from './payload.ts'
 import { permission } from './permission.ts'
+import { failedSeq, seqOrNumber } from './seq.ts'
 import { command, noSuchFailed, type StoreOptions, withHapax } from './store.ts'
 import { safe, shellWord } from './text.ts'
 
@@ -23,7 +24,7 @@ interface EditOptions extends StoreOptions, ChangeOptions {
 /** Adds `hapax failed edit`. */
 export function addFailedEdit(failed: Command, io: Io, done: Done): void {
   withStore(withChange(failed.command('edit')))
-    .argument('<seq>', 'its number in the list', seqArgument)
+    .argument('<seq>', 'its number in the list', seqOrNumber)
     .description('Puts a message with other data in the place of a failed one. It gets an id of its own.')
     .option('--data <json>', 'the new data')
     .option('--file <path>', 'a file with the new data; - reads standard input')
@@ -39,11 +40,12 @@ export function addFailedEdit(failed: Command, io: Io, done: Done): void {
     .action(async (number, options) => done(await failedEdit(number, options, io)))
 }
 
-async function failedEdit(seq: string, options: EditOptions, io: Io): Promise<number> {
+async function failedEdit(typed: string, options: EditOptions, io: Io): Promise<number> {
   const given = givenText(options, io)
   return withHapax(options, io, async (hapax) => {
-    const found = await hapax.failed.get(seq)
-    if (found === undefined) throw noSuchFailed(seq, options)
+    const seq = await failedSeq(hapax, typed)
+    const found = seq && (await hapax.failed.get(seq))
+    if (!seq || !found) throw noSuchFailed(typed, options)
     if (found.replacedBy !== null) {
       throw new CliError('not-found', `${seq} was replaced before, by ${found.replacedBy}`)
     }

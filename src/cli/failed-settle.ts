@@ -2,7 +2,8 @@ import type { Command } from 'commander'
 import type { EffectRow, SettleOptions } from '../index.ts'
 import { CliError } from './errors.ts'
 import { type Io, json, line } from './io.ts'
-import { byOf, type ChangeOptions, type Done, examples, seq as seqArgument, withChange, withStore } from './options.ts'
+import { byOf, type ChangeOptions, type Done, examples, withChange, withStore } from './options.ts'
+import { failedSeq, seqOrNumber } from './seq.ts'
 import { command, noSuchFailed, type StoreOptions, withEither } from './store.ts'
 import { safe, shellWord } from './text.ts'
 
@@ -17,7 +18,7 @@ interface SettleCommand extends StoreOptions, ChangeOptions {
 /** Adds `hapax failed settle`. */
 export function addFailedSettle(failed: Command, io: Io, done: Done): void {
   withStore(withChange(failed.command('settle')))
-    .argument('<seq>', 'the number of the message in the list', seqArgument)
+    .argument('<seq>', 'the number of the message in the list', seqOrNumber)
     .argument('<effect>', 'the name of the outside call')
     .description('Says what became of an outside call that nobody knew about, and tries its message again.')
     .option('--done', 'it happened: it is not made again')
@@ -35,11 +36,12 @@ export function addFailedSettle(failed: Command, io: Io, done: Done): void {
     .action(async (number, effect, options) => done(await settle(number, effect, options, io)))
 }
 
-async function settle(seq: string, effect: string, options: SettleCommand, io: Io): Promise<number> {
+async function settle(typed: string, effect: string, options: SettleCommand, io: Io): Promise<number> {
   const as = decision(options)
   const result = options.result === undefined ? {} : { result: parsed(options.result) }
   return withEither(options, io, async (hapax) => {
-    if ((await hapax.failed.get(seq)) === undefined) throw noSuchFailed(seq, options)
+    const seq = await failedSeq(hapax, typed)
+    if (!seq || (await hapax.failed.get(seq)) === undefined) throw noSuchFailed(typed, options)
     const known = await hapax.failed.effects(seq)
     if (!known.some(({ name }) => name === effect)) throw noSuchEffect(seq, effect, known, options)
     if (!options.dryRun) await hapax.failed.settle(seq, { effect, as, ...result, by: byOf(options) })

@@ -4,8 +4,9 @@ import { type Stub, stubOf } from '../core/stub.ts'
 import type { EffectRow, ErrorRecord, FailedMessage } from '../index.ts'
 import { isMade, isUnsettled, journal, tellHowToSettle, tellJournal } from './effects.ts'
 import { type Io, json, line, paint } from './io.ts'
-import { type Done, examples, seq as seqArgument, withStore } from './options.ts'
+import { type Done, examples, withStore } from './options.ts'
 import { type Payload, payloadOf, printable } from './payload.ts'
+import { failedSeq, seqOrNumber } from './seq.ts'
 import { command, noSuchFailed, type StoreOptions, withEither } from './store.ts'
 import { plural, safe, safeLines, shellWord, when } from './text.ts'
 
@@ -14,34 +15,34 @@ type ShowOptions = StoreOptions & { readonly json?: true }
 /** Adds `hapax failed show`. */
 export function addFailedShow(failed: Command, io: Io, done: Done): void {
   withStore(failed.command('show'))
-    .argument('<seq>', 'its number in the list', seqArgument)
+    .argument('<seq>', 'its number in the list', seqOrNumber)
     .description('Shows everything about one failed message: attributes, error and causes, payload.')
     .addHelpText('after', examples('hapax failed show 12', 'hapax failed show 12 --json'))
     .action(async (number, options) => done(await failedShow(number, options, io)))
 }
 
-async function failedShow(seq: string, options: ShowOptions, io: Io): Promise<number> {
-  const [found, effects] = await withEither(options, io, async ({ failed }) => {
-    const message = await failed.get(seq)
-    return [message, message?.origin === 'inbox' ? await failed.effects(seq) : []] as const
+async function failedShow(typed: string, options: ShowOptions, io: Io): Promise<number> {
+  const [found, effects, editable] = await withEither(options, io, async (hapax) => {
+    const { failed } = hapax
+    const seq = await failedSeq(hapax, typed)
+    const message = seq === undefined ? undefined : await failed.get(seq)
+    return [message, message?.origin === 'inbox' ? await failed.effects(message.seq) : [], 'sent' in hapax] as const
   })
-  if (found === undefined) throw noSuchFailed(seq, options)
+  if (found === undefined) throw noSuchFailed(typed, options)
   const payload = payloadOf(found.message.data)
   if (options.json) {
     const { headers, ...attributes } = attributesOf(found)
     const more = { headers: headers ?? {}, ...payload, ...journal(found, effects) }
     json(io, { ...summary(found), error: found.error, ...attributes, ...more })
-  } else tell(found, effects, payload, options, io)
+  } else {
+    tell(found, effects, payload, io)
+    if (found.replacedBy === null) tellHowToSettle(found.seq, effects, options, io)
+    tellWhatToDo(found, effects, editable, options, io)
+  }
   return 0
 }
 
-function tell(
-  found: FailedMessage,
-  effects: readonly EffectRow[],
-  payload: Payload,
-  options: StoreOptions,
-  io: Io,
-): void {
+function tell(found: FailedMessage, effects: readonly EffectRow[], payload: Payload, io: Io): void {
   const { message, error } = found
   const { headers = {}, ...attributes } = attributesOf(found)
   for (const [name, value] of Object.entries({ ...facts(found), ...attributes })) fact(io, name, String(value))
@@ -57,8 +58,6 @@ function tell(
   const text = 'data' in payload ? JSON.stringify(payload.data, null, 2) : printable(message.data)
   for (const each of safeLines(text)) line(io, `  ${each}`)
   line(io)
-  if (found.replacedBy === null) tellHowToSettle(found.seq, effects, options, io)
-  tellWhatToDo(found, effects, options, io)
 }
 
 /** Whatever somebody has done to a row, what can be seen of it is shown. */
@@ -96,7 +95,13 @@ function fact(io: Io, name: string, value: string): void {
   line(io, `${paint(io, 'dim', safe(name).padEnd(15))} ${safe(value)}`)
 }
 
-function tellWhatToDo(found: FailedMessage, effects: readonly EffectRow[], options: StoreOptions, io: Io): void {
+function tellWhatToDo(
+  found: FailedMessage,
+  effects: readonly EffectRow[],
+  editable: boolean,
+  options: StoreOptions,
+  io: Io,
+): void {
   const { seq, origin, consumer, reason, replacedBy, message, held } = found
   const stub = stubOf(message)
   const canRetry = reason !== 'conflict' && stub === undefined && !effects.some(isUnsettled)
@@ -108,7 +113,8 @@ function tellWhatToDo(found: FailedMessage, effects: readonly EffectRow[], optio
   // Not under an id that belongs to another message, nor without all of its payload, nor before an outside call is settled.
   if (canRetry) line(io, `to try it again: ${command(`failed retry ${seq}`, options)}`)
   // Under a new id, its outside calls would be made again.
-  if (!effects.some(isMade) && !stub?.escaped) line(io, `to change it:    ${command(`failed edit ${seq}`, options)}`)
+  if (editable && !effects.some(isMade) && !stub?.escaped)
+    line(io, `to change it:    ${command(`failed edit ${seq}`, options)}`)
   line(io, `to give it up:   ${command(`failed discard ${seq}`, options)}`)
   if (!held || message.key === null) return
   const scope = `--${origin === 'outbox' ? 'relay' : 'consumer'} ${shellWord(safe(consumer))}`

@@ -1,9 +1,9 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import { MAX_SPAN_MS } from '../core/options.ts'
-import { isSeq } from '../core/seq.ts'
 import type { By } from '../index.ts'
 import { durationMs, durationText } from './duration.ts'
 import type { Io } from './io.ts'
+import { pageStart } from './seq.ts'
 
 /** Takes the exit code of a command. */
 export type Done = (exitCode: number) => void
@@ -56,7 +56,7 @@ export function withAges(command: Command): Command {
 export function withPages(command: Command): Command {
   return command
     .option('--limit <n>', 'how many', wholeNumber(1, 999), 50)
-    .option('--before <seq>', 'the page that follows this one', seq)
+    .option('--before <seq>', 'the page that follows this one', pageStart)
 }
 
 /** The examples under a help text. */
@@ -97,14 +97,3 @@ export function durationFrom(leastMs: number, mostMs: number): (text: string) =>
 }
 
 const age = durationFrom(1, MAX_SPAN_MS)
-
-/** Reads the seq of a row. */
-export function seq(text: string): string {
-  if (isSeq(text)) return text
-  throw new InvalidArgumentError('expected the seq of a message as it is listed, such as 12-3456')
-}
-
-/** Reads several of them. */
-export function seqs(text: string, others: readonly string[] = []): readonly string[] {
-  return [...others, seq(text)]
-}

@@ -4,8 +4,9 @@ import type { Hapax, SentMessage, SentWhere } from '../index.ts'
 import { byNumber, changeByFilter, changeByNumber, type RowsOptions, type RowsWork, withRows } from './change-rows.ts'
 import { durationText } from './duration.ts'
 import { type Io, json, line } from './io.ts'
-import { type AddCommand, type Done, examples, seqs, withAges, withPages, withStore } from './options.ts'
+import { type AddCommand, type Done, examples, withAges, withPages, withStore } from './options.ts'
 import { payloadOf } from './payload.ts'
+import { sentSeq, seqsOrNumbers } from './seq.ts'
 import { command, type StoreOptions, withHapax } from './store.ts'
 import { table } from './table.ts'
 import { safe, shellWord, when } from './text.ts'
@@ -37,7 +38,7 @@ export const addSent: AddCommand = (root, io, done) => {
 }
 
 function addRepublish(sent: Command, io: Io, done: Done): void {
-  withStore(withRows(withFilters(sent.command('republish').argument('[seq...]', 'their numbers', seqs))))
+  withStore(withRows(withFilters(sent.command('republish').argument('[seq...]', 'their numbers', seqsOrNumbers))))
     .description('Publishes messages again under their own ids: whoever had them takes them for duplicates.')
     .addHelpText(
       'after',
@@ -135,12 +136,14 @@ async function republish(
 
 const isEmpty = (where: SentWhere): boolean => Object.keys(where).length === 0
 
-function workOf({ sent }: Hapax<unknown>, where: SentWhere): RowsWork {
+function workOf(hapax: Hapax<unknown>, where: SentWhere): RowsWork {
+  const { sent } = hapax
   return {
     change: 'republish',
     noun: 'published message',
     question: (howMany) => `Publish ${howMany} again?`,
     afterwards: 'they are in the outbox again: a running relay sends them',
+    named: (typed) => sentSeq(hapax, typed),
     // The row that the list shows right after the next higher number.
     describe: async (seq) => {
       const [found] = await sent.list({ before: seqOf(String(BigInt(numberOf(seq)) + 1n), 0), limit: 1 })

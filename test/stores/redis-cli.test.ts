@@ -1,5 +1,6 @@
-import { createHapax, defineMessage, silentLogger } from 'hapax'
+import { createHapax, defineMessage, Permanent, silentLogger } from 'hapax'
 import { redis } from 'hapax/redis'
+import { Redis } from 'ioredis'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { cli } from '../support/cli.ts'
 import { freshPrefix } from '../support/redis-stores.ts'
@@ -48,6 +49,44 @@ describe('the command line on Redis', () => {
     const [first] = await seqs()
     expect((await run('failed', 'show', first)).stdout).toContain(`failed settle ${first} send --done`)
     expect((await run('failed', 'list', '--consumer', 'other')).stdout).toContain('no failed messages')
+  })
+
+  it('takes the number of a message alone, unless several have it', async () => {
+    const [first] = await seqs()
+    const number = first.slice(0, first.indexOf('-'))
+    expect(JSON.parse((await run('failed', 'show', number, '--json')).stdout).seq).toBe(first)
+    expect((await run('failed', 'show', '99')).stderr).toContain('there is no failed message 99 (not-found)')
+    const dry = await run('failed', 'discard', number, '--dry-run')
+    expect(dry.stdout).toMatch(new RegExp(`^would discard +${first} `))
+  })
+
+  it('does not guess where a number was given out twice, as after a fail-over', async () => {
+    const own = freshPrefix()
+    const client = new Redis(url)
+    const hapax = createHapax({ store: redis({ client, prefix: own }), logger: silentLogger })
+    const sms = hapax.leased('sms').on(Ping, () => {
+      throw new Permanent('no such number')
+    })
+    await sms.handle(message('before'))
+    await client.del(`${own}{failed}:seq`)
+    await sms.handle(message('after'))
+    const rows = await hapax.failed.list()
+    expect(rows.map(({ seq }) => seq.slice(0, 2))).toEqual(['1-', '1-'])
+    const at = ['--store', url, '--prefix', own]
+    const refused = await cli(['failed', 'discard', '1', ...at])
+    expect(refused).toMatchObject({
+      exitCode: 2,
+      stderr: expect.stringContaining('several messages have the number 1'),
+    })
+    for (const { seq } of rows) expect(refused.stderr).toContain(seq)
+    const before = rows.find(({ message: { id } }) => id === 'before')?.seq as string
+    const { stdout } = await cli(['failed', 'show', before, ...at])
+    expect(stdout).toMatch(/^id +before$/m)
+    // There is no such command here.
+    expect(stdout).not.toContain('failed edit')
+    expect(await hapax.failed.count()).toBe(2)
+    await hapax.close()
+    client.disconnect()
   })
 
   it('explains what is done, what waits and what has failed', async () => {

@@ -198,6 +198,25 @@ describe('failed retry and discard', () => {
     expect((await shop.look('failed', 'show', '1-7')).exitCode).toBe(0)
   })
 
+  it('takes numbers alone, and does each row once', async () => {
+    const around = shop.copy()
+    const shown = await cli(['failed', 'show', '1', '--json'], around)
+    expect(JSON.parse(shown.stdout)).toMatchObject({ seq: '1-7', id: 'failed-1' })
+    expect((await cli(['failed', 'show', '99'], around)).stderr).toMatch(/no failed message 99 \(not-found\)/)
+    expect((await cli(['failed', 'show', '999999999999999999'], around)).stderr).toMatch(/\(not-found\)/)
+    const retried = await cli(['failed', 'retry', '1', '1-7', '99', '2', '--json'], around)
+    expect(retried.exitCode).toBe(1)
+    expect(JSON.parse(retried.stdout).results).toEqual([
+      { seq: '1-7', result: 'done' },
+      { seq: '99', result: 'error', error: { code: 'not-found', message: 'there is no such message' } },
+      { seq: '2-7', result: 'done' },
+    ])
+    expect((await cli(['failed', 'edit', '3', '--data', '{"n":1}'], around)).stdout).toMatch(/^3-7 is replaced by /m)
+    expect((await cli(['failed', 'show', '3'], around)).stdout).toMatch(/^an edit has put /m)
+    expect((await cli(['failed', 'list', '--replaced', '--before', '4'], around)).stdout).toContain('3-7')
+    expect((await cli(['failed', 'discard', '3'], around)).stdout).toMatch(/^discarded +3-7 /)
+  })
+
   it.for(['retry', 'discard'])('refuses to %s by filter without a terminal', async (change) => {
     const around = shop.copy()
     for (const filter of [['--all'], ['--reason', 'permanent']]) {

@@ -100,6 +100,11 @@ describe('failed settle', () => {
     expect(calls).toBe(1)
   })
 
+  it('takes the number of the message alone', async () => {
+    const settled = await cli(['failed', 'settle', '1', 'send', '--not-done'], shop.copy())
+    expect(settled).toMatchObject({ exitCode: 0, stdout: expect.stringMatching(/^'send' of 1-7 is settled/) })
+  })
+
   it('says what is wrong', async () => {
     const around = shop.copy()
     const said = async (...argv: string[]): Promise<string> => (await cli(['failed', 'settle', ...argv], around)).stderr

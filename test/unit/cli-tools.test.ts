@@ -101,6 +101,8 @@ describe('sent', () => {
     const numbered = await cli(['sent', 'republish', '1-7', '99-7'], around)
     expect(numbered.exitCode).toBe(1)
     expect(numbered.stdout).toMatch(/^republished {2}1-7 {2}order.placed good by partners\nnot done {5}99-7 /)
+    const byNumber = await cli(['sent', 'republish', '2', '99'], around)
+    expect(byNumber.stdout).toMatch(/^republished {2}2-7 {2}order.placed good-2 by partners\nnot done {5}99 /)
     expect((await cli(['sent', 'republish', '--relay', 'partners'], around)).stderr).toContain('(refused)')
     const all = await document(['sent', 'republish', '--relay', 'partners', '--newer-than', '1h', '--yes'], around)
     expect(all.errors).toBe(0)
