@@ -288,6 +288,26 @@ describe('commits', () => {
     expect((await first.explain('x')).map(({ where }) => where).sort()).toEqual(['inbox', 'receipt'])
   })
 
+  it.for([
+    ['22003', 'perform 2147483647 + 1'],
+    ['22P02', `perform 'x'::integer`],
+    ['42P01', 'perform 1 from nowhere'],
+    ['54001', `raise exception 'too deep' using errcode = '54001'`],
+  ] as const)(
+    'K12: what a deferred trigger says at COMMIT is about the handler, not the message: %s',
+    async (given) => {
+      const [code, statement] = given
+      const { schema, first, effect, effects } = await setUp()
+      await admin.query(`create function ${schema}.check_it() returns trigger language plpgsql as
+        $$ begin ${statement}; return null; end $$;
+      create constraint trigger later after insert on ${schema}.business deferrable initially deferred
+        for each row execute function ${schema}.check_it()`)
+      const consumer = first.consumer('a', { retry: AT_ONCE }).on(Ping, (_, { tx }) => effect(tx, 'x'))
+      expect(await consumer.handle(message('x'))).toMatchObject({ status: 'retrying', error: { code } })
+      expect(await effects()).toEqual([])
+    },
+  )
+
   it('A15: a write skew under serializable is run again and is no attempt', async () => {
     const { schema, first, effect, effects } = await setUp()
     const attempts: number[] = []

@@ -46,6 +46,8 @@ interface DatabaseError {
   readonly severity?: unknown
   readonly message?: unknown
   readonly constraint?: unknown
+  /** The functions that were running, in the language of the server. */
+  readonly where?: unknown
   readonly cause?: unknown
 }
 
@@ -54,7 +56,17 @@ export function classify(error: unknown): ErrorClass {
   return classOfCauses(error, classOf)
 }
 
-function classOf({ code, severity, message, constraint }: DatabaseError): ErrorClass {
+function classOf(error: DatabaseError): ErrorClass {
+  const kind = kindOf(error)
+  return (kind === 'refused' || kind === 'no-schema') && isOfTrigger(error) ? 'other' : kind
+}
+
+/** Whether a function of the application's met it, which its triggers call, at COMMIT too: hapax runs none itself. */
+function isOfTrigger({ where }: DatabaseError): boolean {
+  return typeof where === 'string' && /\bPL\//.test(where)
+}
+
+function kindOf({ code, severity, message, constraint }: DatabaseError): ErrorClass {
   if (severity === 'FATAL' || severity === 'PANIC') return 'lost'
   if (typeof code === 'string') {
     // REINDEX CONCURRENTLY can make an ON CONFLICT insert fail on our own key; that says nothing about the message.
