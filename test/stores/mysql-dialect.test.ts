@@ -830,6 +830,33 @@ describe('the user’s own', () => {
     expect((await store.status()).outbox).toBe(0)
   })
 
+  it('K2: a publish whose savepoint was undone is refused, those beside it on the connection are not', async () => {
+    const own = await shared.getConnection()
+    onTestFinished(() => own.release())
+    const write = (entered: ReturnType<PoolStore['enter']>) =>
+      entered.writeOutbox([{ relay: 'default', message: message(), delayMs: 0 }])
+    await own.query('start transaction')
+    const outside = store.enter(own)
+    await own.query('savepoint theirs')
+    const undone = store.enter(own)
+    await own.query('rollback to savepoint theirs')
+    const after = [store.enter(own), store.enter(own)]
+    await expect(write(undone)).rejects.toMatchObject({ code: 'not-in-transaction' })
+    await write(outside)
+    for (const each of after) await write(each)
+    await own.query('commit')
+    await own.query('start transaction')
+    const ended = store.enter(own)
+    await own.query('commit')
+    await own.query('start transaction')
+    const next = store.enter(own)
+    await expect(write(ended)).rejects.toMatchObject({ code: 'not-in-transaction' })
+    await write(next)
+    await own.query('commit')
+    expect((await store.status()).outbox).toBe(4)
+    await own.query('delete from hapax_outbox')
+  })
+
   it('pool may be in callback style', async () => {
     const pool = callbacks.createPool({ uri: requireServer('mysql'), database })
     onTestFinished(() => pool.promise().end())

@@ -479,6 +479,25 @@ describe('doctor', () => {
   })
 })
 
+describe('a transaction of the user’s own', () => {
+  it('K2: keeps nothing of the publishes that are done, however many they are', async () => {
+    const { first } = await setUp()
+    const local = (await setUp()).hapax({}, { delivery: 'local' })
+    await local.migrate()
+    local.consumer('a').on(Ping, () => {})
+    const client = await admin.connect()
+    onTestFinished(() => client.release())
+    await client.query('begin')
+    for (const hapax of [first, local]) {
+      for (let n = 1; n <= 10; n++) await hapax.publish(client, Ping, { n })
+      await Promise.all([11, 12].map((n) => hapax.publish(client, Ping, { n })))
+    }
+    const { rows } = await client.query(`select current_setting('hapax.entered') as entered`)
+    await client.query('rollback')
+    expect(rows).toEqual([{ entered: '' }])
+  })
+})
+
 describe('the work of the server', () => {
   /** A pool whose server compiles whatever it may, and tells the plans that it ran. */
   function explaining(): { pool: pg.Pool; plans: string[] } {

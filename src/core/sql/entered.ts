@@ -50,7 +50,8 @@ export class SqlEntered implements Entered {
 
   /** Sent at the instant of the call, before whatever the user sends next. */
   #mark(): void {
-    const token = ` ${this.#random.token()}`
+    // Short, because there may be many of them at once.
+    const token = ` ${this.#random.token().slice(-12)}`
     const statement = this.#dialect.enter(token)
     if (statement === undefined) return
     this.#token = token

@@ -18,19 +18,36 @@ interface Raw {
   query(query: MysqlQuery, done: Callback): Queued
   execute(query: MysqlQuery, done: Callback): Queued
   unprepare?(query: MysqlQuery): unknown
+  /** The statement that is being run, and those behind it. */
+  readonly _command?: unknown
+  readonly _commands?: { peekBack?(): unknown }
 }
+
+/** A savepoint, and how many publishes it is the mark of. */
+interface Mark {
+  readonly name: string
+  readonly set: Queued
+  users: number
+}
+
+/** The marks of each connection, in the order in which they were set. */
+const marks = new WeakMap<Raw, Mark[]>()
 
 /**
  * A transaction of the user's own, from the instant in which it was entered. A savepoint marks it: it is gone as soon as the
  * transaction ends, or is rolled back to an earlier savepoint, and releasing it then is an error that harms nobody. That check and the
  * statement behind it are put into the queue together, so that nothing comes in between; if the check fails, the statement is not sent.
+ *
+ * To release a savepoint takes along those that were set after it, also the marks of other publishes on this connection: a check
+ * releases these first, the last one first, and sets those again that were there.
  */
 export class OwnTransaction implements EnteredExecutor {
   readonly own = true
   readonly checks = true
   readonly #client: MysqlClient
   readonly #raw: Raw
-  readonly #name = `hapax_${crypto.randomUUID().replaceAll('-', '')}`
+  readonly #marks: Mark[]
+  readonly #mark: Mark
   #left = false
 
   constructor(client: MysqlClient) {
@@ -38,7 +55,12 @@ export class OwnTransaction implements EnteredExecutor {
     if (typeof raw?.query !== 'function') throw notInTransaction('something that is no connection')
     this.#client = client
     this.#raw = raw as Raw
-    this.#put('savepoint')
+    this.#marks = marks.get(this.#raw) ?? []
+    marks.set(this.#raw, this.#marks)
+    const last = this.#marks.at(-1)
+    // Many publishes of one instant have one mark.
+    this.#mark = last !== undefined && last.set === lastOf(this.#raw) ? last : this.#setMark()
+    this.#mark.users += 1
   }
 
   async query(text: string, params: readonly Param[]): Promise<Result> {
@@ -54,21 +76,25 @@ export class OwnTransaction implements EnteredExecutor {
   leave(): void {
     if (this.#left) return
     this.#left = true
-    this.#put('release savepoint')
+    this.#mark.users -= 1
+    // Not while a later one is needed, which would go with it.
+    while (this.#marks.at(-1)?.users === 0) this.#release(this.#marks.pop() as Mark, () => {})
   }
 
   #behindCheck(query: MysqlQuery, large: boolean): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      const checked: Callback = (error) => {
+      const later = this.#marks.slice(this.#marks.indexOf(this.#mark) + 1)
+      for (const each of later.toReversed()) this.#release(each, (error) => error && skip(others[later.indexOf(each)]))
+      this.#release(this.#mark, (error) => {
         if (error === null || error === undefined) return
-        for (const each of [again, statement]) each.start = () => null
+        for (const each of [again, statement]) skip(each)
         reject(
           classify(error) === 'gone' ? notInTransaction('one that has not been begun, or has ended', error) : error,
         )
-      }
+      })
+      const again = this.#put('savepoint', this.#mark.name)
+      const others = later.map(({ name }) => this.#put('savepoint', name))
       const done: Callback = (error, answer) => (error ? reject(error) : resolve(answer))
-      this.#raw.query({ sql: `release savepoint ${this.#name}` }, checked)
-      const again = this.#put('savepoint')
       const statement = large && canPrepare(this.#client) ? this.#execute(query, done) : this.#raw.query(query, done)
     })
   }
@@ -81,8 +107,28 @@ export class OwnTransaction implements EnteredExecutor {
     })
   }
 
-  /** Whether it works shows when it is released. */
-  #put(what: 'savepoint' | 'release savepoint'): Queued {
-    return this.#raw.query({ sql: `${what} ${this.#name}` }, () => {})
+  #setMark(): Mark {
+    const name = `hapax_${crypto.randomUUID().replaceAll('-', '')}`
+    const mark = { name, set: this.#put('savepoint', name), users: 0 }
+    this.#marks.push(mark)
+    return mark
   }
+
+  /** Whether it works shows when it is released. */
+  #put(what: 'savepoint' | 'release savepoint', name: string, done: Callback = () => {}): Queued {
+    return this.#raw.query({ sql: `${what} ${name}` }, done)
+  }
+
+  #release({ name }: Mark, done: Callback): void {
+    this.#put('release savepoint', name, done)
+  }
+}
+
+function skip(queued: Queued | undefined): void {
+  if (queued !== undefined) queued.start = () => null
+}
+
+/** The statement that a connection sends last, as things are; undefined: none, or it does not tell. */
+function lastOf({ _command, _commands }: Raw): unknown {
+  return _commands?.peekBack?.() ?? _command
 }

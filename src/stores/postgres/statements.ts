@@ -145,7 +145,8 @@ from unnest($1::text::text[], $2::text::uuid[], $3::text::text[], $4::text::text
     error_hash, lane, ordered)
 on conflict do nothing`,
     // A list, because several publishes may be under way. It goes with the transaction, and with the savepoint that it was set in.
-    enter: `select set_config('hapax.entered', coalesce(current_setting('hapax.entered', true), '') || $1::text, true)`,
+    enter: `
+select set_config('hapax.entered', coalesce(current_setting('hapax.entered', true), '') || $1::text, true) is not null as entered`,
     insertOutbox: `
 insert into ${schema}.outbox
   (relay, message_key, source, id, type, key, attributes, data, fingerprint, available_at, lane)

@@ -117,4 +117,34 @@ export const latePublishes: readonly Case[] = [
       await world.assertEffects(['in between'])
     },
   },
+  {
+    name: 'K2: publishes at the same time in one transaction of your own are all written, whichever is ready first',
+    skip: ownOnly,
+    run: async (world) => {
+      for (const [way, hapax] of await ways(world)) {
+        await world.database.own(async (tx: Tx) => {
+          const [first, second] = [slow(), slow()]
+          const id = (name: string) => ({ id: `${way} ${name}` })
+          const early = hapax.publish(tx, first.Slow, { n: 1 }, id('a'))
+          await world.database.effect(tx, `${way} in between`)
+          const late = hapax.publish(tx, second.Slow, { n: 2 }, id('b'))
+          await Promise.all(['c', 'd', 'e'].map((name) => hapax.publish(tx, Pong, { n: 3 }, id(name))))
+          first.answer.open()
+          await early
+          second.answer.open()
+          await Promise.all([late, hapax.publish(tx, Pong, { n: 4 }, id('f'))])
+        })
+      }
+      assert.deepEqual(
+        (await world.database.outbox()).toSorted(),
+        [...'abcdef'].map((name) => `relay ${name}`),
+      )
+      const { consumers } = await world.store.status()
+      assert.deepEqual(
+        consumers.map(({ consumer, waiting }) => ({ consumer, waiting })),
+        [{ consumer: 'billing', waiting: 6 }],
+      )
+      await world.assertEffects(['relay in between', 'local in between'])
+    },
+  },
 ]
