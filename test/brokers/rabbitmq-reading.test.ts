@@ -352,6 +352,17 @@ describe.concurrent('prefetch', () => {
     await Promise.all([listener.close(), destination.close()])
   })
 
+  it('K17: gives back what comes together with the answer to its first question', async () => {
+    await using place = await RabbitmqPlace.open()
+    const subscription = await place.subscription('billing')
+    for (const id of numbered(12)) await place.send({ body: Buffer.alloc(100), attributes: { id } })
+    place.proxy.gather(100)
+    const listener = await Listener.open(subscription, { messages: 1_000, bytes: 10 })
+    await listener.ackOneByOne(12)
+    await until(async () => (await place.waiting('billing')) === 0, 'everything is acked')
+    await listener.close()
+  })
+
   it('K17: a run of large messages behind small ones is turned away, and comes again when there is room', async () => {
     await using place = await RabbitmqPlace.open()
     const subscription = await place.subscription('billing')

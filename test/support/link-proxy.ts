@@ -16,6 +16,7 @@ export class LinkProxy implements AsyncDisposable {
   #server: Server | undefined
   #port = 0
   #frozen = false
+  #gatherMs = 0
 
   private constructor(url: string, tap: () => LinkTap) {
     this.#target = new URL(url)
@@ -79,13 +80,18 @@ export class LinkProxy implements AsyncDisposable {
     this.#frozen = false
   }
 
+  /** What the server sends within this time reaches the client as one piece, on links made from now on. */
+  gather(ms: number): void {
+    this.#gatherMs = ms
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.refuse()
   }
 
   #link(client: Socket): void {
     const server = dial({ ...HALF_OPEN, host: this.#target.hostname, port: Number(this.#target.port) })
-    const link = new Link(client, server, this.#tap(), () => this.#links.delete(link))
+    const link = new Link(client, server, this.#tap(), this.#gatherMs, () => this.#links.delete(link))
     this.#links.add(link)
     if (this.#frozen) link.freeze()
   }
@@ -102,14 +108,14 @@ class Link {
   readonly #ended: () => void
   #frozen = false
 
-  constructor(client: Socket, server: Socket, tap: LinkTap, ended: () => void) {
+  constructor(client: Socket, server: Socket, tap: LinkTap, gatherMs: number, ended: () => void) {
     this.#sockets = [client, server]
     this.#ended = () => {
       tap.ended()
       ended()
     }
     this.#pass(client, server, (chunk) => tap.sent(chunk))
-    this.#pass(server, client, (chunk) => tap.received(chunk))
+    this.#pass(server, client, (chunk) => tap.received(chunk), gatherMs)
   }
 
   /** What arrives is thrown away: the network has swallowed it. */
@@ -122,12 +128,16 @@ class Link {
     this.#ended()
   }
 
-  #pass(from: Socket, to: Socket, see: (chunk: Buffer) => void): void {
+  #pass(from: Socket, to: Socket, see: (chunk: Buffer) => void, gatherMs = 0): void {
+    const write = (chunk: Buffer): void => {
+      if (!to.write(chunk)) from.pause()
+    }
+    const pass = gatherMs === 0 ? write : gathered(gatherMs, write)
     from.setNoDelay()
     from.on('data', (chunk) => {
       if (this.#frozen) return
       see(chunk)
-      if (!to.write(chunk)) from.pause()
+      pass(chunk)
     })
     to.on('drain', () => from.resume())
     from.on('error', () => {})
@@ -138,5 +148,16 @@ class Link {
     from.on('close', () => {
       if (!this.#frozen) this.destroy()
     })
+  }
+}
+
+function gathered(ms: number, write: (chunk: Buffer) => void): (chunk: Buffer) => void {
+  let chunks: Buffer[] = []
+  return (chunk) => {
+    if (chunks.push(chunk) > 1) return
+    setTimeout(() => {
+      write(Buffer.concat(chunks))
+      chunks = []
+    }, ms)
   }
 }

@@ -59,6 +59,8 @@ class QueueReader implements Reader {
   #hushed = false
   #soon: NodeJS.Immediate | undefined
   #reading: Reading | undefined
+  /** The one that is being opened: messages may come before it is. */
+  #opening: Reading | undefined
   #openedAt = 0
   #attempts = 0
   #warned = ''
@@ -118,13 +120,22 @@ class QueueReader implements Reader {
   async #read(): Promise<void> {
     const reading = await Reading.open(this.#link, this.#place, this.#count(), {
       differs: (warning) => this.#differs(warning),
+      began: (began) => {
+        this.#opening = began
+      },
       arrived: (incoming) => this.#arrived(incoming),
       lost: (lost) => this.#lost(lost),
+    }).finally(() => {
+      this.#opening = undefined
     })
     if (this.#paused) await reading.close()
     if (!reading.isOpen) throw reading.error
     this.#reading = reading
     this.#openedAt = systemClock.monotonic()
+  }
+
+  get #current(): Reading | undefined {
+    return this.#reading ?? this.#opening
   }
 
   /** A single reader keeps its number: to change it, it would have to stop reading for a moment. */
@@ -158,7 +169,7 @@ class QueueReader implements Reader {
     if (this.#hushed) return
     this.#hushed = true
     // Not before the server has stopped sending: it would come back at once.
-    this.#reading?.hush(() => {
+    this.#current?.hush(() => {
       for (const each of this.#surplus.splice(0)) each.giveBack()
     })
   }
@@ -180,13 +191,13 @@ class QueueReader implements Reader {
     if (this.#paused) return
     this.#deliveries.hand(this.#taken(this.#fitting()))
     if (this.#hushed) this.#resumeWhenEmpty()
-    else if (!this.#place.single && this.#window.adapt()) this.#reading?.resize(this.#window.count)
+    else if (!this.#place.single && this.#window.adapt()) this.#current?.resize(this.#window.count)
   }
 
   #resumeWhenEmpty(): void {
     if (this.#waiting.length > 0) return
     this.#hushed = false
-    this.#reading?.resume(this.#window.count)
+    this.#current?.resume(this.#window.count)
   }
 
   /** How many of those that wait may be handed out; one always, if nothing else is in hand. */

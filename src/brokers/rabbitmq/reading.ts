@@ -14,6 +14,8 @@ import { arrivalOf } from './wire.ts'
 export interface Listener {
   /** The queue is not made as it was declared, and is read all the same. */
   differs(warning: HapaxError): void
+  /** The channel is there. What it asks for may come before it is open. */
+  began(reading: Reading): void
   arrived(incoming: Incoming<Token>): void
   /** The channel has ended, and with it the right to answer what came through it. */
   lost(reading: Reading): void
@@ -55,7 +57,8 @@ export class Reading {
       const channel = await declared(connection, place, existing)
       const reading = new Reading(link, place, channel, listener)
       if (existing.warning !== undefined) listener.differs(existing.warning)
-      await reading.#consume(count)
+      listener.began(reading)
+      await reading.#begin(count)
       return reading
     }
     return link.use(`queue ${place.name}`, opening, { patient: true, late: (reading) => reading.close() })
@@ -122,6 +125,13 @@ export class Reading {
 
   resume(count: number): void {
     this.#next(() => this.#consume(count))
+  }
+
+  /** The server sends messages together with its answer: whatever follows from them comes after it. */
+  #begin(count: number): Promise<void> {
+    const begun = this.#consume(count)
+    this.#resizing = begun.catch(() => {})
+    return begun
   }
 
   /** One after the other: a consumer has to be known before it can be cancelled. */
