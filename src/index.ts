@@ -59,7 +59,13 @@ export type {
   ManyHandler,
   PublishInHandler,
 } from './core/handlers.ts'
-export { createHapax, type Hapax, type HapaxOptions, type HapaxTransactionOptions } from './core/hapax.ts'
+export {
+  createHapax,
+  type ExplainOptions,
+  type Hapax,
+  type HapaxOptions,
+  type HapaxTransactionOptions,
+} from './core/hapax.ts'
 export { messageId, messageKey } from './core/identity.ts'
 export type { MissingId } from './core/intake.ts'
 export type { LeaseConsumer, LeaseOptions } from './core/lease-consumer.ts'

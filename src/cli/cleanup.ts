@@ -51,7 +51,15 @@ async function cleanup(options: CleanupOptions, io: Io): Promise<number> {
   }
   return withHapax(options, io, async (hapax) => {
     const consumers = options.consumer === undefined ? await withReceipts(hapax) : [options.consumer]
-    const found = await counted(hapax, consumers, olderThan)
+    const { found, stopped } = await counted(hapax, consumers, options, io)
+    if (stopped)
+      return conclude(
+        found.map(({ consumer }) => ({ consumer, receipts: 0 })),
+        0,
+        true,
+        options,
+        io,
+      )
     const total = found.reduce((sum, { receipts }) => sum + receipts, 0)
     if (options.dryRun || total === 0) return conclude(found, total, false, options, io)
     const some = plural(total, 'receipt')
@@ -64,12 +72,34 @@ async function withReceipts(hapax: Hapax<unknown>): Promise<readonly string[]> {
   return (await hapax.status()).consumers.filter(({ receipts }) => receipts > 0).map(({ consumer }) => consumer)
 }
 
-async function counted(hapax: Hapax<unknown>, consumers: readonly string[], olderThanMs: number): Promise<Cleaned[]> {
+/** In steps, which take their time at millions of receipts. */
+async function counted(
+  hapax: Hapax<unknown>,
+  consumers: readonly string[],
+  options: CleanupOptions,
+  io: Io,
+): Promise<{ readonly found: readonly Cleaned[]; readonly stopped: boolean }> {
+  const progress = new Progress(io, options.json !== true)
+  const stop = new AbortController()
+  const forget = io.onSignal(() => stop.abort())
   const found: Cleaned[] = []
-  for (const consumer of consumers) {
-    found.push({ consumer, ...(await hapax.cleanup({ consumer, olderThanMs, dryRun: true })) })
+  try {
+    for (const consumer of consumers) {
+      if (stop.signal.aborted) break
+      const { receipts } = await hapax.cleanup({
+        consumer,
+        olderThanMs: options.olderThan,
+        dryRun: true,
+        signal: stop.signal,
+        onProgress: ({ receipts: now }) => progress.show(`${safe(consumer)}: ${count(now)} counted`),
+      })
+      found.push({ consumer, receipts })
+    }
+  } finally {
+    forget()
+    progress.clear()
   }
-  return found
+  return { found, stopped: stop.signal.aborted }
 }
 
 async function clean(

@@ -1,3 +1,4 @@
+import { keyRange } from '../core/identity.ts'
 import type { EffectRow, ErrorRecord, HeldKey, Trace } from '../index.ts'
 import { EFFECT_STATES } from './effects.ts'
 import { CliError } from './errors.ts'
@@ -9,6 +10,7 @@ import { plural, safe, shellWord, span, when, widthOf } from './text.ts'
 /** Options of `hapax explain`. */
 interface ExplainOptions extends StoreOptions {
   readonly source?: string
+  readonly scan?: true
   readonly json?: true
 }
 
@@ -18,6 +20,7 @@ export const addExplain: AddCommand = (root, io, done) => {
     .argument('<id>', 'the id of the message')
     .description('Tells the life of one message: where it has been, where it is, what happens next.')
     .option('--source <source>', 'only the message of this sender')
+    .option('--scan', 'read all rows, for an id of a sender that is not known')
     .addHelpText(
       'after',
       examples('hapax explain 019a8c3e-5b0e-7d44-9d3b-0f6f1f0c7a11', 'hapax explain order-17 --source /shop --json'),
@@ -33,30 +36,46 @@ interface Life {
 }
 
 async function explain(id: string, options: ExplainOptions, io: Io): Promise<number> {
-  const { found, held } = await withEither(options, io, async (hapax) => {
-    const traces = await hapax.explain(id, options.source)
-    return { found: traces, held: await keysBefore(hapax, traces) }
+  const { found, held, complete } = await withEither(options, io, async (hapax) => {
+    const traces = await tracesOf(hapax, id, options)
+    return { found: traces, held: await keysBefore(hapax, traces), complete: isComplete(hapax, id, options) }
   })
-  if (found.length === 0) throw unknown(id, options)
+  if (found.length === 0) throw unknown(id, options.source, complete)
   const lives = [...Map.groupBy(found, ({ source }) => source)].map(([source, unsorted]): Life => {
     const traces = unsorted.toSorted(byTime)
     return { source, traces, next: traces.flatMap((trace) => nextOf(trace, traces, held, options) ?? []) }
   })
-  if (options.json) json(io, { id, messages: lives.map(document) })
+  if (options.json) json(io, { id, complete, messages: lives.map(document) })
   else {
     for (const [index, life] of lives.entries()) {
       if (index > 0) line(io)
       tell(id, life, io)
     }
+    if (!complete) for (const sentence of ['', ...NOT_ALL]) line(io, paint(io, 'dim', sentence))
   }
   return 0
 }
 
-function unknown(id: string, { source }: ExplainOptions): CliError {
+function tracesOf(hapax: AnyHapax, id: string, { source, scan }: ExplainOptions): Promise<readonly Trace[]> {
+  return 'keys' in hapax ? hapax.explain(id, source, { scan: scan === true }) : hapax.explain(id, source)
+}
+
+/** A row is found by its key, which is made of source and id; the time in a UUIDv7 is enough. Redis remembers all senders, up to a limit. */
+function isComplete(hapax: AnyHapax, id: string, { source, scan }: ExplainOptions): boolean {
+  return !('keys' in hapax) || scan === true || source !== undefined || keyRange(id) !== undefined
+}
+
+const NOT_ALL = [
+  'Only the senders that a sample of the rows has were tried. For another one add --source <sender>,',
+  'or --scan, which reads all rows.',
+]
+
+function unknown(id: string, source: string | undefined, complete: boolean): CliError {
   const from = source === undefined ? '' : ` from ${source}`
   return new CliError('not-found', `no message with the id ${id}${from} is known here`, [
     'it was never taken or published on this database, or its rows are gone: those of the outbox once they are',
     'confirmed (unless they are kept as sent), receipts when they are old enough',
+    ...(complete ? [] : NOT_ALL),
   ])
 }
 

@@ -79,7 +79,7 @@ function tellConsumers(consumers: StoreStatus['consumers'], io: Io): void {
     [{ title: 'consumer', shrinkTo: 12 }, ...numbers('receipts', 'waiting', 'retrying', 'held keys', 'failed')],
     consumers.map((each) => [
       safe(each.consumer),
-      count(each.receipts),
+      `${count(each.receipts)}${each.moreReceipts ? '+' : ''}`,
       count(each.waiting),
       coloured(each.retrying, 'yellow'),
       coloured(each.held, 'red'),

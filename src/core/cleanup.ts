@@ -8,11 +8,11 @@ export interface CleanupOptions {
   readonly consumer: string
   /** Receipts that were taken longer ago than this, by the database's clock. Whatever comes again after that is new. */
   readonly olderThanMs: number
-  /** Only counts. @default false */
+  /** Only counts, in the same steps. @default false */
   readonly dryRun?: boolean
   /** Stops between two steps. */
   readonly signal?: AbortSignal
-  /** Called after each step with what was deleted so far. */
+  /** Called after each step with what was deleted, or counted, so far. */
   readonly onProgress?: (progress: { readonly receipts: number }) => void
   readonly by?: By
 }
@@ -37,17 +37,22 @@ export async function cleanup(
   signalOption('signal', signal)
   callback('onProgress', onProgress)
   const audit = auditOf('cleanup', options.by)
-  if (dryRun) return { receipts: await store.cleanable(consumer, olderThanMs) }
   let receipts = 0
   let after: string | undefined
   do {
     const begun = clock.monotonic()
-    const step = await store.cleanup({ kind: 'receipts', consumer, after }, olderThanMs, STEP)
-    receipts += step.deleted
-    after = step.after
+    if (dryRun) {
+      const page = await store.cleanable(consumer, olderThanMs, { after, limit: STEP })
+      receipts += page.count
+      after = page.after
+    } else {
+      const step = await store.cleanup({ kind: 'receipts', consumer, after }, olderThanMs, STEP)
+      receipts += step.deleted
+      after = step.after
+    }
     onProgress?.({ receipts })
-    if (after !== undefined) await pause(clock, clock.monotonic() - begun, signal)
+    if (after !== undefined && !dryRun) await pause(clock, clock.monotonic() - begun, signal)
   } while (after !== undefined && !signal?.aborted)
-  if (receipts > 0) await store.audit(audit, { consumer })
+  if (receipts > 0 && !dryRun) await store.audit(audit, { consumer })
   return { receipts }
 }

@@ -18,7 +18,7 @@ import { LeaseCore, type LeaseHapax, type LeaseHapaxOptions } from './lease-hapa
 import { Leased, type LeasedOptions } from './leased.ts'
 import { type Logger, loggerOption } from './logger.ts'
 import { Consumers, Keys, Relays, Sent } from './operations.ts'
-import { able, expected, isolationOption, noOthers, oneOf, positiveInteger, text } from './options.ts'
+import { able, expected, flag, isolationOption, noOthers, oneOf, positiveInteger, text } from './options.ts'
 import { type Published, Publisher } from './publish.ts'
 import { sentName } from './publish-options.ts'
 import { type Random, randomOption } from './random.ts'
@@ -28,6 +28,12 @@ import type { Finding, StoreStatus, Trace } from './tools.ts'
 import { uuidv7Source } from './uuid.ts'
 import { sourceOption } from './where.ts'
 import { Worker, type WorkerOptions } from './worker.ts'
+
+/** Options of `explain`. */
+export interface ExplainOptions {
+  /** Reads all rows, also those that no index leads to: at millions of receipts, this takes seconds. @default false */
+  readonly scan?: boolean
+}
 
 /** Options of `createHapax`. */
 export interface HapaxOptions<Tx, Own> {
@@ -87,8 +93,11 @@ export interface Hapax<Tx, Own = Tx> {
   leased(name: string, options?: LeasedOptions): Leased<Tx>
   worker(options: WorkerOptions<Tx>): Worker<Tx>
   status(): Promise<StoreStatus>
-  /** Every place where a message with this id is known, oldest first. */
-  explain(id: string, source?: string): Promise<readonly Trace[]>
+  /**
+   * Every place where a message with this id is known, oldest first. Without `source`, a message whose id is not a UUIDv7 is only looked
+   * for under the sources that a sample of the rows has; see `ExplainOptions`.
+   */
+  explain(id: string, source?: string, options?: ExplainOptions): Promise<readonly Trace[]>
   /** Deletes old receipts of a consumer whose messages are finished. Workers do it by themselves; this is for people. */
   cleanup(options: CleanupOptions): Promise<{ readonly receipts: number }>
   /** What is wrong with the store and its workers, and what to do about it. */
@@ -257,8 +266,10 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     return this.#store.status()
   }
 
-  async explain(id: string, source?: string): Promise<readonly Trace[]> {
-    return this.#store.trace(text('id', id, MAX_TEXT_BYTES), sourceOption(source))
+  async explain(id: string, source?: string, options: ExplainOptions = {}): Promise<readonly Trace[]> {
+    noOthers('options', options, ['scan'])
+    const scan = flag('scan', options.scan, false)
+    return this.#store.trace(text('id', id, MAX_TEXT_BYTES), sourceOption(source), scan)
   }
 
   cleanup(options: CleanupOptions): Promise<{ readonly receipts: number }> {

@@ -10,6 +10,20 @@ export function messageKey(source: string, id: string): string {
   return uuidv8(uuidv7Time(id) ?? '000000000000', sha256(pair(source, id)))
 }
 
+/** Keys of messages, both ends included. */
+export interface KeyRange {
+  readonly from: string
+  readonly to: string
+}
+
+/** The keys that a message with this id can have, whatever its source is; undefined if only the source tells. */
+export function keyRange(id: string): KeyRange | undefined {
+  const time = uuidv7Time(id)
+  if (time === undefined) return undefined
+  const start = `${time.slice(0, 8)}-${time.slice(8)}`
+  return { from: `${start}-0000-0000-000000000000`, to: `${start}-ffff-ffff-ffffffffffff` }
+}
+
 /** A UUID of version 8 that begins with these twelve digits; what version and variant take the place of is left out. */
 function uuidv8(start: string, digits: string): string {
   const variant = '89ab'[Number.parseInt(digits.charAt(4), 16) & 3]

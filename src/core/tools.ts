@@ -34,6 +34,21 @@ export interface Cleaned {
   readonly after: string | undefined
 }
 
+/** Receipts of a consumer in the order of their keys. */
+export interface CleanablePage {
+  /** @default the first */
+  readonly after: string | undefined
+  readonly limit: number
+}
+
+/** What one page of receipts has. */
+export interface Cleanable {
+  /** Old receipts of finished messages. */
+  readonly count: number
+  /** Where the next page begins; undefined: there is no more. */
+  readonly after: string | undefined
+}
+
 /** A row of the failed store. */
 export interface FailedMessage {
   readonly seq: string
@@ -126,11 +141,17 @@ export interface SentFilter extends SentWhere {
   readonly limit: number
 }
 
+/** How many receipts of a consumer are counted: there may be very many. */
+export const COUNTED_RECEIPTS = 10_000
+
 /** How much there is, for people. */
 export interface StoreStatus {
   readonly consumers: readonly {
     readonly consumer: string
+    /** Counted up to 10,000. */
     readonly receipts: number
+    /** Whether there are more receipts than were counted. */
+    readonly moreReceipts: boolean
     readonly waiting: number
     readonly retrying: number
     /** Keys that wait behind a message that failed for good. */
@@ -296,14 +317,17 @@ export interface StoreTools {
 
   /** One step of the cleaning: looks at up to `limit` rows and deletes what is older than `olderThanMs` and finished. */
   cleanup(step: CleanupStep, olderThanMs: number, limit: number): Promise<Cleaned>
-  /** How many receipts of a consumer `cleanup` would delete. */
-  cleanable(consumer: string, olderThanMs: number): Promise<number>
+  /** How many receipts of a page `cleanup` would delete. */
+  cleanable(consumer: string, olderThanMs: number, page: CleanablePage): Promise<Cleanable>
   /** Writes down what somebody did by hand, where no other method does. */
   audit(audit: Audit, about: AuditSubject): Promise<void>
 
   /** What `doctor` wants to know: settings, sizes, long transactions, clocks. */
   checkup(): Promise<readonly Finding[]>
   status(): Promise<StoreStatus>
-  /** Every place where a message with this id is known. */
-  trace(id: string, source?: string): Promise<readonly Trace[]>
+  /**
+   * Every place where a message with this id is known. By its key, if `source` is given or the id is a UUIDv7; any other id is looked for
+   * under the sources that a sample of the rows has, or, with `scan`, in all rows.
+   */
+  trace(id: string, source?: string, scan?: boolean): Promise<readonly Trace[]>
 }

@@ -28,6 +28,8 @@ import type {
 import type {
   Audit,
   AuditSubject,
+  Cleanable,
+  CleanablePage,
   Cleaned,
   CleanupStep,
   FailedFilter,
@@ -347,8 +349,8 @@ class Memory implements MemoryStore {
     return this.#alone((data) => cleanup(data, step, olderThanMs, limit))
   }
 
-  cleanable(consumer: string, olderThanMs: number): Promise<number> {
-    return this.#alone((data) => cleanable(data, consumer, olderThanMs))
+  cleanable(consumer: string, olderThanMs: number, page: CleanablePage): Promise<Cleanable> {
+    return this.#alone((data) => cleanable(data, consumer, olderThanMs, page))
   }
 
   audit(audit: Audit, about: AuditSubject): Promise<void> {

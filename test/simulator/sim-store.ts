@@ -732,7 +732,7 @@ export class SimStore implements Store<SimTx> {
     return this.#once(`cleans ${step.kind}`, (db, tx) => this.#sql.cleanup(db, tx, step, olderThanMs, limit))
   }
 
-  cleanable(): Promise<number> {
+  cleanable(): ReturnType<Store<SimTx>['cleanable']> {
     return unused('cleanable')
   }
 

@@ -1,8 +1,16 @@
-import { createHapax, defineMessage, Permanent, RetryAfter, silentLogger } from 'hapax'
+import { createHapax, defineMessage, type Hapax, Permanent, RetryAfter, silentLogger } from 'hapax'
 import { memoryBroker } from 'hapax/memory-broker'
 import { describe, expect, it } from 'vitest'
+import type { Statement } from '../../src/core/connection.ts'
 import { until } from '../../src/testing/wait.ts'
-import { type Checker, type DurableStore, durableStores, makePlace, openStore } from '../support/databases.ts'
+import {
+  type Checker,
+  type DurableStore,
+  durableStores,
+  makePlace,
+  openStore,
+  type RigTx,
+} from '../support/databases.ts'
 import { fillTables } from '../support/large-tables.ts'
 import { scansOf } from '../support/plans.ts'
 import { Recorded } from '../support/recorded.ts'
@@ -43,12 +51,31 @@ async function useAll(checker: Checker, recorded: Recorded): Promise<void> {
   await hapax.failed.discard(second?.seq as string)
   await hapax.keys.release({ origin: 'inbox', scope: 'keyed', key: third?.message.key as string })
   await worker.stop()
+  await lookAround(hapax)
   for (const consumer of ['loose', 'gone'])
     await store.cleanup({ kind: 'receipts', consumer, after: undefined }, 1_000, 500)
   await store.cleanup({ kind: 'sent', relay: 'default' }, 1_000, 500)
   await store.cleanup({ kind: 'audit' }, 1_000, 500)
   await store.audit(AUDIT, {})
   await hapax.close()
+}
+
+/** What people look at. */
+async function lookAround(hapax: Hapax<RigTx, unknown>): Promise<void> {
+  await hapax.status()
+  await hapax.keys.list()
+  await hapax.cleanup({ consumer: 'loose', olderThanMs: 1_000, dryRun: true })
+  await hapax.explain(UUIDV7)
+  await hapax.explain('again', '/sender')
+  const places = (await hapax.explain('again')).map(({ where }) => where)
+  expect(places).toContain('receipt')
+}
+
+const UUIDV7 = '019a8c3e-5b0e-7d44-9d3b-0f6f1f0c7a11'
+
+/** What `status` and `explain` say of queues is counted and looked for in all of their rows, as is what has failed. */
+function readsQueue({ text }: Statement): boolean {
+  return /^\s*select (consumer|relay), sum\(waiting\)/.test(text) || /^\s*select 'outbox' as place/.test(text)
 }
 
 describe.each(durableStores())('K8: large tables on %s', (name: DurableStore) => {
@@ -58,7 +85,8 @@ describe.each(durableStores())('K8: large tables on %s', (name: DurableStore) =>
     const recorded = new Recorded()
     await useAll(checker, recorded)
     expect(recorded.statements.size).toBeGreaterThan(30)
-    expect(await scansOf(checker, [...recorded.statements.values()])).toEqual([])
+    const statements = [...recorded.statements.values()].filter((each) => !readsQueue(each))
+    expect(await scansOf(checker, statements)).toEqual([])
   })
 
   it('a row that stands aside with nothing in front of it is found', async () => {

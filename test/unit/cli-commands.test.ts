@@ -20,7 +20,9 @@ describe('status', () => {
 
   it('counts for programs', async () => {
     expect(JSON.parse((await shop.look('status', '--json')).stdout)).toEqual({
-      consumers: [{ consumer: 'billing', receipts: 5, waiting: 0, retrying: 1, held: 0, failed: 3 }],
+      consumers: [
+        { consumer: 'billing', receipts: 5, moreReceipts: false, waiting: 0, retrying: 1, held: 0, failed: 3 },
+      ],
       relays: [{ relay: 'default', waiting: 1, held: 0, failed: 0, oldestAt: expect.any(String), destination: null }],
       workers: [],
       outbox: { count: 1, oldestAt: expect.stringMatching(/^\d{4}-.*Z$/) },
@@ -358,9 +360,17 @@ describe('explain', () => {
     expect(stdout).toMatch(story)
   })
 
+  it('says what it has not looked through, and looks through everything if asked', async () => {
+    const { stdout } = await shop.look('explain', 'failed-1')
+    expect(stdout).toContain('or --scan, which reads all rows')
+    expect((await shop.look('explain', 'failed-1', '--scan')).stdout).not.toContain('--scan')
+    expect((await shop.look('explain', 'failed-1', '--source', '/shop')).stdout).not.toContain('--scan')
+  })
+
   it('tells it to programs', async () => {
     expect(JSON.parse((await shop.look('explain', 'failed-1', '--json')).stdout)).toEqual({
       id: 'failed-1',
+      complete: false,
       messages: [
         {
           source: '/shop',

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import { messageId, messageKey } from 'hapax'
 import { describe, expect, it } from 'vitest'
-import { fingerprint, payloadId, sha256 } from '../../src/core/identity.ts'
+import { fingerprint, keyRange, payloadId, sha256 } from '../../src/core/identity.ts'
 
 const runs = { numRuns: 1000 }
 /** Any string that a sender may use: also with surrogate pairs, controls and U+0000. */
@@ -201,5 +201,23 @@ describe('fingerprint and payloadId', () => {
     expect(payloadId('t', 'k', sha256(new Uint8Array(0)))).toMatch(/^sha256:[0-9a-f]{64}$/)
     const ids = [payloadId('t', null, ''), payloadId('u', null, ''), payloadId('t', 'k', ''), payloadId('tk', null, '')]
     expect(new Set(ids).size).toBe(ids.length)
+  })
+})
+
+describe('the keys of an id', () => {
+  it('has the key of every source, if the id is a UUIDv7', () => {
+    fc.assert(
+      fc.property(text(), uuidv7().chain(mixedCase), (source, id) => {
+        const key = messageKey(source, id)
+        const range = keyRange(id)
+        expect(range).toBeDefined()
+        expect(key >= (range?.from ?? '') && key <= (range?.to ?? '')).toBe(true)
+      }),
+      runs,
+    )
+  })
+
+  it('says nothing of other ids', () => {
+    expect(keyRange('order-17')).toBeUndefined()
   })
 })

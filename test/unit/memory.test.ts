@@ -364,7 +364,7 @@ describe('cleaning in memory', () => {
     await run(take('1', '2', '3'), () => undefined, { inbox: [retry('2')] })
     now += 1000
     await run(take('4'), () => undefined)
-    expect(await store.cleanable('tester', 500)).toBe(2)
+    expect((await store.cleanable('tester', 500, { after: undefined, limit: 10 })).count).toBe(2)
     let after: string | undefined
     let deleted = 0
     do {

@@ -7,6 +7,7 @@ import type { AsideDialect } from './aside-dialect.ts'
 import type { Check } from './checkup.ts'
 import type { LeaseDialect } from './lease-dialect.ts'
 import type { OperatorDialect } from './operator-dialect.ts'
+import type { OverviewDialect } from './overview-dialect.ts'
 
 /** The names of a migration's steps; the texts are those of the dialect. */
 export interface MigrationSource {
@@ -172,4 +173,5 @@ export interface Dialect {
   readonly leases: LeaseDialect
   /** What people do by hand, and what they look at. */
   readonly operator: OperatorDialect
+  readonly overview: OverviewDialect
 }

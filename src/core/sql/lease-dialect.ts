@@ -34,6 +34,4 @@ export interface LeaseDialect {
   effects(consumer: string, messageKey: string): Statement
   /** Deletes effects whose receipt is gone, of messages behind one key and up to another. */
   forget(consumer: string, after: string, until: string): Statement
-  /** The effects of messages with this id, with the columns of `OperatorDialect.trace` and their own. */
-  trace(id: string): Statement
 }

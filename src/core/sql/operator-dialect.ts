@@ -4,6 +4,8 @@ import type { Origin } from '../rows.ts'
 import type {
   Audit,
   AuditSubject,
+  Cleanable,
+  CleanablePage,
   Cleaned,
   CleanupStep,
   FailedFilter,
@@ -16,7 +18,7 @@ import type {
 /** Runs one statement outside a transaction. */
 type Query = (statement: Statement) => Promise<Result>
 
-/** The statements behind the tools that people use: the failed store, keys, audit, cleaning, status. */
+/** The statements behind the tools that people use: the failed store, keys, audit, cleaning. */
 export interface OperatorDialect {
   /** seq, origin, consumer, the message, attempts, reason, error, error_hash, failed_at, held_seq, replaced_by. */
   failedList(filter: FailedFilter): Statement
@@ -81,17 +83,7 @@ export interface OperatorDialect {
 
   /** One step of the cleaning, as `Store.cleanup` has it. */
   cleanup(query: Query, step: CleanupStep, olderThanMs: number, limit: number): Promise<Cleaned>
-  /** count. */
-  cleanable(consumer: string, olderThanMs: number): Statement
+  /** One page of the counting, as `Store.cleanable` has it. */
+  cleanable(query: Query, consumer: string, olderThanMs: number, page: CleanablePage): Promise<Cleanable>
   checkup(query: Query): Promise<readonly Finding[]>
-
-  /** consumer, receipts, waiting, retrying, held, failed. */
-  readonly statusConsumers: Statement
-  /** relay, waiting, held, failed, oldest, destination. */
-  readonly statusRelays: Statement
-  /**
-   * Statements whose rows have a column `place`: receipt, inbox, outbox, sent, failed or audit. Besides source, type and
-   * at they have the columns of their table that `Trace` names: due_at is available_at, scope is consumer or relay.
-   */
-  trace(id: string): readonly Statement[]
 }

@@ -2,8 +2,7 @@ import type { Row } from '../connection.ts'
 import type { ErrorRecord } from '../errors.ts'
 import type { Origin, WorkerRow } from '../rows.ts'
 import type { FailedGroup, FailedMessage, HeldKey, SentMessage, StoreStatus, Trace } from '../tools.ts'
-import { asEffect } from './rows.ts'
-import { asBoolean, asDate, asError, asMessage, asSeq, asText, asUuid } from './values.ts'
+import { asBoolean, asDate, asError, asMessage, asSeq, asText } from './values.ts'
 
 /** A row of the failed store. */
 export function asFailed(row: Row): FailedMessage {
@@ -84,14 +83,14 @@ export function asSubscription(row: Row): { consumer: string; type: string; orde
 
 /** How much there is. */
 export function asStatus(
-  consumers: readonly Row[],
+  consumers: StoreStatus['consumers'],
   relayRows: readonly Row[],
   workers: readonly WorkerRow[],
 ): StoreStatus {
   const relays = relayRows.map(asRelayStatus)
   const oldest = relays.flatMap(({ oldestAt }) => (oldestAt === null ? [] : [oldestAt.getTime()]))
   return {
-    consumers: consumers.map(asConsumerStatus),
+    consumers,
     relays,
     outbox: relays.reduce((sum, { waiting, held }) => sum + waiting + held, 0),
     oldestOutboxAt: oldest.length === 0 ? null : new Date(Math.min(...oldest)),
@@ -99,10 +98,10 @@ export function asStatus(
   }
 }
 
-function asConsumerStatus(row: Row): StoreStatus['consumers'][number] {
+/** A row of the dialect's `statusConsumers`. */
+export function asConsumerStatus(row: Row): Omit<StoreStatus['consumers'][number], 'receipts' | 'moreReceipts'> {
   return {
     consumer: asText(row['consumer']),
-    receipts: Number(row['receipts']),
     waiting: Number(row['waiting']),
     retrying: Number(row['retrying']),
     held: Number(row['held']),
@@ -127,8 +126,8 @@ export function asTrace(row: Row): Trace {
   const scope = orEmpty(row['scope'])
   const attempts = Number(row['attempts'])
   const waits = { attempts, key: orNull(asText, row['key']), heldAt: orNull(asDate, row['held_at']) }
-  // A SQL store has an inbox instead of claims.
-  const place = asText(row['place']) as Exclude<Trace['where'], 'claim'>
+  // A SQL store has an inbox instead of claims. Effects belong to a receipt.
+  const place = asText(row['place']) as Exclude<Trace['where'], 'claim' | 'effect'>
   switch (place) {
     case 'receipt':
       return { where: place, consumer: scope, ...common }
@@ -146,10 +145,6 @@ export function asTrace(row: Row): Trace {
       return { where: place, relay: scope, ...common, ...waits, error: asError(row['error']) }
     case 'sent':
       return { where: place, relay: scope, ...common }
-    case 'effect': {
-      const effect = { consumer: scope, messageKey: asUuid(row['message_key']) }
-      return { where: place, consumer: scope, ...common, effect: asEffect(effect, row) }
-    }
     case 'audit':
       return {
         where: place,

@@ -3,11 +3,13 @@ import { HapaxError, isHapaxError } from '../errors.ts'
 import { laneOf } from '../lanes.ts'
 import type { StoredMessage } from '../message.ts'
 import type { Random } from '../random.ts'
-import type { Origin, WorkerRow } from '../rows.ts'
+import type { Origin } from '../rows.ts'
 import type { Store } from '../store.ts'
 import type {
   Audit,
   AuditSubject,
+  Cleanable,
+  CleanablePage,
   Cleaned,
   CleanupStep,
   FailedFilter,
@@ -19,13 +21,11 @@ import type {
   SentFilter,
   SentMessage,
   SentWhere,
-  StoreStatus,
-  Trace,
 } from '../tools.ts'
 import type { Dialect } from './dialect.ts'
 import type { LeaseDialect } from './lease-dialect.ts'
 import type { OperatorDialect } from './operator-dialect.ts'
-import { asFailed, asGroup, asHeldKey, asLocked, asSent, asStatus, asSubscription, asTrace } from './operator-rows.ts'
+import { asFailed, asGroup, asHeldKey, asLocked, asSent, asSubscription } from './operator-rows.ts'
 import { asMessage, asSeq, asText } from './values.ts'
 
 /** How statements reach the database. */
@@ -61,10 +61,9 @@ type Operations =
   | 'cleanable'
   | 'audit'
   | 'checkup'
-  | 'trace'
 
 /**
- * What people do by hand, and what they look at. Every change is one short transaction: it locks the row that it is about,
+ * What people do by hand. Every change is one short transaction: it locks the row that it is about,
  * so of two people one finds nothing, and writes what it did to the audit.
  *
  * When the link breaks during the commit, nobody knows whether it happened. The change is then made again: if its row is
@@ -225,8 +224,8 @@ export class SqlOperator implements Pick<Store<never>, Operations> {
     return cleaned
   }
 
-  cleanable(consumer: string, olderThanMs: number): Promise<number> {
-    return this.#count(this.#sql.cleanable(consumer, olderThanMs))
+  cleanable(consumer: string, olderThanMs: number, page: CleanablePage): Promise<Cleanable> {
+    return this.#sql.cleanable((statement) => this.#tools.run(statement), consumer, olderThanMs, page)
   }
 
   async audit(audit: Audit, about: AuditSubject): Promise<void> {
@@ -235,19 +234,6 @@ export class SqlOperator implements Pick<Store<never>, Operations> {
 
   checkup(): Promise<readonly Finding[]> {
     return this.#sql.checkup((statement) => this.#tools.run(statement))
-  }
-
-  async status(workers: readonly WorkerRow[]): Promise<StoreStatus> {
-    return asStatus(await this.#rows(this.#sql.statusConsumers), await this.#rows(this.#sql.statusRelays), workers)
-  }
-
-  async trace(id: string, source?: string): Promise<readonly Trace[]> {
-    const traces: Trace[] = []
-    for (const statement of [...this.#sql.trace(id), this.#leases.trace(id)])
-      traces.push(...(await this.#rows(statement)).map(asTrace))
-    return traces
-      .filter((trace) => source === undefined || trace.source === source)
-      .sort((a, b) => a.at.getTime() - b.at.getTime())
   }
 
   async #rows(statement: Statement): Promise<readonly Row[]> {

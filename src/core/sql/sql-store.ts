@@ -20,6 +20,8 @@ import type {
 import type {
   Audit,
   AuditSubject,
+  Cleanable,
+  CleanablePage,
   Cleaned,
   CleanupStep,
   FailedFilter,
@@ -44,6 +46,7 @@ import { asLooks } from './look.ts'
 import { migration, migrationScript, migrationStates, untilFree } from './migrate.ts'
 import { SqlOperator } from './operator.ts'
 import { SqlOutbox } from './outbox.ts'
+import { SqlOverview } from './overview.ts'
 import { assertRecognised } from './recognised.ts'
 import { asWorker } from './rows.ts'
 import { StoreErrors } from './store-errors.ts'
@@ -63,6 +66,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   readonly #leases: SqlLeases<Tx>
   readonly #outbox: SqlOutbox<Tx>
   readonly #operator: SqlOperator
+  readonly #overview: SqlOverview
   #ready: readonly Finding[] | undefined
 
   constructor(connection: Connection<Tx, Own>, dialect: Dialect, random: Random = systemRandom) {
@@ -81,6 +85,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     )
     this.#outbox = new SqlOutbox(calls, dialect)
     this.#operator = new SqlOperator(dialect, { run, short: (first, then) => calls.short(first, then), random })
+    this.#overview = new SqlOverview(dialect, run)
     const { roundTrips, lateUse, unawaited, pool } = connection.features
     const { isolationLevels, parallelWriters, ownTransactions } = dialect
     this.features = Object.freeze({
@@ -338,8 +343,8 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
     return this.#operator.cleanup(step, olderThanMs, limit)
   }
 
-  cleanable(consumer: string, olderThanMs: number): Promise<number> {
-    return this.#operator.cleanable(consumer, olderThanMs)
+  cleanable(consumer: string, olderThanMs: number, page: CleanablePage): Promise<Cleanable> {
+    return this.#operator.cleanable(consumer, olderThanMs, page)
   }
 
   audit(audit: Audit, about: AuditSubject): Promise<void> {
@@ -351,11 +356,11 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   }
 
   async status(): Promise<StoreStatus> {
-    return this.#operator.status(await this.#workers())
+    return this.#overview.status(await this.#workers())
   }
 
-  trace(id: string, source?: string): Promise<readonly Trace[]> {
-    return this.#operator.trace(id, source)
+  trace(id: string, source?: string, scan?: boolean): Promise<readonly Trace[]> {
+    return this.#overview.trace(id, source, scan)
   }
 
   close(): Promise<void> {

@@ -1,4 +1,4 @@
-import type { Cleaned, CleanupStep } from '../../core/tools.ts'
+import type { Cleanable, CleanablePage, Cleaned, CleanupStep } from '../../core/tools.ts'
 import type { Data } from './data.ts'
 import { effectsOf, forgetEffect } from './leases.ts'
 import { bySeq, type ReceiptRow, receiptKey } from './rows.ts'
@@ -19,11 +19,7 @@ function cleanReceipts(
   old: (at: Date) => boolean,
   limit: number,
 ): Cleaned {
-  const looked = data.receipts
-    .all()
-    .filter((row) => row.consumer === consumer && (after === undefined || row.messageKey > after))
-    .sort((a, b) => (a.messageKey < b.messageKey ? -1 : 1))
-    .slice(0, limit)
+  const looked = receiptPage(data, consumer, { after, limit })
   const deleted = looked.filter((row) => old(row.takenAt) && finished(data, row))
   for (const row of deleted) {
     data.receipts.delete(receiptKey(consumer, row))
@@ -32,10 +28,20 @@ function cleanReceipts(
   return { deleted: deleted.length, after: looked.length === limit ? looked.at(-1)?.messageKey : undefined }
 }
 
-/** How many receipts would be deleted. */
-export function cleanable(data: Data, consumer: string, olderThanMs: number): number {
+/** How many receipts of a page would be deleted. */
+export function cleanable(data: Data, consumer: string, olderThanMs: number, page: CleanablePage): Cleanable {
   const old = (row: ReceiptRow): boolean => data.clock.now() - row.takenAt.getTime() > olderThanMs
-  return data.receipts.all().filter((row) => row.consumer === consumer && old(row) && finished(data, row)).length
+  const looked = receiptPage(data, consumer, page)
+  const count = looked.filter((row) => old(row) && finished(data, row)).length
+  return { count, after: looked.length === page.limit ? looked.at(-1)?.messageKey : undefined }
+}
+
+function receiptPage(data: Data, consumer: string, { after, limit }: CleanablePage): readonly ReceiptRow[] {
+  return data.receipts
+    .all()
+    .filter((row) => row.consumer === consumer && (after === undefined || row.messageKey > after))
+    .sort((a, b) => (a.messageKey < b.messageKey ? -1 : 1))
+    .slice(0, limit)
 }
 
 /** A receipt stays while its message waits or is in the failed store. */

@@ -1,5 +1,5 @@
 import type { EffectRow, WorkerRow } from '../../core/rows.ts'
-import type { Finding, StoreStatus, Trace } from '../../core/tools.ts'
+import { COUNTED_RECEIPTS, type Finding, type StoreStatus, type Trace } from '../../core/tools.ts'
 import type { Data } from './data.ts'
 import {
   type AuditRow,
@@ -35,8 +35,9 @@ function consumerCounts(data: Data, consumer: string): Omit<StoreStatus['consume
   const held = inbox.filter((row) => row.heldAt !== null).length
   const retrying = inbox.filter((row) => row.heldAt === null && row.attempts > 0).length
   const failed = of(data.failed.all()).filter(undecidedOf('inbox')).length
-  const receipts = of(data.receipts.all()).length
-  return { receipts, waiting: inbox.length - held - retrying, retrying, held, failed }
+  const all = of(data.receipts.all()).length
+  const receipts = { receipts: Math.min(all, COUNTED_RECEIPTS), moreReceipts: all > COUNTED_RECEIPTS }
+  return { ...receipts, waiting: inbox.length - held - retrying, retrying, held, failed }
 }
 
 function relayNames(data: Data): readonly string[] {

@@ -39,7 +39,6 @@ export function leases(prefix: string): LeaseDialect {
       text: sql.forget,
       params: [bytes(consumer), uuidBytes(after), uuidBytes(until)],
     }),
-    trace: (id) => ({ text: sql.trace, params: [text(id)] }),
   }
 }
 
@@ -112,9 +111,5 @@ from ${effects} where consumer = ? and message_key = ? order by ${effects}.first
     forget: `
 delete e from ${effects} as e where e.consumer = ? and e.message_key > ? and e.message_key <= ?
   and not exists (select 1 from ${receipts} as r where r.consumer = e.consumer and r.message_key = e.message_key)`,
-    trace: `
-select 'effect' as place, e.consumer as scope, r.source, r.type, ${MS('e.first_at')} as at, e.message_key, e.name, e.state,
-  e.token, e.attempts, e.result, e.error, ${MS('e.first_at')} as first_at, ${MS('e.last_at')} as last_at
-from ${receipts} as r join ${effects} as e on e.consumer = r.consumer and e.message_key = r.message_key where r.id = ?`,
   } as const
 }

@@ -30,7 +30,8 @@ export function migrations(prefix: string): readonly MigrationSource[] {
 ) engine = innodb row_format = dynamic`,
         // A key is too long for an index, so its hash stands for it: null where order does not count. Generated, so that
         // publishers in other languages write it as well; stored, because indexes on virtual columns have failed too often.
-        // By time are rows without order (timed: 0) and first rows of keys that wait for their time (1), not the others (2).
+        // By time are rows without order (timed: 0) and first rows of keys that wait for their time (1), not the others (2); those that are held (3)
+        // are listed by it.
         // The size of the payload is stored too: to measure a large one, the server would have to read it.
         `create table if not exists ${prefix}inbox (
   seq bigint not null auto_increment primary key,
@@ -61,7 +62,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   data longblob not null,
   bytes int unsigned generated always as (length(data)) stored,
   key_hash binary(32) generated always as (if(ordered = 1, unhex(sha2(\`key\`, 256)), null)) stored,
-  timed tinyint generated always as (if(ordered = 0, 0, if(waits = 1, 1, 2))) stored,
+  timed tinyint generated always as (if(ordered = 0, 0, if(held_at is not null, 3, if(waits = 1, 1, 2)))) stored,
   index inbox_message (message_key),
   index inbox_lane (consumer, lane, timed, available_at, seq),
   index inbox_key (consumer, lane, key_hash, seq),
@@ -90,7 +91,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   data longblob not null,
   bytes int unsigned generated always as (length(data)) stored,
   key_hash binary(32) generated always as (unhex(sha2(\`key\`, 256))) stored,
-  timed tinyint generated always as (if(\`key\` is null, 0, if(waits = 1, 1, 2))) stored,
+  timed tinyint generated always as (if(\`key\` is null, 0, if(held_at is not null, 3, if(waits = 1, 1, 2)))) stored,
   index outbox_lane (relay, lane, timed, available_at, seq),
   index outbox_key (relay, lane, key_hash, seq),
   index outbox_front (relay, lane, aside, key_hash, seq)
@@ -118,6 +119,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   replaced_by varbinary(6148),
   data longblob not null,
   unique index failed_message (consumer, message_key, fingerprint, origin),
+  index failed_key (message_key),
   index failed_held (held_seq)
 ) engine = innodb row_format = dynamic`,
         // By type first: a publisher looks for the consumers of a type, and locks what it reads.
@@ -155,7 +157,8 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   \`key\` varbinary(6148),
   attributes longblob not null,
   data longblob not null,
-  index sent_relay (relay, seq)
+  index sent_relay (relay, seq),
+  index sent_message (message_key)
 ) engine = innodb row_format = dynamic`,
         `create table if not exists ${prefix}audit (
   seq bigint not null auto_increment primary key,
@@ -167,7 +170,8 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   source varbinary(6148),
   id varbinary(6148),
   type varbinary(6148),
-  note longblob
+  note longblob,
+  index audit_message (id(100))
 ) engine = innodb row_format = dynamic`,
         `create table if not exists ${prefix}effects (
   consumer varbinary(255) not null,

@@ -78,15 +78,11 @@ export function operator(prefix: string, checks: readonly Check[]): OperatorDial
     republish: (seq, lane) => ({ text: sql.republish, params: [lane, ...one(seq)] }),
 
     cleanup: (query, step, olderThanMs, limit) => cleaned(sql, query, step, olderThanMs, limit),
-    cleanable: (consumer, olderThanMs) => ({
-      text: sql.cleanable,
-      params: [bytes(consumer), microseconds(olderThanMs)],
-    }),
+    cleanable: async (query, consumer, olderThanMs, { after, limit }) => {
+      const page = await receiptPage(sql, query, { consumer, after }, olderThanMs, limit)
+      return { count: page.old.length, after: page.after }
+    },
     checkup: (query) => lookAt(query, checks),
-
-    statusConsumers: plain(sql.statusConsumers),
-    statusRelays: plain(sql.statusRelays),
-    trace: (id) => sql.trace.map((each) => ({ text: each, params: [text(id)] })),
   }
 }
 
@@ -118,7 +114,8 @@ function sentParams({ relay, type, olderThanMs, newerThanMs }: SentWhere): reado
 
 /**
  * Reads a page without locks, then deletes by key what it found. One statement would lock what it looks up in the inbox,
- * and wait for every handler. What was finished when it was read stays finished: nothing comes back without its receipt.
+ * and wait for every handler. What was finished when it was read stays finished: nothing comes back without its receipt. What was old
+ * is looked at again: after a fail-over in between, another row may have the number, or the key, of one that was old.
  */
 async function cleaned(
   sql: ReturnType<typeof statements>,
@@ -129,15 +126,12 @@ async function cleaned(
 ): Promise<Cleaned> {
   const ago = microseconds(olderThanMs)
   if (step.kind === 'receipts') {
-    const { after = NO_UUID } = step
-    const params = [ago, bytes(step.consumer), uuidBytes(after)]
-    const { rows } = await query({ text: sql.receiptPage(limit), params })
-    const keys = rows.filter((row) => asBoolean(row['old'])).map((row) => uuidBytes(asUuid(row['message_key'])))
-    const deleted = await deleteAll(query, keys, (part) => ({
+    const { old, after } = await receiptPage(sql, query, step, olderThanMs, limit)
+    const deleted = await deleteAll(query, old, (part) => ({
       text: sql.deleteReceipts,
-      params: [list(part), bytes(step.consumer)],
+      params: [list(part), bytes(step.consumer), ago],
     }))
-    return { deleted, after: rows.length < limit ? undefined : asUuid(rows.at(-1)?.['message_key']) }
+    return { deleted, after }
   }
   const table = step.kind
   const params = table === 'sent' ? [ago, bytes(step.relay)] : [ago]
@@ -145,10 +139,24 @@ async function cleaned(
   const old = rows.filter((row: Row) => asBoolean(row['old'])).map((row) => String(row['seq']))
   const deleted = await deleteAll(query, old, (part) => ({
     text: sql.deleteRows[table],
-    params: [numbered(part)],
+    params: [numbered(part), ago],
   }))
   // The oldest rows come first; if one of the page is too young, so is what follows.
   return { deleted, after: old.length < limit ? undefined : old.at(-1) }
+}
+
+/** A page of receipts: the keys of those that are old and finished. */
+async function receiptPage(
+  sql: ReturnType<typeof statements>,
+  query: (statement: Statement) => Promise<Result>,
+  { consumer, after = NO_UUID }: { readonly consumer: string; readonly after: string | undefined },
+  olderThanMs: number,
+  limit: number,
+): Promise<{ readonly old: readonly Buffer[]; readonly after: string | undefined }> {
+  const params = [microseconds(olderThanMs), bytes(consumer), uuidBytes(after)]
+  const { rows } = await query({ text: sql.receiptPage(limit), params })
+  const old = rows.filter((row) => asBoolean(row['old'])).map((row) => uuidBytes(asUuid(row['message_key'])))
+  return { old, after: rows.length < limit ? undefined : asUuid(rows.at(-1)?.['message_key']) }
 }
 
 const NO_UUID = '00000000-0000-0000-0000-000000000000'
@@ -202,6 +210,12 @@ function statements(prefix: string) {
     outbox: 'attempts = 0',
   }
   const scope = { inbox: 'consumer', outbox: 'relay' }
+  // In every lane that has rows.
+  const heldRows = (origin: Origin): string => `
+  select '${origin}' as origin, m.seq, m.message_key, m.${scope[origin]} as scope, m.lane, m.\`key\`, m.key_hash, m.id, m.held_at
+  from (select distinct ${scope[origin]} as scope, lane from ${table[origin]} force index (${origin}_lane)) as l
+  straight_join ${table[origin]} as m force index (${origin}_lane)
+    on m.${scope[origin]} = l.scope and m.lane = l.lane and m.timed = 3`
   /** A receipt stays while the inbox or the failed store has its message. */
   const finished = `
   not exists (select 1 from ${inbox} as i where i.message_key = r.message_key and i.consumer = r.consumer)
@@ -284,11 +298,9 @@ select h.origin, h.scope, h.\`key\`, h.id, ${MS('h.held_at')} as held_at, ${NAME
       where i.consumer = h.scope and i.lane = h.lane and i.key_hash = h.key_hash and i.seq > h.seq)
   end as waiting
 from (
-  select 'inbox' as origin, seq, message_key, consumer as scope, lane, \`key\`, key_hash, id, held_at from ${inbox}
-  where held_at is not null and \`key\` is not null
+  ${heldRows('inbox')}
   union all
-  select 'outbox', seq, message_key, relay, lane, \`key\`, key_hash, id, held_at from ${outbox}
-  where held_at is not null and \`key\` is not null
+  ${heldRows('outbox')}
   order by held_at, seq ${LIMIT(limit)}
 ) as h left join ${failed} as m on m.held_seq = h.seq and m.origin = h.origin and m.message_key = h.message_key
 order by h.held_at, h.seq`,
@@ -347,10 +359,7 @@ select m.relay, ${MESSAGE}, ?, ${NOW}, ${NOW} from ${sent} as m where ${ROW}`,
     receiptPage: (limit: number) => `
 select r.message_key, (r.taken_at < ${AGO('?')} and ${finished}) as old
 from ${receipts} as r ${BY_KEY} where r.consumer = ? and r.message_key > ? order by r.message_key ${LIMIT(limit)}`,
-    deleteReceipts: `delete m from ${KEYED(receipts, 'message_key')} and m.consumer = ?`,
-    cleanable: `
-select count(*) as count from ${receipts} as r
-where r.consumer = ? and r.taken_at < ${AGO('?')} and ${finished}`,
+    deleteReceipts: `delete m from ${KEYED(receipts, 'message_key')} and m.consumer = ? and m.taken_at < ${AGO('?')}`,
     page: {
       sent: (limit: number) => `
 select cast(m.seq as char) as seq, m.sent_at < ${AGO('?')} as old from ${sent} as m force index (sent_relay)
@@ -360,56 +369,8 @@ select cast(m.seq as char) as seq, m.at < ${AGO('?')} as old from ${audit} as m 
 order by m.seq ${LIMIT(limit)}`,
     },
     deleteRows: {
-      sent: `delete m from ${NUMBERED(sent)}`,
-      audit: `delete m from ${NUMBERED(audit)}`,
+      sent: `delete m from ${NUMBERED(sent)} and m.sent_at < ${AGO('?')}`,
+      audit: `delete m from ${NUMBERED(audit)} and m.at < ${AGO('?')}`,
     },
-
-    statusConsumers: `
-select consumer, sum(receipts) as receipts, sum(waiting) as waiting, sum(retrying) as retrying, sum(held) as held,
-  sum(failed) as failed
-from (
-  select consumer, count(*) as receipts, 0 as waiting, 0 as retrying, 0 as held, 0 as failed
-  from ${receipts} group by consumer
-  union all
-  select consumer, 0, sum(held_at is null and attempts = 0), sum(held_at is null and attempts > 0), count(held_at), 0
-  from ${inbox} group by consumer
-  union all
-  select consumer, 0, 0, 0, 0, count(*) from ${failed}
-  where origin = 'inbox' and replaced_by is null group by consumer
-) as counts
-group by consumer order by consumer`,
-    statusRelays: `
-select relay, sum(waiting) as waiting, sum(held) as held, sum(failed) as failed, ${MS('min(oldest)')} as oldest,
-  max(destination) as destination
-from (
-  select relay, count(*) - count(held_at) as waiting, count(held_at) as held, 0 as failed, min(created_at) as oldest,
-    null as destination
-  from ${outbox} group by relay
-  union all
-  select consumer, 0, 0, count(*), null, null from ${failed}
-  where origin = 'outbox' and replaced_by is null group by consumer
-  union all
-  select name, 0, 0, 0, null, destination from ${relays}
-) as counts
-group by relay order by relay`,
-    trace: [
-      `select 'receipt' as place, consumer as scope, source, type, ${MS('taken_at')} as at from ${receipts} where id = ?`,
-      `
-select 'inbox' as place, consumer as scope, source, type, ${MS('created_at')} as at, attempts, \`key\`,
-  lease_token is not null as leased, ${MS('available_at')} as due_at, ${MS('held_at')} as held_at, error
-from ${inbox} where id = ?`,
-      `
-select 'outbox' as place, relay as scope, source, type, ${MS('created_at')} as at, attempts, \`key\`,
-  ${MS('held_at')} as held_at, error
-from ${outbox} where id = ?`,
-      `select 'sent' as place, relay as scope, source, type, ${MS('sent_at')} as at from ${sent} where id = ?`,
-      `
-select 'failed' as place, ${NAME()} as seq, m.origin, m.consumer as scope, m.source, m.type,
-  ${MS('m.failed_at')} as at, m.attempts, m.reason, cast(m.held_seq as char) as held_seq, m.replaced_by, m.error
-from ${failed} as m where m.id = ?`,
-      `
-select 'audit' as place, m.consumer as scope, m.source, m.type, ${MS('m.at')} as at, m.action, m.actor, m.note
-from ${audit} as m where m.id = ?`,
-    ],
   } as const
 }

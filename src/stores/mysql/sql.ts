@@ -13,6 +13,7 @@ import { writeLocal } from './local.ts'
 import { look } from './look.ts'
 import { migrations } from './migrations.ts'
 import { operator } from './operator.ts'
+import { overview } from './overview.ts'
 import { bytes, columns, errorColumns, inboxRow, list, microseconds, named, one, place, receipt, text } from './rows.ts'
 import { LOCK_WAIT_RESET, lockWaitSet, seconds, statements } from './statements.ts'
 
@@ -178,6 +179,7 @@ export function dialect(database: string, prefix: string): Dialect {
     aside: aside(tables),
     leases: leases(tables),
     operator: operator(tables, checks(database, prefix)),
+    overview: overview(tables),
   }
 }
 

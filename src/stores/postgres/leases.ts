@@ -33,7 +33,6 @@ export function leases(schema: string): LeaseDialect {
     lockOpenEffect: (effect, { state }) => ({ text: sql.lockOpenEffect, params: [...ofEffect(effect), state] }),
     effects: (consumer, messageKey) => ({ text: sql.effects, params: [consumer, messageKey] }),
     forget: (consumer, after, until) => ({ text: sql.forget, params: [consumer, after, until] }),
-    trace: (id) => ({ text: sql.trace, params: [encodeText(id)] }),
   }
 }
 
@@ -103,11 +102,5 @@ from ${schema}.effects where consumer = $1::text and message_key = $2::uuid orde
     forget: `
 delete from ${schema}.effects e where e.consumer = $1::text and e.message_key > $2::uuid and e.message_key <= $3::uuid
   and not exists (select from ${schema}.receipts r where r.consumer = e.consumer and r.message_key = e.message_key)`,
-    trace: `
-select 'effect' as place, e.consumer as scope, r.source, r.type, ${MS('e.first_at')} as at,
-  e.message_key::text as message_key, e.name, e.state, e.token::text as token, e.attempts, e.result, e.error,
-  ${MS('e.first_at')} as first_at, ${MS('e.last_at')} as last_at
-from ${schema}.receipts r
-join ${schema}.effects e on e.consumer = r.consumer and e.message_key = r.message_key where r.id = $1::text`,
   } as const
 }

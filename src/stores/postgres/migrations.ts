@@ -108,6 +108,7 @@ export function migrations(schema: string): readonly MigrationSource[] {
   data bytea not null,
   constraint hapax_failed_message unique (consumer, message_key, fingerprint, origin)
 )`,
+        `create index failed_key on ${schema}.failed (message_key)`,
         // Few rows are held, so these indexes cost next to nothing, and they find the held rows among millions.
         `create index inbox_held on ${schema}.inbox (held_at) where held_at is not null`,
         `create index outbox_held on ${schema}.outbox (held_at) where held_at is not null`,
@@ -148,6 +149,7 @@ export function migrations(schema: string): readonly MigrationSource[] {
   data bytea not null
 )`,
         `create index sent_relay on ${schema}.sent (relay, seq)`,
+        `create index sent_message on ${schema}.sent (message_key)`,
         `create table ${schema}.audit (
   seq bigint generated always as identity primary key,
   at timestamptz not null default clock_timestamp(),
@@ -160,6 +162,8 @@ export function migrations(schema: string): readonly MigrationSource[] {
   type text,
   note text
 )`,
+        // An id may be longer than what an index takes.
+        `create index audit_message on ${schema}.audit (left(id, 100)) where id is not null`,
         `create table ${schema}.effects (
   first_at timestamptz not null default clock_timestamp(),
   last_at timestamptz not null default clock_timestamp(),

@@ -99,12 +99,13 @@ export function operator(schema: string): OperatorDialect {
       const more = Number(row?.['seen'] ?? 0) === limit
       return { deleted: Number(row?.['deleted'] ?? 0), after: more ? String(row?.['last']) : undefined }
     },
-    cleanable: (consumer, olderThanMs) => ({ text: sql.cleanable, params: [consumer, olderThanMs] }),
+    cleanable: async (query, consumer, olderThanMs, { after, limit }) => {
+      const { rows } = await query({ text: sql.cleanable, params: [olderThanMs, consumer, after ?? NO_UUID, limit] })
+      const [row] = rows
+      const more = Number(row?.['seen'] ?? 0) === limit
+      return { count: Number(row?.['count'] ?? 0), after: more ? String(row?.['last']) : undefined }
+    },
     checkup: (query) => lookAt(query, checks(schema)),
-
-    statusConsumers: plain(sql.statusConsumers),
-    statusRelays: plain(sql.statusRelays),
-    trace: (id) => sql.trace.map((text) => ({ text, params: [encodeText(id)] })),
   }
 }
 
@@ -156,11 +157,24 @@ where (f.origin is null or m.origin = f.origin) and (f.consumer is null or m.con
 const SENT_WHERE = `(values ($1::text, $2::text, $3::float8, $4::float8)) as f (relay, type, older, newer)
 where (f.relay is null or m.relay = f.relay) and (f.type is null or m.type = f.type)
   and (f.older is null or m.sent_at < ${AGO('f.older')}) and (f.newer is null or m.sent_at >= ${AGO('f.newer')})`
-/** A receipt stays while the inbox or the failed store has its message. */
-const UNFINISHED = (schema: string): string => `
-    exists (select from ${schema}.inbox i where i.message_key = r.message_key and i.consumer = r.consumer)
-    or exists (select from ${schema}.failed f
-      where f.consumer = r.consumer and f.message_key = r.message_key and f.origin = 'inbox')`
+/**
+ * A page of receipts, and those of them that are old and whose message neither the inbox nor the failed store has. By key, because there
+ * is no index on taken_at: a receipt has to stay small. The page is ordered as the key is and its limits are parameters, not columns:
+ * anything else reads and sorts all receipts of the consumer. Parameters: age, consumer, key, limit.
+ */
+const RECEIPT_PAGE = (schema: string): string => `
+with page as materialized (
+  select r.ctid as place, r.consumer, r.message_key, r.taken_at < ${AGO('$1::float8')} as old from ${schema}.receipts r
+  where r.consumer = $2::text and r.message_key > $3::uuid
+  order by r.consumer, r.message_key limit $4::integer
+), finished as materialized (
+  select page.place from page
+  left join lateral (select true as there from ${schema}.inbox i
+    where i.message_key = page.message_key and i.consumer = page.consumer limit 1) as waiting on true
+  left join lateral (select true as there from ${schema}.failed f
+    where f.consumer = page.consumer and f.message_key = page.message_key and f.origin = 'inbox' limit 1) as kept on true
+  where page.old and waiting.there is null and kept.there is null
+)`
 
 /** Every statement, whole and by name. Parameters are scalars, each used once and in order, each cast. */
 function statements(schema: string) {
@@ -323,28 +337,14 @@ insert into ${schema}.outbox (relay, ${COLUMNS}, lane, available_at)
 select relay, ${COLUMNS}, $1::smallint, clock_timestamp() from ${schema}.sent
 where seq = $2::bigint and mark = $3::bigint`,
 
-    // By key, because there is no index on taken_at: a receipt has to stay small. The page is ordered as the key is and its
-    // limits are parameters, not columns: anything else reads and sorts all receipts of the consumer.
-    cleanReceipts: `
-with page as materialized (
-  select r.ctid as place, r.consumer, r.message_key, r.taken_at < ${AGO('$1::float8')} as old from ${schema}.receipts r
-  where r.consumer = $2::text and r.message_key > $3::uuid
-  order by r.consumer, r.message_key limit $4::integer
-), finished as materialized (
-  select page.place from page
-  left join lateral (select true as there from ${schema}.inbox i
-    where i.message_key = page.message_key and i.consumer = page.consumer limit 1) as waiting on true
-  left join lateral (select true as there from ${schema}.failed f
-    where f.consumer = page.consumer and f.message_key = page.message_key and f.origin = 'inbox' limit 1) as kept on true
-  where page.old and waiting.there is null and kept.there is null
-), gone as (
+    cleanReceipts: `${RECEIPT_PAGE(schema)}, gone as (
   delete from ${schema}.receipts where ctid = any (array(select place from finished)) returning 1
 )
 select (select count(*) from gone) as deleted, (select count(*) from page) as seen,
   (select message_key::text from page order by message_key desc limit 1) as last, ${AT_LEISURE}`,
-    cleanable: `
-select count(*) as count from ${schema}.receipts r, (values ($1::text, ${AGO('$2::float8')})) as given (consumer, before)
-where r.consumer = given.consumer and r.taken_at < given.before and not (${UNFINISHED(schema)})`,
+    cleanable: `${RECEIPT_PAGE(schema)}
+select (select count(*) from finished) as count, (select count(*) from page) as seen,
+  (select message_key::text from page order by message_key desc limit 1) as last`,
     // The oldest rows come first; if one of the page is too young, so is what follows.
     cleanSent: `
 with page as materialized (
@@ -361,57 +361,5 @@ with page as materialized (
   delete from ${schema}.audit where seq = any (array(select seq from page where old)) returning seq
 )
 select count(*) as deleted, count(*) as seen, max(seq)::text as last, ${AT_LEISURE} from gone`,
-
-    statusConsumers: `
-select consumer, sum(receipts) as receipts, sum(waiting) as waiting, sum(retrying) as retrying, sum(held) as held,
-  sum(failed) as failed
-from (
-  select consumer, count(*) as receipts, 0 as waiting, 0 as retrying, 0 as held, 0 as failed
-  from ${schema}.receipts group by consumer
-  union all
-  select consumer, 0, count(*) filter (where held_at is null and attempts = 0),
-    count(*) filter (where held_at is null and attempts > 0), count(held_at), 0
-  from ${schema}.inbox group by consumer
-  union all
-  select consumer, 0, 0, 0, 0, count(*) from ${schema}.failed
-  where origin = 'inbox' and replaced_by is null group by consumer
-) as counts
-group by consumer order by consumer`,
-    statusRelays: `
-select relay, sum(waiting) as waiting, sum(held) as held, sum(failed) as failed, ${MS('min(oldest)')} as oldest,
-  max(destination) as destination
-from (
-  select relay, count(*) - count(held_at) as waiting, count(held_at) as held, 0 as failed, min(created_at) as oldest,
-    null as destination
-  from ${schema}.outbox group by relay
-  union all
-  select consumer, 0, 0, count(*), null, null from ${schema}.failed
-  where origin = 'outbox' and replaced_by is null group by consumer
-  union all
-  select name, 0, 0, 0, null, destination from ${schema}.relays
-) as counts
-group by relay order by relay`,
-    trace: [
-      `
-select 'receipt' as place, consumer as scope, source, type, ${MS('taken_at')} as at
-from ${schema}.receipts where id = $1::text`,
-      `
-select 'inbox' as place, consumer as scope, source, type, ${MS('created_at')} as at, attempts, key,
-  lease_token is not null as leased, ${MS('available_at')} as due_at, ${MS('held_at')} as held_at, error
-from ${schema}.inbox where id = $1::text`,
-      `
-select 'outbox' as place, relay as scope, source, type, ${MS('created_at')} as at, attempts, key,
-  ${MS('held_at')} as held_at, error
-from ${schema}.outbox where id = $1::text`,
-      `
-select 'sent' as place, relay as scope, source, type, ${MS('sent_at')} as at from ${schema}.sent where id = $1::text`,
-      `
-select 'failed' as place, ${SEQ('failed')} as seq, origin, consumer as scope, source, type, ${MS('failed_at')} as at, attempts,
-  reason, held_seq::text as held_seq, replaced_by, error
-from ${schema}.failed where id = $1::text`,
-      `
-select 'audit' as place, consumer as scope, source, type, ${MS('at')} as at, action, actor, note
-from ${schema}.audit where id = $1::text`,
-    ],
   } as const
 }

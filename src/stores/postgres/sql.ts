@@ -14,6 +14,7 @@ import { local } from './local.ts'
 import { look } from './look.ts'
 import { migrations } from './migrations.ts'
 import { operator } from './operator.ts'
+import { overview } from './overview.ts'
 import { inOrder, messageArrays, named, one } from './rows.ts'
 import { statements } from './statements.ts'
 
@@ -178,6 +179,7 @@ export function dialect(schema: string): Dialect {
     aside: aside(schema),
     leases: leases(schema),
     operator: operator(schema),
+    overview: overview(schema),
   }
 }
 

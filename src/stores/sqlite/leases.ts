@@ -35,7 +35,6 @@ export function leases(prefix: string): LeaseDialect {
     lockOpenEffect: (effect, { state }) => ({ text: sql.lockOpenEffect, params: [...ofEffect(effect), state] }),
     effects: (consumer, messageKey) => ({ text: sql.effects, params: [consumer, messageKey] }),
     forget: (consumer, after, until) => ({ text: sql.forget, params: [consumer, after, until] }),
-    trace: (id) => ({ text: sql.trace, params: [encodeText(id)] }),
   }
 }
 
@@ -90,9 +89,5 @@ where consumer = ? and message_key = ${UUID} order by first_at, name`,
     forget: `
 delete from ${effects} as e where e.consumer = ? and e.message_key > ${UUID} and e.message_key <= ${UUID}
   and not exists (select 1 from ${receipts} as r where r.consumer = e.consumer and r.message_key = e.message_key)`,
-    trace: `
-select 'effect' as place, e.consumer as scope, r.source, r.type, e.first_at as at, e.message_key, e.name, e.state, e.token,
-  e.attempts, e.result, e.error, e.first_at, e.last_at
-from ${receipts} as r join ${effects} as e on e.consumer = r.consumer and e.message_key = r.message_key where r.id = ?`,
   } as const
 }

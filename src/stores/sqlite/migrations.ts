@@ -110,6 +110,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   replaced_by text,
   unique (consumer, message_key, fingerprint, origin)
 ) strict`,
+        `create index ${prefix}failed_key on ${prefix}failed (message_key)`,
         // Few rows are held, so these indexes cost next to nothing, and they find the held rows among millions.
         `create index ${prefix}inbox_held on ${prefix}inbox (held_at) where held_at is not null`,
         `create index ${prefix}outbox_held on ${prefix}outbox (held_at) where held_at is not null`,
@@ -150,6 +151,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   data blob not null
 ) strict`,
         `create index ${prefix}sent_relay on ${prefix}sent (relay, seq)`,
+        `create index ${prefix}sent_message on ${prefix}sent (message_key)`,
         `create table ${prefix}audit (
   seq integer primary key autoincrement,
   at integer not null default (${NOW}),
@@ -162,6 +164,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   type text,
   note text
 ) strict`,
+        `create index ${prefix}audit_message on ${prefix}audit (id) where id is not null`,
         `create table ${prefix}effects (
   consumer text not null,
   message_key blob not null,

@@ -4,9 +4,9 @@ import type { StoredMessage } from '../../core/message.ts'
 import type { Origin } from '../../core/rows.ts'
 import { numberOf } from '../../core/seq.ts'
 import { asUuid, encodeText, type OperatorDialect } from '../../core/sql/index.ts'
-import type { Cleaned, CleanupStep, FailedWhere, SentWhere } from '../../core/tools.ts'
+import type { Cleanable, CleanablePage, Cleaned, CleanupStep, FailedWhere, SentWhere } from '../../core/tools.ts'
 import { checkup } from './checkup.ts'
-import { NAME, ROW, SEQ, UUID } from './fragments.ts'
+import { NAME, ROW, UUID } from './fragments.ts'
 import { NOW } from './migrations.ts'
 import { one } from './rows.ts'
 
@@ -80,12 +80,8 @@ export function operator(prefix: string): OperatorDialect {
     republish: (seq, lane) => ({ text: sql.republish, params: [lane, ...one(seq)] }),
 
     cleanup: (query, step, olderThanMs, limit) => cleaned(sql, query, step, olderThanMs, limit),
-    cleanable: (consumer, olderThanMs) => ({ text: sql.cleanable, params: [consumer, olderThanMs] }),
+    cleanable: (query, consumer, olderThanMs, page) => cleanable(sql, query, consumer, olderThanMs, page),
     checkup: (query) => checkup(query, prefix),
-
-    statusConsumers: plain(sql.statusConsumers),
-    statusRelays: plain(sql.statusRelays),
-    trace: (id) => sql.trace.map((text) => ({ text, params: [encodeText(id)] })),
   }
 }
 
@@ -126,11 +122,10 @@ async function cleaned(
 ): Promise<Cleaned> {
   if (step.kind === 'receipts') {
     const { consumer, after = NO_UUID } = step
-    const [page] = (await query({ text: sql.receiptPage, params: [consumer, after, limit] })).rows
-    if (page === undefined || Number(page['count']) === 0) return { deleted: 0, after: undefined }
-    const last = asUuid(page['last'])
-    const { affected } = await query({ text: sql.cleanReceipts, params: [consumer, after, last, olderThanMs] })
-    return { deleted: affected, after: Number(page['count']) < limit ? undefined : last }
+    const page = await receiptPage(sql, query, consumer, after, limit)
+    if (page === undefined) return { deleted: 0, after: undefined }
+    const { affected } = await query({ text: sql.cleanReceipts, params: [consumer, after, page.last, olderThanMs] })
+    return { deleted: affected, after: page.more ? page.last : undefined }
   }
   const { affected } = await query(
     step.kind === 'sent'
@@ -139,6 +134,33 @@ async function cleaned(
   )
   // The oldest rows come first; if one of the page is too young, so is what follows. What is gone needs no mark.
   return { deleted: affected, after: affected < limit ? undefined : '0' }
+}
+
+/** The same page, counted. */
+async function cleanable(
+  sql: ReturnType<typeof statements>,
+  query: (statement: Statement) => Promise<Result>,
+  consumer: string,
+  olderThanMs: number,
+  { after = NO_UUID, limit }: CleanablePage,
+): Promise<Cleanable> {
+  const page = await receiptPage(sql, query, consumer, after, limit)
+  if (page === undefined) return { count: 0, after: undefined }
+  const { rows } = await query({ text: sql.cleanable, params: [consumer, after, page.last, olderThanMs] })
+  return { count: Number(rows[0]?.['count'] ?? 0), after: page.more ? page.last : undefined }
+}
+
+/** The last key of a page of receipts; undefined: there are none. */
+async function receiptPage(
+  sql: ReturnType<typeof statements>,
+  query: (statement: Statement) => Promise<Result>,
+  consumer: string,
+  after: string,
+  limit: number,
+): Promise<{ readonly last: string; readonly more: boolean } | undefined> {
+  const [page] = (await query({ text: sql.receiptPage, params: [consumer, after, limit] })).rows
+  if (page === undefined || Number(page['count']) === 0) return undefined
+  return { last: asUuid(page['last']), more: Number(page['count']) === limit }
 }
 
 const COLUMNS = 'message_key, source, id, type, key, attributes, data, fingerprint'
@@ -310,58 +332,11 @@ delete from ${prefix}receipts as r
 where r.consumer = ? and r.message_key > ${UUID} and r.message_key <= ${UUID} and r.taken_at < ${NOW} - ? and ${finished}`,
     cleanable: `
 select count(*) as count from ${prefix}receipts as r
-where r.consumer = ? and r.taken_at < ${NOW} - ? and ${finished}`,
+where r.consumer = ? and r.message_key > ${UUID} and r.message_key <= ${UUID} and r.taken_at < ${NOW} - ? and ${finished}`,
     cleanSent: `
 delete from ${prefix}sent where seq in (select seq from ${prefix}sent where relay = ? order by seq limit ?)
   and sent_at < ${NOW} - ?`,
     cleanAudit: `
 delete from ${prefix}audit where seq in (select seq from ${prefix}audit order by seq limit ?) and at < ${NOW} - ?`,
-
-    statusConsumers: `
-select consumer, sum(receipts) as receipts, sum(waiting) as waiting, sum(retrying) as retrying, sum(held) as held,
-  sum(failed) as failed
-from (
-  select consumer, count(*) as receipts, 0 as waiting, 0 as retrying, 0 as held, 0 as failed
-  from ${prefix}receipts group by consumer
-  union all
-  select consumer, 0, count(*) filter (where held_at is null and attempts = 0),
-    count(*) filter (where held_at is null and attempts > 0), count(held_at), 0
-  from ${prefix}inbox group by consumer
-  union all
-  select consumer, 0, 0, 0, 0, count(*) from ${prefix}failed
-  where origin = 'inbox' and replaced_by is null group by consumer
-)
-group by consumer order by consumer`,
-    statusRelays: `
-select relay, sum(waiting) as waiting, sum(held) as held, sum(failed) as failed, min(oldest) as oldest,
-  max(destination) as destination
-from (
-  select relay, count(*) - count(held_at) as waiting, count(held_at) as held, 0 as failed, min(created_at) as oldest,
-    null as destination
-  from ${prefix}outbox group by relay
-  union all
-  select consumer, 0, 0, count(*), null, null from ${prefix}failed
-  where origin = 'outbox' and replaced_by is null group by consumer
-  union all
-  select name, 0, 0, 0, null, destination from ${prefix}relays
-)
-group by relay order by relay`,
-    trace: [
-      `select 'receipt' as place, consumer as scope, source, type, taken_at as at from ${prefix}receipts where id = ?`,
-      `
-select 'inbox' as place, consumer as scope, source, type, created_at as at, attempts, key,
-  lease_token is not null as leased, available_at as due_at, held_at, error
-from ${prefix}inbox where id = ?`,
-      `
-select 'outbox' as place, relay as scope, source, type, created_at as at, attempts, key, held_at, error
-from ${prefix}outbox where id = ?`,
-      `select 'sent' as place, relay as scope, source, type, sent_at as at from ${prefix}sent where id = ?`,
-      `
-select 'failed' as place, ${SEQ}, origin, consumer as scope, source, type, failed_at as at, attempts,
-  reason, cast(held_seq as text) as held_seq, replaced_by, error
-from ${prefix}failed where id = ?`,
-      `
-select 'audit' as place, consumer as scope, source, type, at, action, actor, note from ${prefix}audit where id = ?`,
-    ],
   } as const
 }

@@ -11,6 +11,7 @@ import { answered, classify, doomOf } from './errors.ts'
 import { leases } from './leases.ts'
 import { migrations } from './migrations.ts'
 import { operator } from './operator.ts'
+import { overview } from './overview.ts'
 import { named, one } from './rows.ts'
 import { type Statements, statements } from './statements.ts'
 
@@ -144,6 +145,7 @@ export function dialect(prefix: string): Dialect {
     aside: aside(prefix),
     leases: leases(prefix),
     operator: operator(prefix),
+    overview: overview(prefix),
   }
 }
 

@@ -14,7 +14,7 @@ async function aged(world: World, count: number, consumer = 'billing'): Promise<
   let found = -1
   while (found !== count) {
     assert.ok(systemClock.monotonic() - begun < GIVE_UP_MS, `expected ${count} receipts to age, got ${found}`)
-    found = await world.store.cleanable(consumer, 1)
+    found = await world.cleanable(consumer)
     if (found !== count) await pause(systemClock, 2)
   }
 }

@@ -99,7 +99,7 @@ const once: readonly Case[] = [
     run: async (world) => {
       const reader = world.reader()
       for (const id of ['a', 'b', 'd']) await reader.deliver(id)
-      await world.until(async () => (await world.store.cleanable('billing', 1)) === 3)
+      await world.until(async () => (await world.cleanable('billing')) === 3)
       await duringSlow(world, 'c', async () => {
         assert.deepEqual(await reader.hapax.cleanup({ consumer: 'billing', olderThanMs: 1 }), { receipts: 3 })
       })

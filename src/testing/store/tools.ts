@@ -24,6 +24,41 @@ const HOSTILE_TEXTS = [
 
 export const tools: readonly Case[] = [
   {
+    name: 'K8: a message is found under its id, with its source or without, whoever sent it',
+    run: async (world) => {
+      const reader = world.reader()
+      const uuid = '019a8c3e-5b0e-7d44-9d3b-0f6f1f0c7a11'
+      for (const id of [uuid, uuid.toUpperCase(), 'order-17'])
+        for (const source of ['/one', '/two']) await reader.deliver(id, { source })
+      const found = async (...args: Parameters<typeof reader.hapax.explain>) =>
+        (await reader.hapax.explain(...args)).map(({ where, source }) => `${where} ${source}`).sort()
+      for (const id of [uuid, uuid.toUpperCase(), 'order-17']) {
+        assert.deepEqual(await found(id), ['receipt /one', 'receipt /two'])
+        assert.deepEqual(await found(id, undefined, { scan: true }), ['receipt /one', 'receipt /two'])
+        assert.deepEqual(await found(id, '/two'), ['receipt /two'])
+        assert.deepEqual(await found(id, '/two', { scan: true }), ['receipt /two'])
+      }
+      assert.deepEqual(await found('order-18'), [])
+      await assertRejects(reader.hapax.explain('a', '/one', { scan: null } as never), 'invalid-option')
+    },
+  },
+  {
+    name: 'K8: a dry run of the cleanup counts page by page, and stops when it is told to',
+    run: async (world) => {
+      const reader = world.reader()
+      const ids = Array.from({ length: 1_005 }, (_, n) => `id ${n}`)
+      for (let at = 0; at < ids.length; at += 201) await reader.deliverMany(ids.slice(at, at + 201))
+      await world.until(async () => (await world.cleanable('billing')) === ids.length)
+      const old = { consumer: 'billing', olderThanMs: 1, dryRun: true }
+      const counted: number[] = []
+      const all = await reader.hapax.cleanup({ ...old, onProgress: ({ receipts }) => void counted.push(receipts) })
+      assert.deepEqual([all, counted], [{ receipts: 1_005 }, [1_000, 1_005]])
+      const stop = new AbortController()
+      const some = await reader.hapax.cleanup({ ...old, signal: stop.signal, onProgress: () => stop.abort() })
+      assert.deepEqual(some, { receipts: 1_000 })
+    },
+  },
+  {
     name: 'K18: a tool takes nothing that says less, or something else, than a person could have meant',
     run: async (world) => {
       const { reader } = await failedOnes(world, ['a', 'b'])

@@ -309,8 +309,8 @@ const once: readonly Case[] = [
       await reader.deliver('c', { type: 'nobody' })
       await world.reader(undefined, { hapax, name: 'stock', receive: 'store' }).deliver('a')
       assert.deepEqual((await hapax.status()).consumers, [
-        { consumer: 'billing', receipts: 3, waiting: 0, retrying: 1, held: 0, failed: 1 },
-        { consumer: 'stock', receipts: 1, waiting: 1, retrying: 0, held: 0, failed: 0 },
+        { consumer: 'billing', receipts: 3, moreReceipts: false, waiting: 0, retrying: 1, held: 0, failed: 1 },
+        { consumer: 'stock', receipts: 1, moreReceipts: false, waiting: 1, retrying: 0, held: 0, failed: 0 },
       ])
     },
   },

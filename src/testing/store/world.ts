@@ -170,6 +170,11 @@ export class World {
     assert.deepEqual([...(await this.database.effects())].sort(), [...expected].sort())
   }
 
+  /** How many receipts of finished messages are older than a millisecond, by the database's clock. */
+  async cleanable(consumer: string): Promise<number> {
+    return (await this.store.cleanable(consumer, 1, { after: undefined, limit: 10_000 })).count
+  }
+
   /** Where the message is: its receipts, and its row in inbox or failed; the audit only where a case asks for it. */
   async assertPlaces(id: string, expected: readonly string[]): Promise<void> {
     const traces = (await this.store.trace(id)).filter(({ where }) => where !== 'audit' || expected.includes('audit'))
