@@ -43,6 +43,8 @@ export interface TransactionOptions {
   readonly isolation?: Isolation | undefined
   /** Ends the transaction by force: the connection is destroyed, the handle is dead, the call rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined
+  /** On a connection that handlers cannot use up, if there is one: for what others wait for. */
+  readonly control?: boolean | undefined
   /** Called once a connection is at hand: from here on the database has to answer in time. */
   readonly acquired?: (() => void) | undefined
   /** How long to wait for the turn to write, where a database has one writer; then it rejects with `busy`. @default 60_000 */

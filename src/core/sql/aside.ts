@@ -4,7 +4,7 @@ import { laneOf } from '../lanes.ts'
 import type { InboxRow, Origin } from '../rows.ts'
 import type { Look, Share } from '../store.ts'
 import type { KeyRef } from './aside-dialect.ts'
-import type { SqlCalls } from './calls.ts'
+import { CONTROL, type SqlCalls } from './calls.ts'
 import type { Dialect } from './dialect.ts'
 import { asSeq } from './values.ts'
 
@@ -39,10 +39,14 @@ export class SqlAside<Tx, Own> {
 
   async #put(table: Origin, seqs: readonly string[]): Promise<void> {
     try {
-      await this.#calls.claiming(this.#dialect.aside.heads(table, seqs), async (tx, { rows }) => ({
-        value: undefined,
-        last: rows.length === 0 ? undefined : await this.#puts(this.#connection.executor(tx), table, rows),
-      }))
+      await this.#calls.claiming(
+        this.#dialect.aside.heads(table, seqs),
+        async (tx, { rows }) => ({
+          value: undefined,
+          last: rows.length === 0 ? undefined : await this.#puts(this.#connection.executor(tx), table, rows),
+        }),
+        CONTROL,
+      )
     } catch (error) {
       // The next look finds them again.
       if (!isHapaxError(error, 'transaction-conflict')) throw error

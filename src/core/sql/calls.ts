@@ -32,20 +32,25 @@ export class SqlCalls<Tx, Own = Tx> {
   }
 
   /** One transaction: a statement, and those that follow from its answer; undefined rolls back. Resolves to that answer. */
-  short(first: Statement, then: (answer: Result) => readonly Statement[] | undefined): Promise<Result> {
-    return this.claiming(first, async (_tx, answer) => ({ value: answer, last: then(answer) }))
+  short(
+    first: Statement,
+    then: (answer: Result) => readonly Statement[] | undefined,
+    where?: CallWhere,
+  ): Promise<Result> {
+    return this.claiming(first, async (_tx, answer) => ({ value: answer, last: then(answer) }), where)
   }
 
   /** Moves a row between tables if it is still there. */
-  async move(lock: Statement, statements: readonly Statement[]): Promise<boolean> {
+  async move(lock: Statement, statements: readonly Statement[], where?: CallWhere): Promise<boolean> {
     const there = ({ rows }: Result): boolean => rows.length > 0
-    return there(await this.short(lock, (answer) => (there(answer) ? statements : undefined)))
+    return there(await this.short(lock, (answer) => (there(answer) ? statements : undefined), where))
   }
 
   /** As `short`, with more to ask in between. */
   async claiming<T>(
     first: Statement,
     body: (tx: Tx, answer: Result) => Promise<{ readonly value: T; readonly last: readonly Statement[] | undefined }>,
+    where: CallWhere = {},
   ): Promise<T> {
     // A process that is paused in here must not keep the rows for long.
     const settings = this.#dialect.settings(SHORT, 'claim')
@@ -63,7 +68,7 @@ export class SqlCalls<Tx, Own = Tx> {
       cancel = systemClock.after(SHORT_MS, () => limit.abort(late(SHORT_MS)))
     }
     try {
-      return await this.whole(work, { signal: limit.signal, acquired })
+      return await this.whole(work, { ...where, signal: limit.signal, acquired })
     } finally {
       cancel()
     }
@@ -87,6 +92,10 @@ export class SqlCalls<Tx, Own = Tx> {
 }
 
 type CallOptions = Omit<TransactionOptions, 'classify' | 'doomOf'>
+type CallWhere = Pick<TransactionOptions, 'control'>
+
+/** What must come through while handlers have all the connections of their pool. */
+export const CONTROL: CallWhere = { control: true }
 
 function late(limitMs: number): HapaxError {
   return new HapaxError('store-unavailable', `the database did not answer within ${limitMs} ms`)

@@ -2,7 +2,7 @@ import type { Result } from '../connection.ts'
 import type { EffectEnd, EffectRef, EffectRow, InboxRow, Lease } from '../rows.ts'
 import type { Store } from '../store.ts'
 import type { Audit } from '../tools.ts'
-import { CONTROL_MS, type SqlCalls } from './calls.ts'
+import { CONTROL, CONTROL_MS, type SqlCalls } from './calls.ts'
 import type { Dialect } from './dialect.ts'
 import { asEffect, asInboxRow } from './rows.ts'
 import { asSeq, asText, asUuid } from './values.ts'
@@ -71,7 +71,7 @@ export class SqlLeases<Tx> implements Pick<Store<Tx>, Methods> {
 
   endEffect(lease: Lease, effect: EffectRef, end: EffectEnd): Promise<boolean> {
     const { leases } = this.#dialect
-    return this.#calls.move(leases.lockEffect(lease, effect), [leases.endEffect(effect, lease.token, end)])
+    return this.#calls.move(leases.lockEffect(lease, effect), [leases.endEffect(effect, lease.token, end)], CONTROL)
   }
 
   async effects(consumer: string, messageKey: string): Promise<readonly EffectRow[]> {

@@ -1,7 +1,7 @@
 import { isHapaxError } from '../errors.ts'
 import type { OutboxMessage } from '../rows.ts'
 import type { Store } from '../store.ts'
-import type { SqlCalls } from './calls.ts'
+import { CONTROL, type SqlCalls } from './calls.ts'
 import type { Dialect } from './dialect.ts'
 import { asOutboxMessage } from './rows.ts'
 import { asBoolean, asSeq, asText } from './values.ts'
@@ -66,16 +66,20 @@ export class SqlOutbox<Tx> implements Pick<Store<Tx>, Methods> {
   /** Deletes what nobody has locked. */
   async #deleteFree(seqs: readonly string[], keep: boolean): Promise<number> {
     const dialect = this.#dialect
-    const { rows } = await this.#calls.short(dialect.lockFree(seqs), ({ rows: found }) => {
-      const free = found.map((row) => asSeq(row['seq']))
-      if (free.length === 0) return undefined
-      const followed = found.filter((row) => asBoolean(row['followed'])).map((row) => asSeq(row['seq']))
-      return [
-        ...(keep ? [dialect.copyToSent(free)] : []),
-        ...(followed.length > 0 ? [dialect.aside.forwardBehind('outbox', followed)] : []),
-        dialect.deleteOutbox(free),
-      ]
-    })
+    const { rows } = await this.#calls.short(
+      dialect.lockFree(seqs),
+      ({ rows: found }) => {
+        const free = found.map((row) => asSeq(row['seq']))
+        if (free.length === 0) return undefined
+        const followed = found.filter((row) => asBoolean(row['followed'])).map((row) => asSeq(row['seq']))
+        return [
+          ...(keep ? [dialect.copyToSent(free)] : []),
+          ...(followed.length > 0 ? [dialect.aside.forwardBehind('outbox', followed)] : []),
+          dialect.deleteOutbox(free),
+        ]
+      },
+      CONTROL,
+    )
     return rows.length
   }
 }

@@ -37,7 +37,7 @@ import type {
   Trace,
 } from '../tools.ts'
 import { SqlAside } from './aside.ts'
-import { CONTROL_MS, SqlCalls } from './calls.ts'
+import { CONTROL, CONTROL_MS, SqlCalls } from './calls.ts'
 import { lookAt } from './checkup.ts'
 import type { Dialect } from './dialect.ts'
 import { SqlEntered } from './entered.ts'
@@ -243,7 +243,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   }
 
   async bury(): Promise<number> {
-    const { rows } = await this.#calls.short(this.#dialect.lockDead, ({ rows: dead }) => this.#burial(dead))
+    const { rows } = await this.#calls.short(this.#dialect.lockDead, ({ rows: dead }) => this.#burial(dead), CONTROL)
     return rows.length
   }
 

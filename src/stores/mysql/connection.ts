@@ -63,7 +63,7 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
   }
 
   async transaction<T>(options: TransactionOptions, work: TransactionWork<MysqlTx<Client>, T>): Promise<T> {
-    const client = await acquire(this.#pools.handlers(), options.signal)
+    const client = await acquire(this.#pool(options), options.signal)
     options.acquired?.()
     const run = new Run(client)
     const onError = (error: Error): void => run.tx.watch.lose(error)
@@ -79,6 +79,11 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
       client.off('error', onError)
       giveBack(client, run.broken || run.tx.changed)
     }
+  }
+
+  /** On control connections no handler runs, so that nobody sees what kind of client they have. */
+  #pool({ control }: TransactionOptions): Promise<MysqlPool<Client>> {
+    return control ? (this.#pools.control() as unknown as Promise<MysqlPool<Client>>) : this.#pools.handlers()
   }
 
   executor(tx: MysqlTx<Client>): Executor {

@@ -64,7 +64,7 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
   }
 
   async #once<T>(options: TransactionOptions, work: TransactionWork<PgTx<Client>, T>): Promise<T> {
-    const client = await acquire(await this.#pools.handlers(), options.signal)
+    const client = await acquire(await this.#pool(options), options.signal)
     options.acquired?.()
     const run = new Run(client, this.#names)
     const onError = (error: Error): void => run.tx.watch.lose(error)
@@ -80,6 +80,11 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
       client.off('error', onError)
       client.release(run.broken || run.tx.stale || run.tx.changed)
     }
+  }
+
+  /** On control connections no handler runs, so that nobody sees what kind of client they have. */
+  #pool({ control }: TransactionOptions): Promise<PgPool<Client>> {
+    return control ? (this.#pools.control() as Promise<PgPool<Client>>) : this.#pools.handlers()
   }
 
   executor(tx: PgTx<Client>): Executor {

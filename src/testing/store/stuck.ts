@@ -1,12 +1,14 @@
 import assert from 'node:assert/strict'
 import type { HapaxOptions } from '../../core/hapax.ts'
+import { ALL_LANES } from '../../core/lanes.ts'
+import type { Entry } from '../../core/store.ts'
 import { LeapingClock } from '../clock.ts'
 import { feed } from '../feed.ts'
 import { gate, until } from '../wait.ts'
 import type { Case } from './case.ts'
 import type { PooledStore } from './harness.ts'
 import { leased, type Sms } from './leased-world.ts'
-import { type AnyHapax, assertRejects, ping, type Tx, type World } from './world.ts'
+import { type AnyHapax, assertRejects, Pong, ping, type Tx, type World } from './world.ts'
 
 /** Enough for both workers to have a share of them. */
 const IDS = Array.from({ length: 40 }, (_, index) => `m${index}`)
@@ -149,6 +151,43 @@ export const stuck: readonly Case[] = [
       await until(() => queue.acked.length === IDS.length + LATER.length, 'all are done')
       await world.assertEffects([...IDS, ...LATER])
       await until(() => here.calls.length > 0, 'it takes part again')
+    },
+  },
+  {
+    name: 'K9: while handlers have all connections, keys are put aside, the dead are buried and what was confirmed is deleted',
+    needs: ['a pool'],
+    run: async (world) => {
+      const { store, useUp } = await world.database.pooled(2)
+      // Without control connections all of it waits for the handlers.
+      if (store.features.pool?.control !== 0) return
+      const hapax = world.hapax()
+      for (const key of ['a', 'a', 'b', 'c']) {
+        await hapax.transaction((tx) => hapax.publish(tx, Pong, { n: 1 }, { key }))
+      }
+      const looked = async (): Promise<Entry[]> => {
+        const share = {
+          table: 'outbox',
+          scope: 'default',
+          types: [],
+          lanes: ALL_LANES,
+          limit: 640,
+          after: new Map(),
+        } as const
+        return (await store.look([share])).flatMap(({ entries }) => entries)
+      }
+      const seqsOf = (rows: Entry[], key: string): string[] =>
+        rows.filter((row) => row.key === key).map(({ seq }) => seq)
+      const rows = await looked()
+      await store.postpone([
+        { seq: seqsOf(rows, 'a')[0] as string, delayMs: 600_000, error: { name: 'Error', message: 'later' } },
+      ])
+      await store.join({ id: 'dead', name: 'dead', ttlMs: 1, serves: '{}' })
+      await useUp()
+      await looked()
+      assert.deepEqual(seqsOf(await looked(), 'a'), [], 'the key stands aside')
+      await until(async () => (await store.bury()) > 0, 'the dead worker is buried')
+      assert.deepEqual(await store.confirm(seqsOf(rows, 'b'), true), [])
+      assert.deepEqual(await store.confirm(seqsOf(rows, 'c'), false), [])
     },
   },
 ]
