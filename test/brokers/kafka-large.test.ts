@@ -34,6 +34,22 @@ describe.skipIf(!process.env[serverVariables.kafka])('batches (protocol mock)', 
     },
   )
 
+  it.for(['gzip', 'snappy', 'lz4', 'zstd'] as const)('K17: one of ordinary data is read (%s)', async (compression) => {
+    await using place = await kafkaPlace()
+    const { topic, plain, proxy } = place
+    const ids = Array.from({ length: 500 }, (_, n) => `m${n}`)
+    const rows = (id: string) => ids.slice(0, 50).map((row) => ({ id: `${id} ${row}`, amount: Math.random() }))
+    const orders = ids.map((id) => ({ value: Buffer.from(JSON.stringify({ id, rows: rows(id) })), headers: ping(id) }))
+    await plain.sendCompressed(topic, compression, orders)
+    const shop = new Shop({ rows: memory() })
+    const subscription = kafka({ url: proxy.url }).group(fresh('billing'), { topic, ...HASTY })
+    await shop.work({ consume: [shop.consumer().from(subscription)] })
+    await until(async () => shop.effects.length + (await shop.hapax.failed.count()) > 0, 'something has come')
+    expect(await shop.hapax.failed.count()).toBe(0)
+    await shop.untilEffects(ids)
+    await shop.close()
+  })
+
   it('K17: one of a hundred and fifty thousand messages is read', async () => {
     await using place = await kafkaPlace()
     const { topic, plain, proxy } = place

@@ -95,9 +95,11 @@ function varint(data: Buffer, from: number): number {
 
 /** At most: each block says how large it is compressed, a frame how large a block may become, and no byte becomes more than 255. */
 function lz4Bytes(data: Buffer): number {
-  if (data.length < 7 || data.readUInt32LE(0) !== 0x184d2204) return 0
+  // An older kind of frames, which Kafka does not have and the client reads all the same, does not say how large its blocks become.
+  if (data.length < 7 || data.readUInt32LE(0) !== 0x184d2204) return 255 * data.length
   const flags = data[4] as number
-  const largest = 4 ** (4 + (((data[5] as number) >> 4) & 7)) * 256
+  // From 64 KiB, which is 4, to 4 MiB, which is 7.
+  const largest = 4 ** (4 + (((data[5] as number) >> 4) & 7))
   const checksum = flags & 0x10 ? 4 : 0
   let bytes = 0
   let at = 7 + (flags & 0x08 ? 8 : 0) + (flags & 0x01 ? 4 : 0)
