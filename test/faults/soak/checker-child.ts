@@ -30,6 +30,9 @@ export type CheckerReport =
   | { readonly said: 'rested'; readonly left: readonly string[] }
   | { readonly said: 'verdict'; readonly verdict: Verdict; readonly copies: number; readonly left: readonly string[] }
 
+/** Longer than a reader holds a message that nobody else sees. */
+const LASTING_MS = 20_000
+
 endWithParent()
 const { place, broker, ordered, keys, messages, silenceLimitMs, restMs } = job<CheckerJob>()
 const tables = ledgerTables(place)
@@ -49,13 +52,28 @@ async function report(said: CheckerReport): Promise<void> {
   await say(said)
 }
 
-/** Waits until nothing is under way; answers what is left at the deadline. */
+/**
+ * Waits until nothing is under way; returns what is left at the deadline. A broker may not show what a reader has in its hands, so
+ * while effects are missing, the rest has to last.
+ */
 async function untilRest(ledger: Ledger): Promise<string[]> {
+  let restedSince = Number.POSITIVE_INFINITY
   for (const deadline = performance.now() + restMs; ; ) {
     const left = await whatIsLeft(ledger)
-    if (left.length === 0 || performance.now() > deadline) return left
+    const now = performance.now()
+    restedSince = left.length > 0 ? Number.POSITIVE_INFINITY : Math.min(restedSince, now)
+    if (now > deadline || now - restedSince > LASTING_MS) return left
+    if (left.length === 0 && (await missing(ledger)) <= 0) return left
     await new Promise((resolve) => setTimeout(resolve, 100))
   }
+}
+
+/** How many messages have neither an effect nor failed. */
+async function missing({ query }: Ledger): Promise<number> {
+  const [row] = await query(
+    `select (select count(distinct id) from ${tables.effects}) as effects, (select count(*) from ${tables.failed}) as failed`,
+  )
+  return messages - Number(row?.['effects']) - Number(row?.['failed'])
 }
 
 /** Looked at in the order in which a message travels, so that none slips past. */
