@@ -33,7 +33,10 @@ export function compareSeq(a: string, b: string): number {
   return x.length - y.length || (x < y ? -1 : x > y ? 1 : 0)
 }
 
+/** The highest number that every database has. */
+const MAX_NUMBER = 2n ** 63n - 1n
+
 /** Whether this text can be the name of a row. */
 export function isSeq(text: unknown): text is string {
-  return typeof text === 'string' && /^[1-9]\d{0,18}-\d{1,15}$/.test(text)
+  return typeof text === 'string' && /^[1-9]\d{0,18}-\d{1,15}$/.test(text) && BigInt(numberOf(text)) <= MAX_NUMBER
 }

@@ -70,6 +70,8 @@ const PAGES: readonly unknown[] = [
   { limit: '5' },
   { before: null },
   { before: -1 },
+  { before: '12' },
+  { before: '9223372036854775808-1' },
 ]
 const BULK: readonly unknown[] = [
   ...NO_OBJECTS,
@@ -91,7 +93,11 @@ const BY: readonly unknown[] = [
   { note: null },
   { by: 'ada' },
 ]
-const SEQS: readonly unknown[] = [null, undefined, '', 1, -1, '0', '-1', '1 or 1=1', `1'`, {}, ['1'], HOSTILE_OBJECT]
+const SEQS: readonly unknown[] = [
+  ...[null, undefined, '', 1, -1, '0', '-1', '1', '1 or 1=1', `1'`, {}, ['1'], HOSTILE_OBJECT],
+  // More than databases count to.
+  '9223372036854775808-1',
+]
 
 type Tool = (...args: never[]) => unknown
 
