@@ -10,8 +10,11 @@ export interface LookTexts {
   occupied(share: number, all: boolean): string
   /** Without order: the first to be due. Parameters: scope, lane, types. */
   loose(share: number, types: number, limit: number): string
-  /** First rows of keys that stand aside until they are due: the first to be due. Parameters: scope, lane. */
-  timed(share: number, limit: number): string
+  /**
+   * First rows of keys that stand aside until they are due: the first to be due. Not those of other types, which would stay in front.
+   * Parameters: scope, lane, types.
+   */
+  timed(share: number, types: number, limit: number): string
   /** With order, from the first key. Parameters: scope, lane. */
   firstKeys(share: number, limit: number, all: boolean): string
   /** With order, behind a key. Parameters: scope, lane, hash. */
@@ -46,12 +49,13 @@ from json_table(?, '$[*]' columns (lane int path '$')) as l)`,
     loose: (share, types, limit) => `
 (select ${share} as share, ${columns}, null as \`key\`, 0 as held, 0 as timed, 0 as followed, null as first
 from ${table} as m force index (${index}_lane)
-where m.${scope} = ? and m.lane = ? and m.timed = 0${types > 0 ? ` and m.type in (${MANY(types)})` : ''}
+where m.${scope} = ? and m.lane = ? and m.timed = 0${ofTypes(types)}
 order by m.available_at, m.seq limit ${limit})`,
-    timed: (share, limit) => `
+    timed: (share, types, limit) => `
 (select ${share} as share, ${columns}, m.\`key\`, 0 as held, 1 as timed, 0 as followed, null as first
 from ${table} as m force index (${index}_lane)
-where m.${scope} = ? and m.lane = ? and m.timed = 1 order by m.available_at, m.seq limit ${limit})`,
+where m.${scope} = ? and m.lane = ? and m.timed = 1${ofTypes(types)}
+order by m.available_at, m.seq limit ${limit})`,
     firstKeys: (share, limit, all) => `
 ${keys(share, all)} and m.key_hash is not null order by m.key_hash, m.seq limit ${limit})`,
     nextKeys: (share, limit, all) => `
@@ -59,4 +63,9 @@ ${keys(share, all)} and m.key_hash > ? order by m.key_hash, m.seq limit ${limit}
     run: (share, limit) => `
 ${keyed(share, `${index}_key`, 'null')} and m.key_hash = ? and m.seq > ${SEQ} order by m.seq limit ${limit})`,
   }
+}
+
+/** Of these types; where none are named, of all. */
+function ofTypes(count: number): string {
+  return count > 0 ? ` and m.type in (${MANY(count)})` : ''
 }

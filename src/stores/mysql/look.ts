@@ -122,7 +122,7 @@ class Lane {
     const full = this.#keys.size >= pageOf(this.#share)
     const parts = [
       this.#asked ? this.#runPart() : this.#loosePart(),
-      this.#there.timed && !this.#asked ? this.#timedPart() : undefined,
+      this.#asked ? undefined : this.#timedPart(),
       this.#there.keyed && !full ? this.#keysPart() : undefined,
     ]
     this.#asked = true
@@ -178,17 +178,20 @@ class Lane {
   }
 
   #loosePart(): Part | undefined {
-    const { table, types } = this.#share
-    if (!this.#there.loose || (table === 'inbox' && types.length === 0)) return undefined
-    const named = table === 'inbox' ? types : []
-    // One more than a page: if not all of them are due, the first that is not says when.
-    const each = this.#texts.loose(this.#index, named.length, pageOf(this.#share) + 1)
-    return { text: each, params: [...this.#where, ...named.map(text)] }
+    return this.#there.loose ? this.#byTime(this.#texts.loose) : undefined
   }
 
-  /** One more than a page, as above. */
-  #timedPart(): Part {
-    return { text: this.#texts.timed(this.#index, pageOf(this.#share) + 1), params: this.#where }
+  #timedPart(): Part | undefined {
+    return this.#there.timed ? this.#byTime(this.#texts.timed) : undefined
+  }
+
+  /** One more than a page: if not all of them are due, the first that is not says when. */
+  #byTime(texts: LookTexts['loose' | 'timed']): Part | undefined {
+    const { table, types } = this.#share
+    if (table === 'inbox' && types.length === 0) return undefined
+    const named = table === 'inbox' ? types : []
+    const each = texts(this.#index, named.length, pageOf(this.#share) + 1)
+    return { text: each, params: [...this.#where, ...named.map(text)] }
   }
 
   #keysPart(): Part {

@@ -189,8 +189,12 @@ cross join lateral (
 where ${which}`
 }
 
-/** Keys that stand aside until their first row is due: those for which that is now, and when the next one is. */
+/**
+ * Keys that stand aside until their first row is due: those for which that is now, and when the next one is. Not those of types that the
+ * share lacks: they would stay in front of the others.
+ */
 function timed({ name, table, scope, starts, ordered }: Table): string {
+  const waits = `i.waits${name === 'inbox' ? ' and i.type = any (s.types)' : ''}`
   const lanes = `
 from ${name}_share as s
 cross join lateral (
@@ -202,7 +206,7 @@ select s.share, ${SEQ('r')} as seq, r.type, r.lane, r.key, r.bytes::text as byte
 cross join lateral (
   select due.key, row_number() over (order by due.available_at, due.seq) as rank from (
     select i.key, i.available_at, i.seq from ${table} i
-    where i.${scope} = s.scope and i.lane = l.lane and i.waits and i.available_at <= now()
+    where i.${scope} = s.scope and i.lane = l.lane and ${waits} and i.available_at <= now()
     order by i.available_at, i.seq limit s.page
   ) as due
 ) as head
@@ -218,7 +222,7 @@ union all
 select s.share, ${SEQ('r')}, r.type, l.lane, null, '0', r.ms::text, false, 0, true${lanes}
 cross join lateral (
   select i.seq, i.mark, i.type, ${MS('i.available_at - now()')} as ms from ${table} i
-  where i.${scope} = s.scope and i.lane = l.lane and i.waits and i.available_at > now()
+  where i.${scope} = s.scope and i.lane = l.lane and ${waits} and i.available_at > now()
   order by i.available_at, i.seq limit 1
 ) as r
 where not s.whole`

@@ -65,9 +65,13 @@ from head join ${table} as i on i.seq in (
   order by n.seq limit ${RUN})${all ? '' : timed(table, scope, keyed, run)}`
 }
 
-/** Keys that stand aside until their first row is due: those for which that is now, and when the next one is. */
+/**
+ * Keys that stand aside until their first row is due: those for which that is now, and when the next one is. Not those of types that the
+ * share lacks: they would stay in front of the others.
+ */
 function timed(table: string, scope: string, keyed: string, run: string): string {
-  const waits = `w.waits = 1 and w.${scope} = ?3 and w.lane = lane.lane`
+  const types = scope === 'consumer' ? ' and w.type in (select value from json_each(?5))' : ''
+  const waits = `w.waits = 1 and w.${scope} = ?3 and w.lane = lane.lane${types}`
   return `
 union all${run}, 1
 from lane join ${table} as h on h.seq in (

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { messageKey } from '../../core/identity.ts'
+import { laneOfKey } from '../../core/lanes.ts'
 import type { Origin } from '../../core/rows.ts'
 import type { Case } from './case.ts'
 import { failedOne } from './failed-world.ts'
@@ -203,6 +204,30 @@ export const stuckKeys: readonly Case[] = [
       assert.deepEqual(await left(), [d, e])
       assert.ok(await store.refuse({ seq: d, reason: 'refused-by-broker', error: ERROR, hold: false }))
       assert.deepEqual(await left(), [e])
+    },
+  },
+  {
+    name: 'K8: keys whose turn has come with a type that a worker does not handle do not keep others from it',
+    run: async (world) => {
+      const { store } = world
+      const lane = laneOfKey('mine')
+      const others = Array.from({ length: 2_000 }, (_, n) => `key ${n}`).filter((key) => laneOfKey(key) === lane)
+      const reader = world.reader(undefined, { order: 'wait' })
+      reader.consumer.on(Pong, () => {})
+      const waiting = { attempts: 1, lost: 0, delayMs: 3_000, error: ERROR, leaseToken: null }
+      for (const key of others.slice(0, 6)) assertOutcome(await reader.deliver(key, { key }), 'stored')
+      for (const key of others.slice(0, 6)) await store.reschedule({ seq: await seqOf(world, key), ...waiting })
+      assertOutcome(await reader.deliver('mine', { key: 'mine', type: 'pong' }), 'stored')
+      const mine = await seqOf(world, 'mine')
+      await store.reschedule({ seq: mine, ...waiting })
+      const share = { table: 'inbox', scope: 'billing', lanes: [lane], limit: 4 } as const
+      let after: ReadonlyMap<number, string> = new Map()
+      for (let look = 0; look < 3; look++) await store.look([{ ...share, limit: 100, types: ['ping', 'pong'], after }])
+      await world.until(async () => {
+        const [look] = await store.look([{ ...share, types: ['pong'], after }])
+        after = look?.after ?? after
+        return look?.entries.some(({ seq, dueMs }) => seq === mine && dueMs <= 0) === true
+      })
     },
   },
 ]
