@@ -27,16 +27,18 @@ const PASSWORD = 'password|passwd|pwd|passphrase|passcode'
 const TOKEN = 'secret|token|credential|jwt|jsessionid|phpsessid|connect\\.sid|session[-_]?id|signature|otp[-_]?code'
 const KEY = '(?:api|access|account|private|signing|encryption|master|service|storage|webhook|session)[-_]?key'
 /** Between a name and its value, also where the quotes of JSON are escaped. */
-const IS = `(\\\\{0,4}["']?\\s{0,9}[=:]\\s{0,9})`
+const IS = `(\\\\{0,4}["']?\\s{0,9}(?:=>|:=|[=:])\\s{0,9})`
+/** A value in quotes, which may contain escaped ones, or whose own quotes are escaped. */
+const QUOTED = `"[^"\\\\]*(?:\\\\[^][^"\\\\]*){0,5000}"|'[^'\\\\]*(?:\\\\[^][^'\\\\]*){0,5000}'|\\\\{1,4}"[^"]*"`
 /** `DB_PASSWORD=…`, `"accessToken":"…"`, `?sig=…`. */
 const NAMED = new RegExp(
   `((?:\\b|_)[\\w-]{0,40}?(?:${PASSWORD}|${TOKEN}|${KEY})[\\w-]{0,40}|\\b[\\w-]{0,40}?(?:pass|_auth)|[?&](?:sig|key|auth))` +
-    `${IS}((?:bearer|basic|digest|token)\\s{1,9})?("[^"]*"|'[^']*'|[^\\s,;&]+)`,
+    `${IS}((?:bearer|basic|digest|token)\\s{1,9})?(${QUOTED}|[^\\s,;&]+)`,
   'gi',
 )
 /** Headers that are secret to the end of their line, unless quotes end them before. */
 const HEADERS = new RegExp(
-  `\\b((?:proxy-)?authorization|(?:set-)?cookie2?|x-amz-security-token)${IS}("[^"]*"|'[^']*'|[^\\r\\n]+)`,
+  `\\b((?:proxy-)?authorization|(?:set-)?cookie2?|x-amz-security-token)${IS}(${QUOTED}|[^\\r\\n]+)`,
   'gi',
 )
 /** `scheme://user:password@host`, whatever the password contains, and `scheme://token@host`. */
