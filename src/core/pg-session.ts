@@ -32,7 +32,7 @@ export class Changed extends Error {}
 
 /** Statements that plainly leave something behind that `SESSION` does not show: settings of one's own, tables, locks, channels. */
 const LEAVING =
-  /(?:^|;)\s*(?:set\s+(?:session\s+)?"?\w+"?\."?\w+|listen\b|load\b|discard\b)|\bset_config\s*\((?![^)]*\btrue\s*\))|\bpg_(?:try_)?advisory_lock|\bcreate\s+temp(?:orary)?\s(?!.*\bon\s+commit\s+drop\b)/is
+  /(?:^|;)\s*(?:set\s+(?:session\s+)?"?\w+"?\."?\w+|listen\b|load\b|discard\b)|\bset_config\s*\((?![^()]*(?:\([^()]*\)[^()]*)*\btrue\s*\))|\bpg_(?:try_)?advisory_lock|\bcreate\s+temp(?:orary)?\s(?!.*\bon\s+commit\s+drop\b)/is
 
 /** Whether a handler's statement leaves something behind in the session. */
 export function leavesBehind(text: unknown): boolean {
