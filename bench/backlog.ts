@@ -60,20 +60,31 @@ from generate_series(1, $3::integer) as n, generate_series(1, 2) as nth order by
   await pool.query(`vacuum analyze ${schema}.inbox`)
 }
 
-/** Writes receipts of messages that were finished long ago. */
+/** Writes receipts of messages that were finished long ago; the index is built at the end. */
 export async function fillReceipts(
   pool: pg.Pool,
   { schema, consumer, type, count }: Backlog,
   days: number,
+  written: (count: number) => void,
 ): Promise<void> {
-  await pool.query(
-    `
+  await pool.query(`alter table ${schema}.receipts drop constraint hapax_receipts_key`)
+  for (let done = 0; done < count; done += BATCH) {
+    await pool.query(
+      `
 insert into ${schema}.receipts (taken_at, consumer, message_key, token, source, id, type, fingerprint)
 select now() - $4::integer * interval '1 day', $1::text, ${uuidOf('n')}, gen_random_uuid(), '/bench',
   gen_random_uuid()::text, $2::text, '\\x0011223344556677' from generate_series(1, $3::integer) as n`,
-    [consumer, type, count, days],
-  )
+      [consumer, type, BATCH, days],
+    )
+    written(done + BATCH)
+  }
+  const key = 'constraint hapax_receipts_key primary key (consumer, message_key)'
+  await pool.query(`alter table ${schema}.receipts add ${key}`)
+  await pool.query(`vacuum analyze ${schema}.receipts`)
+  await pool.query('checkpoint')
 }
+
+const BATCH = 1_000_000
 
 /** Keys that rise as those of UUIDv7 ids do, so that the index grows at its end. */
 function uuidOf(n: string): string {

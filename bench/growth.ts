@@ -9,21 +9,39 @@ const STUCK_KEYS = 100_000
 const RECEIPTS = 10 * MILLION
 const MANY = { many: true, group: { size: 500 } } as const
 
-/** What grows must not slow down what can run: each large table beside a small one. */
-export async function benchGrowth(url: string): Promise<void> {
+type Part = (url: string) => Promise<void>
+
+const PARTS: ReadonlyMap<string, Part> = new Map<string, Part>([
+  ['calls', async (url) => report('1,000,000 waiting / 10,000, one call each', await backlog(url, {}, 3_000), 0.9)],
+  ['many', async (url) => report('1,000,000 waiting / 10,000, onMany of 500', await backlog(url, MANY, 10_000), 0.9)],
+  ['behind', heldKey],
+  ['held', async (url) => report('100,000 held keys / none', await stuckKeys(url, 'held'), 0.9)],
+  ['waiting', async (url) => report('100,000 keys that wait / none', await stuckKeys(url, 'waiting'), 0.9)],
+  ['receipts', (url) => receipts(url, besideNone)],
+  ['cleanup', (url) => receipts(url, besideCleanup)],
+])
+
+/** What grows must not slow down what can run: each large table beside a small one. All parts, or those that are named. */
+export async function benchGrowth(url: string, wanted: readonly string[]): Promise<void> {
   heading('Growth on PostgreSQL')
-  report('1,000,000 waiting / 10,000, one call per message', await backlog(url, {}, 3_000), 0.9)
-  report('1,000,000 waiting / 10,000, onMany of 500', await backlog(url, MANY, 50_000), 0.9)
-  await heldKey(url)
-  report('100,000 held keys / none', await stuckKeys(url, 'held'), 0.9)
-  report('100,000 keys that wait for an attempt / none', await stuckKeys(url, 'waiting'), 0.9)
-  await receipts(url)
+  const named = [...PARTS.keys()].filter((name) => wanted.includes(name))
+  for (const [name, part] of PARTS) {
+    if (named.length > 0 && !named.includes(name)) continue
+    progress(`growth ${name}`)
+    await part(url)
+  }
+}
+
+/** Filling takes minutes. */
+function progress(text: string): void {
+  console.error(`  ${new Date().toISOString().slice(11, 19)} ${text}`)
 }
 
 /** Slices of a million waiting messages, each beside 10,000 that are alone. */
 async function backlog(url: string, options: ConsumerOptions & { many?: boolean }, slice: number): Promise<Measured> {
   const [full, few] = [await rig(url, 'bench_full', options), await rig(url, 'bench_few', options)]
   await full.fill({ count: MILLION })
+  progress('filled')
   // The few are vacuumed when they are written.
   const vacuumed: Timed = {
     before: async () => void (await full.pool.query(`vacuum ${full.schema}.inbox`)),
@@ -41,6 +59,7 @@ async function heldKey(url: string): Promise<void> {
   const options = { ...GROUPS, order: 'wait' } as const
   const [held, free] = [await rig(url, 'bench_held', options), await rig(url, 'bench_free', options)]
   await held.fill({ count: MILLION, order: 'one held key' })
+  progress('filled')
   const others = { count: 20_000, order: 'many keys' } as const
   report('1,000,000 behind a held key / none', await sideBySide(5, filled(held, others), filled(free, others)), 0.9)
   await held.close()
@@ -74,23 +93,31 @@ async function untilAside({ pool, schema }: Rig): Promise<void> {
 const OLD_DAYS = 20
 const DAY_MS = 86_400_000
 
-/** Consuming with ten million receipts, with and without a cleanup at the same time, and with none. */
-async function receipts(url: string): Promise<void> {
-  const [full, empty] = [await rig(url, 'bench_full', GROUPS), await rig(url, 'bench_empty', GROUPS)]
-  const count = 20_000
+/** Consuming with ten million receipts. */
+async function receipts(url: string, measure: (url: string, full: Rig) => Promise<void>): Promise<void> {
+  const full = await rig(url, 'bench_full', GROUPS)
   const old = { schema: full.schema, consumer: CONSUMER, type: Counted.type, count: RECEIPTS }
-  await fillReceipts(full.pool, old, OLD_DAYS)
-  await full.pool.query(`vacuum analyze ${full.schema}.receipts`)
-  await full.pool.query('checkpoint')
-  const others = filled(full, { count })
-  report('10,000,000 receipts / none', await sideBySide(5, others, filled(empty, { count })), 0.9)
-  const rates: number[] = []
-  const cleaning: Timed = { ...others, run: () => whileCleaning(full, count, rates) }
-  report('consuming during a cleanup / without', await sideBySide(5, cleaning, others), 0.95)
-  const slowest = Math.min(...rates.slice(1))
-  reportValue('receipts cleaned up per second meanwhile', slowest.toFixed(0), slowest >= 5_000, '>= 5000')
+  await fillReceipts(full.pool, old, OLD_DAYS, (count) => progress(`${count.toLocaleString('en')} receipts`))
+  await measure(url, full)
   await full.close()
+}
+
+const SOME = { count: 20_000 } as const
+const MORE = { count: 40_000 } as const
+
+async function besideNone(url: string, full: Rig): Promise<void> {
+  const empty = await rig(url, 'bench_empty', GROUPS)
+  report('10,000,000 receipts / none', await sideBySide(5, filled(full, SOME), filled(empty, SOME)), 0.9)
   await empty.close()
+}
+
+async function besideCleanup(_url: string, full: Rig): Promise<void> {
+  const rates: number[] = []
+  const others = filled(full, MORE)
+  const cleaning: Timed = { ...others, run: () => whileCleaning(full, MORE.count, rates) }
+  report('consuming during a cleanup / without', await sideBySide(7, cleaning, others), 0.95)
+  const slowest = Math.min(...rates.slice(1))
+  reportValue('receipts cleaned up per second, slowest round', slowest.toFixed(0), slowest >= 5_000, '>= 5000')
 }
 
 async function whileCleaning(full: Rig, count: number, rates: number[]): Promise<Taken> {

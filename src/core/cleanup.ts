@@ -19,10 +19,14 @@ export interface CleanupOptions {
 
 /** Receipts that one step looks at. */
 const STEP = 1_000
+/** A pause is so many times as long as the step before it, for the sake of consumers on the same database, */
+const PAUSE = 10
+/** but no longer than this: a step that takes long mostly waits for others. */
+const MAX_PAUSE_MS = 150
 
 /**
- * Deletes the old receipts of a consumer whose messages are finished, in small steps with pauses as long as the steps, so
- * that at most half of one connection's time is used. Answers how many it deleted, or would delete.
+ * Deletes the old receipts of a consumer whose messages are finished, in small steps with longer pauses, so that
+ * little of one connection's time is used. Answers how many it deleted, or would delete.
  */
 export async function cleanup(
   store: Store<never>,
@@ -51,7 +55,8 @@ export async function cleanup(
       after = step.after
     }
     onProgress?.({ receipts })
-    if (after !== undefined && !dryRun) await pause(clock, clock.monotonic() - begun, signal)
+    if (after !== undefined && !dryRun)
+      await pause(clock, Math.min(MAX_PAUSE_MS, PAUSE * (clock.monotonic() - begun)), signal)
   } while (after !== undefined && !signal?.aborted)
   if (receipts > 0 && !dryRun) await store.audit(audit, { consumer })
   return { receipts }

@@ -10,7 +10,7 @@ const ROWS: readonly (readonly [table: string, time: string, step: CleanupStep, 
     'sent_at',
     { kind: 'sent', relay: 'default' },
     'relay, message_key, source, id, type, attributes, data, fingerprint',
-    `'default', unhex(md5('a')), '/test', 'a', 'ping', '{}', '1', unhex('0011223344556677')`,
+    `'default', unhex(repeat('a0', 16)), '/test', 'a', 'ping', '{}', '1', unhex('0011223344556677')`,
   ],
   ['audit', 'at', { kind: 'audit' }, 'action, actor', `'test', 'test'`],
   [
@@ -18,7 +18,7 @@ const ROWS: readonly (readonly [table: string, time: string, step: CleanupStep, 
     'taken_at',
     { kind: 'receipts', consumer: 'billing', after: undefined },
     'consumer, message_key, token, source, id, type, fingerprint',
-    `'billing', unhex(md5('a')), unhex(md5('b')), '/test', 'a', 'ping', unhex('0011223344556677')`,
+    `'billing', unhex(repeat('a0', 16)), unhex(repeat('b0', 16)), '/test', 'a', 'ping', unhex('0011223344556677')`,
   ],
 ]
 

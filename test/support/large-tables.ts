@@ -40,7 +40,7 @@ function wordsOf({ place }: Checker): Words {
       numbers: `(select 1 + a.d + 10 * b.d + 100 * c.d + 1000 * e.d + 10000 * f.d as n
   from ${DIGITS} as a, ${DIGITS} as b, ${DIGITS} as c, ${DIGITS} as e, (select 0 as d union all select 1) as f) as g`,
       now: 'utc_timestamp(6)',
-      uuid: 'unhex(md5(concat(n, rand())))',
+      uuid: 'unhex(left(sha2(concat(n, rand()), 256), 32))',
       bytes: (text) => text,
       lane: (key) => `conv(left(sha2(${key}, 256), 2), 16, 10) % 64`,
       yes: '1',
