@@ -22,7 +22,6 @@ export type {
   ConnectionFeatures,
   ErrorClass,
   Executor,
-  Isolation,
   Param,
   Result,
   Row,
@@ -35,7 +34,6 @@ export type { Consumer, HandlerOptions, Source, SourceOptions } from './core/con
 export type { ConsumerOptions, GroupOptions } from './core/consumer-options.ts'
 export { type Draft, defineMessage, type MessageOptions, type MessageType, type PublishOptions } from './core/define.ts'
 export { effectKey } from './core/effect.ts'
-export type { EffectCall, EffectOptions, Verified } from './core/effect-options.ts'
 export {
   type ErrorCode,
   type ErrorRecord,
@@ -45,9 +43,11 @@ export {
   Permanent,
   RetryAfter,
 } from './core/errors.ts'
-export type { Events, HapaxEvent, HapaxEvents, MessageRef } from './core/events.ts'
+export type { EffectState, Events, HapaxEvent, HapaxEvents, MessageRef } from './core/events.ts'
 export type { EditOptions, FailedQuery, FailedStore, SettleOptions } from './core/failed.ts'
 export type {
+  EffectCall,
+  EffectOptions,
   Handler,
   HandlerContext,
   Item,
@@ -57,8 +57,10 @@ export type {
   LeaseHandler,
   ManyContext,
   ManyHandler,
+  Published,
   PublishInHandler,
-} from './core/handlers.ts'
+  Verified,
+} from './core/handler-types.ts'
 export {
   createHapax,
   type ExplainOptions,
@@ -76,8 +78,8 @@ export type { Leased, LeasedOptions } from './core/leased.ts'
 export { consoleLogger, type Logger, silentLogger } from './core/logger.ts'
 export type { IncomingMessage, LeavingMessage, Message, MessageAttributes, StoredMessage } from './core/message.ts'
 export type { Consumers, Keys, KnownConsumer, Relays, Sent, SentQuery } from './core/operations.ts'
+export type { Isolation } from './core/options.ts'
 export type { Outcome, OutcomeStatus } from './core/outcome.ts'
-export type { Published } from './core/publish.ts'
 export type { Random } from './core/random.ts'
 export type { Redact } from './core/redact.ts'
 export type * from './core/rows.ts'

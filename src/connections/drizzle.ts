@@ -18,10 +18,9 @@ import {
   leftOpen,
   NotSent,
   notInTransaction,
-  transactionClosed,
   untilAborted,
 } from '../core/driver.ts'
-import { describe, HapaxError, isHapaxError } from '../core/errors.ts'
+import { describe, HapaxError, isHapaxError, transactionClosed } from '../core/errors.ts'
 import { able, expected, isolationOption } from '../core/options.ts'
 import { destroy, isBusy } from '../core/pg-client.ts'
 import { Changed, hasOtherRole, isAsBefore, SESSION } from '../core/pg-session.ts'

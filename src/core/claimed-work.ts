@@ -4,16 +4,17 @@ import type { ConsumerSettings } from './consumer-options.ts'
 import { type EffectEngine, Effects } from './effect.ts'
 import { asError, type HapaxError, isHapaxError, messageOf, recordError } from './errors.ts'
 import type { Floor } from './floor.ts'
-import type { Content, LeaseContext, LeasedContext, Registered } from './handlers.ts'
+import type { LeaseContext, LeasedContext } from './handler-types.ts'
+import type { Content, Registered } from './handlers.ts'
 import { MAX_CRASHES } from './inbox.ts'
 import type { Entry } from './intake.ts'
-import { Isolation } from './isolation.ts'
 import { type HeldLease, Leases, TimeLimit, underLease } from './lease.ts'
 import type { Claimed, ClaimHistory, Failure, LeaseStore, StoredClaim } from './lease-store.ts'
 import { callLeased, closed, type LeaseSettings } from './leased-work.ts'
 import type { Logger } from './logger.ts'
 import type { Message, StoredMessage } from './message.ts'
 import { type Outcome, outcome } from './outcome.ts'
+import { Quarantine } from './quarantine.ts'
 import { compare, conflictWith } from './record.ts'
 import type { Registry } from './registry.ts'
 import { Reporter, ref, type TakenBefore } from './reporter.ts'
@@ -60,7 +61,7 @@ export class ClaimedWork {
   readonly #claims: Together<StoredMessage, Claimed>
   readonly #settling: Together<Lease, boolean>
   readonly #places: Turnstile
-  readonly #isolation: Isolation
+  readonly #quarantine: Quarantine
 
   constructor(engine: LeaseEngine, consumer: string, settings: ClaimSettings, registry: Registry<never>) {
     const { store, clock } = engine
@@ -71,7 +72,7 @@ export class ClaimedWork {
     this.#registry = registry
     this.#reporter = new Reporter(engine, consumer)
     this.#places = new Turnstile(settings.concurrency)
-    this.#isolation = new Isolation(clock, settings.concurrency)
+    this.#quarantine = new Quarantine(clock, settings.concurrency)
     this.#limit = new TimeLimit(clock, settings.maxDurationMs)
     this.#claims = new Together((messages) => this.#claim(messages, false))
     this.#settling = new Together(async (leases) => {
@@ -155,14 +156,14 @@ export class ClaimedWork {
 
   /** Whoever had it was not heard of again: few others of that kind run meanwhile, or none. It does not wait for its turn in here. */
   async #suspect(entry: Entry, crashes: number, signal: AbortSignal | undefined): Promise<Outcome> {
-    if (!this.#isolation.enter(crashes)) {
+    if (!this.#quarantine.enter(crashes)) {
       return { ...this.#reporter.busy(entry.stored, notItsTurn()), retryAfterMs: SUSPECT_MS }
     }
     try {
       const [again] = await this.#claim([entry.stored], true)
       return await this.#taken(entry, again as Claimed, signal)
     } finally {
-      this.#isolation.leave(crashes)
+      this.#quarantine.leave(crashes)
     }
   }
 
@@ -172,11 +173,11 @@ export class ClaimedWork {
     if (!this.#registry.handlers.has(type)) return this.#putBack(claim, unknownType(type), ELSEWHERE_MS)
     if (claim.crashes === 0) return this.#work(claim, undefined, signal)
     // In hand it would be a suspect once more, if the one that runs ends the process.
-    if (!this.#isolation.enter(claim.crashes)) return this.#toLine(claim)
+    if (!this.#quarantine.enter(claim.crashes)) return this.#toLine(claim)
     try {
       return await this.#work(claim, undefined, signal)
     } finally {
-      this.#isolation.leave(claim.crashes)
+      this.#quarantine.leave(claim.crashes)
     }
   }
 

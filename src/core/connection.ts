@@ -1,3 +1,5 @@
+import type { Isolation } from './options.ts'
+
 /** A value bound to a statement. Scalars only: every driver and ORM carries these the same way. */
 export type Param = string | number | null | Uint8Array
 
@@ -33,9 +35,6 @@ export interface EnteredExecutor extends Executor {
   /** Leaves nothing behind; sent at once as well. */
   leave(): void
 }
-
-/** Isolation levels by their SQL names. */
-export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
 
 /** How a transaction is opened. */
 export interface TransactionOptions {

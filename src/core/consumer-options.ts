@@ -1,6 +1,6 @@
 import type { RetryOptions, RetryPolicy } from './backoff.ts'
-import type { Isolation } from './connection.ts'
 import type { MissingId } from './intake.ts'
+import type { Isolation } from './options.ts'
 import { expected, flag, isolationOption, noOthers, numberFrom, oneOf, positiveInteger, spanMs } from './options.ts'
 
 /** How messages share transactions. */

@@ -3,25 +3,18 @@ import type { Subscription } from './broker.ts'
 import { type ConsumerOptions, type ConsumerSettings, consumerSettings } from './consumer-options.ts'
 import type { MessageType } from './define.ts'
 import type { Engine } from './engine.ts'
-import { asError, HapaxError } from './errors.ts'
-import {
-  type Handler,
-  type Job,
-  type LeasedHandler,
-  type ManyHandler,
-  prepareJob,
-  type Registered,
-} from './handlers.ts'
+import { asError, HapaxError, isRefusal } from './errors.ts'
+import type { Handler, LeasedHandler, ManyHandler } from './handler-types.ts'
+import { type Job, prepareJob, type Registered } from './handlers.ts'
+import type { StoredWork, StoredWorkParts } from './inbox.ts'
 import { InboxWork } from './inbox.ts'
 import { type Entry, intake, MAX_TEXT_BYTES } from './intake.ts'
-import { LeasedWork, type LeaseSettings } from './leased-work.ts'
 import type { IncomingMessage, StoredMessage } from './message.ts'
 import { able, expected, nameText, noOthers, object, positiveInteger } from './options.ts'
 import type { Outcome } from './outcome.ts'
 import { inParallel } from './parallel.ts'
 import { Recorder } from './record.ts'
 import { type HandlerOptions, Registry } from './registry.ts'
-import { isRefusal } from './storable.ts'
 import { Taker } from './take.ts'
 import { Turns } from './turns.ts'
 
@@ -73,13 +66,18 @@ export class Consumer<Tx> {
   readonly #registry: Registry<Tx>
   readonly #recorder: Recorder<Tx>
   readonly #taker: Taker<Tx>
-  readonly #inbox: Pick<InboxWork<Tx>, 'work'>
+  readonly #inbox: StoredWork
   readonly #leased: boolean
   readonly #turns: Turns
   #lastStored: Promise<unknown> = Promise.resolve()
 
-  /** Made by `hapax.consumer`; with a lease, by `hapax.leased`. */
-  constructor(engine: Engine<Tx>, name: string, options: ConsumerOptions, lease?: LeaseSettings) {
+  /** Made by `hapax.consumer`; by `hapax.leased` with its own way to work stored rows. */
+  constructor(
+    engine: Engine<Tx>,
+    name: string,
+    options: ConsumerOptions,
+    leased?: (parts: StoredWorkParts<Tx>) => StoredWork,
+  ) {
     this.name = consumerName(name)
     this.#engine = engine
     this.#settings = consumerSettings(options, engine.store.features.parallelWriters)
@@ -87,10 +85,15 @@ export class Consumer<Tx> {
     this.#turns = new Turns(name)
     this.#recorder = new Recorder(engine, name, this.#settings, (type) => this.#registry.retryOf(type))
     this.#taker = new Taker(engine, name, this.#settings, this.#recorder)
-    this.#leased = lease !== undefined
-    this.#inbox = lease
-      ? new LeasedWork(engine, name, { ...this.#settings, ...lease }, this.#recorder, this.#handlers)
-      : new InboxWork(engine, name, this.#settings, this.#recorder, this.#handlers)
+    this.#leased = leased !== undefined
+    const parts = {
+      engine,
+      consumer: name,
+      settings: this.#settings,
+      recorder: this.#recorder,
+      handlers: this.#handlers,
+    }
+    this.#inbox = leased?.(parts) ?? new InboxWork(parts)
   }
 
   /** Registers the handler of a message type. */

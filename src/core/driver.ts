@@ -31,11 +31,6 @@ export function isHarmless(kind: ErrorClass): boolean {
   return kind !== 'lost' && kind !== 'aborted' && kind !== 'gone' && kind !== 'other'
 }
 
-/** The error for a handle whose transaction has settled. */
-export function transactionClosed(): HapaxError {
-  return new HapaxError('transaction-closed', 'this transaction has settled; its handle cannot be used any more')
-}
-
 /** The error for something that is not an open transaction. */
 export function notInTransaction(detail: string, cause?: unknown): HapaxError {
   return new HapaxError('not-in-transaction', `expected tx to be an open transaction, got ${detail}`, { cause })

@@ -1,17 +1,15 @@
 import type { Acquisitions } from './acquisitions.ts'
 import type { Activity } from './activity.ts'
 import { type Clock, pause } from './clock.ts'
-import type { Isolation } from './connection.ts'
 import { Deadline, type Phases } from './deadline.ts'
-import { asError, HapaxError, isHapaxError, messageOf } from './errors.ts'
+import { asError, HapaxError, isHapaxError, isRefusal, messageOf } from './errors.ts'
 import type { EventHub } from './events.ts'
 import type { Floor } from './floor.ts'
-import type { Scope } from './handlers.ts'
 import type { Logger } from './logger.ts'
+import type { Isolation } from './options.ts'
 import type { OpenBuffer } from './publish.ts'
 import type { Random } from './random.ts'
 import type { Redact } from './redact.ts'
-import { isRefusal } from './storable.ts'
 import type { Opening, Store, Unit, UnitEnd, UnitOptions, Writes } from './store.ts'
 
 /** What every part of one hapax shares. */
@@ -61,6 +59,16 @@ export interface Running<Tx> {
   readonly resolving: boolean
   /** Runs somebody's work inside the transaction and returns what has to be written with it. */
   run(work: (scope: Scope<Tx>) => Promise<unknown>): Promise<Writes>
+}
+
+/** What the handlers of one transaction share. */
+export interface Scope<Tx> {
+  readonly tx: Tx
+  readonly buffer: OpenBuffer<Tx>
+  readonly signal: AbortSignal
+  readonly logger: Logger
+  /** Whether the handlers are called at the same time. */
+  readonly together: boolean
 }
 
 const MAX_CONFLICTS = 20

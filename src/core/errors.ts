@@ -213,3 +213,18 @@ function describeValue(value: unknown): string {
   }
   return String(value)
 }
+
+/** The error for a handle whose transaction has settled. */
+export function transactionClosed(): HapaxError {
+  return new HapaxError('transaction-closed', 'this transaction has settled; its handle cannot be used any more')
+}
+
+/** Whether the store said that it can never take a message. That is no outage: it would say the same every time. */
+export function isRefusal(error: unknown): error is HapaxError {
+  return isHapaxError(error, 'unstorable') || isHapaxError(error, 'too-large')
+}
+
+/** The error of a message that the store can never take. */
+export function unstorable(cause: unknown): HapaxError {
+  return new HapaxError('unstorable', `the store cannot take this message: ${messageOf(asError(cause))}`, { cause })
+}

@@ -1,7 +1,9 @@
 import { asError, messageOf } from './errors.ts'
 import type { Logger } from './logger.ts'
 import { expected, word } from './options.ts'
-import type { EffectState } from './rows.ts'
+
+/** What is known of an outside call: begun; happened; did certainly not happen; nobody knows. */
+export type EffectState = 'started' | 'done' | 'not-done' | 'unknown'
 
 /** Names a message in an event; never the payload. */
 export interface MessageRef {

@@ -1,77 +1,11 @@
 import type { RetryPolicy } from './backoff.ts'
-import type { MessageType, PublishOptions } from './define.ts'
-import type { EffectCall, EffectOptions } from './effect-options.ts'
+import type { MessageType } from './define.ts'
+import type { Scope } from './engine.ts'
 import { asError, HapaxError, isHapaxError, messageOf } from './errors.ts'
+import type { Handler, Item, LeasedHandler, ManyHandler, PublishInHandler } from './handler-types.ts'
 import { decode } from './intake.ts'
-import type { Logger } from './logger.ts'
 import { type Message, type StoredMessage, unpackAttributes } from './message.ts'
-import type { Cause, OpenBuffer, Published } from './publish.ts'
-
-/** Publishes a message that commits with the handler's transaction. */
-export type PublishInHandler = <In>(
-  type: MessageType<In, unknown>,
-  data: In,
-  options?: PublishOptions,
-) => Promise<Published>
-
-/** What a handler receives beside the data. */
-export interface HandlerContext<Tx> {
-  /** The transaction that commits together with the receipt; dead once the handler has settled. */
-  readonly tx: Tx
-  readonly message: Message
-  readonly publish: PublishInHandler
-  /** Aborted when the handler runs out of time. */
-  readonly signal: AbortSignal
-  /** 1 for the first call. */
-  readonly attempt: number
-  readonly logger: Logger
-}
-
-/** What a handler of many messages receives beside them. */
-export type ManyContext<Tx> = Omit<HandlerContext<Tx>, 'message' | 'attempt'>
-
-/** A message in a handler of many. */
-export interface Item<Data> {
-  readonly data: Data
-  readonly message: Message
-}
-
-/** A handler of one message. */
-export type Handler<Data, Tx> = (data: Data, ctx: HandlerContext<Tx>) => unknown
-/** A handler of many messages. */
-export type ManyHandler<Data, Tx> = (items: readonly Item<Data>[], ctx: ManyContext<Tx>) => unknown
-
-/** What a leased handler receives beside the data. */
-export interface LeasedContext<Tx> {
-  readonly message: Message
-  /** Aborted when the message has passed to another process, or the handler runs out of time. */
-  readonly signal: AbortSignal
-  /** 1 for the first call. */
-  readonly attempt: number
-  /** Grows each time that the message is taken, until a person retries it: a receiver that remembers it can refuse late ones. */
-  readonly fence: number
-  readonly logger: Logger
-  /**
-   * Makes an outside call once: it is journalled, carries a key that never changes, and is not made again by a retry. Resolves with
-   * the result as JSON has it, in every attempt; inside the call this context is not to be used.
-   */
-  effect<T>(name: string, call: EffectCall<T>, options?: EffectOptions<T>): Promise<T>
-  /** What to do in the transaction that settles the message; several are done in turn. */
-  complete(work: (tx: Tx) => unknown): void
-  /** Publishes a message that commits with the settling. */
-  readonly publish: PublishInHandler
-  /** Writes down something for people to read; it is added to the notes of earlier attempts. */
-  note(fields: Readonly<Record<string, unknown>>): Promise<void>
-}
-
-/** What a leased handler receives on a store without transactions: nothing to complete, and nothing to publish with it. */
-export type LeaseContext = Omit<LeasedContext<never>, 'complete' | 'publish'>
-
-/** A handler that calls the outside world, on a store without transactions. */
-export type LeaseHandler<Data> = (data: Data, ctx: LeaseContext) => unknown
-
-/** A handler that calls the outside world. */
-export type LeasedHandler<Data, Tx> = (data: Data, ctx: LeasedContext<Tx>) => unknown
+import type { Cause } from './publish.ts'
 
 /** A handler as it was registered. */
 export type Registered<Tx> = {
@@ -138,16 +72,6 @@ export function decodeFor<Tx>(handler: Registered<Tx>, stored: StoredMessage): C
 function refuse({ type }: StoredMessage, error: unknown): never {
   if (isHapaxError(error, 'invalid-payload')) throw error
   throw new HapaxError('invalid-payload', `the schema of ${type} threw: ${messageOf(asError(error))}`, { cause: error })
-}
-
-/** What the handlers of one transaction share. */
-export interface Scope<Tx> {
-  readonly tx: Tx
-  readonly buffer: OpenBuffer<Tx>
-  readonly signal: AbortSignal
-  readonly logger: Logger
-  /** Whether the handlers are called at the same time. */
-  readonly together: boolean
 }
 
 /** Calls the handlers in turn, or together; those of many get their messages as one array, where the first of them stands. */

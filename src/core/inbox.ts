@@ -1,12 +1,11 @@
 import type { ConsumerSettings } from './consumer-options.ts'
 import { Attempt, type Engine, type Running } from './engine.ts'
-import { asError, isHapaxError } from './errors.ts'
+import { asError, isHapaxError, isRefusal } from './errors.ts'
 import { callHandlers, type Job, prepareJob, type Registered, smaller } from './handlers.ts'
 import { type Outcome, outcome } from './outcome.ts'
 import { isFeared, type Recorder } from './record.ts'
 import { ref } from './reporter.ts'
 import type { InboxRow } from './rows.ts'
-import { isRefusal } from './storable.ts'
 import type { UnitEnd } from './store.ts'
 
 /** After this many crashes while nothing else ran, a message is held to be what ends the process. */
@@ -33,6 +32,20 @@ type Ended =
   /** Rows that have ended their process too often; nothing was kept. */
   | { readonly kind: 'crash-loop'; readonly rows: readonly InboxRow[] }
 
+/** What works the stored rows of a consumer. */
+export interface StoredWork {
+  work(seqs: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, Outcome>>
+}
+
+/** What a consumer gives to whatever works its stored rows. */
+export interface StoredWorkParts<Tx> {
+  readonly engine: Engine<Tx>
+  readonly consumer: string
+  readonly settings: ConsumerSettings
+  readonly recorder: Recorder<Tx>
+  readonly handlers: ReadonlyMap<string, Registered<Tx>>
+}
+
 /** Works messages that wait in the inbox: the rows that could be claimed are the right to run. */
 export class InboxWork<Tx> {
   readonly #engine: Engine<Tx>
@@ -41,13 +54,7 @@ export class InboxWork<Tx> {
   readonly #recorder: Recorder<Tx>
   readonly #handlers: ReadonlyMap<string, Registered<Tx>>
 
-  constructor(
-    engine: Engine<Tx>,
-    consumer: string,
-    settings: ConsumerSettings,
-    recorder: Recorder<Tx>,
-    handlers: ReadonlyMap<string, Registered<Tx>>,
-  ) {
+  constructor({ engine, consumer, settings, recorder, handlers }: StoredWorkParts<Tx>) {
     this.#engine = engine
     this.#consumer = consumer
     this.#settings = settings

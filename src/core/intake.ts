@@ -13,8 +13,8 @@ import {
   type StoredMessage,
 } from './message.ts'
 import { isText } from './options.ts'
-import { encodeText } from './sql/values.ts'
 import { cutAttributes, markStub, STUB_BYTES, type Stub } from './stub.ts'
+import { encodeText } from './text.ts'
 
 /** What to do with a message whose id is missing or cannot be one: refuse it, hash its payload, or ask a function. */
 export type MissingId = 'reject' | 'hash' | ((message: IncomingMessage) => string)

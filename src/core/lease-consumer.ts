@@ -12,7 +12,7 @@ import {
 } from './consumer.ts'
 import { consumerSettings } from './consumer-options.ts'
 import type { MessageType } from './define.ts'
-import type { LeasedHandler, LeaseHandler } from './handlers.ts'
+import type { LeasedHandler, LeaseHandler } from './handler-types.ts'
 import { type Entry, type IntakePolicy, intake } from './intake.ts'
 import { type LeasedOptions, leaseSettings } from './leased.ts'
 import type { IncomingMessage } from './message.ts'

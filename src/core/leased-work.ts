@@ -1,23 +1,17 @@
 import type { ConsumerSettings } from './consumer-options.ts'
 import type { MessageType } from './define.ts'
 import { Effects } from './effect.ts'
+import type { Scope } from './engine.ts'
 import { Attempt, type Engine, persist } from './engine.ts'
 import { asError, type ErrorCode, HapaxError, isHapaxError, messageOf } from './errors.ts'
-import {
-  type Content,
-  decodeFor,
-  type LeasedContext,
-  type LeasedHandler,
-  type PublishInHandler,
-  type Registered,
-  type Scope,
-} from './handlers.ts'
-import { MAX_CRASHES } from './inbox.ts'
+import type { LeasedContext, LeasedHandler, Published, PublishInHandler } from './handler-types.ts'
+import { type Content, decodeFor, type Registered } from './handlers.ts'
+import { MAX_CRASHES, type StoredWorkParts } from './inbox.ts'
 import { type HeldLease, Leases, TimeLimit, underLease } from './lease.ts'
 import type { StoredMessage } from './message.ts'
 import { expected } from './options.ts'
 import { type Outcome, outcome } from './outcome.ts'
-import type { Cause, Published } from './publish.ts'
+import type { Cause } from './publish.ts'
 import { checkPublish } from './publish-options.ts'
 import type { Recorder } from './record.ts'
 import { Reporter, ref } from './reporter.ts'
@@ -46,24 +40,18 @@ export class LeasedWork<Tx> {
   readonly #limit: TimeLimit
   readonly #reporter: Reporter
 
-  constructor(
-    engine: Engine<Tx>,
-    consumer: string,
-    settings: ConsumerSettings & LeaseSettings,
-    recorder: Recorder<Tx>,
-    handlers: ReadonlyMap<string, Registered<Tx>>,
-  ) {
+  constructor({ engine, consumer, settings, recorder, handlers }: StoredWorkParts<Tx>, lease: LeaseSettings) {
     this.#engine = engine
     this.#consumer = consumer
-    this.#settings = settings
+    this.#settings = { ...settings, ...lease }
     this.#recorder = recorder
     this.#handlers = handlers
     this.#reporter = new Reporter(engine, consumer)
-    this.#limit = new TimeLimit(engine.clock, settings.maxDurationMs)
+    this.#limit = new TimeLimit(engine.clock, lease.maxDurationMs)
     this.#leases = new Leases({
       store: engine.store,
       clock: engine.clock,
-      leaseMs: settings.leaseMs,
+      leaseMs: lease.leaseMs,
       report: (error) => engine.logger.warn({ consumer, error: messageOf(error) }, 'leases could not be prolonged'),
     })
   }

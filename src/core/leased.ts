@@ -3,8 +3,8 @@ import { Consumer, type HandlerOptions, type Source, type SourceOptions } from '
 import type { ConsumerOptions } from './consumer-options.ts'
 import type { MessageType } from './define.ts'
 import type { Engine } from './engine.ts'
-import type { LeasedHandler } from './handlers.ts'
-import type { LeaseSettings } from './leased-work.ts'
+import type { LeasedHandler } from './handler-types.ts'
+import { LeasedWork, type LeaseSettings } from './leased-work.ts'
 import type { IncomingMessage } from './message.ts'
 import { expected, noOthers, positiveInteger } from './options.ts'
 import type { Outcome } from './outcome.ts'
@@ -51,7 +51,8 @@ export class Leased<Tx> {
   constructor(engine: Engine<Tx>, name: string, options: LeasedOptions) {
     noOthers('options of leased', options, NAMES)
     const { leaseMs, maxDurationMs, ...others } = options
-    this.consumer = new Consumer(engine, name, others, leaseSettings({ leaseMs, maxDurationMs }))
+    const lease = leaseSettings({ leaseMs, maxDurationMs })
+    this.consumer = new Consumer(engine, name, others, (parts) => new LeasedWork(parts, lease))
     this.name = name
   }
 

@@ -1,5 +1,7 @@
-import type { Isolation } from './connection.ts'
 import { describe, HapaxError } from './errors.ts'
+
+/** Isolation levels by their SQL names. */
+export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
 
 /** Fails with the one sentence form of hapax: "expected leaseMs to be a positive integer, got -1". */
 export function expected(name: string, what: string, got: unknown): never {

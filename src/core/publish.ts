@@ -1,8 +1,8 @@
 import type { Clock } from './clock.ts'
 import { type Draft, type MessageType, messageType, type PublishOptions } from './define.ts'
-import { transactionClosed } from './driver.ts'
-import { asError, HapaxError, messageOf } from './errors.ts'
+import { asError, HapaxError, messageOf, transactionClosed } from './errors.ts'
 import type { EventHub } from './events.ts'
+import type { Published } from './handler-types.ts'
 import { fingerprint, messageKey } from './identity.ts'
 import { decode, isIndexed, textRule } from './intake.ts'
 import { parseJson } from './json.ts'
@@ -13,12 +13,6 @@ import { checkPublish } from './publish-options.ts'
 import type { LocalRow } from './rows.ts'
 import type { Entered, Store, Unit, Writes } from './store.ts'
 import { Watched } from './watched.ts'
-
-/** What `publish` answers. `duplicate`: every consumer had this id already (local delivery). */
-export interface Published {
-  readonly id: string
-  readonly duplicate?: true
-}
 
 /** A message ready to be written. */
 interface Prepared {

@@ -1,4 +1,5 @@
 import type { ErrorRecord } from './errors.ts'
+import type { EffectState } from './events.ts'
 import type { LeavingMessage, StoredMessage } from './message.ts'
 
 /** The receipt of a message that had been taken before. */
@@ -38,9 +39,6 @@ export interface Lease {
   readonly token: string
   readonly fence: number
 }
-
-/** What is known of an outside call: begun; happened; did certainly not happen; nobody knows. */
-export type EffectState = 'started' | 'done' | 'not-done' | 'unknown'
 
 /** Names an effect: one outside call of one message of one consumer. */
 export interface EffectRef {

@@ -1,4 +1,4 @@
-import { asError, HapaxError, isHapaxError, messageOf } from './errors.ts'
+import { HapaxError, isRefusal, messageOf } from './errors.ts'
 import type { StoredMessage } from './message.ts'
 import { asciiJson, inAscii, shortened } from './stub.ts'
 import type { Verdict } from './verdict.ts'
@@ -7,16 +7,6 @@ import type { Verdict } from './verdict.ts'
 export interface Kept {
   readonly message: StoredMessage
   readonly verdict: Verdict
-}
-
-/** Whether the store said that it can never take a message. That is no outage: it would say the same every time. */
-export function isRefusal(error: unknown): error is HapaxError {
-  return isHapaxError(error, 'unstorable') || isHapaxError(error, 'too-large')
-}
-
-/** The error of a message that the store can never take. */
-export function unstorable(cause: unknown): HapaxError {
-  return new HapaxError('unstorable', `the store cannot take this message: ${messageOf(asError(cause))}`, { cause })
 }
 
 /** Keeps a message as far as the store takes it. */

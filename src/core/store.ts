@@ -1,6 +1,6 @@
-import type { Isolation } from './connection.ts'
 import type { ErrorRecord } from './errors.ts'
 import type { StoredMessage } from './message.ts'
+import type { Isolation } from './options.ts'
 import type {
   EffectEnd,
   EffectRef,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { HapaxError, NotDone, Permanent } from '../core/errors.ts'
-import type { LeaseContext } from '../core/handlers.ts'
+import type { LeaseContext } from '../core/handler-types.ts'
 import type { Outcome } from '../core/outcome.ts'
 import type { EffectRow } from '../core/rows.ts'
 import { assertOutcome } from './store/world.ts'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { isHapaxError, NotDone } from '../core/errors.ts'
-import type { LeaseContext } from '../core/handlers.ts'
+import type { LeaseContext } from '../core/handler-types.ts'
 import type { EdgeCase, EdgeWorld } from './effect-edges.ts'
 import { assertOutcome } from './store/world.ts'
 

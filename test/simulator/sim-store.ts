@@ -27,7 +27,8 @@ import {
   type WorkerRow,
   type Writes,
 } from 'hapax'
-import { doomed, transactionClosed, untilAborted } from '../../src/core/driver.ts'
+import { doomed, untilAborted } from '../../src/core/driver.ts'
+import { transactionClosed } from '../../src/core/errors.ts'
 import { numberOf } from '../../src/core/seq.ts'
 import type { Chaos } from './chaos.ts'
 import {

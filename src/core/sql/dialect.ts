@@ -1,6 +1,7 @@
-import type { DoomOf, ErrorClass, Executor, Isolation, Result, Statement } from '../connection.ts'
+import type { DoomOf, ErrorClass, Executor, Result, Statement } from '../connection.ts'
 import type { ErrorRecord } from '../errors.ts'
 import type { StoredMessage } from '../message.ts'
+import type { Isolation } from '../options.ts'
 import type { FailedRow, LocalResult, LocalRow, OutboxRow, RetryRow } from '../rows.ts'
 import type { Opening, Share, UnitOptions, WorkerHello } from '../store.ts'
 import type { AsideDialect } from './aside-dialect.ts'

@@ -1,8 +1,9 @@
 import type { Row } from '../connection.ts'
 import { compareSeq } from '../seq.ts'
 import type { Entry, Share } from '../store.ts'
+import { encodeText } from '../text.ts'
 import type { StuckLook } from './aside.ts'
-import { asBoolean, asNumber, asSeq, asText, asTextOrNull, encodeText } from './values.ts'
+import { asBoolean, asNumber, asSeq, asText, asTextOrNull } from './values.ts'
 
 /** How many rows without order, and how many keys, a look lists per lane: twice the average, because lanes are not quite even. */
 export function pageOf({ limit, lanes }: Share): number {

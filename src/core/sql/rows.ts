@@ -1,5 +1,6 @@
 import type { Row } from '../connection.ts'
-import type { EffectRef, EffectRow, EffectState, InboxRow, OutboxMessage, Receipt, WorkerRow } from '../rows.ts'
+import type { EffectState } from '../events.ts'
+import type { EffectRef, EffectRow, InboxRow, OutboxMessage, Receipt, WorkerRow } from '../rows.ts'
 import {
   asBoolean,
   asDate,

@@ -1,8 +1,7 @@
 import type { ErrorClass } from '../connection.ts'
 import { doomed, NotSent } from '../driver.ts'
-import { HapaxError, isHapaxError } from '../errors.ts'
+import { HapaxError, isHapaxError, unstorable } from '../errors.ts'
 import { redact } from '../redact.ts'
-import { unstorable } from '../storable.ts'
 import type { Dialect } from './dialect.ts'
 
 /** How far a transaction has come. */

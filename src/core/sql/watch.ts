@@ -1,6 +1,7 @@
 import { systemClock, within } from '../clock.ts'
 import type { DoomOf } from '../connection.ts'
-import { doomed, leftOpen, transactionClosed, unawaited } from '../driver.ts'
+import { doomed, leftOpen, unawaited } from '../driver.ts'
+import { transactionClosed } from '../errors.ts'
 
 /** How long statements that nobody awaited may keep a connection from being used again. */
 const SETTLE_MS = 1_000

@@ -1,5 +1,5 @@
-import { notInTransaction, transactionClosed } from '../../core/driver.ts'
-import { describe } from '../../core/errors.ts'
+import { notInTransaction } from '../../core/driver.ts'
+import { describe, transactionClosed } from '../../core/errors.ts'
 import { expected } from '../../core/options.ts'
 import type { Tables } from './tables.ts'
 

@@ -5,7 +5,8 @@ import { laneOf } from '../../core/lanes.ts'
 import type { StoredMessage } from '../../core/message.ts'
 import type { RetryRow } from '../../core/rows.ts'
 import { markOf, numberOf } from '../../core/seq.ts'
-import { encodeText, uuidBytes } from '../../core/sql/index.ts'
+import { uuidBytes } from '../../core/sql/index.ts'
+import { encodeText } from '../../core/text.ts'
 
 /** A plain text as bytes. */
 export function bytes(value: string): Buffer {

@@ -1,5 +1,5 @@
 import type { Executor } from '../../core/connection.ts'
-import { transactionClosed } from '../../core/driver.ts'
+import { transactionClosed } from '../../core/errors.ts'
 import { TransactionWatch } from '../../core/sql/index.ts'
 import { isBusy } from './client.ts'
 import { doomOf } from './errors.ts'

@@ -1,6 +1,7 @@
 import type { Origin } from '../../core/rows.ts'
 import { numberOf } from '../../core/seq.ts'
-import { type AsideDialect, encodeText } from '../../core/sql/index.ts'
+import type { AsideDialect } from '../../core/sql/index.ts'
+import { encodeText } from '../../core/text.ts'
 import { array } from './literal.ts'
 
 /** The statements that keep keys which cannot run out of the way. */

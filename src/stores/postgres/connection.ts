@@ -16,11 +16,10 @@ import {
   NotSent,
   noAnswer,
   notInTransaction,
-  transactionClosed,
   untilAborted,
   untilAcquired,
 } from '../../core/driver.ts'
-import { describe, HapaxError, isHapaxError } from '../../core/errors.ts'
+import { describe, HapaxError, isHapaxError, transactionClosed } from '../../core/errors.ts'
 import { isolationOption } from '../../core/options.ts'
 import { destroy } from '../../core/pg-client.ts'
 import { Changed, hasOtherRole, isAsBefore, SESSION } from '../../core/pg-session.ts'

@@ -1,6 +1,7 @@
 import type { EffectRef, Lease } from '../../core/rows.ts'
 import { numberOf } from '../../core/seq.ts'
-import { encodeText, errorJson, type LeaseDialect } from '../../core/sql/index.ts'
+import { errorJson, type LeaseDialect } from '../../core/sql/index.ts'
+import { encodeText } from '../../core/text.ts'
 import { BACKEND, INBOX, LATER, MS, ROWS, SEQ } from './fragments.ts'
 import { array } from './literal.ts'
 import { named, one } from './rows.ts'

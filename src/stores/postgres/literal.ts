@@ -1,6 +1,5 @@
 import type { Param, Statement } from '../../core/connection.ts'
-import { HapaxError } from '../../core/errors.ts'
-import { unstorable } from '../../core/storable.ts'
+import { HapaxError, unstorable } from '../../core/errors.ts'
 
 /**
  * Statements as one text with their values written in, for the simple query protocol: it carries several statements in

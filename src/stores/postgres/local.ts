@@ -1,5 +1,6 @@
 import { laneOf } from '../../core/lanes.ts'
-import { asNumber, type Dialect, encodeText } from '../../core/sql/index.ts'
+import { asNumber, type Dialect } from '../../core/sql/index.ts'
+import { encodeText } from '../../core/text.ts'
 import { ENTERED, LATER } from './fragments.ts'
 import { array } from './literal.ts'
 import { messageArrays } from './rows.ts'

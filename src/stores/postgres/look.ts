@@ -1,7 +1,8 @@
 import type { Statement } from '../../core/connection.ts'
 import type { Origin } from '../../core/rows.ts'
-import { encodeText, pageOf } from '../../core/sql/index.ts'
+import { pageOf } from '../../core/sql/index.ts'
 import type { Share } from '../../core/store.ts'
+import { encodeText } from '../../core/text.ts'
 import { MS, SEQ } from './fragments.ts'
 import { array } from './literal.ts'
 

@@ -1,5 +1,6 @@
 import type { Statement } from '../../core/connection.ts'
-import { encodeText, type OverviewDialect } from '../../core/sql/index.ts'
+import type { OverviewDialect } from '../../core/sql/index.ts'
+import { encodeText } from '../../core/text.ts'
 import { MS, SEQ } from './fragments.ts'
 
 /** The statements behind `status` and `explain`, on PostgreSQL in one schema. */

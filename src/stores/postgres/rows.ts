@@ -1,6 +1,6 @@
 import type { StoredMessage } from '../../core/message.ts'
 import { markOf, numberOf } from '../../core/seq.ts'
-import { encodeText } from '../../core/sql/index.ts'
+import { encodeText } from '../../core/text.ts'
 import { array } from './literal.ts'
 
 /** message_key, source, id, type, key (empty: none), attributes, data, fingerprint: eight parameters. */

@@ -1,4 +1,4 @@
-import { transactionClosed } from '../../core/driver.ts'
+import { transactionClosed } from '../../core/errors.ts'
 import { isBusy } from '../../core/pg-client.ts'
 import { leavesBehind } from '../../core/pg-session.ts'
 import { TransactionWatch } from '../../core/sql/index.ts'

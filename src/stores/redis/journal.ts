@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import type { EffectEnd, EffectRef, EffectRow, EffectState, Lease } from '../../core/rows.ts'
+import type { EffectState } from '../../core/events.ts'
+import type { EffectEnd, EffectRef, EffectRow, Lease } from '../../core/rows.ts'
 import type { Audit } from '../../core/tools.ts'
 import { type Commands, isDone, Replies } from './commands.ts'
 import { fenceOf, packOptional, unpackOptional } from './message.ts'

@@ -9,8 +9,8 @@ import type {
   TransactionOptions,
   TransactionWork,
 } from '../../core/connection.ts'
-import { notInTransaction, transactionClosed } from '../../core/driver.ts'
-import { describe, HapaxError } from '../../core/errors.ts'
+import { notInTransaction } from '../../core/driver.ts'
+import { describe, HapaxError, transactionClosed } from '../../core/errors.ts'
 import { type Queue, Turn } from '../../core/queue.ts'
 import { type Database, openDatabase } from './database.ts'
 import { isBusy } from './errors.ts'

@@ -1,6 +1,7 @@
 import type { EffectRef, Lease } from '../../core/rows.ts'
 import { numberOf } from '../../core/seq.ts'
-import { encodeText, type LeaseDialect } from '../../core/sql/index.ts'
+import type { LeaseDialect } from '../../core/sql/index.ts'
+import { encodeText } from '../../core/text.ts'
 import { INBOX, LATER, NAME, ROW, ROWS, SEQ, SEQS, UUID } from './fragments.ts'
 import { NOW } from './migrations.ts'
 import { named, one } from './rows.ts'

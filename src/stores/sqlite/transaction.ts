@@ -1,6 +1,7 @@
 import { type DatabaseSync, StatementSync } from 'node:sqlite'
 import type { Executor } from '../../core/connection.ts'
-import { doomed, transactionClosed, unawaited } from '../../core/driver.ts'
+import { doomed, unawaited } from '../../core/driver.ts'
+import { transactionClosed } from '../../core/errors.ts'
 import { brokenAtomicity } from '../../core/sql/index.ts'
 import { Watched } from '../../core/watched.ts'
 import type { Database } from './database.ts'

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import type { EffectOptions } from '../../core/effect-options.ts'
+import type { EffectOptions } from '../../core/handler-types.ts'
 import { messageKey } from '../../core/identity.ts'
 import type { Case } from './case.ts'
 import { leased, states, work } from './leased-world.ts'

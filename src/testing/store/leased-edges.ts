@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import type { LeasedContext } from '../../core/handlers.ts'
+import type { LeasedContext } from '../../core/handler-types.ts'
 import { messageKey } from '../../core/identity.ts'
 import { type EdgeCase, type EdgeWorld, effectEdges, insideCalls } from '../effect-edges.ts'
 import { effectNames } from '../effect-names.ts'

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
 import { HapaxError } from '../../core/errors.ts'
-import type { LeasedContext } from '../../core/handlers.ts'
+import type { EffectState } from '../../core/events.ts'
+import type { LeasedContext } from '../../core/handler-types.ts'
 import { messageKey } from '../../core/identity.ts'
 import type { Leased, LeasedOptions } from '../../core/leased.ts'
-import type { EffectState, InboxRow } from '../../core/rows.ts'
+import type { InboxRow } from '../../core/rows.ts'
 import { type AnyHapax, type AnyStore, AT_ONCE, Ping, ping, type Tx, type World } from './world.ts'
 
 export type Sms = (ctx: LeasedContext<Tx>) => unknown

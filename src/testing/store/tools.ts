@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
-import type { Isolation } from '../../core/connection.ts'
 import { defineMessage } from '../../core/define.ts'
 import { unpackAttributes } from '../../core/message.ts'
+import type { Isolation } from '../../core/options.ts'
 import { assertRefused, toolCalls } from '../tool-inputs.ts'
 import type { Case } from './case.ts'
 import { failedOne, failedOnes } from './failed-world.ts'

@@ -5,7 +5,7 @@ import type { Clock } from './clock.ts'
  * run at once. What was in hand a second time runs while no other such message does. None of them waits here, so that none stands in
  * the way of others.
  */
-export class Isolation {
+export class Quarantine {
   readonly #clock: Clock
   readonly #most: number
   #few = 0
