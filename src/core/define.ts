@@ -40,7 +40,7 @@ export interface PublishOptions {
   readonly tracestate?: string
   /** Not before this many milliseconds after the commit's insert. */
   readonly delayMs?: number
-  /** The relay that sends it. @default 'default' */
+  /** The relay that sends it. @default the `relay` of `createHapax` */
   readonly relay?: string
   /** Write the row at once and not as the last statement of the transaction. @default false */
   readonly now?: boolean

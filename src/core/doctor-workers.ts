@@ -1,5 +1,5 @@
 import { LANES, lanesOf } from './lanes.ts'
-import { type Serves, servesOf } from './membership.ts'
+import { namesakeText, type Serves, servesOf } from './membership.ts'
 import type { Finding, StoreStatus } from './tools.ts'
 
 /** A worker that is alive. */
@@ -87,7 +87,25 @@ function consumerFindings(
   const handles = ({ serves }: Live, type: string): boolean => serves.consumers.get(name)?.includes(type) ?? false
   const orphans = types.filter((type) => !serving.some((worker) => handles(worker, type)))
   const shares = types.map((type) => serving.filter((worker) => handles(worker, type)))
-  return [served(name, shares.length > orphans.length ? shares : [serving], serving.length), ...orphaned(name, orphans)]
+  return [
+    ...namesakes(name, all),
+    served(name, shares.length > orphans.length ? shares : [serving], serving.length),
+    ...orphaned(name, orphans),
+  ]
+}
+
+/** The same name in applications of different sources; what they handle may differ between versions of one application. */
+function namesakes(name: string, live: readonly Live[]): readonly Finding[] {
+  const sources = [...new Set(live.flatMap(({ serves }) => serves.source ?? []))].sort()
+  if (sources.length < 2) return []
+  return [
+    {
+      check: 'workers',
+      level: 'warning',
+      message: namesakeText(name, sources),
+      advice: 'Give one of them another consumer name. If they are one application, give them the same source.',
+    },
+  ]
 }
 
 function unserved(name: string, open: number, subscribed: boolean): readonly Finding[] {

@@ -16,6 +16,10 @@ import type { Opening, Store, Unit, UnitEnd, UnitOptions, Writes } from './store
 export interface Engine<Tx> {
   readonly store: Store<Tx, never>
   readonly publisher: { open(tx: Tx): OpenBuffer<Tx> }
+  /** The application: the source of what it publishes. */
+  readonly source: string
+  /** The relay of messages that name none, and of a worker's `relay`. */
+  readonly relay: string
   readonly events: EventHub
   readonly activity: Activity
   readonly acquisitions: Acquisitions

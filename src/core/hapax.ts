@@ -19,7 +19,7 @@ import { Leased, type LeasedOptions } from './leased.ts'
 import { type Logger, loggerOption } from './logger.ts'
 import { Consumers, Keys, Relays, Sent } from './operations.ts'
 import type { Isolation } from './options.ts'
-import { able, expected, flag, isolationOption, noOthers, oneOf, positiveInteger, text } from './options.ts'
+import { able, expected, flag, isolationOption, nameText, noOthers, oneOf, positiveInteger, text } from './options.ts'
 import { Publisher } from './publish.ts'
 import { sentName } from './publish-options.ts'
 import { type Random, randomOption } from './random.ts'
@@ -43,6 +43,11 @@ export interface HapaxOptions<Tx, Own> {
   readonly source: string
   /** `relay` writes messages to the outbox; `local` hands them to the consumers on the same database. @default 'relay' */
   readonly delivery?: 'relay' | 'local'
+  /**
+   * The relay that sends what is published without naming one, and that a worker's `relay` serves. A second service on the same database
+   * that publishes elsewhere has a name of its own. @default 'default'
+   */
+  readonly relay?: string
   /** @default warnings and errors to standard error */
   readonly logger?: Logger
   /**
@@ -124,6 +129,7 @@ function createWhole<Tx, Own>(options: HapaxOptions<Tx, Own>): Hapax<Tx, Own> {
     'store',
     'source',
     'delivery',
+    'relay',
     'logger',
     'redact',
     'maxMessageBytes',
@@ -158,12 +164,15 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     const maxBytes = positiveInteger('maxMessageBytes', options.maxMessageBytes, 1024 * 1024)
     const acquireMs = positiveInteger('acquireMs', options.acquireMs, ACQUIRE_MS)
     const mintId = uuidv7Source(clock, random)
+    const source = sentName('source', options.source)
+    const relay = nameText('relay', options.relay ?? 'default')
     this.#store = store
     this.events = new EventHub(logger)
     this.#publisher = new Publisher({
       store,
-      source: sentName('source', options.source),
+      source,
       delivery: oneOf('delivery', ['relay', 'local'], options.delivery, 'relay'),
+      relay,
       maxBytes,
       clock,
       mintId,
@@ -175,6 +184,8 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     this.#engine = {
       store,
       publisher: this.#publisher,
+      source,
+      relay,
       events,
       activity,
       acquisitions: new Acquisitions({ clock, events, logger, acquireMs }),

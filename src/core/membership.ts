@@ -2,12 +2,15 @@ import { hostname } from 'node:os'
 import type { Clock } from './clock.ts'
 import { asError, isHapaxError } from './errors.ts'
 import { lanesOf, ownerOf } from './lanes.ts'
+import type { Logger } from './logger.ts'
 import type { Random } from './random.ts'
 import type { WorkerRow } from './rows.ts'
 import type { Store } from './store.ts'
 
 /** What a worker serves. */
 export interface Serves {
+  /** The application of the worker: the source of what it publishes. Undefined: its row does not say. */
+  readonly source: string | undefined
   /** Types by consumer. */
   readonly consumers: ReadonlyMap<string, readonly string[]>
   readonly relays: readonly string[]
@@ -22,6 +25,7 @@ export interface MembershipOptions {
   readonly store: Pick<Store<never>, 'join' | 'note' | 'beat' | 'bury' | 'leave'>
   readonly clock: Clock
   readonly random: Random
+  readonly logger: Logger
   readonly serves: Omit<Serves, 'stuck' | 'missing'>
   /** Within this time others take over when this worker dies. */
   readonly takeoverMs: number
@@ -49,6 +53,7 @@ export class Membership {
   #state: 'new' | 'joined' | 'left' = 'new'
   #stuck = false
   readonly #missing = new Set<string>()
+  readonly #namesakes = new Set<string>()
   /** What the others were told last. */
   #told = ''
   #cancel: () => void = () => {}
@@ -164,8 +169,8 @@ export class Membership {
   }
 
   #serves(): Serves {
-    const { consumers, relays } = this.#options.serves
-    return { consumers, relays, stuck: this.#stuck, missing: [...this.#missing] }
+    const { source, consumers, relays } = this.#options.serves
+    return { source, consumers, relays, stuck: this.#stuck, missing: [...this.#missing] }
   }
 
   async #hello(): Promise<void> {
@@ -236,6 +241,19 @@ export class Membership {
     this.#others = others.map((other) => ({ id: other.id, serves: servesOf(other) }))
     this.#lanes.clear()
     this.#options.changed()
+    for (const other of others) this.#compare(other.name, servesOf(other))
+  }
+
+  /** Warns once of another application with a consumer of this name. Types alone prove nothing: a new version may handle one more. */
+  #compare(worker: string, { source, consumers }: Serves): void {
+    const { serves, logger } = this.#options
+    if (source === undefined || source === serves.source) return
+    for (const consumer of serves.consumers.keys()) {
+      const name = JSON.stringify([consumer, source])
+      if (!consumers.has(consumer) || this.#namesakes.has(name)) continue
+      this.#namesakes.add(name)
+      logger.warn({ consumer, worker, source }, namesakeText(consumer, [String(serves.source), source]))
+    }
   }
 
   async #bury(): Promise<void> {
@@ -248,19 +266,33 @@ export class Membership {
   }
 }
 
+/** Says that applications of these sources serve a consumer of one name. */
+export function namesakeText(consumer: string, sources: readonly string[]): string {
+  return (
+    `the consumer ${consumer} is served by different applications (${sources.join(', ')}): ` +
+    'they share its receipts and its inbox, so that each takes messages from the other'
+  )
+}
+
 /** What a worker serves, as its row says it. */
-function servesText({ consumers, relays, stuck, missing }: Serves): string {
+function servesText({ source, consumers, relays, stuck, missing }: Serves): string {
   const unable = { ...(stuck && { stuck }), ...(missing.length > 0 && { missing }) }
-  return JSON.stringify({ consumers: Object.fromEntries(consumers), relays, ...unable })
+  return JSON.stringify({ source, consumers: Object.fromEntries(consumers), relays, ...unable })
 }
 
 /** What a worker's row says that it serves; what another version wrote may be something else. */
 export function servesOf({ serves }: Pick<WorkerRow, 'serves'>): Serves {
   try {
-    const { consumers, relays, stuck, missing } = JSON.parse(serves) as { [Name in keyof Serves]?: unknown }
-    return { consumers: typesOf(consumers), relays: namesOf(relays), stuck: stuck === true, missing: namesOf(missing) }
+    const { source, consumers, relays, stuck, missing } = JSON.parse(serves) as { [Name in keyof Serves]?: unknown }
+    return {
+      source: typeof source === 'string' ? source : undefined,
+      consumers: typesOf(consumers),
+      relays: namesOf(relays),
+      stuck: stuck === true,
+      missing: namesOf(missing),
+    }
   } catch {
-    return { consumers: new Map(), relays: [], stuck: false, missing: [] }
+    return { source: undefined, consumers: new Map(), relays: [], stuck: false, missing: [] }
   }
 }
 

@@ -64,6 +64,8 @@ export interface PublisherOptions<Tx, Own> {
   readonly store: Store<Tx, Own>
   readonly source: string
   readonly delivery: 'relay' | 'local'
+  /** The relay of messages that name none. */
+  readonly relay: string
   readonly maxBytes: number
   readonly clock: Clock
   readonly mintId: () => string
@@ -296,7 +298,7 @@ export class Publisher<Tx, Own> {
         options.delayMs,
       )
     }
-    return { message, relay: options.relay ?? 'default', delayMs: options.delayMs ?? 0 }
+    return { message, relay: options.relay ?? this.#options.relay, delayMs: options.delayMs ?? 0 }
   }
 }
 

@@ -13,7 +13,7 @@ import type { StoreFeatures } from './store.ts'
 export interface WorkerOptions<Tx> {
   /** Consumers whose inbox this worker works (retries, local delivery), and `consumer.from(…)` for those fed by a broker. */
   readonly consume?: readonly (Consumer<Tx> | Leased<Tx> | Source<Tx>)[]
-  /** Where the outbox goes: the relay `default`. */
+  /** Where the outbox goes: the relay that `createHapax` names, which is `default` unless it says otherwise. */
   readonly relay?: Destination
   /** Where the outbox goes, by the name of the relay that a publish names. */
   readonly relays?: Readonly<Record<string, Destination>>
@@ -53,7 +53,7 @@ export function workerSettings<Tx>(engine: Engine<Tx>, options: WorkerOptions<Tx
   noOthers('options of worker', options, NAMES)
   const { consume = [], keepSentMs, cleanup = true } = options
   if (!Array.isArray(consume)) expected('consume', 'a list of consumers', consume)
-  const relays = relaysOf(options)
+  const relays = relaysOf(options, engine.relay)
   if (consume.length === 0 && relays.size === 0) {
     expected('options of worker', 'something to consume or a relay', 'neither')
   }
@@ -79,11 +79,11 @@ function consumerOf<Tx>(engine: Engine<Tx>, given: Consumer<Tx> | Leased<Tx> | S
   return consumer
 }
 
-function relaysOf<Tx>({ relay, relays = {} }: WorkerOptions<Tx>): ReadonlyMap<string, Destination> {
+function relaysOf<Tx>({ relay, relays = {} }: WorkerOptions<Tx>, own: string): ReadonlyMap<string, Destination> {
   object('relays', relays)
   const all = new Map<string, Destination>(Object.entries(relays))
-  if (relay !== undefined && all.has('default')) expected('relay', `absent, because relays names 'default'`, relay)
-  if (relay !== undefined) all.set('default', relay)
+  if (relay !== undefined && all.has(own)) expected('relay', `absent, because relays names '${own}'`, relay)
+  if (relay !== undefined) all.set(own, relay)
   for (const [name, destination] of all) {
     nameText('name of a relay', name)
     able(`relay ${name}`, 'a destination, for example an exchange of a broker', destination, ['publish', 'close'])
@@ -205,13 +205,18 @@ export function refuseOrderless(
   }
 }
 
-/** A relay goes where the first worker said. */
+/**
+ * A relay goes where its first worker said. Either its destination has changed, or a second service on this database uses a relay that
+ * belongs to the first one: moving it would then send the messages of both to the wrong place.
+ */
 export function refuseMoved(relay: string, destination: string, recorded: string): void {
   if (recorded === destination) return
   throw new HapaxError(
     'relay-moved',
-    `expected relay ${relay} to go to ${recorded}, as recorded by the first worker, got ${destination}: ` +
-      `if the move is meant, run npx hapax relays move ${relay} '${destination}'`,
+    `expected relay ${relay} to go to ${recorded}, as its first worker recorded, got ${destination}: ` +
+      `if the relay belongs to another service on this database, give this one a relay of its own ` +
+      `(createHapax({ relay }), or --relay of npx hapax relay); ` +
+      `if its destination has changed, run npx hapax relays move ${relay} '${destination}'`,
     { fields: { relay, recorded, destination } },
   )
 }

@@ -60,9 +60,7 @@ export class Worker<Tx> {
     this.#settings = workerSettings(engine, options)
     this.#onStop = onStop
     this.#membership = new Membership({
-      store: engine.store,
-      clock: engine.clock,
-      random: engine.random,
+      ...engine,
       serves: this.#serves(),
       takeoverMs: this.#settings.takeoverMs,
       inHand: () => this.#inHand(),
@@ -270,6 +268,7 @@ export class Worker<Tx> {
   #serves(): Omit<Serves, 'stuck' | 'missing'> {
     const { consumers, relays } = this.#settings
     return {
+      source: this.#engine.source,
       get consumers() {
         return new Map(consumers.map(({ name, types }) => [name, types]))
       },

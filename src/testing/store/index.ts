@@ -27,6 +27,7 @@ import { publishing } from './publishing.ts'
 import { receipts } from './receipts.ts'
 import { relays } from './relays.ts'
 import { reusedNumbers } from './reused-numbers.ts'
+import { severalServices } from './several-services.ts'
 import { sharing } from './sharing.ts'
 import { stopping } from './stopping.ts'
 import { stuck } from './stuck.ts'
@@ -65,6 +66,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   order,
   'kept order': keptOrder,
   relays,
+  'several services': severalServices,
   'reused numbers': reusedNumbers,
   leases,
   'shared workers': sharing,
