@@ -1,13 +1,11 @@
-export type { AttributeFrom, Mapping } from './core/arrival.ts'
+export type { Arrival, AttributeFrom, Mapping } from './core/arrival.ts'
 export type { By } from './core/audit.ts'
 export type { RetryOptions } from './core/backoff.ts'
 export type {
-  Arrival,
   Confirmation,
   Delivery,
   Destination,
   DestinationFeatures,
-  OutgoingMessage,
   Prefetch,
   Reader,
   Subscription,
@@ -17,6 +15,7 @@ export type { BulkOptions, BulkResult, BulkSummary } from './core/bulk.ts'
 export { classifyError } from './core/classify.ts'
 export type { CleanupOptions } from './core/cleanup.ts'
 export type { Clock } from './core/clock.ts'
+export type { OutgoingMessage } from './core/cloudevents.ts'
 export type {
   Connection,
   ConnectionFeatures,

@@ -1,13 +1,6 @@
-import type {
-  Confirmation,
-  Delivery,
-  Destination,
-  OutgoingMessage,
-  Prefetch,
-  Reader,
-  Subscription,
-} from '../core/broker.ts'
+import type { Confirmation, Delivery, Destination, Prefetch, Reader, Subscription } from '../core/broker.ts'
 import { type Clock, clockOption } from '../core/clock.ts'
+import type { OutgoingMessage } from '../core/cloudevents.ts'
 import { arrivalOf } from '../core/cloudevents.ts'
 import { Deliveries, type Handle, type Incoming } from '../core/deliveries.ts'
 import { HapaxError } from '../core/errors.ts'

@@ -1,4 +1,5 @@
-import type { Confirmation, Destination, OutgoingMessage } from '../core/broker.ts'
+import type { Confirmation, Destination } from '../core/broker.ts'
+import type { OutgoingMessage } from '../core/cloudevents.ts'
 import { isJson } from '../core/intake.ts'
 import { safeJson } from '../core/safe-json.ts'
 import type { Io } from './io.ts'

@@ -1,11 +1,30 @@
 import { randomUUID } from 'node:crypto'
-import type { Arrival } from './broker.ts'
+
 import { isStructured, isStructuredJson } from './cloudevents.ts'
 import { asError, describe, type ErrorCode, HapaxError, messageOf } from './errors.ts'
 import { isName } from './intake.ts'
 import { MAX_DEPTH, parseJson } from './json.ts'
 import { CUT, DELIVERY, type IncomingMessage, REFUSED } from './message.ts'
 import { expected, noOthers, text } from './options.ts'
+
+/** What a broker handed out, as its driver found it: not interpreted yet. `decodeArrival` makes a message of it. */
+export interface Arrival {
+  readonly body: Uint8Array
+  readonly contentType: string | undefined
+  /** Attributes of CloudEvents that came beside the body (binary mode), without the protocol's prefix. */
+  readonly attributes: Readonly<Record<string, string>>
+  /** The sender's other headers, as texts; not those that the broker adds. */
+  readonly headers: Readonly<Record<string, string>>
+  /** What the protocol has fields of its own for, `messageId` for example; the page of each broker lists them. */
+  readonly properties: Readonly<Record<string, string>>
+  /** Whether it may have been delivered before. */
+  readonly redelivered: boolean
+  /**
+   * Why it goes to the failed store, whatever it says: the broker will not deliver it any more (`given-up-by-broker`), or not all
+   * of it could be read (`undecodable`; `too-large`, with its size as the field `bytes`: then the body is only the beginning).
+   */
+  readonly refused: HapaxError | undefined
+}
 
 /**
  * Where an attribute of a message is found: a fixed text; a field of the protocol (`{ property: 'messageId' }`); a header;

@@ -1,10 +1,6 @@
+import type { Arrival } from './arrival.ts'
+import type { OutgoingMessage } from './cloudevents.ts'
 import type { HapaxError } from './errors.ts'
-import type { Message } from './message.ts'
-
-/** A message on its way to a broker: its attributes, and the payload as bytes. */
-export interface OutgoingMessage extends Omit<Message, 'data'> {
-  readonly data: Uint8Array
-}
 
 /** What became of one message that was sent. */
 export type Confirmation =
@@ -46,25 +42,6 @@ export interface Destination {
   publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[]
   /** Closes what it opened itself. */
   close(): Promise<void>
-}
-
-/** What a broker handed out, as its driver found it: not interpreted yet. `decodeArrival` makes a message of it. */
-export interface Arrival {
-  readonly body: Uint8Array
-  readonly contentType: string | undefined
-  /** Attributes of CloudEvents that came beside the body (binary mode), without the protocol's prefix. */
-  readonly attributes: Readonly<Record<string, string>>
-  /** The sender's other headers, as texts; not those that the broker adds. */
-  readonly headers: Readonly<Record<string, string>>
-  /** What the protocol has fields of its own for, `messageId` for example; the page of each broker lists them. */
-  readonly properties: Readonly<Record<string, string>>
-  /** Whether it may have been delivered before. */
-  readonly redelivered: boolean
-  /**
-   * Why it goes to the failed store, whatever it says: the broker will not deliver it any more (`given-up-by-broker`), or not all
-   * of it could be read (`undecodable`; `too-large`, with its size as the field `bytes`: then the body is only the beginning).
-   */
-  readonly refused: HapaxError | undefined
 }
 
 /** A message in the hands of a reader. After the first answer, or when the link is lost, further answers do nothing. */

@@ -1,6 +1,11 @@
-import type { Arrival, OutgoingMessage } from './broker.ts'
+import type { Arrival } from './arrival.ts'
 import { isJson } from './intake.ts'
-import type { IncomingMessage } from './message.ts'
+import type { IncomingMessage, Message } from './message.ts'
+
+/** A message on its way to a broker: its attributes, and the payload as bytes. */
+export interface OutgoingMessage extends Omit<Message, 'data'> {
+  readonly data: Uint8Array
+}
 
 /** How a message travels: its attributes beside the body (`binary`), or all of it as one JSON text (`structured`). */
 export type EventFormat = 'binary' | 'structured'

@@ -1,4 +1,5 @@
-import type { Arrival, Delivery, Prefetch } from './broker.ts'
+import type { Arrival } from './arrival.ts'
+import type { Delivery, Prefetch } from './broker.ts'
 import { type Clock, systemClock } from './clock.ts'
 
 /** What a driver can do with one message that it handed out. None of these may throw. */

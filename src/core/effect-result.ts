@@ -1,5 +1,5 @@
 import { describe, HapaxError } from './errors.ts'
-import type { EffectEnd, EffectRow } from './rows.ts'
+import type { EffectRow } from './rows.ts'
 
 /** The longest result of an effect that is kept, as JSON. */
 export const MAX_RESULT_BYTES: number = 64 * 1024
@@ -25,12 +25,6 @@ export function resultOf(name: string, value: unknown): string | HapaxError {
   if (result === undefined) return unfit(name, `a JSON value, got ${describe(value)}`)
   const bytes = Buffer.byteLength(result)
   return bytes > MAX_RESULT_BYTES ? unfit(name, `at most ${MAX_RESULT_BYTES} bytes as JSON, got ${bytes}`) : result
-}
-
-/** Whether a person may say so of a call: nobody knows of it, or it has happened and what it returned could not be kept. */
-export function maySettle({ state, result }: Pick<EffectRow, 'state' | 'result'>, end: EffectEnd): boolean {
-  if (state === 'done') return result === null && end.state === 'done'
-  return state === 'started' || state === 'unknown'
 }
 
 /** What a call returned in an earlier attempt. */

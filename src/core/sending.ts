@@ -1,5 +1,6 @@
-import type { Confirmation, Destination, OutgoingMessage } from './broker.ts'
+import type { Confirmation, Destination } from './broker.ts'
 import type { Clock } from './clock.ts'
+import type { OutgoingMessage } from './cloudevents.ts'
 import { asError, describe, HapaxError, messageOf } from './errors.ts'
 import { unpackAttributes, wrongAttribute } from './message.ts'
 import type { OutboxMessage } from './rows.ts'

@@ -1,5 +1,6 @@
 import type { Audit, EffectEnd, EffectRef, Lease } from 'hapax'
-import { maySettle } from '../../src/core/effect-result.ts'
+import { maySettle } from '../../src/stores/memory/leases.ts'
+
 import {
   type Database,
   type DbTransaction,

@@ -1,13 +1,6 @@
 import { HapaxError, type IncomingMessage } from 'hapax'
-import type {
-  Confirmation,
-  Delivery,
-  Destination,
-  OutgoingMessage,
-  Prefetch,
-  Reader,
-  Subscription,
-} from '../../src/core/broker.ts'
+import type { Confirmation, Delivery, Destination, Prefetch, Reader, Subscription } from '../../src/core/broker.ts'
+import type { OutgoingMessage } from '../../src/core/cloudevents.ts'
 import { arrivalOf } from '../../src/core/cloudevents.ts'
 import type { Chaos } from './chaos.ts'
 import type { Database } from './database.ts'

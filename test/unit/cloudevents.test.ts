@@ -1,8 +1,9 @@
 import { CloudEvent, HTTP } from 'cloudevents'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import type { Arrival } from '../../src/core/arrival.ts'
 import { decodeArrival } from '../../src/core/arrival.ts'
-import type { Arrival, OutgoingMessage } from '../../src/core/broker.ts'
+import type { OutgoingMessage } from '../../src/core/cloudevents.ts'
 import {
   arrivalOf,
   type EncodedEvent,

@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import type { Arrival, Delivery, Prefetch } from '../../src/core/broker.ts'
+import type { Arrival } from '../../src/core/arrival.ts'
+import type { Delivery, Prefetch } from '../../src/core/broker.ts'
 import type { Clock } from '../../src/core/clock.ts'
 import { Deliveries, type Handle, type Incoming } from '../../src/core/deliveries.ts'
 

@@ -1,6 +1,6 @@
-import type { Confirmation, Destination, OutgoingMessage } from '../../core/broker.ts'
+import type { Confirmation, Destination } from '../../core/broker.ts'
 import { systemClock, within } from '../../core/clock.ts'
-import type { EventFormat } from '../../core/cloudevents.ts'
+import type { EventFormat, OutgoingMessage } from '../../core/cloudevents.ts'
 import { HapaxError } from '../../core/errors.ts'
 import { systemRandom } from '../../core/random.ts'
 import { closeClient, type KafkaProducer, listen } from './client.ts'

@@ -1,4 +1,5 @@
-import type { Arrival, OutgoingMessage } from '../../core/broker.ts'
+import type { Arrival } from '../../core/arrival.ts'
+import type { OutgoingMessage } from '../../core/cloudevents.ts'
 import { type EventFormat, encodeEvent, sortHeaders } from '../../core/cloudevents.ts'
 import type { HapaxError } from '../../core/errors.ts'
 import type { KafkaBatch } from './client.ts'

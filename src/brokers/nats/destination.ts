@@ -1,5 +1,6 @@
-import type { Confirmation, Destination, DestinationFeatures, OutgoingMessage } from '../../core/broker.ts'
+import type { Confirmation, Destination, DestinationFeatures } from '../../core/broker.ts'
 import { systemClock, within } from '../../core/clock.ts'
+import type { OutgoingMessage } from '../../core/cloudevents.ts'
 import { HapaxError } from '../../core/errors.ts'
 import { Client } from './client.ts'
 import { Link } from './link.ts'

@@ -1,5 +1,4 @@
-import type { OutgoingMessage } from '../../core/broker.ts'
-import type { EventFormat } from '../../core/cloudevents.ts'
+import type { EventFormat, OutgoingMessage } from '../../core/cloudevents.ts'
 import { callback, expected, flag, noOthers, object, oneOf, positiveInteger, spanMs, text } from '../../core/options.ts'
 import { shownUrl } from '../../core/reach.ts'
 

@@ -1,5 +1,6 @@
 import type { Msg, MsgHdrs } from '@nats-io/transport-node'
-import type { Confirmation, OutgoingMessage } from '../../core/broker.ts'
+import type { Confirmation } from '../../core/broker.ts'
+import type { OutgoingMessage } from '../../core/cloudevents.ts'
 import { asError, HapaxError, isHapaxError, messageOf } from '../../core/errors.ts'
 import { API, type ApiError, natsError } from './errors.ts'
 import type { Link } from './link.ts'

@@ -1,5 +1,6 @@
 import type { MsgHdrs } from '@nats-io/transport-node'
-import type { Arrival, OutgoingMessage } from '../../core/broker.ts'
+import type { Arrival } from '../../core/arrival.ts'
+import type { OutgoingMessage } from '../../core/cloudevents.ts'
 import { encodeEvent, isStructured, percentDecode, percentEncode, sortHeaders } from '../../core/cloudevents.ts'
 import { asError, describe, HapaxError, messageOf } from '../../core/errors.ts'
 import { messageKey } from '../../core/identity.ts'

@@ -1,4 +1,5 @@
-import type { Confirmation, OutgoingMessage } from '../../core/broker.ts'
+import type { Confirmation } from '../../core/broker.ts'
+import type { OutgoingMessage } from '../../core/cloudevents.ts'
 import { HapaxError } from '../../core/errors.ts'
 import type { Outgoing } from './wire.ts'
 

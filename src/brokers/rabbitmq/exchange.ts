@@ -1,5 +1,5 @@
-import type { Confirmation, Destination, OutgoingMessage } from '../../core/broker.ts'
-import type { EventFormat } from '../../core/cloudevents.ts'
+import type { Confirmation, Destination } from '../../core/broker.ts'
+import type { EventFormat, OutgoingMessage } from '../../core/cloudevents.ts'
 import { asError, HapaxError } from '../../core/errors.ts'
 import { type Answer, answersFor } from './answer.ts'
 import type { Link } from './link.ts'

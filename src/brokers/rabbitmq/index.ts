@@ -1,6 +1,6 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
-import type { Destination, OutgoingMessage, Subscription } from '../../core/broker.ts'
-import type { EventFormat } from '../../core/cloudevents.ts'
+import type { Destination, Subscription } from '../../core/broker.ts'
+import type { EventFormat, OutgoingMessage } from '../../core/cloudevents.ts'
 import { contained } from '../../core/contained.ts'
 import { HapaxError } from '../../core/errors.ts'
 import { expected, nameText, noOthers, oneOf, positiveInteger } from '../../core/options.ts'

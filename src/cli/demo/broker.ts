@@ -1,4 +1,5 @@
-import type { Confirmation, Delivery, Destination, OutgoingMessage, Prefetch, Subscription } from '../../core/broker.ts'
+import type { Confirmation, Delivery, Destination, Prefetch, Subscription } from '../../core/broker.ts'
+import type { OutgoingMessage } from '../../core/cloudevents.ts'
 import { arrivalOf } from '../../core/cloudevents.ts'
 import type { IncomingMessage } from '../../index.ts'
 import { chance } from './chance.ts'

@@ -1,4 +1,3 @@
-import { maySettle } from '../../core/effect-result.ts'
 import type { EffectEnd, EffectRef, EffectRow, InboxRow, Lease } from '../../core/rows.ts'
 import type { Audit } from '../../core/tools.ts'
 import type { Data } from './data.ts'
@@ -88,4 +87,10 @@ export function settleEffect(data: Data, effect: EffectRef, end: EffectEnd, audi
 
 function keyOf({ consumer, messageKey, name }: EffectRef): string {
   return JSON.stringify([consumer, messageKey, name])
+}
+
+/** Whether a person may say so of a call: nobody knows of it, or it has happened and what it returned could not be kept. */
+export function maySettle({ state, result }: Pick<EffectRow, 'state' | 'result'>, end: EffectEnd): boolean {
+  if (state === 'done') return result === null && end.state === 'done'
+  return state === 'started' || state === 'unknown'
 }

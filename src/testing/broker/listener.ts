@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
+import type { Arrival } from '../../core/arrival.ts'
 import { decodeArrival } from '../../core/arrival.ts'
-import type { Arrival, Delivery, Prefetch, Reader, Subscription } from '../../core/broker.ts'
+import type { Delivery, Prefetch, Reader, Subscription } from '../../core/broker.ts'
 import type { HapaxError } from '../../core/errors.ts'
 import type { IncomingMessage } from '../../core/message.ts'
 import { settled, until } from '../wait.ts'

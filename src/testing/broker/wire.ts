@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict'
-import type { OutgoingMessage } from '../../core/broker.ts'
-import type { EventFormat } from '../../core/cloudevents.ts'
+import type { EventFormat, OutgoingMessage } from '../../core/cloudevents.ts'
 import type { IncomingMessage } from '../../core/message.ts'
 import type { Case } from './case.ts'
 import type { RawMessage } from './harness.ts'

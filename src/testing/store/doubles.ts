@@ -1,10 +1,5 @@
-import type {
-  Confirmation,
-  Destination,
-  DestinationFeatures,
-  OutgoingMessage,
-  Subscription,
-} from '../../core/broker.ts'
+import type { Confirmation, Destination, DestinationFeatures, Subscription } from '../../core/broker.ts'
+import type { OutgoingMessage } from '../../core/cloudevents.ts'
 import { arrivalOf } from '../../core/cloudevents.ts'
 import { HapaxError } from '../../core/errors.ts'
 import type { IncomingMessage } from '../../core/message.ts'
