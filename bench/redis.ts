@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { createHapax, type LeaseStore, messageKey, silentLogger } from 'hapax'
+import { type ClaimStore, createHapax, messageKey, silentLogger } from 'hapax'
 import { redis } from 'hapax/redis'
 import { Redis } from 'ioredis'
 import { chunks, heading, loops, report, sideBySide } from './measure.ts'
@@ -52,7 +52,7 @@ async function byHand(client: Redis, prefix: string, { id }: Orders[number]): Pr
   await client.del(key)
 }
 
-async function byStore(store: LeaseStore, { id, source, type, data }: Orders[number]): Promise<void> {
+async function byStore(store: ClaimStore, { id, source, type, data }: Orders[number]): Promise<void> {
   const bytes = Buffer.from(JSON.stringify(data))
   const message = { messageKey: messageKey(source, id), source, id, type, key: null, attributes: '{}', data: bytes }
   const claim = { token: randomUUID(), leaseMs: LEASE_MS, alone: false }

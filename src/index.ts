@@ -1,6 +1,32 @@
-export type { Arrival, AttributeFrom, Mapping } from './core/arrival.ts'
-export type { By } from './core/audit.ts'
-export type { RetryOptions } from './core/backoff.ts'
+export type { By } from './admin/audit.ts'
+export type { BulkOptions, BulkResult, BulkSummary } from './admin/bulk.ts'
+export type { CleanupOptions } from './admin/cleanup.ts'
+export type { EditOptions, FailedQuery, FailedStore, SettleOptions } from './admin/failed.ts'
+export type { Consumers, Keys, KnownConsumer, Relays, Sent, SentQuery } from './admin/operations.ts'
+export type { Chosen } from './admin/where.ts'
+export type { RetryOptions } from './base/backoff.ts'
+export type { Clock } from './base/clock.ts'
+export {
+  type ErrorCode,
+  type ErrorRecord,
+  HapaxError,
+  isHapaxError,
+  NotDone,
+  Permanent,
+  RetryAfter,
+} from './base/errors.ts'
+export type { EffectState, Events, HapaxEvent, HapaxEvents, MessageRef } from './base/events.ts'
+export { consoleLogger, type Logger, silentLogger } from './base/logger.ts'
+export type { Isolation } from './base/options.ts'
+export type { Random } from './base/random.ts'
+export type { Redact } from './base/redact.ts'
+export type { ClaimConsumer, ClaimConsumerOptions } from './claims/consumer.ts'
+export type { ClaimFailed, ClaimHapax, ClaimHapaxOptions } from './claims/hapax.ts'
+export type { ClaimWorker, ClaimWorkerOptions } from './claims/worker.ts'
+export type { Consumer, HandlerOptions, Source, SourceOptions } from './consumer/consumer.ts'
+export type { ConsumerOptions, GroupOptions } from './consumer/options.ts'
+export type { Outcome, OutcomeStatus } from './consumer/outcome.ts'
+export type * from './contracts/admin.ts'
 export type {
   Confirmation,
   Delivery,
@@ -10,12 +36,8 @@ export type {
   Reader,
   Subscription,
   SubscriptionFeatures,
-} from './core/broker.ts'
-export type { BulkOptions, BulkResult, BulkSummary } from './core/bulk.ts'
-export { classifyError } from './core/classify.ts'
-export type { CleanupOptions } from './core/cleanup.ts'
-export type { Clock } from './core/clock.ts'
-export type { OutgoingMessage } from './core/cloudevents.ts'
+} from './contracts/broker.ts'
+export type * from './contracts/claims.ts'
 export type {
   Connection,
   ConnectionFeatures,
@@ -28,63 +50,47 @@ export type {
   TransactionEnd,
   TransactionOptions,
   TransactionWork,
-} from './core/connection.ts'
-export type { Consumer, HandlerOptions, Source, SourceOptions } from './core/consumer.ts'
-export type { ConsumerOptions, GroupOptions } from './core/consumer-options.ts'
-export { type Draft, defineMessage, type MessageOptions, type MessageType, type PublishOptions } from './core/define.ts'
-export { effectKey } from './core/effect.ts'
-export {
-  type ErrorCode,
-  type ErrorRecord,
-  HapaxError,
-  isHapaxError,
-  NotDone,
-  Permanent,
-  RetryAfter,
-} from './core/errors.ts'
-export type { EffectState, Events, HapaxEvent, HapaxEvents, MessageRef } from './core/events.ts'
-export type { EditOptions, FailedQuery, FailedStore, SettleOptions } from './core/failed.ts'
+} from './contracts/connection.ts'
 export type {
+  ClaimContext,
+  ClaimHandler,
   EffectCall,
   EffectOptions,
   Handler,
   HandlerContext,
   Item,
-  LeaseContext,
   LeasedContext,
   LeasedHandler,
-  LeaseHandler,
   ManyContext,
   ManyHandler,
   Published,
   PublishInHandler,
   Verified,
-} from './core/handler-types.ts'
+} from './contracts/handlers.ts'
+export type * from './contracts/rows.ts'
+export type * from './contracts/store.ts'
 export {
   createHapax,
   type ExplainOptions,
   type Hapax,
   type HapaxOptions,
   type HapaxTransactionOptions,
-} from './core/hapax.ts'
-export { messageId, messageKey } from './core/identity.ts'
-export type { MissingId } from './core/intake.ts'
-export type { LeaseConsumer, LeaseOptions } from './core/lease-consumer.ts'
-export type { LeaseFailed, LeaseHapax, LeaseHapaxOptions } from './core/lease-hapax.ts'
-export type * from './core/lease-store.ts'
-export type { LeaseWorker, LeaseWorkerOptions } from './core/lease-worker.ts'
-export type { Leased, LeasedOptions } from './core/leased.ts'
-export { consoleLogger, type Logger, silentLogger } from './core/logger.ts'
-export type { IncomingMessage, LeavingMessage, Message, MessageAttributes, StoredMessage } from './core/message.ts'
-export type { Consumers, Keys, KnownConsumer, Relays, Sent, SentQuery } from './core/operations.ts'
-export type { Isolation } from './core/options.ts'
-export type { Outcome, OutcomeStatus } from './core/outcome.ts'
-export type { Random } from './core/random.ts'
-export type { Redact } from './core/redact.ts'
-export type * from './core/rows.ts'
-export type { SchemaInput, SchemaIssue, SchemaOutput, SchemaResult, StandardSchema } from './core/standard-schema.ts'
-export type * from './core/store.ts'
-export { type Stub, stubOf } from './core/stub.ts'
-export type * from './core/tools.ts'
-export type { Chosen } from './core/where.ts'
-export type { StopOptions, Worker, WorkerOptions } from './core/worker.ts'
+} from './hapax.ts'
+export { classifyError } from './leased/classify.ts'
+export { effectKey } from './leased/effect.ts'
+export type { Leased, LeasedOptions } from './leased/leased.ts'
+export type { Arrival, AttributeFrom, Mapping } from './message/arrival.ts'
+export type { OutgoingMessage } from './message/cloudevents.ts'
+export { messageId, messageKey } from './message/identity.ts'
+export type { MissingId } from './message/incoming.ts'
+export type { IncomingMessage, LeavingMessage, Message, MessageAttributes, StoredMessage } from './message/message.ts'
+export type { SchemaInput, SchemaIssue, SchemaOutput, SchemaResult, StandardSchema } from './message/schema.ts'
+export { type Stub, stubOf } from './message/stub.ts'
+export {
+  type Draft,
+  defineMessage,
+  type MessageOptions,
+  type MessageType,
+  type PublishOptions,
+} from './message/type.ts'
+export type { StopOptions, Worker, WorkerOptions } from './worker/worker.ts'

@@ -1,10 +1,10 @@
-import type { Destination } from '../core/broker.ts'
-import { shownUrl } from '../core/reach.ts'
-import { CliError } from './errors.ts'
-import type { Io } from './io.ts'
-import { stdoutDestination } from './stdout-destination.ts'
+import { shownUrl } from '../base/index.ts'
+import type { Destination } from '../contracts/index.ts'
+import { CliError } from './io/errors.ts'
+import type { Io } from './io/io.ts'
+import { stdoutDestination } from './io/stdout-destination.ts'
+import { safe } from './io/text.ts'
 import { readConfig } from './store.ts'
-import { safe } from './text.ts'
 
 /** Makes a destination of what stands behind the scheme of a URL. */
 type Opener = (url: string, io: Io) => Promise<Destination>
@@ -41,7 +41,7 @@ const SCHEMES: Readonly<Record<string, Opener>> = {
     return kafka({ url: server }).topic(place)
   },
   memory: async (url) => {
-    const { memoryBroker } = await import('../brokers/memory.ts')
+    const { memoryBroker } = await import('../brokers/memory/index.ts')
     return memoryBroker().topic(rest(url) || 'hapax')
   },
   stdout: async (_, io) => stdoutDestination(io.out),

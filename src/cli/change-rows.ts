@@ -1,14 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Command } from 'commander'
-import { isHapaxError } from '../core/errors.ts'
-import { redact } from '../core/redact.ts'
-import type { BulkOptions, BulkResult, BulkSummary, By } from '../index.ts'
-import { CliError } from './errors.ts'
-import { type Io, json, line, paint } from './io.ts'
+import type { BulkOptions, BulkResult, BulkSummary, By } from '../admin/index.ts'
+import { isHapaxError, redact } from '../base/index.ts'
+import { CliError } from './io/errors.ts'
+import { type Io, json, line, paint } from './io/io.ts'
+import { permission } from './io/permission.ts'
+import { Progress } from './io/progress.ts'
+import { count, plural, safe } from './io/text.ts'
 import { byOf, type ChangeOptions, rate, wholeNumber, withChange } from './options.ts'
-import { permission } from './permission.ts'
-import { Progress } from './progress.ts'
-import { count, plural, safe } from './text.ts'
 
 /** Options of changes to many rows. */
 export interface RowsOptions extends ChangeOptions {

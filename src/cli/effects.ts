@@ -1,8 +1,8 @@
-import { effectKey } from '../core/effect.ts'
-import type { EffectRow, FailedMessage } from '../index.ts'
-import { type Io, line, paint } from './io.ts'
+import type { EffectRow, FailedMessage } from '../contracts/index.ts'
+import { effectKey } from '../leased/index.ts'
+import { type Io, line, paint } from './io/io.ts'
+import { plural, safe, shellWord, when } from './io/text.ts'
 import { command, type StoreOptions } from './store.ts'
-import { plural, safe, shellWord, when } from './text.ts'
 
 /** What is known of an outside call, in words. */
 export const EFFECT_STATES: Readonly<Record<EffectRow['state'], string>> = {

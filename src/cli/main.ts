@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { processIo } from './io.ts'
+import { processIo } from './io/io.ts'
 import { run } from './program.ts'
 
 // Node 22 calls node:sqlite and TypeScript configurations experimental, on every start.

@@ -1,8 +1,8 @@
 import { type Command, InvalidArgumentError } from 'commander'
-import { MAX_SPAN_MS } from '../core/options.ts'
-import type { By } from '../index.ts'
-import { durationMs, durationText } from './duration.ts'
-import type { Io } from './io.ts'
+import type { By } from '../admin/index.ts'
+import { MAX_SPAN_MS } from '../base/index.ts'
+import { durationMs, durationText } from './io/duration.ts'
+import type { Io } from './io/io.ts'
 import { pageStart } from './seq.ts'
 
 /** Takes the exit code of a command. */

@@ -1,7 +1,7 @@
 import { InvalidArgumentError } from 'commander'
-import { isSeq, numberOf, seqOf } from '../core/seq.ts'
 import type { Hapax } from '../index.ts'
-import { CliError } from './errors.ts'
+import { isSeq, numberOf, seqOf } from '../message/index.ts'
+import { CliError } from './io/errors.ts'
 import type { AnyHapax } from './store.ts'
 
 // A row is named by its number and a mark. People type the number: then the row is looked up, and it is by its whole name that

@@ -1,18 +1,13 @@
 import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import {
-  createHapax,
-  type Hapax,
-  HapaxError,
-  type LeaseHapax,
-  type LeaseStore,
-  type Store,
-  silentLogger,
-} from '../index.ts'
-import { CliError } from './errors.ts'
-import type { Io } from './io.ts'
-import { safe, shellWord } from './text.ts'
+import { HapaxError, silentLogger } from '../base/index.ts'
+import type { ClaimHapax } from '../claims/index.ts'
+import type { ClaimStore, Store } from '../contracts/index.ts'
+import { createHapax, type Hapax } from '../index.ts'
+import { CliError } from './io/errors.ts'
+import type { Io } from './io/io.ts'
+import { safe, shellWord } from './io/text.ts'
 
 /** How the command line says where the tables are. */
 export interface StoreOptions {
@@ -32,11 +27,11 @@ export interface NamedStore {
 /** A store that only knows leases. */
 interface NamedLeaseStore {
   readonly name: string
-  readonly lease: LeaseStore
+  readonly lease: ClaimStore
 }
 
 /** A hapax on any store. */
-export type AnyHapax = Hapax<unknown> | LeaseHapax
+export type AnyHapax = Hapax<unknown> | ClaimHapax
 
 const CONFIGS = ['hapax.config.ts', 'hapax.config.js', 'hapax.config.mjs']
 
@@ -108,7 +103,7 @@ function onDatabase<T>(found: NamedStore, options: StoreOptions, work: Work<T>):
   })
 }
 
-async function onLeases<T>({ lease }: NamedLeaseStore, work: (hapax: LeaseHapax) => Promise<T>): Promise<T> {
+async function onLeases<T>({ lease }: NamedLeaseStore, work: (hapax: ClaimHapax) => Promise<T>): Promise<T> {
   try {
     return await work(createHapax({ store: lease, logger: silentLogger }))
   } finally {
@@ -219,8 +214,8 @@ async function fromConfig(
   if (typeof store === 'string') return fromUrl(store, options, io, mode)
   for (const option of ['schema', 'prefix'] as const)
     refuse(options, option, `the store of ${name} says where its tables are`)
-  if (typeof (store as Partial<LeaseStore> | undefined)?.claim === 'function') {
-    return { name: `the store of ${name}`, lease: store as LeaseStore }
+  if (typeof (store as Partial<ClaimStore> | undefined)?.claim === 'function') {
+    return { name: `the store of ${name}`, lease: store as ClaimStore }
   }
   if (typeof (store as Partial<Store<unknown>> | undefined)?.migrations !== 'function') {
     throw new CliError('config', `expected the default export of ${name} to have a store`, [

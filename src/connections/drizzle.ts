@@ -1,4 +1,14 @@
-import { pause, systemClock } from '../core/clock.ts'
+import {
+  able,
+  describe,
+  expected,
+  HapaxError,
+  isHapaxError,
+  isolationOption,
+  pause,
+  systemClock,
+  transactionClosed,
+} from '../base/index.ts'
 import type {
   Connection,
   EnteredExecutor,
@@ -9,21 +19,23 @@ import type {
   Statement,
   TransactionOptions,
   TransactionWork,
-} from '../core/connection.ts'
+} from '../contracts/index.ts'
 import {
   beforeCommit,
+  Changed,
   cutOff,
+  destroy,
   doomed,
+  hasOtherRole,
+  isAsBefore,
+  isBusy,
   isHarmless,
   leftOpen,
   NotSent,
   notInTransaction,
+  SESSION,
   untilAborted,
-} from '../core/driver.ts'
-import { describe, HapaxError, isHapaxError, transactionClosed } from '../core/errors.ts'
-import { able, expected, isolationOption } from '../core/options.ts'
-import { destroy, isBusy } from '../core/pg-client.ts'
-import { Changed, hasOtherRole, isAsBefore, SESSION } from '../core/pg-session.ts'
+} from '../stores/sql/index.ts'
 
 /** The subset of Drizzle's `sql` that hapax needs. */
 export interface DrizzleSql {

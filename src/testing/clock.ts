@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from '../core/clock.ts'
+import { type Clock, systemClock } from '../base/index.ts'
 
 /** Something that waits for its time. */
 interface Waiting {

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
-import { HapaxError, NotDone, Permanent } from '../core/errors.ts'
-import type { LeaseContext } from '../core/handler-types.ts'
-import type { Outcome } from '../core/outcome.ts'
-import type { EffectRow } from '../core/rows.ts'
+import { HapaxError, NotDone, Permanent } from '../base/index.ts'
+import type { Outcome } from '../consumer/index.ts'
+import type { ClaimContext, EffectRow } from '../contracts/index.ts'
 import { assertOutcome } from './store/world.ts'
 import { gate, until } from './wait.ts'
 
@@ -21,7 +20,7 @@ interface EdgeConsumer {
 export interface EdgeWorld {
   /** The outcome of an attempt after which there is another one. */
   readonly retry: Outcome['status']
-  sms(handler: (ctx: LeaseContext) => unknown, options?: { readonly leaseMs?: number }): EdgeConsumer
+  sms(handler: (ctx: ClaimContext) => unknown, options?: { readonly leaseMs?: number }): EdgeConsumer
   journal(id: string): Promise<readonly EffectRow[]>
 }
 
@@ -209,9 +208,9 @@ const together: readonly EdgeCase[] = [
 ]
 
 /** A message whose call, or what asks about it, uses the context; what is thrown there, and what becomes of the message. */
-async function misused(world: EdgeWorld, use: (ctx: LeaseContext) => unknown, where: 'call' | 'verify'): Promise<void> {
+async function misused(world: EdgeWorld, use: (ctx: ClaimContext) => unknown, where: 'call' | 'verify'): Promise<void> {
   let thrown: unknown
-  const inside = async (ctx: LeaseContext): Promise<never> => {
+  const inside = async (ctx: ClaimContext): Promise<never> => {
     await Promise.resolve()
     try {
       use(ctx)
@@ -233,13 +232,13 @@ async function misused(world: EdgeWorld, use: (ctx: LeaseContext) => unknown, wh
 }
 
 /** Uses of a context that a retry would miss if they were inside a call; `more` are those of one kind of stores. */
-export function insideCalls(more: readonly ((ctx: LeaseContext) => unknown)[]): EdgeCase {
+export function insideCalls(more: readonly ((ctx: ClaimContext) => unknown)[]): EdgeCase {
   return {
     name: 'inside a call the context is not to be used: a retry does not make the call again, and would miss it',
     run: async (world) => {
       const uses = [
-        (ctx: LeaseContext) => ctx.note({ no: true }),
-        (ctx: LeaseContext) => ctx.effect('another', () => assert.fail('called')),
+        (ctx: ClaimContext) => ctx.note({ no: true }),
+        (ctx: ClaimContext) => ctx.effect('another', () => assert.fail('called')),
         ...more,
       ]
       for (const use of uses) {

@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict'
-import { isHapaxError, NotDone } from '../core/errors.ts'
-import type { LeaseContext } from '../core/handler-types.ts'
+import { isHapaxError, NotDone } from '../base/index.ts'
+import type { ClaimContext } from '../contracts/index.ts'
 import type { EdgeCase, EdgeWorld } from './effect-edges.ts'
 import { assertOutcome } from './store/world.ts'
 
 const TO = ['ann', 'bob', 'cy'] as const
 
-type Send = (ctx: LeaseContext, to: string) => Promise<unknown>
+type Send = (ctx: ClaimContext, to: string) => Promise<unknown>
 
 /** Ways in which a handler calls three recipients. */
-const loops: Readonly<Record<string, (ctx: LeaseContext, send: Send) => unknown>> = {
+const loops: Readonly<Record<string, (ctx: ClaimContext, send: Send) => unknown>> = {
   'one after the other': async (ctx, send) => {
     for (const to of TO) await send(ctx, to)
   },

@@ -1,10 +1,8 @@
 import assert from 'node:assert/strict'
-import { HapaxError, NotDone } from '../core/errors.ts'
-import type { EffectState } from '../core/events.ts'
-import type { EffectOptions, LeaseContext } from '../core/handler-types.ts'
-import type { Outcome } from '../core/outcome.ts'
-import type { EffectRow } from '../core/rows.ts'
-import type { Store } from '../core/store.ts'
+import type { EffectState } from '../base/index.ts'
+import { HapaxError, NotDone } from '../base/index.ts'
+import type { Outcome } from '../consumer/index.ts'
+import type { ClaimContext, EffectOptions, EffectRow, Store } from '../contracts/index.ts'
 import { assertOutcome } from './store/world.ts'
 import { gate } from './wait.ts'
 
@@ -15,7 +13,7 @@ export interface PolicyWorld {
   /** The outcome of an attempt after which there is another one. */
   readonly retry: Outcome['status']
   /** A leased consumer whose retries are due at once; `begin` stands between it and the journal. */
-  sms(handler: (ctx: LeaseContext) => unknown, begin?: (begin: BeginEffect) => BeginEffect): PolicyConsumer
+  sms(handler: (ctx: ClaimContext) => unknown, begin?: (begin: BeginEffect) => BeginEffect): PolicyConsumer
   /** A process dies in the middle of a call 'send': only the journal knows that it had begun. */
   dieInside(id: string): Promise<void>
   journal(id: string): Promise<readonly EffectRow[]>
@@ -187,7 +185,7 @@ const refusal = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNR
 function calling(
   ends: readonly (Error | undefined)[],
   options: EffectOptions<unknown>,
-): (ctx: LeaseContext) => unknown {
+): (ctx: ClaimContext) => unknown {
   let calls = 0
   return (ctx) =>
     ctx.effect(

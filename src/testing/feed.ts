@@ -1,4 +1,4 @@
-import type { Delivery, Subscription } from '../core/broker.ts'
+import type { Delivery, Subscription } from '../contracts/index.ts'
 
 /** A queue of pings that readers share; what became of them. */
 export interface Feed {

@@ -6,13 +6,13 @@
 // same time. Names begin with the id of the failure that they show to be absent; those that depend on the isolation level
 // run once for each level of `features.isolationLevels`. `storeSupport(features)` lists what a store cannot do, and why.
 //
-// `leaseCases(harness)` is the same for a store that only knows leases, and needs a `LeaseHarness`.
+// `claimCases(harness)` is the same for a store that only knows leases, and needs a `ClaimHarness`.
 // A `BrokerHarness` and `brokerCases(harness, memory)` are the same for the driver of a broker.
 
 export type { BrokerHarness, BrokerNeed, PlaceTimes, RawMessage, TestBroker } from './broker/harness.ts'
 export { type BrokerCase, type BrokerSupport, brokerCases, brokerSupport } from './broker/index.ts'
 export type { RowStore, RowTx } from './broker/shop.ts'
-export type { LeaseHarness, TestLeases } from './lease/harness.ts'
-export { type LeaseCase, leaseCases } from './lease/index.ts'
+export type { ClaimHarness, TestLeases } from './claims/harness.ts'
+export { type ClaimCase, claimCases } from './claims/index.ts'
 export type { HarnessFeatures, Need, OpenOptions, StoreHarness, TestDatabase } from './store/harness.ts'
 export { type StoreCase, type StoreSupport, storeCases, storeSupport } from './store/index.ts'

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { isHapaxError } from '../core/errors.ts'
+import { isHapaxError } from '../base/index.ts'
 
 /** Something that a person might pass to a tool without meaning it. */
 export type Call = readonly [name: string, call: () => unknown]

@@ -5,7 +5,7 @@ import { memory } from 'hapax/memory'
 import { redisStreams } from 'hapax/redis-streams'
 import { Redis } from 'ioredis'
 import { describe, expect, it, vi } from 'vitest'
-import type { Destination } from '../../src/core/broker.ts'
+import type { Destination } from '../../src/contracts/broker.ts'
 import { LinkProxy } from '../support/link-proxy.ts'
 import {
   noPrivateServer,

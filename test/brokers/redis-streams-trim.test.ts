@@ -1,6 +1,6 @@
 import { redisStreams } from 'hapax/redis-streams'
 import { describe, expect, it, vi } from 'vitest'
-import type { Delivery, Subscription } from '../../src/core/broker.ts'
+import type { Delivery, Subscription } from '../../src/contracts/broker.ts'
 import { groupInfo, message, publish, type RedisPlace, redisPlace } from '../support/redis-place.ts'
 
 function eventually(check: () => Promise<unknown>): Promise<unknown> {

@@ -9,10 +9,10 @@ import {
   type Store,
   silentLogger,
 } from 'hapax'
-import { decodeArrival } from '../../src/core/arrival.ts'
-import type { Delivery, Destination, Subscription } from '../../src/core/broker.ts'
-import { pause } from '../../src/core/clock.ts'
-import { messageKey } from '../../src/core/identity.ts'
+import { pause } from '../../src/base/clock.ts'
+import type { Delivery, Destination, Subscription } from '../../src/contracts/broker.ts'
+import { decodeArrival } from '../../src/message/arrival.ts'
+import { messageKey } from '../../src/message/identity.ts'
 import type { MessagePlan, Scenario } from './scenario.ts'
 import { isLeased, LEASE_MS, POLL_MS, TAKEOVER_MS, TIMEOUT_MS } from './scenario.ts'
 import type { SimProvider } from './sim-provider.ts'

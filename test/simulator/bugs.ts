@@ -1,6 +1,6 @@
 import { HapaxError, isHapaxError, type Store, type Unit, type UnitEnd } from 'hapax'
-import type { Confirmation, Delivery, Destination, Subscription } from '../../src/core/broker.ts'
-import { numberOf } from '../../src/core/seq.ts'
+import type { Confirmation, Delivery, Destination, Subscription } from '../../src/contracts/broker.ts'
+import { numberOf } from '../../src/message/seq.ts'
 import type { Database, DbTransaction } from './database.ts'
 import { receiptKey, rowName } from './database.ts'
 import { leaseBugs } from './lease-bugs.ts'

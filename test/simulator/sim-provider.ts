@@ -1,4 +1,4 @@
-import type { Verified } from '../../src/core/handler-types.ts'
+import type { Verified } from '../../src/contracts/handlers.ts'
 import type { Chaos } from './chaos.ts'
 import type { Database } from './database.ts'
 import { LEASE_MS } from './scenario.ts'

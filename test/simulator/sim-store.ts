@@ -27,9 +27,9 @@ import {
   type WorkerRow,
   type Writes,
 } from 'hapax'
-import { doomed, untilAborted } from '../../src/core/driver.ts'
-import { transactionClosed } from '../../src/core/errors.ts'
-import { numberOf } from '../../src/core/seq.ts'
+import { transactionClosed } from '../../src/base/errors.ts'
+import { numberOf } from '../../src/message/seq.ts'
+import { doomed, untilAborted } from '../../src/stores/sql/connection/driver.ts'
 import type { Chaos } from './chaos.ts'
 import {
   Blocked,

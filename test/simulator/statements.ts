@@ -16,8 +16,8 @@ import type {
   WorkerHello,
   WorkerRow,
 } from 'hapax'
-import { laneOf } from '../../src/core/lanes.ts'
-import { compareSeq } from '../../src/core/seq.ts'
+import { laneOf } from '../../src/message/lanes.ts'
+import { compareSeq } from '../../src/message/seq.ts'
 import { type Database, type DbTransaction, receiptKey, rowName, type WaitingRow } from './database.ts'
 import { forget, leaseStatements } from './lease-statements.ts'
 import { bySeqText, hasOlder, locked, writeAudit } from './rows.ts'

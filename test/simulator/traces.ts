@@ -1,6 +1,6 @@
 import type { InboxRow, Look, OutboxMessage, Store, StoredMessage, Unit, Writes } from 'hapax'
-import { fingerprint, messageKey } from '../../src/core/identity.ts'
-import { LANES } from '../../src/core/lanes.ts'
+import { fingerprint, messageKey } from '../../src/message/identity.ts'
+import { LANES } from '../../src/message/lanes.ts'
 import { seeded } from '../support/seeded.ts'
 import { type Leased, type LeaseOperation, LeaseRun, randomLeaseOperation } from './lease-traces.ts'
 

@@ -1,7 +1,7 @@
 import { createHapax, defineMessage, type Hapax, Permanent, RetryAfter, silentLogger } from 'hapax'
 import { memoryBroker } from 'hapax/memory-broker'
 import { describe, expect, it } from 'vitest'
-import type { Statement } from '../../src/core/connection.ts'
+import type { Statement } from '../../src/contracts/connection.ts'
 import { until } from '../../src/testing/wait.ts'
 import {
   type Checker,

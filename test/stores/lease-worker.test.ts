@@ -1,11 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { createHapax, defineMessage, type LeaseHapax, type LeaseStore, silentLogger } from 'hapax'
+import { type ClaimHapax, type ClaimStore, createHapax, defineMessage, silentLogger } from 'hapax'
 import { memoryBroker } from 'hapax/memory-broker'
 import { redis } from 'hapax/redis'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { message } from '../../src/testing/broker/world.ts'
-import { instead } from '../../src/testing/lease/world.ts'
+import { instead } from '../../src/testing/claims/world.ts'
 import { until } from '../../src/testing/wait.ts'
 import { freshPrefix } from '../support/redis-stores.ts'
 import { requireServer } from '../support/servers.ts'
@@ -20,16 +20,16 @@ describe('a worker on a lease store', () => {
   })
   afterAll(() => client?.disconnect())
 
-  const open = (): LeaseStore => redis({ client, prefix: freshPrefix() })
+  const open = (): ClaimStore => redis({ client, prefix: freshPrefix() })
 
-  function hapaxOn(store: LeaseStore): LeaseHapax {
+  function hapaxOn(store: ClaimStore): ClaimHapax {
     const hapax = createHapax({ store, logger: silentLogger })
     onTestFinished(() => hapax.close())
     return hapax
   }
 
   /** Puts messages into the failed store, as a handler does that fails for good. */
-  async function fail(store: LeaseStore, ids: readonly string[]): Promise<void> {
+  async function fail(store: ClaimStore, ids: readonly string[]): Promise<void> {
     const failing = hapaxOn(store)
       .leased('sms', { retry: NEVER })
       .on(Sms, () => Promise.reject(new Error('no')))

@@ -1,6 +1,6 @@
 import type { Connection } from 'hapax'
 import { describe, expect, it } from 'vitest'
-import type { CleanupStep } from '../../src/core/tools.ts'
+import type { CleanupStep } from '../../src/contracts/admin.ts'
 import { durableStores, makePlace, openStore, type RigTx } from '../support/databases.ts'
 import type { Seams } from '../support/seams.ts'
 

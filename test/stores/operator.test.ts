@@ -4,10 +4,10 @@ import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { createHapax, defineMessage, type Hapax, HapaxError, Permanent, silentLogger } from 'hapax'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { Connection, Statement } from '../../src/core/connection.ts'
-import { lookAt, ok, SqlStore } from '../../src/core/sql/index.ts'
+import type { Connection, Statement } from '../../src/contracts/connection.ts'
+import { lookAt, ok, SqlStore } from '../../src/stores/sql/index.ts'
 import { SqliteConnection } from '../../src/stores/sqlite/connection.ts'
-import { dialect } from '../../src/stores/sqlite/sql.ts'
+import { dialect } from '../../src/stores/sqlite/statements/sql.ts'
 import type { SqliteTx } from '../../src/stores/sqlite/transaction.ts'
 
 const Ping = defineMessage<{ n: number }>('ping')

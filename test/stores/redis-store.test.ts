@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { createHapax, defineMessage, type LeaseStore, silentLogger } from 'hapax'
+import { type ClaimStore, createHapax, defineMessage, silentLogger } from 'hapax'
 import { memoryBroker } from 'hapax/memory-broker'
 import { type IoredisClient, type IoredisCluster, redis } from 'hapax/redis'
 import { Redis } from 'ioredis'
@@ -18,7 +18,7 @@ const ping = (id: string) => ({ id, source: '/sender', type: 'ping', data: { n: 
 const NEVER = { attempts: 1 } as const
 
 /** A hapax with one consumer. */
-function consumer(store: LeaseStore, handler: () => unknown = () => {}, options = {}) {
+function consumer(store: ClaimStore, handler: () => unknown = () => {}, options = {}) {
   const hapax = createHapax({ store, source: '/test', logger: silentLogger })
   return { hapax, sms: hapax.leased('sms', options).on(Ping, handler) }
 }

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
-import { createHapax, defineMessage, type LeaseStore, messageKey, silentLogger } from 'hapax'
+import { type ClaimStore, createHapax, defineMessage, messageKey, silentLogger } from 'hapax'
 import { redis } from 'hapax/redis'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { instead } from '../../src/testing/lease/world.ts'
+import { instead } from '../../src/testing/claims/world.ts'
 import { freshPrefix } from '../support/redis-stores.ts'
 import { requireServer } from '../support/servers.ts'
 
@@ -18,7 +18,7 @@ function stored(id: string) {
 
 describe('what is asked of Redis at the same time', () => {
   let client: Redis
-  let store: LeaseStore
+  let store: ClaimStore
   const scripts: string[] = []
   const prefix = freshPrefix()
   beforeAll(() => {

@@ -6,7 +6,7 @@ import { DatabaseSync } from 'node:sqlite'
 import type { Connection, Store } from 'hapax'
 import { createConnection, createPool } from 'mysql2/promise'
 import pg from 'pg'
-import { SqlStore } from '../../src/core/sql/index.ts'
+import { SqlStore } from '../../src/stores/sql/index.ts'
 import type { Seams } from './seams.ts'
 import { requireServer, type StoreName, testStores } from './servers.ts'
 
@@ -226,7 +226,7 @@ const openers: Record<DurableStore, Opener> = {
   },
   sqlite: async ({ url }, { seams }, watch) => {
     const { SqliteConnection } = await import('../../src/stores/sqlite/connection.ts')
-    const { dialect } = await import('../../src/stores/sqlite/sql.ts')
+    const { dialect } = await import('../../src/stores/sqlite/statements/sql.ts')
     seams?.sqlite()
     return new SqlStore(watch(new SqliteConnection(url)), dialect('hapax_'))
   },

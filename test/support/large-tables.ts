@@ -1,5 +1,5 @@
 import { DatabaseSync } from 'node:sqlite'
-import { laneOfKey } from '../../src/core/lanes.ts'
+import { laneOfKey } from '../../src/message/lanes.ts'
 import type { Checker } from './databases.ts'
 
 /** How a database writes what the tables are filled with. */

@@ -1,7 +1,7 @@
 import { DatabaseSync } from 'node:sqlite'
 import { createConnection } from 'mysql2/promise'
 import pg from 'pg'
-import type { Statement } from '../../src/core/connection.ts'
+import type { Statement } from '../../src/contracts/connection.ts'
 import type { Checker, DurableStore, Place } from './databases.ts'
 import { LARGE } from './large-tables.ts'
 

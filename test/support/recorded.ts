@@ -1,5 +1,5 @@
 import type { Connection } from 'hapax'
-import type { Executor, Statement } from '../../src/core/connection.ts'
+import type { Executor, Statement } from '../../src/contracts/connection.ts'
 import type { RigTx } from './databases.ts'
 import type { Seams } from './seams.ts'
 

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { type HapaxError, isHapaxError } from 'hapax'
 import { Redis } from 'ioredis'
-import type { Delivery, Destination, Reader, Subscription } from '../../src/core/broker.ts'
-import type { OutgoingMessage } from '../../src/core/cloudevents.ts'
+import type { Delivery, Destination, Reader, Subscription } from '../../src/contracts/broker.ts'
+import type { OutgoingMessage } from '../../src/message/cloudevents.ts'
 import { LinkProxy, type LinkTap } from './link-proxy.ts'
 import { requireServer } from './servers.ts'
 

@@ -1,15 +1,15 @@
 import { randomUUID } from 'node:crypto'
-import type { LeaseStore } from 'hapax'
+import type { ClaimStore } from 'hapax'
 import { type IoredisClient, type RedisClient, type RedisOptions, redis } from 'hapax/redis'
-import type { LeaseHarness } from 'hapax/testing'
+import type { ClaimHarness } from 'hapax/testing'
 
 /** Lease stores through clients that `client` makes, each place under a prefix of its own. */
-export function redisHarness(client: () => RedisClient): LeaseHarness {
+export function redisHarness(client: () => RedisClient): ClaimHarness {
   return {
     open: async () => {
       const options: RedisOptions = { client: client(), prefix: freshPrefix(), timeoutMs: 20_000 }
-      const stores: LeaseStore[] = []
-      const another = async (): Promise<LeaseStore> => {
+      const stores: ClaimStore[] = []
+      const another = async (): Promise<ClaimStore> => {
         const store = redis(options)
         stores.push(store)
         return store

@@ -1,5 +1,5 @@
 // Checked by tsc, never run: what the compiler knows about a hapax on a store that only knows leases.
-import { createHapax, defineMessage, type Hapax, type LeaseConsumer, type LeaseHapax, type Outcome } from 'hapax'
+import { type ClaimConsumer, type ClaimHapax, createHapax, defineMessage, type Hapax, type Outcome } from 'hapax'
 import { type MemoryTx, memory } from 'hapax/memory'
 import { redis } from 'hapax/redis'
 import { Cluster, Redis } from 'ioredis'
@@ -17,7 +17,7 @@ redis({ client: createCluster({ rootNodes: [] }) })
 redis({ client: { get: () => 1 } })
 
 const hapax = createHapax({ store: redis({ url: 'redis://localhost' }), source: '/shop' })
-expectTypeOf(hapax).toEqualTypeOf<LeaseHapax>()
+expectTypeOf(hapax).toEqualTypeOf<ClaimHapax>()
 expectTypeOf(createHapax({ store: memory(), source: '/shop' })).toEqualTypeOf<Hapax<MemoryTx, MemoryTx>>()
 
 // @ts-expect-error: without transactions there is no such consumer
@@ -51,7 +51,7 @@ const sms = hapax.leased('sms', { leaseMs: 30_000 }).on(Ping, async (data, ctx) 
   // @ts-expect-error: nor one to publish in
   ctx.publish
 })
-expectTypeOf(sms).toEqualTypeOf<LeaseConsumer>()
+expectTypeOf(sms).toEqualTypeOf<ClaimConsumer>()
 expectTypeOf(sms.handle({ type: 'ping', source: '/s', id: '1' })).toEqualTypeOf<Promise<Outcome>>()
 hapax.worker({ consume: [sms] })
 // @ts-expect-error: there is no outbox to relay

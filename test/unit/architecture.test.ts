@@ -14,7 +14,7 @@ describe('the sources', () => {
 describe('the rule', () => {
   const allowed: [path: string, source: string][] = [
     ['src/index.ts', `export { createHapax } from './core/hapax.ts'`],
-    ['src/core/hapax.ts', `import { createHash } from 'node:crypto'\nimport { Inbox } from './inbox.ts'`],
+    ['src/hapax.ts', `import { createHash } from 'node:crypto'\nimport { Inbox } from './inbox.ts'`],
     ['src/core/sql/lock.ts', `import type { Store } from '../store.ts'`],
     [
       'src/stores/postgres/index.ts',
@@ -22,12 +22,12 @@ describe('the rule', () => {
     ],
     ['src/stores/postgres/index.ts', `import type { Pool } from 'pg'\nconst pg = await import('pg')`],
     ['src/stores/postgres/index.ts', `type Pool = import('pg').Pool\nexport type { Client } from 'pg'`],
-    ['src/stores/memory.ts', `import type { Store } from '../core/store.ts'`],
+    ['src/stores/memory/index.ts', `import type { Store } from '../core/store.ts'`],
     ['src/testing/index.ts', `export * from './store-suite.ts'`],
     ['src/cli/main.ts', `import { Command } from 'commander'\nimport { postgres } from '../stores/postgres/index.ts'`],
     ['src/cli/init.ts', "const template = `\nimport pg from 'pg'\n`"],
     ['src/nestjs/module.ts', `import { createHapax } from '../index.ts'`],
-    ['src/core/hapax.ts', `// import pg from 'pg'\n/** import('../stores/memory.ts') */`],
+    ['src/hapax.ts', `// import pg from 'pg'\n/** import('../stores/memory.ts') */`],
     ['src/cli/config.ts', 'const config = await import(path)'],
   ]
 
@@ -36,9 +36,9 @@ describe('the rule', () => {
   })
 
   const forbidden: [path: string, source: string, reason: string][] = [
-    ['src/core/hapax.ts', `import { memory } from '../stores/memory.ts'`, 'core imports only node: and core'],
-    ['src/core/hapax.ts', `import type { Pool } from 'pg'`, 'core imports only node: and core'],
-    ['src/core/hapax.ts', `import { memory } from '../index.ts'`, 'core imports only node: and core'],
+    ['src/hapax.ts', `import { memory } from '../stores/memory.ts'`, 'core imports only node: and core'],
+    ['src/hapax.ts', `import type { Pool } from 'pg'`, 'core imports only node: and core'],
+    ['src/hapax.ts', `import { memory } from '../index.ts'`, 'core imports only node: and core'],
     ['src/index.ts', `export { memory } from './stores/memory.ts'`, 'src/index.ts imports only core'],
     ['src/stores/postgres/index.ts', `import { x } from '../mysql/sql.ts'`, 'stores/postgres never imports a sibling'],
     [
@@ -46,9 +46,13 @@ describe('the rule', () => {
       `import type { M } from '../memory.ts'`,
       'stores/postgres never imports a sibling',
     ],
-    ['src/stores/memory.ts', `const m = await import('../brokers/memory.ts')`, 'stores/memory never imports a sibling'],
-    ['src/stores/memory.ts', `import '../cli/main.ts'`, 'stores/memory never imports a sibling'],
-    ['src/stores/memory.ts', `import { x } from '../index.ts'`, 'stores/memory never imports a sibling'],
+    [
+      'src/stores/memory/index.ts',
+      `const m = await import('../brokers/memory.ts')`,
+      'stores/memory never imports a sibling',
+    ],
+    ['src/stores/memory/index.ts', `import '../cli/main.ts'`, 'stores/memory never imports a sibling'],
+    ['src/stores/memory/index.ts', `import { x } from '../index.ts'`, 'stores/memory never imports a sibling'],
     ['src/testing/index.ts', `export { memory } from '../stores/memory.ts'`, 'testing never imports a sibling'],
     ['src/stores/postgres/index.ts', `import pg from 'pg'`, `import type, or import() where it is used`],
     ['src/stores/postgres/index.ts', `import { type Pool } from 'pg'`, `import type, or import() where it is used`],

@@ -3,8 +3,8 @@ import fc from 'fast-check'
 import { type Arrival, createHapax, defineMessage, HapaxError, type Mapping, silentLogger } from 'hapax'
 import { memory } from 'hapax/memory'
 import { describe, expect, it } from 'vitest'
-import { checkMapping, decodeArrival } from '../../src/core/arrival.ts'
-import { DELIVERY, type IncomingMessage, REFUSED } from '../../src/core/message.ts'
+import { checkMapping, decodeArrival } from '../../src/message/arrival.ts'
+import { DELIVERY, type IncomingMessage, REFUSED } from '../../src/message/message.ts'
 import { anyCharacter } from '../support/any-text.ts'
 
 const MAX_BYTES = 1024 * 1024

@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { HapaxError, Permanent, RetryAfter } from 'hapax'
 import { describe, expect, it } from 'vitest'
-import { retryDelay } from '../../src/core/backoff.ts'
-import { judge } from '../../src/core/verdict.ts'
+import { retryDelay } from '../../src/base/backoff.ts'
+import { judge } from '../../src/consumer/verdict.ts'
 
 const random = (number: number) => ({ number: () => number, token: () => '', bytes: () => new Uint8Array(0) })
 const policy = () =>

@@ -1,9 +1,9 @@
 import { CloudEvent, HTTP } from 'cloudevents'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { Arrival } from '../../src/core/arrival.ts'
-import { decodeArrival } from '../../src/core/arrival.ts'
-import type { OutgoingMessage } from '../../src/core/cloudevents.ts'
+import type { Arrival } from '../../src/message/arrival.ts'
+import { decodeArrival } from '../../src/message/arrival.ts'
+import type { OutgoingMessage } from '../../src/message/cloudevents.ts'
 import {
   arrivalOf,
   type EncodedEvent,
@@ -14,8 +14,8 @@ import {
   percentDecode,
   percentEncode,
   sortHeaders,
-} from '../../src/core/cloudevents.ts'
-import { type IncomingMessage, REFUSED } from '../../src/core/message.ts'
+} from '../../src/message/cloudevents.ts'
+import { type IncomingMessage, REFUSED } from '../../src/message/message.ts'
 import { anyCharacter } from '../support/any-text.ts'
 
 const MAX_BYTES = 1024 * 1024

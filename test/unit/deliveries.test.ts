@@ -1,8 +1,8 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import type { Arrival } from '../../src/core/arrival.ts'
-import type { Delivery, Prefetch } from '../../src/core/broker.ts'
-import type { Clock } from '../../src/core/clock.ts'
-import { Deliveries, type Handle, type Incoming } from '../../src/core/deliveries.ts'
+import type { Clock } from '../../src/base/clock.ts'
+import { Deliveries, type Handle, type Incoming } from '../../src/brokers/kit/deliveries.ts'
+import type { Delivery, Prefetch } from '../../src/contracts/broker.ts'
+import type { Arrival } from '../../src/message/arrival.ts'
 
 /** A clock that moves when it is told to. */
 class StillClock implements Clock {

@@ -3,8 +3,8 @@ import { createServer, get } from 'node:http'
 import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net'
 import { NotDone, Permanent, RetryAfter } from 'hapax'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { classifyError } from '../../src/core/classify.ts'
-import { effectKey } from '../../src/core/effect.ts'
+import { classifyError } from '../../src/leased/classify.ts'
+import { effectKey } from '../../src/leased/effect.ts'
 
 function systemError(code: string, more: object = {}): Error {
   return Object.assign(new Error(code), { code, ...more })

@@ -1,10 +1,10 @@
 import {
+  type ClaimHapax,
   createHapax,
   defineMessage,
   type HandlerContext,
   type Hapax,
   type LeasedContext,
-  type LeaseHapax,
   messageId,
   RetryAfter,
   type Subscription,
@@ -44,7 +44,7 @@ let names = 0
 const fresh = (): string => `consumer ${names++}`
 const made = (): Hapax<MemoryTx> => createHapax({ store: memory(), source: '/test', logger: silentLogger })
 const hapax = made()
-const leases = (): LeaseHapax => createHapax({ store: redis({ client: client as never }), logger: silentLogger })
+const leases = (): ClaimHapax => createHapax({ store: redis({ client: client as never }), logger: silentLogger })
 const lease = leases()
 const rabbit = rabbitmq({ url: 'amqp://localhost' })
 const jetstream = nats({ url: 'nats://localhost' })

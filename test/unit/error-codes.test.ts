@@ -5,7 +5,7 @@ const read = (path: string): string => readFileSync(new URL(`../../${path}`, imp
 
 it('docs/errors.md has a heading for every code, and no other', () => {
   const union =
-    /export type ErrorCode =\n((?: +(?:\/\/.*|\| '[a-z-]+')\n)+)/.exec(read('src/core/errors.ts'))?.[1] ?? ''
+    /export type ErrorCode =\n((?: +(?:\/\/.*|\| '[a-z-]+')\n)+)/.exec(read('src/base/errors.ts'))?.[1] ?? ''
   const codes = [...union.matchAll(/\| '([a-z-]+)'/g)].map((match) => match[1])
   const headings = [...read('docs/errors.md').matchAll(/^### `?([a-z-]+)`?$/gm)].map((match) => match[1])
   expect(codes.length).toBeGreaterThan(30)

@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { HapaxError, isHapaxError, NotDone, Permanent, RetryAfter } from 'hapax'
 import { describe, expect, it } from 'vitest'
-import { asError, errorHash, recordError as recordedError, describe as shown } from '../../src/core/errors.ts'
-import { redact } from '../../src/core/redact.ts'
+import { asError, errorHash, recordError as recordedError, describe as shown } from '../../src/base/errors.ts'
+import { redact } from '../../src/base/redact.ts'
 import { anyCharacter } from '../support/any-text.ts'
 
 const recordError = (thrown: unknown) => recordedError(thrown, (text) => text)

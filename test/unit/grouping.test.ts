@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { type GroupingOptions, grouping } from '../../src/core/grouping.ts'
-import type { Entry } from '../../src/core/store.ts'
+import type { Entry } from '../../src/contracts/store.ts'
+import { type GroupingOptions, grouping } from '../../src/worker/lines/grouping.ts'
 
 let seq = 0
 function entry(key: string | null, more: Partial<Entry> = {}): Entry {

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { LowWater, type Place } from '../../src/core/low-water.ts'
+import { LowWater, type Place } from '../../src/brokers/kit/low-water.ts'
 
 describe('LowWater', () => {
   it('E4: never passes a position that is not finished, and reaches every one that nothing holds up', () => {

@@ -1,12 +1,12 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import type { Clock } from '../../src/core/clock.ts'
-import { messageKey } from '../../src/core/identity.ts'
-import { LANES } from '../../src/core/lanes.ts'
-import type { StoredMessage } from '../../src/core/message.ts'
-import type { RetryRow } from '../../src/core/rows.ts'
-import type { Look, Opening, Share, Unit, UnitOptions, Writes } from '../../src/core/store.ts'
-import type { Audit } from '../../src/core/tools.ts'
-import { type MemoryStore, type MemoryTx, memory } from '../../src/stores/memory.ts'
+import type { Clock } from '../../src/base/clock.ts'
+import type { Audit } from '../../src/contracts/admin.ts'
+import type { RetryRow } from '../../src/contracts/rows.ts'
+import type { Look, Opening, Share, Unit, UnitOptions, Writes } from '../../src/contracts/store.ts'
+import { messageKey } from '../../src/message/identity.ts'
+import { LANES } from '../../src/message/lanes.ts'
+import type { StoredMessage } from '../../src/message/message.ts'
+import { type MemoryStore, type MemoryTx, memory } from '../../src/stores/memory/index.ts'
 
 const options: UnitOptions = { lockTimeoutMs: 10_000, idleTimeoutMs: 10_000 }
 const plain: Opening = { kind: 'plain' }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { leavesBehind } from '../../src/core/pg-session.ts'
+import { leavesBehind } from '../../src/stores/sql/connection/pg-session.ts'
 
 describe('K10: a statement that leaves something behind in its session', () => {
   it.each([

@@ -2,8 +2,8 @@ import { type Arrival, createHapax, defineMessage, HapaxError, type IncomingMess
 import { memory } from 'hapax/memory'
 import { memoryBroker } from 'hapax/memory-broker'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { decodeArrival } from '../../src/core/arrival.ts'
-import { sortHeaders } from '../../src/core/cloudevents.ts'
+import { decodeArrival } from '../../src/message/arrival.ts'
+import { sortHeaders } from '../../src/message/cloudevents.ts'
 
 const Ping = defineMessage<unknown>('ping')
 const MiB = 1024 * 1024

@@ -1,9 +1,9 @@
 import { silentLogger } from 'hapax'
 import { beforeEach, expect, it } from 'vitest'
-import { HapaxError } from '../../src/core/errors.ts'
-import { EventHub } from '../../src/core/events.ts'
-import { Progress } from '../../src/core/progress.ts'
-import { systemRandom } from '../../src/core/random.ts'
+import { HapaxError } from '../../src/base/errors.ts'
+import { EventHub } from '../../src/base/events.ts'
+import { systemRandom } from '../../src/base/random.ts'
+import { Progress } from '../../src/worker/progress.ts'
 
 let now = 0
 let heardAt = 0

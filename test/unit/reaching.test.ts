@@ -1,5 +1,5 @@
 import { beforeEach, expect, it } from 'vitest'
-import { Reaching } from '../../src/core/reaching.ts'
+import { Reaching } from '../../src/worker/lines/reaching.ts'
 
 let now = 0
 let told: boolean[] = []

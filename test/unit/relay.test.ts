@@ -12,7 +12,7 @@ import {
 } from 'hapax'
 import { memory } from 'hapax/memory'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { systemClock } from '../../src/core/clock.ts'
+import { systemClock } from '../../src/base/clock.ts'
 
 interface Data {
   readonly key: string

@@ -1,7 +1,7 @@
 import { beforeEach, expect, it } from 'vitest'
-import { Floor } from '../../src/core/floor.ts'
-import type { Entry } from '../../src/core/store.ts'
-import { type SuspectLine, Suspects } from '../../src/core/suspects.ts'
+import type { Entry } from '../../src/contracts/store.ts'
+import { Floor } from '../../src/transaction/floor.ts'
+import { type SuspectLine, Suspects } from '../../src/worker/suspects.ts'
 
 let now = 0
 let running = true

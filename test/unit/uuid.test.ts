@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { systemRandom } from '../../src/core/random.ts'
-import { uuidv7Source, uuidv7Time } from '../../src/core/uuid.ts'
+import { systemRandom } from '../../src/base/random.ts'
+import { uuidv7Source, uuidv7Time } from '../../src/base/uuid.ts'
 
 /** Ids minted while the clock shows these times, one after the other. */
 function minted(times: readonly number[]): string[] {

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { asBytes, asHex, asText, asUuid, uuidBytes } from '../../src/core/sql/values.ts'
-import { decodeText, encodeText } from '../../src/core/text.ts'
+import { decodeText, encodeText } from '../../src/message/text.ts'
+import { asBytes, asHex, asText, asUuid, uuidBytes } from '../../src/stores/sql/values.ts'
 
 /** Texts full of what the encoding treats in a special way. */
 const text = () =>

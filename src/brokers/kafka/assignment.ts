@@ -1,5 +1,5 @@
-import type { Handle, Incoming } from '../../core/deliveries.ts'
-import { LowWater, type Place } from '../../core/low-water.ts'
+import type { Handle, Incoming } from '../kit/index.ts'
+import { LowWater, type Place } from '../kit/index.ts'
 import type { KafkaOffset } from './client.ts'
 import type { Read } from './records.ts'
 import { type Fetched, read } from './wire.ts'

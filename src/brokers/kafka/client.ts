@@ -1,5 +1,4 @@
-import { type Clock, pause, systemClock } from '../../core/clock.ts'
-import { HapaxError } from '../../core/errors.ts'
+import { type Clock, HapaxError, pause, systemClock } from '../../base/index.ts'
 
 /** A record as the producer takes it. */
 export interface KafkaRecord {

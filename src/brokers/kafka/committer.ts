@@ -1,4 +1,4 @@
-import { systemClock } from '../../core/clock.ts'
+import { systemClock } from '../../base/index.ts'
 import type { Assignment } from './assignment.ts'
 import type { KafkaConsumer } from './client.ts'
 

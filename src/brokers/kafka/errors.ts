@@ -1,5 +1,4 @@
-import { asError, HapaxError, messageOf } from '../../core/errors.ts'
-import { unreached } from '../../core/reach.ts'
+import { asError, HapaxError, messageOf, unreached } from '../../base/index.ts'
 
 /** Errors of the protocol that are about one message, or about the batch that it was in. */
 export const TOO_LARGE: ReadonlySet<number> = new Set([10, 18])

@@ -1,8 +1,16 @@
-import type { Destination, Subscription } from '../../core/broker.ts'
-import type { EventFormat } from '../../core/cloudevents.ts'
-import { describe } from '../../core/errors.ts'
-import { expected, nameText, noOthers, object, oneOf, positiveInteger, spanMs } from '../../core/options.ts'
-import { shownUrl } from '../../core/reach.ts'
+import {
+  describe,
+  expected,
+  nameText,
+  noOthers,
+  object,
+  oneOf,
+  positiveInteger,
+  shownUrl,
+  spanMs,
+} from '../../base/index.ts'
+import type { Destination, Subscription } from '../../contracts/index.ts'
+import type { EventFormat } from '../../message/index.ts'
 import { type KafkaClientSettings, type KafkaClients, type KafkaSasl, platformaticKafka } from './client.ts'
 import { boundBatches } from './decompression.ts'
 import { KafkaTopic } from './destination.ts'

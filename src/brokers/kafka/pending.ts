@@ -1,5 +1,5 @@
-import type { Confirmation } from '../../core/broker.ts'
-import { HapaxError } from '../../core/errors.ts'
+import { HapaxError } from '../../base/index.ts'
+import type { Confirmation } from '../../contracts/index.ts'
 import type { Written } from './wire.ts'
 
 const CONFIRMED: Confirmation = { status: 'confirmed' }

@@ -1,4 +1,4 @@
-import { HapaxError } from '../../core/errors.ts'
+import { HapaxError } from '../../base/index.ts'
 import type { KafkaBatch, KafkaFetched } from './client.ts'
 import { isPlaceholder } from './decompression.ts'
 import type { Fetched } from './wire.ts'

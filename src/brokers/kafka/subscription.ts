@@ -1,6 +1,5 @@
-import type { Reader, Subscription } from '../../core/broker.ts'
-import { systemClock, within } from '../../core/clock.ts'
-import { HapaxError } from '../../core/errors.ts'
+import { HapaxError, systemClock, within } from '../../base/index.ts'
+import type { Reader, Subscription } from '../../contracts/index.ts'
 import { brokerError } from './errors.ts'
 import type { From } from './positions.ts'
 import { GroupReader, type ReaderClients } from './reader.ts'

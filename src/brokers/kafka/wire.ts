@@ -1,7 +1,6 @@
-import type { Arrival } from '../../core/arrival.ts'
-import type { OutgoingMessage } from '../../core/cloudevents.ts'
-import { type EventFormat, encodeEvent, sortHeaders } from '../../core/cloudevents.ts'
-import type { HapaxError } from '../../core/errors.ts'
+import type { HapaxError } from '../../base/index.ts'
+import type { Arrival, OutgoingMessage } from '../../message/index.ts'
+import { type EventFormat, encodeEvent, sortHeaders } from '../../message/index.ts'
 import type { KafkaBatch } from './client.ts'
 
 /** A message as bytes, before it is known which partition takes it. */

@@ -1,5 +1,4 @@
-import { asError, HapaxError, messageOf } from '../../core/errors.ts'
-import { unreached } from '../../core/reach.ts'
+import { asError, HapaxError, messageOf, unreached } from '../../base/index.ts'
 
 /** What the server answered about a stream, a consumer or a message. */
 export interface ApiError {

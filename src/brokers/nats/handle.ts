@@ -1,4 +1,4 @@
-import type { Handle } from '../../core/deliveries.ts'
+import type { Handle } from '../kit/index.ts'
 import type { Link } from './link.ts'
 import { nanos } from './streams.ts'
 

@@ -1,4 +1,4 @@
-import type { Destination, Subscription } from '../../core/broker.ts'
+import type { Destination, Subscription } from '../../contracts/index.ts'
 import { describeConsumer } from './consumers.ts'
 import { NatsDestination } from './destination.ts'
 import { describeGivenUp } from './given-up.ts'

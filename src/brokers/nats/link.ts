@@ -1,8 +1,6 @@
 import type { JetStreamManager } from '@nats-io/jetstream'
 import type { Msg, NatsConnection, Subscription } from '@nats-io/transport-node'
-import { systemClock, within } from '../../core/clock.ts'
-import { asError, HapaxError, messageOf } from '../../core/errors.ts'
-import { systemRandom } from '../../core/random.ts'
+import { asError, HapaxError, messageOf, systemClock, systemRandom, within } from '../../base/index.ts'
 import type { Client } from './client.ts'
 import { isRefusal } from './errors.ts'
 

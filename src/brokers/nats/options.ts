@@ -1,6 +1,16 @@
-import type { EventFormat, OutgoingMessage } from '../../core/cloudevents.ts'
-import { callback, expected, flag, noOthers, object, oneOf, positiveInteger, spanMs, text } from '../../core/options.ts'
-import { shownUrl } from '../../core/reach.ts'
+import {
+  callback,
+  expected,
+  flag,
+  noOthers,
+  object,
+  oneOf,
+  positiveInteger,
+  shownUrl,
+  spanMs,
+  text,
+} from '../../base/index.ts'
+import type { EventFormat, OutgoingMessage } from '../../message/index.ts'
 
 /** The subset of a `NatsConnection` that can be given. */
 export interface NatsConnectionLike {

@@ -1,6 +1,5 @@
 import type { Msg } from '@nats-io/transport-node'
-import { systemClock } from '../../core/clock.ts'
-import { HapaxError } from '../../core/errors.ts'
+import { HapaxError, systemClock } from '../../base/index.ts'
 import type { RequestLimits } from './consumers.ts'
 import type { Link, Listener } from './link.ts'
 import { nanos } from './streams.ts'

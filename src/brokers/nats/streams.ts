@@ -1,5 +1,5 @@
 import type { JetStreamManager, StreamConfig, StreamInfo } from '@nats-io/jetstream'
-import { HapaxError } from '../../core/errors.ts'
+import { HapaxError } from '../../base/index.ts'
 import { API, apiCode, natsError } from './errors.ts'
 import type { StreamPlan } from './options.ts'
 

@@ -1,10 +1,15 @@
 import type { MsgHdrs } from '@nats-io/transport-node'
-import type { Arrival } from '../../core/arrival.ts'
-import type { OutgoingMessage } from '../../core/cloudevents.ts'
-import { encodeEvent, isStructured, percentDecode, percentEncode, sortHeaders } from '../../core/cloudevents.ts'
-import { asError, describe, HapaxError, messageOf } from '../../core/errors.ts'
-import { messageKey } from '../../core/identity.ts'
-import { parseJson } from '../../core/json.ts'
+import { asError, describe, HapaxError, messageOf } from '../../base/index.ts'
+import type { Arrival, OutgoingMessage } from '../../message/index.ts'
+import {
+  encodeEvent,
+  isStructured,
+  messageKey,
+  parseJson,
+  percentDecode,
+  percentEncode,
+  sortHeaders,
+} from '../../message/index.ts'
 import type { StreamPlan } from './options.ts'
 
 const MSG_ID = 'Nats-Msg-Id'

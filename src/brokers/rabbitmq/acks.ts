@@ -1,4 +1,4 @@
-import { systemClock } from '../../core/clock.ts'
+import { systemClock } from '../../base/index.ts'
 
 /**
  * The acks of one channel. Those of the same moment are told together: one for everything before the first delivery that is not

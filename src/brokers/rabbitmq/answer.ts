@@ -1,6 +1,6 @@
-import type { Confirmation } from '../../core/broker.ts'
-import type { OutgoingMessage } from '../../core/cloudevents.ts'
-import { HapaxError } from '../../core/errors.ts'
+import { HapaxError } from '../../base/index.ts'
+import type { Confirmation } from '../../contracts/index.ts'
+import type { OutgoingMessage } from '../../message/index.ts'
 import type { Outgoing } from './wire.ts'
 
 export const CONFIRMED: Confirmation = { status: 'confirmed' }

@@ -1,5 +1,4 @@
-import { asError, HapaxError } from '../../core/errors.ts'
-import { unreached } from '../../core/reach.ts'
+import { asError, HapaxError, unreached } from '../../base/index.ts'
 
 /** What the server says when it closes a channel or a connection. */
 export interface ServerClose {

@@ -1,4 +1,4 @@
-import { HapaxError } from '../../core/errors.ts'
+import { HapaxError } from '../../base/index.ts'
 import { serverClose } from './errors.ts'
 import { promisedArguments, type QueuePlace, queueArguments } from './topology.ts'
 

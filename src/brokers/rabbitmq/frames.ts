@@ -1,4 +1,4 @@
-import { asError, messageOf } from '../../core/errors.ts'
+import { asError, messageOf } from '../../base/index.ts'
 import { type AmqpChannel, type AmqpConnection, type AmqpProperty, UNREADABLE } from './amqp.ts'
 
 // `amqplib` gives a connection up when it cannot decode the headers of one message: it throws at some types (`L`), at tables that

@@ -1,10 +1,16 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
-import type { Destination, Subscription } from '../../core/broker.ts'
-import type { EventFormat, OutgoingMessage } from '../../core/cloudevents.ts'
-import { contained } from '../../core/contained.ts'
-import { HapaxError } from '../../core/errors.ts'
-import { expected, nameText, noOthers, oneOf, positiveInteger } from '../../core/options.ts'
-import { shownUrl } from '../../core/reach.ts'
+import {
+  contained,
+  expected,
+  HapaxError,
+  nameText,
+  noOthers,
+  oneOf,
+  positiveInteger,
+  shownUrl,
+} from '../../base/index.ts'
+import type { Destination, Subscription } from '../../contracts/index.ts'
+import type { EventFormat, OutgoingMessage } from '../../message/index.ts'
 import type { AmqpConnection } from './amqp.ts'
 import { Exchange } from './exchange.ts'
 import { heard, Link } from './link.ts'

@@ -1,7 +1,13 @@
-import { type RetryPolicy, retryDelay } from '../../core/backoff.ts'
-import { systemClock, within } from '../../core/clock.ts'
-import { asError, HapaxError, messageOf } from '../../core/errors.ts'
-import { systemRandom } from '../../core/random.ts'
+import {
+  asError,
+  HapaxError,
+  messageOf,
+  type RetryPolicy,
+  retryDelay,
+  systemClock,
+  systemRandom,
+  within,
+} from '../../base/index.ts'
 import type { AmqpConnection } from './amqp.ts'
 import { brokerError, connectError, isClosed } from './errors.ts'
 

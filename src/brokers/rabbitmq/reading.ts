@@ -1,6 +1,5 @@
-import { pause, systemClock } from '../../core/clock.ts'
-import type { Handle, Incoming } from '../../core/deliveries.ts'
-import { HapaxError } from '../../core/errors.ts'
+import { HapaxError, pause, systemClock } from '../../base/index.ts'
+import type { Handle, Incoming } from '../kit/index.ts'
 import { Acks } from './acks.ts'
 import type { AmqpChannel, AmqpConnection, AmqpMessage } from './amqp.ts'
 import { serverClose } from './errors.ts'

@@ -1,5 +1,5 @@
-import type { Confirmation } from '../../core/broker.ts'
-import { asError, HapaxError, messageOf } from '../../core/errors.ts'
+import { asError, HapaxError, messageOf } from '../../base/index.ts'
+import type { Confirmation } from '../../contracts/index.ts'
 import type { AmqpConfirmChannel, AmqpConnection, AmqpMessage } from './amqp.ts'
 import { type Answer, CONFIRMED } from './answer.ts'
 import { brokerError, isClosed, type ServerClose, serverClose } from './errors.ts'

@@ -1,4 +1,4 @@
-import { expected, flag, nameText, noOthers, object, oneOf, positiveInteger, text } from '../../core/options.ts'
+import { expected, flag, nameText, noOthers, object, oneOf, positiveInteger, text } from '../../base/index.ts'
 import type { AmqpChannel } from './amqp.ts'
 
 /**

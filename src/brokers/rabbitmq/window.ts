@@ -1,4 +1,4 @@
-import type { Prefetch } from '../../core/broker.ts'
+import type { Prefetch } from '../../contracts/index.ts'
 
 /** The protocol counts deliveries in 16 bits. */
 const MOST = 65_535

@@ -1,6 +1,4 @@
-import { asError, HapaxError } from '../../core/errors.ts'
-import { expected } from '../../core/options.ts'
-import { shownUrl } from '../../core/reach.ts'
+import { asError, expected, HapaxError, shownUrl } from '../../base/index.ts'
 
 /** One word of a command. */
 export type Word = string | Buffer

@@ -1,4 +1,4 @@
-import { HapaxError } from '../../core/errors.ts'
+import { HapaxError } from '../../base/index.ts'
 import { type Link, type Reply, refusal, replyOf } from './link.ts'
 import { type Group, Member } from './member.ts'
 

@@ -1,4 +1,4 @@
-import type { Deliveries, Handle, Incoming } from '../../core/deliveries.ts'
+import type { Deliveries, Handle, Incoming } from '../kit/index.ts'
 import { arrivalOf, cut, type ReadingOptions } from './entry.ts'
 import type { Delivered, Wanted } from './member.ts'
 

@@ -1,6 +1,3 @@
-import type { Destination, Subscription } from '../../core/broker.ts'
-import { systemClock } from '../../core/clock.ts'
-import type { EventFormat } from '../../core/cloudevents.ts'
 import {
   expected,
   flag,
@@ -9,9 +6,12 @@ import {
   oneOf,
   positiveInteger,
   spanMs,
+  systemClock,
   text,
   wholeNumber,
-} from '../../core/options.ts'
+} from '../../base/index.ts'
+import type { Destination, Subscription } from '../../contracts/index.ts'
+import type { EventFormat } from '../../message/index.ts'
 import { clientsLike, clientsOf, type RedisClient } from './client.ts'
 import { StreamDestination } from './destination.ts'
 import { BODY } from './entry.ts'

@@ -1,6 +1,4 @@
-import { type Clock, within } from '../../core/clock.ts'
-import { asError, HapaxError, messageOf } from '../../core/errors.ts'
-import { unreached } from '../../core/reach.ts'
+import { asError, type Clock, HapaxError, messageOf, unreached, within } from '../../base/index.ts'
 import type { ClientSource, RawClient, Word } from './client.ts'
 
 /** An answer of Redis: texts are bytes. */

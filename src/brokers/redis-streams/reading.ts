@@ -1,4 +1,4 @@
-import type { Clock } from '../../core/clock.ts'
+import type { Clock } from '../../base/index.ts'
 import type { Hand } from './hand.ts'
 import type { Link } from './link.ts'
 import type { Delivered, Group, Member, Wanted } from './member.ts'

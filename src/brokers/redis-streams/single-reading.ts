@@ -1,4 +1,4 @@
-import type { Signal } from '../../core/signal.ts'
+import type { Signal } from '../../base/index.ts'
 import type { Delivered, Wanted } from './member.ts'
 import { blockMs, type Desk, type Reading } from './reading.ts'
 import type { Turn } from './turn.ts'

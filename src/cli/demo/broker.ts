@@ -1,7 +1,6 @@
-import type { Confirmation, Delivery, Destination, Prefetch, Subscription } from '../../core/broker.ts'
-import type { OutgoingMessage } from '../../core/cloudevents.ts'
-import { arrivalOf } from '../../core/cloudevents.ts'
-import type { IncomingMessage } from '../../index.ts'
+import type { Confirmation, Delivery, Destination, Prefetch, Subscription } from '../../contracts/index.ts'
+import type { IncomingMessage, OutgoingMessage } from '../../message/index.ts'
+import { arrivalOf } from '../../message/index.ts'
 import { chance } from './chance.ts'
 
 /** One delivery of a message to the worker's process. */

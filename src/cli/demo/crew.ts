@@ -1,6 +1,6 @@
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { CliError } from '../errors.ts'
+import { CliError } from '../io/errors.ts'
 import type { Broker } from './broker.ts'
 import { chance } from './chance.ts'
 import { type Order, type Report, startWorker } from './worker.ts'

@@ -1,5 +1,6 @@
 import { DatabaseSync } from 'node:sqlite'
-import { defineMessage, type Hapax, type MessageType } from '../../index.ts'
+import type { Hapax } from '../../index.ts'
+import { defineMessage, type MessageType } from '../../message/index.ts'
 import type { SqliteTx } from '../../stores/sqlite/index.ts'
 
 interface Order {

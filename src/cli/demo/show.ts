@@ -1,6 +1,6 @@
-import { type Io, line, paint } from '../io.ts'
+import { type Io, line, paint } from '../io/io.ts'
+import { count, cut, plural, shellWord } from '../io/text.ts'
 import { PROGRAM } from '../store.ts'
-import { count, cut, plural, shellWord } from '../text.ts'
 import type { Audit } from './shop.ts'
 
 /** How far a run is. */

@@ -1,7 +1,7 @@
-import { errorHash } from '../../core/errors.ts'
-import { laneOf } from '../../core/lanes.ts'
-import type { StoredMessage } from '../../core/message.ts'
-import type { OutboxRow, RetryRow } from '../../core/rows.ts'
+import { errorHash } from '../../base/index.ts'
+import type { OutboxRow, RetryRow } from '../../contracts/index.ts'
+import type { StoredMessage } from '../../message/index.ts'
+import { laneOf } from '../../message/index.ts'
 import type { Data } from './data.ts'
 import { type FailedEntry, kept, receiptKey } from './rows.ts'
 

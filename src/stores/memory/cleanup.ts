@@ -1,4 +1,4 @@
-import type { Cleanable, CleanablePage, Cleaned, CleanupStep } from '../../core/tools.ts'
+import type { Cleanable, CleanablePage, Cleaned, CleanupStep } from '../../contracts/index.ts'
 import type { Data } from './data.ts'
 import { effectsOf, forgetEffect } from './leases.ts'
 import { bySeq, type ReceiptRow, receiptKey } from './rows.ts'

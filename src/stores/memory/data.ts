@@ -1,7 +1,6 @@
-import type { Clock } from '../../core/clock.ts'
-import type { EffectRow, Origin } from '../../core/rows.ts'
-import { newMark, seqOf } from '../../core/seq.ts'
-import type { Audit, AuditSubject, SentMessage } from '../../core/tools.ts'
+import type { Clock } from '../../base/index.ts'
+import type { Audit, AuditSubject, EffectRow, Origin, SentMessage } from '../../contracts/index.ts'
+import { newMark, seqOf } from '../../message/index.ts'
 import type { AuditRow, FailedEntry, LeavingRow, ReceiptRow, RelayRow, SubscriptionRow, WaitingRow } from './rows.ts'
 import { type Table, Tables } from './tables.ts'
 

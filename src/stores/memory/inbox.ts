@@ -1,6 +1,5 @@
-import type { InboxRow, LocalResult, LocalRow, Receipt } from '../../core/rows.ts'
-import { compareSeq } from '../../core/seq.ts'
-import type { Opening, Store } from '../../core/store.ts'
+import type { InboxRow, LocalResult, LocalRow, Opening, Receipt, Store } from '../../contracts/index.ts'
+import { compareSeq } from '../../message/index.ts'
 import { addFailed, addInbox, receive } from './add.ts'
 import type { Data } from './data.ts'
 import { rowOf } from './leases.ts'

@@ -1,5 +1,4 @@
-import type { Origin } from '../../core/rows.ts'
-import type { Audit, HeldKey } from '../../core/tools.ts'
+import type { Audit, HeldKey, Origin } from '../../contracts/index.ts'
 import { addFailed } from './add.ts'
 import type { Data } from './data.ts'
 import { bySeq, type FailedEntry, type LeavingRow, subjectOf, type WaitingRow } from './rows.ts'

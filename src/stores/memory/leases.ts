@@ -1,5 +1,4 @@
-import type { EffectEnd, EffectRef, EffectRow, InboxRow, Lease } from '../../core/rows.ts'
-import type { Audit } from '../../core/tools.ts'
+import type { Audit, EffectEnd, EffectRef, EffectRow, InboxRow, Lease } from '../../contracts/index.ts'
 import type { Data } from './data.ts'
 import { notBlocked } from './inbox.ts'
 import { receiptKey, subjectOf, type WaitingRow } from './rows.ts'

@@ -1,5 +1,5 @@
-import { pageOf } from '../../core/sql/index.ts'
-import type { Entry, Look, Share } from '../../core/store.ts'
+import type { Entry, Look, Share } from '../../contracts/index.ts'
+import { pageOf } from '../sql/index.ts'
 import type { Data } from './data.ts'
 import { bySeq } from './rows.ts'
 

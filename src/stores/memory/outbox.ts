@@ -1,5 +1,4 @@
-import type { OutboxMessage } from '../../core/rows.ts'
-import type { Store } from '../../core/store.ts'
+import type { OutboxMessage, Store } from '../../contracts/index.ts'
 import { addFailed } from './add.ts'
 import type { Data } from './data.ts'
 import { bySeq, type LeavingRow } from './rows.ts'

@@ -1,8 +1,7 @@
-import type { ErrorRecord } from '../../core/errors.ts'
-import type { StoredMessage } from '../../core/message.ts'
-import type { InboxRow, OutboxMessage, Receipt } from '../../core/rows.ts'
-import { compareSeq } from '../../core/seq.ts'
-import type { Audit, AuditSubject, FailedMessage } from '../../core/tools.ts'
+import type { ErrorRecord } from '../../base/index.ts'
+import type { Audit, AuditSubject, FailedMessage, InboxRow, OutboxMessage, Receipt } from '../../contracts/index.ts'
+import type { StoredMessage } from '../../message/index.ts'
+import { compareSeq } from '../../message/index.ts'
 
 /** A row of `hapax_receipts`. */
 export interface ReceiptRow extends Receipt {

@@ -1,5 +1,5 @@
-import { compareSeq } from '../../core/seq.ts'
-import type { Audit, SentFilter, SentMessage, SentWhere } from '../../core/tools.ts'
+import type { Audit, SentFilter, SentMessage, SentWhere } from '../../contracts/index.ts'
+import { compareSeq } from '../../message/index.ts'
 import { addOutbox } from './add.ts'
 import type { Data } from './data.ts'
 import { bySeq, subjectOf } from './rows.ts'

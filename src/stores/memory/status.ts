@@ -1,5 +1,5 @@
-import type { EffectRow, WorkerRow } from '../../core/rows.ts'
-import { COUNTED_RECEIPTS, type Finding, type StoreStatus, type Trace } from '../../core/tools.ts'
+import type { EffectRow, WorkerRow } from '../../contracts/index.ts'
+import { COUNTED_RECEIPTS, type Finding, type StoreStatus, type Trace } from '../../contracts/index.ts'
 import type { Data } from './data.ts'
 import {
   type AuditRow,

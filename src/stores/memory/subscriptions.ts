@@ -1,4 +1,4 @@
-import type { Audit } from '../../core/tools.ts'
+import type { Audit } from '../../contracts/index.ts'
 import type { Data } from './data.ts'
 
 /** Records that a consumer handles these types. */

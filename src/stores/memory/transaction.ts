@@ -1,6 +1,5 @@
-import { notInTransaction } from '../../core/driver.ts'
-import { describe, transactionClosed } from '../../core/errors.ts'
-import { expected } from '../../core/options.ts'
+import { describe, expected, transactionClosed } from '../../base/index.ts'
+import { notInTransaction } from '../sql/index.ts'
 import type { Tables } from './tables.ts'
 
 /** A transaction in memory, with tables of your own. It is dead once it has settled. */

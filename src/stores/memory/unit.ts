@@ -1,4 +1,4 @@
-import type { Opening, Unit, Writes } from '../../core/store.ts'
+import type { Opening, Unit, Writes } from '../../contracts/index.ts'
 import { addFailed, addInbox, addOutbox } from './add.ts'
 import type { Data } from './data.ts'
 import { claim, present, settle, take } from './inbox.ts'

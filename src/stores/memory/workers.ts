@@ -1,6 +1,5 @@
-import type { Clock } from '../../core/clock.ts'
-import type { WorkerRow } from '../../core/rows.ts'
-import type { WorkerHello } from '../../core/store.ts'
+import type { Clock } from '../../base/index.ts'
+import type { WorkerHello, WorkerRow } from '../../contracts/index.ts'
 import type { Data } from './data.ts'
 import { type Table, Tables } from './tables.ts'
 

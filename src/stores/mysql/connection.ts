@@ -1,4 +1,4 @@
-import { systemClock, within } from '../../core/clock.ts'
+import { describe, isHapaxError, isolationOption, systemClock, within } from '../../base/index.ts'
 import type {
   Connection,
   ConnectionFeatures,
@@ -9,7 +9,7 @@ import type {
   Statement,
   TransactionOptions,
   TransactionWork,
-} from '../../core/connection.ts'
+} from '../../contracts/index.ts'
 import {
   beforeCommit,
   cutOff,
@@ -20,9 +20,7 @@ import {
   notInTransaction,
   untilAborted,
   untilAcquired,
-} from '../../core/driver.ts'
-import { describe, isHapaxError } from '../../core/errors.ts'
-import { isolationOption } from '../../core/options.ts'
+} from '../sql/index.ts'
 import { destroy } from './client.ts'
 import { classify, isUnsent } from './errors.ts'
 import {
@@ -36,7 +34,7 @@ import {
 import { OwnTransaction } from './own.ts'
 import { mostBytes, send } from './send.ts'
 import { knownSession, mark, sessionOf } from './session.ts'
-import { LOCK_WAIT_RESET, MYSQL_ONLY } from './statements.ts'
+import { LOCK_WAIT_RESET, MYSQL_ONLY } from './statements/statements.ts'
 import { MysqlTransaction } from './transaction.ts'
 
 /** The user's own connection, inside a transaction. */

@@ -1,5 +1,5 @@
-import type { ErrorClass } from '../../core/connection.ts'
-import { classOfCauses } from '../../core/driver.ts'
+import type { ErrorClass } from '../../contracts/index.ts'
+import { classOfCauses } from '../sql/index.ts'
 
 /** Error numbers of MySQL and MariaDB by what they mean for the message. */
 const CLASSES: Readonly<Record<number, ErrorClass>> = {

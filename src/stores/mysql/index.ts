@@ -1,12 +1,18 @@
-import { systemClock, within } from '../../core/clock.ts'
-import type { Connection } from '../../core/connection.ts'
-import { HapaxError } from '../../core/errors.ts'
-import { expected, identifier, isText, noOthers, positiveInteger } from '../../core/options.ts'
-import { type Dialect, SqlStore } from '../../core/sql/index.ts'
-import type { Store } from '../../core/store.ts'
+import {
+  expected,
+  HapaxError,
+  identifier,
+  isText,
+  noOthers,
+  positiveInteger,
+  systemClock,
+  within,
+} from '../../base/index.ts'
+import type { Connection, Store } from '../../contracts/index.ts'
+import { type Dialect, SqlStore } from '../sql/index.ts'
 import { MysqlConnection, type MysqlOwn, type MysqlPools } from './connection.ts'
 import { type MysqlCallbacks, type MysqlPool, type MysqlPoolClient, type MysqlTx, promised } from './mysql2.ts'
-import { dialect } from './sql.ts'
+import { dialect } from './statements/sql.ts'
 
 export type { MysqlOwn } from './connection.ts'
 export type {

@@ -1,5 +1,5 @@
-import type { EnteredExecutor, Param, Result } from '../../core/connection.ts'
-import { notInTransaction } from '../../core/driver.ts'
+import type { EnteredExecutor, Param, Result } from '../../contracts/index.ts'
+import { notInTransaction } from '../sql/index.ts'
 import { classify } from './errors.ts'
 import type { MysqlClient, MysqlQuery } from './mysql2.ts'
 import { canPrepare } from './prepared.ts'

@@ -1,4 +1,4 @@
-import { Repeated } from '../../core/sql/index.ts'
+import { Repeated } from '../sql/index.ts'
 import { classify } from './errors.ts'
 import type { MysqlClient, MysqlQuery } from './mysql2.ts'
 

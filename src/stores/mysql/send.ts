@@ -1,9 +1,9 @@
-import type { Param, Result, Statement } from '../../core/connection.ts'
-import { HapaxError } from '../../core/errors.ts'
-import { MAX_BYTES, sizeOf } from './batch.ts'
+import { HapaxError } from '../../base/index.ts'
+import type { Param, Result, Statement } from '../../contracts/index.ts'
 import type { MysqlClient, MysqlQuery } from './mysql2.ts'
 import { canPrepare, executeOnce } from './prepared.ts'
 import { knownSession, learn, sessionOf, typeCast } from './session.ts'
+import { MAX_BYTES, sizeOf } from './statements/batch.ts'
 
 /** What `mysql2` answers to a statement without rows. */
 export interface Header {

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { asBoolean, asNumber, asText } from '../../core/sql/index.ts'
+import { asBoolean, asNumber, asText } from '../sql/index.ts'
 import { classify } from './errors.ts'
 import type { MysqlClient } from './mysql2.ts'
 

@@ -1,3 +1,4 @@
+import { describe, HapaxError, isHapaxError, isolationOption, transactionClosed } from '../../base/index.ts'
 import type {
   Connection,
   ConnectionFeatures,
@@ -8,21 +9,22 @@ import type {
   Statement,
   TransactionOptions,
   TransactionWork,
-} from '../../core/connection.ts'
+} from '../../contracts/index.ts'
 import {
   beforeCommit,
+  Changed,
   cutOff,
+  destroy,
+  hasOtherRole,
+  isAsBefore,
   isHarmless,
   NotSent,
   noAnswer,
   notInTransaction,
+  SESSION,
   untilAborted,
   untilAcquired,
-} from '../../core/driver.ts'
-import { describe, HapaxError, isHapaxError, transactionClosed } from '../../core/errors.ts'
-import { isolationOption } from '../../core/options.ts'
-import { destroy } from '../../core/pg-client.ts'
-import { Changed, hasOtherRole, isAsBefore, SESSION } from '../../core/pg-session.ts'
+} from '../sql/index.ts'
 import { insistOnUtf8, speaksUtf8 } from './encoding.ts'
 import { classify, isUnsent } from './errors.ts'
 import { MOST_BYTES, script } from './literal.ts'

@@ -1,4 +1,4 @@
-import { HapaxError } from '../../core/errors.ts'
+import { HapaxError } from '../../base/index.ts'
 import type { PgClient } from './pg.ts'
 
 /** What a session takes texts for and answers in, as far as it is known. */

@@ -1,5 +1,5 @@
-import type { ErrorClass } from '../../core/connection.ts'
-import { classOfCauses } from '../../core/driver.ts'
+import type { ErrorClass } from '../../contracts/index.ts'
+import { classOfCauses } from '../sql/index.ts'
 import { isStalePlan } from './prepared.ts'
 
 /** SQLSTATEs by what they mean for the message; a prefix of two characters stands for its class. */

@@ -1,14 +1,19 @@
 import { Socket } from 'node:net'
-import { systemClock, within } from '../../core/clock.ts'
-import type { Connection } from '../../core/connection.ts'
-import { contained } from '../../core/contained.ts'
-import { HapaxError } from '../../core/errors.ts'
-import { expected, identifier, noOthers, positiveInteger } from '../../core/options.ts'
-import { SqlStore } from '../../core/sql/index.ts'
-import type { Store } from '../../core/store.ts'
+import {
+  contained,
+  expected,
+  HapaxError,
+  identifier,
+  noOthers,
+  positiveInteger,
+  systemClock,
+  within,
+} from '../../base/index.ts'
+import type { Connection, Store } from '../../contracts/index.ts'
+import { SqlStore } from '../sql/index.ts'
 import { PgConnection, type PgPools } from './connection.ts'
 import type { PgClient, PgClientOf, PgPool, PgPoolClient, PgTx } from './pg.ts'
-import { dialect } from './sql.ts'
+import { dialect } from './statements/sql.ts'
 
 export type { PgClient, PgClientOf, PgPool, PgPoolClient, PgResult, PgTx } from './pg.ts'
 

@@ -1,5 +1,5 @@
-import type { Param, Statement } from '../../core/connection.ts'
-import { HapaxError, unstorable } from '../../core/errors.ts'
+import { HapaxError, unstorable } from '../../base/index.ts'
+import type { Param, Statement } from '../../contracts/index.ts'
 
 /**
  * Statements as one text with their values written in, for the simple query protocol: it carries several statements in

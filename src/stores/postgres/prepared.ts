@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { Repeated } from '../../core/sql/index.ts'
+import { Repeated } from '../sql/index.ts'
 
 /** A statement that a handler repeats, under the name by which the server knows its plan. */
 export interface Named {

@@ -1,4 +1,4 @@
-import type { Finding } from '../../core/tools.ts'
+import type { Finding } from '../../contracts/index.ts'
 import { type Commands, type Reply, textOf } from './commands.ts'
 
 /** What is said about one server. */

@@ -1,6 +1,4 @@
-import { HapaxError } from '../../core/errors.ts'
-import { expected } from '../../core/options.ts'
-import { unreached } from '../../core/reach.ts'
+import { expected, HapaxError, unreached } from '../../base/index.ts'
 
 /** The subset of a client of `ioredis` or `iovalkey` that hapax needs. */
 export interface IoredisClient {

@@ -1,6 +1,5 @@
 import { hash } from 'node:crypto'
-import { type Clock, pause, within } from '../../core/clock.ts'
-import { asError, HapaxError, messageOf } from '../../core/errors.ts'
+import { asError, type Clock, HapaxError, messageOf, pause, within } from '../../base/index.ts'
 import type { Way } from './client.ts'
 import { Gathering, type Item } from './gathering.ts'
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { newMark, numberOf as rowNumber, seqOf } from '../../core/seq.ts'
-import type { Audit, FailedFilter, FailedGroup, FailedMessage, FailedWhere } from '../../core/tools.ts'
+import type { Audit, FailedFilter, FailedGroup, FailedMessage, FailedWhere } from '../../contracts/index.ts'
+import { newMark, numberOf as rowNumber, seqOf } from '../../message/index.ts'
 import { readClaim } from './claim.ts'
 import { type Commands, isDone, numberOf, type Reply, textOf } from './commands.ts'
 import { unpackMessage, unpackReceipt } from './message.ts'

@@ -1,5 +1,5 @@
-import type { LeaseStore } from '../../core/lease-store.ts'
-import { expected, noOthers, positiveInteger } from '../../core/options.ts'
+import { expected, noOthers, positiveInteger } from '../../base/index.ts'
+import type { ClaimStore } from '../../contracts/index.ts'
 import { type RedisClient, type Way, wayThrough, wayTo } from './client.ts'
 import { RedisStore } from './store.ts'
 
@@ -18,7 +18,7 @@ export interface RedisOptions {
 }
 
 /** A lease store on Redis 7.0 or newer, or on Valkey: leased consumers only. */
-export function redis(options: RedisOptions): LeaseStore {
+export function redis(options: RedisOptions): ClaimStore {
   noOthers('options of redis', options, ['url', 'client', 'prefix', 'timeoutMs'])
   const timeoutMs = positiveInteger('timeoutMs', options.timeoutMs, 5_000)
   return new RedisStore(wayOf(options, timeoutMs), checkedPrefix(options.prefix), timeoutMs)

@@ -1,5 +1,4 @@
-import type { LeaseStatus } from '../../core/lease-store.ts'
-import type { FailedWhere } from '../../core/tools.ts'
+import type { ClaimStatus, FailedWhere } from '../../contracts/index.ts'
 import { type Commands, isDone, numberOf, type Reply, textOf } from './commands.ts'
 import type { Names } from './names.ts'
 import * as scripts from './scripts.ts'
@@ -41,7 +40,7 @@ export class Known {
     return this.#all(this.#names.sources)
   }
 
-  async status(failed: (where: FailedWhere) => Promise<number>): Promise<LeaseStatus> {
+  async status(failed: (where: FailedWhere) => Promise<number>): Promise<ClaimStatus> {
     const types = (await this.#all(this.#names.types)).map((each) => JSON.parse(each) as [string, string])
     const names = new Set([...(await this.consumers()), ...types.map(([consumer]) => consumer)])
     const consumers = [...names].sort().map(async (consumer) => ({

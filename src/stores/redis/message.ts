@@ -1,6 +1,6 @@
-import { HapaxError } from '../../core/errors.ts'
-import type { StoredMessage } from '../../core/message.ts'
-import type { Lease } from '../../core/rows.ts'
+import { HapaxError } from '../../base/index.ts'
+import type { Lease } from '../../contracts/index.ts'
+import type { StoredMessage } from '../../message/index.ts'
 import type { Replies } from './commands.ts'
 
 /** Redis takes 512 MiB as one value, and base64 needs a third more. */

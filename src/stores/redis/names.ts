@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import type { StoredMessage } from '../../core/message.ts'
+import type { StoredMessage } from '../../message/index.ts'
 
 /** How many digits stand for a consumer. */
 const DIGITS = 16

@@ -1,17 +1,26 @@
-import { type Clock, systemClock } from '../../core/clock.ts'
+import { type Clock, systemClock } from '../../base/index.ts'
 import type {
+  Audit,
   Claimed,
   ClaimOptions,
+  ClaimStatus,
+  ClaimStore,
+  ClaimStoreFeatures,
+  EffectEnd,
+  EffectRef,
+  EffectRow,
+  FailedFilter,
+  FailedGroup,
+  FailedMessage,
+  FailedWhere,
   Failure,
-  LeaseStatus,
-  LeaseStore,
-  LeaseStoreFeatures,
+  Finding,
+  Lease,
   Release,
   StoredClaim,
-} from '../../core/lease-store.ts'
-import type { StoredMessage } from '../../core/message.ts'
-import type { EffectEnd, EffectRef, EffectRow, Lease } from '../../core/rows.ts'
-import type { Audit, FailedFilter, FailedGroup, FailedMessage, FailedWhere, Finding, Trace } from '../../core/tools.ts'
+  Trace,
+} from '../../contracts/index.ts'
+import type { StoredMessage } from '../../message/index.ts'
 import { checkup } from './checkup.ts'
 import { Claims } from './claims.ts'
 import type { Way } from './client.ts'
@@ -23,8 +32,8 @@ import { Names } from './names.ts'
 import { trace } from './trace.ts'
 
 /** A lease store on Redis or Valkey. */
-export class RedisStore implements LeaseStore {
-  readonly features: LeaseStoreFeatures = { name: 'redis' }
+export class RedisStore implements ClaimStore {
+  readonly features: ClaimStoreFeatures = { name: 'redis' }
   readonly #commands: Commands
   readonly #names: Names
   readonly #index: FailedIndex
@@ -142,7 +151,7 @@ export class RedisStore implements LeaseStore {
     return this.#known.isSubscribed(consumer, type)
   }
 
-  status(): Promise<LeaseStatus> {
+  status(): Promise<ClaimStatus> {
     return this.#known.status((where) => this.#index.count(where))
   }
 

@@ -1,5 +1,5 @@
-import { messageKey } from '../../core/identity.ts'
-import type { FailedMessage, Trace } from '../../core/tools.ts'
+import type { FailedMessage, Trace } from '../../contracts/index.ts'
+import { messageKey } from '../../message/index.ts'
 import { readClaim } from './claim.ts'
 import { type Commands, textOf } from './commands.ts'
 import type { FailedIndex } from './failed-index.ts'

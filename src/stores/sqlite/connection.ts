@@ -1,4 +1,4 @@
-import { pause, systemClock } from '../../core/clock.ts'
+import { describe, HapaxError, pause, type Queue, systemClock, Turn, transactionClosed } from '../../base/index.ts'
 import type {
   Connection,
   EnteredExecutor,
@@ -8,10 +8,8 @@ import type {
   TransactionEnd,
   TransactionOptions,
   TransactionWork,
-} from '../../core/connection.ts'
-import { notInTransaction } from '../../core/driver.ts'
-import { describe, HapaxError, transactionClosed } from '../../core/errors.ts'
-import { type Queue, Turn } from '../../core/queue.ts'
+} from '../../contracts/index.ts'
+import { notInTransaction } from '../sql/index.ts'
 import { type Database, openDatabase } from './database.ts'
 import { isBusy } from './errors.ts'
 import { SqliteTransaction, type SqliteTx } from './transaction.ts'

@@ -1,7 +1,6 @@
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite'
-import type { Result, Row, Statement } from '../../core/connection.ts'
-import { expected } from '../../core/options.ts'
-import { Queue } from '../../core/queue.ts'
+import { expected, Queue } from '../../base/index.ts'
+import type { Result, Row, Statement } from '../../contracts/index.ts'
 import { prepareFile, queueOf } from './file.ts'
 
 /** A prepared statement, and how to run it. */

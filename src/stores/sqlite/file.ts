@@ -1,7 +1,6 @@
 import { closeSync, openSync, realpathSync, statfsSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { expected } from '../../core/options.ts'
-import { Queue } from '../../core/queue.ts'
+import { expected, Queue } from '../../base/index.ts'
 
 /** What statfs(2) of Linux answers for file systems of other hosts: SQLite's locks and shared memory fail on them. */
 const NETWORK_FILE_SYSTEMS: Readonly<Record<number, string>> = {

@@ -1,9 +1,9 @@
 import { resolve } from 'node:path'
-import { expected, identifier, isText, noOthers } from '../../core/options.ts'
-import { SqlStore } from '../../core/sql/index.ts'
-import type { Store } from '../../core/store.ts'
+import { expected, identifier, isText, noOthers } from '../../base/index.ts'
+import type { Store } from '../../contracts/index.ts'
+import { SqlStore } from '../sql/index.ts'
 import { SqliteConnection } from './connection.ts'
-import { dialect } from './sql.ts'
+import { dialect } from './statements/sql.ts'
 import type { SqliteTx } from './transaction.ts'
 
 export type { SqliteResult, SqliteTx } from './transaction.ts'

@@ -1,9 +1,7 @@
 import { type DatabaseSync, StatementSync } from 'node:sqlite'
-import type { Executor } from '../../core/connection.ts'
-import { doomed, unawaited } from '../../core/driver.ts'
-import { transactionClosed } from '../../core/errors.ts'
-import { brokenAtomicity } from '../../core/sql/index.ts'
-import { Watched } from '../../core/watched.ts'
+import { transactionClosed, Watched } from '../../base/index.ts'
+import type { Executor } from '../../contracts/index.ts'
+import { brokenAtomicity, doomed, unawaited } from '../sql/index.ts'
 import type { Database } from './database.ts'
 import { doomOf } from './errors.ts'
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import type { Delivery } from '../../core/broker.ts'
-import { isHapaxError } from '../../core/errors.ts'
+import { isHapaxError } from '../../base/index.ts'
+import type { Delivery } from '../../contracts/index.ts'
 import { gate, until } from '../wait.ts'
 import type { Case } from './case.ts'
 import { HurriedClock, outage, twice, watchedBy } from './shop.ts'

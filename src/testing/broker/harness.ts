@@ -1,5 +1,5 @@
-import type { Destination, Subscription } from '../../core/broker.ts'
-import type { EventFormat } from '../../core/cloudevents.ts'
+import type { Destination, Subscription } from '../../contracts/index.ts'
+import type { EventFormat } from '../../message/index.ts'
 
 /** What some cases need beyond the contract; `cannot` says why one of them is not to be had. */
 export type BrokerNeed =

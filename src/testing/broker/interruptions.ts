@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { HapaxError } from '../../core/errors.ts'
+import { HapaxError } from '../../base/index.ts'
 import { settled, until } from '../wait.ts'
 import type { Case } from './case.ts'
 import type { Listener } from './listener.ts'

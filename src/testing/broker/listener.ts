@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict'
-import type { Arrival } from '../../core/arrival.ts'
-import { decodeArrival } from '../../core/arrival.ts'
-import type { Delivery, Prefetch, Reader, Subscription } from '../../core/broker.ts'
-import type { HapaxError } from '../../core/errors.ts'
-import type { IncomingMessage } from '../../core/message.ts'
+import type { HapaxError } from '../../base/index.ts'
+import type { Delivery, Prefetch, Reader, Subscription } from '../../contracts/index.ts'
+import type { Arrival, IncomingMessage } from '../../message/index.ts'
+import { decodeArrival } from '../../message/index.ts'
 import { settled, until } from '../wait.ts'
 
 /** One delivery, as it was when it came: the same message may be handed out again as the same object. */

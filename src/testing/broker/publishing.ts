@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import type { Confirmation, Destination } from '../../core/broker.ts'
-import { isHapaxError } from '../../core/errors.ts'
+import { isHapaxError } from '../../base/index.ts'
+import type { Confirmation, Destination } from '../../contracts/index.ts'
 import { settled } from '../wait.ts'
 import type { Case } from './case.ts'
 import {

@@ -1,16 +1,18 @@
 import assert from 'node:assert/strict'
-import type { Delivery, Destination, Subscription } from '../../core/broker.ts'
-import type { Clock } from '../../core/clock.ts'
-import type { Consumer } from '../../core/consumer.ts'
-import type { ConsumerOptions } from '../../core/consumer-options.ts'
-import { defineMessage, type MessageType, type PublishOptions } from '../../core/define.ts'
-import { HapaxError } from '../../core/errors.ts'
-import type { HandlerContext } from '../../core/handler-types.ts'
-import { createHapax, type Hapax, type HapaxOptions } from '../../core/hapax.ts'
-import { silentLogger } from '../../core/logger.ts'
-import type { Store } from '../../core/store.ts'
-import type { FailedMessage } from '../../core/tools.ts'
-import type { Worker, WorkerOptions } from '../../core/worker.ts'
+import type { Clock } from '../../base/index.ts'
+import { HapaxError, silentLogger } from '../../base/index.ts'
+import type { Consumer, ConsumerOptions } from '../../consumer/index.ts'
+import type {
+  Delivery,
+  Destination,
+  FailedMessage,
+  HandlerContext,
+  Store,
+  Subscription,
+} from '../../contracts/index.ts'
+import { createHapax, type Hapax, type HapaxOptions } from '../../hapax.ts'
+import { defineMessage, type MessageType, type PublishOptions } from '../../message/index.ts'
+import type { Worker, WorkerOptions } from '../../worker/index.ts'
 import { until } from '../wait.ts'
 
 /** A transaction that writes rows. */

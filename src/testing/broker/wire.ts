@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict'
-import type { EventFormat, OutgoingMessage } from '../../core/cloudevents.ts'
-import type { IncomingMessage } from '../../core/message.ts'
+import type { EventFormat, IncomingMessage, OutgoingMessage } from '../../message/index.ts'
 import type { Case } from './case.ts'
 import type { RawMessage } from './harness.ts'
 import type { Received } from './listener.ts'

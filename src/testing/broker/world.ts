@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import type { Confirmation, Destination, Prefetch } from '../../core/broker.ts'
-import type { OutgoingMessage } from '../../core/cloudevents.ts'
+import type { Confirmation, Destination, Prefetch } from '../../contracts/index.ts'
+import type { OutgoingMessage } from '../../message/index.ts'
 import { settled, until } from '../wait.ts'
 import type { BrokerHarness, BrokerNeed, TestBroker } from './harness.ts'
 import { Listener, type Received } from './listener.ts'

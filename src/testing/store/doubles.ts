@@ -1,8 +1,7 @@
-import type { Confirmation, Destination, DestinationFeatures, Subscription } from '../../core/broker.ts'
-import type { OutgoingMessage } from '../../core/cloudevents.ts'
-import { arrivalOf } from '../../core/cloudevents.ts'
-import { HapaxError } from '../../core/errors.ts'
-import type { IncomingMessage } from '../../core/message.ts'
+import { HapaxError } from '../../base/index.ts'
+import type { Confirmation, Destination, DestinationFeatures, Subscription } from '../../contracts/index.ts'
+import type { IncomingMessage, OutgoingMessage } from '../../message/index.ts'
+import { arrivalOf } from '../../message/index.ts'
 import type { HarnessFeatures } from './harness.ts'
 import { type AnyStore, type Gate, gate } from './world.ts'
 

@@ -1,4 +1,4 @@
-import type { Store, StoreFeatures } from '../../core/store.ts'
+import type { Store, StoreFeatures } from '../../contracts/index.ts'
 
 /** What some cases need beyond the contract of a store; `cannot` says why one of them is not to be had. */
 export type Need =

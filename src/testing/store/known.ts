@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
+import { BY, failedOnes } from './admin/failed-world.ts'
 import type { Case } from './case.ts'
-import { BY, failedOnes } from './failed-world.ts'
 import { assertRejects } from './world.ts'
 
 export const known: readonly Case[] = [

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict'
-import { isHapaxError } from '../../core/errors.ts'
-import { type Logger, silentLogger } from '../../core/logger.ts'
+import { isHapaxError, type Logger, silentLogger } from '../../base/index.ts'
 import type { Case } from './case.ts'
 import { TestDestination } from './doubles.ts'
 import { type AnyHapax, Ping, Pong, type World } from './world.ts'

@@ -1,6 +1,6 @@
 import { connect } from 'amqplib'
 import type { BrokerHarness } from 'hapax/testing'
-import { memory } from '../../../src/stores/memory.ts'
+import { memory } from '../../../src/stores/memory/index.ts'
 import { Shop } from '../../../src/testing/broker/shop.ts'
 import { World } from '../../../src/testing/broker/world.ts'
 import { until } from '../../../src/testing/wait.ts'

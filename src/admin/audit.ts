@@ -1,0 +1,29 @@
+import { userInfo } from 'node:os'
+import { noOthers, text } from '../base/index.ts'
+import type { Audit } from '../contracts/index.ts'
+
+/** Who does something by hand, and why. */
+export interface By {
+  /** @default the user of the operating system */
+  readonly actor?: string
+  /** Anything that a later reader of the audit should know. */
+  readonly note?: string
+}
+
+const MAX_NOTE_BYTES = 1000
+
+/** What is written down about an action. */
+export function auditOf(action: Audit['action'], by: By = {}): Audit {
+  noOthers('by', by, ['actor', 'note'])
+  const actor = by.actor === undefined ? user() : text('actor', by.actor)
+  return by.note === undefined ? { action, actor } : { action, actor, note: text('note', by.note, MAX_NOTE_BYTES) }
+}
+
+function user(): string {
+  try {
+    return userInfo().username || 'unknown'
+  } catch {
+    // A process in a container may run as a user that the system does not know.
+    return 'unknown'
+  }
+}

@@ -1,0 +1,183 @@
+import type { Finding, StoreStatus } from '../contracts/index.ts'
+import { LANES, lanesOf } from '../message/index.ts'
+import { namesakeText, type Serves, servesOf } from '../worker/index.ts'
+
+/** A worker that is alive. */
+interface Live {
+  readonly id: string
+  readonly name: string
+  readonly serves: Serves
+}
+
+/** A subscription as the store has it. */
+interface Subscription {
+  readonly consumer: string
+  readonly type: string
+}
+
+/** Whether everything that waits, or may come, is served by a worker that is alive. */
+export function workerFindings(status: StoreStatus, subscriptions: readonly Subscription[]): readonly Finding[] {
+  const { workers, consumers, relays } = status
+  const live = workers
+    .filter(({ alive }) => alive)
+    .map((worker): Live => ({ id: worker.id, name: worker.name, serves: servesOf(worker) }))
+  const dead = workers.filter(({ alive }) => !alive).map(deadFinding)
+  if (live.length > 0) {
+    const names = new Set([
+      ...consumers.map(({ consumer }) => consumer),
+      ...subscriptions.map(({ consumer }) => consumer),
+    ])
+    return [
+      ...dead,
+      ok(`${live.length} alive`),
+      ...live.filter(({ serves }) => serves.stuck).map(stuckFinding),
+      ...live.flatMap(missingFindings),
+      ...[...names].sort().flatMap((name) => consumerFindings(name, status, subscriptions, live)),
+      ...relays.flatMap((relay) => relayFindings(relay, live)),
+    ]
+  }
+  const waits = consumers.some((each) => each.waiting + each.retrying > 0) || relays.some(({ waiting }) => waiting > 0)
+  if (!waits) return [...dead, ok('none is alive, and nothing waits')]
+  const advice = 'Start a worker (hapax.worker(…).start(), or npx hapax relay).'
+  return [...dead, { check: 'workers', level: 'error', message: 'messages wait, and no worker is alive', advice }]
+}
+
+function deadFinding({ name, silentMs, inHand }: StoreStatus['workers'][number]): Finding {
+  const silent = `the worker ${name} has not been heard for ${Math.round(silentMs / 1000)} s`
+  return {
+    check: 'workers',
+    level: 'warning',
+    message: `${silent} and has ${messages(inHand)} in hand`,
+    advice: 'A live worker takes over what it had. If it stays in this list, no worker is running.',
+  }
+}
+
+function missingFindings({ name, serves }: Live): readonly Finding[] {
+  return serves.missing.map((relay) => ({
+    check: 'workers',
+    level: 'warning',
+    message: `the worker ${name} does not reach the destination of the relay ${relay}; it leaves its messages to others`,
+    advice: 'Look at its log (relay-down), and at the network between it and the broker. It tries again by itself.',
+  }))
+}
+
+function stuckFinding({ name }: Live): Finding {
+  return {
+    check: 'workers',
+    level: 'error',
+    message: `the worker ${name} is alive, but its handlers get no connection; it has left its messages to others`,
+    advice:
+      'Something keeps all connections of its pool: look for clients that are not released, and for transactions that are left open. It takes part again by itself.',
+  }
+}
+
+function consumerFindings(
+  name: string,
+  { consumers }: StoreStatus,
+  subscriptions: readonly Subscription[],
+  live: readonly Live[],
+): readonly Finding[] {
+  const { waiting = 0, retrying = 0 } = consumers.find(({ consumer }) => consumer === name) ?? {}
+  const types = subscriptions.filter(({ consumer }) => consumer === name).map(({ type }) => type)
+  const all = live.filter(({ serves }) => serves.consumers.has(name))
+  // Those whose handlers cannot run have lanes only if there is nobody else.
+  const able = all.filter(({ serves }) => !serves.stuck)
+  const serving = able.length > 0 ? able : all
+  if (serving.length === 0) return unserved(name, waiting + retrying, types.length > 0)
+  const handles = ({ serves }: Live, type: string): boolean => serves.consumers.get(name)?.includes(type) ?? false
+  const orphans = types.filter((type) => !serving.some((worker) => handles(worker, type)))
+  const shares = types.map((type) => serving.filter((worker) => handles(worker, type)))
+  return [
+    ...namesakes(name, all),
+    served(name, shares.length > orphans.length ? shares : [serving], serving.length),
+    ...orphaned(name, orphans),
+  ]
+}
+
+/** The same name in applications of different sources; what they handle may differ between versions of one application. */
+function namesakes(name: string, live: readonly Live[]): readonly Finding[] {
+  const sources = [...new Set(live.flatMap(({ serves }) => serves.source ?? []))].sort()
+  if (sources.length < 2) return []
+  return [
+    {
+      check: 'workers',
+      level: 'warning',
+      message: namesakeText(name, sources),
+      advice: 'Give one of them another consumer name. If they are one application, give them the same source.',
+    },
+  ]
+}
+
+function unserved(name: string, open: number, subscribed: boolean): readonly Finding[] {
+  const forget = `if it is not deployed any more, npx hapax consumers remove ${name}`
+  if (open > 0) {
+    return [
+      {
+        check: 'workers',
+        level: 'error',
+        message: `${messages(open)} of the consumer ${name} ${open === 1 ? 'waits' : 'wait'}, and no live worker serves it`,
+        advice: `Start a worker that consumes it${subscribed ? `; ${forget} keeps more from coming` : ''}.`,
+      },
+    ]
+  }
+  if (!subscribed) return []
+  return [
+    {
+      check: 'workers',
+      level: 'warning',
+      message: `no live worker serves the consumer ${name}; nothing waits for it yet`,
+      advice: `Start a worker that consumes it; ${forget}.`,
+    },
+  ]
+}
+
+function orphaned(name: string, types: readonly string[]): readonly Finding[] {
+  if (types.length === 0) return []
+  return [
+    {
+      check: 'workers',
+      level: 'warning',
+      message: `no live worker of the consumer ${name} handles ${types.join(', ')}, which it has subscribed to`,
+      advice:
+        'Such messages wait until a worker handles the type. After a deployment that has dropped it for good: stop the workers, npx hapax consumers remove, and start them.',
+    },
+  ]
+}
+
+function relayFindings({ relay, waiting }: StoreStatus['relays'][number], live: readonly Live[]): readonly Finding[] {
+  const serving = live.filter(({ serves }) => serves.relays.includes(relay))
+  if (serving.length > 0) return [served(`relay ${relay}`, [serving], serving.length)]
+  if (waiting === 0) return []
+  return [
+    {
+      check: 'workers',
+      level: 'error',
+      message: `${messages(waiting)} of the relay ${relay} ${waiting === 1 ? 'waits' : 'wait'}, and no live worker serves it`,
+      advice: `Start a worker with this relay, or npx hapax relay --relay ${relay}.`,
+    },
+  ]
+}
+
+/** How many workers share the lanes, and how evenly; each share is of those who handle one type. */
+function served(name: string, shares: readonly (readonly Live[])[], workers: number): Finding {
+  const sizes = shares.flatMap((share) => {
+    const ids = share.map(({ id }) => id)
+    return ids.map((id) => lanesOf(id, ids).length)
+  })
+  const [least, most] = [Math.min(...sizes), Math.max(...sizes)]
+  const each = least === most ? `${least}` : `${least} to ${most}`
+  return {
+    ...ok(
+      `${name} is served by ${workers === 1 ? '1 worker' : `${workers} workers`}, each with ${each} of ${LANES} lanes`,
+    ),
+    check: 'lanes',
+  }
+}
+
+function messages(count: number): string {
+  return count === 1 ? '1 message' : `${count} messages`
+}
+
+function ok(message: string): Finding {
+  return { check: 'workers', level: 'ok', message, advice: '' }
+}

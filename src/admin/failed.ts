@@ -1,0 +1,316 @@
+import type { Clock } from '../base/index.ts'
+import { expected, HapaxError, noOthers, object, text, word } from '../base/index.ts'
+import type {
+  Audit,
+  EffectEnd,
+  EffectRow,
+  FailedFilter,
+  FailedGroup,
+  FailedMessage,
+  FailedWhere,
+  Store,
+} from '../contracts/index.ts'
+import { MAX_RESULT_BYTES } from '../leased/index.ts'
+import {
+  fingerprint,
+  isJson,
+  jsonOf,
+  MAX_TEXT_BYTES,
+  messageKey,
+  packAttributes,
+  payloadOf,
+  type StoredMessage,
+  stubOf,
+  unpackAttributes,
+} from '../message/index.ts'
+import { auditOf, type By } from './audit.ts'
+import { type BulkOptions, type BulkSummary, bulk, checkedSeq, pageSize } from './bulk.ts'
+import { type Chosen, chosenFailed, failedWhere } from './where.ts'
+
+/** Which failed messages to list. */
+export type FailedQuery = Omit<FailedFilter, 'limit'> & { readonly limit?: number }
+
+/** Options of `failed.edit`. */
+export interface EditOptions {
+  readonly by?: By
+  /** The id of the new message. @default a fresh one */
+  readonly id?: string
+}
+
+/** What a person knows of an outside call. */
+export interface SettleOptions {
+  /** The name of the effect. */
+  readonly effect: string
+  /**
+   * `done`: it happened, and this is what it returned. `not-done`: it did certainly not. `retry`: nobody knows, and it may be made
+   * again, with the same key.
+   */
+  readonly as: 'done' | 'not-done' | 'retry'
+  /** What the call returned; for `done` only. @default nothing */
+  readonly result?: unknown
+  readonly by?: By
+}
+
+/** What the failed store needs to know of its hapax. */
+export interface FailedStoreOptions {
+  readonly store: Store<never>
+  readonly clock: Clock
+  readonly mintId: () => string
+  readonly maxBytes: number
+  /** Something is due that workers of this process may want. */
+  readonly wake: () => void
+}
+
+/**
+ * The failed store: look, try again, change, or give up. Of several people who do something to one message at the same
+ * time one succeeds; the others get `not-found`. Everything that is done is written to the audit with it.
+ *
+ * `commit-unknown`: the link broke during the commit, and the message is not there any more. It was done, by this call or
+ * by somebody else at the same moment; `explain` shows which. It is never done twice.
+ */
+export class FailedStore {
+  readonly #options: FailedStoreOptions
+
+  /** Made by `createHapax`. */
+  constructor(options: FailedStoreOptions) {
+    this.#options = options
+  }
+
+  get #store(): Store<never> {
+    return this.#options.store
+  }
+
+  /** A page of failed messages, newest first; `before` takes the `seq` of the last one of the page before. */
+  async list(query: FailedQuery = {}): Promise<readonly FailedMessage[]> {
+    object('query', query)
+    const { before, limit, ...where } = query
+    const filter = { ...failedWhere(where), limit: pageSize(limit) }
+    return this.#store.failedList(before === undefined ? filter : { ...filter, before: checkedSeq(before) })
+  }
+
+  /** How many there are. */
+  async count(where: FailedWhere = {}): Promise<number> {
+    return this.#store.failedCount(failedWhere(where))
+  }
+
+  /** Failed messages that look alike, the largest group first. */
+  async groups(query: FailedWhere & { readonly limit?: number } = {}): Promise<readonly FailedGroup[]> {
+    object('query', query)
+    const { limit, ...where } = query
+    return this.#store.failedGroups(failedWhere(where), pageSize(limit))
+  }
+
+  /** One failed message, or undefined. */
+  async get(seq: string): Promise<FailedMessage | undefined> {
+    return this.#store.failedGet(checkedSeq(seq))
+  }
+
+  /**
+   * Tries a message again under its own id, due at once: from its place if it holds its key, else at the end of its key.
+   * Rejects with `not-found` if it is not there, or was replaced; with `conflict` if its id belongs to another message: under it
+   * that one's outside calls would pass for its own; and with `not-whole` if only a stub of it could be kept.
+   */
+  async retry(seq: string, by?: By): Promise<void> {
+    if (!(await this.#retry(checkedSeq(seq), auditOf('retry', by)))) throw notFound(seq)
+  }
+
+  /** Retries all of these, oldest first; `{ all: true }` means all there are. */
+  async retryAll(where: Chosen<FailedWhere>, options: BulkOptions = {}): Promise<BulkSummary> {
+    object('options', options)
+    const audit = auditOf('retry', options.by)
+    return this.#all(where, options, (seq) => this.#retry(seq, audit))
+  }
+
+  /**
+   * Puts a message with other data in the place of a failed one. It has an id of its own, because what came under the old
+   * id stays what it was; `causationId` names the old one, which stays in the failed store as replaced.
+   * Rejects with `not-found` if it is not there, or was replaced before, and with `conflict` if the id was used before,
+   * or if it has made outside calls: those would be made again, with other keys. A stub takes the whole data, unless not even its
+   * type and key could be kept as they were: `not-whole`.
+   */
+  async edit(seq: string, data: unknown, options: EditOptions = {}): Promise<{ readonly id: string }> {
+    noOthers('options', options, ['by', 'id'])
+    const audit = auditOf('edit', options.by)
+    const id = options.id === undefined ? this.#options.mintId() : text('id', options.id, MAX_TEXT_BYTES)
+    const failed = await this.#store.failedGet(checkedSeq(seq))
+    if (failed === undefined) throw notFound(seq)
+    await this.#refuseCalled(failed)
+    if (stubOf(failed.message)?.escaped) refuseStub(failed)
+    const message = edited(failed.message, id, data, this.#options.maxBytes)
+    if (!(await this.#store.failedEdit(seq, message, audit))) throw notFound(seq)
+    this.#options.wake()
+    return { id }
+  }
+
+  /** The journal of a failed message: its outside calls, in the order in which they were begun, and its notes. */
+  async effects(seq: string): Promise<readonly EffectRow[]> {
+    return this.#effects(await this.#existing(seq))
+  }
+
+  /**
+   * Says what became of an outside call that nobody knew about, and tries its message again. A call that is settled the same way
+   * already is not an error: then only the message is tried again. Rejects with `not-found` if there is no such message or effect,
+   * and with `conflict` if the call is known to have ended otherwise.
+   */
+  async settle(seq: string, options: SettleOptions): Promise<void> {
+    noOthers('options', options, ['effect', 'as', 'result', 'by'])
+    text('effect', options.effect)
+    const { actor } = auditOf('settle', options.by)
+    const audit = auditOf('settle', { actor, note: settleNote(options) })
+    const end = settlement(options)
+    const failed = await this.#existing(seq)
+    const { consumer, message } = failed
+    const ref = { consumer, messageKey: message.messageKey, name: text('effect', options.effect) }
+    const known = (await this.#effects(failed)).find(({ name }) => name === ref.name)
+    if (known === undefined) throw noEffect(seq, ref.name)
+    const settled = await this.#store.settleEffect(ref, end, audit)
+    if (!settled && (known.state !== end.state || known.result !== end.result)) throw settledBefore(known)
+    // Whoever is interrupted here finds the message still failed, and its effect settled.
+    await this.retry(seq, options.by)
+  }
+
+  /** Under a new id its outside calls would be made again, with other keys. */
+  async #refuseCalled(failed: FailedMessage): Promise<void> {
+    const { seq } = failed
+    const made = (await this.#effects(failed)).find(({ name, state }) => name !== '' && state !== 'not-done')
+    if (made === undefined) return
+    const what = `the failed message ${seq} has made the outside call '${made.name}': an edit would have it made again`
+    throw new HapaxError('conflict', what, { fields: { seq, effect: made.name } })
+  }
+
+  /** The journal under an id that belongs to another message is that one's. */
+  async #effects({ origin, reason, consumer, message }: FailedMessage): Promise<readonly EffectRow[]> {
+    return origin === 'outbox' || reason === 'conflict' ? [] : this.#store.effects(consumer, message.messageKey)
+  }
+
+  async #existing(seq: string): Promise<FailedMessage> {
+    const failed = await this.#store.failedGet(checkedSeq(seq))
+    if (failed === undefined) throw notFound(seq)
+    return failed
+  }
+
+  /** Deletes a message for good; its receipt stays, so a redelivery is a duplicate. Rejects with `not-found`. */
+  async discard(seq: string, by?: By): Promise<void> {
+    if (!(await this.#discard(checkedSeq(seq), auditOf('discard', by)))) throw notFound(seq)
+  }
+
+  /** Discards all of these, oldest first; `{ all: true }` means all there are. */
+  async discardAll(where: Chosen<FailedWhere>, options: BulkOptions = {}): Promise<BulkSummary> {
+    object('options', options)
+    const audit = auditOf('discard', options.by)
+    return this.#all(where, options, (seq) => this.#discard(seq, audit))
+  }
+
+  async #retry(seq: string, audit: Audit): Promise<boolean> {
+    const failed = await this.#store.failedGet(seq)
+    if (failed?.reason === 'conflict') throw notItsOwnId(failed)
+    if (failed !== undefined) refuseStub(failed)
+    const there = await this.#store.failedRetry(seq, audit)
+    if (there) this.#options.wake()
+    return there
+  }
+
+  /** What waits behind a discarded message may go on. */
+  async #discard(seq: string, audit: Audit): Promise<boolean> {
+    const there = await this.#store.failedDiscard(seq, audit)
+    if (there) this.#options.wake()
+    return there
+  }
+
+  #all(
+    where: Chosen<FailedWhere>,
+    options: BulkOptions,
+    change: (seq: string) => Promise<boolean>,
+  ): Promise<BulkSummary> {
+    const which = chosenFailed(where)
+    const newest = async (): Promise<string | undefined> =>
+      (await this.#store.failedList({ ...which, limit: 1 })).at(0)?.seq
+    const page = (after: string | undefined, limit: number): Promise<readonly string[]> =>
+      this.#store.failedSeqs(which, after, limit)
+    return bulk(this.#options.clock, { newest, page, change }, options)
+  }
+}
+
+function notItsOwnId({ seq, message: { id, source } }: FailedMessage): HapaxError {
+  const what = `the failed message ${seq} came under an id that belongs to another one (${id} of ${source})`
+  return new HapaxError(
+    'conflict',
+    `${what}: it needs one of its own, by an edit where the store has it, or sent anew; or discard it`,
+    {
+      fields: { seq },
+    },
+  )
+}
+
+/** Of a message that could not be kept whole there is nothing that a handler may have. */
+function refuseStub({ seq, message }: FailedMessage): void {
+  const stub = stubOf(message)
+  if (stub === undefined) return
+  const all = stub.bytes === null ? 'the' : `the ${stub.bytes}`
+  const kept = `${message.data.byteLength} of ${all} bytes of its payload`
+  const what = `of the failed message ${seq} only a stub could be kept, with ${kept}`
+  const edit = stub.escaped ? '' : 'edit it with the whole data where the store has edits, '
+  throw new HapaxError('not-whole', `${what}: ${edit}have it sent again in a form that can be taken, or discard it`, {
+    fields: { seq, ...stub },
+  })
+}
+
+/** The message of a failed one with other data: of its content type if that is for texts or bytes and it is one, else JSON. */
+function edited(old: StoredMessage, id: string, data: unknown, maxBytes: number): StoredMessage {
+  const { correlationId = old.id, ...others } = unpackAttributes(old)
+  const raw = typeof data === 'string' || data instanceof Uint8Array
+  const kept = raw && !isJson(others.datacontenttype) ? others.datacontenttype : undefined
+  const { bytes, contentType, json } = payloadOf('the edit', data === undefined ? jsonOf('data', data) : data, kept)
+  const type = json !== undefined && isJson(others.datacontenttype) ? {} : { datacontenttype: contentType }
+  const attributes = packAttributes({ ...others, ...type, correlationId, causationId: old.id })
+  const size = bytes.byteLength + Buffer.byteLength(attributes)
+  if (size > maxBytes) {
+    throw new HapaxError('too-large', `expected a message of at most ${maxBytes} bytes, got ${size}`, {
+      fields: { bytes: size },
+    })
+  }
+  const { source, key } = old
+  return {
+    messageKey: messageKey(source, id),
+    source,
+    id,
+    type: old.type,
+    key,
+    attributes,
+    data: bytes,
+    fingerprint: fingerprint(bytes),
+  }
+}
+
+function settlement({ effect, as, result }: SettleOptions): EffectEnd {
+  word('as', ['done', 'not-done', 'retry'], as)
+  if (as !== 'done') {
+    if (result !== undefined) expected('result', `absent unless the effect is 'done'`, result)
+    const message =
+      as === 'retry' ? `made again, although nobody knows whether '${effect}' happened` : 'settled by hand'
+    return { state: 'not-done', result: null, error: { name: 'Settled', message } }
+  }
+  const json = result === undefined ? '' : jsonOf('result', result)
+  if (Buffer.byteLength(json) > MAX_RESULT_BYTES) {
+    expected('result', `at most ${MAX_RESULT_BYTES} bytes as JSON`, `${Buffer.byteLength(json)} bytes`)
+  }
+  return { state: 'done', result: json, error: null }
+}
+
+function settleNote({ effect, as, by }: SettleOptions): string {
+  return `'${effect}' as ${as}${by?.note === undefined ? '' : `: ${by.note}`}`
+}
+
+function noEffect(seq: string, effect: string): HapaxError {
+  return new HapaxError('not-found', `the failed message ${seq} has no outside call '${effect}'`, {
+    fields: { seq, effect },
+  })
+}
+
+function settledBefore({ name, state }: EffectRow): HapaxError {
+  return new HapaxError('conflict', `'${name}' is known to be ${state}`, { fields: { effect: name, state } })
+}
+
+function notFound(seq: string): HapaxError {
+  return new HapaxError('not-found', `there is no failed message ${seq}, or it was replaced`, { fields: { seq } })
+}

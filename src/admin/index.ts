@@ -1,0 +1,7 @@
+export type { By } from './audit.ts'
+export type { BulkOptions, BulkResult, BulkSummary } from './bulk.ts'
+export { type CleanupOptions, cleanup } from './cleanup.ts'
+export { doctor, leaseDoctor } from './doctor.ts'
+export { FailedStore, type SettleOptions } from './failed.ts'
+export { Consumers, Keys, type KnownConsumer, Relays, Sent } from './operations.ts'
+export { sourceOption } from './where.ts'

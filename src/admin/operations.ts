@@ -1,0 +1,177 @@
+import type { Clock } from '../base/index.ts'
+import { HapaxError, nameText, noOthers, object, text, word } from '../base/index.ts'
+import type {
+  Audit,
+  HeldKey,
+  Origin,
+  SentFilter,
+  SentMessage,
+  SentWhere,
+  Store,
+  StoreStatus,
+} from '../contracts/index.ts'
+import { MAX_TEXT_BYTES } from '../message/index.ts'
+import { auditOf, type By } from './audit.ts'
+import { type BulkOptions, type BulkSummary, bulk, checkedSeq, pageSize } from './bulk.ts'
+import { type Chosen, chosenSent, sentWhere } from './where.ts'
+
+/** What the tools need to know of their hapax. */
+export interface OperationsOptions {
+  readonly store: Store<never>
+  readonly clock: Clock
+  /** Something is due that workers of this process may want. */
+  readonly wake: () => void
+}
+
+/** Keys that wait behind a message that failed for good. */
+export class Keys {
+  readonly #options: OperationsOptions
+
+  /** Made by `createHapax`. */
+  constructor(options: OperationsOptions) {
+    this.#options = options
+  }
+
+  /** The keys that wait, longest first. */
+  async list(query: { readonly limit?: number } = {}): Promise<readonly HeldKey[]> {
+    noOthers('query', query, ['limit'])
+    return this.#options.store.heldKeys(pageSize(query.limit))
+  }
+
+  /** Lets a key go on without its held message, which stays in the failed store. Rejects with `not-found`. */
+  async release(held: Pick<HeldKey, 'origin' | 'scope' | 'key'>, by?: By): Promise<void> {
+    object('key', held)
+    const origin: Origin = word('origin', ['inbox', 'outbox'], held.origin)
+    const [scope, key] = [text('scope', held.scope), text('key', held.key, MAX_TEXT_BYTES)]
+    const released = await this.#options.store.releaseKey(origin, scope, key, auditOf('release', by))
+    if (!released) throw notFound(`the key ${key} of ${scope} is not held`, { origin, scope, key })
+    this.#options.wake()
+  }
+}
+
+/** Which published messages to list. */
+export type SentQuery = Omit<SentFilter, 'limit'> & { readonly limit?: number }
+
+/** Messages that were published and kept (`keepSentMs` of the worker). */
+export class Sent {
+  readonly #options: OperationsOptions
+
+  /** Made by `createHapax`. */
+  constructor(options: OperationsOptions) {
+    this.#options = options
+  }
+
+  /** A page of published messages, newest first; `before` takes the `seq` of the last one of the page before. */
+  async list(query: SentQuery = {}): Promise<readonly SentMessage[]> {
+    object('query', query)
+    const { before, limit, ...where } = query
+    const filter = { ...sentWhere(where), limit: pageSize(limit) }
+    return this.#options.store.sentList(before === undefined ? filter : { ...filter, before: checkedSeq(before) })
+  }
+
+  /** How many there are. */
+  async count(where: SentWhere = {}): Promise<number> {
+    const which = sentWhere(where)
+    let counted = 0
+    for (let after: string | undefined; ; ) {
+      const page = await this.#options.store.sentSeqs(which, after, COUNTED_AT_ONCE)
+      counted += page.length
+      after = page.at(-1)
+      if (page.length < COUNTED_AT_ONCE) return counted
+    }
+  }
+
+  /** Publishes a message again, under its own id: whoever had it takes it for a duplicate. Rejects with `not-found`. */
+  async republish(seq: string, by?: By): Promise<void> {
+    if (!(await this.#republish(checkedSeq(seq), auditOf('republish', by)))) {
+      throw notFound(`there is no published message ${seq}`, { seq })
+    }
+  }
+
+  /** Publishes all of these again, oldest first; `{ all: true }` means all there are. */
+  async republishAll(where: Chosen<SentWhere>, options: BulkOptions = {}): Promise<BulkSummary> {
+    const { store, clock } = this.#options
+    const which = chosenSent(where)
+    object('options', options)
+    const audit = auditOf('republish', options.by)
+    const work = {
+      newest: async () => (await store.sentList({ ...which, limit: 1 })).at(0)?.seq,
+      page: (after: string | undefined, limit: number) => store.sentSeqs(which, after, limit),
+      change: (seq: string) => this.#republish(seq, audit),
+    }
+    return bulk(clock, work, options)
+  }
+
+  async #republish(seq: string, audit: Audit): Promise<boolean> {
+    const there = await this.#options.store.sentRepublish(seq, audit)
+    if (there) this.#options.wake()
+    return there
+  }
+}
+
+const COUNTED_AT_ONCE = 1_000
+
+/** A consumer as `subscriptions` has it. */
+export interface KnownConsumer {
+  readonly name: string
+  readonly types: readonly string[]
+  readonly ordered: boolean
+}
+
+/** The consumers that the store knows, whichever process they belong to. */
+export class Consumers {
+  readonly #options: OperationsOptions
+
+  /** Made by `createHapax`. */
+  constructor(options: OperationsOptions) {
+    this.#options = options
+  }
+
+  /** All that have subscriptions, by name. */
+  async list(): Promise<readonly KnownConsumer[]> {
+    const known = new Map<string, { types: string[]; ordered: boolean }>()
+    for (const { consumer, type, ordered } of await this.#options.store.subscriptions()) {
+      const each = known.get(consumer) ?? { types: [], ordered: false }
+      each.types.push(type)
+      each.ordered ||= ordered
+      known.set(consumer, each)
+    }
+    return [...known]
+      .map(([name, { types, ordered }]) => ({ name, types: types.sort(), ordered }))
+      .sort((a, b) => (a.name < b.name ? -1 : 1))
+  }
+
+  /**
+   * Forgets the subscriptions of a consumer that is not deployed any more: nothing is delivered to it locally from now on.
+   * Its receipts, inbox and failed messages stay. A worker that starts with it subscribes it again. Rejects with `not-found`.
+   */
+  async remove(name: string, by?: By): Promise<void> {
+    const there = await this.#options.store.unsubscribe(text('name', name), auditOf('remove', by))
+    if (!there) throw notFound(`there is no consumer ${name}`, { consumer: name })
+  }
+}
+
+/** The relays that the store knows. */
+export class Relays {
+  readonly #options: OperationsOptions
+
+  /** Made by `createHapax`. */
+  constructor(options: OperationsOptions) {
+    this.#options = options
+  }
+
+  /** Every relay with where it goes and what waits. */
+  async list(): Promise<StoreStatus['relays']> {
+    return (await this.#options.store.status()).relays
+  }
+
+  /** Says that a relay goes to another destination from now on; workers with the old one refuse to start. */
+  async move(name: string, destination: string, by?: By): Promise<void> {
+    const where = nameText('destination', destination, MAX_TEXT_BYTES)
+    await this.#options.store.moveRelay(nameText('name', name), where, auditOf('move', by))
+  }
+}
+
+function notFound(message: string, fields: Record<string, unknown>): HapaxError {
+  return new HapaxError('not-found', message, { fields })
+}

@@ -1,0 +1,131 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { type Clock, systemClock } from '../clock.ts'
+import { HapaxError } from '../errors.ts'
+
+/** The turns that the code running now is inside of. */
+const inside = new AsyncLocalStorage<Turn>()
+
+/** The right to use what a queue guards, until it is ended. */
+export class Turn {
+  readonly queue: Queue
+  /** The turn in which this one was asked for; of another queue. */
+  readonly outer: Turn | undefined
+  ended = false
+  readonly #next: () => void
+
+  constructor(queue: Queue, outer: Turn | undefined, next: () => void) {
+    this.queue = queue
+    this.outer = outer
+    this.#next = next
+  }
+
+  /** Runs code that is known to be inside this turn. */
+  run<T>(code: () => T): T {
+    return inside.run(this, code)
+  }
+
+  end(): void {
+    if (this.ended) return
+    this.ended = true
+    this.#next()
+  }
+}
+
+interface Waiter {
+  readonly outer: Turn | undefined
+  readonly start: (turn: Turn) => void
+}
+
+/** Lets one user at a time in, in the order of arrival; for stores with a single writer. */
+export class Queue {
+  readonly #clock: Clock
+  readonly #waiting = new Set<Waiter>()
+  #turn: Turn | undefined
+  #restedAt = 0
+
+  constructor(clock: Clock = systemClock) {
+    this.#clock = clock
+  }
+
+  /**
+   * The next turn, at once if nobody is there; undefined if it did not come within `waitMs`. Fails when the signal aborts,
+   * and at once when the caller is inside a turn of this queue: it would wait for itself.
+   */
+  take(waitMs: number, signal?: AbortSignal): Turn | Promise<Turn | undefined> {
+    signal?.throwIfAborted()
+    const outer = living(inside.getStore())
+    for (let each = outer; each !== undefined; each = each.outer) if (each.queue === this) throw nested()
+    if (this.#turn !== undefined) return this.#wait(outer, waitMs, signal)
+    const turn = this.#begin(outer)
+    if (!this.#owesARest()) return turn
+    return new Promise((resolve) => {
+      setImmediate(() => resolve(turn))
+    })
+  }
+
+  /** Turns that never wait for anything would follow each other without end; timers and sockets need their time as well. */
+  #owesARest(): boolean {
+    const now = this.#clock.monotonic()
+    if (now - this.#restedAt < REST_EVERY_MS) return false
+    this.#restedAt = now
+    return true
+  }
+
+  #begin(outer: Turn | undefined): Turn {
+    this.#turn = new Turn(this, outer, () => this.#pass())
+    return this.#turn
+  }
+
+  /** Straight to the longest waiting one, so that nobody can slip in between. */
+  #pass(): void {
+    this.#turn = undefined
+    const [next] = this.#waiting
+    if (next === undefined) return
+    const turn = this.#begin(next.outer)
+    if (this.#owesARest()) {
+      // It may have given up meanwhile.
+      setImmediate(() => (this.#waiting.has(next) ? next.start(turn) : turn.end()))
+    } else {
+      next.start(turn)
+    }
+  }
+
+  #wait(outer: Turn | undefined, waitMs: number, signal: AbortSignal | undefined): Promise<Turn | undefined> {
+    return new Promise((resolve, reject) => {
+      const leave = (): void => {
+        this.#waiting.delete(waiter)
+        cancel()
+        signal?.removeEventListener('abort', abort)
+      }
+      const finish = (turn: Turn | undefined): void => {
+        leave()
+        resolve(turn)
+      }
+      const abort = (): void => {
+        leave()
+        reject(signal?.reason)
+      }
+      const waiter: Waiter = { outer, start: finish }
+      const cancel = this.#clock.after(waitMs, () => finish(undefined))
+      signal?.addEventListener('abort', abort, { once: true })
+      this.#waiting.add(waiter)
+    })
+  }
+}
+
+const REST_EVERY_MS = 10
+
+/** Code that outlived its turn holds nothing any more. */
+function living(turn: Turn | undefined): Turn | undefined {
+  let each = turn
+  while (each?.ended) each = each.outer
+  return each
+}
+
+function nested(): HapaxError {
+  return new HapaxError(
+    'nested-transaction',
+    'this store has a single writer, and the code that calls it is inside its transaction: ' +
+      'use the tx it was given, or make the call after that transaction has ended',
+  )
+}

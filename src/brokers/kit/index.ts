@@ -1,0 +1,2 @@
+export { Deliveries, type Handle, type Incoming } from './deliveries.ts'
+export { LowWater, type Place } from './low-water.ts'

@@ -1,0 +1,198 @@
+import { expected, inParallel, noOthers } from '../base/index.ts'
+import type { Outcome } from '../consumer/index.ts'
+import {
+  allOutcomes,
+  CONCURRENCY,
+  consumerName,
+  consumerSettings,
+  distinct,
+  type Fed,
+  type HandlerOptions,
+  inGroups,
+  Registry,
+  Source,
+  type SourceOptions,
+  Turns,
+} from '../consumer/index.ts'
+import type { ClaimHandler, LeasedHandler, Subscription } from '../contracts/index.ts'
+import { type LeasedOptions, leaseSettings } from '../leased/index.ts'
+import type { IncomingMessage, MessageType } from '../message/index.ts'
+import { type Entry, type IntakePolicy, intake } from '../message/index.ts'
+import { type ClaimEngine, ClaimedWork, type ClaimSettings } from './work.ts'
+
+/** Options of a leased consumer on a store without transactions. */
+export type ClaimConsumerOptions = Omit<LeasedOptions, 'order' | 'isolation'>
+
+const NAMES = [
+  'leaseMs',
+  'maxDurationMs',
+  'concurrency',
+  'missingId',
+  'onMismatch',
+  'retry',
+  'maxAgeMs',
+  'retentionMs',
+] as const satisfies readonly (keyof ClaimConsumerOptions)[]
+
+/**
+ * A named reader whose handlers call the outside world, on a store that only knows leases. Until a message is settled or in the
+ * failed store it stays with its broker, or with whoever calls `handle`.
+ */
+export class ClaimConsumer implements Fed {
+  readonly name: string
+  readonly settings: ClaimSettings
+  readonly #engine: ClaimEngine
+  readonly #registry: Registry<never>
+  readonly #turns: Turns
+  readonly #work: ClaimedWork
+  readonly #policy: IntakePolicy
+
+  /** Made by `hapax.leased`. */
+  constructor(engine: ClaimEngine, name: string, options: ClaimConsumerOptions) {
+    noOthers('options of leased', options, NAMES)
+    this.name = consumerName(name)
+    this.settings = claimSettings(options)
+    this.#engine = engine
+    this.#registry = new Registry(name, this.settings.retry)
+    this.#turns = new Turns(name)
+    this.#work = new ClaimedWork(engine, name, this.settings, this.#registry)
+    const { missingId, maxAgeMs } = this.settings
+    this.#policy = { missingId, maxAgeMs, maxBytes: engine.maxBytes, clock: engine.clock }
+  }
+
+  /** Registers the handler of a message type. */
+  on<In, Out>(type: MessageType<In, Out>, handler: ClaimHandler<Out>, options: HandlerOptions = {}): this {
+    this.#registry.add({
+      kind: 'leased',
+      retry: this.#registry.retry(options),
+      type: type as MessageType<never, unknown>,
+      call: handler as LeasedHandler<never, never>,
+    })
+    return this
+  }
+
+  /** This consumer, fed from a subscription. */
+  from(subscription: Subscription, options: SourceOptions = {}): Source<never, ClaimConsumer> {
+    return new Source<never, ClaimConsumer>(this, subscription, options)
+  }
+
+  /** Registers a handler and returns the function that takes its messages. */
+  wrap<In, Out>(
+    type: MessageType<In, Out>,
+    handler: ClaimHandler<Out>,
+  ): (message: IncomingMessage) => Promise<Outcome> {
+    this.on(type, handler)
+    return (message) => this.handle(message)
+  }
+
+  /**
+   * Takes one delivery: claims it and works on it. Resolves with what became of it; without `ack`, deliver it again. Rejects
+   * only when the store could not be reached or could not tell: then do not acknowledge either.
+   */
+  async handle(message: IncomingMessage): Promise<Outcome> {
+    const [result] = await this.handleMany([message])
+    return result as Outcome
+  }
+
+  /** Takes deliveries, claimed together. Outcomes are in the order of the messages; `signal` tells the handlers to stop. */
+  handleMany(messages: readonly IncomingMessage[], signal?: AbortSignal): Promise<readonly Outcome[]> {
+    return this.#engine.activity.during(() => this.#handleMany(messages, signal))
+  }
+
+  async #handleMany(
+    messages: readonly IncomingMessage[],
+    signal: AbortSignal | undefined,
+  ): Promise<readonly Outcome[]> {
+    if (!Array.isArray(messages)) expected('messages', 'an array', messages)
+    // Not map(), which leaves out what is missing.
+    const entries = Array.from(messages, (message) => this.#entry(message))
+    this.#turns.refuseNested(entries.map(({ stored }) => stored))
+    const unique = distinct(entries)
+    const results: (readonly Outcome[])[] = []
+    await inParallel(inGroups(unique, CLAIMED_TOGETHER), GROUPS_AT_ONCE, async (group, index) => {
+      results[index] = await this.#group(group, signal)
+    })
+    const outcomes = results.length === 1 ? (results[0] as readonly Outcome[]) : results.flat()
+    return allOutcomes(entries, unique, outcomes, (stored, before) => this.#work.takenBefore(stored, before))
+  }
+
+  /** The types that this consumer handles. */
+  get types(): readonly string[] {
+    return this.#registry.types
+  }
+
+  /** One by one: each is acknowledged as soon as it is done, and claims that come together are made together anyway. */
+  get groupSize(): number {
+    return 1
+  }
+
+  /** Without an inbox there is no order. */
+  get ordered(): boolean {
+    return false
+  }
+
+  /** Whether it was made by this hapax. */
+  isOf(engine: ClaimEngine): boolean {
+    return this.#engine === engine
+  }
+
+  /** Called by a worker: from now on no handler may be added. */
+  start(): void {
+    this.#registry.start()
+  }
+
+  /** Works messages that a person wants to be tried again; called by a worker. */
+  workStored(limit: number, signal: AbortSignal): ReturnType<ClaimedWork['workStored']> {
+    return this.#work.workStored(limit, signal)
+  }
+
+  /** What somebody here works on already, and what is not for this process, does not hold up the others. */
+  async #group(entries: readonly Entry[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
+    const apart = entries.filter((entry) => this.#turns.isHeld(entry.stored) || !this.#isOurs(entry))
+    if (apart.length === 0) return this.#take(entries, signal)
+    const together = entries.filter((entry) => !apart.includes(entry))
+    const [outcomes, ...others] = await Promise.all([
+      together.length === 0 ? [] : this.#take(together, signal),
+      ...apart.map((entry) => this.#apart(entry, signal)),
+    ])
+    const all = new Map<Entry, Outcome>([
+      ...together.map((entry, index): [Entry, Outcome] => [entry, outcomes[index] as Outcome]),
+      ...apart.map((entry, index): [Entry, Outcome] => [entry, others[index] as Outcome]),
+    ])
+    return entries.map((entry) => all.get(entry) as Outcome)
+  }
+
+  #take(entries: readonly Entry[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
+    const messages = entries.map(({ stored }) => stored)
+    return this.#turns.run(messages, () => this.#work.take(entries, signal))
+  }
+
+  async #apart(entry: Entry, signal: AbortSignal | undefined): Promise<Outcome> {
+    if (!this.#isOurs(entry) && (await this.#work.isElsewhere(entry))) return this.#work.notHere(entry)
+    const [outcome] = await this.#take([entry], signal)
+    return outcome as Outcome
+  }
+
+  #isOurs({ stored, refused }: Entry): boolean {
+    return refused !== undefined || this.#registry.handlers.has(stored.type)
+  }
+
+  #entry(message: IncomingMessage): Entry {
+    return intake(message, this.#policy)
+  }
+}
+
+/** How many messages of one call are claimed together. */
+const CLAIMED_TOGETHER = 100
+/** A group with a slow message does not hold up the next one. */
+const GROUPS_AT_ONCE = 2
+
+function claimSettings({ leaseMs, maxDurationMs, ...others }: ClaimConsumerOptions): ClaimSettings {
+  const settings = consumerSettings(others, true)
+  const { receive, timeoutMs, missingId, onMismatch, retry, maxAgeMs, retentionMs } = settings
+  return Object.freeze({
+    ...leaseSettings({ leaseMs, maxDurationMs }),
+    concurrency: settings.concurrency ?? CONCURRENCY,
+    ...{ receive, timeoutMs, missingId, onMismatch, retry, maxAgeMs, retentionMs },
+  })
+}

@@ -1,0 +1,141 @@
+import { FailedStore, leaseDoctor, sourceOption } from '../admin/index.ts'
+import {
+  Activity,
+  type Clock,
+  clockOption,
+  EventHub,
+  type Events,
+  HapaxError,
+  type Logger,
+  loggerOption,
+  noOthers,
+  positiveInteger,
+  type Random,
+  type Redact,
+  randomOption,
+  redactOption,
+  text,
+  uuidv7Source,
+  within,
+} from '../base/index.ts'
+import type { ClaimStatus, ClaimStore, Finding, Store, Trace } from '../contracts/index.ts'
+import { MAX_TEXT_BYTES } from '../message/index.ts'
+import { Floor } from '../transaction/index.ts'
+import { ClaimConsumer, type ClaimConsumerOptions } from './consumer.ts'
+import type { ClaimEngine } from './work.ts'
+import { ClaimWorker, type ClaimWorkerOptions } from './worker.ts'
+
+/** Options of `createHapax` on a store that only knows leases. */
+export interface ClaimHapaxOptions {
+  readonly store: ClaimStore
+  /** As on other stores; nothing is published here. */
+  readonly source?: string
+  /** @default warnings and errors to standard error */
+  readonly logger?: Logger
+  /**
+   * Removes from texts of errors what is secret in your application, before they are stored or logged. It gets them without what hapax
+   * recognises itself: passwords in URLs, tokens, private keys. @default nothing more is removed
+   */
+  readonly redact?: Redact
+  /** The largest message that is taken. @default 1 MiB */
+  readonly maxMessageBytes?: number
+  readonly clock?: Clock
+  readonly random?: Random
+}
+
+/** The failed store of a store that only knows leases: a failed message is tried again, or given up; it is not edited. */
+export type ClaimFailed = Omit<FailedStore, 'edit'>
+
+/** A hapax on a store that only knows leases: leased consumers, and what people need to look after them. */
+export interface ClaimHapax {
+  /** What happened, for logs and metrics. */
+  readonly events: Events
+  /** The failed store. */
+  readonly failed: ClaimFailed
+  /** A named reader whose handlers call the outside world. The name scopes deduplication: keep it as long as it lives. */
+  leased(name: string, options?: ClaimConsumerOptions): ClaimConsumer
+  worker(options: ClaimWorkerOptions): ClaimWorker
+  status(): Promise<ClaimStatus>
+  /** Every place where a message with this id is known. */
+  explain(id: string, source?: string): Promise<readonly Trace[]>
+  /** What is wrong with the store, and what to do about it. */
+  doctor(): Promise<readonly Finding[]>
+  /** Stops the workers and closes what hapax opened, not the client it was given. */
+  close(): Promise<void>
+}
+
+/** Puts together a hapax on a store that only knows leases. */
+export class LeaseCore implements ClaimHapax {
+  readonly events: EventHub
+  readonly failed: ClaimFailed
+  readonly #engine: ClaimEngine
+  readonly #consumers = new Map<string, ClaimConsumer>()
+  readonly #workers = new Set<ClaimWorker>()
+
+  constructor(options: ClaimHapaxOptions) {
+    const known = ['store', 'source', 'logger', 'redact', 'maxMessageBytes', 'clock', 'random']
+    noOthers(`options of createHapax on ${options.store.features.name}`, options, known)
+    if (options.source !== undefined) text('source', options.source, MAX_TEXT_BYTES)
+    const { store } = options
+    const [clock, random] = [clockOption(options.clock), randomOption(options.random)]
+    const redact = redactOption(options.redact)
+    const logger = loggerOption(options.logger, redact)
+    const maxBytes = positiveInteger('maxMessageBytes', options.maxMessageBytes, 1024 * 1024)
+    this.events = new EventHub(logger)
+    const shared = { activity: new Activity(), floor: new Floor(clock), events: this.events }
+    this.#engine = { store, logger, redact, clock, random, maxBytes, ...shared }
+    const wake = (): void => {
+      for (const worker of this.#workers) worker.wake()
+    }
+    const mintId = uuidv7Source(clock, random)
+    this.failed = new Unedited({ store: store as unknown as Store<never>, clock, mintId, maxBytes, wake })
+  }
+
+  leased(name: string, options: ClaimConsumerOptions = {}): ClaimConsumer {
+    if (this.#consumers.has(name)) {
+      throw new HapaxError('duplicate-handler', `expected one consumer of the name ${name}, got a second one`)
+    }
+    const consumer = new ClaimConsumer(this.#engine, name, options)
+    this.#consumers.set(name, consumer)
+    return consumer
+  }
+
+  worker(options: ClaimWorkerOptions): ClaimWorker {
+    const worker = new ClaimWorker(this.#engine, options, (stopped) => this.#workers.delete(stopped))
+    this.#workers.add(worker)
+    return worker
+  }
+
+  status(): Promise<ClaimStatus> {
+    return this.#engine.store.status()
+  }
+
+  async explain(id: string, source?: string): Promise<readonly Trace[]> {
+    return this.#engine.store.trace(text('id', id, MAX_TEXT_BYTES), sourceOption(source))
+  }
+
+  doctor(): Promise<readonly Finding[]> {
+    return leaseDoctor(this.#engine.store)
+  }
+
+  async close(): Promise<void> {
+    const { activity, clock, store } = this.#engine
+    if (activity.closed) return
+    activity.close()
+    await Promise.all([...this.#workers].map((worker) => worker.stop()))
+    await within(clock, CLOSE_MS, activity.idle(), () => {})
+    await store.close()
+  }
+}
+
+/** Another payload needs another id and so another claim, which would have to be made together with the end of this one. */
+class Unedited extends FailedStore {
+  override edit(): Promise<never> {
+    const what =
+      'a failed message of this store cannot be edited: have it sent again under another id, and discard this one'
+    return Promise.reject(new HapaxError('invalid-option', what))
+  }
+}
+
+/** How long closing waits for what is under way. */
+const CLOSE_MS = 60_000

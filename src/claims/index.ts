@@ -1,0 +1,3 @@
+export { ClaimConsumer, type ClaimConsumerOptions } from './consumer.ts'
+export { type ClaimHapax, type ClaimHapaxOptions, LeaseCore } from './hapax.ts'
+export { ClaimWorker } from './worker.ts'

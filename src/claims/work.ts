@@ -1,0 +1,416 @@
+import type { Activity, Logger } from '../base/index.ts'
+import { asError, type HapaxError, isHapaxError, messageOf, recordError, Together, Turnstile } from '../base/index.ts'
+import type { ConsumerSettings, Content, Registered, Registry } from '../consumer/index.ts'
+import {
+  asFarAsStorable,
+  compare,
+  conflictWith,
+  judge,
+  MAX_CRASHES,
+  type Outcome,
+  outcome,
+  Reporter,
+  ref,
+  type TakenBefore,
+  type Verdict,
+} from '../consumer/index.ts'
+import type {
+  ClaimContext,
+  Claimed,
+  ClaimHistory,
+  ClaimStore,
+  Failure,
+  Lease,
+  LeasedContext,
+  StoredClaim,
+} from '../contracts/index.ts'
+import {
+  callLeased,
+  closed,
+  type EffectEngine,
+  Effects,
+  type HeldLease,
+  type LeaseSettings,
+  Leases,
+  TimeLimit,
+  underLease,
+} from '../leased/index.ts'
+import type { Entry, Message, StoredMessage } from '../message/index.ts'
+import type { Floor } from '../transaction/index.ts'
+import { crashLoop, elsewhere, notDue, notItsTurn, unknownType } from './errors.ts'
+import { Quarantine } from './quarantine.ts'
+
+/** What every part of a hapax on a lease store shares. */
+export interface ClaimEngine extends EffectEngine {
+  readonly store: ClaimStore
+  readonly activity: Activity
+  readonly maxBytes: number
+  /** Where the deliveries of this process run. */
+  readonly floor: Floor
+}
+
+/** Settings of a consumer on a lease store. */
+export interface ClaimSettings
+  extends LeaseSettings,
+    Pick<
+      ConsumerSettings,
+      'receive' | 'timeoutMs' | 'missingId' | 'onMismatch' | 'retry' | 'maxAgeMs' | 'retentionMs'
+    > {
+  /** How many handlers run at once. */
+  readonly concurrency: number
+}
+
+type Write<T> = (failure: Failure) => Promise<T>
+
+/** A claimed message. */
+type Work = ClaimHistory & { readonly message: StoredMessage; readonly lease: Lease }
+
+/** Claims messages, calls their handlers under the lease, and writes down what became of them. Nothing else is kept of a message. */
+export class ClaimedWork {
+  readonly #engine: ClaimEngine
+  readonly #consumer: string
+  readonly #settings: ClaimSettings
+  readonly #registry: Registry<never>
+  readonly #reporter: Reporter
+  readonly #leases: Leases
+  readonly #limit: TimeLimit
+  readonly #claims: Together<StoredMessage, Claimed>
+  readonly #settling: Together<Lease, boolean>
+  readonly #places: Turnstile
+  readonly #quarantine: Quarantine
+
+  constructor(engine: ClaimEngine, consumer: string, settings: ClaimSettings, registry: Registry<never>) {
+    const { store, clock } = engine
+    const { leaseMs, retentionMs } = settings
+    this.#engine = engine
+    this.#consumer = consumer
+    this.#settings = settings
+    this.#registry = registry
+    this.#reporter = new Reporter(engine, consumer)
+    this.#places = new Turnstile(settings.concurrency)
+    this.#quarantine = new Quarantine(clock, settings.concurrency)
+    this.#limit = new TimeLimit(clock, settings.maxDurationMs)
+    this.#claims = new Together((messages) => this.#claim(messages, false))
+    this.#settling = new Together(async (leases) => {
+      const settled = await store.settle(leases, retentionMs)
+      return leases.map(({ seq }) => settled.has(seq))
+    })
+    const report = (error: Error): void =>
+      engine.logger.warn({ consumer, error: messageOf(error) }, 'leases could not be prolonged')
+    this.#leases = new Leases({ store, clock, leaseMs, report })
+  }
+
+  /** Takes deliveries of distinct keys: claims them together, and works on those that are ours. */
+  async take(entries: readonly Entry[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
+    const claims = await this.#claimed(entries)
+    const outcomes = entries.map((entry, index) => this.#taken(entry, claims[index] as Claimed, signal))
+    try {
+      return await Promise.all(outcomes)
+    } catch (error) {
+      // Also when the store cannot tell of one of them, nothing is left behind that still runs.
+      await Promise.allSettled(outcomes)
+      throw error
+    }
+  }
+
+  /** Whether another process of this consumer handles the type (a rolling deploy). */
+  isElsewhere({ stored }: Entry): Promise<boolean> {
+    return this.#engine.store.isSubscribed(this.#consumer, stored.type)
+  }
+
+  /** Works messages that the store had, as many as it may; answers those that it began with, and when to look again. */
+  async workStored(
+    limit: number,
+    signal: AbortSignal,
+  ): Promise<{ readonly running: readonly Promise<Outcome>[]; readonly nextMs: number | undefined }> {
+    const { store, random } = this.#engine
+    const { leaseMs } = this.#settings
+    const token = random.token()
+    const { claims, nextMs } = await store.claimStored(this.#consumer, { token, leaseMs, limit })
+    const running = claims.map((claim) => this.#stored(claim, signal))
+    return { running, nextMs }
+  }
+
+  /** Says what a message is to one that was taken before it. */
+  takenBefore(stored: StoredMessage, before: TakenBefore): Outcome | Promise<Outcome> {
+    const found = compare(stored, before, this.#settings.onMismatch)
+    if (found === 'conflict') return this.#conflict(stored, conflictWith(before))
+    return this.#reporter.duplicate(stored, before, found === 'mismatch')
+  }
+
+  /** Those that came by themselves are claimed with others that did. */
+  async #claimed(entries: readonly Entry[]): Promise<readonly Claimed[]> {
+    const [first] = entries
+    if (entries.length === 1 && first !== undefined) return [await this.#claims.ask(first.stored)]
+    return this.#claim(
+      entries.map(({ stored }) => stored),
+      false,
+    )
+  }
+
+  #claim(messages: readonly StoredMessage[], alone: boolean): Promise<readonly Claimed[]> {
+    const { store, random } = this.#engine
+    const { leaseMs } = this.#settings
+    return store.claim(this.#consumer, messages, { token: random.token(), leaseMs, alone })
+  }
+
+  #taken(entry: Entry, claimed: Claimed, signal: AbortSignal | undefined): Outcome | Promise<Outcome> {
+    const { stored, refused } = entry
+    switch (claimed.kind) {
+      case 'ours':
+        return this.#work({ ...claimed, message: stored }, refused, signal)
+      case 'taken':
+        return this.takenBefore(stored, claimed.receipt)
+      case 'suspect':
+        return this.#suspect(entry, claimed.crashes, signal)
+      case 'waiting':
+        return { ...this.#reporter.busy(stored, notDue()), retryAfterMs: claimed.leftMs }
+      case 'busy':
+        return this.#reporter.busy(stored, elsewhere())
+    }
+  }
+
+  /** Whoever had it was not heard of again: few others of that kind run meanwhile, or none. It does not wait for its turn in here. */
+  async #suspect(entry: Entry, crashes: number, signal: AbortSignal | undefined): Promise<Outcome> {
+    if (!this.#quarantine.enter(crashes)) {
+      return { ...this.#reporter.busy(entry.stored, notItsTurn()), retryAfterMs: SUSPECT_MS }
+    }
+    try {
+      const [again] = await this.#claim([entry.stored], true)
+      return await this.#taken(entry, again as Claimed, signal)
+    } finally {
+      this.#quarantine.leave(crashes)
+    }
+  }
+
+  /** One that a person wants to be tried again. A type that this process does not handle is left to others. */
+  async #stored(claim: StoredClaim, signal: AbortSignal): Promise<Outcome> {
+    const { type } = claim.message
+    if (!this.#registry.handlers.has(type)) return this.#putBack(claim, unknownType(type), ELSEWHERE_MS)
+    if (claim.crashes === 0) return this.#work(claim, undefined, signal)
+    // In hand it would be a suspect once more, if the one that runs ends the process.
+    if (!this.#quarantine.enter(claim.crashes)) return this.#toLine(claim)
+    try {
+      return await this.#work(claim, undefined, signal)
+    } finally {
+      this.#quarantine.leave(claim.crashes)
+    }
+  }
+
+  /** Another suspect runs: it waits for its turn in the store, and stays what it is. */
+  async #toLine({ lease, attempts, crashes }: StoredClaim): Promise<Outcome> {
+    const error = elsewhere()
+    const end = { attempts, crashes, delayMs: SUSPECT_MS, error: recordError(error, this.#engine.redact) }
+    await this.#engine.store.release(lease, end)
+    return outcome('rolled-back', error)
+  }
+
+  async #work(work: Work, refused: HapaxError | undefined, signal: AbortSignal | undefined): Promise<Outcome> {
+    const { message, attempts, crashes } = work
+    const handler = this.#registry.handlers.get(message.type)
+    const held = this.#leases.hold(work.lease)
+    try {
+      if (refused !== undefined) return await this.#verdict(work, refused, attempts)
+      if (crashes >= MAX_CRASHES) return await this.#fail(work, crashLoop(crashes), attempts)
+      if (handler === undefined) return await this.#verdict(work, unknownType(message.type), attempts)
+      return await this.#run(work, held, handler, signal)
+    } finally {
+      held.end()
+    }
+  }
+
+  async #run(
+    work: Work,
+    held: HeldLease,
+    handler: Registered<never>,
+    signal: AbortSignal | undefined,
+  ): Promise<Outcome> {
+    const { clock, events } = this.#engine
+    const waiting = this.#places.enter()
+    if (waiting !== undefined) await waiting
+    const started = clock.monotonic()
+    const call = new Call(this.#engine, this.#consumer, work, held, this.#settings.leaseMs)
+    try {
+      await underLease(held, this.#limit, signal, () => call.run(handler))
+    } catch (error) {
+      call.close()
+      return this.#failed(work, asError(error), signal)
+    } finally {
+      // What became of it is written down while the next handler runs.
+      this.#places.leave()
+    }
+    held.end()
+    if (!(await this.#settling.ask(work.lease))) return this.#lost(work)
+    if (events.heard('processed')) {
+      const durationMs = clock.monotonic() - started
+      const event = { consumer: this.#consumer, message: ref(work.message), attempt: work.attempts + 1, durationMs }
+      events.emit('processed', () => event)
+    }
+    return PROCESSED
+  }
+
+  #failed(work: Work, error: Error, signal: AbortSignal | undefined): Promise<Outcome> | Outcome {
+    if (isHapaxError(error, 'lease-lost')) return this.#lost(work)
+    // Nobody's fault: the worker was told to stop, or the store let it down.
+    if (signal?.aborted || isHapaxError(error, 'store-unavailable')) return this.#putBack(work, error)
+    return this.#verdict(work, error, work.attempts + 1)
+  }
+
+  async #verdict(work: Work, error: Error, attempts: number): Promise<Outcome> {
+    const { store, random } = this.#engine
+    const { message, lease } = work
+    const verdict = judge(error, attempts, this.#registry.retryOf(message.type), random)
+    if (verdict.kind === 'fail') return this.#fail(work, verdict, attempts)
+    const { delayMs } = verdict
+    if (!(await store.release(lease, { attempts, delayMs, error: recordError(error, this.#engine.redact) })))
+      return this.#lost(work)
+    this.#reporter.verdict(message, verdict, attempts)
+    // Only the broker has it: it has to deliver it again.
+    return { ...outcome('rolled-back', error), retryAfterMs: delayMs }
+  }
+
+  async #fail(
+    { message, lease, ...work }: Work,
+    verdict: Verdict & { kind: 'fail' },
+    attempts: number,
+  ): Promise<Outcome> {
+    const there = await this.#kept(message, verdict, attempts, (failure) =>
+      this.#engine.store.fail(this.#consumer, lease, failure),
+    )
+    return there ? this.#reporter.verdict(message, verdict, attempts) : this.#lost({ message, lease, ...work })
+  }
+
+  async #conflict(message: StoredMessage, error: HapaxError): Promise<Outcome> {
+    const verdict = { kind: 'fail', reason: 'conflict', error } as const
+    await this.#kept(message, verdict, 0, (failure) => this.#engine.store.keep(this.#consumer, failure))
+    this.#reporter.verdict(message, verdict, 0)
+    return outcome('conflict', error)
+  }
+
+  /** Writes to the failed store what it takes of a message. */
+  #kept<T>(message: StoredMessage, verdict: Verdict & { kind: 'fail' }, attempts: number, write: Write<T>): Promise<T> {
+    const { retentionMs } = this.#settings
+    const failure = {
+      attempts,
+      reason: verdict.reason,
+      error: recordError(verdict.error, this.#engine.redact),
+      retentionMs,
+    }
+    return asFarAsStorable({ message, verdict }, (kept) => write({ ...failure, message: kept.message }))
+  }
+
+  /** Lets go of it without using up an attempt; a suspect stays one. If the store is away the lease ends by itself. */
+  async #putBack(
+    { message, lease, attempts, crashes }: Work,
+    error: Error,
+    delayMs: number = PUT_BACK_MS,
+  ): Promise<Outcome> {
+    const { store, logger, events } = this.#engine
+    const event = { consumer: this.#consumer, message: ref(message) }
+    await store
+      .release(lease, { attempts, crashes, delayMs, error: recordError(error, this.#engine.redact) })
+      .catch((thrown: unknown) =>
+        logger.warn({ ...event, error: messageOf(asError(thrown)) }, 'its lease has to run out'),
+      )
+    logger.warn({ ...event, error: messageOf(error) }, 'the message is put back')
+    events.emit('rolled-back', () => ({ ...event, error }))
+    return outcome('rolled-back', error)
+  }
+
+  /** Nothing is claimed: the broker finds the process that handles it. */
+  notHere({ stored }: Entry): Outcome {
+    const error = unknownType(stored.type)
+    this.#engine.events.emit('rolled-back', () => ({ consumer: this.#consumer, message: ref(stored), error }))
+    return outcome('rolled-back', error)
+  }
+
+  /** Another process has it now, or has settled it: who it is, the next delivery finds out. */
+  #lost({ message, lease }: Work): Outcome {
+    this.#reporter.leaseLost(message, lease.fence)
+    return outcome('busy', elsewhere())
+  }
+}
+
+/** One call of a handler. */
+class Call {
+  readonly #engine: ClaimEngine
+  readonly #consumer: string
+  readonly #work: Work
+  readonly #held: HeldLease
+  readonly #leaseMs: number
+  #effects: Effects | undefined
+  #open = true
+
+  constructor(engine: ClaimEngine, consumer: string, work: Work, held: HeldLease, leaseMs: number) {
+    this.#engine = engine
+    this.#consumer = consumer
+    this.#work = work
+    this.#held = held
+    this.#leaseMs = leaseMs
+  }
+
+  run(handler: Registered<never>): Promise<void> {
+    // There is no transaction to complete, and the types of the handler know it.
+    const contextOf = this.#context as (content: Content) => LeasedContext<never>
+    return callLeased(handler, this.#work.message, contextOf, this.#ended)
+  }
+
+  /** What still runs is of no interest any more. */
+  close(): void {
+    this.#open = false
+    this.#effects?.leave()
+  }
+
+  readonly #context = ({ message }: Content): ClaimContext =>
+    new Context(message, this.#work.attempts + 1, this.#held, this.#engine.logger, this.#journal)
+
+  /** The handler has returned. After an earlier attempt there may be something to decide that this one did not come across. */
+  readonly #ended = (): Effects | undefined => {
+    if (this.#held.fence > 1) this.#journal()
+    this.#open = false
+    return this.#effects
+  }
+
+  /** Made when it is needed: not every handler calls somebody. Undefined: it is too late. */
+  readonly #journal = (): Effects | undefined => {
+    if (!this.#open) return undefined
+    const [engine, consumer, held, leaseMs] = [this.#engine, this.#consumer, this.#held, this.#leaseMs]
+    const { message } = this.#work
+    // The caller waits: once the lease has run out, it is up to whoever takes the message next.
+    this.#effects ??= new Effects({ engine, consumer, message, held, leaseMs, insistMs: leaseMs })
+    return this.#effects
+  }
+}
+
+/** What a handler receives; a class, because one is made for every call. */
+class Context implements ClaimContext {
+  readonly message: Message
+  readonly attempt: number
+  readonly fence: number
+  readonly logger: Logger
+  readonly effect: ClaimContext['effect']
+  readonly note: ClaimContext['note']
+  readonly #held: HeldLease
+
+  constructor(message: Message, attempt: number, held: HeldLease, logger: Logger, journal: () => Effects | undefined) {
+    this.message = message
+    this.attempt = attempt
+    this.fence = held.fence
+    this.logger = logger
+    this.#held = held
+    this.effect = (name, call, options) => journal()?.effect(name, call, options) ?? Promise.reject(closed())
+    this.note = (fields) => journal()?.note(fields) ?? Promise.reject(closed())
+  }
+
+  get signal(): AbortSignal {
+    return this.#held.signal
+  }
+}
+
+const PROCESSED = outcome('processed')
+/** What was put back is not tried again at once. */
+const PUT_BACK_MS = 100
+/** Suspects ask again so often whether it is their turn. */
+const SUSPECT_MS = 1_000
+/** What another process has to handle is left to it for so long. */
+const ELSEWHERE_MS = 5_000

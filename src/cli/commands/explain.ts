@@ -1,0 +1,274 @@
+import type { ErrorRecord } from '../../base/index.ts'
+import type { EffectRow, HeldKey, Trace } from '../../contracts/index.ts'
+import { keyRange } from '../../message/index.ts'
+import { EFFECT_STATES } from '../effects.ts'
+import { CliError } from '../io/errors.ts'
+import { type Io, json, line, paint } from '../io/io.ts'
+import { plural, safe, shellWord, span, when, widthOf } from '../io/text.ts'
+import { type AddCommand, examples, withStore } from '../options.ts'
+import { type AnyHapax, command, type StoreOptions, withEither } from '../store.ts'
+
+/** Options of `hapax explain`. */
+interface ExplainOptions extends StoreOptions {
+  readonly source?: string
+  readonly scan?: true
+  readonly json?: true
+}
+
+/** Adds `hapax explain`. */
+export const addExplain: AddCommand = (root, io, done) => {
+  withStore(root.command('explain'))
+    .argument('<id>', 'the id of the message')
+    .description('Tells the life of one message: where it has been, where it is, what happens next.')
+    .option('--source <source>', 'only the message of this sender')
+    .option('--scan', 'read all rows, for an id of a sender that is not known')
+    .addHelpText(
+      'after',
+      examples('hapax explain 019a8c3e-5b0e-7d44-9d3b-0f6f1f0c7a11', 'hapax explain order-17 --source /shop --json'),
+    )
+    .action(async (id, options) => done(await explain(id, options, io)))
+}
+
+/** One message: ids are only unique together with their source. */
+interface Life {
+  readonly source: string
+  readonly traces: readonly Trace[]
+  readonly next: readonly string[]
+}
+
+async function explain(id: string, options: ExplainOptions, io: Io): Promise<number> {
+  const { found, held, complete } = await withEither(options, io, async (hapax) => {
+    const traces = await tracesOf(hapax, id, options)
+    return { found: traces, held: await keysBefore(hapax, traces), complete: isComplete(hapax, id, options) }
+  })
+  if (found.length === 0) throw unknown(id, options.source, complete)
+  const lives = [...Map.groupBy(found, ({ source }) => source)].map(([source, unsorted]): Life => {
+    const traces = unsorted.toSorted(byTime)
+    return { source, traces, next: traces.flatMap((trace) => nextOf(trace, traces, held, options) ?? []) }
+  })
+  if (options.json) json(io, { id, complete, messages: lives.map(document) })
+  else {
+    for (const [index, life] of lives.entries()) {
+      if (index > 0) line(io)
+      tell(id, life, io)
+    }
+    if (!complete) for (const sentence of ['', ...NOT_ALL]) line(io, paint(io, 'dim', sentence))
+  }
+  return 0
+}
+
+function tracesOf(hapax: AnyHapax, id: string, { source, scan }: ExplainOptions): Promise<readonly Trace[]> {
+  return 'keys' in hapax ? hapax.explain(id, source, { scan: scan === true }) : hapax.explain(id, source)
+}
+
+/** A row is found by its key, which is made of source and id; the time in a UUIDv7 is enough. Redis remembers all senders, up to a limit. */
+function isComplete(hapax: AnyHapax, id: string, { source, scan }: ExplainOptions): boolean {
+  return !('keys' in hapax) || scan === true || source !== undefined || keyRange(id) !== undefined
+}
+
+const NOT_ALL = [
+  'Only the senders that a sample of the rows has were tried. For another one add --source <sender>,',
+  'or --scan, which reads all rows.',
+]
+
+function unknown(id: string, source: string | undefined, complete: boolean): CliError {
+  const from = source === undefined ? '' : ` from ${source}`
+  return new CliError('not-found', `no message with the id ${id}${from} is known here`, [
+    'it was never taken or published on this database, or its rows are gone: those of the outbox once they are',
+    'confirmed (unless they are kept as sent), receipts when they are old enough',
+    ...(complete ? [] : NOT_ALL),
+  ])
+}
+
+/** What comes first when the clock says the same. */
+const ORDER = { outbox: 0, sent: 1, receipt: 2, inbox: 3, claim: 3, effect: 4, failed: 5, audit: 6 } as const
+
+function byTime(a: Trace, b: Trace): number {
+  return a.at.getTime() - b.at.getTime() || ORDER[a.where] - ORDER[b.where]
+}
+
+/** The keys that may stand in the way of this message. */
+async function keysBefore(hapax: AnyHapax, traces: readonly Trace[]): Promise<readonly HeldKey[]> {
+  const waits = traces.some((each) => (each.where === 'inbox' || each.where === 'outbox') && each.key !== null)
+  return waits && 'keys' in hapax ? hapax.keys.list({ limit: 1_000 }) : []
+}
+
+function document({ source, traces, next }: Life): object {
+  return {
+    source,
+    type: traces[0]?.type,
+    traces: traces.map(({ source: _, type: __, ...trace }) => trace),
+    next: next.join(' '),
+  }
+}
+
+function tell(id: string, { source, traces, next }: Life, io: Io): void {
+  line(io, `${paint(io, 'bold', safe(id))}  ${safe(traces[0]?.type ?? '')} from ${safe(source)}`)
+  line(io)
+  const width = Math.max(...traces.map(({ where }) => widthOf(where)))
+  for (const trace of traces) {
+    const place = paint(io, trace.where === 'failed' ? 'red' : 'cyan', trace.where.padEnd(width))
+    line(io, `  ${paint(io, 'dim', when(trace.at))}  ${place}  ${safe(event(trace))}`)
+  }
+  line(io)
+  for (const sentence of next) line(io, safe(sentence))
+}
+
+function event(trace: Trace): string {
+  switch (trace.where) {
+    case 'outbox':
+      return `written to the outbox for the relay ${trace.relay}${tries(trace)}`
+    case 'sent':
+      return `the relay ${trace.relay} sent it, and the broker confirmed it`
+    case 'receipt':
+      return `taken by ${trace.consumer}`
+    case 'inbox':
+      return `put into the inbox of ${trace.consumer}${tries(trace)}`
+    case 'claim':
+      return `claimed for ${trace.consumer}${tries({ ...trace, heldAt: null })}`
+    case 'failed':
+      return `failed for ${scope(trace)} after ${times(trace.attempts)}: ${trace.reason}${because(trace.error)}`
+    case 'effect':
+      return effectEvent(trace.effect)
+    case 'audit':
+      return `${trace.actor} ${DEEDS.get(trace.action) ?? trace.action}${note(trace.note)}`
+  }
+}
+
+function effectEvent({ name, state, attempts, result, error, lastAt }: EffectRow): string {
+  if (name === '') return `notes: ${result ?? ''}`
+  const more = state === 'done' && result ? `: ${result}` : because(error)
+  return `outside call '${name}', made ${plural(attempts, 'time')}, last at ${when(lastAt)}: ${EFFECT_STATES[state]}${more}`
+}
+
+const DEEDS: ReadonlyMap<string, string> = new Map([
+  ['retry', 'had it tried again'],
+  ['edit', 'put a message with other data in its place'],
+  ['discard', 'discarded it'],
+  ['release', 'let its key go on without it'],
+  ['republish', 'had it published again'],
+  ['settle', 'said what became of an outside call'],
+])
+
+function note(text: string | null): string {
+  return text === null ? '' : `: ${text}`
+}
+
+function scope({ origin, consumer }: { readonly origin: string; readonly consumer: string }): string {
+  return origin === 'outbox' ? `the relay ${consumer}` : consumer
+}
+
+/** Of a held message the failed store tells it. */
+function tries({
+  attempts,
+  error,
+  heldAt,
+}: Pick<Extract<Trace, { where: 'inbox' }>, 'attempts' | 'error' | 'heldAt'>): string {
+  return attempts === 0 || heldAt !== null ? '' : `; ${times(attempts)} so far${because(error)}`
+}
+
+function because(error: ErrorRecord | null): string {
+  return error === null ? '' : ` (${error.name}: ${error.message})`
+}
+
+function times(attempts: number): string {
+  return attempts === 0 ? 'no attempt' : plural(attempts, 'attempt')
+}
+
+/** What will happen, a sentence for each place that the message is in. */
+function nextOf(
+  trace: Trace,
+  traces: readonly Trace[],
+  held: readonly HeldKey[],
+  options: StoreOptions,
+): string | undefined {
+  switch (trace.where) {
+    case 'outbox':
+      if (trace.heldAt !== null) return undefined
+      return (
+        behind('outbox', trace.relay, trace.key, held, options) ??
+        `Next, the relay ${trace.relay} sends it; the row stays until the broker has confirmed it.`
+      )
+    case 'inbox':
+      if (trace.heldAt !== null) return undefined
+      return behind('inbox', trace.consumer, trace.key, held, options) ?? afterInbox(trace)
+    case 'claim':
+      return afterClaim(trace)
+    case 'failed':
+      return afterFailed(trace, options)
+    case 'receipt':
+      return isOpen(trace.consumer, traces)
+        ? undefined
+        : `${trace.consumer} is done with it; another delivery is a duplicate and changes nothing.`
+    case 'sent':
+      return traces.at(-1) === trace
+        ? 'The broker has it. Consumers on other databases know what became of it there; this one keeps only that it was sent.'
+        : undefined
+    case 'effect':
+    case 'audit':
+      return undefined
+  }
+}
+
+/** A message behind a held one waits, whatever its own time says. */
+function behind(
+  origin: HeldKey['origin'],
+  name: string,
+  key: string | null,
+  held: readonly HeldKey[],
+  options: StoreOptions,
+): string | undefined {
+  const before = held.find((each) => each.origin === origin && each.scope === name && each.key === key)
+  if (before === undefined) return undefined
+  const look = command(`explain ${shellWord(safe(before.id))}`, options)
+  return `It waits: ${before.id}, an earlier message of its key ${key}, failed for good and holds the key. To see why: ${look}`
+}
+
+function afterInbox({ consumer, attempts, leased, dueAt }: Extract<Trace, { where: 'inbox' }>): string {
+  if (leased && dueAt.getTime() > Date.now()) return inHand(consumer, `a worker of ${consumer}`, dueAt)
+  return `Next, a worker of ${consumer} ${attempts === 0 ? 'handles it' : 'tries it again'}${due(dueAt)}.`
+}
+
+function afterClaim({ consumer, held, stored, attempts, dueAt }: Extract<Trace, { where: 'claim' }>): string {
+  const next = stored ? `a worker of ${consumer}` : 'a delivery by its broker'
+  if (held) return inHand(consumer, next, dueAt)
+  return `Next, ${next} ${attempts === 0 ? 'has it handled' : 'has it tried again'}${due(dueAt)}.`
+}
+
+function inHand(consumer: string, next: string, dueAt: Date): string {
+  return `A process of ${consumer} has it. Should that one not be heard of again, ${next} takes it${due(dueAt)}.`
+}
+
+/** What helps where a retry does not: what to do, and the command. */
+const WAYS_OUT: ReadonlyMap<string, readonly [what: string, how: string]> = new Map([
+  ['conflict', ['see why, and what can be done', 'show']],
+  ['too-large', ['see what could be kept, and what can be done', 'show']],
+  ['unstorable', ['see what could be kept, and what can be done', 'show']],
+  ['unknown-effect', ['see which call it is, and settle it', 'show']],
+  ['effect-result', ['see which call it is, and say what it returned', 'show']],
+  ['reused-effect', ['see which calls were made, and give each a name of its own', 'show']],
+])
+
+function afterFailed(trace: Extract<Trace, { where: 'failed' }>, options: StoreOptions): string {
+  const who = trace.origin === 'outbox' ? `The relay ${trace.consumer}` : trace.consumer
+  if (trace.replacedBy !== null) {
+    const look = command(`explain ${shellWord(safe(trace.replacedBy))}`, options)
+    return `An edit has put ${trace.replacedBy} in its place, and this one is kept. To see what became of that: ${look}`
+  }
+  const holds = trace.held ? ', and later messages of its key wait behind it' : ''
+  const [what, how] = WAYS_OUT.get(trace.reason) ?? ['retry', 'retry']
+  return `${who} does not try it again by itself${holds}. To ${what}: ${command(`failed ${how} ${trace.seq}`, options)}`
+}
+
+function isOpen(consumer: string, traces: readonly Trace[]): boolean {
+  return traces.some(
+    (each) =>
+      (each.where === 'inbox' || each.where === 'claim' || (each.where === 'failed' && each.origin === 'inbox')) &&
+      each.consumer === consumer,
+  )
+}
+
+function due(at: Date): string {
+  const ms = at.getTime() - Date.now()
+  return ms <= 0 ? ': it is due now' : ` in ${span(ms)}`
+}

@@ -1,0 +1,83 @@
+import type { Command } from 'commander'
+import type { FailedWhere } from '../../../contracts/index.ts'
+import {
+  byNumber,
+  changeByFilter,
+  changeByNumber,
+  type RowsOptions,
+  type RowsWork,
+  withRows,
+} from '../../change-rows.ts'
+import { CliError } from '../../io/errors.ts'
+import type { Io } from '../../io/io.ts'
+import { type Done, examples, withStore } from '../../options.ts'
+import { failedSeq, seqsOrNumbers } from '../../seq.ts'
+import { type AnyHapax, type StoreOptions, withEither } from '../../store.ts'
+import { type FailedFilters, failedWhere, withFailedFilters } from './where.ts'
+
+/** Options of `hapax failed retry` and `hapax failed discard`. */
+type FailedChangeOptions = StoreOptions & FailedFilters & RowsOptions
+
+type Change = 'retry' | 'discard'
+
+const DESCRIPTIONS = {
+  retry: 'Tries failed messages again under their own ids, due at once.',
+  discard: 'Deletes failed messages for good; another delivery stays a duplicate. A key that waits goes on.',
+} as const
+
+/** Adds `hapax failed retry` or `hapax failed discard`. */
+export function addFailedChange(failed: Command, change: Change, io: Io, done: Done): void {
+  const command = failed
+    .command(change)
+    .description(DESCRIPTIONS[change])
+    .argument('[seq...]', 'their numbers', seqsOrNumbers)
+  withStore(withRows(withFailedFilters(command)))
+    .addHelpText(
+      'after',
+      examples(
+        `hapax failed ${change} 12 13 --note 'the card was renewed'`,
+        `hapax failed ${change} --consumer billing --error 3f9a2c11 --dry-run`,
+        `hapax failed ${change} --type order.placed --older-than 2h --rate 20 --yes`,
+      ),
+    )
+    .action(async (numbers, options) => done(await failedChange(change, numbers ?? [], options, io)))
+}
+
+async function failedChange(
+  change: Change,
+  numbers: readonly string[],
+  options: FailedChangeOptions,
+  io: Io,
+): Promise<number> {
+  const where = failedWhere(options)
+  const numbered = byNumber(`failed ${change}`, numbers, where !== undefined, options)
+  if (change === 'retry' && options.replaced) {
+    throw new CliError('usage', 'what an edit has replaced is not tried again: retry the message that took its place')
+  }
+  return withEither(options, io, (hapax) => {
+    const work = workOf(hapax, change, where)
+    return numbered ? changeByNumber(work, numbers, options, io) : changeByFilter(work, options, io)
+  })
+}
+
+function workOf(hapax: AnyHapax, change: Change, where: FailedWhere | undefined): RowsWork {
+  const { failed } = hapax
+  const which = where ?? ({ all: true } as const)
+  return {
+    change,
+    noun: 'failed message',
+    question: (howMany) => `${change === 'retry' ? 'Retry' : 'Delete for good'} ${howMany}?`,
+    ...(change === 'retry' && {
+      afterwards: 'what is retried is in its inbox or outbox, and due: a running worker takes it',
+    }),
+    named: (typed) => failedSeq(hapax, typed),
+    describe: async (seq) => {
+      const found = await failed.get(seq)
+      if (found === undefined || (change === 'retry' && found.replacedBy !== null)) return undefined
+      return `${found.message.type} ${found.message.id} of ${found.consumer}`
+    },
+    one: (seq, by) => failed[change](seq, by),
+    count: () => failed.count(where),
+    all: (options) => (change === 'retry' ? failed.retryAll(which, options) : failed.discardAll(which, options)),
+  }
+}

@@ -1,0 +1,122 @@
+import { readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
+import type { Command } from 'commander'
+import type { FailedMessage } from '../../../contracts/index.ts'
+import { stubOf } from '../../../message/index.ts'
+import { CliError } from '../../io/errors.ts'
+import { type Io, json, line, paint } from '../../io/io.ts'
+import { changes, type JsonChange } from '../../io/json-changes.ts'
+import { payloadOf } from '../../io/payload.ts'
+import { permission } from '../../io/permission.ts'
+import { safe, shellWord } from '../../io/text.ts'
+import { byOf, type ChangeOptions, type Done, examples, withChange, withStore } from '../../options.ts'
+import { failedSeq, seqOrNumber } from '../../seq.ts'
+import { command, noSuchFailed, type StoreOptions, withHapax } from '../../store.ts'
+
+/** Options of `hapax failed edit`. */
+interface EditOptions extends StoreOptions, ChangeOptions {
+  readonly data?: string
+  readonly file?: string
+  readonly yes?: true
+}
+
+/** Adds `hapax failed edit`. */
+export function addFailedEdit(failed: Command, io: Io, done: Done): void {
+  withStore(withChange(failed.command('edit')))
+    .argument('<seq>', 'its number in the list', seqOrNumber)
+    .description('Puts a message with other data in the place of a failed one. It gets an id of its own.')
+    .option('--data <json>', 'the new data')
+    .option('--file <path>', 'a file with the new data; - reads standard input')
+    .option('--yes', 'do not ask after the editor')
+    .addHelpText(
+      'after',
+      `\nWithout --data and --file, on a terminal, $EDITOR opens the data.\n${examples(
+        'hapax failed edit 12',
+        `hapax failed edit 12 --data '{"orderId":17,"cents":4200}' --dry-run`,
+        `hapax failed edit 12 --file order.json --note 'typo in the amount'`,
+      )}`,
+    )
+    .action(async (number, options) => done(await failedEdit(number, options, io)))
+}
+
+async function failedEdit(typed: string, options: EditOptions, io: Io): Promise<number> {
+  const given = givenText(options, io)
+  return withHapax(options, io, async (hapax) => {
+    const seq = await failedSeq(hapax, typed)
+    const found = seq && (await hapax.failed.get(seq))
+    if (!seq || !found) throw noSuchFailed(typed, options)
+    if (found.replacedBy !== null) {
+      throw new CliError('not-found', `${seq} was replaced before, by ${found.replacedBy}`)
+    }
+    const data = parsed(given ?? (await fromEditor(found, io)))
+    const payload = payloadOf(found.message.data)
+    const old = 'data' in payload ? payload.data : undefined
+    if ('data' in payload && isDeepStrictEqual(old, data)) {
+      throw new CliError('refused', 'the data is the same: nothing was changed')
+    }
+    if (!options.json) tellChanges(changes(old, data), io)
+    if (options.dryRun) return conclude(seq, undefined, options, io)
+    if (given === undefined) await permission(io, options.yes === true, 'an edit', 'Put this in its place?')
+    const { id } = await hapax.failed.edit(seq, data, { by: byOf(options) })
+    return conclude(seq, id, options, io)
+  })
+}
+
+/** What the command line says; undefined: ask the editor. */
+function givenText({ data, file }: EditOptions, io: Io): string | undefined {
+  if (data !== undefined && file !== undefined) throw new CliError('usage', 'expected --data or --file, got both')
+  if (data !== undefined) return data
+  if (file === undefined) {
+    if (io.edit === undefined)
+      throw new CliError('usage', 'the new data? Give --data or --file where there is no terminal')
+    return undefined
+  }
+  try {
+    return readFileSync(file === '-' ? 0 : resolve(io.cwd, file), 'utf8')
+  } catch (error) {
+    throw new CliError('usage', `${file} could not be read: ${(error as Error).message}`)
+  }
+}
+
+async function fromEditor({ seq, message }: FailedMessage, io: Io): Promise<string> {
+  if (stubOf(message) !== undefined) {
+    const what = `the payload of ${seq} is not whole: give the data that is to take its place with --data or --file`
+    throw new CliError('usage', what)
+  }
+  const payload = payloadOf(message.data)
+  const text = 'data' in payload ? JSON.stringify(payload.data, null, 2) : Buffer.from(message.data).toString('utf8')
+  return (io.edit as NonNullable<Io['edit']>)(`${text}\n`)
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text, exact as Parameters<typeof JSON.parse>[1])
+  } catch (error) {
+    throw new CliError('usage', `expected the new data to be JSON: ${(error as Error).message}`)
+  }
+}
+
+/** Refuses a number that would be written back as another one. */
+function exact(_: string, value: unknown, { source }: { source?: string } = {}): unknown {
+  if (typeof value !== 'number' || source === undefined) return value
+  if (Number.isFinite(value) && (Number.isSafeInteger(value) || !/^-?\d+$/.test(source))) return value
+  throw new Error(`the number ${source} cannot be kept exactly; put it into a string`)
+}
+
+const STYLES = { '+': 'green', '-': 'red', '~': 'yellow' } as const
+
+function tellChanges(list: readonly JsonChange[], io: Io): void {
+  for (const { mark, text } of list) line(io, `${paint(io, STYLES[mark], mark)} ${safe(text)}`)
+  line(io)
+}
+
+function conclude(seq: string, id: string | undefined, options: EditOptions, io: Io): number {
+  if (options.json) json(io, { seq, dryRun: options.dryRun === true, id: id ?? null })
+  else if (id === undefined) line(io, `would replace ${seq} by a message with this data and an id of its own`)
+  else {
+    line(io, `${seq} is replaced by ${paint(io, 'bold', safe(id))}, which is due: a running worker takes it`)
+    line(io, `what becomes of it: ${command(`explain ${shellWord(safe(id))}`, options)}`)
+  }
+  return 0
+}

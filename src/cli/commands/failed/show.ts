@@ -1,0 +1,145 @@
+import type { Command } from 'commander'
+import type { ErrorRecord } from '../../../base/index.ts'
+import type { EffectRow, FailedMessage } from '../../../contracts/index.ts'
+import { type MessageAttributes, type Stub, stubOf, unpackAttributes } from '../../../message/index.ts'
+import { isMade, isUnsettled, journal, tellHowToSettle, tellJournal } from '../../effects.ts'
+import { type Io, json, line, paint } from '../../io/io.ts'
+import { type Payload, payloadOf, printable } from '../../io/payload.ts'
+import { plural, safe, safeLines, shellWord, when } from '../../io/text.ts'
+import { type Done, examples, withStore } from '../../options.ts'
+import { failedSeq, seqOrNumber } from '../../seq.ts'
+import { command, noSuchFailed, type StoreOptions, withEither } from '../../store.ts'
+
+type ShowOptions = StoreOptions & { readonly json?: true }
+
+/** Adds `hapax failed show`. */
+export function addFailedShow(failed: Command, io: Io, done: Done): void {
+  withStore(failed.command('show'))
+    .argument('<seq>', 'its number in the list', seqOrNumber)
+    .description('Shows everything about one failed message: attributes, error and causes, payload.')
+    .addHelpText('after', examples('hapax failed show 12', 'hapax failed show 12 --json'))
+    .action(async (number, options) => done(await failedShow(number, options, io)))
+}
+
+async function failedShow(typed: string, options: ShowOptions, io: Io): Promise<number> {
+  const [found, effects, editable] = await withEither(options, io, async (hapax) => {
+    const { failed } = hapax
+    const seq = await failedSeq(hapax, typed)
+    const message = seq === undefined ? undefined : await failed.get(seq)
+    return [message, message?.origin === 'inbox' ? await failed.effects(message.seq) : [], 'sent' in hapax] as const
+  })
+  if (found === undefined) throw noSuchFailed(typed, options)
+  const payload = payloadOf(found.message.data)
+  if (options.json) {
+    const { headers, ...attributes } = attributesOf(found)
+    const more = { headers: headers ?? {}, ...payload, ...journal(found, effects) }
+    json(io, { ...summary(found), error: found.error, ...attributes, ...more })
+  } else {
+    tell(found, effects, payload, io)
+    if (found.replacedBy === null) tellHowToSettle(found.seq, effects, options, io)
+    tellWhatToDo(found, effects, editable, options, io)
+  }
+  return 0
+}
+
+function tell(found: FailedMessage, effects: readonly EffectRow[], payload: Payload, io: Io): void {
+  const { message, error } = found
+  const { headers = {}, ...attributes } = attributesOf(found)
+  for (const [name, value] of Object.entries({ ...facts(found), ...attributes })) fact(io, name, String(value))
+  for (const [name, value] of Object.entries(headers)) fact(io, `header ${name}`, value)
+  tellJournal(found, effects, io)
+  line(io)
+  tellError(error, io)
+  line(io)
+  line(
+    io,
+    paint(io, 'dim', 'data' in payload ? 'payload' : `payload, ${plural(message.data.length, 'byte')}, not JSON`),
+  )
+  const text = 'data' in payload ? JSON.stringify(payload.data, null, 2) : printable(message.data)
+  for (const each of safeLines(text)) line(io, `  ${each}`)
+  line(io)
+}
+
+/** Whatever somebody has done to a row, what can be seen of it is shown. */
+function attributesOf({ message }: FailedMessage): MessageAttributes {
+  try {
+    return unpackAttributes(message)
+  } catch {
+    return unpackAttributes({ ...message, attributes: '{}' })
+  }
+}
+
+function facts(found: FailedMessage): object {
+  const { seq, origin, consumer, failedAt, attempts, reason, errorHash, held, message } = found
+  const stub = stubOf(message)
+  return {
+    seq,
+    [origin === 'outbox' ? 'relay' : 'consumer']: consumer,
+    'failed at': when(failedAt),
+    attempts,
+    reason,
+    'error hash': errorHash,
+    ...(held && { held: 'it is still in its place, and its key waits behind it' }),
+    ...(stub && { stub: stubText(stub, message.data.byteLength) }),
+    ...(typeof stub?.sha256 === 'string' && { 'payload sha256': stub.sha256 }),
+  }
+}
+
+function stubText({ bytes, why, escaped }: Stub, kept: number): string {
+  const texts = escaped ? '; source, id, type and key are escaped' : ''
+  const all = bytes === null ? 'bytes' : plural(bytes, 'byte')
+  return `${kept} of the ${all} of its payload are kept${texts}${why === undefined ? '' : `: ${why}`}`
+}
+
+function fact(io: Io, name: string, value: string): void {
+  line(io, `${paint(io, 'dim', safe(name).padEnd(15))} ${safe(value)}`)
+}
+
+function tellWhatToDo(
+  found: FailedMessage,
+  effects: readonly EffectRow[],
+  editable: boolean,
+  options: StoreOptions,
+  io: Io,
+): void {
+  const { seq, origin, consumer, reason, replacedBy, message, held } = found
+  const stub = stubOf(message)
+  const canRetry = reason !== 'conflict' && stub === undefined && !effects.some(isUnsettled)
+  if (replacedBy !== null) {
+    line(io, `an edit has put ${safe(replacedBy)} in its place; what became of that:`)
+    line(io, `  ${command(`explain ${shellWord(safe(replacedBy))}`, options)}`)
+    return
+  }
+  // Not under an id that belongs to another message, nor without all of its payload, nor before an outside call is settled.
+  if (canRetry) line(io, `to try it again: ${command(`failed retry ${seq}`, options)}`)
+  // Under a new id, its outside calls would be made again.
+  if (editable && !effects.some(isMade) && !stub?.escaped)
+    line(io, `to change it:    ${command(`failed edit ${seq}`, options)}`)
+  line(io, `to give it up:   ${command(`failed discard ${seq}`, options)}`)
+  if (!held || message.key === null) return
+  const scope = `--${origin === 'outbox' ? 'relay' : 'consumer'} ${shellWord(safe(consumer))}`
+  const release = command(`keys release ${shellWord(safe(message.key))} ${scope}`, options)
+  line(io, `to let its key go on without it: ${release}`)
+}
+
+function tellError(error: ErrorRecord, io: Io): void {
+  const { code, stack } = error
+  line(io, paint(io, 'red', safe(`${error.name}: ${error.message}`)) + (code === undefined ? '' : safe(` (${code})`)))
+  for (const frame of safeLines(stack ?? '').filter((each) => /^\s+at /.test(each))) line(io, paint(io, 'dim', frame))
+  let indent = '  '
+  for (let cause = error.cause; cause !== undefined; cause = cause.cause) {
+    const suffix = cause.code === undefined ? '' : ` (${cause.code})`
+    line(io, safe(`${indent}because ${cause.name}: ${cause.message}${suffix}`))
+    indent += '  '
+  }
+}
+
+/** A failed message for programs, without its payload. */
+export function summary(found: FailedMessage): object {
+  const { seq, origin, consumer, failedAt, attempts, reason, error, errorHash, held, replacedBy, message } = found
+  const { id, source, type, key } = message
+  const { stack: _, ...short } = error
+  const scope = { origin, consumer }
+  const more = { held, replacedBy, stub: stubOf(message) ?? null }
+  return { seq, failedAt, ...scope, id, source, type, key, attempts, reason, error: short, errorHash, ...more }
+}

@@ -1,0 +1,67 @@
+import type { Command } from 'commander'
+import type { FailedWhere, Origin } from '../../../contracts/index.ts'
+import { durationText } from '../../io/duration.ts'
+import { CliError } from '../../io/errors.ts'
+import { safe, shellWord } from '../../io/text.ts'
+import { withAges } from '../../options.ts'
+
+/** Which failed messages a command is about, as the command line says it. */
+export interface FailedFilters {
+  readonly consumer?: string
+  readonly relay?: string
+  readonly type?: string
+  readonly reason?: string
+  readonly error?: string
+  readonly olderThan?: number
+  readonly newerThan?: number
+  readonly replaced?: true
+}
+
+/** Adds the filters to a command. */
+export function withFailedFilters(command: Command): Command {
+  return withAges(
+    command
+      .option('--consumer <name>', 'only those of this consumer')
+      .option('--relay <name>', 'only those of this relay')
+      .option('--type <type>', 'only those of this type')
+      .option('--reason <code>', 'only those that failed for this reason')
+      .option('--error <hash>', 'only those with this error; --group shows the hashes'),
+  ).option('--replaced', 'those that an edit has replaced, which are kept and do nothing')
+}
+
+/** The filters as a query; undefined if there is none. */
+export function failedWhere(filters: FailedFilters): FailedWhere | undefined {
+  const { consumer, relay, type, reason, error, olderThan, newerThan, replaced } = filters
+  if (consumer !== undefined && relay !== undefined) {
+    throw new CliError('usage', 'expected --consumer or --relay, got both')
+  }
+  const where = {
+    ...scope(consumer, relay),
+    ...(type !== undefined && { type }),
+    ...(reason !== undefined && { reason }),
+    ...(error !== undefined && { errorHash: error }),
+    ...(olderThan !== undefined && { olderThanMs: olderThan }),
+    ...(newerThan !== undefined && { newerThanMs: newerThan }),
+    ...(replaced && { replaced }),
+  }
+  return Object.keys(where).length === 0 ? undefined : where
+}
+
+/** A consumer and a relay may have the same name. */
+function scope(consumer: string | undefined, relay: string | undefined): { origin?: Origin; consumer?: string } {
+  if (consumer !== undefined) return { origin: 'inbox', consumer }
+  return relay === undefined ? {} : { origin: 'outbox', consumer: relay }
+}
+
+/** The filters as words of a command to paste. */
+export function filterWords(filters: FailedFilters): string {
+  const { consumer, relay, type, reason, error, olderThan, newerThan, replaced } = filters
+  const words: string[] = []
+  for (const [name, value] of Object.entries({ consumer, relay, type, reason, error })) {
+    if (value !== undefined) words.push(`--${name} ${shellWord(safe(value))}`)
+  }
+  if (olderThan !== undefined) words.push(`--older-than ${durationText(olderThan)}`)
+  if (newerThan !== undefined) words.push(`--newer-than ${durationText(newerThan)}`)
+  if (replaced) words.push('--replaced')
+  return words.join(' ')
+}

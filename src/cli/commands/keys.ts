@@ -1,0 +1,136 @@
+import type { Command } from 'commander'
+import type { HeldKey } from '../../contracts/index.ts'
+import { CliError } from '../io/errors.ts'
+import { type Io, json, line } from '../io/io.ts'
+import { table } from '../io/table.ts'
+import { count, plural, safe, shellWord, span } from '../io/text.ts'
+import {
+  type AddCommand,
+  byOf,
+  type ChangeOptions,
+  type Done,
+  examples,
+  wholeNumber,
+  withChange,
+  withStore,
+} from '../options.ts'
+import { command, type StoreOptions, withHapax } from '../store.ts'
+
+interface ListOptions extends StoreOptions {
+  readonly limit: number
+  readonly json?: true
+}
+
+interface ReleaseOptions extends StoreOptions, ChangeOptions {
+  readonly consumer?: string
+  readonly relay?: string
+}
+
+/** The most that can be looked at. */
+const MOST = 1_000
+
+/** Adds `hapax keys`. */
+export const addKeys: AddCommand = (root, io, done) => {
+  const keys = root
+    .command('keys')
+    .description('Works with keys that wait behind a message that failed for good.')
+    .addHelpText('after', examples('hapax keys list', 'hapax keys release order-17 --consumer billing'))
+  withStore(keys.command('list'))
+    .description('Lists the keys that wait, longest first.')
+    .option('--limit <n>', 'how many', wholeNumber(1, MOST), 50)
+    .addHelpText('after', examples('hapax keys list', 'hapax keys list --json'))
+    .action(async (options) => done(await keysList(options, io)))
+  addRelease(keys, io, done)
+}
+
+function addRelease(keys: Command, io: Io, done: Done): void {
+  withStore(withChange(keys.command('release')))
+    .argument('<key>', 'the key')
+    .description('Lets a key go on without its held message, which stays in the failed store.')
+    .option('--consumer <name>', 'the consumer whose key it is')
+    .option('--relay <name>', 'the relay whose key it is')
+    .addHelpText(
+      'after',
+      examples(
+        'hapax keys release order-17 --consumer billing --dry-run',
+        `hapax keys release order-17 --relay default --note 'told the customer'`,
+      ),
+    )
+    .action(async (key, options) => done(await keysRelease(key, options, io)))
+}
+
+async function keysList(options: ListOptions, io: Io): Promise<number> {
+  const held = await withHapax(options, io, (hapax) => hapax.keys.list({ limit: options.limit }))
+  if (options.json) json(io, { keys: held })
+  else if (held.length === 0) line(io, 'no key waits')
+  else tell(held, options, io)
+  return 0
+}
+
+function tell(held: readonly HeldKey[], options: StoreOptions, io: Io): void {
+  table(
+    io,
+    [
+      { title: 'key', shrinkTo: 12 },
+      { title: 'of', shrinkTo: 8 },
+      { title: 'held for', align: 'right' },
+      { title: 'waiting', align: 'right' },
+      { title: 'behind the message', shrinkTo: 12 },
+      { title: 'failed seq', align: 'right' },
+    ],
+    held.map((each) => [
+      safe(each.key),
+      safe(each.origin === 'outbox' ? `relay ${each.scope}` : each.scope),
+      span(Date.now() - each.heldAt.getTime()),
+      count(each.waiting),
+      safe(each.id),
+      each.failedSeq ?? '-',
+    ]),
+  )
+  const [first] = held as [HeldKey]
+  line(io)
+  if (first.failedSeq !== null) line(io, `to see why:      ${command(`failed show ${first.failedSeq}`, options)}`)
+  line(io, `to let it go on: ${command(`keys release ${releaseWords(first)}`, options)}`)
+}
+
+function releaseWords({ origin, scope, key }: HeldKey): string {
+  return `${shellWord(safe(key))} --${origin === 'outbox' ? 'relay' : 'consumer'} ${shellWord(safe(scope))}`
+}
+
+async function keysRelease(key: string, options: ReleaseOptions, io: Io): Promise<number> {
+  const target = targetOf(key, options)
+  const held = await withHapax(options, io, async (hapax) => {
+    const list = await hapax.keys.list({ limit: MOST })
+    const found = list.find((each) => same(each, target))
+    // With more held keys than can be listed, the release itself finds out.
+    if (found === undefined && (list.length < MOST || options.dryRun)) throw notHeld(target, options)
+    if (!options.dryRun) await hapax.keys.release(target, byOf(options))
+    return found
+  })
+  const what = `the key ${safe(key)} of ${safe(target.scope)}`
+  const waiting = held && plural(held.waiting, 'message')
+  if (options.json) json(io, { ...target, dryRun: options.dryRun === true, waiting: held?.waiting ?? null })
+  else if (options.dryRun) line(io, `would release ${what}: ${waiting} behind ${safe(held?.id ?? '')} would go on`)
+  else line(io, `released ${what}${held ? `: ${waiting} behind ${safe(held.id)} may go on` : ''}`)
+  return 0
+}
+
+type Target = Pick<HeldKey, 'origin' | 'scope' | 'key'>
+
+function targetOf(key: string, { consumer, relay }: ReleaseOptions): Target {
+  const scope = consumer ?? relay
+  if (scope === undefined || (consumer !== undefined && relay !== undefined)) {
+    throw new CliError('usage', 'whose key is it? Give --consumer or --relay')
+  }
+  return { origin: relay === undefined ? 'inbox' : 'outbox', scope, key }
+}
+
+function same(held: HeldKey, { origin, scope, key }: Target): boolean {
+  return held.origin === origin && held.scope === scope && held.key === key
+}
+
+function notHeld({ scope, key }: Target, options: StoreOptions): CliError {
+  return new CliError('not-found', `the key ${key} of ${scope} is not held`, [
+    `to see which are: ${command('keys list', options)}`,
+  ])
+}

@@ -1,0 +1,68 @@
+import { servesOf } from '../../worker/index.ts'
+import { CliError } from '../io/errors.ts'
+import { type Io, json, line } from '../io/io.ts'
+import { safe } from '../io/text.ts'
+import { type AddCommand, byOf, type ChangeOptions, examples, withChange, withStore } from '../options.ts'
+import { command, type StoreOptions, withHapax } from '../store.ts'
+import { tellRelays } from './status.ts'
+
+/** Adds `hapax relays`. */
+export const addRelays: AddCommand = (root, io, done) => {
+  const relays = root
+    .command('relays')
+    .description('Works with relays: what moves the outbox to a destination.')
+    .addHelpText('after', examples('hapax relays list', `hapax relays move default 'rabbitmq exchange shop'`))
+  withStore(relays.command('list'))
+    .description('Lists relays, where they go, and what waits for them.')
+    .addHelpText('after', examples('hapax relays list', 'hapax relays list --json'))
+    .action(async (options) => done(await relaysList(options, io)))
+  withStore(withChange(relays.command('move')))
+    .argument('<name>', 'the relay')
+    .argument('<destination>', 'where it goes from now on, in the words of the error that said so')
+    .description('Says that a relay goes to another destination; workers with the old one refuse to start.')
+    .addHelpText(
+      'after',
+      examples(
+        `hapax relays move default 'rabbitmq exchange shop' --dry-run`,
+        `hapax relays move default 'rabbitmq exchange shop' --note 'new cluster'`,
+      ),
+    )
+    .action(async (name, destination, options) => done(await relaysMove(name, destination, options, io)))
+}
+
+async function relaysList(options: StoreOptions & { json?: true }, io: Io): Promise<number> {
+  const relays = await withHapax(options, io, (hapax) => hapax.relays.list())
+  if (options.json) json(io, { relays })
+  else if (relays.length === 0) line(io, 'no relay is known, and nothing waits for one')
+  else tellRelays(relays, io)
+  return 0
+}
+
+async function relaysMove(
+  name: string,
+  destination: string,
+  options: StoreOptions & ChangeOptions,
+  io: Io,
+): Promise<number> {
+  const { from, serving } = await withHapax(options, io, async (hapax) => {
+    const { relays, workers } = await hapax.status()
+    const known = relays.find(({ relay }) => relay === name)
+    if (known === undefined) {
+      throw new CliError('not-found', `there is no relay ${name}`, [
+        `to see which there are: ${command('relays list', options)}`,
+      ])
+    }
+    if (!options.dryRun) await hapax.relays.move(name, destination, byOf(options))
+    const alive = workers.filter((worker) => worker.alive && servesOf(worker).relays.includes(name))
+    return { from: known.destination, serving: alive.map((worker) => worker.name) }
+  })
+  if (options.json) json(io, { relay: name, dryRun: options.dryRun === true, from, to: destination, serving })
+  else {
+    const verb = options.dryRun ? 'would move' : 'moved'
+    line(io, `${verb} the relay ${safe(name)} from ${safe(from ?? 'nowhere')} to ${safe(destination)}`)
+    if (serving.length > 0 && from !== destination) {
+      line(io, `still running with the old destination, restart them: ${safe(serving.join(', '))}`)
+    }
+  }
+  return 0
+}

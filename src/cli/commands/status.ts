@@ -1,0 +1,136 @@
+import type { ClaimStatus, StoreStatus, WorkerRow } from '../../contracts/index.ts'
+import { servesOf } from '../../worker/index.ts'
+import { type Io, json, line, paint } from '../io/io.ts'
+import { type Cell, table } from '../io/table.ts'
+import { count, safe, span } from '../io/text.ts'
+import { type AddCommand, examples, withStore } from '../options.ts'
+import { type StoreOptions, withEither } from '../store.ts'
+
+/** Adds `hapax status`. */
+export const addStatus: AddCommand = (root, io, done) => {
+  withStore(root.command('status'))
+    .description('Shows how much waits where, and which workers are there.')
+    .addHelpText('after', examples('hapax status --store sqlite:./shop.db', 'hapax status --json'))
+    .action(async (options) => done(await status(options, io)))
+}
+
+async function status(options: StoreOptions & { json?: true }, io: Io): Promise<number> {
+  const found = await withEither(options, io, (hapax): Promise<StoreStatus | ClaimStatus> => hapax.status())
+  if ('workers' in found) tellStatus(found, options, io)
+  else if (options.json) json(io, found)
+  else tellLeases(found, io)
+  return 0
+}
+
+function tellStatus(found: StoreStatus, options: { json?: true }, io: Io): void {
+  if (options.json) json(io, document(found))
+  else tell(found, io)
+}
+
+/** A store that only knows leases has neither inbox nor outbox, and no list of workers. */
+function tellLeases({ consumers }: ClaimStatus, io: Io): void {
+  if (consumers.length === 0) line(io, 'no consumer has taken a message yet')
+  else tellLeaseConsumers(consumers, io)
+}
+
+function tellLeaseConsumers(consumers: ClaimStatus['consumers'], io: Io): void {
+  table(
+    io,
+    [{ title: 'consumer', shrinkTo: 12 }, ...numbers('retried', 'failed'), { title: 'types', shrinkTo: 12 }],
+    consumers.map((each) => [
+      safe(each.consumer),
+      coloured(each.waiting, 'yellow'),
+      coloured(each.failed, 'red'),
+      safe(each.types.join(', ')),
+    ]),
+  )
+}
+
+function document({ consumers, relays, workers, outbox, oldestOutboxAt }: StoreStatus): object {
+  return {
+    consumers,
+    relays,
+    workers: workers.map((worker) => ({ ...worker, serves: servesJson(worker) })),
+    outbox: { count: outbox, oldestAt: oldestOutboxAt },
+  }
+}
+
+function servesJson(worker: WorkerRow): object {
+  const { consumers, relays, stuck } = servesOf(worker)
+  return { consumers: Object.fromEntries(consumers), relays, stuck }
+}
+
+function tell({ consumers, relays, workers }: StoreStatus, io: Io): void {
+  if (consumers.length === 0) line(io, 'no consumer has taken a message yet')
+  else tellConsumers(consumers, io)
+  line(io)
+  if (relays.length === 0) line(io, 'no message waits for a relay')
+  else tellRelays(relays, io)
+  line(io)
+  if (workers.length === 0) line(io, 'no worker is running')
+  else tellWorkers(workers, io)
+}
+
+const numbers = (...titles: string[]) => titles.map((title) => ({ title, align: 'right' as const }))
+
+function tellConsumers(consumers: StoreStatus['consumers'], io: Io): void {
+  table(
+    io,
+    [{ title: 'consumer', shrinkTo: 12 }, ...numbers('receipts', 'waiting', 'retrying', 'held keys', 'failed')],
+    consumers.map((each) => [
+      safe(each.consumer),
+      `${count(each.receipts)}${each.moreReceipts ? '+' : ''}`,
+      count(each.waiting),
+      coloured(each.retrying, 'yellow'),
+      coloured(each.held, 'red'),
+      coloured(each.failed, 'red'),
+    ]),
+  )
+}
+
+/** Prints a table of relays. */
+export function tellRelays(relays: StoreStatus['relays'], io: Io): void {
+  table(
+    io,
+    [
+      { title: 'relay', shrinkTo: 8 },
+      ...numbers('waiting', 'held keys', 'failed', 'oldest'),
+      { title: 'destination', shrinkTo: 12 },
+    ],
+    relays.map((each) => [
+      safe(each.relay),
+      count(each.waiting),
+      coloured(each.held, 'red'),
+      coloured(each.failed, 'red'),
+      each.oldestAt === null ? '-' : span(Date.now() - each.oldestAt.getTime()),
+      each.destination === null
+        ? { text: 'no worker has served it yet', style: 'yellow' as const }
+        : safe(each.destination),
+    ]),
+  )
+}
+
+function tellWorkers(workers: readonly WorkerRow[], io: Io): void {
+  table(
+    io,
+    [{ title: 'worker', shrinkTo: 12 }, { title: 'state' }, ...numbers('silent for', 'in hand'), { title: 'serves' }],
+    workers.map((each) => [safe(each.name), state(each), span(each.silentMs), count(each.inHand), safe(serves(each))]),
+  )
+  if (workers.some(({ alive }) => !alive)) {
+    line(io, paint(io, 'dim', 'what a dead worker had in hand, a live one takes over'))
+  }
+}
+
+function state(worker: WorkerRow): Cell {
+  if (!worker.alive) return { text: 'dead', style: 'red' }
+  return servesOf(worker).stuck ? { text: 'stuck', style: 'red' } : { text: 'alive', style: 'green' }
+}
+
+function serves(worker: WorkerRow): string {
+  const { consumers, relays } = servesOf(worker)
+  return [...consumers.keys(), ...relays.map((name) => `relay ${name}`)].join(', ')
+}
+
+function coloured(value: number, style: 'yellow' | 'red'): Cell {
+  return value === 0 ? '0' : { text: count(value), style }
+}

@@ -1,0 +1,106 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline/promises'
+import { styleText } from 'node:util'
+import { safeJson } from '../../base/index.ts'
+
+/** Where a command writes. */
+interface Output {
+  /** `done` is called when the text has left this process, or cannot. */
+  write(text: string, done?: (error?: Error | null) => void): unknown
+  readonly isTTY?: boolean | undefined
+  readonly columns?: number | undefined
+}
+
+/** What a command knows of the world around it. */
+export interface Io {
+  readonly out: Output
+  readonly err: Output
+  readonly env: Readonly<Record<string, string | undefined>>
+  readonly cwd: string
+  readonly color: boolean
+  /** Asks a yes-or-no question; undefined where there is no terminal. */
+  readonly confirm: ((question: string) => Promise<boolean>) | undefined
+  /** Lets a person change a text in an editor; undefined where there is no terminal. */
+  readonly edit: ((text: string) => Promise<string>) | undefined
+  /** Calls back when the process is asked to end; until the returned function is called, it does not end by itself. */
+  onSignal(listener: (signal: EndSignal) => void): () => void
+}
+
+/** How a process is asked to end. */
+export type EndSignal = 'SIGINT' | 'SIGTERM'
+
+/** The io of this process. */
+export function processIo(): Io {
+  const { stdin, stdout, stderr, env } = process
+  return {
+    out: stdout,
+    err: stderr,
+    env,
+    cwd: process.cwd(),
+    // styleText knows NO_COLOR, FORCE_COLOR and terminals without colours.
+    color: styleText('red', 'x', { stream: stdout }) !== 'x',
+    confirm: stdin.isTTY && stderr.isTTY ? ask : undefined,
+    edit: stdin.isTTY && stdout.isTTY ? (text) => inEditor(text, env['VISUAL'] || env['EDITOR'] || 'vi') : undefined,
+    onSignal,
+  }
+}
+
+function onSignal(listener: (signal: EndSignal) => void): () => void {
+  const signals: readonly EndSignal[] = ['SIGINT', 'SIGTERM']
+  for (const signal of signals) process.on(signal, listener)
+  return () => {
+    for (const signal of signals) process.off(signal, listener)
+  }
+}
+
+async function ask(question: string): Promise<boolean> {
+  // Questions go to stderr: stdout belongs to the data.
+  const prompt = createInterface({ input: process.stdin, output: process.stderr })
+  try {
+    // Ctrl-C and Ctrl-D close the prompt: newer versions of Node reject the question then, older ones leave it open.
+    const closed = once(prompt, 'close').then(() => '\n')
+    const asked = prompt.question(`${question} [y/N] `).catch(() => '\n')
+    const answer = await Promise.race([asked, closed])
+    if (answer === '\n') process.stderr.write(answer)
+    return /^y(es)?$/i.test(answer.trim())
+  } finally {
+    prompt.close()
+  }
+}
+
+async function inEditor(text: string, editor: string): Promise<string> {
+  const directory = mkdtempSync(join(tmpdir(), 'hapax-edit-'))
+  try {
+    const file = join(directory, 'data.json')
+    // Payloads are nobody else's business.
+    writeFileSync(file, text, { mode: 0o600 })
+    // By a shell, as git does it: the variable may hold arguments.
+    const child = spawn('/bin/sh', ['-c', `${editor} "$1"`, 'sh', file], { stdio: 'inherit' })
+    const [code] = (await once(child, 'exit')) as [number | null]
+    if (code !== 0) throw new Error(`${editor} ended with ${code ?? 'a signal'}: nothing was changed`)
+    return readFileSync(file, 'utf8')
+  } finally {
+    rmSync(directory, { recursive: true, force: true })
+  }
+}
+
+type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan'
+
+/** Colours a text, where there are colours. */
+export function paint({ color }: Io, style: Style, text: string): string {
+  return color ? styleText(style, text, { validateStream: false }) : text
+}
+
+/** Writes one line for people. */
+export function line({ out }: Io, text: string = ''): void {
+  out.write(`${text}\n`)
+}
+
+/** Writes the one JSON document of a command. */
+export function json({ out }: Io, value: unknown): void {
+  out.write(`${safeJson(value, 2)}\n`)
+}

@@ -1,0 +1,379 @@
+import {
+  able,
+  asError,
+  expected,
+  HapaxError,
+  inParallel,
+  isRefusal,
+  nameText,
+  noOthers,
+  object,
+  positiveInteger,
+} from '../base/index.ts'
+import type { Handler, LeasedHandler, ManyHandler, Subscription } from '../contracts/index.ts'
+import type { IncomingMessage, MessageType, StoredMessage } from '../message/index.ts'
+import { checkMapping, type Entry, intake, MAX_TEXT_BYTES, type Mapping } from '../message/index.ts'
+import type { Engine } from '../transaction/index.ts'
+import { Taker } from './direct.ts'
+import { Recorder } from './failures.ts'
+import { type Job, prepareJob, type Registered } from './handlers.ts'
+import { Turns } from './one-at-a-time.ts'
+import { type ConsumerOptions, type ConsumerSettings, consumerSettings } from './options.ts'
+import type { Outcome } from './outcome.ts'
+import { type HandlerOptions, Registry } from './registry.ts'
+import type { StoredWork, StoredWorkParts } from './stored.ts'
+import { InboxWork } from './stored.ts'
+
+export type { HandlerOptions } from './registry.ts'
+
+/** What a subscription can feed. */
+export interface Fed {
+  readonly name: string
+  /** How many messages may be handed over together. */
+  readonly groupSize: number
+  /** Whether the order of keys counts. */
+  readonly ordered: boolean
+  readonly settings: Pick<ConsumerSettings, 'receive' | 'timeoutMs' | 'retentionMs'>
+  /** `signal` tells the handlers to stop. */
+  handleMany(messages: readonly IncomingMessage[], signal?: AbortSignal): Promise<readonly Outcome[]>
+}
+
+/** A consumer and where it gets its messages from; made by `consumer.from`. */
+export class Source<Tx, C extends Fed = Consumer<Tx>> {
+  readonly consumer: C
+  readonly subscription: Subscription
+  readonly options: SourceOptions
+
+  constructor(consumer: C, subscription: Subscription, options: SourceOptions) {
+    noOthers('options of from', options, ['prefetch', 'prefetchBytes', 'id', 'type', 'source', 'key'])
+    able('subscription', 'a subscription, for example a queue of a broker', subscription, ['open'])
+    for (const name of ['prefetch', 'prefetchBytes'] as const) positiveInteger(name, options[name], 1)
+    nameText('name of the subscription', subscription.name, MAX_TEXT_BYTES)
+    object(`features of ${subscription.name}`, subscription.features)
+    this.consumer = consumer
+    this.subscription = subscription
+    this.options = checkMapping(options)
+  }
+}
+
+/** How much of a subscription to have in hand, and how to read what comes from senders that know nothing of hapax. */
+export interface SourceOptions extends Mapping {
+  /** Messages at most. @default four times what runs at once, at most 2_000 */
+  readonly prefetch?: number
+  /** @default 32 MiB */
+  readonly prefetchBytes?: number
+}
+
+/** A named reader of messages: each message takes effect once per consumer. */
+export class Consumer<Tx> {
+  readonly name: string
+  readonly #engine: Engine<Tx>
+  readonly #settings: ConsumerSettings
+  readonly #registry: Registry<Tx>
+  readonly #recorder: Recorder<Tx>
+  readonly #taker: Taker<Tx>
+  readonly #inbox: StoredWork
+  readonly #leased: boolean
+  readonly #turns: Turns
+  #lastStored: Promise<unknown> = Promise.resolve()
+
+  /** Made by `hapax.consumer`; by `hapax.leased` with its own way to work stored rows. */
+  constructor(
+    engine: Engine<Tx>,
+    name: string,
+    options: ConsumerOptions,
+    leased?: (parts: StoredWorkParts<Tx>) => StoredWork,
+  ) {
+    this.name = consumerName(name)
+    this.#engine = engine
+    this.#settings = consumerSettings(options, engine.store.features.parallelWriters)
+    this.#registry = new Registry(name, this.#settings.retry)
+    this.#turns = new Turns(name)
+    this.#recorder = new Recorder(engine, name, this.#settings, (type) => this.#registry.retryOf(type))
+    this.#taker = new Taker(engine, name, this.#settings, this.#recorder)
+    this.#leased = leased !== undefined
+    const parts = {
+      engine,
+      consumer: name,
+      settings: this.#settings,
+      recorder: this.#recorder,
+      handlers: this.#handlers,
+    }
+    this.#inbox = leased?.(parts) ?? new InboxWork(parts)
+  }
+
+  /** Registers the handler of a message type. */
+  on<In, Out>(type: MessageType<In, Out>, handler: Handler<Out, Tx>, options: HandlerOptions = {}): this {
+    return this.#register({
+      kind: 'one',
+      retry: this.#registry.retry(options),
+      type: type as MessageType<never, unknown>,
+      call: handler as Handler<never, Tx>,
+    })
+  }
+
+  /** Registers a handler that takes the messages of a group as one array. */
+  onMany<In, Out>(type: MessageType<In, Out>, handler: ManyHandler<Out, Tx>, options: HandlerOptions = {}): this {
+    return this.#register({
+      kind: 'many',
+      retry: this.#registry.retry(options),
+      type: type as MessageType<never, unknown>,
+      call: handler as ManyHandler<never, Tx>,
+    })
+  }
+
+  /** Registers a handler that runs under a lease. */
+  onLeased<In, Out>(type: MessageType<In, Out>, handler: LeasedHandler<Out, Tx>, options: HandlerOptions): this {
+    return this.#register({
+      kind: 'leased',
+      retry: this.#registry.retry(options),
+      type: type as MessageType<never, unknown>,
+      call: handler as LeasedHandler<never, Tx>,
+    })
+  }
+
+  /** This consumer, fed from a subscription: `hapax.worker({ consume: [billing.from(queue)] })`. */
+  from(subscription: Subscription, options: SourceOptions = {}): Source<Tx> {
+    return new Source(this, subscription, options)
+  }
+
+  /** Registers a handler and returns the function that takes its messages: one line around what you have. */
+  wrap<In, Out>(type: MessageType<In, Out>, handler: Handler<Out, Tx>): (message: IncomingMessage) => Promise<Outcome> {
+    this.on(type, handler)
+    return (message) => this.handle(message)
+  }
+
+  /**
+   * Processes one delivery. Resolves with what became of it; `ack` says whether the broker may forget it. Rejects only when
+   * the database could not be reached or could not tell: then do not acknowledge.
+   */
+  async handle(message: IncomingMessage): Promise<Outcome> {
+    const [result] = await this.handleMany([message])
+    return result as Outcome
+  }
+
+  /**
+   * Processes deliveries, grouped as the consumer's `group` says. Outcomes are in the order of the messages; `signal` tells the
+   * handlers to stop.
+   */
+  handleMany(messages: readonly IncomingMessage[], signal?: AbortSignal): Promise<readonly Outcome[]> {
+    return this.#engine.activity.during(() => this.#handleMany(messages, signal))
+  }
+
+  async #handleMany(
+    messages: readonly IncomingMessage[],
+    signal: AbortSignal | undefined,
+  ): Promise<readonly Outcome[]> {
+    if (!Array.isArray(messages)) expected('messages', 'an array', messages)
+    // Not map(), which leaves out what is missing.
+    const entries = Array.from(messages, (message) => this.#entry(message))
+    this.#turns.refuseNested(entries.map(storedOf))
+    const unique = distinct(entries)
+    const storing = this.#settings.receive === 'store'
+    const groups = inGroups(unique, storing ? STORE_SIZE : this.groupSize)
+    const results: (readonly Outcome[])[] = []
+    await inParallel(groups, this.ordered ? 1 : (this.#settings.concurrency ?? CONCURRENCY), async (group, index) => {
+      results[index] = await this.#group(group, signal)
+    })
+    const outcomes = results.length === 1 ? (results[0] as readonly Outcome[]) : results.flat()
+    return allOutcomes(entries, unique, outcomes, (stored, before) => this.#recorder.taken(stored, before))
+  }
+
+  /** The types that this consumer handles. */
+  get types(): readonly string[] {
+    return this.#registry.types
+  }
+
+  /** How many messages may share a transaction. */
+  get groupSize(): number {
+    const { groupSize } = this.#settings
+    if (groupSize !== undefined) return groupSize
+    return [...this.#handlers.values()].some((handler) => handler.kind === 'many') ? 100 : 1
+  }
+
+  /** How many transactions it may run at once; undefined: what the pool allows. */
+  get concurrency(): number | undefined {
+    return this.#settings.concurrency
+  }
+
+  /** Whether the order of keys counts. */
+  get ordered(): boolean {
+    return this.#settings.order !== 'none'
+  }
+
+  get settings(): ConsumerSettings {
+    return this.#settings
+  }
+
+  /** Whether it was made by this hapax. */
+  isOf(engine: Engine<Tx>): boolean {
+    return this.#engine === engine
+  }
+
+  /** Called by a worker: from now on no handler may be added. */
+  start(): void {
+    this.#registry.start()
+  }
+
+  /** Works rows of the inbox; called by a worker. A row without an outcome was not ours. */
+  work(seqs: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, Outcome>> {
+    return this.#inbox.work(seqs, signal)
+  }
+
+  #register(handler: Registered<Tx>): this {
+    this.#registry.add(handler)
+    return this
+  }
+
+  get #handlers(): ReadonlyMap<string, Registered<Tx>> {
+    return this.#registry.handlers
+  }
+
+  #entry(message: IncomingMessage): Entry {
+    const { missingId, maxAgeMs } = this.#settings
+    return intake(message, { missingId, maxAgeMs, maxBytes: this.#engine.maxBytes, clock: this.#engine.clock })
+  }
+
+  async #group(entries: readonly Entry[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
+    const jobs: Job<Tx>[] = []
+    const toStore: Entry[] = []
+    const outcomes = new Map<StoredMessage, Outcome>()
+    for (const entry of entries) {
+      const preparing = this.#prepare(entry)
+      const prepared = preparing instanceof Promise ? await preparing : preparing
+      if (prepared === 'store') toStore.push(entry)
+      else if ('status' in prepared) outcomes.set(entry.stored, prepared)
+      else jobs.push(prepared)
+    }
+    if (toStore.length > 0) await this.#store(toStore, outcomes, signal)
+    const taking = (): Promise<readonly Outcome[]> => this.#taker.take(jobs, signal)
+    const results = jobs.length === 0 ? [] : await this.#turns.run(jobs.map(storedOf), taking)
+    if (jobs.length === entries.length) return results
+    for (const [index, { stored }] of jobs.entries()) outcomes.set(stored, results[index] as Outcome)
+    return entries.map(({ stored }) => outcomes.get(stored) as Outcome)
+  }
+
+  /** A job, or the outcome of a message that cannot become one, or that it has to go to the inbox. */
+  #prepare(entry: Entry): Prepared<Tx> | Promise<Prepared<Tx>> {
+    const { stored, refused } = entry
+    if (refused !== undefined) return this.#recorder.firstDelivery(stored, refused, 0)
+    const handler = this.#handlers.get(stored.type)
+    if (handler === undefined) return this.#withoutHandler(stored)
+    if (this.#settings.receive === 'store') return 'store'
+    if (this.#leased || (entry.redelivered && this.#settings.onError === 'store')) return 'store'
+    const refuse = (error: unknown): Promise<Outcome> => this.#recorder.firstDelivery(stored, asError(error), 0)
+    try {
+      const job = prepareJob(handler, stored, 1)
+      return job instanceof Promise ? job.catch(refuse) : job
+    } catch (error) {
+      return refuse(error)
+    }
+  }
+
+  /** A type that another instance of this consumer handles (a rolling deploy) is kept for it; one nobody knows has failed. */
+  async #withoutHandler(stored: StoredMessage): Promise<Outcome | 'store'> {
+    if (await this.#isElsewhere(stored)) return 'store'
+    const known = this.types.join(', ') || 'none'
+    const error = new HapaxError(
+      'unknown-type',
+      `expected a type that ${this.name} handles (${known}), got ${stored.type}`,
+    )
+    return this.#recorder.firstDelivery(stored, error, 0)
+  }
+
+  async #isElsewhere({ type }: StoredMessage): Promise<boolean> {
+    try {
+      return await this.#engine.store.isSubscribed(this.name, type)
+    } catch (error) {
+      // A database that has no such characters has no such type.
+      if (isRefusal(error)) return false
+      throw error
+    }
+  }
+
+  /** Writes to the inbox; a redelivery is then run from there at once, so that its starts are counted. */
+  async #store(
+    entries: readonly Entry[],
+    outcomes: Map<StoredMessage, Outcome>,
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
+    const direct = this.#settings.receive === 'direct'
+    const atOnce = entries.filter(({ stored }) => direct && this.#handlers.has(stored.type))
+    const later = entries.filter((entry) => !atOnce.includes(entry))
+    if (later.length > 0) await this.#storeAll(later, 0, outcomes)
+    for (const entry of atOnce) {
+      await this.#storeAll([entry], 1, outcomes)
+      if (outcomes.get(entry.stored)?.status !== 'stored') continue
+      const seq = await this.#engine.store.inboxSeq(this.name, entry.stored.messageKey)
+      const worked = seq && (await this.#turns.run([entry.stored], () => this.work([seq], signal))).get(seq)
+      // Without an outcome a worker was faster, and it is in the inbox for all we know.
+      if (worked) outcomes.set(entry.stored, worked)
+    }
+  }
+
+  async #storeAll(entries: readonly Entry[], starts: 0 | 1, outcomes: Map<StoredMessage, Outcome>): Promise<void> {
+    const messages = entries.map((entry) => entry.stored)
+    const storing = (): Promise<readonly Outcome[]> =>
+      this.#turns.run(messages, () => this.#recorder.store(messages, starts))
+    const results = await (this.ordered ? this.#inTurn(storing) : storing())
+    for (const [index, entry] of entries.entries()) outcomes.set(entry.stored, results[index] as Outcome)
+  }
+
+  /** With order, what arrives later is stored later. */
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const turn = this.#lastStored.then(work, work)
+    this.#lastStored = turn.catch(() => {})
+    return turn
+  }
+}
+
+/** How many transactions run at once where nobody says. */
+export const CONCURRENCY = 10
+/** How many deliveries one transaction stores. */
+const STORE_SIZE = 500
+
+/** A job, or the outcome of a message that cannot become one, or that it has to go to the inbox. */
+type Prepared<Tx> = Job<Tx> | Outcome | 'store'
+
+const storedOf = ({ stored }: { readonly stored: StoredMessage }): StoredMessage => stored
+
+/** Checks the name of a consumer. */
+export function consumerName(name: string): string {
+  return nameText('name', name)
+}
+
+/** The first of each message. */
+export function distinct(entries: readonly Entry[]): readonly Entry[] {
+  if (entries.length === 1) return entries
+  const keys = new Set<string>()
+  for (const { stored } of entries) keys.add(stored.messageKey)
+  if (keys.size === entries.length) return entries
+  return entries.filter(({ stored }) => keys.delete(stored.messageKey))
+}
+
+/** A message that came twice in one call has the outcome of its first copy, or is a duplicate of it. */
+export async function allOutcomes(
+  entries: readonly Entry[],
+  unique: readonly Entry[],
+  outcomes: readonly Outcome[],
+  duplicate: (stored: StoredMessage, before: StoredMessage) => Outcome | Promise<Outcome>,
+): Promise<readonly Outcome[]> {
+  if (unique === entries) return outcomes
+  const first = new Map(unique.map((entry, index) => [entry.stored.messageKey, { entry, index }]))
+  const results: Outcome[] = []
+  for (const entry of entries) {
+    const { entry: taken, index } = first.get(entry.stored.messageKey) as { entry: Entry; index: number }
+    const result = outcomes[index] as Outcome
+    const own = entry === taken || !result.ack
+    results.push(own ? result : await duplicate(entry.stored, taken.stored))
+  }
+  return results
+}
+
+/** Groups of at most this size, in the same order. */
+export function inGroups<T>(items: readonly T[], size: number): readonly (readonly T[])[] {
+  if (items.length <= size) return items.length === 0 ? [] : [items]
+  const groups: T[][] = []
+  for (let start = 0; start < items.length; start += size) groups.push(items.slice(start, start + size))
+  return groups
+}

@@ -1,0 +1,131 @@
+import { asError } from '../base/index.ts'
+import type { Receipt, UnitEnd } from '../contracts/index.ts'
+import { Attempt, type Engine, type Running, type UnitSettings } from '../transaction/index.ts'
+import type { Recorder } from './failures.ts'
+import { callHandlers, type Job, smaller } from './handlers.ts'
+import type { ConsumerSettings } from './options.ts'
+import { type Outcome, outcome } from './outcome.ts'
+import { ref } from './reporter.ts'
+import { isFinal } from './verdict.ts'
+
+/** What was found about a message inside the transaction: nothing, our own commit, a handler's commit, or a receipt. */
+type Found = 'fresh' | 'processed' | 'broken' | Receipt
+
+/** A larger group that failed: receipts under its tokens were committed by a handler, not by us. */
+interface FailedGroup {
+  readonly error: unknown
+  readonly tokens: ReadonlySet<string>
+}
+
+/** Takes deliveries: receipt first, then the handlers, one commit. */
+export class Taker<Tx> {
+  readonly #engine: Engine<Tx>
+  readonly #consumer: string
+  readonly #settings: ConsumerSettings
+  readonly #recorder: Recorder<Tx>
+
+  constructor(engine: Engine<Tx>, consumer: string, settings: ConsumerSettings, recorder: Recorder<Tx>) {
+    this.#engine = engine
+    this.#consumer = consumer
+    this.#settings = settings
+    this.#recorder = recorder
+  }
+
+  /** Processes messages of distinct keys in one transaction; when one of them fails, in smaller ones. */
+  async take(
+    jobs: readonly Job<Tx>[],
+    signal: AbortSignal | undefined,
+    settings: UnitSettings = this.#settings,
+    group?: FailedGroup,
+  ): Promise<readonly Outcome[]> {
+    const started = this.#engine.clock.monotonic()
+    const messages = jobs.map((job) => job.stored)
+    const consumer = this.#consumer
+    const attempt = new Attempt<Tx, readonly Found[]>(this.#engine, settings, {
+      opening: (token) => ({ kind: 'take', consumer, token, messages }),
+      body: (running) => this.#body(jobs, running, group),
+      onUnknown: () => this.#engine.events.emit('commit-unknown', () => ({ consumer, messages: messages.map(ref) })),
+      signal,
+    })
+    const attempted = await attempt.run()
+    if (attempted.kind === 'done') return this.#finish(jobs, attempted.value, started, group)
+    if (jobs.length > 1 && attempted.kind !== 'lost') return this.#smaller(jobs, signal, attempted, group)
+    const [only] = jobs as readonly [Job<Tx>]
+    if (attempted.kind === 'failed') return [await this.#failed(only, attempted.error, attempted.tokens)]
+    if (attempted.kind === 'refused') return [await this.#recorder.unstorable(only.stored, attempted.error)]
+    return jobs.map((job) => this.#recorder.putBack(job.stored, attempted.kind, attempted.error))
+  }
+
+  async #body(
+    jobs: readonly Job<Tx>[],
+    { unit, earlier, run }: Running<Tx>,
+    group: FailedGroup | undefined,
+  ): Promise<UnitEnd<readonly Found[]>> {
+    if (unit.existing.size === 0) return { value: ALL_FRESH, writes: await run((scope) => callHandlers(jobs, scope)) }
+    const found = jobs.map(({ stored }): Found => {
+      const receipt = unit.existing.get(stored.messageKey)
+      if (receipt === undefined) return 'fresh'
+      if (earlier.has(receipt.token)) return 'processed'
+      return group?.tokens.has(receipt.token) ? 'broken' : receipt
+    })
+    const fresh = jobs.filter((_, index) => found[index] === 'fresh')
+    if (fresh.length === 0) return { value: found, writes: undefined }
+    return { value: found, writes: await run((scope) => callHandlers(fresh, scope)) }
+  }
+
+  async #finish(
+    jobs: readonly Job<Tx>[],
+    found: readonly Found[],
+    started: number,
+    group: FailedGroup | undefined,
+  ): Promise<readonly Outcome[]> {
+    const durationMs = this.#engine.clock.monotonic() - started
+    if (found === ALL_FRESH && !this.#engine.events.heard('processed')) return jobs.map(() => PROCESSED)
+    const outcomes: Outcome[] = []
+    for (const [index, job] of jobs.entries()) {
+      outcomes.push(await this.#outcomeOf(job, found[index] ?? 'fresh', durationMs, group))
+    }
+    return outcomes
+  }
+
+  #outcomeOf(
+    { stored, attempt }: Job<Tx>,
+    found: Found,
+    durationMs: number,
+    group: FailedGroup | undefined,
+  ): Outcome | Promise<Outcome> {
+    if (found === 'broken') return this.#recorder.broken(stored, asError(group?.error), attempt)
+    if (found !== 'fresh' && found !== 'processed') return this.#recorder.taken(stored, found)
+    const consumer = this.#consumer
+    this.#engine.events.emit('processed', () => ({ consumer, message: ref(stored), attempt, durationMs }))
+    return PROCESSED
+  }
+
+  async #smaller(
+    jobs: readonly Job<Tx>[],
+    signal: AbortSignal | undefined,
+    attempted: { kind: 'busy' | 'refused' } | ({ kind: 'failed' } & FailedGroup),
+    outer: FailedGroup | undefined,
+  ): Promise<readonly Outcome[]> {
+    const failed = attempted.kind === 'failed'
+    // They have waited already; with one writer everybody waits for everybody, and it means nothing.
+    const patient = attempted.kind !== 'busy' || !this.#engine.store.features.parallelWriters
+    const settings = patient ? this.#settings : { ...this.#settings, lockTimeoutMs: 1 }
+    const group = failed ? { ...attempted, tokens: new Set([...attempted.tokens, ...(outer?.tokens ?? [])]) } : outer
+    const outcomes: Outcome[] = []
+    for (const part of smaller(jobs)) outcomes.push(...(await this.take(part, signal, settings, group)))
+    return outcomes
+  }
+
+  #failed(job: Job<Tx>, thrown: unknown, tokens: ReadonlySet<string>): Promise<Outcome> | Outcome {
+    const error = asError(thrown)
+    if (this.#settings.onError === 'store' || isFinal(error)) {
+      return this.#recorder.firstDelivery(job.stored, error, job.attempt, tokens)
+    }
+    this.#engine.events.emit('rolled-back', () => ({ consumer: this.#consumer, message: ref(job.stored), error }))
+    return outcome('rolled-back', error)
+  }
+}
+
+const PROCESSED = outcome('processed')
+const ALL_FRESH: readonly Found[] = []

@@ -1,0 +1,356 @@
+import type { RetryPolicy } from '../base/index.ts'
+import { HapaxError, isHapaxError, isRefusal, messageOf, recordError } from '../base/index.ts'
+import type { InboxRow, Receipt, RetryRow, Writes } from '../contracts/index.ts'
+import type { StoredMessage } from '../message/index.ts'
+import { type Engine, insist, persist, unit } from '../transaction/index.ts'
+import type { ConsumerSettings } from './options.ts'
+import { type Outcome, outcome } from './outcome.ts'
+import { Reporter, ref, type TakenBefore } from './reporter.ts'
+import { asFarAsStorable, type Kept, keepStub } from './storable.ts'
+import { judge, type Verdict } from './verdict.ts'
+
+/** How many infrastructure errors in a row a message of the inbox survives. */
+const MAX_LOST = 20
+
+/** Writes down what did not end in a commit, each time in a transaction of its own, and says so. */
+export class Recorder<Tx> {
+  readonly #engine: Engine<Tx>
+  readonly #consumer: string
+  readonly #settings: ConsumerSettings
+  readonly #retryOf: (type: string) => RetryPolicy
+  readonly #reporter: Reporter
+
+  constructor(
+    engine: Engine<Tx>,
+    consumer: string,
+    settings: ConsumerSettings,
+    retryOf: (type: string) => RetryPolicy,
+  ) {
+    this.#engine = engine
+    this.#consumer = consumer
+    this.#settings = settings
+    this.#retryOf = retryOf
+    this.#reporter = new Reporter(engine, consumer)
+  }
+
+  /**
+   * Records the failure of a delivery: receipt + inbox row, or receipt + failed row. If a receipt is there already, its
+   * token says whose: the handler's (it committed by itself), ours (recorded before an unknown commit), or another's.
+   */
+  async firstDelivery(
+    stored: StoredMessage,
+    error: Error,
+    attempt: number,
+    handlerTokens: ReadonlySet<string> = new Set(),
+  ): Promise<Outcome> {
+    const verdict = this.#judge(stored, error, attempt)
+    return this.#unlessBusy(stored, () =>
+      asFarAsStorable({ message: stored, verdict }, (kept) => this.#recordFirst(kept, error, attempt, handlerTokens)),
+    )
+  }
+
+  /** Keeps what can be kept of a delivery that the store refused. */
+  unstorable(stored: StoredMessage, error: HapaxError): Promise<Outcome> {
+    const verdict: Verdict = { kind: 'fail', reason: error.code, error }
+    return this.#unlessBusy(stored, () =>
+      keepStub({ message: stored, verdict }, error, (kept) => this.#recordFirst(kept, error, 0, new Set())),
+    )
+  }
+
+  async #recordFirst(
+    { message, verdict }: Kept,
+    error: Error,
+    attempt: number,
+    handlerTokens: ReadonlySet<string>,
+  ): Promise<Outcome> {
+    const broken: Verdict = { kind: 'fail', reason: 'broken-atomicity', error: brokenAtomicity(error) }
+    const ours = new Set<string>()
+    const result = await persist(this.#engine, () => {
+      const token = this.#engine.random.token()
+      return this.#take<Verdict | Receipt>(message, token, (receipt) => {
+        const recorded = receipt !== undefined && ours.has(receipt.token)
+        ours.add(token)
+        if (recorded) return { value: verdict, writes: undefined }
+        if (receipt === undefined) return { value: verdict, writes: this.#writes(message, verdict, attempt) }
+        if (!handlerTokens.has(receipt.token)) return { value: receipt, writes: undefined }
+        return { value: broken, writes: this.#writes(message, broken, attempt) }
+      })
+    })
+    return 'kind' in result ? this.#report(message, result, attempt) : this.taken(message, result)
+  }
+
+  /** A message that was taken before: a duplicate, unless it is another message under the same identity. */
+  taken(stored: StoredMessage, receipt: TakenBefore): Outcome | Promise<Outcome> {
+    const found = compare(stored, receipt, this.#settings.onMismatch)
+    if (found === 'conflict') return this.#conflict(stored, receipt)
+    return this.duplicate(stored, receipt, found === 'mismatch')
+  }
+
+  /** Keeps a message whose handler committed by itself: its receipt is there already. */
+  broken(stored: StoredMessage, error: Error, attempts: number): Promise<Outcome> {
+    return this.#keep(stored, { kind: 'fail', reason: 'broken-atomicity', error: brokenAtomicity(error) }, attempts)
+  }
+
+  /** Keeps a message whose identity belongs to another one. */
+  async #conflict(stored: StoredMessage, before: TakenBefore): Promise<Outcome> {
+    const error = conflictWith(before)
+    await this.#keep(stored, { kind: 'fail', reason: 'conflict', error }, 0)
+    return outcome('conflict', error)
+  }
+
+  /** Writes a message to the failed store and nothing else. */
+  async #keep(stored: StoredMessage, verdict: Verdict, attempts: number): Promise<Outcome> {
+    await asFarAsStorable({ message: stored, verdict }, ({ message }) =>
+      insist(this.#engine, () =>
+        unit(this.#engine, this.#options(), { kind: 'plain' }, async () => ({
+          value: undefined,
+          writes: this.#writes(message, verdict, attempts),
+        })),
+      ),
+    )
+    return this.#report(stored, verdict, attempts)
+  }
+
+  /** Writes deliveries to the inbox, to be worked from there; `starts` is 1 if this process begins at once. */
+  async store(messages: readonly StoredMessage[], starts: 0 | 1): Promise<readonly Outcome[]> {
+    try {
+      const found = await this.#stored(messages, starts)
+      const outcomes: Outcome[] = []
+      for (const [index, message] of messages.entries()) {
+        outcomes.push(await this.#storedOutcome(message, found[index] as Receipt | 'stored'))
+      }
+      return outcomes
+    } catch (error) {
+      const [only, ...others] = messages as readonly [StoredMessage, ...StoredMessage[]]
+      if (isRefusal(error)) {
+        return others.length === 0 ? [await this.unstorable(only, error)] : this.#storeHalves(messages, starts)
+      }
+      if (!isHapaxError(error, 'busy')) throw error
+      return others.length === 0 ? [this.putBack(only, 'busy', error)] : this.#storeEach(messages, starts)
+    }
+  }
+
+  /** By halves, because the one that is refused must not cost each of the others a transaction. */
+  async #storeHalves(messages: readonly StoredMessage[], starts: 0 | 1): Promise<readonly Outcome[]> {
+    const middle = Math.ceil(messages.length / 2)
+    const first = await this.store(messages.slice(0, middle), starts)
+    const rest = messages.slice(middle)
+    const last = first.at(-1)
+    const behind = this.#settings.order !== 'none' && last?.status === 'busy'
+    return [...first, ...(behind ? rest.map(() => last) : await this.store(rest, starts))]
+  }
+
+  /** One by one. With order, nothing may be stored before what came before it. */
+  async #storeEach(messages: readonly StoredMessage[], starts: 0 | 1): Promise<readonly Outcome[]> {
+    const outcomes: Outcome[] = []
+    for (const message of messages) {
+      const last = outcomes.at(-1)
+      const behind = this.#settings.order !== 'none' && last?.status === 'busy'
+      outcomes.push(...(behind ? [last] : await this.store([message], starts)))
+    }
+    return outcomes
+  }
+
+  #storedOutcome(message: StoredMessage, found: Receipt | 'stored'): Outcome | Promise<Outcome> {
+    if (found !== 'stored') return this.taken(message, found)
+    this.#engine.events.emit('stored', () => ({ consumer: this.#consumer, message: ref(message) }))
+    return outcome('stored')
+  }
+
+  #stored(messages: readonly StoredMessage[], starts: 0 | 1): Promise<readonly (Receipt | 'stored')[]> {
+    const ours = new Set<string>()
+    return persist(this.#engine, () => {
+      const token = this.#engine.random.token()
+      const opening = { kind: 'take', consumer: this.#consumer, token, messages } as const
+      return unit(this.#engine, this.#options(), opening, async ({ existing }) => {
+        const fresh = messages.filter(({ messageKey }) => !existing.has(messageKey))
+        const value = messages.map(({ messageKey }) => {
+          const receipt = existing.get(messageKey)
+          return receipt === undefined || ours.has(receipt.token) ? 'stored' : receipt
+        })
+        ours.add(token)
+        const rows = fresh.map((message) => ({ ...this.#row(message, 0), starts, delayMs: 0, error: null }))
+        return { value, writes: fresh.length === 0 ? undefined : { inbox: rows } }
+      })
+    })
+  }
+
+  /**
+   * Records the failure of a message that came from the inbox on its own row. No row means that another worker settled it,
+   * or that the handler committed by itself: known for certain when the guard was gone, and to be feared when the handler
+   * was cut off, because then nobody could look.
+   */
+  async fromInbox(row: InboxRow, error: Error): Promise<Outcome> {
+    const attempts = row.attempts + 1
+    const outcome = await this.#onItsRow(row, error, attempts)
+    if (outcome !== undefined) return outcome
+    return isFeared(error) ? this.broken(row.message, error, attempts) : this.duplicate(row.message)
+  }
+
+  /** A row that was in a group which was cut off, and that nobody could take afterwards: gone, or in other hands. */
+  async afterGroup(row: InboxRow, error: Error): Promise<Outcome | undefined> {
+    const { store } = this.#engine
+    const there = await insist(this.#engine, () => store.inboxSeq(this.#consumer, row.message.messageKey))
+    return there === row.seq ? undefined : this.broken(row.message, error, row.attempts + 1)
+  }
+
+  async #onItsRow(row: InboxRow, error: Error, attempts: number): Promise<Outcome | undefined> {
+    const verdict = this.#judge(row.message, error, attempts)
+    const there =
+      verdict.kind === 'fail'
+        ? await this.#fail(row, verdict, attempts, isHapaxError(error, 'broken-atomicity') ? insist : persist)
+        : await this.#reschedule({
+            seq: row.seq,
+            attempts,
+            lost: 0,
+            delayMs: verdict.delayMs,
+            error: recordError(error, this.#engine.redact),
+            leaseToken: row.leaseToken,
+          })
+    return there ? this.#report(row.message, verdict, attempts) : undefined
+  }
+
+  /** Records the failure of a message that was held by a lease; undefined: the lease was lost. */
+  underLease(row: InboxRow, error: Error): Promise<Outcome | undefined> {
+    return this.#onItsRow(row, error, row.attempts + 1)
+  }
+
+  /** Records that the database let a message of the inbox down: no attempt is used up, but it cannot go on for ever. */
+  async lost(row: InboxRow, error: Error): Promise<Outcome> {
+    const { seq, attempts } = row
+    const lost = row.lost + 1
+    if (lost >= MAX_LOST) {
+      const verdict: Verdict = { kind: 'fail', reason: 'infrastructure', error }
+      return (await this.#fail(row, verdict, attempts))
+        ? this.#report(row.message, verdict, attempts)
+        : this.duplicate(row.message)
+    }
+    const delayMs = Math.min(60_000, 100 * 2 ** lost) * this.#engine.random.number()
+    await this.#reschedule({
+      seq,
+      attempts,
+      lost,
+      delayMs,
+      error: recordError(error, this.#engine.redact),
+      leaseToken: row.leaseToken,
+    })
+    return this.putBack(row.message, 'lost', error)
+  }
+
+  /** A message that kills its process every time must not be tried for ever. */
+  async crashed(row: InboxRow): Promise<Outcome> {
+    const error = new HapaxError(
+      'crash-loop',
+      `the process ended ${row.crashes} times while it worked on this message and on nothing else`,
+    )
+    const verdict: Verdict = { kind: 'fail', reason: 'crash-loop', error }
+    const there = await this.#fail(row, verdict, row.attempts)
+    return there ? this.#report(row.message, verdict, row.attempts) : this.duplicate(row.message)
+  }
+
+  duplicate(stored: StoredMessage, receipt?: TakenBefore, mismatch = false): Outcome {
+    return this.#reporter.duplicate(stored, receipt, mismatch)
+  }
+
+  putBack(stored: StoredMessage, kind: 'busy' | 'lost', error: Error): Outcome {
+    if (kind === 'busy') return this.#reporter.busy(stored, error)
+    const { events, logger } = this.#engine
+    const event = { consumer: this.#consumer, message: ref(stored) }
+    logger.warn({ ...event, error: messageOf(error) }, 'the transaction was lost; the message is put back')
+    events.emit('rolled-back', () => ({ ...event, error }))
+    return outcome('rolled-back', error)
+  }
+
+  #take<T>(
+    stored: StoredMessage,
+    token: string,
+    decide: (receipt: Receipt | undefined) => { value: T; writes: Writes | undefined },
+  ): Promise<T> {
+    const opening = { kind: 'take', consumer: this.#consumer, token, messages: [stored] } as const
+    return unit(this.#engine, this.#options(), opening, async ({ existing }) => decide(existing.get(stored.messageKey)))
+  }
+
+  async #unlessBusy(stored: StoredMessage, work: () => Promise<Outcome>): Promise<Outcome> {
+    try {
+      return await work()
+    } catch (error) {
+      if (isHapaxError(error, 'busy')) return this.putBack(stored, 'busy', error)
+      throw error
+    }
+  }
+
+  #judge({ type }: StoredMessage, error: Error, attempt: number): Verdict {
+    return judge(error, attempt, this.#retryOf(type), this.#engine.random)
+  }
+
+  #row(message: StoredMessage, attempts: number): Pick<RetryRow, 'consumer' | 'message' | 'ordered' | 'attempts'> {
+    return { consumer: this.#consumer, message, ordered: this.#settings.order !== 'none', attempts }
+  }
+
+  #writes(message: StoredMessage, verdict: Verdict, attempts: number): Writes {
+    const row = { ...this.#row(message, attempts), error: recordError(verdict.error, this.#engine.redact) }
+    if (verdict.kind === 'fail') return { failed: [{ ...row, reason: verdict.reason }] }
+    return { inbox: [{ ...row, starts: 0, delayMs: verdict.delayMs }] }
+  }
+
+  #fail(
+    row: InboxRow,
+    verdict: Verdict & { kind: 'fail' },
+    attempts: number,
+    write: typeof persist = persist,
+  ): Promise<boolean> {
+    const hold = row.ordered && this.#settings.order === 'wait'
+    const { seq, leaseToken } = row
+    const failed = {
+      seq,
+      attempts,
+      reason: verdict.reason,
+      error: recordError(verdict.error, this.#engine.redact),
+      hold,
+      leaseToken,
+    }
+    return write(this.#engine, () => this.#engine.store.fail(failed))
+  }
+
+  #reschedule(row: Parameters<Engine<Tx>['store']['reschedule']>[0]): Promise<boolean> {
+    return persist(this.#engine, () => this.#engine.store.reschedule(row))
+  }
+
+  #report(stored: StoredMessage, verdict: Verdict, attempt: number): Outcome {
+    return this.#reporter.verdict(stored, verdict, attempt)
+  }
+
+  #options(): { lockTimeoutMs: number; idleTimeoutMs: number } {
+    const { lockTimeoutMs, timeoutMs } = this.#settings
+    return { lockTimeoutMs, idleTimeoutMs: timeoutMs }
+  }
+}
+
+/** Whether the handler may have committed by itself: it did, or it was cut off and nobody could look. */
+export function isFeared(error: Error): boolean {
+  if (isHapaxError(error, 'broken-atomicity')) return true
+  return isHapaxError(error, 'handler-timeout') && error.fields['undone'] !== true
+}
+
+/** What a message is to the one that was taken before it under the same identity. */
+export function compare(
+  { source, id, type, fingerprint }: StoredMessage,
+  before: TakenBefore,
+  onMismatch: ConsumerSettings['onMismatch'],
+): 'duplicate' | 'mismatch' | 'conflict' {
+  if (before.source !== source || before.id !== id) return 'conflict'
+  if (before.fingerprint === fingerprint && before.type === type) return 'duplicate'
+  return onMismatch === 'conflict' ? 'conflict' : 'mismatch'
+}
+
+/** The error of a message whose identity belongs to another one. */
+export function conflictWith({ id, source, takenAt }: TakenBefore): HapaxError {
+  const when = takenAt === undefined ? 'just now' : `at ${takenAt.toISOString()}`
+  const what = `another message was taken under this identity: ${id} of ${source}, ${when}`
+  return new HapaxError('conflict', what, { fields: { id, source, takenAt } })
+}
+
+function brokenAtomicity(cause: Error): HapaxError {
+  if (isHapaxError(cause, 'broken-atomicity')) return cause
+  return new HapaxError('broken-atomicity', 'the handler committed its transaction itself and then failed', { cause })
+}

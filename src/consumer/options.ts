@@ -1,0 +1,164 @@
+import type { Isolation, RetryOptions, RetryPolicy } from '../base/index.ts'
+import { expected, flag, isolationOption, noOthers, numberFrom, oneOf, positiveInteger, spanMs } from '../base/index.ts'
+import type { MissingId } from '../message/index.ts'
+
+/** How messages share transactions. */
+export interface GroupOptions {
+  /** How many messages that have arrived may share one transaction. @default 1, or 100 with `onMany` */
+  readonly size: number
+  /**
+   * Calls the handlers of a group at the same time, on its one transaction, instead of one after the other. Much faster where
+   * the client sends statements ahead (`new pg.Pool({ pipeline: true })`). Only for handlers that do not read, in order to
+   * write, what another message of the group may write: locks do not part them. Not with `order`. @default false
+   */
+  readonly together?: boolean
+}
+
+/** Options of a consumer. */
+export interface ConsumerOptions {
+  /**
+   * `direct` calls the handler while the delivery waits; `store` writes the message to the inbox, acknowledges it, and
+   * leaves it to a worker. @default 'direct', with `order` 'store'
+   */
+  readonly receive?: 'direct' | 'store'
+  /**
+   * Whether messages of one key take effect in the order in which they were stored. `wait`: a message that failed for good
+   * stays in its place and holds its key until a person decides; `skip`: it moves to the failed store and the key goes on.
+   * @default 'none'
+   */
+  readonly order?: 'none' | 'wait' | 'skip'
+  readonly group?: GroupOptions
+  /**
+   * What a failing handler leads to: `store` keeps the message in the inbox and acknowledges it, the database is then the
+   * one that retries; `rollback` keeps nothing, the caller or the broker retries. @default 'store'
+   */
+  readonly onError?: 'store' | 'rollback'
+  /** How many transactions this process runs at once. @default 10, or what the pool of connections allows */
+  readonly concurrency?: number
+  /** How long a handler, or a group's handlers together, may take. @default 30_000 */
+  readonly timeoutMs?: number
+  /**
+   * How long to wait for a message that another process is working on.
+   * @default 2_000; where a database has one writer, who is waited for as well, the same as `timeoutMs`
+   */
+  readonly lockTimeoutMs?: number
+  /** What to do with a message that has no usable id. @default 'reject' */
+  readonly missingId?: MissingId
+  /** What the same id with another payload is. @default 'duplicate' */
+  readonly onMismatch?: 'duplicate' | 'conflict'
+  readonly retry?: RetryOptions
+  /** Refuses messages whose `time` is longer ago than this, is in the future, or is missing. @default no limit */
+  readonly maxAgeMs?: number
+  /**
+   * How long receipts are kept, and with them the memory of what was taken; 'forever' keeps them.
+   * @default 30 days
+   */
+  readonly retentionMs?: number | 'forever'
+  /** @default what the database is set to */
+  readonly isolation?: Isolation
+}
+
+/** The same with every default filled in; `groupSize` undefined means that it follows the handlers. */
+export interface ConsumerSettings {
+  readonly receive: 'direct' | 'store'
+  readonly order: 'none' | 'wait' | 'skip'
+  readonly groupSize: number | undefined
+  readonly together: boolean
+  readonly onError: 'store' | 'rollback'
+  /** Undefined: what the pool allows. */
+  readonly concurrency: number | undefined
+  readonly timeoutMs: number
+  readonly lockTimeoutMs: number
+  readonly missingId: MissingId
+  readonly onMismatch: 'duplicate' | 'conflict'
+  readonly retry: RetryPolicy
+  readonly maxAgeMs: number | undefined
+  readonly retentionMs: number | 'forever'
+  readonly isolation: Isolation | undefined
+}
+
+const NAMES = [
+  'receive',
+  'order',
+  'group',
+  'onError',
+  'concurrency',
+  'timeoutMs',
+  'lockTimeoutMs',
+  'missingId',
+  'onMismatch',
+  'retry',
+  'maxAgeMs',
+  'retentionMs',
+  'isolation',
+] as const satisfies readonly (keyof ConsumerOptions)[]
+
+/** Checks the options and fills in the defaults. */
+export function consumerSettings(options: ConsumerOptions, parallelWriters: boolean): ConsumerSettings {
+  noOthers('options of consumer', options, NAMES)
+  const { group, isolation, maxAgeMs } = options
+  if (group !== undefined) noOthers('group', group, ['size', 'together'])
+  const timeoutMs = positiveInteger('timeoutMs', options.timeoutMs, 30_000)
+  const order = oneOf('order', ['none', 'wait', 'skip'], options.order, 'none')
+  if (order !== 'none' && options.receive === 'direct') {
+    expected('receive', `'store' together with order, because only stored messages have an order`, options.receive)
+  }
+  const { concurrency } = options
+  return Object.freeze({
+    receive: oneOf('receive', ['direct', 'store'], options.receive, order === 'none' ? 'direct' : 'store'),
+    order,
+    groupSize: group && groupSize(group.size),
+    together: together(group, order),
+    onError: oneOf('onError', ['store', 'rollback'], options.onError, 'store'),
+    concurrency: concurrency === undefined ? undefined : positiveInteger('concurrency', concurrency, 1),
+    timeoutMs,
+    lockTimeoutMs: positiveInteger('lockTimeoutMs', options.lockTimeoutMs, parallelWriters ? 2_000 : timeoutMs),
+    missingId: missingIdPolicy(options.missingId),
+    onMismatch: oneOf('onMismatch', ['duplicate', 'conflict'], options.onMismatch, 'duplicate'),
+    retry: retryPolicy(options.retry),
+    maxAgeMs: maxAgeMs === undefined ? undefined : positiveInteger('maxAgeMs', maxAgeMs, 1),
+    retentionMs: retention(options),
+    isolation: isolationOption(isolation),
+  })
+}
+
+function groupSize(size: number): number {
+  if (size === undefined) expected('group.size', 'a positive integer', size)
+  return positiveInteger('group.size', size, 1)
+}
+
+function together(group: GroupOptions | undefined, order: ConsumerSettings['order']): boolean {
+  const value = flag('group.together', group?.together, false)
+  if (value && order !== 'none') expected('group.together', 'false together with order', value)
+  return value
+}
+
+const DAY_MS = 86_400_000
+
+function retention({ retentionMs = 30 * DAY_MS, maxAgeMs }: ConsumerOptions): number | 'forever' {
+  if (retentionMs === 'forever') return retentionMs
+  const ms = spanMs('retentionMs', retentionMs)
+  if (maxAgeMs !== undefined && maxAgeMs > ms) {
+    expected('maxAgeMs', `at most retentionMs (${ms}), because older receipts are forgotten`, maxAgeMs)
+  }
+  return ms
+}
+
+function missingIdPolicy(policy: MissingId = 'reject'): MissingId {
+  if (typeof policy !== 'function' && policy !== 'reject' && policy !== 'hash') {
+    expected('missingId', `'reject', 'hash' or a function`, policy)
+  }
+  return policy
+}
+
+/** Checks a retry policy and fills in the defaults. */
+export function retryPolicy(retry: RetryOptions = {}): RetryPolicy {
+  noOthers('retry', retry, ['attempts', 'minDelayMs', 'maxDelayMs', 'factor'])
+  const minDelayMs = numberFrom('retry.minDelayMs', 0, retry.minDelayMs, 1_000)
+  return Object.freeze({
+    attempts: positiveInteger('retry.attempts', retry.attempts, 10),
+    minDelayMs,
+    maxDelayMs: numberFrom('retry.maxDelayMs', minDelayMs, retry.maxDelayMs, Math.max(minDelayMs, 600_000)),
+    factor: numberFrom('retry.factor', 1, retry.factor, 2),
+  })
+}

@@ -1,0 +1,71 @@
+import type { RetryOptions, RetryPolicy } from '../base/index.ts'
+import { expected, HapaxError, noOthers, object } from '../base/index.ts'
+import { messageType } from '../message/index.ts'
+import type { Registered } from './handlers.ts'
+import { retryPolicy } from './options.ts'
+
+/** Options of a handler. */
+export interface HandlerOptions {
+  /** How this type is tried again. @default as the consumer says */
+  readonly retry?: RetryOptions
+}
+
+/** The handlers of a consumer, by type. */
+export class Registry<Tx> {
+  readonly #consumer: string
+  readonly #retry: RetryPolicy
+  readonly #handlers = new Map<string, Registered<Tx>>()
+  #started = false
+
+  constructor(consumer: string, retry: RetryPolicy) {
+    this.#consumer = consumer
+    this.#retry = retry
+  }
+
+  get handlers(): ReadonlyMap<string, Registered<Tx>> {
+    return this.#handlers
+  }
+
+  get types(): readonly string[] {
+    return [...this.#handlers.keys()]
+  }
+
+  /** How messages of a type are tried again. */
+  retryOf(type: string): RetryPolicy {
+    return this.#handlers.get(type)?.retry ?? this.#retry
+  }
+
+  /** The policy of a handler; it takes what it leaves out from the consumer's. */
+  retry(options: HandlerOptions): RetryPolicy | undefined {
+    noOthers('options of on', options, ['retry'])
+    const { retry } = options
+    if (retry === undefined) return undefined
+    object('retry', retry)
+    return retryPolicy({ ...this.#retry, ...retry })
+  }
+
+  add(handler: Registered<Tx>): void {
+    const { type } = messageType(handler.type)
+    if (typeof handler.call !== 'function') expected(`handler of ${type}`, 'a function', handler.call)
+    if (this.#started) {
+      throw new HapaxError(
+        'already-started',
+        `expected handlers of ${this.#consumer} to be registered before its worker starts, got ${type} afterwards`,
+      )
+    }
+    if (this.#handlers.has(type)) {
+      throw new HapaxError(
+        'duplicate-handler',
+        `expected one handler of ${type} in consumer ${this.#consumer}, got a second one`,
+      )
+    }
+    this.#handlers.set(type, handler)
+  }
+
+  /** From now on no handler may be added. */
+  start(): void {
+    if (this.#handlers.size === 0)
+      expected(`consumer ${this.#consumer}`, 'a consumer with at least one handler', 'none')
+    this.#started = true
+  }
+}

@@ -1,0 +1,198 @@
+import { asError, isHapaxError, isRefusal } from '../base/index.ts'
+import type { InboxRow, UnitEnd } from '../contracts/index.ts'
+import { Attempt, type Engine, type Running } from '../transaction/index.ts'
+import { isFeared, type Recorder } from './failures.ts'
+import { callHandlers, type Job, prepareJob, type Registered, smaller } from './handlers.ts'
+import type { ConsumerSettings } from './options.ts'
+import { type Outcome, outcome } from './outcome.ts'
+import { ref } from './reporter.ts'
+
+/** After this many crashes while nothing else ran, a message is held to be what ends the process. */
+export const MAX_CRASHES = 3
+
+/** A row of the inbox with its decoded message. */
+interface InboxJob<Tx> extends Job<Tx> {
+  readonly row: InboxRow
+}
+
+/** The rows of one call of `work`. */
+interface Ours {
+  /** By the last transaction. */
+  claimed: ReadonlyMap<string, InboxRow>
+  /** By an earlier one, whose commit was in doubt and turned out to have happened. */
+  readonly settled: Map<string, InboxRow>
+}
+
+/** How the transaction of some rows ended, apart from the way it failed. */
+type Ended =
+  | { readonly kind: 'processed' }
+  /** A row cannot become a job; nothing was kept. */
+  | { readonly kind: 'undecodable'; readonly error: unknown }
+  /** Rows that have ended their process too often; nothing was kept. */
+  | { readonly kind: 'crash-loop'; readonly rows: readonly InboxRow[] }
+
+/** What works the stored rows of a consumer. */
+export interface StoredWork {
+  work(seqs: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, Outcome>>
+}
+
+/** What a consumer gives to whatever works its stored rows. */
+export interface StoredWorkParts<Tx> {
+  readonly engine: Engine<Tx>
+  readonly consumer: string
+  readonly settings: ConsumerSettings
+  readonly recorder: Recorder<Tx>
+  readonly handlers: ReadonlyMap<string, Registered<Tx>>
+}
+
+/** Works messages that wait in the inbox: the rows that could be claimed are the right to run. */
+export class InboxWork<Tx> {
+  readonly #engine: Engine<Tx>
+  readonly #consumer: string
+  readonly #settings: ConsumerSettings
+  readonly #recorder: Recorder<Tx>
+  readonly #handlers: ReadonlyMap<string, Registered<Tx>>
+
+  constructor({ engine, consumer, settings, recorder, handlers }: StoredWorkParts<Tx>) {
+    this.#engine = engine
+    this.#consumer = consumer
+    this.#settings = settings
+    this.#recorder = recorder
+    this.#handlers = handlers
+  }
+
+  /**
+   * Runs handlers for rows in one transaction; when one of them fails, in smaller ones. A row without an outcome was not
+   * ours: settled or locked by another worker, or behind its key.
+   */
+  async work(seqs: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, Outcome>> {
+    const started = this.#engine.clock.monotonic()
+    const ours: Ours = { claimed: new Map(), settled: new Map() }
+    const attempt = new Attempt<Tx, Ended>(this.#engine, this.#settings, {
+      // After an unknown commit the old transaction may still hold a row: wait for it, then the row tells.
+      opening: (_token, resolving) => ({ kind: 'claim', seqs, locked: resolving ? 'wait' : 'skip' }),
+      body: (running) => this.#body(running, ours),
+      onUnknown: () => this.#unknown([...ours.claimed.values()]),
+      signal,
+    })
+    const attempted = await attempt.run()
+    if (attempted.kind === 'refused') return this.#oneByOne(seqs, attempted.error, signal)
+    const claimed = [...ours.claimed.values()]
+    const outcomes =
+      attempted.kind === 'done'
+        ? await this.#ended(attempted.value, claimed, started, signal)
+        : await this.#failed(claimed, attempted, signal)
+    if (ours.settled.size === 0) return outcomes
+    return new Map([...outcomes, ...this.#processed([...ours.settled.values()], started)])
+  }
+
+  /** One of them cannot be read, for example because it exceeds what the server sends at once: the others can. */
+  async #oneByOne(
+    seqs: readonly string[],
+    error: Error,
+    signal: AbortSignal | undefined,
+  ): Promise<ReadonlyMap<string, Outcome>> {
+    if (seqs.length === 1) throw error
+    const outcomes = new Map<string, Outcome>()
+    let unread: unknown
+    for (const each of seqs) {
+      try {
+        for (const [seq, result] of await this.work([each], signal)) outcomes.set(seq, result)
+      } catch (thrown) {
+        if (!isRefusal(thrown)) throw thrown
+        unread = thrown
+      }
+    }
+    if (outcomes.size === 0) throw unread
+    return outcomes
+  }
+
+  async #body({ unit, run, resolving }: Running<Tx>, ours: Ours): Promise<UnitEnd<Ended>> {
+    // Gone: our commit of unknown outcome had settled it. There, but not claimed: it had not, and now it is not ours.
+    for (const [seq, row] of ours.claimed) if (resolving && !unit.present.has(seq)) ours.settled.set(seq, row)
+    ours.claimed = unit.claimed
+    if (unit.claimed.size === 0) return { value: { kind: 'processed' }, writes: undefined }
+    const rows = [...unit.claimed.values()]
+    const looping = rows.filter((row) => row.crashes >= MAX_CRASHES)
+    if (looping.length > 0) return { value: { kind: 'crash-loop', rows: looping }, writes: undefined }
+    const jobs: InboxJob<Tx>[] = []
+    try {
+      for (const row of rows) jobs.push(await this.#job(row))
+    } catch (error) {
+      return { value: { kind: 'undecodable', error }, writes: undefined }
+    }
+    return { value: { kind: 'processed' }, writes: await run((scope) => callHandlers(jobs, scope)) }
+  }
+
+  async #job(row: InboxRow): Promise<InboxJob<Tx>> {
+    const handler = this.#handlers.get(row.message.type) as Registered<Tx>
+    const preparing = prepareJob(handler, row.message, row.attempts + 1)
+    return { ...(preparing instanceof Promise ? await preparing : preparing), row }
+  }
+
+  async #ended(
+    ended: Ended,
+    rows: readonly InboxRow[],
+    started: number,
+    signal: AbortSignal | undefined,
+  ): Promise<ReadonlyMap<string, Outcome>> {
+    if (ended.kind === 'processed') return this.#processed(rows, started)
+    if (ended.kind === 'undecodable') return this.#failed(rows, { kind: 'failed', error: ended.error }, signal)
+    const outcomes = new Map<string, Outcome>()
+    for (const row of ended.rows) outcomes.set(row.seq, await this.#recorder.crashed(row))
+    return outcomes
+  }
+
+  #processed(rows: readonly InboxRow[], started: number): ReadonlyMap<string, Outcome> {
+    const { events, clock } = this.#engine
+    const durationMs = clock.monotonic() - started
+    for (const { message, attempts } of rows) {
+      const attempt = attempts + 1
+      events.emit('processed', () => ({ consumer: this.#consumer, message: ref(message), attempt, durationMs }))
+    }
+    return new Map(rows.map((row) => [row.seq, PROCESSED]))
+  }
+
+  async #failed(
+    rows: readonly InboxRow[],
+    { kind, error }: { kind: 'failed' | 'busy' | 'lost'; error: unknown },
+    signal: AbortSignal | undefined,
+  ): Promise<ReadonlyMap<string, Outcome>> {
+    const broken = kind === 'failed' && isHapaxError(error, 'broken-atomicity')
+    if (rows.length > 1 && kind !== 'lost' && !broken) return this.#smaller(rows, asError(error), signal)
+    const outcomes = new Map<string, Outcome>()
+    for (const row of rows) outcomes.set(row.seq, await this.#record(row, kind, asError(error)))
+    return outcomes
+  }
+
+  #record(row: InboxRow, kind: 'failed' | 'busy' | 'lost', error: Error): Outcome | Promise<Outcome> {
+    if (kind === 'busy') return this.#recorder.putBack(row.message, 'busy', error)
+    return kind === 'lost' ? this.#recorder.lost(row, error) : this.#recorder.fromInbox(row, error)
+  }
+
+  #unknown(rows: readonly InboxRow[]): void {
+    const messages = rows.map((row) => ref(row.message))
+    this.#engine.events.emit('commit-unknown', () => ({ consumer: this.#consumer, messages }))
+  }
+
+  async #smaller(
+    rows: readonly InboxRow[],
+    error: Error,
+    signal: AbortSignal | undefined,
+  ): Promise<ReadonlyMap<string, Outcome>> {
+    const outcomes = new Map<string, Outcome>()
+    const jobs = rows.map((row) => ({ row, handler: this.#handlers.get(row.message.type) as Registered<Tx> }))
+    for (const part of smaller(jobs)) {
+      const seqs = part.map(({ row }) => row.seq)
+      for (const [seq, result] of await this.work(seqs, signal)) outcomes.set(seq, result)
+    }
+    // One of the handlers may have committed the whole group: then nobody else would ever miss these.
+    for (const row of isFeared(error) ? rows.filter(({ seq }) => !outcomes.has(seq)) : []) {
+      const result = await this.#recorder.afterGroup(row, error)
+      if (result !== undefined) outcomes.set(row.seq, result)
+    }
+    return outcomes
+  }
+}
+
+const PROCESSED = outcome('processed')

@@ -1,0 +1,56 @@
+import type { Random } from '../base/index.ts'
+import {
+  asError,
+  type ErrorCode,
+  isHapaxError,
+  Permanent,
+  RetryAfter,
+  type RetryPolicy,
+  retryDelay,
+} from '../base/index.ts'
+
+/** What follows from a failed attempt. */
+export type Verdict =
+  | { readonly kind: 'retry'; readonly delayMs: number; readonly error: Error }
+  | { readonly kind: 'fail'; readonly reason: ErrorCode; readonly error: Error }
+
+/** Errors after which another attempt is pointless; their code is the reason. */
+const FINAL: readonly ErrorCode[] = [
+  'broken-atomicity',
+  'nested-transaction',
+  'reentrant',
+  'missing-id',
+  'invalid-id',
+  'invalid-message',
+  'invalid-payload',
+  'unknown-type',
+  'too-large',
+  'unstorable',
+  'undecodable',
+  'given-up-by-broker',
+  'unknown-effect',
+  'effect-result',
+  'reused-effect',
+  'expired',
+]
+
+/** Whether another attempt is pointless, whatever the policy says. */
+export function isFinal(error: unknown): boolean {
+  return error instanceof Permanent || (isHapaxError(error) && FINAL.includes(error.code))
+}
+
+/** Decides what follows from the error of the given attempt (1 is the first). */
+export function judge(thrown: unknown, attempt: number, policy: RetryPolicy, random: Random): Verdict {
+  const error = asError(thrown)
+  if (isFinal(error)) return { kind: 'fail', reason: isHapaxError(error) ? error.code : 'permanent', error }
+  if (attempt >= policy.attempts) return { kind: 'fail', reason: 'attempts-exhausted', error }
+  return { kind: 'retry', delayMs: askedDelay(error) ?? retryDelay(policy, attempt, random), error }
+}
+
+/** No database takes a time that is no number, or thousands of years away. */
+const MAX_DELAY_MS = 10 * 365 * 24 * 3_600_000
+
+function askedDelay(error: Error): number | undefined {
+  if (!(error instanceof RetryAfter) || !Number.isFinite(error.delayMs)) return undefined
+  return Math.min(MAX_DELAY_MS, Math.max(0, error.delayMs))
+}

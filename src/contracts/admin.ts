@@ -1,0 +1,333 @@
+import type { ErrorRecord } from '../base/index.ts'
+import type { StoredMessage } from '../message/index.ts'
+import type { EffectEnd, EffectRef, EffectRow, Origin, WorkerRow } from './rows.ts'
+
+/** Who did something by hand, and how it is called. */
+export interface Audit {
+  /** @default the user of the operating system */
+  readonly actor: string
+  readonly action: 'retry' | 'edit' | 'discard' | 'release' | 'republish' | 'move' | 'remove' | 'cleanup' | 'settle'
+  readonly note?: string | undefined
+}
+
+/** What something was done to. */
+export interface AuditSubject {
+  readonly origin?: Origin | undefined
+  /** The consumer, or the relay. */
+  readonly consumer?: string | undefined
+  readonly source?: string | undefined
+  readonly id?: string | undefined
+  readonly type?: string | undefined
+}
+
+/** One step of the cleaning. */
+export type CleanupStep =
+  /** Looks at receipts in the order of their keys and deletes those that are old and finished. */
+  | { readonly kind: 'receipts'; readonly consumer: string; readonly after: string | undefined }
+  | { readonly kind: 'sent'; readonly relay: string }
+  | { readonly kind: 'audit' }
+
+/** What one step of the cleaning did. */
+export interface Cleaned {
+  readonly deleted: number
+  /** Where the next step goes on; undefined: there is no more. */
+  readonly after: string | undefined
+}
+
+/** Receipts of a consumer in the order of their keys. */
+export interface CleanablePage {
+  /** @default the first */
+  readonly after: string | undefined
+  readonly limit: number
+}
+
+/** What one page of receipts has. */
+export interface Cleanable {
+  /** Old receipts of finished messages. */
+  readonly count: number
+  /** Where the next page begins; undefined: there is no more. */
+  readonly after: string | undefined
+}
+
+/** A row of the failed store. */
+export interface FailedMessage {
+  readonly seq: string
+  readonly origin: Origin
+  /** The consumer, or the relay. */
+  readonly consumer: string
+  readonly message: StoredMessage
+  readonly attempts: number
+  readonly reason: string
+  readonly error: ErrorRecord
+  /** Equal for errors that differ only in numbers and ids. */
+  readonly errorHash: string
+  readonly failedAt: Date
+  /** It is still in its place and holds its key. */
+  readonly held: boolean
+  /** The id of the message that an edit put in its place. */
+  readonly replacedBy: string | null
+}
+
+/** Which failed messages. */
+export interface FailedWhere {
+  readonly origin?: Origin | undefined
+  readonly consumer?: string | undefined
+  readonly type?: string | undefined
+  readonly reason?: string | undefined
+  readonly errorHash?: string | undefined
+  /** Failed longer ago than this. */
+  readonly olderThanMs?: number | undefined
+  /** Failed since. */
+  readonly newerThanMs?: number | undefined
+  /** Those that an edit has replaced, instead of those that wait for a decision. @default false */
+  readonly replaced?: boolean | undefined
+}
+
+/** A page of failed messages, from the newest to the oldest. */
+export interface FailedFilter extends FailedWhere {
+  /** Only rows older than this one. */
+  readonly before?: string | undefined
+  readonly limit: number
+}
+
+/** Failed messages that look alike. */
+export interface FailedGroup {
+  readonly origin: Origin
+  readonly consumer: string
+  readonly type: string
+  readonly reason: string
+  readonly errorHash: string
+  readonly count: number
+  readonly firstAt: Date
+  readonly lastAt: Date
+  /** The error of the newest one, and its seq. */
+  readonly error: ErrorRecord
+  readonly seq: string
+}
+
+/** A key that waits behind a message that failed for good. */
+export interface HeldKey {
+  readonly origin: Origin
+  readonly scope: string
+  readonly key: string
+  /** The held message, and its row in the failed store, if that is still there. */
+  readonly id: string
+  readonly failedSeq: string | null
+  readonly heldAt: Date
+  /** How many wait behind it. */
+  readonly waiting: number
+}
+
+/** A message that was published and kept. */
+export interface SentMessage {
+  readonly seq: string
+  readonly relay: string
+  readonly message: StoredMessage
+  readonly sentAt: Date
+}
+
+/** Which published messages. */
+export interface SentWhere {
+  readonly relay?: string | undefined
+  readonly type?: string | undefined
+  readonly olderThanMs?: number | undefined
+  readonly newerThanMs?: number | undefined
+}
+
+/** A page of published messages, from the newest to the oldest. */
+export interface SentFilter extends SentWhere {
+  /** Only rows older than this one. */
+  readonly before?: string | undefined
+  readonly limit: number
+}
+
+/** How many receipts of a consumer are counted: there may be very many. */
+export const COUNTED_RECEIPTS = 10_000
+
+/** How much there is, for people. */
+export interface StoreStatus {
+  readonly consumers: readonly {
+    readonly consumer: string
+    /** Counted up to 10,000. */
+    readonly receipts: number
+    /** Whether there are more receipts than were counted. */
+    readonly moreReceipts: boolean
+    readonly waiting: number
+    readonly retrying: number
+    /** Keys that wait behind a message that failed for good. */
+    readonly held: number
+    readonly failed: number
+  }[]
+  readonly relays: readonly {
+    readonly relay: string
+    readonly waiting: number
+    readonly held: number
+    readonly failed: number
+    readonly oldestAt: Date | null
+    /** Where it goes, as recorded by the first worker. */
+    readonly destination: string | null
+  }[]
+  readonly outbox: number
+  readonly oldestOutboxAt: Date | null
+  readonly workers: readonly WorkerRow[]
+}
+
+/** What `doctor` found about the store. */
+export interface Finding {
+  /** What was looked at, in a few words. */
+  readonly check: string
+  readonly level: 'ok' | 'warning' | 'error'
+  readonly message: string
+  /** What to do about it; empty when all is well. */
+  readonly advice: string
+}
+
+/** One place where a message was found. */
+export type Trace =
+  | {
+      readonly where: 'receipt'
+      readonly consumer: string
+      readonly source: string
+      readonly type: string
+      readonly at: Date
+    }
+  | {
+      readonly where: 'inbox'
+      readonly consumer: string
+      readonly source: string
+      readonly type: string
+      readonly at: Date
+      readonly attempts: number
+      /** Whether a process works on it under a lease, which ends at `dueAt`. */
+      readonly leased: boolean
+      readonly dueAt: Date
+      readonly key: string | null
+      readonly heldAt: Date | null
+      readonly error: ErrorRecord | null
+    }
+  | {
+      readonly where: 'outbox'
+      readonly relay: string
+      readonly source: string
+      readonly type: string
+      readonly at: Date
+      readonly attempts: number
+      readonly key: string | null
+      readonly heldAt: Date | null
+      readonly error: ErrorRecord | null
+    }
+  | {
+      readonly where: 'sent'
+      readonly relay: string
+      readonly source: string
+      readonly type: string
+      readonly at: Date
+    }
+  /** In a store that only knows leases: taken, and not finished. */
+  | {
+      readonly where: 'claim'
+      readonly consumer: string
+      readonly source: string
+      readonly type: string
+      readonly at: Date
+      readonly attempts: number
+      /** Whether somebody has it. */
+      readonly held: boolean
+      /** When its lease ends, or its next attempt is due. */
+      readonly dueAt: Date
+      /** Whether the store has it, because a person wants it to be tried again; else its broker has it. */
+      readonly stored: boolean
+      readonly error: ErrorRecord | null
+    }
+  | {
+      readonly where: 'effect'
+      readonly consumer: string
+      readonly source: string
+      readonly type: string
+      readonly at: Date
+      readonly effect: EffectRow
+    }
+  | {
+      readonly where: 'audit'
+      readonly consumer: string
+      readonly source: string
+      readonly type: string
+      readonly at: Date
+      readonly action: string
+      readonly actor: string
+      readonly note: string | null
+    }
+  | {
+      readonly where: 'failed'
+      readonly origin: Origin
+      readonly consumer: string
+      readonly source: string
+      readonly type: string
+      readonly at: Date
+      readonly seq: string
+      readonly attempts: number
+      readonly reason: string
+      readonly held: boolean
+      readonly replacedBy: string | null
+      readonly error: ErrorRecord
+    }
+
+/** What people see and change by hand: the part of a store behind the command line and the console. */
+export interface StoreTools {
+  failedList(filter: FailedFilter): Promise<readonly FailedMessage[]>
+  failedCount(where: FailedWhere): Promise<number>
+  failedGroups(where: FailedWhere, limit: number): Promise<readonly FailedGroup[]>
+  /** The seqs of failed messages behind `after`, oldest first, without their payload: for changes in bulk. */
+  failedSeqs(where: FailedWhere, after: string | undefined, limit: number): Promise<readonly string[]>
+  failedGet(seq: string): Promise<FailedMessage | undefined>
+  /**
+   * Tries a failed message again under its own id, with its attempts at zero: back into the inbox or outbox, or, if it is
+   * held, from where it stands. False: it is not there, or an edit has replaced it.
+   */
+  failedRetry(seq: string, audit: Audit): Promise<boolean>
+  /**
+   * Puts another message in the place of a failed one: `message` has an id of its own; for a consumer, its receipt is
+   * written too. The failed row stays and names it. False: it is not there, or an edit has replaced it before.
+   */
+  failedEdit(seq: string, message: StoredMessage, audit: Audit): Promise<boolean>
+  /** Deletes a failed message, and the row that holds its key; its receipt stays. False: it is not there. */
+  failedDiscard(seq: string, audit: Audit): Promise<boolean>
+  /**
+   * What a person knows of an effect of a failed message: one that is begun or unknown, or one that is done and has no result, if that
+   * is what is said of it. False: there is none such.
+   */
+  settleEffect(effect: EffectRef, end: EffectEnd, audit: Audit): Promise<boolean>
+
+  /** Keys that wait behind a message that failed for good, longest first. */
+  heldKeys(limit: number): Promise<readonly HeldKey[]>
+  /** Lets a key go on without its held message, which stays in the failed store. False: the key is not held. */
+  releaseKey(origin: Origin, scope: string, key: string, audit: Audit): Promise<boolean>
+
+  sentList(filter: SentFilter): Promise<readonly SentMessage[]>
+  /** The seqs of published messages behind `after`, oldest first. */
+  sentSeqs(where: SentWhere, after: string | undefined, limit: number): Promise<readonly string[]>
+  /** Copies a published message back into the outbox, under its own id. False: it is not there. */
+  sentRepublish(seq: string, audit: Audit): Promise<boolean>
+
+  /** Changes where a relay goes. */
+  moveRelay(name: string, destination: string, audit: Audit): Promise<void>
+  subscriptions(): Promise<readonly { readonly consumer: string; readonly type: string; readonly ordered: boolean }[]>
+  /** Forgets a consumer: its subscriptions. Its receipts, inbox and failed rows stay. Answers whether there were any. */
+  unsubscribe(consumer: string, audit: Audit): Promise<boolean>
+
+  /** One step of the cleaning: looks at up to `limit` rows and deletes what is older than `olderThanMs` and finished. */
+  cleanup(step: CleanupStep, olderThanMs: number, limit: number): Promise<Cleaned>
+  /** How many receipts of a page `cleanup` would delete. */
+  cleanable(consumer: string, olderThanMs: number, page: CleanablePage): Promise<Cleanable>
+  /** Writes down what somebody did by hand, where no other method does. */
+  audit(audit: Audit, about: AuditSubject): Promise<void>
+
+  /** What `doctor` wants to know: settings, sizes, long transactions, clocks. */
+  checkup(): Promise<readonly Finding[]>
+  status(): Promise<StoreStatus>
+  /**
+   * Every place where a message with this id is known. By its key, if `source` is given or the id is a UUIDv7; any other id is looked for
+   * under the sources that a sample of the rows has, or, with `scan`, in all rows.
+   */
+  trace(id: string, source?: string, scan?: boolean): Promise<readonly Trace[]>
+}

@@ -1,0 +1,100 @@
+import type { HapaxError } from '../base/index.ts'
+import type { Arrival, OutgoingMessage } from '../message/index.ts'
+
+/** What became of one message that was sent. */
+export type Confirmation =
+  /** The broker has it, as surely as this broker can say. */
+  | { readonly status: 'confirmed' }
+  /** It will never take this message: too large, for example. */
+  | { readonly status: 'refused'; readonly error: Error }
+  /** It did not take this message now; another attempt may succeed. */
+  | { readonly status: 'failed'; readonly error: Error }
+  /**
+   * It could not be reached, or did not answer: nothing is known, and the message is not to blame. Also what was not sent because
+   * it stands behind a message of its key that was not taken; that one is answered first.
+   */
+  | { readonly status: 'unavailable'; readonly error: Error }
+
+/** What differs between destinations. */
+export interface DestinationFeatures {
+  /**
+   * Whether messages that are sent together cannot overtake one another, not even when the broker refuses one of them.
+   * Otherwise one message per key is under way at a time.
+   */
+  readonly keepsOrder: boolean
+}
+
+/** Where a relay sends messages: an exchange, a stream, a topic. */
+export interface Destination {
+  /** For people, and recorded with the relay: the same words for the same place, without credentials. */
+  readonly name: string
+  readonly features: DestinationFeatures
+  /**
+   * Gets what it needs in this process; a worker calls it when it starts. Rejects for what no waiting mends: a client library
+   * that is not installed. Whether the broker is there does not matter yet.
+   */
+  prepare(): Promise<void>
+  /**
+   * Sends messages, in this order. One promise each, that settles when the broker has answered for this message; none of
+   * them rejects. When the signal aborts, those without an answer settle as unavailable.
+   */
+  publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[]
+  /** Closes what it opened itself. */
+  close(): Promise<void>
+}
+
+/** A message in the hands of a reader. After the first answer, or when the link is lost, further answers do nothing. */
+export interface Delivery {
+  readonly arrival: Arrival
+  readonly bytes: number
+  /** The broker may forget it. A broken link is not an error: the message comes again, and is a duplicate then. */
+  ack(): void
+  /** It could not be taken, which is not its own fault: give it out again, after this time. */
+  retry(delayMs: number): void
+  /** Its handler failed and nothing was kept: give it out again, after this time, and let the broker count that. */
+  reject(delayMs: number): void
+}
+
+/** What differs between subscriptions. */
+export interface SubscriptionFeatures {
+  /** Whether one reader at a time receives the messages of a key, in the order in which they were sent. */
+  readonly ordersKeys: boolean
+  /** Whether the broker says that it delivered a message before. */
+  readonly marksRedelivered: boolean
+  /** For how long the broker may deliver a message again, where the settings say so; else see `Reader`. */
+  readonly horizonMs: number | undefined
+  /** Whether the broker sets a message aside that was rejected too often; undefined: nobody knows. */
+  readonly limitsRejects: boolean | undefined
+}
+
+/** How much a reader wants to have in hand. */
+export interface Prefetch {
+  readonly messages: number
+  readonly bytes: number
+}
+
+/** Where a consumer gets messages: a queue, a stream. */
+export interface Subscription {
+  /** For people, without credentials. */
+  readonly name: string
+  readonly features: SubscriptionFeatures
+  /**
+   * Begins to deliver: at most `prefetch` messages that are neither acked nor put back. Rejects when the broker refuses, or
+   * is not there. Later interruptions are the driver's business: it connects again, and tells `report`.
+   */
+  open(options: {
+    readonly prefetch: Prefetch
+    receive(deliveries: readonly Delivery[]): void
+    report(error: HapaxError): void
+  }): Promise<Reader>
+}
+
+/** A subscription at work. */
+export interface Reader {
+  /** For how long the broker may deliver a message again, where it says so. */
+  readonly horizonMs: number | undefined
+  /** No more deliveries; those in hand may still be acked, and those put back go to other readers. */
+  pause(): Promise<void>
+  /** Ends it; what was neither acked nor put back comes again. */
+  close(): Promise<void>
+}

@@ -1,0 +1,143 @@
+import type { Isolation } from '../base/index.ts'
+
+/** A value bound to a statement. Scalars only: every driver and ORM carries these the same way. */
+export type Param = string | number | null | Uint8Array
+
+/** One SQL statement in the placeholder style of its database, and its values. */
+export interface Statement {
+  readonly text: string
+  readonly params: readonly Param[]
+}
+
+/** A row, by column name. */
+export type Row = Readonly<Record<string, unknown>>
+
+/** The answer to one statement. */
+export interface Result {
+  readonly rows: readonly Row[]
+  readonly affected: number
+}
+
+/** Runs statements. */
+export interface Executor {
+  query(text: string, params: readonly Param[]): Promise<Result>
+}
+
+/** Runs statements in a transaction that was entered, and sends each of them at once. */
+export interface EnteredExecutor extends Executor {
+  /** Whether the user opened the transaction. */
+  readonly own: boolean
+  /**
+   * `checks`: a statement reaches the database only while the transaction that was entered is open, else it rejects with
+   * `not-in-transaction`. Where the connection cannot do that the dialect's statements do.
+   */
+  readonly checks: boolean
+  /** Leaves nothing behind; sent at once as well. */
+  leave(): void
+}
+
+/** How a transaction is opened. */
+export interface TransactionOptions {
+  /** @default what the database is set to */
+  readonly isolation?: Isolation | undefined
+  /** Ends the transaction by force: the connection is destroyed, the handle is dead, the call rejects with the signal's reason. */
+  readonly signal?: AbortSignal | undefined
+  /** On a connection that handlers cannot use up, if there is one: for what others wait for. */
+  readonly control?: boolean | undefined
+  /** Called once a connection is at hand: from here on the database has to answer in time. */
+  readonly acquired?: (() => void) | undefined
+  /** How long to wait for the turn to write, where a database has one writer; then it rejects with `busy`. @default 60_000 */
+  readonly lockTimeoutMs?: number | undefined
+  /** What an error of this database means; for connections that do not know their database. */
+  readonly classify: (error: unknown) => ErrorClass
+  /** What an error of a handler's own statement makes of its transaction, if it ends it. */
+  readonly doomOf: DoomOf
+}
+
+/** What happens inside a transaction. */
+export interface TransactionWork<Tx, T> {
+  /** Statements that come first; sent together with BEGIN where the connection can do that. */
+  readonly first: readonly Statement[]
+  /** Runs with the answers to `first`. */
+  body(tx: Tx, answers: readonly Result[]): Promise<TransactionEnd<T>>
+}
+
+/** How a transaction ends. */
+export interface TransactionEnd<T> {
+  readonly value: T
+  /** Statements that come last; a failing one stops the rest and the commit. Undefined: roll back instead of committing. */
+  readonly last: readonly Statement[] | undefined
+}
+
+/**
+ * How a store reaches the user's pool or ORM. One per driver or ORM; the conformance suite in `hapax/testing` says what
+ * one has to do. `Tx` is what handlers receive; `Own` is what the user's own transactions look like.
+ *
+ * A connection is naive: it begins, runs, commits or rolls back, gives the connection back (or destroys it when it cannot
+ * be trusted any more), and rejects with the driver's own error, or with what `body` threw. What an error means is the
+ * store's business. A connection on which an error of class `lost` came up, or whose own first statements were refused, is
+ * destroyed: its server may have become read-only, or a handler may have left a role behind. It adds only what nobody else can
+ * know, as a HapaxError:
+ * - `transaction-conflict` or `transaction-lost` when the handler's own statements met such an error, whatever it threw then;
+ * - `unawaited-query` when statements were still running as `body` returned, or a cursor or a stream was open (where that can
+ *   be told); in bounded time, whatever they wait for;
+ * - `transaction-aborted` when COMMIT answered that it had rolled back;
+ * - `busy` when a database with one writer was taken for longer than the lock timeout.
+ *
+ * An error that came up before COMMIT was sent is thrown as `NotSent`: any other one leaves the outcome unknown, unless the
+ * server answered with it.
+ */
+export interface Connection<Tx, Own = Tx> {
+  readonly features: ConnectionFeatures
+  transaction<T>(options: TransactionOptions, work: TransactionWork<Tx, T>): Promise<T>
+  /** The executor inside a transaction of hapax's. */
+  executor(tx: Tx): Executor
+  /**
+   * Takes hold of a transaction as it is at this instant. Throws `not-in-transaction` or `transaction-closed` if it can tell at once
+   * that `tx` is none. Statements of the user's may come in between, also ROLLBACK and whatever the next owner of a pooled client does.
+   */
+  enter(tx: Tx | Own): EnteredExecutor
+  /** How many bytes the client and the server take as the values of one statement, as far as that is known. */
+  mostBytes(tx: Tx | Own): number
+  /**
+   * One statement outside any transaction, on a connection that handlers cannot use up, if there is one. A connection that
+   * has not answered within the limit is destroyed where that is possible: its link may be dead without anybody saying so.
+   */
+  query(text: string, params: readonly Param[], limitMs: number): Promise<Result>
+  /** Closes what the connection opened itself. */
+  close(): Promise<void>
+}
+
+/** What differs between connections, and what follows from it. */
+export interface ConnectionFeatures {
+  readonly name: string
+  /** Round trips of one message beyond the handler's own. */
+  readonly roundTrips: number
+  /** What happens to a handler that uses its transaction after it settled: always refused, or only refused for new statements. */
+  readonly lateUse: 'refused' | 'partly refused'
+  /** Whether statements that the handler did not await are noticed before the commit. */
+  readonly unawaited: 'detected' | 'not detectable'
+  /** Connections at most, where that is known; `control` of them are kept free for heartbeats, unless those have their own. */
+  readonly pool: { readonly max: number; readonly control: number } | undefined
+}
+
+/** What an error inside a transaction makes of it, if it ends it. */
+export type DoomOf = (error: unknown) => 'conflict' | 'lost' | undefined
+
+/**
+ * What an error of a database means for the message:
+ * conflict: run again, it is nobody's fault; lock-timeout: somebody else holds the row; lost: the link or the transaction
+ * is gone; aborted: an earlier error of this transaction was swallowed; gone: the guard's savepoint or transaction is not
+ * there any more; cancelled: it took longer than the user allows; no-schema: the tables are missing; refused: the database can never
+ * take these values; other: another error of the statement itself.
+ */
+export type ErrorClass =
+  | 'conflict'
+  | 'lock-timeout'
+  | 'lost'
+  | 'aborted'
+  | 'gone'
+  | 'cancelled'
+  | 'no-schema'
+  | 'refused'
+  | 'other'

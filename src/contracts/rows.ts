@@ -1,0 +1,136 @@
+import type { EffectState, ErrorRecord } from '../base/index.ts'
+import type { LeavingMessage, StoredMessage } from '../message/index.ts'
+
+/** The receipt of a message that had been taken before. */
+export interface Receipt {
+  readonly token: string
+  readonly source: string
+  readonly id: string
+  readonly type: string
+  readonly fingerprint: string
+  readonly takenAt: Date
+}
+
+/** A message that a transaction took from the inbox. `seq` names the row, as `core/seq.ts` says. */
+export interface InboxRow {
+  readonly seq: string
+  readonly consumer: string
+  readonly message: StoredMessage
+  /** Whether the order of its key counts. */
+  readonly ordered: boolean
+  /** How often the handler was called and failed. */
+  readonly attempts: number
+  /** Infrastructure errors in a row. */
+  readonly lost: number
+  /** How often a process died that had it in hand, among others or perhaps; from 1 on it runs apart, from 2 on alone. */
+  readonly starts: number
+  /** How often a process died while it ran alone. */
+  readonly crashes: number
+  /** Who holds it, or held it, by a lease; null: nobody. */
+  readonly leaseToken: string | null
+  /** Grows with every lease. */
+  readonly fence: number
+}
+
+/** The right to work on an inbox row without a transaction: as long as the row has this token and this fence. */
+export interface Lease {
+  readonly seq: string
+  readonly token: string
+  readonly fence: number
+}
+
+/** Names an effect: one outside call of one message of one consumer. */
+export interface EffectRef {
+  readonly consumer: string
+  readonly messageKey: string
+  readonly name: string
+}
+
+/** An effect in the journal. The row whose name is empty has the notes of the message in `result`. */
+export interface EffectRow extends EffectRef {
+  readonly state: EffectState
+  /** Of the lease that wrote it last. */
+  readonly token: string
+  /** How often it was begun. */
+  readonly attempts: number
+  /** What the call returned, as a JSON text. */
+  readonly result: string | null
+  readonly error: ErrorRecord | null
+  readonly firstAt: Date
+  readonly lastAt: Date
+}
+
+/** What became of an effect. */
+export interface EffectEnd {
+  readonly state: Exclude<EffectState, 'started'>
+  readonly result: string | null
+  readonly error: ErrorRecord | null
+}
+
+/** A message for the outbox. */
+export interface OutboxRow {
+  readonly relay: string
+  readonly message: StoredMessage
+  readonly delayMs: number
+}
+
+/** A message that waits in the outbox. */
+export interface OutboxMessage {
+  readonly seq: string
+  readonly message: LeavingMessage
+  /** How often the broker did not take it, although it was there. */
+  readonly attempts: number
+}
+
+/** A message for every local consumer of its type. */
+export interface LocalRow {
+  readonly message: StoredMessage
+  /** The consumers that this process knows; the store adds those of `subscriptions`, and the order that they record. */
+  readonly consumers: readonly { readonly name: string; readonly ordered: boolean }[]
+  readonly delayMs: number
+}
+
+/** What became of a local message: how many consumers it is for, and for how many of them it was new. */
+export interface LocalResult {
+  readonly consumers: number
+  readonly fresh: number
+}
+
+/** An inbox row of a message whose receipt the same transaction wrote. */
+export interface RetryRow {
+  readonly consumer: string
+  readonly message: StoredMessage
+  /** Whether the consumer wants the order of its key. A message without a key has none. */
+  readonly ordered: boolean
+  readonly attempts: number
+  /** 1 when the process that writes the row begins with it at once. */
+  readonly starts: number
+  readonly delayMs: number
+  readonly error: ErrorRecord | null
+}
+
+/** Where a failed message came from. */
+export type Origin = 'inbox' | 'outbox'
+
+/** A message for the failed store. */
+export interface FailedRow {
+  readonly consumer: string
+  readonly message: StoredMessage
+  readonly ordered: boolean
+  readonly attempts: number
+  readonly reason: string
+  readonly error: ErrorRecord
+}
+
+/** A worker that is there. */
+export interface WorkerRow {
+  readonly id: string
+  readonly name: string
+  readonly serves: string
+  readonly startedAt: Date
+  /** How long ago it was heard. */
+  readonly silentMs: number
+  readonly alive: boolean
+  /** How many messages it has in hand, about. */
+  readonly inHand: number
+}

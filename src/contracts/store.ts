@@ -1,0 +1,295 @@
+import type { ErrorRecord, Isolation } from '../base/index.ts'
+import type { StoredMessage } from '../message/index.ts'
+import type { Finding, StoreTools } from './admin.ts'
+import type {
+  EffectEnd,
+  EffectRef,
+  EffectRow,
+  FailedRow,
+  InboxRow,
+  Lease,
+  LocalResult,
+  LocalRow,
+  Origin,
+  OutboxMessage,
+  OutboxRow,
+  Receipt,
+  RetryRow,
+  WorkerRow,
+} from './rows.ts'
+
+/** A part of the inbox of a consumer, or of the outbox of a relay: what a worker is to look at. */
+export interface Share {
+  readonly table: Origin
+  /** The consumer, or the relay. */
+  readonly scope: string
+  /** The types that the worker handles; of no importance for the outbox. */
+  readonly types: readonly string[]
+  readonly lanes: readonly number[]
+  /** How many entries at most, about; spread evenly over the lanes. */
+  readonly limit: number
+  /** Keys up to this one have been looked at, by lane; what is not in it begins at its first key. */
+  readonly after: ReadonlyMap<number, string>
+  /** Also the keys whose first row is held or waits for its time, which a store may leave out otherwise. @default false */
+  readonly all?: boolean
+}
+
+/** What waits, without its payload. Rows of one key come in the order of `seq`. */
+export interface Entry {
+  readonly seq: string
+  readonly type: string
+  readonly lane: number
+  /** The key if its order counts: always in the outbox, in the inbox if the consumer wants it. */
+  readonly key: string | null
+  readonly bytes: number
+  /** Milliseconds until it is due; 0 or less: it is. */
+  readonly dueMs: number
+  /** It failed for good and holds its key. */
+  readonly held: boolean
+  /** How often a process died that had it in hand. */
+  readonly deaths: number
+}
+
+/** What a look found. */
+export interface Look {
+  /**
+   * Without order: what is due, oldest first. With order: the first rows of each key, of any type, a page of keys per lane. Keys
+   * whose first row is held or not due may be left out, unless the share says `all`.
+   */
+  readonly entries: readonly Entry[]
+  /** Milliseconds until something becomes due that is not due now and not among the entries. */
+  readonly nextMs: number | undefined
+  /** For the next look's `after`: the lanes that have more keys, with the last one of this page. */
+  readonly after: ReadonlyMap<number, string>
+}
+
+/** A worker as it says hello. */
+export interface WorkerHello {
+  /** Random, one per boot. */
+  readonly id: string
+  /** For people: host and process. */
+  readonly name: string
+  /** After so long without a heartbeat it is held to be dead. */
+  readonly ttlMs: number
+  /** What it serves: a JSON text that the engine understands. */
+  readonly serves: string
+}
+
+/** What a transaction writes last, all or nothing. */
+export interface Writes {
+  readonly inbox?: readonly RetryRow[]
+  readonly failed?: readonly FailedRow[]
+  readonly outbox?: readonly OutboxRow[]
+}
+
+/** How a transaction of the store begins. */
+export type Opening =
+  | { readonly kind: 'plain' }
+  /** Writes the receipts of these messages, of distinct keys, under a fresh token. */
+  | {
+      readonly kind: 'take'
+      readonly consumer: string
+      readonly token: string
+      readonly messages: readonly StoredMessage[]
+    }
+  /**
+   * Locks and deletes these inbox rows. Rows that are locked elsewhere are skipped, or waited for first. A row with order
+   * is taken only if every older row of its key, due or not, held or not, is taken with it; held rows are never taken.
+   */
+  | { readonly kind: 'claim'; readonly seqs: readonly string[]; readonly locked: 'skip' | 'wait' }
+  /** Waits for this inbox row and deletes it, if it is still held by this lease. */
+  | { readonly kind: 'settle'; readonly lease: Lease }
+
+/** A transaction of the store while its body runs. */
+export interface Unit<Tx> {
+  readonly tx: Tx
+  /** Receipts that were there before, by message key; messages that are not in it are ours. */
+  readonly existing: ReadonlyMap<string, Receipt>
+  /** With `locked: 'wait'`, and for `settle`: the seqs of those of the rows that are there, claimed or not. Empty otherwise. */
+  readonly present: ReadonlySet<string>
+  /** Inbox rows that are ours, in the order of `seq`. */
+  readonly claimed: ReadonlyMap<string, InboxRow>
+  /** Rejects unless the transaction is still the one that was opened, and healthy. */
+  check(): Promise<void>
+}
+
+/**
+ * A transaction that was entered. What is written goes into that one, in the savepoint that was open then, or nowhere: if it has ended
+ * in the meantime both reject with `not-in-transaction`. The check and the write are one step.
+ */
+export interface Entered {
+  /** Writes messages to the outbox at once. */
+  writeOutbox(rows: readonly OutboxRow[]): Promise<void>
+  /** Writes receipts and inbox rows for all consumers of each message. */
+  writeLocal(rows: readonly LocalRow[]): Promise<readonly LocalResult[]>
+  /** Nothing is to be written after all. */
+  leave(): void
+}
+
+/** How a transaction of the store ends. */
+export interface UnitEnd<T> {
+  readonly value: T
+  /** Undefined: roll back. */
+  readonly writes: Writes | undefined
+}
+
+/** Settings of one transaction. */
+export interface UnitOptions {
+  readonly isolation?: Isolation | undefined
+  readonly signal?: AbortSignal | undefined
+  /** Called once a connection is at hand: from here on the database has to answer in time. */
+  readonly acquired?: (() => void) | undefined
+  /** How long to wait for a receipt or a row that another transaction holds. */
+  readonly lockTimeoutMs: number
+  /** How long the transaction may sit idle before the database ends it. */
+  readonly idleTimeoutMs: number
+}
+
+/** One step of the schema. */
+export interface Migration {
+  readonly version: number
+  readonly name: string
+  readonly checksum: string
+  readonly sql: readonly string[]
+}
+
+/** A migration and whether the database has it. */
+export interface MigrationState extends Migration {
+  readonly applied: boolean
+}
+
+/** What differs between stores, and what follows from it. */
+export interface StoreFeatures {
+  readonly name: string
+  /** The isolation levels on which everything is tested. */
+  readonly isolationLevels: readonly Isolation[]
+  /** Whether `publish` can join transactions that the user opened. */
+  readonly ownTransactions: boolean
+  /** Whether two handlers can run at the same time; false where there is one writer. */
+  readonly parallelWriters: boolean
+  /** Whether what is committed survives the end of the process. */
+  readonly durable: boolean
+  /** Connections at most, where that is known; `control` of them are kept free for heartbeats, unless those have their own. */
+  readonly pool: { readonly max: number; readonly control: number } | undefined
+  readonly lateUse: 'refused' | 'partly refused'
+  readonly unawaited: 'detected' | 'not detectable'
+  readonly roundTrips: number
+}
+
+/**
+ * A database behind hapax. `Tx` is what handlers receive, `Own` what the user's own transactions look like.
+ * The conformance suite in `hapax/testing` says what a store has to do.
+ */
+export interface Store<Tx, Own = Tx> extends StoreTools {
+  readonly features: StoreFeatures
+
+  /**
+   * Rejects unless the schema is there and current; answers from memory once it has been. Resolves to what a worker has to warn of:
+   * with this database some messages cannot be taken.
+   */
+  ready(): Promise<readonly Finding[]>
+  migrations(): Promise<readonly MigrationState[]>
+  /** The migrations, or those of these versions, as a script for the database's own client; asks nothing of the database. */
+  migrationScript(versions?: readonly number[]): string
+  /** Applies what is missing; safe when two instances do it at once. Returns what was applied. */
+  migrate(): Promise<readonly Migration[]>
+
+  /**
+   * One transaction: opening, body, guard, writes, commit. Rejects as `Connection.transaction` does, and with
+   * `broken-atomicity` when the body ended the transaction behind our back. A body that is cut off by the signal leaves open
+   * what became of its transaction: a store that knows that nothing was kept says so by `fields.undone`, and one that knows
+   * that it was committed by `broken-atomicity`.
+   */
+  transaction<T>(options: UnitOptions, opening: Opening, body: (unit: Unit<Tx>) => Promise<UnitEnd<T>>): Promise<T>
+  /**
+   * Takes hold of a transaction of hapax's or the user's own as it is at this instant, for what is to be written in it. Throws
+   * `not-in-transaction` or `transaction-closed` if `tx` can be seen to be none.
+   */
+  enter(tx: Tx | Own): Entered
+  /** How large a message may be that is written inside this transaction, as far as that is known; see `Connection.mostBytes`. */
+  mostBytes(tx: Tx | Own): number
+
+  /** Lists what waits in these shares, one answer each; writes nothing. One statement where the database allows. */
+  look(shares: readonly Share[]): Promise<readonly Look[]>
+  /**
+   * Records a failed attempt on the inbox row itself, and ends its lease. False: the row is gone, or has another lease; another
+   * worker settled it, or has it.
+   */
+  reschedule(row: {
+    seq: string
+    attempts: number
+    lost: number
+    delayMs: number
+    error: ErrorRecord
+    leaseToken: string | null
+  }): Promise<boolean>
+  /**
+   * Writes an inbox row to the failed store; `hold` leaves it in its place as well, where it holds its key.
+   * False: the row is gone, or has another lease.
+   */
+  fail(row: {
+    seq: string
+    attempts: number
+    reason: string
+    error: ErrorRecord
+    hold: boolean
+    leaseToken: string | null
+  }): Promise<boolean>
+  /** The seq of an inbox row, by consumer and message. */
+  inboxSeq(consumer: string, messageKey: string): Promise<string | undefined>
+
+  /**
+   * Leases those of these inbox rows that are due, neither held nor locked, and not behind their key: gives them this token and a
+   * greater fence, and makes them due again when the lease ends. Rows that have this token already are leased once more.
+   */
+  lease(seqs: readonly string[], token: string, leaseMs: number): Promise<readonly InboxRow[]>
+  /** Prolongs leases; answers the seqs of those that are still held, also if their time had passed. */
+  renew(leases: readonly Lease[], leaseMs: number): Promise<ReadonlySet<string>>
+  /**
+   * Writes an effect as begun, unless it is done, or, without `again`, was begun before; and prolongs the lease. Answers the
+   * effect as it was before; undefined: the lease is lost, and nothing was written.
+   */
+  beginEffect(
+    lease: Lease,
+    leaseMs: number,
+    effect: EffectRef,
+    again: boolean,
+  ): Promise<{ readonly before: EffectRow | undefined } | undefined>
+  /** Writes down what became of an effect. False: the lease is lost, and nothing was written. */
+  endEffect(lease: Lease, effect: EffectRef, end: EffectEnd): Promise<boolean>
+  /** The journal of a message, in the order in which the effects were begun first. */
+  effects(consumer: string, messageKey: string): Promise<readonly EffectRow[]>
+
+  /** The messages of these outbox rows that are still there, in the order of `seq`. */
+  outboxRows(seqs: readonly string[]): Promise<readonly OutboxMessage[]>
+  /**
+   * Deletes exactly these outbox rows, because the broker has confirmed them; `keep` copies them to `sent`. Does not wait long for
+   * rows that somebody has locked: answers those that are still there.
+   */
+  confirm(seqs: readonly string[], keep: boolean): Promise<readonly string[]>
+  /** Records on outbox rows that the broker did not take them: one more attempt each, due again later. */
+  postpone(rows: readonly { seq: string; delayMs: number; error: ErrorRecord }[]): Promise<void>
+  /** Writes an outbox row to the failed store; `hold` leaves it in its place as well. False: the row is gone. */
+  refuse(row: { seq: string; reason: string; error: ErrorRecord; hold: boolean }): Promise<boolean>
+  /** Records where a relay goes, if nobody has; answers what is recorded. */
+  recordRelay(name: string, destination: string): Promise<string>
+
+  join(worker: WorkerHello): Promise<void>
+  /** Notes what a worker has in hand, before it runs. False: it was held to be dead, and is not known any more. */
+  note(id: string, inHand: readonly string[], alone: boolean): Promise<boolean>
+  /** The heartbeat: as `note`, and answers all workers, dead ones too; undefined: it is not known any more. */
+  beat(id: string, inHand: readonly string[], alone: boolean): Promise<readonly WorkerRow[] | undefined>
+  /**
+   * Removes dead workers. Rows that they had in hand and nobody has locked become suspects, or count a crash if they ran
+   * alone. Answers how many workers were removed.
+   */
+  bury(): Promise<number>
+  leave(id: string): Promise<void>
+
+  /** Adds what is missing to `subscriptions`. That a consumer wants order is recorded, and stays: no process turns it off for others. */
+  subscribe(consumer: string, types: readonly string[], ordered: boolean): Promise<void>
+  /** Whether `subscriptions` lists the type for the consumer. */
+  isSubscribed(consumer: string, type: string): Promise<boolean>
+
+  close(): Promise<void>
+}

@@ -1,0 +1,337 @@
+import {
+  type CleanupOptions,
+  Consumers,
+  cleanup,
+  doctor,
+  FailedStore,
+  Keys,
+  Relays,
+  Sent,
+  sourceOption,
+} from './admin/index.ts'
+import type { Isolation } from './base/index.ts'
+import {
+  ACQUIRE_MS,
+  Acquisitions,
+  Activity,
+  able,
+  type Clock,
+  clockOption,
+  EventHub,
+  type Events,
+  expected,
+  flag,
+  HapaxError,
+  isolationOption,
+  type Logger,
+  loggerOption,
+  nameText,
+  noOthers,
+  oneOf,
+  positiveInteger,
+  type Random,
+  type Redact,
+  randomOption,
+  redactOption,
+  text,
+  uuidv7Source,
+  within,
+} from './base/index.ts'
+import { type ClaimHapax, type ClaimHapaxOptions, LeaseCore } from './claims/index.ts'
+import type { ConsumerOptions } from './consumer/index.ts'
+import { Consumer } from './consumer/index.ts'
+import type {
+  Destination,
+  Finding,
+  Migration,
+  MigrationState,
+  Published,
+  Store,
+  StoreStatus,
+  Trace,
+} from './contracts/index.ts'
+import { Leased, type LeasedOptions } from './leased/index.ts'
+import { type Draft, MAX_TEXT_BYTES, type MessageType, messageType, type PublishOptions } from './message/index.ts'
+import { type Engine, Floor, Publisher, sentName, unit } from './transaction/index.ts'
+import { Worker, type WorkerOptions } from './worker/index.ts'
+
+/** Options of `explain`. */
+export interface ExplainOptions {
+  /** Reads all rows, also those that no index leads to: at millions of receipts, this takes seconds. @default false */
+  readonly scan?: boolean
+}
+
+/** Options of `createHapax`. */
+export interface HapaxOptions<Tx, Own> {
+  readonly store: Store<Tx, Own>
+  /** Who publishes: the CloudEvents source of every message of this application, for example '/shop'. */
+  readonly source: string
+  /** `relay` writes messages to the outbox; `local` hands them to the consumers on the same database. @default 'relay' */
+  readonly delivery?: 'relay' | 'local'
+  /**
+   * The relay that sends what is published without naming one, and that a worker's `relay` serves. A second service on the same database
+   * that publishes elsewhere has a name of its own. @default 'default'
+   */
+  readonly relay?: string
+  /** @default warnings and errors to standard error */
+  readonly logger?: Logger
+  /**
+   * Removes from texts of errors what is secret in your application, before they are stored or logged. It gets them without what hapax
+   * recognises itself: passwords in URLs, tokens, private keys. @default nothing more is removed
+   */
+  readonly redact?: Redact
+  /** The largest message that is taken or published. @default 1 MiB */
+  readonly maxMessageBytes?: number
+  /** For how long a transaction waits for a connection of the pool while no other one gets one either. @default 10_000 */
+  readonly acquireMs?: number
+  readonly clock?: Clock
+  readonly random?: Random
+}
+
+/** Options of `hapax.transaction`. */
+export interface HapaxTransactionOptions {
+  /** @default what the database is set to */
+  readonly isolation?: Isolation
+  /** How long the transaction may sit idle before the database ends it. @default 60_000 */
+  readonly idleTimeoutMs?: number
+}
+
+/** A hapax: one store, the messages published on it, and the consumers that take them. */
+export interface Hapax<Tx, Own = Tx> {
+  /** What happened, for logs and metrics. */
+  readonly events: Events
+  /** The failed store. */
+  readonly failed: FailedStore
+  /** Keys that wait behind a message that failed for good. */
+  readonly keys: Keys
+  /** Messages that were published and kept. */
+  readonly sent: Sent
+  /** The consumers and relays that the store knows, whichever process they belong to. */
+  readonly consumers: Consumers
+  readonly relays: Relays
+  /** Makes or updates the tables; safe when several instances do it at once. Returns what was applied. */
+  migrate(): Promise<readonly Migration[]>
+  migrations(): Promise<readonly MigrationState[]>
+  /** Runs `work` in a transaction; what it publishes is written last and commits with it. */
+  transaction<T>(work: (tx: Tx) => Promise<T>, options?: HapaxTransactionOptions): Promise<T>
+  /** Publishes a message that commits with `tx`: one of hapax's transactions, or the user's own. */
+  publish<In>(tx: Tx | Own, type: MessageType<In, unknown>, data: In, options?: PublishOptions): Promise<Published>
+  /** Publishes several messages with one insert, in this order. */
+  publishMany(tx: Tx | Own, drafts: readonly Draft[]): Promise<readonly Published[]>
+  /** A named reader. The name scopes deduplication: keep it for as long as the consumer lives. */
+  consumer(name: string, options?: ConsumerOptions): Consumer<Tx>
+  /** A named reader whose handlers call the outside world: no transaction is open meanwhile, and no call is made twice. */
+  leased(name: string, options?: LeasedOptions): Leased<Tx>
+  worker(options: WorkerOptions<Tx>): Worker<Tx>
+  status(): Promise<StoreStatus>
+  /**
+   * Every place where a message with this id is known, oldest first. Without `source`, a message whose id is not a UUIDv7 is only looked
+   * for under the sources that a sample of the rows has; see `ExplainOptions`.
+   */
+  explain(id: string, source?: string, options?: ExplainOptions): Promise<readonly Trace[]>
+  /** Deletes old receipts of a consumer whose messages are finished. Workers do it by themselves; this is for people. */
+  cleanup(options: CleanupOptions): Promise<{ readonly receipts: number }>
+  /** What is wrong with the store and its workers, and what to do about it. */
+  doctor(): Promise<readonly Finding[]>
+  /** Stops the workers and closes what hapax opened, not the pool it was given. */
+  close(): Promise<void>
+}
+
+/** Puts a hapax together. Nothing is opened before it is needed. On a store that only knows leases it has leased consumers only. */
+export function createHapax(options: ClaimHapaxOptions): ClaimHapax
+export function createHapax<Tx, Own>(options: HapaxOptions<Tx, Own>): Hapax<Tx, Own>
+export function createHapax<Tx, Own>(options: HapaxOptions<Tx, Own> | ClaimHapaxOptions): Hapax<Tx, Own> | ClaimHapax {
+  return isLeaseOnly(options) ? new LeaseCore(options) : createWhole(options)
+}
+
+function isLeaseOnly(options: { readonly store: unknown }): options is ClaimHapaxOptions {
+  const store = options?.store as Partial<Record<'claim' | 'transaction', unknown>> | undefined
+  return typeof store?.claim === 'function' && store.transaction === undefined
+}
+
+function createWhole<Tx, Own>(options: HapaxOptions<Tx, Own>): Hapax<Tx, Own> {
+  noOthers('options of createHapax', options, [
+    'store',
+    'source',
+    'delivery',
+    'relay',
+    'logger',
+    'redact',
+    'maxMessageBytes',
+    'acquireMs',
+    'clock',
+    'random',
+  ])
+  able('store', 'a store, for example sqlite({ path })', options.store, ['transaction', 'enter', 'close'])
+  return new Core(options)
+}
+
+class Core<Tx, Own> implements Hapax<Tx, Own> {
+  readonly events: EventHub
+  readonly failed: FailedStore
+  readonly keys: Keys
+  readonly sent: Sent
+  readonly consumers: Consumers
+  readonly relays: Relays
+  readonly activity: Activity = new Activity()
+  readonly #store: Store<Tx, Own>
+  readonly #engine: Engine<Tx>
+  readonly #publisher: Publisher<Tx, Own>
+  readonly #consumers = new Map<string, Consumer<Tx>>()
+  readonly #workers = new Set<Worker<Tx>>()
+  readonly #destinations = new Set<Destination>()
+
+  constructor(options: HapaxOptions<Tx, Own>) {
+    const { store } = options
+    const [clock, random] = [clockOption(options.clock), randomOption(options.random)]
+    const redact = redactOption(options.redact)
+    const logger = loggerOption(options.logger, redact)
+    const maxBytes = positiveInteger('maxMessageBytes', options.maxMessageBytes, 1024 * 1024)
+    const acquireMs = positiveInteger('acquireMs', options.acquireMs, ACQUIRE_MS)
+    const mintId = uuidv7Source(clock, random)
+    const source = sentName('source', options.source)
+    const relay = nameText('relay', options.relay ?? 'default')
+    this.#store = store
+    this.events = new EventHub(logger)
+    this.#publisher = new Publisher({
+      store,
+      source,
+      delivery: oneOf('delivery', ['relay', 'local'], options.delivery, 'relay'),
+      relay,
+      maxBytes,
+      clock,
+      mintId,
+      events: this.events,
+      consumersOf: (type) => [...this.#consumers.values()].filter((each) => each.types.includes(type)),
+      wake: () => this.#wake(),
+    })
+    const { events, activity } = this
+    this.#engine = {
+      store,
+      publisher: this.#publisher,
+      source,
+      relay,
+      events,
+      activity,
+      acquisitions: new Acquisitions({ clock, events, logger, acquireMs }),
+      logger,
+      redact,
+      clock,
+      random,
+      maxBytes,
+      mintId,
+      floor: new Floor(clock),
+    }
+    const tools = { store: store as unknown as Store<never>, clock, wake: () => this.#wake() }
+    this.failed = new FailedStore({ ...tools, mintId, maxBytes })
+    this.keys = new Keys(tools)
+    this.sent = new Sent(tools)
+    this.consumers = new Consumers(tools)
+    this.relays = new Relays(tools)
+  }
+
+  migrate(): Promise<readonly Migration[]> {
+    return this.#store.migrate()
+  }
+
+  migrations(): Promise<readonly MigrationState[]> {
+    return this.#store.migrations()
+  }
+
+  transaction<T>(work: (tx: Tx) => Promise<T>, options: HapaxTransactionOptions = {}): Promise<T> {
+    return this.activity.during(() => this.#transaction(work, options))
+  }
+
+  async #transaction<T>(work: (tx: Tx) => Promise<T>, options: HapaxTransactionOptions): Promise<T> {
+    noOthers('options of transaction', options, ['isolation', 'idleTimeoutMs'])
+    const idleTimeoutMs = positiveInteger('idleTimeoutMs', options.idleTimeoutMs, 60_000)
+    const isolation = isolationOption(options.isolation)
+    if (typeof work !== 'function') expected('work', 'a function', work)
+    const unitOptions = { isolation, idleTimeoutMs, lockTimeoutMs: QUEUE_MS }
+    let committed = (): void => {}
+    const value = await unit(this.#engine, unitOptions, { kind: 'plain' }, async (opened) => {
+      const buffer = this.#publisher.open(opened.tx)
+      committed = () => buffer.committed()
+      try {
+        const result = await work(opened.tx)
+        return { value: result, writes: await buffer.flush(opened) }
+      } finally {
+        buffer.close()
+      }
+    })
+    committed()
+    return value
+  }
+
+  publish<In>(tx: Tx | Own, type: MessageType<In, unknown>, data: In, options?: PublishOptions): Promise<Published> {
+    return this.#publisher.publishOne(tx, () => {
+      return messageType(type).of(data, options)
+    })
+  }
+
+  publishMany(tx: Tx | Own, drafts: readonly Draft[]): Promise<readonly Published[]> {
+    return this.#publisher.publish(tx, drafts)
+  }
+
+  consumer(name: string, options: ConsumerOptions = {}): Consumer<Tx> {
+    this.#refuseSecond(name)
+    const consumer = new Consumer(this.#engine, name, options)
+    this.#consumers.set(name, consumer)
+    return consumer
+  }
+
+  leased(name: string, options: LeasedOptions = {}): Leased<Tx> {
+    this.#refuseSecond(name)
+    const leased = new Leased(this.#engine, name, options)
+    this.#consumers.set(name, leased.consumer)
+    return leased
+  }
+
+  #refuseSecond(name: string): void {
+    if (!this.#consumers.has(name)) return
+    throw new HapaxError('duplicate-handler', `expected one consumer of the name ${name}, got a second one`)
+  }
+
+  worker(options: WorkerOptions<Tx>): Worker<Tx> {
+    const worker = new Worker(this.#engine, options, (stopped) => this.#workers.delete(stopped))
+    for (const destination of worker.destinations) this.#destinations.add(destination)
+    this.#workers.add(worker)
+    return worker
+  }
+
+  status(): Promise<StoreStatus> {
+    return this.#store.status()
+  }
+
+  async explain(id: string, source?: string, options: ExplainOptions = {}): Promise<readonly Trace[]> {
+    noOthers('options', options, ['scan'])
+    const scan = flag('scan', options.scan, false)
+    return this.#store.trace(text('id', id, MAX_TEXT_BYTES), sourceOption(source), scan)
+  }
+
+  cleanup(options: CleanupOptions): Promise<{ readonly receipts: number }> {
+    return cleanup(this.#store as unknown as Store<never>, this.#engine.clock, options)
+  }
+
+  doctor(): Promise<readonly Finding[]> {
+    return doctor(this.#store as unknown as Store<never>, () => this.#engine.clock.now())
+  }
+
+  async close(): Promise<void> {
+    if (this.activity.closed) return
+    this.activity.close()
+    await Promise.all([...this.#workers].map((worker) => worker.stop()))
+    await within(this.#engine.clock, CLOSE_MS, this.activity.idle(), () => {})
+    await Promise.allSettled([...this.#destinations].map((destination) => destination.close()))
+    await this.#store.close()
+  }
+
+  #wake(): void {
+    for (const worker of this.#workers) worker.wake()
+  }
+}
+
+/** How long a transaction of the user's waits for its turn where a database has one writer. */
+const QUEUE_MS = 30_000
+/** How long closing waits for what is under way. */
+const CLOSE_MS = 60_000

@@ -1,0 +1,85 @@
+import { expected, noOthers, positiveInteger } from '../base/index.ts'
+import type { ConsumerOptions, Outcome } from '../consumer/index.ts'
+import { Consumer, type HandlerOptions, type Source, type SourceOptions } from '../consumer/index.ts'
+import type { LeasedHandler, Subscription } from '../contracts/index.ts'
+import type { IncomingMessage, MessageType } from '../message/index.ts'
+import type { Engine } from '../transaction/index.ts'
+import { LeasedWork, type LeaseSettings } from './work.ts'
+
+/** Options of a leased consumer. */
+export interface LeasedOptions
+  extends Pick<
+    ConsumerOptions,
+    'order' | 'concurrency' | 'missingId' | 'onMismatch' | 'retry' | 'maxAgeMs' | 'retentionMs' | 'isolation'
+  > {
+  /** For how long a message stays with a process that is not heard of. It is prolonged three times in that time. @default 30_000 */
+  readonly leaseMs?: number
+  /** How long a handler may take; then it is told to stop, and that was a failed attempt. @default 300_000 */
+  readonly maxDurationMs?: number
+}
+
+const NAMES = [
+  'leaseMs',
+  'maxDurationMs',
+  'order',
+  'concurrency',
+  'missingId',
+  'onMismatch',
+  'retry',
+  'maxAgeMs',
+  'retentionMs',
+  'isolation',
+] as const satisfies readonly (keyof LeasedOptions)[]
+
+/** Checks the time limits and fills in the defaults. */
+export function leaseSettings(given: { [Name in keyof LeaseSettings]: number | undefined }): LeaseSettings {
+  const leaseMs = positiveInteger('leaseMs', given.leaseMs, 30_000)
+  if (leaseMs < 100) expected('leaseMs', 'at least 100', leaseMs)
+  return { leaseMs, maxDurationMs: positiveInteger('maxDurationMs', given.maxDurationMs, 300_000) }
+}
+
+/** A named reader whose handlers call the outside world: one live owner at a time, and every outside call journalled. */
+export class Leased<Tx> {
+  readonly name: string
+  /** What the worker works. */
+  readonly consumer: Consumer<Tx>
+
+  /** Made by `hapax.leased`. */
+  constructor(engine: Engine<Tx>, name: string, options: LeasedOptions) {
+    noOthers('options of leased', options, NAMES)
+    const { leaseMs, maxDurationMs, ...others } = options
+    const lease = leaseSettings({ leaseMs, maxDurationMs })
+    this.consumer = new Consumer(engine, name, others, (parts) => new LeasedWork(parts, lease))
+    this.name = name
+  }
+
+  /** Registers the handler of a message type. */
+  on<In, Out>(type: MessageType<In, Out>, handler: LeasedHandler<Out, Tx>, options: HandlerOptions = {}): this {
+    this.consumer.onLeased(type, handler, options)
+    return this
+  }
+
+  /** This consumer, fed from a subscription. */
+  from(subscription: Subscription, options: SourceOptions = {}): Source<Tx> {
+    return this.consumer.from(subscription, options)
+  }
+
+  /** Registers a handler and returns the function that takes its messages. */
+  wrap<In, Out>(
+    type: MessageType<In, Out>,
+    handler: LeasedHandler<Out, Tx>,
+  ): (message: IncomingMessage) => Promise<Outcome> {
+    this.on(type, handler)
+    return (message) => this.handle(message)
+  }
+
+  /** Takes one delivery: stores it, then works on it under a lease, at once. */
+  handle(message: IncomingMessage): Promise<Outcome> {
+    return this.consumer.handle(message)
+  }
+
+  /** Takes deliveries. Outcomes are in the order of the messages; `signal` tells the handlers to stop. */
+  handleMany(messages: readonly IncomingMessage[], signal?: AbortSignal): Promise<readonly Outcome[]> {
+    return this.consumer.handleMany(messages, signal)
+  }
+}

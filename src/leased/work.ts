@@ -1,0 +1,273 @@
+import { asError, type ErrorCode, expected, HapaxError, isHapaxError, messageOf } from '../base/index.ts'
+import type { ConsumerSettings, Recorder } from '../consumer/index.ts'
+import {
+  type Content,
+  decodeFor,
+  MAX_CRASHES,
+  type Outcome,
+  outcome,
+  type Registered,
+  Reporter,
+  ref,
+  type StoredWorkParts,
+} from '../consumer/index.ts'
+import type { InboxRow, LeasedContext, LeasedHandler, Published, PublishInHandler } from '../contracts/index.ts'
+import type { MessageType, StoredMessage } from '../message/index.ts'
+import type { Cause, Scope } from '../transaction/index.ts'
+import { Attempt, checkPublish, type Engine, persist } from '../transaction/index.ts'
+import { Effects } from './effect.ts'
+import { type HeldLease, Leases, TimeLimit, underLease } from './lease.ts'
+
+/** Time limits of leased work. */
+export interface LeaseSettings {
+  readonly leaseMs: number
+  readonly maxDurationMs: number
+}
+
+/** What is to be done in the transaction that settles a message. */
+type Completion<Tx> = (scope: Scope<Tx>) => unknown
+
+/** How settling ended. */
+type Settled = 'settled' | 'lost'
+
+/** Works messages of the inbox under a lease: no transaction is open while the handler runs. */
+export class LeasedWork<Tx> {
+  readonly #engine: Engine<Tx>
+  readonly #consumer: string
+  readonly #settings: ConsumerSettings & LeaseSettings
+  readonly #recorder: Recorder<Tx>
+  readonly #handlers: ReadonlyMap<string, Registered<Tx>>
+  readonly #leases: Leases
+  readonly #limit: TimeLimit
+  readonly #reporter: Reporter
+
+  constructor({ engine, consumer, settings, recorder, handlers }: StoredWorkParts<Tx>, lease: LeaseSettings) {
+    this.#engine = engine
+    this.#consumer = consumer
+    this.#settings = { ...settings, ...lease }
+    this.#recorder = recorder
+    this.#handlers = handlers
+    this.#reporter = new Reporter(engine, consumer)
+    this.#limit = new TimeLimit(engine.clock, lease.maxDurationMs)
+    this.#leases = new Leases({
+      store: engine.store,
+      clock: engine.clock,
+      leaseMs: lease.leaseMs,
+      report: (error) => engine.logger.warn({ consumer, error: messageOf(error) }, 'leases could not be prolonged'),
+    })
+  }
+
+  /** Leases these rows and runs their handlers, one after the other. A row without an outcome was not ours. */
+  async work(seqs: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, Outcome>> {
+    const { store, random } = this.#engine
+    const token = random.token()
+    const rows = await persist(this.#engine, () => store.lease(seqs, token, this.#settings.leaseMs))
+    const outcomes = new Map<string, Outcome>()
+    const held = rows.map((row) => this.#leases.hold({ seq: row.seq, token, fence: row.fence }))
+    try {
+      for (const [index, row] of rows.entries()) {
+        outcomes.set(row.seq, await this.#run(row, held[index] as HeldLease, signal))
+      }
+    } finally {
+      for (const each of held) each.end()
+    }
+    return outcomes
+  }
+
+  async #run(row: InboxRow, held: HeldLease, signal: AbortSignal | undefined): Promise<Outcome> {
+    if (row.crashes >= MAX_CRASHES) return this.#recorder.crashed(row)
+    const started = this.#engine.clock.monotonic()
+    const call = new Call(this.#engine, this.#consumer, this.#settings, row, held)
+    try {
+      const handler = this.#handlers.get(row.message.type) as Registered<Tx>
+      await underLease(held, this.#limit, signal, () => call.run(handler))
+      held.end()
+      await this.#leases.notRenewing()
+      const settled = await this.#settle(row, held, call, signal)
+      if (settled === 'lost') return this.#lost(row)
+      return this.#processed(row, started)
+    } catch (error) {
+      held.end()
+      call.close()
+      return this.#failed(row, asError(error), signal)
+    }
+  }
+
+  async #settle(row: InboxRow, held: HeldLease, call: Call<Tx>, signal: AbortSignal | undefined): Promise<Settled> {
+    const attempt = new Attempt<Tx, Settled>(this.#engine, this.#settings, {
+      opening: () => ({ kind: 'settle', lease: held }),
+      body: async ({ unit, run, resolving }) => {
+        // Gone after a commit of unknown outcome: it was ours, or that of whoever took it over, and settled either way.
+        const gone = resolving && !unit.present.has(row.seq)
+        if (unit.claimed.size === 0) return { value: gone ? 'settled' : 'lost', writes: undefined }
+        return { value: 'settled', writes: await run((scope) => call.complete(scope)) }
+      },
+      onUnknown: () =>
+        this.#engine.events.emit('commit-unknown', () => ({ consumer: this.#consumer, messages: [ref(row.message)] })),
+      signal,
+    })
+    const attempted = await attempt.run()
+    if (attempted.kind !== 'done') throw attempted.error
+    return attempted.value
+  }
+
+  async #failed(row: InboxRow, error: Error, signal: AbortSignal | undefined): Promise<Outcome> {
+    if (isHapaxError(error, 'lease-lost')) return this.#lost(row)
+    // Nobody's fault: the database let it down, or the worker was told to stop.
+    const lost = isHapaxError(error) && LET_DOWN.includes(error.code)
+    if (lost || signal?.aborted) return this.#recorder.lost(row, error)
+    const recorded = await this.#recorder.underLease(row, error)
+    if (recorded !== undefined) return recorded
+    // Its own `complete` committed that it is gone, but not what was to follow: nobody else would ever miss that.
+    if (isHapaxError(error, 'broken-atomicity')) return this.#recorder.broken(row.message, error, row.attempts + 1)
+    return this.#lost(row)
+  }
+
+  /** Another process has it now, or has settled it; it is in the inbox or finished, so nothing is lost. */
+  #lost(row: InboxRow): Outcome {
+    this.#reporter.leaseLost(row.message, row.fence)
+    return outcome('stored')
+  }
+
+  #processed(row: InboxRow, started: number): Outcome {
+    const durationMs = this.#engine.clock.monotonic() - started
+    const attempt = row.attempts + 1
+    const event = { consumer: this.#consumer, message: ref(row.message), attempt, durationMs }
+    this.#engine.events.emit('processed', () => event)
+    return outcome('processed')
+  }
+}
+
+/** Errors of the database that use up no attempt. */
+const LET_DOWN: readonly ErrorCode[] = [
+  'transaction-lost',
+  'transaction-conflict',
+  'busy',
+  'store-unavailable',
+  'commit-unknown',
+]
+
+/** Calls a leased handler; fails if it left something behind that has to be decided first. `effects`: those it has made. */
+export async function callLeased<Tx>(
+  handler: Registered<Tx>,
+  stored: StoredMessage,
+  contextOf: (content: Content) => LeasedContext<Tx>,
+  effects: () => Effects | undefined,
+): Promise<void> {
+  const decoding = decodeFor(handler, stored)
+  const content = decoding instanceof Promise ? await decoding : decoding
+  try {
+    await (handler.call as LeasedHandler<never, Tx>)(content.data as never, contextOf(content))
+  } catch (error) {
+    const made = effects()
+    await made?.finish()
+    // What has to be decided counts more than what the handler made of it.
+    throw made?.undecided ?? error
+  }
+  const made = effects()
+  if (made === undefined) return
+  const { unawaited } = made
+  await made.finish()
+  const blocked = made.undecided ?? unawaited
+  if (blocked !== undefined) throw blocked
+  const open = await made.leftOpen()
+  if (open !== undefined) throw open
+}
+
+/** One call of a leased handler: its context, and what it wants to be done in the end. */
+class Call<Tx> {
+  readonly #engine: Engine<Tx>
+  readonly #row: InboxRow
+  readonly #held: HeldLease
+  readonly #effects: Effects
+  readonly #completions: Completion<Tx>[] = []
+  #scope: Scope<Tx> | undefined
+  #cause: Cause | undefined
+  #state: 'running' | 'settling' | 'completing' | 'closed' = 'running'
+
+  constructor(engine: Engine<Tx>, consumer: string, { leaseMs }: LeaseSettings, row: InboxRow, held: HeldLease) {
+    this.#engine = engine
+    this.#row = row
+    this.#held = held
+    this.#effects = new Effects({ engine, consumer, message: row.message, held, leaseMs })
+  }
+
+  async run(handler: Registered<Tx>): Promise<void> {
+    const contextOf = (content: Content): LeasedContext<Tx> => this.#context(content)
+    await callLeased(handler, this.#row.message, contextOf, () => this.#effects)
+    this.#state = 'settling'
+  }
+
+  /** In the settling transaction: again from the beginning if that has to be repeated. */
+  async complete(scope: Scope<Tx>): Promise<void> {
+    this.#state = 'completing'
+    this.#scope = scope
+    // The context's own signal tells of the lease, which has ended.
+    const abort = (): void => this.#held.abort(asError(scope.signal.reason))
+    scope.signal.addEventListener('abort', abort, { once: true })
+    try {
+      for (const each of this.#completions) await each(scope)
+    } finally {
+      scope.signal.removeEventListener('abort', abort)
+    }
+  }
+
+  close(): void {
+    this.#state = 'closed'
+    this.#effects.leave()
+  }
+
+  #context({ message }: Content): LeasedContext<Tx> {
+    this.#cause = { causationId: message.id, correlationId: message.correlationId ?? message.id }
+    const held = this.#held
+    return {
+      message,
+      get signal() {
+        return held.signal
+      },
+      attempt: this.#row.attempts + 1,
+      fence: this.#held.fence,
+      logger: this.#engine.logger,
+      // Inside `complete` it would wait for the row that is being settled there.
+      effect: (name, call, options) =>
+        this.#state === 'running' ? this.#effects.effect(name, call, options) : Promise.reject(closed()),
+      complete: (work) => {
+        this.#effects.refuseInCall('complete')
+        if (typeof work !== 'function') expected('complete', 'called with a function', work)
+        this.#onComplete(({ tx }) => work(tx))
+      },
+      publish: (type, data, options) => {
+        this.#effects.refuseInCall('publish')
+        return this.#publish(type, data, options)
+      },
+      note: (fields) => (this.#state === 'running' ? this.#effects.note(fields) : Promise.reject(closed())),
+    }
+  }
+
+  #onComplete(completion: Completion<Tx>): void {
+    if (this.#state !== 'running') throw closed()
+    this.#completions.push(completion)
+  }
+
+  /** Inside `complete` it is written there; before that it is kept, under an id that is fixed now. */
+  readonly #publish: PublishInHandler = (type, data, options = {}) =>
+    this.#state === 'completing'
+      ? (this.#scope as Scope<Tx>).buffer.publish(type, data, options, this.#cause)
+      : this.#publishLater(type, data, options)
+
+  readonly #publishLater: PublishInHandler = async (type, data, options = {}) => {
+    // Now: when it is written, outside calls were made.
+    checkPublish(type as MessageType<never, unknown>, options)
+    const id = options.id ?? this.#engine.mintId()
+    this.#onComplete(({ buffer }) => buffer.publish(type, data, { ...options, id }, this.#cause))
+    return { id } satisfies Published
+  }
+}
+
+/** The error of a context that is used after its message was settled. */
+export function closed(): HapaxError {
+  return new HapaxError(
+    'transaction-closed',
+    'this message is being settled or has been; its context cannot be used for this any more',
+  )
+}

@@ -1,0 +1,178 @@
+import type { Arrival } from './arrival.ts'
+import { isJson } from './incoming.ts'
+import type { IncomingMessage, Message } from './message.ts'
+
+/** A message on its way to a broker: its attributes, and the payload as bytes. */
+export interface OutgoingMessage extends Omit<Message, 'data'> {
+  readonly data: Uint8Array
+}
+
+/** How a message travels: its attributes beside the body (`binary`), or all of it as one JSON text (`structured`). */
+export type EventFormat = 'binary' | 'structured'
+
+/** A message as CloudEvents 1.0, for a driver to put into its protocol. */
+export interface EncodedEvent {
+  /** Attributes to send beside the body, under the protocol's prefix; none in structured mode. */
+  readonly attributes: readonly (readonly [name: string, value: string])[]
+  /** Headers of the message that are no attributes, and do not look like one in any protocol. */
+  readonly headers: readonly (readonly [name: string, value: string])[]
+  readonly contentType: string
+  readonly body: Uint8Array
+}
+
+/** How attributes are called on the wire where hapax calls them otherwise. */
+const WIRE_NAMES = { key: 'partitionkey', correlationId: 'correlationid', causationId: 'causationid' } as const
+
+const PLAIN = ['subject', 'time', 'traceparent', 'tracestate'] as const
+const RENAMED = Object.entries(WIRE_NAMES) as [keyof typeof WIRE_NAMES, string][]
+
+const STRUCTURED = 'application/cloudevents+json'
+
+/** Writes a message as a CloudEvent. */
+export function encodeEvent(message: OutgoingMessage, format: EventFormat): EncodedEvent {
+  const attributes = attributesOf(message)
+  const headers = message.headers === undefined ? NO_HEADERS : Object.entries(message.headers).filter(isHonest)
+  const contentType = message.datacontenttype ?? 'application/json'
+  if (format === 'binary') return { attributes, headers, contentType, body: message.data }
+  const body = structuredBody(attributes, contentType, message.data)
+  return { attributes: [], headers, contentType: `${STRUCTURED}; charset=utf-8`, body }
+}
+
+/** What a driver that needs no wire hands out for a message. */
+export function arrivalOf(message: IncomingMessage, redelivered: boolean): Arrival {
+  return {
+    body: bodyOf(message.data),
+    contentType: message.datacontenttype ?? 'application/json',
+    attributes: Object.fromEntries(attributesOf(message)),
+    headers: message.headers ?? {},
+    properties: {},
+    redelivered,
+    refused: undefined,
+  }
+}
+
+function bodyOf(data: unknown): Uint8Array {
+  return data instanceof Uint8Array ? data : Buffer.from(data === undefined ? '' : JSON.stringify(data))
+}
+
+const NO_HEADERS: EncodedEvent['headers'] = Object.freeze([])
+
+/** A header, copied from a request for example, that a reader would take for an attribute is not sent. */
+function isHonest([name]: readonly [name: string, value: string]): boolean {
+  return !/^(?:ce[-_]|cloudevents[:_]|content-type$)/i.test(name)
+}
+
+function attributesOf(message: OutgoingMessage | IncomingMessage): [string, string][] {
+  const attributes: [string, string][] = [
+    ['specversion', '1.0'],
+    ['source', message.source],
+    ['type', message.type],
+  ]
+  if (message.id !== undefined) attributes.push(['id', message.id])
+  for (const name of PLAIN) {
+    const value = message[name]
+    if (value !== undefined) attributes.push([name, value])
+  }
+  for (const [name, wireName] of RENAMED) {
+    const value = message[name]
+    if (value !== undefined) attributes.push([wireName, value])
+  }
+  return attributes
+}
+
+/** JSON goes into the envelope as it is; anything else, also what only claims to be JSON, as base64. */
+function structuredBody(attributes: readonly [string, string][], contentType: string, data: Uint8Array): Uint8Array {
+  const envelope = JSON.stringify({ ...Object.fromEntries(attributes), datacontenttype: contentType }).slice(0, -1)
+  if (data.byteLength === 0) return Buffer.from(`${envelope}}`)
+  const json = isJson(contentType) ? jsonText(data) : undefined
+  const content = json === undefined ? `"data_base64":"${Buffer.from(data).toString('base64')}"` : `"data":${json}`
+  return Buffer.from(`${envelope},${content}}`)
+}
+
+function jsonText(data: Uint8Array): string | undefined {
+  try {
+    const text = utf8.decode(data)
+    JSON.parse(text)
+    return text
+  } catch {
+    return undefined
+  }
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true })
+
+/** Whether a content type says that the body is a whole CloudEvent. */
+export function isStructured(contentType: string | undefined): boolean {
+  return contentType !== undefined && /^\s*application\/cloudevents\b/i.test(contentType)
+}
+
+/** Whether a whole CloudEvent is written as JSON, the one format that is read. */
+export function isStructuredJson(contentType: string): boolean {
+  return /^\s*application\/cloudevents\+json\s*(;|$)/i.test(contentType)
+}
+
+/**
+ * Headers, sorted into attributes of CloudEvents and others, by the prefixes that the protocol's binding names; upper and lower
+ * case are the same. Values that are no texts are left out, and so is what `drop` names: headers that the broker adds. An id or a source
+ * that is no text is there, as one that nobody takes: two that differ are not the same message, and neither is without an id.
+ */
+export function sortHeaders(
+  headers: Iterable<readonly [name: string, value: unknown]>,
+  { prefixes, drop }: { readonly prefixes: readonly string[]; readonly drop: (name: string) => boolean },
+): Pick<Arrival, 'attributes' | 'headers'> {
+  // Without a prototype: the names are the sender's.
+  const attributes: Record<string, string> = Object.create(null)
+  const others: Record<string, string> = Object.create(null)
+  for (const [name, value] of headers) {
+    const lower = name.toLowerCase()
+    const prefix = prefixes.find((each) => lower.startsWith(each))
+    const attribute = prefix && lower.slice(prefix.length)
+    const text = textOf(value) ?? (attribute === 'id' || attribute === 'source' ? garbled(value) : undefined)
+    if (text === undefined) continue
+    if (attribute !== undefined) attributes[attribute] = text
+    else if (!drop(lower)) others[name] = text
+  }
+  return { attributes, headers: others }
+}
+
+/** A header's value as a text: bytes have to be UTF-8, a date is written as RFC 3339; lists and tables are no texts. */
+function textOf(value: unknown): string | undefined {
+  if (typeof value === 'string') return value
+  if (typeof value === 'number' || typeof value === 'bigint' || typeof value === 'boolean') return String(value)
+  if (value instanceof Date) return Number.isNaN(value.getTime()) ? undefined : value.toISOString()
+  if (!(value instanceof Uint8Array)) return undefined
+  try {
+    return utf8.decode(value)
+  } catch {
+    return undefined
+  }
+}
+
+/** Bytes that are no UTF-8, as a string that is no text: each byte above 127 is a lone surrogate of its own. */
+function garbled(value: unknown): string | undefined {
+  if (!(value instanceof Uint8Array)) return undefined
+  let units = ''
+  for (const byte of value) units += String.fromCharCode(byte < 0x80 ? byte : 0xdc00 + byte)
+  return units
+}
+
+/** Writes a value for protocols whose headers are ASCII: what is not printable, and space, quote and percent, as %XX. */
+export function percentEncode(value: string): string {
+  if (!/[^\u0021\u0023\u0024\u0026-\u007e]/.test(value)) return value
+  let encoded = ''
+  for (const byte of Buffer.from(value)) {
+    const plain = byte > 0x20 && byte < 0x7f && byte !== 0x22 && byte !== 0x25
+    encoded += plain ? String.fromCharCode(byte) : `%${byte.toString(16).toUpperCase().padStart(2, '0')}`
+  }
+  return encoded
+}
+
+/** Reads such a value; what is not well encoded is taken as it stands. */
+export function percentDecode(value: string): string {
+  if (!value.includes('%')) return value
+  try {
+    return decodeURIComponent(value)
+  } catch {
+    return value
+  }
+}

@@ -1,0 +1,102 @@
+import type { Executor, LocalResult, LocalRow } from '../../../contracts/index.ts'
+import { asBoolean, asText, asUuid, uuidBytes } from '../../sql/index.ts'
+import { chunks, inserts } from './batch.ts'
+import { bytes, inboxRow, list, receipt, text } from './rows.ts'
+import type { statements } from './statements.ts'
+
+type Texts = ReturnType<typeof statements>
+
+/** One message for one consumer. */
+interface Target {
+  readonly consumer: string
+  readonly ordered: boolean
+  readonly row: LocalRow
+}
+
+/** Consumers by name, and whether each wants order. */
+type Listening = ReadonlyMap<string, boolean>
+
+/** Who listens, receipts where there are none, and an inbox row for each receipt that is new. */
+export async function writeLocal(
+  sql: Texts,
+  executor: Executor,
+  rows: readonly LocalRow[],
+  token: string,
+): Promise<readonly LocalResult[]> {
+  const listening = await consumersOf(sql, executor, rows)
+  const targets = rows.map((row) => targetsOf(listening.get(row.message.type), row))
+  const distinct = new Map(targets.flat().map((target) => [nameOf(target), target]))
+  await insertReceipts(sql, executor, [...distinct.values()], token)
+  const fresh = await freshNames(sql, executor, [...distinct.values()], token)
+  // The same message may be given twice: its first place is the new one.
+  const delivered = targets.map((each) => each.filter((target) => fresh.delete(nameOf(target))))
+  await insertInbox(sql, executor, delivered.flat())
+  return targets.map((each, index) => ({ consumers: each.length, fresh: delivered[index]?.length ?? 0 }))
+}
+
+/** The consumers that `subscriptions` has now, by type. */
+async function consumersOf(
+  sql: Texts,
+  executor: Executor,
+  rows: readonly LocalRow[],
+): Promise<ReadonlyMap<string, Listening>> {
+  const types = [...new Set(rows.map((row) => row.message.type))]
+  const found = new Map<string, Map<string, boolean>>()
+  for (const part of chunks(types)) {
+    const answer = await executor.query(sql.listening, [list(part.map(text))])
+    for (const row of answer.rows) {
+      const type = asText(row['type'])
+      const listening = found.get(type) ?? new Map<string, boolean>()
+      found.set(type, listening.set(asText(row['consumer']), asBoolean(row['ordered'])))
+    }
+  }
+  return found
+}
+
+/** Order counts if this process, or what is listed, wants it. */
+function targetsOf(listed: Listening | undefined, row: LocalRow): readonly Target[] {
+  const known = row.consumers.map(({ name, ordered }) => [name, ordered || listed?.get(name) === true] as const)
+  const listening = new Map([...(listed ?? []), ...known])
+  return [...listening.keys()].sort().map((consumer) => ({ consumer, ordered: listening.get(consumer) === true, row }))
+}
+
+/** A target by consumer and message, in the order of the primary key. */
+function nameOf({ consumer, row }: Target): string {
+  return `${consumer}\0${row.message.messageKey}`
+}
+
+async function insertReceipts(
+  sql: Texts,
+  executor: Executor,
+  targets: readonly Target[],
+  token: string,
+): Promise<void> {
+  // Sorted, because two publishers inserting in different order deadlock.
+  const sorted = targets.toSorted((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1))
+  const receipts = sorted.map(({ consumer, row }) => receipt(consumer, token, row.message))
+  for (const { text, params } of inserts(sql.receipt, receipts)) await executor.query(text, params)
+}
+
+async function freshNames(
+  sql: Texts,
+  executor: Executor,
+  targets: readonly Target[],
+  token: string,
+): Promise<Set<string>> {
+  const fresh = new Set<string>()
+  for (const [consumer, own] of Map.groupBy(targets, (target) => target.consumer)) {
+    for (const part of chunks(own)) {
+      const keys = part.map(({ row }) => uuidBytes(row.message.messageKey))
+      const { rows } = await executor.query(sql.fresh(part.length), [bytes(consumer), uuidBytes(token), ...keys])
+      for (const row of rows) fresh.add(`${consumer}\0${asUuid(row['message_key'])}`)
+    }
+  }
+  return fresh
+}
+
+async function insertInbox(sql: Texts, executor: Executor, targets: readonly Target[]): Promise<void> {
+  const values = targets.map(({ consumer, ordered, row: { message, delayMs } }) =>
+    inboxRow({ consumer, message, ordered, attempts: 0, starts: 0, delayMs, error: null }),
+  )
+  for (const { text, params } of inserts(sql.insertInbox, values)) await executor.query(text, params)
+}

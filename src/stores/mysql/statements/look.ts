@@ -1,0 +1,245 @@
+import type { Param, Result, Row, Share, Statement } from '../../../contracts/index.ts'
+import { compareSeq, numberOf } from '../../../message/index.ts'
+import { asBoolean, asNumber, asSeq, asText, pageOf } from '../../sql/index.ts'
+import type { LookTexts } from './look-texts.ts'
+import { bytes, keyHash, text } from './rows.ts'
+import type { Statements } from './statements.ts'
+
+type Query = (statement: Statement) => Promise<Result>
+
+/** How many rows of one key a look lists at most. */
+const RUN = 100
+/** How often a look goes on behind keys with many rows; what is left then is for the next one. */
+const ROUNDS = 3
+/** Parts of one statement at most. */
+const MAX_PARTS = 200
+
+/**
+ * What waits, lane by lane. Neither server can begin a correlated subquery in the middle of an index, and MariaDB has no
+ * LATERAL, so every place is a SELECT of its own with constants, all of them together one statement. Keys come in the order
+ * of their hashes; `more` marks the row of a lane behind which there are more keys.
+ */
+export async function look(sql: Statements, query: Query, shares: readonly Share[]): Promise<Result> {
+  const lanes = await occupied(sql, query, shares)
+  let open = lanes
+  for (let round = 1; round <= ROUNDS && open.length > 0; round++) {
+    const parts = open.flatMap((lane) => lane.parts())
+    const found = Map.groupBy(await ask(query, parts), nameOf)
+    for (const lane of open) lane.add(found.get(lane.name) ?? [])
+    open = open.filter((lane) => lane.wantsMore)
+  }
+  const runs = Map.groupBy(
+    await ask(
+      query,
+      lanes.flatMap((lane) => lane.runParts()),
+    ),
+    nameOf,
+  )
+  for (const lane of lanes) lane.addRuns(runs.get(lane.name) ?? [])
+  const rows = lanes.flatMap((lane) => lane.rows())
+  return { rows, affected: rows.length }
+}
+
+function nameOf(row: Row): string {
+  return `${row['share']} ${row['lane']}`
+}
+
+/** A SELECT and its values. */
+interface Part {
+  readonly text: string
+  readonly params: readonly Param[]
+}
+
+/** The lanes of the shares in which there is anything: usually none, and that is cheap to see. */
+async function occupied(sql: Statements, query: Query, shares: readonly Share[]): Promise<readonly Lane[]> {
+  const parts = shares.map(({ table, scope, lanes, all = false }, index) => ({
+    text: sql.look[table].occupied(index, all),
+    params: [bytes(scope), bytes(scope), bytes(scope), JSON.stringify(lanes)],
+  }))
+  return (await ask(query, parts)).flatMap((row) => {
+    const share = shares[asNumber(row['share'])]
+    if (share === undefined) return []
+    const timed = asBoolean(row['timed']) && !share.all
+    const there = { loose: asBoolean(row['loose']), keyed: asBoolean(row['keyed']), timed }
+    if (!(there.loose || there.keyed || there.timed)) return []
+    return [new Lane(sql.look[share.table], share, asNumber(row['share']), asNumber(row['lane']), there)]
+  })
+}
+
+/** The answers to many parts, in as few statements as the server likes. */
+async function ask(query: Query, parts: readonly Part[]): Promise<Row[]> {
+  const rows: Row[] = []
+  for (let from = 0; from < parts.length; from += MAX_PARTS) {
+    const some = parts.slice(from, from + MAX_PARTS)
+    const params = some.flatMap((part) => part.params)
+    rows.push(...(await query({ text: some.map((part) => part.text).join(' union all '), params })).rows)
+  }
+  return rows
+}
+
+/** What there is in a lane. */
+interface There {
+  readonly loose: boolean
+  readonly keyed: boolean
+  readonly timed: boolean
+}
+
+/** What was found in one lane, and what to ask next. */
+class Lane {
+  readonly name: string
+  readonly #texts: LookTexts
+  readonly #share: Share
+  readonly #index: number
+  readonly #where: readonly Param[]
+  readonly #loose: Row[] = []
+  /** The rows of each key; keys in the order of their hashes, because every page begins behind the last one. */
+  readonly #keys = new Map<string, Row[]>()
+  readonly #there: There
+  /** First rows of keys that stand aside until they are due. */
+  readonly #waiting: Row[] = []
+  /** Rows of keys that were asked for one by one. */
+  readonly #runs: Row[] = []
+  /** The key behind which the page was cut. */
+  #cut: string | undefined
+  #asked = false
+
+  constructor(texts: LookTexts, share: Share, index: number, lane: number, there: There) {
+    this.name = `${index} ${lane}`
+    this.#texts = texts
+    this.#share = share
+    this.#index = index
+    this.#where = [bytes(share.scope), lane]
+    this.#there = there
+    this.#cut = share.after.get(lane)
+  }
+
+  get wantsMore(): boolean {
+    return this.#cut !== undefined && (this.#keys.size < pageOf(this.#share) || this.#runLeft() > 0)
+  }
+
+  parts(): readonly Part[] {
+    const full = this.#keys.size >= pageOf(this.#share)
+    const parts = [
+      this.#asked ? this.#runPart() : this.#loosePart(),
+      this.#asked ? undefined : this.#timedPart(),
+      this.#there.keyed && !full ? this.#keysPart() : undefined,
+    ]
+    this.#asked = true
+    return parts.filter((part) => part !== undefined)
+  }
+
+  add(rows: readonly Row[]): void {
+    const fresh: Row[] = []
+    for (const row of rows) {
+      if (row['key'] === null) this.#loose.push(row)
+      else if (asBoolean(row['timed'])) this.#waiting.push(row)
+      else (this.#keys.get(asText(row['key'])) ?? fresh).push(row)
+    }
+    if (this.#keys.size < pageOf(this.#share)) this.#addKeys(fresh)
+  }
+
+  /** The rows of the keys whose time has come, and of those that have rows which stand aside. */
+  runParts(): readonly Part[] {
+    const due = this.#waiting.filter((row) => asNumber(row['ms']) <= 0).slice(0, pageOf(this.#share))
+    const followed = [...this.#keys.values()].map(([first]) => first as Row).filter(isFollowed)
+    return [...due, ...followed].map((row, nth) => ({
+      text: this.#texts.run(this.#index, Math.max(1, Math.floor(RUN / (nth + 1) ** 2))),
+      params: [...this.#where, keyHash(asText(row['key'])), '0'],
+    }))
+  }
+
+  addRuns(rows: readonly Row[]): void {
+    for (const row of rows) this.#runs.push({ ...row, timed: 1 })
+    // Without a key it only says when to look again.
+    const next = this.#waiting.find((row) => asNumber(row['ms']) > 0)
+    if (next !== undefined) this.#runs.push({ ...next, key: null })
+  }
+
+  /** A key that the end of the answer may have cut is left for the next page, unless it is the only one. */
+  #addKeys(rows: readonly Row[]): void {
+    const found = inOrder(Map.groupBy(rows, (row) => asText(row['key'])))
+    const cut = rows.length === this.#limit
+    if (cut && found.length > 1) found.pop()
+    const room = pageOf(this.#share) - this.#keys.size
+    for (const [key, own] of found.slice(0, room)) this.#keys.set(key, own)
+    this.#cut = cut || found.length > room ? [...this.#keys.keys()].at(-1) : undefined
+  }
+
+  rows(): readonly Row[] {
+    const keyed = [...this.#keys].flatMap(([key, rows]) =>
+      firstRows(rows).map((row, nth) => ({ ...row, more: key === this.#cut && nth === 0 })),
+    )
+    return [...this.#loose, ...keyed, ...this.#runs]
+  }
+
+  get #limit(): number {
+    return 2 * pageOf(this.#share)
+  }
+
+  #loosePart(): Part | undefined {
+    return this.#there.loose ? this.#byTime(this.#texts.loose) : undefined
+  }
+
+  #timedPart(): Part | undefined {
+    return this.#there.timed ? this.#byTime(this.#texts.timed) : undefined
+  }
+
+  /** One more than a page: if not all of them are due, the first that is not says when. */
+  #byTime(texts: LookTexts['loose' | 'timed']): Part | undefined {
+    const { table, types } = this.#share
+    if (table === 'inbox' && types.length === 0) return undefined
+    const named = table === 'inbox' ? types : []
+    const each = texts(this.#index, named.length, pageOf(this.#share) + 1)
+    return { text: each, params: [...this.#where, ...named.map(text)] }
+  }
+
+  #keysPart(): Part {
+    const all = this.#share.all === true
+    if (this.#cut === undefined)
+      return { text: this.#texts.firstKeys(this.#index, this.#limit, all), params: this.#where }
+    const params = [...this.#where, keyHash(this.#cut)]
+    return { text: this.#texts.nextKeys(this.#index, this.#limit, all), params }
+  }
+
+  /** The rows of the last key that the page has cut off. */
+  #runPart(): Part | undefined {
+    const left = this.#runLeft()
+    if (left <= 0 || this.#cut === undefined) return undefined
+    const last = this.#keys.get(this.#cut)?.at(-1)
+    const params = [...this.#where, keyHash(this.#cut), numberOf(String(last?.['seq']))]
+    return { text: this.#texts.run(this.#index, left), params }
+  }
+
+  /** Only a key with as many rows as were asked for has been cut. */
+  #runLeft(): number {
+    const rows = this.#keys.get(this.#cut ?? '') ?? []
+    const cut = rows.length === this.#limit && isReady(rows[0] as Row) && !isBehind(rows[0] as Row)
+    return cut ? RUN - rows.length : 0
+  }
+}
+
+/** Keys by their hashes, their rows by seq: a union of ordered answers need not be in order. */
+function inOrder(keys: ReadonlyMap<string, Row[]>): [string, Row[]][] {
+  const hashed = [...keys].map(([key, rows]) => ({ key, rows, hash: keyHash(key) }))
+  const bySeq = (a: Row, b: Row): number => compareSeq(String(a['seq']), String(b['seq']))
+  return hashed.sort((a, b) => Buffer.compare(a.hash, b.hash)).map(({ key, rows }) => [key, rows.sort(bySeq)])
+}
+
+function isReady(row: Row): boolean {
+  return !asBoolean(row['held']) && asNumber(row['ms']) <= 0
+}
+
+/** Whether an older row of its key stands aside. */
+function isBehind(row: Row): boolean {
+  return row['first'] != null && asText(row['first']) !== numberOf(asSeq(row['seq']))
+}
+
+function isFollowed(row: Row): boolean {
+  return asBoolean(row['followed']) && isReady(row) && !isBehind(row)
+}
+
+/** Behind a row that cannot run now nothing else of its key can; of one that stands aside only its seq is known. */
+function firstRows(rows: readonly Row[]): readonly Row[] {
+  if (rows[0] !== undefined && isBehind(rows[0])) return [{ ...rows[0], stuck: asText(rows[0]['first']) }]
+  return rows[0] !== undefined && isReady(rows[0]) ? rows.slice(0, RUN) : rows.slice(0, 1)
+}

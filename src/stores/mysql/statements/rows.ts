@@ -1,0 +1,86 @@
+import { createHash } from 'node:crypto'
+import { type ErrorRecord, errorHash } from '../../../base/index.ts'
+import type { Param, RetryRow } from '../../../contracts/index.ts'
+import type { StoredMessage } from '../../../message/index.ts'
+import { encodeText, laneOf, markOf, numberOf } from '../../../message/index.ts'
+import { uuidBytes } from '../../sql/index.ts'
+
+/** A plain text as bytes. */
+export function bytes(value: string): Buffer {
+  return Buffer.from(value, 'utf8')
+}
+
+/** A text of a message as bytes. */
+export function text(value: string): Buffer {
+  return bytes(encodeText(value))
+}
+
+/** The column `key_hash` of a key. */
+export function keyHash(key: string): Buffer {
+  return createHash('sha256').update(text(key)).digest()
+}
+
+/** consumer, message_key, token, fingerprint, source, id, type: a row of receipts. */
+export function receipt(consumer: string, token: string, message: StoredMessage): readonly Param[] {
+  const { messageKey, source, id, type, fingerprint } = message
+  const keys = [bytes(consumer), uuidBytes(messageKey), uuidBytes(token), Buffer.from(fingerprint, 'hex')]
+  return [...keys, text(source), text(id), text(type)]
+}
+
+/** message_key, source, id, type, key, attributes, data, fingerprint: eight values of a row. */
+export function columns(message: StoredMessage): readonly Param[] {
+  const { messageKey, source, id, type, key, attributes, data, fingerprint } = message
+  return [
+    uuidBytes(messageKey),
+    text(source),
+    text(id),
+    text(type),
+    key === null ? null : text(key),
+    bytes(attributes),
+    // Older escaping functions know only Buffer, and take any other view for an object.
+    Buffer.from(data.buffer, data.byteOffset, data.byteLength),
+    Buffer.from(fingerprint, 'hex'),
+  ]
+}
+
+/** A delay as the servers take it. */
+export function microseconds(ms: number): number {
+  return Math.round(ms * 1000)
+}
+
+/** lane and ordered: a message without a key has no order to keep. */
+export function place(message: StoredMessage, ordered: boolean): readonly Param[] {
+  return [laneOf(message, ordered), Number(ordered && message.key !== null)]
+}
+
+/** error and error_hash. */
+export function errorColumns(error: ErrorRecord): readonly Param[] {
+  return [bytes(JSON.stringify(error)), bytes(errorHash(error))]
+}
+
+/** consumer, the message, attempts, starts, available_at, error, lane, ordered: a row of the inbox. */
+export function inboxRow(row: RetryRow): readonly Param[] {
+  const { consumer, message, ordered, attempts, starts, delayMs, error } = row
+  const state = [attempts, starts, microseconds(delayMs), error && bytes(JSON.stringify(error))]
+  return [bytes(consumer), ...columns(message), ...state, ...place(message, ordered)]
+}
+
+/** The numbers and marks of rows, as one list. */
+export function named(seqs: readonly string[]): Buffer {
+  return bytes(JSON.stringify(seqs.map(one)))
+}
+
+/** Numbers of rows as one list. */
+export function numbered(numbers: readonly string[]): Buffer {
+  return bytes(`[${numbers.join(',')}]`)
+}
+
+/** Bytes as one list. */
+export function list(values: readonly Buffer[]): Buffer {
+  return bytes(JSON.stringify(values.map((value) => value.toString('hex'))))
+}
+
+/** The number and the mark of one row. */
+export function one(seq: string): readonly [string, string] {
+  return [numberOf(seq), markOf(seq)]
+}

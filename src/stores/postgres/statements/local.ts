@@ -1,0 +1,69 @@
+import { encodeText, laneOf } from '../../../message/index.ts'
+import { asNumber, type Dialect } from '../../sql/index.ts'
+import { array } from '../literal.ts'
+import { ENTERED, LATER } from './fragments.ts'
+import { messageArrays } from './rows.ts'
+
+/** Delivers messages to the consumers of this database. */
+export function local(schema: string): Dialect['writeLocal'] {
+  const text = statement(schema)
+  return async (executor, rows, token, entered = '') => {
+    const known = rows.flatMap(({ message, consumers }) =>
+      consumers.map((consumer) => ({ type: message.type, consumer })),
+    )
+    const { rows: answers } = await executor.query(text, [
+      ...messageArrays(rows.map((row) => row.message)),
+      array(rows.map((row) => row.delayMs)),
+      array(rows.map((row) => laneOf(row.message, false))),
+      array(rows.map((row) => laneOf(row.message, true))),
+      entered,
+      array(known.map(({ type }) => encodeText(type))),
+      array(known.map(({ consumer }) => consumer.name)),
+      array(known.map(({ consumer }) => String(consumer.ordered))),
+      token,
+    ])
+    return answers.map((row) => ({ consumers: asNumber(row['consumers']), fresh: asNumber(row['fresh']) }))
+  }
+}
+
+/** One statement: who listens, receipts where there are none, and an inbox row for each receipt that is new. */
+function statement(schema: string): string {
+  return `
+with m as (
+  select message_key, source, id, type, nullif(key, '') as key, attributes, data, fingerprint, delay_ms, lane, key_lane, place
+  from unnest($1::text::uuid[], $2::text::text[], $3::text::text[], $4::text::text[], $5::text::text[],
+    $6::text::text[], $7::text::bytea[], $8::text::text[], $9::text::float8[], $10::text::smallint[],
+    $11::text::smallint[])
+    with ordinality as m (message_key, source, id, type, key, attributes, data, fingerprint, delay_ms, lane, key_lane, place)
+  where ${ENTERED('$12')}
+), known as (
+  select distinct * from unnest($13::text::text[], $14::text::text[], $15::text::boolean[])
+    as known (type, consumer, ordered)
+), listening as (
+  select type, consumer, bool_or(ordered) as ordered from (
+    select type, consumer, ordered from known
+    union all
+    select type, consumer, ordered from ${schema}.subscriptions where type in (select type from m)
+  ) as either group by type, consumer
+), target as (
+  select m.*, listening.consumer, listening.ordered and m.key is not null as ordered
+  from m join listening on listening.type = m.type
+), receipt as (
+  insert into ${schema}.receipts (consumer, message_key, token, source, id, type, fingerprint)
+  select consumer, message_key, $16::uuid, source, id, type, decode(fingerprint, 'hex') from target
+  order by consumer, message_key
+  on conflict do nothing
+  returning consumer, message_key
+), delivered as (
+  insert into ${schema}.inbox
+    (consumer, message_key, source, id, type, key, attributes, data, fingerprint, available_at, lane, ordered)
+  select consumer, message_key, source, id, type, key, attributes, data, decode(fingerprint, 'hex'),
+    ${LATER('delay_ms')}, case when ordered then key_lane else lane end, ordered
+  from target join receipt using (consumer, message_key)
+  order by place, consumer
+)
+select count(target.consumer) as consumers, count(receipt.consumer) as fresh
+from m left join target using (place)
+  left join receipt on receipt.consumer = target.consumer and receipt.message_key = target.message_key
+group by place order by place`
+}

@@ -1,0 +1,111 @@
+import { ACQUIRE_MS, HapaxError, poolExhausted, systemClock, within } from '../../base/index.ts'
+import type { Connection, Result, Statement, TransactionOptions, TransactionWork } from '../../contracts/index.ts'
+import { NotSent } from './connection/driver.ts'
+import type { StoreErrors } from './connection/store-errors.ts'
+import type { Dialect } from './dialect/dialect.ts'
+
+/** Statements and short transactions of hapax's own, without handlers. Each of them ends in time. */
+export class SqlCalls<Tx, Own = Tx> {
+  readonly #connection: Connection<Tx, Own>
+  readonly #dialect: Dialect
+  readonly #errors: StoreErrors
+
+  constructor(connection: Connection<Tx, Own>, dialect: Dialect, errors: StoreErrors) {
+    this.#connection = connection
+    this.#dialect = dialect
+    this.#errors = errors
+  }
+
+  /** One statement; again on a new connection if the first one was broken. All of them may be repeated. */
+  async run(statement: Statement, limitMs: number = QUERY_MS): Promise<Result> {
+    try {
+      return await this.#inTime(statement, limitMs)
+    } catch (error) {
+      const stale = this.#dialect.classify(error) === 'lost'
+      if (!stale) throw this.#errors.ofQuery(error)
+    }
+    return this.#inTime(statement, limitMs).catch((error: unknown) => {
+      throw this.#errors.ofQuery(error)
+    })
+  }
+
+  /** One transaction: a statement, and those that follow from its answer; undefined rolls back. Resolves to that answer. */
+  short(
+    first: Statement,
+    then: (answer: Result) => readonly Statement[] | undefined,
+    where?: CallWhere,
+  ): Promise<Result> {
+    return this.claiming(first, async (_tx, answer) => ({ value: answer, last: then(answer) }), where)
+  }
+
+  /** Moves a row between tables if it is still there. */
+  async move(lock: Statement, statements: readonly Statement[], where?: CallWhere): Promise<boolean> {
+    const there = ({ rows }: Result): boolean => rows.length > 0
+    return there(await this.short(lock, (answer) => (there(answer) ? statements : undefined), where))
+  }
+
+  /** As `short`, with more to ask in between. */
+  async claiming<T>(
+    first: Statement,
+    body: (tx: Tx, answer: Result) => Promise<{ readonly value: T; readonly last: readonly Statement[] | undefined }>,
+    where: CallWhere = {},
+  ): Promise<T> {
+    // A process that is paused in here must not keep the rows for long.
+    const settings = this.#dialect.settings(SHORT, 'claim')
+    const work: TransactionWork<Tx, T> = {
+      first: [...settings, first],
+      body: (tx, answers) => body(tx, answers.at(-1) ?? NO_ANSWER),
+    }
+    // Its link may be dead without anybody saying so.
+    const limit = new AbortController()
+    let cancel = this.#dialect.parallelWriters
+      ? systemClock.after(ACQUIRE_MS, () => limit.abort(poolExhausted(ACQUIRE_MS)))
+      : () => {}
+    const acquired = (): void => {
+      cancel()
+      cancel = systemClock.after(SHORT_MS, () => limit.abort(late(SHORT_MS)))
+    }
+    try {
+      return await this.whole(work, { ...where, signal: limit.signal, acquired })
+    } finally {
+      cancel()
+    }
+  }
+
+  /** A transaction that takes as long as it takes. */
+  async whole<T>(work: TransactionWork<Tx, T>, options: CallOptions = {}): Promise<T> {
+    try {
+      const { classify, doomOf } = this.#dialect
+      return await this.#connection.transaction({ ...options, classify, doomOf }, work)
+    } catch (error) {
+      throw this.#errors.ofQuery(error instanceof NotSent ? error.cause : error)
+    }
+  }
+
+  #inTime({ text, params }: Statement, limitMs: number): Promise<Result> {
+    return within(systemClock, limitMs + GRACE_MS, this.#connection.query(text, params, limitMs), () => {
+      throw late(limitMs)
+    })
+  }
+}
+
+type CallOptions = Omit<TransactionOptions, 'classify' | 'doomOf'>
+type CallWhere = Pick<TransactionOptions, 'control'>
+
+/** What must come through while handlers have all the connections of their pool. */
+export const CONTROL: CallWhere = { control: true }
+
+function late(limitMs: number): HapaxError {
+  return new HapaxError('store-unavailable', `the database did not answer within ${limitMs} ms`)
+}
+
+/** How long heartbeats and looks may take, which others wait for. */
+export const CONTROL_MS = 10_000
+/** The same for other statements. */
+const QUERY_MS = 60_000
+const GRACE_MS = 1_000
+/** The limits of a transaction without handlers. */
+const SHORT = { lockTimeoutMs: 10_000, idleTimeoutMs: 10_000 }
+/** How long one may take as a whole, once it has a connection. */
+const SHORT_MS = 30_000
+const NO_ANSWER: Result = { rows: [], affected: 0 }

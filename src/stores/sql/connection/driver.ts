@@ -1,0 +1,114 @@
+// What connections to databases share.
+
+import { HapaxError, isHapaxError } from '../../../base/index.ts'
+import type { ErrorClass } from '../../../contracts/index.ts'
+
+/** The error of a transaction whose own statements met a conflict or lost the link. */
+export function doomed(kind: 'conflict' | 'lost', cause: unknown): HapaxError {
+  return kind === 'lost'
+    ? new HapaxError('transaction-lost', 'the connection was lost inside the transaction', { cause })
+    : new HapaxError('transaction-conflict', 'the database gave up this transaction in favour of another', { cause })
+}
+
+/** An error that came up before COMMIT was sent: nothing can have been committed. */
+export class NotSent extends Error {
+  constructor(cause: unknown) {
+    super('COMMIT was not sent', { cause })
+  }
+}
+
+/** Runs what comes before COMMIT. */
+export async function beforeCommit<T>(steps: () => Promise<T>): Promise<T> {
+  try {
+    return await steps()
+  } catch (error) {
+    throw new NotSent(error)
+  }
+}
+
+/** Whether a connection on which hapax's own statement met such an error may be used again. */
+export function isHarmless(kind: ErrorClass): boolean {
+  return kind !== 'lost' && kind !== 'aborted' && kind !== 'gone' && kind !== 'other'
+}
+
+/** The error for something that is not an open transaction. */
+export function notInTransaction(detail: string, cause?: unknown): HapaxError {
+  return new HapaxError('not-in-transaction', `expected tx to be an open transaction, got ${detail}`, { cause })
+}
+
+/** The error for a handler that returned while its statements were still running. */
+export function unawaited(count: number): HapaxError {
+  const what = count === 1 ? 'one of its queries was' : `${count} of its queries were`
+  return new HapaxError('unawaited-query', `the handler returned while ${what} still running: await every query`)
+}
+
+/** The error for a handler that returned while its connection was not free. */
+export function leftOpen(cause?: unknown, fields: { readonly cutOff?: true } = {}): HapaxError {
+  const what = 'the handler ended while a query, a cursor or a stream was open on its connection: await or close them'
+  return new HapaxError('unawaited-query', what, { cause, fields })
+}
+
+/** The error of a transaction that ended by this one, and whose connection was destroyed because something was still open on it. */
+export function cutOff(error: unknown): HapaxError {
+  return leftOpen(isHapaxError(error, 'unawaited-query') ? undefined : error, { cutOff: true })
+}
+
+/** Whether the server may still be working on what was open on a connection that was destroyed. */
+export function isCutOff(error: unknown): boolean {
+  return isHapaxError(error, 'unawaited-query') && error.fields['cutOff'] === true
+}
+
+/** The error of a link that has not answered in time, which may be dead without anybody saying so. */
+export function noAnswer(limitMs: number): Error {
+  return Object.assign(new Error(`no answer within ${limitMs} ms`), { code: 'ETIMEDOUT' })
+}
+
+/**
+ * Settles with the steps, or, when the signal aborts, ends them by force and rejects without waiting: with its reason, or with
+ * the `NotSent` that `end` returns.
+ */
+export function untilAborted<T>(
+  signal: AbortSignal | undefined,
+  steps: () => Promise<T>,
+  end: () => unknown,
+): Promise<T> {
+  if (signal === undefined) return steps()
+  return new Promise((resolve, reject) => {
+    const abort = (): void => {
+      const instead = end()
+      reject(instead instanceof NotSent ? instead : signal.reason)
+    }
+    if (signal.aborted) return abort()
+    signal.addEventListener('abort', abort, { once: true })
+    steps()
+      .finally(() => signal.removeEventListener('abort', abort))
+      .then(resolve, reject)
+  })
+}
+
+/** What a pool hands out; an abort does not wait for it any longer, and then it goes back as it came. */
+export function untilAcquired<Client>(
+  acquiring: Promise<Client>,
+  signal: AbortSignal | undefined,
+  giveBack: (client: Client) => void,
+): Promise<Client> {
+  if (signal === undefined) return acquiring
+  return new Promise((resolve, reject) => {
+    const abort = (): void => reject(signal.reason)
+    signal.addEventListener('abort', abort, { once: true })
+    if (signal.aborted) abort()
+    acquiring.then((client) => (signal.aborted ? giveBack(client) : resolve(client)), reject)
+    acquiring.finally(() => signal.removeEventListener('abort', abort)).catch(() => {})
+  })
+}
+
+/** The class of an error or of the first of its causes that has one; ORMs and handlers wrap errors. */
+export function classOfCauses(error: unknown, classOf: (error: object) => ErrorClass): ErrorClass {
+  for (let each = error as { cause?: unknown } | undefined, depth = 0; each && depth < 5; depth++) {
+    if (each instanceof HapaxError) return 'other'
+    const found = typeof each === 'object' ? classOf(each) : 'other'
+    if (found !== 'other') return found
+    each = each.cause as typeof each
+  }
+  return 'other'
+}

@@ -1,0 +1,40 @@
+import type { Result, Statement } from '../../../contracts/index.ts'
+
+/**
+ * What a handler may have left behind in a session, seen before the next one runs. Whatever way it took: a function may set things
+ * as well. No tables are looked at: to plan for one takes longer than all of this.
+ */
+export const SESSION: Statement = {
+  text: `select concat_ws('|', current_user, session_user, current_setting('search_path'), current_setting('TimeZone'),
+  current_setting('DateStyle'), current_setting('default_transaction_read_only'), current_setting('default_transaction_isolation'),
+  current_setting('statement_timeout'), current_setting('lock_timeout'), current_setting('session_replication_role'),
+  current_setting('row_security'), current_setting('synchronous_commit')) as state`,
+  params: [],
+}
+
+const states = new WeakMap<object, unknown>()
+
+/** Whether a session is as it was when hapax had its client for the first time. */
+export function isAsBefore(client: object, answer: Result | undefined): boolean {
+  const state = answer?.rows[0]?.['state']
+  if (!states.has(client)) states.set(client, state)
+  return states.get(client) === state
+}
+
+/** Whether a client that worked before may do less now: it has another role. */
+export function hasOtherRole(client: object, error: unknown): boolean {
+  const { code, cause } = (error ?? {}) as { code?: unknown; cause?: { code?: unknown } }
+  return states.has(client) && (code === '42501' || cause?.code === '42501')
+}
+
+/** The session is not what it was: its client is destroyed, and another one does the work. */
+export class Changed extends Error {}
+
+/** Statements that plainly leave something behind that `SESSION` does not show: settings of one's own, tables, locks, channels. */
+const LEAVING =
+  /(?:^|;)\s*(?:set\s+(?:session\s+)?"?\w+"?\."?\w+|listen\b|load\b|discard\b)|\bset_config\s*\((?![^()]*(?:\([^()]*\)[^()]*)*\btrue\s*\))|\bpg_(?:try_)?advisory_lock|\bcreate\s+temp(?:orary)?\s(?!.*\bon\s+commit\s+drop\b)/is
+
+/** Whether a handler's statement leaves something behind in the session. */
+export function leavesBehind(text: unknown): boolean {
+  return typeof text === 'string' && LEAVING.test(text)
+}

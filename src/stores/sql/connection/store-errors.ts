@@ -1,0 +1,102 @@
+import { HapaxError, isHapaxError, redact, unstorable } from '../../../base/index.ts'
+import type { ErrorClass } from '../../../contracts/index.ts'
+import type { Dialect } from '../dialect/dialect.ts'
+import { doomed, NotSent } from './driver.ts'
+
+/** How far a transaction has come. */
+export type Phase = 'opening' | 'body' | 'committing'
+
+/** What became of a transaction that was ended by force, if the database tells. */
+export type Fate = 'committed' | 'aborted' | undefined
+
+/** Says what errors of a driver mean, by where they came up. */
+export class StoreErrors {
+  readonly #dialect: Dialect
+
+  constructor(dialect: Dialect) {
+    this.#dialect = dialect
+  }
+
+  /** The error of a transaction that had come so far. What a body threw is left alone. */
+  ofTransaction(error: unknown, phase: Phase, signal?: AbortSignal): unknown {
+    if (phase === 'body') return error
+    const aborted = signal?.aborted && error === signal.reason
+    if (error instanceof NotSent) return this.inside(error.cause)
+    if (phase === 'committing') return aborted ? commitUnknown(error) : this.#ofCommit(error)
+    if (aborted || error instanceof HapaxError) return error
+    const kind = this.#dialect.classify(error)
+    if (kind === 'lock-timeout' || kind === 'cancelled') {
+      return new HapaxError('busy', 'another transaction holds the row', { cause: error })
+    }
+    return kind === 'conflict' ? doomed(kind, error) : this.#unavailable(error, kind)
+  }
+
+  /** The error of a handler that was cut off, with what is known of its transaction: it may have ended it itself. */
+  ofFate(error: unknown, fate: Fate): unknown {
+    if (fate === 'committed') return brokenAtomicity(error)
+    if (fate !== 'aborted' || !isHapaxError(error, 'handler-timeout')) return error
+    return new HapaxError(error.code, error.message, { cause: error.cause, fields: { ...error.fields, undone: true } })
+  }
+
+  /** The error of a statement, or of a short transaction, that has nothing to do with a handler. */
+  ofQuery(error: unknown): unknown {
+    const kind = this.#dialect.classify(error)
+    if (error instanceof HapaxError) return error
+    // Whoever wanted it may try again.
+    return kind === 'conflict' || kind === 'lock-timeout' ? doomed('conflict', error) : this.#unavailable(error, kind)
+  }
+
+  /** The error of our own statement inside a transaction of somebody else's. */
+  inside(error: unknown): unknown {
+    const kind = this.#dialect.classify(error)
+    return kind === 'no-schema' || kind === 'refused' ? this.#unavailable(error, kind) : this.ofGuard(error)
+  }
+
+  /** The error of the guard: the transaction was given up, or is not there any more. */
+  ofGuard(error: unknown): unknown {
+    if (error instanceof HapaxError) return error
+    const kind = this.#dialect.classify(error)
+    if (kind === 'lost' || kind === 'conflict') return doomed(kind, error)
+    if (kind === 'gone') return brokenAtomicity(error)
+    if (kind !== 'aborted') return error
+    return new HapaxError(
+      'transaction-aborted',
+      'the handler went on after an SQL error, but the database had given up the transaction: rethrow such errors, or run the statement in a savepoint',
+      { cause: error },
+    )
+  }
+
+  #ofCommit(error: unknown): unknown {
+    if (error instanceof HapaxError) return error
+    if (!this.#dialect.answered(error)) return commitUnknown(error)
+    // Our own last statements waited for somebody else's rows.
+    if (this.#dialect.classify(error) === 'lock-timeout') return doomed('conflict', error)
+    return this.inside(error)
+  }
+
+  /** What is to be said of an error that is not about the transaction. */
+  #unavailable(error: unknown, kind: ErrorClass): unknown {
+    if (kind === 'no-schema') {
+      const what = 'the tables of hapax are missing: run hapax.migrate() or npx hapax migrate'
+      return new HapaxError('schema-missing', what, { cause: error })
+    }
+    if (kind === 'refused') return unstorable(error)
+    if (kind !== 'lost' || error instanceof HapaxError) return error
+    const { message, code } = error as { message?: unknown; code?: unknown }
+    const what = `${this.#dialect.name} could not be reached: ${redact(String(message || code))}`
+    return new HapaxError('store-unavailable', what, { cause: error })
+  }
+}
+
+function commitUnknown(cause: unknown): HapaxError {
+  return new HapaxError('commit-unknown', 'the connection was lost while committing', { cause })
+}
+
+/** The transaction that was opened is not there any more. */
+export function brokenAtomicity(cause?: unknown): HapaxError {
+  return new HapaxError(
+    'broken-atomicity',
+    'the handler ended its transaction itself (COMMIT, ROLLBACK, or a statement that commits implicitly, such as DDL on MySQL)',
+    { cause },
+  )
+}

@@ -1,0 +1,199 @@
+import type { ErrorRecord } from '../../base/index.ts'
+import type {
+  FailedGroup,
+  FailedMessage,
+  HeldKey,
+  Origin,
+  Row,
+  SentMessage,
+  StoreStatus,
+  Trace,
+  WorkerRow,
+} from '../../contracts/index.ts'
+import { asBoolean, asDate, asError, asMessage, asSeq, asText } from './values.ts'
+
+/** A row of the failed store. */
+export function asFailed(row: Row): FailedMessage {
+  return {
+    seq: asSeq(row['seq']),
+    origin: asOrigin(row['origin']),
+    consumer: asText(row['consumer']),
+    message: asMessage(row),
+    attempts: Number(row['attempts']),
+    reason: asText(row['reason']),
+    error: asKnownError(row['error']),
+    errorHash: asText(row['error_hash']),
+    failedAt: asDate(row['failed_at']),
+    held: !isNull(row['held_seq']),
+    replacedBy: orNull(asText, row['replaced_by']),
+  }
+}
+
+/** Failed rows that look alike. */
+export function asGroup(row: Row): FailedGroup {
+  return {
+    origin: asOrigin(row['origin']),
+    consumer: asText(row['consumer']),
+    type: asText(row['type']),
+    reason: asText(row['reason']),
+    errorHash: asText(row['error_hash']),
+    count: Number(row['count']),
+    firstAt: asDate(row['first_at']),
+    lastAt: asDate(row['last_at']),
+    error: asKnownError(row['error']),
+    seq: asSeq(row['seq']),
+  }
+}
+
+/** What `failedLock` answers. */
+export interface LockedFailed {
+  readonly origin: Origin
+  readonly consumer: string
+  /** The row that holds its key. */
+  readonly held: string | null
+}
+
+export function asLocked(row: Row): LockedFailed {
+  return {
+    origin: asOrigin(row['origin']),
+    consumer: asText(row['consumer']),
+    held: orNull(asSeq, row['held_seq']),
+  }
+}
+
+/** A key that waits. */
+export function asHeldKey(row: Row): HeldKey {
+  return {
+    origin: asOrigin(row['origin']),
+    scope: asText(row['scope']),
+    key: asText(row['key']),
+    id: asText(row['id']),
+    failedSeq: orNull(asSeq, row['failed_seq']),
+    heldAt: asDate(row['held_at']),
+    waiting: Number(row['waiting']),
+  }
+}
+
+/** A row of `sent`. */
+export function asSent(row: Row): SentMessage {
+  return {
+    seq: asSeq(row['seq']),
+    relay: asText(row['relay']),
+    message: asMessage(row),
+    sentAt: asDate(row['sent_at']),
+  }
+}
+
+/** A row of `subscriptions`. */
+export function asSubscription(row: Row): { consumer: string; type: string; ordered: boolean } {
+  return { consumer: asText(row['consumer']), type: asText(row['type']), ordered: asBoolean(row['ordered']) }
+}
+
+/** How much there is. */
+export function asStatus(
+  consumers: StoreStatus['consumers'],
+  relayRows: readonly Row[],
+  workers: readonly WorkerRow[],
+): StoreStatus {
+  const relays = relayRows.map(asRelayStatus)
+  const oldest = relays.flatMap(({ oldestAt }) => (oldestAt === null ? [] : [oldestAt.getTime()]))
+  return {
+    consumers,
+    relays,
+    outbox: relays.reduce((sum, { waiting, held }) => sum + waiting + held, 0),
+    oldestOutboxAt: oldest.length === 0 ? null : new Date(Math.min(...oldest)),
+    workers,
+  }
+}
+
+/** A row of the dialect's `statusConsumers`. */
+export function asConsumerStatus(row: Row): Omit<StoreStatus['consumers'][number], 'receipts' | 'moreReceipts'> {
+  return {
+    consumer: asText(row['consumer']),
+    waiting: Number(row['waiting']),
+    retrying: Number(row['retrying']),
+    held: Number(row['held']),
+    failed: Number(row['failed']),
+  }
+}
+
+function asRelayStatus(row: Row): StoreStatus['relays'][number] {
+  return {
+    relay: asText(row['relay']),
+    waiting: Number(row['waiting']),
+    held: Number(row['held']),
+    failed: Number(row['failed']),
+    oldestAt: orNull(asDate, row['oldest']),
+    destination: orNull(asText, row['destination']),
+  }
+}
+
+/** A row of the dialect's `trace` statements. */
+export function asTrace(row: Row): Trace {
+  const common = { source: orEmpty(row['source']), type: orEmpty(row['type']), at: asDate(row['at']) }
+  const scope = orEmpty(row['scope'])
+  const attempts = Number(row['attempts'])
+  const waits = { attempts, key: orNull(asText, row['key']), heldAt: orNull(asDate, row['held_at']) }
+  // A SQL store has an inbox instead of claims. Effects belong to a receipt.
+  const place = asText(row['place']) as Exclude<Trace['where'], 'claim' | 'effect'>
+  switch (place) {
+    case 'receipt':
+      return { where: place, consumer: scope, ...common }
+    case 'inbox':
+      return {
+        where: place,
+        consumer: scope,
+        ...common,
+        ...waits,
+        leased: asBoolean(row['leased']),
+        dueAt: asDate(row['due_at']),
+        error: asError(row['error']),
+      }
+    case 'outbox':
+      return { where: place, relay: scope, ...common, ...waits, error: asError(row['error']) }
+    case 'sent':
+      return { where: place, relay: scope, ...common }
+    case 'audit':
+      return {
+        where: place,
+        consumer: scope,
+        ...common,
+        action: asText(row['action']),
+        actor: asText(row['actor']),
+        note: orNull(asText, row['note']),
+      }
+    case 'failed':
+      return {
+        where: place,
+        origin: asOrigin(row['origin']),
+        consumer: scope,
+        ...common,
+        seq: asSeq(row['seq']),
+        attempts,
+        reason: asText(row['reason']),
+        held: !isNull(row['held_seq']),
+        replacedBy: orNull(asText, row['replaced_by']),
+        error: asKnownError(row['error']),
+      }
+  }
+}
+
+function asOrigin(value: unknown): Origin {
+  return asText(value) === 'outbox' ? 'outbox' : 'inbox'
+}
+
+function asKnownError(value: unknown): ErrorRecord {
+  return asError(value) ?? { name: 'Error', message: '' }
+}
+
+function isNull(value: unknown): value is null | undefined {
+  return value === null || value === undefined
+}
+
+function orNull<T>(as: (value: unknown) => T, value: unknown): T | null {
+  return isNull(value) ? null : as(value)
+}
+
+function orEmpty(value: unknown): string {
+  return isNull(value) ? '' : asText(value)
+}

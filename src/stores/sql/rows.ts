@@ -1,0 +1,80 @@
+import type { EffectState } from '../../base/index.ts'
+import type { EffectRef, EffectRow, InboxRow, OutboxMessage, Receipt, Row, WorkerRow } from '../../contracts/index.ts'
+import {
+  asBoolean,
+  asDate,
+  asError,
+  asHex,
+  asLeaving,
+  asMessage,
+  asNumber,
+  asSeq,
+  asText,
+  asTextOrNull,
+  asUuid,
+} from './values.ts'
+
+/** A receipt that was there before. */
+export function asReceipt(row: Row): Receipt {
+  return {
+    token: asUuid(row['token']),
+    source: asText(row['source']),
+    id: asText(row['id']),
+    type: asText(row['type']),
+    fingerprint: asHex(row['fingerprint']),
+    takenAt: asDate(row['taken_at']),
+  }
+}
+
+/** A row of the inbox. */
+export function asInboxRow(row: Row): InboxRow {
+  return {
+    seq: asSeq(row['seq']),
+    consumer: asText(row['consumer']),
+    message: asMessage(row),
+    ordered: asBoolean(row['ordered']),
+    attempts: asNumber(row['attempts']),
+    lost: asNumber(row['lost']),
+    starts: asNumber(row['starts']),
+    crashes: asNumber(row['crashes']),
+    leaseToken: row['lease_token'] === null ? null : asUuid(row['lease_token']),
+    fence: asNumber(row['fence']),
+  }
+}
+
+/** A row of the journal. */
+export function asEffect(effect: Omit<EffectRef, 'name'>, row: Row): EffectRow {
+  return {
+    ...effect,
+    name: asText(row['name']),
+    state: asText(row['state']) as EffectState,
+    token: asUuid(row['token']),
+    attempts: asNumber(row['attempts']),
+    result: asTextOrNull(row['result']),
+    error: asError(row['error']),
+    firstAt: asDate(row['first_at']),
+    lastAt: asDate(row['last_at']),
+  }
+}
+
+/** A row of the outbox. */
+export function asOutboxMessage(row: Row): OutboxMessage {
+  return {
+    seq: asSeq(row['seq']),
+    message: asLeaving(row),
+    attempts: asNumber(row['attempts']),
+  }
+}
+
+/** A row of `workers`. */
+export function asWorker(row: Row): WorkerRow {
+  return {
+    id: asText(row['id']),
+    name: asText(row['name']),
+    serves: asText(row['serves']),
+    startedAt: asDate(row['started_at']),
+    silentMs: Math.max(0, asNumber(row['silent_ms'])),
+    alive: asBoolean(row['alive']),
+    inHand: (JSON.parse(asText(row['in_hand'])) as unknown[]).length,
+  }
+}

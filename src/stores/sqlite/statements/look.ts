@@ -1,0 +1,87 @@
+import type { Origin } from '../../../contracts/index.ts'
+import { NAME } from './fragments.ts'
+import { NOW } from './migrations.ts'
+
+/** A look at one share: without the keys that stand aside, or at all of them. */
+export interface LookTexts {
+  readonly front: string
+  readonly all: string
+}
+
+/** How many rows of one key a look lists at most. */
+const RUN = 100
+const LAST = '9223372036854775807'
+const READY = `i.held_at is null and i.available_at <= ${NOW}`
+
+export function lookTexts(prefix: string, origin: Origin): LookTexts {
+  return { front: statement(prefix, origin, false), all: statement(prefix, origin, true) }
+}
+
+/**
+ * Lane by lane through the index, so that what belongs to others costs nothing; keys are skipped through one by one, so
+ * that a million rows behind one of them cost as much as one. Which share: 1, lanes: 2, scope: 3, page: 4, types: 5.
+ */
+function statement(prefix: string, origin: Origin, all: boolean): string {
+  const table = `${prefix}${origin}`
+  const inbox = origin === 'inbox'
+  const scope = inbox ? 'consumer' : 'relay'
+  const loose = inbox
+    ? `n.ordered = 0 and n.consumer = ?3 and n.lane = lane.lane and n.type in (select value from json_each(?5))`
+    : `n.key is null and n.relay = ?3 and n.lane = lane.lane and ?5 is not null`
+  const keyed = inbox ? `n.ordered = 1 and n.consumer = ?3` : `n.key is not null and n.relay = ?3`
+  const seen = all ? keyed : `${keyed} and n.aside = 0`
+  const starts = inbox ? 'i.starts' : '0'
+  const run = `
+select ?1, ${NAME('i')}, i.type, i.lane, i.key, length(i.data), i.available_at - ${NOW}, i.held_at is not null, ${starts}`
+  return `
+with recursive lane (lane, after) as materialized (
+  select value ->> 'lane', value ->> 'after' from json_each(?2)
+), head (lane, seq, key, ready, nth) as (
+  select i.lane, i.seq, i.key, ${READY}, 1
+  from lane join ${table} as i on i.seq = (
+    select n.seq from ${table} as n where ${seen} and n.lane = lane.lane and n.key > lane.after
+    order by n.key, n.seq limit 1)
+  union all
+  select i.lane, i.seq, i.key, ${READY}, head.nth + 1
+  from head join ${table} as i on i.seq = (
+    select n.seq from ${table} as n where ${seen} and n.lane = head.lane and n.key > head.key
+    order by n.key, n.seq limit 1)
+  where head.nth < ?4
+)
+select ?1 as share, ${NAME('i')} as seq, i.type, i.lane, null as key, length(i.data) as bytes,
+  i.available_at - ${NOW} as ms, 0 as held, ${starts} as starts, 0 as timed
+from lane join ${table} as i on i.seq in (
+  select n.seq from ${table} as n where ${loose} and n.available_at <= ${NOW}
+  order by n.available_at, n.seq limit ?4)
+union all
+select ?1, ${NAME('i')}, i.type, i.lane, null, 0, i.available_at - ${NOW}, 0, 0, 0
+from lane join ${table} as i on i.seq = (
+  select n.seq from ${table} as n where ${loose} and n.available_at > ${NOW}
+  order by n.available_at, n.seq limit 1)
+union all${run}, 0
+from head join ${table} as i on i.seq in (
+  select n.seq from ${table} as n where ${keyed} and n.lane = head.lane and n.key = head.key
+    and n.seq <= iif(head.ready, ${LAST}, head.seq)
+  order by n.seq limit ${RUN})${all ? '' : timed(table, scope, keyed, run)}`
+}
+
+/**
+ * Keys that stand aside until their first row is due: those for which that is now, and when the next one is. Not those of types that the
+ * share lacks: they would stay in front of the others.
+ */
+function timed(table: string, scope: string, keyed: string, run: string): string {
+  const types = scope === 'consumer' ? ' and w.type in (select value from json_each(?5))' : ''
+  const waits = `w.waits = 1 and w.${scope} = ?3 and w.lane = lane.lane${types}`
+  return `
+union all${run}, 1
+from lane join ${table} as h on h.seq in (
+  select w.seq from ${table} as w where ${waits} and w.available_at <= ${NOW}
+  order by w.available_at, w.seq limit ?4)
+join ${table} as i on i.seq in (
+  select n.seq from ${table} as n where ${keyed} and n.lane = h.lane and n.key = h.key order by n.seq limit ${RUN})
+union all
+select ?1, ${NAME('i')}, i.type, i.lane, null, 0, i.available_at - ${NOW}, 0, 0, 1
+from lane join ${table} as i on i.seq = (
+  select w.seq from ${table} as w where ${waits} and w.available_at > ${NOW}
+  order by w.available_at, w.seq limit 1)`
+}

@@ -1,0 +1,34 @@
+import { claiming } from './claiming.ts'
+import { edges } from './edges.ts'
+import { effects } from './effects.ts'
+import type { ClaimHarness } from './harness.ts'
+import { owners } from './owners.ts'
+import { people } from './people.ts'
+import { ClaimWorld } from './world.ts'
+
+/** One case for a lease store. */
+export interface ClaimCase<On = void> {
+  readonly topic: string
+  readonly name: string
+  run(on: On): Promise<void>
+}
+
+const topics = { claiming, owners, effects, edges, people } as const
+
+/** Every case for this lease store: run them all. They are independent of each other and may run at the same time. */
+export function claimCases(harness: ClaimHarness): readonly ClaimCase[] {
+  return Object.entries(topics).flatMap(([topic, cases]) =>
+    cases.map(({ name, run }) => ({
+      topic,
+      name,
+      run: async () => {
+        const world = new ClaimWorld(await harness.open())
+        try {
+          await run(world)
+        } finally {
+          await world.close()
+        }
+      },
+    })),
+  )
+}

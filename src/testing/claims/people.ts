@@ -1,0 +1,330 @@
+import assert from 'node:assert/strict'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { ClaimHapax } from '../../claims/index.ts'
+import { assertOutcome, assertRejects, gate, Pong, ping } from '../store/world.ts'
+import { assertRefused, explainCalls, failedCalls } from '../tool-inputs.ts'
+import { until } from '../wait.ts'
+import type { ClaimCase } from './index.ts'
+import { type ClaimWorld, instead, pings } from './world.ts'
+
+type Case = Omit<ClaimCase<ClaimWorld>, 'topic'>
+
+/** Puts messages into the failed store. */
+async function failed(world: ClaimWorld, hapax: ClaimHapax, ids: readonly string[], name = 'sms'): Promise<void> {
+  const bad = world.sms((ctx) => Promise.reject(new Error(`no '${ctx.message.id}'`)), {
+    hapax: world.hapax(),
+    name,
+    retry: { attempts: 1 },
+  })
+  for (const id of ids) assertOutcome(await bad.handle(ping(id)), 'failed')
+  assert.equal(await hapax.failed.count({ consumer: name }), ids.length)
+}
+
+const looking: readonly Case[] = [
+  {
+    name: 'failed messages are listed in pages, newest first, by filters and in groups',
+    run: async (world) => {
+      const hapax = world.hapax()
+      await failed(world, hapax, ['a1', 'b2', 'c3'])
+      await failed(world, hapax, ['d4'], 'other')
+      const first = await hapax.failed.list({ limit: 3 })
+      const second = await hapax.failed.list({ limit: 3, before: first.at(-1)?.seq as string })
+      assert.deepEqual(
+        [...first, ...second].map(({ message }) => message.id),
+        ['d4', 'c3', 'b2', 'a1'],
+      )
+      assert.deepEqual(
+        (await hapax.failed.list({ consumer: 'sms', type: 'ping', newerThanMs: 600_000 })).map((row) => row.message.id),
+        ['c3', 'b2', 'a1'],
+      )
+      assert.equal(await hapax.failed.count({ olderThanMs: 600_000 }), 0)
+      assert.equal(await hapax.failed.count({ reason: 'permanent' }), 0)
+      assert.equal(await hapax.failed.count({ origin: 'outbox' }), 0)
+      assert.equal(await hapax.failed.count(), 4)
+      const groups = await hapax.failed.groups()
+      assert.deepEqual(
+        groups.map(({ consumer, count, reason }) => [consumer, count, reason]),
+        [
+          ['sms', 3, 'attempts-exhausted'],
+          ['other', 1, 'attempts-exhausted'],
+        ],
+      )
+      const row = await hapax.failed.get(groups[0]?.seq as string)
+      assert.equal(row?.message.id, 'c3')
+      assert.equal(await hapax.failed.get('4711-1'), undefined)
+    },
+  },
+  {
+    name: 'explain finds a message by its id, with and without its source; status counts',
+    run: async (world) => {
+      const hapax = world.hapax()
+      const sms = world.sms(() => {}, { hapax })
+      await sms.handleMany(pings(['a', 'b']))
+      await failed(world, hapax, ['c'])
+      const found = async (id: string, source?: string) => (await hapax.explain(id, source)).map(({ where }) => where)
+      assert.deepEqual(await found('a'), ['receipt'])
+      assert.deepEqual(await found('c', '/sender'), ['receipt', 'failed'])
+      assert.deepEqual([await found('a', '/elsewhere'), await found('z')], [[], []])
+      const { consumers } = await hapax.status()
+      assert.deepEqual(consumers, [{ consumer: 'sms', types: [], waiting: 0, failed: 1 }])
+    },
+  },
+]
+
+const changing: readonly Case[] = [
+  {
+    name: 'C3 C10: what a person retries is driven from the stored payload, once, however many ask and work',
+    run: async (world) => {
+      const hapax = world.hapax()
+      await failed(world, hapax, ['a'])
+      const [row] = await hapax.failed.list()
+      const asked = await Promise.allSettled(
+        Array.from({ length: 5 }, () => world.store.failedRetry(row?.seq as string, { actor: 'ann', action: 'retry' })),
+      )
+      assert.ok(asked.some((each) => each.status === 'fulfilled' && each.value))
+      const calls: unknown[] = []
+      const rivals = await Promise.all(
+        Array.from({ length: 3 }, async () => {
+          const rival = await world.rival()
+          const sms = world.sms((ctx, data) => calls.push([ctx.message.id, ctx.attempt, data.n]), { hapax: rival })
+          return world.worker(rival, sms)
+        }),
+      )
+      await until(async () => (await world.places('a')).join() === 'audit,receipt')
+      for (const worker of rivals) await worker.stop()
+      assert.deepEqual(calls, [['a', 1, 1]])
+      assert.equal(await hapax.failed.count(), 0)
+      assert.deepEqual((await hapax.status()).consumers[0]?.waiting, 0)
+      await assertRejects(hapax.failed.retry(row?.seq as string), 'not-found')
+    },
+  },
+  {
+    name: 'what a person retried and what fails again is retried with its delays, and then failed again',
+    run: async (world) => {
+      const hapax = world.hapax()
+      await failed(world, hapax, ['a'])
+      const attempts: number[] = []
+      const sms = world.sms(
+        (ctx) => {
+          attempts.push(ctx.attempt)
+          throw new Error('still no')
+        },
+        { hapax, retry: { attempts: 3, minDelayMs: 5, maxDelayMs: 20 } },
+      )
+      const [row] = await hapax.failed.list()
+      const worker = await world.worker(hapax, sms)
+      await hapax.failed.retry(row?.seq as string)
+      await until(async () => (await hapax.failed.count()) === 1)
+      await worker.stop()
+      const [again] = await hapax.failed.list()
+      assert.deepEqual([attempts, again?.attempts, again?.error.message], [[1, 2, 3], 3, 'still no'])
+      assert.notEqual(again?.seq, row?.seq)
+      assert.deepEqual((await hapax.status()).consumers[0]?.waiting, 0)
+    },
+  },
+  {
+    name: 'B2: when the worker of a retried message dies, another one takes it after the lease',
+    run: async (world) => {
+      const hapax = world.hapax()
+      await failed(world, hapax, ['a'])
+      const [row] = await hapax.failed.list()
+      await hapax.failed.retry(row?.seq as string)
+      const dead = await world.store.claimStored('sms', { token: crypto.randomUUID(), leaseMs: 50, limit: 10 })
+      assert.deepEqual(
+        dead.claims.map(({ message, lease }) => [message.id, lease.fence]),
+        [['a', 2]],
+      )
+      const fences: number[] = []
+      const sms = world.sms((ctx) => fences.push(ctx.fence), { hapax })
+      const worker = await world.worker(hapax, sms)
+      await until(() => fences.length > 0)
+      await worker.stop()
+      assert.deepEqual(fences, [3])
+    },
+  },
+  {
+    name: 'a discarded message is gone, and its receipt stays',
+    run: async (world) => {
+      const hapax = world.hapax()
+      await failed(world, hapax, ['a', 'b'])
+      const [b, a] = await hapax.failed.list()
+      await hapax.failed.discard(a?.seq as string, { actor: 'ann', note: 'old' })
+      await assertRejects(hapax.failed.discard(a?.seq as string), 'not-found')
+      await assertRejects(hapax.failed.retry(a?.seq as string), 'not-found')
+      const sms = world.sms(() => assert.fail('handled'), { hapax })
+      assertOutcome(await sms.handle(ping('a')), 'duplicate')
+      assert.deepEqual(await world.places('a'), ['audit', 'receipt'])
+      assert.deepEqual(
+        (await hapax.failed.list()).map(({ seq }) => seq),
+        [b?.seq],
+      )
+    },
+  },
+  {
+    name: 'K18: a tool takes nothing that says less, or something else, than a person could have meant',
+    run: async (world) => {
+      const hapax = world.hapax()
+      await failed(world, hapax, ['a', 'b'])
+      const [row] = await hapax.failed.list()
+      await assertRefused([...failedCalls(hapax.failed, row?.seq as string), ...explainCalls(hapax)])
+      assert.equal(await hapax.failed.count(), 2)
+      assert.equal((await hapax.failed.discardAll({ all: true })).done, 2)
+    },
+  },
+  {
+    name: 'C12: retries and discards many; editing is refused',
+    run: async (world) => {
+      const hapax = world.hapax()
+      await failed(world, hapax, ['a', 'b', 'c'])
+      await failed(world, hapax, ['d', 'e'], 'other')
+      assert.deepEqual(await hapax.failed.discardAll({ consumer: 'other' }), {
+        done: 2,
+        gone: 0,
+        errors: 0,
+        stopped: false,
+      })
+      assert.deepEqual(await hapax.failed.retryAll({ all: true }), { done: 3, gone: 0, errors: 0, stopped: false })
+      const calls: string[] = []
+      await world.drain(
+        hapax,
+        world.sms((ctx) => calls.push(ctx.message.id), { hapax }),
+      )
+      assert.deepEqual(calls.sort(), ['a', 'b', 'c'])
+      const edit = (hapax.failed as unknown as { edit(seq: string, data: unknown): Promise<unknown> }).edit('1', {})
+      await assertRejects(edit, 'invalid-option')
+    },
+  },
+  {
+    name: 'F7: a conflict is not tried under the id of another message, whose outside calls are not its own',
+    run: async (world) => {
+      const hapax = world.hapax()
+      const sent: number[] = []
+      const sms = world.sms((ctx, { n }) => ctx.effect('send', () => sent.push(n)), { hapax, onMismatch: 'conflict' })
+      assertOutcome(await sms.handle(ping('a')), 'processed')
+      assertOutcome(await sms.handle(ping('a', { data: { n: 2 } })), 'conflict')
+      const [row] = await hapax.failed.list()
+      const seq = row?.seq as string
+      assert.deepEqual(
+        (await hapax.explain('a')).map(({ where }) => where),
+        ['receipt', 'effect', 'failed'],
+      )
+      assert.deepEqual(await hapax.failed.effects(seq), [])
+      await assertRejects(hapax.failed.retry(seq), 'conflict')
+      await assertRejects(hapax.failed.settle(seq, { effect: 'send', as: 'retry' }), 'not-found')
+      assert.deepEqual(await hapax.failed.retryAll({ all: true }), { done: 0, gone: 0, errors: 1, stopped: false })
+      assert.deepEqual([sent, await hapax.failed.count()], [[1], 1])
+      await hapax.failed.discard(seq)
+      assertOutcome(await sms.handle(ping('a')), 'duplicate')
+    },
+  },
+]
+
+const workers: readonly Case[] = [
+  {
+    name: 'H11: a worker that stops aborts what does not end in time, and that is no attempt',
+    run: async (world) => {
+      const hapax = world.hapax()
+      await failed(world, hapax, ['a'])
+      const entered = gate()
+      const attempts: number[] = []
+      let stuck = true
+      const sms = world.sms(
+        (ctx) => {
+          attempts.push(ctx.attempt)
+          entered.open()
+          return stuck ? new Promise(() => {}) : undefined
+        },
+        { hapax },
+      )
+      const [row] = await hapax.failed.list()
+      await hapax.failed.retry(row?.seq as string)
+      const worker = await world.worker(hapax, sms)
+      await entered.passed
+      await worker.stop({ deadlineMs: 0 })
+      stuck = false
+      const next = await world.worker(hapax, sms)
+      await until(() => attempts.length === 2)
+      await next.stop()
+      assert.deepEqual(attempts, [1, 1])
+    },
+  },
+  {
+    name: 'C2: what a dead worker had in hand is tried one after the other, once each, and not blamed for what others do',
+    run: async (world) => {
+      const hapax = world.hapax()
+      await failed(world, hapax, ['a', 'b', 'c'])
+      const leaseMs = 100
+      const began: string[] = []
+      const lost: string[] = []
+      const done = new Set<string>()
+      hapax.events.on('lease-lost', ({ message }) => lost.push(message.id))
+      hapax.events.on('processed', ({ message }) => done.add(message.id))
+      let running = 0
+      let mostAtOnce = 0
+      const sms = world.sms(
+        async ({ message, signal }) => {
+          began.push(message.id)
+          running += 1
+          mostAtOnce = Math.max(mostAtOnce, running)
+          // Longer than the others' leases would last, were they in hand.
+          if (began.length === 1) await sleep(4 * leaseMs, undefined, { signal }).catch(() => {})
+          running -= 1
+        },
+        // A quarter of it is one at a time.
+        { hapax, leaseMs, concurrency: 4 },
+      )
+      await hapax.failed.retryAll({ all: true })
+      const { claims } = await world.store.claimStored('sms', { token: crypto.randomUUID(), leaseMs: 1, limit: 10 })
+      assert.equal(claims.length, 3)
+      const worker = await world.worker(hapax, sms)
+      await until(() => done.size === 3)
+      await worker.stop()
+      // A machine that stands still for longer than a lease loses it, and the message is tried once more.
+      assert.deepEqual([began.sort(), mostAtOnce], [['a', 'b', 'c', ...lost].sort(), 1])
+      assert.equal(await hapax.failed.count(), 0)
+    },
+  },
+  {
+    name: 'C2: a suspect that is put back without having been tried stays one',
+    run: async (world) => {
+      const hapax = world.hapax()
+      await failed(world, hapax, ['a'])
+      await hapax.failed.retryAll({ all: true })
+      const dead = { token: crypto.randomUUID(), leaseMs: 1, limit: 10 }
+      assert.equal((await world.store.claimStored('sms', dead)).claims.length, 1)
+      const kept: unknown[] = []
+      const watched = instead(world.store, {
+        release: (lease, end) => {
+          kept.push(end.crashes)
+          return world.store.release(lease, end)
+        },
+      })
+      const other = world.hapax({ store: watched })
+      const worker = await world.worker(
+        other,
+        other.leased('sms').on(Pong, () => assert.fail('handled')),
+      )
+      await until(() => kept.length > 0)
+      await worker.stop()
+      assert.equal(kept[0], 1)
+    },
+  },
+  {
+    name: 'what this process does not handle is left to others',
+    run: async (world) => {
+      const hapax = world.hapax()
+      await failed(world, hapax, ['a'])
+      const [row] = await hapax.failed.list()
+      await hapax.failed.retry(row?.seq as string)
+      const strange = hapax.leased('sms').on(Pong, () => assert.fail('handled'))
+      const worker = await world.worker(hapax, strange)
+      const put = gate()
+      hapax.events.on('rolled-back', () => put.open())
+      await put.passed
+      await worker.stop()
+      assert.deepEqual(await world.places('a'), ['audit', 'claim', 'receipt'])
+    },
+  },
+]
+
+export const people: readonly Case[] = [...looking, ...changing, ...workers]

@@ -1,0 +1,40 @@
+import type { Outcome } from '../../consumer/index.ts'
+import { messageKey } from '../../message/index.ts'
+import { effectPolicies, type PolicyWorld } from '../effect-policies.ts'
+import { ping } from '../store/world.ts'
+import { until } from '../wait.ts'
+import type { ClaimCase } from './index.ts'
+import { type ClaimWorld, instead } from './world.ts'
+
+/** A store without an inbox, as the common cases see it. */
+function policyWorld(world: ClaimWorld): PolicyWorld {
+  return {
+    retry: 'rolled-back',
+    sms: (handler, begin) => {
+      const beginEffect = begin?.(world.store.beginEffect.bind(world.store))
+      const store = beginEffect === undefined ? world.store : instead(world.store, { beginEffect })
+      const sms = world.sms(handler, { hapax: world.hapax({ store }) })
+      return {
+        handle: (id) => sms.handle(ping(id)),
+        again: async (id) => {
+          let outcome: Outcome | undefined
+          await until(async () => {
+            outcome = await sms.handle(ping(id))
+            return outcome.status !== 'busy'
+          })
+          return outcome as Outcome
+        },
+      }
+    },
+    dieInside: async (id) => {
+      const effect = { consumer: 'sms', messageKey: messageKey('/sender', id), name: 'send' }
+      await world.store.beginEffect(await world.lease(id, { leaseMs: 1 }), 1, effect, false)
+    },
+    journal: (id) => world.store.effects('sms', messageKey('/sender', id)),
+  }
+}
+
+export const policies: readonly Omit<ClaimCase<ClaimWorld>, 'topic'>[] = effectPolicies.map(({ name, run }) => ({
+  name,
+  run: (world) => run(policyWorld(world)),
+}))

@@ -1,0 +1,64 @@
+import assert from 'node:assert/strict'
+import type { Case } from '../case.ts'
+import { assertOutcome, assertRejects, Pong, type World } from '../world.ts'
+
+const unmigrated = { open: { migrated: false }, needs: ['migrations'] } as const
+
+const applied = async (world: World): Promise<readonly boolean[]> =>
+  (await world.store.migrations()).map((migration) => migration.applied)
+
+export const migrations: readonly Case[] = [
+  {
+    name: 'migrate makes the schema, and finds nothing to do the second time',
+    ...unmigrated,
+    run: async (world) => {
+      assert.ok((await applied(world)).every((each) => !each))
+      const made = await world.store.migrate()
+      assert.ok(made.length > 0)
+      assert.deepEqual(await world.store.migrate(), [])
+      assert.ok((await applied(world)).every(Boolean))
+      await world.store.ready()
+      assertOutcome(await world.reader().deliver('a'), 'processed')
+    },
+  },
+  {
+    name: 'H2: instances that migrate at once apply each migration once',
+    ...unmigrated,
+    needs: ['migrations', 'another store'],
+    run: async (world) => {
+      const stores = [world.store, await world.database.another(), await world.database.another(), world.store]
+      const made = await Promise.all(stores.map((store) => store.migrate()))
+      const versions = made.flat().map(({ version }) => version)
+      assert.deepEqual(versions, [...new Set(versions)])
+      assert.equal(versions.length, (await world.store.migrations()).length)
+    },
+  },
+  {
+    name: 'H1: a schema that another version made is noticed',
+    needs: ['migrations', 'another store'],
+    run: async (world) => {
+      await world.database.drift()
+      const other = await world.database.another()
+      await assertRejects(other.ready(), 'schema-drift')
+      await assertRejects(other.migrations(), 'schema-drift')
+      await assertRejects(other.migrate(), 'schema-drift')
+    },
+  },
+  {
+    name: 'without its tables everything rejects and says what to do',
+    ...unmigrated,
+    run: async (world) => {
+      await assertRejects(world.store.ready(), 'schema-outdated')
+      const reader = world.reader()
+      await assertRejects(reader.deliver('a'), 'schema-missing')
+      await assertRejects(world.worker(reader), 'schema-outdated')
+      const { hapax } = reader
+      await assertRejects(
+        hapax.transaction((tx) => hapax.publish(tx, Pong, { n: 1 })),
+        'schema-missing',
+      )
+      await assertRejects(hapax.status(), 'schema-missing')
+      assert.deepEqual(reader.calls, [])
+    },
+  },
+]

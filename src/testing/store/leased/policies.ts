@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict'
+import type { Outcome } from '../../../consumer/index.ts'
+import { messageKey } from '../../../message/index.ts'
+import { effectPolicies, type PolicyWorld } from '../../effect-policies.ts'
+import type { Case } from '../case.ts'
+import { ping, type World } from '../world.ts'
+import { altered, leased, seqOf, storeOne } from './world.ts'
+
+/** A store with an inbox, as the common cases see it. */
+function policyWorld(world: World): PolicyWorld {
+  return {
+    retry: 'retrying',
+    sms: (handler, begin) => {
+      const beginEffect = begin?.(world.store.beginEffect.bind(world.store))
+      const store = beginEffect === undefined ? world.store : altered(world.store, { beginEffect })
+      const sms = leased(world, handler, { hapax: world.hapax({ store }) })
+      return {
+        handle: (id) => sms.handle(ping(id)),
+        again: async (id) => {
+          const seq = await seqOf(world, id)
+          return (await sms.consumer.work([seq])).get(seq) as Outcome
+        },
+      }
+    },
+    dieInside: (id) => dieInside(world, id),
+    journal: (id) => world.store.effects('billing', messageKey('/sender', id)),
+  }
+}
+
+async function dieInside(world: World, id: string): Promise<void> {
+  await storeOne(world, id)
+  const seq = await seqOf(world, id)
+  const token = crypto.randomUUID()
+  const [row] = await world.store.lease([seq], token, 60_000)
+  const lease = { seq, token, fence: row?.fence as number }
+  const effect = { consumer: 'billing', messageKey: messageKey('/sender', id), name: 'send' }
+  assert.deepEqual(await world.store.beginEffect(lease, 60_000, effect, false), { before: undefined })
+  assert.equal((await world.store.renew([lease], 1)).size, 1)
+  await world.until(async () => (await world.due()).includes(seq))
+}
+
+export const policies: readonly Case[] = effectPolicies.map(({ name, run }) => ({
+  name,
+  run: (world) => run(policyWorld(world)),
+}))

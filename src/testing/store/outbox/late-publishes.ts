@@ -1,0 +1,150 @@
+import assert from 'node:assert/strict'
+import { defineMessage, type MessageType } from '../../../message/index.ts'
+import type { Case } from '../case.ts'
+import type { HarnessFeatures } from '../harness.ts'
+import { type AnyHapax, assertRejects, type Count, type Gate, gate, Pong, type Tx, type World } from '../world.ts'
+
+const ownOnly = ({ ownTransactions }: HarnessFeatures): string | undefined =>
+  ownTransactions ? undefined : 'it has no transactions of your own'
+
+/** A type whose schema answers when the gate is opened, and tells by another one that it was asked. */
+function slow(): { Slow: MessageType<Count>; asked: Gate; answer: Gate } {
+  const [asked, answer] = [gate(), gate()]
+  const validate = async (value: unknown): Promise<{ value: Count }> => {
+    asked.open()
+    await answer.passed
+    return { value: value as Count }
+  }
+  const schema = { '~standard': { version: 1, vendor: 'test', validate } } as const
+  return { Slow: defineMessage('pong', { schema }) as MessageType<Count>, asked, answer }
+}
+
+/** A hapax for each way of delivery, and what shows that nothing was written. */
+async function ways(world: World): Promise<readonly (readonly [string, AnyHapax])[]> {
+  const local = world.hapax({ delivery: 'local' })
+  local.consumer('billing').on(Pong, () => {})
+  return [
+    ['relay', world.hapax()],
+    ['local', local],
+  ]
+}
+
+async function assertNothing(world: World): Promise<void> {
+  assert.deepEqual(await world.database.outbox(), [])
+  const { consumers } = await world.store.status()
+  assert.deepEqual(consumers, [])
+}
+
+/** A publish that nobody awaits in a transaction of the user's own, which ends as told. */
+async function forgotten(world: World, hapax: AnyHapax, type: MessageType<Count>, end: 'commit' | 'rollback') {
+  let publishing: Promise<unknown> = Promise.resolve()
+  const own = world.database.own(async (tx) => {
+    publishing = hapax.publish(tx, type, { n: 1 })
+    publishing.catch(() => {})
+    if (end === 'rollback') throw new Error('given up')
+  })
+  await own.catch((error: Error) => assert.equal(error.message, 'given up'))
+  return { publishing }
+}
+
+export const latePublishes: readonly Case[] = [
+  {
+    name: 'K2: a publish whose schema answers after the end of its transaction writes nothing',
+    skip: ownOnly,
+    run: async (world) => {
+      for (const [, hapax] of await ways(world)) {
+        for (const end of ['rollback', 'commit'] as const) {
+          const { Slow, answer } = slow()
+          const { publishing } = await forgotten(world, hapax, Slow, end)
+          answer.open()
+          await assertRejects(publishing, 'not-in-transaction')
+          await assertNothing(world)
+        }
+      }
+    },
+  },
+  {
+    name: 'K2: nor does it write into the next transaction on its client, which goes on undisturbed',
+    skip: ownOnly,
+    run: async (world) => {
+      for (const [way, hapax] of await ways(world)) {
+        const { Slow, answer } = slow()
+        const { publishing } = await forgotten(world, hapax, Slow, 'rollback')
+        await world.database.own(async (tx) => {
+          await world.database.effect(tx, `before ${way}`)
+          answer.open()
+          await assertRejects(publishing, 'not-in-transaction')
+          await world.database.effect(tx, `after ${way}`)
+        })
+        await assertNothing(world)
+      }
+      await world.assertEffects(['before relay', 'after relay', 'before local', 'after local'])
+    },
+  },
+  {
+    name: 'K2: a publish that nobody awaits never survives a rollback, and survives a commit only if it resolves',
+    skip: ownOnly,
+    run: async (world) => {
+      const hapax = world.hapax()
+      for (let round = 1; round <= 20; round++) {
+        const { publishing } = await forgotten(world, hapax, Pong, 'rollback')
+        await publishing.catch(() => {})
+        assert.deepEqual(await world.database.outbox(), [])
+      }
+      const { publishing } = await forgotten(world, hapax, Pong, 'commit')
+      const resolved = await publishing.then(
+        () => 1,
+        () => 0,
+      )
+      assert.equal((await world.database.outbox()).length, resolved)
+    },
+  },
+  {
+    name: 'K2: a schema that takes its time keeps no publish from its own transaction',
+    skip: ownOnly,
+    run: async (world) => {
+      const hapax = world.hapax()
+      await world.database.own(async (tx: Tx) => {
+        const { Slow, asked, answer } = slow()
+        const publishing = hapax.publishMany(tx, [Pong.of({ n: 1 }, { id: 'a' }), Slow.of({ n: 2 }, { id: 'b' })])
+        await asked.passed
+        await world.database.effect(tx, 'in between')
+        answer.open()
+        await publishing
+        await hapax.publish(tx, Pong, { n: 3 }, { id: 'c' })
+      })
+      assert.deepEqual(await world.database.outbox(), ['a', 'b', 'c'])
+      await world.assertEffects(['in between'])
+    },
+  },
+  {
+    name: 'K2: publishes at the same time in one transaction of your own are all written, whichever is ready first',
+    skip: ownOnly,
+    run: async (world) => {
+      for (const [way, hapax] of await ways(world)) {
+        await world.database.own(async (tx: Tx) => {
+          const [first, second] = [slow(), slow()]
+          const id = (name: string) => ({ id: `${way} ${name}` })
+          const early = hapax.publish(tx, first.Slow, { n: 1 }, id('a'))
+          await world.database.effect(tx, `${way} in between`)
+          const late = hapax.publish(tx, second.Slow, { n: 2 }, id('b'))
+          await Promise.all(['c', 'd', 'e'].map((name) => hapax.publish(tx, Pong, { n: 3 }, id(name))))
+          first.answer.open()
+          await early
+          second.answer.open()
+          await Promise.all([late, hapax.publish(tx, Pong, { n: 4 }, id('f'))])
+        })
+      }
+      assert.deepEqual(
+        (await world.database.outbox()).toSorted(),
+        [...'abcdef'].map((name) => `relay ${name}`),
+      )
+      const { consumers } = await world.store.status()
+      assert.deepEqual(
+        consumers.map(({ consumer, waiting }) => ({ consumer, waiting })),
+        [{ consumer: 'billing', waiting: 6 }],
+      )
+      await world.assertEffects(['relay in between', 'local in between'])
+    },
+  },
+]

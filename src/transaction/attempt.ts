@@ -1,0 +1,330 @@
+import type { Acquisitions, Activity, EventHub, Isolation, Logger, Random, Redact } from '../base/index.ts'
+import { asError, type Clock, HapaxError, isHapaxError, isRefusal, messageOf, pause } from '../base/index.ts'
+import type { Opening, Store, Unit, UnitEnd, UnitOptions, Writes } from '../contracts/index.ts'
+import { Deadline, type Phases } from './deadline.ts'
+import type { Floor } from './floor.ts'
+import type { OpenBuffer } from './publish.ts'
+
+/** What every part of one hapax shares. */
+export interface Engine<Tx> {
+  readonly store: Store<Tx, never>
+  readonly publisher: { open(tx: Tx): OpenBuffer<Tx> }
+  /** The application: the source of what it publishes. */
+  readonly source: string
+  /** The relay of messages that name none, and of a worker's `relay`. */
+  readonly relay: string
+  readonly events: EventHub
+  readonly activity: Activity
+  readonly acquisitions: Acquisitions
+  readonly logger: Logger
+  /** The user's own rules for texts of errors. */
+  readonly redact: Redact
+  readonly clock: Clock
+  readonly random: Random
+  readonly maxBytes: number
+  readonly mintId: () => string
+  /** One for all workers of the process: alone means alone in it. */
+  readonly floor: Floor
+}
+
+/** Time limits and isolation of a consumer's transactions. */
+export interface UnitSettings {
+  readonly timeoutMs: number
+  readonly lockTimeoutMs: number
+  readonly isolation: Isolation | undefined
+  /** Whether the handlers of a group are called at the same time. */
+  readonly together: boolean
+}
+
+/** How a transaction with handlers ended, when the database could be reached. */
+export type Attempted<T> =
+  | { readonly kind: 'done'; readonly value: T }
+  /** The handler, or what it did to its transaction, is at fault. `tokens`: those it may have been committed under. */
+  | { readonly kind: 'failed'; readonly error: unknown; readonly tokens: ReadonlySet<string> }
+  | { readonly kind: 'busy'; readonly error: HapaxError }
+  /** The transaction was lost, or given up by the database again and again: nobody's fault, nothing kept. */
+  | { readonly kind: 'lost'; readonly error: HapaxError }
+  /** The store can never take one of the messages that the transaction was to begin with. */
+  | { readonly kind: 'refused'; readonly error: HapaxError }
+
+/** What is in hand while the body of a transaction runs. */
+export interface Running<Tx> {
+  readonly unit: Unit<Tx>
+  /** Tokens of earlier runs whose commit could not be learnt: finding one means that it had succeeded. */
+  readonly earlier: ReadonlySet<string>
+  /** The outcome of an earlier commit is being looked for. */
+  readonly resolving: boolean
+  /** Runs somebody's work inside the transaction and returns what has to be written with it. */
+  run(work: (scope: Scope<Tx>) => Promise<unknown>): Promise<Writes>
+}
+
+/** What the handlers of one transaction share. */
+export interface Scope<Tx> {
+  readonly tx: Tx
+  readonly buffer: OpenBuffer<Tx>
+  readonly signal: AbortSignal
+  readonly logger: Logger
+  /** Whether the handlers are called at the same time. */
+  readonly together: boolean
+}
+
+const MAX_CONFLICTS = 20
+const STALE_MS = 1_000
+const CONFLICT_PAUSE_MS = 10
+const GRACE_MS = 10_000
+const COMMIT_MS = 30_000
+/** How long the outcome of a commit is looked for before the message is put back. */
+const RESOLVE_MS = 15_000
+/** How long a record is insisted on. */
+const INSIST_MS = 600_000
+
+/**
+ * Runs one transaction until its outcome is known: again after a conflict, and again, under a new token, after a commit
+ * whose outcome was not learnt. Rejects only when the database cannot tell.
+ */
+export class Attempt<Tx, T> {
+  readonly #engine: Engine<Tx>
+  readonly #settings: UnitSettings
+  readonly #opening: (token: string, resolving: boolean) => Opening
+  readonly #body: (running: Running<Tx>) => Promise<UnitEnd<T>>
+  readonly #earlier = new Set<string>()
+  readonly #phases: Phases
+  #unknownSince: number | undefined
+  #conflicts = 0
+  #stale = false
+  readonly #startedAt: number
+  readonly #onUnknown: () => void
+  readonly #signal: AbortSignal | undefined
+
+  constructor(engine: Engine<Tx>, settings: UnitSettings, plan: Plan<Tx, T>) {
+    this.#engine = engine
+    this.#settings = settings
+    this.#startedAt = engine.clock.monotonic()
+    this.#opening = plan.opening
+    this.#body = plan.body
+    this.#onUnknown = plan.onUnknown
+    this.#signal = plan.signal
+    this.#phases = {
+      openingMs: settings.lockTimeoutMs + GRACE_MS,
+      handlerMs: settings.timeoutMs,
+      commitMs: COMMIT_MS,
+    }
+  }
+
+  async run(): Promise<Attempted<T>> {
+    for (;;) {
+      const token = this.#engine.random.token()
+      const once = await this.#once(token)
+      if (once !== 'again') return once
+      await pause(this.#engine.clock, CONFLICT_PAUSE_MS * (1 + this.#conflicts) * this.#engine.random.number())
+    }
+  }
+
+  async #once(token: string): Promise<Attempted<T> | 'again'> {
+    const deadline = new Deadline(this.#engine.clock, this.#phases, this.#signal)
+    const acquired = acquiring(this.#engine, deadline)
+    const progress = { called: false, thrown: NOTHING as unknown, buffer: undefined as OpenBuffer<Tx> | undefined }
+    const opening = this.#opening(token, this.#unknownSince !== undefined)
+    try {
+      const value = await this.#engine.store.transaction(this.#unitOptions(deadline, acquired), opening, (unit) =>
+        this.#runBody(unit, deadline, progress),
+      )
+      progress.buffer?.committed()
+      return { kind: 'done', value }
+    } catch (error) {
+      return this.#judge(error, token, progress)
+    } finally {
+      deadline.done()
+      // A handler that outlived its time may still hold it.
+      progress.buffer?.close()
+    }
+  }
+
+  #unitOptions(deadline: Deadline, acquired: () => void): UnitOptions {
+    const { isolation, lockTimeoutMs, timeoutMs } = this.#settings
+    return { isolation, signal: deadline.signal, acquired, lockTimeoutMs, idleTimeoutMs: timeoutMs + GRACE_MS }
+  }
+
+  async #runBody(unit: Unit<Tx>, deadline: Deadline, progress: Progress<Tx>): Promise<UnitEnd<T>> {
+    const { publisher, logger } = this.#engine
+    const run: Running<Tx>['run'] = async (work) => {
+      const buffer = publisher.open(unit.tx)
+      progress.buffer = buffer
+      progress.called = true
+      deadline.handler()
+      try {
+        const { together } = this.#settings
+        await work({ tx: unit.tx, buffer, signal: deadline.signal, logger, together })
+        return await buffer.flush(unit)
+      } catch (error) {
+        progress.thrown = error
+        throw error
+      } finally {
+        buffer.close()
+      }
+    }
+    const resolving = this.#unknownSince !== undefined
+    const end = await this.#body({ unit, earlier: this.#earlier, resolving, run })
+    deadline.commit()
+    return end
+  }
+
+  #judge(error: unknown, token: string, progress: Progress<Tx>): Attempted<T> | 'again' {
+    if (error === progress.thrown && !isDoomed(error)) return this.#failed(error, token)
+    if (!isHapaxError(error)) {
+      if (progress.called) return this.#failed(error, token)
+      throw refused(error)
+    }
+    switch (error.code) {
+      case 'commit-unknown':
+        this.#earlier.add(token)
+        this.#unknownSince ??= this.#engine.clock.monotonic()
+        this.#onUnknown()
+        return this.#resolving(error)
+      case 'store-unavailable':
+        return this.#unknownSince === undefined ? this.#unavailable(error) : this.#resolving(error)
+      case 'transaction-conflict':
+        return ++this.#conflicts < MAX_CONFLICTS ? 'again' : { kind: 'lost', error }
+      case 'transaction-lost':
+        return { kind: 'lost', error }
+      case 'busy':
+        return { kind: 'busy', error }
+      default:
+        if (progress.called) return this.#failed(error, token)
+        if (isRefusal(error)) return { kind: 'refused', error }
+        throw error
+    }
+  }
+
+  #failed(error: unknown, token: string): Attempted<T> {
+    return { kind: 'failed', error, tokens: new Set(this.#earlier).add(token) }
+  }
+
+  /** A pool may hand out a connection that broke while nobody used it: the next one is a new one. */
+  #unavailable(error: HapaxError): 'again' {
+    const quick = this.#engine.clock.monotonic() - this.#startedAt < STALE_MS
+    if (!quick || this.#stale) throw error
+    this.#stale = true
+    return 'again'
+  }
+
+  #resolving(cause: HapaxError): 'again' {
+    const since = this.#unknownSince ?? 0
+    if (this.#engine.clock.monotonic() - since < RESOLVE_MS) {
+      this.#conflicts += 1
+      return 'again'
+    }
+    throw new HapaxError(
+      'commit-unknown',
+      'the outcome of a commit could not be learnt: do not acknowledge the message',
+      { cause },
+    )
+  }
+}
+
+interface Progress<Tx> {
+  called: boolean
+  thrown: unknown
+  buffer: OpenBuffer<Tx> | undefined
+}
+
+/** The database answered our own first statements with an error, for example that a privilege is missing. */
+function refused(cause: unknown): HapaxError {
+  return new HapaxError('store-unavailable', `the database refused: ${messageOf(asError(cause))}`, { cause })
+}
+
+const NOTHING: unique symbol = Symbol('nothing was thrown')
+
+/** What an attempt does. */
+export interface Plan<Tx, T> {
+  /** How the transaction begins; `resolving` after a commit whose outcome is being looked for. */
+  opening(token: string, resolving: boolean): Opening
+  body(running: Running<Tx>): Promise<UnitEnd<T>>
+  /** Called when the outcome of a commit was not learnt. */
+  onUnknown(): void
+  /** Ends the transaction by force. */
+  readonly signal?: AbortSignal | undefined
+}
+
+/** The database gave the transaction up: that is not the fault of the handler in which it showed. */
+function isDoomed(error: unknown): boolean {
+  return isHapaxError(error, 'transaction-conflict') || isHapaxError(error, 'transaction-lost')
+}
+
+/**
+ * A transaction begins to wait for a connection; returns what to call when it has one. Where there is one writer there is no pool:
+ * its turn is waited for, and that ends by itself.
+ */
+function acquiring<Tx>(
+  { store, acquisitions }: Pick<Engine<Tx>, 'store' | 'acquisitions'>,
+  deadline: Deadline,
+): () => void {
+  if (store.features.parallelWriters) deadline.acquiring(acquisitions)
+  return () => {
+    acquisitions.got()
+    deadline.opening()
+  }
+}
+
+/** A transaction without handlers: the database has to answer in time, the body may take as long as it likes. */
+export async function unit<Tx, T>(
+  engine: Pick<Engine<Tx>, 'store' | 'clock' | 'acquisitions'>,
+  options: Omit<UnitOptions, 'signal' | 'acquired'>,
+  opening: Opening,
+  body: (unit: Unit<Tx>) => Promise<UnitEnd<T>>,
+): Promise<T> {
+  const openingMs = options.lockTimeoutMs + GRACE_MS
+  const deadline = new Deadline(engine.clock, { openingMs, handlerMs: openingMs, commitMs: COMMIT_MS })
+  const acquired = acquiring(engine, deadline)
+  try {
+    return await engine.store.transaction(
+      { ...options, signal: deadline.signal, acquired },
+      opening,
+      async (opened) => {
+        deadline.pause()
+        const end = await body(opened)
+        deadline.commit()
+        return end
+      },
+    )
+  } finally {
+    deadline.done()
+  }
+}
+
+/**
+ * As `persist`, and again while the database is away: for what nobody else will write down, because nothing is left that would
+ * bring the message back.
+ */
+export async function insist<T>(
+  engine: { readonly clock: Clock; readonly random: Random },
+  write: () => Promise<T>,
+  insistMs: number = INSIST_MS,
+): Promise<T> {
+  const began = engine.clock.monotonic()
+  for (let run = 1; ; run++) {
+    try {
+      return await persist(engine, write)
+    } catch (error) {
+      const away = isHapaxError(error, 'store-unavailable') || isHapaxError(error, 'commit-unknown')
+      if (!away || engine.clock.monotonic() - began > insistMs) throw error
+      await pause(engine.clock, Math.min(5_000, 50 * 2 ** run) * (0.5 + engine.random.number() / 2))
+    }
+  }
+}
+
+/** Repeats a write of hapax's own after conflicts and unknown commits; the write has to find out what it did before. */
+export async function persist<T>(
+  engine: { readonly clock: Clock; readonly random: Random },
+  write: () => Promise<T>,
+): Promise<T> {
+  for (let run = 1; ; run++) {
+    try {
+      return await write()
+    } catch (error) {
+      const again = isHapaxError(error, 'transaction-conflict') || isHapaxError(error, 'commit-unknown')
+      if (!again || run >= MAX_CONFLICTS) throw error
+      await pause(engine.clock, CONFLICT_PAUSE_MS * run * engine.random.number())
+    }
+  }
+}

@@ -1,0 +1,96 @@
+import type { Clock } from '../base/index.ts'
+
+/**
+ * Where the messages of a process run. Many may be on the floor at once; a message that is suspected of ending its process
+ * runs alone, so that it takes no others along, and so that it is known who it was.
+ */
+export class Floor {
+  readonly #clock: Clock
+  readonly #listeners = new Set<() => void>()
+  readonly #waiting: (() => void)[] = []
+  #count = 0
+  #bytes = 0
+  #alone = false
+  /** Somebody did not get in for want of room. */
+  #tight = false
+  /** Who wants to have it empty, and since when. */
+  #closed: { readonly by: object; readonly since: number } | undefined
+  #openedAt: number
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+    this.#openedAt = clock.monotonic()
+  }
+
+  /** Called when somebody who waits for the floor may find it empty, or with more room. */
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  get empty(): boolean {
+    return this.#count === 0
+  }
+
+  /** Whether others may enter now. */
+  get open(): boolean {
+    return this.#closed === undefined && !this.#alone
+  }
+
+  /**
+   * Somebody wants to run alone: nobody enters until that has happened. Not too soon after the last time, and not for longer
+   * than `patienceMs`. Answers whether it is closed for them.
+   */
+  clear(by: object, everyMs: number, patienceMs: number): boolean {
+    const now = this.#clock.monotonic()
+    if (this.#closed === undefined && now - this.#openedAt >= everyMs) this.#closed = { by, since: now }
+    if (this.#closed?.by !== by) return false
+    if (this.#count === 0 || now - this.#closed.since <= patienceMs) return true
+    this.reopen(by)
+    return false
+  }
+
+  /** Lets others in again, if it was closed for this one. */
+  reopen(by: object): void {
+    if (this.#closed?.by !== by) return
+    this.#closed = undefined
+    this.#openedAt = this.#clock.monotonic()
+    this.#admit()
+  }
+
+  /** Whether this many bytes more may be on the floor; one message always may. */
+  hasRoomFor(bytes: number): boolean {
+    const room = this.#count === 0 || this.#bytes + bytes <= MAX_BYTES
+    if (!room) this.#tight = true
+    return room
+  }
+
+  /** Enters as soon as others may. */
+  async enterWhenOpen(bytes: number): Promise<void> {
+    while (!this.open) await new Promise<void>((resolve) => this.#waiting.push(resolve))
+    this.enter(bytes)
+  }
+
+  enter(bytes: number, alone = false): void {
+    this.#count += 1
+    this.#bytes += bytes
+    this.#alone = alone
+  }
+
+  leave(bytes: number): void {
+    this.#count -= 1
+    this.#bytes -= bytes
+    this.#alone = false
+    this.#admit()
+    if (!this.#tight && !(this.#closed && this.empty)) return
+    this.#tight = false
+    for (const listener of this.#listeners) listener()
+  }
+
+  #admit(): void {
+    if (this.open) for (const enter of this.#waiting.splice(0)) enter()
+  }
+}
+
+/** How much of messages may run at once in one process. */
+const MAX_BYTES = 64 * 1024 * 1024

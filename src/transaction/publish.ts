@@ -1,0 +1,351 @@
+import type { Clock, EventHub } from '../base/index.ts'
+import { asError, expected, HapaxError, messageOf, object, transactionClosed, Watched } from '../base/index.ts'
+import type { Entered, LocalRow, Published, Store, Unit, Writes } from '../contracts/index.ts'
+import {
+  type Draft,
+  decode,
+  fingerprint,
+  isIndexed,
+  type MessageType,
+  messageKey,
+  messageType,
+  type Payload,
+  type PublishOptions,
+  packAttributes,
+  parseJson,
+  payloadOf,
+  type StoredMessage,
+  textRule,
+} from '../message/index.ts'
+import { checkPublish } from './publish-options.ts'
+
+/** A message ready to be written. */
+interface Prepared {
+  readonly message: StoredMessage
+  readonly relay: string
+  readonly delayMs: number
+}
+
+/** Where a message came from: set on what a handler publishes. */
+export interface Cause {
+  readonly correlationId: string
+  readonly causationId: string
+}
+
+/** What was published inside one of hapax's transactions and is not written yet. */
+class Waiting {
+  readonly waiting: Prepared[] = []
+  readonly written: Prepared[] = []
+  readonly failed: Watched<unknown>[] = []
+  /** Those that are over, or will be in a moment, and of which it is not known yet how. */
+  readonly telling = new Set<Promise<unknown>>()
+  running = 0
+  /** The transaction has settled, or is about to: what comes now would be lost. */
+  closed = false
+
+  /** One that nobody ever awaits must not end the process: its failure is told when the handler has returned. */
+  watch<T>(publishing: Promise<T>): Promise<T> {
+    const watched = new Watched(publishing)
+    const told: Promise<unknown> = publishing
+      .catch(() => this.failed.push(watched))
+      .finally(() => this.telling.delete(told))
+    this.telling.add(told)
+    return watched
+  }
+}
+
+/** Publishes that belong to one of hapax's transactions. */
+export interface OpenBuffer<Tx> {
+  publish<In>(type: MessageType<In, unknown>, data: In, options?: PublishOptions, cause?: Cause): Promise<Published>
+  /** Called last in the body: writes what has to be written before the commit, returns what goes with it. */
+  flush(unit: Unit<Tx>): Promise<Writes>
+  /** Called after the commit. */
+  committed(): void
+  close(): void
+}
+
+/** What the publisher needs to know of its hapax. */
+export interface PublisherOptions<Tx, Own> {
+  readonly store: Store<Tx, Own>
+  readonly source: string
+  readonly delivery: 'relay' | 'local'
+  /** The relay of messages that name none. */
+  readonly relay: string
+  readonly maxBytes: number
+  readonly clock: Clock
+  readonly mintId: () => string
+  readonly events: EventHub
+  /** The consumers of a type that this process knows. */
+  readonly consumersOf: (type: string) => LocalRow['consumers']
+  /** Something was committed that workers of this process may want. */
+  readonly wake: () => void
+}
+
+/** Turns data into messages and writes them: at once in the user's own transactions, last in hapax's. */
+export class Publisher<Tx, Own> {
+  readonly #options: PublisherOptions<Tx, Own>
+  readonly #buffers = new WeakMap<object, Waiting>()
+
+  constructor(options: PublisherOptions<Tx, Own>) {
+    this.#options = options
+  }
+
+  /** Publishes in a transaction of hapax's or of the user's own. */
+  publish(tx: Tx | Own, drafts: readonly Draft[]): Promise<readonly Published[]> {
+    const buffer = this.#buffers.get(tx as object)
+    const publishing = this.#all(tx, buffer, drafts)
+    return buffer === undefined ? publishing : buffer.watch(publishing)
+  }
+
+  /** The same for one message; `draft` may throw. */
+  publishOne(tx: Tx | Own, draft: () => Draft): Promise<Published> {
+    const buffer = this.#buffers.get(tx as object)
+    const publishing = this.#one(tx, buffer, draft)
+    return buffer === undefined ? publishing : buffer.watch(publishing)
+  }
+
+  /** Opens the buffer of a transaction of hapax's own. */
+  open(tx: Tx): OpenBuffer<Tx> {
+    const buffer = new Waiting()
+    this.#buffers.set(tx as object, buffer)
+    return {
+      publish: (type, data, options = {}, cause) =>
+        buffer.watch(
+          this.#one(tx, buffer, () => {
+            // An object of our own would hide that theirs is none.
+            object('options of publish', options)
+            return messageType(type).of(data, { ...cause, ...options })
+          }),
+        ),
+      flush: (unit) => this.#flush(unit, buffer),
+      committed: () => this.#committed(buffer),
+      close: () => {
+        buffer.closed = true
+        this.#buffers.delete(tx as object)
+      },
+    }
+  }
+
+  async #one(tx: Tx | Own, buffer: Waiting | undefined, draft: () => Draft): Promise<Published> {
+    const [published] = await this.#all(tx, buffer, [draft()])
+    return published as Published
+  }
+
+  async #all(tx: Tx | Own, buffer: Waiting | undefined, drafts: readonly Draft[]): Promise<readonly Published[]> {
+    if (!Array.isArray(drafts)) expected('drafts', 'a list of messages made by of()', drafts)
+    if (drafts.length === 0) return []
+    if (buffer !== undefined) return this.#buffered(tx, buffer, drafts)
+    const preparing = this.#prepareAll(drafts)
+    if (preparing instanceof Promise) preparing.catch(() => {})
+    // Now, and not when a schema has answered: by then the transaction may be over, and its client somebody else's.
+    const entered = this.#options.store.enter(tx)
+    try {
+      const prepared = preparing instanceof Promise ? await preparing : preparing
+      for (const { message } of prepared) this.#assertFits(tx, message)
+      return await this.#write(entered, prepared)
+    } catch (error) {
+      entered.leave()
+      throw error
+    }
+  }
+
+  async #buffered(tx: Tx | Own, buffer: Waiting, drafts: readonly Draft[]): Promise<readonly Published[]> {
+    buffer.running += 1
+    try {
+      const prepared = await this.#prepareAll(drafts)
+      if (buffer.closed) throw transactionClosed()
+      for (const { message } of prepared) this.#assertFits(tx, message)
+      // Only an id of the publisher's own can be a duplicate, and only the insert can tell.
+      const tell = this.#options.delivery === 'local' && drafts.some(({ options }) => options.id !== undefined)
+      if (!tell && !drafts.some(({ options }) => options.now)) {
+        for (const each of prepared) buffer.waiting.push(each)
+        return prepared.map(({ message }) => ({ id: message.id }))
+      }
+      const answers = await this.#writeNow(tx, buffer, prepared)
+      for (const each of prepared) buffer.written.push(each)
+      return answers
+    } finally {
+      buffer.running -= 1
+    }
+  }
+
+  /** What is written last would fail last, far from the line that published it. */
+  #assertFits(tx: Tx | Own, { type, data, attributes }: StoredMessage): void {
+    const most = this.#options.store.mostBytes(tx) - COLUMNS_BYTES
+    const bytes = data.byteLength + Buffer.byteLength(attributes)
+    if (bytes <= most) return
+    const what = `expected a message of at most ${most} bytes, which is what the database takes at once, got ${bytes}`
+    throw new HapaxError('too-large', what, { fields: { type, bytes } })
+  }
+
+  /**
+   * What waits belongs to the whole transaction, and this may be inside a savepoint. Nor may it be overtaken by a message of its key.
+   * Locally it is written first, and once more at the end: that changes nothing, unless a savepoint was undone. An outbox would have it
+   * twice.
+   */
+  async #writeNow(tx: Tx | Own, buffer: Waiting, prepared: readonly Prepared[]): Promise<readonly Published[]> {
+    const overtaken = buffer.waiting.filter((each) => prepared.some((now) => mayOvertake(now, each)))
+    if (overtaken.length > 0 && this.#options.delivery === 'relay') throw overtakes(overtaken[0] as Prepared)
+    const answers = await this.#write(this.#options.store.enter(tx), [...overtaken, ...prepared])
+    return answers.slice(overtaken.length)
+  }
+
+  async #flush(unit: Unit<Tx>, buffer: Waiting): Promise<Writes> {
+    if (buffer.running > 0) throw unawaited('returned while a publish was still running')
+    if (buffer.telling.size > 0) await Promise.all(buffer.telling)
+    if (buffer.failed.some(({ seen }) => !seen)) throw unawaited('did not wait for a publish, which failed')
+    const rows = buffer.waiting.splice(0)
+    for (const row of rows) buffer.written.push(row)
+    if (rows.length === 0) return {}
+    if (this.#options.delivery === 'relay') return { outbox: rows }
+    // Awaited first: outside the transaction these inserts would commit by themselves.
+    await unit.check()
+    await this.#write(this.#options.store.enter(unit.tx), rows)
+    return {}
+  }
+
+  #committed(buffer: Waiting): void {
+    if (buffer.written.length === 0) return
+    const { events, wake } = this.#options
+    for (const { message } of buffer.written) {
+      const { id, source, type, key } = message
+      events.emit('published', () => ({ message: { id, source, type }, ...(key === null ? {} : { key }) }))
+    }
+    wake()
+  }
+
+  async #write(entered: Entered, prepared: readonly Prepared[]): Promise<readonly Published[]> {
+    if (this.#options.delivery === 'local') return this.#writeLocal(entered, prepared)
+    await entered.writeOutbox(prepared)
+    return prepared.map(({ message }) => ({ id: message.id }))
+  }
+
+  async #writeLocal(entered: Entered, prepared: readonly Prepared[]): Promise<readonly Published[]> {
+    // An id twice in one batch is one message.
+    const first = new Map<string, number>()
+    const rows: LocalRow[] = []
+    for (const { message, delayMs } of prepared) {
+      if (first.has(message.messageKey)) continue
+      first.set(message.messageKey, rows.length)
+      rows.push({ message, delayMs, consumers: this.#options.consumersOf(message.type) })
+    }
+    const results = await entered.writeLocal(rows)
+    const seen = new Set<string>()
+    return prepared.map(({ message }) => {
+      const result = results[first.get(message.messageKey) as number]
+      if (result === undefined || result.consumers === 0) throw noConsumer(message.type)
+      const duplicate = result.fresh === 0 || seen.has(message.messageKey)
+      seen.add(message.messageKey)
+      return duplicate ? { id: message.id, duplicate: true } : { id: message.id }
+    })
+  }
+
+  /** At once, unless a schema takes its time. */
+  #prepareAll(drafts: readonly Draft[]): readonly Prepared[] | Promise<readonly Prepared[]> {
+    const prepared: Prepared[] = []
+    for (const [index, draft] of drafts.entries()) {
+      const each = this.#prepare(draft)
+      if (each instanceof Promise) return this.#prepareRest(prepared, each, drafts.slice(index + 1))
+      prepared.push(each)
+    }
+    return prepared
+  }
+
+  async #prepareRest(
+    before: readonly Prepared[],
+    each: Promise<Prepared>,
+    rest: readonly Draft[],
+  ): Promise<readonly Prepared[]> {
+    return [...before, await each, ...(await this.#prepareAll(rest))]
+  }
+
+  #prepare(draft: Draft): Prepared | Promise<Prepared> {
+    const { data, options } = draft ?? {}
+    if (draft?.message === undefined || options === undefined) expected('drafts', 'messages made by of()', draft)
+    const { message: type } = draft
+    checkPublish(type, options)
+    const payload = payloadOf(type.type, data, options.datacontenttype)
+    const prepared = this.#stored(type, payload, data, options)
+    // What the consumer will see is checked, not what the publisher holds: a Date, for example, arrives as text.
+    const checked = type.parse(arriving(type.type, payload, prepared.message))
+    return checked instanceof Promise ? checked.then(() => prepared) : prepared
+  }
+
+  #stored(type: Draft['message'], payload: Payload, data: unknown, options: PublishOptions): Prepared {
+    const { source, mintId, clock, maxBytes } = this.#options
+    const id = options.id ?? mintId()
+    const { bytes } = payload
+    const attributes = packAttributes({
+      ...options,
+      time: new Date(clock.now()).toISOString(),
+      datacontenttype: payload.contentType,
+    })
+    const size = bytes.byteLength + Buffer.byteLength(attributes)
+    if (size > maxBytes) {
+      throw new HapaxError('too-large', `expected a message of at most ${maxBytes} bytes, got ${size}`, {
+        fields: { type: type.type, bytes: size },
+      })
+    }
+    const message: StoredMessage = {
+      messageKey: messageKey(source, id),
+      source,
+      id,
+      type: type.type,
+      key: keyOf(type, data, options),
+      attributes,
+      data: bytes,
+      fingerprint: fingerprint(bytes),
+    }
+    if (message.key !== null && options.delayMs) {
+      expected(
+        'delayMs',
+        'absent on a message with a key, because it would hold up what comes after it',
+        options.delayMs,
+      )
+    }
+    return { message, relay: options.relay ?? this.#options.relay, delayMs: options.delayMs ?? 0 }
+  }
+}
+
+/** Room for the statement and for source, id, type and key. */
+const COLUMNS_BYTES = 32 * 1024
+
+function mayOvertake(now: Prepared, waiting: Prepared): boolean {
+  return now.message.key !== null && now.message.key === waiting.message.key && now.relay === waiting.relay
+}
+
+function overtakes({ message: { key } }: Prepared): HapaxError {
+  const what = `an earlier publish of the key ${key} is written last, and would be overtaken: publish that one with now as well`
+  return new HapaxError('invalid-option', `expected now to be absent, because ${what}`, { fields: { key } })
+}
+
+function unawaited(what: string): HapaxError {
+  return new HapaxError('unawaited-publish', `the handler ${what}: await every publish`)
+}
+
+function noConsumer(type: string): HapaxError {
+  return new HapaxError(
+    'no-consumer',
+    `nobody consumes ${type}: with local delivery a consumer has to be registered, or a worker started, before it is published`,
+    {
+      fields: { type },
+    },
+  )
+}
+
+/** What arrives at the consumer, by the same rules as there. */
+function arriving(type: string, { json, contentType }: Payload, message: StoredMessage): unknown {
+  try {
+    return json === undefined ? decode(message, contentType) : parseJson(json)
+  } catch (cause) {
+    const what = `expected data of ${type} to be ${json === undefined ? contentType : 'JSON'} that a consumer takes: ${messageOf(asError(cause))}`
+    throw new HapaxError('invalid-payload', what, { cause, fields: { type } })
+  }
+}
+
+function keyOf(type: Draft['message'], data: unknown, options: PublishOptions): string | null {
+  const key = options.key ?? type.keyOf(data as never)
+  if (key === undefined || key === null) return null
+  if (!isIndexed(key)) expected('key', textRule('key'), key)
+  return key
+}

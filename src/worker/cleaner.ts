@@ -1,0 +1,123 @@
+import { asError, Signal } from '../base/index.ts'
+import type { Consumer } from '../consumer/index.ts'
+import type { CleanupStep } from '../contracts/index.ts'
+import { type Engine, persist } from '../transaction/index.ts'
+import type { Membership } from './membership.ts'
+
+/** What the cleaner needs of its worker. */
+export interface CleanerOptions<Tx> {
+  readonly engine: Engine<Tx>
+  readonly consumers: readonly Consumer<Tx>[]
+  readonly relays: readonly string[]
+  readonly keepSentMs: number | undefined
+  readonly membership: Pick<Membership, 'owns' | 'alive'>
+  report(error: Error): void
+}
+
+/** One thing to clean. */
+interface Task {
+  readonly what: 'receipts' | 'sent' | 'audit'
+  readonly of: string
+  readonly olderThanMs: number
+  step(after: string | undefined): CleanupStep
+  mine(): boolean
+}
+
+/**
+ * Deletes what is old and finished, in small steps with rests in between. One worker at a time does a thing; if two of them
+ * do for a moment, they delete the same rows.
+ */
+export class Cleaner<Tx> {
+  readonly #options: CleanerOptions<Tx>
+  readonly #signal = new Signal()
+  #stopping = false
+  #loop: Promise<void> = Promise.resolve()
+
+  constructor(options: CleanerOptions<Tx>) {
+    this.#options = options
+  }
+
+  start(): void {
+    this.#loop = this.#work()
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping = true
+    this.#signal.notify()
+    await this.#loop
+  }
+
+  async #work(): Promise<void> {
+    const { clock, random } = this.#options.engine
+    // Instances that start together do not clean together.
+    await this.#rest(FIRST_MS * (0.5 + random.number()))
+    while (!this.#stopping) {
+      const began = clock.monotonic()
+      for (const task of this.#tasks()) await this.#clean(task)
+      // A pass over many receipts takes long, and should not be all that the database does.
+      await this.#rest(Math.max(EVERY_MS, 20 * (clock.monotonic() - began)) * (0.9 + random.number() / 5))
+    }
+  }
+
+  #tasks(): readonly Task[] {
+    const { consumers, relays, keepSentMs, membership } = this.#options
+    const tasks: Task[] = []
+    for (const { name, settings } of consumers) {
+      const { retentionMs } = settings
+      if (retentionMs === 'forever') continue
+      tasks.push({
+        what: 'receipts',
+        of: name,
+        olderThanMs: retentionMs,
+        step: (after) => ({ kind: 'receipts', consumer: name, after }),
+        mine: () => membership.owns(`clean ${name}`, ({ consumers: others }) => others.has(name)),
+      })
+    }
+    for (const relay of keepSentMs === undefined ? [] : relays) {
+      tasks.push({
+        what: 'sent',
+        of: relay,
+        olderThanMs: keepSentMs as number,
+        step: () => ({ kind: 'sent', relay }),
+        mine: () => membership.owns(`clean sent ${relay}`, ({ relays: others }) => others.includes(relay)),
+      })
+    }
+    const mine = (): boolean => membership.owns('clean audit', () => true)
+    tasks.push({ what: 'audit', of: '', olderThanMs: AUDIT_MS, step: () => ({ kind: 'audit' }), mine })
+    return tasks
+  }
+
+  async #clean({ what, of, olderThanMs, step, mine }: Task): Promise<void> {
+    const { engine, membership, report } = this.#options
+    const { clock, store, events } = engine
+    let deleted = 0
+    let after: string | undefined
+    try {
+      do {
+        if (this.#stopping || !membership.alive || !mine()) break
+        const began = clock.monotonic()
+        const done = await persist(engine, () => store.cleanup(step(after), olderThanMs, STEP))
+        deleted += done.deleted
+        after = done.after
+        await this.#rest(Math.min(MAX_REST_MS, Math.max(MIN_REST_MS, REST * (clock.monotonic() - began))))
+      } while (after !== undefined)
+    } catch (error) {
+      report(asError(error))
+    }
+    if (deleted > 0) events.emit('cleaned', () => ({ what, of, deleted }))
+  }
+
+  async #rest(ms: number): Promise<void> {
+    if (!this.#stopping) await this.#signal.wait(this.#options.engine.clock, ms)
+  }
+}
+
+const FIRST_MS = 60_000
+const EVERY_MS = 3_600_000
+const AUDIT_MS = 365 * 86_400_000
+/** How many rows one step looks at. */
+const STEP = 1_000
+/** A rest is so many times as long as the step before it. */
+const REST = 8
+const MIN_REST_MS = 20
+const MAX_REST_MS = 2_000

@@ -1,0 +1,148 @@
+import type { Entry, Look } from '../../contracts/index.ts'
+
+/** Messages that share a transaction. */
+type Group = readonly Entry[]
+/** Groups that run one after the other, because the later ones stand behind the earlier ones of their keys. */
+export type Turn = readonly Group[]
+
+/** What decides how entries are put together. */
+export interface GroupingOptions {
+  /** Messages in all, at most. */
+  readonly room: number
+  /** Bytes in all, apart from the first message. */
+  readonly roomBytes: number
+  /** Messages per group, at most. */
+  readonly size: number
+  /** Bytes per group, apart from its first message. */
+  readonly bytes: number
+  /** Whether an entry can run now, apart from what stands before it. */
+  ready(entry: Entry): boolean
+}
+
+/** What to run. */
+export interface Grouping {
+  readonly turns: readonly Turn[]
+  /** What was in hand when a process died: each is a group of its own, and few of them run at once. */
+  readonly apart: readonly Entry[]
+  /** What was in hand when a process died, and again when it ran apart: each runs alone in its process. */
+  readonly alone: readonly Entry[]
+}
+
+/** After so many deaths, nothing else may run beside a message. */
+const ALONE_AFTER = 2
+
+/** Puts what a look found into groups. A key's messages follow one another without a gap, from its first one on. */
+export function grouping(entries: readonly Entry[], options: GroupingOptions): Grouping {
+  const loose = entries.filter((entry) => entry.key === null && options.ready(entry))
+  const suspects = loose.filter(({ deaths }) => deaths > 0)
+  const runs = loose.filter(({ deaths }) => deaths === 0).map((entry) => [entry])
+  for (const rows of byKey(entries).values()) {
+    const run = rows.slice(
+      0,
+      untilNot(rows, (row) => options.ready(row) && row.deaths === 0),
+    )
+    const [head] = rows
+    if (run.length > 0) runs.push(run.slice(0, Math.max(options.size, CHAIN)))
+    else if (head !== undefined && options.ready(head)) suspects.push(head)
+  }
+  return {
+    turns: packed(runs, options),
+    apart: suspects.filter(({ deaths }) => deaths < ALONE_AFTER),
+    alone: suspects.filter(({ deaths }) => deaths >= ALONE_AFTER),
+  }
+}
+
+/** How many messages of one key are taken into hand where they do not fit into one group. */
+const CHAIN = 10
+
+function byKey(entries: readonly Entry[]): ReadonlyMap<string, readonly Entry[]> {
+  const keys = new Map<string, Entry[]>()
+  for (const entry of entries) {
+    if (entry.key === null) continue
+    const rows = keys.get(entry.key)
+    if (rows === undefined) keys.set(entry.key, [entry])
+    else rows.push(entry)
+  }
+  return keys
+}
+
+function untilNot(rows: readonly Entry[], holds: (row: Entry) => boolean): number {
+  const end = rows.findIndex((row) => !holds(row))
+  return end === -1 ? rows.length : end
+}
+
+/** Fills groups with whole runs; a run that is larger than a group becomes a turn of its own. */
+function packed(
+  runs: readonly (readonly Entry[])[],
+  { room, roomBytes, size, bytes }: GroupingOptions,
+): readonly Turn[] {
+  const turns: Turn[] = []
+  let group: Entry[] = []
+  let filled = 0
+  let taken = 0
+  let takenBytes = 0
+  const close = (): void => {
+    if (group.length > 0) turns.push([group])
+    group = []
+    filled = 0
+  }
+  for (const whole of runs) {
+    const run = fitting(whole, taken === 0 ? 1 : 0, roomBytes - takenBytes)
+    if (taken >= room || run.length === 0) break
+    const weight = run.reduce((sum, entry) => sum + entry.bytes, 0)
+    taken += run.length
+    takenBytes += weight
+    if (run.length > size || weight > bytes) {
+      turns.push(chunks(run, size, bytes))
+      continue
+    }
+    if (group.length + run.length > size || filled + weight > bytes) close()
+    group.push(...run)
+    filled += weight
+  }
+  close()
+  return turns
+}
+
+/** The beginning of a run that fits, at least `least` of it. */
+function fitting(run: readonly Entry[], least: number, bytes: number): readonly Entry[] {
+  let left = bytes
+  const end = run.findIndex((entry, index) => {
+    left -= entry.bytes
+    return left < 0 && index >= least
+  })
+  return end === -1 ? run : run.slice(0, end)
+}
+
+function chunks(run: readonly Entry[], size: number, bytes: number): Turn {
+  const groups: Entry[][] = []
+  let filled = 0
+  for (const entry of run) {
+    const last = groups.at(-1)
+    if (last !== undefined && last.length < size && filled + entry.bytes <= bytes) {
+      last.push(entry)
+      filled += entry.bytes
+    } else {
+      groups.push([entry])
+      filled = entry.bytes
+    }
+  }
+  return groups
+}
+
+/** When the first of what waits for its time is due, with or without a key. */
+export function soonest(looks: readonly Look[], entries: readonly Entry[]): number | undefined {
+  let next: number | undefined
+  const waits = (ms: number | undefined): void => {
+    if (ms !== undefined && ms > 0) next = Math.min(next ?? ms, ms)
+  }
+  for (const look of looks) waits(look.nextMs)
+  for (const entry of entries) if (!entry.held) waits(entry.dueMs)
+  return next
+}
+
+/** Each row once, also if several looks have found it. */
+export function distinct(entries: readonly Entry[]): readonly Entry[] {
+  const seen = new Set<string>()
+  return entries.filter(({ seq }) => !seen.has(seq) && seen.add(seq))
+}

@@ -1,0 +1,391 @@
+import { asError, Batched, Deletions, messageOf, recordError, retryDelay } from '../../base/index.ts'
+import { ref } from '../../consumer/index.ts'
+import type { Confirmation, Destination, Entry, Look, OutboxMessage, Share, Store } from '../../contracts/index.ts'
+import { ALL_LANES } from '../../message/index.ts'
+import { type Engine, persist } from '../../transaction/index.ts'
+import type { Membership } from '../membership.ts'
+import { Avoided } from './avoided.ts'
+import { distinct, grouping, soonest } from './grouping.ts'
+import { Hand } from './hand.ts'
+import { DRAIN_LIMIT, type Line } from './line.ts'
+import { Reaching } from './reaching.ts'
+import { Review, Rotation } from './rotation.ts'
+import { Sending } from './sending.ts'
+
+/** What a relay needs of its worker. */
+export interface RelayOptions<Tx> {
+  readonly engine: Engine<Tx>
+  readonly name: string
+  readonly destination: Destination
+  readonly membership: Pick<Membership, 'lanesOfRelay' | 'reaches'>
+  /** Whether published messages are kept. */
+  readonly keep: boolean
+  readonly signal: AbortSignal
+  changed(): void
+  report(error: Error): void
+}
+
+/**
+ * Moves the outbox to a destination: reads what is there, sends it, and deletes exactly what the broker has confirmed. No
+ * transaction is open meanwhile. Two relays that send the same rows in order only make duplicates under the same id.
+ */
+export class Relay<Tx> implements Line {
+  readonly #options: RelayOptions<Tx>
+  readonly #hand = new Hand()
+  readonly #running = new Set<Promise<void>>()
+  #queue: Entry[][] = []
+  /** What is in the queue. */
+  #waiting = { rows: 0, bytes: 0 }
+  readonly #deletions: Deletions
+  readonly #rotation = new Rotation()
+  readonly #review: Review
+  #nextMs: number | undefined
+  readonly #sending: Sending
+  /** Rows that did not come through while others did, or that somebody has locked, and until when to leave them alone. */
+  readonly #avoided: Avoided
+  /** How often what was not under way was given back. */
+  #drops = 0
+  #confirmedAt = Number.NEGATIVE_INFINITY
+  /** Times in a row that the destination was not there, and until when to leave it alone. */
+  #down = { times: 0, until: 0 }
+  readonly #reaching: Reaching
+  /** Times in a row that confirmed messages could not be deleted, and until when to send nothing because of it. */
+  #undeleted = 0
+  #restsUntil = 0
+  readonly #postponing: Batched<Parameters<Store<never>['postpone']>[0][number]>
+  readonly #refusing: Batched<() => Promise<void>>
+
+  constructor(options: RelayOptions<Tx>) {
+    const { engine } = options
+    this.#options = options
+    this.#review = new Review(engine.clock)
+    const tell = (reached: boolean): void =>
+      void options.membership.reaches(options.name, reached).catch((error: unknown) => options.report(asError(error)))
+    this.#reaching = new Reaching({ clock: engine.clock, tell })
+    this.#sending = new Sending({ destination: options.destination, signal: options.signal, clock: engine.clock })
+    this.#avoided = new Avoided(engine, DOWN, WINDOW)
+    this.#deletions = new Deletions({
+      clock: engine.clock,
+      delete: (seqs) => this.#delete(seqs),
+      isLast: () => this.#underWay === 0,
+      ended: (seqs) => {
+        for (const seq of seqs) this.#hand.letGo(seq)
+        options.changed()
+      },
+    })
+    this.#postponing = new Batched(BATCH, (rows) => persist(engine, () => engine.store.postpone(rows)))
+    this.#refusing = new Batched(1, async ([refuse]) => refuse?.())
+  }
+
+  get idle(): boolean {
+    return this.#hand.size === 0
+  }
+
+  get unfinished(): boolean {
+    return this.#rotation.unfinished && this.#mayLook()
+  }
+
+  get nextMs(): number | undefined {
+    const pauseMs = Math.max(this.#down.until, this.#restsUntil) - this.#options.engine.clock.monotonic()
+    return pauseMs > 0 ? pauseMs : this.#nextMs
+  }
+
+  get running(): readonly Promise<void>[] {
+    return [...this.#running]
+  }
+
+  /** The next rows are looked for while the last ones are under way. */
+  shares(): readonly Share[] {
+    this.#reaching.look()
+    if (!this.#mayLook()) return []
+    this.#hand.looking()
+    const lanes = this.#options.membership.lanesOfRelay(this.#options.name)
+    if (lanes.length === 0) return []
+    const share = this.#share(lanes, LOOK, this.#rotation.after)
+    return [share, ...this.#review.of([share])]
+  }
+
+  allShares(after: ReadonlyMap<number, string>): readonly [Share] {
+    return [this.#share(after.size === 0 ? ALL_LANES : [...after.keys()], DRAIN_LIMIT, after)]
+  }
+
+  isDue({ dueMs, held }: Entry): boolean {
+    return dueMs <= 0 && !held
+  }
+
+  offer(looks: readonly Look[]): boolean {
+    const entries = distinct(looks.flatMap((look) => look.entries))
+    const [usual, ...review] = looks
+    this.#rotation.seen(usual?.after ?? new Map())
+    this.#review.seen(review)
+    this.#nextMs = soonest(looks, entries)
+    const { turns } = grouping(entries, {
+      room: Number.POSITIVE_INFINITY,
+      size: BATCH,
+      roomBytes: Number.POSITIVE_INFINITY,
+      bytes: BATCH_BYTES,
+      ready: (entry) => this.#isReady(entry),
+    })
+    // Of a key that is too much for one batch only the first part: two at once could overtake one another.
+    const taken = turns.map(([first = []]) => [...first])
+    for (const { seq, bytes } of taken.flat()) {
+      this.#hand.take(seq, bytes)
+      this.#waiting.bytes += bytes
+    }
+    this.#waiting.rows += taken.reduce((sum, batch) => sum + batch.length, 0)
+    this.#queue.push(...taken)
+    return taken.length > 0
+  }
+
+  begin(): void {
+    if (this.#options.signal.aborted) return
+    while (this.#hasRoom()) {
+      const batch = this.#ours(this.#next())
+      if (batch.length > 0) this.#track(this.#send(batch))
+    }
+  }
+
+  drop(): void {
+    this.#drops += 1
+    while (this.#queue.length > 0) this.#letGo(this.#next())
+  }
+
+  /** Messages that are read or sent, and not answered. */
+  get #underWay(): number {
+    return this.#hand.size - this.#waiting.rows - this.#deletions.size
+  }
+
+  #hasRoom(): boolean {
+    const [batch] = this.#queue
+    if (batch === undefined) return false
+    const bytes = this.#hand.bytes - this.#waiting.bytes
+    return this.#underWay === 0 || (this.#underWay + batch.length <= WINDOW && bytes < WINDOW_BYTES)
+  }
+
+  #next(): readonly Entry[] {
+    const batch = this.#queue.shift() ?? []
+    this.#waiting.rows -= batch.length
+    this.#waiting.bytes -= batch.reduce((sum, entry) => sum + entry.bytes, 0)
+    return batch
+  }
+
+  /** What belongs to somebody else by now is let go. */
+  #ours(batch: readonly Entry[]): readonly Entry[] {
+    const lanes = new Set(this.#options.membership.lanesOfRelay(this.#options.name))
+    this.#letGo(batch.filter(({ lane }) => !lanes.has(lane)))
+    return batch.filter(({ lane }) => lanes.has(lane))
+  }
+
+  #share(lanes: readonly number[], limit: number, after: ReadonlyMap<number, string>): Share {
+    return { table: 'outbox', scope: this.#options.name, types: [], lanes, limit, after }
+  }
+
+  #mayLook(): boolean {
+    return this.#hand.size <= WINDOW / 2 && !this.#isDown()
+  }
+
+  #isDown(): boolean {
+    return Math.max(this.#down.until, this.#restsUntil) > this.#options.engine.clock.monotonic()
+  }
+
+  /** Once for all deletes that fail meanwhile. */
+  #rest(): void {
+    const { clock, random } = this.#options.engine
+    if (this.#restsUntil > clock.monotonic()) return
+    this.#undeleted += 1
+    this.#restsUntil = clock.monotonic() + retryDelay(DOWN, this.#undeleted, random)
+    this.drop()
+  }
+
+  #track(work: Promise<void>): void {
+    const run = work
+      .catch((error: unknown) => this.#options.report(asError(error)))
+      .finally(() => {
+        this.#running.delete(run)
+        this.#options.changed()
+      })
+    this.#running.add(run)
+  }
+
+  /** Reads a batch and sends it. What has not left when the queue is dropped is let go with it: others may have it by now. */
+  async #send(batch: readonly Entry[]): Promise<void> {
+    const drops = this.#drops
+    let rows: readonly OutboxMessage[]
+    try {
+      rows = await this.#options.engine.store.outboxRows(batch.map((entry) => entry.seq))
+    } catch (error) {
+      this.#letGo(batch)
+      throw error
+    }
+    if (drops !== this.#drops) return this.#letGo(batch)
+    if (rows.length < batch.length) this.#letGo(without(batch, rows))
+    const { keepsOrder } = this.#options.destination.features
+    const loose = keepsOrder ? rows : rows.filter(({ message }) => message.key === null)
+    const chains = keepsOrder ? [] : this.#sendChains(rows.filter(({ message }) => message.key !== null))
+    const failed = (await Promise.allSettled([this.#sendAll(loose), ...chains])).find(isRejected)
+    if (failed !== undefined) throw failed.reason
+  }
+
+  /** Messages that need not wait for one another. What is not confirmed is let go. */
+  async #sendAll(rows: readonly OutboxMessage[]): Promise<void> {
+    if (rows.length === 0) return
+    const sentAt = this.#options.engine.clock.monotonic()
+    const troubles: Promise<PromiseSettledResult<void>[]>[] = []
+    /** Keys of which the broker did not take a message. */
+    const stuck = new Set<string>()
+    await this.#sending.all(rows, (row, sent) => {
+      const { key } = row.message
+      if (sent.status === 'confirmed') this.#confirm(row)
+      // It was not sent, because it stands behind such a message: that says nothing about the broker.
+      else if (sent.status === 'unavailable' && key !== null && stuck.has(key)) this.#letGo([row])
+      else {
+        if (sent.status !== 'unavailable' && key !== null) stuck.add(key)
+        troubles.push(Promise.allSettled([this.#notConfirmed(row, sentAt, sent)]))
+      }
+    })
+    const failed = (await Promise.all(troubles)).flat().find(isRejected)
+    if (failed !== undefined) throw failed.reason
+  }
+
+  #sendChains(rows: readonly OutboxMessage[]): readonly Promise<void>[] {
+    return [...Map.groupBy(rows, ({ message }) => message.key).values()].map((chain) => this.#sendChain(chain))
+  }
+
+  /** The messages of one key: the next goes when the one before it is confirmed. What is not confirmed is let go. */
+  async #sendChain(rows: readonly OutboxMessage[]): Promise<void> {
+    const drops = this.#drops
+    for (const [index, row] of rows.entries()) {
+      if (drops !== this.#drops) return this.#letGo(rows.slice(index))
+      const sentAt = this.#options.engine.clock.monotonic()
+      const sent = await this.#sending.one(row)
+      if (sent.status !== 'confirmed') {
+        this.#letGo(rows.slice(index + 1))
+        return this.#notConfirmed(row, sentAt, sent)
+      }
+      this.#confirm(row)
+    }
+  }
+
+  async #notConfirmed(
+    row: OutboxMessage,
+    sentAt: number,
+    sent: Exclude<Confirmation, { status: 'confirmed' }>,
+  ): Promise<void> {
+    try {
+      if (sent.status === 'unavailable') this.#isUnavailable(row, sentAt, sent.error)
+      else if (sent.status === 'refused') await this.#refused(row, sent.error)
+      else await this.#postpone(row, sent.error)
+    } finally {
+      this.#letGo([row])
+    }
+  }
+
+  #confirm(row: OutboxMessage): void {
+    const { engine, changed } = this.#options
+    this.#down = { times: 0, until: 0 }
+    this.#reaching.reached()
+    this.#confirmedAt = engine.clock.monotonic()
+    const deleting = this.#deletions.add(row.seq)
+    if (deleting !== undefined) this.#track(deleting)
+    engine.events.emit('relayed', () => ({ relay: this.#options.name, message: ref(row.message) }))
+    if (this.#hasRoom()) changed()
+  }
+
+  async #delete(seqs: readonly string[]): Promise<void> {
+    const { engine, keep } = this.#options
+    try {
+      const locked = await persist(engine, () => engine.store.confirm(seqs, keep))
+      this.#undeleted = 0
+      this.#restsUntil = 0
+      this.#deleted(seqs, locked)
+    } catch (error) {
+      // They are sent again, but not at once: a queue would get the same messages as fast as the broker takes them.
+      this.#rest()
+      throw error
+    }
+  }
+
+  /** What somebody has locked is left alone for a while, and nothing but its key waits for it. */
+  #deleted(seqs: readonly string[], locked: readonly string[]): void {
+    const { engine, name } = this.#options
+    const still = new Set(locked)
+    this.#avoided.forget(still.size === 0 ? seqs : seqs.filter((seq) => !still.has(seq)))
+    for (const seq of locked) this.#avoided.add(seq)
+    if (locked.length === 0) return
+    const what = 'somebody keeps rows of the outbox locked that the broker has confirmed; they are sent again later'
+    engine.logger.warn({ relay: name, rows: locked.length }, what)
+  }
+
+  async #postpone(row: OutboxMessage, error: Error): Promise<void> {
+    const { engine } = this.#options
+    const delayMs = retryDelay(POLICY, row.attempts + 1, engine.random)
+    const event = { relay: this.#options.name, message: ref(row.message), attempt: row.attempts + 1, delayMs, error }
+    engine.logger.warn({ ...event, error: messageOf(error) }, 'the broker did not take a message; trying again later')
+    engine.events.emit('relay-retrying', () => event)
+    await this.#postponing.add({ seq: row.seq, delayMs, error: recordError(error, engine.redact) })
+  }
+
+  async #refused(row: OutboxMessage, error: Error): Promise<void> {
+    const { engine } = this.#options
+    const held = row.message.key !== null
+    const event = { relay: this.#options.name, message: ref(row.message), held, error }
+    engine.logger.error({ ...event, error: messageOf(error) }, 'the broker refused a message for good')
+    const record = { seq: row.seq, reason: 'refused-by-broker', error: recordError(error, engine.redact), hold: held }
+    await this.#refusing.add(async () => {
+      if (await persist(engine, () => engine.store.refuse(record))) engine.events.emit('relay-failed', () => event)
+    })
+  }
+
+  /**
+   * Nobody's fault: no attempt is used up, and nothing is sent for a while; only not this message, if others came through
+   * meanwhile.
+   */
+  #isUnavailable(row: OutboxMessage, sentAt: number, error: Error): void {
+    const { engine, name, destination } = this.#options
+    const now = engine.clock.monotonic()
+    if (this.#confirmedAt >= sentAt - ALIVE_MS) {
+      this.#avoided.add(row.seq)
+      return
+    }
+    if (this.#isDown()) return
+    const times = this.#down.times + 1
+    const pauseMs = retryDelay(DOWN, times, engine.random)
+    this.#down = { times, until: now + pauseMs }
+    this.#reaching.missed()
+    this.drop()
+    const event = { relay: name, destination: destination.name, pauseMs, error }
+    engine.logger.warn({ ...event, error: messageOf(error) }, 'the broker is not available; trying again later')
+    engine.events.emit('relay-down', () => event)
+  }
+
+  #isReady({ seq, dueMs, held }: Entry): boolean {
+    return dueMs <= 0 && !held && this.#hand.isFree(seq) && !this.#avoided.has(seq)
+  }
+
+  #letGo(rows: readonly { readonly seq: string }[]): void {
+    for (const { seq } of rows) this.#hand.letGo(seq)
+  }
+}
+
+/** Messages that are under way at once. */
+const WINDOW = 2_000
+/** How many a look asks for, which lists up to twice as many. */
+const LOOK = 3_000
+/** How many are read at once. */
+const BATCH = 500
+/** A destination that has confirmed something so lately is there. */
+const ALIVE_MS = 1_000
+const WINDOW_BYTES = 64 * 1024 * 1024
+const BATCH_BYTES = 16 * 1024 * 1024
+const POLICY = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 500, maxDelayMs: 300_000, factor: 2 }
+const DOWN = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 100, maxDelayMs: 30_000, factor: 2 }
+
+/** What somebody else has sent. */
+function without(batch: readonly Entry[], rows: readonly OutboxMessage[]): readonly Entry[] {
+  const there = new Set(rows.map(({ seq }) => seq))
+  return batch.filter(({ seq }) => !there.has(seq))
+}
+
+function isRejected(result: PromiseSettledResult<void>): result is PromiseRejectedResult {
+  return result.status === 'rejected'
+}

@@ -1,0 +1,156 @@
+import type { Clock } from '../../base/index.ts'
+import { asError, describe, HapaxError, messageOf } from '../../base/index.ts'
+import type { Confirmation, Destination, OutboxMessage } from '../../contracts/index.ts'
+import type { OutgoingMessage } from '../../message/index.ts'
+import { unpackAttributes, wrongAttribute } from '../../message/index.ts'
+
+/** What a call of a destination needs. */
+interface SendOptions {
+  readonly destination: Destination
+  readonly clock: Clock
+  /** Ends the wait for answers. */
+  readonly signal: AbortSignal
+}
+
+/** Gives rows of the outbox to a destination. */
+export class Sending {
+  readonly #options: SendOptions
+  /** What the next call takes along. */
+  #leaving = new Map<OutboxMessage, (sent: Confirmation) => void>()
+
+  constructor(options: SendOptions) {
+    this.#options = options
+  }
+
+  /** Sends them in one call, and tells the answers as they come. */
+  all(rows: readonly OutboxMessage[], tell: (row: OutboxMessage, sent: Confirmation) => void): Promise<void> {
+    const leaving: OutboxMessage[] = []
+    const messages: OutgoingMessage[] = []
+    const refused = new Map<string | null, HapaxError>()
+    for (const row of rows) {
+      const { key } = row.message
+      const before = key === null ? undefined : refused.get(key)
+      // What stands behind one that is refused waits.
+      const message = before ?? outgoing(row)
+      if (!(message instanceof HapaxError)) {
+        leaving.push(row)
+        messages.push(message)
+      } else if (before !== undefined) tell(row, unavailable(before))
+      else {
+        refused.set(key, message)
+        tell(row, { status: 'refused', error: message })
+      }
+    }
+    return send(this.#options, messages, (index, sent) => tell(leaving[index] as OutboxMessage, sent))
+  }
+
+  /** Sends one; what is to be sent in the same moment goes in the same call. */
+  one(row: OutboxMessage): Promise<Confirmation> {
+    return new Promise((resolve) => {
+      this.#leaving.set(row, resolve)
+      if (this.#leaving.size === 1) queueMicrotask(() => this.#leave())
+    })
+  }
+
+  #leave(): void {
+    const leaving = this.#leaving
+    this.#leaving = new Map()
+    void this.all([...leaving.keys()], (row, sent) => leaving.get(row)?.(sent))
+  }
+}
+
+function outgoing({ message }: OutboxMessage): OutgoingMessage | HapaxError {
+  try {
+    const attributes = unpackAttributes(message)
+    const wrong = wrongAttribute(attributes)
+    return wrong === undefined ? { ...attributes, data: message.data } : unreadable(`${wrong} is no text`)
+  } catch (error) {
+    return unreadable(messageOf(asError(error)))
+  }
+}
+
+/** What others than hapax have written into the outbox may be no message. */
+function unreadable(why: string): HapaxError {
+  return new HapaxError('undecodable', `the attributes of this row of the outbox cannot be read: ${why}`)
+}
+
+/**
+ * Gives messages to a destination in one call, and tells its answers: one each, in time, whatever the destination does.
+ * Resolves when all are told.
+ */
+function send(
+  { destination, clock, signal }: SendOptions,
+  messages: readonly OutgoingMessage[],
+  tell: (index: number, sent: Confirmation) => void,
+): Promise<void> {
+  return new Promise((resolve) => {
+    const limit = new AbortController()
+    const open = new Set(messages.keys())
+    const answered = (index: number, sent: Confirmation): void => {
+      if (!open.delete(index)) return
+      tell(index, sent)
+      if (open.size === 0) over()
+    }
+    const late = (): void => {
+      const error = new HapaxError('broker-timeout', `the broker did not answer within ${CONFIRM_MS} ms`)
+      for (const index of open) answered(index, unavailable(error))
+    }
+    const cancel = clock.after(CONFIRM_MS, late)
+    const over = (): void => {
+      cancel()
+      signal.removeEventListener('abort', late)
+      limit.abort()
+      resolve()
+    }
+    if (open.size === 0) return over()
+    if (signal.aborted) return late()
+    signal.addEventListener('abort', late, { once: true })
+    const answers = published(destination, messages, limit.signal)
+    for (const index of messages.keys()) {
+      answerOf(answers[index]).then(
+        (sent) => answered(index, isConfirmation(sent) ? sent : unavailable(noAnswer(sent))),
+        (error) => answered(index, unavailable(error)),
+      )
+    }
+  })
+}
+
+/** How long to wait for the broker's answer; then the message is sent again, later. */
+const CONFIRM_MS = 30_000
+
+function published(
+  destination: Destination,
+  messages: readonly OutgoingMessage[],
+  signal: AbortSignal,
+): readonly unknown[] {
+  try {
+    const answers: unknown = destination.publish(messages, signal)
+    // One promise for all of them is not what was agreed, but must not end the process either.
+    if (answers instanceof Promise) answers.catch(() => {})
+    return Array.isArray(answers) ? answers : []
+  } catch (error) {
+    const answer = Promise.resolve(unavailable(error))
+    return messages.map(() => answer)
+  }
+}
+
+/** Not every destination is written in TypeScript. */
+function answerOf(sent: unknown): Promise<unknown> {
+  return sent instanceof Promise ? sent : Promise.resolve(sent)
+}
+
+function isConfirmation(sent: unknown): sent is Confirmation {
+  const { status } = (sent ?? {}) as Partial<Confirmation>
+  return status !== undefined && STATUSES.has(status)
+}
+
+const STATUSES: ReadonlySet<string> = new Set<Confirmation['status']>(['confirmed', 'failed', 'refused', 'unavailable'])
+
+function noAnswer(got: unknown): Error {
+  return new Error(`expected the destination to answer { status } for each message, got ${describe(got)}`)
+}
+
+/** What a destination throws, against its contract, says nothing about the message. */
+function unavailable(error: unknown): Confirmation {
+  return { status: 'unavailable', error: asError(error) }
+}

@@ -1,0 +1,264 @@
+import type { Places, Random } from '../../base/index.ts'
+import { asError, type Clock, HapaxError, pause, Signal, within } from '../../base/index.ts'
+import type { Fed, Outcome, Source } from '../../consumer/index.ts'
+import type { Delivery, Reader as OpenReader } from '../../contracts/index.ts'
+import type { IncomingMessage } from '../../message/index.ts'
+import { decodeArrival } from '../../message/index.ts'
+import type { Floor } from '../../transaction/index.ts'
+import { checkHorizon } from '../options.ts'
+import type { Throughput } from '../progress.ts'
+
+/** What a reader needs of its worker. */
+export interface ReaderOptions {
+  readonly engine: { readonly clock: Clock; readonly random: Random; readonly maxBytes: number }
+  readonly source: Pick<Source<never, Fed>, 'consumer' | 'subscription' | 'options'>
+  readonly concurrency: number
+  readonly places: Places
+  readonly floor: Floor
+  readonly progress: Throughput
+  readonly signal: AbortSignal
+  report(error: Error): void
+}
+
+/** Takes what a subscription delivers and hands it to its consumer, in groups of what has arrived. */
+export class Reader {
+  readonly #options: ReaderOptions
+  readonly #arrived: Delivery[] = []
+  readonly #running = new Set<Promise<void>>()
+  readonly #signal = new Signal()
+  readonly #stop = new AbortController()
+  #open: OpenReader | undefined
+  #stopping = false
+  /** No handler can run: what comes is for others. */
+  #resting = false
+  #switching: Promise<void> = Promise.resolve()
+  #errors = 0
+  /** Deliveries that wait here for what is under way elsewhere. */
+  readonly #patient = new Set<Promise<void>>()
+
+  constructor(options: ReaderOptions) {
+    this.#options = options
+    options.places.onFree(() => this.#dispatch())
+  }
+
+  /** Begins to read. Rejects when the broker refuses, or is not there. */
+  async start(): Promise<void> {
+    const { source, report } = this.#options
+    const opening = source.subscription.open({
+      prefetch: this.#prefetch(),
+      receive: (deliveries) => {
+        if (this.#resting) return this.#giveBack(deliveries)
+        this.#arrived.push(...deliveries)
+        this.#dispatch()
+      },
+      report,
+    })
+    const open = await within(this.#options.engine.clock, OPEN_MS, opening, () => {
+      // Should it open after all, nobody wants it any more.
+      void opening.then((reader) => reader.close()).catch(() => {})
+      throw new HapaxError('broker-timeout', `${source.subscription.name} did not open within ${OPEN_MS} ms`)
+    })
+    if (this.#stopping) return open.close()
+    this.#open = open
+    checkHorizon(source, open.horizonMs)
+  }
+
+  /** While no handler can run, what the broker has given out goes back to it: others may have it. */
+  rest(resting: boolean): void {
+    if (this.#resting === resting) return
+    this.#resting = resting
+    const turn = this.#switching.then(() => (this.#resting ? this.#shut() : this.#reopen()))
+    this.#switching = turn.catch((error: unknown) => this.#options.report(asError(error)))
+  }
+
+  async #shut(): Promise<void> {
+    const open = this.#open
+    if (open === undefined || this.#stopping) return
+    this.#open = undefined
+    await open.pause()
+    this.#giveBack(this.#arrived.splice(0))
+    await open.close()
+  }
+
+  async #reopen(): Promise<void> {
+    const { engine, report } = this.#options
+    for (let times = 1; this.#open === undefined && !this.#resting && !this.#stopping; times++) {
+      try {
+        await this.start()
+      } catch (error) {
+        report(asError(error))
+        await pause(engine.clock, Math.min(30_000, 200 * 2 ** times), this.#stop.signal)
+      }
+    }
+  }
+
+  #giveBack(deliveries: readonly Delivery[]): void {
+    for (const delivery of deliveries) this.#tell(() => delivery.retry(0))
+  }
+
+  get running(): readonly Promise<void>[] {
+    return [...this.#running, ...this.#patient]
+  }
+
+  get idle(): boolean {
+    return this.#running.size === 0 && this.#patient.size === 0 && this.#arrived.length === 0
+  }
+
+  /** No new deliveries; what has not begun is given back. */
+  async pause(): Promise<void> {
+    this.#stopping = true
+    this.#signal.notify()
+    this.#stop.abort()
+    await this.#open?.pause()
+    this.#giveBack(this.#arrived.splice(0))
+  }
+
+  async close(): Promise<void> {
+    await this.#open?.close()
+  }
+
+  #prefetch(): { messages: number; bytes: number } {
+    const { source, concurrency } = this.#options
+    const { prefetch, prefetchBytes } = source.options
+    const runs = concurrency * source.consumer.groupSize
+    return { messages: prefetch ?? Math.min(2_000, 4 * runs), bytes: prefetchBytes ?? 32 * 1024 * 1024 }
+  }
+
+  /** As many groups as may run at once; with order, one batch at a time, so that it is stored in the order of arrival. */
+  #dispatch(): void {
+    const { source, places } = this.#options
+    const most = source.consumer.ordered ? 1 : Number.POSITIVE_INFINITY
+    const size = source.consumer.settings.receive === 'store' ? STORE_SIZE : source.consumer.groupSize
+    while (this.#arrived.length > 0 && places.free && this.#running.size < most && !this.#stopping) {
+      this.#track(this.#run(this.#arrived.splice(0, size)))
+    }
+  }
+
+  #track(work: Promise<void>): void {
+    const { places, report } = this.#options
+    places.take()
+    const run = work
+      .catch((error: unknown) => report(asError(error)))
+      .finally(() => {
+        this.#running.delete(run)
+        places.give()
+      })
+    this.#running.add(run)
+  }
+
+  async #run(deliveries: readonly Delivery[]): Promise<void> {
+    let left = deliveries
+    for (;;) {
+      const undone = await this.#handle(left)
+      if (undone.length === 0) return
+      if (!this.#options.source.consumer.ordered || this.#stopping) return this.#putBack(undone)
+      // With order, what comes next has to wait for these.
+      left = undone.map(({ delivery }) => delivery)
+      await this.#signal.wait(this.#options.engine.clock, this.#backOffMs())
+    }
+  }
+
+  /** Acknowledges what is done; answers what is not. */
+  async #handle(deliveries: readonly Delivery[]): Promise<readonly Undone[]> {
+    const { source, floor, progress, signal, report } = this.#options
+    const bytes = deliveries.reduce((sum, delivery) => sum + delivery.bytes, 0)
+    await floor.enterWhenOpen(bytes)
+    if (this.#stopping) {
+      floor.leave(bytes)
+      return deliveries.map(undone)
+    }
+    let outcomes: readonly Outcome[]
+    try {
+      outcomes = await source.consumer.handleMany(
+        deliveries.map((delivery) => this.#message(delivery)),
+        signal,
+      )
+      this.#errors = 0
+      progress.made()
+    } catch (error) {
+      // The database could not be reached, or could not tell.
+      this.#errors = Math.min(this.#errors + 1, 10)
+      progress.failed(asError(error))
+      report(asError(error))
+      return deliveries.map(undone)
+    } finally {
+      floor.leave(bytes)
+    }
+    return deliveries.flatMap((delivery, index) => {
+      const outcome = outcomes[index]
+      const afterMs = Math.min(MAX_AFTER_MS, outcome?.retryAfterMs ?? 0)
+      if (outcome?.ack === true) this.#tell(() => delivery.ack())
+      // The broker retries, after a while, and counts.
+      else if (outcome?.status === 'rolled-back') this.#tell(() => delivery.reject(afterMs + this.#backOffMs()))
+      else return [{ delivery, afterMs }]
+      return []
+    })
+  }
+
+  #message({ arrival }: Delivery): IncomingMessage {
+    const { source, engine } = this.#options
+    return decodeArrival(arrival, source.options, engine.maxBytes)
+  }
+
+  /**
+   * Somebody else may be at it, or the database was away: they come again. A few wait here, without a place, so that a
+   * message that is settled elsewhere in a moment does not make the round through the broker.
+   */
+  #putBack(all: readonly Undone[]): void {
+    const delayMs = this.#backOffMs()
+    const { timeoutMs } = this.#options.source.consumer.settings
+    for (const { delivery, afterMs } of all) {
+      const full = this.#patient.size >= this.#prefetch().messages / 4
+      const long = afterMs > timeoutMs
+      if (this.#stopping || this.#errors > 0 || full || long) this.#tell(() => delivery.retry(afterMs + delayMs))
+      else this.#wait(delivery, afterMs)
+    }
+    if (this.#errors > 0) this.#track(pause(this.#options.engine.clock, delayMs, this.#options.signal))
+  }
+
+  /** What a driver throws about one delivery does not concern the others. */
+  #tell(say: () => void): void {
+    try {
+      say()
+    } catch (error) {
+      this.#options.report(asError(error))
+    }
+  }
+
+  #wait(delivery: Delivery, afterMs: number): void {
+    const waiting = this.#waitAndRetry({ delivery, afterMs })
+      .catch((error: unknown) => this.#options.report(asError(error)))
+      .finally(() => this.#patient.delete(waiting))
+    this.#patient.add(waiting)
+  }
+
+  async #waitAndRetry(first: Undone): Promise<void> {
+    const { clock } = this.#options.engine
+    const until = clock.monotonic() + this.#options.source.consumer.settings.timeoutMs
+    let left: Undone | undefined = first
+    while (left !== undefined && clock.monotonic() < until && !this.#stopping && this.#errors === 0) {
+      await pause(clock, left.afterMs + this.#backOffMs(), this.#stop.signal)
+      if (!this.#stopping) left = (await this.#handle([left.delivery])).at(0)
+    }
+    const { delivery, afterMs } = left ?? {}
+    if (delivery !== undefined) this.#tell(() => delivery.retry((afterMs ?? 0) + this.#backOffMs()))
+  }
+
+  #backOffMs(): number {
+    const { random } = this.#options.engine
+    return Math.min(30_000, 200 * 2 ** this.#errors) * (0.5 + random.number())
+  }
+}
+
+/** A delivery that is not done, and when it is worth another try. */
+interface Undone {
+  readonly delivery: Delivery
+  readonly afterMs: number
+}
+
+const undone = (delivery: Delivery): Undone => ({ delivery, afterMs: 0 })
+
+const STORE_SIZE = 500
+/** The longest wait before another try: brokers do not like to wait for an answer for ever. */
+const MAX_AFTER_MS = 60_000
+const OPEN_MS = 30_000

@@ -1,0 +1,304 @@
+import { hostname } from 'node:os'
+import type { Clock, Logger, Random } from '../base/index.ts'
+import { asError, isHapaxError } from '../base/index.ts'
+import type { Store, WorkerRow } from '../contracts/index.ts'
+import { lanesOf, ownerOf } from '../message/index.ts'
+
+/** What a worker serves. */
+export interface Serves {
+  /** The application of the worker: the source of what it publishes. Undefined: its row does not say. */
+  readonly source: string | undefined
+  /** Types by consumer. */
+  readonly consumers: ReadonlyMap<string, readonly string[]>
+  readonly relays: readonly string[]
+  /** None of its handlers can run: their messages are for others, if there are any. */
+  readonly stuck: boolean
+  /** The relays whose destination it does not reach: their messages are for others, if there are any. */
+  readonly missing: readonly string[]
+}
+
+/** What a membership needs. */
+export interface MembershipOptions {
+  readonly store: Pick<Store<never>, 'join' | 'note' | 'beat' | 'bury' | 'leave'>
+  readonly clock: Clock
+  readonly random: Random
+  readonly logger: Logger
+  readonly serves: Omit<Serves, 'stuck' | 'missing'>
+  /** Within this time others take over when this worker dies. */
+  readonly takeoverMs: number
+  /** What the worker has in hand, for the heartbeat. */
+  inHand(): { readonly seqs: readonly string[]; readonly alone: boolean }
+  /** The lanes have changed. */
+  changed(): void
+  /** The others held this worker to be dead: what it has not begun may be theirs by now. */
+  buried(): void
+  report(error: Error): void
+}
+
+/**
+ * This worker among the others: a heartbeat on its row, and which lanes are whose. Lanes only share the work; rows decide
+ * who may do it, so that it does not matter when two workers disagree for a moment.
+ */
+export class Membership {
+  readonly #options: MembershipOptions
+  readonly #beatMs: number
+  readonly #ttlMs: number
+  #id = ''
+  #others: readonly { readonly id: string; readonly serves: Serves }[] = []
+  #lanes = new Map<string, readonly number[]>()
+  #heardAt = 0
+  #state: 'new' | 'joined' | 'left' = 'new'
+  #stuck = false
+  readonly #missing = new Set<string>()
+  readonly #namesakes = new Set<string>()
+  /** What the others were told last. */
+  #told = ''
+  #cancel: () => void = () => {}
+  #beating: Promise<void> = Promise.resolve()
+
+  constructor(options: MembershipOptions) {
+    this.#options = options
+    // A worker is held to be dead after two thirds; the others notice at their next heartbeat.
+    this.#beatMs = options.takeoverMs / 5
+    this.#ttlMs = (options.takeoverMs * 2) / 3
+  }
+
+  /** Says hello, under a new random name, and begins to beat. */
+  async join(): Promise<void> {
+    await this.#hello()
+    await this.#beat()
+    this.#state = 'joined'
+    this.#schedule()
+  }
+
+  /** Whether this worker was heard recently enough for the others to count on it. */
+  get alive(): boolean {
+    return this.#state === 'joined' && this.#options.clock.monotonic() - this.#heardAt < this.#ttlMs
+  }
+
+  /** Whether a heartbeat that began after this time came through. */
+  heardSince(time: number): boolean {
+    return this.#heardAt > time
+  }
+
+  /** Whoever slept past its heartbeat is dead to the others: it says hello again before it goes on. */
+  async ensureAlive(): Promise<void> {
+    if (!this.alive) await this.#inTurn()
+  }
+
+  /** Notes what the worker is about to run. After a beat that is under way, which may say less. */
+  note(): Promise<void> {
+    return this.#inTurn(async () => {
+      const { seqs, alone } = this.#options.inHand()
+      if (!(await this.#options.store.note(this.#id, seqs, alone))) await this.#beat()
+    })
+  }
+
+  /** Tells the others whether handlers can run here. While they cannot, what this worker serves is theirs. */
+  async able(able: boolean): Promise<void> {
+    this.#stuck = !able
+    await this.#inTurn()
+  }
+
+  /** Tells the others whether a relay reaches its destination from here. */
+  async reaches(relay: string, reached: boolean): Promise<void> {
+    if (reached) this.#missing.delete(relay)
+    else this.#missing.add(relay)
+    await this.#inTurn()
+  }
+
+  /** The lanes of this worker among those that handle this type of this consumer. */
+  lanesOfType(consumer: string, type: string): readonly number[] {
+    return this.#lanesOf(
+      ['type', consumer, type],
+      ({ consumers }) => consumers.get(consumer)?.includes(type) ?? false,
+      (serves) => serves.stuck,
+    )
+  }
+
+  lanesOfRelay(relay: string): readonly number[] {
+    return this.#lanesOf(
+      ['relay', relay],
+      (serves) => serves.relays.includes(relay),
+      (serves) => serves.missing.includes(relay),
+    )
+  }
+
+  /** Whether something that one worker does at a time is for this one to do. */
+  owns(thing: string, who: (serves: Serves) => boolean): boolean {
+    return ownerOf(thing, this.#who(who)) === this.#id
+  }
+
+  /** Goes, so that others take over at once. */
+  async leave(): Promise<void> {
+    this.#state = 'left'
+    this.#cancel()
+    await this.#beating
+    try {
+      await this.#options.store.leave(this.#id)
+    } catch (error) {
+      // It will be held to be dead in time.
+      this.#options.report(asError(error))
+    }
+  }
+
+  /** `unable`: those that have lanes only if nobody else is there. */
+  #lanesOf(
+    what: readonly string[],
+    who: (serves: Serves) => boolean,
+    unable: (serves: Serves) => boolean = () => false,
+  ): readonly number[] {
+    // Not joined by a space or the like: a name may have it inside.
+    const name = JSON.stringify(what)
+    let lanes = this.#lanes.get(name)
+    if (lanes === undefined) {
+      lanes = lanesOf(this.#id, this.#who(who, unable))
+      this.#lanes.set(name, lanes)
+    }
+    return lanes
+  }
+
+  #who(who: (serves: Serves) => boolean, unable: (serves: Serves) => boolean = () => false): readonly string[] {
+    const others = this.#others.filter(({ serves }) => who(serves))
+    const all = [{ id: this.#id, serves: this.#serves() }, ...others]
+    const able = all.filter(({ serves }) => !unable(serves))
+    return (able.length > 0 ? able : all).map(({ id }) => id)
+  }
+
+  #serves(): Serves {
+    const { source, consumers, relays } = this.#options.serves
+    return { source, consumers, relays, stuck: this.#stuck, missing: [...this.#missing] }
+  }
+
+  async #hello(): Promise<void> {
+    const { store, random } = this.#options
+    const id = random.token()
+    const name = `${hostname()}/${process.pid}`
+    const serves = servesText(this.#serves())
+    await store.join({ id, name, ttlMs: Math.ceil(this.#ttlMs), serves })
+    this.#id = id
+    this.#told = serves
+    this.#lanes.clear()
+  }
+
+  #schedule(): void {
+    if (this.#state !== 'joined') return
+    const { clock, random } = this.#options
+    this.#cancel = clock.after(this.#beatMs * (0.9 + random.number() / 10), () => {
+      void this.#inTurn().then(
+        () => this.#schedule(),
+        (error: unknown) => {
+          this.#options.report(asError(error))
+          this.#schedule()
+        },
+      )
+    })
+  }
+
+  /** One beat or note at a time. */
+  #inTurn(work: () => Promise<void> = () => this.#beat()): Promise<void> {
+    // Whoever has left does not come back by a late note.
+    const turn = this.#beating.then(() => (this.#state === 'left' ? undefined : work()))
+    this.#beating = turn.catch(() => {})
+    return turn
+  }
+
+  async #beat(): Promise<void> {
+    const { store, clock, inHand } = this.#options
+    const began = clock.monotonic()
+    if (this.#state === 'joined' && this.#told !== servesText(this.#serves())) await this.#helloAgain()
+    const { seqs, alone } = inHand()
+    let workers = await store.beat(this.#id, seqs, alone)
+    if (workers === undefined) {
+      this.#options.buried()
+      await this.#hello()
+      workers = (await store.beat(this.#id, inHand().seqs, inHand().alone)) ?? []
+    }
+    this.#heardAt = began
+    this.#update(workers)
+    if (workers.some((worker) => !worker.alive && worker.id !== this.#id)) await this.#bury()
+  }
+
+  /** Under a new name, by which the others learn what has changed. What is in hand is noted under both until then. */
+  async #helloAgain(): Promise<void> {
+    const { store, inHand, changed } = this.#options
+    const before = this.#id
+    await this.#hello()
+    const { seqs, alone } = inHand()
+    await store.note(this.#id, seqs, alone)
+    await store.leave(before)
+    changed()
+  }
+
+  #update(workers: readonly WorkerRow[]): void {
+    const others = workers.filter((worker) => worker.alive && worker.id !== this.#id)
+    const same =
+      others.length === this.#others.length && others.every(({ id }, index) => id === this.#others[index]?.id)
+    if (same) return
+    this.#others = others.map((other) => ({ id: other.id, serves: servesOf(other) }))
+    this.#lanes.clear()
+    this.#options.changed()
+    for (const other of others) this.#compare(other.name, servesOf(other))
+  }
+
+  /** Warns once of another application with a consumer of this name. Types alone prove nothing: a new version may handle one more. */
+  #compare(worker: string, { source, consumers }: Serves): void {
+    const { serves, logger } = this.#options
+    if (source === undefined || source === serves.source) return
+    for (const consumer of serves.consumers.keys()) {
+      const name = JSON.stringify([consumer, source])
+      if (!consumers.has(consumer) || this.#namesakes.has(name)) continue
+      this.#namesakes.add(name)
+      logger.warn({ consumer, worker, source }, namesakeText(consumer, [String(serves.source), source]))
+    }
+  }
+
+  async #bury(): Promise<void> {
+    try {
+      if ((await this.#options.store.bury()) > 0) this.#options.changed()
+    } catch (error) {
+      // Two of us may do it at once; the next beat looks again.
+      if (!isHapaxError(error, 'transaction-conflict')) throw error
+    }
+  }
+}
+
+/** Says that applications of these sources serve a consumer of one name. */
+export function namesakeText(consumer: string, sources: readonly string[]): string {
+  return (
+    `the consumer ${consumer} is served by different applications (${sources.join(', ')}): ` +
+    'they share its receipts and its inbox, so that each takes messages from the other'
+  )
+}
+
+/** What a worker serves, as its row says it. */
+function servesText({ source, consumers, relays, stuck, missing }: Serves): string {
+  const unable = { ...(stuck && { stuck }), ...(missing.length > 0 && { missing }) }
+  return JSON.stringify({ source, consumers: Object.fromEntries(consumers), relays, ...unable })
+}
+
+/** What a worker's row says that it serves; what another version wrote may be something else. */
+export function servesOf({ serves }: Pick<WorkerRow, 'serves'>): Serves {
+  try {
+    const { source, consumers, relays, stuck, missing } = JSON.parse(serves) as { [Name in keyof Serves]?: unknown }
+    return {
+      source: typeof source === 'string' ? source : undefined,
+      consumers: typesOf(consumers),
+      relays: namesOf(relays),
+      stuck: stuck === true,
+      missing: namesOf(missing),
+    }
+  } catch {
+    return { source: undefined, consumers: new Map(), relays: [], stuck: false, missing: [] }
+  }
+}
+
+function namesOf(value: unknown): readonly string[] {
+  return Array.isArray(value) ? value : []
+}
+
+function typesOf(value: unknown): Serves['consumers'] {
+  if (typeof value !== 'object' || value === null) return new Map()
+  const entries = Object.entries(value)
+  return new Map(entries.every(([, types]) => Array.isArray(types)) ? entries : [])
+}

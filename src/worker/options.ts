@@ -1,0 +1,220 @@
+import type { RetryPolicy } from '../base/index.ts'
+import { able, expected, HapaxError, nameText, noOthers, object, positiveInteger, spanMs } from '../base/index.ts'
+import type { ConsumerSettings } from '../consumer/index.ts'
+import { CONCURRENCY, Consumer, type Fed, Source } from '../consumer/index.ts'
+import type { Destination, StoreFeatures } from '../contracts/index.ts'
+import { Leased } from '../leased/index.ts'
+import { MAX_TEXT_BYTES } from '../message/index.ts'
+import type { Engine } from '../transaction/index.ts'
+
+/** Options of a worker. It consumes, or relays, or both. */
+export interface WorkerOptions<Tx> {
+  /** Consumers whose inbox this worker works (retries, local delivery), and `consumer.from(…)` for those fed by a broker. */
+  readonly consume?: readonly (Consumer<Tx> | Leased<Tx> | Source<Tx>)[]
+  /** Where the outbox goes: the relay that `createHapax` names, which is `default` unless it says otherwise. */
+  readonly relay?: Destination
+  /** Where the outbox goes, by the name of the relay that a publish names. */
+  readonly relays?: Readonly<Record<string, Destination>>
+  /** For how long published messages are kept in `sent`, to look at or to publish again. @default not at all */
+  readonly keepSentMs?: number
+  /** The longest pause between two looks into the database; a publish in this process wakes the worker at once. @default 1_000 */
+  readonly pollMs?: number
+  /** Within this time other workers take over what a dead one had. @default 15_000 */
+  readonly takeoverMs?: number
+  /** Whether this worker deletes receipts that are older than their consumer's `retentionMs`. @default true */
+  readonly cleanup?: boolean
+}
+
+/** The same with every default filled in. */
+export interface WorkerSettings<Tx> {
+  readonly consumers: readonly Consumer<Tx>[]
+  readonly sources: readonly Source<Tx>[]
+  readonly relays: ReadonlyMap<string, Destination>
+  readonly keepSentMs: number | undefined
+  readonly pollMs: number
+  readonly takeoverMs: number
+  readonly cleanup: boolean
+}
+
+const NAMES = [
+  'consume',
+  'relay',
+  'relays',
+  'keepSentMs',
+  'pollMs',
+  'takeoverMs',
+  'cleanup',
+] as const satisfies readonly (keyof WorkerOptions<never>)[]
+
+/** Checks the options and fills in the defaults. */
+export function workerSettings<Tx>(engine: Engine<Tx>, options: WorkerOptions<Tx>): WorkerSettings<Tx> {
+  noOthers('options of worker', options, NAMES)
+  const { consume = [], keepSentMs, cleanup = true } = options
+  if (!Array.isArray(consume)) expected('consume', 'a list of consumers', consume)
+  const relays = relaysOf(options, engine.relay)
+  if (consume.length === 0 && relays.size === 0) {
+    expected('options of worker', 'something to consume or a relay', 'neither')
+  }
+  if (typeof cleanup !== 'boolean') expected('cleanup', 'true or false', cleanup)
+  const sources = consume.filter((each) => each instanceof Source)
+  const consumers = new Set(consume.map((each) => consumerOf(engine, each)))
+  return {
+    consumers: [...consumers],
+    sources,
+    relays,
+    keepSentMs: keepSentMs === undefined ? undefined : spanMs('keepSentMs', keepSentMs),
+    pollMs: positiveInteger('pollMs', options.pollMs, 1_000),
+    takeoverMs: positiveInteger('takeoverMs', options.takeoverMs, 15_000),
+    cleanup,
+  }
+}
+
+function consumerOf<Tx>(engine: Engine<Tx>, given: Consumer<Tx> | Leased<Tx> | Source<Tx>): Consumer<Tx> {
+  const consumer = given instanceof Source || given instanceof Leased ? given.consumer : given
+  if (!(consumer instanceof Consumer) || !consumer.isOf(engine)) {
+    expected('consume', 'a list of consumers of the same hapax', consumer)
+  }
+  return consumer
+}
+
+function relaysOf<Tx>({ relay, relays = {} }: WorkerOptions<Tx>, own: string): ReadonlyMap<string, Destination> {
+  object('relays', relays)
+  const all = new Map<string, Destination>(Object.entries(relays))
+  if (relay !== undefined && all.has(own)) expected('relay', `absent, because relays names '${own}'`, relay)
+  if (relay !== undefined) all.set(own, relay)
+  for (const [name, destination] of all) {
+    nameText('name of a relay', name)
+    able(`relay ${name}`, 'a destination, for example an exchange of a broker', destination, ['publish', 'close'])
+    nameText(`name of the destination of ${name}`, destination.name, MAX_TEXT_BYTES)
+    object(`features of ${destination.name}`, destination.features)
+  }
+  return all
+}
+
+/** How many transactions each consumer may run at once, so that the pool is enough for all of them and for control work. */
+export function shareOut<Tx>(
+  consumers: readonly Consumer<Tx>[],
+  pool: StoreFeatures['pool'],
+): ReadonlyMap<Consumer<Tx>, number> {
+  const open = consumers.filter((consumer) => consumer.concurrency === undefined)
+  const wanted = consumers.reduce((sum, consumer) => sum + (consumer.concurrency ?? 1), 0)
+  const most = pool === undefined ? Number.POSITIVE_INFINITY : pool.max - pool.control
+  if (pool !== undefined && wanted > most) {
+    const kept = pool.control > 0 ? ` and ${pool.control} for heartbeats` : ''
+    throw new HapaxError(
+      'pool-too-small',
+      `expected a pool of at least ${wanted + pool.control} connections (${wanted} for handlers${kept}), got ${pool.max}: ` +
+        'enlarge the pool, or lower the concurrency of the consumers',
+      { fields: { needed: wanted + pool.control, max: pool.max } },
+    )
+  }
+  const each = Math.min(CONCURRENCY, 1 + Math.floor((most - wanted) / Math.max(1, open.length)))
+  return new Map(consumers.map((consumer) => [consumer, consumer.concurrency ?? each]))
+}
+
+/** Refuses what a subscription cannot give, and receipts that would be forgotten before the last redelivery. */
+export function checkSource({ consumer, subscription }: Pick<Source<never, Fed>, 'consumer' | 'subscription'>): void {
+  const { name } = consumer
+  const { ordersKeys, horizonMs } = subscription.features
+  if (consumer.ordered && !ordersKeys) {
+    throw new HapaxError(
+      'order-impossible',
+      `expected a subscription that gives the messages of a key to one reader at a time, because ${name} wants order, ` +
+        `got ${subscription.name}: use a single active consumer or a partitioned stream, or leave order out`,
+      { fields: { consumer: name, subscription: subscription.name } },
+    )
+  }
+  checkHorizon({ consumer, subscription }, horizonMs)
+}
+
+/** Refuses receipts that would be forgotten before the last redelivery. */
+export function checkHorizon(
+  { consumer, subscription }: Pick<Source<never, Fed>, 'consumer' | 'subscription'>,
+  horizonMs: number | undefined,
+): void {
+  const { name, settings } = consumer
+  refuseShort(name, settings.retentionMs, horizonMs, `${subscription.name} may deliver a message again`)
+}
+
+/** What is allowed but hardly meant, in one sentence. */
+export function warningOf<Tx>({ consumer, subscription }: Source<Tx>): string | undefined {
+  if (consumer.settings.onError !== 'rollback' || subscription.features.limitsRejects === true) return undefined
+  return (
+    `${consumer.name} leaves retries to the broker (onError: 'rollback'), but nothing is known of a delivery limit of ` +
+    `${subscription.name}: a message that always fails would come for ever`
+  )
+}
+
+type Retention = Pick<ConsumerSettings, 'retry' | 'retentionMs'>
+
+/** Refuses receipts that would be forgotten while their message may still be tried again. */
+export function checkRetention({ name, settings }: Pick<Consumer<never>, 'name'> & { settings: Retention }): void {
+  refuseShort(name, settings.retentionMs, retrySpanMs(settings.retry), 'its retries may go on')
+}
+
+function refuseShort(
+  consumer: string,
+  retentionMs: number | 'forever',
+  horizonMs: number | undefined,
+  why: string,
+): void {
+  if (retentionMs === 'forever' || horizonMs === undefined || retentionMs >= horizonMs) return
+  throw new HapaxError(
+    'retention-too-short',
+    `expected retentionMs of ${consumer} to be at least ${horizonMs} (${spoken(horizonMs)}), because ${why} for so long, ` +
+      `got ${retentionMs} (${spoken(retentionMs)})`,
+    { fields: { consumer, retentionMs, horizonMs } },
+  )
+}
+
+/** The longest time between the first and the last attempt. */
+function retrySpanMs({ attempts, minDelayMs, maxDelayMs, factor }: RetryPolicy): number {
+  let span = 0
+  for (let attempt = 1; attempt < attempts && attempt < 10_000; attempt++) {
+    span += Math.min(maxDelayMs, minDelayMs * Math.min(Number.MAX_VALUE, factor ** attempt))
+  }
+  return Math.ceil(span)
+}
+
+function spoken(ms: number): string {
+  const units = [
+    ['days', 86_400_000],
+    ['hours', 3_600_000],
+    ['minutes', 60_000],
+    ['seconds', 1_000],
+  ] as const
+  const [name, size] = units.find(([, each]) => ms >= each) ?? ['milliseconds', 1]
+  return `${Math.round((ms / size) * 10) / 10} ${name}`
+}
+
+/** A process that serves a consumer without the order that another one keeps would break it for both. */
+export function refuseOrderless(
+  consumers: readonly { readonly name: string; readonly ordered: boolean }[],
+  recorded: readonly { readonly consumer: string; readonly ordered: boolean }[],
+): void {
+  for (const { name, ordered } of consumers) {
+    if (ordered || !recorded.some((each) => each.consumer === name && each.ordered)) continue
+    throw new HapaxError(
+      'order-mismatch',
+      `expected consumer ${name} to have order, as another process has recorded, got order 'none': ` +
+        `if order is not wanted any more, run npx hapax consumers remove ${name}`,
+      { fields: { consumer: name } },
+    )
+  }
+}
+
+/**
+ * A relay goes where its first worker said. Either its destination has changed, or a second service on this database uses a relay that
+ * belongs to the first one: moving it would then send the messages of both to the wrong place.
+ */
+export function refuseMoved(relay: string, destination: string, recorded: string): void {
+  if (recorded === destination) return
+  throw new HapaxError(
+    'relay-moved',
+    `expected relay ${relay} to go to ${recorded}, as its first worker recorded, got ${destination}: ` +
+      `if the relay belongs to another service on this database, give this one a relay of its own ` +
+      `(createHapax({ relay }), or --relay of npx hapax relay); ` +
+      `if its destination has changed, run npx hapax relays move ${relay} '${destination}'`,
+    { fields: { relay, recorded, destination } },
+  )
+}

@@ -1,0 +1,395 @@
+import { asError, HapaxError, messageOf, Places, Signal, within } from '../base/index.ts'
+import type { Consumer } from '../consumer/index.ts'
+import type { Destination } from '../contracts/index.ts'
+import type { Floor } from '../transaction/index.ts'
+import { type Engine, unit } from '../transaction/index.ts'
+import { Cleaner } from './cleaner.ts'
+import { isDrained } from './drained.ts'
+import { InboxLine } from './lines/inbox.ts'
+import type { Line } from './lines/line.ts'
+import { Relay } from './lines/outbox.ts'
+import { Reader } from './lines/subscription.ts'
+import { Membership, type Serves } from './membership.ts'
+import {
+  checkRetention,
+  checkSource,
+  refuseMoved,
+  refuseOrderless,
+  shareOut,
+  type WorkerOptions,
+  type WorkerSettings,
+  warningOf,
+  workerSettings,
+} from './options.ts'
+import { Progress } from './progress.ts'
+import { ABORT_MS, aborted, deadlineOf, type StopOptions, stopped, unlessStopped } from './stopping.ts'
+import { Suspects } from './suspects.ts'
+
+export type { WorkerOptions } from './options.ts'
+export type { StopOptions } from './stopping.ts'
+
+/** Moves messages when nobody is calling: inboxes, outboxes, subscriptions, cleaning. Runs until it is stopped. */
+export class Worker<Tx> {
+  readonly #engine: Engine<Tx>
+  readonly #settings: WorkerSettings<Tx>
+  readonly #onStop: (worker: Worker<Tx>) => void
+  readonly #signal = new Signal()
+  readonly #abort = new AbortController()
+  readonly #membership: Membership
+  readonly #suspects: Suspects
+  readonly #progress: Progress
+  #inboxes: readonly InboxLine<Tx>[] = []
+  #relays: readonly Relay<Tx>[] = []
+  #readers: readonly Reader[] = []
+  #cleaner: Cleaner<Tx> | undefined
+  #state: 'new' | 'starting' | 'running' | 'stopping' | 'stopped' = 'new'
+  #started: Promise<void> | undefined
+  #stopped: Promise<void> | undefined
+  #loop: Promise<void> | undefined
+  #asking: (() => void)[] = []
+  #errors = 0
+  #pauseMs = 0
+  #ignoreFloor: () => void = () => {}
+
+  /** Made by `hapax.worker`. */
+  constructor(engine: Engine<Tx>, options: WorkerOptions<Tx>, onStop: (worker: Worker<Tx>) => void) {
+    this.#engine = engine
+    this.#settings = workerSettings(engine, options)
+    this.#onStop = onStop
+    this.#membership = new Membership({
+      ...engine,
+      serves: this.#serves(),
+      takeoverMs: this.#settings.takeoverMs,
+      inHand: () => this.#inHand(),
+      changed: () => this.#signal.notify(),
+      buried: () => this.#drop(),
+      report: (error) => this.#report(error),
+    })
+    this.#suspects = new Suspects({
+      clock: engine.clock,
+      floor: engine.floor,
+      membership: this.#membership,
+      lines: () => this.#inboxes,
+      isRunning: () => this.#state === 'running',
+      changed: () => this.#signal.notify(),
+    })
+    this.#progress = new Progress({
+      engine,
+      signal: this.#abort.signal,
+      consumers: () => this.#settings.consumers.map(({ name }) => name),
+      heardSince: (time) => this.#membership.heardSince(time),
+      probe: () => unit(engine, PROBE, { kind: 'plain' }, async () => ({ value: undefined, writes: undefined })),
+      changed: (stuck) => this.#stuck(stuck),
+    })
+  }
+
+  /**
+   * Checks what can be checked, joins the other workers and begins. Rejects when the database is not there or not migrated,
+   * when a client library is missing, when the broker of a subscription refuses or is not there, or when the settings promise
+   * what cannot be kept. The broker of a relay may come later.
+   */
+  async start(): Promise<void> {
+    if (this.#state !== 'new')
+      throw new HapaxError('already-started', `expected a new worker, got one that is ${this.#state}`)
+    this.#state = 'starting'
+    this.#started = this.#start()
+    await this.#started
+  }
+
+  async #start(): Promise<void> {
+    try {
+      await this.#prepare()
+      await this.#membership.join()
+      for (const reader of this.#readers) await unlessStopped(this.#abort.signal, () => reader.start())
+    } catch (error) {
+      const closing: Promise<unknown> = Promise.allSettled(this.#readers.map((reader) => reader.close()))
+      await within(this.#engine.clock, ABORT_MS, closing, () => {})
+      await this.#membership.leave()
+      this.#state = 'new'
+      throw error
+    }
+    this.#state = 'running'
+    this.#ignoreFloor = this.#floor.onChange(() => this.#changed())
+    this.#cleaner?.start()
+    this.#loop = this.#work()
+  }
+
+  /** Where its relays go. */
+  get destinations(): readonly Destination[] {
+    return [...this.#settings.relays.values()]
+  }
+
+  /**
+   * Whether it runs, the database has heard from it lately, and its handlers get connections: for a readiness probe. Brokers do not
+   * count, because messages are taken and published without them; the events `relay-down` and `worker-error` tell of them.
+   */
+  get ready(): boolean {
+    return this.#state === 'running' && this.#membership.alive && this.#errors === 0 && !this.#progress.stuck
+  }
+
+  /** Resolves when nothing is due and nothing is in hand, here or elsewhere; what waits for a later attempt is not due. */
+  drain(): Promise<void> {
+    if (this.#state !== 'running') return Promise.resolve()
+    return new Promise((resolve) => {
+      this.#asking.push(resolve)
+      this.wake()
+    })
+  }
+
+  /** Stops taking messages and waits for the handlers that are running, at most until the deadline. */
+  async stop(options: StopOptions = {}): Promise<void> {
+    const limitMs = deadlineOf(options)
+    // Whoever asks again, with less patience, is heard.
+    const cancel = this.#engine.clock.after(limitMs, () => this.#abort.abort(stopped()))
+    this.#stopped ??= this.#stop()
+    await this.#stopped.finally(cancel)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop()
+  }
+
+  /** Something may be due. */
+  wake(): void {
+    this.#pauseMs = 0
+    this.#signal.notify()
+  }
+
+  async #prepare(): Promise<void> {
+    const { consumers, sources, relays } = this.#settings
+    for (const consumer of consumers) {
+      consumer.start()
+      checkRetention(consumer)
+    }
+    for (const source of sources) {
+      checkSource(source)
+      const warning = warningOf(source)
+      if (warning !== undefined) this.#engine.logger.warn({ consumer: source.consumer.name }, warning)
+    }
+    // Those that are written in JavaScript may lack it.
+    for (const destination of relays.values()) {
+      await unlessStopped(this.#abort.signal, () => destination.prepare?.())
+    }
+    const { store } = this.#engine
+    const places = shareOut(consumers, store.features.pool)
+    for (const { message, advice } of await store.ready()) this.#engine.logger.warn({ advice }, message)
+    for (const [name, { name: destination }] of relays)
+      refuseMoved(name, destination, await store.recordRelay(name, destination))
+    if (consumers.length > 0) refuseOrderless(consumers, await store.subscriptions())
+    for (const { name, types, ordered } of consumers) await store.subscribe(name, types, ordered)
+    this.#assemble(places)
+  }
+
+  #assemble(places: ReturnType<typeof shareOut<Tx>>): void {
+    const { consumers, sources, relays, keepSentMs, cleanup } = this.#settings
+    const rooms = new Map([...places].map(([consumer, count]) => [consumer, new Places(count)]))
+    const room = (consumer: Consumer<Tx>): { concurrency: number; places: Places } => ({
+      concurrency: places.get(consumer) as number,
+      places: rooms.get(consumer) as Places,
+    })
+    const shared = {
+      engine: this.#engine,
+      membership: this.#membership,
+      floor: this.#floor,
+      progress: this.#progress,
+      signal: this.#abort.signal,
+      changed: () => this.#changed(),
+      report: (error: Error) => this.#report(error),
+    }
+    this.#inboxes = consumers.map((consumer) => new InboxLine({ ...shared, consumer, ...room(consumer) }))
+    this.#relays = [...relays].map(
+      ([name, destination]) => new Relay({ ...shared, name, destination, keep: keepSentMs !== undefined }),
+    )
+    this.#readers = sources.map((source) => new Reader({ ...shared, source, ...room(source.consumer) }))
+    if (cleanup) this.#cleaner = new Cleaner({ ...shared, consumers, relays: [...relays.keys()], keepSentMs })
+  }
+
+  async #stop(): Promise<void> {
+    // A start that is under way comes to its end first, whatever that is.
+    await this.#started?.catch(() => {})
+    if (this.#state === 'running') await this.#windUp()
+    this.#state = 'stopped'
+    this.#onStop(this)
+    for (const resolve of this.#asking.splice(0)) resolve()
+  }
+
+  async #windUp(): Promise<void> {
+    this.#state = 'stopping'
+    this.#signal.notify()
+    this.#suspects.stop()
+    this.#ignoreFloor()
+    // Others may have at once what is only in hand here.
+    this.#drop()
+    const handing = Promise.allSettled([this.#membership.leave(), ...this.#readers.map((reader) => reader.pause())])
+    await Promise.race([handing, aborted(this.#abort.signal)])
+    const finished: Promise<unknown> = Promise.allSettled([this.#loop, this.#cleaner?.stop(), this.#finished()])
+    await Promise.race([finished, aborted(this.#abort.signal)])
+    // What was aborted still writes down that it was.
+    if (this.#abort.signal.aborted) await within(this.#engine.clock, ABORT_MS, finished, () => {})
+    const closing: Promise<unknown> = Promise.allSettled(this.#readers.map((reader) => reader.close()))
+    await within(this.#engine.clock, ABORT_MS, closing, () => {})
+  }
+
+  /** What ends may begin something else, as a confirmed message has to be deleted. */
+  async #finished(): Promise<void> {
+    for (let running = this.#running(); running.length > 0; running = this.#running()) await Promise.allSettled(running)
+  }
+
+  #drop(): void {
+    for (const line of this.#lines()) line.drop()
+  }
+
+  #lines(): readonly Line[] {
+    return [...this.#inboxes, ...this.#relays]
+  }
+
+  /** Those that can move: while no handler can run, relays go on. */
+  #movable(): readonly Line[] {
+    return this.#progress.stuck ? this.#relays : this.#lines()
+  }
+
+  /** While no handler can run, others have what this worker served. */
+  #stuck(stuck: boolean): void {
+    if (this.#state !== 'running') return
+    if (stuck) this.#suspects.stop()
+    if (stuck) for (const line of this.#inboxes) line.drop()
+    for (const reader of this.#readers) reader.rest(stuck)
+    this.#membership.able(!stuck).catch((error: unknown) => this.#report(asError(error)))
+    this.wake()
+  }
+
+  #running(): readonly Promise<void>[] {
+    return [...this.#lines(), ...this.#readers].flatMap((each) => each.running)
+  }
+
+  #serves(): Omit<Serves, 'stuck' | 'missing'> {
+    const { consumers, relays } = this.#settings
+    return {
+      source: this.#engine.source,
+      get consumers() {
+        return new Map(consumers.map(({ name, types }) => [name, types]))
+      },
+      relays: [...relays.keys()],
+    }
+  }
+
+  #inHand(): { seqs: readonly string[]; alone: boolean } {
+    const suspect = this.#suspects.current
+    if (suspect !== undefined) return { seqs: [suspect], alone: true }
+    return { seqs: this.#inboxes.flatMap((line) => line.about), alone: false }
+  }
+
+  /** Something ended: the next of what is in hand may begin, and there may be room for more. */
+  #changed(): void {
+    if (this.#state === 'running' && this.#membership.alive) {
+      for (const line of this.#movable()) line.begin()
+    }
+    this.#signal.notify()
+  }
+
+  async #work(): Promise<void> {
+    while (this.#state === 'running') {
+      const pauseMs = await this.#round().catch((error: unknown) => this.#backOff(error))
+      if (pauseMs > 0 && this.#state === 'running') await this.#signal.wait(this.#engine.clock, pauseMs)
+    }
+  }
+
+  /** Takes what is due into hand and begins; answers how long to wait before the next look. */
+  async #round(): Promise<number> {
+    // Who asks during this look is answered by the next one: what was published meanwhile may have been missed.
+    const asking = this.#asking.splice(0)
+    try {
+      await this.#membership.ensureAlive()
+      const began = this.#engine.clock.monotonic()
+      const took = await this.#look()
+      await this.#begin()
+      this.#errors = 0
+      if (took) return this.#soon()
+      if (asking.length > 0 && (await this.#isDrained())) for (const resolve of asking.splice(0)) resolve()
+      return this.#rest(asking.length > 0, this.#engine.clock.monotonic() - began)
+    } finally {
+      this.#asking.push(...asking)
+    }
+  }
+
+  /** One statement for all lines that have room. */
+  async #look(): Promise<boolean> {
+    const wanted = this.#movable().map((line) => ({ line, shares: line.shares() }))
+    const shares = wanted.flatMap((each) => each.shares)
+    if (shares.length === 0) return false
+    const looks = await this.#engine.store.look(shares)
+    if (this.#state !== 'running') return false
+    let took = false
+    let from = 0
+    for (const { line, shares: own } of wanted) {
+      if (own.length === 0) continue
+      const found = looks.slice(from, from + own.length)
+      from += own.length
+      if (!line.offer(found)) continue
+      took = true
+    }
+    return took
+  }
+
+  get #floor(): Floor {
+    return this.#engine.floor
+  }
+
+  async #begin(): Promise<void> {
+    if (this.#suspects.current !== undefined || this.#state !== 'running') return
+    const inboxes = this.#progress.stuck ? [] : this.#inboxes
+    const alone = this.#progress.stuck ? undefined : this.#suspects.begin()
+    if (alone !== undefined) return alone
+    // Before anything runs, it is noted: if it ends the process, the others know what it was.
+    if (inboxes.map((line) => line.putUp()).includes(true)) await this.#membership.note()
+    if (this.#state !== 'running') return
+    for (const line of inboxes) line.noted()
+    for (const line of this.#movable()) line.begin()
+  }
+
+  #soon(): number {
+    this.#pauseMs = SOON_MS
+    return SOON_MS
+  }
+
+  /** Looks less and less often while nothing comes, but in time for what is known to come. */
+  #rest(asked: boolean, lookMs: number): number {
+    const { random } = this.#engine
+    const { pollMs } = this.#settings
+    this.#pauseMs = Math.min(pollMs, Math.max(SOON_MS, 2 * this.#pauseMs))
+    const waits = [this.#pauseMs * (0.75 + random.number() / 2)]
+    if (asked) waits.push(ASKED_MS)
+    for (const line of this.#lines()) {
+      if (line.nextMs !== undefined) waits.push(line.nextMs)
+      if (line.unfinished) waits.push(PACE * lookMs)
+    }
+    return Math.max(1, Math.min(...waits))
+  }
+
+  /** Whether nobody has anything to do: looks at everybody's lanes. */
+  async #isDrained(): Promise<boolean> {
+    const idle = [...this.#lines(), ...this.#readers].every((each) => each.idle)
+    return idle && this.#suspects.current === undefined && isDrained(this.#engine.store, this.#lines())
+  }
+
+  #backOff(thrown: unknown): number {
+    this.#report(asError(thrown))
+    this.#errors = Math.min(this.#errors + 1, 10)
+    return Math.min(MAX_BACK_OFF_MS, 100 * 2 ** this.#errors) * (0.5 + this.#engine.random.number() / 2)
+  }
+
+  #report(error: Error): void {
+    const consumers = this.#settings.consumers.map(({ name }) => name)
+    const relays = [...this.#settings.relays.keys()]
+    this.#engine.logger.error({ consumers, relays, error: messageOf(error) }, 'the worker goes on after an error')
+    this.#engine.events.emit('worker-error', () => ({ consumers, error }))
+  }
+}
+
+const SOON_MS = 20
+/** A transaction that does nothing, to see whether one comes through. */
+const PROBE = { lockTimeoutMs: 1_000, idleTimeoutMs: 10_000 }
+/** A rest between two pages of keys is so many times as long as the look. */
+const PACE = 4
+const ASKED_MS = 50
+const MAX_BACK_OFF_MS = 10_000
