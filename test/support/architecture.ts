@@ -1,8 +1,22 @@
 import { posix } from 'node:path'
 import { parseAst } from 'vitest/node'
 
-// The arrows: core <- drivers, testing <- applications. Siblings never import each other.
+// The layers, lowest first: each imports those before it. ARCHITECTURE.md shows the same picture.
+const layers = [
+  'base',
+  'message',
+  'contracts',
+  'transaction',
+  'consumer',
+  'leased',
+  'worker',
+  'admin',
+  'claims',
+] as const
 const driverFolders = ['stores', 'brokers', 'connections', 'http', 'telemetry']
+/** What drivers build on, beside what they share with others of their kind. */
+const driverLayers = ['base', 'message', 'contracts']
+const kits: Record<string, string> = { stores: 'stores/sql', brokers: 'brokers/kit', connections: 'stores/sql' }
 const applicationFolders = ['nestjs', 'cli', 'console']
 const staticPackages: Record<string, string[]> = { cli: ['commander'] }
 
@@ -16,8 +30,7 @@ interface Import {
 /** Says, one sentence each, which imports of a source file its place in the tree does not allow. */
 export function violations(path: string, source: string): string[] {
   const unit = unitOf(path)
-  if (unit === undefined)
-    return [`${placeOf(path)} has no place in the layout: move it to core/ or to the driver that needs it`]
+  if (unit === undefined) return [`${placeOf(path)} has no place in the layout: see ARCHITECTURE.md`]
   return importsOf(source).flatMap((found) => {
     const reason = objection(path, unit, found)
     return reason === undefined ? [] : [`${path}:${found.line} imports '${found.specifier}': ${reason}`]
@@ -29,29 +42,61 @@ function objection(path: string, unit: string, { specifier, kind }: Import): str
   if (!specifier.startsWith('.')) return packageObjection(unit, specifier, kind)
   const target = posix.join(posix.dirname(path), specifier)
   if (!target.startsWith('src/')) return 'it leaves src/'
-  return arrowObjection(unit, unitOf(target) ?? target)
+  const to = unitOf(target)
+  if (to === unit) return undefined
+  return to === undefined
+    ? `${target} has no place in the layout`
+    : (arrowObjection(unit, to) ?? doorObjection(unit, to, target))
 }
 
 function packageObjection(unit: string, specifier: string, kind: Import['kind']): string | undefined {
   if (specifier === 'hapax' || specifier.startsWith('hapax/')) return 'the sources import each other by relative path'
-  if (unit === 'core' || unit === 'index') return arrowObjection(unit, specifier)
+  if (isLayer(unit) || unit === 'hapax' || unit === 'index') return `${unit} imports only node: and the layers below it`
   if (kind !== 'value' || staticPackages[unit]?.includes(specifier)) return undefined
   return "client libraries are the user's, so use import type, or import() where it is used"
 }
 
 function arrowObjection(from: string, to: string): string | undefined {
-  if (to === 'core' || to === from || applicationFolders.includes(from)) return undefined
-  if (from === 'core') return 'core imports only node: and core'
-  if (from === 'index') return 'src/index.ts imports only core'
-  return `${from} never imports a sibling or what is built on it, only core`
+  if (applicationFolders.includes(from)) return undefined
+  if (isLayer(from)) return below(from).includes(to) ? undefined : `${from} imports only ${listed(below(from))}`
+  if (from === 'index' || from === 'hapax' || from === 'testing') {
+    return isLayer(to) || to === 'hapax' ? undefined : `${from} imports only the layers and hapax.ts`
+  }
+  const [folder = ''] = from.split('/')
+  const allowed = [...driverLayers, ...(kits[folder] === undefined || kits[folder] === from ? [] : [kits[folder]])]
+  return allowed.includes(to) ? undefined : `${from} imports only ${listed(allowed)}`
 }
 
-/** The part of the tree that may import itself: `core`, `stores/postgres`, `testing`, `cli`, `index`. */
+/** Every unit is entered by its index.ts; the public API may name the files that it takes names from. */
+function doorObjection(from: string, to: string, target: string): string | undefined {
+  if (from === 'index') return undefined
+  if (to === 'index' || to === 'hapax' || posix.basename(target) === 'index.ts' || to.startsWith('connections/'))
+    return undefined
+  return `${to} is entered by its index.ts`
+}
+
+function isLayer(unit: string): boolean {
+  return layers.some((layer) => layer === unit)
+}
+
+function below(layer: string): string[] {
+  return layers.slice(
+    0,
+    layers.findIndex((each) => each === layer),
+  )
+}
+
+function listed(units: readonly string[]): string {
+  return ['node:', ...units].join(', ')
+}
+
+/** The part of the tree that may import itself: `base`, `stores/postgres`, `testing`, `cli`, `hapax`, `index`. */
 function unitOf(path: string): string | undefined {
   const [, folder = '', child = ''] = path.split('/')
   if (path === 'src/index.ts') return 'index'
+  if (path === 'src/hapax.ts') return 'hapax'
   if (driverFolders.includes(folder)) return `${folder}/${posix.parse(child).name}`
-  if (['core', 'testing', ...applicationFolders].includes(folder)) return folder
+  if (isLayer(folder) || folder === 'testing' || applicationFolders.includes(folder)) return folder
   return undefined
 }
 
