@@ -1,6 +1,6 @@
 // Checks everything that needs no server, all steps at once: `npm run check`.
 import { spawn } from 'node:child_process'
-import { cpSync, existsSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
+import { cpSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { styleText } from 'node:util'
@@ -43,8 +43,9 @@ async function report(name: string, step: () => Promise<Result>): Promise<boolea
 async function checkExports(): Promise<Result> {
   const copy = mkdtempSync(join(tmpdir(), 'hapax-check-'))
   try {
-    for (const name of ['package.json', 'tsconfig.json', 'tsconfig.build.json', 'README.md', 'LICENSE', 'src']) {
-      if (existsSync(join(root, name))) cpSync(join(root, name), join(copy, name), { recursive: true })
+    const packedFiles = manifest.files.filter((name) => name !== 'dist')
+    for (const name of ['package.json', 'tsconfig.json', 'tsconfig.build.json', ...packedFiles]) {
+      cpSync(join(root, name), join(copy, name), { recursive: true })
     }
     symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'))
     const packed = `${manifest.name}-${manifest.version}.tgz`

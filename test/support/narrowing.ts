@@ -12,7 +12,7 @@ const needs: readonly (readonly [files: string, oneOf: readonly Name[]])[] = [
   ['test/stores/mysql*', ['mysql']],
   ['test/stores/{sqlite,operator}*', ['sqlite']],
   ['test/stores/{redis,lease-worker}*', ['redis']],
-  ['test/stores/{sql-publish,poison}*', servers],
+  ['test/stores/{grants,poison,sql-publish}*', servers],
   ['test/stores/{closing,fake-store,growth}*', durable],
   ['test/brokers/rabbitmq*', ['rabbitmq']],
   ['test/brokers/nats*', ['nats']],

@@ -1,11 +1,10 @@
 import { execFileSync } from 'node:child_process'
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join, relative } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { join } from 'node:path'
 import { expect, test } from 'vitest'
+import { pages, root } from '../support/pages.ts'
 
-const root = fileURLToPath(new URL('../..', import.meta.url))
 const example = join(root, 'examples/quick-start.ts')
 
 test('the quick start of the README is the example that runs', () => {
@@ -52,49 +51,21 @@ test('the SMS example prints what its comments say', () => {
   }
 })
 
+test('the tests that docs/testing.md shows pass', () => {
+  const example = join(root, 'examples/testing.ts')
+  const page = readFileSync(join(root, 'docs/testing.md'), 'utf8')
+  expect(/<!-- testing[^\n]*-->\n```ts\n([\s\S]*?)```/.exec(page)?.[1]).toBe(readFileSync(example, 'utf8'))
+  const args = ['--conditions=hapax-source', '--test', example]
+  // Inside a runner of tests the runner of Node.js would report to it.
+  const { NODE_TEST_CONTEXT: _, ...env } = process.env
+  expect(execFileSync(process.execPath, args, { encoding: 'utf8', env })).toContain('pass 3')
+})
+
 test('every call by fetch that is shown says what becomes of a redirect, which would be a second request', () => {
   const examples = readdirSync(join(root, 'examples')).filter((name) => name.endsWith('.ts'))
-  const shown = [...pagesIn(root), ...examples.map((name) => join('examples', name))].flatMap((page) =>
+  const shown = [...pages(), ...examples.map((name) => join('examples', name))].flatMap((page) =>
     [...readFileSync(join(root, page), 'utf8').matchAll(/\bfetch\((.*)\)/g)].map(([call]) => `${page}: ${call}`),
   )
   expect(shown).toContainEqual(expect.stringMatching(/^docs.leased\.md/))
   expect(shown.filter((call) => !/redirect: '(error|manual)'/.test(call))).toEqual([])
 })
-
-test('every link inside the documentation leads somewhere', () => {
-  const pages = pagesIn(root)
-  // Those in folders are among them.
-  expect(pages).toEqual(expect.arrayContaining(['README.md', join('docs', 'brokers', 'nats.md')]))
-  expect(pages.flatMap((page) => brokenLinks(page))).toEqual([])
-})
-
-/** Every page of the repository, not of the packages that it uses. */
-function pagesIn(folder: string): string[] {
-  return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
-    if (entry.name === 'node_modules' || entry.name.startsWith('.')) return []
-    const path = join(folder, entry.name)
-    if (entry.isDirectory()) return pagesIn(path)
-    return entry.name.endsWith('.md') ? [relative(root, path)] : []
-  })
-}
-
-/** Links to files that are not there, or to headings that the page does not have. */
-function brokenLinks(page: string): string[] {
-  const links = readFileSync(join(root, page), 'utf8').matchAll(/\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)/g)
-  return [...links].flatMap(([, target = '', heading]) => {
-    const path = target === '' ? join(root, page) : join(root, page, '..', target)
-    if (existsSync(path) && (heading === undefined || headingsOf(path).includes(heading))) return []
-    return [`${page}: ${target}${heading === undefined ? '' : `#${heading}`}`]
-  })
-}
-
-/** The names by which headings are linked to, as GitHub makes them. */
-function headingsOf(path: string): string[] {
-  const headings = readFileSync(path, 'utf8').matchAll(/^#{1,6} (.+)$/gm)
-  return [...headings].map(([, heading = '']) =>
-    heading
-      .toLowerCase()
-      .replaceAll(/[^\p{L}\p{N}\s_-]/gu, '')
-      .replaceAll(' ', '-'),
-  )
-}
