@@ -20,6 +20,8 @@ interface Place {
   open(role: Role): Promise<Hapax<unknown>>
   /** The name of a table of hapax. */
   table(name: string): string
+  /** A call of the routine that publishes. */
+  readonly routine: string
 }
 type Role = 'migrator' | 'application' | 'producer' | 'operator' | 'viewer'
 
@@ -66,10 +68,11 @@ describe.for(databases.filter(([name]) => testStores().includes(name)))('grants 
   })
 
   it('a producer publishes, and reads nothing', async () => {
-    const { open } = await setUp()
+    const { open, routine } = await setUp()
     await (await open('migrator')).migrate()
     const hapax = await open('producer')
     await hapax.transaction((tx) => hapax.publish(tx, Placed, { n: 1 }))
+    await query(hapax, routine)
     await expect(hapax.status()).rejects.toThrow(/denied/)
     await expect(
       hapax
@@ -169,7 +172,8 @@ async function setUpPostgres(): Promise<Place> {
     opened.push(hapax)
     return hapax
   }
-  return { open: once(open), table: (name) => `${unique}.${name}` }
+  const routine = `select ${unique}.publish(source => '/shop', type => 'placed')`
+  return { open: once(open), table: (name) => `${unique}.${name}`, routine }
 }
 
 async function setUpMysql(): Promise<Place> {
@@ -199,7 +203,8 @@ async function setUpMysql(): Promise<Place> {
     opened.push(hapax)
     return hapax
   }
-  return { open: once(open), table: (name) => `${unique}.hapax_${name}` }
+  const routine = `call ${unique}.hapax_publish('/shop', 'placed', '', null, null, null, @id)`
+  return { open: once(open), table: (name) => `${unique}.hapax_${name}`, routine }
 }
 
 /** A role is made once. */
