@@ -56,6 +56,8 @@ export type {
   ClaimHandler,
   EffectCall,
   EffectOptions,
+  FailedContext,
+  FailedHook,
   Handler,
   HandlerContext,
   Item,

@@ -150,6 +150,8 @@ export interface ErrorRecord {
   readonly code?: string
   readonly stack?: string
   readonly cause?: ErrorRecord
+  /** The error of the `onFailed` hook that was to commit with this failure, and was rolled back. */
+  readonly onFailed?: ErrorRecord
 }
 
 const MAX_MESSAGE = 1000

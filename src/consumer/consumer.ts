@@ -10,9 +10,17 @@ import {
   object,
   positiveInteger,
 } from '../base/index.ts'
-import type { Handler, LeasedHandler, ManyHandler, Subscription } from '../contracts/index.ts'
-import type { IncomingMessage, MessageType, StoredMessage } from '../message/index.ts'
-import { checkMapping, type Entry, intake, MAX_TEXT_BYTES, type Mapping } from '../message/index.ts'
+import type { FailedHook, Handler, LeasedHandler, ManyHandler, Subscription } from '../contracts/index.ts'
+import type { IncomingMessage, StoredMessage } from '../message/index.ts'
+import {
+  checkMapping,
+  type Entry,
+  intake,
+  MAX_TEXT_BYTES,
+  type Mapping,
+  type MessageType,
+  messageType,
+} from '../message/index.ts'
 import type { Engine } from '../transaction/index.ts'
 import { Taker } from './direct.ts'
 import { Recorder } from './failures.ts'
@@ -89,7 +97,7 @@ export class Consumer<Tx> {
     this.#settings = consumerSettings(options, engine.store.features.parallelWriters)
     this.#registry = new Registry(name, this.#settings.retry)
     this.#turns = new Turns(name)
-    this.#recorder = new Recorder(engine, name, this.#settings, (type) => this.#registry.retryOf(type))
+    this.#recorder = new Recorder(engine, name, this.#settings, this.#registry)
     this.#taker = new Taker(engine, name, this.#settings, this.#recorder)
     this.#leased = leased !== undefined
     const parts = {
@@ -130,6 +138,16 @@ export class Consumer<Tx> {
       type: type as MessageType<never, unknown>,
       call: handler as LeasedHandler<never, Tx>,
     })
+  }
+
+  /**
+   * Registers what to do when a message of this type has failed for good: it runs in the transaction that writes the message to the
+   * failed store, and what it writes and publishes commits with that or not at all. If it throws, the failure is recorded without
+   * it. Not called for a message that its handler could not be given, nor while it is unknown what the handler did.
+   */
+  onFailed<In, Out>(type: MessageType<In, Out>, hook: FailedHook<Out, Tx>): this {
+    this.#registry.addHook(messageType(type as MessageType<never, unknown>), hook as FailedHook<never, Tx>)
+    return this
   }
 
   /** This consumer, fed from a subscription: `hapax.worker({ consume: [billing.from(queue)] })`. */

@@ -1,8 +1,9 @@
 import type { RetryPolicy } from '../base/index.ts'
-import { HapaxError, isHapaxError, isRefusal, messageOf, recordError } from '../base/index.ts'
+import { type ErrorRecord, HapaxError, isHapaxError, isRefusal, messageOf, recordError } from '../base/index.ts'
 import type { InboxRow, Receipt, RetryRow, Writes } from '../contracts/index.ts'
 import type { StoredMessage } from '../message/index.ts'
 import { type Engine, insist, persist, unit } from '../transaction/index.ts'
+import { type FailedHookRun, FailedHooks, type Hooks, type PreparedHook } from './on-failed.ts'
 import type { ConsumerSettings } from './options.ts'
 import { type Outcome, outcome } from './outcome.ts'
 import { Reporter, ref, type TakenBefore } from './reporter.ts'
@@ -18,18 +19,20 @@ export class Recorder<Tx> {
   readonly #consumer: string
   readonly #settings: ConsumerSettings
   readonly #retryOf: (type: string) => RetryPolicy
+  readonly #hooks: FailedHooks<Tx>
   readonly #reporter: Reporter
 
   constructor(
     engine: Engine<Tx>,
     consumer: string,
     settings: ConsumerSettings,
-    retryOf: (type: string) => RetryPolicy,
+    registry: Hooks<Tx> & { retryOf(type: string): RetryPolicy },
   ) {
     this.#engine = engine
     this.#consumer = consumer
     this.#settings = settings
-    this.#retryOf = retryOf
+    this.#retryOf = (type) => registry.retryOf(type)
+    this.#hooks = new FailedHooks(engine, consumer, settings, registry)
     this.#reporter = new Reporter(engine, consumer)
   }
 
@@ -45,7 +48,12 @@ export class Recorder<Tx> {
   ): Promise<Outcome> {
     const verdict = this.#judge(stored, error, attempt)
     return this.#unlessBusy(stored, () =>
-      asFarAsStorable({ message: stored, verdict }, (kept) => this.#recordFirst(kept, error, attempt, handlerTokens)),
+      asFarAsStorable({ message: stored, verdict }, async (kept) => {
+        // What was refused on arrival was never the handler's. The hook gets the message as it came, not its stub.
+        const hook = attempt === 0 ? undefined : await this.#hooks.of(stored, kept.verdict, attempt)
+        const first = { error, attempt, handlerTokens }
+        return hook === undefined ? this.#recordFirst(kept, first) : this.#recordWithHook(kept, first, hook)
+      }),
     )
   }
 
@@ -53,16 +61,24 @@ export class Recorder<Tx> {
   unstorable(stored: StoredMessage, error: HapaxError): Promise<Outcome> {
     const verdict: Verdict = { kind: 'fail', reason: error.code, error }
     return this.#unlessBusy(stored, () =>
-      keepStub({ message: stored, verdict }, error, (kept) => this.#recordFirst(kept, error, 0, new Set())),
+      keepStub({ message: stored, verdict }, error, (kept) =>
+        this.#recordFirst(kept, { error, attempt: 0, handlerTokens: new Set() }),
+      ),
     )
   }
 
-  async #recordFirst(
-    { message, verdict }: Kept,
-    error: Error,
-    attempt: number,
-    handlerTokens: ReadonlySet<string>,
-  ): Promise<Outcome> {
+  /** Receipt, failed row and hook in one transaction; if the hook fails, the first two without it. */
+  async #recordWithHook(kept: Kept, first: FirstFailure, hook: PreparedHook<Tx>): Promise<Outcome> {
+    const { message, verdict } = kept
+    const { attempt } = first
+    const hooked = await this.#hooks.onDelivery(message, this.#writes(message, verdict, attempt), hook)
+    if (hooked === 'recorded') return this.#report(message, verdict, attempt)
+    return this.#recordFirst(kept, { ...first, hook: hooked })
+  }
+
+  async #recordFirst({ message, verdict }: Kept, first: FirstFailure): Promise<Outcome> {
+    const { error, attempt, handlerTokens, hook } = first
+    const writes = (as: Verdict): Writes => this.#writes(message, as, attempt, hook?.error)
     const broken: Verdict = { kind: 'fail', reason: 'broken-atomicity', error: brokenAtomicity(error) }
     const ours = new Set<string>()
     const result = await persist(this.#engine, () => {
@@ -71,9 +87,10 @@ export class Recorder<Tx> {
         const recorded = receipt !== undefined && ours.has(receipt.token)
         ours.add(token)
         if (recorded) return { value: verdict, writes: undefined }
-        if (receipt === undefined) return { value: verdict, writes: this.#writes(message, verdict, attempt) }
+        // A hook that committed by itself left a receipt, and no failed row.
+        if (receipt === undefined || hook?.tokens.has(receipt.token)) return { value: verdict, writes: writes(verdict) }
         if (!handlerTokens.has(receipt.token)) return { value: receipt, writes: undefined }
-        return { value: broken, writes: this.#writes(message, broken, attempt) }
+        return { value: broken, writes: writes(broken) }
       })
     })
     return 'kind' in result ? this.#report(message, result, attempt) : this.taken(message, result)
@@ -287,13 +304,19 @@ export class Recorder<Tx> {
     return { consumer: this.#consumer, message, ordered: this.#settings.order !== 'none', attempts }
   }
 
-  #writes(message: StoredMessage, verdict: Verdict, attempts: number): Writes {
-    const row = { ...this.#row(message, attempts), error: recordError(verdict.error, this.#engine.redact) }
+  #writes(message: StoredMessage, verdict: Verdict, attempts: number, hookError?: Error): Writes {
+    const row = { ...this.#row(message, attempts), error: this.#errorRecord(verdict.error, hookError) }
     if (verdict.kind === 'fail') return { failed: [{ ...row, reason: verdict.reason }] }
     return { inbox: [{ ...row, starts: 0, delayMs: verdict.delayMs }] }
   }
 
-  #fail(
+  #errorRecord(error: Error, hookError?: Error): ErrorRecord {
+    const { redact } = this.#engine
+    const record = recordError(error, redact)
+    return hookError === undefined ? record : { ...record, onFailed: recordError(hookError, redact, 1) }
+  }
+
+  async #fail(
     row: InboxRow,
     verdict: Verdict & { kind: 'fail' },
     attempts: number,
@@ -301,15 +324,16 @@ export class Recorder<Tx> {
   ): Promise<boolean> {
     const hold = row.ordered && this.#settings.order === 'wait'
     const { seq, leaseToken } = row
-    const failed = {
-      seq,
-      attempts,
-      reason: verdict.reason,
-      error: recordError(verdict.error, this.#engine.redact),
-      hold,
-      leaseToken,
-    }
-    return write(this.#engine, () => this.#engine.store.fail(failed))
+    const { store } = this.#engine
+    const failed = { seq, attempts, reason: verdict.reason, error: this.#errorRecord(verdict.error), hold, leaseToken }
+    const hook = await this.#hooks.of(row.message, verdict, attempts)
+    if (hook === undefined) return write(this.#engine, () => store.fail(failed))
+    const hooked = await this.#hooks.onItsRow(failed, row.message, hook)
+    if (hooked.kind === 'done') return hooked.value
+    const error = this.#errorRecord(verdict.error, hooked.error)
+    const there = await write(this.#engine, () => store.fail({ ...failed, error }))
+    // A hook that committed by itself has moved the row.
+    return there || isHapaxError(hooked.error, 'broken-atomicity')
   }
 
   #reschedule(row: Parameters<Engine<Tx>['store']['reschedule']>[0]): Promise<boolean> {
@@ -324,6 +348,14 @@ export class Recorder<Tx> {
     const { lockTimeoutMs, timeoutMs } = this.#settings
     return { lockTimeoutMs, idleTimeoutMs: timeoutMs }
   }
+}
+
+/** The failure of a delivery, and what became of its hook, if that failed. */
+interface FirstFailure {
+  readonly error: Error
+  readonly attempt: number
+  readonly handlerTokens: ReadonlySet<string>
+  readonly hook?: FailedHookRun
 }
 
 /** Whether the handler may have committed by itself: it did, or it was cut off and nobody could look. */

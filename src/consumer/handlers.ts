@@ -110,9 +110,14 @@ async function callTogether<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Pro
   if (failed !== undefined) throw failed.reason
 }
 
+/** What a message that is published because of another one says of it. */
+export function causeOf({ id, correlationId = id }: Message): Cause {
+  return { causationId: id, correlationId }
+}
+
 function callOne<Tx>(call: Handler<never, Tx>, job: Job<Tx>, { message, data }: Content, scope: Scope<Tx>): unknown {
   const { tx, buffer, signal, logger } = scope
-  const cause: Cause = { causationId: message.id, correlationId: message.correlationId ?? message.id }
+  const cause = causeOf(message)
   const publish: PublishInHandler = (type, value, options) => buffer.publish(type, value, options, cause)
   return call(data as never, { tx, message, publish, signal, attempt: job.attempt, logger })
 }

@@ -1,7 +1,9 @@
 import type { RetryOptions, RetryPolicy } from '../base/index.ts'
 import { expected, HapaxError, noOthers, object } from '../base/index.ts'
-import { messageType } from '../message/index.ts'
+import type { FailedHook } from '../contracts/index.ts'
+import { type MessageType, messageType } from '../message/index.ts'
 import type { Registered } from './handlers.ts'
+import type { Hooks } from './on-failed.ts'
 import { retryPolicy } from './options.ts'
 
 /** Options of a handler. */
@@ -11,10 +13,11 @@ export interface HandlerOptions {
 }
 
 /** The handlers of a consumer, by type. */
-export class Registry<Tx> {
+export class Registry<Tx> implements Hooks<Tx> {
   readonly #consumer: string
   readonly #retry: RetryPolicy
   readonly #handlers = new Map<string, Registered<Tx>>()
+  readonly #hooks = new Map<string, FailedHook<never, Tx>>()
   #started = false
 
   constructor(consumer: string, retry: RetryPolicy) {
@@ -47,12 +50,7 @@ export class Registry<Tx> {
   add(handler: Registered<Tx>): void {
     const { type } = messageType(handler.type)
     if (typeof handler.call !== 'function') expected(`handler of ${type}`, 'a function', handler.call)
-    if (this.#started) {
-      throw new HapaxError(
-        'already-started',
-        `expected handlers of ${this.#consumer} to be registered before its worker starts, got ${type} afterwards`,
-      )
-    }
+    this.#refuseLate(type)
     if (this.#handlers.has(type)) {
       throw new HapaxError(
         'duplicate-handler',
@@ -60,6 +58,30 @@ export class Registry<Tx> {
       )
     }
     this.#handlers.set(type, handler)
+  }
+
+  /** Adds what to do when a message of this type has failed for good. */
+  addHook({ type }: MessageType<never, unknown>, hook: FailedHook<never, Tx>): void {
+    if (typeof hook !== 'function') expected(`onFailed of ${type}`, 'a function', hook)
+    this.#refuseLate(type)
+    if (!this.#handlers.has(type)) expected(`onFailed of ${type}`, 'registered after the handler of that type', 'none')
+    if (this.#hooks.has(type)) {
+      const what = `expected one onFailed of ${type} in consumer ${this.#consumer}, got a second one`
+      throw new HapaxError('duplicate-handler', what)
+    }
+    this.#hooks.set(type, hook)
+  }
+
+  hookOf(type: string): FailedHook<never, Tx> | undefined {
+    return this.#hooks.get(type)
+  }
+
+  #refuseLate(type: string): void {
+    if (!this.#started) return
+    throw new HapaxError(
+      'already-started',
+      `expected handlers of ${this.#consumer} to be registered before its worker starts, got ${type} afterwards`,
+    )
   }
 
   /** From now on no handler may be added. */

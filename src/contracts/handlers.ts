@@ -43,6 +43,19 @@ export type Handler<Data, Tx> = (data: Data, ctx: HandlerContext<Tx>) => unknown
 /** A handler of many messages. */
 export type ManyHandler<Data, Tx> = (items: readonly Item<Data>[], ctx: ManyContext<Tx>) => unknown
 
+/** What an `onFailed` hook receives beside the data and the error. */
+export interface FailedContext<Tx> extends HandlerContext<Tx> {
+  /** The transaction that writes the message to the failed store. */
+  readonly tx: Tx
+  /** How often the handler was called. */
+  readonly attempt: number
+  /** Why it is not tried again, as the failed store shows it: `attempts-exhausted`, `permanent`, `crash-loop`, … */
+  readonly reason: string
+}
+
+/** What to do in the transaction that writes a message to the failed store. */
+export type FailedHook<Data, Tx> = (data: Data, error: Error, ctx: FailedContext<Tx>) => unknown
+
 /** What a leased handler receives beside the data. */
 export interface LeasedContext<Tx> {
   readonly message: Message

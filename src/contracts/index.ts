@@ -59,6 +59,8 @@ export type {
   ClaimHandler,
   EffectCall,
   EffectOptions,
+  FailedContext,
+  FailedHook,
   Handler,
   HandlerContext,
   Item,
@@ -88,6 +90,7 @@ export type {
 export type {
   Entered,
   Entry,
+  FinalFailure,
   Look,
   Migration,
   MigrationState,

@@ -99,13 +99,29 @@ export type Opening =
   | { readonly kind: 'claim'; readonly seqs: readonly string[]; readonly locked: 'skip' | 'wait' }
   /** Waits for this inbox row and deletes it, if it is still held by this lease. */
   | { readonly kind: 'settle'; readonly lease: Lease }
+  /** As `Store.fail`, with a body whose writes commit with the failure. */
+  | { readonly kind: 'fail'; readonly row: FinalFailure }
+
+/** The last failure of an inbox row. */
+export interface FinalFailure {
+  readonly seq: string
+  readonly attempts: number
+  readonly reason: string
+  readonly error: ErrorRecord
+  /** It stays in its place as well, where it holds its key. */
+  readonly hold: boolean
+  readonly leaseToken: string | null
+}
 
 /** A transaction of the store while its body runs. */
 export interface Unit<Tx> {
   readonly tx: Tx
   /** Receipts that were there before, by message key; messages that are not in it are ours. */
   readonly existing: ReadonlyMap<string, Receipt>
-  /** With `locked: 'wait'`, and for `settle`: the seqs of those of the rows that are there, claimed or not. Empty otherwise. */
+  /**
+   * With `locked: 'wait'`, and for `settle`: the seqs of those of the rows that are there, claimed or not. For `fail`: the seq, if
+   * the row was there and is in the failed store now. Empty otherwise.
+   */
   readonly present: ReadonlySet<string>
   /** Inbox rows that are ours, in the order of `seq`. */
   readonly claimed: ReadonlyMap<string, InboxRow>
@@ -225,16 +241,9 @@ export interface Store<Tx, Own = Tx> extends StoreTools {
   }): Promise<boolean>
   /**
    * Writes an inbox row to the failed store; `hold` leaves it in its place as well, where it holds its key.
-   * False: the row is gone, or has another lease.
+   * False: the row is gone, is held already, or has another lease.
    */
-  fail(row: {
-    seq: string
-    attempts: number
-    reason: string
-    error: ErrorRecord
-    hold: boolean
-    leaseToken: string | null
-  }): Promise<boolean>
+  fail(row: FinalFailure): Promise<boolean>
   /** The seq of an inbox row, by consumer and message. */
   inboxSeq(consumer: string, messageKey: string): Promise<string | undefined>
 

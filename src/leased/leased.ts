@@ -1,7 +1,7 @@
 import { expected, noOthers, positiveInteger } from '../base/index.ts'
 import type { ConsumerOptions, Outcome } from '../consumer/index.ts'
 import { Consumer, type HandlerOptions, type Source, type SourceOptions } from '../consumer/index.ts'
-import type { LeasedHandler, Subscription } from '../contracts/index.ts'
+import type { FailedHook, LeasedHandler, Subscription } from '../contracts/index.ts'
 import type { IncomingMessage, MessageType } from '../message/index.ts'
 import type { Engine } from '../transaction/index.ts'
 import { LeasedWork, type LeaseSettings } from './work.ts'
@@ -56,6 +56,12 @@ export class Leased<Tx> {
   /** Registers the handler of a message type. */
   on<In, Out>(type: MessageType<In, Out>, handler: LeasedHandler<Out, Tx>, options: HandlerOptions = {}): this {
     this.consumer.onLeased(type, handler, options)
+    return this
+  }
+
+  /** Registers what to do when a message of this type has failed for good; see `Consumer.onFailed`. */
+  onFailed<In, Out>(type: MessageType<In, Out>, hook: FailedHook<Out, Tx>): this {
+    this.consumer.onFailed(type, hook)
     return this
   }
 

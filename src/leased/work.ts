@@ -2,6 +2,7 @@ import { asError, type ErrorCode, expected, HapaxError, isHapaxError, messageOf 
 import type { ConsumerSettings, Recorder } from '../consumer/index.ts'
 import {
   type Content,
+  causeOf,
   decodeFor,
   MAX_CRASHES,
   type Outcome,
@@ -218,7 +219,7 @@ class Call<Tx> {
   }
 
   #context({ message }: Content): LeasedContext<Tx> {
-    this.#cause = { causationId: message.id, correlationId: message.correlationId ?? message.id }
+    this.#cause = causeOf(message)
     const held = this.#held
     return {
       message,

@@ -1,4 +1,14 @@
-export { Attempt, type Engine, insist, persist, type Running, type Scope, type UnitSettings, unit } from './attempt.ts'
+export {
+  Attempt,
+  type Engine,
+  insist,
+  type Plan,
+  persist,
+  type Running,
+  type Scope,
+  type UnitSettings,
+  unit,
+} from './attempt.ts'
 export { Floor } from './floor.ts'
 export { type Cause, Publisher } from './publish.ts'
 export { checkPublish, sentName } from './publish-options.ts'

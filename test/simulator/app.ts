@@ -2,6 +2,7 @@ import {
   type Consumer,
   createHapax,
   defineMessage,
+  type FailedHook,
   type Hapax,
   type IncomingMessage,
   type LeasedContext,
@@ -13,6 +14,7 @@ import { pause } from '../../src/base/clock.ts'
 import type { Delivery, Destination, Subscription } from '../../src/contracts/broker.ts'
 import { decodeArrival } from '../../src/message/arrival.ts'
 import { messageKey } from '../../src/message/identity.ts'
+import { GIVEN_UP } from './checker.ts'
 import type { MessagePlan, Scenario } from './scenario.ts'
 import { isLeased, LEASE_MS, POLL_MS, TAKEOVER_MS, TIMEOUT_MS } from './scenario.ts'
 import type { SimProvider } from './sim-provider.ts'
@@ -23,6 +25,9 @@ import type { Process } from './world.ts'
 export const Ordered = defineMessage<{ id: string; key?: string | undefined }>('ordered')
 /** What handlers publish. */
 const Billed = defineMessage<{ of: string }>('billed')
+
+/** What is published with a final failure. */
+const GivenUp = defineMessage<{ of: string }>(GIVEN_UP)
 
 /** The source of everything that is published. */
 export const SOURCE = '/shop'
@@ -104,14 +109,20 @@ export class App {
         await this.#handle(message, tx, () => publish(Billed, { of: message.id }, keyed(message)))
       })
     }
-    return consumer
+    // With local delivery nobody would consume it.
+    return route === 'local' ? consumer : consumer.onFailed(Ordered, this.#givenUp)
   }
 
   #leased(): Consumer<SimTx> {
     const { order, attempts } = this.#options.scenario
     const retry = { attempts, minDelayMs: 10, maxDelayMs: 100 }
     const leased = this.hapax.leased(BILLING, { leaseMs: LEASE_MS, maxDurationMs: 4 * LEASE_MS, order, retry })
-    return leased.on(Ordered, (_data, context) => this.#handleLeased(context)).consumer
+    leased.on(Ordered, (_data, context) => this.#handleLeased(context))
+    return leased.onFailed(Ordered, this.#givenUp).consumer
+  }
+
+  readonly #givenUp: FailedHook<{ id: string }, SimTx> = async ({ id }, _error, { publish }) => {
+    await publish(GivenUp, { of: id })
   }
 
   async #handleLeased(context: LeasedContext<SimTx>): Promise<void> {

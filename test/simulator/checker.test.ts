@@ -49,6 +49,8 @@ describe('the checker refuses hand-broken histories', () => {
     ['a published message that is missing', 'I4', (e) => changed(e, hasWith('outbox', 'effects'), without)],
     ['an inbox row that was not written', 'I1', (e) => changed(e, hasWith('inbox', 'receipts'), without)],
     ['a failed row that was not written', 'I1', (e) => changed(e, isFailedMessage, without)],
+    ['a final failure without what its hook publishes', 'I4', (e) => changed(e, hasWith('outbox', 'failed'), without)],
+    ['what a hook publishes without the failure', 'I4', (e) => changed(e, hasWith('failed', 'outbox'), without)],
     ['a key that is held and nobody sees it', 'I1', (e) => changed(e, holdsForGood(e), without)],
     ['an ack without a commit', 'I5', (e) => (e.acks.length === 0 ? undefined : { ...e, commits: [] })],
     ['an ack that came before', 'I5', (e) => (e.acks.length === 0 ? undefined : { ...e, acks: early(e.acks) })],
@@ -225,7 +227,8 @@ function shownAsFailed(evidence: Evidence, reason: string, cutOff: boolean): Evi
   if (done === undefined) return undefined
   const { consumer, source, id, key } = done.after as Effect
   const message = { source, id, key }
-  const row = { seq: 1e6, origin: 'inbox', consumer, message, reason, heldSeq: null }
+  const error = { name: 'Error', message: 'no' }
+  const row = { seq: 1e6, origin: 'inbox', consumer, message, reason, error, heldSeq: null }
   const change = { table: 'failed', key: '1e6', before: undefined, after: row, writtenAt: 1e6 } as const
   const commits = [...evidence.commits, { at: 1e6, now: 0, tx: 0, process: 'worker', changes: [change] }]
   return { ...evidence, commits, cutOff: new Set(cutOff ? [id] : []) }

@@ -39,6 +39,11 @@ export interface Violation {
   readonly what: string
 }
 
+/** The type of what a consumer's hook publishes when a message has failed for good. */
+export const GIVEN_UP = 'given up'
+/** Failures that are not final: hooks are not called for them. */
+const UNDECIDED: readonly string[] = ['broken-atomicity', 'unknown-effect', 'conflict']
+
 /** Checks the invariants I1 to I8 of a history; I3 is about leased consumers. */
 export function check(evidence: Evidence): readonly Violation[] {
   const { commits, outside } = evidence
@@ -115,6 +120,7 @@ class Checker {
 
   #commit(commit: Reading): void {
     this.#checkEffects(commit)
+    this.#checkGivenUp(commit)
     this.#checkReceipts(commit)
     this.#checkOrder(commit)
     this.#checkRemovals(commit)
@@ -140,11 +146,31 @@ class Checker {
       if (published === 0) this.#wrong('I4', `${who} took effect without the message it publishes`)
     }
     for (const { row } of outboxIn) {
+      if (row.message.type === GIVEN_UP) continue
       const cause = causeOf(row)
       if (cause === undefined || [...this.#breaks].some((who) => who.endsWith(` ${cause}`))) continue
       const known = effects.some(({ effect }) => effect.id === cause) || this.#sentOnce.has(sentName(row))
       if (!known) this.#wrong('I4', `${row.message.id} was published without the effect of ${cause}`)
     }
+  }
+
+  /** What a hook publishes is committed with the final failure, once; a hook that failed leaves nothing. */
+  #checkGivenUp({ failedIn, outboxIn, audit }: Reading): void {
+    // What a person does to a failed message is no failure.
+    if (audit.length > 0) return
+    const published = outboxIn.filter(({ row }) => row.message.type === GIVEN_UP && !this.#sentOnce.has(sentName(row)))
+    const final = failedIn.filter(
+      ({ seq, origin, consumer, reason, error }) =>
+        origin === 'inbox' &&
+        !this.#failed.has(seq) &&
+        this.#evidence.publishing.has(consumer) &&
+        !UNDECIDED.includes(reason) &&
+        error.onFailed === undefined,
+    )
+    const causes = published.map(({ row }) => causeOf(row)).sort()
+    const expected = final.map(({ message }) => message.id).sort()
+    if (causes.join() === expected.join()) return
+    this.#wrong('I4', `the final failures of ${expected} were committed with what follows from those of ${causes}`)
   }
 
   /** A receipt stands for an effect, or for a message that is kept. */

@@ -333,6 +333,14 @@ export class SimStore implements Store<SimTx> {
         await this.statement(tx, label, undefined, once)
         return unit
       }
+      if (opening.kind === 'fail') {
+        const { row } = opening
+        const there = await this.statement(tx, label, lockTimeoutMs, (db, each) => {
+          once()
+          return this.#sql.fail(db, each, row)
+        })
+        return { ...unit, present: new Set(there ? [row.seq] : []) }
+      }
       if (opening.kind === 'settle') {
         const { lease } = opening
         const found = await this.statement(tx, label, lockTimeoutMs, (db, each) => {
@@ -892,6 +900,7 @@ function unavailable(cause: unknown): unknown {
 
 function opened(opening: Opening): string {
   if (opening.kind === 'take') return `takes ${opening.messages.map((message) => message.id).join(' ')}`
+  if (opening.kind === 'fail') return `fails ${opening.row.seq}`
   if (opening.kind === 'settle') return `settles ${opening.lease.seq}`
   return opening.kind === 'claim' ? `claims ${opening.seqs.join(' ')}` : 'plain'
 }

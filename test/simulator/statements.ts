@@ -169,7 +169,7 @@ export const statements = {
   ): boolean {
     const { seq, attempts, reason, error, hold } = row
     const there = locked(db, tx, 'inbox', seq)
-    if (there === undefined || there.leaseToken !== row.leaseToken) return false
+    if (there === undefined || there.heldAt !== null || there.leaseToken !== row.leaseToken) return false
     const { consumer, message, ordered } = there
     const failed = { consumer, message, ordered, attempts, reason, error }
     statements.addFailed(db, tx, failed, 'inbox', hold ? there.seq : null)

@@ -1,4 +1,4 @@
-import type { InboxRow, LocalResult, LocalRow, Opening, Receipt, Store } from '../../contracts/index.ts'
+import type { FinalFailure, InboxRow, LocalResult, LocalRow, Opening, Receipt, Store } from '../../contracts/index.ts'
 import { compareSeq } from '../../message/index.ts'
 import { addFailed, addInbox, receive } from './add.ts'
 import type { Data } from './data.ts'
@@ -93,9 +93,9 @@ export function reschedule(data: Data, row: Parameters<Store<never>['reschedule'
 }
 
 /** Copies a row into the failed store; it goes, or stays and holds its key. */
-export function fail(data: Data, { seq, hold, leaseToken, ...end }: Parameters<Store<never>['fail']>[0]): boolean {
+export function fail(data: Data, { seq, hold, leaseToken, ...end }: FinalFailure): boolean {
   const row = data.inbox.get(seq)
-  if (row?.leaseToken !== leaseToken) return false
+  if (row?.leaseToken !== leaseToken || row.heldAt !== null) return false
   addFailed(data, { ...row, ...end, origin: 'inbox', heldSeq: hold ? seq : null })
   const { attempts, error } = end
   if (hold) data.inbox.set(seq, { ...row, attempts, error, starts: 0, leaseToken: null, heldAt: data.now() })

@@ -1,7 +1,7 @@
 import type { Opening, Unit, Writes } from '../../contracts/index.ts'
 import { addFailed, addInbox, addOutbox } from './add.ts'
 import type { Data } from './data.ts'
-import { claim, present, settle, take } from './inbox.ts'
+import { claim, fail, present, settle, take } from './inbox.ts'
 import { type MemoryTx, openTransaction, type Transaction } from './transaction.ts'
 
 /** What a transaction begins with: receipts, or rows of the inbox. */
@@ -10,6 +10,9 @@ export function open(data: Data, tx: Transaction, opening: Opening): Unit<Memory
   const unit = { tx, check, existing: new Map(), present: new Set<string>(), claimed: new Map() }
   if (opening.kind === 'take') return { ...unit, existing: take(data, opening) }
   if (opening.kind === 'plain') return unit
+  if (opening.kind === 'fail') {
+    return { ...unit, present: new Set(fail(data, opening.row) ? [opening.row.seq] : []) }
+  }
   if (opening.kind === 'settle') {
     const { seq } = opening.lease
     const there = new Set(data.inbox.get(seq) === undefined ? [] : [seq])

@@ -56,7 +56,7 @@ import { SqlOperator } from './operator.ts'
 import { SqlOutbox } from './outbox.ts'
 import { SqlOverview } from './overview.ts'
 import { asWorker } from './rows.ts'
-import { SqlUnits } from './units.ts'
+import { intoFailed, SqlUnits } from './units.ts'
 import { asBoolean, asSeq, asText } from './values.ts'
 
 /** A store on an SQL database: the logic is here, the statements are the dialect's, the transactions the connection's. */
@@ -173,11 +173,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   }
 
   fail(row: Parameters<Store<Tx>['fail']>[0]): Promise<boolean> {
-    const dialect = this.#dialect
-    const then = row.hold
-      ? [dialect.holdInbox(row)]
-      : [dialect.aside.forwardBehind('inbox', [row.seq]), ...dialect.deleteInbox([row.seq])]
-    return this.#calls.move(dialect.lockInbox(row.seq, row.leaseToken), [dialect.copyToFailed(row), ...then])
+    return this.#calls.move(this.#dialect.lockInbox(row.seq, row.leaseToken), intoFailed(this.#dialect, row))
   }
 
   lease(seqs: readonly string[], token: string, leaseMs: number): Promise<readonly InboxRow[]> {

@@ -3,6 +3,7 @@ import { HapaxError, isHapaxError, isolationOption, pause, systemClock, unstorab
 import type {
   Connection,
   Executor,
+  FinalFailure,
   InboxRow,
   Opening,
   Receipt,
@@ -100,7 +101,9 @@ export class SqlUnits<Tx, Own> {
           ? this.#claim(options, opening)
           : opening.kind === 'settle'
             ? this.#settle(options, opening)
-            : []
+            : opening.kind === 'fail'
+              ? this.#fail(options, opening)
+              : []
     const from = settings.length
     return { statements: [...settings, ...own, ...dialect.guardSet], from, to: from + own.length }
   }
@@ -119,6 +122,12 @@ export class SqlUnits<Tx, Own> {
     return [this.#dialect.lockAll([lease.seq], lockTimeoutMs, isolation), this.#dialect.leases.settle(lease)]
   }
 
+  /** Waiting comes first, as for a claim. */
+  #fail({ lockTimeoutMs, isolation }: UnitOptions, { row }: Opening & { kind: 'fail' }): readonly Statement[] {
+    const { seq, leaseToken } = row
+    return [this.#dialect.lockAll([seq], lockTimeoutMs, isolation), this.#dialect.lockInbox(seq, leaseToken)]
+  }
+
   async #unit(
     tx: Tx,
     executor: Executor,
@@ -130,6 +139,7 @@ export class SqlUnits<Tx, Own> {
     const unit = { tx, check, existing: NO_RECEIPTS, present: NO_SEQS, claimed: NO_ROWS }
     if (opening.kind === 'take') return { ...unit, existing: await this.#existing(executor, opening, answers) }
     if (opening.kind === 'plain') return unit
+    if (opening.kind === 'fail') return { ...unit, present: await this.#failed(executor, opening.row, answers.at(-1)) }
     const locked = opening.kind === 'settle' || opening.locked === 'wait' ? answers[0]?.rows : undefined
     const present = locked === undefined ? NO_SEQS : new Set(locked.map((row) => asSeq(row['seq'])))
     const claimed =
@@ -137,6 +147,13 @@ export class SqlUnits<Tx, Own> {
         ? await this.#settled(executor, answers.at(-1))
         : await this.#claimed(executor, answers.at(-1), isolation)
     return { ...unit, present, claimed }
+  }
+
+  /** Moved first, for the same reason as claimed rows. */
+  async #failed(executor: Executor, row: FinalFailure, answer: Result | undefined): Promise<ReadonlySet<string>> {
+    if (answer?.rows.length !== 1) return NO_SEQS
+    for (const { text, params } of intoFailed(this.#dialect, row)) await executor.query(text, params)
+    return new Set([row.seq])
   }
 
   async #settled(executor: Executor, answer: Result | undefined): Promise<ReadonlyMap<string, InboxRow>> {
@@ -267,6 +284,14 @@ export class SqlUnits<Tx, Own> {
       await pause(systemClock, FATE_MS)
     }
   }
+}
+
+/** Moves an inbox row that is locked into the failed store; it goes, or stays and holds its key. */
+export function intoFailed(dialect: Dialect, row: FinalFailure): readonly Statement[] {
+  const then = row.hold
+    ? [dialect.holdInbox(row)]
+    : [dialect.aside.forwardBehind('inbox', [row.seq]), ...dialect.deleteInbox([row.seq])]
+  return [dialect.copyToFailed(row), ...then]
 }
 
 /** Statements; the values of a message may be larger than a text can be. */

@@ -20,6 +20,7 @@ import { poison } from './inbox/poison.ts'
 import { receipts } from './inbox/receipts.ts'
 import { known } from './known.ts'
 import { leases } from './leased/leased.ts'
+import { onFailed } from './on-failed.ts'
 import { latePublishes } from './outbox/late-publishes.ts'
 import { outgoing } from './outbox/outgoing.ts'
 import { publishing } from './outbox/publishing.ts'
@@ -42,6 +43,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   connections,
   'ended transactions': endings,
   failures,
+  'final failures': onFailed,
   'failed store': failedStore,
   'held keys': heldKeys,
   'stuck keys': stuckKeys,

@@ -126,6 +126,16 @@ function tellError(error: ErrorRecord, io: Io): void {
   const { code, stack } = error
   line(io, paint(io, 'red', safe(`${error.name}: ${error.message}`)) + (code === undefined ? '' : safe(` (${code})`)))
   for (const frame of safeLines(stack ?? '').filter((each) => /^\s+at /.test(each))) line(io, paint(io, 'dim', frame))
+  tellCauses(error, io)
+  if (error.onFailed === undefined) return
+  line(
+    io,
+    safe(`onFailed was rolled back, because it failed itself: ${error.onFailed.name}: ${error.onFailed.message}`),
+  )
+  tellCauses(error.onFailed, io)
+}
+
+function tellCauses(error: ErrorRecord, io: Io): void {
   let indent = '  '
   for (let cause = error.cause; cause !== undefined; cause = cause.cause) {
     const suffix = cause.code === undefined ? '' : ` (${cause.code})`

@@ -185,7 +185,7 @@ select message_key from ${receipts} ${BY_KEY} where consumer = ? and token = ? a
 update ${inbox} set attempts = ?, lost = ?, starts = 0, available_at = ${LATER}, error = ?, lease_token = null
 where ${ROW} and lease_token <=> ?`,
     lockInbox: `
-select ${NAME()} as seq from ${inbox} as m where ${ROW} and m.lease_token <=> ? for update`,
+select ${NAME()} as seq from ${inbox} as m where ${ROW} and m.lease_token <=> ? and m.held_at is null for update`,
     copyToFailed: `
 insert into ${failed}
   (consumer, ${COLUMNS}, lane, ordered, held_seq, attempts, reason, error, error_hash, failed_at)

@@ -164,7 +164,7 @@ update ${schema}.inbox set attempts = $1::integer, lost = $2::integer, starts = 
 where seq = $5::bigint and mark = $6::bigint and lease_token is not distinct from $7::uuid`,
     lockInbox: `
 select ${SEQ('inbox')} as seq from ${schema}.inbox
-where seq = $1::bigint and mark = $2::bigint and lease_token is not distinct from $3::uuid for update`,
+where seq = $1::bigint and mark = $2::bigint and lease_token is not distinct from $3::uuid and held_at is null for update`,
     copyToFailed: `
 insert into ${schema}.failed
   (consumer, message_key, source, id, type, key, attributes, data, fingerprint, lane, ordered, held_seq, attempts, reason,

@@ -123,7 +123,7 @@ group by consumer order by 1`,
     reschedule: `
 update ${prefix}inbox set attempts = ?, lost = ?, starts = 0, available_at = ${LATER}, error = ?, lease_token = null
 where ${ROW} and lease_token is ${UUID}`,
-    lockInbox: `select ${SEQ} from ${prefix}inbox where ${ROW} and lease_token is ${UUID}`,
+    lockInbox: `select ${SEQ} from ${prefix}inbox where ${ROW} and lease_token is ${UUID} and held_at is null`,
     copyToFailed: `
 insert into ${prefix}failed
   (consumer, ${MESSAGE}, lane, ordered, held_seq, attempts, reason, error, error_hash)

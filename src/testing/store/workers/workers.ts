@@ -320,8 +320,12 @@ const once: readonly Case[] = [
       const consumer = hapax.consumer('billing')
       consumer.on(Ping, () => {})
       assert.throws(() => consumer.on(Ping, () => {}), { code: 'duplicate-handler' })
+      assert.throws(() => consumer.onFailed(Pong, () => {}), { code: 'invalid-option' })
+      consumer.onFailed(Ping, () => {})
+      assert.throws(() => consumer.onFailed(Ping, () => {}), { code: 'duplicate-handler' })
       const worker = await world.worker({ hapax, consumer })
       assert.throws(() => consumer.on(Ping, () => {}), { code: 'already-started' })
+      assert.throws(() => consumer.onFailed(Ping, () => {}), { code: 'already-started' })
       await assertRejects(worker.start(), 'already-started')
     },
   },

@@ -1,0 +1,127 @@
+import { asError, type ErrorCode, messageOf } from '../base/index.ts'
+import type { FailedHook, FinalFailure, HandlerContext, Writes } from '../contracts/index.ts'
+import type { StoredMessage } from '../message/index.ts'
+import { Attempt, type Engine, type Plan, type Scope } from '../transaction/index.ts'
+import { causeOf, decodeFor, type Registered } from './handlers.ts'
+import type { ConsumerSettings } from './options.ts'
+import { ref } from './reporter.ts'
+import type { Verdict } from './verdict.ts'
+
+/** The hooks of a consumer, and the handlers they belong to. */
+export interface Hooks<Tx> {
+  readonly handlers: ReadonlyMap<string, Registered<Tx>>
+  hookOf(type: string): FailedHook<never, Tx> | undefined
+}
+
+/** A hook with everything it is called with, but for the transaction. */
+export type PreparedHook<Tx> = (scope: Scope<Tx>) => Promise<unknown>
+
+/** How a transaction with a hook ended. */
+export type Hooked<T> =
+  | { readonly kind: 'done'; readonly value: T }
+  /** The hook is at fault: nothing was kept, unless it committed by itself. */
+  | { readonly kind: 'failed'; readonly error: Error }
+
+/** A hook with which a delivery could not be recorded. */
+export interface FailedHookRun {
+  /** Undefined: it was not called, because the message had been taken. */
+  readonly error: Error | undefined
+  /** Receipts under these tokens were committed by the hook itself. */
+  readonly tokens: ReadonlySet<string>
+}
+
+/**
+ * Reasons that are no final failure: whether the handler's work was kept is unknown, or a person has to say so, or the message came
+ * under the identity of another one.
+ */
+const UNDECIDED: readonly ErrorCode[] = ['broken-atomicity', 'unknown-effect', 'conflict']
+
+/** Runs the hooks of final failures, each in the transaction that records the failure. */
+export class FailedHooks<Tx> {
+  readonly #engine: Engine<Tx>
+  readonly #consumer: string
+  readonly #settings: ConsumerSettings
+  readonly #hooks: Hooks<Tx>
+
+  constructor(engine: Engine<Tx>, consumer: string, settings: ConsumerSettings, hooks: Hooks<Tx>) {
+    this.#engine = engine
+    this.#consumer = consumer
+    this.#settings = settings
+    this.#hooks = hooks
+  }
+
+  /** What to call for this failure; undefined: nothing. A message that cannot be decoded has no data to call it with. */
+  async of(stored: StoredMessage, verdict: Verdict, attempt: number): Promise<PreparedHook<Tx> | undefined> {
+    if (verdict.kind !== 'fail' || UNDECIDED.includes(verdict.reason)) return undefined
+    const hook = this.#hooks.hookOf(stored.type)
+    const handler = this.#hooks.handlers.get(stored.type)
+    if (hook === undefined || handler === undefined) return undefined
+    try {
+      await decodeFor(handler, stored)
+    } catch {
+      return undefined
+    }
+    const { reason, error } = verdict
+    return async ({ tx, buffer, signal, logger }) => {
+      // Anew for every run: one that was rolled back may have changed it.
+      const { message, data } = await decodeFor(handler, stored)
+      const cause = causeOf(message)
+      const publish: HandlerContext<Tx>['publish'] = (type, value, options) =>
+        buffer.publish(type, value, options, cause)
+      await hook(data as never, error, { tx, message, publish, signal, attempt, reason, logger })
+    }
+  }
+
+  /** Writes receipt and failed row of a delivery together with its hook. */
+  async onDelivery(
+    message: StoredMessage,
+    failed: Writes,
+    hook: PreparedHook<Tx>,
+  ): Promise<'recorded' | FailedHookRun> {
+    const tokens = new Set<string>()
+    const hooked = await this.#run<'recorded' | 'taken'>(message, {
+      opening: (token) => {
+        tokens.add(token)
+        return { kind: 'take', consumer: this.#consumer, token, messages: [message] }
+      },
+      body: async ({ unit: { existing }, earlier, run }) => {
+        const receipt = existing.get(message.messageKey)
+        if (receipt === undefined) return { value: 'recorded', writes: { ...(await run(hook)), ...failed } }
+        return { value: earlier.has(receipt.token) ? 'recorded' : 'taken', writes: undefined }
+      },
+    })
+    if (hooked.kind === 'failed') return { error: hooked.error, tokens }
+    return hooked.value === 'recorded' ? hooked.value : { error: undefined, tokens }
+  }
+
+  /** Moves an inbox row to the failed store together with its hook; the value says whether the row was there. */
+  onItsRow(row: FinalFailure, message: StoredMessage, hook: PreparedHook<Tx>): Promise<Hooked<boolean>> {
+    return this.#run(message, {
+      opening: () => ({ kind: 'fail', row }),
+      body: async ({ unit, run, resolving }) => {
+        // Gone, or held, after a commit of unknown outcome: that was ours.
+        if (!unit.present.has(row.seq)) return { value: resolving, writes: undefined }
+        return { value: true, writes: await run(hook) }
+      },
+    })
+  }
+
+  /** Runs a transaction with a hook; once more if the database gave it up. Rejects when the database is not available. */
+  async #run<T>(stored: StoredMessage, plan: Omit<Plan<Tx, T>, 'onUnknown'>): Promise<Hooked<T>> {
+    const event = { consumer: this.#consumer, messages: [ref(stored)] }
+    const onUnknown = (): void => this.#engine.events.emit('commit-unknown', () => event)
+    for (let again = true; ; again = false) {
+      const attempted = await new Attempt<Tx, T>(this.#engine, this.#settings, { ...plan, onUnknown }).run()
+      if (attempted.kind === 'done') return attempted
+      if (attempted.kind === 'busy' || attempted.kind === 'refused') throw attempted.error
+      if (attempted.kind === 'lost' && again) continue
+      return { kind: 'failed', error: this.#reported(stored, asError(attempted.error)) }
+    }
+  }
+
+  #reported(stored: StoredMessage, error: Error): Error {
+    const event = { consumer: this.#consumer, message: ref(stored), error: messageOf(error) }
+    this.#engine.logger.error(event, 'the onFailed hook failed; the failure is recorded without it')
+    return error
+  }
+}
