@@ -18,6 +18,7 @@ import {
   checkSource,
   deadlineOf,
   Reader,
+  type Served,
   type StopOptions,
   stopped,
   unlessStopped,
@@ -87,6 +88,11 @@ export class ClaimWorker {
     }
     this.#state = 'running'
     this.#loop = this.#work()
+  }
+
+  /** What it serves, by name. */
+  get serving(): Served {
+    return { consumers: this.#consumers.map(({ name }) => name), relays: [] }
   }
 
   /** Whether it runs and the store answers: for a readiness probe. */

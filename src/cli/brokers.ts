@@ -1,10 +1,10 @@
 import { shownUrl } from '../base/index.ts'
 import type { Destination } from '../contracts/index.ts'
+import { fromEnvironment, readConfig } from './config.ts'
 import { CliError } from './io/errors.ts'
 import type { Io } from './io/io.ts'
 import { stdoutDestination } from './io/stdout-destination.ts'
 import { safe } from './io/text.ts'
-import { readConfig } from './store.ts'
 
 /** Makes a destination of what stands behind the scheme of a URL. */
 type Opener = (url: string, io: Io) => Promise<Destination>
@@ -48,8 +48,11 @@ const SCHEMES: Readonly<Record<string, Opener>> = {
 }
 
 /** Finds where the relay goes: --broker, HAPAX_BROKER, or `broker` in the configuration file. */
-export async function findDestination(given: string | undefined, io: Io): Promise<Destination> {
-  const url = given ?? (io.env['HAPAX_BROKER'] || undefined) ?? (await fromConfig(io))
+export async function findDestination(
+  options: { readonly broker?: string; readonly config?: string },
+  io: Io,
+): Promise<Destination> {
+  const url = options.broker ?? fromEnvironment(options.config, 'HAPAX_BROKER', io) ?? (await fromConfig(options, io))
   if (typeof url === 'object') return url
   if (url === undefined) {
     throw new CliError('usage', 'which broker? None was given', [
@@ -87,8 +90,8 @@ function rest(url: string): string {
   return url.slice(url.indexOf(':') + 1).replace(/^\/\//, '')
 }
 
-async function fromConfig(io: Io): Promise<string | Destination | undefined> {
-  const found = await readConfig(io)
+async function fromConfig({ config }: { readonly config?: string }, io: Io): Promise<string | Destination | undefined> {
+  const found = await readConfig(io, config)
   const broker: unknown = found?.config.broker
   if (broker === undefined || typeof broker === 'string') return broker
   if (typeof (broker as Partial<Destination> | null)?.publish === 'function') return broker as Destination

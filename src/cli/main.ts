@@ -8,11 +8,11 @@ process.on('warning', (warning) => {
   if (warning.name !== 'ExperimentalWarning') process.stderr.write(`${warning.name}: ${warning.message}\n`)
 })
 
-// `hapax … | head` is no failure, but a relay whose reader is gone has to be started again.
-const isRelay = process.argv[2] === 'relay'
+// `hapax … | head` is no failure, but a relay or a worker whose reader is gone has to be started again.
+const isService = process.argv[2] === 'relay' || process.argv[2] === 'work'
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (isRelay) process.stderr.write(`hapax: nobody reads what is written: ${error.message} (${error.code})\n`)
-  process.exit(error.code === 'EPIPE' && !isRelay ? 0 : 1)
+  if (isService) process.stderr.write(`hapax: nobody reads what is written: ${error.message} (${error.code})\n`)
+  process.exit(error.code === 'EPIPE' && !isService ? 0 : 1)
 })
 
 const exitCode = await run(process.argv.slice(2), processIo())

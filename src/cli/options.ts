@@ -32,6 +32,7 @@ export function byOf({ actor, note }: ByOptions): By {
 export function withStore(command: Command): Command {
   return command
     .option('--store <url>', 'the database: sqlite:./file.db, postgres://… or mysql://…')
+    .option('--config <file>', 'the configuration file (default: hapax.config.ts, .js or .mjs in this directory)')
     .option('--schema <name>', 'the schema of the tables on postgres (default: hapax)')
     .option('--prefix <name>', 'what the names of the tables begin with on mysql and sqlite (default: hapax_)')
     .option('--json', 'print JSON, for programs')

@@ -11,6 +11,7 @@ import { addRelay } from './commands/relay.ts'
 import { addRelays } from './commands/relays.ts'
 import { addSent } from './commands/sent.ts'
 import { addStatus } from './commands/status.ts'
+import { addWork } from './commands/work.ts'
 import { CliError, report } from './io/errors.ts'
 import { type Io, paint } from './io/io.ts'
 import { type AddCommand, type Done, examples, wholeNumber } from './options.ts'
@@ -69,7 +70,7 @@ function refuseEmpty(command: Command): void {
 
 const STORES = `
 The database is found by --store, by HAPAX_STORE, or by a hapax.config.ts (.js, .mjs) in this
-directory that says  export default { store: … }.  Exit codes: 0 ok, 1 failure, 2 wrong usage.
+directory, or --config, that says  export default { store: … }.  Exit codes: 0 ok, 1 failure, 2 wrong usage.
 `
 
 const addDemo: AddCommand = (root, io, done) => {
@@ -101,6 +102,7 @@ const COMMANDS: readonly AddCommand[] = [
   addSent,
   addCleanup,
   addRelay,
+  addWork,
   addDemo,
 ]
 

@@ -1,10 +1,10 @@
 import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { pathToFileURL } from 'node:url'
 import { HapaxError, silentLogger } from '../base/index.ts'
 import type { ClaimHapax } from '../claims/index.ts'
 import type { ClaimStore, Store } from '../contracts/index.ts'
 import { createHapax, type Hapax } from '../index.ts'
+import { type Config, fromEnvironment, readConfig } from './config.ts'
 import { CliError } from './io/errors.ts'
 import type { Io } from './io/io.ts'
 import { safe, shellWord } from './io/text.ts'
@@ -12,6 +12,7 @@ import { safe, shellWord } from './io/text.ts'
 /** How the command line says where the tables are. */
 export interface StoreOptions {
   readonly store?: string
+  readonly config?: string
   readonly schema?: string
   readonly prefix?: string
 }
@@ -33,8 +34,6 @@ interface NamedLeaseStore {
 /** A hapax on any store. */
 export type AnyHapax = Hapax<unknown> | ClaimHapax
 
-const CONFIGS = ['hapax.config.ts', 'hapax.config.js', 'hapax.config.mjs']
-
 /**
  * Finds the store: --store, HAPAX_STORE, or the configuration file. Nothing is opened yet. Opening makes a SQLite file that
  * is not there: only with `create` is that what the user wants.
@@ -50,9 +49,9 @@ export async function findStore(options: StoreOptions, io: Io, mode: 'read' | 'c
 }
 
 async function find(options: StoreOptions, io: Io, mode: 'read' | 'create'): Promise<NamedStore | NamedLeaseStore> {
-  const url = options.store ?? (io.env['HAPAX_STORE'] || undefined)
+  const url = options.store ?? fromEnvironment(options.config, 'HAPAX_STORE', io)
   if (url !== undefined) return fromUrl(url, options, io, mode)
-  const config = await readConfig(io)
+  const config = await readConfig(io, options.config)
   if (config !== undefined) return fromConfig(config, options, io, mode)
   throw new CliError('no-store', 'which database? No store was given', [
     'on the command line:      --store sqlite:./shop.db  (or postgres://…, mysql://…)',
@@ -143,8 +142,9 @@ export function noSuchFailed(seq: string, options: StoreOptions): CliError {
 export const PROGRAM: string = import.meta.url.endsWith('.ts') ? 'npm run -s hapax --' : 'npx hapax'
 
 /** A command to paste that reaches the same database. */
-export function command(words: string, { store, schema, prefix }: StoreOptions): string {
+export function command(words: string, { store, config, schema, prefix }: StoreOptions): string {
   const where = [
+    config && `--config ${shellWord(safe(config))}`,
     store && `--store ${/@|password/i.test(store) ? '…' : shellWord(safe(store))}`,
     schema && `--schema ${shellWord(safe(schema))}`,
     prefix && `--prefix ${shellWord(safe(prefix))}`,
@@ -223,22 +223,6 @@ async function fromConfig(
     ])
   }
   return { name: `the store of ${name}`, store: store as Store<unknown>, exists: true }
-}
-
-/** What a configuration file exports. */
-interface Config {
-  readonly name: string
-  readonly config: { readonly store?: unknown; readonly broker?: unknown }
-}
-
-/** Reads the configuration file of this directory, if there is one. */
-export async function readConfig(io: Io): Promise<Config | undefined> {
-  const name = CONFIGS.find((each) => existsSync(resolve(io.cwd, each)))
-  if (name === undefined) return undefined
-  const { default: config } = await import(pathToFileURL(resolve(io.cwd, name)).href).catch((error: unknown) => {
-    throw new CliError('config', `${name} could not be loaded: ${(error as Error)?.message ?? error}`)
-  })
-  return { name, config: config ?? {} }
 }
 
 function refuse(options: StoreOptions, option: 'schema' | 'prefix', instead: string): void {

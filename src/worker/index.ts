@@ -1,5 +1,5 @@
 export { Reader } from './lines/subscription.ts'
 export { namesakeText, type Serves, servesOf } from './membership.ts'
-export { checkRetention, checkSource, type WorkerOptions } from './options.ts'
+export { checkRetention, checkSource, type Served, type WorkerOptions } from './options.ts'
 export { ABORT_MS, aborted, deadlineOf, type StopOptions, stopped, unlessStopped } from './stopping.ts'
 export { Worker } from './worker.ts'

@@ -36,6 +36,12 @@ export interface WorkerSettings<Tx> {
   readonly cleanup: boolean
 }
 
+/** What a worker serves, by name: for logs and health pages. */
+export interface Served {
+  readonly consumers: readonly string[]
+  readonly relays: readonly { readonly name: string; readonly destination: string }[]
+}
+
 const NAMES = [
   'consume',
   'relay',

@@ -15,6 +15,7 @@ import {
   checkSource,
   refuseMoved,
   refuseOrderless,
+  type Served,
   shareOut,
   type WorkerOptions,
   type WorkerSettings,
@@ -117,6 +118,15 @@ export class Worker<Tx> {
   /** Where its relays go. */
   get destinations(): readonly Destination[] {
     return [...this.#settings.relays.values()]
+  }
+
+  /** What it serves, by name. */
+  get serving(): Served {
+    const { consumers, relays } = this.#settings
+    return {
+      consumers: consumers.map(({ name }) => name),
+      relays: [...relays].map(([name, destination]) => ({ name, destination: destination.name })),
+    }
   }
 
   /**

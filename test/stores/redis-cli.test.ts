@@ -1,7 +1,9 @@
+import { rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { createHapax, defineMessage, Permanent, silentLogger } from 'hapax'
 import { redis } from 'hapax/redis'
 import { Redis } from 'ioredis'
-import { beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { cli } from '../support/cli.ts'
 import { freshPrefix } from '../support/redis-stores.ts'
 import { requireServer } from '../support/servers.ts'
@@ -49,6 +51,33 @@ describe('the command line on Redis', () => {
     const [first] = await seqs()
     expect((await run('failed', 'show', first)).stdout).toContain(`failed settle ${first} send --done`)
     expect((await run('failed', 'list', '--consumer', 'other')).stdout).toContain('no failed messages')
+  })
+
+  it('runs a worker from a configuration', async () => {
+    const config = `
+      import { createHapax, defineMessage } from 'hapax'
+      import { redis } from 'hapax/redis'
+      const hapax = createHapax({ store: redis(${JSON.stringify({ url, prefix: freshPrefix() })}) })
+      const sms = hapax.leased('sms').on(defineMessage('ping'), () => {})
+      export default { hapax, worker: hapax.worker({ consume: [sms] }) }`
+    // Inside the package, so that its own name is found.
+    const file = join(import.meta.dirname, `work-${process.pid}.config.mjs`)
+    writeFileSync(file, config)
+    onTestFinished(() => rmSync(file))
+    let log = ''
+    let end: (signal: 'SIGTERM') => void = () => {}
+    const ran = cli(['work', '--config', file], {
+      onStart: (signal) => {
+        end = signal
+      },
+      onError: (text) => {
+        log += text
+      },
+    })
+    await vi.waitFor(() => expect(log).toContain('worker started'), { timeout: 30_000 })
+    expect(log).toContain('worker starts: consumes sms')
+    end('SIGTERM')
+    expect(await ran).toMatchObject({ exitCode: 0 })
   })
 
   it('takes the number of a message alone, unless several have it', async () => {

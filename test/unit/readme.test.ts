@@ -61,6 +61,12 @@ test('the tests that docs/testing.md shows pass', () => {
   expect(execFileSync(process.execPath, args, { encoding: 'utf8', env })).toContain('pass 3')
 })
 
+test('the configuration that docs/deployment.md shows is the example that runs', () => {
+  const page = readFileSync(join(root, 'docs/deployment.md'), 'utf8')
+  const shown = /<!-- worker[^\n]*-->\n```ts\n([\s\S]*?)```/.exec(page)?.[1]
+  expect(shown).toBe(readFileSync(join(root, 'examples/hapax.config.ts'), 'utf8'))
+})
+
 test('every call by fetch that is shown says what becomes of a redirect, which would be a second request', () => {
   const examples = readdirSync(join(root, 'examples')).filter((name) => name.endsWith('.ts'))
   const shown = [...pages(), ...examples.map((name) => join('examples', name))].flatMap((page) =>

@@ -1,12 +1,12 @@
-import { isHapaxError, silentLogger } from '../../base/index.ts'
+import { silentLogger } from '../../base/index.ts'
 import type { Destination } from '../../contracts/index.ts'
 import { createHapax, type Hapax } from '../../index.ts'
-import type { Worker } from '../../worker/index.ts'
 import { findDestination } from '../brokers.ts'
 import { CliError } from '../io/errors.ts'
-import type { EndSignal, Io } from '../io/io.ts'
-import { RelayLog } from '../io/relay-log.ts'
+import type { Io } from '../io/io.ts'
+import { ProcessLog } from '../io/process-log.ts'
 import { type AddCommand, durationFrom, examples, withStore } from '../options.ts'
+import { Ending, ended, started } from '../serving.ts'
 import { findStore, type StoreOptions } from '../store.ts'
 
 /** Options of `hapax relay`. */
@@ -60,7 +60,7 @@ ${examples(
 }
 
 async function relay(options: RelayOptions, io: Io): Promise<number> {
-  const destination = await findDestination(options.broker, io)
+  const destination = await findDestination(options, io)
   const { name, store, exists } = await findStore(options, io)
   const hapax = createHapax({ store, source: '/hapax/relay', logger: silentLogger })
   const ending = new Ending(io)
@@ -88,65 +88,13 @@ async function run(
     pollMs: poll,
     ...(keepSent !== undefined && { keepSentMs: keepSent }),
   })
-  const log = new RelayLog(io, options.json === true)
-  if (!(await started(worker, store, ending, log))) return 0
+  const log = new ProcessLog(io, options.json === true)
+  const serving = { ending, log, store, deadlineMs: deadline }
+  if (!(await started(worker, serving))) return 0
   const watching = log.watch(hapax.events, worker, store)
   log.info(`relay ${name} started: ${store} -> ${destination.name}`)
-  const signal = await ending.first
-  log.info(`${signal}: stopping`)
-  const stopped = worker.stop({ deadlineMs: deadline }).then(() => 'stopped' as const)
-  const end = await Promise.race([stopped, ending.second])
+  const { exitCode, stopped } = await ended(worker, serving, 'what was not confirmed is sent again')
   watching.end()
-  if (end !== 'stopped') {
-    log.warn(`${end} again: ended at once; what was not confirmed is sent again`)
-    return EXIT_CODES[end]
-  }
-  log.info(`stopped; ${watching.sent} sent`)
-  return 0
-}
-
-const EXIT_CODES: Readonly<Record<EndSignal, number>> = { SIGINT: 130, SIGTERM: 143 }
-const MAX_PAUSE_MS = 10_000
-
-/** Starts the worker, and waits for a database that is not there. False: it was asked to end meanwhile. */
-async function started(worker: Worker<unknown>, store: string, ending: Ending, log: RelayLog): Promise<boolean> {
-  for (let pauseMs = 250; ; pauseMs = Math.min(MAX_PAUSE_MS, 2 * pauseMs)) {
-    try {
-      await worker.start()
-      return true
-    } catch (error) {
-      if (!isHapaxError(error, 'store-unavailable')) throw error
-      log.trouble('store', `${store} is not available, trying again`, error)
-    }
-    await Promise.race([ending.first, new Promise((resolve) => setTimeout(resolve, pauseMs))])
-    if (ending.once) return false
-  }
-}
-
-/** How the process is asked to end. */
-class Ending {
-  readonly first: Promise<EndSignal>
-  readonly second: Promise<EndSignal>
-  readonly forget: () => void
-  #signals = 0
-
-  constructor(io: Io) {
-    const first = Promise.withResolvers<EndSignal>()
-    const second = Promise.withResolvers<EndSignal>()
-    this.first = first.promise
-    this.second = second.promise
-    this.forget = io.onSignal((signal) => {
-      this.#signals += 1
-      if (this.#signals === 1) first.resolve(signal)
-      else second.resolve(signal)
-    })
-  }
-
-  get once(): boolean {
-    return this.#signals > 0
-  }
-
-  get twice(): boolean {
-    return this.#signals > 1
-  }
+  if (stopped) log.info(`stopped; ${watching.sent} sent`)
+  return exitCode
 }

@@ -11,8 +11,8 @@ const STYLES = { info: 'green', warn: 'yellow', error: 'red' } as const
 const READY_MS = 500
 const QUIET_MS = 10_000
 
-/** The log of a relay process: one line for each change, on stderr. */
-export class RelayLog {
+/** The log of a process that runs until it is stopped: one line for each change, on stderr. */
+export class ProcessLog {
   readonly #io: Io
   readonly #json: boolean
   readonly #troubled = new Set<Part>()

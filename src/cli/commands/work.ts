@@ -1,0 +1,110 @@
+import type { Served } from '../../worker/index.ts'
+import { type Config, readConfig } from '../config.ts'
+import { CliError } from '../io/errors.ts'
+import type { Io } from '../io/io.ts'
+import { ProcessLog } from '../io/process-log.ts'
+import { type AddCommand, durationFrom, examples } from '../options.ts'
+import { Ending, ended, type Service, started } from '../serving.ts'
+
+/** Options of `hapax work`. */
+interface WorkOptions {
+  readonly config?: string
+  readonly deadline: number
+  readonly json?: true
+}
+
+/** What the configuration file exports for this command; on any store. */
+interface Application {
+  readonly worker: Service & { readonly serving: Served }
+  readonly hapax: { close(): Promise<void> }
+}
+
+/** As long as a worker may be told to wait; in whole days. */
+const WAIT_MS = 23 * 86_400_000
+
+const EXAMPLE = 'export default { store, hapax, worker: hapax.worker({ consume: [billing] }) }'
+
+/** Adds `hapax work`. */
+export const addWork: AddCommand = (root, io, done) => {
+  root
+    .command('work')
+    .description('Runs the worker of hapax.config.ts as a process: consumers, relays and cleanup.')
+    .option('--config <file>', 'the configuration file (default: hapax.config.ts, .js or .mjs in this directory)')
+    .option('--deadline <time>', 'how long to wait for handlers at the end', durationFrom(0, WAIT_MS), 30_000)
+    .option('--json', 'log one JSON object per line')
+    .addHelpText(
+      'after',
+      `
+The file exports a hapax and a worker of it, not started yet; store is for the other commands:
+  ${EXAMPLE}
+Node runs a configuration in TypeScript as it is, so it may use only types that can be stripped (no enum).
+
+Runs until SIGTERM or SIGINT, then waits for the handlers that are running; what they have not finished when the deadline
+has passed is aborted and tried again later. A second signal ends it at once. At the start it waits for a database or a
+broker that is not there. Its own lines go to stderr; what the worker reports goes to the logger of createHapax.
+Exit codes: 0 stopped, 130 or 143 ended by a second signal, 1 failure, 2 wrong usage.
+${examples('hapax work', 'hapax work --config services/billing/hapax.config.ts --deadline 2m', 'hapax work --json')}`,
+    )
+    .action(async (options) => done(await work(options, io)))
+}
+
+async function work(options: WorkOptions, io: Io): Promise<number> {
+  const { worker, hapax } = await findApplication(options, io)
+  const ending = new Ending(io)
+  try {
+    return await run(worker, options, ending, io)
+  } finally {
+    ending.forget()
+    // After a second signal nothing is waited for, links that do not answer included.
+    if (!ending.twice) await hapax.close()
+  }
+}
+
+async function run(worker: Application['worker'], options: WorkOptions, ending: Ending, io: Io): Promise<number> {
+  const log = new ProcessLog(io, options.json === true)
+  const serving = { ending, log, store: 'the store', deadlineMs: options.deadline }
+  log.info(`worker starts: ${served(worker.serving)}`)
+  if (!(await started(worker, serving))) return 0
+  log.recovered('store', 'the store is back')
+  log.recovered('broker', 'the broker is back')
+  log.info('worker started')
+  const { exitCode, stopped } = await ended(worker, serving, 'what was running is tried again')
+  if (stopped) log.info('stopped')
+  return exitCode
+}
+
+/** What a worker serves, in one line. */
+function served({ consumers, relays }: Served): string {
+  const parts = [
+    consumers.length > 0 && `consumes ${consumers.join(', ')}`,
+    relays.length > 0 && `relays ${relays.map(({ name, destination }) => `${name} -> ${destination}`).join(', ')}`,
+  ]
+  return parts.filter(Boolean).join('; ') || 'nothing to do'
+}
+
+async function findApplication({ config }: WorkOptions, io: Io): Promise<Application> {
+  const found = await readConfig(io, config)
+  if (found !== undefined) return applicationOf(found)
+  throw new CliError('usage', 'there is no hapax.config.ts (.js, .mjs) in this directory, and --config names none', [
+    `what it exports: ${EXAMPLE}`,
+  ])
+}
+
+function applicationOf({ name, config: { hapax, worker } }: Config): Application {
+  if (!isWorker(worker)) throw wrong(name, 'a worker, made by hapax.worker(…)', worker)
+  if (!can(hapax, 'close')) throw wrong(name, 'the hapax that the worker belongs to', hapax)
+  return { worker, hapax }
+}
+
+function wrong(name: string, what: string, got: unknown): CliError {
+  const instead = got === undefined ? 'none' : 'something else'
+  return new CliError('config', `expected the default export of ${name} to have ${what}, got ${instead}`, [EXAMPLE])
+}
+
+function isWorker(value: unknown): value is Application['worker'] {
+  return can(value, 'start') && can(value, 'stop') && 'serving' in value
+}
+
+function can<Name extends string>(value: unknown, name: Name): value is Record<Name, () => Promise<void>> {
+  return typeof value === 'object' && value !== null && typeof Reflect.get(value, name) === 'function'
+}
