@@ -5,6 +5,7 @@ import type { Connection as Callbacks } from 'mysql2'
 import mysql2 from 'mysql2/promise'
 import { afterAll } from 'vitest'
 import { requireServer } from '../support/servers.ts'
+import { Shelf } from '../support/shelf.ts'
 import { businessTables, runStoreCases, sqlBusiness } from '../support/store-suite.ts'
 
 type Tx = MysqlTx<mysql2.PoolConnection>
@@ -16,13 +17,50 @@ afterAll(() => admin.end())
 
 let opened = 0
 
+async function makeDatabase(): Promise<string> {
+  const database = `suite_${process.pid}_${++opened}`
+  const tables = businessTables((name) => `${database}.${name}`, 'varchar(255)')
+  await admin.query([`create database ${database}`, ...tables].join(';'))
+  return database
+}
+
+/** No case writes into them, except by what makes a database unfit for another case. */
+const KEPT_TABLES = ['hapax_migrations', 'counters']
+
+/** Databases with all tables, which cases use one after another. */
+const shelf = new Shelf({
+  make: async () => {
+    const database = await makeDatabase()
+    const pool = mysql2.createPool({ uri, database, connectionLimit: 1 })
+    await mysql({ pool }).migrate()
+    await pool.end()
+    return database
+  },
+  empty: async (database) => {
+    const names = (await tablesIn(database)).filter((name) => !KEPT_TABLES.includes(name))
+    const locked = names.map((name) => `${database}.${name} write`).join(', ')
+    const emptied = names.map((name) => `delete from ${database}.${name}`)
+    await admin.query([`lock tables ${locked}`, ...emptied, 'unlock tables'].join(';'))
+  },
+  drop: (database) => admin.query(`drop database ${database}`),
+})
+afterAll(() => shelf.clear())
+
+async function tablesIn(database: string): Promise<string[]> {
+  return column(`select table_name as value from information_schema.tables where table_schema = '${database}'`)
+}
+
+async function column(text: string): Promise<string[]> {
+  const [rows] = await admin.query<mysql2.RowDataPacket[]>(text)
+  return rows.map(({ value }) => String(value))
+}
+
 const harness: StoreHarness<Tx, Own> = {
   features: { ...mysql({ pool: admin }).features, errorsAbort: false, cannot: {} },
 
   async open({ migrated, connections }) {
-    const database = `suite_${process.pid}_${++opened}`
-    const table = (name: string): string => `${database}.${name}`
-    await admin.query([`create database ${database}`, ...businessTables(table, 'varchar(255)')].join(';'))
+    const database = migrated ? await shelf.take() : await makeDatabase()
+    let isReusable = migrated
     const pools: mysql2.Pool[] = []
     const stores: Store<Tx, Own>[] = []
     const givenBack: (() => void)[] = []
@@ -32,17 +70,16 @@ const harness: StoreHarness<Tx, Own> = {
       return mysql({ pool }) as Store<Tx, Own>
     }
     const store = await another()
-    if (migrated) await store.migrate()
-    const column = async (text: string): Promise<string[]> => {
-      const [rows] = await admin.query<mysql2.RowDataPacket[]>(text)
-      return rows.map(({ value }) => String(value))
-    }
     const withClient = async <T>(work: (client: mysql2.PoolConnection) => Promise<T>): Promise<T> => {
       const client = await (pools[0] as mysql2.Pool).getConnection()
       return work(client).finally(() => client.release())
     }
     return {
-      ...sqlBusiness<Tx, Own>((tx) => tx, table, '?'),
+      ...sqlBusiness<Tx, Own>(
+        (tx) => tx,
+        (name) => `${database}.${name}`,
+        '?',
+      ),
       store,
       another,
       pooled: async (max) => {
@@ -76,16 +113,20 @@ const harness: StoreHarness<Tx, Own> = {
         }),
       notBegun: withClient,
       outbox: () => column(`select id as value from ${database}.hapax_outbox order by seq`),
-      setSeq: (seq) =>
-        admin.query(
-          ['inbox', 'failed'].map((name) => `alter table ${database}.hapax_${name} auto_increment = ${seq}`).join(';'),
-        ),
-      drift: () => admin.query(`update ${database}.hapax_migrations set checksum = 'other' where version = 1`),
+      setSeq: (seq) => {
+        isReusable = false
+        const restart = (name: string): string => `alter table ${database}.hapax_${name} auto_increment = ${seq}`
+        return admin.query(`${restart('inbox')}; ${restart('failed')}`)
+      },
+      drift: () => {
+        isReusable = false
+        return admin.query(`update ${database}.hapax_migrations set checksum = 'other' where version = 1`)
+      },
       close: async () => {
         for (const each of givenBack) each()
         for (const each of stores) await each.close()
         for (const pool of pools) await pool.end()
-        await admin.query(`drop database ${database}`)
+        await (isReusable ? shelf.giveBack(database) : shelf.drop(database))
       },
     }
   },

@@ -1,6 +1,8 @@
 import type { Store } from 'hapax'
 import type { HarnessFeatures, StoreHarness } from 'hapax/testing'
 import pg from 'pg'
+import { afterAll } from 'vitest'
+import { Shelf } from './shelf.ts'
 import { businessTables, type Client, sqlBusiness } from './store-suite.ts'
 
 /** How a way to reach PostgreSQL differs from another one. */
@@ -19,15 +21,52 @@ export interface PostgresWay<Tx, Own> {
 
 let opened = 0
 
+/** No case writes into them, except by what makes a schema unfit for another case. */
+const KEPT_TABLES = ['migrations', 'counters']
+
+/** The name of a business table; the journal is called `effects` already. */
+function tableIn(schema: string, name: string): string {
+  return `${schema}.${name === 'effects' ? 'business' : name}`
+}
+
+async function makeSchema(admin: pg.Pool): Promise<string> {
+  const schema = `suite_${process.pid}_${++opened}`
+  await admin.query([`create schema ${schema}`, ...businessTables((name) => tableIn(schema, name), 'text')].join(';'))
+  return schema
+}
+
+/** Schemas with all tables, which cases use one after another. */
+function migratedSchemas<Tx, Own>(admin: pg.Pool, way: PostgresWay<Tx, Own>): Shelf {
+  const shelf = new Shelf({
+    make: async () => {
+      const schema = await makeSchema(admin)
+      await way.storeOn(admin, schema).migrate()
+      return schema
+    },
+    empty: async (schema) => {
+      const tables = (await tablesIn(admin, schema)).filter((name) => !KEPT_TABLES.includes(name))
+      const names = tables.map((name) => `${schema}.${name}`)
+      await admin.query([`lock table ${names.join(', ')}`, ...names.map((name) => `delete from ${name}`)].join(';'))
+    },
+    drop: (schema) => admin.query(`drop schema ${schema} cascade`),
+  })
+  afterAll(() => shelf.clear())
+  return shelf
+}
+
+async function tablesIn(admin: pg.Pool, schema: string): Promise<string[]> {
+  const text = 'select tablename as name from pg_tables where schemaname = $1'
+  return (await admin.query<{ name: string }>(text, [schema])).rows.map(({ name }) => name)
+}
+
 /** The conformance harness of PostgreSQL: a schema for each case. */
 export function postgresHarness<Tx, Own>(admin: pg.Pool, way: PostgresWay<Tx, Own>): StoreHarness<Tx, Own> {
+  const shelf = migratedSchemas(admin, way)
   return {
     features: { ...way.storeOn(admin, 'hapax').features, errorsAbort: true, cannot: way.cannot },
     async open({ migrated, connections }) {
-      const schema = `suite_${process.pid}_${++opened}`
-      // The journal has the name.
-      const table = (name: string): string => `${schema}.${name === 'effects' ? 'business' : name}`
-      await admin.query([`create schema ${schema}`, ...businessTables(table, 'text')].join(';'))
+      const schema = migrated ? await shelf.take() : await makeSchema(admin)
+      let isReusable = migrated
       const pools: pg.Pool[] = []
       const stores: Store<Tx, Own>[] = []
       const givenBack: (() => void)[] = []
@@ -38,11 +77,10 @@ export function postgresHarness<Tx, Own>(admin: pg.Pool, way: PostgresWay<Tx, Ow
       }
       const another = async (): Promise<Store<Tx, Own>> => way.storeOn(poolOf(connections), schema)
       const store = await another()
-      if (migrated) await store.migrate()
       const column = async (text: string): Promise<string[]> =>
         (await admin.query<{ value: string }>(text)).rows.map(({ value }) => value)
       return {
-        ...sqlBusiness<Tx, Own>(way.client, table, '$1'),
+        ...sqlBusiness<Tx, Own>(way.client, (name) => tableIn(schema, name), '$1'),
         store,
         another,
         pooled: async (max) => {
@@ -62,16 +100,20 @@ export function postgresHarness<Tx, Own>(admin: pg.Pool, way: PostgresWay<Tx, Ow
         own: (work) => way.own(admin, work),
         notBegun: (work) => way.notBegun(admin, work),
         outbox: () => column(`select id as value from ${schema}.outbox order by seq`),
-        setSeq: (seq) =>
-          admin.query(
-            `alter table ${schema}.inbox alter seq restart ${seq}; alter table ${schema}.failed alter seq restart ${seq}`,
-          ),
-        drift: () => admin.query(`update ${schema}.migrations set checksum = 'other' where version = 1`),
+        setSeq: (seq) => {
+          isReusable = false
+          const restart = (name: string): string => `alter table ${schema}.${name} alter seq restart ${seq}`
+          return admin.query(`${restart('inbox')}; ${restart('failed')}`)
+        },
+        drift: () => {
+          isReusable = false
+          return admin.query(`update ${schema}.migrations set checksum = 'other' where version = 1`)
+        },
         close: async () => {
           for (const each of givenBack) each()
           for (const each of stores) await each.close()
           for (const pool of pools) await pool.end()
-          await admin.query(`drop schema ${schema} cascade`)
+          await (isReusable ? shelf.giveBack(schema) : shelf.drop(schema))
         },
       }
     },
