@@ -53,7 +53,7 @@ import type {
 import { Leased, type LeasedOptions } from './leased/index.ts'
 import { type Draft, MAX_TEXT_BYTES, type MessageType, messageType, type PublishOptions } from './message/index.ts'
 import { type Engine, Floor, Publisher, sentName, unit } from './transaction/index.ts'
-import { Worker, type WorkerOptions } from './worker/index.ts'
+import { Unserved, Worker, type WorkerOptions } from './worker/index.ts'
 
 /** Options of `explain`. */
 export interface ExplainOptions {
@@ -73,7 +73,7 @@ export interface HapaxOptions<Tx, Own> {
    * that publishes elsewhere has a name of its own. @default 'default'
    */
   readonly relay?: string
-  /** @default warnings and errors to standard error */
+  /** @default warnings and errors to standard error, as text on a terminal and as JSON lines elsewhere */
   readonly logger?: Logger
   /**
    * Removes from texts of errors what is secret in your application, before they are stored or logged. It gets them without what hapax
@@ -185,7 +185,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     const { store } = options
     const [clock, random] = [clockOption(options.clock), randomOption(options.random)]
     const redact = redactOption(options.redact)
-    const logger = loggerOption(options.logger, redact)
+    const logger = loggerOption(options.logger, redact, clock)
     const maxBytes = positiveInteger('maxMessageBytes', options.maxMessageBytes, 1024 * 1024)
     const acquireMs = positiveInteger('acquireMs', options.acquireMs, ACQUIRE_MS)
     const mintId = uuidv7Source(clock, random)
@@ -215,6 +215,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
       activity,
       acquisitions: new Acquisitions({ clock, events, logger, acquireMs }),
       logger,
+      unserved: new Unserved({ store, clock, logger }),
       redact,
       clock,
       random,
@@ -324,6 +325,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     await within(this.#engine.clock, CLOSE_MS, this.activity.idle(), () => {})
     await Promise.allSettled([...this.#destinations].map((destination) => destination.close()))
     await this.#store.close()
+    this.#engine.logger.end()
   }
 
   #wake(): void {

@@ -6,6 +6,7 @@ export type { Consumers, Keys, KnownConsumer, Relays, Sent, SentQuery } from './
 export type { Chosen } from './admin/where.ts'
 export type { RetryOptions } from './base/backoff.ts'
 export type { Clock } from './base/clock.ts'
+export { consoleLogger } from './base/console-logger.ts'
 export {
   type ErrorCode,
   type ErrorRecord,
@@ -16,7 +17,7 @@ export {
   RetryAfter,
 } from './base/errors.ts'
 export type { EffectState, Events, HapaxEvent, HapaxEvents, MessageRef } from './base/events.ts'
-export { consoleLogger, type Logger, silentLogger } from './base/logger.ts'
+export { type Logger, silentLogger } from './base/logger.ts'
 export type { Isolation } from './base/options.ts'
 export type { Random } from './base/random.ts'
 export type { Redact } from './base/redact.ts'

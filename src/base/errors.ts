@@ -174,6 +174,40 @@ export function recordError(thrown: unknown, also: Redact, depth = 0): ErrorReco
   }
 }
 
+/** What is logged of an error. */
+interface ErrorFields {
+  readonly error: string
+  readonly code?: string
+  readonly stack?: string
+}
+
+/** An error as it is logged: message and code. */
+export function errorFields(error: Error): ErrorFields {
+  const { message, code } = recordError(error, (text) => text)
+  return { error: message, ...(code !== undefined && { code }) }
+}
+
+/**
+ * An error of the user's code as it is logged: with where it was thrown, and what caused it. Where hapax itself refused something, its own
+ * stack leads nowhere.
+ */
+export function faultFields(error: Error): ErrorFields {
+  const stack = stackOf(error)
+  return { ...errorFields(error), ...(stack !== undefined && { stack }) }
+}
+
+function stackOf(error: Error): string | undefined {
+  const cause = field(error, 'cause')
+  if (error instanceof HapaxError) return isError(cause) ? stackOf(cause) : undefined
+  const { stack, ...record } = recordError(error, (text) => text)
+  const lines = [stack ?? `${record.name}: ${record.message}`]
+  for (let each = record.cause; each !== undefined; each = each.cause) {
+    const code = each.code === undefined ? '' : ` (${each.code})`
+    lines.push(`caused by ${each.name}: ${each.message}${code}`)
+  }
+  return lines.join('\n')
+}
+
 /** What differs between two errors of one cause: UUIDs, quoted parts, runs of hexadecimal digits, numbers. */
 const PARTICULARS =
   /[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|"[^"]{0,1000}"|'[^']{0,1000}'|`[^`]{0,1000}`|\b0x[0-9a-f]+\b|\b(?=[a-f]{0,63}\d)[0-9a-f]{6,}\b|\d+/gi

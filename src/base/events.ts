@@ -1,4 +1,4 @@
-import { asError, messageOf } from './errors.ts'
+import { asError, faultFields } from './errors.ts'
 import type { Logger } from './logger.ts'
 import { expected, word } from './options.ts'
 
@@ -131,6 +131,6 @@ export class EventHub implements Events {
   }
 
   #failed(event: keyof HapaxEvents, error: unknown): void {
-    this.#logger.error({ event, error: messageOf(asError(error)) }, 'a listener failed')
+    this.#logger.error({ event, ...faultFields(asError(error)) }, 'a listener failed')
   }
 }

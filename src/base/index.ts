@@ -18,7 +18,9 @@ export {
   describe,
   type ErrorCode,
   type ErrorRecord,
+  errorFields,
   errorHash,
+  faultFields,
   HapaxError,
   isHapaxError,
   isRefusal,
@@ -31,7 +33,7 @@ export {
   unstorable,
 } from './errors.ts'
 export { type EffectState, EventHub, type Events, type MessageRef } from './events.ts'
-export { type Logger, loggerOption, silentLogger } from './logger.ts'
+export { type LimitedLogger, type Logger, loggerOption, silentLogger } from './logger.ts'
 export {
   able,
   callback,
@@ -58,5 +60,5 @@ export {
 export { type Random, randomOption, systemRandom } from './random.ts'
 export { shownUrl, unreached } from './reach.ts'
 export { type Redact, redact, redactOption } from './redact.ts'
-export { safeJson, unicodeEscapes } from './safe-json.ts'
+export { safe, safeJson, safeLines, shellWord } from './safe-json.ts'
 export { format, uuidv7Source, uuidv7Time } from './uuid.ts'

@@ -1,6 +1,8 @@
+import type { Clock } from './clock.ts'
+import { consoleLogger } from './console-logger.ts'
+import { LogLimit } from './log-limit.ts'
 import { able } from './options.ts'
 import type { Redact } from './redact.ts'
-import { safeJson } from './safe-json.ts'
 
 /** What hapax logs to: the order of pino's arguments, the four usual levels. */
 export interface Logger {
@@ -10,49 +12,58 @@ export interface Logger {
   error(fields: object, message: string): void
 }
 
-/** Warnings and errors to standard error, one JSON line each; used where no logger is given. */
-export const consoleLogger: Logger = {
-  debug: () => {},
-  info: () => {},
-  warn: (fields, message) => line('warn', fields, message),
-  error: (fields, message) => line('error', fields, message),
-}
-
 /** A logger that says nothing. */
 export const silentLogger: Logger = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} }
 
-// JSON, so that characters in ids and messages cannot forge a line. `msg`, as pino has it: many fields have a message of their own.
-function line(level: string, fields: object, message: string): void {
-  process.stderr.write(`${safeJson({ level, msg: `hapax: ${message}`, ...fields })}\n`)
+/** The logger of a hapax, which also counts what it leaves out. */
+export interface LimitedLogger extends Logger {
+  /** The same without bounds: what handlers log is the application's affair. */
+  readonly forHandlers: Logger
+  /** Says how many lines were left out and not told of yet. */
+  end(): void
 }
 
 /** The logger that was given, or the one of the console. */
-export function loggerOption(given: Logger | undefined, redact: Redact): Logger {
-  if (given === undefined) return safeLogger(consoleLogger, redact)
-  return safeLogger(able('logger', 'an object with debug, info, warn and error', given, LEVELS), redact)
+export function loggerOption(given: Logger | undefined, redact: Redact, clock: Clock): LimitedLogger {
+  if (given === undefined) return safeLogger(consoleLogger, redact, clock)
+  return safeLogger(able('logger', 'an object with debug, info, warn and error', given, LEVELS), redact, clock)
 }
 
 const LEVELS = ['debug', 'info', 'warn', 'error'] as const satisfies readonly (keyof Logger)[]
 
 /**
- * The same logger, which cannot disturb: what it throws is dropped, because there is nowhere left to say it. The text of an error goes
- * through the user's own rules here, once for all.
+ * The same logger, which cannot disturb: what it throws is dropped, because there is nowhere left to say it. The texts of errors go
+ * through the user's own rules here, once for all. Warnings and errors of one kind are bounded; the others are logged as `debug`.
  */
-function safeLogger(logger: Logger, redact: Redact): Logger {
-  const safe =
-    (level: keyof Logger) =>
-    (fields: object, message: string): void => {
-      try {
-        const result: unknown = logger[level](withoutSecrets(fields, redact), message)
-        if (result instanceof Promise) result.catch(() => {})
-      } catch {
-        // See above.
-      }
+function safeLogger(logger: Logger, redact: Redact, clock: Clock): LimitedLogger {
+  const write = (level: keyof Logger, fields: object, message: string): void => {
+    try {
+      const result: unknown = logger[level](fields, message)
+      if (result instanceof Promise) result.catch(() => {})
+    } catch {
+      // See above.
     }
-  return { debug: safe('debug'), info: safe('info'), warn: safe('warn'), error: safe('error') }
+  }
+  const limit = new LogLimit(clock, write)
+  const each = (log: (level: keyof Logger, fields: Fields, message: string) => void): Logger => {
+    const at = (level: keyof Logger) => (fields: object, message: string) =>
+      log(level, withoutSecrets(fields, redact), message)
+    return { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') }
+  }
+  const limited = each((level, fields, message) => {
+    const leftOut = (level === 'warn' || level === 'error') && !limit.admits(level, fields, message)
+    write(leftOut ? 'debug' : level, fields, message)
+  })
+  return { ...limited, forHandlers: each(write), end: () => limit.end() }
 }
 
-function withoutSecrets(fields: object, redact: Redact): object {
-  const { error } = fields as { error?: unknown }
-  return typeof error === 'string' ? { ...fields, error: redact(error) } : fields
+type Fields = Readonly<Record<string, unknown>>
+
+function withoutSecrets(given: object, redact: Redact): Fields {
+  const fields: Record<string, unknown> = { ...given }
+  for (const name of ['error', 'code', 'stack']) {
+    const value = fields[name]
+    if (typeof value === 'string') fields[name] = redact(value)
+  }
+  return fields
 }

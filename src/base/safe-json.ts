@@ -7,10 +7,33 @@ export function safeJson(value: unknown, indent?: number): string {
 }
 
 /** The escapes of a character as JSON and JavaScript write them. */
-export function unicodeEscapes(character: string): string {
+function unicodeEscapes(character: string): string {
   let escapes = ''
   for (let index = 0; index < character.length; index++) {
     escapes += `\\u${character.charCodeAt(index).toString(16).padStart(4, '0')}`
   }
   return escapes
+}
+
+const NAMED: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\t': '\\t' }
+
+/**
+ * Text that came with a message, safe on a terminal and in a log: control characters, marks that turn the direction of
+ * text, invisible characters and lone surrogates are shown as escapes.
+ */
+export function safe(text: string): string {
+  return text.replaceAll(
+    /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu,
+    (character) => NAMED[character] ?? unicodeEscapes(character),
+  )
+}
+
+/** The same for text of several lines. */
+export function safeLines(text: string): string[] {
+  return text.split(/\r?\n/).map((each) => safe(each.replaceAll('\t', '  ')))
+}
+
+/** A word as a shell takes it. */
+export function shellWord(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`
 }

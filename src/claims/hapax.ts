@@ -30,7 +30,7 @@ export interface ClaimHapaxOptions {
   readonly store: ClaimStore
   /** As on other stores; nothing is published here. */
   readonly source?: string
-  /** @default warnings and errors to standard error */
+  /** @default warnings and errors to standard error, as text on a terminal and as JSON lines elsewhere */
   readonly logger?: Logger
   /**
    * Removes from texts of errors what is secret in your application, before they are stored or logged. It gets them without what hapax
@@ -79,7 +79,7 @@ export class LeaseCore implements ClaimHapax {
     const { store } = options
     const [clock, random] = [clockOption(options.clock), randomOption(options.random)]
     const redact = redactOption(options.redact)
-    const logger = loggerOption(options.logger, redact)
+    const logger = loggerOption(options.logger, redact, clock)
     const maxBytes = positiveInteger('maxMessageBytes', options.maxMessageBytes, 1024 * 1024)
     this.events = new EventHub(logger)
     const shared = { activity: new Activity(), floor: new Floor(clock), events: this.events }
@@ -125,6 +125,7 @@ export class LeaseCore implements ClaimHapax {
     await Promise.all([...this.#workers].map((worker) => worker.stop()))
     await within(clock, CLOSE_MS, activity.idle(), () => {})
     await store.close()
+    this.#engine.logger.end()
   }
 }
 

@@ -1,5 +1,5 @@
-import type { Activity, Logger } from '../base/index.ts'
-import { asError, type HapaxError, isHapaxError, messageOf, recordError, Together, Turnstile } from '../base/index.ts'
+import type { Activity, LimitedLogger, Logger } from '../base/index.ts'
+import { asError, errorFields, type HapaxError, isHapaxError, recordError, Together, Turnstile } from '../base/index.ts'
 import type { ConsumerSettings, Content, Registered, Registry } from '../consumer/index.ts'
 import {
   asFarAsStorable,
@@ -43,6 +43,7 @@ import { Quarantine } from './quarantine.ts'
 /** What every part of a hapax on a lease store shares. */
 export interface ClaimEngine extends EffectEngine {
   readonly store: ClaimStore
+  readonly logger: LimitedLogger
   readonly activity: Activity
   readonly maxBytes: number
   /** Where the deliveries of this process run. */
@@ -96,7 +97,7 @@ export class ClaimedWork {
       return leases.map(({ seq }) => settled.has(seq))
     })
     const report = (error: Error): void =>
-      engine.logger.warn({ consumer, error: messageOf(error) }, 'leases could not be prolonged')
+      engine.logger.warn({ consumer, ...errorFields(error) }, 'leases could not be prolonged')
     this.#leases = new Leases({ store, clock, leaseMs, report })
   }
 
@@ -310,9 +311,9 @@ export class ClaimedWork {
     await store
       .release(lease, { attempts, crashes, delayMs, error: recordError(error, this.#engine.redact) })
       .catch((thrown: unknown) =>
-        logger.warn({ ...event, error: messageOf(asError(thrown)) }, 'its lease has to run out'),
+        logger.warn({ ...event, ...errorFields(asError(thrown)) }, 'its lease has to run out'),
       )
-    logger.warn({ ...event, error: messageOf(error) }, 'the message is put back')
+    logger.warn({ ...event, ...errorFields(error) }, 'the message is put back')
     events.emit('rolled-back', () => ({ ...event, error }))
     return outcome('rolled-back', error)
   }
@@ -362,7 +363,7 @@ class Call {
   }
 
   readonly #context = ({ message }: Content): ClaimContext =>
-    new Context(message, this.#work.attempts + 1, this.#held, this.#engine.logger, this.#journal)
+    new Context(message, this.#work.attempts + 1, this.#held, this.#engine.logger.forHandlers, this.#journal)
 
   /** The handler has returned. After an earlier attempt there may be something to decide that this one did not come across. */
   readonly #ended = (): Effects | undefined => {

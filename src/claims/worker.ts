@@ -1,8 +1,10 @@
 import {
   asError,
+  errorFields,
   expected,
+  faultFields,
   HapaxError,
-  messageOf,
+  isHapaxError,
   noOthers,
   Places,
   pause,
@@ -231,7 +233,8 @@ export class ClaimWorker {
 
   #report(error: Error): void {
     const consumers = this.#consumers.map(({ name }) => name)
-    this.#engine.logger.error({ consumers, error: messageOf(error) }, 'the worker goes on after an error')
+    const fields = isHapaxError(error) ? errorFields(error) : faultFields(error)
+    this.#engine.logger.error({ consumers, ...fields }, 'the worker goes on after an error')
     this.#engine.events.emit('worker-error', () => ({ consumers, error }))
   }
 }

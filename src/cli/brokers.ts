@@ -1,10 +1,9 @@
-import { shownUrl } from '../base/index.ts'
+import { safe, shownUrl } from '../base/index.ts'
 import type { Destination } from '../contracts/index.ts'
 import { fromEnvironment, readConfig } from './config.ts'
 import { CliError } from './io/errors.ts'
 import type { Io } from './io/io.ts'
 import { stdoutDestination } from './io/stdout-destination.ts'
-import { safe } from './io/text.ts'
 
 /** Makes a destination of what stands behind the scheme of a URL. */
 type Opener = (url: string, io: Io) => Promise<Destination>

@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Command } from 'commander'
 import type { BulkOptions, BulkResult, BulkSummary, By } from '../admin/index.ts'
-import { isHapaxError, redact } from '../base/index.ts'
+import { isHapaxError, redact, safe } from '../base/index.ts'
 import { CliError } from './io/errors.ts'
 import { type Io, json, line, paint } from './io/io.ts'
 import { permission } from './io/permission.ts'
 import { Progress } from './io/progress.ts'
-import { count, plural, safe } from './io/text.ts'
+import { count, plural } from './io/text.ts'
 import { byOf, type ChangeOptions, rate, wholeNumber, withChange } from './options.ts'
 
 /** Options of changes to many rows. */

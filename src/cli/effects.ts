@@ -1,7 +1,8 @@
+import { safe, shellWord } from '../base/index.ts'
 import type { EffectRow, FailedMessage } from '../contracts/index.ts'
 import { effectKey } from '../leased/index.ts'
 import { type Io, line, paint } from './io/io.ts'
-import { plural, safe, shellWord, when } from './io/text.ts'
+import { plural, when } from './io/text.ts'
 import { command, type StoreOptions } from './store.ts'
 
 /** What is known of an outside call, in words. */

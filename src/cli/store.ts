@@ -1,13 +1,12 @@
 import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { HapaxError, silentLogger } from '../base/index.ts'
+import { HapaxError, safe, shellWord, silentLogger } from '../base/index.ts'
 import type { ClaimHapax } from '../claims/index.ts'
 import type { ClaimStore, Store } from '../contracts/index.ts'
 import { createHapax, type Hapax } from '../index.ts'
 import { type Config, fromEnvironment, readConfig } from './config.ts'
 import { CliError } from './io/errors.ts'
 import type { Io } from './io/io.ts'
-import { safe, shellWord } from './io/text.ts'
 
 /** How the command line says where the tables are. */
 export interface StoreOptions {

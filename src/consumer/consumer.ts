@@ -194,7 +194,15 @@ export class Consumer<Tx> {
       results[index] = await this.#group(group, signal)
     })
     const outcomes = results.length === 1 ? (results[0] as readonly Outcome[]) : results.flat()
+    await this.#warnIfUnserved(unique, outcomes)
     return allOutcomes(entries, unique, outcomes, (stored, before) => this.#recorder.taken(stored, before))
+  }
+
+  /** What waits in the inbox is run by a worker; the caller may not know that it needs one. */
+  async #warnIfUnserved(entries: readonly Entry[], outcomes: readonly Outcome[]): Promise<void> {
+    if (this.#registry.started) return
+    const left = entries.find((_, index) => LEFT_TO_WORKERS.includes(outcomes[index]?.status))
+    if (left !== undefined) await this.#engine.unserved.look(this.name, left.stored.type)
   }
 
   /** The types that this consumer handles. */
@@ -347,6 +355,8 @@ export class Consumer<Tx> {
 
 /** How many transactions run at once where nobody says. */
 export const CONCURRENCY = 10
+/** What became of a message that a worker has to go on with. */
+const LEFT_TO_WORKERS: readonly (Outcome['status'] | undefined)[] = ['retrying', 'stored']
 /** How many deliveries one transaction stores. */
 const STORE_SIZE = 500
 

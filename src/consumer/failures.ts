@@ -1,5 +1,5 @@
 import type { RetryPolicy } from '../base/index.ts'
-import { type ErrorRecord, HapaxError, isHapaxError, isRefusal, messageOf, recordError } from '../base/index.ts'
+import { type ErrorRecord, errorFields, HapaxError, isHapaxError, isRefusal, recordError } from '../base/index.ts'
 import type { InboxRow, Receipt, RetryRow, Writes } from '../contracts/index.ts'
 import type { StoredMessage } from '../message/index.ts'
 import { type Engine, insist, persist, unit } from '../transaction/index.ts'
@@ -273,7 +273,7 @@ export class Recorder<Tx> {
     if (kind === 'busy') return this.#reporter.busy(stored, error)
     const { events, logger } = this.#engine
     const event = { consumer: this.#consumer, message: ref(stored) }
-    logger.warn({ ...event, error: messageOf(error) }, 'the transaction was lost; the message is put back')
+    logger.warn({ ...event, ...errorFields(error) }, 'the transaction was lost; the message is put back')
     events.emit('rolled-back', () => ({ ...event, error }))
     return outcome('rolled-back', error)
   }

@@ -1,4 +1,4 @@
-import { asError, type ErrorCode, messageOf } from '../base/index.ts'
+import { asError, type ErrorCode, faultFields } from '../base/index.ts'
 import type { FailedHook, FinalFailure, HandlerContext, Writes } from '../contracts/index.ts'
 import type { StoredMessage } from '../message/index.ts'
 import { Attempt, type Engine, type Plan, type Scope } from '../transaction/index.ts'
@@ -120,7 +120,7 @@ export class FailedHooks<Tx> {
   }
 
   #reported(stored: StoredMessage, error: Error): Error {
-    const event = { consumer: this.#consumer, message: ref(stored), error: messageOf(error) }
+    const event = { consumer: this.#consumer, message: ref(stored), ...faultFields(error) }
     this.#engine.logger.error(event, 'the onFailed hook failed; the failure is recorded without it')
     return error
   }

@@ -84,6 +84,11 @@ export class Registry<Tx> implements Hooks<Tx> {
     )
   }
 
+  /** Whether a worker of this process has started with these handlers. */
+  get started(): boolean {
+    return this.#started
+  }
+
   /** From now on no handler may be added. */
   start(): void {
     if (this.#handlers.size === 0)

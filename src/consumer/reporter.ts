@@ -1,5 +1,5 @@
 import type { EventHub, Logger, MessageRef } from '../base/index.ts'
-import { messageOf } from '../base/index.ts'
+import { faultFields, safe, shellWord } from '../base/index.ts'
 import type { Receipt } from '../contracts/index.ts'
 import type { StoredMessage } from '../message/index.ts'
 import { type Outcome, outcome } from './outcome.ts'
@@ -11,6 +11,12 @@ export type TakenBefore = Pick<Receipt, 'source' | 'id' | 'type' | 'fingerprint'
 /** Names a message without its payload. */
 export function ref({ id, source, type }: MessageRef): MessageRef {
   return { id, source, type }
+}
+
+/** The command that shows a message: as a field of a log line. */
+export function howToSee({ id, source }: MessageRef): { readonly advice: string } {
+  const [idWord, sourceWord] = [shellWord(safe(id)), shellWord(safe(source))]
+  return { advice: `To see it: npx hapax explain ${idWord} --source ${sourceWord}` }
 }
 
 /** Says what became of the messages of a consumer, to the log and to whoever listens. */
@@ -49,13 +55,19 @@ export class Reporter {
     const { error } = verdict
     const event = { consumer: this.#consumer, message: ref(stored), attempt }
     if (verdict.kind === 'retry') {
-      const { delayMs } = verdict
-      this.#logger.info({ ...event, delayMs, error: messageOf(error) }, 'the handler failed; trying again later')
+      const { delayMs, attempts } = verdict
+      // Always with the same unit: lines of one kind may differ in numbers only.
+      const next = `the next attempt is in ${(delayMs / 1000).toFixed(1)} s`
+      const what = `the handler of ${stored.type} failed (attempt ${attempt} of ${attempts}); ${next}`
+      this.#logger.warn({ ...event, attempts, delayMs, ...faultFields(error) }, what)
       this.#events.emit('retrying', () => ({ ...event, delayMs, error }))
       return outcome('retrying', error)
     }
     const { reason } = verdict
-    this.#logger.error({ ...event, reason, error: messageOf(error) }, 'the message is in the failed store')
+    this.#logger.error(
+      { ...event, reason, ...faultFields(error), ...howToSee(stored) },
+      'the message is in the failed store',
+    )
     this.#events.emit('failed', () => ({ ...event, reason, error }))
     return outcome(reason === 'expired' ? 'expired' : reason === 'unknown-effect' ? 'held' : 'failed', error)
   }

@@ -11,7 +11,8 @@ import {
 
 /** What follows from a failed attempt. */
 export type Verdict =
-  | { readonly kind: 'retry'; readonly delayMs: number; readonly error: Error }
+  /** `attempts`: how many there are in all. */
+  | { readonly kind: 'retry'; readonly delayMs: number; readonly attempts: number; readonly error: Error }
   | { readonly kind: 'fail'; readonly reason: ErrorCode; readonly error: Error }
 
 /** Errors after which another attempt is pointless; their code is the reason. */
@@ -44,7 +45,8 @@ export function judge(thrown: unknown, attempt: number, policy: RetryPolicy, ran
   const error = asError(thrown)
   if (isFinal(error)) return { kind: 'fail', reason: isHapaxError(error) ? error.code : 'permanent', error }
   if (attempt >= policy.attempts) return { kind: 'fail', reason: 'attempts-exhausted', error }
-  return { kind: 'retry', delayMs: askedDelay(error) ?? retryDelay(policy, attempt, random), error }
+  const delayMs = askedDelay(error) ?? retryDelay(policy, attempt, random)
+  return { kind: 'retry', delayMs, attempts: policy.attempts, error }
 }
 
 /** No database takes a time that is no number, or thousands of years away. */

@@ -294,6 +294,8 @@ export interface Store<Tx, Own = Tx> extends StoreTools {
    */
   bury(): Promise<number>
   leave(id: string): Promise<void>
+  /** All workers, dead ones too. */
+  workers(): Promise<readonly WorkerRow[]>
 
   /** Adds what is missing to `subscriptions`. That a consumer wants order is recorded, and stays: no process turns it off for others. */
   subscribe(consumer: string, types: readonly string[], ordered: boolean): Promise<void>

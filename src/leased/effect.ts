@@ -3,6 +3,7 @@ import {
   asError,
   type Clock,
   expected,
+  faultFields,
   HapaxError,
   isHapaxError,
   messageOf,
@@ -307,7 +308,7 @@ export class Effects {
       return verified
     } catch (error) {
       const { engine, consumer } = this.#options
-      engine.logger.warn({ consumer, effect: name, error: messageOf(asError(error)) }, 'asking the provider failed')
+      engine.logger.warn({ consumer, effect: name, ...faultFields(asError(error)) }, 'asking the provider failed')
       return 'unknown'
     }
   }

@@ -1,4 +1,4 @@
-import { asError, type ErrorCode, expected, HapaxError, isHapaxError, messageOf } from '../base/index.ts'
+import { asError, type ErrorCode, errorFields, expected, HapaxError, isHapaxError } from '../base/index.ts'
 import type { ConsumerSettings, Recorder } from '../consumer/index.ts'
 import {
   type Content,
@@ -54,7 +54,7 @@ export class LeasedWork<Tx> {
       store: engine.store,
       clock: engine.clock,
       leaseMs: lease.leaseMs,
-      report: (error) => engine.logger.warn({ consumer, error: messageOf(error) }, 'leases could not be prolonged'),
+      report: (error) => engine.logger.warn({ consumer, ...errorFields(error) }, 'leases could not be prolonged'),
     })
   }
 
@@ -228,7 +228,7 @@ class Call<Tx> {
       },
       attempt: this.#row.attempts + 1,
       fence: this.#held.fence,
-      logger: this.#engine.logger,
+      logger: this.#engine.logger.forHandlers,
       // Inside `complete` it would wait for the row that is being settled there.
       effect: (name, call, options) =>
         this.#state === 'running' ? this.#effects.effect(name, call, options) : Promise.reject(closed()),

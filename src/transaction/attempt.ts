@@ -1,4 +1,13 @@
-import type { Acquisitions, Activity, EventHub, Isolation, Logger, Random, Redact } from '../base/index.ts'
+import type {
+  Acquisitions,
+  Activity,
+  EventHub,
+  Isolation,
+  LimitedLogger,
+  Logger,
+  Random,
+  Redact,
+} from '../base/index.ts'
 import { asError, type Clock, HapaxError, isHapaxError, isRefusal, messageOf, pause } from '../base/index.ts'
 import type { Opening, Store, Unit, UnitEnd, UnitOptions, Writes } from '../contracts/index.ts'
 import { Deadline, type Phases } from './deadline.ts'
@@ -16,7 +25,9 @@ export interface Engine<Tx> {
   readonly events: EventHub
   readonly activity: Activity
   readonly acquisitions: Acquisitions
-  readonly logger: Logger
+  readonly logger: LimitedLogger
+  /** Is told of messages that were left to a worker. */
+  readonly unserved: { look(consumer: string, type: string): Promise<void> }
   /** The user's own rules for texts of errors. */
   readonly redact: Redact
   readonly clock: Clock
@@ -154,7 +165,7 @@ export class Attempt<Tx, T> {
       deadline.handler()
       try {
         const { together } = this.#settings
-        await work({ tx: unit.tx, buffer, signal: deadline.signal, logger, together })
+        await work({ tx: unit.tx, buffer, signal: deadline.signal, logger: logger.forHandlers, together })
         return await buffer.flush(unit)
       } catch (error) {
         progress.thrown = error

@@ -1,5 +1,5 @@
 import type { EventHub, Logger, Random } from '../base/index.ts'
-import { type Clock, type HapaxError, isHapaxError, messageOf, pause } from '../base/index.ts'
+import { type Clock, errorFields, type HapaxError, isHapaxError, pause } from '../base/index.ts'
 
 /** Told by whatever hands messages to handlers: whether the store lets their transactions through. */
 export interface Throughput {
@@ -69,7 +69,7 @@ export class Progress implements Throughput {
     const { engine, changed, consumers } = this.#options
     this.#stuck = true
     const what = 'no handler can run, although heartbeats go on: the worker leaves its messages to others until one can'
-    engine.logger.error({ consumers: consumers(), error: messageOf(error) }, what)
+    engine.logger.error({ consumers: consumers(), ...errorFields(error) }, what)
     engine.events.emit('worker-stuck', () => ({ consumers: consumers(), error }))
     changed(true)
     void this.#probe()

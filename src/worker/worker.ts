@@ -1,4 +1,4 @@
-import { asError, HapaxError, messageOf, Places, Signal, within } from '../base/index.ts'
+import { asError, errorFields, faultFields, HapaxError, isHapaxError, Places, Signal, within } from '../base/index.ts'
 import type { Consumer } from '../consumer/index.ts'
 import type { Destination } from '../contracts/index.ts'
 import type { Floor } from '../transaction/index.ts'
@@ -391,7 +391,8 @@ export class Worker<Tx> {
   #report(error: Error): void {
     const consumers = this.#settings.consumers.map(({ name }) => name)
     const relays = [...this.#settings.relays.keys()]
-    this.#engine.logger.error({ consumers, relays, error: messageOf(error) }, 'the worker goes on after an error')
+    const fields = isHapaxError(error) ? errorFields(error) : faultFields(error)
+    this.#engine.logger.error({ consumers, relays, ...fields }, 'the worker goes on after an error')
     this.#engine.events.emit('worker-error', () => ({ consumers, error }))
   }
 }

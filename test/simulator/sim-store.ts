@@ -634,6 +634,10 @@ export class SimStore implements Store<SimTx> {
     })
   }
 
+  workers(): Promise<readonly WorkerRow[]> {
+    return this.#repeated('lists the workers', (db, tx) => this.#sql.workers(db, tx))
+  }
+
   bury(): Promise<number> {
     return this.#once('buries', (db, tx) => this.#sql.bury(db, tx))
   }

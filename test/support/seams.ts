@@ -21,6 +21,7 @@ const QUIET = [
   'note',
   'bury',
   'leave',
+  'workers',
   'look',
   'renew',
   'status',

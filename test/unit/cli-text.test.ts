@@ -1,9 +1,10 @@
 import { expect, it } from 'vitest'
+import { safe, shellWord } from '../../src/base/index.ts'
 import { durationMs, durationText } from '../../src/cli/io/duration.ts'
 import type { Io } from '../../src/cli/io/io.ts'
 import { changes } from '../../src/cli/io/json-changes.ts'
 import { table } from '../../src/cli/io/table.ts'
-import { cut, safe, shellWord, span, widthOf } from '../../src/cli/io/text.ts'
+import { cut, span, widthOf } from '../../src/cli/io/text.ts'
 
 it('shows control characters, direction marks and lone surrogates as escapes', () => {
   expect(safe('a\u001b[31mb\n\t\u009b\u202e\u200b\u2028\ud800')).toBe(

@@ -1,3 +1,4 @@
+import { safe } from '../../base/index.ts'
 import type { Hapax } from '../../index.ts'
 import { durationText } from '../io/duration.ts'
 import { CliError } from '../io/errors.ts'
@@ -5,7 +6,7 @@ import { type Io, json, line } from '../io/io.ts'
 import { permission } from '../io/permission.ts'
 import { Progress } from '../io/progress.ts'
 import { table } from '../io/table.ts'
-import { count, plural, safe } from '../io/text.ts'
+import { count, plural } from '../io/text.ts'
 import { type AddCommand, byOf, type ChangeOptions, duration, examples, withChange, withStore } from '../options.ts'
 import { type StoreOptions, withHapax } from '../store.ts'
 

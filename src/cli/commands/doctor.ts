@@ -1,6 +1,7 @@
+import { safe } from '../../base/index.ts'
 import type { Finding } from '../../contracts/index.ts'
 import { type Io, json, line, paint } from '../io/io.ts'
-import { plural, safe, widthOf } from '../io/text.ts'
+import { plural, widthOf } from '../io/text.ts'
 import { type AddCommand, examples, withStore } from '../options.ts'
 import { type StoreOptions, withEitherState } from '../store.ts'
 

@@ -1,10 +1,11 @@
 import type { ErrorRecord } from '../../base/index.ts'
+import { safe, shellWord } from '../../base/index.ts'
 import type { EffectRow, HeldKey, Trace } from '../../contracts/index.ts'
 import { keyRange } from '../../message/index.ts'
 import { EFFECT_STATES } from '../effects.ts'
 import { CliError } from '../io/errors.ts'
 import { type Io, json, line, paint } from '../io/io.ts'
-import { plural, safe, shellWord, span, when, widthOf } from '../io/text.ts'
+import { plural, span, when, widthOf } from '../io/text.ts'
 import { type AddCommand, examples, withStore } from '../options.ts'
 import { type AnyHapax, command, type StoreOptions, withEither } from '../store.ts'
 

@@ -1,9 +1,10 @@
 import type { Command } from 'commander'
+import { safe, shellWord } from '../../base/index.ts'
 import type { HeldKey } from '../../contracts/index.ts'
 import { CliError } from '../io/errors.ts'
 import { type Io, json, line } from '../io/io.ts'
 import { table } from '../io/table.ts'
-import { count, plural, safe, shellWord, span } from '../io/text.ts'
+import { count, plural, span } from '../io/text.ts'
 import {
   type AddCommand,
   byOf,

@@ -1,7 +1,7 @@
+import { safe } from '../../base/index.ts'
 import { servesOf } from '../../worker/index.ts'
 import { CliError } from '../io/errors.ts'
 import { type Io, json, line } from '../io/io.ts'
-import { safe } from '../io/text.ts'
 import { type AddCommand, byOf, type ChangeOptions, examples, withChange, withStore } from '../options.ts'
 import { command, type StoreOptions, withHapax } from '../store.ts'
 import { tellRelays } from './status.ts'

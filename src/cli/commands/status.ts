@@ -1,8 +1,9 @@
+import { safe } from '../../base/index.ts'
 import type { ClaimStatus, StoreStatus, WorkerRow } from '../../contracts/index.ts'
 import { servesOf } from '../../worker/index.ts'
 import { type Io, json, line, paint } from '../io/io.ts'
 import { type Cell, table } from '../io/table.ts'
-import { count, safe, span } from '../io/text.ts'
+import { count, span } from '../io/text.ts'
 import { type AddCommand, examples, withStore } from '../options.ts'
 import { type StoreOptions, withEither } from '../store.ts'
 

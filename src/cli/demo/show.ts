@@ -1,5 +1,6 @@
+import { shellWord } from '../../base/index.ts'
 import { type Io, line, paint } from '../io/io.ts'
-import { count, cut, plural, shellWord } from '../io/text.ts'
+import { count, cut, plural } from '../io/text.ts'
 import { PROGRAM } from '../store.ts'
 import type { Audit } from './shop.ts'
 

@@ -1,7 +1,6 @@
 import { inspect } from 'node:util'
-import { redact } from '../../base/index.ts'
+import { redact, safe, safeLines } from '../../base/index.ts'
 import { type Io, paint } from './io.ts'
-import { safe, safeLines } from './text.ts'
 
 /** A command cannot go on: wrong usage (exit code 2) or a failure (1), and what to do about it. */
 export class CliError extends Error {

@@ -1,8 +1,8 @@
 import type { Events } from '../../base/index.ts'
-import { asError, messageOf, safeJson } from '../../base/index.ts'
+import { asError, messageOf, safe, safeJson } from '../../base/index.ts'
 import type { Worker } from '../../worker/index.ts'
 import { type Io, paint } from './io.ts'
-import { plural, safe, when } from './text.ts'
+import { plural, when } from './text.ts'
 
 type Level = 'info' | 'warn' | 'error'
 type Part = 'store' | 'broker'

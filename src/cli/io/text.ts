@@ -1,23 +1,3 @@
-import { unicodeEscapes } from '../../base/index.ts'
-
-const NAMED: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\t': '\\t' }
-
-/**
- * Text that came with a message, safe on a terminal and in a log: control characters, marks that turn the direction of
- * text, invisible characters and lone surrogates are shown as escapes.
- */
-export function safe(text: string): string {
-  return text.replaceAll(
-    /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu,
-    (character) => NAMED[character] ?? unicodeEscapes(character),
-  )
-}
-
-/** The same for text of several lines. */
-export function safeLines(text: string): string[] {
-  return text.split(/\r?\n/).map((each) => safe(each.replaceAll('\t', '  ')))
-}
-
 const graphemes = new Intl.Segmenter(undefined, { granularity: 'grapheme' })
 const WIDE =
   /^[\p{Emoji_Presentation}\u1100-\u115f\u2e80-\u303e\u3041-\u33ff\u3400-\u4dbf\u4e00-\u9fff\ua000-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{1f300}-\u{1faff}\u{20000}-\u{3fffd}]/u
@@ -68,9 +48,4 @@ export function count(value: number): string {
 /** "1 message", "3 messages". */
 export function plural(value: number, noun: string): string {
   return `${count(value)} ${noun}${value === 1 ? '' : 's'}`
-}
-
-/** A word as a shell takes it. */
-export function shellWord(text: string): string {
-  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`
 }

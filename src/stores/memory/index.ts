@@ -253,6 +253,10 @@ class Memory implements MemoryStore {
     return this.#workers.note(id, inHand, alone, true) ? this.#workers.list() : undefined
   }
 
+  async workers(): Promise<readonly WorkerRow[]> {
+    return this.#workers.list()
+  }
+
   bury(): Promise<number> {
     return this.#alone((data) => this.#workers.bury(data))
   }

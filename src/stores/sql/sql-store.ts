@@ -237,10 +237,10 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
 
   async beat(id: string, inHand: readonly string[], alone: boolean): Promise<readonly WorkerRow[] | undefined> {
     const { affected } = await this.#calls.run(this.#dialect.note(id, JSON.stringify(inHand), alone, true), CONTROL_MS)
-    return affected > 0 ? this.#workers() : undefined
+    return affected > 0 ? this.workers() : undefined
   }
 
-  async #workers(): Promise<readonly WorkerRow[]> {
+  async workers(): Promise<readonly WorkerRow[]> {
     return (await this.#calls.run(this.#dialect.workers, CONTROL_MS)).rows.map(asWorker)
   }
 
@@ -358,7 +358,7 @@ export class SqlStore<Tx, Own = Tx> implements Store<Tx, Own> {
   }
 
   async status(): Promise<StoreStatus> {
-    return this.#overview.status(await this.#workers())
+    return this.#overview.status(await this.workers())
   }
 
   trace(id: string, source?: string, scan?: boolean): Promise<readonly Trace[]> {

@@ -27,6 +27,7 @@ import { publishing } from './outbox/publishing.ts'
 import { relays } from './outbox/relays.ts'
 import { reusedNumbers } from './outbox/reused-numbers.ts'
 import { severalServices } from './several-services.ts'
+import { unserved } from './unserved.ts'
 import { deadWorkers } from './workers/dead-workers.ts'
 import { keptOrder } from './workers/kept-order.ts'
 import { order } from './workers/order.ts'
@@ -69,6 +70,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   'kept order': keptOrder,
   relays,
   'several services': severalServices,
+  'missing workers': unserved,
   'reused numbers': reusedNumbers,
   leases,
   'shared workers': sharing,

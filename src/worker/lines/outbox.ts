@@ -1,5 +1,5 @@
-import { asError, Batched, Deletions, messageOf, recordError, retryDelay } from '../../base/index.ts'
-import { ref } from '../../consumer/index.ts'
+import { asError, Batched, Deletions, errorFields, recordError, retryDelay } from '../../base/index.ts'
+import { howToSee, ref } from '../../consumer/index.ts'
 import type { Confirmation, Destination, Entry, Look, OutboxMessage, Share, Store } from '../../contracts/index.ts'
 import { ALL_LANES } from '../../message/index.ts'
 import { type Engine, persist } from '../../transaction/index.ts'
@@ -320,7 +320,7 @@ export class Relay<Tx> implements Line {
     const { engine } = this.#options
     const delayMs = retryDelay(POLICY, row.attempts + 1, engine.random)
     const event = { relay: this.#options.name, message: ref(row.message), attempt: row.attempts + 1, delayMs, error }
-    engine.logger.warn({ ...event, error: messageOf(error) }, 'the broker did not take a message; trying again later')
+    engine.logger.warn({ ...event, ...errorFields(error) }, 'the broker did not take a message; trying again later')
     engine.events.emit('relay-retrying', () => event)
     await this.#postponing.add({ seq: row.seq, delayMs, error: recordError(error, engine.redact) })
   }
@@ -329,7 +329,10 @@ export class Relay<Tx> implements Line {
     const { engine } = this.#options
     const held = row.message.key !== null
     const event = { relay: this.#options.name, message: ref(row.message), held, error }
-    engine.logger.error({ ...event, error: messageOf(error) }, 'the broker refused a message for good')
+    engine.logger.error(
+      { ...event, ...errorFields(error), ...howToSee(row.message) },
+      'the broker refused a message for good',
+    )
     const record = { seq: row.seq, reason: 'refused-by-broker', error: recordError(error, engine.redact), hold: held }
     await this.#refusing.add(async () => {
       if (await persist(engine, () => engine.store.refuse(record))) engine.events.emit('relay-failed', () => event)
@@ -354,7 +357,7 @@ export class Relay<Tx> implements Line {
     this.#reaching.missed()
     this.drop()
     const event = { relay: name, destination: destination.name, pauseMs, error }
-    engine.logger.warn({ ...event, error: messageOf(error) }, 'the broker is not available; trying again later')
+    engine.logger.warn({ ...event, ...errorFields(error) }, 'the broker is not available; trying again later')
     engine.events.emit('relay-down', () => event)
   }
 

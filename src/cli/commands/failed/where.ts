@@ -1,8 +1,8 @@
 import type { Command } from 'commander'
+import { safe, shellWord } from '../../../base/index.ts'
 import type { FailedWhere, Origin } from '../../../contracts/index.ts'
 import { durationText } from '../../io/duration.ts'
 import { CliError } from '../../io/errors.ts'
-import { safe, shellWord } from '../../io/text.ts'
 import { withAges } from '../../options.ts'
 
 /** Which failed messages a command is about, as the command line says it. */

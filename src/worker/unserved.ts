@@ -1,0 +1,49 @@
+import type { Clock, Logger } from '../base/index.ts'
+import type { Store } from '../contracts/index.ts'
+import { servesOf } from './membership.ts'
+
+/** What it takes to find out. */
+interface UnservedOptions {
+  readonly store: Pick<Store<never>, 'workers'>
+  readonly clock: Clock
+  readonly logger: Logger
+}
+
+/** So long after a look that found a worker, the next one is made. */
+const AGAIN_MS = 60_000
+
+/** Warns, once for each consumer, that what waits in its inbox is run by no worker of any process. */
+export class Unserved {
+  readonly #options: UnservedOptions
+  readonly #warned = new Set<string>()
+  readonly #lookedAt = new Map<string, number>()
+
+  constructor(options: UnservedOptions) {
+    this.#options = options
+  }
+
+  /** Called when a message of this type was left to a worker. A look that fails says nothing: the next one may. */
+  async look(consumer: string, type: string): Promise<void> {
+    const { clock } = this.#options
+    const lookedAt = this.#lookedAt.get(consumer) ?? Number.NEGATIVE_INFINITY
+    if (this.#warned.has(consumer) || clock.monotonic() - lookedAt < AGAIN_MS) return
+    this.#lookedAt.set(consumer, clock.monotonic())
+    const served = await this.#isServed(consumer, type).catch(() => true)
+    if (served || this.#warned.has(consumer)) return
+    this.#warned.add(consumer)
+    this.#warn(consumer, type)
+  }
+
+  async #isServed(consumer: string, type: string): Promise<boolean> {
+    const workers = await this.#options.store.workers()
+    return workers.some((row) => row.alive && (servesOf(row).consumers.get(consumer)?.includes(type) ?? false))
+  }
+
+  #warn(consumer: string, type: string): void {
+    const advice =
+      'Start a worker, in this process or in another one: await hapax.worker({ consume: [consumer] }).start(), or npx hapax work. ' +
+      "Or leave retries to the caller: hapax.consumer(name, { onError: 'rollback' })."
+    const what = `a message of ${consumer} waits in its inbox for a worker, but no live worker handles ${type} for this consumer`
+    this.#options.logger.warn({ consumer, type, advice }, what)
+  }
+}

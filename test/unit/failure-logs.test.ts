@@ -1,0 +1,138 @@
+import { createHapax, defineMessage, type Hapax, HapaxError, type HapaxOptions, type Logger, Permanent } from 'hapax'
+import { type MemoryTx, memory } from 'hapax/memory'
+import { expect, it } from 'vitest'
+import { LeapingClock } from '../../src/testing/clock.ts'
+
+interface Line {
+  readonly level: keyof Logger
+  readonly message: string
+  readonly fields: Readonly<Record<string, unknown>>
+}
+
+type App = { readonly hapax: Hapax<MemoryTx>; readonly lines: Line[]; readonly clock: LeapingClock }
+
+const Order = defineMessage<{ card: string }>('order.placed')
+
+function app(options: Partial<HapaxOptions<MemoryTx, MemoryTx>> = {}): App {
+  const lines: Line[] = []
+  const log = (level: keyof Logger) => (fields: object, message: string) =>
+    void lines.push({ level, message, fields: { ...fields } })
+  const logger: Logger = { debug: log('debug'), info: log('info'), warn: log('warn'), error: log('error') }
+  const clock = new LeapingClock()
+  return { hapax: createHapax({ store: memory(), source: '/shop', logger, clock, ...options }), lines, clock }
+}
+
+const order = (id: string) => ({ id, source: '/shop', type: 'order.placed', data: { card: '4111' } })
+const linesOf = ({ lines }: App, level: keyof Logger): readonly Line[] => lines.filter((line) => line.level === level)
+const aboutHandlers = (each: App, level: keyof Logger): readonly Line[] =>
+  linesOf(each, level).filter(({ message }) => message.includes('handler of'))
+
+function thrower(): never {
+  throw Object.assign(new Error('the card was declined', { cause: new TypeError('no network') }), { code: 'DECLINED' })
+}
+
+it('the first failure of a handler is a warning with attempt, next attempt, code, stack and cause, and no payload', async () => {
+  const shop = app()
+  const consumer = shop.hapax.consumer('mail', { retry: { attempts: 4 } }).on(Order, thrower)
+  expect(await consumer.handle(order('17'))).toMatchObject({ status: 'retrying' })
+  const [line] = aboutHandlers(shop, 'warn')
+  expect(line?.message).toMatch(
+    /^the handler of order\.placed failed \(attempt 1 of 4\); the next attempt is in \d+\.\d s$/,
+  )
+  expect(line?.fields).toMatchObject({
+    consumer: 'mail',
+    message: { id: '17', type: 'order.placed', source: '/shop' },
+    attempt: 1,
+    attempts: 4,
+    delayMs: expect.any(Number),
+    error: 'the card was declined',
+    code: 'DECLINED',
+    stack: expect.stringMatching(/^Error: the card was declined\n\s+at thrower .*\ncaused by TypeError: no network$/s),
+  })
+  expect(JSON.stringify(shop.lines)).not.toContain('4111')
+})
+
+it('a final failure is an error with the command that shows the message', async () => {
+  const shop = app()
+  const consumer = shop.hapax.consumer('billing').on(Order, () => {
+    throw new Permanent('there is no such card')
+  })
+  await consumer.handle(order("it's 17"))
+  const [line] = linesOf(shop, 'error')
+  expect(line?.message).toBe('the message is in the failed store')
+  expect(line?.fields).toMatchObject({
+    reason: 'permanent',
+    error: 'there is no such card',
+    stack: expect.stringContaining('failure-logs.test.ts'),
+    advice: "To see it: npx hapax explain 'it'\\''s 17' --source /shop",
+  })
+})
+
+it('what hapax itself refuses has its code, and no stack of hapax', async () => {
+  const shop = app()
+  const consumer = shop.hapax.consumer('billing').on(Order, () => {})
+  await consumer.handle({ ...order('17'), type: 'order.unheard' })
+  const [line] = linesOf(shop, 'error')
+  expect(line?.fields).toMatchObject({ code: 'unknown-type', error: expect.stringContaining('order.unheard') })
+  expect(line?.fields).not.toHaveProperty('stack')
+})
+
+it('the stack is logged without secrets, by the rules of hapax and by those of the application', async () => {
+  const shop = app({ redact: (text) => text.replaceAll('4111', '****') })
+  const consumer = shop.hapax.consumer('billing').on(Order, ({ card }) => {
+    throw new Error(`card ${card}, password=hunter2`)
+  })
+  await consumer.handle(order('17'))
+  const text = JSON.stringify(shop.lines)
+  expect(text).toContain('****')
+  expect(text).not.toMatch(/4111|hunter2/)
+})
+
+it('failures of one kind are bounded, and it is said how many were left out', async () => {
+  const shop = app()
+  const consumer = shop.hapax.consumer('billing').on(Order, ({ card }, { message }) => {
+    throw new Error(card === '4111' ? `no card for ${message.id.length} orders` : 'another reason')
+  })
+  for (let n = 0; n < 50; n++) await consumer.handle(order(`order ${n}`))
+  expect(aboutHandlers(shop, 'warn')).toHaveLength(5)
+  expect(aboutHandlers(shop, 'debug')).toHaveLength(45)
+  // Another error is another kind.
+  await consumer.handle({ ...order('other'), data: { card: '' } })
+  expect(aboutHandlers(shop, 'warn')).toHaveLength(6)
+
+  shop.clock.leap(61_000)
+  await consumer.handle(order('later'))
+  const [, , , , , , summary, ...rest] = aboutHandlers(shop, 'warn')
+  expect(summary?.message).toMatch(/\(45 more like this were not logged\)$/)
+  expect(summary?.fields).toMatchObject({ consumer: 'billing', type: 'order.placed', leftOut: 45 })
+  expect(rest).toHaveLength(1)
+})
+
+it('what was left out is said at the latest when hapax is closed', async () => {
+  const shop = app()
+  const consumer = shop.hapax.consumer('billing').on(Order, thrower)
+  for (let n = 0; n < 6; n++) await consumer.handle(order(`order ${n}`))
+  await shop.hapax.close()
+  expect(aboutHandlers(shop, 'warn').at(-1)?.message).toMatch(/\(1 more like this was not logged\)$/)
+})
+
+it('errors whose texts never repeat fill neither the log nor the memory', async () => {
+  const shop = app()
+  const consumer = shop.hapax.consumer('billing').on(Order, (_, { message }) => {
+    throw new HapaxError('broker-refused', `refused by ${message.id}`)
+  })
+  const words = Array.from({ length: 1_100 }, (_, n) =>
+    [...String(n)].map((digit) => 'ghijklmnop'[Number(digit)]).join(''),
+  )
+  for (const word of words) await consumer.handle(order(word))
+  const logged = aboutHandlers(shop, 'warn').length
+  expect(logged).toBeGreaterThanOrEqual(1_000)
+  expect(logged).toBeLessThanOrEqual(1_006)
+})
+
+it('what a handler logs is not bounded', async () => {
+  const shop = app()
+  const consumer = shop.hapax.consumer('billing').on(Order, (_, { logger }) => logger.warn({}, 'charged'))
+  for (let n = 0; n < 20; n++) await consumer.handle(order(`order ${n}`))
+  expect(linesOf(shop, 'warn').filter(({ message }) => message === 'charged')).toHaveLength(20)
+})
