@@ -14,7 +14,7 @@ billing.on(OrderPlaced, async (order, ctx) => {
   await ctx.tx.query('insert into invoices values (?, ?)', [order.orderId, order.amount])
 })
 
-// The outbox goes to the stream SHOP, this message as shop.order.placed; billing reads it through a durable consumer.
+// The outbox goes to the stream SHOP, this message with the subject shop.order.placed; billing reads it through a durable consumer.
 const shop = js.stream('SHOP', { maxAgeMs: 7 * 86_400_000 })
 const orders = js.consumer('billing', { stream: 'SHOP', filter: 'shop.order.>' })
 const worker = hapax.worker({ relay: shop, consume: [billing.from(orders)] })

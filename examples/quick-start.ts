@@ -14,12 +14,12 @@ billing.on(OrderPlaced, async (order, ctx) => {
   await ctx.tx.query('insert into invoices values (?, ?)', [order.orderId, order.amount])
 })
 
-// Whatever delivers the same thing twice - a broker, a webhook sender, a retrying client - ends here.
+// Call handle wherever the same message may arrive twice: from a broker, a webhook sender, a retrying client.
 const delivery = { id: 'evt_1', type: 'order.placed', source: '/stripe', data: { orderId: 'A1', amount: 42 } }
 console.log((await billing.handle(delivery)).status) // processed
 console.log((await billing.handle(delivery)).status) // duplicate
 
-// Publishing: the message commits with the business rows; a worker hands it to the consumers.
+// A published message commits with the business rows; a worker hands it to its consumers.
 const worker = hapax.worker({ consume: [billing] })
 await worker.start()
 await hapax.transaction(async (tx) => {

@@ -14,7 +14,7 @@ billing.on(OrderPlaced, async (order, ctx) => {
   await ctx.tx.query('insert into invoices values (?, ?)', [order.orderId, order.amount])
 })
 
-// The outbox goes to the exchange shop, each message by its type; billing reads what the queue gets from there.
+// The outbox goes to the exchange shop, each message with its type as routing key; billing reads a queue that is bound to it.
 const shop = rabbit.exchange('shop')
 const orders = rabbit.queue('billing', { bind: { exchange: 'shop', routingKey: 'order.*' } })
 console.log(rabbit.topology().join('\n')) // what will be declared

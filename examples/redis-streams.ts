@@ -14,7 +14,7 @@ billing.on(OrderPlaced, async (order, ctx) => {
   await ctx.tx.query('insert into invoices values (?, ?)', [order.orderId, order.amount])
 })
 
-// The outbox goes to the stream orders; billing reads it as a group. What every group has finished is removed after a day.
+// The outbox goes to the stream orders; billing reads it as a group. Entries that every group has finished are removed after a day.
 const orders = redis.stream('orders', { trim: { keepMs: 86_400_000 } })
 const group = redis.group('billing', { stream: 'orders' })
 const worker = hapax.worker({ relay: orders, consume: [billing.from(group)] })

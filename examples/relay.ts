@@ -17,7 +17,7 @@ stock.on(OrderPlaced, (order) => {
   seen.push(`${order.orderId} v${order.version}`)
 })
 
-// The shop sends its outbox to a topic; the warehouse reads a queue that one reader at a time may have.
+// The shop sends its outbox to a topic; the warehouse reads a queue that has one reader at a time.
 const queue = broker.queue('stock', { topic: 'shop', single: true })
 await using sending = shop.worker({ relay: broker.topic('shop') })
 await using receiving = warehouse.worker({ consume: [stock.from(queue)] })

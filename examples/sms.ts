@@ -4,8 +4,8 @@ import type { AddressInfo } from 'node:net'
 import { createHapax, defineMessage } from 'hapax'
 import { sqlite } from 'hapax/sqlite'
 
-// A provider that sends every SMS it is asked for, and loses the reply of every other request. It knows Idempotency-Key: what it
-// has sent under a key it does not send again.
+// A provider that sends every SMS it is asked for, and loses the reply of every other request. It honours
+// Idempotency-Key: it sends nothing twice under one key.
 const sent = new Map<string, number>()
 let requests = 0
 const provider = createServer((request, response: ServerResponse) => {
@@ -23,13 +23,13 @@ const send = async (to: string, headers: Record<string, string>): Promise<number
   return Number(await response.text())
 }
 
-// What used to go wrong: a retry, because the reply was lost, and a second SMS.
+// Without hapax: the reply is lost, the request is retried, and a second SMS is sent.
 for (let attempt = 1; attempt <= 2; attempt++) {
   await send('+41 79 000 00 00', {}).catch(() => {})
 }
 console.log(`without hapax: 1 message, ${sent.size} SMS`) // 2 SMS
 
-// With hapax: the call is written down before it is made, and every attempt carries the same key.
+// With hapax: the call is recorded before it is made, and every attempt carries the same key.
 sent.clear()
 requests = 0
 const hapax = createHapax({ store: sqlite({ path: 'sms.db' }), source: '/shop', delivery: 'local' })
@@ -39,7 +39,7 @@ const SmsRequested = defineMessage<{ to: string }>('sms.requested')
 const sms = hapax.leased('sms', { retry: { minDelayMs: 10 } })
 sms.on(SmsRequested, async ({ to }, ctx) => {
   const number = await ctx.effect('send', (key) => send(to, { 'Idempotency-Key': key }), {
-    onUnknown: 'retry-same-key', // this provider honours it; else 'hold', and a person decides
+    onUnknown: 'retry-same-key', // this provider honours the key; otherwise 'hold', and a person decides
   })
   ctx.complete((tx) => tx.query('insert into sent_sms (recipient, number) values (?, ?)', [to, number]))
 })
