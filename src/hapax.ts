@@ -34,6 +34,7 @@ import {
   randomOption,
   redactOption,
   text,
+  unsupportedNode,
   uuidv7Source,
   within,
 } from './base/index.ts'
@@ -141,6 +142,8 @@ export interface Hapax<Tx, Own = Tx> {
 export function createHapax(options: ClaimHapaxOptions): ClaimHapax
 export function createHapax<Tx, Own>(options: HapaxOptions<Tx, Own>): Hapax<Tx, Own>
 export function createHapax<Tx, Own>(options: HapaxOptions<Tx, Own> | ClaimHapaxOptions): Hapax<Tx, Own> | ClaimHapax {
+  const objection = unsupportedNode()
+  if (objection !== undefined) throw new HapaxError('unsupported-node', objection)
   return isLeaseOnly(options) ? new LeaseCore(options) : createWhole(options)
 }
 

@@ -7,6 +7,7 @@ import { type Redact, redact } from './redact.ts'
  */
 export type ErrorCode =
   // settings and use
+  | 'unsupported-node'
   | 'invalid-option'
   | 'duplicate-handler'
   | 'already-started'

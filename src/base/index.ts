@@ -34,6 +34,7 @@ export {
 } from './errors.ts'
 export { type EffectState, EventHub, type Events, type MessageRef } from './events.ts'
 export { type LimitedLogger, type Logger, loggerOption, silentLogger } from './logger.ts'
+export { unsupportedNode } from './node-version.ts'
 export {
   able,
   callback,

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { HapaxError, safe, shellWord, silentLogger } from '../base/index.ts'
+import { safe, shellWord, silentLogger } from '../base/index.ts'
 import type { ClaimHapax } from '../claims/index.ts'
 import type { ClaimStore, Store } from '../contracts/index.ts'
 import { createHapax, type Hapax } from '../index.ts'
@@ -195,9 +195,7 @@ async function fromSqlite(url: string, options: StoreOptions, io: Io, mode: 'rea
     throw new CliError('usage', 'expected the path of a file, as sqlite:./shop.db')
   const file = resolve(io.cwd, given)
   const exists = mode === 'create' || existsSync(file)
-  const { sqlite } = await import('../stores/sqlite/index.ts').catch((cause: unknown) => {
-    throw new HapaxError('client-missing', 'this version of Node has no node:sqlite: hapax needs 22.18', { cause })
-  })
+  const { sqlite } = await import('../stores/sqlite/index.ts')
   const { prefix } = options
   const store = sqlite({ path: exists ? file : ':memory:', ...(prefix && { prefix }) })
   return { name: `sqlite:${given}`, store, exists }

@@ -6,7 +6,8 @@ import mysql2 from 'mysql2/promise'
 import { afterAll } from 'vitest'
 import { requireServer } from '../support/servers.ts'
 import { Shelf } from '../support/shelf.ts'
-import { businessTables, runStoreCases, sqlBusiness } from '../support/store-suite.ts'
+import { businessTables, sqlBusiness } from '../support/sql-business.ts'
+import { runStoreCases } from '../support/store-suite.ts'
 
 type Tx = MysqlTx<mysql2.PoolConnection>
 type Own = Tx | mysql2.PoolConnection

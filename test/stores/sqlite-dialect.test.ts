@@ -192,6 +192,21 @@ describe('a transaction', () => {
     })
   })
 
+  it('binds numbered parameters by position, and leaves question marks in texts, names and comments alone', async () => {
+    await run(plain, async ({ tx }) => {
+      const first = async (text: string, params: unknown[]): Promise<unknown[]> =>
+        Object.values((await tx.query(text, params)).rows[0] ?? {})
+      expect(await first('select ?2 as a, ?1 as b, ?2 as c', ['x', 'y'])).toEqual(['y', 'x', 'y'])
+      expect(await first('select ?2 as a, ? as b, ?1 as c', [1, 2, 3])).toEqual([2, 3, 1])
+      const quoted = `select '?2' as a, 'it''s ?3' as "b?4", ?1 as [c?5] -- ?6\n/* ?7 */`
+      expect((await tx.query(quoted, ['x'])).rows[0]).toEqual({ a: '?2', 'b?4': `it's ?3`, 'c?5': 'x' })
+      expect(await first('select ?1 as a, ?3 as b', ['x'])).toEqual(['x', null])
+      await expect(tx.query('select ?1', ['x', 'y'])).rejects.toThrow('out of range')
+      await expect(tx.query('select ?2, ?1', [1, new Date()])).rejects.toThrow('expected params to be')
+      await expect(tx.query('select ?0')).rejects.toThrow('variable number')
+    })
+  })
+
   it('refuses what the driver would quietly misread: scripts and named parameters', async () => {
     await run(plain, async ({ tx }) => {
       await expect(tx.query('select 1; select 2')).rejects.toThrow('expected one SQL statement')

@@ -16,9 +16,10 @@ export class Child<Said> {
   #over = false
   #look = (): void => {}
 
-  /** A process that hangs is killed with SIGABRT at its deadline. */
-  constructor(program: URL, job: unknown, deadlineMs = 60_000) {
+  /** A process that hangs is killed with SIGABRT at its deadline. `execPath` is the Node.js that runs it. */
+  constructor(program: URL, job: unknown, deadlineMs = 60_000, execPath = process.execPath) {
     this.#process = fork(program, [JSON.stringify(job)], {
+      execPath,
       execArgv: ['--conditions=hapax-source'],
       stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
       timeout: deadlineMs,

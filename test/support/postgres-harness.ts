@@ -3,7 +3,7 @@ import type { HarnessFeatures, StoreHarness } from 'hapax/testing'
 import pg from 'pg'
 import { afterAll } from 'vitest'
 import { Shelf } from './shelf.ts'
-import { businessTables, type Client, sqlBusiness } from './store-suite.ts'
+import { businessTables, type Client, sqlBusiness } from './sql-business.ts'
 
 /** How a way to reach PostgreSQL differs from another one. */
 export interface PostgresWay<Tx, Own> {

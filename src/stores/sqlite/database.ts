@@ -1,11 +1,14 @@
-import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite'
+import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite'
 import { expected, Queue } from '../../base/index.ts'
 import type { Result, Row, Statement } from '../../contracts/index.ts'
 import { prepareFile, queueOf } from './file.ts'
+import { nodeSqlite } from './node-sqlite.ts'
+import { type Places, placed, withoutNumbers } from './placeholders.ts'
 
 /** A prepared statement, and how to run it. */
 interface Prepared {
   readonly statement: StatementSync
+  readonly places: Places | undefined
   readonly hasRows: boolean
   readonly isWrite: boolean
 }
@@ -36,8 +39,8 @@ export class Database {
   }
 
   run(text: string, params: readonly unknown[]): Result {
-    const { statement, hasRows, isWrite } = this.#young.get(text) ?? this.#prepared(text)
-    const values = params as SQLInputValue[]
+    const { statement, places, hasRows, isWrite } = this.#young.get(text) ?? this.#prepared(text)
+    const values = (places === undefined ? params : placed(places, params)) as SQLInputValue[]
     if (values.length > 0) refuseNames(values[0])
     if (hasRows) {
       const rows = statement.all(...values)
@@ -89,7 +92,7 @@ export class Database {
 export function openDatabase(path: string): Database {
   const inMemory = path === ':memory:'
   if (!inMemory) prepareFile(path)
-  const client = new DatabaseSync(path)
+  const client = new nodeSqlite.DatabaseSync(path)
   try {
     client.exec(`pragma busy_timeout = ${BUSY_TIMEOUT_MS}`)
     const mode = client.prepare('pragma journal_mode = wal').get()?.['journal_mode']
@@ -102,7 +105,8 @@ export function openDatabase(path: string): Database {
   }
 }
 
-function prepare(client: DatabaseSync, text: string): Prepared {
+function prepare(client: DatabaseSync, written: string): Prepared {
+  const { text, places } = withoutNumbers(written)
   const statement = client.prepare(text)
   // SQLite compiles the first statement and would ignore the others without a word.
   if (/\S/.test(text.slice(statement.sourceSQL.length))) {
@@ -110,6 +114,7 @@ function prepare(client: DatabaseSync, text: string): Prepared {
   }
   return {
     statement,
+    places,
     hasRows: statement.columns().length > 0,
     // SQLite repeats the last count for statements that are no writes.
     isWrite: /^\s*(insert|update|delete|replace|with)\b/i.test(text),

@@ -1,9 +1,10 @@
-import { type DatabaseSync, StatementSync } from 'node:sqlite'
+import type { DatabaseSync } from 'node:sqlite'
 import { transactionClosed, Watched } from '../../base/index.ts'
 import type { Executor } from '../../contracts/index.ts'
 import { brokenAtomicity, doomed, unawaited } from '../sql/index.ts'
 import type { Database } from './database.ts'
 import { doomOf } from './errors.ts'
+import { nodeSqlite } from './node-sqlite.ts'
 
 /** The answer to a statement: its rows, and how many rows it answered or changed. */
 export interface SqliteResult<Row = Record<string, unknown>> {
@@ -125,7 +126,7 @@ export class SqliteTransaction implements SqliteTx {
         if (NOT_LENT.has(name))
           throw new TypeError(`${String(name)} is not for handlers: the connection belongs to hapax`)
         // An open cursor would outlive the transaction.
-        const member = target instanceof StatementSync && name === 'iterate' ? 'all' : name
+        const member = target instanceof nodeSqlite.StatementSync && name === 'iterate' ? 'all' : name
         const value: unknown = Reflect.get(target, member, target)
         return typeof value === 'function' ? (...args: unknown[]) => this.#call(target, name, value, args) : value
       },
@@ -139,7 +140,7 @@ export class SqliteTransaction implements SqliteTx {
     try {
       const result: unknown = method.apply(target, args)
       if (name === 'iterate') return (result as unknown[]).values()
-      return result instanceof StatementSync ? this.#lent(result) : result
+      return result instanceof nodeSqlite.StatementSync ? this.#lent(result) : result
     } catch (error) {
       this.#note(error)
       throw error
