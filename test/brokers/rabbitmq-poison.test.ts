@@ -39,7 +39,7 @@ async function shop(place: RabbitmqPlace) {
   })
   const worker = hapax.worker({ consume: [billing.from(await place.subscription('billing'))] })
   await worker.start()
-  const connection = await connect(requireServer('rabbitmq'))
+  const connection = await connect(`${requireServer('rabbitmq')}?frameMax=131072`)
   connection.on('error', () => {})
   const send = (table: Uint8Array): Promise<void> =>
     publishRaw(connection, { exchange: place.exchange, routingKey: 'ping' }, table, Buffer.from('{}'))

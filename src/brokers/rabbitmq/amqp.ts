@@ -1,4 +1,4 @@
-// The subset of `amqplib` that hapax needs. Connections and channels of versions 1 and 2 have this shape.
+// The subset of `amqplib` that hapax needs. Connections and channels of versions 0.10 to 2 have this shape.
 
 /** A connection of `amqplib` (its `ChannelModel`). */
 export interface AmqpConnection extends Emitter {
@@ -27,6 +27,8 @@ export interface AmqpChannel extends Emitter {
 
 /** A channel of `amqplib` that confirms what is published. */
 export interface AmqpConfirmChannel extends AmqpChannel {
+  /** What waits to be confirmed. Not part of what `amqplib` documents. */
+  readonly unconfirmed?: unknown[]
   publish(
     exchange: string,
     routingKey: string,

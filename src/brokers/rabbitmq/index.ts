@@ -187,7 +187,7 @@ function originOf(options: RabbitmqUrlOptions | RabbitmqConnectionOptions): Orig
   return { ...given, open: () => Promise.resolve(connection), owned: false }
 }
 
-/** The URL with a heartbeat. One that the URL has already stays, unless the option says otherwise. */
+/** The URL with a heartbeat. One that the URL has already stays, unless the option says otherwise. The same of the largest frame. */
 function checkedUrl(url: string, heartbeatMs: number | undefined): string {
   if (typeof url !== 'string' || !/^amqps?:\/\//.test(url) || !URL.canParse(url)) {
     expected('url', 'like amqp://host:5672/vhost or amqps://host:5671/vhost', shownUrl(url))
@@ -198,6 +198,8 @@ function checkedUrl(url: string, heartbeatMs: number | undefined): string {
   if (heartbeatMs !== undefined || !full.searchParams.has('heartbeat')) {
     full.searchParams.set('heartbeat', String(ms / 1_000))
   }
+  // Early versions of `amqplib` ask for 4 KiB, which RabbitMQ 4.1 refuses.
+  if (!full.searchParams.has('frameMax')) full.searchParams.set('frameMax', String(FRAME_MAX))
   return full.href
 }
 
@@ -223,3 +225,4 @@ async function dial(url: string, timeout: number, name: string): Promise<AmqpCon
 }
 
 const NEW_SOCKET = 'net.client.socket'
+const FRAME_MAX = 131_072

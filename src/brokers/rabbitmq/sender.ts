@@ -74,12 +74,13 @@ export class Sender {
     if (tooLarge !== undefined) answer.settle({ status: 'refused', error: tooLarge })
     if (blocked !== undefined) answer.settle({ status: 'unavailable', error: blocked })
     if (outgoing === undefined || answer.settled) return
+    const answered = (error: unknown): void => this.#answered(answer, error)
     try {
-      this.#channel.publish(this.#exchange, routingKey, outgoing.body, outgoing.options, (error) =>
-        this.#answered(answer, error),
-      )
+      this.#channel.publish(this.#exchange, routingKey, outgoing.body, outgoing.options, answered)
       this.#unanswered.add(answer)
     } catch (error) {
+      // Early versions of `amqplib` wait for the confirmation of what they could not send: those that follow would go to the wrong messages.
+      if (this.#channel.unconfirmed?.at(-1) === answered) this.#channel.unconfirmed.pop()
       answer.settle(this.#notSent(error))
     }
   }
