@@ -23,7 +23,7 @@ declare global {
   const audit: Consumer<PgTx>
   const queue: Subscription
   const OrderPlaced: MessageType<{ orderId: string; amount: number }>
-  const OrderCancelled: MessageType<{ orderId: string }>
+  const InvoiceCreated: MessageType<{ orderId: string }>
   const SmsRequested: MessageType<{ id: string; to: string; recipients: string[] }>
   const rabbit: ReturnType<typeof rabbitmq>
   const js: ReturnType<typeof nats>
