@@ -56,9 +56,9 @@ async function byStore(store: ClaimStore, { id, source, type, data }: Orders[num
   const bytes = Buffer.from(JSON.stringify(data))
   const message = { messageKey: messageKey(source, id), source, id, type, key: null, attributes: '{}', data: bytes }
   const claim = { token: randomUUID(), leaseMs: LEASE_MS, alone: false }
-  const [claimed] = await store.claim('bench', [{ ...message, fingerprint: '0123456789abcdef' }], claim)
+  const [claimed] = await store.claims.claim('bench', [{ ...message, fingerprint: '0123456789abcdef' }], claim)
   if (claimed?.kind !== 'ours') throw new Error('expected a fresh message')
-  await store.settle([claimed.lease], DAY_MS)
+  await store.claims.settle([claimed.lease], DAY_MS)
 }
 
 async function beside(

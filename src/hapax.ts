@@ -148,8 +148,8 @@ export function createHapax<Tx, Own>(options: HapaxOptions<Tx, Own> | ClaimHapax
 }
 
 function isLeaseOnly(options: { readonly store: unknown }): options is ClaimHapaxOptions {
-  const store = options?.store as Partial<Record<'claim' | 'transaction', unknown>> | undefined
-  return typeof store?.claim === 'function' && store.transaction === undefined
+  const store = options?.store
+  return typeof store === 'object' && store !== null && 'claims' in store
 }
 
 function createWhole<Tx, Own>(options: HapaxOptions<Tx, Own>): Hapax<Tx, Own> {
@@ -165,7 +165,9 @@ function createWhole<Tx, Own>(options: HapaxOptions<Tx, Own>): Hapax<Tx, Own> {
     'clock',
     'random',
   ])
-  able('store', 'a store, for example sqlite({ path })', options.store, ['transaction', 'enter', 'close'])
+  const { store } = options
+  able('store', 'a store, for example sqlite({ path })', store, ['close'])
+  able('store', 'a store, for example sqlite({ path })', store.transactions, ['run', 'enter'])
   return new Core(options)
 }
 
@@ -218,7 +220,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
       activity,
       acquisitions: new Acquisitions({ clock, events, logger, acquireMs }),
       logger,
-      unserved: new Unserved({ store, clock, logger }),
+      unserved: new Unserved({ workers: store.workers, clock, logger }),
       redact,
       clock,
       random,
@@ -226,20 +228,20 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
       mintId,
       floor: new Floor(clock),
     }
-    const tools = { store: store as unknown as Store<never>, clock, wake: () => this.#wake() }
-    this.failed = new FailedStore({ ...tools, mintId, maxBytes })
-    this.keys = new Keys(tools)
-    this.sent = new Sent(tools)
-    this.consumers = new Consumers(tools)
-    this.relays = new Relays(tools)
+    const wake = (): void => this.#wake()
+    this.failed = new FailedStore({ store, clock, wake, mintId, maxBytes })
+    this.keys = new Keys(store.keys, wake)
+    this.sent = new Sent(store.sent, clock, wake)
+    this.consumers = new Consumers(store.subscriptions)
+    this.relays = new Relays(store)
   }
 
   migrate(): Promise<readonly Migration[]> {
-    return this.#store.migrate()
+    return this.#store.schema.migrate()
   }
 
   migrations(): Promise<readonly MigrationState[]> {
-    return this.#store.migrations()
+    return this.#store.schema.migrations()
   }
 
   transaction<T>(work: (tx: Tx) => Promise<T>, options: HapaxTransactionOptions = {}): Promise<T> {
@@ -254,7 +256,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     const unitOptions = { isolation, idleTimeoutMs, lockTimeoutMs: QUEUE_MS }
     let committed = (): void => {}
     const value = await unit(this.#engine, unitOptions, { kind: 'plain' }, async (opened) => {
-      const buffer = this.#publisher.open(opened.tx)
+      const buffer = this.#publisher.open(opened)
       committed = () => buffer.committed()
       try {
         const result = await work(opened.tx)
@@ -304,21 +306,21 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   }
 
   status(): Promise<StoreStatus> {
-    return this.#store.status()
+    return this.#store.admin.status()
   }
 
   async explain(id: string, source?: string, options: ExplainOptions = {}): Promise<readonly Trace[]> {
     noOthers('options', options, ['scan'])
     const scan = flag('scan', options.scan, false)
-    return this.#store.trace(text('id', id, MAX_TEXT_BYTES), sourceOption(source), scan)
+    return this.#store.admin.trace(text('id', id, MAX_TEXT_BYTES), sourceOption(source), scan)
   }
 
   cleanup(options: CleanupOptions): Promise<{ readonly receipts: number }> {
-    return cleanup(this.#store as unknown as Store<never>, this.#engine.clock, options)
+    return cleanup(this.#store.admin, this.#engine.clock, options)
   }
 
   doctor(): Promise<readonly Finding[]> {
-    return doctor(this.#store as unknown as Store<never>, () => this.#engine.clock.now())
+    return doctor(this.#store, () => this.#engine.clock.now())
   }
 
   async close(): Promise<void> {

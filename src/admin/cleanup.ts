@@ -1,5 +1,5 @@
 import { type Clock, callback, flag, noOthers, pause, signalOption, spanMs, text } from '../base/index.ts'
-import type { Store } from '../contracts/index.ts'
+import type { StoreAdmin } from '../contracts/index.ts'
 import { auditOf, type By } from './audit.ts'
 
 /** Options of `hapax.cleanup`. */
@@ -28,7 +28,7 @@ const MAX_PAUSE_MS = 150
  * little of one connection's time is used. Answers how many it deleted, or would delete.
  */
 export async function cleanup(
-  store: Store<never>,
+  admin: StoreAdmin,
   clock: Clock,
   options: CleanupOptions,
 ): Promise<{ readonly receipts: number }> {
@@ -44,19 +44,13 @@ export async function cleanup(
   let after: string | undefined
   do {
     const begun = clock.monotonic()
-    if (dryRun) {
-      const page = await store.cleanable(consumer, olderThanMs, { after, limit: STEP })
-      receipts += page.count
-      after = page.after
-    } else {
-      const step = await store.cleanup({ kind: 'receipts', consumer, after }, olderThanMs, STEP)
-      receipts += step.deleted
-      after = step.after
-    }
+    const step = await admin.clean({ kind: 'receipts', consumer, after, dryRun }, olderThanMs, STEP)
+    receipts += step.deleted
+    after = step.after
     onProgress?.({ receipts })
     if (after !== undefined && !dryRun)
       await pause(clock, Math.min(MAX_PAUSE_MS, PAUSE * (clock.monotonic() - begun)), signal)
   } while (after !== undefined && !signal?.aborted)
-  if (receipts > 0 && !dryRun) await store.audit(audit, { consumer })
+  if (receipts > 0 && !dryRun) await admin.audit(audit, { consumer })
   return { receipts }
 }

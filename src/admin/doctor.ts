@@ -1,29 +1,32 @@
 import { asError, isHapaxError, messageOf } from '../base/index.ts'
-import type { ClaimStore, Finding, Store, StoreStatus } from '../contracts/index.ts'
+import type { ClaimStore, Finding, Store, StoreKeys, StoreSchema, StoreStatus } from '../contracts/index.ts'
 import { workerFindings } from './doctor-workers.ts'
 
 /** A message that waits longer than this in the outbox is worth a look. */
 const OUTBOX_MS = 5 * 60_000
 
+/** The parts of a store that tell how it is. */
+type Looked = Pick<Store<never>, 'schema' | 'admin' | 'subscriptions' | 'keys'>
+
 /** Looks at the store and at what the workers made of it. A look that fails is a finding as well. */
-export async function doctor(store: Store<never>, now: () => number): Promise<readonly Finding[]> {
-  const schema = await attempt('schema', () => schemaFindings(store))
+export async function doctor(store: Looked, now: () => number): Promise<readonly Finding[]> {
+  const schema = await attempt('schema', () => schemaFindings(store.schema))
   if (schema.some(({ level }) => level === 'error')) return schema
   return [
     ...schema,
-    ...(await attempt('store', () => store.checkup())),
+    ...(await attempt('store', () => store.admin.checkup())),
     ...(await attempt('status', async () => {
-      const status = await store.status()
-      return [...workerFindings(status, await store.subscriptions()), ...statusFindings(status, now())]
+      const status = await store.admin.status()
+      return [...workerFindings(status, await store.subscriptions.list()), ...statusFindings(status, now())]
     })),
-    ...(await attempt('held keys', () => keyFindings(store))),
+    ...(await attempt('held keys', () => keyFindings(store.keys))),
   ]
 }
 
 /** The same for a store that only knows leases. */
 export async function leaseDoctor(store: ClaimStore): Promise<readonly Finding[]> {
-  const findings = await attempt('store', () => store.checkup())
-  return [...findings, ...(await attempt('failed', async () => failedFinding(await store.failedCount({}))))]
+  const findings = await attempt('store', () => store.admin.checkup())
+  return [...findings, ...(await attempt('failed', async () => failedFinding(await store.failed.count({}))))]
 }
 
 async function attempt(check: string, look: () => Promise<readonly Finding[]>): Promise<readonly Finding[]> {
@@ -47,8 +50,8 @@ function isDenied(error: unknown): boolean {
   return typeof code === 'string' && /^(42501|EACCES|EPERM|ER_\w*ACCESS_DENIED)/.test(code)
 }
 
-async function schemaFindings(store: Store<never>): Promise<readonly Finding[]> {
-  const missing = (await store.migrations()).filter(({ applied }) => !applied)
+async function schemaFindings(schema: StoreSchema): Promise<readonly Finding[]> {
+  const missing = (await schema.migrations()).filter(({ applied }) => !applied)
   if (missing.length === 0) return [ok('schema', 'every migration is applied')]
   const names = missing.map(({ version, name }) => `${version} (${name})`).join(', ')
   return [
@@ -94,8 +97,8 @@ function failedFinding(count: number): readonly Finding[] {
   ]
 }
 
-async function keyFindings(store: Store<never>): Promise<readonly Finding[]> {
-  const held = await store.heldKeys(1_000)
+async function keyFindings(keys: StoreKeys): Promise<readonly Finding[]> {
+  const held = await keys.list(1_000)
   if (held.length === 0) return [ok('held keys', 'no key waits behind a failed message')]
   const behind = held.reduce((sum, { waiting }) => sum + waiting, 0)
   const [longest] = held

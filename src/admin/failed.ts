@@ -8,7 +8,8 @@ import type {
   FailedGroup,
   FailedMessage,
   FailedWhere,
-  Store,
+  StoreFailed,
+  StoreJournal,
 } from '../contracts/index.ts'
 import { MAX_RESULT_BYTES } from '../leased/index.ts'
 import {
@@ -51,33 +52,38 @@ export interface SettleOptions {
   readonly by?: By
 }
 
-/** What the failed store needs to know of its hapax. */
-export interface FailedStoreOptions {
-  readonly store: Store<never>
+/** What tools for failed messages need to know of their hapax. */
+export interface FailedMessagesOptions {
+  readonly store: { readonly failed: Omit<StoreFailed, 'edit'>; readonly journal: StoreJournal }
   readonly clock: Clock
-  readonly mintId: () => string
-  readonly maxBytes: number
   /** Something is due that workers of this process may want. */
   readonly wake: () => void
 }
 
+/** What the failed store needs beside that. */
+export interface FailedStoreOptions extends FailedMessagesOptions {
+  readonly store: { readonly failed: StoreFailed; readonly journal: StoreJournal }
+  readonly mintId: () => string
+  readonly maxBytes: number
+}
+
 /**
- * The failed store: look, try again, change, or give up. Of several people who do something to one message at the same
+ * Failed messages: look, try again, or give up. Of several people who do something to one message at the same
  * time one succeeds; the others get `not-found`. Everything that is done is written to the audit with it.
  *
  * `commit-unknown`: the link broke during the commit, and the message is not there any more. It was done, by this call or
- * by somebody else at the same moment; `explain` shows which. It is never done twice.
+ * by another one at the same moment; `explain` shows which. It is never done twice.
  */
-export class FailedStore {
-  readonly #options: FailedStoreOptions
+export class FailedMessages {
+  readonly #options: FailedMessagesOptions
 
   /** Made by `createHapax`. */
-  constructor(options: FailedStoreOptions) {
+  constructor(options: FailedMessagesOptions) {
     this.#options = options
   }
 
-  get #store(): Store<never> {
-    return this.#options.store
+  get #failed(): FailedMessagesOptions['store']['failed'] {
+    return this.#options.store.failed
   }
 
   /** A page of failed messages, newest first; `before` takes the `seq` of the last one of the page before. */
@@ -85,24 +91,24 @@ export class FailedStore {
     object('query', query)
     const { before, limit, ...where } = query
     const filter = { ...failedWhere(where), limit: pageSize(limit) }
-    return this.#store.failedList(before === undefined ? filter : { ...filter, before: checkedSeq(before) })
+    return this.#failed.list(before === undefined ? filter : { ...filter, before: checkedSeq(before) })
   }
 
   /** How many there are. */
   async count(where: FailedWhere = {}): Promise<number> {
-    return this.#store.failedCount(failedWhere(where))
+    return this.#failed.count(failedWhere(where))
   }
 
   /** Failed messages that look alike, the largest group first. */
   async groups(query: FailedWhere & { readonly limit?: number } = {}): Promise<readonly FailedGroup[]> {
     object('query', query)
     const { limit, ...where } = query
-    return this.#store.failedGroups(failedWhere(where), pageSize(limit))
+    return this.#failed.groups(failedWhere(where), pageSize(limit))
   }
 
   /** One failed message, or undefined. */
   async get(seq: string): Promise<FailedMessage | undefined> {
-    return this.#store.failedGet(checkedSeq(seq))
+    return this.#failed.get(checkedSeq(seq))
   }
 
   /**
@@ -121,30 +127,9 @@ export class FailedStore {
     return this.#all(where, options, (seq) => this.#retry(seq, audit))
   }
 
-  /**
-   * Puts a message with other data in the place of a failed one. It has an id of its own, because what came under the old
-   * id stays what it was; `causationId` names the old one, which stays in the failed store as replaced.
-   * Rejects with `not-found` if it is not there, or was replaced before, and with `conflict` if the id was used before,
-   * or if it has made outside calls: those would be made again, with other keys. A stub takes the whole data, unless not even its
-   * type and key could be kept as they were: `not-whole`.
-   */
-  async edit(seq: string, data: unknown, options: EditOptions = {}): Promise<{ readonly id: string }> {
-    noOthers('options', options, ['by', 'id'])
-    const audit = auditOf('edit', options.by)
-    const id = options.id === undefined ? this.#options.mintId() : text('id', options.id, MAX_TEXT_BYTES)
-    const failed = await this.#store.failedGet(checkedSeq(seq))
-    if (failed === undefined) throw notFound(seq)
-    await this.#refuseCalled(failed)
-    if (stubOf(failed.message)?.escaped) refuseStub(failed)
-    const message = edited(failed.message, id, data, this.#options.maxBytes)
-    if (!(await this.#store.failedEdit(seq, message, audit))) throw notFound(seq)
-    this.#options.wake()
-    return { id }
-  }
-
   /** The journal of a failed message: its outside calls, in the order in which they were begun, and its notes. */
   async effects(seq: string): Promise<readonly EffectRow[]> {
-    return this.#effects(await this.#existing(seq))
+    return effectsOf(this.#options.store.journal, await this.#existing(seq))
   }
 
   /**
@@ -158,33 +143,20 @@ export class FailedStore {
     const { actor } = auditOf('settle', options.by)
     const audit = auditOf('settle', { actor, note: settleNote(options) })
     const end = settlement(options)
+    const { journal } = this.#options.store
     const failed = await this.#existing(seq)
     const { consumer, message } = failed
     const ref = { consumer, messageKey: message.messageKey, name: text('effect', options.effect) }
-    const known = (await this.#effects(failed)).find(({ name }) => name === ref.name)
+    const known = (await effectsOf(journal, failed)).find(({ name }) => name === ref.name)
     if (known === undefined) throw noEffect(seq, ref.name)
-    const settled = await this.#store.settleEffect(ref, end, audit)
+    const settled = await journal.settle(ref, end, audit)
     if (!settled && (known.state !== end.state || known.result !== end.result)) throw settledBefore(known)
     // Whoever is interrupted here finds the message still failed, and its effect settled.
     await this.retry(seq, options.by)
   }
 
-  /** Under a new id its outside calls would be made again, with other keys. */
-  async #refuseCalled(failed: FailedMessage): Promise<void> {
-    const { seq } = failed
-    const made = (await this.#effects(failed)).find(({ name, state }) => name !== '' && state !== 'not-done')
-    if (made === undefined) return
-    const what = `the failed message ${seq} has made the outside call '${made.name}': an edit would have it made again`
-    throw new HapaxError('conflict', what, { fields: { seq, effect: made.name } })
-  }
-
-  /** The journal under an id that belongs to another message is that one's. */
-  async #effects({ origin, reason, consumer, message }: FailedMessage): Promise<readonly EffectRow[]> {
-    return origin === 'outbox' || reason === 'conflict' ? [] : this.#store.effects(consumer, message.messageKey)
-  }
-
   async #existing(seq: string): Promise<FailedMessage> {
-    const failed = await this.#store.failedGet(checkedSeq(seq))
+    const failed = await this.#failed.get(checkedSeq(seq))
     if (failed === undefined) throw notFound(seq)
     return failed
   }
@@ -202,17 +174,17 @@ export class FailedStore {
   }
 
   async #retry(seq: string, audit: Audit): Promise<boolean> {
-    const failed = await this.#store.failedGet(seq)
+    const failed = await this.#failed.get(seq)
     if (failed?.reason === 'conflict') throw notItsOwnId(failed)
     if (failed !== undefined) refuseStub(failed)
-    const there = await this.#store.failedRetry(seq, audit)
+    const there = await this.#failed.retry(seq, audit)
     if (there) this.#options.wake()
     return there
   }
 
   /** What waits behind a discarded message may go on. */
   async #discard(seq: string, audit: Audit): Promise<boolean> {
-    const there = await this.#store.failedDiscard(seq, audit)
+    const there = await this.#failed.discard(seq, audit)
     if (there) this.#options.wake()
     return there
   }
@@ -223,12 +195,61 @@ export class FailedStore {
     change: (seq: string) => Promise<boolean>,
   ): Promise<BulkSummary> {
     const which = chosenFailed(where)
-    const newest = async (): Promise<string | undefined> =>
-      (await this.#store.failedList({ ...which, limit: 1 })).at(0)?.seq
+    const newest = async (): Promise<string | undefined> => (await this.#failed.list({ ...which, limit: 1 })).at(0)?.seq
     const page = (after: string | undefined, limit: number): Promise<readonly string[]> =>
-      this.#store.failedSeqs(which, after, limit)
+      this.#failed.seqs(which, after, limit)
     return bulk(this.#options.clock, { newest, page, change }, options)
   }
+}
+
+/** The failed store: what can be done with failed messages, and edits. */
+export class FailedStore extends FailedMessages {
+  readonly #options: FailedStoreOptions
+
+  /** Made by `createHapax`. */
+  constructor(options: FailedStoreOptions) {
+    super(options)
+    this.#options = options
+  }
+
+  /**
+   * Puts a message with other data in the place of a failed one. It has an id of its own, because what came under the old
+   * id stays what it was; `causationId` names the old one, which stays in the failed store as replaced.
+   * Rejects with `not-found` if it is not there, or was replaced before, and with `conflict` if the id was used before,
+   * or if it has made outside calls: those would be made again, with other keys. A stub takes the whole data, unless not even its
+   * type and key could be kept as they were: `not-whole`.
+   */
+  async edit(seq: string, data: unknown, options: EditOptions = {}): Promise<{ readonly id: string }> {
+    noOthers('options', options, ['by', 'id'])
+    const audit = auditOf('edit', options.by)
+    const { store, mintId, maxBytes, wake } = this.#options
+    const id = options.id === undefined ? mintId() : text('id', options.id, MAX_TEXT_BYTES)
+    const failed = await store.failed.get(checkedSeq(seq))
+    if (failed === undefined) throw notFound(seq)
+    await refuseCalled(store.journal, failed)
+    if (stubOf(failed.message)?.escaped) refuseStub(failed)
+    const message = edited(failed.message, id, data, maxBytes)
+    if (!(await store.failed.edit(seq, message, audit))) throw notFound(seq)
+    wake()
+    return { id }
+  }
+}
+
+/** The journal under an id that belongs to another message is that one's. */
+async function effectsOf(
+  journal: StoreJournal,
+  { origin, reason, consumer, message }: FailedMessage,
+): Promise<readonly EffectRow[]> {
+  return origin === 'outbox' || reason === 'conflict' ? [] : journal.of(consumer, message.messageKey)
+}
+
+/** Under a new id its outside calls would be made again, with other keys. */
+async function refuseCalled(journal: StoreJournal, failed: FailedMessage): Promise<void> {
+  const { seq } = failed
+  const made = (await effectsOf(journal, failed)).find(({ name, state }) => name !== '' && state !== 'not-done')
+  if (made === undefined) return
+  const what = `the failed message ${seq} has made the outside call '${made.name}': an edit would have it made again`
+  throw new HapaxError('conflict', what, { fields: { seq, effect: made.name } })
 }
 
 function notItsOwnId({ seq, message: { id, source } }: FailedMessage): HapaxError {

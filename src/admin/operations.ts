@@ -8,34 +8,31 @@ import type {
   SentMessage,
   SentWhere,
   Store,
+  StoreKeys,
+  StoreSent,
   StoreStatus,
+  StoreSubscriptions,
 } from '../contracts/index.ts'
 import { MAX_TEXT_BYTES } from '../message/index.ts'
 import { auditOf, type By } from './audit.ts'
 import { type BulkOptions, type BulkSummary, bulk, checkedSeq, pageSize } from './bulk.ts'
 import { type Chosen, chosenSent, sentWhere } from './where.ts'
 
-/** What the tools need to know of their hapax. */
-export interface OperationsOptions {
-  readonly store: Store<never>
-  readonly clock: Clock
-  /** Something is due that workers of this process may want. */
-  readonly wake: () => void
-}
-
 /** Keys that wait behind a message that failed for good. */
 export class Keys {
-  readonly #options: OperationsOptions
+  readonly #store: StoreKeys
+  readonly #wake: () => void
 
-  /** Made by `createHapax`. */
-  constructor(options: OperationsOptions) {
-    this.#options = options
+  /** Made by `createHapax`. `wake`: something is due that workers of this process may want. */
+  constructor(store: StoreKeys, wake: () => void) {
+    this.#store = store
+    this.#wake = wake
   }
 
   /** The keys that wait, longest first. */
   async list(query: { readonly limit?: number } = {}): Promise<readonly HeldKey[]> {
     noOthers('query', query, ['limit'])
-    return this.#options.store.heldKeys(pageSize(query.limit))
+    return this.#store.list(pageSize(query.limit))
   }
 
   /** Lets a key go on without its held message, which stays in the failed store. Rejects with `not-found`. */
@@ -43,9 +40,9 @@ export class Keys {
     object('key', held)
     const origin: Origin = word('origin', ['inbox', 'outbox'], held.origin)
     const [scope, key] = [text('scope', held.scope), text('key', held.key, MAX_TEXT_BYTES)]
-    const released = await this.#options.store.releaseKey(origin, scope, key, auditOf('release', by))
+    const released = await this.#store.release(origin, scope, key, auditOf('release', by))
     if (!released) throw notFound(`the key ${key} of ${scope} is not held`, { origin, scope, key })
-    this.#options.wake()
+    this.#wake()
   }
 }
 
@@ -54,11 +51,15 @@ export type SentQuery = Omit<SentFilter, 'limit'> & { readonly limit?: number }
 
 /** Messages that were published and kept (`keepSentMs` of the worker). */
 export class Sent {
-  readonly #options: OperationsOptions
+  readonly #store: StoreSent
+  readonly #clock: Clock
+  readonly #wake: () => void
 
-  /** Made by `createHapax`. */
-  constructor(options: OperationsOptions) {
-    this.#options = options
+  /** Made by `createHapax`. `wake`: something is due that workers of this process may want. */
+  constructor(store: StoreSent, clock: Clock, wake: () => void) {
+    this.#store = store
+    this.#clock = clock
+    this.#wake = wake
   }
 
   /** A page of published messages, newest first; `before` takes the `seq` of the last one of the page before. */
@@ -66,7 +67,7 @@ export class Sent {
     object('query', query)
     const { before, limit, ...where } = query
     const filter = { ...sentWhere(where), limit: pageSize(limit) }
-    return this.#options.store.sentList(before === undefined ? filter : { ...filter, before: checkedSeq(before) })
+    return this.#store.list(before === undefined ? filter : { ...filter, before: checkedSeq(before) })
   }
 
   /** How many there are. */
@@ -74,7 +75,7 @@ export class Sent {
     const which = sentWhere(where)
     let counted = 0
     for (let after: string | undefined; ; ) {
-      const page = await this.#options.store.sentSeqs(which, after, COUNTED_AT_ONCE)
+      const page = await this.#store.seqs(which, after, COUNTED_AT_ONCE)
       counted += page.length
       after = page.at(-1)
       if (page.length < COUNTED_AT_ONCE) return counted
@@ -90,21 +91,20 @@ export class Sent {
 
   /** Publishes all of these again, oldest first; `{ all: true }` means all there are. */
   async republishAll(where: Chosen<SentWhere>, options: BulkOptions = {}): Promise<BulkSummary> {
-    const { store, clock } = this.#options
     const which = chosenSent(where)
     object('options', options)
     const audit = auditOf('republish', options.by)
     const work = {
-      newest: async () => (await store.sentList({ ...which, limit: 1 })).at(0)?.seq,
-      page: (after: string | undefined, limit: number) => store.sentSeqs(which, after, limit),
+      newest: async () => (await this.#store.list({ ...which, limit: 1 })).at(0)?.seq,
+      page: (after: string | undefined, limit: number) => this.#store.seqs(which, after, limit),
       change: (seq: string) => this.#republish(seq, audit),
     }
-    return bulk(clock, work, options)
+    return bulk(this.#clock, work, options)
   }
 
   async #republish(seq: string, audit: Audit): Promise<boolean> {
-    const there = await this.#options.store.sentRepublish(seq, audit)
-    if (there) this.#options.wake()
+    const there = await this.#store.republish(seq, audit)
+    if (there) this.#wake()
     return there
   }
 }
@@ -120,17 +120,17 @@ export interface KnownConsumer {
 
 /** The consumers that the store knows, whichever process they belong to. */
 export class Consumers {
-  readonly #options: OperationsOptions
+  readonly #store: StoreSubscriptions
 
   /** Made by `createHapax`. */
-  constructor(options: OperationsOptions) {
-    this.#options = options
+  constructor(store: StoreSubscriptions) {
+    this.#store = store
   }
 
   /** All that have subscriptions, by name. */
   async list(): Promise<readonly KnownConsumer[]> {
     const known = new Map<string, { types: string[]; ordered: boolean }>()
-    for (const { consumer, type, ordered } of await this.#options.store.subscriptions()) {
+    for (const { consumer, type, ordered } of await this.#store.list()) {
       const each = known.get(consumer) ?? { types: [], ordered: false }
       each.types.push(type)
       each.ordered ||= ordered
@@ -146,29 +146,29 @@ export class Consumers {
    * Its receipts, inbox and failed messages stay. A worker that starts with it subscribes it again. Rejects with `not-found`.
    */
   async remove(name: string, by?: By): Promise<void> {
-    const there = await this.#options.store.unsubscribe(text('name', name), auditOf('remove', by))
+    const there = await this.#store.remove(text('name', name), auditOf('remove', by))
     if (!there) throw notFound(`there is no consumer ${name}`, { consumer: name })
   }
 }
 
 /** The relays that the store knows. */
 export class Relays {
-  readonly #options: OperationsOptions
+  readonly #store: Pick<Store<never>, 'outbox' | 'admin'>
 
   /** Made by `createHapax`. */
-  constructor(options: OperationsOptions) {
-    this.#options = options
+  constructor(store: Pick<Store<never>, 'outbox' | 'admin'>) {
+    this.#store = store
   }
 
   /** Every relay with where it goes and what waits. */
   async list(): Promise<StoreStatus['relays']> {
-    return (await this.#options.store.status()).relays
+    return (await this.#store.admin.status()).relays
   }
 
   /** Says that a relay goes to another destination from now on; workers with the old one refuse to start. */
   async move(name: string, destination: string, by?: By): Promise<void> {
     const where = nameText('destination', destination, MAX_TEXT_BYTES)
-    await this.#options.store.moveRelay(nameText('name', name), where, auditOf('move', by))
+    await this.#store.outbox.recordRelay(nameText('name', name), where, auditOf('move', by))
   }
 }
 

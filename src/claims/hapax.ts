@@ -1,4 +1,4 @@
-import { FailedStore, leaseDoctor, sourceOption } from '../admin/index.ts'
+import { FailedMessages, leaseDoctor, sourceOption } from '../admin/index.ts'
 import {
   Activity,
   type Clock,
@@ -15,10 +15,9 @@ import {
   randomOption,
   redactOption,
   text,
-  uuidv7Source,
   within,
 } from '../base/index.ts'
-import type { ClaimStatus, ClaimStore, Finding, Store, Trace } from '../contracts/index.ts'
+import type { ClaimStatus, ClaimStore, Finding, Trace } from '../contracts/index.ts'
 import { MAX_TEXT_BYTES } from '../message/index.ts'
 import { Floor } from '../transaction/index.ts'
 import { ClaimConsumer, type ClaimConsumerOptions } from './consumer.ts'
@@ -44,7 +43,7 @@ export interface ClaimHapaxOptions {
 }
 
 /** The failed store of a store that only knows leases: a failed message is tried again, or given up; it is not edited. */
-export type ClaimFailed = Omit<FailedStore, 'edit'>
+export type ClaimFailed = FailedMessages
 
 /** A hapax on a store that only knows leases: leased consumers, and what people need to look after them. */
 export interface ClaimHapax {
@@ -87,8 +86,7 @@ export class LeaseCore implements ClaimHapax {
     const wake = (): void => {
       for (const worker of this.#workers) worker.wake()
     }
-    const mintId = uuidv7Source(clock, random)
-    this.failed = new Unedited({ store: store as unknown as Store<never>, clock, mintId, maxBytes, wake })
+    this.failed = new Unedited({ store, clock, wake })
   }
 
   leased(name: string, options: ClaimConsumerOptions = {}): ClaimConsumer {
@@ -107,11 +105,11 @@ export class LeaseCore implements ClaimHapax {
   }
 
   status(): Promise<ClaimStatus> {
-    return this.#engine.store.status()
+    return this.#engine.store.admin.status()
   }
 
   async explain(id: string, source?: string): Promise<readonly Trace[]> {
-    return this.#engine.store.trace(text('id', id, MAX_TEXT_BYTES), sourceOption(source))
+    return this.#engine.store.admin.trace(text('id', id, MAX_TEXT_BYTES), sourceOption(source))
   }
 
   doctor(): Promise<readonly Finding[]> {
@@ -130,8 +128,8 @@ export class LeaseCore implements ClaimHapax {
 }
 
 /** Another payload needs another id and so another claim, which would have to be made together with the end of this one. */
-class Unedited extends FailedStore {
-  override edit(): Promise<never> {
+class Unedited extends FailedMessages {
+  edit(): Promise<never> {
     const what =
       'a failed message of this store cannot be edited: have it sent again under another id, and discard this one'
     return Promise.reject(new HapaxError('invalid-option', what))

@@ -93,12 +93,12 @@ export class ClaimedWork {
     this.#limit = new TimeLimit(clock, settings.maxDurationMs)
     this.#claims = new Together((messages) => this.#claim(messages, false))
     this.#settling = new Together(async (leases) => {
-      const settled = await store.settle(leases, retentionMs)
+      const settled = await store.claims.settle(leases, retentionMs)
       return leases.map(({ seq }) => settled.has(seq))
     })
     const report = (error: Error): void =>
       engine.logger.warn({ consumer, ...errorFields(error) }, 'leases could not be prolonged')
-    this.#leases = new Leases({ store, clock, leaseMs, report })
+    this.#leases = new Leases({ store: store.claims, clock, leaseMs, report })
   }
 
   /** Takes deliveries of distinct keys: claims them together, and works on those that are ours. */
@@ -115,8 +115,9 @@ export class ClaimedWork {
   }
 
   /** Whether another process of this consumer handles the type (a rolling deploy). */
-  isElsewhere({ stored }: Entry): Promise<boolean> {
-    return this.#engine.store.isSubscribed(this.#consumer, stored.type)
+  async isElsewhere({ stored }: Entry): Promise<boolean> {
+    const known = await this.#engine.store.subscriptions.list()
+    return known.some(({ consumer, type }) => consumer === this.#consumer && type === stored.type)
   }
 
   /** Works messages that the store had, as many as it may; answers those that it began with, and when to look again. */
@@ -127,7 +128,7 @@ export class ClaimedWork {
     const { store, random } = this.#engine
     const { leaseMs } = this.#settings
     const token = random.token()
-    const { claims, nextMs } = await store.claimStored(this.#consumer, { token, leaseMs, limit })
+    const { claims, nextMs } = await store.claims.claimStored(this.#consumer, { token, leaseMs, limit })
     const running = claims.map((claim) => this.#stored(claim, signal))
     return { running, nextMs }
   }
@@ -152,7 +153,7 @@ export class ClaimedWork {
   #claim(messages: readonly StoredMessage[], alone: boolean): Promise<readonly Claimed[]> {
     const { store, random } = this.#engine
     const { leaseMs } = this.#settings
-    return store.claim(this.#consumer, messages, { token: random.token(), leaseMs, alone })
+    return store.claims.claim(this.#consumer, messages, { token: random.token(), leaseMs, alone })
   }
 
   #taken(entry: Entry, claimed: Claimed, signal: AbortSignal | undefined): Outcome | Promise<Outcome> {
@@ -202,7 +203,7 @@ export class ClaimedWork {
   async #toLine({ lease, attempts, crashes }: StoredClaim): Promise<Outcome> {
     const error = elsewhere()
     const end = { attempts, crashes, delayMs: SUSPECT_MS, error: recordError(error, this.#engine.redact) }
-    await this.#engine.store.release(lease, end)
+    await this.#engine.store.claims.release(lease, end)
     return outcome('rolled-back', error)
   }
 
@@ -263,7 +264,7 @@ export class ClaimedWork {
     const verdict = judge(error, attempts, this.#registry.retryOf(message.type), random)
     if (verdict.kind === 'fail') return this.#fail(work, verdict, attempts)
     const { delayMs } = verdict
-    if (!(await store.release(lease, { attempts, delayMs, error: recordError(error, this.#engine.redact) })))
+    if (!(await store.claims.release(lease, { attempts, delayMs, error: recordError(error, this.#engine.redact) })))
       return this.#lost(work)
     this.#reporter.verdict(message, verdict, attempts)
     // Only the broker has it: it has to deliver it again.
@@ -276,14 +277,14 @@ export class ClaimedWork {
     attempts: number,
   ): Promise<Outcome> {
     const there = await this.#kept(message, verdict, attempts, (failure) =>
-      this.#engine.store.fail(this.#consumer, lease, failure),
+      this.#engine.store.claims.fail(this.#consumer, lease, failure),
     )
     return there ? this.#reporter.verdict(message, verdict, attempts) : this.#lost({ message, lease, ...work })
   }
 
   async #conflict(message: StoredMessage, error: HapaxError): Promise<Outcome> {
     const verdict = { kind: 'fail', reason: 'conflict', error } as const
-    await this.#kept(message, verdict, 0, (failure) => this.#engine.store.keep(this.#consumer, failure))
+    await this.#kept(message, verdict, 0, (failure) => this.#engine.store.claims.keep(this.#consumer, failure))
     this.#reporter.verdict(message, verdict, 0)
     return outcome('conflict', error)
   }
@@ -308,7 +309,7 @@ export class ClaimedWork {
   ): Promise<Outcome> {
     const { store, logger, events } = this.#engine
     const event = { consumer: this.#consumer, message: ref(message) }
-    await store
+    await store.claims
       .release(lease, { attempts, crashes, delayMs, error: recordError(error, this.#engine.redact) })
       .catch((thrown: unknown) =>
         logger.warn({ ...event, ...errorFields(asError(thrown)) }, 'its lease has to run out'),

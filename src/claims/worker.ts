@@ -137,7 +137,7 @@ export class ClaimWorker {
     for (const source of this.#sources) checkSource(source)
     const { store } = this.#engine
     await store.ready()
-    for (const { name, types } of this.#consumers) await store.subscribe(name, types)
+    for (const { name, types } of this.#consumers) await store.subscriptions.add(name, types, false)
     this.#assemble()
   }
 

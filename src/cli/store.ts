@@ -119,7 +119,7 @@ export async function closing<T>({ store }: NamedStore, work: () => Promise<T>):
 }
 
 async function assertMigrated({ store, name }: NamedStore, options: StoreOptions): Promise<void> {
-  const states = await store.migrations()
+  const states = await store.schema.migrations()
   if (states.every(({ applied }) => applied)) return
   const missing = states.some(({ applied }) => applied) ? 'some tables' : 'the tables'
   const code = missing === 'the tables' ? 'schema-missing' : 'schema-outdated'
@@ -211,10 +211,10 @@ async function fromConfig(
   if (typeof store === 'string') return fromUrl(store, options, io, mode)
   for (const option of ['schema', 'prefix'] as const)
     refuse(options, option, `the store of ${name} says where its tables are`)
-  if (typeof (store as Partial<ClaimStore> | undefined)?.claim === 'function') {
+  if ((store as Partial<ClaimStore> | undefined)?.claims !== undefined) {
     return { name: `the store of ${name}`, lease: store as ClaimStore }
   }
-  if (typeof (store as Partial<Store<unknown>> | undefined)?.migrations !== 'function') {
+  if ((store as Partial<Store<unknown>> | undefined)?.schema === undefined) {
     throw new CliError('config', `expected the default export of ${name} to have a store`, [
       'export default { store: postgres({ pool }) }',
     ])

@@ -4,7 +4,6 @@ import {
   expected,
   HapaxError,
   inParallel,
-  isRefusal,
   nameText,
   noOthers,
   object,
@@ -307,14 +306,10 @@ export class Consumer<Tx> {
     return this.#recorder.firstDelivery(stored, error, 0)
   }
 
-  async #isElsewhere({ type }: StoredMessage): Promise<boolean> {
-    try {
-      return await this.#engine.store.isSubscribed(this.name, type)
-    } catch (error) {
-      // A database that has no such characters has no such type.
-      if (isRefusal(error)) return false
-      throw error
-    }
+  /** Whether another process of this consumer handles the type (a rolling deploy). */
+  async #isElsewhere(stored: StoredMessage): Promise<boolean> {
+    const known = await this.#engine.store.subscriptions.list()
+    return known.some(({ consumer, type }) => consumer === this.name && type === stored.type)
   }
 
   /** Writes to the inbox; a redelivery is then run from there at once, so that its starts are counted. */
@@ -330,7 +325,7 @@ export class Consumer<Tx> {
     for (const entry of atOnce) {
       await this.#storeAll([entry], 1, outcomes)
       if (outcomes.get(entry.stored)?.status !== 'stored') continue
-      const seq = await this.#engine.store.inboxSeq(this.name, entry.stored.messageKey)
+      const seq = await this.#engine.store.inbox.find(this.name, entry.stored.messageKey)
       const worked = seq && (await this.#turns.run([entry.stored], () => this.work([seq], signal))).get(seq)
       // Without an outcome a worker was faster, and it is in the inbox for all we know.
       if (worked) outcomes.set(entry.stored, worked)

@@ -1,6 +1,6 @@
 import type { RetryPolicy } from '../base/index.ts'
 import { type ErrorRecord, errorFields, HapaxError, isHapaxError, isRefusal, recordError } from '../base/index.ts'
-import type { InboxRow, Receipt, RetryRow, Writes } from '../contracts/index.ts'
+import type { InboxRow, Receipt, Rescheduled, RetryRow, Writes } from '../contracts/index.ts'
 import type { StoredMessage } from '../message/index.ts'
 import { type Engine, insist, persist, unit } from '../transaction/index.ts'
 import { type FailedHookRun, FailedHooks, type Hooks, type PreparedHook } from './on-failed.ts'
@@ -207,7 +207,7 @@ export class Recorder<Tx> {
   /** A row that was in a group which was cut off, and that nobody could take afterwards: gone, or in other hands. */
   async afterGroup(row: InboxRow, error: Error): Promise<Outcome | undefined> {
     const { store } = this.#engine
-    const there = await insist(this.#engine, () => store.inboxSeq(this.#consumer, row.message.messageKey))
+    const there = await insist(this.#engine, () => store.inbox.find(this.#consumer, row.message.messageKey))
     return there === row.seq ? undefined : this.broken(row.message, error, row.attempts + 1)
   }
 
@@ -327,17 +327,17 @@ export class Recorder<Tx> {
     const { store } = this.#engine
     const failed = { seq, attempts, reason: verdict.reason, error: this.#errorRecord(verdict.error), hold, leaseToken }
     const hook = await this.#hooks.of(row.message, verdict, attempts)
-    if (hook === undefined) return write(this.#engine, () => store.fail(failed))
+    if (hook === undefined) return write(this.#engine, () => store.inbox.fail(failed))
     const hooked = await this.#hooks.onItsRow(failed, row.message, hook)
     if (hooked.kind === 'done') return hooked.value
     const error = this.#errorRecord(verdict.error, hooked.error)
-    const there = await write(this.#engine, () => store.fail({ ...failed, error }))
+    const there = await write(this.#engine, () => store.inbox.fail({ ...failed, error }))
     // A hook that committed by itself has moved the row.
     return there || isHapaxError(hooked.error, 'broken-atomicity')
   }
 
-  #reschedule(row: Parameters<Engine<Tx>['store']['reschedule']>[0]): Promise<boolean> {
-    return persist(this.#engine, () => this.#engine.store.reschedule(row))
+  #reschedule(row: Rescheduled): Promise<boolean> {
+    return persist(this.#engine, () => this.#engine.store.inbox.reschedule(row))
   }
 
   #report(stored: StoredMessage, verdict: Verdict, attempt: number): Outcome {

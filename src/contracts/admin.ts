@@ -1,6 +1,6 @@
 import type { ErrorRecord } from '../base/index.ts'
 import type { StoredMessage } from '../message/index.ts'
-import type { EffectEnd, EffectRef, EffectRow, Origin, WorkerRow } from './rows.ts'
+import type { EffectRow, Origin, WorkerRow } from './rows.ts'
 
 /** Who did something by hand, and how it is called. */
 export interface Audit {
@@ -22,30 +22,23 @@ export interface AuditSubject {
 
 /** One step of the cleaning. */
 export type CleanupStep =
-  /** Looks at receipts in the order of their keys and deletes those that are old and finished. */
-  | { readonly kind: 'receipts'; readonly consumer: string; readonly after: string | undefined }
+  /** Looks at receipts in the order of their keys and deletes those that are old and finished, or only counts them. */
+  | {
+      readonly kind: 'receipts'
+      readonly consumer: string
+      /** Where this step begins: the key that the step before it returned. @default the first key */
+      readonly after: string | undefined
+      /** @default false */
+      readonly dryRun?: boolean
+    }
   | { readonly kind: 'sent'; readonly relay: string }
   | { readonly kind: 'audit' }
 
 /** What one step of the cleaning did. */
 export interface Cleaned {
+  /** How many rows were deleted, or would be. */
   readonly deleted: number
   /** Where the next step goes on; undefined: there is no more. */
-  readonly after: string | undefined
-}
-
-/** Receipts of a consumer in the order of their keys. */
-export interface CleanablePage {
-  /** @default the first */
-  readonly after: string | undefined
-  readonly limit: number
-}
-
-/** What one page of receipts has. */
-export interface Cleanable {
-  /** Old receipts of finished messages. */
-  readonly count: number
-  /** Where the next page begins; undefined: there is no more. */
   readonly after: string | undefined
 }
 
@@ -272,56 +265,51 @@ export type Trace =
       readonly error: ErrorRecord
     }
 
-/** What people see and change by hand: the part of a store behind the command line and the console. */
-export interface StoreTools {
-  failedList(filter: FailedFilter): Promise<readonly FailedMessage[]>
-  failedCount(where: FailedWhere): Promise<number>
-  failedGroups(where: FailedWhere, limit: number): Promise<readonly FailedGroup[]>
+/** Messages that failed for good, as people see and change them. */
+export interface StoreFailed {
+  list(filter: FailedFilter): Promise<readonly FailedMessage[]>
+  count(where: FailedWhere): Promise<number>
+  groups(where: FailedWhere, limit: number): Promise<readonly FailedGroup[]>
   /** The seqs of failed messages behind `after`, oldest first, without their payload: for changes in bulk. */
-  failedSeqs(where: FailedWhere, after: string | undefined, limit: number): Promise<readonly string[]>
-  failedGet(seq: string): Promise<FailedMessage | undefined>
+  seqs(where: FailedWhere, after: string | undefined, limit: number): Promise<readonly string[]>
+  get(seq: string): Promise<FailedMessage | undefined>
   /**
    * Tries a failed message again under its own id, with its attempts at zero: back into the inbox or outbox, or, if it is
    * held, from where it stands. False: it is not there, or an edit has replaced it.
    */
-  failedRetry(seq: string, audit: Audit): Promise<boolean>
+  retry(seq: string, audit: Audit): Promise<boolean>
   /**
    * Puts another message in the place of a failed one: `message` has an id of its own; for a consumer, its receipt is
    * written too. The failed row stays and names it. False: it is not there, or an edit has replaced it before.
    */
-  failedEdit(seq: string, message: StoredMessage, audit: Audit): Promise<boolean>
+  edit(seq: string, message: StoredMessage, audit: Audit): Promise<boolean>
   /** Deletes a failed message, and the row that holds its key; its receipt stays. False: it is not there. */
-  failedDiscard(seq: string, audit: Audit): Promise<boolean>
-  /**
-   * What a person knows of an effect of a failed message: one that is begun or unknown, or one that is done and has no result, if that
-   * is what is said of it. False: there is none such.
-   */
-  settleEffect(effect: EffectRef, end: EffectEnd, audit: Audit): Promise<boolean>
+  discard(seq: string, audit: Audit): Promise<boolean>
+}
 
-  /** Keys that wait behind a message that failed for good, longest first. */
-  heldKeys(limit: number): Promise<readonly HeldKey[]>
+/** Keys that wait behind a message that failed for good. */
+export interface StoreKeys {
+  /** Longest first. */
+  list(limit: number): Promise<readonly HeldKey[]>
   /** Lets a key go on without its held message, which stays in the failed store. False: the key is not held. */
-  releaseKey(origin: Origin, scope: string, key: string, audit: Audit): Promise<boolean>
+  release(origin: Origin, scope: string, key: string, audit: Audit): Promise<boolean>
+}
 
-  sentList(filter: SentFilter): Promise<readonly SentMessage[]>
-  /** The seqs of published messages behind `after`, oldest first. */
-  sentSeqs(where: SentWhere, after: string | undefined, limit: number): Promise<readonly string[]>
+/** Messages that were published and kept. */
+export interface StoreSent {
+  list(filter: SentFilter): Promise<readonly SentMessage[]>
+  /** The seqs of published messages behind `after`, oldest first, without their payload. */
+  seqs(where: SentWhere, after: string | undefined, limit: number): Promise<readonly string[]>
   /** Copies a published message back into the outbox, under its own id. False: it is not there. */
-  sentRepublish(seq: string, audit: Audit): Promise<boolean>
+  republish(seq: string, audit: Audit): Promise<boolean>
+}
 
-  /** Changes where a relay goes. */
-  moveRelay(name: string, destination: string, audit: Audit): Promise<void>
-  subscriptions(): Promise<readonly { readonly consumer: string; readonly type: string; readonly ordered: boolean }[]>
-  /** Forgets a consumer: its subscriptions. Its receipts, inbox and failed rows stay. Answers whether there were any. */
-  unsubscribe(consumer: string, audit: Audit): Promise<boolean>
-
+/** What people look at and look after. */
+export interface StoreAdmin {
   /** One step of the cleaning: looks at up to `limit` rows and deletes what is older than `olderThanMs` and finished. */
-  cleanup(step: CleanupStep, olderThanMs: number, limit: number): Promise<Cleaned>
-  /** How many receipts of a page `cleanup` would delete. */
-  cleanable(consumer: string, olderThanMs: number, page: CleanablePage): Promise<Cleanable>
-  /** Writes down what somebody did by hand, where no other method does. */
+  clean(step: CleanupStep, olderThanMs: number, limit: number): Promise<Cleaned>
+  /** Writes down what was done by hand, where no other method does. */
   audit(audit: Audit, about: AuditSubject): Promise<void>
-
   /** What `doctor` wants to know: settings, sizes, long transactions, clocks. */
   checkup(): Promise<readonly Finding[]>
   status(): Promise<StoreStatus>

@@ -1,7 +1,8 @@
 import type { ErrorRecord } from '../base/index.ts'
 import type { StoredMessage } from '../message/index.ts'
+import type { StoreAdmin, StoreFailed } from './admin.ts'
 import type { Lease, Receipt } from './rows.ts'
-import type { Store } from './store.ts'
+import type { Store, StoreInbox, StoreSubscriptions } from './store.ts'
 
 /** What was found when a message was claimed. */
 export type Claimed =
@@ -73,38 +74,10 @@ export interface ClaimStoreFeatures {
   readonly name: string
 }
 
-/**
- * A store for leased work alone: no transactions, no inbox, no outbox. Messages stay with their broker until they are settled or
- * in the failed store. `Lease.seq` names a claim; only the store reads it. Every method that takes a token or a lease may be
- * called again after an answer was lost, and answers the same; shared times are the store's. The methods that `Store` has as
- * well mean the same here.
- */
-export interface ClaimStore
-  extends Pick<
-    Store<never>,
-    | 'renew'
-    | 'beginEffect'
-    | 'endEffect'
-    | 'effects'
-    | 'settleEffect'
-    | 'failedList'
-    | 'failedCount'
-    | 'failedGroups'
-    | 'failedSeqs'
-    | 'failedGet'
-    | 'failedRetry'
-    | 'failedDiscard'
-    | 'trace'
-    | 'checkup'
-    | 'close'
-  > {
-  readonly features: ClaimStoreFeatures
-
-  /** Rejects unless the store can be reached. */
-  ready(): Promise<void>
-
+/** Who has which message: what stands in for an inbox where there is none. `Lease.seq` names a claim; only the store reads it. */
+export interface StoreClaims extends Pick<StoreInbox, 'renew'> {
   /**
-   * Claims messages of distinct keys, one answer each: those that nobody has are ours until the lease ends. A claim that is not
+   * Claims messages of distinct keys, one answer each: those that are free are ours until the lease ends. A claim that is not
    * finished stays, however old it is: only its lease ends. `alone` claims suspects too.
    */
   claim(
@@ -117,7 +90,7 @@ export interface ClaimStore
     consumer: string,
     options: ClaimOptions & { readonly limit: number },
   ): Promise<{ readonly claims: readonly StoredClaim[]; readonly nextMs: number | undefined }>
-  /** They are processed: receipts, and their journals, are kept for this time. Answers the claims that were still theirs. */
+  /** They are processed: receipts, and their journals, are kept for this time. Returns the claims that were still theirs. */
   settle(leases: readonly Lease[], retentionMs: number | 'forever'): Promise<ReadonlySet<string>>
   /** Ends a claim after an attempt that failed, or none. False: the lease was lost, and nothing was written. */
   release(lease: Lease, end: Release): Promise<boolean>
@@ -125,11 +98,25 @@ export interface ClaimStore
   fail(consumer: string, lease: Lease, failure: Failure): Promise<boolean>
   /** Writes a message to the failed store whose identity belongs to another one. The same one twice is one. */
   keep(consumer: string, failure: Failure): Promise<void>
+}
 
-  /** Remembers which types a consumer handles. */
-  subscribe(consumer: string, types: readonly string[]): Promise<void>
-  /** Whether any process of the consumer handles the type. */
-  isSubscribed(consumer: string, type: string): Promise<boolean>
-
+/** What people look at: no rows wait here, so there is less to tell than of other stores. */
+export interface LeaseAdmin extends Pick<StoreAdmin, 'checkup' | 'trace'> {
   status(): Promise<ClaimStatus>
+}
+
+/**
+ * A store for leased work alone: no transactions, no inbox, no outbox. Messages stay with their broker until they are settled or
+ * in the failed store. Every method that takes a token or a lease may be called again after an answer was lost, and returns the same;
+ * shared times are the store's. The parts that `Store` has as well mean the same here.
+ */
+export interface ClaimStore extends Pick<Store<never>, 'journal' | 'close'> {
+  readonly features: ClaimStoreFeatures
+  readonly claims: StoreClaims
+  /** A failed message is tried again or discarded; another payload would need another id and so another claim. */
+  readonly failed: Omit<StoreFailed, 'edit'>
+  readonly subscriptions: Pick<StoreSubscriptions, 'add' | 'list'>
+  readonly admin: LeaseAdmin
+  /** Rejects unless the store can be reached. */
+  ready(): Promise<void>
 }

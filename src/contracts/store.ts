@@ -1,6 +1,6 @@
 import type { ErrorRecord, Isolation } from '../base/index.ts'
 import type { StoredMessage } from '../message/index.ts'
-import type { Finding, StoreTools } from './admin.ts'
+import type { Audit, Finding, StoreAdmin, StoreFailed, StoreKeys, StoreSent } from './admin.ts'
 import type {
   EffectEnd,
   EffectRef,
@@ -75,6 +75,47 @@ export interface WorkerHello {
   readonly serves: string
 }
 
+/** What a worker has in hand. */
+export interface InHand {
+  /** Inbox rows, by their `seq`. */
+  readonly seqs: readonly string[]
+  /** Whether it is one suspect that runs alone. */
+  readonly alone: boolean
+}
+
+/** An attempt at an inbox row that failed, and is made again. */
+export interface Rescheduled {
+  readonly seq: string
+  readonly attempts: number
+  readonly lost: number
+  readonly delayMs: number
+  readonly error: ErrorRecord
+  readonly leaseToken: string | null
+}
+
+/** An outbox row that the broker did not take, and is sent again. */
+export interface Postponed {
+  readonly seq: string
+  readonly delayMs: number
+  readonly error: ErrorRecord
+}
+
+/** An outbox row that the broker never takes. */
+export interface Refused {
+  readonly seq: string
+  readonly reason: string
+  readonly error: ErrorRecord
+  /** Whether it stays in its place as well, where it holds its key. */
+  readonly hold: boolean
+}
+
+/** A type that a consumer handles. */
+export interface SubscriptionRow {
+  readonly consumer: string
+  readonly type: string
+  readonly ordered: boolean
+}
+
 /** What a transaction writes last, all or nothing. */
 export interface Writes {
   readonly inbox?: readonly RetryRow[]
@@ -99,7 +140,7 @@ export type Opening =
   | { readonly kind: 'claim'; readonly seqs: readonly string[]; readonly locked: 'skip' | 'wait' }
   /** Waits for this inbox row and deletes it, if it is still held by this lease. */
   | { readonly kind: 'settle'; readonly lease: Lease }
-  /** As `Store.fail`, with a body whose writes commit with the failure. */
+  /** As `StoreInbox.fail`, with a body whose writes commit with the failure. */
   | { readonly kind: 'fail'; readonly row: FinalFailure }
 
 /** The last failure of an inbox row. */
@@ -127,6 +168,8 @@ export interface Unit<Tx> {
   readonly claimed: ReadonlyMap<string, InboxRow>
   /** Rejects unless the transaction is still the one that was opened, and healthy. */
   check(): Promise<void>
+  /** How large a message may be that is written in this transaction, as far as that is known; see `Connection.mostBytes`. */
+  mostBytes(): number
 }
 
 /**
@@ -138,6 +181,8 @@ export interface Entered {
   writeOutbox(rows: readonly OutboxRow[]): Promise<void>
   /** Writes receipts and inbox rows for all consumers of each message. */
   writeLocal(rows: readonly LocalRow[]): Promise<readonly LocalResult[]>
+  /** As `Unit.mostBytes`. */
+  mostBytes(): number
   /** Nothing is to be written after all. */
   leave(): void
 }
@@ -193,114 +238,140 @@ export interface StoreFeatures {
 }
 
 /**
- * A database behind hapax. `Tx` is what handlers receive, `Own` what the user's own transactions look like.
- * The conformance suite in `hapax/testing` says what a store has to do.
+ * A database behind hapax, in parts: a tool takes the parts that it uses. `Tx` is what handlers receive, `Own` what the user's own
+ * transactions look like. The conformance suite in `hapax/testing` says what a store has to do.
  */
-export interface Store<Tx, Own = Tx> extends StoreTools {
+export interface Store<Tx, Own = Tx> {
   readonly features: StoreFeatures
+  readonly schema: StoreSchema
+  readonly transactions: StoreTransactions<Tx, Own>
+  readonly inbox: StoreInbox
+  readonly outbox: StoreOutbox
+  readonly journal: StoreJournal
+  readonly workers: StoreWorkers
+  readonly subscriptions: StoreSubscriptions
+  readonly failed: StoreFailed
+  readonly keys: StoreKeys
+  readonly sent: StoreSent
+  readonly admin: StoreAdmin
+  close(): Promise<void>
+}
 
+/** The tables. */
+export interface StoreSchema {
   /**
-   * Rejects unless the schema is there and current; answers from memory once it has been. Resolves to what a worker has to warn of:
-   * with this database some messages cannot be taken.
+   * Rejects unless the schema is there and current; remembers that it is. Resolves to what a worker has to warn of: with this database
+   * some messages cannot be taken.
    */
   ready(): Promise<readonly Finding[]>
   migrations(): Promise<readonly MigrationState[]>
   /** The migrations, or those of these versions, as a script for the database's own client; asks nothing of the database. */
-  migrationScript(versions?: readonly number[]): string
+  script(versions?: readonly number[]): string
   /** Applies what is missing; safe when two instances do it at once. Returns what was applied. */
   migrate(): Promise<readonly Migration[]>
+}
 
+/** Transactions with handlers, and what is written inside the user's own. */
+export interface StoreTransactions<Tx, Own = Tx> {
   /**
    * One transaction: opening, body, guard, writes, commit. Rejects as `Connection.transaction` does, and with
    * `broken-atomicity` when the body ended the transaction behind our back. A body that is cut off by the signal leaves open
    * what became of its transaction: a store that knows that nothing was kept says so by `fields.undone`, and one that knows
    * that it was committed by `broken-atomicity`.
    */
-  transaction<T>(options: UnitOptions, opening: Opening, body: (unit: Unit<Tx>) => Promise<UnitEnd<T>>): Promise<T>
+  run<T>(options: UnitOptions, opening: Opening, body: (unit: Unit<Tx>) => Promise<UnitEnd<T>>): Promise<T>
   /**
    * Takes hold of a transaction of hapax's or the user's own as it is at this instant, for what is to be written in it. Throws
    * `not-in-transaction` or `transaction-closed` if `tx` can be seen to be none.
    */
   enter(tx: Tx | Own): Entered
-  /** How large a message may be that is written inside this transaction, as far as that is known; see `Connection.mostBytes`. */
-  mostBytes(tx: Tx | Own): number
+}
 
-  /** Lists what waits in these shares, one answer each; writes nothing. One statement where the database allows. */
-  look(shares: readonly Share[]): Promise<readonly Look[]>
+/** What waits for consumers. Rows are taken by `StoreTransactions.run`, or leased. */
+export interface StoreInbox {
+  /** The seq of an inbox row, by consumer and message. */
+  find(consumer: string, messageKey: string): Promise<string | undefined>
   /**
    * Records a failed attempt on the inbox row itself, and ends its lease. False: the row is gone, or has another lease; another
    * worker settled it, or has it.
    */
-  reschedule(row: {
-    seq: string
-    attempts: number
-    lost: number
-    delayMs: number
-    error: ErrorRecord
-    leaseToken: string | null
-  }): Promise<boolean>
-  /**
-   * Writes an inbox row to the failed store; `hold` leaves it in its place as well, where it holds its key.
-   * False: the row is gone, is held already, or has another lease.
-   */
+  reschedule(row: Rescheduled): Promise<boolean>
+  /** Writes an inbox row to the failed store. False: the row is gone, is held already, or has another lease. */
   fail(row: FinalFailure): Promise<boolean>
-  /** The seq of an inbox row, by consumer and message. */
-  inboxSeq(consumer: string, messageKey: string): Promise<string | undefined>
-
   /**
    * Leases those of these inbox rows that are due, neither held nor locked, and not behind their key: gives them this token and a
    * greater fence, and makes them due again when the lease ends. Rows that have this token already are leased once more.
    */
   lease(seqs: readonly string[], token: string, leaseMs: number): Promise<readonly InboxRow[]>
-  /** Prolongs leases; answers the seqs of those that are still held, also if their time had passed. */
+  /** Prolongs leases; returns the seqs of those that are still held, also if their time had passed. */
   renew(leases: readonly Lease[], leaseMs: number): Promise<ReadonlySet<string>>
+}
+
+/** What waits for brokers, and where relays go. Rows are written by `StoreTransactions`. */
+export interface StoreOutbox {
+  /** The messages of these outbox rows that are still there, in the order of `seq`. */
+  read(seqs: readonly string[]): Promise<readonly OutboxMessage[]>
   /**
-   * Writes an effect as begun, unless it is done, or, without `again`, was begun before; and prolongs the lease. Answers the
+   * Deletes exactly these outbox rows, because the broker has confirmed them; `keep` copies them to `sent`. Does not wait long for
+   * rows that another transaction has locked: returns those that are still there.
+   */
+  confirm(seqs: readonly string[], keep: boolean): Promise<readonly string[]>
+  /** Records on outbox rows that the broker did not take them: one more attempt each, due again later. */
+  postpone(rows: readonly Postponed[]): Promise<void>
+  /** Writes an outbox row to the failed store. False: the row is gone. */
+  refuse(row: Refused): Promise<boolean>
+  /** Records where a relay goes: unless that is recorded already, or, as a move by hand, in any case. Returns what is recorded. */
+  recordRelay(name: string, destination: string, move?: Audit): Promise<string>
+}
+
+/** Outside calls of leased work. */
+export interface StoreJournal {
+  /**
+   * Writes an effect as begun, unless it is done, or, without `again`, was begun before; and prolongs the lease. Returns the
    * effect as it was before; undefined: the lease is lost, and nothing was written.
    */
-  beginEffect(
+  begin(
     lease: Lease,
     leaseMs: number,
     effect: EffectRef,
     again: boolean,
   ): Promise<{ readonly before: EffectRow | undefined } | undefined>
   /** Writes down what became of an effect. False: the lease is lost, and nothing was written. */
-  endEffect(lease: Lease, effect: EffectRef, end: EffectEnd): Promise<boolean>
+  end(lease: Lease, effect: EffectRef, end: EffectEnd): Promise<boolean>
   /** The journal of a message, in the order in which the effects were begun first. */
-  effects(consumer: string, messageKey: string): Promise<readonly EffectRow[]>
-
-  /** The messages of these outbox rows that are still there, in the order of `seq`. */
-  outboxRows(seqs: readonly string[]): Promise<readonly OutboxMessage[]>
+  of(consumer: string, messageKey: string): Promise<readonly EffectRow[]>
   /**
-   * Deletes exactly these outbox rows, because the broker has confirmed them; `keep` copies them to `sent`. Does not wait long for
-   * rows that somebody has locked: answers those that are still there.
+   * What a person knows of an effect of a failed message: one that is begun or unknown, or one that is done and has no result, if that
+   * is what is said of it. False: there is none such.
    */
-  confirm(seqs: readonly string[], keep: boolean): Promise<readonly string[]>
-  /** Records on outbox rows that the broker did not take them: one more attempt each, due again later. */
-  postpone(rows: readonly { seq: string; delayMs: number; error: ErrorRecord }[]): Promise<void>
-  /** Writes an outbox row to the failed store; `hold` leaves it in its place as well. False: the row is gone. */
-  refuse(row: { seq: string; reason: string; error: ErrorRecord; hold: boolean }): Promise<boolean>
-  /** Records where a relay goes, if nobody has; answers what is recorded. */
-  recordRelay(name: string, destination: string): Promise<string>
+  settle(effect: EffectRef, end: EffectEnd, audit: Audit): Promise<boolean>
+}
 
+/** Which workers there are, and what waits for them. */
+export interface StoreWorkers {
   join(worker: WorkerHello): Promise<void>
-  /** Notes what a worker has in hand, before it runs. False: it was held to be dead, and is not known any more. */
-  note(id: string, inHand: readonly string[], alone: boolean): Promise<boolean>
-  /** The heartbeat: as `note`, and answers all workers, dead ones too; undefined: it is not known any more. */
-  beat(id: string, inHand: readonly string[], alone: boolean): Promise<readonly WorkerRow[] | undefined>
   /**
-   * Removes dead workers. Rows that they had in hand and nobody has locked become suspects, or count a crash if they ran
-   * alone. Answers how many workers were removed.
+   * Notes what a worker has in hand, before it runs. A `beat` is its heartbeat as well, and returns all workers, dead ones too; a mere
+   * note returns none. Undefined: the worker was presumed dead, and is not known any more.
+   */
+  note(id: string, inHand: InHand, beat: boolean): Promise<readonly WorkerRow[] | undefined>
+  /**
+   * Removes dead workers. Rows that they had in hand and that are not locked become suspects, or count a crash if they ran
+   * alone. Returns how many workers were removed.
    */
   bury(): Promise<number>
   leave(id: string): Promise<void>
   /** All workers, dead ones too. */
-  workers(): Promise<readonly WorkerRow[]>
+  list(): Promise<readonly WorkerRow[]>
+  /** Lists what waits in these shares, one answer each; writes nothing. One statement where the database allows. */
+  look(shares: readonly Share[]): Promise<readonly Look[]>
+}
 
-  /** Adds what is missing to `subscriptions`. That a consumer wants order is recorded, and stays: no process turns it off for others. */
-  subscribe(consumer: string, types: readonly string[], ordered: boolean): Promise<void>
-  /** Whether `subscriptions` lists the type for the consumer. */
-  isSubscribed(consumer: string, type: string): Promise<boolean>
-
-  close(): Promise<void>
+/** Which types the consumers of this database handle, in any process. */
+export interface StoreSubscriptions {
+  /** Adds what is missing. That a consumer wants order is recorded, and stays: no process turns it off for others. */
+  add(consumer: string, types: readonly string[], ordered: boolean): Promise<void>
+  list(): Promise<readonly SubscriptionRow[]>
+  /** Forgets a consumer. Its receipts, inbox and failed rows stay. False: it has no subscriptions. */
+  remove(consumer: string, audit: Audit): Promise<boolean>
 }

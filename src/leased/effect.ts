@@ -26,7 +26,7 @@ import { Notes } from './notes.ts'
 
 /** What effects need of their hapax. */
 export interface EffectEngine {
-  readonly store: Pick<Store<never>, 'beginEffect' | 'endEffect' | 'effects'>
+  readonly store: Pick<Store<never>, 'journal'>
   readonly events: EventHub
   readonly logger: Logger
   /** The user's own rules for texts of errors. */
@@ -81,7 +81,7 @@ export class Effects {
   async leftOpen(): Promise<HapaxError | undefined> {
     const { engine, consumer, message, held } = this.#options
     if (held.fence <= 1) return undefined
-    const rows = await engine.store.effects(consumer, message.messageKey)
+    const rows = await engine.store.journal.of(consumer, message.messageKey)
     const open = rows.find(({ name, state }) => name !== '' && (state === 'started' || state === 'unknown'))
     if (open === undefined) return undefined
     const what = `nobody knows whether '${open.name}' of an earlier attempt happened`
@@ -179,7 +179,7 @@ export class Effects {
   async #begin(name: string, again: boolean): Promise<EffectRow | undefined> {
     const { engine, held, leaseMs } = this.#options
     held.throwIfAborted()
-    const begun = await persist(engine, () => engine.store.beginEffect(held, leaseMs, this.#ref(name), again))
+    const begun = await persist(engine, () => engine.store.journal.begin(held, leaseMs, this.#ref(name), again))
     if (begun === undefined) throw this.#lost()
     // It may have been lost while the answer was under way.
     held.throwIfAborted()
@@ -325,7 +325,7 @@ export class Effects {
   async #end(name: string, end: EffectEnd): Promise<void> {
     const { engine, held, consumer, message } = this.#options
     const write = (result: string | null): Promise<boolean> =>
-      engine.store.endEffect(held, this.#ref(name), { ...end, result })
+      engine.store.journal.end(held, this.#ref(name), { ...end, result })
     const there = await this.#insist(name, () => jsonInAnyEncoding(end.result, write))
     if (!there) throw this.#lost()
     if (name === '') return
@@ -349,7 +349,7 @@ export class Effects {
 
   async #readNotes(): Promise<string | null> {
     const { engine, consumer, message } = this.#options
-    const rows = await this.#insist('', () => engine.store.effects(consumer, message.messageKey))
+    const rows = await this.#insist('', () => engine.store.journal.of(consumer, message.messageKey))
     return rows.find(({ name }) => name === '')?.result ?? null
   }
 

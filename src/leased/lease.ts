@@ -1,6 +1,6 @@
 import type { Clock } from '../base/index.ts'
 import { asError, HapaxError } from '../base/index.ts'
-import type { Lease, Store } from '../contracts/index.ts'
+import type { Lease, StoreInbox } from '../contracts/index.ts'
 
 /** A lease in the hands of this process. Its signal tells the handler when to stop. */
 export class HeldLease implements Lease {
@@ -132,7 +132,7 @@ export function underLease(
 
 /** What prolongs leases. */
 interface LeasesOptions {
-  readonly store: Pick<Store<never>, 'renew'>
+  readonly store: Pick<StoreInbox, 'renew'>
   readonly clock: Clock
   readonly leaseMs: number
   report(error: Error): void

@@ -51,7 +51,7 @@ export class LeasedWork<Tx> {
     this.#reporter = new Reporter(engine, consumer)
     this.#limit = new TimeLimit(engine.clock, lease.maxDurationMs)
     this.#leases = new Leases({
-      store: engine.store,
+      store: engine.store.inbox,
       clock: engine.clock,
       leaseMs: lease.leaseMs,
       report: (error) => engine.logger.warn({ consumer, ...errorFields(error) }, 'leases could not be prolonged'),
@@ -62,7 +62,7 @@ export class LeasedWork<Tx> {
   async work(seqs: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, Outcome>> {
     const { store, random } = this.#engine
     const token = random.token()
-    const rows = await persist(this.#engine, () => store.lease(seqs, token, this.#settings.leaseMs))
+    const rows = await persist(this.#engine, () => store.inbox.lease(seqs, token, this.#settings.leaseMs))
     const outcomes = new Map<string, Outcome>()
     const held = rows.map((row) => this.#leases.hold({ seq: row.seq, token, fence: row.fence }))
     try {

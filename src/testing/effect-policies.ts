@@ -2,11 +2,11 @@ import assert from 'node:assert/strict'
 import type { EffectState } from '../base/index.ts'
 import { HapaxError, NotDone } from '../base/index.ts'
 import type { Outcome } from '../consumer/index.ts'
-import type { ClaimContext, EffectOptions, EffectRow, Store } from '../contracts/index.ts'
+import type { ClaimContext, EffectOptions, EffectRow, StoreJournal } from '../contracts/index.ts'
 import { assertOutcome } from './store/world.ts'
 import { gate } from './wait.ts'
 
-type BeginEffect = Store<never>['beginEffect']
+type BeginEffect = StoreJournal['begin']
 
 /** What the cases need of a store: the same for those with an inbox and those without. */
 export interface PolicyWorld {

@@ -17,7 +17,7 @@ import type { OpenBuffer } from './publish.ts'
 /** What every part of one hapax shares. */
 export interface Engine<Tx> {
   readonly store: Store<Tx, never>
-  readonly publisher: { open(tx: Tx): OpenBuffer<Tx> }
+  readonly publisher: { open(unit: Unit<Tx>): OpenBuffer<Tx> }
   /** The application: the source of what it publishes. */
   readonly source: string
   /** The relay of messages that name none, and of a worker's `relay`. */
@@ -137,7 +137,7 @@ export class Attempt<Tx, T> {
     const progress = { called: false, thrown: NOTHING as unknown, buffer: undefined as OpenBuffer<Tx> | undefined }
     const opening = this.#opening(token, this.#unknownSince !== undefined)
     try {
-      const value = await this.#engine.store.transaction(this.#unitOptions(deadline, acquired), opening, (unit) =>
+      const value = await this.#engine.store.transactions.run(this.#unitOptions(deadline, acquired), opening, (unit) =>
         this.#runBody(unit, deadline, progress),
       )
       progress.buffer?.committed()
@@ -159,7 +159,7 @@ export class Attempt<Tx, T> {
   async #runBody(unit: Unit<Tx>, deadline: Deadline, progress: Progress<Tx>): Promise<UnitEnd<T>> {
     const { publisher, logger } = this.#engine
     const run: Running<Tx>['run'] = async (work) => {
-      const buffer = publisher.open(unit.tx)
+      const buffer = publisher.open(unit)
       progress.buffer = buffer
       progress.called = true
       deadline.handler()
@@ -288,7 +288,7 @@ export async function unit<Tx, T>(
   const deadline = new Deadline(engine.clock, { openingMs, handlerMs: openingMs, commitMs: COMMIT_MS })
   const acquired = acquiring(engine, deadline)
   try {
-    return await engine.store.transaction(
+    return await engine.store.transactions.run(
       { ...options, signal: deadline.signal, acquired },
       opening,
       async (opened) => {

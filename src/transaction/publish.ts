@@ -34,6 +34,7 @@ export interface Cause {
 
 /** What was published inside one of hapax's transactions and is not written yet. */
 class Waiting {
+  readonly unit: Pick<Unit<unknown>, 'mostBytes'>
   readonly waiting: Prepared[] = []
   readonly written: Prepared[] = []
   readonly failed: Watched<unknown>[] = []
@@ -42,6 +43,10 @@ class Waiting {
   running = 0
   /** The transaction has settled, or is about to: what comes now would be lost. */
   closed = false
+
+  constructor(unit: Pick<Unit<unknown>, 'mostBytes'>) {
+    this.unit = unit
+  }
 
   /** One that nobody ever awaits must not end the process: its failure is told when the handler has returned. */
   watch<T>(publishing: Promise<T>): Promise<T> {
@@ -66,7 +71,7 @@ export interface OpenBuffer<Tx> {
 
 /** What the publisher needs to know of its hapax. */
 export interface PublisherOptions<Tx, Own> {
-  readonly store: Store<Tx, Own>
+  readonly store: Pick<Store<Tx, Own>, 'transactions'>
   readonly source: string
   readonly delivery: 'relay' | 'local'
   /** The relay of messages that name none. */
@@ -105,8 +110,9 @@ export class Publisher<Tx, Own> {
   }
 
   /** Opens the buffer of a transaction of hapax's own. */
-  open(tx: Tx): OpenBuffer<Tx> {
-    const buffer = new Waiting()
+  open(unit: Pick<Unit<Tx>, 'tx' | 'mostBytes'>): OpenBuffer<Tx> {
+    const { tx } = unit
+    const buffer = new Waiting(unit)
     this.#buffers.set(tx as object, buffer)
     return {
       publish: (type, data, options = {}, cause) =>
@@ -117,7 +123,7 @@ export class Publisher<Tx, Own> {
             return messageType(type).of(data, { ...cause, ...options })
           }),
         ),
-      flush: (unit) => this.#flush(unit, buffer),
+      flush: (last) => this.#flush(last, buffer),
       committed: () => this.#committed(buffer),
       close: () => {
         buffer.closed = true
@@ -138,10 +144,10 @@ export class Publisher<Tx, Own> {
     const preparing = this.#prepareAll(drafts)
     if (preparing instanceof Promise) preparing.catch(() => {})
     // Now, and not when a schema has answered: by then the transaction may be over, and its client somebody else's.
-    const entered = this.#options.store.enter(tx)
+    const entered = this.#options.store.transactions.enter(tx)
     try {
       const prepared = preparing instanceof Promise ? await preparing : preparing
-      for (const { message } of prepared) this.#assertFits(tx, message)
+      for (const { message } of prepared) assertFits(entered, message)
       return await this.#write(entered, prepared)
     } catch (error) {
       entered.leave()
@@ -154,7 +160,7 @@ export class Publisher<Tx, Own> {
     try {
       const prepared = await this.#prepareAll(drafts)
       if (buffer.closed) throw transactionClosed()
-      for (const { message } of prepared) this.#assertFits(tx, message)
+      for (const { message } of prepared) assertFits(buffer.unit, message)
       // Only an id of the publisher's own can be a duplicate, and only the insert can tell.
       const tell = this.#options.delivery === 'local' && drafts.some(({ options }) => options.id !== undefined)
       if (!tell && !drafts.some(({ options }) => options.now)) {
@@ -169,15 +175,6 @@ export class Publisher<Tx, Own> {
     }
   }
 
-  /** What is written last would fail last, far from the line that published it. */
-  #assertFits(tx: Tx | Own, { type, data, attributes }: StoredMessage): void {
-    const most = this.#options.store.mostBytes(tx) - COLUMNS_BYTES
-    const bytes = data.byteLength + Buffer.byteLength(attributes)
-    if (bytes <= most) return
-    const what = `expected a message of at most ${most} bytes, which is what the database takes at once, got ${bytes}`
-    throw new HapaxError('too-large', what, { fields: { type, bytes } })
-  }
-
   /**
    * What waits belongs to the whole transaction, and this may be inside a savepoint. Nor may it be overtaken by a message of its key.
    * Locally it is written first, and once more at the end: that changes nothing, unless a savepoint was undone. An outbox would have it
@@ -186,7 +183,7 @@ export class Publisher<Tx, Own> {
   async #writeNow(tx: Tx | Own, buffer: Waiting, prepared: readonly Prepared[]): Promise<readonly Published[]> {
     const overtaken = buffer.waiting.filter((each) => prepared.some((now) => mayOvertake(now, each)))
     if (overtaken.length > 0 && this.#options.delivery === 'relay') throw overtakes(overtaken[0] as Prepared)
-    const answers = await this.#write(this.#options.store.enter(tx), [...overtaken, ...prepared])
+    const answers = await this.#write(this.#options.store.transactions.enter(tx), [...overtaken, ...prepared])
     return answers.slice(overtaken.length)
   }
 
@@ -200,7 +197,7 @@ export class Publisher<Tx, Own> {
     if (this.#options.delivery === 'relay') return { outbox: rows }
     // Awaited first: outside the transaction these inserts would commit by themselves.
     await unit.check()
-    await this.#write(this.#options.store.enter(unit.tx), rows)
+    await this.#write(this.#options.store.transactions.enter(unit.tx), rows)
     return {}
   }
 
@@ -305,6 +302,15 @@ export class Publisher<Tx, Own> {
     }
     return { message, relay: options.relay ?? this.#options.relay, delayMs: options.delayMs ?? 0 }
   }
+}
+
+/** What is written last would fail last, far from the line that published it. */
+function assertFits(transaction: Pick<Unit<unknown>, 'mostBytes'>, { type, data, attributes }: StoredMessage): void {
+  const most = transaction.mostBytes() - COLUMNS_BYTES
+  const bytes = data.byteLength + Buffer.byteLength(attributes)
+  if (bytes <= most) return
+  const what = `expected a message of at most ${most} bytes, which is what the database takes at once, got ${bytes}`
+  throw new HapaxError('too-large', what, { fields: { type, bytes } })
 }
 
 /** Room for the statement and for source, id, type and key. */

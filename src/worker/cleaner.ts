@@ -96,7 +96,7 @@ export class Cleaner<Tx> {
       do {
         if (this.#stopping || !membership.alive || !mine()) break
         const began = clock.monotonic()
-        const done = await persist(engine, () => store.cleanup(step(after), olderThanMs, STEP))
+        const done = await persist(engine, () => store.admin.clean(step(after), olderThanMs, STEP))
         deleted += done.deleted
         after = done.after
         await this.#rest(Math.min(MAX_REST_MS, Math.max(MIN_REST_MS, REST * (clock.monotonic() - began))))

@@ -1,11 +1,11 @@
-import type { Entry, Look, Store } from '../contracts/index.ts'
+import type { Entry, Look, StoreWorkers } from '../contracts/index.ts'
 import type { Line } from './lines/line.ts'
 
 /** Whether nothing is due in these lines, for anybody: looks at everybody's lanes, page by page. */
-export async function isDrained(store: Pick<Store<never>, 'look'>, lines: readonly Line[]): Promise<boolean> {
+export async function isDrained(workers: Pick<StoreWorkers, 'look'>, lines: readonly Line[]): Promise<boolean> {
   let open = lines.map((line) => ({ line, after: NO_KEYS }))
   while (open.length > 0) {
-    const looks = await store.look(open.flatMap(({ line, after }) => line.allShares(after)))
+    const looks = await workers.look(open.flatMap(({ line, after }) => line.allShares(after)))
     const found = open.map(({ line }, index) => ({ line, look: looks[index] as Look }))
     if (found.some(({ line, look }) => look.entries.some((entry) => line.isDue(entry) && isHead(entry, look)))) {
       return false

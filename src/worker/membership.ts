@@ -1,7 +1,7 @@
 import { hostname } from 'node:os'
 import type { Clock, Logger, Random } from '../base/index.ts'
 import { asError, isHapaxError } from '../base/index.ts'
-import type { Store, WorkerRow } from '../contracts/index.ts'
+import type { StoreWorkers, WorkerRow } from '../contracts/index.ts'
 import { lanesOf, ownerOf } from '../message/index.ts'
 
 /** What a worker serves. */
@@ -19,7 +19,7 @@ export interface Serves {
 
 /** What a membership needs. */
 export interface MembershipOptions {
-  readonly store: Pick<Store<never>, 'join' | 'note' | 'beat' | 'bury' | 'leave'>
+  readonly store: StoreWorkers
   readonly clock: Clock
   readonly random: Random
   readonly logger: Logger
@@ -89,8 +89,8 @@ export class Membership {
   /** Notes what the worker is about to run. After a beat that is under way, which may say less. */
   note(): Promise<void> {
     return this.#inTurn(async () => {
-      const { seqs, alone } = this.#options.inHand()
-      if (!(await this.#options.store.note(this.#id, seqs, alone))) await this.#beat()
+      const { store, inHand } = this.#options
+      if ((await store.note(this.#id, inHand(), false)) === undefined) await this.#beat()
     })
   }
 
@@ -207,12 +207,11 @@ export class Membership {
     const { store, clock, inHand } = this.#options
     const began = clock.monotonic()
     if (this.#state === 'joined' && this.#told !== servesText(this.#serves())) await this.#helloAgain()
-    const { seqs, alone } = inHand()
-    let workers = await store.beat(this.#id, seqs, alone)
+    let workers = await store.note(this.#id, inHand(), true)
     if (workers === undefined) {
       this.#options.buried()
       await this.#hello()
-      workers = (await store.beat(this.#id, inHand().seqs, inHand().alone)) ?? []
+      workers = (await store.note(this.#id, inHand(), true)) ?? []
     }
     this.#heardAt = began
     this.#update(workers)
@@ -224,8 +223,7 @@ export class Membership {
     const { store, inHand, changed } = this.#options
     const before = this.#id
     await this.#hello()
-    const { seqs, alone } = inHand()
-    await store.note(this.#id, seqs, alone)
+    await store.note(this.#id, inHand(), false)
     await store.leave(before)
     changed()
   }

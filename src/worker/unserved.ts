@@ -1,10 +1,10 @@
 import type { Clock, Logger } from '../base/index.ts'
-import type { Store } from '../contracts/index.ts'
+import type { StoreWorkers } from '../contracts/index.ts'
 import { servesOf } from './membership.ts'
 
 /** What it takes to find out. */
 interface UnservedOptions {
-  readonly store: Pick<Store<never>, 'workers'>
+  readonly workers: Pick<StoreWorkers, 'list'>
   readonly clock: Clock
   readonly logger: Logger
 }
@@ -35,7 +35,7 @@ export class Unserved {
   }
 
   async #isServed(consumer: string, type: string): Promise<boolean> {
-    const workers = await this.#options.store.workers()
+    const workers = await this.#options.workers.list()
     return workers.some((row) => row.alive && (servesOf(row).consumers.get(consumer)?.includes(type) ?? false))
   }
 

@@ -59,6 +59,7 @@ export class Worker<Tx> {
     this.#onStop = onStop
     this.#membership = new Membership({
       ...engine,
+      store: engine.store.workers,
       serves: this.#serves(),
       takeoverMs: this.#settings.takeoverMs,
       inHand: () => this.#inHand(),
@@ -182,11 +183,11 @@ export class Worker<Tx> {
     }
     const { store } = this.#engine
     const places = shareOut(consumers, store.features.pool)
-    for (const { message, advice } of await store.ready()) this.#engine.logger.warn({ advice }, message)
+    for (const { message, advice } of await store.schema.ready()) this.#engine.logger.warn({ advice }, message)
     for (const [name, { name: destination }] of relays)
-      refuseMoved(name, destination, await store.recordRelay(name, destination))
-    if (consumers.length > 0) refuseOrderless(consumers, await store.subscriptions())
-    for (const { name, types, ordered } of consumers) await store.subscribe(name, types, ordered)
+      refuseMoved(name, destination, await store.outbox.recordRelay(name, destination))
+    if (consumers.length > 0) refuseOrderless(consumers, await store.subscriptions.list())
+    for (const { name, types, ordered } of consumers) await store.subscriptions.add(name, types, ordered)
     this.#assemble(places)
   }
 
@@ -327,7 +328,7 @@ export class Worker<Tx> {
     const wanted = this.#movable().map((line) => ({ line, shares: line.shares() }))
     const shares = wanted.flatMap((each) => each.shares)
     if (shares.length === 0) return false
-    const looks = await this.#engine.store.look(shares)
+    const looks = await this.#engine.store.workers.look(shares)
     if (this.#state !== 'running') return false
     let took = false
     let from = 0
@@ -379,7 +380,7 @@ export class Worker<Tx> {
   /** Whether nobody has anything to do: looks at everybody's lanes. */
   async #isDrained(): Promise<boolean> {
     const idle = [...this.#lines(), ...this.#readers].every((each) => each.idle)
-    return idle && this.#suspects.current === undefined && isDrained(this.#engine.store, this.#lines())
+    return idle && this.#suspects.current === undefined && isDrained(this.#engine.store.workers, this.#lines())
   }
 
   #backOff(thrown: unknown): number {

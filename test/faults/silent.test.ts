@@ -25,7 +25,7 @@ it.concurrent.for(stores)('E8: on %s, links that fall silent cost a while, and n
   await store.close()
 })
 
-function open({ store, schema }: Place, url: string): Pick<Store<unknown>, 'renew' | 'failedDiscard' | 'close'> {
+function open({ store, schema }: Place, url: string): Pick<Store<unknown>, 'inbox' | 'failed' | 'close'> {
   return store === 'postgres' ? postgres({ url, schema, max: 1 }) : mysql({ url, max: 1 })
 }
 
@@ -33,8 +33,8 @@ function open({ store, schema }: Place, url: string): Pick<Store<unknown>, 'rene
 function useAllLinks(store: ReturnType<typeof open>) {
   const leases = [{ seq: '1-1', token: crypto.randomUUID(), fence: 1 }]
   return [
-    store.renew(leases, 1_000),
-    store.renew(leases, 1_000),
-    store.failedDiscard('1', { actor: 'ada', action: 'discard' }),
+    store.inbox.renew(leases, 1_000),
+    store.inbox.renew(leases, 1_000),
+    store.failed.discard('1', { actor: 'ada', action: 'discard' }),
   ] as const
 }

@@ -1,6 +1,7 @@
-import { HapaxError, isHapaxError, type Store, type Unit, type UnitEnd } from 'hapax'
+import { HapaxError, isHapaxError, type Opening, type Store, type Unit, type UnitEnd, type UnitOptions } from 'hapax'
 import type { Confirmation, Delivery, Destination, Subscription } from '../../src/contracts/broker.ts'
 import { numberOf } from '../../src/message/seq.ts'
+import { altered } from '../../src/testing/altered.ts'
 import type { Database, DbTransaction } from './database.ts'
 import { receiptKey, rowName } from './database.ts'
 import { leaseBugs } from './lease-bugs.ts'
@@ -229,22 +230,17 @@ function withTransaction(
   store: Store<SimTx>,
   around: (opening: string, run: () => Promise<unknown>, value: () => unknown) => Promise<unknown>,
 ): Store<SimTx> {
-  return new Proxy(store, {
-    get: (target, name) => {
-      const method: unknown = Reflect.get(target, name, target)
-      if (name !== 'transaction') return typeof method === 'function' ? method.bind(target) : method
-      return (options: never, opening: { kind: string }, body: Body) => {
-        let value: unknown
-        const run = (): Promise<unknown> =>
-          target.transaction(options, opening as never, async (unit) => {
-            const end = await body(unit)
-            value = end.value
-            return end
-          })
-        return around(opening.kind, run, () => value)
-      }
-    },
-  })
+  const run = (options: UnitOptions, opening: Opening, body: Body): Promise<unknown> => {
+    let value: unknown
+    const running = (): Promise<unknown> =>
+      store.transactions.run(options, opening, async (unit) => {
+        const end = await body(unit)
+        value = end.value
+        return end
+      })
+    return around(opening.kind, running, () => value)
+  }
+  return altered(store, { transactions: { run: run as Store<SimTx>['transactions']['run'] } })
 }
 
 function takingForDone(store: Store<SimTx>, code: string): Store<SimTx> {

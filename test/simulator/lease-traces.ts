@@ -70,21 +70,21 @@ export class LeaseRun {
     if (operation.kind === 'lease') return this.#lease(operation)
     const { consumer, id } = operation
     if (operation.kind === 'journal') {
-      const rows = await wait(store.effects(consumer, messageKey(id)))
+      const rows = await wait(store.journal.of(consumer, messageKey(id)))
       return rows.map(shownEffect).sort()
     }
     const effect = { consumer, messageKey: messageKey(id), name: 'name' in operation ? operation.name : '' }
     if (operation.kind === 'decide') {
-      return wait(store.settleEffect(effect, endOf(operation.state), { actor: 'trace', action: 'settle' }))
+      return wait(store.journal.settle(effect, endOf(operation.state), { actor: 'trace', action: 'settle' }))
     }
     const lease = this.leaseOf(operation)
     if (lease === undefined) return 'no lease'
     if (operation.kind === 'renew') {
-      const held = await wait(store.renew([lease], operation.over ? OVER_MS : LATER_MS))
+      const held = await wait(store.inbox.renew([lease], operation.over ? OVER_MS : LATER_MS))
       return held.has(lease.seq)
     }
-    if (operation.kind === 'finish') return wait(store.endEffect(lease, effect, endOf(operation.state)))
-    const begun = await wait(store.beginEffect(lease, LATER_MS, effect, operation.again))
+    if (operation.kind === 'finish') return wait(store.journal.end(lease, effect, endOf(operation.state)))
+    const begun = await wait(store.journal.begin(lease, LATER_MS, effect, operation.again))
     return begun && [begun.before === undefined ? 'new' : shownEffect(begun.before)]
   }
 
@@ -93,7 +93,7 @@ export class LeaseRun {
     const seqs = (await Promise.all(ids.map((id) => seqOf(consumer, id)))).filter((seq) => seq !== undefined)
     if (seqs.length === 0) return 'nothing to lease'
     const token = nextToken()
-    const rows = await wait(store.lease(seqs, token, over ? OVER_MS : LATER_MS))
+    const rows = await wait(store.inbox.lease(seqs, token, over ? OVER_MS : LATER_MS))
     for (const row of rows) {
       const known = this.#leases.get(`${consumer}/${row.message.id}`) ?? []
       this.#leases.set(`${consumer}/${row.message.id}`, [...known, { seq: row.seq, token, fence: row.fence }])

@@ -1,30 +1,18 @@
 import {
-  type Audit,
-  type EffectEnd,
-  type EffectRef,
   type EffectRow,
-  type Entered,
-  type FailedFilter,
   type FailedMessage,
   type FailedWhere,
   HapaxError,
   type InboxRow,
   isHapaxError,
-  type Lease,
-  type Look,
   type Opening,
-  type Origin,
-  type OutboxMessage,
   type Receipt,
-  type Share,
   type Store,
   type StoredMessage,
   type StoreFeatures,
   type Unit,
   type UnitEnd,
   type UnitOptions,
-  type WorkerHello,
-  type WorkerRow,
   type Writes,
 } from 'hapax'
 import { transactionClosed } from '../../src/base/errors.ts'
@@ -153,24 +141,256 @@ export class SimStore implements Store<SimTx> {
     })
   }
 
-  async ready(): Promise<readonly []> {
-    return []
+  readonly schema: Store<SimTx>['schema'] = {
+    ready: async () => [],
+    migrations: async () => [],
+    script: () => '',
+    migrate: async () => [],
   }
 
-  mostBytes(): number {
-    return Number.POSITIVE_INFINITY
+  readonly transactions: Store<SimTx>['transactions'] = {
+    run: async <T>(
+      options: UnitOptions,
+      opening: Opening,
+      body: (unit: Unit<SimTx>) => Promise<UnitEnd<T>>,
+    ): Promise<T> => {
+      const { signal } = options
+      const tx = this.#begin()
+      const session = new Session(this, tx)
+      const idle = this.#whenPaused(tx, options.idleTimeoutMs)
+      let phase: Phase = 'opening'
+      let ending: Promise<void> | undefined
+      let endedIn: Phase | undefined
+      const end = (): void => {
+        endedIn = phase
+        session.closed = true
+        // Until its first answer the backend is not known, and ends when it notices.
+        if (phase === 'opening') this.#db.abandon(tx)
+        else ending = this.#process.call(`ends transaction ${tx.id} by force`, () => this.#db.rollback(tx))
+      }
+      const steps = async (): Promise<T> => {
+        const unit = await this.#opened(session, options, opening)
+        phase = 'body'
+        const result = await this.#guarded(session, signal, () => body(unit))
+        if (session.doomed) throw doomed(session.doomed, undefined)
+        phase = 'committing'
+        await this.#end(session, result.writes)
+        return result.value
+      }
+      try {
+        return await untilAborted(signal, steps, end)
+      } catch (error) {
+        await ending
+        const thrown = ofTransaction(error, endedIn ?? phase, signal)
+        throw endedIn === 'body' ? this.#ofFate(thrown, session) : thrown
+      } finally {
+        session.closed = true
+        idle()
+        if (tx.state === 'ended') this.#open.delete(tx)
+      }
+    },
+    enter: (tx) => {
+      if (!(tx instanceof Session)) throw new HapaxError('not-in-transaction', 'expected an open transaction')
+      if (tx.closed) throw transactionClosed()
+      return {
+        writeOutbox: (rows) =>
+          this.#inside(tx, (db, each) => {
+            for (const row of rows) this.#sql.addOutbox(db, each, row)
+          }),
+        writeLocal: (rows) => {
+          const token = this.#process.random.token()
+          return this.#inside(tx, (db, each) => this.#sql.local(db, each, token, rows))
+        },
+        mostBytes: () => Number.POSITIVE_INFINITY,
+        leave: () => {},
+      }
+    },
   }
 
-  async migrations(): Promise<readonly []> {
-    return []
+  readonly inbox: Store<SimTx>['inbox'] = {
+    reschedule: (row) => this.#repeated(`reschedules ${row.seq}`, (db, tx) => this.#sql.reschedule(db, tx, row)),
+    fail: (row) => this.#once(`fails ${row.seq}`, (db, tx) => this.#sql.fail(db, tx, row), MOVE_LOCK_MS),
+    lease: async (seqs, token, leaseMs) => {
+      let leased: readonly WaitingRow[] = []
+      await this.#short(
+        `leases ${seqs.join(' ')}`,
+        (db, tx) => this.#sql.lockDue(db, tx, seqs, token),
+        (db, tx, rows) => {
+          leased = this.#sql.lease(db, tx, rows, token, leaseMs)
+          if (leased.length > 0) this.#wakeOthers()
+          return leased.length > 0
+        },
+      )
+      return leased.map(asInboxRow)
+    },
+    renew: async (leases, leaseMs) => {
+      const label = leases.map(({ seq }) => seq).join(' ')
+      await this.#repeated(`prolongs ${label}`, (db, tx) => this.#sql.renew(db, tx, leases, leaseMs))
+      return this.#repeated(`reads leases ${label}`, (db, tx) => this.#sql.leased(db, tx, leases))
+    },
+    find: (consumer, messageKey) =>
+      this.#repeated('reads the inbox', (db) => {
+        for (const row of db.committed('inbox').values()) {
+          if (row.consumer === consumer && row.message.messageKey === messageKey) return rowName(row.seq)
+        }
+        return undefined
+      }),
   }
 
-  migrationScript(): string {
-    return ''
+  readonly outbox: Store<SimTx>['outbox'] = {
+    read: (seqs) =>
+      this.#repeated(`reads outbox ${seqs.join(' ')}`, (db) => {
+        const rows = [...db.committed('outbox').values()].filter((row) => seqs.includes(rowName(row.seq)))
+        return rows
+          .sort((a, b) => a.seq - b.seq)
+          .map(({ seq, message, attempts }) => ({ seq: rowName(seq), message, attempts }))
+      }),
+    confirm: async (seqs, keep) => {
+      const run = (db: Database, tx: DbTransaction): void => this.#sql.confirm(db, tx, seqs, keep)
+      const label = `confirms ${seqs.join(' ')}`
+      await (keep ? this.#once(label, run) : this.#repeated(label, run))
+      return []
+    },
+    postpone: (rows) => {
+      const label = `postpones ${rows.map((row) => row.seq).join(' ')}`
+      return this.#repeated(label, (db, tx) => this.#sql.postpone(db, tx, rows))
+    },
+    refuse: (row) => this.#once(`refuses ${row.seq}`, (db, tx) => this.#sql.refuse(db, tx, row), MOVE_LOCK_MS),
+    recordRelay: (name, destination, move) =>
+      this.#repeated(`records relay ${name}`, (db, tx) => {
+        const there = db.get(tx, 'relays', name)
+        if (there !== undefined && move === undefined) return there.destination
+        db.write(tx, 'relays', name, { name, destination })
+        return destination
+      }),
   }
 
-  async migrate(): Promise<readonly []> {
-    return []
+  readonly journal: Store<SimTx>['journal'] = {
+    begin: async (lease, leaseMs, effect, again) => {
+      let seen: { readonly row: JournalRow | undefined } | undefined
+      const found = await this.#short(
+        `begins effect ${effect.name} of ${lease.seq}`,
+        (db, tx) => {
+          // Where locking reads do not see what is newest, the journal is what it was before the statement waited.
+          if (seen === undefined || !db.knowsFate) seen = { row: db.get(tx, 'journal', journalKey(effect)) }
+          return this.#sql.lockLease(db, tx, lease) && seen
+        },
+        (db, tx, locked) => {
+          if (locked === undefined) return false
+          const state = locked.row?.state
+          this.#sql.renew(db, tx, [lease], leaseMs)
+          if (state === undefined || state === 'not-done' || (again && state !== 'done'))
+            this.#sql.beginEffect(db, tx, effect, lease.token)
+          return true
+        },
+      )
+      return found && { before: found.row && asEffectRow(found.row) }
+    },
+    end: async (lease, effect, end) => {
+      const found = await this.#short(
+        `ends effect ${effect.name} of ${lease.seq} as ${end.state}`,
+        (db, tx) => this.#sql.lockLease(db, tx, lease),
+        (db, tx, row) => {
+          if (row !== undefined) this.#sql.endEffect(db, tx, effect, lease.token, end)
+          return row !== undefined
+        },
+      )
+      return found !== undefined
+    },
+    of: (consumer, messageKey) =>
+      this.#repeated('reads effects', (db) => this.#sql.effects(db, consumer, messageKey).map(asEffectRow)),
+    settle: (effect, end, audit) => {
+      const label = `settles effect ${effect.name} as ${end.state}`
+      return this.#once(label, (db, tx) => this.#sql.settleEffect(db, tx, effect, end, audit), MOVE_LOCK_MS)
+    },
+  }
+
+  readonly workers: Store<SimTx>['workers'] = {
+    look: (shares) => this.#repeated('looks', (db) => shares.map((share) => this.#sql.look(db, share))),
+    join: (worker) => this.#repeated(`joins as ${worker.id}`, (db, tx) => this.#sql.join(db, tx, worker)),
+    note: (id, { seqs, alone }, beat) => {
+      const label = beat ? 'beats' : `notes ${seqs.join(' ')}${alone ? ' alone' : ''}`
+      return this.#repeated(label, (db, tx) => {
+        if (!this.#sql.note(db, tx, id, seqs, alone, beat)) return undefined
+        return beat ? this.#sql.workers(db, tx) : []
+      })
+    },
+    bury: () => this.#once('buries', (db, tx) => this.#sql.bury(db, tx)),
+    leave: (id) => this.#repeated('leaves', (db, tx) => db.write(tx, 'workers', id, undefined)),
+    list: () => this.#repeated('lists the workers', (db, tx) => this.#sql.workers(db, tx)),
+  }
+
+  readonly subscriptions: Store<SimTx>['subscriptions'] = {
+    add: (consumer, types, ordered) =>
+      this.#repeated('subscribes', (db, tx) => {
+        for (const type of types) {
+          const known = db.get(tx, 'subscriptions', `${consumer}/${type}`)
+          const either = ordered || known?.ordered === true
+          db.write(tx, 'subscriptions', `${consumer}/${type}`, { consumer, type, ordered: either })
+        }
+      }),
+    list: () => this.#repeated('reads subscriptions', (db) => [...db.committed('subscriptions').values()]),
+    remove: (consumer) =>
+      this.#once('unsubscribes', (db, tx) => {
+        const rows = db.rows(tx, 'subscriptions').filter((row) => row.consumer === consumer)
+        for (const { type } of rows) db.write(tx, 'subscriptions', `${consumer}/${type}`, undefined)
+        return rows.length > 0
+      }),
+  }
+
+  readonly failed: Store<SimTx>['failed'] = {
+    list: ({ before, limit, ...where }) =>
+      this.#repeated('lists failed', (db) =>
+        failedRows(db, where)
+          .filter((row) => before === undefined || row.seq < Number(numberOf(before)))
+          .sort((a, b) => b.seq - a.seq)
+          .slice(0, limit)
+          .map(asFailed),
+      ),
+    count: (where) => this.#repeated('counts failed', (db) => failedRows(db, where).length),
+    groups: () => unused('failed.groups'),
+    seqs: (where, after, limit) =>
+      this.#repeated('lists failed', (db) =>
+        failedRows(db, where)
+          .map((row) => row.seq)
+          .filter((seq) => seq > Number(numberOf(after ?? '0')))
+          .sort((a, b) => a - b)
+          .slice(0, limit)
+          .map(rowName),
+      ),
+    get: (seq) =>
+      this.#repeated(`reads failed ${seq}`, (db) => {
+        const row = db.committed('failed').get(seq)
+        return row && asFailed(row)
+      }),
+    retry: (seq, audit) => this.#once(`retries failed ${seq}`, (db, tx) => this.#sql.failedRetry(db, tx, seq, audit)),
+    edit: (seq, message, audit) => {
+      const token = this.#process.random.token()
+      return this.#once(`edits failed ${seq}`, (db, tx) => this.#sql.failedEdit(db, tx, seq, message, audit, token))
+    },
+    discard: (seq, audit) =>
+      this.#once(`discards failed ${seq}`, (db, tx) => this.#sql.failedDiscard(db, tx, seq, audit)),
+  }
+
+  readonly keys: Store<SimTx>['keys'] = {
+    list: () => unused('keys.list'),
+    release: (origin, scope, key, audit) =>
+      this.#once(`releases ${key}`, (db, tx) => this.#sql.release(db, tx, origin, scope, key, audit)),
+  }
+
+  readonly sent: Store<SimTx>['sent'] = {
+    list: () => unused('sent.list'),
+    seqs: () => unused('sent.seqs'),
+    republish: () => unused('sent.republish'),
+  }
+
+  readonly admin: Store<SimTx>['admin'] = {
+    clean: (step, olderThanMs, limit) =>
+      this.#once(`cleans ${step.kind}`, (db, tx) => this.#sql.cleanup(db, tx, step, olderThanMs, limit)),
+    audit: async () => {},
+    checkup: async () => [],
+    status: () => unused('status'),
+    trace: () => unused('trace'),
   }
 
   async close(): Promise<void> {}
@@ -236,47 +456,6 @@ export class SimStore implements Store<SimTx> {
     }
   }
 
-  async transaction<T>(
-    options: UnitOptions,
-    opening: Opening,
-    body: (unit: Unit<SimTx>) => Promise<UnitEnd<T>>,
-  ): Promise<T> {
-    const { signal } = options
-    const tx = this.#begin()
-    const session = new Session(this, tx)
-    const idle = this.#whenPaused(tx, options.idleTimeoutMs)
-    let phase: Phase = 'opening'
-    let ending: Promise<void> | undefined
-    let endedIn: Phase | undefined
-    const end = (): void => {
-      endedIn = phase
-      session.closed = true
-      // Until its first answer the backend is not known, and ends when it notices.
-      if (phase === 'opening') this.#db.abandon(tx)
-      else ending = this.#process.call(`ends transaction ${tx.id} by force`, () => this.#db.rollback(tx))
-    }
-    const steps = async (): Promise<T> => {
-      const unit = await this.#opened(session, options, opening)
-      phase = 'body'
-      const result = await this.#guarded(session, signal, () => body(unit))
-      if (session.doomed) throw doomed(session.doomed, undefined)
-      phase = 'committing'
-      await this.#end(session, result.writes)
-      return result.value
-    }
-    try {
-      return await untilAborted(signal, steps, end)
-    } catch (error) {
-      await ending
-      const thrown = ofTransaction(error, endedIn ?? phase, signal)
-      throw endedIn === 'body' ? this.#ofFate(thrown, session) : thrown
-    } finally {
-      session.closed = true
-      idle()
-      if (tx.state === 'ended') this.#open.delete(tx)
-    }
-  }
-
   /** As `StoreErrors.ofFate`, where the database tells. */
   #ofFate(error: unknown, { tx, messages }: Session): unknown {
     const { knowsFate, cutOff } = this.#db
@@ -315,6 +494,7 @@ export class SimStore implements Store<SimTx> {
       present: NO_SEQS,
       claimed: NO_ROWS,
       check: () => this.#check(session),
+      mostBytes: () => Number.POSITIVE_INFINITY,
     }
     const label = `begins transaction ${tx.id}: ${opened(opening)}`
     try {
@@ -427,22 +607,6 @@ export class SimStore implements Store<SimTx> {
     }
   }
 
-  enter(tx: SimTx): Entered {
-    if (!(tx instanceof Session)) throw new HapaxError('not-in-transaction', 'expected an open transaction')
-    if (tx.closed) throw transactionClosed()
-    return {
-      writeOutbox: (rows) =>
-        this.#inside(tx, (db, each) => {
-          for (const row of rows) this.#sql.addOutbox(db, each, row)
-        }),
-      writeLocal: (rows) => {
-        const token = this.#process.random.token()
-        return this.#inside(tx, (db, each) => this.#sql.local(db, each, token, rows))
-      },
-      leave: () => {},
-    }
-  }
-
   /** Our own statement inside the handler's transaction. */
   async #inside<T>(session: Session, run: (db: Database, tx: DbTransaction) => T): Promise<T> {
     try {
@@ -453,18 +617,6 @@ export class SimStore implements Store<SimTx> {
     } catch (error) {
       throw session.doomed ? doomed(session.doomed, error) : error
     }
-  }
-
-  look(shares: readonly Share[]): Promise<readonly Look[]> {
-    return this.#repeated('looks', (db) => shares.map((share) => this.#sql.look(db, share)))
-  }
-
-  reschedule(row: Parameters<Store<SimTx>['reschedule']>[0]): Promise<boolean> {
-    return this.#repeated(`reschedules ${row.seq}`, (db, tx) => this.#sql.reschedule(db, tx, row))
-  }
-
-  fail(row: Parameters<Store<SimTx>['fail']>[0]): Promise<boolean> {
-    return this.#once(`fails ${row.seq}`, (db, tx) => this.#sql.fail(db, tx, row), MOVE_LOCK_MS)
   }
 
   /** A transaction of our own: locks first, and then writes and commits, unless there is nothing to write. */
@@ -495,20 +647,6 @@ export class SimStore implements Store<SimTx> {
     }
   }
 
-  async lease(seqs: readonly string[], token: string, leaseMs: number): Promise<readonly InboxRow[]> {
-    let leased: readonly WaitingRow[] = []
-    await this.#short(
-      `leases ${seqs.join(' ')}`,
-      (db, tx) => this.#sql.lockDue(db, tx, seqs, token),
-      (db, tx, rows) => {
-        leased = this.#sql.lease(db, tx, rows, token, leaseMs)
-        if (leased.length > 0) this.#wakeOthers()
-        return leased.length > 0
-      },
-    )
-    return leased.map(asInboxRow)
-  }
-
   /** Whoever is paused may go on just when another process has taken over. */
   #wakeOthers(): void {
     const { world } = this.#process
@@ -516,251 +654,6 @@ export class SimStore implements Store<SimTx> {
       if (!each.paused || world.choices.pick(2) === 0) continue
       world.add(`${each.name} goes on`, undefined, () => each.resume())
     }
-  }
-
-  async renew(leases: readonly Lease[], leaseMs: number): Promise<ReadonlySet<string>> {
-    const label = leases.map(({ seq }) => seq).join(' ')
-    await this.#repeated(`prolongs ${label}`, (db, tx) => this.#sql.renew(db, tx, leases, leaseMs))
-    return this.#repeated(`reads leases ${label}`, (db, tx) => this.#sql.leased(db, tx, leases))
-  }
-
-  async beginEffect(
-    lease: Lease,
-    leaseMs: number,
-    effect: EffectRef,
-    again: boolean,
-  ): Promise<{ readonly before: EffectRow | undefined } | undefined> {
-    let seen: { readonly row: JournalRow | undefined } | undefined
-    const found = await this.#short(
-      `begins effect ${effect.name} of ${lease.seq}`,
-      (db, tx) => {
-        // Where locking reads do not see what is newest, the journal is what it was before the statement waited.
-        if (seen === undefined || !db.knowsFate) seen = { row: db.get(tx, 'journal', journalKey(effect)) }
-        return this.#sql.lockLease(db, tx, lease) && seen
-      },
-      (db, tx, locked) => {
-        if (locked === undefined) return false
-        const state = locked.row?.state
-        this.#sql.renew(db, tx, [lease], leaseMs)
-        if (state === undefined || state === 'not-done' || (again && state !== 'done'))
-          this.#sql.beginEffect(db, tx, effect, lease.token)
-        return true
-      },
-    )
-    return found && { before: found.row && asEffectRow(found.row) }
-  }
-
-  async endEffect(lease: Lease, effect: EffectRef, end: EffectEnd): Promise<boolean> {
-    const found = await this.#short(
-      `ends effect ${effect.name} of ${lease.seq} as ${end.state}`,
-      (db, tx) => this.#sql.lockLease(db, tx, lease),
-      (db, tx, row) => {
-        if (row !== undefined) this.#sql.endEffect(db, tx, effect, lease.token, end)
-        return row !== undefined
-      },
-    )
-    return found !== undefined
-  }
-
-  effects(consumer: string, messageKey: string): Promise<readonly EffectRow[]> {
-    return this.#repeated('reads effects', (db) => this.#sql.effects(db, consumer, messageKey).map(asEffectRow))
-  }
-
-  settleEffect(effect: EffectRef, end: EffectEnd, audit: Audit): Promise<boolean> {
-    const label = `settles effect ${effect.name} as ${end.state}`
-    return this.#once(label, (db, tx) => this.#sql.settleEffect(db, tx, effect, end, audit), MOVE_LOCK_MS)
-  }
-
-  inboxSeq(consumer: string, messageKey: string): Promise<string | undefined> {
-    return this.#repeated('reads the inbox', (db) => {
-      for (const row of db.committed('inbox').values()) {
-        if (row.consumer === consumer && row.message.messageKey === messageKey) return rowName(row.seq)
-      }
-      return undefined
-    })
-  }
-
-  outboxRows(seqs: readonly string[]): Promise<readonly OutboxMessage[]> {
-    return this.#repeated(`reads outbox ${seqs.join(' ')}`, (db) => {
-      const rows = [...db.committed('outbox').values()].filter((row) => seqs.includes(rowName(row.seq)))
-      return rows
-        .sort((a, b) => a.seq - b.seq)
-        .map(({ seq, message, attempts }) => ({ seq: rowName(seq), message, attempts }))
-    })
-  }
-
-  async confirm(seqs: readonly string[], keep: boolean): Promise<readonly string[]> {
-    const run = (db: Database, tx: DbTransaction): void => this.#sql.confirm(db, tx, seqs, keep)
-    const label = `confirms ${seqs.join(' ')}`
-    await (keep ? this.#once(label, run) : this.#repeated(label, run))
-    return []
-  }
-
-  postpone(rows: Parameters<Store<SimTx>['postpone']>[0]): Promise<void> {
-    const label = `postpones ${rows.map((row) => row.seq).join(' ')}`
-    return this.#repeated(label, (db, tx) => this.#sql.postpone(db, tx, rows))
-  }
-
-  refuse(row: Parameters<Store<SimTx>['refuse']>[0]): Promise<boolean> {
-    return this.#once(`refuses ${row.seq}`, (db, tx) => this.#sql.refuse(db, tx, row), MOVE_LOCK_MS)
-  }
-
-  recordRelay(name: string, destination: string): Promise<string> {
-    return this.#repeated(`records relay ${name}`, (db, tx) => {
-      const there = db.get(tx, 'relays', name)
-      if (there !== undefined) return there.destination
-      db.write(tx, 'relays', name, { name, destination })
-      return destination
-    })
-  }
-
-  moveRelay(name: string, destination: string): Promise<void> {
-    return this.#once(`moves relay ${name}`, (db, tx) => db.write(tx, 'relays', name, { name, destination }))
-  }
-
-  join(worker: WorkerHello): Promise<void> {
-    return this.#repeated(`joins as ${worker.id}`, (db, tx) => this.#sql.join(db, tx, worker))
-  }
-
-  note(id: string, inHand: readonly string[], alone: boolean): Promise<boolean> {
-    const label = `notes ${inHand.join(' ')}${alone ? ' alone' : ''}`
-    return this.#repeated(label, (db, tx) => this.#sql.note(db, tx, id, inHand, alone, false))
-  }
-
-  beat(id: string, inHand: readonly string[], alone: boolean): Promise<readonly WorkerRow[] | undefined> {
-    return this.#repeated('beats', (db, tx) => {
-      if (!this.#sql.note(db, tx, id, inHand, alone, true)) return undefined
-      return this.#sql.workers(db, tx)
-    })
-  }
-
-  workers(): Promise<readonly WorkerRow[]> {
-    return this.#repeated('lists the workers', (db, tx) => this.#sql.workers(db, tx))
-  }
-
-  bury(): Promise<number> {
-    return this.#once('buries', (db, tx) => this.#sql.bury(db, tx))
-  }
-
-  leave(id: string): Promise<void> {
-    return this.#repeated('leaves', (db, tx) => db.write(tx, 'workers', id, undefined))
-  }
-
-  subscribe(consumer: string, types: readonly string[], ordered: boolean): Promise<void> {
-    return this.#repeated('subscribes', (db, tx) => {
-      for (const type of types) {
-        const known = db.get(tx, 'subscriptions', `${consumer}/${type}`)
-        const either = ordered || known?.ordered === true
-        db.write(tx, 'subscriptions', `${consumer}/${type}`, { consumer, type, ordered: either })
-      }
-    })
-  }
-
-  isSubscribed(consumer: string, type: string): Promise<boolean> {
-    return this.#repeated('reads subscriptions', (db) => db.committed('subscriptions').has(`${consumer}/${type}`))
-  }
-
-  subscriptions(): ReturnType<Store<SimTx>['subscriptions']> {
-    return this.#repeated('reads subscriptions', (db) => [...db.committed('subscriptions').values()])
-  }
-
-  unsubscribe(consumer: string): Promise<boolean> {
-    return this.#once('unsubscribes', (db, tx) => {
-      const rows = db.rows(tx, 'subscriptions').filter((row) => row.consumer === consumer)
-      for (const { type } of rows) db.write(tx, 'subscriptions', `${consumer}/${type}`, undefined)
-      return rows.length > 0
-    })
-  }
-
-  failedList({ before, limit, ...where }: FailedFilter): Promise<readonly FailedMessage[]> {
-    return this.#repeated('lists failed', (db) =>
-      failedRows(db, where)
-        .filter((row) => before === undefined || row.seq < Number(numberOf(before)))
-        .sort((a, b) => b.seq - a.seq)
-        .slice(0, limit)
-        .map(asFailed),
-    )
-  }
-
-  failedCount(where: FailedWhere): Promise<number> {
-    return this.#repeated('counts failed', (db) => failedRows(db, where).length)
-  }
-
-  failedGroups(): ReturnType<Store<SimTx>['failedGroups']> {
-    return unused('failedGroups')
-  }
-
-  failedSeqs(where: FailedWhere, after: string | undefined, limit: number): Promise<readonly string[]> {
-    return this.#repeated('lists failed', (db) =>
-      failedRows(db, where)
-        .map((row) => row.seq)
-        .filter((seq) => seq > Number(numberOf(after ?? '0')))
-        .sort((a, b) => a - b)
-        .slice(0, limit)
-        .map(rowName),
-    )
-  }
-
-  failedGet(seq: string): Promise<FailedMessage | undefined> {
-    return this.#repeated(`reads failed ${seq}`, (db) => {
-      const row = db.committed('failed').get(seq)
-      return row && asFailed(row)
-    })
-  }
-
-  failedRetry(seq: string, audit: Audit): Promise<boolean> {
-    return this.#once(`retries failed ${seq}`, (db, tx) => this.#sql.failedRetry(db, tx, seq, audit))
-  }
-
-  failedEdit(seq: string, message: StoredMessage, audit: Audit): Promise<boolean> {
-    const token = this.#process.random.token()
-    return this.#once(`edits failed ${seq}`, (db, tx) => this.#sql.failedEdit(db, tx, seq, message, audit, token))
-  }
-
-  failedDiscard(seq: string, audit: Audit): Promise<boolean> {
-    return this.#once(`discards failed ${seq}`, (db, tx) => this.#sql.failedDiscard(db, tx, seq, audit))
-  }
-
-  heldKeys(): ReturnType<Store<SimTx>['heldKeys']> {
-    return unused('heldKeys')
-  }
-
-  releaseKey(origin: Origin, scope: string, key: string, audit: Audit): Promise<boolean> {
-    return this.#once(`releases ${key}`, (db, tx) => this.#sql.release(db, tx, origin, scope, key, audit))
-  }
-
-  sentList(): ReturnType<Store<SimTx>['sentList']> {
-    return unused('sentList')
-  }
-
-  sentSeqs(): ReturnType<Store<SimTx>['sentSeqs']> {
-    return unused('sentSeqs')
-  }
-
-  sentRepublish(): Promise<boolean> {
-    return unused('sentRepublish')
-  }
-
-  cleanup(...[step, olderThanMs, limit]: Parameters<Store<SimTx>['cleanup']>): ReturnType<Store<SimTx>['cleanup']> {
-    return this.#once(`cleans ${step.kind}`, (db, tx) => this.#sql.cleanup(db, tx, step, olderThanMs, limit))
-  }
-
-  cleanable(): ReturnType<Store<SimTx>['cleanable']> {
-    return unused('cleanable')
-  }
-
-  async audit(): Promise<void> {}
-
-  async checkup(): Promise<readonly []> {
-    return []
-  }
-
-  status(): ReturnType<Store<SimTx>['status']> {
-    return unused('status')
-  }
-
-  trace(): ReturnType<Store<SimTx>['trace']> {
-    return unused('trace')
   }
 }
 

@@ -1,4 +1,4 @@
-import type { InboxRow, Look, OutboxMessage, Store, StoredMessage, Unit, Writes } from 'hapax'
+import type { InboxRow, Look, Opening, OutboxMessage, Store, StoredMessage, Unit, Writes } from 'hapax'
 import { fingerprint, messageKey } from '../../src/message/identity.ts'
 import { LANES } from '../../src/message/lanes.ts'
 import { seeded } from '../support/seeded.ts'
@@ -194,7 +194,8 @@ class TraceRun {
         const delayMs = operation.later ? LATER_MS : 0
         const leaseToken = this.#leaseToken(operation)
         return (
-          seq && this.#wait(this.#store.reschedule({ seq, attempts: 2, lost: 1, delayMs, error: ERROR, leaseToken }))
+          seq &&
+          this.#wait(this.#store.inbox.reschedule({ seq, attempts: 2, lost: 1, delayMs, error: ERROR, leaseToken }))
         )
       }
       case 'fail': {
@@ -206,7 +207,7 @@ class TraceRun {
           hold: operation.hold,
           leaseToken: this.#leaseToken(operation),
         }
-        return seq && this.#wait(this.#store.fail({ seq, ...row }))
+        return seq && this.#wait(this.#store.inbox.fail({ seq, ...row }))
       }
       case 'lease':
       case 'renew':
@@ -245,28 +246,30 @@ class TraceRun {
       case 'edit':
         return this.#byHand(operation.kind, operation.consumer, operation.id)
       case 'release':
-        return this.#wait(store.releaseKey(operation.origin, operation.consumer, operation.key, AUDIT))
+        return this.#wait(store.keys.release(operation.origin, operation.consumer, operation.key, AUDIT))
       case 'join': {
         const ttlMs = operation.dead ? -60_000 : LATER_MS
-        return this.#wait(store.join({ id: operation.worker, name: 'trace', ttlMs, serves: '{}' }))
+        return this.#wait(store.workers.join({ id: operation.worker, name: 'trace', ttlMs, serves: '{}' }))
       }
       case 'note': {
         const seq = (await this.#inboxSeq('billing', operation.id)) ?? (await this.#inboxSeq('ordered', operation.id))
-        return this.#wait(store.note(operation.worker, seq === undefined ? [] : [seq], operation.alone))
+        return this.#wait(
+          store.workers.note(operation.worker, { seqs: seq === undefined ? [] : [seq], alone: operation.alone }, false),
+        )
       }
       case 'beat': {
-        const workers = await this.#wait(store.beat(operation.worker, [], false))
+        const workers = await this.#wait(store.workers.note(operation.worker, { seqs: [], alone: false }, true))
         return workers?.map(({ id, inHand }) => [id, inHand])
       }
       case 'leave':
-        return this.#wait(store.leave(operation.worker))
+        return this.#wait(store.workers.leave(operation.worker))
       case 'bury':
-        return this.#wait(store.bury())
+        return this.#wait(store.workers.bury())
       case 'subscribe':
-        return this.#wait(store.subscribe(operation.consumer, [TYPE], operation.ordered))
+        return this.#wait(store.subscriptions.add(operation.consumer, [TYPE], operation.ordered))
       case 'cleanup': {
         const step = { kind: 'receipts', consumer: operation.consumer, after: undefined } as const
-        const { deleted } = await this.#wait(store.cleanup(step, operation.old ? -60_000 : LATER_MS, 100))
+        const { deleted } = await this.#wait(store.admin.clean(step, operation.old ? -60_000 : LATER_MS, 100))
         return deleted
       }
       default:
@@ -306,13 +309,13 @@ class TraceRun {
   async #begin(
     tx: number,
     consumer: string,
-    opening: Parameters<Store<never>['transaction']>[1],
+    opening: Opening,
     fresh: (unit: Unit<never>) => readonly StoredMessage[],
   ): Promise<Unit<never>> {
     const opened = Promise.withResolvers<Unit<never>>()
     const ending = Promise.withResolvers<Writes | undefined>()
     const options = { isolation: 'read committed', lockTimeoutMs: 30, idleTimeoutMs: 60_000 } as const
-    const done = this.#store.transaction(options, opening, async (unit) => {
+    const done = this.#store.transactions.run(options, opening, async (unit) => {
       opened.resolve(unit)
       return { value: 'done', writes: await ending.promise }
     })
@@ -349,19 +352,19 @@ class TraceRun {
     const options = { isolation: 'read committed', lockTimeoutMs: 30, idleTimeoutMs: 60_000 } as const
     const consumers = [{ name: 'billing', ordered: false }]
     return this.#wait(
-      this.#store.transaction<unknown>(options, { kind: 'plain' }, async ({ tx }) => {
+      this.#store.transactions.run<unknown>(options, { kind: 'plain' }, async ({ tx }) => {
         if (kind === 'publish') {
           const rows = messages.map((each) => ({ relay: RELAY, message: each, delayMs }))
-          return { value: await this.#store.enter(tx).writeOutbox(rows), writes: {} }
+          return { value: await this.#store.transactions.enter(tx).writeOutbox(rows), writes: {} }
         }
         const rows = messages.map((each) => ({ message: each, consumers, delayMs }))
-        return { value: await this.#store.enter(tx).writeLocal(rows), writes: {} }
+        return { value: await this.#store.transactions.enter(tx).writeLocal(rows), writes: {} }
       }),
     )
   }
 
   #inboxSeq(consumer: string, id: string): Promise<string | undefined> {
-    return this.#wait(this.#store.inboxSeq(consumer, messageKey(SOURCE, id)))
+    return this.#wait(this.#store.inbox.find(consumer, messageKey(SOURCE, id)))
   }
 
   async #look(): Promise<unknown> {
@@ -371,8 +374,8 @@ class TraceRun {
       { ...share, table: 'outbox', scope: RELAY } as const,
     ]
     // It puts keys aside that cannot run, which must change nothing that is seen.
-    await this.#wait(this.#store.look(shares))
-    const looks = await this.#wait(this.#store.look(shares.map((each) => ({ ...each, all: true }))))
+    await this.#wait(this.#store.workers.look(shares))
+    const looks = await this.#wait(this.#store.workers.look(shares.map((each) => ({ ...each, all: true }))))
     const outbox = await this.#outboxRows(looks.at(-1))
     const sent = new Map(outbox.map(({ seq, message: { id } }) => [seq, id]))
     const inbox = await this.#names()
@@ -391,11 +394,11 @@ class TraceRun {
 
   async #outboxRows(look: Look | undefined): Promise<readonly OutboxMessage[]> {
     const seqs = look?.entries.map((entry) => entry.seq) ?? []
-    return seqs.length === 0 ? [] : this.#wait(this.#store.outboxRows(seqs))
+    return seqs.length === 0 ? [] : this.#wait(this.#store.outbox.read(seqs))
   }
 
   async #failed(): Promise<unknown> {
-    const both = [false, true].map((replaced) => this.#wait(this.#store.failedList({ limit: 100, replaced })))
+    const both = [false, true].map((replaced) => this.#wait(this.#store.failed.list({ limit: 100, replaced })))
     const rows = (await Promise.all(both)).flat()
     return rows
       .map(({ origin, consumer, message: { id }, attempts, reason, held, replacedBy }) =>
@@ -430,33 +433,33 @@ class TraceRun {
       table: 'outbox',
       scope: RELAY,
     } as const
-    const [look] = await this.#wait(this.#store.look([share]))
+    const [look] = await this.#wait(this.#store.workers.look([share]))
     const rows = await this.#outboxRows(look)
     const row = rows.find(({ message: { id: own } }) => own === id)
     const about = rows.map(({ message: { id: own }, attempts }) => [own, attempts])
     if (row === undefined) return about
     const { seq } = row
     const store = this.#store
-    if (kind === 'confirm') await this.#wait(store.confirm([seq], flag))
+    if (kind === 'confirm') await this.#wait(store.outbox.confirm([seq], flag))
     else if (kind === 'refuse') {
       about.push([
         'refused',
-        Number(await this.#wait(store.refuse({ seq, reason: 'too-large', error: ERROR, hold: flag }))),
+        Number(await this.#wait(store.outbox.refuse({ seq, reason: 'too-large', error: ERROR, hold: flag }))),
       ])
-    } else await this.#wait(store.postpone([{ seq, delayMs: flag ? LATER_MS : 0, error: ERROR }]))
+    } else await this.#wait(store.outbox.postpone([{ seq, delayMs: flag ? LATER_MS : 0, error: ERROR }]))
     return about
   }
 
   async #byHand(kind: 'retry' | 'discard' | 'edit', consumer: string, id: string): Promise<unknown> {
     const store = this.#store
-    const rows = await this.#wait(store.failedList({ consumer, limit: 100 }))
+    const rows = await this.#wait(store.failed.list({ consumer, limit: 100 }))
     const row = rows.find(({ message: { id: own } }) => own === id)
     if (row === undefined) return 'none'
-    if (kind === 'retry') return this.#wait(store.failedRetry(row.seq, AUDIT))
-    if (kind === 'discard') return this.#wait(store.failedDiscard(row.seq, { ...AUDIT, action: 'discard' }))
+    if (kind === 'retry') return this.#wait(store.failed.retry(row.seq, AUDIT))
+    if (kind === 'discard') return this.#wait(store.failed.discard(row.seq, { ...AUDIT, action: 'discard' }))
     this.#edits += 1
     const edited = { ...message(`edit${this.#edits}`), key: row.message.key }
-    return this.#wait(store.failedEdit(row.seq, edited, { ...AUDIT, action: 'edit' }))
+    return this.#wait(store.failed.edit(row.seq, edited, { ...AUDIT, action: 'edit' }))
   }
 }
 

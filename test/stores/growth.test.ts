@@ -53,10 +53,10 @@ async function useAll(checker: Checker, recorded: Recorded): Promise<void> {
   await worker.stop()
   await lookAround(hapax)
   for (const consumer of ['loose', 'gone'])
-    await store.cleanup({ kind: 'receipts', consumer, after: undefined }, 1_000, 500)
-  await store.cleanup({ kind: 'sent', relay: 'default' }, 1_000, 500)
-  await store.cleanup({ kind: 'audit' }, 1_000, 500)
-  await store.audit(AUDIT, {})
+    await store.admin.clean({ kind: 'receipts', consumer, after: undefined }, 1_000, 500)
+  await store.admin.clean({ kind: 'sent', relay: 'default' }, 1_000, 500)
+  await store.admin.clean({ kind: 'audit' }, 1_000, 500)
+  await store.admin.audit(AUDIT, {})
   await hapax.close()
 }
 

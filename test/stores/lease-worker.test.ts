@@ -4,8 +4,8 @@ import { memoryBroker } from 'hapax/memory-broker'
 import { redis } from 'hapax/redis'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { altered } from '../../src/testing/altered.ts'
 import { message } from '../../src/testing/broker/world.ts'
-import { instead } from '../../src/testing/claims/world.ts'
 import { until } from '../../src/testing/wait.ts'
 import { freshPrefix } from '../support/redis-stores.ts'
 import { requireServer } from '../support/servers.ts'
@@ -42,20 +42,22 @@ describe('a worker on a lease store', () => {
     const found = Promise.withResolvers<void>()
     const go = Promise.withResolvers<void>()
     let released = 0
-    const slow = instead(store, {
-      claimStored: async (...args) => {
-        const look = await store.claimStored(...args)
-        if (look.claims.length > 0) {
-          found.resolve()
-          await go.promise
-        }
-        return look
-      },
-      release: async (...args) => {
-        await delay(50)
-        const done = await store.release(...args)
-        released += 1
-        return done
+    const slow = altered(store, {
+      claims: {
+        claimStored: async (...args) => {
+          const look = await store.claims.claimStored(...args)
+          if (look.claims.length > 0) {
+            found.resolve()
+            await go.promise
+          }
+          return look
+        },
+        release: async (...args) => {
+          await delay(50)
+          const done = await store.claims.release(...args)
+          released += 1
+          return done
+        },
       },
     })
     const calls: string[] = []
@@ -87,14 +89,16 @@ describe('a worker on a lease store', () => {
     const go = Promise.withResolvers<void>()
     let looks = 0
     let slowly = false
-    const uneven = instead(store, {
-      claimStored: async (consumer, options) => {
-        if (!slowly) return { claims: [], nextMs: undefined }
-        if (consumer === 'other') throw new Error('away')
-        looks += 1
-        looked.resolve()
-        await go.promise
-        return store.claimStored(consumer, options)
+    const uneven = altered(store, {
+      claims: {
+        claimStored: async (consumer, options) => {
+          if (!slowly) return { claims: [], nextMs: undefined }
+          if (consumer === 'other') throw new Error('away')
+          looks += 1
+          looked.resolve()
+          await go.promise
+          return store.claims.claimStored(consumer, options)
+        },
       },
     })
     const hapax = hapaxOn(uneven)
@@ -164,10 +168,12 @@ describe('a worker on a lease store', () => {
   it('I9: does not look after every delivery for what people want to be tried again', async () => {
     const store = open()
     let looks = 0
-    const counted = instead(store, {
-      claimStored: (...args) => {
-        looks += 1
-        return store.claimStored(...args)
+    const counted = altered(store, {
+      claims: {
+        claimStored: (...args) => {
+          looks += 1
+          return store.claims.claimStored(...args)
+        },
       },
     })
     const hapax = hapaxOn(counted)

@@ -33,7 +33,7 @@ describe.runIf(durableStores().includes('mysql'))('cleaning on MariaDB and MySQL
       await checker.query(
         `insert into hapax_${table} (${columns}, ${time}) values (${values}, utc_timestamp(6) - interval 1 hour)`,
       )
-      expect(await store.cleanup(step, 60_000, 100)).toMatchObject({ deleted: 0 })
+      expect(await store.admin.clean(step, 60_000, 100)).toMatchObject({ deleted: 0 })
       expect(await checker.query(`select 1 from hapax_${table}`)).toHaveLength(1)
       await store.close()
     },

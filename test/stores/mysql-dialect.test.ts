@@ -33,7 +33,7 @@ beforeAll(async () => {
   await admin.query('create table effects (id int primary key, note varchar(100)) engine = innodb')
   shared = poolWith()
   store = storeOn(shared)
-  await store.migrate()
+  await store.schema.migrate()
 })
 
 afterAll(async () => {
@@ -74,7 +74,7 @@ function taking(consumer: string, ...messages: StoredMessage[]): Opening & { kin
 
 /** Takes messages and commits; answers the receipts that were there before. */
 function take(on: PoolStore, opening: Opening): Promise<ReadonlyMap<string, Receipt>> {
-  return on.transaction(options, opening, async ({ existing }) => ({ value: existing, writes: {} }))
+  return on.transactions.run(options, opening, async ({ existing }) => ({ value: existing, writes: {} }))
 }
 
 function inboxRow(consumer: string, stored: StoredMessage, delayMs = 0) {
@@ -96,7 +96,7 @@ async function look(on: PoolStore, consumer: string, other: Partial<Share> = {})
     all: true,
     ...other,
   } as const
-  const [found] = await on.look([share])
+  const [found] = await on.workers.look([share])
   return found as Look
 }
 
@@ -107,7 +107,7 @@ async function waiting(on: PoolStore, consumer: string, types?: readonly string[
 /** What a transaction on these rows gets; it takes nothing. */
 function claim(on: PoolStore, seqs: readonly string[], more = {}): Promise<readonly InboxRow[]> {
   const opening = { kind: 'claim', seqs, locked: 'skip' } as const
-  return on.transaction({ ...options, ...more }, opening, async ({ claimed }) => ({
+  return on.transactions.run({ ...options, ...more }, opening, async ({ claimed }) => ({
     value: [...claimed.values()],
     writes: undefined,
   }))
@@ -115,8 +115,8 @@ function claim(on: PoolStore, seqs: readonly string[], more = {}): Promise<reado
 
 async function storeInInbox(on: PoolStore, consumer: string, ...messages: StoredMessage[]): Promise<string[]> {
   const inbox = messages.map((each) => inboxRow(consumer, each))
-  await on.transaction(options, { kind: 'plain' }, async () => ({ value: undefined, writes: { inbox } }))
-  const seqs = await Promise.all(messages.map((each) => on.inboxSeq(consumer, each.messageKey)))
+  await on.transactions.run(options, { kind: 'plain' }, async () => ({ value: undefined, writes: { inbox } }))
+  const seqs = await Promise.all(messages.map((each) => on.inbox.find(consumer, each.messageKey)))
   return seqs.map((seq) => seq ?? '')
 }
 
@@ -178,8 +178,8 @@ describe.for([{ flags: [] }, { flags: ['-FOUND_ROWS'] }])('with $flags', ({ flag
     const own = storeWith({ flags })
     const [seq = ''] = await storeInInbox(own, 'flags', message())
     const attempt = { leaseToken: null, attempts: 1, lost: 0, delayMs: 1000, error: { name: 'Error', message: 'no' } }
-    expect(await own.reschedule({ seq, ...attempt })).toBe(true)
-    expect(await own.reschedule({ seq: '999999999-1', ...attempt })).toBe(false)
+    expect(await own.inbox.reschedule({ seq, ...attempt })).toBe(true)
+    expect(await own.inbox.reschedule({ seq: '999999999-1', ...attempt })).toBe(false)
   })
 })
 
@@ -192,7 +192,7 @@ describe('identity', () => {
     for (const id of ids) {
       const again = await take(store, taking('exact', message(id)))
       expect([...again.values()].map((receipt) => receipt.id)).toEqual([id])
-      expect(await store.trace(id)).toMatchObject([{ where: 'receipt', consumer: 'exact', source: '/test' }])
+      expect(await store.admin.trace(id)).toMatchObject([{ where: 'receipt', consumer: 'exact', source: '/test' }])
     }
   })
 
@@ -226,7 +226,7 @@ describe('a handler’s transaction', () => {
     const impatient = storeWith({}, 'set session innodb_lock_wait_timeout = 1')
     await holder.query('start transaction')
     await holder.query(`insert into effects values (1, 'held')`)
-    const outcome = impatient.transaction(options, taking('doom', held), async ({ tx }) => {
+    const outcome = impatient.transactions.run(options, taking('doom', held), async ({ tx }) => {
       await tx.query(`insert into effects values (2, 'partial')`)
       await tx.query('insert into effects values (1, null)').catch(() => {})
       await expect(tx.query('select 1')).rejects.toMatchObject({ code: 'transaction-conflict' })
@@ -248,7 +248,7 @@ describe('a handler’s transaction', () => {
     // The heavier transaction survives a deadlock.
     await other.query(`insert into effects values (13, ''), (14, ''), (15, ''), (16, '')`)
     await other.query(`update effects set note = 'other' where id = 12`)
-    const outcome = store.transaction(options, taking('doom', lost), async ({ tx }) => {
+    const outcome = store.transactions.run(options, taking('doom', lost), async ({ tx }) => {
       const { client } = tx
       await tx.query(`update effects set note = 'ours' where id = 11`)
       const waiting = other.query(`update effects set note = 'other' where id = 11`)
@@ -259,14 +259,14 @@ describe('a handler’s transaction', () => {
       expect(() => client.query(`insert into effects values (18, '')`)).toThrow('gave up this transaction')
       expect(() => client.connection).toThrow('gave up this transaction')
       await expect(
-        store.enter(tx).writeOutbox([{ relay: 'default', message: message(), delayMs: 0 }]),
+        store.transactions.enter(tx).writeOutbox([{ relay: 'default', message: message(), delayMs: 0 }]),
       ).rejects.toMatchObject({ code: 'transaction-conflict' })
       return { value: undefined, writes: {} }
     })
     await expect(outcome).rejects.toMatchObject({ code: 'transaction-conflict' })
     await other.query('rollback')
     expect(await effects()).toEqual([11, 12])
-    expect((await store.status()).outbox).toBe(0)
+    expect((await store.admin.status()).outbox).toBe(0)
     expect((await take(store, taking('doom', lost))).size).toBe(0)
   })
 
@@ -297,7 +297,7 @@ describe('a handler’s transaction', () => {
     ['a new transaction', 'start transaction'],
   ])('A5: notices that the handler ended it by %s', async ([, statement = '']) => {
     const run = (after: () => void) =>
-      store.transaction(options, taking('atomic', message()), async ({ tx }) => {
+      store.transactions.run(options, taking('atomic', message()), async ({ tx }) => {
         await tx.query(statement)
         after()
         return { value: undefined, writes: {} }
@@ -311,7 +311,7 @@ describe('a handler’s transaction', () => {
 
   it('notices a query that was not awaited, and is dead when it has settled', async () => {
     let leaked: MysqlTx<mysql2.PoolConnection> | undefined
-    const outcome = store.transaction(options, { kind: 'plain' }, async ({ tx }) => {
+    const outcome = store.transactions.run(options, { kind: 'plain' }, async ({ tx }) => {
       leaked = tx
       void tx.query('do sleep(0.05)')
       return { value: undefined, writes: {} }
@@ -323,7 +323,7 @@ describe('a handler’s transaction', () => {
 
   it('is not ended, and the process neither, by a query that failed and was not awaited', async () => {
     const uncaught = uncaughtErrors()
-    const value = await store.transaction(options, { kind: 'plain' }, async ({ tx }) => {
+    const value = await store.transactions.run(options, { kind: 'plain' }, async ({ tx }) => {
       void tx.query('select nothing from nowhere')
       const { rows } = await tx.query('select 1 as one')
       return { value: rows, writes: {} }
@@ -334,7 +334,7 @@ describe('a handler’s transaction', () => {
   })
 
   it('binds an object as one value', async () => {
-    const value = await store.transaction(options, { kind: 'plain' }, async ({ tx }) => {
+    const value = await store.transactions.run(options, { kind: 'plain' }, async ({ tx }) => {
       const { rows, rowCount } = await tx.query('select ? as value, ? as number', [{ id: 1 }, 2])
       return { value: [rows[0], rowCount], writes: undefined }
     })
@@ -346,13 +346,13 @@ describe('locks', () => {
   it('finds a receipt busy after the lock timeout, and leaves the session’s own timeout alone', async () => {
     const opening = taking('locks', message())
     const [inside, finish] = [gate(), gate()]
-    const first = store.transaction(options, opening, async () => {
+    const first = store.transactions.run(options, opening, async () => {
       inside.open()
       await finish.opened
       return { value: undefined, writes: undefined }
     })
     await inside.opened
-    const second = store.transaction(
+    const second = store.transactions.run(
       { ...options, lockTimeoutMs: 1 },
       { ...opening, token: randomUUID() },
       async () => {
@@ -385,17 +385,21 @@ describe('locks', () => {
     async (isolation) => {
       const opening = taking('locks', message())
       const [inside, finish] = [gate(), gate()]
-      const first = store.transaction({ ...options, isolation }, opening, async () => {
+      const first = store.transactions.run({ ...options, isolation }, opening, async () => {
         inside.open()
         await finish.opened
         return { value: undefined, writes: {} }
       })
       await inside.opened
       const second = untilNoConflict(() =>
-        store.transaction({ ...options, isolation }, { ...opening, token: randomUUID() }, async ({ existing }) => ({
-          value: [...existing.values()],
-          writes: undefined,
-        })),
+        store.transactions.run(
+          { ...options, isolation },
+          { ...opening, token: randomUUID() },
+          async ({ existing }) => ({
+            value: [...existing.values()],
+            writes: undefined,
+          }),
+        ),
       )
       await untilWaiting()
       finish.open()
@@ -406,7 +410,7 @@ describe('locks', () => {
 
   it('does not keep others from the inbox while it looks for rows that are gone', async () => {
     const seqs = ['900000000000000001', '900000000000000002']
-    const value = await store.transaction(options, { kind: 'claim', seqs, locked: 'skip' }, async (unit) => {
+    const value = await store.transactions.run(options, { kind: 'claim', seqs, locked: 'skip' }, async (unit) => {
       const inserted = await storeInInbox(store, 'gaps', message())
       return { value: [unit.claimed.size, inserted.length], writes: undefined }
     })
@@ -416,7 +420,7 @@ describe('locks', () => {
   it.for([true, false])('D5: of a row of the outbox do not keep its neighbours (copied to sent: %s)', async (keep) => {
     const relay = `locked-${keep}`
     const outbox = [1, 2, 3].map((n) => ({ relay, message: message(`${relay} ${n}`), delayMs: 0 }))
-    await store.transaction(options, { kind: 'plain' }, async () => ({ value: undefined, writes: { outbox } }))
+    await store.transactions.run(options, { kind: 'plain' }, async () => ({ value: undefined, writes: { outbox } }))
     const seqs = async (): Promise<string[]> =>
       (await look(store, relay, { table: 'outbox', types: [] })).entries.map(({ seq }) => seq).sort()
     const all = await seqs()
@@ -425,12 +429,12 @@ describe('locks', () => {
     onTestFinished(() => lock.rollback().finally(() => lock.release()))
     await lock.query('begin')
     await lock.query('select seq from hapax_outbox where seq = ? for update', [all[1]])
-    expect(await store.confirm(all, keep)).toEqual([all[1]])
+    expect(await store.outbox.confirm(all, keep)).toEqual([all[1]])
     expect(await seqs()).toEqual([all[1]])
     await lock.query('rollback')
-    expect(await store.confirm(all, keep)).toEqual([])
+    expect(await store.outbox.confirm(all, keep)).toEqual([])
     expect(await seqs()).toEqual([])
-    expect((await store.sentSeqs({ relay }, undefined, 10)).length).toBe(keep ? 3 : 0)
+    expect((await store.sent.seqs({ relay }, undefined, 10)).length).toBe(keep ? 3 : 0)
   })
 
   it('hands out a small inbox to many workers at once without a deadlock', async () => {
@@ -444,7 +448,7 @@ describe('locks', () => {
         const seqs = (await waiting(store, 'crowd')).map((entry) => entry.seq)
         if (seqs.length === 0) return
         const opening = { kind: 'claim', seqs: [...seqs.slice(0, 7), '900000000000000001'], locked: 'skip' } as const
-        const got = await store.transaction(options, opening, async ({ claimed }) => ({
+        const got = await store.transactions.run(options, opening, async ({ claimed }) => ({
           value: [...claimed.values()].map((row) => row.message.id),
           writes: {},
         }))
@@ -458,7 +462,7 @@ describe('locks', () => {
   it('ends the transaction on the server when it is aborted', async () => {
     const opening = taking('abort', message())
     const controller = new AbortController()
-    const stuck = store.transaction({ ...options, signal: controller.signal }, opening, async ({ tx }) => {
+    const stuck = store.transactions.run({ ...options, signal: controller.signal }, opening, async ({ tx }) => {
       queueMicrotask(() => controller.abort(new Error('too late')))
       await tx.query('do sleep(60)')
       return { value: undefined, writes: {} }
@@ -475,12 +479,12 @@ describe('locks', () => {
     const controller = new AbortController()
     const own = storeOn(pool)
     const nothing = async () => ({ value: undefined, writes: undefined })
-    await expect(own.transaction({ ...options, signal }, { kind: 'plain' }, nothing)).rejects.toThrow('too late')
-    const waiting = own.transaction({ ...options, signal: controller.signal }, { kind: 'plain' }, nothing)
+    await expect(own.transactions.run({ ...options, signal }, { kind: 'plain' }, nothing)).rejects.toThrow('too late')
+    const waiting = own.transactions.run({ ...options, signal: controller.signal }, { kind: 'plain' }, nothing)
     pool.once('enqueue', () => controller.abort(new Error('too late')))
     await expect(waiting).rejects.toThrow('too late')
     only.release()
-    await own.transaction(options, { kind: 'plain' }, nothing)
+    await own.transactions.run(options, { kind: 'plain' }, nothing)
   })
 })
 
@@ -503,7 +507,7 @@ describe('order', () => {
     await holder.query('delete from hapax_inbox where seq = ?', [numberOf(first)])
     expect(await claim(store, [first, second, other], { isolation })).toMatchObject([{ seq: other }])
     await holder.query('rollback')
-    await store.fail({
+    await store.inbox.fail({
       seq: first,
       attempts: 1,
       reason: 'permanent',
@@ -545,11 +549,11 @@ describe('order', () => {
     } while (after.size > 0 && pages < 100)
     expect(pages).toBeGreaterThan(1)
     expect([...seen.keys()].toSorted()).toEqual(['long', ...keys].toSorted())
-    const seq = (await store.inboxSeq('pages', first?.messageKey ?? '')) ?? ''
+    const seq = (await store.inbox.find('pages', first?.messageKey ?? '')) ?? ''
     const lanes = (await look(store, 'pages', { limit: 10_000 })).entries.filter((entry) => entry.seq === seq)
     const alone = await look(store, 'pages', { lanes: lanes.map((entry) => entry.lane), limit: 32 })
     expect(alone.entries.filter((entry) => entry.key === 'long')).toHaveLength(100)
-    await store.fail({
+    await store.inbox.fail({
       seq,
       attempts: 1,
       reason: 'permanent',
@@ -565,17 +569,23 @@ describe('order', () => {
 describe('workers', () => {
   it('that are dead leave suspects, but not where somebody is at work', async () => {
     const [busy = '', free = ''] = await storeInInbox(store, 'buried', message(), message())
-    await store.join({ id: 'dead', name: 'host', ttlMs: 0, serves: '{}' })
-    await store.join({ id: 'alive', name: 'host', ttlMs: 60_000, serves: '{}' })
-    expect(await store.note('dead', [busy, free], false)).toBe(true)
+    await store.workers.join({ id: 'dead', name: 'host', ttlMs: 0, serves: '{}' })
+    await store.workers.join({ id: 'alive', name: 'host', ttlMs: 60_000, serves: '{}' })
+    expect(await store.workers.note('dead', { seqs: [busy, free], alone: false }, false)).toEqual([])
     await expect
-      .poll(async () => (await store.beat('alive', [], false))?.map(({ id, alive, inHand }) => [id, alive, inHand]))
+      .poll(async () =>
+        (await store.workers.note('alive', { seqs: [], alone: false }, true))?.map(({ id, alive, inHand }) => [
+          id,
+          alive,
+          inHand,
+        ]),
+      )
       .toEqual([
         ['alive', true, 0],
         ['dead', false, 2],
       ])
-    const buried = await store.transaction(options, { kind: 'claim', seqs: [busy], locked: 'skip' }, async () => ({
-      value: await store.bury(),
+    const buried = await store.transactions.run(options, { kind: 'claim', seqs: [busy], locked: 'skip' }, async () => ({
+      value: await store.workers.bury(),
       writes: undefined,
     }))
     expect(buried).toBe(1)
@@ -584,16 +594,17 @@ describe('workers', () => {
       [busy, 0],
       [free, 1],
     ])
-    expect(await store.beat('dead', [], false)).toBeUndefined()
-    await store.leave('alive')
+    expect(await store.workers.note('dead', { seqs: [], alone: false }, true)).toBeUndefined()
+    await store.workers.leave('alive')
   })
 
   it('are known although nothing about them has changed', async () => {
     const strict = storeWith({ flags: ['-FOUND_ROWS'] })
-    await strict.join({ id: 'steady', name: 'host', ttlMs: 60_000, serves: '{}' })
-    for (let times = 0; times < 3; times++) expect(await strict.note('steady', ['1'], false)).toBe(true)
-    await strict.leave('steady')
-    expect(await strict.note('steady', ['1'], false)).toBe(false)
+    await strict.workers.join({ id: 'steady', name: 'host', ttlMs: 60_000, serves: '{}' })
+    for (let times = 0; times < 3; times++)
+      expect(await strict.workers.note('steady', { seqs: ['1'], alone: false }, false)).toEqual([])
+    await strict.workers.leave('steady')
+    expect(await strict.workers.note('steady', { seqs: ['1'], alone: false }, false)).toBeUndefined()
   })
 })
 
@@ -603,12 +614,15 @@ describe('times', () => {
     const consumer = `zone${zone}`
     const [now, later] = [message(), message()]
     const inbox = [inboxRow(consumer, now), inboxRow(consumer, later, 30 * 86_400_000)]
-    await own.transaction(options, taking(consumer, now, later), async () => ({ value: undefined, writes: { inbox } }))
+    await own.transactions.run(options, taking(consumer, now, later), async () => ({
+      value: undefined,
+      writes: { inbox },
+    }))
     for (const each of [own, store]) {
       const { entries, nextMs } = await look(each, consumer)
-      expect(entries).toMatchObject([{ seq: await each.inboxSeq(consumer, now.messageKey) }])
+      expect(entries).toMatchObject([{ seq: await each.inbox.find(consumer, now.messageKey) }])
       expect(Math.abs((nextMs ?? 0) - 30 * 86_400_000)).toBeLessThan(60_000)
-      const [receipt, row] = await each.trace(later.id)
+      const [receipt, row] = await each.admin.trace(later.id)
       expect(Math.abs((receipt?.at.getTime() ?? 0) - Date.now())).toBeLessThan(60_000)
       if (row?.where !== 'inbox') throw new Error('expected the message in the inbox')
       expect(row.dueAt.getTime() - row.at.getTime()).toBeCloseTo(30 * 86_400_000, -1)
@@ -619,7 +633,7 @@ describe('times', () => {
 describe('large batches', () => {
   it('splits by rows, and keeps the order', async () => {
     const messages = Array.from({ length: 1_201 }, (_, index) => message(undefined, { type: `many.${index % 3}` }))
-    const existing = await store.transaction(options, taking('many', ...messages), async (unit) => ({
+    const existing = await store.transactions.run(options, taking('many', ...messages), async (unit) => ({
       value: unit.existing,
       writes: { inbox: messages.map((each) => inboxRow('many', each)) },
     }))
@@ -636,8 +650,11 @@ describe('large batches', () => {
       const data = randomBytes(3 * 1024 * 1024)
       return { relay: 'default', message: message(undefined, { data }), delayMs: 0 }
     })
-    await store.transaction(options, { kind: 'plain' }, async () => ({ value: undefined, writes: { outbox: rows } }))
-    expect((await store.status()).outbox).toBe(8)
+    await store.transactions.run(options, { kind: 'plain' }, async () => ({
+      value: undefined,
+      writes: { outbox: rows },
+    }))
+    expect((await store.admin.status()).outbox).toBe(8)
     await admin.query('delete from hapax_outbox')
   })
 })
@@ -653,8 +670,8 @@ describe('large messages', () => {
     const data = randomBytes(5 * MB).toString('hex')
     const outcome = await consumer.handle({ id, source: '/s', type: 'blob', data })
     expect(outcome).toMatchObject({ status: 'failed', ack: true, error: { code: 'too-large' } })
-    const [row] = await store.failedList({ consumer: 'large', limit: 1 })
-    onTestFinished(async () => void (await store.failedDiscard(row?.seq ?? '', audit)))
+    const [row] = await store.failed.list({ consumer: 'large', limit: 1 })
+    onTestFinished(async () => void (await store.failed.discard(row?.seq ?? '', audit)))
     const kept = Buffer.from(row?.message.data ?? [])
     expect(kept.length).toBe(64 * 1024)
     expect(kept.equals(Buffer.from(JSON.stringify(data)).subarray(0, kept.length))).toBe(true)
@@ -668,7 +685,7 @@ describe('large messages', () => {
     const own = await shared.getConnection()
     onTestFinished(() => own.release())
     await own.query('start transaction')
-    await store.enter(own).writeOutbox([{ relay: 'default', message: sent, delayMs: 0 }])
+    await store.transactions.enter(own).writeOutbox([{ relay: 'default', message: sent, delayMs: 0 }])
     const [rows] = await own.query('select data from hapax_outbox')
     expect((rows as { data: Buffer }[])[0]?.data.equals(sent.data)).toBe(true)
     await own.query('rollback')
@@ -697,8 +714,8 @@ describe('large messages', () => {
     })
     const outcome = await consumer.handle({ id: randomUUID(), source: '/s', type: 'blob', data: '' })
     expect(outcome).toMatchObject({ status: 'failed', ack: true, error: { code: 'too-large' } })
-    const [row] = await store.failedList({ consumer: 'own', limit: 1 })
-    expect(await store.failedDiscard(row?.seq ?? '', audit)).toBe(true)
+    const [row] = await store.failed.list({ consumer: 'own', limit: 1 })
+    expect(await store.failed.discard(row?.seq ?? '', audit)).toBe(true)
   })
 })
 
@@ -735,8 +752,10 @@ describe('a session that does not commit by itself', () => {
     await expect.poll(effects, { timeout: 40_000 }).toEqual([100])
     await worker.stop()
     expect(attempts).toEqual([1, 2, 3])
-    expect((await store.trace(id)).map(({ where }) => where)).toEqual(['receipt'])
-    expect(await store.isSubscribed(`manual ${atConnect}`, 'ping')).toBe(true)
+    expect((await store.admin.trace(id)).map(({ where }) => where)).toEqual(['receipt'])
+    expect(await store.subscriptions.list()).toContainEqual(
+      expect.objectContaining({ consumer: `manual ${atConnect}`, type: 'ping' }),
+    )
     // The server repeats its last answer to whoever asks again within 100 ms.
     await expect.poll(openTransactions, { interval: 150, timeout: 40_000 }).toEqual([])
   })
@@ -749,7 +768,7 @@ describe('a session that does not commit by itself', () => {
     const isolation = 'serializable'
     for (const use of [
       () => look(own, 'left'),
-      () => own.transaction({ ...options, isolation }, { kind: 'plain' }, nothing),
+      () => own.transactions.run({ ...options, isolation }, { kind: 'plain' }, nothing),
     ]) {
       await pool.query('set autocommit = 0')
       await pool.query(`insert into effects values (200, '')`)
@@ -765,15 +784,15 @@ describe('local delivery', () => {
     return { message: stored, consumers, delayMs: 0 }
   }
   const publish = (...rows: ReturnType<typeof local>[]) =>
-    store.transaction(options, { kind: 'plain' }, async ({ tx }) => ({
-      value: await store.enter(tx).writeLocal(rows),
+    store.transactions.run(options, { kind: 'plain' }, async ({ tx }) => ({
+      value: await store.transactions.enter(tx).writeLocal(rows),
       writes: {},
     }))
 
   it('reaches the consumers of the table and those that the process knows, once', async () => {
-    await store.subscribe('mail', ['local.sent'], false)
-    await store.subscribe('mail', ['local.sent'], false)
-    await store.subscribe('late', ['local.other'], false)
+    await store.subscriptions.add('mail', ['local.sent'], false)
+    await store.subscriptions.add('mail', ['local.sent'], false)
+    await store.subscriptions.add('late', ['local.other'], false)
     const [one, two] = [
       message(undefined, { type: 'local.sent', key: 'k' }),
       message(undefined, { type: 'local.none' }),
@@ -803,8 +822,8 @@ describe('local delivery', () => {
       await own.query('start transaction')
       await own.query('select * from effects')
       transactions += 1
-      if (transactions === 1) await store.subscribe('newcomer', ['local.new'], false)
-      return store.enter(own).writeLocal([local(message(undefined, { type: 'local.new' }))])
+      if (transactions === 1) await store.subscriptions.add('newcomer', ['local.new'], false)
+      return store.transactions.enter(own).writeLocal([local(message(undefined, { type: 'local.new' }))])
     })
     expect(published).toEqual([{ consumers: 1, fresh: 1 }])
     await own.query('commit')
@@ -819,41 +838,45 @@ describe('the user’s own', () => {
     onTestFinished(() => core.promise().end())
     for (const [client, promised] of [[own, own] as const, [core, core.promise()] as const]) {
       const rows = [{ relay: 'default', message: message(), delayMs: 0 }]
-      await expect(store.enter(client).writeOutbox(rows)).rejects.toMatchObject({ code: 'not-in-transaction' })
+      await expect(store.transactions.enter(client).writeOutbox(rows)).rejects.toMatchObject({
+        code: 'not-in-transaction',
+      })
       await promised.query('start transaction')
-      await store.enter(client).writeOutbox(rows)
+      await store.transactions.enter(client).writeOutbox(rows)
       await promised.query('rollback')
     }
     for (const wrong of [undefined, null, {}, 'tx', shared]) {
-      expect(() => store.enter(wrong as never)).toThrow(expect.objectContaining({ code: 'not-in-transaction' }))
+      expect(() => store.transactions.enter(wrong as never)).toThrow(
+        expect.objectContaining({ code: 'not-in-transaction' }),
+      )
     }
-    expect((await store.status()).outbox).toBe(0)
+    expect((await store.admin.status()).outbox).toBe(0)
   })
 
   it('K2: a publish whose savepoint was undone is refused, those beside it on the connection are not', async () => {
     const own = await shared.getConnection()
     onTestFinished(() => own.release())
-    const write = (entered: ReturnType<PoolStore['enter']>) =>
+    const write = (entered: ReturnType<PoolStore['transactions']['enter']>) =>
       entered.writeOutbox([{ relay: 'default', message: message(), delayMs: 0 }])
     await own.query('start transaction')
-    const outside = store.enter(own)
+    const outside = store.transactions.enter(own)
     await own.query('savepoint theirs')
-    const undone = store.enter(own)
+    const undone = store.transactions.enter(own)
     await own.query('rollback to savepoint theirs')
-    const after = [store.enter(own), store.enter(own)]
+    const after = [store.transactions.enter(own), store.transactions.enter(own)]
     await expect(write(undone)).rejects.toMatchObject({ code: 'not-in-transaction' })
     await write(outside)
     for (const each of after) await write(each)
     await own.query('commit')
     await own.query('start transaction')
-    const ended = store.enter(own)
+    const ended = store.transactions.enter(own)
     await own.query('commit')
     await own.query('start transaction')
-    const next = store.enter(own)
+    const next = store.transactions.enter(own)
     await expect(write(ended)).rejects.toMatchObject({ code: 'not-in-transaction' })
     await write(next)
     await own.query('commit')
-    expect((await store.status()).outbox).toBe(4)
+    expect((await store.admin.status()).outbox).toBe(4)
     await own.query('delete from hapax_outbox')
   })
 
@@ -861,8 +884,8 @@ describe('the user’s own', () => {
     const pool = callbacks.createPool({ uri: requireServer('mysql'), database })
     onTestFinished(() => pool.promise().end())
     const own = mysql({ pool })
-    await own.ready()
-    const value = await own.transaction(options, { kind: 'plain' }, async ({ tx }) => {
+    await own.schema.ready()
+    const value = await own.transactions.run(options, { kind: 'plain' }, async ({ tx }) => {
       const { rows } = await tx.query('select 1 as one')
       const [more] = await tx.client.query('select 2 as two')
       return { value: [rows, more], writes: undefined }
@@ -885,7 +908,7 @@ describe('a link of the user’s pool', () => {
   it('E8: ends no process by a second error while nobody uses it', async () => {
     const pool = poolWith({ connectionLimit: 1 })
     onTestFinished(() => pool.end())
-    await storeOn(pool).ready()
+    await storeOn(pool).schema.ready()
     const client = await pool.getConnection()
     client.release()
     const uncaught = uncaughtErrors()
@@ -902,7 +925,7 @@ describe('a link of the user’s pool', () => {
     const broken = new Promise((resolve) =>
       pool.once('acquire', (link) => resolve(breakTwice(link as unknown as Link))),
     )
-    await storeOn(pool).ready()
+    await storeOn(pool).schema.ready()
     await broken
     expect(uncaught).toEqual([])
   })
@@ -914,26 +937,26 @@ describe('migrations', () => {
     const pools = [poolWith(), poolWith(), poolWith()]
     onTestFinished(async () => void (await Promise.all(pools.map((pool) => pool.end()))))
     const stores = pools.map((pool) => mysql({ pool, prefix }))
-    await expect(stores[0]?.ready()).rejects.toMatchObject({ code: 'schema-outdated' })
-    const applied = await Promise.all(stores.map((each) => each.migrate()))
+    await expect(stores[0]?.schema.ready()).rejects.toMatchObject({ code: 'schema-outdated' })
+    const applied = await Promise.all(stores.map((each) => each.schema.migrate()))
     expect(applied.map((each) => each.length).toSorted()).toEqual([0, 0, 1])
-    for (const each of stores) await each.ready()
+    for (const each of stores) await each.schema.ready()
   })
 
   it('continue after a crash between two tables', async () => {
     const own = mysql({ pool: shared, prefix: 'crash_' })
-    await own.migrate()
+    await own.schema.migrate()
     await admin.query('drop table crash_failed, crash_subscriptions')
     await admin.query('delete from crash_migrations')
-    expect(await own.migrate()).toHaveLength(1)
-    expect(await own.failedList({ limit: 1 })).toEqual([])
+    expect(await own.schema.migrate()).toHaveLength(1)
+    expect(await own.failed.list({ limit: 1 })).toEqual([])
   })
 
   it('give the lock back when they fail', async () => {
     const own = mysql({ pool: shared, prefix: 'drift_' })
-    await own.migrate()
+    await own.schema.migrate()
     await admin.query(`update drift_migrations set checksum = 'other'`)
-    await expect(own.migrate()).rejects.toMatchObject({ code: 'schema-drift' })
+    await expect(own.schema.migrate()).rejects.toMatchObject({ code: 'schema-drift' })
     const name = `concat('hapax_', left(sha2(concat(database(), '.', 'drift_'), 256), 40))`
     expect((await admin.query(`select is_free_lock(${name}) as free`))[0]).toEqual([{ free: 1 }])
   })
@@ -948,15 +971,15 @@ describe('mysql({ url })', () => {
 
   it('opens a pool of its own and closes it', async () => {
     const own = mysql({ url: url(), max: 1 })
-    await own.ready()
-    expect(await own.failedList({ consumer: 'nobody', limit: 1 })).toEqual([])
+    await own.schema.ready()
+    expect(await own.failed.list({ consumer: 'nobody', limit: 1 })).toEqual([])
     await own.close()
-    await expect(own.status()).rejects.toMatchObject({ code: 'store-unavailable' })
+    await expect(own.admin.status()).rejects.toMatchObject({ code: 'store-unavailable' })
   })
 
   it('says that the server cannot be reached', async () => {
     const own = mysql({ url: 'mysql://nobody:secret@127.0.0.1:1/none' })
-    await expect(own.ready()).rejects.toMatchObject({ code: 'store-unavailable' })
+    await expect(own.schema.ready()).rejects.toMatchObject({ code: 'store-unavailable' })
     await own.close()
   })
 
@@ -975,7 +998,7 @@ describe('doctor', () => {
       await admin.query('start transaction with consistent snapshot')
       await admin.query('select * from effects for update')
       try {
-        const findings = await storeWith({}, `set time_zone = '${zone}'`).checkup()
+        const findings = await storeWith({}, `set time_zone = '${zone}'`).admin.checkup()
         const { message: found } = findings.find(({ check }) => check === 'long transactions') as Finding
         expect(found).not.toMatch(new RegExp(`connection .*\\b${admin.threadId}\\b`))
       } finally {

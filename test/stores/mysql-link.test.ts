@@ -28,7 +28,7 @@ afterAll(async () => {
 
 async function migrate(into: string): Promise<void> {
   const pool = mysql2.createPool({ uri, database: into })
-  await mysql({ pool }).migrate()
+  await mysql({ pool }).schema.migrate()
   await pool.end()
 }
 
@@ -66,7 +66,7 @@ describe('the database', () => {
     const pool = poolWith({ uri: uri.replace(/\/[^/]*$/, '/'), database: '' })
     expect(() => mysql({ pool })).toThrow('expected database to be the name of the database')
     expect(() => mysql({ pool, database: 'a`b' })).toThrow('expected database to be')
-    await mysql({ pool, database }).ready()
+    await mysql({ pool, database }).schema.ready()
   })
 })
 
@@ -151,7 +151,7 @@ describe('results', () => {
     { supportBigNumbers: true, bigNumberStrings: true, decimalNumbers: true, dateStrings: true },
   ])('K3: are what was asked for on a pool with %j', async (settings) => {
     const pool = poolWith(settings)
-    await mysql({ pool }).ready()
+    await mysql({ pool }).schema.ready()
     const consumer = hapaxOn(pool).consumer(`settings ${Object.keys(settings)[0]}`)
     consumer.on(Thing, async (_, { tx }) => void (await tx.query(`insert into effects values (?)`, ['settings'])))
     expect((await consumer.handle(arrived('a'))).status).toBe('processed')
@@ -172,6 +172,8 @@ describe('results', () => {
         return client
       },
     }
-    await expect(mysql({ pool: renamed, database }).ready()).rejects.toMatchObject({ code: 'unrecognised-result' })
+    await expect(mysql({ pool: renamed, database }).schema.ready()).rejects.toMatchObject({
+      code: 'unrecognised-result',
+    })
   })
 })

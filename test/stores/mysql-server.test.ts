@@ -92,7 +92,7 @@ describe('prepared statements', () => {
       const writes = {
         outbox: [{ relay: 'default', message: stored(id, Buffer.alloc(3 * 1024 * 1024)), delayMs: 0 }],
       }
-      await store.transaction(OPTIONS, { kind: 'plain' }, async () => ({ value: undefined, writes }))
+      await store.transactions.run(OPTIONS, { kind: 'plain' }, async () => ({ value: undefined, writes }))
     }
     expect(await prepared(pool)).toEqual({ made: 3, left: 0 })
   })
@@ -138,14 +138,14 @@ describe('statements that lock', () => {
     const store = mysql({ url: checker.place.url, max: 1 })
     onTestFinished(() => store.close())
     const messages = ['a', 'b', 'c'].map((id) => stored(id, Buffer.from('{}')))
-    await store.transaction(OPTIONS, { kind: 'plain' }, async () => ({
+    await store.transactions.run(OPTIONS, { kind: 'plain' }, async () => ({
       value: undefined,
       writes: {
         inbox: messages.map((message) => ({ ...ROW, consumer: 'locks', message })),
         outbox: messages.map((message) => ({ relay: 'locks', message, delayMs: 0 })),
       },
     }))
-    for (const id of ['w1', 'w2', 'w3']) await store.join({ id, name: id, ttlMs: 1_000, serves: '{}' })
+    for (const id of ['w1', 'w2', 'w3']) await store.workers.join({ id, name: id, ttlMs: 1_000, serves: '{}' })
     const names = await checker.query(
       `select concat(seq, '-', mark) as seq from hapax_inbox where consumer = 'locks' limit 2`,
     )

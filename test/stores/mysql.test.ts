@@ -33,7 +33,7 @@ const shelf = new Shelf({
   make: async () => {
     const database = await makeDatabase()
     const pool = mysql2.createPool({ uri, database, connectionLimit: 1 })
-    await mysql({ pool }).migrate()
+    await mysql({ pool }).schema.migrate()
     await pool.end()
     return database
   },

@@ -5,7 +5,7 @@ import { DatabaseSync } from 'node:sqlite'
 import { createHapax, defineMessage, type Hapax, HapaxError, Permanent, silentLogger } from 'hapax'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { Connection, Statement } from '../../src/contracts/connection.ts'
-import { lookAt, ok, SqlStore } from '../../src/stores/sql/index.ts'
+import { lookAt, ok, sqlStore } from '../../src/stores/sql/index.ts'
 import { SqliteConnection } from '../../src/stores/sqlite/connection.ts'
 import { dialect } from '../../src/stores/sqlite/statements/sql.ts'
 import type { SqliteTx } from '../../src/stores/sqlite/transaction.ts'
@@ -31,7 +31,7 @@ afterEach(async () => {
 })
 
 function on(each: Connection<SqliteTx>): Hapax<SqliteTx> {
-  return createHapax({ store: new SqlStore(each, dialect('hapax_')), source: '/test', logger: silentLogger })
+  return createHapax({ store: sqlStore(each, dialect('hapax_')), source: '/test', logger: silentLogger })
 }
 
 /** The same connection, but the link breaks during COMMIT, before the database has it or after. */

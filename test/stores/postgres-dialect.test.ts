@@ -263,11 +263,11 @@ describe('a row of the outbox that somebody keeps locked', () => {
     onTestFinished(() => store.close())
     const lock = await admin.connect()
     await lock.query(`begin; select from ${schema}.outbox where seq = ${numberOf(all[1] as string)} for update`)
-    expect(await store.confirm(all, keep)).toEqual([all[1]])
+    expect(await store.outbox.confirm(all, keep)).toEqual([all[1]])
     expect(await seqs()).toEqual([all[1]])
     await lock.query('rollback')
     lock.release()
-    expect(await store.confirm(all, keep)).toEqual([])
+    expect(await store.outbox.confirm(all, keep)).toEqual([])
     expect(await seqs()).toEqual([])
     const { rows } = await admin.query(`select from ${schema}.sent`)
     expect(rows).toHaveLength(keep ? 3 : 0)
@@ -360,7 +360,10 @@ describe('commits', () => {
     const uncaught = uncaughtErrors()
     const lock = await admin.connect()
     await lock.query(`begin; lock table ${schema}.inbox`)
-    const renewed = postgres({ pool, schema }).renew([{ seq: '1-1', token: crypto.randomUUID(), fence: 1 }], 1_000)
+    const renewed = postgres({ pool, schema }).inbox.renew(
+      [{ seq: '1-1', token: crypto.randomUUID(), fence: 1 }],
+      1_000,
+    )
     const waiting = `select from pg_stat_activity where application_name = $1 and wait_event_type = 'Lock'`
     await until(async () => (await admin.query(waiting, [application_name])).rowCount === 1)
     ;(client as unknown as { connection: { stream: Socket } }).connection.stream.destroy()
@@ -529,7 +532,7 @@ describe('the work of the server', () => {
     await pool.query(`select count(*) from ${schema}.receipts`)
     expect(plans.join()).toContain('JIT:')
     plans.length = 0
-    await postgres({ pool, schema }).look([
+    await postgres({ pool, schema }).workers.look([
       { table: 'outbox', scope: 'default', types: [], lanes: [1, 2], limit: 10, after: new Map() },
     ])
     expect(plans.join()).toContain('outbox_share')

@@ -17,7 +17,7 @@ const admin = pgPool({ connectionString: url, max: 2 })
 beforeAll(async () => {
   await admin.query(`create schema ${schema}`)
   await admin.query(`create table ${schema}.notes (note text)`)
-  await postgres({ pool: admin, schema }).migrate()
+  await postgres({ pool: admin, schema }).schema.migrate()
 })
 
 afterAll(async () => {
@@ -209,7 +209,7 @@ describe('results that are not what was asked for', () => {
 
   const BIGINT = 20
   it.each(['pg', 'drizzle'])('K3: names in camelCase are refused (%s)', async (name) => {
-    const ready = ways[name]?.store(camelCase(poolOf(2))).ready()
+    const ready = ways[name]?.store(camelCase(poolOf(2))).schema.ready()
     await expect(ready).rejects.toMatchObject({ code: 'unrecognised-result' })
   })
 
@@ -218,7 +218,7 @@ describe('results that are not what was asked for', () => {
     ['truth values as words', 16, (text) => (text === 't' ? 'yes' : 'no')],
     ['texts that are trimmed', 25, (text) => text.trim()],
   ])('K3: %s are refused', async (_, oid, parse) => {
-    const ready = ways['pg']?.store(poolOf(2, parsing(oid, parse) as never)).ready()
+    const ready = ways['pg']?.store(poolOf(2, parsing(oid, parse) as never)).schema.ready()
     await expect(ready).rejects.toMatchObject({ code: 'unrecognised-result' })
   })
 
@@ -235,6 +235,6 @@ describe('results that are not what was asked for', () => {
   })
 
   it('K3: large numbers as bigints are as good', async () => {
-    for (const { store } of Object.values(ways)) await store(poolOf(2, parsing(BIGINT, BigInt) as never)).ready()
+    for (const { store } of Object.values(ways)) await store(poolOf(2, parsing(BIGINT, BigInt) as never)).schema.ready()
   })
 })

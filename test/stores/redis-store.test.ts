@@ -202,7 +202,7 @@ describe('a store on Redis', () => {
             words[0]?.includes("'ZADD', KEYS[1], now +") === true &&
             /\{line:/.test(words[2] ?? '')
       const dying = redis({ client: byText(refusing(plain, dies)), prefix, timeoutMs: 6_000 })
-      const retried = dying.failedRetry(row?.seq as string, { actor: 'ann', action: 'retry' })
+      const retried = dying.failed.retry(row?.seq as string, { actor: 'ann', action: 'retry' })
       await expect(retried).rejects.toMatchObject({ code: 'store-unavailable' })
       const calls: string[] = []
       const { hapax, sms } = consumer(redis({ client: plain, prefix }), () => calls.push('called'))
@@ -242,7 +242,7 @@ describe('a store on Redis', () => {
       },
     }
     const store = redis({ client: losing, prefix, timeoutMs: 100 })
-    const claimed = store.claimStored('sms', { token: crypto.randomUUID(), leaseMs: 1_000, limit: 10 })
+    const claimed = store.claims.claimStored('sms', { token: crypto.randomUUID(), leaseMs: 1_000, limit: 10 })
     await expect(claimed).rejects.toMatchObject({ code: 'store-unavailable' })
     // As long as anything takes that was asked for after the first answer.
     await expect(store.ready()).rejects.toMatchObject({ code: 'store-unavailable' })

@@ -3,7 +3,7 @@ import { type ClaimStore, createHapax, defineMessage, messageKey, silentLogger }
 import { redis } from 'hapax/redis'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { instead } from '../../src/testing/claims/world.ts'
+import { altered } from '../../src/testing/altered.ts'
 import { freshPrefix } from '../support/redis-stores.ts'
 import { requireServer } from '../support/servers.ts'
 
@@ -37,7 +37,7 @@ describe('what is asked of Redis at the same time', () => {
   afterAll(() => client?.disconnect())
 
   const claim = (...ids: readonly string[]) =>
-    store.claim('sms', ids.map(stored), { token: randomUUID(), leaseMs: 30_000, alone: false })
+    store.claims.claim('sms', ids.map(stored), { token: randomUUID(), leaseMs: 30_000, alone: false })
 
   it('is asked in one call of a script, and everybody has their own answer', async () => {
     const ids = Array.from({ length: 10 }, () => randomUUID())
@@ -46,10 +46,10 @@ describe('what is asked of Redis at the same time', () => {
     const leases = claims.flat().map((claimed) => (claimed.kind === 'ours' ? claimed.lease : expect.fail(claimed.kind)))
     expect(new Set(leases.map(({ token }) => token)).size).toBe(10)
     const [first, second, ...others] = leases as [(typeof leases)[0], (typeof leases)[0]]
-    await store.settle([first], DAY_MS)
+    await store.claims.settle([first], DAY_MS)
     scripts.length = 0
     const stale = { ...second, token: randomUUID() }
-    const settled = await Promise.all([[first], [stale], others].map((each) => store.settle(each, DAY_MS)))
+    const settled = await Promise.all([[first], [stale], others].map((each) => store.claims.settle(each, DAY_MS)))
     expect(scripts).toEqual(['10'])
     expect(settled.map((each) => [...each])).toEqual([[first.seq], [], others.map(({ seq }) => seq)])
   })
@@ -65,7 +65,7 @@ describe('what is asked of Redis at the same time', () => {
   it('claims what nobody has, although somebody has another one of the group', async () => {
     const [done, busy, fresh] = [randomUUID(), randomUUID(), randomUUID()]
     const [claimed] = await claim(done)
-    if (claimed?.kind === 'ours') await store.settle([claimed.lease], DAY_MS)
+    if (claimed?.kind === 'ours') await store.claims.settle([claimed.lease], DAY_MS)
     await claim(busy)
     const kinds = (await claim(done, fresh, busy)).map(({ kind }) => kind)
     expect(kinds).toEqual(['taken', 'ours', 'busy'])
@@ -73,10 +73,12 @@ describe('what is asked of Redis at the same time', () => {
 
   it('lets the next handler run while the last one is being settled', async () => {
     const settling = Promise.withResolvers<void>()
-    const slow = instead(store, {
-      settle: async (leases, retentionMs) => {
-        await settling.promise
-        return store.settle(leases, retentionMs)
+    const slow = altered(store, {
+      claims: {
+        settle: async (leases, retentionMs) => {
+          await settling.promise
+          return store.claims.settle(leases, retentionMs)
+        },
       },
     })
     const hapax = createHapax({ store: slow, source: '/test', logger: silentLogger })

@@ -303,12 +303,12 @@ describe.for(stores)('the printed migrations of %s', (store) => {
     await using place = await makeEmptyPlace(store)
     const opened = await openStore(place.place, { max: 1 })
     const { status, stderr: said } = spawnSync(client.program, client.args(place.place), {
-      input: opened.migrationScript(),
+      input: opened.schema.script(),
       encoding: 'utf8',
       env: { ...process.env, ...client.env(place.place) },
     })
     expect({ status, errors: said.replaceAll(/^NOTICE: .*\n/gm, '') }).toEqual({ status: 0, errors: '' })
-    expect((await opened.migrations()).map(({ applied }) => applied)).not.toContain(false)
+    expect((await opened.schema.migrations()).map(({ applied }) => applied)).not.toContain(false)
     await opened.close()
     await place.query(client.call(place.place))
     expect(await place.query(`select 1 from ${table(place.place, 'outbox')}`)).toHaveLength(1)

@@ -27,7 +27,7 @@ beforeEach(async () => {
   directory = mkdtempSync(join(tmpdir(), 'hapax-sqlite-'))
   path = join(directory, 'test.db')
   store = sqlite({ path })
-  await store.migrate()
+  await store.schema.migrate()
 })
 
 afterEach(async () => {
@@ -47,7 +47,10 @@ function run<T>(
   writes: Writes = {},
   other = {},
 ): Promise<T> {
-  return store.transaction({ ...options, ...other }, opening, async (unit) => ({ value: await body(unit), writes }))
+  return store.transactions.run({ ...options, ...other }, opening, async (unit) => ({
+    value: await body(unit),
+    writes,
+  }))
 }
 
 function inboxRow(id: string, key: string | null = null) {
@@ -63,7 +66,7 @@ function share(other: Partial<Share> = {}): Share {
 }
 
 async function seqOf(id: string): Promise<string> {
-  return (await store.inboxSeq('tester', message(id).messageKey)) ?? ''
+  return (await store.inbox.find('tester', message(id).messageKey)) ?? ''
 }
 
 function claimed(...seqs: string[]): Promise<string[]> {
@@ -94,18 +97,18 @@ describe('sqlite()', () => {
     expect(() => refuseNetwork('/mnt/test.db', 0xff534d42)).toThrow('on a disk of this host, not on CIFS')
     expect(() => refuseNetwork('/mnt/test.db', 0xef53)).not.toThrow()
     const lost = sqlite({ path: join(directory, 'missing', 'test.db') })
-    await expect(lost.migrate()).rejects.toMatchObject({ code: 'invalid-option' })
+    await expect(lost.schema.migrate()).rejects.toMatchObject({ code: 'invalid-option' })
   })
 
   it('keeps two prefixes in one file apart, and every :memory: for itself', async () => {
     const other = sqlite({ path, prefix: 'other_' })
-    expect(await other.migrate()).toHaveLength(1)
+    expect(await other.schema.migrate()).toHaveLength(1)
     await run(take('1'), async () => undefined)
-    expect((await other.status()).consumers).toEqual([])
+    expect((await other.admin.status()).consumers).toEqual([])
     await other.close()
     const [first, second] = [sqlite({ path: ':memory:' }), sqlite({ path: ':memory:' })]
-    await first.migrate()
-    await expect(second.ready()).rejects.toMatchObject({ code: 'schema-outdated' })
+    await first.schema.migrate()
+    await expect(second.schema.ready()).rejects.toMatchObject({ code: 'schema-outdated' })
     await Promise.all([first.close(), second.close()])
   })
 
@@ -121,7 +124,7 @@ describe('sqlite()', () => {
 
   it('is closed once and for all', async () => {
     await store.close()
-    await expect(store.status()).rejects.toMatchObject({ code: 'closed' })
+    await expect(store.admin.status()).rejects.toMatchObject({ code: 'closed' })
   })
 })
 
@@ -145,9 +148,9 @@ describe('the tables', () => {
     expect(await claimed(three)).toEqual([])
     expect(await claimed(four, one)).toEqual([one])
     const error = { name: 'E', message: 'm' }
-    await store.fail({ seq: three, attempts: 1, reason: 'permanent', error, leaseToken: null, hold: true })
+    await store.inbox.fail({ seq: three, attempts: 1, reason: 'permanent', error, leaseToken: null, hold: true })
     expect(await claimed(two, three, four)).toEqual([two])
-    const [found] = await store.look([share()])
+    const [found] = await store.workers.look([share()])
     expect(found?.entries).toMatchObject([{ seq: three, key: 'a', held: true }])
   })
 
@@ -158,7 +161,7 @@ describe('the tables', () => {
     let after: Share['after'] = new Map()
     let pages = 0
     do {
-      const [page] = await store.look([share({ limit: 64, after })])
+      const [page] = await store.workers.look([share({ limit: 64, after })])
       expect(page?.entries.filter((entry) => entry.key === 'long').length).toBeLessThanOrEqual(100)
       for (const entry of page?.entries ?? []) seen.add(entry.key)
       after = page?.after ?? new Map()
@@ -231,7 +234,7 @@ describe('a transaction', () => {
     const careless = run(take('1'), async ({ tx }) => void tx.query(wrong))
     await expect(careless).rejects.toMatchObject({ code: 'unawaited-query' })
     await run(take('1'), ({ tx }) => tx.query(wrong).catch(() => undefined))
-    expect((await store.status()).consumers).toMatchObject([{ receipts: 1 }])
+    expect((await store.admin.status()).consumers).toMatchObject([{ receipts: 1 }])
   })
 
   it('is lost when the disk is full, whatever the handler makes of it', async () => {
@@ -255,14 +258,16 @@ describe('a transaction', () => {
     await expect(lent.tx.query('select 1')).rejects.toMatchObject({ code: 'transaction-closed' })
     expect(() => lent.statement.get()).toThrow('has settled')
     expect(() => lent.client.exec('select 1')).toThrow('has settled')
-    expect(() => store.enter(lent.tx)).toThrow(expect.objectContaining({ code: 'transaction-closed' }))
-    expect(() => store.enter({} as SqliteTx)).toThrow(expect.objectContaining({ code: 'not-in-transaction' }))
+    expect(() => store.transactions.enter(lent.tx)).toThrow(expect.objectContaining({ code: 'transaction-closed' }))
+    expect(() => store.transactions.enter({} as SqliteTx)).toThrow(
+      expect.objectContaining({ code: 'not-in-transaction' }),
+    )
   })
 
   it('of another file is no transaction of this store', async () => {
     const other = sqlite({ path: join(directory, 'other.db') })
     await run(plain, async ({ tx }) => {
-      expect(() => other.enter(tx)).toThrow(expect.objectContaining({ code: 'not-in-transaction' }))
+      expect(() => other.transactions.enter(tx)).toThrow(expect.objectContaining({ code: 'not-in-transaction' }))
     })
     await other.close()
   })
@@ -299,17 +304,17 @@ describe('the one writer', () => {
     const nested = { code: 'nested-transaction' }
     await run(take('1'), async () => {
       await expect(run(take('2'), async () => undefined)).rejects.toMatchObject(nested)
-      await expect(store.status()).rejects.toMatchObject(nested)
+      await expect(store.admin.status()).rejects.toMatchObject(nested)
       await expect(store.close()).rejects.toMatchObject(nested)
     })
-    await sibling.ready()
-    await run(take('3'), () => expect(sibling.status()).rejects.toMatchObject(nested))
+    await sibling.schema.ready()
+    await run(take('3'), () => expect(sibling.admin.status()).rejects.toMatchObject(nested))
     await sibling.close()
   })
 
   it('takes calls of code that outlived its transaction', async () => {
     const later = Promise.withResolvers<void>()
-    const outlived = await run(take('1'), async () => ({ status: later.promise.then(() => store.status()) }))
+    const outlived = await run(take('1'), async () => ({ status: later.promise.then(() => store.admin.status()) }))
     later.resolve()
     expect((await outlived.status).consumers).toMatchObject([{ receipts: 1 }])
   })
@@ -336,12 +341,12 @@ describe('the one writer', () => {
 
   it('goes to a sibling on the same file when a store is closed', async () => {
     const sibling = sqlite({ path })
-    await sibling.ready()
+    await sibling.schema.ready()
     const release = Promise.withResolvers<void>()
     const holder = run(take('1'), () => release.promise)
     const closing = store.close()
     const refused = expect(run(take('2'), async () => undefined)).rejects.toMatchObject({ code: 'store-unavailable' })
-    const status = sibling.status()
+    const status = sibling.admin.status()
     release.resolve()
     await Promise.all([holder, closing, refused])
     expect((await status).consumers).toMatchObject([{ receipts: 1 }])
@@ -366,7 +371,7 @@ describe('the one writer', () => {
       expect(await late.promise).toMatchObject({ code: 'transaction-closed' })
       expect((await tx.query('select * from orders')).rows).toEqual([])
     })
-    expect((await store.status()).consumers).toMatchObject([{ receipts: 1 }])
+    expect((await store.admin.status()).consumers).toMatchObject([{ receipts: 1 }])
   })
 })
 
@@ -410,7 +415,7 @@ describe('several processes', () => {
     const waiting = run(take('1'), async () => 'done')
     holder.kill('SIGKILL')
     expect(await waiting).toBe('done')
-    expect((await store.status()).consumers).toMatchObject([{ consumer: 'tester', receipts: 1 }])
+    expect((await store.admin.status()).consumers).toMatchObject([{ consumer: 'tester', receipts: 1 }])
   })
 })
 
@@ -422,7 +427,7 @@ describe('K21: the files', () => {
     const file = join(directory, 'own.db')
     const own = sqlite({ path: file })
     try {
-      await own.migrate()
+      await own.schema.migrate()
       expect(modes(file)).toEqual(['600', '600', '600'])
     } finally {
       process.umask(umask)
@@ -436,7 +441,7 @@ describe('K21: the files', () => {
     writeFileSync(file, '', { mode: 0o664 })
     const own = sqlite({ path: file })
     try {
-      await own.migrate()
+      await own.schema.migrate()
       expect(modes(file)).toEqual(['664', '664', '664'])
     } finally {
       process.umask(umask)

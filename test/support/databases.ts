@@ -6,7 +6,7 @@ import { DatabaseSync } from 'node:sqlite'
 import type { Connection, Store } from 'hapax'
 import { createConnection, createPool } from 'mysql2/promise'
 import pg from 'pg'
-import { SqlStore } from '../../src/stores/sql/index.ts'
+import { sqlStore } from '../../src/stores/sql/index.ts'
 import type { Seams } from './seams.ts'
 import { requireServer, type StoreName, testStores } from './servers.ts'
 
@@ -45,7 +45,7 @@ export interface Checker extends AsyncDisposable {
 export async function makePlace(store: DurableStore): Promise<Checker> {
   const checker = await makeEmptyPlace(store)
   const hapax = await openStore(checker.place, { max: 1 })
-  await hapax.migrate()
+  await hapax.schema.migrate()
   await hapax.close()
   return checker
 }
@@ -228,6 +228,6 @@ const openers: Record<DurableStore, Opener> = {
     const { SqliteConnection } = await import('../../src/stores/sqlite/connection.ts')
     const { dialect } = await import('../../src/stores/sqlite/statements/sql.ts')
     seams?.sqlite()
-    return new SqlStore(watch(new SqliteConnection(url)), dialect('hapax_'))
+    return sqlStore(watch(new SqliteConnection(url)), dialect('hapax_'))
   },
 }

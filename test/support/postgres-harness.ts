@@ -40,7 +40,7 @@ function migratedSchemas<Tx, Own>(admin: pg.Pool, way: PostgresWay<Tx, Own>): Sh
   const shelf = new Shelf({
     make: async () => {
       const schema = await makeSchema(admin)
-      await way.storeOn(admin, schema).migrate()
+      await way.storeOn(admin, schema).schema.migrate()
       return schema
     },
     empty: async (schema) => {

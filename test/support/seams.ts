@@ -10,25 +10,10 @@ type Moment = 'before' | 'in flight' | 'after'
  * Calls that happen when a worker starts, and those that happen as often as time passes, such as heartbeats and looks, which
  * write nothing about a message: neither they nor what they call are points, because two runs would not meet the same ones.
  */
-const QUIET = [
-  'ready',
-  'migrations',
-  'migrate',
-  'subscribe',
-  'close',
-  'join',
-  'beat',
-  'note',
-  'bury',
-  'leave',
-  'workers',
-  'look',
-  'renew',
-  'status',
-]
+const QUIET = /^(close|schema\.\w+|workers\.\w+|subscriptions\.add|(inbox|claims)\.renew|admin\.status)$/
 
 /** Calls that answer at once; what they have to ask the database is a point of its own. */
-const SYNCHRONOUS = ['enter', 'mostBytes', 'migrationScript']
+const SYNCHRONOUS = ['transactions.enter', 'schema.script']
 
 /**
  * Numbers the calls over the seams of a store as they happen, and ends the process at one of them. Two runs of the same
@@ -62,16 +47,22 @@ export class Seams {
   }
 
   store(store: Store<RigTx>): Store<RigTx> {
-    return new Proxy(store, {
-      get: (target, method) => {
-        const value: unknown = Reflect.get(target, method, target)
+    return this.#seamed(store, '')
+  }
+
+  /** A store, or a part of one: a call of a method is a point. */
+  #seamed<Part extends object>(part: Part, prefix: string): Part {
+    return new Proxy(part, {
+      get: (target, name) => {
+        const value: unknown = Reflect.get(target, name, target)
+        const label = `${prefix}${String(name)}`
+        if (typeof value === 'object' && value !== null && name !== 'features') return this.#seamed(value, `${label}.`)
         if (typeof value !== 'function') return value
-        const label = String(method)
         if (SYNCHRONOUS.includes(label)) return value.bind(target)
         return (...args: unknown[]) => {
-          if (label === 'transaction') args[2] = this.#body('store.body', args[2] as Body)
+          if (label === 'transactions.run') args[2] = this.#body('store.body', args[2] as Body)
           const call = (): Promise<unknown> => value.apply(target, args)
-          return QUIET.includes(label) ? this.#quietly(call) : this.around(`store.${label}`, call)
+          return QUIET.test(label) ? this.#quietly(call) : this.around(`store.${label}`, call)
         }
       },
     })

@@ -48,7 +48,7 @@ async function onPostgres(): Promise<SqlRig> {
   client.on('error', () => {})
   await client.connect()
   const store = postgres({ url, schema })
-  await store.migrate()
+  await store.schema.migrate()
   return {
     hapax: (source, delivery) => openHapax(store, source, delivery),
     publish: async (message, end = 'commit') => {
@@ -89,7 +89,7 @@ async function onMysql(): Promise<SqlRig> {
   await client.query(`use ${name}`)
   url.pathname = `/${name}`
   const store = mysql({ url: url.href })
-  await store.migrate()
+  await store.schema.migrate()
   return {
     hapax: (source, delivery) => openHapax(store, source, delivery),
     publish: async ({ source, type, data, key, id, ...options }, end = 'commit') => {

@@ -34,7 +34,7 @@ export const sqliteHarness: StoreHarness<SqliteTx> = {
       return store
     }
     const store = await another()
-    if (migrated) await store.migrate()
+    if (migrated) await store.schema.migrate()
     const column = async (text: string): Promise<string[]> =>
       checker
         .prepare(text)

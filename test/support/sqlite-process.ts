@@ -21,7 +21,7 @@ export function message(id: string): StoredMessage {
 /** Takes messages 0 … count - 1, each in a transaction of its own, and says how many were new. */
 async function take(path: string, count: number): Promise<void> {
   const store = sqlite({ path })
-  const applied = await store.migrate()
+  const applied = await store.schema.migrate()
   let taken = 0
   for (let index = 0; index < count; index++) {
     const opening = {
@@ -30,7 +30,7 @@ async function take(path: string, count: number): Promise<void> {
       token: crypto.randomUUID(),
       messages: [message(`${index}`)],
     } as const
-    await store.transaction({ lockTimeoutMs: 30_000, idleTimeoutMs: 30_000 }, opening, async ({ existing }) => {
+    await store.transactions.run({ lockTimeoutMs: 30_000, idleTimeoutMs: 30_000 }, opening, async ({ existing }) => {
       if (existing.size > 0) return { value: undefined, writes: undefined }
       taken += 1
       return { value: undefined, writes: {} }
@@ -44,7 +44,7 @@ async function take(path: string, count: number): Promise<void> {
 async function hold(path: string): Promise<void> {
   const store = sqlite({ path })
   const opening = { kind: 'take', consumer: 'holder', token: crypto.randomUUID(), messages: [message('held')] } as const
-  await store.transaction({ lockTimeoutMs: 30_000, idleTimeoutMs: 30_000 }, opening, async () => {
+  await store.transactions.run({ lockTimeoutMs: 30_000, idleTimeoutMs: 30_000 }, opening, async () => {
     process.stdout.write('holding\n')
     await new Promise((resolve) => process.stdin.once('data', resolve))
     return { value: undefined, writes: {} }

@@ -141,7 +141,7 @@ it('ends at once on a second signal, although the broker does not answer', async
 it('waits for a database that is not there yet, and for a broker that goes away and comes back', async () => {
   const store = memory()
   const hapax = createHapax({ store, source: '/shop', logger: silentLogger }) as Hapax<unknown>
-  const ready = vi.spyOn(store, 'ready').mockRejectedValue(new HapaxError('store-unavailable', 'no route'))
+  const ready = vi.spyOn(store.schema, 'ready').mockRejectedValue(new HapaxError('store-unavailable', 'no route'))
   let away = false
   const sent: string[] = []
   const broker = {

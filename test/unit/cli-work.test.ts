@@ -120,7 +120,7 @@ it('aborts a handler that does not end before the deadline', async () => {
 it('waits for a database that is not there yet, and stops while it waits', async () => {
   const { store, hapax, billing } = shop()
   billing.on(Placed, () => {})
-  const ready = vi.spyOn(store, 'ready').mockRejectedValue(new HapaxError('store-unavailable', 'no route'))
+  const ready = vi.spyOn(store.schema, 'ready').mockRejectedValue(new HapaxError('store-unavailable', 'no route'))
   const worker = hapax.worker({ consume: [billing] })
   const work = inProcess({ hapax, worker })
   await vi.waitFor(() => expect(work.log()).toContain('the store is not available, trying again: no route'), soon)
@@ -131,7 +131,7 @@ it('waits for a database that is not there yet, and stops while it waits', async
 
   const other = shop()
   other.billing.on(Placed, () => {})
-  vi.spyOn(other.store, 'ready').mockRejectedValue(new HapaxError('store-unavailable', 'no route'))
+  vi.spyOn(other.store.schema, 'ready').mockRejectedValue(new HapaxError('store-unavailable', 'no route'))
   const waiting = inProcess({ hapax: other.hapax, worker: other.hapax.worker({ consume: [other.billing] }) })
   await vi.waitFor(() => expect(waiting.log()).toContain('trying again'), soon)
   waiting.signal('SIGINT')

@@ -2,6 +2,7 @@ import { setImmediate } from 'node:timers/promises'
 import { createHapax, defineMessage, silentLogger } from 'hapax'
 import { memory } from 'hapax/memory'
 import { expect, it } from 'vitest'
+import { altered } from '../../src/testing/altered.ts'
 
 const Ping = defineMessage('ping')
 
@@ -10,23 +11,19 @@ it('B3: a message is not settled while leases are prolonged: that would have to 
   const renewing = Promise.withResolvers<void>()
   const renewed = Promise.withResolvers<void>()
   let settling = false
-  const watched = new Proxy(store, {
-    get: (target, name) => {
-      if (name === 'renew') {
-        return async (...args: Parameters<typeof store.renew>) => {
-          renewing.resolve()
-          await renewed.promise
-          return store.renew(...args)
-        }
-      }
-      if (name === 'transaction') {
-        return (...args: Parameters<typeof store.transaction>) => {
-          if (JSON.stringify(args).includes('"settle"')) settling = true
-          return store.transaction(...args)
-        }
-      }
-      const value: unknown = Reflect.get(target, name)
-      return typeof value === 'function' ? value.bind(target) : value
+  const watched = altered(store, {
+    inbox: {
+      renew: async (leases, leaseMs) => {
+        renewing.resolve()
+        await renewed.promise
+        return store.inbox.renew(leases, leaseMs)
+      },
+    },
+    transactions: {
+      run: (options, opening, body) => {
+        if (opening.kind === 'settle') settling = true
+        return store.transactions.run(options, opening, body)
+      },
     },
   })
   const hapax = createHapax({ store: watched, source: '/test', logger: silentLogger })

@@ -67,7 +67,9 @@ function retry(id: string, delayMs = 0, key: string | null = null): RetryRow {
 async function look(table: 'inbox' | 'outbox' = 'inbox', other: Partial<Share> = {}): Promise<Look> {
   const scope = table === 'inbox' ? 'tester' : 'default'
   const lanes = [...Array(LANES).keys()]
-  const [found] = await store.look([{ table, scope, types: ['tested'], lanes, limit: 100, after: new Map(), ...other }])
+  const [found] = await store.workers.look([
+    { table, scope, types: ['tested'], lanes, limit: 100, after: new Map(), ...other },
+  ])
   return found as Look
 }
 
@@ -92,7 +94,10 @@ function run<T>(
   writes: Writes = {},
   other = {},
 ): Promise<T> {
-  return store.transaction({ ...options, ...other }, opening, async (unit) => ({ value: await body(unit), writes }))
+  return store.transactions.run({ ...options, ...other }, opening, async (unit) => ({
+    value: await body(unit),
+    writes,
+  }))
 }
 
 describe('a transaction in memory', () => {
@@ -111,11 +116,11 @@ describe('a transaction in memory', () => {
     const before = ['hapax_receipts', 'hapax_inbox', 'hapax_outbox'].map((table) => store.rows(table))
     const failing = run(take('1'), async ({ tx }) => {
       tx.insert('orders', { id: 1 })
-      await store.enter(tx).writeOutbox([{ relay: 'default', message: message('2'), delayMs: 0 }])
+      await store.transactions.enter(tx).writeOutbox([{ relay: 'default', message: message('2'), delayMs: 0 }])
       throw new Error('of the handler')
     })
     await expect(failing).rejects.toThrow('of the handler')
-    await store.transaction(options, take('1'), async ({ tx }) => {
+    await store.transactions.run(options, take('1'), async ({ tx }) => {
       tx.insert('orders', { id: 2 })
       return { value: undefined, writes: undefined }
     })
@@ -134,10 +139,14 @@ describe('a transaction in memory', () => {
     const tx = await run(plain, (unit) => unit.tx)
     expect(() => tx.insert('orders', {})).toThrow('has settled')
     expect(() => tx.rows('orders')).toThrow('has settled')
-    expect(() => store.enter(tx)).toThrow(expect.objectContaining({ code: 'transaction-closed' }))
-    expect(() => store.enter({} as MemoryTx)).toThrow(expect.objectContaining({ code: 'not-in-transaction' }))
+    expect(() => store.transactions.enter(tx)).toThrow(expect.objectContaining({ code: 'transaction-closed' }))
+    expect(() => store.transactions.enter({} as MemoryTx)).toThrow(
+      expect.objectContaining({ code: 'not-in-transaction' }),
+    )
     await run(plain, (unit) =>
-      expect(() => memory().enter(unit.tx)).toThrow(expect.objectContaining({ code: 'not-in-transaction' })),
+      expect(() => memory().transactions.enter(unit.tx)).toThrow(
+        expect.objectContaining({ code: 'not-in-transaction' }),
+      ),
     )
     await run(plain, (unit) => expect(() => unit.tx.insert('hapax_inbox', {})).toThrow('one of your own'))
   })
@@ -181,11 +190,11 @@ describe('a transaction in memory', () => {
   it('A28: refuses at once a call that would wait for itself', async () => {
     await run(take('1'), async () => {
       await expect(run(take('2'), () => undefined)).rejects.toMatchObject({ code: 'nested-transaction' })
-      await expect(store.status()).rejects.toMatchObject({ code: 'nested-transaction' })
-      await memory().status()
+      await expect(store.admin.status()).rejects.toMatchObject({ code: 'nested-transaction' })
+      await memory().admin.status()
     })
     await store.close()
-    await expect(store.status()).rejects.toMatchObject({ code: 'closed' })
+    await expect(store.admin.status()).rejects.toMatchObject({ code: 'closed' })
   })
 })
 
@@ -219,16 +228,16 @@ describe('the inbox in memory', () => {
     const { a1, a2, b1, b2 } = await seqs()
     expect(await claimed(b2)).toEqual([])
     expect(await claimed(a2, b2, b1)).toEqual(['b1', 'b2'])
-    await store.fail({ seq: String(a1), attempts: 1, reason: 'permanent', error, leaseToken: null, hold: true })
+    await store.inbox.fail({ seq: String(a1), attempts: 1, reason: 'permanent', error, leaseToken: null, hold: true })
     expect(await claimed(a1, a2)).toEqual([])
     expect((await look()).entries).toMatchObject([{ seq: a1, key: 'a', held: true }])
-    expect(await store.heldKeys(10)).toMatchObject([
+    expect(await store.keys.list(10)).toMatchObject([
       { origin: 'inbox', scope: 'tester', key: 'a', id: 'a1', waiting: 1 },
     ])
-    expect(await store.releaseKey('inbox', 'tester', 'a', audit)).toBe(true)
-    expect(await store.releaseKey('inbox', 'tester', 'a', audit)).toBe(false)
+    expect(await store.keys.release('inbox', 'tester', 'a', audit)).toBe(true)
+    expect(await store.keys.release('inbox', 'tester', 'a', audit)).toBe(false)
     expect(await claimed(a2)).toEqual(['a2'])
-    expect(await store.failedList({ limit: 10 })).toMatchObject([{ message: { id: 'a1' }, held: false }])
+    expect(await store.failed.list({ limit: 10 })).toMatchObject([{ message: { id: 'a1' }, held: false }])
   })
 
   it('goes through the keys of a lane page by page', async () => {
@@ -250,49 +259,60 @@ describe('the inbox in memory', () => {
   it('moves a message to the failed store and back', async () => {
     await run(take('1'), () => undefined, { inbox: [retry('1')] })
     const seq = String((await seqs())['1'])
-    expect(await store.reschedule({ seq, attempts: 1, lost: 0, delayMs: 100, error, leaseToken: null })).toBe(true)
-    expect(await store.status()).toMatchObject({
+    expect(await store.inbox.reschedule({ seq, attempts: 1, lost: 0, delayMs: 100, error, leaseToken: null })).toBe(
+      true,
+    )
+    expect(await store.admin.status()).toMatchObject({
       consumers: [{ consumer: 'tester', receipts: 1, retrying: 1, waiting: 0 }],
     })
-    expect(await store.fail({ seq, attempts: 2, reason: 'permanent', error, leaseToken: null, hold: false })).toBe(true)
-    expect(await store.fail({ seq, attempts: 2, reason: 'permanent', error, leaseToken: null, hold: false })).toBe(
-      false,
-    )
-    const [failed] = await store.failedList({ consumer: 'tester', reason: 'permanent', limit: 10 })
+    expect(
+      await store.inbox.fail({ seq, attempts: 2, reason: 'permanent', error, leaseToken: null, hold: false }),
+    ).toBe(true)
+    expect(
+      await store.inbox.fail({ seq, attempts: 2, reason: 'permanent', error, leaseToken: null, hold: false }),
+    ).toBe(false)
+    const [failed] = await store.failed.list({ consumer: 'tester', reason: 'permanent', limit: 10 })
     expect(failed).toMatchObject({ attempts: 2, error, message: { id: '1' }, held: false })
-    expect((await store.trace('1')).map(({ where }) => where)).toEqual(['receipt', 'failed'])
-    expect(await store.failedRetry(failed?.seq ?? '', audit)).toBe(true)
-    expect(await store.failedRetry(failed?.seq ?? '', audit)).toBe(false)
+    expect((await store.admin.trace('1')).map(({ where }) => where)).toEqual(['receipt', 'failed'])
+    expect(await store.failed.retry(failed?.seq ?? '', audit)).toBe(true)
+    expect(await store.failed.retry(failed?.seq ?? '', audit)).toBe(false)
     expect(store.rows('hapax_inbox')).toMatchObject([{ attempts: 0, starts: 0 }])
-    expect(await store.inboxSeq('tester', message('1').messageKey)).toBeDefined()
-    expect((await store.trace('1')).map(({ where }) => where)).toEqual(['receipt', 'inbox', 'audit'])
+    expect(await store.inbox.find('tester', message('1').messageKey)).toBeDefined()
+    expect((await store.admin.trace('1')).map(({ where }) => where)).toEqual(['receipt', 'inbox', 'audit'])
   })
 
   it('puts an edited message into the place of a held one', async () => {
     await run(take('1', '2'), () => undefined, { inbox: [retry('1', 0, 'a'), retry('2', 0, 'a')] })
     const rows = await seqs()
-    await store.fail({ seq: String(rows['1']), attempts: 1, reason: 'permanent', error, leaseToken: null, hold: true })
-    const [failed] = await store.failedList({ limit: 1 })
+    await store.inbox.fail({
+      seq: String(rows['1']),
+      attempts: 1,
+      reason: 'permanent',
+      error,
+      leaseToken: null,
+      hold: true,
+    })
+    const [failed] = await store.failed.list({ limit: 1 })
     const seq = failed?.seq ?? ''
     expect(failed?.held).toBe(true)
-    await expect(store.failedEdit(seq, message('2', 'tested', 'a'), audit)).rejects.toMatchObject({ code: 'conflict' })
-    expect(await store.failedEdit(seq, message('1b', 'tested', 'a'), { ...audit, action: 'edit' })).toBe(true)
-    expect(await store.failedRetry(seq, audit)).toBe(false)
+    await expect(store.failed.edit(seq, message('2', 'tested', 'a'), audit)).rejects.toMatchObject({ code: 'conflict' })
+    expect(await store.failed.edit(seq, message('1b', 'tested', 'a'), { ...audit, action: 'edit' })).toBe(true)
+    expect(await store.failed.retry(seq, audit)).toBe(false)
     expect(await claimed(rows['1'], rows['2'])).toEqual(['1b', '2'])
-    expect(await store.failedList({ replaced: true, limit: 1 })).toMatchObject([{ replacedBy: '1b', held: false }])
-    expect(await store.failedCount({})).toBe(0)
+    expect(await store.failed.list({ replaced: true, limit: 1 })).toMatchObject([{ replacedBy: '1b', held: false }])
+    expect(await store.failed.count({})).toBe(0)
     expect(await run(take('1b'), ({ existing }) => existing.size)).toBe(1)
   })
 
   it('delivers a message to all who listen, each once', async () => {
-    await store.subscribe('listed', ['tested'], true)
-    await store.subscribe('known', ['tested'], true)
-    expect(await store.isSubscribed('listed', 'tested')).toBe(true)
+    await store.subscriptions.add('listed', ['tested'], true)
+    await store.subscriptions.add('known', ['tested'], true)
+    expect(await store.subscriptions.list()).toContainEqual({ consumer: 'listed', type: 'tested', ordered: true })
     const consumers = [{ name: 'known', ordered: false }]
     const rows = [{ message: message('1', 'tested', 'a'), consumers, delayMs: 0 }]
     const results = await run(plain, async ({ tx }) => [
-      await store.enter(tx).writeLocal(rows),
-      await store.enter(tx).writeLocal(rows),
+      await store.transactions.enter(tx).writeLocal(rows),
+      await store.transactions.enter(tx).writeLocal(rows),
     ])
     expect(results).toEqual([[{ consumers: 2, fresh: 2 }], [{ consumers: 2, fresh: 0 }]])
     const inbox = store.rows('hapax_inbox') as { consumer: string; ordered: boolean }[]
@@ -308,18 +328,18 @@ describe('the outbox in memory', () => {
     const outbox = ['1', '2'].map((id) => ({ relay: 'default', message: message(id, 'tested', 'a'), delayMs: 0 }))
     await run(plain, () => undefined, { outbox })
     const [first, second] = (await look('outbox')).entries.map((entry) => entry.seq)
-    await store.postpone([{ seq: String(first), delayMs: 100, error }])
+    await store.outbox.postpone([{ seq: String(first), delayMs: 100, error }])
     expect((await look('outbox')).entries).toMatchObject([{ seq: first, dueMs: 100 }])
-    expect(await store.refuse({ seq: String(first), reason: 'permanent', error, hold: true })).toBe(true)
+    expect(await store.outbox.refuse({ seq: String(first), reason: 'permanent', error, hold: true })).toBe(true)
     expect((await look('outbox')).entries).toMatchObject([{ seq: first, held: true }])
-    const [failed] = await store.failedList({ origin: 'outbox', limit: 1 })
+    const [failed] = await store.failed.list({ origin: 'outbox', limit: 1 })
     expect(failed).toMatchObject({ consumer: 'default', attempts: 2, held: true })
-    expect(await store.failedDiscard(failed?.seq ?? '', { ...audit, action: 'discard' })).toBe(true)
-    await store.confirm([String(first), String(second)], true)
+    expect(await store.failed.discard(failed?.seq ?? '', { ...audit, action: 'discard' })).toBe(true)
+    await store.outbox.confirm([String(first), String(second)], true)
     expect(store.rows('hapax_outbox')).toEqual([])
-    const [sent] = await store.sentList({ limit: 10 })
+    const [sent] = await store.sent.list({ limit: 10 })
     expect(sent).toMatchObject({ relay: 'default', message: { id: '2' } })
-    expect(await store.sentRepublish(sent?.seq ?? '', { ...audit, action: 'republish' })).toBe(true)
+    expect(await store.sent.republish(sent?.seq ?? '', { ...audit, action: 'republish' })).toBe(true)
     expect(store.rows('hapax_outbox')).toMatchObject([{ message: { id: '2' }, attempts: 0 }])
   })
 })
@@ -329,29 +349,29 @@ describe('workers in memory', () => {
     await run(plain, () => undefined, { inbox: [retry('1'), retry('2')] })
     const { 1: first, 2: second } = await seqs()
     const hello = { name: 'host', ttlMs: 100, serves: '{}' }
-    await store.join({ ...hello, id: 'a' })
-    await store.join({ ...hello, id: 'b' })
-    expect(await store.note('a', [String(first)], true)).toBe(true)
+    await store.workers.join({ ...hello, id: 'a' })
+    await store.workers.join({ ...hello, id: 'b' })
+    expect(await store.workers.note('a', { seqs: [String(first)], alone: true }, false)).toEqual([])
     now += 101
-    expect(await store.beat('b', [String(second)], false)).toMatchObject([
+    expect(await store.workers.note('b', { seqs: [String(second)], alone: false }, true)).toMatchObject([
       { id: 'a', alive: false, silentMs: 101, inHand: 1 },
       { id: 'b', alive: true, inHand: 1 },
     ])
-    expect(await store.bury()).toBe(1)
+    expect(await store.workers.bury()).toBe(1)
     expect(store.rows('hapax_inbox')).toMatchObject([
       { starts: 1, crashes: 1 },
       { starts: 0, crashes: 0 },
     ])
     expect((await look()).entries).toMatchObject([{ deaths: 1 }, { deaths: 0 }])
-    expect(await store.beat('a', [], false)).toBeUndefined()
-    await store.leave('b')
+    expect(await store.workers.note('a', { seqs: [], alone: false }, true)).toBeUndefined()
+    await store.workers.leave('b')
     expect(store.rows('hapax_workers')).toEqual([])
   })
 
   it('are heard while a handler runs, and stay when it is rolled back', async () => {
-    await store.join({ id: 'a', name: 'host', ttlMs: 100, serves: '{}' })
+    await store.workers.join({ id: 'a', name: 'host', ttlMs: 100, serves: '{}' })
     const failing = run(plain, async () => {
-      expect(await store.note('a', ['7'], false)).toBe(true)
+      expect(await store.workers.note('a', { seqs: ['7'], alone: false }, false)).toEqual([])
       throw new Error('of the handler')
     })
     await expect(failing).rejects.toThrow('of the handler')
@@ -364,11 +384,12 @@ describe('cleaning in memory', () => {
     await run(take('1', '2', '3'), () => undefined, { inbox: [retry('2')] })
     now += 1000
     await run(take('4'), () => undefined)
-    expect((await store.cleanable('tester', 500, { after: undefined, limit: 10 })).count).toBe(2)
+    const all = { kind: 'receipts', consumer: 'tester', after: undefined, dryRun: true } as const
+    expect(await store.admin.clean(all, 500, 10)).toEqual({ deleted: 2, after: undefined })
     let after: string | undefined
     let deleted = 0
     do {
-      const step = await store.cleanup({ kind: 'receipts', consumer: 'tester', after }, 500, 1)
+      const step = await store.admin.clean({ kind: 'receipts', consumer: 'tester', after }, 500, 1)
       deleted += step.deleted
       after = step.after
     } while (after !== undefined)
@@ -379,6 +400,6 @@ describe('cleaning in memory', () => {
         .map((row) => (row as { id: string }).id)
         .sort(),
     ).toEqual(['2', '4'])
-    expect(await store.checkup()).toMatchObject([{ level: 'warning' }])
+    expect(await store.admin.checkup()).toMatchObject([{ level: 'warning' }])
   })
 })

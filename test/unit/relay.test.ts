@@ -10,9 +10,10 @@ import {
   type OutgoingMessage,
   silentLogger,
 } from 'hapax'
-import { memory } from 'hapax/memory'
+import { type MemoryStore, memory } from 'hapax/memory'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { systemClock } from '../../src/base/clock.ts'
+import { altered } from '../../src/testing/altered.ts'
 
 interface Data {
   readonly key: string
@@ -85,14 +86,9 @@ describe('a relay', () => {
   it('I8: lets go of what it could not write down, and of what stands behind it', async () => {
     const store = memory()
     let away = true
-    const flaky = new Proxy(store, {
-      get: (target, name) => {
-        if (name === 'postpone' && away) {
-          return () => Promise.reject(new HapaxError('store-unavailable', 'away'))
-        }
-        const value: unknown = Reflect.get(target, name)
-        return typeof value === 'function' ? value.bind(target) : value
-      },
+    const flaky = instead(store, 'postpone', async (postpone, rows) => {
+      if (away) throw new HapaxError('store-unavailable', 'away')
+      return postpone(rows)
     })
     const nacks = { status: 'failed', error: new Error('nacked') } as const
     const { worker, arrived, publish } = await relay(({ id }) => (away && id === 'a1' ? nacks : CONFIRMED), flaky)
@@ -179,8 +175,8 @@ describe('a relay', () => {
     'D30: is not stopped by a row that is no message (order kept: %s, %s)',
     async ([keepsOrder, attributes]) => {
       // As somebody leaves it who writes into the table by hand.
-      const spoilt = instead(memory(), 'outboxRows', async (read, seqs) => {
-        const rows = (await read(seqs)) as readonly OutboxMessage[]
+      const spoilt = instead(memory(), 'read', async (read, seqs) => {
+        const rows = await read(seqs)
         const spoil = ({ message }: OutboxMessage) => (message.id === 'bad' ? { ...message, attributes } : message)
         return rows.map((row) => ({ ...row, message: spoil(row) }))
       })
@@ -197,9 +193,9 @@ describe('a relay', () => {
   it('D5: a row that somebody keeps locked stops nothing, and is not sent again and again', async () => {
     const store = memory()
     let locked: string | undefined
-    const partly = instead(store, 'confirm', async (confirm, seqs: readonly string[], keep: boolean) => {
+    const partly = instead(store, 'confirm', async (confirm, seqs, keep) => {
       const free = seqs.filter((seq) => seq !== locked)
-      await (confirm as typeof store.confirm)(free, keep)
+      await confirm(free, keep)
       return seqs.filter((seq) => seq === locked)
     })
     const { worker, arrived, publish } = await relay(() => CONFIRMED, partly)
@@ -266,7 +262,7 @@ describe('a relay', () => {
     const store = memory()
     const reading = Promise.withResolvers<void>()
     const read = Promise.withResolvers<void>()
-    const slow = instead(store, 'outboxRows', async (rows, ...args) => {
+    const slow = instead(store, 'read', async (rows, ...args) => {
       reading.resolve()
       await read.promise
       return rows(...args)
@@ -365,7 +361,7 @@ describe('a relay', () => {
   it('H11: sends nothing after it was stopped at once', async () => {
     const reading = Promise.withResolvers<void>()
     const read = Promise.withResolvers<void>()
-    const slow = instead(memory(), 'outboxRows', async (rows, ...args) => {
+    const slow = instead(memory(), 'read', async (rows, ...args) => {
       reading.resolve()
       await read.promise
       return rows(...args)
@@ -416,17 +412,14 @@ describe('a relay', () => {
   })
 })
 
-/** The store, with a method of ours in the place of one of its own. */
-function instead<Store extends object, Name extends keyof Store>(
-  store: Store,
+type Outbox = MemoryStore['outbox']
+
+/** The store, with a method of ours in the place of one of its outbox. */
+function instead<Name extends keyof Outbox>(
+  store: MemoryStore,
   name: Name,
-  ours: (own: (...args: never[]) => unknown, ...args: never[]) => unknown,
-): Store {
-  return new Proxy(store, {
-    get: (target, asked) => {
-      const value: unknown = Reflect.get(target, asked)
-      if (typeof value !== 'function') return value
-      return asked === name ? ours.bind(undefined, value.bind(target)) : value.bind(target)
-    },
-  })
+  ours: (own: Outbox[Name], ...args: Parameters<Outbox[Name]>) => ReturnType<Outbox[Name]>,
+): MemoryStore {
+  const replaced = (...args: Parameters<Outbox[Name]>): ReturnType<Outbox[Name]> => ours(store.outbox[name], ...args)
+  return altered(store, { outbox: { [name]: replaced } })
 }

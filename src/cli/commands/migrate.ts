@@ -43,7 +43,7 @@ async function migrate(options: MigrateOptions, io: Io): Promise<number> {
 }
 
 async function apply({ name, store }: NamedStore, options: MigrateOptions, io: Io): Promise<number> {
-  const applied = await store.migrate()
+  const applied = await store.schema.migrate()
   if (options.json) {
     json(io, { applied: applied.map(summary), pending: [] })
     return 0
@@ -76,14 +76,14 @@ async function print(found: NamedStore, options: MigrateOptions, io: Io): Promis
     io.err.write(`-- ${found.name} does not answer: all migrations are printed\n`)
     return undefined
   })
-  const sql = found.store.migrationScript(pending?.map(({ version }) => version))
+  const sql = found.store.schema.script(pending?.map(({ version }) => version))
   if (options.json) json(io, { applied: [], pending: pending?.map(summary) ?? null, sql })
   else io.out.write(sql === '' ? `-- ${found.name} is up to date\n` : sql)
   return 0
 }
 
 async function missing({ store }: NamedStore): Promise<readonly Migration[]> {
-  return (await store.migrations()).filter(({ applied }) => !applied)
+  return (await store.schema.migrations()).filter(({ applied }) => !applied)
 }
 
 function summary({ version, name, checksum }: Migration): object {

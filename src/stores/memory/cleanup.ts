@@ -1,47 +1,34 @@
-import type { Cleanable, CleanablePage, Cleaned, CleanupStep } from '../../contracts/index.ts'
+import type { Cleaned, CleanupStep } from '../../contracts/index.ts'
 import type { Data } from './data.ts'
 import { effectsOf, forgetEffect } from './leases.ts'
 import { bySeq, type ReceiptRow, receiptKey } from './rows.ts'
 import type { Table } from './tables.ts'
 
 /** One step of the cleaning. */
-export function cleanup(data: Data, step: CleanupStep, olderThanMs: number, limit: number): Cleaned {
+export function clean(data: Data, step: CleanupStep, olderThanMs: number, limit: number): Cleaned {
   const old = (at: Date): boolean => data.clock.now() - at.getTime() > olderThanMs
-  if (step.kind === 'receipts') return cleanReceipts(data, step.consumer, step.after, old, limit)
+  if (step.kind === 'receipts') return cleanReceipts(data, step, old, limit)
   if (step.kind === 'audit') return cleanOldest(data.audit, (row) => old(row.at), limit)
   return cleanOldest(data.sent, (row) => row.relay === step.relay && old(row.sentAt), limit)
 }
 
 function cleanReceipts(
   data: Data,
-  consumer: string,
-  after: string | undefined,
+  { consumer, after, dryRun }: CleanupStep & { readonly kind: 'receipts' },
   old: (at: Date) => boolean,
   limit: number,
 ): Cleaned {
-  const looked = receiptPage(data, consumer, { after, limit })
-  const deleted = looked.filter((row) => old(row.takenAt) && finished(data, row))
-  for (const row of deleted) {
-    data.receipts.delete(receiptKey(consumer, row))
-    for (const { name } of effectsOf(data, consumer, row.messageKey)) forgetEffect(data, { ...row, name })
-  }
-  return { deleted: deleted.length, after: looked.length === limit ? looked.at(-1)?.messageKey : undefined }
-}
-
-/** How many receipts of a page would be deleted. */
-export function cleanable(data: Data, consumer: string, olderThanMs: number, page: CleanablePage): Cleanable {
-  const old = (row: ReceiptRow): boolean => data.clock.now() - row.takenAt.getTime() > olderThanMs
-  const looked = receiptPage(data, consumer, page)
-  const count = looked.filter((row) => old(row) && finished(data, row)).length
-  return { count, after: looked.length === page.limit ? looked.at(-1)?.messageKey : undefined }
-}
-
-function receiptPage(data: Data, consumer: string, { after, limit }: CleanablePage): readonly ReceiptRow[] {
-  return data.receipts
+  const looked = data.receipts
     .all()
     .filter((row) => row.consumer === consumer && (after === undefined || row.messageKey > after))
     .sort((a, b) => (a.messageKey < b.messageKey ? -1 : 1))
     .slice(0, limit)
+  const deleted = looked.filter((row) => old(row.takenAt) && finished(data, row))
+  for (const row of dryRun ? [] : deleted) {
+    data.receipts.delete(receiptKey(consumer, row))
+    for (const { name } of effectsOf(data, consumer, row.messageKey)) forgetEffect(data, { ...row, name })
+  }
+  return { deleted: deleted.length, after: looked.length === limit ? looked.at(-1)?.messageKey : undefined }
 }
 
 /** A receipt stays while its message waits or is in the failed store. */

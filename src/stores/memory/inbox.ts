@@ -1,4 +1,12 @@
-import type { FinalFailure, InboxRow, LocalResult, LocalRow, Opening, Receipt, Store } from '../../contracts/index.ts'
+import type {
+  FinalFailure,
+  InboxRow,
+  LocalResult,
+  LocalRow,
+  Opening,
+  Receipt,
+  Rescheduled,
+} from '../../contracts/index.ts'
 import { compareSeq } from '../../message/index.ts'
 import { addFailed, addInbox, receive } from './add.ts'
 import type { Data } from './data.ts'
@@ -84,7 +92,7 @@ export function deliver(data: Data, { message, consumers, delayMs }: LocalRow, t
 }
 
 /** Records a failed attempt. */
-export function reschedule(data: Data, row: Parameters<Store<never>['reschedule']>[0]): boolean {
+export function reschedule(data: Data, row: Rescheduled): boolean {
   const { seq, delayMs, leaseToken, ...end } = row
   const found = data.inbox.get(seq)
   if (found?.leaseToken !== leaseToken) return false

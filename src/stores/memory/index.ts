@@ -1,43 +1,25 @@
 import { type Clock, clockOption, HapaxError, isolationOption, noOthers, Queue, type Turn } from '../../base/index.ts'
 import type {
-  Audit,
-  AuditSubject,
-  Cleanable,
-  CleanablePage,
-  Cleaned,
-  CleanupStep,
-  EffectEnd,
-  EffectRef,
-  EffectRow,
   Entered,
-  FailedFilter,
-  FailedGroup,
-  FailedMessage,
-  FailedWhere,
-  Finding,
-  HeldKey,
-  InboxRow,
-  Lease,
-  Look,
   Opening,
-  Origin,
-  OutboxMessage,
-  SentFilter,
-  SentMessage,
-  SentWhere,
-  Share,
   Store,
+  StoreAdmin,
+  StoreFailed,
   StoreFeatures,
-  StoreStatus,
-  Trace,
+  StoreInbox,
+  StoreJournal,
+  StoreKeys,
+  StoreOutbox,
+  StoreSchema,
+  StoreSent,
+  StoreSubscriptions,
+  StoreTransactions,
+  StoreWorkers,
   Unit,
   UnitEnd,
   UnitOptions,
-  WorkerHello,
-  WorkerRow,
 } from '../../contracts/index.ts'
-import type { StoredMessage } from '../../message/index.ts'
-import { cleanable, cleanup } from './cleanup.ts'
+import { clean } from './cleanup.ts'
 import { Data } from './data.ts'
 import { failedDiscard, failedEdit, failedGet, failedGroups, failedList, failedRetry, failedRows } from './failed.ts'
 import { deliver, fail, reschedule, seqOf } from './inbox.ts'
@@ -48,7 +30,7 @@ import { confirm, outboxRows, postpone, recordRelay, refuse } from './outbox.ts'
 import { pageAfter } from './rows.ts'
 import { republish, sentList, sentRows } from './sent.ts'
 import { FINDINGS, status, trace } from './status.ts'
-import { isSubscribed, subscribe, unsubscribe } from './subscriptions.ts'
+import { subscribe, unsubscribe } from './subscriptions.ts'
 import { type MemoryTx, openTransaction, Transaction, unlessAborted } from './transaction.ts'
 import { open, write } from './unit.ts'
 import { Workers } from './workers.ts'
@@ -101,27 +83,96 @@ class Memory implements MemoryStore {
     this.#queue = new Queue(clock)
   }
 
-  async ready(): Promise<readonly []> {
-    return []
+  readonly schema: StoreSchema = {
+    ready: async () => [],
+    migrations: async () => [],
+    script: () => '',
+    migrate: async () => [],
   }
 
-  mostBytes(): number {
-    return Number.POSITIVE_INFINITY
+  readonly transactions: StoreTransactions<MemoryTx> = {
+    run: (options, opening, body) => this.#run(options, opening, body),
+    enter: (tx) => this.#enter(tx),
   }
 
-  async migrations(): Promise<readonly []> {
-    return []
+  readonly inbox: StoreInbox = {
+    find: (consumer, messageKey) => this.#alone((data) => seqOf(data, consumer, messageKey)),
+    reschedule: (row) => this.#alone((data) => reschedule(data, row)),
+    fail: (row) => this.#alone((data) => fail(data, row)),
+    lease: (seqs, token, leaseMs) => this.#alone((data) => lease(data, seqs, token, leaseMs)),
+    renew: (leases, leaseMs) => this.#alone((data) => renew(data, leases, leaseMs)),
   }
 
-  migrationScript(): string {
-    return ''
+  readonly outbox: StoreOutbox = {
+    read: (seqs) => this.#alone((data) => outboxRows(data, seqs)),
+    confirm: (seqs, keep) => this.#alone((data) => confirm(data, seqs, keep)),
+    postpone: (rows) => this.#alone((data) => postpone(data, rows)),
+    refuse: (row) => this.#alone((data) => refuse(data, row)),
+    recordRelay: (name, destination, move) => this.#alone((data) => recordRelay(data, name, destination, move)),
   }
 
-  async migrate(): Promise<readonly []> {
-    return []
+  readonly journal: StoreJournal = {
+    begin: (held, leaseMs, effect, again) => this.#alone((data) => beginEffect(data, held, leaseMs, effect, again)),
+    end: (held, effect, end) => this.#alone((data) => endEffect(data, held, effect, end)),
+    of: (consumer, messageKey) => this.#alone((data) => effectsOf(data, consumer, messageKey)),
+    settle: (effect, end, audit) => this.#alone((data) => settleEffect(data, effect, end, audit)),
   }
 
-  async transaction<T>(
+  readonly workers: StoreWorkers = {
+    join: async (worker) => this.#members().join(worker),
+    note: async (id, inHand, beat) => this.#members().note(id, inHand, beat),
+    bury: () => this.#alone((data) => this.#workers.bury(data)),
+    leave: async (id) => this.#members().leave(id),
+    list: async () => this.#workers.list(),
+    look: (shares) => this.#alone((data) => shares.map((share) => look(data, share))),
+  }
+
+  readonly subscriptions: StoreSubscriptions = {
+    add: (consumer, types, ordered) => this.#alone((data) => subscribe(data, consumer, types, ordered)),
+    list: () => this.#alone((data) => data.subscriptions.all()),
+    remove: (consumer, audit) => this.#alone((data) => unsubscribe(data, consumer, audit)),
+  }
+
+  readonly failed: StoreFailed = {
+    list: (filter) => this.#alone((data) => failedList(data, filter)),
+    count: (where) => this.#alone((data) => failedRows(data, where).length),
+    groups: (where, limit) => this.#alone((data) => failedGroups(data, where, limit)),
+    seqs: (where, after, limit) => this.#alone((data) => pageAfter(failedRows(data, where), after, limit)),
+    get: (seq) => this.#alone((data) => failedGet(data, seq)),
+    retry: (seq, audit) => this.#alone((data) => failedRetry(data, seq, audit)),
+    edit: (seq, message, audit) => this.#alone((data) => failedEdit(data, seq, message, audit)),
+    discard: (seq, audit) => this.#alone((data) => failedDiscard(data, seq, audit)),
+  }
+
+  readonly keys: StoreKeys = {
+    list: (limit) => this.#alone((data) => heldKeys(data, limit)),
+    release: (origin, scope, key, audit) => this.#alone((data) => releaseKey(data, origin, scope, key, audit)),
+  }
+
+  readonly sent: StoreSent = {
+    list: (filter) => this.#alone((data) => sentList(data, filter)),
+    seqs: (where, after, limit) => this.#alone((data) => pageAfter(sentRows(data, where), after, limit)),
+    republish: (seq, audit) => this.#alone((data) => republish(data, seq, audit)),
+  }
+
+  readonly admin: StoreAdmin = {
+    clean: (step, olderThanMs, limit) => this.#alone((data) => clean(data, step, olderThanMs, limit)),
+    audit: (audit, about) => this.#alone((data) => data.note(audit, about)),
+    checkup: async () => FINDINGS,
+    status: () => this.#alone((data) => status(data, this.#workers.list())),
+    trace: (id, source) => this.#alone((data) => trace(data, id, source)),
+  }
+
+  rows(table: string): readonly object[] {
+    return (table === 'hapax_workers' ? this.#workers : this.#data).tables.committed(table)
+  }
+
+  async close(): Promise<void> {
+    await this.#alone(() => {})
+    this.#closed = true
+  }
+
+  async #run<T>(
     options: UnitOptions,
     opening: Opening,
     body: (unit: Unit<MemoryTx>) => Promise<UnitEnd<T>>,
@@ -148,7 +199,7 @@ class Memory implements MemoryStore {
     }
   }
 
-  enter(tx: MemoryTx): Entered {
+  #enter(tx: MemoryTx): Entered {
     const data = this.#data
     openTransaction(tx, data.tables)
     return {
@@ -161,210 +212,9 @@ class Memory implements MemoryStore {
         const token = crypto.randomUUID()
         return rows.map((row) => deliver(data, row, token))
       },
+      mostBytes: () => Number.POSITIVE_INFINITY,
       leave: () => {},
     }
-  }
-
-  look(shares: readonly Share[]): Promise<readonly Look[]> {
-    return this.#alone((data) => shares.map((share) => look(data, share)))
-  }
-
-  reschedule(row: Parameters<Store<MemoryTx>['reschedule']>[0]): Promise<boolean> {
-    return this.#alone((data) => reschedule(data, row))
-  }
-
-  fail(row: Parameters<Store<MemoryTx>['fail']>[0]): Promise<boolean> {
-    return this.#alone((data) => fail(data, row))
-  }
-
-  inboxSeq(consumer: string, messageKey: string): Promise<string | undefined> {
-    return this.#alone((data) => seqOf(data, consumer, messageKey))
-  }
-
-  lease(seqs: readonly string[], token: string, leaseMs: number): Promise<readonly InboxRow[]> {
-    return this.#alone((data) => lease(data, seqs, token, leaseMs))
-  }
-
-  renew(leases: readonly Lease[], leaseMs: number): Promise<ReadonlySet<string>> {
-    return this.#alone((data) => renew(data, leases, leaseMs))
-  }
-
-  beginEffect(
-    held: Lease,
-    leaseMs: number,
-    effect: EffectRef,
-    again: boolean,
-  ): ReturnType<Store<MemoryTx>['beginEffect']> {
-    return this.#alone((data) => beginEffect(data, held, leaseMs, effect, again))
-  }
-
-  endEffect(held: Lease, effect: EffectRef, end: EffectEnd): Promise<boolean> {
-    return this.#alone((data) => endEffect(data, held, effect, end))
-  }
-
-  effects(consumer: string, messageKey: string): Promise<readonly EffectRow[]> {
-    return this.#alone((data) => effectsOf(data, consumer, messageKey))
-  }
-
-  settleEffect(effect: EffectRef, end: EffectEnd, audit: Audit): Promise<boolean> {
-    return this.#alone((data) => settleEffect(data, effect, end, audit))
-  }
-
-  outboxRows(seqs: readonly string[]): Promise<readonly OutboxMessage[]> {
-    return this.#alone((data) => outboxRows(data, seqs))
-  }
-
-  async confirm(seqs: readonly string[], keep: boolean): Promise<readonly string[]> {
-    await this.#alone((data) => confirm(data, seqs, keep))
-    return []
-  }
-
-  postpone(rows: Parameters<Store<MemoryTx>['postpone']>[0]): Promise<void> {
-    return this.#alone((data) => postpone(data, rows))
-  }
-
-  refuse(row: Parameters<Store<MemoryTx>['refuse']>[0]): Promise<boolean> {
-    return this.#alone((data) => refuse(data, row))
-  }
-
-  recordRelay(name: string, destination: string): Promise<string> {
-    return this.#alone((data) => recordRelay(data, name, destination))
-  }
-
-  moveRelay(name: string, destination: string, audit: Audit): Promise<void> {
-    return this.#alone((data) => {
-      data.relays.set(name, { name, destination })
-      data.note(audit, { origin: 'outbox', consumer: name })
-    })
-  }
-
-  async join(worker: WorkerHello): Promise<void> {
-    this.#assertOpen()
-    this.#workers.join(worker)
-  }
-
-  async note(id: string, inHand: readonly string[], alone: boolean): Promise<boolean> {
-    this.#assertOpen()
-    return this.#workers.note(id, inHand, alone, false)
-  }
-
-  async beat(id: string, inHand: readonly string[], alone: boolean): Promise<readonly WorkerRow[] | undefined> {
-    this.#assertOpen()
-    return this.#workers.note(id, inHand, alone, true) ? this.#workers.list() : undefined
-  }
-
-  async workers(): Promise<readonly WorkerRow[]> {
-    return this.#workers.list()
-  }
-
-  bury(): Promise<number> {
-    return this.#alone((data) => this.#workers.bury(data))
-  }
-
-  async leave(id: string): Promise<void> {
-    this.#assertOpen()
-    this.#workers.leave(id)
-  }
-
-  subscribe(consumer: string, types: readonly string[], ordered: boolean): Promise<void> {
-    return this.#alone((data) => subscribe(data, consumer, types, ordered))
-  }
-
-  isSubscribed(consumer: string, type: string): Promise<boolean> {
-    return this.#alone((data) => isSubscribed(data, consumer, type))
-  }
-
-  subscriptions(): ReturnType<Store<MemoryTx>['subscriptions']> {
-    return this.#alone((data) => data.subscriptions.all())
-  }
-
-  unsubscribe(consumer: string, audit: Audit): Promise<boolean> {
-    return this.#alone((data) => unsubscribe(data, consumer, audit))
-  }
-
-  failedList(filter: FailedFilter): Promise<readonly FailedMessage[]> {
-    return this.#alone((data) => failedList(data, filter))
-  }
-
-  failedCount(where: FailedWhere): Promise<number> {
-    return this.#alone((data) => failedRows(data, where).length)
-  }
-
-  failedGroups(where: FailedWhere, limit: number): Promise<readonly FailedGroup[]> {
-    return this.#alone((data) => failedGroups(data, where, limit))
-  }
-
-  failedSeqs(where: FailedWhere, after: string | undefined, limit: number): Promise<readonly string[]> {
-    return this.#alone((data) => pageAfter(failedRows(data, where), after, limit))
-  }
-
-  failedGet(seq: string): Promise<FailedMessage | undefined> {
-    return this.#alone((data) => failedGet(data, seq))
-  }
-
-  failedRetry(seq: string, audit: Audit): Promise<boolean> {
-    return this.#alone((data) => failedRetry(data, seq, audit))
-  }
-
-  failedEdit(seq: string, message: StoredMessage, audit: Audit): Promise<boolean> {
-    return this.#alone((data) => failedEdit(data, seq, message, audit))
-  }
-
-  failedDiscard(seq: string, audit: Audit): Promise<boolean> {
-    return this.#alone((data) => failedDiscard(data, seq, audit))
-  }
-
-  heldKeys(limit: number): Promise<readonly HeldKey[]> {
-    return this.#alone((data) => heldKeys(data, limit))
-  }
-
-  releaseKey(origin: Origin, scope: string, key: string, audit: Audit): Promise<boolean> {
-    return this.#alone((data) => releaseKey(data, origin, scope, key, audit))
-  }
-
-  sentList(filter: SentFilter): Promise<readonly SentMessage[]> {
-    return this.#alone((data) => sentList(data, filter))
-  }
-
-  sentSeqs(where: SentWhere, after: string | undefined, limit: number): Promise<readonly string[]> {
-    return this.#alone((data) => pageAfter(sentRows(data, where), after, limit))
-  }
-
-  sentRepublish(seq: string, audit: Audit): Promise<boolean> {
-    return this.#alone((data) => republish(data, seq, audit))
-  }
-
-  cleanup(step: CleanupStep, olderThanMs: number, limit: number): Promise<Cleaned> {
-    return this.#alone((data) => cleanup(data, step, olderThanMs, limit))
-  }
-
-  cleanable(consumer: string, olderThanMs: number, page: CleanablePage): Promise<Cleanable> {
-    return this.#alone((data) => cleanable(data, consumer, olderThanMs, page))
-  }
-
-  audit(audit: Audit, about: AuditSubject): Promise<void> {
-    return this.#alone((data) => data.note(audit, about))
-  }
-
-  async checkup(): Promise<readonly Finding[]> {
-    return FINDINGS
-  }
-
-  status(): Promise<StoreStatus> {
-    return this.#alone((data) => status(data, this.#workers.list()))
-  }
-
-  trace(id: string, source?: string): Promise<readonly Trace[]> {
-    return this.#alone((data) => trace(data, id, source))
-  }
-
-  rows(table: string): readonly object[] {
-    return (table === 'hapax_workers' ? this.#workers : this.#data).tables.committed(table)
-  }
-
-  async close(): Promise<void> {
-    await this.#alone(() => {})
-    this.#closed = true
   }
 
   /** Runs a small step between the transactions of others. */
@@ -383,6 +233,12 @@ class Memory implements MemoryStore {
     const turn = await this.#queue.take(waitMs, signal)
     if (turn === undefined) throw new HapaxError('busy', 'another transaction is running')
     return turn
+  }
+
+  /** Heartbeats do not wait for the handler that is running. */
+  #members(): Workers {
+    this.#assertOpen()
+    return this.#workers
   }
 
   #assertOpen(): void {

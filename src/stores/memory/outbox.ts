@@ -1,4 +1,4 @@
-import type { OutboxMessage, Store } from '../../contracts/index.ts'
+import type { Audit, OutboxMessage, Postponed, Refused } from '../../contracts/index.ts'
 import { addFailed } from './add.ts'
 import type { Data } from './data.ts'
 import { bySeq, type LeavingRow } from './rows.ts'
@@ -11,17 +11,19 @@ export function outboxRows(data: Data, seqs: readonly string[]): readonly Outbox
 }
 
 /** Deletes what the broker has confirmed; `keep` copies it to `sent`. */
-export function confirm(data: Data, seqs: readonly string[], keep: boolean): void {
+export function confirm(data: Data, seqs: readonly string[], keep: boolean): readonly [] {
   for (const { seq, relay, message } of there(data, seqs)) {
     data.outbox.delete(seq)
     if (!keep) continue
     const sentSeq = data.nextSeq()
     data.sent.set(sentSeq, { seq: sentSeq, relay, message, sentAt: data.now() })
   }
+  // Nobody else has a row locked.
+  return []
 }
 
 /** Records that the broker did not take rows. */
-export function postpone(data: Data, rows: Parameters<Store<never>['postpone']>[0]): void {
+export function postpone(data: Data, rows: readonly Postponed[]): void {
   for (const { seq, delayMs, error } of rows) {
     const row = data.outbox.get(seq)
     if (row === undefined) continue
@@ -30,7 +32,7 @@ export function postpone(data: Data, rows: Parameters<Store<never>['postpone']>[
 }
 
 /** Copies a row into the failed store; it goes, or stays and holds its key. */
-export function refuse(data: Data, { seq, reason, error, hold }: Parameters<Store<never>['refuse']>[0]): boolean {
+export function refuse(data: Data, { seq, reason, error, hold }: Refused): boolean {
   const row = data.outbox.get(seq)
   if (row === undefined) return false
   const { relay: consumer, message } = row
@@ -42,11 +44,12 @@ export function refuse(data: Data, { seq, reason, error, hold }: Parameters<Stor
   return true
 }
 
-/** Records where a relay goes, if nobody has. */
-export function recordRelay(data: Data, name: string, destination: string): string {
+/** Records where a relay goes, unless that is recorded already, or in any case, as a move by hand. */
+export function recordRelay(data: Data, name: string, destination: string, move: Audit | undefined): string {
   const known = data.relays.get(name)
-  if (known !== undefined) return known.destination
+  if (known !== undefined && move === undefined) return known.destination
   data.relays.set(name, { name, destination })
+  if (move !== undefined) data.note(move, { origin: 'outbox', consumer: name })
   return destination
 }
 

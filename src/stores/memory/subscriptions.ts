@@ -9,12 +9,7 @@ export function subscribe(data: Data, consumer: string, types: readonly string[]
   }
 }
 
-/** Whether any process of the consumer handles the type. */
-export function isSubscribed(data: Data, consumer: string, type: string): boolean {
-  return data.subscriptions.get(keyOf(consumer, type)) !== undefined
-}
-
-/** Forgets a consumer. Answers whether it was known. */
+/** Forgets a consumer. Returns whether it was known. */
 export function unsubscribe(data: Data, consumer: string, audit: Audit): boolean {
   const rows = data.subscriptions.all().filter((row) => row.consumer === consumer)
   for (const { type } of rows) data.subscriptions.delete(keyOf(consumer, type))

@@ -7,7 +7,8 @@ import { type MemoryTx, openTransaction, type Transaction } from './transaction.
 /** What a transaction begins with: receipts, or rows of the inbox. */
 export function open(data: Data, tx: Transaction, opening: Opening): Unit<MemoryTx> {
   const check = async (): Promise<void> => openTransaction(tx, data.tables)
-  const unit = { tx, check, existing: new Map(), present: new Set<string>(), claimed: new Map() }
+  const mostBytes = (): number => Number.POSITIVE_INFINITY
+  const unit = { tx, check, mostBytes, existing: new Map(), present: new Set<string>(), claimed: new Map() }
   if (opening.kind === 'take') return { ...unit, existing: take(data, opening) }
   if (opening.kind === 'plain') return unit
   if (opening.kind === 'fail') {

@@ -1,5 +1,5 @@
 import type { Clock } from '../../base/index.ts'
-import type { WorkerHello, WorkerRow } from '../../contracts/index.ts'
+import type { InHand, WorkerHello, WorkerRow } from '../../contracts/index.ts'
 import type { Data } from './data.ts'
 import { type Table, Tables } from './tables.ts'
 
@@ -30,12 +30,12 @@ export class Workers {
     this.#set({ ...hello, startedAt: new Date(now), heardAt: now, inHand: [], alone: false })
   }
 
-  /** Notes what a worker has in hand; `heard`: it is also its heartbeat. False: it is not known any more. */
-  note(id: string, inHand: readonly string[], alone: boolean, heard: boolean): boolean {
+  /** See `StoreWorkers.note`. */
+  note(id: string, { seqs, alone }: InHand, beat: boolean): readonly WorkerRow[] | undefined {
     const member = this.#members.get(id)
-    if (member === undefined) return false
-    this.#set({ ...member, inHand: [...inHand], alone, heardAt: heard ? this.#clock.now() : member.heardAt })
-    return true
+    if (member === undefined) return undefined
+    this.#set({ ...member, inHand: [...seqs], alone, heardAt: beat ? this.#clock.now() : member.heardAt })
+    return beat ? this.list() : []
   }
 
   list(): readonly WorkerRow[] {

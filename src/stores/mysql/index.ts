@@ -9,7 +9,7 @@ import {
   within,
 } from '../../base/index.ts'
 import type { Connection, Store } from '../../contracts/index.ts'
-import { type Dialect, SqlStore } from '../sql/index.ts'
+import { type Dialect, sqlStore } from '../sql/index.ts'
 import { MysqlConnection, type MysqlOwn, type MysqlPools } from './connection.ts'
 import { type MysqlCallbacks, type MysqlPool, type MysqlPoolClient, type MysqlTx, promised } from './mysql2.ts'
 import { dialect } from './statements/sql.ts'
@@ -62,11 +62,11 @@ export function mysql(
 ): Store<unknown, unknown> {
   if (typeof given === 'object' && given !== null && 'transaction' in given) {
     noOthers('options', tables, ['database', 'prefix'])
-    return new SqlStore(given, dialectOf(tables))
+    return sqlStore(given, dialectOf(tables))
   }
   noOthers('options', given, ['pool', 'control', 'url', 'max', 'database', 'prefix'])
   const connection = connectionOf(given) as unknown as Connection<unknown, unknown>
-  return new SqlStore(
+  return sqlStore(
     connection,
     dialectOf({ ...given, database: given.database === undefined ? databaseOf(given) : given.database }),
   )

@@ -10,7 +10,7 @@ import {
   within,
 } from '../../base/index.ts'
 import type { Connection, Store } from '../../contracts/index.ts'
-import { SqlStore } from '../sql/index.ts'
+import { sqlStore } from '../sql/index.ts'
 import { PgConnection, type PgPools } from './connection.ts'
 import type { PgClient, PgClientOf, PgPool, PgPoolClient, PgTx } from './pg.ts'
 import { dialect } from './statements/sql.ts'
@@ -62,10 +62,10 @@ export function postgres(
 ): Store<unknown, unknown> {
   if (typeof given === 'object' && given !== null && 'transaction' in given) {
     noOthers('options', schemaOptions, ['schema'])
-    return new SqlStore(given, dialect(quoted(schemaOptions)))
+    return sqlStore(given, dialect(quoted(schemaOptions)))
   }
   noOthers('options', given, ['pool', 'control', 'url', 'max', 'schema', 'prepare'])
-  return new SqlStore(connectionOf(given) as unknown as Connection<unknown, unknown>, dialect(quoted(given)))
+  return sqlStore(connectionOf(given) as unknown as Connection<unknown, unknown>, dialect(quoted(given)))
 }
 
 /** Quoted, so that a word of SQL can be a schema as well. */

@@ -1,23 +1,48 @@
+import type { Clock } from '../../base/index.ts'
 import { errorHash, expected } from '../../base/index.ts'
-import type { Claimed, ClaimOptions, Failure, Lease, Receipt, Release, StoredClaim } from '../../contracts/index.ts'
+import type {
+  Claimed,
+  ClaimOptions,
+  Failure,
+  Lease,
+  Receipt,
+  Release,
+  StoreClaims,
+  StoredClaim,
+} from '../../contracts/index.ts'
 import type { StoredMessage } from '../../message/index.ts'
 import { type Commands, isDone, numberOf, type Replies, textOf } from './commands.ts'
 import type { FailedIndex } from './failed-index.ts'
 import type { Item } from './gathering.ts'
+import type { Known } from './known.ts'
 import { fenceOf, holder, packMessage, packReceipt, readMessage, unpackReceipt } from './message.ts'
 import { entry, type Names, ofEntry } from './names.ts'
 import * as scripts from './scripts.ts'
 
+/** What claims are made of. */
+export interface ClaimsParts {
+  readonly commands: Commands
+  readonly names: Names
+  readonly index: FailedIndex
+  readonly known: Known
+  readonly clock: Clock
+}
+
 /** Claims of messages, and how they end. */
-export class Claims {
+export class Claims implements StoreClaims {
   readonly #commands: Commands
   readonly #names: Names
   readonly #index: FailedIndex
+  readonly #known: Known
+  readonly #clock: Clock
+  #tidiedAt = Number.NEGATIVE_INFINITY
 
-  constructor(commands: Commands, names: Names, index: FailedIndex) {
+  constructor({ commands, names, index, known, clock }: ClaimsParts) {
     this.#commands = commands
     this.#names = names
     this.#index = index
+    this.#known = known
+    this.#clock = clock
   }
 
   async claim(
@@ -25,6 +50,7 @@ export class Claims {
     messages: readonly StoredMessage[],
     { token, leaseMs, alone }: ClaimOptions & { readonly alone: boolean },
   ): Promise<readonly Claimed[]> {
+    await this.#known.note(consumer, messages)
     const items = messages.map((message) => {
       const name = this.#names.claim(consumer, message.messageKey)
       return { name, key: this.#names.key(name), head: token, word: packReceipt(message) }
@@ -47,6 +73,7 @@ export class Claims {
     { token, leaseMs, limit }: ClaimOptions & { readonly limit: number },
   ): Promise<{ readonly claims: readonly StoredClaim[]; readonly nextMs: number | undefined }> {
     checkToken(token)
+    await this.#tidy()
     const line = this.#names.line(consumer)
     const [left, ...entries] = await this.#commands.run(scripts.DUE, line, [String(Math.min(limit, AT_ONCE))])
     const nextMs = textOf(left) === '' ? undefined : numberOf(left)
@@ -65,6 +92,14 @@ export class Claims {
     })
     await Promise.all(after.map((each) => each()))
     return { claims, nextMs }
+  }
+
+  /** Now and then, while a worker looks for work anyway. */
+  async #tidy(): Promise<void> {
+    const now = this.#clock.monotonic()
+    if (now - this.#tidiedAt < TIDY_MS) return
+    this.#tidiedAt = now
+    await this.#index.tidy()
   }
 
   async renew(leases: readonly Lease[], leaseMs: number): Promise<ReadonlySet<string>> {
@@ -225,3 +260,5 @@ function failureFields(consumer: string, { message, reason, error, retentionMs }
   }
   return Object.entries(fields).flat()
 }
+
+const TIDY_MS = 30_000

@@ -1,5 +1,12 @@
 import { randomUUID } from 'node:crypto'
-import type { Audit, FailedFilter, FailedGroup, FailedMessage, FailedWhere } from '../../contracts/index.ts'
+import type {
+  Audit,
+  FailedFilter,
+  FailedGroup,
+  FailedMessage,
+  FailedWhere,
+  StoreFailed,
+} from '../../contracts/index.ts'
 import { newMark, numberOf as rowNumber, seqOf } from '../../message/index.ts'
 import { readClaim } from './claim.ts'
 import { type Commands, isDone, numberOf, type Reply, textOf } from './commands.ts'
@@ -27,7 +34,7 @@ const WHOLE = ['q', 'c', 're', 'er', 'eh', 'fa', 'me'] as const
  * written after its claim failed, and goes after its retry stands in the line, so that a process that dies in between leaves one
  * too many, never one too few.
  */
-export class FailedIndex {
+export class FailedIndex implements Omit<StoreFailed, 'edit'> {
   readonly #commands: Commands
   readonly #names: Names
 

@@ -1,7 +1,7 @@
 import { expected, noOthers, positiveInteger } from '../../base/index.ts'
 import type { ClaimStore } from '../../contracts/index.ts'
 import { type RedisClient, type Way, wayThrough, wayTo } from './client.ts'
-import { RedisStore } from './store.ts'
+import { redisStore } from './store.ts'
 
 export type { IoredisClient, IoredisCluster, NodeRedisClient, NodeRedisCluster, RedisClient } from './client.ts'
 
@@ -21,7 +21,7 @@ export interface RedisOptions {
 export function redis(options: RedisOptions): ClaimStore {
   noOthers('options of redis', options, ['url', 'client', 'prefix', 'timeoutMs'])
   const timeoutMs = positiveInteger('timeoutMs', options.timeoutMs, 5_000)
-  return new RedisStore(wayOf(options, timeoutMs), checkedPrefix(options.prefix), timeoutMs)
+  return redisStore(wayOf(options, timeoutMs), checkedPrefix(options.prefix), timeoutMs)
 }
 
 function wayOf({ url, client }: RedisOptions, timeoutMs: number): Way {

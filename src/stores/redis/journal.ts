@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import type { EffectState } from '../../base/index.ts'
-import type { Audit, EffectEnd, EffectRef, EffectRow, Lease } from '../../contracts/index.ts'
+import type { Audit, EffectEnd, EffectRef, EffectRow, Lease, StoreJournal } from '../../contracts/index.ts'
 import { type Commands, isDone, Replies } from './commands.ts'
 import { fenceOf, packOptional, unpackOptional } from './message.ts'
 import type { Names } from './names.ts'
 import * as scripts from './scripts.ts'
 
 /** The outside calls of messages: fields of their claims, written under the lease that the same script looks at. */
-export class Journal {
+export class Journal implements StoreJournal {
   readonly #commands: Commands
   readonly #names: Names
 
@@ -34,15 +34,11 @@ export class Journal {
     return isDone(there)
   }
 
-  effects(consumer: string, messageKey: string): Promise<readonly EffectRow[]> {
-    return this.of(this.#names.claim(consumer, messageKey), { consumer, messageKey })
-  }
-
-  /** The journal of a claim, in the order in which its effects were begun. */
-  async of(name: string, message: Omit<EffectRef, 'name'>): Promise<readonly EffectRow[]> {
-    const replies = new Replies(await this.#commands.run(scripts.EFFECTS, this.#names.key(name), []))
+  async of(consumer: string, messageKey: string): Promise<readonly EffectRow[]> {
+    const key = this.#names.key(this.#names.claim(consumer, messageKey))
+    const replies = new Replies(await this.#commands.run(scripts.EFFECTS, key, []))
     const found: { row: EffectRow; order: number }[] = []
-    while (replies.more) found.push(readEffect(replies, message))
+    while (replies.more) found.push(readEffect(replies, { consumer, messageKey }))
     return found.sort((a, b) => a.order - b.order).map(({ row }) => row)
   }
 

@@ -1,10 +1,10 @@
-import type { ClaimStatus, FailedWhere } from '../../contracts/index.ts'
-import { type Commands, isDone, numberOf, type Reply, textOf } from './commands.ts'
+import type { ClaimStatus, FailedWhere, StoreSubscriptions, SubscriptionRow } from '../../contracts/index.ts'
+import { type Commands, numberOf, type Reply, textOf } from './commands.ts'
 import type { Names } from './names.ts'
 import * as scripts from './scripts.ts'
 
 /** What Redis remembers of consumers and senders, for people who ask. */
-export class Known {
+export class Known implements Pick<StoreSubscriptions, 'add' | 'list'> {
   readonly #commands: Commands
   readonly #names: Names
   readonly #seen = new Set<string>()
@@ -14,14 +14,15 @@ export class Known {
     this.#names = names
   }
 
-  async subscribe(consumer: string, types: readonly string[]): Promise<void> {
+  async add(consumer: string, types: readonly string[]): Promise<void> {
     const pairs = types.map((type) => JSON.stringify([consumer, type]))
     if (pairs.length > 0) await this.#commands.call('SADD', this.#names.types, ...pairs)
     await this.#remember(this.#names.consumers, [consumer])
   }
 
-  async isSubscribed(consumer: string, type: string): Promise<boolean> {
-    return isDone(await this.#commands.call('SISMEMBER', this.#names.types, JSON.stringify([consumer, type])))
+  async list(): Promise<readonly SubscriptionRow[]> {
+    const pairs = (await this.#all(this.#names.types)).map((each) => JSON.parse(each) as [string, string])
+    return pairs.map(([consumer, type]) => ({ consumer, type, ordered: false }))
   }
 
   /** Remembers who consumes, and whose messages: once per process. */
@@ -41,13 +42,13 @@ export class Known {
   }
 
   async status(failed: (where: FailedWhere) => Promise<number>): Promise<ClaimStatus> {
-    const types = (await this.#all(this.#names.types)).map((each) => JSON.parse(each) as [string, string])
-    const names = new Set([...(await this.consumers()), ...types.map(([consumer]) => consumer)])
+    const known = await this.list()
+    const names = new Set([...(await this.consumers()), ...known.map(({ consumer }) => consumer)])
     const consumers = [...names].sort().map(async (consumer) => ({
       consumer,
-      types: types
-        .filter(([name]) => name === consumer)
-        .map(([, type]) => type)
+      types: known
+        .filter((each) => each.consumer === consumer)
+        .map(({ type }) => type)
         .sort(),
       waiting: numberOf(await this.#commands.call('ZCARD', this.#names.line(consumer))),
       failed: await failed({ consumer }),

@@ -56,7 +56,7 @@ async function claimTraces(
     const last = error === null ? null : JSON.parse(error)
     traces.push({ where: 'claim', ...about, attempts, held, dueAt, stored: seq !== '', error: last })
   }
-  for (const effect of await journal.of(name, { consumer, messageKey: key })) {
+  for (const effect of await journal.of(consumer, key)) {
     traces.push({ where: 'effect', ...about, at: effect.firstAt, effect })
   }
   traces.push(...(await deeds(commands, names.key(name), about)))

@@ -1,72 +1,72 @@
 import { isHapaxError } from '../../base/index.ts'
-import type { Connection, Executor, InboxRow, Look, Origin, Row, Share, Statement } from '../../contracts/index.ts'
+import type { Executor, InboxRow, Look, Origin, Row, Share, Statement } from '../../contracts/index.ts'
 import { laneOf } from '../../message/index.ts'
-import { CONTROL, type SqlCalls } from './calls.ts'
-import type { KeyRef } from './dialect/aside.ts'
+import { CONTROL } from './calls.ts'
+import type { SqlContext } from './context.ts'
+import type { AsideDialect, KeyRef } from './dialect/aside.ts'
 import type { Dialect } from './dialect/dialect.ts'
 import { asSeq } from './values.ts'
 
-/**
- * Keeps keys that cannot run out of the way of the look, however many they are: their rows are put aside, where a look does not
- * pass. Nothing depends on it but speed: rows that stand aside are claimed like others, and rows that do not are no harm.
- *
- * What must not happen is that a row stays aside after what it waits for has gone. So whoever puts rows aside locks the row in
- * front of them and marks it as followed, and whoever deletes a row that is followed has the next one looked at again.
- */
-export class SqlAside<Tx, Own> {
-  readonly #calls: SqlCalls<Tx, Own>
-  readonly #connection: Pick<Connection<Tx, Own>, 'executor'>
-  readonly #dialect: Dialect
+// Keys that cannot run are kept out of the way of the look, however many they are: their rows are put aside, where a look does not
+// pass. Nothing depends on it but speed: rows that stand aside are claimed like others, and rows that do not are no harm.
+//
+// What must not happen is that a row stays aside after what it waits for has gone. So whatever puts rows aside locks the row in
+// front of them and marks it as followed, and whatever deletes a row that is followed has the next one looked at again.
 
-  constructor(calls: SqlCalls<Tx, Own>, connection: Pick<Connection<Tx, Own>, 'executor'>, dialect: Dialect) {
-    this.#calls = calls
-    this.#connection = connection
-    this.#dialect = dialect
+/** Puts aside what these looks found in the way. */
+export async function putStuck<Tx, Own>(
+  context: SqlContext<Tx, Own>,
+  shares: readonly Share[],
+  looks: readonly StuckLook[],
+): Promise<void> {
+  for (const table of ['inbox', 'outbox'] as const) {
+    const stuck = looks.flatMap((look, index) => {
+      const share = shares[index]
+      return share?.table === table && !share.all ? look.stuck : []
+    })
+    for (let from = 0; from < stuck.length; from += HEADS) await put(context, table, stuck.slice(from, from + HEADS))
   }
+}
 
-  /** Puts aside what these looks found in the way. */
-  async putStuck(shares: readonly Share[], looks: readonly StuckLook[]): Promise<void> {
-    for (const table of ['inbox', 'outbox'] as const) {
-      const stuck = looks.flatMap((look, index) => {
-        const share = shares[index]
-        return share?.table === table && !share.all ? look.stuck : []
-      })
-      for (let from = 0; from < stuck.length; from += HEADS) await this.#put(table, stuck.slice(from, from + HEADS))
-    }
+async function put<Tx, Own>(
+  { calls, connection, dialect: { aside } }: SqlContext<Tx, Own>,
+  table: Origin,
+  seqs: readonly string[],
+): Promise<void> {
+  try {
+    await calls.claiming(
+      aside.heads(table, seqs),
+      async (tx, { rows }) => ({
+        value: undefined,
+        last: rows.length === 0 ? undefined : await puts(aside, connection.executor(tx), table, rows),
+      }),
+      CONTROL,
+    )
+  } catch (error) {
+    // The next look finds them again.
+    if (!isHapaxError(error, 'transaction-conflict')) throw error
   }
+}
 
-  async #put(table: Origin, seqs: readonly string[]): Promise<void> {
-    try {
-      await this.#calls.claiming(
-        this.#dialect.aside.heads(table, seqs),
-        async (tx, { rows }) => ({
-          value: undefined,
-          last: rows.length === 0 ? undefined : await this.#puts(this.#connection.executor(tx), table, rows),
-        }),
-        CONTROL,
-      )
-    } catch (error) {
-      // The next look finds them again.
-      if (!isHapaxError(error, 'transaction-conflict')) throw error
-    }
-  }
-
-  async #puts(executor: Executor, table: Origin, heads: readonly Row[]): Promise<readonly Statement[]> {
-    const { aside } = this.#dialect
-    const found = await all(executor, aside.behind(table, heads, BEHIND + 1))
-    const behind = Map.groupBy(found, (row) => asSeq(row['head']))
-    // A key with very many rows is one that a look skips over; to put it aside would be more work than that.
-    const few = heads.map((row) => asSeq(row['seq'])).filter((head) => (behind.get(head)?.length ?? 0) <= BEHIND)
-    const [followed, alone] = [few.filter((head) => behind.has(head)), few.filter((head) => !behind.has(head))]
-    const others = followed.flatMap((head) => behind.get(head) ?? []).map((row) => asSeq(row['seq']))
-    const free = others.length === 0 ? [] : await all(executor, [aside.free(table, others)])
-    const seqs = free.map((row) => asSeq(row['seq']))
-    return [
-      ...(alone.length > 0 ? [aside.putHeads(table, alone, false)] : []),
-      ...(followed.length > 0 ? [aside.putHeads(table, followed, true)] : []),
-      ...(seqs.length > 0 ? [aside.putBehind(table, seqs)] : []),
-    ]
-  }
+async function puts(
+  aside: AsideDialect,
+  executor: Executor,
+  table: Origin,
+  heads: readonly Row[],
+): Promise<readonly Statement[]> {
+  const found = await all(executor, aside.behind(table, heads, BEHIND + 1))
+  const behind = Map.groupBy(found, (row) => asSeq(row['head']))
+  // A key with very many rows is one that a look skips over; to put it aside would be more work than that.
+  const few = heads.map((row) => asSeq(row['seq'])).filter((head) => (behind.get(head)?.length ?? 0) <= BEHIND)
+  const [followed, alone] = [few.filter((head) => behind.has(head)), few.filter((head) => !behind.has(head))]
+  const others = followed.flatMap((head) => behind.get(head) ?? []).map((row) => asSeq(row['seq']))
+  const free = others.length === 0 ? [] : await all(executor, [aside.free(table, others)])
+  const seqs = free.map((row) => asSeq(row['seq']))
+  return [
+    ...(alone.length > 0 ? [aside.putHeads(table, alone, false)] : []),
+    ...(followed.length > 0 ? [aside.putHeads(table, followed, true)] : []),
+    ...(seqs.length > 0 ? [aside.putBehind(table, seqs)] : []),
+  ]
 }
 
 /** Has what stands aside behind these deleted inbox rows looked at again, in the transaction that deleted them. */

@@ -2,6 +2,7 @@ import type { Random } from '../../base/index.ts'
 import type { Entered, EnteredExecutor, LocalResult, LocalRow, OutboxRow } from '../../contracts/index.ts'
 import { notInTransaction } from './connection/driver.ts'
 import type { StoreErrors } from './connection/store-errors.ts'
+import type { SqlContext } from './context.ts'
 import type { Dialect } from './dialect/dialect.ts'
 
 /**
@@ -9,6 +10,7 @@ import type { Dialect } from './dialect/dialect.ts'
  * awaited, and the client be somebody else's: then nothing is written.
  */
 export class SqlEntered implements Entered {
+  readonly mostBytes: () => number
   readonly #executor: EnteredExecutor
   readonly #dialect: Dialect
   readonly #errors: StoreErrors
@@ -17,8 +19,13 @@ export class SqlEntered implements Entered {
   #token: string | undefined
   #marked: Promise<unknown> | undefined
 
-  constructor(executor: EnteredExecutor, dialect: Dialect, errors: StoreErrors, random: Random) {
+  constructor(
+    executor: EnteredExecutor,
+    mostBytes: () => number,
+    { dialect, errors, random }: Pick<SqlContext<never, never>, 'dialect' | 'errors' | 'random'>,
+  ) {
     this.#executor = executor
+    this.mostBytes = mostBytes
     this.#dialect = dialect
     this.#errors = errors
     this.#random = random

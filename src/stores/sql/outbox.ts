@@ -1,84 +1,76 @@
 import { isHapaxError } from '../../base/index.ts'
-import type { OutboxMessage, Store } from '../../contracts/index.ts'
-import { CONTROL, type SqlCalls } from './calls.ts'
-import type { Dialect } from './dialect/dialect.ts'
+import type { AuditSubject, StoreOutbox } from '../../contracts/index.ts'
+import { CONTROL } from './calls.ts'
+import { rowsOf, type SqlParts } from './context.ts'
 import { asOutboxMessage } from './rows.ts'
 import { asBoolean, asSeq, asText } from './values.ts'
 
-type Methods = 'outboxRows' | 'confirm' | 'postpone' | 'refuse' | 'recordRelay'
-
-/** What relays need of an SQL database. */
-export class SqlOutbox<Tx> implements Pick<Store<Tx>, Methods> {
-  readonly #calls: SqlCalls<Tx, never>
-  readonly #dialect: Dialect
-
-  constructor(calls: SqlCalls<Tx, never>, dialect: Dialect) {
-    this.#calls = calls
-    this.#dialect = dialect
+/** What waits for brokers in an SQL database. */
+export function sqlOutbox(parts: SqlParts): StoreOutbox {
+  const { calls, dialect } = parts
+  return {
+    read: async (seqs) => (await rowsOf(parts, dialect.outboxRows(seqs))).map(asOutboxMessage),
+    confirm: async (seqs, keep) => {
+      const gone = keep ? await deleteFree(parts, seqs, true) : await deleteAll(parts, seqs)
+      if (gone === seqs.length) return []
+      // Another relay may have deleted the others, or others stand aside behind them, or they are locked.
+      const left = await leftOf(parts, seqs)
+      if (left.length === 0 || keep) return left
+      return (await deleteFree(parts, left, false)) === left.length ? [] : leftOf(parts, left)
+    },
+    postpone: async (rows) => {
+      for (const statement of dialect.postpone(rows)) await calls.run(statement)
+    },
+    refuse: (row) => {
+      const then = row.hold
+        ? [dialect.holdOutbox(row)]
+        : [dialect.aside.forwardBehind('outbox', [row.seq]), dialect.deleteOutbox([row.seq])]
+      return calls.move(dialect.lockOutbox(row.seq), [dialect.refuseToFailed(row), ...then])
+    },
+    recordRelay: async (name, destination, move) => {
+      if (move === undefined) await calls.run(dialect.recordRelay(name, destination))
+      else {
+        const about: AuditSubject = { origin: 'outbox', consumer: name }
+        // Made again, it says the same; only the audit has it twice.
+        await calls.short(dialect.operator.moveRelay(name, destination), () => [
+          dialect.operator.auditOther(move, about),
+        ])
+      }
+      const [row] = await rowsOf(parts, dialect.relay(name))
+      return row === undefined ? destination : asText(row['destination'])
+    },
   }
+}
 
-  async outboxRows(seqs: readonly string[]): Promise<readonly OutboxMessage[]> {
-    return (await this.#calls.run(this.#dialect.outboxRows(seqs))).rows.map(asOutboxMessage)
-  }
+async function leftOf(parts: SqlParts, seqs: readonly string[]): Promise<readonly string[]> {
+  return (await rowsOf(parts, parts.dialect.outboxSeqs(seqs))).map((row) => asSeq(row['seq']))
+}
 
-  async confirm(seqs: readonly string[], keep: boolean): Promise<readonly string[]> {
-    const gone = keep ? await this.#deleteFree(seqs, true) : await this.#delete(seqs)
-    if (gone === seqs.length) return []
-    // Another relay may have deleted the others, or others stand aside behind them, or somebody has them locked.
-    const left = await this.#left(seqs)
-    if (left.length === 0 || keep) return left
-    return (await this.#deleteFree(left, false)) === left.length ? [] : this.#left(left)
+/** Hardly ever is a row locked: to lock them all beforehand would cost as much as to delete them. */
+async function deleteAll(parts: SqlParts, seqs: readonly string[]): Promise<number> {
+  try {
+    return (await parts.calls.run(parts.dialect.deleteConfirmed(seqs))).affected
+  } catch (error) {
+    if (!isHapaxError(error, 'transaction-conflict')) throw error
+    return deleteFree(parts, seqs, false)
   }
+}
 
-  async postpone(rows: Parameters<Store<Tx>['postpone']>[0]): Promise<void> {
-    for (const statement of this.#dialect.postpone(rows)) await this.#calls.run(statement)
-  }
-
-  refuse(row: Parameters<Store<Tx>['refuse']>[0]): Promise<boolean> {
-    const dialect = this.#dialect
-    const then = row.hold
-      ? [dialect.holdOutbox(row)]
-      : [dialect.aside.forwardBehind('outbox', [row.seq]), dialect.deleteOutbox([row.seq])]
-    return this.#calls.move(dialect.lockOutbox(row.seq), [dialect.refuseToFailed(row), ...then])
-  }
-
-  async recordRelay(name: string, destination: string): Promise<string> {
-    await this.#calls.run(this.#dialect.recordRelay(name, destination))
-    const { rows } = await this.#calls.run(this.#dialect.relay(name))
-    return rows[0] === undefined ? destination : asText(rows[0]['destination'])
-  }
-
-  async #left(seqs: readonly string[]): Promise<readonly string[]> {
-    return (await this.#calls.run(this.#dialect.outboxSeqs(seqs))).rows.map((row) => asSeq(row['seq']))
-  }
-
-  /** Hardly ever is a row locked: to lock them all beforehand would cost as much as to delete them. */
-  async #delete(seqs: readonly string[]): Promise<number> {
-    try {
-      return (await this.#calls.run(this.#dialect.deleteConfirmed(seqs))).affected
-    } catch (error) {
-      if (!isHapaxError(error, 'transaction-conflict')) throw error
-      return this.#deleteFree(seqs, false)
-    }
-  }
-
-  /** Deletes what nobody has locked. */
-  async #deleteFree(seqs: readonly string[], keep: boolean): Promise<number> {
-    const dialect = this.#dialect
-    const { rows } = await this.#calls.short(
-      dialect.lockFree(seqs),
-      ({ rows: found }) => {
-        const free = found.map((row) => asSeq(row['seq']))
-        if (free.length === 0) return undefined
-        const followed = found.filter((row) => asBoolean(row['followed'])).map((row) => asSeq(row['seq']))
-        return [
-          ...(keep ? [dialect.copyToSent(free)] : []),
-          ...(followed.length > 0 ? [dialect.aside.forwardBehind('outbox', followed)] : []),
-          dialect.deleteOutbox(free),
-        ]
-      },
-      CONTROL,
-    )
-    return rows.length
-  }
+/** Deletes what is not locked. */
+async function deleteFree({ calls, dialect }: SqlParts, seqs: readonly string[], keep: boolean): Promise<number> {
+  const { rows } = await calls.short(
+    dialect.lockFree(seqs),
+    ({ rows: found }) => {
+      const free = found.map((row) => asSeq(row['seq']))
+      if (free.length === 0) return undefined
+      const followed = found.filter((row) => asBoolean(row['followed'])).map((row) => asSeq(row['seq']))
+      return [
+        ...(keep ? [dialect.copyToSent(free)] : []),
+        ...(followed.length > 0 ? [dialect.aside.forwardBehind('outbox', followed)] : []),
+        dialect.deleteOutbox(free),
+      ]
+    },
+    CONTROL,
+  )
+  return rows.length
 }

@@ -2,6 +2,7 @@ import type { Isolation } from '../../base/index.ts'
 import { HapaxError, isHapaxError, isolationOption, pause, systemClock, unstorable, within } from '../../base/index.ts'
 import type {
   Connection,
+  Entered,
   Executor,
   FinalFailure,
   InboxRow,
@@ -9,6 +10,7 @@ import type {
   Receipt,
   Result,
   Statement,
+  StoreTransactions,
   TransactionEnd,
   Unit,
   UnitEnd,
@@ -19,31 +21,31 @@ import { compareSeq } from '../../message/index.ts'
 import { bringForward } from './aside.ts'
 import { isCutOff } from './connection/driver.ts'
 import { brokenAtomicity, type Fate, type Phase, type StoreErrors } from './connection/store-errors.ts'
+import type { SqlContext } from './context.ts'
 import type { Backend, Dialect } from './dialect/dialect.ts'
+import { SqlEntered } from './entered.ts'
 import { asInboxRow, asReceipt } from './rows.ts'
 import { asBoolean, asSeq, asUuid } from './values.ts'
 
 /** The transactions of handlers: what they open with, what guards them, what they write last, and how they are ended in time. */
-export class SqlUnits<Tx, Own> {
+export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
+  readonly #context: SqlContext<Tx, Own>
   readonly #connection: Connection<Tx, Own>
   readonly #dialect: Dialect
   readonly #errors: StoreErrors
-  /** Runs a statement outside of them. */
-  readonly #query: (statement: Statement) => Promise<Result>
 
-  constructor(
-    connection: Connection<Tx, Own>,
-    dialect: Dialect,
-    errors: StoreErrors,
-    query: (statement: Statement) => Promise<Result>,
-  ) {
-    this.#connection = connection
-    this.#dialect = dialect
-    this.#errors = errors
-    this.#query = query
+  constructor(context: SqlContext<Tx, Own>) {
+    this.#context = context
+    this.#connection = context.connection
+    this.#dialect = context.dialect
+    this.#errors = context.errors
   }
 
-  /** See `Store.transaction`. */
+  enter(tx: Tx | Own): Entered {
+    const connection = this.#connection
+    return new SqlEntered(connection.enter(tx), () => connection.mostBytes(tx), this.#context)
+  }
+
   async run<T>(options: UnitOptions, opening: Opening, body: (unit: Unit<Tx>) => Promise<UnitEnd<T>>): Promise<T> {
     const opened = made(() => this.#opening(options, opening))
     const { signal, acquired } = options
@@ -136,7 +138,8 @@ export class SqlUnits<Tx, Own> {
     isolation: Isolation | undefined,
   ): Promise<Unit<Tx>> {
     const check = (): Promise<void> => this.#check(executor)
-    const unit = { tx, check, existing: NO_RECEIPTS, present: NO_SEQS, claimed: NO_ROWS }
+    const mostBytes = (): number => this.#connection.mostBytes(tx)
+    const unit = { tx, check, mostBytes, existing: NO_RECEIPTS, present: NO_SEQS, claimed: NO_ROWS }
     if (opening.kind === 'take') return { ...unit, existing: await this.#existing(executor, opening, answers) }
     if (opening.kind === 'plain') return unit
     if (opening.kind === 'fail') return { ...unit, present: await this.#failed(executor, opening.row, answers.at(-1)) }
@@ -188,23 +191,12 @@ export class SqlUnits<Tx, Own> {
 
   /** What `claimDeletes` stands for, where the database cannot do it in one statement. */
   async #inOrder(executor: Executor, rows: InboxRow[], isolation: Isolation | undefined): Promise<InboxRow[]> {
-    const kept = await this.notBlocked(executor, rows, isolation)
+    const kept = await notBlocked(this.#context, executor, rows, isolation)
     if (kept.length === 0) return kept
     for (const { text, params } of this.#dialect.deleteInbox(kept.map((row) => row.seq))) {
       await executor.query(text, params)
     }
     return kept
-  }
-
-  /** Those that have no older row of their key outside these. */
-  async notBlocked(executor: Executor, rows: InboxRow[], isolation: Isolation | undefined): Promise<InboxRow[]> {
-    if (!rows.some((row) => row.ordered)) return rows
-    const statement = this.#dialect.blocked(rows.map((row) => row.seq))
-    // Every read inside a serializable transaction locks, and would wait; outside, rows that others have locked are there.
-    const outside = isolation === 'serializable'
-    const answer = await (outside ? this.#query(statement) : executor.query(statement.text, statement.params))
-    const blocked = new Set(answer.rows.map((row) => asSeq(row['seq'])))
-    return rows.filter((row) => !blocked.has(row.seq))
   }
 
   /** The receipts that were there before, read by a second statement: the first one's snapshot is too old to see them. */
@@ -274,11 +266,11 @@ export class SqlUnits<Tx, Own> {
   }
 
   async #ended(backend: Backend): Promise<Fate> {
-    await this.#query(this.#dialect.terminate(backend))
+    await this.#context.calls.run(this.#dialect.terminate(backend))
     const statement = this.#dialect.fate(backend)
     if (statement === undefined) return undefined
     for (;;) {
-      const fate = (await this.#query(statement)).rows[0]?.['fate']
+      const fate = (await this.#context.calls.run(statement)).rows[0]?.['fate']
       if (fate === 'committed' || fate === 'aborted') return fate
       if (fate !== 'in progress') return undefined
       await pause(systemClock, FATE_MS)
@@ -292,6 +284,22 @@ export function intoFailed(dialect: Dialect, row: FinalFailure): readonly Statem
     ? [dialect.holdInbox(row)]
     : [dialect.aside.forwardBehind('inbox', [row.seq]), ...dialect.deleteInbox([row.seq])]
   return [dialect.copyToFailed(row), ...then]
+}
+
+/** Those that have no older row of their key outside these. */
+export async function notBlocked<Tx, Own>(
+  { calls, dialect }: SqlContext<Tx, Own>,
+  executor: Executor,
+  rows: InboxRow[],
+  isolation: Isolation | undefined,
+): Promise<InboxRow[]> {
+  if (!rows.some((row) => row.ordered)) return rows
+  const statement = dialect.blocked(rows.map((row) => row.seq))
+  // Every read inside a serializable transaction locks, and would wait; outside, rows that others have locked are there.
+  const outside = isolation === 'serializable'
+  const answer = await (outside ? calls.run(statement) : executor.query(statement.text, statement.params))
+  const blocked = new Set(answer.rows.map((row) => asSeq(row['seq'])))
+  return rows.filter((row) => !blocked.has(row.seq))
 }
 
 /** Statements; the values of a message may be larger than a text can be. */

@@ -1,7 +1,7 @@
 import { resolve } from 'node:path'
 import { expected, identifier, isText, noOthers } from '../../base/index.ts'
 import type { Store } from '../../contracts/index.ts'
-import { SqlStore } from '../sql/index.ts'
+import { sqlStore } from '../sql/index.ts'
 import { SqliteConnection } from './connection.ts'
 import { dialect } from './statements/sql.ts'
 import type { SqliteTx } from './transaction.ts'
@@ -28,5 +28,5 @@ export function sqlite(options: SqliteOptions): Store<SqliteTx> {
   const { path, prefix = 'hapax_' } = options
   if (!isText(path, MAX_PATH_BYTES) || path.includes('\0')) expected('path', 'the path of a file', path)
   const file = path === ':memory:' ? path : resolve(path)
-  return new SqlStore(new SqliteConnection(file), dialect(identifier('prefix', prefix)))
+  return sqlStore(new SqliteConnection(file), dialect(identifier('prefix', prefix)))
 }

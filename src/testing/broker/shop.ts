@@ -13,6 +13,7 @@ import type {
 import { createHapax, type Hapax, type HapaxOptions } from '../../hapax.ts'
 import { defineMessage, type MessageType, type PublishOptions } from '../../message/index.ts'
 import type { Worker, WorkerOptions } from '../../worker/index.ts'
+import { altered } from '../altered.ts'
 import { until } from '../wait.ts'
 
 /** A transaction that writes rows. */
@@ -140,16 +141,13 @@ export function watchedBy(subscription: Subscription, see: (delivery: Delivery) 
 /** A store that is away for the next so many transactions. */
 export function outage(store: RowStore, times: number): { readonly store: Store<RowTx>; left: number } {
   const state = { store, left: times }
-  state.store = new Proxy(store, {
-    get: (target, name) => {
-      const value: unknown = Reflect.get(target, name)
-      if (typeof value !== 'function') return value
-      if (name !== 'transaction') return value.bind(target)
-      return (...args: Parameters<RowStore['transaction']>) => {
-        if (state.left <= 0) return store.transaction(...args)
+  state.store = altered(store, {
+    transactions: {
+      run: async (options, opening, body) => {
+        if (state.left <= 0) return store.transactions.run(options, opening, body)
         state.left -= 1
-        return Promise.reject(new HapaxError('store-unavailable', 'the database is away'))
-      }
+        throw new HapaxError('store-unavailable', 'the database is away')
+      },
     },
   })
   return state

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
 import { isHapaxError, Permanent, RetryAfter } from '../../base/index.ts'
+import { altered } from '../altered.ts'
 import { assertOutcome, gate, ping, statuses } from '../store/world.ts'
 import { until } from '../wait.ts'
 import type { ClaimCase } from './index.ts'
-import { assertKind, type ClaimWorld, instead, pings } from './world.ts'
+import { assertKind, type ClaimWorld, pings } from './world.ts'
 
 type Case = Omit<ClaimCase<ClaimWorld>, 'topic'>
 
@@ -77,7 +78,7 @@ const deliveries: readonly Case[] = [
   {
     name: 'a type that another process of the consumer handles is left to it',
     run: async (world) => {
-      await world.store.subscribe('sms', ['other'])
+      await world.store.subscriptions.add('sms', ['other'], false)
       const sms = world.sms(() => {})
       assertOutcome(await sms.handle(ping('a', { type: 'other' })), 'rolled-back', 'unknown-type')
       assert.deepEqual(await world.places('a'), [])
@@ -117,14 +118,16 @@ const groups: readonly Case[] = [
       const claimed: number[] = []
       const settled: number[] = []
       const { store } = world
-      const counted = instead(store, {
-        claim: (consumer, messages, options) => {
-          claimed.push(messages.length)
-          return store.claim(consumer, messages, options)
-        },
-        settle: (leases, retentionMs) => {
-          settled.push(leases.length)
-          return store.settle(leases, retentionMs)
+      const counted = altered(store, {
+        claims: {
+          claim: (consumer, messages, options) => {
+            claimed.push(messages.length)
+            return store.claims.claim(consumer, messages, options)
+          },
+          settle: (leases, retentionMs) => {
+            settled.push(leases.length)
+            return store.claims.settle(leases, retentionMs)
+          },
         },
       })
       const sms = world.sms(() => {}, { hapax: world.hapax({ store: counted }), concurrency: 100 })
@@ -182,8 +185,8 @@ const memories: readonly Case[] = [
       const { store } = world
       const [short, long] = [await world.lease('short'), await world.lease('long')]
       await world.lease('open', { leaseMs: 1 })
-      await store.settle([short], 50)
-      await store.settle([long], 'forever')
+      await store.claims.settle([short], 50)
+      await store.claims.settle([long], 'forever')
       await until(async () => (await world.claim('short')).kind === 'ours')
       assertKind(await world.claim('long'), 'taken')
       const [open] = [await world.lease('open')]

@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict'
 import { HapaxError, Permanent } from '../../base/index.ts'
 import { messageKey, STUB_BYTES, stubOf } from '../../message/index.ts'
+import { altered } from '../altered.ts'
 import { type EdgeCase, type EdgeWorld, effectEdges, insideCalls } from '../effect-edges.ts'
 import { effectNames } from '../effect-names.ts'
 import { assertOutcome, assertRejects, ping, statuses } from '../store/world.ts'
 import { until } from '../wait.ts'
 import type { ClaimCase } from './index.ts'
-import { type ClaimWorld, instead } from './world.ts'
+import type { ClaimWorld } from './world.ts'
 
 type Case = Omit<ClaimCase<ClaimWorld>, 'topic'>
 
@@ -27,7 +28,7 @@ function edgeWorld(world: ClaimWorld): EdgeWorld {
         },
       }
     },
-    journal: (id) => world.store.effects('sms', messageKey('/sender', id)),
+    journal: (id) => world.store.journal.of('sms', messageKey('/sender', id)),
   }
 }
 
@@ -86,10 +87,12 @@ const poison: readonly Case[] = [
   {
     name: 'K16: what the store refuses of a failed message is left out, and it is settled',
     run: async (world) => {
-      const store = instead(world.store, {
-        fail: async (consumer, lease, failure) => {
-          if (failure.message.data.byteLength > STUB_BYTES) throw new HapaxError('unstorable', 'no')
-          return world.store.fail(consumer, lease, failure)
+      const store = altered(world.store, {
+        claims: {
+          fail: async (consumer, lease, failure) => {
+            if (failure.message.data.byteLength > STUB_BYTES) throw new HapaxError('unstorable', 'no')
+            return world.store.claims.fail(consumer, lease, failure)
+          },
         },
       })
       const hapax = world.hapax({ store })

@@ -92,7 +92,7 @@ const once: readonly Case[] = [
       assertOutcome(await sms.handle(ping('a')), 'rolled-back')
       assertOutcome(await sms.handle(ping('a')), 'processed')
       assert.deepEqual(seen, [results, results])
-      const notes = (await world.store.effects('sms', stored('a').messageKey)).at(-1)
+      const notes = (await world.store.journal.of('sms', stored('a').messageKey)).at(-1)
       assert.deepEqual([notes?.name, JSON.parse(notes?.result ?? '')], ['', { to: '+41', text: 'é😀' }])
     },
   },
@@ -144,7 +144,7 @@ const unknowns: readonly Case[] = [
     name: 'a call of an earlier attempt that nobody knows about is held, also if this attempt does not come across it',
     run: async (world) => {
       const lease = await world.lease('a', { leaseMs: 1 })
-      await world.store.beginEffect(lease, 1, ref('a', 'send'), false)
+      await world.store.journal.begin(lease, 1, ref('a', 'send'), false)
       const sms = world.sms(() => {})
       await until(async () => (await sms.handle(ping('a'))).status === 'held')
       assert.deepEqual(await world.places('a'), ['effect', 'failed', 'receipt'])
@@ -218,9 +218,9 @@ const unknowns: readonly Case[] = [
       )
       for (const id of ['a', 'b', 'c']) assertOutcome(await sms.handle(ping(id)), 'held')
       // What is under way is not settled behind the back of whoever has it.
-      await world.store.beginEffect(await world.lease('d'), 60_000, ref('d', 'send'), false)
+      await world.store.journal.begin(await world.lease('d'), 60_000, ref('d', 'send'), false)
       const end = { state: 'done', result: null, error: null } as const
-      assert.equal(await world.store.settleEffect(ref('d', 'send'), end, { actor: 'ann', action: 'settle' }), false)
+      assert.equal(await world.store.journal.settle(ref('d', 'send'), end, { actor: 'ann', action: 'settle' }), false)
       const [c, b, a] = (await hapax.failed.list()).map(({ seq }) => seq) as [string, string, string]
       assert.deepEqual(
         (await hapax.failed.effects(a)).map(({ name, state }) => [name, state]),

@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
 import type { Claimed } from '../../contracts/index.ts'
+import { altered } from '../altered.ts'
 import { LeapingClock } from '../clock.ts'
 import { feed } from '../feed.ts'
 import { assertOutcome, assertRejects, gate, ping } from '../store/world.ts'
 import { until } from '../wait.ts'
 import type { ClaimCase } from './index.ts'
-import { assertKind, type ClaimWorld, ERROR, instead, Provider, pings, stored, without } from './world.ts'
+import { assertKind, type ClaimWorld, ERROR, Provider, pings, stored, without } from './world.ts'
 
 type Case = Omit<ClaimCase<ClaimWorld>, 'topic'>
 
@@ -85,8 +86,8 @@ export const owners: readonly Case[] = [
     run: async (world) => {
       const lease = await world.lease('a', { leaseMs: 100 })
       const effect = { consumer: 'sms', messageKey: stored('a').messageKey, name: 'send' }
-      await world.store.beginEffect(lease, 100, effect, false)
-      assert.ok(await world.store.endEffect(lease, effect, { state: 'done', result: '"sent"', error: null }))
+      await world.store.journal.begin(lease, 100, effect, false)
+      assert.ok(await world.store.journal.end(lease, effect, { state: 'done', result: '"sent"', error: null }))
       let answer: unknown
       const sms = world.sms(async (ctx) => {
         answer = [ctx.fence, await ctx.effect('send', () => assert.fail('sent again'))]
@@ -100,11 +101,13 @@ export const owners: readonly Case[] = [
     run: async (world) => {
       let renewals = 0
       const { store } = world
-      const counted = instead(store, {
-        renew: async (leases, leaseMs) => {
-          const held = await store.renew(leases, leaseMs)
-          renewals += held.size
-          return held
+      const counted = altered(store, {
+        claims: {
+          renew: async (leases, leaseMs) => {
+            const held = await store.claims.renew(leases, leaseMs)
+            renewals += held.size
+            return held
+          },
         },
       })
       // Long enough for a busy machine, short against what is waited for.
@@ -143,7 +146,7 @@ export const owners: readonly Case[] = [
       assert.ok(signal?.aborted)
       assert.deepEqual([provider.keys, lost, await world.journal('a')], [[], [1], []])
       // The new owner still has it.
-      assert.ok((await world.store.settle([lease], 60_000)).has(lease.seq))
+      assert.ok((await world.store.claims.settle([lease], 60_000)).has(lease.seq))
     },
   },
   {
@@ -155,24 +158,24 @@ export const owners: readonly Case[] = [
       const effect = { consumer: 'sms', messageKey: stored('a').messageKey, name: 'send' }
       const failure = { message: stored('a'), attempts: 1, reason: 'permanent', error: ERROR, retentionMs: 1000 }
       for (const zombie of [old, { ...lease, token: old.token }, { ...lease, fence: old.fence }]) {
-        assert.equal((await store.settle([zombie], 1000)).size, 0)
-        assert.equal((await store.renew([zombie], 1000)).size, 0)
-        assert.equal(await store.release(zombie, { attempts: 1, delayMs: 0, error: ERROR }), false)
-        assert.equal(await store.fail('sms', zombie, failure), false)
-        assert.equal(await store.beginEffect(zombie, 1000, effect, true), undefined)
-        assert.equal(await store.endEffect(zombie, effect, { state: 'done', result: '1', error: null }), false)
+        assert.equal((await store.claims.settle([zombie], 1000)).size, 0)
+        assert.equal((await store.claims.renew([zombie], 1000)).size, 0)
+        assert.equal(await store.claims.release(zombie, { attempts: 1, delayMs: 0, error: ERROR }), false)
+        assert.equal(await store.claims.fail('sms', zombie, failure), false)
+        assert.equal(await store.journal.begin(zombie, 1000, effect, true), undefined)
+        assert.equal(await store.journal.end(zombie, effect, { state: 'done', result: '1', error: null }), false)
       }
       assert.deepEqual([await world.journal('a'), await world.places('a')], [[], ['claim', 'receipt']])
-      assert.equal(await store.failedCount({}), 0)
+      assert.equal(await store.failed.count({}), 0)
       assertKind(await world.claim('a'), 'busy')
-      assert.equal((await store.settle([lease], 60_000)).size, 1)
+      assert.equal((await store.claims.settle([lease], 60_000)).size, 1)
     },
   },
   {
     name: 'an owner whose lease has run out, and whom nobody has followed, may still settle',
     run: async (world) => {
       const lease = await world.lease('a', { leaseMs: 1 })
-      assert.ok((await world.store.settle([lease], 60_000)).has(lease.seq))
+      assert.ok((await world.store.claims.settle([lease], 60_000)).has(lease.seq))
       assertKind(await world.claim('a'), 'taken')
     },
   },
@@ -185,16 +188,16 @@ export const owners: readonly Case[] = [
       assert.deepEqual(await world.claim('a', { token }), first)
       const { lease } = first as Claimed & { kind: 'ours' }
       assert.deepEqual([lease.token, lease.fence], [token, 1])
-      for (let run = 0; run < 2; run++) assert.equal((await store.settle([lease], 60_000)).size, 1)
+      for (let run = 0; run < 2; run++) assert.equal((await store.claims.settle([lease], 60_000)).size, 1)
       const released = await world.lease('b')
       for (let run = 0; run < 2; run++) {
-        assert.ok(await store.release(released, { attempts: 1, delayMs: 60_000, error: ERROR }))
+        assert.ok(await store.claims.release(released, { attempts: 1, delayMs: 60_000, error: ERROR }))
       }
       assertKind(await world.claim('b'), 'waiting')
       const failed = await world.lease('c')
       const failure = { message: stored('c'), attempts: 1, reason: 'permanent', error: ERROR, retentionMs: 1000 }
-      for (let run = 0; run < 2; run++) assert.ok(await store.fail('sms', failed, failure))
-      assert.equal((await store.failedList({ limit: 10 })).length, 1)
+      for (let run = 0; run < 2; run++) assert.ok(await store.claims.fail('sms', failed, failure))
+      assert.equal((await store.failed.list({ limit: 10 })).length, 1)
     },
   },
   {

@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClaimHapax } from '../../claims/index.ts'
+import { altered } from '../altered.ts'
 import { assertOutcome, assertRejects, gate, Pong, ping } from '../store/world.ts'
 import { assertRefused, explainCalls, failedCalls } from '../tool-inputs.ts'
 import { until } from '../wait.ts'
 import type { ClaimCase } from './index.ts'
-import { type ClaimWorld, instead, pings } from './world.ts'
+import { type ClaimWorld, pings } from './world.ts'
 
 type Case = Omit<ClaimCase<ClaimWorld>, 'topic'>
 
@@ -79,7 +80,9 @@ const changing: readonly Case[] = [
       await failed(world, hapax, ['a'])
       const [row] = await hapax.failed.list()
       const asked = await Promise.allSettled(
-        Array.from({ length: 5 }, () => world.store.failedRetry(row?.seq as string, { actor: 'ann', action: 'retry' })),
+        Array.from({ length: 5 }, () =>
+          world.store.failed.retry(row?.seq as string, { actor: 'ann', action: 'retry' }),
+        ),
       )
       assert.ok(asked.some((each) => each.status === 'fulfilled' && each.value))
       const calls: unknown[] = []
@@ -129,7 +132,7 @@ const changing: readonly Case[] = [
       await failed(world, hapax, ['a'])
       const [row] = await hapax.failed.list()
       await hapax.failed.retry(row?.seq as string)
-      const dead = await world.store.claimStored('sms', { token: crypto.randomUUID(), leaseMs: 50, limit: 10 })
+      const dead = await world.store.claims.claimStored('sms', { token: crypto.randomUUID(), leaseMs: 50, limit: 10 })
       assert.deepEqual(
         dead.claims.map(({ message, lease }) => [message.id, lease.fence]),
         [['a', 2]],
@@ -274,7 +277,11 @@ const workers: readonly Case[] = [
         { hapax, leaseMs, concurrency: 4 },
       )
       await hapax.failed.retryAll({ all: true })
-      const { claims } = await world.store.claimStored('sms', { token: crypto.randomUUID(), leaseMs: 1, limit: 10 })
+      const { claims } = await world.store.claims.claimStored('sms', {
+        token: crypto.randomUUID(),
+        leaseMs: 1,
+        limit: 10,
+      })
       assert.equal(claims.length, 3)
       const worker = await world.worker(hapax, sms)
       await until(() => done.size === 3)
@@ -291,12 +298,14 @@ const workers: readonly Case[] = [
       await failed(world, hapax, ['a'])
       await hapax.failed.retryAll({ all: true })
       const dead = { token: crypto.randomUUID(), leaseMs: 1, limit: 10 }
-      assert.equal((await world.store.claimStored('sms', dead)).claims.length, 1)
+      assert.equal((await world.store.claims.claimStored('sms', dead)).claims.length, 1)
       const kept: unknown[] = []
-      const watched = instead(world.store, {
-        release: (lease, end) => {
-          kept.push(end.crashes)
-          return world.store.release(lease, end)
+      const watched = altered(world.store, {
+        claims: {
+          release: (lease, end) => {
+            kept.push(end.crashes)
+            return world.store.claims.release(lease, end)
+          },
         },
       })
       const other = world.hapax({ store: watched })

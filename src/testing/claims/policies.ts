@@ -1,18 +1,20 @@
 import type { Outcome } from '../../consumer/index.ts'
 import { messageKey } from '../../message/index.ts'
+import { altered } from '../altered.ts'
 import { effectPolicies, type PolicyWorld } from '../effect-policies.ts'
 import { ping } from '../store/world.ts'
 import { until } from '../wait.ts'
 import type { ClaimCase } from './index.ts'
-import { type ClaimWorld, instead } from './world.ts'
+import type { ClaimWorld } from './world.ts'
 
 /** A store without an inbox, as the common cases see it. */
 function policyWorld(world: ClaimWorld): PolicyWorld {
   return {
     retry: 'rolled-back',
     sms: (handler, begin) => {
-      const beginEffect = begin?.(world.store.beginEffect.bind(world.store))
-      const store = beginEffect === undefined ? world.store : instead(world.store, { beginEffect })
+      const { journal } = world.store
+      const between = begin?.((...args) => journal.begin(...args))
+      const store = between === undefined ? world.store : altered(world.store, { journal: { begin: between } })
       const sms = world.sms(handler, { hapax: world.hapax({ store }) })
       return {
         handle: (id) => sms.handle(ping(id)),
@@ -28,9 +30,9 @@ function policyWorld(world: ClaimWorld): PolicyWorld {
     },
     dieInside: async (id) => {
       const effect = { consumer: 'sms', messageKey: messageKey('/sender', id), name: 'send' }
-      await world.store.beginEffect(await world.lease(id, { leaseMs: 1 }), 1, effect, false)
+      await world.store.journal.begin(await world.lease(id, { leaseMs: 1 }), 1, effect, false)
     },
-    journal: (id) => world.store.effects('sms', messageKey('/sender', id)),
+    journal: (id) => world.store.journal.of('sms', messageKey('/sender', id)),
   }
 }
 

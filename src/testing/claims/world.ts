@@ -8,10 +8,11 @@ import type {
   ClaimHapaxOptions,
   ClaimWorker,
 } from '../../claims/index.ts'
-import type { ClaimContext, Claimed, ClaimStore, Lease } from '../../contracts/index.ts'
+import type { ClaimContext, Claimed, ClaimStore, Lease, StoreClaims } from '../../contracts/index.ts'
 import { createHapax } from '../../hapax.ts'
 import type { IncomingMessage, StoredMessage } from '../../message/index.ts'
 import { fingerprint, messageKey } from '../../message/index.ts'
+import { altered } from '../altered.ts'
 import { AT_ONCE, type Count, Ping } from '../store/world.ts'
 import { until } from '../wait.ts'
 import type { TestLeases } from './harness.ts'
@@ -52,14 +53,14 @@ export class ClaimWorld {
   }
 
   /** Claims one message as a process would that does nothing with it. */
-  async claim(id: string, options: Partial<Parameters<ClaimStore['claim']>[2]> = {}): Promise<Claimed> {
+  async claim(id: string, options: Partial<Parameters<StoreClaims['claim']>[2]> = {}): Promise<Claimed> {
     const all = { token: crypto.randomUUID(), leaseMs: 60_000, alone: true, ...options }
-    const [claimed] = await this.store.claim('sms', [stored(id)], all)
+    const [claimed] = await this.store.claims.claim('sms', [stored(id)], all)
     return claimed as Claimed
   }
 
   /** Claims a message, and insists. */
-  async lease(id: string, options: Partial<Parameters<ClaimStore['claim']>[2]> = {}): Promise<Lease> {
+  async lease(id: string, options: Partial<Parameters<StoreClaims['claim']>[2]> = {}): Promise<Lease> {
     let claimed: Claimed | undefined
     await until(async () => {
       claimed = await this.claim(id, options)
@@ -84,13 +85,13 @@ export class ClaimWorld {
 
   /** The journal of a message. */
   async journal(id: string): Promise<readonly [string, EffectState, number][]> {
-    const effects = await this.store.effects('sms', messageKey('/sender', id))
+    const effects = await this.store.journal.of('sms', messageKey('/sender', id))
     return effects.map(({ name, state, attempts }) => [name, state, attempts])
   }
 
   /** Where the message is. */
   async places(id: string): Promise<readonly string[]> {
-    return (await this.store.trace(id, '/sender')).map(({ where }) => where).sort()
+    return (await this.store.admin.trace(id, '/sender')).map(({ where }) => where).sort()
   }
 
   async close(): Promise<void> {
@@ -121,24 +122,10 @@ export function pings(ids: readonly string[]): readonly IncomingMessage[] {
   return ids.map((id) => ({ id, source: '/sender', type: 'ping', data: { n: 1 } }))
 }
 
-/** The same store for a process of which some calls do not come through. */
-export function without(store: ClaimStore, ...names: readonly (keyof ClaimStore)[]): ClaimStore {
-  return instead(
-    store,
-    Object.fromEntries(
-      names.map((name) => [name, () => Promise.reject(new HapaxError('store-unavailable', 'no answer'))]),
-    ),
-  )
-}
-
-/** The same store with some methods replaced. */
-export function instead(store: ClaimStore, methods: Partial<ClaimStore>): ClaimStore {
-  return new Proxy(store, {
-    get: (target, name) => {
-      const value: unknown = Reflect.get(methods, name) ?? Reflect.get(target, name)
-      return typeof value === 'function' ? value.bind(target) : value
-    },
-  })
+/** The same store for a process of which some claims do not come through. */
+export function without(store: ClaimStore, ...names: readonly (keyof StoreClaims)[]): ClaimStore {
+  const noAnswer = (): Promise<never> => Promise.reject(new HapaxError('store-unavailable', 'no answer'))
+  return altered(store, { claims: Object.fromEntries(names.map((name) => [name, noAnswer])) })
 }
 
 /** A claim found this. */

@@ -2,32 +2,22 @@ import { HapaxError } from '../../base/index.ts'
 import type { Confirmation, Destination, DestinationFeatures, Subscription } from '../../contracts/index.ts'
 import type { IncomingMessage, OutgoingMessage } from '../../message/index.ts'
 import { arrivalOf } from '../../message/index.ts'
+import { altered } from '../altered.ts'
 import type { HarnessFeatures } from './harness.ts'
 import { type AnyStore, type Gate, gate } from './world.ts'
-
-/** The same store with another `transaction`. */
-function withTransaction(store: AnyStore, transaction: AnyStore['transaction']): AnyStore {
-  return new Proxy(store, {
-    get: (target, name) => {
-      if (name === 'transaction') return transaction
-      const value: unknown = Reflect.get(target, name)
-      return typeof value === 'function' ? value.bind(target) : value
-    },
-  })
-}
 
 /** The same store, and when it is about to meet the locks of others: with a connection at hand, or in the writer's queue. */
 export function watched(store: AnyStore, { parallelWriters }: HarnessFeatures): { store: AnyStore; begun: Gate } {
   const begun = gate()
-  const transaction: AnyStore['transaction'] = (options, opening, body) => {
+  const run: AnyStore['transactions']['run'] = (options, opening, body) => {
     if (!parallelWriters) begun.open()
     const acquired = (): void => {
       options.acquired?.()
       begun.open()
     }
-    return store.transaction({ ...options, acquired }, opening, body)
+    return store.transactions.run({ ...options, acquired }, opening, body)
   }
-  return { store: withTransaction(store, transaction), begun }
+  return { store: altered(store, { transactions: { run } }), begun }
 }
 
 /**
@@ -36,9 +26,9 @@ export function watched(store: AnyStore, { parallelWriters }: HarnessFeatures): 
  */
 export function lossy(store: AnyStore, cut: 'before' | 'after', times = 1): AnyStore {
   let left = times
-  return withTransaction(store, async (options, opening, body) => {
+  const run: AnyStore['transactions']['run'] = async (options, opening, body) => {
     let wrote = false
-    const value = await store.transaction(options, opening, async (unit) => {
+    const value = await store.transactions.run(options, opening, async (unit) => {
       const end = await body(unit)
       wrote = end.writes !== undefined && left > 0
       return wrote && cut === 'before' ? { ...end, writes: undefined } : end
@@ -46,7 +36,8 @@ export function lossy(store: AnyStore, cut: 'before' | 'after', times = 1): AnyS
     if (!wrote) return value
     left -= 1
     throw new HapaxError('commit-unknown', 'the link was cut')
-  })
+  }
+  return altered(store, { transactions: { run } })
 }
 
 /** A subscription that delivers these messages once, and what was acked. */

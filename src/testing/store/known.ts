@@ -8,8 +8,8 @@ export const known: readonly Case[] = [
     name: 'lists consumers with their types, and forgets one on request; its messages stay',
     run: async (world) => {
       const { reader } = await failedOnes(world, ['a'])
-      await world.store.subscribe('billing', ['pong', 'ping'], true)
-      await world.store.subscribe('audit', ['ping'], false)
+      await world.store.subscriptions.add('billing', ['pong', 'ping'], true)
+      await world.store.subscriptions.add('audit', ['ping'], false)
       assert.deepEqual(await reader.hapax.consumers.list(), [
         { name: 'audit', types: ['ping'], ordered: false },
         { name: 'billing', types: ['ping', 'pong'], ordered: true },
@@ -27,10 +27,10 @@ export const known: readonly Case[] = [
     name: 'a relay keeps the destination that was recorded first, until somebody moves it',
     run: async (world) => {
       const hapax = world.hapax()
-      assert.equal(await world.store.recordRelay('default', 'rabbit: shop'), 'rabbit: shop')
-      assert.equal(await world.store.recordRelay('default', 'nats: shop'), 'rabbit: shop')
+      assert.equal(await world.store.outbox.recordRelay('default', 'rabbit: shop'), 'rabbit: shop')
+      assert.equal(await world.store.outbox.recordRelay('default', 'nats: shop'), 'rabbit: shop')
       await hapax.relays.move('default', 'nats: shop', BY)
-      assert.equal(await world.store.recordRelay('default', 'rabbit: shop'), 'nats: shop')
+      assert.equal(await world.store.outbox.recordRelay('default', 'rabbit: shop'), 'nats: shop')
       assert.deepEqual(
         (await hapax.relays.list()).map(({ relay, destination }) => [relay, destination]),
         [['default', 'nats: shop']],

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
 import { HapaxError, Permanent } from '../../base/index.ts'
 import type { FailedContext, FailedHook } from '../../contracts/index.ts'
+import { altered } from '../altered.ts'
 import { failedOne } from './admin/failed-world.ts'
 import { atEachLevel, type Case } from './case.ts'
-import { altered, leased } from './leased/world.ts'
+import { leased } from './leased/world.ts'
 import { type AnyHapax, type AnyStore, type Count, Ping, Pong, ping, type Tx, type World } from './world.ts'
 
 type Hook = FailedHook<Count, Tx>
@@ -71,32 +72,30 @@ async function assertFailed(world: World, hapax: AnyHapax, id: string, fallbacks
 
 /** The same store for a process that dies before it commits what was published, while `dies` says so. */
 function dying(store: AnyStore, dies: () => boolean): AnyStore {
-  return altered(store, {
-    transaction: (options, opening, body) =>
-      store.transaction(options, opening, async (unit) => {
-        const end = await body(unit)
-        if (end.writes?.outbox?.length && dies()) throw new HapaxError('store-unavailable', 'the process died')
-        return end
-      }),
-  })
+  const run: AnyStore['transactions']['run'] = (options, opening, body) =>
+    store.transactions.run(options, opening, async (unit) => {
+      const end = await body(unit)
+      if (end.writes?.outbox?.length && dies()) throw new HapaxError('store-unavailable', 'the process died')
+      return end
+    })
+  return altered(store, { transactions: { run } })
 }
 
 /** The same store on a link that breaks once while the fallback is being committed: before the database saw it, or after. */
 function losing(store: AnyStore, cut: 'before' | 'after'): AnyStore {
   let left = 1
-  return altered(store, {
-    transaction: async (options, opening, body) => {
-      let cuts = false
-      const value = await store.transaction(options, opening, async (unit) => {
-        const end = await body(unit)
-        cuts = left > 0 && (end.writes?.outbox ?? []).length > 0
-        return cuts && cut === 'before' ? { ...end, writes: undefined } : end
-      })
-      if (!cuts) return value
-      left -= 1
-      throw new HapaxError('commit-unknown', 'the link was cut')
-    },
-  })
+  const run: AnyStore['transactions']['run'] = async (options, opening, body) => {
+    let cuts = false
+    const value = await store.transactions.run(options, opening, async (unit) => {
+      const end = await body(unit)
+      cuts = left > 0 && (end.writes?.outbox ?? []).length > 0
+      return cuts && cut === 'before' ? { ...end, writes: undefined } : end
+    })
+    if (!cuts) return value
+    left -= 1
+    throw new HapaxError('commit-unknown', 'the link was cut')
+  }
+  return altered(store, { transactions: { run } })
 }
 
 const levels: readonly Case[] = WAYS.flatMap(({ name, run }): readonly Case[] => [

@@ -114,22 +114,22 @@ export class World {
       after: new Map(),
       all: true,
     } as const
-    const [look] = await this.store.look([{ ...all, ...share }])
+    const [look] = await this.store.workers.look([{ ...all, ...share }])
     return look as Look
   }
 
   /** The entry of a message that waits in the inbox of billing. */
   async entry(id: string, share: Partial<Share> = {}): Promise<Entry | undefined> {
-    const seq = await this.store.inboxSeq(share.scope ?? 'billing', messageKey('/sender', id))
+    const seq = await this.store.inbox.find(share.scope ?? 'billing', messageKey('/sender', id))
     return (await this.look(share)).entries.find((entry) => entry.seq === seq)
   }
 
   /** A process dies that had these messages in hand, alone or among others; somebody notices. */
   async crash(seqs: readonly string[], alone = false): Promise<void> {
     const id = crypto.randomUUID()
-    await this.store.join({ id, name: id, ttlMs: 1, serves: '{}' })
-    assert.ok(await this.store.note(id, seqs, alone))
-    await this.until(async () => (await this.store.bury()) > 0)
+    await this.store.workers.join({ id, name: id, ttlMs: 1, serves: '{}' })
+    assert.ok(await this.store.workers.note(id, { seqs, alone }, false))
+    await this.until(async () => (await this.store.workers.bury()) > 0)
   }
 
   /** The seqs of what is due in the inbox of billing. */
@@ -141,7 +141,7 @@ export class World {
   async waiting(seq: string): Promise<StoredMessage | undefined> {
     const options = { lockTimeoutMs: 20_000, idleTimeoutMs: 60_000 }
     const opening = { kind: 'claim', seqs: [seq], locked: 'skip' } as const
-    return this.store.transaction(options, opening, async ({ claimed }) => ({
+    return this.store.transactions.run(options, opening, async ({ claimed }) => ({
       value: claimed.get(seq)?.message,
       writes: undefined,
     }))
@@ -166,12 +166,15 @@ export class World {
 
   /** How many receipts of finished messages are older than a millisecond, by the database's clock. */
   async cleanable(consumer: string): Promise<number> {
-    return (await this.store.cleanable(consumer, 1, { after: undefined, limit: 10_000 })).count
+    return (await this.store.admin.clean({ kind: 'receipts', consumer, after: undefined, dryRun: true }, 1, 10_000))
+      .deleted
   }
 
   /** Where the message is: its receipts, and its row in inbox or failed; the audit only where a case asks for it. */
   async assertPlaces(id: string, expected: readonly string[]): Promise<void> {
-    const traces = (await this.store.trace(id)).filter(({ where }) => where !== 'audit' || expected.includes('audit'))
+    const traces = (await this.store.admin.trace(id)).filter(
+      ({ where }) => where !== 'audit' || expected.includes('audit'),
+    )
     assert.deepEqual(traces.map((trace) => trace.where).sort(), [...expected].sort())
   }
 

@@ -1,6 +1,6 @@
 import { asError, Batched, Deletions, errorFields, recordError, retryDelay } from '../../base/index.ts'
 import { howToSee, ref } from '../../consumer/index.ts'
-import type { Confirmation, Destination, Entry, Look, OutboxMessage, Share, Store } from '../../contracts/index.ts'
+import type { Confirmation, Destination, Entry, Look, OutboxMessage, Postponed, Share } from '../../contracts/index.ts'
 import { ALL_LANES } from '../../message/index.ts'
 import { type Engine, persist } from '../../transaction/index.ts'
 import type { Membership } from '../membership.ts'
@@ -52,7 +52,7 @@ export class Relay<Tx> implements Line {
   /** Times in a row that confirmed messages could not be deleted, and until when to send nothing because of it. */
   #undeleted = 0
   #restsUntil = 0
-  readonly #postponing: Batched<Parameters<Store<never>['postpone']>[0][number]>
+  readonly #postponing: Batched<Postponed>
   readonly #refusing: Batched<() => Promise<void>>
 
   constructor(options: RelayOptions<Tx>) {
@@ -73,7 +73,7 @@ export class Relay<Tx> implements Line {
         options.changed()
       },
     })
-    this.#postponing = new Batched(BATCH, (rows) => persist(engine, () => engine.store.postpone(rows)))
+    this.#postponing = new Batched(BATCH, (rows) => persist(engine, () => engine.store.outbox.postpone(rows)))
     this.#refusing = new Batched(1, async ([refuse]) => refuse?.())
   }
 
@@ -212,7 +212,7 @@ export class Relay<Tx> implements Line {
     const drops = this.#drops
     let rows: readonly OutboxMessage[]
     try {
-      rows = await this.#options.engine.store.outboxRows(batch.map((entry) => entry.seq))
+      rows = await this.#options.engine.store.outbox.read(batch.map((entry) => entry.seq))
     } catch (error) {
       this.#letGo(batch)
       throw error
@@ -294,7 +294,7 @@ export class Relay<Tx> implements Line {
   async #delete(seqs: readonly string[]): Promise<void> {
     const { engine, keep } = this.#options
     try {
-      const locked = await persist(engine, () => engine.store.confirm(seqs, keep))
+      const locked = await persist(engine, () => engine.store.outbox.confirm(seqs, keep))
       this.#undeleted = 0
       this.#restsUntil = 0
       this.#deleted(seqs, locked)
@@ -335,7 +335,8 @@ export class Relay<Tx> implements Line {
     )
     const record = { seq: row.seq, reason: 'refused-by-broker', error: recordError(error, engine.redact), hold: held }
     await this.#refusing.add(async () => {
-      if (await persist(engine, () => engine.store.refuse(record))) engine.events.emit('relay-failed', () => event)
+      if (await persist(engine, () => engine.store.outbox.refuse(record)))
+        engine.events.emit('relay-failed', () => event)
     })
   }
 

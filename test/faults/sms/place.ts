@@ -94,12 +94,7 @@ async function openRedis({ url, prefix }: RedisPlace, seams: Seams | undefined):
     await store.close()
     client.disconnect()
   }
-  const closing = new Proxy(store, {
-    get: (target, name) => {
-      const value: unknown = name === 'close' ? close : Reflect.get(target, name)
-      return typeof value === 'function' ? value.bind(target) : value
-    },
-  }) as object as Store<RigTx>
+  const closing = { ...store, close } as object as Store<RigTx>
   return seams?.store(closing) ?? closing
 }
 

@@ -1,4 +1,5 @@
-import type { Store } from 'hapax'
+import type { Store, StoreJournal } from 'hapax'
+import { altered } from '../../../src/testing/altered.ts'
 import type { RigTx } from '../../support/databases.ts'
 
 /** Ways to break leased work on purpose, to see that the rig notices. */
@@ -10,14 +11,14 @@ export type Sabotage =
 
 type AnyStore = Store<RigTx>
 
-const bugs: Record<Sabotage, (store: AnyStore) => Partial<AnyStore>> = {
+const bugs: Record<Sabotage, (journal: StoreJournal) => Partial<StoreJournal>> = {
   'no-journal': () => ({
-    beginEffect: async () => ({ before: undefined }),
-    endEffect: async () => true,
+    begin: async () => ({ before: undefined }),
+    end: async () => true,
   }),
-  'begun-is-not-done': (store) => ({
-    beginEffect: async (lease, leaseMs, effect) => {
-      const begun = await store.beginEffect(lease, leaseMs, effect, true)
+  'begun-is-not-done': (journal) => ({
+    begin: async (lease, leaseMs, effect) => {
+      const begun = await journal.begin(lease, leaseMs, effect, true)
       return begun?.before?.state === 'done' ? begun : begun && { before: undefined }
     },
   }),
@@ -25,12 +26,5 @@ const bugs: Record<Sabotage, (store: AnyStore) => Partial<AnyStore>> = {
 
 /** The same store, with a bug. */
 export function sabotaged(store: AnyStore, sabotage: Sabotage | undefined): AnyStore {
-  if (sabotage === undefined) return store
-  const methods = bugs[sabotage](store)
-  return new Proxy(store, {
-    get: (target, name) => {
-      const value: unknown = Reflect.get(name in methods ? methods : target, name)
-      return typeof value === 'function' ? value.bind(target) : value
-    },
-  })
+  return sabotage === undefined ? store : altered(store, { journal: bugs[sabotage](store.journal) })
 }

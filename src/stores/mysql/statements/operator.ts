@@ -84,11 +84,7 @@ export function operator(prefix: string, checks: readonly Check[]): OperatorDial
     sentGet: (seq) => ({ text: sql.sentGet, params: one(seq) }),
     republish: (seq, lane) => ({ text: sql.republish, params: [lane, ...one(seq)] }),
 
-    cleanup: (query, step, olderThanMs, limit) => cleaned(sql, query, step, olderThanMs, limit),
-    cleanable: async (query, consumer, olderThanMs, { after, limit }) => {
-      const page = await receiptPage(sql, query, { consumer, after }, olderThanMs, limit)
-      return { count: page.old.length, after: page.after }
-    },
+    clean: (query, step, olderThanMs, limit) => cleaned(sql, query, step, olderThanMs, limit),
     checkup: (query) => lookAt(query, checks),
   }
 }
@@ -134,6 +130,7 @@ async function cleaned(
   const ago = microseconds(olderThanMs)
   if (step.kind === 'receipts') {
     const { old, after } = await receiptPage(sql, query, step, olderThanMs, limit)
+    if (step.dryRun) return { deleted: old.length, after }
     const deleted = await deleteAll(query, old, (part) => ({
       text: sql.deleteReceipts,
       params: [list(part), bytes(step.consumer), ago],

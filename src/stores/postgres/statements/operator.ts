@@ -84,10 +84,13 @@ export function operator(schema: string): OperatorDialect {
     sentGet: (seq) => ({ text: sql.sentGet, params: one(seq) }),
     republish: (seq, lane) => ({ text: sql.republish, params: [lane, ...one(seq)] }),
 
-    cleanup: async (query, step, olderThanMs, limit) => {
+    clean: async (query, step, olderThanMs, limit) => {
       const { rows } = await query(
         step.kind === 'receipts'
-          ? { text: sql.cleanReceipts, params: [olderThanMs, step.consumer, step.after ?? NO_UUID, limit] }
+          ? {
+              text: step.dryRun ? sql.countReceipts : sql.cleanReceipts,
+              params: [olderThanMs, step.consumer, step.after ?? NO_UUID, limit],
+            }
           : step.kind === 'sent'
             ? { text: sql.cleanSent, params: [olderThanMs, step.relay, limit] }
             : { text: sql.cleanAudit, params: [olderThanMs, limit] },
@@ -95,12 +98,6 @@ export function operator(schema: string): OperatorDialect {
       const [row] = rows
       const more = Number(row?.['seen'] ?? 0) === limit
       return { deleted: Number(row?.['deleted'] ?? 0), after: more ? String(row?.['last']) : undefined }
-    },
-    cleanable: async (query, consumer, olderThanMs, { after, limit }) => {
-      const { rows } = await query({ text: sql.cleanable, params: [olderThanMs, consumer, after ?? NO_UUID, limit] })
-      const [row] = rows
-      const more = Number(row?.['seen'] ?? 0) === limit
-      return { count: Number(row?.['count'] ?? 0), after: more ? String(row?.['last']) : undefined }
     },
     checkup: (query) => lookAt(query, checks(schema)),
   }
@@ -339,8 +336,8 @@ where seq = $2::bigint and mark = $3::bigint`,
 )
 select (select count(*) from gone) as deleted, (select count(*) from page) as seen,
   (select message_key::text from page order by message_key desc limit 1) as last, ${AT_LEISURE}`,
-    cleanable: `${RECEIPT_PAGE(schema)}
-select (select count(*) from finished) as count, (select count(*) from page) as seen,
+    countReceipts: `${RECEIPT_PAGE(schema)}
+select (select count(*) from finished) as deleted, (select count(*) from page) as seen,
   (select message_key::text from page order by message_key desc limit 1) as last`,
     // The oldest rows come first; if one of the page is too young, so is what follows.
     cleanSent: `

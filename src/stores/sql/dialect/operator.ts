@@ -1,8 +1,6 @@
 import type {
   Audit,
   AuditSubject,
-  Cleanable,
-  CleanablePage,
   Cleaned,
   CleanupStep,
   FailedFilter,
@@ -82,9 +80,7 @@ export interface OperatorDialect {
   /** Copies a sent row into the outbox, due at once. */
   republish(seq: string, lane: number): Statement
 
-  /** One step of the cleaning, as `Store.cleanup` has it. */
-  cleanup(query: Query, step: CleanupStep, olderThanMs: number, limit: number): Promise<Cleaned>
-  /** One page of the counting, as `Store.cleanable` has it. */
-  cleanable(query: Query, consumer: string, olderThanMs: number, page: CleanablePage): Promise<Cleanable>
+  /** One step of the cleaning, as `StoreAdmin.clean` has it. */
+  clean(query: Query, step: CleanupStep, olderThanMs: number, limit: number): Promise<Cleaned>
   checkup(query: Query): Promise<readonly Finding[]>
 }

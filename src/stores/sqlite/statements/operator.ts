@@ -1,6 +1,4 @@
 import type {
-  Cleanable,
-  CleanablePage,
   Cleaned,
   CleanupStep,
   FailedWhere,
@@ -87,8 +85,7 @@ export function operator(prefix: string): OperatorDialect {
     sentGet: (seq) => ({ text: sql.sentGet, params: one(seq) }),
     republish: (seq, lane) => ({ text: sql.republish, params: [lane, ...one(seq)] }),
 
-    cleanup: (query, step, olderThanMs, limit) => cleaned(sql, query, step, olderThanMs, limit),
-    cleanable: (query, consumer, olderThanMs, page) => cleanable(sql, query, consumer, olderThanMs, page),
+    clean: (query, step, olderThanMs, limit) => cleaned(sql, query, step, olderThanMs, limit),
     checkup: (query) => checkup(query, prefix),
   }
 }
@@ -120,7 +117,7 @@ function sentParams({ relay, type, olderThanMs, newerThanMs }: SentWhere): reado
 
 const NO_UUID = '00000000-0000-0000-0000-000000000000'
 
-/** Finds the end of a page, then deletes what is old and finished up to there. */
+/** Finds the end of a page, then deletes, or counts, what is old and finished up to there. */
 async function cleaned(
   sql: ReturnType<typeof statements>,
   query: (statement: Statement) => Promise<Result>,
@@ -132,8 +129,11 @@ async function cleaned(
     const { consumer, after = NO_UUID } = step
     const page = await receiptPage(sql, query, consumer, after, limit)
     if (page === undefined) return { deleted: 0, after: undefined }
-    const { affected } = await query({ text: sql.cleanReceipts, params: [consumer, after, page.last, olderThanMs] })
-    return { deleted: affected, after: page.more ? page.last : undefined }
+    const params = [consumer, after, page.last, olderThanMs]
+    const deleted = step.dryRun
+      ? Number((await query({ text: sql.countReceipts, params })).rows[0]?.['count'] ?? 0)
+      : (await query({ text: sql.cleanReceipts, params })).affected
+    return { deleted, after: page.more ? page.last : undefined }
   }
   const { affected } = await query(
     step.kind === 'sent'
@@ -142,20 +142,6 @@ async function cleaned(
   )
   // The oldest rows come first; if one of the page is too young, so is what follows. What is gone needs no mark.
   return { deleted: affected, after: affected < limit ? undefined : '0' }
-}
-
-/** The same page, counted. */
-async function cleanable(
-  sql: ReturnType<typeof statements>,
-  query: (statement: Statement) => Promise<Result>,
-  consumer: string,
-  olderThanMs: number,
-  { after = NO_UUID, limit }: CleanablePage,
-): Promise<Cleanable> {
-  const page = await receiptPage(sql, query, consumer, after, limit)
-  if (page === undefined) return { count: 0, after: undefined }
-  const { rows } = await query({ text: sql.cleanable, params: [consumer, after, page.last, olderThanMs] })
-  return { count: Number(rows[0]?.['count'] ?? 0), after: page.more ? page.last : undefined }
 }
 
 /** The last key of a page of receipts; undefined: there are none. */
@@ -338,7 +324,7 @@ select max(message_key) as last, count(*) as count from (
     cleanReceipts: `
 delete from ${prefix}receipts as r
 where r.consumer = ? and r.message_key > ${UUID} and r.message_key <= ${UUID} and r.taken_at < ${NOW} - ? and ${finished}`,
-    cleanable: `
+    countReceipts: `
 select count(*) as count from ${prefix}receipts as r
 where r.consumer = ? and r.message_key > ${UUID} and r.message_key <= ${UUID} and r.taken_at < ${NOW} - ? and ${finished}`,
     cleanSent: `

@@ -140,7 +140,7 @@ const receipts: readonly Case[] = [
       const steps: number[] = []
       let after: string | undefined
       do {
-        const step = await world.store.cleanup({ kind: 'receipts', consumer: 'billing', after }, 1, 6)
+        const step = await world.store.admin.clean({ kind: 'receipts', consumer: 'billing', after }, 1, 6)
         steps.push(step.deleted)
         after = step.after
       } while (after !== undefined)
@@ -187,15 +187,15 @@ const others: readonly Case[] = [
       const shares = ['default', 'partners'].map(
         (scope) => ({ table: 'outbox', scope, types: [], lanes, limit: 100, after: new Map() }) as const,
       )
-      const looks = await world.store.look(shares)
-      await world.store.confirm(
+      const looks = await world.store.workers.look(shares)
+      await world.store.outbox.confirm(
         looks.flatMap(({ entries }) => entries.map(({ seq }) => seq)),
         true,
       )
       const ids = async (): Promise<readonly string[]> =>
         (await hapax.sent.list()).map(({ message }) => message.id).sort()
       assert.deepEqual(await ids(), ['a', 'b', 'c', 'd'])
-      const none = await world.store.cleanup({ kind: 'sent', relay: 'default' }, HOUR_MS, 100)
+      const none = await world.store.admin.clean({ kind: 'sent', relay: 'default' }, HOUR_MS, 100)
       assert.deepEqual([none.deleted, none.after], [0, undefined])
       const seqs = (await hapax.sent.list()).map(({ seq }) => seq)
       for (const seq of seqs) await hapax.sent.republish(seq)
@@ -203,7 +203,7 @@ const others: readonly Case[] = [
       const begun = systemClock.monotonic()
       while (deleted < 3) {
         assert.ok(systemClock.monotonic() - begun < GIVE_UP_MS, `expected 3 rows to age, got ${deleted}`)
-        const step = await world.store.cleanup({ kind: 'sent', relay: 'default' }, 1, 2)
+        const step = await world.store.admin.clean({ kind: 'sent', relay: 'default' }, 1, 2)
         assert.ok(step.deleted <= 2)
         deleted += step.deleted
       }
@@ -213,10 +213,10 @@ const others: readonly Case[] = [
         return traces.flat().filter(({ where }) => where === 'audit').length
       }
       assert.equal(await audits(), 4)
-      assert.equal((await world.store.cleanup({ kind: 'audit' }, HOUR_MS, 100)).deleted, 0)
+      assert.equal((await world.store.admin.clean({ kind: 'audit' }, HOUR_MS, 100)).deleted, 0)
       while ((await audits()) > 0) {
         assert.ok(systemClock.monotonic() - begun < GIVE_UP_MS)
-        await world.store.cleanup({ kind: 'audit' }, 1, 3)
+        await world.store.admin.clean({ kind: 'audit' }, 1, 3)
       }
     },
   },

@@ -1,34 +1,25 @@
 import assert from 'node:assert/strict'
 import { Permanent } from '../../../base/index.ts'
+import { altered } from '../../altered.ts'
 import type { Case } from '../case.ts'
 import { type AnyStore, assertOutcome, assertRejects, ping } from '../world.ts'
 import { audits, BY, failedOne, failedOnes, picky } from './failed-world.ts'
 
 /** The same store, but for one row of it a retry does not work. */
 function withBadRow(store: AnyStore, bad: string): AnyStore {
-  return new Proxy(store, {
-    get: (target, name) => {
-      const value: unknown = Reflect.get(target, name)
-      if (typeof value !== 'function') return value
-      return (...args: unknown[]) =>
-        name === 'failedRetry' && args[0] === bad ? Promise.reject(new Error('bad row')) : value.apply(target, args)
-    },
-  })
+  const retry: AnyStore['failed']['retry'] = (seq, audit) =>
+    seq === bad ? Promise.reject(new Error('bad row')) : store.failed.retry(seq, audit)
+  return altered(store, { failed: { retry } })
 }
 
 /** The same store, and something that happens after each retry. */
 function afterRetry(store: AnyStore, happens: () => Promise<void>): AnyStore {
-  return new Proxy(store, {
-    get: (target, name) => {
-      const value: unknown = Reflect.get(target, name)
-      if (typeof value !== 'function') return value
-      return async (...args: unknown[]) => {
-        const answer: unknown = await value.apply(target, args)
-        if (name === 'failedRetry') await happens()
-        return answer
-      }
-    },
-  })
+  const retry: AnyStore['failed']['retry'] = async (seq, audit) => {
+    const there = await store.failed.retry(seq, audit)
+    await happens()
+    return there
+  }
+  return altered(store, { failed: { retry } })
 }
 
 const single: readonly Case[] = [

@@ -39,9 +39,9 @@ export const heldKeys: readonly Case[] = [
     name: 'a held message that is retried runs from its place, before what waits behind it',
     run: async (world) => {
       const { reader, held } = await heldKey(world)
-      const seq = await world.store.inboxSeq('billing', held.message.messageKey)
+      const seq = await world.store.inbox.find('billing', held.message.messageKey)
       await reader.hapax.failed.retry(held.seq, BY)
-      assert.equal(await world.store.inboxSeq('billing', held.message.messageKey), seq)
+      assert.equal(await world.store.inbox.find('billing', held.message.messageKey), seq)
       await world.assertPlaces('a', ['audit', 'inbox', 'receipt'])
       assert.deepEqual(await reader.hapax.keys.list(), [])
       await world.drain(reader)

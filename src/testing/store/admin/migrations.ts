@@ -5,7 +5,7 @@ import { assertOutcome, assertRejects, Pong, type World } from '../world.ts'
 const unmigrated = { open: { migrated: false }, needs: ['migrations'] } as const
 
 const applied = async (world: World): Promise<readonly boolean[]> =>
-  (await world.store.migrations()).map((migration) => migration.applied)
+  (await world.store.schema.migrations()).map((migration) => migration.applied)
 
 export const migrations: readonly Case[] = [
   {
@@ -13,11 +13,11 @@ export const migrations: readonly Case[] = [
     ...unmigrated,
     run: async (world) => {
       assert.ok((await applied(world)).every((each) => !each))
-      const made = await world.store.migrate()
+      const made = await world.store.schema.migrate()
       assert.ok(made.length > 0)
-      assert.deepEqual(await world.store.migrate(), [])
+      assert.deepEqual(await world.store.schema.migrate(), [])
       assert.ok((await applied(world)).every(Boolean))
-      await world.store.ready()
+      await world.store.schema.ready()
       assertOutcome(await world.reader().deliver('a'), 'processed')
     },
   },
@@ -27,10 +27,10 @@ export const migrations: readonly Case[] = [
     needs: ['migrations', 'another store'],
     run: async (world) => {
       const stores = [world.store, await world.database.another(), await world.database.another(), world.store]
-      const made = await Promise.all(stores.map((store) => store.migrate()))
+      const made = await Promise.all(stores.map((store) => store.schema.migrate()))
       const versions = made.flat().map(({ version }) => version)
       assert.deepEqual(versions, [...new Set(versions)])
-      assert.equal(versions.length, (await world.store.migrations()).length)
+      assert.equal(versions.length, (await world.store.schema.migrations()).length)
     },
   },
   {
@@ -39,16 +39,16 @@ export const migrations: readonly Case[] = [
     run: async (world) => {
       await world.database.drift()
       const other = await world.database.another()
-      await assertRejects(other.ready(), 'schema-drift')
-      await assertRejects(other.migrations(), 'schema-drift')
-      await assertRejects(other.migrate(), 'schema-drift')
+      await assertRejects(other.schema.ready(), 'schema-drift')
+      await assertRejects(other.schema.migrations(), 'schema-drift')
+      await assertRejects(other.schema.migrate(), 'schema-drift')
     },
   },
   {
     name: 'without its tables everything rejects and says what to do',
     ...unmigrated,
     run: async (world) => {
-      await assertRejects(world.store.ready(), 'schema-outdated')
+      await assertRejects(world.store.schema.ready(), 'schema-outdated')
       const reader = world.reader()
       await assertRejects(reader.deliver('a'), 'schema-missing')
       await assertRejects(world.worker(reader), 'schema-outdated')

@@ -97,7 +97,7 @@ export const tools: readonly Case[] = [
         assert.throws(() => hapax.consumer('a', { isolation: level }), { code: 'invalid-option' })
         assert.throws(() => hapax.leased('b', { isolation: level }), { code: 'invalid-option' })
         // Nor by another way: whoever writes it into a statement looks at it again.
-        const direct = world.store.transaction(
+        const direct = world.store.transactions.run(
           { isolation: level, lockTimeoutMs: 1_000, idleTimeoutMs: 1_000 },
           { kind: 'plain' },
           async () => assert.fail('begun'),

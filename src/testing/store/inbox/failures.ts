@@ -193,7 +193,7 @@ const once: readonly Case[] = [
       const { reader, seqs } = await failedOnes(world, ['a'])
       const stores = [world.store, await world.database.another()]
       const retried = await Promise.all(
-        stores.map((store) => store.failedRetry(seqs[0] as string, { actor: 'test', action: 'retry' })),
+        stores.map((store) => store.failed.retry(seqs[0] as string, { actor: 'test', action: 'retry' })),
       )
       assert.deepEqual(retried.sort(), [false, true])
       await assertRejects(reader.hapax.failed.retry(seqs[0] as string), 'not-found')

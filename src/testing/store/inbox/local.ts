@@ -186,7 +186,7 @@ const once: readonly Case[] = [
           ids.map((id) => Ping.of({ n: 1 }, { id })),
         ),
       )
-      const seqs = await Promise.all(ids.map((id) => world.store.inboxSeq('billing', messageKey('/test', id))))
+      const seqs = await Promise.all(ids.map((id) => world.store.inbox.find('billing', messageKey('/test', id))))
       assert.deepEqual(await world.due(), seqs)
       assert.deepEqual(
         seqs,

@@ -12,7 +12,7 @@ const IDS = Array.from({ length: 20 }, (_, index) => `m${index}`)
 /** Another worker that is heard, and does nothing. */
 async function join(world: World, consumers: object): Promise<void> {
   const serves = JSON.stringify({ consumers, relays: [] })
-  await world.store.join({ id: crypto.randomUUID(), name: 'other', ttlMs: 600_000, serves })
+  await world.store.workers.join({ id: crypto.randomUUID(), name: 'other', ttlMs: 600_000, serves })
 }
 
 export const names: readonly Case[] = [

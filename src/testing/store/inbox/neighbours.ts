@@ -34,7 +34,7 @@ async function duringSlow(world: World, slow: string, work: () => Promise<void>)
 /** What a transaction claims and commits; the row that another one has in hand stays. */
 function claim(world: World, store: AnyStore, seqs: readonly string[]): Promise<readonly string[]> {
   const opening = { kind: 'claim', seqs, locked: 'skip' } as const
-  return store.transaction({ isolation: world.isolation, ...OPTIONS }, opening, async ({ claimed }) => ({
+  return store.transactions.run({ isolation: world.isolation, ...OPTIONS }, opening, async ({ claimed }) => ({
     value: [...claimed.keys()],
     writes: {},
   }))
@@ -81,7 +81,7 @@ const levels: readonly Case[] = [
         assert.equal(seqs.length, IDS.length)
         const mine = seqs[IDS.indexOf(slow)] as string
         const opening = { kind: 'claim', seqs: [mine], locked: 'skip' } as const
-        const slowly = world.store.transaction({ isolation: world.isolation, ...OPTIONS }, opening, async () => {
+        const slowly = world.store.transactions.run({ isolation: world.isolation, ...OPTIONS }, opening, async () => {
           const claimed = await settled(claim(world, other, seqs), 'the claim of rows beside a slow one')
           assert.deepEqual([...claimed].sort(), seqs.filter((seq) => seq !== mine).sort())
           return { value: undefined, writes: {} }
@@ -121,7 +121,7 @@ const once: readonly Case[] = [
       await reader.deliverMany(IDS)
       const seqs = await world.due()
       const opening = { kind: 'claim', seqs: seqs.slice(1, 2), locked: 'skip' } as const
-      await world.store.transaction(OPTIONS, opening, async () => {
+      await world.store.transactions.run(OPTIONS, opening, async () => {
         await settled(world.crash(seqs), 'the burial of a worker beside a slow handler')
         return { value: undefined, writes: undefined }
       })
@@ -144,8 +144,8 @@ const once: readonly Case[] = [
       const error = { name: 'Error', message: 'no' }
       const attempt = { leaseToken: null, attempts: 1, lost: 0, delayMs: DAY_MS, error }
       const opening = { kind: 'claim', seqs: [slow], locked: 'skip' } as const
-      await world.store.transaction(OPTIONS, opening, async () => {
-        const recorded = Promise.all(others.map((seq) => other.reschedule({ seq, ...attempt })))
+      await world.store.transactions.run(OPTIONS, opening, async () => {
+        const recorded = Promise.all(others.map((seq) => other.inbox.reschedule({ seq, ...attempt })))
         assert.deepEqual(await settled(recorded, 'records beside a slow handler'), [true, true, true])
         return { value: undefined, writes: {} }
       })

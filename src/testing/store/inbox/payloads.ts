@@ -78,7 +78,7 @@ const published: readonly Case[] = [
         own.fill(9)
       })
       const { entries } = await world.look({ table: 'outbox', scope: 'default' })
-      const [row] = await world.store.outboxRows(entries.map(({ seq }) => seq))
+      const [row] = await world.store.outbox.read(entries.map(({ seq }) => seq))
       assert.deepEqual([...(row?.message.data ?? [])], [1, 2])
     },
   },

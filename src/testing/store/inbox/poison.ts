@@ -5,8 +5,9 @@ import type { Outcome } from '../../../consumer/index.ts'
 import type { FailedMessage, Writes } from '../../../contracts/index.ts'
 import type { IncomingMessage, StoredMessage } from '../../../message/index.ts'
 import { STUB_BYTES, stubOf } from '../../../message/index.ts'
+import { altered } from '../../altered.ts'
 import type { Case } from '../case.ts'
-import { altered, leased } from '../leased/world.ts'
+import { leased } from '../leased/world.ts'
 import { type AnyHapax, type AnyStore, assertOutcome, assertRejects, Ping, ping, type World } from '../world.ts'
 
 const LIMIT = 200_000
@@ -20,16 +21,15 @@ function refusing(store: AnyStore, refuses: (message: StoredMessage) => boolean)
   }
   const written = ({ inbox = [], failed = [] }: Writes = {}): readonly StoredMessage[] =>
     [...inbox, ...failed].map(({ message }) => message)
-  return altered(store, {
-    transaction: async (options, opening, body) => {
-      if (opening.kind === 'take') check(opening.messages.map((message) => ({ ...message, data: NO_DATA })))
-      return store.transaction(options, opening, async (unit) => {
-        const end = await body(unit)
-        check(written(end.writes))
-        return end
-      })
-    },
-  })
+  const run: AnyStore['transactions']['run'] = async (options, opening, body) => {
+    if (opening.kind === 'take') check(opening.messages.map((message) => ({ ...message, data: NO_DATA })))
+    return store.transactions.run(options, opening, async (unit) => {
+      const end = await body(unit)
+      check(written(end.writes))
+      return end
+    })
+  }
+  return altered(store, { transactions: { run } })
 }
 
 const NO_DATA = new Uint8Array(0)

@@ -164,7 +164,10 @@ const once: readonly Case[] = [
     name: 'a receipt of a transaction that rolls back is gone',
     run: async (world) => {
       const message = stored('/sender', 'a')
-      await world.store.transaction(UNIT, opening(message, FIRST_TOKEN), async () => ({ value: 0, writes: undefined }))
+      await world.store.transactions.run(UNIT, opening(message, FIRST_TOKEN), async () => ({
+        value: 0,
+        writes: undefined,
+      }))
       assert.equal(await take(world, message, SECOND_TOKEN), undefined)
     },
   },
@@ -279,7 +282,7 @@ function opening(message: StoredMessage, token: string) {
 
 /** Writes a receipt, or answers the one that is there. */
 function take(world: World, message: StoredMessage, token: string) {
-  return world.store.transaction(UNIT, opening(message, token), async ({ existing }) => ({
+  return world.store.transactions.run(UNIT, opening(message, token), async ({ existing }) => ({
     value: existing.get(message.messageKey),
     writes: {},
   }))

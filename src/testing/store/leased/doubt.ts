@@ -121,14 +121,14 @@ export const doubts: readonly Case[] = [
       await sms.handle(ping('a'))
       const [failed] = await hapax.failed.list()
       const seq = failed?.seq as string
-      await world.store.failedRetry(seq, { actor: 'somebody else', action: 'retry' })
+      await world.store.failed.retry(seq, { actor: 'somebody else', action: 'retry' })
       const effect = { consumer: 'billing', messageKey: messageKey('/sender', 'a'), name: 'send' }
       const end = { state: 'not-done', result: null, error: null } as const
-      assert.equal(await world.store.settleEffect(effect, end, { actor: 'me', action: 'settle' }), false)
+      assert.equal(await world.store.journal.settle(effect, end, { actor: 'me', action: 'settle' }), false)
       await work(world, sms)
       const [again] = await hapax.failed.list()
       const done = { effect: 'send', as: 'done' } as const
-      await world.store.settleEffect(
+      await world.store.journal.settle(
         effect,
         { state: 'done', result: '', error: null },
         { actor: 'me', action: 'settle' },

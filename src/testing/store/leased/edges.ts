@@ -24,7 +24,7 @@ function edgeWorld(world: World): EdgeWorld {
         },
       }
     },
-    journal: (id) => world.store.effects('billing', messageKey('/sender', id)),
+    journal: (id) => world.store.journal.of('billing', messageKey('/sender', id)),
   }
 }
 

@@ -31,7 +31,7 @@ const settling: readonly Case[] = [
       assert.equal((await world.database.outbox()).length, 2)
       assert.equal(provider.calls.length, 1)
       await world.assertPlaces('a', ['receipt', 'effect', 'effect'])
-      const [send, notes] = await world.store.effects('billing', messageKey('/sender', 'a'))
+      const [send, notes] = await world.store.journal.of('billing', messageKey('/sender', 'a'))
       assert.deepEqual([send?.name, send?.state, send?.result], ['send', 'done', '{"sent":1}'])
       assert.deepEqual([notes?.name, notes?.result], ['', '{"to":"+41"}'])
     },

@@ -20,7 +20,7 @@ export const leasedOrder: readonly Case[] = [
       await storeKeyed(sms, ['a1', 'a2', 'b1'])
       const seqs = [await seqOf(world, 'a1'), await seqOf(world, 'a2'), await seqOf(world, 'b1')] as const
       const lease = async (seq: string): Promise<number> =>
-        (await world.store.lease([seq], crypto.randomUUID(), 60_000)).length
+        (await world.store.inbox.lease([seq], crypto.randomUUID(), 60_000)).length
       assert.equal(await lease(seqs[0]), 1)
       assert.equal(await lease(seqs[1]), 0)
       assert.equal(await lease(seqs[2]), 1)

@@ -11,12 +11,12 @@ const OPTIONS = { lockTimeoutMs: 20_000, idleTimeoutMs: 60_000 }
 
 /** How often the handler had been called and failed, as the inbox has it. */
 async function attemptsOf(world: World, id: string): Promise<number | undefined> {
-  return (await world.store.trace(id)).find((trace) => trace.where === 'inbox')?.attempts
+  return (await world.store.admin.trace(id)).find((trace) => trace.where === 'inbox')?.attempts
 }
 
 /** When a message in the inbox is due again. */
 async function dueAt(world: World, id: string): Promise<number> {
-  const trace = (await world.store.trace(id)).find((each) => each.where === 'inbox')
+  const trace = (await world.store.admin.trace(id)).find((each) => each.where === 'inbox')
   return trace?.where === 'inbox' ? trace.dueAt.getTime() : assert.fail(`${id} is not in the inbox`)
 }
 
@@ -41,10 +41,10 @@ async function overtaken(world: World, rest: Sms): Promise<void> {
   assertOutcome(await first, 'stored')
   // The other one still has it.
   const theirs = { seq: row?.seq as string, token: row?.leaseToken as string, fence: row?.fence as number }
-  assert.equal((await world.store.renew([theirs], 60_000)).size, 1)
+  assert.equal((await world.store.inbox.renew([theirs], 60_000)).size, 1)
   assert.equal(await attemptsOf(world, 'a'), 0)
   await world.assertEffects([])
-  assert.deepEqual(await world.store.failedList({ limit: 10 }), [])
+  assert.deepEqual(await world.store.failed.list({ limit: 10 }), [])
 }
 
 const zombies: readonly Case[] = [
@@ -67,7 +67,7 @@ const zombies: readonly Case[] = [
       )
       const first = slow.handle(ping('a'))
       await entered.passed
-      const seq = (await world.store.inboxSeq('billing', messageKey('/sender', 'a'))) as string
+      const seq = (await world.store.inbox.find('billing', messageKey('/sender', 'a'))) as string
       // Its lease has run out and another process takes it.
       const [row] = await stolen(world, seq)
       assert.equal(row?.fence, 2)
@@ -84,10 +84,10 @@ const zombies: readonly Case[] = [
       await storeOne(world, 'a')
       const [seq] = await world.due()
       const token = crypto.randomUUID()
-      const [first] = await world.store.lease([seq as string], token, 60_000)
-      const [again] = await world.store.lease([seq as string], token, 60_000)
+      const [first] = await world.store.inbox.lease([seq as string], token, 60_000)
+      const [again] = await world.store.inbox.lease([seq as string], token, 60_000)
       assert.deepEqual([first?.fence, again?.fence], [1, 2])
-      assert.deepEqual(await world.store.lease([seq as string], crypto.randomUUID(), 60_000), [])
+      assert.deepEqual(await world.store.inbox.lease([seq as string], crypto.randomUUID(), 60_000), [])
       assert.deepEqual(await world.due(), [])
     },
   },
@@ -99,17 +99,17 @@ const zombies: readonly Case[] = [
       for (const id of ['a', 'b']) {
         await storeOne(world, id)
         const token = crypto.randomUUID()
-        for (const { seq, fence } of await world.store.lease([await seqOf(world, id)], token, 20_000)) {
+        for (const { seq, fence } of await world.store.inbox.lease([await seqOf(world, id)], token, 20_000)) {
           leases.push({ seq, token, fence })
         }
       }
       const [a] = leases
-      const held = await world.store.transaction(OPTIONS, { kind: 'settle', lease: a as Lease }, async () => ({
-        value: await world.store.renew(leases, 60_000),
+      const held = await world.store.transactions.run(OPTIONS, { kind: 'settle', lease: a as Lease }, async () => ({
+        value: await world.store.inbox.renew(leases, 60_000),
         writes: undefined,
       }))
       assert.equal(held.size, 2)
-      const trace = (await world.store.trace('b')).find((each) => each.where === 'inbox')
+      const trace = (await world.store.admin.trace('b')).find((each) => each.where === 'inbox')
       assert.ok(trace?.where === 'inbox' && trace.dueAt.getTime() > Date.now() + 30_000)
     },
   },
@@ -118,11 +118,11 @@ const zombies: readonly Case[] = [
     run: async (world) => {
       await storeOne(world, 'a')
       const leased = async (): Promise<unknown> => {
-        const trace = (await world.store.trace('a')).find(({ where }) => where === 'inbox')
+        const trace = (await world.store.admin.trace('a')).find(({ where }) => where === 'inbox')
         return trace?.where === 'inbox' && [trace.leased, trace.dueAt.getTime() > Date.now() + 30_000]
       }
       assert.deepEqual(await leased(), [false, false])
-      await world.store.lease(await world.due(), crypto.randomUUID(), 60_000)
+      await world.store.inbox.lease(await world.due(), crypto.randomUUID(), 60_000)
       assert.deepEqual(await leased(), [true, true])
     },
   },
@@ -223,21 +223,21 @@ const takeover: readonly Case[] = [
     run: async (world) => {
       await storeOne(world, 'a')
       const seq = await seqOf(world, 'a')
-      assert.equal((await world.store.lease([seq], crypto.randomUUID(), 300)).length, 1)
+      assert.equal((await world.store.inbox.lease([seq], crypto.randomUUID(), 300)).length, 1)
       const hapax = world.hapax()
       const seen: unknown[] = []
       const sms = leased(world, ({ message, attempt, fence }) => seen.push([message.data, attempt, fence]), { hapax })
       await world.worker({ hapax, consumer: sms.consumer })
       await world.until(() => seen.length > 0)
       assert.deepEqual(seen, [[{ n: 1 }, 1, 2]])
-      await world.until(async () => (await world.store.inboxSeq('billing', messageKey('/sender', 'a'))) === undefined)
+      await world.until(async () => (await world.store.inbox.find('billing', messageKey('/sender', 'a'))) === undefined)
       await world.assertPlaces('a', ['receipt'])
     },
   },
   {
     name: 'a handler that takes longer than its lease keeps it, and another worker does not get the message',
     run: async (world) => {
-      const { store, count } = counting(world.store, 'renew')
+      const { store, count } = counting(world.store)
       const clock = new LeapingClock()
       const hapax = world.hapax({ store, clock })
       const leaseMs = 60_000
@@ -341,9 +341,9 @@ const takeover: readonly Case[] = [
       await storeOne(world, 'a')
       const seq = await seqOf(world, 'a')
       const token = crypto.randomUUID()
-      const [row] = await world.store.lease([seq], token, 60_000)
+      const [row] = await world.store.inbox.lease([seq], token, 60_000)
       assert.equal(await world.waiting(seq), undefined)
-      await world.store.renew([{ seq, token, fence: row?.fence as number }], 1)
+      await world.store.inbox.renew([{ seq, token, fence: row?.fence as number }], 1)
       await world.until(async () => (await world.waiting(seq)) !== undefined)
     },
   },

@@ -1,18 +1,20 @@
 import assert from 'node:assert/strict'
 import type { Outcome } from '../../../consumer/index.ts'
 import { messageKey } from '../../../message/index.ts'
+import { altered } from '../../altered.ts'
 import { effectPolicies, type PolicyWorld } from '../../effect-policies.ts'
 import type { Case } from '../case.ts'
 import { ping, type World } from '../world.ts'
-import { altered, leased, seqOf, storeOne } from './world.ts'
+import { leased, seqOf, storeOne } from './world.ts'
 
 /** A store with an inbox, as the common cases see it. */
 function policyWorld(world: World): PolicyWorld {
   return {
     retry: 'retrying',
     sms: (handler, begin) => {
-      const beginEffect = begin?.(world.store.beginEffect.bind(world.store))
-      const store = beginEffect === undefined ? world.store : altered(world.store, { beginEffect })
+      const { journal } = world.store
+      const between = begin?.((...args) => journal.begin(...args))
+      const store = between === undefined ? world.store : altered(world.store, { journal: { begin: between } })
       const sms = leased(world, handler, { hapax: world.hapax({ store }) })
       return {
         handle: (id) => sms.handle(ping(id)),
@@ -23,7 +25,7 @@ function policyWorld(world: World): PolicyWorld {
       }
     },
     dieInside: (id) => dieInside(world, id),
-    journal: (id) => world.store.effects('billing', messageKey('/sender', id)),
+    journal: (id) => world.store.journal.of('billing', messageKey('/sender', id)),
   }
 }
 
@@ -31,11 +33,11 @@ async function dieInside(world: World, id: string): Promise<void> {
   await storeOne(world, id)
   const seq = await seqOf(world, id)
   const token = crypto.randomUUID()
-  const [row] = await world.store.lease([seq], token, 60_000)
+  const [row] = await world.store.inbox.lease([seq], token, 60_000)
   const lease = { seq, token, fence: row?.fence as number }
   const effect = { consumer: 'billing', messageKey: messageKey('/sender', id), name: 'send' }
-  assert.deepEqual(await world.store.beginEffect(lease, 60_000, effect, false), { before: undefined })
-  assert.equal((await world.store.renew([lease], 1)).size, 1)
+  assert.deepEqual(await world.store.journal.begin(lease, 60_000, effect, false), { before: undefined })
+  assert.equal((await world.store.inbox.renew([lease], 1)).size, 1)
   await world.until(async () => (await world.due()).includes(seq))
 }
 

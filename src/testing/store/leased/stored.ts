@@ -162,7 +162,7 @@ const once: readonly Case[] = [
       await world.until(async () => (await world.cleanable('billing')) === 1)
       assert.deepEqual(await hapax.cleanup(old), { receipts: 1 })
       await world.assertPlaces('done', [])
-      assert.deepEqual(await world.store.effects('billing', messageKey('/sender', 'done')), [])
+      assert.deepEqual(await world.store.journal.of('billing', messageKey('/sender', 'done')), [])
       await world.assertPlaces('held', ['receipt', 'failed', 'effect'])
     },
   },

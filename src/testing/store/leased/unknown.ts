@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict'
 import { HapaxError, NotDone } from '../../../base/index.ts'
 import { messageKey } from '../../../message/index.ts'
+import { altered } from '../../altered.ts'
 import type { Case } from '../case.ts'
 import { AT_ONCE, assertOutcome, assertRejects, gate, ping } from '../world.ts'
 import { policies } from './policies.ts'
-import { altered, leased, Provider, states, work } from './world.ts'
+import { leased, Provider, states, work } from './world.ts'
 
 const errors: readonly Case[] = [
   {
@@ -22,10 +23,10 @@ const errors: readonly Case[] = [
       assertOutcome(await sms.handle(ping('a')), 'held', 'unknown-effect')
       assert.equal(calls, 1)
       assert.deepEqual(await states(world, 'a'), [['send', 'unknown', 1]])
-      const [failed] = await world.store.failedList({ limit: 10 })
+      const [failed] = await world.store.failed.list({ limit: 10 })
       assert.equal(failed?.reason, 'unknown-effect')
       // Retried without a decision it is held again.
-      await world.store.failedRetry(failed?.seq as string, { actor: 'me', action: 'retry' })
+      await world.store.failed.retry(failed?.seq as string, { actor: 'me', action: 'retry' })
       await work(world, sms)
       assert.equal(calls, 1)
       await world.assertPlaces('a', ['receipt', 'effect', 'failed'])
@@ -42,10 +43,10 @@ const errors: readonly Case[] = [
       const effect = { consumer: 'billing', messageKey: messageKey('/sender', 'a'), name: 'send' }
       const end = { state: 'done', result: '"by hand"', error: null } as const
       const audit = { actor: 'me', action: 'settle' } as const
-      assert.ok(await world.store.settleEffect(effect, end, audit))
-      assert.equal(await world.store.settleEffect(effect, end, audit), false)
-      const [failed] = await world.store.failedList({ limit: 10 })
-      await world.store.failedRetry(failed?.seq as string, { actor: 'me', action: 'retry' })
+      assert.ok(await world.store.journal.settle(effect, end, audit))
+      assert.equal(await world.store.journal.settle(effect, end, audit), false)
+      const [failed] = await world.store.failed.list({ limit: 10 })
+      await world.store.failed.retry(failed?.seq as string, { actor: 'me', action: 'retry' })
       await work(world, sms)
       await world.assertEffects(['by hand'])
     },
@@ -195,12 +196,12 @@ const misuse: readonly Case[] = [
         const id = `m${index}`
         assertOutcome(await sms.handle(ping(id)), 'failed', 'effect-result')
         assert.deepEqual(await states(world, id), [['send', 'done', 1]])
-        const [failed] = await world.store.failedList({ limit: 1 })
-        await world.store.failedRetry(failed?.seq as string, { actor: 'me', action: 'retry' })
+        const [failed] = await world.store.failed.list({ limit: 1 })
+        await world.store.failed.retry(failed?.seq as string, { actor: 'me', action: 'retry' })
         await work(world, sms)
         assert.equal(calls, 1)
         await world.assertPlaces(id, ['receipt', 'failed', 'effect'])
-        const [again] = await world.store.failedList({ limit: 1 })
+        const [again] = await world.store.failed.list({ limit: 1 })
         const seq = again?.seq as string
         // It has happened: nobody can say that it did not.
         await assertRejects(hapax.failed.settle(seq, { effect: 'send', as: 'not-done' }), 'conflict')
@@ -235,13 +236,12 @@ const outages: readonly Case[] = [
     name: 'the store is away after the call: its end is written down as soon as it is back',
     run: async (world) => {
       let away = 3
-      const { endEffect } = world.store
-      const store = altered(world.store, {
-        endEffect: async (...args) => {
-          if (away-- > 0) throw new HapaxError('store-unavailable', 'no answer')
-          return endEffect.apply(world.store, args)
-        },
-      })
+      const { journal } = world.store
+      const end: typeof journal.end = async (...args) => {
+        if (away-- > 0) throw new HapaxError('store-unavailable', 'no answer')
+        return journal.end(...args)
+      }
+      const store = altered(world.store, { journal: { end } })
       const provider = new Provider()
       const sms = leased(world, (ctx) => ctx.effect('send', provider.send), { hapax: world.hapax({ store }) })
       assertOutcome(await sms.handle(ping('a')), 'processed')
@@ -252,16 +252,18 @@ const outages: readonly Case[] = [
   {
     name: 'B17: answers of the journal are lost: the call is made once',
     run: async (world) => {
-      const lost = new Set(['beginEffect', 'endEffect'])
+      const lost = new Set(['begin', 'end'])
       const unanswered = async <T>(name: string, write: () => Promise<T>): Promise<T> => {
         const answer = await write()
         if (lost.delete(name)) throw new HapaxError('commit-unknown', 'the link was cut')
         return answer
       }
-      const { beginEffect, endEffect } = world.store
+      const { journal } = world.store
       const store = altered(world.store, {
-        beginEffect: (...args) => unanswered('beginEffect', () => beginEffect.apply(world.store, args)),
-        endEffect: (...args) => unanswered('endEffect', () => endEffect.apply(world.store, args)),
+        journal: {
+          begin: (...args) => unanswered('begin', () => journal.begin(...args)),
+          end: (...args) => unanswered('end', () => journal.end(...args)),
+        },
       })
       const provider = new Provider()
       const sms = leased(world, (ctx) => ctx.effect('send', provider.send), { hapax: world.hapax({ store }) })
@@ -274,13 +276,12 @@ const outages: readonly Case[] = [
     name: 'the store is away before the call: nothing is called, and no attempt is used up',
     run: async (world) => {
       let away = true
-      const { beginEffect } = world.store
-      const store = altered(world.store, {
-        beginEffect: async (...args) => {
-          if (away) throw new HapaxError('store-unavailable', 'no answer')
-          return beginEffect.apply(world.store, args)
-        },
-      })
+      const { journal } = world.store
+      const begin: typeof journal.begin = async (...args) => {
+        if (away) throw new HapaxError('store-unavailable', 'no answer')
+        return journal.begin(...args)
+      }
+      const store = altered(world.store, { journal: { begin } })
       const provider = new Provider()
       const attempts: number[] = []
       const sms = leased(

@@ -4,6 +4,7 @@ import { HapaxError } from '../../../base/index.ts'
 import type { InboxRow, LeasedContext } from '../../../contracts/index.ts'
 import type { Leased, LeasedOptions } from '../../../leased/index.ts'
 import { messageKey } from '../../../message/index.ts'
+import { altered } from '../../altered.ts'
 import { type AnyHapax, type AnyStore, AT_ONCE, Ping, ping, type Tx, type World } from '../world.ts'
 
 export type Sms = (ctx: LeasedContext<Tx>) => unknown
@@ -29,7 +30,7 @@ export async function work(world: World, consumer: Leased<Tx>): Promise<void> {
 }
 
 export async function states(world: World, id: string): Promise<readonly [string, EffectState, number][]> {
-  const effects = await world.store.effects('billing', messageKey('/sender', id))
+  const effects = await world.store.journal.of('billing', messageKey('/sender', id))
   return effects.map(({ name, state, attempts }) => [name, state, attempts])
 }
 
@@ -43,7 +44,7 @@ export async function storeOne(world: World, id: string): Promise<void> {
 export async function stolen(world: World, seq: string): Promise<readonly InboxRow[]> {
   let rows: readonly InboxRow[] = []
   await world.until(async () => {
-    rows = await world.store.lease([seq], crypto.randomUUID(), 60_000)
+    rows = await world.store.inbox.lease([seq], crypto.randomUUID(), 60_000)
     return rows.length > 0
   })
   return rows
@@ -51,40 +52,23 @@ export async function stolen(world: World, seq: string): Promise<readonly InboxR
 
 /** The same store for a process whose heartbeats do not come through. */
 export function silent(store: AnyStore): AnyStore {
-  return new Proxy(store, {
-    get: (target, name) => {
-      const value: unknown = Reflect.get(target, name)
-      if (name === 'renew') return () => Promise.reject(new HapaxError('store-unavailable', 'no answer'))
-      return typeof value === 'function' ? value.bind(target) : value
-    },
-  })
+  const renew = (): Promise<never> => Promise.reject(new HapaxError('store-unavailable', 'no answer'))
+  return altered(store, { inbox: { renew } })
 }
 
-/** The same store, and how often a method was called. */
-export function counting(store: AnyStore, method: keyof AnyStore): { store: AnyStore; count: () => number } {
+/** The same store, and how often leases were prolonged. */
+export function counting(store: AnyStore): { store: AnyStore; count: () => number } {
   let calls = 0
-  const proxy = new Proxy(store, {
-    get: (target, name) => {
-      const value: unknown = Reflect.get(target, name)
-      if (typeof value !== 'function') return value
-      if (name === method) calls += 1
-      return value.bind(target)
-    },
-  })
-  return { store: proxy, count: () => calls }
-}
-
-/** The same store, with some methods replaced. */
-export function altered(store: AnyStore, methods: Partial<AnyStore>): AnyStore {
-  return new Proxy(store, {
-    get: (target, name) => {
-      const value: unknown = Reflect.get(name in methods ? methods : target, name)
-      return typeof value === 'function' ? value.bind(target) : value
-    },
-  })
+  const renew: AnyStore['inbox']['renew'] = (leases, leaseMs) => {
+    calls += 1
+    return store.inbox.renew(leases, leaseMs)
+  }
+  return { store: altered(store, { inbox: { renew } }), count: () => calls }
 }
 
 /** The seq of a message of billing. */
 export async function seqOf(world: World, id: string): Promise<string> {
-  return (await world.store.inboxSeq('billing', messageKey('/sender', id))) ?? assert.fail(`${id} is not in the inbox`)
+  return (
+    (await world.store.inbox.find('billing', messageKey('/sender', id))) ?? assert.fail(`${id} is not in the inbox`)
+  )
 }

@@ -31,7 +31,7 @@ async function ways(world: World): Promise<readonly (readonly [string, AnyHapax]
 
 async function assertNothing(world: World): Promise<void> {
   assert.deepEqual(await world.database.outbox(), [])
-  const { consumers } = await world.store.status()
+  const { consumers } = await world.store.admin.status()
   assert.deepEqual(consumers, [])
 }
 
@@ -139,7 +139,7 @@ export const latePublishes: readonly Case[] = [
         (await world.database.outbox()).toSorted(),
         [...'abcdef'].map((name) => `relay ${name}`),
       )
-      const { consumers } = await world.store.status()
+      const { consumers } = await world.store.admin.status()
       assert.deepEqual(
         consumers.map(({ consumer, waiting }) => ({ consumer, waiting })),
         [{ consumer: 'billing', waiting: 6 }],

@@ -17,8 +17,8 @@ export async function outbox(store: AnyStore): Promise<readonly OutboxMessage[]>
     after: new Map(),
     all: true,
   } as const
-  const [look] = await store.look([share])
-  return store.outboxRows((look?.entries ?? []).map(({ seq }) => seq))
+  const [look] = await store.workers.look([share])
+  return store.outbox.read((look?.entries ?? []).map(({ seq }) => seq))
 }
 
 /** Published messages of one key in the outbox. */
@@ -33,7 +33,7 @@ async function heldOutbox(world: World): Promise<{ hapax: AnyHapax; held: Failed
   const hapax = await publishedOnes(world, ['a', 'b'])
   const [first] = await outbox(world.store)
   const error = { name: 'Error', message: 'too large' }
-  assert.ok(await world.store.refuse({ seq: first?.seq as string, reason: 'too-large', error, hold: true }))
+  assert.ok(await world.store.outbox.refuse({ seq: first?.seq as string, reason: 'too-large', error, hold: true }))
   return { hapax, held: await failedOne(hapax, 'a') }
 }
 
@@ -68,7 +68,7 @@ export const outgoing: readonly Case[] = [
       assert.deepEqual([first?.message.id, first?.attempts], ['a', 0])
       assert.deepEqual(await hapax.keys.list(), [])
       const error = { name: 'Error', message: 'too large' }
-      await world.store.refuse({ seq: first?.seq as string, reason: 'too-large', error, hold: true })
+      await world.store.outbox.refuse({ seq: first?.seq as string, reason: 'too-large', error, hold: true })
       const { id } = await hapax.failed.edit((await failedOne(hapax, 'a')).seq, { n: 2 })
       const rows = await outbox(world.store)
       assert.deepEqual(
@@ -106,7 +106,7 @@ export const outgoing: readonly Case[] = [
     run: async (world) => {
       const hapax = await publishedOnes(world, ['a', 'b', 'c'])
       const rows = await outbox(world.store)
-      await world.store.confirm(
+      await world.store.outbox.confirm(
         rows.map(({ seq }) => seq),
         true,
       )

@@ -178,7 +178,7 @@ export const relays: readonly Case[] = [
         `${relay.arrived.length} sent, ${down.length} times away`,
       )
       assert.equal((await world.database.outbox()).length, 3)
-      const [trace] = (await world.store.trace('a1')).filter(({ where }) => where === 'outbox')
+      const [trace] = (await world.store.admin.trace('a1')).filter(({ where }) => where === 'outbox')
       assert.ok(trace?.where === 'outbox')
       assert.equal(trace.attempts, 0)
       away = false
@@ -237,10 +237,10 @@ export const relays: readonly Case[] = [
         limit: 10,
         after: new Map(),
       } as const
-      const [look] = await world.store.look([share])
+      const [look] = await world.store.workers.look([share])
       const seqs = (look?.entries ?? []).map(({ seq }) => seq)
       assert.equal(seqs.length, 3)
-      await Promise.all([1, 2, 3, 4].map(() => world.store.confirm(seqs, true)))
+      await Promise.all([1, 2, 3, 4].map(() => world.store.outbox.confirm(seqs, true)))
       assert.equal((await hapax.sent.list()).length, 3)
     },
   },

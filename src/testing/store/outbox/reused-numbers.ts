@@ -29,7 +29,7 @@ async function publish(hapax: AnyHapax, ids: readonly string[]): Promise<void> {
 async function outgoing(world: World, hapax: AnyHapax): Promise<{ first: string; second: string; gone: string }> {
   await publish(hapax, ['a', 'b'])
   const { entries } = await world.look({ table: 'outbox', scope: 'default' })
-  const rows = await world.store.outboxRows(entries.map(({ seq }) => seq))
+  const rows = await world.store.outbox.read(entries.map(({ seq }) => seq))
   const [first = '', second = ''] = rows.map(({ seq }) => seq)
   return { first, second, gone: lost(second, first) }
 }
@@ -39,13 +39,13 @@ async function waiting(world: World): Promise<{ second: string; gone: string }> 
   await storeOne(world, 'a')
   await storeOne(world, 'b')
   const [first = '', second = ''] = await Promise.all(
-    ['a', 'b'].map((id) => world.store.inboxSeq('billing', messageKey('/sender', id))),
+    ['a', 'b'].map((id) => world.store.inbox.find('billing', messageKey('/sender', id))),
   )
   return { second, gone: lost(second, first) }
 }
 
 function opened(world: World, opening: Opening): Promise<{ claimed: number; present: readonly string[] }> {
-  return world.store.transaction(OPTIONS, opening, async ({ claimed, present }) => ({
+  return world.store.transactions.run(OPTIONS, opening, async ({ claimed, present }) => ({
     value: { claimed: claimed.size, present: [...present] },
     writes: {},
   }))
@@ -63,13 +63,13 @@ export const reusedNumbers: readonly Case[] = [
     name: 'K1: a confirm that comes late deletes no other row of the outbox that got the number',
     run: async (world) => {
       const { first, second, gone } = await outgoing(world, world.hapax())
-      assert.deepEqual(await world.store.outboxRows([gone]), [])
-      for (const keep of [false, true]) assert.deepEqual(await world.store.confirm([gone], keep), [])
+      assert.deepEqual(await world.store.outbox.read([gone]), [])
+      for (const keep of [false, true]) assert.deepEqual(await world.store.outbox.confirm([gone], keep), [])
       assert.deepEqual(await world.database.outbox(), ['a', 'b'])
-      assert.deepEqual(await world.store.sentList({ limit: 10 }), [])
-      assert.deepEqual(await world.store.confirm([first, gone], false), [])
+      assert.deepEqual(await world.store.sent.list({ limit: 10 }), [])
+      assert.deepEqual(await world.store.outbox.confirm([first, gone], false), [])
       assert.deepEqual(await world.database.outbox(), ['b'])
-      assert.deepEqual(await world.store.confirm([second], false), [])
+      assert.deepEqual(await world.store.outbox.confirm([second], false), [])
       assert.deepEqual(await world.database.outbox(), [])
     },
   },
@@ -78,14 +78,17 @@ export const reusedNumbers: readonly Case[] = [
     run: async (world) => {
       const hapax = world.hapax()
       const { second, gone } = await outgoing(world, hapax)
-      await world.store.postpone([{ seq: gone, delayMs: 60_000, error: ERROR }])
+      await world.store.outbox.postpone([{ seq: gone, delayMs: 60_000, error: ERROR }])
       for (const hold of [false, true]) {
-        assert.equal(await world.store.refuse({ seq: gone, reason: 'refused-by-broker', error: ERROR, hold }), false)
+        assert.equal(
+          await world.store.outbox.refuse({ seq: gone, reason: 'refused-by-broker', error: ERROR, hold }),
+          false,
+        )
       }
       assert.deepEqual(await hapax.failed.list(), [])
       assert.deepEqual(await world.database.outbox(), ['a', 'b'])
       assert.deepEqual(
-        (await world.store.outboxRows([second])).map(({ attempts }) => attempts),
+        (await world.store.outbox.read([second])).map(({ attempts }) => attempts),
         [0],
       )
       const { entries } = await world.look({ table: 'outbox', scope: 'default' })
@@ -114,9 +117,9 @@ export const reusedNumbers: readonly Case[] = [
     run: async (world) => {
       const { gone } = await waiting(world)
       const failure = { seq: gone, attempts: 3, error: ERROR, leaseToken: null }
-      assert.equal(await world.store.reschedule({ ...failure, lost: 0, delayMs: 60_000 }), false)
+      assert.equal(await world.store.inbox.reschedule({ ...failure, lost: 0, delayMs: 60_000 }), false)
       for (const hold of [false, true]) {
-        assert.equal(await world.store.fail({ ...failure, reason: 'permanent', hold }), false)
+        assert.equal(await world.store.inbox.fail({ ...failure, reason: 'permanent', hold }), false)
       }
       for (const alone of [false, true]) await world.crash([gone], alone)
       for (const id of ['a', 'b']) {
@@ -131,12 +134,12 @@ export const reusedNumbers: readonly Case[] = [
     run: async (world) => {
       const { second, gone } = await waiting(world)
       const token = crypto.randomUUID()
-      assert.deepEqual(await world.store.lease([gone], token, 60_000), [])
-      const [row] = await world.store.lease([second], token, 60_000)
+      assert.deepEqual(await world.store.inbox.lease([gone], token, 60_000), [])
+      const [row] = await world.store.inbox.lease([second], token, 60_000)
       const lease = { seq: second, token, fence: row?.fence ?? 0 }
       const stale = { ...lease, seq: gone }
       const effect = { consumer: 'billing', messageKey: messageKey('/sender', 'b'), name: 'send' }
-      assert.equal(await world.store.beginEffect(stale, 60_000, effect, false), undefined)
+      assert.equal(await world.store.journal.begin(stale, 60_000, effect, false), undefined)
       assert.deepEqual(await opened(world, { kind: 'settle', lease: stale }), { claimed: 0, present: [] })
       assert.deepEqual(await opened(world, { kind: 'settle', lease }), { claimed: 1, present: [second] })
     },
@@ -147,10 +150,10 @@ export const reusedNumbers: readonly Case[] = [
       const { reader } = await failedOnes(world, ['a', 'b'])
       const [second, first] = await reader.hapax.failed.list()
       const gone = lost(second?.seq ?? '', first?.seq ?? '')
-      assert.equal(await world.store.failedGet(gone), undefined)
-      assert.equal(await world.store.failedRetry(gone, AUDIT), false)
-      assert.equal(await world.store.failedEdit(gone, edited(), { ...AUDIT, action: 'edit' }), false)
-      assert.equal(await world.store.failedDiscard(gone, { ...AUDIT, action: 'discard' }), false)
+      assert.equal(await world.store.failed.get(gone), undefined)
+      assert.equal(await world.store.failed.retry(gone, AUDIT), false)
+      assert.equal(await world.store.failed.edit(gone, edited(), { ...AUDIT, action: 'edit' }), false)
+      assert.equal(await world.store.failed.discard(gone, { ...AUDIT, action: 'discard' }), false)
       const there = await reader.hapax.failed.list()
       assert.deepEqual(
         there.map(({ seq, replacedBy }) => [seq, replacedBy]),
@@ -166,10 +169,10 @@ export const reusedNumbers: readonly Case[] = [
     name: 'K1: no other message is published again that got the number of a kept one',
     run: async (world) => {
       const { first, second } = await outgoing(world, world.hapax())
-      await world.store.confirm([first, second], true)
-      const [newest, oldest] = await world.store.sentList({ limit: 10 })
+      await world.store.outbox.confirm([first, second], true)
+      const [newest, oldest] = await world.store.sent.list({ limit: 10 })
       const gone = lost(newest?.seq ?? '', oldest?.seq ?? '')
-      assert.equal(await world.store.sentRepublish(gone, { ...AUDIT, action: 'republish' }), false)
+      assert.equal(await world.store.sent.republish(gone, { ...AUDIT, action: 'republish' }), false)
       assert.deepEqual(await world.database.outbox(), [])
     },
   },

@@ -14,21 +14,21 @@ export const deadWorkers: readonly Case[] = [
       await reader.deliverMany(['a', 'b', 'c'])
       const seqs = (await world.look()).entries.map((entry) => entry.seq)
       const [a, b] = seqs as [string, string]
-      await world.store.join({ id: 'dead', name: 'dead', ttlMs: 1, serves: '{}' })
-      assert.ok(await world.store.note('dead', [a, b], false))
-      await world.store.join({ id: 'alive', name: 'alive', ttlMs: 60_000, serves: '{}' })
-      assert.ok(await world.store.note('alive', seqs, false))
+      await world.store.workers.join({ id: 'dead', name: 'dead', ttlMs: 1, serves: '{}' })
+      assert.ok(await world.store.workers.note('dead', { seqs: [a, b], alone: false }, false))
+      await world.store.workers.join({ id: 'alive', name: 'alive', ttlMs: 60_000, serves: '{}' })
+      assert.ok(await world.store.workers.note('alive', { seqs, alone: false }, false))
       await world.until(async () => (await world.hapax().status()).workers.some(({ alive }) => !alive))
-      await world.store.transaction(OPTIONS, { kind: 'claim', seqs: [a], locked: 'skip' }, async () => {
-        assert.equal(await world.store.bury(), 1)
+      await world.store.transactions.run(OPTIONS, { kind: 'claim', seqs: [a], locked: 'skip' }, async () => {
+        assert.equal(await world.store.workers.bury(), 1)
         return { value: undefined, writes: undefined }
       })
       const { entries } = await world.look()
       assert.deepEqual(new Set(entries.filter(({ deaths }) => deaths > 0).map(({ seq }) => seq)), new Set([b]))
-      assert.equal(await world.store.bury(), 0)
-      assert.equal(await world.store.note('dead', [], false), false)
-      assert.equal(await world.store.beat('dead', [], false), undefined)
-      const workers = await world.store.beat('alive', [], false)
+      assert.equal(await world.store.workers.bury(), 0)
+      assert.equal(await world.store.workers.note('dead', { seqs: [], alone: false }, false), undefined)
+      assert.equal(await world.store.workers.note('dead', { seqs: [], alone: false }, true), undefined)
+      const workers = await world.store.workers.note('alive', { seqs: [], alone: false }, true)
       assert.deepEqual(
         workers?.map(({ id, alive }) => ({ id, alive })),
         [{ id: 'alive', alive: true }],
@@ -155,7 +155,7 @@ export const deadWorkers: readonly Case[] = [
     name: 'lanes are shared: what belongs to a worker that is heard is left to it, and taken over when it dies',
     run: async (world) => {
       const reader = world.reader(undefined, { receive: 'store' })
-      await world.store.join({
+      await world.store.workers.join({
         id: 'other',
         name: 'other',
         ttlMs: 1_500,
@@ -177,7 +177,7 @@ export const deadWorkers: readonly Case[] = [
       const worker = await world.worker(reader, { takeoverMs: 300 })
       const [first] = (await reader.hapax.status()).workers
       assert.ok(first)
-      await world.store.leave(first.id)
+      await world.store.workers.leave(first.id)
       await reader.deliverMany(IDS)
       await worker.drain()
       await world.assertEffects(IDS)

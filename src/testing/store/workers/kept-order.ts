@@ -12,19 +12,23 @@ function localReader(world: World, order?: 'wait'): Reader {
 async function inOrder(world: World): Promise<readonly string[]> {
   const seqs = await world.due()
   const opening = { kind: 'claim', seqs, locked: 'skip' } as const
-  return world.store.transaction({ lockTimeoutMs: 20_000, idleTimeoutMs: 60_000 }, opening, async ({ claimed }) => ({
-    value: [...claimed.values()].map(({ message }) => message.id),
-    writes: undefined,
-  }))
+  return world.store.transactions.run(
+    { lockTimeoutMs: 20_000, idleTimeoutMs: 60_000 },
+    opening,
+    async ({ claimed }) => ({
+      value: [...claimed.values()].map(({ message }) => message.id),
+      writes: undefined,
+    }),
+  )
 }
 
 export const keptOrder: readonly Case[] = [
   {
     name: 'K5: a process without order does not turn it off for others',
     run: async (world) => {
-      await world.store.subscribe('billing', ['ping'], true)
-      await world.store.subscribe('billing', ['ping', 'pong'], false)
-      const listed = await world.store.subscriptions()
+      await world.store.subscriptions.add('billing', ['ping'], true)
+      await world.store.subscriptions.add('billing', ['ping', 'pong'], false)
+      const listed = await world.store.subscriptions.list()
       assert.deepEqual(
         listed.map(({ type, ordered }) => [type, ordered]),
         [
@@ -32,8 +36,8 @@ export const keptOrder: readonly Case[] = [
           ['pong', false],
         ],
       )
-      await world.store.subscribe('billing', ['pong'], true)
-      assert.ok((await world.store.subscriptions()).every(({ ordered }) => ordered))
+      await world.store.subscriptions.add('billing', ['pong'], true)
+      assert.ok((await world.store.subscriptions.list()).every(({ ordered }) => ordered))
     },
   },
   {
@@ -43,7 +47,7 @@ export const keptOrder: readonly Case[] = [
       const orderless = localReader(world)
       await assertRejects(orderless.hapax.worker({ consume: [orderless.consumer] }).start(), 'order-mismatch')
       assert.deepEqual(
-        (await world.store.subscriptions()).map(({ ordered }) => ordered),
+        (await world.store.subscriptions.list()).map(({ ordered }) => ordered),
         [true],
       )
     },
@@ -51,7 +55,7 @@ export const keptOrder: readonly Case[] = [
   {
     name: 'K5: what a process without order publishes locally is stored with the order that is recorded',
     run: async (world) => {
-      await world.store.subscribe('billing', ['ping'], true)
+      await world.store.subscriptions.add('billing', ['ping'], true)
       const { hapax } = localReader(world)
       await hapax.transaction((tx) => hapax.publish(tx, Ping, { n: 1 }, { key: 'k' }))
       assert.deepEqual(

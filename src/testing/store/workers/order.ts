@@ -21,7 +21,7 @@ async function stored(
 }
 
 async function seqsOf(world: World, ids: readonly string[]): Promise<readonly string[]> {
-  const seqs = await Promise.all(ids.map((id) => world.store.inboxSeq('billing', messageKey('/sender', id))))
+  const seqs = await Promise.all(ids.map((id) => world.store.inbox.find('billing', messageKey('/sender', id))))
   return seqs.map((seq) => seq ?? assert.fail('it is not in the inbox'))
 }
 
@@ -29,7 +29,7 @@ async function seqsOf(world: World, ids: readonly string[]): Promise<readonly st
 async function claim(world: World, ids: readonly string[]): Promise<readonly string[]> {
   const seqs = await seqsOf(world, ids)
   const options = { ...OPTIONS, isolation: world.isolation }
-  return world.store.transaction(options, { kind: 'claim', seqs, locked: 'skip' }, async ({ claimed }) => ({
+  return world.store.transactions.run(options, { kind: 'claim', seqs, locked: 'skip' }, async ({ claimed }) => ({
     value: [...claimed.values()].map(({ message }) => message.id),
     writes: undefined,
   }))
@@ -64,13 +64,13 @@ const levels: readonly Case[] = [
       const [first] = (await seqsOf(world, ['a1'])) as [string]
       const other = await world.database.another()
       const options = { ...OPTIONS, isolation: world.isolation }
-      await other.transaction(options, { kind: 'claim', seqs: [first], locked: 'skip' }, async ({ claimed }) => {
+      await other.transactions.run(options, { kind: 'claim', seqs: [first], locked: 'skip' }, async ({ claimed }) => {
         assert.equal(claimed.size, 1)
         assert.deepEqual(await claim(world, ['a1', 'a2']), [])
         return { value: undefined, writes: undefined }
       })
       const error = { name: 'Error', message: 'later' }
-      await world.store.reschedule({ seq: first, attempts: 1, lost: 0, delayMs: 60_000, error, leaseToken: null })
+      await world.store.inbox.reschedule({ seq: first, attempts: 1, lost: 0, delayMs: 60_000, error, leaseToken: null })
       assert.deepEqual(await claim(world, ['a2']), [])
     },
   },
@@ -189,7 +189,7 @@ const once: readonly Case[] = [
       assert.equal(seen.size, 80)
       const [head] = (await seqsOf(world, [ids[0] as string])) as [string]
       const error = { name: 'Error', message: 'no' }
-      await world.store.fail({ seq: head, attempts: 1, reason: 'permanent', error, leaseToken: null, hold: true })
+      await world.store.inbox.fail({ seq: head, attempts: 1, reason: 'permanent', error, leaseToken: null, hold: true })
       const { entries } = await world.look()
       const ofKey = entries.filter(({ key }) => key === (ids[0] as string).slice(0, 1))
       assert.deepEqual(

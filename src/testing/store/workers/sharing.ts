@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { setImmediate } from 'node:timers/promises'
 import type { Consumer } from '../../../consumer/index.ts'
 import type { Worker } from '../../../worker/index.ts'
+import { altered } from '../../altered.ts'
 import type { Case } from '../case.ts'
 import { type AnyHapax, type AnyStore, type Gate, gate, Ping, Pong, ping, type Tx } from '../world.ts'
 
@@ -33,23 +34,16 @@ function holding(store: AnyStore): { store: AnyStore; hold(): Held } {
     held = { given: gate(), arrives: gate() }
     return held
   }
-  const proxy = new Proxy(store, {
-    get: (target, name) => {
-      const value: unknown = Reflect.get(target, name)
-      if (typeof value !== 'function') return value
-      if (name !== 'look') return value.bind(target)
-      return async (...args: unknown[]) => {
-        const answer: unknown = await value.apply(target, args)
-        if (held === undefined) return answer
-        const { given, arrives } = held
-        held = undefined
-        given.open()
-        await arrives.passed
-        return answer
-      }
-    },
-  })
-  return { store: proxy, hold }
+  const look: AnyStore['workers']['look'] = async (shares) => {
+    const answer = await store.workers.look(shares)
+    if (held === undefined) return answer
+    const { given, arrives } = held
+    held = undefined
+    given.open()
+    await arrives.passed
+    return answer
+  }
+  return { store: altered(store, { workers: { look } }), hold }
 }
 
 const together: readonly Case[] = [

@@ -17,13 +17,17 @@ async function stored(world: World, ids: readonly string[]): Promise<Reader> {
 }
 
 async function seqOf(world: World, id: string): Promise<string> {
-  return (await world.store.inboxSeq('billing', messageKey('/sender', id))) ?? assert.fail(`${id} is not in the inbox`)
+  return (
+    (await world.store.inbox.find('billing', messageKey('/sender', id))) ?? assert.fail(`${id} is not in the inbox`)
+  )
 }
 
 /** The seqs that a worker would begin with: of a look that need not show keys that cannot run. */
 async function runnable(store: AnyStore, table: Origin): Promise<readonly string[]> {
   const scope = table === 'inbox' ? 'billing' : 'default'
-  const [look] = await store.look([{ table, scope, types: ['ping'], lanes: LANES, limit: 640, after: new Map() }])
+  const [look] = await store.workers.look([
+    { table, scope, types: ['ping'], lanes: LANES, limit: 640, after: new Map() },
+  ])
   return (look?.entries ?? []).filter(({ held, dueMs }) => !held && dueMs <= 0).map(({ seq }) => seq)
 }
 
@@ -31,13 +35,13 @@ async function runnable(store: AnyStore, table: Origin): Promise<readonly string
 async function runnableIds(world: World, ids: readonly string[]): Promise<readonly string[]> {
   for (let look = 0; look < 3; look++) await runnable(world.store, 'inbox')
   const found = new Set(await runnable(world.store, 'inbox'))
-  const seqs = await Promise.all(ids.map((id) => world.store.inboxSeq('billing', messageKey('/sender', id))))
+  const seqs = await Promise.all(ids.map((id) => world.store.inbox.find('billing', messageKey('/sender', id))))
   return ids.filter((_, index) => found.has(seqs[index] ?? ''))
 }
 
 /** Takes these rows from the inbox for good; answers how many it got. */
 function take(store: AnyStore, seqs: readonly string[]): Promise<number> {
-  return store.transaction(OPTIONS, { kind: 'claim', seqs, locked: 'skip' }, async ({ claimed }) => ({
+  return store.transactions.run(OPTIONS, { kind: 'claim', seqs, locked: 'skip' }, async ({ claimed }) => ({
     value: claimed.size,
     writes: {},
   }))
@@ -53,7 +57,7 @@ async function leftOf(world: World): Promise<number> {
 
 async function hold(world: World, id: string): Promise<void> {
   const row = { seq: await seqOf(world, id), attempts: 1, reason: 'permanent', error: ERROR, hold: true }
-  assert.ok(await world.store.fail({ ...row, leaseToken: null }))
+  assert.ok(await world.store.inbox.fail({ ...row, leaseToken: null }))
 }
 
 /** Key a is held, and has two messages behind the held one; b is free. */
@@ -102,10 +106,10 @@ export const stuckKeys: readonly Case[] = [
       await stored(world, IDS)
       const seq = await seqOf(world, 'a1')
       const later = { attempts: 1, lost: 0, delayMs: 3_600_000, error: ERROR, leaseToken: null }
-      assert.ok(await world.store.reschedule({ seq, ...later }))
+      assert.ok(await world.store.inbox.reschedule({ seq, ...later }))
       assert.deepEqual(await runnableIds(world, IDS), ['b1'])
       const failed = { attempts: 1, reason: 'permanent', error: ERROR, hold: false, leaseToken: null }
-      assert.ok(await world.store.fail({ seq, ...failed }))
+      assert.ok(await world.store.inbox.fail({ seq, ...failed }))
       assert.deepEqual(await runnableIds(world, IDS), ['a2', 'a3', 'b1'])
     },
   },
@@ -114,9 +118,9 @@ export const stuckKeys: readonly Case[] = [
     run: async (world) => {
       await stored(world, IDS)
       const row = { seq: await seqOf(world, 'a1'), attempts: 1, lost: 0, error: ERROR, leaseToken: null }
-      assert.ok(await world.store.reschedule({ ...row, delayMs: 3_600_000 }))
+      assert.ok(await world.store.inbox.reschedule({ ...row, delayMs: 3_600_000 }))
       assert.deepEqual(await runnableIds(world, IDS), ['b1'])
-      assert.ok(await world.store.reschedule({ ...row, attempts: 2, delayMs: 2_000 }))
+      assert.ok(await world.store.inbox.reschedule({ ...row, attempts: 2, delayMs: 2_000 }))
       await world.until(async () => (await runnableIds(world, IDS)).length === 4)
       assert.equal(await take(world.store, [row.seq]), 1)
       assert.deepEqual(await runnableIds(world, IDS), ['a2', 'a3', 'b1'])
@@ -127,13 +131,13 @@ export const stuckKeys: readonly Case[] = [
     run: async (world) => {
       await stored(world, IDS)
       const row = { seq: await seqOf(world, 'a1'), attempts: 1, lost: 0, error: ERROR, leaseToken: null }
-      assert.ok(await world.store.reschedule({ ...row, delayMs: 1_500 }))
+      assert.ok(await world.store.inbox.reschedule({ ...row, delayMs: 1_500 }))
       assert.deepEqual(await runnableIds(world, IDS), ['b1'])
       await world.until(async () => (await runnableIds(world, IDS)).includes('a1'))
-      const [leased] = await world.store.lease([row.seq], crypto.randomUUID(), 60_000)
+      const [leased] = await world.store.inbox.lease([row.seq], crypto.randomUUID(), 60_000)
       assert.deepEqual(await runnableIds(world, IDS), ['b1'])
       const lease = { seq: row.seq, token: leased?.leaseToken as string, fence: leased?.fence as number }
-      const settled = await world.store.transaction(OPTIONS, { kind: 'settle', lease }, async ({ claimed }) => ({
+      const settled = await world.store.transactions.run(OPTIONS, { kind: 'settle', lease }, async ({ claimed }) => ({
         value: claimed.size,
         writes: {},
       }))
@@ -147,7 +151,7 @@ export const stuckKeys: readonly Case[] = [
       const { hapax } = await heldKey(world)
       await hapax.failed.retry((await failedOne(hapax, 'a1')).seq)
       const opening = { kind: 'claim', seqs: [await seqOf(world, 'a1')], locked: 'skip' } as const
-      await world.store.transaction(OPTIONS, opening, async ({ claimed }) => {
+      await world.store.transactions.run(OPTIONS, opening, async ({ claimed }) => {
         assert.equal(claimed.size, 1)
         return { value: undefined, writes: undefined }
       })
@@ -190,18 +194,18 @@ export const stuckKeys: readonly Case[] = [
         for (let look = 0; look < 3; look++) await runnable(store, 'outbox')
         return runnable(store, 'outbox')
       }
-      assert.ok(await store.refuse({ seq: a, reason: 'refused-by-broker', error: ERROR, hold: true }))
+      assert.ok(await store.outbox.refuse({ seq: a, reason: 'refused-by-broker', error: ERROR, hold: true }))
       assert.deepEqual(await left(), [])
       await hapax.keys.release({ origin: 'outbox', scope: 'default', key: 'key 1' })
       assert.deepEqual(await left(), [b, c, d, e])
-      await store.postpone([{ seq: b, delayMs: 1_500, error: ERROR }])
+      await store.outbox.postpone([{ seq: b, delayMs: 1_500, error: ERROR }])
       assert.deepEqual(await left(), [])
       await world.until(async () => (await left()).length === 4)
-      assert.deepEqual(await store.confirm([b], false), [])
+      assert.deepEqual(await store.outbox.confirm([b], false), [])
       assert.deepEqual(await left(), [c, d, e])
-      assert.deepEqual(await store.confirm([c], true), [])
+      assert.deepEqual(await store.outbox.confirm([c], true), [])
       assert.deepEqual(await left(), [d, e])
-      assert.ok(await store.refuse({ seq: d, reason: 'refused-by-broker', error: ERROR, hold: false }))
+      assert.ok(await store.outbox.refuse({ seq: d, reason: 'refused-by-broker', error: ERROR, hold: false }))
       assert.deepEqual(await left(), [e])
     },
   },
@@ -215,15 +219,16 @@ export const stuckKeys: readonly Case[] = [
       reader.consumer.on(Pong, () => {})
       const waiting = { attempts: 1, lost: 0, delayMs: 3_000, error: ERROR, leaseToken: null }
       for (const key of others.slice(0, 6)) assertOutcome(await reader.deliver(key, { key }), 'stored')
-      for (const key of others.slice(0, 6)) await store.reschedule({ seq: await seqOf(world, key), ...waiting })
+      for (const key of others.slice(0, 6)) await store.inbox.reschedule({ seq: await seqOf(world, key), ...waiting })
       assertOutcome(await reader.deliver('mine', { key: 'mine', type: 'pong' }), 'stored')
       const mine = await seqOf(world, 'mine')
-      await store.reschedule({ seq: mine, ...waiting })
+      await store.inbox.reschedule({ seq: mine, ...waiting })
       const share = { table: 'inbox', scope: 'billing', lanes: [lane], limit: 4 } as const
       let after: ReadonlyMap<number, string> = new Map()
-      for (let look = 0; look < 3; look++) await store.look([{ ...share, limit: 100, types: ['ping', 'pong'], after }])
+      for (let look = 0; look < 3; look++)
+        await store.workers.look([{ ...share, limit: 100, types: ['ping', 'pong'], after }])
       await world.until(async () => {
-        const [look] = await store.look([{ ...share, types: ['pong'], after }])
+        const [look] = await store.workers.look([{ ...share, types: ['pong'], after }])
         after = look?.after ?? after
         return look?.entries.some(({ seq, dueMs }) => seq === mine && dueMs <= 0) === true
       })

@@ -173,21 +173,21 @@ export const stuck: readonly Case[] = [
           limit: 640,
           after: new Map(),
         } as const
-        return (await store.look([share])).flatMap(({ entries }) => entries)
+        return (await store.workers.look([share])).flatMap(({ entries }) => entries)
       }
       const seqsOf = (rows: Entry[], key: string): string[] =>
         rows.filter((row) => row.key === key).map(({ seq }) => seq)
       const rows = await looked()
-      await store.postpone([
+      await store.outbox.postpone([
         { seq: seqsOf(rows, 'a')[0] as string, delayMs: 600_000, error: { name: 'Error', message: 'later' } },
       ])
-      await store.join({ id: 'dead', name: 'dead', ttlMs: 1, serves: '{}' })
+      await store.workers.join({ id: 'dead', name: 'dead', ttlMs: 1, serves: '{}' })
       await useUp()
       await looked()
       assert.deepEqual(seqsOf(await looked(), 'a'), [], 'the key stands aside')
-      await until(async () => (await store.bury()) > 0, 'the dead worker is buried')
-      assert.deepEqual(await store.confirm(seqsOf(rows, 'b'), true), [])
-      assert.deepEqual(await store.confirm(seqsOf(rows, 'c'), false), [])
+      await until(async () => (await store.workers.bury()) > 0, 'the dead worker is buried')
+      assert.deepEqual(await store.outbox.confirm(seqsOf(rows, 'b'), true), [])
+      assert.deepEqual(await store.outbox.confirm(seqsOf(rows, 'c'), false), [])
     },
   },
 ]

@@ -52,8 +52,11 @@ const levels: readonly Case[] = [
       const options = { isolation: world.isolation, ...OPTIONS }
       const other = await world.database.another()
       const claimedElsewhere = () =>
-        other.transaction(options, claim, async ({ claimed }) => ({ value: [...claimed.keys()], writes: undefined }))
-      await world.store.transaction(options, claim, async ({ claimed }) => {
+        other.transactions.run(options, claim, async ({ claimed }) => ({
+          value: [...claimed.keys()],
+          writes: undefined,
+        }))
+      await world.store.transactions.run(options, claim, async ({ claimed }) => {
         assert.deepEqual([...claimed.keys()], [seq])
         assert.equal(claimed.get(seq)?.message.id, 'a')
         if (world.features.parallelWriters) assert.deepEqual(await claimedElsewhere(), [])
@@ -211,7 +214,7 @@ const once: readonly Case[] = [
       const { entries, nextMs } = await world.look()
       const seqs = entries.map((entry) => entry.seq)
       assert.equal(seqs.length, 3)
-      const trace = await Promise.all(ids.map((id) => world.store.inboxSeq('billing', messageKey('/test', id))))
+      const trace = await Promise.all(ids.map((id) => world.store.inbox.find('billing', messageKey('/test', id))))
       assert.deepEqual(seqs, trace)
       assert.ok(nextMs !== undefined && nextMs > 50_000 && nextMs <= 60_000, `${nextMs}`)
       for (const { key, type, held, deaths, dueMs, bytes } of entries) {
@@ -279,17 +282,17 @@ const once: readonly Case[] = [
     name: 'a row that another worker settled cannot be rescheduled or failed',
     run: async (world) => {
       const seq = await stored(world)
-      await world.store.transaction(OPTIONS, { kind: 'claim', seqs: [seq], locked: 'wait' }, async () => ({
+      await world.store.transactions.run(OPTIONS, { kind: 'claim', seqs: [seq], locked: 'wait' }, async () => ({
         value: undefined,
         writes: {},
       }))
       const error = { name: 'Error', message: 'late' }
       assert.equal(
-        await world.store.reschedule({ seq, attempts: 1, lost: 0, delayMs: 0, error, leaseToken: null }),
+        await world.store.inbox.reschedule({ seq, attempts: 1, lost: 0, delayMs: 0, error, leaseToken: null }),
         false,
       )
       assert.equal(
-        await world.store.fail({ seq, attempts: 1, reason: 'permanent', error, leaseToken: null, hold: false }),
+        await world.store.inbox.fail({ seq, attempts: 1, reason: 'permanent', error, leaseToken: null, hold: false }),
         false,
       )
       await world.assertPlaces('a', ['receipt'])

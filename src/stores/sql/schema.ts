@@ -1,0 +1,47 @@
+import { HapaxError } from '../../base/index.ts'
+import type { Finding, MigrationState, StoreSchema } from '../../contracts/index.ts'
+import { lookAt } from './checkup.ts'
+import { assertRecognised } from './connection/recognised.ts'
+import type { SqlContext } from './context.ts'
+import { migration, migrationScript, migrationStates, untilFree } from './migrate.ts'
+
+/** The tables of an SQL database. */
+export function sqlSchema<Tx, Own>(context: SqlContext<Tx, Own>): StoreSchema {
+  const { calls, dialect, connection, random } = context
+  let known: readonly Finding[] | undefined
+  const migrations = (): Promise<readonly MigrationState[]> =>
+    migrationStates((statement) => calls.run(statement), dialect)
+  return {
+    ready: async () => {
+      known ??= await readied(context, await migrations())
+      return known
+    },
+    migrations,
+    script: (versions) => migrationScript(dialect, versions),
+    migrate: async () => {
+      // A look first: it needs no more than the right to read, which is all that many an application has.
+      if ((await migrations()).every(({ applied }) => applied)) return []
+      const work = migration(dialect, (tx: Tx) => connection.executor(tx))
+      return untilFree(() => calls.whole(work), random)
+    },
+  }
+}
+
+async function readied<Tx, Own>(
+  { calls, dialect }: SqlContext<Tx, Own>,
+  migrations: readonly MigrationState[],
+): Promise<readonly Finding[]> {
+  const missing = migrations.filter(({ applied }) => !applied).map(({ version }) => version)
+  if (missing.length > 0) {
+    throw new HapaxError(
+      'schema-outdated',
+      `expected the database to have migration ${missing.join(', ')}: run hapax.migrate() or npx hapax migrate`,
+      { fields: { missing } },
+    )
+  }
+  // On a connection for control work and on one of the handlers': they may be of different pools.
+  assertRecognised(await calls.run(dialect.probe))
+  assertRecognised(await calls.short(dialect.probe, () => undefined))
+  const findings = await lookAt((statement) => calls.run(statement), dialect.startChecks)
+  return findings.filter(({ level }) => level !== 'ok')
+}
