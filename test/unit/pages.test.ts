@@ -4,6 +4,7 @@ import { dirname, join, normalize } from 'node:path'
 import { createHapax, defineMessage, HapaxError } from 'hapax'
 import { memory } from 'hapax/memory'
 import { beforeAll, describe, expect, it, test } from 'vitest'
+import manifest from '../../package.json' with { type: 'json' }
 import { cli } from '../support/cli.ts'
 import { blocksOf, pages, read, root } from '../support/pages.ts'
 
@@ -83,6 +84,29 @@ test.for(entryPoints)('%s describes every option of %s', async ([page, , refused
   expect(names.length).toBeGreaterThan(0)
   expect(names.filter((name) => !text.includes(`\`${name}\``))).toEqual([])
 })
+
+test('docs/configuration.md lists every event', () => {
+  const names = eventNames()
+  expect(names.length).toBeGreaterThan(15)
+  expect(names.filter((name) => !read('docs/configuration.md').includes(`\`${name}\``))).toEqual([])
+})
+
+test('the scripts that pages name exist', () => {
+  const named = pages().flatMap((page) => [...read(page).matchAll(/\bnpm run ([a-z:]+)/g)].map(([, name = '']) => name))
+  expect(named.length).toBeGreaterThan(10)
+  expect(named.filter((name) => !(name in manifest.scripts))).toEqual([])
+})
+
+function eventNames(): readonly string[] {
+  try {
+    hapax.events.on('misspelt' as never, () => {})
+  } catch (error) {
+    return [...String(error).matchAll(/'([a-z-]+)'/g)]
+      .map(([, name = '']) => name)
+      .filter((name) => name !== 'misspelt')
+  }
+  return []
+}
 
 async function optionsOf(refused: (options: never) => unknown): Promise<readonly string[]> {
   try {
