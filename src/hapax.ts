@@ -48,6 +48,7 @@ import type {
   MigrationState,
   Published,
   Store,
+  StoreFeatures,
   StoreStatus,
   Trace,
 } from './contracts/index.ts'
@@ -138,10 +139,29 @@ export interface Hapax<Tx, Own = Tx> {
   close(): Promise<void>
 }
 
-/** Puts a hapax together. Nothing is opened before it is needed. On a store that only knows leases it has leased consumers only. */
-export function createHapax(options: ClaimHapaxOptions): ClaimHapax
-export function createHapax<Tx, Own>(options: HapaxOptions<Tx, Own>): Hapax<Tx, Own>
-export function createHapax<Tx, Own>(options: HapaxOptions<Tx, Own> | ClaimHapaxOptions): Hapax<Tx, Own> | ClaimHapax {
+/** What a store with transactions and one that only knows leases have in common. */
+interface AnyStore {
+  readonly features: Pick<StoreFeatures, 'name'>
+  close(): Promise<void>
+}
+
+/** What `createHapax` takes with this store. */
+type OptionsOn<S> = { readonly store: S } & (S extends Store<infer Tx, infer Own>
+  ? Omit<HapaxOptions<Tx, Own>, 'store'>
+  : Omit<ClaimHapaxOptions, 'store'>)
+
+/** What `createHapax` makes on this store. */
+type HapaxOn<S> = S extends Store<infer Tx, infer Own> ? Hapax<Tx, Own> : ClaimHapax
+
+/**
+ * Puts a hapax together. Nothing is opened before it is needed. On a store that only knows leases it has leased consumers only.
+ *
+ * One signature for both kinds of stores: of overloads, the compiler reports only the last one, which may be the wrong one.
+ */
+export function createHapax<S extends AnyStore>(options: OptionsOn<S>): HapaxOn<S>
+export function createHapax(
+  options: HapaxOptions<unknown, unknown> | ClaimHapaxOptions,
+): Hapax<unknown, unknown> | ClaimHapax {
   const objection = unsupportedNode()
   if (objection !== undefined) throw new HapaxError('unsupported-node', objection)
   return isLeaseOnly(options) ? new LeaseCore(options) : createWhole(options)
@@ -195,7 +215,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     const acquireMs = positiveInteger('acquireMs', options.acquireMs, ACQUIRE_MS)
     const mintId = uuidv7Source(clock, random)
     const source = sentName('source', options.source)
-    const relay = nameText('relay', options.relay ?? 'default')
+    const relay = options.relay === undefined ? 'default' : nameText('relay', options.relay)
     this.#store = store
     this.events = new EventHub(logger)
     this.#publisher = new Publisher({

@@ -87,7 +87,7 @@ export type { OutgoingMessage } from './message/cloudevents.ts'
 export { messageId, messageKey } from './message/identity.ts'
 export type { MissingId } from './message/incoming.ts'
 export type { IncomingMessage, LeavingMessage, Message, MessageAttributes, StoredMessage } from './message/message.ts'
-export type { SchemaInput, SchemaIssue, SchemaOutput, SchemaResult, StandardSchema } from './message/schema.ts'
+export type { SchemaIssue, SchemaResult, StandardSchema } from './message/schema.ts'
 export { type Stub, stubOf } from './message/stub.ts'
 export {
   type Draft,

@@ -52,6 +52,7 @@ export {
   object,
   oneOf,
   positiveInteger,
+  refuseUnsetUrl,
   signalOption,
   spanMs,
   text,

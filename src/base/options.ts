@@ -111,6 +111,16 @@ export function noOthers(where: string, given: object, known: readonly string[])
   if (other !== undefined) expected(where, `an object with the options ${known.join(', ')}`, other)
 }
 
+/**
+ * Refuses a url that is named and undefined, where nothing is given in its place: a variable of the environment that is not set. The
+ * options allow it, because the compiler knows every such variable as possibly undefined.
+ */
+export function refuseUnsetUrl(given: { readonly url?: unknown }, instead?: unknown, name = 'url'): void {
+  if (!('url' in given) || given.url !== undefined || instead !== undefined) return
+  const what = `expected ${name} to be a connection string, got undefined: is its environment variable set?`
+  throw new HapaxError('invalid-option', what, { fields: { option: name } })
+}
+
 /** An object with options: no list, no map, no date, and no promise that was meant to be awaited. */
 export function object(where: string, given: unknown, what = 'an object'): void {
   if (Object.prototype.toString.call(given) !== '[object Object]') expected(where, what, given)

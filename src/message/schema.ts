@@ -19,12 +19,6 @@ export interface SchemaIssue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined
 }
 
-/** The type that a schema accepts. */
-export type SchemaInput<S extends StandardSchema> = NonNullable<S['~standard']['types']>['input']
-
-/** The type that a schema returns. */
-export type SchemaOutput<S extends StandardSchema> = NonNullable<S['~standard']['types']>['output']
-
 /** The issues on one line: "orderId: expected string, received number". */
 export function describeIssues(issues: readonly SchemaIssue[]): string {
   const lines = issues.slice(0, 5).map((issue) => {

@@ -1,5 +1,5 @@
 import { able, describe, expected, HapaxError, noOthers, text } from '../base/index.ts'
-import { describeIssues, type SchemaInput, type SchemaOutput, type StandardSchema } from './schema.ts'
+import { describeIssues, type StandardSchema } from './schema.ts'
 
 /** A kind of message: its name, its schema and the key it belongs to. `In` is what is published, `Out` what handlers get. */
 export interface MessageType<In = unknown, Out = In> {
@@ -46,7 +46,9 @@ export interface PublishOptions {
 }
 
 /** Options of `defineMessage`. */
-export interface MessageOptions<In> {
+export interface MessageOptions<In, Out = In> {
+  /** What checks and transforms the data: of zod, valibot, arktype or another library with Standard Schema. @default nothing does */
+  readonly schema?: StandardSchema<In, Out>
   /** Which messages belong together, for example those of one order. */
   readonly key?: (data: In) => string
 }
@@ -55,14 +57,9 @@ export interface MessageOptions<In> {
  * Describes a kind of message. The wire carries the JSON of the schema's input; handlers receive its output,
  * so that transforms run once.
  */
-export function defineMessage<S extends StandardSchema>(
+export function defineMessage<In = unknown, Out = In>(
   type: string,
-  options: MessageOptions<SchemaInput<S>> & { readonly schema: S },
-): MessageType<SchemaInput<S>, SchemaOutput<S>>
-export function defineMessage<T>(type: string, options?: MessageOptions<T>): MessageType<T, T>
-export function defineMessage<In, Out>(
-  type: string,
-  options: MessageOptions<In> & { readonly schema?: StandardSchema<In, Out> } = {},
+  options: MessageOptions<In, Out> = {},
 ): MessageType<In, Out> {
   text('type', type)
   noOthers('options of defineMessage', options, ['schema', 'key'])

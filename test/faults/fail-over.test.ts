@@ -5,6 +5,7 @@ import {
   defineMessage,
   type Hapax,
   type OutgoingMessage,
+  type Store,
   silentLogger,
 } from 'hapax'
 import { memoryBroker } from 'hapax/memory-broker'
@@ -103,9 +104,7 @@ async function ids(asked: Promise<readonly Readonly<Record<string, unknown>>[]>)
 }
 
 function openStore(store: 'postgres' | 'mysql', url: string) {
-  return (store === 'postgres' ? postgres({ url }) : mysql({ url })) as unknown as Parameters<
-    typeof createHapax<RigTx, never>
-  >[0]['store']
+  return (store === 'postgres' ? postgres({ url }) : mysql({ url })) as unknown as Store<RigTx, never>
 }
 
 const outboxOf = { postgres: 'hapax.outbox', mysql: 'hapax_outbox' }

@@ -79,7 +79,7 @@ export class App {
     this.#options = options
     this.process = process
     const delivery = scenario.route === 'local' ? 'local' : 'relay'
-    this.hapax = createHapax<SimTx, SimTx>({ store, source: SOURCE, delivery, clock, random, logger: silentLogger })
+    this.hapax = createHapax({ store, source: SOURCE, delivery, clock, random, logger: silentLogger })
     const make = isLeased(scenario.route) ? () => this.#leased() : () => this.#consumer()
     this.consumer = options.consumes ? make() : undefined
   }

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { createHapax, type Hapax, silentLogger } from 'hapax'
+import { createHapax, type Hapax, type Store, silentLogger } from 'hapax'
 import { mysql } from 'hapax/mysql'
 import { postgres } from 'hapax/postgres'
 import { createConnection } from 'mysql2/promise'
@@ -134,7 +134,7 @@ function withHeaders(options: string, headers: string): string {
 }
 
 function openHapax(store: unknown, source: string, delivery: 'local' | 'relay' = 'relay'): Hapax<unknown> {
-  return createHapax({ store: store as never, source, delivery, logger: silentLogger })
+  return createHapax({ store: store as Store<unknown>, source, delivery, logger: silentLogger })
 }
 
 const BYTES = ['message_key', 'fingerprint', 'data', 'key_hash']

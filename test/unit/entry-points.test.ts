@@ -88,6 +88,8 @@ const MAKING: readonly Entry[] = [
       store: { fine: memory(), kind: 'word' },
       source: { fine: '/shop', kind: 'text' },
       delivery: word('local'),
+      relay: NAME,
+      acquireMs: COUNT,
       logger: { fine: silentLogger, kind: 'word' },
       redact: FUNCTION,
       maxMessageBytes: COUNT,

@@ -8,6 +8,7 @@ import {
   isHapaxError,
   type MissingId,
   type Outcome,
+  type Store,
   silentLogger,
 } from 'hapax'
 import { memory } from 'hapax/memory'
@@ -152,7 +153,7 @@ describe.for(Object.entries({ memory, sqlite: () => sqlite({ path: ':memory:' })
     it.for(Object.entries(THROWN))(
       '%s is a failure like any other: stored, retried, then in failed',
       async ([, make]) => {
-        const hapax = createHapax<unknown, unknown>({ store: store() as never, source: '/test', logger: silentLogger })
+        const hapax = createHapax({ store: store() as Store<unknown>, source: '/test', logger: silentLogger })
         await hapax.migrate()
         const consumer = hapax.consumer('billing', { retry: AT_ONCE }).on(Ping, () => {
           throw make()

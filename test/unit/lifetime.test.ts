@@ -1,7 +1,15 @@
 import { once } from 'node:events'
 import { setImmediate, setTimeout } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
-import { type ConsumerOptions, createHapax, defineMessage, type Hapax, isHapaxError, silentLogger } from 'hapax'
+import {
+  type ConsumerOptions,
+  createHapax,
+  defineMessage,
+  type Hapax,
+  isHapaxError,
+  type Store,
+  silentLogger,
+} from 'hapax'
 import { memory } from 'hapax/memory'
 import { sqlite } from 'hapax/sqlite'
 import { describe, expect, it } from 'vitest'
@@ -13,8 +21,8 @@ const ping = (id: string) => ({ id, source: '/sender', type: 'ping', data: 1 })
 const STORES: Readonly<Record<string, () => unknown>> = { memory, sqlite: () => sqlite({ path: ':memory:' }) }
 
 async function open(store: () => unknown = memory): Promise<Hapax<unknown>> {
-  const hapax = createHapax<unknown, unknown>({
-    store: store() as never,
+  const hapax = createHapax({
+    store: store() as Store<unknown>,
     source: '/test',
     logger: silentLogger,
     delivery: 'local',

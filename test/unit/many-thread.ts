@@ -1,5 +1,5 @@
 import { parentPort, workerData } from 'node:worker_threads'
-import { createHapax, defineMessage, silentLogger } from 'hapax'
+import { createHapax, defineMessage, type Store, silentLogger } from 'hapax'
 import { memory } from 'hapax/memory'
 import { sqlite } from 'hapax/sqlite'
 
@@ -24,7 +24,7 @@ function tooManyArguments(): boolean {
 }
 
 const on = store === 'memory' ? memory() : sqlite({ path: ':memory:' })
-const hapax = createHapax<unknown, unknown>({ store: on as never, source: '/test', logger: silentLogger })
+const hapax = createHapax({ store: on as Store<unknown>, source: '/test', logger: silentLogger })
 await hapax.migrate()
 const drafts = Array.from({ length: count }, (_, n) => Ping.of(n))
 const published = await hapax.transaction((tx) => hapax.publishMany(tx, drafts))

@@ -6,6 +6,7 @@ import {
   object,
   oneOf,
   positiveInteger,
+  refuseUnsetUrl,
   shownUrl,
   spanMs,
 } from '../../base/index.ts'
@@ -21,7 +22,7 @@ export type * from './client.ts'
 /** Where the brokers are, and who we are to them. */
 export interface KafkaOptions {
   /** Some of the brokers, `kafka://one:9092,two:9092`; the others are learnt from them. Or `brokers`. */
-  readonly url?: string
+  readonly url?: string | undefined
   /** Some of the brokers, `['one:9092', 'two:9092']`. */
   readonly brokers?: readonly string[]
   /** The name in the logs of the brokers. @default 'hapax' */
@@ -88,6 +89,7 @@ const GROUP_OPTIONS = [
 /** Sends to and reads from Kafka, by `@platformatic/kafka`: an idempotent producer with acks from all replicas, and groups. */
 export function kafka(options: KafkaOptions): Kafka {
   noOthers('options of kafka', options, OPTIONS)
+  refuseUnsetUrl(options, options.brokers)
   const base = baseSettings(options)
   const clients = async (): Promise<KafkaClients> => options.clients ?? (await platformaticKafka())
   return {

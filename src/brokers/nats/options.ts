@@ -6,6 +6,7 @@ import {
   object,
   oneOf,
   positiveInteger,
+  refuseUnsetUrl,
   shownUrl,
   spanMs,
   text,
@@ -31,7 +32,7 @@ interface Common {
 /** Links that hapax opens and closes itself: one for each destination and each reader. */
 export interface NatsUrlOptions extends Common {
   /** `nats://host:4222`, `tls://…`, with `user:password@` or `token@` if need be; several of one cluster as a list. */
-  readonly url: string | readonly string[]
+  readonly url: string | readonly string[] | undefined
   /** Other options of the client's `connect`: `tls`, `authenticator`, `inboxPrefix` and so on. @default none */
   readonly client?: Readonly<Record<string, unknown>>
 }
@@ -118,6 +119,7 @@ export interface ConsumerPlan extends Omit<NatsConsumerOptions, 'single' | 'decl
 
 export function linkSettings(options: NatsOptions): LinkSettings {
   noOthers('options', options, ['url', 'client', 'connection', 'heartbeatMs', 'timeoutMs'])
+  if (!('connection' in options)) refuseUnsetUrl(options)
   return {
     heartbeatMs: positiveInteger('heartbeatMs', options.heartbeatMs, 20_000),
     timeoutMs: positiveInteger('timeoutMs', options.timeoutMs, 10_000),
@@ -135,7 +137,7 @@ function given(options: NatsConnectionOptions): LinkSettings['origin'] {
   return { given: connection }
 }
 
-function urlsOf(url: string | readonly string[]): readonly string[] {
+function urlsOf(url: NatsUrlOptions['url']): readonly string[] {
   const urls = typeof url === 'string' ? [url] : url
   const fine = Array.isArray(urls) && urls.length > 0 && urls.every((each) => URL.canParse(each) && SCHEME.test(each))
   if (!fine) {

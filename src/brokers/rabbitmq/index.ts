@@ -7,6 +7,7 @@ import {
   noOthers,
   oneOf,
   positiveInteger,
+  refuseUnsetUrl,
   shownUrl,
 } from '../../base/index.ts'
 import type { Destination, Subscription } from '../../contracts/index.ts'
@@ -47,8 +48,8 @@ export interface RabbitmqTimes {
 
 /** Connections that hapax opens and closes itself: one to publish, one to consume. */
 export interface RabbitmqUrlOptions extends RabbitmqTimes {
-  /** `amqp://user:password@host:5672/vhost`, or `amqps://…`. */
-  readonly url: string
+  /** `amqp://user:password@host:5672/vhost`, or `amqps://…`; undefined, as a missing environment variable is, is refused. */
+  readonly url: string | undefined
   /**
    * How often both sides show that they are alive, in whole seconds. A link that is silent for two to three times as long is
    * given up. @default 10_000
@@ -171,6 +172,7 @@ interface Origin {
 function originOf(options: RabbitmqUrlOptions | RabbitmqConnectionOptions): Origin {
   if ('url' in options) {
     if ('connection' in options) expected('options', 'either a url or a connection', 'both')
+    refuseUnsetUrl(options)
     const url = checkedUrl(options.url, options.heartbeatMs)
     const timeoutMs = options.timeoutMs ?? 10_000
     const at = ` at ${shownUrl(options.url)}`
@@ -188,7 +190,7 @@ function originOf(options: RabbitmqUrlOptions | RabbitmqConnectionOptions): Orig
 }
 
 /** The URL with a heartbeat. One that the URL has already stays, unless the option says otherwise. The same of the largest frame. */
-function checkedUrl(url: string, heartbeatMs: number | undefined): string {
+function checkedUrl(url: string | undefined, heartbeatMs: number | undefined): string {
   if (typeof url !== 'string' || !/^amqps?:\/\//.test(url) || !URL.canParse(url)) {
     expected('url', 'like amqp://host:5672/vhost or amqps://host:5671/vhost', shownUrl(url))
   }

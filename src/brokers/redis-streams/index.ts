@@ -5,6 +5,7 @@ import {
   noOthers,
   oneOf,
   positiveInteger,
+  refuseUnsetUrl,
   spanMs,
   systemClock,
   text,
@@ -23,8 +24,8 @@ export type { IoredisClient, NodeRedisClient, RedisClient, Word as RedisWord } f
 
 /** Where Redis is: a URL, or a client of your own. */
 export interface RedisStreamsOptions {
-  /** `redis://…` or `rediss://…`; needs the package ioredis. */
-  readonly url?: string
+  /** `redis://…` or `rediss://…`; needs the package ioredis. Undefined, as a missing environment variable is, is refused. */
+  readonly url?: string | undefined
   /** A client of `ioredis`, `iovalkey` or `redis`. hapax makes others with its settings, and leaves it alone. */
   readonly client?: RedisClient
   /** How long Redis may take to answer; after that the link is given up, and another one is made. @default 10_000 */
@@ -83,6 +84,7 @@ export interface RedisStreams {
 /** Streams of Redis 7.0 or newer, or of Valkey. */
 export function redisStreams(options: RedisStreamsOptions): RedisStreams {
   noOthers('options', options, ['url', 'client', 'timeoutMs'])
+  refuseUnsetUrl(options, options.client)
   const timeoutMs = positiveInteger('timeoutMs', options.timeoutMs, 10_000)
   const links: LinkOptions = { clients: clientsFrom(options), timeoutMs, clock: systemClock }
   return {

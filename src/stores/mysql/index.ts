@@ -5,6 +5,7 @@ import {
   isText,
   noOthers,
   positiveInteger,
+  refuseUnsetUrl,
   systemClock,
   within,
 } from '../../base/index.ts'
@@ -40,31 +41,37 @@ export interface MysqlPoolOptions<Client extends MysqlPoolClient> extends MysqlT
    * Connections of hapax's own for heartbeats and other control work, so that busy handlers cannot starve them.
    * @default two connections of the pool are left free for it
    */
-  readonly control?: { readonly url: string }
+  readonly control?: { readonly url: string | undefined }
 }
 
 /** A pool that hapax opens and closes itself, and a small one beside it for control work. */
 export interface MysqlUrlOptions extends MysqlTables {
-  readonly url: string
+  /** `mysql://user:password@host:3306/database`; undefined, as a missing environment variable is, is refused. */
+  readonly url: string | undefined
   /** Connections at most, for handlers. @default 10 */
   readonly max?: number
 }
 
-/** A store on MariaDB 10.6 or MySQL 8.0 or newer: on your pool, on a URL, or on a connection to an ORM. */
-export function mysql<Client extends MysqlPoolClient>(
-  options: MysqlPoolOptions<Client>,
-): Store<MysqlTx<Client>, MysqlOwn>
-export function mysql(options: MysqlUrlOptions): Store<MysqlTx, MysqlOwn>
-export function mysql<Tx, Own>(connection: Connection<Tx, Own>, options?: MysqlTables): Store<Tx, Own>
+/**
+ * A store on MariaDB 10.6 or MySQL 8.0 or newer: on your pool, on a URL, or on a connection to an ORM, which alone has its options
+ * beside it.
+ *
+ * One signature for all of them: of overloads, the compiler reports only the last one, which may be the wrong one.
+ */
+export function mysql<Client extends MysqlPoolClient = MysqlPoolClient, Tx = MysqlTx<Client>, Own = MysqlOwn>(
+  given: MysqlPoolOptions<Client> | MysqlUrlOptions | Connection<Tx, Own>,
+  options?: MysqlTables,
+): Store<Tx, Own>
 export function mysql(
   given: MysqlPoolOptions<MysqlPoolClient> | MysqlUrlOptions | Connection<unknown, unknown>,
-  tables: MysqlTables = {},
+  options: MysqlTables = {},
 ): Store<unknown, unknown> {
   if (typeof given === 'object' && given !== null && 'transaction' in given) {
-    noOthers('options', tables, ['database', 'prefix'])
-    return sqlStore(given, dialectOf(tables))
+    noOthers('options', options, ['database', 'prefix'])
+    return sqlStore(given, dialectOf(options))
   }
   noOthers('options', given, ['pool', 'control', 'url', 'max', 'database', 'prefix'])
+  noOthers('second argument', options, [])
   const connection = connectionOf(given) as unknown as Connection<unknown, unknown>
   return sqlStore(
     connection,
@@ -85,8 +92,8 @@ const DATABASE = /^[^`?\0]{1,64}$/
 
 /** The database that new connections use, if it can be told. */
 function databaseOf(options: MysqlPoolOptions<MysqlPoolClient> | MysqlUrlOptions): string | undefined {
-  if ('url' in options) {
-    const { pathname, searchParams } = new URL(options.url)
+  if (!('pool' in options)) {
+    const { pathname, searchParams } = new URL(checkedUrl('url', options.url))
     return searchParams.get('database') ?? (decodeURIComponent(pathname.slice(1)) || undefined)
   }
   const { config } = innerPool(options.pool) as { config?: { connectionConfig?: { database?: string } } }
@@ -94,6 +101,8 @@ function databaseOf(options: MysqlPoolOptions<MysqlPoolClient> | MysqlUrlOptions
 }
 
 function connectionOf(options: MysqlPoolOptions<MysqlPoolClient> | MysqlUrlOptions): MysqlConnection<MysqlPoolClient> {
+  if ('pool' in options && 'url' in options && options.url !== undefined)
+    expected('options', 'either a pool or a url', 'both')
   return new MysqlConnection('pool' in options ? given(options) : opened(options))
 }
 
@@ -108,19 +117,21 @@ function given({ pool, control }: MysqlPoolOptions<MysqlPoolClient>): MysqlPools
   const size = max === undefined ? undefined : { max, control: control === undefined ? CONTROL : 0 }
   if (control === undefined) return { size, handlers, control: handlers, close: () => Promise.resolve() }
   noOthers('control', control, ['url'])
+  refuseUnsetUrl(control, undefined, 'control.url')
   const own = lazyPool(checkedUrl('control.url', control.url), CONTROL)
   return { size, handlers, control: own.get, close: own.close }
 }
 
-function opened({ url, max }: MysqlUrlOptions): MysqlPools<MysqlPoolClient> {
-  const most = positiveInteger('max', max, 10)
-  const handlers = lazyPool(checkedUrl('url', url), most)
-  const control = lazyPool(url, CONTROL)
+function opened(options: MysqlUrlOptions): MysqlPools<MysqlPoolClient> {
+  refuseUnsetUrl(options)
+  const most = positiveInteger('max', options.max, 10)
+  const url = checkedUrl('url', options.url)
+  const [handlers, control] = [lazyPool(url, most), lazyPool(url, CONTROL)]
   const close = async (): Promise<void> => void (await Promise.all([handlers.close(), control.close()]))
   return { size: { max: most, control: 0 }, handlers: handlers.get, control: control.get, close }
 }
 
-function checkedUrl(name: string, url: string): string {
+function checkedUrl(name: string, url: string | undefined): string {
   if (typeof url !== 'string' || !/^(mysql|mariadb):\/\//.test(url))
     expected(name, 'a mysql:// URL', url && '(not shown)')
   return url

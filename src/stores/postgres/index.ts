@@ -6,6 +6,7 @@ import {
   identifier,
   noOthers,
   positiveInteger,
+  refuseUnsetUrl,
   systemClock,
   within,
 } from '../../base/index.ts'
@@ -40,31 +41,37 @@ export interface PostgresPoolOptions<Pool extends PgPool> extends PostgresSchema
    * Connections of hapax's own for heartbeats and other control work, so that busy handlers cannot starve them.
    * @default two connections of the pool are left free for it
    */
-  readonly control?: { readonly url: string }
+  readonly control?: { readonly url: string | undefined }
 }
 
 /** A pool that hapax opens and closes itself, and a small one beside it for control work. */
 export interface PostgresUrlOptions extends PostgresSchema, PostgresStatements {
-  readonly url: string
+  /** `postgres://user:password@host:5432/database`; undefined, as a missing environment variable is, is refused. */
+  readonly url: string | undefined
   /** Connections at most, for handlers. @default 10 */
   readonly max?: number
 }
 
-/** A store on PostgreSQL 13 or newer: on your pool, on a URL, or on a connection such as `fromDrizzle(db, sql)`. */
-export function postgres<Pool extends PgPool>(
-  options: PostgresPoolOptions<Pool>,
-): Store<PgTx<PgClientOf<Pool>>, PgClient>
-export function postgres(options: PostgresUrlOptions): Store<PgTx, PgClient>
-export function postgres<Tx, Own>(connection: Connection<Tx, Own>, options?: PostgresSchema): Store<Tx, Own>
+/**
+ * A store on PostgreSQL 13 or newer: on your pool, on a URL, or on a connection such as `fromDrizzle(db, sql)`, which alone has its
+ * options beside it.
+ *
+ * One signature for all of them: of overloads, the compiler reports only the last one, which may be the wrong one.
+ */
+export function postgres<Pool extends PgPool = PgPool, Tx = PgTx<PgClientOf<Pool>>, Own = PgClient>(
+  given: PostgresPoolOptions<Pool> | PostgresUrlOptions | Connection<Tx, Own>,
+  options?: PostgresSchema,
+): Store<Tx, Own>
 export function postgres(
   given: PostgresPoolOptions<PgPool> | PostgresUrlOptions | Connection<unknown, unknown>,
-  schemaOptions: PostgresSchema = {},
+  options: PostgresSchema = {},
 ): Store<unknown, unknown> {
   if (typeof given === 'object' && given !== null && 'transaction' in given) {
-    noOthers('options', schemaOptions, ['schema'])
-    return sqlStore(given, dialect(quoted(schemaOptions)))
+    noOthers('options', options, ['schema'])
+    return sqlStore(given, dialect(quoted(options)))
   }
   noOthers('options', given, ['pool', 'control', 'url', 'max', 'schema', 'prepare'])
+  noOthers('second argument', options, [])
   return sqlStore(connectionOf(given) as unknown as Connection<unknown, unknown>, dialect(quoted(given)))
 }
 
@@ -77,6 +84,8 @@ function connectionOf(options: PostgresPoolOptions<PgPool> | PostgresUrlOptions)
   if (options.prepare !== undefined && typeof options.prepare !== 'boolean') {
     expected('prepare', 'true or false', options.prepare)
   }
+  if ('pool' in options && 'url' in options && options.url !== undefined)
+    expected('options', 'either a pool or a url', 'both')
   return new PgConnection('pool' in options ? given(options) : opened(options), options.prepare)
 }
 
@@ -91,19 +100,21 @@ function given({ pool, control }: PostgresPoolOptions<PgPool>): PgPools<PgPoolCl
   const size = max === undefined ? undefined : { max, control: control === undefined ? CONTROL : 0 }
   if (control === undefined) return { size, handlers, control: handlers, close: () => Promise.resolve() }
   noOthers('control', control, ['url'])
+  refuseUnsetUrl(control, undefined, 'control.url')
   const own = lazyPool(checkedUrl('control.url', control.url), CONTROL)
   return { size, handlers, control: own.get, close: own.close }
 }
 
-function opened({ url, max }: PostgresUrlOptions): PgPools<PgPoolClient> {
-  const most = positiveInteger('max', max, 10)
-  const handlers = lazyPool(checkedUrl('url', url), most)
-  const control = lazyPool(url, CONTROL)
+function opened(options: PostgresUrlOptions): PgPools<PgPoolClient> {
+  refuseUnsetUrl(options)
+  const most = positiveInteger('max', options.max, 10)
+  const url = checkedUrl('url', options.url)
+  const [handlers, control] = [lazyPool(url, most), lazyPool(url, CONTROL)]
   const close = async (): Promise<void> => void (await Promise.all([handlers.close(), control.close()]))
   return { size: { max: most, control: 0 }, handlers: handlers.get, control: control.get, close }
 }
 
-function checkedUrl(name: string, url: string): string {
+function checkedUrl(name: string, url: string | undefined): string {
   if (typeof url !== 'string' || !/^postgres(ql)?:\/\//.test(url))
     expected(name, 'a postgres:// URL', url && '(not shown)')
   return url

@@ -1,4 +1,4 @@
-import { expected, noOthers, positiveInteger } from '../../base/index.ts'
+import { expected, noOthers, positiveInteger, refuseUnsetUrl } from '../../base/index.ts'
 import type { ClaimStore } from '../../contracts/index.ts'
 import { type RedisClient, type Way, wayThrough, wayTo } from './client.ts'
 import { redisStore } from './store.ts'
@@ -7,8 +7,8 @@ export type { IoredisClient, IoredisCluster, NodeRedisClient, NodeRedisCluster, 
 
 /** Where Redis is: a URL, or a client of your own. */
 export interface RedisOptions {
-  /** `redis://…` or `rediss://…`; needs the package ioredis. */
-  readonly url?: string
+  /** `redis://…` or `rediss://…`; needs the package ioredis. Undefined, as a missing environment variable is, is refused. */
+  readonly url?: string | undefined
   /** A client or a cluster of `ioredis`, `iovalkey` or `redis`; hapax sends its commands through it, and leaves it open. */
   readonly client?: RedisClient
   /** What the names of all keys begin with. @default 'hapax:' */
@@ -20,6 +20,7 @@ export interface RedisOptions {
 /** A lease store on Redis 7.0 or newer, or on Valkey: leased consumers only. */
 export function redis(options: RedisOptions): ClaimStore {
   noOthers('options of redis', options, ['url', 'client', 'prefix', 'timeoutMs'])
+  refuseUnsetUrl(options, options.client)
   const timeoutMs = positiveInteger('timeoutMs', options.timeoutMs, 5_000)
   return redisStore(wayOf(options, timeoutMs), checkedPrefix(options.prefix), timeoutMs)
 }
