@@ -275,7 +275,8 @@ export interface StoreFailed {
   get(seq: string): Promise<FailedMessage | undefined>
   /**
    * Tries a failed message again under its own id, with its attempts at zero: back into the inbox or outbox, or, if it is
-   * held, from where it stands. False: it is not there, or an edit has replaced it.
+   * held, from where it stands. If it fails again it has the same number, unless another row has that by then. False: it is not
+   * there, or an edit has replaced it.
    */
   retry(seq: string, audit: Audit): Promise<boolean>
   /**

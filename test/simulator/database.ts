@@ -35,6 +35,8 @@ export interface WaitingRow {
   readonly availableAt: number
   readonly heldAt: number | null
   readonly error: ErrorRecord | null
+  /** The number of its failed row before a retry. */
+  readonly failedSeq: number | null
 }
 
 /** A row of `outbox`. */
@@ -48,6 +50,8 @@ export interface LeavingRow {
   readonly createdAt: number
   readonly heldAt: number | null
   readonly error: ErrorRecord | null
+  /** The number of its failed row before a retry. */
+  readonly failedSeq: number | null
 }
 
 /** A row of `failed`. */

@@ -63,18 +63,31 @@ export const statements = {
   },
 
   /** `like`: a message whose lane it takes over. */
-  addInbox(db: Database, tx: DbTransaction, row: RetryRow, like: StoredMessage = row.message, fence = 0): void {
+  addInbox(
+    db: Database,
+    tx: DbTransaction,
+    row: RetryRow,
+    like: StoredMessage = row.message,
+    fence = 0,
+    failedSeq: number | null = null,
+  ): void {
     const seq = db.nextSeq()
     const { consumer, message, attempts, starts, delayMs, error } = row
     const ordered = row.ordered && message.key !== null
     const lane = laneOf(like, ordered)
     const availableAt = db.world.now + delayMs
     const counts = { attempts, starts, lost: 0, crashes: 0, leaseToken: null, fence }
-    const waiting = { seq, consumer, message, ordered, lane, ...counts, availableAt, heldAt: null, error }
+    const waiting = { seq, consumer, message, ordered, lane, ...counts, availableAt, heldAt: null, error, failedSeq }
     db.insert(tx, 'inbox', rowName(seq), waiting)
   },
 
-  addOutbox(db: Database, tx: DbTransaction, { relay, message, delayMs }: OutboxRow, like = message): void {
+  addOutbox(
+    db: Database,
+    tx: DbTransaction,
+    { relay, message, delayMs }: OutboxRow,
+    like = message,
+    failedSeq: number | null = null,
+  ): void {
     const seq = db.nextSeq()
     const { now } = db.world
     const times = { createdAt: now, availableAt: now + delayMs, heldAt: null }
@@ -85,11 +98,19 @@ export const statements = {
       lane: laneOf(like, true),
       attempts: 0,
       error: null,
+      failedSeq,
       ...times,
     })
   },
 
-  addFailed(db: Database, tx: DbTransaction, row: FailedRow, origin: Origin = 'inbox', heldSeq: number | null = null) {
+  addFailed(
+    db: Database,
+    tx: DbTransaction,
+    row: FailedRow,
+    origin: Origin = 'inbox',
+    heldSeq: number | null = null,
+    before: number | null = null,
+  ): void {
     const { consumer, message, ordered, attempts, reason, error } = row
     const known = db.rows(tx, 'failed').find((each) => {
       const same = each.message.messageKey === message.messageKey && each.message.fingerprint === message.fingerprint
@@ -99,7 +120,8 @@ export const statements = {
       db.write(tx, 'failed', rowName(known.seq), { ...known, heldSeq: known.heldSeq ?? heldSeq, replacedBy: null })
       return
     }
-    const seq = db.nextSeq()
+    const taken = before === null || db.rows(tx, 'failed').some((each) => each.seq === before)
+    const seq = taken ? db.nextSeq() : before
     const failedAt = db.world.now
     const rest = { ordered, attempts, reason, error, failedAt, heldSeq, replacedBy: null }
     db.insert(tx, 'failed', rowName(seq), { seq, origin, consumer, message, ...rest })
@@ -172,7 +194,7 @@ export const statements = {
     if (there === undefined || there.heldAt !== null || there.leaseToken !== row.leaseToken) return false
     const { consumer, message, ordered } = there
     const failed = { consumer, message, ordered, attempts, reason, error }
-    statements.addFailed(db, tx, failed, 'inbox', hold ? there.seq : null)
+    statements.addFailed(db, tx, failed, 'inbox', hold ? there.seq : null, there.failedSeq)
     const held = { ...there, attempts, error, starts: 0, heldAt: db.world.now, leaseToken: null }
     db.write(tx, 'inbox', seq, hold ? held : undefined)
     return true
@@ -212,7 +234,7 @@ export const statements = {
     const { relay, message } = row
     const attempts = row.attempts + 1
     const failed = { consumer: relay, message, ordered: message.key !== null, attempts, reason, error }
-    statements.addFailed(db, tx, failed, 'outbox', hold ? row.seq : null)
+    statements.addFailed(db, tx, failed, 'outbox', hold ? row.seq : null, row.failedSeq)
     db.write(tx, 'outbox', seq, hold ? { ...row, attempts, error, heldAt: db.world.now } : undefined)
     return true
   },
@@ -264,11 +286,12 @@ export const statements = {
     const row = locked(db, tx, 'failed', seq)
     if (row === undefined || row.replacedBy !== null) return false
     const { origin, consumer, message, ordered, heldSeq } = row
-    if (heldSeq !== null) unhold(db, tx, origin, rowName(heldSeq), message)
-    else if (origin === 'outbox') statements.addOutbox(db, tx, { relay: consumer, message, delayMs: 0 })
+    if (heldSeq !== null) unhold(db, tx, origin, rowName(heldSeq), message, row.seq)
+    else if (origin === 'outbox')
+      statements.addOutbox(db, tx, { relay: consumer, message, delayMs: 0 }, message, row.seq)
     else {
       const fresh = { attempts: 0, starts: 0, delayMs: 0, error: null }
-      statements.addInbox(db, tx, { consumer, message, ordered, ...fresh }, message, 1)
+      statements.addInbox(db, tx, { consumer, message, ordered, ...fresh }, message, 1, row.seq)
     }
     db.write(tx, 'failed', seq, undefined)
     writeAudit(db, tx, audit, consumer, message)
@@ -287,7 +310,7 @@ export const statements = {
     if (row === undefined || row.replacedBy !== null) return false
     const { origin, consumer, ordered, heldSeq } = row
     if (origin === 'inbox') writeReceipt(db, tx, consumer, token, message)
-    if (heldSeq !== null) unhold(db, tx, origin, rowName(heldSeq), message)
+    if (heldSeq !== null) unhold(db, tx, origin, rowName(heldSeq), message, null)
     else if (origin === 'outbox') statements.addOutbox(db, tx, { relay: consumer, message, delayMs: 0 }, row.message)
     else {
       const fresh = { attempts: 0, starts: 0, delayMs: 0, error: null }
@@ -413,9 +436,16 @@ function listeners(db: Database, tx: DbTransaction, { message, consumers }: Loca
   return new Map([...found].sort(([a], [b]) => (a < b ? -1 : 1)))
 }
 
-function unhold(db: Database, tx: DbTransaction, origin: Origin, seq: string, message: StoredMessage): void {
+function unhold(
+  db: Database,
+  tx: DbTransaction,
+  origin: Origin,
+  seq: string,
+  message: StoredMessage,
+  failedSeq: number | null,
+): void {
   const availableAt = db.world.now
-  const clear = { heldAt: null, attempts: 0, availableAt, error: null, message }
+  const clear = { heldAt: null, attempts: 0, availableAt, error: null, message, failedSeq }
   if (origin === 'inbox') {
     const row = locked(db, tx, 'inbox', seq)
     if (row) db.write(tx, 'inbox', seq, { ...row, ...clear, lost: 0, starts: 0, crashes: 0, leaseToken: null })

@@ -54,7 +54,7 @@ export const sqliteHarness: StoreHarness<SqliteTx> = {
       setSeq: async (seq) => {
         for (const name of ['hapax_inbox', 'hapax_failed']) {
           checker.exec(`delete from sqlite_sequence where name = '${name}'`)
-          checker.exec(`insert into sqlite_sequence (name, seq) values ('${name}', ${seq})`)
+          checker.exec(`insert into sqlite_sequence (name, seq) values ('${name}', ${seq} - 1)`)
         }
       },
       drift: async () => checker.exec(`update hapax_migrations set checksum = 'other' where version = 1`),

@@ -13,27 +13,31 @@ export function receive(data: Data, consumer: string, token: string, message: St
 }
 
 /** Writes an inbox row. */
-export function addInbox(data: Data, { delayMs, ...row }: RetryRow, fence = 0): void {
+export function addInbox(data: Data, { delayMs, ...row }: RetryRow, fence = 0, failedSeq: string | null = null): void {
   const seq = data.nextSeq()
   // A message without a key has no order to keep.
   const ordered = row.ordered && row.message.key !== null
   const lane = laneOf(row.message, ordered)
   const times = { createdAt: data.now(), availableAt: data.clock.now() + delayMs, heldAt: null }
-  data.inbox.set(seq, { ...row, seq, message: kept(row.message), ordered, lane, ...NEW, fence, ...times })
+  data.inbox.set(seq, { ...row, seq, message: kept(row.message), ordered, lane, ...NEW, fence, failedSeq, ...times })
 }
 
 const NEW = { lost: 0, crashes: 0, leaseToken: null } as const
 
 /** Writes an outbox row. */
-export function addOutbox(data: Data, { relay, message, delayMs }: OutboxRow): void {
+export function addOutbox(data: Data, { relay, message, delayMs }: OutboxRow, failedSeq: string | null = null): void {
   const seq = data.nextSeq()
   const lane = laneOf(message, true)
   const times = { createdAt: data.now(), availableAt: data.clock.now() + delayMs, heldAt: null }
-  data.outbox.set(seq, { seq, relay, message: kept(message), lane, attempts: 0, error: null, ...times })
+  data.outbox.set(seq, { seq, relay, message: kept(message), lane, attempts: 0, error: null, failedSeq, ...times })
 }
 
-/** Writes a failed row, unless it is there. */
-export function addFailed(data: Data, row: Omit<FailedEntry, 'seq' | 'failedAt' | 'errorHash' | 'replacedBy'>): void {
+/** Writes a failed row, unless it is there; under the name that it had before a retry, unless that is taken. */
+export function addFailed(
+  data: Data,
+  row: Omit<FailedEntry, 'seq' | 'failedAt' | 'errorHash' | 'replacedBy'>,
+  before: string | null = null,
+): void {
   const { origin, consumer, ordered, attempts, reason, error, heldSeq } = row
   const message = kept(row.message)
   const known = data.failed.all().find((other) => {
@@ -45,7 +49,7 @@ export function addFailed(data: Data, row: Omit<FailedEntry, 'seq' | 'failedAt' 
     data.failed.set(known.seq, { ...known, heldSeq: known.heldSeq ?? heldSeq, replacedBy: null })
     return
   }
-  const seq = data.nextSeq()
+  const seq = before === null || data.failed.get(before) !== undefined ? data.nextSeq() : before
   const rest = { errorHash: errorHash(error), failedAt: data.now(), heldSeq, replacedBy: null }
   data.failed.set(seq, { seq, origin, consumer, message, ordered, attempts, reason, error, ...rest })
 }

@@ -70,7 +70,7 @@ function undecided(data: Data, seq: string): FailedEntry | undefined {
 export function failedRetry(data: Data, seq: string, audit: Audit): boolean {
   const row = undecided(data, seq)
   if (row === undefined) return false
-  if (!putInPlace(data, row, row.message)) putAtEnd(data, row, row.message)
+  if (!putInPlace(data, row, row.message, seq)) putAtEnd(data, row, row.message, seq)
   data.failed.delete(seq)
   data.note(audit, aboutFailed(row))
   return true
@@ -82,7 +82,7 @@ export function failedEdit(data: Data, seq: string, message: StoredMessage, audi
   if (row === undefined) return false
   const { origin, consumer } = row
   if (origin === 'inbox') receiveNew(data, consumer, message)
-  if (!putInPlace(data, row, message)) putAtEnd(data, row, message)
+  if (!putInPlace(data, row, message, null)) putAtEnd(data, row, message, null)
   data.failed.set(seq, { ...row, heldSeq: null, replacedBy: message.id })
   data.note(audit, aboutFailed(row))
   return true
@@ -98,9 +98,15 @@ function receiveNew(data: Data, consumer: string, message: StoredMessage): void 
 }
 
 /** Gives the held row of a failed one this message and lets it run. False: it is not held. */
-function putInPlace(data: Data, { origin, heldSeq }: FailedEntry, message: StoredMessage): boolean {
+function putInPlace(
+  data: Data,
+  { origin, heldSeq }: FailedEntry,
+  message: StoredMessage,
+  failedSeq: string | null,
+): boolean {
   if (heldSeq === null) return false
-  const fresh = { message: kept(message), attempts: 0, error: null, heldAt: null, availableAt: data.clock.now() }
+  const times = { heldAt: null, availableAt: data.clock.now() }
+  const fresh = { message: kept(message), attempts: 0, error: null, failedSeq, ...times }
   if (origin === 'outbox') {
     const held = data.outbox.get(heldSeq)
     if (held !== undefined) data.outbox.set(heldSeq, { ...held, ...fresh, lane: laneOf(message, true) })
@@ -114,12 +120,17 @@ function putInPlace(data: Data, { origin, heldSeq }: FailedEntry, message: Store
   return true
 }
 
-function putAtEnd(data: Data, { origin, consumer, ordered }: FailedEntry, message: StoredMessage): void {
-  if (origin === 'outbox') addOutbox(data, { relay: consumer, message, delayMs: 0 })
+function putAtEnd(
+  data: Data,
+  { origin, consumer, ordered }: FailedEntry,
+  message: StoredMessage,
+  failedSeq: string | null,
+): void {
+  if (origin === 'outbox') addOutbox(data, { relay: consumer, message, delayMs: 0 }, failedSeq)
   else {
     const fresh = { attempts: 0, starts: 0, delayMs: 0, error: null }
     // Whoever leases it is not the first, and there may be a journal.
-    addInbox(data, { consumer, message, ordered, ...fresh }, 1)
+    addInbox(data, { consumer, message, ordered, ...fresh }, 1, failedSeq)
   }
 }
 

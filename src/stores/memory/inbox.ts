@@ -104,7 +104,7 @@ export function reschedule(data: Data, row: Rescheduled): boolean {
 export function fail(data: Data, { seq, hold, leaseToken, ...end }: FinalFailure): boolean {
   const row = data.inbox.get(seq)
   if (row?.leaseToken !== leaseToken || row.heldAt !== null) return false
-  addFailed(data, { ...row, ...end, origin: 'inbox', heldSeq: hold ? seq : null })
+  addFailed(data, { ...row, ...end, origin: 'inbox', heldSeq: hold ? seq : null }, row.failedSeq)
   const { attempts, error } = end
   if (hold) data.inbox.set(seq, { ...row, attempts, error, starts: 0, leaseToken: null, heldAt: data.now() })
   else data.inbox.delete(seq)

@@ -38,7 +38,7 @@ export function refuse(data: Data, { seq, reason, error, hold }: Refused): boole
   const { relay: consumer, message } = row
   const attempts = row.attempts + 1
   const failed = { consumer, message, ordered: message.key !== null, attempts, reason, error }
-  addFailed(data, { ...failed, origin: 'outbox', heldSeq: hold ? seq : null })
+  addFailed(data, { ...failed, origin: 'outbox', heldSeq: hold ? seq : null }, row.failedSeq)
   if (hold) data.outbox.set(seq, { ...row, attempts, error, heldAt: data.now() })
   else data.outbox.delete(seq)
   return true

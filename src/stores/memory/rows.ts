@@ -16,6 +16,8 @@ interface Queued {
   readonly availableAt: number
   readonly heldAt: Date | null
   readonly error: ErrorRecord | null
+  /** The name of its failed row before a retry. */
+  readonly failedSeq: string | null
 }
 
 /** A row of `hapax_inbox`. */

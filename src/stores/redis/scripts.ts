@@ -193,8 +193,8 @@ return { 1, redis.call('HGET', more(key), 'q') or '' }
 `)
 
 /**
- * KEYS: a claim. ARGV: lease, seq, attempts, then fields and values. Answers whether, the number of the failure, and the retry that
- * is over.
+ * KEYS: a claim. ARGV: lease, seq, attempts, then fields and values. Answers whether, the seq of the failure, and the retry that is over.
+ * One that fails again has the number of the failure before, under a mark of its own: entries of both may be in the lists for a moment.
  */
 export const FAIL: Script = script(`${NOW}${CLAIMS}
 local key, lease, seq = KEYS[1], ARGV[1], ARGV[2]
@@ -205,6 +205,7 @@ if v and sub(v, 1, 1) == 'f' and sub(v, 2, 47) == lease then
 end
 if not held(v, lease) then return { 0, '', '' } end
 local before = known(key, v, 'q')
+if before ~= '' then seq = string.match(before, '^%d+') .. string.match(seq, '%-%d+$') end
 local attempts = string.format('%06.0f', math.min(tonumber(ARGV[3]), 999999))
 redis.call('SET', key, 'f' .. sub(v, 2, 61) .. attempts .. '000' .. '1' .. sub(v, 72))
 redis.call('HSET', more(key), 'q', seq, 'l', before, 'fa', now, unpack(ARGV, 4))

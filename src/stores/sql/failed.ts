@@ -25,7 +25,7 @@ export function sqlFailed(parts: SqlParts): StoreFailed {
       change(parts, sql.failedLock(seq, false), (row) => {
         const { origin, held } = asLocked(row)
         return [
-          held === null ? sql.copyBack(seq, origin) : sql.unhold(origin, held),
+          held === null ? sql.copyBack(seq, origin) : sql.unhold(origin, held, seq),
           sql.auditFailed(seq, audit),
           sql.deleteFailed(seq),
         ]

@@ -25,7 +25,8 @@ export function sqlOutbox(parts: SqlParts): StoreOutbox {
       const then = row.hold
         ? [dialect.holdOutbox(row)]
         : [dialect.aside.forwardBehind('outbox', [row.seq]), dialect.deleteOutbox([row.seq])]
-      return calls.move(dialect.lockOutbox(row.seq), [dialect.refuseToFailed(row), ...then])
+      const copy = [dialect.refuseToFailed(row), dialect.keepNumber('outbox', row.seq)]
+      return calls.move(dialect.lockOutbox(row.seq), [...copy, ...then])
     },
     recordRelay: async (name, destination, move) => {
       if (move === undefined) await calls.run(dialect.recordRelay(name, destination))

@@ -283,7 +283,7 @@ export function intoFailed(dialect: Dialect, row: FinalFailure): readonly Statem
   const then = row.hold
     ? [dialect.holdInbox(row)]
     : [dialect.aside.forwardBehind('inbox', [row.seq]), ...dialect.deleteInbox([row.seq])]
-  return [dialect.copyToFailed(row), ...then]
+  return [dialect.copyToFailed(row), dialect.keepNumber('inbox', row.seq), ...then]
 }
 
 /** Those that have no older row of their key outside these. */

@@ -39,7 +39,7 @@ export function operator(prefix: string, checks: readonly Check[]): OperatorDial
       text: sql.copyEdited[origin],
       params: [...columns(message), ...one(seq)],
     }),
-    unhold: (origin, seq) => ({ text: sql.unhold[origin], params: one(seq) }),
+    unhold: (origin, seq, failedSeq) => ({ text: sql.unhold[origin], params: [...one(failedSeq), ...one(seq)] }),
     replaceHeld: (origin, seq, message) => ({
       text: sql.replaceHeld[origin],
       params: [...columns(message), ...one(seq)],
@@ -256,11 +256,11 @@ select ${NAME()} as seq, m.origin, m.consumer,
 from ${failed} as m where ${ROW} and (m.replaced_by is null or cast(? as signed) = 1) for update`,
     copyBack: {
       inbox: `
-insert into ${inbox} (consumer, ${COLUMNS}, lane, ordered, created_at, available_at, fence)
-select m.consumer, ${MESSAGE}, m.lane, m.ordered, ${NOW}, ${NOW}, 1 from ${failed} as m where ${ROW}`,
+insert into ${inbox} (consumer, ${COLUMNS}, lane, ordered, failed_seq, failed_mark, created_at, available_at, fence)
+select m.consumer, ${MESSAGE}, m.lane, m.ordered, m.seq, m.mark, ${NOW}, ${NOW}, 1 from ${failed} as m where ${ROW}`,
       outbox: `
-insert into ${outbox} (relay, ${COLUMNS}, lane, created_at, available_at)
-select m.consumer, ${MESSAGE}, m.lane, ${NOW}, ${NOW} from ${failed} as m where ${ROW}`,
+insert into ${outbox} (relay, ${COLUMNS}, lane, failed_seq, failed_mark, created_at, available_at)
+select m.consumer, ${MESSAGE}, m.lane, m.seq, m.mark, ${NOW}, ${NOW} from ${failed} as m where ${ROW}`,
     },
     copyEdited: {
       inbox: `
@@ -272,12 +272,13 @@ select ?, ?, ?, ?, ?, ?, ?, ?, m.consumer, m.lane, ${NOW}, ${NOW} from ${failed}
     },
     unhold: both(
       (origin) => `
-update ${table[origin]} set held_at = null, aside = 0, waits = 0, error = null, available_at = ${NOW}, ${counts[origin]} where ${ROW}`,
+update ${table[origin]} set failed_seq = ${SEQ}, failed_mark = ${SEQ}, held_at = null, aside = 0, waits = 0, error = null,
+  available_at = ${NOW}, ${counts[origin]} where ${ROW}`,
     ),
     replaceHeld: both(
       (origin) => `
 update ${table[origin]} set message_key = ?, source = ?, id = ?, type = ?, \`key\` = ?, attributes = ?, data = ?,
-  fingerprint = ?, held_at = null, aside = 0, waits = 0, error = null, available_at = ${NOW}, ${counts[origin]}
+  fingerprint = ?, failed_seq = null, failed_mark = null, held_at = null, aside = 0, waits = 0, error = null, available_at = ${NOW}, ${counts[origin]}
 where ${ROW}`,
     ),
     deleteHeld: both((origin) => `delete from ${table[origin]} where ${ROW}`),

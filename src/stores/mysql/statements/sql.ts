@@ -153,6 +153,7 @@ export function dialect(database: string, prefix: string): Dialect {
         params: [microseconds(delayMs), bytes(JSON.stringify(error)), ...one(seq)],
       })),
     lockOutbox: (seq) => ({ text: sql.lockOutbox, params: one(seq) }),
+    keepNumber: (origin, seq) => ({ text: sql.keepNumber[origin], params: one(seq) }),
     refuseToFailed: ({ seq, reason, error, hold }) => ({
       text: sql.refuseToFailed,
       params: [Number(hold), bytes(reason), ...errorColumns(error), ...one(seq)],

@@ -14,6 +14,7 @@ import {
   NOW,
   ROW,
   ROWS,
+  SEQ,
   SEQS,
   SILENT,
 } from './fragments.ts'
@@ -81,6 +82,7 @@ export interface Statements
   take(timeout: number): MultiRow
   lockAll(timeout: number): string
   readonly look: Readonly<Record<Origin, LookTexts>>
+  readonly keepNumber: Readonly<Record<Origin, string>>
 }
 
 /** Every statement, whole and by name, valid on MariaDB 10.6 and MySQL 8. */
@@ -224,6 +226,7 @@ from ${outbox} as m where ${ROW}
 on duplicate key update ${failed}.held_seq = coalesce(${failed}.held_seq, values(held_seq)), replaced_by = null`,
     holdOutbox: `
 update ${outbox} set held_at = ${NOW}, aside = 1, waits = 0, attempts = attempts + 1, error = ? where ${ROW}`,
+    keepNumber: { inbox: keepNumber(failed, inbox, 'inbox'), outbox: keepNumber(failed, outbox, 'outbox') },
     recordRelay: `
 insert into ${relays} (name, destination, recorded_at) values (?, ?, ${NOW}) on duplicate key update name = name`,
     relay: `select destination from ${relays} where name = ?`,
@@ -261,4 +264,15 @@ insert into ${subscriptions} (type, consumer, ordered) values (?, ?, ?)
 on duplicate key update ordered = greatest(ordered, values(ordered))`,
     subscription: `select ordered from ${subscriptions} where type = ? and consumer = ?`,
   }
+}
+
+/** Unless another row has the number, as after a fail-over. */
+function keepNumber(failed: string, table: string, origin: Origin): string {
+  return `
+update ${table} as m ${BY_KEY}
+  straight_join ${failed} as f on f.consumer = m.${origin === 'inbox' ? 'consumer' : 'relay'} and f.message_key = m.message_key
+    and f.fingerprint = m.fingerprint and f.origin = '${origin}'
+  left join ${failed} as other on other.seq = m.failed_seq
+set f.seq = m.failed_seq, f.mark = m.failed_mark
+where m.seq = ${SEQ} and m.mark = ${SEQ} and m.failed_seq is not null and other.seq is null`
 }

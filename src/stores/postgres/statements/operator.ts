@@ -30,7 +30,7 @@ export function operator(schema: string): OperatorDialect {
       text: sql.copyEdited[origin],
       params: [...columns(message), ...one(seq)],
     }),
-    unhold: (origin, seq) => ({ text: sql.unhold[origin], params: one(seq) }),
+    unhold: (origin, seq, failedSeq) => ({ text: sql.unhold[origin], params: [...one(seq), ...one(failedSeq)] }),
     replaceHeld: (origin, seq, message) => ({
       text: sql.replaceHeld[origin],
       params: [...columns(message), ...one(seq)],
@@ -213,12 +213,12 @@ from ${schema}.failed m
 where m.seq = $1::bigint and m.mark = $2::bigint and (m.replaced_by is null or $3::boolean) for update`,
     copyBack: {
       inbox: `
-insert into ${schema}.inbox (consumer, ${COLUMNS}, lane, ordered, available_at, fence)
-select consumer, ${COLUMNS}, lane, ordered, clock_timestamp(), 1 from ${schema}.failed
+insert into ${schema}.inbox (consumer, ${COLUMNS}, lane, ordered, failed_seq, failed_mark, available_at, fence)
+select consumer, ${COLUMNS}, lane, ordered, seq, mark, clock_timestamp(), 1 from ${schema}.failed
 where seq = $1::bigint and mark = $2::bigint`,
       outbox: `
-insert into ${schema}.outbox (relay, ${COLUMNS}, lane, available_at)
-select consumer, ${COLUMNS}, lane, clock_timestamp() from ${schema}.failed
+insert into ${schema}.outbox (relay, ${COLUMNS}, lane, failed_seq, failed_mark, available_at)
+select consumer, ${COLUMNS}, lane, seq, mark, clock_timestamp() from ${schema}.failed
 where seq = $1::bigint and mark = $2::bigint`,
     },
     copyEdited: {
@@ -233,13 +233,15 @@ where seq = $9::bigint and mark = $10::bigint`,
     },
     unhold: both(
       (table) => `
-update ${schema}.${table} set held_at = null, aside = false, waits = false, error = null, available_at = clock_timestamp(), ${counts[table]}
+update ${schema}.${table} set failed_seq = $3::bigint, failed_mark = $4::bigint, held_at = null, aside = false, waits = false,
+  error = null, available_at = clock_timestamp(), ${counts[table]}
 where seq = $1::bigint and mark = $2::bigint`,
     ),
     replaceHeld: both(
       (table) => `
 update ${schema}.${table} set (${COLUMNS}) = row (${VALUES}),
-  held_at = null, aside = false, waits = false, error = null, available_at = clock_timestamp(), ${counts[table]}
+  failed_seq = null, failed_mark = null, held_at = null, aside = false, waits = false, error = null,
+  available_at = clock_timestamp(), ${counts[table]}
 where seq = $9::bigint and mark = $10::bigint`,
     ),
     deleteHeld: both((table) => `delete from ${schema}.${table} where seq = $1::bigint and mark = $2::bigint`),

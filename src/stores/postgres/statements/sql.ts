@@ -153,6 +153,7 @@ export function dialect(schema: string): Dialect {
       },
     ],
     lockOutbox: (seq) => ({ text: sql.lockOutbox, params: one(seq) }),
+    keepNumber: (origin, seq) => ({ text: sql.keepNumber[origin], params: one(seq) }),
     refuseToFailed: ({ seq, reason, error, hold }) => ({
       text: sql.refuseToFailed,
       params: [String(hold), reason, errorJson(error), errorHash(error), ...one(seq)],

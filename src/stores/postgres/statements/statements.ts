@@ -1,3 +1,4 @@
+import type { Origin } from '../../../contracts/index.ts'
 import { BACKEND, ENTERED, INBOX, LATER, MS, ROWS, SEQ } from './fragments.ts'
 
 type Name =
@@ -45,7 +46,7 @@ type Name =
   | 'subscribe'
   | 'subscription'
 
-export type Statements = Readonly<Record<Name, string>>
+export type Statements = Readonly<Record<Name, string>> & { readonly keepNumber: Readonly<Record<Origin, string>> }
 
 /**
  * Every statement, whole and by name. Parameters are scalars, each used once and in order, each cast.
@@ -220,6 +221,7 @@ set held_seq = coalesce(failed.held_seq, excluded.held_seq), replaced_by = null`
     holdOutbox: `
 update ${schema}.outbox set held_at = clock_timestamp(), aside = true, waits = false, attempts = attempts + 1, error = $1::text
 where seq = $2::bigint and mark = $3::bigint`,
+    keepNumber: { inbox: keepNumber(schema, 'inbox', 'consumer'), outbox: keepNumber(schema, 'outbox', 'relay') },
     recordRelay: `
 insert into ${schema}.relays (name, destination) values ($1::text, $2::text) on conflict do nothing`,
     relay: `select destination from ${schema}.relays where name = $1::text`,
@@ -255,4 +257,13 @@ insert into ${schema}.subscriptions (consumer, type, ordered) values ($1::text, 
 on conflict (consumer, type) do update set ordered = subscriptions.ordered or excluded.ordered`,
     subscription: `select ordered from ${schema}.subscriptions where consumer = $1::text and type = $2::text`,
   }
+}
+
+/** Unless another row has the number, as after a fail-over. */
+function keepNumber(schema: string, table: Origin, scope: string): string {
+  return `
+update ${schema}.failed as f set seq = m.failed_seq, mark = m.failed_mark from ${schema}.${table} as m
+where m.seq = $1::bigint and m.mark = $2::bigint and m.failed_seq is not null
+  and f.consumer = m.${scope} and f.message_key = m.message_key and f.fingerprint = m.fingerprint and f.origin = '${table}'
+  and not exists (select 1 from ${schema}.failed as other where other.seq = m.failed_seq)`
 }

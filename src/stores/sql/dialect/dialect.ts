@@ -7,6 +7,7 @@ import type {
   LocalResult,
   LocalRow,
   Opening,
+  Origin,
   OutboxRow,
   Result,
   RetryRow,
@@ -158,6 +159,8 @@ export interface Dialect {
   deleteConfirmed(seqs: readonly string[]): Statement
   postpone(rows: readonly { seq: string; delayMs: number; error: ErrorRecord }[]): readonly Statement[]
   lockOutbox(seq: string): Statement
+  /** Gives the failed row of this inbox or outbox row the number and the mark that it had before a retry, unless they are taken. */
+  keepNumber(origin: Origin, seq: string): Statement
   refuseToFailed(row: { seq: string; reason: string; error: ErrorRecord; hold: boolean }): Statement
   holdOutbox(row: { seq: string; error: ErrorRecord }): Statement
   recordRelay(name: string, destination: string): Statement

@@ -34,15 +34,15 @@ export interface OperatorDialect {
    */
   failedLock(seq: string, replaced: boolean): Statement
   /**
-   * Copies a failed row back into the inbox, or the outbox, due at once, with its lane and order. Its fence is 1: whoever leases it
-   * is not the first, and there may be a journal.
+   * Copies a failed row back into the inbox, or the outbox, due at once, with its lane, its order and its name. Its fence is 1: whoever
+   * leases it is not the first, and there may be a journal.
    */
   copyBack(seq: string, origin: Origin): Statement
   /** The same with another message. */
   copyEdited(seq: string, origin: Origin, message: StoredMessage): Statement
-  /** Clears held_at and the counts of a held row; due at once, and looked at again. */
-  unhold(origin: Origin, seq: string): Statement
-  /** Gives a held row another message, and clears as `unhold`. */
+  /** Clears held_at and the counts of a held row; due at once, and looked at again. It remembers the name of its failed row. */
+  unhold(origin: Origin, seq: string, failedSeq: string): Statement
+  /** Gives a held row another message, and clears as `unhold`; its failed row stays. */
   replaceHeld(origin: Origin, seq: string, message: StoredMessage): Statement
   deleteHeld(origin: Origin, seq: string): Statement
   deleteFailed(seq: string): Statement

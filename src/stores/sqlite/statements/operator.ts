@@ -40,7 +40,7 @@ export function operator(prefix: string): OperatorDialect {
       text: sql.copyEdited[origin],
       params: [...columns(message), ...one(seq)],
     }),
-    unhold: (origin, seq) => ({ text: sql.unhold[origin], params: one(seq) }),
+    unhold: (origin, seq, failedSeq) => ({ text: sql.unhold[origin], params: [...one(failedSeq), ...one(seq)] }),
     replaceHeld: (origin, seq, message) => ({
       text: sql.replaceHeld[origin],
       params: [...columns(message), ...one(seq)],
@@ -223,11 +223,11 @@ select ${NAME('m')} as seq, m.origin, m.consumer,
 from ${prefix}failed as m where ${ROW} and (m.replaced_by is null or ? = 1)`,
     copyBack: {
       inbox: `
-insert into ${prefix}inbox (consumer, ${COLUMNS}, lane, ordered, available_at, fence)
-select consumer, ${COLUMNS}, lane, ordered, ${NOW}, 1 from ${prefix}failed where ${ROW}`,
+insert into ${prefix}inbox (consumer, ${COLUMNS}, lane, ordered, failed_seq, failed_mark, available_at, fence)
+select consumer, ${COLUMNS}, lane, ordered, seq, mark, ${NOW}, 1 from ${prefix}failed where ${ROW}`,
       outbox: `
-insert into ${prefix}outbox (relay, ${COLUMNS}, lane, available_at)
-select consumer, ${COLUMNS}, lane, ${NOW} from ${prefix}failed where ${ROW}`,
+insert into ${prefix}outbox (relay, ${COLUMNS}, lane, failed_seq, failed_mark, available_at)
+select consumer, ${COLUMNS}, lane, seq, mark, ${NOW} from ${prefix}failed where ${ROW}`,
     },
     copyEdited: {
       inbox: `
@@ -239,12 +239,14 @@ select ${VALUES}, consumer, lane, ${NOW} from ${prefix}failed where ${ROW}`,
     },
     unhold: both(
       (table) => `
-update ${prefix}${table} set held_at = null, aside = 0, waits = 0, error = null, available_at = ${NOW}, ${counts[table]} where ${ROW}`,
+update ${prefix}${table} set failed_seq = ?, failed_mark = ?, held_at = null, aside = 0, waits = 0, error = null,
+  available_at = ${NOW}, ${counts[table]} where ${ROW}`,
     ),
     replaceHeld: both(
       (table) => `
 update ${prefix}${table} set (${COLUMNS}) = (${VALUES}),
-  held_at = null, aside = 0, waits = 0, error = null, available_at = ${NOW}, ${counts[table]}
+  failed_seq = null, failed_mark = null, held_at = null, aside = 0, waits = 0, error = null, available_at = ${NOW},
+  ${counts[table]}
 where ${ROW}`,
     ),
     deleteHeld: both((table) => `delete from ${prefix}${table} where ${ROW}`),

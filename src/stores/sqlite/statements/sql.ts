@@ -127,6 +127,7 @@ export function dialect(prefix: string): Dialect {
         params: [delayMs, JSON.stringify(error), ...one(seq)],
       })),
     lockOutbox: (seq) => ({ text: sql.lockOutbox, params: one(seq) }),
+    keepNumber: (origin, seq) => ({ text: sql.keepNumber[origin], params: [...one(seq), ...one(seq)] }),
     refuseToFailed: ({ seq, reason, error, hold }) => ({
       text: sql.refuseToFailed,
       params: [Number(hold), reason, JSON.stringify(error), errorHash(error), ...one(seq)],

@@ -48,7 +48,10 @@ type Name =
   | 'subscription'
 
 /** The statements by name. */
-export type Statements = Readonly<Record<Name, string>> & { readonly look: Readonly<Record<Origin, LookTexts>> }
+export type Statements = Readonly<Record<Name, string>> & {
+  readonly look: Readonly<Record<Origin, LookTexts>>
+  readonly keepNumber: Readonly<Record<Origin, string>>
+}
 
 /** Every statement, whole and by name. Parameters are scalars; a list is the text of a JSON array. */
 export function statements(prefix: string): Statements {
@@ -154,6 +157,7 @@ from ${prefix}outbox where ${ROW}
 on conflict (consumer, message_key, fingerprint, origin) do update
 set held_seq = coalesce(held_seq, excluded.held_seq), replaced_by = null`,
     holdOutbox: `update ${prefix}outbox set held_at = ${NOW}, aside = 1, waits = 0, attempts = attempts + 1, error = ? where ${ROW}`,
+    keepNumber: { inbox: keepNumber(prefix, 'inbox', 'consumer'), outbox: keepNumber(prefix, 'outbox', 'relay') },
     recordRelay: `insert into ${prefix}relays (name, destination) values (?, ?) on conflict do nothing`,
     relay: `select destination from ${prefix}relays where name = ?`,
 
@@ -174,4 +178,13 @@ insert into ${prefix}subscriptions (consumer, type, ordered) values (?, ?, ?)
 on conflict (consumer, type) do update set ordered = max(ordered, excluded.ordered)`,
     subscription: `select ordered from ${prefix}subscriptions where consumer = ? and type = ?`,
   }
+}
+
+/** What cannot be had back is ignored: after a fail-over, another row may have the number. */
+function keepNumber(prefix: string, table: Origin, scope: string): string {
+  const its = (columns: string): string =>
+    `(select ${columns} from ${prefix}${table} where ${ROW} and failed_seq is not null)`
+  return `
+update or ignore ${prefix}failed set (seq, mark) = ${its('failed_seq, failed_mark')}
+where origin = '${table}' and (consumer, message_key, fingerprint) = ${its(`${scope}, message_key, fingerprint`)}`
 }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { Permanent } from '../../../base/index.ts'
+import { numberOf } from '../../../message/index.ts'
 import { altered } from '../../altered.ts'
 import type { Case } from '../case.ts'
 import { type AnyStore, assertOutcome, assertRejects, ping } from '../world.ts'
@@ -47,6 +48,42 @@ const single: readonly Case[] = [
       await reader.hapax.failed.retry((await failedOne(reader.hapax, 'a')).seq)
       await world.drain(reader)
       assert.deepEqual(attempts, [1, 2, 3, 1, 2, 3])
+    },
+  },
+  ...(['none', 'wait'] as const).map(
+    (order): Case => ({
+      name: `C10: a message that fails again after a retry has the seq that it had, with order '${order}'`,
+      run: async (world) => {
+        const reader = picky(world, new Set(['a', 'b']), { receive: 'store', order })
+        for (const id of ['a', 'b']) await reader.deliver(id, { key: id })
+        await world.drain(reader)
+        const { seq } = await failedOne(reader.hapax, 'a')
+        for (let time = 0; time < 2; time++) {
+          await reader.hapax.failed.retry(seq)
+          await world.drain(reader)
+          assert.equal((await failedOne(reader.hapax, 'a')).seq, seq)
+        }
+        assert.equal((await reader.hapax.failed.get(seq))?.message.id, 'a')
+        assert.equal(await reader.hapax.failed.count(), 2)
+      },
+    }),
+  ),
+  {
+    name: 'a message whose number was given to another one meanwhile fails under a new one',
+    needs: ['setting seq'],
+    run: async (world) => {
+      const bad = new Set(['a', 'b'])
+      const reader = picky(world, bad)
+      await reader.deliver('a')
+      const { seq } = await failedOne(reader.hapax, 'a')
+      await reader.hapax.failed.retry(seq)
+      await world.database.setSeq(numberOf(seq))
+      await reader.deliver('b')
+      const other = await failedOne(reader.hapax, 'b')
+      assert.equal(numberOf(other.seq), numberOf(seq))
+      await world.drain(reader)
+      assert.notEqual(numberOf((await failedOne(reader.hapax, 'a')).seq), numberOf(seq))
+      assert.equal((await failedOne(reader.hapax, 'b')).seq, other.seq)
     },
   },
   {

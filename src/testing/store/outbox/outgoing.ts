@@ -44,6 +44,23 @@ function assertLeaves(row: OutboxMessage | undefined, kept: StoredMessage | unde
 }
 
 export const outgoing: readonly Case[] = [
+  ...[true, false].map(
+    (hold): Case => ({
+      name: `a message that the broker refuses again after a retry has the seq that it had${hold ? ' while it holds its key' : ''}`,
+      run: async (world) => {
+        const hapax = await publishedOnes(world, ['a'])
+        const error = { name: 'Error', message: 'too large' }
+        const refuse = async (): Promise<string> => {
+          const [first] = await outbox(world.store)
+          assert.ok(await world.store.outbox.refuse({ seq: first?.seq as string, reason: 'too-large', error, hold }))
+          return (await failedOne(hapax, 'a')).seq
+        }
+        const seq = await refuse()
+        await hapax.failed.retry(seq)
+        assert.equal(await refuse(), seq)
+      },
+    }),
+  ),
   {
     name: 'a message that the broker refused for good holds its key in the outbox',
     run: async (world) => {
