@@ -3,7 +3,7 @@ import { asError, HapaxError, isHapaxError, messageOf } from '../base/index.ts'
 import type { Handler, Item, LeasedHandler, ManyHandler, PublishInHandler } from '../contracts/index.ts'
 import type { MessageType } from '../message/index.ts'
 import { decode, type Message, type StoredMessage, unpackAttributes } from '../message/index.ts'
-import type { Cause, Scope } from '../transaction/index.ts'
+import { causeOf, type Scope } from '../transaction/index.ts'
 
 /** A handler as it was registered. */
 export type Registered<Tx> = {
@@ -110,15 +110,15 @@ async function callTogether<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Pro
   if (failed !== undefined) throw failed.reason
 }
 
-/** What a message that is published because of another one says of it. */
-export function causeOf({ id, correlationId = id }: Message): Cause {
-  return { causationId: id, correlationId }
+/** Publishes because of this message. */
+export function publishFor<Tx>(message: Message, { buffer }: Pick<Scope<Tx>, 'buffer'>): PublishInHandler {
+  const cause = causeOf(message)
+  return (type, data, options) => buffer.publish(type, data, options, cause)
 }
 
 function callOne<Tx>(call: Handler<never, Tx>, job: Job<Tx>, { message, data }: Content, scope: Scope<Tx>): unknown {
-  const { tx, buffer, signal, logger } = scope
-  const cause = causeOf(message)
-  const publish: PublishInHandler = (type, value, options) => buffer.publish(type, value, options, cause)
+  const { tx, signal, logger } = scope
+  const publish = publishFor(message, scope)
   return call(data as never, { tx, message, publish, signal, attempt: job.attempt, logger })
 }
 
@@ -126,8 +126,8 @@ async function callMany<Tx>(call: ManyHandler<never, Tx>, jobs: readonly Job<Tx>
   const { tx, buffer, signal, logger } = scope
   const items: Item<unknown>[] = []
   for (const job of jobs) {
-    const content = job.content()
-    items.push(content instanceof Promise ? await content : content)
+    const { message, data } = await job.content()
+    items.push({ message, data, publish: publishFor(message, scope) })
   }
   const publish: PublishInHandler = (type, data, options) => buffer.publish(type, data, options)
   await call(items as never, { tx, publish, signal, logger })

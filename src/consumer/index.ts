@@ -10,7 +10,7 @@ export {
   type SourceOptions,
 } from './consumer.ts'
 export { compare, conflictWith, Recorder } from './failures.ts'
-export { type Content, causeOf, decodeFor, type Registered } from './handlers.ts'
+export { type Content, decodeFor, type Registered } from './handlers.ts'
 export { Turns } from './one-at-a-time.ts'
 export { type ConsumerOptions, type ConsumerSettings, consumerSettings } from './options.ts'
 export { type Outcome, outcome } from './outcome.ts'

@@ -1,8 +1,8 @@
 import { asError, type ErrorCode, faultFields } from '../base/index.ts'
-import type { FailedHook, FinalFailure, HandlerContext, Writes } from '../contracts/index.ts'
+import type { FailedHook, FinalFailure, Writes } from '../contracts/index.ts'
 import type { StoredMessage } from '../message/index.ts'
 import { Attempt, type Engine, type Plan, type Scope } from '../transaction/index.ts'
-import { causeOf, decodeFor, type Registered } from './handlers.ts'
+import { decodeFor, publishFor, type Registered } from './handlers.ts'
 import type { ConsumerSettings } from './options.ts'
 import { ref } from './reporter.ts'
 import type { Verdict } from './verdict.ts'
@@ -62,12 +62,11 @@ export class FailedHooks<Tx> {
       return undefined
     }
     const { reason, error } = verdict
-    return async ({ tx, buffer, signal, logger }) => {
+    return async (scope) => {
+      const { tx, signal, logger } = scope
       // Anew for every run: one that was rolled back may have changed it.
       const { message, data } = await decodeFor(handler, stored)
-      const cause = causeOf(message)
-      const publish: HandlerContext<Tx>['publish'] = (type, value, options) =>
-        buffer.publish(type, value, options, cause)
+      const publish = publishFor(message, scope)
       await hook(data as never, error, { tx, message, publish, signal, attempt, reason, logger })
     }
   }

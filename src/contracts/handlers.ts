@@ -36,6 +36,8 @@ export type ManyContext<Tx> = Omit<HandlerContext<Tx>, 'message' | 'attempt'>
 export interface Item<Data> {
   readonly data: Data
   readonly message: Message
+  /** Publishes because of this message, as `ctx.publish` of a handler of one does. */
+  readonly publish: PublishInHandler
 }
 
 /** A handler of one message. */

@@ -2,7 +2,6 @@ import { asError, type ErrorCode, errorFields, expected, HapaxError, isHapaxErro
 import type { ConsumerSettings, Recorder } from '../consumer/index.ts'
 import {
   type Content,
-  causeOf,
   decodeFor,
   MAX_CRASHES,
   type Outcome,
@@ -15,7 +14,7 @@ import {
 import type { InboxRow, LeasedContext, LeasedHandler, Published, PublishInHandler } from '../contracts/index.ts'
 import type { MessageType, StoredMessage } from '../message/index.ts'
 import type { Cause, Scope } from '../transaction/index.ts'
-import { Attempt, checkPublish, type Engine, persist } from '../transaction/index.ts'
+import { Attempt, causeOf, checkPublish, type Engine, persist } from '../transaction/index.ts'
 import { Effects } from './effect.ts'
 import { type HeldLease, Leases, TimeLimit, underLease } from './lease.ts'
 

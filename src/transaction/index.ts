@@ -10,5 +10,5 @@ export {
   unit,
 } from './attempt.ts'
 export { Floor } from './floor.ts'
-export { type Cause, Publisher } from './publish.ts'
+export { type Cause, causeOf, Publisher } from './publish.ts'
 export { checkPublish, sentName } from './publish-options.ts'

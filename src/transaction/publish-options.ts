@@ -3,6 +3,7 @@ import {
   expected,
   flag,
   HapaxError,
+  isText,
   MAX_SPAN_MS,
   nameText,
   noOthers,
@@ -60,6 +61,11 @@ export function checkPublish(type: MessageType<never, unknown>, options: Publish
   if (options.datacontenttype !== undefined) nameText('datacontenttype', options.datacontenttype)
   for (const name of TEXTS) if (options[name] !== undefined) text(name, options[name], MAX_TEXT_BYTES)
   if (headers !== undefined) checkHeaders(headers)
+}
+
+/** Whether a value can be published as one of the attributes below. */
+export function isAttribute(value: unknown): value is string {
+  return isText(value, MAX_TEXT_BYTES)
 }
 
 const TEXTS = ['key', 'subject', 'correlationId', 'causationId', 'traceparent', 'tracestate'] as const

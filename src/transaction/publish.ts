@@ -6,6 +6,7 @@ import {
   decode,
   fingerprint,
   isIndexed,
+  type MessageAttributes,
   type MessageType,
   messageKey,
   messageType,
@@ -17,7 +18,7 @@ import {
   type StoredMessage,
   textRule,
 } from '../message/index.ts'
-import { checkPublish } from './publish-options.ts'
+import { checkPublish, isAttribute } from './publish-options.ts'
 
 /** A message ready to be written. */
 interface Prepared {
@@ -30,6 +31,28 @@ interface Prepared {
 export interface Cause {
   readonly correlationId: string
   readonly causationId: string
+  readonly traceparent?: string
+  readonly tracestate?: string
+}
+
+/**
+ * What a message that is published because of another one says of it. Its sender may have written anything into these attributes:
+ * what could not be published is left out, so that no handler fails for it.
+ */
+export function causeOf({ id, correlationId, traceparent, tracestate }: MessageAttributes): Cause {
+  const cause = { causationId: id, correlationId: isAttribute(correlationId) ? correlationId : id }
+  if (!isAttribute(traceparent) || !TRACEPARENT.test(traceparent)) return cause
+  return { ...cause, traceparent, ...(isAttribute(tracestate) && { tracestate }) }
+}
+
+/** Of any version of W3C Trace Context: one that is malformed begins a new trace. */
+const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-|$)/
+
+/** A state belongs to its parent: whoever names another one does not mean the inherited state. */
+function withCause(cause: Cause | undefined, options: PublishOptions): PublishOptions {
+  if (cause === undefined || options.traceparent === undefined) return { ...cause, ...options }
+  const { tracestate: _, ...others } = cause
+  return { ...others, ...options }
 }
 
 /** What was published inside one of hapax's transactions and is not written yet. */
@@ -120,7 +143,7 @@ export class Publisher<Tx, Own> {
           this.#one(tx, buffer, () => {
             // An object of our own would hide that theirs is none.
             object('options of publish', options)
-            return messageType(type).of(data, { ...cause, ...options })
+            return messageType(type).of(data, withCause(cause, options))
           }),
         ),
       flush: (last) => this.#flush(last, buffer),

@@ -21,6 +21,7 @@ import { receipts } from './inbox/receipts.ts'
 import { known } from './known.ts'
 import { leases } from './leased/leased.ts'
 import { onFailed } from './on-failed.ts'
+import { causes } from './outbox/causes.ts'
 import { latePublishes } from './outbox/late-publishes.ts'
 import { outgoing } from './outbox/outgoing.ts'
 import { publishing } from './outbox/publishing.ts'
@@ -49,6 +50,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   'held keys': heldKeys,
   'stuck keys': stuckKeys,
   'outgoing messages': outgoing,
+  'causes and traces': causes,
   'known consumers and relays': known,
   'inputs of tools': tools,
   cleanup,
