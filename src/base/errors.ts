@@ -13,6 +13,7 @@ export type ErrorCode =
   | 'already-started'
   | 'closed'
   | 'client-missing'
+  | 'client-broken'
   | 'pool-too-small'
   | 'order-impossible'
   | 'retention-too-short'

@@ -15,7 +15,7 @@ function without(packages: readonly string[]): string {
     registerHooks({
       resolve(name, context, next) {
         if (!${JSON.stringify(packages)}.includes(name)) return next(name, context)
-        throw Object.assign(new Error('Cannot find package ' + name), { code: 'ERR_MODULE_NOT_FOUND' })
+        throw Object.assign(new Error("Cannot find package '" + name + "' imported from " + context.parentURL), { code: 'ERR_MODULE_NOT_FOUND' })
       },
     })`
   return `data:text/javascript,${encodeURIComponent(hook)}`

@@ -1,4 +1,4 @@
-import { type Clock, HapaxError, pause, systemClock } from '../../base/index.ts'
+import { type Clock, clientMissing, pause, systemClock } from '../../base/index.ts'
 
 /** A record as the producer takes it. */
 export interface KafkaRecord {
@@ -166,8 +166,7 @@ export interface KafkaClients {
 /** The clients of the package, which is the user's. */
 export async function platformaticKafka(): Promise<KafkaClients> {
   const { Producer, Consumer, Admin } = await import('@platformatic/kafka').catch((cause: unknown) => {
-    const what = 'kafka() needs the package @platformatic/kafka: npm install @platformatic/kafka'
-    throw new HapaxError('client-missing', what, { cause })
+    throw clientMissing('kafka()', ['@platformatic/kafka'], cause)
   })
   return {
     producer: (settings) => new Producer(settings),

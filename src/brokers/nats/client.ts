@@ -1,6 +1,6 @@
 import type { JetStreamManager } from '@nats-io/jetstream'
 import type { MsgHdrs, NatsConnection } from '@nats-io/transport-node'
-import { HapaxError, shownUrl, systemClock, within } from '../../base/index.ts'
+import { clientMissing, HapaxError, shownUrl, systemClock, within } from '../../base/index.ts'
 import { connectError } from './errors.ts'
 import { greeting } from './greeting.ts'
 import type { LinkSettings } from './options.ts'
@@ -23,8 +23,7 @@ export class Client {
       ])
       return new Client(settings, { ...transport, ...jetstream })
     } catch (cause) {
-      const packages = '@nats-io/transport-node @nats-io/jetstream'
-      throw new HapaxError('client-missing', `nats() needs two packages: npm install ${packages}`, { cause })
+      throw clientMissing('nats()', ['@nats-io/transport-node', '@nats-io/jetstream'], cause)
     }
   }
 

@@ -1,8 +1,8 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import {
+  clientMissing,
   contained,
   expected,
-  HapaxError,
   nameText,
   noOthers,
   oneOf,
@@ -207,9 +207,7 @@ function checkedUrl(url: string | undefined, heartbeatMs: number | undefined): s
 
 function amqplib(): Promise<typeof import('amqplib')> {
   return import('amqplib').catch((cause: unknown) => {
-    throw new HapaxError('client-missing', 'rabbitmq({ url }) needs the package amqplib: npm install amqplib', {
-      cause,
-    })
+    throw clientMissing('rabbitmq({ url })', ['amqplib'], cause)
   })
 }
 

@@ -1,4 +1,4 @@
-import { asError, expected, HapaxError, shownUrl } from '../../base/index.ts'
+import { asError, clientMissing, expected, shownUrl } from '../../base/index.ts'
 
 /** One word of a command. */
 export type Word = string | Buffer
@@ -57,8 +57,7 @@ export function clientsOf(url: string): ClientSource {
   const { server, database } = splitUrl(url)
   const ioredis = () =>
     import('ioredis').catch((cause: unknown) => {
-      const what = 'redisStreams({ url }) needs the package ioredis: npm install ioredis'
-      throw new HapaxError('client-missing', what, { cause })
+      throw clientMissing('redisStreams({ url })', ['ioredis'], cause)
     })
   return {
     at: ` at ${shownUrl(url)}`,

@@ -1,6 +1,6 @@
 import {
+  clientMissing,
   expected,
-  HapaxError,
   identifier,
   isText,
   noOthers,
@@ -170,7 +170,7 @@ const END_MS = 5_000
 
 async function openPool(url: string, max: number): Promise<OwnPool> {
   const mysql2 = await import('mysql2/promise').catch((cause: unknown) => {
-    throw new HapaxError('client-missing', 'mysql({ url }) needs the package mysql2: npm install mysql2', { cause })
+    throw clientMissing('mysql({ url })', ['mysql2'], cause)
   })
   const pool = mysql2.createPool({
     uri: url,

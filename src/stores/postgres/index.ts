@@ -1,8 +1,8 @@
 import { Socket } from 'node:net'
 import {
+  clientMissing,
   contained,
   expected,
-  HapaxError,
   identifier,
   noOthers,
   positiveInteger,
@@ -156,7 +156,7 @@ interface OwnPool extends PgPool {
 
 async function openPool(url: string, max: number): Promise<OwnPool> {
   const pg = await import('pg').catch((cause: unknown) => {
-    throw new HapaxError('client-missing', 'postgres({ url }) needs the package pg: npm install pg', { cause })
+    throw clientMissing('postgres({ url })', ['pg'], cause)
   })
   const pool = new pg.default.Pool({
     connectionString: url,

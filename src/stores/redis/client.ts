@@ -1,4 +1,4 @@
-import { expected, HapaxError, unreached } from '../../base/index.ts'
+import { clientMissing, expected, HapaxError, unreached } from '../../base/index.ts'
 
 /** The subset of a client of `ioredis` or `iovalkey` that hapax needs. */
 export interface IoredisClient {
@@ -170,7 +170,7 @@ export function wayTo(url: string, database: string, timeoutMs: number): Way {
 
 async function openClient(url: string, timeoutMs: number, onError: (error: Error) => void): Promise<OwnClient> {
   const { Redis } = await import('ioredis').catch((cause: unknown) => {
-    throw new HapaxError('client-missing', 'redis({ url }) needs the package ioredis: npm install ioredis', { cause })
+    throw clientMissing('redis({ url })', ['ioredis'], cause)
   })
   const client = new Redis(url, {
     lazyConnect: true,
