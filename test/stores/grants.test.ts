@@ -67,6 +67,18 @@ describe.for(databases.filter(([name]) => testStores().includes(name)))('grants 
     expect(await hapax.cleanup({ consumer: 'billing', olderThanMs: 1 })).toEqual({ receipts: expect.any(Number) })
   })
 
+  it('a viewer looks, and changes nothing', async () => {
+    const { open } = await setUp()
+    await (await open('migrator')).migrate()
+    await fail(await open('application'))
+    const hapax = await open('viewer')
+    await hapax.status()
+    expect((await hapax.doctor()).length).toBeGreaterThan(0)
+    const [first] = await hapax.failed.list({})
+    expect(await hapax.explain('1', '/test')).not.toEqual([])
+    await expect(hapax.failed.discard(first?.seq ?? '', { actor: 'tester' })).rejects.toThrow(/denied/)
+  })
+
   it('a producer publishes, and reads nothing', async () => {
     const { open, routine } = await setUp()
     await (await open('migrator')).migrate()
@@ -80,20 +92,6 @@ describe.for(databases.filter(([name]) => testStores().includes(name)))('grants 
         .on(Placed, () => {})
         .handle(message(1)),
     ).rejects.toThrow(/denied/)
-  })
-})
-
-describe.runIf(testStores().includes('postgres'))('grants on postgres', () => {
-  it('a viewer looks, and changes nothing', async () => {
-    const { open } = await setUpPostgres()
-    await (await open('migrator')).migrate()
-    await fail(await open('application'))
-    const hapax = await open('viewer')
-    await hapax.status()
-    expect((await hapax.doctor()).length).toBeGreaterThan(0)
-    const [first] = await hapax.failed.list({})
-    expect(await hapax.explain('1', '/test')).not.toEqual([])
-    await expect(hapax.failed.discard(first?.seq ?? '', { actor: 'tester' })).rejects.toThrow(/denied/)
   })
 })
 
