@@ -29,6 +29,15 @@ export default defineConfig({
       { extends: true, test: { name: 'stores', include: ['test/stores/**/*.test.ts'] } },
       { extends: true, test: { name: 'brokers', include: ['test/brokers/**/*.test.ts'] } },
       { extends: true, test: { name: 'faults', include: ['test/faults/**/*.test.ts'] } },
+      {
+        extends: true,
+        test: {
+          name: 'packed',
+          include: ['test/packed/**/*.test.ts'],
+          globalSetup: ['test/packed/setup.ts'],
+          testTimeout: 240_000,
+        },
+      },
     ],
   },
 })

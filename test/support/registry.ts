@@ -11,8 +11,11 @@ const cache = join(tmpdir(), 'hapax-packages')
 /** The oldest Node.js that `engines` allows. */
 export const oldestNode = /\d+\.\d+\.\d+/.exec(manifest.engines.node)?.[0] ?? ''
 
+/** The newest Node.js that everything is tried on. */
+export const newestNode = '26.10.0'
+
 /** npm could not reach its registry: what needs a package from there is skipped. */
-class NoRegistry extends Error {
+export class NoRegistry extends Error {
   override readonly name = 'NoRegistry'
 }
 
@@ -45,7 +48,7 @@ const UNREACHABLE =
   /\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT|ERR_SOCKET_TIMEOUT)\b/
 
 /** Installs what the package.json of a directory names, and more if asked. */
-async function npmInstall(directory: string, ...more: string[]): Promise<void> {
+export async function npmInstall(directory: string, ...more: string[]): Promise<void> {
   const args = ['install', '--prefer-offline', '--no-audit', '--no-fund', '--loglevel=error', ...more]
   await new Promise<void>((resolve, reject) => {
     execFile('npm', args, { cwd: directory }, (error, stdout, stderr) => {
