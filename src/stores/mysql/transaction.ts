@@ -47,7 +47,7 @@ export class MysqlTransaction<Client extends MysqlPoolClient> implements MysqlTx
       params.reduce<number>((sum, param) => sum + lengthOf(param), text.length),
     )
     // Prepared: an object as a value stays one value, and is not expanded into SQL.
-    const [rows] = await (params.length === 0 ? this.#raw.query(text) : execute(this.#raw, text, params))
+    const [rows] = await (params.length === 0 ? this.#raw.query(text) : execute(this.#raw, text, params.map(bindable)))
     if (Array.isArray(rows)) return { rows, rowCount: rows.length }
     return { rows: [], rowCount: (rows as Header).affectedRows }
   }
@@ -71,6 +71,12 @@ export class MysqlTransaction<Client extends MysqlPoolClient> implements MysqlTx
 /** Statements that plainly leave something behind: a setting, a variable, another database, a table, a lock. */
 const LEAVING =
   /(?:^|;)\s*(?:set\s+(?!transaction\b)|use\s|create\s+temporary\s|lock\s+tables?\s)|\bget_lock\s*\(|:=|\binto\s+@/i
+
+/** A value as it is bound. Early versions of `mysql2` bind arrays and objects as JSON, a type that MariaDB does not have. */
+function bindable(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value
+  return Array.isArray(value) || Object.getPrototypeOf(value) === Object.prototype ? JSON.stringify(value) : value
+}
 
 /** The size of a value that may be a large one. */
 function lengthOf(param: unknown): number {

@@ -28,9 +28,10 @@ export function sqlSchema<Tx, Own>(context: SqlContext<Tx, Own>): StoreSchema {
 }
 
 async function readied<Tx, Own>(
-  { calls, dialect }: SqlContext<Tx, Own>,
+  context: SqlContext<Tx, Own>,
   migrations: readonly MigrationState[],
 ): Promise<readonly Finding[]> {
+  const { calls, dialect } = context
   const missing = migrations.filter(({ applied }) => !applied).map(({ version }) => version)
   if (missing.length > 0) {
     throw new HapaxError(
@@ -39,9 +40,19 @@ async function readied<Tx, Own>(
       { fields: { missing } },
     )
   }
-  // On a connection for control work and on one of the handlers': they may be of different pools.
-  assertRecognised(await calls.run(dialect.probe))
-  assertRecognised(await calls.short(dialect.probe, () => undefined))
+  await probe(context)
   const findings = await lookAt((statement) => calls.run(statement), dialect.startChecks)
   return findings.filter(({ level }) => level !== 'ok')
+}
+
+/** On a connection for control work and on one of the handlers': they may be of different pools. */
+async function probe<Tx, Own>({ calls, dialect, connection }: SqlContext<Tx, Own>): Promise<void> {
+  const { text, params } = dialect.probe
+  assertRecognised(await calls.run(dialect.probe))
+  const results = await calls.claiming(dialect.probe, async (tx, together) => {
+    // Alone as well: pg before 8.14 applies the type parsers of a pool only to the first of the results that come together.
+    const alone = await connection.executor(tx).query(text, params)
+    return { value: [together, alone], last: undefined }
+  })
+  results.forEach(assertRecognised)
 }

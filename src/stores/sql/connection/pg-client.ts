@@ -5,12 +5,16 @@ interface Inside {
   readonly _activeQuery?: unknown
   readonly _queryQueue?: readonly unknown[]
   readonly _sentQueryQueue?: readonly unknown[]
+  // Their names before pg 8.17, which warns when they are read.
+  readonly activeQuery?: unknown
+  readonly queryQueue?: readonly unknown[]
 }
 
 /** Whether a statement, a cursor or a stream is under way: whatever is sent now would wait for its end. */
 export function isBusy(client: object): boolean {
-  const { _activeQuery, _queryQueue, _sentQueryQueue } = client as Inside
-  return Boolean(_activeQuery) || Boolean(_queryQueue?.length) || Boolean(_sentQueryQueue?.length)
+  const inside = client as Inside
+  if (!('_queryQueue' in client)) return Boolean(inside.activeQuery) || Boolean(inside.queryQueue?.length)
+  return Boolean(inside._activeQuery) || Boolean(inside._queryQueue?.length) || Boolean(inside._sentQueryQueue?.length)
 }
 
 /** Not end(): that would wait for the statement that is running. */
