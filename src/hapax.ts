@@ -40,10 +40,12 @@ import {
 } from './base/index.ts'
 import { type ClaimHapax, type ClaimHapaxOptions, LeaseCore } from './claims/index.ts'
 import type { ConsumerOptions } from './consumer/index.ts'
-import { Consumer } from './consumer/index.ts'
+import { Consumer, unknownHandler } from './consumer/index.ts'
 import type {
   Destination,
   Finding,
+  Handler,
+  LeasedHandler,
   Migration,
   MigrationState,
   Published,
@@ -121,9 +123,9 @@ export interface Hapax<Tx, Own = Tx> {
   /** Publishes several messages with one insert, in this order. */
   publishMany(tx: Tx | Own, drafts: readonly Draft[]): Promise<readonly Published[]>
   /** A named reader. The name scopes deduplication: keep it for as long as the consumer lives. */
-  consumer(name: string, options?: ConsumerOptions): Consumer<Tx>
+  consumer(name: string, options?: ConsumerOptions<Handler<unknown, Tx>>): Consumer<Tx>
   /** A named reader whose handlers call the outside world: no transaction is open meanwhile, and no call is made twice. */
-  leased(name: string, options?: LeasedOptions): Leased<Tx>
+  leased(name: string, options?: LeasedOptions<LeasedHandler<unknown, Tx>>): Leased<Tx>
   worker(options: WorkerOptions<Tx>): Worker<Tx>
   status(): Promise<StoreStatus>
   /**
@@ -299,14 +301,18 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     return this.#publisher.publish(tx, drafts)
   }
 
-  consumer(name: string, options: ConsumerOptions = {}): Consumer<Tx> {
+  consumer(name: string, options: ConsumerOptions<Handler<unknown, Tx>> = {}): Consumer<Tx> {
     this.#refuseSecond(name)
-    const consumer = new Consumer(this.#engine, name, options)
+    const unknown = unknownHandler<Handler<unknown, Tx>, Tx>(options?.unknown, (handler) => ({
+      kind: 'one',
+      ...handler,
+    }))
+    const consumer = new Consumer(this.#engine, name, options, unknown)
     this.#consumers.set(name, consumer)
     return consumer
   }
 
-  leased(name: string, options: LeasedOptions = {}): Leased<Tx> {
+  leased(name: string, options: LeasedOptions<LeasedHandler<unknown, Tx>> = {}): Leased<Tx> {
     this.#refuseSecond(name)
     const leased = new Leased(this.#engine, name, options)
     this.#consumers.set(name, leased.consumer)

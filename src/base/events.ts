@@ -32,6 +32,8 @@ export interface HapaxEvents {
   'lease-lost': { consumer: string; message: MessageRef; fence: number }
   /** Another process is working on the message. */
   busy: { consumer: string; message: MessageRef }
+  /** A message of a type without a handler was acknowledged and not kept (`unknown: 'ignore'`). */
+  ignored: { consumer: string; message: MessageRef }
   /** Nothing was kept; the message is to be delivered again. */
   'rolled-back': { consumer: string; message: MessageRef; error: Error }
   /** The link broke while committing; the outcome is being looked up. */
@@ -77,6 +79,7 @@ const NAMES: Readonly<Record<keyof HapaxEvents, true>> = {
   effect: true,
   'lease-lost': true,
   busy: true,
+  ignored: true,
   'rolled-back': true,
   'commit-unknown': true,
   published: true,

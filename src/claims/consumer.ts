@@ -10,9 +10,11 @@ import {
   type HandlerOptions,
   inGroups,
   Registry,
+  Reporter,
   Source,
   type SourceOptions,
   Turns,
+  unknownHandler,
 } from '../consumer/index.ts'
 import type { ClaimHandler, LeasedHandler, Subscription } from '../contracts/index.ts'
 import { type LeasedOptions, leaseSettings } from '../leased/index.ts'
@@ -20,8 +22,8 @@ import type { IncomingMessage, MessageType } from '../message/index.ts'
 import { type Entry, type IntakePolicy, intake } from '../message/index.ts'
 import { type ClaimEngine, ClaimedWork, type ClaimSettings } from './work.ts'
 
-/** Options of a leased consumer on a store without transactions. */
-export type ClaimConsumerOptions = Omit<LeasedOptions, 'order' | 'isolation'>
+/** Options of a leased consumer on a store without transactions. `Unknown` is the kind of handler that `unknown` takes. */
+export type ClaimConsumerOptions<Unknown = never> = Omit<LeasedOptions<Unknown>, 'order' | 'isolation'>
 
 const NAMES = [
   'leaseMs',
@@ -30,6 +32,7 @@ const NAMES = [
   'missingId',
   'onMismatch',
   'retry',
+  'unknown',
   'maxAgeMs',
   'retentionMs',
 ] as const satisfies readonly (keyof ClaimConsumerOptions)[]
@@ -48,12 +51,16 @@ export class ClaimConsumer implements Fed {
   readonly #policy: IntakePolicy
 
   /** Made by `hapax.leased`. */
-  constructor(engine: ClaimEngine, name: string, options: ClaimConsumerOptions) {
+  constructor(engine: ClaimEngine, name: string, options: ClaimConsumerOptions<ClaimHandler<unknown>>) {
     noOthers('options of leased', options, NAMES)
     this.name = consumerName(name)
     this.settings = claimSettings(options)
     this.#engine = engine
-    this.#registry = new Registry(name, this.settings.retry)
+    const unknown = unknownHandler<ClaimHandler<unknown>, never>(options.unknown, ({ type, retry, call }) => ({
+      ...{ kind: 'leased', type, retry },
+      call: call as LeasedHandler<never, never>,
+    }))
+    this.#registry = new Registry(name, this.settings.retry, unknown)
     this.#turns = new Turns(name)
     this.#work = new ClaimedWork(engine, name, this.settings, this.#registry)
     const { missingId, maxAgeMs } = this.settings
@@ -168,11 +175,15 @@ export class ClaimConsumer implements Fed {
   }
 
   async #apart(entry: Entry, signal: AbortSignal | undefined): Promise<Outcome> {
-    if (!this.#isOurs(entry) && (await this.#work.isElsewhere(entry))) return this.#work.notHere(entry)
+    if (!this.#isOurs(entry)) {
+      if (await this.#work.isElsewhere(entry.stored.type)) return this.#work.notHere(entry)
+      if (this.settings.unknown === 'ignore') return new Reporter(this.#engine, this.name).ignored(entry.stored)
+    }
     const [outcome] = await this.#take([entry], signal)
     return outcome as Outcome
   }
 
+  /** Whether it is worked on here, whatever others handle. */
   #isOurs({ stored, refused }: Entry): boolean {
     return refused !== undefined || this.#registry.handlers.has(stored.type)
   }
@@ -187,12 +198,12 @@ const CLAIMED_TOGETHER = 100
 /** A group with a slow message does not hold up the next one. */
 const GROUPS_AT_ONCE = 2
 
-function claimSettings({ leaseMs, maxDurationMs, ...others }: ClaimConsumerOptions): ClaimSettings {
+function claimSettings({ leaseMs, maxDurationMs, ...others }: ClaimConsumerOptions<object>): ClaimSettings {
   const settings = consumerSettings(others, true)
-  const { receive, timeoutMs, missingId, onMismatch, retry, maxAgeMs, retentionMs } = settings
+  const { receive, timeoutMs, missingId, onMismatch, retry, unknown, maxAgeMs, retentionMs } = settings
   return Object.freeze({
     ...leaseSettings({ leaseMs, maxDurationMs }),
     concurrency: settings.concurrency ?? CONCURRENCY,
-    ...{ receive, timeoutMs, missingId, onMismatch, retry, maxAgeMs, retentionMs },
+    ...{ receive, timeoutMs, missingId, onMismatch, retry, unknown, maxAgeMs, retentionMs },
   })
 }

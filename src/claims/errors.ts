@@ -22,8 +22,3 @@ export function crashLoop(crashes: number): Verdict & { kind: 'fail' } {
   const what = `${crashes} times in a row, whoever worked on this message was not heard of again`
   return { kind: 'fail', reason: 'crash-loop', error: new HapaxError('crash-loop', what) }
 }
-
-/** There is no handler for it. */
-export function unknownType(type: string): HapaxError {
-  return new HapaxError('unknown-type', `expected a type that this consumer handles, got ${type}`)
-}

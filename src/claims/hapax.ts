@@ -17,7 +17,7 @@ import {
   text,
   within,
 } from '../base/index.ts'
-import type { ClaimStatus, ClaimStore, Finding, Trace } from '../contracts/index.ts'
+import type { ClaimHandler, ClaimStatus, ClaimStore, Finding, Trace } from '../contracts/index.ts'
 import { MAX_TEXT_BYTES } from '../message/index.ts'
 import { Floor } from '../transaction/index.ts'
 import { ClaimConsumer, type ClaimConsumerOptions } from './consumer.ts'
@@ -52,7 +52,7 @@ export interface ClaimHapax {
   /** The failed store. */
   readonly failed: ClaimFailed
   /** A named reader whose handlers call the outside world. The name scopes deduplication: keep it as long as it lives. */
-  leased(name: string, options?: ClaimConsumerOptions): ClaimConsumer
+  leased(name: string, options?: ClaimConsumerOptions<ClaimHandler<unknown>>): ClaimConsumer
   worker(options: ClaimWorkerOptions): ClaimWorker
   status(): Promise<ClaimStatus>
   /** Every place where a message with this id is known. */
@@ -89,7 +89,7 @@ export class LeaseCore implements ClaimHapax {
     this.failed = new Unedited({ store, clock, wake })
   }
 
-  leased(name: string, options: ClaimConsumerOptions = {}): ClaimConsumer {
+  leased(name: string, options: ClaimConsumerOptions<ClaimHandler<unknown>> = {}): ClaimConsumer {
     if (this.#consumers.has(name)) {
       throw new HapaxError('duplicate-handler', `expected one consumer of the name ${name}, got a second one`)
     }

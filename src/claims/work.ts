@@ -37,7 +37,7 @@ import {
 } from '../leased/index.ts'
 import type { Entry, Message, StoredMessage } from '../message/index.ts'
 import type { Floor } from '../transaction/index.ts'
-import { crashLoop, elsewhere, notDue, notItsTurn, unknownType } from './errors.ts'
+import { crashLoop, elsewhere, notDue, notItsTurn } from './errors.ts'
 import { Quarantine } from './quarantine.ts'
 
 /** What every part of a hapax on a lease store shares. */
@@ -55,7 +55,7 @@ export interface ClaimSettings
   extends LeaseSettings,
     Pick<
       ConsumerSettings,
-      'receive' | 'timeoutMs' | 'missingId' | 'onMismatch' | 'retry' | 'maxAgeMs' | 'retentionMs'
+      'receive' | 'timeoutMs' | 'missingId' | 'onMismatch' | 'retry' | 'unknown' | 'maxAgeMs' | 'retentionMs'
     > {
   /** How many handlers run at once. */
   readonly concurrency: number
@@ -114,10 +114,10 @@ export class ClaimedWork {
     }
   }
 
-  /** Whether another process of this consumer handles the type (a rolling deploy). */
-  async isElsewhere({ stored }: Entry): Promise<boolean> {
+  /** Whether another process of this consumer handles the type by name (a rolling deployment). */
+  async isElsewhere(type: string): Promise<boolean> {
     const known = await this.#engine.store.subscriptions.list()
-    return known.some(({ consumer, type }) => consumer === this.#consumer && type === stored.type)
+    return known.some((each) => each.consumer === this.#consumer && each.type === type)
   }
 
   /** Works messages that the store had, as many as it may; answers those that it began with, and when to look again. */
@@ -188,7 +188,7 @@ export class ClaimedWork {
   /** One that a person wants to be tried again. A type that this process does not handle is left to others. */
   async #stored(claim: StoredClaim, signal: AbortSignal): Promise<Outcome> {
     const { type } = claim.message
-    if (!this.#registry.handlers.has(type)) return this.#putBack(claim, unknownType(type), ELSEWHERE_MS)
+    if (!(await this.#isOurs(type))) return this.#putBack(claim, this.#registry.unknownType(type), ELSEWHERE_MS)
     if (claim.crashes === 0) return this.#work(claim, undefined, signal)
     // In hand it would be a suspect once more, if the one that runs ends the process.
     if (!this.#quarantine.enter(claim.crashes)) return this.#toLine(claim)
@@ -197,6 +197,11 @@ export class ClaimedWork {
     } finally {
       this.#quarantine.leave(claim.crashes)
     }
+  }
+
+  async #isOurs(type: string): Promise<boolean> {
+    if (this.#registry.handlers.has(type)) return true
+    return this.#registry.unknown !== undefined && !(await this.isElsewhere(type))
   }
 
   /** Another suspect runs: it waits for its turn in the store, and stays what it is. */
@@ -209,13 +214,14 @@ export class ClaimedWork {
 
   async #work(work: Work, refused: HapaxError | undefined, signal: AbortSignal | undefined): Promise<Outcome> {
     const { message, attempts, crashes } = work
-    const handler = this.#registry.handlers.get(message.type)
     const held = this.#leases.hold(work.lease)
     try {
       if (refused !== undefined) return await this.#verdict(work, refused, attempts)
       if (crashes >= MAX_CRASHES) return await this.#fail(work, crashLoop(crashes), attempts)
-      if (handler === undefined) return await this.#verdict(work, unknownType(message.type), attempts)
-      return await this.#run(work, held, handler, signal)
+      return await this.#run(work, held, this.#registry.handlerOf(message.type), signal)
+    } catch (error) {
+      if (!isHapaxError(error, 'unknown-type')) throw error
+      return await this.#verdict(work, error, attempts)
     } finally {
       held.end()
     }
@@ -321,7 +327,7 @@ export class ClaimedWork {
 
   /** Nothing is claimed: the broker finds the process that handles it. */
   notHere({ stored }: Entry): Outcome {
-    const error = unknownType(stored.type)
+    const error = this.#registry.unknownType(stored.type)
     this.#engine.events.emit('rolled-back', () => ({ consumer: this.#consumer, message: ref(stored), error }))
     return outcome('rolled-back', error)
   }

@@ -2,7 +2,6 @@ import {
   able,
   asError,
   expected,
-  HapaxError,
   inParallel,
   nameText,
   noOthers,
@@ -88,24 +87,20 @@ export class Consumer<Tx> {
   constructor(
     engine: Engine<Tx>,
     name: string,
-    options: ConsumerOptions,
+    options: ConsumerOptions<object>,
+    unknown: Registered<Tx> | undefined,
     leased?: (parts: StoredWorkParts<Tx>) => StoredWork,
   ) {
     this.name = consumerName(name)
     this.#engine = engine
     this.#settings = consumerSettings(options, engine.store.features.parallelWriters)
-    this.#registry = new Registry(name, this.#settings.retry)
+    this.#registry = new Registry(name, this.#settings.retry, unknown)
     this.#turns = new Turns(name)
     this.#recorder = new Recorder(engine, name, this.#settings, this.#registry)
     this.#taker = new Taker(engine, name, this.#settings, this.#recorder)
     this.#leased = leased !== undefined
-    const parts = {
-      engine,
-      consumer: name,
-      settings: this.#settings,
-      recorder: this.#recorder,
-      handlers: this.#handlers,
-    }
+    const [settings, recorder, registry] = [this.#settings, this.#recorder, this.#registry]
+    const parts = { engine, consumer: name, settings, recorder, registry }
     this.#inbox = leased?.(parts) ?? new InboxWork(parts)
   }
 
@@ -209,6 +204,11 @@ export class Consumer<Tx> {
     return this.#registry.types
   }
 
+  /** What its workers serve; see `OTHERS`. */
+  get served(): readonly string[] {
+    return this.#registry.served
+  }
+
   /** How many messages may share a transaction. */
   get groupSize(): number {
     const { groupSize } = this.#settings
@@ -261,12 +261,13 @@ export class Consumer<Tx> {
 
   async #group(entries: readonly Entry[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
     const jobs: Job<Tx>[] = []
-    const toStore: Entry[] = []
+    const toStore: ToStore[] = []
+    const elsewhere = this.#elsewhere()
     const outcomes = new Map<StoredMessage, Outcome>()
     for (const entry of entries) {
-      const preparing = this.#prepare(entry)
+      const preparing = this.#prepare(entry, elsewhere)
       const prepared = preparing instanceof Promise ? await preparing : preparing
-      if (prepared === 'store') toStore.push(entry)
+      if (prepared === 'store' || prepared === 'work') toStore.push({ ...entry, atOnce: prepared === 'work' })
       else if ('status' in prepared) outcomes.set(entry.stored, prepared)
       else jobs.push(prepared)
     }
@@ -278,14 +279,17 @@ export class Consumer<Tx> {
     return entries.map(({ stored }) => outcomes.get(stored) as Outcome)
   }
 
-  /** A job, or the outcome of a message that cannot become one, or that it has to go to the inbox. */
-  #prepare(entry: Entry): Prepared<Tx> | Promise<Prepared<Tx>> {
+  #prepare(entry: Entry, elsewhere: Elsewhere): Prepared<Tx> | Promise<Prepared<Tx>> {
     const { stored, refused } = entry
     if (refused !== undefined) return this.#recorder.firstDelivery(stored, refused, 0)
     const handler = this.#handlers.get(stored.type)
-    if (handler === undefined) return this.#withoutHandler(stored)
+    return handler === undefined ? this.#withoutHandler(entry, elsewhere) : this.#prepareFor(handler, entry)
+  }
+
+  #prepareFor(handler: Registered<Tx>, { stored, redelivered }: Entry): Prepared<Tx> | Promise<Prepared<Tx>> {
     if (this.#settings.receive === 'store') return 'store'
-    if (this.#leased || (entry.redelivered && this.#settings.onError === 'store')) return 'store'
+    // Its starts are counted in the inbox.
+    if (this.#leased || (redelivered && this.#settings.onError === 'store')) return 'work'
     const refuse = (error: unknown): Promise<Outcome> => this.#recorder.firstDelivery(stored, asError(error), 0)
     try {
       const job = prepareJob(handler, stored, 1)
@@ -295,34 +299,39 @@ export class Consumer<Tx> {
     }
   }
 
-  /** A type that another instance of this consumer handles (a rolling deploy) is kept for it; one nobody knows has failed. */
-  async #withoutHandler(stored: StoredMessage): Promise<Outcome | 'store'> {
-    if (await this.#isElsewhere(stored)) return 'store'
-    const known = this.types.join(', ') || 'none'
-    const error = new HapaxError(
-      'unknown-type',
-      `expected a type that ${this.name} handles (${known}), got ${stored.type}`,
-    )
-    return this.#recorder.firstDelivery(stored, error, 0)
+  /** A type that another process of this consumer handles (a rolling deployment) is kept for it; for others, `unknown` decides. */
+  async #withoutHandler(entry: Entry, elsewhere: Elsewhere): Promise<Prepared<Tx>> {
+    const { stored } = entry
+    if (await elsewhere(stored.type)) return 'store'
+    const { unknown } = this.#registry
+    if (unknown !== undefined) return this.#prepareFor(unknown, entry)
+    if (this.#settings.unknown === 'ignore') return this.#recorder.ignored(stored)
+    return this.#recorder.firstDelivery(stored, this.#registry.unknownType(stored.type), 0)
   }
 
-  /** Whether another process of this consumer handles the type (a rolling deploy). */
-  async #isElsewhere(stored: StoredMessage): Promise<boolean> {
+  /** Whether another process of this consumer handles a type by name. Asked once for all messages: most of a topic may be such. */
+  #elsewhere(): Elsewhere {
+    let asked: Promise<ReadonlySet<string>> | undefined
+    return async (type) => {
+      asked ??= this.#recordedTypes()
+      return (await asked).has(type)
+    }
+  }
+
+  async #recordedTypes(): Promise<ReadonlySet<string>> {
     const known = await this.#engine.store.subscriptions.list()
-    return known.some(({ consumer, type }) => consumer === this.name && type === stored.type)
+    return new Set(known.filter(({ consumer }) => consumer === this.name).map(({ type }) => type))
   }
 
   /** Writes to the inbox; a redelivery is then run from there at once, so that its starts are counted. */
   async #store(
-    entries: readonly Entry[],
+    entries: readonly ToStore[],
     outcomes: Map<StoredMessage, Outcome>,
     signal: AbortSignal | undefined,
   ): Promise<void> {
-    const direct = this.#settings.receive === 'direct'
-    const atOnce = entries.filter(({ stored }) => direct && this.#handlers.has(stored.type))
-    const later = entries.filter((entry) => !atOnce.includes(entry))
+    const later = entries.filter(({ atOnce }) => !atOnce)
     if (later.length > 0) await this.#storeAll(later, 0, outcomes)
-    for (const entry of atOnce) {
+    for (const entry of entries.filter(({ atOnce }) => atOnce)) {
       await this.#storeAll([entry], 1, outcomes)
       if (outcomes.get(entry.stored)?.status !== 'stored') continue
       const seq = await this.#engine.store.inbox.find(this.name, entry.stored.messageKey)
@@ -355,8 +364,15 @@ const LEFT_TO_WORKERS: readonly (Outcome['status'] | undefined)[] = ['retrying',
 /** How many deliveries one transaction stores. */
 const STORE_SIZE = 500
 
-/** A job, or the outcome of a message that cannot become one, or that it has to go to the inbox. */
-type Prepared<Tx> = Job<Tx> | Outcome | 'store'
+/** A job; the outcome of a message that cannot become one; or that it goes to the inbox, to be worked later or at once. */
+type Prepared<Tx> = Job<Tx> | Outcome | 'store' | 'work'
+
+interface ToStore extends Entry {
+  readonly atOnce: boolean
+}
+
+/** Whether another process of the consumer handles a type. */
+type Elsewhere = (type: string) => Promise<boolean>
 
 const storedOf = ({ stored }: { readonly stored: StoredMessage }): StoredMessage => stored
 

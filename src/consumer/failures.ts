@@ -269,6 +269,10 @@ export class Recorder<Tx> {
     return this.#reporter.duplicate(stored, receipt, mismatch)
   }
 
+  ignored(stored: StoredMessage): Outcome {
+    return this.#reporter.ignored(stored)
+  }
+
   putBack(stored: StoredMessage, kind: 'busy' | 'lost', error: Error): Outcome {
     if (kind === 'busy') return this.#reporter.busy(stored, error)
     const { events, logger } = this.#engine

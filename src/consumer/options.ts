@@ -14,8 +14,8 @@ export interface GroupOptions {
   readonly together?: boolean
 }
 
-/** Options of a consumer. */
-export interface ConsumerOptions {
+/** Options of a consumer. `Unknown` is the kind of handler that `unknown` takes. */
+export interface ConsumerOptions<Unknown = never> {
   /**
    * `direct` calls the handler while the delivery waits; `store` writes the message to the inbox, acknowledges it, and
    * leaves it to a worker. @default 'direct', with `order` 'store'
@@ -47,6 +47,12 @@ export interface ConsumerOptions {
   /** What the same id with another payload is. @default 'duplicate' */
   readonly onMismatch?: 'duplicate' | 'conflict'
   readonly retry?: RetryOptions
+  /**
+   * What becomes of a message whose type has no handler here, nor in another process of this consumer. `fail` moves it to the failed
+   * store; `ignore` acknowledges it and keeps nothing, not even a receipt; a function handles it as `on` would, with the data as it came.
+   * @default 'fail'
+   */
+  readonly unknown?: 'fail' | 'ignore' | Unknown
   /** Refuses messages whose `time` is longer ago than this, is in the future, or is missing. @default no limit */
   readonly maxAgeMs?: number
   /**
@@ -72,6 +78,8 @@ export interface ConsumerSettings {
   readonly missingId: MissingId
   readonly onMismatch: 'duplicate' | 'conflict'
   readonly retry: RetryPolicy
+  /** Whether a message without a handler fails; what a function handles has one. */
+  readonly unknown: 'fail' | 'ignore'
   readonly maxAgeMs: number | undefined
   readonly retentionMs: number | 'forever'
   readonly isolation: Isolation | undefined
@@ -88,13 +96,14 @@ const NAMES = [
   'missingId',
   'onMismatch',
   'retry',
+  'unknown',
   'maxAgeMs',
   'retentionMs',
   'isolation',
 ] as const satisfies readonly (keyof ConsumerOptions)[]
 
 /** Checks the options and fills in the defaults. */
-export function consumerSettings(options: ConsumerOptions, parallelWriters: boolean): ConsumerSettings {
+export function consumerSettings(options: ConsumerOptions<object>, parallelWriters: boolean): ConsumerSettings {
   noOthers('options of consumer', options, NAMES)
   const { group, isolation, maxAgeMs } = options
   if (group !== undefined) noOthers('group', group, ['size', 'together'])
@@ -116,6 +125,7 @@ export function consumerSettings(options: ConsumerOptions, parallelWriters: bool
     missingId: missingIdPolicy(options.missingId),
     onMismatch: oneOf('onMismatch', ['duplicate', 'conflict'], options.onMismatch, 'duplicate'),
     retry: retryPolicy(options.retry),
+    unknown: options.unknown === 'ignore' ? 'ignore' : 'fail',
     maxAgeMs: maxAgeMs === undefined ? undefined : positiveInteger('maxAgeMs', maxAgeMs, 1),
     retentionMs: retention(options),
     isolation: isolationOption(isolation),
@@ -135,7 +145,7 @@ function together(group: GroupOptions | undefined, order: ConsumerSettings['orde
 
 const DAY_MS = 86_400_000
 
-function retention({ retentionMs = 30 * DAY_MS, maxAgeMs }: ConsumerOptions): number | 'forever' {
+function retention({ retentionMs = 30 * DAY_MS, maxAgeMs }: ConsumerOptions<object>): number | 'forever' {
   if (retentionMs === 'forever') return retentionMs
   const ms = spanMs('retentionMs', retentionMs)
   if (maxAgeMs !== undefined && maxAgeMs > ms) {

@@ -20,6 +20,8 @@ export type OutcomeStatus =
   | 'busy'
   /** Nothing was kept: deliver the message again. */
   | 'rolled-back'
+  /** No handler is registered for its type, and the consumer has `unknown: 'ignore'`: nothing was kept. */
+  | 'ignored'
 
 /** The answer of `handle`. `ack` says whether the broker may forget the message. */
 export interface Outcome {

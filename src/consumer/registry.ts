@@ -1,7 +1,7 @@
 import type { RetryOptions, RetryPolicy } from '../base/index.ts'
 import { expected, HapaxError, noOthers, object } from '../base/index.ts'
 import type { FailedHook } from '../contracts/index.ts'
-import { type MessageType, messageType } from '../message/index.ts'
+import { defineMessage, type MessageType, messageType } from '../message/index.ts'
 import type { Registered } from './handlers.ts'
 import type { Hooks } from './on-failed.ts'
 import { retryPolicy } from './options.ts'
@@ -12,17 +12,40 @@ export interface HandlerOptions {
   readonly retry?: RetryOptions
 }
 
+/** Stands for every type that no process of a consumer has a handler for by name. No message has an empty type. */
+export const OTHERS = ''
+
+/** What the option `unknown` registers: a handler of every type, or nothing. */
+export function unknownHandler<Call extends (...args: never[]) => unknown, Tx>(
+  unknown: 'fail' | 'ignore' | Call | undefined,
+  register: (handler: typeof ANY_TYPE & { readonly call: Call }) => Registered<Tx>,
+): Registered<Tx> | undefined {
+  if (typeof unknown === 'function') return register({ ...ANY_TYPE, call: unknown })
+  if (unknown !== undefined && unknown !== 'fail' && unknown !== 'ignore') {
+    expected('unknown', `'fail', 'ignore' or a function`, unknown)
+  }
+  return undefined
+}
+
+const ANY_TYPE: { readonly type: MessageType<never>; readonly retry: undefined } = {
+  type: defineMessage<never>('*'),
+  retry: undefined,
+}
+
 /** The handlers of a consumer, by type. */
 export class Registry<Tx> implements Hooks<Tx> {
   readonly #consumer: string
   readonly #retry: RetryPolicy
   readonly #handlers = new Map<string, Registered<Tx>>()
   readonly #hooks = new Map<string, FailedHook<never, Tx>>()
+  readonly #unknown: Registered<Tx> | undefined
   #started = false
 
-  constructor(consumer: string, retry: RetryPolicy) {
+  /** `unknown` handles the types that no other handler is registered for. */
+  constructor(consumer: string, retry: RetryPolicy, unknown?: Registered<Tx>) {
     this.#consumer = consumer
     this.#retry = retry
+    this.#unknown = unknown
   }
 
   get handlers(): ReadonlyMap<string, Registered<Tx>> {
@@ -31,6 +54,29 @@ export class Registry<Tx> implements Hooks<Tx> {
 
   get types(): readonly string[] {
     return [...this.#handlers.keys()]
+  }
+
+  /** What a worker serves: the types, and `OTHERS` if there is a handler for the types that are not among them. */
+  get served(): readonly string[] {
+    return this.#unknown === undefined ? this.types : [...this.types, OTHERS]
+  }
+
+  /** The handler of types that no other handler is registered for. */
+  get unknown(): Registered<Tx> | undefined {
+    return this.#unknown
+  }
+
+  /** The handler of a message; throws `unknown-type`. */
+  handlerOf(type: string): Registered<Tx> {
+    const handler = this.#handlers.get(type) ?? this.#unknown
+    if (handler === undefined) throw this.unknownType(type)
+    return handler
+  }
+
+  /** The error of a message without a handler. */
+  unknownType(type: string): HapaxError {
+    const known = this.types.join(', ') || 'none'
+    return new HapaxError('unknown-type', `expected a type that ${this.#consumer} handles (${known}), got ${type}`)
   }
 
   /** How messages of a type are tried again. */
@@ -91,8 +137,7 @@ export class Registry<Tx> implements Hooks<Tx> {
 
   /** From now on no handler may be added. */
   start(): void {
-    if (this.#handlers.size === 0)
-      expected(`consumer ${this.#consumer}`, 'a consumer with at least one handler', 'none')
+    if (this.served.length === 0) expected(`consumer ${this.#consumer}`, 'a consumer with at least one handler', 'none')
     this.#started = true
   }
 }

@@ -44,6 +44,14 @@ export class Reporter {
     return DUPLICATE
   }
 
+  /** No handler wants it. */
+  ignored(stored: StoredMessage): Outcome {
+    const event = { consumer: this.#consumer, message: ref(stored) }
+    this.#logger.debug(event, 'ignored: no handler is registered for its type')
+    this.#events.emit('ignored', () => event)
+    return IGNORED
+  }
+
   /** Somebody else is working on it. */
   busy(stored: StoredMessage, error: Error): Outcome {
     this.#events.emit('busy', () => ({ consumer: this.#consumer, message: ref(stored) }))
@@ -81,3 +89,4 @@ export class Reporter {
 }
 
 const DUPLICATE = outcome('duplicate')
+const IGNORED = outcome('ignored')

@@ -2,9 +2,10 @@ import { asError, isHapaxError, isRefusal } from '../base/index.ts'
 import type { InboxRow, UnitEnd } from '../contracts/index.ts'
 import { Attempt, type Engine, type Running } from '../transaction/index.ts'
 import { isFeared, type Recorder } from './failures.ts'
-import { callHandlers, type Job, prepareJob, type Registered, smaller } from './handlers.ts'
+import { callHandlers, type Job, prepareJob, smaller } from './handlers.ts'
 import type { ConsumerSettings } from './options.ts'
 import { type Outcome, outcome } from './outcome.ts'
+import type { Registry } from './registry.ts'
 import { ref } from './reporter.ts'
 
 /** After this many crashes while nothing else ran, a message is held to be what ends the process. */
@@ -42,7 +43,7 @@ export interface StoredWorkParts<Tx> {
   readonly consumer: string
   readonly settings: ConsumerSettings
   readonly recorder: Recorder<Tx>
-  readonly handlers: ReadonlyMap<string, Registered<Tx>>
+  readonly registry: Pick<Registry<Tx>, 'handlerOf'>
 }
 
 /** Works messages that wait in the inbox: the rows that could be claimed are the right to run. */
@@ -51,14 +52,14 @@ export class InboxWork<Tx> {
   readonly #consumer: string
   readonly #settings: ConsumerSettings
   readonly #recorder: Recorder<Tx>
-  readonly #handlers: ReadonlyMap<string, Registered<Tx>>
+  readonly #registry: Pick<Registry<Tx>, 'handlerOf'>
 
-  constructor({ engine, consumer, settings, recorder, handlers }: StoredWorkParts<Tx>) {
+  constructor({ engine, consumer, settings, recorder, registry }: StoredWorkParts<Tx>) {
     this.#engine = engine
     this.#consumer = consumer
     this.#settings = settings
     this.#recorder = recorder
-    this.#handlers = handlers
+    this.#registry = registry
   }
 
   /**
@@ -125,7 +126,7 @@ export class InboxWork<Tx> {
   }
 
   async #job(row: InboxRow): Promise<InboxJob<Tx>> {
-    const handler = this.#handlers.get(row.message.type) as Registered<Tx>
+    const handler = this.#registry.handlerOf(row.message.type)
     const preparing = prepareJob(handler, row.message, row.attempts + 1)
     return { ...(preparing instanceof Promise ? await preparing : preparing), row }
   }
@@ -181,7 +182,7 @@ export class InboxWork<Tx> {
     signal: AbortSignal | undefined,
   ): Promise<ReadonlyMap<string, Outcome>> {
     const outcomes = new Map<string, Outcome>()
-    const jobs = rows.map((row) => ({ row, handler: this.#handlers.get(row.message.type) as Registered<Tx> }))
+    const jobs = rows.map((row) => ({ row, handler: this.#registry.handlerOf(row.message.type) }))
     for (const part of smaller(jobs)) {
       const seqs = part.map(({ row }) => row.seq)
       for (const [seq, result] of await this.work(seqs, signal)) outcomes.set(seq, result)

@@ -23,7 +23,7 @@ export interface Share {
   readonly table: Origin
   /** The consumer, or the relay. */
   readonly scope: string
-  /** The types that the worker handles; of no importance for the outbox. */
+  /** The types that the worker handles; '' stands for all that are not in `subscriptions`. Of no importance for the outbox. */
   readonly types: readonly string[]
   readonly lanes: readonly number[]
   /** How many entries at most, about; spread evenly over the lanes. */

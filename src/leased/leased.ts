@@ -1,16 +1,24 @@
 import { expected, noOthers, positiveInteger } from '../base/index.ts'
 import type { ConsumerOptions, Outcome } from '../consumer/index.ts'
-import { Consumer, type HandlerOptions, type Source, type SourceOptions } from '../consumer/index.ts'
+import { Consumer, type HandlerOptions, type Source, type SourceOptions, unknownHandler } from '../consumer/index.ts'
 import type { FailedHook, LeasedHandler, Subscription } from '../contracts/index.ts'
 import type { IncomingMessage, MessageType } from '../message/index.ts'
 import type { Engine } from '../transaction/index.ts'
 import { LeasedWork, type LeaseSettings } from './work.ts'
 
-/** Options of a leased consumer. */
-export interface LeasedOptions
+/** Options of a leased consumer. `Unknown` is the kind of handler that `unknown` takes. */
+export interface LeasedOptions<Unknown = never>
   extends Pick<
-    ConsumerOptions,
-    'order' | 'concurrency' | 'missingId' | 'onMismatch' | 'retry' | 'maxAgeMs' | 'retentionMs' | 'isolation'
+    ConsumerOptions<Unknown>,
+    | 'order'
+    | 'concurrency'
+    | 'missingId'
+    | 'onMismatch'
+    | 'retry'
+    | 'unknown'
+    | 'maxAgeMs'
+    | 'retentionMs'
+    | 'isolation'
   > {
   /** For how long a message stays with a process that is not heard of. It is prolonged three times in that time. @default 30_000 */
   readonly leaseMs?: number
@@ -26,6 +34,7 @@ const NAMES = [
   'missingId',
   'onMismatch',
   'retry',
+  'unknown',
   'maxAgeMs',
   'retentionMs',
   'isolation',
@@ -45,11 +54,15 @@ export class Leased<Tx> {
   readonly consumer: Consumer<Tx>
 
   /** Made by `hapax.leased`. */
-  constructor(engine: Engine<Tx>, name: string, options: LeasedOptions) {
+  constructor(engine: Engine<Tx>, name: string, options: LeasedOptions<LeasedHandler<unknown, Tx>>) {
     noOthers('options of leased', options, NAMES)
     const { leaseMs, maxDurationMs, ...others } = options
     const lease = leaseSettings({ leaseMs, maxDurationMs })
-    this.consumer = new Consumer(engine, name, others, (parts) => new LeasedWork(parts, lease))
+    const unknown = unknownHandler<LeasedHandler<unknown, Tx>, Tx>(others.unknown, (handler) => ({
+      kind: 'leased',
+      ...handler,
+    }))
+    this.consumer = new Consumer(engine, name, others, unknown, (parts) => new LeasedWork(parts, lease))
     this.name = name
   }
 

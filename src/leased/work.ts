@@ -1,5 +1,5 @@
 import { asError, type ErrorCode, errorFields, expected, HapaxError, isHapaxError } from '../base/index.ts'
-import type { ConsumerSettings, Recorder } from '../consumer/index.ts'
+import type { ConsumerSettings, Recorder, Registry } from '../consumer/index.ts'
 import {
   type Content,
   decodeFor,
@@ -36,17 +36,17 @@ export class LeasedWork<Tx> {
   readonly #consumer: string
   readonly #settings: ConsumerSettings & LeaseSettings
   readonly #recorder: Recorder<Tx>
-  readonly #handlers: ReadonlyMap<string, Registered<Tx>>
+  readonly #registry: Pick<Registry<Tx>, 'handlerOf'>
   readonly #leases: Leases
   readonly #limit: TimeLimit
   readonly #reporter: Reporter
 
-  constructor({ engine, consumer, settings, recorder, handlers }: StoredWorkParts<Tx>, lease: LeaseSettings) {
+  constructor({ engine, consumer, settings, recorder, registry }: StoredWorkParts<Tx>, lease: LeaseSettings) {
     this.#engine = engine
     this.#consumer = consumer
     this.#settings = { ...settings, ...lease }
     this.#recorder = recorder
-    this.#handlers = handlers
+    this.#registry = registry
     this.#reporter = new Reporter(engine, consumer)
     this.#limit = new TimeLimit(engine.clock, lease.maxDurationMs)
     this.#leases = new Leases({
@@ -79,7 +79,7 @@ export class LeasedWork<Tx> {
     const started = this.#engine.clock.monotonic()
     const call = new Call(this.#engine, this.#consumer, this.#settings, row, held)
     try {
-      const handler = this.#handlers.get(row.message.type) as Registered<Tx>
+      const handler = this.#registry.handlerOf(row.message.type)
       await underLease(held, this.#limit, signal, () => call.run(handler))
       held.end()
       await this.#leases.notRenewing()

@@ -46,6 +46,8 @@ export class Membership {
   #id = ''
   #others: readonly { readonly id: string; readonly serves: Serves }[] = []
   #lanes = new Map<string, readonly number[]>()
+  /** Types that some process has handled by name, by consumer; also those of processes that are gone. */
+  readonly #named = new Map<string, Set<string>>()
   #heardAt = 0
   #state: 'new' | 'joined' | 'left' = 'new'
   #stuck = false
@@ -114,6 +116,17 @@ export class Membership {
       ({ consumers }) => consumers.get(consumer)?.includes(type) ?? false,
       (serves) => serves.stuck,
     )
+  }
+
+  /** Whether some process handles this type of this consumer by name, or has; see `OTHERS`. */
+  isNamed(consumer: string, type: string): boolean {
+    return this.#named.get(consumer)?.has(type) ?? false
+  }
+
+  /** Some process handles this type of this consumer by name. */
+  learn(consumer: string, type: string): void {
+    const types = this.#named.get(consumer) ?? new Set()
+    this.#named.set(consumer, types.add(type))
   }
 
   lanesOfRelay(relay: string): readonly number[] {
@@ -234,6 +247,9 @@ export class Membership {
       others.length === this.#others.length && others.every(({ id }, index) => id === this.#others[index]?.id)
     if (same) return
     this.#others = others.map((other) => ({ id: other.id, serves: servesOf(other) }))
+    for (const { serves } of this.#others) {
+      for (const [consumer, types] of serves.consumers) for (const type of types) this.learn(consumer, type)
+    }
     this.#lanes.clear()
     this.#options.changed()
     for (const other of others) this.#compare(other.name, servesOf(other))

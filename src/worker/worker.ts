@@ -186,7 +186,9 @@ export class Worker<Tx> {
     for (const { message, advice } of await store.schema.ready()) this.#engine.logger.warn({ advice }, message)
     for (const [name, { name: destination }] of relays)
       refuseMoved(name, destination, await store.outbox.recordRelay(name, destination))
-    if (consumers.length > 0) refuseOrderless(consumers, await store.subscriptions.list())
+    const recorded = consumers.length > 0 ? await store.subscriptions.list() : []
+    refuseOrderless(consumers, recorded)
+    for (const { consumer, type } of recorded) this.#membership.learn(consumer, type)
     for (const { name, types, ordered } of consumers) await store.subscriptions.add(name, types, ordered)
     this.#assemble(places)
   }
@@ -278,7 +280,7 @@ export class Worker<Tx> {
     return {
       source: this.#engine.source,
       get consumers() {
-        return new Map(consumers.map(({ name, types }) => [name, types]))
+        return new Map(consumers.map(({ name, served }) => [name, served]))
       },
       relays: [...relays.keys()],
     }
@@ -336,8 +338,7 @@ export class Worker<Tx> {
       if (own.length === 0) continue
       const found = looks.slice(from, from + own.length)
       from += own.length
-      if (!line.offer(found)) continue
-      took = true
+      took = line.offer(found) || took
     }
     return took
   }

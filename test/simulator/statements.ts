@@ -475,12 +475,19 @@ function inboxOf(db: Database, { scope, lanes, types }: Share): Listed[] {
   const listed: Listed[] = []
   for (const row of db.committed('inbox').values()) {
     const { seq, consumer, message, ordered, lane, availableAt, heldAt, starts } = row
-    if (consumer !== scope || !lanes.includes(lane) || (!ordered && !types.includes(message.type))) continue
+    if (consumer !== scope || !lanes.includes(lane) || (!ordered && !isWanted(db, consumer, types, message.type)))
+      continue
     const { type, data } = message
     const key = ordered ? message.key : null
     listed.push({ seq, type, lane, key, bytes: data.length, availableAt, held: heldAt !== null, deaths: starts })
   }
   return listed
+}
+
+/** '' stands for all types that are not in `subscriptions`. */
+function isWanted(db: Database, consumer: string, types: readonly string[], type: string): boolean {
+  if (types.includes(type)) return true
+  return types.includes('') && !db.committed('subscriptions').has(`${consumer}/${type}`)
 }
 
 function outboxOf(db: Database, { scope, lanes }: Share): Listed[] {

@@ -41,6 +41,7 @@ describe('consumer options', () => {
     [{ retry: { minDelayMs: -1 } }, 'expected retry.minDelayMs to be a number of at least 0, got -1'],
     [{ retry: { minDelayMs: 10, maxDelayMs: 9 } }, 'expected retry.maxDelayMs to be a number of at least 10, got 9'],
     [{ retry: { factor: 0.5 } }, 'expected retry.factor to be a number of at least 1, got 0.5'],
+    [{ unknown: 'drop' }, `expected unknown to be 'fail', 'ignore' or a function, got "drop"`],
     [{ maxAgeMs: 0 }, 'expected maxAgeMs to be a positive integer, got 0'],
   ]
 

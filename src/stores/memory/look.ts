@@ -2,6 +2,7 @@ import type { Entry, Look, Share } from '../../contracts/index.ts'
 import { pageOf } from '../sql/index.ts'
 import type { Data } from './data.ts'
 import { bySeq } from './rows.ts'
+import { isRecorded } from './subscriptions.ts'
 
 /** How many rows of one key a look lists at most. */
 const RUN = 100
@@ -10,7 +11,7 @@ const RUN = 100
 export function look(data: Data, share: Share): Look {
   const entries = share.table === 'inbox' ? inboxEntries(data, share) : outboxEntries(data, share)
   const mine = entries.filter((entry) => share.lanes.includes(entry.lane))
-  const loose = mine.filter((entry) => entry.key === null && handled(share, entry))
+  const loose = mine.filter((entry) => entry.key === null && handled(data, share, entry))
   const due = loose.filter((entry) => entry.dueMs <= 0).sort((a, b) => a.dueMs - b.dueMs || bySeq(a, b))
   const later = loose.filter((entry) => entry.dueMs > 0).map((entry) => entry.dueMs)
   const { keyed, after } = inOrder(mine, share)
@@ -40,8 +41,8 @@ function entryOf(now: number, row: Queued, key: string | null, deaths: number): 
 }
 
 /** With order, a type that this worker does not know makes the key wait; without, it is somebody else's. */
-function handled({ table, types }: Share, { type }: Entry): boolean {
-  return table === 'outbox' || types.includes(type)
+function handled(data: Data, { table, types, scope }: Share, { type }: Entry): boolean {
+  return table === 'outbox' || types.includes(type) || (types.includes('') && !isRecorded(data, scope, type))
 }
 
 /** A page of keys per lane, in the order of keys. */

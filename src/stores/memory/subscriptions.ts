@@ -9,6 +9,11 @@ export function subscribe(data: Data, consumer: string, types: readonly string[]
   }
 }
 
+/** Whether a process of the consumer handles this type by name, or has. */
+export function isRecorded(data: Data, consumer: string, type: string): boolean {
+  return data.subscriptions.get(keyOf(consumer, type)) !== undefined
+}
+
 /** Forgets a consumer. Returns whether it was known. */
 export function unsubscribe(data: Data, consumer: string, audit: Audit): boolean {
   const rows = data.subscriptions.all().filter((row) => row.consumer === consumer)

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { isHapaxError, Permanent, RetryAfter } from '../../base/index.ts'
 import { altered } from '../altered.ts'
-import { assertOutcome, gate, ping, statuses } from '../store/world.ts'
+import { AT_ONCE, assertOutcome, gate, ping, statuses } from '../store/world.ts'
 import { until } from '../wait.ts'
 import type { ClaimCase } from './index.ts'
 import { assertKind, type ClaimWorld, pings } from './world.ts'
@@ -82,6 +82,41 @@ const deliveries: readonly Case[] = [
       const sms = world.sms(() => {})
       assertOutcome(await sms.handle(ping('a', { type: 'other' })), 'rolled-back', 'unknown-type')
       assert.deepEqual(await world.places('a'), [])
+    },
+  },
+  {
+    name: 'with unknown: ignore, a type without a handler is acknowledged and not kept; one of another process is left to it',
+    run: async (world) => {
+      await world.store.subscriptions.add('sms', ['theirs'], false)
+      const sms = world.sms(() => {}, { unknown: 'ignore' })
+      assertOutcome(await sms.handle(ping('a', { type: 'other' })), 'ignored')
+      assertOutcome(await sms.handle(ping('b', { type: 'theirs' })), 'rolled-back', 'unknown-type')
+      for (const id of ['a', 'b']) assert.deepEqual(await world.places(id), [])
+    },
+  },
+  {
+    name: 'a handler of unknown types gets the data as it came, once, and again when a person asks for it',
+    run: async (world) => {
+      await world.store.subscriptions.add('sms', ['theirs'], false)
+      const hapax = world.hapax()
+      const took: unknown[] = []
+      const sms = hapax.leased('sms', {
+        retry: AT_ONCE,
+        unknown: (data, ctx) => {
+          took.push([ctx.message.type, data])
+          if (took.length === 1) throw new Permanent('not yet')
+        },
+      })
+      assertOutcome(await sms.handle(ping('a', { type: 'other' })), 'failed')
+      assertOutcome(await sms.handle(ping('b', { type: 'theirs' })), 'rolled-back', 'unknown-type')
+      const [failed] = await hapax.failed.list()
+      await hapax.failed.retry(failed?.seq ?? '')
+      await world.drain(hapax, sms)
+      assert.deepEqual(took, [
+        ['other', { n: 1 }],
+        ['other', { n: 1 }],
+      ])
+      assertOutcome(await sms.handle(ping('a', { type: 'other' })), 'duplicate')
     },
   },
   {

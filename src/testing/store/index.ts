@@ -28,6 +28,7 @@ import { publishing } from './outbox/publishing.ts'
 import { relays } from './outbox/relays.ts'
 import { reusedNumbers } from './outbox/reused-numbers.ts'
 import { severalServices } from './several-services.ts'
+import { unknownTypes } from './unknown-types.ts'
 import { unserved } from './unserved.ts'
 import { deadWorkers } from './workers/dead-workers.ts'
 import { keptOrder } from './workers/kept-order.ts'
@@ -46,6 +47,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   'ended transactions': endings,
   failures,
   'final failures': onFailed,
+  'unknown types': unknownTypes,
   'failed store': failedStore,
   'held keys': heldKeys,
   'stuck keys': stuckKeys,

@@ -1,6 +1,7 @@
 import type { Places } from '../../base/index.ts'
 import { asError } from '../../base/index.ts'
 import type { Consumer, Outcome } from '../../consumer/index.ts'
+import { OTHERS } from '../../consumer/index.ts'
 import type { Entry, Look, Share } from '../../contracts/index.ts'
 import { ALL_LANES } from '../../message/index.ts'
 import type { Engine, Floor } from '../../transaction/index.ts'
@@ -17,7 +18,7 @@ export interface InboxLineOptions<Tx> {
   readonly consumer: Consumer<Tx>
   readonly concurrency: number
   readonly places: Places
-  readonly membership: Pick<Membership, 'lanesOfType'>
+  readonly membership: Pick<Membership, 'lanesOfType' | 'isNamed'>
   readonly floor: Floor
   readonly progress: Throughput
   readonly signal: AbortSignal
@@ -87,12 +88,12 @@ export class InboxLine<Tx> implements Line {
 
   allShares(after: ReadonlyMap<number, string>): readonly [Share] {
     return [
-      this.#share(this.#options.consumer.types, after.size === 0 ? ALL_LANES : [...after.keys()], DRAIN_LIMIT, after),
+      this.#share(this.#options.consumer.served, after.size === 0 ? ALL_LANES : [...after.keys()], DRAIN_LIMIT, after),
     ]
   }
 
   isDue({ type, dueMs, held }: Entry): boolean {
-    return dueMs <= 0 && !held && this.#options.consumer.types.includes(type)
+    return dueMs <= 0 && !held && this.#servedAs(type) !== undefined
   }
 
   offer(looks: readonly Look[]): boolean {
@@ -214,7 +215,7 @@ export class InboxLine<Tx> implements Line {
   #byLanes(): readonly { lanes: readonly number[]; types: readonly string[] }[] {
     const { consumer, membership } = this.#options
     const found = new Map<string, { lanes: readonly number[]; types: string[] }>()
-    for (const type of consumer.types) {
+    for (const type of consumer.served) {
       const lanes = membership.lanesOfType(consumer.name, type)
       const name = lanes.join()
       const same = found.get(name)
@@ -224,11 +225,19 @@ export class InboxLine<Tx> implements Line {
     return [...found.values()].filter(({ lanes }) => lanes.length > 0)
   }
 
+  /** By which of the served types: its own, or as one of those that no process handles by name. */
+  #servedAs(type: string): string | undefined {
+    const { consumer, membership } = this.#options
+    if (consumer.types.includes(type)) return type
+    return consumer.served.includes(OTHERS) && !membership.isNamed(consumer.name, type) ? OTHERS : undefined
+  }
+
   /** Due, not in hand, mine, and not somebody else's lately. */
   #isReady({ seq, type, lane, held, dueMs }: Entry): boolean {
     if (held || dueMs > 0 || !this.#hand.isFree(seq)) return false
     const { consumer, membership, engine } = this.#options
-    if (!consumer.types.includes(type) || !membership.lanesOfType(consumer.name, type).includes(lane)) return false
+    const served = this.#servedAs(type)
+    if (served === undefined || !membership.lanesOfType(consumer.name, served).includes(lane)) return false
     const avoided = this.#avoided.get(seq)
     return avoided === undefined || avoided.until <= engine.clock.monotonic()
   }

@@ -1,6 +1,12 @@
 import type { Origin } from '../../../contracts/index.ts'
 import { DUE, MANY, NAME, SEQ } from './fragments.ts'
 
+/** How many types are named, and whether those are wanted as well that are not in `subscriptions`. */
+export interface Types {
+  readonly named: number
+  readonly others: boolean
+}
+
 /** What a look asks about one table, lane by lane. `share` is the place of the share that asks. */
 export interface LookTexts {
   /**
@@ -9,12 +15,12 @@ export interface LookTexts {
    */
   occupied(share: number, all: boolean): string
   /** Without order: the first to be due. Parameters: scope, lane, types. */
-  loose(share: number, types: number, limit: number): string
+  loose(share: number, types: Types, limit: number): string
   /**
    * First rows of keys that stand aside until they are due: the first to be due. Not those of other types, which would stay in front.
    * Parameters: scope, lane, types.
    */
-  timed(share: number, types: number, limit: number): string
+  timed(share: number, types: Types, limit: number): string
   /** With order, from the first key. Parameters: scope, lane. */
   firstKeys(share: number, limit: number, all: boolean): string
   /** With order, behind a key. Parameters: scope, lane, hash. */
@@ -24,7 +30,12 @@ export interface LookTexts {
 }
 
 /** Every part reads a few entries of an index from a known place: how many rows there are beside them does not count. */
-export function lookTexts(table: string, index: Origin, scope: string, starts: string): LookTexts {
+export function lookTexts(
+  { table, subscriptions }: { readonly table: string; readonly subscriptions: string },
+  index: Origin,
+  scope: string,
+  starts: string,
+): LookTexts {
   const columns = `${NAME()} as seq, m.type, m.lane, m.bytes, ${DUE}, ${starts} as starts`
   const keyed = (share: number, from: string, first: string): string => `
 (select ${share} as share, ${columns}, m.\`key\`, m.held_at is not null as held, 0 as timed, m.followed, ${first} as first
@@ -49,12 +60,12 @@ from json_table(?, '$[*]' columns (lane int path '$')) as l)`,
     loose: (share, types, limit) => `
 (select ${share} as share, ${columns}, null as \`key\`, 0 as held, 0 as timed, 0 as followed, null as first
 from ${table} as m force index (${index}_lane)
-where m.${scope} = ? and m.lane = ? and m.timed = 0${ofTypes(types)}
+where m.${scope} = ? and m.lane = ? and m.timed = 0${ofTypes(types, subscriptions)}
 order by m.available_at, m.seq limit ${limit})`,
     timed: (share, types, limit) => `
 (select ${share} as share, ${columns}, m.\`key\`, 0 as held, 1 as timed, 0 as followed, null as first
 from ${table} as m force index (${index}_lane)
-where m.${scope} = ? and m.lane = ? and m.timed = 1${ofTypes(types)}
+where m.${scope} = ? and m.lane = ? and m.timed = 1${ofTypes(types, subscriptions)}
 order by m.available_at, m.seq limit ${limit})`,
     firstKeys: (share, limit, all) => `
 ${keys(share, all)} and m.key_hash is not null order by m.key_hash, m.seq limit ${limit})`,
@@ -66,6 +77,11 @@ ${keyed(share, `${index}_key`, 'null')} and m.key_hash = ? and m.seq > ${SEQ} or
 }
 
 /** Of these types; where none are named, of all. */
-function ofTypes(count: number): string {
-  return count > 0 ? ` and m.type in (${MANY(count)})` : ''
+function ofTypes({ named, others }: Types, subscriptions: string): string {
+  const known = named > 0 ? [`m.type in (${MANY(named)})`] : []
+  const unknown = others
+    ? [`not exists (select 1 from ${subscriptions} as s where s.type = m.type and s.consumer = m.consumer)`]
+    : []
+  const either = [...known, ...unknown]
+  return either.length > 0 ? ` and (${either.join(' or ')})` : ''
 }

@@ -188,8 +188,9 @@ class Lane {
   #byTime(texts: LookTexts['loose' | 'timed']): Part | undefined {
     const { table, types } = this.#share
     if (table === 'inbox' && types.length === 0) return undefined
-    const named = table === 'inbox' ? types : []
-    const each = texts(this.#index, named.length, pageOf(this.#share) + 1)
+    const named = table === 'inbox' ? types.filter((type) => type !== '') : []
+    const others = table === 'inbox' && types.includes('')
+    const each = texts(this.#index, { named: named.length, others }, pageOf(this.#share) + 1)
     return { text: each, params: [...this.#where, ...named.map(text)] }
   }
 

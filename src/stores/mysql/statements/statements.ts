@@ -180,8 +180,8 @@ select m.type, m.consumer, m.ordered from ${KEYED(subscriptions, 'type')} lock i
 select message_key from ${receipts} ${BY_KEY} where consumer = ? and token = ? and message_key in (${MANY(count)})`,
 
     look: {
-      inbox: lookTexts(inbox, 'inbox', 'consumer', 'm.starts'),
-      outbox: lookTexts(outbox, 'outbox', 'relay', '0'),
+      inbox: lookTexts({ table: inbox, subscriptions }, 'inbox', 'consumer', 'm.starts'),
+      outbox: lookTexts({ table: outbox, subscriptions }, 'outbox', 'relay', '0'),
     },
     reschedule: `
 update ${inbox} set attempts = ?, lost = ?, starts = 0, available_at = ${LATER}, error = ?, lease_token = null

@@ -74,7 +74,7 @@ function statement(schema: string, tables: readonly Origin[], reviewed: readonly
     const table = name === 'inbox' ? inbox : outbox
     const loose = name === 'inbox' ? looseInbox(schema) : looseOutbox(schema)
     const review = reviewed.includes(name) ? [keyed(table, 's.whole', table.ordered)] : []
-    return [loose, keyed(table, 'not s.whole', `${table.ordered} and not i.aside`), ...review, timed(table)]
+    return [loose, keyed(table, 'not s.whole', `${table.ordered} and not i.aside`), ...review, timed(schema, table)]
   })
   return `with ${shares.join(', ')}${parts.join('\nunion all')}`
 }
@@ -91,6 +91,10 @@ function givenShares(table: Origin, before: number): string {
   offset 0
 )`
 }
+
+/** Of the types of the share; '' stands for all that are not in `subscriptions`. */
+const OF_TYPES = (schema: string): string => `(i.type = any (s.types) or '' = any (s.types)
+    and not exists (select from ${schema}.subscriptions as u where u.consumer = i.consumer and u.type = i.type))`
 
 /**
  * Rows without order, lane by lane through the index, so that what belongs to others costs nothing; those of a lane are one
@@ -110,19 +114,19 @@ cross join lateral unnest(s.lanes::smallint[]) as l (lane)
 cross join lateral (
   (select i.seq, i.mark, i.type, octet_length(i.data) as bytes, ${MS('i.available_at - now()')} as ms, 0 as starts
   from ${schema}.inbox i
-  where i.consumer = s.scope and i.lane = l.lane and not i.ordered and i.available_at <= now() and i.type = any (s.types)
+  where i.consumer = s.scope and i.lane = l.lane and not i.ordered and i.available_at <= now() and ${OF_TYPES(schema)}
     and i.starts = 0
   order by i.available_at, i.seq limit s.page)
   union all
   (select i.seq, i.mark, i.type, octet_length(i.data), ${MS('i.available_at - now()')}, i.starts
   from ${schema}.inbox i
-  where i.consumer = s.scope and i.lane = l.lane and not i.ordered and i.available_at <= now() and i.type = any (s.types)
+  where i.consumer = s.scope and i.lane = l.lane and not i.ordered and i.available_at <= now() and ${OF_TYPES(schema)}
     and i.starts > 0
   order by i.available_at, i.seq limit ${SUSPECTS})
   union all
   (select i.seq, i.mark, i.type, 0, ${MS('i.available_at - now()')}, 0
   from ${schema}.inbox i
-  where i.consumer = s.scope and i.lane = l.lane and not i.ordered and i.available_at > now() and i.type = any (s.types)
+  where i.consumer = s.scope and i.lane = l.lane and not i.ordered and i.available_at > now() and ${OF_TYPES(schema)}
   order by i.available_at, i.seq limit 1)
 ) as r
 group by s.share, l.lane, r.type, r.starts`
@@ -192,8 +196,8 @@ where ${which}`
  * Keys that stand aside until their first row is due: those for which that is now, and when the next one is. Not those of types that the
  * share lacks: they would stay in front of the others.
  */
-function timed({ name, table, scope, starts, ordered }: Table): string {
-  const waits = `i.waits${name === 'inbox' ? ' and i.type = any (s.types)' : ''}`
+function timed(schema: string, { name, table, scope, starts, ordered }: Table): string {
+  const waits = `i.waits${name === 'inbox' ? ` and ${OF_TYPES(schema)}` : ''}`
   const lanes = `
 from ${name}_share as s
 cross join lateral (

@@ -26,7 +26,7 @@ function statement(prefix: string, origin: Origin, all: boolean): string {
   const inbox = origin === 'inbox'
   const scope = inbox ? 'consumer' : 'relay'
   const loose = inbox
-    ? `n.ordered = 0 and n.consumer = ?3 and n.lane = lane.lane and n.type in (select value from json_each(?5))`
+    ? `n.ordered = 0 and n.consumer = ?3 and n.lane = lane.lane and ${ofTypes(prefix, 'n')}`
     : `n.key is null and n.relay = ?3 and n.lane = lane.lane and ?5 is not null`
   const keyed = inbox ? `n.ordered = 1 and n.consumer = ?3` : `n.key is not null and n.relay = ?3`
   const seen = all ? keyed : `${keyed} and n.aside = 0`
@@ -62,15 +62,21 @@ union all${run}, 0
 from head join ${table} as i on i.seq in (
   select n.seq from ${table} as n where ${keyed} and n.lane = head.lane and n.key = head.key
     and n.seq <= iif(head.ready, ${LAST}, head.seq)
-  order by n.seq limit ${RUN})${all ? '' : timed(table, scope, keyed, run)}`
+  order by n.seq limit ${RUN})${all ? '' : timed(prefix, table, scope, keyed, run)}`
+}
+
+/** Of the types of the share; '' stands for all that are not in `subscriptions`. */
+function ofTypes(prefix: string, row: string): string {
+  return `(${row}.type in (select value from json_each(?5)) or '' in (select value from json_each(?5))
+    and ${row}.type not in (select s.type from ${prefix}subscriptions as s where s.consumer = ?3))`
 }
 
 /**
  * Keys that stand aside until their first row is due: those for which that is now, and when the next one is. Not those of types that the
  * share lacks: they would stay in front of the others.
  */
-function timed(table: string, scope: string, keyed: string, run: string): string {
-  const types = scope === 'consumer' ? ' and w.type in (select value from json_each(?5))' : ''
+function timed(prefix: string, table: string, scope: string, keyed: string, run: string): string {
+  const types = scope === 'consumer' ? ` and ${ofTypes(prefix, 'w')}` : ''
   const waits = `w.waits = 1 and w.${scope} = ?3 and w.lane = lane.lane${types}`
   return `
 union all${run}, 1
