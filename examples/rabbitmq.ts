@@ -14,9 +14,9 @@ billing.on(OrderPlaced, async (order, ctx) => {
   await ctx.tx.query('insert into invoices values (?, ?)', [order.orderId, order.amount])
 })
 
-// The outbox goes to the exchange shop, each message with its type as routing key; billing reads a queue that is bound to it.
+// The outbox goes to the exchange shop, each message with its type as routing key; the queue is bound to the types that billing handles.
 const shop = rabbit.exchange('shop')
-const orders = rabbit.queue('billing', { bind: { exchange: 'shop', routingKey: 'order.*' } })
+const orders = rabbit.queue('billing', { bind: { exchange: 'shop' } })
 console.log(rabbit.topology().join('\n')) // what will be declared
 const worker = hapax.worker({ relay: shop, consume: [billing.from(orders)] })
 await worker.start()

@@ -66,6 +66,7 @@ async function publish(touched: Touched, path: string): Promise<readonly string[
   const broker = memoryBroker()
   let arrived = (): void => {}
   const reader = await broker.queue('all', { topic: 'shop' }).open({
+    types: 'all',
     prefetch: { messages: 100, bytes: 1_000_000 },
     receive(deliveries) {
       arrived()

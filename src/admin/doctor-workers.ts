@@ -139,7 +139,7 @@ function orphaned(name: string, types: readonly string[]): readonly Finding[] {
       level: 'warning',
       message: `no live worker of the consumer ${name} handles ${types.join(', ')}, which it has subscribed to`,
       advice:
-        'Such messages wait until a worker handles the type. After a deployment that has dropped it for good: stop the workers, npx hapax consumers remove, and start them.',
+        'Such messages wait until a worker handles the type. After a deployment that has dropped it for good: stop the workers, npx hapax consumers remove, and start them; remove what still delivers it, such as the binding of a queue.',
     },
   ]
 }

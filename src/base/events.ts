@@ -42,6 +42,8 @@ export interface HapaxEvents {
   published: { message: MessageRef; key?: string }
   /** The broker has confirmed a message of the outbox. */
   relayed: { relay: string; message: MessageRef }
+  /** No queue wanted a message of the outbox, and its destination lets such messages go (`unroutable: 'drop'`). */
+  'relay-dropped': { relay: string; message: MessageRef; error: Error }
   /** The broker did not take a message of the outbox; it is tried again. */
   'relay-retrying': { relay: string; message: MessageRef; attempt: number; delayMs: number; error: Error }
   /** The broker refused a message for good: it holds its key, or is in the failed store. */
@@ -84,6 +86,7 @@ const NAMES: Readonly<Record<keyof HapaxEvents, true>> = {
   'commit-unknown': true,
   published: true,
   relayed: true,
+  'relay-dropped': true,
   'relay-retrying': true,
   'relay-failed': true,
   'relay-down': true,

@@ -128,6 +128,11 @@ export class ClaimConsumer implements Fed {
     return this.#registry.types
   }
 
+  /** The types, and `OTHERS` if there is a handler for unknown ones. */
+  get served(): readonly string[] {
+    return this.#registry.served
+  }
+
   /** One by one: each is acknowledged as soon as it is done, and claims that come together are made together anyway. */
   get groupSize(): number {
     return 1

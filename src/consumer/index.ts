@@ -1,11 +1,9 @@
+export { allOutcomes, distinct, inGroups } from './batch.ts'
 export {
-  allOutcomes,
   CONCURRENCY,
   Consumer,
   consumerName,
-  distinct,
   type Fed,
-  inGroups,
   Source,
   type SourceOptions,
 } from './consumer.ts'

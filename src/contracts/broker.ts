@@ -3,8 +3,11 @@ import type { Arrival, OutgoingMessage } from '../message/index.ts'
 
 /** What became of one message that was sent. */
 export type Confirmation =
-  /** The broker has it, as surely as this broker can say. */
-  | { readonly status: 'confirmed' }
+  /**
+   * The broker has it, as surely as this broker can say. `dropped`: no reader wanted it, and the destination is set to let such
+   * messages go.
+   */
+  | { readonly status: 'confirmed'; readonly dropped?: Error }
   /** It will never take this message: too large, for example. */
   | { readonly status: 'refused'; readonly error: Error }
   /** It did not take this message now; another attempt may succeed. */
@@ -82,11 +85,19 @@ export interface Subscription {
    * Begins to deliver: at most `prefetch` messages that are neither acked nor put back. Rejects when the broker refuses, or
    * is not there. Later interruptions are the driver's business: it connects again, and tells `report`.
    */
-  open(options: {
-    readonly prefetch: Prefetch
-    receive(deliveries: readonly Delivery[]): void
-    report(error: HapaxError): void
-  }): Promise<Reader>
+  open(options: OpenOptions): Promise<Reader>
+}
+
+/** What a subscription is opened with. */
+export interface OpenOptions {
+  /**
+   * The types that the consumer handles when its worker starts, for brokers that can leave out the others; `all` if it has a handler for
+   * unknown types. Others may come all the same.
+   */
+  readonly types: readonly string[] | 'all'
+  readonly prefetch: Prefetch
+  receive(deliveries: readonly Delivery[]): void
+  report(error: HapaxError): void
 }
 
 /** A subscription at work. */

@@ -25,6 +25,7 @@ export type {
   Delivery,
   Destination,
   DestinationFeatures,
+  OpenOptions,
   Prefetch,
   Reader,
   Subscription,

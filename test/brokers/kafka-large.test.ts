@@ -59,6 +59,7 @@ describe.skipIf(!process.env[serverVariables.kafka])('batches (protocol mock)', 
     const subscription = kafka({ url: proxy.url }).group(group, { topic, ...HASTY })
     let count = 0
     const reader = await subscription.open({
+      types: 'all',
       prefetch: { messages: 10_000, bytes: 1e9 },
       receive: (deliveries) => {
         count += deliveries.length

@@ -57,7 +57,12 @@ async function giveUp(place: NatsPlace, id: string, times: number): Promise<void
 async function openOnce(place: NatsPlace, options: Partial<NatsConsumerOptions> = {}): Promise<readonly HapaxError[]> {
   const reports: HapaxError[] = []
   const report = (error: HapaxError): void => void reports.push(error)
-  const reader = await consumer(place, options).open({ prefetch: { messages: 1, bytes: 1 }, receive: () => {}, report })
+  const reader = await consumer(place, options).open({
+    types: 'all',
+    prefetch: { messages: 1, bytes: 1 },
+    receive: () => {},
+    report,
+  })
   await reader.close()
   return reports
 }
@@ -142,7 +147,7 @@ describe.concurrent('a consumer of NATS with a delivery limit', () => {
     const reports: HapaxError[] = []
     const report = (error: HapaxError): void => void reports.push(error)
     const prefetch = { messages: 10, bytes: 1e6 }
-    const reader = await consumer(place).open({ prefetch, receive: () => expect.unreachable(), report })
+    const reader = await consumer(place).open({ types: 'all', prefetch, receive: () => expect.unreachable(), report })
     await noNotes(place)
     await reader.close()
     expect(reports.map(({ code }) => code)).toEqual(['given-up-by-broker'])
@@ -159,6 +164,7 @@ describe.concurrent('a consumer of NATS with a delivery limit', () => {
     const seen: Delivery[] = []
     const reports: HapaxError[] = []
     const reader = await consumer(place).open({
+      types: 'all',
       prefetch: { messages: 10, bytes: 1e6 },
       receive: (deliveries) => void seen.push(...deliveries),
       report: (error) => void reports.push(error),
@@ -177,7 +183,7 @@ describe.concurrent('a consumer of NATS with a delivery limit', () => {
     const seen: Delivery[] = []
     const prefetch = { messages: 1, bytes: 1e6 }
     const receive = (deliveries: readonly Delivery[]): void => void seen.push(...deliveries)
-    const reader = await consumer(place).open({ prefetch, receive, report: () => {} })
+    const reader = await consumer(place).open({ types: 'all', prefetch, receive, report: () => {} })
     await until(() => seen.length === 1, 'the first delivery')
     expect(seen[0]?.arrival.redelivered).toBe(false)
     seen[0]?.reject(0)
@@ -256,6 +262,6 @@ async function opened(place: NatsPlace, options: Partial<NatsConsumerOptions>) {
   const { promise, resolve } = Promise.withResolvers<Delivery>()
   const receive = ([delivery]: readonly Delivery[]): void => resolve(delivery as Delivery)
   const prefetch = { messages: 1, bytes: 1e6 }
-  const reader = await consumer(place, options).open({ prefetch, receive, report: () => {} })
+  const reader = await consumer(place, options).open({ types: 'all', prefetch, receive, report: () => {} })
   return { first: () => promise, [Symbol.asyncDispose]: () => reader.close() }
 }

@@ -149,7 +149,7 @@ describe.concurrent('a consumer of NATS', () => {
   it('says for how long the stream keeps messages', async () => {
     await using place = await natsPlace()
     await filled(place, ['a'], { maxAgeMs: 3_600_000 })
-    const ignore = { prefetch: { messages: 1, bytes: 1 }, receive: () => {}, report: () => {} }
+    const ignore = { types: 'all', prefetch: { messages: 1, bytes: 1 }, receive: () => {}, report: () => {} } as const
     const reader = await consumer(place).open(ignore)
     expect(reader.horizonMs).toBe(3_600_000)
     await reader.close()
@@ -177,6 +177,7 @@ describe.concurrent('a consumer of NATS', () => {
     const subscription = consumer(place, { ackWaitMs: 600_000 })
     const pausing = Promise.withResolvers<void>()
     const reader = await subscription.open({
+      types: 'all',
       prefetch: { messages: 200, bytes: 1e9 },
       receive: (deliveries) => {
         pausing.resolve(reader.pause())
@@ -385,11 +386,9 @@ describe('options of NATS', () => {
 
   it('says which server it cannot reach, without the password', async () => {
     const gone = nats({ url: 'nats://shop:secret@127.0.0.1:1', ...PATIENT })
-    const opening = gone.consumer('a', { stream: 'A' }).open({
-      prefetch: { messages: 1, bytes: 1 },
-      receive: () => {},
-      report: () => {},
-    })
+    const opening = gone
+      .consumer('a', { stream: 'A' })
+      .open({ types: 'all', prefetch: { messages: 1, bytes: 1 }, receive: () => {}, report: () => {} })
     const error = await opening.then(
       () => undefined,
       (thrown: Error) => thrown,

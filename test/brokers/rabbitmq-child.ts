@@ -8,6 +8,7 @@ endWithParent()
 const rabbit = rabbitmq({ url, heartbeatMs: 2_000 })
 const lost = Promise.withResolvers<void>()
 const reader = await rabbit.queue(queue, { bind: { exchange } }).open({
+  types: 'all',
   prefetch: { messages: 10, bytes: 1e6 },
   // Some wait here, and some wait to be rejected.
   receive: (deliveries) => {

@@ -271,7 +271,12 @@ describe.concurrent('links', () => {
   it('everything that is sent shares a link, everything that is read another one, until the last of them is closed', async () => {
     await using place = await RabbitmqPlace.open()
     const destinations = [place.destination(), place.destination({ format: 'structured' })]
-    const options = { prefetch: { messages: 1, bytes: 1 }, receive: () => {}, report: () => {} }
+    const options = {
+      types: 'all',
+      prefetch: { messages: 1, bytes: 1 },
+      receive: () => {},
+      report: () => {},
+    } as const
     const readers = []
     for (const group of ['billing', 'stock']) readers.push(await (await place.subscription(group)).open(options))
     for (const destination of destinations) await publish(destination, [message('a')])

@@ -43,6 +43,7 @@ describe('settings', () => {
   it('of an exchange are checked', () => {
     const make = (options: object) => () => rabbitmq({ url }).exchange('shop', options as ExchangeOptions)
     expect(refusal(make({ routingKey: 'ping' }))).toBe('expected routingKey to be a function, got "ping"')
+    expect(refusal(make({ unroutable: 'fail' }))).toBe(`expected unroutable to be 'retry' or 'drop', got "fail"`)
     expect(refusal(make({ declare: 'maybe' }))).toBe(
       `expected declare to be 'assert' or 'check' or 'none', got "maybe"`,
     )
@@ -56,8 +57,8 @@ describe('settings', () => {
     expect(refusal(make({ type: 'stream' }))).toBe(`expected type to be 'quorum' or 'classic', got "stream"`)
     expect(refusal(make({ single: 1 }))).toBe('expected single to be true or false, got 1')
     expect(refusal(make({ bind: { routingKey: '#' } }))).toContain('expected bind.exchange to be')
-    expect(refusal(make({ bind: { exchange: 'shop', type: 'direct' } }))).toBe(
-      'expected bind.routingKey to be given for a direct exchange, which knows no patterns, got undefined',
+    expect(refusal(make({ bind: { exchange: 'shop', type: 'x-random' } }))).toBe(
+      'expected bind.routingKey to be given for an exchange of the type x-random, got undefined',
     )
     expect(refusal(make({ deliveryLimit: 5 }))).toBe(
       'expected deliveryLimit to be given together with deadLetterExchange, because the server drops what came too often ' +
@@ -118,8 +119,8 @@ describe('topology', () => {
       'check exchange dead',
       'declare queue stock (quorum, durable, x-single-active-consumer: true, x-dead-letter-exchange: "dead", ' +
         'x-dead-letter-strategy: "at-least-once", x-overflow: "reject-publish", x-delivery-limit: 5, x-max-length: 1000)',
-      `bind queue stock to exchange shop by '#'`,
-      `bind queue stock to exchange legacy by '#'`,
+      'bind queue stock to exchange shop by the types that its consumer handles',
+      `bind queue stock to exchange legacy by ''`,
       'check queue old',
       'assume queue theirs',
     ])

@@ -16,6 +16,7 @@ async function reading(subscription: Subscription, hold: (id: string) => boolean
   const held: Delivery[] = []
   const reports: Error[] = []
   const reader = await subscription.open({
+    types: 'all',
     prefetch: { messages: 50, bytes: 1e9 },
     receive: (deliveries) => {
       for (const delivery of deliveries) {

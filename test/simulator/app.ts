@@ -291,7 +291,12 @@ export class App {
       waiting.push(...deliveries)
       void Promise.resolve().then(() => this.#take(waiting.splice(0)))
     }
-    await subscription.open({ prefetch: { messages: 2 * group, bytes: 1_000 }, receive, report: () => {} })
+    await subscription.open({
+      types: 'all',
+      prefetch: { messages: 2 * group, bytes: 1_000 },
+      receive,
+      report: () => {},
+    })
   }
 
   async #take(deliveries: readonly Delivery[]): Promise<void> {

@@ -182,6 +182,7 @@ export async function listen(
   const deliveries: Delivery[] = []
   const reports: HapaxError[] = []
   const reader = await subscription.open({
+    types: 'all',
     prefetch: { messages, bytes: 1e9 },
     receive: (more) => {
       deliveries.push(...more)

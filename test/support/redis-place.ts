@@ -71,6 +71,7 @@ export async function listen(subscription: Subscription, messages = 100): Promis
   const deliveries: Delivery[] = []
   const reports: HapaxError[] = []
   const reader = await subscription.open({
+    types: 'all',
     prefetch: { messages, bytes: 1e9 },
     receive: (more) => deliveries.push(...more),
     report: (error) => reports.push(error),

@@ -216,6 +216,7 @@ const BROKERS: readonly Entry[] = [
     options: {
       type: NAME,
       routingKey: FUNCTION,
+      unroutable: word('drop'),
       declare: DECLARE,
       format: FORMAT,
       maxMessageBytes: COUNT,
@@ -246,11 +247,16 @@ const BROKERS: readonly Entry[] = [
     base: { exchange: 'a' },
     options: {
       exchange: NAME,
-      routingKey: { fine: 'a.#', kind: 'text', also: ['empty text'] },
-      type: NAME,
+      routingKey: { fine: 'a.#', kind: 'text', also: ['empty text', 'list'] },
       declare: DECLARE,
       arguments: { fine: { 'x-a': 1 }, kind: 'object' },
     },
+  },
+  {
+    name: 'binding to an exchange of any type',
+    call: ({ type }) => rabbit.queue('a', { bind: [{ exchange: 'a', routingKey: 'a', type }] }),
+    positional: true,
+    options: { type: NAME },
   },
   {
     name: 'names on rabbitmq',

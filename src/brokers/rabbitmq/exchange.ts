@@ -12,6 +12,7 @@ export interface ExchangeSettings {
   readonly place: ExchangePlace
   readonly format: EventFormat
   readonly maxMessageBytes: number
+  readonly unroutable: 'retry' | 'drop'
   routingKey(message: OutgoingMessage): string
 }
 
@@ -36,7 +37,7 @@ export class Exchange implements Destination {
     this.#settings = settings
     this.#link = link
     this.#maxBytes = settings.maxMessageBytes
-    const open = (): Promise<Sender> => Sender.open(link, settings.place, (ended) => this.#ended(ended))
+    const open = (): Promise<Sender> => Sender.open(link, settings, (ended) => this.#ended(ended))
     this.#main = new Outlet(open)
     this.#apart = new Outlet(open)
   }

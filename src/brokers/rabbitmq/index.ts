@@ -72,6 +72,11 @@ export interface ExchangeOptions {
   readonly type?: ExchangeType
   /** What queues are bound by. @default the type of the message */
   readonly routingKey?: (message: OutgoingMessage) => string
+  /**
+   * What becomes of a message that no queue is bound for. `retry`: it stays in the outbox and is sent again until a queue takes it; `drop`:
+   * it leaves the outbox as if it had been sent, with the event `relay-dropped`. @default 'retry'
+   */
+  readonly unroutable?: 'retry' | 'drop'
   /** @default 'assert' */
   readonly declare?: Declare
   /** Attributes beside the body, or all of a message as one JSON text. @default 'binary' */
@@ -110,6 +115,8 @@ class Server implements Rabbitmq {
   readonly #publishing: Link
   readonly #consuming: Link
   readonly #lines = new Set<string>()
+  /** Exchanges whose messages are not routed by their types. */
+  readonly #ownKeys = new Set<string>()
 
   constructor(publishing: Link, consuming: Link) {
     this.#publishing = publishing
@@ -117,14 +124,16 @@ class Server implements Rabbitmq {
   }
 
   exchange(name: string, options: ExchangeOptions = {}): Destination {
-    noOthers('options', options, ['type', 'routingKey', 'declare', 'format', 'maxMessageBytes', 'arguments'])
+    noOthers('options', options, EXCHANGE)
     const { routingKey = typeOf } = options
     if (typeof routingKey !== 'function') expected('routingKey', 'a function', routingKey)
     const place = exchangePlace(name, options)
+    if (routingKey !== typeOf) this.#ownKeys.add(name)
     this.#note(exchangeLines(place))
     return new Exchange(this.#publishing, {
       place,
       routingKey,
+      unroutable: oneOf('unroutable', ['retry', 'drop'], options.unroutable, 'retry'),
       format: oneOf('format', ['binary', 'structured'], options.format, 'binary'),
       maxMessageBytes: positiveInteger('maxMessageBytes', options.maxMessageBytes, 16 * 1024 * 1024),
     })
@@ -134,7 +143,7 @@ class Server implements Rabbitmq {
     noOthers('options', options, QUEUE_SHAPE)
     const place = queuePlace(name, options)
     this.#note(queueLines(place))
-    return new Queue(this.#consuming, place)
+    return new Queue(this.#consuming, place, this.#ownKeys)
   }
 
   topology(): readonly string[] {
@@ -145,6 +154,16 @@ class Server implements Rabbitmq {
     for (const line of lines) this.#lines.add(line)
   }
 }
+
+const EXCHANGE = [
+  'type',
+  'routingKey',
+  'unroutable',
+  'declare',
+  'format',
+  'maxMessageBytes',
+  'arguments',
+] as const satisfies readonly (keyof ExchangeOptions)[]
 
 function typeOf({ type }: OutgoingMessage): string {
   return type

@@ -1,12 +1,10 @@
 import { HapaxError, pause, retryDelay, systemClock, systemRandom } from '../../base/index.ts'
-import type { Reader, Subscription, SubscriptionFeatures } from '../../contracts/index.ts'
+import type { OpenOptions, Reader, Subscription, SubscriptionFeatures } from '../../contracts/index.ts'
 import { Deliveries, type Incoming } from '../kit/index.ts'
 import { BACK_OFF, type Link } from './link.ts'
 import { Reading, type Token } from './reading.ts'
-import type { QueuePlace } from './topology.ts'
+import { boundTo, type QueuePlace } from './topology.ts'
 import { Window } from './window.ts'
-
-type OpenOptions = Parameters<Subscription['open']>[0]
 
 /** A queue that a consumer reads from. */
 export class Queue implements Subscription {
@@ -14,8 +12,10 @@ export class Queue implements Subscription {
   readonly features: SubscriptionFeatures
   readonly #link: Link
   readonly #place: QueuePlace
+  readonly #ownKeys: ReadonlySet<string>
 
-  constructor(link: Link, place: QueuePlace) {
+  /** `ownKeys`: the exchanges that this process sends to by other routing keys than types. */
+  constructor(link: Link, place: QueuePlace, ownKeys: ReadonlySet<string>) {
     this.name = `rabbitmq queue ${place.name}`
     this.features = {
       ordersKeys: place.single,
@@ -25,10 +25,12 @@ export class Queue implements Subscription {
     }
     this.#link = link
     this.#place = place
+    this.#ownKeys = ownKeys
   }
 
   async open(options: OpenOptions): Promise<Reader> {
-    const reader = new QueueReader(this.#link, this.#place, options)
+    const place = boundTo(this.#place, options.types, this.#ownKeys)
+    const reader = new QueueReader(this.#link, place, options)
     await reader.open()
     return reader
   }

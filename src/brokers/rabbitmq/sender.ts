@@ -7,6 +7,12 @@ import { closed, type Link } from './link.ts'
 import { declareExchange, type ExchangePlace } from './topology.ts'
 import { headerFrameBytes, isSame, type Outgoing } from './wire.ts'
 
+/** What a sender needs to know of its exchange. */
+interface SenderSettings {
+  readonly place: ExchangePlace
+  readonly unroutable: 'retry' | 'drop'
+}
+
 /** What a sender tells about its end. */
 export interface Ended {
   /** One of these made the server close the channel, and nobody knows which. */
@@ -19,6 +25,8 @@ export interface Ended {
 export class Sender {
   readonly #link: Link
   readonly #exchange: string
+  /** Whether what no queue takes counts as sent. */
+  readonly #drops: boolean
   readonly #channel: AmqpConfirmChannel
   readonly #frameMax: number
   readonly #told: (ended: Ended) => void
@@ -30,13 +38,14 @@ export class Sender {
 
   private constructor(
     link: Link,
-    exchange: string,
+    { place, unroutable }: SenderSettings,
     channel: AmqpConfirmChannel,
     frameMax: number,
     told: (ended: Ended) => void,
   ) {
     this.#link = link
-    this.#exchange = exchange
+    this.#exchange = place.name
+    this.#drops = unroutable === 'drop'
     this.#channel = channel
     this.#frameMax = frameMax
     this.#told = told
@@ -50,17 +59,18 @@ export class Sender {
   }
 
   /** Opens a channel, and sees to the exchange. */
-  static open(link: Link, exchange: ExchangePlace, told: (ended: Ended) => void): Promise<Sender> {
+  static open(link: Link, settings: SenderSettings, told: (ended: Ended) => void): Promise<Sender> {
+    const { place } = settings
     const opening = async (connection: AmqpConnection): Promise<Sender> => {
       const channel = await connection.createConfirmChannel()
       // What goes wrong while it is being declared is told by the promise.
       const ignore = (): void => {}
       channel.on('error', ignore)
-      await declareExchange(channel, exchange)
+      await declareExchange(channel, place)
       const { frameMax = LEAST_HARMLESS } = connection.connection ?? {}
-      return new Sender(link, exchange.name, channel, frameMax, told)
+      return new Sender(link, settings, channel, frameMax, told)
     }
-    return link.use(`exchange ${exchange.name}`, opening, { late: (sender) => sender.close() })
+    return link.use(`exchange ${place.name}`, opening, { late: (sender) => sender.close() })
   }
 
   get isOpen(): boolean {
@@ -115,12 +125,16 @@ export class Sender {
 
   #answered(answer: Answer, error: unknown): void {
     if (!this.#unanswered.delete(answer)) return
-    if (answer.returned !== undefined) answer.settle({ status: 'failed', error: answer.returned })
+    if (answer.returned !== undefined) answer.settle(this.#unroutable(answer.returned))
     else if (error === null || error === undefined) answer.settle(CONFIRMED)
     else {
       const what = `a queue behind exchange ${this.#exchange} did not take the message (basic.nack)`
       answer.settle({ status: 'failed', error: new HapaxError('broker-refused', what) })
     }
+  }
+
+  #unroutable(error: HapaxError): Confirmation {
+    return this.#drops ? { status: 'confirmed', dropped: error } : { status: 'failed', error }
   }
 
   /**

@@ -1,4 +1,5 @@
 import { expected, flag, nameText, noOthers, object, oneOf, positiveInteger, text } from '../../base/index.ts'
+import type { OpenOptions } from '../../contracts/index.ts'
 import type { AmqpChannel } from './amqp.ts'
 
 /**
@@ -21,8 +22,11 @@ export interface ExchangePlace {
 /** Which messages of an exchange go into a queue. */
 export interface Binding {
   readonly exchange: string
-  /** @default '#', every message of a topic exchange; has to be given for a direct one */
-  readonly routingKey?: string
+  /**
+   * The routing keys, or patterns of them on a topic exchange. @default the types that the consumer handles, which are the routing keys
+   * that hapax publishes by; `#` if it has a handler for unknown types
+   */
+  readonly routingKey?: string | readonly string[]
   /** The type of the exchange. @default 'topic' */
   readonly type?: ExchangeType
   /** What to do about the exchange. @default as the queue's */
@@ -55,13 +59,21 @@ export interface QueueShape {
   readonly arguments?: Readonly<Record<string, unknown>>
 }
 
+/** A binding with every default filled in. */
+interface BindingPlace {
+  readonly exchange: ExchangePlace
+  /** Undefined: the types that the consumer handles. */
+  readonly routingKeys: readonly string[] | undefined
+  readonly args: object
+}
+
 /** A queue with every default filled in. */
 export interface QueuePlace {
   readonly name: string
   readonly type: 'quorum' | 'classic'
   readonly single: boolean
   readonly declare: Declare
-  readonly bindings: readonly { readonly exchange: ExchangePlace; readonly routingKey: string; readonly args: object }[]
+  readonly bindings: readonly BindingPlace[]
   readonly deadLetterExchange: string | undefined
   readonly deliveryLimit: number | undefined
   readonly arguments: Readonly<Record<string, unknown>>
@@ -131,13 +143,9 @@ function checkLimit(type: QueuePlace['type'], deliveryLimit: number, deadLetterE
   }
 }
 
-function bindingOf(binding: Binding, declare: Declare): QueuePlace['bindings'][number] {
+function bindingOf(binding: Binding, declare: Declare): BindingPlace {
   noOthers('bind', binding, ['exchange', 'routingKey', 'type', 'declare', 'arguments'])
-  const { routingKey = '#', type = 'topic' } = binding
-  if (routingKey !== '') text('bind.routingKey', routingKey)
-  if (type === 'direct' && binding.routingKey === undefined) {
-    expected('bind.routingKey', 'given for a direct exchange, which knows no patterns', binding.routingKey)
-  }
+  const { type = 'topic' } = binding
   return {
     exchange: {
       name: nameText('bind.exchange', binding.exchange),
@@ -145,9 +153,46 @@ function bindingOf(binding: Binding, declare: Declare): QueuePlace['bindings'][n
       declare: declareOption(binding.declare, declare),
       arguments: {},
     },
-    routingKey,
+    routingKeys: routingKeysOf(type, binding.routingKey),
     args: argumentsOption(binding.arguments),
   }
+}
+
+function routingKeysOf(type: ExchangeType, given: Binding['routingKey']): BindingPlace['routingKeys'] {
+  if (given !== undefined) {
+    const keys: readonly unknown[] = Array.isArray(given) ? given : [given]
+    if (keys.length === 0) expected('bind.routingKey', 'a text or a list of texts', given)
+    return keys.map((key) => (key === '' ? '' : text('bind.routingKey', key)))
+  }
+  // These do not look at the key.
+  if (type === 'fanout' || type === 'headers') return ['']
+  if (type === 'topic' || type === 'direct') return undefined
+  return expected('bind.routingKey', `given for an exchange of the type ${type}`, given)
+}
+
+/**
+ * The queue, bound to the types that its consumer handles where no routing key was given. `ownKeys`: the exchanges that this process
+ * sends to by other routing keys than types.
+ */
+export function boundTo(queue: QueuePlace, types: OpenOptions['types'], ownKeys: ReadonlySet<string>): QueuePlace {
+  const bindings = queue.bindings.map((each) => {
+    const routingKeys = each.routingKeys ?? derivedKeys(each.exchange, types, ownKeys)
+    return { ...each, routingKeys }
+  })
+  return queue.declare === 'assert' ? { ...queue, bindings } : queue
+}
+
+function derivedKeys({ name, type }: ExchangePlace, types: OpenOptions['types'], ownKeys: ReadonlySet<string>) {
+  if (ownKeys.has(name)) {
+    expected('bind.routingKey', `given, because exchange ${name} has a routingKey of its own`, undefined)
+  }
+  if (types !== 'all') return types
+  if (type === 'topic') return ['#']
+  return expected(
+    'bind.routingKey',
+    `given for direct exchange ${name}, because its consumer handles every type`,
+    undefined,
+  )
 }
 
 export function argumentsOption(
@@ -174,8 +219,8 @@ export async function declareQueue(channel: AmqpChannel, queue: QueuePlace, args
   if (declare === 'check') await channel.checkQueue(name)
   if (declare !== 'assert') return
   await channel.assertQueue(name, { durable: true, arguments: args })
-  for (const { exchange, routingKey, args: binding } of queue.bindings) {
-    await channel.bindQueue(name, exchange.name, routingKey, binding)
+  for (const { exchange, routingKeys = [], args: binding } of queue.bindings) {
+    for (const key of routingKeys) await channel.bindQueue(name, exchange.name, key, binding)
   }
 }
 
@@ -227,8 +272,9 @@ export function queueLines(queue: QueuePlace): readonly string[] {
   if (deadLetterExchange !== undefined && declare !== 'none') lines.push(`check exchange ${deadLetterExchange}`)
   if (declare !== 'assert') return [...lines, declare === 'check' ? `check queue ${name}` : `assume queue ${name}`]
   lines.push(`declare queue ${name} (${queueDetails(queue).join(', ')})`)
-  for (const { exchange, routingKey } of queue.bindings) {
-    lines.push(`bind queue ${name} to exchange ${exchange.name} by '${routingKey}'`)
+  for (const { exchange, routingKeys } of queue.bindings) {
+    const by = routingKeys?.map((key) => `'${key}'`).join(', ') ?? 'the types that its consumer handles'
+    lines.push(`bind queue ${name} to exchange ${exchange.name} by ${by}`)
   }
   return lines
 }

@@ -20,7 +20,13 @@ export const interruptions: readonly Case[] = [
     run: async (world) => {
       const subscription = await world.broker.subscription('billing')
       await world.broker.away()
-      const options = { prefetch: { messages: 1, bytes: 1_000 }, receive: () => {}, report: () => {} }
+      const ignore = (): void => {}
+      const options = {
+        types: 'all',
+        prefetch: { messages: 1, bytes: 1_000 },
+        receive: ignore,
+        report: ignore,
+      } as const
       await assert.rejects(settled(subscription.open(options), 'open has settled'), HapaxError)
       await world.broker.back()
       await publishAgain(world.destination(), ['a'])

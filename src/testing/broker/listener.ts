@@ -66,6 +66,7 @@ export class Listener {
   ): Promise<Listener> {
     const listener = new Listener(subscription, each)
     const opening = subscription.open({
+      types: 'all',
       prefetch,
       receive: (deliveries) => listener.#receive(deliveries),
       report: (error) => listener.reports.push(error),

@@ -235,7 +235,7 @@ export class Relay<Tx> implements Line {
     const stuck = new Set<string>()
     await this.#sending.all(rows, (row, sent) => {
       const { key } = row.message
-      if (sent.status === 'confirmed') this.#confirm(row)
+      if (sent.status === 'confirmed') this.#confirm(row, sent.dropped)
       // It was not sent, because it stands behind such a message: that says nothing about the broker.
       else if (sent.status === 'unavailable' && key !== null && stuck.has(key)) this.#letGo([row])
       else {
@@ -262,7 +262,7 @@ export class Relay<Tx> implements Line {
         this.#letGo(rows.slice(index + 1))
         return this.#notConfirmed(row, sentAt, sent)
       }
-      this.#confirm(row)
+      this.#confirm(row, sent.dropped)
     }
   }
 
@@ -280,14 +280,19 @@ export class Relay<Tx> implements Line {
     }
   }
 
-  #confirm(row: OutboxMessage): void {
-    const { engine, changed } = this.#options
+  #confirm(row: OutboxMessage, dropped: Error | undefined): void {
+    const { engine, changed, name } = this.#options
     this.#down = { times: 0, until: 0 }
     this.#reaching.reached()
     this.#confirmedAt = engine.clock.monotonic()
     const deleting = this.#deletions.add(row.seq)
     if (deleting !== undefined) this.#track(deleting)
-    engine.events.emit('relayed', () => ({ relay: this.#options.name, message: ref(row.message) }))
+    const event = { relay: name, message: ref(row.message) }
+    if (dropped === undefined) engine.events.emit('relayed', () => event)
+    else {
+      engine.logger.debug({ ...event, ...errorFields(dropped) }, 'no queue wants a message; it was dropped')
+      engine.events.emit('relay-dropped', () => ({ ...event, error: dropped }))
+    }
     if (this.#hasRoom()) changed()
   }
 

@@ -1,7 +1,8 @@
 import type { Places, Random } from '../../base/index.ts'
 import { asError, type Clock, HapaxError, pause, Signal, within } from '../../base/index.ts'
 import type { Fed, Outcome, Source } from '../../consumer/index.ts'
-import type { Delivery, Reader as OpenReader } from '../../contracts/index.ts'
+import { OTHERS } from '../../consumer/index.ts'
+import type { Delivery, OpenOptions, Reader as OpenReader } from '../../contracts/index.ts'
 import type { IncomingMessage } from '../../message/index.ts'
 import { decodeArrival } from '../../message/index.ts'
 import type { Floor } from '../../transaction/index.ts'
@@ -45,6 +46,7 @@ export class Reader {
   async start(): Promise<void> {
     const { source, report } = this.#options
     const opening = source.subscription.open({
+      types: wantedTypes(source.consumer),
       prefetch: this.#prefetch(),
       receive: (deliveries) => {
         if (this.#resting) return this.#giveBack(deliveries)
@@ -248,6 +250,11 @@ export class Reader {
     const { random } = this.#options.engine
     return Math.min(30_000, 200 * 2 ** this.#errors) * (0.5 + random.number())
   }
+}
+
+/** The types that are worth delivering. */
+function wantedTypes({ served }: Fed): OpenOptions['types'] {
+  return served.includes(OTHERS) ? 'all' : served
 }
 
 /** A delivery that is not done, and when it is worth another try. */

@@ -2,7 +2,7 @@ import type { Origin } from '../../../contracts/index.ts'
 import { DUE, MANY, NAME, SEQ } from './fragments.ts'
 
 /** How many types are named, and whether those are wanted as well that are not in `subscriptions`. */
-export interface Types {
+interface Types {
   readonly named: number
   readonly others: boolean
 }

@@ -1,0 +1,38 @@
+import type { Entry, StoredMessage } from '../message/index.ts'
+import type { Outcome } from './outcome.ts'
+
+/** The first of each message. */
+export function distinct(entries: readonly Entry[]): readonly Entry[] {
+  if (entries.length === 1) return entries
+  const keys = new Set<string>()
+  for (const { stored } of entries) keys.add(stored.messageKey)
+  if (keys.size === entries.length) return entries
+  return entries.filter(({ stored }) => keys.delete(stored.messageKey))
+}
+
+/** A message that came twice in one call has the outcome of its first copy, or is a duplicate of it. */
+export async function allOutcomes(
+  entries: readonly Entry[],
+  unique: readonly Entry[],
+  outcomes: readonly Outcome[],
+  duplicate: (stored: StoredMessage, before: StoredMessage) => Outcome | Promise<Outcome>,
+): Promise<readonly Outcome[]> {
+  if (unique === entries) return outcomes
+  const first = new Map(unique.map((entry, index) => [entry.stored.messageKey, { entry, index }]))
+  const results: Outcome[] = []
+  for (const entry of entries) {
+    const { entry: taken, index } = first.get(entry.stored.messageKey) as { entry: Entry; index: number }
+    const result = outcomes[index] as Outcome
+    const own = entry === taken || !result.ack
+    results.push(own ? result : await duplicate(entry.stored, taken.stored))
+  }
+  return results
+}
+
+/** Groups of at most this size, in the same order. */
+export function inGroups<T>(items: readonly T[], size: number): readonly (readonly T[])[] {
+  if (items.length <= size) return items.length === 0 ? [] : [items]
+  const groups: T[][] = []
+  for (let start = 0; start < items.length; start += size) groups.push(items.slice(start, start + size))
+  return groups
+}
