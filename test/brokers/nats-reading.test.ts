@@ -64,11 +64,6 @@ describe.concurrent('a consumer of NATS', () => {
     await destination.close()
   })
 
-  it('is refused where there is no stream', async () => {
-    await using place = await natsPlace()
-    await expect(listen(consumer(place))).rejects.toMatchObject({ code: 'topology-mismatch' })
-  })
-
   it('begins with all that the stream has, or with what comes', async () => {
     await using place = await natsPlace()
     await filled(place, ['before'])
@@ -144,6 +139,35 @@ describe.concurrent('a consumer of NATS', () => {
     await listener.take(10)
     expect(listener.ids).toEqual(numbered(10))
     expect(listener.reports).toEqual([])
+  })
+
+  it.each(['all', 'new'] as const)(
+    'waits for a stream that does not exist yet, says so once, and leaves nothing out (%s)',
+    async (deliver) => {
+      await using place = await natsPlace()
+      await using listener = await listen(consumer(place, { deliver }))
+      await until(() => listener.reports.length > 0, 'it says that it waits')
+      await filled(place, ['a', 'b'])
+      await listener.takeAllOf(['a', 'b'])
+      expect(listener.reports.map(({ message }) => message)).toEqual([
+        `stream ${place.stream} does not exist yet: consumer billing waits for it`,
+      ])
+    },
+  )
+
+  it('closes while it waits for its stream, and leaves no link behind', async () => {
+    await using place = await natsPlace()
+    const listener = await listen(consumer(place))
+    await listener.close()
+    await until(() => place.proxy.size === 0, 'every link is closed')
+  })
+
+  it('is refused where there is no stream and it was told to check', async () => {
+    await using place = await natsPlace()
+    await expect(listen(consumer(place, { declare: 'check' }))).rejects.toMatchObject({
+      code: 'topology-mismatch',
+      message: expect.stringMatching(/to exist, got no such stream/),
+    })
   })
 
   it('says for how long the stream keeps messages', async () => {

@@ -30,6 +30,12 @@ function testBroker(place: KafkaPlace): TestBroker {
       groups.add(group)
       return kafka({ url: proxy.url }).group(groupId(group), { topic, ...HASTY })
     },
+    untouched: async () => {
+      const fresh = await plain.createTopic()
+      const [sender, reader] = [kafka({ url: proxy.url }), kafka({ url: proxy.url })]
+      const subscription = reader.group(groupId('untouched'), { topic: fresh, ...HASTY })
+      return { destination: sender.topic(fresh), subscription }
+    },
     send: (message) => plain.send(topic, recordOf(message)),
     receive: async (group, count) => (await plain.take(topic, groupId(group), count)).map(rawOf),
     waiting: (group) => plain.lag(topic, groupId(group)),

@@ -23,6 +23,11 @@ async function testBroker(place: NatsPlace, { silenceMs, returnMs }: PlaceTimes)
       groups.add(group)
       return js.consumer(group, { stream, single })
     },
+    untouched: async () => {
+      const [sender, reader] = [nats({ url: proxy.url }), nats({ url: proxy.url })]
+      const name = `${stream}_UNTOUCHED`
+      return { destination: sender.stream(name), subscription: reader.consumer('billing', { stream: name }) }
+    },
     send: async (message) =>
       void (await plain.publish(`${prefix}.plain`, message.body, { headers: headersOf(message) })),
     receive: (group, count) => receive(place, group, count),

@@ -59,6 +59,14 @@ export class RabbitmqPlace implements TestBroker, AsyncDisposable {
     return this.rabbit.queue(this.queue(group), { bind: { exchange: this.exchange }, single })
   }
 
+  async untouched() {
+    const [sender, reader] = [rabbitmq({ url: this.proxy.url }), rabbitmq({ url: this.proxy.url })]
+    const exchange = `${this.exchange}-untouched`
+    this.#queues.add('untouched')
+    const subscription = reader.queue(this.queue('untouched'), { bind: { exchange } })
+    return { destination: sender.exchange(exchange), subscription }
+  }
+
   /** Of the server. */
   get version(): string {
     return String((this.#connection.connection.serverProperties as { version?: unknown }).version)
@@ -137,7 +145,7 @@ export class RabbitmqPlace implements TestBroker, AsyncDisposable {
     await this.proxy[Symbol.asyncDispose]()
     try {
       for (const group of this.#queues) await this.channel.deleteQueue(this.queue(group))
-      for (const name of [this.exchange, `${this.exchange}-nowhere`]) await this.channel.deleteExchange(name)
+      for (const end of ['', '-nowhere', '-untouched']) await this.channel.deleteExchange(`${this.exchange}${end}`)
       await this.#connection.close()
     } catch {
       // The server of this test is gone, or was.

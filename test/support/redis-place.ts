@@ -24,7 +24,7 @@ export async function redisPlace(server: string = requireServer('redis'), tap?: 
     proxy,
     [Symbol.asyncDispose]: async () => {
       await proxy[Symbol.asyncDispose]()
-      await plain.del(stream).catch(() => {})
+      await plain.del(stream, `${stream}-untouched`).catch(() => {})
       plain.disconnect()
     },
   }

@@ -25,6 +25,11 @@ function testBroker(place: RedisPlace, { silenceMs, returnMs }: PlaceTimes): Tes
       })
       return redis.group(group, { stream, single, claimAfterMs: returnMs })
     },
+    untouched: async () => {
+      const [sender, reader] = [redisStreams({ url: proxy.url }), redisStreams({ url: proxy.url })]
+      const name = `${stream}-untouched`
+      return { destination: sender.stream(name), subscription: reader.group('billing', { stream: name }) }
+    },
     send: async (message) => void (await plain.xadd(stream, '*', ...wordsOf(message))),
     receive: (group, count) => receive(place, group, count),
     waiting: async (group) => {

@@ -20,6 +20,10 @@ const harness: BrokerHarness = {
     return {
       destination: () => broker.topic('shop'),
       subscription: async (group, { single = false } = {}) => broker.queue(group, { topic: 'shop', single }),
+      untouched: async () => ({
+        destination: broker.topic('new'),
+        subscription: broker.queue('untouched', { topic: 'new' }),
+      }),
       send: none,
       receive: none,
       waiting: none,

@@ -33,17 +33,19 @@ const ACK_WAIT_MS = 30_000
 
 /**
  * Makes the consumer, or compares what is there, as the plan says; first the stream, if this process declares it too.
- * One that was there before and vanished begins where it began then, so that nothing is left out.
+ * One that was there before and vanished begins where it began then, so that nothing is left out. Undefined: there is no such
+ * stream yet; its sender makes it.
  */
 export async function ensureConsumer(
   manager: JetStreamManager,
   plan: ConsumerPlan,
   stream: StreamPlan | undefined,
   before: FoundConsumer | undefined,
-): Promise<FoundConsumer> {
+): Promise<FoundConsumer | undefined> {
   if (plan.declare === 'none') return unseen(plan)
   if (plan.declare === 'assert' && stream !== undefined) await ensureStream(manager, stream)
   const there = await findStream(manager, plan.stream)
+  if (there === undefined && plan.declare === 'assert') return undefined
   if (there === undefined) throw mismatch(`stream ${plan.stream}`, 'to exist', 'no such stream')
   const info = (await findConsumer(manager, plan)) ?? (await make(manager, plan, before?.created))
   compare(plan, info.config)

@@ -41,6 +41,8 @@ export class NatsReader implements Reader {
   readonly #closing = new AbortController()
   #consumer: FoundConsumer | undefined
   #session: Session | undefined
+  /** There was no stream when this reader looked last. */
+  #awaitsStream = false
   /** The code of the last report, until things go well again: a loss is reported once, not with every attempt. */
   #reported: string | undefined
   #paused = false
@@ -56,9 +58,19 @@ export class NatsReader implements Reader {
 
   static async open(options: ReaderOptions): Promise<NatsReader> {
     const reader = new NatsReader(options, await Client.load(options.settings))
-    const session = await reader.#begin()
-    void reader.#supervise(session)
+    void reader.#supervise(await reader.#first())
     return reader
+  }
+
+  /** A reader may start before the first message is sent, and so before there is a stream: then it waits for it. */
+  async #first(): Promise<Session | undefined> {
+    try {
+      return await this.#begin()
+    } catch (error) {
+      if (!this.#awaitsStream) throw error
+      this.#report(natsError('NATS cannot be read from', error), false)
+      return undefined
+    }
   }
 
   get horizonMs(): number | undefined {
@@ -95,8 +107,8 @@ export class NatsReader implements Reader {
   }
 
   /** Begins again whenever something broke, until it is closed. */
-  async #supervise(first: Session): Promise<void> {
-    let session: Session | undefined = first
+  async #supervise(first: Session | undefined): Promise<void> {
+    let session = first
     for (let failures = 0; !this.#closing.signal.aborted; ) {
       if (session !== undefined) {
         const error = await session.over
@@ -134,9 +146,9 @@ export class NatsReader implements Reader {
     }
   }
 
-  /** Looking whether the user's own connection is back costs next to nothing. */
+  /** Looking whether the user's own connection is back, or the stream is there, costs next to nothing. */
   get #policy(): Parameters<typeof retryDelay>[0] {
-    const maxDelayMs = this.#client.owns ? 10_000 : 1_000
+    const maxDelayMs = this.#client.owns && !this.#awaitsStream ? 10_000 : 1_000
     return { attempts: Number.POSITIVE_INFINITY, minDelayMs: 50, maxDelayMs, factor: 2 }
   }
 
@@ -144,8 +156,7 @@ export class NatsReader implements Reader {
     const old = this.#session?.link
     const link = old === undefined || old.lost.aborted ? await Link.open(this.#client) : old
     try {
-      const { plan, stream } = this.#options
-      const consumer = await ensureConsumer(link.manager, plan, stream(), this.#consumer)
+      const consumer = await this.#ensure(link)
       // What another consumer of this name delivered has other numbers: an ack would hit the wrong message.
       if (this.#consumer !== undefined && consumer.created !== this.#consumer.created) this.#deliveries.forget()
       this.#consumer = consumer
@@ -157,6 +168,19 @@ export class NatsReader implements Reader {
     if (this.#closing.signal.aborted) await this.#discard(this.#session)
     this.#ask()
     return this.#session
+  }
+
+  async #ensure({ manager }: Link): Promise<FoundConsumer> {
+    const { stream } = this.#options
+    const before = this.#awaitsStream
+    this.#awaitsStream = false
+    // What came into a stream that this reader has waited for is new, all of it.
+    const plan = before ? { ...this.#options.plan, deliver: 'all' as const } : this.#options.plan
+    const consumer = await ensureConsumer(manager, plan, stream(), this.#consumer)
+    if (consumer !== undefined) return consumer
+    this.#awaitsStream = true
+    const what = `stream ${plan.stream} does not exist yet: consumer ${plan.name} waits for it`
+    throw new HapaxError('topology-mismatch', what, { fields: { stream: plan.stream, consumer: plan.name } })
   }
 
   /** It was closed meanwhile. */

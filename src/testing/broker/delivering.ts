@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import type { Case } from './case.ts'
-import type { Received } from './listener.ts'
+import { Listener, type Received } from './listener.ts'
 import { assertSame, message, numbered, publish, publishAll } from './world.ts'
 
 const everyMessage: readonly Case[] = [
@@ -24,6 +24,15 @@ const everyMessage: readonly Case[] = [
       const listener = await world.listen('billing')
       await listener.take(10)
       assertSame(listener.ids, numbered(10))
+    },
+  },
+  {
+    name: 'a reader may start before anything was ever published',
+    run: async (world) => {
+      const { destination, subscription } = await world.broker.untouched()
+      const listener = world.closeLater(await Listener.open(subscription, { messages: 100, bytes: 1e9 }))
+      await publishAll(world.closeLater(destination), numbered(3))
+      await listener.takeAllOf(numbered(3))
     },
   },
   {

@@ -60,6 +60,11 @@ export interface TestBroker {
   destination(options?: { readonly unroutable?: boolean; readonly format?: EventFormat }): Destination
   /** Every group gets every message that is sent after the first call for this group; the same group is the same queue. */
   subscription(group: string, options?: { readonly single?: boolean }): Promise<Subscription>
+  /**
+   * Another place, where only that exists which a broker leaves to operators: a topic of Kafka, nothing of the others. Both sides are as
+   * two processes have them that know nothing of each other.
+   */
+  untouched(): Promise<{ readonly destination: Destination; readonly subscription: Subscription }>
   /** Sends with the plain client, past hapax. */
   send(message: RawMessage): Promise<void>
   /** What the plain client finds in a group's queue, taken away with ack; waits until there are `count`. */
