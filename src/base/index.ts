@@ -34,6 +34,7 @@ export {
   unstorable,
 } from './errors.ts'
 export { type EffectState, EventHub, type Events, type MessageRef } from './events.ts'
+export { heard, heardPool } from './heard.ts'
 export { type LimitedLogger, type Logger, loggerOption, silentLogger } from './logger.ts'
 export { unsupportedNode } from './node-version.ts'
 export {

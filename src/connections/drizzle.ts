@@ -3,6 +3,8 @@ import {
   describe,
   expected,
   HapaxError,
+  heard,
+  heardPool,
   isHapaxError,
   isolationOption,
   pause,
@@ -97,22 +99,12 @@ function isPool(client: object | undefined): boolean {
   return false
 }
 
-const listened = new WeakSet<object>()
-
 /**
  * Lets no connection that breaks end the process: while somebody has it, its client emits an error to whoever listens; else the pool
  * does.
  */
 function listenTo(pool: Clients): void {
-  if (listened.has(pool)) return
-  listen(pool)
-  pool.on('acquire', listen)
-}
-
-function listen(emitter: ErrorEmitter): void {
-  if (listened.has(emitter)) return
-  listened.add(emitter)
-  emitter.on('error', () => {})
+  heardPool(heard(pool))
 }
 
 class DrizzleConnection implements Connection<Queryable> {

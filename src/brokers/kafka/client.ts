@@ -1,4 +1,4 @@
-import { type Clock, clientMissing, pause, systemClock } from '../../base/index.ts'
+import { type Clock, clientMissing, heard, pause, systemClock } from '../../base/index.ts'
 
 /** A record as the producer takes it. */
 export interface KafkaRecord {
@@ -177,11 +177,10 @@ export async function platformaticKafka(): Promise<KafkaClients> {
 
 /** Nothing that a client or one of its links emits may end the process; errors also come as rejections. */
 export function listen(client: KafkaClient): void {
-  const on = client.on.bind(client) as (event: string, listener: (payload: never) => void) => unknown
-  on('error', () => {})
+  heard(client as { on(event: 'error', listener: () => void): unknown })
   // The client itself listens once to each link; one that breaks while it says who it is emits two errors.
   const links = client.connections as { on?(event: 'connecting', listener: (link: Connecting) => void): unknown }
-  links.on?.('connecting', ({ connection }) => connection.on('error', () => {}))
+  links.on?.('connecting', ({ connection }) => void heard(connection))
 }
 
 interface Connecting {

@@ -3,6 +3,7 @@ import {
   clientMissing,
   contained,
   expected,
+  heard,
   nameText,
   noOthers,
   oneOf,
@@ -14,7 +15,7 @@ import type { Destination, Subscription } from '../../contracts/index.ts'
 import type { EventFormat, OutgoingMessage } from '../../message/index.ts'
 import type { AmqpConnection } from './amqp.ts'
 import { Exchange } from './exchange.ts'
-import { heard, Link } from './link.ts'
+import { Link } from './link.ts'
 import { Queue } from './queue.ts'
 import {
   argumentsOption,

@@ -1,6 +1,7 @@
 import {
   asError,
   HapaxError,
+  heard,
   messageOf,
   type RetryPolicy,
   retryDelay,
@@ -143,7 +144,7 @@ export class Link {
 
   #opened(): Promise<AmqpConnection> {
     const { open, owned, timeoutMs } = this.#options
-    const opening = open().then(heard)
+    const opening = open().then((connection) => heard(connection))
     return within(systemClock, timeoutMs, opening, () => {
       // Should it open after all, nobody wants it any more.
       if (owned) void opening.then(closeConnection).catch(() => {})
@@ -208,16 +209,6 @@ export const BACK_OFF: RetryPolicy = {
   minDelayMs: 50,
   maxDelayMs: 10_000,
   factor: 2,
-}
-
-const connections = new WeakSet<object>()
-
-/** A connection of which no error ends the process, however late it comes: also not when nobody uses it any more, or yet. */
-export function heard(connection: AmqpConnection): AmqpConnection {
-  if (connections.has(connection)) return connection
-  connections.add(connection)
-  connection.on('error', () => {})
-  return connection
 }
 
 /** How long a server may take to say good-bye. */

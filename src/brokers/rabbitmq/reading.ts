@@ -1,4 +1,4 @@
-import { HapaxError, pause, systemClock } from '../../base/index.ts'
+import { HapaxError, heard, pause, systemClock } from '../../base/index.ts'
 import type { Handle, Incoming } from '../kit/index.ts'
 import { Acks } from './acks.ts'
 import type { AmqpChannel, AmqpConnection, AmqpMessage } from './amqp.ts'
@@ -98,8 +98,7 @@ export class Reading {
     // One that is being deleted is found for a moment more.
     await pause(systemClock, DELETION_MS)
     const look = async (connection: AmqpConnection): Promise<boolean> => {
-      const channel = await connection.createChannel()
-      channel.on('error', () => {})
+      const channel = heard(await connection.createChannel())
       await channel.checkQueue(name)
       return closed(channel)
     }
@@ -255,10 +254,9 @@ function heldTooLong(what: string, detail: string, cause?: unknown): HapaxError 
 /** A channel on which the queue was declared. A server closes the one on which it refuses: each attempt has its own. */
 async function declared(connection: AmqpConnection, place: QueuePlace, existing: Existing): Promise<AmqpChannel> {
   for (;;) {
-    const channel = await connection.createChannel()
+    // The rejection says the same as an error.
+    const channel = heard(await connection.createChannel())
     guardFrames(connection, channel)
-    // The rejection says the same.
-    channel.on('error', () => {})
     try {
       await declareQueue(channel, place, existing.arguments)
       return channel

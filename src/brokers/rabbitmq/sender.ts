@@ -1,4 +1,4 @@
-import { asError, HapaxError, messageOf } from '../../base/index.ts'
+import { asError, HapaxError, heard, messageOf } from '../../base/index.ts'
 import type { Confirmation } from '../../contracts/index.ts'
 import type { AmqpConfirmChannel, AmqpConnection, AmqpMessage } from './amqp.ts'
 import { type Answer, CONFIRMED } from './answer.ts'
@@ -62,10 +62,8 @@ export class Sender {
   static open(link: Link, settings: SenderSettings, told: (ended: Ended) => void): Promise<Sender> {
     const { place } = settings
     const opening = async (connection: AmqpConnection): Promise<Sender> => {
-      const channel = await connection.createConfirmChannel()
       // What goes wrong while it is being declared is told by the promise.
-      const ignore = (): void => {}
-      channel.on('error', ignore)
+      const channel = heard(await connection.createConfirmChannel())
       await declareExchange(channel, place)
       const { frameMax = LEAST_HARMLESS } = connection.connection ?? {}
       return new Sender(link, settings, channel, frameMax, told)

@@ -1,4 +1,4 @@
-import { describe, isHapaxError, isolationOption, systemClock, within } from '../../base/index.ts'
+import { describe, heard, heardPool, isHapaxError, isolationOption, systemClock, within } from '../../base/index.ts'
 import type {
   Connection,
   ConnectionFeatures,
@@ -149,32 +149,19 @@ async function acquire<Client extends MysqlPoolClient>(
   return untilAcquired(connect(await pool), signal, (late) => late.release())
 }
 
-const pools = new WeakSet<object>()
-const links = new WeakSet<object>()
-
 /**
  * A connection of the pool. The pool listens for the first error of a link, and there may be more, also in the instant in which it is
  * handed out, and when nobody uses it: one would end the process.
  */
 async function connect<Client extends MysqlPoolClient>(pool: MysqlPool<Client>): Promise<Client> {
-  if (!pools.has(pool)) {
-    pools.add(pool)
-    const { on } = pool as { on?(event: 'acquire', listener: (link: Link) => void): unknown }
-    on?.call(pool, 'acquire', listen)
-  }
+  heardPool(pool)
   const client = await pool.getConnection()
   // One that was released to whoever waits for it is not told of.
-  listen((client as { connection?: Link }).connection ?? client)
+  heard((client as { connection?: Link }).connection ?? client)
   return client
 }
 
 type Link = Pick<MysqlPoolClient, 'on'>
-
-function listen(link: Link): void {
-  if (links.has(link)) return
-  links.add(link)
-  link.on('error', () => {})
-}
 
 /** One transaction on one connection. */
 class Run<Client extends MysqlPoolClient> {

@@ -1,6 +1,7 @@
 import {
   clientMissing,
   expected,
+  heard,
   identifier,
   isText,
   noOthers,
@@ -179,7 +180,7 @@ async function openPool(url: string, max: number): Promise<OwnPool> {
     enableKeepAlive: true,
   })
   // An idle connection that breaks is replaced; without a listener a second error of it would end the process.
-  pool.on('connection', (connection) => void connection.on('error', () => {}))
+  pool.on('connection', (connection) => void heard(connection))
   return {
     getConnection: () => acquire(pool as unknown as MysqlPool),
     // A connection that does not answer would keep end() waiting for ever.

@@ -1,4 +1,12 @@
-import { describe, HapaxError, isHapaxError, isolationOption, transactionClosed } from '../../base/index.ts'
+import {
+  describe,
+  HapaxError,
+  heard,
+  heardPool,
+  isHapaxError,
+  isolationOption,
+  transactionClosed,
+} from '../../base/index.ts'
 import type {
   Connection,
   ConnectionFeatures,
@@ -159,31 +167,16 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
  */
 const NO_JIT: Statement = { text: 'set local jit = off', params: [] }
 
-const pools = new WeakSet<object>()
-const clients = new WeakSet<object>()
-
 /**
  * A client of the pool. Whatever becomes of it, no error that it emits ends the process: the pool's own listener is not there from
  * the instant in which the pool hands it out, before whoever waits for it goes on, until it is given back.
  */
 async function acquire<Client extends PgPoolClient>(pool: PgPool<Client>, signal?: AbortSignal): Promise<Client> {
   signal?.throwIfAborted()
-  if (!pools.has(pool)) {
-    pools.add(pool)
-    const { on } = pool as { on?(event: 'acquire', listener: (client: PgPoolClient) => void): unknown }
-    on?.call(pool, 'acquire', listen)
-  }
+  heardPool(pool)
   const client = await untilAcquired(pool.connect(), signal, (late) => late.release())
   // Not every pool tells.
-  listen(client)
-  return client
-}
-
-/** For good: one that was destroyed may emit errors later, and more than one. */
-function listen(client: PgPoolClient): void {
-  if (clients.has(client)) return
-  clients.add(client)
-  client.on('error', () => {})
+  return heard(client)
 }
 
 /** One transaction on one client. */
