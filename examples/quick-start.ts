@@ -1,7 +1,7 @@
 import { createHapax, defineMessage } from 'hapax'
 import { sqlite } from 'hapax/sqlite'
 
-// A database of your own; postgres({ pool }) and mysql({ pool }) work the same way.
+// A database of your own. With postgres({ pool }) and mysql({ pool }) only the SQL differs: see docs/stores.
 const hapax = createHapax({ store: sqlite({ path: 'shop.db' }), source: '/shop', delivery: 'local' })
 await hapax.migrate()
 await hapax.transaction((tx) => tx.query('create table if not exists invoices (order_id text, amount integer)'))
