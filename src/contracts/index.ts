@@ -97,6 +97,7 @@ export type {
   InHand,
   Look,
   Migration,
+  MigrationSql,
   MigrationState,
   Opening,
   Postponed,

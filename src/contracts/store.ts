@@ -214,6 +214,17 @@ export interface Migration {
   readonly sql: readonly string[]
 }
 
+/** Migrations for tools that apply SQL themselves. */
+export interface MigrationSql {
+  /** Plain statements in their order, also those that record what was applied. They need no more than a transaction around them. */
+  readonly statements: readonly string[]
+  /** What comes before and after them where nothing else begins a transaction and keeps others away. */
+  readonly before: readonly string[]
+  readonly after: readonly string[]
+  /** What the database's own client needs in place of a semicolon behind a statement that contains some; undefined: nothing. */
+  readonly delimiter: string | undefined
+}
+
 /** A migration and whether the database has it. */
 export interface MigrationState extends Migration {
   readonly applied: boolean
@@ -265,8 +276,8 @@ export interface StoreSchema {
    */
   ready(): Promise<readonly Finding[]>
   migrations(): Promise<readonly MigrationState[]>
-  /** The migrations, or those of these versions, as a script for the database's own client; asks nothing of the database. */
-  script(versions?: readonly number[]): string
+  /** The SQL of the migrations, or of those of these versions, for other tools; asks nothing of the database. */
+  sql(versions?: readonly number[]): MigrationSql
   /** Applies what is missing; safe when two instances do it at once. Returns what was applied. */
   migrate(): Promise<readonly Migration[]>
 }

@@ -144,7 +144,7 @@ export class SimStore implements Store<SimTx> {
   readonly schema: Store<SimTx>['schema'] = {
     ready: async () => [],
     migrations: async () => [],
-    script: () => '',
+    sql: () => ({ statements: [], before: [], after: [], delimiter: undefined }),
     migrate: async () => [],
   }
 

@@ -3,6 +3,7 @@ import fc from 'fast-check'
 import { type Destination, defineMessage } from 'hapax'
 import { memoryBroker } from 'hapax/memory-broker'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { formatted } from '../../src/cli/migration-formats.ts'
 import { anyCharacter } from '../support/any-text.ts'
 import { makeEmptyPlace, openStore, type Place, table } from '../support/databases.ts'
 import { testStores } from '../support/servers.ts'
@@ -303,7 +304,7 @@ describe.for(stores)('the printed migrations of %s', (store) => {
     await using place = await makeEmptyPlace(store)
     const opened = await openStore(place.place, { max: 1 })
     const { status, stderr: said } = spawnSync(client.program, client.args(place.place), {
-      input: opened.schema.script(),
+      input: formatted(opened.schema.sql(), 'client'),
       encoding: 'utf8',
       env: { ...process.env, ...client.env(place.place) },
     })
@@ -312,5 +313,28 @@ describe.for(stores)('the printed migrations of %s', (store) => {
     await opened.close()
     await place.query(client.call(place.place))
     expect(await place.query(`select 1 from ${table(place.place, 'outbox')}`)).toHaveLength(1)
+  })
+
+  it('are plain statements for a tool that sends one after the other', async () => {
+    await using place = await makeEmptyPlace(store)
+    const opened = await openStore(place.place, { max: 1 })
+    if (store === 'postgres') await place.query(`drop schema ${place.place.schema} cascade`)
+    const sql = formatted(opened.schema.sql(), 'sql')
+    expect(sql).not.toMatch(/^(begin|commit|rollback|start transaction);$|^delimiter\b/im)
+    const statements = sql.split(/;\n(?:\n|$)/).filter((text) => text !== '')
+    expect(statements).toEqual(opened.schema.sql().statements)
+    for (const text of statements) await place.query(text)
+    expect(await opened.schema.migrate()).toEqual([])
+    await opened.close()
+    await place.query(client.call(place.place))
+    expect(await place.query(`select 1 from ${table(place.place, 'outbox')}`)).toHaveLength(1)
+  })
+
+  it.runIf(store === 'postgres')('are plain statements for a tool that sends all of them at once', async () => {
+    await using place = await makeEmptyPlace(store)
+    const opened = await openStore(place.place, { max: 1 })
+    await place.query(formatted(opened.schema.sql(), 'sql'))
+    expect(await opened.schema.migrate()).toEqual([])
+    await opened.close()
   })
 })

@@ -13,7 +13,7 @@ type Moment = 'before' | 'in flight' | 'after'
 const QUIET = /^(close|schema\.\w+|workers\.\w+|subscriptions\.add|(inbox|claims)\.renew|admin\.status)$/
 
 /** Calls that answer at once; what they have to ask the database is a point of its own. */
-const SYNCHRONOUS = ['transactions.enter', 'schema.script']
+const SYNCHRONOUS = ['transactions.enter', 'schema.sql']
 
 /**
  * Numbers the calls over the seams of a store as they happen, and ends the process at one of them. Two runs of the same

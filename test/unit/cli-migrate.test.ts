@@ -52,12 +52,26 @@ describe('migrate', () => {
     ['postgres://u:hunter2@127.0.0.1:1/d', 'create table "hapax".receipts', 'pg_advisory_xact_lock'],
     ['mysql://u:hunter2@127.0.0.1:1/d', 'create table if not exists hapax_receipts', 'get_lock'],
   ] as const)('prints everything when %s does not answer', async ([store, table, lock]) => {
-    const { exitCode, stdout, stderr } = await cli(['migrate', '--print', '--store', store])
+    const print = ['migrate', '--print', '--store', store]
+    const { exitCode, stdout, stderr } = await cli([...print, '--format', 'client'])
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: expect.stringContaining('does not answer') })
     expect(stdout).toMatch(/^begin;\n[\s\S]*\ncommit;\n$/)
     for (const part of [table, lock]) expect(stdout).toContain(part)
     // No placeholder is left, and no credential.
     expect(stdout + stderr).not.toMatch(/\$\d|\?|hunter2/)
+    const plain = await cli(print)
+    expect(plain.stdout).toContain(table)
+    expect(plain.stdout).not.toMatch(/^(begin|commit);$|^delimiter\b/m)
+    expect(plain.stdout).not.toContain(lock)
+    expect(plain.stdout).toEqual((await cli([...print, '--format', 'sql'])).stdout)
+  })
+
+  it.for([
+    [['--print', '--format', 'yaml'], /Allowed choices are sql, client/],
+    [['--format', 'sql'], /--format goes with --print only/],
+  ] as const)('refuses %s', async ([args, said]) => {
+    const { exitCode, stderr } = await cli(['migrate', ...args, '--store', 'sqlite:new.db'])
+    expect({ exitCode, stderr }).toEqual({ exitCode: 2, stderr: expect.stringMatching(said) })
   })
 
   it('is what the other commands ask for where the tables are missing', async () => {

@@ -1,13 +1,17 @@
+import { Option } from 'commander'
 import type { Migration } from '../../contracts/index.ts'
 import { CliError } from '../io/errors.ts'
 import { type Io, json, line, paint } from '../io/io.ts'
 import { plural } from '../io/text.ts'
+import { FORMAT_NAMES, FORMATS_HELP, type Format, formatted } from '../migration-formats.ts'
 import { type AddCommand, examples, withStore } from '../options.ts'
 import { closing, command, findStore, type NamedStore, type StoreOptions } from '../store.ts'
 
 /** Options of `hapax migrate`. */
 interface MigrateOptions extends StoreOptions {
   readonly print?: true
+  /** @default 'sql' */
+  readonly format?: Format
   readonly check?: true
   readonly dryRun?: true
   readonly json?: true
@@ -17,14 +21,16 @@ interface MigrateOptions extends StoreOptions {
 export const addMigrate: AddCommand = (root, io, done) => {
   withStore(root.command('migrate'))
     .description('Makes or updates the tables; safe when several run it at once.')
-    .option('--print', 'print the SQL of what is missing instead, for psql, mysql or sqlite3')
+    .option('--print', 'print the SQL of what is missing instead')
+    .addOption(new Option('--format <format>', `with --print: ${FORMATS_HELP} (default: sql)`).choices(FORMAT_NAMES))
     .option('--check', 'change nothing; exit code 1 if something is missing or differs')
     .option('--dry-run', 'change nothing; say what would be applied')
     .addHelpText(
       'after',
       examples(
         'hapax migrate --store postgres://localhost/shop',
-        'hapax migrate --store mysql://localhost/shop --print > hapax.sql',
+        'hapax migrate --print > migrations/20260101_hapax.sql',
+        'hapax migrate --store mysql://localhost/shop --print --format client | mysql shop',
         'hapax migrate --check',
       ),
     )
@@ -34,6 +40,7 @@ export const addMigrate: AddCommand = (root, io, done) => {
 /** Applies the migrations, or says what it would apply. */
 async function migrate(options: MigrateOptions, io: Io): Promise<number> {
   const modes = [options.print && '--print', options.check && '--check', options.dryRun && '--dry-run'].filter(Boolean)
+  if (options.format !== undefined && !options.print) throw new CliError('usage', '--format goes with --print only')
   if (modes.length > 1) throw new CliError('usage', `${modes.join(' and ')} do not go together`)
   const found = await findStore(options, io, modes.length === 0 ? 'create' : 'read')
   return closing(found, () => {
@@ -76,7 +83,7 @@ async function print(found: NamedStore, options: MigrateOptions, io: Io): Promis
     io.err.write(`-- ${found.name} does not answer: all migrations are printed\n`)
     return undefined
   })
-  const sql = found.store.schema.script(pending?.map(({ version }) => version))
+  const sql = formatted(found.store.schema.sql(pending?.map(({ version }) => version)), options.format ?? 'sql')
   if (options.json) json(io, { applied: [], pending: pending?.map(summary) ?? null, sql })
   else io.out.write(sql === '' ? `-- ${found.name} is up to date\n` : sql)
   return 0

@@ -86,7 +86,7 @@ class Memory implements MemoryStore {
   readonly schema: StoreSchema = {
     ready: async () => [],
     migrations: async () => [],
-    script: () => '',
+    sql: () => ({ statements: [], before: [], after: [], delimiter: undefined }),
     migrate: async () => [],
   }
 

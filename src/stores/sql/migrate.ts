@@ -1,7 +1,15 @@
 import { hash } from 'node:crypto'
 import type { Random } from '../../base/index.ts'
 import { HapaxError, isHapaxError, pause, systemClock } from '../../base/index.ts'
-import type { Executor, Migration, MigrationState, Result, Statement, TransactionWork } from '../../contracts/index.ts'
+import type {
+  Executor,
+  Migration,
+  MigrationSql,
+  MigrationState,
+  Result,
+  Statement,
+  TransactionWork,
+} from '../../contracts/index.ts'
 import type { Dialect } from './dialect/dialect.ts'
 import { asText } from './values.ts'
 
@@ -33,7 +41,7 @@ export function migration<Tx>(
   executorOf: (tx: Tx) => Executor,
 ): TransactionWork<Tx, readonly Migration[]> {
   return {
-    first: dialect.migrationLock,
+    first: [...dialect.migrationLock, ...dialect.migrationPlace],
     body: async (tx) => {
       const run = ({ text, params }: Statement): Promise<Result> => executorOf(tx).query(text, params)
       try {
@@ -66,28 +74,26 @@ export async function untilFree<T>(migrate: () => Promise<T>, random: Random): P
 /** How long a migration tries to get hold of tables that are in use. */
 const PATIENCE_MS = 120_000
 
-/** What `migration` does, as a plain SQL script for psql, mysql or sqlite3. */
-export function migrationScript(dialect: Dialect, versions?: readonly number[]): string {
+/** What `migration` does, for other tools. */
+export function migrationSql(dialect: Dialect, versions?: readonly number[]): MigrationSql {
   const chosen = numbered(dialect).filter(({ version }) => versions?.includes(version) ?? true)
-  if (chosen.length === 0) return ''
-  const statements = [
-    'begin',
-    ...dialect.migrationLock.map(inlined),
-    inlined(dialect.migrationTable),
-    ...chosen.flatMap(({ version, name, checksum, sql }) => [
-      `-- migration ${version}: ${name}\n${sql[0]}`,
-      ...sql.slice(1),
-      inlined(dialect.migrationDone(version, name, checksum)),
-    ]),
-    ...dialect.migrationUnlock.map(inlined),
-    'commit',
-  ]
-  return statements.map((text) => ended(text.trim(), dialect)).join('\n')
+  const applied = chosen.flatMap(({ version, name, checksum, sql }) => [
+    `-- migration ${version}: ${name}\n${sql[0]}`,
+    ...sql.slice(1),
+    inlined(dialect.migrationDone(version, name, checksum)),
+  ])
+  const begun = [...dialect.migrationPlace, dialect.migrationTable].map(inlined)
+  return {
+    statements: chosen.length === 0 ? [] : [...begun, ...applied].map(compact),
+    before: ['begin', ...dialect.migrationLock.map(inlined)],
+    after: [...dialect.migrationUnlock.map(inlined), 'commit'],
+    delimiter: dialect.delimiter,
+  }
 }
 
-function ended(text: string, { delimiter }: Dialect): string {
-  if (delimiter === undefined || !text.includes(';')) return `${text};\n`
-  return `delimiter ${delimiter}\n${text}${delimiter}\ndelimiter ;\n`
+/** Without empty lines, so that one between two statements tells them apart. */
+function compact(text: string): string {
+  return text.trim().replaceAll(/\n\s*\n/g, '\n')
 }
 
 /** A statement with its values written in: those of migrations are our own names, numbers and digits. */

@@ -3,7 +3,7 @@ import type { Finding, MigrationState, StoreSchema } from '../../contracts/index
 import { lookAt } from './checkup.ts'
 import { assertRecognised } from './connection/recognised.ts'
 import type { SqlContext } from './context.ts'
-import { migration, migrationScript, migrationStates, untilFree } from './migrate.ts'
+import { migration, migrationSql, migrationStates, untilFree } from './migrate.ts'
 
 /** The tables of an SQL database. */
 export function sqlSchema<Tx, Own>(context: SqlContext<Tx, Own>): StoreSchema {
@@ -17,7 +17,7 @@ export function sqlSchema<Tx, Own>(context: SqlContext<Tx, Own>): StoreSchema {
       return known
     },
     migrations,
-    script: (versions) => migrationScript(dialect, versions),
+    sql: (versions) => migrationSql(dialect, versions),
     migrate: async () => {
       // A look first: it needs no more than the right to read, which is all that many an application has.
       if ((await migrations()).every(({ applied }) => applied)) return []

@@ -45,6 +45,7 @@ export function dialect(database: string, prefix: string): Dialect {
     delimiter: '//',
     // The steps name no database, so that a copy under another name has the same checksums.
     migrationLock: [plain(`use \`${database}\``), { text: sql.migrationLock, params: [prefix] }],
+    migrationPlace: [],
     migrationUnlock: [{ text: sql.migrationUnlock, params: [prefix] }],
     migrationTable: plain(sql.migrationTable),
     migrationRows: plain(sql.migrationRows),

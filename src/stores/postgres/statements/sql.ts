@@ -40,6 +40,8 @@ export function dialect(schema: string): Dialect {
     migrationLock: [
       plain(`set local lock_timeout = '60s'`),
       { text: 'select pg_advisory_xact_lock(hashtextextended($1::text, 0))', params: [`hapax migrate ${schema}`] },
+    ],
+    migrationPlace: [
       // With `if not exists` it would need the right to make schemas also where there is one.
       plain(`do $$ begin if to_regnamespace('${schema}') is null then create schema ${schema}; end if; end $$`),
     ],

@@ -60,6 +60,8 @@ export interface Dialect {
   readonly delimiter: string | undefined
   /** Keeps a second migrating instance waiting; the first statements of the migrating transaction. */
   readonly migrationLock: readonly Statement[]
+  /** Makes what the tables are in, if it is missing. */
+  readonly migrationPlace: readonly Statement[]
   readonly migrationUnlock: readonly Statement[]
   readonly migrationTable: Statement
   readonly migrationRows: Statement

@@ -44,6 +44,7 @@ export function dialect(prefix: string): Dialect {
     delimiter: undefined,
     // BEGIN IMMEDIATE is the lock.
     migrationLock: [],
+    migrationPlace: [],
     migrationUnlock: [],
     migrationTable: plain(sql.migrationTable),
     migrationRows: plain(sql.migrationRows),
