@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { type ClaimStore, createHapax, messageKey, silentLogger } from 'hapax'
+import { createHapax, messageKey, silentLogger } from 'hapax'
+import type { ClaimStore } from 'hapax/contracts'
 import { redis } from 'hapax/redis'
 import { Redis } from 'ioredis'
 import { chunks, heading, loops, report, sideBySide } from './measure.ts'

@@ -40,11 +40,13 @@ import {
 } from './base/index.ts'
 import { type ClaimHapax, type ClaimHapaxOptions, LeaseCore } from './claims/index.ts'
 import type { ConsumerOptions } from './consumer/index.ts'
-import { Consumer, unknownHandler } from './consumer/index.ts'
+import { ConsumerCore, unknownHandler } from './consumer/index.ts'
 import type {
+  Consumer,
   Destination,
   Finding,
   Handler,
+  Leased,
   LeasedHandler,
   Migration,
   MigrationState,
@@ -53,11 +55,13 @@ import type {
   StoreFeatures,
   StoreStatus,
   Trace,
+  Worker,
 } from './contracts/index.ts'
-import { Leased, type LeasedOptions } from './leased/index.ts'
+import { LeasedCore, type LeasedOptions } from './leased/index.ts'
+
 import { type Draft, MAX_TEXT_BYTES, type MessageType, messageType, type PublishOptions } from './message/index.ts'
 import { type Engine, Floor, Publisher, sentName, unit } from './transaction/index.ts'
-import { Unserved, Worker, type WorkerOptions } from './worker/index.ts'
+import { Unserved, WorkerCore, type WorkerOptions } from './worker/index.ts'
 
 /** Options of `explain`. */
 export interface ExplainOptions {
@@ -93,7 +97,7 @@ export interface HapaxOptions<Tx, Own> {
 }
 
 /** Options of `hapax.transaction`. */
-export interface HapaxTransactionOptions {
+interface HapaxTransactionOptions {
   /** @default what the database is set to */
   readonly isolation?: Isolation
   /** How long the transaction may sit idle before the database ends it. @default 60_000 */
@@ -126,7 +130,7 @@ export interface Hapax<Tx, Own = Tx> {
   consumer(name: string, options?: ConsumerOptions<Handler<unknown, Tx>>): Consumer<Tx>
   /** A named reader whose handlers call the outside world: no transaction is open meanwhile, and no call is made twice. */
   leased(name: string, options?: LeasedOptions<LeasedHandler<unknown, Tx>>): Leased<Tx>
-  worker(options: WorkerOptions<Tx>): Worker<Tx>
+  worker(options: WorkerOptions<Tx>): Worker
   status(): Promise<StoreStatus>
   /**
    * Every place where a message with this id is known, oldest first. Without `source`, a message whose id is not a UUIDv7 is only looked
@@ -204,8 +208,8 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   readonly #store: Store<Tx, Own>
   readonly #engine: Engine<Tx>
   readonly #publisher: Publisher<Tx, Own>
-  readonly #consumers = new Map<string, Consumer<Tx>>()
-  readonly #workers = new Set<Worker<Tx>>()
+  readonly #consumers = new Map<string, ConsumerCore<Tx>>()
+  readonly #workers = new Set<WorkerCore<Tx>>()
   readonly #destinations = new Set<Destination>()
 
   constructor(options: HapaxOptions<Tx, Own>) {
@@ -307,14 +311,14 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
       kind: 'one',
       ...handler,
     }))
-    const consumer = new Consumer(this.#engine, name, options, unknown)
+    const consumer = new ConsumerCore(this.#engine, name, options, unknown)
     this.#consumers.set(name, consumer)
     return consumer
   }
 
   leased(name: string, options: LeasedOptions<LeasedHandler<unknown, Tx>> = {}): Leased<Tx> {
     this.#refuseSecond(name)
-    const leased = new Leased(this.#engine, name, options)
+    const leased = new LeasedCore(this.#engine, name, options)
     this.#consumers.set(name, leased.consumer)
     return leased
   }
@@ -324,8 +328,8 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     throw new HapaxError('duplicate-handler', `expected one consumer of the name ${name}, got a second one`)
   }
 
-  worker(options: WorkerOptions<Tx>): Worker<Tx> {
-    const worker = new Worker(this.#engine, options, (stopped) => this.#workers.delete(stopped))
+  worker(options: WorkerOptions<Tx>): Worker {
+    const worker = new WorkerCore(this.#engine, options, (stopped) => this.#workers.delete(stopped))
     for (const destination of worker.destinations) this.#destinations.add(destination)
     this.#workers.add(worker)
     return worker

@@ -62,9 +62,6 @@ export interface HapaxEvents {
   'worker-error': { consumers: readonly string[]; error: Error }
 }
 
-/** What the listeners of an event receive. */
-export type HapaxEvent<Name extends keyof HapaxEvents> = HapaxEvents[Name]
-
 /** Registers listeners. A listener that throws is logged and never disturbs the engine. */
 export interface Events {
   on<Name extends keyof HapaxEvents>(name: Name, listener: (event: HapaxEvents[Name]) => void): () => void

@@ -1,18 +1,16 @@
 export { Activity } from './async/activity.ts'
-export { Batched } from './async/batched.ts'
-export { Deletions } from './async/deletions.ts'
+export { Batcher, collected } from './async/batcher.ts'
 export { Watched } from './async/observed-promise.ts'
 export { inParallel } from './async/parallel.ts'
-export { Places } from './async/places.ts'
+export { Semaphore } from './async/semaphore.ts'
 export { SingleFlight } from './async/single-flight.ts'
-export { Together } from './async/together.ts'
-export { Turnstile } from './async/turnstile.ts'
 export { Signal } from './async/wake-up.ts'
 export { Queue, Turn } from './async/writer-queue.ts'
 export { type RetryOptions, type RetryPolicy, retryDelay } from './backoff.ts'
 export { clientMissing } from './client.ts'
 export { type Clock, clockOption, pause, systemClock, within } from './clock.ts'
 export { ACQUIRE_MS, Acquisitions, poolExhausted } from './connection-wait.ts'
+export { consoleLogger } from './console-logger.ts'
 export { contained } from './contained.ts'
 export {
   asError,
@@ -33,6 +31,7 @@ export {
   transactionClosed,
   unstorable,
 } from './errors.ts'
+export type { HapaxEvents } from './events.ts'
 export { type EffectState, EventHub, type Events, type MessageRef } from './events.ts'
 export { heard, heardPool } from './heard.ts'
 export { type LimitedLogger, type Logger, loggerOption, silentLogger } from './logger.ts'

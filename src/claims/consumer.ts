@@ -1,5 +1,4 @@
 import { expected, inParallel, noOthers } from '../base/index.ts'
-import type { Outcome } from '../consumer/index.ts'
 import {
   allOutcomes,
   CONCURRENCY,
@@ -7,16 +6,22 @@ import {
   consumerSettings,
   distinct,
   type Fed,
-  type HandlerOptions,
+  Feed,
   inGroups,
   Registry,
   Reporter,
-  Source,
-  type SourceOptions,
   Turns,
   unknownHandler,
 } from '../consumer/index.ts'
-import type { ClaimHandler, LeasedHandler, Subscription } from '../contracts/index.ts'
+import type {
+  ClaimConsumer,
+  ClaimHandler,
+  HandlerOptions,
+  LeasedHandler,
+  Outcome,
+  SourceOptions,
+  Subscription,
+} from '../contracts/index.ts'
 import { type LeasedOptions, leaseSettings } from '../leased/index.ts'
 import type { IncomingMessage, MessageType } from '../message/index.ts'
 import { type Entry, type IntakePolicy, intake } from '../message/index.ts'
@@ -37,11 +42,9 @@ const NAMES = [
   'retentionMs',
 ] as const satisfies readonly (keyof ClaimConsumerOptions)[]
 
-/**
- * A named reader whose handlers call the outside world, on a store that only knows leases. Until a message is settled or in the
- * failed store it stays with its broker, or with whoever calls `handle`.
- */
-export class ClaimConsumer implements Fed {
+/** What `hapax.leased` makes on a claim store, as workers see it. */
+export class ClaimConsumerCore implements ClaimConsumer, Fed {
+  readonly kind = 'claimed'
   readonly name: string
   readonly settings: ClaimSettings
   readonly #engine: ClaimEngine
@@ -79,8 +82,8 @@ export class ClaimConsumer implements Fed {
   }
 
   /** This consumer, fed from a subscription. */
-  from(subscription: Subscription, options: SourceOptions = {}): Source<never, ClaimConsumer> {
-    return new Source<never, ClaimConsumer>(this, subscription, options)
+  from(subscription: Subscription, options: SourceOptions = {}): Feed<never, ClaimConsumerCore> {
+    return new Feed<never, ClaimConsumerCore>(this, subscription, options)
   }
 
   /** Registers a handler and returns the function that takes its messages. */

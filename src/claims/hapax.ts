@@ -17,12 +17,22 @@ import {
   text,
   within,
 } from '../base/index.ts'
-import type { ClaimHandler, ClaimStatus, ClaimStore, Finding, Trace } from '../contracts/index.ts'
+import type {
+  ClaimConsumer,
+  ClaimHandler,
+  ClaimStatus,
+  ClaimStore,
+  Finding,
+  Trace,
+  Worker,
+} from '../contracts/index.ts'
 import { MAX_TEXT_BYTES } from '../message/index.ts'
 import { Floor } from '../transaction/index.ts'
-import { ClaimConsumer, type ClaimConsumerOptions } from './consumer.ts'
+import type { ClaimConsumerOptions } from './consumer.ts'
+import { ClaimConsumerCore } from './consumer.ts'
 import type { ClaimEngine } from './work.ts'
-import { ClaimWorker, type ClaimWorkerOptions } from './worker.ts'
+import type { ClaimWorkerOptions } from './worker.ts'
+import { ClaimWorkerCore } from './worker.ts'
 
 /** Options of `createHapax` on a store that only knows leases. */
 export interface ClaimHapaxOptions {
@@ -53,7 +63,7 @@ export interface ClaimHapax {
   readonly failed: ClaimFailed
   /** A named reader whose handlers call the outside world. The name scopes deduplication: keep it as long as it lives. */
   leased(name: string, options?: ClaimConsumerOptions<ClaimHandler<unknown>>): ClaimConsumer
-  worker(options: ClaimWorkerOptions): ClaimWorker
+  worker(options: ClaimWorkerOptions): Worker
   status(): Promise<ClaimStatus>
   /** Every place where a message with this id is known. */
   explain(id: string, source?: string): Promise<readonly Trace[]>
@@ -69,7 +79,7 @@ export class LeaseCore implements ClaimHapax {
   readonly failed: ClaimFailed
   readonly #engine: ClaimEngine
   readonly #consumers = new Map<string, ClaimConsumer>()
-  readonly #workers = new Set<ClaimWorker>()
+  readonly #workers = new Set<Worker>()
 
   constructor(options: ClaimHapaxOptions) {
     const known = ['store', 'source', 'logger', 'redact', 'maxMessageBytes', 'clock', 'random']
@@ -93,13 +103,13 @@ export class LeaseCore implements ClaimHapax {
     if (this.#consumers.has(name)) {
       throw new HapaxError('duplicate-handler', `expected one consumer of the name ${name}, got a second one`)
     }
-    const consumer = new ClaimConsumer(this.#engine, name, options)
+    const consumer = new ClaimConsumerCore(this.#engine, name, options)
     this.#consumers.set(name, consumer)
     return consumer
   }
 
-  worker(options: ClaimWorkerOptions): ClaimWorker {
-    const worker = new ClaimWorker(this.#engine, options, (stopped) => this.#workers.delete(stopped))
+  worker(options: ClaimWorkerOptions): Worker {
+    const worker = new ClaimWorkerCore(this.#engine, options, (stopped) => this.#workers.delete(stopped))
     this.#workers.add(worker)
     return worker
   }

@@ -1,3 +1,3 @@
-export { ClaimConsumer, type ClaimConsumerOptions } from './consumer.ts'
+export type { ClaimConsumerOptions } from './consumer.ts'
 export { type ClaimHapax, type ClaimHapaxOptions, LeaseCore } from './hapax.ts'
-export { ClaimWorker } from './worker.ts'
+export type { ClaimWorkerOptions } from './worker.ts'

@@ -1,13 +1,13 @@
-import type { Places } from '../base/index.ts'
+import type { Semaphore } from '../base/index.ts'
 import { asError } from '../base/index.ts'
 import { stopped } from '../worker/index.ts'
-import type { ClaimConsumer } from './consumer.ts'
+import type { ClaimConsumerCore } from './consumer.ts'
 
 /** What a stored line needs of its worker. */
 export interface StoredLineOptions {
-  readonly consumer: Pick<ClaimConsumer, 'workStored'>
+  readonly consumer: Pick<ClaimConsumerCore, 'workStored'>
   /** Shared with the subscriptions of the consumer. */
-  readonly places: Places
+  readonly places: Semaphore
   /** Tells the handlers to stop. */
   readonly signal: AbortSignal
   /** It has a place for a look, or something has ended. */
@@ -22,7 +22,7 @@ export class StoredLine {
   readonly #running = new Map<Promise<void>, AbortController>()
   /** Tells what a look under way finds to stop. */
   #look: AbortController | undefined
-  /** Places that are kept free for what a look finds. */
+  /** Semaphore that are kept free for what a look finds. */
   #held = 0
   /** There was no place for a look: the next one that is free is taken, if it is our turn. */
   #waits = false

@@ -1,5 +1,15 @@
-import type { Activity, LimitedLogger, Logger } from '../base/index.ts'
-import { asError, errorFields, type HapaxError, isHapaxError, recordError, Together, Turnstile } from '../base/index.ts'
+import {
+  type Activity,
+  asError,
+  collected,
+  errorFields,
+  type HapaxError,
+  isHapaxError,
+  type LimitedLogger,
+  type Logger,
+  recordError,
+  Semaphore,
+} from '../base/index.ts'
 import type { ConsumerSettings, Content, Registered, Registry } from '../consumer/index.ts'
 import {
   asFarAsStorable,
@@ -7,7 +17,6 @@ import {
   conflictWith,
   judge,
   MAX_CRASHES,
-  type Outcome,
   outcome,
   Reporter,
   ref,
@@ -22,6 +31,7 @@ import type {
   Failure,
   Lease,
   LeasedContext,
+  Outcome,
   StoredClaim,
 } from '../contracts/index.ts'
 import {
@@ -61,6 +71,12 @@ export interface ClaimSettings
   readonly concurrency: number
 }
 
+/**
+ * What is asked for in one turn of the event loop is asked for at once. Not in pieces, although the store could begin with them: one
+ * that writes to disk before it replies would do so for each piece.
+ */
+const TOGETHER = { gather: 'turn', overlap: true } as const
+
 type Write<T> = (failure: Failure) => Promise<T>
 
 /** A claimed message. */
@@ -75,9 +91,9 @@ export class ClaimedWork {
   readonly #reporter: Reporter
   readonly #leases: Leases
   readonly #limit: TimeLimit
-  readonly #claims: Together<StoredMessage, Claimed>
-  readonly #settling: Together<Lease, boolean>
-  readonly #places: Turnstile
+  readonly #claimOne: (message: StoredMessage) => Promise<Claimed>
+  readonly #settle: (lease: Lease) => Promise<boolean>
+  readonly #places: Semaphore
   readonly #quarantine: Quarantine
 
   constructor(engine: ClaimEngine, consumer: string, settings: ClaimSettings, registry: Registry<never>) {
@@ -88,11 +104,11 @@ export class ClaimedWork {
     this.#settings = settings
     this.#registry = registry
     this.#reporter = new Reporter(engine, consumer)
-    this.#places = new Turnstile(settings.concurrency)
+    this.#places = new Semaphore(settings.concurrency)
     this.#quarantine = new Quarantine(clock, settings.concurrency)
     this.#limit = new TimeLimit(clock, settings.maxDurationMs)
-    this.#claims = new Together((messages) => this.#claim(messages, false))
-    this.#settling = new Together(async (leases) => {
+    this.#claimOne = collected(TOGETHER, (messages) => this.#claim(messages, false))
+    this.#settle = collected(TOGETHER, async (leases: readonly Lease[]) => {
       const settled = await store.claims.settle(leases, retentionMs)
       return leases.map(({ seq }) => settled.has(seq))
     })
@@ -143,7 +159,7 @@ export class ClaimedWork {
   /** Those that came by themselves are claimed with others that did. */
   async #claimed(entries: readonly Entry[]): Promise<readonly Claimed[]> {
     const [first] = entries
-    if (entries.length === 1 && first !== undefined) return [await this.#claims.ask(first.stored)]
+    if (entries.length === 1 && first !== undefined) return [await this.#claimOne(first.stored)]
     return this.#claim(
       entries.map(({ stored }) => stored),
       false,
@@ -245,10 +261,10 @@ export class ClaimedWork {
       return this.#failed(work, asError(error), signal)
     } finally {
       // What became of it is written down while the next handler runs.
-      this.#places.leave()
+      this.#places.give()
     }
     held.end()
-    if (!(await this.#settling.ask(work.lease))) return this.#lost(work)
+    if (!(await this.#settle(work.lease))) return this.#lost(work)
     if (events.heard('processed')) {
       const durationMs = clock.monotonic() - started
       const event = { consumer: this.#consumer, message: ref(work.message), attempt: work.attempts + 1, durationMs }

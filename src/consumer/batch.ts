@@ -1,5 +1,5 @@
+import type { Outcome } from '../contracts/index.ts'
 import type { Entry, StoredMessage } from '../message/index.ts'
-import type { Outcome } from './outcome.ts'
 
 /** The first of each message. */
 export function distinct(entries: readonly Entry[]): readonly Entry[] {

@@ -1,15 +1,18 @@
 import { able, asError, expected, inParallel, nameText, noOthers, object, positiveInteger } from '../base/index.ts'
-import type { FailedHook, Handler, LeasedHandler, ManyHandler, Subscription } from '../contracts/index.ts'
+import type {
+  Consumer,
+  FailedHook,
+  Handler,
+  HandlerOptions,
+  LeasedHandler,
+  ManyHandler,
+  Outcome,
+  Source,
+  SourceOptions,
+  Subscription,
+} from '../contracts/index.ts'
 import type { IncomingMessage, StoredMessage } from '../message/index.ts'
-import {
-  checkMapping,
-  type Entry,
-  intake,
-  MAX_TEXT_BYTES,
-  type Mapping,
-  type MessageType,
-  messageType,
-} from '../message/index.ts'
+import { checkMapping, type Entry, intake, MAX_TEXT_BYTES, type MessageType, messageType } from '../message/index.ts'
 import type { Engine } from '../transaction/index.ts'
 import { allOutcomes, distinct, inGroups } from './batch.ts'
 import { Taker } from './direct.ts'
@@ -17,12 +20,9 @@ import { Recorder } from './failures.ts'
 import { type Job, prepareJob, type Registered } from './handlers.ts'
 import { Turns } from './one-at-a-time.ts'
 import { type ConsumerOptions, type ConsumerSettings, consumerSettings } from './options.ts'
-import type { Outcome } from './outcome.ts'
-import { type HandlerOptions, Registry } from './registry.ts'
+import { Registry } from './registry.ts'
 import type { StoredWork, StoredWorkParts } from './stored.ts'
 import { InboxWork } from './stored.ts'
-
-export type { HandlerOptions } from './registry.ts'
 
 /** What a subscription can feed. */
 export interface Fed {
@@ -38,8 +38,8 @@ export interface Fed {
   handleMany(messages: readonly IncomingMessage[], signal?: AbortSignal): Promise<readonly Outcome[]>
 }
 
-/** A consumer and where it gets its messages from; made by `consumer.from`. */
-export class Source<Tx, C extends Fed = Consumer<Tx>> {
+/** What `consumer.from` makes. */
+export class Feed<Tx, C extends Fed = ConsumerCore<Tx>> implements Source<Tx> {
   readonly consumer: C
   readonly subscription: Subscription
   readonly options: SourceOptions
@@ -56,16 +56,9 @@ export class Source<Tx, C extends Fed = Consumer<Tx>> {
   }
 }
 
-/** How much of a subscription to have in hand, and how to read what comes from senders that know nothing of hapax. */
-export interface SourceOptions extends Mapping {
-  /** Messages at most. @default four times what runs at once, at most 2_000 */
-  readonly prefetch?: number
-  /** @default 32 MiB */
-  readonly prefetchBytes?: number
-}
-
-/** A named reader of messages: each message takes effect once per consumer. */
-export class Consumer<Tx> {
+/** What `hapax.consumer` makes, as workers see it. */
+export class ConsumerCore<Tx> implements Consumer<Tx> {
+  readonly kind = 'transactional'
   readonly name: string
   readonly #engine: Engine<Tx>
   readonly #settings: ConsumerSettings
@@ -128,19 +121,14 @@ export class Consumer<Tx> {
     })
   }
 
-  /**
-   * Registers what to do when a message of this type has failed for good: it runs in the transaction that writes the message to the
-   * failed store, and what it writes and publishes commits with that or not at all. If it throws, the failure is recorded without
-   * it. Not called for a message that its handler could not be given, nor while it is unknown what the handler did.
-   */
   onFailed<In, Out>(type: MessageType<In, Out>, hook: FailedHook<Out, Tx>): this {
     this.#registry.addHook(messageType(type as MessageType<never, unknown>), hook as FailedHook<never, Tx>)
     return this
   }
 
   /** This consumer, fed from a subscription: `hapax.worker({ consume: [billing.from(queue)] })`. */
-  from(subscription: Subscription, options: SourceOptions = {}): Source<Tx> {
-    return new Source(this, subscription, options)
+  from(subscription: Subscription, options: SourceOptions = {}): Feed<Tx> {
+    return new Feed(this, subscription, options)
   }
 
   /** Registers a handler and returns the function that takes its messages: one line around what you have. */

@@ -1,10 +1,10 @@
 import { asError } from '../base/index.ts'
-import type { Receipt, UnitEnd } from '../contracts/index.ts'
+import type { Outcome, Receipt, UnitEnd } from '../contracts/index.ts'
 import { Attempt, type Engine, type Running, type UnitSettings } from '../transaction/index.ts'
 import type { Recorder } from './failures.ts'
 import { callHandlers, type Job, smaller } from './handlers.ts'
 import type { ConsumerSettings } from './options.ts'
-import { type Outcome, outcome } from './outcome.ts'
+import { outcome } from './outcome.ts'
 import { ref } from './reporter.ts'
 import { isFinal } from './verdict.ts'
 

@@ -3,7 +3,7 @@ import { expected, flag, isolationOption, noOthers, numberFrom, oneOf, positiveI
 import type { MissingId } from '../message/index.ts'
 
 /** How messages share transactions. */
-export interface GroupOptions {
+interface GroupOptions {
   /** How many messages that have arrived may share one transaction. @default 1, or 100 with `onMany` */
   readonly size: number
   /**

@@ -1,16 +1,10 @@
-import type { RetryOptions, RetryPolicy } from '../base/index.ts'
+import type { RetryPolicy } from '../base/index.ts'
 import { expected, HapaxError, noOthers, object } from '../base/index.ts'
-import type { FailedHook } from '../contracts/index.ts'
+import type { FailedHook, HandlerOptions } from '../contracts/index.ts'
 import { defineMessage, type MessageType, messageType } from '../message/index.ts'
 import type { Registered } from './handlers.ts'
 import type { Hooks } from './on-failed.ts'
 import { retryPolicy } from './options.ts'
-
-/** Options of a handler. */
-export interface HandlerOptions {
-  /** How this type is tried again. @default as the consumer says */
-  readonly retry?: RetryOptions
-}
 
 /** Stands for every type that no process of a consumer has a handler for by name. No message has an empty type. */
 export const OTHERS = ''

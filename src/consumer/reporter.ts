@@ -1,8 +1,8 @@
 import type { EventHub, Logger, MessageRef } from '../base/index.ts'
 import { faultFields, safe, shellWord } from '../base/index.ts'
-import type { Receipt } from '../contracts/index.ts'
+import type { Outcome, Receipt } from '../contracts/index.ts'
 import type { StoredMessage } from '../message/index.ts'
-import { type Outcome, outcome } from './outcome.ts'
+import { outcome } from './outcome.ts'
 import type { Verdict } from './verdict.ts'
 
 /** A message that was taken before: its receipt, or an earlier copy in the same call. */

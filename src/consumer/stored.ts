@@ -1,10 +1,10 @@
 import { asError, isHapaxError, isRefusal } from '../base/index.ts'
-import type { InboxRow, UnitEnd } from '../contracts/index.ts'
+import type { InboxRow, Outcome, UnitEnd } from '../contracts/index.ts'
 import { Attempt, type Engine, type Running } from '../transaction/index.ts'
 import { isFeared, type Recorder } from './failures.ts'
 import { callHandlers, type Job, prepareJob, smaller } from './handlers.ts'
 import type { ConsumerSettings } from './options.ts'
-import { type Outcome, outcome } from './outcome.ts'
+import { outcome } from './outcome.ts'
 import type { Registry } from './registry.ts'
 import { ref } from './reporter.ts'
 

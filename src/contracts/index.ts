@@ -1,122 +1,13 @@
-export {
-  type Audit,
-  type AuditSubject,
-  type Cleaned,
-  type CleanupStep,
-  COUNTED_RECEIPTS,
-  type FailedFilter,
-  type FailedGroup,
-  type FailedMessage,
-  type FailedWhere,
-  type Finding,
-  type HeldKey,
-  type SentFilter,
-  type SentMessage,
-  type SentWhere,
-  type StoreAdmin,
-  type StoreFailed,
-  type StoreKeys,
-  type StoreSent,
-  type StoreStatus,
-  type Trace,
-} from './admin.ts'
-export type {
-  Confirmation,
-  Delivery,
-  Destination,
-  DestinationFeatures,
-  OpenOptions,
-  Prefetch,
-  Reader,
-  Subscription,
-  SubscriptionFeatures,
-} from './broker.ts'
-export type {
-  Claimed,
-  ClaimHistory,
-  ClaimOptions,
-  ClaimStatus,
-  ClaimStore,
-  Failure,
-  Release,
-  StoreClaims,
-  StoredClaim,
-} from './claims.ts'
-export type {
-  Connection,
-  ConnectionFeatures,
-  DoomOf,
-  EnteredExecutor,
-  ErrorClass,
-  Executor,
-  Param,
-  Result,
-  Row,
-  Statement,
-  TransactionEnd,
-  TransactionOptions,
-  TransactionWork,
-} from './connection.ts'
-export type {
-  ClaimContext,
-  ClaimHandler,
-  EffectCall,
-  EffectOptions,
-  FailedContext,
-  FailedHook,
-  Handler,
-  HandlerContext,
-  Item,
-  LeasedContext,
-  LeasedHandler,
-  ManyHandler,
-  Published,
-  PublishInHandler,
-  Verified,
-} from './handlers.ts'
-export type {
-  EffectEnd,
-  EffectRef,
-  EffectRow,
-  FailedRow,
-  InboxRow,
-  Lease,
-  LocalResult,
-  LocalRow,
-  Origin,
-  OutboxMessage,
-  OutboxRow,
-  Receipt,
-  RetryRow,
-  WorkerRow,
-} from './rows.ts'
-export type {
-  Entered,
-  Entry,
-  FinalFailure,
-  InHand,
-  Look,
-  Migration,
-  MigrationSql,
-  MigrationState,
-  Opening,
-  Postponed,
-  Refused,
-  Rescheduled,
-  Share,
-  Store,
-  StoreFeatures,
-  StoreInbox,
-  StoreJournal,
-  StoreOutbox,
-  StoreSchema,
-  StoreSubscriptions,
-  StoreTransactions,
-  StoreWorkers,
-  SubscriptionRow,
-  Unit,
-  UnitEnd,
-  UnitOptions,
-  WorkerHello,
-  Writes,
-} from './store.ts'
+// The interfaces between hapax and its drivers: what authors of stores, connections and brokers implement and receive. Published as
+// `hapax/contracts`. The suites that a driver has to pass are in `hapax/testing`.
+
+export type { Clock, EffectState, ErrorRecord, Isolation, Random } from '../base/index.ts'
+export type { Arrival, LeavingMessage, OutgoingMessage, StoredMessage } from '../message/index.ts'
+export * from './admin.ts'
+export type * from './broker.ts'
+export type * from './claims.ts'
+export type * from './connection.ts'
+export type * from './consumers.ts'
+export type * from './handlers.ts'
+export * from './rows.ts'
+export * from './store.ts'

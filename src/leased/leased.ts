@@ -1,7 +1,15 @@
 import { expected, noOthers, positiveInteger } from '../base/index.ts'
-import type { ConsumerOptions, Outcome } from '../consumer/index.ts'
-import { Consumer, type HandlerOptions, type Source, type SourceOptions, unknownHandler } from '../consumer/index.ts'
-import type { FailedHook, LeasedHandler, Subscription } from '../contracts/index.ts'
+import { ConsumerCore, type ConsumerOptions, type Feed, unknownHandler } from '../consumer/index.ts'
+import type {
+  Consumer,
+  FailedHook,
+  HandlerOptions,
+  Leased,
+  LeasedHandler,
+  Outcome,
+  SourceOptions,
+  Subscription,
+} from '../contracts/index.ts'
 import type { IncomingMessage, MessageType } from '../message/index.ts'
 import type { Engine } from '../transaction/index.ts'
 import { LeasedWork, type LeaseSettings } from './work.ts'
@@ -47,11 +55,12 @@ export function leaseSettings(given: { [Name in keyof LeaseSettings]: number | u
   return { leaseMs, maxDurationMs: positiveInteger('maxDurationMs', given.maxDurationMs, 300_000) }
 }
 
-/** A named reader whose handlers call the outside world: one live owner at a time, and every outside call journalled. */
-export class Leased<Tx> {
+/** What `hapax.leased` makes, as workers see it. */
+export class LeasedCore<Tx> implements Leased<Tx> {
+  readonly kind = 'leased'
   readonly name: string
   /** What the worker works. */
-  readonly consumer: Consumer<Tx>
+  readonly consumer: ConsumerCore<Tx>
 
   /** Made by `hapax.leased`. */
   constructor(engine: Engine<Tx>, name: string, options: LeasedOptions<LeasedHandler<unknown, Tx>>) {
@@ -62,7 +71,7 @@ export class Leased<Tx> {
       kind: 'leased',
       ...handler,
     }))
-    this.consumer = new Consumer(engine, name, others, unknown, (parts) => new LeasedWork(parts, lease))
+    this.consumer = new ConsumerCore(engine, name, others, unknown, (parts) => new LeasedWork(parts, lease))
     this.name = name
   }
 
@@ -79,7 +88,7 @@ export class Leased<Tx> {
   }
 
   /** This consumer, fed from a subscription. */
-  from(subscription: Subscription, options: SourceOptions = {}): Source<Tx> {
+  from(subscription: Subscription, options: SourceOptions = {}): Feed<Tx> {
     return this.consumer.from(subscription, options)
   }
 
@@ -101,4 +110,10 @@ export class Leased<Tx> {
   handleMany(messages: readonly IncomingMessage[], signal?: AbortSignal): Promise<readonly Outcome[]> {
     return this.consumer.handleMany(messages, signal)
   }
+}
+
+/** What workers see of a consumer that a user holds. */
+export function coreOf<Tx>(given: Consumer<Tx> | Leased<Tx>): ConsumerCore<Tx> {
+  const core = given instanceof LeasedCore ? given.consumer : given
+  return core instanceof ConsumerCore ? core : expected('consumer', 'a consumer of this hapax', given)
 }

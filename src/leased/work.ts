@@ -4,14 +4,20 @@ import {
   type Content,
   decodeFor,
   MAX_CRASHES,
-  type Outcome,
   outcome,
   type Registered,
   Reporter,
   ref,
   type StoredWorkParts,
 } from '../consumer/index.ts'
-import type { InboxRow, LeasedContext, LeasedHandler, Published, PublishInHandler } from '../contracts/index.ts'
+import type {
+  InboxRow,
+  LeasedContext,
+  LeasedHandler,
+  Outcome,
+  Published,
+  PublishInHandler,
+} from '../contracts/index.ts'
 import type { MessageType, StoredMessage } from '../message/index.ts'
 import type { Cause, Scope } from '../transaction/index.ts'
 import { Attempt, causeOf, checkPublish, type Engine, persist } from '../transaction/index.ts'

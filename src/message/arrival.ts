@@ -28,7 +28,7 @@ export interface Arrival {
  * Where an attribute of a message is found: a fixed text; a field of the protocol (`{ property: 'messageId' }`); a header;
  * a place in the JSON body (`{ path: 'order.id' }`); or what a function makes of all that came.
  */
-export type AttributeFrom =
+type AttributeFrom =
   | string
   | { readonly property: string }
   | { readonly header: string }

@@ -9,7 +9,7 @@ export interface StandardSchema<Input = unknown, Output = Input> {
 }
 
 /** What a schema answers: the value, perhaps transformed, or what is wrong with it. */
-export type SchemaResult<Output> =
+type SchemaResult<Output> =
   | { readonly value: Output; readonly issues?: undefined }
   | { readonly issues: readonly SchemaIssue[] }
 

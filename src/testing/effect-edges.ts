@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import { HapaxError, NotDone, Permanent } from '../base/index.ts'
-import type { Outcome } from '../consumer/index.ts'
-import type { ClaimContext, EffectRow } from '../contracts/index.ts'
+import type { ClaimContext, EffectRow, Outcome } from '../contracts/index.ts'
 import { assertOutcome } from './store/world.ts'
 import { gate, until } from './wait.ts'
 

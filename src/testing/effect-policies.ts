@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
 import type { EffectState } from '../base/index.ts'
 import { HapaxError, NotDone } from '../base/index.ts'
-import type { Outcome } from '../consumer/index.ts'
-import type { ClaimContext, EffectOptions, EffectRow, StoreJournal } from '../contracts/index.ts'
+import type { ClaimContext, EffectOptions, EffectRow, Outcome, StoreJournal } from '../contracts/index.ts'
 import { assertOutcome } from './store/world.ts'
 import { gate } from './wait.ts'
 

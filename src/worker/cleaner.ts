@@ -1,5 +1,5 @@
 import { asError, Signal } from '../base/index.ts'
-import type { Consumer } from '../consumer/index.ts'
+import type { ConsumerCore } from '../consumer/index.ts'
 import type { CleanupStep } from '../contracts/index.ts'
 import { type Engine, persist } from '../transaction/index.ts'
 import type { Membership } from './membership.ts'
@@ -7,7 +7,7 @@ import type { Membership } from './membership.ts'
 /** What the cleaner needs of its worker. */
 export interface CleanerOptions<Tx> {
   readonly engine: Engine<Tx>
-  readonly consumers: readonly Consumer<Tx>[]
+  readonly consumers: readonly ConsumerCore<Tx>[]
   readonly relays: readonly string[]
   readonly keepSentMs: number | undefined
   readonly membership: Pick<Membership, 'owns' | 'alive'>

@@ -1,9 +1,9 @@
 import type { RetryPolicy } from '../base/index.ts'
 import { able, expected, HapaxError, nameText, noOthers, object, positiveInteger, spanMs } from '../base/index.ts'
 import type { ConsumerSettings } from '../consumer/index.ts'
-import { CONCURRENCY, Consumer, type Fed, Source } from '../consumer/index.ts'
-import type { Destination, StoreFeatures } from '../contracts/index.ts'
-import { Leased } from '../leased/index.ts'
+import { CONCURRENCY, ConsumerCore, type Fed, Feed } from '../consumer/index.ts'
+import type { Consumer, Destination, Leased, Source, StoreFeatures } from '../contracts/index.ts'
+import { LeasedCore } from '../leased/index.ts'
 import { MAX_TEXT_BYTES } from '../message/index.ts'
 import type { Engine } from '../transaction/index.ts'
 
@@ -27,19 +27,13 @@ export interface WorkerOptions<Tx> {
 
 /** The same with every default filled in. */
 export interface WorkerSettings<Tx> {
-  readonly consumers: readonly Consumer<Tx>[]
-  readonly sources: readonly Source<Tx>[]
+  readonly consumers: readonly ConsumerCore<Tx>[]
+  readonly sources: readonly Feed<Tx>[]
   readonly relays: ReadonlyMap<string, Destination>
   readonly keepSentMs: number | undefined
   readonly pollMs: number
   readonly takeoverMs: number
   readonly cleanup: boolean
-}
-
-/** What a worker serves, by name: for logs and health pages. */
-export interface Served {
-  readonly consumers: readonly string[]
-  readonly relays: readonly { readonly name: string; readonly destination: string }[]
 }
 
 const NAMES = [
@@ -62,7 +56,7 @@ export function workerSettings<Tx>(engine: Engine<Tx>, options: WorkerOptions<Tx
     expected('options of worker', 'something to consume or a relay', 'neither')
   }
   if (typeof cleanup !== 'boolean') expected('cleanup', 'true or false', cleanup)
-  const sources = consume.filter((each) => each instanceof Source)
+  const sources = consume.filter((each) => each instanceof Feed)
   const consumers = new Set(consume.map((each) => consumerOf(engine, each)))
   return {
     consumers: [...consumers],
@@ -75,9 +69,9 @@ export function workerSettings<Tx>(engine: Engine<Tx>, options: WorkerOptions<Tx
   }
 }
 
-function consumerOf<Tx>(engine: Engine<Tx>, given: Consumer<Tx> | Leased<Tx> | Source<Tx>): Consumer<Tx> {
-  const consumer = given instanceof Source || given instanceof Leased ? given.consumer : given
-  if (!(consumer instanceof Consumer) || !consumer.isOf(engine)) {
+function consumerOf<Tx>(engine: Engine<Tx>, given: Consumer<Tx> | Leased<Tx> | Source<Tx>): ConsumerCore<Tx> {
+  const consumer = given instanceof Feed || given instanceof LeasedCore ? given.consumer : given
+  if (!(consumer instanceof ConsumerCore) || !consumer.isOf(engine)) {
     expected('consume', 'a list of consumers of the same hapax', consumer)
   }
   return consumer
@@ -99,9 +93,9 @@ function relaysOf<Tx>({ relay, relays = {} }: WorkerOptions<Tx>, own: string): R
 
 /** How many transactions each consumer may run at once, so that the pool is enough for all of them and for control work. */
 export function shareOut<Tx>(
-  consumers: readonly Consumer<Tx>[],
+  consumers: readonly ConsumerCore<Tx>[],
   pool: StoreFeatures['pool'],
-): ReadonlyMap<Consumer<Tx>, number> {
+): ReadonlyMap<ConsumerCore<Tx>, number> {
   const open = consumers.filter((consumer) => consumer.concurrency === undefined)
   const wanted = consumers.reduce((sum, consumer) => sum + (consumer.concurrency ?? 1), 0)
   const most = pool === undefined ? Number.POSITIVE_INFINITY : pool.max - pool.control
@@ -119,7 +113,7 @@ export function shareOut<Tx>(
 }
 
 /** Refuses what a subscription cannot give, and receipts that would be forgotten before the last redelivery. */
-export function checkSource({ consumer, subscription }: Pick<Source<never, Fed>, 'consumer' | 'subscription'>): void {
+export function checkSource({ consumer, subscription }: Pick<Feed<never, Fed>, 'consumer' | 'subscription'>): void {
   const { name } = consumer
   const { ordersKeys, horizonMs } = subscription.features
   if (consumer.ordered && !ordersKeys) {
@@ -135,7 +129,7 @@ export function checkSource({ consumer, subscription }: Pick<Source<never, Fed>,
 
 /** Refuses receipts that would be forgotten before the last redelivery. */
 export function checkHorizon(
-  { consumer, subscription }: Pick<Source<never, Fed>, 'consumer' | 'subscription'>,
+  { consumer, subscription }: Pick<Feed<never, Fed>, 'consumer' | 'subscription'>,
   horizonMs: number | undefined,
 ): void {
   const { name, settings } = consumer
@@ -143,7 +137,7 @@ export function checkHorizon(
 }
 
 /** What is allowed but hardly meant, in one sentence. */
-export function warningOf<Tx>({ consumer, subscription }: Source<Tx>): string | undefined {
+export function warningOf<Tx>({ consumer, subscription }: Feed<Tx>): string | undefined {
   if (consumer.settings.onError !== 'rollback' || subscription.features.limitsRejects === true) return undefined
   return (
     `${consumer.name} leaves retries to the broker (onError: 'rollback'), but nothing is known of a delivery limit of ` +
@@ -154,7 +148,7 @@ export function warningOf<Tx>({ consumer, subscription }: Source<Tx>): string | 
 type Retention = Pick<ConsumerSettings, 'retry' | 'retentionMs'>
 
 /** Refuses receipts that would be forgotten while their message may still be tried again. */
-export function checkRetention({ name, settings }: Pick<Consumer<never>, 'name'> & { settings: Retention }): void {
+export function checkRetention({ name, settings }: Pick<ConsumerCore<never>, 'name'> & { settings: Retention }): void {
   refuseShort(name, settings.retentionMs, retrySpanMs(settings.retry), 'its retries may go on')
 }
 

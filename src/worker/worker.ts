@@ -1,10 +1,11 @@
-import { asError, errorFields, faultFields, HapaxError, isHapaxError, Places, Signal, within } from '../base/index.ts'
-import type { Consumer } from '../consumer/index.ts'
-import type { Destination } from '../contracts/index.ts'
+import { asError, errorFields, faultFields, isHapaxError, Semaphore } from '../base/index.ts'
+import type { ConsumerCore } from '../consumer/index.ts'
+import type { Destination, Served, StopOptions, Worker } from '../contracts/index.ts'
 import type { Floor } from '../transaction/index.ts'
 import { type Engine, unit } from '../transaction/index.ts'
 import { Cleaner } from './cleaner.ts'
 import { isDrained } from './drained.ts'
+import { LifeCycle, type Round, unlessStopped } from './life-cycle.ts'
 import { InboxLine } from './lines/inbox.ts'
 import type { Line } from './lines/line.ts'
 import { Relay } from './lines/outbox.ts'
@@ -15,7 +16,6 @@ import {
   checkSource,
   refuseMoved,
   refuseOrderless,
-  type Served,
   shareOut,
   type WorkerOptions,
   type WorkerSettings,
@@ -23,19 +23,16 @@ import {
   workerSettings,
 } from './options.ts'
 import { Progress } from './progress.ts'
-import { ABORT_MS, aborted, deadlineOf, type StopOptions, stopped, unlessStopped } from './stopping.ts'
 import { Suspects } from './suspects.ts'
 
 export type { WorkerOptions } from './options.ts'
-export type { StopOptions } from './stopping.ts'
 
 /** Moves messages when nobody is calling: inboxes, outboxes, subscriptions, cleaning. Runs until it is stopped. */
-export class Worker<Tx> {
+export class WorkerCore<Tx> implements Worker {
   readonly #engine: Engine<Tx>
   readonly #settings: WorkerSettings<Tx>
-  readonly #onStop: (worker: Worker<Tx>) => void
-  readonly #signal = new Signal()
-  readonly #abort = new AbortController()
+  readonly #onStop: (worker: WorkerCore<Tx>) => void
+  readonly #life: LifeCycle
   readonly #membership: Membership
   readonly #suspects: Suspects
   readonly #progress: Progress
@@ -43,27 +40,22 @@ export class Worker<Tx> {
   #relays: readonly Relay<Tx>[] = []
   #readers: readonly Reader[] = []
   #cleaner: Cleaner<Tx> | undefined
-  #state: 'new' | 'starting' | 'running' | 'stopping' | 'stopped' = 'new'
-  #started: Promise<void> | undefined
-  #stopped: Promise<void> | undefined
-  #loop: Promise<void> | undefined
-  #asking: (() => void)[] = []
-  #errors = 0
   #pauseMs = 0
   #ignoreFloor: () => void = () => {}
 
   /** Made by `hapax.worker`. */
-  constructor(engine: Engine<Tx>, options: WorkerOptions<Tx>, onStop: (worker: Worker<Tx>) => void) {
+  constructor(engine: Engine<Tx>, options: WorkerOptions<Tx>, onStop: (worker: WorkerCore<Tx>) => void) {
     this.#engine = engine
     this.#settings = workerSettings(engine, options)
     this.#onStop = onStop
+    this.#life = this.#lifeCycle()
     this.#membership = new Membership({
       ...engine,
       store: engine.store.workers,
       serves: this.#serves(),
       takeoverMs: this.#settings.takeoverMs,
       inHand: () => this.#inHand(),
-      changed: () => this.#signal.notify(),
+      changed: () => this.#life.wake(),
       buried: () => this.#drop(),
       report: (error) => this.#report(error),
     })
@@ -72,12 +64,12 @@ export class Worker<Tx> {
       floor: engine.floor,
       membership: this.#membership,
       lines: () => this.#inboxes,
-      isRunning: () => this.#state === 'running',
-      changed: () => this.#signal.notify(),
+      isRunning: () => this.#life.isRunning,
+      changed: () => this.#life.wake(),
     })
     this.#progress = new Progress({
       engine,
-      signal: this.#abort.signal,
+      signal: this.#life.signal,
       consumers: () => this.#settings.consumers.map(({ name }) => name),
       heardSince: (time) => this.#membership.heardSince(time),
       probe: () => unit(engine, PROBE, { kind: 'plain' }, async () => ({ value: undefined, writes: undefined })),
@@ -90,30 +82,8 @@ export class Worker<Tx> {
    * when a client library is missing, when the broker of a subscription refuses or is not there, or when the settings promise
    * what cannot be kept. The broker of a relay may come later.
    */
-  async start(): Promise<void> {
-    if (this.#state !== 'new')
-      throw new HapaxError('already-started', `expected a new worker, got one that is ${this.#state}`)
-    this.#state = 'starting'
-    this.#started = this.#start()
-    await this.#started
-  }
-
-  async #start(): Promise<void> {
-    try {
-      await this.#prepare()
-      await this.#membership.join()
-      for (const reader of this.#readers) await unlessStopped(this.#abort.signal, () => reader.start())
-    } catch (error) {
-      const closing: Promise<unknown> = Promise.allSettled(this.#readers.map((reader) => reader.close()))
-      await within(this.#engine.clock, ABORT_MS, closing, () => {})
-      await this.#membership.leave()
-      this.#state = 'new'
-      throw error
-    }
-    this.#state = 'running'
-    this.#ignoreFloor = this.#floor.onChange(() => this.#changed())
-    this.#cleaner?.start()
-    this.#loop = this.#work()
+  start(): Promise<void> {
+    return this.#life.start()
   }
 
   /** Where its relays go. */
@@ -135,25 +105,18 @@ export class Worker<Tx> {
    * count, because messages are taken and published without them; the events `relay-down` and `worker-error` tell of them.
    */
   get ready(): boolean {
-    return this.#state === 'running' && this.#membership.alive && this.#errors === 0 && !this.#progress.stuck
+    return this.#life.isHealthy && this.#membership.alive && !this.#progress.stuck
   }
 
   /** Resolves when nothing is due and nothing is in hand, here or elsewhere; what waits for a later attempt is not due. */
   drain(): Promise<void> {
-    if (this.#state !== 'running') return Promise.resolve()
-    return new Promise((resolve) => {
-      this.#asking.push(resolve)
-      this.wake()
-    })
+    this.#pauseMs = 0
+    return this.#life.drain()
   }
 
   /** Stops taking messages and waits for the handlers that are running, at most until the deadline. */
-  async stop(options: StopOptions = {}): Promise<void> {
-    const limitMs = deadlineOf(options)
-    // Whoever asks again, with less patience, is heard.
-    const cancel = this.#engine.clock.after(limitMs, () => this.#abort.abort(stopped()))
-    this.#stopped ??= this.#stop()
-    await this.#stopped.finally(cancel)
+  stop(options: StopOptions = {}): Promise<void> {
+    return this.#life.stop(options)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -163,7 +126,7 @@ export class Worker<Tx> {
   /** Something may be due. */
   wake(): void {
     this.#pauseMs = 0
-    this.#signal.notify()
+    this.#life.wake()
   }
 
   async #prepare(): Promise<void> {
@@ -179,7 +142,7 @@ export class Worker<Tx> {
     }
     // Those that are written in JavaScript may lack it.
     for (const destination of relays.values()) {
-      await unlessStopped(this.#abort.signal, () => destination.prepare?.())
+      await unlessStopped(this.#life.signal, () => destination.prepare?.())
     }
     const { store } = this.#engine
     const places = shareOut(consumers, store.features.pool)
@@ -195,17 +158,17 @@ export class Worker<Tx> {
 
   #assemble(places: ReturnType<typeof shareOut<Tx>>): void {
     const { consumers, sources, relays, keepSentMs, cleanup } = this.#settings
-    const rooms = new Map([...places].map(([consumer, count]) => [consumer, new Places(count)]))
-    const room = (consumer: Consumer<Tx>): { concurrency: number; places: Places } => ({
+    const rooms = new Map([...places].map(([consumer, count]) => [consumer, new Semaphore(count)]))
+    const room = (consumer: ConsumerCore<Tx>): { concurrency: number; places: Semaphore } => ({
       concurrency: places.get(consumer) as number,
-      places: rooms.get(consumer) as Places,
+      places: rooms.get(consumer) as Semaphore,
     })
     const shared = {
       engine: this.#engine,
       membership: this.#membership,
       floor: this.#floor,
       progress: this.#progress,
-      signal: this.#abort.signal,
+      signal: this.#life.signal,
       changed: () => this.#changed(),
       report: (error: Error) => this.#report(error),
     }
@@ -217,35 +180,33 @@ export class Worker<Tx> {
     if (cleanup) this.#cleaner = new Cleaner({ ...shared, consumers, relays: [...relays.keys()], keepSentMs })
   }
 
-  async #stop(): Promise<void> {
-    // A start that is under way comes to its end first, whatever that is.
-    await this.#started?.catch(() => {})
-    if (this.#state === 'running') await this.#windUp()
-    this.#state = 'stopped'
-    this.#onStop(this)
-    for (const resolve of this.#asking.splice(0)) resolve()
-  }
-
-  async #windUp(): Promise<void> {
-    this.#state = 'stopping'
-    this.#signal.notify()
-    this.#suspects.stop()
-    this.#ignoreFloor()
-    // Others may have at once what is only in hand here.
-    this.#drop()
-    const handing = Promise.allSettled([this.#membership.leave(), ...this.#readers.map((reader) => reader.pause())])
-    await Promise.race([handing, aborted(this.#abort.signal)])
-    const finished: Promise<unknown> = Promise.allSettled([this.#loop, this.#cleaner?.stop(), this.#finished()])
-    await Promise.race([finished, aborted(this.#abort.signal)])
-    // What was aborted still writes down that it was.
-    if (this.#abort.signal.aborted) await within(this.#engine.clock, ABORT_MS, finished, () => {})
-    const closing: Promise<unknown> = Promise.allSettled(this.#readers.map((reader) => reader.close()))
-    await within(this.#engine.clock, ABORT_MS, closing, () => {})
-  }
-
-  /** What ends may begin something else, as a confirmed message has to be deleted. */
-  async #finished(): Promise<void> {
-    for (let running = this.#running(); running.length > 0; running = this.#running()) await Promise.allSettled(running)
+  #lifeCycle(): LifeCycle {
+    return new LifeCycle({
+      clock: this.#engine.clock,
+      random: this.#engine.random,
+      prepare: async () => {
+        await this.#prepare()
+        await this.#membership.join()
+        return this.#readers
+      },
+      started: () => {
+        this.#ignoreFloor = this.#floor.onChange(() => this.#changed())
+        this.#cleaner?.start()
+      },
+      round: (asked) => this.#round(asked),
+      halt: () => {
+        this.#suspects.stop()
+        this.#ignoreFloor()
+        // Others may have at once what is only in hand here.
+        this.#drop()
+        return this.#membership.leave()
+      },
+      running: () => this.#lines().flatMap((line) => line.running),
+      ended: async () => this.#cleaner?.stop(),
+      left: () => this.#membership.leave(),
+      stopped: () => this.#onStop(this),
+      report: (error) => this.#report(error),
+    })
   }
 
   #drop(): void {
@@ -263,16 +224,12 @@ export class Worker<Tx> {
 
   /** While no handler can run, others have what this worker served. */
   #stuck(stuck: boolean): void {
-    if (this.#state !== 'running') return
+    if (!this.#life.isRunning) return
     if (stuck) this.#suspects.stop()
     if (stuck) for (const line of this.#inboxes) line.drop()
     for (const reader of this.#readers) reader.rest(stuck)
     this.#membership.able(!stuck).catch((error: unknown) => this.#report(asError(error)))
     this.wake()
-  }
-
-  #running(): readonly Promise<void>[] {
-    return [...this.#lines(), ...this.#readers].flatMap((each) => each.running)
   }
 
   #serves(): Omit<Serves, 'stuck' | 'missing'> {
@@ -294,35 +251,21 @@ export class Worker<Tx> {
 
   /** Something ended: the next of what is in hand may begin, and there may be room for more. */
   #changed(): void {
-    if (this.#state === 'running' && this.#membership.alive) {
+    if (this.#life.isRunning && this.#membership.alive) {
       for (const line of this.#movable()) line.begin()
     }
-    this.#signal.notify()
+    this.#life.wake()
   }
 
-  async #work(): Promise<void> {
-    while (this.#state === 'running') {
-      const pauseMs = await this.#round().catch((error: unknown) => this.#backOff(error))
-      if (pauseMs > 0 && this.#state === 'running') await this.#signal.wait(this.#engine.clock, pauseMs)
-    }
-  }
-
-  /** Takes what is due into hand and begins; answers how long to wait before the next look. */
-  async #round(): Promise<number> {
-    // Who asks during this look is answered by the next one: what was published meanwhile may have been missed.
-    const asking = this.#asking.splice(0)
-    try {
-      await this.#membership.ensureAlive()
-      const began = this.#engine.clock.monotonic()
-      const took = await this.#look()
-      await this.#begin()
-      this.#errors = 0
-      if (took) return this.#soon()
-      if (asking.length > 0 && (await this.#isDrained())) for (const resolve of asking.splice(0)) resolve()
-      return this.#rest(asking.length > 0, this.#engine.clock.monotonic() - began)
-    } finally {
-      this.#asking.push(...asking)
-    }
+  /** Takes what is due into hand and begins. */
+  async #round(asked: boolean): Promise<Round> {
+    await this.#membership.ensureAlive()
+    const began = this.#engine.clock.monotonic()
+    const took = await this.#look()
+    await this.#begin()
+    if (took) return { drained: false, restMs: this.#soon() }
+    const drained = asked && (await this.#isDrained())
+    return { drained, restMs: this.#rest(asked && !drained, this.#engine.clock.monotonic() - began) }
   }
 
   /** One statement for all lines that have room. */
@@ -331,7 +274,7 @@ export class Worker<Tx> {
     const shares = wanted.flatMap((each) => each.shares)
     if (shares.length === 0) return false
     const looks = await this.#engine.store.workers.look(shares)
-    if (this.#state !== 'running') return false
+    if (!this.#life.isRunning) return false
     let took = false
     let from = 0
     for (const { line, shares: own } of wanted) {
@@ -348,13 +291,13 @@ export class Worker<Tx> {
   }
 
   async #begin(): Promise<void> {
-    if (this.#suspects.current !== undefined || this.#state !== 'running') return
+    if (this.#suspects.current !== undefined || !this.#life.isRunning) return
     const inboxes = this.#progress.stuck ? [] : this.#inboxes
     const alone = this.#progress.stuck ? undefined : this.#suspects.begin()
     if (alone !== undefined) return alone
     // Before anything runs, it is noted: if it ends the process, the others know what it was.
     if (inboxes.map((line) => line.putUp()).includes(true)) await this.#membership.note()
-    if (this.#state !== 'running') return
+    if (!this.#life.isRunning) return
     for (const line of inboxes) line.noted()
     for (const line of this.#movable()) line.begin()
   }
@@ -384,12 +327,6 @@ export class Worker<Tx> {
     return idle && this.#suspects.current === undefined && isDrained(this.#engine.store.workers, this.#lines())
   }
 
-  #backOff(thrown: unknown): number {
-    this.#report(asError(thrown))
-    this.#errors = Math.min(this.#errors + 1, 10)
-    return Math.min(MAX_BACK_OFF_MS, 100 * 2 ** this.#errors) * (0.5 + this.#engine.random.number() / 2)
-  }
-
   #report(error: Error): void {
     const consumers = this.#settings.consumers.map(({ name }) => name)
     const relays = [...this.#settings.relays.keys()]
@@ -405,4 +342,3 @@ const PROBE = { lockTimeoutMs: 1_000, idleTimeoutMs: 10_000 }
 /** A rest between two pages of keys is so many times as long as the look. */
 const PACE = 4
 const ASKED_MS = 50
-const MAX_BACK_OFF_MS = 10_000

@@ -1,4 +1,4 @@
-import type { Delivery, OutgoingMessage } from 'hapax'
+import type { Delivery, OutgoingMessage } from 'hapax/contracts'
 import { type Kafka, kafka } from 'hapax/kafka'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { failNextRequest } from '../support/kafka-mock.ts'

@@ -1,5 +1,6 @@
 import { Admin, Consumer, Producer } from '@platformatic/kafka'
-import { createHapax, type Delivery, defineMessage, silentLogger } from 'hapax'
+import { createHapax, defineMessage, silentLogger } from 'hapax'
+import type { Delivery } from 'hapax/contracts'
 import { type KafkaClients, kafka } from 'hapax/kafka'
 import { memory } from 'hapax/memory'
 import { describe, expect, it, vi } from 'vitest'

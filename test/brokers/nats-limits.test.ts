@@ -1,4 +1,5 @@
-import type { Delivery, HapaxError, Subscription } from 'hapax'
+import type { HapaxError, Subscription } from 'hapax'
+import type { Delivery } from 'hapax/contracts'
 import { memory } from 'hapax/memory'
 import { type NatsConsumerOptions, nats } from 'hapax/nats'
 import { describe, expect, it } from 'vitest'

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { connect } from '@nats-io/transport-node'
-import { type Confirmation, type Destination, isHapaxError } from 'hapax'
+import { type Destination, isHapaxError } from 'hapax'
+import type { Confirmation } from 'hapax/contracts'
 import { type NatsStreamOptions, nats } from 'hapax/nats'
 import { describe, expect, it } from 'vitest'
 import { message, publish, publishAgain } from '../../src/testing/broker/world.ts'

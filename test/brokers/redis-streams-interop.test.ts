@@ -3,7 +3,7 @@ import { createHapax, defineMessage } from 'hapax'
 import { memory } from 'hapax/memory'
 import { type RedisGroupOptions, redisStreams } from 'hapax/redis-streams'
 import { describe, expect, it, vi } from 'vitest'
-import type { SourceOptions } from '../../src/consumer/consumer.ts'
+import type { SourceOptions } from '../../src/contracts/consumers.ts'
 import { listen, message, publish, type RedisPlace, redisPlace } from '../support/redis-place.ts'
 
 function eventually(check: () => Promise<unknown>): Promise<unknown> {

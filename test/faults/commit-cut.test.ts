@@ -1,12 +1,5 @@
-import {
-  type Clock,
-  type ConsumerOptions,
-  createHapax,
-  defineMessage,
-  type Hapax,
-  type IncomingMessage,
-  silentLogger,
-} from 'hapax'
+import { type ConsumerOptions, createHapax, defineMessage, type Hapax, type IncomingMessage, silentLogger } from 'hapax'
+import type { Clock } from 'hapax/contracts'
 import { describe, expect, it } from 'vitest'
 import {
   asText,

@@ -1,13 +1,5 @@
-import {
-  type Confirmation,
-  createHapax,
-  type Destination,
-  defineMessage,
-  type Hapax,
-  type OutgoingMessage,
-  type Store,
-  silentLogger,
-} from 'hapax'
+import { createHapax, type Destination, defineMessage, type Hapax, type Store, silentLogger } from 'hapax'
+import type { Confirmation, OutgoingMessage } from 'hapax/contracts'
 import { memoryBroker } from 'hapax/memory-broker'
 import { mysql } from 'hapax/mysql'
 import { postgres } from 'hapax/postgres'

@@ -1,6 +1,7 @@
 import { appendFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
-import { type Confirmation, createHapax, type Destination, type OutgoingMessage, silentLogger } from 'hapax'
+import { createHapax, type Destination, silentLogger } from 'hapax'
+import type { Confirmation, OutgoingMessage } from 'hapax/contracts'
 import { job, say, told } from '../support/child.ts'
 import { openStore, type Place } from '../support/databases.ts'
 

@@ -5,6 +5,7 @@ import {
   type FailedHook,
   type Hapax,
   type IncomingMessage,
+  type Leased,
   type LeasedContext,
   Permanent,
   type Store,
@@ -12,6 +13,7 @@ import {
 } from 'hapax'
 import { pause } from '../../src/base/clock.ts'
 import type { Delivery, Destination, Subscription } from '../../src/contracts/broker.ts'
+import { coreOf } from '../../src/leased/leased.ts'
 import { decodeArrival } from '../../src/message/arrival.ts'
 import { messageKey } from '../../src/message/identity.ts'
 import { GIVEN_UP } from './checker.ts'
@@ -70,7 +72,7 @@ export interface AppOptions {
 export class App {
   readonly process: Process
   readonly hapax: Hapax<SimTx>
-  readonly consumer: Consumer<SimTx> | undefined
+  readonly consumer: Consumer<SimTx> | Leased<SimTx> | undefined
   readonly #options: AppOptions
 
   constructor(options: AppOptions) {
@@ -113,12 +115,12 @@ export class App {
     return route === 'local' ? consumer : consumer.onFailed(Ordered, this.#givenUp)
   }
 
-  #leased(): Consumer<SimTx> {
+  #leased(): Leased<SimTx> {
     const { order, attempts } = this.#options.scenario
     const retry = { attempts, minDelayMs: 10, maxDelayMs: 100 }
     const leased = this.hapax.leased(BILLING, { leaseMs: LEASE_MS, maxDurationMs: 4 * LEASE_MS, order, retry })
     leased.on(Ordered, (_data, context) => this.#handleLeased(context))
-    return leased.onFailed(Ordered, this.#givenUp).consumer
+    return leased.onFailed(Ordered, this.#givenUp)
   }
 
   readonly #givenUp: FailedHook<{ id: string }, SimTx> = async ({ id }, _error, { publish }) => {
@@ -223,7 +225,10 @@ export class App {
   async #drive(): Promise<void> {
     const { waiting, process } = this.#options
     for (;;) {
-      for (const seq of waiting()) await (this.consumer as Consumer<SimTx>).work([seq]).catch(() => {})
+      for (const seq of waiting())
+        await coreOf(this.consumer as Consumer<SimTx>)
+          .work([seq])
+          .catch(() => {})
       await pause(process.clock, LEASE_MS)
     }
   }

@@ -1,4 +1,5 @@
-import { HapaxError, isHapaxError, type Opening, type Store, type Unit, type UnitEnd, type UnitOptions } from 'hapax'
+import { HapaxError, isHapaxError, type Store } from 'hapax'
+import type { Opening, Unit, UnitEnd, UnitOptions } from 'hapax/contracts'
 import type { Confirmation, Delivery, Destination, Subscription } from '../../src/contracts/broker.ts'
 import { numberOf } from '../../src/message/seq.ts'
 import { altered } from '../../src/testing/altered.ts'

@@ -1,4 +1,4 @@
-import type { EffectState, ErrorRecord, Origin, StoredMessage } from 'hapax'
+import type { EffectState, ErrorRecord, Origin, StoredMessage } from 'hapax/contracts'
 import { seqOf } from '../../src/message/seq.ts'
 import type { Process, World } from './world.ts'
 

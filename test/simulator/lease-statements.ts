@@ -1,4 +1,4 @@
-import type { Audit, EffectEnd, EffectRef, Lease } from 'hapax'
+import type { Audit, EffectEnd, EffectRef, Lease } from 'hapax/contracts'
 import { maySettle } from '../../src/stores/memory/leases.ts'
 
 import {

@@ -1,4 +1,5 @@
-import type { EffectEnd, EffectRow, InboxRow, Lease, Store } from 'hapax'
+import type { Store } from 'hapax'
+import type { EffectEnd, EffectRow, InboxRow, Lease } from 'hapax/contracts'
 
 /** One operation of leased work on a store; leases are named by their message. `old`: not the newest one, but the first. */
 export type LeaseOperation =

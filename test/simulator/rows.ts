@@ -1,4 +1,4 @@
-import type { Audit, StoredMessage } from 'hapax'
+import type { Audit, StoredMessage } from 'hapax/contracts'
 import { compareSeq } from '../../src/message/seq.ts'
 import { type Database, type DbTransaction, rowName, type WaitingRow } from './database.ts'
 

@@ -1,20 +1,16 @@
-import {
-  type EffectRow,
-  type FailedMessage,
-  type FailedWhere,
-  HapaxError,
-  type InboxRow,
-  isHapaxError,
-  type Opening,
-  type Receipt,
-  type Store,
-  type StoredMessage,
-  type StoreFeatures,
-  type Unit,
-  type UnitEnd,
-  type UnitOptions,
-  type Writes,
-} from 'hapax'
+import { type FailedMessage, type FailedWhere, HapaxError, isHapaxError, type Store } from 'hapax'
+import type {
+  EffectRow,
+  InboxRow,
+  Opening,
+  Receipt,
+  StoredMessage,
+  StoreFeatures,
+  Unit,
+  UnitEnd,
+  UnitOptions,
+  Writes,
+} from 'hapax/contracts'
 import { transactionClosed } from '../../src/base/errors.ts'
 import { numberOf } from '../../src/message/seq.ts'
 import { doomed, untilAborted } from '../../src/stores/sql/connection/driver.ts'

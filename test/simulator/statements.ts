@@ -15,7 +15,7 @@ import type {
   StoredMessage,
   WorkerHello,
   WorkerRow,
-} from 'hapax'
+} from 'hapax/contracts'
 import { laneOf } from '../../src/message/lanes.ts'
 import { compareSeq } from '../../src/message/seq.ts'
 import { type Database, type DbTransaction, receiptKey, rowName, type WaitingRow } from './database.ts'

@@ -1,4 +1,5 @@
-import type { InboxRow, Look, Opening, OutboxMessage, Store, StoredMessage, Unit, Writes } from 'hapax'
+import type { Store } from 'hapax'
+import type { InboxRow, Look, Opening, OutboxMessage, StoredMessage, Unit, Writes } from 'hapax/contracts'
 import { fingerprint, messageKey } from '../../src/message/identity.ts'
 import { LANES } from '../../src/message/lanes.ts'
 import { seeded } from '../support/seeded.ts'

@@ -1,4 +1,4 @@
-import type { Clock, Random } from 'hapax'
+import type { Clock, Random } from 'hapax/contracts'
 import { seeded } from '../support/seeded.ts'
 import type { Choices } from './choices.ts'
 

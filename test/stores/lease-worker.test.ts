@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { type ClaimHapax, type ClaimStore, createHapax, defineMessage, silentLogger } from 'hapax'
+import { type ClaimHapax, createHapax, defineMessage, silentLogger } from 'hapax'
+import type { ClaimStore } from 'hapax/contracts'
 import { memoryBroker } from 'hapax/memory-broker'
 import { redis } from 'hapax/redis'
 import { Redis } from 'ioredis'

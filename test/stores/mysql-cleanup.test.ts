@@ -1,4 +1,4 @@
-import type { Connection } from 'hapax'
+import type { Connection } from 'hapax/contracts'
 import { describe, expect, it } from 'vitest'
 import type { CleanupStep } from '../../src/contracts/admin.ts'
 import { durableStores, makePlace, openStore, type RigTx } from '../support/databases.ts'

@@ -1,5 +1,6 @@
 import { once } from 'node:events'
-import { type ClaimStore, createHapax, defineMessage, silentLogger } from 'hapax'
+import { createHapax, defineMessage, silentLogger } from 'hapax'
+import type { ClaimStore } from 'hapax/contracts'
 import { memoryBroker } from 'hapax/memory-broker'
 import { type IoredisClient, type IoredisCluster, redis } from 'hapax/redis'
 import { Redis } from 'ioredis'

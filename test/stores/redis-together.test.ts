@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { type ClaimStore, createHapax, defineMessage, messageKey, silentLogger } from 'hapax'
+import { createHapax, defineMessage, messageKey, silentLogger } from 'hapax'
+import type { ClaimStore } from 'hapax/contracts'
 import { redis } from 'hapax/redis'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'

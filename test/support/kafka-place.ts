@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { Admin, Consumer, Producer } from '@platformatic/kafka'
-import type { Reader, Subscription } from 'hapax'
-import { type Delivery, type Destination, type HapaxError, isHapaxError, type OutgoingMessage } from 'hapax'
+import type { Subscription } from 'hapax'
+import { type Destination, type HapaxError, isHapaxError } from 'hapax'
+import type { Delivery, OutgoingMessage, Reader } from 'hapax/contracts'
 import { KafkaProxy } from './kafka-proxy.ts'
 import { requireServer } from './servers.ts'
 

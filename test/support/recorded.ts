@@ -1,4 +1,4 @@
-import type { Connection } from 'hapax'
+import type { Connection } from 'hapax/contracts'
 import type { Executor, Statement } from '../../src/contracts/connection.ts'
 import type { RigTx } from './databases.ts'
 import type { Seams } from './seams.ts'

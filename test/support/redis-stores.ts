@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { ClaimStore } from 'hapax'
+import type { ClaimStore } from 'hapax/contracts'
 import { type IoredisClient, type RedisClient, type RedisOptions, redis } from 'hapax/redis'
 import type { ClaimHarness } from 'hapax/testing'
 

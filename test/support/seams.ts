@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { StatementSync } from 'node:sqlite'
-import type { Connection, Store } from 'hapax'
+import type { Store } from 'hapax'
+import type { Connection } from 'hapax/contracts'
 import type { RigTx } from './databases.ts'
 
 /** When a process may die around a call. */

@@ -1,6 +1,7 @@
 import { setImmediate } from 'node:timers/promises'
 import fc from 'fast-check'
-import { type Arrival, createHapax, defineMessage, HapaxError, type Mapping, silentLogger } from 'hapax'
+import { createHapax, defineMessage, HapaxError, type Mapping, silentLogger } from 'hapax'
+import type { Arrival } from 'hapax/contracts'
 import { memory } from 'hapax/memory'
 import { describe, expect, it } from 'vitest'
 import { checkMapping, decodeArrival } from '../../src/message/arrival.ts'

@@ -1,4 +1,5 @@
-import { type Arrival, createHapax, defineMessage, HapaxError, type IncomingMessage, silentLogger, stubOf } from 'hapax'
+import { createHapax, defineMessage, HapaxError, type IncomingMessage, silentLogger, stubOf } from 'hapax'
+import type { Arrival } from 'hapax/contracts'
 import { memory } from 'hapax/memory'
 import { memoryBroker } from 'hapax/memory-broker'
 import { describe, expect, it, onTestFinished } from 'vitest'

@@ -1,15 +1,6 @@
 import { setTimeout as delay, setImmediate } from 'node:timers/promises'
-import {
-  type Clock,
-  type Confirmation,
-  createHapax,
-  type Destination,
-  defineMessage,
-  HapaxError,
-  type OutboxMessage,
-  type OutgoingMessage,
-  silentLogger,
-} from 'hapax'
+import { createHapax, type Destination, defineMessage, HapaxError, silentLogger } from 'hapax'
+import type { Clock, Confirmation, OutboxMessage, OutgoingMessage } from 'hapax/contracts'
 import { type MemoryStore, memory } from 'hapax/memory'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { systemClock } from '../../src/base/clock.ts'

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/node-postgres'
-import type { StoreFeatures } from 'hapax'
+import type { StoreFeatures } from 'hapax/contracts'
 import { fromDrizzle } from 'hapax/drizzle'
 import { mysql } from 'hapax/mysql'
 import { postgres } from 'hapax/postgres'

@@ -1,7 +1,7 @@
 import { createHapax, type Destination, defineMessage, silentLogger } from 'hapax'
 import { memory } from 'hapax/memory'
 import { describe, expect, it } from 'vitest'
-import { unlessStopped } from '../../src/worker/stopping.ts'
+import { unlessStopped } from '../../src/worker/life-cycle.ts'
 import { uncaughtErrors } from '../support/uncaught.ts'
 
 const Ping = defineMessage<{ n: number }>('ping')

@@ -1,4 +1,4 @@
-import type { Served } from '../../worker/index.ts'
+import type { Served } from '../../contracts/index.ts'
 import { type Config, readConfig } from '../config.ts'
 import { CliError } from '../io/errors.ts'
 import type { Io } from '../io/io.ts'

@@ -1,6 +1,6 @@
 import type { Events } from '../../base/index.ts'
 import { asError, messageOf, safe, safeJson } from '../../base/index.ts'
-import type { Worker } from '../../worker/index.ts'
+import type { Worker } from '../../contracts/index.ts'
 import { type Io, paint } from './io.ts'
 import { plural, when } from './text.ts'
 
@@ -56,7 +56,7 @@ export class ProcessLog {
   }
 
   /** Listens until it is ended. */
-  watch(events: Events, worker: Worker<unknown>, store: string): { readonly sent: string; end(): void } {
+  watch(events: Events, worker: Worker, store: string): { readonly sent: string; end(): void } {
     let sent = 0
     this.recovered('store', `${store} is back`)
     const back = setInterval(() => {

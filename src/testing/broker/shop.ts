@@ -1,18 +1,20 @@
 import assert from 'node:assert/strict'
 import type { Clock } from '../../base/index.ts'
 import { HapaxError, silentLogger } from '../../base/index.ts'
-import type { Consumer, ConsumerOptions } from '../../consumer/index.ts'
+import type { ConsumerOptions } from '../../consumer/index.ts'
 import type {
+  Consumer,
   Delivery,
   Destination,
   FailedMessage,
   HandlerContext,
   Store,
   Subscription,
+  Worker,
 } from '../../contracts/index.ts'
 import { createHapax, type Hapax, type HapaxOptions } from '../../hapax.ts'
 import { defineMessage, type MessageType, type PublishOptions } from '../../message/index.ts'
-import type { Worker, WorkerOptions } from '../../worker/index.ts'
+import type { WorkerOptions } from '../../worker/index.ts'
 import { altered } from '../altered.ts'
 import { until } from '../wait.ts'
 
@@ -65,7 +67,7 @@ export class Shop {
   }
 
   /** Starts a worker; it stops with the shop. */
-  async work(options: WorkerOptions<RowTx>): Promise<Worker<RowTx>> {
+  async work(options: WorkerOptions<RowTx>): Promise<Worker> {
     const worker = this.hapax.worker({ pollMs: 20, ...options })
     await worker.start()
     return worker

@@ -1,4 +1,4 @@
-import type { Outcome } from '../../consumer/index.ts'
+import type { Outcome } from '../../contracts/index.ts'
 import { messageKey } from '../../message/index.ts'
 import { altered } from '../altered.ts'
 import { effectPolicies, type PolicyWorld } from '../effect-policies.ts'

@@ -1,14 +1,16 @@
 import assert from 'node:assert/strict'
 import type { EffectState } from '../../base/index.ts'
 import { HapaxError, silentLogger } from '../../base/index.ts'
+import type { ClaimConsumerOptions, ClaimHapax, ClaimHapaxOptions } from '../../claims/index.ts'
 import type {
   ClaimConsumer,
-  ClaimConsumerOptions,
-  ClaimHapax,
-  ClaimHapaxOptions,
-  ClaimWorker,
-} from '../../claims/index.ts'
-import type { ClaimContext, Claimed, ClaimStore, Lease, StoreClaims } from '../../contracts/index.ts'
+  ClaimContext,
+  Claimed,
+  ClaimStore,
+  Lease,
+  StoreClaims,
+  Worker,
+} from '../../contracts/index.ts'
 import { createHapax } from '../../hapax.ts'
 import type { IncomingMessage, StoredMessage } from '../../message/index.ts'
 import { fingerprint, messageKey } from '../../message/index.ts'
@@ -28,7 +30,7 @@ export interface SmsOptions extends ClaimConsumerOptions {
 /** One case's store, and what is made on it. */
 export class ClaimWorld {
   readonly #place: TestLeases
-  readonly #workers: ClaimWorker[] = []
+  readonly #workers: Worker[] = []
 
   constructor(place: TestLeases) {
     this.#place = place
@@ -76,7 +78,7 @@ export class ClaimWorld {
     await worker.stop()
   }
 
-  async worker(hapax: ClaimHapax, consumer: ClaimConsumer): Promise<ClaimWorker> {
+  async worker(hapax: ClaimHapax, consumer: ClaimConsumer): Promise<Worker> {
     const worker = hapax.worker({ consume: [consumer], pollMs: 20 })
     this.#workers.push(worker)
     await worker.start()

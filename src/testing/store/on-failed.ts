@@ -45,7 +45,7 @@ const WAYS: readonly Way[] = [
     run: async (world, hapax, hook, id) => {
       const sms = leased(world, never, { hapax }).onFailed(Ping, hook)
       await sms.handle(ping(id))
-      await world.drain({ hapax, consumer: sms.consumer })
+      await world.drain({ hapax, consumer: sms })
     },
   },
 ]
@@ -213,7 +213,7 @@ const once: readonly Case[] = [
       const send = (): Promise<never> => Promise.reject(new Error('no answer'))
       const sms = leased(world, (ctx) => ctx.effect('send', send), { hapax: other })
       await sms.onFailed(Ping, hook).handle(ping('sms'))
-      await world.drain({ hapax: other, consumer: sms.consumer })
+      await world.drain({ hapax: other, consumer: sms })
       assert.equal((await hapax.failed.list()).length, 3)
       assert.deepEqual(calls, [])
     },

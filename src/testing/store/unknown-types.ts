@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import type { Leased } from '../../leased/index.ts'
+import type { Leased } from '../../contracts/index.ts'
 import { defineMessage } from '../../message/index.ts'
 import type { Case } from './case.ts'
 import { type AnyHapax, AT_ONCE, assertOutcome, type Context, Ping, ping, type Tx, type World } from './world.ts'
@@ -116,7 +116,7 @@ const handling: readonly Case[] = [
       const hapax = world.hapax()
       const consumer = leasedTaking(world, hapax)
       assertOutcome(await consumer.handle(novel('a')), 'retrying')
-      await world.drain({ hapax, consumer: consumer.consumer })
+      await world.drain({ hapax, consumer: consumer })
       await world.assertEffects(['novel {"title":"a"}'])
     },
   },

@@ -1,12 +1,22 @@
 import assert from 'node:assert/strict'
 import type { Isolation } from '../../base/index.ts'
 import { type ErrorCode, isHapaxError, silentLogger } from '../../base/index.ts'
-import type { Consumer, ConsumerOptions, Outcome } from '../../consumer/index.ts'
-import type { Entry, HandlerContext, Look, Share, Store } from '../../contracts/index.ts'
+import type { ConsumerOptions } from '../../consumer/index.ts'
+import type {
+  Consumer,
+  Entry,
+  HandlerContext,
+  Leased,
+  Look,
+  Outcome,
+  Share,
+  Store,
+  Worker,
+} from '../../contracts/index.ts'
 import { createHapax, type Hapax, type HapaxOptions } from '../../hapax.ts'
 import type { IncomingMessage, StoredMessage } from '../../message/index.ts'
 import { ALL_LANES, defineMessage, type MessageType, messageKey } from '../../message/index.ts'
-import type { Worker, WorkerOptions } from '../../worker/index.ts'
+import type { WorkerOptions } from '../../worker/index.ts'
 import { until } from '../wait.ts'
 import type { HarnessFeatures, TestDatabase } from './harness.ts'
 
@@ -50,7 +60,7 @@ export class World {
   readonly database: TestDatabase<Tx, Tx>
   readonly features: HarnessFeatures
   readonly isolation: Isolation | undefined
-  readonly #workers: Worker<Tx>[] = []
+  readonly #workers: Worker[] = []
 
   constructor(database: TestDatabase<Tx, Tx>, features: HarnessFeatures, isolation: Isolation | undefined) {
     this.database = database
@@ -93,9 +103,9 @@ export class World {
 
   /** Starts a worker; it is stopped when the case ends. */
   async worker(
-    { hapax, consumer }: Pick<Reader, 'hapax'> & Partial<Pick<Reader, 'consumer'>>,
+    { hapax, consumer }: Pick<Reader, 'hapax'> & { consumer?: Consumer<Tx> | Leased<Tx> },
     options: WorkerOptions<Tx> = {},
-  ): Promise<Worker<Tx>> {
+  ): Promise<Worker> {
     const consume = consumer === undefined ? [] : [consumer]
     const worker = hapax.worker({ consume, pollMs: 20, ...options })
     this.#workers.push(worker)
@@ -153,7 +163,7 @@ export class World {
   }
 
   /** Works the inbox until nothing is due. */
-  async drain(reader: Pick<Reader, 'hapax' | 'consumer'>): Promise<void> {
+  async drain(reader: Pick<Reader, 'hapax'> & { consumer: Consumer<Tx> | Leased<Tx> }): Promise<void> {
     const worker = await this.worker(reader)
     await worker.drain()
     await worker.stop()

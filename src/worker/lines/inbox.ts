@@ -1,12 +1,12 @@
-import type { Places } from '../../base/index.ts'
+import type { Semaphore } from '../../base/index.ts'
 import { asError } from '../../base/index.ts'
-import type { Consumer, Outcome } from '../../consumer/index.ts'
-import { OTHERS } from '../../consumer/index.ts'
-import type { Entry, Look, Share } from '../../contracts/index.ts'
+import { type ConsumerCore, OTHERS } from '../../consumer/index.ts'
+import type { Entry, Look, Outcome, Share } from '../../contracts/index.ts'
 import { ALL_LANES } from '../../message/index.ts'
 import type { Engine, Floor } from '../../transaction/index.ts'
 import type { Membership } from '../membership.ts'
 import type { Throughput } from '../progress.ts'
+import { Avoided } from './avoided.ts'
 import { distinct, grouping, soonest, type Turn } from './grouping.ts'
 import { Hand } from './hand.ts'
 import { DRAIN_LIMIT, type Line } from './line.ts'
@@ -15,9 +15,9 @@ import { afterOf, Review, Rotation } from './rotation.ts'
 /** What an inbox line needs of its worker. */
 export interface InboxLineOptions<Tx> {
   readonly engine: Engine<Tx>
-  readonly consumer: Consumer<Tx>
+  readonly consumer: ConsumerCore<Tx>
   readonly concurrency: number
-  readonly places: Places
+  readonly places: Semaphore
   readonly membership: Pick<Membership, 'lanesOfType' | 'isNamed'>
   readonly floor: Floor
   readonly progress: Throughput
@@ -31,8 +31,8 @@ export interface InboxLineOptions<Tx> {
 export class InboxLine<Tx> implements Line {
   readonly #options: InboxLineOptions<Tx>
   readonly #hand = new Hand()
-  /** Rows that were not ours lately, until when to leave them alone, and how often that happened. */
-  readonly #avoided = new Map<string, { until: number; times: number }>()
+  /** Rows that were not ours lately. */
+  readonly #avoided: Avoided
   readonly #running = new Map<Promise<void>, Turn>()
   /** What was looked at, what is about to be noted, and what may begin because it is. */
   #queue: Turn[] = []
@@ -50,6 +50,7 @@ export class InboxLine<Tx> implements Line {
   constructor(options: InboxLineOptions<Tx>) {
     this.#options = options
     this.#review = new Review(options.engine.clock)
+    this.#avoided = new Avoided(options.engine, AVOIDING, MAX_AVOIDED)
     // Only if something waits for it: a look at every delivery of a subscription would be a waste.
     options.places.onFree(() => {
       if (this.#noted.length + this.#noting.length + this.#queue.length > 0) options.changed()
@@ -235,11 +236,10 @@ export class InboxLine<Tx> implements Line {
   /** Due, not in hand, mine, and not somebody else's lately. */
   #isReady({ seq, type, lane, held, dueMs }: Entry): boolean {
     if (held || dueMs > 0 || !this.#hand.isFree(seq)) return false
-    const { consumer, membership, engine } = this.#options
+    const { consumer, membership } = this.#options
     const served = this.#servedAs(type)
     if (served === undefined || !membership.lanesOfType(consumer.name, served).includes(lane)) return false
-    const avoided = this.#avoided.get(seq)
-    return avoided === undefined || avoided.until <= engine.clock.monotonic()
+    return !this.#avoided.has(seq)
   }
 
   #start(turn: Turn, bytes: number, alone: boolean): void {
@@ -281,18 +281,10 @@ export class InboxLine<Tx> implements Line {
     for (const seq of seqs) {
       const outcome = outcomes.get(seq)
       if (outcome?.status !== 'processed') done = false
-      if (outcome?.ack) this.#avoided.delete(seq)
-      else this.#avoid(seq)
+      if (outcome?.ack) this.#avoided.forget([seq])
+      else this.#avoided.add(seq)
     }
     return done
-  }
-
-  #avoid(seq: string): void {
-    const { clock, random } = this.#options.engine
-    if (this.#avoided.size >= MAX_AVOIDED) this.#avoided.clear()
-    const times = (this.#avoided.get(seq)?.times ?? 0) + 1
-    const ms = Math.min(MAX_AVOID_MS, AVOID_MS * 2 ** times) * (0.5 + random.number() / 2)
-    this.#avoided.set(seq, { until: clock.monotonic() + ms, times })
   }
 
   #take(turn: Turn): void {
@@ -308,8 +300,8 @@ const MIN_AHEAD = 200
 const MAX_AHEAD = 2_000
 /** How large a group may be, apart from its first message. */
 const GROUP_BYTES = 4 * 1024 * 1024
-const AVOID_MS = 50
-const MAX_AVOID_MS = 5_000
+/** For how long a row that was not ours is left alone. */
+const AVOIDING = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 50, maxDelayMs: 5_000, factor: 2 }
 const MAX_AVOIDED = 10_000
 
 /** So much of what runs at once may have been in hand when a process died: a quarter, and always one. */

@@ -1,4 +1,4 @@
-import { asError, Batched, Deletions, errorFields, recordError, retryDelay } from '../../base/index.ts'
+import { asError, Batcher, collected, errorFields, recordError, retryDelay } from '../../base/index.ts'
 import { howToSee, ref } from '../../consumer/index.ts'
 import type { Confirmation, Destination, Entry, Look, OutboxMessage, Postponed, Share } from '../../contracts/index.ts'
 import { ALL_LANES } from '../../message/index.ts'
@@ -36,7 +36,7 @@ export class Relay<Tx> implements Line {
   #queue: Entry[][] = []
   /** What is in the queue. */
   #waiting = { rows: 0, bytes: 0 }
-  readonly #deletions: Deletions
+  readonly #deletions: Batcher<string>
   readonly #rotation = new Rotation()
   readonly #review: Review
   #nextMs: number | undefined
@@ -52,8 +52,8 @@ export class Relay<Tx> implements Line {
   /** Times in a row that confirmed messages could not be deleted, and until when to send nothing because of it. */
   #undeleted = 0
   #restsUntil = 0
-  readonly #postponing: Batched<Postponed>
-  readonly #refusing: Batched<() => Promise<void>>
+  readonly #postponed: (row: Postponed) => Promise<unknown>
+  readonly #inTurn: (work: () => Promise<void>) => Promise<unknown>
 
   constructor(options: RelayOptions<Tx>) {
     const { engine } = options
@@ -64,17 +64,18 @@ export class Relay<Tx> implements Line {
     this.#reaching = new Reaching({ clock: engine.clock, tell })
     this.#sending = new Sending({ destination: options.destination, signal: options.signal, clock: engine.clock })
     this.#avoided = new Avoided(engine, DOWN, WINDOW)
-    this.#deletions = new Deletions({
-      clock: engine.clock,
-      delete: (seqs) => this.#delete(seqs),
-      isLast: () => this.#underWay === 0,
-      ended: (seqs) => {
-        for (const seq of seqs) this.#hand.letGo(seq)
-        options.changed()
-      },
+    // A delete costs a commit: it waits a moment for company, unless nothing else is about to be confirmed.
+    const enough = (waiting: number): boolean => waiting >= ENOUGH || this.#underWay === 0
+    this.#deletions = new Batcher({
+      run: (seqs) => this.#delete(seqs).finally(() => this.#gone(seqs)),
+      dropped: (seqs) => this.#gone(seqs),
+      most: MOST_DELETED,
+      gather: { clock: engine.clock, ms: GATHER_MS, enough },
     })
-    this.#postponing = new Batched(BATCH, (rows) => persist(engine, () => engine.store.outbox.postpone(rows)))
-    this.#refusing = new Batched(1, async ([refuse]) => refuse?.())
+    this.#postponed = collected({ most: BATCH }, (rows) =>
+      persist(engine, () => engine.store.outbox.postpone(rows)).then(() => rows),
+    )
+    this.#inTurn = collected({ most: 1 }, (works) => Promise.all(works.map((work) => work())))
   }
 
   get idle(): boolean {
@@ -285,7 +286,7 @@ export class Relay<Tx> implements Line {
     this.#down = { times: 0, until: 0 }
     this.#reaching.reached()
     this.#confirmedAt = engine.clock.monotonic()
-    const deleting = this.#deletions.add(row.seq)
+    const deleting = this.#deletions.put(row.seq)
     if (deleting !== undefined) this.#track(deleting)
     const event = { relay: name, message: ref(row.message) }
     if (dropped === undefined) engine.events.emit('relayed', () => event)
@@ -294,6 +295,12 @@ export class Relay<Tx> implements Line {
       engine.events.emit('relay-dropped', () => ({ ...event, error: dropped }))
     }
     if (this.#hasRoom()) changed()
+  }
+
+  /** These are deleted, or could not be. */
+  #gone(seqs: readonly string[]): void {
+    for (const seq of seqs) this.#hand.letGo(seq)
+    this.#options.changed()
   }
 
   async #delete(seqs: readonly string[]): Promise<void> {
@@ -327,7 +334,7 @@ export class Relay<Tx> implements Line {
     const event = { relay: this.#options.name, message: ref(row.message), attempt: row.attempts + 1, delayMs, error }
     engine.logger.warn({ ...event, ...errorFields(error) }, 'the broker did not take a message; trying again later')
     engine.events.emit('relay-retrying', () => event)
-    await this.#postponing.add({ seq: row.seq, delayMs, error: recordError(error, engine.redact) })
+    await this.#postponed({ seq: row.seq, delayMs, error: recordError(error, engine.redact) })
   }
 
   async #refused(row: OutboxMessage, error: Error): Promise<void> {
@@ -339,7 +346,7 @@ export class Relay<Tx> implements Line {
       'the broker refused a message for good',
     )
     const record = { seq: row.seq, reason: 'refused-by-broker', error: recordError(error, engine.redact), hold: held }
-    await this.#refusing.add(async () => {
+    await this.#inTurn(async () => {
       if (await persist(engine, () => engine.store.outbox.refuse(record)))
         engine.events.emit('relay-failed', () => event)
     })
@@ -378,6 +385,8 @@ export class Relay<Tx> implements Line {
 
 /** Messages that are under way at once. */
 const WINDOW = 2_000
+/** How many confirmed messages are worth a delete, how many it takes, and how long they may wait for one another. */
+const [ENOUGH, MOST_DELETED, GATHER_MS] = [500, 2_000, 10]
 /** How many a look asks for, which lists up to twice as many. */
 const LOOK = 3_000
 /** How many are read at once. */

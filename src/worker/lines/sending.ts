@@ -1,5 +1,5 @@
 import type { Clock } from '../../base/index.ts'
-import { asError, describe, HapaxError, messageOf } from '../../base/index.ts'
+import { asError, Batcher, describe, HapaxError, messageOf } from '../../base/index.ts'
 import type { Confirmation, Destination, OutboxMessage } from '../../contracts/index.ts'
 import type { OutgoingMessage } from '../../message/index.ts'
 import { unpackAttributes, wrongAttribute } from '../../message/index.ts'
@@ -12,14 +12,24 @@ interface SendOptions {
   readonly signal: AbortSignal
 }
 
+/** A row that goes with the next call. */
+interface Leaving {
+  readonly row: OutboxMessage
+  tell(sent: Confirmation): void
+}
+
 /** Gives rows of the outbox to a destination. */
 export class Sending {
   readonly #options: SendOptions
-  /** What the next call takes along. */
-  #leaving = new Map<OutboxMessage, (sent: Confirmation) => void>()
+  readonly #leaving: Batcher<Leaving>
 
   constructor(options: SendOptions) {
     this.#options = options
+    const run = (leaving: readonly Leaving[]): Promise<void> => {
+      const tellers = new Map(leaving.map(({ row, tell }) => [row, tell]))
+      return this.all([...tellers.keys()], (row, sent) => tellers.get(row)?.(sent))
+    }
+    this.#leaving = new Batcher({ run, overlap: true })
   }
 
   /** Sends them in one call, and tells the answers as they come. */
@@ -46,16 +56,9 @@ export class Sending {
 
   /** Sends one; what is to be sent in the same moment goes in the same call. */
   one(row: OutboxMessage): Promise<Confirmation> {
-    return new Promise((resolve) => {
-      this.#leaving.set(row, resolve)
-      if (this.#leaving.size === 1) queueMicrotask(() => this.#leave())
+    return new Promise((tell) => {
+      void this.#leaving.put({ row, tell })
     })
-  }
-
-  #leave(): void {
-    const leaving = this.#leaving
-    this.#leaving = new Map()
-    void this.all([...leaving.keys()], (row, sent) => leaving.get(row)?.(sent))
   }
 }
 

@@ -1,8 +1,7 @@
-import type { Places, Random } from '../../base/index.ts'
+import type { Random, Semaphore } from '../../base/index.ts'
 import { asError, type Clock, HapaxError, pause, Signal, within } from '../../base/index.ts'
-import type { Fed, Outcome, Source } from '../../consumer/index.ts'
-import { OTHERS } from '../../consumer/index.ts'
-import type { Delivery, OpenOptions, Reader as OpenReader } from '../../contracts/index.ts'
+import { type Fed, type Feed, OTHERS } from '../../consumer/index.ts'
+import type { Delivery, OpenOptions, Reader as OpenReader, Outcome } from '../../contracts/index.ts'
 import type { IncomingMessage } from '../../message/index.ts'
 import { decodeArrival } from '../../message/index.ts'
 import type { Floor } from '../../transaction/index.ts'
@@ -12,9 +11,9 @@ import type { Throughput } from '../progress.ts'
 /** What a reader needs of its worker. */
 export interface ReaderOptions {
   readonly engine: { readonly clock: Clock; readonly random: Random; readonly maxBytes: number }
-  readonly source: Pick<Source<never, Fed>, 'consumer' | 'subscription' | 'options'>
+  readonly source: Pick<Feed<never, Fed>, 'consumer' | 'subscription' | 'options'>
   readonly concurrency: number
-  readonly places: Places
+  readonly places: Semaphore
   readonly floor: Floor
   readonly progress: Throughput
   readonly signal: AbortSignal

@@ -1,4 +1,5 @@
-import type { Confirmation, Destination, Subscription } from 'hapax'
+import type { Destination, Subscription } from 'hapax'
+import type { Confirmation } from 'hapax/contracts'
 
 /** What a rig does wrong on purpose, so that its checker can be seen to notice. */
 export type Sabotage = 'acks first' | 'does not wait for confirms' | 'doubles effects'

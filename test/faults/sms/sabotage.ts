@@ -1,4 +1,5 @@
-import type { Store, StoreJournal } from 'hapax'
+import type { Store } from 'hapax'
+import type { StoreJournal } from 'hapax/contracts'
 import { altered } from '../../../src/testing/altered.ts'
 import type { RigTx } from '../../support/databases.ts'
 

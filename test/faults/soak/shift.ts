@@ -11,7 +11,7 @@ export interface WorkerReport {
 const PASSING = ['store-unavailable', 'broker-unavailable', 'broker-timeout']
 
 /** Works until it is told to stop, then ends the gentle way. */
-export async function workUntilTold(hapax: Hapax<RigTx>, worker: Worker<RigTx>): Promise<void> {
+export async function workUntilTold(hapax: Hapax<RigTx>, worker: Worker): Promise<void> {
   let errors = 0
   const report = (): Promise<void> => say({ errors } satisfies WorkerReport)
   hapax.events.on('worker-error', () => {
@@ -28,7 +28,7 @@ export async function workUntilTold(hapax: Hapax<RigTx>, worker: Worker<RigTx>):
 }
 
 /** The process has its own deadline. */
-async function start(worker: Worker<RigTx>): Promise<void> {
+async function start(worker: Worker): Promise<void> {
   for (;;) {
     try {
       return await worker.start()

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import type { Outcome } from '../../../consumer/index.ts'
+import type { Outcome } from '../../../contracts/index.ts'
 import type { IncomingMessage } from '../../../message/index.ts'
 import type { Case } from '../case.ts'
 import { assertOutcome, Ping, Pong, ping, type ReaderOptions, type World } from '../world.ts'

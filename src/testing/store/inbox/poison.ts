@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { HapaxError, Permanent } from '../../../base/index.ts'
-import type { Outcome } from '../../../consumer/index.ts'
-import type { FailedMessage, Writes } from '../../../contracts/index.ts'
+import type { FailedMessage, Outcome, Writes } from '../../../contracts/index.ts'
 import type { IncomingMessage, StoredMessage } from '../../../message/index.ts'
 import { STUB_BYTES, stubOf } from '../../../message/index.ts'
 import { altered } from '../../altered.ts'
@@ -116,7 +115,7 @@ const WAYS: Readonly<Record<string, Way>> = {
     const run = handler(world)
     const consumer = leased(world, (ctx) => ctx.complete((tx) => run({ tx, message: ctx.message })), { hapax })
     const outcomes = await consumer.handleMany(messages)
-    await world.drain({ hapax, consumer: consumer.consumer })
+    await world.drain({ hapax, consumer })
     return outcomes
   },
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { Permanent } from '../../../base/index.ts'
-import type { Leased } from '../../../leased/index.ts'
+import type { Leased } from '../../../contracts/index.ts'
 import type { Case } from '../case.ts'
 import { AT_ONCE, assertOutcome, ping, type Tx } from '../world.ts'
 import { leased, seqOf } from './world.ts'
@@ -42,12 +42,12 @@ export const leasedOrder: readonly Case[] = [
         { order: 'wait', hapax },
       )
       await storeKeyed(sms, ['a1', 'a2', 'b1'])
-      await world.drain({ hapax, consumer: sms.consumer })
+      await world.drain({ hapax, consumer: sms })
       await world.assertEffects(['b1'])
       const [failed] = await hapax.failed.list()
       assert.deepEqual([failed?.message.id, failed?.reason, failed?.held], ['a1', 'unknown-effect', true])
       await hapax.failed.settle(failed?.seq as string, { effect: 'send', as: 'done' })
-      await world.drain({ hapax, consumer: sms.consumer })
+      await world.drain({ hapax, consumer: sms })
       await world.assertEffects(['a1', 'a2', 'b1'])
     },
   },
@@ -64,7 +64,7 @@ export const leasedOrder: readonly Case[] = [
         { order: 'skip', hapax, retry: AT_ONCE },
       )
       await storeKeyed(sms, ['a1', 'a2'])
-      await world.drain({ hapax, consumer: sms.consumer })
+      await world.drain({ hapax, consumer: sms })
       await world.assertEffects(['a2'])
       await world.assertPlaces('a1', ['receipt', 'failed'])
     },

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { Permanent } from '../../../base/index.ts'
 import type { Lease } from '../../../contracts/index.ts'
+import { coreOf } from '../../../leased/index.ts'
 import { messageKey } from '../../../message/index.ts'
 import { LeapingClock } from '../../clock.ts'
 import { type Case, parallelOnly } from '../case.ts'
@@ -188,7 +189,7 @@ const zombies: readonly Case[] = [
       const first = sms.handle(ping('a'))
       await entered.passed
       const seq = await seqOf(world, 'a')
-      await world.until(async () => (await sms.consumer.work([seq])).size > 0)
+      await world.until(async () => (await coreOf(sms).work([seq])).size > 0)
       assertOutcome(await first, 'stored')
       assert.deepEqual(
         signals.map(({ aborted }) => aborted),
@@ -227,7 +228,7 @@ const takeover: readonly Case[] = [
       const hapax = world.hapax()
       const seen: unknown[] = []
       const sms = leased(world, ({ message, attempt, fence }) => seen.push([message.data, attempt, fence]), { hapax })
-      await world.worker({ hapax, consumer: sms.consumer })
+      await world.worker({ hapax, consumer: sms })
       await world.until(() => seen.length > 0)
       assert.deepEqual(seen, [[{ n: 1 }, 1, 2]])
       await world.until(async () => (await world.store.inbox.find('billing', messageKey('/sender', 'a'))) === undefined)
@@ -259,7 +260,7 @@ const takeover: readonly Case[] = [
       const first = sms.handle(ping('a'))
       await entered.passed
       const other = world.hapax()
-      await world.worker({ hapax: other, consumer: leased(world, handler, { leaseMs, hapax: other }).consumer })
+      await world.worker({ hapax: other, consumer: leased(world, handler, { leaseMs, hapax: other }) })
       joined.open()
       assertOutcome(await first, 'processed')
       assert.equal(calls, 1)
@@ -328,7 +329,7 @@ const takeover: readonly Case[] = [
       for (const id of ids) await storeOne(world, id)
       for (let worker = 0; worker < 2; worker++) {
         const hapax = world.hapax()
-        await world.worker({ hapax, consumer: leased(world, handler, { hapax }).consumer })
+        await world.worker({ hapax, consumer: leased(world, handler, { hapax }) })
       }
       await world.until(async () => (await world.database.effects()).length >= ids.length)
       await world.assertEffects(ids)

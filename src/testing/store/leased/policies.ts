@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import type { Outcome } from '../../../consumer/index.ts'
+import type { Outcome } from '../../../contracts/index.ts'
+import { coreOf } from '../../../leased/index.ts'
 import { messageKey } from '../../../message/index.ts'
 import { altered } from '../../altered.ts'
 import { effectPolicies, type PolicyWorld } from '../../effect-policies.ts'
@@ -20,7 +21,7 @@ function policyWorld(world: World): PolicyWorld {
         handle: (id) => sms.handle(ping(id)),
         again: async (id) => {
           const seq = await seqOf(world, id)
-          return (await sms.consumer.work([seq])).get(seq) as Outcome
+          return (await coreOf(sms).work([seq])).get(seq) as Outcome
         },
       }
     },

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { coreOf } from '../../../leased/index.ts'
 import { messageKey } from '../../../message/index.ts'
 import { atEachLevel, type Case } from '../case.ts'
 import { lossy, subscription } from '../doubles.ts'
@@ -27,7 +28,7 @@ async function unanswered(world: World, cut: 'before' | 'after'): Promise<void> 
     { hapax, ...level },
   )
   const seq = await seqOf(world, 'a')
-  assert.equal((await sms.consumer.work([seq])).get(seq)?.status, 'processed')
+  assert.equal((await coreOf(sms).work([seq])).get(seq)?.status, 'processed')
   assert.equal(provider.calls.length, 1)
   assert.equal(completions, cut === 'before' ? 2 : 1)
   await world.assertEffects(['sent'])
@@ -99,7 +100,7 @@ const once: readonly Case[] = [
       const sms = leased(world, sending(world, provider), { hapax })
       await hapax.transaction((tx) => hapax.publish(tx, Ping, { n: 1 }, { id: 'a' }))
       await hapax.transaction((tx) => hapax.publish(tx, Ping, { n: 1 }, { id: 'a' }))
-      await world.drain({ hapax, consumer: sms.consumer })
+      await world.drain({ hapax, consumer: sms })
       await world.assertEffects(['a'])
       assert.equal(provider.calls.length, 1)
     },
@@ -131,7 +132,7 @@ const once: readonly Case[] = [
       for (let time = 0; time < 3; time++) await world.crash([killer], true)
       const hapax = world.hapax()
       const sms = leased(world, sending(world, provider), { hapax })
-      await world.drain({ hapax, consumer: sms.consumer })
+      await world.drain({ hapax, consumer: sms })
       await world.assertEffects(['bystander'])
       assert.equal(provider.calls.length, 1)
       const failed = await hapax.failed.list()

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
 import type { EffectState } from '../../../base/index.ts'
 import { HapaxError } from '../../../base/index.ts'
-import type { InboxRow, LeasedContext } from '../../../contracts/index.ts'
-import type { Leased, LeasedOptions } from '../../../leased/index.ts'
+import type { InboxRow, Leased, LeasedContext } from '../../../contracts/index.ts'
+import type { LeasedOptions } from '../../../leased/index.ts'
+import { coreOf } from '../../../leased/index.ts'
 import { messageKey } from '../../../message/index.ts'
 import { altered } from '../../altered.ts'
 import { type AnyHapax, type AnyStore, AT_ONCE, Ping, ping, type Tx, type World } from '../world.ts'
@@ -26,7 +27,7 @@ export function leased(world: World, handler: Sms, options: LeasedOptions & { ha
 
 /** Works what is due, under a lease. */
 export async function work(world: World, consumer: Leased<Tx>): Promise<void> {
-  for (const seq of await world.due()) await consumer.consumer.work([seq])
+  for (const seq of await world.due()) await coreOf(consumer).work([seq])
 }
 
 export async function states(world: World, id: string): Promise<readonly [string, EffectState, number][]> {

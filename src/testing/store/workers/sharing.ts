@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import { setImmediate } from 'node:timers/promises'
-import type { Consumer } from '../../../consumer/index.ts'
-import type { Worker } from '../../../worker/index.ts'
+import type { Consumer, Worker } from '../../../contracts/index.ts'
 import { altered } from '../../altered.ts'
 import type { Case } from '../case.ts'
 import { type AnyHapax, type AnyStore, type Gate, gate, Ping, Pong, ping, type Tx } from '../world.ts'
@@ -10,7 +9,7 @@ import { type AnyHapax, type AnyStore, type Gate, gate, Ping, Pong, ping, type T
 async function withWorker(
   hapax: AnyHapax,
   consume: readonly Consumer<Tx>[],
-  work: (worker: Worker<Tx>) => Promise<void>,
+  work: (worker: Worker) => Promise<void>,
 ): Promise<void> {
   const worker = hapax.worker({ consume, pollMs: 1 })
   await worker.start()

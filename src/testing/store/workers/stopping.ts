@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict'
-import type { Source } from '../../../consumer/index.ts'
-import type { Leased } from '../../../leased/index.ts'
+import type { Leased, Source } from '../../../contracts/index.ts'
 import type { WorkerOptions } from '../../../worker/index.ts'
 import { feed } from '../../feed.ts'
 import type { Case } from '../case.ts'

@@ -1,0 +1,229 @@
+import {
+  asError,
+  type Clock,
+  HapaxError,
+  MAX_MS,
+  noOthers,
+  numberFrom,
+  type Random,
+  Signal,
+  within,
+} from '../base/index.ts'
+import type { StopOptions } from '../contracts/index.ts'
+
+/** Reads a subscription, as far as its worker's life cycle is concerned. */
+interface Reading {
+  start(): Promise<void>
+  /** Stops taking messages. */
+  pause(): Promise<unknown>
+  close(): Promise<unknown>
+  readonly idle: boolean
+  readonly running: readonly Promise<void>[]
+}
+
+/** What one round of a worker found. */
+export interface Round {
+  /** Nothing is due and nothing is in hand. */
+  readonly drained: boolean
+  /** How long to wait before the next round, unless the worker is woken. */
+  readonly restMs: number
+}
+
+/** What a worker does; the life cycle says when. */
+export interface WorkerSteps {
+  readonly clock: Clock
+  readonly random: Random
+  /** Checks what can be checked, and joins the other workers. Returns what reads its subscriptions. */
+  prepare(): Promise<readonly Reading[]>
+  /** It runs now. */
+  started(): void
+  /** Looks once and begins what is due. `asked`: `drain` waits for the answer. */
+  round(asked: boolean): Promise<Round>
+  /** Takes nothing more, and lets others have what has not begun. */
+  halt(): Promise<unknown>
+  /** What has begun, apart from subscriptions. */
+  running(): readonly Promise<unknown>[]
+  /** Other work that has to end, after what runs. */
+  ended?(): Promise<unknown>
+  /** `start` failed, or the worker has stopped. */
+  left?(): Promise<unknown>
+  /** It has stopped for good. */
+  stopped(): void
+  report(error: Error): void
+}
+
+/** From `start` to `stop`: the state of a worker, its loop, and how it winds up. */
+export class LifeCycle {
+  readonly #steps: WorkerSteps
+  readonly #wakeUp = new Signal()
+  readonly #abort = new AbortController()
+  #readers: readonly Reading[] = []
+  #state: 'new' | 'starting' | 'running' | 'stopping' | 'stopped' = 'new'
+  #started: Promise<void> | undefined
+  #stopped: Promise<void> | undefined
+  #loop: Promise<void> | undefined
+  #asking: (() => void)[] = []
+  #errors = 0
+
+  constructor(steps: WorkerSteps) {
+    this.#steps = steps
+  }
+
+  get isRunning(): boolean {
+    return this.#state === 'running'
+  }
+
+  /** Whether the last round succeeded. */
+  get isHealthy(): boolean {
+    return this.#state === 'running' && this.#errors === 0
+  }
+
+  /** Aborted when running handlers are out of time. */
+  get signal(): AbortSignal {
+    return this.#abort.signal
+  }
+
+  async start(): Promise<void> {
+    if (this.#state !== 'new')
+      throw new HapaxError('already-started', `expected a new worker, got one that is ${this.#state}`)
+    this.#state = 'starting'
+    this.#started = this.#start()
+    await this.#started
+  }
+
+  /** Resolves after the first round that finds nothing left. */
+  drain(): Promise<void> {
+    if (this.#state !== 'running') return Promise.resolve()
+    return new Promise((resolve) => {
+      this.#asking.push(resolve)
+      this.wake()
+    })
+  }
+
+  async stop(options: StopOptions): Promise<void> {
+    const limitMs = deadlineOf(options)
+    // A second call with a shorter deadline counts.
+    const cancel = this.#steps.clock.after(limitMs, () => this.#abort.abort(stopped()))
+    this.#stopped ??= this.#stop()
+    await this.#stopped.finally(cancel)
+  }
+
+  /** Something may be due. */
+  wake(): void {
+    this.#wakeUp.notify()
+  }
+
+  async #start(): Promise<void> {
+    try {
+      this.#readers = await this.#steps.prepare()
+      for (const reader of this.#readers) await unlessStopped(this.signal, () => reader.start())
+    } catch (error) {
+      await this.#close()
+      await this.#steps.left?.()
+      this.#state = 'new'
+      throw error
+    }
+    this.#state = 'running'
+    this.#steps.started()
+    this.#loop = this.#work()
+  }
+
+  async #work(): Promise<void> {
+    while (this.#state === 'running') {
+      const restMs = await this.#round().catch((error: unknown) => this.#backOff(error))
+      if (restMs > 0 && this.#state === 'running') await this.#wakeUp.wait(this.#steps.clock, restMs)
+    }
+  }
+
+  async #round(): Promise<number> {
+    // What asks during a round is answered by the next one: this one may have missed what was published meanwhile.
+    const asking = this.#asking.splice(0)
+    try {
+      const { drained, restMs } = await this.#steps.round(asking.length > 0)
+      this.#errors = 0
+      if (drained) for (const resolve of asking.splice(0)) resolve()
+      return restMs
+    } finally {
+      this.#asking.push(...asking)
+    }
+  }
+
+  #backOff(thrown: unknown): number {
+    this.#steps.report(asError(thrown))
+    this.#errors = Math.min(this.#errors + 1, 10)
+    return Math.min(MAX_BACK_OFF_MS, 100 * 2 ** this.#errors) * (0.5 + this.#steps.random.number() / 2)
+  }
+
+  async #stop(): Promise<void> {
+    // A start that is under way finishes first, one way or the other.
+    await this.#started?.catch(() => {})
+    if (this.#state === 'running') await this.#windUp()
+    this.#state = 'stopped'
+    this.#steps.stopped()
+    for (const resolve of this.#asking.splice(0)) resolve()
+  }
+
+  async #windUp(): Promise<void> {
+    this.#state = 'stopping'
+    this.wake()
+    const handedOver = Promise.allSettled([this.#steps.halt(), ...this.#readers.map((reader) => reader.pause())])
+    await Promise.race([handedOver, aborted(this.signal)])
+    const finished: Promise<unknown> = Promise.allSettled([this.#loop, this.#steps.ended?.(), this.#finished()])
+    await Promise.race([finished, aborted(this.signal)])
+    // What was aborted still records that it was.
+    if (this.signal.aborted) await within(this.#steps.clock, ABORT_MS, finished, () => {})
+    await this.#close()
+  }
+
+  /** What ends may begin something else: a confirmed message has to be deleted, and the last look may have found more. */
+  async #finished(): Promise<void> {
+    await this.#loop
+    for (let running = this.#running(); running.length > 0; running = this.#running()) await Promise.allSettled(running)
+  }
+
+  #running(): readonly Promise<unknown>[] {
+    return [...this.#steps.running(), ...this.#readers.flatMap((reader) => reader.running)]
+  }
+
+  async #close(): Promise<void> {
+    const closing: Promise<unknown> = Promise.allSettled(this.#readers.map((reader) => reader.close()))
+    await within(this.#steps.clock, ABORT_MS, closing, () => {})
+  }
+}
+
+const MAX_BACK_OFF_MS = 10_000
+/** How long aborted work may take to record that it was aborted. */
+const ABORT_MS = 5_000
+
+function deadlineOf(options: StopOptions): number {
+  noOthers('options of stop', options, ['deadlineMs'])
+  const { deadlineMs } = options
+  return deadlineMs === Number.POSITIVE_INFINITY ? MAX_MS : numberFrom('deadlineMs', 0, deadlineMs, 30_000)
+}
+
+/** Resolves when the signal is aborted. */
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve()
+    else signal.addEventListener('abort', () => resolve(), { once: true })
+  })
+}
+
+/** Waits for what a broker does at the start, but not beyond the worker's own end. */
+export async function unlessStopped(signal: AbortSignal, work: () => Promise<void> | undefined): Promise<void> {
+  const closed = new HapaxError('closed', 'the worker was stopped before it had started')
+  if (signal.aborted) throw closed
+  const stop = Promise.withResolvers<never>()
+  const abort = (): void => stop.reject(closed)
+  signal.addEventListener('abort', abort, { once: true })
+  try {
+    await Promise.race([stop.promise, work()])
+  } finally {
+    signal.removeEventListener('abort', abort)
+  }
+}
+
+/** Why a handler is told to stop. */
+export function stopped(): HapaxError {
+  return new HapaxError('transaction-lost', 'the worker was stopped before the handler had finished')
+}
