@@ -1,7 +1,7 @@
 import { connect } from 'amqplib'
 import { rabbitmq } from 'hapax/rabbitmq'
 import { describe, expect, it } from 'vitest'
-import { outgoing } from '../../src/brokers/rabbitmq/wire.ts'
+import { encodeMessage } from '../../src/brokers/rabbitmq/wire.ts'
 import type { Confirmation, Destination } from '../../src/contracts/broker.ts'
 import type { OutgoingMessage } from '../../src/message/cloudevents.ts'
 import { message, numbered, publish } from '../../src/testing/broker/world.ts'
@@ -211,7 +211,7 @@ const FRAME_MAX = 8_192
 /** Sends the bytes of a message by the plain client, on a link of its own with small frames. */
 async function sendPlainly(place: RabbitmqPlace, sent: OutgoingMessage): Promise<'confirmed' | 'closed'> {
   const connection = await connect(`${place.proxy.url}?frameMax=${FRAME_MAX}`)
-  const { body, options } = outgoing(sent, 'binary')
+  const { body, options } = encodeMessage(sent, 'binary')
   const told = await new Promise<'confirmed' | 'closed'>((resolve, reject) => {
     connection.on('error', () => resolve('closed'))
     connection

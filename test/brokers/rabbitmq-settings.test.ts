@@ -2,9 +2,10 @@ import fc from 'fast-check'
 import { isHapaxError } from 'hapax'
 import { type ExchangeOptions, type QueueOptions, rabbitmq } from 'hapax/rabbitmq'
 import { describe, expect, it } from 'vitest'
-import { Acks } from '../../src/brokers/rabbitmq/acks.ts'
-import { queueArguments, queuePlace } from '../../src/brokers/rabbitmq/topology.ts'
-import { Window } from '../../src/brokers/rabbitmq/window.ts'
+import { queuePlace } from '../../src/brokers/rabbitmq/options.ts'
+import { Acks } from '../../src/brokers/rabbitmq/reading/acks.ts'
+import { Window } from '../../src/brokers/rabbitmq/reading/window.ts'
+import { queueArguments } from '../../src/brokers/rabbitmq/topology.ts'
 
 // What needs no server.
 

@@ -3,9 +3,9 @@ import { type KafkaFetched, type KafkaOptions, kafka } from 'hapax/kafka'
 import { describe, expect, it } from 'vitest'
 import { brokerError, isPassing } from '../../src/brokers/kafka/errors.ts'
 import { murmur2, partitionOf } from '../../src/brokers/kafka/partitioner.ts'
-import { findHorizon } from '../../src/brokers/kafka/positions.ts'
 import { answersOf } from '../../src/brokers/kafka/produced.ts'
-import { readRecords } from '../../src/brokers/kafka/records.ts'
+import { findHorizon } from '../../src/brokers/kafka/reading/positions.ts'
+import { readRecords } from '../../src/brokers/kafka/reading/records.ts'
 
 describe('options of kafka', () => {
   const wrong: [given: unknown, sentence: string][] = [

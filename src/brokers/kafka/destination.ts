@@ -1,12 +1,13 @@
 import { HapaxError, systemClock, systemRandom, within } from '../../base/index.ts'
 import type { Confirmation, Destination } from '../../contracts/index.ts'
 import type { EventFormat, OutgoingMessage } from '../../message/index.ts'
-import { closeClient, type KafkaProducer, listen } from './client.ts'
+import type { KafkaProducer } from './client.ts'
 import { brokerError, INVALID, TOO_LARGE } from './errors.ts'
+import { closeClient, listen } from './link.ts'
 import { partitionOf } from './partitioner.ts'
-import { Call, type Chunk, Pending, Spread, takeChunks } from './pending.ts'
 import { type Answers, answersOf } from './produced.ts'
-import { write } from './wire.ts'
+import { Call, type Chunk, Pending, Spread, takeChunks } from './reading/pending.ts'
+import { encodeMessage } from './wire.ts'
 
 /** What a destination needs to know. */
 export interface TopicSettings {
@@ -25,7 +26,7 @@ export interface TopicSettings {
  * Sends to a topic. One send is under way at a time: the client counts the batches of its idempotent producer wrongly when
  * one of several sends fails. Partitions share a send, and each answers for its own batch.
  */
-export class KafkaTopic implements Destination {
+export class KafkaDestination implements Destination {
   readonly name: string
   /** Batches are taken whole or not at all, one after the other; behind one that was not, those of its keys stay here. */
   readonly features = { keepsOrder: true }
@@ -52,7 +53,7 @@ export class KafkaTopic implements Destination {
   publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[] {
     const call = new Call()
     const { format } = this.#settings
-    const all = messages.map((message, at) => new Pending(call, at, message.key, write(message, format)))
+    const all = messages.map((message, at) => new Pending(call, at, message.key, encodeMessage(message, format)))
     for (const each of all) this.#refuseTooLarge(each)
     this.#queue.push(...all)
     const abort = (): void => this.#abort(all)

@@ -1,8 +1,8 @@
 import { HapaxError, systemClock, within } from '../../base/index.ts'
 import type { Reader, Subscription } from '../../contracts/index.ts'
 import { brokerError } from './errors.ts'
-import type { From } from './positions.ts'
-import { GroupReader, type ReaderClients } from './reader.ts'
+import type { From } from './reading/positions.ts'
+import { KafkaReader, type ReaderClients } from './reading/reader.ts'
 
 /** What a subscription needs to know. */
 export interface GroupSettings {
@@ -15,7 +15,7 @@ export interface GroupSettings {
 }
 
 /** Reads topics as a member of a group. */
-export class KafkaGroup implements Subscription {
+export class KafkaSubscription implements Subscription {
   readonly name: string
   readonly features: Subscription['features']
   readonly #settings: GroupSettings
@@ -36,7 +36,7 @@ export class KafkaGroup implements Subscription {
 
   async open(options: Parameters<Subscription['open']>[0]): Promise<Reader> {
     const { topics, from, commitIntervalMs, horizonMs } = this.#settings
-    const reader = new GroupReader(
+    const reader = new KafkaReader(
       { name: this.name, topics, from, commitIntervalMs, horizonMs, maxWaitMs: MAX_WAIT_MS, ...options },
       await this.#settings.clients(),
     )

@@ -18,7 +18,7 @@ const CONTENT_TYPE = 'content-type'
 const OVERHEAD = 32
 
 /** Writes a message as the CloudEvents binding for Kafka says. The record's key is the message's key. */
-export function write(message: OutgoingMessage, format: EventFormat): Written {
+export function encodeMessage(message: OutgoingMessage, format: EventFormat): Written {
   const { attributes, headers, contentType, body } = encodeEvent(message, format)
   const written = new Map<Buffer, Buffer>()
   let bytes = OVERHEAD + body.byteLength
@@ -57,7 +57,7 @@ export interface Fetched {
 }
 
 /** What came, for the core to decode. A record without a value has no body. */
-export function read(fetched: Fetched, redelivered: boolean): Arrival {
+export function arrivalOf(fetched: Fetched, redelivered: boolean): Arrival {
   const { topic, partition, offset, timestamp, record, refused } = fetched
   const headers = record.headers.flatMap(([name, value]) => (name === null ? [] : [[String(name), value] as const]))
   const sorted = sortHeaders(headers, { prefixes: [PREFIX], drop: (name) => name === CONTENT_TYPE })

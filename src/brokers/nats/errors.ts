@@ -34,7 +34,7 @@ export function isRefusal(error: unknown): boolean {
 }
 
 /** What the client threw, as an error of hapax: refused if the server said no, else not available. */
-export function natsError(what: string, thrown: unknown): HapaxError {
+export function brokerError(what: string, thrown: unknown): HapaxError {
   if (thrown instanceof HapaxError) return thrown
   const refused = apiCode(thrown) !== undefined || isRefusal(thrown)
   const code = refused ? 'broker-refused' : 'broker-unavailable'
@@ -44,7 +44,7 @@ export function natsError(what: string, thrown: unknown): HapaxError {
 /** Why there is no connection, and what to look at. */
 export function connectError(thrown: unknown, at: string): HapaxError {
   const detail = messageOf(asError(thrown))
-  const { code } = natsError('', thrown)
+  const { code } = brokerError('', thrown)
   const reason = MEANINGS.find(([sign]) => sign.test(detail))?.[1] ?? unreached(detail)
   return new HapaxError(code, `could not connect to NATS${at}: ${reason}`, { cause: thrown })
 }

@@ -1,7 +1,6 @@
 import type { Destination, Subscription } from '../../contracts/index.ts'
 import { describeConsumer } from './consumers.ts'
 import { NatsDestination } from './destination.ts'
-import { describeGivenUp } from './given-up.ts'
 import {
   type ConsumerPlan,
   consumerPlan,
@@ -13,8 +12,9 @@ import {
   type StreamPlan,
   streamPlan,
 } from './options.ts'
-import { NatsReader } from './reader.ts'
+import { describeGivenUp } from './reading/given-up.ts'
 import { describeStream } from './streams.ts'
+import { NatsSubscription } from './subscription.ts'
 
 export type {
   Declare,
@@ -59,20 +59,8 @@ class JetStream implements Nats {
   consumer(name: string, options: NatsConsumerOptions): Subscription {
     const plan = consumerPlan(name, options)
     this.#consumers.push(plan)
-    const settings = this.#settings
     // A worker opens its subscriptions before it sends the first message: the stream may have to be made here.
-    const stream = (): StreamPlan | undefined => this.#streams.find((each) => each.name === plan.stream)
-    return {
-      name: `nats consumer ${plan.name} of ${plan.stream}`,
-      features: {
-        ordersKeys: plan.single,
-        marksRedelivered: true,
-        horizonMs: undefined,
-        // A consumer that was there before may have a limit too.
-        limitsRejects: plan.maxDeliver === undefined ? undefined : true,
-      },
-      open: (opening) => NatsReader.open({ ...opening, settings, plan, stream }),
-    }
+    return new NatsSubscription(this.#settings, plan, () => this.#streams.find((each) => each.name === plan.stream))
   }
 
   topology(): readonly string[] {

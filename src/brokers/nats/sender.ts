@@ -2,7 +2,7 @@ import type { Msg, MsgHdrs } from '@nats-io/transport-node'
 import { asError, HapaxError, isHapaxError, messageOf } from '../../base/index.ts'
 import type { Confirmation } from '../../contracts/index.ts'
 import type { OutgoingMessage } from '../../message/index.ts'
-import { API, type ApiError, natsError } from './errors.ts'
+import { API, type ApiError, brokerError } from './errors.ts'
 import type { Link } from './link.ts'
 import type { StreamPlan } from './options.ts'
 import { encodeMessage, subjectOf } from './wire.ts'
@@ -74,11 +74,11 @@ export class Sender {
 
   /** The server says which subject it did not allow, not which message. */
   #refused(subject: string, error: Error): void {
-    if (subject.startsWith(this.#inbox)) this.#endAll(natsError('the answers of NATS cannot be heard', error))
+    if (subject.startsWith(this.#inbox)) this.#endAll(brokerError('the answers of NATS cannot be heard', error))
     for (const [token, waiting] of this.#unanswered) {
       if (waiting.subject !== subject) continue
       this.#unanswered.delete(token)
-      waiting.settle({ status: 'failed', error: natsError('NATS does not allow this message', error) })
+      waiting.settle({ status: 'failed', error: brokerError('NATS does not allow this message', error) })
     }
   }
 

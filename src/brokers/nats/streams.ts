@@ -1,6 +1,6 @@
 import type { JetStreamManager, StreamConfig, StreamInfo } from '@nats-io/jetstream'
 import { HapaxError } from '../../base/index.ts'
-import { API, apiCode, natsError } from './errors.ts'
+import { API, apiCode, brokerError } from './errors.ts'
 import type { StreamPlan } from './options.ts'
 
 /** Makes the stream, or compares what is there, as the plan says. Rejects with a HapaxError. */
@@ -22,7 +22,7 @@ export async function found<T>(what: string, absent: number, ask: () => Promise<
     return await ask()
   } catch (error) {
     if (apiCode(error) === absent) return undefined
-    throw natsError(`${what} cannot be looked at`, error)
+    throw brokerError(`${what} cannot be looked at`, error)
   }
 }
 
@@ -30,7 +30,7 @@ export async function made<T>(what: string, make: () => Promise<T>): Promise<T> 
   try {
     return await make()
   } catch (error) {
-    throw natsError(what, error)
+    throw brokerError(what, error)
   }
 }
 

@@ -1,6 +1,7 @@
 import { HapaxError } from '../../base/index.ts'
 import { serverClose } from './errors.ts'
-import { promisedArguments, type QueuePlace, queueArguments } from './topology.ts'
+import type { QueuePlace } from './options.ts'
+import { promisedArguments, queueArguments } from './topology.ts'
 
 /**
  * The arguments with which a queue is declared. Where it is there already with others that break no promise, it is taken as it

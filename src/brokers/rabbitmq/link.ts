@@ -9,7 +9,7 @@ import {
   systemRandom,
   within,
 } from '../../base/index.ts'
-import type { AmqpConnection } from './amqp.ts'
+import type { AmqpConnection } from './client.ts'
 import { brokerError, connectError, isClosed } from './errors.ts'
 
 /** Where the connections of a link come from. */

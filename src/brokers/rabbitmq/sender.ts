@@ -1,17 +1,14 @@
 import { asError, HapaxError, heard, messageOf } from '../../base/index.ts'
 import type { Confirmation } from '../../contracts/index.ts'
-import type { AmqpConfirmChannel, AmqpConnection, AmqpMessage } from './amqp.ts'
 import { type Answer, CONFIRMED } from './answer.ts'
+import type { AmqpConfirmChannel, AmqpConnection, AmqpMessage } from './client.ts'
 import { brokerError, isClosed, type ServerClose, serverClose } from './errors.ts'
 import { closed, type Link } from './link.ts'
-import { declareExchange, type ExchangePlace } from './topology.ts'
+import type { ExchangeSettings } from './options.ts'
+import { declareExchange } from './topology.ts'
 import { headerFrameBytes, isSame, type Outgoing } from './wire.ts'
 
-/** What a sender needs to know of its exchange. */
-interface SenderSettings {
-  readonly place: ExchangePlace
-  readonly unroutable: 'retry' | 'drop'
-}
+type SenderSettings = Pick<ExchangeSettings, 'place' | 'unroutable'>
 
 /** What a sender tells about its end. */
 export interface Ended {

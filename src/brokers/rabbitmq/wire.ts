@@ -1,7 +1,7 @@
 import { HapaxError } from '../../base/index.ts'
 import type { Arrival, OutgoingMessage } from '../../message/index.ts'
 import { type EventFormat, encodeEvent, sortHeaders } from '../../message/index.ts'
-import { type AmqpMessage, type AmqpProperty, type AmqpPublish, UNREADABLE } from './amqp.ts'
+import { type AmqpMessage, type AmqpProperty, type AmqpPublish, UNREADABLE } from './client.ts'
 
 /** The binding of CloudEvents to AMQP prefers the first prefix, which hapax sends, and asks for both to be read. */
 const PREFIX = 'cloudEvents_'
@@ -14,7 +14,7 @@ export interface Outgoing {
 }
 
 /** Writes a message. Throws for what the protocol cannot carry. */
-export function outgoing(message: OutgoingMessage, format: EventFormat): Outgoing {
+export function encodeMessage(message: OutgoingMessage, format: EventFormat): Outgoing {
   const { attributes, headers, contentType, body } = encodeEvent(message, format)
   const table = new Table()
   for (const [name, value] of headers) table[name] = checkedHeader(name, value)

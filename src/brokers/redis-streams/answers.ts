@@ -1,4 +1,4 @@
-import type { Member } from './member.ts'
+import type { Member } from './reading/member.ts'
 
 /** Tells Redis what became of entries: whatever is answered in one turn goes out together. */
 export class Answers {

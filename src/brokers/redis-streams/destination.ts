@@ -2,9 +2,10 @@ import { asError, HapaxError } from '../../base/index.ts'
 import type { Confirmation, Destination } from '../../contracts/index.ts'
 import type { EventFormat, OutgoingMessage } from '../../message/index.ts'
 import type { Word } from './client.ts'
-import { fieldsOf } from './entry.ts'
-import { Link, type LinkOptions, type Reply, refusal } from './link.ts'
+import { refusal } from './errors.ts'
+import { Link, type LinkOptions, type Reply } from './link.ts'
 import { run } from './scripts.ts'
+import { encodeMessage } from './wire.ts'
 
 /** What a stream needs, with every default filled in. */
 export interface StreamSettings {
@@ -17,7 +18,7 @@ export interface StreamSettings {
 }
 
 /** Sends messages to a stream. */
-export class StreamDestination implements Destination {
+export class RedisStreamsDestination implements Destination {
   readonly name: string
   /** What is sent together is added in one step or not at all, and what stands behind a refused message of its key waits. */
   readonly features = { keepsOrder: true } as const
@@ -172,7 +173,7 @@ class Sending {
 
   /** Writes the entry; answers its size. */
   encode({ format }: StreamSettings): number {
-    this.fields = fieldsOf(this.message, format)
+    this.fields = encodeMessage(this.message, format)
     this.bytes = this.fields.reduce((sum, word) => sum + Buffer.byteLength(word), 0)
     return this.bytes
   }

@@ -1,6 +1,6 @@
 import type { Word } from './client.ts'
-import { CUT_BYTES, CUT_FIELDS } from './entry.ts'
 import type { Link, Reply } from './link.ts'
+import { CUT_BYTES, CUT_FIELDS } from './wire.ts'
 
 // What has to be decided in one step runs in Redis. The first key is the stream; the second, if any, says whose turn it is.
 

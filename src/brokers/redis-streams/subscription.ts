@@ -1,12 +1,12 @@
 import { HapaxError, pause, type Random, retryDelay, systemRandom } from '../../base/index.ts'
 import type { Reader, Subscription, SubscriptionFeatures } from '../../contracts/index.ts'
 import { Deliveries } from '../kit/index.ts'
-import { type Declare, doubts, evict, makeSure, removed } from './group.ts'
-import type { EntryHandle } from './hand.ts'
 import { Link, type LinkOptions } from './link.ts'
-import { Member, PREFIX } from './member.ts'
-import type { ReadingSettings } from './reading.ts'
-import { type Previous, Session } from './session.ts'
+import { type Declare, doubts, evict, makeSure, removed } from './reading/group.ts'
+import type { EntryHandle } from './reading/hand.ts'
+import { Member, PREFIX } from './reading/member.ts'
+import type { ReadingSettings } from './reading/reading.ts'
+import { type Previous, Session } from './reading/session.ts'
 
 /** What a group needs, with every default filled in. */
 export interface GroupSettings extends ReadingSettings {
@@ -17,7 +17,7 @@ export interface GroupSettings extends ReadingSettings {
 }
 
 /** Reads a group of a stream. */
-export class GroupSubscription implements Subscription {
+export class RedisStreamsSubscription implements Subscription {
   readonly name: string
   readonly features: SubscriptionFeatures
   readonly #settings: GroupSettings
@@ -31,14 +31,14 @@ export class GroupSubscription implements Subscription {
   }
 
   async open(options: Parameters<Subscription['open']>[0]): Promise<Reader> {
-    const reader = new GroupReader(this.#settings, options)
+    const reader = new RedisStreamsReader(this.#settings, options)
     await reader.start()
     return reader
   }
 }
 
 /** Reads through one session after the other. */
-class GroupReader implements Reader {
+class RedisStreamsReader implements Reader {
   /** An entry that is not acked may come for ever. */
   readonly horizonMs = undefined
   readonly #settings: GroupSettings

@@ -1,0 +1,223 @@
+import {
+  describe,
+  expected,
+  nameText,
+  noOthers,
+  object,
+  oneOf,
+  positiveInteger,
+  refuseUnsetUrl,
+  shownUrl,
+  spanMs,
+} from '../../base/index.ts'
+import type { EventFormat } from '../../message/index.ts'
+import { type KafkaClientSettings, type KafkaClients, type KafkaSasl, platformaticKafka } from './client.ts'
+import type { TopicSettings } from './destination.ts'
+import { boundBatches } from './reading/decompression.ts'
+import type { GroupSettings } from './subscription.ts'
+
+/** Where the brokers are, and who we are to them. */
+export interface KafkaOptions {
+  /** Some of the brokers, `kafka://one:9092,two:9092`; the others are learnt from them. Or `brokers`. */
+  readonly url?: string | undefined
+  /** Some of the brokers, `['one:9092', 'two:9092']`. */
+  readonly brokers?: readonly string[]
+  /** The name in the logs of the brokers. @default 'hapax' */
+  readonly clientId?: string
+  /** TLS with the defaults of Node.js, or with these options of `tls.connect`. @default no TLS */
+  readonly tls?: boolean | object
+  readonly sasl?: KafkaSasl
+  /** @default 5_000 */
+  readonly connectTimeoutMs?: number
+  /** Makes the clients where these options are not enough: `{ producer: (settings) => new Producer({ ...settings, … }), … }`. */
+  readonly clients?: KafkaClients
+}
+
+/** Settings of a topic that a relay sends to. */
+export interface KafkaTopicOptions {
+  /** CloudEvents attributes as headers beside the value, or all of it as one JSON text. @default 'binary' */
+  readonly format?: EventFormat
+  /** Larger messages are refused without asking the broker. @default 16 MiB */
+  readonly maxMessageBytes?: number
+  /** How long a send may take, with the client's own retries; what it was about is sent again. @default 20_000 */
+  readonly publishTimeoutMs?: number
+}
+
+/** Settings of a group that a consumer reads as. */
+export interface KafkaGroupOptions {
+  readonly topic?: string
+  /** Several topics, read by the same members. */
+  readonly topics?: readonly string[]
+  /** Where to begin in partitions that the group has committed nothing of. @default 'earliest' */
+  readonly from?: 'earliest' | 'latest'
+  /** Within this time the partitions of a member that died go to others. @default 20_000 */
+  readonly sessionTimeoutMs?: number
+  /** How often finished messages are committed; at the end, before a rebalance, and when many wait, at once. @default 1_000 */
+  readonly commitIntervalMs?: number
+  /**
+   * A batch that is larger than this when it is decompressed is not read: one message in the failed store says which it is.
+   * @default 64 MiB
+   */
+  readonly maxBatchBytes?: number
+  /** For how long a message may come again; receipts have to be kept that long. @default `retention.ms` of the topics, where it can be read */
+  readonly horizonMs?: number
+}
+
+const OPTIONS = ['url', 'brokers', 'clientId', 'tls', 'sasl', 'connectTimeoutMs', 'clients'] as const
+const TOPIC_OPTIONS = ['format', 'maxMessageBytes', 'publishTimeoutMs'] as const
+const GROUP_OPTIONS = [
+  'topic',
+  'topics',
+  'from',
+  'sessionTimeoutMs',
+  'commitIntervalMs',
+  'maxBatchBytes',
+  'horizonMs',
+] as const
+
+/** What all clients have in common, and how they are made. */
+interface Base {
+  readonly settings: Pick<KafkaClientSettings, 'clientId' | 'bootstrapBrokers' | 'connectTimeout' | 'tls' | 'sasl'>
+  clients(): Promise<KafkaClients>
+}
+
+/** Checks where the brokers are. */
+export function baseSettings(options: KafkaOptions): Base {
+  noOthers('options of kafka', options, OPTIONS)
+  refuseUnsetUrl(options, options.brokers)
+  const clients = async (): Promise<KafkaClients> => options.clients ?? (await platformaticKafka())
+  return { settings: clientSettings(options), clients }
+}
+
+function clientSettings(options: KafkaOptions): Base['settings'] {
+  const { url, brokers, clientId, tls, sasl, connectTimeoutMs, clients } = options
+  if ((url === undefined) === (brokers === undefined)) {
+    expected('options of kafka', 'an object with either url or brokers', url === undefined ? 'neither' : 'both')
+  }
+  if (tls !== undefined && typeof tls !== 'boolean') object('tls', tls, 'true, false or options of tls.connect')
+  if (sasl !== undefined && typeof sasl?.mechanism !== 'string') expected('sasl', 'an object with a mechanism', sasl)
+  for (const name of ['producer', 'consumer', 'admin'] as const) {
+    if (clients !== undefined && typeof clients?.[name] !== 'function') {
+      expected('clients', 'functions producer, consumer and admin', clients)
+    }
+  }
+  return {
+    clientId: clientId === undefined ? 'hapax' : nameText('clientId', clientId),
+    bootstrapBrokers: brokers === undefined ? brokersOf(url as string) : checkBrokers(brokers),
+    connectTimeout: positiveInteger('connectTimeoutMs', connectTimeoutMs, 5_000),
+    ...(tls === undefined || tls === false ? {} : { tls: tls === true ? {} : tls }),
+    ...(sasl === undefined ? {} : { sasl }),
+  }
+}
+
+/** Passwords have no place in it: `sasl` also says which mechanism they are for. */
+function brokersOf(url: string): string[] {
+  const hosts = typeof url === 'string' ? /^kafka:\/\/([^/?#@]+)\/?$/i.exec(url)?.[1] : undefined
+  if (hosts === undefined) expected('url', 'like kafka://one:9092,two:9092', shownWrong(url))
+  return checkBrokers(hosts.split(','))
+}
+
+function shownWrong(url: unknown): string {
+  if (typeof url !== 'string') return describe(url)
+  return url.includes('@') ? `${shownUrl(url)}, with a user: that belongs into sasl` : shownUrl(url)
+}
+
+function checkBrokers(brokers: readonly string[]): string[] {
+  const what = "a list like ['one:9092', 'two:9092']"
+  if (!Array.isArray(brokers) || brokers.length === 0) expected('brokers', what, brokers)
+  const wrong = brokers.find(
+    (each) => typeof each !== 'string' || !BROKER.test(each) || !URL.canParse(`kafka://${each}`),
+  )
+  if (wrong !== undefined) expected('brokers', what, wrong)
+  return [...brokers]
+}
+
+/** A name or an address, and a port unless it is 9092. */
+const BROKER = /^(\[[0-9a-f:.]+\]|[^\s:/@[\]]+)(:\d{1,5})?$/i
+
+/** Checks what is said of a topic. */
+export function topicSettings(
+  name: string,
+  options: KafkaTopicOptions,
+  { settings: base, clients }: Base,
+): TopicSettings {
+  noOthers('options of topic', options, TOPIC_OPTIONS)
+  const publishTimeoutMs = positiveInteger('publishTimeoutMs', options.publishTimeoutMs, 20_000)
+  // So that one request may be lost without losing the send.
+  const requestTimeout = Math.ceil(publishTimeoutMs / 2)
+  return {
+    at: `kafka://${base.bootstrapBrokers.join(',')}`,
+    topic: nameText('topic', name, 249),
+    format: oneOf('format', ['binary', 'structured'], options.format, 'binary'),
+    maxMessageBytes: positiveInteger('maxMessageBytes', options.maxMessageBytes, 16 * 1024 * 1024),
+    publishTimeoutMs,
+    load: clients,
+    producer: async () =>
+      (await clients()).producer({
+        ...base,
+        ...COMMON,
+        // The client takes fewer as "for ever".
+        retries: 2,
+        retryDelay: 200,
+        requestTimeout,
+        timeout: requestTimeout,
+        idempotent: true,
+        acks: -1,
+        // "A new one, please": the client would send zeros, which name a producer.
+        producerId: -1n,
+        producerEpoch: -1,
+      }),
+  }
+}
+
+/** Checks what is said of a group. */
+export function groupSettings(
+  name: string,
+  options: KafkaGroupOptions,
+  { settings: base, clients }: Base,
+): GroupSettings {
+  noOthers('options of group', options, GROUP_OPTIONS)
+  const sessionTimeoutMs = positiveInteger('sessionTimeoutMs', options.sessionTimeoutMs, 20_000)
+  const maxBatchBytes = positiveInteger('maxBatchBytes', options.maxBatchBytes, 64 * 1024 * 1024)
+  const groupId = nameText('group', name)
+  const consumer = {
+    ...base,
+    ...COMMON,
+    retries: 0,
+    retryDelay: 200,
+    groupId,
+    autocommit: false,
+    sessionTimeout: sessionTimeoutMs,
+    rebalanceTimeout: sessionTimeoutMs,
+    heartbeatInterval: Math.min(3_000, Math.ceil(sessionTimeoutMs / 6)),
+  } as const
+  return {
+    group: groupId,
+    topics: topicsOf(options),
+    from: oneOf('from', ['earliest', 'latest'], options.from, 'earliest'),
+    commitIntervalMs: positiveInteger('commitIntervalMs', options.commitIntervalMs, 1_000),
+    horizonMs: options.horizonMs === undefined ? undefined : spanMs('horizonMs', options.horizonMs),
+    clients: async () => {
+      const make = await clients()
+      // A join is answered when the group is complete, which may take as long as a session. The leader of a group shares out
+      // the partitions that it knows of: it has to look each time.
+      const member = make.consumer({ ...consumer, metadataMaxAge: 0, requestTimeout: sessionTimeoutMs + 5_000 })
+      const fetching = make.consumer({ ...consumer, requestTimeout: Math.max(2_000, Math.ceil(sessionTimeoutMs / 2)) })
+      boundBatches(fetching, await import('@platformatic/kafka').catch(() => ({})), maxBatchBytes)
+      const admin = make.admin({ ...base, ...COMMON, retries: 0, retryDelay: 200, requestTimeout: 5_000 })
+      return { member, fetching, admin }
+    },
+  }
+}
+
+/** Metadata is also asked for anew after every error. */
+const COMMON = { metadataMaxAge: 30_000, autocreateTopics: false } as const
+
+function topicsOf({ topic, topics }: KafkaGroupOptions): readonly string[] {
+  if ((topic === undefined) === (topics === undefined)) {
+    expected('options of group', 'an object with either topic or topics', topic === undefined ? 'neither' : 'both')
+  }
+  const all = topic === undefined ? topics : [topic]
+  if (!Array.isArray(all) || all.length === 0) expected('topics', 'a list of topics', all)
+  return [...new Set(all.map((each) => nameText('topic', each, 249)))]
+}

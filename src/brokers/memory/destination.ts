@@ -1,0 +1,37 @@
+import { HapaxError } from '../../base/index.ts'
+import type { Confirmation, Destination } from '../../contracts/index.ts'
+import type { OutgoingMessage } from '../../message/index.ts'
+
+const CONFIRMED: Confirmation = { status: 'confirmed' }
+
+/** A topic that a relay sends to. */
+export class MemoryDestination implements Destination {
+  readonly name: string
+  readonly features = { keepsOrder: true }
+  readonly #send: (messages: readonly OutgoingMessage[]) => void
+  #closed = false
+
+  constructor(topic: string, send: (messages: readonly OutgoingMessage[]) => void) {
+    this.name = `memory topic ${topic}`
+    this.#send = send
+  }
+
+  prepare(): Promise<void> {
+    return Promise.resolve()
+  }
+
+  publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[] {
+    const reason = this.#closed ? `${this.name} is closed` : signal.aborted ? 'nobody waits for it any more' : undefined
+    if (reason === undefined) this.#send(messages)
+    const answer = reason === undefined ? CONFIRMED : unavailable(reason)
+    return messages.map(() => Promise.resolve(answer))
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+  }
+}
+
+function unavailable(reason: string): Confirmation {
+  return { status: 'unavailable', error: new HapaxError('broker-unavailable', `nothing was sent: ${reason}`) }
+}

@@ -1,0 +1,113 @@
+import type { Clock } from '../../base/index.ts'
+import type { OpenOptions, Reader } from '../../contracts/index.ts'
+import type { OutgoingMessage } from '../../message/index.ts'
+import { arrivalOf } from '../../message/index.ts'
+import { Deliveries, type Handle, type Incoming } from '../kit/index.ts'
+
+/** A message that nobody has in hand. */
+interface Waiting {
+  /** Its place in the queue, which it keeps when it is put back. */
+  readonly place: number
+  readonly message: OutgoingMessage
+  readonly redelivered: boolean
+}
+
+/** A message in the hand of a reader. */
+interface InHand extends Handle {
+  readonly waiting: Waiting
+}
+
+/** What waits for the readers of one queue, and who they are. */
+export class Queue {
+  readonly topic: string
+  readonly single: boolean
+  readonly #clock: Clock
+  readonly #readers: Deliveries<InHand>[] = []
+  #waiting: Waiting[] = []
+  #places = 0
+  #delivering = false
+
+  constructor(clock: Clock, { topic, single }: { readonly topic: string; readonly single: boolean }) {
+    this.#clock = clock
+    this.topic = topic
+    this.single = single
+  }
+
+  add(messages: readonly OutgoingMessage[]): void {
+    for (const message of messages) this.#waiting.push({ place: this.#places++, message, redelivered: false })
+    this.#deliver()
+  }
+
+  open({ prefetch, receive }: Pick<OpenOptions, 'prefetch' | 'receive'>): Reader {
+    const answered = (): void => this.#deliver()
+    const reader = new Deliveries<InHand>({ prefetch, receive, answered, clock: this.#clock })
+    this.#readers.push(reader)
+    this.#deliver()
+    return {
+      horizonMs: undefined,
+      pause: async () => reader.pause(),
+      close: async () => this.#close(reader),
+    }
+  }
+
+  /** What the reader leaves behind goes to the next one. */
+  #close(reader: Deliveries<InHand>): void {
+    const index = this.#readers.indexOf(reader)
+    if (index === -1) return
+    this.#readers.splice(index, 1)
+    this.#putBack(reader.handles)
+    reader.forget()
+  }
+
+  #putBack(handles: readonly InHand[]): void {
+    const back = handles.map(({ waiting }) => ({ ...waiting, redelivered: true }))
+    this.#waiting = [...back, ...this.#waiting].sort((a, b) => a.place - b.place)
+  }
+
+  /** Whoever answers while it is being handed something is not handed more inside that call. */
+  #deliver(): void {
+    if (this.#delivering) return
+    this.#delivering = true
+    try {
+      while (this.#handOut());
+    } finally {
+      this.#delivering = false
+    }
+  }
+
+  /** Gives each reader what it has room for; whether there was anything. */
+  #handOut(): boolean {
+    const readers = this.single ? this.#readers.slice(0, 1) : [...this.#readers]
+    let any = false
+    for (const reader of readers) {
+      const incoming = this.#take(reader)
+      any ||= incoming.length > 0
+      reader.hand(incoming)
+    }
+    return any
+  }
+
+  #take({ room, roomBytes }: Deliveries<InHand>): readonly Incoming<InHand>[] {
+    const taken: Incoming<InHand>[] = []
+    let bytes = 0
+    while (this.#waiting.length > 0 && taken.length < room && bytes < roomBytes) {
+      const next = this.#incoming(this.#waiting.shift() as Waiting)
+      taken.push(next)
+      bytes += next.bytes
+    }
+    return taken
+  }
+
+  #incoming(waiting: Waiting): Incoming<InHand> {
+    const { message, redelivered } = waiting
+    const handle: InHand = {
+      waiting,
+      // Whoever has it in hand has it alone: there is nothing left to forget.
+      ack: () => {},
+      giveBack: () => this.#putBack([handle]),
+      // Nobody counts here.
+      reject: () => false,
+    }
+    return { arrival: arrivalOf(message, redelivered), bytes: message.data.byteLength, handle }
+  }
+}

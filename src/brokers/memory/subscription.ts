@@ -1,0 +1,19 @@
+import type { OpenOptions, Reader, Subscription, SubscriptionFeatures } from '../../contracts/index.ts'
+import type { Queue } from './queue.ts'
+
+/** A queue that a consumer reads from. */
+export class MemorySubscription implements Subscription {
+  readonly name: string
+  readonly features: SubscriptionFeatures
+  readonly #queue: Queue
+
+  constructor(name: string, queue: Queue) {
+    this.name = `memory queue ${name}`
+    this.features = { ordersKeys: queue.single, marksRedelivered: true, horizonMs: undefined, limitsRejects: false }
+    this.#queue = queue
+  }
+
+  async open(options: OpenOptions): Promise<Reader> {
+    return this.#queue.open(options)
+  }
+}

@@ -1,0 +1,168 @@
+import { asError, HapaxError } from '../../base/index.ts'
+import type { Confirmation, Destination } from '../../contracts/index.ts'
+import type { OutgoingMessage } from '../../message/index.ts'
+import { type Answer, answersFor } from './answer.ts'
+import type { Link } from './link.ts'
+import type { ExchangeSettings } from './options.ts'
+import { type Ended, Sender } from './sender.ts'
+import { encodeMessage } from './wire.ts'
+
+/** An exchange that a relay sends to. */
+export class RabbitmqDestination implements Destination {
+  readonly name: string
+  /** A message that comes back, or that a queue does not take, is overtaken by those behind it. */
+  readonly features = { keepsOrder: false }
+  readonly #settings: ExchangeSettings
+  readonly #link: Link
+  readonly #main: Outlet
+  /** For messages one of which made the server close the channel: sent one by one, until it is known which. */
+  readonly #apart: Outlet
+  readonly #suspects = new Set<string>()
+  #maxBytes: number
+  #turn: Promise<unknown> = Promise.resolve()
+  #used = false
+  #closing: Promise<void> | undefined
+
+  constructor(link: Link, settings: ExchangeSettings) {
+    this.name = `rabbitmq exchange ${settings.place.name || '(default)'}`
+    this.#settings = settings
+    this.#link = link
+    this.#maxBytes = settings.maxMessageBytes
+    const open = (): Promise<Sender> => Sender.open(link, settings, (ended) => this.#ended(ended))
+    this.#main = new Outlet(open)
+    this.#apart = new Outlet(open)
+  }
+
+  prepare(): Promise<void> {
+    return this.#link.prepare()
+  }
+
+  publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[] {
+    const answers = answersFor(messages, signal)
+    if (this.#closing !== undefined) {
+      const error = new HapaxError('broker-unavailable', `${this.name} was closed`)
+      for (const answer of answers) answer.settle({ status: 'unavailable', error })
+    } else {
+      this.#acquire()
+      this.#send(answers.filter((answer) => this.#prepare(answer)))
+    }
+    return answers.map((answer) => answer.promise)
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close()
+    return this.#closing
+  }
+
+  #acquire(): void {
+    if (this.#used) return
+    this.#used = true
+    this.#link.acquire()
+  }
+
+  async #close(): Promise<void> {
+    const answers = await Promise.all([this.#main.close(), this.#apart.close()])
+    if (this.#used) await this.#link.release(!answers.includes(false))
+  }
+
+  /** Whether it can be sent. */
+  #prepare(answer: Answer): boolean {
+    const { message } = answer
+    try {
+      answer.routingKey = this.#settings.routingKey(message)
+    } catch (thrown) {
+      answer.settle({ status: 'failed', error: asError(thrown) })
+      return false
+    }
+    try {
+      answer.outgoing = encodeMessage(message, this.#settings.format)
+    } catch (thrown) {
+      answer.settle({ status: 'refused', error: asError(thrown) })
+      return false
+    }
+    if (answer.bytes <= this.#maxBytes) return true
+    const what = `expected a message of at most ${this.#maxBytes} bytes, got ${answer.bytes}`
+    answer.settle({ status: 'refused', error: new HapaxError('too-large', what, { fields: { bytes: answer.bytes } }) })
+    return false
+  }
+
+  #send(answers: readonly Answer[]): void {
+    const [suspects, others] = this.#suspects.size === 0 ? [[], answers] : this.#parted(answers)
+    if (others.length > 0) this.#main.send(others)
+    for (const answer of suspects) this.#sendApart(answer)
+  }
+
+  #parted(answers: readonly Answer[]): readonly [suspects: readonly Answer[], others: readonly Answer[]] {
+    const parted = Map.groupBy(answers, ({ message }) => this.#suspects.has(identity(message)))
+    return [parted.get(true) ?? [], parted.get(false) ?? []]
+  }
+
+  /** One after the other, each when the one before it is answered. */
+  #sendApart(answer: Answer): void {
+    this.#turn = this.#turn.then(async () => {
+      this.#apart.send([answer])
+      const { status } = await answer.promise
+      // One that has failed will be sent again, and may do the same.
+      if (status === 'confirmed' || status === 'refused') this.#suspects.delete(identity(answer.message))
+    })
+  }
+
+  #ended({ suspects, maxBytes }: Ended): void {
+    if (maxBytes !== undefined) this.#maxBytes = Math.min(this.#maxBytes, maxBytes)
+    if (this.#suspects.size > MOST_SUSPECTS) this.#suspects.clear()
+    for (const { message } of suspects) this.#suspects.add(identity(message))
+  }
+}
+
+/** More than are ever under way: those that were never sent again are forgotten. */
+const MOST_SUSPECTS = 20_000
+
+function identity({ source, id }: OutgoingMessage): string {
+  return JSON.stringify([source, id])
+}
+
+/** A sender that is opened when it is needed, and anew when it has ended. */
+class Outlet {
+  readonly #open: () => Promise<Sender>
+  #sender: Sender | undefined
+  #opening: Promise<Sender> | undefined
+  #closed = false
+
+  constructor(open: () => Promise<Sender>) {
+    this.#open = open
+  }
+
+  send(answers: readonly Answer[]): void {
+    if (this.#sender?.isOpen) for (const answer of answers) this.#sender.send(answer)
+    else void this.#sendLater(answers)
+  }
+
+  /** False: the server does not answer any more. */
+  async close(): Promise<boolean> {
+    this.#closed = true
+    return (await this.#sender?.close()) ?? true
+  }
+
+  async #sendLater(answers: readonly Answer[]): Promise<void> {
+    try {
+      const sender = await this.#opened()
+      for (const answer of answers) sender.send(answer)
+    } catch (thrown) {
+      for (const answer of answers) answer.settle({ status: 'unavailable', error: asError(thrown) })
+    }
+  }
+
+  #opened(): Promise<Sender> {
+    this.#opening ??= this.#openOne().finally(() => {
+      this.#opening = undefined
+    })
+    return this.#opening
+  }
+
+  async #openOne(): Promise<Sender> {
+    const sender = await this.#open()
+    this.#sender = sender
+    if (this.#closed) await sender.close()
+    return sender
+  }
+}

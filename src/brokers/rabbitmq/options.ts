@@ -1,0 +1,334 @@
+import {
+  expected,
+  flag,
+  heard,
+  nameText,
+  noOthers,
+  object,
+  oneOf,
+  positiveInteger,
+  refuseUnsetUrl,
+  shownUrl,
+  text,
+} from '../../base/index.ts'
+import type { EventFormat, OutgoingMessage } from '../../message/index.ts'
+import { type AmqpConnection, amqplib, dial } from './client.ts'
+
+/** What holds for connections of either origin. */
+export interface RabbitmqTimes {
+  /** How long to wait for the server's answer when connecting, declaring or consuming. @default 10_000 */
+  readonly timeoutMs?: number
+}
+
+/** Connections that hapax opens and closes itself: one to publish, one to consume. */
+export interface RabbitmqUrlOptions extends RabbitmqTimes {
+  /** `amqp://user:password@host:5672/vhost`, or `amqps://…`; undefined, as a missing environment variable is, is refused. */
+  readonly url: string | undefined
+  /**
+   * How often both sides show that they are alive, in whole seconds. A link that is silent for two to three times as long is
+   * given up. @default 10_000
+   */
+  readonly heartbeatMs?: number
+}
+
+/** Connections that you make with `amqplib`. */
+export interface RabbitmqConnectionOptions extends RabbitmqTimes {
+  /**
+   * A function that opens a connection: `() => connect(url, { ca })`. It is called for publishing and for consuming, and again
+   * after a loss; hapax closes what it opened so. Or one connection, which hapax never closes and cannot replace when it is lost.
+   */
+  readonly connection: AmqpConnection | (() => AmqpConnection | Promise<AmqpConnection>)
+}
+
+/** Settings of an exchange to send to. */
+export interface ExchangeOptions {
+  /** @default 'topic' */
+  readonly type?: ExchangeType
+  /** What queues are bound by. @default the type of the message */
+  readonly routingKey?: (message: OutgoingMessage) => string
+  /**
+   * What becomes of a message that no queue is bound for. `retry`: it stays in the outbox and is sent again until a queue takes it; `drop`:
+   * it leaves the outbox as if it had been sent, with the event `relay-dropped`. @default 'retry'
+   */
+  readonly unroutable?: 'retry' | 'drop'
+  /** @default 'assert' */
+  readonly declare?: Declare
+  /** Attributes beside the body, or all of a message as one JSON text. @default 'binary' */
+  readonly format?: EventFormat
+  /** Larger messages are refused without being sent. @default 16 MiB, what RabbitMQ 4 takes by default */
+  readonly maxMessageBytes?: number
+  /** More arguments of the exchange. @default {} */
+  readonly arguments?: Readonly<Record<string, unknown>>
+}
+
+/** Settings of a queue to read from. */
+export type QueueOptions = QueueShape
+
+/**
+ * What hapax does about an exchange or a queue before it uses it. `assert`: declares it; a difference to what is there is an
+ * error, unless it is an argument of a queue that no option asks for: such a queue is taken as it is, with a warning. `check`: it has to be there. `none`: nothing.
+ */
+export type Declare = 'assert' | 'check' | 'none'
+
+/** The kinds of exchanges that RabbitMQ brings along. Plugins add others. */
+export type ExchangeType = 'topic' | 'direct' | 'fanout' | 'headers' | (string & {})
+
+/** An exchange, as a binding or a destination names it. */
+export interface ExchangePlace {
+  readonly name: string
+  readonly type: ExchangeType
+  readonly declare: Declare
+  readonly arguments: Readonly<Record<string, unknown>>
+}
+
+/** Which messages of an exchange go into a queue. */
+export interface Binding {
+  readonly exchange: string
+  /**
+   * The routing keys, or patterns of them on a topic exchange. @default the types that the consumer handles, which are the routing keys
+   * that hapax publishes by; `#` if it has a handler for unknown types
+   */
+  readonly routingKey?: string | readonly string[]
+  /** The type of the exchange. @default 'topic' */
+  readonly type?: ExchangeType
+  /** What to do about the exchange. @default as the queue's */
+  readonly declare?: Declare
+  /** What an exchange of the type `headers` looks at. @default {} */
+  readonly arguments?: Readonly<Record<string, unknown>>
+}
+
+/** What makes up a queue. */
+export interface QueueShape {
+  /** Exchanges whose messages go into the queue. They are declared, or checked, as well. @default none */
+  readonly bind?: Binding | readonly Binding[]
+  /** @default 'quorum', the one that is replicated and counts deliveries */
+  readonly type?: 'quorum' | 'classic'
+  /**
+   * One reader at a time receives messages (single active consumer), so that they stay in order. With `declare: 'check'` or
+   * `'none'` this is your word for it: a reader cannot ask the server. @default false
+   */
+  readonly single?: boolean
+  /** @default 'assert' */
+  readonly declare?: Declare
+  /** Where messages go that the queue sets aside. It has to exist. @default none */
+  readonly deadLetterExchange?: string
+  /**
+   * How often the server delivers a message again before it goes to `deadLetterExchange`, which has to be given as well: without
+   * one the server would drop it. @default no limit
+   */
+  readonly deliveryLimit?: number
+  /** More arguments of the queue, `{ 'x-max-length': 100_000 }` for example. @default {} */
+  readonly arguments?: Readonly<Record<string, unknown>>
+}
+
+/** A binding with every default filled in. */
+interface BindingPlace {
+  readonly exchange: ExchangePlace
+  /** Undefined: the types that the consumer handles. */
+  readonly routingKeys: readonly string[] | undefined
+  readonly args: object
+}
+
+/** A queue with every default filled in. */
+export interface QueuePlace {
+  readonly name: string
+  readonly type: 'quorum' | 'classic'
+  readonly single: boolean
+  readonly declare: Declare
+  readonly bindings: readonly BindingPlace[]
+  readonly deadLetterExchange: string | undefined
+  readonly deliveryLimit: number | undefined
+  readonly arguments: Readonly<Record<string, unknown>>
+}
+
+const DECLARE: readonly Declare[] = ['assert', 'check', 'none']
+
+function declareOption(value: Declare | undefined, fallback: Declare = 'assert'): Declare {
+  return oneOf('declare', DECLARE, value, fallback)
+}
+
+const QUEUE_SHAPE: readonly (keyof QueueShape)[] = [
+  'bind',
+  'type',
+  'single',
+  'declare',
+  'deadLetterExchange',
+  'deliveryLimit',
+  'arguments',
+]
+
+/** Checks what is said of a queue. */
+export function queuePlace(name: string, shape: QueueShape): QueuePlace {
+  noOthers('options', shape, QUEUE_SHAPE)
+  const type = oneOf('type', ['quorum', 'classic'], shape.type, 'quorum')
+  const { bind = [], deadLetterExchange, deliveryLimit } = shape
+  const declare = declareOption(shape.declare)
+  const single = flag('single', shape.single, false)
+  if (deadLetterExchange !== undefined) nameText('deadLetterExchange', deadLetterExchange)
+  if (deliveryLimit !== undefined) checkLimit(type, deliveryLimit, deadLetterExchange)
+  const bindings = (Array.isArray(bind) ? (bind as readonly Binding[]) : [bind as Binding]).map((each) =>
+    bindingOf(each, declare),
+  )
+  return {
+    name: nameText('name', name),
+    type,
+    single,
+    declare,
+    bindings,
+    deadLetterExchange,
+    deliveryLimit,
+    arguments: withoutOwn(argumentsOption(shape.arguments)),
+  }
+}
+
+/** What has an option of its own is not said twice. */
+function withoutOwn(args: QueuePlace['arguments']): QueuePlace['arguments'] {
+  for (const [name, option] of OWN_ARGUMENTS) {
+    if (Object.hasOwn(args, name)) expected('arguments', `without ${name}, which the option ${option} sets`, args[name])
+  }
+  return args
+}
+
+const OWN_ARGUMENTS = [
+  ['x-queue-type', 'type'],
+  ['x-single-active-consumer', 'single'],
+  ['x-dead-letter-exchange', 'deadLetterExchange'],
+  ['x-delivery-limit', 'deliveryLimit'],
+] as const
+
+function checkLimit(type: QueuePlace['type'], deliveryLimit: number, deadLetterExchange: string | undefined): void {
+  positiveInteger('deliveryLimit', deliveryLimit, 1)
+  if (type === 'classic') expected('deliveryLimit', 'left out for a classic queue, which does not count', deliveryLimit)
+  if (deadLetterExchange === undefined) {
+    const what = 'given together with deadLetterExchange, because the server drops what came too often without one'
+    expected('deliveryLimit', what, deliveryLimit)
+  }
+}
+
+function bindingOf(binding: Binding, declare: Declare): BindingPlace {
+  noOthers('bind', binding, ['exchange', 'routingKey', 'type', 'declare', 'arguments'])
+  const { type = 'topic' } = binding
+  return {
+    exchange: {
+      name: nameText('bind.exchange', binding.exchange),
+      type: nameText('bind.type', type),
+      declare: declareOption(binding.declare, declare),
+      arguments: {},
+    },
+    routingKeys: routingKeysOf(type, binding.routingKey),
+    args: argumentsOption(binding.arguments),
+  }
+}
+
+function routingKeysOf(type: ExchangeType, given: Binding['routingKey']): BindingPlace['routingKeys'] {
+  if (given !== undefined) {
+    const keys: readonly unknown[] = Array.isArray(given) ? given : [given]
+    if (keys.length === 0) expected('bind.routingKey', 'a text or a list of texts', given)
+    return keys.map((key) => (key === '' ? '' : text('bind.routingKey', key)))
+  }
+  // These do not look at the key.
+  if (type === 'fanout' || type === 'headers') return ['']
+  if (type === 'topic' || type === 'direct') return undefined
+  return expected('bind.routingKey', `given for an exchange of the type ${type}`, given)
+}
+
+function argumentsOption(value: Readonly<Record<string, unknown>> | undefined): Readonly<Record<string, unknown>> {
+  if (value === undefined) return {}
+  object('arguments', value)
+  return value
+}
+
+const EXCHANGE = [
+  'type',
+  'routingKey',
+  'unroutable',
+  'declare',
+  'format',
+  'maxMessageBytes',
+  'arguments',
+] as const satisfies readonly (keyof ExchangeOptions)[]
+
+function typeOf({ type }: OutgoingMessage): string {
+  return type
+}
+
+/** Checks what is said of an exchange that is sent to. */
+export function exchangeSettings(name: string, options: ExchangeOptions): ExchangeSettings {
+  noOthers('options', options, EXCHANGE)
+  const { routingKey = typeOf } = options
+  if (typeof routingKey !== 'function') expected('routingKey', 'a function', routingKey)
+  return {
+    place: exchangePlace(name, options),
+    routingKey,
+    unroutable: oneOf('unroutable', ['retry', 'drop'], options.unroutable, 'retry'),
+    format: oneOf('format', ['binary', 'structured'], options.format, 'binary'),
+    maxMessageBytes: positiveInteger('maxMessageBytes', options.maxMessageBytes, 16 * 1024 * 1024),
+  }
+}
+
+function exchangePlace(name: string, options: ExchangeOptions): ExchangePlace {
+  const declare = declareOption(options.declare)
+  return {
+    name: name === '' ? name : nameText('name', name),
+    type: options.type === undefined ? 'topic' : nameText('type', options.type),
+    // The default exchange is always there, and cannot be declared.
+    declare: name === '' ? 'none' : declare,
+    arguments: argumentsOption(options.arguments),
+  }
+}
+
+/** What a destination needs. */
+export interface ExchangeSettings {
+  readonly place: ExchangePlace
+  readonly format: EventFormat
+  readonly maxMessageBytes: number
+  readonly unroutable: 'retry' | 'drop'
+  routingKey(message: OutgoingMessage): string
+}
+
+/** Where connections come from. */
+interface Origin {
+  readonly at: string
+  load(): Promise<unknown>
+  open(role: string): Promise<AmqpConnection>
+  readonly owned: boolean
+}
+
+/** Checks where connections come from. */
+export function originOf(options: RabbitmqUrlOptions | RabbitmqConnectionOptions): Origin {
+  if ('url' in options) {
+    if ('connection' in options) expected('options', 'either a url or a connection', 'both')
+    refuseUnsetUrl(options)
+    const url = checkedUrl(options.url, options.heartbeatMs)
+    const timeoutMs = options.timeoutMs ?? 10_000
+    const at = ` at ${shownUrl(options.url)}`
+    return { at, load: amqplib, open: (role) => dial(url, timeoutMs, `hapax ${role}`), owned: true }
+  }
+  const { connection } = options
+  noOthers('options with a connection', options, ['connection', 'timeoutMs'])
+  const given = { at: '', load: () => Promise.resolve() }
+  if (typeof connection === 'function') return { ...given, open: async () => connection(), owned: true }
+  if (typeof connection?.createConfirmChannel !== 'function') {
+    expected('connection', 'a connection of amqplib, or a function that opens one', connection)
+  }
+  heard(connection)
+  return { ...given, open: () => Promise.resolve(connection), owned: false }
+}
+
+/** The URL with a heartbeat. One that the URL has already stays, unless the option says otherwise. The same of the largest frame. */
+function checkedUrl(url: string | undefined, heartbeatMs: number | undefined): string {
+  if (typeof url !== 'string' || !/^amqps?:\/\//.test(url) || !URL.canParse(url)) {
+    expected('url', 'like amqp://host:5672/vhost or amqps://host:5671/vhost', shownUrl(url))
+  }
+  const ms = positiveInteger('heartbeatMs', heartbeatMs, 10_000)
+  if (ms % 1_000 !== 0 || ms > 65_535_000) expected('heartbeatMs', 'a whole number of seconds, at most 65535', ms)
+  const full = new URL(url)
+  if (heartbeatMs !== undefined || !full.searchParams.has('heartbeat')) {
+    full.searchParams.set('heartbeat', String(ms / 1_000))
+  }
+  // Early versions of `amqplib` ask for 4 KiB, which RabbitMQ 4.1 refuses.
+  if (!full.searchParams.has('frameMax')) full.searchParams.set('frameMax', String(FRAME_MAX))
+  return full.href
+}
+
+const FRAME_MAX = 131_072

@@ -1,0 +1,96 @@
+import { HapaxError } from '../../../base/index.ts'
+import { refusal, replyOf } from '../errors.ts'
+import type { Link, Reply } from '../link.ts'
+import { type Group, Member } from './member.ts'
+
+/** What to do about a group: make it if it is missing, insist that it is there, or assume it. */
+export type Declare = 'assert' | 'check' | 'none'
+
+/** Makes sure that the group is there; `finished` says up to where it was finished, if it was there before. */
+export async function makeSure(
+  link: Link,
+  settings: Group & { readonly from: 'beginning' | 'now'; readonly declare: Declare },
+  finished: string | undefined,
+): Promise<void> {
+  const { stream, group, from, declare } = settings
+  if (declare === 'none') return
+  if (declare === 'check') return check(link, settings)
+  const start = (await whereItWas(link, stream, finished)) ?? (from === 'beginning' ? '0' : '$')
+  try {
+    await link.call(['XGROUP', 'CREATE', stream, group, start, 'MKSTREAM'])
+  } catch (error) {
+    const reply = replyOf(error)
+    if (reply === 'BUSYGROUP') return
+    throw reply === 'WRONGTYPE' ? mismatch(`expected ${stream} to be a stream, got something else`, error) : error
+  }
+}
+
+async function check(link: Link, { stream, group }: Group): Promise<void> {
+  const groups = await unlessRefused(link.call(['XINFO', 'GROUPS', stream]), [])
+  const names = (groups as readonly Reply[]).map((each) => String(tableOf(each).get('name')))
+  if (!names.includes(group)) throw mismatch(`expected redis stream ${stream} to have a group ${group}, got none`)
+}
+
+/** Where a group goes on that somebody has removed: with what it had not finished; with everything, if the stream is new. */
+async function whereItWas(link: Link, stream: string, finished: string | undefined): Promise<string | undefined> {
+  if (finished === undefined) return undefined
+  const known = tableOf(await unlessRefused(link.call(['XINFO', 'STREAM', stream]), []))
+  const isNew = timeOf(String(known.get('last-generated-id') ?? '0-0')) < timeOf(finished)
+  // The millisecond before: what was finished in it comes again, as a duplicate.
+  return isNew || timeOf(finished) === 0n ? '0' : `${timeOf(finished) - 1n}-0`
+}
+
+/** Gives back what a session has left behind whose link was lost. Answers which entries are gone from the stream. */
+export function evict(link: Link, group: Group, name: string): Promise<readonly string[]> {
+  return unlessRefused(new Member(link, group, name).leave(), [])
+}
+
+/** Tells that somebody has removed entries that were not finished. */
+export function removed({ stream, group }: Group, ids: readonly string[]): HapaxError {
+  const what = `entries of redis stream ${stream} were removed before group ${group} had finished them`
+  const shown = ids.slice(0, 10).join(', ')
+  return new HapaxError('broker-refused', `${ids.length} ${what}: ${shown}`, { fields: { ids } })
+}
+
+/** What is wrong with the settings of Redis. Many may not ask: then nothing is said. */
+export async function doubts(link: Link): Promise<readonly HapaxError[]> {
+  const asked = link.call(['CONFIG', 'GET', 'appendonly', 'maxmemory', 'maxmemory-policy'])
+  const settings = tableOf(await unlessRefused(asked, []))
+  const get = (name: string): string => String(settings.get(name) ?? '')
+  const found: HapaxError[] = []
+  if (get('appendonly') === 'no') found.push(mismatch('Redis keeps messages in memory only: set appendonly to yes'))
+  // The policies that begin with volatile leave alone what has no time to live.
+  if (get('maxmemory-policy').startsWith('allkeys-') && get('maxmemory') !== '0') {
+    found.push(mismatch('Redis removes whole streams when memory is short: set maxmemory-policy to noeviction'))
+  }
+  return found
+}
+
+function mismatch(what: string, cause?: unknown): HapaxError {
+  return new HapaxError('topology-mismatch', what, { cause })
+}
+
+/** The answer, or this instead if Redis answered with an error. */
+async function unlessRefused<T>(answer: Promise<T>, otherwise: T): Promise<T> {
+  try {
+    return await answer
+  } catch (error) {
+    if (refusal(error) === undefined) throw error
+    return otherwise
+  }
+}
+
+/** Redis writes what it tells about a thing as names and values in turn. */
+function tableOf(reply: Reply): ReadonlyMap<string, Reply> {
+  const words = reply as readonly Reply[]
+  const pairs = Array.from(
+    { length: words.length >> 1 },
+    (_, at) => [String(words[2 * at]), words[2 * at + 1]] as const,
+  )
+  return new Map(pairs as [string, Reply][])
+}
+
+/** The milliseconds of an id. */
+function timeOf(id: string): bigint {
+  return BigInt(id.split('-')[0] ?? 0)
+}

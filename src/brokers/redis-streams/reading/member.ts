@@ -1,0 +1,105 @@
+import type { Link, Reply } from '../link.ts'
+import { run } from '../scripts.ts'
+import { type Entry, entriesOf } from '../wire.ts'
+
+/** A group of a stream. */
+export interface Group {
+  readonly stream: string
+  readonly group: string
+}
+
+/** An entry that came, and what is known of earlier deliveries. */
+export interface Delivered {
+  readonly entry: Entry
+  readonly deliveryCount: number
+  readonly redelivered: boolean
+}
+
+/** What names of readers begin with. */
+export const PREFIX = 'hapax-'
+/** Under this name wait the entries that were given back: anybody may claim them at once. */
+const RETURNED = `${PREFIX}returned`
+/** Longer than anybody waits before claiming: a year. */
+const LONG_IDLE = '31536000000'
+
+/** A reader as Redis sees it: a name in a group, under which it keeps what the reader has not finished. */
+export class Member {
+  readonly name: string
+  readonly #link: Link
+  readonly #group: Group
+
+  constructor(link: Link, group: Group, name: string) {
+    this.#link = link
+    this.#group = group
+    this.name = name
+  }
+
+  async ack(ids: readonly string[]): Promise<void> {
+    const { stream, group } = this.#group
+    await this.#link.call(['XACK', stream, group, ...ids])
+  }
+
+  /** Says that these are in good hands. Answers which somebody else has by now, and which are gone from the stream. */
+  async keep(ids: readonly string[]): Promise<{ readonly taken: readonly string[]; readonly gone: readonly string[] }> {
+    const [taken, gone] = await this.#run<[Reply, Reply]>('HAND_OVER', [this.name, this.name, '0', ...ids])
+    return { taken: texts(taken), gone: texts(gone) }
+  }
+
+  /** Lets others have these at once. Answers which are gone from the stream. */
+  async giveBack(ids: readonly string[]): Promise<readonly string[]> {
+    const [, gone] = await this.#run<[Reply, Reply]>('HAND_OVER', [this.name, RETURNED, LONG_IDLE, ...ids])
+    return texts(gone)
+  }
+
+  /** Takes over what nobody has touched for so long; `next` is where to go on looking. */
+  async claim(idleMs: number, cursor: string, wanted: Wanted): Promise<Claimed> {
+    const words = [this.name, `${idleMs}`, cursor, ...wordsOf(wanted)]
+    const [next, found, counts, gone, sizes] = await this.#run<Found>('CLAIM', words)
+    const delivered = entriesOf(found, sizes).map((entry, index) => {
+      return { entry, deliveryCount: Number(counts[index]), redelivered: true }
+    })
+    return { next: next.toString(), delivered, gone: texts(gone) }
+  }
+
+  /** Gives everything back and leaves the group. Answers which entries are gone from the stream. */
+  async leave(): Promise<readonly string[]> {
+    return texts(await this.#run<Reply>('LEAVE', [this.name, RETURNED, LONG_IDLE]))
+  }
+
+  /** Removes the names of dead readers that left nothing behind. Answers up to where the group is finished. */
+  async tidy(idleMs: number): Promise<string> {
+    return (await this.#run<Buffer>('TIDY', [PREFIX, `${idleMs}`])).toString()
+  }
+
+  async #run<T>(script: Parameters<typeof run>[1], words: readonly string[]): Promise<T> {
+    const { stream, group } = this.#group
+    return (await run(this.#link, script, [stream], [group, ...words])) as T
+  }
+}
+
+type Found = [next: Buffer, entries: Reply, counts: readonly number[], gone: Reply, sizes: readonly number[]]
+
+/** How much may come at once. */
+export interface Wanted {
+  readonly count: number
+  readonly bytes: number
+  /** Of a larger entry only the beginning. */
+  readonly maxBytes: number
+}
+
+/** The same as words of a script. */
+export function wordsOf({ count, bytes, maxBytes }: Wanted): readonly string[] {
+  return [count, bytes, maxBytes].map((each) => `${Math.min(each, Number.MAX_SAFE_INTEGER)}`)
+}
+
+/** What a reader took over from others. */
+export interface Claimed {
+  readonly next: string
+  readonly delivered: readonly Delivered[]
+  readonly gone: readonly string[]
+}
+
+/** A list of texts. */
+export function texts(reply: Reply): readonly string[] {
+  return (reply as readonly Buffer[]).map((each) => each.toString())
+}

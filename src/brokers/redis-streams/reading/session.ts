@@ -1,0 +1,197 @@
+import { HapaxError, Signal, within } from '../../../base/index.ts'
+import type { Deliveries } from '../../kit/index.ts'
+import { Answers } from '../answers.ts'
+import { replyOf } from '../errors.ts'
+import type { Link } from '../link.ts'
+import { removed } from './group.ts'
+import { type EntryHandle, Hand } from './hand.ts'
+import type { Delivered, Group, Member } from './member.ts'
+import type { Desk, Reading, ReadingSettings } from './reading.ts'
+import { SharedReading } from './shared-reading.ts'
+import { SingleReading } from './single-reading.ts'
+import { Turn } from './turn.ts'
+
+/** What the next session of a reader has to know of one whose link was lost. */
+export interface Previous {
+  /** Its name in the group. */
+  readonly name: string
+  /** Up to where the group was finished when it was last looked at. */
+  readonly finished: string | undefined
+}
+
+/** What a session needs of its reader. */
+export interface SessionOptions {
+  readonly settings: ReadingSettings & { readonly single: boolean }
+  readonly reading: Link
+  readonly control: Link
+  /** The number under which Redis knows the reading link. */
+  readonly clientId: string
+  readonly member: Member
+  /** What is left of the session of the same reader whose link was lost. */
+  readonly previous: Previous | undefined
+  readonly deliveries: Deliveries<EntryHandle>
+  report(error: HapaxError): void
+}
+
+/** One life of a reader: from connecting to the loss of a link. Nothing of it counts in the next one. */
+export class Session {
+  /** Settles when a link is lost, or when Redis does not let us go on. */
+  readonly ended: Promise<HapaxError>
+  readonly #options: SessionOptions
+  readonly #answers: Answers
+  readonly #hand: Hand
+  readonly #reading: Reading
+  readonly #room = new Signal()
+  readonly #wake = new Signal()
+  #end: (error: HapaxError) => void = () => {}
+  #read: Promise<void> = Promise.resolve()
+  #stopping = false
+  #over = false
+  #finished: string | undefined
+  #tidiedAt = Number.NEGATIVE_INFINITY
+
+  constructor(options: SessionOptions) {
+    const { settings, member, deliveries, previous } = options
+    this.#options = options
+    this.#finished = previous?.finished
+    this.#answers = new Answers(member, {
+      failed: (error) => this.#fail(error),
+      lost: (ids) => this.#reportGone(ids),
+    })
+    this.#hand = new Hand(deliveries, settings, (id) => this.#handle(id))
+    this.#reading = this.#wayOfReading()
+    this.ended = new Promise((resolve) => {
+      this.#end = resolve
+    })
+  }
+
+  #wayOfReading(): Reading {
+    const { settings, control, member, previous } = this.#options
+    const isStopping = (): boolean => this.#stopping
+    const desk: Desk = {
+      ...this.#options,
+      hand: this.#hand,
+      take: (delivered) => this.#take(delivered),
+      reportGone: (ids) => this.#reportGone(ids),
+      get stopping() {
+        return isStopping()
+      },
+    }
+    if (!settings.single) return new SharedReading(desk, this.#answers)
+    const names = { name: member.name, previous: previous?.name ?? '' }
+    return new SingleReading(desk, new Turn(control, settings, names, settings.claimAfterMs), this.#room)
+  }
+
+  /** What the next session has to know. */
+  get remains(): Previous {
+    return { name: this.#options.member.name, finished: this.#finished }
+  }
+
+  start(): void {
+    for (const link of [this.#options.reading, this.#options.control]) link.onLost = (error) => this.#fail(error)
+    this.#read = this.#readOn().catch((error: unknown) => this.#fail(error))
+    void this.#tend().catch((error: unknown) => this.#fail(error))
+  }
+
+  /** Something was answered: there is room. */
+  answered(): void {
+    this.#room.notify()
+  }
+
+  /** No more deliveries; what came and was not handed out goes back. */
+  async stopReading(): Promise<void> {
+    this.#stopping = true
+    this.#reading.giveBack(this.#hand.dropSurplus())
+    this.#room.notify()
+    const { control, settings, clientId } = this.#options
+    let done = false
+    const reading = this.#read.then(() => {
+      done = true
+    })
+    while (!done && !this.#over) {
+      // Again and again: the question may not have reached Redis yet. Without permission, it ends by itself soon.
+      await control.call(['CLIENT', 'UNBLOCK', clientId]).catch(() => {})
+      await within(settings.clock, UNBLOCK_MS, reading, () => {})
+    }
+    await this.#answers.flush()
+  }
+
+  /** Ends it in good order, as far as the links still work. */
+  async close(): Promise<void> {
+    await this.stopReading()
+    if (!this.#over) await this.#reading.leave().catch(() => {})
+    this.#finish()
+  }
+
+  #handle(id: string): EntryHandle {
+    return {
+      id,
+      ack: () => this.#answers.ack(id),
+      giveBack: () => this.#reading.giveBack([id]),
+      // Redis does not count failures.
+      reject: () => false,
+    }
+  }
+
+  async #readOn(): Promise<void> {
+    while (!this.#stopping) {
+      this.#hand.handOut()
+      const { wanted } = this.#hand
+      if (wanted.count > 0) this.#take(await this.#reading.next(wanted))
+      else await this.#room.wait(this.#options.settings.clock, LONG_MS)
+    }
+  }
+
+  #take(delivered: readonly Delivered[]): void {
+    if (this.#stopping) this.#reading.giveBack(delivered.map(({ entry }) => entry.id))
+    else this.#hand.take(delivered)
+  }
+
+  async #tend(): Promise<void> {
+    const { clock, claimAfterMs } = this.#options.settings
+    while (!this.#over) {
+      await this.#reading.tend()
+      await this.#tidy()
+      await this.#wake.wait(clock, Math.min(TEND_MS, claimAfterMs / 6))
+    }
+  }
+
+  async #tidy(): Promise<void> {
+    const { settings, member } = this.#options
+    const now = settings.clock.monotonic()
+    if (now < this.#tidiedAt + TIDY_MS) return
+    this.#tidiedAt = now
+    this.#finished = await member.tidy(10 * settings.claimAfterMs)
+  }
+
+  #reportGone(ids: readonly string[]): void {
+    if (ids.length > 0) this.#options.report(removed(this.#options.settings, ids))
+  }
+
+  #fail(thrown: unknown): void {
+    if (this.#over) return
+    this.#finish()
+    this.#end(explained(thrown as HapaxError, this.#options.settings))
+  }
+
+  #finish(): void {
+    this.#over = true
+    this.#stopping = true
+    this.#options.reading.close()
+    this.#options.control.close()
+    this.#room.notify()
+    this.#wake.notify()
+  }
+}
+
+const UNBLOCK_MS = 50
+const LONG_MS = 60_000
+const TEND_MS = 1_000
+const TIDY_MS = 60_000
+
+/** That a stream or a group has vanished is nothing that Redis calls by name. */
+function explained(error: HapaxError, { stream, group }: Group): HapaxError {
+  if (!['NOGROUP', 'UNBLOCKED', 'WRONGTYPE'].includes(replyOf(error) ?? '')) return error
+  const what = `redis stream ${stream} or its group ${group} is not there any more`
+  return new HapaxError('topology-mismatch', `${what}: ${error.message}`, { cause: error })
+}

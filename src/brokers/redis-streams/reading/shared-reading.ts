@@ -1,0 +1,74 @@
+import { type Answers, chunks } from '../answers.ts'
+import type { Reply } from '../link.ts'
+import { entriesOf } from '../wire.ts'
+import type { Delivered, Wanted } from './member.ts'
+import { blockMs, type Desk, type Reading } from './reading.ts'
+
+/** Reads together with others: Redis gives each entry to one of them. */
+export class SharedReading implements Reading {
+  readonly #desk: Desk
+  readonly #answers: Answers
+  #cursor = BEGINNING
+  #keptAt: number
+
+  constructor(desk: Desk, answers: Answers) {
+    this.#desk = desk
+    this.#answers = answers
+    this.#keptAt = desk.settings.clock.monotonic()
+  }
+
+  async next({ count }: Wanted): Promise<readonly Delivered[]> {
+    const { settings, reading, member } = this.#desk
+    const ms = blockMs(settings)
+    const from = ['GROUP', settings.group, member.name, 'COUNT', `${count}`, 'BLOCK', `${ms}`]
+    const reply = await reading.call(['XREADGROUP', ...from, 'STREAMS', settings.stream, '>'], ms)
+    if (reply === null) return []
+    const [[, entries]] = reply as [[Buffer, Reply]]
+    return entriesOf(entries).map((entry) => ({ entry, deliveryCount: 1, redelivered: false }))
+  }
+
+  /** One after the other: what is kept alive cannot be claimed. */
+  async tend(): Promise<void> {
+    await this.#keep()
+    await this.#claim()
+  }
+
+  giveBack(ids: readonly string[]): void {
+    this.#answers.giveBack(ids)
+  }
+
+  async leave(): Promise<void> {
+    this.#desk.reportGone(await this.#desk.member.leave())
+  }
+
+  /** Others would take what is idle for too long; whatever is in hand is not idle, however long its handler takes. */
+  async #keep(): Promise<void> {
+    const { settings, member, hand, reportGone } = this.#desk
+    const now = settings.clock.monotonic()
+    if (now < this.#keptAt + settings.claimAfterMs / 3) return
+    this.#keptAt = now
+    for (const ids of chunks(hand.ids)) {
+      const { taken, gone } = await member.keep(ids)
+      hand.forget(new Set(taken))
+      reportGone(gone)
+    }
+  }
+
+  async #claim(): Promise<void> {
+    const { settings, control, member, hand, take, reportGone } = this.#desk
+    for (let page = 0; page < PAGES && !this.#desk.stopping; page++) {
+      const { wanted } = hand
+      // Somebody has to notice when the link is dead.
+      if (wanted.count === 0) return void (await control.call(['PING']))
+      const { next, delivered, gone } = await member.claim(settings.claimAfterMs, this.#cursor, wanted)
+      this.#cursor = next
+      reportGone(gone)
+      take(delivered)
+      if (next === BEGINNING) return
+    }
+  }
+}
+
+const BEGINNING = '0-0'
+/** Questions in a row. */
+const PAGES = 10

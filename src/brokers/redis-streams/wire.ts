@@ -1,0 +1,137 @@
+import { HapaxError } from '../../base/index.ts'
+import type { Arrival, OutgoingMessage } from '../../message/index.ts'
+import { type EventFormat, encodeEvent, sortHeaders } from '../../message/index.ts'
+import type { Word } from './client.ts'
+import type { Reply } from './link.ts'
+
+// There is no CloudEvents binding for Redis. Ours follows the one for Kafka: attributes under ce_, the type of the content under
+// content-type, the body under data; headers have a prefix of their own, so that none can be taken for one of these.
+
+const ATTRIBUTE = 'ce_'
+const HEADER = 'header_'
+const CONTENT_TYPE = 'content-type'
+/** The field of the body, unless somebody says otherwise. */
+export const BODY = 'data'
+
+/** The fields of the entry that carries a message. */
+export function encodeMessage(message: OutgoingMessage, format: EventFormat): Word[] {
+  const { attributes, headers, contentType, body } = encodeEvent(message, format)
+  const fields: Word[] = []
+  for (const [name, value] of attributes) fields.push(ATTRIBUTE + name, value)
+  fields.push(CONTENT_TYPE, contentType)
+  for (const [name, value] of headers) fields.push(HEADER + name, value)
+  fields.push(BODY, Buffer.from(body.buffer, body.byteOffset, body.byteLength))
+  return fields
+}
+
+/** Of an entry that is too large, so much of each field, and so many fields. */
+export const CUT_BYTES: number = 64 * 1024
+export const CUT_FIELDS = 64
+
+/** An entry of a stream as it was delivered. */
+export interface Entry {
+  readonly id: string
+  /** Names and values in turn. */
+  readonly fields: readonly Buffer[]
+  readonly bytes: number
+  /** How large it is, if only its beginning is here. */
+  readonly cutFrom: number | undefined
+}
+
+/** Reads a list of entries: pairs of an id and its fields. `sizes` has those of the entries that Redis has cut, else zero. */
+export function entriesOf(reply: Reply, sizes: readonly number[] = []): readonly Entry[] {
+  return (reply as readonly [Buffer, readonly Buffer[]][]).map(([id, fields], at) => {
+    return { id: id.toString(), fields, bytes: bytesOf(fields), cutFrom: sizes[at] || undefined }
+  })
+}
+
+function bytesOf(fields: readonly Buffer[]): number {
+  return fields.reduce((sum, each) => sum + each.byteLength, 0)
+}
+
+/** The beginning of an entry that is larger than `most`; copied, so that the rest can be forgotten. */
+export function cut(entry: Entry, most: number): Entry {
+  if (entry.bytes <= most || entry.cutFrom !== undefined) return entry
+  const fields = entry.fields.slice(0, 2 * CUT_FIELDS).map((each) => Buffer.from(each.subarray(0, CUT_BYTES)))
+  return { id: entry.id, fields, bytes: bytesOf(fields), cutFrom: entry.bytes }
+}
+
+/** How entries are read. */
+export interface ReadingOptions {
+  readonly stream: string
+  /** The field that is the body. */
+  readonly body: string
+  /** Larger entries are not read whole. */
+  readonly maxBytes: number
+}
+
+/** An entry as the engine wants to see it. */
+export function arrivalOf(
+  entry: Entry,
+  { stream, body, maxBytes }: ReadingOptions,
+  { deliveryCount, redelivered }: { readonly deliveryCount: number; readonly redelivered: boolean },
+): Arrival {
+  const { others, contentType, data } = sorted(entry, body)
+  const { attributes, headers } = sortHeaders(others, { prefixes: [ATTRIBUTE], drop: () => false })
+  return {
+    body: data ?? jsonOf(others),
+    contentType: contentType ?? (data === undefined ? 'application/json' : undefined),
+    attributes,
+    headers: withoutPrefix(headers),
+    properties: { entryId: entry.id, stream, deliveryCount: String(deliveryCount) },
+    redelivered,
+    refused: entry.cutFrom === undefined ? undefined : tooLarge(entry.cutFrom, maxBytes),
+  }
+}
+
+function tooLarge(bytes: number, maxBytes: number): HapaxError {
+  const what = `expected an entry of at most ${maxBytes} bytes, got ${bytes}, of which only the beginning was read`
+  return new HapaxError('too-large', what, { fields: { bytes } })
+}
+
+interface Sorted {
+  data: Buffer | undefined
+  contentType: string | undefined
+  readonly others: [name: string, value: Buffer][]
+}
+
+function sorted({ fields }: Entry, body: string): Sorted {
+  const found: Sorted = { data: undefined, contentType: undefined, others: [] }
+  for (let at = 0; at + 1 < fields.length; at += 2) {
+    const name = (fields[at] as Buffer).toString()
+    const value = fields[at + 1] as Buffer
+    if (name === body) found.data = value
+    else if (name === CONTENT_TYPE) found.contentType = value.toString()
+    else found.others.push([name, value])
+  }
+  return found
+}
+
+function withoutPrefix(headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  // Without a prototype: the names are the sender's.
+  const plain: Record<string, string> = Object.create(null)
+  for (const [name, value] of Object.entries(headers)) {
+    plain[name.startsWith(HEADER) ? name.slice(HEADER.length) : name] = value
+  }
+  return plain
+}
+
+/** The body of an entry that has no field for it: its fields as a JSON object; empty if only attributes came. */
+function jsonOf(fields: readonly (readonly [name: string, value: Buffer])[]): Uint8Array {
+  const own = fields.filter(([name]) => !name.toLowerCase().startsWith(ATTRIBUTE) && !name.startsWith(HEADER))
+  if (own.length === 0) return new Uint8Array()
+  const members = own.map(([name, value]) => member(name, value))
+  return Buffer.from(`{${members.join(',')}}`)
+}
+
+/** Bytes that are no text are written as CloudEvents does it. */
+function member(name: string, value: Buffer): string {
+  try {
+    return `${JSON.stringify(name)}:${JSON.stringify(utf8.decode(value))}`
+  } catch {
+    return `${JSON.stringify(`${name}_base64`)}:${JSON.stringify(value.toString('base64'))}`
+  }
+}
+
+// A mark at the beginning belongs to the value.
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
