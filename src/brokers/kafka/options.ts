@@ -11,6 +11,7 @@ import {
   spanMs,
 } from '../../base/index.ts'
 import type { EventFormat } from '../../message/index.ts'
+import { formatOption } from '../kit/index.ts'
 import { type KafkaClientSettings, type KafkaClients, type KafkaSasl, platformaticKafka } from './client.ts'
 import type { TopicSettings } from './destination.ts'
 import { boundBatches } from './reading/decompression.ts'
@@ -148,7 +149,7 @@ export function topicSettings(
   return {
     at: `kafka://${base.bootstrapBrokers.join(',')}`,
     topic: nameText('topic', name, 249),
-    format: oneOf('format', ['binary', 'structured'], options.format, 'binary'),
+    format: formatOption(options.format),
     maxMessageBytes: positiveInteger('maxMessageBytes', options.maxMessageBytes, 16 * 1024 * 1024),
     publishTimeoutMs,
     load: clients,

@@ -12,6 +12,7 @@ import {
   text,
 } from '../../base/index.ts'
 import type { EventFormat, OutgoingMessage } from '../../message/index.ts'
+import { type DeclareOption, declareOption, formatOption } from '../kit/index.ts'
 
 /** The subset of a `NatsConnection` that can be given. */
 export interface NatsConnectionLike {
@@ -48,7 +49,7 @@ export type NatsOptions = NatsUrlOptions | NatsConnectionOptions
  * What is done about a stream or a consumer before it is used: made if it is not there, and else compared (`assert`); only
  * compared (`check`); nothing at all (`none`). What is there is never changed.
  */
-export type Declare = 'assert' | 'check' | 'none'
+export type Declare = DeclareOption
 
 /** Settings of a stream that messages are sent to. What is left out is not compared. */
 export interface NatsStreamOptions {
@@ -185,8 +186,8 @@ export function streamPlan(name: string, options: NatsStreamOptions): StreamPlan
     name: plainName('name', name),
     prefix: name.toLowerCase(),
     subjects,
-    format: oneOf('format', ['binary', 'structured'], options.format, 'binary'),
-    declare: declareOf(options.declare),
+    format: formatOption(options.format),
+    declare: declareOption(options.declare),
   }
 }
 
@@ -215,12 +216,8 @@ export function consumerPlan(name: string, options: NatsConsumerOptions): Consum
     stream: plainName('stream', stream),
     deliver: oneOf('deliver', ['all', 'new'], options.deliver, 'all'),
     single,
-    declare: declareOf(options.declare),
+    declare: declareOption(options.declare),
   }
-}
-
-function declareOf(declare: Declare | undefined): Declare {
-  return oneOf('declare', ['assert', 'check', 'none'], declare, 'assert')
 }
 
 /** What NATS allows as the name of a stream or a consumer: it becomes a part of subjects. */

@@ -12,6 +12,7 @@ import {
   text,
 } from '../../base/index.ts'
 import type { EventFormat, OutgoingMessage } from '../../message/index.ts'
+import { type DeclareOption, declareOption, formatOption } from '../kit/index.ts'
 import { type AmqpConnection, amqplib, dial } from './client.ts'
 
 /** What holds for connections of either origin. */
@@ -68,7 +69,7 @@ export type QueueOptions = QueueShape
  * What hapax does about an exchange or a queue before it uses it. `assert`: declares it; a difference to what is there is an
  * error, unless it is an argument of a queue that no option asks for: such a queue is taken as it is, with a warning. `check`: it has to be there. `none`: nothing.
  */
-export type Declare = 'assert' | 'check' | 'none'
+export type Declare = DeclareOption
 
 /** The kinds of exchanges that RabbitMQ brings along. Plugins add others. */
 export type ExchangeType = 'topic' | 'direct' | 'fanout' | 'headers' | (string & {})
@@ -139,12 +140,6 @@ export interface QueuePlace {
   readonly deadLetterExchange: string | undefined
   readonly deliveryLimit: number | undefined
   readonly arguments: Readonly<Record<string, unknown>>
-}
-
-const DECLARE: readonly Declare[] = ['assert', 'check', 'none']
-
-function declareOption(value: Declare | undefined, fallback: Declare = 'assert'): Declare {
-  return oneOf('declare', DECLARE, value, fallback)
 }
 
 const QUEUE_SHAPE: readonly (keyof QueueShape)[] = [
@@ -261,7 +256,7 @@ export function exchangeSettings(name: string, options: ExchangeOptions): Exchan
     place: exchangePlace(name, options),
     routingKey,
     unroutable: oneOf('unroutable', ['retry', 'drop'], options.unroutable, 'retry'),
-    format: oneOf('format', ['binary', 'structured'], options.format, 'binary'),
+    format: formatOption(options.format),
     maxMessageBytes: positiveInteger('maxMessageBytes', options.maxMessageBytes, 16 * 1024 * 1024),
   }
 }

@@ -12,6 +12,7 @@ import {
   wholeNumber,
 } from '../../base/index.ts'
 import type { EventFormat } from '../../message/index.ts'
+import { declareOption, formatOption } from '../kit/index.ts'
 import { clientsLike, clientsOf, type RedisClient } from './client.ts'
 import type { RedisStreamsDestination } from './destination.ts'
 import type { LinkOptions } from './link.ts'
@@ -95,7 +96,7 @@ export function streamSettings(
   const { format, waitReplicas, maxBytes, trim } = options
   return {
     stream: nameText('key', key, 1024),
-    format: oneOf('format', ['binary', 'structured'], format, 'binary'),
+    format: formatOption(format),
     waitReplicas: waitReplicas === undefined ? 0 : positiveInteger('waitReplicas', waitReplicas, 1),
     maxBytes: Math.min(MAX_BYTES, positiveInteger('maxBytes', maxBytes, MAX_BYTES)),
     trim: trim === undefined ? undefined : trimSettings(trim),
@@ -121,7 +122,7 @@ export function groupSettings(
     stream: nameText('stream', options.stream, 1024),
     from: oneOf('from', ['beginning', 'now'], options.from, 'beginning'),
     claimAfterMs: positiveInteger('claimAfterMs', options.claimAfterMs, 60_000),
-    declare: oneOf('declare', ['assert', 'check', 'none'], options.declare, 'assert'),
+    declare: declareOption(options.declare),
     single: flag('single', options.single, false),
     body: options.body === undefined ? BODY : text('body', options.body),
     maxBytes: positiveInteger('maxBytes', options.maxBytes, 32 * 1024 * 1024),

@@ -1,10 +1,11 @@
 import { HapaxError } from '../../../base/index.ts'
+import type { DeclareOption } from '../../kit/index.ts'
 import { refusal, replyOf } from '../errors.ts'
 import type { Link, Reply } from '../link.ts'
 import { type Group, Member } from './member.ts'
 
 /** What to do about a group: make it if it is missing, insist that it is there, or assume it. */
-export type Declare = 'assert' | 'check' | 'none'
+export type Declare = DeclareOption
 
 /** Makes sure that the group is there; `finished` says up to where it was finished, if it was there before. */
 export async function makeSure(
