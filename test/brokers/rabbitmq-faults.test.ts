@@ -56,7 +56,7 @@ describe.skipIf(withoutPostgres)('the database', () => {
     await place.channel.assertExchange(deadLetterExchange, 'fanout')
     await place.declare('dead', { 'x-queue-type': 'quorum' }, 'unused')
     await place.channel.bindQueue(place.queue('dead'), deadLetterExchange, '')
-    const bind = { exchange: place.exchange }
+    const bind = { exchange: place.exchange, routingKey: '#' }
     const options = { bind, deliveryLimit: 2, deadLetterExchange }
     const { retried, subscription } = counted(place.rabbit.queue(place.queue('billing'), options))
     const store = await openStore(checker.place, { url: database.url })
