@@ -60,9 +60,14 @@ describe.skipIf(withoutPostgres)('the database', () => {
     const options = { bind, deliveryLimit: 2, deadLetterExchange }
     const { retried, subscription } = counted(place.rabbit.queue(place.queue('billing'), options))
     const store = await openStore(checker.place, { url: database.url })
+    const hapax = createHapax({ store, source: '/billing', logger: silentLogger })
+    // Not by the log, which is bounded.
     let errors = 0
-    const logger = { ...silentLogger, warn: () => (errors += 1), error: () => (errors += 1) }
-    const hapax = createHapax({ store, source: '/billing', logger })
+    const count = (): void => {
+      errors += 1
+    }
+    hapax.events.on('worker-error', count)
+    hapax.events.on('rolled-back', count)
     await using _hapax = closing(hapax)
     const billing = hapax.consumer('billing', { concurrency: 3 }).on(Ping, async ({ id }, { tx }) => {
       await tx.query(insertEffect(checker.place, 'billing', id))
