@@ -20,7 +20,7 @@ const delivery = { id: 'evt_1', type: 'order.placed', source: '/stripe', data: {
 console.log((await billing.handle(delivery)).status) // processed
 console.log((await billing.handle(delivery)).status) // duplicate
 
-// Publishing: the message commits with the business rows; a worker hands it to the consumers.
+// A published message commits with the business rows; a worker hands it to its consumers.
 const worker = hapax.worker({ consume: [billing] })
 await worker.start()
 await hapax.transaction(async (tx) => {
