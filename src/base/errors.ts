@@ -14,6 +14,7 @@ export type ErrorCode =
   | 'closed'
   | 'client-missing'
   | 'client-broken'
+  | 'client-too-old'
   | 'pool-too-small'
   | 'order-impossible'
   | 'retention-too-short'

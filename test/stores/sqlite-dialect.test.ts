@@ -89,7 +89,9 @@ describe('sqlite()', () => {
   it('refuses a prefix that is no plain name, an empty path and unknown options', () => {
     expect(() => sqlite({ path, prefix: 'hapax"; drop table x' })).toThrow('expected prefix to be a name of')
     expect(() => sqlite({ path: '' })).toThrow('expected path to be the path of a file')
-    expect(() => sqlite({ path, file: 'x' } as never)).toThrow('expected options to be an object with the options')
+    expect(() => sqlite({ path, file: 'x' } as never)).toThrow(
+      'expected options of sqlite to be an object with the options',
+    )
   })
 
   it('A30: refuses a file of another host, and a directory that does not exist', async () => {

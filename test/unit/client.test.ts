@@ -2,6 +2,8 @@ import { execFile } from 'node:child_process'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, it } from 'vitest'
+import manifest from '../../package.json' with { type: 'json' }
+import { OLDEST_CLIENTS } from '../../src/base/client.ts'
 
 const root = join(import.meta.dirname, '..', '..')
 
@@ -37,4 +39,9 @@ it.for([
   expect(await said(module(text))).toMatch(
     new RegExp(`^client-broken: postgres.* needs the package pg, which could not be loaded: .*(${why}).* / .*(${why})`),
   )
+})
+
+it('the oldest client libraries are those that npm allows', () => {
+  const ranges = Object.entries(OLDEST_CLIENTS).map(([name, version]) => [name, `>=${version}`])
+  expect(manifest.peerDependencies).toMatchObject(Object.fromEntries(ranges))
 })

@@ -1,4 +1,4 @@
-import { clientMissing } from '../../base/index.ts'
+import { loadClient } from '../../base/index.ts'
 
 /** A record as the producer takes it. */
 export interface KafkaRecord {
@@ -165,9 +165,8 @@ export interface KafkaClients {
 
 /** The clients of the package, which is the user's. */
 export async function platformaticKafka(): Promise<KafkaClients> {
-  const { Producer, Consumer, Admin } = await import('@platformatic/kafka').catch((cause: unknown) => {
-    throw clientMissing('kafka()', ['@platformatic/kafka'], cause)
-  })
+  const load = () => import('@platformatic/kafka')
+  const { Producer, Consumer, Admin } = await loadClient('kafka()', ['@platformatic/kafka'], load)
   return {
     producer: (settings) => new Producer(settings),
     consumer: (settings) => new Consumer(settings),

@@ -1,6 +1,6 @@
 import type { JetStreamManager } from '@nats-io/jetstream'
 import type { MsgHdrs, NatsConnection } from '@nats-io/transport-node'
-import { clientMissing, HapaxError, shownUrl, systemClock, within } from '../../base/index.ts'
+import { HapaxError, loadClient, shownUrl, systemClock, within } from '../../base/index.ts'
 import { connectError } from './errors.ts'
 import { greeting } from './greeting.ts'
 import type { LinkSettings } from './options.ts'
@@ -16,15 +16,10 @@ export class Client {
   }
 
   static async load(settings: LinkSettings): Promise<Client> {
-    try {
-      const [transport, jetstream] = await Promise.all([
-        import('@nats-io/transport-node'),
-        import('@nats-io/jetstream'),
-      ])
-      return new Client(settings, { ...transport, ...jetstream })
-    } catch (cause) {
-      throw clientMissing('nats()', ['@nats-io/transport-node', '@nats-io/jetstream'], cause)
-    }
+    const load = () => Promise.all([import('@nats-io/transport-node'), import('@nats-io/jetstream')])
+    const packages = ['@nats-io/transport-node', '@nats-io/jetstream'] as const
+    const [transport, jetstream] = await loadClient('nats()', packages, load)
+    return new Client(settings, { ...transport, ...jetstream })
   }
 
   headers(): MsgHdrs {

@@ -119,7 +119,7 @@ export interface ConsumerPlan extends Omit<NatsConsumerOptions, 'single' | 'decl
 }
 
 export function linkSettings(options: NatsOptions): LinkSettings {
-  noOthers('options', options, ['url', 'client', 'connection', 'heartbeatMs', 'timeoutMs'])
+  noOthers('options of nats', options, ['url', 'client', 'connection', 'heartbeatMs', 'timeoutMs'])
   if (!('connection' in options)) refuseUnsetUrl(options)
   return {
     heartbeatMs: positiveInteger('heartbeatMs', options.heartbeatMs, 20_000),

@@ -1,5 +1,5 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
-import { clientMissing, contained } from '../../base/index.ts'
+import { contained, loadClient } from '../../base/index.ts'
 
 // The subset of `amqplib` that hapax needs. Connections and channels of versions 0.10 to 2 have this shape.
 
@@ -108,9 +108,7 @@ interface Emitter {
 
 /** The client library, loaded when it is needed. */
 export function amqplib(): Promise<typeof import('amqplib')> {
-  return import('amqplib').catch((cause: unknown) => {
-    throw clientMissing('rabbitmq({ url })', ['amqplib'], cause)
-  })
+  return loadClient('rabbitmq({ url })', ['amqplib'], () => import('amqplib'))
 }
 
 /** Opens a connection; bytes that no server would send end it, and not the process. */

@@ -47,7 +47,7 @@ export interface Rabbitmq {
 
 /** RabbitMQ, by the client library `amqplib`. */
 export function rabbitmq(options: RabbitmqUrlOptions | RabbitmqConnectionOptions): Rabbitmq {
-  noOthers('options', options, ['url', 'connection', 'heartbeatMs', 'timeoutMs'])
+  noOthers('options of rabbitmq', options, ['url', 'connection', 'heartbeatMs', 'timeoutMs'])
   const origin = originOf(options)
   const timeoutMs = positiveInteger('timeoutMs', options.timeoutMs, 10_000)
   const { at, load, owned } = origin

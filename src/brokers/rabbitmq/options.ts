@@ -154,7 +154,7 @@ const QUEUE_SHAPE: readonly (keyof QueueShape)[] = [
 
 /** Checks what is said of a queue. */
 export function queuePlace(name: string, shape: QueueShape): QueuePlace {
-  noOthers('options', shape, QUEUE_SHAPE)
+  noOthers('options of queue', shape, QUEUE_SHAPE)
   const type = oneOf('type', ['quorum', 'classic'], shape.type, 'quorum')
   const { bind = [], deadLetterExchange, deliveryLimit } = shape
   const declare = declareOption(shape.declare)
@@ -249,7 +249,7 @@ function typeOf({ type }: OutgoingMessage): string {
 
 /** Checks what is said of an exchange that is sent to. */
 export function exchangeSettings(name: string, options: ExchangeOptions): ExchangeSettings {
-  noOthers('options', options, EXCHANGE)
+  noOthers('options of exchange', options, EXCHANGE)
   const { routingKey = typeOf } = options
   if (typeof routingKey !== 'function') expected('routingKey', 'a function', routingKey)
   return {

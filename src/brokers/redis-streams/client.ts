@@ -1,4 +1,4 @@
-import { asError, clientMissing, expected, shownUrl } from '../../base/index.ts'
+import { asError, expected, loadClient, shownUrl } from '../../base/index.ts'
 
 /** One word of a command. */
 export type Word = string | Buffer
@@ -55,10 +55,7 @@ export interface ClientSource {
 /** Clients on a URL. The database is chosen here: ioredis would go on in database 0 if there is no such one. */
 export function clientsOf(url: string): ClientSource {
   const { server, database } = splitUrl(url)
-  const ioredis = () =>
-    import('ioredis').catch((cause: unknown) => {
-      throw clientMissing('redisStreams({ url })', ['ioredis'], cause)
-    })
+  const ioredis = () => loadClient('redisStreams({ url })', ['ioredis'], () => import('ioredis'))
   return {
     at: ` at ${shownUrl(url)}`,
     load: async () => void (await ioredis()),
@@ -133,11 +130,15 @@ function ofIoredis(client: IoredisClient, database: string): RawClient {
   })
   return {
     database,
-    connect: () =>
-      client.connect().catch((error: unknown) => {
+    connect: async () => {
+      await client.connect().catch((error: unknown) => {
         // What it rejects with only says that there is no connection.
         throw last ?? asError(error)
-      }),
+      })
+      // Before version 6, it does not wait for the answer to its own AUTH. Whether this user may PING does not matter.
+      await client.callBuffer('PING').catch(() => {})
+      if (last !== undefined) throw last
+    },
     send: ([command = '', ...words]) => client.callBuffer(command.toString(), ...words),
     end: () => client.disconnect(),
     onEnd: (listener) => client.on('end', () => listener(last)),

@@ -73,7 +73,7 @@ export interface RedisGroupOptions {
 
 /** Checks where Redis is. */
 export function linkOptions(options: RedisStreamsOptions): LinkOptions {
-  noOthers('options', options, ['url', 'client', 'timeoutMs'])
+  noOthers('options of redisStreams', options, ['url', 'client', 'timeoutMs'])
   refuseUnsetUrl(options, options.client)
   const timeoutMs = positiveInteger('timeoutMs', options.timeoutMs, 10_000)
   return { clients: clientsFrom(options), timeoutMs, clock: systemClock }

@@ -27,6 +27,7 @@ const CLASSES: Readonly<Record<number, ErrorClass>> = {
   1038: 'lost', // ER_OUT_OF_SORTMEMORY
   1040: 'lost', // ER_CON_COUNT_ERROR
   1041: 'lost', // ER_OUT_OF_RESOURCES
+  1045: 'lost', // ER_ACCESS_DENIED_ERROR: of a login
   1047: 'lost', // ER_UNKNOWN_COM_ERROR: a Galera node that is not ready
   1053: 'lost', // ER_SERVER_SHUTDOWN
   1114: 'lost', // ER_RECORD_FILE_FULL
@@ -36,6 +37,7 @@ const CLASSES: Readonly<Record<number, ErrorClass>> = {
   1226: 'lost', // ER_USER_LIMIT_REACHED
   1317: 'lost', // ER_QUERY_INTERRUPTED: KILL
   1461: 'lost', // ER_MAX_PREPARED_STMT_COUNT_REACHED: by all clients of the server together
+  1698: 'lost', // ER_ACCESS_DENIED_NO_PASSWORD_ERROR
   1792: 'lost', // ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION: the primary has become a replica
   1836: 'lost', // ER_READ_ONLY_MODE
   1874: 'lost', // ER_INNODB_READ_ONLY

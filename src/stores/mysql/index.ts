@@ -1,9 +1,9 @@
 import {
-  clientMissing,
   expected,
   heard,
   identifier,
   isText,
+  loadClient,
   noOthers,
   positiveInteger,
   refuseUnsetUrl,
@@ -68,10 +68,10 @@ export function mysql(
   options: MysqlTables = {},
 ): Store<unknown, unknown> {
   if (typeof given === 'object' && given !== null && 'transaction' in given) {
-    noOthers('options', options, ['database', 'prefix'])
+    noOthers('options of mysql', options, ['database', 'prefix'])
     return sqlStore(given, dialectOf(options))
   }
-  noOthers('options', given, ['pool', 'control', 'url', 'max', 'database', 'prefix'])
+  noOthers('options of mysql', given, ['pool', 'control', 'url', 'max', 'database', 'prefix'])
   noOthers('second argument', options, [])
   const connection = connectionOf(given) as unknown as Connection<unknown, unknown>
   return sqlStore(
@@ -170,9 +170,7 @@ const CONNECT_MS = 10_000
 const END_MS = 5_000
 
 async function openPool(url: string, max: number): Promise<OwnPool> {
-  const mysql2 = await import('mysql2/promise').catch((cause: unknown) => {
-    throw clientMissing('mysql({ url })', ['mysql2'], cause)
-  })
+  const mysql2 = await loadClient('mysql({ url })', ['mysql2'], () => import('mysql2/promise'))
   const pool = mysql2.createPool({
     uri: url,
     connectionLimit: max,

@@ -1,9 +1,9 @@
 import { Socket } from 'node:net'
 import {
-  clientMissing,
   contained,
   expected,
   identifier,
+  loadClient,
   noOthers,
   positiveInteger,
   refuseUnsetUrl,
@@ -67,10 +67,10 @@ export function postgres(
   options: PostgresSchema = {},
 ): Store<unknown, unknown> {
   if (typeof given === 'object' && given !== null && 'transaction' in given) {
-    noOthers('options', options, ['schema'])
+    noOthers('options of postgres', options, ['schema'])
     return sqlStore(given, dialect(quoted(options)))
   }
-  noOthers('options', given, ['pool', 'control', 'url', 'max', 'schema', 'prepare'])
+  noOthers('options of postgres', given, ['pool', 'control', 'url', 'max', 'schema', 'prepare'])
   noOthers('second argument', options, [])
   return sqlStore(connectionOf(given) as unknown as Connection<unknown, unknown>, dialect(quoted(given)))
 }
@@ -155,9 +155,7 @@ interface OwnPool extends PgPool {
 }
 
 async function openPool(url: string, max: number): Promise<OwnPool> {
-  const pg = await import('pg').catch((cause: unknown) => {
-    throw clientMissing('postgres({ url })', ['pg'], cause)
-  })
+  const pg = await loadClient('postgres({ url })', ['pg'], () => import('pg'))
   const pool = new pg.default.Pool({
     connectionString: url,
     max,

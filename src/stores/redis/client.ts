@@ -1,4 +1,4 @@
-import { clientMissing, expected, HapaxError, unreached } from '../../base/index.ts'
+import { expected, HapaxError, loadClient, unreached } from '../../base/index.ts'
 
 /** The subset of a client of `ioredis` or `iovalkey` that hapax needs. */
 export interface IoredisClient {
@@ -169,9 +169,7 @@ export function wayTo(url: string, database: string, timeoutMs: number): Way {
 }
 
 async function openClient(url: string, timeoutMs: number, onError: (error: Error) => void): Promise<OwnClient> {
-  const { Redis } = await import('ioredis').catch((cause: unknown) => {
-    throw clientMissing('redis({ url })', ['ioredis'], cause)
-  })
+  const { Redis } = await loadClient('redis({ url })', ['ioredis'], () => import('ioredis'))
   const client = new Redis(url, {
     lazyConnect: true,
     // What cannot be sent now is an error now: whoever asked decides whether to ask again.

@@ -24,7 +24,7 @@ const MAX_PATH_BYTES = 4096
 
 /** A store on a SQLite file, by `node:sqlite`. hapax opens a connection of its own: several processes may share the file. */
 export function sqlite(options: SqliteOptions): Store<SqliteTx> {
-  noOthers('options', options, ['path', 'prefix'])
+  noOthers('options of sqlite', options, ['path', 'prefix'])
   const { path, prefix = 'hapax_' } = options
   if (!isText(path, MAX_PATH_BYTES) || path.includes('\0')) expected('path', 'the path of a file', path)
   const file = path === ':memory:' ? path : resolve(path)
