@@ -16,6 +16,8 @@ export interface Packed {
   readonly project: string
   /** A project with an old `pg` and an old `amqplib`, and no other client. */
   readonly old: string
+  /** A project with clients that are too old, into which hapax was forced. */
+  readonly forced: string
   /** The programs of Node.js, by version. */
   readonly nodes: Readonly<Record<string, string>>
 }
@@ -55,6 +57,7 @@ async function make(directory: string): Promise<Packed> {
       '@types/pg': devDependencies['@types/pg'],
     }),
     old: await install(join(directory, 'old'), tarball, { pg: lowest('pg'), amqplib: lowest('amqplib') }),
+    forced: await install(join(directory, 'forced'), tarball, { pg: '8.8.0', amqplib: '0.9.1' }, '--force'),
     nodes: Object.fromEntries(nodes),
   }
 }
@@ -83,10 +86,11 @@ async function install(
   directory: string,
   tarball: string,
   dependencies: Readonly<Record<string, string>>,
+  ...how: string[]
 ): Promise<string> {
   mkdirSync(directory)
   writeFileSync(join(directory, 'package.json'), JSON.stringify({ private: true, type: 'module', dependencies }))
   await npmInstall(directory)
-  await npmInstall(directory, tarball)
+  await npmInstall(directory, tarball, ...how)
   return directory
 }
