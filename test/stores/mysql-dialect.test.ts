@@ -13,7 +13,7 @@ import { LANES } from '../../src/message/lanes.ts'
 import type { StoredMessage } from '../../src/message/message.ts'
 import { numberOf } from '../../src/message/seq.ts'
 import { type MysqlOwn, type MysqlTx, mysql } from '../../src/stores/mysql/index.ts'
-import { LOCK_WAIT_RESET, lockWaitSet, MYSQL_ONLY } from '../../src/stores/mysql/statements/statements.ts'
+import { LOCK_WAIT_RESET, lockWaitSet, MYSQL_ONLY } from '../../src/stores/mysql/statements/fragments.ts'
 import { requireServer } from '../support/servers.ts'
 import { uncaughtErrors } from '../support/uncaught.ts'
 

@@ -120,14 +120,19 @@ describe('statements that lock', () => {
   const uuid = '00000000-0000-7000-8000-000000000001'
 
   const all = (sql: Dialect, seqs: readonly string[], leases: readonly Lease[]) => ({
-    claim: [sql.claim(seqs, undefined), sql.claim(seqs, 'serializable'), sql.lockAll(seqs, 1_000, undefined)],
-    settle: sql.deleteInbox(seqs),
-    confirm: [sql.lockFree(seqs), sql.copyToSent(seqs), sql.deleteOutbox(seqs), sql.deleteConfirmed(seqs)],
-    bury: [sql.suspect(seqs), sql.crashed(seqs), sql.leave(['w1', 'w2'])],
+    claim: [sql.inbox.claim(seqs), sql.inbox.claim(seqs, 'serializable'), sql.inbox.lockAll(seqs, 1_000)],
+    settle: sql.inbox.delete(seqs),
+    confirm: [
+      sql.outbox.lockFree(seqs),
+      sql.sent.copy(seqs),
+      sql.outbox.delete(seqs),
+      sql.outbox.deleteConfirmed(seqs),
+    ],
+    bury: [sql.workers.suspect(seqs), sql.workers.crashed(seqs), sql.workers.leave(['w1', 'w2'])],
     lease: [sql.leases.lockDue(seqs, uuid), sql.leases.lease(seqs, uuid, 1_000)],
     renew: [sql.leases.renewable?.(leases), sql.leases.renew(leases, 1_000)],
-    aside: [sql.aside.heads('inbox', seqs), sql.aside.free('inbox', seqs), sql.aside.putHeads('outbox', seqs, true)],
-    forward: [sql.aside.putBehind('inbox', seqs), sql.aside.forward('inbox', seqs)],
+    aside: [sql.aside.inbox.heads(seqs), sql.aside.inbox.free(seqs), sql.aside.outbox.putHeads(seqs, true)],
+    forward: [sql.aside.inbox.putBehind(seqs), sql.aside.inbox.forward(seqs)],
   })
 
   it('K23: find their rows by key, however few there are', async () => {

@@ -122,7 +122,7 @@ describe('a change by hand whose commit had no answer', () => {
 
 describe('held keys', () => {
   it('are found by an index, among however many rows', () => {
-    const { operator } = dialect('hapax_')
+    const { admin, held } = dialect('hapax_')
     const database = new DatabaseSync(path)
     const plan = ({ text, params }: Statement): string =>
       database
@@ -130,7 +130,7 @@ describe('held keys', () => {
         .all(...(params as string[]))
         .map(({ detail }) => detail)
         .join('\n')
-    const [list, lock] = [plan(operator.heldKeys(50)), plan(operator.lockHeld('inbox', 'billing', 'k'))]
+    const [list, lock] = [plan(admin.keys(50)), plan(held.inbox.lock('billing', 'k'))]
     database.close()
     for (const index of ['inbox_held', 'outbox_held', 'failed_held']) expect(list).toContain(`INDEX hapax_${index}`)
     for (const index of ['inbox_key', 'failed_held']) expect(lock).toContain(`INDEX hapax_${index}`)

@@ -34,7 +34,7 @@ import {
 import { OwnTransaction } from './own.ts'
 import { mostBytes, send } from './send.ts'
 import { knownSession, mark, sessionOf } from './session.ts'
-import { LOCK_WAIT_RESET, MYSQL_ONLY } from './statements/statements.ts'
+import { LOCK_WAIT_RESET, MYSQL_ONLY } from './statements/fragments.ts'
 import { MysqlTransaction } from './transaction.ts'
 
 /** The user's own connection, inside a transaction. */

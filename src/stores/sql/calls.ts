@@ -51,7 +51,7 @@ export class SqlCalls<Tx, Own = Tx> {
     where: CallWhere = {},
   ): Promise<T> {
     // A process that is paused in here must not keep the rows for long.
-    const settings = this.#dialect.settings(SHORT, 'claim')
+    const settings = this.#dialect.transactions.settings(SHORT, 'claim')
     const work: TransactionWork<Tx, T> = {
       first: [...settings, first],
       body: (tx, answers) => body(tx, answers.at(-1) ?? NO_ANSWER),

@@ -1,6 +1,6 @@
 import type { Entry, Row, Share } from '../../contracts/index.ts'
 import { compareSeq, encodeText } from '../../message/index.ts'
-import type { StuckLook } from './aside.ts'
+import type { StuckLook } from './parts/aside.ts'
 import { asBoolean, asNumber, asSeq, asText, asTextOrNull } from './values.ts'
 
 /** How many rows without order, and how many keys, a look lists per lane: twice the average, because lanes are not quite even. */

@@ -15,7 +15,7 @@ import { asText } from './values.ts'
 
 /** The dialect's migrations with their checksums. */
 function numbered(dialect: Dialect): readonly Migration[] {
-  return dialect.migrations.map(({ version, name, sql }) => ({
+  return dialect.schema.migrations.map(({ version, name, sql }) => ({
     version,
     name,
     sql,
@@ -28,7 +28,7 @@ export async function migrationStates(
   run: (statement: Statement) => Promise<Result>,
   dialect: Dialect,
 ): Promise<readonly MigrationState[]> {
-  const applied = await appliedChecksums(() => run(dialect.migrationRows)).catch((error: unknown) => {
+  const applied = await appliedChecksums(() => run(dialect.schema.applied)).catch((error: unknown) => {
     if (isHapaxError(error, 'schema-missing')) return new Map<number, string>()
     throw error
   })
@@ -41,14 +41,14 @@ export function migration<Tx>(
   executorOf: (tx: Tx) => Executor,
 ): TransactionWork<Tx, readonly Migration[]> {
   return {
-    first: [...dialect.migrationLock, ...dialect.migrationPlace],
+    first: [...dialect.schema.lock, ...dialect.schema.place],
     body: async (tx) => {
       const run = ({ text, params }: Statement): Promise<Result> => executorOf(tx).query(text, params)
       try {
-        return { value: await applyMissing(dialect, run), last: dialect.migrationUnlock }
+        return { value: await applyMissing(dialect, run), last: dialect.schema.unlock }
       } catch (error) {
         // A lock that belongs to the session would outlive the rollback, in a pool for as long as the process.
-        for (const statement of dialect.migrationUnlock) await run(statement).catch(() => {})
+        for (const statement of dialect.schema.unlock) await run(statement).catch(() => {})
         throw error
       }
     },
@@ -80,14 +80,14 @@ export function migrationSql(dialect: Dialect, versions?: readonly number[]): Mi
   const applied = chosen.flatMap(({ version, name, checksum, sql }) => [
     `-- migration ${version}: ${name}\n${sql[0]}`,
     ...sql.slice(1),
-    inlined(dialect.migrationDone(version, name, checksum)),
+    inlined(dialect.schema.done(version, name, checksum)),
   ])
-  const begun = [...dialect.migrationPlace, dialect.migrationTable].map(inlined)
+  const begun = [...dialect.schema.place, dialect.schema.table].map(inlined)
   return {
     statements: chosen.length === 0 ? [] : [...begun, ...applied].map(compact),
-    before: ['begin', ...dialect.migrationLock.map(inlined)],
-    after: [...dialect.migrationUnlock.map(inlined), 'commit'],
-    delimiter: dialect.delimiter,
+    before: ['begin', ...dialect.schema.lock.map(inlined)],
+    after: [...dialect.schema.unlock.map(inlined), 'commit'],
+    delimiter: dialect.schema.delimiter,
   }
 }
 
@@ -109,12 +109,12 @@ async function applyMissing(
   dialect: Dialect,
   run: (statement: Statement) => Promise<Result>,
 ): Promise<readonly Migration[]> {
-  await run(dialect.migrationTable)
-  const applied = await appliedChecksums(() => run(dialect.migrationRows))
+  await run(dialect.schema.table)
+  const applied = await appliedChecksums(() => run(dialect.schema.applied))
   const missing = numbered(dialect).filter((each) => !withState(each, applied).applied)
   for (const { version, name, checksum, sql } of missing) {
     for (const text of sql) await run({ text, params: [] })
-    await run(dialect.migrationDone(version, name, checksum))
+    await run(dialect.schema.done(version, name, checksum))
   }
   return missing
 }

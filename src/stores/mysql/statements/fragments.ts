@@ -43,3 +43,55 @@ export const INBOX: string = `${NAME()} as seq, m.consumer, ${MESSAGE}, m.ordere
 export const COLUMNS: string = 'message_key, source, id, type, `key`, attributes, data, fingerprint'
 export const DUE: string = `timestampdiff(microsecond, ${NOW}, m.available_at) / 1000 as ms`
 export const SILENT: string = `timestampdiff(microsecond, heartbeat_at, ${NOW}) / 1000`
+/** The largest number of a row. */
+export const MAX_SEQ = '9223372036854775807'
+/** A limit cannot be a parameter everywhere. */
+export const LIMIT = (limit: number): string => `limit ${Math.trunc(limit)}`
+/** A time that is so long ago. */
+export const AGO = (microseconds: string): string => `${NOW} - interval ${microseconds} microsecond`
+
+/** The names of the tables. */
+export function tables(prefix: string): Readonly<Record<TableName, string>> {
+  const named = (name: TableName): string => `${prefix}${name}`
+  return {
+    receipts: named('receipts'),
+    inbox: named('inbox'),
+    outbox: named('outbox'),
+    failed: named('failed'),
+    sent: named('sent'),
+    effects: named('effects'),
+    workers: named('workers'),
+    relays: named('relays'),
+    subscriptions: named('subscriptions'),
+    audit: named('audit'),
+    migrations: named('migrations'),
+  }
+}
+
+type TableName =
+  | 'receipts'
+  | 'inbox'
+  | 'outbox'
+  | 'failed'
+  | 'sent'
+  | 'effects'
+  | 'workers'
+  | 'relays'
+  | 'subscriptions'
+  | 'audit'
+  | 'migrations'
+
+/** Marks a statement that only MySQL runs; to MariaDB it is empty. */
+export const MYSQL_ONLY = '/*!80000'
+/** The lock timeout of one statement, on MariaDB. */
+export const LOCK_WAIT = (timeout: number): string =>
+  `/*M!100100 set statement innodb_lock_wait_timeout = ${timeout} for */`
+/** MySQL has it only by session. The first value that a session had is remembered, whatever happens in between. */
+export const lockWaitSet = (ms: number): string =>
+  `${MYSQL_ONLY} set @hapax_lock_wait = coalesce(@hapax_lock_wait, @@session.innodb_lock_wait_timeout), session innodb_lock_wait_timeout = ${seconds(ms)} */`
+export const LOCK_WAIT_RESET: string = `${MYSQL_ONLY} set session innodb_lock_wait_timeout = cast(coalesce(@hapax_lock_wait, @@session.innodb_lock_wait_timeout) as unsigned) */`
+
+/** A lock timeout in whole seconds, as the servers have it; 0 would mean not to wait at all. */
+export function seconds(ms: number): number {
+  return Math.max(1, Math.ceil(ms / 1000))
+}

@@ -1,10 +1,9 @@
 import type { Executor, LocalResult, LocalRow } from '../../../contracts/index.ts'
-import { asBoolean, asText, asUuid, uuidBytes } from '../../sql/index.ts'
-import { chunks, inserts } from './batch.ts'
-import { bytes, inboxRow, list, receipt, text } from './rows.ts'
-import type { statements } from './statements.ts'
-
-type Texts = ReturnType<typeof statements>
+import { asBoolean, asText, asUuid, type Dialect, type InboxStatements, uuidBytes } from '../../sql/index.ts'
+import { chunks, inserts, type MultiRow } from './batch.ts'
+import { BY_KEY, KEYED, MANY, tables } from './fragments.ts'
+import { inbox, receiptRows } from './inbox.ts'
+import { bytes, list, receipt, text } from './rows.ts'
 
 /** One message for one consumer. */
 interface Target {
@@ -16,9 +15,32 @@ interface Target {
 /** Consumers by name, and whether each wants order. */
 type Listening = ReadonlyMap<string, boolean>
 
+/** What delivers messages to the consumers of this database. */
+interface LocalStatements {
+  readonly listening: string
+  readonly receipts: MultiRow
+  readonly fresh: (count: number) => string
+  readonly inbox: InboxStatements
+}
+
+/** Delivers messages to the consumers of this database. */
+export function local(prefix: string): Dialect['writeLocal'] {
+  const { subscriptions, receipts } = tables(prefix)
+  const sql: LocalStatements = {
+    // A locking read sees what is committed now; the snapshot of the user's transaction may be too old.
+    listening: `
+select m.type, m.consumer, m.ordered from ${KEYED(subscriptions, 'type')} lock in share mode`,
+    receipts: receiptRows(prefix),
+    fresh: (count) => `
+select message_key from ${receipts} ${BY_KEY} where consumer = ? and token = ? and message_key in (${MANY(count)})`,
+    inbox: inbox(prefix),
+  }
+  return (executor, rows, token) => writeLocal(sql, executor, rows, token)
+}
+
 /** Who listens, receipts where there are none, and an inbox row for each receipt that is new. */
-export async function writeLocal(
-  sql: Texts,
+async function writeLocal(
+  sql: LocalStatements,
   executor: Executor,
   rows: readonly LocalRow[],
   token: string,
@@ -36,7 +58,7 @@ export async function writeLocal(
 
 /** The consumers that `subscriptions` has now, by type. */
 async function consumersOf(
-  sql: Texts,
+  sql: LocalStatements,
   executor: Executor,
   rows: readonly LocalRow[],
 ): Promise<ReadonlyMap<string, Listening>> {
@@ -66,7 +88,7 @@ function nameOf({ consumer, row }: Target): string {
 }
 
 async function insertReceipts(
-  sql: Texts,
+  sql: LocalStatements,
   executor: Executor,
   targets: readonly Target[],
   token: string,
@@ -74,11 +96,11 @@ async function insertReceipts(
   // Sorted, because two publishers inserting in different order deadlock.
   const sorted = targets.toSorted((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1))
   const receipts = sorted.map(({ consumer, row }) => receipt(consumer, token, row.message))
-  for (const { text, params } of inserts(sql.receipt, receipts)) await executor.query(text, params)
+  for (const { text, params } of inserts(sql.receipts, receipts)) await executor.query(text, params)
 }
 
 async function freshNames(
-  sql: Texts,
+  sql: LocalStatements,
   executor: Executor,
   targets: readonly Target[],
   token: string,
@@ -94,9 +116,10 @@ async function freshNames(
   return fresh
 }
 
-async function insertInbox(sql: Texts, executor: Executor, targets: readonly Target[]): Promise<void> {
-  const values = targets.map(({ consumer, ordered, row: { message, delayMs } }) =>
-    inboxRow({ consumer, message, ordered, attempts: 0, starts: 0, delayMs, error: null }),
-  )
-  for (const { text, params } of inserts(sql.insertInbox, values)) await executor.query(text, params)
+async function insertInbox(sql: LocalStatements, executor: Executor, targets: readonly Target[]): Promise<void> {
+  const rows = targets.map(({ consumer, ordered, row: { message, delayMs } }) => ({
+    ...{ consumer, message, ordered, attempts: 0, starts: 0 },
+    ...{ delayMs, error: null },
+  }))
+  for (const { text, params } of sql.inbox.insert(rows)) await executor.query(text, params)
 }

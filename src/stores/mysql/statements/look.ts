@@ -1,11 +1,9 @@
-import type { Param, Result, Row, Share, Statement } from '../../../contracts/index.ts'
+import type { Origin, Param, Result, Row, Share } from '../../../contracts/index.ts'
 import { compareSeq, numberOf } from '../../../message/index.ts'
-import { asBoolean, asNumber, asSeq, asText, pageOf } from '../../sql/index.ts'
-import type { LookTexts } from './look-texts.ts'
+import { asBoolean, asNumber, asSeq, asText, type Dialect, pageOf, type Query } from '../../sql/index.ts'
+import { tables } from './fragments.ts'
+import { type LookTexts, lookTexts } from './look-texts.ts'
 import { bytes, keyHash, text } from './rows.ts'
-import type { Statements } from './statements.ts'
-
-type Query = (statement: Statement) => Promise<Result>
 
 /** How many rows of one key a look lists at most. */
 const RUN = 100
@@ -19,8 +17,19 @@ const MAX_PARTS = 200
  * LATERAL, so every place is a SELECT of its own with constants, all of them together one statement. Keys come in the order
  * of their hashes; `more` marks the row of a lane behind which there are more keys.
  */
-export async function look(sql: Statements, query: Query, shares: readonly Share[]): Promise<Result> {
-  const lanes = await occupied(sql, query, shares)
+export function look(prefix: string): Dialect['look'] {
+  const { inbox, outbox, subscriptions } = tables(prefix)
+  const texts = {
+    inbox: lookTexts({ table: inbox, subscriptions }, 'inbox', 'consumer', 'm.starts'),
+    outbox: lookTexts({ table: outbox, subscriptions }, 'outbox', 'relay', '0'),
+  }
+  return (query, shares) => lookAt(texts, query, shares)
+}
+
+type Texts = Readonly<Record<Origin, LookTexts>>
+
+async function lookAt(texts: Texts, query: Query, shares: readonly Share[]): Promise<Result> {
+  const lanes = await occupied(texts, query, shares)
   let open = lanes
   for (let round = 1; round <= ROUNDS && open.length > 0; round++) {
     const parts = open.flatMap((lane) => lane.parts())
@@ -51,9 +60,9 @@ interface Part {
 }
 
 /** The lanes of the shares in which there is anything: usually none, and that is cheap to see. */
-async function occupied(sql: Statements, query: Query, shares: readonly Share[]): Promise<readonly Lane[]> {
+async function occupied(texts: Texts, query: Query, shares: readonly Share[]): Promise<readonly Lane[]> {
   const parts = shares.map(({ table, scope, lanes, all = false }, index) => ({
-    text: sql.look[table].occupied(index, all),
+    text: texts[table].occupied(index, all),
     params: [bytes(scope), bytes(scope), bytes(scope), JSON.stringify(lanes)],
   }))
   return (await ask(query, parts)).flatMap((row) => {
@@ -62,7 +71,7 @@ async function occupied(sql: Statements, query: Query, shares: readonly Share[])
     const timed = asBoolean(row['timed']) && !share.all
     const there = { loose: asBoolean(row['loose']), keyed: asBoolean(row['keyed']), timed }
     if (!(there.loose || there.keyed || there.timed)) return []
-    return [new Lane(sql.look[share.table], share, asNumber(row['share']), asNumber(row['lane']), there)]
+    return [new Lane(texts[share.table], share, asNumber(row['share']), asNumber(row['lane']), there)]
   })
 }
 

@@ -84,3 +84,13 @@ export function list(values: readonly Buffer[]): Buffer {
 export function one(seq: string): readonly [string, string] {
   return [numberOf(seq), markOf(seq)]
 }
+
+/** A text that may be absent. */
+export function textOrNull(value: string | undefined): Buffer | null {
+  return value === undefined ? null : text(value)
+}
+
+/** A time that may be absent. */
+export function microsecondsOrNull(ms: number | undefined): number | null {
+  return ms === undefined ? null : microseconds(ms)
+}

@@ -1,23 +1,19 @@
-import type { Result, Statement } from '../../../contracts/index.ts'
-import type { StoredMessage } from '../../../message/index.ts'
-import { laneOf, numberOf } from '../../../message/index.ts'
-import { asText, asUuid, type Dialect, PROBE, uuidBytes } from '../../sql/index.ts'
+import type { Result } from '../../../contracts/index.ts'
+import { asText, type Dialect, PROBE, plain, statement } from '../../sql/index.ts'
 import { answered, classify, doomOf } from '../errors.ts'
+import { admin, status, traces } from './admin.ts'
 import { aside } from './aside.ts'
-import { chunks, inserts } from './batch.ts'
 import { checks } from './checkup.ts'
-import { MS } from './fragments.ts'
-import { leases } from './leases.ts'
-import { writeLocal } from './local.ts'
+import { failed, failing, held } from './failed.ts'
+import { MS, NOW, tables } from './fragments.ts'
+import { inbox, leases, receipts } from './inbox.ts'
+import { journal } from './journal.ts'
+import { local } from './local.ts'
 import { look } from './look.ts'
 import { migrations } from './migrations.ts'
-import { operator } from './operator.ts'
-import { overview } from './overview.ts'
-import { bytes, columns, errorColumns, inboxRow, list, microseconds, named, one, place, receipt, text } from './rows.ts'
-import { LOCK_WAIT_RESET, lockWaitSet, seconds, statements } from './statements.ts'
-
-const NO_PARAMS: readonly [] = []
-const plain = (text: string): Statement => ({ text, params: NO_PARAMS })
+import { outbox, relays, sent } from './outbox.ts'
+import { bytes } from './rows.ts'
+import { subscriptions, workers } from './workers.ts'
 
 /**
  * The statements of MariaDB and MySQL with one prefix, each valid on both. Every text goes as bytes, so that neither the
@@ -28,8 +24,7 @@ const plain = (text: string): Statement => ({ text, params: NO_PARAMS })
  */
 export function dialect(database: string, prefix: string): Dialect {
   // With the database, because a handler may say USE: its receipt would be written elsewhere.
-  const tables = `\`${database}\`.${prefix}`
-  const sql = statements(tables)
+  const full = `\`${database}\`.${prefix}`
   return {
     name: 'mysql',
     isolationLevels: ['read committed', 'repeatable read', 'serializable'],
@@ -40,147 +35,74 @@ export function dialect(database: string, prefix: string): Dialect {
     doomOf,
     answered,
 
+    schema: schema(database, prefix, tables(full).migrations),
+    transactions: transactions(),
+    receipts: receipts(full),
+    inbox: inbox(full),
+    leases: leases(full),
+    journal: journal(full),
+    outbox: outbox(full),
+    relays: relays(full),
+    sent: sent(full),
+    workers: workers(full),
+    subscriptions: subscriptions(full),
+    failing: failing(full),
+    failed: failed(full),
+    held: { inbox: held(full, 'inbox'), outbox: held(full, 'outbox') },
+    aside: { inbox: aside(full, 'inbox'), outbox: aside(full, 'outbox') },
+    admin: admin(full, checks(database, prefix)),
+    status: status(full),
+    traces: traces(full),
+    writeLocal: local(full),
+    look: look(full),
+  }
+}
+
+function schema(database: string, prefix: string, applied: string): Dialect['schema'] {
+  // A name has 64 characters at most, and MySQL 9 has no sha1().
+  const lockName = `concat('hapax_', left(sha2(concat(database(), '.', ?), 256), 40))`
+  return {
     probe: plain(probe),
     migrations: migrations(prefix),
     delimiter: '//',
-    // The steps name no database, so that a copy under another name has the same checksums.
-    migrationLock: [plain(`use \`${database}\``), { text: sql.migrationLock, params: [prefix] }],
-    migrationPlace: [],
-    migrationUnlock: [{ text: sql.migrationUnlock, params: [prefix] }],
-    migrationTable: plain(sql.migrationTable),
-    migrationRows: plain(sql.migrationRows),
-    migrationDone: (version, name, checksum) => ({
-      text: sql.migrationDone,
-      params: [version, bytes(name), bytes(checksum)],
-    }),
-
-    startChecks: [],
-    settings: () => [],
-    guardSet: [plain('savepoint hapax')],
-    guardRelease: [plain('release savepoint hapax')],
-    guardCheck: [plain('release savepoint hapax'), plain('savepoint hapax')],
-    guardRollback: [plain('rollback to savepoint hapax')],
-
-    take: (consumer, token, messages, lockTimeoutMs) => [
-      plain(lockWaitSet(lockTimeoutMs)),
-      ...inserts(
-        sql.take(seconds(lockTimeoutMs)),
-        sorted(messages).map((message) => receipt(consumer, token, message)),
-      ),
-      ...chunks(messages).map((part) => ({
-        text: sql.taken(part.length),
-        params: [bytes(consumer), ...part.map((message) => uuidBytes(message.messageKey))],
-      })),
-      plain(LOCK_WAIT_RESET),
+    lock: [
+      // The steps name no database, so that a copy under another name has the same checksums.
+      plain(`use \`${database}\``),
+      // Without the lock the subquery fails: a lock that was not got is no error by itself.
+      { text: `select if(get_lock(${lockName}, 60) = 1, 1, (select 1 union select 2)) as locked`, params: [prefix] },
     ],
-    taken: (answers, token) => takenKeys(answers, token),
-    receipts: (consumer, keys) => ({
-      text: sql.receipts(keys.length),
-      params: [bytes(consumer), ...keys.map(uuidBytes)],
-    }),
-    claim: (seqs, isolation) => ({
-      text: isolation === 'serializable' ? sql.claimSerializable : sql.claim,
-      params: [named(seqs)],
-    }),
-    lockAll: (seqs, lockTimeoutMs) => ({ text: sql.lockAll(seconds(lockTimeoutMs)), params: [named(seqs)] }),
-    claimDeletes: false,
-    blocked: (seqs) => ({ text: sql.blocked(seqs.length), params: [...seqs, ...seqs].map(numberOf) }),
+    place: [],
+    unlock: [{ text: `do release_lock(${lockName})`, params: [prefix] }],
+    table: plain(`
+create table if not exists ${applied} (
+  version int not null primary key,
+  name varbinary(255) not null,
+  checksum varbinary(64) not null,
+  applied_at datetime(6) not null
+) engine = innodb row_format = dynamic`),
+    applied: plain(`select version, checksum from ${applied}`),
+    done: statement(
+      `insert into ${applied} (version, name, checksum, applied_at) values (?, ?, ?, ${NOW})`,
+      (version, name, checksum) => [version, bytes(name), bytes(checksum)],
+    ),
+    checks: [],
+  }
+}
+
+function transactions(): Dialect['transactions'] {
+  return {
+    settings: () => [],
+    guard: {
+      set: [plain('savepoint hapax')],
+      release: [plain('release savepoint hapax')],
+      check: [plain('release savepoint hapax'), plain('savepoint hapax')],
+      rollback: [plain('rollback to savepoint hapax')],
+    },
     backend: (answers) => backendOf(answers),
-    terminate: ([link]) => ({ text: sql.terminate, params: [String(link)] }),
+    // The connection that holds the lock of that name is the one; if none does, this is an error, and no other connection is hit.
+    terminate: statement('kill is_used_lock(?)', ([link]) => [String(link)]),
     fate: () => undefined,
-
-    deleteInbox: (seqs) => chunks(seqs).map((part) => ({ text: sql.deleteInbox, params: [named(part)] })),
-    insertInbox: (rows) => inserts(sql.insertInbox, rows.map(inboxRow)),
-    insertFailed: (rows) =>
-      inserts(
-        sql.insertFailed,
-        rows.map(({ consumer, message, ordered, attempts, reason, error }) => [
-          bytes(consumer),
-          ...columns(message),
-          attempts,
-          bytes(reason),
-          ...errorColumns(error),
-          ...place(message, ordered),
-        ]),
-      ),
     enter: () => undefined,
-    insertOutbox: (rows) =>
-      inserts(
-        sql.insertOutbox,
-        rows.map(({ relay, message, delayMs }) => [
-          bytes(relay),
-          ...columns(message),
-          microseconds(delayMs),
-          laneOf(message, true),
-        ]),
-      ),
-    writeLocal: (executor, rows, token) => writeLocal(sql, executor, rows, token),
-
-    look: (query, shares) => look(sql, query, shares),
-    reschedule: ({ seq, attempts, lost, delayMs, error, leaseToken }) => ({
-      text: sql.reschedule,
-      params: [
-        attempts,
-        lost,
-        microseconds(delayMs),
-        bytes(JSON.stringify(error)),
-        ...one(seq),
-        leaseToken && uuidBytes(leaseToken),
-      ],
-    }),
-    lockInbox: (seq, leaseToken) => ({
-      text: sql.lockInbox,
-      params: [...one(seq), leaseToken && uuidBytes(leaseToken)],
-    }),
-    copyToFailed: ({ seq, attempts, reason, error, hold }) => ({
-      text: sql.copyToFailed,
-      params: [Number(hold), attempts, bytes(reason), ...errorColumns(error), ...one(seq)],
-    }),
-    holdInbox: ({ seq, attempts, error }) => ({
-      text: sql.holdInbox,
-      params: [attempts, bytes(JSON.stringify(error)), ...one(seq)],
-    }),
-    inboxSeq: (consumer, messageKey) => ({ text: sql.inboxSeq, params: [bytes(consumer), uuidBytes(messageKey)] }),
-
-    outboxRows: (seqs) => ({ text: sql.outboxRows, params: [named(seqs)] }),
-    lockFree: (seqs) => ({ text: sql.lockFree, params: [named(seqs)] }),
-    outboxSeqs: (seqs) => ({ text: sql.outboxSeqs, params: [named(seqs)] }),
-    copyToSent: (seqs) => ({ text: sql.copyToSent, params: [named(seqs)] }),
-    deleteOutbox: (seqs) => ({ text: sql.deleteOutbox, params: [named(seqs)] }),
-    deleteConfirmed: (seqs) => ({ text: sql.deleteConfirmed, params: [named(seqs)] }),
-    postpone: (rows) =>
-      rows.map(({ seq, delayMs, error }) => ({
-        text: sql.postpone,
-        params: [microseconds(delayMs), bytes(JSON.stringify(error)), ...one(seq)],
-      })),
-    lockOutbox: (seq) => ({ text: sql.lockOutbox, params: one(seq) }),
-    keepNumber: (origin, seq) => ({ text: sql.keepNumber[origin], params: one(seq) }),
-    refuseToFailed: ({ seq, reason, error, hold }) => ({
-      text: sql.refuseToFailed,
-      params: [Number(hold), bytes(reason), ...errorColumns(error), ...one(seq)],
-    }),
-    holdOutbox: ({ seq, error }) => ({ text: sql.holdOutbox, params: [bytes(JSON.stringify(error)), ...one(seq)] }),
-    recordRelay: (name, destination) => ({ text: sql.recordRelay, params: [bytes(name), text(destination)] }),
-    relay: (name) => ({ text: sql.relay, params: [bytes(name)] }),
-
-    join: ({ id, name, ttlMs, serves }) => ({ text: sql.join, params: [bytes(id), ttlMs, text(name), text(serves)] }),
-    note: (id, inHand, alone) => ({ text: sql.note, params: [bytes(inHand), Number(alone), bytes(id)] }),
-    workers: plain(sql.workers),
-    lockDead: plain(sql.lockDead),
-    suspect: (seqs) => ({ text: sql.suspect, params: [named(seqs)] }),
-    crashed: (seqs) => ({ text: sql.crashed, params: [named(seqs)] }),
-    leave: (ids) => ({ text: sql.leave, params: [list(ids.map(bytes))] }),
-
-    subscribe: (consumer, type, ordered) => ({
-      text: sql.subscribe,
-      params: [text(type), bytes(consumer), Number(ordered)],
-    }),
-    subscription: (consumer, type) => ({ text: sql.subscription, params: [text(type), bytes(consumer)] }),
-
-    aside: aside(tables),
-    leases: leases(tables),
-    operator: operator(tables, checks(database, prefix)),
-    overview: overview(tables),
   }
 }
 
@@ -189,17 +111,6 @@ const probe = `select x'${Buffer.from(PROBE.text).toString('hex')}' as probe_tex
   ${MS(`timestamp'${new Date(PROBE.time).toISOString().replace('T', ' ').replace('Z', '')}'`)} as probe_time,
   x'${PROBE.bytes}' as probe_bytes, x'${PROBE.uuid.replaceAll('-', '')}' as probe_uuid, 1 = 1 as probe_true,
   1 = 0 as probe_false, null as probe_null`
-
-/** Sorted, because two groups inserting in different order deadlock. */
-function sorted(messages: readonly StoredMessage[]): readonly StoredMessage[] {
-  return messages.toSorted((a, b) => (a.messageKey < b.messageKey ? -1 : 1))
-}
-
-/** A receipt with our token is one that we wrote: a token is used for one transaction only. */
-function takenKeys(answers: readonly Result[], token: string): ReadonlySet<string> {
-  const rows = answers.flatMap((answer) => answer.rows)
-  return new Set(rows.filter((row) => asUuid(row['token']) === token).map((row) => asUuid(row['message_key'])))
-}
 
 function backendOf(answers: readonly Result[]): readonly [string] | undefined {
   const link = answers.find((answer) => answer.rows.length > 0)?.rows[0]?.['link']

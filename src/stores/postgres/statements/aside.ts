@@ -1,54 +1,17 @@
 import type { Origin } from '../../../contracts/index.ts'
 import { encodeText, numberOf } from '../../../message/index.ts'
-import type { AsideDialect } from '../../sql/index.ts'
+import { type AsideStatements, statement } from '../../sql/index.ts'
 import { array } from '../literal.ts'
 
 /** The statements that keep keys which cannot run out of the way. */
-export function aside(schema: string): AsideDialect {
-  const sql = { inbox: statements(`${schema}.inbox`, 'inbox'), outbox: statements(`${schema}.outbox`, 'outbox') }
-  return {
-    heads: (table, seqs) => ({ text: sql[table].heads, params: [numbers(seqs)] }),
-    behind: (table, heads, limit) => [
-      { text: sql[table].behind, params: [limit, numbers(heads.map((head) => String(head['seq'])))] },
-    ],
-    free: (table, seqs) => ({ text: sql[table].free, params: [numbers(seqs)] }),
-    putHeads: (table, seqs, followed) => ({ text: sql[table].putHeads, params: [String(followed), numbers(seqs)] }),
-    putBehind: (table, seqs) => ({ text: sql[table].putBehind, params: [numbers(seqs)] }),
-    next: (table, keys) => [
-      {
-        text: sql[table].next,
-        params: [
-          array(keys.map(({ scope }) => scope)),
-          array(keys.map(({ lane }) => lane)),
-          array(keys.map(({ key }) => encodeText(key))),
-        ],
-      },
-    ],
-    forward: (table, seqs) => ({ text: sql[table].forward, params: [numbers(seqs)] }),
-    forwardBehind: (table, seqs) => ({ text: sql[table].forwardBehind, params: [numbers(seqs)] }),
-  }
-}
-
-/** That a number is another row's by now does no harm: what it is found to be is what is put aside. */
-function numbers(seqs: readonly string[]): string {
-  return array(seqs.map(numberOf))
-}
-
-/**
- * A key is given as a range of one, and the order names it: so the index by key is the only one that has this order, and a table
- * is never walked through by seq.
- */
-function statements(table: string, origin: Origin) {
+export function aside(schema: string, origin: Origin): AsideStatements {
+  // A key is given as a range of one, and the order names it: so the index by key is the only one that has this order, and a table
+  // is never walked through by seq.
+  const table = `${schema}.${origin}`
   const scope = origin === 'inbox' ? 'consumer' : 'relay'
   const ordered = origin === 'inbox' ? 'i.ordered' : 'i.key is not null'
   const leased = origin === 'inbox' ? ' and i.lease_token is null' : ''
-  return {
-    heads: `
-select i.seq::text as seq, i.${scope} as scope, i.lane, i.key from ${table} i
-where i.seq = any ($1::text::bigint[]) and ${ordered}${leased}
-  and (i.held_at is not null or i.available_at > clock_timestamp() + interval '1 second')
-order by i.seq for update skip locked`,
-    behind: `
+  const behindText = `
 select h.seq::text as head, n.seq::text as seq from ${table} h
 cross join lateral (
   select i.seq from ${table} i
@@ -56,16 +19,8 @@ cross join lateral (
     and i.seq > h.seq
   order by i.key, i.seq limit $1::integer
 ) as n
-where h.seq = any ($2::text::bigint[])`,
-    free: `
-select i.seq::text as seq from ${table} i
-where i.seq = any ($1::text::bigint[]) and not i.aside order by i.seq for update skip locked`,
-    putHeads: `
-update ${table} as i set aside = true, waits = i.held_at is null, followed = i.followed or given.followed
-from (select $1::boolean as followed) as given
-where i.seq = any ($2::text::bigint[]) and not (i.aside and i.followed >= given.followed)`,
-    putBehind: `update ${table} set aside = true, followed = true where seq = any ($1::text::bigint[])`,
-    next: `
+where h.seq = any ($2::text::bigint[])`
+  const nextText = `
 select n.seq::text as seq
 from unnest($1::text::text[], $2::text::smallint[], $3::text::text[]) as k (scope, lane, key)
 cross join lateral (
@@ -73,10 +28,53 @@ cross join lateral (
   where i.${scope} = k.scope and i.lane = k.lane and i.key between k.key and k.key and ${ordered}
     and i.aside and not i.waits and i.held_at is null
   order by i.key, i.seq limit 1
-) as n`,
-    forward: `
+) as n`
+  return {
+    heads: statement(
+      `
+select i.seq::text as seq, i.${scope} as scope, i.lane, i.key from ${table} i
+where i.seq = any ($1::text::bigint[]) and ${ordered}${leased}
+  and (i.held_at is not null or i.available_at > clock_timestamp() + interval '1 second')
+order by i.seq for update skip locked`,
+      (seqs) => [numbers(seqs)],
+    ),
+    behind: (heads, limit) => [
+      { text: behindText, params: [limit, numbers(heads.map((head) => String(head['seq'])))] },
+    ],
+    free: statement(
+      `
+select i.seq::text as seq from ${table} i
+where i.seq = any ($1::text::bigint[]) and not i.aside order by i.seq for update skip locked`,
+      (seqs) => [numbers(seqs)],
+    ),
+    putHeads: statement(
+      `
+update ${table} as i set aside = true, waits = i.held_at is null, followed = i.followed or given.followed
+from (select $1::boolean as followed) as given
+where i.seq = any ($2::text::bigint[]) and not (i.aside and i.followed >= given.followed)`,
+      (seqs, followed) => [String(followed), numbers(seqs)],
+    ),
+    putBehind: statement(
+      `update ${table} set aside = true, followed = true where seq = any ($1::text::bigint[])`,
+      (seqs) => [numbers(seqs)],
+    ),
+    next: (keys) => [
+      {
+        text: nextText,
+        params: [
+          array(keys.map(({ scope }) => scope)),
+          array(keys.map(({ lane }) => lane)),
+          array(keys.map(({ key }) => encodeText(key))),
+        ],
+      },
+    ],
+    forward: statement(
+      `
 update ${table} set aside = false where seq = any ($1::text::bigint[]) and not waits and held_at is null`,
-    forwardBehind: `
+      (seqs) => [numbers(seqs)],
+    ),
+    forwardBehind: statement(
+      `
 update ${table} set aside = false where seq in (
   select n.seq from ${table} p
   cross join lateral (
@@ -86,5 +84,12 @@ update ${table} set aside = false where seq in (
     order by i.key, i.seq limit 1
   ) as n
   where p.seq = any ($1::text::bigint[]) and p.followed)`,
-  } as const
+      (seqs) => [numbers(seqs)],
+    ),
+  }
+}
+
+/** That a number is another row's by now does no harm: what it is found to be is what is put aside. */
+function numbers(seqs: readonly string[]): string {
+  return array(seqs.map(numberOf))
 }

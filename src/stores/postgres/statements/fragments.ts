@@ -25,3 +25,9 @@ export const ENTERED = (token: string): string => `(
 export const INBOX: string = `${SEQ('inbox')} as seq, consumer, ${MESSAGE}, ordered, attempts, lost, starts, crashes,
   lease_token::text as lease_token, fence, followed`
 export const BACKEND: string = `pg_backend_pid() as pid, pg_current_xact_id()::text as xid`
+/** The columns of a message of a row `m`, as they are read. */
+export const ROW_MESSAGE: string = `m.message_key::text as message_key, m.source, m.id, m.type, m.key, m.attributes, m.data, encode(m.fingerprint, 'hex') as fingerprint`
+/** The columns of a message. */
+export const COLUMNS = 'message_key, source, id, type, key, attributes, data, fingerprint'
+/** A time that is so long ago. */
+export const AGO = (ms: string): string => `clock_timestamp() - ${ms} * interval '1 millisecond'`

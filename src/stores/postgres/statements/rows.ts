@@ -30,3 +30,13 @@ export function named(seqs: readonly string[]): readonly [string, string] {
 export function one(seq: string): readonly [string, string] {
   return [numberOf(seq), markOf(seq)]
 }
+
+/** The number of a row that may be absent. */
+export function numberOrNull(seq: string | undefined): string | null {
+  return seq === undefined ? null : numberOf(seq)
+}
+
+/** A text that may be absent. */
+export function encoded(text: string | undefined): string | null {
+  return text === undefined ? null : encodeText(text)
+}

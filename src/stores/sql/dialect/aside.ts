@@ -1,4 +1,5 @@
-import type { Origin, Row, Statement } from '../../../contracts/index.ts'
+import type { Row, Statement } from '../../../contracts/index.ts'
+import type { Sql } from './statement.ts'
 
 /** A key of a consumer, or of a relay. */
 export interface KeyRef {
@@ -8,27 +9,27 @@ export interface KeyRef {
 }
 
 /**
- * The statements that keep keys which cannot run out of the way of a look. A row stands aside if it is held, if it waits for its
+ * The statements that keep keys of the inbox, or of the outbox, which cannot run out of the way of a look. A row stands aside if it is held, if it waits for its
  * time (`waits`), or behind such a row; a row that others stand aside behind is `followed`.
  */
-export interface AsideDialect {
+export interface AsideStatements {
   /**
    * Locks those of these rows that hold up their key for a while: held, or not due within a second, and neither leased nor locked.
    * Columns: seq, scope, lane, key.
    */
-  heads(table: Origin, seqs: readonly string[]): Statement
+  readonly heads: Sql<[seqs: readonly string[]]>
   /** The rows behind these that do not stand aside, at most `limit` of each: head, seq. Plain reads. */
-  behind(table: Origin, heads: readonly Row[], limit: number): readonly Statement[]
+  behind(heads: readonly Row[], limit: number): readonly Statement[]
   /** Locks those of these rows that do not stand aside and that nobody has locked: seq. */
-  free(table: Origin, seqs: readonly string[]): Statement
+  readonly free: Sql<[seqs: readonly string[]]>
   /** Puts the first rows of keys aside. */
-  putHeads(table: Origin, seqs: readonly string[], followed: boolean): Statement
+  readonly putHeads: Sql<[seqs: readonly string[], followed: boolean]>
   /** Puts rows aside that stand behind another. */
-  putBehind(table: Origin, seqs: readonly string[]): Statement
+  readonly putBehind: Sql<[seqs: readonly string[]]>
   /** The first row of each key that stands aside behind another: seq. Plain reads. */
-  next(table: Origin, keys: readonly KeyRef[]): readonly Statement[]
+  next(keys: readonly KeyRef[]): readonly Statement[]
   /** Has rows looked at again. */
-  forward(table: Origin, seqs: readonly string[]): Statement
+  readonly forward: Sql<[seqs: readonly string[]]>
   /** The same for the first row that stands aside behind each of these, which are about to be deleted. */
-  forwardBehind(table: Origin, seqs: readonly string[]): Statement
+  readonly forwardBehind: Sql<[seqs: readonly string[]]>
 }

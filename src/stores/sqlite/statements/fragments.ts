@@ -14,3 +14,11 @@ export const ROW: string = 'seq = ? and mark = ?'
 export const ROWS: string = `seq in ${SEQS} and mark in ${SEQS}`
 /** A whole row of the inbox. */
 export const INBOX: string = `${SEQ}, consumer, ${MESSAGE}, ordered, attempts, lost, starts, crashes, lease_token, fence, followed`
+/** A message as eight parameters. */
+export const MESSAGE_VALUES: string = `${UUID}, ?, ?, ?, ?, ?, ?, unhex(?)`
+/** The largest number of a row. */
+export const MAX_SEQ = '9223372036854775807'
+/** The columns of a message. */
+export const COLUMNS = 'message_key, source, id, type, key, attributes, data, fingerprint'
+/** The columns of a message of a row `m`, as they are read. */
+export const ROW_MESSAGE = 'm.message_key, m.source, m.id, m.type, m.key, m.attributes, m.data, m.fingerprint'

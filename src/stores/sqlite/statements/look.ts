@@ -1,9 +1,31 @@
-import type { Origin } from '../../../contracts/index.ts'
+import type { Origin, Row, Share } from '../../../contracts/index.ts'
+import { encodeText } from '../../../message/index.ts'
+import { type Dialect, pageOf, type Query } from '../../sql/index.ts'
 import { NAME } from './fragments.ts'
 import { NOW } from './migrations.ts'
 
+/** What waits. One statement for each share: there is no round trip to save. */
+export function look(prefix: string): Dialect['look'] {
+  const texts = { inbox: lookTexts(prefix, 'inbox'), outbox: lookTexts(prefix, 'outbox') }
+  return async (query, shares) => {
+    const rows: Row[] = []
+    for (const [index, share] of shares.entries()) rows.push(...(await lookAt(texts[share.table], query, share, index)))
+    return { rows, affected: rows.length }
+  }
+}
+
+async function lookAt(texts: LookTexts, query: Query, share: Share, index: number): Promise<readonly Row[]> {
+  const { scope, types, lanes, after, all = false } = share
+  const page = pageOf(share)
+  const from = lanes.map((lane) => ({ lane, after: encodeText(after.get(lane) ?? '') }))
+  const which = [index, JSON.stringify(from), scope]
+  const text = texts[all ? 'all' : 'front']
+  const answer = await query({ text, params: [...which, page, JSON.stringify(types.map(encodeText))] })
+  return answer.rows
+}
+
 /** A look at one share: without the keys that stand aside, or at all of them. */
-export interface LookTexts {
+interface LookTexts {
   readonly front: string
   readonly all: string
 }
@@ -13,15 +35,15 @@ const RUN = 100
 const LAST = '9223372036854775807'
 const READY = `i.held_at is null and i.available_at <= ${NOW}`
 
-export function lookTexts(prefix: string, origin: Origin): LookTexts {
-  return { front: statement(prefix, origin, false), all: statement(prefix, origin, true) }
+function lookTexts(prefix: string, origin: Origin): LookTexts {
+  return { front: lookText(prefix, origin, false), all: lookText(prefix, origin, true) }
 }
 
 /**
  * Lane by lane through the index, so that what belongs to others costs nothing; keys are skipped through one by one, so
  * that a million rows behind one of them cost as much as one. Which share: 1, lanes: 2, scope: 3, page: 4, types: 5.
  */
-function statement(prefix: string, origin: Origin, all: boolean): string {
+function lookText(prefix: string, origin: Origin, all: boolean): string {
   const table = `${prefix}${origin}`
   const inbox = origin === 'inbox'
   const scope = inbox ? 'consumer' : 'relay'

@@ -1,0 +1,240 @@
+import type { Cleaned, CleanupStep, Origin, Result, Row, Statement } from '../../../contracts/index.ts'
+import {
+  type AdminStatements,
+  asBoolean,
+  asUuid,
+  type Check,
+  lookAt,
+  plain,
+  type StatusStatements,
+  statement,
+  type TraceStatements,
+  uuidBytes,
+} from '../../sql/index.ts'
+import { chunks } from './batch.ts'
+import { AGO, BY_KEY, KEYED, LIMIT, MS, NAME, NOW, NUMBERED, ROW, tables } from './fragments.ts'
+import { bytes, list, microseconds, numbered, one, text, textOrNull } from './rows.ts'
+
+const NO_UUID = '00000000-0000-0000-0000-000000000000'
+
+/** What people look after. */
+export function admin(prefix: string, checks: readonly Check[]): AdminStatements {
+  const table = tables(prefix)
+  const { inbox, outbox, failed, audit } = table
+  const scope = { inbox: 'consumer', outbox: 'relay' }
+  // In every lane that has rows.
+  const heldRows = (origin: Origin): string => `
+  select '${origin}' as origin, m.seq, m.message_key, m.${scope[origin]} as scope, m.lane, m.\`key\`, m.key_hash, m.id, m.held_at
+  from (select distinct ${scope[origin]} as scope, lane from ${table[origin]} force index (${origin}_lane)) as l
+  straight_join ${table[origin]} as m force index (${origin}_lane)
+    on m.${scope[origin]} = l.scope and m.lane = l.lane and m.timed = 3`
+  const heldKeysText = (limit: number) => `
+select h.origin, h.scope, h.\`key\`, h.id, ${MS('h.held_at')} as held_at, ${NAME()} as failed_seq,
+  case when h.origin = 'outbox'
+    then (select count(*) from ${outbox} as o
+      where o.relay = h.scope and o.lane = h.lane and o.key_hash = h.key_hash and o.seq > h.seq)
+    else (select count(*) from ${inbox} as i
+      where i.consumer = h.scope and i.lane = h.lane and i.key_hash = h.key_hash and i.seq > h.seq)
+  end as waiting
+from (
+  ${heldRows('inbox')}
+  union all
+  ${heldRows('outbox')}
+  order by held_at, seq ${LIMIT(limit)}
+) as h left join ${failed} as m on m.held_seq = h.seq and m.origin = h.origin and m.message_key = h.message_key
+order by h.held_at, h.seq`
+  const texts = cleaningTexts(prefix)
+  return {
+    keys: (limit) => plain(heldKeysText(limit)),
+    auditFailed: statement(
+      `
+insert into ${audit} (at, action, actor, note, origin, consumer, source, id, type)
+select ${NOW}, ?, ?, ?, m.origin, m.consumer, m.source, m.id, m.type from ${failed} as m where ${ROW}`,
+      (seq, { action, actor, note }) => [bytes(action), text(actor), textOrNull(note), ...one(seq)],
+    ),
+    audit: statement(
+      `
+insert into ${audit} (at, action, actor, note, origin, consumer, source, id, type)
+values (${NOW}, ?, ?, ?, ?, ?, ?, ?, ?)`,
+      ({ action, actor, note }, { origin, consumer, source, id, type }) => [
+        bytes(action),
+        text(actor),
+        ...[note, origin, consumer, source, id, type].map(textOrNull),
+      ],
+    ),
+    clean: (query, step, olderThanMs, limit) => cleaned(texts, query, step, olderThanMs, limit),
+    checkup: (query) => lookAt(query, checks),
+  }
+}
+
+/** How much there is. */
+export function status(prefix: string): StatusStatements {
+  const table = (name: string): string => `${prefix}${name}`
+  const receiptCountText = (limit: number) => `
+select count(*) as count from (
+  select message_key from ${table('receipts')} ${BY_KEY} where consumer = ? order by message_key ${LIMIT(limit)}) as counted`
+  return {
+    receiptConsumers: plain(`select distinct consumer from ${table('receipts')} order by consumer`),
+    receiptCount: (consumer, limit) => ({ text: receiptCountText(limit), params: [bytes(consumer)] }),
+    consumers: plain(`
+select consumer, sum(waiting) as waiting, sum(retrying) as retrying, sum(held) as held, sum(failed) as failed
+from (
+  select consumer, sum(held_at is null and attempts = 0) as waiting, sum(held_at is null and attempts > 0) as retrying,
+    count(held_at) as held, 0 as failed
+  from ${table('inbox')} group by consumer
+  union all
+  select consumer, 0, 0, 0, count(*) from ${table('failed')}
+  where origin = 'inbox' and replaced_by is null group by consumer
+) as counts
+group by consumer order by consumer`),
+    relays: plain(`
+select relay, sum(waiting) as waiting, sum(held) as held, sum(failed) as failed, ${MS('min(oldest)')} as oldest,
+  max(destination) as destination
+from (
+  select relay, count(*) - count(held_at) as waiting, count(held_at) as held, 0 as failed, min(created_at) as oldest,
+    null as destination
+  from ${table('outbox')} group by relay
+  union all
+  select consumer, 0, 0, count(*), null, null from ${table('failed')}
+  where origin = 'outbox' and replaced_by is null group by consumer
+  union all
+  select name, 0, 0, 0, null, destination from ${table('relays')}
+) as counts
+group by relay order by relay`),
+  }
+}
+
+/** Where a message is. */
+export function traces(prefix: string): TraceStatements {
+  const table = (name: string): string => `${prefix}${name}`
+  const newest = (name: string, limit: number): string =>
+    `select source from (select source from ${table(name)} order by seq desc ${LIMIT(limit)}) as ${name}_`
+  const receiptSourcesText = (limit: number) => `
+select distinct source from (
+  select source from ${table('receipts')} ${BY_KEY} where consumer = ? order by message_key ${LIMIT(limit)}) as sample`
+  const otherSourcesText = (limit: number) =>
+    ['inbox', 'outbox', 'sent', 'failed'].map((name) => newest(name, limit)).join(' union ')
+  const receiptsText = (where: string) => `
+select 'receipt' as place, m.consumer as scope, m.source, m.type, ${MS('m.taken_at')} as at
+from ${table('receipts')} as m where ${where}`
+  const failedText = (where: string) => `
+select 'failed' as place, ${NAME()} as seq, m.origin, m.consumer as scope, m.source, m.type,
+  ${MS('m.failed_at')} as at, m.attempts, m.reason, cast(m.held_seq as char) as held_seq, m.replaced_by, m.error
+from ${table('failed')} as m where ${where}`
+  const sentText = (where: string) => `
+select 'sent' as place, m.relay as scope, m.source, m.type, ${MS('m.sent_at')} as at from ${table('sent')} as m where ${where}`
+  const inboxText = (where: string) => `
+select 'inbox' as place, m.consumer as scope, m.source, m.type, ${MS('m.created_at')} as at, m.attempts, m.\`key\`,
+  m.lease_token is not null as leased, ${MS('m.available_at')} as due_at, ${MS('m.held_at')} as held_at, m.error
+from ${table('inbox')} as m where ${where}`
+  const auditText = `
+select 'audit' as place, m.consumer as scope, m.source, m.type, ${MS('m.at')} as at, m.action, m.actor, m.note
+from ${table('audit')} as m where m.id = ?`
+  const outboxText = `
+select 'outbox' as place, m.relay as scope, m.source, m.type, ${MS('m.created_at')} as at, m.attempts, m.\`key\`,
+  ${MS('m.held_at')} as held_at, m.error
+from ${table('outbox')} as m where m.id = ?`
+  return {
+    receiptSources: (consumer, limit) => ({ text: receiptSourcesText(limit), params: [bytes(consumer)] }),
+    otherSources: (limit) => plain(otherSourcesText(limit)),
+    receipts: (id, consumer, { from, to }) => ({
+      text: receiptsText('m.consumer = ? and m.message_key between ? and ? and m.id = ?'),
+      params: [bytes(consumer), uuidBytes(from), uuidBytes(to), text(id)],
+    }),
+    byKey: (id, { from, to }) =>
+      [inboxText, sentText, failedText].map((each) => ({
+        text: each('m.message_key between ? and ? and m.id = ?'),
+        params: [uuidBytes(from), uuidBytes(to), text(id)],
+      })),
+    byId: (id) => [outboxText, auditText].map((each) => ({ text: each, params: [text(id)] })),
+    all: (id) =>
+      [receiptsText, inboxText, sentText, failedText].map((each) => ({ text: each('m.id = ?'), params: [text(id)] })),
+  }
+}
+
+/**
+ * Reads a page without locks, then deletes by key what it found. One statement would lock what it looks up in the inbox,
+ * and wait for every handler. What was finished when it was read stays finished: nothing comes back without its receipt. What was old
+ * is looked at again: after a fail-over in between, another row may have the number, or the key, of one that was old.
+ */
+async function cleaned(
+  texts: ReturnType<typeof cleaningTexts>,
+  query: (statement: Statement) => Promise<Result>,
+  step: CleanupStep,
+  olderThanMs: number,
+  limit: number,
+): Promise<Cleaned> {
+  const ago = microseconds(olderThanMs)
+  if (step.kind === 'receipts') {
+    const { old, after } = await receiptPage(texts, query, step, olderThanMs, limit)
+    if (step.dryRun) return { deleted: old.length, after }
+    const deleted = await deleteAll(query, old, (part) => ({
+      text: texts.deleteReceipts,
+      params: [list(part), bytes(step.consumer), ago],
+    }))
+    return { deleted, after }
+  }
+  const table = step.kind
+  const params = table === 'sent' ? [ago, bytes(step.relay)] : [ago]
+  const { rows } = await query({ text: texts.page[table](limit), params })
+  const old = rows.filter((row: Row) => asBoolean(row['old'])).map((row) => String(row['seq']))
+  const deleted = await deleteAll(query, old, (part) => ({
+    text: texts.deleteRows[table],
+    params: [numbered(part), ago],
+  }))
+  // The oldest rows come first; if one of the page is too young, so is what follows.
+  return { deleted, after: old.length < limit ? undefined : old.at(-1) }
+}
+
+/** A page of receipts: the keys of those that are old and finished. */
+async function receiptPage(
+  texts: ReturnType<typeof cleaningTexts>,
+  query: (statement: Statement) => Promise<Result>,
+  { consumer, after = NO_UUID }: { readonly consumer: string; readonly after: string | undefined },
+  olderThanMs: number,
+  limit: number,
+): Promise<{ readonly old: readonly Buffer[]; readonly after: string | undefined }> {
+  const params = [microseconds(olderThanMs), bytes(consumer), uuidBytes(after)]
+  const { rows } = await query({ text: texts.receiptPage(limit), params })
+  const old = rows.filter((row) => asBoolean(row['old'])).map((row) => uuidBytes(asUuid(row['message_key'])))
+  return { old, after: rows.length < limit ? undefined : asUuid(rows.at(-1)?.['message_key']) }
+}
+
+async function deleteAll<T>(
+  query: (statement: Statement) => Promise<Result>,
+  values: readonly T[],
+  statement: (part: readonly T[]) => Statement,
+): Promise<number> {
+  let deleted = 0
+  for (const part of chunks(values)) deleted += (await query(statement(part))).affected
+  return deleted
+}
+
+/** The statements of the cleaning. */
+function cleaningTexts(prefix: string) {
+  const { receipts, inbox, failed, sent, audit } = tables(prefix)
+  /** A receipt stays while the inbox or the failed store has its message. */
+  const finished = `
+  not exists (select 1 from ${inbox} as i where i.message_key = r.message_key and i.consumer = r.consumer)
+  and not exists (select 1 from ${failed} as f
+    where f.consumer = r.consumer and f.message_key = r.message_key and f.origin = 'inbox')`
+  return {
+    // By key, because there is no index on taken_at: a receipt has to stay small.
+    receiptPage: (limit: number) => `
+select r.message_key, (r.taken_at < ${AGO('?')} and ${finished}) as old
+from ${receipts} as r ${BY_KEY} where r.consumer = ? and r.message_key > ? order by r.message_key ${LIMIT(limit)}`,
+    deleteReceipts: `delete m from ${KEYED(receipts, 'message_key')} and m.consumer = ? and m.taken_at < ${AGO('?')}`,
+    page: {
+      sent: (limit: number) => `
+select cast(m.seq as char) as seq, m.sent_at < ${AGO('?')} as old from ${sent} as m force index (sent_relay)
+where m.relay = ? order by m.seq ${LIMIT(limit)}`,
+      audit: (limit: number) => `
+select cast(m.seq as char) as seq, m.at < ${AGO('?')} as old from ${audit} as m ${BY_KEY}
+order by m.seq ${LIMIT(limit)}`,
+    },
+    deleteRows: {
+      sent: `delete m from ${NUMBERED(sent)} and m.sent_at < ${AGO('?')}`,
+      audit: `delete m from ${NUMBERED(audit)} and m.at < ${AGO('?')}`,
+    },
+  } as const
+}

@@ -1,0 +1,217 @@
+import type { Lease, Param, Result } from '../../../contracts/index.ts'
+import { numberOf, type StoredMessage } from '../../../message/index.ts'
+import {
+  asUuid,
+  type InboxStatements,
+  type LeaseStatements,
+  plain,
+  type ReceiptStatements,
+  statement,
+  uuidBytes,
+} from '../../sql/index.ts'
+import { chunks, inserts, type MultiRow } from './batch.ts'
+import {
+  BY_KEY,
+  COLUMNS,
+  INBOX,
+  LATER,
+  LINK,
+  LOCK_WAIT,
+  LOCK_WAIT_RESET,
+  lockWaitSet,
+  MANY,
+  MS,
+  NAME,
+  NOW,
+  ROW,
+  ROWS,
+  SEQS,
+  seconds,
+  tables,
+} from './fragments.ts'
+import { bytes, inboxRow, microseconds, named, one, receipt } from './rows.ts'
+
+/** Receipts. */
+export function receipts(prefix: string): ReceiptStatements {
+  const { receipts } = tables(prefix)
+  const takenText = (count: number) => `
+select message_key, token, ${LINK} from ${receipts} ${BY_KEY}
+where consumer = ? and message_key in (${MANY(count)})`
+  const many = receiptRows(prefix)
+  const takeText = (timeout: number): MultiRow => ({ ...many, head: `${LOCK_WAIT(timeout)} ${many.head}` })
+  const receiptsText = (count: number) => `
+select message_key, token, source, id, type, fingerprint, ${MS('taken_at')} as taken_at
+from ${receipts} ${BY_KEY} where consumer = ? and message_key in (${MANY(count)})`
+  return {
+    take: (consumer, token, messages, lockTimeoutMs) => [
+      plain(lockWaitSet(lockTimeoutMs)),
+      ...inserts(
+        takeText(seconds(lockTimeoutMs)),
+        sorted(messages).map((message) => receipt(consumer, token, message)),
+      ),
+      ...chunks(messages).map((part) => ({
+        text: takenText(part.length),
+        params: [bytes(consumer), ...part.map((message) => uuidBytes(message.messageKey))],
+      })),
+      plain(LOCK_WAIT_RESET),
+    ],
+    taken: (answers, token) => takenKeys(answers, token),
+    read: (consumer, keys) => ({
+      text: receiptsText(keys.length),
+      params: [bytes(consumer), ...keys.map(uuidBytes)],
+    }),
+    insert: statement(
+      `
+insert into ${receipts} (consumer, message_key, token, fingerprint, source, id, type, taken_at)
+values (?, ?, ?, ?, ?, ?, ?, ${NOW})`,
+      (consumer, token, message) => receipt(consumer, token, message),
+    ),
+  }
+}
+
+/** Writes many receipts where there are none. */
+export function receiptRows(prefix: string): MultiRow {
+  const { receipts } = tables(prefix)
+  return {
+    head: `insert into ${receipts} (consumer, message_key, token, fingerprint, source, id, type, taken_at) values`,
+    row: `(?, ?, ?, ?, ?, ?, ?, ${NOW})`,
+    // Not INSERT IGNORE: that would also ignore values that do not fit.
+    tail: 'on duplicate key update message_key = message_key',
+  }
+}
+
+/** What waits for consumers. */
+export function inbox(prefix: string): InboxStatements {
+  const { inbox } = tables(prefix)
+  // Rows that are gone are left out before anything is locked: a locking read of one locks the gap where it was, and
+  // every insert into the inbox would wait for this transaction.
+  const claimText = `
+select ${INBOX}, ${LINK}
+from (select m.seq from ${ROWS(inbox)} limit 1000000) as there
+  straight_join ${inbox} as m ${BY_KEY} on m.seq = there.seq
+where m.held_at is null and (m.lease_token is null or m.available_at <= ${NOW})
+order by m.seq for update skip locked`
+  // Every read locks on this level, also that of the rows that are there, and it would wait for them.
+  const claimSerializableText = `
+select ${INBOX}, ${LINK} from ${ROWS(inbox)}
+where m.held_at is null and (m.lease_token is null or m.available_at <= ${NOW})
+order by m.seq for update skip locked`
+  const lockAllText = (timeout: number) => `
+${LOCK_WAIT(timeout)} select ${NAME()} as seq, ${LINK} from ${ROWS(inbox)}
+order by m.seq for update`
+  // A plain read, which waits for nobody; where the server is set to SERIALIZABLE it locks, but does not wait for long.
+  // The oldest row of the key outside these is found from the front: what waits behind them costs nothing.
+  const blockedText = (count: number) => `
+${LOCK_WAIT(1)} select ${NAME()} as seq from ${inbox} as m ${BY_KEY}
+where m.seq in (${SEQS(count)}) and m.key_hash is not null and m.seq > (
+  select older.seq from ${inbox} as older force index (inbox_key)
+  where older.consumer = m.consumer and older.lane = m.lane and older.key_hash = m.key_hash
+    and older.seq not in (${SEQS(count)})
+  order by older.seq limit 1)`
+  const deleteInboxText = `delete m from ${ROWS(inbox)}`
+  const insertInboxText = {
+    head: `
+insert into ${inbox} (consumer, ${COLUMNS}, attempts, starts, created_at, available_at, error, lane, ordered) values`,
+    row: `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ${NOW}, ${LATER}, ?, ?, ?)`,
+    tail: '',
+  }
+  return {
+    claim: (seqs, isolation) => ({
+      text: isolation === 'serializable' ? claimSerializableText : claimText,
+      params: [named(seqs)],
+    }),
+    claimDeletes: false,
+    lockAll: (seqs, lockTimeoutMs) => ({ text: lockAllText(seconds(lockTimeoutMs)), params: [named(seqs)] }),
+    blocked: (seqs) => ({ text: blockedText(seqs.length), params: [...seqs, ...seqs].map(numberOf) }),
+    delete: (seqs) => chunks(seqs).map((part) => ({ text: deleteInboxText, params: [named(part)] })),
+    insert: (rows) => inserts(insertInboxText, rows.map(inboxRow)),
+    reschedule: statement(
+      `
+update ${inbox} set attempts = ?, lost = ?, starts = 0, available_at = ${LATER}, error = ?, lease_token = null
+where ${ROW} and lease_token <=> ?`,
+      ({ seq, attempts, lost, delayMs, error, leaseToken }) => [
+        attempts,
+        lost,
+        microseconds(delayMs),
+        bytes(JSON.stringify(error)),
+        ...one(seq),
+        leaseToken && uuidBytes(leaseToken),
+      ],
+    ),
+    lock: statement(
+      `
+select ${NAME()} as seq from ${inbox} as m where ${ROW} and m.lease_token <=> ? and m.held_at is null for update`,
+      (seq, leaseToken) => [...one(seq), leaseToken && uuidBytes(leaseToken)],
+    ),
+    hold: statement(
+      `update ${inbox} set held_at = ${NOW}, aside = 1, waits = 0, attempts = ?, error = ?, starts = 0, lease_token = null
+where ${ROW}`,
+      ({ seq, attempts, error }) => [attempts, bytes(JSON.stringify(error)), ...one(seq)],
+    ),
+    find: statement(
+      `
+select ${NAME()} as seq from ${inbox} as m
+where m.consumer = ? and m.message_key = ? order by m.seq limit 1`,
+      (consumer, messageKey) => [bytes(consumer), uuidBytes(messageKey)],
+    ),
+  }
+}
+
+/** Leases on rows of the inbox. */
+export function leases(prefix: string): LeaseStatements {
+  const { inbox } = tables(prefix)
+  const renewableText = (count: number) => `
+select ${NAME()} as seq from ${ROWS(inbox)}
+where m.lease_token in (${MANY(count)}) and m.held_at is null for update skip locked`
+  const renewText = (count: number) => `
+update ${ROWS(inbox)} set m.available_at = ${LATER}
+where m.lease_token in (${MANY(count)}) and m.held_at is null`
+  const leasedText = (count: number) => `
+select ${NAME()} as seq from ${ROWS(inbox)}
+where m.lease_token in (${MANY(count)}) and m.held_at is null`
+  return {
+    // Rows that are gone are left out before anything is locked, as for a claim.
+    lockDue: statement(
+      `
+select ${INBOX}
+from (select m.seq from ${ROWS(inbox)} limit 1000000) as there
+  straight_join ${inbox} as m ${BY_KEY} on m.seq = there.seq
+where m.held_at is null and (m.available_at <= ${NOW} or m.lease_token = ?) order by m.seq for update skip locked`,
+      (seqs, token) => [named(seqs), uuidBytes(token)],
+    ),
+    lease: statement(
+      `
+update ${ROWS(inbox)} set m.lease_token = ?, m.fence = m.fence + 1, m.available_at = ${LATER}`,
+      (seqs, token, leaseMs) => [named(seqs), uuidBytes(token), microseconds(leaseMs)],
+    ),
+    renewable: (held) => ({ text: renewableText(held.length), params: both(held) }),
+    renew: (held, leaseMs) => ({ text: renewText(held.length), params: renewing(held, leaseMs) }),
+    leased: (held) => ({ text: leasedText(held.length), params: both(held) }),
+    settle: statement(
+      `
+select ${INBOX}, ${LINK} from ${inbox} as m ${BY_KEY}
+where ${ROW} and m.lease_token = ? and m.fence = ? and m.held_at is null for update`,
+      ({ seq, token, fence }) => [...one(seq), uuidBytes(token), fence],
+    ),
+  }
+}
+
+/** Sorted, because two groups inserting in different order deadlock. */
+function sorted(messages: readonly StoredMessage[]): readonly StoredMessage[] {
+  return messages.toSorted((a, b) => (a.messageKey < b.messageKey ? -1 : 1))
+}
+
+/** A receipt with our token is one that we wrote: a token is used for one transaction only. */
+function takenKeys(answers: readonly Result[], token: string): ReadonlySet<string> {
+  const rows = answers.flatMap((answer) => answer.rows)
+  return new Set(rows.filter((row) => asUuid(row['token']) === token).map((row) => asUuid(row['message_key'])))
+}
+
+function both(held: readonly Lease[]): readonly Param[] {
+  return [named(held.map(({ seq }) => seq)), ...held.map(({ token }) => uuidBytes(token))]
+}
+
+function renewing(held: readonly Lease[], leaseMs: number): readonly Param[] {
+  const [rows = null, ...tokens] = both(held)
+  return [rows, microseconds(leaseMs), ...tokens]
+}

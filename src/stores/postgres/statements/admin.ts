@@ -1,0 +1,226 @@
+import { encodeText } from '../../../message/index.ts'
+import {
+  type AdminStatements,
+  lookAt,
+  plain,
+  type StatusStatements,
+  statement,
+  type TraceStatements,
+} from '../../sql/index.ts'
+import { checks } from './checkup.ts'
+import { AGO, MS, SEQ } from './fragments.ts'
+import { encoded, one } from './rows.ts'
+
+const NO_UUID = '00000000-0000-0000-0000-000000000000'
+/** A commit that does not wait for the disk: what a crash brings back is cleaned again. */
+const AT_LEISURE = `set_config('synchronous_commit', 'off', true) as at_leisure`
+/**
+ * A page of receipts, and those of them that are old and whose message neither the inbox nor the failed store has. By key, because there
+ * is no index on taken_at: a receipt has to stay small. The page is ordered as the key is and its limits are parameters, not columns:
+ * anything else reads and sorts all receipts of the consumer. Parameters: age, consumer, key, limit.
+ */
+const RECEIPT_PAGE = (schema: string): string => `
+with page as materialized (
+  select r.ctid as place, r.consumer, r.message_key, r.taken_at < ${AGO('$1::float8')} as old from ${schema}.receipts r
+  where r.consumer = $2::text and r.message_key > $3::uuid
+  order by r.consumer, r.message_key limit $4::integer
+), finished as materialized (
+  select page.place from page
+  left join lateral (select true as there from ${schema}.inbox i
+    where i.message_key = page.message_key and i.consumer = page.consumer limit 1) as waiting on true
+  left join lateral (select true as there from ${schema}.failed f
+    where f.consumer = page.consumer and f.message_key = page.message_key and f.origin = 'inbox' limit 1) as kept on true
+  where page.old and waiting.there is null and kept.there is null
+)`
+
+/** What people look after. */
+export function admin(schema: string): AdminStatements {
+  const cleanAuditText = `
+with page as materialized (
+  select m.seq, m.at < ${AGO('$1::float8')} as old from ${schema}.audit m order by m.seq limit $2::integer
+), gone as (
+  delete from ${schema}.audit where seq = any (array(select seq from page where old)) returning seq
+)
+select count(*) as deleted, count(*) as seen, max(seq)::text as last, ${AT_LEISURE} from gone`
+  // The oldest rows come first; if one of the page is too young, so is what follows.
+  const cleanSentText = `
+with page as materialized (
+  select m.seq, m.sent_at < ${AGO('$1::float8')} as old from ${schema}.sent m
+  where m.relay = $2::text order by m.relay, m.seq limit $3::integer
+), gone as (
+  delete from ${schema}.sent where seq = any (array(select seq from page where old)) returning seq
+)
+select count(*) as deleted, count(*) as seen, max(seq)::text as last, ${AT_LEISURE} from gone`
+  const cleanReceiptsText = `${RECEIPT_PAGE(schema)}, gone as (
+  delete from ${schema}.receipts where ctid = any (array(select place from finished)) returning 1
+)
+select (select count(*) from gone) as deleted, (select count(*) from page) as seen,
+  (select message_key::text from page order by message_key desc limit 1) as last, ${AT_LEISURE}`
+  const countReceiptsText = `${RECEIPT_PAGE(schema)}
+select (select count(*) from finished) as deleted, (select count(*) from page) as seen,
+  (select message_key::text from page order by message_key desc limit 1) as last`
+  return {
+    keys: statement(
+      `
+select h.origin, h.scope, h.key, h.id, ${MS('h.held_at')} as held_at, ${SEQ('failed')} as failed_seq,
+  case h.origin
+    when 'outbox' then (select count(*) from ${schema}.outbox o
+      where o.relay = h.scope and o.lane = h.lane and o.key = h.key and o.key is not null and o.seq > h.seq)
+    else (select count(*) from ${schema}.inbox i
+      where i.consumer = h.scope and i.lane = h.lane and i.key = h.key and i.ordered and i.seq > h.seq)
+  end as waiting
+from (
+  select 'inbox' as origin, seq, message_key, consumer as scope, lane, key, id, held_at from ${schema}.inbox
+  where held_at is not null and key is not null
+  union all
+  select 'outbox', seq, message_key, relay, lane, key, id, held_at from ${schema}.outbox
+  where held_at is not null and key is not null
+  order by held_at, seq limit $1::integer
+) as h left join ${schema}.failed
+  on failed.origin = h.origin and failed.held_seq = h.seq and failed.message_key = h.message_key
+order by h.held_at, h.seq`,
+      (limit) => [limit],
+    ),
+    auditFailed: statement(
+      `
+insert into ${schema}.audit (action, actor, note, origin, consumer, source, id, type)
+select $1::text, $2::text, $3::text, origin, consumer, source, id, type from ${schema}.failed
+where seq = $4::bigint and mark = $5::bigint`,
+      (seq, { action, actor, note }) => [action, encodeText(actor), encoded(note), ...one(seq)],
+    ),
+    audit: statement(
+      `
+insert into ${schema}.audit (action, actor, note, origin, consumer, source, id, type)
+values ($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text)`,
+      ({ action, actor, note }, { origin, consumer, source, id, type }) => [
+        action,
+        encodeText(actor),
+        encoded(note),
+        origin ?? null,
+        consumer ?? null,
+        encoded(source),
+        encoded(id),
+        encoded(type),
+      ],
+    ),
+    clean: async (query, step, olderThanMs, limit) => {
+      const { rows } = await query(
+        step.kind === 'receipts'
+          ? {
+              text: step.dryRun ? countReceiptsText : cleanReceiptsText,
+              params: [olderThanMs, step.consumer, step.after ?? NO_UUID, limit],
+            }
+          : step.kind === 'sent'
+            ? { text: cleanSentText, params: [olderThanMs, step.relay, limit] }
+            : { text: cleanAuditText, params: [olderThanMs, limit] },
+      )
+      const [row] = rows
+      const more = Number(row?.['seen'] ?? 0) === limit
+      return { deleted: Number(row?.['deleted'] ?? 0), after: more ? String(row?.['last']) : undefined }
+    },
+    checkup: (query) => lookAt(query, checks(schema)),
+  }
+}
+
+/** How much there is. */
+export function status(schema: string): StatusStatements {
+  return {
+    receiptConsumers: plain(`
+with recursive known (consumer) as (
+  select min(consumer) from ${schema}.receipts
+  union all
+  select (select min(r.consumer) from ${schema}.receipts r where r.consumer > known.consumer)
+  from known where known.consumer is not null
+)
+select consumer from known where consumer is not null`),
+    receiptCount: statement(
+      `
+select count(*) as count from (
+  select from ${schema}.receipts where consumer = $1::text order by consumer, message_key limit $2::integer) as counted`,
+      (consumer, limit) => [consumer, limit],
+    ),
+    consumers: plain(`
+select consumer, sum(waiting) as waiting, sum(retrying) as retrying, sum(held) as held, sum(failed) as failed
+from (
+  select consumer, count(*) filter (where held_at is null and attempts = 0) as waiting,
+    count(*) filter (where held_at is null and attempts > 0) as retrying, count(held_at) as held, 0 as failed
+  from ${schema}.inbox group by consumer
+  union all
+  select consumer, 0, 0, 0, count(*) from ${schema}.failed
+  where origin = 'inbox' and replaced_by is null group by consumer
+) as counts
+group by consumer order by consumer`),
+    relays: plain(`
+select relay, sum(waiting) as waiting, sum(held) as held, sum(failed) as failed, ${MS('min(oldest)')} as oldest,
+  max(destination) as destination
+from (
+  select relay, count(*) - count(held_at) as waiting, count(held_at) as held, 0 as failed, min(created_at) as oldest,
+    null as destination
+  from ${schema}.outbox group by relay
+  union all
+  select consumer, 0, 0, count(*), null, null from ${schema}.failed
+  where origin = 'outbox' and replaced_by is null group by consumer
+  union all
+  select name, 0, 0, 0, null, destination from ${schema}.relays
+) as counts
+group by relay order by relay`),
+  }
+}
+
+/** Where a message is. */
+export function traces(schema: string): TraceStatements {
+  const receiptsText = (where: string) => `
+select 'receipt' as place, consumer as scope, source, type, ${MS('taken_at')} as at from ${schema}.receipts where ${where}`
+  const failedText = (where: string) => `
+select 'failed' as place, ${SEQ('failed')} as seq, origin, consumer as scope, source, type, ${MS('failed_at')} as at, attempts,
+  reason, held_seq::text as held_seq, replaced_by, error
+from ${schema}.failed where ${where}`
+  const sentText = (where: string) => `
+select 'sent' as place, relay as scope, source, type, ${MS('sent_at')} as at from ${schema}.sent where ${where}`
+  const inboxText = (where: string) => `
+select 'inbox' as place, consumer as scope, source, type, ${MS('created_at')} as at, attempts, key,
+  lease_token is not null as leased, ${MS('available_at')} as due_at, ${MS('held_at')} as held_at, error
+from ${schema}.inbox where ${where}`
+  // An id may be longer than what an index takes.
+  const auditText = `
+select 'audit' as place, consumer as scope, source, type, ${MS('at')} as at, action, actor, note
+from ${schema}.audit where left(id, 100) = left($1::text, 100) and id = $2::text`
+  const outboxText = `
+select 'outbox' as place, relay as scope, source, type, ${MS('created_at')} as at, attempts, key,
+  ${MS('held_at')} as held_at, error
+from ${schema}.outbox where id = $1::text`
+  return {
+    receiptSources: statement(
+      `
+select distinct source from (
+  select source from ${schema}.receipts where consumer = $1::text order by consumer, message_key limit $2::integer) as sample`,
+      (consumer, limit) => [consumer, limit],
+    ),
+    otherSources: statement(
+      `
+select source from (select source from ${schema}.inbox order by seq desc limit $1::integer) as i union
+select source from (select source from ${schema}.outbox order by seq desc limit $2::integer) as o union
+select source from (select source from ${schema}.sent order by seq desc limit $3::integer) as s union
+select source from (select source from ${schema}.failed order by seq desc limit $4::integer) as f`,
+      (limit) => [limit, limit, limit, limit],
+    ),
+    receipts: (id, consumer, { from, to }) => ({
+      text: receiptsText('consumer = $1::text and message_key between $2::uuid and $3::uuid and id = $4::text'),
+      params: [consumer, from, to, encodeText(id)],
+    }),
+    byKey: (id, { from, to }) =>
+      [inboxText, sentText, failedText].map((text) => ({
+        text: text('message_key between $1::uuid and $2::uuid and id = $3::text'),
+        params: [from, to, encodeText(id)],
+      })),
+    byId: (id) => [
+      { text: outboxText, params: [encodeText(id)] },
+      { text: auditText, params: [encodeText(id), encodeText(id)] },
+    ],
+    all: (id) =>
+      [receiptsText, inboxText, sentText, failedText].map((text) => ({
+        text: text('id = $1::text'),
+        params: [encodeText(id)],
+      })),
+  }
+}

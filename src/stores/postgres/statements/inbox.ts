@@ -1,0 +1,243 @@
+import type { Lease, Result, Statement } from '../../../contracts/index.ts'
+import { encodeText, laneOf, numberOf, type StoredMessage } from '../../../message/index.ts'
+import {
+  asTextOrNull,
+  errorJson,
+  type InboxStatements,
+  type LeaseStatements,
+  type ReceiptStatements,
+  statement,
+} from '../../sql/index.ts'
+import { array } from '../literal.ts'
+import { BACKEND, INBOX, LATER, MS, ROWS, SEQ } from './fragments.ts'
+import { inOrder, messageArrays, named, one } from './rows.ts'
+
+/** Receipts. */
+export function receipts(schema: string): ReceiptStatements {
+  // Sorted, because two groups inserting in different order deadlock. One row comes back: that they are usually all
+  // ours is cheaper to say than to list.
+  const takeManyText = `
+with taken as (
+  insert into ${schema}.receipts (consumer, message_key, token, source, id, type, fingerprint)
+  select $1::text, m.message_key, $2::uuid, m.source, m.id, m.type, decode(m.fingerprint, 'hex')
+  from unnest($3::text::uuid[], $4::text::text[], $5::text::text[], $6::text::text[], $7::text::text[])
+    as m (message_key, source, id, type, fingerprint)
+  order by m.message_key
+  on conflict do nothing
+  returning message_key
+)
+select case when count(*) = $8::integer then 'all' else string_agg(message_key::text, ',') end as message_key, ${BACKEND}
+from taken`
+  const takeOneText = `
+insert into ${schema}.receipts (consumer, message_key, token, source, id, type, fingerprint)
+values ($1::text, $2::uuid, $3::uuid, $4::text, $5::text, $6::text, decode($7::text, 'hex'))
+on conflict do nothing
+returning message_key::text as message_key, ${BACKEND}`
+  return {
+    take: (consumer, token, messages) => [
+      messages.length === 1
+        ? takeOne(takeOneText, consumer, token, messages[0] as StoredMessage)
+        : takeMany(takeManyText, consumer, token, messages),
+    ],
+    taken: ([answer], _token, messages) => takenKeys(answer, messages.length),
+    read: statement(
+      `
+select message_key::text as message_key, token::text as token, source, id, type,
+  encode(fingerprint, 'hex') as fingerprint, ${MS('taken_at')} as taken_at
+from ${schema}.receipts where consumer = $1::text and message_key = any ($2::text::uuid[])`,
+      (consumer, keys) => [consumer, array(keys)],
+    ),
+    insert: statement(
+      `
+insert into ${schema}.receipts (consumer, message_key, token, source, id, type, fingerprint)
+values ($1::text, $2::uuid, $3::uuid, $4::text, $5::text, $6::text, decode($7::text, 'hex'))`,
+      (consumer, token, { messageKey, source, id, type, fingerprint }) => [
+        consumer,
+        messageKey,
+        token,
+        encodeText(source),
+        encodeText(id),
+        encodeText(type),
+        fingerprint,
+      ],
+    ),
+  }
+}
+
+/** What waits for consumers. */
+export function inbox(schema: string): InboxStatements {
+  const deleteInboxText = `delete from ${schema}.inbox where ${ROWS('$1', '$2')}`
+  const insertInboxText = `
+insert into ${schema}.inbox
+  (consumer, message_key, source, id, type, key, attributes, data, fingerprint, attempts, starts, available_at, error,
+    lane, ordered)
+select m.consumer, m.message_key, m.source, m.id, m.type, nullif(m.key, ''), m.attributes, m.data,
+  decode(m.fingerprint, 'hex'), m.attempts, m.starts, ${LATER('m.delay_ms')}, nullif(m.error, ''), m.lane, m.ordered
+from unnest($1::text::text[], $2::text::uuid[], $3::text::text[], $4::text::text[], $5::text::text[], $6::text::text[],
+  $7::text::text[], $8::text::bytea[], $9::text::text[], $10::text::integer[], $11::text::integer[],
+  $12::text::float8[], $13::text::text[], $14::text::smallint[], $15::text::boolean[])
+  with ordinality as m (consumer, message_key, source, id, type, key, attributes, data, fingerprint,
+    attempts, starts, delay_ms, error, lane, ordered, place)
+order by m.place`
+  return {
+    // The older rows of a key are only read: nothing ever waits for another worker's row.
+    claim: statement(
+      `
+with mine as materialized (
+  select seq, consumer, lane, key, ordered from ${schema}.inbox
+  where ${ROWS('$1', '$2')} and held_at is null
+    and (lease_token is null or available_at <= clock_timestamp())
+  order by seq for update skip locked
+), kept as (
+  select seq from mine
+  where not ordered or not exists (
+    select from ${schema}.inbox older
+    where older.ordered and older.consumer = mine.consumer and older.lane = mine.lane and older.key = mine.key
+      and older.seq < mine.seq and older.seq not in (select seq from mine))
+)
+delete from ${schema}.inbox where seq = any (array(select seq from kept))
+returning ${INBOX}, ${BACKEND}`,
+      (seqs) => named(seqs),
+    ),
+    claimDeletes: true,
+    lockAll: statement(
+      `
+select ${SEQ('inbox')} as seq, ${BACKEND} from ${schema}.inbox
+where ${ROWS('$1', '$2')} order by inbox.seq for update`,
+      (seqs) => named(seqs),
+    ),
+    blocked: statement(
+      `
+select ${SEQ('mine')} as seq from ${schema}.inbox mine
+where mine.seq = any ($1::text::bigint[]) and mine.ordered and exists (
+  select from ${schema}.inbox older
+  where older.ordered and older.consumer = mine.consumer and older.lane = mine.lane and older.key = mine.key
+    and older.seq < mine.seq and older.seq <> all ($2::text::bigint[]))`,
+      (seqs) => [array(seqs.map(numberOf)), array(seqs.map(numberOf))],
+    ),
+    delete: (seqs) => [{ text: deleteInboxText, params: named(seqs) }],
+    insert: (rows) => [
+      {
+        text: insertInboxText,
+        params: [
+          array(rows.map((row) => row.consumer)),
+          ...messageArrays(rows.map((row) => row.message)),
+          array(rows.map((row) => row.attempts)),
+          array(rows.map((row) => row.starts)),
+          array(rows.map((row) => row.delayMs)),
+          array(rows.map((row) => (row.error === null ? '' : errorJson(row.error)))),
+          array(rows.map((row) => laneOf(row.message, row.ordered))),
+          array(rows.map((row) => String(inOrder(row)))),
+        ],
+      },
+    ],
+    reschedule: statement(
+      `
+update ${schema}.inbox set attempts = $1::integer, lost = $2::integer, starts = 0,
+  available_at = ${LATER('$3::float8')}, error = $4::text, lease_token = null
+where seq = $5::bigint and mark = $6::bigint and lease_token is not distinct from $7::uuid`,
+      ({ seq, attempts, lost, delayMs, error, leaseToken }) => [
+        attempts,
+        lost,
+        delayMs,
+        errorJson(error),
+        ...one(seq),
+        leaseToken,
+      ],
+    ),
+    lock: statement(
+      `
+select ${SEQ('inbox')} as seq from ${schema}.inbox
+where seq = $1::bigint and mark = $2::bigint and lease_token is not distinct from $3::uuid and held_at is null for update`,
+      (seq, leaseToken) => [...one(seq), leaseToken],
+    ),
+    hold: statement(
+      `
+update ${schema}.inbox set held_at = clock_timestamp(), aside = true, waits = false, attempts = $1::integer, error = $2::text, starts = 0,
+  lease_token = null
+where seq = $3::bigint and mark = $4::bigint`,
+      ({ seq, attempts, error }) => [attempts, errorJson(error), ...one(seq)],
+    ),
+    find: statement(
+      `
+select ${SEQ('inbox')} as seq from ${schema}.inbox
+where consumer = $1::text and message_key = $2::uuid order by inbox.seq limit 1`,
+      (consumer, messageKey) => [consumer, messageKey],
+    ),
+  }
+}
+
+/** Leases on rows of the inbox. */
+export function leases(schema: string): LeaseStatements {
+  return {
+    lockDue: statement(
+      `
+select ${INBOX} from ${schema}.inbox
+where ${ROWS('$1', '$2')} and held_at is null
+  and (available_at <= clock_timestamp() or lease_token = $3::uuid)
+order by inbox.seq for update skip locked`,
+      (seqs, token) => [...named(seqs), token],
+    ),
+    lease: statement(
+      `
+update ${schema}.inbox set lease_token = $1::uuid, fence = fence + 1, available_at = ${LATER('$2::float8')}
+where ${ROWS('$3', '$4')}`,
+      (seqs, token, leaseMs) => [token, leaseMs, ...named(seqs)],
+    ),
+    // What somebody has locked nobody can take either; the others do not wait for it.
+    renew: statement(
+      `
+update ${schema}.inbox set available_at = ${LATER('$1::float8')}
+where seq in (
+  select seq from ${schema}.inbox
+  where seq = any ($2::text::bigint[]) and lease_token = any ($3::text::uuid[]) and held_at is null
+  for update skip locked
+)`,
+      (held, leaseMs) => [leaseMs, ...arrays(held)],
+    ),
+    leased: statement(
+      `
+select ${SEQ('inbox')} as seq from ${schema}.inbox
+where seq = any ($1::text::bigint[]) and lease_token = any ($2::text::uuid[]) and held_at is null`,
+      (held) => arrays(held),
+    ),
+    settle: statement(
+      `
+delete from ${schema}.inbox
+where seq = $1::bigint and mark = $2::bigint and lease_token = $3::uuid and fence = $4::bigint and held_at is null
+returning ${INBOX}, ${BACKEND}`,
+      ({ seq, token, fence }) => [...one(seq), token, fence],
+    ),
+  }
+}
+
+function takeOne(text: string, consumer: string, token: string, message: StoredMessage): Statement {
+  const { messageKey, source, id, type, fingerprint } = message
+  const params = [consumer, messageKey, token, encodeText(source), encodeText(id), encodeText(type), fingerprint]
+  return { text, params }
+}
+
+function takeMany(text: string, consumer: string, token: string, messages: readonly StoredMessage[]): Statement {
+  const params = [
+    consumer,
+    token,
+    array(messages.map((message) => message.messageKey)),
+    array(messages.map((message) => encodeText(message.source))),
+    array(messages.map((message) => encodeText(message.id))),
+    array(messages.map((message) => encodeText(message.type))),
+    array(messages.map((message) => message.fingerprint)),
+    messages.length,
+  ]
+  return { text, params }
+}
+
+function takenKeys(answer: Result | undefined, count: number): ReadonlySet<string> | 'all' {
+  const row = answer?.rows[0]
+  const keys = row === undefined ? null : asTextOrNull(row['message_key'])
+  if (keys === 'all' || (count === 1 && keys !== null)) return 'all'
+  return new Set(keys === null ? [] : keys.split(','))
+}
+
+function arrays(held: readonly Lease[]): readonly [string, string] {
+  return [array(held.map(({ seq }) => numberOf(seq))), array(held.map(({ token }) => token))]
+}

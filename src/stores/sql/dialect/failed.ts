@@ -1,0 +1,64 @@
+import type {
+  FailedFilter,
+  FailedRow,
+  FailedWhere,
+  FinalFailure,
+  Origin,
+  Refused,
+  Statement,
+} from '../../../contracts/index.ts'
+import type { StoredMessage } from '../../../message/index.ts'
+import type { Sql } from './statement.ts'
+
+/** Statements that move messages into the failed store. */
+export interface FailingStatements {
+  insert(rows: readonly FailedRow[]): readonly Statement[]
+  /** Copies an inbox row into failed; `hold`: the copy names the row, which stays. */
+  readonly inbox: Sql<[row: FinalFailure]>
+  readonly outbox: Sql<[row: Refused]>
+}
+
+/** Statements on the failed store. */
+export interface FailedStatements {
+  /** seq, origin, consumer, the message, attempts, reason, error, error_hash, failed_at, held_seq, replaced_by. */
+  readonly list: Sql<[filter: FailedFilter]>
+  /** count. */
+  readonly count: Sql<[where: FailedWhere]>
+  /** origin, consumer, type, reason, error_hash, count, first_at, last_at, error, seq; most first. */
+  readonly groups: Sql<[where: FailedWhere, limit: number]>
+  /** seq, oldest first. */
+  readonly seqs: Sql<[where: FailedWhere, after: string | undefined, limit: number]>
+  readonly get: Sql<[seq: string]>
+  /**
+   * Locks a failed row, and returns seq, origin, consumer, and held_seq if the row that it names is there and held.
+   * One that an edit has replaced is only found if `replaced` says so.
+   */
+  readonly lock: Sql<[seq: string, replaced: boolean]>
+  readonly delete: Sql<[seq: string]>
+  /** Names the message that replaced a failed one, which is not held any more. */
+  readonly replaced: Sql<[seq: string, id: string]>
+  /** The failed row of a held one does not name it any more. */
+  readonly letGo: Sql<[origin: Origin, heldSeq: string]>
+}
+
+/** Statements on the rows of the inbox, or of the outbox, that hold their key. */
+export interface HeldStatements {
+  /** Locks the held row of a key and returns seq, source, id, type, and failed_seq if the failed store has it. */
+  readonly lock: Sql<[scope: string, key: string]>
+  /** Clears held_at and the counts of a held row; due at once, and looked at again. It remembers the name of its failed row. */
+  readonly unhold: Sql<[seq: string, failedSeq: string]>
+  /** Gives a held row another message, and clears as `unhold`; its failed row stays. */
+  readonly replace: Sql<[seq: string, message: StoredMessage]>
+  readonly delete: Sql<[seq: string]>
+  /** A failed row for a held row that has none, for whatever reason. */
+  readonly toFailed: Sql<[seq: string]>
+  /**
+   * Copies a failed row back into the inbox, or the outbox, due at once, with its lane, its order and its name. Its fence is 1: whoever
+   * leases it is not the first, and there may be a journal.
+   */
+  readonly back: Sql<[seq: string]>
+  /** The same with another message. */
+  readonly backEdited: Sql<[seq: string, message: StoredMessage]>
+  /** Gives the failed row of this inbox or outbox row the number and the mark that it had before a retry, unless they are taken. */
+  readonly keepNumber: Sql<[seq: string]>
+}

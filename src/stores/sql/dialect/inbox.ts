@@ -1,0 +1,62 @@
+import type { Isolation } from '../../../base/index.ts'
+import type { FinalFailure, Lease, Rescheduled, Result, RetryRow, Statement } from '../../../contracts/index.ts'
+import type { StoredMessage } from '../../../message/index.ts'
+import type { Sql } from './statement.ts'
+
+/** Statements on receipts. */
+export interface ReceiptStatements {
+  /** Writes receipts where there are none, in the order of their keys. */
+  take(consumer: string, token: string, messages: readonly StoredMessage[], lockTimeoutMs: number): readonly Statement[]
+  /** The keys of the receipts that `take` wrote, from its answers. */
+  taken(answers: readonly Result[], token: string, messages: readonly StoredMessage[]): ReadonlySet<string> | 'all'
+  /** message_key, token, source, id, type, fingerprint, taken_at of the receipts that are there. */
+  readonly read: Sql<[consumer: string, keys: readonly string[]]>
+  /** One receipt, for a message that an edit made. Fails if it is there. */
+  readonly insert: Sql<[consumer: string, token: string, message: StoredMessage]>
+}
+
+/** Statements on the inbox. */
+export interface InboxStatements {
+  /**
+   * Locks inbox rows that are neither held nor locked elsewhere, in the order of seq, and returns whole rows. With
+   * `claimDeletes` it also leaves out those that have older rows of their key outside these, and deletes the rest.
+   */
+  readonly claim: Sql<[seqs: readonly string[], isolation?: Isolation]>
+  /** Whether `claim` does it all; else `blocked` and `delete` follow. */
+  readonly claimDeletes: boolean
+  /** Locks inbox rows in the order of seq, waits for those that are locked elsewhere, and returns seq. */
+  readonly lockAll: Sql<[seqs: readonly string[], lockTimeoutMs: number, isolation?: Isolation]>
+  /** The seq of those of these rows that have an older row of their key outside these. A plain read. */
+  readonly blocked: Sql<[seqs: readonly string[]]>
+  delete(seqs: readonly string[]): readonly Statement[]
+  insert(rows: readonly RetryRow[]): readonly Statement[]
+  /** If it has this lease, or none; it has none afterwards. */
+  readonly reschedule: Sql<[row: Rescheduled]>
+  /** Locks one inbox row, if it has this lease, or none, and returns its seq. */
+  readonly lock: Sql<[seq: string, leaseToken: string | null]>
+  /** Marks an inbox row as held, and ends its lease. */
+  readonly hold: Sql<[row: Pick<FinalFailure, 'seq' | 'attempts' | 'error'>]>
+  readonly find: Sql<[consumer: string, messageKey: string]>
+}
+
+/** Statements on leases of inbox rows. Times are the database's. */
+export interface LeaseStatements {
+  /**
+   * Locks those of these inbox rows that are due, or have this token, and are neither held nor locked elsewhere, in the order of
+   * seq, and returns whole rows.
+   */
+  readonly lockDue: Sql<[seqs: readonly string[], token: string]>
+  /** Gives rows a token and the next fence, due when the lease ends. */
+  readonly lease: Sql<[seqs: readonly string[], token: string, leaseMs: number]>
+  /**
+   * The seq of those rows that have the token of their lease and that nobody has locked, where `renew` itself would wait for the
+   * others.
+   */
+  readonly renewable?: Sql<[leases: readonly Lease[]]>
+  /** Makes rows that have the token of their lease due when the prolonged lease ends; does not wait, unless `renewable` is there. */
+  readonly renew: Sql<[leases: readonly Lease[], leaseMs: number]>
+  /** The seq of those rows that have the token of their lease. */
+  readonly leased: Sql<[leases: readonly Lease[]]>
+  /** Locks the row of a lease, and returns the whole row; where `claimDeletes` says so it is deleted as well. */
+  readonly settle: Sql<[lease: Lease]>
+}

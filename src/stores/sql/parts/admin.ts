@@ -1,0 +1,139 @@
+import type { Row, Statement } from '../../../contracts/index.ts'
+import { COUNTED_RECEIPTS, type StoreAdmin, type StoreStatus, type Trace } from '../../../contracts/index.ts'
+import { type KeyRange, keyRange, messageKey } from '../../../message/index.ts'
+import { asConsumerStatus, asStatus, asTrace } from '../operator-rows.ts'
+import { asEffect } from '../rows.ts'
+import { asText } from '../values.ts'
+import { rowsOf, type SqlParts } from './context.ts'
+import { workersOf } from './workers.ts'
+
+type ConsumerStatus = StoreStatus['consumers'][number]
+
+/** How many rows of each place are asked for their sources. */
+const SAMPLE = 1_000
+
+/** What people look at in an SQL database, and look after. */
+export function sqlAdmin(parts: SqlParts): StoreAdmin {
+  const { calls, dialect } = parts
+  const query = (statement: Statement) => calls.run(statement)
+  return {
+    clean: async (step, olderThanMs, limit) => {
+      const cleaned = await dialect.admin.clean(query, step, olderThanMs, limit)
+      if (step.kind !== 'receipts' || step.dryRun) return cleaned
+      // The journal of a message goes when its receipt has gone; here or in a later round.
+      await calls.run(dialect.journal.forget(step.consumer, step.after ?? FIRST_KEY, cleaned.after ?? LAST_KEY))
+      return cleaned
+    },
+    audit: async (audit, about) => void (await calls.run(dialect.admin.audit(audit, about))),
+    checkup: () => dialect.admin.checkup(query),
+    status: async () => {
+      const workers = await workersOf(parts)
+      return asStatus(await consumersOf(parts), await rowsOf(parts, dialect.status.relays), workers)
+    },
+    trace: (id, source, scan = false) => trace(parts, id, source, scan),
+  }
+}
+
+async function consumersOf(parts: SqlParts): Promise<readonly ConsumerStatus[]> {
+  const consumers = new Map<string, ConsumerStatus>()
+  for (const consumer of await receiptConsumers(parts))
+    consumers.set(consumer, { ...NOTHING, consumer, ...(await receiptsOf(parts, consumer)) })
+  for (const row of (await rowsOf(parts, parts.dialect.status.consumers)).map(asConsumerStatus))
+    consumers.set(row.consumer, { ...(consumers.get(row.consumer) ?? NOTHING), ...row })
+  return [...consumers.values()].sort((a, b) => (a.consumer < b.consumer ? -1 : 1))
+}
+
+async function receiptsOf(
+  parts: SqlParts,
+  consumer: string,
+): Promise<Pick<ConsumerStatus, 'receipts' | 'moreReceipts'>> {
+  const counted = await rowsOf(parts, parts.dialect.status.receiptCount(consumer, COUNTED_RECEIPTS + 1))
+  const count = Number(counted[0]?.['count'] ?? 0)
+  return { receipts: Math.min(count, COUNTED_RECEIPTS), moreReceipts: count > COUNTED_RECEIPTS }
+}
+
+async function trace(
+  parts: SqlParts,
+  id: string,
+  source: string | undefined,
+  scan: boolean,
+): Promise<readonly Trace[]> {
+  const { dialect } = parts
+  const byId = await traces(parts, dialect.traces.byId(id))
+  const others = scan ? await traces(parts, dialect.traces.all(id)) : await byKey(parts, id, source, byId)
+  const found = [...byId, ...others, ...(await effects(parts, id, others))]
+  return found
+    .filter((each) => source === undefined || each.source === source)
+    .sort((a, b) => a.at.getTime() - b.at.getTime())
+}
+
+async function byKey(
+  parts: SqlParts,
+  id: string,
+  source: string | undefined,
+  byId: readonly Trace[],
+): Promise<readonly Trace[]> {
+  const { dialect } = parts
+  const consumers = await receiptConsumers(parts)
+  const found: Trace[] = []
+  for (const keys of await keysOf(parts, id, source, byId, consumers)) {
+    const receipts = consumers.map((consumer) => dialect.traces.receipts(id, consumer, keys))
+    found.push(...(await traces(parts, [...receipts, ...dialect.traces.byKey(id, keys)])))
+  }
+  return found
+}
+
+/** The keys that the message may have. */
+async function keysOf(
+  parts: SqlParts,
+  id: string,
+  source: string | undefined,
+  byId: readonly Trace[],
+  consumers: readonly string[],
+): Promise<readonly KeyRange[]> {
+  if (source !== undefined) return [exactly(source, id)]
+  const range = keyRange(id)
+  if (range !== undefined) return [range]
+  const { dialect } = parts
+  const sources = new Set(byId.map((each) => each.source))
+  const samples = consumers.map((consumer) => dialect.traces.receiptSources(consumer, SAMPLE))
+  for (const statement of [...samples, dialect.traces.otherSources(SAMPLE)])
+    for (const row of await rowsOf(parts, statement)) sources.add(asText(row['source']))
+  return [...sources].map((each) => exactly(each, id))
+}
+
+/** The journals of the receipts that were found. */
+async function effects(parts: SqlParts, id: string, found: readonly Trace[]): Promise<readonly Trace[]> {
+  const journals: Trace[] = []
+  for (const receipt of found) {
+    if (receipt.where !== 'receipt') continue
+    const { consumer, source, type } = receipt
+    const effectOf = { consumer, messageKey: messageKey(source, id) }
+    for (const row of await rowsOf(parts, parts.dialect.journal.of(consumer, effectOf.messageKey))) {
+      const effect = asEffect(effectOf, row)
+      journals.push({ where: 'effect', consumer, source, type, at: effect.firstAt, effect })
+    }
+  }
+  return journals
+}
+
+async function receiptConsumers(parts: SqlParts): Promise<readonly string[]> {
+  return (await rowsOf(parts, parts.dialect.status.receiptConsumers)).map((row) => asText(row['consumer']))
+}
+
+async function traces(parts: SqlParts, statements: readonly Statement[]): Promise<readonly Trace[]> {
+  const found: Row[] = []
+  for (const statement of statements) found.push(...(await rowsOf(parts, statement)))
+  return found.map(asTrace)
+}
+
+const NOTHING = { receipts: 0, moreReceipts: false, waiting: 0, retrying: 0, held: 0, failed: 0 } as const
+
+function exactly(source: string, id: string): KeyRange {
+  const key = messageKey(source, id)
+  return { from: key, to: key }
+}
+
+/** Keys of messages are UUIDs. */
+const FIRST_KEY = '00000000-0000-0000-0000-000000000000'
+const LAST_KEY = 'ffffffff-ffff-ffff-ffff-ffffffffffff'

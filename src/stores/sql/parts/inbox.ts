@@ -1,0 +1,44 @@
+import type { Lease, StoreInbox } from '../../../contracts/index.ts'
+import { CONTROL_MS } from '../calls.ts'
+import { asInboxRow } from '../rows.ts'
+import { asSeq } from '../values.ts'
+import type { SqlContext } from './context.ts'
+import { intoFailed, notBlocked } from './transactions.ts'
+
+/** What waits for consumers in an SQL database. */
+export function sqlInbox<Tx, Own>(context: SqlContext<Tx, Own>): StoreInbox {
+  const { calls, dialect, connection } = context
+  return {
+    find: async (consumer, messageKey) => {
+      const { rows } = await calls.run(dialect.inbox.find(consumer, messageKey))
+      return rows[0] && asSeq(rows[0]['seq'])
+    },
+    reschedule: async (row) => (await calls.run(dialect.inbox.reschedule(row))).affected > 0,
+    fail: (row) => calls.move(dialect.inbox.lock(row.seq, row.leaseToken), intoFailed(dialect, row)),
+    lease: (seqs, token, leaseMs) =>
+      calls.claiming(dialect.leases.lockDue(seqs, token), async (tx, { rows: found }) => {
+        const rows = await notBlocked(context, connection.executor(tx), found.map(asInboxRow), undefined)
+        const ours = rows.map((row) => row.seq)
+        const last = ours.length === 0 ? undefined : [dialect.leases.lease(ours, token, leaseMs)]
+        return { value: rows.map((row) => ({ ...row, leaseToken: token, fence: row.fence + 1 })), last }
+      }),
+    renew: async (held, leaseMs) => {
+      if (held.length === 0) return new Set()
+      const free = await renewable(context, held)
+      if (free.length > 0) await calls.run(dialect.leases.renew(free, leaseMs), CONTROL_MS)
+      const { rows } = await calls.run(dialect.leases.leased(held), CONTROL_MS)
+      return new Set(rows.map((row) => asSeq(row['seq'])))
+    },
+  }
+}
+
+/** A row that another transaction has locked cannot be taken either; the others do not wait for it. */
+async function renewable<Tx, Own>(
+  { calls, dialect }: SqlContext<Tx, Own>,
+  held: readonly Lease[],
+): Promise<readonly Lease[]> {
+  const statement = dialect.leases.renewable?.(held)
+  if (statement === undefined) return held
+  const free = new Set((await calls.run(statement, CONTROL_MS)).rows.map((row) => asSeq(row['seq'])))
+  return held.filter(({ seq }) => free.has(seq))
+}

@@ -1,0 +1,58 @@
+import { HapaxError } from '../../../base/index.ts'
+import type { Finding, MigrationState, StoreSchema } from '../../../contracts/index.ts'
+import { lookAt } from '../checkup.ts'
+import { assertRecognised } from '../connection/recognised.ts'
+import { migration, migrationSql, migrationStates, untilFree } from '../migrate.ts'
+import type { SqlContext } from './context.ts'
+
+/** The tables of an SQL database. */
+export function sqlSchema<Tx, Own>(context: SqlContext<Tx, Own>): StoreSchema {
+  const { calls, dialect, connection, random } = context
+  let known: readonly Finding[] | undefined
+  const migrations = (): Promise<readonly MigrationState[]> =>
+    migrationStates((statement) => calls.run(statement), dialect)
+  return {
+    ready: async () => {
+      known ??= await readied(context, await migrations())
+      return known
+    },
+    migrations,
+    sql: (versions) => migrationSql(dialect, versions),
+    migrate: async () => {
+      // A look first: it needs no more than the right to read, which is all that many an application has.
+      if ((await migrations()).every(({ applied }) => applied)) return []
+      const work = migration(dialect, (tx: Tx) => connection.executor(tx))
+      return untilFree(() => calls.whole(work), random)
+    },
+  }
+}
+
+async function readied<Tx, Own>(
+  context: SqlContext<Tx, Own>,
+  migrations: readonly MigrationState[],
+): Promise<readonly Finding[]> {
+  const { calls, dialect } = context
+  const missing = migrations.filter(({ applied }) => !applied).map(({ version }) => version)
+  if (missing.length > 0) {
+    throw new HapaxError(
+      'schema-outdated',
+      `expected the database to have migration ${missing.join(', ')}: run hapax.migrate() or npx hapax migrate`,
+      { fields: { missing } },
+    )
+  }
+  await probe(context)
+  const findings = await lookAt((statement) => calls.run(statement), dialect.schema.checks)
+  return findings.filter(({ level }) => level !== 'ok')
+}
+
+/** On a connection for control work and on one of the handlers': they may be of different pools. */
+async function probe<Tx, Own>({ calls, dialect, connection }: SqlContext<Tx, Own>): Promise<void> {
+  const { text, params } = dialect.schema.probe
+  assertRecognised(await calls.run(dialect.schema.probe))
+  const results = await calls.claiming(dialect.schema.probe, async (tx, together) => {
+    // Alone as well: pg before 8.14 applies the type parsers of a pool only to the first of the results that come together.
+    const alone = await connection.executor(tx).query(text, params)
+    return { value: [together, alone], last: undefined }
+  })
+  results.forEach(assertRecognised)
+}

@@ -1,0 +1,327 @@
+import type { Isolation } from '../../../base/index.ts'
+import {
+  HapaxError,
+  isHapaxError,
+  isolationOption,
+  pause,
+  systemClock,
+  unstorable,
+  within,
+} from '../../../base/index.ts'
+import type {
+  Connection,
+  Entered,
+  Executor,
+  FinalFailure,
+  InboxRow,
+  Opening,
+  Receipt,
+  Result,
+  Statement,
+  StoreTransactions,
+  TransactionEnd,
+  Unit,
+  UnitEnd,
+  UnitOptions,
+  Writes,
+} from '../../../contracts/index.ts'
+import { compareSeq } from '../../../message/index.ts'
+import { isCutOff } from '../connection/driver.ts'
+import { brokenAtomicity, type Fate, type Phase, type StoreErrors } from '../connection/store-errors.ts'
+import type { Backend, Dialect } from '../dialect/dialect.ts'
+import { asInboxRow, asReceipt } from '../rows.ts'
+import { asBoolean, asSeq, asUuid } from '../values.ts'
+import { bringForward } from './aside.ts'
+import type { SqlContext } from './context.ts'
+import { SqlEntered } from './entered.ts'
+
+/** The transactions of handlers: what they open with, what guards them, what they write last, and how they are ended in time. */
+export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
+  readonly #context: SqlContext<Tx, Own>
+  readonly #connection: Connection<Tx, Own>
+  readonly #dialect: Dialect
+  readonly #errors: StoreErrors
+
+  constructor(context: SqlContext<Tx, Own>) {
+    this.#context = context
+    this.#connection = context.connection
+    this.#dialect = context.dialect
+    this.#errors = context.errors
+  }
+
+  enter(tx: Tx | Own): Entered {
+    const connection = this.#connection
+    return new SqlEntered(connection.enter(tx), () => connection.mostBytes(tx), this.#context)
+  }
+
+  async run<T>(options: UnitOptions, opening: Opening, body: (unit: Unit<Tx>) => Promise<UnitEnd<T>>): Promise<T> {
+    const opened = made(() => this.#opening(options, opening))
+    const { signal, acquired } = options
+    const isolation = isolationOption(options.isolation)
+    // Without receipts or rows to wait for, it is a wait like that for a connection of a pool.
+    const lockTimeoutMs = opening.kind === 'plain' ? undefined : options.lockTimeoutMs
+    let backend: Backend | undefined
+    let phase: Phase = 'opening'
+    let ending: Promise<Fate> | undefined
+    // A handler that listens to the signal may return at once: what counts is how far it had come by then.
+    let endedIn: Phase | undefined
+    const end = (): void => {
+      endedIn = phase
+      ending = backend && this.#terminate(backend)
+    }
+    try {
+      return await this.#connection.transaction(
+        { isolation, signal, acquired, lockTimeoutMs, classify: this.#dialect.classify, doomOf: this.#dialect.doomOf },
+        {
+          first: opened.statements,
+          body: async (tx, answers) => {
+            const own = answers.slice(opened.from, opened.to)
+            backend = signal && this.#dialect.transactions.backend(own)
+            if (backend !== undefined) signal?.addEventListener('abort', end, { once: true })
+            const executor = this.#connection.executor(tx)
+            const unit = await this.#unit(tx, executor, opening, own, isolation)
+            phase = 'body'
+            const result = await this.#guarded(executor, signal, () => body(unit))
+            // Before that nothing of the commit was sent.
+            const last = made(() => this.#end(result))
+            phase = 'committing'
+            return last
+          },
+        },
+      )
+    } catch (error) {
+      // What comes next would wait for the locks of the transaction that is being ended.
+      const fate = await ending
+      // Its link is destroyed, but the server may not notice before the end of what was left open.
+      if (backend !== undefined && isCutOff(error)) await this.#terminate(backend)
+      const thrown = this.#errors.ofTransaction(error, endedIn ?? phase, signal)
+      throw endedIn === 'body' ? this.#errors.ofFate(thrown, fate) : thrown
+    } finally {
+      if (backend !== undefined) signal?.removeEventListener('abort', end)
+    }
+  }
+
+  #opening(options: UnitOptions, opening: Opening): { statements: readonly Statement[]; from: number; to: number } {
+    const dialect = this.#dialect
+    const settings = dialect.transactions.settings(options, opening.kind)
+    const own =
+      opening.kind === 'take'
+        ? dialect.receipts.take(opening.consumer, opening.token, opening.messages, options.lockTimeoutMs)
+        : opening.kind === 'claim'
+          ? this.#claim(options, opening)
+          : opening.kind === 'settle'
+            ? this.#settle(options, opening)
+            : opening.kind === 'fail'
+              ? this.#fail(options, opening)
+              : []
+    const from = settings.length
+    return { statements: [...settings, ...own, ...dialect.transactions.guard.set], from, to: from + own.length }
+  }
+
+  /** Waiting comes first, as a statement of its own: the claim's snapshot has to be younger than what was waited for. */
+  #claim(
+    { lockTimeoutMs, isolation }: UnitOptions,
+    { seqs, locked }: Opening & { kind: 'claim' },
+  ): readonly Statement[] {
+    const claim = this.#dialect.inbox.claim(seqs, isolation)
+    return locked === 'skip' ? [claim] : [this.#dialect.inbox.lockAll(seqs, lockTimeoutMs, isolation), claim]
+  }
+
+  /** Whether the row is there at all has to be known as well. */
+  #settle({ lockTimeoutMs, isolation }: UnitOptions, { lease }: Opening & { kind: 'settle' }): readonly Statement[] {
+    return [this.#dialect.inbox.lockAll([lease.seq], lockTimeoutMs, isolation), this.#dialect.leases.settle(lease)]
+  }
+
+  /** Waiting comes first, as for a claim. */
+  #fail({ lockTimeoutMs, isolation }: UnitOptions, { row }: Opening & { kind: 'fail' }): readonly Statement[] {
+    const { seq, leaseToken } = row
+    return [this.#dialect.inbox.lockAll([seq], lockTimeoutMs, isolation), this.#dialect.inbox.lock(seq, leaseToken)]
+  }
+
+  async #unit(
+    tx: Tx,
+    executor: Executor,
+    opening: Opening,
+    answers: readonly Result[],
+    isolation: Isolation | undefined,
+  ): Promise<Unit<Tx>> {
+    const check = (): Promise<void> => this.#check(executor)
+    const mostBytes = (): number => this.#connection.mostBytes(tx)
+    const unit = { tx, check, mostBytes, existing: NO_RECEIPTS, present: NO_SEQS, claimed: NO_ROWS }
+    if (opening.kind === 'take') return { ...unit, existing: await this.#existing(executor, opening, answers) }
+    if (opening.kind === 'plain') return unit
+    if (opening.kind === 'fail') return { ...unit, present: await this.#failed(executor, opening.row, answers.at(-1)) }
+    const locked = opening.kind === 'settle' || opening.locked === 'wait' ? answers[0]?.rows : undefined
+    const present = locked === undefined ? NO_SEQS : new Set(locked.map((row) => asSeq(row['seq'])))
+    const claimed =
+      opening.kind === 'settle'
+        ? await this.#settled(executor, answers.at(-1))
+        : await this.#claimed(executor, answers.at(-1), isolation)
+    return { ...unit, present, claimed }
+  }
+
+  /** Moved first, for the same reason as claimed rows. */
+  async #failed(executor: Executor, row: FinalFailure, answer: Result | undefined): Promise<ReadonlySet<string>> {
+    if (answer?.rows.length !== 1) return NO_SEQS
+    for (const { text, params } of intoFailed(this.#dialect, row)) await executor.query(text, params)
+    return new Set([row.seq])
+  }
+
+  async #settled(executor: Executor, answer: Result | undefined): Promise<ReadonlyMap<string, InboxRow>> {
+    const rows = answer?.rows.map(asInboxRow) ?? []
+    if (rows.length === 0) return NO_ROWS
+    const seqs = rows.map((row) => row.seq)
+    const statements = this.#dialect.inbox.claimDeletes ? [] : this.#dialect.inbox.delete(seqs)
+    for (const { text, params } of statements) await executor.query(text, params)
+    await this.#letNext(executor, answer, rows)
+    return new Map(rows.map((row) => [row.seq, row]))
+  }
+
+  /** The rows go first, not last: whoever commits behind our back commits that they are gone, and nobody runs them again. */
+  async #claimed(
+    executor: Executor,
+    answer: Result | undefined,
+    isolation: Isolation | undefined,
+  ): Promise<ReadonlyMap<string, InboxRow>> {
+    const rows = answer?.rows.map(asInboxRow) ?? []
+    if (rows.length === 0) return NO_ROWS
+    const claimed = this.#dialect.inbox.claimDeletes ? rows : await this.#inOrder(executor, rows, isolation)
+    await this.#letNext(executor, answer, claimed)
+    return new Map(claimed.sort((a, b) => compareSeq(a.seq, b.seq)).map((row) => [row.seq, row]))
+  }
+
+  /** Where rows stand aside behind what was deleted, the next one is looked at from now on. */
+  async #letNext(executor: Executor, answer: Result | undefined, deleted: readonly InboxRow[]): Promise<void> {
+    const followed = new Set(answer?.rows.filter((row) => asBoolean(row['followed'])).map((row) => asSeq(row['seq'])))
+    const rows = followed.size === 0 ? [] : deleted.filter((row) => followed.has(row.seq))
+    if (rows.length > 0) await bringForward(this.#dialect, executor, rows)
+  }
+
+  /** What `claimDeletes` stands for, where the database cannot do it in one statement. */
+  async #inOrder(executor: Executor, rows: InboxRow[], isolation: Isolation | undefined): Promise<InboxRow[]> {
+    const kept = await notBlocked(this.#context, executor, rows, isolation)
+    if (kept.length === 0) return kept
+    for (const { text, params } of this.#dialect.inbox.delete(kept.map((row) => row.seq))) {
+      await executor.query(text, params)
+    }
+    return kept
+  }
+
+  /** The receipts that were there before, read by a second statement: the first one's snapshot is too old to see them. */
+  async #existing(
+    executor: Executor,
+    opening: Opening & { kind: 'take' },
+    answers: readonly Result[],
+  ): Promise<ReadonlyMap<string, Receipt>> {
+    const { consumer, token, messages } = opening
+    const taken = this.#dialect.receipts.taken(answers, token, messages)
+    if (taken === 'all' || taken.size === messages.length) return NO_RECEIPTS
+    const keys = messages.map((message) => message.messageKey).filter((key) => !taken.has(key))
+    const statement = this.#dialect.receipts.read(consumer, keys)
+    const { rows } = await executor.query(statement.text, statement.params)
+    // Neither ours nor there: whoever had it rolled back or was cleaned up in between. Run again.
+    if (rows.length !== keys.length)
+      throw new HapaxError('transaction-conflict', 'a receipt vanished while it was read')
+    return new Map(rows.map((row) => [asUuid(row['message_key']), asReceipt(row)]))
+  }
+
+  async #check(executor: Executor): Promise<void> {
+    try {
+      for (const { text, params } of this.#dialect.transactions.guard.check) await executor.query(text, params)
+    } catch (error) {
+      throw this.#errors.ofGuard(error)
+    }
+  }
+
+  /** Runs the body; when it fails, finds out whether the transaction was still ours. */
+  async #guarded<T>(executor: Executor, signal: AbortSignal | undefined, body: () => Promise<T>): Promise<T> {
+    try {
+      return await body()
+    } catch (error) {
+      // Whoever aborted has destroyed the connection already.
+      if (signal?.aborted) throw error
+      try {
+        for (const { text, params } of this.#dialect.transactions.guard.rollback) await executor.query(text, params)
+      } catch (guardError) {
+        const gone = this.#dialect.classify(guardError) === 'gone' || isHapaxError(guardError, 'broken-atomicity')
+        if (gone) throw brokenAtomicity(error)
+      }
+      throw error
+    }
+  }
+
+  #end<T>({ value, writes }: UnitEnd<T>): TransactionEnd<T> {
+    return { value, last: writes && [...this.#dialect.transactions.guard.release, ...this.#writes(writes)] }
+  }
+
+  #writes({ inbox, failed, outbox }: Writes): readonly Statement[] {
+    const dialect = this.#dialect
+    return [
+      ...(inbox?.length ? dialect.inbox.insert(inbox) : []),
+      ...(failed?.length ? dialect.failing.insert(failed) : []),
+      ...(outbox?.length ? dialect.outbox.insert(outbox) : []),
+    ]
+  }
+
+  /** Ends a transaction that outlived its time from another connection; its own may be busy with a statement. */
+  async #terminate(backend: Backend): Promise<Fate> {
+    try {
+      return await within(systemClock, TERMINATE_MS, this.#ended(backend), () => undefined)
+    } catch {
+      // The link was cut as well; the database ends the transaction by its own timeout at the latest.
+      return undefined
+    }
+  }
+
+  async #ended(backend: Backend): Promise<Fate> {
+    await this.#context.calls.run(this.#dialect.transactions.terminate(backend))
+    const statement = this.#dialect.transactions.fate(backend)
+    if (statement === undefined) return undefined
+    for (;;) {
+      const fate = (await this.#context.calls.run(statement)).rows[0]?.['fate']
+      if (fate === 'committed' || fate === 'aborted') return fate
+      if (fate !== 'in progress') return undefined
+      await pause(systemClock, FATE_MS)
+    }
+  }
+}
+
+/** Moves an inbox row that is locked into the failed store; it goes, or stays and holds its key. */
+export function intoFailed(dialect: Dialect, row: FinalFailure): readonly Statement[] {
+  const then = row.hold
+    ? [dialect.inbox.hold(row)]
+    : [dialect.aside.inbox.forwardBehind([row.seq]), ...dialect.inbox.delete([row.seq])]
+  return [dialect.failing.inbox(row), dialect.held.inbox.keepNumber(row.seq), ...then]
+}
+
+/** Those that have no older row of their key outside these. */
+export async function notBlocked<Tx, Own>(
+  { calls, dialect }: SqlContext<Tx, Own>,
+  executor: Executor,
+  rows: InboxRow[],
+  isolation: Isolation | undefined,
+): Promise<InboxRow[]> {
+  if (!rows.some((row) => row.ordered)) return rows
+  const statement = dialect.inbox.blocked(rows.map((row) => row.seq))
+  // Every read inside a serializable transaction locks, and would wait; outside, rows that others have locked are there.
+  const outside = isolation === 'serializable'
+  const answer = await (outside ? calls.run(statement) : executor.query(statement.text, statement.params))
+  const blocked = new Set(answer.rows.map((row) => asSeq(row['seq'])))
+  return rows.filter((row) => !blocked.has(row.seq))
+}
+
+/** Statements; the values of a message may be larger than a text can be. */
+function made<T>(make: () => T): T {
+  try {
+    return make()
+  } catch (error) {
+    throw error instanceof HapaxError ? error : unstorable(error)
+  }
+}
+
+const NO_RECEIPTS: ReadonlyMap<string, Receipt> = new Map()
+const NO_SEQS: ReadonlySet<string> = new Set()
+const NO_ROWS: ReadonlyMap<string, InboxRow> = new Map()
+/** How long to wait for the end of a transaction that outlived its time. */
+const TERMINATE_MS = 5_000
+const FATE_MS = 10

@@ -1,0 +1,222 @@
+import type { Cleaned, CleanupStep, Result, Statement } from '../../../contracts/index.ts'
+import { encodeText } from '../../../message/index.ts'
+import {
+  type AdminStatements,
+  asUuid,
+  plain,
+  type StatusStatements,
+  statement,
+  type TraceStatements,
+} from '../../sql/index.ts'
+import { checkup } from './checkup.ts'
+import { NAME, ROW, UUID } from './fragments.ts'
+import { NOW } from './migrations.ts'
+import { encoded, one } from './rows.ts'
+
+const NO_UUID = '00000000-0000-0000-0000-000000000000'
+
+/** What people look after. */
+export function admin(prefix: string): AdminStatements {
+  const texts = cleaningTexts(prefix)
+  return {
+    keys: statement(
+      `
+select h.origin, h.scope, h.key, h.id, h.held_at, ${NAME('m')} as failed_seq,
+  case h.origin
+    when 'outbox' then (select count(*) from ${prefix}outbox as o
+      where o.relay = h.scope and o.lane = h.lane and o.key = h.key and o.seq > h.seq)
+    else (select count(*) from ${prefix}inbox as i
+      where i.consumer = h.scope and i.lane = h.lane and i.key = h.key and i.ordered = 1 and i.seq > h.seq)
+  end as waiting
+from (
+  select 'inbox' as origin, seq, message_key, consumer as scope, lane, key, id, held_at from ${prefix}inbox
+  where held_at is not null and key is not null
+  union all
+  select 'outbox', seq, message_key, relay, lane, key, id, held_at from ${prefix}outbox
+  where held_at is not null and key is not null
+  order by held_at, seq limit ?
+) as h left join ${prefix}failed as m on m.origin = h.origin and m.held_seq = h.seq
+  and m.message_key = h.message_key
+order by h.held_at, h.seq`,
+      (limit) => [limit],
+    ),
+    auditFailed: statement(
+      `
+insert into ${prefix}audit (action, actor, note, origin, consumer, source, id, type)
+select ?, ?, ?, origin, consumer, source, id, type from ${prefix}failed where ${ROW}`,
+      (seq, { action, actor, note }) => [action, encodeText(actor), encoded(note), ...one(seq)],
+    ),
+    audit: statement(
+      `
+insert into ${prefix}audit (action, actor, note, origin, consumer, source, id, type) values (?, ?, ?, ?, ?, ?, ?, ?)`,
+      ({ action, actor, note }, { origin, consumer, source, id, type }) => [
+        action,
+        encodeText(actor),
+        ...[note, origin, consumer, source, id, type].map(encoded),
+      ],
+    ),
+    clean: (query, step, olderThanMs, limit) => cleaned(texts, query, step, olderThanMs, limit),
+    checkup: (query) => checkup(query, prefix),
+  }
+}
+
+/** How much there is. */
+export function status(prefix: string): StatusStatements {
+  return {
+    receiptConsumers: plain(`
+with recursive known (consumer) as (
+  select min(consumer) from ${prefix}receipts
+  union all
+  select (select min(r.consumer) from ${prefix}receipts as r where r.consumer > known.consumer)
+  from known where known.consumer is not null
+)
+select consumer from known where consumer is not null`),
+    receiptCount: statement(
+      `
+select count(*) as count from (select 1 from ${prefix}receipts where consumer = ? limit ?)`,
+      (consumer, limit) => [consumer, limit],
+    ),
+    consumers: plain(`
+select consumer, sum(waiting) as waiting, sum(retrying) as retrying, sum(held) as held, sum(failed) as failed
+from (
+  select consumer, count(*) filter (where held_at is null and attempts = 0) as waiting,
+    count(*) filter (where held_at is null and attempts > 0) as retrying, count(held_at) as held, 0 as failed
+  from ${prefix}inbox group by consumer
+  union all
+  select consumer, 0, 0, 0, count(*) from ${prefix}failed
+  where origin = 'inbox' and replaced_by is null group by consumer
+)
+group by consumer order by consumer`),
+    relays: plain(`
+select relay, sum(waiting) as waiting, sum(held) as held, sum(failed) as failed, min(oldest) as oldest,
+  max(destination) as destination
+from (
+  select relay, count(*) - count(held_at) as waiting, count(held_at) as held, 0 as failed, min(created_at) as oldest,
+    null as destination
+  from ${prefix}outbox group by relay
+  union all
+  select consumer, 0, 0, count(*), null, null from ${prefix}failed
+  where origin = 'outbox' and replaced_by is null group by consumer
+  union all
+  select name, 0, 0, 0, null, destination from ${prefix}relays
+)
+group by relay order by relay`),
+  }
+}
+
+/** Where a message is. */
+export function traces(prefix: string): TraceStatements {
+  const receiptsText = (where: string) => `
+select 'receipt' as place, consumer as scope, source, type, taken_at as at from ${prefix}receipts where ${where}`
+  const failedText = (where: string) => `
+select 'failed' as place, ${NAME('m')} as seq, origin, consumer as scope, source, type, failed_at as at, attempts,
+  reason, cast(held_seq as text) as held_seq, replaced_by, error
+from ${prefix}failed as m where ${where}`
+  const sentText = (where: string) => `
+select 'sent' as place, relay as scope, source, type, sent_at as at from ${prefix}sent where ${where}`
+  const inboxText = (where: string) => `
+select 'inbox' as place, consumer as scope, source, type, created_at as at, attempts, key,
+  lease_token is not null as leased, available_at as due_at, held_at, error
+from ${prefix}inbox where ${where}`
+  const auditText = `
+select 'audit' as place, consumer as scope, source, type, at, action, actor, note from ${prefix}audit where id = ?`
+  const outboxText = `
+select 'outbox' as place, relay as scope, source, type, created_at as at, attempts, key, held_at, error
+from ${prefix}outbox where id = ?`
+  return {
+    receiptSources: statement(
+      `
+select distinct source from (select source from ${prefix}receipts where consumer = ? order by message_key limit ?)`,
+      (consumer, limit) => [consumer, limit],
+    ),
+    otherSources: statement(
+      `
+select source from (select source from ${prefix}inbox order by seq desc limit ?) union
+select source from (select source from ${prefix}outbox order by seq desc limit ?) union
+select source from (select source from ${prefix}sent order by seq desc limit ?) union
+select source from (select source from ${prefix}failed order by seq desc limit ?)`,
+      (limit) => [limit, limit, limit, limit],
+    ),
+    receipts: (id, consumer, { from, to }) => ({
+      text: receiptsText(`consumer = ? and message_key between ${UUID} and ${UUID} and id = ?`),
+      params: [consumer, from, to, encodeText(id)],
+    }),
+    byKey: (id, { from, to }) =>
+      [inboxText, sentText, failedText].map((text) => ({
+        text: text(`message_key between ${UUID} and ${UUID} and id = ?`),
+        params: [from, to, encodeText(id)],
+      })),
+    byId: (id) => [outboxText, auditText].map((text) => ({ text, params: [encodeText(id)] })),
+    all: (id) =>
+      [receiptsText, inboxText, sentText, failedText].map((text) => ({
+        text: text('id = ?'),
+        params: [encodeText(id)],
+      })),
+  }
+}
+
+/** Finds the end of a page, then deletes, or counts, what is old and finished up to there. */
+async function cleaned(
+  texts: ReturnType<typeof cleaningTexts>,
+  query: (statement: Statement) => Promise<Result>,
+  step: CleanupStep,
+  olderThanMs: number,
+  limit: number,
+): Promise<Cleaned> {
+  if (step.kind === 'receipts') {
+    const { consumer, after = NO_UUID } = step
+    const page = await receiptPage(texts, query, consumer, after, limit)
+    if (page === undefined) return { deleted: 0, after: undefined }
+    const params = [consumer, after, page.last, olderThanMs]
+    const deleted = step.dryRun
+      ? Number((await query({ text: texts.countReceipts, params })).rows[0]?.['count'] ?? 0)
+      : (await query({ text: texts.cleanReceipts, params })).affected
+    return { deleted, after: page.more ? page.last : undefined }
+  }
+  const { affected } = await query(
+    step.kind === 'sent'
+      ? { text: texts.cleanSent, params: [step.relay, limit, olderThanMs] }
+      : { text: texts.cleanAudit, params: [limit, olderThanMs] },
+  )
+  // The oldest rows come first; if one of the page is too young, so is what follows. What is gone needs no mark.
+  return { deleted: affected, after: affected < limit ? undefined : '0' }
+}
+
+/** The last key of a page of receipts; undefined: there are none. */
+async function receiptPage(
+  texts: ReturnType<typeof cleaningTexts>,
+  query: (statement: Statement) => Promise<Result>,
+  consumer: string,
+  after: string,
+  limit: number,
+): Promise<{ readonly last: string; readonly more: boolean } | undefined> {
+  const [page] = (await query({ text: texts.receiptPage, params: [consumer, after, limit] })).rows
+  if (page === undefined || Number(page['count']) === 0) return undefined
+  return { last: asUuid(page['last']), more: Number(page['count']) === limit }
+}
+
+/** The statements of the cleaning. */
+function cleaningTexts(prefix: string) {
+  /** A receipt stays while the inbox or the failed store has its message. */
+  const finished = `
+  not exists (select 1 from ${prefix}inbox as i where i.message_key = r.message_key and i.consumer = r.consumer)
+  and not exists (select 1 from ${prefix}failed as f
+    where f.consumer = r.consumer and f.message_key = r.message_key and f.origin = 'inbox')`
+  return {
+    // By key, because there is no index on taken_at: a receipt has to stay small.
+    receiptPage: `
+select max(message_key) as last, count(*) as count from (
+  select message_key from ${prefix}receipts where consumer = ? and message_key > ${UUID} order by message_key limit ?)`,
+    cleanReceipts: `
+delete from ${prefix}receipts as r
+where r.consumer = ? and r.message_key > ${UUID} and r.message_key <= ${UUID} and r.taken_at < ${NOW} - ? and ${finished}`,
+    countReceipts: `
+select count(*) as count from ${prefix}receipts as r
+where r.consumer = ? and r.message_key > ${UUID} and r.message_key <= ${UUID} and r.taken_at < ${NOW} - ? and ${finished}`,
+    cleanSent: `
+delete from ${prefix}sent where seq in (select seq from ${prefix}sent where relay = ? order by seq limit ?)
+  and sent_at < ${NOW} - ?`,
+    cleanAudit: `
+delete from ${prefix}audit where seq in (select seq from ${prefix}audit order by seq limit ?) and at < ${NOW} - ?`,
+  } as const
+}
