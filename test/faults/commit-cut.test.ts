@@ -15,10 +15,14 @@ import {
   terminateAll,
 } from '../support/databases.ts'
 import { inLanes } from '../support/lanes.ts'
+import { oneInTest } from '../support/runs.ts'
 import { type Fault, TcpProxy } from '../support/tcp-proxy.ts'
 
 /** SQLite has no link that could be cut. */
-const stores = durableStores().filter((store) => store !== 'sqlite')
+const stores = oneInTest(
+  durableStores().filter((store) => store !== 'sqlite'),
+  'postgres',
+)
 const ROUNDS = 20
 const cuts = ['drop', 'swallow'] as const satisfies readonly Fault[]
 const meaning = { drop: 'before it arrives', swallow: 'before its answer arrives' }

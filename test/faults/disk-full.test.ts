@@ -2,6 +2,7 @@ import { createHapax, defineMessage, isHapaxError, type Outcome, silentLogger } 
 import { postgres } from 'hapax/postgres'
 import pg from 'pg'
 import { describe, expect, it } from 'vitest'
+import { oneInTest } from '../support/runs.ts'
 import { testStores } from '../support/servers.ts'
 import { type OnDisk, openSmallDisk, type SmallDisk } from '../support/small-disk.ts'
 
@@ -100,7 +101,7 @@ class Deliveries {
   }
 }
 
-const cases: readonly OnDisk[] = ['tables', 'log']
+const cases = oneInTest<OnDisk>(['tables', 'log'], 'log')
 
 describe.runIf(testStores().includes('postgres'))('postgres: the disk is full', () => {
   // Without space for tables the database answers with errors; without space for its log it crashes, and cannot start.

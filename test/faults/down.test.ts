@@ -10,10 +10,14 @@ import {
   openStore,
   table,
 } from '../support/databases.ts'
+import { oneInTest } from '../support/runs.ts'
 import { TcpProxy } from '../support/tcp-proxy.ts'
 
 /** SQLite is a file: it is there or it is not. */
-const stores = durableStores().filter((store) => store !== 'sqlite')
+const stores = oneInTest(
+  durableStores().filter((store) => store !== 'sqlite'),
+  'postgres',
+)
 const Order = defineMessage<{ id: string }>('order')
 
 async function openRig(checker: Checker, proxy: TcpProxy) {

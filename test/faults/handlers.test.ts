@@ -27,7 +27,8 @@ async function expectOneEffect(checker: Checker, id: string): Promise<void> {
   }
 }
 
-describe.each(durableStores())('%s: handlers that behave badly', { timeout: 120_000 }, (store) => {
+// At the same time, because most of it is waiting for time-outs.
+describe.each(durableStores())('%s: handlers that behave badly', { timeout: 120_000, concurrent: true }, (store) => {
   it('A9 A11: what a handler writes after its time is refused, whatever it still holds', async () => {
     await using checker = await makePlace(store)
     const child = start({ place: checker.place, id: 'late', behaviour: 'outlives', timeoutMs: TIMEOUT_MS })

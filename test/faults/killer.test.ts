@@ -2,9 +2,10 @@ import { createHapax, defineMessage, silentLogger } from 'hapax'
 import { describe, expect, it } from 'vitest'
 import { Child } from '../support/child.ts'
 import { countEffects, durableStores, makePlace, openStore, table } from '../support/databases.ts'
+import { oneInTest } from '../support/runs.ts'
 import type { KillerJob } from './killer-child.ts'
 
-describe.each(durableStores())('%s: a message that ends its process', (store) => {
+describe.each(oneInTest(durableStores(), 'postgres'))('%s: a message that ends its process', (store) => {
   it('C2: in a group of 100 it is parked alone, and no bystander is', async () => {
     await using checker = await makePlace(store)
     const hapax = createHapax({ store: await openStore(checker.place), source: '/killer', logger: silentLogger })

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { Child } from '../support/child.ts'
 import { countEffects, durableStores, makePlace } from '../support/databases.ts'
+import { oneInTest } from '../support/runs.ts'
 import { seed } from '../support/seeded.ts'
 import type { RaceJob, RaceReport } from './race-child.ts'
 
@@ -10,7 +11,7 @@ const MESSAGES = 2_000
 /** One by one and in groups, so that each meets the other. */
 const GROUPS = [1, 20, 5, 20]
 
-describe.each(durableStores())('%s: racing consumers', (store) => {
+describe.each(oneInTest(durableStores(), 'postgres'))('%s: racing consumers', (store) => {
   it(`A31: gives each of ${MESSAGES} messages one effect, whichever of ${PROCESSES} processes gets it first (seed ${seed})`, async () => {
     await using checker = await makePlace(store)
     const { place } = checker

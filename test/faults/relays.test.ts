@@ -6,6 +6,7 @@ import { createHapax, defineMessage, silentLogger } from 'hapax'
 import { describe, expect, it } from 'vitest'
 import { Child } from '../support/child.ts'
 import { durableStores, makePlace, openStore, table } from '../support/databases.ts'
+import { oneInTest } from '../support/runs.ts'
 import type { RelayJob } from './relay-child.ts'
 
 const TAKEOVER_MS = 1_000
@@ -22,7 +23,7 @@ function firstArrivals(path: string): Map<string, number[]> {
   return new Map([...arrived].map(([key, ids]) => [key, [...ids]]))
 }
 
-describe.each(durableStores())('%s: relays', (store) => {
+describe.each(oneInTest(durableStores(), 'postgres'))('%s: relays', (store) => {
   it('D17 D29: two relays paused and resumed around a takeover keep the first arrivals of a key in order', async () => {
     await using checker = await makePlace(store)
     const directory = mkdtempSync(join(tmpdir(), 'hapax-relays-'))

@@ -9,8 +9,9 @@ import pg from 'pg'
 import { afterAll, expect, it, onTestFinished } from 'vitest'
 import { pgPool } from '../support/pg-pool.ts'
 import { postgresHarness } from '../support/postgres-harness.ts'
+import { inThisRun } from '../support/runs.ts'
 import { requireServer } from '../support/servers.ts'
-import { runStoreCases } from '../support/store-suite.ts'
+import { connectionTopics, runStoreCases } from '../support/store-suite.ts'
 import { uncaughtErrors } from '../support/uncaught.ts'
 
 type Tx = Parameters<Parameters<NodePgDatabase['transaction']>[0]>[0]
@@ -34,6 +35,7 @@ runStoreCases(
     own: (pool, work) => drizzle(pool).transaction(work),
     notBegun: (pool, work) => work(drizzle(pool) as unknown as Tx),
   }),
+  (cases) => inThisRun(cases, ({ topic }) => connectionTopics.includes(topic)),
 )
 
 it('E8: a link that breaks before BEGIN is answered ends no process', async () => {

@@ -7,10 +7,13 @@ import { SimStore } from '../simulator/sim-store.ts'
 import { randomTrace, runTrace, type Traced } from '../simulator/traces.ts'
 import { Process, World } from '../simulator/world.ts'
 import { type Checker, durableStores, makePlace, openStore } from '../support/databases.ts'
+import { inThisRun } from '../support/runs.ts'
 import { seed as anySeed } from '../support/seeded.ts'
 
 const TRACES = Number(process.env['HAPAX_TEST_TRACES'] ?? 100)
 const LENGTH = 25
+/** The share of `npm test`. */
+const IN_TEST = 25
 
 /**
  * The same traces every time, unless HAPAX_TEST_SEED asks for others: there is one known difference, which few traces show. MariaDB
@@ -54,13 +57,15 @@ async function empty({ place, query }: Checker): Promise<void> {
   for (const name of TABLES) await query(`delete from ${place.schema === '' ? 'hapax_' : `${place.schema}.`}${name}`)
 }
 
+const traces = inThisRun([...Array(TRACES).keys()], (each) => each < IN_TEST)
+
 for (const name of durableStores()) {
   const parallel = name !== 'sqlite'
   test(`the fake store answers as ${name} does (seed ${seed})`, { timeout: 300_000 }, async () => {
     await using checker = await makePlace(name)
     const store = await openStore(checker.place, { max: 6 })
     try {
-      for (let each = 0; each < TRACES; each++) {
+      for (const each of traces) {
         const trace = randomTrace(seed + each, LENGTH, parallel)
         await empty(checker)
         const real = await runTrace({ store: store as unknown as Store<never>, settle: (answer) => answer }, trace)

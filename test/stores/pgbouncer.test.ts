@@ -6,8 +6,9 @@ import { afterAll, describe, expect, it } from 'vitest'
 import { pgPool } from '../support/pg-pool.ts'
 import { pgWay } from '../support/pg-way.ts'
 import { postgresHarness } from '../support/postgres-harness.ts'
+import { inThisRun } from '../support/runs.ts'
 import { narrowPgbouncer, requireServer, serverVariables } from '../support/servers.ts'
-import { runStoreCases } from '../support/store-suite.ts'
+import { connectionTopics, runStoreCases } from '../support/store-suite.ts'
 
 const url = process.env[serverVariables.pgbouncer]
 
@@ -15,7 +16,9 @@ describe.skipIf(!url)('through PgBouncer in transaction mode (skipped where it i
   const admin = pgPool({ connectionString: url, max: 4 })
   afterAll(() => admin.end())
 
-  runStoreCases(postgresHarness(admin, pgWay))
+  runStoreCases(postgresHarness(admin, pgWay), (cases) =>
+    inThisRun(cases, ({ topic }) => connectionTopics.includes(topic)),
+  )
 
   it('works with more workers than sessions, and leaves nothing behind in a session', async () => {
     await using narrow = await openNarrow()

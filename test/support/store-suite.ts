@@ -1,9 +1,26 @@
-import { type StoreHarness, storeCases } from 'hapax/testing'
+import { type StoreCase, type StoreHarness, storeCases } from 'hapax/testing'
 import { describe, it } from 'vitest'
 
-/** Runs the conformance suite of stores; what a store cannot show is skipped with its reason. */
-export function runStoreCases<Tx, Own>(harness: StoreHarness<Tx, Own>): void {
-  for (const [topic, cases] of Map.groupBy(storeCases(harness), ({ topic }) => topic)) {
+/** The topics of the suite that depend on the way to the database, and not on the database alone. */
+export const connectionTopics: readonly string[] = [
+  'receipts',
+  'atomicity',
+  'connections',
+  'ended transactions',
+  'publishing',
+  'late publishes',
+  'workers',
+  'stopping',
+  'used-up pools',
+  'migrations',
+]
+
+/** Runs the conformance suite of stores, or a choice of its cases; what a store cannot show is skipped with its reason. */
+export function runStoreCases<Tx, Own>(
+  harness: StoreHarness<Tx, Own>,
+  choose: (cases: readonly StoreCase[]) => readonly StoreCase[] = (cases) => cases,
+): void {
+  for (const [topic, cases] of Map.groupBy(choose(storeCases(harness)), ({ topic }) => topic)) {
     describe.concurrent(topic, () => {
       for (const { name, skip, run } of cases) {
         if (skip === undefined) it(name, run)

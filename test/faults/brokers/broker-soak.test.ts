@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { makePlace } from '../../support/databases.ts'
 import { noPrivateServer, type PrivateServer, privateServer } from '../../support/private-server.ts'
+import { oneInTest } from '../../support/runs.ts'
 import { seed } from '../../support/seeded.ts'
 import { testBrokers, testStores } from '../../support/servers.ts'
 import { type BrokerPlace, type KilledBroker, serverOf } from './broker-place.ts'
@@ -63,7 +64,11 @@ function absence(broker: KilledBroker): string | undefined {
   return noPrivateServer(serverOf[broker])
 }
 
-describe.each(['rabbitmq', 'nats', 'redis-streams'] as const)('%s: a soak', (broker) => {
+const brokers = ['rabbitmq', 'nats', 'redis-streams'] as const
+const present = brokers.filter((broker) => absence(broker) === undefined)
+const absent = brokers.filter((broker) => absence(broker) !== undefined)
+
+describe.each([...oneInTest(present, 'nats'), ...absent])('%s: a soak', (broker) => {
   const missing = absence(broker)
   let server: PrivateServer
   beforeAll(async () => {

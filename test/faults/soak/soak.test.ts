@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { type DurableStore, durableStores, makePlace } from '../../support/databases.ts'
+import { oneInTest } from '../../support/runs.ts'
 import { seed } from '../../support/seeded.ts'
 import { serverVariables } from '../../support/servers.ts'
 import { type SoakOptions, type SoakResult, soak } from './soak.ts'
@@ -8,7 +9,10 @@ const full = process.env['HAPAX_TEST_SOAK'] === 'full'
 const pgbouncer = process.env[serverVariables.pgbouncer]
 
 /** Several processes share one database: not for a file. */
-const stores = durableStores().filter((store) => store !== 'sqlite')
+const stores = oneInTest(
+  durableStores().filter((store) => store !== 'sqlite'),
+  'postgres',
+)
 const ways: readonly { readonly name: string; readonly store: DurableStore; readonly url?: string }[] = [
   ...stores.map((store) => ({ name: store, store })),
   ...(full && pgbouncer ? [{ name: 'postgres through PgBouncer', store: 'postgres' as const, url: pgbouncer }] : []),
@@ -58,7 +62,7 @@ function show(name: string, { verdict, faults, ...rest }: SoakResult): void {
   )
 }
 
-if (ways.length === 0) it.skip('a soak needs a database server, and HAPAX_TEST_STORES leaves them out')
+if (ways.length === 0) it.skip('a soak needs a database server, and this run has none')
 
 describe.each(ways)('$name: a soak', ({ name, store, url }) => {
   it(`${options.messages} keyed messages take effect once and in order while ${options.workers} workers are killed, paused and cut off (seed ${seed})`, {
