@@ -233,7 +233,8 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
       clock,
       mintId,
       events: this.events,
-      consumersOf: (type) => [...this.#consumers.values()].filter((each) => each.types.includes(type)),
+      consumersOf: (type) =>
+        [...this.#consumers.values()].filter((each) => each.settings.enabled && each.types.includes(type)),
       wake: () => this.#wake(),
     })
     const { events, activity } = this

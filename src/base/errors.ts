@@ -12,6 +12,7 @@ export type ErrorCode =
   | 'duplicate-handler'
   | 'already-started'
   | 'closed'
+  | 'disabled'
   | 'client-missing'
   | 'client-broken'
   | 'client-too-old'

@@ -10,6 +10,7 @@ import {
   inGroups,
   Registry,
   Reporter,
+  refuseDisabled,
   Turns,
   unknownHandler,
 } from '../consumer/index.ts'
@@ -31,6 +32,7 @@ import { type ClaimEngine, ClaimedWork, type ClaimSettings } from './work.ts'
 export type ClaimConsumerOptions<Unknown = never> = Omit<LeasedOptions<Unknown>, 'order' | 'isolation'>
 
 const NAMES = [
+  'enabled',
   'leaseMs',
   'maxDurationMs',
   'concurrency',
@@ -114,6 +116,7 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
     signal: AbortSignal | undefined,
   ): Promise<readonly Outcome[]> {
     if (!Array.isArray(messages)) expected('messages', 'an array', messages)
+    refuseDisabled(this.name, this.settings)
     // Not map(), which leaves out what is missing.
     const entries = Array.from(messages, (message) => this.#entry(message))
     this.#turns.refuseNested(entries.map(({ stored }) => stored))
@@ -208,10 +211,10 @@ const GROUPS_AT_ONCE = 2
 
 function claimSettings({ leaseMs, maxDurationMs, ...others }: ClaimConsumerOptions<object>): ClaimSettings {
   const settings = consumerSettings(others, true)
-  const { receive, timeoutMs, missingId, onMismatch, retry, unknown, maxAgeMs, retentionMs } = settings
+  const { enabled, receive, timeoutMs, missingId, onMismatch, retry, unknown, maxAgeMs, retentionMs } = settings
   return Object.freeze({
     ...leaseSettings({ leaseMs, maxDurationMs }),
     concurrency: settings.concurrency ?? CONCURRENCY,
-    ...{ receive, timeoutMs, missingId, onMismatch, retry, unknown, maxAgeMs, retentionMs },
+    ...{ enabled, receive, timeoutMs, missingId, onMismatch, retry, unknown, maxAgeMs, retentionMs },
   })
 }

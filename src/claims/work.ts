@@ -65,7 +65,15 @@ export interface ClaimSettings
   extends LeaseSettings,
     Pick<
       ConsumerSettings,
-      'receive' | 'timeoutMs' | 'missingId' | 'onMismatch' | 'retry' | 'unknown' | 'maxAgeMs' | 'retentionMs'
+      | 'enabled'
+      | 'receive'
+      | 'timeoutMs'
+      | 'missingId'
+      | 'onMismatch'
+      | 'retry'
+      | 'unknown'
+      | 'maxAgeMs'
+      | 'retentionMs'
     > {
   /** How many handlers run at once. */
   readonly concurrency: number

@@ -9,7 +9,7 @@ import {
 } from '../base/index.ts'
 import { Feed } from '../consumer/index.ts'
 import type { ClaimConsumer, Served, Source, StopOptions, Worker } from '../contracts/index.ts'
-import { checkRetention, checkSource, LifeCycle, Reader, type Round } from '../worker/index.ts'
+import { checkRetention, checkSource, isEnabled, LifeCycle, Reader, type Round } from '../worker/index.ts'
 import { ClaimConsumerCore } from './consumer.ts'
 import { StoredLine } from './line.ts'
 import type { ClaimEngine } from './work.ts'
@@ -26,6 +26,7 @@ export interface ClaimWorkerOptions {
 export class ClaimWorkerCore implements Worker {
   readonly #engine: ClaimEngine
   readonly #consumers: readonly ClaimConsumerCore[]
+  readonly #disabled: readonly string[]
   readonly #sources: readonly Feed<never, ClaimConsumerCore>[]
   readonly #pollMs: number
   readonly #onStop: (worker: ClaimWorkerCore) => void
@@ -41,8 +42,10 @@ export class ClaimWorkerCore implements Worker {
     const { consume } = options
     if (!Array.isArray(consume) || consume.length === 0) expected('consume', 'a list of consumers', consume)
     this.#engine = engine
-    this.#sources = consume.filter((each) => each instanceof Feed)
-    this.#consumers = [...new Set(consume.map((each) => consumerOf(engine, each)))]
+    const consumers = [...new Set(consume.map((each) => consumerOf(engine, each)))]
+    this.#sources = consume.filter((each) => each instanceof Feed).filter(({ consumer }) => isEnabled(consumer))
+    this.#consumers = consumers.filter(isEnabled)
+    this.#disabled = consumers.filter((each) => !isEnabled(each)).map(({ name }) => name)
     this.#pollMs = positiveInteger('pollMs', options.pollMs, 1_000)
     this.#onStop = onStop
     this.#life = this.#lifeCycle()
@@ -55,7 +58,7 @@ export class ClaimWorkerCore implements Worker {
 
   /** What it serves, by name. */
   get serving(): Served {
-    return { consumers: this.#consumers.map(({ name }) => name), relays: [] }
+    return { consumers: this.#consumers.map(({ name }) => name), disabled: this.#disabled, relays: [] }
   }
 
   /** Whether it runs and the store answers: for a readiness probe. */

@@ -19,7 +19,7 @@ import { Taker } from './direct.ts'
 import { Recorder } from './failures.ts'
 import { type Job, prepareJob, type Registered } from './handlers.ts'
 import { Turns } from './one-at-a-time.ts'
-import { type ConsumerOptions, type ConsumerSettings, consumerSettings } from './options.ts'
+import { type ConsumerOptions, type ConsumerSettings, consumerSettings, refuseDisabled } from './options.ts'
 import { Registry } from './registry.ts'
 import type { StoredWork, StoredWorkParts } from './stored.ts'
 import { InboxWork } from './stored.ts'
@@ -159,6 +159,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     signal: AbortSignal | undefined,
   ): Promise<readonly Outcome[]> {
     if (!Array.isArray(messages)) expected('messages', 'an array', messages)
+    refuseDisabled(this.name, this.#settings)
     // Not map(), which leaves out what is missing.
     const entries = Array.from(messages, (message) => this.#entry(message))
     this.#turns.refuseNested(entries.map(storedOf))

@@ -3,7 +3,7 @@ export { CONCURRENCY, ConsumerCore, consumerName, type Fed, Feed } from './consu
 export { compare, conflictWith, Recorder } from './failures.ts'
 export { type Content, decodeFor, type Registered } from './handlers.ts'
 export { Turns } from './one-at-a-time.ts'
-export { type ConsumerOptions, type ConsumerSettings, consumerSettings } from './options.ts'
+export { type ConsumerOptions, type ConsumerSettings, consumerSettings, refuseDisabled } from './options.ts'
 export { outcome } from './outcome.ts'
 export { OTHERS, Registry, unknownHandler } from './registry.ts'
 export { howToSee, Reporter, ref, type TakenBefore } from './reporter.ts'

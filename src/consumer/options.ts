@@ -1,5 +1,15 @@
 import type { Isolation, RetryOptions, RetryPolicy } from '../base/index.ts'
-import { expected, flag, isolationOption, noOthers, numberFrom, oneOf, positiveInteger, spanMs } from '../base/index.ts'
+import {
+  expected,
+  flag,
+  HapaxError,
+  isolationOption,
+  noOthers,
+  numberFrom,
+  oneOf,
+  positiveInteger,
+  spanMs,
+} from '../base/index.ts'
 import type { MissingId } from '../message/index.ts'
 
 /** How messages share transactions. */
@@ -16,6 +26,11 @@ interface GroupOptions {
 
 /** Options of a consumer. `Unknown` is the kind of handler that `unknown` takes. */
 export interface ConsumerOptions<Unknown = never> {
+  /**
+   * Whether this process takes messages of the consumer. If not, its workers leave it out and `handle` rejects with `disabled`; handlers can
+   * be registered all the same. @default true
+   */
+  readonly enabled?: boolean
   /**
    * `direct` calls the handler while the delivery waits; `store` writes the message to the inbox, acknowledges it, and
    * leaves it to a worker. @default 'direct', with `order` 'store'
@@ -66,6 +81,7 @@ export interface ConsumerOptions<Unknown = never> {
 
 /** The same with every default filled in; `groupSize` undefined means that it follows the handlers. */
 export interface ConsumerSettings {
+  readonly enabled: boolean
   readonly receive: 'direct' | 'store'
   readonly order: 'none' | 'wait' | 'skip'
   readonly groupSize: number | undefined
@@ -86,6 +102,7 @@ export interface ConsumerSettings {
 }
 
 const NAMES = [
+  'enabled',
   'receive',
   'order',
   'group',
@@ -114,6 +131,7 @@ export function consumerSettings(options: ConsumerOptions<object>, parallelWrite
   }
   const { concurrency } = options
   return Object.freeze({
+    enabled: flag('enabled', options.enabled, true),
     receive: oneOf('receive', ['direct', 'store'], options.receive, order === 'none' ? 'direct' : 'store'),
     order,
     groupSize: group && groupSize(group.size),
@@ -171,4 +189,14 @@ export function retryPolicy(retry: RetryOptions = {}): RetryPolicy {
     maxDelayMs: numberFrom('retry.maxDelayMs', minDelayMs, retry.maxDelayMs, Math.max(minDelayMs, 600_000)),
     factor: numberFrom('retry.factor', 1, retry.factor, 2),
   })
+}
+
+/** Refuses deliveries to a consumer that is not enabled: whoever sent them keeps them. */
+export function refuseDisabled(name: string, { enabled }: Pick<ConsumerSettings, 'enabled'>): void {
+  if (enabled) return
+  throw new HapaxError(
+    'disabled',
+    `the consumer ${name} takes no messages in this process, because it was made with enabled: false`,
+    { fields: { consumer: name } },
+  )
 }

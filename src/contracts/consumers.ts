@@ -130,6 +130,8 @@ export interface StopOptions {
 /** What a worker serves, by name: for logs and health pages. */
 export interface Served {
   readonly consumers: readonly string[]
+  /** Consumers that it was given and leaves alone, because they are not enabled. */
+  readonly disabled: readonly string[]
   readonly relays: readonly { readonly name: string; readonly destination: string }[]
 }
 

@@ -18,6 +18,7 @@ import { LeasedWork, type LeaseSettings } from './work.ts'
 export interface LeasedOptions<Unknown = never>
   extends Pick<
     ConsumerOptions<Unknown>,
+    | 'enabled'
     | 'order'
     | 'concurrency'
     | 'missingId'
@@ -35,6 +36,7 @@ export interface LeasedOptions<Unknown = never>
 }
 
 const NAMES = [
+  'enabled',
   'leaseMs',
   'maxDurationMs',
   'order',

@@ -3,6 +3,7 @@ import type { ConsumerCore } from '../consumer/index.ts'
 import type { CleanupStep } from '../contracts/index.ts'
 import { type Engine, persist } from '../transaction/index.ts'
 import type { Membership } from './membership.ts'
+import type { WorkerCleanup } from './options.ts'
 
 /** What the cleaner needs of its worker. */
 export interface CleanerOptions<Tx> {
@@ -10,6 +11,7 @@ export interface CleanerOptions<Tx> {
   readonly consumers: readonly ConsumerCore<Tx>[]
   readonly relays: readonly string[]
   readonly keepSentMs: number | undefined
+  readonly cleanup: Required<WorkerCleanup>
   readonly membership: Pick<Membership, 'owns' | 'alive'>
   report(error: Error): void
 }
@@ -49,13 +51,14 @@ export class Cleaner<Tx> {
 
   async #work(): Promise<void> {
     const { clock, random } = this.#options.engine
+    const { everyMs } = this.#options.cleanup
     // Instances that start together do not clean together.
-    await this.#rest(FIRST_MS * (0.5 + random.number()))
+    await this.#rest(Math.min(FIRST_MS, everyMs) * (0.5 + random.number()))
     while (!this.#stopping) {
       const began = clock.monotonic()
       for (const task of this.#tasks()) await this.#clean(task)
       // A pass over many receipts takes long, and should not be all that the database does.
-      await this.#rest(Math.max(EVERY_MS, 20 * (clock.monotonic() - began)) * (0.9 + random.number() / 5))
+      await this.#rest(Math.max(everyMs, 20 * (clock.monotonic() - began)) * (0.9 + random.number() / 5))
     }
   }
 
@@ -82,8 +85,11 @@ export class Cleaner<Tx> {
         mine: () => membership.owns(`clean sent ${relay}`, ({ relays: others }) => others.includes(relay)),
       })
     }
-    const mine = (): boolean => membership.owns('clean audit', () => true)
-    tasks.push({ what: 'audit', of: '', olderThanMs: AUDIT_MS, step: () => ({ kind: 'audit' }), mine })
+    const { auditRetentionMs } = this.#options.cleanup
+    if (auditRetentionMs !== 'forever') {
+      const mine = (): boolean => membership.owns('clean audit', () => true)
+      tasks.push({ what: 'audit', of: '', olderThanMs: auditRetentionMs, step: () => ({ kind: 'audit' }), mine })
+    }
     return tasks
   }
 
@@ -113,8 +119,6 @@ export class Cleaner<Tx> {
 }
 
 const FIRST_MS = 60_000
-const EVERY_MS = 3_600_000
-const AUDIT_MS = 365 * 86_400_000
 /** How many rows one step looks at. */
 const STEP = 1_000
 /** A rest is so many times as long as the step before it. */

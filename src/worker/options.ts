@@ -21,8 +21,19 @@ export interface WorkerOptions<Tx> {
   readonly pollMs?: number
   /** Within this time other workers take over what a dead one had. @default 15_000 */
   readonly takeoverMs?: number
-  /** Whether this worker deletes receipts that are older than their consumer's `retentionMs`. @default true */
-  readonly cleanup?: boolean
+  /**
+   * Whether, and how, this worker deletes what is old: receipts after their consumer's `retentionMs`, sent messages after `keepSentMs`,
+   * and the audit. @default true
+   */
+  readonly cleanup?: boolean | WorkerCleanup
+}
+
+/** How a worker deletes what is old. */
+export interface WorkerCleanup {
+  /** The shortest pause between two passes; after a long pass the pause is longer. @default 3_600_000, one hour */
+  readonly everyMs?: number
+  /** How long the audit is kept; 'forever' keeps it. @default 365 days */
+  readonly auditRetentionMs?: number | 'forever'
 }
 
 /** The same with every default filled in. */
@@ -33,7 +44,10 @@ export interface WorkerSettings<Tx> {
   readonly keepSentMs: number | undefined
   readonly pollMs: number
   readonly takeoverMs: number
-  readonly cleanup: boolean
+  /** The names of consumers that were given and are not enabled. */
+  readonly disabled: readonly string[]
+  /** Undefined: it deletes nothing. */
+  readonly cleanup: Required<WorkerCleanup> | undefined
 }
 
 const NAMES = [
@@ -49,23 +63,42 @@ const NAMES = [
 /** Checks the options and fills in the defaults. */
 export function workerSettings<Tx>(engine: Engine<Tx>, options: WorkerOptions<Tx>): WorkerSettings<Tx> {
   noOthers('options of worker', options, NAMES)
-  const { consume = [], keepSentMs, cleanup = true } = options
+  const { consume = [], keepSentMs } = options
   if (!Array.isArray(consume)) expected('consume', 'a list of consumers', consume)
   const relays = relaysOf(options, engine.relay)
   if (consume.length === 0 && relays.size === 0) {
     expected('options of worker', 'something to consume or a relay', 'neither')
   }
-  if (typeof cleanup !== 'boolean') expected('cleanup', 'true or false', cleanup)
-  const sources = consume.filter((each) => each instanceof Feed)
-  const consumers = new Set(consume.map((each) => consumerOf(engine, each)))
+  const consumers = [...new Set(consume.map((each) => consumerOf(engine, each)))]
   return {
-    consumers: [...consumers],
-    sources,
+    consumers: consumers.filter(isEnabled),
+    disabled: consumers.filter((each) => !isEnabled(each)).map(({ name }) => name),
+    sources: consume.filter((each) => each instanceof Feed).filter(({ consumer }) => isEnabled(consumer)),
     relays,
     keepSentMs: keepSentMs === undefined ? undefined : spanMs('keepSentMs', keepSentMs),
     pollMs: positiveInteger('pollMs', options.pollMs, 1_000),
     takeoverMs: positiveInteger('takeoverMs', options.takeoverMs, 15_000),
-    cleanup,
+    cleanup: cleanupOf(options.cleanup),
+  }
+}
+
+/** Whether this process works the messages of a consumer. */
+export function isEnabled({ settings }: { readonly settings: { readonly enabled: boolean } }): boolean {
+  return settings.enabled
+}
+
+const HOUR_MS = 3_600_000
+const YEAR_MS = 365 * 24 * HOUR_MS
+
+function cleanupOf(given: WorkerOptions<never>['cleanup'] = true): Required<WorkerCleanup> | undefined {
+  if (given === false) return undefined
+  const options = given === true ? {} : given
+  object('cleanup', options, 'true, false or an object')
+  noOthers('cleanup', options, ['everyMs', 'auditRetentionMs'])
+  const { auditRetentionMs = YEAR_MS } = options
+  return {
+    everyMs: positiveInteger('cleanup.everyMs', options.everyMs, HOUR_MS),
+    auditRetentionMs: auditRetentionMs === 'forever' ? 'forever' : spanMs('cleanup.auditRetentionMs', auditRetentionMs),
   }
 }
 

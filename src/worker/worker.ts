@@ -93,9 +93,10 @@ export class WorkerCore<Tx> implements Worker {
 
   /** What it serves, by name. */
   get serving(): Served {
-    const { consumers, relays } = this.#settings
+    const { consumers, disabled, relays } = this.#settings
     return {
       consumers: consumers.map(({ name }) => name),
+      disabled,
       relays: [...relays].map(([name, destination]) => ({ name, destination: destination.name })),
     }
   }
@@ -177,7 +178,8 @@ export class WorkerCore<Tx> implements Worker {
       ([name, destination]) => new Relay({ ...shared, name, destination, keep: keepSentMs !== undefined }),
     )
     this.#readers = sources.map((source) => new Reader({ ...shared, source, ...room(source.consumer) }))
-    if (cleanup) this.#cleaner = new Cleaner({ ...shared, consumers, relays: [...relays.keys()], keepSentMs })
+    if (cleanup !== undefined)
+      this.#cleaner = new Cleaner({ ...shared, consumers, relays: [...relays.keys()], keepSentMs, cleanup })
   }
 
   #lifeCycle(): LifeCycle {

@@ -54,6 +54,7 @@ const ISOLATION = word('serializable')
 
 const RETRY = { fine: { attempts: 2 }, kind: 'object', not: ['own __proto__', 'object that turns into SQL'] } as const
 const CONSUMER: Readonly<Record<string, Tried>> = {
+  enabled: FLAG,
   receive: word('store'),
   order: word('wait'),
   group: { fine: { size: 2 }, kind: 'word' },
@@ -68,11 +69,9 @@ const CONSUMER: Readonly<Record<string, Tried>> = {
   retentionMs: COUNT,
   isolation: ISOLATION,
 }
-const { order, concurrency, missingId, onMismatch, retry, maxAgeMs, retentionMs, isolation } = CONSUMER as Record<
-  string,
-  Tried
->
-const SHARED = { concurrency, missingId, onMismatch, retry, maxAgeMs, retentionMs } as Record<string, Tried>
+const { enabled, order, concurrency, missingId, onMismatch, retry, maxAgeMs, retentionMs, isolation } =
+  CONSUMER as Record<string, Tried>
+const SHARED = { enabled, concurrency, missingId, onMismatch, retry, maxAgeMs, retentionMs } as Record<string, Tried>
 const LEASED = { leaseMs: COUNT, maxDurationMs: COUNT, ...SHARED }
 const DESTINATION = { fine: destination(), kind: 'word' } as const
 const ATTRIBUTE = { fine: { header: 'x' }, kind: 'text or function' } as const
@@ -468,8 +467,14 @@ const USING: readonly Entry[] = [
       keepSentMs: COUNT,
       pollMs: COUNT,
       takeoverMs: COUNT,
-      cleanup: FLAG,
+      cleanup: { ...FLAG, also: ['empty object'] },
     },
+  },
+  {
+    name: 'cleanup of a worker',
+    call: (cleanup) => hapax.worker({ relay: destination() as never, cleanup }),
+    positional: true,
+    options: { everyMs: COUNT, auditRetentionMs: COUNT },
   },
   {
     name: 'relays of a worker',

@@ -51,7 +51,7 @@ describe('consumer options', () => {
 
   it('a misspelt option is refused, not ignored', () => {
     expect(refusal(() => hapax().consumer('billing', { timeoutMS: 5 } as ConsumerOptions))).toMatch(
-      /^expected options of consumer to be an object with the options receive, .*, got "timeoutMS"$/,
+      /^expected options of consumer to be an object with the options enabled, .*, got "timeoutMS"$/,
     )
   })
 

@@ -74,10 +74,11 @@ async function run(worker: Application['worker'], options: WorkOptions, ending: 
 }
 
 /** What a worker serves, in one line. */
-function served({ consumers, relays }: Served): string {
+function served({ consumers, disabled, relays }: Served): string {
   const parts = [
     consumers.length > 0 && `consumes ${consumers.join(', ')}`,
     relays.length > 0 && `relays ${relays.map(({ name, destination }) => `${name} -> ${destination}`).join(', ')}`,
+    disabled.length > 0 && `not enabled: ${disabled.join(', ')}`,
   ]
   return parts.filter(Boolean).join('; ') || 'nothing to do'
 }

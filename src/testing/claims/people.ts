@@ -22,6 +22,31 @@ async function failed(world: ClaimWorld, hapax: ClaimHapax, ids: readonly string
   assert.equal(await hapax.failed.count({ consumer: name }), ids.length)
 }
 
+const switchedOff: readonly Case[] = [
+  {
+    name: 'a consumer that is not enabled takes nothing: what people want to be tried again waits for another process',
+    run: async (world) => {
+      const hapax = world.hapax()
+      await failed(world, hapax, ['a'])
+      const calls: string[] = []
+      const off = world.sms(async (ctx) => calls.push(`off ${ctx.message.id}`), { hapax, enabled: false })
+      const worker = await world.worker(hapax, off)
+      assert.deepEqual(worker.serving, { consumers: [], disabled: ['sms'], relays: [] })
+      assert.ok(worker.ready)
+      await assertRejects(off.handle(ping('b')), 'disabled')
+      await hapax.failed.retryAll({ all: true })
+      await worker.drain()
+      assert.equal(calls.length, 0)
+      const other = world.hapax()
+      await world.drain(
+        other,
+        world.sms(async (ctx) => calls.push(ctx.message.id), { hapax: other }),
+      )
+      assert.deepEqual(calls, ['a'])
+    },
+  },
+]
+
 const looking: readonly Case[] = [
   {
     name: 'failed messages are listed in pages, newest first, by filters and in groups',
@@ -337,4 +362,4 @@ const workers: readonly Case[] = [
   },
 ]
 
-export const people: readonly Case[] = [...looking, ...changing, ...workers]
+export const people: readonly Case[] = [...looking, ...changing, ...workers, ...switchedOff]

@@ -31,6 +31,7 @@ import { severalServices } from './several-services.ts'
 import { unknownTypes } from './unknown-types.ts'
 import { unserved } from './unserved.ts'
 import { deadWorkers } from './workers/dead-workers.ts'
+import { enabled } from './workers/enabled.ts'
 import { keptOrder } from './workers/kept-order.ts'
 import { order } from './workers/order.ts'
 import { sharing } from './workers/sharing.ts'
@@ -65,6 +66,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   payloads,
   'poison messages': poison,
   workers,
+  'enabled consumers': enabled,
   names,
   neighbours,
   stopping,
