@@ -47,8 +47,7 @@ import {
 } from '../leased/index.ts'
 import type { Entry, Message, StoredMessage } from '../message/index.ts'
 import type { Floor } from '../transaction/index.ts'
-import { crashLoop, elsewhere, notDue, notItsTurn } from './errors.ts'
-import { Quarantine } from './quarantine.ts'
+import { crashLoop, elsewhere, notDue, notItsTurn, Quarantine } from './quarantine.ts'
 
 /** What every part of a hapax on a lease store shares. */
 export interface ClaimEngine extends EffectEngine {

@@ -4,9 +4,8 @@ import { Attempt, type Engine, type Running, type UnitSettings } from '../transa
 import type { Recorder } from './failures.ts'
 import { callHandlers, type Job, smaller } from './handlers.ts'
 import type { ConsumerSettings } from './options.ts'
-import { outcome } from './outcome.ts'
 import { ref } from './reporter.ts'
-import { isFinal } from './verdict.ts'
+import { isFinal, outcome } from './verdict.ts'
 
 /** What was found about a message inside the transaction: nothing, our own commit, a handler's commit, or a receipt. */
 type Found = 'fresh' | 'processed' | 'broken' | Receipt

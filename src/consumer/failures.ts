@@ -5,10 +5,9 @@ import type { StoredMessage } from '../message/index.ts'
 import { type Engine, insist, persist, unit } from '../transaction/index.ts'
 import { type FailedHookRun, FailedHooks, type Hooks, type PreparedHook } from './on-failed.ts'
 import type { ConsumerSettings } from './options.ts'
-import { outcome } from './outcome.ts'
 import { Reporter, ref, type TakenBefore } from './reporter.ts'
 import { asFarAsStorable, type Kept, keepStub } from './storable.ts'
-import { judge, type Verdict } from './verdict.ts'
+import { judge, outcome, type Verdict } from './verdict.ts'
 
 /** How many infrastructure errors in a row a message of the inbox survives. */
 const MAX_LOST = 20

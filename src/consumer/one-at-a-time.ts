@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
-import { HapaxError, SingleFlight } from '../base/index.ts'
+import { HapaxError } from '../base/index.ts'
 import type { StoredMessage } from '../message/index.ts'
 
 /** Messages that a caller up the stack is working on. */
@@ -50,5 +50,41 @@ export class Turns {
       .finally(() => {
         held.ended = true
       })
+  }
+}
+
+/** Lets one caller at a time work on a key; others wait without holding anything. */
+class SingleFlight {
+  readonly #held = new Map<string, Promise<void>>()
+
+  /** Whether somebody works on a key. */
+  holds(key: string): boolean {
+    return this.#held.has(key)
+  }
+
+  /** Runs with all keys held. */
+  async run<T>(keys: readonly string[], work: () => Promise<T>): Promise<T> {
+    let release: () => void = () => {}
+    const done = new Promise<void>((resolve) => {
+      release = resolve
+    })
+    // All at once or none: a caller that holds keys never waits for others.
+    for (let held = this.#first(keys); held !== undefined; held = this.#first(keys)) await held
+    for (const key of keys) this.#held.set(key, done)
+    try {
+      return await work()
+    } finally {
+      for (const key of keys) this.#held.delete(key)
+      release()
+    }
+  }
+
+  #first(keys: readonly string[]): Promise<void> | undefined {
+    if (this.#held.size === 0) return undefined
+    for (const key of keys) {
+      const held = this.#held.get(key)
+      if (held !== undefined) return held
+    }
+    return undefined
   }
 }

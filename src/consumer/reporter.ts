@@ -2,8 +2,8 @@ import type { EventHub, Logger, MessageRef } from '../base/index.ts'
 import { faultFields, safe, shellWord } from '../base/index.ts'
 import type { Outcome, Receipt } from '../contracts/index.ts'
 import type { StoredMessage } from '../message/index.ts'
-import { outcome } from './outcome.ts'
 import type { Verdict } from './verdict.ts'
+import { outcome } from './verdict.ts'
 
 /** A message that was taken before: its receipt, or an earlier copy in the same call. */
 export type TakenBefore = Pick<Receipt, 'source' | 'id' | 'type' | 'fingerprint'> & { readonly takenAt?: Date }

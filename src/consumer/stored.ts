@@ -2,11 +2,11 @@ import { asError, isHapaxError, isRefusal } from '../base/index.ts'
 import type { InboxRow, Outcome, UnitEnd } from '../contracts/index.ts'
 import { Attempt, type Engine, type Running } from '../transaction/index.ts'
 import { isFeared, type Recorder } from './failures.ts'
+import type { Registry } from './handlers.ts'
 import { callHandlers, type Job, prepareJob, smaller } from './handlers.ts'
 import type { ConsumerSettings } from './options.ts'
-import { outcome } from './outcome.ts'
-import type { Registry } from './registry.ts'
 import { ref } from './reporter.ts'
+import { outcome } from './verdict.ts'
 
 /** After this many crashes while nothing else ran, a message is held to be what ends the process. */
 export const MAX_CRASHES = 3

@@ -1,13 +1,14 @@
-import type { Random } from '../base/index.ts'
 import {
   asError,
   type ErrorCode,
   isHapaxError,
   Permanent,
+  type Random,
   RetryAfter,
   type RetryPolicy,
   retryDelay,
 } from '../base/index.ts'
+import type { Outcome, OutcomeStatus } from '../contracts/index.ts'
 
 /** What follows from a failed attempt. */
 export type Verdict =
@@ -55,4 +56,10 @@ const MAX_DELAY_MS = 10 * 365 * 24 * 3_600_000
 function askedDelay(error: Error): number | undefined {
   if (!(error instanceof RetryAfter) || !Number.isFinite(error.delayMs)) return undefined
   return Math.min(MAX_DELAY_MS, Math.max(0, error.delayMs))
+}
+
+/** The outcome of this status; only `busy` and `rolled-back` must not be acknowledged. */
+export function outcome(status: OutcomeStatus, error?: Error): Outcome {
+  const ack = status !== 'busy' && status !== 'rolled-back'
+  return error === undefined ? { status, ack } : { status, ack, error }
 }

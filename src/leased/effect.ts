@@ -17,10 +17,16 @@ import type { EffectCall, EffectEnd, EffectOptions, EffectRef, EffectRow, Store,
 import type { StoredMessage } from '../message/index.ts'
 import { messageId } from '../message/index.ts'
 import { insist, persist } from '../transaction/index.ts'
-import { EffectNames } from './effect-names.ts'
-import { checkEffect, isCertain } from './effect-options.ts'
-import { deserialised, keptResult, resultOf } from './effect-result.ts'
-import { inCall, refuseInCall } from './in-call.ts'
+import {
+  checkEffect,
+  deserialised,
+  EffectNames,
+  inCall,
+  isCertain,
+  keptResult,
+  refuseInCall,
+  resultOf,
+} from './effect-rules.ts'
 import type { HeldLease } from './lease.ts'
 import { Notes } from './notes.ts'
 

@@ -1,6 +1,6 @@
 export { classifyError } from './classify.ts'
 export { type EffectEngine, Effects, effectKey } from './effect.ts'
-export { MAX_RESULT_BYTES } from './effect-result.ts'
+export { MAX_RESULT_BYTES } from './effect-rules.ts'
 export { HeldLease, Leases, TimeLimit, underLease } from './lease.ts'
 export { coreOf, LeasedCore, type LeasedOptions, leaseSettings } from './leased.ts'
 export { callLeased, closed, type LeaseSettings } from './work.ts'

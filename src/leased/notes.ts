@@ -1,5 +1,5 @@
 import { expected, object } from '../base/index.ts'
-import { MAX_RESULT_BYTES, serialised } from './effect-result.ts'
+import { MAX_RESULT_BYTES, serialised } from './effect-rules.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 

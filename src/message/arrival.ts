@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto'
 import { asError, describe, type ErrorCode, expected, HapaxError, messageOf, noOthers, text } from '../base/index.ts'
 import { isStructured, isStructuredJson } from './cloudevents.ts'
 import { isName } from './incoming.ts'
-import { MAX_DEPTH, parseJson } from './json.ts'
 import { CUT, DELIVERY, type IncomingMessage, REFUSED } from './message.ts'
+import { MAX_DEPTH, parseJson } from './payload.ts'
 
 /** What a broker handed out, as its driver found it: not interpreted yet. `decodeArrival` makes a message of it. */
 export interface Arrival {

@@ -1,19 +1,22 @@
 import { randomUUID } from 'node:crypto'
 import type { Clock } from '../base/index.ts'
 import { asError, describe, HapaxError, isText, messageOf } from '../base/index.ts'
-import { fingerprintOf, messageKey, payloadId, sha256 } from './identity.ts'
-import { parseJson } from './json.ts'
 import {
   CUT,
   DELIVERY,
+  encodeText,
+  fingerprintOf,
   type IncomingMessage,
+  messageKey,
   NO_ATTRIBUTES,
   packAttributes,
+  payloadId,
   REFUSED,
   type StoredMessage,
+  sha256,
 } from './message.ts'
+import { parseJson } from './payload.ts'
 import { cutAttributes, markStub, STUB_BYTES, type Stub } from './stub.ts'
-import { encodeText } from './text.ts'
 
 /** What to do with a message whose id is missing or cannot be one: refuse it, hash its payload, or ask a function. */
 export type MissingId = 'reject' | 'hash' | ((message: IncomingMessage) => string)

@@ -9,7 +9,6 @@ export {
   percentEncode,
   sortHeaders,
 } from './cloudevents.ts'
-export { fingerprint, type KeyRange, keyRange, messageId, messageKey } from './identity.ts'
 export {
   decode,
   type Entry,
@@ -22,22 +21,39 @@ export {
   type MissingId,
   textRule,
 } from './incoming.ts'
-export { parseJson } from './json.ts'
-export { ALL_LANES, LANES, laneOf, laneOfKey, lanesOf, ownerOf } from './lanes.ts'
 export {
+  ALL_LANES,
+  compareSeq,
+  isSeq,
+  LANES,
+  laneOf,
+  laneOfKey,
+  lanesOf,
+  markOf,
+  newMark,
+  numberOf,
+  ownerOf,
+  seqOf,
+} from './lanes.ts'
+export {
+  decodeText,
+  encodeText,
+  fingerprint,
   type IncomingMessage,
+  type KeyRange,
+  keyRange,
   type LeavingMessage,
   type Message,
   type MessageAttributes,
+  messageId,
+  messageKey,
   packAttributes,
   type StoredMessage,
   unpackAttributes,
   wrongAttribute,
 } from './message.ts'
-export { jsonOf, type Payload, payloadOf } from './payload.ts'
+export { jsonOf, type Payload, parseJson, payloadOf } from './payload.ts'
 export type { StandardSchema } from './schema.ts'
-export { compareSeq, isSeq, markOf, newMark, numberOf, seqOf } from './seq.ts'
 export { asciiJson, inAscii, STUB_BYTES, type Stub, shortened, stubOf } from './stub.ts'
-export { decodeText, encodeText } from './text.ts'
 export type { MessageOptions } from './type.ts'
 export { type Draft, defineMessage, type MessageType, messageType, type PublishOptions } from './type.ts'

@@ -1,5 +1,11 @@
-import { sha256 } from './identity.ts'
-import { NO_ATTRIBUTES, type OtherAttributes, packAttributes, type StoredMessage, unpackOthers } from './message.ts'
+import {
+  NO_ATTRIBUTES,
+  type OtherAttributes,
+  packAttributes,
+  type StoredMessage,
+  sha256,
+  unpackOthers,
+} from './message.ts'
 
 /**
  * What is known of a message of the failed store that could not be kept whole. It stands among the attributes, where every store

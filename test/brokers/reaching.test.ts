@@ -6,7 +6,7 @@ import { redisStreams } from 'hapax/redis-streams'
 import { Redis } from 'ioredis'
 import { createClient } from 'redis'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { shownUrl } from '../../src/base/reach.ts'
+import { shownUrl } from '../../src/base/links.ts'
 import { message, publish } from '../../src/testing/broker/world.ts'
 import { requireServer, testBrokers } from '../support/servers.ts'
 

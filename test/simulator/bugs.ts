@@ -1,7 +1,7 @@
 import { HapaxError, isHapaxError, type Store } from 'hapax'
 import type { Opening, Unit, UnitEnd, UnitOptions } from 'hapax/contracts'
 import type { Confirmation, Delivery, Destination, Subscription } from '../../src/contracts/broker.ts'
-import { numberOf } from '../../src/message/seq.ts'
+import { numberOf } from '../../src/message/lanes.ts'
 import { altered } from '../../src/testing/altered.ts'
 import type { Database, DbTransaction } from './database.ts'
 import { receiptKey, rowName } from './database.ts'

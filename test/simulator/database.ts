@@ -1,5 +1,5 @@
 import type { EffectState, ErrorRecord, Origin, StoredMessage } from 'hapax/contracts'
-import { seqOf } from '../../src/message/seq.ts'
+import { seqOf } from '../../src/message/lanes.ts'
 import type { Process, World } from './world.ts'
 
 /** What names a row: its number, and a mark that no other number has. */

@@ -1,4 +1,4 @@
-import { fingerprint, messageKey } from '../../src/message/identity.ts'
+import { fingerprint, messageKey } from '../../src/message/message.ts'
 import { App, BILLING, Calls, incoming, Ordered, SOURCE } from './app.ts'
 import { type Bug, statementsOf } from './bugs.ts'
 import { Chaos } from './chaos.ts'

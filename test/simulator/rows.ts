@@ -1,5 +1,5 @@
 import type { Audit, StoredMessage } from 'hapax/contracts'
-import { compareSeq } from '../../src/message/seq.ts'
+import { compareSeq } from '../../src/message/lanes.ts'
 import { type Database, type DbTransaction, rowName, type WaitingRow } from './database.ts'
 
 /** Seqs in the order in which rows are locked. */

@@ -12,7 +12,7 @@ import type {
   Writes,
 } from 'hapax/contracts'
 import { transactionClosed } from '../../src/base/errors.ts'
-import { numberOf } from '../../src/message/seq.ts'
+import { numberOf } from '../../src/message/lanes.ts'
 import { doomed, untilAborted } from '../../src/stores/sql/connection/driver.ts'
 import type { Chaos } from './chaos.ts'
 import {

@@ -16,8 +16,7 @@ import type {
   WorkerHello,
   WorkerRow,
 } from 'hapax/contracts'
-import { laneOf } from '../../src/message/lanes.ts'
-import { compareSeq } from '../../src/message/seq.ts'
+import { compareSeq, laneOf } from '../../src/message/lanes.ts'
 import { type Database, type DbTransaction, receiptKey, rowName, type WaitingRow } from './database.ts'
 import { forget, leaseStatements } from './lease-statements.ts'
 import { bySeqText, hasOlder, locked, writeAudit } from './rows.ts'

@@ -1,7 +1,7 @@
 import type { Store } from 'hapax'
 import type { InboxRow, Look, Opening, OutboxMessage, StoredMessage, Unit, Writes } from 'hapax/contracts'
-import { fingerprint, messageKey } from '../../src/message/identity.ts'
 import { LANES } from '../../src/message/lanes.ts'
+import { fingerprint, messageKey } from '../../src/message/message.ts'
 import { seeded } from '../support/seeded.ts'
 import { type Leased, type LeaseOperation, LeaseRun, randomLeaseOperation } from './lease-traces.ts'
 

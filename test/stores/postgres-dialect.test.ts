@@ -12,7 +12,7 @@ import {
 import { type PgClient, type PgPoolClient, type PgTx, postgres } from 'hapax/postgres'
 import pg from 'pg'
 import { afterAll, describe, expect, it, onTestFinished } from 'vitest'
-import { numberOf } from '../../src/message/seq.ts'
+import { numberOf } from '../../src/message/lanes.ts'
 import { array, literal, script } from '../../src/stores/postgres/literal.ts'
 import { anyCharacter } from '../support/any-text.ts'
 import { pgPool } from '../support/pg-pool.ts'

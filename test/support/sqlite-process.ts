@@ -1,5 +1,5 @@
-import { messageKey } from '../../src/message/identity.ts'
 import type { StoredMessage } from '../../src/message/message.ts'
+import { messageKey } from '../../src/message/message.ts'
 import { sqlite } from '../../src/stores/sqlite/index.ts'
 
 // A process of its own on a SQLite file: `node sqlite-process.ts <path> take <count>` or `… hold`.

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, it } from 'vitest'
 import manifest from '../../package.json' with { type: 'json' }
-import { OLDEST_CLIENTS } from '../../src/base/client.ts'
+import { OLDEST_CLIENTS } from '../../src/base/links.ts'
 
 const root = join(import.meta.dirname, '..', '..')
 

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import { messageId, messageKey } from 'hapax'
 import { describe, expect, it } from 'vitest'
-import { fingerprint, keyRange, payloadId, sha256 } from '../../src/message/identity.ts'
+import { fingerprint, keyRange, payloadId, sha256 } from '../../src/message/message.ts'
 
 const runs = { numRuns: 1000 }
 /** Any string that a sender may use: also with surrogate pairs, controls and U+0000. */

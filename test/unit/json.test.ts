@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { MAX_DEPTH, parseJson } from '../../src/message/json.ts'
+import { MAX_DEPTH, parseJson } from '../../src/message/payload.ts'
 
 const nested = (depth: number, inside = ''): string => `${'['.repeat(depth)}${inside}${']'.repeat(depth)}`
 

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { ALL_LANES, LANES, laneOf, lanesOf } from '../../src/message/lanes.ts'
 import type { StoredMessage } from '../../src/message/message.ts'
-import { Rotation } from '../../src/worker/lines/rotation.ts'
+import { Rotation } from '../../src/worker/lines/hand.ts'
 
 const ids = () => fc.uniqueArray(fc.uuid(), { minLength: 1, maxLength: 20 })
 

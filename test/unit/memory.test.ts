@@ -3,9 +3,9 @@ import type { Clock } from '../../src/base/clock.ts'
 import type { Audit } from '../../src/contracts/admin.ts'
 import type { RetryRow } from '../../src/contracts/rows.ts'
 import type { Look, Opening, Share, Unit, UnitOptions, Writes } from '../../src/contracts/store.ts'
-import { messageKey } from '../../src/message/identity.ts'
 import { LANES } from '../../src/message/lanes.ts'
 import type { StoredMessage } from '../../src/message/message.ts'
+import { messageKey } from '../../src/message/message.ts'
 import { type MemoryStore, type MemoryTx, memory } from '../../src/stores/memory/index.ts'
 
 const options: UnitOptions = { lockTimeoutMs: 10_000, idleTimeoutMs: 10_000 }

@@ -1,5 +1,5 @@
 import { beforeEach, expect, it } from 'vitest'
-import { Reaching } from '../../src/worker/lines/reaching.ts'
+import { Reaching } from '../../src/worker/lines/sending.ts'
 
 let now = 0
 let told: boolean[] = []

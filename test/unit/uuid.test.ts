@@ -1,7 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { systemRandom } from '../../src/base/random.ts'
-import { uuidv7Source, uuidv7Time } from '../../src/base/uuid.ts'
+import { systemRandom, uuidv7Source, uuidv7Time } from '../../src/base/random.ts'
 
 /** Ids minted while the clock shows these times, one after the other. */
 function minted(times: readonly number[]): string[] {

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { decodeText, encodeText } from '../../src/message/text.ts'
+import { decodeText, encodeText } from '../../src/message/message.ts'
 import { asBytes, asHex, asText, asUuid, uuidBytes } from '../../src/stores/sql/values.ts'
 
 /** Texts full of what the encoding treats in a special way. */

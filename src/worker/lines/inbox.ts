@@ -6,11 +6,9 @@ import { ALL_LANES } from '../../message/index.ts'
 import type { Engine, Floor } from '../../transaction/index.ts'
 import type { Membership } from '../membership.ts'
 import type { Throughput } from '../progress.ts'
-import { Avoided } from './avoided.ts'
 import { distinct, grouping, soonest, type Turn } from './grouping.ts'
-import { Hand } from './hand.ts'
+import { Avoided, afterOf, Hand, Review, Rotation } from './hand.ts'
 import { DRAIN_LIMIT, type Line } from './line.ts'
-import { afterOf, Review, Rotation } from './rotation.ts'
 
 /** What an inbox line needs of its worker. */
 export interface InboxLineOptions<Tx> {

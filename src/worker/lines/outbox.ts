@@ -4,13 +4,10 @@ import type { Confirmation, Destination, Entry, Look, OutboxMessage, Postponed, 
 import { ALL_LANES } from '../../message/index.ts'
 import { type Engine, persist } from '../../transaction/index.ts'
 import type { Membership } from '../membership.ts'
-import { Avoided } from './avoided.ts'
 import { distinct, grouping, soonest } from './grouping.ts'
-import { Hand } from './hand.ts'
+import { Avoided, Hand, Review, Rotation } from './hand.ts'
 import { DRAIN_LIMIT, type Line } from './line.ts'
-import { Reaching } from './reaching.ts'
-import { Review, Rotation } from './rotation.ts'
-import { Sending } from './sending.ts'
+import { Reaching, Sending } from './sending.ts'
 
 /** What a relay needs of its worker. */
 export interface RelayOptions<Tx> {

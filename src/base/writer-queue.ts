@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
-import { type Clock, systemClock } from '../clock.ts'
-import { HapaxError } from '../errors.ts'
+import { type Clock, systemClock } from './clock.ts'
+import { HapaxError } from './errors.ts'
 
 /** The turns that the code running now is inside of. */
 const inside = new AsyncLocalStorage<Turn>()

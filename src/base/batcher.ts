@@ -1,4 +1,4 @@
-import type { Clock } from '../clock.ts'
+import type { Clock } from './clock.ts'
 
 /** How a batcher collects, and what it does with a batch. */
 interface BatcherOptions<Item> {

@@ -2,6 +2,63 @@ import { readFileSync } from 'node:fs'
 import { findPackageJSON } from 'node:module'
 import { asError, HapaxError, messageOf } from './errors.ts'
 
+/** What there is of a socket. */
+interface Socket {
+  emit(event: string, ...args: unknown[]): boolean
+  destroy(error?: Error): unknown
+}
+
+const sockets = new WeakSet<object>()
+
+/**
+ * A socket whose client library may throw at bytes that no server would send: that ends the link, and not the process. It is for
+ * connections that hapax opens itself, because it also holds for whatever else is called while data is being read.
+ */
+export function contained<S extends object>(socket: S): S {
+  if (sockets.has(socket)) return socket
+  sockets.add(socket)
+  const own = socket as unknown as Socket
+  const emit = own.emit
+  own.emit = function contain(this: Socket, event: string, ...args: unknown[]): boolean {
+    if (event !== 'data' && event !== 'readable') return emit.call(this, event, ...args)
+    try {
+      return emit.call(this, event, ...args)
+    } catch (error) {
+      this.destroy(asError(error))
+      return true
+    }
+  }
+  return socket
+}
+
+/** What emits errors. */
+interface ErrorEmitter {
+  on(event: 'error', listener: () => void): unknown
+}
+
+const emitters = new WeakSet<object>()
+
+/**
+ * An emitter whose errors do not end the process, however late they come: a connection that was destroyed may emit more than one. The
+ * errors that count are also told in another way.
+ */
+export function heard<E extends ErrorEmitter>(emitter: E): E {
+  if (emitters.has(emitter)) return emitter
+  emitters.add(emitter)
+  emitter.on('error', () => {})
+  return emitter
+}
+
+const pools = new WeakSet<object>()
+
+/** The connections of this pool are heard from the instant in which it hands them out, if it tells of that; not every pool does. */
+export function heardPool(pool: object): void {
+  if (pools.has(pool)) return
+  pools.add(pool)
+  const { on } = pool as { on?(event: 'acquire', listener: (connection: ErrorEmitter) => void): unknown }
+  on?.call(pool, 'acquire', heard)
+}
+
 /** The oldest version of each client library that the suites pass with; `peerDependencies` says the same. */
 export const OLDEST_CLIENTS = {
   '@nats-io/jetstream': '3.0.2',
@@ -83,3 +140,32 @@ function isOlder(version: string, oldest: string): boolean {
 function numbers(version: string): number[] {
   return version.split(/[.-]/).slice(0, 3).map(Number)
 }
+
+/** A URL as people may see it: where, but not as whom, because a user's name may be a token. */
+export function shownUrl(url: unknown): string {
+  const [, scheme, place = ''] = (typeof url === 'string' && PARTS.exec(url)) || []
+  return scheme === undefined ? 'something that is not a URL' : `${scheme}${place}`
+}
+
+// The last @ counts: a password may contain others.
+const PARTS = /^([a-z][a-z0-9+.-]{0,30}:\/{1,2})(?:.*@)?([^?#]*)/is
+
+/** Why a server was not reached, in words that say what to look at. */
+export function unreached(reason: string): string {
+  return MEANINGS.find(([sign]) => sign.test(reason))?.[1](reason) ?? reason
+}
+
+const MEANINGS: readonly (readonly [sign: RegExp, meaning: (reason: string) => string])[] = [
+  [/ECONNREFUSED|connection refused/i, (reason) => `${reason}; is the server running, and is the port right?`],
+  [/ENOTFOUND|EAI_AGAIN/, (reason) => `${reason}; is the name of the host right?`],
+  [/ETIMEDOUT|EHOSTUNREACH|ENETUNREACH/, (reason) => `${reason}; is the address right, and does a firewall allow it?`],
+  [
+    /wrong version number|packet length too long|not support 'tls'/i,
+    () => 'the server does not speak TLS on this port',
+  ],
+  [/certificate|CERT_|self.signed/i, (reason) => `the certificate of the server is not accepted: ${reason}`],
+  [
+    /did not answer|^timeout$/i,
+    (reason) => `${reason}; is it this kind of server that listens there, with or without TLS?`,
+  ],
+]

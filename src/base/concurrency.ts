@@ -1,0 +1,167 @@
+import type { Clock } from './clock.ts'
+import { HapaxError } from './errors.ts'
+
+/** Counts what is under way, so that closing can wait for it, and refuses what comes afterwards. */
+export class Activity {
+  #running = 0
+  #closed = false
+  #waiting: (() => void)[] = []
+
+  get closed(): boolean {
+    return this.#closed
+  }
+
+  close(): void {
+    this.#closed = true
+  }
+
+  async during<T>(work: () => Promise<T>): Promise<T> {
+    if (this.#closed) throw new HapaxError('closed', 'this hapax is closed')
+    this.#running += 1
+    try {
+      return await work()
+    } finally {
+      this.#running -= 1
+      if (this.#running === 0) for (const resolve of this.#waiting.splice(0)) resolve()
+    }
+  }
+
+  /** Resolves when nothing is under way. */
+  idle(): Promise<void> {
+    if (this.#running === 0) return Promise.resolve()
+    return new Promise((resolve) => {
+      this.#waiting.push(resolve)
+    })
+  }
+}
+
+/** Runs `work` for every item, at most `limit` at a time. After a rejection no further item is begun. */
+export async function inParallel<T>(
+  items: readonly T[],
+  limit: number,
+  work: (item: T, index: number) => Promise<void>,
+): Promise<void> {
+  if (items.length === 1) return work(items[0] as T, 0)
+  let next = 0
+  const lane = async (): Promise<void> => {
+    while (next < items.length) {
+      const index = next++
+      try {
+        await work(items[index] as T, index)
+      } catch (error) {
+        next = items.length
+        throw error
+      }
+    }
+  }
+  const lanes = await Promise.allSettled(Array.from({ length: Math.min(limit, items.length) }, lane))
+  const failed = lanes.find((each) => each.status === 'rejected')
+  if (failed) throw failed.reason
+}
+
+/** A number of places, shared by everything that asks for one. */
+export class Semaphore {
+  readonly #users: (() => void)[] = []
+  #waiting: (() => void)[] = []
+  /** How many of those have entered: removing the first element of an array is slow. */
+  #entered = 0
+  #free: number
+
+  constructor(count: number) {
+    this.#free = count
+  }
+
+  get free(): boolean {
+    return this.#free > 0
+  }
+
+  /** Takes a place that is free. */
+  take(): void {
+    this.#free -= 1
+  }
+
+  /** Takes a place as soon as there is one; undefined if that is now. */
+  enter(): Promise<void> | undefined {
+    if (this.#free === 0) return new Promise((resolve) => this.#waiting.push(resolve))
+    this.#free -= 1
+    return undefined
+  }
+
+  /** Called when a place is free that nothing waits to enter; users take turns in being asked first. */
+  onFree(user: () => void): void {
+    this.#users.push(user)
+  }
+
+  /** Gives a place back. */
+  give(): void {
+    const next = this.#waiting[this.#entered]
+    if (next !== undefined) this.#handOver(next)
+    else this.#offer()
+  }
+
+  #offer(): void {
+    this.#free += 1
+    const first = this.#users.shift()
+    if (first !== undefined) this.#users.push(first)
+    for (const user of this.#users) if (this.#free > 0) user()
+  }
+
+  #handOver(next: () => void): void {
+    this.#entered += 1
+    if (2 * this.#entered >= this.#waiting.length) {
+      this.#waiting = this.#waiting.slice(this.#entered)
+      this.#entered = 0
+    }
+    next()
+  }
+}
+
+/** Wakes whoever waits; a wake-up while nobody waits is kept for the next one. */
+export class Signal {
+  #pending = false
+  #wake: (() => void) | undefined
+
+  notify(): void {
+    this.#pending = true
+    this.#wake?.()
+  }
+
+  /** Resolves at the next wake-up, or after `ms`. */
+  wait(clock: Clock, ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const done = (): void => {
+        cancel()
+        this.#pending = false
+        this.#wake = undefined
+        resolve()
+      }
+      const cancel = clock.after(ms, done)
+      this.#wake = done
+      if (this.#pending) done()
+    })
+  }
+}
+
+/** The outcome of some work, which knows whether anybody has ever waited for it. Nobody is told of an error that nobody waits for. */
+export class Watched<T> extends Promise<T> {
+  /** What `then` and its like make is a promise like any other. */
+  static override get [Symbol.species](): PromiseConstructor {
+    return Promise
+  }
+
+  seen = false
+
+  constructor(work: Promise<T>) {
+    super((resolve, reject) => work.then(resolve, reject))
+    super.then(undefined, () => {})
+  }
+
+  // biome-ignore lint/suspicious/noThenProperty: await calls it, because this is not a plain promise
+  override then<A = T, B = never>(
+    resolved?: ((value: T) => A | PromiseLike<A>) | null,
+    rejected?: ((reason: unknown) => B | PromiseLike<B>) | null,
+  ): Promise<A | B> {
+    this.seen = true
+    return super.then(resolved, rejected)
+  }
+}
