@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
-import { findPackageJSON } from 'node:module'
+// Not by name: a Node.js that is too old has no findPackageJSON, and could not even be told that it is too old.
+import * as modules from 'node:module'
 import { asError, HapaxError, messageOf } from './errors.ts'
 
 /** What there is of a socket. */
@@ -122,7 +123,7 @@ function refuseOld(caller: string, name: ClientName): void {
 /** The version that is installed. Nobody knows that of one that was bundled. */
 function installedVersion(name: string): string | undefined {
   try {
-    const file = findPackageJSON(name, import.meta.url)
+    const file = modules.findPackageJSON(name, import.meta.url)
     const manifest: unknown = file === undefined ? undefined : JSON.parse(readFileSync(file, 'utf8'))
     const isManifest = typeof manifest === 'object' && manifest !== null && 'version' in manifest
     return isManifest && typeof manifest.version === 'string' ? manifest.version : undefined
