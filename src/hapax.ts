@@ -2,6 +2,7 @@ import {
   type CleanupOptions,
   Consumers,
   cleanup,
+  type DoctorOptions,
   doctor,
   FailedStore,
   Keys,
@@ -139,8 +140,8 @@ export interface Hapax<Tx, Own = Tx> {
   explain(id: string, source?: string, options?: ExplainOptions): Promise<readonly Trace[]>
   /** Deletes old receipts of a consumer whose messages are finished. Workers do it by themselves; this is for people. */
   cleanup(options: CleanupOptions): Promise<{ readonly receipts: number }>
-  /** What is wrong with the store and its workers, and what to do about it. */
-  doctor(): Promise<readonly Finding[]>
+  /** What is wrong with the store and its workers, and what to do about it; also which tables are larger, or older, than they should be. */
+  doctor(options?: DoctorOptions): Promise<readonly Finding[]>
   /** Stops the workers and closes what hapax opened, not the pool it was given. */
   close(): Promise<void>
 }
@@ -350,8 +351,8 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     return cleanup(this.#store.admin, this.#engine.clock, options)
   }
 
-  doctor(): Promise<readonly Finding[]> {
-    return doctor(this.#store, () => this.#engine.clock.now())
+  doctor(options?: DoctorOptions): Promise<readonly Finding[]> {
+    return doctor(this.#store, () => this.#engine.clock.now(), options)
   }
 
   async close(): Promise<void> {

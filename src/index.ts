@@ -5,6 +5,7 @@ export type {
   BulkResult,
   By,
   CleanupOptions,
+  DoctorOptions,
   EditOptions,
   FailedQuery,
   FailedStore,

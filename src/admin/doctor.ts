@@ -1,32 +1,63 @@
 import { asError, isHapaxError, messageOf } from '../base/index.ts'
-import type { ClaimStore, Finding, Store, StoreKeys, StoreSchema, StoreStatus } from '../contracts/index.ts'
+import type { ClaimStore, Finding, Growth, Store, StoreKeys, StoreSchema, StoreStatus } from '../contracts/index.ts'
 import { workerFindings } from './doctor-workers.ts'
-
-/** A message that waits longer than this in the outbox is worth a look. */
-const OUTBOX_MS = 5 * 60_000
+import { type DoctorOptions, type GrowthLimits, grown, growthFindings, growthLimits } from './growth.ts'
 
 /** The parts of a store that tell how it is. */
 type Looked = Pick<Store<never>, 'schema' | 'admin' | 'subscriptions' | 'keys'>
 
 /** Looks at the store and at what the workers made of it. A look that fails is a finding as well. */
-export async function doctor(store: Looked, now: () => number): Promise<readonly Finding[]> {
+export async function doctor(
+  store: Looked,
+  now: () => number,
+  options: DoctorOptions = {},
+): Promise<readonly Finding[]> {
+  const limits = growthLimits(options)
   const schema = await attempt('schema', () => schemaFindings(store.schema))
   if (schema.some(({ level }) => level === 'error')) return schema
-  return [
-    ...schema,
-    ...(await attempt('store', () => store.admin.checkup())),
-    ...(await attempt('status', async () => {
-      const status = await store.admin.status()
-      return [...workerFindings(status, await store.subscriptions.list()), ...statusFindings(status, now())]
-    })),
-    ...(await attempt('held keys', () => keyFindings(store.keys))),
-  ]
+  let growth: readonly Growth[] = []
+  const settings = await attempt('store', async () => {
+    const checkup = await store.admin.checkup()
+    growth = checkup.growth
+    return checkup.findings
+  })
+  const waiting = await attempt('status', async () => {
+    const status = await store.admin.status()
+    const workers = workerFindings(status, await store.subscriptions.list())
+    const old = await withOldReceipts(store.admin, status, limits.maxAgeMs.receipts)
+    return [...workers, ...statusFindings(status, now(), limits), ...growthFindings(growth, status, old, limits)]
+  })
+  return [...schema, ...settings, ...waiting, ...(await attempt('held keys', () => keyFindings(store.keys)))]
+}
+
+/** Receipts of one consumer that are looked at: enough to see whether they are deleted in time. */
+const SAMPLE = 1_000
+
+/** The consumers that have receipts of finished messages that are older than this, among the first ones of each. */
+async function withOldReceipts(
+  admin: Looked['admin'],
+  { consumers }: StoreStatus,
+  olderThanMs: number,
+): Promise<readonly string[]> {
+  const found: string[] = []
+  for (const { consumer, receipts } of consumers) {
+    if (receipts === 0) continue
+    const step = { kind: 'receipts', consumer, after: undefined, dryRun: true } as const
+    const { deleted } = await admin.clean(step, olderThanMs, SAMPLE)
+    if (deleted > 0) found.push(consumer)
+  }
+  return found
 }
 
 /** The same for a store that only knows leases. */
-export async function leaseDoctor(store: ClaimStore): Promise<readonly Finding[]> {
-  const findings = await attempt('store', () => store.admin.checkup())
-  return [...findings, ...(await attempt('failed', async () => failedFinding(await store.failed.count({}))))]
+export async function leaseDoctor(store: ClaimStore, options: DoctorOptions = {}): Promise<readonly Finding[]> {
+  const limits = growthLimits(options)
+  const findings = await attempt('store', async () => (await store.admin.checkup()).findings)
+  const failing = await attempt('failed', async () => {
+    const count = await store.failed.count({})
+    return [...failedFinding(count), ...grown({ table: 'failed', rows: count, oldestMs: undefined }, limits)]
+  })
+  return [...findings, ...failing]
 }
 
 async function attempt(check: string, look: () => Promise<readonly Finding[]>): Promise<readonly Finding[]> {
@@ -64,13 +95,17 @@ async function schemaFindings(schema: StoreSchema): Promise<readonly Finding[]> 
   ]
 }
 
-function statusFindings(status: StoreStatus, now: number): readonly Finding[] {
-  return [...status.relays.flatMap((relay) => outboxFinding(relay, now)), ...failed(status)]
+function statusFindings(status: StoreStatus, now: number, limits: GrowthLimits): readonly Finding[] {
+  return [...status.relays.flatMap((relay) => outboxFinding(relay, now, limits)), ...failed(status)]
 }
 
-function outboxFinding({ relay, oldestAt }: StoreStatus['relays'][number], now: number): readonly Finding[] {
+function outboxFinding(
+  { relay, oldestAt }: StoreStatus['relays'][number],
+  now: number,
+  { maxAgeMs }: GrowthLimits,
+): readonly Finding[] {
   const waitedMs = oldestAt === null ? 0 : now - oldestAt.getTime()
-  if (waitedMs <= OUTBOX_MS) return [ok('outbox', `the relay ${relay} keeps up`)]
+  if (waitedMs <= maxAgeMs.outbox) return [ok('outbox', `the relay ${relay} keeps up`)]
   return [
     {
       check: 'outbox',

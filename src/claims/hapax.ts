@@ -1,4 +1,4 @@
-import { FailedMessages, leaseDoctor, sourceOption } from '../admin/index.ts'
+import { type DoctorOptions, FailedMessages, leaseDoctor, sourceOption } from '../admin/index.ts'
 import {
   Activity,
   type Clock,
@@ -67,8 +67,8 @@ export interface ClaimHapax {
   status(): Promise<ClaimStatus>
   /** Every place where a message with this id is known. */
   explain(id: string, source?: string): Promise<readonly Trace[]>
-  /** What is wrong with the store, and what to do about it. */
-  doctor(): Promise<readonly Finding[]>
+  /** What is wrong with the store, and what to do about it. Of the limits, only `maxRows.failed` counts: Redis has no tables. */
+  doctor(options?: DoctorOptions): Promise<readonly Finding[]>
   /** Stops the workers and closes what hapax opened, not the client it was given. */
   close(): Promise<void>
 }
@@ -122,8 +122,8 @@ export class LeaseCore implements ClaimHapax {
     return this.#engine.store.admin.trace(text('id', id, MAX_TEXT_BYTES), sourceOption(source))
   }
 
-  doctor(): Promise<readonly Finding[]> {
-    return leaseDoctor(this.#engine.store)
+  doctor(options?: DoctorOptions): Promise<readonly Finding[]> {
+    return leaseDoctor(this.#engine.store, options)
   }
 
   async close(): Promise<void> {

@@ -175,6 +175,24 @@ export interface Finding {
   readonly advice: string
 }
 
+/** A table that grows with what passes through, or with what is kept. */
+export type GrowingTable = 'inbox' | 'outbox' | 'failed' | 'receipts' | 'effects' | 'sent' | 'audit'
+
+/** How large a table is, without counting it. */
+export interface Growth {
+  readonly table: GrowingTable
+  /** An estimate, or more than there are; undefined: the database has none. */
+  readonly rows: number | undefined
+  /** How long ago its oldest row was written, where that is quickly found. */
+  readonly oldestMs: number | undefined
+}
+
+/** What `doctor` wants to know of the store. */
+export interface Checkup {
+  readonly findings: readonly Finding[]
+  readonly growth: readonly Growth[]
+}
+
 /** One place where a message was found. */
 export type Trace =
   | {
@@ -311,8 +329,8 @@ export interface StoreAdmin {
   clean(step: CleanupStep, olderThanMs: number, limit: number): Promise<Cleaned>
   /** Writes down what was done by hand, where no other method does. */
   audit(audit: Audit, about: AuditSubject): Promise<void>
-  /** What `doctor` wants to know: settings, sizes, long transactions, clocks. */
-  checkup(): Promise<readonly Finding[]>
+  /** What `doctor` wants to know: settings, sizes, long transactions, clocks. No table is read as a whole for it. */
+  checkup(): Promise<Checkup>
   status(): Promise<StoreStatus>
   /**
    * Every place where a message with this id is known. By its key, if `source` is given or the id is a UUIDv7; any other id is looked for

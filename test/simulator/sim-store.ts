@@ -384,7 +384,7 @@ export class SimStore implements Store<SimTx> {
     clean: (step, olderThanMs, limit) =>
       this.#once(`cleans ${step.kind}`, (db, tx) => this.#sql.cleanup(db, tx, step, olderThanMs, limit)),
     audit: async () => {},
-    checkup: async () => [],
+    checkup: async () => ({ findings: [], growth: [] }),
     status: () => unused('status'),
     trace: () => unused('trace'),
   }

@@ -997,7 +997,7 @@ describe('doctor', () => {
       await admin.query('start transaction with consistent snapshot')
       await admin.query('select * from effects for update')
       try {
-        const findings = await storeWith({}, `set time_zone = '${zone}'`).admin.checkup()
+        const { findings } = await storeWith({}, `set time_zone = '${zone}'`).admin.checkup()
         const { message: found } = findings.find(({ check }) => check === 'long transactions') as Finding
         expect(found).not.toMatch(new RegExp(`connection .*\\b${admin.threadId}\\b`))
       } finally {

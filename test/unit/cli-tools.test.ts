@@ -183,6 +183,26 @@ describe('doctor', () => {
     expect(stdout).toMatch(/\n\n1 error, \d warnings\n$/)
   })
 
+  it('warns of tables that have grown beyond a limit', async () => {
+    const { stdout } = await shop.look('doctor', '--max-rows', 'inbox=1', 'failed=1', '--max-age', 'receipts=30d')
+    expect(stdout).toMatch(/^warning +growth +inbox has about 3 rows, more than 1\n +Look at npx hapax status/m)
+    expect(stdout).toMatch(/^warning +growth +failed has about 3 rows, more than 1\n +Look at npx hapax failed list/m)
+    for (const [option, value, said] of [
+      ['--max-rows', 'inbox', 'expected --max-rows to be a table and its limit, as failed=…, got inbox (usage)'],
+      [
+        '--max-rows',
+        'inbox=many',
+        'expected a whole number from 1 to 1000000000000000 for --max-rows, got many (usage)',
+      ],
+      ['--max-age', 'inbox=5', 'expected a time like 30d, 12h, 15m, 90s or 500ms for --max-age, got 5 (usage)'],
+      ['--max-age', 'effects=5d', 'expected maxAgeMs to be an object with the options inbox,'],
+    ] as const) {
+      const { exitCode, stderr } = await shop.look('doctor', option, value)
+      expect(stderr).toContain(said)
+      expect(exitCode).not.toBe(0)
+    }
+  })
+
   it('does not fail on warnings', async () => {
     const around = shop.copy()
     worker(around.cwd, { consumers: { shipping: ['parcel.packed'] }, relays: ['default', 'partners'] })

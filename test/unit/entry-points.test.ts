@@ -477,6 +477,20 @@ const USING: readonly Entry[] = [
     options: { everyMs: COUNT, auditRetentionMs: COUNT },
   },
   {
+    name: 'doctor',
+    call: (options) => hapax.doctor(options),
+    options: {
+      maxRows: { fine: { inbox: 5 }, kind: 'word', also: ['empty object'] },
+      maxAgeMs: { fine: { inbox: 5 }, kind: 'word', also: ['empty object'] },
+    },
+  },
+  {
+    name: 'limits of doctor',
+    call: ({ rows, ageMs }) => hapax.doctor({ maxRows: { audit: rows }, maxAgeMs: { audit: ageMs } }),
+    positional: true,
+    options: { rows: COUNT, ageMs: COUNT },
+  },
+  {
     name: 'relays of a worker',
     call: ({ relays }) => hapax.worker({ relays }),
     positional: true,

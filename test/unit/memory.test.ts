@@ -400,6 +400,6 @@ describe('cleaning in memory', () => {
         .map((row) => (row as { id: string }).id)
         .sort(),
     ).toEqual(['2', '4'])
-    expect(await store.admin.checkup()).toMatchObject([{ level: 'warning' }])
+    expect((await store.admin.checkup()).findings).toMatchObject([{ level: 'warning' }])
   })
 })

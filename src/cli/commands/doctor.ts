@@ -1,25 +1,63 @@
-import { safe } from '../../base/index.ts'
+import { asError, MAX_SPAN_MS, messageOf, safe } from '../../base/index.ts'
 import type { Finding } from '../../contracts/index.ts'
+import { CliError } from '../io/errors.ts'
 import { type Io, json, line, paint } from '../io/io.ts'
 import { plural, widthOf } from '../io/text.ts'
-import { type AddCommand, examples, withStore } from '../options.ts'
+import { type AddCommand, durationFrom, examples, wholeNumber, withStore } from '../options.ts'
 import { type StoreOptions, withEitherState } from '../store.ts'
 
 /** Adds `hapax doctor`. */
 export const addDoctor: AddCommand = (root, io, done) => {
   withStore(root.command('doctor'))
     .description('Looks for what is wrong with the database, the workers and what waits, and says what to do.')
+    .option('--max-rows <table=rows...>', 'warn of a table with more rows, as receipts=50000000')
+    .option('--max-age <table=time...>', 'warn of a table with older rows, as failed=30d')
     .addHelpText(
       'after',
-      `\nExit code 1 if there is an error; warnings alone are no failure.\n${examples('hapax doctor', 'hapax doctor --json')}`,
+      `
+Exit code 1 if there is an error; warnings alone are no failure. Tables with limits: inbox, outbox, failed, receipts,
+effects (rows only), sent, audit. Large tables are estimated, not counted.
+${examples('hapax doctor', 'hapax doctor --max-rows inbox=5000 --max-age inbox=1h failed=7d', 'hapax doctor --json')}`,
     )
     .action(async (options) => done(await doctor(options, io)))
 }
 
+/** Options of `hapax doctor`. */
+interface Options extends StoreOptions {
+  readonly maxRows?: readonly string[]
+  readonly maxAge?: readonly string[]
+  readonly json?: true
+}
+
+/** Limits as they were typed; what is wrong with them, `doctor` itself says. */
+function limitsOf(option: string, given: readonly string[] = [], read: (text: string) => number) {
+  return Object.fromEntries(
+    given.map((each) => {
+      const [, table, value] = /^(\w+)=(.+)$/.exec(each) ?? []
+      if (table === undefined || value === undefined) {
+        throw new CliError('usage', `expected ${option} to be a table and its limit, as failed=…, got ${safe(each)}`)
+      }
+      return [table, readValue(option, value, read)]
+    }),
+  )
+}
+
+function readValue(option: string, value: string, read: (text: string) => number): number {
+  try {
+    return read(value)
+  } catch (error) {
+    throw new CliError('usage', `${messageOf(asError(error))} for ${option}, got ${safe(value)}`)
+  }
+}
+
 const STYLES = { ok: 'green', warning: 'yellow', error: 'red' } as const
 
-async function doctor(options: StoreOptions & { json?: true }, io: Io): Promise<number> {
-  const findings = await withEitherState(options, io, (hapax) => hapax.doctor())
+async function doctor(options: Options, io: Io): Promise<number> {
+  const limits = {
+    maxRows: limitsOf('--max-rows', options.maxRows, wholeNumber(1, 1e15)),
+    maxAgeMs: limitsOf('--max-age', options.maxAge, durationFrom(1, MAX_SPAN_MS)),
+  }
+  const findings = await withEitherState(options, io, (hapax) => hapax.doctor(limits))
   const errors = findings.filter(({ level }) => level === 'error').length
   if (options.json) json(io, { ok: errors === 0, findings })
   else tell(findings, errors, io)

@@ -29,7 +29,7 @@ import { look } from './look.ts'
 import { confirm, outboxRows, postpone, recordRelay, refuse } from './outbox.ts'
 import { pageAfter } from './rows.ts'
 import { republish, sentList, sentRows } from './sent.ts'
-import { FINDINGS, status, trace } from './status.ts'
+import { FINDINGS, growth, status, trace } from './status.ts'
 import { subscribe, unsubscribe } from './subscriptions.ts'
 import { type MemoryTx, openTransaction, Transaction, unlessAborted } from './transaction.ts'
 import { open, write } from './unit.ts'
@@ -158,7 +158,7 @@ class Memory implements MemoryStore {
   readonly admin: StoreAdmin = {
     clean: (step, olderThanMs, limit) => this.#alone((data) => clean(data, step, olderThanMs, limit)),
     audit: (audit, about) => this.#alone((data) => data.note(audit, about)),
-    checkup: async () => FINDINGS,
+    checkup: () => this.#alone((data) => ({ findings: FINDINGS, growth: growth(data) })),
     status: () => this.#alone((data) => status(data, this.#workers.list())),
     trace: (id, source) => this.#alone((data) => trace(data, id, source)),
   }

@@ -1,5 +1,5 @@
 import type { EffectRow, WorkerRow } from '../../contracts/index.ts'
-import { COUNTED_RECEIPTS, type Finding, type StoreStatus, type Trace } from '../../contracts/index.ts'
+import { COUNTED_RECEIPTS, type Finding, type Growth, type StoreStatus, type Trace } from '../../contracts/index.ts'
 import type { Data } from './data.ts'
 import {
   type AuditRow,
@@ -76,6 +76,22 @@ export const FINDINGS: readonly Finding[] = [
     advice: 'use postgres, mysql or sqlite for anything that must not be lost',
   },
 ]
+
+/** How large the tables are. */
+export function growth(data: Data): readonly Growth[] {
+  const of = <Row>(table: Growth['table'], rows: readonly Row[], at?: (row: Row) => Date): Growth => {
+    const first = rows[0] === undefined ? undefined : at?.(rows[0])
+    return { table, rows: rows.length, oldestMs: first && data.clock.now() - first.getTime() }
+  }
+  return [
+    of('inbox', data.inbox.all(), (row) => row.createdAt),
+    of('failed', data.failed.all(), (row) => row.failedAt),
+    of('sent', data.sent.all(), (row) => row.sentAt),
+    of('audit', data.audit.all(), (row) => row.at),
+    of('receipts', data.receipts.all()),
+    of('effects', data.effects.all()),
+  ]
+}
 
 /** Every place where a message is known. */
 export function trace(data: Data, id: string, source: string | undefined): readonly Trace[] {

@@ -1,4 +1,4 @@
-import type { Finding } from '../../contracts/index.ts'
+import type { Checkup, Finding } from '../../contracts/index.ts'
 import { type Commands, type Reply, textOf } from './commands.ts'
 
 /** What is said about one server. */
@@ -10,7 +10,7 @@ interface Server {
 }
 
 /** Looks at the settings of every server that has data. */
-export async function checkup(commands: Commands): Promise<readonly Finding[]> {
+export async function checkup(commands: Commands): Promise<Checkup> {
   const infos = await commands.onEach('INFO')
   const fsyncs = await settings(commands, 'appendfsync', infos.length)
   const replicas = await settings(commands, 'min-replicas-to-write', infos.length)
@@ -20,7 +20,9 @@ export async function checkup(commands: Commands): Promise<readonly Finding[]> {
     minReplicas: replicas[index] === undefined ? undefined : Number(replicas[index]),
   }))
   const role = roleOf(servers, commands.cluster)
-  return [role, ...[version, eviction, persistence, failOver, memory].map((look) => look(servers))]
+  const findings = [role, ...[version, eviction, persistence, failOver, memory].map((look) => look(servers))]
+  // Keys are counted for all applications of a server together; how full it is says more.
+  return { findings, growth: [] }
 }
 
 /** A setting of each server. */

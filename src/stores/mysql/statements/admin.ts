@@ -67,8 +67,18 @@ values (${NOW}, ?, ?, ?, ?, ?, ?, ?, ?)`,
   }
 }
 
-/** How much there is. */
-export function status(prefix: string): StatusStatements {
+/** The tables that grow, and when a row was written, where rows have a number to find the oldest one by. */
+const GROWING = [
+  ['inbox', 'created_at'],
+  ['failed', 'failed_at'],
+  ['sent', 'sent_at'],
+  ['audit', 'at'],
+  ['receipts', null],
+  ['effects', null],
+] as const
+
+/** How much there is. `prefix` is that of tables in a statement, with the database; `name` is that of their names alone. */
+export function status(prefix: string, database: string, name: string): StatusStatements {
   const table = (name: string): string => `${prefix}${name}`
   const receiptCountText = (limit: number) => `
 select count(*) as count from (
@@ -101,6 +111,16 @@ from (
   select name, 0, 0, 0, null, destination from ${table('relays')}
 ) as counts
 group by relay order by relay`),
+    growth: {
+      text: GROWING.map(([each, time]) => {
+        const age = `timestampdiff(microsecond, ${time}, ${NOW}) / 1000`
+        const oldest = time === null ? 'null' : `(select ${age} from ${table(each)} order by seq limit 1)`
+        return `
+select '${each}' as name,
+  (select table_rows from information_schema.tables where table_schema = ? and table_name = ?) as estimate, ${oldest} as age`
+      }).join('\nunion all'),
+      params: GROWING.flatMap(([each]) => [database, bytes(`${name}${each}`)]),
+    },
   }
 }
 

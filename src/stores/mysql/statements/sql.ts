@@ -51,7 +51,7 @@ export function dialect(database: string, prefix: string): Dialect {
     held: { inbox: held(full, 'inbox'), outbox: held(full, 'outbox') },
     aside: { inbox: aside(full, 'inbox'), outbox: aside(full, 'outbox') },
     admin: admin(full, checks(database, prefix)),
-    status: status(full),
+    status: status(full, database, prefix),
     traces: traces(full),
     writeLocal: local(full),
     look: look(full),

@@ -122,6 +122,16 @@ values ($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8
   }
 }
 
+/** The tables that grow, and when a row was written, where rows have a number to find the oldest one by. */
+const GROWING = [
+  ['inbox', 'created_at'],
+  ['failed', 'failed_at'],
+  ['sent', 'sent_at'],
+  ['audit', 'at'],
+  ['receipts', null],
+  ['effects', null],
+] as const
+
 /** How much there is. */
 export function status(schema: string): StatusStatements {
   return {
@@ -164,6 +174,15 @@ from (
   select name, 0, 0, 0, null, destination from ${schema}.relays
 ) as counts
 group by relay order by relay`),
+    growth: plain(
+      GROWING.map(([table, time]) => {
+        const age = MS(`clock_timestamp() - ${time}`)
+        const oldest = time === null ? 'null::bigint' : `(select ${age} from ${schema}.${table} order by seq limit 1)`
+        return `
+select '${table}' as name, (select reltuples::bigint from pg_class where oid = '${schema}.${table}'::regclass) as estimate,
+  ${oldest} as age`
+      }).join('\nunion all'),
+    ),
   }
 }
 

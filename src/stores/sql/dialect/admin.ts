@@ -25,6 +25,8 @@ export interface StatusStatements {
   readonly consumers: Statement
   /** relay, waiting, held, failed, oldest, destination. */
   readonly relays: Statement
+  /** name, estimate, age: of the tables that grow, as `Growth` has it; null where nothing is quickly found. */
+  readonly growth: Statement
 }
 
 /**

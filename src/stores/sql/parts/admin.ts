@@ -1,6 +1,7 @@
 import type { Row, Statement } from '../../../contracts/index.ts'
 import { COUNTED_RECEIPTS, type StoreAdmin, type StoreStatus, type Trace } from '../../../contracts/index.ts'
 import { type KeyRange, keyRange, messageKey } from '../../../message/index.ts'
+import { lookAtGrowth } from '../checkup.ts'
 import { asConsumerStatus, asStatus, asTrace } from '../operator-rows.ts'
 import { asEffect } from '../rows.ts'
 import { asText } from '../values.ts'
@@ -25,7 +26,11 @@ export function sqlAdmin(parts: SqlParts): StoreAdmin {
       return cleaned
     },
     audit: async (audit, about) => void (await calls.run(dialect.admin.audit(audit, about))),
-    checkup: () => dialect.admin.checkup(query),
+    checkup: async () => {
+      const findings = await dialect.admin.checkup(query)
+      const grown = await lookAtGrowth(query, dialect.status.growth)
+      return { findings: [...findings, ...grown.findings], growth: grown.growth }
+    },
     status: async () => {
       const workers = await workersOf(parts)
       return asStatus(await consumersOf(parts), await rowsOf(parts, dialect.status.relays), workers)

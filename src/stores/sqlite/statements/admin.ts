@@ -101,6 +101,22 @@ from (
   select name, 0, 0, 0, null, destination from ${prefix}relays
 )
 group by relay order by relay`),
+    // Numbers are given out in turn: the first and the last say how many rows there are at most. Receipts and effects have none.
+    growth: plain(
+      [
+        ['inbox', 'created_at'],
+        ['failed', 'failed_at'],
+        ['sent', 'sent_at'],
+        ['audit', 'at'],
+      ]
+        .map(([table, time]) => {
+          const from = `from ${prefix}${table}`
+          return `
+select '${table}' as name, (select max(seq) ${from}) - (select min(seq) ${from}) + 1 as estimate,
+  (select ${NOW} - ${time} ${from} order by seq limit 1) as age`
+        })
+        .join('\nunion all'),
+    ),
   }
 }
 

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
+import type { DoctorOptions } from '../../../admin/index.ts'
 import { Permanent, pause, systemClock } from '../../../base/index.ts'
 import { type Case, parallelOnly } from '../case.ts'
-import { assertOutcome, gate, Pong, type World } from '../world.ts'
+import { assertOutcome, assertRejects, gate, Pong, type World } from '../world.ts'
 
 const OLD = { consumer: 'billing', olderThanMs: 1 } as const
 const HOUR_MS = 3_600_000
@@ -248,6 +249,38 @@ const others: readonly Case[] = [
         const finding = findings.find(({ check }) => check === name)
         assert.ok(finding && finding.advice !== '', `expected a finding about ${name}`)
       }
+    },
+  },
+  {
+    name: 'doctor warns of tables that are larger or older than they should be, and leaves the others alone',
+    run: async (world) => {
+      const reader = world.reader(
+        ({ message }) => {
+          if (message.id === 'bad') throw new Permanent('bad')
+        },
+        { hapax: world.hapax({ delivery: 'relay' }) },
+      )
+      const growth = async (options?: DoctorOptions): Promise<readonly string[]> =>
+        (await reader.hapax.doctor(options)).filter(({ check }) => check === 'growth').map(({ message }) => message)
+      await reader.deliver('bad')
+      await reader.hapax.failed.discardAll({ all: true })
+      for (const id of ['bad', 'b', 'c']) await reader.deliver(id)
+      const later = world.reader(undefined, { hapax: reader.hapax, name: 'later', receive: 'store' })
+      for (const id of ['d', 'e']) await later.deliver(id)
+      await reader.hapax.transaction((tx) => reader.hapax.publishMany(tx, [Pong.of({ n: 1 }), Pong.of({ n: 2 })]))
+      await aged(world, 3)
+      assert.deepEqual(await growth(), ['no table has grown beyond its limit'])
+      const many = await growth({ maxRows: { inbox: 1, outbox: 1 } })
+      assert.deepEqual([...many].sort(), [
+        'inbox has about 2 rows, more than 1',
+        'outbox has about 2 rows, more than 1',
+      ])
+      const old = await growth({ maxAgeMs: { receipts: 1, audit: 1, inbox: 1 } })
+      assert.deepEqual(
+        old.map((message) => message.replace(/is .* old$/, 'is old').replace(/more than .* old$/, 'old')).sort(),
+        ['billing has receipts that are old', 'the oldest row of audit is old', 'the oldest row of inbox is old'],
+      )
+      await assertRejects(growth({ maxRows: { inbox: 0 } }), 'invalid-option')
     },
   },
   {

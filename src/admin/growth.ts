@@ -1,0 +1,132 @@
+import { noOthers, positiveInteger, spanMs } from '../base/index.ts'
+import type { Finding, GrowingTable, Growth, StoreStatus } from '../contracts/index.ts'
+
+/** From which size and age on `doctor` warns, by table. */
+export interface DoctorOptions {
+  /**
+   * How many rows a table may have, estimated where the database does so.
+   * @default inbox and outbox 100_000, failed 10_000, receipts 50_000_000, effects and sent 10_000_000, audit 1_000_000
+   */
+  readonly maxRows?: Partial<Record<GrowingTable, number>>
+  /**
+   * How old the oldest row of a table may be.
+   * @default inbox 7 days, outbox 5 minutes, failed 30 days, receipts and sent 90 days, audit 400 days
+   */
+  readonly maxAgeMs?: Partial<Record<AgingTable, number>>
+}
+
+/** Tables whose oldest row can be found; effects live as long as their receipts. */
+type AgingTable = Exclude<GrowingTable, 'effects'>
+
+/** The same with every default filled in. */
+export interface GrowthLimits {
+  readonly maxRows: Readonly<Record<GrowingTable, number>>
+  readonly maxAgeMs: Readonly<Record<AgingTable, number>>
+}
+
+const MINUTE_MS = 60_000
+const DAY_MS = 24 * 60 * MINUTE_MS
+
+const DEFAULTS: GrowthLimits = {
+  maxRows: {
+    inbox: 100_000,
+    outbox: 100_000,
+    failed: 10_000,
+    receipts: 50_000_000,
+    effects: 10_000_000,
+    sent: 10_000_000,
+    audit: 1_000_000,
+  },
+  maxAgeMs: {
+    inbox: 7 * DAY_MS,
+    outbox: 5 * MINUTE_MS,
+    failed: 30 * DAY_MS,
+    receipts: 90 * DAY_MS,
+    sent: 90 * DAY_MS,
+    audit: 400 * DAY_MS,
+  },
+}
+
+/** What to do about a table that grows. */
+const ADVICE: Readonly<Record<GrowingTable, string>> = {
+  inbox: 'Look at npx hapax status: start more workers, raise concurrency, or find out why handlers fail.',
+  outbox: 'Look at the workers of this relay, its broker, and hapax keys list.',
+  failed: 'Look at npx hapax failed list --group, then retry or discard them in bulk.',
+  receipts:
+    'See that a worker of each consumer runs with cleanup, shorten retentionMs, or run npx hapax cleanup. If they are kept so long on purpose, raise the limit.',
+  effects: 'They go with the receipts of their messages: see that a worker runs with cleanup, or shorten retentionMs.',
+  sent: 'Shorten keepSentMs, and see that a worker of the relay runs with cleanup.',
+  audit: 'Shorten cleanup.auditRetentionMs of the workers, and see that one of them runs with cleanup.',
+}
+
+const WORRYING: readonly GrowingTable[] = ['inbox', 'outbox', 'failed', 'receipts', 'effects', 'sent', 'audit']
+const AGING: readonly AgingTable[] = ['inbox', 'outbox', 'failed', 'receipts', 'sent', 'audit']
+
+/** Checks the limits and fills in the defaults. */
+export function growthLimits(options: DoctorOptions = {}): GrowthLimits {
+  noOthers('options of doctor', options, ['maxRows', 'maxAgeMs'])
+  const { maxRows = {}, maxAgeMs = {} } = options
+  noOthers('maxRows', maxRows, WORRYING)
+  noOthers('maxAgeMs', maxAgeMs, AGING)
+  const limits = { maxRows: { ...DEFAULTS.maxRows }, maxAgeMs: { ...DEFAULTS.maxAgeMs } }
+  for (const table of WORRYING) {
+    limits.maxRows[table] = positiveInteger(`maxRows.${table}`, maxRows[table], DEFAULTS.maxRows[table])
+  }
+  for (const table of AGING) {
+    const { [table]: ageMs = DEFAULTS.maxAgeMs[table] } = maxAgeMs
+    limits.maxAgeMs[table] = spanMs(`maxAgeMs.${table}`, ageMs)
+  }
+  return limits
+}
+
+/** Which tables are larger, or have older rows, than they should. What waits and what failed is counted, the rest is estimated. */
+export function growthFindings(
+  growth: readonly Growth[],
+  status: StoreStatus,
+  old: readonly string[],
+  limits: GrowthLimits,
+): readonly Finding[] {
+  const found = [
+    ...growth.flatMap((each) => grown(counted(each, status), limits)),
+    ...grown({ table: 'outbox', rows: status.outbox, oldestMs: undefined }, limits),
+    ...old.map((consumer) => oldReceipts(consumer, limits)),
+  ]
+  if (found.length > 0) return found
+  return [{ check: 'growth', level: 'ok', message: 'no table has grown beyond its limit', advice: '' }]
+}
+
+/** With the exact number, where `status` has it. */
+function counted(growth: Growth, { consumers, relays }: StoreStatus): Growth {
+  const sum = (numbers: readonly number[]): number => numbers.reduce((all, each) => all + each, 0)
+  if (growth.table === 'inbox') {
+    return { ...growth, rows: sum(consumers.map(({ waiting, retrying, held }) => waiting + retrying + held)) }
+  }
+  if (growth.table === 'failed') return { ...growth, rows: sum([...consumers, ...relays].map(({ failed }) => failed)) }
+  return growth
+}
+
+/** What is wrong with the size and the age of one table. */
+export function grown({ table, rows, oldestMs }: Growth, { maxRows, maxAgeMs }: GrowthLimits): readonly Finding[] {
+  const found: Finding[] = []
+  if (rows !== undefined && rows > maxRows[table]) {
+    found.push(warning(`${table} has about ${rows} rows, more than ${maxRows[table]}`, ADVICE[table]))
+  }
+  if (oldestMs !== undefined && table !== 'effects' && oldestMs > maxAgeMs[table]) {
+    found.push(warning(`the oldest row of ${table} is ${days(oldestMs)} old`, ADVICE[table]))
+  }
+  return found
+}
+
+function oldReceipts(consumer: string, { maxAgeMs }: GrowthLimits): Finding {
+  return warning(`${consumer} has receipts that are more than ${days(maxAgeMs.receipts)} old`, ADVICE.receipts)
+}
+
+function warning(message: string, advice: string): Finding {
+  return { check: 'growth', level: 'warning', message, advice }
+}
+
+function days(ms: number): string {
+  const count = Math.floor(ms / DAY_MS)
+  if (count >= 2) return `${count} days`
+  return ms >= 2 * 3_600_000 ? `${Math.floor(ms / 3_600_000)} hours` : `${Math.ceil(ms / 1000)} seconds`
+}
