@@ -11,6 +11,7 @@ import type {
   StoreFailed,
   StoreJournal,
 } from '../contracts/index.ts'
+import { SETTLED } from '../contracts/index.ts'
 import { MAX_RESULT_BYTES } from '../leased/index.ts'
 import {
   fingerprint,
@@ -133,9 +134,10 @@ export class FailedMessages {
   }
 
   /**
-   * Says what became of an outside call that nobody knew about, and tries its message again. A call that is settled the same way
-   * already is not an error: then only the message is tried again. Rejects with `not-found` if there is no such message or effect,
-   * and with `conflict` if the call is known to have ended otherwise.
+   * Says what became of an outside call that nobody knew about, and tries its message again. What was said wrongly may be said anew
+   * while the message is failed and the call has not been made since: if the handler failed for a missing or wrong result, say the
+   * right one. Rejects with `not-found` if there is no such message or effect, and with `conflict` if the call is known to have ended
+   * otherwise.
    */
   async settle(seq: string, options: SettleOptions): Promise<void> {
     noOthers('options', options, ['effect', 'as', 'result', 'by'])
@@ -309,13 +311,13 @@ function settlement({ effect, as, result }: SettleOptions): EffectEnd {
     if (result !== undefined) expected('result', `absent unless the effect is 'done'`, result)
     const message =
       as === 'retry' ? `made again, although nobody knows whether '${effect}' happened` : 'settled by hand'
-    return { state: 'not-done', result: null, error: { name: 'Settled', message } }
+    return { state: 'not-done', result: null, error: { name: SETTLED, message } }
   }
   const json = result === undefined ? '' : jsonOf('result', result)
   if (Buffer.byteLength(json) > MAX_RESULT_BYTES) {
     expected('result', `at most ${MAX_RESULT_BYTES} bytes as JSON`, `${Buffer.byteLength(json)} bytes`)
   }
-  return { state: 'done', result: json, error: null }
+  return { state: 'done', result: json, error: { name: SETTLED, message: 'settled by hand' } }
 }
 
 function settleNote({ effect, as, by }: SettleOptions): string {

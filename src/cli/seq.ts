@@ -1,4 +1,5 @@
-import { InvalidArgumentError } from 'commander'
+import { type Command, InvalidArgumentError } from 'commander'
+import { safe } from '../base/index.ts'
 import type { Hapax } from '../index.ts'
 import { isSeq, numberOf, seqOf } from '../message/index.ts'
 import { CliError } from './io/errors.ts'
@@ -10,7 +11,7 @@ import type { AnyHapax } from './store.ts'
 const NUMBER = /^[1-9]\d{0,17}$/
 
 /** Reads the name of a row, or its number alone. */
-export function seqOrNumber(text: string): string {
+function seqOrNumber(text: string): string {
   if (isSeq(text) || NUMBER.test(text)) return text
   throw new InvalidArgumentError('expected the seq of a message as it is listed, such as 12-3456, or its number')
 }
@@ -25,12 +26,47 @@ export function pageStart(text: string): string {
   return seqOf(numberOf(seqOrNumber(text)), 0)
 }
 
-/** The name of a failed message; undefined: none has this number. */
-export function failedSeq({ failed }: AnyHapax, typed: string): Promise<string | undefined> {
-  return found(typed, async (page) => [
+/** Reads what names a failed message: its seq, the number of that alone, or the id of the message. */
+export function failedName(text: string): string {
+  if (text.trim() !== '') return text
+  throw new InvalidArgumentError('expected the number of a failed message, or its id')
+}
+
+/** Reads several of them. */
+export function failedNames(text: string, others: readonly string[] = []): readonly string[] {
+  return [...others, failedName(text)]
+}
+
+/** Adds the option that says which of several failed messages of one id is meant. */
+export function withConsumer(command: Command): Command {
+  return command.option('--consumer <name>', 'with an id: of which consumer, or relay')
+}
+
+/** The seq of a failed message; undefined: there is none of this number or id. */
+export async function failedSeq(hapax: AnyHapax, typed: string, consumer?: string): Promise<string | undefined> {
+  if (isSeq(typed)) return typed
+  const { failed } = hapax
+  if (!NUMBER.test(typed)) return byId(hapax, typed, consumer)
+  const numbered = await found(typed, async (page) => [
     ...(await failed.list(page)),
     ...(await failed.list({ ...page, replaced: true })),
   ])
+  return numbered ?? byId(hapax, typed, consumer)
+}
+
+/** An id may have failed at several consumers. One that an edit has replaced only counts where there is no other. */
+async function byId(hapax: AnyHapax, id: string, consumer: string | undefined): Promise<string | undefined> {
+  const traces = (await hapax.explain(id)).filter((trace) => trace.where === 'failed')
+  const all = traces.filter((trace) => consumer === undefined || trace.consumer === consumer)
+  const open = all.filter(({ replacedBy }) => replacedBy === null)
+  const [row, ...others] = open.length > 0 ? open : all
+  if (others.length === 0) return row?.seq
+  const which = (row === undefined ? [] : [row, ...others]).map((each) => `${each.seq} of ${safe(each.consumer)}`)
+  throw new CliError(
+    'usage',
+    `several failed messages have the id ${safe(id)}: give --consumer, or the number of one`,
+    which,
+  )
 }
 
 /** The name of a published message; undefined: none has this number. */

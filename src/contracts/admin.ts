@@ -134,6 +134,9 @@ export interface SentFilter extends SentWhere {
   readonly limit: number
 }
 
+/** The name of the error on an effect that a person settled: until the call is made again, it may be settled anew. */
+export const SETTLED = 'Settled'
+
 /** How many receipts of a consumer are counted: there may be very many. */
 export const COUNTED_RECEIPTS = 10_000
 

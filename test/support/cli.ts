@@ -21,6 +21,7 @@ export interface Around {
   readonly cwd?: string
   readonly env?: Record<string, string>
   readonly confirm?: (question: string) => Promise<boolean>
+  readonly ask?: (question: string) => Promise<string | undefined>
   readonly edit?: (text: string) => Promise<string>
   /** Called once with what asks the command to end. */
   readonly onStart?: (signal: (name: EndSignal) => void) => void
@@ -32,7 +33,7 @@ export interface Around {
 
 /** Runs a command line in this process. */
 export async function cli(argv: readonly string[], around: Around = {}): Promise<Ran> {
-  const { cwd = tmpdir(), env = {}, confirm, edit, color = false, columns } = around
+  const { cwd = tmpdir(), env = {}, confirm, ask, edit, color = false, columns } = around
   let [stdout, stderr] = ['', '']
   const terminal = { isTTY: columns !== undefined, columns }
   const io: Io = {
@@ -54,6 +55,7 @@ export async function cli(argv: readonly string[], around: Around = {}): Promise
     cwd,
     color,
     confirm,
+    ask,
     edit,
     onSignal: (listener) => {
       around.onStart?.(listener)

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createHapax, defineMessage, type LeasedContext, silentLogger } from '../../src/index.ts'
+import { createHapax, defineMessage, type LeasedContext, Permanent, silentLogger } from '../../src/index.ts'
 import { sqlite } from '../../src/stores/sqlite/index.ts'
 import { cli, sharedDatabase } from '../support/cli.ts'
 
@@ -88,6 +88,45 @@ describe('failed settle', () => {
     expect(stdout).toContain('sms is done with it')
   })
 
+  it('asks for the result on a terminal', async () => {
+    const asked: string[] = []
+    const ask = async (question: string): Promise<string> => {
+      asked.push(question)
+      return '{"id":"SM1"}'
+    }
+    const around = { ...shop.copy(), ask }
+    expect((await cli(['failed', 'settle', '1-7', 'send', '--done'], around)).exitCode).toBe(0)
+    expect(asked).toEqual([expect.stringContaining(`What did 'send' return, as JSON?`)])
+    expect((await cli(['explain', 'sms-1'], around)).stdout).toContain('done: {"id":"SM1"}')
+    const givenUp = { ...shop.copy(), ask: async () => undefined }
+    expect(await cli(['failed', 'settle', '1-7', 'send', '--done'], givenUp)).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining('nothing was changed'),
+    })
+  })
+
+  it('takes another result after a handler has failed for the first one, and the audit has both', async () => {
+    const around = shop.copy()
+    const run = (): Promise<unknown> =>
+      withSms(`${around.cwd}/shop.db`, async (ctx) => {
+        const sent = await ctx.effect<{ id: string }>('send', () => Promise.reject(new Error('made again')))
+        if (sent?.id === undefined) throw new Permanent('no id')
+      })
+    for (const said of ['--no-result', '--result=1', '--result={"id":"SM1"}']) {
+      const settled = await cli(['failed', 'settle', '1', 'send', '--done', said], around)
+      expect(settled).toMatchObject({ exitCode: 0, stderr: '' })
+      await run()
+    }
+    expect((await cli(['failed', 'list'], around)).stdout).toBe('no failed messages\n')
+    const { stdout } = await cli(['explain', 'sms-1'], around)
+    expect(stdout.match(/'send' as done/g)).toHaveLength(3)
+  })
+
+  it('takes the id of the message', async () => {
+    const settled = await cli(['failed', 'settle', 'sms-1', 'send', '--not-done'], shop.copy())
+    expect(settled).toMatchObject({ exitCode: 0, stdout: expect.stringMatching(/^'send' of 1-7 is settled/) })
+  })
+
   it.for([['--not-done'], ['--retry']])('lets a call be made again with %s', async ([how]) => {
     const around = shop.copy()
     const settled = await cli(['failed', 'settle', '1-7', 'send', how as string, '--json'], around)
@@ -112,6 +151,7 @@ describe('failed settle', () => {
     expect(await said('1-7', 'send', '--done', '--retry')).toMatch(/got several/)
     expect(await said('1-7', 'send', '--retry', '--result', '1')).toMatch(/--result goes with --done only/)
     expect(await said('1-7', 'send', '--done', '--result', '{')).toMatch(/expected the result to be JSON/)
+    expect(await said('1-7', 'send', '--done')).toMatch(/--done needs --result <json>, or --no-result/)
     expect(await said('1-7', 'call', '--done')).toMatch(
       /1-7 has no outside call 'call' \(not-found\)\n {2}it has: reserve, send/,
     )

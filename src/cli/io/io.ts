@@ -24,6 +24,8 @@ export interface Io {
   readonly color: boolean
   /** Asks a yes-or-no question; undefined where there is no terminal. */
   readonly confirm: ((question: string) => Promise<boolean>) | undefined
+  /** Asks for a line of text; undefined where there is no terminal. Resolves with undefined if the person gives up. */
+  readonly ask: ((question: string) => Promise<string | undefined>) | undefined
   /** Lets a person change a text in an editor; undefined where there is no terminal. */
   readonly edit: ((text: string) => Promise<string>) | undefined
   /** Calls back when the process is asked to end; until the returned function is called, it does not end by itself. */
@@ -43,7 +45,8 @@ export function processIo(): Io {
     cwd: process.cwd(),
     // styleText knows NO_COLOR, FORCE_COLOR and terminals without colours.
     color: styleText('red', 'x', { stream: stdout }) !== 'x',
-    confirm: stdin.isTTY && stderr.isTTY ? ask : undefined,
+    confirm: stdin.isTTY && stderr.isTTY ? confirm : undefined,
+    ask: stdin.isTTY && stderr.isTTY ? ask : undefined,
     edit: stdin.isTTY && stdout.isTTY ? (text) => inEditor(text, env['VISUAL'] || env['EDITOR'] || 'vi') : undefined,
     onSignal,
   }
@@ -57,16 +60,21 @@ function onSignal(listener: (signal: EndSignal) => void): () => void {
   }
 }
 
-async function ask(question: string): Promise<boolean> {
+async function confirm(question: string): Promise<boolean> {
+  return /^y(es)?$/i.test((await ask(`${question} [y/N]`)) ?? '')
+}
+
+async function ask(question: string): Promise<string | undefined> {
   // Questions go to stderr: stdout belongs to the data.
   const prompt = createInterface({ input: process.stdin, output: process.stderr })
   try {
     // Ctrl-C and Ctrl-D close the prompt: newer versions of Node reject the question then, older ones leave it open.
     const closed = once(prompt, 'close').then(() => '\n')
-    const asked = prompt.question(`${question} [y/N] `).catch(() => '\n')
+    const asked = prompt.question(`${question} `).catch(() => '\n')
     const answer = await Promise.race([asked, closed])
-    if (answer === '\n') process.stderr.write(answer)
-    return /^y(es)?$/i.test(answer.trim())
+    if (answer !== '\n') return answer.trim()
+    process.stderr.write(answer)
+    return undefined
   } finally {
     prompt.close()
   }

@@ -1,4 +1,5 @@
 import type { Audit, EffectEnd, EffectRef, EffectRow, InboxRow, Lease } from '../../contracts/index.ts'
+import { SETTLED } from '../../contracts/index.ts'
 import type { Data } from './data.ts'
 import { notBlocked } from './inbox.ts'
 import { receiptKey, subjectOf, type WaitingRow } from './rows.ts'
@@ -88,8 +89,15 @@ function keyOf({ consumer, messageKey, name }: EffectRef): string {
   return JSON.stringify([consumer, messageKey, name])
 }
 
-/** Whether a person may say so of a call: nobody knows of it, or it has happened and what it returned could not be kept. */
-export function maySettle({ state, result }: Pick<EffectRow, 'state' | 'result'>, end: EffectEnd): boolean {
+/**
+ * Whether a person may say so of a call: nobody knows of it, or it has happened and what it returned could not be kept, or it is what
+ * a person said before, and the call has not been made since.
+ */
+export function maySettle(
+  { state, result, error }: Pick<EffectRow, 'state' | 'result' | 'error'>,
+  end: EffectEnd,
+): boolean {
+  if (error?.name === SETTLED && (state === 'done' || state === 'not-done')) return true
   if (state === 'done') return result === null && end.state === 'done'
   return state === 'started' || state === 'unknown'
 }

@@ -302,7 +302,8 @@ if sub(v, 1, 1) ~= 'f' then return { 0 } end
 local before = effect(key, name)
 if not before then return { 0 } end
 local lost = before.state == 'done' and before.result == '' and ARGV[4] == 'done'
-if before.state ~= 'started' and before.state ~= 'unknown' and not lost then return { 0 } end
+local by_hand = (before.state == 'done' or before.state == 'not-done') and sub(before.error, 1, 18) == '={"name":"Settled"'
+if before.state ~= 'started' and before.state ~= 'unknown' and not lost and not by_hand then return { 0 } end
 write(key, name, before, { state = ARGV[4], result = ARGV[5], error = ARGV[6] })
 deed(key, act, ARGV[2])
 return { 1 }

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { NotDone } from '../../base/index.ts'
+import { NotDone, Permanent } from '../../base/index.ts'
 import { assertOutcome, gate, ping } from '../store/world.ts'
 import { until } from '../wait.ts'
 import type { ClaimCase } from './index.ts'
@@ -193,6 +193,33 @@ const unknowns: readonly Case[] = [
       await settle('done', 'by hand')
       await world.drain(hapax, sms)
       assert.deepEqual([calls, seen], [1, 'by hand'])
+      assert.deepEqual(await hapax.failed.list(), [])
+    },
+  },
+  {
+    name: 'what a person said wrongly of a call is said anew while its message is failed; the call is not made again',
+    run: async (world) => {
+      const hapax = world.hapax()
+      let calls = 0
+      const seen: unknown[] = []
+      const sms = world.sms(
+        async (ctx) => {
+          const sent = await ctx.effect<unknown>('send', () => {
+            calls += 1
+            throw new Error('timeout')
+          })
+          seen.push(sent)
+          if (sent !== 'SM1') throw new Permanent('not the id that it needs')
+        },
+        { hapax },
+      )
+      assertOutcome(await sms.handle(ping('a')), 'held', 'unknown-effect')
+      for (const said of [{}, { result: 'wrong' }, { result: 'SM1' }]) {
+        const [failed] = await hapax.failed.list()
+        await hapax.failed.settle(failed?.seq as string, { effect: 'send', as: 'done', ...said })
+        await world.drain(hapax, sms)
+      }
+      assert.deepEqual([calls, seen], [1, [undefined, 'wrong', 'SM1']])
       assert.deepEqual(await hapax.failed.list(), [])
     },
   },

@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
 import type { FailedWhere } from '../../../contracts/index.ts'
+import { isSeq } from '../../../message/index.ts'
 import {
   byNumber,
   changeByFilter,
@@ -11,7 +12,7 @@ import {
 import { CliError } from '../../io/errors.ts'
 import type { Io } from '../../io/io.ts'
 import { type Done, examples, withStore } from '../../options.ts'
-import { failedSeq, seqsOrNumbers } from '../../seq.ts'
+import { failedNames, failedSeq } from '../../seq.ts'
 import { type AnyHapax, type StoreOptions, withEither } from '../../store.ts'
 import { type FailedFilters, failedWhere, withFailedFilters } from './where.ts'
 
@@ -30,7 +31,7 @@ export function addFailedChange(failed: Command, change: Change, io: Io, done: D
   const command = failed
     .command(change)
     .description(DESCRIPTIONS[change])
-    .argument('[seq...]', 'their numbers', seqsOrNumbers)
+    .argument('[message...]', 'their numbers in the list, or their ids', failedNames)
   withStore(withRows(withFailedFilters(command)))
     .addHelpText(
       'after',
@@ -50,7 +51,13 @@ async function failedChange(
   io: Io,
 ): Promise<number> {
   const where = failedWhere(options)
-  const numbered = byNumber(`failed ${change}`, numbers, where !== undefined, options)
+  // Beside ids, --consumer says which of several is meant.
+  const named =
+    numbers.length > 0 &&
+    !numbers.some(isSeq) &&
+    where !== undefined &&
+    Object.keys(where).sort().join() === 'consumer,origin'
+  const numbered = byNumber(`failed ${change}`, numbers, where !== undefined && !named, options)
   if (change === 'retry' && options.replaced) {
     throw new CliError('usage', 'what an edit has replaced is not tried again: retry the message that took its place')
   }
@@ -70,7 +77,7 @@ function workOf(hapax: AnyHapax, change: Change, where: FailedWhere | undefined)
     ...(change === 'retry' && {
       afterwards: 'what is retried is in its inbox or outbox, and due: a running worker takes it',
     }),
-    named: (typed) => failedSeq(hapax, typed),
+    named: (typed) => failedSeq(hapax, typed, where?.consumer),
     describe: async (seq) => {
       const found = await failed.get(seq)
       if (found === undefined || (change === 'retry' && found.replacedBy !== null)) return undefined

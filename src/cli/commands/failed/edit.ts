@@ -11,11 +11,12 @@ import { changes, type JsonChange } from '../../io/json-changes.ts'
 import { payloadOf } from '../../io/payload.ts'
 import { permission } from '../../io/permission.ts'
 import { byOf, type ChangeOptions, type Done, examples, withChange, withStore } from '../../options.ts'
-import { failedSeq, seqOrNumber } from '../../seq.ts'
+import { failedName, failedSeq, withConsumer } from '../../seq.ts'
 import { command, noSuchFailed, type StoreOptions, withHapax } from '../../store.ts'
 
 /** Options of `hapax failed edit`. */
 interface EditOptions extends StoreOptions, ChangeOptions {
+  readonly consumer?: string
   readonly data?: string
   readonly file?: string
   readonly yes?: true
@@ -23,8 +24,8 @@ interface EditOptions extends StoreOptions, ChangeOptions {
 
 /** Adds `hapax failed edit`. */
 export function addFailedEdit(failed: Command, io: Io, done: Done): void {
-  withStore(withChange(failed.command('edit')))
-    .argument('<seq>', 'its number in the list', seqOrNumber)
+  withStore(withChange(withConsumer(failed.command('edit'))))
+    .argument('<message>', 'its number in the list, or its id', failedName)
     .description('Puts a message with other data in the place of a failed one. It gets an id of its own.')
     .option('--data <json>', 'the new data')
     .option('--file <path>', 'a file with the new data; - reads standard input')
@@ -43,7 +44,7 @@ export function addFailedEdit(failed: Command, io: Io, done: Done): void {
 async function failedEdit(typed: string, options: EditOptions, io: Io): Promise<number> {
   const given = givenText(options, io)
   return withHapax(options, io, async (hapax) => {
-    const seq = await failedSeq(hapax, typed)
+    const seq = await failedSeq(hapax, typed, options.consumer)
     const found = seq && (await hapax.failed.get(seq))
     if (!seq || !found) throw noSuchFailed(typed, options)
     if (found.replacedBy !== null) {

@@ -5,25 +5,28 @@ import type { EffectRow } from '../../../contracts/index.ts'
 import { CliError } from '../../io/errors.ts'
 import { type Io, json, line } from '../../io/io.ts'
 import { byOf, type ChangeOptions, type Done, examples, withChange, withStore } from '../../options.ts'
-import { failedSeq, seqOrNumber } from '../../seq.ts'
+import { failedName, failedSeq, withConsumer } from '../../seq.ts'
 import { command, noSuchFailed, type StoreOptions, withEither } from '../../store.ts'
 
 /** Options of `hapax failed settle`. */
 interface SettleCommand extends StoreOptions, ChangeOptions {
+  readonly consumer?: string
   readonly done?: true
   readonly notDone?: true
   readonly retry?: true
-  readonly result?: string
+  /** False: `--no-result`. */
+  readonly result?: string | false
 }
 
 /** Adds `hapax failed settle`. */
 export function addFailedSettle(failed: Command, io: Io, done: Done): void {
-  withStore(withChange(failed.command('settle')))
-    .argument('<seq>', 'the number of the message in the list', seqOrNumber)
+  withStore(withChange(withConsumer(failed.command('settle'))))
+    .argument('<message>', 'its number in the list, or its id', failedName)
     .argument('<effect>', 'the name of the outside call')
     .description('Says what became of an outside call that nobody knew about, and tries its message again.')
     .option('--done', 'it happened: it is not made again')
-    .option('--result <json>', 'what it returned, with --done (default: nothing)')
+    .option('--result <json>', 'with --done: what it returned; on a terminal it is asked for')
+    .option('--no-result', 'with --done: it returned nothing that the handler uses')
     .option('--not-done', 'it did certainly not happen: it is made')
     .option('--retry', 'nobody knows: it is made again, with the same key')
     .addHelpText(
@@ -39,12 +42,12 @@ export function addFailedSettle(failed: Command, io: Io, done: Done): void {
 
 async function settle(typed: string, effect: string, options: SettleCommand, io: Io): Promise<number> {
   const as = decision(options)
-  const result = options.result === undefined ? {} : { result: parsed(options.result) }
   return withEither(options, io, async (hapax) => {
-    const seq = await failedSeq(hapax, typed)
+    const seq = await failedSeq(hapax, typed, options.consumer)
     if (!seq || (await hapax.failed.get(seq)) === undefined) throw noSuchFailed(typed, options)
     const known = await hapax.failed.effects(seq)
     if (!known.some(({ name }) => name === effect)) throw noSuchEffect(seq, effect, known, options)
+    const result = as === 'done' ? await resultOf(effect, options, io) : {}
     if (!options.dryRun) await hapax.failed.settle(seq, { effect, as, ...result, by: byOf(options) })
     conclude(seq, effect, as, options, io)
     return 0
@@ -62,6 +65,21 @@ function decision({ done, notDone, retry, result }: SettleCommand): SettleOption
   }
   if (result !== undefined && as !== 'done') throw new CliError('usage', '--result goes with --done only')
   return as
+}
+
+/** Said, or asked for: a handler that gets no result where it needs one fails again. */
+async function resultOf(effect: string, { result, dryRun }: SettleCommand, io: Io): Promise<{ result?: unknown }> {
+  if (result !== undefined && result !== false) return { result: parsed(result) }
+  if (result === false || dryRun) return {}
+  if (io.ask === undefined) {
+    throw new CliError(
+      'usage',
+      '--done needs --result <json>, or --no-result if the call returns nothing that the handler uses',
+    )
+  }
+  const text = await io.ask(`What did '${safe(effect)}' return, as JSON? Empty: nothing.`)
+  if (text === undefined) throw new CliError('refused', 'nothing was changed')
+  return text === '' ? {} : { result: parsed(text) }
 }
 
 function parsed(text: string): unknown {

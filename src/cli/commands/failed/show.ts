@@ -8,15 +8,15 @@ import { type Io, json, line, paint } from '../../io/io.ts'
 import { type Payload, payloadOf, printable } from '../../io/payload.ts'
 import { plural, when } from '../../io/text.ts'
 import { type Done, examples, withStore } from '../../options.ts'
-import { failedSeq, seqOrNumber } from '../../seq.ts'
+import { failedName, failedSeq, withConsumer } from '../../seq.ts'
 import { command, noSuchFailed, type StoreOptions, withEither } from '../../store.ts'
 
-type ShowOptions = StoreOptions & { readonly json?: true }
+type ShowOptions = StoreOptions & { readonly consumer?: string; readonly json?: true }
 
 /** Adds `hapax failed show`. */
 export function addFailedShow(failed: Command, io: Io, done: Done): void {
-  withStore(failed.command('show'))
-    .argument('<seq>', 'its number in the list', seqOrNumber)
+  withStore(withConsumer(failed.command('show')))
+    .argument('<message>', 'its number in the list, or its id', failedName)
     .description('Shows everything about one failed message: attributes, error and causes, payload.')
     .addHelpText('after', examples('hapax failed show 12', 'hapax failed show 12 --json'))
     .action(async (number, options) => done(await failedShow(number, options, io)))
@@ -25,7 +25,7 @@ export function addFailedShow(failed: Command, io: Io, done: Done): void {
 async function failedShow(typed: string, options: ShowOptions, io: Io): Promise<number> {
   const [found, effects, editable] = await withEither(options, io, async (hapax) => {
     const { failed } = hapax
-    const seq = await failedSeq(hapax, typed)
+    const seq = await failedSeq(hapax, typed, options.consumer)
     const message = seq === undefined ? undefined : await failed.get(seq)
     return [message, message?.origin === 'inbox' ? await failed.effects(message.seq) : [], 'sent' in hapax] as const
   })

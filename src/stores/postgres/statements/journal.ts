@@ -45,7 +45,8 @@ select e.token::text as token, r.source, r.id, r.type from ${schema}.effects e
 join ${schema}.receipts r on r.consumer = e.consumer and r.message_key = e.message_key
 join ${schema}.failed f on f.consumer = e.consumer and f.message_key = e.message_key and f.origin = 'inbox'
 where e.consumer = $1::text and e.message_key = $2::uuid and e.name = $3::text
-  and (e.state in ('started', 'unknown') or (e.state = 'done' and e.result is null and $4::text = 'done'))
+  and (e.state in ('started', 'unknown') or (e.state = 'done' and e.result is null and $4::text = 'done')
+    or (e.state in ('done', 'not-done') and e.error like '{"name":"Settled"%'))
   and f.replaced_by is null
 for update of e, f`,
       (effect, { state }) => [...ofEffect(effect), state],

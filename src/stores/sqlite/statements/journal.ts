@@ -46,7 +46,8 @@ select e.token, r.source, r.id, r.type from ${effects} as e
 join ${receipts} as r on r.consumer = e.consumer and r.message_key = e.message_key
 join ${prefix}failed as f on f.consumer = e.consumer and f.message_key = e.message_key and f.origin = 'inbox'
 where e.consumer = ? and e.message_key = ${UUID} and e.name = ?
-  and (e.state in ('started', 'unknown') or (e.state = 'done' and e.result is null and ? = 'done'))
+  and (e.state in ('started', 'unknown') or (e.state = 'done' and e.result is null and ? = 'done')
+    or (e.state in ('done', 'not-done') and e.error like '{"name":"Settled"%'))
   and f.replaced_by is null`,
       (effect, { state }) => [...ofEffect(effect), state],
     ),

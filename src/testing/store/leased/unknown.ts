@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { HapaxError, NotDone } from '../../../base/index.ts'
+import { HapaxError, NotDone, Permanent } from '../../../base/index.ts'
 import { messageKey } from '../../../message/index.ts'
 import { altered } from '../../altered.ts'
 import type { Case } from '../case.ts'
@@ -211,6 +211,32 @@ const misuse: readonly Case[] = [
         assert.deepEqual([calls, seen], [1, 'by hand'])
         await world.assertPlaces(id, ['receipt', 'effect'])
       }
+    },
+  },
+  {
+    name: 'what a person said wrongly of a call is said anew while its message is failed; the call is not made again',
+    run: async (world) => {
+      const hapax = world.hapax()
+      let calls = 0
+      const seen: unknown[] = []
+      const sms = leased(world, async (ctx) => {
+        const sent = await ctx.effect<unknown>('send', () => {
+          calls += 1
+          throw new Error('timeout')
+        })
+        seen.push(sent)
+        if (sent !== 'SM1') throw new Permanent('not the id that it needs')
+      })
+      assertOutcome(await sms.handle(ping('a')), 'held', 'unknown-effect')
+      for (const said of [{}, { result: 'wrong' }, { result: 'SM1' }]) {
+        const [failed] = await hapax.failed.list()
+        await hapax.failed.settle(failed?.seq as string, { effect: 'send', as: 'done', ...said })
+        await work(world, sms)
+      }
+      assert.deepEqual([calls, seen], [1, [undefined, 'wrong', 'SM1']])
+      await world.assertPlaces('a', ['receipt', 'effect'])
+      const audit = (await hapax.explain('a')).filter(({ where }) => where === 'audit')
+      assert.equal(audit.filter((each) => 'action' in each && each.action === 'settle').length, 3)
     },
   },
   {
