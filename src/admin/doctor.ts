@@ -77,7 +77,8 @@ function adviceOn(error: unknown): string {
 
 /** Whether the database said that this user may not. */
 function isDenied(error: unknown): boolean {
-  const code = (error as { code?: unknown } | null)?.code
+  if (typeof error !== 'object' || error === null || !('code' in error)) return false
+  const { code } = error
   return typeof code === 'string' && /^(42501|EACCES|EPERM|ER_\w*ACCESS_DENIED)/.test(code)
 }
 

@@ -8,8 +8,11 @@ export type Chosen<Where> = Where & {
   readonly all?: true
 }
 
-/** How one condition is checked. */
-type Checks<Where> = { readonly [Name in keyof Where]-?: (name: string, value: never) => unknown }
+/** Throws if the value of a condition is not a possible one. */
+type Check = (name: string, value: unknown) => unknown
+
+/** How each condition is checked. */
+type Checks<Where> = { readonly [Name in keyof Where]-?: Check }
 
 const scopeName = (name: string, value: unknown): string => text(name, value)
 const typeName = (name: string, value: unknown): string => text(name, value, MAX_TEXT_BYTES)
@@ -39,33 +42,41 @@ export function sentWhere(where: SentWhere): SentWhere {
 
 /** What a change to many failed messages is about. */
 export function chosenFailed(where: Chosen<FailedWhere>): FailedWhere {
-  return chosen(where, FAILED)
+  return chosen(where, FAILED, ({ all, ...conditions }) => conditions)
 }
 
 /** What a change to many published messages is about. */
 export function chosenSent(where: Chosen<SentWhere>): SentWhere {
-  return chosen(where, SENT)
+  return chosen(where, SENT, ({ all, ...conditions }) => conditions)
 }
 
-function checked<Where extends object>(where: Where, checks: Checks<Where>): Where {
+function checked<Where extends object>(where: Where, checks: Readonly<Record<string, Check>>): Where {
   noOthers('query', where, Object.keys(checks))
-  const given = Object.entries(where).filter(([, value]) => value !== undefined)
-  for (const [name, value] of given) checks[name as keyof Where](name, value as never)
-  return Object.fromEntries(given) as Where
+  const copy = { ...where }
+  for (const [name, value] of Object.entries(where)) {
+    // A condition without a value is none; stores go by the names that are there.
+    if (value === undefined) Reflect.deleteProperty(copy, name)
+    else checks[name]?.(name, value)
+  }
+  return copy
 }
 
 /**
- * Where rows are changed, nothing is left to be guessed: a condition without a value is a mistake of the caller's, and without any
- * condition it takes a word to mean everything.
+ * Where rows are changed, nothing is guessed. A condition without a value is an error: left out, it would widen the change. And a change
+ * to all rows has to be asked for by `all`, not by the absence of conditions.
  */
-function chosen<Where extends object>(where: Chosen<Where>, checks: Checks<Where>): Where {
+function chosen<Where extends object>(
+  where: Chosen<Where>,
+  checks: Readonly<Record<string, Check>>,
+  conditionsOf: (where: Chosen<Where>) => Where,
+): Where {
   noOthers('query', where, [...Object.keys(checks), 'all'])
-  const { all, ...conditions } = where
+  const { all } = where
   for (const [name, value] of Object.entries(where)) {
     if (value === undefined) expected(name, 'absent, or a value to look for', value)
   }
   if (all !== undefined && all !== true) expected('all', 'true, or absent', all)
-  const which = checked(conditions as unknown as Where, checks)
+  const which = checked(conditionsOf(where), checks)
   const count = Object.entries(which).filter(([name, value]) => name !== 'replaced' || value === true).length
   if (all && count > 0) expected('query', 'conditions or all: true', 'both')
   if (!all && count === 0) expected('query', 'an object with a condition, or all: true', 'neither')

@@ -268,3 +268,9 @@ export function isRefusal(error: unknown): error is HapaxError {
 export function unstorable(cause: unknown): HapaxError {
   return new HapaxError('unstorable', `the store cannot take this message: ${messageOf(asError(cause))}`, { cause })
 }
+
+/** A value that the steps before it guarantee. If it is missing, this error names it, instead of one that follows from it later. */
+export function present<T>(value: T | undefined, what: string): T {
+  if (value === undefined) throw new Error(`expected ${what} to be there: this is a defect of hapax`)
+  return value
+}

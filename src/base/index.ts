@@ -17,6 +17,7 @@ export {
   messageOf,
   NotDone,
   Permanent,
+  present,
   RetryAfter,
   recordError,
   transactionClosed,

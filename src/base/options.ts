@@ -48,9 +48,9 @@ export function oneOf<T extends string>(name: string, words: readonly T[], value
 }
 
 /** One of the listed words. */
-export function word<T extends string>(name: string, words: readonly T[], value: T): T {
-  if (!words.includes(value)) expected(name, words.map((each) => `'${each}'`).join(' or '), value)
-  return value
+export function word<T extends string>(name: string, words: readonly T[], value: unknown): T {
+  const found = words.find((each) => each === value)
+  return found ?? expected(name, words.map((each) => `'${each}'`).join(' or '), value)
 }
 
 /** A string that is well-formed, not empty and at most `maxBytes` long in UTF-8. */
@@ -127,7 +127,7 @@ export function object(where: string, given: unknown, what = 'an object'): void 
 }
 
 /** True or false, or the default where it is not given. Other values that count as true or false were meant otherwise. */
-export function flag(name: string, value: boolean | undefined, fallback: boolean): boolean {
+export function flag(name: string, value: unknown, fallback: boolean): boolean {
   if (value === undefined) return fallback
   if (typeof value !== 'boolean') expected(name, 'true or false', value)
   return value
@@ -151,8 +151,8 @@ export function signalOption(name: string, value: AbortSignal | undefined): void
 export const MAX_SPAN_MS: number = 100 * 365 * 86_400_000
 
 /** A span of days or years: longer than a timer can be set to. */
-export function spanMs(name: string, value: number): number {
-  if (!Number.isSafeInteger(value) || value < 1 || value > MAX_SPAN_MS) {
+export function spanMs(name: string, value: unknown): number {
+  if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 1 || value > MAX_SPAN_MS) {
     expected(name, `a whole number of milliseconds between 1 and ${MAX_SPAN_MS}`, value)
   }
   return value

@@ -1,4 +1,4 @@
-import { expected, inParallel, noOthers } from '../base/index.ts'
+import { expected, inParallel, noOthers, present } from '../base/index.ts'
 import {
   allOutcomes,
   CONCURRENCY,
@@ -8,6 +8,7 @@ import {
   type Fed,
   Feed,
   inGroups,
+  Outcomes,
   Registry,
   Reporter,
   refuseDisabled,
@@ -18,7 +19,6 @@ import type {
   ClaimConsumer,
   ClaimHandler,
   HandlerOptions,
-  LeasedHandler,
   Outcome,
   SourceOptions,
   Subscription,
@@ -61,9 +61,9 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
     this.name = consumerName(name)
     this.settings = claimSettings(options)
     this.#engine = engine
-    const unknown = unknownHandler<ClaimHandler<unknown>, never>(options.unknown, ({ type, retry, call }) => ({
-      ...{ kind: 'leased', type, retry },
-      call: call as LeasedHandler<never, never>,
+    const unknown = unknownHandler<ClaimHandler<unknown>, never>(options.unknown, (handler) => ({
+      kind: 'claimed',
+      ...handler,
     }))
     this.#registry = new Registry(name, this.settings.retry, unknown)
     this.#turns = new Turns(name)
@@ -75,10 +75,10 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
   /** Registers the handler of a message type. */
   on<In, Out>(type: MessageType<In, Out>, handler: ClaimHandler<Out>, options: HandlerOptions = {}): this {
     this.#registry.add({
-      kind: 'leased',
+      kind: 'claimed',
       retry: this.#registry.retry(options),
-      type: type as MessageType<never, unknown>,
-      call: handler as LeasedHandler<never, never>,
+      type,
+      call: handler,
     })
     return this
   }
@@ -103,7 +103,7 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
    */
   async handle(message: IncomingMessage): Promise<Outcome> {
     const [result] = await this.handleMany([message])
-    return result as Outcome
+    return present(result, 'the outcome of a message')
   }
 
   /** Takes deliveries, claimed together. Outcomes are in the order of the messages; `signal` tells the handlers to stop. */
@@ -125,7 +125,8 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
     await inParallel(inGroups(unique, CLAIMED_TOGETHER), GROUPS_AT_ONCE, async (group, index) => {
       results[index] = await this.#group(group, signal)
     })
-    const outcomes = results.length === 1 ? (results[0] as readonly Outcome[]) : results.flat()
+    const [first, ...others] = results
+    const outcomes = first !== undefined && others.length === 0 ? first : results.flat()
     return allOutcomes(entries, unique, outcomes, (stored, before) => this.#work.takenBefore(stored, before))
   }
 
@@ -173,11 +174,10 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
       together.length === 0 ? [] : this.#take(together, signal),
       ...apart.map((entry) => this.#apart(entry, signal)),
     ])
-    const all = new Map<Entry, Outcome>([
-      ...together.map((entry, index): [Entry, Outcome] => [entry, outcomes[index] as Outcome]),
-      ...apart.map((entry, index): [Entry, Outcome] => [entry, others[index] as Outcome]),
-    ])
-    return entries.map((entry) => all.get(entry) as Outcome)
+    const all = new Outcomes<Entry>()
+    all.add(together, outcomes)
+    all.add(apart, others)
+    return all.inOrder(entries)
   }
 
   #take(entries: readonly Entry[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
@@ -191,7 +191,7 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
       if (this.settings.unknown === 'ignore') return new Reporter(this.#engine, this.name).ignored(entry.stored)
     }
     const [outcome] = await this.#take([entry], signal)
-    return outcome as Outcome
+    return present(outcome, 'the outcome of a message')
   }
 
   /** Whether it is worked on here, whatever others handle. */

@@ -6,11 +6,11 @@ import {
   type HapaxError,
   isHapaxError,
   type LimitedLogger,
-  type Logger,
+  present,
   recordError,
   Semaphore,
 } from '../base/index.ts'
-import type { ConsumerSettings, Content, Registered, Registry } from '../consumer/index.ts'
+import type { ConsumerSettings, Registered, Registry } from '../consumer/index.ts'
 import {
   asFarAsStorable,
   compare,
@@ -23,30 +23,18 @@ import {
   type TakenBefore,
   type Verdict,
 } from '../consumer/index.ts'
-import type {
-  ClaimContext,
-  Claimed,
-  ClaimHistory,
-  ClaimStore,
-  Failure,
-  Lease,
-  LeasedContext,
-  Outcome,
-  StoredClaim,
-} from '../contracts/index.ts'
+import type { Claimed, ClaimHistory, ClaimStore, Failure, Lease, Outcome, StoredClaim } from '../contracts/index.ts'
 import {
-  callLeased,
-  closed,
   type EffectEngine,
-  Effects,
   type HeldLease,
   type LeaseSettings,
   Leases,
   TimeLimit,
   underLease,
 } from '../leased/index.ts'
-import type { Entry, Message, StoredMessage } from '../message/index.ts'
+import type { Entry, StoredMessage } from '../message/index.ts'
 import type { Floor } from '../transaction/index.ts'
+import { Call } from './call.ts'
 import { crashLoop, elsewhere, notDue, notItsTurn, Quarantine } from './quarantine.ts'
 
 /** What every part of a hapax on a lease store shares. */
@@ -127,7 +115,9 @@ export class ClaimedWork {
   /** Takes deliveries of distinct keys: claims them together, and works on those that are ours. */
   async take(entries: readonly Entry[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
     const claims = await this.#claimed(entries)
-    const outcomes = entries.map((entry, index) => this.#taken(entry, claims[index] as Claimed, signal))
+    const outcomes = entries.map((entry, index) =>
+      this.#taken(entry, present(claims[index], 'a claim of each message'), signal),
+    )
     try {
       return await Promise.all(outcomes)
     } catch (error) {
@@ -202,7 +192,7 @@ export class ClaimedWork {
     }
     try {
       const [again] = await this.#claim([entry.stored], true)
-      return await this.#taken(entry, again as Claimed, signal)
+      return await this.#taken(entry, present(again, 'the claim of a message'), signal)
     } finally {
       this.#quarantine.leave(crashes)
     }
@@ -260,7 +250,14 @@ export class ClaimedWork {
     const waiting = this.#places.enter()
     if (waiting !== undefined) await waiting
     const started = clock.monotonic()
-    const call = new Call(this.#engine, this.#consumer, work, held, this.#settings.leaseMs)
+    const call = new Call({
+      engine: this.#engine,
+      consumer: this.#consumer,
+      message: work.message,
+      attempt: work.attempts + 1,
+      held,
+      leaseMs: this.#settings.leaseMs,
+    })
     try {
       await underLease(held, this.#limit, signal, () => call.run(handler))
     } catch (error) {
@@ -359,82 +356,6 @@ export class ClaimedWork {
   #lost({ message, lease }: Work): Outcome {
     this.#reporter.leaseLost(message, lease.fence)
     return outcome('busy', elsewhere())
-  }
-}
-
-/** One call of a handler. */
-class Call {
-  readonly #engine: ClaimEngine
-  readonly #consumer: string
-  readonly #work: Work
-  readonly #held: HeldLease
-  readonly #leaseMs: number
-  #effects: Effects | undefined
-  #open = true
-
-  constructor(engine: ClaimEngine, consumer: string, work: Work, held: HeldLease, leaseMs: number) {
-    this.#engine = engine
-    this.#consumer = consumer
-    this.#work = work
-    this.#held = held
-    this.#leaseMs = leaseMs
-  }
-
-  run(handler: Registered<never>): Promise<void> {
-    // There is no transaction to complete, and the types of the handler know it.
-    const contextOf = this.#context as (content: Content) => LeasedContext<never>
-    return callLeased(handler, this.#work.message, contextOf, this.#ended)
-  }
-
-  /** What still runs is of no interest any more. */
-  close(): void {
-    this.#open = false
-    this.#effects?.leave()
-  }
-
-  readonly #context = ({ message }: Content): ClaimContext =>
-    new Context(message, this.#work.attempts + 1, this.#held, this.#engine.logger.forHandlers, this.#journal)
-
-  /** The handler has returned. After an earlier attempt there may be something to decide that this one did not come across. */
-  readonly #ended = (): Effects | undefined => {
-    if (this.#held.fence > 1) this.#journal()
-    this.#open = false
-    return this.#effects
-  }
-
-  /** Made when it is needed: not every handler calls somebody. Undefined: it is too late. */
-  readonly #journal = (): Effects | undefined => {
-    if (!this.#open) return undefined
-    const [engine, consumer, held, leaseMs] = [this.#engine, this.#consumer, this.#held, this.#leaseMs]
-    const { message } = this.#work
-    // The caller waits: once the lease has run out, it is up to whoever takes the message next.
-    this.#effects ??= new Effects({ engine, consumer, message, held, leaseMs, insistMs: leaseMs })
-    return this.#effects
-  }
-}
-
-/** What a handler receives; a class, because one is made for every call. */
-class Context implements ClaimContext {
-  readonly message: Message
-  readonly attempt: number
-  readonly fence: number
-  readonly logger: Logger
-  readonly effect: ClaimContext['effect']
-  readonly note: ClaimContext['note']
-  readonly #held: HeldLease
-
-  constructor(message: Message, attempt: number, held: HeldLease, logger: Logger, journal: () => Effects | undefined) {
-    this.message = message
-    this.attempt = attempt
-    this.fence = held.fence
-    this.logger = logger
-    this.#held = held
-    this.effect = (name, call, options) => journal()?.effect(name, call, options) ?? Promise.reject(closed())
-    this.note = (fields) => journal()?.note(fields) ?? Promise.reject(closed())
-  }
-
-  get signal(): AbortSignal {
-    return this.#held.signal
   }
 }
 

@@ -5,6 +5,7 @@ import {
   isHapaxError,
   noOthers,
   positiveInteger,
+  present,
   Semaphore,
 } from '../base/index.ts'
 import { Feed } from '../consumer/index.ts'
@@ -128,7 +129,7 @@ export class ClaimWorkerCore implements Worker {
     )
     this.#readers = this.#sources.map((source) => {
       const { concurrency } = source.consumer.settings
-      const room = { concurrency, places: places.get(source.consumer) as Semaphore }
+      const room = { concurrency, places: present(places.get(source.consumer), 'the room of a consumer') }
       return new Reader({ engine, source, ...room, floor: engine.floor, progress, signal, report })
     })
   }

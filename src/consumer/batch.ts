@@ -1,3 +1,4 @@
+import { present } from '../base/index.ts'
 import type { Outcome } from '../contracts/index.ts'
 import type { Entry, StoredMessage } from '../message/index.ts'
 
@@ -18,11 +19,13 @@ export async function allOutcomes(
   duplicate: (stored: StoredMessage, before: StoredMessage) => Outcome | Promise<Outcome>,
 ): Promise<readonly Outcome[]> {
   if (unique === entries) return outcomes
-  const first = new Map(unique.map((entry, index) => [entry.stored.messageKey, { entry, index }]))
+  const first = new Map<string, { readonly entry: Entry; readonly result: Outcome }>()
+  for (const [index, entry] of unique.entries()) {
+    first.set(entry.stored.messageKey, { entry, result: present(outcomes[index], 'the outcome of a message') })
+  }
   const results: Outcome[] = []
   for (const entry of entries) {
-    const { entry: taken, index } = first.get(entry.stored.messageKey) as { entry: Entry; index: number }
-    const result = outcomes[index] as Outcome
+    const { entry: taken, result } = present(first.get(entry.stored.messageKey), 'the first copy of a message')
     const own = entry === taken || !result.ack
     results.push(own ? result : await duplicate(entry.stored, taken.stored))
   }
@@ -35,4 +38,28 @@ export function inGroups<T>(items: readonly T[], size: number): readonly (readon
   const groups: T[][] = []
   for (let start = 0; start < items.length; start += size) groups.push(items.slice(start, start + size))
   return groups
+}
+
+/** Outcomes that are known, by what they are the outcomes of. */
+export class Outcomes<K> {
+  readonly #known = new Map<K, Outcome>()
+
+  get(key: K): Outcome | undefined {
+    return this.#known.get(key)
+  }
+
+  set(key: K, outcome: Outcome): void {
+    this.#known.set(key, outcome)
+  }
+
+  /** Adds those of a group, which are in the order of its keys. */
+  add(keys: readonly K[], outcomes: readonly Outcome[]): void {
+    for (const [index, key] of keys.entries())
+      this.#known.set(key, present(outcomes[index], 'the outcome of a message'))
+  }
+
+  /** Those of these keys, in their order. */
+  inOrder(keys: readonly K[]): readonly Outcome[] {
+    return keys.map((key) => present(this.#known.get(key), 'the outcome of a message'))
+  }
 }

@@ -1,4 +1,14 @@
-import { able, asError, expected, inParallel, nameText, noOthers, object, positiveInteger } from '../base/index.ts'
+import {
+  able,
+  asError,
+  expected,
+  inParallel,
+  nameText,
+  noOthers,
+  object,
+  positiveInteger,
+  present,
+} from '../base/index.ts'
 import type {
   Consumer,
   FailedHook,
@@ -14,7 +24,7 @@ import type {
 import type { IncomingMessage, StoredMessage } from '../message/index.ts'
 import { checkMapping, type Entry, intake, MAX_TEXT_BYTES, type MessageType, messageType } from '../message/index.ts'
 import type { Engine } from '../transaction/index.ts'
-import { allOutcomes, distinct, inGroups } from './batch.ts'
+import { allOutcomes, distinct, inGroups, Outcomes } from './batch.ts'
 import { Taker } from './direct.ts'
 import { Recorder } from './failures.ts'
 import { type Job, prepareJob, type Registered, Registry } from './handlers.ts'
@@ -95,8 +105,8 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     return this.#register({
       kind: 'one',
       retry: this.#registry.retry(options),
-      type: type as MessageType<never, unknown>,
-      call: handler as Handler<never, Tx>,
+      type,
+      call: handler,
     })
   }
 
@@ -105,8 +115,8 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     return this.#register({
       kind: 'many',
       retry: this.#registry.retry(options),
-      type: type as MessageType<never, unknown>,
-      call: handler as ManyHandler<never, Tx>,
+      type,
+      call: handler,
     })
   }
 
@@ -115,13 +125,13 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     return this.#register({
       kind: 'leased',
       retry: this.#registry.retry(options),
-      type: type as MessageType<never, unknown>,
-      call: handler as LeasedHandler<never, Tx>,
+      type,
+      call: handler,
     })
   }
 
   onFailed<In, Out>(type: MessageType<In, Out>, hook: FailedHook<Out, Tx>): this {
-    this.#registry.addHook(messageType(type as MessageType<never, unknown>), hook as FailedHook<never, Tx>)
+    this.#registry.addHook(messageType(type), { call: hook })
     return this
   }
 
@@ -142,7 +152,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
    */
   async handle(message: IncomingMessage): Promise<Outcome> {
     const [result] = await this.handleMany([message])
-    return result as Outcome
+    return present(result, 'the outcome of a message')
   }
 
   /**
@@ -169,7 +179,8 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     await inParallel(groups, this.ordered ? 1 : (this.#settings.concurrency ?? CONCURRENCY), async (group, index) => {
       results[index] = await this.#group(group, signal)
     })
-    const outcomes = results.length === 1 ? (results[0] as readonly Outcome[]) : results.flat()
+    const [first, ...others] = results
+    const outcomes = first !== undefined && others.length === 0 ? first : results.flat()
     await this.#warnIfUnserved(unique, outcomes)
     return allOutcomes(entries, unique, outcomes, (stored, before) => this.#recorder.taken(stored, before))
   }
@@ -245,7 +256,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     const jobs: Job<Tx>[] = []
     const toStore: ToStore[] = []
     const elsewhere = this.#elsewhere()
-    const outcomes = new Map<StoredMessage, Outcome>()
+    const outcomes = new Outcomes<StoredMessage>()
     for (const entry of entries) {
       const preparing = this.#prepare(entry, elsewhere)
       const prepared = preparing instanceof Promise ? await preparing : preparing
@@ -255,10 +266,11 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     }
     if (toStore.length > 0) await this.#store(toStore, outcomes, signal)
     const taking = (): Promise<readonly Outcome[]> => this.#taker.take(jobs, signal)
-    const results = jobs.length === 0 ? [] : await this.#turns.run(jobs.map(storedOf), taking)
+    const messages = jobs.map(storedOf)
+    const results = jobs.length === 0 ? [] : await this.#turns.run(messages, taking)
     if (jobs.length === entries.length) return results
-    for (const [index, { stored }] of jobs.entries()) outcomes.set(stored, results[index] as Outcome)
-    return entries.map(({ stored }) => outcomes.get(stored) as Outcome)
+    outcomes.add(messages, results)
+    return outcomes.inOrder(entries.map(storedOf))
   }
 
   #prepare(entry: Entry, elsewhere: Elsewhere): Prepared<Tx> | Promise<Prepared<Tx>> {
@@ -308,7 +320,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
   /** Writes to the inbox; a redelivery is then run from there at once, so that its starts are counted. */
   async #store(
     entries: readonly ToStore[],
-    outcomes: Map<StoredMessage, Outcome>,
+    outcomes: Outcomes<StoredMessage>,
     signal: AbortSignal | undefined,
   ): Promise<void> {
     const later = entries.filter(({ atOnce }) => !atOnce)
@@ -323,12 +335,12 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     }
   }
 
-  async #storeAll(entries: readonly Entry[], starts: 0 | 1, outcomes: Map<StoredMessage, Outcome>): Promise<void> {
+  async #storeAll(entries: readonly Entry[], starts: 0 | 1, outcomes: Outcomes<StoredMessage>): Promise<void> {
     const messages = entries.map((entry) => entry.stored)
     const storing = (): Promise<readonly Outcome[]> =>
       this.#turns.run(messages, () => this.#recorder.store(messages, starts))
     const results = await (this.ordered ? this.#inTurn(storing) : storing())
-    for (const [index, entry] of entries.entries()) outcomes.set(entry.stored, results[index] as Outcome)
+    outcomes.add(messages, results)
   }
 
   /** With order, what arrives later is stored later. */

@@ -1,4 +1,4 @@
-import { asError } from '../base/index.ts'
+import { asError, present } from '../base/index.ts'
 import type { Outcome, Receipt, UnitEnd } from '../contracts/index.ts'
 import { Attempt, type Engine, type Running, type UnitSettings } from '../transaction/index.ts'
 import type { Recorder } from './failures.ts'
@@ -49,7 +49,7 @@ export class Taker<Tx> {
     const attempted = await attempt.run()
     if (attempted.kind === 'done') return this.#finish(jobs, attempted.value, started, group)
     if (jobs.length > 1 && attempted.kind !== 'lost') return this.#smaller(jobs, signal, attempted, group)
-    const [only] = jobs as readonly [Job<Tx>]
+    const only = present(jobs[0], 'a message to take')
     if (attempted.kind === 'failed') return [await this.#failed(only, attempted.error, attempted.tokens)]
     if (attempted.kind === 'refused') return [await this.#recorder.unstorable(only.stored, attempted.error)]
     return jobs.map((job) => this.#recorder.putBack(job.stored, attempted.kind, attempted.error))

@@ -132,12 +132,11 @@ export class Recorder<Tx> {
     try {
       const found = await this.#stored(messages, starts)
       const outcomes: Outcome[] = []
-      for (const [index, message] of messages.entries()) {
-        outcomes.push(await this.#storedOutcome(message, found[index] as Receipt | 'stored'))
-      }
+      for (const each of found) outcomes.push(await this.#storedOutcome(each))
       return outcomes
     } catch (error) {
-      const [only, ...others] = messages as readonly [StoredMessage, ...StoredMessage[]]
+      const [only, ...others] = messages
+      if (only === undefined) throw error
       if (isRefusal(error)) {
         return others.length === 0 ? [await this.unstorable(only, error)] : this.#storeHalves(messages, starts)
       }
@@ -167,22 +166,22 @@ export class Recorder<Tx> {
     return outcomes
   }
 
-  #storedOutcome(message: StoredMessage, found: Receipt | 'stored'): Outcome | Promise<Outcome> {
+  #storedOutcome({ message, found }: Stored): Outcome | Promise<Outcome> {
     if (found !== 'stored') return this.taken(message, found)
     this.#engine.events.emit('stored', () => ({ consumer: this.#consumer, message: ref(message) }))
     return outcome('stored')
   }
 
-  #stored(messages: readonly StoredMessage[], starts: 0 | 1): Promise<readonly (Receipt | 'stored')[]> {
+  #stored(messages: readonly StoredMessage[], starts: 0 | 1): Promise<readonly Stored[]> {
     const ours = new Set<string>()
     return persist(this.#engine, () => {
       const token = this.#engine.random.token()
       const opening = { kind: 'take', consumer: this.#consumer, token, messages } as const
       return unit(this.#engine, this.#options(), opening, async ({ existing }) => {
         const fresh = messages.filter(({ messageKey }) => !existing.has(messageKey))
-        const value = messages.map(({ messageKey }) => {
-          const receipt = existing.get(messageKey)
-          return receipt === undefined || ours.has(receipt.token) ? 'stored' : receipt
+        const value = messages.map((message): Stored => {
+          const receipt = existing.get(message.messageKey)
+          return { message, found: receipt === undefined || ours.has(receipt.token) ? 'stored' : receipt }
         })
         ours.add(token)
         const rows = fresh.map((message) => ({ ...this.#row(message, 0), starts, delayMs: 0, error: null }))
@@ -351,6 +350,12 @@ export class Recorder<Tx> {
     const { lockTimeoutMs, timeoutMs } = this.#settings
     return { lockTimeoutMs, idleTimeoutMs: timeoutMs }
   }
+}
+
+/** A message that was to be stored: it was, or a receipt shows that it had been taken before. */
+interface Stored {
+  readonly message: StoredMessage
+  readonly found: Receipt | 'stored'
 }
 
 /** The failure of a delivery, and what became of its hook, if that failed. */

@@ -9,12 +9,12 @@ import {
   type RetryPolicy,
 } from '../base/index.ts'
 import type {
-  FailedHook,
-  Handler,
+  ClaimContext,
+  HandlerContext,
   HandlerOptions,
   Item,
-  LeasedHandler,
-  ManyHandler,
+  LeasedContext,
+  ManyContext,
   PublishInHandler,
 } from '../contracts/index.ts'
 import {
@@ -27,19 +27,42 @@ import {
   unpackAttributes,
 } from '../message/index.ts'
 import { causeOf, type Scope } from '../transaction/index.ts'
-import type { Hooks } from './on-failed.ts'
+import type { Hooks, RegisteredHook } from './on-failed.ts'
 import { retryPolicy } from './options.ts'
 
-/** A handler as it was registered. */
+/**
+ * A handler as it was registered. `call` is declared as a method, because methods may narrow their parameters: so a handler of any
+ * data fits. At run time it receives what the `parse` of its own type returned.
+ */
 export type Registered<Tx> = {
   readonly type: MessageType<never, unknown>
-  /** Undefined: that of the consumer. */
+  /** Undefined: the policy of the consumer. */
   readonly retry: RetryPolicy | undefined
-} & (
-  | { readonly kind: 'one'; readonly call: Handler<never, Tx> }
-  | { readonly kind: 'many'; readonly call: ManyHandler<never, Tx> }
-  | { readonly kind: 'leased'; readonly call: LeasedHandler<never, Tx> }
-)
+} & (OneHandler<Tx> | HandlerOfMany<Tx> | Leased<Tx> | Claimed)
+
+/** Runs in the transaction of its message. */
+interface OneHandler<Tx> {
+  readonly kind: 'one'
+  call(data: unknown, context: HandlerContext<Tx>): unknown
+}
+
+/** Runs in the transaction of a group, with all messages of its type at once. */
+interface HandlerOfMany<Tx> {
+  readonly kind: 'many'
+  call(items: readonly Item<unknown>[], context: ManyContext<Tx>): unknown
+}
+
+/** Runs under a lease, with no transaction open. */
+interface Leased<Tx> {
+  readonly kind: 'leased'
+  call(data: unknown, context: LeasedContext<Tx>): unknown
+}
+
+/** Runs under a claim, on a store without transactions. */
+interface Claimed {
+  readonly kind: 'claimed'
+  call(data: unknown, context: ClaimContext): unknown
+}
 
 /** A message as its handler gets it. */
 export interface Content {
@@ -76,7 +99,7 @@ export function prepareJob<Tx>(
 }
 
 /** Decodes and checks a message for one call of its handler; throws `invalid-payload`. */
-export function decodeFor<Tx>(handler: Registered<Tx>, stored: StoredMessage): Content | Promise<Content> {
+export function decodeFor(handler: Pick<Registered<never>, 'type'>, stored: StoredMessage): Content | Promise<Content> {
   const attributes = unpackAttributes(stored)
   const value = decode(stored, attributes.datacontenttype)
   const message: Message = { ...attributes, data: value }
@@ -103,14 +126,13 @@ export async function callHandlers<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx
   const called = new Set<Registered<Tx>>()
   for (const job of jobs) {
     const { handler } = job
-    if (handler.kind === 'leased') continue
     if (handler.kind === 'one') {
       const content = job.content()
-      await callOne(handler.call, job, content instanceof Promise ? await content : content, scope)
-    } else if (!called.has(handler)) {
+      await callOne(handler, job, content instanceof Promise ? await content : content, scope)
+    } else if (handler.kind === 'many' && !called.has(handler)) {
       called.add(handler)
       await callMany(
-        handler.call,
+        handler,
         jobs.filter((each) => each.handler === handler),
         scope,
       )
@@ -141,13 +163,13 @@ export function publishFor<Tx>(message: Message, { buffer }: Pick<Scope<Tx>, 'bu
   return (type, data, options) => buffer.publish(type, data, options, cause)
 }
 
-function callOne<Tx>(call: Handler<never, Tx>, job: Job<Tx>, { message, data }: Content, scope: Scope<Tx>): unknown {
+function callOne<Tx>({ call }: OneHandler<Tx>, job: Job<Tx>, { message, data }: Content, scope: Scope<Tx>): unknown {
   const { tx, signal, logger } = scope
   const publish = publishFor(message, scope)
-  return call(data as never, { tx, message, publish, signal, attempt: job.attempt, logger })
+  return call(data, { tx, message, publish, signal, attempt: job.attempt, logger })
 }
 
-async function callMany<Tx>(call: ManyHandler<never, Tx>, jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promise<void> {
+async function callMany<Tx>({ call }: HandlerOfMany<Tx>, jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promise<void> {
   const { tx, buffer, signal, logger } = scope
   const items: Item<unknown>[] = []
   for (const job of jobs) {
@@ -155,7 +177,7 @@ async function callMany<Tx>(call: ManyHandler<never, Tx>, jobs: readonly Job<Tx>
     items.push({ message, data, publish: publishFor(message, scope) })
   }
   const publish: PublishInHandler = (type, data, options) => buffer.publish(type, data, options)
-  await call(items as never, { tx, publish, signal, logger })
+  await call(items, { tx, publish, signal, logger })
 }
 
 /** Smaller groups: halves for handlers of many, which find the culprit in few calls; else one by one. */
@@ -192,7 +214,7 @@ export class Registry<Tx> implements Hooks<Tx> {
   readonly #consumer: string
   readonly #retry: RetryPolicy
   readonly #handlers = new Map<string, Registered<Tx>>()
-  readonly #hooks = new Map<string, FailedHook<never, Tx>>()
+  readonly #hooks = new Map<string, RegisteredHook<Tx>>()
   readonly #unknown: Registered<Tx> | undefined
   #started = false
 
@@ -262,8 +284,8 @@ export class Registry<Tx> implements Hooks<Tx> {
   }
 
   /** Adds what to do when a message of this type has failed for good. */
-  addHook({ type }: MessageType<never, unknown>, hook: FailedHook<never, Tx>): void {
-    if (typeof hook !== 'function') expected(`onFailed of ${type}`, 'a function', hook)
+  addHook({ type }: MessageType<never, unknown>, hook: RegisteredHook<Tx>): void {
+    if (typeof hook.call !== 'function') expected(`onFailed of ${type}`, 'a function', hook.call)
     this.#refuseLate(type)
     if (!this.#handlers.has(type)) expected(`onFailed of ${type}`, 'registered after the handler of that type', 'none')
     if (this.#hooks.has(type)) {
@@ -273,7 +295,7 @@ export class Registry<Tx> implements Hooks<Tx> {
     this.#hooks.set(type, hook)
   }
 
-  hookOf(type: string): FailedHook<never, Tx> | undefined {
+  hookOf(type: string): RegisteredHook<Tx> | undefined {
     return this.#hooks.get(type)
   }
 

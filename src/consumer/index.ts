@@ -1,4 +1,4 @@
-export { allOutcomes, distinct, inGroups } from './batch.ts'
+export { allOutcomes, distinct, inGroups, Outcomes } from './batch.ts'
 export { CONCURRENCY, ConsumerCore, consumerName, type Fed, Feed } from './consumer.ts'
 export { compare, conflictWith, Recorder } from './failures.ts'
 export { type Content, decodeFor, OTHERS, type Registered, Registry, unknownHandler } from './handlers.ts'

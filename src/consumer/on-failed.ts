@@ -1,5 +1,5 @@
 import { asError, type ErrorCode, faultFields } from '../base/index.ts'
-import type { FailedHook, FinalFailure, Writes } from '../contracts/index.ts'
+import type { FailedContext, FinalFailure, Writes } from '../contracts/index.ts'
 import type { StoredMessage } from '../message/index.ts'
 import { Attempt, type Engine, type Plan, type Scope } from '../transaction/index.ts'
 import { decodeFor, publishFor, type Registered } from './handlers.ts'
@@ -7,10 +7,15 @@ import type { ConsumerSettings } from './options.ts'
 import { ref } from './reporter.ts'
 import type { Verdict } from './verdict.ts'
 
+/** An `onFailed` hook as it was registered. A method, so that a hook of any data fits; see `Registered`. */
+export interface RegisteredHook<Tx> {
+  call(data: unknown, error: Error, context: FailedContext<Tx>): unknown
+}
+
 /** The hooks of a consumer, and the handlers they belong to. */
 export interface Hooks<Tx> {
   readonly handlers: ReadonlyMap<string, Registered<Tx>>
-  hookOf(type: string): FailedHook<never, Tx> | undefined
+  hookOf(type: string): RegisteredHook<Tx> | undefined
 }
 
 /** A hook with everything it is called with, but for the transaction. */
@@ -61,13 +66,14 @@ export class FailedHooks<Tx> {
     } catch {
       return undefined
     }
+    const { call } = hook
     const { reason, error } = verdict
     return async (scope) => {
       const { tx, signal, logger } = scope
       // Anew for every run: one that was rolled back may have changed it.
       const { message, data } = await decodeFor(handler, stored)
       const publish = publishFor(message, scope)
-      await hook(data as never, error, { tx, message, publish, signal, attempt, reason, logger })
+      await call(data, error, { tx, message, publish, signal, attempt, reason, logger })
     }
   }
 

@@ -30,10 +30,18 @@ export function classifyError(error: unknown): 'not-done' | 'unknown' {
   return isNotDone(error, 0) ? 'not-done' : 'unknown'
 }
 
+/** What Node and undici put on errors of the network. */
+interface NetworkError {
+  readonly code?: unknown
+  readonly syscall?: unknown
+  readonly errors?: unknown
+  readonly cause?: unknown
+}
+
 function isNotDone(error: unknown, depth: number): boolean {
   if (typeof error !== 'object' || error === null || depth > 5) return false
   if (error instanceof NotDone || error instanceof Permanent || error instanceof RetryAfter) return true
-  const { code, syscall, errors, cause } = error as Record<string, unknown>
+  const { code, syscall, errors, cause }: NetworkError = error
   // Several addresses were tried: none of them may have got it.
   if (Array.isArray(errors) && errors.length > 0) return errors.every((each) => isNotDone(each, depth + 1))
   if (NOT_SENT.has(code) || syscall === 'connect' || syscall === 'getaddrinfo') return true

@@ -79,7 +79,8 @@ export function serialised(value: unknown): string | undefined {
 
 /** What was serialised. */
 export function deserialised<T>(result: string): T {
-  return (result === '' ? undefined : JSON.parse(result)) as T
+  const value = result === '' ? undefined : JSON.parse(result)
+  return value
 }
 
 /** The result of a call as it is kept; an error if it cannot be. */

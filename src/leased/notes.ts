@@ -41,7 +41,7 @@ export class Notes {
 
   /** Those of earlier attempts go first if there is no room for all. */
   async #write(own: Fields, text: string): Promise<void> {
-    this.#earlier ??= JSON.parse((await this.#place.read()) ?? '{}') as Fields
+    this.#earlier ??= JSON.parse((await this.#place.read()) ?? '{}')
     const all = serialised({ ...this.#earlier, ...own })
     await this.#place.write(all !== undefined && fits(all) ? all : text)
   }

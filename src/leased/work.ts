@@ -10,15 +10,8 @@ import {
   ref,
   type StoredWorkParts,
 } from '../consumer/index.ts'
-import type {
-  InboxRow,
-  LeasedContext,
-  LeasedHandler,
-  Outcome,
-  Published,
-  PublishInHandler,
-} from '../contracts/index.ts'
-import type { MessageType, StoredMessage } from '../message/index.ts'
+import type { InboxRow, LeasedContext, Outcome, Published, PublishInHandler } from '../contracts/index.ts'
+import type { StoredMessage } from '../message/index.ts'
 import type { Cause, Scope } from '../transaction/index.ts'
 import { Attempt, causeOf, checkPublish, type Engine, persist } from '../transaction/index.ts'
 import { Effects } from './effect.ts'
@@ -69,13 +62,11 @@ export class LeasedWork<Tx> {
     const token = random.token()
     const rows = await persist(this.#engine, () => store.inbox.lease(seqs, token, this.#settings.leaseMs))
     const outcomes = new Map<string, Outcome>()
-    const held = rows.map((row) => this.#leases.hold({ seq: row.seq, token, fence: row.fence }))
+    const leased = rows.map((row) => ({ row, held: this.#leases.hold({ seq: row.seq, token, fence: row.fence }) }))
     try {
-      for (const [index, row] of rows.entries()) {
-        outcomes.set(row.seq, await this.#run(row, held[index] as HeldLease, signal))
-      }
+      for (const { row, held } of leased) outcomes.set(row.seq, await this.#run(row, held, signal))
     } finally {
-      for (const each of held) each.end()
+      for (const { held } of leased) held.end()
     }
     return outcomes
   }
@@ -153,17 +144,23 @@ const LET_DOWN: readonly ErrorCode[] = [
   'commit-unknown',
 ]
 
+/** A handler that runs under a lease or a claim, with the context that it takes. */
+interface LeasedCall<Context> extends Pick<Registered<never>, 'type'> {
+  call(data: unknown, context: Context): unknown
+}
+
 /** Calls a leased handler; fails if it left something behind that has to be decided first. `effects`: those it has made. */
-export async function callLeased<Tx>(
-  handler: Registered<Tx>,
+export async function callLeased<Context>(
+  handler: LeasedCall<Context>,
   stored: StoredMessage,
-  contextOf: (content: Content) => LeasedContext<Tx>,
+  contextOf: (content: Content) => Context,
   effects: () => Effects | undefined,
 ): Promise<void> {
   const decoding = decodeFor(handler, stored)
   const content = decoding instanceof Promise ? await decoding : decoding
   try {
-    await (handler.call as LeasedHandler<never, Tx>)(content.data as never, contextOf(content))
+    const { call } = handler
+    await call(content.data, contextOf(content))
   } catch (error) {
     const made = effects()
     await made?.finish()
@@ -200,7 +197,9 @@ class Call<Tx> {
 
   async run(handler: Registered<Tx>): Promise<void> {
     const contextOf = (content: Content): LeasedContext<Tx> => this.#context(content)
-    await callLeased(handler, this.#row.message, contextOf, () => this.#effects)
+    const { message } = this.#row
+    if (handler.kind !== 'leased') expected(`handler of ${message.type}`, 'a leased handler', handler.kind)
+    await callLeased(handler, message, contextOf, () => this.#effects)
     this.#state = 'settling'
   }
 
@@ -257,13 +256,13 @@ class Call<Tx> {
 
   /** Inside `complete` it is written there; before that it is kept, under an id that is fixed now. */
   readonly #publish: PublishInHandler = (type, data, options = {}) =>
-    this.#state === 'completing'
-      ? (this.#scope as Scope<Tx>).buffer.publish(type, data, options, this.#cause)
+    this.#state === 'completing' && this.#scope !== undefined
+      ? this.#scope.buffer.publish(type, data, options, this.#cause)
       : this.#publishLater(type, data, options)
 
   readonly #publishLater: PublishInHandler = async (type, data, options = {}) => {
     // Now: when it is written, outside calls were made.
-    checkPublish(type as MessageType<never, unknown>, options)
+    checkPublish(type, options)
     const id = options.id ?? this.#engine.mintId()
     this.#onComplete(({ buffer }) => buffer.publish(type, data, { ...options, id }, this.#cause))
     return { id } satisfies Published

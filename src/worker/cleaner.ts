@@ -76,11 +76,12 @@ export class Cleaner<Tx> {
         mine: () => membership.owns(`clean ${name}`, ({ consumers: others }) => others.has(name)),
       })
     }
-    for (const relay of keepSentMs === undefined ? [] : relays) {
+    for (const relay of relays) {
+      if (keepSentMs === undefined) break
       tasks.push({
         what: 'sent',
         of: relay,
-        olderThanMs: keepSentMs as number,
+        olderThanMs: keepSentMs,
         step: () => ({ kind: 'sent', relay }),
         mine: () => membership.owns(`clean sent ${relay}`, ({ relays: others }) => others.includes(relay)),
       })

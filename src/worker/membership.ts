@@ -294,7 +294,8 @@ function servesText({ source, consumers, relays, stuck, missing }: Serves): stri
 /** What a worker's row says that it serves; what another version wrote may be something else. */
 export function servesOf({ serves }: Pick<WorkerRow, 'serves'>): Serves {
   try {
-    const { source, consumers, relays, stuck, missing } = JSON.parse(serves) as { [Name in keyof Serves]?: unknown }
+    const said: { [Name in keyof Serves]?: unknown } = JSON.parse(serves)
+    const { source, consumers, relays, stuck, missing } = said
     return {
       source: typeof source === 'string' ? source : undefined,
       consumers: typesOf(consumers),

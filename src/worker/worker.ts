@@ -1,4 +1,4 @@
-import { asError, errorFields, faultFields, isHapaxError, Semaphore } from '../base/index.ts'
+import { asError, errorFields, faultFields, isHapaxError, present, Semaphore } from '../base/index.ts'
 import type { ConsumerCore } from '../consumer/index.ts'
 import type { Destination, Served, StopOptions, Worker } from '../contracts/index.ts'
 import type { Floor } from '../transaction/index.ts'
@@ -161,8 +161,8 @@ export class WorkerCore<Tx> implements Worker {
     const { consumers, sources, relays, keepSentMs, cleanup } = this.#settings
     const rooms = new Map([...places].map(([consumer, count]) => [consumer, new Semaphore(count)]))
     const room = (consumer: ConsumerCore<Tx>): { concurrency: number; places: Semaphore } => ({
-      concurrency: places.get(consumer) as number,
-      places: rooms.get(consumer) as Semaphore,
+      concurrency: present(places.get(consumer), 'the share of a consumer'),
+      places: present(rooms.get(consumer), 'the room of a consumer'),
     })
     const shared = {
       engine: this.#engine,

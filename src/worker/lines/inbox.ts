@@ -133,8 +133,9 @@ export class InboxLine<Tx> implements Line {
     const turns = this.#options.concurrency - this.#running.size + 1
     let rows = up.reduce((sum, turn) => sum + seqsOf(turn).length, 0)
     const low = rows <= NOTED / 2 || up.length < turns
-    while (low && this.#queue.length > 0 && (rows < NOTED || this.#noted.length + this.#noting.length < turns)) {
-      const turn = this.#queue.shift() as Turn
+    while (low && (rows < NOTED || this.#noted.length + this.#noting.length < turns)) {
+      const turn = this.#queue.shift()
+      if (turn === undefined) break
       rows += seqsOf(turn).length
       this.#noting.push(turn)
     }
@@ -166,10 +167,13 @@ export class InboxLine<Tx> implements Line {
 
   begin(): void {
     const { floor, places, signal } = this.#options
-    while (this.#noted.length > 0 && floor.open && !signal.aborted && places.free) {
-      const bytes = sum(this.#noted[0] as Turn)
+    while (floor.open && !signal.aborted && places.free) {
+      const [turn] = this.#noted
+      if (turn === undefined) return
+      const bytes = sum(turn)
       if (!floor.hasRoomFor(bytes)) return
-      this.#start(this.#noted.shift() as Turn, bytes, false)
+      this.#noted.shift()
+      this.#start(turn, bytes, false)
     }
   }
 

@@ -1,3 +1,4 @@
+import { present } from '../../base/index.ts'
 import type { Entry, Look, Share, StoreWorkers } from '../../contracts/index.ts'
 
 /** Something that a worker moves: the inbox of a consumer, or the outbox of a relay. */
@@ -32,7 +33,7 @@ export async function isDrained(workers: Pick<StoreWorkers, 'look'>, lines: read
   let open = lines.map((line) => ({ line, after: NO_KEYS }))
   while (open.length > 0) {
     const looks = await workers.look(open.flatMap(({ line, after }) => line.allShares(after)))
-    const found = open.map(({ line }, index) => ({ line, look: looks[index] as Look }))
+    const found = open.map(({ line }, index) => ({ line, look: present(looks[index], 'a look at each share') }))
     if (found.some(({ line, look }) => look.entries.some((entry) => line.isDue(entry) && isHead(entry, look)))) {
       return false
     }

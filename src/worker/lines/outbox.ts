@@ -7,7 +7,7 @@ import type { Membership } from '../membership.ts'
 import { distinct, grouping, soonest } from './grouping.ts'
 import { Avoided, Hand, Review, Rotation } from './hand.ts'
 import { DRAIN_LIMIT, type Line } from './line.ts'
-import { Reaching, Sending } from './sending.ts'
+import { AWAY, Pauses, Reaching, Sending } from './sending.ts'
 
 /** What a relay needs of its worker. */
 export interface RelayOptions<Tx> {
@@ -42,13 +42,8 @@ export class Relay<Tx> implements Line {
   readonly #avoided: Avoided
   /** How often what was not under way was given back. */
   #drops = 0
-  #confirmedAt = Number.NEGATIVE_INFINITY
-  /** Times in a row that the destination was not there, and until when to leave it alone. */
-  #down = { times: 0, until: 0 }
+  readonly #pauses: Pauses
   readonly #reaching: Reaching
-  /** Times in a row that confirmed messages could not be deleted, and until when to send nothing because of it. */
-  #undeleted = 0
-  #restsUntil = 0
   readonly #postponed: (row: Postponed) => Promise<unknown>
   readonly #inTurn: (work: () => Promise<void>) => Promise<unknown>
 
@@ -60,7 +55,8 @@ export class Relay<Tx> implements Line {
       void options.membership.reaches(options.name, reached).catch((error: unknown) => options.report(asError(error)))
     this.#reaching = new Reaching({ clock: engine.clock, tell })
     this.#sending = new Sending({ destination: options.destination, signal: options.signal, clock: engine.clock })
-    this.#avoided = new Avoided(engine, DOWN, WINDOW)
+    this.#pauses = new Pauses(engine)
+    this.#avoided = new Avoided(engine, AWAY, WINDOW)
     // A delete costs a commit: it waits a moment for company, unless nothing else is about to be confirmed.
     const enough = (waiting: number): boolean => waiting >= ENOUGH || this.#underWay === 0
     this.#deletions = new Batcher({
@@ -84,8 +80,7 @@ export class Relay<Tx> implements Line {
   }
 
   get nextMs(): number | undefined {
-    const pauseMs = Math.max(this.#down.until, this.#restsUntil) - this.#options.engine.clock.monotonic()
-    return pauseMs > 0 ? pauseMs : this.#nextMs
+    return this.#pauses.leftMs > 0 ? this.#pauses.leftMs : this.#nextMs
   }
 
   get running(): readonly Promise<void>[] {
@@ -179,20 +174,7 @@ export class Relay<Tx> implements Line {
   }
 
   #mayLook(): boolean {
-    return this.#hand.size <= WINDOW / 2 && !this.#isDown()
-  }
-
-  #isDown(): boolean {
-    return Math.max(this.#down.until, this.#restsUntil) > this.#options.engine.clock.monotonic()
-  }
-
-  /** Once for all deletes that fail meanwhile. */
-  #rest(): void {
-    const { clock, random } = this.#options.engine
-    if (this.#restsUntil > clock.monotonic()) return
-    this.#undeleted += 1
-    this.#restsUntil = clock.monotonic() + retryDelay(DOWN, this.#undeleted, random)
-    this.drop()
+    return this.#hand.size <= WINDOW / 2 && this.#pauses.leftMs <= 0
   }
 
   #track(work: Promise<void>): void {
@@ -280,9 +262,8 @@ export class Relay<Tx> implements Line {
 
   #confirm(row: OutboxMessage, dropped: Error | undefined): void {
     const { engine, changed, name } = this.#options
-    this.#down = { times: 0, until: 0 }
+    this.#pauses.confirmed()
     this.#reaching.reached()
-    this.#confirmedAt = engine.clock.monotonic()
     const deleting = this.#deletions.put(row.seq)
     if (deleting !== undefined) this.#track(deleting)
     const event = { relay: name, message: ref(row.message) }
@@ -304,12 +285,11 @@ export class Relay<Tx> implements Line {
     const { engine, keep } = this.#options
     try {
       const locked = await persist(engine, () => engine.store.outbox.confirm(seqs, keep))
-      this.#undeleted = 0
-      this.#restsUntil = 0
+      this.#pauses.deleted()
       this.#deleted(seqs, locked)
     } catch (error) {
       // They are sent again, but not at once: a queue would get the same messages as fast as the broker takes them.
-      this.#rest()
+      if (this.#pauses.notDeleted()) this.drop()
       throw error
     }
   }
@@ -355,15 +335,12 @@ export class Relay<Tx> implements Line {
    */
   #isUnavailable(row: OutboxMessage, sentAt: number, error: Error): void {
     const { engine, name, destination } = this.#options
-    const now = engine.clock.monotonic()
-    if (this.#confirmedAt >= sentAt - ALIVE_MS) {
+    if (this.#pauses.isAlive(sentAt)) {
       this.#avoided.add(row.seq)
       return
     }
-    if (this.#isDown()) return
-    const times = this.#down.times + 1
-    const pauseMs = retryDelay(DOWN, times, engine.random)
-    this.#down = { times, until: now + pauseMs }
+    const pauseMs = this.#pauses.unavailable()
+    if (pauseMs === undefined) return
     this.#reaching.missed()
     this.drop()
     const event = { relay: name, destination: destination.name, pauseMs, error }
@@ -388,12 +365,9 @@ const [ENOUGH, MOST_DELETED, GATHER_MS] = [500, 2_000, 10]
 const LOOK = 3_000
 /** How many are read at once. */
 const BATCH = 500
-/** A destination that has confirmed something so lately is there. */
-const ALIVE_MS = 1_000
 const WINDOW_BYTES = 64 * 1024 * 1024
 const BATCH_BYTES = 16 * 1024 * 1024
 const POLICY = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 500, maxDelayMs: 300_000, factor: 2 }
-const DOWN = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 100, maxDelayMs: 30_000, factor: 2 }
 
 /** What somebody else has sent. */
 function without(batch: readonly Entry[], rows: readonly OutboxMessage[]): readonly Entry[] {

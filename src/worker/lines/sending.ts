@@ -1,4 +1,15 @@
-import { asError, Batcher, type Clock, describe, HapaxError, messageOf } from '../../base/index.ts'
+import {
+  asError,
+  Batcher,
+  type Clock,
+  describe,
+  HapaxError,
+  messageOf,
+  present,
+  type Random,
+  type RetryPolicy,
+  retryDelay,
+} from '../../base/index.ts'
 import type { Confirmation, Destination, OutboxMessage } from '../../contracts/index.ts'
 import { type OutgoingMessage, unpackAttributes, wrongAttribute } from '../../message/index.ts'
 
@@ -49,7 +60,9 @@ export class Sending {
         tell(row, { status: 'refused', error: message })
       }
     }
-    return send(this.#options, messages, (index, sent) => tell(leaving[index] as OutboxMessage, sent))
+    return send(this.#options, messages, (index, sent) =>
+      tell(present(leaving[index], 'a message that was sent'), sent),
+    )
   }
 
   /** Sends one; what is to be sent in the same moment goes in the same call. */
@@ -141,11 +154,15 @@ function answerOf(sent: unknown): Promise<unknown> {
 }
 
 function isConfirmation(sent: unknown): sent is Confirmation {
-  const { status } = (sent ?? {}) as Partial<Confirmation>
-  return status !== undefined && STATUSES.has(status)
+  return typeof sent === 'object' && sent !== null && 'status' in sent && STATUSES.has(sent.status)
 }
 
-const STATUSES: ReadonlySet<string> = new Set<Confirmation['status']>(['confirmed', 'failed', 'refused', 'unavailable'])
+const STATUSES: ReadonlySet<unknown> = new Set<Confirmation['status']>([
+  'confirmed',
+  'failed',
+  'refused',
+  'unavailable',
+])
 
 function noAnswer(got: unknown): Error {
   return new Error(`expected the destination to answer { status } for each message, got ${describe(got)}`)
@@ -210,3 +227,67 @@ export class Reaching {
 const GIVE_UP_MS = 10_000
 const MIN_AWAY_MS = 30_000
 const MAX_AWAY_MS = 600_000
+
+/** How long something that is away is left alone: longer each time, because a server that comes back is busy enough. */
+export const AWAY: RetryPolicy = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 100, maxDelayMs: 30_000, factor: 2 }
+
+/** A destination that confirmed a message this recently can be reached. */
+const ALIVE_MS = 1_000
+
+/**
+ * When a relay sends nothing, for one of two reasons. Its destination cannot be reached; or confirmed messages could not be deleted, so
+ * that each new look would find them and send them again.
+ */
+export class Pauses {
+  readonly #engine: { readonly clock: Clock; readonly random: Random }
+  /** Times in a row that the destination could not be reached, and the end of the pause. */
+  #down = { times: 0, until: 0 }
+  /** The same for deletes that failed. */
+  #undeleted = { times: 0, until: 0 }
+  #confirmedAt = Number.NEGATIVE_INFINITY
+
+  constructor(engine: { readonly clock: Clock; readonly random: Random }) {
+    this.#engine = engine
+  }
+
+  /** What is left of the pause; above zero, nothing may be sent. */
+  get leftMs(): number {
+    return Math.max(this.#down.until, this.#undeleted.until) - this.#engine.clock.monotonic()
+  }
+
+  /** The destination has confirmed a message. */
+  confirmed(): void {
+    this.#down = { times: 0, until: 0 }
+    this.#confirmedAt = this.#engine.clock.monotonic()
+  }
+
+  /** Whether the destination confirmed other messages at about this time: then only one message failed to get through. */
+  isAlive(sentAt: number): boolean {
+    return this.#confirmedAt >= sentAt - ALIVE_MS
+  }
+
+  /** The destination cannot be reached. Returns how long the pause is; undefined if one is under way already. */
+  unavailable(): number | undefined {
+    if (this.leftMs > 0) return undefined
+    const { clock, random } = this.#engine
+    const times = this.#down.times + 1
+    const pauseMs = retryDelay(AWAY, times, random)
+    this.#down = { times, until: clock.monotonic() + pauseMs }
+    return pauseMs
+  }
+
+  /** Confirmed messages were deleted. */
+  deleted(): void {
+    this.#undeleted = { times: 0, until: 0 }
+  }
+
+  /** Confirmed messages could not be deleted. Returns whether a pause begins: one for all deletes that fail at the same time. */
+  notDeleted(): boolean {
+    const { clock, random } = this.#engine
+    const now = clock.monotonic()
+    if (this.#undeleted.until > now) return false
+    const times = this.#undeleted.times + 1
+    this.#undeleted = { times, until: now + retryDelay(AWAY, times, random) }
+    return true
+  }
+}

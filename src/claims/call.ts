@@ -1,0 +1,91 @@
+// One call of a handler on a store that has only claims, and the context that the handler receives.
+
+import { expected, type LimitedLogger, type Logger } from '../base/index.ts'
+import type { Content, Registered } from '../consumer/index.ts'
+import type { ClaimContext } from '../contracts/index.ts'
+import { callLeased, closed, type EffectEngine, Effects, type HeldLease } from '../leased/index.ts'
+import type { Message, StoredMessage } from '../message/index.ts'
+
+/** What a call needs. */
+export interface CallOptions {
+  readonly engine: EffectEngine & { readonly logger: LimitedLogger }
+  readonly consumer: string
+  readonly message: StoredMessage
+  /** 1 for the first attempt. */
+  readonly attempt: number
+  readonly held: HeldLease
+  readonly leaseMs: number
+}
+
+/** One call of a handler: makes its context, and its journal if the handler asks for one. */
+export class Call {
+  readonly #options: CallOptions
+  #effects: Effects | undefined
+  #open = true
+
+  constructor(options: CallOptions) {
+    this.#options = options
+  }
+
+  /** Resolves when the handler has returned and left no effect undecided; rejects with what stands in the way of settling. */
+  run(handler: Registered<never>): Promise<void> {
+    const { message } = this.#options
+    if (handler.kind !== 'claimed') expected(`handler of ${message.type}`, 'a handler of claims', handler.kind)
+    return callLeased(handler, message, this.#context, this.#ended)
+  }
+
+  /** Gives up on whatever still runs: its result no longer matters. */
+  close(): void {
+    this.#open = false
+    this.#effects?.leave()
+  }
+
+  readonly #context = ({ message }: Content): ClaimContext => {
+    const { attempt, held, engine } = this.#options
+    return new Context(message, attempt, held, engine.logger.forHandlers, this.#journal)
+  }
+
+  /**
+   * The handler has returned. After an earlier attempt (a fence above 1) the journal is always opened: that attempt may have left an
+   * effect undecided that this one did not come across.
+   */
+  readonly #ended = (): Effects | undefined => {
+    if (this.#options.held.fence > 1) this.#journal()
+    this.#open = false
+    return this.#effects
+  }
+
+  /** Made on first use, because many handlers make no outside call. Undefined once the call is over. */
+  readonly #journal = (): Effects | undefined => {
+    if (!this.#open) return undefined
+    const { engine, consumer, message, held, leaseMs } = this.#options
+    // Retries of a journal write end with the lease: after that, the message belongs to its next holder.
+    this.#effects ??= new Effects({ engine, consumer, message, held, leaseMs, insistMs: leaseMs })
+    return this.#effects
+  }
+}
+
+/** What a handler receives; a class rather than a literal, because one is made for every call. */
+class Context implements ClaimContext {
+  readonly message: Message
+  readonly attempt: number
+  readonly fence: number
+  readonly logger: Logger
+  readonly effect: ClaimContext['effect']
+  readonly note: ClaimContext['note']
+  readonly #held: HeldLease
+
+  constructor(message: Message, attempt: number, held: HeldLease, logger: Logger, journal: () => Effects | undefined) {
+    this.message = message
+    this.attempt = attempt
+    this.fence = held.fence
+    this.logger = logger
+    this.#held = held
+    this.effect = (name, call, options) => journal()?.effect(name, call, options) ?? Promise.reject(closed())
+    this.note = (fields) => journal()?.note(fields) ?? Promise.reject(closed())
+  }
+
+  get signal(): AbortSignal {
+    return this.#held.signal
+  }
+}
