@@ -1,11 +1,15 @@
 import {
+  type AuditCleanupOptions,
   type CleanupOptions,
   Consumers,
   cleanup,
+  cleanupAudit,
   type DoctorOptions,
   doctor,
+  Effects,
   FailedStore,
   Keys,
+  Receipts,
   Relays,
   Sent,
   sourceOption,
@@ -115,6 +119,10 @@ export interface Hapax<Tx, Own = Tx> {
   readonly keys: Keys
   /** Messages that were published and kept. */
   readonly sent: Sent
+  /** What was taken, by consumer and time. */
+  readonly receipts: Receipts
+  /** Outside calls of leased consumers, by consumer, state and time. */
+  readonly effects: Effects
   /** The consumers and relays that the store knows, whichever process they belong to. */
   readonly consumers: Consumers
   readonly relays: Relays
@@ -140,6 +148,8 @@ export interface Hapax<Tx, Own = Tx> {
   explain(id: string, source?: string, options?: ExplainOptions): Promise<readonly Trace[]>
   /** Deletes old receipts of a consumer whose messages are finished. Workers do it by themselves; this is for people. */
   cleanup(options: CleanupOptions): Promise<{ readonly receipts: number }>
+  /** Deletes old entries of the audit. Workers do it by themselves; this is for people. */
+  cleanupAudit(options: AuditCleanupOptions): Promise<{ readonly audit: number }>
   /** What is wrong with the store and its workers, and what to do about it; also which tables are larger, or older, than they should be. */
   doctor(options?: DoctorOptions): Promise<readonly Finding[]>
   /** Stops the workers and closes what hapax opened, not the pool it was given. */
@@ -203,6 +213,8 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   readonly failed: FailedStore
   readonly keys: Keys
   readonly sent: Sent
+  readonly receipts: Receipts
+  readonly effects: Effects
   readonly consumers: Consumers
   readonly relays: Relays
   readonly activity: Activity = new Activity()
@@ -259,7 +271,9 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     const wake = (): void => this.#wake()
     this.failed = new FailedStore({ store, clock, wake, mintId, maxBytes })
     this.keys = new Keys(store.keys, wake)
-    this.sent = new Sent(store.sent, clock, wake)
+    this.sent = new Sent(store.sent, store.admin, clock, wake)
+    this.receipts = new Receipts(store.admin)
+    this.effects = new Effects(store.admin)
     this.consumers = new Consumers(store.subscriptions)
     this.relays = new Relays(store)
   }
@@ -349,6 +363,10 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
 
   cleanup(options: CleanupOptions): Promise<{ readonly receipts: number }> {
     return cleanup(this.#store.admin, this.#engine.clock, options)
+  }
+
+  cleanupAudit(options: AuditCleanupOptions): Promise<{ readonly audit: number }> {
+    return cleanupAudit(this.#store.admin, this.#engine.clock, options)
   }
 
   doctor(options?: DoctorOptions): Promise<readonly Finding[]> {

@@ -1,14 +1,18 @@
 // What applications need. Authors of stores, connections and brokers find their interfaces in `hapax/contracts`.
 
 export type {
+  AuditCleanupOptions,
   BulkOptions,
   BulkResult,
   By,
   CleanupOptions,
   DoctorOptions,
   EditOptions,
+  EffectQuery,
   FailedQuery,
   FailedStore,
+  PurgeOptions,
+  ReceiptQuery,
   SentQuery,
   SettleOptions,
 } from './admin/index.ts'

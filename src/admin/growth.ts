@@ -55,8 +55,9 @@ const ADVICE: Readonly<Record<GrowingTable, string>> = {
   receipts:
     'See that a worker of each consumer runs with cleanup, shorten retentionMs, or run npx hapax cleanup. If they are kept so long on purpose, raise the limit.',
   effects: 'They go with the receipts of their messages: see that a worker runs with cleanup, or shorten retentionMs.',
-  sent: 'Shorten keepSentMs, and see that a worker of the relay runs with cleanup.',
-  audit: 'Shorten cleanup.auditRetentionMs of the workers, and see that one of them runs with cleanup.',
+  sent: 'Shorten keepSentMs, see that a worker of the relay runs with cleanup, or run npx hapax sent purge.',
+  audit:
+    'Shorten cleanup.auditRetentionMs of the workers, see that one runs with cleanup, or run npx hapax cleanup --audit.',
 }
 
 const WORRYING: readonly GrowingTable[] = ['inbox', 'outbox', 'failed', 'receipts', 'effects', 'sent', 'audit']

@@ -1,21 +1,24 @@
 import type { Clock } from '../base/index.ts'
-import { HapaxError, nameText, noOthers, object, text, word } from '../base/index.ts'
+import { callback, flag, HapaxError, nameText, noOthers, object, signalOption, text, word } from '../base/index.ts'
 import type {
   Audit,
+  Cleaned,
   HeldKey,
   Origin,
   SentFilter,
   SentMessage,
   SentWhere,
   Store,
+  StoreAdmin,
   StoreKeys,
   StoreSent,
   StoreStatus,
   StoreSubscriptions,
 } from '../contracts/index.ts'
-import { MAX_TEXT_BYTES } from '../message/index.ts'
+import { compareSeq, MAX_TEXT_BYTES } from '../message/index.ts'
 import { auditOf, type By } from './audit.ts'
 import { type BulkOptions, type BulkSummary, bulk, checkedSeq, pageSize } from './bulk.ts'
+import { inSteps, type StepOptions } from './cleanup.ts'
 import { type Chosen, chosenSent, sentWhere } from './where.ts'
 
 /** Keys that wait behind a message that failed for good. */
@@ -49,15 +52,23 @@ export class Keys {
 /** Which published messages to list. */
 export type SentQuery = Omit<SentFilter, 'limit'> & { readonly limit?: number }
 
+/** Options of `sent.purge`. */
+export interface PurgeOptions extends StepOptions {
+  /** Called after each step with what was deleted, or counted, so far. */
+  readonly onProgress?: (progress: { readonly purged: number }) => void
+}
+
 /** Messages that were published and kept (`keepSentMs` of the worker). */
 export class Sent {
   readonly #store: StoreSent
+  readonly #admin: Pick<StoreAdmin, 'audit'>
   readonly #clock: Clock
   readonly #wake: () => void
 
   /** Made by `createHapax`. `wake`: something is due that workers of this process may want. */
-  constructor(store: StoreSent, clock: Clock, wake: () => void) {
+  constructor(store: StoreSent, admin: Pick<StoreAdmin, 'audit'>, clock: Clock, wake: () => void) {
     this.#store = store
+    this.#admin = admin
     this.#clock = clock
     this.#wake = wake
   }
@@ -102,6 +113,35 @@ export class Sent {
     return bulk(this.#clock, work, options)
   }
 
+  /**
+   * Deletes messages that were kept, oldest first, in small steps; `{ all: true }` means all that are there when it begins. Returns how
+   * many it deleted, or would delete.
+   */
+  async purge(where: Chosen<SentWhere>, options: PurgeOptions = {}): Promise<{ readonly purged: number }> {
+    const which = chosenSent(where)
+    noOthers('options', options, ['dryRun', 'signal', 'onProgress', 'by'])
+    const { signal, onProgress } = options
+    const dryRun = flag('dryRun', options.dryRun, false)
+    signalOption('signal', signal)
+    callback('onProgress', onProgress)
+    const by = auditOf('purge', options.by)
+    const newest = (await this.#store.list({ ...which, limit: 1 })).at(0)?.seq
+    if (newest === undefined) return { purged: 0 }
+    const step = (after: string | undefined): Promise<Cleaned> => this.#purge(which, after, newest, dryRun)
+    const steps = { dryRun, ...(signal && { signal }) }
+    const purged = await inSteps(this.#clock, steps, step, (count) => onProgress?.({ purged: count }))
+    if (purged > 0 && !dryRun) await this.#admin.audit(by, { origin: 'outbox', consumer: which.relay })
+    return { purged }
+  }
+
+  async #purge(which: SentWhere, after: string | undefined, newest: string, dryRun: boolean): Promise<Cleaned> {
+    const page = await this.#store.seqs(which, after, PURGED_AT_ONCE)
+    // What is sent while it runs stays.
+    const seqs = page.filter((seq) => compareSeq(seq, newest) <= 0)
+    const deleted = dryRun ? seqs.length : await this.#store.purge(seqs)
+    return { deleted, after: seqs.length < PURGED_AT_ONCE ? undefined : seqs.at(-1) }
+  }
+
   async #republish(seq: string, audit: Audit): Promise<boolean> {
     const there = await this.#store.republish(seq, audit)
     if (there) this.#wake()
@@ -110,6 +150,7 @@ export class Sent {
 }
 
 const COUNTED_AT_ONCE = 1_000
+const PURGED_AT_ONCE = 500
 
 /** A consumer as `subscriptions` has it. */
 export interface KnownConsumer {

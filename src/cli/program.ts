@@ -6,6 +6,7 @@ import { addDoctor } from './commands/doctor.ts'
 import { addExplain } from './commands/explain.ts'
 import { addFailed } from './commands/failed/index.ts'
 import { addKeys } from './commands/keys.ts'
+import { addEffects, addReceipts } from './commands/lists.ts'
 import { addMigrate } from './commands/migrate.ts'
 import { addRelay } from './commands/relay.ts'
 import { addRelays } from './commands/relays.ts'
@@ -100,6 +101,8 @@ const COMMANDS: readonly AddCommand[] = [
   addConsumers,
   addRelays,
   addSent,
+  addReceipts,
+  addEffects,
   addCleanup,
   addRelay,
   addWork,

@@ -1,12 +1,23 @@
 import type { ErrorRecord } from '../base/index.ts'
 import type { StoredMessage } from '../message/index.ts'
+import type { StoreLists } from './lists.ts'
 import type { EffectRow, Origin, WorkerRow } from './rows.ts'
 
 /** Who did something by hand, and how it is called. */
 export interface Audit {
   /** @default the user of the operating system */
   readonly actor: string
-  readonly action: 'retry' | 'edit' | 'discard' | 'release' | 'republish' | 'move' | 'remove' | 'cleanup' | 'settle'
+  readonly action:
+    | 'retry'
+    | 'edit'
+    | 'discard'
+    | 'release'
+    | 'republish'
+    | 'move'
+    | 'remove'
+    | 'cleanup'
+    | 'purge'
+    | 'settle'
   readonly note?: string | undefined
 }
 
@@ -32,7 +43,8 @@ export type CleanupStep =
       readonly dryRun?: boolean
     }
   | { readonly kind: 'sent'; readonly relay: string }
-  | { readonly kind: 'audit' }
+  /** Deletes the oldest rows of the audit, or only counts them; then `after` is as for receipts. */
+  | { readonly kind: 'audit'; readonly after?: string | undefined; readonly dryRun?: boolean }
 
 /** What one step of the cleaning did. */
 export interface Cleaned {
@@ -324,10 +336,12 @@ export interface StoreSent {
   seqs(where: SentWhere, after: string | undefined, limit: number): Promise<readonly string[]>
   /** Copies a published message back into the outbox, under its own id. False: it is not there. */
   republish(seq: string, audit: Audit): Promise<boolean>
+  /** Deletes published messages. Returns how many of them were there. */
+  purge(seqs: readonly string[]): Promise<number>
 }
 
 /** What people look at and look after. */
-export interface StoreAdmin {
+export interface StoreAdmin extends StoreLists {
   /** One step of the cleaning: looks at up to `limit` rows and deletes what is older than `olderThanMs` and finished. */
   clean(step: CleanupStep, olderThanMs: number, limit: number): Promise<Cleaned>
   /** Writes down what was done by hand, where no other method does. */

@@ -378,6 +378,7 @@ export class SimStore implements Store<SimTx> {
     list: () => unused('sent.list'),
     seqs: () => unused('sent.seqs'),
     republish: () => unused('sent.republish'),
+    purge: () => unused('sent.purge'),
   }
 
   readonly admin: Store<SimTx>['admin'] = {
@@ -387,6 +388,8 @@ export class SimStore implements Store<SimTx> {
     checkup: async () => ({ findings: [], growth: [] }),
     status: () => unused('status'),
     trace: () => unused('trace'),
+    receipts: () => unused('receipts'),
+    effects: () => unused('effects'),
   }
 
   async close(): Promise<void> {}

@@ -31,6 +31,46 @@ async function withSms(path: string, handler: (ctx: LeasedContext<unknown>) => u
   return outcomes
 }
 
+describe('effects list and receipts list', () => {
+  it('list by consumer, state and time', async () => {
+    const { stdout } = await shop.look('effects', 'list')
+    expect(stdout).toMatch(/^last at \(UTC\) +consumer +effect +state +made +id +error\n/)
+    expect(stdout).toMatch(/ sms +send +unknown +1 +sms-1 +Error: socket hang up$/m)
+    expect(stdout.split('\n').filter((each) => / sms +(send|reserve) +done +1 +sms-[12] +-$/.test(each))).toHaveLength(
+      3,
+    )
+    const unknown = JSON.parse((await shop.look('effects', 'list', '--state', 'unknown', '--json')).stdout)
+    expect(unknown).toMatchObject({
+      effects: [{ consumer: 'sms', name: 'send', message: { id: 'sms-1' } }],
+      after: null,
+    })
+    expect((await shop.look('effects', 'list', '--until', '1h')).stdout).toBe('there are none\n')
+    const receipts = await shop.look('receipts', 'list', '--consumer', 'sms', '--since', '2020-01-01')
+    expect(receipts.stdout).toMatch(
+      /^taken at \(UTC\) +consumer +type +source +id\n(.* sms +sms.requested +\/shop +sms-[12]\n){2}$/,
+    )
+    expect((await shop.look('receipts', 'list', '--consumer', 'other')).stdout).toBe('there are none\n')
+  })
+
+  it('page on by a command that can be pasted', async () => {
+    const { stdout } = await shop.look('receipts', 'list', '--limit', '1', '--since', '2020-01-01')
+    const [, after = ''] =
+      /next page: .*receipts list --since 2020-01-01T00:00:00.000Z --limit 1 --after (\S+) --store/.exec(stdout) ?? []
+    const next = JSON.parse((await shop.look('receipts', 'list', '--limit', '1', '--after', after, '--json')).stdout)
+    expect(next.receipts).toHaveLength(1)
+    expect(stdout).not.toContain(next.receipts[0].id)
+    expect((await shop.look('receipts', 'list', '--after', 'x')).stderr).toContain(
+      'expected after to be that of the page',
+    )
+  })
+
+  it('refuse what is no time, and no state', async () => {
+    const wrong = await shop.look('receipts', 'list', '--since', 'yesterday')
+    expect(wrong).toMatchObject({ exitCode: 2, stderr: expect.stringContaining('expected a time ago like 2h') })
+    expect(await shop.look('effects', 'list', '--state', 'open')).toMatchObject({ exitCode: 2 })
+  })
+})
+
 describe('failed show', () => {
   it('shows the journal, and how to settle what nobody knows', async () => {
     const { stdout } = await shop.look('failed', 'show', '1-7')

@@ -147,6 +147,25 @@ describe('relays', () => {
   })
 })
 
+describe('sent purge', () => {
+  it('counts, asks, deletes, and changes nothing without a filter', async () => {
+    const around = shop.copy()
+    expect((await cli(['sent', 'purge', '--relay', 'partners', '--dry-run'], around)).stdout).toBe(
+      'would delete 2 published messages\n',
+    )
+    expect((await cli(['sent', 'purge', '--older-than', '1d'], around)).stdout).toBe('deleted 0 published messages\n')
+    expect((await cli(['sent', 'purge', '--all'], around)).stderr).toMatch(/deleting 2 published messages needs --yes/)
+    for (const argv of [[], ['--all', '--relay', 'partners']]) {
+      expect(await cli(['sent', 'purge', ...argv], around)).toMatchObject({ exitCode: 2 })
+    }
+    const refused = await cli(['sent', 'purge', '--all'], { ...around, confirm: async () => false })
+    expect(refused.stderr).toContain('nothing was changed')
+    const purged = await document(['sent', 'purge', '--all', '--yes', '--note', 'disk'], around)
+    expect(purged).toEqual({ dryRun: false, stopped: false, purged: 2 })
+    expect((await document(['sent', 'list'], around)).messages).toEqual([])
+  })
+})
+
 describe('cleanup', () => {
   it('deletes old receipts of finished messages, and no others', async () => {
     const around = shop.copy()
@@ -163,6 +182,18 @@ describe('cleanup', () => {
     })
     expect((await cli(['explain', 'p-0'], around)).exitCode).toBe(1)
     expect((await cli(['explain', 'p-1'], around)).stdout).toContain('taken by shipping')
+  })
+
+  it('deletes old entries of the audit', async () => {
+    const around = shop.copy()
+    await cli(['consumers', 'remove', 'shipping'], around)
+    sql(around.cwd, `update hapax_audit set at = at - ${400 * DAY}`)
+    const cleanup = ['cleanup', '--audit', '--older-than', '365d']
+    expect((await cli([...cleanup, '--dry-run'], around)).stdout).toBe('would delete 1 entry of the audit\n')
+    expect((await cli(cleanup, around)).stderr).toMatch(/deleting 1 entry of the audit needs --yes.*\(refused\)/)
+    expect(await document([...cleanup, '--yes'], around)).toEqual({ dryRun: false, stopped: false, audit: 1 })
+    expect((await cli([...cleanup, '--dry-run'], around)).stdout).toBe('would delete 0 entries of the audit\n')
+    expect((await cli([...cleanup, '--consumer', 'shipping'], around)).stderr).toContain('--consumer or --audit')
   })
 
   it('refuses less than a day without --yes, even where somebody could be asked', async () => {

@@ -13,6 +13,7 @@ import { type StoreOptions, withHapax } from '../store.ts'
 interface CleanupOptions extends StoreOptions, ChangeOptions {
   readonly olderThan: number
   readonly consumer?: string
+  readonly audit?: true
   readonly yes?: true
 }
 
@@ -26,17 +27,24 @@ const DAY_MS = 86_400_000
 /** Adds `hapax cleanup`. */
 export const addCleanup: AddCommand = (root, io, done) => {
   withStore(withChange(root.command('cleanup')))
-    .description('Deletes old receipts of finished messages, in small steps. Workers do it by themselves.')
+    .description(
+      'Deletes old receipts of finished messages, or old entries of the audit, in small steps. Workers do it by themselves.',
+    )
     .requiredOption(
       '--older-than <time>',
-      'receipts from before, as 30d: whatever comes again after that is new',
+      'those from before, as 30d; a message whose receipt is gone is new if it comes again',
       duration,
     )
     .option('--consumer <name>', 'only those of this consumer')
+    .option('--audit', 'old entries of the audit, instead of receipts')
     .option('--yes', 'do not ask; needed without a terminal, and for less than a day')
     .addHelpText(
       'after',
-      examples('hapax cleanup --older-than 30d --dry-run', 'hapax cleanup --older-than 90d --consumer billing --yes'),
+      examples(
+        'hapax cleanup --older-than 30d --dry-run',
+        'hapax cleanup --older-than 90d --consumer billing --yes',
+        'hapax cleanup --older-than 400d --audit --dry-run',
+      ),
     )
     .action(async (options) => done(await cleanup(options, io)))
 }
@@ -44,6 +52,7 @@ export const addCleanup: AddCommand = (root, io, done) => {
 async function cleanup(options: CleanupOptions, io: Io): Promise<number> {
   const { olderThan } = options
   if (olderThan === 0) throw new CliError('usage', 'expected --older-than to be more than nothing')
+  if (options.audit) return cleanAudit(options, io)
   if (olderThan < DAY_MS && !options.dryRun && !options.yes) {
     throw new CliError(
       'refused',
@@ -67,6 +76,42 @@ async function cleanup(options: CleanupOptions, io: Io): Promise<number> {
     await permission(io, options.yes === true, `deleting ${some}`, `Delete ${some} for good?`)
     return clean(hapax, found, total, options, io)
   })
+}
+
+async function cleanAudit(options: CleanupOptions, io: Io): Promise<number> {
+  if (options.consumer !== undefined) throw new CliError('usage', 'expected --consumer or --audit, got both')
+  const given = { olderThanMs: options.olderThan }
+  return withHapax(options, io, async (hapax) => {
+    const progress = new Progress(io, options.json !== true)
+    const stop = new AbortController()
+    const forget = io.onSignal(() => stop.abort())
+    const onProgress = (now: { readonly audit: number }): void => progress.show(`audit: ${count(now.audit)}`)
+    const shared = { ...given, signal: stop.signal, onProgress }
+    try {
+      const found = await hapax.cleanupAudit({ ...shared, dryRun: true })
+      progress.clear()
+      if (options.dryRun || found.audit === 0 || stop.signal.aborted)
+        return concludeAudit(found.audit, stop, options, io)
+      const some = plural(found.audit, 'entry of the audit', 'entries of the audit')
+      await permission(io, options.yes === true, `deleting ${some}`, `Delete ${some} for good?`)
+      const { audit } = await hapax.cleanupAudit({ ...shared, by: byOf(options) })
+      progress.clear()
+      return concludeAudit(audit, stop, options, io)
+    } finally {
+      forget()
+      progress.clear()
+    }
+  })
+}
+
+function concludeAudit(audit: number, { signal }: AbortController, options: CleanupOptions, io: Io): number {
+  const dryRun = options.dryRun === true
+  if (options.json) json(io, { dryRun, stopped: signal.aborted, audit })
+  else {
+    line(io, `${dryRun ? 'would delete' : 'deleted'} ${plural(audit, 'entry of the audit', 'entries of the audit')}`)
+    if (signal.aborted) line(io, 'stopped before the end; the rest is untouched')
+  }
+  return signal.aborted ? 1 : 0
 }
 
 async function withReceipts(hapax: Hapax<unknown>): Promise<readonly string[]> {

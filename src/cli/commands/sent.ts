@@ -1,15 +1,28 @@
 import type { Command } from 'commander'
 import { safe, shellWord } from '../../base/index.ts'
 import type { SentMessage, SentWhere } from '../../contracts/index.ts'
-import type { Hapax } from '../../index.ts'
+import type { Hapax, PurgeOptions } from '../../index.ts'
 import { numberOf, seqOf } from '../../message/index.ts'
 import { byNumber, changeByFilter, changeByNumber, type RowsOptions, type RowsWork, withRows } from '../change-rows.ts'
 import { durationText } from '../io/duration.ts'
+import { CliError } from '../io/errors.ts'
 import { type Io, json, line } from '../io/io.ts'
 import { payloadOf } from '../io/payload.ts'
+import { permission } from '../io/permission.ts'
+import { Progress } from '../io/progress.ts'
 import { table } from '../io/table.ts'
-import { when } from '../io/text.ts'
-import { type AddCommand, type Done, examples, withAges, withPages, withStore } from '../options.ts'
+import { count, plural, when } from '../io/text.ts'
+import {
+  type AddCommand,
+  byOf,
+  type ChangeOptions,
+  type Done,
+  examples,
+  withAges,
+  withChange,
+  withPages,
+  withStore,
+} from '../options.ts'
 import { sentSeq, seqsOrNumbers } from '../seq.ts'
 import { command, type StoreOptions, withHapax } from '../store.ts'
 
@@ -31,12 +44,16 @@ export const addSent: AddCommand = (root, io, done) => {
   const sent = root
     .command('sent')
     .description('Works with messages that were published and kept (keepSentMs, or hapax relay --keep-sent).')
-    .addHelpText('after', examples('hapax sent list', 'hapax sent republish 12'))
+    .addHelpText(
+      'after',
+      examples('hapax sent list', 'hapax sent republish 12', 'hapax sent purge --older-than 30d --dry-run'),
+    )
   withStore(withPages(withFilters(sent.command('list'))))
     .description('Lists published messages, newest first.')
     .addHelpText('after', examples('hapax sent list --type order.placed --newer-than 1h', 'hapax sent list --json'))
     .action(async (options) => done(await sentList(options, io)))
   addRepublish(sent, io, done)
+  addPurge(sent, io, done)
 }
 
 function addRepublish(sent: Command, io: Io, done: Done): void {
@@ -155,4 +172,79 @@ function workOf(hapax: Hapax<unknown>, where: SentWhere): RowsWork {
     count: () => sent.count(where),
     all: (options) => sent.republishAll(isEmpty(where) ? { all: true } : where, options),
   }
+}
+
+interface PurgeCommand extends StoreOptions, SentFilters, ChangeOptions {
+  readonly all?: true
+  readonly yes?: true
+}
+
+function addPurge(sent: Command, io: Io, done: Done): void {
+  withStore(withChange(withFilters(sent.command('purge'))))
+    .description('Deletes published messages that were kept, in small steps. Workers do it after keepSentMs.')
+    .option('--all', 'all there are, instead of filters')
+    .option('--yes', 'do not ask; needed without a terminal')
+    .addHelpText(
+      'after',
+      examples(
+        'hapax sent purge --older-than 30d --dry-run',
+        'hapax sent purge --relay partners --older-than 7d --yes',
+      ),
+    )
+    .action(async (options) => done(await purge(options, io)))
+}
+
+async function purge(options: PurgeCommand, io: Io): Promise<number> {
+  const where = sentWhere(options)
+  if (isEmpty(where) === (options.all !== true)) {
+    throw new CliError('usage', 'expected filters, or --all', ['to see what there is: sent list'])
+  }
+  const chosen = isEmpty(where) ? ({ all: true } as const) : where
+  return withHapax(options, io, async ({ sent }) => {
+    const found = await steps(io, options, 'counted', (each) => sent.purge(chosen, { ...each, dryRun: true }))
+    if (options.dryRun || found.purged === 0 || found.stopped) return concludePurge(found, options, io)
+    const some = plural(found.purged, 'published message')
+    await permission(io, options.yes === true, `deleting ${some}`, `Delete ${some} for good?`)
+    const by = byOf(options)
+    return concludePurge(
+      await steps(io, options, 'deleted', (each) => sent.purge(chosen, { ...each, by })),
+      options,
+      io,
+    )
+  })
+}
+
+interface Purged {
+  readonly purged: number
+  readonly stopped: boolean
+}
+
+/** Shows how far it is; Ctrl-C stops it between two steps. */
+async function steps(
+  io: Io,
+  options: PurgeCommand,
+  what: string,
+  work: (each: Pick<PurgeOptions, 'signal' | 'onProgress'>) => Promise<{ readonly purged: number }>,
+): Promise<Purged> {
+  const progress = new Progress(io, options.json !== true)
+  const stop = new AbortController()
+  const forget = io.onSignal(() => stop.abort())
+  try {
+    const onProgress = ({ purged }: { readonly purged: number }): void => progress.show(`${count(purged)} ${what}`)
+    const { purged } = await work({ signal: stop.signal, onProgress })
+    return { purged, stopped: stop.signal.aborted }
+  } finally {
+    forget()
+    progress.clear()
+  }
+}
+
+function concludePurge({ purged, stopped }: Purged, options: PurgeCommand, io: Io): number {
+  const dryRun = options.dryRun === true
+  if (options.json) json(io, { dryRun, stopped, purged })
+  else {
+    line(io, `${dryRun ? 'would delete' : 'deleted'} ${plural(purged, 'published message')}`)
+    if (stopped) line(io, 'stopped before the end; the rest is untouched')
+  }
+  return stopped ? 1 : 0
 }

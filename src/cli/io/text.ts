@@ -46,6 +46,6 @@ export function count(value: number): string {
 }
 
 /** "1 message", "3 messages". */
-export function plural(value: number, noun: string): string {
-  return `${count(value)} ${noun}${value === 1 ? '' : 's'}`
+export function plural(value: number, noun: string, nouns: string = `${noun}s`): string {
+  return `${count(value)} ${value === 1 ? noun : nouns}`
 }

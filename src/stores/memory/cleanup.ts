@@ -1,4 +1,5 @@
 import type { Cleaned, CleanupStep } from '../../contracts/index.ts'
+import { compareSeq } from '../../message/index.ts'
 import type { Data } from './data.ts'
 import { effectsOf, forgetEffect } from './leases.ts'
 import { bySeq, type ReceiptRow, receiptKey } from './rows.ts'
@@ -8,8 +9,12 @@ import type { Table } from './tables.ts'
 export function clean(data: Data, step: CleanupStep, olderThanMs: number, limit: number): Cleaned {
   const old = (at: Date): boolean => data.clock.now() - at.getTime() > olderThanMs
   if (step.kind === 'receipts') return cleanReceipts(data, step, old, limit)
-  if (step.kind === 'audit') return cleanOldest(data.audit, (row) => old(row.at), limit)
-  return cleanOldest(data.sent, (row) => row.relay === step.relay && old(row.sentAt), limit)
+  if (step.kind === 'sent') {
+    return cleanOldest(data.sent, (row) => row.relay === step.relay && old(row.sentAt), limit, false)
+  }
+  const { after, dryRun = false } = step
+  const isBehind = ({ seq }: { seq: string }): boolean => after === undefined || compareSeq(seq, after) > 0
+  return cleanOldest(data.audit, (row) => isBehind(row) && old(row.at), limit, dryRun)
 }
 
 function cleanReceipts(
@@ -42,8 +47,9 @@ function cleanOldest<Row extends { seq: string }>(
   table: Table<Row>,
   old: (row: Row) => boolean,
   limit: number,
+  dryRun: boolean,
 ): Cleaned {
   const deleted = table.all().filter(old).sort(bySeq).slice(0, limit)
-  for (const { seq } of deleted) table.delete(seq)
+  for (const { seq } of dryRun ? [] : deleted) table.delete(seq)
   return { deleted: deleted.length, after: deleted.length === limit ? deleted.at(-1)?.seq : undefined }
 }

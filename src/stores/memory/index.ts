@@ -25,10 +25,11 @@ import { failedDiscard, failedEdit, failedGet, failedGroups, failedList, failedR
 import { deliver, fail, reschedule, seqOf } from './inbox.ts'
 import { heldKeys, releaseKey } from './keys.ts'
 import { beginEffect, effectsOf, endEffect, lease, renew, settleEffect } from './leases.ts'
+import { listEffects, listReceipts } from './lists.ts'
 import { look } from './look.ts'
 import { confirm, outboxRows, postpone, recordRelay, refuse } from './outbox.ts'
 import { pageAfter } from './rows.ts'
-import { republish, sentList, sentRows } from './sent.ts'
+import { purge, republish, sentList, sentRows } from './sent.ts'
 import { FINDINGS, growth, status, trace } from './status.ts'
 import { subscribe, unsubscribe } from './subscriptions.ts'
 import { type MemoryTx, openTransaction, Transaction, unlessAborted } from './transaction.ts'
@@ -153,6 +154,7 @@ class Memory implements MemoryStore {
     list: (filter) => this.#alone((data) => sentList(data, filter)),
     seqs: (where, after, limit) => this.#alone((data) => pageAfter(sentRows(data, where), after, limit)),
     republish: (seq, audit) => this.#alone((data) => republish(data, seq, audit)),
+    purge: (seqs) => this.#alone((data) => purge(data, seqs)),
   }
 
   readonly admin: StoreAdmin = {
@@ -161,6 +163,8 @@ class Memory implements MemoryStore {
     checkup: () => this.#alone((data) => ({ findings: FINDINGS, growth: growth(data) })),
     status: () => this.#alone((data) => status(data, this.#workers.list())),
     trace: (id, source) => this.#alone((data) => trace(data, id, source)),
+    receipts: (where, after, limit) => this.#alone((data) => listReceipts(data, where, after, limit)),
+    effects: (where, after, limit) => this.#alone((data) => listEffects(data, where, after, limit)),
   }
 
   rows(table: string): readonly object[] {

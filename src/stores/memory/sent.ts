@@ -32,3 +32,8 @@ export function republish(data: Data, seq: string, audit: Audit): boolean {
   data.note(audit, { origin: 'outbox', consumer: relay, ...subjectOf(message) })
   return true
 }
+
+/** Deletes published messages. */
+export function purge(data: Data, seqs: readonly string[]): number {
+  return seqs.filter((seq) => data.sent.delete(seq)).length
+}

@@ -1,7 +1,9 @@
 import { cleanup } from './admin/cleanup.ts'
 import { failedStore } from './admin/failed-store.ts'
 import { heldKeys } from './admin/held-keys.ts'
+import { lists } from './admin/lists.ts'
 import { migrations } from './admin/migrations.ts'
+import { purge } from './admin/purge.ts'
 import { tools } from './admin/tools.ts'
 import { type Case, skipReason } from './case.ts'
 import { connections } from './connections.ts'
@@ -57,6 +59,8 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   'known consumers and relays': known,
   'inputs of tools': tools,
   cleanup,
+  'lists of receipts and effects': lists,
+  purges: purge,
   groups,
   publishing,
   'late publishes': latePublishes,

@@ -12,7 +12,7 @@ import {
   uuidBytes,
 } from '../../sql/index.ts'
 import { chunks } from './batch.ts'
-import { AGO, BY_KEY, KEYED, LIMIT, MS, NAME, NOW, NUMBERED, ROW, tables } from './fragments.ts'
+import { AGO, BY_KEY, KEYED, LIMIT, MS, NAME, NOW, NUMBERED, ROW, SEQ, tables } from './fragments.ts'
 import { bytes, list, microseconds, numbered, one, text, textOrNull } from './rows.ts'
 
 const NO_UUID = '00000000-0000-0000-0000-000000000000'
@@ -195,15 +195,17 @@ async function cleaned(
     return { deleted, after }
   }
   const table = step.kind
-  const params = table === 'sent' ? [ago, bytes(step.relay)] : [ago]
+  const params = table === 'sent' ? [ago, bytes(step.relay)] : [ago, step.after ?? '0']
   const { rows } = await query({ text: texts.page[table](limit), params })
   const old = rows.filter((row: Row) => asBoolean(row['old'])).map((row) => String(row['seq']))
+  // The oldest rows come first; if one of the page is too young, so is what follows.
+  const after = old.length < limit ? undefined : old.at(-1)
+  if (step.kind === 'audit' && step.dryRun) return { deleted: old.length, after }
   const deleted = await deleteAll(query, old, (part) => ({
     text: texts.deleteRows[table],
     params: [numbered(part), ago],
   }))
-  // The oldest rows come first; if one of the page is too young, so is what follows.
-  return { deleted, after: old.length < limit ? undefined : old.at(-1) }
+  return { deleted, after }
 }
 
 /** A page of receipts: the keys of those that are old and finished. */
@@ -250,7 +252,7 @@ select cast(m.seq as char) as seq, m.sent_at < ${AGO('?')} as old from ${sent} a
 where m.relay = ? order by m.seq ${LIMIT(limit)}`,
       audit: (limit: number) => `
 select cast(m.seq as char) as seq, m.at < ${AGO('?')} as old from ${audit} as m ${BY_KEY}
-order by m.seq ${LIMIT(limit)}`,
+where m.seq > ${SEQ} order by m.seq ${LIMIT(limit)}`,
     },
     deleteRows: {
       sent: `delete m from ${NUMBERED(sent)} and m.sent_at < ${AGO('?')}`,

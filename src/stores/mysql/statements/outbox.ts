@@ -125,6 +125,7 @@ select m.relay, ${MESSAGE}, ${NOW} from ${ROWS(outbox)} order by m.seq for updat
       params: [...sentParams(where), numberOf(after ?? '0')],
     }),
     get: statement(`select ${NAME()} as seq, m.relay, ${MESSAGE} from ${sent} as m where ${ROW}`, (seq) => one(seq)),
+    delete: statement(`delete m from ${ROWS(sent)}`, (seqs) => [named(seqs)]),
     republish: statement(
       `
 insert into ${outbox} (relay, ${COLUMNS}, lane, created_at, available_at)

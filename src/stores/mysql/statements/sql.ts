@@ -8,6 +8,7 @@ import { failed, failing, held } from './failed.ts'
 import { MS, NOW, tables } from './fragments.ts'
 import { inbox, leases, receipts } from './inbox.ts'
 import { journal } from './journal.ts'
+import { lists } from './lists.ts'
 import { local } from './local.ts'
 import { look } from './look.ts'
 import { migrations } from './migrations.ts'
@@ -53,6 +54,7 @@ export function dialect(database: string, prefix: string): Dialect {
     admin: admin(full, checks(database, prefix)),
     status: status(full, database, prefix),
     traces: traces(full),
+    lists: lists(full),
     writeLocal: local(full),
     look: look(full),
   }

@@ -35,10 +35,14 @@ with page as materialized (
 
 /** What people look after. */
 export function admin(schema: string): AdminStatements {
-  const cleanAuditText = `
+  const auditPage = `
 with page as materialized (
-  select m.seq, m.at < ${AGO('$1::float8')} as old from ${schema}.audit m order by m.seq limit $2::integer
-), gone as (
+  select m.seq, m.at < ${AGO('$1::float8')} as old from ${schema}.audit m
+  where m.seq > $2::bigint order by m.seq limit $3::integer
+)`
+  const countAuditText = `${auditPage}
+select count(*) as deleted, count(*) as seen, max(seq)::text as last from page where old`
+  const cleanAuditText = `${auditPage}, gone as (
   delete from ${schema}.audit where seq = any (array(select seq from page where old)) returning seq
 )
 select count(*) as deleted, count(*) as seen, max(seq)::text as last, ${AT_LEISURE} from gone`
@@ -112,7 +116,7 @@ values ($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8
             }
           : step.kind === 'sent'
             ? { text: cleanSentText, params: [olderThanMs, step.relay, limit] }
-            : { text: cleanAuditText, params: [olderThanMs, limit] },
+            : { text: step.dryRun ? countAuditText : cleanAuditText, params: [olderThanMs, step.after ?? '0', limit] },
       )
       const [row] = rows
       const more = Number(row?.['seen'] ?? 0) === limit

@@ -142,6 +142,7 @@ order by m.seq limit $6::integer`,
 select ${SEQ('m')} as seq, m.relay, ${ROW_MESSAGE} from ${schema}.sent m where m.seq = $1::bigint and m.mark = $2::bigint`,
       (seq) => one(seq),
     ),
+    delete: statement(`delete from ${schema}.sent where ${ROWS('$1', '$2')}`, (seqs) => named(seqs)),
     republish: statement(
       `
 insert into ${schema}.outbox (relay, ${COLUMNS}, lane, available_at)

@@ -8,6 +8,7 @@ import { failed, failing, held } from './failed.ts'
 import { MS } from './fragments.ts'
 import { inbox, leases, receipts } from './inbox.ts'
 import { journal } from './journal.ts'
+import { lists } from './lists.ts'
 import { local } from './local.ts'
 import { look } from './look.ts'
 import { migrations } from './migrations.ts'
@@ -48,6 +49,7 @@ export function dialect(schema: string): Dialect {
     admin: admin(schema),
     status: status(schema),
     traces: traces(schema),
+    lists: lists(schema),
     writeLocal: local(schema),
     look: (query, shares) => query(waiting(shares)),
   }

@@ -18,6 +18,7 @@ import type { AsideStatements } from './aside.ts'
 import type { FailedStatements, FailingStatements, HeldStatements } from './failed.ts'
 import type { InboxStatements, LeaseStatements, ReceiptStatements } from './inbox.ts'
 import type { JournalStatements } from './journal.ts'
+import type { ListStatements } from './lists.ts'
 import type { OutboxStatements, RelayStatements, SentStatements } from './outbox.ts'
 import type { Query, Sql } from './statement.ts'
 import type { SubscriptionStatements, WorkerStatements } from './workers.ts'
@@ -106,6 +107,7 @@ export interface Dialect {
   readonly admin: AdminStatements
   readonly status: StatusStatements
   readonly traces: TraceStatements
+  readonly lists: ListStatements
 
   /** With a token of `enter`: what is written nowhere else has no answer. */
   writeLocal(

@@ -39,6 +39,7 @@ export interface SentStatements {
   readonly seqs: Sql<[where: SentWhere, after: string | undefined, limit: number]>
   /** seq, relay and the message. It stays where it is, so it need not be locked. */
   readonly get: Sql<[seq: string]>
+  readonly delete: Sql<[seqs: readonly string[]]>
   /** Copies a sent row into the outbox, due at once. */
   readonly republish: Sql<[seq: string, lane: number]>
 }

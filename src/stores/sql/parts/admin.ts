@@ -6,6 +6,7 @@ import { asConsumerStatus, asStatus, asTrace } from '../operator-rows.ts'
 import { asEffect } from '../rows.ts'
 import { asText } from '../values.ts'
 import { rowsOf, type SqlParts } from './context.ts'
+import { sqlLists } from './lists.ts'
 import { workersOf } from './workers.ts'
 
 type ConsumerStatus = StoreStatus['consumers'][number]
@@ -36,6 +37,7 @@ export function sqlAdmin(parts: SqlParts): StoreAdmin {
       return asStatus(await consumersOf(parts), await rowsOf(parts, dialect.status.relays), workers)
     },
     trace: (id, source, scan = false) => trace(parts, id, source, scan),
+    ...sqlLists(parts),
   }
 }
 

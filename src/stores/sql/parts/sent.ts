@@ -22,5 +22,6 @@ export function sqlSent(parts: SqlParts): StoreSent {
           dialect.admin.audit(audit, { origin: 'outbox', consumer: asText(row['relay']), source, id, type }),
         ]
       }),
+    purge: async (seqs) => (seqs.length === 0 ? 0 : (await parts.calls.run(dialect.sent.delete(seqs))).affected),
   }
 }

@@ -189,6 +189,11 @@ async function cleaned(
       : (await query({ text: texts.cleanReceipts, params })).affected
     return { deleted, after: page.more ? page.last : undefined }
   }
+  if (step.kind === 'audit' && step.dryRun) {
+    const { rows } = await query({ text: texts.countAudit, params: [step.after ?? '0', limit, olderThanMs] })
+    const deleted = Number(rows[0]?.['count'] ?? 0)
+    return { deleted, after: deleted < limit ? undefined : String(rows[0]?.['last']) }
+  }
   const { affected } = await query(
     step.kind === 'sent'
       ? { text: texts.cleanSent, params: [step.relay, limit, olderThanMs] }
@@ -232,6 +237,9 @@ where r.consumer = ? and r.message_key > ${UUID} and r.message_key <= ${UUID} an
     cleanSent: `
 delete from ${prefix}sent where seq in (select seq from ${prefix}sent where relay = ? order by seq limit ?)
   and sent_at < ${NOW} - ?`,
+    countAudit: `
+select count(*) as count, max(seq) as last from (
+  select seq, at from ${prefix}audit where seq > cast(? as integer) order by seq limit ?) where at < ${NOW} - ?`,
     cleanAudit: `
 delete from ${prefix}audit where seq in (select seq from ${prefix}audit order by seq limit ?) and at < ${NOW} - ?`,
   } as const

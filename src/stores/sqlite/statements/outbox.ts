@@ -85,6 +85,7 @@ where ${SENT_WHERE} and m.seq > cast(? as integer) order by m.seq limit ?`,
     get: statement(`select ${NAME('m')} as seq, m.relay, ${ROW_MESSAGE} from ${prefix}sent as m where ${ROW}`, (seq) =>
       one(seq),
     ),
+    delete: statement(`delete from ${prefix}sent where ${ROWS}`, (seqs) => named(seqs)),
     republish: statement(
       `
 insert into ${prefix}outbox (relay, ${COLUMNS}, lane, available_at)

@@ -5,6 +5,7 @@ import { aside } from './aside.ts'
 import { failed, failing, held } from './failed.ts'
 import { inbox, leases, receipts } from './inbox.ts'
 import { journal } from './journal.ts'
+import { lists } from './lists.ts'
 import { local } from './local.ts'
 import { look } from './look.ts'
 import { migrations } from './migrations.ts'
@@ -42,6 +43,7 @@ export function dialect(prefix: string): Dialect {
     admin: admin(prefix),
     status: status(prefix),
     traces: traces(prefix),
+    lists: lists(prefix),
     writeLocal: local(prefix),
     look: look(prefix),
   }

@@ -1,0 +1,173 @@
+import { type Command, InvalidArgumentError, Option } from 'commander'
+import type { EffectQuery, ListResult, ReceiptQuery } from '../../admin/index.ts'
+import { safe, shellWord } from '../../base/index.ts'
+import type { ListedEffect, ListedReceipt } from '../../contracts/index.ts'
+import { EFFECT_STATES } from '../effects.ts'
+import { durationMs } from '../io/duration.ts'
+import { type Io, json, line } from '../io/io.ts'
+import { type Cell, type Column, table } from '../io/table.ts'
+import { when } from '../io/text.ts'
+import { type AddCommand, examples, wholeNumber, withStore } from '../options.ts'
+import { command, type StoreOptions, withHapax } from '../store.ts'
+
+interface ListOptions extends StoreOptions {
+  readonly consumer?: string
+  readonly since?: Date
+  readonly until?: Date
+  readonly state?: ListedEffect['state']
+  readonly limit: number
+  readonly after?: string
+  readonly json?: true
+}
+
+const ORDER = `
+By consumer; where ids are UUIDv7, the newest message first. There is no index on times and states, because it would cost
+every message: the table is read by its key, a thousand rows at a time, until the page is full. Ctrl-C ends it.
+`
+
+/** Adds `hapax receipts`. */
+export const addReceipts: AddCommand = (root, io, done) => {
+  const receipts = root
+    .command('receipts')
+    .description('Shows what was taken.')
+    .addHelpText('after', examples('hapax receipts list --consumer billing'))
+  withList(receipts.command('list'))
+    .description('Lists receipts: which messages each consumer has taken, and when.')
+    .addHelpText(
+      'after',
+      ORDER +
+        examples('hapax receipts list --consumer billing --since 2h', 'hapax receipts list --until 2026-05-01 --json'),
+    )
+    .action(async (options) => done(await receiptList(options, io)))
+}
+
+/** Adds `hapax effects`. */
+export const addEffects: AddCommand = (root, io, done) => {
+  const effects = root
+    .command('effects')
+    .description('Shows the outside calls of leased consumers.')
+    .addHelpText('after', examples('hapax effects list --state unknown'))
+  withList(effects.command('list'))
+    .description('Lists outside calls, and what is known of them; explain shows what one returned.')
+    .addOption(new Option('--state <state>', 'only those in this state').choices(Object.keys(EFFECT_STATES)))
+    .addHelpText(
+      'after',
+      ORDER +
+        examples('hapax effects list --state unknown', 'hapax effects list --consumer sms --since 1d --limit 200'),
+    )
+    .action(async (options) => done(await effectList(options, io)))
+}
+
+function withList(each: Command): Command {
+  return withStore(
+    each
+      .option('--consumer <name>', 'only those of this consumer')
+      .option('--since <time>', 'only those since, as 2h or 2026-05-01T12:00Z', moment)
+      .option('--until <time>', 'only those from before, as 2h or 2026-05-01T12:00Z', moment)
+      .option('--limit <n>', 'how many', wholeNumber(1, 1000), 50)
+      .option('--after <cursor>', 'the page that follows, as the page before says'),
+  )
+}
+
+/** A time: so long ago, or a date. Without a zone it is UTC. */
+function moment(text: string): Date {
+  const ms = durationMs(text)
+  if (ms !== undefined) return new Date(Date.now() - ms)
+  const [, day, time = '00:00', zone = 'Z'] = DATE.exec(text) ?? []
+  const date = new Date(`${day}T${time}${zone}`)
+  if (Number.isFinite(date.getTime())) return date
+  throw new InvalidArgumentError('expected a time ago like 2h or 30d, or a date like 2026-05-01 or 2026-05-01T12:00Z')
+}
+
+const DATE = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(Z|[+-]\d\d:\d\d)?)?$/
+
+function queryOf({ consumer, since, until, limit, after }: ListOptions): ReceiptQuery {
+  return {
+    limit,
+    ...(consumer !== undefined && { consumer }),
+    ...(since !== undefined && { since }),
+    ...(until !== undefined && { until }),
+    ...(after !== undefined && { after }),
+  }
+}
+
+async function receiptList(options: ListOptions, io: Io): Promise<number> {
+  const found = await withHapax(options, io, (hapax) => hapax.receipts.list(queryOf(options)))
+  if (options.json) json(io, { receipts: found.rows, after: found.after ?? null })
+  else tell('receipts list', found, RECEIPT_COLUMNS, receiptCells, options, io)
+  return 0
+}
+
+async function effectList(options: ListOptions, io: Io): Promise<number> {
+  const { state } = options
+  const query: EffectQuery = { ...queryOf(options), ...(state !== undefined && { state }) }
+  const found = await withHapax(options, io, (hapax) => hapax.effects.list(query))
+  if (options.json) json(io, { effects: found.rows, after: found.after ?? null })
+  else tell('effects list', found, EFFECT_COLUMNS, effectCells, options, io)
+  return 0
+}
+
+const RECEIPT_COLUMNS: readonly Column[] = [
+  { title: 'taken at (UTC)' },
+  { title: 'consumer', shrinkTo: 8 },
+  { title: 'type', shrinkTo: 8 },
+  { title: 'source', shrinkTo: 8 },
+  { title: 'id', shrinkTo: 8 },
+]
+
+function receiptCells({ takenAt, consumer, type, source, id }: ListedReceipt): readonly Cell[] {
+  return [when(takenAt).slice(0, 19), safe(consumer), safe(type), safe(source), safe(id)]
+}
+
+const EFFECT_COLUMNS: readonly Column[] = [
+  { title: 'last at (UTC)' },
+  { title: 'consumer', shrinkTo: 8 },
+  { title: 'effect', shrinkTo: 8 },
+  { title: 'state' },
+  { title: 'made', align: 'right' },
+  { title: 'id', shrinkTo: 8 },
+  { title: 'error', shrinkTo: 8 },
+]
+
+function effectCells({ lastAt, consumer, name, state, attempts, message, error }: ListedEffect): readonly Cell[] {
+  const style = state === 'done' ? 'green' : state === 'not-done' ? 'yellow' : 'red'
+  const said = error === null ? '-' : `${error.name}: ${error.message}`
+  const id = safe(message?.id ?? '-')
+  return [
+    when(lastAt).slice(0, 19),
+    safe(consumer),
+    safe(name),
+    { text: state, style },
+    String(attempts),
+    id,
+    safe(said),
+  ]
+}
+
+function tell<T>(
+  words: string,
+  { rows, after }: ListResult<T>,
+  columns: readonly Column[],
+  cells: (row: T) => readonly Cell[],
+  options: ListOptions,
+  io: Io,
+): void {
+  if (rows.length === 0) line(io, 'there are none')
+  else table(io, columns, rows.map(cells))
+  if (after === undefined) return
+  line(io)
+  line(
+    io,
+    `next page: ${command(`${words} ${filterWords(options)}--limit ${options.limit} --after ${after}`, options)}`,
+  )
+}
+
+function filterWords({ consumer, state, since, until }: ListOptions): string {
+  const parts = [
+    consumer && `--consumer ${shellWord(safe(consumer))} `,
+    state && `--state ${state} `,
+    since && `--since ${since.toISOString()} `,
+    until && `--until ${until.toISOString()} `,
+  ]
+  return parts.filter(Boolean).join('')
+}
