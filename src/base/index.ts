@@ -32,6 +32,7 @@ export {
   able,
   callback,
   expected,
+  fieldOf,
   flag,
   type Isolation,
   identifier,

@@ -96,6 +96,12 @@ export function able<T>(name: string, what: string, value: T, methods: readonly 
   return value
 }
 
+/** Reads a field of a value whose type is not known: undefined where the value is no object, or has no such field. */
+export function fieldOf(value: unknown, name: PropertyKey): unknown {
+  const has = typeof value === 'function' || (typeof value === 'object' && value !== null)
+  return has ? Reflect.get(value, name) : undefined
+}
+
 /** A plain name for a table, a schema or a prefix; nothing else is ever put into SQL text. */
 export function identifier(name: string, value: string): string {
   if (typeof value !== 'string' || !/^[a-z_][a-z0-9_]{0,47}$/.test(value)) {

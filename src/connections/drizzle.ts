@@ -1,7 +1,7 @@
 import {
-  able,
   describe,
   expected,
+  fieldOf,
   HapaxError,
   heard,
   heardPool,
@@ -17,7 +17,6 @@ import type {
   Executor,
   Param,
   Result,
-  Row,
   Statement,
   TransactionOptions,
   TransactionWork,
@@ -56,13 +55,16 @@ export interface DrizzleDatabase<Tx> {
  * Lets a store work through Drizzle: `postgres(fromDrizzle(db, sql))`, with `db` from `drizzle-orm/node-postgres` and
  * `sql` from `drizzle-orm`. `ctx.tx` and `publish` then take Drizzle's own transactions.
  */
-export function fromDrizzle<Tx>(db: DrizzleDatabase<Tx>, sql: DrizzleSql): Connection<Tx> {
-  able('db', 'a Drizzle database', db, ['transaction', 'execute'])
-  able('sql', `the sql of 'drizzle-orm'`, sql, ['raw', 'param', 'join'])
-  const { $client } = db as { $client?: object }
-  if (!isPool($client)) expected('db', 'a Drizzle database on a Pool of pg, not on a single client', $client)
-  return new DrizzleConnection(db as unknown as Database, sql as unknown as Sql) as unknown as Connection<Tx>
+export function fromDrizzle<Tx extends object>(db: DrizzleDatabase<Tx>, sql: DrizzleSql): Connection<Tx> {
+  if (!isDatabase(db)) expected('db', 'a Drizzle database', db)
+  if (!isSql(sql)) expected('sql', `the sql of 'drizzle-orm'`, sql)
+  const pool = fieldOf(db, '$client')
+  if (!isPool(pool)) expected('db', 'a Drizzle database on a Pool of pg, not on a single client', pool)
+  if (isEmitter(pool)) listenTo(pool)
+  return new DrizzleConnection(db, sql)
 }
+
+// What hapax calls, as it calls it. The interfaces above leave the types of parameters open, so that they fit every version of Drizzle.
 
 interface Sql {
   raw(text: string): object
@@ -74,40 +76,61 @@ interface Queryable {
   execute(query: object): PromiseLike<unknown>
 }
 
-interface Database extends Queryable {
-  transaction<T>(work: (tx: Queryable) => Promise<T>, config?: { isolationLevel: string }): Promise<T>
-}
-
-interface ErrorEmitter {
-  on(event: 'error', listener: () => void): unknown
+interface Database<Tx> extends Queryable {
+  transaction<T>(work: (tx: Tx) => Promise<T>, config?: { isolationLevel: string }): Promise<T>
 }
 
 /** The pool under a Drizzle database. */
-interface Clients {
-  on(event: 'acquire', listener: (client: ErrorEmitter) => void): unknown
+interface Emitter {
   on(event: 'error', listener: () => void): unknown
+}
+
+function isSql(sql: DrizzleSql): sql is DrizzleSql & Sql {
+  return has(sql, ['raw', 'param', 'join'])
+}
+
+function isDatabase<Tx>(db: DrizzleDatabase<Tx>): db is DrizzleDatabase<Tx> & Database<Tx> {
+  return has(db, ['transaction', 'execute'])
+}
+
+function isQueryable(tx: unknown): tx is Queryable {
+  return has(tx, ['execute'])
+}
+
+function isEmitter(pool: unknown): pool is Emitter {
+  return has(pool, ['on'])
+}
+
+function has(value: unknown, methods: readonly string[]): boolean {
+  return methods.every((method) => typeof fieldOf(value, method) === 'function')
+}
+
+/** The transaction as hapax uses it, or `not-in-transaction`. */
+function queryable(tx: unknown): Queryable {
+  if (!isQueryable(tx)) throw notInTransaction(describe(tx))
+  return tx
 }
 
 /**
  * Whether Drizzle takes a client of its own for every transaction, told as Drizzle tells it. On a single client two transactions at
  * the same time would be one.
  */
-function isPool(client: object | undefined): boolean {
-  for (let each = client; each !== undefined && each !== null; each = Object.getPrototypeOf(each)) {
+function isPool(client: unknown): boolean {
+  for (let each = client; typeof each === 'object' && each !== null; each = Object.getPrototypeOf(each)) {
     if (/Pool/.test(each.constructor?.name)) return true
   }
   return false
 }
 
 /**
- * Lets no connection that breaks end the process: while somebody has it, its client emits an error to whoever listens; else the pool
+ * Keeps a broken connection from ending the process: while it is in use, its client emits the error; while it is idle, the pool
  * does.
  */
-function listenTo(pool: Clients): void {
+function listenTo(pool: Emitter): void {
   heardPool(heard(pool))
 }
 
-class DrizzleConnection implements Connection<Queryable> {
+class DrizzleConnection<Tx extends object> implements Connection<Tx> {
   readonly features = {
     name: 'postgres (drizzle)',
     roundTrips: 6,
@@ -115,46 +138,45 @@ class DrizzleConnection implements Connection<Queryable> {
     unawaited: 'detected',
     pool: undefined,
   } as const
-  readonly #db: Database
+  readonly #db: Database<Tx>
   readonly #sql: Sql
-  readonly #handles = new WeakMap<object, Handle>()
+  readonly #handles = new WeakMap<object, Handle<Tx>>()
 
-  constructor(db: Database, sql: Sql) {
+  constructor(db: Database<Tx>, sql: Sql) {
     this.#db = db
     this.#sql = sql
-    const { $client: pool } = db as { $client?: Partial<Clients> }
-    if (pool?.on !== undefined) listenTo(pool as Clients)
   }
 
-  async transaction<T>(options: TransactionOptions, work: TransactionWork<Queryable, T>): Promise<T> {
-    const { isolation, signal } = options
-    const config = isolation && { isolationLevel: isolationOption(isolation) as string }
+  async transaction<T>(options: TransactionOptions, work: TransactionWork<Tx, T>): Promise<T> {
+    const { signal } = options
+    const isolationLevel = isolationOption(options.isolation)
+    const config = isolationLevel && { isolationLevel }
     const run = new Run(options)
-    const steps = (tx: Queryable): Promise<T> => run.watch(tx, () => this.#steps(tx, run, options, work))
+    const steps = (tx: Tx): Promise<T> => run.watch(tx, () => this.#steps(tx, run, options, work))
     const running = (): Promise<T> => this.#db.transaction(steps, config)
     try {
       return await untilAborted(signal, running, () => run.abort(signal?.reason))
     } catch (error) {
       // Drizzle's ROLLBACK fails on a client that was destroyed, and would hide what came before.
       const first = run.failure === undefined ? error : run.failure.error
-      if (first instanceof RolledBack) return first.value as T
+      if (first instanceof RolledBack) return first.value
       if (first instanceof Changed) return this.transaction(options, work)
       throw first
     }
   }
 
-  executor(tx: Queryable): Executor {
-    const raw = this.#handles.get(tx)?.raw ?? tx
+  executor(tx: Tx): Executor {
+    const raw = queryable(this.#handles.get(tx)?.raw ?? tx)
     return { query: (text, params) => this.#run(raw, { text, params }) }
   }
 
-  enter(tx: Queryable): EnteredExecutor {
+  enter(tx: Tx): EnteredExecutor {
     const handle = this.#handles.get(tx)
     if (handle?.closed) throw transactionClosed()
-    if (typeof tx?.execute !== 'function') throw notInTransaction(describe(tx))
+    const raw = queryable(handle?.raw ?? tx)
     const query: Executor['query'] = async (text, params) => {
       if (handle?.closed) throw transactionClosed()
-      return this.#run(handle?.raw ?? tx, { text, params })
+      return this.#run(raw, { text, params })
     }
     return { own: handle === undefined, checks: false, query, leave: () => {} }
   }
@@ -172,16 +194,12 @@ class DrizzleConnection implements Connection<Queryable> {
     return Promise.resolve()
   }
 
-  async #steps<T>(
-    tx: Queryable,
-    run: Run,
-    options: TransactionOptions,
-    work: TransactionWork<Queryable, T>,
-  ): Promise<T> {
+  async #steps<T>(tx: Tx, run: Run, options: TransactionOptions, work: TransactionWork<Tx, T>): Promise<T> {
     // It may have waited for a connection for too long.
     options.signal?.throwIfAborted()
     options.acquired?.()
-    const [session, ...answers] = await this.#runAll(tx, [SESSION, ...work.first])
+    const raw = queryable(tx)
+    const [session, ...answers] = await this.#runAll(raw, [SESSION, ...work.first])
     run.assertUnchanged(session)
     run.stage = 'body'
     const { value, last } = await this.#body(tx, answers, options, work)
@@ -189,17 +207,17 @@ class DrizzleConnection implements Connection<Queryable> {
     run.stage = 'ending'
     // Drizzle commits unless the callback throws.
     if (last === undefined) throw new RolledBack(value)
-    await beforeCommit(() => this.#runAll(tx, last))
+    await beforeCommit(() => this.#runAll(raw, last))
     run.stage = 'committing'
     return value
   }
 
   async #body<T>(
-    tx: Queryable,
+    tx: Tx,
     answers: readonly Result[],
     { signal, doomOf }: TransactionOptions,
-    work: TransactionWork<Queryable, T>,
-  ): ReturnType<TransactionWork<Queryable, T>['body']> {
+    work: TransactionWork<Tx, T>,
+  ): ReturnType<TransactionWork<Tx, T>['body']> {
     const handle = new Handle(tx)
     this.#handles.set(handle.proxy, handle)
     try {
@@ -220,7 +238,8 @@ class DrizzleConnection implements Connection<Queryable> {
   async #runAll(tx: Queryable, statements: readonly Statement[]): Promise<readonly Result[]> {
     const answers: Result[] = []
     for (const batch of batches(statements)) {
-      if (batch.length === 1) answers.push(await this.#run(tx, batch[0] as Statement))
+      const [first, second] = batch
+      if (first !== undefined && second === undefined) answers.push(await this.#run(tx, first))
       else answers.push(...(await this.#runBatch(tx, batch)))
     }
     return answers
@@ -257,8 +276,9 @@ class Run {
     this.#options = options
   }
 
-  async watch<T>(tx: Queryable, steps: () => Promise<T>): Promise<T> {
-    this.#client = (tx as { session?: { client?: object } }).session?.client
+  async watch<T>(tx: object, steps: () => Promise<T>): Promise<T> {
+    const client = fieldOf(fieldOf(tx, 'session'), 'client')
+    this.#client = typeof client === 'object' && client !== null ? client : undefined
     try {
       return await steps()
     } catch (error) {
@@ -310,12 +330,12 @@ class Run {
 }
 
 /** Drizzle's transaction as a handler sees it: no new statement can begin on it once it has settled. */
-class Handle {
-  readonly raw: Queryable
-  readonly proxy: Queryable
+class Handle<Tx extends object> {
+  readonly raw: Tx
+  readonly proxy: Tx
   closed = false
 
-  constructor(raw: Queryable) {
+  constructor(raw: Tx) {
     this.raw = raw
     this.proxy = new Proxy(raw, {
       get: (target, name, receiver) => {
@@ -327,10 +347,10 @@ class Handle {
 }
 
 /** Makes Drizzle roll back without an error. */
-class RolledBack {
-  readonly value: unknown
+class RolledBack<T> {
+  readonly value: T
 
-  constructor(value: unknown) {
+  constructor(value: T) {
     this.value = value
   }
 }
@@ -347,22 +367,17 @@ function batches(statements: readonly Statement[]): readonly Statement[][] {
 
 /** Whether an error came out of a statement of Drizzle's, perhaps wrapped by the handler. */
 function isQueryError(error: unknown): boolean {
-  for (
-    let each = error as { query?: unknown; params?: unknown; cause?: unknown } | undefined, depth = 0;
-    depth < 5;
-    depth++
-  ) {
-    if (typeof each !== 'object' || each === null) return false
-    if (typeof each.query === 'string' && Array.isArray(each.params)) return true
-    each = each.cause as typeof each
+  for (let each = error, depth = 0; depth < 5; each = fieldOf(each, 'cause'), depth++) {
+    if (typeof fieldOf(each, 'query') === 'string' && Array.isArray(fieldOf(each, 'params'))) return true
   }
   return false
 }
 
 function toResult(answer: unknown): Result {
-  const { rows, rowCount } = (Array.isArray(answer) ? answer.at(-1) : answer) as { rows?: unknown; rowCount?: unknown }
+  const result: unknown = Array.isArray(answer) ? answer.at(-1) : answer
+  const rows = fieldOf(result, 'rows')
   if (!Array.isArray(rows)) throw unsupported(answer)
-  return { rows: rows as Row[], affected: Number(rowCount ?? 0) }
+  return { rows, affected: Number(fieldOf(result, 'rowCount') ?? 0) }
 }
 
 function unsupported(answer: unknown): HapaxError {

@@ -60,7 +60,7 @@ export interface KafkaClient {
   metadata(options: { topics: string[] }): Promise<KafkaMetadata>
   clearMetadata(): void
   close(): Promise<void>
-  on(event: never, listener: (payload: never) => void): unknown
+  on(event: string, listener: (payload: never) => void): unknown
 }
 
 /** The subset of a `Producer`. */

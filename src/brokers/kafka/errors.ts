@@ -30,6 +30,8 @@ interface ClientError {
   readonly code?: string
   readonly apiId?: string
   readonly response?: unknown
+  /** Where records were written before the send failed. */
+  readonly produced?: { readonly offsets?: readonly { readonly partition: number }[] }
   readonly errors?: readonly unknown[]
   readonly cause?: unknown
 }
@@ -37,9 +39,10 @@ interface ClientError {
 /** An error and all those inside it, in their order: the client wraps errors by broker, by attempt and by partition. */
 export function* chainOf(error: unknown, depth = 0): Generator<ClientError> {
   if (typeof error !== 'object' || error === null || depth > 10) return
-  const { errors, cause } = error as ClientError
-  yield error
-  for (const each of Array.isArray(errors) ? errors : []) yield* chainOf(each, depth + 1)
+  const each: ClientError = error
+  const { errors, cause } = each
+  yield each
+  for (const inner of Array.isArray(errors) ? errors : []) yield* chainOf(inner, depth + 1)
   yield* chainOf(cause, depth + 1)
 }
 

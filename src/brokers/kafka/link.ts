@@ -1,16 +1,27 @@
-import { type Clock, heard, pause, systemClock } from '../../base/index.ts'
+import { type Clock, fieldOf, heard, pause, systemClock } from '../../base/index.ts'
 import type { KafkaClient } from './client.ts'
 
 /** Nothing that a client or one of its links emits may end the process; errors also come as rejections. */
 export function listen(client: KafkaClient): void {
-  heard(client as { on(event: 'error', listener: () => void): unknown })
+  heard(client)
   // The client itself listens once to each link; one that breaks while it says who it is emits two errors.
-  const links = client.connections as { on?(event: 'connecting', listener: (link: Connecting) => void): unknown }
-  links.on?.('connecting', ({ connection }) => void heard(connection))
+  onLink(client, 'connecting', (link) => void heard(link))
 }
 
-interface Connecting {
-  readonly connection: NodeJS.EventEmitter
+/** A link of a client to one broker. It is not part of what the client documents. */
+interface KafkaLink extends NodeJS.EventEmitter {
+  readonly socket?: NodeJS.EventEmitter | undefined
+}
+
+/** Calls the listener for every link that begins to connect, or has connected. Does nothing where a client does not tell. */
+export function onLink(
+  client: KafkaClient,
+  event: 'connecting' | 'connect',
+  listener: (link: KafkaLink) => void,
+): void {
+  const on = fieldOf(client.connections, 'on')
+  if (typeof on !== 'function') return
+  on.call(client.connections, event, ({ connection }: { connection: KafkaLink }) => listener(connection))
 }
 
 /** Closes a client; one that does not end in time loses its sockets. */

@@ -104,7 +104,7 @@ function clientSettings(options: KafkaOptions): Base['settings'] {
   }
   return {
     clientId: clientId === undefined ? 'hapax' : nameText('clientId', clientId),
-    bootstrapBrokers: brokers === undefined ? brokersOf(url as string) : checkBrokers(brokers),
+    bootstrapBrokers: brokers === undefined ? brokersOf(url) : checkBrokers(brokers),
     connectTimeout: positiveInteger('connectTimeoutMs', connectTimeoutMs, 5_000),
     ...(tls === undefined || tls === false ? {} : { tls: tls === true ? {} : tls }),
     ...(sasl === undefined ? {} : { sasl }),
@@ -112,7 +112,7 @@ function clientSettings(options: KafkaOptions): Base['settings'] {
 }
 
 /** Passwords have no place in it: `sasl` also says which mechanism they are for. */
-function brokersOf(url: string): string[] {
+function brokersOf(url: string | undefined): string[] {
   const hosts = typeof url === 'string' ? /^kafka:\/\/([^/?#@]+)\/?$/i.exec(url)?.[1] : undefined
   if (hosts === undefined) expected('url', 'like kafka://one:9092,two:9092', shownWrong(url))
   return checkBrokers(hosts.split(','))

@@ -1,3 +1,4 @@
+import { fieldOf } from '../../base/index.ts'
 import { chainOf } from './errors.ts'
 
 /** What the broker answered for the partitions of one send: 0 is yes, another number is its error. */
@@ -18,12 +19,15 @@ export function answersOf(error: unknown): Answers {
   const add = (partition: number, code: number): void => {
     if (answers.get(partition) !== 0) answers.set(partition, code)
   }
-  for (const each of chainOf(error)) {
-    const { produced } = each as { produced?: { offsets?: readonly { partition: number }[] } }
+  for (const { produced, response } of chainOf(error)) {
     for (const { partition } of produced?.offsets ?? []) add(partition, 0)
-    for (const { partitionResponses } of (each.response as ProduceResponse | undefined)?.responses ?? []) {
+    for (const { partitionResponses } of isProduceResponse(response) ? response.responses : []) {
       for (const { index, errorCode } of partitionResponses ?? []) add(index, errorCode)
     }
   }
   return answers
+}
+
+function isProduceResponse(response: unknown): response is ProduceResponse {
+  return Array.isArray(fieldOf(response, 'responses'))
 }

@@ -27,10 +27,14 @@ export class LowWater<T> {
   /** The last position up to which everything is finished, and how many that are, if the mark has moved since the last call. */
   advance(): { readonly position: T; readonly count: number } | undefined {
     let next = this.#first
-    while (this.#places[next]?.finished) next += 1
+    let last: Place<T> | undefined
+    for (let place = this.#places[next]; place?.finished; place = this.#places[next]) {
+      last = place
+      next += 1
+    }
+    if (last === undefined) return undefined
+    const { position } = last
     const count = next - this.#first
-    if (count === 0) return undefined
-    const { position } = this.#places[next - 1] as Place<T>
     this.#first = next
     // Moved now and then: moving at each step would cost the square of the window.
     if (this.#first > 1_000 && this.#first * 2 > this.#places.length) {

@@ -90,8 +90,10 @@ export class Queue {
   #take({ room, roomBytes }: Deliveries<InHand>): readonly Incoming<InHand>[] {
     const taken: Incoming<InHand>[] = []
     let bytes = 0
-    while (this.#waiting.length > 0 && taken.length < room && bytes < roomBytes) {
-      const next = this.#incoming(this.#waiting.shift() as Waiting)
+    while (taken.length < room && bytes < roomBytes) {
+      const first = this.#waiting.shift()
+      if (first === undefined) break
+      const next = this.#incoming(first)
       taken.push(next)
       bytes += next.bytes
     }

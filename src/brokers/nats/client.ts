@@ -1,9 +1,9 @@
 import type { JetStreamManager } from '@nats-io/jetstream'
 import type { MsgHdrs, NatsConnection } from '@nats-io/transport-node'
-import { HapaxError, loadClient, shownUrl, systemClock, within } from '../../base/index.ts'
+import { expected, fieldOf, HapaxError, loadClient, shownUrl, systemClock, within } from '../../base/index.ts'
 import { connectError } from './errors.ts'
 import { greeting } from './greeting.ts'
-import type { LinkSettings } from './options.ts'
+import type { LinkSettings, NatsConnectionLike } from './options.ts'
 
 /** The client libraries, loaded when they are needed, and how to get a connection. */
 export class Client {
@@ -34,7 +34,7 @@ export class Client {
   async connect(): Promise<NatsConnection> {
     const { origin } = this.settings
     try {
-      return 'given' in origin ? await this.#probe(origin.given as NatsConnection) : await this.#dial(origin)
+      return 'given' in origin ? await this.#probe(origin.given) : await this.#dial(origin)
     } catch (error) {
       throw connectError(error, 'given' in origin ? '' : ` at ${origin.urls.map(shownUrl).join(', ')}`)
     }
@@ -47,7 +47,8 @@ export class Client {
 
   /** Under which subjects answers come. */
   inboxPrefix(connection: NatsConnection): string {
-    return (connection as { options?: { inboxPrefix?: string } }).options?.inboxPrefix ?? '_INBOX'
+    const prefix = fieldOf(fieldOf(connection, 'options'), 'inboxPrefix')
+    return typeof prefix === 'string' ? prefix : '_INBOX'
   }
 
   /** Each connection is used until it breaks, so that nothing that was meant for one is ever sent on the next. */
@@ -75,19 +76,27 @@ export class Client {
   async #there(urls: readonly string[], client: object): Promise<readonly string[]> {
     const { timeoutMs } = this.settings
     // With such a server the client has to speak first.
-    const { tls } = client as { tls?: { handshakeFirst?: boolean } }
-    const there = tls?.handshakeFirst ? urls : await greeting(urls, timeoutMs)
+    const speaksFirst = fieldOf(fieldOf(client, 'tls'), 'handshakeFirst') === true
+    const there = speaksFirst ? urls : await greeting(urls, timeoutMs)
     if (there.length > 0) return there
     throw new HapaxError('broker-unavailable', `NATS did not answer within ${timeoutMs} ms`)
   }
 
-  async #probe(connection: NatsConnection): Promise<NatsConnection> {
+  async #probe(connection: NatsConnectionLike): Promise<NatsConnection> {
     const { timeoutMs } = this.settings
+    if (!isConnection(connection)) expected('connection', 'a connection of @nats-io/transport-node', connection)
     await within(systemClock, timeoutMs, connection.flush(), () => {
       throw new HapaxError('broker-unavailable', `the connection to NATS did not answer within ${timeoutMs} ms`)
     })
     return connection
   }
+}
+
+/** Whether a connection has the methods that JetStream and the links call, and not only those that the option names. */
+function isConnection(given: NatsConnectionLike): given is NatsConnection {
+  return ['publish', 'subscribe', 'request', 'flush', 'status', 'isClosed'].every((method) => {
+    return typeof fieldOf(given, method) === 'function'
+  })
 }
 
 interface Modules {

@@ -29,10 +29,9 @@ export class NatsDestination implements Destination {
   }
 
   publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[] {
-    const answers = messages.map(() => Promise.withResolvers<Confirmation>())
-    const promises = answers.map(({ promise }) => promise)
-    const settles = answers.map(({ resolve }) => resolve)
-    void this.#send(messages, settles, signal, Promise.all(promises))
+    const outgoing = messages.map((message) => ({ message, ...Promise.withResolvers<Confirmation>() }))
+    const promises = outgoing.map(({ promise }) => promise)
+    void this.#send(outgoing, signal, Promise.all(promises))
     return promises
   }
 
@@ -46,17 +45,12 @@ export class NatsDestination implements Destination {
   }
 
   /** Never rejects: whatever happens is an answer for each message. */
-  async #send(
-    messages: readonly OutgoingMessage[],
-    settles: readonly Settle[],
-    signal: AbortSignal,
-    settled: Promise<unknown>,
-  ): Promise<void> {
+  async #send(outgoing: readonly Outgoing[], signal: AbortSignal, settled: Promise<unknown>): Promise<void> {
     const tokens: (string | undefined)[] = []
     let sender: Sender | undefined
     const end = (error: HapaxError): void => {
       for (const token of tokens) if (token !== undefined) sender?.forget(token)
-      for (const settle of settles) settle(unavailable(error))
+      for (const { resolve } of outgoing) resolve(unavailable(error))
     }
     const abort = (): void => end(new HapaxError('broker-timeout', 'NATS was not waited for any longer'))
     if (signal.aborted) return abort()
@@ -69,9 +63,9 @@ export class NatsDestination implements Destination {
     try {
       sender = await this.#open()
       if (signal.aborted) return
-      for (const [index, message] of messages.entries()) tokens.push(sender.send(message, settles[index] as Settle))
+      for (const { message, resolve } of outgoing) tokens.push(sender.send(message, resolve))
     } catch (error) {
-      for (const settle of settles) settle(unavailable(error))
+      for (const { resolve } of outgoing) resolve(unavailable(error))
     }
   }
 
@@ -117,6 +111,12 @@ export class NatsDestination implements Destination {
   #closedError(): HapaxError {
     return new HapaxError('closed', `${this.name} is closed`)
   }
+}
+
+/** A message and where its answer goes. */
+interface Outgoing {
+  readonly message: OutgoingMessage
+  readonly resolve: Settle
 }
 
 const CLOSE_MS = 1_000

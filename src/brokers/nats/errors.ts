@@ -1,4 +1,4 @@
-import { asError, HapaxError, messageOf, unreached } from '../../base/index.ts'
+import { asError, fieldOf, HapaxError, messageOf, unreached } from '../../base/index.ts'
 
 /** What the server answered about a stream, a consumer or a message. */
 export interface ApiError {
@@ -19,8 +19,8 @@ export const API = {
 
 /** The number of an error of the server, if it is one. */
 export function apiCode(error: unknown): number | undefined {
-  const { code, status } = (error ?? {}) as { code?: unknown; status?: unknown }
-  return typeof code === 'number' && typeof status === 'number' ? code : undefined
+  const code = fieldOf(error, 'code')
+  return typeof code === 'number' && typeof fieldOf(error, 'status') === 'number' ? code : undefined
 }
 
 const REFUSALS = ['AuthorizationError', 'UserAuthenticationExpiredError', 'PermissionViolationError']

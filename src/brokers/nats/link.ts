@@ -1,6 +1,6 @@
 import type { JetStreamManager } from '@nats-io/jetstream'
 import type { Msg, NatsConnection, Subscription } from '@nats-io/transport-node'
-import { asError, HapaxError, messageOf, systemClock, systemRandom, within } from '../../base/index.ts'
+import { asError, fieldOf, HapaxError, messageOf, systemClock, systemRandom, within } from '../../base/index.ts'
 import type { Client } from './client.ts'
 import { isRefusal } from './errors.ts'
 
@@ -95,7 +95,7 @@ export class Link {
   }
 
   #refused(error: Error): void {
-    const { subject } = error as { subject?: unknown }
+    const subject = fieldOf(error, 'subject')
     if (isRefusal(error) && typeof subject === 'string') this.onRefusal(subject, error)
   }
 
@@ -106,7 +106,8 @@ export class Link {
     this.#lost.abort(error)
     for (const each of this.#subscriptions) quietly(() => each.unsubscribe())
     // An iterator of the client's own kind; it would go on to collect what nobody reads.
-    quietly(() => (this.#statuses as { stop?(): void }).stop?.())
+    const stop = fieldOf(this.#statuses, 'stop')
+    if (typeof stop === 'function') quietly(() => stop.call(this.#statuses))
     // A link that was given up may still be open: nothing answers there, but something may come.
     if (this.client.owns) void this.connection.close().catch(() => {})
   }

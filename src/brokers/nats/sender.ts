@@ -98,7 +98,7 @@ interface PubAck {
 function answer(data: Uint8Array, stream: string): Confirmation {
   let ack: PubAck
   try {
-    ack = JSON.parse(Buffer.from(data).toString()) as PubAck
+    ack = JSON.parse(Buffer.from(data).toString())
   } catch (error) {
     return unavailable(error)
   }

@@ -1,5 +1,5 @@
 import type { JetStreamManager, StreamConfig, StreamInfo } from '@nats-io/jetstream'
-import { HapaxError } from '../../base/index.ts'
+import { fieldOf, HapaxError } from '../../base/index.ts'
 import { API, apiCode, brokerError } from './errors.ts'
 import type { StreamPlan } from './options.ts'
 
@@ -87,7 +87,7 @@ function compare(plan: StreamPlan, { config }: StreamInfo): void {
 /** Compares what was asked for with what is there. */
 export function compareAll(what: string, wanted: object, config: object): void {
   for (const [name, value] of Object.entries(wanted)) {
-    const is = (config as Record<string, unknown>)[name]
+    const is = fieldOf(config, name)
     if (value !== undefined && value !== is) throw mismatch(what, `to have ${name} ${value}`, is)
   }
 }

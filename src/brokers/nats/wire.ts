@@ -38,15 +38,14 @@ function percentless(contentType: string): string {
 }
 
 function writeOthers(entries: readonly (readonly [name: string, value: string])[], headers: MsgHdrs): void {
-  let hidden: Record<string, string> | undefined
+  const hidden: (readonly [name: string, value: string])[] = []
   for (const [name, value] of entries) {
     if (isPlain(name, value) && !headers.has(name)) headers.append(name, value)
-    else {
-      hidden ??= Object.create(null) as Record<string, string>
-      hidden[name] = value
-    }
+    else hidden.push([name, value])
   }
-  if (hidden !== undefined) headers.append(OTHERS, Buffer.from(JSON.stringify(hidden)).toString('base64'))
+  if (hidden.length === 0) return
+  const json = JSON.stringify(Object.fromEntries(hidden))
+  headers.append(OTHERS, Buffer.from(json).toString('base64'))
 }
 
 /** Whether a header can travel as it is: without what ends a line, is trimmed, or has a meaning for the server or for us. */
@@ -128,7 +127,7 @@ export function arrivalOf(
     body: data,
     contentType,
     attributes,
-    headers: hidden === undefined ? others : Object.assign(others, hidden),
+    headers: hidden === undefined ? others : Object.assign(Object.create(null), others, hidden),
     properties: {
       subject,
       stream,
@@ -141,8 +140,7 @@ export function arrivalOf(
   }
 }
 
-interface ReadHeaders extends Pick<Arrival, 'attributes' | 'contentType'> {
-  readonly headers: Record<string, string>
+interface ReadHeaders extends Pick<Arrival, 'attributes' | 'contentType' | 'headers'> {
   readonly hidden: Record<string, string> | undefined
   readonly msgId: string | undefined
 }
@@ -158,7 +156,7 @@ function readHeaders(headers: MsgHdrs | undefined): ReadHeaders {
   const contentType = value(CONTENT_TYPE)
   return {
     attributes,
-    headers: sorted.headers as Record<string, string>,
+    headers: sorted.headers,
     hidden: readHidden(value(OTHERS)),
     contentType: isStructured(contentType) ? contentType : (datacontenttype ?? contentType),
     msgId: value(MSG_ID),
@@ -178,9 +176,11 @@ function unquoted(value: string): string {
 function readHidden(encoded: string | undefined): Record<string, string> | undefined {
   if (encoded === undefined) return undefined
   try {
-    const read = parseJson(Buffer.from(encoded, 'base64').toString()) as object
-    const texts = Object.entries(read).filter(([, value]) => typeof value === 'string')
-    return Object.assign(Object.create(null), Object.fromEntries(texts)) as Record<string, string>
+    const read = parseJson(Buffer.from(encoded, 'base64').toString())
+    if (typeof read !== 'object' || read === null) return undefined
+    const texts: Record<string, string> = Object.create(null)
+    for (const [name, value] of Object.entries(read)) if (typeof value === 'string') texts[name] = value
+    return texts
   } catch {
     return undefined
   }

@@ -1,5 +1,5 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
-import { contained, loadClient } from '../../base/index.ts'
+import { contained, fieldOf, loadClient } from '../../base/index.ts'
 
 // The subset of `amqplib` that hapax needs. Connections and channels of versions 0.10 to 2 have this shape.
 
@@ -9,7 +9,11 @@ export interface AmqpConnection extends Emitter {
   createConfirmChannel(): Promise<AmqpConfirmChannel>
   close(): Promise<void>
   /** Not part of what `amqplib` documents. */
-  readonly connection?: { readonly serverProperties?: object; readonly frameMax?: number }
+  readonly connection?: {
+    readonly serverProperties?: object
+    readonly frameMax?: number
+    readonly stream?: { destroy(error?: Error): unknown }
+  }
 }
 
 /** A channel of `amqplib`. */
@@ -45,7 +49,7 @@ export interface AmqpConfirmChannel extends AmqpChannel {
 export interface AmqpPublish {
   readonly mandatory: true
   readonly persistent: true
-  readonly headers: object
+  readonly headers: Readonly<Record<string, string>>
   readonly contentType: string
   readonly messageId?: string
   readonly type?: string
@@ -115,7 +119,10 @@ export function amqplib(): Promise<typeof import('amqplib')> {
 export async function dial(url: string, timeout: number, name: string): Promise<AmqpConnection> {
   const { connect } = await amqplib()
   // It gives no other hold of a socket that it is still opening, in which it throws at what comes too early.
-  const contain = (message: unknown): void => void contained((message as { socket: object }).socket)
+  const contain = (message: unknown): void => {
+    const socket = fieldOf(message, 'socket')
+    if (typeof socket === 'object' && socket !== null) contained(socket)
+  }
   subscribe(NEW_SOCKET, contain)
   try {
     // Not awaited here: only what is opened in this very moment is its socket.

@@ -1,4 +1,4 @@
-import { asError, HapaxError, unreached } from '../../base/index.ts'
+import { asError, fieldOf, HapaxError, unreached } from '../../base/index.ts'
 
 /** What the server says when it closes a channel or a connection. */
 export interface ServerClose {
@@ -12,11 +12,12 @@ export interface ServerClose {
 
 /** What the server said, where an error of `amqplib` came from it. */
 export function serverClose(error: unknown): ServerClose | undefined {
-  const { code, classId, methodId } = asError(error) as { code?: unknown; classId?: unknown; methodId?: unknown }
+  const code = fieldOf(error, 'code')
+  const published = fieldOf(error, 'classId') === 60 && fieldOf(error, 'methodId') === 40
   const { message } = asError(error)
   const known = typeof code === 'number' ? code : Number(HANDSHAKE.exec(message)?.[1])
   if (!(known >= 300 && known < 600)) return undefined
-  return { code: known, published: classId === 60 && methodId === 40, sentence: SENTENCE.exec(message)?.[1] ?? message }
+  return { code: known, published, sentence: SENTENCE.exec(message)?.[1] ?? message }
 }
 
 const HANDSHAKE = /^Handshake terminated by server: (\d+)/

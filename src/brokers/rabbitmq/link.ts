@@ -231,6 +231,6 @@ async function closeConnection(connection: AmqpConnection): Promise<void> {
 }
 
 /** The socket of a connection. It is not part of what `amqplib` documents: where it is missing, a dead link lasts longer. */
-function socketOf(connection: AmqpConnection): { destroy(error?: Error): void } | undefined {
-  return (connection.connection as { stream?: { destroy(error?: Error): void } } | undefined)?.stream
+function socketOf(connection: AmqpConnection): { destroy(error?: Error): unknown } | undefined {
+  return connection.connection?.stream
 }

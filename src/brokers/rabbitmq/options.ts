@@ -161,9 +161,7 @@ export function queuePlace(name: string, shape: QueueShape): QueuePlace {
   const single = flag('single', shape.single, false)
   if (deadLetterExchange !== undefined) nameText('deadLetterExchange', deadLetterExchange)
   if (deliveryLimit !== undefined) checkLimit(type, deliveryLimit, deadLetterExchange)
-  const bindings = (Array.isArray(bind) ? (bind as readonly Binding[]) : [bind as Binding]).map((each) =>
-    bindingOf(each, declare),
-  )
+  const bindings = [bind].flat().map((each) => bindingOf(each, declare))
   return {
     name: nameText('name', name),
     type,

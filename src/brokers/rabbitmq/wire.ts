@@ -1,4 +1,4 @@
-import { HapaxError } from '../../base/index.ts'
+import { fieldOf, HapaxError } from '../../base/index.ts'
 import type { Arrival, OutgoingMessage } from '../../message/index.ts'
 import { type EventFormat, encodeEvent, sortHeaders } from '../../message/index.ts'
 import { type AmqpMessage, type AmqpProperty, type AmqpPublish, UNREADABLE } from './client.ts'
@@ -21,6 +21,7 @@ export function encodeMessage(message: OutgoingMessage, format: EventFormat): Ou
   // Afterwards, so that no header takes the place of an attribute.
   for (const [name, value] of attributes) table[prefixed(name)] = value
   const { id, type, correlationId, time } = message
+  // `amqplib` leaves out what is undefined; an object of one shape is written faster than one that is put together.
   const options = {
     mandatory: true,
     persistent: true,
@@ -100,7 +101,7 @@ export function isSame(sent: Outgoing, routingKey: string, { fields, properties,
   return (
     fields.routingKey === routingKey &&
     properties.messageId === sent.options.messageId &&
-    sameHeaders(sent.options.headers as Record<string, unknown>, properties.headers ?? {}) &&
+    sameHeaders(sent.options.headers, properties.headers ?? {}) &&
     sent.body.equals(content)
   )
 }
@@ -144,8 +145,8 @@ function textsOf(table: Readonly<Record<string, unknown>>): [string, unknown][] 
 
 /** `amqplib` gives a time of the protocol as `{ '!': 'timestamp', value }`, in seconds. */
 function dateOf(value: object | null): unknown {
-  const { '!': type, value: time } = (value ?? {}) as { '!'?: unknown; value?: unknown }
-  return type === 'timestamp' && typeof time === 'number' ? new Date(time * 1_000) : value
+  const time = fieldOf(value, 'value')
+  return fieldOf(value, '!') === 'timestamp' && typeof time === 'number' ? new Date(time * 1_000) : value
 }
 
 const PROPERTIES = [

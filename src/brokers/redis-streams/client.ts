@@ -1,4 +1,4 @@
-import { asError, expected, loadClient, shownUrl } from '../../base/index.ts'
+import { asError, expected, fieldOf, loadClient, shownUrl } from '../../base/index.ts'
 
 /** One word of a command. */
 export type Word = string | Buffer
@@ -13,6 +13,8 @@ export interface IoredisClient {
   /** Sends any command; texts in the answer are bytes. */
   callBuffer(command: string, ...words: Word[]): Promise<unknown>
   on(event: 'error' | 'end', listener: (error?: Error) => void): unknown
+  /** The socket, once there is one. Not part of what the client documents. */
+  readonly stream?: { cork?(): void; uncork?(): void } | undefined
 }
 
 /** The subset of a client of `redis` (node-redis) that hapax needs. */
@@ -53,7 +55,7 @@ export interface ClientSource {
 }
 
 /** Clients on a URL. The database is chosen here: ioredis would go on in database 0 if there is no such one. */
-export function clientsOf(url: string): ClientSource {
+export function clientsOf(url: string | undefined): ClientSource {
   const { server, database } = splitUrl(url)
   const ioredis = () => loadClient('redisStreams({ url })', ['ioredis'], () => import('ioredis'))
   return {
@@ -61,12 +63,12 @@ export function clientsOf(url: string): ClientSource {
     load: async () => void (await ioredis()),
     open: async (connectMs) => {
       const { Redis } = await ioredis()
-      return ofIoredis(new Redis(server, ioredisSettings(connectMs) as object) as unknown as IoredisClient, database)
+      return ofIoredis(new Redis(server, ioredisSettings(connectMs)), database)
     },
   }
 }
 
-function splitUrl(url: string): { readonly server: string; readonly database: string } {
+function splitUrl(url: string | undefined): { readonly server: string; readonly database: string } {
   // It may hold a password.
   const what = 'like redis://host:6379 or rediss://host:6379/0'
   if (typeof url !== 'string' || !/^rediss?:\/\//.test(url) || !URL.canParse(url)) expected('url', what, shownUrl(url))
@@ -83,7 +85,7 @@ export function clientsLike(client: RedisClient): ClientSource {
   const what = 'made by new Redis() of ioredis or iovalkey, or by createClient() of redis'
   if (typeof client?.duplicate !== 'function') expected('client', what, client)
   if ('callBuffer' in client) {
-    if ((client as { isCluster?: boolean }).isCluster === true) expected('client', what, client)
+    if (fieldOf(client, 'isCluster') === true) expected('client', what, client)
     return given((ms) => likeIoredis(client, ms))
   }
   // Those of node-redis for a cluster or for Sentinel want to know more than the command.
@@ -143,7 +145,7 @@ function ofIoredis(client: IoredisClient, database: string): RawClient {
     end: () => client.disconnect(),
     onEnd: (listener) => client.on('end', () => listener(last)),
     together: (work) => {
-      const { stream } = client as { stream?: { cork?(): void; uncork?(): void } }
+      const { stream } = client
       stream?.cork?.()
       try {
         work()

@@ -3,7 +3,7 @@ import type { Confirmation, Destination } from '../../contracts/index.ts'
 import type { EventFormat, OutgoingMessage } from '../../message/index.ts'
 import type { Word } from './client.ts'
 import { refusal } from './errors.ts'
-import { Link, type LinkOptions, type Reply } from './link.ts'
+import { Link, type LinkOptions, listOf, type Reply } from './link.ts'
 import { run } from './scripts.ts'
 import { encodeMessage } from './wire.ts'
 
@@ -130,7 +130,7 @@ export class RedisStreamsDestination implements Destination {
       if (refusal(error) === undefined) throw error
       return null
     })
-    const limit = Number((reply as readonly Buffer[] | null)?.[1])
+    const limit = Number(listOf(reply)[1])
     if (limit > 0) this.#mostBytes = Math.min(this.#settings.maxBytes, limit)
   }
 
@@ -184,13 +184,14 @@ function settleAll(sending: readonly Sending[], confirmation: Confirmation): voi
 }
 
 function nextBatch(sending: readonly Sending[], start: number): readonly Sending[] {
+  const batch: Sending[] = []
   let bytes = 0
-  let end = start
-  while (end < sending.length && end - start < BATCH && (end === start || bytes < BATCH_BYTES)) {
-    bytes += (sending[end] as Sending).bytes
-    end += 1
+  for (const each of sending.slice(start, start + BATCH)) {
+    if (batch.length > 0 && bytes >= BATCH_BYTES) break
+    batch.push(each)
+    bytes += each.bytes
   }
-  return sending.slice(start, end)
+  return batch
 }
 
 /** The first error that Redis answered to any of the commands, or inside the transaction. */

@@ -28,6 +28,11 @@ export function unavailable(cause?: unknown): HapaxError {
   return new HapaxError('broker-unavailable', why, { cause })
 }
 
+/** What a link failed with, as an error of hapax: what is none yet means that the link is gone. */
+export function brokerError(error: unknown): HapaxError {
+  return error instanceof HapaxError ? error : unavailable(error)
+}
+
 /** What is wrong with the server, not with what was asked for. */
 const UNWELL: ReadonlyMap<string, 'broker-blocked' | 'broker-unavailable'> = new Map([
   ['OOM', 'broker-blocked'],
@@ -53,5 +58,6 @@ export function refusal(error: unknown): HapaxError | undefined {
 
 /** The first word of the error that Redis answered: NOGROUP, WRONGTYPE … */
 export function replyOf(error: unknown): string | undefined {
-  return refusal(error)?.fields['reply'] as string | undefined
+  const reply = refusal(error)?.fields['reply']
+  return typeof reply === 'string' ? reply : undefined
 }

@@ -1,9 +1,14 @@
 import { type Clock, HapaxError, within } from '../../base/index.ts'
 import type { ClientSource, RawClient, Word } from './client.ts'
-import { connectError, late, refusal, unavailable } from './errors.ts'
+import { brokerError, connectError, late, refusal, unavailable } from './errors.ts'
 
 /** An answer of Redis: texts are bytes. */
 export type Reply = Buffer | string | number | null | Error | readonly Reply[]
+
+/** The elements of an answer that is a list; none where it is something else. */
+export function listOf(reply: Reply | undefined): readonly Reply[] {
+  return Array.isArray(reply) ? reply : []
+}
 
 /** How links are made. */
 export interface LinkOptions {
@@ -34,7 +39,7 @@ export class Link {
   /** Connects, and makes sure that Redis answers. */
   static async open(options: LinkOptions): Promise<Link> {
     const client = await options.clients.open(options.timeoutMs).catch((error: unknown) => {
-      throw error instanceof HapaxError ? error : unavailable(error)
+      throw brokerError(error)
     })
     const link = new Link(client, options)
     try {
@@ -56,16 +61,16 @@ export class Link {
 
   /** Sends a command. An answer that takes longer than the deadline (and than `extraMs`) means that the link is dead. */
   call(words: readonly Word[], extraMs = 0): Promise<Reply> {
-    return this.#answer(this.#client.send(words), this.#timeoutMs + extraMs)
+    return this.#answer(this.#send(words), this.#timeoutMs + extraMs)
   }
 
   /** Sends commands in one go, with nobody else's between them. All answers, in turn; errors of Redis stand among them. */
   async callAll(commands: readonly (readonly Word[])[], extraMs = 0): Promise<readonly Reply[]> {
-    let answers: Promise<unknown>[] = []
+    let answers: Promise<Reply>[] = []
     this.#client.together(() => {
-      answers = commands.map((words) => this.#client.send(words))
+      answers = commands.map((words) => this.#send(words))
     })
-    const replies = (await this.#answer(settledInTurn(answers), this.#timeoutMs + extraMs)) as readonly Reply[]
+    const replies = await this.#answer(settledInTurn(answers), this.#timeoutMs + extraMs)
     for (const reply of replies) if (reply instanceof HapaxError) this.#heed(reply)
     return replies
   }
@@ -85,7 +90,12 @@ export class Link {
     this.fail(new HapaxError('broker-unavailable', 'the link to Redis was closed'))
   }
 
-  #answer(answer: Promise<unknown>, ms: number): Promise<Reply> {
+  /** The clients are set up to speak RESP 2 and to give texts as bytes: their answers are of this type. */
+  #send(words: readonly Word[]): Promise<Reply> {
+    return this.#client.send(words) as Promise<Reply>
+  }
+
+  #answer<T>(answer: Promise<T>, ms: number): Promise<T> {
     return new Promise((resolve, reject) => {
       const cancel = this.#clock.after(ms, () => this.fail(late(ms)))
       const fail = (error: HapaxError): void => {
@@ -99,7 +109,7 @@ export class Link {
       if (this.#lost !== undefined) fail(this.#lost)
       else this.#waiting.add(fail)
       answer.then(
-        (reply) => done() && resolve(reply as Reply),
+        (reply) => done() && resolve(reply),
         (error: unknown) => done() && reject(this.#failure(error)),
       )
     })
@@ -124,7 +134,7 @@ export class Link {
 }
 
 /** Rejects only if the link was lost. */
-async function settledInTurn(answers: readonly Promise<unknown>[]): Promise<readonly unknown[]> {
+async function settledInTurn(answers: readonly Promise<Reply>[]): Promise<readonly Reply[]> {
   const settled = await Promise.allSettled(answers)
   return settled.map((each) => {
     if (each.status === 'fulfilled') return each.value

@@ -82,7 +82,7 @@ export function linkOptions(options: RedisStreamsOptions): LinkOptions {
 function clientsFrom({ url, client }: RedisStreamsOptions): LinkOptions['clients'] {
   if ((url === undefined) === (client === undefined)) expected('options', 'url or client', 'both or neither')
   if (client !== undefined) return clientsLike(client)
-  return clientsOf(url as string)
+  return clientsOf(url)
 }
 
 const MAX_BYTES = 512 * 1024 * 1024

@@ -1,6 +1,7 @@
 import { HapaxError, pause, type Random, retryDelay, systemRandom } from '../../base/index.ts'
 import type { Reader, Subscription, SubscriptionFeatures } from '../../contracts/index.ts'
 import { Deliveries } from '../kit/index.ts'
+import { brokerError } from './errors.ts'
 import { Link, type LinkOptions } from './link.ts'
 import { type Declare, doubts, evict, makeSure, removed } from './reading/group.ts'
 import type { EntryHandle } from './reading/hand.ts'
@@ -91,9 +92,9 @@ class RedisStreamsReader implements Reader {
       try {
         return await this.#connect(previous)
       } catch (error) {
-        const { code } = error as HapaxError
-        if (code !== last && !signal.aborted) this.#report(error as HapaxError)
-        last = code
+        const failure = brokerError(error)
+        if (failure.code !== last && !signal.aborted) this.#report(failure)
+        last = failure.code
       }
     }
   }
@@ -126,10 +127,13 @@ class RedisStreamsReader implements Reader {
 }
 
 async function openBoth(options: LinkOptions): Promise<readonly [Link, Link]> {
-  const [first, second] = await Promise.allSettled([Link.open(options), Link.open(options)])
-  if (first.status === 'fulfilled' && second.status === 'fulfilled') return [first.value, second.value]
-  for (const each of [first, second]) if (each.status === 'fulfilled') each.value.close()
-  throw first.status === 'rejected' ? first.reason : (second as PromiseRejectedResult).reason
+  const opening = [Link.open(options), Link.open(options)] as const
+  const settled = await Promise.allSettled(opening)
+  if (settled.some(({ status }) => status === 'rejected')) {
+    for (const each of settled) if (each.status === 'fulfilled') each.value.close()
+  }
+  // Rejects if either of them failed.
+  return Promise.all(opening)
 }
 
 const AGAIN = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 100, maxDelayMs: 10_000, factor: 2 }

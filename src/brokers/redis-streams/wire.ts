@@ -2,7 +2,7 @@ import { HapaxError } from '../../base/index.ts'
 import type { Arrival, OutgoingMessage } from '../../message/index.ts'
 import { type EventFormat, encodeEvent, sortHeaders } from '../../message/index.ts'
 import type { Word } from './client.ts'
-import type { Reply } from './link.ts'
+import { listOf, type Reply } from './link.ts'
 
 // There is no CloudEvents binding for Redis. Ours follows the one for Kafka: attributes under ce_, the type of the content under
 // content-type, the body under data; headers have a prefix of their own, so that none can be taken for one of these.
@@ -39,9 +39,13 @@ export interface Entry {
 }
 
 /** Reads a list of entries: pairs of an id and its fields. `sizes` has those of the entries that Redis has cut, else zero. */
-export function entriesOf(reply: Reply, sizes: readonly number[] = []): readonly Entry[] {
-  return (reply as readonly [Buffer, readonly Buffer[]][]).map(([id, fields], at) => {
-    return { id: id.toString(), fields, bytes: bytesOf(fields), cutFrom: sizes[at] || undefined }
+export function entriesOf(reply: Reply | undefined, sizes?: Reply): readonly Entry[] {
+  const cutFrom = listOf(sizes)
+  return listOf(reply).map((entry, at) => {
+    const [id, words] = listOf(entry)
+    // Not looked at one by one, because this is done for every field of every message: texts always come as bytes.
+    const fields = listOf(words) as readonly Buffer[]
+    return { id: String(id), fields, bytes: bytesOf(fields), cutFrom: Number(cutFrom[at] ?? 0) || undefined }
   })
 }
 
@@ -97,14 +101,14 @@ interface Sorted {
 
 function sorted({ fields }: Entry, body: string): Sorted {
   const found: Sorted = { data: undefined, contentType: undefined, others: [] }
-  for (let at = 0; at + 1 < fields.length; at += 2) {
-    const name = (fields[at] as Buffer).toString()
-    const value = fields[at + 1] as Buffer
+  for (let at = 0; ; at += 2) {
+    const name = fields[at]?.toString()
+    const value = fields[at + 1]
+    if (name === undefined || value === undefined) return found
     if (name === body) found.data = value
     else if (name === CONTENT_TYPE) found.contentType = value.toString()
     else found.others.push([name, value])
   }
-  return found
 }
 
 function withoutPrefix(headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {

@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import zlib from 'node:zlib'
+import { fieldOf } from '../../../base/index.ts'
 import type { KafkaBatch, KafkaClient } from '../client.ts'
+import { onLink } from '../link.ts'
 
 // The client decompresses a whole batch at once, however large that becomes: a megabyte can be a gigabyte of zeros. It has no
 // setting for that, so its functions are wrapped: those of hapax's own links stop at a limit.
@@ -23,11 +25,10 @@ const wrapped = new WeakSet<Algorithm>()
  * Lets no batch that comes through the links of this client become larger than so many bytes. Where the library is not the one
  * that hapax knows, nothing is bounded.
  */
-export function boundBatches(client: KafkaClient, library: unknown, maxBytes: number): void {
-  const { compressionsAlgorithmsByBitmask: algorithms = {} } = library as Library
+export function boundBatches(client: KafkaClient, library: Library, maxBytes: number): void {
+  const { compressionsAlgorithmsByBitmask: algorithms = {} } = library
   for (const algorithm of Object.values(algorithms)) if (!wrapped.has(algorithm)) wrap(algorithm)
-  const links = client.connections as { on?(event: 'connect', listener: (link: Connected) => void): unknown }
-  links.on?.('connect', ({ connection: { socket } }) => {
+  onLink(client, 'connect', ({ socket }) => {
     // What the client does with a piece of data, it does between these two.
     socket?.prependListener('data', () => {
       limit = maxBytes
@@ -40,10 +41,6 @@ export function boundBatches(client: KafkaClient, library: unknown, maxBytes: nu
       limit = undefined
     })
   })
-}
-
-interface Connected {
-  readonly connection: { readonly socket?: NodeJS.EventEmitter | undefined }
 }
 
 function wrap(algorithm: Algorithm): void {
@@ -68,7 +65,7 @@ function bounded(
     if (bitmask === GZIP) return zlib.gunzipSync(data, { maxOutputLength })
     return bitmask === ZSTD ? zlib.zstdDecompressSync(data, { maxOutputLength }) : decompress(data)
   } catch (error) {
-    if ((error as { code?: unknown }).code !== 'ERR_BUFFER_TOO_LARGE') throw error
+    if (fieldOf(error, 'code') !== 'ERR_BUFFER_TOO_LARGE') throw error
     return undefined
   }
 }
@@ -97,9 +94,9 @@ function varint(data: Buffer, from: number): number {
 function lz4Bytes(data: Buffer): number {
   // An older kind of frames, which Kafka does not have and the client reads all the same, does not say how large its blocks become.
   if (data.length < 7 || data.readUInt32LE(0) !== 0x184d2204) return 255 * data.length
-  const flags = data[4] as number
+  const flags = data.readUInt8(4)
   // From 64 KiB, which is 4, to 4 MiB, which is 7.
-  const largest = 4 ** (4 + (((data[5] as number) >> 4) & 7))
+  const largest = 4 ** (4 + ((data.readUInt8(5) >> 4) & 7))
   const checksum = flags & 0x10 ? 4 : 0
   let bytes = 0
   let at = 7 + (flags & 0x08 ? 8 : 0) + (flags & 0x01 ? 4 : 0)

@@ -1,4 +1,4 @@
-import { HapaxError, retryDelay, systemClock, systemRandom } from '../../../base/index.ts'
+import { fieldOf, HapaxError, retryDelay, systemClock, systemRandom } from '../../../base/index.ts'
 import type { Deliveries, Incoming } from '../../kit/index.ts'
 import type { KafkaConsumer, KafkaFetchResponse } from '../client.ts'
 import { chainOf, isAnswer, OFFSET_OUT_OF_RANGE } from '../errors.ts'
@@ -202,8 +202,12 @@ function requestOf({ partition, from }: Asked, maxBytes: number) {
 /** A fetch fails as a whole when one partition does; what the others answered is inside the error. */
 function responseIn(error: unknown): KafkaFetchResponse {
   for (const { response } of chainOf(error)) {
-    const found = response as Partial<KafkaFetchResponse & { errorCode: number }> | undefined
-    if (Array.isArray(found?.responses) && !found.errorCode) return found as KafkaFetchResponse
+    if (isFetchResponse(response)) return response
   }
   throw error
+}
+
+/** An error of the whole response says nothing about single partitions. */
+function isFetchResponse(response: unknown): response is KafkaFetchResponse {
+  return Array.isArray(fieldOf(response, 'responses')) && !fieldOf(response, 'errorCode')
 }

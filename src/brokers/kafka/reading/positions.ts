@@ -49,7 +49,8 @@ export async function findHorizon(topics: readonly string[], admin: KafkaAdmin):
   try {
     const described = await admin.describeConfigs({ resources })
     const spans = described.map(({ configs }) => spanOf(new Map(configs.map(({ name, value }) => [name, value]))))
-    return spans.length < topics.length || spans.includes(undefined) ? undefined : Math.max(...(spans as number[]))
+    const known = spans.filter((each) => each !== undefined)
+    return known.length < topics.length || known.length < spans.length ? undefined : Math.max(...known)
   } catch {
     // Not every user may ask.
     return undefined

@@ -134,15 +134,14 @@ export class KafkaReader implements Reader {
   }
 
   #follow(member: KafkaConsumer): void {
-    const on = member.on.bind(member) as (event: string, listener: (payload: never) => void) => unknown
-    on('consumer:group:join', (joined: Joined) => this.#begin(joined))
-    on('consumer:group:rebalance', () => this.#revoke())
-    on('client:metadata', (metadata: KafkaMetadata) => this.#look(metadata))
-    on('consumer:heartbeat:end', () => this.#went('heartbeat', undefined))
-    on('consumer:heartbeat:error', ({ error }: { error: Error }) => this.#went('heartbeat', error))
+    member.on('consumer:group:join', (joined: Joined) => this.#begin(joined))
+    member.on('consumer:group:rebalance', () => this.#revoke())
+    member.on('client:metadata', (metadata: KafkaMetadata) => this.#look(metadata))
+    member.on('consumer:heartbeat:end', () => this.#went('heartbeat', undefined))
+    member.on('consumer:heartbeat:error', ({ error }: { error: Error }) => this.#went('heartbeat', error))
     // The client has given up: it sends no more heartbeats.
-    on('error', (error: Error) => this.#rejoin(error))
-    on('consumer:heartbeat:stalled', () => this.#rejoin(new Error('no heartbeat was answered')))
+    member.on('error', (error: Error) => this.#rejoin(error))
+    member.on('consumer:heartbeat:stalled', () => this.#rejoin(new Error('no heartbeat was answered')))
   }
 
   /** Once for all that is answered in the same moment. */

@@ -82,8 +82,9 @@ class Aborted {
   /** Whether the records of the next batch are messages. */
   takes({ firstOffset, lastOffsetDelta, attributes, producerId, records }: KafkaBatch): boolean {
     const last = firstOffset + BigInt(lastOffsetDelta)
-    while (this.#coming[0] !== undefined && this.#coming[0].firstOffset <= last) {
-      this.#open.add((this.#coming.shift() as { producerId: bigint }).producerId)
+    for (let next = this.#coming[0]; next !== undefined && next.firstOffset <= last; next = this.#coming[0]) {
+      this.#open.add(next.producerId)
+      this.#coming.shift()
     }
     if (attributes & CONTROL) {
       if (isAbort(records[0]?.key)) this.#open.delete(producerId)

@@ -94,7 +94,7 @@ export class GivenUp {
 
   async #fetch(message: Msg, handle: AckHandle): Promise<void> {
     const { plan, link, hand, report } = this.#options
-    const advisory = JSON.parse(Buffer.from(message.data).toString()) as Advisory
+    const advisory: Advisory = JSON.parse(Buffer.from(message.data).toString())
     const stored = await storedMessage(link.manager, plan.stream, advisory.stream_seq)
     if (link.lost.aborted) return
     // After the stream was made anew, another message may have the same number.

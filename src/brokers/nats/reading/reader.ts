@@ -195,7 +195,9 @@ export class NatsReader implements Reader {
       if (gone) this.#deliveries.forget()
       resolve(error)
     }
-    link.lost.addEventListener('abort', () => broken(link.lost.reason as HapaxError, true), { once: true })
+    link.lost.addEventListener('abort', () => broken(brokerError('the link was lost', link.lost.reason), true), {
+      once: true,
+    })
     const givenUp = consumer.maxDeliver === undefined ? undefined : await this.#openGivenUp(link, consumer, broken)
     const deleted = this.#watchDeletion(link, broken)
     const pull = this.#openPull(link, consumer, broken)

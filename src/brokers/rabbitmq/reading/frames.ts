@@ -1,4 +1,4 @@
-import { asError, messageOf } from '../../../base/index.ts'
+import { asError, fieldOf, messageOf } from '../../../base/index.ts'
 import { type AmqpChannel, type AmqpConnection, type AmqpProperty, UNREADABLE } from '../client.ts'
 
 // `amqplib` gives a connection up when it cannot decode the headers of one message: it throws at some types (`L`), at tables that
@@ -16,13 +16,16 @@ const guarded = new WeakMap<Frames, Set<number>>()
 
 /** Lets no message that comes through this channel end its connection. */
 export function guardFrames({ connection }: AmqpConnection, channel: AmqpChannel): void {
-  const frames = connection as unknown as Partial<Frames> | undefined
-  const { ch } = channel as { readonly ch?: unknown }
-  if (typeof frames?.recvFrame !== 'function' || !Buffer.isBuffer(frames.rest) || typeof ch !== 'number') return
-  const channels = guarded.get(frames as Frames) ?? guard(frames as Frames)
+  const ch = fieldOf(channel, 'ch')
+  if (!readsFrames(connection) || typeof ch !== 'number') return
+  const channels = guarded.get(connection) ?? guard(connection)
   channels.add(ch)
   // Somebody else may get the number next.
   channel.on('close', () => channels.delete(ch))
+}
+
+function readsFrames(connection: unknown): connection is Frames {
+  return typeof fieldOf(connection, 'recvFrame') === 'function' && Buffer.isBuffer(fieldOf(connection, 'rest'))
 }
 
 function guard(frames: Frames): Set<number> {

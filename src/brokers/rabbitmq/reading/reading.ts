@@ -1,4 +1,4 @@
-import { HapaxError, heard, pause, systemClock } from '../../../base/index.ts'
+import { fieldOf, HapaxError, heard, pause, systemClock } from '../../../base/index.ts'
 import type { Handle, Incoming } from '../../kit/index.ts'
 import type { AmqpChannel, AmqpConnection, AmqpMessage } from '../client.ts'
 import { serverClose } from '../errors.ts'
@@ -52,7 +52,7 @@ export class Reading {
   /** Opens a channel, sees to the queue, and consumes it. */
   static open(link: Link, place: QueuePlace, count: number, listener: Listener): Promise<Reading> {
     const opening = async (connection: AmqpConnection): Promise<Reading> => {
-      const { version } = (connection.connection?.serverProperties ?? {}) as { version?: unknown }
+      const version = fieldOf(connection.connection?.serverProperties, 'version')
       const existing = new Existing(place, String(version))
       const channel = await declared(connection, place, existing)
       const reading = new Reading(link, place, channel, listener)

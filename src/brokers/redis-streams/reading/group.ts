@@ -1,7 +1,7 @@
 import { HapaxError } from '../../../base/index.ts'
 import type { DeclareOption } from '../../kit/index.ts'
 import { refusal, replyOf } from '../errors.ts'
-import type { Link, Reply } from '../link.ts'
+import { type Link, listOf, type Reply } from '../link.ts'
 import { type Group, Member } from './member.ts'
 
 /** What to do about a group: make it if it is missing, insist that it is there, or assume it. */
@@ -28,7 +28,7 @@ export async function makeSure(
 
 async function check(link: Link, { stream, group }: Group): Promise<void> {
   const groups = await unlessRefused(link.call(['XINFO', 'GROUPS', stream]), [])
-  const names = (groups as readonly Reply[]).map((each) => String(tableOf(each).get('name')))
+  const names = listOf(groups).map((each) => String(tableOf(each).get('name')))
   if (!names.includes(group)) throw mismatch(`expected redis stream ${stream} to have a group ${group}, got none`)
 }
 
@@ -83,12 +83,10 @@ async function unlessRefused<T>(answer: Promise<T>, otherwise: T): Promise<T> {
 
 /** Redis writes what it tells about a thing as names and values in turn. */
 function tableOf(reply: Reply): ReadonlyMap<string, Reply> {
-  const words = reply as readonly Reply[]
-  const pairs = Array.from(
-    { length: words.length >> 1 },
-    (_, at) => [String(words[2 * at]), words[2 * at + 1]] as const,
-  )
-  return new Map(pairs as [string, Reply][])
+  const words = listOf(reply)
+  const table = new Map<string, Reply>()
+  for (let at = 0; at + 1 < words.length; at += 2) table.set(String(words[at]), words[at + 1] ?? null)
+  return table
 }
 
 /** The milliseconds of an id. */

@@ -1,4 +1,4 @@
-import type { Link, Reply } from '../link.ts'
+import { type Link, listOf, type Reply } from '../link.ts'
 import { run } from '../scripts.ts'
 import { type Entry, entriesOf } from '../wire.ts'
 
@@ -41,43 +41,42 @@ export class Member {
 
   /** Says that these are in good hands. Answers which somebody else has by now, and which are gone from the stream. */
   async keep(ids: readonly string[]): Promise<{ readonly taken: readonly string[]; readonly gone: readonly string[] }> {
-    const [taken, gone] = await this.#run<[Reply, Reply]>('HAND_OVER', [this.name, this.name, '0', ...ids])
+    const [taken, gone] = listOf(await this.#run('HAND_OVER', [this.name, this.name, '0', ...ids]))
     return { taken: texts(taken), gone: texts(gone) }
   }
 
   /** Lets others have these at once. Answers which are gone from the stream. */
   async giveBack(ids: readonly string[]): Promise<readonly string[]> {
-    const [, gone] = await this.#run<[Reply, Reply]>('HAND_OVER', [this.name, RETURNED, LONG_IDLE, ...ids])
+    const [, gone] = listOf(await this.#run('HAND_OVER', [this.name, RETURNED, LONG_IDLE, ...ids]))
     return texts(gone)
   }
 
   /** Takes over what nobody has touched for so long; `next` is where to go on looking. */
   async claim(idleMs: number, cursor: string, wanted: Wanted): Promise<Claimed> {
     const words = [this.name, `${idleMs}`, cursor, ...wordsOf(wanted)]
-    const [next, found, counts, gone, sizes] = await this.#run<Found>('CLAIM', words)
+    const [next, found, counted, gone, sizes] = listOf(await this.#run('CLAIM', words))
+    const counts = listOf(counted)
     const delivered = entriesOf(found, sizes).map((entry, index) => {
       return { entry, deliveryCount: Number(counts[index]), redelivered: true }
     })
-    return { next: next.toString(), delivered, gone: texts(gone) }
+    return { next: String(next), delivered, gone: texts(gone) }
   }
 
   /** Gives everything back and leaves the group. Answers which entries are gone from the stream. */
   async leave(): Promise<readonly string[]> {
-    return texts(await this.#run<Reply>('LEAVE', [this.name, RETURNED, LONG_IDLE]))
+    return texts(await this.#run('LEAVE', [this.name, RETURNED, LONG_IDLE]))
   }
 
   /** Removes the names of dead readers that left nothing behind. Answers up to where the group is finished. */
   async tidy(idleMs: number): Promise<string> {
-    return (await this.#run<Buffer>('TIDY', [PREFIX, `${idleMs}`])).toString()
+    return String(await this.#run('TIDY', [PREFIX, `${idleMs}`]))
   }
 
-  async #run<T>(script: Parameters<typeof run>[1], words: readonly string[]): Promise<T> {
+  #run(script: Parameters<typeof run>[1], words: readonly string[]): Promise<Reply> {
     const { stream, group } = this.#group
-    return (await run(this.#link, script, [stream], [group, ...words])) as T
+    return run(this.#link, script, [stream], [group, ...words])
   }
 }
-
-type Found = [next: Buffer, entries: Reply, counts: readonly number[], gone: Reply, sizes: readonly number[]]
 
 /** How much may come at once. */
 export interface Wanted {
@@ -100,6 +99,6 @@ export interface Claimed {
 }
 
 /** A list of texts. */
-export function texts(reply: Reply): readonly string[] {
-  return (reply as readonly Buffer[]).map((each) => each.toString())
+export function texts(reply: Reply | undefined): readonly string[] {
+  return listOf(reply).map(String)
 }

@@ -1,7 +1,7 @@
 import { HapaxError, Signal, within } from '../../../base/index.ts'
 import type { Deliveries } from '../../kit/index.ts'
 import { Answers } from '../answers.ts'
-import { replyOf } from '../errors.ts'
+import { brokerError, replyOf } from '../errors.ts'
 import type { Link } from '../link.ts'
 import { removed } from './group.ts'
 import { type EntryHandle, Hand } from './hand.ts'
@@ -171,7 +171,7 @@ export class Session {
   #fail(thrown: unknown): void {
     if (this.#over) return
     this.#finish()
-    this.#end(explained(thrown as HapaxError, this.#options.settings))
+    this.#end(explained(brokerError(thrown), this.#options.settings))
   }
 
   #finish(): void {

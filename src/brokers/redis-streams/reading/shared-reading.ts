@@ -1,5 +1,5 @@
 import { type Answers, chunks } from '../answers.ts'
-import type { Reply } from '../link.ts'
+import { listOf } from '../link.ts'
 import { entriesOf } from '../wire.ts'
 import type { Delivered, Wanted } from './member.ts'
 import { blockMs, type Desk, type Reading } from './reading.ts'
@@ -23,7 +23,9 @@ export class SharedReading implements Reading {
     const from = ['GROUP', settings.group, member.name, 'COUNT', `${count}`, 'BLOCK', `${ms}`]
     const reply = await reading.call(['XREADGROUP', ...from, 'STREAMS', settings.stream, '>'], ms)
     if (reply === null) return []
-    const [[, entries]] = reply as [[Buffer, Reply]]
+    // One stream was asked for: its name, and its entries.
+    const [stream] = listOf(reply)
+    const [, entries] = listOf(stream)
     return entriesOf(entries).map((entry) => ({ entry, deliveryCount: 1, redelivered: false }))
   }
 

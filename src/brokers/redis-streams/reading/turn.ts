@@ -1,4 +1,4 @@
-import type { Link, Reply } from '../link.ts'
+import { type Link, listOf, type Reply } from '../link.ts'
 import { run } from '../scripts.ts'
 import { entriesOf } from '../wire.ts'
 import { type Delivered, type Group, texts, type Wanted, wordsOf } from './member.ts'
@@ -12,15 +12,6 @@ export interface Found {
   /** The last entry that was ever given out, if there is none behind it. */
   readonly last: string | undefined
 }
-
-type Answer = [
-  cursor: Buffer,
-  entries: Reply,
-  counts: readonly number[],
-  gone: Reply,
-  last: Buffer | null,
-  sizes: readonly number[],
-]
 
 /** The turn to read a group alone: a key in Redis that holds the name of the reader, and expires unless it is kept. */
 export class Turn {
@@ -57,11 +48,13 @@ export class Turn {
   async next(cursor: string, wanted: Wanted): Promise<Found | undefined> {
     const reply = await this.#run('NEXT', [cursor, ...wordsOf(wanted)])
     if (reply === null) return undefined
-    const [next, entries, counts, gone, last, sizes] = reply as Answer
+    const [next, entries, counted, gone, last, sizes] = listOf(reply)
+    const counts = listOf(counted)
+    const after = String(next)
     const delivered = entriesOf(entries, sizes).map((entry, index) => {
-      return { entry, deliveryCount: Number(counts[index]), redelivered: cursor !== '>' && next.toString() !== '>' }
+      return { entry, deliveryCount: Number(counts[index]), redelivered: cursor !== '>' && after !== '>' }
     })
-    return { cursor: next.toString(), delivered, gone: texts(gone), last: last === null ? undefined : last.toString() }
+    return { cursor: after, delivered, gone: texts(gone), last: last == null ? undefined : String(last) }
   }
 
   async end(): Promise<void> {
