@@ -41,19 +41,21 @@ export async function inParallel<T>(
   limit: number,
   work: (item: T, index: number) => Promise<void>,
 ): Promise<void> {
-  if (items.length === 1) return work(items[0] as T, 0)
-  let next = 0
+  // One iterator for all lanes: each takes the next item that no other has begun.
+  const left = items.entries()
+  let failing = false
   const lane = async (): Promise<void> => {
-    while (next < items.length) {
-      const index = next++
+    for (const [index, item] of left) {
+      if (failing) return
       try {
-        await work(items[index] as T, index)
+        await work(item, index)
       } catch (error) {
-        next = items.length
+        failing = true
         throw error
       }
     }
   }
+  if (items.length === 1) return lane()
   const lanes = await Promise.allSettled(Array.from({ length: Math.min(limit, items.length) }, lane))
   const failed = lanes.find((each) => each.status === 'rejected')
   if (failed) throw failed.reason

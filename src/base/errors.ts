@@ -136,7 +136,7 @@ function isError(value: unknown): value is Error {
 
 function field(error: Error, name: 'name' | 'message' | 'code' | 'stack' | 'cause'): unknown {
   try {
-    return (error as unknown as Record<string, unknown>)[name]
+    return Reflect.get(error, name)
   } catch {
     return undefined
   }

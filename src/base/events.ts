@@ -67,38 +67,40 @@ export interface Events {
   on<Name extends keyof HapaxEvents>(name: Name, listener: (event: HapaxEvents[Name]) => void): () => void
 }
 
-/** So that a misspelt name is refused; the type keeps it complete. */
-const NAMES: Readonly<Record<keyof HapaxEvents, true>> = {
-  processed: true,
-  duplicate: true,
-  mismatch: true,
-  stored: true,
-  retrying: true,
-  failed: true,
-  effect: true,
-  'lease-lost': true,
-  busy: true,
-  ignored: true,
-  'rolled-back': true,
-  'commit-unknown': true,
-  published: true,
-  relayed: true,
-  'relay-dropped': true,
-  'relay-retrying': true,
-  'relay-failed': true,
-  'relay-down': true,
-  cleaned: true,
-  'pool-exhausted': true,
-  'worker-stuck': true,
-  'worker-recovered': true,
-  'worker-error': true,
-}
+type Listeners = { readonly [Name in keyof HapaxEvents]: Set<(event: HapaxEvents[Name]) => unknown> }
 
-type Listener = (event: never) => unknown
+/** No listeners yet, for every event: the type keeps the list complete, and a name that is not in it is refused. */
+function noListeners(): Listeners {
+  return {
+    processed: new Set(),
+    duplicate: new Set(),
+    mismatch: new Set(),
+    stored: new Set(),
+    retrying: new Set(),
+    failed: new Set(),
+    effect: new Set(),
+    'lease-lost': new Set(),
+    busy: new Set(),
+    ignored: new Set(),
+    'rolled-back': new Set(),
+    'commit-unknown': new Set(),
+    published: new Set(),
+    relayed: new Set(),
+    'relay-dropped': new Set(),
+    'relay-retrying': new Set(),
+    'relay-failed': new Set(),
+    'relay-down': new Set(),
+    cleaned: new Set(),
+    'pool-exhausted': new Set(),
+    'worker-stuck': new Set(),
+    'worker-recovered': new Set(),
+    'worker-error': new Set(),
+  }
+}
 
 /** The one stream of events of a hapax. */
 export class EventHub implements Events {
-  readonly #listeners = new Map<keyof HapaxEvents, Set<Listener>>()
+  readonly #listeners = noListeners()
   readonly #logger: Logger
 
   constructor(logger: Logger) {
@@ -106,26 +108,26 @@ export class EventHub implements Events {
   }
 
   on<Name extends keyof HapaxEvents>(name: Name, listener: (event: HapaxEvents[Name]) => void): () => void {
-    word('name of the event', Object.keys(NAMES), name)
+    word('name of the event', Object.keys(this.#listeners), name)
     if (typeof listener !== 'function') expected('listener', 'a function', listener)
-    const listeners = this.#listeners.get(name) ?? new Set()
-    this.#listeners.set(name, listeners.add(listener as Listener))
-    return () => listeners.delete(listener as Listener)
+    const listeners = this.#listeners[name]
+    listeners.add(listener)
+    return () => listeners.delete(listener)
   }
 
   /** Whether anybody listens. */
   heard(name: keyof HapaxEvents): boolean {
-    return (this.#listeners.get(name)?.size ?? 0) > 0
+    return this.#listeners[name].size > 0
   }
 
   /** Builds the event only if somebody listens. */
   emit<Name extends keyof HapaxEvents>(name: Name, event: () => HapaxEvents[Name]): void {
-    const listeners = this.#listeners.get(name)
-    if (listeners === undefined || listeners.size === 0) return
+    const listeners = this.#listeners[name]
+    if (listeners.size === 0) return
     const value = event()
     for (const listener of listeners) {
       try {
-        const result: unknown = listener(value as never)
+        const result: unknown = listener(value)
         if (result instanceof Promise) result.catch((error: unknown) => this.#failed(name, error))
       } catch (error) {
         this.#failed(name, error)

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 // Not by name: a Node.js that is too old has no findPackageJSON, and could not even be told that it is too old.
 import * as modules from 'node:module'
 import { asError, HapaxError, messageOf } from './errors.ts'
+import { fieldOf } from './options.ts'
 
 /** What there is of a socket. */
 interface Socket {
@@ -16,11 +17,19 @@ const sockets = new WeakSet<object>()
  * connections that hapax opens itself, because it also holds for whatever else is called while data is being read.
  */
 export function contained<S extends object>(socket: S): S {
-  if (sockets.has(socket)) return socket
+  if (sockets.has(socket) || !isSocket(socket)) return socket
   sockets.add(socket)
-  const own = socket as unknown as Socket
-  const emit = own.emit
-  own.emit = function contain(this: Socket, event: string, ...args: unknown[]): boolean {
+  contain(socket)
+  return socket
+}
+
+function isSocket(value: object): value is Socket {
+  return typeof fieldOf(value, 'emit') === 'function' && typeof fieldOf(value, 'destroy') === 'function'
+}
+
+function contain(socket: Socket): void {
+  const emit = socket.emit
+  socket.emit = function contained(this: Socket, event: string, ...args: unknown[]): boolean {
     if (event !== 'data' && event !== 'readable') return emit.call(this, event, ...args)
     try {
       return emit.call(this, event, ...args)
@@ -29,7 +38,6 @@ export function contained<S extends object>(socket: S): S {
       return true
     }
   }
-  return socket
 }
 
 /** What emits errors. */
@@ -56,8 +64,8 @@ const pools = new WeakSet<object>()
 export function heardPool(pool: object): void {
   if (pools.has(pool)) return
   pools.add(pool)
-  const { on } = pool as { on?(event: 'acquire', listener: (connection: ErrorEmitter) => void): unknown }
-  on?.call(pool, 'acquire', heard)
+  const on = fieldOf(pool, 'on')
+  if (typeof on === 'function') on.call(pool, 'acquire', heard)
 }
 
 /** The oldest version of each client library that the suites pass with; `peerDependencies` says the same. */
@@ -102,7 +110,8 @@ function notLoaded(caller: string, packages: readonly string[], cause: unknown):
 
 /** Whether Node.js did not find this package itself, rather than something that it imports. */
 function isNotFound(name: string, cause: unknown): boolean {
-  const { code, message } = asError(cause) as Error & { readonly code?: unknown }
+  const { message } = asError(cause)
+  const code = fieldOf(cause, 'code')
   const absent = code === 'ERR_MODULE_NOT_FOUND' || code === 'MODULE_NOT_FOUND'
   return absent && message.startsWith(`Cannot find package '${name}'`)
 }

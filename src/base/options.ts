@@ -76,10 +76,9 @@ const UNREADABLE = /[\p{Cc}\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2
 
 /** A text that people read as a name: of a consumer, a relay, a queue. */
 export function nameText(name: string, value: unknown, maxBytes = 255): string {
-  if (UNREADABLE.test(text(name, value, maxBytes))) {
-    expected(name, 'a name without control characters and marks of direction', value)
-  }
-  return value as string
+  const checked = text(name, value, maxBytes)
+  if (UNREADABLE.test(checked)) expected(name, 'a name without control characters and marks of direction', value)
+  return checked
 }
 
 const ISOLATIONS = ['read committed', 'repeatable read', 'serializable'] as const
@@ -91,8 +90,7 @@ export function isolationOption(value: Isolation | undefined): Isolation | undef
 
 /** An object that can do this: a logger, a clock, a pool. */
 export function able<T>(name: string, what: string, value: T, methods: readonly string[]): T {
-  const given = (value ?? {}) as Readonly<Record<string, unknown>>
-  if (methods.some((method) => typeof given[method] !== 'function')) expected(name, what, value)
+  if (methods.some((method) => typeof fieldOf(value, method) !== 'function')) expected(name, what, value)
   return value
 }
 
@@ -147,10 +145,8 @@ export function callback(name: string, value: unknown): void {
 /** A signal, or nothing. */
 export function signalOption(name: string, value: AbortSignal | undefined): void {
   if (value === undefined) return
-  const { aborted, addEventListener } = (value ?? {}) as Partial<AbortSignal>
-  if (typeof aborted !== 'boolean' || typeof addEventListener !== 'function') {
-    expected(name, 'an AbortSignal', value)
-  }
+  const isSignal = typeof fieldOf(value, 'aborted') === 'boolean'
+  if (!isSignal || typeof fieldOf(value, 'addEventListener') !== 'function') expected(name, 'an AbortSignal', value)
 }
 
 /** The longest span of time that databases can count back. */

@@ -1,5 +1,15 @@
 import { randomUUID } from 'node:crypto'
-import { asError, describe, type ErrorCode, expected, HapaxError, messageOf, noOthers, text } from '../base/index.ts'
+import {
+  asError,
+  describe,
+  type ErrorCode,
+  expected,
+  fieldOf,
+  HapaxError,
+  messageOf,
+  noOthers,
+  text,
+} from '../base/index.ts'
 import { isStructured, isStructuredJson } from './cloudevents.ts'
 import { isName } from './incoming.ts'
 import { CUT, DELIVERY, type IncomingMessage, REFUSED } from './message.ts'
@@ -112,7 +122,7 @@ function cutOf({ refused }: Arrival): Pick<IncomingMessage, typeof CUT> | undefi
 
 /** Of what could not be read, people want to see all that came. */
 function withProperties({ headers = {} }: IncomingMessage, { properties }: Arrival): Readonly<Record<string, string>> {
-  const all: Record<string, string> = Object.assign(Object.create(null), headers)
+  const all = withoutPrototype(headers)
   for (const [name, value] of Object.entries(properties)) all[`property ${name}`] ??= value
   return all
 }
@@ -160,7 +170,7 @@ function structured({ contentType = '', headers }: Arrival, body: Body): Incomin
   if (typeof event !== 'object' || event === null || Array.isArray(event)) {
     throw undecodable(`expected a CloudEvent, got ${describe(event)}`)
   }
-  const { data, data_base64: base64, datacontenttype, ...attributes } = event as Record<string, unknown>
+  const { data, data_base64: base64, datacontenttype, ...attributes }: Record<string, unknown> = { ...event }
   const type = typeof datacontenttype === 'string' ? { datacontenttype } : {}
   return { ...known(texts(attributes), headers), data: dataOf(data, base64), ...type }
 }
@@ -206,18 +216,29 @@ function known(attributes: Readonly<Record<string, string>>, headers: Arrival['h
   if (specversion !== undefined && !specversion.startsWith('1.')) {
     throw undecodable(`expected a CloudEvent of version 1, got ${describe(specversion)}`)
   }
-  const message: Record<string, unknown> = { source: '', type: '' }
+  const message: { -readonly [Name in keyof IncomingMessage]: IncomingMessage[Name] } = { source: '', type: '' }
   let others: Record<string, string> | undefined
   for (const name of Object.keys(attributes)) {
-    if (Object.hasOwn(FIELDS, name)) message[FIELDS[name as keyof typeof FIELDS]] = attributes[name]
-    else if (name !== 'specversion') {
-      others ??= Object.assign(Object.create(null), headers) as Record<string, string>
-      others[name] ??= attributes[name] as string
+    const value = attributes[name]
+    if (value === undefined || name === 'specversion') continue
+    if (isField(name)) message[FIELDS[name]] = value
+    else {
+      others ??= withoutPrototype(headers)
+      others[name] ??= value
     }
   }
   const all = others ?? headers
-  for (const _ in all) return { ...message, headers: all } as IncomingMessage
-  return message as unknown as IncomingMessage
+  for (const _ in all) return { ...message, headers: all }
+  return message
+}
+
+function isField(name: string): name is keyof typeof FIELDS {
+  return Object.hasOwn(FIELDS, name)
+}
+
+/** A copy that inherits nothing, because the names are the sender's. */
+function withoutPrototype(texts: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.assign(Object.create(null), texts)
 }
 
 /** All that can be found, also if some of it cannot, and why the first of that cannot. */
@@ -287,7 +308,7 @@ function at(value: unknown, path: string): unknown {
   let found = value
   for (const step of path.split('.')) {
     if (typeof found !== 'object' || found === null || !Object.hasOwn(found, step)) return undefined
-    found = (found as Record<string, unknown>)[step]
+    found = fieldOf(found, step)
   }
   return found
 }

@@ -20,11 +20,14 @@ export interface EncodedEvent {
   readonly body: Uint8Array
 }
 
-/** How attributes are called on the wire where hapax calls them otherwise. */
-const WIRE_NAMES = { key: 'partitionkey', correlationId: 'correlationid', causationId: 'causationid' } as const
-
+/** Attributes with the same name on the wire as here. */
 const PLAIN = ['subject', 'time', 'traceparent', 'tracestate'] as const
-const RENAMED = Object.entries(WIRE_NAMES) as [keyof typeof WIRE_NAMES, string][]
+/** Attributes with another name on the wire: CloudEvents allows lower-case letters and digits only. */
+const RENAMED = [
+  ['key', 'partitionkey'],
+  ['correlationId', 'correlationid'],
+  ['causationId', 'causationid'],
+] as const
 
 const STRUCTURED = 'application/cloudevents+json'
 

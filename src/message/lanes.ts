@@ -17,7 +17,7 @@ export function laneOf({ key, messageKey }: StoredMessage, ordered: boolean): nu
 
 /** The lane of the messages of a key whose order counts. */
 export function laneOfKey(key: string): number {
-  return (hash('sha256', key, 'buffer')[0] as number) % LANES
+  return hash('sha256', key, 'buffer').readUInt8(0) % LANES
 }
 
 /**
@@ -25,31 +25,36 @@ export function laneOfKey(key: string): number {
  * goes, only its own lanes change hands.
  */
 export function lanesOf(worker: string, workers: readonly string[]): readonly number[] {
-  const seeds = workers.map(seedOf)
-  return ALL_LANES.filter((lane) => heaviest(String(lane), workers, seeds) === worker)
+  const seeded = workers.map(seededOf)
+  return ALL_LANES.filter((lane) => heaviest(String(lane), seeded) === worker)
 }
 
 /** The worker that something belongs to. */
 export function ownerOf(thing: string, workers: readonly string[]): string | undefined {
-  return heaviest(thing, workers, workers.map(seedOf))
+  return heaviest(thing, workers.map(seededOf))
 }
 
-function heaviest(thing: string, workers: readonly string[], seeds: readonly number[]): string | undefined {
+/** A worker, and the hash of what every pair with it begins with. */
+interface Seeded {
+  readonly worker: string
+  readonly seed: number
+}
+
+function seededOf(worker: string): Seeded {
+  return { worker, seed: fnv(`${worker}/`, 0x811c9dc5) }
+}
+
+function heaviest(thing: string, workers: readonly Seeded[]): string | undefined {
   let best: string | undefined
   let most = -1
-  for (const [index, worker] of workers.entries()) {
-    const weight = mixed(fnv(thing, seeds[index] as number))
-    if (weight > most || (weight === most && worker > (best as string))) {
+  for (const { worker, seed } of workers) {
+    const weight = mixed(fnv(thing, seed))
+    if (weight > most || (weight === most && best !== undefined && worker > best)) {
       best = worker
       most = weight
     }
   }
   return best
-}
-
-/** The hash of what every pair with this worker begins with. */
-function seedOf(worker: string): number {
-  return fnv(`${worker}/`, 0x811c9dc5)
 }
 
 /** FNV-1a with a final mix: cheap, and even enough for this. */

@@ -116,7 +116,7 @@ export function unpackAttributes(stored: Omit<LeavingMessage, 'data'>): MessageA
 
 /** The attributes that have no column; what marks a stub is none of them. */
 export function unpackOthers(attributes: string): OtherAttributes {
-  const read = JSON.parse(attributes) as OtherAttributes & { stub?: unknown }
+  const read: OtherAttributes & { readonly stub?: unknown } = JSON.parse(attributes)
   if (read.stub === undefined) return read
   const { stub: _, ...others } = read
   return others

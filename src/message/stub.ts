@@ -1,11 +1,4 @@
-import {
-  NO_ATTRIBUTES,
-  type OtherAttributes,
-  packAttributes,
-  type StoredMessage,
-  sha256,
-  unpackOthers,
-} from './message.ts'
+import { NO_ATTRIBUTES, packAttributes, type StoredMessage, sha256, unpackOthers } from './message.ts'
 
 /**
  * What is known of a message of the failed store that could not be kept whole. It stands among the attributes, where every store
@@ -39,11 +32,15 @@ export function markStub(attributes: string, stub: Stub): string {
 export function stubOf({ attributes }: Pick<StoredMessage, 'attributes'>): Stub | undefined {
   if (!attributes.includes('"stub":{')) return undefined
   try {
-    const { stub } = JSON.parse(attributes) as { stub?: Partial<Stub> }
-    return stub?.bytes !== undefined && stub.sha256 !== undefined ? (stub as Stub) : undefined
+    const { stub }: { readonly stub?: Partial<Stub> } = JSON.parse(attributes)
+    return isStub(stub) ? stub : undefined
   } catch {
     return undefined
   }
+}
+
+function isStub(stub: Partial<Stub> | undefined): stub is Stub {
+  return stub?.bytes !== undefined && stub.sha256 !== undefined
 }
 
 /** The beginning of a message. One that is short stays whole, and can be tried again. */
@@ -83,7 +80,7 @@ export function cutAttributes(attributes: string): string {
     }
     return fitting
   }
-  return packAttributes({ ...(cut(texts) as OtherAttributes), headers: cut(headers) })
+  return packAttributes({ ...cut(texts), headers: cut(headers) })
 }
 
 function cutText(value: unknown): string {

@@ -1,4 +1,4 @@
-import { able, describe, expected, HapaxError, noOthers, text } from '../base/index.ts'
+import { able, describe, expected, fieldOf, HapaxError, noOthers, text } from '../base/index.ts'
 import { describeIssues, type StandardSchema } from './schema.ts'
 
 /** A kind of message: its name, its schema and the key it belongs to. `In` is what is published, `Out` what handlers get. */
@@ -70,11 +70,7 @@ export function defineMessage<In = unknown, Out = In>(
   }
   const message: MessageType<In, Out> = {
     type,
-    of: (data, publishOptions = {}) => ({
-      message: message as MessageType<never, unknown>,
-      data,
-      options: publishOptions,
-    }),
+    of: (data, publishOptions = {}) => ({ message, data, options: publishOptions }),
     keyOf: (data) => key?.(data),
     parse: schema === undefined ? (data) => data as Out : (data) => parseWith(type, schema, data),
   }
@@ -91,10 +87,12 @@ export function messageType<Type extends MessageType<never, unknown>>(type: Type
 function parseWith<Out>(type: string, schema: StandardSchema<unknown, Out>, data: unknown): Out | Promise<Out> {
   const result = schema['~standard'].validate(data)
   // Not every promise is one of this realm; one taken for a result would be data that is not there.
-  if (typeof (result as Partial<Promise<unknown>> | undefined)?.then === 'function') {
-    return Promise.resolve(result).then((awaited) => checkedValue(type, awaited))
-  }
-  return checkedValue(type, result as Exclude<typeof result, Promise<unknown>>)
+  if (isPromise(result)) return Promise.resolve(result).then((awaited) => checkedValue(type, awaited))
+  return checkedValue(type, result)
+}
+
+function isPromise<T>(value: T | Promise<T>): value is Promise<T> {
+  return typeof fieldOf(value, 'then') === 'function'
 }
 
 function checkedValue<Out>(

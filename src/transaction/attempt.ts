@@ -134,7 +134,7 @@ export class Attempt<Tx, T> {
   async #once(token: string): Promise<Attempted<T> | 'again'> {
     const deadline = new Deadline(this.#engine.clock, this.#phases, this.#signal)
     const acquired = acquiring(this.#engine, deadline)
-    const progress = { called: false, thrown: NOTHING as unknown, buffer: undefined as OpenBuffer<Tx> | undefined }
+    const progress: Progress<Tx> = { called: false, thrown: NOTHING, buffer: undefined }
     const opening = this.#opening(token, this.#unknownSince !== undefined)
     try {
       const value = await this.#engine.store.transactions.run(this.#unitOptions(deadline, acquired), opening, (unit) =>

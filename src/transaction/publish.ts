@@ -120,14 +120,14 @@ export class Publisher<Tx, Own> {
 
   /** Publishes in a transaction of hapax's or of the user's own. */
   publish(tx: Tx | Own, drafts: readonly Draft[]): Promise<readonly Published[]> {
-    const buffer = this.#buffers.get(tx as object)
+    const buffer = this.#bufferOf(tx)
     const publishing = this.#all(tx, buffer, drafts)
     return buffer === undefined ? publishing : buffer.watch(publishing)
   }
 
   /** The same for one message; `draft` may throw. */
   publishOne(tx: Tx | Own, draft: () => Draft): Promise<Published> {
-    const buffer = this.#buffers.get(tx as object)
+    const buffer = this.#bufferOf(tx)
     const publishing = this.#one(tx, buffer, draft)
     return buffer === undefined ? publishing : buffer.watch(publishing)
   }
@@ -136,7 +136,7 @@ export class Publisher<Tx, Own> {
   open(unit: Pick<Unit<Tx>, 'tx' | 'mostBytes'>): OpenBuffer<Tx> {
     const { tx } = unit
     const buffer = new Waiting(unit)
-    this.#buffers.set(tx as object, buffer)
+    if (isObject(tx)) this.#buffers.set(tx, buffer)
     return {
       publish: (type, data, options = {}, cause) =>
         buffer.watch(
@@ -150,14 +150,19 @@ export class Publisher<Tx, Own> {
       committed: () => this.#committed(buffer),
       close: () => {
         buffer.closed = true
-        this.#buffers.delete(tx as object)
+        if (isObject(tx)) this.#buffers.delete(tx)
       },
     }
   }
 
+  #bufferOf(tx: Tx | Own): Waiting | undefined {
+    return isObject(tx) ? this.#buffers.get(tx) : undefined
+  }
+
   async #one(tx: Tx | Own, buffer: Waiting | undefined, draft: () => Draft): Promise<Published> {
     const [published] = await this.#all(tx, buffer, [draft()])
-    return published as Published
+    if (published === undefined) throw new Error('expected one answer for one message, got none')
+    return published
   }
 
   async #all(tx: Tx | Own, buffer: Waiting | undefined, drafts: readonly Draft[]): Promise<readonly Published[]> {
@@ -205,7 +210,8 @@ export class Publisher<Tx, Own> {
    */
   async #writeNow(tx: Tx | Own, buffer: Waiting, prepared: readonly Prepared[]): Promise<readonly Published[]> {
     const overtaken = buffer.waiting.filter((each) => prepared.some((now) => mayOvertake(now, each)))
-    if (overtaken.length > 0 && this.#options.delivery === 'relay') throw overtakes(overtaken[0] as Prepared)
+    const [first] = overtaken
+    if (first !== undefined && this.#options.delivery === 'relay') throw overtakes(first)
     const answers = await this.#write(this.#options.store.transactions.enter(tx), [...overtaken, ...prepared])
     return answers.slice(overtaken.length)
   }
@@ -252,7 +258,7 @@ export class Publisher<Tx, Own> {
     const results = await entered.writeLocal(rows)
     const seen = new Set<string>()
     return prepared.map(({ message }) => {
-      const result = results[first.get(message.messageKey) as number]
+      const result = results[first.get(message.messageKey) ?? -1]
       if (result === undefined || result.consumers === 0) throw noConsumer(message.type)
       const duplicate = result.fresh === 0 || seen.has(message.messageKey)
       seen.add(message.messageKey)
@@ -370,6 +376,11 @@ function arriving(type: string, { json, contentType }: Payload, message: StoredM
     const what = `expected data of ${type} to be ${json === undefined ? contentType : 'JSON'} that a consumer takes: ${messageOf(asError(cause))}`
     throw new HapaxError('invalid-payload', what, { cause, fields: { type } })
   }
+}
+
+/** Whether a transaction can be remembered by itself: some clients have functions for transactions. */
+function isObject(tx: unknown): tx is object {
+  return typeof tx === 'function' || (typeof tx === 'object' && tx !== null)
 }
 
 function keyOf(type: Draft['message'], data: unknown, options: PublishOptions): string | null {
