@@ -47,17 +47,18 @@ export function failedGet(data: Data, seq: string): FailedMessage | undefined {
 export function failedGroups(data: Data, where: FailedWhere, limit: number): readonly FailedGroup[] {
   const alike = ({ origin, consumer, message, reason, errorHash: hash }: FailedEntry): string =>
     JSON.stringify([origin, consumer, message.type, reason, hash])
-  const groups = [...Map.groupBy(failedRows(data, where), alike).values()].map(asGroup)
+  const groups = [...Map.groupBy(failedRows(data, where), alike).values()].flatMap(asGroup)
   return groups.sort((a, b) => b.count - a.count || bySeq(b, a)).slice(0, limit)
 }
 
-function asGroup(rows: readonly FailedEntry[]): FailedGroup {
-  const newest = rows.at(-1) as FailedEntry
+function asGroup(rows: readonly FailedEntry[]): FailedGroup[] {
+  const newest = rows.at(-1)
+  if (newest === undefined) return []
   const times = rows.map((row) => row.failedAt.getTime())
   const { origin, consumer, reason, errorHash: hash, error, seq, message } = newest
   const [firstAt, lastAt] = [new Date(Math.min(...times)), new Date(Math.max(...times))]
   const { type } = message
-  return { origin, consumer, type, reason, errorHash: hash, count: rows.length, firstAt, lastAt, error, seq }
+  return [{ origin, consumer, type, reason, errorHash: hash, count: rows.length, firstAt, lastAt, error, seq }]
 }
 
 /** A row that waits for a decision. */

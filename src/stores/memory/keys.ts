@@ -33,12 +33,13 @@ export function heldKeys(data: Data, limit: number): readonly HeldKey[] {
 
 function asHeldKey(data: Data, rows: readonly Keyed[]): HeldKey[] {
   const held = rows.find(({ row }) => row.heldAt !== null)
-  if (held === undefined || held.row.heldAt === null) return []
+  const heldAt = held?.row.heldAt ?? null
+  if (held === undefined || heldAt === null) return []
   const { origin, scope, key, row } = held
-  const { heldAt, message } = held.row
+  const { message } = row
   const failedSeq = failedOf(data, origin, row.seq)?.seq ?? null
   const waiting = rows.filter((other) => bySeq(other.row, row) > 0).length
-  return [{ origin, scope, key, id: message.id, failedSeq, heldAt: heldAt as Date, waiting }]
+  return [{ origin, scope, key, id: message.id, failedSeq, heldAt, waiting }]
 }
 
 function failedOf(data: Data, origin: Origin, heldSeq: string): FailedEntry | undefined {

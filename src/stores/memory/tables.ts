@@ -1,54 +1,31 @@
-/** How a row was before the running transaction changed it. */
-interface Before {
-  readonly rows: Map<string, object>
-  readonly key: string
-  readonly row: object | undefined
-}
-
-/** One table: immutable rows by key. */
+/** One table: immutable rows by key. Until `commit`, `rollback` takes every change back. */
 export class Table<Row extends object> {
-  readonly rows: Map<string, object> = new Map()
-  readonly #log: Before[]
-
-  constructor(log: Before[]) {
-    this.#log = log
-  }
+  readonly #rows = new Map<string, Row>()
+  /** How the rows were before each change that is not committed yet, oldest first. */
+  readonly #log: { readonly key: string; readonly row: Row | undefined }[] = []
 
   get(key: string): Row | undefined {
-    return this.rows.get(key) as Row | undefined
+    return this.#rows.get(key)
   }
 
   all(): Row[] {
-    return [...this.rows.values()] as Row[]
+    return [...this.#rows.values()]
   }
 
   set(key: string, row: Row): void {
-    this.#log.push({ rows: this.rows, key, row: this.rows.get(key) })
-    this.rows.set(key, row)
+    this.#log.push({ key, row: this.#rows.get(key) })
+    this.#rows.set(key, row)
   }
 
   delete(key: string): boolean {
-    this.#log.push({ rows: this.rows, key, row: this.rows.get(key) })
-    return this.rows.delete(key)
-  }
-}
-
-/** Tables that change together: until `commit`, `rollback` takes every change back. */
-export class Tables {
-  readonly #tables = new Map<string, Table<object>>()
-  readonly #log: Before[] = []
-
-  table<Row extends object>(name: string): Table<Row> {
-    const table = this.#tables.get(name) ?? new Table(this.#log)
-    this.#tables.set(name, table)
-    return table as Table<Row>
+    this.#log.push({ key, row: this.#rows.get(key) })
+    return this.#rows.delete(key)
   }
 
-  /** The rows of a table without the changes that are not committed yet. */
-  committed(name: string): readonly object[] {
-    const { rows } = this.table(name)
-    const copy = new Map(rows)
-    for (const before of this.#log.toReversed()) if (before.rows === rows) restore(copy, before)
+  /** The rows without the changes that are not committed yet. */
+  committed(): readonly Row[] {
+    const copy = new Map(this.#rows)
+    this.#undo(copy)
     return [...copy.values()]
   }
 
@@ -57,12 +34,39 @@ export class Tables {
   }
 
   rollback(): void {
-    for (const before of this.#log.toReversed()) restore(before.rows, before)
+    this.#undo(this.#rows)
     this.#log.length = 0
+  }
+
+  #undo(rows: Map<string, Row>): void {
+    for (const { key, row } of this.#log.toReversed()) {
+      if (row === undefined) rows.delete(key)
+      else rows.set(key, row)
+    }
   }
 }
 
-function restore(rows: Map<string, object>, { key, row }: Before): void {
-  if (row === undefined) rows.delete(key)
-  else rows.set(key, row)
+/** Tables that change together. */
+export class Tables {
+  readonly #tables = new Map<string, Table<object>>()
+
+  /** The table of this name. What its rows are is known by those who use the name. */
+  table<Row extends object>(name: string): Table<Row> {
+    const table = this.#tables.get(name) ?? new Table()
+    this.#tables.set(name, table)
+    return table as Table<Row>
+  }
+
+  /** The rows of a table without the changes that are not committed yet. */
+  committed(name: string): readonly object[] {
+    return this.table(name).committed()
+  }
+
+  commit(): void {
+    for (const table of this.#tables.values()) table.commit()
+  }
+
+  rollback(): void {
+    for (const table of this.#tables.values()) table.rollback()
+  }
 }

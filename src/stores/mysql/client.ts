@@ -9,12 +9,14 @@ interface Inside {
 
 /** Whether a statement or a stream is under way: whatever is sent now would wait for its end. */
 export function isBusy(client: object): boolean {
-  const { _command, _commands } = (client as Inside).connection ?? (client as Inside)
+  const inside: Inside = client
+  const { _command, _commands } = inside.connection ?? inside
   return Boolean(_command) || Boolean(_commands?.length)
 }
 
-export function destroy(client: { destroy(): void }): void {
+/** Closes the connection at once, whatever is running on it. */
+export function destroy(client: Inside & { destroy(): void }): void {
   client.destroy()
   // destroy() only ends our half: a statement that is running would keep the link.
-  ;(client as Inside).connection?.stream?.destroy?.()
+  client.connection?.stream?.destroy?.()
 }

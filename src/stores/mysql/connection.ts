@@ -14,6 +14,7 @@ import {
   beforeCommit,
   cutOff,
   doomed,
+  fieldsOf,
   isHarmless,
   NotSent,
   noAnswer,
@@ -45,7 +46,7 @@ export interface MysqlPools<Client extends MysqlPoolClient> {
   readonly size: ConnectionFeatures['pool']
   handlers(): Promise<MysqlPool<Client>>
   /** For heartbeats and the like, which must not wait for handlers. */
-  control(): Promise<MysqlPool>
+  control(): Promise<MysqlPool<Client>>
   close(): Promise<void>
 }
 
@@ -79,13 +80,13 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
     }
   }
 
-  /** On control connections no handler runs, so that nobody sees what kind of client they have. */
   #pool({ control }: TransactionOptions): Promise<MysqlPool<Client>> {
-    return control ? (this.#pools.control() as unknown as Promise<MysqlPool<Client>>) : this.#pools.handlers()
+    return control ? this.#pools.control() : this.#pools.handlers()
   }
 
   executor(tx: MysqlTx<Client>): Executor {
-    return (tx as MysqlTransaction<Client>).executor
+    if (!(tx instanceof MysqlTransaction)) throw notInTransaction(describe(tx))
+    return tx.executor
   }
 
   enter(tx: MysqlTx<Client> | MysqlOwn): EnteredExecutor {
@@ -94,13 +95,14 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
       watch.assertOpen()
       return { own: false, checks: true, query: (text, params) => executor.query(text, params), leave: () => {} }
     }
-    const { query } = (tx ?? {}) as { query?: unknown }
-    if (typeof query !== 'function') throw notInTransaction(describe(tx))
-    return new OwnTransaction(promised(tx as MysqlOwn))
+    if (!isOwn(tx)) throw notInTransaction(describe(tx))
+    return new OwnTransaction(promised(tx))
   }
 
   mostBytes(tx: MysqlTx<Client> | MysqlOwn): number {
-    return tx instanceof MysqlTransaction ? tx.mostBytes : mostBytes(promised(tx as MysqlOwn))
+    if (tx instanceof MysqlTransaction) return tx.mostBytes
+    if (!isOwn(tx)) throw notInTransaction(describe(tx))
+    return mostBytes(promised(tx))
   }
 
   async query(text: string, params: readonly Param[], limitMs: number): Promise<Result> {
@@ -127,6 +129,11 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
   close(): Promise<void> {
     return this.#pools.close()
   }
+}
+
+function isOwn(tx: unknown): tx is MysqlOwn {
+  const { query }: { query?: unknown } = fieldsOf(tx)
+  return typeof query === 'function'
 }
 
 /** One statement outside any transaction. */
@@ -157,11 +164,17 @@ async function connect<Client extends MysqlPoolClient>(pool: MysqlPool<Client>):
   heardPool(pool)
   const client = await pool.getConnection()
   // One that was released to whoever waits for it is not told of.
-  heard((client as { connection?: Link }).connection ?? client)
+  heard(innerLink(client) ?? client)
   return client
 }
 
 type Link = Pick<MysqlPoolClient, 'on'>
+
+/** The connection in callback style that a promise connection wraps. */
+function innerLink(client: object): Link | undefined {
+  const { connection }: { connection?: Link } = client
+  return connection
+}
 
 /** One transaction on one connection. */
 class Run<Client extends MysqlPoolClient> {

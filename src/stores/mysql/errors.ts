@@ -1,5 +1,5 @@
 import type { ErrorClass } from '../../contracts/index.ts'
-import { classOfCauses } from '../sql/index.ts'
+import { causesOf, classOfCauses, fieldsOf } from '../sql/index.ts'
 
 /** Error numbers of MySQL and MariaDB by what they mean for the message. */
 const CLASSES: Readonly<Record<number, ErrorClass>> = {
@@ -87,13 +87,14 @@ function classOf({ errno, code, sqlState, message }: DatabaseError): ErrorClass 
  * After KILL, a shutdown or a failure of the storage engine there is doubt.
  */
 export function answered(error: unknown): boolean {
-  const { sqlState } = error as DatabaseError
+  const { sqlState }: DatabaseError = fieldsOf(error)
   return typeof sqlState === 'string' && sqlState !== '' && classify(error) !== 'lost'
 }
 
 /** Whether the client refused a statement because its link had gone before. */
 export function isUnsent(error: unknown): boolean {
-  return /in closed state/.test(String((error as DatabaseError | undefined)?.message))
+  const { message }: DatabaseError = fieldsOf(error)
+  return /in closed state/.test(String(message))
 }
 
 /**
@@ -109,9 +110,7 @@ export function doomOf(error: unknown): 'conflict' | 'lost' | undefined {
 }
 
 function isOfStatement(error: unknown): boolean {
-  for (let each = error as DatabaseError | undefined, depth = 0; each && depth < 5; depth++) {
-    if (typeof each.sqlState === 'string') return OF_STATEMENT.has(each.errno)
-    each = each.cause as DatabaseError | undefined
-  }
+  const chain: Iterable<DatabaseError> = causesOf(error)
+  for (const { sqlState, errno } of chain) if (typeof sqlState === 'string') return OF_STATEMENT.has(errno)
   return false
 }

@@ -11,7 +11,7 @@ import {
   within,
 } from '../../base/index.ts'
 import type { Connection, Store } from '../../contracts/index.ts'
-import { type Dialect, sqlStore } from '../sql/index.ts'
+import { type Dialect, fieldsOf, sqlStore } from '../sql/index.ts'
 import { MysqlConnection, type MysqlOwn, type MysqlPools } from './connection.ts'
 import { type MysqlCallbacks, type MysqlPool, type MysqlPoolClient, type MysqlTx, promised } from './mysql2.ts'
 import { dialect } from './statements/sql.ts'
@@ -66,16 +66,15 @@ export function mysql<Client extends MysqlPoolClient = MysqlPoolClient, Tx = Mys
 export function mysql(
   given: MysqlPoolOptions<MysqlPoolClient> | MysqlUrlOptions | Connection<unknown, unknown>,
   options: MysqlTables = {},
-): Store<unknown, unknown> {
+): Store<unknown, unknown> | Store<MysqlTx, MysqlOwn> {
   if (typeof given === 'object' && given !== null && 'transaction' in given) {
     noOthers('options of mysql', options, ['database', 'prefix'])
     return sqlStore(given, dialectOf(options))
   }
   noOthers('options of mysql', given, ['pool', 'control', 'url', 'max', 'database', 'prefix'])
   noOthers('second argument', options, [])
-  const connection = connectionOf(given) as unknown as Connection<unknown, unknown>
   return sqlStore(
-    connection,
+    connectionOf(given),
     dialectOf({ ...given, database: given.database === undefined ? databaseOf(given) : given.database }),
   )
 }
@@ -97,7 +96,7 @@ function databaseOf(options: MysqlPoolOptions<MysqlPoolClient> | MysqlUrlOptions
     const { pathname, searchParams } = new URL(checkedUrl('url', options.url))
     return searchParams.get('database') ?? (decodeURIComponent(pathname.slice(1)) || undefined)
   }
-  const { config } = innerPool(options.pool) as { config?: { connectionConfig?: { database?: string } } }
+  const { config }: { config?: { connectionConfig?: { database?: string } } } = innerPool(options.pool)
   return config?.connectionConfig?.database
 }
 
@@ -111,7 +110,7 @@ function connectionOf(options: MysqlPoolOptions<MysqlPoolClient> | MysqlUrlOptio
 const CONTROL = 2
 
 function given({ pool, control }: MysqlPoolOptions<MysqlPoolClient>): MysqlPools<MysqlPoolClient> {
-  if (typeof (pool as MysqlPool | undefined)?.getConnection !== 'function') expected('pool', 'a pool of mysql2', pool)
+  if (!hasConnections(pool)) expected('pool', 'a pool of mysql2', pool)
   const promise = promised(pool)
   const handlers = (): Promise<MysqlPool> => Promise.resolve(promise)
   const max = sizeOf(pool)
@@ -121,6 +120,11 @@ function given({ pool, control }: MysqlPoolOptions<MysqlPoolClient>): MysqlPools
   refuseUnsetUrl(control, undefined, 'control.url')
   const own = lazyPool(checkedUrl('control.url', control.url), CONTROL)
   return { size, handlers, control: own.get, close: own.close }
+}
+
+function hasConnections(pool: unknown): boolean {
+  const { getConnection }: { getConnection?: unknown } = fieldsOf(pool)
+  return typeof getConnection === 'function'
 }
 
 function opened(options: MysqlUrlOptions): MysqlPools<MysqlPoolClient> {
@@ -140,13 +144,13 @@ function checkedUrl(name: string, url: string | undefined): string {
 
 /** The promise form of a pool wraps the one in callback style. */
 function innerPool(given: object): object {
-  const { pool = given } = given as { pool?: object }
+  const { pool = given }: { pool?: object } = given
   return pool
 }
 
 /** The size of a pool of `mysql2`; other pools do not tell. */
 function sizeOf(given: object): number | undefined {
-  const { config } = innerPool(given) as { config?: { connectionLimit?: unknown } }
+  const { config }: { config?: { connectionLimit?: unknown } } = innerPool(given)
   return typeof config?.connectionLimit === 'number' ? config.connectionLimit : undefined
 }
 
@@ -180,7 +184,7 @@ async function openPool(url: string, max: number): Promise<OwnPool> {
   // An idle connection that breaks is replaced; without a listener a second error of it would end the process.
   pool.on('connection', (connection) => void heard(connection))
   return {
-    getConnection: () => acquire(pool as unknown as MysqlPool),
+    getConnection: () => acquire(pool),
     // A connection that does not answer would keep end() waiting for ever.
     end: () => within(systemClock, END_MS, pool.end(), () => {}),
   }

@@ -50,5 +50,11 @@ export interface MysqlTx<Client extends MysqlClient = MysqlPoolClient> {
 
 /** The promise form of what may be in callback style. */
 export function promised<Promised extends object>(given: Promised | MysqlCallbacks<Promised>): Promised {
-  return 'promise' in given && typeof given.promise === 'function' ? given.promise() : (given as Promised)
+  return isCallbacks(given) ? given.promise() : given
+}
+
+function isCallbacks<Promised extends object>(
+  given: Promised | MysqlCallbacks<Promised>,
+): given is MysqlCallbacks<Promised> {
+  return 'promise' in given && typeof given.promise === 'function'
 }

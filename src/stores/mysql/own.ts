@@ -3,7 +3,7 @@ import { notInTransaction } from '../sql/index.ts'
 import { classify } from './errors.ts'
 import type { MysqlClient, MysqlQuery } from './mysql2.ts'
 import { canPrepare } from './prepared.ts'
-import { asResult, assertFits, type Header, isLarge, queryOf, sizeOfAll } from './send.ts'
+import { asResult, assertFits, isLarge, queryOf, sizeOfAll } from './send.ts'
 import { sessionOf } from './session.ts'
 
 type Callback = (error: Error | null, answer?: unknown) => void
@@ -51,10 +51,8 @@ export class OwnTransaction implements EnteredExecutor {
   #left = false
 
   constructor(client: MysqlClient) {
-    const { connection: raw } = client as { connection?: Partial<Raw> }
-    if (typeof raw?.query !== 'function') throw notInTransaction('something that is no connection')
     this.#client = client
-    this.#raw = raw as Raw
+    this.#raw = rawOf(client)
     this.#marks = marks.get(this.#raw) ?? []
     marks.set(this.#raw, this.#marks)
     const last = this.#marks.at(-1)
@@ -70,7 +68,7 @@ export class OwnTransaction implements EnteredExecutor {
       await sessionOf(this.#client)
       assertFits(this.#client, sizeOfAll(this.#client, statement))
     }
-    return asResult(this.#client, (await this.#behindCheck(queryOf(statement), large)) as Header | unknown[])
+    return asResult(this.#client, await this.#behindCheck(queryOf(statement), large))
   }
 
   leave(): void {
@@ -78,7 +76,10 @@ export class OwnTransaction implements EnteredExecutor {
     this.#left = true
     this.#mark.users -= 1
     // Not while a later one is needed, which would go with it.
-    while (this.#marks.at(-1)?.users === 0) this.#release(this.#marks.pop() as Mark, () => {})
+    for (let last = this.#marks.at(-1); last?.users === 0; last = this.#marks.at(-1)) {
+      this.#marks.pop()
+      this.#release(last, () => {})
+    }
   }
 
   #behindCheck(query: MysqlQuery, large: boolean): Promise<unknown> {
@@ -122,6 +123,12 @@ export class OwnTransaction implements EnteredExecutor {
   #release({ name }: Mark, done: Callback): void {
     this.#put('release savepoint', name, done)
   }
+}
+
+function rawOf(client: object): Raw {
+  const { connection }: { connection?: Raw } = client
+  if (typeof connection?.query !== 'function') throw notInTransaction('something that is no connection')
+  return connection
 }
 
 function skip(queued: Queued | undefined): void {

@@ -1,6 +1,6 @@
 import { Repeated } from '../sql/index.ts'
 import { classify } from './errors.ts'
-import type { MysqlClient, MysqlQuery } from './mysql2.ts'
+import type { MysqlQuery } from './mysql2.ts'
 
 type Answer = Promise<[unknown, ...unknown[]]>
 
@@ -19,10 +19,8 @@ const KEPT = 100
 const repeated = new Repeated(KEPT)
 
 /** Runs a prepared statement, and keeps it prepared only if its text comes again and again. */
-export function execute(client: MysqlClient, text: string, values: readonly unknown[]): Answer {
-  return repeated.has(text)
-    ? (client as unknown as Preparing).execute(text, values)
-    : executeOnce(client as unknown as Preparing, text, values)
+export function execute(client: Preparing, text: string, values: readonly unknown[]): Answer {
+  return repeated.has(text) ? client.execute(text, values) : executeOnce(client, text, values)
 }
 
 /** Whether this connection can prepare at all. */

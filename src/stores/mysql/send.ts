@@ -1,13 +1,14 @@
 import { HapaxError } from '../../base/index.ts'
 import type { Param, Result, Statement } from '../../contracts/index.ts'
+import { fieldsOf } from '../sql/index.ts'
 import type { MysqlClient, MysqlQuery } from './mysql2.ts'
 import { canPrepare, executeOnce } from './prepared.ts'
 import { knownSession, learn, sessionOf, typeCast } from './session.ts'
 import { MAX_BYTES, sizeOf } from './statements/batch.ts'
 
 /** What `mysql2` answers to a statement without rows. */
-export interface Header {
-  readonly affectedRows: number
+interface Header {
+  readonly affectedRows?: number
   readonly serverStatus?: number
 }
 
@@ -20,7 +21,7 @@ export async function send(client: MysqlClient, { text, params }: Statement): Pr
   const statement = { text, params }
   const query = queryOf(statement)
   const [answer] = await (isLarge(client, statement) ? sendLarge(client, query, statement) : client.query(query))
-  return asResult(client, answer as Header | unknown[])
+  return asResult(client, answer)
 }
 
 /** A statement as `mysql2` takes it, with an answer that does not depend on how the pool was set up. */
@@ -41,11 +42,16 @@ export function sizeOfAll(client: MysqlClient, { text, params }: Statement): num
 }
 
 /** What `mysql2` has answered. */
-export function asResult(client: MysqlClient, answer: Header | unknown[]): Result {
-  if (Array.isArray(answer)) return { rows: answer as Result['rows'], affected: answer.length }
-  const { affectedRows, serverStatus } = answer
+export function asResult(client: MysqlClient, answer: unknown): Result {
+  if (Array.isArray(answer)) return { rows: answer, affected: answer.length }
+  const { affectedRows = 0, serverStatus } = headerOf(answer)
   learn(client, serverStatus)
   return { rows: [], affected: affectedRows }
+}
+
+/** The answer to a statement without rows. */
+export function headerOf(answer: unknown): Header {
+  return fieldsOf(answer)
 }
 
 /** Prepared, because there bytes travel as they are. */

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import type { Row } from '../../contracts/index.ts'
 import { asBoolean, asNumber, asText } from '../sql/index.ts'
 import { classify } from './errors.ts'
 import type { MysqlClient } from './mysql2.ts'
@@ -19,8 +20,9 @@ export interface Session {
 /** By the link itself: a pool wraps it anew each time it hands it out. */
 const sessions = new WeakMap<object, Session>()
 
-function linkOf(client: MysqlClient): object {
-  return (client as { connection?: object }).connection ?? client
+function linkOf(client: object): object {
+  const { connection }: { connection?: object } = client
+  return connection ?? client
 }
 
 /** What is known about the session without asking. */
@@ -33,7 +35,7 @@ export async function sessionOf(client: MysqlClient): Promise<Session> {
   const known = knownSession(client)
   if (known !== undefined) return known
   const [answer] = await client.query({ sql: QUESTION, rowsAsArray: false, nestTables: false, typeCast })
-  const row = (answer as Record<string, unknown>[])[0]
+  const row: Row | undefined = Array.isArray(answer) ? answer[0] : undefined
   const session = {
     mariadb: /mariadb/i.test(asText(row?.['version'])),
     maxPacket: asNumber(row?.['packet']),

@@ -5,7 +5,7 @@ import { isBusy } from './client.ts'
 import { doomOf } from './errors.ts'
 import type { MysqlPoolClient, MysqlResult, MysqlTx } from './mysql2.ts'
 import { execute } from './prepared.ts'
-import { assertFits, type Header, mostBytes, send } from './send.ts'
+import { assertFits, headerOf, mostBytes, send } from './send.ts'
 
 /**
  * One transaction on one connection, as handlers have it. After a deadlock the server has rolled back and every further
@@ -49,7 +49,7 @@ export class MysqlTransaction<Client extends MysqlPoolClient> implements MysqlTx
     // Prepared: an object as a value stays one value, and is not expanded into SQL.
     const [rows] = await (params.length === 0 ? this.#raw.query(text) : execute(this.#raw, text, params.map(bindable)))
     if (Array.isArray(rows)) return { rows, rowCount: rows.length }
-    return { rows: [], rowCount: (rows as Header).affectedRows }
+    return { rows: [], rowCount: headerOf(rows).affectedRows ?? 0 }
   }
 
   get mostBytes(): number {

@@ -45,7 +45,7 @@ export interface PgPools<Client extends PgPoolClient> {
   readonly size: ConnectionFeatures['pool']
   handlers(): Promise<PgPool<Client>>
   /** For heartbeats and the like, which must not wait for handlers. */
-  control(): Promise<PgPool>
+  control(): Promise<PgPool<Client>>
   close(): Promise<void>
 }
 
@@ -91,17 +91,17 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
     }
   }
 
-  /** On control connections no handler runs, so that nobody sees what kind of client they have. */
   #pool({ control }: TransactionOptions): Promise<PgPool<Client>> {
-    return control ? (this.#pools.control() as Promise<PgPool<Client>>) : this.#pools.handlers()
+    return control ? this.#pools.control() : this.#pools.handlers()
   }
 
   executor(tx: PgTx<Client>): Executor {
-    const { watch, raw } = tx as PgTransaction<Client>
+    if (!(tx instanceof PgTransaction)) throw notInTransaction(describe(tx))
+    const { watch, raw } = tx
     return {
       query: async (text, params) => {
         await watch.idle()
-        return toResult(await raw.query(text, params as Param[]))
+        return toResult(await raw.query(text, params))
       },
     }
   }
@@ -115,13 +115,12 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
         await watch.idle()
         // It may have settled in the meantime, and the client be somebody else's.
         watch.assertOpen()
-        return toResult(await tx.raw.query(text, params as Param[]))
+        return toResult(await tx.raw.query(text, params))
       }
       return { own: false, checks: true, query, leave }
     }
-    const client = tx as PgClient
-    if (typeof client?.query !== 'function') throw notInTransaction(describe(tx))
-    const query: Executor['query'] = async (text, params) => toResult(await client.query(text, params as Param[]))
+    if (typeof tx?.query !== 'function') throw notInTransaction(describe(tx))
+    const query: Executor['query'] = async (text, params) => toResult(await tx.query(text, params))
     return { own: true, checks: false, query, leave }
   }
 
@@ -267,6 +266,6 @@ class Run<Client extends PgPoolClient> {
 }
 
 function toResult(answer: PgResult | PgResult[]): Result {
-  const { rows, rowCount } = Array.isArray(answer) ? (answer.at(-1) as PgResult) : answer
-  return { rows, affected: rowCount ?? 0 }
+  const last = Array.isArray(answer) ? answer.at(-1) : answer
+  return { rows: last?.rows ?? [], affected: last?.rowCount ?? 0 }
 }

@@ -32,8 +32,8 @@ interface Connection {
 }
 
 /** The server says so when it is changed. Not every client passes that on. */
-function listen(client: PgClient): void {
-  const { connection } = client as { connection?: Partial<Connection> }
+function listen(client: object): void {
+  const { connection }: { connection?: Partial<Connection> } = client
   connection?.on?.('parameterStatus', ({ parameterName, parameterValue }) => {
     if (parameterName === 'client_encoding') encodings.set(client, parameterValue)
   })

@@ -1,5 +1,5 @@
 import type { ErrorClass } from '../../contracts/index.ts'
-import { classOfCauses } from '../sql/index.ts'
+import { causesOf, classOfCauses, fieldsOf } from '../sql/index.ts'
 import { isStalePlan } from './prepared.ts'
 
 /** SQLSTATEs by what they mean for the message; a prefix of two characters stands for its class. */
@@ -93,24 +93,26 @@ export function doomOf(error: unknown): 'conflict' | 'lost' | undefined {
 }
 
 function isOfStatement(error: unknown): boolean {
-  for (let each = error as DatabaseError | undefined, depth = 0; each && depth < 5; depth++) {
-    if (each.severity !== undefined) return each.severity === 'ERROR' && /^(53|58|XX)...$/.test(String(each.code))
-    each = each.cause as DatabaseError | undefined
+  for (const { code, severity } of databaseErrors(error)) {
+    if (severity !== undefined) return severity === 'ERROR' && /^(53|58|XX)...$/.test(String(code))
   }
   return false
 }
 
 /** Whether the client refused a statement because its link had gone before. */
 export function isUnsent(error: unknown): boolean {
-  return /is not queryable/.test(String((error as DatabaseError | undefined)?.message))
+  const { message }: DatabaseError = fieldsOf(error)
+  return /is not queryable/.test(String(message))
 }
 
 /** Whether the server itself answered with this error: then a commit is known not to have happened. */
 export function answered(error: unknown): boolean {
-  for (let each = error as DatabaseError | undefined, depth = 0; each && depth < 5; depth++) {
-    const { code, severity } = each
+  for (const { code, severity } of databaseErrors(error)) {
     if (severity !== undefined) return severity === 'ERROR' && typeof code === 'string' && code !== '40003'
-    each = each.cause as DatabaseError | undefined
   }
   return false
+}
+
+function databaseErrors(error: unknown): Iterable<DatabaseError> {
+  return causesOf(error)
 }

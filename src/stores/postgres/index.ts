@@ -65,14 +65,14 @@ export function postgres<Pool extends PgPool = PgPool, Tx = PgTx<PgClientOf<Pool
 export function postgres(
   given: PostgresPoolOptions<PgPool> | PostgresUrlOptions | Connection<unknown, unknown>,
   options: PostgresSchema = {},
-): Store<unknown, unknown> {
+): Store<unknown, unknown> | Store<PgTx, PgClient> {
   if (typeof given === 'object' && given !== null && 'transaction' in given) {
     noOthers('options of postgres', options, ['schema'])
     return sqlStore(given, dialect(quoted(options)))
   }
   noOthers('options of postgres', given, ['pool', 'control', 'url', 'max', 'schema', 'prepare'])
   noOthers('second argument', options, [])
-  return sqlStore(connectionOf(given) as unknown as Connection<unknown, unknown>, dialect(quoted(given)))
+  return sqlStore(connectionOf(given), dialect(quoted(given)))
 }
 
 /** Quoted, so that a word of SQL can be a schema as well. */
@@ -127,7 +127,7 @@ function isClient(given: object): boolean {
 
 /** The size of a pool of `pg`; other pools do not tell. */
 function sizeOf(pool: object): number | undefined {
-  const { options } = pool as { options?: { max?: unknown } }
+  const { options }: { options?: { max?: unknown } } = pool
   return typeof options?.max === 'number' ? options.max : undefined
 }
 
@@ -151,7 +151,6 @@ const END_MS = 5_000
 
 interface OwnPool extends PgPool {
   end(): Promise<void>
-  on(event: 'connect', listener: (client: { connection?: { stream?: object } }) => void): unknown
 }
 
 async function openPool(url: string, max: number): Promise<OwnPool> {
@@ -163,11 +162,16 @@ async function openPool(url: string, max: number): Promise<OwnPool> {
     connectionTimeoutMillis: 10_000,
     keepAlive: true,
     application_name: 'hapax',
-  }) as unknown as OwnPool
+  })
   listen(pool)
   // With TLS another socket is put around the first one.
-  pool.on('connect', ({ connection }) => void (connection?.stream && contained(connection.stream)))
+  pool.on('connect', containStream)
   return pool
+}
+
+function containStream(client: object): void {
+  const { connection }: { connection?: { stream?: object } } = client
+  if (connection?.stream !== undefined) contained(connection.stream)
 }
 
 const heard = new WeakSet<object>()
@@ -176,5 +180,6 @@ const heard = new WeakSet<object>()
 function listen(pool: object): void {
   if (heard.has(pool)) return
   heard.add(pool)
-  ;(pool as { on?(event: 'error', listener: (error: Error) => void): unknown }).on?.('error', () => {})
+  const emitter: { on?(event: 'error', listener: (error: Error) => void): unknown } = pool
+  emitter.on?.('error', () => {})
 }

@@ -36,7 +36,7 @@ function inline({ text, params }: Statement): string {
     parts = text.split(/\$(\d+)/)
     parsed.set(text, parts)
   }
-  let out = parts[0] as string
+  let out = parts[0] ?? ''
   for (let index = 1; index < parts.length; index += 2) {
     out += literal(params[Number(parts[index]) - 1]) + parts[index + 1]
   }

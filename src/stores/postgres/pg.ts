@@ -7,7 +7,7 @@ export interface PgResult<Row = Record<string, unknown>> {
 
 /** The subset of a `pg` client that hapax needs: a PoolClient, or your own Client inside a transaction. */
 export interface PgClient {
-  query(text: string, params?: unknown[]): Promise<PgResult>
+  query(text: string, params?: readonly unknown[]): Promise<PgResult>
 }
 
 /** The subset of a client taken from a pool. */
@@ -20,7 +20,7 @@ export interface PgPoolClient extends PgClient {
 /** The subset of a `pg` pool. */
 export interface PgPool<Client extends PgPoolClient = PgPoolClient> {
   connect(): Promise<Client>
-  query(text: string, params?: unknown[]): Promise<PgResult>
+  query(text: string, params?: readonly unknown[]): Promise<PgResult>
 }
 
 /** The client type of a pool, also of one whose `connect` has a form with a callback. */

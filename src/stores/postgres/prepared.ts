@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { Repeated } from '../sql/index.ts'
+import { fieldsOf, Repeated } from '../sql/index.ts'
 
 /** A statement that a handler repeats, under the name by which the server knows its plan. */
 export interface Named {
@@ -28,6 +28,6 @@ const MOST = 500
 
 /** The plan does not fit the tables any more, or the server has forgotten it: a new connection has neither trouble. */
 export function isStalePlan(error: unknown): boolean {
-  const { code, message } = (error ?? {}) as { code?: unknown; message?: unknown }
+  const { code, message }: { code?: unknown; message?: unknown } = fieldsOf(error)
   return code === '26000' || (code === '0A000' && /cached plan/.test(String(message)))
 }

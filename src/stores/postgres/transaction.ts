@@ -30,15 +30,13 @@ export class PgTransaction<Client extends PgPoolClient> implements PgTx<Client> 
     this.#corked()
     if (leavesBehind(text)) this.changed = true
     const named = params === undefined || params.length === 0 ? undefined : this.#names?.of(text)
-    const answer =
-      named === undefined ? this.#raw.query(text, params as unknown[]) : this.#query(named, params as unknown[])
+    const answer = named === undefined ? this.#raw.query(text, params) : this.#query(named, params)
     return this.watch.track(answer) as Promise<PgResult<Row>>
   }
 
   /** Where statements are sent ahead, those of one moment go to the server in one piece. */
   #corked(): void {
-    const { pipeline, connection } = this.#raw as { pipeline?: boolean; connection?: { stream?: Corkable } }
-    const stream = pipeline ? connection?.stream : undefined
+    const stream = pipelineOf(this.#raw)
     if (stream === undefined || this.#corking) return
     this.#corking = true
     stream.cork()
@@ -48,7 +46,7 @@ export class PgTransaction<Client extends PgPoolClient> implements PgTx<Client> 
     })
   }
 
-  async #query(named: Named, values: unknown[]): Promise<PgResult> {
+  async #query(named: Named, values: readonly unknown[] | undefined): Promise<PgResult> {
     try {
       return await (this.#raw as unknown as NamedQueries).query({ ...named, values })
     } catch (error) {
@@ -68,6 +66,12 @@ export class PgTransaction<Client extends PgPoolClient> implements PgTx<Client> 
   }
 }
 
+/** The stream of a client that sends statements ahead. */
+function pipelineOf(client: object): Corkable | undefined {
+  const { pipeline, connection }: { pipeline?: boolean; connection?: { stream?: Corkable } } = client
+  return pipeline ? connection?.stream : undefined
+}
+
 interface Corkable {
   cork(): void
   uncork(): void
@@ -75,5 +79,5 @@ interface Corkable {
 
 /** What `pg` takes beside a text. */
 interface NamedQueries {
-  query(named: Named & { values: unknown[] }): Promise<PgResult>
+  query(named: Named & { values: readonly unknown[] | undefined }): Promise<PgResult>
 }

@@ -1,5 +1,5 @@
 import type { Checkup, Finding } from '../../contracts/index.ts'
-import { type Commands, type Reply, textOf } from './commands.ts'
+import { type Commands, type Reply, textOf, wordOf } from './commands.ts'
 
 /** What is said about one server. */
 interface Server {
@@ -15,7 +15,7 @@ export async function checkup(commands: Commands): Promise<Checkup> {
   const fsyncs = await settings(commands, 'appendfsync', infos.length)
   const replicas = await settings(commands, 'min-replicas-to-write', infos.length)
   const servers = infos.map((info, index) => ({
-    info: parsed(textOf(info) ?? ''),
+    info: parsed(wordOf(info)),
     appendfsync: fsyncs[index],
     minReplicas: replicas[index] === undefined ? undefined : Number(replicas[index]),
   }))
@@ -38,13 +38,15 @@ async function settings(commands: Commands, name: string, count: number): Promis
 /** Depending on the protocol, names and values in turn, or a table of them. */
 function settingOf(reply: Reply, name: string): string | undefined {
   if (Array.isArray(reply)) return textOf(reply[1]) ?? undefined
-  const table = reply as unknown as Record<string, Reply> | Map<string, Reply>
-  return textOf(table instanceof Map ? table.get(name) : table[name]) ?? undefined
+  if (reply instanceof Map) return textOf(reply.get(name)) ?? undefined
+  const table: Readonly<Record<string, Reply>> = Object(reply)
+  return textOf(table[name]) ?? undefined
 }
 
 function parsed(info: string): ReadonlyMap<string, string> {
-  const lines = info.split(/\r?\n/).map((line) => /^([^#:]+):(.*)$/.exec(line))
-  return new Map(lines.flatMap((line) => (line ? [[line[1] as string, line[2] as string] as const] : [])))
+  const fields = new Map<string, string>()
+  for (const [, name = '', value = ''] of info.matchAll(/^([^#:\r\n]+):(.*)$/gm)) fields.set(name, value)
+  return fields
 }
 
 function roleOf(servers: readonly Server[], cluster: boolean): Finding {

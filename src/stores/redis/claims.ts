@@ -11,7 +11,7 @@ import type {
   StoredClaim,
 } from '../../contracts/index.ts'
 import type { StoredMessage } from '../../message/index.ts'
-import { type Commands, isDone, numberOf, type Replies, textOf } from './commands.ts'
+import { type Commands, isDone, numberOf, type Replies, textOf, wordOf } from './commands.ts'
 import type { FailedIndex } from './failed-index.ts'
 import type { Item } from './gathering.ts'
 import type { Known } from './known.ts'
@@ -79,8 +79,9 @@ export class Claims implements StoreClaims {
     const nextMs = textOf(left) === '' ? undefined : numberOf(left)
     if (entries.length === 0) return { claims: [], nextMs }
     const items = entries.map((each) => {
-      const { name, seq } = ofEntry(textOf(each) as string)
-      return { name, entry: textOf(each) as string, key: this.#names.key(name), head: token, word: seq }
+      const stored = wordOf(each)
+      const { name, seq } = ofEntry(stored)
+      return { name, entry: stored, key: this.#names.key(name), head: token, word: seq }
     })
     const claims: StoredClaim[] = []
     // Not before all have answered: if one of them fails, nobody would wait for these.
@@ -140,7 +141,7 @@ export class Claims implements StoreClaims {
     const words = [holder(lease), await this.#index.next(), attempts, ...failureFields(consumer, failure)]
     const [there, seq, retried] = await this.#commands.run(scripts.FAIL, this.#names.key(name), words)
     if (!isDone(there)) return false
-    await this.#index.add(entry(name, textOf(seq) as string))
+    await this.#index.add(entry(name, wordOf(seq)))
     const over = textOf(retried)
     if (over) await this.#leaveLine(name, over)
     return true

@@ -20,7 +20,7 @@ export interface NodeRedisClient {
 /** The subset of a cluster of `redis` (node-redis) that hapax needs. */
 export interface NodeRedisCluster {
   readonly masters: readonly unknown[]
-  nodeClient(node: never): unknown
+  nodeClient(node: unknown): unknown
   sendCommand(firstKey: string | undefined, isReadonly: boolean, words: string[]): Promise<unknown>
 }
 
@@ -44,30 +44,57 @@ export interface Way {
 
 /** The way through a client of the user's. */
 export function wayThrough(client: RedisClient): Way {
-  const given = client as Partial<
-    Record<'call' | 'isCluster' | 'nodes' | 'sendCommand' | 'masters' | 'isReady', unknown>
-  >
   const way = (send: Send, cluster: boolean, servers: () => Promise<readonly Send[]>): Way => {
     return { send, cluster, servers, renew: () => {}, close: () => {} }
   }
-  if (typeof given?.call === 'function') {
-    const send = checking(client as ChoosingClient, ofIoredis(client as IoredisClient))
-    if (given.isCluster !== true) return way(send, false, async () => [send])
-    return way(send, true, async () => (client as IoredisCluster).nodes('master').map(ofIoredis))
+  if (isIoredis(client)) {
+    const send = checking(client, ofIoredis(client))
+    if (!isIoredisCluster(client)) return way(send, false, async () => [send])
+    return way(send, true, async () => client.nodes('master').map(ofIoredis))
   }
-  if (typeof given?.sendCommand === 'function' && Array.isArray(given.masters)) {
-    const cluster = client as NodeRedisCluster
-    listen(cluster)
-    const send: Send = (words, key) => cluster.sendCommand(key, false, [...words])
-    return way(send, true, () => mastersOf(cluster))
+  if (isNodeRedisCluster(client)) {
+    listen(client)
+    const send: Send = (words, key) => client.sendCommand(key, false, [...words])
+    return way(send, true, () => mastersOf(client))
   }
-  // Its client for Sentinel has `sendCommand` and `isReady` too, with other arguments.
-  if (typeof given?.sendCommand === 'function' && typeof given.isReady === 'boolean' && !('getMasterNode' in given)) {
-    const send = ofNodeRedis(client as NodeRedisClient)
+  if (isNodeRedis(client)) {
+    const send = ofNodeRedis(client)
     listen(client)
     return way(send, false, async () => [send])
   }
-  return expected('client', 'a client or a cluster of ioredis, iovalkey or redis', given)
+  return expected('client', 'a client or a cluster of ioredis, iovalkey or redis', client)
+}
+
+/** What is looked at to tell the clients from each other. */
+interface Given {
+  readonly call?: unknown
+  readonly isCluster?: unknown
+  readonly sendCommand?: unknown
+  readonly masters?: unknown
+  readonly isReady?: unknown
+}
+
+function fieldsOf(client: unknown): Given {
+  return typeof client === 'object' && client !== null ? client : {}
+}
+
+function isIoredis(client: unknown): client is IoredisClient {
+  return typeof fieldsOf(client).call === 'function'
+}
+
+function isIoredisCluster(client: IoredisClient): client is IoredisCluster {
+  return fieldsOf(client).isCluster === true
+}
+
+function isNodeRedisCluster(client: unknown): client is NodeRedisCluster {
+  const { sendCommand, masters } = fieldsOf(client)
+  return typeof sendCommand === 'function' && Array.isArray(masters)
+}
+
+/** Its client for Sentinel has `sendCommand` and `isReady` too, with other arguments. */
+function isNodeRedis(client: unknown): client is NodeRedisClient {
+  const given = fieldsOf(client)
+  return typeof given.sendCommand === 'function' && typeof given.isReady === 'boolean' && !('getMasterNode' in given)
 }
 
 const heard = new WeakSet<object>()
@@ -76,7 +103,8 @@ const heard = new WeakSet<object>()
 function listen(client: object): void {
   if (heard.has(client)) return
   heard.add(client)
-  ;(client as { on?(event: 'error', listener: () => void): unknown }).on?.('error', () => {})
+  const emitter: { on?(event: 'error', listener: () => void): unknown } = client
+  emitter.on?.('error', () => {})
 }
 
 /** ioredis goes on in database 0 if there is none with the number that it was given: chosen once more, the refusal is heard. */
@@ -97,7 +125,7 @@ interface ChoosingClient {
 }
 
 /** The same for a client of the user's, which is theirs to set: it is only looked at, once. */
-function checking(client: ChoosingClient, send: Send): Send {
+function checking(client: IoredisClient & ChoosingClient, send: Send): Send {
   if ((client.options?.db ?? 0) === 0) return send
   let checked = false
   return async (words, key) => {
@@ -126,8 +154,8 @@ function ofNodeRedis(client: NodeRedisClient): Send {
 }
 
 async function mastersOf(cluster: NodeRedisCluster): Promise<readonly Send[]> {
-  const clients = await Promise.all(cluster.masters.map((node) => cluster.nodeClient(node as never)))
-  return clients.map((client) => ofNodeRedis(client as NodeRedisClient))
+  const clients = await Promise.all(cluster.masters.map((node) => cluster.nodeClient(node)))
+  return clients.filter(isNodeRedis).map(ofNodeRedis)
 }
 
 /** A client that hapax opened. */
@@ -178,7 +206,7 @@ async function openClient(url: string, timeoutMs: number, onError: (error: Error
     maxRetriesPerRequest: 0,
     connectTimeout: timeoutMs,
     retryStrategy: (times) => Math.min(1_000, 20 * 2 ** times),
-  }) as unknown as OwnClient
+  })
   client.on('error', onError)
   await client.connect().catch(() => {})
   return client

@@ -1,10 +1,10 @@
 import { hash } from 'node:crypto'
-import { asError, type Clock, HapaxError, messageOf, pause, within } from '../../base/index.ts'
+import { asError, type Clock, describe, HapaxError, isHapaxError, messageOf, pause, within } from '../../base/index.ts'
 import type { Way } from './client.ts'
 import { Gathering, type Item } from './gathering.ts'
 
-/** An answer of Redis. */
-export type Reply = string | number | null | Uint8Array | readonly Reply[]
+/** An answer of Redis as the client gives it: a text, a number, bytes, null, or a list of these. Clients differ, so it is read by `textOf` and its like. */
+export type Reply = unknown
 
 /** A script, and the name under which Redis keeps it. */
 export interface Script {
@@ -35,7 +35,7 @@ export class Commands {
 
   /** A plain command on one key. */
   call(command: string, key: string, ...words: readonly string[]): Promise<Reply> {
-    return this.#insist(() => this.#way.send([command, key, ...words], key) as Promise<Reply>)
+    return this.#insist(() => this.#way.send([command, key, ...words], key))
   }
 
   /** A script on one key. */
@@ -59,7 +59,8 @@ export class Commands {
       const group = items.length <= size ? items : items.slice(from, from + size)
       calls.push(
         this.#ask(what, words, group, (replies) => {
-          for (let index = 0; index < group.length; index++) collect(replies, group[index] as T, from + index)
+          let index = from
+          for (const item of group) collect(replies, item, index++)
         }),
       )
     }
@@ -69,7 +70,7 @@ export class Commands {
   /** A command that names no key, to each server that has data. */
   async onEach(...words: readonly string[]): Promise<readonly Reply[]> {
     const servers = await this.#insist(() => this.#way.servers())
-    return Promise.all(servers.map((send) => this.#insist(() => send(words) as Promise<Reply>)))
+    return Promise.all(servers.map((send) => this.#insist(() => send(words))))
   }
 
   /** Whether the client knows of several servers. */
@@ -104,13 +105,18 @@ export class Commands {
       return await this.#insist(() => this.#script('EVALSHA', sha, rest, key))
     } catch (error) {
       // The server was started again, or is another one: it has not seen this script.
-      if (replyOf((error as Error).cause) !== 'NOSCRIPT') throw error
+      if (!isHapaxError(error) || replyOf(error.cause) !== 'NOSCRIPT') throw error
       return this.#insist(() => this.#script('EVAL', text, rest, key))
     }
   }
 
-  #script(command: string, what: string, rest: readonly string[], key: string | undefined): Promise<readonly Reply[]> {
-    return this.#way.send([command, what, ...rest], key) as Promise<readonly Reply[]>
+  async #script(
+    command: string,
+    what: string,
+    rest: readonly string[],
+    key: string | undefined,
+  ): Promise<readonly Reply[]> {
+    return listOf(await this.#way.send([command, what, ...rest], key))
   }
 
   async #insist<T>(ask: () => Promise<T>): Promise<T> {
@@ -169,7 +175,7 @@ export class Replies {
     return new Date(this.number())
   }
 
-  protected next(): Reply | undefined {
+  protected next(): Reply {
     return this.#replies[this.#at++]
   }
 }
@@ -186,18 +192,31 @@ class Ones extends Replies {
 }
 
 /** An answer as a text: clients may be set to give bytes. */
-export function textOf(reply: Reply | undefined): string | null {
+export function textOf(reply: Reply): string | null {
   if (reply === null || reply === undefined) return null
   return reply instanceof Uint8Array ? Buffer.from(reply).toString() : String(reply)
 }
 
+/** An answer that is always a text. */
+export function wordOf(reply: Reply): string {
+  return textOf(reply) ?? ''
+}
+
+/** An answer as a list: the members of a set come as a Set from some clients. */
+export function listOf(reply: Reply): readonly Reply[] {
+  if (Array.isArray(reply)) return reply
+  if (reply instanceof Set) return [...reply]
+  // Not an empty list: to some scripts that means that all went well.
+  throw new HapaxError('unrecognised-result', `expected a list from Redis, got ${describe(reply)}`)
+}
+
 /** An answer as a number: clients may be set to give texts. */
-export function numberOf(reply: Reply | undefined): number {
+export function numberOf(reply: Reply): number {
   return typeof reply === 'number' ? reply : Number(textOf(reply))
 }
 
 /** Whether a command, or a script, did what it was asked to. */
-export function isDone(reply: Reply | undefined): boolean {
+export function isDone(reply: Reply): boolean {
   return numberOf(reply) === 1
 }
 

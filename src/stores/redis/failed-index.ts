@@ -9,7 +9,7 @@ import type {
 } from '../../contracts/index.ts'
 import { newMark, numberOf as rowNumber, seqOf } from '../../message/index.ts'
 import { readClaim } from './claim.ts'
-import { type Commands, isDone, numberOf, type Reply, textOf } from './commands.ts'
+import { type Commands, isDone, listOf, numberOf, wordOf } from './commands.ts'
 import { unpackMessage, unpackReceipt } from './message.ts'
 import { type Names, ofEntry } from './names.ts'
 import * as scripts from './scripts.ts'
@@ -45,7 +45,7 @@ export class FailedIndex implements Omit<StoreFailed, 'edit'> {
 
   /** The name of the next failure. */
   async next(): Promise<string> {
-    return seqOf(textOf(await this.#commands.call('INCR', this.#names.seq)) as string, newMark())
+    return seqOf(wordOf(await this.#commands.call('INCR', this.#names.seq)), newMark())
   }
 
   async add(failed: string): Promise<void> {
@@ -140,7 +140,7 @@ export class FailedIndex implements Omit<StoreFailed, 'edit'> {
   async tidy(): Promise<void> {
     const stranded = await this.#commands.run(scripts.STRANDED, this.#names.moving, [String(STRANDED_MS)])
     for (const each of stranded) {
-      const found = textOf(each) as string
+      const found = wordOf(each)
       await this.#summary(found)
       await this.#commands.call('ZREM', this.#names.moving, found)
     }
@@ -149,7 +149,9 @@ export class FailedIndex implements Omit<StoreFailed, 'edit'> {
   async #entryOf(seq: string): Promise<string | undefined> {
     const number = rowNumber(seq)
     const found = await this.#commands.call('ZRANGE', this.#names.failed, number, number, 'BYSCORE')
-    return (found as readonly Reply[]).map((each) => textOf(each) as string).find((each) => ofEntry(each).seq === seq)
+    return listOf(found)
+      .map(wordOf)
+      .find((each) => ofEntry(each).seq === seq)
   }
 
   async #intoLine(waiting: string): Promise<void> {
@@ -177,14 +179,14 @@ export class FailedIndex implements Omit<StoreFailed, 'edit'> {
     const start = beyond === undefined ? first : `(${rowNumber(beyond)}`
     const words = [start, end, 'BYSCORE', ...(from === 'newest' ? ['REV'] : []), 'LIMIT', '0', PAGE]
     const page = await this.#commands.call('ZRANGE', this.#names.failed, ...words)
-    return (page as readonly Reply[]).map((each) => textOf(each) as string)
+    return listOf(page).map(wordOf)
   }
 
   /** The time of Redis, if the filter needs it. */
   async #now({ olderThanMs, newerThanMs }: FailedWhere): Promise<number> {
     if (olderThanMs === undefined && newerThanMs === undefined) return 0
     const [time] = await this.#commands.onEach('TIME')
-    return numberOf((time as readonly Reply[])[0]) * 1000
+    return numberOf(listOf(time)[0]) * 1000
   }
 
   /** What an entry stands for; if its claim has moved on, it is brought where it belongs. */

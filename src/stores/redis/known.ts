@@ -1,5 +1,5 @@
 import type { ClaimStatus, FailedWhere, StoreSubscriptions, SubscriptionRow } from '../../contracts/index.ts'
-import { type Commands, numberOf, type Reply, textOf } from './commands.ts'
+import { type Commands, listOf, numberOf, wordOf } from './commands.ts'
 import type { Names } from './names.ts'
 import * as scripts from './scripts.ts'
 
@@ -21,8 +21,10 @@ export class Known implements Pick<StoreSubscriptions, 'add' | 'list'> {
   }
 
   async list(): Promise<readonly SubscriptionRow[]> {
-    const pairs = (await this.#all(this.#names.types)).map((each) => JSON.parse(each) as [string, string])
-    return pairs.map(([consumer, type]) => ({ consumer, type, ordered: false }))
+    return (await this.#all(this.#names.types)).map((each) => {
+      const [consumer, type]: [string, string] = JSON.parse(each)
+      return { consumer, type, ordered: false }
+    })
   }
 
   /** Remembers who consumes, and whose messages: once per process. */
@@ -64,8 +66,7 @@ export class Known implements Pick<StoreSubscriptions, 'add' | 'list'> {
   }
 
   async #all(key: string): Promise<readonly string[]> {
-    const members = (await this.#commands.call('SMEMBERS', key)) as Iterable<Reply>
-    return [...members].map((each) => textOf(each) as string)
+    return listOf(await this.#commands.call('SMEMBERS', key)).map(wordOf)
   }
 }
 

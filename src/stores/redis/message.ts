@@ -14,7 +14,7 @@ export function packReceipt({ source, id, type, fingerprint }: ReceiptOf): strin
 }
 
 export function unpackReceipt(packed: string): ReceiptOf {
-  const [source, id, type, fingerprint] = JSON.parse(packed) as [string, string, string, string]
+  const [source, id, type, fingerprint]: [string, string, string, string] = JSON.parse(packed)
   return { source, id, type, fingerprint }
 }
 
@@ -35,7 +35,7 @@ export function readMessage(replies: Replies): StoredMessage {
 }
 
 export function unpackMessage(packed: string): Omit<StoredMessage, keyof ReceiptOf> {
-  const [messageKey, key, attributes, data] = JSON.parse(packed) as [string, string | null, string, string]
+  const [messageKey, key, attributes, data]: [string, string | null, string, string] = JSON.parse(packed)
   return { messageKey, key, attributes, data: Buffer.from(data, 'base64') }
 }
 

@@ -1,7 +1,7 @@
 import type { FailedMessage, Trace } from '../../contracts/index.ts'
 import { messageKey } from '../../message/index.ts'
 import { readClaim } from './claim.ts'
-import { type Commands, textOf } from './commands.ts'
+import { type Commands, wordOf } from './commands.ts'
 import type { FailedIndex } from './failed-index.ts'
 import type { Journal } from './journal.ts'
 import type { Known } from './known.ts'
@@ -71,7 +71,7 @@ async function deeds(
 ): Promise<readonly Trace[]> {
   const found = await commands.run(scripts.DEEDS, key, [])
   return found.map((each) => {
-    const text = textOf(each) as string
+    const text = wordOf(each)
     const gap = text.indexOf(' ')
     const { action, actor, note = null } = JSON.parse(text.slice(gap + 1))
     return { where: 'audit' as const, ...about, at: new Date(Number(text.slice(0, gap))), action, actor, note }

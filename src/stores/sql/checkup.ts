@@ -137,8 +137,8 @@ function read(
 ): void {
   const created = /^\s*create table (?:if not exists )?(\S+) \(\n([\s\S]*)\n\)/i.exec(text)
   const altered = /\balter table (\S+)/i.exec(text)
-  for (const [, index] of text.matchAll(/\bdrop index (?:if exists )?(?:\S+\.)?`?(\w+)/gi)) {
-    for (const { indexes } of all.values()) indexes.delete(index as string)
+  for (const [, index = ''] of text.matchAll(/\bdrop index (?:if exists )?(?:\S+\.)?`?(\w+)/gi)) {
+    for (const { indexes } of all.values()) indexes.delete(index)
   }
   const name = created?.[1] ?? altered?.[1]
   if (name !== undefined) {
@@ -147,22 +147,22 @@ function read(
       const word = /^\s*`?(\w+)/.exec(line)?.[1]
       if (word !== undefined && !NO_COLUMN.includes(word)) columns.add(word)
     }
-    for (const [, column] of text.matchAll(/\badd column (?:if not exists )?`?(\w+)/gi)) columns.add(column as string)
-    for (const [, index] of text.matchAll(
+    for (const [, column = ''] of text.matchAll(/\badd column (?:if not exists )?`?(\w+)/gi)) columns.add(column)
+    for (const [, index = ''] of text.matchAll(
       /\b(?:constraint|index) (?:if not exists )?(\w+) (?:unique|primary key|\()/gi,
     )) {
-      indexes.add(index as string)
+      indexes.add(index)
     }
   }
-  const dropped = /^\s*drop table (?:if exists )?(\S+)/i.exec(text)
-  if (dropped !== null) all.delete(bare(dropped[1] as string))
-  const renamed = /^\s*alter table (\S+) rename to (\S+)/i.exec(text)
-  if (renamed !== null) {
-    all.set(bare(renamed[2] as string), table(renamed[1] as string))
-    all.delete(bare(renamed[1] as string))
+  const [, dropped] = /^\s*drop table (?:if exists )?(\S+)/i.exec(text) ?? []
+  if (dropped !== undefined) all.delete(bare(dropped))
+  const [, before, after] = /^\s*alter table (\S+) rename to (\S+)/i.exec(text) ?? []
+  if (before !== undefined && after !== undefined) {
+    all.set(bare(after), table(before))
+    all.delete(bare(before))
   }
-  const index = /^\s*create (?:unique )?index (?:if not exists )?(\S+) on (\S+)/i.exec(text)
-  if (index !== null) table(index[2] as string).indexes.add(index[1] as string)
+  const [, index, indexed] = /^\s*create (?:unique )?index (?:if not exists )?(\S+) on (\S+)/i.exec(text) ?? []
+  if (index !== undefined && indexed !== undefined) table(indexed).indexes.add(index)
 }
 
 /** Compares what is there, as `table.column` and `table.index`, with what should be. */

@@ -1,9 +1,11 @@
 export * from './checkup.ts'
 export {
   beforeCommit,
+  causesOf,
   classOfCauses,
   cutOff,
   doomed,
+  fieldsOf,
   isHarmless,
   leftOpen,
   NotSent,

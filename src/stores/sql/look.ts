@@ -108,9 +108,7 @@ function isStuck({ held, dueMs }: Entry): boolean {
 
 /** The last key by bytes, as databases sort them. */
 function lastOf(keys: ReadonlySet<string>): string {
-  let last: string | undefined
-  for (const key of keys) if (last === undefined || bytewise(key, last) > 0) last = key
-  return last as string
+  return [...keys].reduce((last, key) => (bytewise(key, last) > 0 ? key : last))
 }
 
 function bytewise(a: string, b: string): number {

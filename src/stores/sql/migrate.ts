@@ -119,13 +119,9 @@ async function applyMissing(
   return missing
 }
 
-async function appliedChecksums(
-  read: () => Promise<{ rows: readonly object[] }>,
-): Promise<ReadonlyMap<number, string>> {
+async function appliedChecksums(read: () => Promise<Result>): Promise<ReadonlyMap<number, string>> {
   const { rows } = await read()
-  return new Map(
-    (rows as { version: unknown; checksum: unknown }[]).map((row) => [Number(row.version), asText(row.checksum)]),
-  )
+  return new Map(rows.map((row) => [Number(row['version']), asText(row['checksum'])]))
 }
 
 function withState(migration: Migration, applied: ReadonlyMap<number, string>): MigrationState {

@@ -10,7 +10,7 @@ import type {
   Trace,
   WorkerRow,
 } from '../../contracts/index.ts'
-import { asBoolean, asDate, asError, asMessage, asSeq, asText } from './values.ts'
+import { asBoolean, asDate, asError, asMessage, asSeq, asText, unrecognised } from './values.ts'
 
 /** A row of the failed store. */
 export function asFailed(row: Row): FailedMessage {
@@ -135,7 +135,7 @@ export function asTrace(row: Row): Trace {
   const attempts = Number(row['attempts'])
   const waits = { attempts, key: orNull(asText, row['key']), heldAt: orNull(asDate, row['held_at']) }
   // A SQL store has an inbox instead of claims. Effects belong to a receipt.
-  const place = asText(row['place']) as Exclude<Trace['where'], 'claim' | 'effect'>
+  const place = asText(row['place'])
   switch (place) {
     case 'receipt':
       return { where: place, consumer: scope, ...common }
@@ -175,6 +175,8 @@ export function asTrace(row: Row): Trace {
         replacedBy: orNull(asText, row['replaced_by']),
         error: asKnownError(row['error']),
       }
+    default:
+      throw unrecognised('a place of a message', place)
   }
 }
 

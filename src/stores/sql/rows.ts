@@ -12,6 +12,7 @@ import {
   asText,
   asTextOrNull,
   asUuid,
+  unrecognised,
 } from './values.ts'
 
 /** A receipt that was there before. */
@@ -47,7 +48,7 @@ export function asEffect(effect: Omit<EffectRef, 'name'>, row: Row): EffectRow {
   return {
     ...effect,
     name: asText(row['name']),
-    state: asText(row['state']) as EffectState,
+    state: asEffectState(row['state']),
     token: asUuid(row['token']),
     attempts: asNumber(row['attempts']),
     result: asTextOrNull(row['result']),
@@ -55,6 +56,24 @@ export function asEffect(effect: Omit<EffectRef, 'name'>, row: Row): EffectRow {
     firstAt: asDate(row['first_at']),
     lastAt: asDate(row['last_at']),
   }
+}
+
+/** A record, so that the compiler notices a state that is missing here. */
+const EFFECT_STATES: Readonly<Record<EffectState, true>> = {
+  started: true,
+  done: true,
+  'not-done': true,
+  unknown: true,
+}
+
+function asEffectState(value: unknown): EffectState {
+  const word = asText(value)
+  if (isEffectState(word)) return word
+  throw unrecognised('the state of an effect', value)
+}
+
+function isEffectState(word: string): word is EffectState {
+  return Object.hasOwn(EFFECT_STATES, word)
 }
 
 /** A row of the outbox. */
@@ -68,6 +87,7 @@ export function asOutboxMessage(row: Row): OutboxMessage {
 
 /** A row of `workers`. */
 export function asWorker(row: Row): WorkerRow {
+  const inHand: readonly unknown[] = JSON.parse(asText(row['in_hand']))
   return {
     id: asText(row['id']),
     name: asText(row['name']),
@@ -75,6 +95,6 @@ export function asWorker(row: Row): WorkerRow {
     startedAt: asDate(row['started_at']),
     silentMs: Math.max(0, asNumber(row['silent_ms'])),
     alive: asBoolean(row['alive']),
-    inHand: (JSON.parse(asText(row['in_hand'])) as unknown[]).length,
+    inHand: inHand.length,
   }
 }

@@ -85,7 +85,7 @@ export function asError(value: unknown): ErrorRecord | null {
   if (value === null || value === undefined) return null
   const text = asText(value)
   try {
-    const { name = 'Error', message = '', ...more } = JSON.parse(text) as Partial<ErrorRecord>
+    const { name = 'Error', message = '', ...more }: Partial<ErrorRecord> = JSON.parse(text)
     return { name: String(name), message: String(message), ...more }
   } catch {
     return { name: 'Error', message: text }

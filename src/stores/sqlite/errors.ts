@@ -1,5 +1,5 @@
 import type { ErrorClass } from '../../contracts/index.ts'
-import { classOfCauses } from '../sql/index.ts'
+import { classOfCauses, fieldsOf } from '../sql/index.ts'
 
 /** Primary result codes by what they mean for the message. */
 const CLASSES: Readonly<Record<number, ErrorClass>> = {
@@ -51,13 +51,13 @@ export function doomOf(error: unknown): 'conflict' | 'lost' | undefined {
 
 /** Whether SQLite answered that a commit has not happened; after an I/O error it cannot know. */
 export function answered(error: unknown): boolean {
-  const code = primaryCode(error as SqliteError)
+  const code = primaryCode(fieldsOf(error))
   return code !== undefined && code !== IOERR
 }
 
 /** Whether another process holds the lock, so that nothing has happened yet. */
 export function isBusy(error: unknown): boolean {
-  return primaryCode(error as SqliteError) === BUSY
+  return primaryCode(fieldsOf(error)) === BUSY
 }
 
 /** The result code without its extension. */

@@ -139,7 +139,7 @@ export class SqliteTransaction implements SqliteTx {
     this.#assertUsable()
     try {
       const result: unknown = method.apply(target, args)
-      if (name === 'iterate') return (result as unknown[]).values()
+      if (name === 'iterate' && Array.isArray(result)) return result.values()
       return result instanceof nodeSqlite.StatementSync ? this.#lent(result) : result
     } catch (error) {
       this.#note(error)

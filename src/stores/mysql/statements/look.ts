@@ -150,7 +150,8 @@ class Lane {
   /** The rows of the keys whose time has come, and of those that have rows which stand aside. */
   runParts(): readonly Part[] {
     const due = this.#waiting.filter((row) => asNumber(row['ms']) <= 0).slice(0, pageOf(this.#share))
-    const followed = [...this.#keys.values()].map(([first]) => first as Row).filter(isFollowed)
+    const firsts = [...this.#keys.values()].map(([first]) => first)
+    const followed = firsts.filter((first) => first !== undefined).filter(isFollowed)
     return [...due, ...followed].map((row, nth) => ({
       text: this.#texts.run(this.#index, Math.max(1, Math.floor(RUN / (nth + 1) ** 2))),
       params: [...this.#where, keyHash(asText(row['key'])), '0'],
@@ -223,7 +224,8 @@ class Lane {
   /** Only a key with as many rows as were asked for has been cut. */
   #runLeft(): number {
     const rows = this.#keys.get(this.#cut ?? '') ?? []
-    const cut = rows.length === this.#limit && isReady(rows[0] as Row) && !isBehind(rows[0] as Row)
+    const [first] = rows
+    const cut = rows.length === this.#limit && first !== undefined && isReady(first) && !isBehind(first)
     return cut ? RUN - rows.length : 0
   }
 }

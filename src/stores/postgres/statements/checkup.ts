@@ -33,7 +33,7 @@ export const encodingCheck: Check = {
 /** What `doctor` looks at on PostgreSQL. */
 export function checks(schema: string): readonly Check[] {
   const name = schema.replaceAll('"', '')
-  const tables = expectedTables(migrations(schema), (table) => table.split('.').at(-1) as string)
+  const tables = expectedTables(migrations(schema), (table) => table.split('.').at(-1) ?? table)
   return [
     {
       check: 'server',

@@ -34,11 +34,12 @@ values ($1::text, $2::uuid, $3::uuid, $4::text, $5::text, $6::text, decode($7::t
 on conflict do nothing
 returning message_key::text as message_key, ${BACKEND}`
   return {
-    take: (consumer, token, messages) => [
-      messages.length === 1
-        ? takeOne(takeOneText, consumer, token, messages[0] as StoredMessage)
-        : takeMany(takeManyText, consumer, token, messages),
-    ],
+    take: (consumer, token, messages) => {
+      const [first, second] = messages
+      return first !== undefined && second === undefined
+        ? [takeOne(takeOneText, consumer, token, first)]
+        : [takeMany(takeManyText, consumer, token, messages)]
+    },
     taken: ([answer], _token, messages) => takenKeys(answer, messages.length),
     read: statement(
       `

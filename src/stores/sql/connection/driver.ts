@@ -102,13 +102,26 @@ export function untilAcquired<Client>(
   })
 }
 
-/** The class of an error or of the first of its causes that has one; ORMs and handlers wrap errors. */
+/** The class of an error or of the first of its causes that has one. */
 export function classOfCauses(error: unknown, classOf: (error: object) => ErrorClass): ErrorClass {
-  for (let each = error as { cause?: unknown } | undefined, depth = 0; each && depth < 5; depth++) {
+  for (const each of causesOf(error)) {
     if (each instanceof HapaxError) return 'other'
-    const found = typeof each === 'object' ? classOf(each) : 'other'
+    const found = classOf(each)
     if (found !== 'other') return found
-    each = each.cause as typeof each
   }
   return 'other'
+}
+
+/** An error and its causes, because ORMs and handlers wrap errors. Five at most: a chain of causes may be a circle. */
+export function* causesOf(error: unknown): Generator<object> {
+  let each = error
+  for (let depth = 0; depth < 5 && typeof each === 'object' && each !== null; depth++) {
+    yield each
+    each = 'cause' in each ? each.cause : undefined
+  }
+}
+
+/** What was thrown, as an object whose fields can be read: any value can be thrown. */
+export function fieldsOf(thrown: unknown): object {
+  return typeof thrown === 'object' && thrown !== null ? thrown : {}
 }

@@ -12,12 +12,13 @@ interface Inside {
 
 /** Whether a statement, a cursor or a stream is under way: whatever is sent now would wait for its end. */
 export function isBusy(client: object): boolean {
-  const inside = client as Inside
+  const inside: Inside = client
   if (!('_queryQueue' in client)) return Boolean(inside.activeQuery) || Boolean(inside.queryQueue?.length)
   return Boolean(inside._activeQuery) || Boolean(inside._queryQueue?.length) || Boolean(inside._sentQueryQueue?.length)
 }
 
 /** Not end(): that would wait for the statement that is running. */
 export function destroy(client: object): void {
-  ;(client as Inside).connection?.stream?.destroy?.()
+  const { connection }: Inside = client
+  connection?.stream?.destroy?.()
 }

@@ -1,4 +1,5 @@
 import type { Result, Statement } from '../../../contracts/index.ts'
+import { fieldsOf } from './driver.ts'
 
 /**
  * What a handler may have left behind in a session, seen before the next one runs. Whatever way it took: a function may set things
@@ -23,8 +24,9 @@ export function isAsBefore(client: object, answer: Result | undefined): boolean 
 
 /** Whether a client that worked before may do less now: it has another role. */
 export function hasOtherRole(client: object, error: unknown): boolean {
-  const { code, cause } = (error ?? {}) as { code?: unknown; cause?: { code?: unknown } }
-  return states.has(client) && (code === '42501' || cause?.code === '42501')
+  const { code, cause }: { code?: unknown; cause?: unknown } = fieldsOf(error)
+  const { code: causeCode }: { code?: unknown } = fieldsOf(cause)
+  return states.has(client) && (code === '42501' || causeCode === '42501')
 }
 
 /** The session is not what it was: its client is destroyed, and another one does the work. */

@@ -13,7 +13,7 @@ export const PROBE: Readonly<{ text: string; number: number; time: number; bytes
 /** Refuses a connection whose plugins or type parsers rename or change what comes back: a receipt would not be seen. */
 export function assertRecognised({ rows: [row], affected }: Result): void {
   if (row === undefined || affected !== 1) throw unrecognised('one row', row)
-  const seen = {
+  const seen: Readonly<Record<string, unknown>> = {
     text: asTextOrNull(row['probe_text']),
     number: asNumber(row['probe_number']),
     time: asDate(row['probe_time']).getTime(),
@@ -21,7 +21,7 @@ export function assertRecognised({ rows: [row], affected }: Result): void {
     uuid: asUuid(row['probe_uuid']),
   }
   for (const [name, value] of Object.entries(PROBE)) {
-    if (seen[name as keyof typeof seen] !== value) throw unrecognised(`probe_${name}`, row[`probe_${name}`])
+    if (seen[name] !== value) throw unrecognised(`probe_${name}`, row[`probe_${name}`])
   }
   if (!asBoolean(row['probe_true']) || asBoolean(row['probe_false']))
     throw unrecognised('probe_true', row['probe_true'])

@@ -1,7 +1,7 @@
 import { HapaxError, isHapaxError, redact, unstorable } from '../../../base/index.ts'
 import type { ErrorClass } from '../../../contracts/index.ts'
 import type { Dialect } from '../dialect/dialect.ts'
-import { doomed, NotSent } from './driver.ts'
+import { doomed, fieldsOf, NotSent } from './driver.ts'
 
 /** How far a transaction has come. */
 export type Phase = 'opening' | 'body' | 'committing'
@@ -82,7 +82,7 @@ export class StoreErrors {
     }
     if (kind === 'refused') return unstorable(error)
     if (kind !== 'lost' || error instanceof HapaxError) return error
-    const { message, code } = error as { message?: unknown; code?: unknown }
+    const { message, code }: { message?: unknown; code?: unknown } = fieldsOf(error)
     const what = `${this.#dialect.name} could not be reached: ${redact(String(message || code))}`
     return new HapaxError('store-unavailable', what, { cause: error })
   }

@@ -150,8 +150,8 @@ function receipt(text: string, consumer: string, token: string, message: StoredM
 function takenKeys(answers: readonly Result[], messages: readonly StoredMessage[]): ReadonlySet<string> | 'all' {
   if (answers.every((answer) => answer.affected === 1)) return 'all'
   const keys = new Set<string>()
-  for (let index = 0; index < messages.length; index++) {
-    if (answers[index]?.affected === 1) keys.add((messages[index] as StoredMessage).messageKey)
+  for (const [index, { messageKey }] of messages.entries()) {
+    if (answers[index]?.affected === 1) keys.add(messageKey)
   }
   return keys
 }
