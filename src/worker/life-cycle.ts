@@ -84,8 +84,9 @@ export class LifeCycle {
   }
 
   async start(): Promise<void> {
-    if (this.#state !== 'new')
-      throw new HapaxError('already-started', `expected a new worker, got one that is ${this.#state}`)
+    // A start beside a stop would outlive it.
+    const state = this.#state === 'new' && this.#stopped !== undefined ? 'stopping' : this.#state
+    if (state !== 'new') throw new HapaxError('already-started', `expected a new worker, got one that is ${state}`)
     this.#state = 'starting'
     this.#started = this.#start()
     await this.#started
@@ -115,17 +116,40 @@ export class LifeCycle {
 
   async #start(): Promise<void> {
     try {
-      this.#readers = await this.#steps.prepare()
+      this.#readers = await this.#prepared()
       for (const reader of this.#readers) await unlessStopped(this.signal, () => reader.start())
     } catch (error) {
-      await this.#close()
-      await this.#steps.left?.()
+      await this.#giveUp()
       this.#state = 'new'
       throw error
     }
     this.#state = 'running'
     this.#steps.started()
     this.#loop = this.#work()
+  }
+
+  /** A database that does not answer must not hold up the end. Should it answer after all, what was joined is left. */
+  async #prepared(): Promise<readonly Reading[]> {
+    const preparing = this.#steps.prepare()
+    try {
+      await unlessStopped(this.signal, async () => void (await preparing))
+    } catch (error) {
+      preparing.then(() => this.#steps.left?.()).catch(() => {})
+      throw error
+    }
+    return preparing
+  }
+
+  /** Those that have opened deliver already, and one that opens late must not. */
+  async #giveUp(): Promise<void> {
+    const ended = async (): Promise<void> => {
+      await Promise.allSettled(this.#readers.map((reader) => reader.pause()))
+      await Promise.allSettled(this.#running())
+    }
+    await within(this.#steps.clock, ABORT_MS, ended(), () => {})
+    await this.#close()
+    this.#readers = []
+    await within(this.#steps.clock, ABORT_MS, Promise.resolve(this.#steps.left?.()), () => {})
   }
 
   async #work(): Promise<void> {
@@ -145,6 +169,8 @@ export class LifeCycle {
       return restMs
     } finally {
       this.#asking.push(...asking)
+      // A round that outlived the stop is not followed by another.
+      if (this.#state === 'stopped') this.#answerAll()
     }
   }
 
@@ -160,6 +186,10 @@ export class LifeCycle {
     if (this.#state === 'running') await this.#windUp()
     this.#state = 'stopped'
     this.#steps.stopped()
+    this.#answerAll()
+  }
+
+  #answerAll(): void {
     for (const resolve of this.#asking.splice(0)) resolve()
   }
 

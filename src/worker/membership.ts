@@ -147,6 +147,7 @@ export class Membership {
     this.#state = 'left'
     this.#cancel()
     await this.#beating
+    if (this.#id === '') return
     try {
       await this.#options.store.leave(this.#id)
     } catch (error) {
