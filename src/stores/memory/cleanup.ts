@@ -1,9 +1,8 @@
 import type { Cleaned, CleanupStep } from '../../contracts/index.ts'
 import { compareSeq } from '../../message/index.ts'
-import type { Data } from './data.ts'
+import type { Data, Table } from './data.ts'
 import { effectsOf, forgetEffect } from './leases.ts'
 import { bySeq, type ReceiptRow, receiptKey } from './rows.ts'
-import type { Table } from './tables.ts'
 
 /** One step of the cleaning. */
 export function clean(data: Data, step: CleanupStep, olderThanMs: number, limit: number): Cleaned {

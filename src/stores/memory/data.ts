@@ -2,7 +2,6 @@ import type { Clock } from '../../base/index.ts'
 import type { Audit, AuditSubject, EffectRow, Origin, SentMessage } from '../../contracts/index.ts'
 import { newMark, seqOf } from '../../message/index.ts'
 import type { AuditRow, FailedEntry, LeavingRow, ReceiptRow, RelayRow, SubscriptionRow, WaitingRow } from './rows.ts'
-import { type Table, Tables } from './tables.ts'
 
 /** The tables of hapax by name, and what every new row needs: a number and a time. */
 export class Data {
@@ -42,5 +41,78 @@ export class Data {
   note(audit: Audit, about: AuditSubject): void {
     const seq = this.nextSeq()
     this.audit.set(seq, { seq, at: this.now(), ...audit, ...about })
+  }
+}
+
+/** One table: immutable rows by key. Until `commit`, `rollback` takes every change back. */
+export class Table<Row extends object> {
+  readonly #rows = new Map<string, Row>()
+  /** How the rows were before each change that is not committed yet, oldest first. */
+  readonly #log: { readonly key: string; readonly row: Row | undefined }[] = []
+
+  get(key: string): Row | undefined {
+    return this.#rows.get(key)
+  }
+
+  all(): Row[] {
+    return [...this.#rows.values()]
+  }
+
+  set(key: string, row: Row): void {
+    this.#log.push({ key, row: this.#rows.get(key) })
+    this.#rows.set(key, row)
+  }
+
+  delete(key: string): boolean {
+    this.#log.push({ key, row: this.#rows.get(key) })
+    return this.#rows.delete(key)
+  }
+
+  /** The rows without the changes that are not committed yet. */
+  committed(): readonly Row[] {
+    const copy = new Map(this.#rows)
+    this.#undo(copy)
+    return [...copy.values()]
+  }
+
+  commit(): void {
+    this.#log.length = 0
+  }
+
+  rollback(): void {
+    this.#undo(this.#rows)
+    this.#log.length = 0
+  }
+
+  #undo(rows: Map<string, Row>): void {
+    for (const { key, row } of this.#log.toReversed()) {
+      if (row === undefined) rows.delete(key)
+      else rows.set(key, row)
+    }
+  }
+}
+
+/** Tables that change together. */
+export class Tables {
+  readonly #tables = new Map<string, Table<object>>()
+
+  /** The table of this name. What its rows are is known by those who use the name. */
+  table<Row extends object>(name: string): Table<Row> {
+    const table = this.#tables.get(name) ?? new Table()
+    this.#tables.set(name, table)
+    return table as Table<Row>
+  }
+
+  /** The rows of a table without the changes that are not committed yet. */
+  committed(name: string): readonly object[] {
+    return this.table(name).committed()
+  }
+
+  commit(): void {
+    for (const table of this.#tables.values()) table.commit()
+  }
+
+  rollback(): void {
+    for (const table of this.#tables.values()) table.rollback()
   }
 }

@@ -1,7 +1,6 @@
 import type { Clock } from '../../base/index.ts'
 import type { InHand, WorkerHello, WorkerRow } from '../../contracts/index.ts'
-import type { Data } from './data.ts'
-import { type Table, Tables } from './tables.ts'
+import { type Data, type Table, Tables } from './data.ts'
 
 /** A row of `hapax_workers`. */
 interface Member extends WorkerHello {

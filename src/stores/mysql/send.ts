@@ -4,7 +4,7 @@ import { fieldsOf } from '../sql/index.ts'
 import type { MysqlClient, MysqlQuery } from './mysql2.ts'
 import { canPrepare, executeOnce } from './prepared.ts'
 import { knownSession, learn, sessionOf, typeCast } from './session.ts'
-import { MAX_BYTES, sizeOf } from './statements/batch.ts'
+import { MAX_BYTES, sizeOf } from './statements/rows.ts'
 
 /** What `mysql2` answers to a statement without rows. */
 interface Header {

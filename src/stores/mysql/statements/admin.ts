@@ -11,9 +11,8 @@ import {
   type TraceStatements,
   uuidBytes,
 } from '../../sql/index.ts'
-import { chunks } from './batch.ts'
 import { AGO, BY_KEY, KEYED, LIMIT, MS, NAME, NOW, NUMBERED, ROW, SEQ, tables } from './fragments.ts'
-import { bytes, list, microseconds, numbered, one, text, textOrNull } from './rows.ts'
+import { bytes, chunks, list, microseconds, numbered, one, text, textOrNull } from './rows.ts'
 
 const NO_UUID = '00000000-0000-0000-0000-000000000000'
 

@@ -1,9 +1,19 @@
 import type { FailedWhere, Origin, Param } from '../../../contracts/index.ts'
 import { laneOfKey, numberOf } from '../../../message/index.ts'
 import { type FailedStatements, type FailingStatements, type HeldStatements, statement } from '../../sql/index.ts'
-import { inserts } from './batch.ts'
 import { AGO, BY_KEY, COLUMNS, LIMIT, MAX_SEQ, MESSAGE, MS, NAME, NOW, ROW, SEQ, tables } from './fragments.ts'
-import { bytes, columns, errorColumns, keyHash, microsecondsOrNull, one, place, text, textOrNull } from './rows.ts'
+import {
+  bytes,
+  columns,
+  errorColumns,
+  inserts,
+  keyHash,
+  microsecondsOrNull,
+  one,
+  place,
+  text,
+  textOrNull,
+} from './rows.ts'
 
 const FAILED = `${NAME()} as seq, m.origin, m.consumer, ${MESSAGE}, m.attempts, m.reason, m.error, m.error_hash,
   ${MS('m.failed_at')} as failed_at, cast(m.held_seq as char) as held_seq, m.replaced_by`

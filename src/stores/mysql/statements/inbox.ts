@@ -9,7 +9,6 @@ import {
   statement,
   uuidBytes,
 } from '../../sql/index.ts'
-import { chunks, inserts, type MultiRow } from './batch.ts'
 import {
   BY_KEY,
   COLUMNS,
@@ -29,7 +28,7 @@ import {
   seconds,
   tables,
 } from './fragments.ts'
-import { bytes, inboxRow, microseconds, named, one, receipt } from './rows.ts'
+import { bytes, chunks, inboxRow, inserts, type MultiRow, microseconds, named, one, receipt } from './rows.ts'
 
 /** Receipts. */
 export function receipts(prefix: string): ReceiptStatements {

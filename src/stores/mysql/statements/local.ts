@@ -1,9 +1,8 @@
 import type { Executor, LocalResult, LocalRow } from '../../../contracts/index.ts'
 import { asBoolean, asText, asUuid, type Dialect, type InboxStatements, uuidBytes } from '../../sql/index.ts'
-import { chunks, inserts, type MultiRow } from './batch.ts'
 import { BY_KEY, KEYED, MANY, tables } from './fragments.ts'
 import { inbox, receiptRows } from './inbox.ts'
-import { bytes, list, receipt, text } from './rows.ts'
+import { bytes, chunks, inserts, list, type MultiRow, receipt, text } from './rows.ts'
 
 /** One message for one consumer. */
 interface Target {

@@ -1,7 +1,6 @@
 import type { Param, SentWhere } from '../../../contracts/index.ts'
 import { laneOf, numberOf } from '../../../message/index.ts'
 import { type OutboxStatements, type RelayStatements, type SentStatements, statement } from '../../sql/index.ts'
-import { inserts } from './batch.ts'
 import {
   AGO,
   BY_KEY,
@@ -18,7 +17,7 @@ import {
   SEQ,
   tables,
 } from './fragments.ts'
-import { bytes, columns, microseconds, microsecondsOrNull, named, one, text, textOrNull } from './rows.ts'
+import { bytes, columns, inserts, microseconds, microsecondsOrNull, named, one, text, textOrNull } from './rows.ts'
 
 const SENT_WHERE = `(select ? as relay_, ? as type_, cast(? as signed) as older_, cast(? as signed) as newer_) as f
 where (f.relay_ is null or m.relay = f.relay_) and (f.type_ is null or m.type = f.type_)
