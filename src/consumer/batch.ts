@@ -1,8 +1,10 @@
+// Deliveries that arrive together: copies of one message, groups, and outcomes in the order of the deliveries.
+
 import { present } from '../base/index.ts'
 import type { Outcome } from '../contracts/index.ts'
 import type { Entry, StoredMessage } from '../message/index.ts'
 
-/** The first of each message. */
+/** The first copy of each message. The same array if there are no others, which is the usual case. */
 export function distinct(entries: readonly Entry[]): readonly Entry[] {
   if (entries.length === 1) return entries
   const keys = new Set<string>()
@@ -11,7 +13,10 @@ export function distinct(entries: readonly Entry[]): readonly Entry[] {
   return entries.filter(({ stored }) => keys.delete(stored.messageKey))
 }
 
-/** A message that came twice in one call has the outcome of its first copy, or is a duplicate of it. */
+/**
+ * The outcomes of all copies. A later copy is compared with the first one, and is a duplicate of it; but if the first one was not
+ * acknowledged, the later copy has the same outcome, so that the broker delivers both again.
+ */
 export async function allOutcomes(
   entries: readonly Entry[],
   unique: readonly Entry[],

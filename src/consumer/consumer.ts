@@ -33,21 +33,21 @@ import { type ConsumerOptions, type ConsumerSettings, consumerSettings, refuseDi
 import type { StoredWork, StoredWorkParts } from './stored.ts'
 import { InboxWork } from './stored.ts'
 
-/** What a subscription can feed. */
+/** A consumer as a subscription sees it; it exists on stores with transactions and on claim stores. */
 export interface Fed {
   readonly name: string
   /** The types that it handles, and `OTHERS` if it handles unknown ones. */
   readonly served: readonly string[]
   /** How many messages may be handed over together. */
   readonly groupSize: number
-  /** Whether the order of keys counts. */
+  /** Whether messages of one key take effect in their order. */
   readonly ordered: boolean
   readonly settings: Pick<ConsumerSettings, 'receive' | 'timeoutMs' | 'retentionMs'>
   /** `signal` tells the handlers to stop. */
   handleMany(messages: readonly IncomingMessage[], signal?: AbortSignal): Promise<readonly Outcome[]>
 }
 
-/** What `consumer.from` makes. */
+/** A consumer together with the subscription that feeds it: the result of `consumer.from`. */
 export class Feed<Tx, C extends Fed = ConsumerCore<Tx>> implements Source<Tx> {
   readonly consumer: C
   readonly subscription: Subscription
@@ -65,7 +65,10 @@ export class Feed<Tx, C extends Fed = ConsumerCore<Tx>> implements Source<Tx> {
   }
 }
 
-/** What `hapax.consumer` makes, as workers see it. */
+/**
+ * The consumer behind `hapax.consumer` and `hapax.leased`. It decides the way of each delivery: called at once (`direct`), stored for a
+ * worker, or stored and then worked at once. Whatever it resolves with is committed, so that the broker may be told.
+ */
 export class ConsumerCore<Tx> implements Consumer<Tx> {
   readonly kind = 'transactional'
   readonly name: string
@@ -79,7 +82,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
   readonly #turns: Turns
   #lastStored: Promise<unknown> = Promise.resolve()
 
-  /** Made by `hapax.consumer`; by `hapax.leased` with its own way to work stored rows. */
+  /** Made by `hapax.consumer`, and by `hapax.leased`, which passes its own way to work stored rows. */
   constructor(
     engine: Engine<Tx>,
     name: string,
@@ -130,6 +133,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     })
   }
 
+  /** Registers a hook that runs in the transaction that moves a message of this type to the failed store. */
   onFailed<In, Out>(type: MessageType<In, Out>, hook: FailedHook<Out, Tx>): this {
     this.#registry.addHook(messageType(type), { call: hook })
     return this
@@ -140,15 +144,15 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     return new Feed(this, subscription, options)
   }
 
-  /** Registers a handler and returns the function that takes its messages: one line around what you have. */
+  /** Registers a handler and returns the function that takes its messages: one line around an existing subscriber. */
   wrap<In, Out>(type: MessageType<In, Out>, handler: Handler<Out, Tx>): (message: IncomingMessage) => Promise<Outcome> {
     this.on(type, handler)
     return (message) => this.handle(message)
   }
 
   /**
-   * Processes one delivery. Resolves with what became of it; `ack` says whether the broker may forget it. Rejects only when
-   * the database could not be reached or could not tell: then do not acknowledge.
+   * Processes one delivery. Resolves with its outcome, whose `ack` says whether the broker may forget the message. Rejects only when
+   * the database is not available, or the outcome of a commit is unknown: do not acknowledge then.
    */
   async handle(message: IncomingMessage): Promise<Outcome> {
     const [result] = await this.handleMany([message])
@@ -169,7 +173,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
   ): Promise<readonly Outcome[]> {
     if (!Array.isArray(messages)) expected('messages', 'an array', messages)
     refuseDisabled(this.name, this.#settings)
-    // Not map(), which leaves out what is missing.
+    // Not map(), which skips the holes of a sparse array: each must be refused, and have an outcome.
     const entries = Array.from(messages, (message) => this.#entry(message))
     this.#turns.refuseNested(entries.map(storedOf))
     const unique = distinct(entries)
@@ -185,7 +189,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     return allOutcomes(entries, unique, outcomes, (stored, before) => this.#recorder.taken(stored, before))
   }
 
-  /** What waits in the inbox is run by a worker; the caller may not know that it needs one. */
+  /** A stored message needs a worker. Applications that only call `handle` may not have one, and would wait for ever. */
   async #warnIfUnserved(entries: readonly Entry[], outcomes: readonly Outcome[]): Promise<void> {
     if (this.#registry.started) return
     const left = entries.find((_, index) => LEFT_TO_WORKERS.includes(outcomes[index]?.status))
@@ -197,7 +201,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     return this.#registry.types
   }
 
-  /** What its workers serve; see `OTHERS`. */
+  /** The types that its workers serve; `OTHERS` stands for all types without a handler. */
   get served(): readonly string[] {
     return this.#registry.served
   }
@@ -209,12 +213,12 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     return [...this.#handlers.values()].some((handler) => handler.kind === 'many') ? 100 : 1
   }
 
-  /** How many transactions it may run at once; undefined: what the pool allows. */
+  /** How many transactions it may run at once. Undefined: as many as the pool of connections allows. */
   get concurrency(): number | undefined {
     return this.#settings.concurrency
   }
 
-  /** Whether the order of keys counts. */
+  /** Whether messages of one key take effect in their order. */
   get ordered(): boolean {
     return this.#settings.order !== 'none'
   }
@@ -223,17 +227,17 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     return this.#settings
   }
 
-  /** Whether it was made by this hapax. */
+  /** Whether it belongs to this hapax. A worker cannot serve a consumer of another store. */
   isOf(engine: Engine<Tx>): boolean {
     return this.#engine === engine
   }
 
-  /** Called by a worker: from now on no handler may be added. */
+  /** Called by a worker. No handler may be added from now on: the worker has told the others which types it serves. */
   start(): void {
     this.#registry.start()
   }
 
-  /** Works rows of the inbox; called by a worker. A row without an outcome was not ours. */
+  /** Works rows of the inbox; called by a worker. A row without an outcome was settled or locked by another worker. */
   work(seqs: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, Outcome>> {
     return this.#inbox.work(seqs, signal)
   }
@@ -282,7 +286,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
 
   #prepareFor(handler: Registered<Tx>, { stored, redelivered }: Entry): Prepared<Tx> | Promise<Prepared<Tx>> {
     if (this.#settings.receive === 'store') return 'store'
-    // Its starts are counted in the inbox.
+    // A redelivery may be a message that ended its process. The inbox counts starts, and stops such a message after a few.
     if (this.#leased || (redelivered && this.#settings.onError === 'store')) return 'work'
     const refuse = (error: unknown): Promise<Outcome> => this.#recorder.firstDelivery(stored, asError(error), 0)
     try {
@@ -293,7 +297,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     }
   }
 
-  /** A type that another process of this consumer handles (a rolling deployment) is kept for it; for others, `unknown` decides. */
+  /** During a rolling deployment another process may handle the type: then it is stored for that process. Otherwise `unknown` decides. */
   async #withoutHandler(entry: Entry, elsewhere: Elsewhere): Promise<Prepared<Tx>> {
     const { stored } = entry
     if (await elsewhere(stored.type)) return 'store'
@@ -303,7 +307,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     return this.#recorder.firstDelivery(stored, this.#registry.unknownType(stored.type), 0)
   }
 
-  /** Whether another process of this consumer handles a type by name. Asked once for all messages: most of a topic may be such. */
+  /** Whether another process of this consumer handles a type by name. Asked once per group: most of a topic may be of such types. */
   #elsewhere(): Elsewhere {
     let asked: Promise<ReadonlySet<string>> | undefined
     return async (type) => {
@@ -317,7 +321,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     return new Set(known.filter(({ consumer }) => consumer === this.name).map(({ type }) => type))
   }
 
-  /** Writes to the inbox; a redelivery is then run from there at once, so that its starts are counted. */
+  /** Writes to the inbox. A redelivery is then worked from there at once, so that its starts are counted. */
   async #store(
     entries: readonly ToStore[],
     outcomes: Outcomes<StoredMessage>,
@@ -330,7 +334,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
       if (outcomes.get(entry.stored)?.status !== 'stored') continue
       const seq = await this.#engine.store.inbox.find(this.name, entry.stored.messageKey)
       const worked = seq && (await this.#turns.run([entry.stored], () => this.work([seq], signal))).get(seq)
-      // Without an outcome a worker was faster, and it is in the inbox for all we know.
+      // Without an outcome, a worker was faster. The message is in the inbox or settled, so `stored` remains true.
       if (worked) outcomes.set(entry.stored, worked)
     }
   }
@@ -343,7 +347,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     outcomes.add(messages, results)
   }
 
-  /** With order, what arrives later is stored later. */
+  /** With order, deliveries are stored one call after another, because the order of the rows is the order of their effects. */
   #inTurn<T>(work: () => Promise<T>): Promise<T> {
     const turn = this.#lastStored.then(work, work)
     this.#lastStored = turn.catch(() => {})
@@ -351,14 +355,14 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
   }
 }
 
-/** How many transactions run at once where nobody says. */
+/** How many transactions run at once, unless the options or the pool say otherwise. */
 export const CONCURRENCY = 10
-/** What became of a message that a worker has to go on with. */
+/** Outcomes after which a worker has to continue. */
 const LEFT_TO_WORKERS: readonly (Outcome['status'] | undefined)[] = ['retrying', 'stored']
-/** How many deliveries one transaction stores. */
+/** How many deliveries one transaction stores at most. Bounded, because one refused row makes a group repeat. */
 const STORE_SIZE = 500
 
-/** A job; the outcome of a message that cannot become one; or that it goes to the inbox, to be worked later or at once. */
+/** A job, the outcome of a message that cannot become one, or the way to the inbox: to be worked later or at once. */
 type Prepared<Tx> = Job<Tx> | Outcome | 'store' | 'work'
 
 interface ToStore extends Entry {

@@ -7,16 +7,22 @@ import type { ConsumerSettings } from './options.ts'
 import { ref } from './reporter.ts'
 import { isFinal, outcome } from './verdict.ts'
 
-/** What was found about a message inside the transaction: nothing, our own commit, a handler's commit, or a receipt. */
+/**
+ * What the transaction found out about a message: nothing was known of it; our own earlier commit, whose outcome was unknown; the commit
+ * of a handler that committed by itself; or the receipt of another delivery.
+ */
 type Found = 'fresh' | 'processed' | 'broken' | Receipt
 
-/** A larger group that failed: receipts under its tokens were committed by a handler, not by us. */
+/** A larger group that failed. A receipt under one of its tokens was committed by a handler, because hapax rolled back. */
 interface FailedGroup {
   readonly error: unknown
   readonly tokens: ReadonlySet<string>
 }
 
-/** Takes deliveries: receipt first, then the handlers, one commit. */
+/**
+ * Takes deliveries directly: inserts the receipts, calls the handlers, and commits both together. The receipts come first, because a
+ * second delivery of the same message then waits at the unique key until this one has committed or rolled back.
+ */
 export class Taker<Tx> {
   readonly #engine: Engine<Tx>
   readonly #consumer: string
@@ -30,7 +36,7 @@ export class Taker<Tx> {
     this.#recorder = recorder
   }
 
-  /** Processes messages of distinct keys in one transaction; when one of them fails, in smaller ones. */
+  /** Processes distinct messages in one transaction. When one of them fails, the group is tried again in smaller ones. */
   async take(
     jobs: readonly Job<Tx>[],
     signal: AbortSignal | undefined,
@@ -107,7 +113,8 @@ export class Taker<Tx> {
     outer: FailedGroup | undefined,
   ): Promise<readonly Outcome[]> {
     const failed = attempted.kind === 'failed'
-    // They have waited already; with one writer everybody waits for everybody, and it means nothing.
+    // The whole group has waited for a lock already, so its parts do not wait again. With a single writer every transaction waits,
+    // and a timeout says nothing about these messages.
     const patient = attempted.kind !== 'busy' || !this.#engine.store.features.parallelWriters
     const settings = patient ? this.#settings : { ...this.#settings, lockTimeoutMs: 1 }
     const group = failed ? { ...attempted, tokens: new Set([...attempted.tokens, ...(outer?.tokens ?? [])]) } : outer

@@ -5,14 +5,17 @@ import type { StoredMessage } from '../message/index.ts'
 import { type Engine, insist, persist, unit } from '../transaction/index.ts'
 import { type FailedHookRun, FailedHooks, type Hooks, type PreparedHook } from './on-failed.ts'
 import type { ConsumerSettings } from './options.ts'
-import { Reporter, ref, type TakenBefore } from './reporter.ts'
+import { compare, conflictWith, Reporter, ref, type TakenBefore } from './reporter.ts'
 import { asFarAsStorable, type Kept, keepStub } from './storable.ts'
 import { judge, outcome, type Verdict } from './verdict.ts'
 
-/** How many infrastructure errors in a row a message of the inbox survives. */
+/** How many infrastructure errors in a row an inbox message survives. They use up no attempts, but must not go on for ever. */
 const MAX_LOST = 20
 
-/** Writes down what did not end in a commit, each time in a transaction of its own, and says so. */
+/**
+ * Records every delivery that did not end in the commit of its handler: retries, failures, conflicts, stored messages. Each is written in
+ * a transaction of its own, before the outcome is reported; so an acknowledged message is never lost.
+ */
 export class Recorder<Tx> {
   readonly #engine: Engine<Tx>
   readonly #consumer: string
@@ -36,8 +39,8 @@ export class Recorder<Tx> {
   }
 
   /**
-   * Records the failure of a delivery: receipt + inbox row, or receipt + failed row. If a receipt is there already, its
-   * token says whose: the handler's (it committed by itself), ours (recorded before an unknown commit), or another's.
+   * Records the failure of a delivery: receipt and inbox row, or receipt and failed row. If a receipt is there already, its token says
+   * whose it is: the handler's, which committed by itself; ours, from an unknown commit; or that of another delivery.
    */
   async firstDelivery(
     stored: StoredMessage,
@@ -48,7 +51,8 @@ export class Recorder<Tx> {
     const verdict = this.#judge(stored, error, attempt)
     return this.#unlessBusy(stored, () =>
       asFarAsStorable({ message: stored, verdict }, async (kept) => {
-        // What was refused on arrival was never the handler's. The hook gets the message as it came, not its stub.
+        // A message refused on arrival (attempt 0) never reached a handler, so it has no hook. The hook gets the message as it came,
+        // not the shortened copy.
         const hook = attempt === 0 ? undefined : await this.#hooks.of(stored, kept.verdict, attempt)
         const first = { error, attempt, handlerTokens }
         return hook === undefined ? this.#recordFirst(kept, first) : this.#recordWithHook(kept, first, hook)
@@ -56,7 +60,7 @@ export class Recorder<Tx> {
     )
   }
 
-  /** Keeps what can be kept of a delivery that the store refused. */
+  /** Records a delivery that the store refused, as far as it can be kept. */
   unstorable(stored: StoredMessage, error: HapaxError): Promise<Outcome> {
     const verdict: Verdict = { kind: 'fail', reason: error.code, error }
     return this.#unlessBusy(stored, () =>
@@ -66,7 +70,7 @@ export class Recorder<Tx> {
     )
   }
 
-  /** Receipt, failed row and hook in one transaction; if the hook fails, the first two without it. */
+  /** Writes receipt, failed row and hook in one transaction. If the hook fails, the first two are written without it. */
   async #recordWithHook(kept: Kept, first: FirstFailure, hook: PreparedHook<Tx>): Promise<Outcome> {
     const { message, verdict } = kept
     const { attempt } = first
@@ -86,7 +90,7 @@ export class Recorder<Tx> {
         const recorded = receipt !== undefined && ours.has(receipt.token)
         ours.add(token)
         if (recorded) return { value: verdict, writes: undefined }
-        // A hook that committed by itself left a receipt, and no failed row.
+        // A hook that committed by itself has left a receipt, but no failed row.
         if (receipt === undefined || hook?.tokens.has(receipt.token)) return { value: verdict, writes: writes(verdict) }
         if (!handlerTokens.has(receipt.token)) return { value: receipt, writes: undefined }
         return { value: broken, writes: writes(broken) }
@@ -95,19 +99,19 @@ export class Recorder<Tx> {
     return 'kind' in result ? this.#report(message, result, attempt) : this.taken(message, result)
   }
 
-  /** A message that was taken before: a duplicate, unless it is another message under the same identity. */
+  /** A message whose receipt is there already: a duplicate, or another message under the same identity. */
   taken(stored: StoredMessage, receipt: TakenBefore): Outcome | Promise<Outcome> {
     const found = compare(stored, receipt, this.#settings.onMismatch)
     if (found === 'conflict') return this.#conflict(stored, receipt)
     return this.duplicate(stored, receipt, found === 'mismatch')
   }
 
-  /** Keeps a message whose handler committed by itself: its receipt is there already. */
+  /** Writes a message to the failed store whose handler committed by itself. Its receipt is there already. */
   broken(stored: StoredMessage, error: Error, attempts: number): Promise<Outcome> {
     return this.#keep(stored, { kind: 'fail', reason: 'broken-atomicity', error: brokenAtomicity(error) }, attempts)
   }
 
-  /** Keeps a message whose identity belongs to another one. */
+  /** Writes a message to the failed store whose identity belongs to another one. */
   async #conflict(stored: StoredMessage, before: TakenBefore): Promise<Outcome> {
     const error = conflictWith(before)
     await this.#keep(stored, { kind: 'fail', reason: 'conflict', error }, 0)
@@ -127,7 +131,7 @@ export class Recorder<Tx> {
     return this.#report(stored, verdict, attempts)
   }
 
-  /** Writes deliveries to the inbox, to be worked from there; `starts` is 1 if this process begins at once. */
+  /** Writes deliveries to the inbox, to be worked from there. `starts` is 1 if this process begins with them at once. */
   async store(messages: readonly StoredMessage[], starts: 0 | 1): Promise<readonly Outcome[]> {
     try {
       const found = await this.#stored(messages, starts)
@@ -145,7 +149,7 @@ export class Recorder<Tx> {
     }
   }
 
-  /** By halves, because the one that is refused must not cost each of the others a transaction. */
+  /** By halves: one refused row must not cost each of the others a transaction. */
   async #storeHalves(messages: readonly StoredMessage[], starts: 0 | 1): Promise<readonly Outcome[]> {
     const middle = Math.ceil(messages.length / 2)
     const first = await this.store(messages.slice(0, middle), starts)
@@ -155,7 +159,7 @@ export class Recorder<Tx> {
     return [...first, ...(behind ? rest.map(() => last) : await this.store(rest, starts))]
   }
 
-  /** One by one. With order, nothing may be stored before what came before it. */
+  /** One by one. With order, nothing is stored after a message that could not be: it would overtake that message. */
   async #storeEach(messages: readonly StoredMessage[], starts: 0 | 1): Promise<readonly Outcome[]> {
     const outcomes: Outcome[] = []
     for (const message of messages) {
@@ -191,9 +195,8 @@ export class Recorder<Tx> {
   }
 
   /**
-   * Records the failure of a message that came from the inbox on its own row. No row means that another worker settled it,
-   * or that the handler committed by itself: known for certain when the guard was gone, and to be feared when the handler
-   * was cut off, because then nobody could look.
+   * Records the failure of an inbox message on its own row. If the row is gone, another worker has settled it, or the handler has
+   * committed by itself. The latter is certain when the guard found the transaction gone, and possible when the handler was cut off.
    */
   async fromInbox(row: InboxRow, error: Error): Promise<Outcome> {
     const attempts = row.attempts + 1
@@ -202,7 +205,7 @@ export class Recorder<Tx> {
     return isFeared(error) ? this.broken(row.message, error, attempts) : this.duplicate(row.message)
   }
 
-  /** A row that was in a group which was cut off, and that nobody could take afterwards: gone, or in other hands. */
+  /** A row of a group that was cut off, and that could not be claimed afterwards: it is gone, or another worker has it. */
   async afterGroup(row: InboxRow, error: Error): Promise<Outcome | undefined> {
     const { store } = this.#engine
     const there = await insist(this.#engine, () => store.inbox.find(this.#consumer, row.message.messageKey))
@@ -225,12 +228,12 @@ export class Recorder<Tx> {
     return there ? this.#report(row.message, verdict, attempts) : undefined
   }
 
-  /** Records the failure of a message that was held by a lease; undefined: the lease was lost. */
+  /** Records the failure of a leased message. Undefined: the lease was lost. */
   underLease(row: InboxRow, error: Error): Promise<Outcome | undefined> {
     return this.#onItsRow(row, error, row.attempts + 1)
   }
 
-  /** Records that the database let a message of the inbox down: no attempt is used up, but it cannot go on for ever. */
+  /** Records that the database failed, not the handler. This uses up no attempt, up to `MAX_LOST` times in a row. */
   async lost(row: InboxRow, error: Error): Promise<Outcome> {
     const { seq, attempts } = row
     const lost = row.lost + 1
@@ -252,7 +255,7 @@ export class Recorder<Tx> {
     return this.putBack(row.message, 'lost', error)
   }
 
-  /** A message that kills its process every time must not be tried for ever. */
+  /** Gives up a message that ends its process every time. */
   async crashed(row: InboxRow): Promise<Outcome> {
     const error = new HapaxError(
       'crash-loop',
@@ -263,14 +266,17 @@ export class Recorder<Tx> {
     return there ? this.#report(row.message, verdict, row.attempts) : this.duplicate(row.message)
   }
 
+  /** Reports a message that was taken before. */
   duplicate(stored: StoredMessage, receipt?: TakenBefore, mismatch = false): Outcome {
     return this.#reporter.duplicate(stored, receipt, mismatch)
   }
 
+  /** Reports a message that no handler wants. */
   ignored(stored: StoredMessage): Outcome {
     return this.#reporter.ignored(stored)
   }
 
+  /** Nothing was recorded: the broker, or the inbox, has the message and delivers it again. */
   putBack(stored: StoredMessage, kind: 'busy' | 'lost', error: Error): Outcome {
     if (kind === 'busy') return this.#reporter.busy(stored, error)
     const { events, logger } = this.#engine
@@ -334,7 +340,7 @@ export class Recorder<Tx> {
     if (hooked.kind === 'done') return hooked.value
     const error = this.#errorRecord(verdict.error, hooked.error)
     const there = await write(this.#engine, () => store.inbox.fail({ ...failed, error }))
-    // A hook that committed by itself has moved the row.
+    // A hook that committed by itself has also committed the move of the row.
     return there || isHapaxError(hooked.error, 'broken-atomicity')
   }
 
@@ -358,7 +364,7 @@ interface Stored {
   readonly found: Receipt | 'stored'
 }
 
-/** The failure of a delivery, and what became of its hook, if that failed. */
+/** The failure of a delivery, and the failure of its hook, if there was one. */
 interface FirstFailure {
   readonly error: Error
   readonly attempt: number
@@ -366,28 +372,10 @@ interface FirstFailure {
   readonly hook?: FailedHookRun
 }
 
-/** Whether the handler may have committed by itself: it did, or it was cut off and nobody could look. */
+/** Whether the handler may have committed by itself: it did, or it was cut off before its transaction could be checked. */
 export function isFeared(error: Error): boolean {
   if (isHapaxError(error, 'broken-atomicity')) return true
   return isHapaxError(error, 'handler-timeout') && error.fields['undone'] !== true
-}
-
-/** What a message is to the one that was taken before it under the same identity. */
-export function compare(
-  { source, id, type, fingerprint }: StoredMessage,
-  before: TakenBefore,
-  onMismatch: ConsumerSettings['onMismatch'],
-): 'duplicate' | 'mismatch' | 'conflict' {
-  if (before.source !== source || before.id !== id) return 'conflict'
-  if (before.fingerprint === fingerprint && before.type === type) return 'duplicate'
-  return onMismatch === 'conflict' ? 'conflict' : 'mismatch'
-}
-
-/** The error of a message whose identity belongs to another one. */
-export function conflictWith({ id, source, takenAt }: TakenBefore): HapaxError {
-  const when = takenAt === undefined ? 'just now' : `at ${takenAt.toISOString()}`
-  const what = `another message was taken under this identity: ${id} of ${source}, ${when}`
-  return new HapaxError('conflict', what, { fields: { id, source, takenAt } })
 }
 
 function brokenAtomicity(cause: Error): HapaxError {

@@ -64,18 +64,18 @@ interface Claimed {
   call(data: unknown, context: ClaimContext): unknown
 }
 
-/** A message as its handler gets it. */
+/** A message as its handler receives it: `data` is what the schema made of the payload. */
 export interface Content {
   readonly message: Message
   readonly data: unknown
 }
 
-/** A message that fits its handler. */
+/** A message that fits its handler, ready to be called. */
 export interface Job<Tx> {
   readonly stored: StoredMessage
   readonly handler: Registered<Tx>
   readonly attempt: number
-  /** The decoded message; anew for every call, because a handler that was rolled back may have changed it. */
+  /** The decoded message. Decoded again for every call, because a handler that was rolled back may have changed it. */
   content(): Content | Promise<Content>
 }
 
@@ -120,7 +120,7 @@ function refuse({ type }: StoredMessage, error: unknown): never {
   throw new HapaxError('invalid-payload', `the schema of ${type} threw: ${messageOf(asError(error))}`, { cause: error })
 }
 
-/** Calls the handlers in turn, or together; those of many get their messages as one array, where the first of them stands. */
+/** Calls the handlers in turn, or together. A handler of many is called once, at the place of its first message. */
 export async function callHandlers<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promise<void> {
   if (scope.together && jobs.length > 1) return callTogether(jobs, scope)
   const called = new Set<Registered<Tx>>()
@@ -143,7 +143,7 @@ export async function callHandlers<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx
 async function callTogether<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promise<void> {
   const many = new Set(jobs.map((job) => job.handler).filter((handler) => handler.kind === 'many'))
   const ones = jobs.filter((job) => job.handler.kind === 'one')
-  // None may go on alone while the transaction is being given up because of another.
+  // Waits for all, also when one fails: none may still use the transaction while it is rolled back.
   const ended = await Promise.allSettled([
     ...ones.map((job) => callHandlers([job], scope)),
     ...[...many].map((handler) =>
@@ -157,7 +157,7 @@ async function callTogether<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Pro
   if (failed !== undefined) throw failed.reason
 }
 
-/** Publishes because of this message. */
+/** A `publish` that names this message as the cause. */
 export function publishFor<Tx>(message: Message, { buffer }: Pick<Scope<Tx>, 'buffer'>): PublishInHandler {
   const cause = causeOf(message)
   return (type, data, options) => buffer.publish(type, data, options, cause)
@@ -180,7 +180,7 @@ async function callMany<Tx>({ call }: HandlerOfMany<Tx>, jobs: readonly Job<Tx>[
   await call(items, { tx, publish, signal, logger })
 }
 
-/** Smaller groups: halves for handlers of many, which find the culprit in few calls; else one by one. */
+/** Splits a group that failed. Handlers of many get halves, which find the culprit in few calls; others get single messages. */
 export function smaller<J extends { readonly handler: { readonly kind: Registered<never>['kind'] } }>(
   jobs: readonly J[],
 ): readonly (readonly J[])[] {
@@ -189,10 +189,10 @@ export function smaller<J extends { readonly handler: { readonly kind: Registere
   return halves ? [jobs.slice(0, middle), jobs.slice(middle)] : jobs.map((job) => [job])
 }
 
-/** Stands for every type that no process of a consumer has a handler for by name. No message has an empty type. */
+/** Stands for all types that no process of the consumer handles by name. Cannot clash: no message has an empty type. */
 export const OTHERS = ''
 
-/** What the option `unknown` registers: a handler of every type, or nothing. */
+/** The handler of the option `unknown`, if it is a function. */
 export function unknownHandler<Call extends (...args: never[]) => unknown, Tx>(
   unknown: 'fail' | 'ignore' | Call | undefined,
   register: (handler: typeof ANY_TYPE & { readonly call: Call }) => Registered<Tx>,
@@ -209,7 +209,7 @@ const ANY_TYPE: { readonly type: MessageType<never>; readonly retry: undefined }
   retry: undefined,
 }
 
-/** The handlers of a consumer, by type. */
+/** The handlers and hooks of a consumer, by type. They are fixed once a worker has started. */
 export class Registry<Tx> implements Hooks<Tx> {
   readonly #consumer: string
   readonly #retry: RetryPolicy
@@ -233,7 +233,7 @@ export class Registry<Tx> implements Hooks<Tx> {
     return [...this.#handlers.keys()]
   }
 
-  /** What a worker serves: the types, and `OTHERS` if there is a handler for the types that are not among them. */
+  /** What a worker serves: the types, and `OTHERS` if there is a handler for all others. */
   get served(): readonly string[] {
     return this.#unknown === undefined ? this.types : [...this.types, OTHERS]
   }
@@ -261,7 +261,7 @@ export class Registry<Tx> implements Hooks<Tx> {
     return this.#handlers.get(type)?.retry ?? this.#retry
   }
 
-  /** The policy of a handler; it takes what it leaves out from the consumer's. */
+  /** The retry policy of a handler. Options that it leaves out come from the consumer. */
   retry(options: HandlerOptions): RetryPolicy | undefined {
     noOthers('options of on', options, ['retry'])
     const { retry } = options
@@ -270,6 +270,7 @@ export class Registry<Tx> implements Hooks<Tx> {
     return retryPolicy({ ...this.#retry, ...retry })
   }
 
+  /** Adds a handler; throws if its type has one, or if a worker has started. */
   add(handler: Registered<Tx>): void {
     const { type } = messageType(handler.type)
     if (typeof handler.call !== 'function') expected(`handler of ${type}`, 'a function', handler.call)
@@ -283,7 +284,7 @@ export class Registry<Tx> implements Hooks<Tx> {
     this.#handlers.set(type, handler)
   }
 
-  /** Adds what to do when a message of this type has failed for good. */
+  /** Adds the `onFailed` hook of a type; its handler has to be registered first. */
   addHook({ type }: MessageType<never, unknown>, hook: RegisteredHook<Tx>): void {
     if (typeof hook.call !== 'function') expected(`onFailed of ${type}`, 'a function', hook.call)
     this.#refuseLate(type)

@@ -18,30 +18,30 @@ export interface Hooks<Tx> {
   hookOf(type: string): RegisteredHook<Tx> | undefined
 }
 
-/** A hook with everything it is called with, but for the transaction. */
+/** A hook with all its arguments except the transaction. */
 export type PreparedHook<Tx> = (scope: Scope<Tx>) => Promise<unknown>
 
 /** How a transaction with a hook ended. */
 export type Hooked<T> =
   | { readonly kind: 'done'; readonly value: T }
-  /** The hook is at fault: nothing was kept, unless it committed by itself. */
+  /** The hook failed, and its writes were rolled back, unless it committed by itself. */
   | { readonly kind: 'failed'; readonly error: Error }
 
-/** A hook with which a delivery could not be recorded. */
+/** A hook that failed, so that the delivery is recorded without it. */
 export interface FailedHookRun {
-  /** Undefined: it was not called, because the message had been taken. */
+  /** Undefined: the hook was not called, because a receipt was there already. */
   readonly error: Error | undefined
   /** Receipts under these tokens were committed by the hook itself. */
   readonly tokens: ReadonlySet<string>
 }
 
 /**
- * Reasons that are no final failure: whether the handler's work was kept is unknown, or a person has to say so, or the message came
- * under the identity of another one.
+ * Reasons after which no hook runs, because the message has not finally failed: the handler's work may have been committed, a person has
+ * to decide, or the message came under the identity of another one.
  */
 const UNDECIDED: readonly ErrorCode[] = ['broken-atomicity', 'unknown-effect', 'conflict']
 
-/** Runs the hooks of final failures, each in the transaction that records the failure. */
+/** Runs `onFailed` hooks, each in the transaction that records the failure: both are committed, or neither is. */
 export class FailedHooks<Tx> {
   readonly #engine: Engine<Tx>
   readonly #consumer: string
@@ -55,7 +55,7 @@ export class FailedHooks<Tx> {
     this.#hooks = hooks
   }
 
-  /** What to call for this failure; undefined: nothing. A message that cannot be decoded has no data to call it with. */
+  /** The hook to call for this failure, if any. A message that cannot be decoded has no data to call it with. */
   async of(stored: StoredMessage, verdict: Verdict, attempt: number): Promise<PreparedHook<Tx> | undefined> {
     if (verdict.kind !== 'fail' || UNDECIDED.includes(verdict.reason)) return undefined
     const hook = this.#hooks.hookOf(stored.type)
@@ -70,7 +70,7 @@ export class FailedHooks<Tx> {
     const { reason, error } = verdict
     return async (scope) => {
       const { tx, signal, logger } = scope
-      // Anew for every run: one that was rolled back may have changed it.
+      // Decoded for every run, because a run that was rolled back may have changed the data.
       const { message, data } = await decodeFor(handler, stored)
       const publish = publishFor(message, scope)
       await call(data, error, { tx, message, publish, signal, attempt, reason, logger })
@@ -104,14 +104,14 @@ export class FailedHooks<Tx> {
     return this.#run(message, {
       opening: () => ({ kind: 'fail', row }),
       body: async ({ unit, run, resolving }) => {
-        // Gone, or held, after a commit of unknown outcome: that was ours.
+        // After a commit of unknown outcome the row is gone, or held: then that commit did happen.
         if (!unit.present.has(row.seq)) return { value: resolving, writes: undefined }
         return { value: true, writes: await run(hook) }
       },
     })
   }
 
-  /** Runs a transaction with a hook; once more if the database gave it up. Rejects when the database is not available. */
+  /** Runs a transaction with a hook, and once more if the database aborted it. Rejects when the database is not available. */
   async #run<T>(stored: StoredMessage, plan: Omit<Plan<Tx, T>, 'onUnknown'>): Promise<Hooked<T>> {
     const event = { consumer: this.#consumer, messages: [ref(stored)] }
     const onUnknown = (): void => this.#engine.events.emit('commit-unknown', () => event)

@@ -2,19 +2,22 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { HapaxError } from '../base/index.ts'
 import type { StoredMessage } from '../message/index.ts'
 
-/** Messages that a caller up the stack is working on. */
+/** Messages that an outer call is working on. */
 interface Working {
   readonly consumer: string
   readonly messages: readonly StoredMessage[]
   readonly parent: Working | undefined
-  /** What the caller left behind, such as a timer, is not inside it any more. */
+  /** The outer call has ended. A timer that it left behind still has this context, but is no longer inside it. */
   ended: boolean
 }
 
-/** To notice a handler that would wait for itself. */
+/** Follows a handler through its calls, to detect one that would wait for itself. */
 const working: AsyncLocalStorage<Working> = new AsyncLocalStorage()
 
-/** Lets one caller at a time work on a message of a consumer. */
+/**
+ * Lets one call at a time work on a message of a consumer in this process. Copies of a message often arrive together; without this, each
+ * would keep a database connection waiting for the lock of the first.
+ */
 export class Turns {
   readonly #consumer: string
   readonly #flight = new SingleFlight()
@@ -23,7 +26,7 @@ export class Turns {
     this.#consumer = consumer
   }
 
-  /** A handler that hands its own message to its own consumer would wait for itself. */
+  /** Throws `reentrant` if a handler passes its own message to its own consumer: it would wait for itself. */
   refuseNested(messages: readonly StoredMessage[]): void {
     for (let held = working.getStore(); held !== undefined; held = held.parent) {
       if (held.ended || held.consumer !== this.#consumer) continue
@@ -36,12 +39,12 @@ export class Turns {
     }
   }
 
-  /** Whether somebody in this process works on it. */
+  /** Whether another call in this process works on the message. */
   isHeld({ messageKey }: StoredMessage): boolean {
     return this.#flight.holds(messageKey)
   }
 
-  /** One caller at a time per message, and a note for handlers that would wait for themselves. */
+  /** Runs `work` when no other call works on any of these messages. */
   run<T>(messages: readonly StoredMessage[], work: () => Promise<T>): Promise<T> {
     const keys = messages.map((message) => message.messageKey)
     const held = { consumer: this.#consumer, messages, parent: working.getStore(), ended: false }
@@ -53,11 +56,11 @@ export class Turns {
   }
 }
 
-/** Lets one caller at a time work on a key; others wait without holding anything. */
+/** Lets one caller at a time work on a key. Callers that wait hold no key, so that they cannot deadlock. */
 class SingleFlight {
   readonly #held = new Map<string, Promise<void>>()
 
-  /** Whether somebody works on a key. */
+  /** Whether a caller holds this key. */
   holds(key: string): boolean {
     return this.#held.has(key)
   }
@@ -68,7 +71,7 @@ class SingleFlight {
     const done = new Promise<void>((resolve) => {
       release = resolve
     })
-    // All at once or none: a caller that holds keys never waits for others.
+    // All keys are taken in one step, or none: a caller that held some of them while it waits could deadlock with another.
     for (let held = this.#first(keys); held !== undefined; held = this.#first(keys)) await held
     for (const key of keys) this.#held.set(key, done)
     try {

@@ -42,6 +42,7 @@ export interface ConsumerOptions<Unknown = never> {
    * @default 'none'
    */
   readonly order?: 'none' | 'wait' | 'skip'
+  /** How messages share transactions. @default one transaction per message */
   readonly group?: GroupOptions
   /**
    * What a failing handler leads to: `store` keeps the message in the inbox and acknowledges it, the database is then the
@@ -54,32 +55,33 @@ export interface ConsumerOptions<Unknown = never> {
   readonly timeoutMs?: number
   /**
    * How long to wait for a message that another process is working on.
-   * @default 2_000; where a database has one writer, who is waited for as well, the same as `timeoutMs`
+   * @default 2_000; the same as `timeoutMs` where the database has a single writer, for which every transaction waits
    */
   readonly lockTimeoutMs?: number
   /** What to do with a message that has no usable id. @default 'reject' */
   readonly missingId?: MissingId
   /** What the same id with another payload is. @default 'duplicate' */
   readonly onMismatch?: 'duplicate' | 'conflict'
+  /** When a failed message is tried again, and how often. @default 10 attempts, 1 s to 10 min apart */
   readonly retry?: RetryOptions
   /**
-   * What becomes of a message whose type has no handler here, nor in another process of this consumer. `fail` moves it to the failed
-   * store; `ignore` acknowledges it and keeps nothing, not even a receipt; a function handles it as `on` would, with the data as it came.
+   * What to do with a message whose type has no handler, here or in another process of this consumer. `fail` moves it to the failed
+   * store. `ignore` acknowledges it and keeps nothing, not even a receipt. A function handles it, with the data as it came.
    * @default 'fail'
    */
   readonly unknown?: 'fail' | 'ignore' | Unknown
   /** Refuses messages whose `time` is longer ago than this, is in the future, or is missing. @default no limit */
   readonly maxAgeMs?: number
   /**
-   * How long receipts are kept, and with them the memory of what was taken; 'forever' keeps them.
+   * How long receipts are kept. A message that is delivered again after that is new. 'forever' never deletes them.
    * @default 30 days
    */
   readonly retentionMs?: number | 'forever'
-  /** @default what the database is set to */
+  /** The isolation level of the transactions. @default what the database is set to */
   readonly isolation?: Isolation
 }
 
-/** The same with every default filled in; `groupSize` undefined means that it follows the handlers. */
+/** The options with every default filled in. `groupSize` undefined: 1, or 100 with `onMany`. */
 export interface ConsumerSettings {
   readonly enabled: boolean
   readonly receive: 'direct' | 'store'
@@ -94,7 +96,7 @@ export interface ConsumerSettings {
   readonly missingId: MissingId
   readonly onMismatch: 'duplicate' | 'conflict'
   readonly retry: RetryPolicy
-  /** Whether a message without a handler fails; what a function handles has one. */
+  /** What to do with a message that has no handler. A function in the options counts as a handler. */
   readonly unknown: 'fail' | 'ignore'
   readonly maxAgeMs: number | undefined
   readonly retentionMs: number | 'forever'

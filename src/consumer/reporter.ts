@@ -1,25 +1,44 @@
 import type { EventHub, Logger, MessageRef } from '../base/index.ts'
-import { faultFields, safe, shellWord } from '../base/index.ts'
+import { faultFields, HapaxError, safe, shellWord } from '../base/index.ts'
 import type { Outcome, Receipt } from '../contracts/index.ts'
 import type { StoredMessage } from '../message/index.ts'
+import type { ConsumerSettings } from './options.ts'
 import type { Verdict } from './verdict.ts'
 import { outcome } from './verdict.ts'
 
 /** A message that was taken before: its receipt, or an earlier copy in the same call. */
 export type TakenBefore = Pick<Receipt, 'source' | 'id' | 'type' | 'fingerprint'> & { readonly takenAt?: Date }
 
-/** Names a message without its payload. */
+/** Compares a message with the one that was taken before it under the same identity. */
+export function compare(
+  { source, id, type, fingerprint }: StoredMessage,
+  before: TakenBefore,
+  onMismatch: ConsumerSettings['onMismatch'],
+): 'duplicate' | 'mismatch' | 'conflict' {
+  if (before.source !== source || before.id !== id) return 'conflict'
+  if (before.fingerprint === fingerprint && before.type === type) return 'duplicate'
+  return onMismatch === 'conflict' ? 'conflict' : 'mismatch'
+}
+
+/** The error of a message whose identity belongs to another one. */
+export function conflictWith({ id, source, takenAt }: TakenBefore): HapaxError {
+  const when = takenAt === undefined ? 'just now' : `at ${takenAt.toISOString()}`
+  const what = `another message was taken under this identity: ${id} of ${source}, ${when}`
+  return new HapaxError('conflict', what, { fields: { id, source, takenAt } })
+}
+
+/** Names a message, without its payload: logs and events must not leak data. */
 export function ref({ id, source, type }: MessageRef): MessageRef {
   return { id, source, type }
 }
 
-/** The command that shows a message: as a field of a log line. */
+/** The command that shows a message, as a field of a log line. Quoted, because ids and sources come from third-party senders. */
 export function howToSee({ id, source }: MessageRef): { readonly advice: string } {
   const [idWord, sourceWord] = [shellWord(safe(id)), shellWord(safe(source))]
   return { advice: `To see it: npx hapax explain ${idWord} --source ${sourceWord}` }
 }
 
-/** Says what became of the messages of a consumer, to the log and to whoever listens. */
+/** Reports what became of the messages of a consumer, to the log and as events, and returns the outcome. */
 export class Reporter {
   readonly #events: EventHub
   readonly #logger: Logger
@@ -31,12 +50,12 @@ export class Reporter {
     this.#consumer = consumer
   }
 
-  /** A message that was taken before; with another payload it is a mismatch as well. */
+  /** A message that was taken before. With another payload it is reported as a mismatch as well. */
   duplicate(stored: StoredMessage, receipt?: TakenBefore, mismatch = false): Outcome {
     const takenAt = receipt?.takenAt
     const event = { consumer: this.#consumer, message: ref(stored), ...(takenAt && { takenAt }) }
     if (mismatch) {
-      this.#logger.warn(event, 'a duplicate came with another payload than the first one')
+      this.#logger.warn(event, 'a duplicate has another payload than the first delivery')
       this.#events.emit('mismatch', () => event)
     }
     this.#logger.debug(event, 'duplicate')
@@ -44,7 +63,7 @@ export class Reporter {
     return DUPLICATE
   }
 
-  /** No handler wants it. */
+  /** The consumer has no handler for the type, and `unknown` is 'ignore'. */
   ignored(stored: StoredMessage): Outcome {
     const event = { consumer: this.#consumer, message: ref(stored) }
     this.#logger.debug(event, 'ignored: no handler is registered for its type')
@@ -52,19 +71,19 @@ export class Reporter {
     return IGNORED
   }
 
-  /** Somebody else is working on it. */
+  /** Another process is working on the message; the broker has to deliver it again. */
   busy(stored: StoredMessage, error: Error): Outcome {
     this.#events.emit('busy', () => ({ consumer: this.#consumer, message: ref(stored) }))
     return outcome('busy', error)
   }
 
-  /** What follows from a failed attempt has been written down. */
+  /** A failed attempt and the decision about it have been recorded. */
   verdict(stored: StoredMessage, verdict: Verdict, attempt: number): Outcome {
     const { error } = verdict
     const event = { consumer: this.#consumer, message: ref(stored), attempt }
     if (verdict.kind === 'retry') {
       const { delayMs, attempts } = verdict
-      // Always with the same unit: lines of one kind may differ in numbers only.
+      // Always in seconds: lines of one kind differ in numbers only, so that the log limit recognises them.
       const next = `the next attempt is in ${(delayMs / 1000).toFixed(1)} s`
       const what = `the handler of ${stored.type} failed (attempt ${attempt} of ${attempts}); ${next}`
       this.#logger.warn({ ...event, attempts, delayMs, ...faultFields(error) }, what)
@@ -80,7 +99,7 @@ export class Reporter {
     return outcome(reason === 'expired' ? 'expired' : reason === 'unknown-effect' ? 'held' : 'failed', error)
   }
 
-  /** Another process has it now, or has settled it. */
+  /** The lease expired. Another process has the message now, or has settled it. */
   leaseLost(stored: StoredMessage, fence: number): void {
     const event = { consumer: this.#consumer, message: ref(stored), fence }
     this.#logger.warn(event, 'the lease was lost to another process')

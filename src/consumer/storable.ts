@@ -3,13 +3,13 @@ import type { StoredMessage } from '../message/index.ts'
 import { asciiJson, inAscii, shortened } from '../message/index.ts'
 import type { Verdict } from './verdict.ts'
 
-/** A message, and what follows from what happened to it. */
+/** A message, and the decision about its failed attempt. */
 export interface Kept {
   readonly message: StoredMessage
   readonly verdict: Verdict
 }
 
-/** Keeps a message as far as the store takes it. */
+/** Keeps a message whole, or, if the store refuses it, what can be kept of it. */
 export async function asFarAsStorable<T>(whole: Kept, keep: (kept: Kept) => Promise<T>): Promise<T> {
   try {
     return await keep(whole)
@@ -19,7 +19,7 @@ export async function asFarAsStorable<T>(whole: Kept, keep: (kept: Kept) => Prom
   }
 }
 
-/** Writes a JSON text, in ASCII if the database has not all of its characters. */
+/** Writes a JSON text. If the encoding of the database lacks some of its characters, they are written as escapes. */
 export async function jsonInAnyEncoding<T>(
   json: string | null,
   write: (json: string | null) => Promise<T>,
@@ -33,8 +33,8 @@ export async function jsonInAnyEncoding<T>(
 }
 
 /**
- * Keeps what can be kept of a message that the store refused: in the failed store, without the end of a long payload; if that is
- * refused too, also with its texts in ASCII, for a database whose encoding lacks their characters.
+ * Keeps what can be kept of a message that the store refused, so that it is not lost silently. First in the failed store with a shortened
+ * payload; if that is refused too, with its texts in ASCII, for a database whose encoding lacks their characters.
  */
 export async function keepStub<T>(
   { message, verdict }: Kept,
@@ -51,7 +51,7 @@ export async function keepStub<T>(
   }
 }
 
-/** There is no place in which it could wait for another attempt. */
+/** A message that cannot be stored cannot wait for another attempt, so that a retry becomes a failure. */
 function givenUp(verdict: Verdict, refused: HapaxError): Verdict {
   if (verdict.kind === 'fail') return verdict
   const what = `${messageOf(refused)}; the attempt before that failed: ${messageOf(verdict.error)}`

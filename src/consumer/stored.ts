@@ -8,7 +8,7 @@ import type { ConsumerSettings } from './options.ts'
 import { ref } from './reporter.ts'
 import { outcome } from './verdict.ts'
 
-/** After this many crashes while nothing else ran, a message is held to be what ends the process. */
+/** After this many crashes while nothing else ran in the process, a message is presumed to be their cause. */
 export const MAX_CRASHES = 3
 
 /** A row of the inbox with its decoded message. */
@@ -18,13 +18,13 @@ interface InboxJob<Tx> extends Job<Tx> {
 
 /** The rows of one call of `work`. */
 interface Ours {
-  /** By the last transaction. */
+  /** Claimed by the last transaction. */
   claimed: ReadonlyMap<string, InboxRow>
-  /** By an earlier one, whose commit was in doubt and turned out to have happened. */
+  /** Settled by an earlier transaction whose commit was unknown at first, and turned out to have happened. */
   readonly settled: Map<string, InboxRow>
 }
 
-/** How the transaction of some rows ended, apart from the way it failed. */
+/** How the transaction of some rows ended, if it did not fail. */
 type Ended =
   | { readonly kind: 'processed' }
   /** A row cannot become a job; nothing was kept. */
@@ -32,12 +32,12 @@ type Ended =
   /** Rows that have ended their process too often; nothing was kept. */
   | { readonly kind: 'crash-loop'; readonly rows: readonly InboxRow[] }
 
-/** What works the stored rows of a consumer. */
+/** Works the stored rows of a consumer, in a transaction or under a lease. */
 export interface StoredWork {
   work(seqs: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, Outcome>>
 }
 
-/** What a consumer gives to whatever works its stored rows. */
+/** The parts of a consumer that work on stored rows needs. */
 export interface StoredWorkParts<Tx> {
   readonly engine: Engine<Tx>
   readonly consumer: string
@@ -46,7 +46,10 @@ export interface StoredWorkParts<Tx> {
   readonly registry: Pick<Registry<Tx>, 'handlerOf'>
 }
 
-/** Works messages that wait in the inbox: the rows that could be claimed are the right to run. */
+/**
+ * Works messages that wait in the inbox. A row is locked in the transaction in which its handler runs, and is deleted by its commit: so
+ * a message takes effect once, whatever workers believe about each other.
+ */
 export class InboxWork<Tx> {
   readonly #engine: Engine<Tx>
   readonly #consumer: string
@@ -63,14 +66,14 @@ export class InboxWork<Tx> {
   }
 
   /**
-   * Runs handlers for rows in one transaction; when one of them fails, in smaller ones. A row without an outcome was not
-   * ours: settled or locked by another worker, or behind its key.
+   * Runs the handlers of these rows in one transaction; when one of them fails, in smaller ones. A row without an outcome was
+   * settled or locked by another worker, or stands behind another message of its key.
    */
   async work(seqs: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, Outcome>> {
     const started = this.#engine.clock.monotonic()
     const ours: Ours = { claimed: new Map(), settled: new Map() }
     const attempt = new Attempt<Tx, Ended>(this.#engine, this.#settings, {
-      // After an unknown commit the old transaction may still hold a row: wait for it, then the row tells.
+      // After an unknown commit the old transaction may still hold the row. When it has ended, the row shows how.
       opening: (_token, resolving) => ({ kind: 'claim', seqs, locked: resolving ? 'wait' : 'skip' }),
       body: (running) => this.#body(running, ours),
       onUnknown: () => this.#unknown([...ours.claimed.values()]),
@@ -87,7 +90,7 @@ export class InboxWork<Tx> {
     return new Map([...outcomes, ...this.#processed([...ours.settled.values()], started)])
   }
 
-  /** One of them cannot be read, for example because it exceeds what the server sends at once: the others can. */
+  /** One row cannot be read, for example because it exceeds the largest packet of the server. It must not stop the others. */
   async #oneByOne(
     seqs: readonly string[],
     error: Error,
@@ -109,7 +112,7 @@ export class InboxWork<Tx> {
   }
 
   async #body({ unit, run, resolving }: Running<Tx>, ours: Ours): Promise<UnitEnd<Ended>> {
-    // Gone: our commit of unknown outcome had settled it. There, but not claimed: it had not, and now it is not ours.
+    // Gone: our unknown commit did settle it. Still there but not claimed: it did not, and another worker has the row now.
     for (const [seq, row] of ours.claimed) if (resolving && !unit.present.has(seq)) ours.settled.set(seq, row)
     ours.claimed = unit.claimed
     if (unit.claimed.size === 0) return { value: { kind: 'processed' }, writes: undefined }
@@ -187,7 +190,7 @@ export class InboxWork<Tx> {
       const seqs = part.map(({ row }) => row.seq)
       for (const [seq, result] of await this.work(seqs, signal)) outcomes.set(seq, result)
     }
-    // One of the handlers may have committed the whole group: then nobody else would ever miss these.
+    // One of the handlers may have committed the whole group. Its rows would then be gone without a trace of the failure.
     for (const row of isFeared(error) ? rows.filter(({ seq }) => !outcomes.has(seq)) : []) {
       const result = await this.#recorder.afterGroup(row, error)
       if (result !== undefined) outcomes.set(row.seq, result)

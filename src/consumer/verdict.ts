@@ -10,9 +10,9 @@ import {
 } from '../base/index.ts'
 import type { Outcome, OutcomeStatus } from '../contracts/index.ts'
 
-/** What follows from a failed attempt. */
+/** The decision about a failed attempt: another one later, or the failed store. */
 export type Verdict =
-  /** `attempts`: how many there are in all. */
+  /** `attempts`: how many the policy allows in all. */
   | { readonly kind: 'retry'; readonly delayMs: number; readonly attempts: number; readonly error: Error }
   | { readonly kind: 'fail'; readonly reason: ErrorCode; readonly error: Error }
 
@@ -50,7 +50,7 @@ export function judge(thrown: unknown, attempt: number, policy: RetryPolicy, ran
   return { kind: 'retry', delayMs, attempts: policy.attempts, error }
 }
 
-/** No database takes a time that is no number, or thousands of years away. */
+/** Ten years. Databases refuse dates that are thousands of years away, and then the failure could not be recorded. */
 const MAX_DELAY_MS = 10 * 365 * 24 * 3_600_000
 
 function askedDelay(error: Error): number | undefined {
