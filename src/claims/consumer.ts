@@ -44,7 +44,10 @@ const NAMES = [
   'retentionMs',
 ] as const satisfies readonly (keyof ClaimConsumerOptions)[]
 
-/** What `hapax.leased` makes on a claim store, as workers see it. */
+/**
+ * The consumer behind `hapax.leased` on a claim store. There is no inbox: a message that fails stays with its broker, which delivers it
+ * again; the store remembers attempts, claims and receipts.
+ */
 export class ClaimConsumerCore implements ClaimConsumer, Fed {
   readonly kind = 'claimed'
   readonly name: string
@@ -98,8 +101,8 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
   }
 
   /**
-   * Takes one delivery: claims it and works on it. Resolves with what became of it; without `ack`, deliver it again. Rejects
-   * only when the store could not be reached or could not tell: then do not acknowledge either.
+   * Takes one delivery: claims it and works on it. Resolves with its outcome; without `ack`, the broker has to deliver it again.
+   * Rejects only when the store is not available: do not acknowledge then either.
    */
   async handle(message: IncomingMessage): Promise<Outcome> {
     const [result] = await this.handleMany([message])
@@ -117,7 +120,7 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
   ): Promise<readonly Outcome[]> {
     if (!Array.isArray(messages)) expected('messages', 'an array', messages)
     refuseDisabled(this.name, this.settings)
-    // Not map(), which leaves out what is missing.
+    // Not map(), which skips the holes of a sparse array: each must be refused, and have an outcome.
     const entries = Array.from(messages, (message) => this.#entry(message))
     this.#turns.refuseNested(entries.map(({ stored }) => stored))
     const unique = distinct(entries)
@@ -140,32 +143,32 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
     return this.#registry.served
   }
 
-  /** One by one: each is acknowledged as soon as it is done, and claims that come together are made together anyway. */
+  /** One by one, so that each is acknowledged as soon as it is done. Claims made in the same moment share a request anyway. */
   get groupSize(): number {
     return 1
   }
 
-  /** Without an inbox there is no order. */
+  /** Always false: without an inbox there is no order. */
   get ordered(): boolean {
     return false
   }
 
-  /** Whether it was made by this hapax. */
+  /** Whether it belongs to this hapax. A worker cannot serve a consumer of another store. */
   isOf(engine: ClaimEngine): boolean {
     return this.#engine === engine
   }
 
-  /** Called by a worker: from now on no handler may be added. */
+  /** Called by a worker. No handler may be added from now on. */
   start(): void {
     this.#registry.start()
   }
 
-  /** Works messages that a person wants to be tried again; called by a worker. */
+  /** Retries failed messages as a person has asked for; called by a worker. */
   workStored(limit: number, signal: AbortSignal): ReturnType<ClaimedWork['workStored']> {
     return this.#work.workStored(limit, signal)
   }
 
-  /** What somebody here works on already, and what is not for this process, does not hold up the others. */
+  /** Messages that another call is working on, and types of other processes, are taken apart, so that they do not delay the rest. */
   async #group(entries: readonly Entry[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
     const apart = entries.filter((entry) => this.#turns.isHeld(entry.stored) || !this.#isOurs(entry))
     if (apart.length === 0) return this.#take(entries, signal)
@@ -194,7 +197,7 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
     return present(outcome, 'the outcome of a message')
   }
 
-  /** Whether it is worked on here, whatever others handle. */
+  /** Whether this process settles the message itself, whatever other processes handle. */
   #isOurs({ stored, refused }: Entry): boolean {
     return refused !== undefined || this.#registry.handlers.has(stored.type)
   }
@@ -206,7 +209,7 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
 
 /** How many messages of one call are claimed together. */
 const CLAIMED_TOGETHER = 100
-/** A group with a slow message does not hold up the next one. */
+/** Two, so that a group with a slow message does not hold up the next one. */
 const GROUPS_AT_ONCE = 2
 
 function claimSettings({ leaseMs, maxDurationMs, ...others }: ClaimConsumerOptions<object>): ClaimSettings {

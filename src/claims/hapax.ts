@@ -34,36 +34,40 @@ import type { ClaimEngine } from './work.ts'
 import type { ClaimWorkerOptions } from './worker.ts'
 import { ClaimWorkerCore } from './worker.ts'
 
-/** Options of `createHapax` on a store that only knows leases. */
+/** Options of `createHapax` on a claim store. */
 export interface ClaimHapaxOptions {
   readonly store: ClaimStore
-  /** As on other stores; nothing is published here. */
+  /** Accepted as on other stores, but without effect: nothing is published here. */
   readonly source?: string
-  /** @default warnings and errors to standard error, as text on a terminal and as JSON lines elsewhere */
+  /** Where hapax logs. @default warnings and errors to standard error, as text on a terminal and as JSON lines elsewhere */
   readonly logger?: Logger
   /**
-   * Removes from texts of errors what is secret in your application, before they are stored or logged. It gets them without what hapax
+   * Removes secrets of your application from error texts before they are stored or logged. hapax has already removed what it
    * recognises itself: passwords in URLs, tokens, private keys. @default nothing more is removed
    */
   readonly redact?: Redact
   /** The largest message that is taken. @default 1 MiB */
   readonly maxMessageBytes?: number
+  /** For tests. @default the system clock */
   readonly clock?: Clock
+  /** For tests. @default the random source of the system */
   readonly random?: Random
 }
 
-/** The failed store of a store that only knows leases: a failed message is tried again, or given up; it is not edited. */
+/** The failed messages of a claim store. They can be retried or discarded, but not edited. */
 export type ClaimFailed = FailedMessages
 
-/** A hapax on a store that only knows leases: leased consumers, and what people need to look after them. */
+/** A hapax on a claim store: leased consumers, and the tools to operate them. */
 export interface ClaimHapax {
   /** What happened, for logs and metrics. */
   readonly events: Events
   /** The failed store. */
   readonly failed: ClaimFailed
-  /** A named reader whose handlers call the outside world. The name scopes deduplication: keep it as long as it lives. */
+  /** A consumer whose handlers call the outside world. Its name scopes deduplication: do not change it later. */
   leased(name: string, options?: ClaimConsumerOptions<ClaimHandler<unknown>>): ClaimConsumer
+  /** A worker that reads subscriptions and retries failed messages. */
   worker(options: ClaimWorkerOptions): Worker
+  /** For each consumer: its types, its failed messages, and retries that are not finished. */
   status(): Promise<ClaimStatus>
   /** Every place where a message with this id is known. */
   explain(id: string, source?: string): Promise<readonly Trace[]>
@@ -73,7 +77,7 @@ export interface ClaimHapax {
   close(): Promise<void>
 }
 
-/** Puts together a hapax on a store that only knows leases. */
+/** Puts together a hapax on a claim store. */
 export class LeaseCore implements ClaimHapax {
   readonly events: EventHub
   readonly failed: ClaimFailed
@@ -137,7 +141,7 @@ export class LeaseCore implements ClaimHapax {
   }
 }
 
-/** Another payload needs another id and so another claim, which would have to be made together with the end of this one. */
+/** An edit needs a new id and so a new claim, in one step with the end of the old one. A claim store has no such step. */
 class Unedited extends FailedMessages {
   edit(): Promise<never> {
     const what =

@@ -15,22 +15,22 @@ export interface StoredLineOptions {
   report(error: Error): void
 }
 
-/** What people want to be tried again, of one consumer. */
+/** Failed messages of one consumer that a person wants to be tried again: the only messages that a claim store keeps for a worker. */
 export class StoredLine {
   readonly #options: StoredLineOptions
-  /** What runs, and what tells it to stop. */
+  /** What runs, and the controller that tells it to stop. */
   readonly #running = new Map<Promise<void>, AbortController>()
-  /** Tells what a look under way finds to stop. */
+  /** Stops whatever the look under way finds. */
   #look: AbortController | undefined
-  /** Semaphore that are kept free for what a look finds. */
+  /** Places that are reserved for what the look finds. */
   #held = 0
-  /** There was no place for a look: the next one that is free is taken, if it is our turn. */
+  /** There was no free place for a look. The next one that becomes free is taken. */
   #waits = false
 
   constructor(options: StoredLineOptions) {
     const { places, signal } = options
     this.#options = options
-    // Only if something may wait for it: a look at every delivery of a subscription would be a waste.
+    // Only if this line waits for a place: a look after every delivery of a subscription would be a waste.
     places.onFree(() => this.#onFree())
     signal.addEventListener('abort', () => this.#abort(signal.reason), { once: true })
   }
@@ -45,8 +45,8 @@ export class StoredLine {
   }
 
   /**
-   * Begins with what is due, as far as there is room; answers in how many milliseconds to look again. The places are taken before
-   * the look: a subscription with a backlog would have them by the time of the answer, every time.
+   * Begins with what is due, as far as there is room. Returns in how many milliseconds to look again. The places are taken before
+   * the look: otherwise a subscription with a backlog would take them while the store replies, every time.
    */
   async begin(): Promise<number> {
     while (this.#options.places.free) this.#hold()
@@ -64,7 +64,7 @@ export class StoredLine {
     }
   }
 
-  /** The worker stops, and looks no more: what a look under way finds is put back. */
+  /** The worker stops: whatever the look under way finds is put back. */
   stop(): void {
     this.#look?.abort(stopped())
   }
@@ -86,7 +86,7 @@ export class StoredLine {
     for (const look of this.#running.values()) look.abort(reason)
   }
 
-  /** It has one of the places that were kept. */
+  /** The work takes one of the reserved places. */
   #track(work: Promise<unknown>, look: AbortController): void {
     const { places, changed, report } = this.#options
     this.#held -= 1

@@ -2,16 +2,16 @@ import { type Clock, HapaxError } from '../base/index.ts'
 import type { Verdict } from '../consumer/index.ts'
 
 /**
- * Who may run of the messages whose process was not heard of again. Most of them had nothing to do with it: after the first time a few
- * run at once. What was in hand a second time runs while no other such message does. None of them waits here, so that none stands in
- * the way of others.
+ * Decides which suspects may run: messages whose claim ran out because their process crashed or hung. Most of them did not cause it, so
+ * that after one crash a few suspects run at once. After a second crash a message runs while no other suspect does. A suspect that may
+ * not run is sent back instead of waiting here, so that it blocks no other message.
  */
 export class Quarantine {
   readonly #clock: Clock
   readonly #most: number
   #few = 0
   #alone = false
-  /** Until then the few leave room for one that has to be alone. */
+  /** Until this time no further suspects begin, so that one that has to be alone gets its turn. */
   #wantedUntil = Number.NEGATIVE_INFINITY
 
   constructor(clock: Clock, concurrency: number) {
@@ -19,7 +19,7 @@ export class Quarantine {
     this.#most = Math.ceil(concurrency / PART)
   }
 
-  /** Whether a message of so many crashes may run now; it leaves when it is done. */
+  /** Whether a message with this many crashes may run now. If so, call `leave` when it is done. */
   enter(crashes: number): boolean {
     return crashes >= ALONE_AFTER ? this.#enterAlone() : this.#enterFew()
   }
@@ -47,29 +47,30 @@ export class Quarantine {
 }
 
 const ALONE_AFTER = 2
-/** A quarter of what runs at once, and always one. */
+/** A quarter of what runs at once may be suspects, and always at least one. */
 const PART = 4
-/** Longer than one takes to ask again. */
+/** Longer than a refused suspect waits before it asks again. */
 const WANTED_MS = 5_000
 
 // Why a claimed message is not worked on.
 
-/** Somebody else has it. */
+/** Another process holds the claim. */
 export function elsewhere(): HapaxError {
   return new HapaxError('busy', 'another process is working on this message')
 }
 
-/** It waits for its next attempt. */
+/** A suspect that may not run yet; see `Quarantine`. */
 export function notItsTurn(): HapaxError {
-  return new HapaxError('busy', 'whoever had this message was not heard of again: few of that kind run at once')
+  return new HapaxError('busy', 'the process that had this message crashed or hung; only few such messages run at once')
 }
 
+/** It waits for its next attempt. */
 export function notDue(): HapaxError {
   return new HapaxError('busy', 'the next attempt at this message is not due yet')
 }
 
-/** It has ended its process too often. */
+/** The verdict on a message whose process crashed too often. */
 export function crashLoop(crashes: number): Verdict & { kind: 'fail' } {
-  const what = `${crashes} times in a row, whoever worked on this message was not heard of again`
+  const what = `${crashes} times in a row, the process that worked on this message crashed or hung`
   return { kind: 'fail', reason: 'crash-loop', error: new HapaxError('crash-loop', what) }
 }

@@ -37,7 +37,7 @@ import type { Floor } from '../transaction/index.ts'
 import { Call } from './call.ts'
 import { crashLoop, elsewhere, notDue, notItsTurn, Quarantine } from './quarantine.ts'
 
-/** What every part of a hapax on a lease store shares. */
+/** What every part of a hapax on a claim store shares. */
 export interface ClaimEngine extends EffectEngine {
   readonly store: ClaimStore
   readonly logger: LimitedLogger
@@ -47,7 +47,7 @@ export interface ClaimEngine extends EffectEngine {
   readonly floor: Floor
 }
 
-/** Settings of a consumer on a lease store. */
+/** Settings of a consumer on a claim store. */
 export interface ClaimSettings
   extends LeaseSettings,
     Pick<
@@ -67,8 +67,8 @@ export interface ClaimSettings
 }
 
 /**
- * What is asked for in one turn of the event loop is asked for at once. Not in pieces, although the store could begin with them: one
- * that writes to disk before it replies would do so for each piece.
+ * Requests of one turn of the event loop are sent as one. Not in pieces, although the store could begin earlier: a store that syncs to
+ * disk before it replies would do so for each piece.
  */
 const TOGETHER = { gather: 'turn', overlap: true } as const
 
@@ -77,7 +77,10 @@ type Write<T> = (failure: Failure) => Promise<T>
 /** A claimed message. */
 type Work = ClaimHistory & { readonly message: StoredMessage; readonly lease: Lease }
 
-/** Claims messages, calls their handlers under the lease, and writes down what became of them. Nothing else is kept of a message. */
+/**
+ * Claims messages, calls their handlers under the claim, and settles them. The store keeps claims, receipts and failed messages; the
+ * payload of a message that is to be retried stays with the broker.
+ */
 export class ClaimedWork {
   readonly #engine: ClaimEngine
   readonly #consumer: string
@@ -108,11 +111,11 @@ export class ClaimedWork {
       return leases.map(({ seq }) => settled.has(seq))
     })
     const report = (error: Error): void =>
-      engine.logger.warn({ consumer, ...errorFields(error) }, 'leases could not be prolonged')
+      engine.logger.warn({ consumer, ...errorFields(error) }, 'leases could not be renewed')
     this.#leases = new Leases({ store: store.claims, clock, leaseMs, report })
   }
 
-  /** Takes deliveries of distinct keys: claims them together, and works on those that are ours. */
+  /** Takes distinct deliveries: claims them together, and works on those whose claim was granted. */
   async take(entries: readonly Entry[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
     const claims = await this.#claimed(entries)
     const outcomes = entries.map((entry, index) =>
@@ -121,19 +124,19 @@ export class ClaimedWork {
     try {
       return await Promise.all(outcomes)
     } catch (error) {
-      // Also when the store cannot tell of one of them, nothing is left behind that still runs.
+      // The caller must not see the error while handlers of the same call still run.
       await Promise.allSettled(outcomes)
       throw error
     }
   }
 
-  /** Whether another process of this consumer handles the type by name (a rolling deployment). */
+  /** Whether another process of this consumer handles the type by name, as during a rolling deployment. */
   async isElsewhere(type: string): Promise<boolean> {
     const known = await this.#engine.store.subscriptions.list()
     return known.some((each) => each.consumer === this.#consumer && each.type === type)
   }
 
-  /** Works messages that the store had, as many as it may; answers those that it began with, and when to look again. */
+  /** Begins with up to `limit` messages that wait in the store. Returns what it began, and when to look again. */
   async workStored(
     limit: number,
     signal: AbortSignal,
@@ -146,14 +149,14 @@ export class ClaimedWork {
     return { running, nextMs }
   }
 
-  /** Says what a message is to one that was taken before it. */
+  /** The outcome of a message whose receipt is there already: a duplicate, or a conflict. */
   takenBefore(stored: StoredMessage, before: TakenBefore): Outcome | Promise<Outcome> {
     const found = compare(stored, before, this.#settings.onMismatch)
     if (found === 'conflict') return this.#conflict(stored, conflictWith(before))
     return this.#reporter.duplicate(stored, before, found === 'mismatch')
   }
 
-  /** Those that came by themselves are claimed with others that did. */
+  /** A delivery that came alone is claimed together with others that came alone in the same moment. */
   async #claimed(entries: readonly Entry[]): Promise<readonly Claimed[]> {
     const [first] = entries
     if (entries.length === 1 && first !== undefined) return [await this.#claimOne(first.stored)]
@@ -185,7 +188,7 @@ export class ClaimedWork {
     }
   }
 
-  /** Whoever had it was not heard of again: few others of that kind run meanwhile, or none. It does not wait for its turn in here. */
+  /** The process that had the message crashed or hung. It runs beside few other suspects, or none; if it may not run now, it is sent back. */
   async #suspect(entry: Entry, crashes: number, signal: AbortSignal | undefined): Promise<Outcome> {
     if (!this.#quarantine.enter(crashes)) {
       return { ...this.#reporter.busy(entry.stored, notItsTurn()), retryAfterMs: SUSPECT_MS }
@@ -198,12 +201,12 @@ export class ClaimedWork {
     }
   }
 
-  /** One that a person wants to be tried again. A type that this process does not handle is left to others. */
+  /** A message that a person wants to be tried again. A type that this process does not handle is left to others. */
   async #stored(claim: StoredClaim, signal: AbortSignal): Promise<Outcome> {
     const { type } = claim.message
     if (!(await this.#isOurs(type))) return this.#putBack(claim, this.#registry.unknownType(type), ELSEWHERE_MS)
     if (claim.crashes === 0) return this.#work(claim, undefined, signal)
-    // In hand it would be a suspect once more, if the one that runs ends the process.
+    // Keeping the claim while it waits would count another crash against it, if the running suspect ends the process.
     if (!this.#quarantine.enter(claim.crashes)) return this.#toLine(claim)
     try {
       return await this.#work(claim, undefined, signal)
@@ -217,7 +220,7 @@ export class ClaimedWork {
     return this.#registry.unknown !== undefined && !(await this.isElsewhere(type))
   }
 
-  /** Another suspect runs: it waits for its turn in the store, and stays what it is. */
+  /** Another suspect runs. This one waits in the store, with its count of crashes unchanged. */
   async #toLine({ lease, attempts, crashes }: StoredClaim): Promise<Outcome> {
     const error = elsewhere()
     const end = { attempts, crashes, delayMs: SUSPECT_MS, error: recordError(error, this.#engine.redact) }
@@ -264,7 +267,7 @@ export class ClaimedWork {
       call.close()
       return this.#failed(work, asError(error), signal)
     } finally {
-      // What became of it is written down while the next handler runs.
+      // Settling needs no place: the next handler may run meanwhile.
       this.#places.give()
     }
     held.end()
@@ -279,7 +282,7 @@ export class ClaimedWork {
 
   #failed(work: Work, error: Error, signal: AbortSignal | undefined): Promise<Outcome> | Outcome {
     if (isHapaxError(error, 'lease-lost')) return this.#lost(work)
-    // Nobody's fault: the worker was told to stop, or the store let it down.
+    // Not the handler's failure: the worker is stopping, or the store was not available.
     if (signal?.aborted || isHapaxError(error, 'store-unavailable')) return this.#putBack(work, error)
     return this.#verdict(work, error, work.attempts + 1)
   }
@@ -293,7 +296,7 @@ export class ClaimedWork {
     if (!(await store.claims.release(lease, { attempts, delayMs, error: recordError(error, this.#engine.redact) })))
       return this.#lost(work)
     this.#reporter.verdict(message, verdict, attempts)
-    // Only the broker has it: it has to deliver it again.
+    // Only the broker has the payload, so it has to deliver the message again.
     return { ...outcome('rolled-back', error), retryAfterMs: delayMs }
   }
 
@@ -315,7 +318,7 @@ export class ClaimedWork {
     return outcome('conflict', error)
   }
 
-  /** Writes to the failed store what it takes of a message. */
+  /** Writes a message to the failed store, as far as the store accepts it. */
   #kept<T>(message: StoredMessage, verdict: Verdict & { kind: 'fail' }, attempts: number, write: Write<T>): Promise<T> {
     const { retentionMs } = this.#settings
     const failure = {
@@ -327,7 +330,7 @@ export class ClaimedWork {
     return asFarAsStorable({ message, verdict }, (kept) => write({ ...failure, message: kept.message }))
   }
 
-  /** Lets go of it without using up an attempt; a suspect stays one. If the store is away the lease ends by itself. */
+  /** Releases the claim without using up an attempt; a suspect stays a suspect. If the store is away, the claim runs out by itself. */
   async #putBack(
     { message, lease, attempts, crashes }: Work,
     error: Error,
@@ -338,21 +341,24 @@ export class ClaimedWork {
     await store.claims
       .release(lease, { attempts, crashes, delayMs, error: recordError(error, this.#engine.redact) })
       .catch((thrown: unknown) =>
-        logger.warn({ ...event, ...errorFields(asError(thrown)) }, 'its lease has to run out'),
+        logger.warn(
+          { ...event, ...errorFields(asError(thrown)) },
+          'the claim could not be released; it has to run out',
+        ),
       )
     logger.warn({ ...event, ...errorFields(error) }, 'the message is put back')
     events.emit('rolled-back', () => ({ ...event, error }))
     return outcome('rolled-back', error)
   }
 
-  /** Nothing is claimed: the broker finds the process that handles it. */
+  /** A type of another process. Nothing is claimed, and the broker delivers it again, in time to the right process. */
   notHere({ stored }: Entry): Outcome {
     const error = this.#registry.unknownType(stored.type)
     this.#engine.events.emit('rolled-back', () => ({ consumer: this.#consumer, message: ref(stored), error }))
     return outcome('rolled-back', error)
   }
 
-  /** Another process has it now, or has settled it: who it is, the next delivery finds out. */
+  /** The claim was lost. Another process has the message or has settled it; the next delivery finds out which. */
   #lost({ message, lease }: Work): Outcome {
     this.#reporter.leaseLost(message, lease.fence)
     return outcome('busy', elsewhere())
@@ -360,9 +366,9 @@ export class ClaimedWork {
 }
 
 const PROCESSED = outcome('processed')
-/** What was put back is not tried again at once. */
+/** How long a message that was put back waits before it is tried again. */
 const PUT_BACK_MS = 100
-/** Suspects ask again so often whether it is their turn. */
+/** How long a suspect waits before it asks again whether it may run. */
 const SUSPECT_MS = 1_000
-/** What another process has to handle is left to it for so long. */
+/** How long a message is left to the process that handles its type. */
 const ELSEWHERE_MS = 5_000

@@ -15,15 +15,15 @@ import { ClaimConsumerCore } from './consumer.ts'
 import { StoredLine } from './line.ts'
 import type { ClaimEngine } from './work.ts'
 
-/** Options of a worker on a store that only knows leases. */
+/** Options of a worker on a claim store. */
 export interface ClaimWorkerOptions {
-  /** `consumer.from(…)` for those fed by a broker. A bare consumer works what people want to be tried again; so do the others. */
+  /** `consumer.from(…)` for consumers fed by a broker. A bare consumer only retries failed messages; the others do so as well. */
   readonly consume: readonly (ClaimConsumer | Source<never>)[]
-  /** The longest pause between two looks for what people want to be tried again. @default 1_000 */
+  /** The longest pause between two looks for failed messages to retry. @default 1_000 */
   readonly pollMs?: number
 }
 
-/** Reads subscriptions, and works what people want to be tried again. Runs until it is stopped. */
+/** Reads subscriptions, and retries failed messages when a person asks for it. Runs until it is stopped. */
 export class ClaimWorkerCore implements Worker {
   readonly #engine: ClaimEngine
   readonly #consumers: readonly ClaimConsumerCore[]
@@ -34,7 +34,7 @@ export class ClaimWorkerCore implements Worker {
   readonly #life: LifeCycle
   #lines: readonly StoredLine[] = []
   #readers: readonly Reader[] = []
-  /** The store did not take what a subscription had delivered last. */
+  /** The store was not available for the last delivery. */
   #failing = false
 
   /** Made by `hapax.worker`. */
@@ -52,7 +52,7 @@ export class ClaimWorkerCore implements Worker {
     this.#life = this.#lifeCycle()
   }
 
-  /** Checks what can be checked, and begins. Rejects when the store is not there, or when a broker refuses. */
+  /** Checks the settings, and begins. Rejects when the store is not available, or when a broker refuses. */
   start(): Promise<void> {
     return this.#life.start()
   }
@@ -62,12 +62,12 @@ export class ClaimWorkerCore implements Worker {
     return { consumers: this.#consumers.map(({ name }) => name), disabled: this.#disabled, relays: [] }
   }
 
-  /** Whether it runs and the store answers: for a readiness probe. */
+  /** Whether it runs and the store is available: for a readiness probe. */
   get ready(): boolean {
     return this.#life.isHealthy && !this.#failing
   }
 
-  /** Resolves when nothing is in hand and nothing is due that people want to be tried again. */
+  /** Resolves when no message is in hand and no retry is due. */
   drain(): Promise<void> {
     return this.#life.drain()
   }
@@ -138,7 +138,7 @@ export class ClaimWorkerCore implements Worker {
     this.#failing = failing
   }
 
-  /** Begins with what is due. */
+  /** Looks once, and begins with what is due. */
   async #round(asked: boolean): Promise<Round> {
     const looks = await this.#look()
     const drained = [...this.#lines, ...this.#readers].every((each) => each.idle)
@@ -147,7 +147,7 @@ export class ClaimWorkerCore implements Worker {
     return { drained, restMs: Math.max(1, restMs) }
   }
 
-  /** When one of them fails the others are waited for: a line looks once at a time. */
+  /** Waits for all looks, also when one fails: a line must not look twice at the same time. */
   async #look(): Promise<readonly number[]> {
     const looks = this.#lines.map((line) => line.begin())
     await Promise.allSettled(looks)
@@ -157,11 +157,12 @@ export class ClaimWorkerCore implements Worker {
   #report(error: Error): void {
     const consumers = this.#consumers.map(({ name }) => name)
     const fields = isHapaxError(error) ? errorFields(error) : faultFields(error)
-    this.#engine.logger.error({ consumers, ...fields }, 'the worker goes on after an error')
+    this.#engine.logger.error({ consumers, ...fields }, 'the worker continues after an error')
     this.#engine.events.emit('worker-error', () => ({ consumers, error }))
   }
 }
 
+/** How soon to look again while `drain` waits. */
 const ASKED_MS = 50
 
 function consumerOf(engine: ClaimEngine, given: ClaimConsumer | Source<never>): ClaimConsumerCore {

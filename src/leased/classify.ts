@@ -1,9 +1,9 @@
 import { NotDone, Permanent, RetryAfter } from '../base/index.ts'
 
 /**
- * Errors that only come before a request is sent. Not those of a connection, such as ECONNREFUSED or EHOSTUNREACH: a link on which a
- * request is under way ends with the same codes when a router or a firewall says so; there the call of the system tells. What
- * it does not tell is whether a client made another request before this one: its retries and redirects are to be switched off.
+ * Error codes that occur only before a request is sent. Codes of connections, such as ECONNREFUSED or EHOSTUNREACH, are not among them:
+ * a router or a firewall can end a connection with the same codes while a request is under way. For those, the system call decides
+ * (`connect`). Neither shows whether the client made another request before this one: switch off its retries and redirects.
  */
 const NOT_SENT: ReadonlySet<unknown> = new Set([
   'ENOTFOUND',
@@ -23,8 +23,8 @@ const NOT_SENT: ReadonlySet<unknown> = new Set([
 ])
 
 /**
- * Whether a call that threw this did certainly not happen: `NotDone`, `Permanent` and `RetryAfter` say so, and so does a
- * network error from before the request was sent. Anything else, a timeout above all, leaves it unknown.
+ * Whether a call that threw this error certainly did not happen. `NotDone`, `Permanent` and `RetryAfter` say so, and so does a network
+ * error from before the request was sent. After any other error, above all a timeout, it is unknown.
  */
 export function classifyError(error: unknown): 'not-done' | 'unknown' {
   return isNotDone(error, 0) ? 'not-done' : 'unknown'
@@ -42,7 +42,7 @@ function isNotDone(error: unknown, depth: number): boolean {
   if (typeof error !== 'object' || error === null || depth > 5) return false
   if (error instanceof NotDone || error instanceof Permanent || error instanceof RetryAfter) return true
   const { code, syscall, errors, cause }: NetworkError = error
-  // Several addresses were tried: none of them may have got it.
+  // Node tried several addresses: the call did not happen only if it reached none of them.
   if (Array.isArray(errors) && errors.length > 0) return errors.every((each) => isNotDone(each, depth + 1))
   if (NOT_SENT.has(code) || syscall === 'connect' || syscall === 'getaddrinfo') return true
   return isNotDone(cause, depth + 1)

@@ -1,9 +1,11 @@
+// The rules of effects: what may be called, under which names, which results are kept, and what a call must not do.
+
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { describe, expected, HapaxError, noOthers, positiveInteger, text } from '../base/index.ts'
 import type { EffectCall, EffectOptions, EffectRow } from '../contracts/index.ts'
 import { classifyError } from './classify.ts'
 
-/** Whatever a classify of one's own says beside 'not-done', or throws, it is not that. */
+/** Whether the call certainly did not happen. A `classify` that throws, or returns anything but 'not-done', is taken as unknown. */
 export function isCertain<T>(thrown: unknown, { classify = classifyError }: EffectOptions<T>): boolean {
   try {
     return classify(thrown) === 'not-done'
@@ -12,7 +14,7 @@ export function isCertain<T>(thrown: unknown, { classify = classifyError }: Effe
   }
 }
 
-/** Checks what a handler wants to be called. */
+/** Checks the arguments of `ctx.effect`. */
 export function checkEffect<T>(name: string, call: EffectCall<T>, options: EffectOptions<T>): void {
   text('name', name)
   if (typeof call !== 'function') expected(`the call of '${name}'`, 'a function', call)
@@ -30,17 +32,17 @@ export function checkEffect<T>(name: string, call: EffectCall<T>, options: Effec
   if (timeoutMs !== undefined) positiveInteger('timeoutMs', timeoutMs, 1)
 }
 
-/** The names of the effects of one attempt. One name is one call: a second one would get the result of the first. */
+/** The names of the effects of one attempt. A name stands for one call: a second call under it would get the result of the first. */
 export class EffectNames {
   readonly #taken = new Set<string>()
   #refused: HapaxError | undefined
 
-  /** The first use of a name that was refused: whatever the handler makes of it, something was not called. */
+  /** The first refusal. The message cannot be settled after it, even if the handler caught the error: a call was not made. */
   get refused(): HapaxError | undefined {
     return this.#refused
   }
 
-  /** Takes a name, or says why it cannot be had. */
+  /** Takes a name; returns the error if it is taken already. */
   take(name: string): HapaxError | undefined {
     if (!this.#taken.has(name)) {
       this.#taken.add(name)
@@ -51,7 +53,7 @@ export class EffectNames {
     return error
   }
 
-  /** The call certainly did not happen, so that it may be made once more under its name. */
+  /** Frees a name whose call certainly did not happen, so that the handler may try once more. */
   free(name: string): void {
     this.#taken.delete(name)
   }
@@ -64,10 +66,22 @@ function reused(name: string): HapaxError {
   })
 }
 
-/** The longest result of an effect that is kept, as JSON. */
+/** A rejection that may be ignored: the message is not settled anyway, and an unhandled rejection would end the process. */
+export function refusedLater(error: HapaxError): Promise<never> {
+  const refused = Promise.reject(error)
+  refused.catch(() => {})
+  return refused
+}
+
+/** The error of a context that is used after its handler has ended. */
+export function settling(): HapaxError {
+  return new HapaxError('transaction-closed', 'the handler has ended: its message is being settled, or has been')
+}
+
+/** The longest result of an effect, as JSON. The journal keeps results for retries, and is no place for documents. */
 export const MAX_RESULT_BYTES: number = 64 * 1024
 
-/** JSON, or undefined if the value has none; nothing at all is an empty text. */
+/** The value as JSON; '' for undefined, which has no JSON. Returns undefined if the value cannot be serialised. */
 export function serialised(value: unknown): string | undefined {
   if (value === undefined) return ''
   try {
@@ -77,13 +91,13 @@ export function serialised(value: unknown): string | undefined {
   }
 }
 
-/** What was serialised. */
+/** The value that was serialised. */
 export function deserialised<T>(result: string): T {
   const value = result === '' ? undefined : JSON.parse(result)
   return value
 }
 
-/** The result of a call as it is kept; an error if it cannot be. */
+/** The result of a call as the journal keeps it, or the error why it cannot. */
 export function resultOf(name: string, value: unknown): string | HapaxError {
   const result = serialised(value)
   if (result === undefined) return unfit(name, `a JSON value, got ${describe(value)}`)
@@ -91,32 +105,32 @@ export function resultOf(name: string, value: unknown): string | HapaxError {
   return bytes > MAX_RESULT_BYTES ? unfit(name, `at most ${MAX_RESULT_BYTES} bytes as JSON, got ${bytes}`) : result
 }
 
-/** What a call returned in an earlier attempt. */
+/** What a call returned in an earlier attempt; throws `effect-result` if that could not be kept. */
 export function keptResult<T>({ name, result, error }: EffectRow): T {
   if (result !== null) return deserialised(result)
   const why = error === null ? '' : `: ${error.message}`
-  throw new HapaxError('effect-result', `'${name}' has happened, but its result was not kept${why}`)
+  throw new HapaxError('effect-result', `'${name}' happened, but its result was not kept${why}`)
 }
 
 function unfit(name: string, what: string): HapaxError {
-  return new HapaxError('effect-result', `'${name}' has happened, but its result cannot be kept: expected ${what}`)
+  return new HapaxError('effect-result', `'${name}' happened, but its result cannot be kept: expected ${what}`)
 }
 
-/** A call to the outside world, and the attempt that makes it. */
+/** An outside call, and the attempt that makes it. */
 interface Calling {
   readonly attempt: object
   readonly effect: string
 }
 
-/** To notice a call that uses the context of its own handler. Only effects touch it. */
+/** Detects a call that uses the context of its own handler. Only effects pay for it: other handlers never enter it. */
 const calling: AsyncLocalStorage<Calling> = new AsyncLocalStorage()
 
-/** Makes a call of this attempt. */
+/** Runs an outside call of this attempt. */
 export function inCall<T>(attempt: object, effect: string, call: () => T): T {
   return calling.run({ attempt, effect }, call)
 }
 
-/** A retry that finds a call done does not make it again: what was asked for inside it would be missing then. */
+/** Throws inside an outside call of this attempt. A retry skips calls that are done, and with them whatever they ask for. */
 export function refuseInCall(attempt: object, use: string): void {
   const inside = calling.getStore()
   if (inside?.attempt !== attempt) return

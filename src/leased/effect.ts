@@ -24,8 +24,10 @@ import {
   inCall,
   isCertain,
   keptResult,
+  refusedLater,
   refuseInCall,
   resultOf,
+  settling,
 } from './effect-rules.ts'
 import type { HeldLease } from './lease.ts'
 import { Notes } from './notes.ts'
@@ -48,11 +50,14 @@ export interface EffectsOptions {
   readonly message: StoredMessage
   readonly held: HeldLease
   readonly leaseMs: number
-  /** For how long the end of a call is tried to be written down while the store is away. @default as long as records are insisted on */
+  /** How long to keep retrying the journal write after a call, while the store is away. @default as for other records */
   readonly insistMs?: number
 }
 
-/** The outside calls of one attempt at one message, and their journal. */
+/**
+ * The outside calls of one attempt at one message, and their journal. The journal is written before a call and after it. A retry that
+ * finds only the first entry knows that the call may have happened, and does not repeat it unless `onUnknown` says so.
+ */
 export class Effects {
   readonly #options: EffectsOptions
   readonly #running = new Map<string, Promise<unknown>>()
@@ -61,11 +66,11 @@ export class Effects {
   readonly #called = new Set<string>()
   /** Effects that failed. */
   readonly #failures = new Map<string, Watched<unknown>>()
-  /** Effects that nobody knows about, and why. */
+  /** Effects of which it is unknown whether they happened, and why. */
   readonly #unknowns = new Map<string, Error>()
   readonly #notes: Notes
   #lease: HapaxError | undefined
-  /** Calls that did not end in time, until they end. */
+  /** Calls that exceeded `timeoutMs` and still run: they may yet happen. */
   readonly #late = new Map<string, Promise<unknown>>()
   #closed = false
 
@@ -77,24 +82,24 @@ export class Effects {
     })
   }
 
-  /** What has to be decided first, whatever the handler makes of it. */
+  /** Why the message cannot be settled yet, even if the handler returned normally. */
   get undecided(): Error | undefined {
     const [unknown] = this.#unknowns.values()
     return this.#lease ?? unknown ?? this.#names.refused
   }
 
-  /** A call of an earlier attempt that nobody knows about, and that this one did not come across. */
+  /** The error of an unknown call of an earlier attempt that this attempt did not repeat, for example because the code has changed. */
   async leftOpen(): Promise<HapaxError | undefined> {
     const { engine, consumer, message, held } = this.#options
     if (held.fence <= 1) return undefined
     const rows = await engine.store.journal.of(consumer, message.messageKey)
     const open = rows.find(({ name, state }) => name !== '' && (state === 'started' || state === 'unknown'))
     if (open === undefined) return undefined
-    const what = `nobody knows whether '${open.name}' of an earlier attempt happened`
+    const what = `it is unknown whether '${open.name}' of an earlier attempt happened`
     return new HapaxError('unknown-effect', what, { fields: { effect: open.name } })
   }
 
-  /** The handler has returned, and did not wait for its calls. */
+  /** The error of a handler that returned without awaiting its calls. */
   get unawaited(): HapaxError | undefined {
     if (this.#running.size > 0) {
       const what = `the handler returned while an effect was still running: ${this.#open}`
@@ -106,8 +111,8 @@ export class Effects {
   }
 
   /**
-   * The handler has ended: nothing new begins, and what still runs comes to its end, so that it is written down under this lease.
-   * It is not waited for any longer than that lasts by itself, nor after the handler was told to stop.
+   * The handler has ended: no new call may begin, and running ones may end, so that they are journalled under this lease. Waits no
+   * longer than the lease lasts without renewal, and not at all if the handler was told to stop.
    */
   async finish(): Promise<void> {
     const { engine, held, leaseMs } = this.#options
@@ -120,15 +125,15 @@ export class Effects {
     over.abort()
   }
 
-  /** Nobody waits any more: what still runs is told to stop, what becomes of it cannot be written down, and its error is of no interest. */
+  /** Gives up on calls that still run. They are told to stop; their results cannot be journalled, and their errors are ignored. */
   leave(): void {
     if (this.#running.size === 0) return
     for (const running of this.#running.values()) running.catch(() => {})
-    const what = `the handler has ended, and was not waited for any longer: ${this.#open}`
+    const what = `the handler has ended, and these effects are no longer awaited: ${this.#open}`
     this.#options.held.abort(new HapaxError('effect-timeout', what))
   }
 
-  /** Makes an outside call once, or answers what it returned when it was made. */
+  /** Makes an outside call, or returns the result of the attempt that made it. */
   effect<T>(name: string, call: EffectCall<T>, options: EffectOptions<T> = {}): Promise<T> {
     this.refuseInCall('effect')
     try {
@@ -142,22 +147,22 @@ export class Effects {
     const running = this.#effect(name, call, options).finally(() => this.#running.delete(name))
     this.#running.set(name, running)
     const watched = new Watched(running)
-    // One that fails while another one is awaited must not end the process; one that nobody ever awaits is told at the end.
+    // A call that fails while another is awaited must not end the process. One that is never awaited is reported when the handler ends.
     running.catch(() => this.#failures.set(name, watched))
     return watched
   }
 
-  /** Writes down something for people to read; later fields replace earlier ones of the same name. */
+  /** Adds a note for people to read. Later fields replace earlier ones of the same name. */
   note(fields: Readonly<Record<string, unknown>>): Promise<void> {
     this.refuseInCall('note')
     if (this.#closed) return Promise.reject(settling())
     const noted = this.#notes.add(fields)
-    // Notes are for people: whoever does not wait for one does not want to hear that the store was away.
+    // A note that is not awaited must not end the process when the store is away.
     noted.catch(() => {})
     return noted
   }
 
-  /** Throws inside a call of this attempt. */
+  /** Throws inside an outside call of this attempt. */
   refuseInCall(use: string): void {
     refuseInCall(this, use)
   }
@@ -171,13 +176,13 @@ export class Effects {
     })
     if (before?.state === 'done') return keptResult<T>(before)
     const called = before?.token !== this.#options.held.token || this.#called.has(name)
-    // Ours, and not called: the answer to an earlier begin was lost, which may have replaced an unknown one.
+    // The entry is ours, but no call was made: the reply to our first `begin` was lost. That one may have replaced an unknown entry.
     const replaced = again && before !== undefined && before.attempts > 1
     const open = before?.state === 'unknown' || (before?.state === 'started' && (called || replaced))
     if (!open || again) return this.#call(name, call, options, open)
     const error = new HapaxError(
       'unknown-effect',
-      `nobody knows whether '${name}' happened: an earlier attempt ended in it`,
+      `it is unknown whether '${name}' happened: an earlier attempt ended during the call`,
     )
     return this.#unknown(name, call, options, error)
   }
@@ -187,12 +192,12 @@ export class Effects {
     held.throwIfAborted()
     const begun = await persist(engine, () => engine.store.journal.begin(held, leaseMs, this.#ref(name), again))
     if (begun === undefined) throw this.#lost()
-    // It may have been lost while the answer was under way.
+    // The lease may have been lost while the reply was under way: then the call must not be made.
     held.throwIfAborted()
     return begun.before
   }
 
-  /** `maybe`: an earlier call may have happened, whatever becomes of this one. `denied`: the provider knew of none. */
+  /** `maybe`: an earlier call may have happened, whatever this one does. `denied`: the provider said that it did not. */
   async #call<T>(
     name: string,
     call: EffectCall<T>,
@@ -230,7 +235,7 @@ export class Effects {
       () => {},
     )
     return within(engine.clock, timeoutMs, calling, () => {
-      const late = new HapaxError('effect-timeout', `'${name}' did not answer within ${timeoutMs} ms`)
+      const late = new HapaxError('effect-timeout', `'${name}' did not end within ${timeoutMs} ms`)
       limit.abort(late)
       this.#late.set(name, ended)
       void ended.then(() => this.#late.delete(name))
@@ -242,7 +247,7 @@ export class Effects {
     return inCall(this, name, async () => call(this.#key(name), signal))
   }
 
-  /** Whether a call that was told to stop goes on: as long as it does, it may still happen. */
+  /** Whether a call that was told to stop still runs: as long as it does, it may still happen. */
   async #goesOn(name: string, { timeoutMs = 0 }: { timeoutMs?: number }): Promise<boolean> {
     const late = this.#late.get(name)
     if (late === undefined) return false
@@ -250,7 +255,7 @@ export class Effects {
     return within(this.#options.engine.clock, Math.max(1_000, timeoutMs), ended, () => true)
   }
 
-  /** The call has happened: whatever comes now, it must not be made again. The handler gets what a retry will get. */
+  /** The call has happened, and must not be made again. The handler gets the result as JSON has it, as a retry will. */
   async #done<T>(name: string, value: T): Promise<T> {
     const result = resultOf(name, value)
     const kept = typeof result === 'string'
@@ -274,7 +279,7 @@ export class Effects {
     const { onUnknown = 'hold' } = options
     await this.#end(name, { state: 'unknown', result: null, error: recordError(cause, this.#options.engine.redact) })
     if (onUnknown === 'retry-same-key') {
-      // Not to be settled like this; the next attempt calls again.
+      // The message cannot be settled; the next attempt calls again under the same key.
       this.#unknowns.set(name, cause)
       throw cause
     }
@@ -284,7 +289,7 @@ export class Effects {
     if (verified === 'unknown') throw this.#hold(name, cause)
     await this.#end(name, { state: 'not-done', result: null, error: recordError(cause, this.#options.engine.redact) })
     this.#unknowns.delete(name)
-    // A second time in one attempt: the next one calls again.
+    // Denied twice in one attempt: leave the third call to the next attempt, after its delay.
     if (denied) {
       this.#names.free(name)
       throw cause
@@ -293,7 +298,7 @@ export class Effects {
     return this.#call(name, call, options, false, true)
   }
 
-  /** That it did not happen is only true of a call that could not happen any more when the provider was asked. */
+  /** A provider's 'not-done' counts only if the call had ended before it was asked: a running call may happen afterwards. */
   async #asked<T>(
     name: string,
     verify: (key: string) => Verified<T> | Promise<Verified<T>>,
@@ -314,15 +319,18 @@ export class Effects {
       return verified
     } catch (error) {
       const { engine, consumer } = this.#options
-      engine.logger.warn({ consumer, effect: name, ...faultFields(asError(error)) }, 'asking the provider failed')
+      engine.logger.warn(
+        { consumer, effect: name, ...faultFields(asError(error)) },
+        'onUnknown could not find out whether the call happened',
+      )
       return 'unknown'
     }
   }
 
-  /** A person has to decide; the handler cannot go past it by catching the error. */
+  /** A person has to decide. Recorded here, so that a handler that catches the error cannot settle the message. */
   #hold(name: string, cause: Error): HapaxError {
     const known = isHapaxError(cause, 'unknown-effect')
-    const what = known ? cause.message : `nobody knows whether '${name}' happened: ${messageOf(cause)}`
+    const what = known ? cause.message : `it is unknown whether '${name}' happened: ${messageOf(cause)}`
     const held = new HapaxError('unknown-effect', what, { cause, fields: { effect: name } })
     this.#unknowns.set(name, held)
     return held
@@ -339,14 +347,14 @@ export class Effects {
     engine.events.emit('effect', () => ({ consumer, message: ref(message), effect: name, state }))
   }
 
-  /** Nobody gets past a call whose end could not be written down. */
+  /** Retries a journal write. If it fails for good, the effect is undecided, and the message cannot be settled. */
   async #insist<T>(name: string, ask: () => Promise<T>): Promise<T> {
     const { engine, insistMs } = this.#options
     try {
       return await insist(engine, ask, insistMs)
     } catch (cause) {
       if (name === '' || !isHapaxError(cause)) throw cause
-      const what = `what became of '${name}' could not be written down: ${cause.message}`
+      const what = `the outcome of '${name}' could not be written down: ${cause.message}`
       const error = new HapaxError(cause.code, what, { cause, fields: { effect: name } })
       this.#unknowns.set(name, error)
       throw error
@@ -377,17 +385,6 @@ export class Effects {
     const { consumer, message } = this.#options
     return effectKey(consumer, message, name)
   }
-}
-
-/** The message is not settled anyway: a call that nobody waits for must not end the process. */
-function refusedLater(error: HapaxError): Promise<never> {
-  const refused = Promise.reject(error)
-  refused.catch(() => {})
-  return refused
-}
-
-function settling(): HapaxError {
-  return new HapaxError('transaction-closed', 'the handler has ended: its message is being settled, or was')
 }
 
 /** The key that an outside call carries: the same for every attempt at this effect, and for nothing else. */

@@ -2,13 +2,13 @@ import type { Clock } from '../base/index.ts'
 import { asError, HapaxError } from '../base/index.ts'
 import type { Lease, StoreInbox } from '../contracts/index.ts'
 
-/** A lease in the hands of this process. Its signal tells the handler when to stop. */
+/** A lease that this process holds. Its signal tells the handler to stop when the lease is lost or time is up. */
 export class HeldLease implements Lease {
   readonly seq: string
   readonly token: string
   readonly fence: number
   readonly #ended: (held: HeldLease) => void
-  /** Made when somebody asks for it: most handlers do not. */
+  /** Made on first use: most handlers never ask for the signal. */
   #controller: AbortController | undefined
   #reason: Error | undefined
   #listener: ((reason: Error) => void) | undefined
@@ -35,12 +35,12 @@ export class HeldLease implements Lease {
     if (this.#reason !== undefined) throw this.#reason
   }
 
-  /** Who is told first; there is one at a time. */
+  /** Sets the one listener that is called before the signal is aborted. */
   onAbort(listener: ((reason: Error) => void) | undefined): void {
     this.#listener = listener
   }
 
-  /** Tells the handler to stop. It is not prolonged any more. */
+  /** Tells the handler to stop. The lease is not renewed any more. Only the first reason counts. */
   abort(reason: Error): void {
     this.end()
     if (this.#reason !== undefined) return
@@ -49,7 +49,7 @@ export class HeldLease implements Lease {
     this.#controller?.abort(reason)
   }
 
-  /** Another process has it, or has settled it. */
+  /** Another process has the message, or has settled it. Returns the reason that the handler is told. */
   lose(): HapaxError {
     const lost = new HapaxError('lease-lost', 'the lease of this message has passed to another process', {
       fields: { fence: this.fence },
@@ -58,17 +58,17 @@ export class HeldLease implements Lease {
     return lost
   }
 
-  /** From now on it is not prolonged. */
+  /** The lease is not renewed any more. */
   end(): void {
     this.#ended(this)
   }
 }
 
-/** Tells work that takes too long to stop. One timer is enough for all of it: it has the same time. */
+/** Tells handlers that take too long to stop. All have the same limit, so that one timer, for the oldest, is enough. */
 export class TimeLimit {
   readonly #clock: Clock
   readonly #ms: number
-  /** What runs and until when, in the order in which it began. */
+  /** What runs and until when. In the order of beginning, which is also the order of deadlines. */
   readonly #running = new Map<HeldLease, number>()
   #cancel: () => void = () => {}
 
@@ -99,7 +99,10 @@ export class TimeLimit {
   }
 }
 
-/** The result of work under a lease, unless it is told to stop; then it is not waited for. */
+/**
+ * Runs work under a lease. Rejects with the reason as soon as the work is told to stop, without waiting for it: a handler that ignores
+ * its signal must not hold up the worker.
+ */
 export function underLease(
   held: HeldLease,
   limit: TimeLimit,
@@ -107,7 +110,7 @@ export function underLease(
   work: () => Promise<void>,
 ): Promise<void> {
   if (stop?.aborted) held.abort(asError(stop.reason))
-  // It may have been lost while it waited for its turn: then the handler is not called.
+  // The lease may have been lost while the message waited for its turn: then the handler is not called.
   if (held.reason !== undefined) return Promise.reject(held.reason)
   return new Promise((resolve, reject) => {
     const stopped = stop && (() => held.abort(asError(stop.reason)))
@@ -130,7 +133,7 @@ export function underLease(
   })
 }
 
-/** What prolongs leases. */
+/** What renewing leases needs. */
 interface LeasesOptions {
   readonly store: Pick<StoreInbox, 'renew'>
   readonly clock: Clock
@@ -138,21 +141,21 @@ interface LeasesOptions {
   report(error: Error): void
 }
 
-/** Prolongs the leases that this process holds, all of them at once, three times per lease. */
+/** Renews the leases that this process holds, all in one statement, every third of a lease: two renewals may fail. */
 export class Leases {
   readonly #options: LeasesOptions
   readonly #held = new Map<string, HeldLease>()
   #renewing: Promise<void> | undefined
-  /** Ends the wait for the next renewal; undefined: there is none, because nothing is held. */
+  /** Cancels the next renewal. Undefined: none is planned, because nothing is held. */
   #cancel: (() => void) | undefined
 
   constructor(options: LeasesOptions) {
     this.#options = options
   }
 
-  /** Holds on to a lease until it is ended. */
+  /** Renews this lease until it is ended. */
   hold(lease: Lease): HeldLease {
-    // This process has lost it meanwhile, and taken it again.
+    // This process lost the lease and has taken the message again: the handler of the old lease has to stop.
     const before = this.#held.get(lease.seq)
     if (before !== undefined && before.token !== lease.token) before.lose()
     const held = new HeldLease(lease, this.#ended)
@@ -164,7 +167,7 @@ export class Leases {
   readonly #ended = (held: HeldLease): void => {
     if (this.#held.get(held.seq) === held) this.#held.delete(held.seq)
     if (this.#held.size > 0) return
-    // A process that has nothing in hand must be able to end.
+    // A pending timer would keep a process alive that has nothing to do.
     this.#cancel?.()
     this.#cancel = undefined
   }
@@ -175,8 +178,8 @@ export class Leases {
   }
 
   /**
-   * Resolves when no renewal is under way. One that met the transaction that settles a message would wait for its end, and all other
-   * leases with it.
+   * Resolves when no renewal is under way. A renewal that met the settling transaction of one message would wait for its row lock, and
+   * the renewal of all other leases with it.
    */
   async notRenewing(): Promise<void> {
     await this.#renewing
@@ -189,11 +192,11 @@ export class Leases {
     this.#renewing = renewing
     await renewing
     if (this.#renewing === renewing) this.#renewing = undefined
-    // Whoever has emptied it meanwhile, or begun anew, has seen to it.
+    // If the last lease ended meanwhile, or a new one began, the timer has been cancelled or set already.
     if (this.#cancel === underWay) this.#cancel = this.#later()
   }
 
-  /** When the database does not answer nothing is known: whoever writes next is told whether the lease is still theirs. */
+  /** A renewal that fails leaves it open whether the leases are lost. Each write checks its own lease, so that nothing is assumed here. */
   async #renewAll(leases: readonly HeldLease[]): Promise<void> {
     const { store, leaseMs, report } = this.#options
     try {

@@ -29,9 +29,9 @@ export interface LeasedOptions<Unknown = never>
     | 'retentionMs'
     | 'isolation'
   > {
-  /** For how long a message stays with a process that is not heard of. It is prolonged three times in that time. @default 30_000 */
+  /** How long a lease lasts: after a crash, the message is free again after this time. Renewed every third of it. @default 30_000 */
   readonly leaseMs?: number
-  /** How long a handler may take; then it is told to stop, and that was a failed attempt. @default 300_000 */
+  /** How long a handler may take. After that it is told to stop, and the attempt has failed. @default 300_000 */
   readonly maxDurationMs?: number
 }
 
@@ -57,7 +57,7 @@ export function leaseSettings(given: { [Name in keyof LeaseSettings]: number | u
   return { leaseMs, maxDurationMs: positiveInteger('maxDurationMs', given.maxDurationMs, 300_000) }
 }
 
-/** What `hapax.leased` makes, as workers see it. */
+/** The consumer behind `hapax.leased`: a `ConsumerCore` that works all its messages from the inbox, under leases. */
 export class LeasedCore<Tx> implements Leased<Tx> {
   readonly kind = 'leased'
   readonly name: string

@@ -3,17 +3,17 @@ import { MAX_RESULT_BYTES, serialised } from './effect-rules.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** Where the notes of a message are kept, as JSON. */
+/** Where the notes of a message are stored, as JSON. */
 interface NotesPlace {
   read(): Promise<string | null>
   write(notes: string): Promise<void>
 }
 
-/** What the attempts at a message wrote down for people to read: of two fields of one name the later one. */
+/** The notes that attempts at a message leave for people to read. Of two fields with one name, the later one is kept. */
 export class Notes {
   readonly #place: NotesPlace
   #own: Fields = {}
-  /** Those of earlier attempts, once they were looked for. */
+  /** The notes of earlier attempts, once they have been read. */
   #earlier: Fields | undefined
   #writing: Promise<unknown> | undefined
 
@@ -21,12 +21,12 @@ export class Notes {
     this.#place = place
   }
 
-  /** What is being written, if anything was; it does not reject. */
+  /** The last write, if there was one; it never rejects. */
   get writing(): Promise<unknown> | undefined {
     return this.#writing
   }
 
-  /** Adds fields; rejects if they could not be written. */
+  /** Adds fields. Resolves when they are stored; rejects if they are no JSON, too long, or could not be written. */
   async add(fields: Fields): Promise<void> {
     object('note', fields)
     const own = { ...this.#own, ...fields }
@@ -39,7 +39,7 @@ export class Notes {
     await written
   }
 
-  /** Those of earlier attempts go first if there is no room for all. */
+  /** If there is no room for all, the notes of earlier attempts are dropped: those of this one are worth more. */
   async #write(own: Fields, text: string): Promise<void> {
     this.#earlier ??= JSON.parse((await this.#place.read()) ?? '{}')
     const all = serialised({ ...this.#earlier, ...own })

@@ -23,13 +23,16 @@ export interface LeaseSettings {
   readonly maxDurationMs: number
 }
 
-/** What is to be done in the transaction that settles a message. */
+/** Work of the handler for the transaction that settles its message. */
 type Completion<Tx> = (scope: Scope<Tx>) => unknown
 
-/** How settling ended. */
+/** Whether the message was settled, or the lease was lost to another process. */
 type Settled = 'settled' | 'lost'
 
-/** Works messages of the inbox under a lease: no transaction is open while the handler runs. */
+/**
+ * Works messages of the inbox under a lease. No transaction is open while the handler runs, so that it may make slow outside calls. In
+ * the end one transaction deletes the row, if the lease still holds, together with what the handler wants to be committed.
+ */
 export class LeasedWork<Tx> {
   readonly #engine: Engine<Tx>
   readonly #consumer: string
@@ -52,11 +55,11 @@ export class LeasedWork<Tx> {
       store: engine.store.inbox,
       clock: engine.clock,
       leaseMs: lease.leaseMs,
-      report: (error) => engine.logger.warn({ consumer, ...errorFields(error) }, 'leases could not be prolonged'),
+      report: (error) => engine.logger.warn({ consumer, ...errorFields(error) }, 'leases could not be renewed'),
     })
   }
 
-  /** Leases these rows and runs their handlers, one after the other. A row without an outcome was not ours. */
+  /** Leases these rows and runs their handlers one after the other. A row without an outcome belongs to another worker. */
   async work(seqs: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, Outcome>> {
     const { store, random } = this.#engine
     const token = random.token()
@@ -94,7 +97,7 @@ export class LeasedWork<Tx> {
     const attempt = new Attempt<Tx, Settled>(this.#engine, this.#settings, {
       opening: () => ({ kind: 'settle', lease: held }),
       body: async ({ unit, run, resolving }) => {
-        // Gone after a commit of unknown outcome: it was ours, or that of whoever took it over, and settled either way.
+        // Gone after a commit of unknown outcome: settled by that commit, or by the process that took the message over.
         const gone = resolving && !unit.present.has(row.seq)
         if (unit.claimed.size === 0) return { value: gone ? 'settled' : 'lost', writes: undefined }
         return { value: 'settled', writes: await run((scope) => call.complete(scope)) }
@@ -110,17 +113,17 @@ export class LeasedWork<Tx> {
 
   async #failed(row: InboxRow, error: Error, signal: AbortSignal | undefined): Promise<Outcome> {
     if (isHapaxError(error, 'lease-lost')) return this.#lost(row)
-    // Nobody's fault: the database let it down, or the worker was told to stop.
+    // Not the handler's failure: the database was not available, or the worker is stopping.
     const lost = isHapaxError(error) && LET_DOWN.includes(error.code)
     if (lost || signal?.aborted) return this.#recorder.lost(row, error)
     const recorded = await this.#recorder.underLease(row, error)
     if (recorded !== undefined) return recorded
-    // Its own `complete` committed that it is gone, but not what was to follow: nobody else would ever miss that.
+    // `complete` committed the deletion of the row by itself, without the rest. Unless it is kept as failed, that is never noticed.
     if (isHapaxError(error, 'broken-atomicity')) return this.#recorder.broken(row.message, error, row.attempts + 1)
     return this.#lost(row)
   }
 
-  /** Another process has it now, or has settled it; it is in the inbox or finished, so nothing is lost. */
+  /** Another process has the message now, or has settled it. Either way it is safe, so that the broker may forget it. */
   #lost(row: InboxRow): Outcome {
     this.#reporter.leaseLost(row.message, row.fence)
     return outcome('stored')
@@ -149,7 +152,10 @@ interface LeasedCall<Context> extends Pick<Registered<never>, 'type'> {
   call(data: unknown, context: Context): unknown
 }
 
-/** Calls a leased handler; fails if it left something behind that has to be decided first. `effects`: those it has made. */
+/**
+ * Calls a leased handler, and waits for the effects that it left running. Rejects if the handler failed, or if it left an effect whose
+ * outcome has to be decided before the message may be settled. `effects` returns those it has made.
+ */
 export async function callLeased<Context>(
   handler: LeasedCall<Context>,
   stored: StoredMessage,
@@ -164,7 +170,7 @@ export async function callLeased<Context>(
   } catch (error) {
     const made = effects()
     await made?.finish()
-    // What has to be decided counts more than what the handler made of it.
+    // An undecided effect takes precedence over the error that the handler made of it: a retry must not repeat the call.
     throw made?.undecided ?? error
   }
   const made = effects()
@@ -177,7 +183,7 @@ export async function callLeased<Context>(
   if (open !== undefined) throw open
 }
 
-/** One call of a leased handler: its context, and what it wants to be done in the end. */
+/** One call of a leased handler: its context, and the work that it has left for the settling transaction. */
 class Call<Tx> {
   readonly #engine: Engine<Tx>
   readonly #row: InboxRow
@@ -203,11 +209,11 @@ class Call<Tx> {
     this.#state = 'settling'
   }
 
-  /** In the settling transaction: again from the beginning if that has to be repeated. */
+  /** Runs the work of the handler in the settling transaction. Called again when that transaction has to be repeated. */
   async complete(scope: Scope<Tx>): Promise<void> {
     this.#state = 'completing'
     this.#scope = scope
-    // The context's own signal tells of the lease, which has ended.
+    // The signal of the context belongs to the lease, which has ended; from now on it follows the transaction.
     const abort = (): void => this.#held.abort(asError(scope.signal.reason))
     scope.signal.addEventListener('abort', abort, { once: true })
     try {
@@ -233,7 +239,7 @@ class Call<Tx> {
       attempt: this.#row.attempts + 1,
       fence: this.#held.fence,
       logger: this.#engine.logger.forHandlers,
-      // Inside `complete` it would wait for the row that is being settled there.
+      // Inside `complete` an effect would wait for the row that the transaction has locked: a deadlock.
       effect: (name, call, options) =>
         this.#state === 'running' ? this.#effects.effect(name, call, options) : Promise.reject(closed()),
       complete: (work) => {
@@ -254,14 +260,14 @@ class Call<Tx> {
     this.#completions.push(completion)
   }
 
-  /** Inside `complete` it is written there; before that it is kept, under an id that is fixed now. */
+  /** Inside `complete` it is written at once. Before that it is kept for later, but its id is fixed now, so that it can be returned. */
   readonly #publish: PublishInHandler = (type, data, options = {}) =>
     this.#state === 'completing' && this.#scope !== undefined
       ? this.#scope.buffer.publish(type, data, options, this.#cause)
       : this.#publishLater(type, data, options)
 
   readonly #publishLater: PublishInHandler = async (type, data, options = {}) => {
-    // Now: when it is written, outside calls were made.
+    // Checked now: a mistake found at settling would come after the outside calls were made.
     checkPublish(type, options)
     const id = options.id ?? this.#engine.mintId()
     this.#onComplete(({ buffer }) => buffer.publish(type, data, { ...options, id }, this.#cause))
@@ -269,10 +275,10 @@ class Call<Tx> {
   }
 }
 
-/** The error of a context that is used after its message was settled. */
+/** The error of a context that is used too late. */
 export function closed(): HapaxError {
   return new HapaxError(
     'transaction-closed',
-    'this message is being settled or has been; its context cannot be used for this any more',
+    'this message is being settled, or has been; its context can no longer be used for this',
   )
 }

@@ -452,7 +452,7 @@ describe.skipIf(noServer !== undefined)('a Redis of its own', () => {
       const outcome = await sms.handle(ping('a'))
       expect([outcome.status, outcome.ack]).toEqual(['rolled-back', false])
       expect(outcome.error).toMatchObject({ code: 'store-unavailable' })
-      expect(outcome.error?.message).toMatch(/^what became of 'send' could not be written down: Redis /)
+      expect(outcome.error?.message).toMatch(/^the outcome of 'send' could not be written down: Redis /)
       await (how === 'is killed' ? server.start() : server.resume())
       // What a Redis that had stopped finds in its links it still does: then it was written down.
       const ends = how === 'is killed' ? ['held'] : ['held', 'processed']
