@@ -26,7 +26,7 @@ export interface KafkaBatch {
   }[]
 }
 
-/** What a fetch answers for one partition. */
+/** The response to a fetch, for one partition. */
 export interface KafkaFetched {
   readonly partitionIndex: number
   readonly errorCode: number
@@ -35,7 +35,7 @@ export interface KafkaFetched {
   readonly records?: readonly KafkaBatch[] | null
 }
 
-/** What a fetch answers. */
+/** The response to a fetch. */
 export interface KafkaFetchResponse {
   readonly responses: readonly { readonly topicId: string; readonly partitions: readonly KafkaFetched[] }[]
 }
@@ -116,7 +116,7 @@ export interface KafkaAdmin extends KafkaClient {
   }): Promise<{ resourceName: string; configs: { name: string; value?: string | null | undefined }[] }[]>
 }
 
-/** Who the client is to the brokers; the options of `@platformatic/kafka` with the same names. */
+/** Credentials: the options of `@platformatic/kafka` with the same names. */
 export interface KafkaSasl {
   readonly mechanism: 'PLAIN' | 'SCRAM-SHA-256' | 'SCRAM-SHA-512' | 'OAUTHBEARER' | 'GSSAPI'
   readonly username?: string | (() => string | Promise<string>)
@@ -156,14 +156,14 @@ export interface KafkaConsumerSettings extends KafkaClientSettings {
   heartbeatInterval: number
 }
 
-/** Makes clients; hapax closes those that it asked for. */
+/** Creates clients. hapax closes those that it asked for. */
 export interface KafkaClients {
   producer(settings: KafkaProducerSettings): KafkaProducer
   consumer(settings: KafkaConsumerSettings): KafkaConsumer
   admin(settings: KafkaClientSettings): KafkaAdmin
 }
 
-/** The clients of the package, which is the user's. */
+/** Clients of the package that the application has installed. */
 export async function platformaticKafka(): Promise<KafkaClients> {
   const load = () => import('@platformatic/kafka')
   const { Producer, Consumer, Admin } = await loadClient('kafka()', ['@platformatic/kafka'], load)

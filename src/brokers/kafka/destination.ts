@@ -23,12 +23,12 @@ export interface TopicSettings {
 }
 
 /**
- * Sends to a topic. One send is under way at a time: the client counts the batches of its idempotent producer wrongly when
- * one of several sends fails. Partitions share a send, and each answers for its own batch.
+ * Sends to a topic. One send is under way at a time, because the client loses count of the sequence numbers of its idempotent
+ * producer when one of several concurrent sends fails. A send covers many partitions, and each of them answers for its own batch.
  */
 export class KafkaDestination implements Destination {
   readonly name: string
-  /** Batches are taken whole or not at all, one after the other; behind one that was not, those of its keys stay here. */
+  /** The broker takes a batch whole or not at all. Behind a batch that failed, messages of its keys are not sent. */
   readonly features = { keepsOrder: true }
   readonly #settings: TopicSettings
   readonly #queue: Pending[] = []
@@ -36,7 +36,7 @@ export class KafkaDestination implements Destination {
   #batchBytes = BATCH_BYTES
   #producer: Promise<KafkaProducer> | undefined
   #sending: readonly Pending[] = []
-  /** Counts sends: one that took too long must not take anything from the queue any more. */
+  /** Counts sends: a send that timed out must not take messages from the queue any more. */
   #sends = 0
   #busy = false
   #closed = false
@@ -73,7 +73,7 @@ export class KafkaDestination implements Destination {
     await this.#drop()
   }
 
-  /** Its batch would be refused with it, or the broker would end the link. */
+  /** Refused here, because the broker would refuse its whole batch, or close the connection. */
   #refuseTooLarge(pending: Pending): void {
     const { maxMessageBytes } = this.#settings
     const { bytes } = pending.written
@@ -82,7 +82,7 @@ export class KafkaDestination implements Destination {
     pending.fail('refused', new HapaxError('too-large', what, { fields: { bytes } }))
   }
 
-  /** What is being sent cannot be called back: its producer goes, so that nothing waits behind it. */
+  /** A send cannot be cancelled. Its producer is closed, so that nothing waits behind it. */
   #abort(all: readonly Pending[]): void {
     this.#fail(all, new HapaxError('broker-timeout', `${this.name} has not answered in time`))
     const isLast = this.#sending.length === 0 && this.#queue.every((each) => each.settled)
@@ -92,13 +92,13 @@ export class KafkaDestination implements Destination {
   async #run(): Promise<void> {
     if (this.#busy) return
     this.#busy = true
-    // What is published in the same moment goes along.
+    // Calls of the same tick share a send.
     await null
     while (this.#queue.length > 0) await this.#sendNext()
     this.#busy = false
   }
 
-  /** Sends what is next, and settles it. */
+  /** Sends the next batches and settles their messages. */
   async #sendNext(): Promise<void> {
     const { publishTimeoutMs, at } = this.#settings
     const chunks = new Map<number, Chunk>()
@@ -116,7 +116,7 @@ export class KafkaDestination implements Destination {
     }
   }
 
-  /** When the broker cannot be reached, nothing of what waits can be sent either. */
+  /** Settles a failed send. If the broker could not be reached, the waiting messages fail as well. */
   #failed(chunks: ReadonlyMap<number, Chunk>, thrown: unknown): void {
     const { topic, at } = this.#settings
     const error = brokerError(`nothing could be sent to the topic ${topic} at ${at}`, thrown)
@@ -128,7 +128,7 @@ export class KafkaDestination implements Destination {
     void this.#drop()
   }
 
-  /** Tells in `chunks` what it takes from the queue. */
+  /** Sends one request. Fills `chunks` with what it takes from the queue, so that the caller can settle it after a failure. */
   async #send(chunks: Map<number, Chunk>): Promise<void> {
     const { topic } = this.#settings
     const send = this.#sends
@@ -159,7 +159,7 @@ export class KafkaDestination implements Destination {
     else pending[0]?.fail('refused', refusal(code, bytes, error))
   }
 
-  /** One of them, or all of them together, were too much: one by one it shows which, and the next batches are smaller. */
+  /** One message, or all of them together, were too large or invalid. Sent one by one, it shows which; later batches are smaller. */
   #sendAlone(pending: readonly Pending[], bytes: number, code: number): void {
     if (TOO_LARGE.has(code)) this.#batchBytes = Math.max(1, Math.floor(bytes / 2))
     for (const each of pending) each.alone = true
@@ -179,7 +179,7 @@ export class KafkaDestination implements Destination {
     return this.#producer
   }
 
-  /** The next send opens another one. */
+  /** Closes the producer. The next send opens another one. */
   async #drop(): Promise<void> {
     const producer = this.#producer
     this.#producer = undefined
@@ -194,8 +194,9 @@ function refusal(code: number, bytes: number, cause: Error): HapaxError {
     : new HapaxError('broker-refused', 'the broker says that this message is not valid for its topic', { cause })
 }
 
+/** Bounds of one request. */
 const SEND_MESSAGES = 2_000
 const SEND_BYTES = 16 * 1024 * 1024
-/** A broker takes batches of 1,048,588 bytes unless it is set otherwise. */
+/** Below the default of `message.max.bytes`, which is 1,048,588. */
 const BATCH_BYTES = 900_000
 const CLOSE_MS = 2_000

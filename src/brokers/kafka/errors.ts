@@ -1,14 +1,14 @@
 import { asError, HapaxError, messageOf, unreached } from '../../base/index.ts'
 
-/** Errors of the protocol that are about one message, or about the batch that it was in. */
+/** Protocol errors for a message, or a batch, that is too large. */
 export const TOO_LARGE: ReadonlySet<number> = new Set([10, 18])
-/** The same, for what is not a matter of size: a timestamp, or a record without a key in a compacted topic. */
+/** Protocol errors for an invalid message: a bad timestamp, or no key in a compacted topic. */
 export const INVALID: ReadonlySet<number> = new Set([32, 87])
 export const OFFSET_OUT_OF_RANGE = 1
 
-/** The group has moved on: the client joins it again by itself, or hapax does. */
+/** The group has rebalanced without this member. The client joins again by itself, or hapax does. */
 const STALE = ['REBALANCE_IN_PROGRESS', 'ILLEGAL_GENERATION', 'UNKNOWN_MEMBER_ID', 'MEMBER_ID_REQUIRED']
-/** Somebody has to change something before it can work. */
+/** Errors that no retry mends: permissions or settings have to change. */
 const REFUSALS = [
   'TOPIC_AUTHORIZATION_FAILED',
   'GROUP_AUTHORIZATION_FAILED',
@@ -24,7 +24,7 @@ const REFUSALS = [
 ]
 const REFUSED_CODES = ['PLT_KFK_AUTHENTICATION', 'PLT_KFK_UNSUPPORTED_API']
 
-/** What an error of the client may carry. */
+/** The fields that errors of the client may have. */
 interface ClientError {
   readonly message?: string
   readonly code?: string
@@ -36,7 +36,7 @@ interface ClientError {
   readonly cause?: unknown
 }
 
-/** An error and all those inside it, in their order: the client wraps errors by broker, by attempt and by partition. */
+/** An error and all errors inside it, outermost first. The client wraps errors by broker, by attempt and by partition. */
 export function* chainOf(error: unknown, depth = 0): Generator<ClientError> {
   if (typeof error !== 'object' || error === null || depth > 10) return
   const each: ClientError = error
@@ -51,17 +51,17 @@ export function isAnswer(error: unknown): boolean {
   return has(error, ({ apiId }) => apiId !== undefined)
 }
 
-/** Whether a broker may answer otherwise in a moment: it is looking for the coordinator, for example. */
+/** Whether the error may pass by itself: the broker is still looking for the coordinator, for example. */
 export function isPassing(error: unknown): boolean {
   return isAnswer(error) && !isRefusal(error) && !isUnknownTopic(error)
 }
 
-/** Whether the group has moved on without this member. */
+/** Whether the group has rebalanced without this member. */
 export function isStale(error: unknown): boolean {
   return has(error, ({ apiId = '' }) => STALE.includes(apiId))
 }
 
-/** An error of the client in hapax's words. `what` says what could not be done. */
+/** An error of the client as a HapaxError. `what` says what could not be done. */
 export function brokerError(what: string, error: unknown): HapaxError {
   if (error instanceof HapaxError) return error
   const said = `${what}: ${reasonOf(error)}`
@@ -83,7 +83,7 @@ function has(error: unknown, test: (each: ClientError) => boolean): boolean {
   return [...chainOf(error)].some(test)
 }
 
-/** The innermost words: the outer ones only count the attempts. */
+/** The innermost message: the outer ones only count attempts. */
 function reasonOf(error: unknown): string {
   const last = [...chainOf(error)].at(-1)
   return unreached(messageOf(asError(last ?? error)))

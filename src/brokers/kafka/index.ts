@@ -13,15 +13,15 @@ import { KafkaSubscription } from './subscription.ts'
 export type * from './client.ts'
 export type { KafkaGroupOptions, KafkaOptions, KafkaTopicOptions } from './options.ts'
 
-/** A cluster of Kafka. */
+/** A Kafka cluster. */
 export interface Kafka {
-  /** Where a relay can send to. The topic has to exist. */
+  /** A destination for a relay. The topic has to exist. */
   topic(name: string, options?: KafkaTopicOptions): Destination
-  /** Where a consumer can read from. The topics have to exist. */
+  /** A subscription for a consumer, as a member of a group. The topics have to exist. */
   group(name: string, options: KafkaGroupOptions): Subscription
 }
 
-/** Sends to and reads from Kafka, by `@platformatic/kafka`: an idempotent producer with acks from all replicas, and groups. */
+/** Kafka, through `@platformatic/kafka`: an idempotent producer with acks from all replicas, and consumer groups. */
 export function kafka(options: KafkaOptions): Kafka {
   const base = baseSettings(options)
   return {

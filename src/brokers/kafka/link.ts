@@ -1,10 +1,10 @@
 import { type Clock, fieldOf, heard, pause, systemClock } from '../../base/index.ts'
 import type { KafkaClient } from './client.ts'
 
-/** Nothing that a client or one of its links emits may end the process; errors also come as rejections. */
+/** Keeps error events of a client and its links from ending the process. The same errors also come as rejections. */
 export function listen(client: KafkaClient): void {
   heard(client)
-  // The client itself listens once to each link; one that breaks while it says who it is emits two errors.
+  // The client listens for one error of each link, but a link that breaks during authentication emits two.
   onLink(client, 'connecting', (link) => void heard(link))
 }
 
@@ -24,7 +24,7 @@ export function onLink(
   on.call(client.connections, event, ({ connection }: { connection: KafkaLink }) => listener(connection))
 }
 
-/** Closes a client; one that does not end in time loses its sockets. */
+/** Closes a client. If it does not close in time, its sockets are destroyed. */
 export async function closeClient(client: KafkaClient, ms: number, clock: Clock = systemClock): Promise<void> {
   const links = [...client.connections]
   const late = new AbortController()

@@ -17,20 +17,20 @@ import type { TopicSettings } from './destination.ts'
 import { boundBatches } from './reading/decompression.ts'
 import type { GroupSettings } from './subscription.ts'
 
-/** Where the brokers are, and who we are to them. */
+/** Where the brokers are, and how to log in. */
 export interface KafkaOptions {
-  /** Some of the brokers, `kafka://one:9092,two:9092`; the others are learnt from them. Or `brokers`. */
+  /** Some of the brokers, `kafka://one:9092,two:9092`; the others are discovered from them. Or `brokers`. */
   readonly url?: string | undefined
   /** Some of the brokers, `['one:9092', 'two:9092']`. */
   readonly brokers?: readonly string[]
-  /** The name in the logs of the brokers. @default 'hapax' */
+  /** The client id that the brokers log. @default 'hapax' */
   readonly clientId?: string
   /** TLS with the defaults of Node.js, or with these options of `tls.connect`. @default no TLS */
   readonly tls?: boolean | object
   readonly sasl?: KafkaSasl
   /** @default 5_000 */
   readonly connectTimeoutMs?: number
-  /** Makes the clients where these options are not enough: `{ producer: (settings) => new Producer({ ...settings, … }), … }`. */
+  /** Creates the clients where these options are not enough: `{ producer: (settings) => new Producer({ ...settings, … }), … }`. */
   readonly clients?: KafkaClients
 }
 
@@ -38,9 +38,9 @@ export interface KafkaOptions {
 export interface KafkaTopicOptions {
   /** CloudEvents attributes as headers beside the value, or all of it as one JSON text. @default 'binary' */
   readonly format?: EventFormat
-  /** Larger messages are refused without asking the broker. @default 16 MiB */
+  /** Larger messages are refused without being sent. @default 16 MiB */
   readonly maxMessageBytes?: number
-  /** How long a send may take, with the client's own retries; what it was about is sent again. @default 20_000 */
+  /** How long a send may take, including the client's own retries. After that the messages are sent again. @default 20_000 */
   readonly publishTimeoutMs?: number
 }
 
@@ -49,18 +49,18 @@ export interface KafkaGroupOptions {
   readonly topic?: string
   /** Several topics, read by the same members. */
   readonly topics?: readonly string[]
-  /** Where to begin in partitions that the group has committed nothing of. @default 'earliest' */
+  /** Where to begin in partitions for which the group has committed no offset. @default 'earliest' */
   readonly from?: 'earliest' | 'latest'
-  /** Within this time the partitions of a member that died go to others. @default 20_000 */
+  /** A member that is silent for this long is presumed dead, and its partitions go to others. @default 20_000 */
   readonly sessionTimeoutMs?: number
-  /** How often finished messages are committed; at the end, before a rebalance, and when many wait, at once. @default 1_000 */
+  /** How often offsets are committed. Also on close, before a rebalance and when many are due. @default 1_000 */
   readonly commitIntervalMs?: number
   /**
-   * A batch that is larger than this when it is decompressed is not read: one message in the failed store says which it is.
+   * A batch that would be larger than this after decompression is not read. One message in the failed store stands for it.
    * @default 64 MiB
    */
   readonly maxBatchBytes?: number
-  /** For how long a message may come again; receipts have to be kept that long. @default `retention.ms` of the topics, where it can be read */
+  /** For how long a message may be redelivered; receipts have to be kept that long. @default `retention.ms` of the topics, where it can be read */
   readonly horizonMs?: number
 }
 
@@ -76,13 +76,13 @@ const GROUP_OPTIONS = [
   'horizonMs',
 ] as const
 
-/** What all clients have in common, and how they are made. */
+/** What all clients have in common, and how they are created. */
 interface Base {
   readonly settings: Pick<KafkaClientSettings, 'clientId' | 'bootstrapBrokers' | 'connectTimeout' | 'tls' | 'sasl'>
   clients(): Promise<KafkaClients>
 }
 
-/** Checks where the brokers are. */
+/** Checks the options of `kafka()`. */
 export function baseSettings(options: KafkaOptions): Base {
   noOthers('options of kafka', options, OPTIONS)
   refuseUnsetUrl(options, options.brokers)
@@ -111,7 +111,7 @@ function clientSettings(options: KafkaOptions): Base['settings'] {
   }
 }
 
-/** Passwords have no place in it: `sasl` also says which mechanism they are for. */
+/** Credentials in the URL are refused: they belong in `sasl`, which also names the mechanism. */
 function brokersOf(url: string | undefined): string[] {
   const hosts = typeof url === 'string' ? /^kafka:\/\/([^/?#@]+)\/?$/i.exec(url)?.[1] : undefined
   if (hosts === undefined) expected('url', 'like kafka://one:9092,two:9092', shownWrong(url))
@@ -133,10 +133,10 @@ function checkBrokers(brokers: readonly string[]): string[] {
   return [...brokers]
 }
 
-/** A name or an address, and a port unless it is 9092. */
+/** A host name or address, and an optional port. */
 const BROKER = /^(\[[0-9a-f:.]+\]|[^\s:/@[\]]+)(:\d{1,5})?$/i
 
-/** Checks what is said of a topic. */
+/** Checks the options of a topic. */
 export function topicSettings(
   name: string,
   options: KafkaTopicOptions,
@@ -144,7 +144,7 @@ export function topicSettings(
 ): TopicSettings {
   noOthers('options of topic', options, TOPIC_OPTIONS)
   const publishTimeoutMs = positiveInteger('publishTimeoutMs', options.publishTimeoutMs, 20_000)
-  // So that one request may be lost without losing the send.
+  // Half of it, so that a send survives the loss of one request.
   const requestTimeout = Math.ceil(publishTimeoutMs / 2)
   return {
     at: `kafka://${base.bootstrapBrokers.join(',')}`,
@@ -157,21 +157,21 @@ export function topicSettings(
       (await clients()).producer({
         ...base,
         ...COMMON,
-        // The client takes fewer as "for ever".
+        // The client treats a smaller number as no limit.
         retries: 2,
         retryDelay: 200,
         requestTimeout,
         timeout: requestTimeout,
         idempotent: true,
         acks: -1,
-        // "A new one, please": the client would send zeros, which name a producer.
+        // Asks for a new producer id. The default of the client is 0, which is the id of an existing producer.
         producerId: -1n,
         producerEpoch: -1,
       }),
   }
 }
 
-/** Checks what is said of a group. */
+/** Checks the options of a group. */
 export function groupSettings(
   name: string,
   options: KafkaGroupOptions,
@@ -200,8 +200,8 @@ export function groupSettings(
     horizonMs: options.horizonMs === undefined ? undefined : spanMs('horizonMs', options.horizonMs),
     clients: async () => {
       const make = await clients()
-      // A join is answered when the group is complete, which may take as long as a session. The leader of a group shares out
-      // the partitions that it knows of: it has to look each time.
+      // A join is answered when the group is complete, which may take as long as a session. The leader assigns the partitions that
+      // it knows of, so its metadata must never be stale.
       const member = make.consumer({ ...consumer, metadataMaxAge: 0, requestTimeout: sessionTimeoutMs + 5_000 })
       const fetching = make.consumer({ ...consumer, requestTimeout: Math.max(2_000, Math.ceil(sessionTimeoutMs / 2)) })
       boundBatches(fetching, await import('@platformatic/kafka').catch(() => ({})), maxBatchBytes)
@@ -211,7 +211,7 @@ export function groupSettings(
   }
 }
 
-/** Metadata is also asked for anew after every error. */
+/** Metadata is also refreshed after every error. */
 const COMMON = { metadataMaxAge: 30_000, autocreateTopics: false } as const
 
 function topicsOf({ topic, topics }: KafkaGroupOptions): readonly string[] {

@@ -1,11 +1,11 @@
-/** The partition of a key, as the clients of Java and librdkafka (murmur2) choose it: all senders agree on it. */
+/** The partition of a key, as the Java client and librdkafka (murmur2) choose it, so that all senders of a key agree. */
 export function partitionOf(key: Uint8Array, partitions: number): number {
   return (murmur2(key) & 0x7fffffff) % partitions
 }
 
 const MIX = 0x5bd1e995
 
-/** MurmurHash2 with the seed of Kafka, as a signed number of 32 bits. */
+/** MurmurHash2 with Kafka's seed, as a signed 32-bit number. */
 export function murmur2(bytes: Uint8Array): number {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   const whole = bytes.byteLength & ~3

@@ -1,7 +1,7 @@
 import { fieldOf } from '../../base/index.ts'
 import { chainOf } from './errors.ts'
 
-/** What the broker answered for the partitions of one send: 0 is yes, another number is its error. */
+/** The error codes that the broker returned for the partitions of one send; 0 is success. */
 export type Answers = ReadonlyMap<number, number>
 
 interface ProduceResponse {
@@ -11,8 +11,8 @@ interface ProduceResponse {
 }
 
 /**
- * A send fails as a whole when one partition says no; the answers for the others are inside the error. One that was written
- * in any attempt is written. Partitions without an answer are not listed.
+ * Reads the answers of single partitions out of the error of a send. The client fails a send as a whole when one partition fails.
+ * A partition that succeeded in any attempt has succeeded. Partitions without an answer are not listed.
  */
 export function answersOf(error: unknown): Answers {
   const answers = new Map<number, number>()

@@ -24,10 +24,10 @@ export class KafkaSubscription implements Subscription {
     this.#settings = settings
     this.name = `kafka group ${settings.group} of ${settings.topics.join(', ')}`
     this.features = {
-      // A key is in one partition, and a partition has one member at a time. Around a rebalance two members may be at the same
-      // messages, both in their order.
+      // A key is in one partition, and a partition has one member at a time. During a rebalance two members may briefly process the
+      // same messages, each in order.
       ordersKeys: true,
-      // Kafka does not say; what may have been in other hands before an assignment counts as redelivered all the same.
+      // Kafka has no such mark. hapax marks messages that another member may have had before the assignment.
       marksRedelivered: false,
       horizonMs: settings.horizonMs,
       limitsRejects: false,

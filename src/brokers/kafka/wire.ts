@@ -8,16 +8,16 @@ export interface Written {
   readonly key: Buffer | undefined
   readonly value: Buffer
   readonly headers: Map<Buffer, Buffer>
-  /** About as many as it takes in a batch. */
+  /** Its approximate size in a batch. */
   readonly bytes: number
 }
 
 const PREFIX = 'ce_'
 const CONTENT_TYPE = 'content-type'
-/** Lengths, offset and timestamp of a record. */
+/** What lengths, offset and timestamp add to a record. */
 const OVERHEAD = 32
 
-/** Writes a message as the CloudEvents binding for Kafka says. The record's key is the message's key. */
+/** Encodes a message by the CloudEvents binding for Kafka. The key of the record is the key of the message. */
 export function encodeMessage(message: OutgoingMessage, format: EventFormat): Written {
   const { attributes, headers, contentType, body } = encodeEvent(message, format)
   const written = new Map<Buffer, Buffer>()
@@ -34,7 +34,7 @@ export function encodeMessage(message: OutgoingMessage, format: EventFormat): Wr
   return { key, value: asBuffer(body), headers: written, bytes: bytes + (key?.byteLength ?? 0) }
 }
 
-/** A header of the user's must not stand for an attribute, nor for the content type. */
+/** A custom header must not replace an attribute or the content type. */
 function isOurs(name: string): boolean {
   return name === CONTENT_TYPE || name.startsWith(PREFIX)
 }
@@ -56,7 +56,7 @@ export interface Fetched {
   readonly refused: HapaxError | undefined
 }
 
-/** What came, for the core to decode. A record without a value has no body. */
+/** Turns a record into an arrival. A record without a value (a tombstone) has an empty body. */
 export function arrivalOf(fetched: Fetched, redelivered: boolean): Arrival {
   const { topic, partition, offset, timestamp, record, refused } = fetched
   const headers = record.headers.flatMap(([name, value]) => (name === null ? [] : [[String(name), value] as const]))
@@ -82,7 +82,7 @@ export function arrivalOf(fetched: Fetched, redelivered: boolean): Arrival {
 
 const EMPTY = Buffer.alloc(0)
 
-/** The record's key is the message's key where the sender did not say otherwise; a whole CloudEvent has its own. */
+/** The key of the record is the key of the message, unless the sender set `partitionkey`. */
 function withKey(attributes: Arrival['attributes'], key: string | undefined): Arrival['attributes'] {
   if (key === undefined || key === '' || attributes['partitionkey'] !== undefined) return attributes
   return Object.assign(Object.create(null), attributes, { partitionkey: key })

@@ -1,13 +1,16 @@
+// What every reader has in common: which messages are in hand, how much room is left, and what a late answer may still do.
+
 import { type Clock, systemClock } from '../../base/index.ts'
 import type { Delivery, Prefetch } from '../../contracts/index.ts'
 import type { Arrival } from '../../message/index.ts'
 
-/** What a driver can do with one message that it handed out. None of these may throw. */
+/** What a driver can tell its broker about one message that it handed out. None of these may throw. */
 export interface Handle {
+  /** Lets the broker forget the message. */
   ack(): void
-  /** Gives it back to the broker at once, for other readers. */
+  /** Returns the message to the broker at once, for other readers. */
   giveBack(): void
-  /** Gives it back after this time and lets the broker count; false: this broker does not count, so it waits here. */
+  /** Returns the message after this time, so that the broker counts it. False: this broker does not count, so the message waits here. */
   reject(delayMs: number): boolean
 }
 
@@ -22,15 +25,15 @@ export interface Incoming<H extends Handle> {
 export interface DeliveriesOptions {
   readonly prefetch: Prefetch
   receive(deliveries: readonly Delivery[]): void
-  /** Something was answered: there is room again. */
+  /** Called when a message was answered and there is room again. */
   answered?(): void
   readonly clock?: Clock
 }
 
 /**
- * What a reader has in hand. A message that could not be taken waits here, not in the broker: brokers count what is put back,
- * and drop or set aside what comes too often, although the message is not to blame. So an outage of the database costs no
- * message its place. Drivers use one per reader and forget all of it when the link is lost.
+ * What a reader has in hand. A message that could not be taken waits here and not in the broker. Brokers count redeliveries, and
+ * drop or dead-letter a message after too many of them; an outage of the database must not use up that count. Each reader has one
+ * of these, and forgets its contents when the link is lost.
  */
 export class Deliveries<H extends Handle = Handle> {
   readonly #options: DeliveriesOptions
@@ -44,7 +47,7 @@ export class Deliveries<H extends Handle = Handle> {
     this.#clock = options.clock ?? systemClock
   }
 
-  /** Hands messages out, in this order. */
+  /** Hands out messages in this order. */
   hand(incoming: readonly Incoming<H>[]): void {
     const held = incoming.map((each) => new Held(each, this.#answers))
     for (const each of held) {
@@ -54,34 +57,35 @@ export class Deliveries<H extends Handle = Handle> {
     if (held.length > 0) this.#options.receive(held)
   }
 
+  /** How many messages are in hand. */
   get size(): number {
     return this.#inHand.size
   }
 
-  /** How many more messages may be asked for. */
+  /** How many more messages may be requested. */
   get room(): number {
     const { messages, bytes } = this.#options.prefetch
     if (this.#paused || (this.#inHand.size > 0 && this.#bytes >= bytes)) return 0
     return Math.max(0, messages - this.#inHand.size)
   }
 
-  /** How many more bytes may be asked for; at least one message is always asked for. */
+  /** How many more bytes may be requested. At least 1, because a message larger than the prefetch must still get through. */
   get roomBytes(): number {
     return Math.max(1, this.#options.prefetch.bytes - this.#bytes)
   }
 
-  /** Whatever has not been answered, in the order in which it came: for those who have to tell the broker that it is alive. */
+  /** The handles of all unanswered messages, oldest first: some brokers must be told that work on them goes on. */
   get handles(): readonly H[] {
     return [...this.#inHand].map(({ handle }) => handle)
   }
 
-  /** From now on what is put back goes to the broker, and so does what waits here. */
+  /** From now on, messages that are put back go to the broker, and so do those that wait here. */
   pause(): void {
     this.#paused = true
     for (const held of this.#inHand) if (held.waits) this.#giveBack(held)
   }
 
-  /** The link is lost, or another reader has these now: later answers do nothing. */
+  /** Drops messages whose link is lost, or that another reader has now. Later answers to them do nothing. */
   forget(which: (handle: H) => boolean = () => true): void {
     for (const held of [...this.#inHand]) if (which(held.handle)) this.#release(held)
     this.#options.answered?.()
@@ -107,7 +111,7 @@ export class Deliveries<H extends Handle = Handle> {
     },
   }
 
-  /** Whether it may still be answered: not twice, and not while it waits to be handed out again. */
+  /** Whether a delivery may still be answered: not twice, and not while it waits to be handed out again. */
   #isOpen(held: Held<H>): boolean {
     return this.#inHand.has(held) && !held.waits
   }
@@ -158,7 +162,7 @@ class Held<H extends Handle> implements Delivery {
     this.#answers = answers
   }
 
-  /** The same message, once more: a delivery of its own, so that a late answer to the first one does nothing. */
+  /** The same message as a new delivery, so that a late answer to the first one does nothing. */
   again(): Held<H> {
     const { arrival, bytes, handle } = this
     return new Held({ arrival: { ...arrival, redelivered: true }, bytes, handle }, this.#answers)

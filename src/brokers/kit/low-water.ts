@@ -1,12 +1,12 @@
-/** A place in a sequence that may be finished. */
+/** One position of the sequence, and whether it is finished. */
 export interface Place<T> {
   readonly position: T
   finished: boolean
 }
 
 /**
- * Finds out how far a sequence is finished without a gap, when its members finish in any order: what a broker that only takes
- * "everything up to here" may be told. Positions are added in their order.
+ * Tracks up to where a sequence is finished without a gap, although its members finish in any order. Brokers such as Kafka take only
+ * "everything up to here", so nothing beyond the first gap may be committed. Positions are added in their order.
  */
 export class LowWater<T> {
   #places: Place<T>[] = []
@@ -19,12 +19,12 @@ export class LowWater<T> {
     return place
   }
 
-  /** How many are not behind the mark. */
+  /** How many positions the mark has not passed. */
   get size(): number {
     return this.#places.length - this.#first
   }
 
-  /** The last position up to which everything is finished, and how many that are, if the mark has moved since the last call. */
+  /** Moves the mark. Returns the last position it passed and how many it passed; undefined if it did not move. */
   advance(): { readonly position: T; readonly count: number } | undefined {
     let next = this.#first
     let last: Place<T> | undefined
@@ -36,7 +36,7 @@ export class LowWater<T> {
     const { position } = last
     const count = next - this.#first
     this.#first = next
-    // Moved now and then: moving at each step would cost the square of the window.
+    // Not at every step: copying the rest each time would cost the square of the window.
     if (this.#first > 1_000 && this.#first * 2 > this.#places.length) {
       this.#places = this.#places.slice(this.#first)
       this.#first = 0

@@ -1,7 +1,7 @@
 import { oneOf } from '../../base/index.ts'
 import type { EventFormat } from '../../message/index.ts'
 
-/** What is done about a queue, a stream or a group before it is used; the page of each broker says what that means there. */
+/** What hapax does about a queue, a stream or a group before it uses it. The page of each broker says what that means there. */
 export type DeclareOption = 'assert' | 'check' | 'none'
 
 /** Checks the option `declare`. */

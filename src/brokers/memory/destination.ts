@@ -4,7 +4,7 @@ import type { OutgoingMessage } from '../../message/index.ts'
 
 const CONFIRMED: Confirmation = { status: 'confirmed' }
 
-/** A topic that a relay sends to. */
+/** A topic that a relay sends to. A message is confirmed as soon as every queue of the topic has it. */
 export class MemoryDestination implements Destination {
   readonly name: string
   readonly features = { keepsOrder: true }
@@ -21,7 +21,7 @@ export class MemoryDestination implements Destination {
   }
 
   publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[] {
-    const reason = this.#closed ? `${this.name} is closed` : signal.aborted ? 'nobody waits for it any more' : undefined
+    const reason = this.#closed ? `${this.name} is closed` : signal.aborted ? 'the send was aborted' : undefined
     if (reason === undefined) this.#send(messages)
     const answer = reason === undefined ? CONFIRMED : unavailable(reason)
     return messages.map(() => Promise.resolve(answer))

@@ -7,15 +7,15 @@ import { MemorySubscription } from './subscription.ts'
 
 export type { MemoryBrokerOptions, MemoryQueueOptions } from './options.ts'
 
-/** A broker in the memory of this process: for tests, for trying hapax out, and as the example of how to write one. */
+/** An in-memory broker: for tests, for trying hapax out, and as the example to copy when writing a driver. */
 export interface MemoryBroker {
-  /** Where a relay can send to. Every queue of the topic gets each message. */
+  /** A destination for a relay. Every queue of the topic gets each message. */
   topic(name: string): Destination
-  /** Where a consumer can read from. The same name is the same queue. */
+  /** A subscription for a consumer. The same name is the same queue. */
   queue(name: string, options: MemoryQueueOptions): Subscription
 }
 
-/** A broker that forgets everything when the process ends. */
+/** Creates an in-memory broker. It forgets everything when the process ends. */
 export function memoryBroker(options: MemoryBrokerOptions = {}): MemoryBroker {
   return new Memory(brokerClock(options))
 }

@@ -2,25 +2,25 @@ import { type Clock, clockOption, flag, nameText, noOthers } from '../../base/in
 
 /** Settings of the memory broker. */
 export interface MemoryBrokerOptions {
-  /** Says when a message that was put back comes again. @default the clock of this process */
+  /** Decides when a message that was put back is delivered again. @default the clock of this process */
   readonly clock?: Clock
 }
 
 /** Settings of a queue. */
 export interface MemoryQueueOptions {
-  /** The topic whose messages go into the queue, from now on. */
+  /** The topic whose messages go into the queue, beginning now. */
   readonly topic: string
   /** One reader at a time, so that the messages of a key stay in order. @default false */
   readonly single?: boolean
 }
 
-/** Checks what is said of the broker; its clock. */
+/** Checks the options of the broker and returns its clock. */
 export function brokerClock(options: MemoryBrokerOptions): Clock {
   noOthers('options', options, ['clock'])
   return clockOption(options.clock)
 }
 
-/** Checks what is said of a queue. */
+/** Checks the options of a queue. */
 export function queueSettings(options: MemoryQueueOptions): Required<MemoryQueueOptions> {
   noOthers('options', options, ['topic', 'single'])
   return { topic: nameText('topic', options.topic), single: flag('single', options.single, false) }

@@ -4,7 +4,7 @@ import type { OutgoingMessage } from '../../message/index.ts'
 import { arrivalOf } from '../../message/index.ts'
 import { Deliveries, type Handle, type Incoming } from '../kit/index.ts'
 
-/** A message that nobody has in hand. */
+/** A message that waits for a reader. */
 interface Waiting {
   /** Its place in the queue, which it keeps when it is put back. */
   readonly place: number
@@ -12,12 +12,12 @@ interface Waiting {
   readonly redelivered: boolean
 }
 
-/** A message in the hand of a reader. */
+/** A message that a reader has in hand. */
 interface InHand extends Handle {
   readonly waiting: Waiting
 }
 
-/** What waits for the readers of one queue, and who they are. */
+/** One queue: its waiting messages and its readers. Messages that come back keep their place, as in most brokers. */
 export class Queue {
   readonly topic: string
   readonly single: boolean
@@ -50,7 +50,7 @@ export class Queue {
     }
   }
 
-  /** What the reader leaves behind goes to the next one. */
+  /** Messages that the reader did not answer go to the next one. */
   #close(reader: Deliveries<InHand>): void {
     const index = this.#readers.indexOf(reader)
     if (index === -1) return
@@ -64,7 +64,7 @@ export class Queue {
     this.#waiting = [...back, ...this.#waiting].sort((a, b) => a.place - b.place)
   }
 
-  /** Whoever answers while it is being handed something is not handed more inside that call. */
+  /** A reader may answer inside `receive`. Without this guard it would be handed more messages inside that call, and so on without end. */
   #deliver(): void {
     if (this.#delivering) return
     this.#delivering = true
@@ -75,7 +75,7 @@ export class Queue {
     }
   }
 
-  /** Gives each reader what it has room for; whether there was anything. */
+  /** Gives each reader what it has room for. Returns whether there was anything to give. */
   #handOut(): boolean {
     const readers = this.single ? this.#readers.slice(0, 1) : [...this.#readers]
     let any = false
@@ -104,10 +104,10 @@ export class Queue {
     const { message, redelivered } = waiting
     const handle: InHand = {
       waiting,
-      // Whoever has it in hand has it alone: there is nothing left to forget.
+      // It was removed from the queue when it was handed out.
       ack: () => {},
       giveBack: () => this.#putBack([handle]),
-      // Nobody counts here.
+      // This broker does not count failures.
       reject: () => false,
     }
     return { arrival: arrivalOf(message, redelivered), bytes: message.data.byteLength, handle }

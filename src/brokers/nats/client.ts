@@ -5,7 +5,7 @@ import { connectError } from './errors.ts'
 import { greeting } from './greeting.ts'
 import type { LinkSettings, NatsConnectionLike } from './options.ts'
 
-/** The client libraries, loaded when they are needed, and how to get a connection. */
+/** The client libraries, which are loaded on first use, and the way to a connection. */
 export class Client {
   readonly settings: LinkSettings
   readonly #modules: Modules
@@ -30,7 +30,7 @@ export class Client {
     return this.#modules.jetstreamManager(connection, { checkAPI: false, timeout: this.settings.timeoutMs })
   }
 
-  /** A connection that is there now. */
+  /** A connection that works now: a new one, or the one that the user gave, after it has answered a ping. */
   async connect(): Promise<NatsConnection> {
     const { origin } = this.settings
     try {
@@ -40,18 +40,18 @@ export class Client {
     }
   }
 
-  /** Whether connections are hapax's own, and are closed by it. */
+  /** Whether hapax opened the connections, and so closes them. */
   get owns(): boolean {
     return !('given' in this.settings.origin)
   }
 
-  /** Under which subjects answers come. */
+  /** The prefix of the subjects that replies come under. Users restrict it by permissions, so theirs has to be kept. */
   inboxPrefix(connection: NatsConnection): string {
     const prefix = fieldOf(fieldOf(connection, 'options'), 'inboxPrefix')
     return typeof prefix === 'string' ? prefix : '_INBOX'
   }
 
-  /** Each connection is used until it breaks, so that nothing that was meant for one is ever sent on the next. */
+  /** A connection is used until it breaks and never reconnects, so that an ack meant for one is never sent on the next. */
   async #dial({
     urls,
     client,
@@ -75,7 +75,7 @@ export class Client {
 
   async #there(urls: readonly string[], client: object): Promise<readonly string[]> {
     const { timeoutMs } = this.settings
-    // With such a server the client has to speak first.
+    // Such a server waits for the TLS handshake, and does not greet.
     const speaksFirst = fieldOf(fieldOf(client, 'tls'), 'handshakeFirst') === true
     const there = speaksFirst ? urls : await greeting(urls, timeoutMs)
     if (there.length > 0) return there
@@ -105,7 +105,7 @@ interface Modules {
   jetstreamManager: typeof import('@nats-io/jetstream')['jetstreamManager']
 }
 
-/** The client does not read what stands before the host. */
+/** The client ignores the credentials of a URL, so they become options. */
 function loginOf(urls: readonly string[]): object {
   const parsed = urls.map((url) => new URL(url))
   const tls = parsed.some(({ protocol }) => protocol === 'tls:') ? { tls: {} } : {}

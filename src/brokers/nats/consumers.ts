@@ -3,20 +3,20 @@ import { API, apiCode } from './errors.ts'
 import type { ConsumerPlan, StreamPlan } from './options.ts'
 import { compareAll, ensureStream, findStream, found, made, millis, mismatch, nanos } from './streams.ts'
 
-/** A consumer at the server, as far as reading needs it. */
+/** What reading needs to know of a consumer on the server. */
 export interface FoundConsumer {
-  /** When it was made: another one of the same name has another time. Unknown where nothing was asked. */
+  /** When it was created, which tells it from a later consumer of the same name. Unknown with `declare: 'none'`. */
   readonly created: string | undefined
   readonly ackWaitMs: number
-  /** How often a message is delivered, if that is limited. */
+  /** How often a message is delivered at most; undefined: no limit. */
   readonly maxDeliver: number | undefined
   readonly limits: RequestLimits
-  /** For how long the stream keeps messages, if it says so. */
+  /** For how long the stream keeps messages; undefined: without a limit, or not known. */
   readonly horizonMs: number | undefined
   readonly replicas: number
 }
 
-/** How much one request may ask for, where the consumer says so. */
+/** How much one pull request may ask for. The server refuses a request that exceeds a limit of the consumer. */
 export interface RequestLimits {
   readonly messages: number
   readonly bytes: number
@@ -29,12 +29,13 @@ export const NO_LIMITS: RequestLimits = {
   expiresMs: Number.POSITIVE_INFINITY,
 }
 
+/** The default of the server. */
 const ACK_WAIT_MS = 30_000
 
 /**
- * Makes the consumer, or compares what is there, as the plan says; first the stream, if this process declares it too.
- * One that was there before and vanished begins where it began then, so that nothing is left out. Undefined: there is no such
- * stream yet; its sender makes it.
+ * Creates the consumer, or compares the existing one, as the plan says; first the stream, if this process declares it too.
+ * A consumer that existed before and was deleted begins where it began then, so that no message is skipped. Returns undefined if
+ * the stream does not exist yet: its sender creates it.
  */
 export async function ensureConsumer(
   manager: JetStreamManager,
@@ -70,7 +71,7 @@ function seen({ config, created }: ConsumerInfo, stream: StreamInfo): FoundConsu
   }
 }
 
-/** The server leaves out what is not limited, or says 0. */
+/** The server omits a limit that is not set, or reports 0. */
 function limitsOf({ max_batch, max_bytes, max_expires }: ConsumerConfig): RequestLimits {
   return {
     messages: max_batch || NO_LIMITS.messages,
@@ -98,7 +99,7 @@ async function make(
     try {
       return await manager.consumers.add(plan.stream, config)
     } catch (error) {
-      // Another process may have made it in this moment, with other settings: those are compared then.
+      // Another process may have created it at the same moment with other settings, which are compared then.
       const there = apiCode(error) === undefined ? undefined : await findConsumer(manager, plan)
       if (there === undefined) throw error
       return there
@@ -113,7 +114,7 @@ function configOf(plan: ConsumerPlan, createdBefore: string | undefined): Partia
     ack_policy: 'explicit',
     ack_wait: nanos(ackWaitMs),
     max_deliver: maxDeliver,
-    // What readers have in hand is limited by their prefetch.
+    // No limit here: the prefetch of the readers limits what is in hand.
     max_ack_pending: single ? 1 : -1,
     ...(filter === undefined ? {} : { filter_subject: filter }),
     ...beginning(plan, createdBefore),
@@ -137,13 +138,13 @@ function compare(plan: ConsumerPlan, config: ConsumerConfig): void {
     max_ack_pending: plan.single ? 1 : undefined,
   }
   compareAll(what, wanted, config)
-  // What the server gave up would come later than what was sent after it.
+  // A message that the server gave up would come later than messages sent after it.
   if (plan.single && (config.max_deliver ?? -1) > 0) {
     throw mismatch(what, 'to deliver any number of times, because single keeps the order', config.max_deliver)
   }
 }
 
-/** For people. */
+/** One line for people, as `topology()` shows it. */
 export function describeConsumer(plan: ConsumerPlan): string {
   const { name, stream, filter = 'all subjects', ackWaitMs = ACK_WAIT_MS, maxDeliver, single, deliver, declare } = plan
   const often = maxDeliver === undefined ? 'any number of deliveries' : `at most ${maxDeliver} deliveries`

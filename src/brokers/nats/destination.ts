@@ -7,10 +7,10 @@ import type { LinkSettings, StreamPlan } from './options.ts'
 import { Sender, type Settle, unavailable } from './sender.ts'
 import { ensureStream } from './streams.ts'
 
-/** A stream that messages are sent to. It connects when it is needed, and again after a loss when it is needed again. */
+/** A stream that a relay sends to. It connects with the first message, and after a loss with the next one. */
 export class NatsDestination implements Destination {
   readonly name: string
-  /** All at once, and the server may refuse one in the middle: others would overtake it. */
+  /** Messages are sent without waiting for each other. If the server refuses one of them, later ones overtake it. */
   readonly features: DestinationFeatures = { keepsOrder: false }
   readonly #settings: LinkSettings
   readonly #plan: StreamPlan
@@ -39,12 +39,12 @@ export class NatsDestination implements Destination {
     this.#closed = true
     for (const end of this.#unsettled) end(this.#closedError())
     const sender = this.#sender?.catch(() => undefined)
-    // One that is still being opened is closed as soon as it is there.
+    // A sender that is still being opened is closed as soon as it is open.
     if (sender !== undefined)
       await within(systemClock, CLOSE_MS, sender, () => undefined).then((it) => it?.link.close())
   }
 
-  /** Never rejects: whatever happens is an answer for each message. */
+  /** Never rejects: every failure becomes an answer for each message. */
   async #send(outgoing: readonly Outgoing[], signal: AbortSignal, settled: Promise<unknown>): Promise<void> {
     const tokens: (string | undefined)[] = []
     let sender: Sender | undefined
@@ -52,7 +52,7 @@ export class NatsDestination implements Destination {
       for (const token of tokens) if (token !== undefined) sender?.forget(token)
       for (const { resolve } of outgoing) resolve(unavailable(error))
     }
-    const abort = (): void => end(new HapaxError('broker-timeout', 'NATS was not waited for any longer'))
+    const abort = (): void => end(new HapaxError('broker-timeout', 'NATS did not answer in time'))
     if (signal.aborted) return abort()
     signal.addEventListener('abort', abort, { once: true })
     this.#unsettled.add(end)
@@ -69,7 +69,7 @@ export class NatsDestination implements Destination {
     }
   }
 
-  /** Messages that wait for the same link are sent in the order in which they came. */
+  /** All messages wait for the same promise, so they are sent in the order in which they came. */
   #open(): Promise<Sender> {
     if (this.#closed) return Promise.reject(this.#closedError())
     return this.#sender ?? this.#remember(this.#connect())
@@ -101,7 +101,7 @@ export class NatsDestination implements Destination {
     }
   }
 
-  /** The stream may be gone: the next message waits until it has been looked at, and made again if it may be. */
+  /** The stream may have been deleted. The next message waits until it has been looked up, and created again if `declare` allows that. */
   #declareAgain(link: Link): void {
     const opened = this.#sender
     if (this.#plan.declare !== 'assert' || opened === undefined || link.lost.aborted) return

@@ -1,12 +1,12 @@
 import { asError, fieldOf, HapaxError, messageOf, unreached } from '../../base/index.ts'
 
-/** What the server answered about a stream, a consumer or a message. */
+/** An error that the server returned about a stream, a consumer or a message. */
 export interface ApiError {
   readonly err_code?: number
   readonly description?: string
 }
 
-/** Numbers of errors that the server documents. */
+/** Error codes of the JetStream API. */
 export const API = {
   temporarilyUnavailable: 10008,
   consumerNotFound: 10014,
@@ -17,7 +17,7 @@ export const API = {
   tooManyRequests: 10167,
 } as const
 
-/** The number of an error of the server, if it is one. */
+/** The JetStream code of an error; undefined if it did not come from the server. */
 export function apiCode(error: unknown): number | undefined {
   const code = fieldOf(error, 'code')
   return typeof code === 'number' && typeof fieldOf(error, 'status') === 'number' ? code : undefined
@@ -25,7 +25,7 @@ export function apiCode(error: unknown): number | undefined {
 
 const REFUSALS = ['AuthorizationError', 'UserAuthenticationExpiredError', 'PermissionViolationError']
 
-/** Whether the server did not allow something. */
+/** Whether the server denied permission. The client wraps such errors in others. */
 export function isRefusal(error: unknown): boolean {
   for (let each = error, depth = 0; each instanceof Error && depth < 5; each = each.cause, depth++) {
     if (REFUSALS.includes(each.name)) return true
@@ -33,7 +33,7 @@ export function isRefusal(error: unknown): boolean {
   return false
 }
 
-/** What the client threw, as an error of hapax: refused if the server said no, else not available. */
+/** An error of the client as a HapaxError: `broker-refused` if the server said no, else `broker-unavailable`. */
 export function brokerError(what: string, thrown: unknown): HapaxError {
   if (thrown instanceof HapaxError) return thrown
   const refused = apiCode(thrown) !== undefined || isRefusal(thrown)
@@ -41,7 +41,7 @@ export function brokerError(what: string, thrown: unknown): HapaxError {
   return new HapaxError(code, `${what}: ${messageOf(asError(thrown))}`, { cause: thrown })
 }
 
-/** Why there is no connection, and what to look at. */
+/** Why there is no connection, and what to check. */
 export function connectError(thrown: unknown, at: string): HapaxError {
   const detail = messageOf(asError(thrown))
   const { code } = brokerError('', thrown)

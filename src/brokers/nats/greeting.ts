@@ -1,8 +1,8 @@
 import { connect } from 'node:net'
 
 /**
- * Those servers that say something, or refuse to. One that accepts a connection and stays silent would keep a socket of the
- * client's for ever: the client gives up waiting, and does not close it.
+ * The servers that greet, or refuse the connection. A server that accepts a connection and stays silent would leak a socket: the
+ * client stops waiting for it and never closes it.
  */
 export async function greeting(urls: readonly string[], timeoutMs: number): Promise<readonly string[]> {
   const silent = await Promise.all(urls.map((url) => isSilent(new URL(url), timeoutMs)))
@@ -18,7 +18,7 @@ function isSilent({ hostname, port }: URL, timeoutMs: number): Promise<boolean> 
       resolve(silent)
     }
     const timer = setTimeout(() => end(true), timeoutMs)
-    // The server speaks first. What goes wrong in another way is better told by the client.
+    // A NATS server speaks first. The client reports any other error better than this probe could.
     socket.once('data', () => end(false))
     socket.once('error', () => end(false))
     socket.once('close', () => end(false))

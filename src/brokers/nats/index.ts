@@ -28,11 +28,11 @@ export type {
 
 /** NATS with JetStream. */
 export interface Nats {
-  /** Where a relay can send to. Messages are confirmed by this stream. */
+  /** A destination for a relay. The stream confirms each message. */
   stream(name: string, options?: NatsStreamOptions): Destination
-  /** Where a consumer can read from: a durable pull consumer. The same name is the same consumer. */
+  /** A subscription for a consumer: a durable pull consumer. The same name is the same consumer. */
   consumer(name: string, options: NatsConsumerOptions): Subscription
-  /** What would be made or compared, one line each; nothing is asked or changed. */
+  /** What would be created or compared, one line each. Needs no server. */
   topology(): readonly string[]
 }
 
@@ -59,7 +59,7 @@ class JetStream implements Nats {
   consumer(name: string, options: NatsConsumerOptions): Subscription {
     const plan = consumerPlan(name, options)
     this.#consumers.push(plan)
-    // A worker opens its subscriptions before it sends the first message: the stream may have to be made here.
+    // A worker opens its subscriptions before it sends the first message, so the stream may have to be created here.
     return new NatsSubscription(this.#settings, plan, () => this.#streams.find((each) => each.name === plan.stream))
   }
 

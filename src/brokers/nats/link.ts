@@ -4,7 +4,7 @@ import { asError, fieldOf, HapaxError, messageOf, systemClock, systemRandom, wit
 import type { Client } from './client.ts'
 import { isRefusal } from './errors.ts'
 
-/** A connection for as long as it lasts. One that broke is never used again, also if the user's client revives it. */
+/** A connection until it breaks. It is never used again after that, even if the user's client reconnects: acks belong to one connection. */
 export class Link {
   readonly client: Client
   readonly connection: NatsConnection
@@ -12,7 +12,7 @@ export class Link {
   readonly #lost = new AbortController()
   readonly #statuses: ReturnType<NatsConnection['status']>
   readonly #subscriptions = new Set<Subscription>()
-  /** Told of what the server did not allow on this connection; others may use it as well. */
+  /** Called when the server denied a permission on this connection, which others may use as well. */
   onRefusal: (subject: string, error: Error) => void = () => {}
 
   private constructor(client: Client, connection: NatsConnection, manager: JetStreamManager) {
@@ -29,32 +29,32 @@ export class Link {
     return new Link(client, connection, await client.manager(connection))
   }
 
-  /** Aborts when the link is lost, with the reason, or closed. */
+  /** Aborts when the link is lost or closed, with the reason. */
   get lost(): AbortSignal {
     return this.#lost.signal
   }
 
-  /** Sends without waiting. A broken link is not an error here: what was sent on it comes to nothing. */
+  /** Sends without waiting. A broken link is not an error here: its messages are redelivered, and its requests are repeated. */
   send(subject: string, payload: Uint8Array, reply?: string): void {
     if (this.lost.aborted) return
     try {
       this.connection.publish(subject, payload, reply === undefined ? {} : { reply })
     } catch {
-      // Closed in this moment.
+      // The connection was closed a moment ago.
     }
   }
 
-  /** A subject of its own for answers. */
+  /** A fresh subject for replies. */
   inbox(): string {
     return `${this.client.inboxPrefix(this.connection)}.${systemRandom.token().replaceAll('-', '')}`
   }
 
-  /** Listens until the link ends, or until the listener is stopped: what is on its way then is still heard. */
+  /** Listens until the link ends or the listener is stopped. Messages that are already on their way are still delivered. */
   listen(subject: string, hear: (message: Msg) => void, options: { queue?: string } = {}): Listener {
     const subscription = this.connection.subscribe(subject, {
       ...options,
       callback: (error, message) => {
-        // Nothing may be thrown here: the client would stop reading.
+        // An error thrown here would make the client stop reading.
         try {
           if (error === null && !this.lost.aborted) hear(message)
         } catch (thrown) {
@@ -62,7 +62,7 @@ export class Link {
         }
       },
     })
-    // The user's client would listen again after a reconnect.
+    // Remembered, because the user's client would subscribe again after a reconnect.
     this.#subscriptions.add(subscription)
     const stop = async (): Promise<void> => {
       await subscription.drain().catch(() => {})
@@ -71,7 +71,7 @@ export class Link {
     return { stop }
   }
 
-  /** Waits until the server has seen all that was sent, or for so long. */
+  /** Waits until the server has received everything that was sent, at most this long. */
   async flush(ms: number): Promise<void> {
     if (this.lost.aborted) return
     const flushed = this.connection.flush().catch(() => {})
@@ -105,25 +105,26 @@ export class Link {
     const error = reason instanceof HapaxError ? reason : lost(why, reason)
     this.#lost.abort(error)
     for (const each of this.#subscriptions) quietly(() => each.unsubscribe())
-    // An iterator of the client's own kind; it would go on to collect what nobody reads.
+    // The client's iterator would otherwise go on collecting events that are never read.
     const stop = fieldOf(this.#statuses, 'stop')
     if (typeof stop === 'function') quietly(() => stop.call(this.#statuses))
-    // A link that was given up may still be open: nothing answers there, but something may come.
+    // A link that was given up may still be open, and messages may still arrive on it.
     if (this.client.owns) void this.connection.close().catch(() => {})
   }
 }
 
 /** A subscription of a link. */
 export interface Listener {
-  /** Hears what is on its way already, and then no more. */
+  /** Delivers what is already on its way, then nothing more. */
   stop(): Promise<void>
 }
 
 const LOSSES: Readonly<Record<string, string>> = {
   disconnect: 'the connection broke',
-  staleConnection: 'nothing was heard of the server',
+  staleConnection: 'the server has been silent for too long',
   close: 'the connection was closed',
 }
+/** How long closing may take before the link is abandoned. */
 const CLOSE_MS = 1_000
 
 function lost(why: string, cause: unknown): HapaxError {

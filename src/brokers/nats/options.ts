@@ -14,7 +14,7 @@ import {
 import type { EventFormat, OutgoingMessage } from '../../message/index.ts'
 import { type DeclareOption, declareOption, formatOption } from '../kit/index.ts'
 
-/** The subset of a `NatsConnection` that can be given. */
+/** The part of a `NatsConnection` that identifies one. */
 export interface NatsConnectionLike {
   publish(subject: string, payload?: Uint8Array): void
   flush(): Promise<void>
@@ -22,11 +22,11 @@ export interface NatsConnectionLike {
   status(): AsyncIterable<{ readonly type: string }>
 }
 
-/** What every driver for NATS can be told. */
+/** Options of either kind of connection. */
 interface Common {
-  /** A link that has been silent for so long is given up, and so is a pull request that the server forgot. @default 20_000 */
+  /** A link that has been silent for this long is given up, and so is a pull request that the server forgot. @default 20_000 */
   readonly heartbeatMs?: number
-  /** How long connecting may take, and each answer about streams and consumers. @default 10_000 */
+  /** How long connecting, and each request about streams and consumers, may take. @default 10_000 */
   readonly timeoutMs?: number
 }
 
@@ -38,7 +38,7 @@ export interface NatsUrlOptions extends Common {
   readonly client?: Readonly<Record<string, unknown>>
 }
 
-/** Your own connection; hapax never closes it, and it has to connect again by itself. */
+/** Your own connection. hapax never closes it; it has to reconnect by itself. */
 export interface NatsConnectionOptions extends Common {
   readonly connection: NatsConnectionLike
 }
@@ -46,14 +46,14 @@ export interface NatsConnectionOptions extends Common {
 export type NatsOptions = NatsUrlOptions | NatsConnectionOptions
 
 /**
- * What is done about a stream or a consumer before it is used: made if it is not there, and else compared (`assert`); only
- * compared (`check`); nothing at all (`none`). What is there is never changed.
+ * What hapax does about a stream or a consumer before it uses it. `assert`: creates it if it does not exist, else compares it.
+ * `check`: only compares it. `none`: nothing. An existing one is never changed.
  */
 export type Declare = DeclareOption
 
-/** Settings of a stream that messages are sent to. What is left out is not compared. */
+/** Settings of a stream to send to. Options that are left out are not compared. */
 export interface NatsStreamOptions {
-  /** What the stream takes. @default one subject with everything below the stream's name in lower case: `shop.>` for SHOP */
+  /** The subjects that the stream captures. @default one subject with everything below the stream's name in lower case: `shop.>` for SHOP */
   readonly subjects?: readonly string[]
   /** The subject of a message. @default its type below the stream's name in lower case: `shop.order.placed` */
   readonly subject?: (message: OutgoingMessage) => string
@@ -63,27 +63,27 @@ export interface NatsStreamOptions {
   readonly declare?: Declare
   /** @default 'file' */
   readonly storage?: 'file' | 'memory'
-  /** On how many servers of a cluster each message is. @default 1 */
+  /** On how many servers of a cluster each message is kept. @default 1 */
   readonly replicas?: number
   /** For how long messages are kept, read or not. @default for ever */
   readonly maxAgeMs?: number
-  /** How many bytes the stream may hold; when it is full, messages are not taken. @default any number */
+  /** How many bytes the stream may hold. A full stream refuses messages. @default no limit */
   readonly maxBytes?: number
-  /** For how long the server drops a message that it got before. @default 120_000, or maxAgeMs if that is less */
+  /** For how long the server recognises a message that it got before, and drops it. @default 120_000, or maxAgeMs if that is less */
   readonly duplicateWindowMs?: number
 }
 
-/** Settings of a durable pull consumer that messages are read from. What is left out is not compared. */
+/** Settings of a durable pull consumer to read from. Options that are left out are not compared. */
 export interface NatsConsumerOptions {
   /** The stream that it reads. */
   readonly stream: string
-  /** The subjects that it reads. @default all of the stream */
+  /** The subjects that it reads. @default all subjects of the stream */
   readonly filter?: string
-  /** What a new consumer begins with: all that the stream has, or what comes from now on. @default 'all' */
+  /** Where a new consumer begins: with everything in the stream, or with what comes from now on. @default 'all' */
   readonly deliver?: 'all' | 'new'
-  /** After this time without a sign of life the server gives a message to another reader. @default 30_000 */
+  /** After this time without a sign of life from the reader, the server delivers a message to another one. @default 30_000 */
   readonly ackWaitMs?: number
-  /** How often the server delivers a message; then it goes to the failed store. @default any number of times */
+  /** How often the server delivers a message before it goes to the failed store. @default no limit */
   readonly maxDeliver?: number
   /** One message at a time for all readers together, so that the messages of a key stay in order; slow. @default false */
   readonly single?: boolean
@@ -103,7 +103,7 @@ export interface LinkSettings {
 /** A stream, as it was asked for. */
 export interface StreamPlan extends Omit<NatsStreamOptions, 'format' | 'declare' | 'subjects'> {
   readonly name: string
-  /** Below which subjects are by default: the name in lower case. */
+  /** What the default subjects begin with: the name in lower case. */
   readonly prefix: string
   readonly subjects: readonly string[] | undefined
   readonly format: EventFormat
@@ -118,6 +118,7 @@ export interface ConsumerPlan extends Omit<NatsConsumerOptions, 'single' | 'decl
   readonly declare: Declare
 }
 
+/** Checks the options of `nats()` and fills in the defaults. */
 export function linkSettings(options: NatsOptions): LinkSettings {
   noOthers('options of nats', options, ['url', 'client', 'connection', 'heartbeatMs', 'timeoutMs'])
   if (!('connection' in options)) refuseUnsetUrl(options)
@@ -167,6 +168,7 @@ const STREAM = [
   'duplicateWindowMs',
 ] as const satisfies readonly (keyof NatsStreamOptions)[]
 
+/** Checks the options of a stream. */
 export function streamPlan(name: string, options: NatsStreamOptions): StreamPlan {
   noOthers('options of stream', options, STREAM)
   const { subjects, subject, storage, replicas, maxBytes, maxAgeMs, duplicateWindowMs } = options
@@ -201,6 +203,7 @@ const CONSUMER = [
   'declare',
 ] as const satisfies readonly (keyof NatsConsumerOptions)[]
 
+/** Checks the options of a consumer. */
 export function consumerPlan(name: string, options: NatsConsumerOptions): ConsumerPlan {
   noOthers('options of consumer', options, CONSUMER)
   const { stream, filter, ackWaitMs, maxDeliver } = options
@@ -208,7 +211,7 @@ export function consumerPlan(name: string, options: NatsConsumerOptions): Consum
   if (ackWaitMs !== undefined) positiveInteger('ackWaitMs', ackWaitMs, 30_000)
   if (maxDeliver !== undefined) positiveInteger('maxDeliver', maxDeliver, 1)
   const single = flag('single', options.single, false)
-  // The server would go on with the next message, and the one that it gave up would come later.
+  // After the limit the server goes on with the next message, which would overtake the one it gave up.
   if (single && maxDeliver !== undefined) expected('maxDeliver', 'absent, because single keeps the order', maxDeliver)
   return {
     ...options,

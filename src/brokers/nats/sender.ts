@@ -7,9 +7,10 @@ import type { Link } from './link.ts'
 import type { StreamPlan } from './options.ts'
 import { encodeMessage, subjectOf } from './wire.ts'
 
+/** Settles the promise of one message. */
 export type Settle = (confirmation: Confirmation) => void
 
-/** A message that the server has not answered for yet. */
+/** A message that the server has not confirmed or refused yet. */
 interface Unanswered {
   readonly subject: string
   readonly settle: Settle
@@ -17,7 +18,7 @@ interface Unanswered {
 
 const CONFIRMED: Confirmation = { status: 'confirmed' }
 
-/** Sends messages on one link, as many at once as it is given, and hears what the server says about each. */
+/** Sends messages on one link without waiting for each other, and matches the replies to them by subject. */
 export class Sender {
   readonly link: Link
   readonly #plan: StreamPlan
@@ -26,7 +27,7 @@ export class Sender {
   readonly #unroutable: () => void
   #next = 0
 
-  /** `unroutable` is told when no stream takes a subject: perhaps the stream is gone. */
+  /** `unroutable` is called when no stream captures a subject: the stream may have been deleted. */
   constructor(link: Link, plan: StreamPlan, unroutable: () => void) {
     this.link = link
     this.#plan = plan
@@ -37,7 +38,7 @@ export class Sender {
     link.lost.addEventListener('abort', () => this.#endAll(asError(link.lost.reason)), { once: true })
   }
 
-  /** Sends a message and settles it later, or at once if it cannot be sent. Answers what `forget` wants to know. */
+  /** Sends a message and settles it later, or at once if it cannot be sent. Returns the token for `forget`. */
   send(message: OutgoingMessage, settle: Settle): string | undefined {
     const { connection, lost, client } = this.link
     this.#next += 1
@@ -57,7 +58,7 @@ export class Sender {
     }
   }
 
-  /** Nobody waits for this answer any more. */
+  /** Ignores the reply to this message from now on. */
   forget(token: string): void {
     this.#unanswered.delete(token)
   }
@@ -72,7 +73,7 @@ export class Sender {
     this.#unroutable()
   }
 
-  /** The server says which subject it did not allow, not which message. */
+  /** The server names the subject that it denied, not the message: every unanswered message of that subject has failed. */
   #refused(subject: string, error: Error): void {
     if (subject.startsWith(this.#inbox)) this.#endAll(brokerError('the answers of NATS cannot be heard', error))
     for (const [token, waiting] of this.#unanswered) {
@@ -88,7 +89,7 @@ export class Sender {
   }
 }
 
-/** The server's answer, as JSON: where the message is, or why it was not taken. */
+/** The server's reply, as JSON: where the message is stored, or why it was refused. */
 interface PubAck {
   readonly stream?: string
   readonly seq?: number
@@ -104,7 +105,7 @@ function answer(data: Uint8Array, stream: string): Confirmation {
   }
   if (ack.error !== undefined) return notTaken(ack.error)
   if (ack.stream === stream && Number(ack.seq) > 0) return CONFIRMED
-  // A responder that is no stream, or a stream that knows nothing of the header that names the one we mean.
+  // Another responder on this subject, or a stream that ignores the header naming the expected stream.
   return unroutable(`expected stream ${stream} to confirm the message, got ${ack.stream ?? 'no stream'}`)
 }
 
@@ -115,7 +116,7 @@ function notTaken({ err_code, description }: ApiError): Confirmation {
   return { status: 'failed', error }
 }
 
-/** The client would throw as well, but not say which of its reasons it was. */
+/** The client would throw as well, but without saying that size is the reason. */
 function refuseLarge(bytes: number, most = Number.POSITIVE_INFINITY): void {
   if (bytes <= most) return
   const what = `expected a message of at most ${most} bytes with its headers, because NATS takes no more, got ${bytes}`
@@ -137,7 +138,7 @@ function unroutable(what: string): Confirmation {
   return { status: 'failed', error: new HapaxError('unroutable', what) }
 }
 
-/** Nothing is known of the message. */
+/** The answer for a message whose fate is unknown. */
 export function unavailable(thrown: unknown): Confirmation {
   if (thrown instanceof HapaxError) return { status: 'unavailable', error: thrown }
   const what = `the message could not be sent: ${messageOf(asError(thrown))}`

@@ -3,7 +3,7 @@ import { fieldOf, HapaxError } from '../../base/index.ts'
 import { API, apiCode, brokerError } from './errors.ts'
 import type { StreamPlan } from './options.ts'
 
-/** Makes the stream, or compares what is there, as the plan says. Rejects with a HapaxError. */
+/** Creates the stream, or compares the existing one, as the plan says. Rejects with a HapaxError. */
 export async function ensureStream(manager: JetStreamManager, plan: StreamPlan): Promise<void> {
   if (plan.declare === 'none') return
   const found = await findStream(manager, plan.name)
@@ -12,11 +12,12 @@ export async function ensureStream(manager: JetStreamManager, plan: StreamPlan):
   await made(`stream ${plan.name} cannot be made`, () => manager.streams.add(configOf(plan)))
 }
 
+/** The stream of this name; undefined if there is none. */
 export async function findStream(manager: JetStreamManager, name: string): Promise<StreamInfo | undefined> {
   return found(`stream ${name}`, API.streamNotFound, () => manager.streams.info(name))
 }
 
-/** What an enquiry answers; undefined: there is no such thing. */
+/** The result of a lookup; undefined if the server answers with the code `absent`. */
 export async function found<T>(what: string, absent: number, ask: () => Promise<T>): Promise<T | undefined> {
   try {
     return await ask()
@@ -26,6 +27,7 @@ export async function found<T>(what: string, absent: number, ask: () => Promise<
   }
 }
 
+/** Runs a request that changes or reads something on the server; its errors become HapaxErrors. */
 export async function made<T>(what: string, make: () => Promise<T>): Promise<T> {
   try {
     return await make()
@@ -34,7 +36,7 @@ export async function made<T>(what: string, make: () => Promise<T>): Promise<T> 
   }
 }
 
-/** The error of something that is not as it should be. */
+/** The error for a stream or consumer that differs from what was asked for. */
 export function mismatch(what: string, expectation: string, got: unknown): HapaxError {
   return new HapaxError('topology-mismatch', `expected ${what} ${expectation}, got ${String(got)}`)
 }
@@ -51,7 +53,7 @@ function configOf(plan: StreamPlan): Config {
     num_replicas: replicas,
     max_age: nanos(maxAgeMs),
     max_bytes: maxBytes,
-    // A full stream must not drop what nobody has read.
+    // A full stream must refuse new messages, not drop old ones that were never read.
     discard: 'new',
     duplicate_window: nanos(duplicateWindow(plan)),
   }
@@ -68,7 +70,7 @@ function subjectsOf({ subjects, prefix }: StreamPlan): readonly string[] {
 
 function compare(plan: StreamPlan, { config }: StreamInfo): void {
   const name = `stream ${plan.name}`
-  // With a function of the user's own nobody knows which subjects are needed.
+  // With a custom `subject` function the needed subjects are not known.
   const needed = plan.subjects ?? (plan.subject === undefined ? subjectsOf(plan) : [])
   const absent = needed.find((subject) => !config.subjects?.some((each) => covers(each, subject)))
   if (absent !== undefined) throw mismatch(name, `to take ${absent}`, config.subjects?.join(', ') || 'no subjects')
@@ -84,7 +86,7 @@ function compare(plan: StreamPlan, { config }: StreamInfo): void {
   if (config.sealed) throw mismatch(name, 'to take messages', 'sealed')
 }
 
-/** Compares what was asked for with what is there. */
+/** Throws `topology-mismatch` for the first setting that was asked for and differs. */
 export function compareAll(what: string, wanted: object, config: object): void {
   for (const [name, value] of Object.entries(wanted)) {
     const is = fieldOf(config, name)
@@ -108,11 +110,12 @@ export function nanos(ms: number): number {
   return ms * 1_000_000
 }
 
+/** Nanoseconds of the server as milliseconds. */
 export function millis(nanoseconds: number): number {
   return nanoseconds / 1_000_000
 }
 
-/** For people. */
+/** One line for people, as `topology()` shows it. */
 export function describeStream(plan: StreamPlan): string {
   const { name, storage = 'file', replicas = 1, maxAgeMs, maxBytes, declare } = plan
   const kept = maxAgeMs === undefined ? 'kept for ever' : `kept for ${maxAgeMs} ms`

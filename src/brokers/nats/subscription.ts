@@ -10,7 +10,7 @@ export class NatsSubscription implements Subscription {
   readonly #plan: ConsumerPlan
   readonly #stream: () => StreamPlan | undefined
 
-  /** `stream` is the stream, if this process declares it as well. */
+  /** `stream` returns the plan of the stream, if this process declares it as well. */
   constructor(settings: LinkSettings, plan: ConsumerPlan, stream: () => StreamPlan | undefined) {
     this.#settings = settings
     this.#plan = plan
@@ -20,7 +20,7 @@ export class NatsSubscription implements Subscription {
       ordersKeys: plan.single,
       marksRedelivered: true,
       horizonMs: undefined,
-      // A consumer that was there before may have a limit too.
+      // Unknown without the option: an existing consumer may have a limit.
       limitsRejects: plan.maxDeliver === undefined ? undefined : true,
     }
   }

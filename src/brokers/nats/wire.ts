@@ -15,15 +15,15 @@ import type { StreamPlan } from './options.ts'
 const MSG_ID = 'Nats-Msg-Id'
 const EXPECTED_STREAM = 'Nats-Expected-Stream'
 const CONTENT_TYPE = 'Content-Type'
-/** Headers of a message that NATS could not carry, or would take for its own: a JSON object, as base64. */
+/** Holds headers that NATS cannot carry, or would take for its own: a JSON object, as base64. */
 const OTHERS = 'Hapax-Headers'
 
-/** Writes the headers of a message, and says what its body is. */
+/** Writes the headers of a message and returns its body. */
 export function encodeMessage(message: OutgoingMessage, { name, format }: StreamPlan, headers: MsgHdrs): Uint8Array {
   const event = encodeEvent(message, format)
-  // Computed from both, so that ids of two sources never meet.
+  // From source and id, so that equal ids of two sources are not deduplicated.
   headers.append(MSG_ID, messageKey(message.source, message.id))
-  // Should the subject belong to another stream, the server refuses the message.
+  // Makes the server refuse the message if its subject belongs to another stream.
   headers.append(EXPECTED_STREAM, name)
   headers.append(CONTENT_TYPE, percentless(event.contentType))
   if (format === 'binary') headers.append('ce-datacontenttype', percentEncode(event.contentType))
@@ -32,7 +32,7 @@ export function encodeMessage(message: OutgoingMessage, { name, format }: Stream
   return event.body
 }
 
-/** A content type is ASCII by its own rules; one that breaks them must not break the message. */
+/** A content type should be ASCII. One that is not must not make the message unsendable. */
 function percentless(contentType: string): string {
   return /^[ -~]+$/.test(contentType) ? contentType : percentEncode(contentType)
 }
@@ -48,7 +48,7 @@ function writeOthers(entries: readonly (readonly [name: string, value: string])[
   headers.append(OTHERS, Buffer.from(json).toString('base64'))
 }
 
-/** Whether a header can travel as it is: without what ends a line, is trimmed, or has a meaning for the server or for us. */
+/** Whether a header survives as it is: no line ends, nothing that is trimmed, no name that the server or hapax uses. */
 function isPlain(name: string, value: string): boolean {
   return (
     TOKEN.test(name) && !RESERVED.test(name) && value === value.trim() && !CONTROL.test(value) && value.isWellFormed()
@@ -59,7 +59,7 @@ const TOKEN = /^[!-9;-~]+$/
 const RESERVED = /^(nats-|ce-|hapax-|content-type$)/i
 const CONTROL = /\p{Cc}/u
 
-/** The subject of a message. Throws a HapaxError where there cannot be one. */
+/** The subject of a message. Throws `invalid-message` if the text is not a valid subject. */
 export function subjectOf(message: OutgoingMessage, { subject, prefix }: StreamPlan): string {
   const made = subject === undefined ? `${prefix}.${tokens(message.type)}` : called(subject, message)
   if (isSubject(made)) return made
@@ -67,7 +67,7 @@ export function subjectOf(message: OutgoingMessage, { subject, prefix }: StreamP
   throw new HapaxError('invalid-message', `expected the subject of a message to be ${what}, got ${describe(made)}`)
 }
 
-/** A longer line would make the server end the connection. */
+/** The server closes a connection that sends a longer line. */
 const MOST_CHARACTERS = 1024
 
 function called(subject: NonNullable<StreamPlan['subject']>, message: OutgoingMessage): unknown {
@@ -99,14 +99,14 @@ export interface StoredMessage {
   readonly headers: MsgHdrs | undefined
 }
 
-/** Where a message was, and how often it has been delivered. */
+/** Where a message is stored, and how often it has been delivered. */
 export interface Position {
   readonly stream: string
   readonly seq: string
   readonly deliveryCount: number
 }
 
-/** What the subject for acks says: stream, sequence and count; undefined: it is none. */
+/** Reads stream, sequence and delivery count from an ack subject; undefined if it is not one. */
 export function positionOf(reply: string): Position | undefined {
   const parts = reply.split('.')
   // Since 2.10 a domain and an account may stand in between.
@@ -116,7 +116,7 @@ export function positionOf(reply: string): Position | undefined {
   return { stream, seq, deliveryCount: count }
 }
 
-/** What arrived, as core wants it. */
+/** Turns a NATS message into an arrival. */
 export function arrivalOf(
   { subject, data, headers }: StoredMessage,
   { stream, seq, deliveryCount }: Position,
@@ -167,12 +167,12 @@ function sameName(name: string, wanted: string): boolean {
   return name.length === wanted.length && name.toLowerCase() === wanted.toLowerCase()
 }
 
-/** Older senders put values with spaces into quotes instead of encoding them. */
+/** Older CloudEvents libraries quote values with spaces instead of percent-encoding them. */
 function unquoted(value: string): string {
   return /^".*"$/s.test(value) ? value.slice(1, -1).replace(/\\(.)/gs, '$1') : value
 }
 
-/** Whatever is no object of texts was not written by hapax, and is left out. */
+/** Reads the hidden headers. Anything but an object of texts was not written by hapax, and is ignored. */
 function readHidden(encoded: string | undefined): Record<string, string> | undefined {
   if (encoded === undefined) return undefined
   try {

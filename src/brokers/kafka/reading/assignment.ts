@@ -4,17 +4,17 @@ import type { KafkaOffset } from '../client.ts'
 import { arrivalOf, type Fetched } from '../wire.ts'
 import type { Read } from './records.ts'
 
-/** What a delivery belongs to; answers of an assignment that has ended do nothing. */
+/** The handle of a delivery. Answers to an assignment that has ended do nothing. */
 export interface KafkaHandle extends Handle {
   readonly assignment: Assignment
 }
 
 type Position = Pick<Fetched, 'offset' | 'leaderEpoch'>
 
-/** The partitions that this member has, from one rebalance to the next. */
+/** The partitions of this member, from one rebalance to the next. */
 export class Assignment {
   readonly partitions: readonly Partition[]
-  /** Something was finished that can be committed. */
+  /** Called when there is something new to commit. */
   onFinished: (partition: Partition) => void = () => {}
 
   constructor(assigned: readonly { topic: string; partitions: readonly number[] }[], window: number) {
@@ -43,7 +43,7 @@ export class Partition {
   /** How many of these have been handed out. */
   #taken = 0
   #skipped: Position | undefined
-  /** What was there when this member got the partition may have been in other hands. */
+  /** The high watermark at the first fetch. Messages below it may have been delivered to another member before. */
   #oldBefore: bigint | undefined
   #handed = 0
   #finished = 0
@@ -57,23 +57,23 @@ export class Partition {
     this.#window = window
   }
 
-  /** Begins at this offset. `mark`: nobody has committed it, and it has to be kept, because it would be another one tomorrow. */
+  /** Begins at this offset. `mark`: commit it at once, because 'latest' would be another offset after a crash. */
   begin(position: bigint, mark: boolean): void {
     this.position = position
     if (mark) this.#mark = { offset: position - 1n, leaderEpoch: -1 }
   }
 
-  /** Whether to fetch: nothing is left of the last time, and something may be handed out. */
+  /** Whether to fetch: the last fetch is used up, and the window has room. */
   get wantsMore(): boolean {
     return this.position !== undefined && this.#isEmpty && this.#hasRoom
   }
 
-  /** Whether a commit should not wait any longer. */
+  /** Whether to commit now: half of the window is finished and not committed. */
   get isPressing(): boolean {
     return this.#finished - this.#committed >= this.#window / 2
   }
 
-  /** After a crash, no more than the window of a partition comes again, also if its first message is never finished. */
+  /** Bounds what is redelivered after a crash to one window, even if the oldest message is never finished. */
   get #hasRoom(): boolean {
     return this.#handed - this.#committed < this.#window
   }
@@ -110,14 +110,14 @@ export class Partition {
     const handle: KafkaHandle = {
       assignment: this.#assignment,
       ack: () => this.#finish(place),
-      // It is not committed: whoever has the partition next gets it.
+      // Not committing is enough: the next owner of the partition gets it.
       giveBack: () => {},
       reject: () => false,
     }
     return { arrival: arrivalOf(fetched, redelivered), bytes: fetched.bytes, handle }
   }
 
-  /** What can be committed, and what to call when it is. */
+  /** The offset to commit, if there is a new one, and what to call once it is committed. */
   takeMark(): { readonly offset: KafkaOffset; readonly done: () => void } | undefined {
     const mark = this.#mark
     if (mark === undefined) return undefined
@@ -140,7 +140,7 @@ export class Partition {
     this.#assignment.onFinished(this)
   }
 
-  /** What there is nothing to hand out of at the end counts as finished; else it would look as if something were left. */
+  /** Trailing offsets without a message (transaction markers) count as finished. Otherwise the group would seem to lag for ever. */
   #skip(): void {
     if (this.#skipped === undefined || !this.#isEmpty) return
     this.#handed += 1

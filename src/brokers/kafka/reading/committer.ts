@@ -6,13 +6,13 @@ import type { Assignment } from './assignment.ts'
 export interface CommitterOptions {
   readonly consumer: KafkaConsumer
   readonly intervalMs: number
-  /** It works, or it does not. */
+  /** Called after each commit: with the error, or with undefined after a success. */
   went(error: unknown): void
-  /** Something was committed: more may be handed out. */
+  /** Called after a success: the windows have room again. */
   committed(): void
 }
 
-/** Commits what is finished, in the background, one request at a time, so that no offset ever goes back. */
+/** Commits finished offsets in the background. One request at a time, so that an offset never moves back. */
 export class Committer {
   readonly #options: CommitterOptions
   #assignment: Assignment | undefined
@@ -24,7 +24,7 @@ export class Committer {
     this.#options = options
   }
 
-  /** From now on for these partitions. */
+  /** Begins to commit for these partitions. */
   serve(assignment: Assignment): void {
     this.#assignment = assignment
     assignment.onFinished = (partition) => {
@@ -34,7 +34,7 @@ export class Committer {
     this.#later()
   }
 
-  /** Commits now what there is, unless a commit is under way: then what comes meanwhile waits. Never rejects. */
+  /** Commits now, or joins the commit that is under way, which does not include later offsets. Never rejects. */
   flush(): Promise<void> {
     this.#running ??= this.#commit().finally(() => {
       this.#running = undefined
@@ -42,7 +42,7 @@ export class Committer {
     return this.#running
   }
 
-  /** Nothing more is committed for these partitions; what is under way is of their time. */
+  /** Stops committing for these partitions. A commit that is under way belongs to their generation and may complete. */
   stop(): void {
     this.#cancel?.()
     this.#cancel = undefined

@@ -4,8 +4,9 @@ import { fieldOf } from '../../../base/index.ts'
 import type { KafkaBatch, KafkaClient } from '../client.ts'
 import { onLink } from '../link.ts'
 
-// The client decompresses a whole batch at once, however large that becomes: a megabyte can be a gigabyte of zeros. It has no
-// setting for that, so its functions are wrapped: those of hapax's own links stop at a limit.
+// The client decompresses a whole batch at once, without a limit: a megabyte on the wire can be a gigabyte of zeros, which would
+// exhaust the memory of the process, again after every restart. The client has no setting for it, so its decompressors are wrapped.
+// The limit holds only for bytes that arrive through links of hapax.
 
 /** The part of `@platformatic/kafka` that decompresses. */
 interface Library {
@@ -17,22 +18,22 @@ interface Algorithm {
   decompressSync(data: Buffer): Buffer
 }
 
-/** The limit of the link whose bytes are being read; undefined: it is none of hapax's. */
+/** The limit of the link whose bytes are being read now; undefined outside of hapax's links. */
 let limit: number | undefined
 const wrapped = new WeakSet<Algorithm>()
 
 /**
- * Lets no batch that comes through the links of this client become larger than so many bytes. Where the library is not the one
- * that hapax knows, nothing is bounded.
+ * Bounds the decompressed size of batches that arrive through the links of this client. Does nothing if the library has another
+ * structure than hapax knows.
  */
 export function boundBatches(client: KafkaClient, library: Library, maxBytes: number): void {
   const { compressionsAlgorithmsByBitmask: algorithms = {} } = library
   for (const algorithm of Object.values(algorithms)) if (!wrapped.has(algorithm)) wrap(algorithm)
   onLink(client, 'connect', ({ socket }) => {
-    // What the client does with a piece of data, it does between these two.
+    // The client handles a chunk of data synchronously, between these two listeners.
     socket?.prependListener('data', () => {
       limit = maxBytes
-      // Should anything throw in between.
+      // In case the client throws in between.
       queueMicrotask(() => {
         limit = undefined
       })
@@ -52,7 +53,7 @@ function wrap(algorithm: Algorithm): void {
   }
 }
 
-/** The decompressed bytes; undefined: there are more than may be. */
+/** The decompressed bytes; undefined if they exceed the limit. */
 function bounded(
   bitmask: number,
   data: Buffer,
@@ -72,7 +73,7 @@ function bounded(
 
 const [GZIP, SNAPPY, LZ4, ZSTD] = [1, 2, 3, 4]
 
-/** Snappy says beforehand how large it becomes; in the framing of xerial each piece does. */
+/** The decompressed size, which snappy states up front; in xerial framing each chunk does. */
 function snappyBytes(data: Buffer): number {
   if (data.toString('latin1', 0, 8) !== '\x82SNAPPY\0') return varint(data, 0)
   let bytes = 0
@@ -90,12 +91,12 @@ function varint(data: Buffer, from: number): number {
   return value
 }
 
-/** At most: each block says how large it is compressed, a frame how large a block may become, and no byte becomes more than 255. */
+/** An upper bound: a frame states its largest block size, each block its compressed size, and LZ4 expands at most 255 times. */
 function lz4Bytes(data: Buffer): number {
-  // An older kind of frames, which Kafka does not have and the client reads all the same, does not say how large its blocks become.
+  // The legacy frame format does not state block sizes. Kafka does not use it, but the client reads it.
   if (data.length < 7 || data.readUInt32LE(0) !== 0x184d2204) return 255 * data.length
   const flags = data.readUInt8(4)
-  // From 64 KiB, which is 4, to 4 MiB, which is 7.
+  // The code 4 means 64 KiB, and 7 means 4 MiB.
   const largest = 4 ** (4 + ((data.readUInt8(5) >> 4) & 7))
   const checksum = flags & 0x10 ? 4 : 0
   let bytes = 0
@@ -110,15 +111,15 @@ function lz4Bytes(data: Buffer): number {
   return bytes
 }
 
-/** No sender can know it. */
+/** Marks placeholders. Random, so that no sender can forge it. */
 const MARK = Buffer.from(randomUUID())
 
-/** Whether a record stands for one that was not read. */
+/** Whether a record stands in for one that was not decompressed. */
 export function isPlaceholder({ headers }: KafkaBatch['records'][number]): boolean {
   return headers[0]?.[0]?.equals(MARK) ?? false
 }
 
-/** As many records as the batch says that it has, which say no more than that they were not read. */
+/** As many empty records as the header of the batch announces, so that offsets still add up. */
 function placeholders(data: Buffer): Buffer {
   const head = Buffer.from(data.buffer, data.byteOffset - HEAD_BYTES, HEAD_BYTES)
   const count = head.readInt32BE(HEAD_BYTES - 4)
@@ -130,12 +131,12 @@ function placeholders(data: Buffer): Buffer {
   return Buffer.concat(records)
 }
 
-/** What stands before the records: offset, length, epoch, magic, checksum, attributes … and their number. */
+/** The header of a batch before its records: offset, length, epoch, magic, checksum, attributes … and the record count. */
 const HEAD_BYTES = 61
 const MAGIC_AT = 16
 const MOST_RECORDS = 1_000_000
 
-/** Attributes, time, offset, no key, no value, one header: the mark, with nothing. */
+/** A record with no key, no value and one header, the mark. */
 function placeholder(offsetDelta: number): Buffer {
   const body = Buffer.concat([
     Buffer.from([0, 0]),

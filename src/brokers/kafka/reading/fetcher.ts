@@ -10,21 +10,21 @@ export interface FetcherOptions {
   readonly consumer: KafkaConsumer
   readonly deliveries: Deliveries<KafkaHandle>
   readonly maxWaitMs: number
-  /** The partitions of now; undefined while there are none, or nothing is to be handed out. */
+  /** The current assignment; undefined while there is none, or while the reader is paused. */
   assignment(): Assignment | undefined
-  /** It works, or it does not. */
+  /** Called after each fetch: with the error, or with undefined after a success. */
   went(error: unknown): void
-  /** Messages are gone that were not read. */
+  /** Called when messages expired in Kafka before they were read. */
   lost(error: HapaxError): void
 }
 
-/** Fetches as much as there is room for, from each broker one request at a time, and hands it out. */
+/** Fetches as much as there is room for, one request per broker at a time, and hands it out. */
 export class Fetcher {
   readonly #options: FetcherOptions
-  /** Brokers that a request is under way to. */
+  /** Brokers with an open request. */
   readonly #asked = new Set<number>()
   #looking = false
-  /** There was a reason to look while it was looking. */
+  /** Whether `pump` was called while metadata was being looked up. */
   #again = false
   #failures = 0
   #first = 0
@@ -35,7 +35,7 @@ export class Fetcher {
     this.#options = options
   }
 
-  /** Hands out what is here, and asks for more where there is room. */
+  /** Hands out what was fetched, and fetches more where there is room. */
   pump(): void {
     const assignment = this.#options.assignment()
     if (assignment === undefined || this.#closed) return
@@ -54,7 +54,7 @@ export class Fetcher {
     this.#cancel?.()
   }
 
-  /** From every partition in turn, so that a busy one leaves room for the others. */
+  /** Starts with another partition each time, so that a busy one does not starve the others. */
   #handOut({ partitions }: Assignment): void {
     const { deliveries } = this.#options
     let { room, roomBytes } = deliveries
@@ -115,7 +115,7 @@ export class Fetcher {
     const failed = new Map<Partition, number>()
     for (const { topicId, partitions } of responses) {
       for (const answer of partitions) {
-        // A session of fetches may also answer for what was asked earlier.
+        // A fetch session may also return partitions of an earlier request.
         const found = asked.find(({ id, partition }) => id === topicId && partition.index === answer.partitionIndex)
         if (found === undefined || found.partition.position !== found.from) continue
         const { partition, from } = found
@@ -129,7 +129,7 @@ export class Fetcher {
     else this.#failed(new FetchError(`fetching failed with the error ${codes} of Kafka's protocol`), [...failed.keys()])
   }
 
-  /** What was to be read next is gone: it was kept for less long than it waited. The oldest that is left comes next. */
+  /** The next offset has expired: retention was shorter than the lag. Continues with the oldest offset that is left, and reports it. */
   async #skipToOldest(partition: Partition, from: bigint): Promise<void> {
     const { topic, index } = partition
     partition.position = undefined
@@ -152,7 +152,7 @@ export class Fetcher {
     this.#options.went(undefined)
   }
 
-  /** Leaders change, and sessions end: what a broker says in answer is worth a report only when it goes on saying so. */
+  /** Leader changes and expired sessions are normal: an error that a broker returns is reported only if it persists. */
   #failed(error: unknown, partitions: readonly Partition[]): void {
     if (this.#closed) return
     this.#failures += 1
@@ -168,7 +168,7 @@ export class Fetcher {
     for (const each of partitions) each.notBefore = until
   }
 
-  /** Partitions that failed are asked again when their time has come. */
+  /** Schedules the next attempt for partitions that failed. */
   #pumpLater(wanted: readonly Partition[], now: number): void {
     this.#cancel?.()
     const times = wanted.map(({ notBefore }) => notBefore).filter((each) => each > now)
@@ -176,17 +176,19 @@ export class Fetcher {
   }
 }
 
-/** A broker answered with no. */
+/** An error code that a broker returned. */
 class FetchError extends Error {}
 
-/** A partition, the offset that was asked for, and the name of its topic in the request. */
+/** A partition, the offset that was requested, and the id of its topic. */
 interface Asked {
   readonly partition: Partition
   readonly from: bigint
   readonly id: string
 }
 
+/** The timestamp that means the oldest offset in the protocol. */
 const EARLIEST = -2n
+/** Errors in a row that are not reported. */
 const QUIET_FAILURES = 3
 const MIN_BYTES = 64 * 1024
 const MAX_BYTES = 4 * 1024 * 1024
@@ -199,7 +201,7 @@ function requestOf({ partition, from }: Asked, maxBytes: number) {
   return { partition: partition.index, fetchOffset: from, partitionMaxBytes, ...epochs }
 }
 
-/** A fetch fails as a whole when one partition does; what the others answered is inside the error. */
+/** The client fails a fetch as a whole when one partition fails. The response for the others is inside the error. */
 function responseIn(error: unknown): KafkaFetchResponse {
   for (const { response } of chainOf(error)) {
     if (isFetchResponse(response)) return response

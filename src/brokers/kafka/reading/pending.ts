@@ -4,11 +4,11 @@ import type { Written } from '../wire.ts'
 
 const CONFIRMED: Confirmation = { status: 'confirmed' }
 
-/** One message that has no answer yet. */
+/** One message without an answer yet. */
 export class Pending {
   readonly written: Written
   readonly confirmation: Promise<Confirmation>
-  /** The broker refused a batch that it was in: it goes alone, to learn whether it is the one. */
+  /** The broker refused a batch that contained it. It is sent alone, to find out whether it is the cause. */
   alone = false
   settled = false
   readonly #call: Call
@@ -27,7 +27,7 @@ export class Pending {
     this.#resolve = resolve
   }
 
-  /** Whether it may be sent: not behind one of its key that was not taken, and not after it was given up. */
+  /** Whether it may be sent: not after an earlier message of its key failed, and not once it is settled. */
   isReady(): boolean {
     const stop = this.#key === undefined || this.settled ? undefined : this.#call.stopOf(this.#key)
     if (stop !== undefined && stop.at < this.#at) this.#settle({ status: 'unavailable', error: behind(stop.error) })
@@ -38,7 +38,7 @@ export class Pending {
     this.#settle(CONFIRMED)
   }
 
-  /** What was sent with it, has its key, and is not in the same batch must not overtake it. */
+  /** Fails the message. Later messages of its key in the same call must not overtake it. */
   fail(status: 'refused' | 'failed' | 'unavailable', error: Error): void {
     if (this.#key !== undefined) this.#call.stop(this.#key, this.#at, error)
     this.#settle({ status, error })
@@ -50,9 +50,9 @@ export class Pending {
   }
 }
 
-/** One call of publish. */
+/** One call of `publish`, within which order per key is kept. */
 export class Call {
-  /** Of each key the first message that was not taken, and why. */
+  /** For each key, the first message that failed and why. */
   readonly #stops = new Map<string, { readonly at: number; readonly error: Error }>()
 
   stop(key: string, at: number, error: Error): void {
@@ -69,15 +69,15 @@ function behind(cause: Error): HapaxError {
   return new HapaxError('broker-unavailable', 'an earlier message of the same key was not taken', { cause })
 }
 
-/** The messages of one partition that are sent as one batch: the broker takes all of them or none. */
+/** Messages of one partition that are sent as one batch. The broker takes all of them or none. */
 export interface Chunk {
   readonly pending: Pending[]
   bytes: number
 }
 
 /**
- * Takes from the queue what can be sent at once, by partition; a partition gets at most one batch, and what does not fit
- * stays, in its order. Messages without a key go to one partition as long as there is room in its batch.
+ * Takes from the queue what can be sent in one request, by partition. A partition gets at most one batch. The rest stays in the
+ * queue, in order. Messages without a key fill the batch of one partition before they go to the next.
  */
 export function takeChunks(
   queue: Pending[],
@@ -129,7 +129,7 @@ function fits(chunk: Chunk, { alone, written }: Pending, batchBytes: number): bo
   return !alone && !chunk.pending[0]?.alone && chunk.bytes + written.bytes <= batchBytes
 }
 
-/** Gives messages without a key a partition, another one for each send. */
+/** Chooses the partition of messages without a key: another one for each send. */
 export class Spread {
   #partitions = 1
   #next: number
@@ -143,7 +143,7 @@ export class Spread {
     return this
   }
 
-  /** The partition of now, or the next one that is not full; if all are, any of them. */
+  /** The current partition, or the next one that is not full. If all are full, any of them. */
   current(full: ReadonlySet<number>): number {
     for (let step = 0; step < this.#partitions; step++) {
       const partition = (this.#next + step) % this.#partitions

@@ -1,12 +1,12 @@
 import type { KafkaAdmin, KafkaConsumer, KafkaOffsets } from '../client.ts'
 import type { Assignment, Partition } from './assignment.ts'
 
-/** Where a group begins that has not committed anything. */
+/** Where a group without a committed offset begins. */
 export type From = 'earliest' | 'latest'
 
 const TIMESTAMPS = { earliest: -2n, latest: -1n } as const
 
-/** Finds out where each partition begins: at what the group has committed, or where `from` says. */
+/** Sets the position of each partition: the committed offset, or where `from` says. */
 export async function findPositions(assignment: Assignment, from: From, consumer: KafkaConsumer): Promise<void> {
   const byTopic = Map.groupBy(assignment.partitions, ({ topic }) => topic)
   const topics = [...byTopic].map(([topic, all]) => ({ topic, partitions: all.map(({ index }) => index) }))
@@ -19,7 +19,7 @@ export async function findPositions(assignment: Assignment, from: From, consumer
     const position = known ?? offsetOf(beginnings, partition)
     if (position === undefined)
       throw new Error(`no offset is known of ${partition.topic}, partition ${partition.index}`)
-    // "From now on" has to be the same moment after a crash.
+    // With 'latest', the position has to be committed: after a crash it would be a later one.
     partition.begin(position, known === undefined && from === 'latest')
   }
 }
@@ -39,10 +39,10 @@ function offsetOf(offsets: KafkaOffsets, { topic, index }: Partition): bigint | 
   return offset !== undefined && offset >= 0n ? offset : undefined
 }
 
-/** As long as receipts can be kept. */
+/** The longest time that receipts can be kept. */
 const FOREVER_MS = 100 * 365 * 86_400_000
 
-/** For how long the topics keep messages; undefined where that cannot be read. */
+/** For how long the topics keep messages; undefined if that cannot be read. */
 export async function findHorizon(topics: readonly string[], admin: KafkaAdmin): Promise<number | undefined> {
   const configurationKeys = ['retention.ms', 'cleanup.policy']
   const resources = topics.map((resourceName) => ({ resourceType: 2 as const, resourceName, configurationKeys }))
@@ -52,7 +52,7 @@ export async function findHorizon(topics: readonly string[], admin: KafkaAdmin):
     const known = spans.filter((each) => each !== undefined)
     return known.length < topics.length || known.length < spans.length ? undefined : Math.max(...known)
   } catch {
-    // Not every user may ask.
+    // Not every user has the permission to describe configs.
     return undefined
   }
 }

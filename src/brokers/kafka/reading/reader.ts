@@ -23,7 +23,7 @@ export interface ReaderSettings {
   report(error: HapaxError): void
 }
 
-/** Two consumers: a fetch that waits for messages must not hold up the heartbeats of the member. */
+/** Two consumers, because a fetch that waits for messages must not hold up the heartbeats of the member. */
 export interface ReaderClients {
   readonly member: KafkaConsumer
   readonly fetching: KafkaConsumer
@@ -38,8 +38,8 @@ interface Joined {
 }
 
 /**
- * A member of a group. Every rebalance ends one assignment and begins another: what is in hand is forgotten, and whoever has
- * the partition next begins at what was committed. So nothing is lost, and what comes twice is a duplicate.
+ * A member of a group. Every rebalance ends one assignment and begins another: what is in hand is forgotten, and the next owner of
+ * a partition begins at its committed offset. So no message is lost, and one that comes twice is a duplicate.
  */
 export class KafkaReader implements Reader {
   horizonMs: number | undefined
@@ -49,11 +49,11 @@ export class KafkaReader implements Reader {
   readonly #fetcher: Fetcher
   readonly #committer: Committer
   readonly #closing = new AbortController()
-  /** Which parts do not work at present; only the first of them is reported. */
+  /** The parts that fail at present. Only the first of them is reported. */
   readonly #troubled = new Set<string>()
   #assignment: Assignment | undefined
   #generation: string | undefined
-  /** How many partitions the topics were last seen to have, and how many this member shared out as the leader. */
+  /** The partition counts of the topics as last seen, and those that this member assigned as the leader. */
   #known: readonly number[] = []
   #shared: readonly number[] | undefined
   #joining: Promise<void> | undefined
@@ -80,13 +80,13 @@ export class KafkaReader implements Reader {
     this.#committer = new Committer({
       consumer: clients.member,
       intervalMs: settings.commitIntervalMs,
-      // What is of an old generation cannot be committed any more; the heartbeat says so as well.
+      // Offsets of an old generation cannot be committed any more. The heartbeat reports the same.
       went: (error) => this.#went('commit', isStale(error) ? undefined : error),
       committed: () => this.#fetcher.pump(),
     })
   }
 
-  /** Joins the group. Rejects when the broker refuses, or is not there. */
+  /** Joins the group. Rejects when the broker refuses or cannot be reached. */
   async open(): Promise<void> {
     const { member, fetching, admin } = this.#clients
     const { topics, horizonMs } = this.#settings
@@ -108,7 +108,7 @@ export class KafkaReader implements Reader {
   async pause(): Promise<void> {
     this.#paused = true
     this.#deliveries.pause()
-    // Not awaited: the broker may be away, and closing commits once more.
+    // Not awaited: the broker may be unreachable, and `close` commits once more.
     void this.#committer.flush()
   }
 
@@ -128,7 +128,7 @@ export class KafkaReader implements Reader {
   }
 
   async #commitLast(): Promise<void> {
-    // The first may be one that is under way.
+    // The first call may join a commit that is already under way.
     await this.#committer.flush()
     await this.#committer.flush()
   }
@@ -139,12 +139,12 @@ export class KafkaReader implements Reader {
     member.on('client:metadata', (metadata: KafkaMetadata) => this.#look(metadata))
     member.on('consumer:heartbeat:end', () => this.#went('heartbeat', undefined))
     member.on('consumer:heartbeat:error', ({ error }: { error: Error }) => this.#went('heartbeat', error))
-    // The client has given up: it sends no more heartbeats.
+    // The client has given up and sends no more heartbeats.
     member.on('error', (error: Error) => this.#rejoin(error))
     member.on('consumer:heartbeat:stalled', () => this.#rejoin(new Error('no heartbeat was answered')))
   }
 
-  /** Once for all that is answered in the same moment. */
+  /** Once for all answers of the same tick. */
   #pumpSoon(): void {
     if (this.#pumping) return
     this.#pumping = true
@@ -154,7 +154,7 @@ export class KafkaReader implements Reader {
     })
   }
 
-  /** The group forms anew: what is finished is committed before this member joins again, and nothing else is of any use. */
+  /** The group rebalances: finished offsets are committed before this member joins again, and the rest is dropped. */
   #revoke(): void {
     void this.#committer.flush()
     this.#end()
@@ -167,7 +167,7 @@ export class KafkaReader implements Reader {
     this.#deliveries.forget()
   }
 
-  /** The leader has to share out partitions that were added; nobody else notices them. */
+  /** Partitions that were added are assigned only by a new join, which the leader has to start. */
   #look({ topics }: KafkaMetadata): void {
     this.#known = this.#settings.topics.map((topic) => topics.get(topic)?.partitionsCount ?? 0)
     const grown = this.#shared?.some((count, at) => count < (this.#known[at] ?? 0))
@@ -178,7 +178,7 @@ export class KafkaReader implements Reader {
 
   #begin({ memberId, generationId, isLeader, assignments = [] }: Joined): void {
     const generation = `${memberId} ${generationId}`
-    // The client may say so twice.
+    // The client may emit the event twice.
     if (this.#closing.signal.aborted || generation === this.#generation) return
     this.#end()
     this.#generation = generation
@@ -190,7 +190,7 @@ export class KafkaReader implements Reader {
     void this.#start(assignment)
   }
 
-  /** Begins to fetch when it is known where. */
+  /** Looks up the positions, then begins to fetch. */
   async #start(assignment: Assignment): Promise<void> {
     for (let attempt = 1; assignment === this.#assignment; attempt++) {
       try {
@@ -208,7 +208,7 @@ export class KafkaReader implements Reader {
     }
   }
 
-  /** Until this member is in, or the reader is closed. `failed` may throw to give up. */
+  /** Tries to join until it succeeds or the reader is closed. `failed` may throw to give up. */
   async #join(failed: (error: unknown) => void): Promise<void> {
     for (let attempt = 1; !this.#closing.signal.aborted; attempt++) {
       try {
@@ -229,7 +229,7 @@ export class KafkaReader implements Reader {
     this.#joinAgain()
   }
 
-  /** That others join at the same time is nothing to speak of. */
+  /** A join that fails because others join at the same time is normal, and not reported. */
   #joinFailed(error: unknown): void {
     if (!isStale(error)) this.#went('group', error)
   }
@@ -244,7 +244,7 @@ export class KafkaReader implements Reader {
     return pause(systemClock, retryDelay(BACKOFF, attempt, systemRandom), this.#closing.signal)
   }
 
-  /** Tells once that something does not work, and again only after all of it has worked. */
+  /** Reports an outage once, and the next one only after all parts have worked again. */
   #went(part: string, error: unknown): void {
     if (error === undefined) {
       this.#troubled.delete(part)
@@ -258,6 +258,7 @@ export class KafkaReader implements Reader {
   }
 }
 
+/** How many messages of a partition may be handed out and not committed, at least. */
 const MIN_WINDOW = 1_000
 const CLOSE_MS = 2_000
 const BACKOFF = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 100, maxDelayMs: 10_000, factor: 2 }

@@ -11,13 +11,13 @@ export interface Read {
   readonly records: readonly Fetched[]
   /** Where the next fetch begins. */
   readonly next: bigint
-  /** The last offset, where it is no record to hand out: the mark of a transaction, or one of a transaction that was given up. */
+  /** The last offset, if it is not a message: a transaction marker, or a record of an aborted transaction. */
   readonly skipped: { readonly offset: bigint; readonly leaderEpoch: number } | undefined
 }
 
 /**
- * The records from `from` on, without the marks of transactions and without records of those that were given up. A batch may
- * begin before the offset that was asked for.
+ * The messages from the offset `from` on, without transaction markers and without records of aborted transactions. A batch may
+ * begin before the requested offset.
  */
 export function readRecords(
   topic: string,
@@ -40,7 +40,7 @@ export function readRecords(
   return { records: found, next, skipped }
 }
 
-/** Of a batch that was not read, one record stands for all. */
+/** One record stands for all of a batch that was not decompressed. */
 function withoutPlaceholders(records: readonly Fetched[]): readonly Fetched[] {
   const [first] = records
   if (first === undefined || !isPlaceholder(first.record)) return records
@@ -68,8 +68,8 @@ function sizeOf({ key, value, headers }: KafkaBatch['records'][number]): number 
 }
 
 /**
- * Transactions that were given up. The broker names where each began; it ends at its mark, which may come in a later fetch,
- * and the same producer may have committed others before and after it.
+ * Aborted transactions. The broker names the offset at which each began. It ends at its marker, which may come in a later fetch, and
+ * the same producer may have committed other transactions before and after it.
  */
 class Aborted {
   readonly #coming: { readonly producerId: bigint; readonly firstOffset: bigint }[]
@@ -94,7 +94,7 @@ class Aborted {
   }
 }
 
-/** The key of a mark is its version and its kind, of two bytes each; kind 0 is a transaction that was given up. */
+/** The key of a marker is its version and its type, of two bytes each. Type 0 is an abort. */
 function isAbort(key: Buffer | null | undefined): boolean {
   return key != null && key.byteLength >= 4 && key.readInt16BE(2) === 0
 }

@@ -11,27 +11,28 @@ import { arrivalOf } from '../wire.ts'
 import { AckHandle } from './handle.ts'
 import { Pull, type PullOptions } from './pull.ts'
 
-// When a consumer has a delivery limit, the server only says once, to whoever listens, that it gave a message up; the message
-// stays in the stream, and nobody gets it any more. So what it says is kept in a stream of its own until the message is in
-// the failed store.
+// When a message reaches the delivery limit of its consumer, the server publishes one advisory and never delivers it again. The
+// message stays in the stream unseen. An advisory that is missed is a message lost to the consumer, so advisories are captured by a
+// work-queue stream and acked only once the message is in the failed store.
 
-/** The consumer of such a stream. */
+/** The name of the consumer of that stream. */
 const READER = 'hapax'
 
-/** What the server said about it: a part of its JSON. */
+/** The fields of an advisory that are read here. */
 interface Advisory {
   readonly stream_seq: number
   readonly deliveries: number
   readonly timestamp: string
 }
 
+/** What it shares with the reader. */
 export interface GivenUpOptions extends Pick<PullOptions, 'link' | 'heartbeatMs' | 'room' | 'broken'> {
   readonly plan: ConsumerPlan
   hand(incoming: Incoming<AckHandle>): void
   report(error: HapaxError): void
 }
 
-/** Hands out the messages that the server will not deliver any more. */
+/** Hands out the messages that the server has stopped delivering. */
 export class GivenUp {
   readonly #options: GivenUpOptions
   readonly #notes: Pull | Listener
@@ -41,7 +42,7 @@ export class GivenUp {
     this.#notes = kept ? this.#pull() : this.#listen()
   }
 
-  /** Begins to listen. It has to have begun before the consumer is read: reading is what makes the server give up. */
+  /** Begins to listen. Must complete before the consumer is read, because a read can trigger the advisory. */
   static async open(
     options: GivenUpOptions,
     { replicas, again }: { readonly replicas: number; readonly again: boolean },
@@ -76,7 +77,7 @@ export class GivenUp {
     })
   }
 
-  /** One reader of the group is enough. */
+  /** Listens without a stream, in a queue group: one reader has to hear each advisory. */
   #listen(): Listener {
     const { link, plan } = this.#options
     const hear = (message: Msg): void => this.#take(message, new Unkept(link, ''))
@@ -87,7 +88,7 @@ export class GivenUp {
     void this.#fetch(message, handle).catch((error: unknown) => {
       if (this.#options.link.lost.aborted) return
       this.#options.report(brokerError(`what ${this.#options.plan.name} gave up cannot be read`, error))
-      // Once more, when whatever it was may be over.
+      // Try again later; the cause may have passed.
       handle.reject(RETRY_MS)
     })
   }
@@ -97,7 +98,7 @@ export class GivenUp {
     const advisory: Advisory = JSON.parse(Buffer.from(message.data).toString())
     const stored = await storedMessage(link.manager, plan.stream, advisory.stream_seq)
     if (link.lost.aborted) return
-    // After the stream was made anew, another message may have the same number.
+    // If the stream was deleted and created again, another message may have the same number.
     if (stored === undefined || Date.parse(advisory.timestamp) < stored.time.getTime()) {
       report(lost(plan, advisory))
       return handle.ack()
@@ -106,7 +107,7 @@ export class GivenUp {
   }
 }
 
-/** There is nothing to answer to. */
+/** The handle of an advisory that no stream keeps: there is nothing to ack. */
 class Unkept extends AckHandle implements Handle {
   override ack(): void {}
   override giveBack(): void {}
@@ -126,7 +127,7 @@ function arrival(stored: StoredMsg, { stream }: ConsumerPlan, { deliveries }: Ad
   return arrivalOf({ subject, data, headers }, position, { redelivered: true, refused })
 }
 
-/** The stream that keeps what was given up. */
+/** The stream that keeps the advisories. */
 function streamOf({ stream, name }: ConsumerPlan): string {
   return `HAPAX_GIVEN_UP_${stream}_${name}`
 }
@@ -135,7 +136,7 @@ function subjectOf({ stream, name }: ConsumerPlan): string {
   return `$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.${stream}.${name}`
 }
 
-/** For people. */
+/** One line for people, as `topology()` shows it. */
 export function describeGivenUp(plan: ConsumerPlan): string {
   const { name, maxDeliver, declare } = plan
   return `stream ${streamOf(plan)}: what ${name} gave up after ${maxDeliver} deliveries, until it is stored (${declare})`
@@ -160,7 +161,7 @@ async function isThere(manager: JetStreamManager, plan: ConsumerPlan): Promise<b
   return (await found(`consumer ${READER} of ${name}`, API.consumerNotFound, info)) !== undefined
 }
 
-/** The message with this number; undefined: the stream does not have it any more. */
+/** The message with this number; undefined if it is no longer in the stream. */
 async function storedMessage(manager: JetStreamManager, stream: string, seq: number): Promise<StoredMsg | undefined> {
   return (
     (await made(`message ${seq} of ${stream} cannot be read`, () => manager.streams.getMessage(stream, { seq }))) ??

@@ -6,7 +6,7 @@ const ACK = Buffer.from('+ACK')
 const NAK = Buffer.from('-NAK')
 const WORKING = Buffer.from('+WPI')
 
-/** What can be said about one delivery: on the link that it came by, and on no other. */
+/** Acks or rejects one delivery, on the link that it came by and on no other. */
 export class AckHandle implements Handle {
   readonly #link: Link
   readonly #reply: string
@@ -30,7 +30,7 @@ export class AckHandle implements Handle {
     return true
   }
 
-  /** It is in hand: the server waits for another `ackWaitMs`. */
+  /** Tells the server that work goes on: it waits for another `ackWaitMs`. */
   working(): void {
     this.#link.send(this.#reply, WORKING)
   }

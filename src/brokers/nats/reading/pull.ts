@@ -5,24 +5,25 @@ import type { Link, Listener } from '../link.ts'
 import { nanos } from '../streams.ts'
 import { positionOf } from '../wire.ts'
 
+/** What a pull needs of its reader. */
 export interface PullOptions {
   readonly link: Link
   readonly stream: string
   readonly consumer: string
   readonly heartbeatMs: number
   readonly limits: RequestLimits
-  /** Whether the server may be asked about the consumer. */
+  /** Whether hapax may look up the consumer; not with `declare: 'none'`. */
   readonly enquire: boolean
-  /** How many messages, and bytes, may be asked for; whether nothing is in hand. */
+  /** How many messages and bytes may be requested, and whether nothing is in hand. */
   room(): { readonly messages: number; readonly bytes: number; readonly empty: boolean }
   receive(messages: readonly Msg[]): void
-  /** Messages cannot be asked for any more. `gone`: the consumer was deleted. */
+  /** Called when requests no longer work. `gone`: the consumer was deleted. */
   broken(error: HapaxError, gone: boolean): void
 }
 
 /**
- * Asks a consumer for messages, with one request at a time: as many as there is room for. The client library has no such
- * thing: it asks by count or by bytes, and again whether or not there is room.
+ * Requests messages from a consumer, one request at a time, as many as there is room for. The client library cannot do that: it
+ * limits by count or by bytes but not by both, and it requests more whether or not there is room.
  */
 export class Pull {
   readonly #options: PullOptions
@@ -31,13 +32,13 @@ export class Pull {
   readonly #cancelWatch: () => void
   #arrived: Msg[] = []
   #number = 0
-  /** How many messages of the request are still to come; 0: there is no request. */
+  /** How many messages of the current request are still to come; 0: no request is open. */
   #left = 0
-  /** The next message is larger than the room that there was. */
+  /** The next message did not fit into the bytes of the last request. */
   #blocked = false
   #heardAt = 0
   #stopped = false
-  /** Whether the server has answered a request. */
+  /** Whether the server has ever answered a request. */
   healthy = false
 
   constructor(options: PullOptions) {
@@ -49,13 +50,13 @@ export class Pull {
     link.lost.addEventListener('abort', this.#cancelWatch, { once: true })
   }
 
-  /** There may be room. */
+  /** Sends a request if there is room and none is open. */
   ask(): void {
-    // What has arrived and is not handed out yet takes up room; handing it out asks again.
+    // Messages that have arrived and are not handed out yet take up room. Handing them out asks again.
     if (this.#stopped || this.#left > 0 || this.#arrived.length > 0) return
     const { messages, bytes, empty } = this.#options.room()
     if (messages <= 0) return
-    // Nothing in hand, and the next message does not fit: it comes alone.
+    // Nothing is in hand and the next message still does not fit: request it alone, whatever its size.
     const alone = this.#blocked && empty
     this.#blocked = false
     const { limits } = this.#options
@@ -63,7 +64,7 @@ export class Pull {
     this.#request(Math.min(alone ? limits.bytes : Math.min(bytes, MOST_BYTES), limits.bytes))
   }
 
-  /** No more requests. Resolves when what was on its way has come, and the server has forgotten the request. */
+  /** Stops. Resolves when messages on their way have come and the server has dropped the open request. */
   async stop(): Promise<void> {
     if (this.#stopped) return
     this.#stopped = true
@@ -73,22 +74,22 @@ export class Pull {
   }
 
   /**
-   * Servers of 2.9 keep a request that nobody listens for, and lose sight of the first message that is given back while there
-   * is no other, until its ack time is over. When they are asked about the consumer, they look which requests are alive.
+   * NATS 2.9 keeps an abandoned request. While no other is open, it loses track of the first message that is given back, until the
+   * ack time of that message is over. Looking up the consumer makes the server drop requests that have no listener.
    */
   async #withdraw(): Promise<void> {
     const { link, stream, consumer, enquire } = this.#options
     if (enquire && !link.lost.aborted) await link.manager.consumers.info(stream, consumer).catch(() => {})
   }
 
-  /** Whether a subject is needed to ask, to hear the answers, or to ack. */
+  /** Whether a denied subject is one that this pull needs: for requests, for replies or for acks. */
   uses(subject: string): boolean {
     const { stream, consumer } = this.#options
     const acks = positionOf(subject)?.stream === stream && subject.includes(`.${consumer}.`)
     return acks || subject === this.#next || subject.startsWith(this.#inbox)
   }
 
-  /** Where requests go. */
+  /** The subject of pull requests. */
   get #next(): string {
     return `$JS.API.CONSUMER.MSG.NEXT.${this.#options.stream}.${this.#options.consumer}`
   }
@@ -102,21 +103,21 @@ export class Pull {
       batch: this.#left,
       ...(Number.isFinite(bytes) ? { max_bytes: bytes } : {}),
       expires: nanos(expiresMs),
-      // The server wants to say so at least twice.
+      // The server requires the heartbeat to be at most half of the expiry.
       idle_heartbeat: nanos(Math.round(Math.min(heartbeatMs, expiresMs) / 3)),
     }
     const payload = Buffer.from(JSON.stringify(request))
     link.send(this.#next, payload, `${this.#inbox}.${this.#number}`)
   }
 
-  /** Messages keep the subject that they were sent to; what comes under ours is the server speaking. */
+  /** Messages keep their own subject. Under the inbox subject come status replies of the server. */
   #hear(message: Msg): void {
     this.#heardAt = systemClock.monotonic()
     if (message.subject.startsWith(this.#inbox)) return void this.#status(message)
     this.healthy = true
     this.#left = Math.max(0, this.#left - 1)
     this.#arrived.push(message)
-    // What comes in one piece is handed out in one piece.
+    // Messages that arrive together are handed out together, so that groups are filled.
     if (this.#arrived.length === 1) queueMicrotask(() => this.#handOut())
   }
 
@@ -128,7 +129,7 @@ export class Pull {
   #status({ subject, headers }: Msg): void {
     const code = headers?.code
     const words = headers?.description ?? ''
-    // A heartbeat, or something about a request that was answered already.
+    // A heartbeat, or a status of an earlier request.
     if (code === 100) this.healthy = true
     if (code === 100 || subject !== `${this.#inbox}.${this.#number}`) return
     this.#left = 0
@@ -140,14 +141,14 @@ export class Pull {
     this.#broken(`the server ended the request: ${code} ${words}`, /consumer deleted/i.test(words))
   }
 
-  /** Asked again when there is more room. */
+  /** The next message is too large for the room. It is requested again when there is more. */
   #isBlocked(): void {
     this.healthy = true
     this.#blocked = true
     if (this.#options.room().empty) this.ask()
   }
 
-  /** The server says so at least three times in this span that the request is alive. */
+  /** The server sends at least three heartbeats in `heartbeatMs` while a request is open. */
   #watch(): void {
     const silentMs = systemClock.monotonic() - this.#heardAt
     if (this.#left > 0 && silentMs > this.#options.heartbeatMs) {
@@ -163,10 +164,11 @@ export class Pull {
   }
 }
 
+/** How long a request stays open. */
 const EXPIRES_MS = 30_000
 const MOST_BYTES = 1024 ** 3
 
-/** Calls again and again; returns what ends it. */
+/** Calls a function periodically. Returns a function that stops it. */
 export function every(ms: number, call: () => void): () => void {
   const timer = setInterval(call, ms)
   return () => clearInterval(timer)

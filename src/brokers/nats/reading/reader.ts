@@ -12,6 +12,7 @@ import { GivenUp } from './given-up.ts'
 import { AckHandle } from './handle.ts'
 import { every, Pull, type PullOptions } from './pull.ts'
 
+/** What a reader needs. */
 export interface ReaderOptions {
   readonly settings: LinkSettings
   readonly plan: ConsumerPlan
@@ -22,18 +23,18 @@ export interface ReaderOptions {
   report(error: HapaxError): void
 }
 
-/** What is at work while a link and a consumer are there. */
+/** Everything that runs while there is a link and a consumer. */
 interface Session {
   readonly link: Link
   readonly pull: Pull
   readonly givenUp: GivenUp | undefined
-  /** Settles with the reason when something broke. */
+  /** Resolves with the reason when something broke. */
   readonly over: Promise<HapaxError>
   /** Ends its timers and requests. */
   end(): Promise<void>
 }
 
-/** A consumer at work: it asks for messages while there is room, and starts again after whatever happened to the link. */
+/** Reads a consumer while there is room, through one session after another: each ends when the link or the consumer is lost. */
 export class NatsReader implements Reader {
   readonly #options: ReaderOptions
   readonly #client: Client
@@ -41,12 +42,12 @@ export class NatsReader implements Reader {
   readonly #closing = new AbortController()
   #consumer: FoundConsumer | undefined
   #session: Session | undefined
-  /** There was no stream when this reader looked last. */
+  /** Whether the stream was missing at the last attempt. */
   #awaitsStream = false
-  /** The code of the last report, until things go well again: a loss is reported once, not with every attempt. */
+  /** The code of the last report, so that an outage is reported once and not with every attempt. */
   #reported: string | undefined
   #paused = false
-  /** What came while no more was wanted. */
+  /** Messages that arrived after `pause`. */
   readonly #late: Incoming<AckHandle>[] = []
 
   private constructor(options: ReaderOptions, client: Client) {
@@ -62,7 +63,7 @@ export class NatsReader implements Reader {
     return reader
   }
 
-  /** A reader may start before the first message is sent, and so before there is a stream: then it waits for it. */
+  /** A reader may start before the first message is sent, and so before the stream exists. It waits for the stream then. */
   async #first(): Promise<Session | undefined> {
     try {
       return await this.#begin()
@@ -80,7 +81,7 @@ export class NatsReader implements Reader {
   async pause(): Promise<void> {
     this.#paused = true
     await within(systemClock, CLOSE_MS, this.#stopAsking(), () => undefined)
-    // Only now: it would be given to ourselves.
+    // Only now: before, the server would deliver them to this reader again.
     this.#deliveries.pause()
     for (const { handle } of this.#late.splice(0)) handle.giveBack()
   }
@@ -106,7 +107,7 @@ export class NatsReader implements Reader {
     this.#session?.givenUp?.ask()
   }
 
-  /** Begins again whenever something broke, until it is closed. */
+  /** Starts a new session whenever one ends, until the reader is closed. */
   async #supervise(first: Session | undefined): Promise<void> {
     let session = first
     for (let failures = 0; !this.#closing.signal.aborted; ) {
@@ -137,16 +138,16 @@ export class NatsReader implements Reader {
     this.#tell(error)
   }
 
-  /** Whoever throws here would keep the reader from going on. */
+  /** An error thrown by `report` must not stop the reader. */
   #tell(error: HapaxError): void {
     try {
       this.#options.report(error)
     } catch {
-      // There is nobody else to tell.
+      // There is nowhere else to report it.
     }
   }
 
-  /** Looking whether the user's own connection is back, or the stream is there, costs next to nothing. */
+  /** Checking whether the user's connection is back, or the stream exists, is cheap: it is done more often than dialling. */
   get #policy(): Parameters<typeof retryDelay>[0] {
     const maxDelayMs = this.#client.owns && !this.#awaitsStream ? 10_000 : 1_000
     return { attempts: Number.POSITIVE_INFINITY, minDelayMs: 50, maxDelayMs, factor: 2 }
@@ -157,7 +158,7 @@ export class NatsReader implements Reader {
     const link = old === undefined || old.lost.aborted ? await Link.open(this.#client) : old
     try {
       const consumer = await this.#ensure(link)
-      // What another consumer of this name delivered has other numbers: an ack would hit the wrong message.
+      // A consumer that was created again numbers its deliveries anew: an old ack would hit the wrong message.
       if (this.#consumer !== undefined && consumer.created !== this.#consumer.created) this.#deliveries.forget()
       this.#consumer = consumer
       this.#session = await this.#start(link, consumer)
@@ -174,7 +175,7 @@ export class NatsReader implements Reader {
     const { stream } = this.#options
     const before = this.#awaitsStream
     this.#awaitsStream = false
-    // What came into a stream that this reader has waited for is new, all of it.
+    // Everything in a stream that did not exist when the reader started is new, also with `deliver: 'new'`.
     const plan = before ? { ...this.#options.plan, deliver: 'all' as const } : this.#options.plan
     const consumer = await ensureConsumer(manager, plan, stream(), this.#consumer)
     if (consumer !== undefined) return consumer
@@ -183,7 +184,7 @@ export class NatsReader implements Reader {
     throw new HapaxError('topology-mismatch', what, { fields: { stream: plan.stream, consumer: plan.name } })
   }
 
-  /** It was closed meanwhile. */
+  /** Ends a session that opened after the reader was closed. */
   async #discard({ link, end }: Session): Promise<void> {
     await end()
     await link.close()
@@ -239,7 +240,7 @@ export class NatsReader implements Reader {
     return GivenUp.open({ link, plan, heartbeatMs, room, broken, hand, report }, { replicas, again })
   }
 
-  /** The server tells readers that wait for messages; those who have no room for more learn it here. */
+  /** The server reports a deletion in reply to an open request. A reader without room has none, and learns of it here. */
   #watchDeletion(link: Link, broken: PullOptions['broken']): ReturnType<Link['listen']>[] {
     const { name, stream } = this.#options.plan
     const error = new HapaxError('topology-mismatch', `consumer ${name} of ${stream} was deleted`)
@@ -252,7 +253,7 @@ export class NatsReader implements Reader {
       messages.map((message) => {
         const reply = message.reply ?? ''
         const position = positionOf(reply) ?? { stream: this.#options.plan.stream, seq: '', deliveryCount: 1 }
-        // The last delivery counts as a repetition: such a message is stored before it is run.
+        // The last delivery counts as redelivered, so that the message is stored before its handler runs: a crash would lose it.
         const redelivered = position.deliveryCount > 1 || position.deliveryCount >= maxDeliver
         const arrival = arrivalOf(readable(message), position, { redelivered, refused: undefined })
         return { arrival, bytes: message.data.byteLength, handle: new AckHandle(link, reply) }
@@ -266,7 +267,7 @@ export class NatsReader implements Reader {
   }
 }
 
-/** Headers that the client cannot read, because a sender wrote them badly, are left out: the message is refused later. */
+/** The client throws at malformed headers. They are left out, and the message is refused later for what is missing. */
 function readable(message: Msg): Pick<Msg, 'subject' | 'data'> & { headers: Msg['headers'] } {
   const { subject, data } = message
   try {
@@ -277,5 +278,5 @@ function readable(message: Msg): Pick<Msg, 'subject' | 'data'> & { headers: Msg[
 }
 
 const CLOSE_MS = 1_000
-/** The ack time of the stream that keeps what was given up. */
+/** The ack time of the consumer of advisories. */
 const GIVEN_UP_WAIT_MS = 30_000
