@@ -1,6 +1,6 @@
 import type { Member } from './reading/member.ts'
 
-/** Tells Redis what became of entries: whatever is answered in one turn goes out together. */
+/** Acks and returns entries. Answers of one turn of the event loop go out together, as few commands. */
 export class Answers {
   readonly #member: Member
   readonly #failed: (error: unknown) => void
@@ -9,7 +9,7 @@ export class Answers {
   #returned: string[] = []
   #turn: ReturnType<typeof setImmediate> | undefined
 
-  /** `lost` hears of entries that were given back and are gone from the stream. */
+  /** `lost` is called with entries that were given back but had been removed from the stream. */
   constructor(member: Member, on: { failed(error: unknown): void; lost(ids: readonly string[]): void }) {
     this.#member = member
     this.#failed = on.failed
@@ -26,7 +26,7 @@ export class Answers {
     this.#soon()
   }
 
-  /** Sends what has not been sent yet. */
+  /** Sends what has not been sent yet. Never rejects: errors go to `failed`. */
   async flush(): Promise<void> {
     clearImmediate(this.#turn)
     this.#turn = undefined
@@ -46,7 +46,7 @@ export class Answers {
   }
 }
 
-/** Lists of a length that Redis works through in no time. */
+/** Splits a list, because Redis does nothing else while it runs one command. */
 export function chunks<T>(all: readonly T[]): readonly (readonly T[])[] {
   const count = Math.ceil(all.length / CHUNK)
   return Array.from({ length: count }, (_, index) => all.slice(index * CHUNK, (index + 1) * CHUNK))

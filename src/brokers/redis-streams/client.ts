@@ -5,12 +5,12 @@ export type Word = string | Buffer
 
 /** The subset of a client of `ioredis` or `iovalkey` that hapax needs. */
 export interface IoredisClient {
-  /** The settings that it was made with. */
+  /** The options of the client. */
   readonly options?: { readonly db?: number | undefined } | undefined
   duplicate(override?: object): IoredisClient
   connect(): Promise<unknown>
   disconnect(): void
-  /** Sends any command; texts in the answer are bytes. */
+  /** Sends any command. Strings in the reply are buffers. */
   callBuffer(command: string, ...words: Word[]): Promise<unknown>
   on(event: 'error' | 'end', listener: (error?: Error) => void): unknown
   /** The socket, once there is one. Not part of what the client documents. */
@@ -19,7 +19,7 @@ export interface IoredisClient {
 
 /** The subset of a client of `redis` (node-redis) that hapax needs. */
 export interface NodeRedisClient {
-  /** The settings that it was made with. */
+  /** The options of the client. */
   readonly options?: { readonly socket?: object } | undefined
   duplicate(overrides?: object): NodeRedisClient
   connect(): Promise<unknown>
@@ -28,33 +28,33 @@ export interface NodeRedisClient {
   on(event: 'error' | 'end', listener: (error?: Error) => void): unknown
 }
 
-/** A client of your own: hapax never sends anything through it, it makes others with the same settings. */
+/** Your own client. hapax sends nothing through it, but creates other clients with the same settings. */
 export type RedisClient = IoredisClient | NodeRedisClient
 
-/** A client for one connection, which is never repaired. */
+/** A client for a single connection: it never reconnects. */
 export interface RawClient {
   /** The database to choose on a new connection. */
   readonly database: string
   connect(): Promise<unknown>
-  /** One command; texts in the answer are bytes. */
+  /** Sends one command. Strings in the reply are buffers. */
   send(words: readonly Word[]): Promise<unknown>
   end(): void
-  /** Called when the connection has ended, or could not be made; perhaps more than once. */
+  /** Called when the connection has ended or could not be opened; perhaps more than once. */
   onEnd(listener: (error?: Error) => void): void
-  /** What is written by `work` goes out together. */
+  /** Writes all commands that `work` sends in one go. */
   together(work: () => void): void
 }
 
-/** Makes clients. */
+/** Creates clients. */
 export interface ClientSource {
-  /** Where Redis is, for people: ` at redis://…`; nothing if only the user's client knows. */
+  /** The address for error messages: ` at redis://…`; empty if only the user's client knows it. */
   readonly at: string
   /** Loads the client library; rejects where it is not installed. */
   load(): Promise<void>
   open(connectMs: number): Promise<RawClient>
 }
 
-/** Clients on a URL. The database is chosen here: ioredis would go on in database 0 if there is no such one. */
+/** Clients for a URL. hapax selects the database itself: ioredis silently stays in database 0 if the number is invalid. */
 export function clientsOf(url: string | undefined): ClientSource {
   const { server, database } = splitUrl(url)
   const ioredis = () => loadClient('redisStreams({ url })', ['ioredis'], () => import('ioredis'))
@@ -69,7 +69,7 @@ export function clientsOf(url: string | undefined): ClientSource {
 }
 
 function splitUrl(url: string | undefined): { readonly server: string; readonly database: string } {
-  // It may hold a password.
+  // Shown without credentials: it may contain a password.
   const what = 'like redis://host:6379 or rediss://host:6379/0'
   if (typeof url !== 'string' || !/^rediss?:\/\//.test(url) || !URL.canParse(url)) expected('url', what, shownUrl(url))
   const parsed = new URL(url)
@@ -80,7 +80,7 @@ function splitUrl(url: string | undefined): { readonly server: string; readonly 
   return { server: parsed.href, database }
 }
 
-/** Clients with the settings of the user's own. */
+/** Clients with the settings of the user's client. */
 export function clientsLike(client: RedisClient): ClientSource {
   const what = 'made by new Redis() of ioredis or iovalkey, or by createClient() of redis'
   if (typeof client?.duplicate !== 'function') expected('client', what, client)
@@ -88,19 +88,19 @@ export function clientsLike(client: RedisClient): ClientSource {
     if (fieldOf(client, 'isCluster') === true) expected('client', what, client)
     return given((ms) => likeIoredis(client, ms))
   }
-  // Those of node-redis for a cluster or for Sentinel want to know more than the command.
+  // Cluster and Sentinel clients of node-redis take more arguments, and are not supported.
   if (typeof client.sendCommand !== 'function' || client.sendCommand.length > 2) expected('client', what, client)
   return given((ms) => likeNodeRedis(client, ms))
 }
 
-/** The library is there, because it made the user's client. */
+/** Nothing has to be loaded, because the library created the user's client. */
 function given(make: (connectMs: number) => RawClient): ClientSource {
   return { at: '', load: () => Promise.resolve(), open: async (connectMs) => make(connectMs) }
 }
 
 /**
- * A client that connects again by itself also sends again what had no answer, or forgets it without a word. So each serves
- * one connection, and whoever uses it makes a new one.
+ * A client that reconnects by itself also repeats commands without a reply, or silently drops them. Neither is safe here, so each
+ * client serves one connection, and a new one is created after a loss.
  */
 function ioredisSettings(connectMs: number): object {
   return {
@@ -110,7 +110,7 @@ function ioredisSettings(connectMs: number): object {
     reconnectOnError: null,
     enableOfflineQueue: false,
     enableAutoPipelining: false,
-    // While it loads its data Redis answers LOADING, which is enough.
+    // Not needed: while Redis loads its data, it replies LOADING.
     enableReadyCheck: false,
     connectTimeout: connectMs,
     commandTimeout: undefined,
@@ -134,10 +134,10 @@ function ofIoredis(client: IoredisClient, database: string): RawClient {
     database,
     connect: async () => {
       await client.connect().catch((error: unknown) => {
-        // What it rejects with only says that there is no connection.
+        // The rejection only says that there is no connection. The error event has the reason.
         throw last ?? asError(error)
       })
-      // Before version 6, it does not wait for the answer to its own AUTH. Whether this user may PING does not matter.
+      // Before version 6, connect() does not wait for the reply to AUTH. Whether this user may PING does not matter.
       await client.callBuffer('PING').catch(() => {})
       if (last !== undefined) throw last
     },
@@ -179,21 +179,21 @@ function likeNodeRedis(client: NodeRedisClient, connectMs: number): RawClient {
   own.on('error', ended)
   own.on('end', () => ended())
   return {
-    // It chooses its database itself, and does not connect if there is none.
+    // node-redis selects its database itself, and fails to connect if the number is invalid.
     database: '0',
     connect: () => own.connect(),
     send: (words) => own.sendCommand(words),
     end: () => destroy(own),
     onEnd: (listener) => listeners.push(listener),
-    // It collects what is written in one turn by itself.
+    // node-redis collects the commands of one turn by itself.
     together: (work) => work(),
   }
 }
 
-/** How node-redis calls texts of any bytes: by the first character of their wire form. */
+/** The RESP type of bulk strings in the type mapping of node-redis. */
 const BULK = '$'.charCodeAt(0)
 
-/** It throws when it is not connected. */
+/** `destroy` throws if the client is not connected. */
 function destroy(client: NodeRedisClient): void {
   try {
     client.destroy()

@@ -20,7 +20,7 @@ export interface StreamSettings {
 /** Sends messages to a stream. */
 export class RedisStreamsDestination implements Destination {
   readonly name: string
-  /** What is sent together is added in one step or not at all, and what stands behind a refused message of its key waits. */
+  /** A batch is added in one transaction or not at all, and messages behind a refused one of their key are not sent. */
   readonly features = { keepsOrder: true } as const
   readonly #settings: StreamSettings
   #current: Link | undefined
@@ -41,7 +41,8 @@ export class RedisStreamsDestination implements Destination {
 
   publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[] {
     const sending = messages.map((message) => new Sending(message))
-    const abort = (): void => settleAll(sending, unavailable(new HapaxError('broker-timeout', 'nobody waits any more')))
+    const abort = (): void =>
+      settleAll(sending, unavailable(new HapaxError('broker-timeout', 'Redis did not answer in time')))
     signal.addEventListener('abort', abort, { once: true })
     if (signal.aborted) abort()
     void this.#send(sending, signal)
@@ -55,7 +56,7 @@ export class RedisStreamsDestination implements Destination {
     this.#current?.close()
   }
 
-  /** Batch after batch: the first that fails leaves the rest unsent, so that nothing overtakes it. */
+  /** Sends batch after batch. The first failure leaves the rest unsent, so that nothing overtakes it. */
   async #send(sending: readonly Sending[], signal: AbortSignal): Promise<void> {
     if (signal.aborted) return
     const link = await this.#link()
@@ -69,7 +70,7 @@ export class RedisStreamsDestination implements Destination {
     }
   }
 
-  /** Settles what is too large, and what stands behind it: the next attempt finds the first one held in its place. */
+  /** Settles messages that are too large, and later ones of the same key: by their next attempt, the first one holds the key. */
   #fitting(sending: readonly Sending[]): readonly Sending[] {
     const held = new Set<string>()
     return sending.filter((each) => {
@@ -84,7 +85,7 @@ export class RedisStreamsDestination implements Destination {
     })
   }
 
-  /** Adds a batch. One transaction: either all of it is in the stream, in its order, or nothing. */
+  /** Adds a batch in one transaction: either all of it is in the stream, in order, or nothing. */
   async #add(link: Link, batch: readonly Sending[]): Promise<void> {
     const adds = batch.map(({ fields }) => ['XADD', this.#settings.stream, '*', ...fields])
     const commands: Word[][] = adds.length === 1 ? adds : [['MULTI'], ...adds, ['EXEC']]
@@ -98,7 +99,7 @@ export class RedisStreamsDestination implements Destination {
     checkReplicas(replies.at(-1), waitReplicas)
   }
 
-  /** One link at a time; after a loss the next publish opens another. */
+  /** The current link. After a loss the next publish opens another one. */
   async #link(): Promise<Link> {
     if (this.#closed) throw closed(this.name)
     if (this.#current !== undefined && !this.#current.lost) return this.#current
@@ -113,7 +114,7 @@ export class RedisStreamsDestination implements Destination {
     const link = await Link.open(this.#settings.links)
     try {
       await this.#learn(link)
-      // Whoever may not trim should hear of it, before memory is full.
+      // Tried at once, so that a missing permission shows up now and not when memory is full.
       await this.#trim(link)
       if (this.#closed) throw closed(this.name)
       return link
@@ -123,10 +124,10 @@ export class RedisStreamsDestination implements Destination {
     }
   }
 
-  /** A text that is longer than Redis takes would end the link, and everything else on it. */
+  /** Learns the size limit of Redis, which closes the connection of a client that exceeds it. */
   async #learn(link: Link): Promise<void> {
     const reply = await link.call(['CONFIG', 'GET', 'proto-max-bulk-len']).catch((error: unknown) => {
-      // Many may not ask.
+      // Many users lack the permission for CONFIG.
       if (refusal(error) === undefined) throw error
       return null
     })
@@ -138,7 +139,7 @@ export class RedisStreamsDestination implements Destination {
     const now = this.#settings.links.clock.monotonic()
     if (this.#settings.trim === undefined || now < this.#trimmedAt + TRIM_MS) return
     void this.#trim(link).catch(() => {
-      // It worked when the link was opened, and comes again.
+      // It worked when the link was opened, and is tried again soon.
     })
   }
 
@@ -150,8 +151,9 @@ export class RedisStreamsDestination implements Destination {
   }
 }
 
+/** How often a stream is trimmed. */
 const TRIM_MS = 1_000
-/** What one transaction adds at most: Redis does nothing else meanwhile. */
+/** Bounds of one transaction, because Redis does nothing else meanwhile. */
 const BATCH = 500
 const BATCH_BYTES = 4 * 1024 * 1024
 const CONFIRMED: Confirmation = { status: 'confirmed' }
@@ -171,7 +173,7 @@ class Sending {
     })
   }
 
-  /** Writes the entry; answers its size. */
+  /** Encodes the entry and returns its size. */
   encode({ format }: StreamSettings): number {
     this.fields = encodeMessage(this.message, format)
     this.bytes = this.fields.reduce((sum, word) => sum + Buffer.byteLength(word), 0)
@@ -194,7 +196,7 @@ function nextBatch(sending: readonly Sending[], start: number): readonly Sending
   return batch
 }
 
-/** The first error that Redis answered to any of the commands, or inside the transaction. */
+/** Throws the first error among the replies, or inside the reply of the transaction. */
 function check(replies: readonly Reply[]): void {
   const inside = replies.at(-1)
   const all = Array.isArray(inside) ? inside : replies

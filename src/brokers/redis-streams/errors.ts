@@ -1,6 +1,6 @@
 import { asError, HapaxError, messageOf, unreached } from '../../base/index.ts'
 
-/** Why there is no link, and what to look at. */
+/** Why there is no connection, and what to check. */
 export function connectError(cause: unknown, at: string): HapaxError {
   const { code, fields, message } = cause instanceof HapaxError ? cause : (refusal(cause) ?? unavailable(cause))
   const reason =
@@ -17,23 +17,23 @@ const MEANINGS = [
   ],
 ] as const
 
-/** Redis took too long. */
+/** The error for a reply that took too long. */
 export function late(ms: number): HapaxError {
   return new HapaxError('broker-timeout', `Redis did not answer within ${ms} ms`)
 }
 
-/** The link was lost, or there is none. */
+/** The error for a link that was lost, or could not be opened. */
 export function unavailable(cause?: unknown): HapaxError {
   const why = cause === undefined ? 'the link to Redis was lost' : `Redis is not there: ${messageOf(asError(cause))}`
   return new HapaxError('broker-unavailable', why, { cause })
 }
 
-/** What a link failed with, as an error of hapax: what is none yet means that the link is gone. */
+/** An error of a link as a HapaxError. Any other error means that the link is gone. */
 export function brokerError(error: unknown): HapaxError {
   return error instanceof HapaxError ? error : unavailable(error)
 }
 
-/** What is wrong with the server, not with what was asked for. */
+/** Errors that are about the state of the server and not about the command. */
 const UNWELL: ReadonlyMap<string, 'broker-blocked' | 'broker-unavailable'> = new Map([
   ['OOM', 'broker-blocked'],
   ['MISCONF', 'broker-blocked'],
@@ -44,7 +44,7 @@ const UNWELL: ReadonlyMap<string, 'broker-blocked' | 'broker-unavailable'> = new
   ['NOREPLICAS', 'broker-unavailable'],
 ])
 
-/** The error that Redis answered, if it was Redis: such an answer begins with a word in capitals. */
+/** An error reply of Redis as a HapaxError; undefined for other errors. Error replies begin with a word in capitals. */
 export function refusal(error: unknown): HapaxError | undefined {
   if (error instanceof HapaxError) return error.fields['reply'] === undefined ? undefined : error
   const message = error instanceof Error ? messageOf(error) : ''
@@ -56,7 +56,7 @@ export function refusal(error: unknown): HapaxError | undefined {
   })
 }
 
-/** The first word of the error that Redis answered: NOGROUP, WRONGTYPE … */
+/** The first word of an error reply: NOGROUP, WRONGTYPE … */
 export function replyOf(error: unknown): string | undefined {
   const reply = refusal(error)?.fields['reply']
   return typeof reply === 'string' ? reply : undefined

@@ -13,11 +13,11 @@ import { RedisStreamsSubscription } from './subscription.ts'
 export type { IoredisClient, NodeRedisClient, RedisClient, Word as RedisWord } from './client.ts'
 export type { RedisGroupOptions, RedisStreamOptions, RedisStreamsOptions, RedisTrimOptions } from './options.ts'
 
-/** The streams of a Redis. */
+/** Streams of one Redis server. */
 export interface RedisStreams {
-  /** Where a relay can send to: the stream of this key. */
+  /** A destination for a relay: the stream of this key. */
   stream(key: string, options?: RedisStreamOptions): Destination
-  /** Where a consumer can read from: the same name is the same group, whose readers share the entries. */
+  /** A subscription for a consumer. The same name is the same group, whose readers share the entries. */
   group(name: string, options: RedisGroupOptions): Subscription
 }
 

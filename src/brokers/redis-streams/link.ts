@@ -2,10 +2,10 @@ import { type Clock, HapaxError, within } from '../../base/index.ts'
 import type { ClientSource, RawClient, Word } from './client.ts'
 import { brokerError, connectError, late, refusal, unavailable } from './errors.ts'
 
-/** An answer of Redis: texts are bytes. */
+/** A reply of Redis. Strings are buffers. */
 export type Reply = Buffer | string | number | null | Error | readonly Reply[]
 
-/** The elements of an answer that is a list; none where it is something else. */
+/** The elements of a reply that is a list; none for any other reply. */
 export function listOf(reply: Reply | undefined): readonly Reply[] {
   return Array.isArray(reply) ? reply : []
 }
@@ -18,15 +18,15 @@ export interface LinkOptions {
   readonly clock: Clock
 }
 
-/** One connection to Redis. It is never repaired: whoever finds it lost opens another one. */
+/** One connection to Redis. It never reconnects: after a loss, a new link is opened. */
 export class Link {
   readonly #client: RawClient
   readonly #clock: Clock
   readonly #timeoutMs: number
-  /** Whoever waits for an answer. */
+  /** Rejects the calls that wait for a reply. */
   readonly #waiting = new Set<(error: HapaxError) => void>()
   #lost: HapaxError | undefined
-  /** Called once, when the link is lost; not when it is closed here. */
+  /** Called once when the link is lost, but not when it is closed here. */
   onLost: (error: HapaxError) => void = () => {}
 
   private constructor(client: RawClient, { clock, timeoutMs }: LinkOptions) {
@@ -36,7 +36,7 @@ export class Link {
     client.onEnd((error) => this.fail(unavailable(error)))
   }
 
-  /** Connects, and makes sure that Redis answers. */
+  /** Connects, and checks that Redis replies. */
   static async open(options: LinkOptions): Promise<Link> {
     const client = await options.clients.open(options.timeoutMs).catch((error: unknown) => {
       throw brokerError(error)
@@ -59,12 +59,12 @@ export class Link {
     return this.#lost !== undefined
   }
 
-  /** Sends a command. An answer that takes longer than the deadline (and than `extraMs`) means that the link is dead. */
+  /** Sends a command. If no reply comes within the timeout plus `extraMs`, the link is given up as dead. */
   call(words: readonly Word[], extraMs = 0): Promise<Reply> {
     return this.#answer(this.#send(words), this.#timeoutMs + extraMs)
   }
 
-  /** Sends commands in one go, with nobody else's between them. All answers, in turn; errors of Redis stand among them. */
+  /** Sends commands in one go, with no others between them. Resolves with all replies in order; error replies are among them. */
   async callAll(commands: readonly (readonly Word[])[], extraMs = 0): Promise<readonly Reply[]> {
     let answers: Promise<Reply>[] = []
     this.#client.together(() => {
@@ -75,7 +75,7 @@ export class Link {
     return replies
   }
 
-  /** Gives the link up: whoever waits for an answer learns that there will be none. */
+  /** Gives the link up and rejects all calls that wait for a reply. */
   fail(error: HapaxError): void {
     if (this.#lost !== undefined) return
     this.#lost = error
@@ -90,7 +90,7 @@ export class Link {
     this.fail(new HapaxError('broker-unavailable', 'the link to Redis was closed'))
   }
 
-  /** The clients are set up to speak RESP 2 and to give texts as bytes: their answers are of this type. */
+  /** The one cast: the clients are set up for RESP 2 with buffers, so their replies have this type. */
   #send(words: readonly Word[]): Promise<Reply> {
     return this.#client.send(words) as Promise<Reply>
   }
@@ -115,7 +115,7 @@ export class Link {
     })
   }
 
-  /** An error that Redis answered, or the end of the link. */
+  /** Tells an error reply from the loss of the link. */
   #failure(error: unknown): HapaxError {
     const refused = refusal(error)
     if (refused === undefined) {
@@ -127,13 +127,13 @@ export class Link {
     return refused
   }
 
-  /** This server was the primary once: the next link may find the one that is it now. */
+  /** READONLY means that this server is no longer the primary. The next link may find the one that is. */
   #heed(refused: HapaxError): void {
     if (refused.fields['reply'] === 'READONLY') this.fail(refused)
   }
 }
 
-/** Rejects only if the link was lost. */
+/** Waits for all replies. Rejects only if the link was lost. */
 async function settledInTurn(answers: readonly Promise<Reply>[]): Promise<readonly Reply[]> {
   const settled = await Promise.allSettled(answers)
   return settled.map((each) => {

@@ -20,33 +20,33 @@ import type { Declare } from './reading/group.ts'
 import type { RedisStreamsSubscription } from './subscription.ts'
 import { BODY } from './wire.ts'
 
-/** Where Redis is: a URL, or a client of your own. */
+/** Where Redis is: a URL, or your own client. */
 export interface RedisStreamsOptions {
   /** `redis://…` or `rediss://…`; needs the package ioredis. Undefined, as a missing environment variable is, is refused. */
   readonly url?: string | undefined
-  /** A client of `ioredis`, `iovalkey` or `redis`. hapax makes others with its settings, and leaves it alone. */
+  /** A client of `ioredis`, `iovalkey` or `redis`. hapax creates others with its settings and does not use it itself. */
   readonly client?: RedisClient
-  /** How long Redis may take to answer; after that the link is given up, and another one is made. @default 10_000 */
+  /** How long Redis may take to reply. After that the link is given up and another one is opened. @default 10_000 */
   readonly timeoutMs?: number
 }
 
 /** How a stream is written. */
 export interface RedisStreamOptions {
-  /** How messages are written: attributes as fields of their own, or all as one JSON. @default 'binary' */
+  /** How messages are encoded: attributes as separate fields, or everything as one JSON text. @default 'binary' */
   readonly format?: EventFormat
-  /** So many replicas must have a message before it counts as sent. @default 0 */
+  /** How many replicas must have a message before it counts as sent. @default 0 */
   readonly waitReplicas?: number
-  /** Larger messages are refused, as are those that Redis does not take (`proto-max-bulk-len`). @default 512 MiB */
+  /** Larger messages are refused, and so are those above the limit of Redis (`proto-max-bulk-len`). @default 512 MiB */
   readonly maxBytes?: number
-  /** Removes what every group has finished, now and then after sending. @default nothing is removed */
+  /** Removes entries that every group has finished, from time to time after sending. @default nothing is removed */
   readonly trim?: RedisTrimOptions
 }
 
-/** What to keep of that which every group has finished. */
+/** Which finished entries to keep. */
 export interface RedisTrimOptions {
-  /** What is younger is kept. @default 0 */
+  /** Younger entries are kept. @default 0 */
   readonly keepMs?: number
-  /** About so many entries are kept. @default 0 */
+  /** At least about this many entries are kept. @default 0 */
   readonly keepEntries?: number
 }
 
@@ -54,24 +54,24 @@ export interface RedisTrimOptions {
 export interface RedisGroupOptions {
   /** The key of the stream. */
   readonly stream: string
-  /** Where a new group begins: with what is in the stream, or with what comes from now on. @default 'beginning' */
+  /** Where a new group begins: with everything in the stream, or with what comes from now on. @default 'beginning' */
   readonly from?: 'beginning' | 'now'
-  /** What a reader leaves untouched for so long is taken over by others: it has died. @default 60_000 */
+  /** A reader that is silent for this long is presumed dead, and others take over its entries. @default 60_000 */
   readonly claimAfterMs?: number
-  /** Whether hapax makes the group (and the stream), insists that it is there, or assumes it. @default 'assert' */
+  /** Whether hapax creates the group (and the stream), requires that it exists, or assumes it. @default 'assert' */
   readonly declare?: Declare
   /**
-   * One reader at a time, in the order of the stream, so that a consumer can have `order`. Every reader of the group has to
-   * say so. The others stand by, and go on when the first one closes, or after `claimAfterMs` when it dies. @default false
+   * One reader at a time, in the order of the stream, so that a consumer can have `order`. Every reader of the group has to set
+   * it. The others stand by, and take over when the active one closes, or after `claimAfterMs` when it dies. @default false
    */
   readonly single?: boolean
-  /** The field that is the body. An entry without it has all its fields, as JSON, for a body. @default 'data' */
+  /** The field with the body. The body of an entry without it is a JSON object of all its fields. @default 'data' */
   readonly body?: string
-  /** Of larger entries only the beginning is read; they go to the failed store. @default 32 MiB */
+  /** Only the beginning of larger entries is read, and they go to the failed store. @default 32 MiB */
   readonly maxBytes?: number
 }
 
-/** Checks where Redis is. */
+/** Checks the options of `redisStreams()`. */
 export function linkOptions(options: RedisStreamsOptions): LinkOptions {
   noOthers('options of redisStreams', options, ['url', 'client', 'timeoutMs'])
   refuseUnsetUrl(options, options.client)
@@ -87,7 +87,7 @@ function clientsFrom({ url, client }: RedisStreamsOptions): LinkOptions['clients
 
 const MAX_BYTES = 512 * 1024 * 1024
 
-/** Checks what is said of a stream. */
+/** Checks the options of a stream. */
 export function streamSettings(
   key: string,
   options: RedisStreamOptions,
@@ -111,7 +111,7 @@ function trimSettings(trim: RedisTrimOptions): { keepMs: number; keepEntries: nu
   }
 }
 
-/** Checks what is said of a group. */
+/** Checks the options of a group. */
 export function groupSettings(
   name: string,
   options: RedisGroupOptions,

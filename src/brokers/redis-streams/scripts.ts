@@ -2,11 +2,11 @@ import type { Word } from './client.ts'
 import type { Link, Reply } from './link.ts'
 import { CUT_BYTES, CUT_FIELDS } from './wire.ts'
 
-// What has to be decided in one step runs in Redis. The first key is the stream; the second, if any, says whose turn it is.
+// Lua scripts for decisions that must be atomic. The first key is the stream. The second, if there is one, names the active reader.
 
 /**
- * Adds an entry to what is answered, and tells how large it is. Of one that is larger than `most` only the beginning is
- * answered: whoever asks might never get all of it. The size stands beside it then, else zero.
+ * Adds an entry to the reply and returns its size. Of an entry larger than `most`, only the beginning is returned, with its full
+ * size beside it (otherwise zero): a reader that could never receive all of it would be stuck there.
  */
 const ADD = `
 local function add(entries, sizes, entry, most)
@@ -30,8 +30,8 @@ end
 `
 
 /**
- * Takes over entries that nobody has touched for a while, and tells how often each was delivered. One by one, as long as they
- * fit: all of them at once may be more than Redis, or the reader, has memory for.
+ * Takes over entries that have been idle for a while, and returns how often each was delivered. One by one, as long as they fit:
+ * all of them at once may need more memory than Redis or the reader has.
  */
 const CLAIM = `${ADD}
 local group, consumer, idle, cursor = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -51,9 +51,9 @@ return { cursor, entries, counts, gone, sizes }
 `
 
 /**
- * Hands entries of one consumer to another one, or to itself, as if they had been idle for so long; not those that somebody
- * else has by now. Answers which those are, and which turned out to be gone from the stream. Those that are neither pending nor
- * in the stream were found to be gone before: Redis drops such entries as soon as anybody claims anything.
+ * Moves entries from one consumer to another, or to itself, with the given idle time. Skips entries that another consumer has by
+ * now. Returns those, and the entries that had been removed from the stream. An entry that is neither pending nor in the stream was
+ * reported before: Redis drops such entries at the next claim.
  */
 const HAND_OVER = `
 local group, from, to, idle = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -74,7 +74,7 @@ end
 return { taken, gone }
 `
 
-/** Hands over everything that a consumer has, and then removes its name: removing it first would lose what it has. */
+/** Moves everything that a consumer has, then deletes the consumer. Deleting it first would lose its pending entries. */
 const LEAVE = `
 local group, from, to, idle = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local gone = {}
@@ -92,7 +92,7 @@ redis.call('XGROUP', 'DELCONSUMER', KEYS[1], group, from)
 return gone
 `
 
-/** Redis writes what it tells about a thing as names and values in turn. */
+/** Redis returns properties as a flat list of names and values. */
 const AS_TABLE = `
 local function as_table(list)
   local found = {}
@@ -109,7 +109,7 @@ local function finished(group)
 end
 `
 
-/** Removes the names of readers that have died and left nothing behind, and answers up to where the group is finished. */
+/** Deletes dead readers without pending entries, and returns up to where the group is finished. */
 const TIDY = `${AS_TABLE}${FINISHED}
 local name, prefix, idle = ARGV[1], ARGV[2], tonumber(ARGV[3])
 for _, each in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], name)) do
@@ -126,8 +126,8 @@ end
 `
 
 /**
- * Removes entries that every group has finished and that are not to be kept. In one step: a group that is made between the
- * look and the cut would lose what it has not read.
+ * Removes entries that every group has finished, except those to keep. Atomic, because a group that was created between the check
+ * and the removal would lose entries that it has not read.
  */
 const TRIM = `${AS_TABLE}${FINISHED}
 local keep_ms, keep_entries = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -153,7 +153,7 @@ end
 return redis.call('XTRIM', KEYS[1], 'MINID', '~', limit, 'LIMIT', math.min(spare, 10000))
 `
 
-/** Takes the turn, if nobody else has it, and with it everything that is not finished. Answers what is gone from the stream. */
+/** Takes the turn if it is free, and with it all unfinished entries. Returns those that were removed from the stream. */
 const BEGIN = `
 local group, name, previous, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local holder = redis.call('GET', KEYS[2])
@@ -173,17 +173,19 @@ while true do
 end
 `
 
+/** Prolongs the turn, if it is still ours. */
 const KEEP = `
 if redis.call('GET', KEYS[2]) ~= ARGV[2] then return 0 end
 return redis.call('PEXPIRE', KEYS[2], ARGV[3])
 `
 
+/** Gives up the turn, if it is still ours. */
 const END = `
 if redis.call('GET', KEYS[2]) ~= ARGV[2] then return 0 end
 return redis.call('DEL', KEYS[2])
 `
 
-/** Gives entries to the holder of the turn, as long as they fit: first what was not finished, then new ones. */
+/** Returns entries to the holder of the turn, as long as they fit: first unfinished ones, then new ones. */
 const NEXT = `${AS_TABLE}${ADD}
 local group, name, cursor = ARGV[1], ARGV[2], ARGV[3]
 local count, room, most = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])

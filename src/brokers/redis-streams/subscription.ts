@@ -26,7 +26,7 @@ export class RedisStreamsSubscription implements Subscription {
   constructor(settings: GroupSettings) {
     this.#settings = settings
     this.name = `redis stream ${settings.stream}, group ${settings.group}`
-    // Redis counts deliveries, but draws no conclusion from that.
+    // Redis counts deliveries but has no limit for them.
     const never = { horizonMs: undefined, limitsRejects: false }
     this.features = { ordersKeys: settings.single, marksRedelivered: true, ...never }
   }
@@ -38,9 +38,9 @@ export class RedisStreamsSubscription implements Subscription {
   }
 }
 
-/** Reads through one session after the other. */
+/** Reads through one session after another: each lasts until a link is lost. */
 class RedisStreamsReader implements Reader {
-  /** An entry that is not acked may come for ever. */
+  /** An entry that is not acked may be redelivered at any time. */
   readonly horizonMs = undefined
   readonly #settings: GroupSettings
   readonly #report: (error: HapaxError) => void
@@ -83,7 +83,7 @@ class RedisStreamsReader implements Reader {
     }
   }
 
-  /** Tries until it works. What goes wrong is reported when it is something else than before. */
+  /** Tries until a session starts. A failure is reported if its code differs from the one before. */
   async #again(previous: Previous, reported: string): Promise<Session | undefined> {
     const { signal } = this.#stopped
     for (let attempt = 1, last = reported; ; attempt++) {
@@ -126,6 +126,7 @@ class RedisStreamsReader implements Reader {
   }
 }
 
+/** Two links: one blocks while it waits for new entries, and the other is for everything else. */
 async function openBoth(options: LinkOptions): Promise<readonly [Link, Link]> {
   const opening = [Link.open(options), Link.open(options)] as const
   const settled = await Promise.allSettled(opening)

@@ -4,13 +4,13 @@ import { type EventFormat, encodeEvent, sortHeaders } from '../../message/index.
 import type { Word } from './client.ts'
 import { listOf, type Reply } from './link.ts'
 
-// There is no CloudEvents binding for Redis. Ours follows the one for Kafka: attributes under ce_, the type of the content under
-// content-type, the body under data; headers have a prefix of their own, so that none can be taken for one of these.
+// CloudEvents has no binding for Redis. This one follows the binding for Kafka: attributes as ce_…, the content type as content-type,
+// the body as data. Custom headers have a prefix of their own, so that none can be mistaken for one of these.
 
 const ATTRIBUTE = 'ce_'
 const HEADER = 'header_'
 const CONTENT_TYPE = 'content-type'
-/** The field of the body, unless somebody says otherwise. */
+/** The default name of the body field. */
 export const BODY = 'data'
 
 /** The fields of the entry that carries a message. */
@@ -24,26 +24,26 @@ export function encodeMessage(message: OutgoingMessage, format: EventFormat): Wo
   return fields
 }
 
-/** Of an entry that is too large, so much of each field, and so many fields. */
+/** How much of each field, and how many fields, are kept of an entry that is too large. */
 export const CUT_BYTES: number = 64 * 1024
 export const CUT_FIELDS = 64
 
 /** An entry of a stream as it was delivered. */
 export interface Entry {
   readonly id: string
-  /** Names and values in turn. */
+  /** Alternating names and values. */
   readonly fields: readonly Buffer[]
   readonly bytes: number
-  /** How large it is, if only its beginning is here. */
+  /** Its full size, if only its beginning was read. */
   readonly cutFrom: number | undefined
 }
 
-/** Reads a list of entries: pairs of an id and its fields. `sizes` has those of the entries that Redis has cut, else zero. */
+/** Reads a list of entries: pairs of an id and its fields. `sizes` has the full sizes of entries that were cut, else zero. */
 export function entriesOf(reply: Reply | undefined, sizes?: Reply): readonly Entry[] {
   const cutFrom = listOf(sizes)
   return listOf(reply).map((entry, at) => {
     const [id, words] = listOf(entry)
-    // Not looked at one by one, because this is done for every field of every message: texts always come as bytes.
+    // Not checked one by one, because this runs for every field of every message: strings are always buffers.
     const fields = listOf(words) as readonly Buffer[]
     return { id: String(id), fields, bytes: bytesOf(fields), cutFrom: Number(cutFrom[at] ?? 0) || undefined }
   })
@@ -53,7 +53,7 @@ function bytesOf(fields: readonly Buffer[]): number {
   return fields.reduce((sum, each) => sum + each.byteLength, 0)
 }
 
-/** The beginning of an entry that is larger than `most`; copied, so that the rest can be forgotten. */
+/** The beginning of an entry that is larger than `most`. Copied, so that the rest can be garbage-collected. */
 export function cut(entry: Entry, most: number): Entry {
   if (entry.bytes <= most || entry.cutFrom !== undefined) return entry
   const fields = entry.fields.slice(0, 2 * CUT_FIELDS).map((each) => Buffer.from(each.subarray(0, CUT_BYTES)))
@@ -63,13 +63,13 @@ export function cut(entry: Entry, most: number): Entry {
 /** How entries are read. */
 export interface ReadingOptions {
   readonly stream: string
-  /** The field that is the body. */
+  /** The name of the body field. */
   readonly body: string
   /** Larger entries are not read whole. */
   readonly maxBytes: number
 }
 
-/** An entry as the engine wants to see it. */
+/** Turns an entry into an arrival. */
 export function arrivalOf(
   entry: Entry,
   { stream, body, maxBytes }: ReadingOptions,
@@ -120,7 +120,7 @@ function withoutPrefix(headers: Readonly<Record<string, string>>): Readonly<Reco
   return plain
 }
 
-/** The body of an entry that has no field for it: its fields as a JSON object; empty if only attributes came. */
+/** The body of an entry without a body field: its fields as a JSON object; empty if it has only attributes. */
 function jsonOf(fields: readonly (readonly [name: string, value: Buffer])[]): Uint8Array {
   const own = fields.filter(([name]) => !name.toLowerCase().startsWith(ATTRIBUTE) && !name.startsWith(HEADER))
   if (own.length === 0) return new Uint8Array()
@@ -128,7 +128,7 @@ function jsonOf(fields: readonly (readonly [name: string, value: Buffer])[]): Ui
   return Buffer.from(`{${members.join(',')}}`)
 }
 
-/** Bytes that are no text are written as CloudEvents does it. */
+/** Bytes that are not UTF-8 are written as base64, as CloudEvents does. */
 function member(name: string, value: Buffer): string {
   try {
     return `${JSON.stringify(name)}:${JSON.stringify(utf8.decode(value))}`
@@ -137,5 +137,5 @@ function member(name: string, value: Buffer): string {
   }
 }
 
-// A mark at the beginning belongs to the value.
+// A byte order mark belongs to the value.
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })

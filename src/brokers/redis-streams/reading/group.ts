@@ -4,10 +4,10 @@ import { refusal, replyOf } from '../errors.ts'
 import { type Link, listOf, type Reply } from '../link.ts'
 import { type Group, Member } from './member.ts'
 
-/** What to do about a group: make it if it is missing, insist that it is there, or assume it. */
+/** What to do about a group: create it if it is missing, require that it exists, or assume it. */
 export type Declare = DeclareOption
 
-/** Makes sure that the group is there; `finished` says up to where it was finished, if it was there before. */
+/** Creates or checks the group. `finished` is up to where it was finished, if it existed before. */
 export async function makeSure(
   link: Link,
   settings: Group & { readonly from: 'beginning' | 'now'; readonly declare: Declare },
@@ -32,35 +32,35 @@ async function check(link: Link, { stream, group }: Group): Promise<void> {
   if (!names.includes(group)) throw mismatch(`expected redis stream ${stream} to have a group ${group}, got none`)
 }
 
-/** Where a group goes on that somebody has removed: with what it had not finished; with everything, if the stream is new. */
+/** Where a group that was deleted continues: with its unfinished entries, or with everything if the stream is new. */
 async function whereItWas(link: Link, stream: string, finished: string | undefined): Promise<string | undefined> {
   if (finished === undefined) return undefined
   const known = tableOf(await unlessRefused(link.call(['XINFO', 'STREAM', stream]), []))
   const isNew = timeOf(String(known.get('last-generated-id') ?? '0-0')) < timeOf(finished)
-  // The millisecond before: what was finished in it comes again, as a duplicate.
+  // One millisecond earlier, to skip nothing. Entries of that millisecond may come again, as duplicates.
   return isNew || timeOf(finished) === 0n ? '0' : `${timeOf(finished) - 1n}-0`
 }
 
-/** Gives back what a session has left behind whose link was lost. Answers which entries are gone from the stream. */
+/** Returns the entries of a lost session to the group. Resolves with those that were removed from the stream. */
 export function evict(link: Link, group: Group, name: string): Promise<readonly string[]> {
   return unlessRefused(new Member(link, group, name).leave(), [])
 }
 
-/** Tells that somebody has removed entries that were not finished. */
+/** The error for entries that were removed from the stream before they were finished. */
 export function removed({ stream, group }: Group, ids: readonly string[]): HapaxError {
   const what = `entries of redis stream ${stream} were removed before group ${group} had finished them`
   const shown = ids.slice(0, 10).join(', ')
   return new HapaxError('broker-refused', `${ids.length} ${what}: ${shown}`, { fields: { ids } })
 }
 
-/** What is wrong with the settings of Redis. Many may not ask: then nothing is said. */
+/** Settings of Redis that endanger messages. Empty if the user may not read the settings. */
 export async function doubts(link: Link): Promise<readonly HapaxError[]> {
   const asked = link.call(['CONFIG', 'GET', 'appendonly', 'maxmemory', 'maxmemory-policy'])
   const settings = tableOf(await unlessRefused(asked, []))
   const get = (name: string): string => String(settings.get(name) ?? '')
   const found: HapaxError[] = []
   if (get('appendonly') === 'no') found.push(mismatch('Redis keeps messages in memory only: set appendonly to yes'))
-  // The policies that begin with volatile leave alone what has no time to live.
+  // Policies that begin with volatile- do not evict keys without a TTL.
   if (get('maxmemory-policy').startsWith('allkeys-') && get('maxmemory') !== '0') {
     found.push(mismatch('Redis removes whole streams when memory is short: set maxmemory-policy to noeviction'))
   }
@@ -71,7 +71,7 @@ function mismatch(what: string, cause?: unknown): HapaxError {
   return new HapaxError('topology-mismatch', what, { cause })
 }
 
-/** The answer, or this instead if Redis answered with an error. */
+/** The reply, or `otherwise` if Redis replied with an error. */
 async function unlessRefused<T>(answer: Promise<T>, otherwise: T): Promise<T> {
   try {
     return await answer
@@ -81,7 +81,7 @@ async function unlessRefused<T>(answer: Promise<T>, otherwise: T): Promise<T> {
   }
 }
 
-/** Redis writes what it tells about a thing as names and values in turn. */
+/** Redis returns properties as a flat list of names and values. */
 function tableOf(reply: Reply): ReadonlyMap<string, Reply> {
   const words = listOf(reply)
   const table = new Map<string, Reply>()

@@ -2,14 +2,14 @@ import type { Deliveries, Handle, Incoming } from '../../kit/index.ts'
 import { arrivalOf, cut, type ReadingOptions } from '../wire.ts'
 import type { Delivered, Wanted } from './member.ts'
 
-/** An entry that was handed out. */
+/** The handle of an entry that was handed out. */
 export interface EntryHandle extends Handle {
   readonly id: string
 }
 
 /**
- * What a session has of its stream: what is handed out, and what came beyond the room that there is. Redis cannot be asked for
- * bytes, so their number is guessed from the size of what came before.
+ * The entries that a session has: those handed out, and a surplus beyond the room. XREADGROUP limits the count but not the bytes, so
+ * the count is estimated from the size of earlier entries.
  */
 export class Hand {
   readonly #deliveries: Deliveries<EntryHandle>
@@ -24,7 +24,7 @@ export class Hand {
     this.#handleOf = handleOf
   }
 
-  /** How much to ask for. */
+  /** How much to request. */
   get wanted(): Wanted {
     const { roomBytes: bytes } = this.#deliveries
     return { count: this.#wantedCount, bytes, maxBytes: this.#reading.maxBytes }
@@ -37,7 +37,7 @@ export class Hand {
     return Math.min(room, MOST, Math.max(1, Math.floor(roomBytes / this.#usualBytes)))
   }
 
-  /** Everything that is not finished, in the order in which it came. */
+  /** All unfinished entries, in the order of arrival. */
   get ids(): readonly string[] {
     return [...this.#deliveries.handles, ...this.#surplus.map(({ handle }) => handle)].map(({ id }) => id)
   }
@@ -63,14 +63,14 @@ export class Hand {
     this.#deliveries.hand(this.#surplus.splice(0, count))
   }
 
-  /** Somebody else has these by now, or all of them. */
+  /** Drops these entries, or all of them, because another reader has them now. */
   forget(ids?: ReadonlySet<string>): void {
     const isTheirs = ({ id }: EntryHandle): boolean => ids === undefined || ids.has(id)
     this.#surplus = this.#surplus.filter(({ handle }) => !isTheirs(handle))
     this.#deliveries.forget(isTheirs)
   }
 
-  /** Lets go of what was not handed out yet. */
+  /** Drops the surplus, and returns its ids. */
   dropSurplus(): readonly string[] {
     return this.#surplus.splice(0).map(({ handle }) => handle.id)
   }
@@ -81,14 +81,14 @@ export class Hand {
     return { arrival, bytes: entry.bytes, handle: this.#handleOf(entry.id) }
   }
 
-  /** Rises at once and falls slowly: too many bytes are worse than a few more questions. */
+  /** Rises at once and falls slowly: too many bytes are worse than a few more requests. */
   #learn(delivered: readonly Delivered[]): void {
     const bytes = delivered.reduce((sum, { entry }) => sum + entry.bytes, 0)
     this.#usualBytes = Math.max(1, bytes / delivered.length, 0.9 * (this.#usualBytes ?? 0))
   }
 }
 
-/** As long as nothing is known of their size. */
+/** The first request, before the size of entries is known. */
 const FIRST = 16
-/** Small ones may be followed by large ones, and Redis sends what it was asked for. */
+/** An upper bound, because large entries may follow small ones, and Redis sends as many as requested. */
 const MOST = 100

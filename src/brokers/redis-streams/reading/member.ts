@@ -8,21 +8,21 @@ export interface Group {
   readonly group: string
 }
 
-/** An entry that came, and what is known of earlier deliveries. */
+/** A delivered entry, and what is known of earlier deliveries. */
 export interface Delivered {
   readonly entry: Entry
   readonly deliveryCount: number
   readonly redelivered: boolean
 }
 
-/** What names of readers begin with. */
+/** The prefix of consumer names of hapax. */
 export const PREFIX = 'hapax-'
-/** Under this name wait the entries that were given back: anybody may claim them at once. */
+/** The consumer that holds returned entries, which any reader may claim at once. */
 const RETURNED = `${PREFIX}returned`
-/** Longer than anybody waits before claiming: a year. */
+/** An idle time beyond any `claimAfterMs`: a year. */
 const LONG_IDLE = '31536000000'
 
-/** A reader as Redis sees it: a name in a group, under which it keeps what the reader has not finished. */
+/** A reader as Redis sees it: a consumer of a group, with its pending entries. */
 export class Member {
   readonly name: string
   readonly #link: Link
@@ -39,19 +39,19 @@ export class Member {
     await this.#link.call(['XACK', stream, group, ...ids])
   }
 
-  /** Says that these are in good hands. Answers which somebody else has by now, and which are gone from the stream. */
+  /** Resets the idle time of these entries. Resolves with those that another reader has now, and those removed from the stream. */
   async keep(ids: readonly string[]): Promise<{ readonly taken: readonly string[]; readonly gone: readonly string[] }> {
     const [taken, gone] = listOf(await this.#run('HAND_OVER', [this.name, this.name, '0', ...ids]))
     return { taken: texts(taken), gone: texts(gone) }
   }
 
-  /** Lets others have these at once. Answers which are gone from the stream. */
+  /** Lets other readers claim these at once. Resolves with those that were removed from the stream. */
   async giveBack(ids: readonly string[]): Promise<readonly string[]> {
     const [, gone] = listOf(await this.#run('HAND_OVER', [this.name, RETURNED, LONG_IDLE, ...ids]))
     return texts(gone)
   }
 
-  /** Takes over what nobody has touched for so long; `next` is where to go on looking. */
+  /** Takes over entries that have been idle for this long. `next` is where the search continues. */
   async claim(idleMs: number, cursor: string, wanted: Wanted): Promise<Claimed> {
     const words = [this.name, `${idleMs}`, cursor, ...wordsOf(wanted)]
     const [next, found, counted, gone, sizes] = listOf(await this.#run('CLAIM', words))
@@ -62,12 +62,12 @@ export class Member {
     return { next: String(next), delivered, gone: texts(gone) }
   }
 
-  /** Gives everything back and leaves the group. Answers which entries are gone from the stream. */
+  /** Returns all entries and leaves the group. Resolves with those that were removed from the stream. */
   async leave(): Promise<readonly string[]> {
     return texts(await this.#run('LEAVE', [this.name, RETURNED, LONG_IDLE]))
   }
 
-  /** Removes the names of dead readers that left nothing behind. Answers up to where the group is finished. */
+  /** Deletes dead readers without pending entries. Resolves with the id up to which the group is finished. */
   async tidy(idleMs: number): Promise<string> {
     return String(await this.#run('TIDY', [PREFIX, `${idleMs}`]))
   }
@@ -82,11 +82,11 @@ export class Member {
 export interface Wanted {
   readonly count: number
   readonly bytes: number
-  /** Of a larger entry only the beginning. */
+  /** Of a larger entry, only the beginning is read. */
   readonly maxBytes: number
 }
 
-/** The same as words of a script. */
+/** The same as arguments of a script. */
 export function wordsOf({ count, bytes, maxBytes }: Wanted): readonly string[] {
   return [count, bytes, maxBytes].map((each) => `${Math.min(each, Number.MAX_SAFE_INTEGER)}`)
 }
@@ -98,7 +98,7 @@ export interface Claimed {
   readonly gone: readonly string[]
 }
 
-/** A list of texts. */
+/** A list reply as strings. */
 export function texts(reply: Reply | undefined): readonly string[] {
   return listOf(reply).map(String)
 }

@@ -5,7 +5,7 @@ import type { Delivered, Group, Member, Wanted } from './member.ts'
 
 /** What a reader of a group needs, with every default filled in. */
 export interface ReadingSettings extends Group {
-  /** The field that is the body. */
+  /** The name of the body field. */
   readonly body: string
   /** Larger entries are not read whole. */
   readonly maxBytes: number
@@ -14,20 +14,20 @@ export interface ReadingSettings extends Group {
   readonly clock: Clock
 }
 
-/** What a way of reading has to work with. */
+/** What both ways of reading work with. */
 export interface Desk {
   readonly settings: ReadingSettings
-  /** Waits for new entries. */
+  /** The link that blocks while it waits for new entries. */
   readonly reading: Link
-  /** For everything else, so that nothing has to wait for new entries. */
+  /** The link for all other commands, which must not wait behind a blocking read. */
   readonly control: Link
   readonly member: Member
   readonly hand: Hand
-  /** Takes in entries that came otherwise than by `next`. */
+  /** Accepts entries that did not come through `next`. */
   take(delivered: readonly Delivered[]): void
-  /** Tells that entries have been removed from the stream before they were finished. */
+  /** Reports entries that were removed from the stream before they were finished. */
   reportGone(ids: readonly string[]): void
-  /** Whether nothing more is to be read. */
+  /** Whether reading has to stop. */
   readonly stopping: boolean
 }
 
@@ -35,15 +35,15 @@ export interface Desk {
 export interface Reading {
   /** The next entries, or none after a while. */
   next(wanted: Wanted): Promise<readonly Delivered[]>
-  /** What has to be done now and then, so that others leave alone what is in hand, and so that nothing is left behind. */
+  /** Called periodically: keeps entries in hand from being claimed by others, and claims those of dead readers. */
   tend(): Promise<void>
-  /** Lets others have what was read and cannot be handled. */
+  /** Returns entries that were read and cannot be handled. */
   giveBack(ids: readonly string[]): void
-  /** Ends it: others may have everything. */
+  /** Leaves the group; other readers get all unfinished entries. */
   leave(): Promise<void>
 }
 
-/** How long Redis keeps a question for new entries. */
+/** How long a blocking read waits for new entries. */
 export function blockMs({ timeoutMs }: ReadingSettings): number {
   return Math.min(5_000, timeoutMs)
 }

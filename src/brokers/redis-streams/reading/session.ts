@@ -11,11 +11,11 @@ import { SharedReading } from './shared-reading.ts'
 import { SingleReading } from './single-reading.ts'
 import { Turn } from './turn.ts'
 
-/** What the next session of a reader has to know of one whose link was lost. */
+/** What the next session has to know of one whose link was lost. */
 export interface Previous {
   /** Its name in the group. */
   readonly name: string
-  /** Up to where the group was finished when it was last looked at. */
+  /** Up to where the group was finished at the last check. */
   readonly finished: string | undefined
 }
 
@@ -24,18 +24,18 @@ export interface SessionOptions {
   readonly settings: ReadingSettings & { readonly single: boolean }
   readonly reading: Link
   readonly control: Link
-  /** The number under which Redis knows the reading link. */
+  /** The client id of the reading link, for CLIENT UNBLOCK. */
   readonly clientId: string
   readonly member: Member
-  /** What is left of the session of the same reader whose link was lost. */
+  /** The lost session of the same reader, if there was one. */
   readonly previous: Previous | undefined
   readonly deliveries: Deliveries<EntryHandle>
   report(error: HapaxError): void
 }
 
-/** One life of a reader: from connecting to the loss of a link. Nothing of it counts in the next one. */
+/** One session of a reader: from connecting until a link is lost. Answers of one session mean nothing in the next. */
 export class Session {
-  /** Settles when a link is lost, or when Redis does not let us go on. */
+  /** Resolves when a link is lost, or when Redis refuses to continue. */
   readonly ended: Promise<HapaxError>
   readonly #options: SessionOptions
   readonly #answers: Answers
@@ -93,12 +93,12 @@ export class Session {
     void this.#tend().catch((error: unknown) => this.#fail(error))
   }
 
-  /** Something was answered: there is room. */
+  /** Called when a message was answered: there is room. */
   answered(): void {
     this.#room.notify()
   }
 
-  /** No more deliveries; what came and was not handed out goes back. */
+  /** Stops delivering. Entries that were not handed out go back. */
   async stopReading(): Promise<void> {
     this.#stopping = true
     this.#reading.giveBack(this.#hand.dropSurplus())
@@ -109,14 +109,14 @@ export class Session {
       done = true
     })
     while (!done && !this.#over) {
-      // Again and again: the question may not have reached Redis yet. Without permission, it ends by itself soon.
+      // Repeated, because the blocking read may not have reached Redis yet. Without the permission, it ends by itself soon.
       await control.call(['CLIENT', 'UNBLOCK', clientId]).catch(() => {})
       await within(settings.clock, UNBLOCK_MS, reading, () => {})
     }
     await this.#answers.flush()
   }
 
-  /** Ends it in good order, as far as the links still work. */
+  /** Leaves the group in good order, as far as the links still work. */
   async close(): Promise<void> {
     await this.stopReading()
     if (!this.#over) await this.#reading.leave().catch(() => {})
@@ -184,12 +184,16 @@ export class Session {
   }
 }
 
+/** How often CLIENT UNBLOCK is repeated. */
 const UNBLOCK_MS = 50
+/** How long to wait for room; a signal ends the wait earlier. */
 const LONG_MS = 60_000
+/** How often entries are kept and claimed, at most. */
 const TEND_MS = 1_000
+/** How often dead readers are deleted. */
 const TIDY_MS = 60_000
 
-/** That a stream or a group has vanished is nothing that Redis calls by name. */
+/** Redis has several errors for a stream or a group that was deleted while it is read. They become one. */
 function explained(error: HapaxError, { stream, group }: Group): HapaxError {
   if (!['NOGROUP', 'UNBLOCKED', 'WRONGTYPE'].includes(replyOf(error) ?? '')) return error
   const what = `redis stream ${stream} or its group ${group} is not there any more`

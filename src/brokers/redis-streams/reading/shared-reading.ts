@@ -4,7 +4,7 @@ import { entriesOf } from '../wire.ts'
 import type { Delivered, Wanted } from './member.ts'
 import { blockMs, type Desk, type Reading } from './reading.ts'
 
-/** Reads together with others: Redis gives each entry to one of them. */
+/** Reads together with other readers. Redis gives each entry to one of them. */
 export class SharedReading implements Reading {
   readonly #desk: Desk
   readonly #answers: Answers
@@ -23,13 +23,13 @@ export class SharedReading implements Reading {
     const from = ['GROUP', settings.group, member.name, 'COUNT', `${count}`, 'BLOCK', `${ms}`]
     const reply = await reading.call(['XREADGROUP', ...from, 'STREAMS', settings.stream, '>'], ms)
     if (reply === null) return []
-    // One stream was asked for: its name, and its entries.
+    // The reply has one pair for the one stream: its name and its entries.
     const [stream] = listOf(reply)
     const [, entries] = listOf(stream)
     return entriesOf(entries).map((entry) => ({ entry, deliveryCount: 1, redelivered: false }))
   }
 
-  /** One after the other: what is kept alive cannot be claimed. */
+  /** In this order, so that a reader never claims its own entries. */
   async tend(): Promise<void> {
     await this.#keep()
     await this.#claim()
@@ -43,7 +43,7 @@ export class SharedReading implements Reading {
     this.#desk.reportGone(await this.#desk.member.leave())
   }
 
-  /** Others would take what is idle for too long; whatever is in hand is not idle, however long its handler takes. */
+  /** Resets the idle time of entries in hand, so that others do not claim them however long a handler takes. */
   async #keep(): Promise<void> {
     const { settings, member, hand, reportGone } = this.#desk
     const now = settings.clock.monotonic()
@@ -60,7 +60,7 @@ export class SharedReading implements Reading {
     const { settings, control, member, hand, take, reportGone } = this.#desk
     for (let page = 0; page < PAGES && !this.#desk.stopping; page++) {
       const { wanted } = hand
-      // Somebody has to notice when the link is dead.
+      // Nothing to claim, but a dead link has to be noticed.
       if (wanted.count === 0) return void (await control.call(['PING']))
       const { next, delivered, gone } = await member.claim(settings.claimAfterMs, this.#cursor, wanted)
       this.#cursor = next
@@ -72,5 +72,5 @@ export class SharedReading implements Reading {
 }
 
 const BEGINNING = '0-0'
-/** Questions in a row. */
+/** Claims in a row. */
 const PAGES = 10

@@ -4,16 +4,15 @@ import { blockMs, type Desk, type Reading } from './reading.ts'
 import type { Turn } from './turn.ts'
 
 /**
- * Reads alone, in the order of the stream. Whoever has the turn may read, and that is looked at in the same step in which
- * entries are given out: a reader that was taken for dead gets nothing new. Its successor begins with everything that is not
- * finished. Should the first one be alive and still at that, both store the same messages in the same order, and one of them
- * finds duplicates.
+ * Reads alone, in the order of the stream. Only the holder of the turn may read, and the script that returns entries checks that in
+ * the same step: a reader that was presumed dead gets nothing new. Its successor begins with all unfinished entries. If the first
+ * one is alive after all, both store the same messages in the same order, and one of them finds duplicates.
  */
 export class SingleReading implements Reading {
   readonly #desk: Desk
   readonly #turn: Turn
   readonly #wake: Signal
-  /** Where to go on in what was not finished, or `>` for new entries; undefined while somebody else has the turn. */
+  /** Where to continue among unfinished entries, or `>` for new ones; undefined while another reader has the turn. */
   #cursor: string | undefined
   #keptAt = 0
 
@@ -27,7 +26,7 @@ export class SingleReading implements Reading {
   async next(wanted: Wanted): Promise<readonly Delivered[]> {
     if (this.#cursor === undefined && !(await this.#begin())) return []
     const found = await this.#turn.next(this.#cursor ?? '>', wanted)
-    // The turn may have been lost meanwhile: then nothing may be handed out behind what was dropped.
+    // The turn may have been lost meanwhile. Then nothing may be handed out after the entries that were dropped.
     if (found === undefined || this.#cursor === undefined) {
       this.#lose()
       return []
@@ -38,7 +37,7 @@ export class SingleReading implements Reading {
     return found.delivered
   }
 
-  /** Says that the reader is alive. */
+  /** Prolongs the turn. */
   async tend(): Promise<void> {
     const { clock, claimAfterMs } = this.#desk.settings
     const now = clock.monotonic()
@@ -47,7 +46,7 @@ export class SingleReading implements Reading {
     if (!(await this.#turn.keep())) this.#lose()
   }
 
-  /** It stays where it is: whoever has the turn next begins with it. */
+  /** Nothing to do: the next holder of the turn begins with unfinished entries. */
   giveBack(): void {}
 
   async leave(): Promise<void> {
@@ -73,7 +72,7 @@ export class SingleReading implements Reading {
     this.#desk.hand.forget()
   }
 
-  /** Waits until there is an entry behind this one. What comes is not looked at: only the turn gives it out. */
+  /** Waits until there is an entry after this one. The entry itself is ignored: only the script may return it. */
   async #somethingNew(last: string): Promise<void> {
     const { settings, reading } = this.#desk
     const ms = blockMs(settings)
@@ -81,5 +80,5 @@ export class SingleReading implements Reading {
   }
 }
 
-/** How often others look whether the turn is free. */
+/** How often a standby checks whether the turn is free. */
 const STANDBY_MS = 500

@@ -3,17 +3,17 @@ import { run } from '../scripts.ts'
 import { entriesOf } from '../wire.ts'
 import { type Delivered, type Group, texts, type Wanted, wordsOf } from './member.ts'
 
-/** What the holder of the turn got. */
+/** Entries for the holder of the turn. */
 export interface Found {
-  /** Where to go on. */
+  /** Where the next read continues. */
   readonly cursor: string
   readonly delivered: readonly Delivered[]
   readonly gone: readonly string[]
-  /** The last entry that was ever given out, if there is none behind it. */
+  /** The last delivered entry, if there is none after it. */
   readonly last: string | undefined
 }
 
-/** The turn to read a group alone: a key in Redis that holds the name of the reader, and expires unless it is kept. */
+/** The right to read a group alone: a key in Redis with the name of the reader, which expires unless it is prolonged. */
 export class Turn {
   readonly #link: Link
   readonly #group: Group
@@ -21,7 +21,7 @@ export class Turn {
   readonly #previous: string
   readonly #leaseMs: number
 
-  /** `previous` is the name that the same reader had before it lost its link: it may take the turn over. */
+  /** `previous` is the name of the same reader before it lost its link; it may take over that turn at once. */
   constructor(link: Link, group: Group, names: { readonly name: string; readonly previous: string }, leaseMs: number) {
     this.#link = link
     this.#group = group
@@ -31,20 +31,20 @@ export class Turn {
   }
 
   /**
-   * Takes the turn and everything that is not finished, whoever had it. Answers which of that is gone from the stream;
-   * undefined: somebody else has the turn.
+   * Takes the turn and all unfinished entries. Resolves with those that were removed from the stream, or with undefined if another
+   * reader has the turn.
    */
   async begin(): Promise<readonly string[] | undefined> {
     const gone = await this.#run('BEGIN', [this.#previous, `${this.#leaseMs}`])
     return gone === null ? undefined : texts(gone)
   }
 
-  /** Says that the holder is alive; false: it was taken for dead. */
+  /** Prolongs the turn. False: it was lost, because the holder was presumed dead. */
   async keep(): Promise<boolean> {
     return (await this.#run('KEEP', [`${this.#leaseMs}`])) === 1
   }
 
-  /** Entries behind the cursor, in order; undefined: somebody else has the turn. */
+  /** Entries after the cursor, in order; undefined if another reader has the turn. */
   async next(cursor: string, wanted: Wanted): Promise<Found | undefined> {
     const reply = await this.#run('NEXT', [cursor, ...wordsOf(wanted)])
     if (reply === null) return undefined
