@@ -5,7 +5,7 @@ import type { Outgoing } from './wire.ts'
 
 export const CONFIRMED: Confirmation = { status: 'confirmed' }
 
-/** A message that is to be sent, in the form of the protocol, and the answer for it. */
+/** An outgoing message in its AMQP form, and the promise of its answer, which settles once. */
 export class Answer {
   readonly promise: Promise<Confirmation>
   readonly message: OutgoingMessage
@@ -14,7 +14,7 @@ export class Answer {
   settled = false
   routingKey = ''
   outgoing: Outgoing | undefined
-  /** Why it came back; the confirmation that follows says nothing more. */
+  /** Why the server returned it. The confirm that follows a return carries no information. */
   returned: HapaxError | undefined
 
   constructor(message: OutgoingMessage, settled: () => void) {
@@ -37,7 +37,7 @@ export class Answer {
   }
 }
 
-/** One answer for each message; when the signal aborts, those that are missing are given. */
+/** One answer for each message. When the signal aborts, those that are missing settle as unavailable. */
 export function answersFor(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Answer[] {
   let left = messages.length
   const settled = (): void => {

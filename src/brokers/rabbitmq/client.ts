@@ -1,14 +1,14 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { contained, fieldOf, loadClient } from '../../base/index.ts'
 
-// The subset of `amqplib` that hapax needs. Connections and channels of versions 0.10 to 2 have this shape.
+// The subset of `amqplib` that hapax needs. Versions 0.10 to 2 have this shape.
 
 /** A connection of `amqplib` (its `ChannelModel`). */
 export interface AmqpConnection extends Emitter {
   createChannel(): Promise<AmqpChannel>
   createConfirmChannel(): Promise<AmqpConfirmChannel>
   close(): Promise<void>
-  /** Not part of what `amqplib` documents. */
+  /** Undocumented in `amqplib`. */
   readonly connection?: {
     readonly serverProperties?: object
     readonly frameMax?: number
@@ -34,7 +34,7 @@ export interface AmqpChannel extends Emitter {
 
 /** A channel of `amqplib` that confirms what is published. */
 export interface AmqpConfirmChannel extends AmqpChannel {
-  /** What waits to be confirmed. Not part of what `amqplib` documents. */
+  /** Callbacks that wait for a confirm. Undocumented in `amqplib`. */
   readonly unconfirmed?: unknown[]
   publish(
     exchange: string,
@@ -45,7 +45,7 @@ export interface AmqpConfirmChannel extends AmqpChannel {
   ): boolean
 }
 
-/** What travels beside a body. */
+/** Properties of an outgoing message. */
 export interface AmqpPublish {
   readonly mandatory: true
   readonly persistent: true
@@ -57,12 +57,12 @@ export interface AmqpPublish {
   readonly timestamp?: number
 }
 
-/** What says which delivery is meant. */
+/** Identifies a delivery. */
 export interface AmqpTag {
   readonly fields: { readonly deliveryTag: number }
 }
 
-/** A message as it was delivered, or as it came back to its sender. */
+/** A message that was delivered, or returned to its sender. */
 export interface AmqpMessage extends AmqpTag {
   readonly content: Buffer
   readonly fields: AmqpFields
@@ -81,10 +81,10 @@ type AmqpProperties = Readonly<Record<AmqpProperty, unknown>> & {
   readonly [UNREADABLE]?: string
 }
 
-/** Why hapax, which reads what `amqplib` cannot decode, could not read the headers either. */
+/** Why the headers could not be read, not even by the decoder of hapax that steps in where `amqplib` fails. */
 export const UNREADABLE: unique symbol = Symbol('unreadable')
 
-/** The fields of the protocol that a sender can set, with the names that `amqplib` gives them. */
+/** The AMQP properties that a sender can set, by their names in `amqplib`. */
 export type AmqpProperty =
   | 'contentType'
   | 'contentEncoding'
@@ -100,7 +100,7 @@ export type AmqpProperty =
   | 'appId'
   | 'clusterId'
 
-/** What both emit their events by. */
+/** The event methods that connections and channels share. */
 interface Emitter {
   // biome-ignore lint/suspicious/noExplicitAny: what a listener gets depends on the event
   on(event: string, listener: (...args: any[]) => void): unknown
@@ -110,22 +110,22 @@ interface Emitter {
   removeListener(event: string, listener: (...args: any[]) => void): unknown
 }
 
-/** The client library, loaded when it is needed. */
+/** The client library, loaded on first use. */
 export function amqplib(): Promise<typeof import('amqplib')> {
   return loadClient('rabbitmq({ url })', ['amqplib'], () => import('amqplib'))
 }
 
-/** Opens a connection; bytes that no server would send end it, and not the process. */
+/** Opens a connection. Malformed bytes end the connection and not the process. */
 export async function dial(url: string, timeout: number, name: string): Promise<AmqpConnection> {
   const { connect } = await amqplib()
-  // It gives no other hold of a socket that it is still opening, in which it throws at what comes too early.
+  // `amqplib` throws at malformed bytes while it is still connecting, and exposes its socket only after that.
   const contain = (message: unknown): void => {
     const socket = fieldOf(message, 'socket')
     if (typeof socket === 'object' && socket !== null) contained(socket)
   }
   subscribe(NEW_SOCKET, contain)
   try {
-    // Not awaited here: only what is opened in this very moment is its socket.
+    // Not awaited: only a socket that is opened synchronously in this call is its own.
     return connect(url, { timeout, noDelay: true, keepAlive: true, clientProperties: { connection_name: name } })
   } finally {
     unsubscribe(NEW_SOCKET, contain)

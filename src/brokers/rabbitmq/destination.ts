@@ -10,12 +10,12 @@ import { encodeMessage } from './wire.ts'
 /** An exchange that a relay sends to. */
 export class RabbitmqDestination implements Destination {
   readonly name: string
-  /** A message that comes back, or that a queue does not take, is overtaken by those behind it. */
+  /** Later messages overtake one that is returned, or that a queue refuses. */
   readonly features = { keepsOrder: false }
   readonly #settings: ExchangeSettings
   readonly #link: Link
   readonly #main: Outlet
-  /** For messages one of which made the server close the channel: sent one by one, until it is known which. */
+  /** For suspects: one of them made the server close the channel. They are sent one by one, until it is known which. */
   readonly #apart: Outlet
   readonly #suspects = new Set<string>()
   #maxBytes: number
@@ -65,7 +65,7 @@ export class RabbitmqDestination implements Destination {
     if (this.#used) await this.#link.release(!answers.includes(false))
   }
 
-  /** Whether it can be sent. */
+  /** Encodes a message. False: it cannot be sent, and is settled. */
   #prepare(answer: Answer): boolean {
     const { message } = answer
     try {
@@ -97,12 +97,12 @@ export class RabbitmqDestination implements Destination {
     return [parted.get(true) ?? [], parted.get(false) ?? []]
   }
 
-  /** One after the other, each when the one before it is answered. */
+  /** Sends suspects one at a time, each after the answer to the one before. */
   #sendApart(answer: Answer): void {
     this.#turn = this.#turn.then(async () => {
       this.#apart.send([answer])
       const { status } = await answer.promise
-      // One that has failed will be sent again, and may do the same.
+      // A message that failed will be sent again, and may close the channel again.
       if (status === 'confirmed' || status === 'refused') this.#suspects.delete(identity(answer.message))
     })
   }
@@ -114,14 +114,14 @@ export class RabbitmqDestination implements Destination {
   }
 }
 
-/** More than are ever under way: those that were never sent again are forgotten. */
+/** More than are ever under way. Beyond it, suspects that were never sent again are forgotten. */
 const MOST_SUSPECTS = 20_000
 
 function identity({ source, id }: OutgoingMessage): string {
   return JSON.stringify([source, id])
 }
 
-/** A sender that is opened when it is needed, and anew when it has ended. */
+/** A sender that is opened on first use, and again after it has ended. */
 class Outlet {
   readonly #open: () => Promise<Sender>
   #sender: Sender | undefined
@@ -137,7 +137,7 @@ class Outlet {
     else void this.#sendLater(answers)
   }
 
-  /** False: the server does not answer any more. */
+  /** False: the server no longer responds. */
   async close(): Promise<boolean> {
     this.#closed = true
     return (await this.#sender?.close()) ?? true

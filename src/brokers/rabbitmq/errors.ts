@@ -1,16 +1,16 @@
 import { asError, fieldOf, HapaxError, unreached } from '../../base/index.ts'
 
-/** What the server says when it closes a channel or a connection. */
+/** The reason that the server gives when it closes a channel or a connection. */
 export interface ServerClose {
   /** 404, 406 and so on. */
   readonly code: number
-  /** Whether it closes because of something that was published. */
+  /** Whether a published message is the reason. */
   readonly published: boolean
-  /** The server's own sentence. */
+  /** The reply text of the server. */
   readonly sentence: string
 }
 
-/** What the server said, where an error of `amqplib` came from it. */
+/** The reason of the server in an error of `amqplib`; undefined if the error did not come from the server. */
 export function serverClose(error: unknown): ServerClose | undefined {
   const code = fieldOf(error, 'code')
   const published = fieldOf(error, 'classId') === 60 && fieldOf(error, 'methodId') === 40
@@ -23,12 +23,12 @@ export function serverClose(error: unknown): ServerClose | undefined {
 const HANDSHAKE = /^Handshake terminated by server: (\d+)/
 const SENTENCE = /with message "(.*)"$/s
 
-/** Whether `amqplib` refuses because the channel, or the connection, is closed. */
+/** Whether `amqplib` refused a call because the channel or the connection is closed. */
 export function isClosed(error: unknown): boolean {
   return asError(error).name === 'IllegalOperationError'
 }
 
-/** An error of `amqplib` as one of hapax; `what` says what was tried, or what was lost. */
+/** An error of `amqplib` as a HapaxError. `what` says what was tried, or what was lost. */
 export function brokerError(what: string, error: unknown): HapaxError {
   if (error instanceof HapaxError) return error
   const closed = serverClose(error)
@@ -40,7 +40,7 @@ export function brokerError(what: string, error: unknown): HapaxError {
   })
 }
 
-/** Why there is no connection, and what to look at. */
+/** Why there is no connection, and what to check. */
 export function connectError(what: string, thrown: unknown): HapaxError {
   const { code, fields } = brokerError(what, thrown)
   const detail = serverClose(thrown)?.sentence ?? reasonOf(thrown)
@@ -50,12 +50,12 @@ export function connectError(what: string, thrown: unknown): HapaxError {
 
 const MEANINGS = [
   [/ACCESS_REFUSED.*Login was refused/, 'it refuses the user or the password (ACCESS_REFUSED): check both'],
-  // A server that does not have the virtual host answers the opening of the connection with its end.
+  // The server closes the connection in reply to the opening of an unknown virtual host.
   [/got <ConnectionClose/, 'it has no such virtual host, or the user may not use it: check the path of the URL'],
   [/Socket closed abruptly/, 'it ended the connection at once; is it RabbitMQ that listens there?'],
 ] as const
 
-/** What the server's codes mean for whoever declares or consumes. Others are interruptions. */
+/** What reply codes mean while declaring or consuming. All others are interruptions. */
 const CODES: ReadonlyMap<number, 'broker-refused' | 'topology-mismatch'> = new Map([
   [403, 'broker-refused'],
   [404, 'topology-mismatch'],
@@ -65,12 +65,12 @@ const CODES: ReadonlyMap<number, 'broker-refused' | 'topology-mismatch'> = new M
   [540, 'broker-refused'],
 ] as const)
 
-/** The virtual host was refused. */
+/** The code for an error without a reply code: refused if the virtual host was, else unavailable. */
 function codeOf(error: unknown): 'broker-refused' | 'broker-unavailable' {
   return asError(error).message.includes('got <ConnectionClose') ? 'broker-refused' : 'broker-unavailable'
 }
 
-/** A refused connection to a name with several addresses has its reasons inside, and no message. */
+/** If a name has several addresses and all refuse, Node.js throws an AggregateError with an empty message. */
 function reasonOf(error: unknown): string {
   if (error instanceof AggregateError) return error.errors.map(reasonOf).join(', ')
   return asError(error).message

@@ -4,8 +4,8 @@ import type { QueuePlace } from './options.ts'
 import { promisedArguments, queueArguments } from './topology.ts'
 
 /**
- * The arguments with which a queue is declared. Where it is there already with others that break no promise, it is taken as it
- * is: a server names one difference at a time, so each is adopted until nothing differs any more.
+ * The arguments with which a queue is declared. An existing queue with other arguments is used as it is, unless that would break a
+ * promise of the options. The server names one difference at a time, so each one is adopted until none is left.
  */
 export class Existing {
   readonly #queue: QueuePlace
@@ -17,7 +17,7 @@ export class Existing {
     this.arguments = queueArguments(queue, version)
   }
 
-  /** Takes the queue as the server says that it is. Throws the error where it says something else, or what has to differ not. */
+  /** Adopts the difference that the server named. Throws the error if it is about something else, or if a promise depends on it. */
   adopt(error: unknown): void {
     const difference = differenceIn(error, this.arguments)
     const name = difference?.name ?? ''
@@ -27,7 +27,7 @@ export class Existing {
     this.#differences.set(name, difference.sentence)
   }
 
-  /** What people should know; undefined: the queue is made as it was asked for. */
+  /** The warning about adopted differences; undefined if there are none. */
   get warning(): HapaxError | undefined {
     if (this.#differences.size === 0) return undefined
     const { name } = this.#queue
@@ -50,7 +50,7 @@ export class Existing {
 
 interface Difference {
   readonly name: string
-  /** What the queue has; undefined: nothing. */
+  /** The value of the queue; undefined: it has none. */
   readonly current: unknown
   readonly sentence: string
 }
@@ -67,7 +67,7 @@ function differenceIn(error: unknown, asked: Readonly<Record<string, unknown>>):
   return Number.isNaN(current) ? undefined : { name, current, sentence: `${name}: ${what}` }
 }
 
-/** The types are those of the protocol; where the server names none, it has the type that was asked for. */
+/** Parses a value by its AMQP type. If the server names none, it has the type of the declared value. */
 function typed(value: string, type: string): unknown {
   if (/^(longstr|string)$/.test(type)) return value
   if (/^bool/.test(type)) return value === 'true'

@@ -35,24 +35,24 @@ export type {
   RabbitmqUrlOptions,
 } from './options.ts'
 
-/** A RabbitMQ server. Nothing is opened before it is needed. */
+/** A RabbitMQ server. Connections are opened on first use. */
 export interface Rabbitmq {
-  /** Where a relay can send to; `''` is the default exchange, whose routing keys are names of queues. */
+  /** A destination for a relay. `''` is the default exchange, whose routing keys are names of queues. */
   exchange(name: string, options?: ExchangeOptions): Destination
-  /** Where a consumer can read from. */
+  /** A subscription for a consumer. */
   queue(name: string, options?: QueueOptions): Subscription
-  /** What is declared or checked for the exchanges and queues asked for until now, one line each; it needs no server. */
+  /** What is declared or checked for the exchanges and queues created so far, one line each. Needs no server. */
   topology(): readonly string[]
 }
 
-/** RabbitMQ, by the client library `amqplib`. */
+/** RabbitMQ, through the client library `amqplib`. */
 export function rabbitmq(options: RabbitmqUrlOptions | RabbitmqConnectionOptions): Rabbitmq {
   noOthers('options of rabbitmq', options, ['url', 'connection', 'heartbeatMs', 'timeoutMs'])
   const origin = originOf(options)
   const timeoutMs = positiveInteger('timeoutMs', options.timeoutMs, 10_000)
   const { at, load, owned } = origin
   const link = (role: string): Link => new Link({ at, load, open: () => origin.open(role), owned, timeoutMs })
-  // A server that is short of memory reads nothing from a connection that publishes: acks need another one.
+  // A server that is short of memory stops reading from connections that publish, so acks need a connection of their own.
   return new Server(link('publish'), link('consume'))
 }
 
@@ -60,7 +60,7 @@ class Server implements Rabbitmq {
   readonly #publishing: Link
   readonly #consuming: Link
   readonly #lines = new Set<string>()
-  /** Exchanges whose messages are not routed by their types. */
+  /** Exchanges with a custom `routingKey`. */
   readonly #ownKeys = new Set<string>()
 
   constructor(publishing: Link, consuming: Link) {

@@ -14,12 +14,12 @@ import { brokerError, connectError, isClosed } from './errors.ts'
 
 /** Where the connections of a link come from. */
 export interface LinkOptions {
-  /** Where the server is, for people: ` at amqp://…`; nothing if only the user knows. */
+  /** The address for error messages: ` at amqp://…`; empty if only the user knows it. */
   readonly at: string
   /** Loads the client library; rejects where it is not installed. */
   load(): Promise<unknown>
   open(): Promise<AmqpConnection>
-  /** Whether they are closed here: those that the user made are not. */
+  /** Whether hapax closes them. It does not close a connection that the user opened. */
   readonly owned: boolean
   /** How long to wait for the server's answers. */
   readonly timeoutMs: number
@@ -33,8 +33,8 @@ interface UseOptions<T> {
 }
 
 /**
- * A connection that several share: opened when the first needs it, opened anew after a loss, closed when nobody is left. After
- * a failure the next attempt has to wait a little; whoever does not wait is told the failure at once.
+ * A shared connection. It is opened for its first user, opened again after a loss, and closed when its last user has left. After a
+ * failure, the next attempt is delayed. Until then a caller that does not wait gets the last failure at once.
  */
 export class Link {
   readonly #options: LinkOptions
@@ -51,17 +51,17 @@ export class Link {
     this.#options = options
   }
 
-  /** Gets what it needs before the server does. */
+  /** Loads the client library; needs no server. */
   async prepare(): Promise<void> {
     await this.#options.load()
   }
 
-  /** One more needs it. */
+  /** Adds a user. */
   acquire(): void {
     this.#users += 1
   }
 
-  /** One fewer needs it; the last one closes it, without a word if the server does not answer any more. */
+  /** Removes a user. The last one closes the connection; abruptly if the server no longer responds (`answers` is false). */
   async release(answers = true): Promise<void> {
     this.#users -= 1
     const connection = this.#connection
@@ -72,32 +72,32 @@ export class Link {
     else socketOf(connection)?.destroy(new Error('the server does not answer'))
   }
 
-  /** Why the server takes no messages at present; undefined: it takes them. */
+  /** Why the server is not accepting messages; undefined if it is. */
   get blocked(): HapaxError | undefined {
     return this.#blocked
   }
 
-  /** Tells when the server takes no messages any more, until the function that it answers is called. */
+  /** Calls the listener when the server stops accepting messages. Returns a function that removes it. */
   onBlocked(listener: (error: HapaxError) => void): () => void {
     this.#blockedListeners.add(listener)
     return () => this.#blockedListeners.delete(listener)
   }
 
-  /** How long the next attempt to connect has to wait. */
+  /** The delay before the next attempt to connect. */
   get pauseMs(): number {
     return Math.max(0, (this.#failed?.until ?? 0) - systemClock.monotonic())
   }
 
-  /** The error for something that ended with the link. */
+  /** The error for work that ended with the link. */
   lost(what: string): HapaxError {
     if (this.#loss !== undefined) return brokerError(`${what}: the link to RabbitMQ was lost`, this.#loss)
     return new HapaxError('broker-unavailable', `${what}: the link to RabbitMQ was lost`)
   }
 
   /**
-   * Does some work on the connection, in time. Rejects with an error of hapax. A server that does not answer in time has lost
-   * the connection: whatever else it carries is waiting as well. `patient` ones wait between attempts themselves; `late` ends what
-   * comes of the work when nobody waits for it any more, on a connection that goes on.
+   * Runs work on the connection, with a timeout. Rejects with a HapaxError. After a timeout the connection is given up, because
+   * everything else on it waits as well. `patient` callers do their own back-off. `late` cleans up a result that comes after the
+   * timeout, on a connection that stays open.
    */
   async use<T>(what: string, work: Work<T>, { patient = false, late }: UseOptions<T> = {}): Promise<T> {
     if (!patient && this.#failed !== undefined && this.pauseMs > 0) throw this.#failed.error
@@ -110,7 +110,7 @@ export class Link {
         throw this.#giveUp(connection, new HapaxError('broker-timeout', `${what}: no answer within ${timeoutMs} ms`))
       })
     } catch (error) {
-      // It can be lost unnoticed in the moment in which it is opened.
+      // A connection that is lost while it is being opened emits no event.
       if (isClosed(error) && messageOf(asError(error)).startsWith('Connection')) this.#drop(connection)
       throw brokerError(what, error)
     }
@@ -146,7 +146,7 @@ export class Link {
     const { open, owned, timeoutMs } = this.#options
     const opening = open().then((connection) => heard(connection))
     return within(systemClock, timeoutMs, opening, () => {
-      // Should it open after all, nobody wants it any more.
+      // If it opens after all, it is no longer wanted.
       if (owned) void opening.then(closeConnection).catch(() => {})
       throw new HapaxError('broker-timeout', `RabbitMQ did not answer within ${timeoutMs} ms`)
     })
@@ -188,7 +188,7 @@ export class Link {
     this.#loss ??= error
     this.#drop(connection)
     if (this.#watched?.connection === connection) this.#watched.end()
-    // `amqplib` only ends its side: a peer that is gone would keep the socket, and so the process, for ever.
+    // `amqplib` only half-closes the socket. If the peer is gone, it would keep the process alive for ever.
     if (this.#options.owned) socketOf(connection)?.destroy()
   }
 
@@ -203,7 +203,7 @@ export class Link {
   }
 }
 
-/** How long to wait between attempts to reach the server, also where only a queue is missing. */
+/** The back-off between attempts to reach the server, or to open a queue that is missing. */
 export const BACK_OFF: RetryPolicy = {
   attempts: Number.POSITIVE_INFINITY,
   minDelayMs: 50,
@@ -211,16 +211,16 @@ export const BACK_OFF: RetryPolicy = {
   factor: 2,
 }
 
-/** How long a server may take to say good-bye. */
+/** How long closing may take. */
 const CLOSE_MS = 3_000
 
-/** Closes a channel or a connection; true: it is closed, false: the server has not answered in time. */
+/** Closes a channel or a connection. False: the server did not respond in time. */
 export function closed(open: Pick<AmqpConnection, 'close' | 'on'>): Promise<boolean> {
   const closing = new Promise<boolean>((resolve) => {
     const done = (): void => resolve(true)
-    // A link that breaks meanwhile leaves the promise of `amqplib` without an answer.
+    // If the link breaks meanwhile, the promise of `amqplib` never settles.
     open.on('close', done)
-    // It refuses where it is closed already.
+    // It rejects if it is already closed.
     open.close().then(done, done)
   })
   return within(systemClock, CLOSE_MS, closing, () => false)
@@ -230,7 +230,7 @@ async function closeConnection(connection: AmqpConnection): Promise<void> {
   if (!(await closed(connection))) socketOf(connection)?.destroy(new Error('the server does not answer'))
 }
 
-/** The socket of a connection. It is not part of what `amqplib` documents: where it is missing, a dead link lasts longer. */
+/** The socket of a connection. Undocumented in `amqplib`: without it, a dead link lasts longer. */
 function socketOf(connection: AmqpConnection): { destroy(error?: Error): unknown } | undefined {
   return connection.connection?.stream
 }

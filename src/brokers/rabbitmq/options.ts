@@ -15,7 +15,7 @@ import type { EventFormat, OutgoingMessage } from '../../message/index.ts'
 import { type DeclareOption, declareOption, formatOption } from '../kit/index.ts'
 import { type AmqpConnection, amqplib, dial } from './client.ts'
 
-/** What holds for connections of either origin. */
+/** Options for either kind of connection. */
 export interface RabbitmqTimes {
   /** How long to wait for the server's answer when connecting, declaring or consuming. @default 10_000 */
   readonly timeoutMs?: number
@@ -26,17 +26,17 @@ export interface RabbitmqUrlOptions extends RabbitmqTimes {
   /** `amqp://user:password@host:5672/vhost`, or `amqps://…`; undefined, as a missing environment variable is, is refused. */
   readonly url: string | undefined
   /**
-   * How often both sides show that they are alive, in whole seconds. A link that is silent for two to three times as long is
-   * given up. @default 10_000
+   * The heartbeat interval of both sides, in whole seconds. A link that is silent for two to three intervals is given up.
+   * @default 10_000
    */
   readonly heartbeatMs?: number
 }
 
-/** Connections that you make with `amqplib`. */
+/** Connections that you open with `amqplib`. */
 export interface RabbitmqConnectionOptions extends RabbitmqTimes {
   /**
    * A function that opens a connection: `() => connect(url, { ca })`. It is called for publishing and for consuming, and again
-   * after a loss; hapax closes what it opened so. Or one connection, which hapax never closes and cannot replace when it is lost.
+   * after a loss, and hapax closes these connections. Or one connection, which hapax never closes and cannot replace after a loss.
    */
   readonly connection: AmqpConnection | (() => AmqpConnection | Promise<AmqpConnection>)
 }
@@ -45,18 +45,18 @@ export interface RabbitmqConnectionOptions extends RabbitmqTimes {
 export interface ExchangeOptions {
   /** @default 'topic' */
   readonly type?: ExchangeType
-  /** What queues are bound by. @default the type of the message */
+  /** The routing key of a message. @default its type */
   readonly routingKey?: (message: OutgoingMessage) => string
   /**
-   * What becomes of a message that no queue is bound for. `retry`: it stays in the outbox and is sent again until a queue takes it; `drop`:
-   * it leaves the outbox as if it had been sent, with the event `relay-dropped`. @default 'retry'
+   * What happens to a message that no queue is bound for. `retry`: it stays in the outbox and is sent again until a queue takes it.
+   * `drop`: it leaves the outbox as if it had been sent, with the event `relay-dropped`. @default 'retry'
    */
   readonly unroutable?: 'retry' | 'drop'
   /** @default 'assert' */
   readonly declare?: Declare
-  /** Attributes beside the body, or all of a message as one JSON text. @default 'binary' */
+  /** Attributes as headers beside the body, or the whole message as one JSON text. @default 'binary' */
   readonly format?: EventFormat
-  /** Larger messages are refused without being sent. @default 16 MiB, what RabbitMQ 4 takes by default */
+  /** Larger messages are refused without being sent. @default 16 MiB, the default limit of RabbitMQ 4 */
   readonly maxMessageBytes?: number
   /** More arguments of the exchange. @default {} */
   readonly arguments?: Readonly<Record<string, unknown>>
@@ -66,15 +66,16 @@ export interface ExchangeOptions {
 export type QueueOptions = QueueShape
 
 /**
- * What hapax does about an exchange or a queue before it uses it. `assert`: declares it; a difference to what is there is an
- * error, unless it is an argument of a queue that no option asks for: such a queue is taken as it is, with a warning. `check`: it has to be there. `none`: nothing.
+ * What hapax does about an exchange or a queue before it uses it. `assert`: declares it. If an existing one differs, that is an
+ * error; but a queue that differs only in arguments that no option asks for is used as it is, with a warning. `check`: it has to
+ * exist. `none`: nothing.
  */
 export type Declare = DeclareOption
 
-/** The kinds of exchanges that RabbitMQ brings along. Plugins add others. */
+/** The built-in exchange types. Plugins add others. */
 export type ExchangeType = 'topic' | 'direct' | 'fanout' | 'headers' | (string & {})
 
-/** An exchange, as a binding or a destination names it. */
+/** An exchange with every default filled in. */
 export interface ExchangePlace {
   readonly name: string
   readonly type: ExchangeType
@@ -86,36 +87,36 @@ export interface ExchangePlace {
 export interface Binding {
   readonly exchange: string
   /**
-   * The routing keys, or patterns of them on a topic exchange. @default the types that the consumer handles, which are the routing keys
-   * that hapax publishes by; `#` if it has a handler for unknown types
+   * The routing keys, or patterns on a topic exchange. @default the types that the consumer handles, which are the routing keys that
+   * hapax publishes with; `#` if it has a handler for unknown types
    */
   readonly routingKey?: string | readonly string[]
   /** The type of the exchange. @default 'topic' */
   readonly type?: ExchangeType
   /** What to do about the exchange. @default as the queue's */
   readonly declare?: Declare
-  /** What an exchange of the type `headers` looks at. @default {} */
+  /** The arguments of the binding, which an exchange of type `headers` matches. @default {} */
   readonly arguments?: Readonly<Record<string, unknown>>
 }
 
-/** What makes up a queue. */
+/** The properties of a queue. */
 export interface QueueShape {
-  /** Exchanges whose messages go into the queue. They are declared, or checked, as well. @default none */
+  /** Exchanges whose messages go into the queue. They are declared or checked as well. @default none */
   readonly bind?: Binding | readonly Binding[]
-  /** @default 'quorum', the one that is replicated and counts deliveries */
+  /** @default 'quorum', which is replicated and counts deliveries */
   readonly type?: 'quorum' | 'classic'
   /**
    * One reader at a time receives messages (single active consumer), so that they stay in order. With `declare: 'check'` or
-   * `'none'` this is your word for it: a reader cannot ask the server. @default false
+   * `'none'` hapax relies on your word: a reader cannot ask the server. @default false
    */
   readonly single?: boolean
   /** @default 'assert' */
   readonly declare?: Declare
-  /** Where messages go that the queue sets aside. It has to exist. @default none */
+  /** Where dead-lettered messages go. It has to exist. @default none */
   readonly deadLetterExchange?: string
   /**
-   * How often the server delivers a message again before it goes to `deadLetterExchange`, which has to be given as well: without
-   * one the server would drop it. @default no limit
+   * How often the server redelivers a message before it goes to `deadLetterExchange`, which has to be given as well: without one,
+   * the server would drop the message. @default no limit
    */
   readonly deliveryLimit?: number
   /** More arguments of the queue, `{ 'x-max-length': 100_000 }` for example. @default {} */
@@ -152,7 +153,7 @@ const QUEUE_SHAPE: readonly (keyof QueueShape)[] = [
   'arguments',
 ]
 
-/** Checks what is said of a queue. */
+/** Checks the options of a queue. */
 export function queuePlace(name: string, shape: QueueShape): QueuePlace {
   noOthers('options of queue', shape, QUEUE_SHAPE)
   const type = oneOf('type', ['quorum', 'classic'], shape.type, 'quorum')
@@ -174,7 +175,7 @@ export function queuePlace(name: string, shape: QueueShape): QueuePlace {
   }
 }
 
-/** What has an option of its own is not said twice. */
+/** Refuses arguments that an option sets. */
 function withoutOwn(args: QueuePlace['arguments']): QueuePlace['arguments'] {
   for (const [name, option] of OWN_ARGUMENTS) {
     if (Object.hasOwn(args, name)) expected('arguments', `without ${name}, which the option ${option} sets`, args[name])
@@ -219,7 +220,7 @@ function routingKeysOf(type: ExchangeType, given: Binding['routingKey']): Bindin
     if (keys.length === 0) expected('bind.routingKey', 'a text or a list of texts', given)
     return keys.map((key) => (key === '' ? '' : text('bind.routingKey', key)))
   }
-  // These do not look at the key.
+  // These exchange types ignore the key.
   if (type === 'fanout' || type === 'headers') return ['']
   if (type === 'topic' || type === 'direct') return undefined
   return expected('bind.routingKey', `given for an exchange of the type ${type}`, given)
@@ -245,7 +246,7 @@ function typeOf({ type }: OutgoingMessage): string {
   return type
 }
 
-/** Checks what is said of an exchange that is sent to. */
+/** Checks the options of an exchange to send to. */
 export function exchangeSettings(name: string, options: ExchangeOptions): ExchangeSettings {
   noOthers('options of exchange', options, EXCHANGE)
   const { routingKey = typeOf } = options
@@ -264,7 +265,7 @@ function exchangePlace(name: string, options: ExchangeOptions): ExchangePlace {
   return {
     name: name === '' ? name : nameText('name', name),
     type: options.type === undefined ? 'topic' : nameText('type', options.type),
-    // The default exchange is always there, and cannot be declared.
+    // The default exchange always exists and cannot be declared.
     declare: name === '' ? 'none' : declare,
     arguments: argumentsOption(options.arguments),
   }
@@ -287,7 +288,7 @@ interface Origin {
   readonly owned: boolean
 }
 
-/** Checks where connections come from. */
+/** Checks the options of `rabbitmq()`. */
 export function originOf(options: RabbitmqUrlOptions | RabbitmqConnectionOptions): Origin {
   if ('url' in options) {
     if ('connection' in options) expected('options', 'either a url or a connection', 'both')
@@ -308,7 +309,7 @@ export function originOf(options: RabbitmqUrlOptions | RabbitmqConnectionOptions
   return { ...given, open: () => Promise.resolve(connection), owned: false }
 }
 
-/** The URL with a heartbeat. One that the URL has already stays, unless the option says otherwise. The same of the largest frame. */
+/** Adds a heartbeat and a frame size to the URL, unless it has them. The option `heartbeatMs` wins over the URL. */
 function checkedUrl(url: string | undefined, heartbeatMs: number | undefined): string {
   if (typeof url !== 'string' || !/^amqps?:\/\//.test(url) || !URL.canParse(url)) {
     expected('url', 'like amqp://host:5672/vhost or amqps://host:5671/vhost', shownUrl(url))

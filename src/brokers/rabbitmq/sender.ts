@@ -10,19 +10,19 @@ import { headerFrameBytes, isSame, type Outgoing } from './wire.ts'
 
 type SenderSettings = Pick<ExchangeSettings, 'place' | 'unroutable'>
 
-/** What a sender tells about its end. */
+/** What a sender reports when it ends. */
 export interface Ended {
-  /** One of these made the server close the channel, and nobody knows which. */
+  /** One of these made the server close the channel, but it is not known which. */
   readonly suspects: readonly Answer[]
-  /** The largest message that the server takes, where it has said so. */
+  /** The largest message that the server accepts, if it said so. */
   readonly maxBytes: number | undefined
 }
 
-/** One channel that confirms what is published on it. It ends when the server closes it, or with its link. */
+/** A channel with publisher confirms. It ends when the server closes it, or with its link. */
 export class Sender {
   readonly #link: Link
   readonly #exchange: string
-  /** Whether what no queue takes counts as sent. */
+  /** Whether unroutable messages count as sent. */
   readonly #drops: boolean
   readonly #channel: AmqpConfirmChannel
   readonly #frameMax: number
@@ -51,15 +51,15 @@ export class Sender {
     channel.on('error', (error: unknown) => {
       this.#error = error
     })
-    // Before the listener of `amqplib`, which answers everything with "channel closed".
+    // Before the listener of `amqplib`, which fails all unconfirmed messages with "channel closed".
     channel.prependListener('close', () => this.#end())
   }
 
-  /** Opens a channel, and sees to the exchange. */
+  /** Opens a channel and declares or checks the exchange. */
   static open(link: Link, settings: SenderSettings, told: (ended: Ended) => void): Promise<Sender> {
     const { place } = settings
     const opening = async (connection: AmqpConnection): Promise<Sender> => {
-      // What goes wrong while it is being declared is told by the promise.
+      // Errors while declaring also come as rejections.
       const channel = heard(await connection.createConfirmChannel())
       await declareExchange(channel, place)
       const { frameMax = LEAST_HARMLESS } = connection.connection ?? {}
@@ -84,21 +84,21 @@ export class Sender {
       this.#channel.publish(this.#exchange, routingKey, outgoing.body, outgoing.options, answered)
       this.#unanswered.add(answer)
     } catch (error) {
-      // Early versions of `amqplib` wait for the confirmation of what they could not send: those that follow would go to the wrong messages.
+      // Early versions of `amqplib` keep the callback of a publish that threw: later confirms would go to the wrong messages.
       if (this.#channel.unconfirmed?.at(-1) === answered) this.#channel.unconfirmed.pop()
       answer.settle(this.#notSent(error))
     }
   }
 
-  /** False: the server does not answer any more. */
+  /** False: the server no longer responds. */
   async close(): Promise<boolean> {
-    // A server that takes no messages does not read the wish to close either.
+    // A server that is not accepting messages does not read the close either.
     const answers = this.#ended || (this.#link.blocked === undefined && (await closed(this.#channel)))
     this.#end()
     return answers
   }
 
-  /** The server would end the connection, and with it everything under way, again and again. */
+  /** Headers larger than a frame would make the server close the connection, with everything under way, at every attempt. */
   #tooLarge(outgoing: Outgoing): HapaxError | undefined {
     if (this.#frameMax >= LEAST_HARMLESS) return undefined
     const bytes = headerFrameBytes(outgoing)
@@ -109,7 +109,7 @@ export class Sender {
 
   #notSent(cause: unknown): Confirmation {
     if (isClosed(cause)) {
-      // It can end unnoticed in the moment in which it is opened.
+      // A channel that ends while it is being opened emits no event.
       this.#end()
       return { status: 'unavailable', error: this.#link.lost(`exchange ${this.#exchange}`) }
     }
@@ -133,8 +133,8 @@ export class Sender {
   }
 
   /**
-   * What nobody wants comes back before it is confirmed. The server does not say which one it was: it is every one that looks
-   * exactly like it, because of equal messages either all or none are to be sent again.
+   * The server returns an unroutable message before it confirms it, but does not say which one it was. So every unanswered message
+   * that equals the returned one counts as returned: they share its route.
    */
   #returned(message: AmqpMessage): void {
     for (const answer of this.#unanswered) {
@@ -145,7 +145,7 @@ export class Sender {
     }
   }
 
-  /** What is under way may be read only when the server takes messages again. */
+  /** The server may read messages that are under way only when it accepts messages again. */
   #blocked(error: HapaxError): void {
     for (const answer of this.#unanswered) answer.settle({ status: 'unavailable', error })
   }
@@ -174,10 +174,10 @@ export class Sender {
   }
 }
 
-/** `amqplib` itself refuses headers of more than 64 KiB: where frames are larger, nothing has to be counted. */
+/** `amqplib` itself refuses headers of more than 64 KiB. With larger frames, the size need not be checked. */
 const LEAST_HARMLESS = 67_584
 
-/** Whether the server closed the channel because of one message; a missing exchange concerns all of them. */
+/** Whether one message made the server close the channel. A missing exchange (404) concerns all of them. */
 function isAboutOne(culprit: ServerClose | undefined): culprit is ServerClose {
   return culprit?.published === true && culprit.code !== 404
 }
@@ -192,7 +192,7 @@ function isToBlame(
   return maxBytes === undefined ? underWay === 1 : answer.bytes > maxBytes
 }
 
-/** A right that is missing can be given; anything else will never be taken. */
+/** A missing permission can be granted later. Anything else is refused for good. */
 function refusal(error: HapaxError, culprit: ServerClose | undefined): Confirmation {
   return { status: culprit?.code === 403 ? 'failed' : 'refused', error }
 }

@@ -15,7 +15,7 @@ export class RabbitmqSubscription implements Subscription {
   readonly #place: QueuePlace
   readonly #ownKeys: ReadonlySet<string>
 
-  /** `ownKeys`: the exchanges that this process sends to by other routing keys than types. */
+  /** `ownKeys`: the exchanges to which this process publishes with a custom routing key. */
   constructor(link: Link, place: QueuePlace, ownKeys: ReadonlySet<string>) {
     this.name = `rabbitmq queue ${place.name}`
     this.features = {
@@ -37,7 +37,7 @@ export class RabbitmqSubscription implements Subscription {
   }
 }
 
-/** A queue that is declared here has the limit that it was declared with; of others only the user knows. */
+/** A queue that hapax declares has the limit of its options. For other queues, the limit is unknown. */
 function limitsRejects({ declare, deliveryLimit }: QueuePlace): boolean | undefined {
   return deliveryLimit === undefined && declare !== 'assert' ? undefined : deliveryLimit !== undefined
 }
@@ -51,15 +51,15 @@ class RabbitmqReader implements Reader {
   readonly #deliveries: Deliveries<Token>
   readonly #window: Window
   readonly #ending = new AbortController()
-  /** What came beyond what may be in hand: at most as many bytes as may be in hand, or one message. */
+  /** Messages beyond those in hand: at most `prefetch.bytes`, or a single message. */
   #waiting: Incoming<Token>[] = []
   #waitingBytes = 0
-  /** What came beyond that as well: nothing of it is kept, it is given back as soon as the server sends no more. */
+  /** Messages beyond that. Their contents are dropped, and they are given back once the server has stopped sending. */
   #surplus: Token[] = []
   #hushed = false
   #soon: NodeJS.Immediate | undefined
   #reading: Reading | undefined
-  /** The one that is being opened: messages may come before it is. */
+  /** The reading that is being opened. Messages may arrive before that completes. */
   #opening: Reading | undefined
   #openedAt = 0
   #attempts = 0
@@ -79,7 +79,7 @@ class RabbitmqReader implements Reader {
     })
   }
 
-  /** The first attempt. Its failure is the caller's; those of later ones are only reported. */
+  /** The first attempt. Its failure rejects; those of later attempts are only reported. */
   async open(): Promise<void> {
     this.#link.acquire()
     try {
@@ -94,9 +94,9 @@ class RabbitmqReader implements Reader {
     if (this.#paused) return
     this.#paused = true
     this.#ending.abort()
-    // A single reader stays: another one would become active and overtake what is still being stored here.
+    // A single reader keeps its subscription: another one would become active and overtake messages that are still being stored here.
     if (!this.#place.single) await this.#reading?.stop()
-    // Not before: what is given back to a server that still sends comes again at once.
+    // Only now: a server that still sends would redeliver them here at once.
     this.#deliveries.pause()
     for (const { handle } of this.#taken(this.#waiting.length)) handle.giveBack()
     for (const handle of this.#surplus.splice(0)) handle.giveBack()
@@ -138,12 +138,12 @@ class RabbitmqReader implements Reader {
     return this.#reading ?? this.#opening
   }
 
-  /** A single reader keeps its number: to change it, it would have to stop reading for a moment. */
+  /** A single reader keeps its count. Changing it means cancelling for a moment, and another reader would become active. */
   #count(): number {
     return this.#place.single ? SINGLE : this.#window.count
   }
 
-  /** Once, however often the queue is opened. */
+  /** Warns once, however often the queue is opened. */
   #differs(warning: HapaxError): void {
     if (warning.message === this.#warned) return
     this.#warned = warning.message
@@ -162,26 +162,26 @@ class RabbitmqReader implements Reader {
     }
   }
 
-  /** It goes back, and nothing more is asked for until what waits has been handed out. */
+  /** Sends the message back, and pauses the subscription until the waiting messages have been handed out. */
   #turnAway({ bytes, handle }: Incoming<Token>): void {
     this.#surplus.push(handle)
     this.#window.shrink(bytes)
     if (this.#hushed) return
     this.#hushed = true
-    // Not before the server has stopped sending: it would come back at once.
+    // Only after the server has stopped sending: otherwise they would come back at once.
     this.#current?.hush(() => {
       for (const each of this.#surplus.splice(0)) each.giveBack()
     })
   }
 
-  /** The first of what waits, which from now on do not wait any more. */
+  /** Removes the first waiting messages and returns them. */
   #taken(count: number): readonly Incoming<Token>[] {
     const taken = this.#waiting.splice(0, count)
     for (const { bytes } of taken) this.#waitingBytes -= bytes
     return taken
   }
 
-  /** What comes in the same moment is handed out together, so that groups are filled. */
+  /** Messages of one turn of the event loop are handed out together, so that groups are filled. */
   #handOutSoon(): void {
     if (this.#waiting.length > 0) this.#soon ??= setImmediate(() => this.#handOut())
   }
@@ -200,7 +200,7 @@ class RabbitmqReader implements Reader {
     this.#current?.resume(this.#window.count)
   }
 
-  /** How many of those that wait may be handed out; one always, if nothing else is in hand. */
+  /** How many waiting messages may be handed out. At least one if nothing is in hand, whatever its size. */
   #fitting(): number {
     const { room, size } = this.#deliveries
     let bytes = this.#deliveries.roomBytes
@@ -232,11 +232,11 @@ class RabbitmqReader implements Reader {
   }
 
   async #readAgain(lost: Reading): Promise<void> {
-    // The connection tells why it ended only after its channels.
+    // The connection emits its reason only after its channels have ended.
     await null
     const reason = await lost.explain()
     this.#options.report(reason)
-    // That the server is away has been said; that it came back without the queue has not.
+    // The outage itself has been reported. A new problem after it, such as a missing queue, has not.
     const told = new Set<string>(['broker-unavailable', 'broker-timeout', reason.code])
     if (systemClock.monotonic() - this.#openedAt > STEADY_MS) this.#attempts = 0
     while (!this.#paused) {
@@ -256,10 +256,10 @@ class RabbitmqReader implements Reader {
   }
 }
 
-/** A link that lasted so long has ended for a new reason. */
+/** A link that lasted this long ended for a new reason, so the back-off starts again. */
 const STEADY_MS = 1_000
 /**
- * How many messages are sent ahead to a single reader, however few it wants in hand. A quorum queue puts what a reader leaves
- * behind after what others have left: if the next one did not get all of it, the rest would come out of order.
+ * The prefetch of a single reader, however few messages it wants in hand. A quorum queue puts returned messages behind those that
+ * other readers returned. If the next reader did not get all of them at once, the rest would come out of order.
  */
 const SINGLE = 256

@@ -4,8 +4,8 @@ import type { AmqpChannel } from './client.ts'
 import type { ExchangePlace, QueuePlace } from './options.ts'
 
 /**
- * The queue, bound to the types that its consumer handles where no routing key was given. `ownKeys`: the exchanges that this process
- * sends to by other routing keys than types.
+ * The queue with its bindings completed: a binding without a routing key gets the types that the consumer handles. `ownKeys`: the
+ * exchanges to which this process publishes with a custom routing key, for which types would be wrong.
  */
 export function boundTo(queue: QueuePlace, types: OpenOptions['types'], ownKeys: ReadonlySet<string>): QueuePlace {
   const bindings = queue.bindings.map((each) => {
@@ -28,18 +28,18 @@ function derivedKeys({ name, type }: ExchangePlace, types: OpenOptions['types'],
   )
 }
 
-/** Declares an exchange, or checks that it is there. */
+/** Declares an exchange, or checks that it exists. */
 export async function declareExchange(channel: AmqpChannel, exchange: ExchangePlace): Promise<void> {
   const { name, type, declare } = exchange
   if (declare === 'assert') await channel.assertExchange(name, type, { durable: true, arguments: exchange.arguments })
   if (declare === 'check') await channel.checkExchange(name)
 }
 
-/** Declares a queue with its bindings, or checks that it is there. */
+/** Declares a queue with its bindings, or checks that it exists. */
 export async function declareQueue(channel: AmqpChannel, queue: QueuePlace, args: object): Promise<void> {
   const { name, declare, deadLetterExchange } = queue
   for (const { exchange } of queue.bindings) await declareExchange(channel, exchange)
-  // A message that is sent to a missing one is gone.
+  // The server silently drops messages that are dead-lettered to a missing exchange.
   if (deadLetterExchange !== undefined && declare !== 'none') await channel.checkExchange(deadLetterExchange)
   if (declare === 'check') await channel.checkQueue(name)
   if (declare !== 'assert') return
@@ -57,14 +57,14 @@ export function queueArguments(queue: QueuePlace, version: string): Record<strin
     'x-queue-type': type,
     ...(single && { 'x-single-active-consumer': true }),
     ...(deadLetterExchange !== undefined && { 'x-dead-letter-exchange': deadLetterExchange }),
-    // Else what is set aside can be lost on its way.
+    // The default strategy can lose a message on its way to the dead letter exchange.
     ...(deadLetterExchange !== undefined && quorum && SAFE_DEAD_LETTERS),
     ...(quorum && limitOf(queue, version)),
     ...queue.arguments,
   }
 }
 
-/** The arguments that a queue has to have: without them it would not keep what the options promise. */
+/** The arguments that a queue must have, because options promise what they do. */
 export function promisedArguments({ single, deadLetterExchange, deliveryLimit }: QueuePlace): ReadonlySet<string> {
   const promised = ['x-queue-type']
   if (single) promised.push('x-single-active-consumer')
@@ -76,21 +76,21 @@ export function promisedArguments({ single, deadLetterExchange, deliveryLimit }:
 const SAFE_DEAD_LETTERS = { 'x-dead-letter-strategy': 'at-least-once', 'x-overflow': 'reject-publish' }
 
 /**
- * From version 4 on, a quorum queue without a limit of its own drops a message that came back 20 times, unless it is declared
- * with -1. Before, -1 means that the first return is the last one.
+ * From version 4 on, a quorum queue drops a message after 20 returns, unless it is declared with the limit -1. Before version 4, the
+ * limit -1 would drop it at the first return.
  */
 function limitOf({ deliveryLimit }: QueuePlace, version: string): Record<string, number> {
   if (deliveryLimit !== undefined) return { 'x-delivery-limit': deliveryLimit }
   return Number.parseInt(version, 10) >= 4 ? { 'x-delivery-limit': -1 } : {}
 }
 
-/** What is done about an exchange, for people. */
+/** What hapax does about an exchange, as `topology()` shows it. */
 export function exchangeLines({ name, type, declare }: ExchangePlace): readonly string[] {
   if (declare === 'assert') return [`declare exchange ${name} (${type}, durable)`]
   return [declare === 'check' ? `check exchange ${name}` : `assume exchange ${name}`]
 }
 
-/** What is done about a queue, for people. */
+/** What hapax does about a queue, as `topology()` shows it. */
 export function queueLines(queue: QueuePlace): readonly string[] {
   const { name, declare, deadLetterExchange } = queue
   const lines = queue.bindings.flatMap(({ exchange }) => exchangeLines(exchange))

@@ -3,25 +3,25 @@ import type { Arrival, OutgoingMessage } from '../../message/index.ts'
 import { type EventFormat, encodeEvent, sortHeaders } from '../../message/index.ts'
 import { type AmqpMessage, type AmqpProperty, type AmqpPublish, UNREADABLE } from './client.ts'
 
-/** The binding of CloudEvents to AMQP prefers the first prefix, which hapax sends, and asks for both to be read. */
+/** The CloudEvents binding for AMQP prefers the first prefix, which hapax sends, and requires readers to accept both. */
 const PREFIX = 'cloudEvents_'
 const PREFIXES = ['cloudevents_', 'cloudevents:']
 
-/** A message in the form of the protocol. */
+/** A message in its AMQP form. */
 export interface Outgoing {
   readonly body: Buffer
   readonly options: AmqpPublish
 }
 
-/** Writes a message. Throws for what the protocol cannot carry. */
+/** Encodes a message. Throws for what the protocol cannot carry. */
 export function encodeMessage(message: OutgoingMessage, format: EventFormat): Outgoing {
   const { attributes, headers, contentType, body } = encodeEvent(message, format)
   const table = new Table()
   for (const [name, value] of headers) table[name] = checkedHeader(name, value)
-  // Afterwards, so that no header takes the place of an attribute.
+  // After the headers, so that no header replaces an attribute.
   for (const [name, value] of attributes) table[prefixed(name)] = value
   const { id, type, correlationId, time } = message
-  // `amqplib` leaves out what is undefined; an object of one shape is written faster than one that is put together.
+  // `amqplib` skips properties that are undefined. An object of one fixed shape is faster than one put together by conditions.
   const options = {
     mandatory: true,
     persistent: true,
@@ -35,7 +35,7 @@ export function encodeMessage(message: OutgoingMessage, format: EventFormat): Ou
   return { body: bufferOf(body), options: options as AmqpPublish }
 }
 
-/** Headers. They inherit nothing, because the names are the sender's; made so, they are written faster than by Object.create. */
+/** Headers without a prototype, because the sender chooses their names. A class is faster here than Object.create(null). */
 class Table {
   [name: string]: string
   static {
@@ -44,7 +44,7 @@ class Table {
   }
 }
 
-/** Names with the prefix, made once: they are the same for every message. */
+/** Prefixed names, cached because they are the same for every message. */
 const prefixedNames = new Map<string, string>()
 
 function prefixed(name: string): string {
@@ -56,7 +56,7 @@ function prefixed(name: string): string {
   return found
 }
 
-/** RabbitMQ closes the channel, and with it takes down everything under way, when it meets CC or BCC as a text. */
+/** RabbitMQ closes the channel, with everything under way, at a header CC or BCC that is not a list. */
 function checkedHeader(name: string, value: string): string {
   if (name === 'CC' || name === 'BCC') throw cannotCarry(`a header called ${name}, which means routing keys`)
   if (!value.isWellFormed() || !name.isWellFormed())
@@ -68,7 +68,7 @@ function cannotCarry(what: string): HapaxError {
   return new HapaxError('broker-refused', `RabbitMQ cannot carry ${what}`)
 }
 
-/** Fields of the protocol hold 255 bytes; what is longer is only among the attributes. */
+/** AMQP properties hold 255 bytes. Longer values travel only as attributes. */
 function short(value: string | undefined): string | undefined {
   if (value === undefined) return undefined
   return value.length <= 85 || Buffer.byteLength(value) <= 255 ? value : undefined
@@ -83,7 +83,7 @@ function bufferOf(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
 }
 
-/** How large the frame is that carries the headers: unlike a body, they cannot be spread over several. */
+/** The size of the header frame. Unlike a body, headers cannot be split over several frames. */
 export function headerFrameBytes({ options }: Outgoing): number {
   const { headers, contentType, messageId, type, correlationId, timestamp } = options
   let bytes = FIXED_HEADER_BYTES
@@ -96,7 +96,7 @@ export function headerFrameBytes({ options }: Outgoing): number {
 /** The frame itself (8), class, weight, size of the body and flags (14), the length of the table (4), the delivery mode (1). */
 const FIXED_HEADER_BYTES = 27
 
-/** Whether a message that came back is the one that was sent so. */
+/** Whether a returned message equals one that was sent. */
 export function isSame(sent: Outgoing, routingKey: string, { fields, properties, content }: AmqpMessage): boolean {
   return (
     fields.routingKey === routingKey &&
@@ -111,7 +111,7 @@ function sameHeaders(sent: Readonly<Record<string, unknown>>, came: Readonly<Rec
   return true
 }
 
-/** Reads a delivery. */
+/** Turns a delivery into an arrival. */
 export function arrivalOf({ content, fields, properties }: AmqpMessage): Arrival {
   const table = properties.headers ?? {}
   const { attributes, headers } = sortHeaders(textsOf(table), SORTING)
@@ -132,7 +132,7 @@ function unreadable({ [UNREADABLE]: why }: AmqpMessage['properties']): HapaxErro
     : new HapaxError('undecodable', `the headers of the message could not be read: ${why}`)
 }
 
-/** What servers, and their plugins, add on the way. */
+/** Headers that servers and their plugins add. */
 const ADDED = /^x-(death|first-death-.*|last-death-.*|delivery-count|acquired-count|received-from|stream-offset)$/
 
 const SORTING = { prefixes: PREFIXES, drop: (name: string) => name.startsWith('x-') && ADDED.test(name) }
@@ -143,7 +143,7 @@ function textsOf(table: Readonly<Record<string, unknown>>): [string, unknown][] 
   return entries
 }
 
-/** `amqplib` gives a time of the protocol as `{ '!': 'timestamp', value }`, in seconds. */
+/** `amqplib` decodes an AMQP timestamp as `{ '!': 'timestamp', value }`, in seconds. */
 function dateOf(value: object | null): unknown {
   const time = fieldOf(value, 'value')
   return fieldOf(value, '!') === 'timestamp' && typeof time === 'number' ? new Date(time * 1_000) : value
@@ -162,7 +162,7 @@ const PROPERTIES = [
   'contentEncoding',
 ] as const satisfies readonly AmqpProperty[]
 
-/** How often the server has delivered a message before, under the names that its versions have for it. */
+/** How often the server delivered a message before. The header has another name in newer versions. */
 const COUNTS = [
   ['deliveryCount', 'x-delivery-count'],
   ['acquiredCount', 'x-acquired-count'],

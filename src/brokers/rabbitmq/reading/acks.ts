@@ -1,12 +1,12 @@
 import { systemClock } from '../../../base/index.ts'
 
 /**
- * The acks of one channel. Those of the same moment are told together: one for everything before the first delivery that is not
- * finished, and one each for those beyond it. A delivery that is not finished is never acked along with others.
+ * The acks of one channel. Acks of one turn of the event loop are combined: one covers everything before the first unfinished
+ * delivery, and those after it are sent one by one. An unfinished delivery is never acked along with others.
  */
 export class Acks {
   readonly #tell: (tag: number, allUpTo: boolean) => void
-  /** When each came, in the order of their tags, which only grow. */
+  /** The arrival time of each unfinished delivery, in the order of tags, which only grow. */
   readonly #unfinished = new Map<number, number>()
   #last = 0
   #acked: number[] = []
@@ -16,43 +16,43 @@ export class Acks {
     this.#tell = tell
   }
 
-  /** A delivery has come. */
+  /** Registers a delivery. */
   add(tag: number): void {
     this.#unfinished.set(tag, systemClock.monotonic())
     this.#last = tag
   }
 
-  /** For how long the oldest delivery has waited for its answer; undefined: there is none. */
+  /** How long the oldest delivery has been unanswered; undefined if there is none. */
   get heldMs(): number | undefined {
     const [since] = this.#unfinished.values()
     return since === undefined ? undefined : systemClock.monotonic() - since
   }
 
-  /** It is to be acked. */
+  /** Acks a delivery soon. */
   ack(tag: number): void {
     this.#unfinished.delete(tag)
     this.#acked.push(tag)
     this.#soon ??= setImmediate(() => this.flush())
   }
 
-  /** The server has been told otherwise: it has this delivery back. */
+  /** Forgets a delivery that was rejected or given back. */
   returned(tag: number): void {
     this.#unfinished.delete(tag)
   }
 
-  /** Tells now. */
+  /** Sends the acks now. */
   flush(): void {
     this.drop()
     const acked = this.#acked
     this.#acked = []
     const [first = this.#last + 1] = this.#unfinished.keys()
     const together = acked.filter((tag) => tag < first)
-    // The server knows only tags that it waits for: not those it got back, or was told of before.
+    // The server closes the channel at an unknown tag, so only tags that were really acked may be named.
     if (together.length > 0) this.#tell(Math.max(...together), together.length > 1)
     for (const tag of acked) if (tag > first) this.#tell(tag, false)
   }
 
-  /** Does not tell by itself any more. */
+  /** Cancels the scheduled flush. */
   drop(): void {
     clearImmediate(this.#soon)
     this.#soon = undefined

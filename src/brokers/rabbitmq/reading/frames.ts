@@ -1,26 +1,26 @@
 import { asError, fieldOf, messageOf } from '../../../base/index.ts'
 import { type AmqpChannel, type AmqpConnection, type AmqpProperty, UNREADABLE } from '../client.ts'
 
-// `amqplib` gives a connection up when it cannot decode the headers of one message: it throws at some types (`L`), at tables that
-// are nested deeply, and at what is no table at all. The server then delivers the same message again, for ever. So such a frame is
-// read here instead.
+// `amqplib` closes the connection when it cannot decode the headers of one message: it throws at some types (`L`), at deeply nested
+// tables and at malformed ones. The server then redelivers the same message, and the connection dies again, for ever. So hapax decodes
+// such a frame itself.
 
-/** What of a connection of `amqplib` reads frames. It is not documented: where it is missing, such a message ends the link. */
+/** The part of an `amqplib` connection that reads frames. Undocumented: without it, such a message ends the link. */
 interface Frames {
   recvFrame(): unknown
-  /** What came, from the next frame on. */
+  /** Received bytes that are not parsed yet. */
   readonly rest: Buffer
 }
 
 const guarded = new WeakMap<Frames, Set<number>>()
 
-/** Lets no message that comes through this channel end its connection. */
+/** Keeps undecodable messages of this channel from ending its connection. */
 export function guardFrames({ connection }: AmqpConnection, channel: AmqpChannel): void {
   const ch = fieldOf(channel, 'ch')
   if (!readsFrames(connection) || typeof ch !== 'number') return
   const channels = guarded.get(connection) ?? guard(connection)
   channels.add(ch)
-  // Somebody else may get the number next.
+  // The number may be used for another channel next.
   channel.on('close', () => channels.delete(ch))
 }
 
@@ -47,7 +47,7 @@ function guard(frames: Frames): Set<number> {
 
 const HEADER_FRAME = 2
 const BASIC = 60
-/** Type, channel and size before the payload, and the mark behind it. */
+/** Type, channel and size before the payload, and the end mark after it. */
 const FRAME_BYTES = 8
 /** Class, weight, size of the body, and the first flags. */
 const LEAST_PAYLOAD = 14
@@ -58,7 +58,7 @@ interface HeaderFrame {
   readonly properties: Buffer
 }
 
-/** The frame at the beginning of what had come, if it is no longer there and carries the properties of a message. */
+/** The header frame that `amqplib` consumed from `before`; undefined if it consumed something else. */
 function takenFrom(before: Buffer, rest: Buffer): HeaderFrame | undefined {
   if (before.length < FRAME_BYTES + LEAST_PAYLOAD || before[0] !== HEADER_FRAME) return undefined
   const bytes = before.readUInt32BE(3)
@@ -72,7 +72,7 @@ function takenFrom(before: Buffer, rest: Buffer): HeaderFrame | undefined {
   }
 }
 
-/** In the order of their flags; the headers are a table, the others are texts unless they are listed below. */
+/** The properties in the order of their flags. */
 const PROPERTIES: readonly (AmqpProperty | 'headers')[] = [
   'contentType',
   'contentEncoding',
@@ -90,7 +90,7 @@ const PROPERTIES: readonly (AmqpProperty | 'headers')[] = [
   'clusterId',
 ]
 
-/** All that can be read; if that is not everything, also why. */
+/** All properties that can be read, and the reason if some cannot. */
 function propertiesIn(bytes: Buffer): Record<string | symbol, unknown> {
   const found: Record<string | symbol, unknown> = {}
   const cursor = new Cursor(bytes)
@@ -108,7 +108,7 @@ function propertiesIn(bytes: Buffer): Record<string | symbol, unknown> {
   return found
 }
 
-/** Lists and tables are no headers that hapax reads, so that nothing has to be descended into. */
+/** Reads a table. Nested lists and tables are skipped: hapax does not use them, and deep ones could exhaust the stack. */
 function readTable(bytes: Buffer, found: Record<string | symbol, unknown>): void {
   const headers: Record<string, unknown> = Object.create(null)
   found['headers'] = headers
@@ -116,7 +116,7 @@ function readTable(bytes: Buffer, found: Record<string | symbol, unknown>): void
   try {
     while (!cursor.ended) headers[cursor.text(1)] = readValue(cursor)
   } catch (error) {
-    // What comes behind the table can be read all the same.
+    // The properties after the table can still be read.
     found[UNREADABLE] = messageOf(asError(error))
   }
 }
@@ -173,7 +173,7 @@ function readNumber(type: string, cursor: Cursor): number | bigint {
   }
 }
 
-/** Reads bytes from the beginning to the end. Throws where there are fewer than announced. */
+/** Reads bytes in order. Throws if there are fewer than announced. */
 class Cursor {
   readonly #bytes: Buffer
   #at = 0
@@ -194,12 +194,12 @@ class Cursor {
     return found
   }
 
-  /** An unsigned number of so many bytes. */
+  /** An unsigned number of this many bytes. */
   number(width: 1 | 2 | 4): number {
     return this.bytes(width).readUIntBE(0, width)
   }
 
-  /** A text behind its length. */
+  /** A text with a length prefix. */
   text(width: 1 | 4): string {
     return this.bytes(this.number(width)).toString()
   }

@@ -10,25 +10,25 @@ import { arrivalOf } from '../wire.ts'
 import { Acks } from './acks.ts'
 import { guardFrames } from './frames.ts'
 
-/** Who reads from a channel. */
+/** What a reading reports to its reader. */
 export interface Listener {
-  /** The queue is not made as it was declared, and is read all the same. */
+  /** The queue differs from its declaration and is read all the same. */
   differs(warning: HapaxError): void
-  /** The channel is there. What it asks for may come before it is open. */
+  /** The channel exists. Messages may arrive before `open` resolves. */
   began(reading: Reading): void
   arrived(incoming: Incoming<Token>): void
-  /** The channel has ended, and with it the right to answer what came through it. */
+  /** The channel has ended. Its deliveries can no longer be answered. */
   lost(reading: Reading): void
 }
 
-/** One channel that consumes a queue. What came through it can be answered on it alone, and only as long as it lasts. */
+/** One channel that consumes a queue. Its deliveries can be answered only on it, and only as long as it lasts. */
 export class Reading {
   readonly #link: Link
   readonly #place: QueuePlace
   readonly #channel: AmqpChannel
   readonly #listener: Listener
   readonly #acks: Acks
-  /** What waits to be rejected. */
+  /** Deliveries that are rejected after a delay, by tag, with what cancels it. */
   readonly #rejecting = new Map<number, () => void>()
   #consumer = ''
   #resizing: Promise<void> = Promise.resolve()
@@ -49,7 +49,7 @@ export class Reading {
     channel.on('close', () => this.#lost())
   }
 
-  /** Opens a channel, sees to the queue, and consumes it. */
+  /** Opens a channel, declares or checks the queue, and consumes it. */
   static open(link: Link, place: QueuePlace, count: number, listener: Listener): Promise<Reading> {
     const opening = async (connection: AmqpConnection): Promise<Reading> => {
       const version = fieldOf(connection.connection?.serverProperties, 'version')
@@ -84,7 +84,7 @@ export class Reading {
     })
   }
 
-  /** The same, where it takes a look at the queue: from 4.3 on the server does not say why it ends a subscription. */
+  /** Why it ended, after a look at the queue: from 4.3 on, the server does not say why it cancels a consumer. */
   async explain(): Promise<HapaxError> {
     const ms = Math.round(this.#acks.heldMs ?? 0)
     if (!this.#cancelled || ms < LEAST_TIMEOUT_MS || !(await this.#isThere())) return this.error
@@ -96,7 +96,7 @@ export class Reading {
 
   async #isThere(): Promise<boolean> {
     const { name } = this.#place
-    // One that is being deleted is found for a moment more.
+    // A queue that is being deleted is still found for a moment.
     await pause(systemClock, DELETION_MS)
     const look = async (connection: AmqpConnection): Promise<boolean> => {
       const channel = heard(await connection.createChannel())
@@ -106,7 +106,7 @@ export class Reading {
     return this.#link.use(`queue ${name}`, look, { patient: true }).catch(() => false)
   }
 
-  /** Asks for another number of messages ahead. What is in hand stays there. */
+  /** Changes the prefetch. Messages in hand are not affected. */
   resize(count: number): void {
     this.#next(async () => {
       await this.#cancel()
@@ -114,7 +114,7 @@ export class Reading {
     })
   }
 
-  /** Lets nothing more be sent until `resume`; `hushed` is called when everything has come that was on its way. */
+  /** Pauses the subscription until `resume`. `hushed` is called when everything that was on its way has arrived. */
   hush(hushed: () => void): void {
     this.#next(async () => {
       await this.#cancel()
@@ -126,19 +126,19 @@ export class Reading {
     this.#next(() => this.#consume(count))
   }
 
-  /** The server sends messages together with its answer: whatever follows from them comes after it. */
+  /** Messages may arrive together with the reply. What they cause (resize, hush) has to come after it. */
   #begin(count: number): Promise<void> {
     const begun = this.#consume(count)
     this.#resizing = begun.catch(() => {})
     return begun
   }
 
-  /** One after the other: a consumer has to be known before it can be cancelled. */
+  /** Runs requests one after another: a consumer tag has to be known before it can be cancelled. */
   #next(question: () => Promise<void>): void {
     this.#resizing = this.#resizing.then(() => this.#ask(question))
   }
 
-  /** No more deliveries; what is in hand can still be answered. */
+  /** Stops deliveries. Messages in hand can still be answered. */
   async stop(): Promise<void> {
     await this.#resizing
     await this.#ask(() => this.#cancel())
@@ -149,7 +149,7 @@ export class Reading {
     }
   }
 
-  /** Ends it. The server gives what is not acked to others, in its order. False: it does not answer any more. */
+  /** Closes the channel. The server requeues unacked messages in their order. False: it no longer responds. */
   async close(): Promise<boolean> {
     if (this.#ended) return true
     this.#acks.flush()
@@ -162,8 +162,8 @@ export class Reading {
   }
 
   /**
-   * With a single reader it stays where it is until the channel ends: given back alone, it would come behind those that were
-   * delivered after it.
+   * Returns a message. With a single reader it stays until the channel ends: returned alone, it would come after messages that were
+   * delivered later.
    */
   giveBack(tag: number): void {
     if (this.#ended || this.#place.single) return
@@ -171,14 +171,14 @@ export class Reading {
     this.#tell(() => this.#channel.nack(tagged(tag), false, true))
   }
 
-  /** Waits here, because the server has no delay; the server counts when it gets it back. */
+  /** Rejects after a delay. The delay is here because the server has none; the server counts the rejection. */
   rejectLater(tag: number, delayMs: number): void {
     if (this.#ended) return
     const cancel = systemClock.after(this.#stopped ? 0 : delayMs, () => this.#reject(tag))
     this.#rejecting.set(tag, cancel)
   }
 
-  /** Every version of the server counts a `reject`; newer ones do not count a `nack`. */
+  /** `reject` and not `nack`: every version of the server counts a `reject`, newer ones do not count a `nack`. */
   #reject(tag: number): void {
     this.#rejecting.delete(tag)
     this.#acks.returned(tag)
@@ -211,18 +211,18 @@ export class Reading {
     this.#listener.arrived({ arrival: arrivalOf(message), bytes: message.content.length, handle })
   }
 
-  /** Asks the server for something. When that fails, the link is lost or the channel has ended, which is told elsewhere. */
+  /** Runs a request. A failure means that the link or the channel has ended, which is reported elsewhere. */
   async #ask(question: () => Promise<unknown>): Promise<void> {
     if (this.#ended) return
     await this.#link.use(`queue ${this.#place.name}`, question).catch(() => {})
   }
 
-  /** A broken link is not an error: the message comes again. */
+  /** Sends an answer. A broken link is not an error: the message is redelivered. */
   #tell(say: () => void): void {
     try {
       say()
     } catch {
-      // The channel is being closed; its end is told by an event.
+      // The channel is being closed. Its end is reported by an event.
     }
   }
 
@@ -240,11 +240,11 @@ export class Reading {
   }
 }
 
-/** Less than anybody sets as consumer_timeout. */
+/** Below any sensible consumer_timeout. */
 const LEAST_TIMEOUT_MS = 1_000
 const DELETION_MS = 250
 
-/** What servers before 4.3 say of a consumer that took too long. */
+/** The reply text of servers before 4.3 for a consumer that exceeded consumer_timeout. */
 const TIMED_OUT = /delivery acknowledgement on channel \d+ timed out/
 
 function heldTooLong(what: string, detail: string, cause?: unknown): HapaxError {
@@ -252,10 +252,10 @@ function heldTooLong(what: string, detail: string, cause?: unknown): HapaxError 
   return new HapaxError('consumer-timeout', `${what}: ${meaning}`, { cause })
 }
 
-/** A channel on which the queue was declared. A server closes the one on which it refuses: each attempt has its own. */
+/** A channel on which the queue was declared. The server closes a channel when it refuses, so each attempt has its own. */
 async function declared(connection: AmqpConnection, place: QueuePlace, existing: Existing): Promise<AmqpChannel> {
   for (;;) {
-    // The rejection says the same as an error.
+    // The error event repeats the rejection.
     const channel = heard(await connection.createChannel())
     guardFrames(connection, channel)
     try {
@@ -267,7 +267,7 @@ async function declared(connection: AmqpConnection, place: QueuePlace, existing:
   }
 }
 
-/** One delivery in the hands of a reader. */
+/** The handle of one delivery. */
 export class Token implements Handle {
   readonly #reading: Reading
   readonly #tag: number

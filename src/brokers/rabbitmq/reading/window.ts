@@ -1,15 +1,16 @@
 import type { Prefetch } from '../../../contracts/index.ts'
 
-/** The protocol counts deliveries in 16 bits. */
+/** The protocol has 16 bits for the prefetch count. */
 const MOST = 65_535
-/** How many messages are asked for as long as nobody knows how large they are. */
+/** The prefetch count before the size of messages is known. */
 const FIRST = 16
-/** How many messages are looked at to learn their usual size. */
+/** How many recent messages the average size covers. */
 const RECENT = 64
 
 /**
- * How many messages to have the server send ahead. It counts messages only, so their number follows from their usual size: as
- * many as fit into the bytes that may be in hand, and one more, which waits for its turn. */
+ * The prefetch count. RabbitMQ limits messages but not bytes, so the count follows from the average size: as many as fit into the
+ * bytes that may be in hand, and one more that waits for its turn.
+ */
 export class Window {
   readonly #prefetch: Prefetch
   #count: number
@@ -21,18 +22,18 @@ export class Window {
     this.#count = Math.min(prefetch.messages, FIRST)
   }
 
-  /** How many to ask for. */
+  /** The prefetch count to use. */
   get count(): number {
     return this.#count
   }
 
-  /** A message of this size has come. */
+  /** Learns from the size of a message. */
   saw(bytes: number): void {
     this.#seen += 1
     this.#average += (bytes - this.#average) / Math.min(this.#seen, RECENT)
   }
 
-  /** More bytes have come than may wait, and this message was one too many: from now on only as many of its size as fit. */
+  /** Called when more bytes came than may wait. From now on, only as many messages of this size as fit. */
   shrink(bytes: number): void {
     this.#average = Math.max(this.#average, bytes)
     this.#count = Math.max(1, Math.min(this.#count, this.#fitting))
@@ -42,9 +43,9 @@ export class Window {
     return Math.floor(this.#prefetch.bytes / Math.max(1, this.#average))
   }
 
-  /** Adapts the count to what has come; true: it is so different that the server should know. */
+  /** Adapts the count to the sizes seen. True: it changed so much that the server should be told. */
   adapt(): boolean {
-    // A few messages say little; if they are all there are, it does not matter.
+    // Too few messages to judge by; and if they are all there are, the count does not matter.
     if (this.#seen < Math.min(this.#count, RECENT)) return false
     const most = Math.min(this.#prefetch.messages, MOST)
     const wanted = Math.min(most, 1 + this.#fitting)
