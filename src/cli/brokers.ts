@@ -5,7 +5,7 @@ import { CliError } from './io/errors.ts'
 import type { Io } from './io/io.ts'
 import { stdoutDestination } from './io/stdout-destination.ts'
 
-/** Makes a destination of what stands behind the scheme of a URL. */
+/** Makes a destination from a URL of one scheme. Imports its client only then: an unused client need not be installed. */
 type Opener = (url: string, io: Io) => Promise<Destination>
 
 const amqp: Opener = async (url) => {
@@ -26,7 +26,7 @@ const redis: Opener = async (url) => {
   return redisStreams({ url: server }).stream(place)
 }
 
-/** Every scheme that `--broker` knows. A broker adds its line here. */
+/** Every scheme that `--broker` accepts. A new broker adds its line here. */
 const SCHEMES: Readonly<Record<string, Opener>> = {
   amqp,
   amqps: amqp,
@@ -46,7 +46,7 @@ const SCHEMES: Readonly<Record<string, Opener>> = {
   stdout: async (_, io) => stdoutDestination(io.out),
 }
 
-/** Finds where the relay goes: --broker, HAPAX_BROKER, or `broker` in the configuration file. */
+/** Finds the destination of a relay: --broker, then HAPAX_BROKER, then `broker` in the configuration file. */
 export async function findDestination(
   options: { readonly broker?: string; readonly config?: string },
   io: Io,
@@ -54,7 +54,7 @@ export async function findDestination(
   const url = options.broker ?? fromEnvironment(options.config, 'HAPAX_BROKER', io) ?? (await fromConfig(options, io))
   if (typeof url === 'object') return url
   if (url === undefined) {
-    throw new CliError('usage', 'which broker? None was given', [
+    throw new CliError('usage', 'no broker was given', [
       "on the command line:      --broker 'amqp://localhost?exchange=shop'  (or another URL)",
       'in the environment:       HAPAX_BROKER=…',
       `in a configuration file:  hapax.config.ts with  export default { store, broker: … }, a URL or a destination`,
@@ -66,19 +66,19 @@ export async function findDestination(
   const schemes = Object.keys(SCHEMES).map((each) => `${each}:`)
   throw new CliError('usage', `expected the broker to be a URL of a known scheme, got ${safe(shownUrl(url))}`, [
     `known schemes: ${schemes.join(', ')}`,
-    "as in: --broker 'amqp://localhost?exchange=shop'",
+    "for example: --broker 'amqp://localhost?exchange=shop'",
   ])
 }
 
-/** The server's own URL, and the name that stands in the query: `amqp://localhost?exchange=shop`. */
+/** Separates the server's own URL from the name in the query, as in `amqp://localhost?exchange=shop`. */
 function split(url: string, name: string, example: string): { server: string; place: string } {
   const [server = '', query = ''] = url.split('?', 2)
   const params = new URLSearchParams(query)
   const place = params.get(name)
   if (!place) {
     const scheme = url.slice(0, url.indexOf(':'))
-    throw new CliError('usage', `expected the broker's URL to name the ${name}, got one without`, [
-      `as in: --broker '${scheme}://localhost?${name}=${example}'`,
+    throw new CliError('usage', `expected the broker's URL to name the ${name}, got none`, [
+      `for example: --broker '${scheme}://localhost?${name}=${example}'`,
     ])
   }
   params.delete(name)
@@ -93,6 +93,10 @@ async function fromConfig({ config }: { readonly config?: string }, io: Io): Pro
   const found = await readConfig(io, config)
   const broker: unknown = found?.config.broker
   if (broker === undefined || typeof broker === 'string') return broker
-  if (typeof (broker as Partial<Destination> | null)?.publish === 'function') return broker as Destination
+  if (isDestination(broker)) return broker
   throw new CliError('config', `expected the broker of ${found?.name} to be a URL or a destination`)
+}
+
+function isDestination(value: unknown): value is Destination {
+  return typeof value === 'object' && value !== null && 'publish' in value && typeof value.publish === 'function'
 }

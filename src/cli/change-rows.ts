@@ -2,12 +2,16 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Command } from 'commander'
 import type { BulkOptions, BulkResult, BulkSummary, By } from '../admin/index.ts'
 import { isHapaxError, redact, safe } from '../base/index.ts'
-import { CliError } from './io/errors.ts'
+import { CliError, fieldOf } from './io/errors.ts'
 import { type Io, json, line, paint } from './io/io.ts'
 import { permission } from './io/permission.ts'
 import { Progress } from './io/progress.ts'
 import { count, plural } from './io/text.ts'
 import { byOf, type ChangeOptions, rate, wholeNumber, withChange } from './options.ts'
+import { PROGRAM } from './store.ts'
+
+// Commands that change many rows: `failed retry`, `failed discard`, `sent republish`. Rows are named by number or found by filter,
+// and each one is changed in its own transaction, so stopping halfway leaves no row half changed.
 
 /** Options of changes to many rows. */
 export interface RowsOptions extends ChangeOptions {
@@ -17,45 +21,46 @@ export interface RowsOptions extends ChangeOptions {
   readonly yes?: true
 }
 
-/** What is done to rows, and how. */
+/** A change to rows, as one command defines it. */
 export interface RowsWork {
   readonly change: 'retry' | 'discard' | 'republish'
   /** As in "3 failed messages". */
   readonly noun: string
   readonly question: (howMany: string) => string
-  /** What a person should know afterwards, if anything. */
+  /** A sentence to print afterwards, if there is anything more to know. */
   readonly afterwards?: string
-  /** The seq of the row that was typed, or of which only the number was; undefined: there is none of this number. */
+  /** The full seq of what was typed, which may be its number alone; undefined if there is no such row. */
   named(typed: string): Promise<string | undefined>
-  /** What a row is, in a few words; undefined: it is not there, or cannot be changed in this way. */
+  /** The row in a few words; undefined if it does not exist or cannot be changed in this way. */
   describe(seq: string): Promise<string | undefined>
   one(seq: string, by: By): Promise<void>
-  /** How many there are by filter. */
+  /** How many rows match the filter. */
   count(): Promise<number>
   all(options: BulkOptions): Promise<BulkSummary>
 }
 
 interface RowResult {
   readonly seq: string
-  /** `unknown`: the link broke during the commit and the row is gone, so it was done, by this call or by another. */
+  /** `unknown`: the connection broke during the commit and the row is gone, so this call or another one made the change. */
   readonly result: 'done' | 'gone' | 'unknown' | 'error'
   readonly what?: string
   readonly error?: { readonly code: string; readonly message: string }
 }
 
+const DOING = { retry: 'retrying', discard: 'discarding', republish: 'republishing' } as const
 const DONE = { retry: 'retried', discard: 'discarded', republish: 'republished' } as const
 
 /** Adds the options of a change to many rows. */
 export function withRows(command: Command): Command {
   return withChange(
     command
-      .option('--all', 'all there are, instead of filters')
-      .option('--limit <n>', 'by filter: how many at most, the oldest first', wholeNumber(1, 1_000_000_000))
-      .option('--rate <n>', 'how many in a second at most', rate),
-  ).option('--yes', 'do not ask; needed for a change by filter without a terminal')
+      .option('--all', 'select all, instead of filters')
+      .option('--limit <n>', 'with filters or --all: how many at most, oldest first', wholeNumber(1, 1_000_000_000))
+      .option('--rate <n>', 'how many per second at most', rate),
+  ).option('--yes', 'do not ask for confirmation; required with filters or --all without a terminal')
 }
 
-/** Whether the rows are named by number; refuses what says neither, or both. */
+/** Whether the rows are named by number. Refuses a command line that names none, or that mixes numbers and filters. */
 export function byNumber(
   commandName: string,
   seqs: readonly string[],
@@ -63,19 +68,19 @@ export function byNumber(
   { all, limit }: RowsOptions,
 ): boolean {
   if (seqs.length > 0 && (filtered || all || limit !== undefined)) {
-    throw new CliError('usage', 'expected numbers, or filters, --all and --limit; got both')
+    throw new CliError('usage', 'expected either numbers, or filters, --all and --limit, got both')
   }
   if (seqs.length === 0 && !filtered && !all) {
-    throw new CliError('usage', 'which messages? Give their numbers, or filters, or --all', [
-      `npx hapax ${commandName} 12 13`,
-      `npx hapax ${commandName} --type order.placed --dry-run`,
+    throw new CliError('usage', 'expected message numbers, filters or --all, got none', [
+      `${PROGRAM} ${commandName} 12 13`,
+      `${PROGRAM} ${commandName} --type order.placed --dry-run`,
     ])
   }
   if (filtered && all) throw new CliError('usage', 'expected filters or --all, got both')
   return seqs.length > 0
 }
 
-/** Changes the rows with these numbers, one by one: a row that fails never stops the others. */
+/** Changes the rows with these numbers one by one. A row that fails does not stop the others. */
 export async function changeByNumber(
   work: RowsWork,
   typed: readonly string[],
@@ -104,7 +109,7 @@ export async function changeByNumber(
   }
 }
 
-/** A signal to the process ends the work between two rows. */
+/** Turns a signal to the process into an abort that takes effect between two rows. */
 function stopper(io: Io): { readonly signal: AbortSignal; readonly forget: () => void } {
   const stop = new AbortController()
   return { signal: stop.signal, forget: io.onSignal(() => stop.abort()) }
@@ -124,7 +129,7 @@ async function changeOne(work: RowsWork, seq: string, options: RowsOptions): Pro
     await work.one(seq, byOf(options))
     return { seq, result: 'done', ...(what !== undefined && { what }) }
   } catch (thrown) {
-    // Not the row's fault: every other one would meet the same.
+    // Not about this row: every other one would fail in the same way.
     if (isHapaxError(thrown, 'store-unavailable')) throw thrown
     return wrong(seq, thrown)
   }
@@ -134,19 +139,19 @@ function notThere(seq: string): RowResult {
   return { seq, result: 'error', error: { code: 'not-found', message: 'there is no such message' } }
 }
 
-/** Changes what a filter finds, oldest first, after a yes. */
+/** Changes the rows that match a filter, oldest first, once confirmed. */
 export async function changeByFilter(work: RowsWork, options: RowsOptions, io: Io): Promise<number> {
   const found = await work.count()
   const howMany = Math.min(found, options.limit ?? found)
   const told = new Teller(work, options, io)
   if (howMany === 0 || options.dryRun) return told.concludeTrial(howMany)
   const some = plural(howMany, work.noun)
-  await permission(io, options.yes === true, `${work.change} of ${some}`, work.question(some))
+  await permission(io, options.yes === true, `${DOING[work.change]} ${some}`, work.question(some))
   const stop = stopper(io)
   try {
     const { stopped } = await work.all({
       by: byOf(options),
-      // Exactly as many as were counted and agreed to; what has come since is not among the oldest.
+      // Exactly as many as were counted and confirmed; rows that have arrived since are not among the oldest.
       limit: howMany,
       ...(options.rate !== undefined && { perSecond: options.rate }),
       onResult: (result) => told.tell(rowResult(result), howMany),
@@ -154,7 +159,7 @@ export async function changeByFilter(work: RowsWork, options: RowsOptions, io: I
     })
     return told.conclude(stopped)
   } catch (thrown) {
-    // The database went away: what was done is done, and said.
+    // The database went away. What was changed before stays changed, so it is reported.
     told.conclude(true)
     throw thrown
   } finally {
@@ -167,12 +172,12 @@ function rowResult(result: BulkResult): RowResult {
 }
 
 function wrong(seq: string, thrown: unknown): RowResult {
-  const { code, message } = thrown as { code?: unknown; message?: unknown }
-  const error = { code: String(code ?? 'error'), message: redact(String(message ?? thrown)) }
+  const code = String(fieldOf(thrown, 'code') ?? 'error')
+  const error = { code, message: redact(String(fieldOf(thrown, 'message') ?? thrown)) }
   return { seq, result: error.code === 'commit-unknown' ? 'unknown' : 'error', error }
 }
 
-/** Says what became of each row. On a terminal, what went well by filter is only counted. */
+/** Reports the outcome of each row. On a terminal, rows that a filter changed without error are only counted. */
 class Teller {
   readonly #work: RowsWork
   readonly #options: RowsOptions
@@ -212,7 +217,7 @@ class Teller {
     line(this.#io, `${paint(this.#io, style[result], label)}  ${seq}  ${safe(text)}`.trimEnd())
   }
 
-  /** Ends a change, or a trial run by number. */
+  /** Ends a change, or a dry run by number; returns the exit code. */
   conclude(stopped: boolean): number {
     this.#progress.clear()
     const { done, gone, unknown, error: errors } = this.#counts
@@ -225,8 +230,8 @@ class Teller {
   #sum(stopped: boolean): void {
     const { done, gone, unknown, error } = this.#counts
     const parts = [`${count(done)} ${DONE[this.#work.change]}`]
-    if (gone > 0) parts.push(`${count(gone)} gone: somebody else was faster`)
-    if (unknown > 0) parts.push(`${count(unknown)} unknown: done by this or by somebody else, explain shows which`)
+    if (gone > 0) parts.push(`${count(gone)} gone: another call was faster`)
+    if (unknown > 0) parts.push(`${count(unknown)} unknown: done by this call or another, explain shows which`)
     if (error > 0) parts.push(`${count(error)} not done`)
     line(this.#io)
     line(this.#io, parts.join(', '))
@@ -235,7 +240,7 @@ class Teller {
     if (done > 0 && afterwards !== undefined) line(this.#io, afterwards)
   }
 
-  /** Ends a trial run by filter: it is exact, and changes nothing. */
+  /** Ends a dry run by filter, which counts exactly and changes nothing; returns the exit code. */
   concludeTrial(howMany: number): number {
     const { change, noun } = this.#work
     const nothing = { stopped: false, done: 0, gone: 0, unknown: 0, errors: 0, results: [] }

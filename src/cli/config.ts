@@ -18,7 +18,7 @@ export interface Config {
 
 const NAMES = ['hapax.config.ts', 'hapax.config.js', 'hapax.config.mjs']
 
-/** Reads the configuration file that was named, or the one of this directory; undefined if there is none. */
+/** Reads the given configuration file, or the one in this directory; undefined if there is none. */
 export async function readConfig(io: Io, given?: string): Promise<Config | undefined> {
   const name = given ?? NAMES.find((each) => existsSync(resolve(io.cwd, each)))
   if (name === undefined) return undefined
@@ -30,7 +30,7 @@ export async function readConfig(io: Io, given?: string): Promise<Config | undef
   return { name, config: config ?? {} }
 }
 
-/** A setting of the environment. A configuration file that was named on the command line takes precedence. */
+/** A setting from the environment. A configuration file that is named on the command line takes precedence. */
 export function fromEnvironment(config: string | undefined, name: string, io: Io): string | undefined {
   return config === undefined ? io.env[name] || undefined : undefined
 }

@@ -5,15 +5,15 @@ import { type Io, line, paint } from './io/io.ts'
 import { plural, when } from './io/text.ts'
 import { command, type StoreOptions } from './store.ts'
 
-/** What is known of an outside call, in words. */
+/** What is known about an external call, in words. */
 export const EFFECT_STATES: Readonly<Record<EffectRow['state'], string>> = {
-  started: 'begun, and nothing is known of its end',
+  started: 'started, and its outcome was not recorded',
   done: 'done',
   'not-done': 'not done',
-  unknown: 'nobody knows whether it happened',
+  unknown: 'it is unknown whether it happened',
 }
 
-/** The journal of a message for programs: its outside calls, and its notes. */
+/** The journal of a message for programs: its external calls and its notes. */
 export function journal({ consumer, message }: FailedMessage, effects: readonly EffectRow[]): object {
   return {
     effects: effects.filter(isCall).map(({ name, state, attempts, result, error, firstAt, lastAt }) => ({
@@ -38,7 +38,7 @@ export function tellJournal(found: FailedMessage, effects: readonly EffectRow[],
   const calls = effects.filter(isCall)
   if (calls.length === 0) return
   line(io)
-  line(io, paint(io, 'dim', 'outside calls'))
+  line(io, paint(io, 'dim', 'external calls'))
   for (const effect of calls) tellEffect(found, effect, io)
 }
 
@@ -52,7 +52,7 @@ function tellEffect({ consumer, message }: FailedMessage, effect: EffectRow, io:
   if (error !== null) line(io, `    error ${safe(`${error.name}: ${error.message}`)}`)
 }
 
-/** What to do about calls that nobody knows about, or of which nobody knows the result. */
+/** Prints what to do about calls whose outcome or result is unknown. */
 export function tellHowToSettle(seq: string, effects: readonly EffectRow[], options: StoreOptions, io: Io): void {
   for (const effect of effects.filter(isUnsettled)) {
     const { name } = effect
@@ -63,16 +63,16 @@ export function tellHowToSettle(seq: string, effects: readonly EffectRow[], opti
     }
     line(io, `if '${safe(name)}' happened:     ${settle("--done --result '<json>'")}`)
     line(io, `if it did not:        ${settle('--not-done')}`)
-    line(io, `to make it again:     ${settle('--retry')}`)
+    line(io, `to repeat the call:   ${settle('--retry')}`)
   }
 }
 
-/** Whether a person has to say what became of it before its message can be finished. */
+/** Whether a person must state its outcome before its message can be finished. */
 export function isUnsettled(effect: EffectRow): boolean {
   return isCall(effect) && (isOpen(effect) || isResultLost(effect))
 }
 
-/** Whether it may have happened. */
+/** Whether the call may have happened. */
 export function isMade(effect: EffectRow): boolean {
   return isCall(effect) && effect.state !== 'not-done'
 }
@@ -81,17 +81,17 @@ function isOpen({ state }: EffectRow): boolean {
   return state === 'started' || state === 'unknown'
 }
 
-/** It has happened, and what it returned could not be kept. */
+/** The call happened, but its result could not be stored. */
 function isResultLost({ state, result }: EffectRow): boolean {
   return state === 'done' && result === null
 }
 
-/** The row without a name has the notes. */
+/** The row without a name holds the notes. */
 function isCall({ name }: EffectRow): boolean {
   return name !== ''
 }
 
 function notesOf(effects: readonly EffectRow[]): Readonly<Record<string, unknown>> | null {
   const notes = effects.find((each) => !isCall(each))?.result
-  return notes ? (JSON.parse(notes) as Record<string, unknown>) : null
+  return notes ? JSON.parse(notes) : null
 }

@@ -3,7 +3,7 @@ import { unsupportedNode } from '../base/index.ts'
 
 const objection = unsupportedNode()
 if (objection === undefined) {
-  // Loaded now, and not before: on an old Node.js, that alone would fail.
+  // Imported only now: on an old Node.js, loading the rest would fail before the reason could be printed.
   await import('./start.ts')
 } else {
   process.stderr.write(`${objection}\n`)

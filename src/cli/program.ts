@@ -16,8 +16,9 @@ import { addWork } from './commands/work.ts'
 import { CliError, report } from './io/errors.ts'
 import { type Io, paint } from './io/io.ts'
 import { type AddCommand, type Done, examples, wholeNumber } from './options.ts'
+import { PROGRAM } from './store.ts'
 
-/** Runs one command line (without node and the script) and answers the exit code: 0 ok, 1 failure, 2 wrong usage. */
+/** Runs one command line (without node and the script) and returns the exit code: 0 success, 1 failure, 2 wrong usage. */
 export async function run(argv: readonly string[], io: Io): Promise<number> {
   let exitCode = 0
   const root = program(io, (code) => {
@@ -31,17 +32,17 @@ export async function run(argv: readonly string[], io: Io): Promise<number> {
   }
 }
 
-/** Help and version are no errors; a missing command is one, and its help was the answer. */
+/** Help and version are not errors. A missing subcommand is one, and its help has been printed already. */
 function usage(io: Io, { code, message, exitCode }: CommanderError): number {
   if (exitCode === 0) return 0
   if (code === 'commander.help') return 2
   const [text = '', ...more] = message.replace(/^error: /, '').split('\n')
-  return report(io, new CliError('usage', text, [...more, 'to see how: npx hapax --help, or --help after a command']))
+  return report(io, new CliError('usage', text, [...more, `for help: ${PROGRAM} --help, or --help after a command`]))
 }
 
 function program(io: Io, done: Done): Command {
   const root = new Command('hapax')
-    .description('Looks after the tables of hapax: messages that take effect once.')
+    .description('Inspects and manages the messages, workers and tables of hapax.')
     .version(version(), '-V, --version', 'print the version')
     .exitOverride()
     .helpCommand(false)
@@ -61,7 +62,7 @@ function program(io: Io, done: Done): Command {
   return root
 }
 
-/** An option without a value is one of a variable that is not set: taken for left out, it would mean another database, or more rows. */
+/** An empty value usually comes from an unset shell variable. Ignoring it would select another database, or more rows. */
 function refuseEmpty(command: Command): void {
   for (const option of command.options) {
     if (command.getOptionValue(option.attributeName()) !== '') continue
@@ -70,21 +71,23 @@ function refuseEmpty(command: Command): void {
 }
 
 const STORES = `
-The database is found by --store, by HAPAX_STORE, or by a hapax.config.ts (.js, .mjs) in this
-directory, or --config, that says  export default { store: … }.  Exit codes: 0 ok, 1 failure, 2 wrong usage.
+The database is that of --store, of HAPAX_STORE, or of a configuration file:
+--config, or hapax.config.ts (.js, .mjs) in this directory, with
+  export default { store: … }
+Exit codes: 0 success, 1 failure, 2 wrong usage.
 `
 
 const addDemo: AddCommand = (root, io, done) => {
   root
     .command('demo')
-    .description('Shows it working, in about ten seconds and without a server: duplicates, errors, killed workers.')
-    .option('--messages <n>', 'how many orders', wholeNumber(1, 100_000), 400)
-    .option('--kills <n>', 'how often the worker process is killed (default: 5)', wholeNumber(0, 100))
-    .option('--seed <n>', 'the same faults again', wholeNumber(0, 2 ** 31))
+    .description('Demonstrates hapax in about ten seconds, without a server: duplicates, errors, killed workers.')
+    .option('--messages <n>', 'the number of orders', wholeNumber(1, 100_000), 400)
+    .option('--kills <n>', 'how many times to kill the worker process (default: 5)', wholeNumber(0, 100))
+    .option('--seed <n>', 'repeat a run with the same faults', wholeNumber(0, 2 ** 31))
     .option('--json', 'print the result as JSON')
     .addHelpText('after', examples('hapax demo', 'hapax demo --messages 2000 --kills 20 --seed 7'))
     .action(async (options) => {
-      // It loads node:sqlite, which no other command needs for a store on a server.
+      // Imported only here: it loads node:sqlite, which the other commands do not need for a store on a server.
       const { demo } = await import('./demo/demo.ts')
       done(await demo(options, io))
     })

@@ -5,12 +5,12 @@ import { isSeq, numberOf, seqOf } from '../message/index.ts'
 import { CliError } from './io/errors.ts'
 import type { AnyHapax } from './store.ts'
 
-// A row is named by its number and a mark. People type the number: then the row is looked up, and it is by its whole name that
-// something is done to it. So a number that is given out again meanwhile never means another row than the one that was found.
+// A row is named by its seq: a number and a mark. People type the number alone, so the row is looked up first and then changed by its
+// whole seq. A number that is reused in the meantime therefore never selects another row than the one that was found.
 
 const NUMBER = /^[1-9]\d{0,17}$/
 
-/** Reads the name of a row, or its number alone. */
+/** Reads the seq of a row, or its number alone. */
 function seqOrNumber(text: string): string {
   if (isSeq(text) || NUMBER.test(text)) return text
   throw new InvalidArgumentError('expected the seq of a message as it is listed, such as 12-3456, or its number')
@@ -21,12 +21,12 @@ export function seqsOrNumbers(text: string, others: readonly string[] = []): rea
   return [...others, seqOrNumber(text)]
 }
 
-/** Reads where a page begins; of its name only the number counts. */
+/** Reads where a page begins. Only the number of the seq counts. */
 export function pageStart(text: string): string {
   return seqOf(numberOf(seqOrNumber(text)), 0)
 }
 
-/** Reads what names a failed message: its seq, the number of that alone, or the id of the message. */
+/** Reads what names a failed message: its seq, the number of the seq, or the id of the message. */
 export function failedName(text: string): string {
   if (text.trim() !== '') return text
   throw new InvalidArgumentError('expected the number of a failed message, or its id')
@@ -37,12 +37,12 @@ export function failedNames(text: string, others: readonly string[] = []): reado
   return [...others, failedName(text)]
 }
 
-/** Adds the option that says which of several failed messages of one id is meant. */
+/** Adds the option that tells several failed messages with the same id apart. */
 export function withConsumer(command: Command): Command {
-  return command.option('--consumer <name>', 'with an id: of which consumer, or relay')
+  return command.option('--consumer <name>', 'with an id: the consumer or relay at which it failed')
 }
 
-/** The seq of a failed message; undefined: there is none of this number or id. */
+/** The seq of a failed message; undefined if none has this number or id. */
 export async function failedSeq(hapax: AnyHapax, typed: string, consumer?: string): Promise<string | undefined> {
   if (isSeq(typed)) return typed
   const { failed } = hapax
@@ -54,7 +54,7 @@ export async function failedSeq(hapax: AnyHapax, typed: string, consumer?: strin
   return numbered ?? byId(hapax, typed, consumer)
 }
 
-/** An id may have failed at several consumers. One that an edit has replaced only counts where there is no other. */
+/** An id may have failed at several consumers. A message that an edit replaced only counts if there is no other. */
 async function byId(hapax: AnyHapax, id: string, consumer: string | undefined): Promise<string | undefined> {
   const traces = (await hapax.explain(id)).filter((trace) => trace.where === 'failed')
   const all = traces.filter((trace) => consumer === undefined || trace.consumer === consumer)
@@ -64,12 +64,12 @@ async function byId(hapax: AnyHapax, id: string, consumer: string | undefined): 
   const which = (row === undefined ? [] : [row, ...others]).map((each) => `${each.seq} of ${safe(each.consumer)}`)
   throw new CliError(
     'usage',
-    `several failed messages have the id ${safe(id)}: give --consumer, or the number of one`,
+    `several failed messages have the id ${safe(id)}: add --consumer, or give the number of one`,
     which,
   )
 }
 
-/** The name of a published message; undefined: none has this number. */
+/** The seq of a published message; undefined if none has this number. */
 export function sentSeq({ sent }: Hapax<unknown>, typed: string): Promise<string | undefined> {
   return found(typed, (page) => sent.list(page))
 }
@@ -84,11 +84,11 @@ async function found(
   list: (page: Page) => Promise<readonly { readonly seq: string }[]>,
 ): Promise<string | undefined> {
   if (isSeq(typed)) return typed
-  // Lists begin with the highest number. After a fail-over, Redis may have two rows of one.
+  // Lists begin with the highest number. After a failover, Redis may have two rows with one number.
   const rows = await list({ before: seqOf(String(BigInt(typed) + 1n), 0), limit: 2 })
   const seqs = rows.map(({ seq }) => seq).filter((seq) => numberOf(seq) === typed)
   if (seqs.length > 1) {
-    throw new CliError('usage', `several messages have the number ${typed}: give one as it is listed`, seqs)
+    throw new CliError('usage', `several messages have the number ${typed}: give the seq as it is listed`, seqs)
   }
   return seqs[0]
 }

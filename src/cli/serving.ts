@@ -2,7 +2,7 @@ import { isHapaxError } from '../base/index.ts'
 import type { EndSignal, Io } from './io/io.ts'
 import type { ProcessLog } from './io/process-log.ts'
 
-/** What a process runs until it is told to end. */
+/** What a process runs until it is asked to end. */
 export interface Service {
   start(): Promise<void>
   stop(options: { readonly deadlineMs: number }): Promise<void>
@@ -20,16 +20,18 @@ export interface Serving {
 /** How a service ended. */
 export interface Ended {
   readonly exitCode: number
-  /** False: a second signal did not let it finish. */
+  /** False if a second signal ended it before it had finished. */
   readonly stopped: boolean
 }
 
+/** 128 plus the number of the signal, as shells report it. */
 const EXIT_CODES: Readonly<Record<EndSignal, number>> = { SIGINT: 130, SIGTERM: 143 }
+/** The longest pause between two attempts to start. */
 const MAX_PAUSE_MS = 10_000
 
 /**
- * Starts a service. Waits for a database or a broker that is not there, and gives up at a signal. False: it was told to end before it
- * had started.
+ * Starts a service. Keeps trying while the database or a broker is unavailable, and gives up at a signal. Resolves with false if it
+ * was asked to end before it had started.
  */
 export async function started(service: Service, { ending, log, store, deadlineMs }: Serving): Promise<boolean> {
   for (let pauseMs = 250; ; pauseMs = Math.min(MAX_PAUSE_MS, 2 * pauseMs)) {
@@ -39,9 +41,9 @@ export async function started(service: Service, { ending, log, store, deadlineMs
       if ((await Promise.race([starting, ending.first])) === undefined) return true
     } catch (error) {
       if (isHapaxError(error, 'store-unavailable')) {
-        log.trouble('store', `${store} is not available, trying again`, error)
+        log.trouble('store', `${store} is not available, retrying`, error)
       } else if (isHapaxError(error, 'broker-unavailable')) {
-        log.trouble('broker', 'a broker is not available, trying again', error)
+        log.trouble('broker', 'a broker is not available, retrying', error)
       } else {
         throw error
       }
@@ -53,7 +55,7 @@ export async function started(service: Service, { ending, log, store, deadlineMs
   }
 }
 
-/** Waits for a signal and stops the service; a second signal does not wait for it. `lost` says what that means. */
+/** Waits for a signal and stops the service. A second signal ends the wait; `lost` tells the log what that means. */
 export async function ended(service: Service, { ending, log, deadlineMs }: Serving, lost: string): Promise<Ended> {
   const signal = await ending.first
   log.info(`${signal}: stopping`)
@@ -64,7 +66,7 @@ export async function ended(service: Service, { ending, log, deadlineMs }: Servi
   return { exitCode: EXIT_CODES[end], stopped: false }
 }
 
-/** How the process is asked to end. */
+/** The signals that ask the process to end: the first one politely, the second one at once. */
 export class Ending {
   readonly first: Promise<EndSignal>
   readonly second: Promise<EndSignal>

@@ -8,7 +8,7 @@ import { type Config, fromEnvironment, readConfig } from './config.ts'
 import { CliError } from './io/errors.ts'
 import type { Io } from './io/io.ts'
 
-/** How the command line says where the tables are. */
+/** The options that say where the tables are. */
 export interface StoreOptions {
   readonly store?: string
   readonly config?: string
@@ -20,11 +20,11 @@ export interface StoreOptions {
 export interface NamedStore {
   readonly name: string
   readonly store: Store<unknown>
-  /** False: there is no such file yet, and an empty database in memory stands for it. */
+  /** False if the SQLite file does not exist yet; an empty in-memory database stands in for it. */
   readonly exists: boolean
 }
 
-/** A store that only knows leases. */
+/** A store for leased work only. */
 interface NamedLeaseStore {
   readonly name: string
   readonly lease: ClaimStore
@@ -34,16 +34,16 @@ interface NamedLeaseStore {
 export type AnyHapax = Hapax<unknown> | ClaimHapax
 
 /**
- * Finds the store: --store, HAPAX_STORE, or the configuration file. Nothing is opened yet. Opening makes a SQLite file that
- * is not there: only with `create` is that what the user wants.
+ * Finds the store: --store, HAPAX_STORE, or the configuration file. Nothing is opened yet. Opening a SQLite file that does not exist
+ * would create it, which is only wanted with `create`.
  */
 export async function findStore(options: StoreOptions, io: Io, mode: 'read' | 'create' = 'read'): Promise<NamedStore> {
   const found = await find(options, io, mode)
   if (!('lease' in found)) return found
   await found.lease.close()
-  throw new CliError('usage', `${found.name} is a store for leased work alone: there is nothing of the kind`, [
-    'it has no tables to make, no inbox or outbox, no keys and no relays, and forgets old receipts by itself',
-    'what there is: status, doctor, explain, failed list, show, retry, discard and settle',
+  throw new CliError('usage', `${found.name} stores leased work only: this command does not apply to it`, [
+    'it has no tables, inbox, outbox, keys or relays, and it expires old receipts itself',
+    'commands that apply: status, doctor, explain, failed list, show, retry, discard and settle',
   ])
 }
 
@@ -52,7 +52,7 @@ async function find(options: StoreOptions, io: Io, mode: 'read' | 'create'): Pro
   if (url !== undefined) return fromUrl(url, options, io, mode)
   const config = await readConfig(io, options.config)
   if (config !== undefined) return fromConfig(config, options, io, mode)
-  throw new CliError('no-store', 'which database? No store was given', [
+  throw new CliError('no-store', 'no store was given', [
     'on the command line:      --store sqlite:./shop.db  (or postgres://…, mysql://…)',
     'in the environment:       HAPAX_STORE=postgres://localhost/shop',
     'in a configuration file:  hapax.config.ts with  export default { store: postgres({ pool }) }',
@@ -68,13 +68,13 @@ export async function withHapax<T>(
   return onDatabase(await findStore(options, io), options, migrated(options, work))
 }
 
-/** The same, or on a store that only knows leases. */
+/** Like `withHapax`, and also on a store for leased work only. */
 export async function withEither<T>(options: StoreOptions, io: Io, work: (hapax: AnyHapax) => Promise<T>): Promise<T> {
   const found = await find(options, io, 'read')
   return 'lease' in found ? onLeases(found, work) : onDatabase(found, options, migrated(options, work))
 }
 
-/** The same, whatever state the tables are in. */
+/** Like `withEither`, whatever state the tables are in: `doctor` reports on it. */
 export async function withEitherState<T>(
   options: StoreOptions,
   io: Io,
@@ -96,7 +96,7 @@ function migrated<T>(options: StoreOptions, work: Work<T>): Work<T> {
 function onDatabase<T>(found: NamedStore, options: StoreOptions, work: Work<T>): Promise<T> {
   return closing(found, async () => {
     if (!found.exists) throw new CliError('not-found', `there is no database ${found.name}`, [migrateHint(options)])
-    // The source is that of messages a hapax publishes; the command line publishes none.
+    // A source is required for publishing; the command line publishes nothing under it.
     return work(createHapax({ store: found.store, source: '/hapax/cli', logger: silentLogger }), found)
   })
 }
@@ -109,7 +109,7 @@ async function onLeases<T>({ lease }: NamedLeaseStore, work: (hapax: ClaimHapax)
   }
 }
 
-/** Runs `work` and closes the store, whatever happens. */
+/** Runs `work` and closes the store in any case. */
 export async function closing<T>({ store }: NamedStore, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
@@ -121,26 +121,27 @@ export async function closing<T>({ store }: NamedStore, work: () => Promise<T>):
 async function assertMigrated({ store, name }: NamedStore, options: StoreOptions): Promise<void> {
   const states = await store.schema.migrations()
   if (states.every(({ applied }) => applied)) return
-  const missing = states.some(({ applied }) => applied) ? 'some tables' : 'the tables'
-  const code = missing === 'the tables' ? 'schema-missing' : 'schema-outdated'
-  throw new CliError(code, `${name} lacks ${missing} of hapax`, [migrateHint(options)])
+  const [code, missing] = states.some(({ applied }) => applied)
+    ? ['schema-outdated', 'some of the hapax tables']
+    : ['schema-missing', 'the hapax tables']
+  throw new CliError(code, `${name} lacks ${missing}`, [migrateHint(options)])
 }
 
 function migrateHint(options: StoreOptions): string {
-  return `to make what is missing: ${command('migrate', options)}`
+  return `to create what is missing: ${command('migrate', options)}`
 }
 
-/** The error of a failed message that is not there. */
+/** The error for a failed message that does not exist. */
 export function noSuchFailed(seq: string, options: StoreOptions): CliError {
   return new CliError('not-found', `there is no failed message ${seq}`, [
-    `to see what there is: ${command('failed list', options)}`,
+    `to list failed messages: ${command('failed list', options)}`,
   ])
 }
 
-/** How this program is called: in a checkout there is nothing built that npx could run. */
+/** How to call this program. In a checkout, nothing is built that npx could run. */
 export const PROGRAM: string = import.meta.url.endsWith('.ts') ? 'npm run -s hapax --' : 'npx hapax'
 
-/** A command to paste that reaches the same database. */
+/** A command to paste that reaches the same database. Credentials are left out. */
 export function command(words: string, { store, config, schema, prefix }: StoreOptions): string {
   const where = [
     config && `--config ${shellWord(safe(config))}`,
@@ -163,20 +164,20 @@ async function fromUrl(
       return fromSqlite(url, options, io, mode)
     case 'postgres':
     case 'postgresql': {
-      refuse(options, 'prefix', 'postgres has --schema')
+      refuse(options, 'prefix', 'use --schema on postgres')
       const { postgres } = await import('../stores/postgres/index.ts')
       const { schema } = options
       return { name: withoutCredentials(url), store: postgres({ url, ...(schema && { schema }) }), exists: true }
     }
     case 'mysql': {
-      refuse(options, 'schema', 'mysql has --prefix')
+      refuse(options, 'schema', 'use --prefix on mysql')
       const { mysql } = await import('../stores/mysql/index.ts')
       const { prefix } = options
       return { name: withoutCredentials(url), store: mysql({ url, ...(prefix && { prefix }) }), exists: true }
     }
     case 'redis':
     case 'rediss': {
-      refuse(options, 'schema', 'redis has --prefix')
+      refuse(options, 'schema', 'use --prefix on redis')
       const { redis } = await import('../stores/redis/index.ts')
       const { prefix } = options
       return { name: withoutCredentials(url), lease: redis({ url, ...(prefix && { prefix }) }) }
@@ -189,10 +190,10 @@ async function fromUrl(
 }
 
 async function fromSqlite(url: string, options: StoreOptions, io: Io, mode: 'read' | 'create'): Promise<NamedStore> {
-  refuse(options, 'schema', 'sqlite has --prefix')
+  refuse(options, 'schema', 'use --prefix on sqlite')
   const given = url.slice('sqlite:'.length).replace(/^\/\//, '')
   if (given === '' || given === ':memory:')
-    throw new CliError('usage', 'expected the path of a file, as sqlite:./shop.db')
+    throw new CliError('usage', 'expected the path of a file, such as sqlite:./shop.db')
   const file = resolve(io.cwd, given)
   const exists = mode === 'create' || existsSync(file)
   const { sqlite } = await import('../stores/sqlite/index.ts')
@@ -211,22 +212,30 @@ async function fromConfig(
   if (typeof store === 'string') return fromUrl(store, options, io, mode)
   for (const option of ['schema', 'prefix'] as const)
     refuse(options, option, `the store of ${name} says where its tables are`)
-  if ((store as Partial<ClaimStore> | undefined)?.claims !== undefined) {
-    return { name: `the store of ${name}`, lease: store as ClaimStore }
-  }
-  if ((store as Partial<Store<unknown>> | undefined)?.schema === undefined) {
+  if (isClaimStore(store)) return { name: `the store of ${name}`, lease: store }
+  if (!isStore(store)) {
     throw new CliError('config', `expected the default export of ${name} to have a store`, [
       'export default { store: postgres({ pool }) }',
     ])
   }
-  return { name: `the store of ${name}`, store: store as Store<unknown>, exists: true }
+  return { name: `the store of ${name}`, store, exists: true }
+}
+
+// A configuration file may bring its own copy of hapax, so stores are told by their parts and not by their class.
+
+function isClaimStore(value: unknown): value is ClaimStore {
+  return typeof value === 'object' && value !== null && 'claims' in value && value.claims !== undefined
+}
+
+function isStore(value: unknown): value is Store<unknown> {
+  return typeof value === 'object' && value !== null && 'schema' in value && value.schema !== undefined
 }
 
 function refuse(options: StoreOptions, option: 'schema' | 'prefix', instead: string): void {
-  if (options[option] !== undefined) throw new CliError('usage', `--${option} does not fit here: ${instead}`)
+  if (options[option] !== undefined) throw new CliError('usage', `--${option} does not apply here: ${instead}`)
 }
 
-/** Host, port and database: user, password and parameters are left out. */
+/** Host, port and database. User, password and parameters are left out, because they may hold secrets. */
 function withoutCredentials(url: string): string {
   try {
     const { protocol, host, pathname } = new URL(url)

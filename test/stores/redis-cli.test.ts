@@ -75,7 +75,7 @@ describe('the command line on Redis', () => {
       },
     })
     await vi.waitFor(() => expect(log).toContain('worker started'), { timeout: 30_000 })
-    expect(log).toContain('worker starts: consumes sms')
+    expect(log).toContain('worker starting: consumes sms')
     end('SIGTERM')
     expect(await ran).toMatchObject({ exitCode: 0 })
   })
@@ -121,9 +121,9 @@ describe('the command line on Redis', () => {
   it('explains what is done, what waits and what has failed', async () => {
     expect((await run('explain', 'fine')).stdout).toContain('sms is done with it')
     expect((await run('explain', 'late', '--source', '/sender')).stdout).toMatch(
-      /claimed for sms; 1 attempt so far[\s\S]*Next, a delivery by its broker has it tried again in \d+ min/,
+      /claimed for sms; 1 attempt so far[\s\S]*Next, another delivery by its broker retries it in \d+ min/,
     )
-    expect((await run('explain', 'unknown')).stdout).toContain("outside call 'send'")
+    expect((await run('explain', 'unknown')).stdout).toContain("external call 'send'")
     expect(await run('explain', 'nobody')).toMatchObject({ exitCode: 1 })
   })
 
@@ -131,7 +131,7 @@ describe('the command line on Redis', () => {
     const [first, second] = await seqs()
     expect(await run('failed', 'settle', first, 'send', '--done', '--result', '5')).toMatchObject({ exitCode: 0 })
     expect(await run('failed', 'discard', second)).toMatchObject({ exitCode: 0 })
-    expect((await run('explain', 'unknown')).stdout).toContain('Next, a worker of sms has it handled: it is due now.')
+    expect((await run('explain', 'unknown')).stdout).toContain('Next, a worker of sms handles it, due now.')
     const hapax = open()
     const results: unknown[] = []
     const sms = hapax.leased('sms').on(Ping, async (_, ctx) => {
@@ -170,12 +170,12 @@ describe('the command line on Redis', () => {
   ])('says that there is no %s', async (words) => {
     const { exitCode, stderr } = await run(...words.split(' '))
     expect(exitCode).not.toBe(0)
-    expect(stderr).toContain('is a store for leased work alone')
+    expect(stderr).toContain('stores leased work only')
   })
 
   it('refuses --schema, and shows no password', async () => {
     const refused = await cli(['status', '--store', url, '--schema', 'x'])
-    expect(refused.stderr).toContain('redis has --prefix')
+    expect(refused.stderr).toContain('use --prefix on redis')
     const { stderr } = await cli(['keys', 'list', '--store', 'redis://:secret@127.0.0.1:1'])
     expect(stderr).not.toContain('secret')
   })

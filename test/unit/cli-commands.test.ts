@@ -14,7 +14,7 @@ describe('status', () => {
     const { exitCode, stdout } = await shop.look('status')
     expect(exitCode).toBe(0)
     expect(stdout).toMatch(
-      /^consumer .*\nbilling +5 +0 +1 +0 +3\n\nrelay .*\ndefault +1 +0 +0 +\d+ \w+ +no worker has served it yet\n\nno worker is running\n$/,
+      /^consumer .*\nbilling +5 +0 +1 +0 +3\n\nrelay .*\ndefault +1 +0 +0 +\d+ \w+ +no worker has served it yet\n\nno workers are running\n$/,
     )
   })
 
@@ -214,7 +214,7 @@ describe('failed retry and discard', () => {
       { seq: '2-7', result: 'done' },
     ])
     expect((await cli(['failed', 'edit', '3', '--data', '{"n":1}'], around)).stdout).toMatch(/^3-7 is replaced by /m)
-    expect((await cli(['failed', 'show', '3'], around)).stdout).toMatch(/^an edit has put /m)
+    expect((await cli(['failed', 'show', '3'], around)).stdout).toMatch(/^an edit replaced it with /m)
     expect((await cli(['failed', 'list', '--replaced', '--before', '4'], around)).stdout).toContain('3-7')
     expect((await cli(['failed', 'discard', '3'], around)).stdout).toMatch(/^discarded +3-7 /)
   })
@@ -304,16 +304,16 @@ describe('failed edit', () => {
     const data = '{"outcome":"fine","cents":1}'
     const dry = await cli(['failed', 'edit', '1-7', '--data', data, '--dry-run'], around)
     expect(dry.stdout).toBe(
-      '~ outcome: "failed" -> "fine"\n- id: "failed-1"\n+ cents: 1\n\nwould replace 1-7 by a message with this data and an id of its own\n',
+      '~ outcome: "failed" -> "fine"\n- id: "failed-1"\n+ cents: 1\n\nwould replace 1-7 with a message that has this data and a new id\n',
     )
     const { id } = JSON.parse((await cli(['failed', 'edit', '1-7', '--data', data, '--json'], around)).stdout)
     const old = await cli(['failed', 'show', '1-7'], around)
-    expect(old.stdout).toContain(`an edit has put ${id} in its place`)
-    expect((await cli(['explain', id], around)).stdout).toContain('Next, a worker of billing handles it: it is due now')
-    expect((await cli(['explain', 'failed-1'], around)).stdout).toContain(`An edit has put ${id} in its place`)
+    expect(old.stdout).toContain(`an edit replaced it with ${id}`)
+    expect((await cli(['explain', id], around)).stdout).toContain('Next, a worker of billing handles it, due now')
+    expect((await cli(['explain', 'failed-1'], around)).stdout).toContain(`An edit replaced it with ${id}`)
     expect(await cli(['failed', 'edit', '1-7', '--data', '{}'], around)).toMatchObject({
       exitCode: 1,
-      stderr: expect.stringContaining('replaced before'),
+      stderr: expect.stringContaining('already replaced'),
     })
     expect((await cli(['failed', 'retry', '1-7'], around)).exitCode).toBe(1)
     expect((await cli(['failed', 'retry', '1-7', '--dry-run'], around)).exitCode).toBe(1)
@@ -334,9 +334,13 @@ describe('failed edit', () => {
 
   it.for([
     ['what is no JSON', ['--data', '{'], /expected the new data to be JSON/],
-    ['a number that would change', ['--data', '{"id":12345678901234567890}'], /12345678901234567890 cannot be kept/],
+    [
+      'a number that would change',
+      ['--data', '{"id":12345678901234567890}'],
+      /12345678901234567890 cannot be represented/,
+    ],
     ['a file that is not there', ['--file', 'none.json'], /none.json could not be read/],
-    ['no data without a terminal', [], /Give --data or --file/],
+    ['no data without a terminal', [], /expected --data or --file/],
   ] as const)('refuses %s', async ([, argv, message]) => {
     expect(await shop.look('failed', 'edit', '1-7', ...argv)).toMatchObject({
       exitCode: 2,
@@ -348,10 +352,7 @@ describe('failed edit', () => {
 describe('explain', () => {
   it.for([
     ['done-1', /taken by billing\n\nbilling is done with it/],
-    [
-      'retrying-1',
-      /1 attempt so far \(Error: the tax service.*\)\n\nNext, a worker of billing tries it again in \d+ min/,
-    ],
+    ['retrying-1', /1 attempt so far \(Error: the tax service.*\)\n\nNext, a worker of billing retries it in \d+ min/],
     ['failed-1', /after 1 attempt: permanent .*\n\n.*hapax -- failed retry 1-7 --store sqlite:shop.db/],
     ['published-1', /outbox .*relay default\n\nNext, the relay default sends it/],
   ] as const)('tells what became of %s and what is next', async ([id, story]) => {
@@ -362,7 +363,7 @@ describe('explain', () => {
 
   it('says what it has not looked through, and looks through everything if asked', async () => {
     const { stdout } = await shop.look('explain', 'failed-1')
-    expect(stdout).toContain('or --scan, which reads all rows')
+    expect(stdout).toContain('to read all rows, add --scan')
     expect((await shop.look('explain', 'failed-1', '--scan')).stdout).not.toContain('--scan')
     expect((await shop.look('explain', 'failed-1', '--source', '/shop')).stdout).not.toContain('--scan')
   })

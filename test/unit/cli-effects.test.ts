@@ -6,7 +6,7 @@ import { cli, sharedDatabase } from '../support/cli.ts'
 const SmsRequested = defineMessage<{ to: string }>('sms.requested')
 const message = { source: '/shop', type: 'sms.requested', data: { to: '+41' } }
 
-/** A database where the outside call of sms-1 is unknown, and that of sms-2 is done. */
+/** A database where the external call of sms-1 is unknown, and that of sms-2 is done. */
 const shop = sharedDatabase(async (path) => {
   await withSms(path, async (ctx) => {
     await ctx.note({ order: 17 })
@@ -44,12 +44,12 @@ describe('effects list and receipts list', () => {
       effects: [{ consumer: 'sms', name: 'send', message: { id: 'sms-1' } }],
       after: null,
     })
-    expect((await shop.look('effects', 'list', '--until', '1h')).stdout).toBe('there are none\n')
+    expect((await shop.look('effects', 'list', '--until', '1h')).stdout).toBe('none found\n')
     const receipts = await shop.look('receipts', 'list', '--consumer', 'sms', '--since', '2020-01-01')
     expect(receipts.stdout).toMatch(
       /^taken at \(UTC\) +consumer +type +source +id\n(.* sms +sms.requested +\/shop +sms-[12]\n){2}$/,
     )
-    expect((await shop.look('receipts', 'list', '--consumer', 'other')).stdout).toBe('there are none\n')
+    expect((await shop.look('receipts', 'list', '--consumer', 'other')).stdout).toBe('none found\n')
   })
 
   it('page on by a command that can be pasted', async () => {
@@ -78,7 +78,7 @@ describe('failed show', () => {
     expect(stdout).toMatch(
       /reserve {2}done\n {4}key {3}[0-9a-f-]{36}\n {4}made {2}1 time, .*\n {4}gave {2}\{"place":3\}/,
     )
-    expect(stdout).toMatch(/send {2}nobody knows whether it happened\n(.*\n){2} {4}error Error: socket hang up/)
+    expect(stdout).toMatch(/send {2}it is unknown whether it happened\n(.*\n){2} {4}error Error: socket hang up/)
     expect(stdout).toContain("failed settle 1-7 send --done --result '<json>' --store sqlite:shop.db")
     const shown = JSON.parse((await shop.look('failed', 'show', '1-7', '--json')).stdout)
     expect(shown).toMatchObject({
@@ -113,7 +113,7 @@ describe('failed settle', () => {
   it('settles a call as done, with its result, and the message is finished without making it again', async () => {
     const around = shop.copy()
     const dry = await cli(['failed', 'settle', '1-7', 'send', '--done', '--dry-run'], around)
-    expect(dry).toMatchObject({ exitCode: 0, stdout: `'send' of 1-7 would be settled as done: it is not made again\n` })
+    expect(dry).toMatchObject({ exitCode: 0, stdout: `'send' of 1-7 would be settled as done: it is not repeated\n` })
     const done = await cli(['failed', 'settle', '1-7', 'send', '--done', '--result', '"SM1"', '--note', 'seen'], around)
     expect(done).toMatchObject({ exitCode: 0, stderr: '', stdout: expect.stringContaining('the message is due') })
     const results: unknown[] = []
@@ -123,8 +123,8 @@ describe('failed settle', () => {
     expect(results).toEqual(['SM1'])
     expect((await cli(['failed', 'list'], around)).stdout).toBe('no failed messages\n')
     const { stdout } = await cli(['explain', 'sms-1'], around)
-    expect(stdout).toMatch(/effect +outside call 'send', made 1 time, last at .*: done: "SM1"/)
-    expect(stdout).toMatch(/audit +\S+ said what became of an outside call: 'send' as done: seen/)
+    expect(stdout).toMatch(/effect +external call 'send', made 1 time, last at .*: done: "SM1"/)
+    expect(stdout).toMatch(/audit +\S+ settled an external call: 'send' as done: seen/)
     expect(stdout).toContain('sms is done with it')
   })
 
@@ -187,13 +187,15 @@ describe('failed settle', () => {
   it('says what is wrong', async () => {
     const around = shop.copy()
     const said = async (...argv: string[]): Promise<string> => (await cli(['failed', 'settle', ...argv], around)).stderr
-    expect(await said('1-7', 'send')).toMatch(/expected one of --done, --not-done and --retry, got none \(usage\)/)
+    expect(await said('1-7', 'send')).toMatch(
+      /expected exactly one of --done, --not-done and --retry, got none \(usage\)/,
+    )
     expect(await said('1-7', 'send', '--done', '--retry')).toMatch(/got several/)
-    expect(await said('1-7', 'send', '--retry', '--result', '1')).toMatch(/--result goes with --done only/)
+    expect(await said('1-7', 'send', '--retry', '--result', '1')).toMatch(/--result requires --done/)
     expect(await said('1-7', 'send', '--done', '--result', '{')).toMatch(/expected the result to be JSON/)
     expect(await said('1-7', 'send', '--done')).toMatch(/--done needs --result <json>, or --no-result/)
     expect(await said('1-7', 'call', '--done')).toMatch(
-      /1-7 has no outside call 'call' \(not-found\)\n {2}it has: reserve, send/,
+      /1-7 has no external call 'call' \(not-found\)\n {2}it made: reserve, send/,
     )
     expect(await said('9-7', 'send', '--done')).toMatch(/there is no failed message 9-7/)
     expect(await said('1-7', 'reserve', '--not-done')).toMatch(/'reserve' is known to be done \(conflict\)/)
@@ -215,7 +217,7 @@ describe('explain', () => {
     await sms.handle({ ...message, id: 'sms-3' })
     await hapax.close()
     expect(told).toMatch(
-      /A process of sms has it\. Should that one not be heard of again, a worker of sms takes it in \d/,
+      /A process of sms is working on it\. If that process stops responding, a worker of sms takes over in \d/,
     )
   })
 })

@@ -36,7 +36,7 @@ describe('ids in the place of numbers', () => {
   it.for(['show', 'retry', 'discard'])('failed %s names the candidates of an id that is not enough', async (change) => {
     const { exitCode, stderr } = await cli(['failed', change, 'order-1'], shop.copy())
     expect(exitCode).toBe(2)
-    expect(stderr).toMatch(/several failed messages have the id order-1: give --consumer, or the number of one/)
+    expect(stderr).toMatch(/several failed messages have the id order-1: add --consumer, or give the number of one/)
     expect(stderr).toMatch(/\d+-\d+ of billing\n {2}\d+-\d+ of stock|\d+-\d+ of stock\n {2}\d+-\d+ of billing/)
   })
 

@@ -156,16 +156,13 @@ it('waits for a database that is not there yet, and for a broker that goes away 
     close: async () => {},
   }
   const relay = inProcess(store, broker)
-  await vi.waitFor(() => expect(relay.log()).toContain('is not available, trying again: no route'), soon)
+  await vi.waitFor(() => expect(relay.log()).toContain('is not available, retrying: no route'), soon)
   await vi.waitFor(() => expect(ready.mock.calls.length).toBeGreaterThan(2), soon)
   ready.mockRestore()
   await vi.waitFor(() => expect(relay.log()).toContain('is back'), soon)
   away = true
   await place(hapax, 1)
-  await vi.waitFor(
-    () => expect(relay.log()).toContain('fickle is not available, trying again: connection refused'),
-    soon,
-  )
+  await vi.waitFor(() => expect(relay.log()).toContain('fickle is not available, retrying: connection refused'), soon)
   away = false
   await vi.waitFor(() => expect(relay.log()).toContain('the broker is back'), soon)
   expect(sent).toEqual(['id-1'])

@@ -9,7 +9,7 @@ describe('finding the store', () => {
   it('names the three ways when there is none', async () => {
     const { exitCode, stdout, stderr } = await cli(['status'], { cwd: temporaryDirectory() })
     expect({ exitCode, stdout }).toEqual({ exitCode: 2, stdout: '' })
-    expect(stderr).toMatch(/^hapax: which database\? .*\(no-store\)\n/)
+    expect(stderr).toMatch(/^hapax: no store was given \(no-store\)\n/)
     for (const way of ['--store', 'HAPAX_STORE', 'hapax.config.ts']) expect(stderr).toContain(way)
   })
 

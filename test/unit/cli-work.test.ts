@@ -41,7 +41,7 @@ it('runs the worker of a configuration in TypeScript as a process, and stops on 
   await hapax.migrate()
   const worker = start(cwd, '--config', join(root, 'examples', 'hapax.config.ts'))
   await vi.waitFor(() => expect(worker.out.stderr).toContain('worker started'), soon)
-  expect(worker.out.stderr).toMatch(/^\S+ \S+ +info +worker starts: consumes billing\n/)
+  expect(worker.out.stderr).toMatch(/^\S+ \S+ +info +worker starting: consumes billing\n/)
   await hapax.transaction((tx) => hapax.publish(tx, Placed, { orderId: 'A1' }))
   await vi.waitFor(() => expect(worker.out.stdout).toBe('billed A1\n'), soon)
 
@@ -93,7 +93,7 @@ it('ends at once on a second signal, although a handler goes on', async () => {
   await vi.waitFor(() => expect(work.log()).toContain('worker started'), soon)
   expect(JSON.parse(work.log().split('\n')[0] ?? '')).toMatchObject({
     level: 'info',
-    message: expect.stringMatching(/^worker starts: consumes billing; relays default -> .*shop/),
+    message: expect.stringMatching(/^worker starting: consumes billing; relays default -> .*shop/),
   })
   await hapax.transaction((tx) => hapax.publish(tx, Placed, { orderId: 'A1' }))
   await running.promise
@@ -123,7 +123,7 @@ it('waits for a database that is not there yet, and stops while it waits', async
   const ready = vi.spyOn(store.schema, 'ready').mockRejectedValue(new HapaxError('store-unavailable', 'no route'))
   const worker = hapax.worker({ consume: [billing] })
   const work = inProcess({ hapax, worker })
-  await vi.waitFor(() => expect(work.log()).toContain('the store is not available, trying again: no route'), soon)
+  await vi.waitFor(() => expect(work.log()).toContain('the store is not available, retrying: no route'), soon)
   ready.mockRestore()
   await vi.waitFor(() => expect(work.log()).toMatch(/the store is back\n.*worker started/), soon)
   work.signal('SIGTERM')
@@ -133,7 +133,7 @@ it('waits for a database that is not there yet, and stops while it waits', async
   other.billing.on(Placed, () => {})
   vi.spyOn(other.store.schema, 'ready').mockRejectedValue(new HapaxError('store-unavailable', 'no route'))
   const waiting = inProcess({ hapax: other.hapax, worker: other.hapax.worker({ consume: [other.billing] }) })
-  await vi.waitFor(() => expect(waiting.log()).toContain('trying again'), soon)
+  await vi.waitFor(() => expect(waiting.log()).toContain('retrying'), soon)
   waiting.signal('SIGINT')
   expect(await waiting.ran).toMatchObject({ exitCode: 0 })
 })

@@ -28,16 +28,16 @@ const DAY_MS = 86_400_000
 export const addCleanup: AddCommand = (root, io, done) => {
   withStore(withChange(root.command('cleanup')))
     .description(
-      'Deletes old receipts of finished messages, or old entries of the audit, in small steps. Workers do it by themselves.',
+      'Deletes old receipts of finished messages, or old audit entries, in small steps. Workers also do this.',
     )
     .requiredOption(
       '--older-than <time>',
-      'those from before, as 30d; a message whose receipt is gone is new if it comes again',
+      'only those older than this, such as 30d; a message without a receipt counts as new',
       duration,
     )
     .option('--consumer <name>', 'only those of this consumer')
-    .option('--audit', 'old entries of the audit, instead of receipts')
-    .option('--yes', 'do not ask; needed without a terminal, and for less than a day')
+    .option('--audit', 'delete old audit entries instead of receipts')
+    .option('--yes', 'do not ask for confirmation; required without a terminal, and for less than a day')
     .addHelpText(
       'after',
       examples(
@@ -51,12 +51,12 @@ export const addCleanup: AddCommand = (root, io, done) => {
 
 async function cleanup(options: CleanupOptions, io: Io): Promise<number> {
   const { olderThan } = options
-  if (olderThan === 0) throw new CliError('usage', 'expected --older-than to be more than nothing')
+  if (olderThan === 0) throw new CliError('usage', 'expected --older-than to be more than 0')
   if (options.audit) return cleanAudit(options, io)
   if (olderThan < DAY_MS && !options.dryRun && !options.yes) {
     throw new CliError(
       'refused',
-      `receipts younger than a day are what keeps duplicates out: ${durationText(olderThan)} needs --yes`,
+      `recent receipts are what detects duplicates: --older-than ${durationText(olderThan)}, less than a day, needs --yes`,
     )
   }
   return withHapax(options, io, async (hapax) => {
@@ -85,14 +85,14 @@ async function cleanAudit(options: CleanupOptions, io: Io): Promise<number> {
     const progress = new Progress(io, options.json !== true)
     const stop = new AbortController()
     const forget = io.onSignal(() => stop.abort())
-    const onProgress = (now: { readonly audit: number }): void => progress.show(`audit: ${count(now.audit)}`)
+    const onProgress = (now: { readonly audit: number }): void => progress.show(`audit: ${count(now.audit)} entries`)
     const shared = { ...given, signal: stop.signal, onProgress }
     try {
       const found = await hapax.cleanupAudit({ ...shared, dryRun: true })
       progress.clear()
       if (options.dryRun || found.audit === 0 || stop.signal.aborted)
         return concludeAudit(found.audit, stop, options, io)
-      const some = plural(found.audit, 'entry of the audit', 'entries of the audit')
+      const some = plural(found.audit, 'audit entry', 'audit entries')
       await permission(io, options.yes === true, `deleting ${some}`, `Delete ${some} for good?`)
       const { audit } = await hapax.cleanupAudit({ ...shared, by: byOf(options) })
       progress.clear()
@@ -108,7 +108,7 @@ function concludeAudit(audit: number, { signal }: AbortController, options: Clea
   const dryRun = options.dryRun === true
   if (options.json) json(io, { dryRun, stopped: signal.aborted, audit })
   else {
-    line(io, `${dryRun ? 'would delete' : 'deleted'} ${plural(audit, 'entry of the audit', 'entries of the audit')}`)
+    line(io, `${dryRun ? 'would delete' : 'deleted'} ${plural(audit, 'audit entry', 'audit entries')}`)
     if (signal.aborted) line(io, 'stopped before the end; the rest is untouched')
   }
   return signal.aborted ? 1 : 0
@@ -118,7 +118,7 @@ async function withReceipts(hapax: Hapax<unknown>): Promise<readonly string[]> {
   return (await hapax.status()).consumers.filter(({ receipts }) => receipts > 0).map(({ consumer }) => consumer)
 }
 
-/** In steps, which take their time at millions of receipts. */
+/** Counts in steps, with progress: millions of receipts take a while. */
 async function counted(
   hapax: Hapax<unknown>,
   consumers: readonly string[],
@@ -203,7 +203,7 @@ function conclude(
         ],
         rows,
       )
-    } else line(io, `no receipt of a finished message is older than ${durationText(options.olderThan)}`)
+    } else line(io, `no receipts of finished messages are older than ${durationText(options.olderThan)}`)
     if (stopped) line(io, 'stopped before the end; the rest is untouched')
   }
   return stopped ? 1 : 0

@@ -15,19 +15,19 @@ interface RemoveOptions extends StoreOptions, ChangeOptions {
 export const addConsumers: AddCommand = (root, io, done) => {
   const consumers = root
     .command('consumers')
-    .description('Works with the consumers that this database knows, whichever process they belong to.')
+    .description('Manages the consumers that are known to this database.')
     .addHelpText('after', examples('hapax consumers list', 'hapax consumers remove billing --dry-run'))
   withStore(consumers.command('list'))
-    .description('Lists consumers and the types that they handle.')
+    .description('Lists consumers and the message types they handle.')
     .addHelpText('after', examples('hapax consumers list', 'hapax consumers list --json'))
     .action(async (options) => done(await consumersList(options, io)))
   withStore(withChange(consumers.command('remove')))
     .argument('<name>', 'the consumer')
-    .description('Forgets a consumer that is not deployed any more: nothing is delivered to it locally from now on.')
-    .option('--yes', 'even if a live worker serves it')
+    .description('Forgets a consumer that is no longer deployed, and stops local delivery to it.')
+    .option('--yes', 'remove it even if a live worker serves it')
     .addHelpText(
       'after',
-      `\nIts receipts, inbox and failed messages stay. A worker that starts with it brings it back.\n${examples(
+      `\nIts receipts, inbox and failed messages stay. A worker that starts with it adds it again.\n${examples(
         'hapax consumers remove billing --dry-run',
         `hapax consumers remove billing --note 'moved to another service'`,
       )}`,
@@ -38,7 +38,7 @@ export const addConsumers: AddCommand = (root, io, done) => {
 async function consumersList(options: StoreOptions & { json?: true }, io: Io): Promise<number> {
   const consumers = await withHapax(options, io, (hapax) => hapax.consumers.list())
   if (options.json) json(io, { consumers })
-  else if (consumers.length === 0) line(io, 'no consumer is known: a worker makes it known when it starts')
+  else if (consumers.length === 0) line(io, 'no consumers are known yet; a worker adds its consumers when it starts')
   else tell(consumers, io)
   return 0
 }
@@ -56,24 +56,22 @@ async function consumersRemove(name: string, options: RemoveOptions, io: Io): Pr
     const known = (await hapax.consumers.list()).find((each) => each.name === name)
     if (known === undefined) {
       throw new CliError('not-found', `there is no consumer ${name}`, [
-        `to see which are known: ${command('consumers list', options)}`,
+        `to list known consumers: ${command('consumers list', options)}`,
       ])
     }
     const { workers } = await hapax.status()
     const serving = workers.filter((worker) => worker.alive && servesOf(worker).consumers.has(name))
     if (serving.length > 0 && !options.yes) {
       const names = serving.map((worker) => worker.name).join(', ')
-      throw new CliError(
-        'refused',
-        `${name} is served by ${names}: it would miss messages that are published locally`,
-        ['stop those workers first, or give --yes'],
-      )
+      throw new CliError('refused', `${name} is served by ${names}: removing it would stop their local delivery`, [
+        'stop those workers first, or add --yes',
+      ])
     }
     if (!options.dryRun) await hapax.consumers.remove(name, byOf(options))
     return known
   })
   const types = safe(removed.types.join(', '))
   if (options.json) json(io, { consumer: name, dryRun: options.dryRun === true, types: removed.types })
-  else line(io, `${options.dryRun ? 'would forget' : 'forgot'} that ${safe(name)} handles ${types}`)
+  else line(io, `${options.dryRun ? 'would remove' : 'removed'} ${safe(name)}, which handles ${types}`)
   return 0
 }

@@ -9,14 +9,15 @@ import { type StoreOptions, withEitherState } from '../store.ts'
 /** Adds `hapax doctor`. */
 export const addDoctor: AddCommand = (root, io, done) => {
   withStore(root.command('doctor'))
-    .description('Looks for what is wrong with the database, the workers and what waits, and says what to do.')
-    .option('--max-rows <table=rows...>', 'warn of a table with more rows, as receipts=50000000')
-    .option('--max-age <table=time...>', 'warn of a table with older rows, as failed=30d')
+    .description('Checks the database, the workers and the backlog, and says what to do about problems.')
+    .option('--max-rows <table=rows...>', 'warn of a table with more rows, such as receipts=50000000')
+    .option('--max-age <table=time...>', 'warn of a table with older rows, such as failed=30d')
     .addHelpText(
       'after',
       `
-Exit code 1 if there is an error; warnings alone are no failure. Tables with limits: inbox, outbox, failed, receipts,
-effects (rows only), sent, audit. Large tables are estimated, not counted.
+Exits with 1 if there is an error; warnings alone are not a failure.
+Tables that can have limits: inbox, outbox, failed, receipts, effects (rows
+only), sent, audit. The rows of large tables are estimated, not counted.
 ${examples('hapax doctor', 'hapax doctor --max-rows inbox=5000 --max-age inbox=1h failed=7d', 'hapax doctor --json')}`,
     )
     .action(async (options) => done(await doctor(options, io)))
@@ -29,13 +30,16 @@ interface Options extends StoreOptions {
   readonly json?: true
 }
 
-/** Limits as they were typed; what is wrong with them, `doctor` itself says. */
+/** Parses limits such as `failed=30d`. `doctor` itself checks the names of the tables. */
 function limitsOf(option: string, given: readonly string[] = [], read: (text: string) => number) {
   return Object.fromEntries(
     given.map((each) => {
       const [, table, value] = /^(\w+)=(.+)$/.exec(each) ?? []
       if (table === undefined || value === undefined) {
-        throw new CliError('usage', `expected ${option} to be a table and its limit, as failed=…, got ${safe(each)}`)
+        throw new CliError(
+          'usage',
+          `expected ${option} to be a table and its limit, such as failed=…, got ${safe(each)}`,
+        )
       }
       return [table, readValue(option, value, read)]
     }),

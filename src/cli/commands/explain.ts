@@ -20,9 +20,9 @@ interface ExplainOptions extends StoreOptions {
 export const addExplain: AddCommand = (root, io, done) => {
   withStore(root.command('explain'))
     .argument('<id>', 'the id of the message')
-    .description('Tells the life of one message: where it has been, where it is, what happens next.')
-    .option('--source <source>', 'only the message of this sender')
-    .option('--scan', 'read all rows, for an id of a sender that is not known')
+    .description('Shows the history of one message: where it has been, where it is and what happens next.')
+    .option('--source <source>', 'only the message from this source')
+    .option('--scan', 'read all rows, to find an id whose source is not known')
     .addHelpText(
       'after',
       examples('hapax explain 019a8c3e-5b0e-7d44-9d3b-0f6f1f0c7a11', 'hapax explain order-17 --source /shop --json'),
@@ -62,33 +62,36 @@ function tracesOf(hapax: AnyHapax, id: string, { source, scan }: ExplainOptions)
   return 'keys' in hapax ? hapax.explain(id, source, { scan: scan === true }) : hapax.explain(id, source)
 }
 
-/** A row is found by its key, which is made of source and id; the time in a UUIDv7 is enough. Redis remembers all senders, up to a limit. */
+/**
+ * Whether every row was found. Rows are found by a key made of source and id; of a UUIDv7, the time in it is enough. Redis remembers all
+ * sources, up to a limit.
+ */
 function isComplete(hapax: AnyHapax, id: string, { source, scan }: ExplainOptions): boolean {
   return !('keys' in hapax) || scan === true || source !== undefined || keyRange(id) !== undefined
 }
 
 const NOT_ALL = [
-  'Only the senders that a sample of the rows has were tried. For another one add --source <sender>,',
-  'or --scan, which reads all rows.',
+  'Only the sources in a sample of the rows were searched. To search another one, add --source <source>;',
+  'to read all rows, add --scan.',
 ]
 
 function unknown(id: string, source: string | undefined, complete: boolean): CliError {
   const from = source === undefined ? '' : ` from ${source}`
   return new CliError('not-found', `no message with the id ${id}${from} is known here`, [
-    'it was never taken or published on this database, or its rows are gone: those of the outbox once they are',
-    'confirmed (unless they are kept as sent), receipts when they are old enough',
+    'it was never taken or published on this database, or its rows have been deleted: outbox rows once the',
+    'broker has confirmed them (unless sent messages are kept), receipts once they are old enough',
     ...(complete ? [] : NOT_ALL),
   ])
 }
 
-/** What comes first when the clock says the same. */
+/** The order of traces with the same time: that in which a message moves on. */
 const ORDER = { outbox: 0, sent: 1, receipt: 2, inbox: 3, claim: 3, effect: 4, failed: 5, audit: 6 } as const
 
 function byTime(a: Trace, b: Trace): number {
   return a.at.getTime() - b.at.getTime() || ORDER[a.where] - ORDER[b.where]
 }
 
-/** The keys that may stand in the way of this message. */
+/** The held keys that may block this message. */
 async function keysBefore(hapax: AnyHapax, traces: readonly Trace[]): Promise<readonly HeldKey[]> {
   const waits = traces.some((each) => (each.where === 'inbox' || each.where === 'outbox') && each.key !== null)
   return waits && 'keys' in hapax ? hapax.keys.list({ limit: 1_000 }) : []
@@ -139,16 +142,16 @@ function event(trace: Trace): string {
 function effectEvent({ name, state, attempts, result, error, lastAt }: EffectRow): string {
   if (name === '') return `notes: ${result ?? ''}`
   const more = state === 'done' && result ? `: ${result}` : because(error)
-  return `outside call '${name}', made ${plural(attempts, 'time')}, last at ${when(lastAt)}: ${EFFECT_STATES[state]}${more}`
+  return `external call '${name}', made ${plural(attempts, 'time')}, last at ${when(lastAt)}: ${EFFECT_STATES[state]}${more}`
 }
 
 const DEEDS: ReadonlyMap<string, string> = new Map([
-  ['retry', 'had it tried again'],
-  ['edit', 'put a message with other data in its place'],
+  ['retry', 'retried it'],
+  ['edit', 'replaced it with a message that has other data'],
   ['discard', 'discarded it'],
-  ['release', 'let its key go on without it'],
-  ['republish', 'had it published again'],
-  ['settle', 'said what became of an outside call'],
+  ['release', 'released its key'],
+  ['republish', 'republished it'],
+  ['settle', 'settled an external call'],
 ])
 
 function note(text: string | null): string {
@@ -159,7 +162,7 @@ function scope({ origin, consumer }: { readonly origin: string; readonly consume
   return origin === 'outbox' ? `the relay ${consumer}` : consumer
 }
 
-/** Of a held message the failed store tells it. */
+/** Nothing for a held message: its trace in the failed store says it. */
 function tries({
   attempts,
   error,
@@ -173,10 +176,10 @@ function because(error: ErrorRecord | null): string {
 }
 
 function times(attempts: number): string {
-  return attempts === 0 ? 'no attempt' : plural(attempts, 'attempt')
+  return attempts === 0 ? 'no attempts' : plural(attempts, 'attempt')
 }
 
-/** What will happen, a sentence for each place that the message is in. */
+/** What happens next, in one sentence for each place the message is in. */
 function nextOf(
   trace: Trace,
   traces: readonly Trace[],
@@ -203,7 +206,7 @@ function nextOf(
         : `${trace.consumer} is done with it; another delivery is a duplicate and changes nothing.`
     case 'sent':
       return traces.at(-1) === trace
-        ? 'The broker has it. Consumers on other databases know what became of it there; this one keeps only that it was sent.'
+        ? 'The broker has it. What consumers on other databases did with it is recorded there; this one only knows that it was sent.'
         : undefined
     case 'effect':
     case 'audit':
@@ -211,7 +214,7 @@ function nextOf(
   }
 }
 
-/** A message behind a held one waits, whatever its own time says. */
+/** A message behind a held one waits, even if it is due. */
 function behind(
   origin: HeldKey['origin'],
   name: string,
@@ -227,20 +230,20 @@ function behind(
 
 function afterInbox({ consumer, attempts, leased, dueAt }: Extract<Trace, { where: 'inbox' }>): string {
   if (leased && dueAt.getTime() > Date.now()) return inHand(consumer, `a worker of ${consumer}`, dueAt)
-  return `Next, a worker of ${consumer} ${attempts === 0 ? 'handles it' : 'tries it again'}${due(dueAt)}.`
+  return `Next, a worker of ${consumer} ${attempts === 0 ? 'handles it' : 'retries it'}${due(dueAt)}.`
 }
 
 function afterClaim({ consumer, held, stored, attempts, dueAt }: Extract<Trace, { where: 'claim' }>): string {
-  const next = stored ? `a worker of ${consumer}` : 'a delivery by its broker'
+  const next = stored ? `a worker of ${consumer}` : 'another delivery by its broker'
   if (held) return inHand(consumer, next, dueAt)
-  return `Next, ${next} ${attempts === 0 ? 'has it handled' : 'has it tried again'}${due(dueAt)}.`
+  return `Next, ${next} ${attempts === 0 ? 'handles it' : 'retries it'}${due(dueAt)}.`
 }
 
 function inHand(consumer: string, next: string, dueAt: Date): string {
-  return `A process of ${consumer} has it. Should that one not be heard of again, ${next} takes it${due(dueAt)}.`
+  return `A process of ${consumer} is working on it. If that process stops responding, ${next} takes over${due(dueAt)}.`
 }
 
-/** What helps where a retry does not: what to do, and the command. */
+/** Reasons that a retry does not solve: what to do instead, and the command. */
 const WAYS_OUT: ReadonlyMap<string, readonly [what: string, how: string]> = new Map([
   ['conflict', ['see why, and what can be done', 'show']],
   ['too-large', ['see what could be kept, and what can be done', 'show']],
@@ -254,11 +257,11 @@ function afterFailed(trace: Extract<Trace, { where: 'failed' }>, options: StoreO
   const who = trace.origin === 'outbox' ? `The relay ${trace.consumer}` : trace.consumer
   if (trace.replacedBy !== null) {
     const look = command(`explain ${shellWord(safe(trace.replacedBy))}`, options)
-    return `An edit has put ${trace.replacedBy} in its place, and this one is kept. To see what became of that: ${look}`
+    return `An edit replaced it with ${trace.replacedBy}; this one is kept for reference. To follow the new message: ${look}`
   }
   const holds = trace.held ? ', and later messages of its key wait behind it' : ''
   const [what, how] = WAYS_OUT.get(trace.reason) ?? ['retry', 'retry']
-  return `${who} does not try it again by itself${holds}. To ${what}: ${command(`failed ${how} ${trace.seq}`, options)}`
+  return `${who} does not retry it automatically${holds}. To ${what}: ${command(`failed ${how} ${trace.seq}`, options)}`
 }
 
 function isOpen(consumer: string, traces: readonly Trace[]): boolean {
@@ -271,5 +274,5 @@ function isOpen(consumer: string, traces: readonly Trace[]): boolean {
 
 function due(at: Date): string {
   const ms = at.getTime() - Date.now()
-  return ms <= 0 ? ': it is due now' : ` in ${span(ms)}`
+  return ms <= 0 ? ', due now' : ` in ${span(ms)}`
 }

@@ -27,18 +27,18 @@ interface ReleaseOptions extends StoreOptions, ChangeOptions {
   readonly relay?: string
 }
 
-/** The most that can be looked at. */
+/** The longest list that the store returns. */
 const MOST = 1_000
 
 /** Adds `hapax keys`. */
 export const addKeys: AddCommand = (root, io, done) => {
   const keys = root
     .command('keys')
-    .description('Works with keys that wait behind a message that failed for good.')
+    .description('Manages held keys, whose messages wait behind one that failed for good.')
     .addHelpText('after', examples('hapax keys list', 'hapax keys release order-17 --consumer billing'))
   withStore(keys.command('list'))
-    .description('Lists the keys that wait, longest first.')
-    .option('--limit <n>', 'how many', wholeNumber(1, MOST), 50)
+    .description('Lists held keys, the longest held first.')
+    .option('--limit <n>', 'how many to list', wholeNumber(1, MOST), 50)
     .addHelpText('after', examples('hapax keys list', 'hapax keys list --json'))
     .action(async (options) => done(await keysList(options, io)))
   addRelease(keys, io, done)
@@ -47,9 +47,9 @@ export const addKeys: AddCommand = (root, io, done) => {
 function addRelease(keys: Command, io: Io, done: Done): void {
   withStore(withChange(keys.command('release')))
     .argument('<key>', 'the key')
-    .description('Lets a key go on without its held message, which stays in the failed store.')
-    .option('--consumer <name>', 'the consumer whose key it is')
-    .option('--relay <name>', 'the relay whose key it is')
+    .description('Releases a key from its held message, which stays in the failed store.')
+    .option('--consumer <name>', 'the consumer that holds the key')
+    .option('--relay <name>', 'the relay that holds the key')
     .addHelpText(
       'after',
       examples(
@@ -63,7 +63,7 @@ function addRelease(keys: Command, io: Io, done: Done): void {
 async function keysList(options: ListOptions, io: Io): Promise<number> {
   const held = await withHapax(options, io, (hapax) => hapax.keys.list({ limit: options.limit }))
   if (options.json) json(io, { keys: held })
-  else if (held.length === 0) line(io, 'no key waits')
+  else if (held.length === 0) line(io, 'no keys are held')
   else tell(held, options, io)
   return 0
 }
@@ -88,10 +88,11 @@ function tell(held: readonly HeldKey[], options: StoreOptions, io: Io): void {
       each.failedSeq ?? '-',
     ]),
   )
-  const [first] = held as [HeldKey]
+  const [first] = held
+  if (first === undefined) return
   line(io)
-  if (first.failedSeq !== null) line(io, `to see why:      ${command(`failed show ${first.failedSeq}`, options)}`)
-  line(io, `to let it go on: ${command(`keys release ${releaseWords(first)}`, options)}`)
+  if (first.failedSeq !== null) line(io, `to see why:    ${command(`failed show ${first.failedSeq}`, options)}`)
+  line(io, `to release it: ${command(`keys release ${releaseWords(first)}`, options)}`)
 }
 
 function releaseWords({ origin, scope, key }: HeldKey): string {
@@ -103,7 +104,7 @@ async function keysRelease(key: string, options: ReleaseOptions, io: Io): Promis
   const held = await withHapax(options, io, async (hapax) => {
     const list = await hapax.keys.list({ limit: MOST })
     const found = list.find((each) => same(each, target))
-    // With more held keys than can be listed, the release itself finds out.
+    // With more held keys than a list can have, the release itself finds out whether the key is held.
     if (found === undefined && (list.length < MOST || options.dryRun)) throw notHeld(target, options)
     if (!options.dryRun) await hapax.keys.release(target, byOf(options))
     return found
@@ -111,8 +112,8 @@ async function keysRelease(key: string, options: ReleaseOptions, io: Io): Promis
   const what = `the key ${safe(key)} of ${safe(target.scope)}`
   const waiting = held && plural(held.waiting, 'message')
   if (options.json) json(io, { ...target, dryRun: options.dryRun === true, waiting: held?.waiting ?? null })
-  else if (options.dryRun) line(io, `would release ${what}: ${waiting} behind ${safe(held?.id ?? '')} would go on`)
-  else line(io, `released ${what}${held ? `: ${waiting} behind ${safe(held.id)} may go on` : ''}`)
+  else if (options.dryRun) line(io, `would release ${what}: ${waiting} behind ${safe(held?.id ?? '')} would continue`)
+  else line(io, `released ${what}${held ? `: ${waiting} behind ${safe(held.id)} can continue` : ''}`)
   return 0
 }
 
@@ -121,7 +122,7 @@ type Target = Pick<HeldKey, 'origin' | 'scope' | 'key'>
 function targetOf(key: string, { consumer, relay }: ReleaseOptions): Target {
   const scope = consumer ?? relay
   if (scope === undefined || (consumer !== undefined && relay !== undefined)) {
-    throw new CliError('usage', 'whose key is it? Give --consumer or --relay')
+    throw new CliError('usage', 'expected exactly one of --consumer and --relay, to say which one holds the key')
   }
   return { origin: relay === undefined ? 'inbox' : 'outbox', scope, key }
 }
@@ -132,6 +133,6 @@ function same(held: HeldKey, { origin, scope, key }: Target): boolean {
 
 function notHeld({ scope, key }: Target, options: StoreOptions): CliError {
   return new CliError('not-found', `the key ${key} of ${scope} is not held`, [
-    `to see which are: ${command('keys list', options)}`,
+    `to list held keys: ${command('keys list', options)}`,
   ])
 }

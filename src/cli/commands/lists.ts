@@ -21,18 +21,20 @@ interface ListOptions extends StoreOptions {
 }
 
 const ORDER = `
-By consumer; where ids are UUIDv7, the newest message first. There is no index on times and states, because it would cost
-every message: the table is read by its key, a thousand rows at a time, until the page is full. Ctrl-C ends it.
+Sorted by consumer and, where ids are UUIDv7, newest message first. Times and
+states are not indexed, because an index would slow down every message. The table
+is read by its key, a thousand rows at a time, until the page is full. Ctrl-C
+ends it.
 `
 
 /** Adds `hapax receipts`. */
 export const addReceipts: AddCommand = (root, io, done) => {
   const receipts = root
     .command('receipts')
-    .description('Shows what was taken.')
+    .description('Shows receipts: which messages were taken.')
     .addHelpText('after', examples('hapax receipts list --consumer billing'))
   withList(receipts.command('list'))
-    .description('Lists receipts: which messages each consumer has taken, and when.')
+    .description('Lists receipts: which messages each consumer took, and when.')
     .addHelpText(
       'after',
       ORDER +
@@ -45,10 +47,10 @@ export const addReceipts: AddCommand = (root, io, done) => {
 export const addEffects: AddCommand = (root, io, done) => {
   const effects = root
     .command('effects')
-    .description('Shows the outside calls of leased consumers.')
+    .description('Shows effects: the external calls of leased consumers.')
     .addHelpText('after', examples('hapax effects list --state unknown'))
   withList(effects.command('list'))
-    .description('Lists outside calls, and what is known of them; explain shows what one returned.')
+    .description('Lists external calls and their states. Use explain to see what a call returned.')
     .addOption(new Option('--state <state>', 'only those in this state').choices(Object.keys(EFFECT_STATES)))
     .addHelpText(
       'after',
@@ -62,14 +64,14 @@ function withList(each: Command): Command {
   return withStore(
     each
       .option('--consumer <name>', 'only those of this consumer')
-      .option('--since <time>', 'only those since, as 2h or 2026-05-01T12:00Z', moment)
-      .option('--until <time>', 'only those from before, as 2h or 2026-05-01T12:00Z', moment)
-      .option('--limit <n>', 'how many', wholeNumber(1, 1000), 50)
-      .option('--after <cursor>', 'the page that follows, as the page before says'),
+      .option('--since <time>', 'only those since then, such as 2h (ago) or 2026-05-01T12:00Z', moment)
+      .option('--until <time>', 'only those before then, such as 2h (ago) or 2026-05-01T12:00Z', moment)
+      .option('--limit <n>', 'how many to list', wholeNumber(1, 1000), 50)
+      .option('--after <cursor>', 'the next page; the page before prints this cursor'),
   )
 }
 
-/** A time: so long ago, or a date. Without a zone it is UTC. */
+/** Reads a time: a duration ago, or a date. Without a zone it is UTC. */
 function moment(text: string): Date {
   const ms = durationMs(text)
   if (ms !== undefined) return new Date(Date.now() - ms)
@@ -152,7 +154,7 @@ function tell<T>(
   options: ListOptions,
   io: Io,
 ): void {
-  if (rows.length === 0) line(io, 'there are none')
+  if (rows.length === 0) line(io, 'none found')
   else table(io, columns, rows.map(cells))
   if (after === undefined) return
   line(io)

@@ -1,6 +1,6 @@
 import { Option } from 'commander'
 import type { Migration } from '../../contracts/index.ts'
-import { CliError } from '../io/errors.ts'
+import { CliError, fieldOf } from '../io/errors.ts'
 import { type Io, json, line, paint } from '../io/io.ts'
 import { plural } from '../io/text.ts'
 import { FORMAT_NAMES, FORMATS_HELP, type Format, formatted } from '../migration-formats.ts'
@@ -20,11 +20,11 @@ interface MigrateOptions extends StoreOptions {
 /** Adds `hapax migrate`. */
 export const addMigrate: AddCommand = (root, io, done) => {
   withStore(root.command('migrate'))
-    .description('Makes or updates the tables; safe when several run it at once.')
-    .option('--print', 'print the SQL of what is missing instead')
+    .description('Creates or updates the tables. Safe to run concurrently.')
+    .option('--print', 'print the missing SQL instead of running it')
     .addOption(new Option('--format <format>', `with --print: ${FORMATS_HELP} (default: sql)`).choices(FORMAT_NAMES))
-    .option('--check', 'change nothing; exit code 1 if something is missing or differs')
-    .option('--dry-run', 'change nothing; say what would be applied')
+    .option('--check', 'change nothing; exit with 1 if a migration is missing or differs')
+    .option('--dry-run', 'change nothing; print what would be applied')
     .addHelpText(
       'after',
       examples(
@@ -37,11 +37,11 @@ export const addMigrate: AddCommand = (root, io, done) => {
     .action(async (options) => done(await migrate(options, io)))
 }
 
-/** Applies the migrations, or says what it would apply. */
+/** Applies the migrations, or prints what it would apply. */
 async function migrate(options: MigrateOptions, io: Io): Promise<number> {
   const modes = [options.print && '--print', options.check && '--check', options.dryRun && '--dry-run'].filter(Boolean)
-  if (options.format !== undefined && !options.print) throw new CliError('usage', '--format goes with --print only')
-  if (modes.length > 1) throw new CliError('usage', `${modes.join(' and ')} do not go together`)
+  if (options.format !== undefined && !options.print) throw new CliError('usage', '--format requires --print')
+  if (modes.length > 1) throw new CliError('usage', `${modes.join(' and ')} cannot be combined`)
   const found = await findStore(options, io, modes.length === 0 ? 'create' : 'read')
   return closing(found, () => {
     if (options.print) return print(found, options, io)
@@ -60,7 +60,7 @@ async function apply({ name, store }: NamedStore, options: MigrateOptions, io: I
   return 0
 }
 
-/** --check and --dry-run: neither changes anything; a check fails when something is missing. */
+/** --check and --dry-run. Neither changes anything; a check fails if a migration is missing. */
 async function compare(found: NamedStore, options: MigrateOptions, io: Io): Promise<number> {
   const pending = await missing(found)
   if (options.json) json(io, { applied: [], pending: pending.map(summary) })
@@ -76,11 +76,11 @@ function tellPending(name: string, pending: readonly Migration[], options: Migra
   else line(io, `migrate would apply ${some} to ${name}`)
 }
 
-/** The script of what is missing; of everything, where the database does not answer. */
+/** Prints the missing migrations, or all of them if the database cannot be reached: a build may have no access to it. */
 async function print(found: NamedStore, options: MigrateOptions, io: Io): Promise<number> {
   const pending = await missing(found).catch((error: unknown) => {
-    if ((error as { code?: unknown }).code !== 'store-unavailable') throw error
-    io.err.write(`-- ${found.name} does not answer: all migrations are printed\n`)
+    if (fieldOf(error, 'code') !== 'store-unavailable') throw error
+    io.err.write(`-- ${found.name} cannot be reached: printing all migrations\n`)
     return undefined
   })
   const sql = formatted(found.store.schema.sql(pending?.map(({ version }) => version)), options.format ?? 'sql')

@@ -5,7 +5,7 @@ import { findDestination } from '../brokers.ts'
 import { CliError } from '../io/errors.ts'
 import type { Io } from '../io/io.ts'
 import { ProcessLog } from '../io/process-log.ts'
-import { type AddCommand, durationFrom, examples, withStore } from '../options.ts'
+import { type AddCommand, durationFrom, durationOption, examples, withStore } from '../options.ts'
 import { Ending, ended, started } from '../serving.ts'
 import { findStore, type StoreOptions } from '../store.ts'
 
@@ -19,37 +19,43 @@ interface RelayOptions extends StoreOptions {
   readonly json?: true
 }
 
-/** As long as a worker may be told to wait, and to keep what was sent; in whole days. */
+/** The longest that a worker may wait, in whole days: a timer of Node.js holds at most 24.8. */
 const WAIT_MS = 23 * 86_400_000
+/** How long sent messages may be kept. */
 const span = durationFrom(1, 36_500 * 86_400_000)
 
 /** Adds `hapax relay`. */
 export const addRelay: AddCommand = (root, io, done) => {
   withStore(root.command('relay'))
     .description(
-      'Runs a relay as a process of its own: moves the outbox to a broker, for applications in any language.',
+      'Runs a relay as a separate process. It moves the outbox to a broker, for applications in any language.',
     )
-    .option('--broker <url>', 'where to; see below (or HAPAX_BROKER)')
-    .option('--relay <name>', 'which relay', 'default')
-    .option('--keep-sent <time>', 'keep published messages for so long, as 7d (default: not at all)', span)
-    .option('--poll <time>', 'the longest pause between two looks into the outbox', durationFrom(1, WAIT_MS), 1_000)
-    .option('--deadline <time>', 'how long to wait for the broker at the end', durationFrom(0, WAIT_MS), 30_000)
+    .option('--broker <url>', 'the destination, see below (default: HAPAX_BROKER)')
+    .option('--relay <name>', 'the name of the relay', 'default')
+    .option('--keep-sent <time>', 'how long to keep published messages, such as 7d (default: not at all)', span)
+    .addOption(durationOption('--poll <time>', 'how often to look into the outbox at least', [1, WAIT_MS], 1_000))
+    .addOption(
+      durationOption('--deadline <time>', 'how long to wait for the broker when stopping', [0, WAIT_MS], 30_000),
+    )
     .addHelpText(
       'after',
       `
-Where to, as a URL:
+Destinations:
   amqp://host/vhost?exchange=shop     RabbitMQ, or amqps:
   nats://host?stream=SHOP             NATS JetStream, or tls:
   redis://host?stream=orders          Redis Streams, or rediss:
   kafka://host1,host2?topic=orders    Kafka
-  stdout:                             prints CloudEvents, one a line
-  memory:                             forgets them
-The client of the broker has to be installed: amqplib, @nats-io/transport-node and @nats-io/jetstream, ioredis, or
-@platformatic/kafka. More settings are to be had in hapax.config.ts, with  export default { store, broker }.
+  stdout:                             prints CloudEvents, one per line
+  memory:                             discards the messages, for trials
+The broker's client must be installed: amqplib, @nats-io/transport-node and
+@nats-io/jetstream, ioredis, or @platformatic/kafka. For more settings, export
+a destination from hapax.config.ts:  export default { store, broker }
 
-Runs until SIGTERM or SIGINT, then waits for what is under way; a second signal ends it at once. It
-waits for a database or a broker that is not there. The log goes to stderr, one line per change.
-Exit codes: 0 stopped, 130 or 143 ended by a second signal, 1 failure, 2 wrong usage.
+Runs until SIGTERM or SIGINT, then finishes what is in progress. A second signal
+ends it at once. While the database or the broker is unavailable, it retries.
+The log goes to stderr, one line per change of state.
+Exit codes: 0 stopped, 130 or 143 ended by a second signal, 1 failure,
+2 wrong usage.
 ${examples(
   "hapax relay --store postgres://localhost/shop --broker 'amqp://localhost?exchange=shop'",
   'hapax relay --store sqlite:shop.db --broker stdout:',
@@ -69,7 +75,7 @@ async function relay(options: RelayOptions, io: Io): Promise<number> {
     return await run(hapax, name, destination, options, ending, io)
   } finally {
     ending.forget()
-    // Who asked twice does not want to wait for links that do not answer.
+    // A second signal means: do not wait, not even for connections that do not respond.
     if (!ending.twice) await Promise.all([hapax.close(), destination.close()])
   }
 }

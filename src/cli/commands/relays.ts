@@ -10,16 +10,16 @@ import { tellRelays } from './status.ts'
 export const addRelays: AddCommand = (root, io, done) => {
   const relays = root
     .command('relays')
-    .description('Works with relays: what moves the outbox to a destination.')
+    .description('Manages relays, which move the outbox to a destination.')
     .addHelpText('after', examples('hapax relays list', `hapax relays move default 'rabbitmq exchange shop'`))
   withStore(relays.command('list'))
-    .description('Lists relays, where they go, and what waits for them.')
+    .description('Lists relays, their destinations and what is waiting for them.')
     .addHelpText('after', examples('hapax relays list', 'hapax relays list --json'))
     .action(async (options) => done(await relaysList(options, io)))
   withStore(withChange(relays.command('move')))
     .argument('<name>', 'the relay')
-    .argument('<destination>', 'where it goes from now on, in the words of the error that said so')
-    .description('Says that a relay goes to another destination; workers with the old one refuse to start.')
+    .argument('<destination>', 'the new destination, exactly as the error names it')
+    .description('Records a new destination for a relay. Workers with the old one then refuse to start.')
     .addHelpText(
       'after',
       examples(
@@ -33,7 +33,7 @@ export const addRelays: AddCommand = (root, io, done) => {
 async function relaysList(options: StoreOptions & { json?: true }, io: Io): Promise<number> {
   const relays = await withHapax(options, io, (hapax) => hapax.relays.list())
   if (options.json) json(io, { relays })
-  else if (relays.length === 0) line(io, 'no relay is known, and nothing waits for one')
+  else if (relays.length === 0) line(io, 'no relays are known, and nothing is waiting for one')
   else tellRelays(relays, io)
   return 0
 }
@@ -49,7 +49,7 @@ async function relaysMove(
     const known = relays.find(({ relay }) => relay === name)
     if (known === undefined) {
       throw new CliError('not-found', `there is no relay ${name}`, [
-        `to see which there are: ${command('relays list', options)}`,
+        `to list relays: ${command('relays list', options)}`,
       ])
     }
     if (!options.dryRun) await hapax.relays.move(name, destination, byOf(options))
@@ -61,7 +61,7 @@ async function relaysMove(
     const verb = options.dryRun ? 'would move' : 'moved'
     line(io, `${verb} the relay ${safe(name)} from ${safe(from ?? 'nowhere')} to ${safe(destination)}`)
     if (serving.length > 0 && from !== destination) {
-      line(io, `still running with the old destination, restart them: ${safe(serving.join(', '))}`)
+      line(io, `restart these workers, which still use the old destination: ${safe(serving.join(', '))}`)
     }
   }
   return 0

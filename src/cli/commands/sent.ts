@@ -43,7 +43,7 @@ interface ListOptions extends StoreOptions, SentFilters {
 export const addSent: AddCommand = (root, io, done) => {
   const sent = root
     .command('sent')
-    .description('Works with messages that were published and kept (keepSentMs, or hapax relay --keep-sent).')
+    .description('Manages published messages that are kept (keepSentMs, or hapax relay --keep-sent).')
     .addHelpText(
       'after',
       examples('hapax sent list', 'hapax sent republish 12', 'hapax sent purge --older-than 30d --dry-run'),
@@ -57,8 +57,10 @@ export const addSent: AddCommand = (root, io, done) => {
 }
 
 function addRepublish(sent: Command, io: Io, done: Done): void {
-  withStore(withRows(withFilters(sent.command('republish').argument('[seq...]', 'their numbers', seqsOrNumbers))))
-    .description('Publishes messages again under their own ids: whoever had them takes them for duplicates.')
+  withStore(
+    withRows(withFilters(sent.command('republish').argument('[seq...]', 'the numbers as listed', seqsOrNumbers))),
+  )
+    .description('Publishes messages again under their original ids. Consumers that had them ignore the duplicates.')
     .addHelpText(
       'after',
       examples(
@@ -87,7 +89,7 @@ function sentWhere({ relay, type, olderThan, newerThan }: SentFilters): SentWher
 
 async function sentList(options: ListOptions, io: Io): Promise<number> {
   const { limit, before } = options
-  // One more than asked for: it tells whether there is a next page.
+  // One more than asked for, to see whether there is a next page.
   const query = { ...sentWhere(options), ...(before && { before }), limit: limit + 1 }
   const found = await withHapax(options, io, (hapax) => hapax.sent.list(query))
   const page = found.slice(0, limit)
@@ -161,9 +163,9 @@ function workOf(hapax: Hapax<unknown>, where: SentWhere): RowsWork {
     change: 'republish',
     noun: 'published message',
     question: (howMany) => `Publish ${howMany} again?`,
-    afterwards: 'they are in the outbox again: a running relay sends them',
+    afterwards: 'they are back in the outbox: a running relay sends them',
     named: (typed) => sentSeq(hapax, typed),
-    // The row that the list shows right after the next higher number.
+    // There is no lookup by seq: list one row, starting below the next higher number.
     describe: async (seq) => {
       const [found] = await sent.list({ before: seqOf(String(BigInt(numberOf(seq)) + 1n), 0), limit: 1 })
       return found?.seq === seq ? `${found.message.type} ${found.message.id} by ${found.relay}` : undefined
@@ -181,9 +183,9 @@ interface PurgeCommand extends StoreOptions, SentFilters, ChangeOptions {
 
 function addPurge(sent: Command, io: Io, done: Done): void {
   withStore(withChange(withFilters(sent.command('purge'))))
-    .description('Deletes published messages that were kept, in small steps. Workers do it after keepSentMs.')
-    .option('--all', 'all there are, instead of filters')
-    .option('--yes', 'do not ask; needed without a terminal')
+    .description('Deletes kept published messages, in small steps. Workers do this after keepSentMs.')
+    .option('--all', 'select all, instead of filters')
+    .option('--yes', 'do not ask for confirmation; required without a terminal')
     .addHelpText(
       'after',
       examples(
@@ -197,7 +199,7 @@ function addPurge(sent: Command, io: Io, done: Done): void {
 async function purge(options: PurgeCommand, io: Io): Promise<number> {
   const where = sentWhere(options)
   if (isEmpty(where) === (options.all !== true)) {
-    throw new CliError('usage', 'expected filters, or --all', ['to see what there is: sent list'])
+    throw new CliError('usage', 'expected filters, or --all', [`to list them: ${command('sent list', options)}`])
   }
   const chosen = isEmpty(where) ? ({ all: true } as const) : where
   return withHapax(options, io, async ({ sent }) => {
@@ -219,7 +221,7 @@ interface Purged {
   readonly stopped: boolean
 }
 
-/** Shows how far it is; Ctrl-C stops it between two steps. */
+/** Runs with a progress line. Ctrl-C stops it between two steps. */
 async function steps(
   io: Io,
   options: PurgeCommand,

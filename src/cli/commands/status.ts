@@ -10,7 +10,7 @@ import { type StoreOptions, withEither } from '../store.ts'
 /** Adds `hapax status`. */
 export const addStatus: AddCommand = (root, io, done) => {
   withStore(root.command('status'))
-    .description('Shows how much waits where, and which workers are there.')
+    .description('Shows what is waiting in inboxes and outboxes, and which workers are running.')
     .addHelpText('after', examples('hapax status --store sqlite:./shop.db', 'hapax status --json'))
     .action(async (options) => done(await status(options, io)))
 }
@@ -28,7 +28,7 @@ function tellStatus(found: StoreStatus, options: { json?: true }, io: Io): void 
   else tell(found, io)
 }
 
-/** A store that only knows leases has neither inbox nor outbox, and no list of workers. */
+/** A store for leased work only has neither inbox nor outbox, and no list of workers. */
 function tellLeases({ consumers }: ClaimStatus, io: Io): void {
   if (consumers.length === 0) line(io, 'no consumer has taken a message yet')
   else tellLeaseConsumers(consumers, io)
@@ -65,10 +65,10 @@ function tell({ consumers, relays, workers }: StoreStatus, io: Io): void {
   if (consumers.length === 0) line(io, 'no consumer has taken a message yet')
   else tellConsumers(consumers, io)
   line(io)
-  if (relays.length === 0) line(io, 'no message waits for a relay')
+  if (relays.length === 0) line(io, 'no messages are waiting for a relay')
   else tellRelays(relays, io)
   line(io)
-  if (workers.length === 0) line(io, 'no worker is running')
+  if (workers.length === 0) line(io, 'no workers are running')
   else tellWorkers(workers, io)
 }
 
@@ -89,7 +89,7 @@ function tellConsumers(consumers: StoreStatus['consumers'], io: Io): void {
   )
 }
 
-/** Prints a table of relays. */
+/** Prints a table of relays; `hapax relays list` prints the same one. */
 export function tellRelays(relays: StoreStatus['relays'], io: Io): void {
   table(
     io,
@@ -118,7 +118,7 @@ function tellWorkers(workers: readonly WorkerRow[], io: Io): void {
     workers.map((each) => [safe(each.name), state(each), span(each.silentMs), count(each.inHand), safe(serves(each))]),
   )
   if (workers.some(({ alive }) => !alive)) {
-    line(io, paint(io, 'dim', 'what a dead worker had in hand, a live one takes over'))
+    line(io, paint(io, 'dim', 'a live worker takes over what a dead one had in hand'))
   }
 }
 

@@ -3,7 +3,7 @@ import { type Config, readConfig } from '../config.ts'
 import { CliError } from '../io/errors.ts'
 import type { Io } from '../io/io.ts'
 import { ProcessLog } from '../io/process-log.ts'
-import { type AddCommand, durationFrom, examples } from '../options.ts'
+import { type AddCommand, durationOption, examples } from '../options.ts'
 import { Ending, ended, type Service, started } from '../serving.ts'
 
 /** Options of `hapax work`. */
@@ -19,7 +19,7 @@ interface Application {
   readonly hapax: { close(): Promise<void> }
 }
 
-/** As long as a worker may be told to wait; in whole days. */
+/** The longest that a worker may wait, in whole days: a timer of Node.js holds at most 24.8. */
 const WAIT_MS = 23 * 86_400_000
 
 const EXAMPLE = 'export default { store, hapax, worker: hapax.worker({ consume: [billing] }) }'
@@ -28,21 +28,25 @@ const EXAMPLE = 'export default { store, hapax, worker: hapax.worker({ consume: 
 export const addWork: AddCommand = (root, io, done) => {
   root
     .command('work')
-    .description('Runs the worker of hapax.config.ts as a process: consumers, relays and cleanup.')
+    .description('Runs the worker that hapax.config.ts exports: consumers, relays and cleanup.')
     .option('--config <file>', 'the configuration file (default: hapax.config.ts, .js or .mjs in this directory)')
-    .option('--deadline <time>', 'how long to wait for handlers at the end', durationFrom(0, WAIT_MS), 30_000)
+    .addOption(durationOption('--deadline <time>', 'how long to wait for handlers when stopping', [0, WAIT_MS], 30_000))
     .option('--json', 'log one JSON object per line')
     .addHelpText(
       'after',
       `
-The file exports a hapax and a worker of it, not started yet; store is for the other commands:
+The file exports a hapax and one of its workers, not started yet. The other
+commands use store:
   ${EXAMPLE}
-Node runs a configuration in TypeScript as it is, so it may use only types that can be stripped (no enum).
+Node.js runs TypeScript by stripping its types, so the file cannot use syntax
+such as enum.
 
-Runs until SIGTERM or SIGINT, then waits for the handlers that are running; what they have not finished when the deadline
-has passed is aborted and tried again later. A second signal ends it at once. At the start it waits for a database or a
-broker that is not there. Its own lines go to stderr; what the worker reports goes to the logger of createHapax.
-Exit codes: 0 stopped, 130 or 143 ended by a second signal, 1 failure, 2 wrong usage.
+Runs until SIGTERM or SIGINT, then waits for running handlers. Those that have
+not finished by the deadline are aborted and retried later. A second signal ends
+it at once. If the database or a broker is unavailable at the start, it retries.
+Its own log goes to stderr; the worker logs to the logger of createHapax.
+Exit codes: 0 stopped, 130 or 143 ended by a second signal, 1 failure,
+2 wrong usage.
 ${examples('hapax work', 'hapax work --config services/billing/hapax.config.ts --deadline 2m', 'hapax work --json')}`,
     )
     .action(async (options) => done(await work(options, io)))
@@ -55,7 +59,7 @@ async function work(options: WorkOptions, io: Io): Promise<number> {
     return await run(worker, options, ending, io)
   } finally {
     ending.forget()
-    // After a second signal nothing is waited for, links that do not answer included.
+    // A second signal means: do not wait, not even for connections that do not respond.
     if (!ending.twice) await hapax.close()
   }
 }
@@ -63,12 +67,12 @@ async function work(options: WorkOptions, io: Io): Promise<number> {
 async function run(worker: Application['worker'], options: WorkOptions, ending: Ending, io: Io): Promise<number> {
   const log = new ProcessLog(io, options.json === true)
   const serving = { ending, log, store: 'the store', deadlineMs: options.deadline }
-  log.info(`worker starts: ${served(worker.serving)}`)
+  log.info(`worker starting: ${served(worker.serving)}`)
   if (!(await started(worker, serving))) return 0
   log.recovered('store', 'the store is back')
   log.recovered('broker', 'the broker is back')
   log.info('worker started')
-  const { exitCode, stopped } = await ended(worker, serving, 'what was running is tried again')
+  const { exitCode, stopped } = await ended(worker, serving, 'what was running is retried')
   if (stopped) log.info('stopped')
   return exitCode
 }

@@ -9,7 +9,7 @@ export interface Handed {
   readonly message: IncomingMessage
 }
 
-/** What the worker's process says about its deliveries. */
+/** What the worker's process reports about its deliveries. */
 export type QueueReport =
   | { readonly kind: 'open'; readonly prefetch: Prefetch }
   | { readonly kind: 'pause' }
@@ -19,8 +19,8 @@ const MAX_DELAY_MS = 1000
 const CONFIRMED: Confirmation = { status: 'confirmed' }
 
 /**
- * Stands for a message broker with one queue: it delivers at least once. A third of the messages is delivered twice, and
- * what a worker did not acknowledge before it died is delivered again.
+ * Stands in for a message broker with one queue and at-least-once delivery. It delivers a third of the messages twice, and redelivers what
+ * a worker did not acknowledge before it died.
  */
 export class Broker implements Destination {
   readonly name = 'the broker of the demo'
@@ -35,13 +35,13 @@ export class Broker implements Destination {
   #messages = 0
   #tag = 0
 
-  /** The queue takes messages of this type; nobody reads the others. */
+  /** The queue takes messages of this type; the others are confirmed and dropped. */
   constructor(seed: number, type: string) {
     this.#seed = seed
     this.#type = type
   }
 
-  /** How many deliveries were made. */
+  /** The number of deliveries so far. */
   get delivered(): number {
     return this.#tag
   }
@@ -63,19 +63,19 @@ export class Broker implements Destination {
     return Promise.resolve()
   }
 
-  /** A worker is there and wants so many. */
+  /** Starts delivering to a worker, up to its prefetch. */
   attach(send: (handed: Handed) => void, { messages }: Prefetch): void {
     this.#send = send
     this.#prefetch = messages
     this.#pump()
   }
 
-  /** The worker wants no more, but may still acknowledge. */
+  /** Stops delivering; the worker may still acknowledge what it has. */
   pause(): void {
     this.#send = undefined
   }
 
-  /** The worker has died: what it held is delivered again, and marked as such, as brokers do. */
+  /** The worker has died: what it held is delivered again and marked as redelivered, as brokers do. */
   detach(): void {
     this.#send = undefined
     this.#queue.unshift(...[...this.#unacked.values()].map(again))

@@ -5,7 +5,7 @@ import type { Broker } from './broker.ts'
 import { chance } from './chance.ts'
 import { type Order, type Report, startWorker } from './worker.ts'
 
-/** How the run goes. */
+/** The parameters of a run. */
 export interface CrewOptions {
   readonly path: string
   readonly seed: number
@@ -13,10 +13,12 @@ export interface CrewOptions {
   readonly kills: number
 }
 
+/** A handler takes about 3 ms, so a kill falls inside it, at its commit or shortly after. */
 const MAX_KILL_DELAY_MS = 6
+/** After so many starts in a row without a subscription, something is wrong with the installation. */
 const MAX_BAD_STARTS = 3
 
-/** Keeps one worker process running, and kills it again and again while it works. */
+/** Keeps one worker process running, and kills it several times while it works. */
 export class Crew {
   duplicates = 0
   retried = 0
@@ -30,7 +32,7 @@ export class Crew {
   #stopping = false
   #failed: (error: Error) => void = () => {}
 
-  /** Rejects when the worker cannot even start. */
+  /** Rejects if the worker process cannot start. */
   readonly failure: Promise<never> = new Promise((_, reject) => {
     this.#failed = reject
   })
@@ -49,7 +51,7 @@ export class Crew {
     child.on('message', (report: Report) => this.#hear(child, report))
     child.on('exit', () => this.#exited())
     child.on('error', (error) =>
-      this.#failed(new CliError('demo', `the worker process does not start: ${error.message}`)),
+      this.#failed(new CliError('demo', `the worker process did not start: ${error.message}`)),
     )
   }
 
@@ -66,7 +68,7 @@ export class Crew {
   }
 
   #hear(child: ChildProcess, report: Report): void {
-    // Reports that were under way when the process was killed are as lost as a broker's broken connection.
+    // Reports that were on their way when the process was killed are lost, as on a broken connection to a broker.
     if (child !== this.#child || child.killed) return
     switch (report.kind) {
       case 'open':
@@ -106,11 +108,11 @@ export class Crew {
     if (this.#stopping) return
     this.#broker.detach()
     if (this.#badStarts < MAX_BAD_STARTS) this.start()
-    else this.#failed(new CliError('demo', 'the worker process does not start'))
+    else this.#failed(new CliError('demo', 'the worker process did not start'))
   }
 
   #tell(child: ChildProcess, order: Order): void {
-    // A process that has just died cannot be told; its exit is reported in a moment.
+    // Sending to a process that has just died would throw; its exit event follows.
     if (child.connected) child.send(order, () => {})
   }
 }

@@ -23,14 +23,17 @@ export interface DemoOptions {
 }
 
 const DEFAULT_KILLS = 5
+/** How long sending all orders takes at most; the pace follows from it. */
 const LONGEST_MS = 6000
 const PACE_MS = 15
+/** How long to wait for the last message before the audit. */
 const PATIENCE_MS = 60_000
 const POLL_MS = 200
+/** How long the databases of earlier runs are kept. */
 const KEEP_MS = 3_600_000
 const PREFIX = 'hapax-demo-'
 
-/** Runs a shop through duplicates, errors and killed workers, and counts its books afterwards. */
+/** Runs a shop through duplicates, errors and killed workers, and then audits its tables. Returns 1 if an order was lost or doubled. */
 export async function demo(options: DemoOptions, io: Io): Promise<number> {
   const { messages, seed = Math.floor(Math.random() * 1_000_000) } = options
   const kills = checkedKills(options)
@@ -48,7 +51,7 @@ export async function demo(options: DemoOptions, io: Io): Promise<number> {
   return result.lost === 0 && result.doubled === 0 ? 0 : 1
 }
 
-/** A message that is there whenever the process dies is given up after a few times: too many kills would show only that. */
+/** A message that is in hand at several kills ends up in the failed store, so too many kills would only demonstrate that. */
 function checkedKills({ messages, kills }: DemoOptions): number {
   const most = Math.floor(messages / 10)
   if (kills === undefined) return Math.min(DEFAULT_KILLS, most)
@@ -94,7 +97,7 @@ class Run {
     return this.#result(Math.round((performance.now() - started) / 100) / 10)
   }
 
-  /** What moves the committed messages of both services to the broker; it keeps what it sent, for the audit. */
+  /** Starts the relay, which moves the committed messages of both services to the broker. It keeps what it sent, for the audit. */
   async #relay(): Promise<void> {
     const options = { relay: this.#broker, keepSentMs: KEEP_MS, pollMs: POLL_MS, takeoverMs: TAKEOVER_MS }
     await this.#hapax.worker(options).start()
@@ -118,7 +121,7 @@ class Run {
     }
   }
 
-  /** In the order in which a message moves on: out of the outbox, through the broker, perhaps the inbox; its answer out. */
+  /** Checked in the order in which a message moves: outbox, broker, perhaps inbox, and the outbox again for the message that follows. */
   #finished(): boolean {
     const books = this.#books
     return books.outbox() === 0 && this.#broker.idle && books.waiting() === 0 && books.outbox() === 0
@@ -152,14 +155,14 @@ class Run {
   }
 }
 
-/** The database stays, so that it can be looked at; those of earlier runs go after an hour. */
+/** The database of a run is kept for inspection; those of earlier runs are deleted after an hour. */
 function removeOld(): void {
   for (const name of readdirSync(tmpdir()).filter((each) => each.startsWith(PREFIX))) {
     const path = join(tmpdir(), name)
     try {
       if (Date.now() - statSync(path).mtimeMs > KEEP_MS) rmSync(path, { recursive: true, force: true })
     } catch {
-      // Somebody else's, or gone already.
+      // It belongs to another user, or is gone already.
     }
   }
 }

@@ -8,12 +8,14 @@ interface Order {
   readonly cents: number
 }
 
+/** Published by the order service, handled by billing. */
 export const OrderPlaced: MessageType<Order> = defineMessage<Order>('order.placed', {
   key: (order) => String(order.orderId),
 })
+/** Published by billing; the audit counts these. */
 export const InvoiceCreated: MessageType<Order> = defineMessage<Order>('invoice.created')
 
-/** The shop's own tables. No unique key on order_id: a second invoice would go in, and the audit would find it. */
+/** Creates the shop's tables. Without a unique key on order_id, a second invoice would be inserted, and the audit would find it. */
 export function createTables(path: string): void {
   const database = new DatabaseSync(path)
   database.exec(`
@@ -23,7 +25,7 @@ export function createTables(path: string): void {
   database.close()
 }
 
-/** The order service: the order and its message commit together. */
+/** Commits an order together with its message, as the order service. */
 export function placeOrder(hapax: Hapax<SqliteTx>, order: Order): Promise<void> {
   return hapax.transaction(async (tx) => {
     const { id } = await hapax.publish(tx, OrderPlaced, order)
@@ -35,7 +37,7 @@ export function placeOrder(hapax: Hapax<SqliteTx>, order: Order): Promise<void> 
   })
 }
 
-/** What billing does with an order. */
+/** Writes the invoice of an order, in the transaction of its handler. */
 export async function writeInvoice(tx: SqliteTx, { orderId, cents }: Order): Promise<void> {
   await tx.query('insert into invoices (order_id, cents) values (?, ?)', [orderId, cents])
 }
@@ -44,14 +46,14 @@ export async function writeInvoice(tx: SqliteTx, { orderId, cents }: Order): Pro
 export interface Audit {
   readonly orders: number
   readonly invoices: number
-  /** Orders without an invoice, and invoices without their message; those in the failed store are not lost. */
+  /** Orders without an invoice, and invoices without their message. Orders in the failed store are not lost. */
   readonly lost: number
   /** Orders with more than one invoice, and invoices with more than one message. */
   readonly doubled: number
   readonly failed: number
 }
 
-/** Reads the rows of the shop and of hapax by a plain connection of its own: hapax cannot embellish anything here. */
+/** Reads the tables of the shop and of hapax over a separate plain connection, independently of hapax. */
 export class Books {
   readonly #database: DatabaseSync
 

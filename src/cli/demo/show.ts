@@ -4,7 +4,7 @@ import { count, cut, plural } from '../io/text.ts'
 import { PROGRAM } from '../store.ts'
 import type { Audit } from './shop.ts'
 
-/** How far a run is. */
+/** The progress of a run. */
 export interface Progress {
   readonly messages: number
   readonly sent: number
@@ -14,7 +14,7 @@ export interface Progress {
   readonly kills: number
 }
 
-/** How a run ended. `lost` and `doubled` are counted in the tables, the others are what the processes reported. */
+/** The result of a run. `lost` and `doubled` are counted in the tables; the other numbers were reported by the processes. */
 export interface Result extends Omit<Audit, 'orders'> {
   readonly seed: number
   readonly sent: number
@@ -47,7 +47,7 @@ export class Show {
     line(io)
     line(io, '  orders   writes each order and its message in one transaction')
     line(io, '  relay    moves committed messages to the broker')
-    line(io, '  broker   delivers a third of them twice, and again what was not acknowledged')
+    line(io, '  broker   delivers a third of them twice, and redelivers what was not acknowledged')
     line(io, `  billing  writes one invoice per order; one call in six throws; killed ${times(kills)}`)
     line(io)
   }
@@ -95,7 +95,7 @@ function rows(result: Result): [name: string, value: number, remark: string][] {
     ['worker kills', result.kills, 'SIGKILL while invoices were being written'],
     ['invoices', result.invoices, 'rows in the table'],
   ]
-  if (result.failed > 0) rows.push(['failed', result.failed, 'given up, kept for a person: hapax failed list'])
+  if (result.failed > 0) rows.push(['failed', result.failed, 'given up and kept: see hapax failed list'])
   return rows
 }
 

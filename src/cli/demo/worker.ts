@@ -8,15 +8,15 @@ import { type Handed, type QueueReport, queueOf } from './broker.ts'
 import { chance } from './chance.ts'
 import { InvoiceCreated, OrderPlaced, writeInvoice } from './shop.ts'
 
-/** What the worker's process tells the broker's. */
+/** What the worker's process reports to the broker's. */
 export type Report = QueueReport | { readonly kind: 'working' | 'duplicate' | 'retrying' }
 
-/** What it is told. */
+/** What the broker's process sends to the worker's. */
 export type Order = { readonly kind: 'deliver'; readonly handed: Handed } | { readonly kind: 'stop' }
 
 const THIS_FILE = fileURLToPath(import.meta.url)
 const WORK_MS = 3
-/** So soon the next process takes over what a killed one had: those who watch are impatient. */
+/** How soon the next process takes over from a killed one: far below the default, so that the demo stays short. */
 export const TAKEOVER_MS = 1500
 const ERROR_RATE = 1 / 6
 
@@ -24,16 +24,17 @@ const ERROR_RATE = 1 / 6
 export function startWorker(path: string, seed: number): ChildProcess {
   return fork(THIS_FILE, [path, String(seed)], {
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
-    // Messages are bytes.
+    // Payloads are bytes, which JSON cannot carry.
     serialization: 'advanced',
   })
 }
 
-if (process.argv[1] === THIS_FILE) await main(process.argv[2] as string, Number(process.argv[3]))
+const [, script, database, seedText] = process.argv
+if (script === THIS_FILE && database !== undefined) await main(database, Number(seedText))
 
 async function main(path: string, seed: number): Promise<void> {
   const tell = (report: Report): void => {
-    // A parent that has just died cannot be told.
+    // Sending to a parent that has just died would throw.
     if (process.connected) process.send?.(report, undefined, {}, () => {})
   }
   const hapax = createHapax({ store: sqlite({ path }), source: '/demo/billing', logger: silentLogger })
@@ -45,7 +46,7 @@ async function main(path: string, seed: number): Promise<void> {
     await writeInvoice(ctx.tx, order)
     await ctx.publish(InvoiceCreated, order)
     tell({ kind: 'working' })
-    // The invoice is written and not committed: from here to the acknowledgement the process may be killed at any time.
+    // The invoice is written but not committed. From here to the acknowledgement, the process may be killed at any time.
     await sleep(WORK_MS)
     if (chance(seed, 'error', order.orderId, ctx.attempt) < ERROR_RATE)
       throw new Error('the tax service did not answer')

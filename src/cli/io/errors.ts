@@ -2,7 +2,7 @@ import { inspect } from 'node:util'
 import { redact, safe, safeLines } from '../../base/index.ts'
 import { type Io, paint } from './io.ts'
 
-/** A command cannot go on: wrong usage (exit code 2) or a failure (1), and what to do about it. */
+/** A command cannot continue: wrong usage (exit code 2) or a failure (exit code 1), with hints what to do. */
 export class CliError extends Error {
   override readonly name = 'CliError'
   readonly code: string
@@ -17,17 +17,17 @@ export class CliError extends Error {
   }
 }
 
-const FILE = 'check the path of the file, and who may read and write it'
-const DENIED = 'check the credentials, and what this user of the database may do'
+const FILE = 'check the path of the file and its permissions'
+const DENIED = 'check the credentials and the privileges of the database user'
 
-/** What to do, by the code of an error of hapax. Messages that say it themselves are not here. */
+/** What to do, by error code. Codes whose message already says it are left out. */
 const HINTS: Readonly<Record<string, string>> = {
-  'store-unavailable': 'check the address (or the file), the credentials and that the database is running',
-  'schema-drift': 'use the version of hapax that made the schema, or migrate another --schema or --prefix',
+  'store-unavailable': 'check the address (or the file) and the credentials, and that the database is running',
+  'schema-drift': 'use the version of hapax that created the schema, or migrate another --schema or --prefix',
   busy: 'another transaction holds the row: try again',
   EACCES: FILE,
   EISDIR: FILE,
-  // What the databases themselves say of a user who may not.
+  // The databases' own codes for missing privileges.
   '42501': DENIED,
   ER_ACCESS_DENIED_ERROR: DENIED,
   ER_DBACCESS_DENIED_ERROR: DENIED,
@@ -36,9 +36,9 @@ const HINTS: Readonly<Record<string, string>> = {
   ER_PROCACCESS_DENIED_ERROR: DENIED,
 }
 
-/** Says on stderr, in one line and without a stack, what went wrong; answers the exit code. */
+/** Prints on stderr what went wrong, in one line and without a stack; returns the exit code. */
 export function report(io: Io, thrown: unknown): number {
-  const { message, code } = thrown as { message?: unknown; code?: unknown }
+  const [message, code] = [fieldOf(thrown, 'message'), fieldOf(thrown, 'code')]
   const text = typeof message === 'string' && message !== '' ? message : String(code ?? thrown)
   const suffix = typeof code === 'string' || typeof code === 'number' ? ` (${code})` : ''
   // stderr may be a file while stdout is a terminal.
@@ -53,6 +53,12 @@ export function report(io: Io, thrown: unknown): number {
 
 function hintsOf(thrown: unknown): readonly string[] {
   if (thrown instanceof CliError) return thrown.hints
-  const code = String((thrown as { code?: unknown }).code)
-  return Object.hasOwn(HINTS, code) ? [HINTS[code] as string] : []
+  const code = String(fieldOf(thrown, 'code'))
+  const hint = Object.hasOwn(HINTS, code) ? HINTS[code] : undefined
+  return hint === undefined ? [] : [hint]
+}
+
+/** A field of whatever was thrown, which need not be an Error; undefined if it has none. */
+export function fieldOf(thrown: unknown, name: 'code' | 'message'): unknown {
+  return typeof thrown === 'object' && thrown !== null ? Reflect.get(thrown, name) : undefined
 }

@@ -9,30 +9,30 @@ import { safeJson } from '../../base/index.ts'
 
 /** Where a command writes. */
 interface Output {
-  /** `done` is called when the text has left this process, or cannot. */
+  /** `done` is called when the text has left this process, or with the error that prevents it. */
   write(text: string, done?: (error?: Error | null) => void): unknown
   readonly isTTY?: boolean | undefined
   readonly columns?: number | undefined
 }
 
-/** What a command knows of the world around it. */
+/** Everything a command uses of its process. Tests pass their own. */
 export interface Io {
   readonly out: Output
   readonly err: Output
   readonly env: Readonly<Record<string, string | undefined>>
   readonly cwd: string
   readonly color: boolean
-  /** Asks a yes-or-no question; undefined where there is no terminal. */
+  /** Asks a yes-or-no question; undefined without a terminal. */
   readonly confirm: ((question: string) => Promise<boolean>) | undefined
-  /** Asks for a line of text; undefined where there is no terminal. Resolves with undefined if the person gives up. */
+  /** Asks for a line of text; undefined without a terminal. Resolves with undefined if the prompt is closed. */
   readonly ask: ((question: string) => Promise<string | undefined>) | undefined
-  /** Lets a person change a text in an editor; undefined where there is no terminal. */
+  /** Opens a text in an editor and resolves with the edited text; undefined without a terminal. */
   readonly edit: ((text: string) => Promise<string>) | undefined
-  /** Calls back when the process is asked to end; until the returned function is called, it does not end by itself. */
+  /** Calls back when the process is asked to end. Until the returned function is called, signals do not end the process. */
   onSignal(listener: (signal: EndSignal) => void): () => void
 }
 
-/** How a process is asked to end. */
+/** The signals that ask a process to end. */
 export type EndSignal = 'SIGINT' | 'SIGTERM'
 
 /** The io of this process. */
@@ -43,7 +43,7 @@ export function processIo(): Io {
     err: stderr,
     env,
     cwd: process.cwd(),
-    // styleText knows NO_COLOR, FORCE_COLOR and terminals without colours.
+    // styleText respects NO_COLOR, FORCE_COLOR and terminals without colours.
     color: styleText('red', 'x', { stream: stdout }) !== 'x',
     confirm: stdin.isTTY && stderr.isTTY ? confirm : undefined,
     ask: stdin.isTTY && stderr.isTTY ? ask : undefined,
@@ -68,7 +68,7 @@ async function ask(question: string): Promise<string | undefined> {
   // Questions go to stderr: stdout belongs to the data.
   const prompt = createInterface({ input: process.stdin, output: process.stderr })
   try {
-    // Ctrl-C and Ctrl-D close the prompt: newer versions of Node reject the question then, older ones leave it open.
+    // Ctrl-C and Ctrl-D close the prompt. Newer versions of Node then reject the question, older ones never settle it.
     const closed = once(prompt, 'close').then(() => '\n')
     const asked = prompt.question(`${question} `).catch(() => '\n')
     const answer = await Promise.race([asked, closed])
@@ -84,11 +84,11 @@ async function inEditor(text: string, editor: string): Promise<string> {
   const directory = mkdtempSync(join(tmpdir(), 'hapax-edit-'))
   try {
     const file = join(directory, 'data.json')
-    // Payloads are nobody else's business.
+    // Payloads may be confidential: only this user may read the file.
     writeFileSync(file, text, { mode: 0o600 })
-    // By a shell, as git does it: the variable may hold arguments.
+    // Through a shell, as git does it: the variable may contain arguments.
     const child = spawn('/bin/sh', ['-c', `${editor} "$1"`, 'sh', file], { stdio: 'inherit' })
-    const [code] = (await once(child, 'exit')) as [number | null]
+    const [code]: readonly unknown[] = await once(child, 'exit')
     if (code !== 0) throw new Error(`${editor} ended with ${code ?? 'a signal'}: nothing was changed`)
     return readFileSync(file, 'utf8')
   } finally {
@@ -98,7 +98,7 @@ async function inEditor(text: string, editor: string): Promise<string> {
 
 type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan'
 
-/** Colours a text, where there are colours. */
+/** Colours a text if colours are enabled. */
 export function paint({ color }: Io, style: Style, text: string): string {
   return color ? styleText(style, text, { validateStream: false }) : text
 }

@@ -4,7 +4,7 @@ export interface JsonChange {
   readonly text: string
 }
 
-/** What differs between two JSON values, by path. `undefined` stands for what is not there. */
+/** The differences between two JSON values, by path. `undefined` stands for an absent value. */
 export function changes(old: unknown, now: unknown, path: string = ''): readonly JsonChange[] {
   if (isObject(old) && isObject(now) && Array.isArray(old) === Array.isArray(now)) {
     const names = new Set([...Object.keys(old), ...Object.keys(now)])
@@ -22,7 +22,7 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null
 }
 
-/** A field called __proto__ is one of the value, not of every object. */
+/** Own fields only: `__proto__` as a field of the value is not the prototype. */
 function own(value: Record<string, unknown>, name: string): unknown {
   return Object.hasOwn(value, name) ? value[name] : undefined
 }

@@ -3,6 +3,7 @@ import { plural } from './text.ts'
 /** A payload for programs: the JSON value, or the bytes as base64. */
 export type Payload = { readonly data: unknown } | { readonly dataBase64: string }
 
+/** Decodes a payload for `--json`. */
 export function payloadOf(data: Uint8Array): Payload {
   try {
     return { data: exactJson(new TextDecoder('utf-8', { fatal: true }).decode(data)) }
@@ -11,27 +12,29 @@ export function payloadOf(data: Uint8Array): Payload {
   }
 }
 
-const { rawJSON } = JSON as unknown as { rawJSON(text: string): unknown }
+// Newer than the type definitions.
+const rawJSON: (text: string) => unknown = Reflect.get(JSON, 'rawJSON')
 
-/** A JSON value that is written back as it was: a number that JavaScript would round stays a text of its digits. */
+/** Parses JSON so that it is printed back unchanged: a number that JavaScript would round keeps its digits. */
 export function exactJson(text: string): unknown {
   const reviver = (_: string, value: unknown, { source = '' }: { source?: string } = {}): unknown =>
     typeof value === 'number' && isRounded(value, source) ? rawJSON(source) : value
-  return JSON.parse(text, reviver as Parameters<typeof JSON.parse>[1])
+  return JSON.parse(text, reviver)
 }
 
-/** Every number of at most 15 digits is kept, as long as it is not too large. */
+/** A double represents every number of up to 15 digits exactly enough to print it back. */
 function isRounded(value: number, source: string): boolean {
   const digits = source.replace(/e.*$/i, '').replaceAll(/\D/g, '').replace(/^0+/, '').length
   return !Number.isFinite(value) || (digits > 15 && JSON.stringify(value) !== source)
 }
 
-/** Text as text, anything else as hexadecimal digits; the beginning, if it is long. */
+/** Text as it is, anything else as hexadecimal digits; only the beginning if it is long. */
 export function printable(data: Uint8Array): string {
   const head = Buffer.from(data.subarray(0, MAX_SHOWN))
   const text = head.toString('utf8')
   const shown = text.includes('\ufffd') ? head.toString('hex').replaceAll(/(.{64})/g, '$1\n') : text
-  return data.length > MAX_SHOWN ? `${shown}\n… ${plural(data.length - MAX_SHOWN, 'byte')} more: use --json` : shown
+  return data.length > MAX_SHOWN ? `${shown}\n… ${plural(data.length - MAX_SHOWN, 'byte')} more; use --json` : shown
 }
 
+/** Bytes. Longer payloads would push the error out of sight. */
 const MAX_SHOWN = 4096

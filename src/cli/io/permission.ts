@@ -1,11 +1,11 @@
 import { CliError } from './errors.ts'
 import type { Io } from './io.ts'
 
-/** A bulk change needs a yes: of the command line, or of a person. */
+/** Asks for confirmation of a change to many rows, unless --yes was given. Throws `refused` without it. */
 export async function permission(io: Io, yes: boolean, what: string, question: string): Promise<void> {
   if (yes) return
   if (io.confirm === undefined) {
-    throw new CliError('refused', `${what} needs --yes where nobody can be asked`, [
+    throw new CliError('refused', `${what} needs --yes when there is no terminal`, [
       'to see what would happen: --dry-run',
     ])
   }

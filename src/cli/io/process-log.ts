@@ -8,10 +8,12 @@ type Level = 'info' | 'warn' | 'error'
 type Part = 'store' | 'broker'
 
 const STYLES = { info: 'green', warn: 'yellow', error: 'red' } as const
+/** How often to check whether the store is back. */
 const READY_MS = 500
+/** How long a repeated event stays silent after it was logged. */
 const QUIET_MS = 10_000
 
-/** The log of a process that runs until it is stopped: one line for each change, on stderr. */
+/** The log of a process that runs until it is stopped: one line per change of state, on stderr. */
 export class ProcessLog {
   readonly #io: Io
   readonly #json: boolean
@@ -32,18 +34,19 @@ export class ProcessLog {
     this.#write('warn', message)
   }
 
-  /** Says once that something is not there, until it is back. */
+  /** Logs once that the store or the broker is unavailable; again only after it has recovered. */
   trouble(part: Part, message: string, thrown: unknown): void {
     if (this.#troubled.has(part)) return
     this.#troubled.add(part)
     this.#write('warn', `${message}: ${messageOf(asError(thrown))}`)
   }
 
+  /** Logs that it is back, if it was reported as unavailable. */
   recovered(part: Part, message: string): void {
     if (this.#troubled.delete(part)) this.#write('info', message)
   }
 
-  /** Says what happens on and on now and then, and how often it has happened in between. */
+  /** Logs a frequent event at most every ten seconds, with the number of those left out in between. */
   #sometimes(level: Level, kind: string, message: string): void {
     const unsaid = this.#unsaid.get(kind) ?? 0
     if (performance.now() < (this.#quietUntil.get(kind) ?? 0)) {
@@ -52,10 +55,10 @@ export class ProcessLog {
     }
     this.#unsaid.set(kind, 0)
     this.#quietUntil.set(kind, performance.now() + QUIET_MS)
-    this.#write(level, unsaid === 0 ? message : `${message} (and ${unsaid} like it since the last line)`)
+    this.#write(level, unsaid === 0 ? message : `${message} (and ${unsaid} more since the last such line)`)
   }
 
-  /** Listens until it is ended. */
+  /** Logs the events of a relay until it is ended. */
   watch(events: Events, worker: Worker, store: string): { readonly sent: string; end(): void } {
     let sent = 0
     this.recovered('store', `${store} is back`)
@@ -68,24 +71,24 @@ export class ProcessLog {
         this.recovered('broker', `relay ${relay}: the broker is back`)
       }),
       events.on('relay-down', ({ destination, error }) =>
-        this.trouble('broker', `${destination} is not available, trying again`, error),
+        this.trouble('broker', `${destination} is not available, retrying`, error),
       ),
       events.on('relay-retrying', ({ message, error }) =>
         this.#sometimes(
           'warn',
           'retrying',
-          `${message.type} ${message.id} was not taken, trying again: ${messageOf(error)}`,
+          `${message.type} ${message.id} was not accepted, retrying: ${messageOf(error)}`,
         ),
       ),
       events.on('relay-failed', ({ message, held, error }) => {
-        const fate = held ? 'it holds its key' : 'it is in the failed store'
+        const fate = held ? 'and holds its key' : 'and is in the failed store'
         this.#sometimes(
           'error',
           'failed',
-          `${message.type} ${message.id} was refused for good, ${fate}: ${messageOf(error)}`,
+          `${message.type} ${message.id} was refused for good ${fate}: ${messageOf(error)}`,
         )
       }),
-      events.on('worker-error', ({ error }) => this.trouble('store', `${store} makes trouble, going on`, error)),
+      events.on('worker-error', ({ error }) => this.trouble('store', `${store} reports an error, continuing`, error)),
     ]
     return {
       get sent() {

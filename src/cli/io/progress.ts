@@ -1,9 +1,10 @@
 import type { Io } from './io.ts'
 import { cut } from './text.ts'
 
+/** Faster than this, rewriting the line costs time and is unreadable. */
 const EVERY_MS = 100
 
-/** One line on a terminal that is rewritten while something goes on; elsewhere nothing. It is not data: it goes to stderr. */
+/** One line on a terminal, rewritten while work goes on; nothing elsewhere. It goes to stderr, because stdout is for data. */
 export class Progress {
   readonly #io: Io
   readonly #on: boolean
@@ -22,7 +23,7 @@ export class Progress {
     this.#io.err.write(`\r\x1b[2K${cut(text, (this.#io.err.columns ?? 80) - 1)}`)
   }
 
-  /** Takes the line away, before something else is written. */
+  /** Erases the line, before other output. */
   clear(): void {
     if (this.#shown) this.#io.err.write('\r\x1b[2K')
     this.#shown = false

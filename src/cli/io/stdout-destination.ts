@@ -7,7 +7,7 @@ import { exactJson } from './payload.ts'
 
 const CONFIRMED: Confirmation = { status: 'confirmed' }
 
-/** Prints each message as one line of JSON, a CloudEvent in its structured form: to look at, or to pipe. */
+/** Prints each message as one line of JSON, a CloudEvent in structured form: to read, or to pipe. */
 export function stdoutDestination(out: Pick<Io['out'], 'write'>): Destination {
   return {
     name: 'stdout',
@@ -18,11 +18,11 @@ export function stdoutDestination(out: Pick<Io['out'], 'write'>): Destination {
   }
 }
 
-/** What is still in the memory of this process goes with it, so it is not confirmed before it has left. */
+/** Confirms a message once it has left this process: what is only buffered would be lost with it. */
 function print(out: Pick<Io['out'], 'write'>, message: OutgoingMessage, signal: AbortSignal): Promise<Confirmation> {
   return new Promise((resolve) => {
     const away = (error: Error): void => resolve({ status: 'unavailable', error })
-    const abort = (): void => away(new Error('nobody has read it in time'))
+    const abort = (): void => away(new Error('stdout was not read in time'))
     signal.addEventListener('abort', abort, { once: true })
     out.write(`${safeJson(cloudEvent(message))}\n`, (error) => {
       signal.removeEventListener('abort', abort)
@@ -32,7 +32,7 @@ function print(out: Pick<Io['out'], 'write'>, message: OutgoingMessage, signal: 
   })
 }
 
-/** CloudEvents allows only small letters and digits in names: headers become extensions of their own name. */
+/** Headers become extensions. CloudEvents allows only lower-case letters and digits in their names. */
 function cloudEvent({ data, headers = {}, ...message }: OutgoingMessage): object {
   const { key, correlationId, causationId, datacontenttype = 'application/json', ...attributes } = message
   return {

@@ -5,7 +5,7 @@ import { cut, widthOf } from './text.ts'
 export interface Column {
   readonly title: string
   readonly align?: 'left' | 'right'
-  /** May be cut where the terminal is too narrow, down to this many columns. */
+  /** How narrow the column may become when the terminal is too small; without it, the column is never cut. */
   readonly shrinkTo?: number
 }
 
@@ -14,12 +14,12 @@ export type Cell = string | { readonly text: string; readonly style: Parameters<
 
 const GAP = '  '
 
-/** Prints a table. On a terminal it is cut to its width; elsewhere nothing is ever cut. */
+/** Prints a table. On a terminal it is cut to the width; elsewhere nothing is cut, so that it can be piped. */
 export function table(io: Io, columns: readonly Column[], rows: readonly (readonly Cell[])[]): void {
   const widths = widthsOf(io, columns, rows)
   const titles = columns.map(({ title }) => ({ text: title, style: 'dim' as const }))
   for (const row of [titles, ...rows]) {
-    const cells = row.map((cell, index) => aligned(io, cell, columns[index] as Column, widths[index] as number))
+    const cells = columns.map((column, index) => aligned(io, row[index] ?? '', column, widths[index] ?? 0))
     line(io, cells.join(GAP).trimEnd())
   }
 }
@@ -38,20 +38,20 @@ function widthsOf({ out }: Io, columns: readonly Column[], rows: readonly (reado
   if (!out.isTTY || out.columns === undefined) return widths
   let over = widths.reduce((sum, width) => sum + width + GAP.length, -GAP.length) - out.columns
   while (over > 0) {
-    const index = widestOf(columns, widths)
-    if (index === -1) break
-    widths[index] = (widths[index] as number) - 1
+    const widest = widestOf(columns, widths)
+    if (widest === undefined) break
+    widths[widest.index] = widest.width - 1
     over -= 1
   }
   return widths
 }
 
-/** The widest column that may still be cut, or -1. */
-function widestOf(columns: readonly Column[], widths: readonly number[]): number {
-  let widest = -1
-  for (const [index, { shrinkTo }] of columns.entries()) {
-    const width = widths[index] as number
-    if (shrinkTo !== undefined && width > shrinkTo && width > (widths[widest] ?? 0)) widest = index
+/** The widest column that may still be cut, if there is one. */
+function widestOf(columns: readonly Column[], widths: readonly number[]): { index: number; width: number } | undefined {
+  let widest: { index: number; width: number } | undefined
+  for (const [index, width] of widths.entries()) {
+    const shrinkTo = columns[index]?.shrinkTo
+    if (shrinkTo !== undefined && width > shrinkTo && width > (widest?.width ?? 0)) widest = { index, width }
   }
   return widest
 }

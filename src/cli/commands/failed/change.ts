@@ -22,8 +22,8 @@ type FailedChangeOptions = StoreOptions & FailedFilters & RowsOptions
 type Change = 'retry' | 'discard'
 
 const DESCRIPTIONS = {
-  retry: 'Tries failed messages again under their own ids, due at once.',
-  discard: 'Deletes failed messages for good; another delivery stays a duplicate. A key that waits goes on.',
+  retry: 'Retries failed messages at once, under their original ids.',
+  discard: 'Deletes failed messages for good and releases their keys. Another delivery remains a duplicate.',
 } as const
 
 /** Adds `hapax failed retry` or `hapax failed discard`. */
@@ -31,7 +31,7 @@ export function addFailedChange(failed: Command, change: Change, io: Io, done: D
   const command = failed
     .command(change)
     .description(DESCRIPTIONS[change])
-    .argument('[message...]', 'their numbers in the list, or their ids', failedNames)
+    .argument('[message...]', 'the numbers as listed, or the ids', failedNames)
   withStore(withRows(withFailedFilters(command)))
     .addHelpText(
       'after',
@@ -51,7 +51,7 @@ async function failedChange(
   io: Io,
 ): Promise<number> {
   const where = failedWhere(options)
-  // Beside ids, --consumer says which of several is meant.
+  // Together with ids, --consumer is not a filter: it tells several failed messages with one id apart.
   const named =
     numbers.length > 0 &&
     !numbers.some(isSeq) &&
@@ -59,7 +59,7 @@ async function failedChange(
     Object.keys(where).sort().join() === 'consumer,origin'
   const numbered = byNumber(`failed ${change}`, numbers, where !== undefined && !named, options)
   if (change === 'retry' && options.replaced) {
-    throw new CliError('usage', 'what an edit has replaced is not tried again: retry the message that took its place')
+    throw new CliError('usage', 'a message that an edit replaced cannot be retried: retry its replacement')
   }
   return withEither(options, io, (hapax) => {
     const work = workOf(hapax, change, where)
@@ -75,7 +75,7 @@ function workOf(hapax: AnyHapax, change: Change, where: FailedWhere | undefined)
     noun: 'failed message',
     question: (howMany) => `${change === 'retry' ? 'Retry' : 'Delete for good'} ${howMany}?`,
     ...(change === 'retry' && {
-      afterwards: 'what is retried is in its inbox or outbox, and due: a running worker takes it',
+      afterwards: 'retried messages are back in their inbox or outbox: a running worker picks them up',
     }),
     named: (typed) => failedSeq(hapax, typed, where?.consumer),
     describe: async (seq) => {

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import type { Command } from 'commander'
-import { safe, shellWord } from '../../../base/index.ts'
+import { asError, messageOf, safe, shellWord } from '../../../base/index.ts'
 import type { FailedMessage } from '../../../contracts/index.ts'
 import { stubOf } from '../../../message/index.ts'
 import { CliError } from '../../io/errors.ts'
@@ -25,14 +25,14 @@ interface EditOptions extends StoreOptions, ChangeOptions {
 /** Adds `hapax failed edit`. */
 export function addFailedEdit(failed: Command, io: Io, done: Done): void {
   withStore(withChange(withConsumer(failed.command('edit'))))
-    .argument('<message>', 'its number in the list, or its id', failedName)
-    .description('Puts a message with other data in the place of a failed one. It gets an id of its own.')
+    .argument('<message>', 'the number as listed, or the id', failedName)
+    .description('Replaces a failed message with one that has new data and a new id.')
     .option('--data <json>', 'the new data')
     .option('--file <path>', 'a file with the new data; - reads standard input')
-    .option('--yes', 'do not ask after the editor')
+    .option('--yes', 'do not ask for confirmation after the editor')
     .addHelpText(
       'after',
-      `\nWithout --data and --file, on a terminal, $EDITOR opens the data.\n${examples(
+      `\nWithout --data and --file, $EDITOR opens the data; this needs a terminal.\n${examples(
         'hapax failed edit 12',
         `hapax failed edit 12 --data '{"orderId":17,"cents":4200}' --dry-run`,
         `hapax failed edit 12 --file order.json --note 'typo in the amount'`,
@@ -48,7 +48,7 @@ async function failedEdit(typed: string, options: EditOptions, io: Io): Promise<
     const found = seq && (await hapax.failed.get(seq))
     if (!seq || !found) throw noSuchFailed(typed, options)
     if (found.replacedBy !== null) {
-      throw new CliError('not-found', `${seq} was replaced before, by ${found.replacedBy}`)
+      throw new CliError('not-found', `${seq} was already replaced by ${found.replacedBy}`)
     }
     const data = parsed(given ?? (await fromEditor(found, io)))
     const payload = payloadOf(found.message.data)
@@ -58,51 +58,57 @@ async function failedEdit(typed: string, options: EditOptions, io: Io): Promise<
     }
     if (!options.json) tellChanges(changes(old, data), io)
     if (options.dryRun) return conclude(seq, undefined, options, io)
-    if (given === undefined) await permission(io, options.yes === true, 'an edit', 'Put this in its place?')
+    if (given === undefined) await permission(io, options.yes === true, 'an edit', 'Replace the message?')
     const { id } = await hapax.failed.edit(seq, data, { by: byOf(options) })
     return conclude(seq, id, options, io)
   })
 }
 
-/** What the command line says; undefined: ask the editor. */
+/** The new data from the command line; undefined if it comes from the editor. */
 function givenText({ data, file }: EditOptions, io: Io): string | undefined {
   if (data !== undefined && file !== undefined) throw new CliError('usage', 'expected --data or --file, got both')
   if (data !== undefined) return data
   if (file === undefined) {
-    if (io.edit === undefined)
-      throw new CliError('usage', 'the new data? Give --data or --file where there is no terminal')
+    // Refused before the database is opened.
+    editorOf(io)
     return undefined
   }
   try {
     return readFileSync(file === '-' ? 0 : resolve(io.cwd, file), 'utf8')
   } catch (error) {
-    throw new CliError('usage', `${file} could not be read: ${(error as Error).message}`)
+    throw new CliError('usage', `${file} could not be read: ${messageOf(asError(error))}`)
   }
+}
+
+function editorOf({ edit }: Io): NonNullable<Io['edit']> {
+  if (edit === undefined)
+    throw new CliError('usage', 'expected --data or --file, because there is no terminal for an editor')
+  return edit
 }
 
 async function fromEditor({ seq, message }: FailedMessage, io: Io): Promise<string> {
   if (stubOf(message) !== undefined) {
-    const what = `the payload of ${seq} is not whole: give the data that is to take its place with --data or --file`
+    const what = `the payload of ${seq} is incomplete: give the new data with --data or --file`
     throw new CliError('usage', what)
   }
   const payload = payloadOf(message.data)
   const text = 'data' in payload ? JSON.stringify(payload.data, null, 2) : Buffer.from(message.data).toString('utf8')
-  return (io.edit as NonNullable<Io['edit']>)(`${text}\n`)
+  return editorOf(io)(`${text}\n`)
 }
 
 function parsed(text: string): unknown {
   try {
-    return JSON.parse(text, exact as Parameters<typeof JSON.parse>[1])
+    return JSON.parse(text, exact)
   } catch (error) {
-    throw new CliError('usage', `expected the new data to be JSON: ${(error as Error).message}`)
+    throw new CliError('usage', `expected the new data to be JSON: ${messageOf(asError(error))}`)
   }
 }
 
-/** Refuses a number that would be written back as another one. */
+/** Refuses a number that would be stored as another one. */
 function exact(_: string, value: unknown, { source }: { source?: string } = {}): unknown {
   if (typeof value !== 'number' || source === undefined) return value
   if (Number.isFinite(value) && (Number.isSafeInteger(value) || !/^-?\d+$/.test(source))) return value
-  throw new Error(`the number ${source} cannot be kept exactly; put it into a string`)
+  throw new Error(`the number ${source} cannot be represented exactly; write it as a string`)
 }
 
 const STYLES = { '+': 'green', '-': 'red', '~': 'yellow' } as const
@@ -114,10 +120,10 @@ function tellChanges(list: readonly JsonChange[], io: Io): void {
 
 function conclude(seq: string, id: string | undefined, options: EditOptions, io: Io): number {
   if (options.json) json(io, { seq, dryRun: options.dryRun === true, id: id ?? null })
-  else if (id === undefined) line(io, `would replace ${seq} by a message with this data and an id of its own`)
+  else if (id === undefined) line(io, `would replace ${seq} with a message that has this data and a new id`)
   else {
-    line(io, `${seq} is replaced by ${paint(io, 'bold', safe(id))}, which is due: a running worker takes it`)
-    line(io, `what becomes of it: ${command(`explain ${shellWord(safe(id))}`, options)}`)
+    line(io, `${seq} is replaced by ${paint(io, 'bold', safe(id))}, which is due: a running worker picks it up`)
+    line(io, `to follow it: ${command(`explain ${shellWord(safe(id))}`, options)}`)
   }
   return 0
 }

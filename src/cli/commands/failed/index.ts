@@ -20,11 +20,11 @@ interface FailedListOptions extends StoreOptions, FailedFilters {
   readonly json?: true
 }
 
-/** Adds `hapax failed` and what belongs to it. */
+/** Adds `hapax failed` and its subcommands. */
 export const addFailed: AddCommand = (root, io, done) => {
   const failed = root
     .command('failed')
-    .description('Works with messages that will not be tried again by themselves.')
+    .description('Manages failed messages, which are not retried automatically.')
     .addHelpText('after', examples('hapax failed list --group', 'hapax failed show 12', 'hapax failed retry 12'))
   addList(failed, io, done)
   addFailedShow(failed, io, done)
@@ -36,8 +36,8 @@ export const addFailed: AddCommand = (root, io, done) => {
 
 function addList(failed: Command, io: Io, done: Done): void {
   withStore(withPages(withFailedFilters(failed.command('list'))))
-    .description('Lists failed messages, newest first, or in groups that look alike.')
-    .option('--group', 'put those together that failed alike; the largest group first')
+    .description('Lists failed messages, newest first, or in groups with the same error.')
+    .option('--group', 'group messages with the same error, the largest group first')
     .addHelpText(
       'after',
       examples(
@@ -52,7 +52,7 @@ function addList(failed: Command, io: Io, done: Done): void {
 /** Shows a page of failed messages, newest first. */
 async function failedList(options: FailedListOptions, io: Io): Promise<number> {
   const { limit, before } = options
-  // One more than asked for: it tells whether there is a next page.
+  // One more than asked for, to see whether there is a next page.
   const query = { ...failedWhere(options), ...(before && { before }), limit: limit + 1 }
   const found = await withEither(options, io, (hapax) => hapax.failed.list(query))
   const page = found.slice(0, limit)
@@ -88,8 +88,8 @@ function tellPage(page: readonly FailedMessage[], next: string | undefined, opti
     ]),
   )
   line(io)
-  line(io, `to see one: ${command(`failed show ${page[0]?.seq}`, options)}`)
-  if (next !== undefined) line(io, `next page:  ${nextPage(next, options)}`)
+  line(io, `to show one: ${command(`failed show ${page[0]?.seq}`, options)}`)
+  if (next !== undefined) line(io, `next page:   ${nextPage(next, options)}`)
 }
 
 function nextPage(before: string, options: FailedListOptions): string {
@@ -101,7 +101,7 @@ function scopeOf({ origin, consumer }: Pick<FailedMessage, 'origin' | 'consumer'
   return origin === 'outbox' ? `relay ${consumer}` : consumer
 }
 
-/** Shows what failed alike. */
+/** Shows groups of messages that failed with the same error. */
 async function failedGroups(options: FailedListOptions, io: Io): Promise<number> {
   const query = { ...failedWhere(options), limit: options.limit }
   const groups = await withEither(options, io, (hapax) => hapax.failed.groups(query))
@@ -137,9 +137,10 @@ function tellGroups(groups: readonly FailedGroup[], options: FailedListOptions, 
     ]),
   )
   const [first] = groups
+  if (first === undefined) return
   line(io)
-  line(io, `to see the newest of the first: ${command(`failed show ${first?.seq}`, options)}`)
-  line(io, `to retry all of the first:      ${command(`failed retry ${groupWords(first as FailedGroup)}`, options)}`)
+  line(io, `to show the newest of the first group: ${command(`failed show ${first.seq}`, options)}`)
+  line(io, `to retry all of the first group:       ${command(`failed retry ${groupWords(first)}`, options)}`)
 }
 
 function groupWords({ origin, consumer, type, reason, errorHash }: FailedGroup): string {

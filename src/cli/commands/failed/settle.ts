@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import type { SettleOptions } from '../../../admin/index.ts'
-import { safe, shellWord } from '../../../base/index.ts'
+import { asError, messageOf, safe, shellWord } from '../../../base/index.ts'
 import type { EffectRow } from '../../../contracts/index.ts'
 import { CliError } from '../../io/errors.ts'
 import { type Io, json, line } from '../../io/io.ts'
@@ -14,25 +14,25 @@ interface SettleCommand extends StoreOptions, ChangeOptions {
   readonly done?: true
   readonly notDone?: true
   readonly retry?: true
-  /** False: `--no-result`. */
+  /** False for `--no-result`. */
   readonly result?: string | false
 }
 
 /** Adds `hapax failed settle`. */
 export function addFailedSettle(failed: Command, io: Io, done: Done): void {
   withStore(withChange(withConsumer(failed.command('settle'))))
-    .argument('<message>', 'its number in the list, or its id', failedName)
-    .argument('<effect>', 'the name of the outside call')
-    .description('Says what became of an outside call that nobody knew about, and tries its message again.')
-    .option('--done', 'it happened: it is not made again')
-    .option('--result <json>', 'with --done: what it returned; on a terminal it is asked for')
-    .option('--no-result', 'with --done: it returned nothing that the handler uses')
-    .option('--not-done', 'it did certainly not happen: it is made')
-    .option('--retry', 'nobody knows: it is made again, with the same key')
+    .argument('<message>', 'the number as listed, or the id', failedName)
+    .argument('<effect>', 'the name of the external call')
+    .description('Records the outcome of an external call that was unknown, and retries its message.')
+    .option('--done', 'the call happened: it is not repeated')
+    .option('--result <json>', 'with --done: what it returned (default: asked for on a terminal)')
+    .option('--no-result', 'with --done: it returned nothing the handler uses')
+    .option('--not-done', 'the call certainly did not happen: it is made')
+    .option('--retry', 'the outcome stays unknown: the call is repeated with the same key')
     .addHelpText(
       'after',
       examples(
-        `hapax failed settle 12 send --done --result '{"id":"SM123"}' --note 'seen in the console of the provider'`,
+        `hapax failed settle 12 send --done --result '{"id":"SM123"}' --note 'seen in the provider console'`,
         'hapax failed settle 12 send --not-done',
         'hapax failed settle 12 send --retry --dry-run',
       ),
@@ -55,29 +55,33 @@ async function settle(typed: string, effect: string, options: SettleCommand, io:
 }
 
 function decision({ done, notDone, retry, result }: SettleCommand): SettleOptions['as'] {
-  const given = [done && 'done', notDone && 'not-done', retry && 'retry'].filter((each) => each !== undefined)
-  const [as, ...more] = given as SettleOptions['as'][]
+  const given: readonly SettleOptions['as'][] = [
+    ...(done ? ['done' as const] : []),
+    ...(notDone ? ['not-done' as const] : []),
+    ...(retry ? ['retry' as const] : []),
+  ]
+  const [as, ...more] = given
   if (as === undefined || more.length > 0) {
     throw new CliError(
       'usage',
-      `expected one of --done, --not-done and --retry, got ${given.length === 0 ? 'none' : 'several'}`,
+      `expected exactly one of --done, --not-done and --retry, got ${given.length === 0 ? 'none' : 'several'}`,
     )
   }
-  if (result !== undefined && as !== 'done') throw new CliError('usage', '--result goes with --done only')
+  if (result !== undefined && as !== 'done') throw new CliError('usage', '--result requires --done')
   return as
 }
 
-/** Said, or asked for: a handler that gets no result where it needs one fails again. */
+/** The result as given, or asked for. It is never left out silently: a handler that needs it would fail again. */
 async function resultOf(effect: string, { result, dryRun }: SettleCommand, io: Io): Promise<{ result?: unknown }> {
   if (result !== undefined && result !== false) return { result: parsed(result) }
   if (result === false || dryRun) return {}
   if (io.ask === undefined) {
     throw new CliError(
       'usage',
-      '--done needs --result <json>, or --no-result if the call returns nothing that the handler uses',
+      '--done needs --result <json>, or --no-result if the call returns nothing the handler uses',
     )
   }
-  const text = await io.ask(`What did '${safe(effect)}' return, as JSON? Empty: nothing.`)
+  const text = await io.ask(`What did '${safe(effect)}' return, as JSON? (Empty for nothing.)`)
   if (text === undefined) throw new CliError('refused', 'nothing was changed')
   return text === '' ? {} : { result: parsed(text) }
 }
@@ -86,22 +90,22 @@ function parsed(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch (error) {
-    throw new CliError('usage', `expected the result to be JSON: ${(error as Error).message}`)
+    throw new CliError('usage', `expected the result to be JSON: ${messageOf(asError(error))}`)
   }
 }
 
 function noSuchEffect(seq: string, effect: string, known: readonly EffectRow[], options: StoreOptions): CliError {
   const names = known.filter(({ name }) => name !== '').map(({ name }) => name)
-  return new CliError('not-found', `${seq} has no outside call '${effect}'`, [
-    names.length === 0 ? 'it has made none' : `it has: ${names.map(shellWord).join(', ')}`,
-    `to see them: ${command(`failed show ${seq}`, options)}`,
+  return new CliError('not-found', `${seq} has no external call '${effect}'`, [
+    names.length === 0 ? 'it made none' : `it made: ${names.map(shellWord).join(', ')}`,
+    `to show them: ${command(`failed show ${seq}`, options)}`,
   ])
 }
 
 const MEANINGS = {
-  done: 'it is not made again',
-  'not-done': 'it is made when the message is tried again',
-  retry: 'it is made again with the same key when the message is tried again',
+  done: 'it is not repeated',
+  'not-done': 'it is made when the message is retried',
+  retry: 'it is repeated with the same key when the message is retried',
 } as const
 
 function conclude(seq: string, effect: string, as: SettleOptions['as'], options: SettleCommand, io: Io): void {
@@ -111,5 +115,5 @@ function conclude(seq: string, effect: string, as: SettleOptions['as'], options:
   }
   const verb = options.dryRun ? 'would be settled' : 'is settled'
   line(io, `'${safe(effect)}' of ${seq} ${verb} as ${as}: ${MEANINGS[as]}`)
-  if (!options.dryRun) line(io, 'the message is due: a running worker takes it')
+  if (!options.dryRun) line(io, 'the message is due: a running worker picks it up')
 }

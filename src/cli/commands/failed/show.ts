@@ -16,8 +16,8 @@ type ShowOptions = StoreOptions & { readonly consumer?: string; readonly json?: 
 /** Adds `hapax failed show`. */
 export function addFailedShow(failed: Command, io: Io, done: Done): void {
   withStore(withConsumer(failed.command('show')))
-    .argument('<message>', 'its number in the list, or its id', failedName)
-    .description('Shows everything about one failed message: attributes, error and causes, payload.')
+    .argument('<message>', 'the number as listed, or the id', failedName)
+    .description('Shows one failed message in full: attributes, error with causes, payload.')
     .addHelpText('after', examples('hapax failed show 12', 'hapax failed show 12 --json'))
     .action(async (number, options) => done(await failedShow(number, options, io)))
 }
@@ -61,7 +61,7 @@ function tell(found: FailedMessage, effects: readonly EffectRow[], payload: Payl
   line(io)
 }
 
-/** Whatever somebody has done to a row, what can be seen of it is shown. */
+/** A row whose attributes were damaged by hand is still shown, without them. */
 function attributesOf({ message }: FailedMessage): MessageAttributes {
   try {
     return unpackAttributes(message)
@@ -80,7 +80,7 @@ function facts(found: FailedMessage): object {
     attempts,
     reason,
     'error hash': errorHash,
-    ...(held && { held: 'it is still in its place, and its key waits behind it' }),
+    ...(held && { held: 'it keeps its place, and later messages of its key wait behind it' }),
     ...(stub && { stub: stubText(stub, message.data.byteLength) }),
     ...(typeof stub?.sha256 === 'string' && { 'payload sha256': stub.sha256 }),
   }
@@ -107,20 +107,20 @@ function tellWhatToDo(
   const stub = stubOf(message)
   const canRetry = reason !== 'conflict' && stub === undefined && !effects.some(isUnsettled)
   if (replacedBy !== null) {
-    line(io, `an edit has put ${safe(replacedBy)} in its place; what became of that:`)
+    line(io, `an edit replaced it with ${safe(replacedBy)}; to follow the new message:`)
     line(io, `  ${command(`explain ${shellWord(safe(replacedBy))}`, options)}`)
     return
   }
-  // Not under an id that belongs to another message, nor without all of its payload, nor before an outside call is settled.
-  if (canRetry) line(io, `to try it again: ${command(`failed retry ${seq}`, options)}`)
-  // Under a new id, its outside calls would be made again.
+  // A retry cannot help if the id belongs to another message, if the payload is incomplete, or before an external call is settled.
+  if (canRetry) line(io, `to retry it:   ${command(`failed retry ${seq}`, options)}`)
+  // Under a new id, its external calls would be repeated.
   if (editable && !effects.some(isMade) && !stub?.escaped)
-    line(io, `to change it:    ${command(`failed edit ${seq}`, options)}`)
-  line(io, `to give it up:   ${command(`failed discard ${seq}`, options)}`)
+    line(io, `to edit it:    ${command(`failed edit ${seq}`, options)}`)
+  line(io, `to discard it: ${command(`failed discard ${seq}`, options)}`)
   if (!held || message.key === null) return
   const scope = `--${origin === 'outbox' ? 'relay' : 'consumer'} ${shellWord(safe(consumer))}`
   const release = command(`keys release ${shellWord(safe(message.key))} ${scope}`, options)
-  line(io, `to let its key go on without it: ${release}`)
+  line(io, `to release its key without it: ${release}`)
 }
 
 function tellError(error: ErrorRecord, io: Io): void {
@@ -129,10 +129,7 @@ function tellError(error: ErrorRecord, io: Io): void {
   for (const frame of safeLines(stack ?? '').filter((each) => /^\s+at /.test(each))) line(io, paint(io, 'dim', frame))
   tellCauses(error, io)
   if (error.onFailed === undefined) return
-  line(
-    io,
-    safe(`onFailed was rolled back, because it failed itself: ${error.onFailed.name}: ${error.onFailed.message}`),
-  )
+  line(io, safe(`onFailed failed as well and was rolled back: ${error.onFailed.name}: ${error.onFailed.message}`))
   tellCauses(error.onFailed, io)
 }
 

@@ -5,7 +5,7 @@ import { durationText } from '../../io/duration.ts'
 import { CliError } from '../../io/errors.ts'
 import { withAges } from '../../options.ts'
 
-/** Which failed messages a command is about, as the command line says it. */
+/** The filters of failed messages, as typed. */
 export interface FailedFilters {
   readonly consumer?: string
   readonly relay?: string
@@ -24,9 +24,9 @@ export function withFailedFilters(command: Command): Command {
       .option('--consumer <name>', 'only those of this consumer')
       .option('--relay <name>', 'only those of this relay')
       .option('--type <type>', 'only those of this type')
-      .option('--reason <code>', 'only those that failed for this reason')
-      .option('--error <hash>', 'only those with this error; --group shows the hashes'),
-  ).option('--replaced', 'those that an edit has replaced, which are kept and do nothing')
+      .option('--reason <code>', 'only those with this failure reason')
+      .option('--error <hash>', 'only those with this error; failed list --group shows the hashes'),
+  ).option('--replaced', 'only those that an edit replaced; they are kept for reference')
 }
 
 /** The filters as a query; undefined if there is none. */
@@ -47,7 +47,7 @@ export function failedWhere(filters: FailedFilters): FailedWhere | undefined {
   return Object.keys(where).length === 0 ? undefined : where
 }
 
-/** A consumer and a relay may have the same name. */
+/** The origin as well as the name, because a consumer and a relay may have the same name. */
 function scope(consumer: string | undefined, relay: string | undefined): { origin?: Origin; consumer?: string } {
   if (consumer !== undefined) return { origin: 'inbox', consumer }
   return relay === undefined ? {} : { origin: 'outbox', consumer: relay }
