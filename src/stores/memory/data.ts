@@ -37,7 +37,7 @@ export class Data {
     return origin === 'inbox' ? this.inbox : this.outbox
   }
 
-  /** Writes down what somebody did by hand. */
+  /** Writes down what a person did by hand. */
   note(audit: Audit, about: AuditSubject): void {
     const seq = this.nextSeq()
     this.audit.set(seq, { seq, at: this.now(), ...audit, ...about })

@@ -29,6 +29,7 @@ function fits(data: Data, where: FailedWhere): (row: FailedEntry) => boolean {
   }
 }
 
+/** A page of failed messages, newest first. */
 export function failedList(data: Data, { before, limit, ...where }: FailedFilter): readonly FailedMessage[] {
   const rows = failedRows(data, where).filter((row) => before === undefined || compareSeq(row.seq, before) < 0)
   return rows.reverse().slice(0, limit).map(shown)
@@ -39,11 +40,13 @@ export function failedRows(data: Data, where: FailedWhere): FailedEntry[] {
   return data.failed.all().filter(fits(data, where)).sort(bySeq)
 }
 
+/** One failed message, replaced or not. */
 export function failedGet(data: Data, seq: string): FailedMessage | undefined {
   const row = data.failed.get(seq)
   return row && shown(row)
 }
 
+/** Failed messages that are alike, the largest group first; each shows the newest error. */
 export function failedGroups(data: Data, where: FailedWhere, limit: number): readonly FailedGroup[] {
   const alike = ({ origin, consumer, message, reason, errorHash: hash }: FailedEntry): string =>
     JSON.stringify([origin, consumer, message.type, reason, hash])
@@ -130,7 +133,7 @@ function putAtEnd(
   if (origin === 'outbox') addOutbox(data, { relay: consumer, message, delayMs: 0 }, failedSeq)
   else {
     const fresh = { attempts: 0, starts: 0, delayMs: 0, error: null }
-    // Whoever leases it is not the first, and there may be a journal.
+    // Its fence is 1: the next lease is not the first one, and there may be a journal.
     addInbox(data, { consumer, message, ordered, ...fresh }, 1, failedSeq)
   }
 }

@@ -13,7 +13,7 @@ import type { Data } from './data.ts'
 import { rowOf } from './leases.ts'
 import { bySeq, receiptKey, type WaitingRow } from './rows.ts'
 
-/** Writes receipts where there are none; answers those that were there. */
+/** Writes receipts where there are none; returns those that were there. */
 export function take(
   data: Data,
   { consumer, token, messages }: Opening & { kind: 'take' },
@@ -27,7 +27,7 @@ export function take(
   return existing
 }
 
-/** Takes rows out of the inbox, as `Opening` says. Whoever runs a transaction here runs alone, so nothing is locked. */
+/** Takes rows out of the inbox, as `Opening` says. Transactions run one after the other here, so nothing is locked. */
 export function claim(data: Data, { seqs }: Opening & { kind: 'claim' }): ReadonlyMap<string, InboxRow> {
   const free = (row: WaitingRow): boolean =>
     row.heldAt === null && (row.leaseToken === null || row.availableAt <= data.clock.now())

@@ -54,7 +54,7 @@ export function memory(options: MemoryOptions = {}): MemoryStore {
   return new Memory(clockOption(options.clock))
 }
 
-/** How long to wait where nobody said. */
+/** How long to wait for the turn, in milliseconds, unless the caller says. */
 const WAIT_MS = 60_000
 
 /** Whose turn it is, and what a transaction is; what happens to rows is in `memory/`, by topic. */

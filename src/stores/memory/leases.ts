@@ -23,13 +23,14 @@ export function rowOf(data: Data, { seq, token, fence }: Lease): WaitingRow | un
   return row?.leaseToken === token && row.fence === fence && row.heldAt === null ? row : undefined
 }
 
-/** Prolongs leases; answers those that are still held. */
+/** Prolongs leases; returns those that are still held. */
 export function renew(data: Data, leases: readonly Lease[], leaseMs: number): ReadonlySet<string> {
   const held = leases.flatMap((each) => rowOf(data, each) ?? [])
   for (const row of held) data.inbox.set(row.seq, { ...row, availableAt: data.clock.now() + leaseMs })
   return new Set(held.map((row) => row.seq))
 }
 
+/** Notes that a call begins, under the lease. Undefined: the lease is lost, and the call must not be made. */
 export function beginEffect(
   data: Data,
   held: Lease,
@@ -49,6 +50,7 @@ export function beginEffect(
   return { before }
 }
 
+/** Notes how a call ended, if the lease is still held. */
 export function endEffect(data: Data, held: Lease, effect: EffectRef, end: EffectEnd): boolean {
   if (rowOf(data, held) === undefined) return false
   write(data, effect, held.token, end)
@@ -61,19 +63,22 @@ function write(data: Data, effect: EffectRef, token: string, end: EffectEnd): vo
   data.effects.set(keyOf(effect), { ...effect, ...end, token, attempts: before?.attempts ?? 1, ...times })
 }
 
+/** The calls of a message, in the order in which they were first begun. */
 export function effectsOf(data: Data, consumer: string, messageKey: string): readonly EffectRow[] {
   const rows = data.effects.all().filter((row) => row.consumer === consumer && row.messageKey === messageKey)
   return rows.sort((a, b) => a.firstAt.getTime() - b.firstAt.getTime())
 }
 
+/** Deletes an effect; its receipt goes at the same time. */
 export function forgetEffect(data: Data, effect: EffectRef): void {
   data.effects.delete(keyOf(effect))
 }
 
+/** Records what a person knows about a call, once its message has failed. False: there is nothing to settle. */
 export function settleEffect(data: Data, effect: EffectRef, end: EffectEnd, audit: Audit): boolean {
   const row = data.effects.get(keyOf(effect))
   if (row === undefined || !maySettle(row, end)) return false
-  // Whoever works on it decides otherwise.
+  // A message that is being worked on settles its effects itself.
   const failed = data.failed.all().some(({ origin, consumer, message, replacedBy }) => {
     const its = consumer === effect.consumer && message.messageKey === effect.messageKey
     return its && origin === 'inbox' && replacedBy === null
@@ -90,8 +95,8 @@ function keyOf({ consumer, messageKey, name }: EffectRef): string {
 }
 
 /**
- * Whether a person may say so of a call: nobody knows of it, or it has happened and what it returned could not be kept, or it is what
- * a person said before, and the call has not been made since.
+ * Whether a person may record this outcome of a call: it is unknown, or the call has happened and its result could not be kept, or the
+ * outcome was recorded by a person before, and the call has not been made since.
  */
 export function maySettle(
   { state, result, error }: Pick<EffectRow, 'state' | 'result' | 'error'>,

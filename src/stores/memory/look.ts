@@ -40,7 +40,7 @@ function entryOf(now: number, row: Queued, key: string | null, deaths: number): 
   return { seq, type: message.type, lane, key, bytes: message.data.byteLength, dueMs, held: heldAt !== null, deaths }
 }
 
-/** With order, a type that this worker does not know makes the key wait; without, it is somebody else's. */
+/** With order, a type that this worker does not know makes the key wait; without order, another worker handles it. */
 function handled(data: Data, { table, types, scope }: Share, { type }: Entry): boolean {
   return table === 'outbox' || types.includes(type) || (types.includes('') && !isRecorded(data, scope, type))
 }

@@ -27,7 +27,7 @@ export function confirm(data: Data, seqs: readonly string[], keep: boolean): rea
     const sentSeq = data.nextSeq()
     data.sent.set(sentSeq, { seq: sentSeq, relay, message, sentAt: data.now() })
   }
-  // Nobody else has a row locked.
+  // None is left: no other transaction can have a row locked.
   return []
 }
 
@@ -80,6 +80,7 @@ export function sentRows(data: Data, { relay, type, olderThanMs, newerThanMs }: 
   return rows.sort(bySeq)
 }
 
+/** A page of them, newest first. */
 export function sentList(data: Data, { before, limit, ...where }: SentFilter): readonly SentMessage[] {
   const rows = sentRows(data, where).filter((row) => before === undefined || compareSeq(row.seq, before) < 0)
   return rows.reverse().slice(0, limit)

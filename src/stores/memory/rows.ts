@@ -59,7 +59,7 @@ export function receiptKey(consumer: string, { messageKey }: Pick<StoredMessage,
   return messageKey + consumer
 }
 
-/** A message with bytes of its own: whoever gave them may use the buffer again. */
+/** A message with bytes of its own: the caller may use its buffer again. */
 export function kept(message: StoredMessage): StoredMessage {
   const { messageKey, source, id, type, key, attributes, fingerprint } = message
   return { messageKey, source, id, type, key, attributes, fingerprint, data: new Uint8Array(message.data) }

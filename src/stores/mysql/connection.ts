@@ -108,7 +108,7 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
   async query(text: string, params: readonly Param[], limitMs: number): Promise<Result> {
     const began = performance.now()
     const client = await acquire(this.#pools.control())
-    // Nobody waits for it any more.
+    // The caller has given up by now.
     if (performance.now() - began > limitMs) {
       client.release()
       throw noAnswer(limitMs)
@@ -142,7 +142,7 @@ async function alone(client: MysqlPoolClient, statement: Statement): Promise<Res
   if (!session.autocommit) await send(client, ROLLBACK)
   if (session.uncommitted) await send(client, READ_COMMITTED)
   const answer = await send(client, statement)
-  // Also when only the answer has told.
+  // Looked at again: the result may have told that the mode has changed.
   if (!session.autocommit) await send(client, COMMIT)
   return answer
 }
@@ -158,12 +158,12 @@ async function acquire<Client extends MysqlPoolClient>(
 
 /**
  * A connection of the pool. The pool listens for the first error of a link, and there may be more, also in the instant in which it is
- * handed out, and when nobody uses it: one would end the process.
+ * handed out, and while it is idle: an error without a listener would end the process.
  */
 async function connect<Client extends MysqlPoolClient>(pool: MysqlPool<Client>): Promise<Client> {
   heardPool(pool)
   const client = await pool.getConnection()
-  // One that was released to whoever waits for it is not told of.
+  // The pool emits no event for a connection that goes from one caller straight to the next.
   heard(innerLink(client) ?? client)
   return client
 }
@@ -219,7 +219,7 @@ class Run<Client extends MysqlPoolClient> {
     const session = await sessionOf(this.#client)
     const { mariadb, autocommit, uncommitted } = session
     this.#mariadb = mariadb
-    // What somebody left open would keep the isolation from being set, and be committed by the start of ours.
+    // A transaction that was left open would keep the isolation from being set, and be committed by the start of ours.
     if (!autocommit) await this.#send('rollback')
     await mark(this.#client, session)
     const level = isolation ?? (uncommitted ? 'read committed' : undefined)

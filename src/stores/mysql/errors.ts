@@ -83,7 +83,7 @@ function classOf({ errno, code, sqlState, message }: DatabaseError): ErrorClass 
 }
 
 /**
- * Whether the server itself answered with an error that leaves no doubt: then a commit is known not to have happened.
+ * Whether the server itself reported an error that leaves no doubt: then a commit is known not to have happened.
  * After KILL, a shutdown or a failure of the storage engine there is doubt.
  */
 export function answered(error: unknown): boolean {

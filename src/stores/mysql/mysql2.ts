@@ -31,7 +31,7 @@ export interface MysqlCallbacks<Promised> {
   promise(): Promised
 }
 
-/** The answer to a statement: its rows, and how many rows it answered or changed. */
+/** The result of a statement: its rows, and how many rows it returned or changed. */
 export interface MysqlResult<Row = Record<string, unknown>> {
   readonly rows: Row[]
   readonly rowCount: number

@@ -35,7 +35,7 @@ const marks = new WeakMap<Raw, Mark[]>()
 
 /**
  * A transaction of the user's own, from the instant in which it was entered. A savepoint marks it: it is gone as soon as the
- * transaction ends, or is rolled back to an earlier savepoint, and releasing it then is an error that harms nobody. That check and the
+ * transaction ends, or is rolled back to an earlier savepoint, and releasing it then is a harmless error. That check and the
  * statement behind it are put into the queue together, so that nothing comes in between; if the check fails, the statement is not sent.
  *
  * To release a savepoint takes along those that were set after it, also the marks of other publishes on this connection: a check

@@ -12,7 +12,7 @@ interface Preparing {
 
 /**
  * Texts that stay prepared on each connection. Few, because `max_prepared_stmt_count` counts those of all clients of the
- * server together: whoever uses them up keeps everybody from preparing any.
+ * server together: once they are used up, no client can prepare any.
  */
 const KEPT = 100
 
@@ -28,7 +28,7 @@ export function canPrepare(client: object): client is Preparing {
   return 'execute' in client && typeof client.execute === 'function'
 }
 
-/** Runs a prepared statement that does not stay prepared. To close it costs no round trip: the server does not answer. */
+/** Runs a prepared statement that does not stay prepared. Closing it costs no round trip: the server sends no reply. */
 export async function executeOnce(client: Preparing, query: string | MysqlQuery, values?: readonly unknown[]): Answer {
   try {
     const answer = await client.execute(query, values)

@@ -6,7 +6,7 @@ import { canPrepare, executeOnce } from './prepared.ts'
 import { knownSession, learn, sessionOf, typeCast } from './session.ts'
 import { MAX_BYTES, sizeOf } from './statements/rows.ts'
 
-/** What `mysql2` answers to a statement without rows. */
+/** What `mysql2` returns for a statement without rows. */
 interface Header {
   readonly affectedRows?: number
   readonly serverStatus?: number
@@ -24,7 +24,7 @@ export async function send(client: MysqlClient, { text, params }: Statement): Pr
   return asResult(client, answer)
 }
 
-/** A statement as `mysql2` takes it, with an answer that does not depend on how the pool was set up. */
+/** A statement as `mysql2` takes it, with a result that does not depend on how the pool was set up. */
 export function queryOf({ text, params }: Statement): MysqlQuery {
   return { sql: text, values: params.map(checked), rowsAsArray: false, nestTables: false, typeCast }
 }
@@ -41,7 +41,7 @@ export function sizeOfAll(client: MysqlClient, { text, params }: Statement): num
   return params.reduce<number>((sum, param) => sum + each(param), text.length)
 }
 
-/** What `mysql2` has answered. */
+/** What `mysql2` has returned. */
 export function asResult(client: MysqlClient, answer: unknown): Result {
   if (Array.isArray(answer)) return { rows: answer, affected: answer.length }
   const { affectedRows = 0, serverStatus } = headerOf(answer)
@@ -49,7 +49,7 @@ export function asResult(client: MysqlClient, answer: unknown): Result {
   return { rows: [], affected: affectedRows }
 }
 
-/** The answer to a statement without rows. */
+/** The result of a statement without rows. */
 export function headerOf(answer: unknown): Header {
   return fieldsOf(answer)
 }

@@ -49,7 +49,7 @@ export async function sessionOf(client: MysqlClient): Promise<Session> {
 
 /**
  * Gives the session of a link a name that no other has on any server: that of a lock which it holds. The number of a connection
- * may be somebody else's after a restart, on another server of a cluster, or behind a proxy.
+ * may belong to another session after a restart, on another server of a cluster, or behind a proxy.
  */
 export async function mark(client: MysqlClient, session: Session): Promise<void> {
   if (session.marked) return
@@ -65,12 +65,12 @@ export async function mark(client: MysqlClient, session: Session): Promise<void>
 
 const QUESTION = `select version() as version, @@max_allowed_packet as packet, @@autocommit as autocommit,
   /*!80000 @@transaction_isolation */ /*M!100000 @@tx_isolation */ as isolation`
-/** The settings of the pool do not reach the answer. */
+/** Keeps a `typeCast` of the pool from changing results. */
 export const typeCast = (_field: unknown, next: () => unknown): unknown => next()
 
 const SERVER_STATUS_AUTOCOMMIT = 2
 
-/** Every answer without rows says whether the session commits by itself: a handler may have changed it. */
+/** Every result without rows tells whether the session is in autocommit mode: a handler may have changed it. */
 export function learn(client: MysqlClient, status: number | undefined): void {
   const known = knownSession(client)
   if (known !== undefined && status !== undefined) known.autocommit = (status & SERVER_STATUS_AUTOCOMMIT) !== 0

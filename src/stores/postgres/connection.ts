@@ -113,7 +113,7 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
       watch.assertOpen()
       const query: Executor['query'] = async (text, params) => {
         await watch.idle()
-        // It may have settled in the meantime, and the client be somebody else's.
+        // It may have settled in the meantime, and its client may serve another transaction.
         watch.assertOpen()
         return toResult(await tx.raw.query(text, params))
       }
@@ -131,7 +131,7 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
   async query(text: string, params: readonly Param[], limitMs: number): Promise<Result> {
     const began = performance.now()
     const client = await acquire(await this.#pools.control())
-    // Nobody waits for it any more.
+    // The caller has given up by now.
     if (performance.now() - began > limitMs) {
       client.release()
       throw noAnswer(limitMs)
@@ -168,7 +168,7 @@ const NO_JIT: Statement = { text: 'set local jit = off', params: [] }
 
 /**
  * A client of the pool. Whatever becomes of it, no error that it emits ends the process: the pool's own listener is not there from
- * the instant in which the pool hands it out, before whoever waits for it goes on, until it is given back.
+ * the instant in which the pool hands it out, before the waiting caller goes on, until it is given back.
  */
 async function acquire<Client extends PgPoolClient>(pool: PgPool<Client>, signal?: AbortSignal): Promise<Client> {
   signal?.throwIfAborted()
@@ -229,7 +229,7 @@ class Run<Client extends PgPoolClient> {
       if (classify(error) === 'lost') this.destroy()
       throw isUnsent(error) ? new NotSent(error) : error
     }
-    throw new HapaxError('transaction-aborted', 'COMMIT answered that the transaction was rolled back')
+    throw new HapaxError('transaction-aborted', 'the database rolled the transaction back at COMMIT')
   }
 
   async #script(statements: readonly Statement[]): Promise<readonly PgResult[]> {
@@ -237,12 +237,12 @@ class Run<Client extends PgPoolClient> {
     return Array.isArray(answer) ? answer : [answer]
   }
 
-  /** Without parameters `pg` uses the simple protocol, which answers with one result per statement. */
+  /** Without parameters `pg` uses the simple protocol, which returns one result per statement. */
   #sent(statements: readonly Statement[]): Promise<PgResult | PgResult[]> {
     try {
       return this.#client.query(script(statements))
     } catch (error) {
-      // Not by an answer: a text that the database or the client cannot take, or that is longer than any text may be.
+      // Not an error of the server: a text that the database or the client cannot take, or that is longer than any text may be.
       throw new NotSent(error)
     }
   }

@@ -1,7 +1,7 @@
 import { HapaxError } from '../../base/index.ts'
 import type { PgClient } from './pg.ts'
 
-/** What a session takes texts for and answers in, as far as it is known. */
+/** The `client_encoding` of each session, as far as it is known. */
 const encodings = new WeakMap<object, string>()
 
 /**

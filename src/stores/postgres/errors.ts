@@ -105,7 +105,7 @@ export function isUnsent(error: unknown): boolean {
   return /is not queryable/.test(String(message))
 }
 
-/** Whether the server itself answered with this error: then a commit is known not to have happened. */
+/** Whether the server itself reported this error: then a commit is known not to have happened. */
 export function answered(error: unknown): boolean {
   for (const { code, severity } of databaseErrors(error)) {
     if (severity !== undefined) return severity === 'ERROR' && typeof code === 'string' && code !== '40003'

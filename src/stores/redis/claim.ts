@@ -5,7 +5,7 @@ import { READ } from './scripts.ts'
 export interface ClaimRead {
   /** `o` open, `d` done, `f` failed; empty: it is not there. */
   readonly state: string
-  /** Whether somebody has it. */
+  /** Whether a lease is on it. */
   readonly held: boolean
   readonly dueAt: Date
   readonly attempts: number

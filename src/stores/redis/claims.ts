@@ -62,7 +62,7 @@ export class Claims implements StoreClaims {
     await this.#commands.runEach(scripts.CLAIM, items, words, (replies, { name }, index) => {
       claimed[index] = readClaim(replies, name, token, (seq) => failed.push(entry(name, seq)))
     })
-    // Whoever wrote them to the failed store may have died before it was in the list.
+    // The process that marked them as failed may have died before it added them to the list.
     if (failed.length > 0) await Promise.all(failed.map((each) => this.#index.add(each)))
     return claimed
   }
@@ -84,7 +84,7 @@ export class Claims implements StoreClaims {
       return { name, entry: stored, key: this.#names.key(name), head: token, word: seq }
     })
     const claims: StoredClaim[] = []
-    // Not before all have answered: if one of them fails, nobody would wait for these.
+    // Not before all results are in: if one call fails, these would be left without a listener.
     const after: (() => Promise<unknown>)[] = []
     await this.#commands.runEach(scripts.CLAIM_STORED, items, [String(leaseMs)], (replies, item) => {
       const kind = replies.text()
@@ -167,7 +167,7 @@ export class Claims implements StoreClaims {
     })
   }
 
-  /** What has to be done about an entry of a line, as its claim was answered. */
+  /** What has to be done about an entry of a line, depending on the state of its claim. */
   #next(
     kind: string,
     replies: Replies,
@@ -182,7 +182,7 @@ export class Claims implements StoreClaims {
     return () => this.#postpone(line, waiting, delayMs)
   }
 
-  /** It failed again, and whoever saw that died: it is in the list of failed messages, and then out of the line. */
+  /** It failed again, and the process died before it moved the entry: into the list of failed messages, then out of the line. */
   async #failedAgain(line: string, waiting: string, failed: string): Promise<void> {
     await this.#index.add(failed)
     await this.#commands.call('ZREM', line, waiting)
@@ -197,7 +197,7 @@ export class Claims implements StoreClaims {
   }
 }
 
-/** How many one look at a line answers: Lua has room for some thousands. */
+/** How many entries one look at a line returns: Lua can unpack some thousands. */
 const AT_ONCE = 1_000
 
 /** Claims have room for the text of a UUID. */
@@ -262,4 +262,5 @@ function failureFields(consumer: string, { message, reason, error, retentionMs }
   return Object.entries(fields).flat()
 }
 
+/** How often, in milliseconds, a worker looks for retries that a dead process has left half done. */
 const TIDY_MS = 30_000

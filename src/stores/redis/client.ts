@@ -91,7 +91,7 @@ function isNodeRedisCluster(client: unknown): client is NodeRedisCluster {
   return typeof sendCommand === 'function' && Array.isArray(masters)
 }
 
-/** Its client for Sentinel has `sendCommand` and `isReady` too, with other arguments. */
+/** node-redis's client for Sentinel has `sendCommand` and `isReady` too, but other arguments: it is refused. */
 function isNodeRedis(client: unknown): client is NodeRedisClient {
   const given = fieldsOf(client)
   return typeof given.sendCommand === 'function' && typeof given.isReady === 'boolean' && !('getMasterNode' in given)
@@ -200,7 +200,7 @@ async function openClient(url: string, timeoutMs: number, onError: (error: Error
   const { Redis } = await loadClient('redis({ url })', ['ioredis'], () => import('ioredis'))
   const client = new Redis(url, {
     lazyConnect: true,
-    // What cannot be sent now is an error now: whoever asked decides whether to ask again.
+    // What cannot be sent now is an error now: the caller decides whether to send it again.
     enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,

@@ -3,7 +3,10 @@ import { asError, type Clock, describe, HapaxError, isHapaxError, messageOf, pau
 import type { Way } from './client.ts'
 import { Gathering, type Item } from './gathering.ts'
 
-/** An answer of Redis as the client gives it: a text, a number, bytes, null, or a list of these. Clients differ, so it is read by `textOf` and its like. */
+/**
+ * A reply of Redis as the client returns it: a text, a number, bytes, null, or a list of these. Clients differ in which, so replies are
+ * read by `textOf`, `numberOf` and `listOf` only.
+ */
 export type Reply = unknown
 
 /** A script, and the name under which Redis keeps it. */
@@ -12,6 +15,7 @@ export interface Script {
   readonly sha: string
 }
 
+/** A script with its hash, by which Redis runs it again without its text. */
 export function script(text: string): Script {
   return { text, sha: hash('sha1', text, 'hex') }
 }
@@ -45,7 +49,7 @@ export class Commands {
 
   /**
    * A script that does the same to many keys, with `words` for all of them: in few calls, or in one for each key where they are not
-   * on one server. `collect` reads the answer to each item.
+   * on one server. `collect` reads the result for each item.
    */
   async runEach<T extends Item>(
     what: Script,
@@ -146,7 +150,7 @@ export class Commands {
   }
 }
 
-/** The flat answer of a script, read one after the other. */
+/** The flat result of a script, read value by value. */
 export class Replies {
   readonly #replies: readonly Reply[]
   #at = 0
@@ -180,7 +184,7 @@ export class Replies {
   }
 }
 
-/** The answer of a script that has nothing to say but 1 to each key. */
+/** The empty result of a script: 1 for each key, which is the usual case and the cheapest to send. */
 class Ones extends Replies {
   override text(): string {
     return '1'
@@ -191,18 +195,18 @@ class Ones extends Replies {
   }
 }
 
-/** An answer as a text: clients may be set to give bytes. */
+/** A reply as a text: clients may be set to return bytes. */
 export function textOf(reply: Reply): string | null {
   if (reply === null || reply === undefined) return null
   return reply instanceof Uint8Array ? Buffer.from(reply).toString() : String(reply)
 }
 
-/** An answer that is always a text. */
+/** A reply that is never null, as a text. */
 export function wordOf(reply: Reply): string {
   return textOf(reply) ?? ''
 }
 
-/** An answer as a list: the members of a set come as a Set from some clients. */
+/** A reply as a list: some clients return the members of a set as a Set. */
 export function listOf(reply: Reply): readonly Reply[] {
   if (Array.isArray(reply)) return reply
   if (reply instanceof Set) return [...reply]
@@ -210,7 +214,7 @@ export function listOf(reply: Reply): readonly Reply[] {
   throw new HapaxError('unrecognised-result', `expected a list from Redis, got ${describe(reply)}`)
 }
 
-/** An answer as a number: clients may be set to give texts. */
+/** A reply as a number: clients may be set to return texts. */
 export function numberOf(reply: Reply): number {
   return typeof reply === 'number' ? reply : Number(textOf(reply))
 }
@@ -268,7 +272,7 @@ function isPassing(error: unknown): boolean {
   )
 }
 
-/** The first word of the error that Redis answered, if it was Redis: such an answer begins with a word in capitals. */
+/** The first word of an error that Redis itself returned: such errors begin with a word in capitals. Undefined: the link failed. */
 function replyOf(error: unknown): string | undefined {
   return error instanceof Error ? /^([A-Z][A-Z0-9]*)(?: |$)/.exec(messageOf(error))?.[1] : undefined
 }

@@ -30,7 +30,7 @@ const SUMMARY = ['q', 'c', 're', 'eh', 'fa'] as const
 const WHOLE = ['q', 'c', 're', 'er', 'eh', 'fa', 'me'] as const
 
 /**
- * The list of failed messages. The claims decide: an entry whose claim has moved on is taken out by whoever finds it. An entry is
+ * The list of failed messages. The claims decide: an entry whose claim has moved on is taken out by the process that finds it. An entry is
  * written after its claim failed, and goes after its retry stands in the line, so that a process that dies in between leaves one
  * too many, never one too few.
  */
@@ -115,7 +115,7 @@ export class FailedIndex implements Omit<StoreFailed, 'edit'> {
     return found
   }
 
-  /** First the claim, then the line, then out of the list. What is on its way is noted before, for whoever tidies up. */
+  /** First the claim, then the line, then out of the list. What is on its way is noted before, so that `tidy` finds it after a crash. */
   async retry(seq: string, audit: Audit): Promise<boolean> {
     const found = await this.#entryOf(seq)
     if (found === undefined) return false

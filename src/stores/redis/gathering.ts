@@ -10,7 +10,7 @@ export interface Item {
 /** Runs a script on many keys, each of them once. */
 type Run = (what: Script, words: readonly string[], items: readonly Item[]) => Promise<Replies>
 
-/** One who asks: reads the answers to the items, in their order. */
+/** A caller, which reads the results for its items, in their order. */
 interface Caller {
   readonly items: readonly Item[]
   read(replies: Replies): void
@@ -73,7 +73,7 @@ export class Gathering {
         caller.resolve()
       }
     } catch (error) {
-      // To those who have their answer already, this says nothing.
+      // It has no effect on callers whose promise is resolved already.
       for (const { reject } of callers) reject(error)
     }
   }

@@ -9,16 +9,18 @@ const MAX_BYTES = 2 ** 28
 /** What a receipt knows of a message. */
 export type ReceiptOf = Pick<StoredMessage, 'source' | 'id' | 'type' | 'fingerprint'>
 
+/** A receipt as it stands at the end of a claim. */
 export function packReceipt({ source, id, type, fingerprint }: ReceiptOf): string {
   return JSON.stringify([source, id, type, fingerprint])
 }
 
+/** Reads what `packReceipt` wrote. */
 export function unpackReceipt(packed: string): ReceiptOf {
   const [source, id, type, fingerprint]: [string, string, string, string] = JSON.parse(packed)
   return { source, id, type, fingerprint }
 }
 
-/** What is kept of a message beside its receipt. As text, because clients read answers as texts. */
+/** What is kept of a message beside its receipt. As text, because clients read replies as texts. */
 export function packMessage({ messageKey, key, attributes, data }: StoredMessage): string {
   if (data.byteLength > MAX_BYTES) {
     const bytes = data.byteLength
@@ -34,6 +36,7 @@ export function readMessage(replies: Replies): StoredMessage {
   return { ...unpackReceipt(replies.text()), ...unpackMessage(replies.text()) }
 }
 
+/** Reads what `packMessage` wrote. */
 export function unpackMessage(packed: string): Omit<StoredMessage, keyof ReceiptOf> {
   const [messageKey, key, attributes, data]: [string, string | null, string, string] = JSON.parse(packed)
   return { messageKey, key, attributes, data: Buffer.from(data, 'base64') }
@@ -54,6 +57,7 @@ export function packOptional(value: string | null): string {
   return value === null ? '' : `=${value}`
 }
 
+/** Reads what `packOptional` wrote. */
 export function unpackOptional(packed: string): string | null {
   return packed === '' ? null : packed.slice(1)
 }

@@ -1,11 +1,11 @@
 import { type Script, script } from './commands.ts'
 
-// What has to be decided in one step runs in Redis, by its clock, and answers flat lists: every client reads those alike.
+// What has to be decided in one step runs in Redis, by its clock, and returns flat lists: every client reads those alike.
 //
 // A claim is a string, because that is what Redis writes and compares fastest:
 //
 //    1      state: o open, d done, f failed
-//    2-37   token of whoever has it, or had it last; blank: nobody has it
+//    2-37   token of the lease, or of the last one; blank: it is not leased
 //   38-47   fence
 //   48-61   when it may be claimed: the lease ends, or the next attempt is due
 //   62-67   attempts
@@ -45,7 +45,7 @@ local TORN = redis.error_reply('TRYAGAIN half of a message is not on this node; 
 
 /**
  * Goes through the keys of a script that does the same to many: from `first` on, ARGV has the number of heads, each head with the
- * number of keys that share it, and then a word for each key. An answer without anything in it says 1 for each key.
+ * number of keys that share it, and then a word for each key. An empty result stands for 1 for each key.
  */
 const EACH = `
 local function each(first, work)
@@ -59,7 +59,7 @@ local function each(first, work)
 end
 `
 
-/** Claims what is open; answers fence, attempts and crashes. */
+/** Claims what is open; returns fence, attempts and crashes. */
 const TAKE = `
 local function take(key, v, token, lease)
   local fence, attempts, crashes = tonumber(sub(v, 38, 47)), tonumber(sub(v, 62, 67)), tonumber(sub(v, 68, 70))
@@ -222,7 +222,7 @@ redis.call('HSET', more(key), 'q', seq, 'fa', now, unpack(ARGV, 3))
 return { seq }
 `)
 
-/** Writes an effect, and answers it as it was before. */
+/** Writes an effect, and returns it as it was before. */
 const EFFECT = `
 local function effect(key, name)
   local packed = redis.call('HGET', more(key), 'e:' .. name)

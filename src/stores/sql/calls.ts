@@ -56,7 +56,7 @@ export class SqlCalls<Tx, Own = Tx> {
       first: [...settings, first],
       body: (tx, answers) => body(tx, answers.at(-1) ?? NO_ANSWER),
     }
-    // Its link may be dead without anybody saying so.
+    // The link may be dead although no error was reported.
     const limit = new AbortController()
     let cancel = this.#dialect.parallelWriters
       ? systemClock.after(ACQUIRE_MS, () => limit.abort(poolExhausted(ACQUIRE_MS)))

@@ -68,14 +68,17 @@ function unseen(error: unknown): Verdict {
   )
 }
 
+/** Nothing to do. */
 export function ok(message: string): Verdict {
   return { level: 'ok', message, advice: '' }
 }
 
+/** Works today; `advice` says what to change before it does not. */
 export function warning(message: string, advice: string): Verdict {
   return { level: 'warning', message, advice }
 }
 
+/** Breaks a promise of hapax; `advice` says how to mend it. */
 export function error(message: string, advice: string): Verdict {
   return { level: 'error', message, advice }
 }
@@ -178,7 +181,7 @@ export function schemaVerdict(expected: ReadonlyMap<string, ExpectedTable>, foun
   if (missing.length === 0) return ok(`${expected.size} tables with every column and index`)
   return error(
     `missing from the tables: ${missing.join(', ')}`,
-    'Somebody changed the tables by hand. npx hapax migrate --print shows how they are made: put back what is missing.',
+    'The tables were changed by hand. npx hapax migrate --print shows how they are created: restore what is missing.',
   )
 }
 

@@ -56,7 +56,7 @@ export function migration<Tx>(
 }
 
 /**
- * Repeats a migration that met transactions at work. It does not wait for long inside its own: whoever came later would
+ * Repeats a migration that met transactions at work. It does not wait for long inside its own: transactions that come later would
  * wait behind it, and two that wait for each other end with an error for one of them.
  */
 export async function untilFree<T>(migrate: () => Promise<T>, random: Random): Promise<T> {

@@ -45,7 +45,7 @@ export function asGroup(row: Row): FailedGroup {
   }
 }
 
-/** What `failedLock` answers. */
+/** A row of the dialect's `failed.lock`. */
 export interface LockedFailed {
   readonly origin: Origin
   readonly consumer: string

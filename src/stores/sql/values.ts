@@ -8,9 +8,9 @@ export function errorJson(error: ErrorRecord): string {
   return asciiJson(JSON.stringify(error))
 }
 
-// Drivers answer with text or bytes, numbers or text, depending on the column's type: these read all of them.
-
-// What none of them knows is refused: a column under another name is undefined, and must not be taken for anything else.
+// Readers of columns. Drivers return texts or bytes, numbers or texts, depending on the type of the column and on their own
+// settings: these accept every form. Any other value is refused. A column that a plugin has renamed is undefined, and must not be
+// taken for null or false.
 
 /** The error for a column that did not come back, or not as what it is. */
 export function unrecognised(what: string, got: unknown): HapaxError {
@@ -80,7 +80,7 @@ export function asBoolean(value: unknown): boolean {
   throw unrecognised('a truth value', value)
 }
 
-/** A stored error. One that somebody has spoilt must not keep a whole page from being seen. */
+/** A stored error. One that is not JSON, after a change by hand, must not keep a whole page from being shown. */
 export function asError(value: unknown): ErrorRecord | null {
   if (value === null || value === undefined) return null
   const text = asText(value)

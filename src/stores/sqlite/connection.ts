@@ -14,7 +14,7 @@ import { type Database, openDatabase } from './database.ts'
 import { isBusy } from './errors.ts'
 import { SqliteTransaction, type SqliteTx } from './transaction.ts'
 
-/** How long to wait for the writer's turn where nobody said. */
+/** How long to wait for the turn to write, unless the caller says. */
 const WAIT_MS = 60_000
 const MAX_PAUSE_MS = 5
 
@@ -228,7 +228,7 @@ class Run {
     }
   }
 
-  /** After this the connection is somebody else's. */
+  /** After this the connection serves the next transaction. */
   end(how: () => void): void {
     if (this.#over) return
     how()

@@ -49,7 +49,7 @@ export function doomOf(error: unknown): 'conflict' | 'lost' | undefined {
   return kind === 'conflict' || kind === 'lost' ? kind : undefined
 }
 
-/** Whether SQLite answered that a commit has not happened; after an I/O error it cannot know. */
+/** Whether SQLite reported that a commit has not happened; after an I/O error it cannot know. */
 export function answered(error: unknown): boolean {
   const code = primaryCode(fieldsOf(error))
   return code !== undefined && code !== IOERR

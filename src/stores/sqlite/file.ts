@@ -2,7 +2,7 @@ import { closeSync, openSync, realpathSync, statfsSync, statSync } from 'node:fs
 import { dirname } from 'node:path'
 import { expected, Queue } from '../../base/index.ts'
 
-/** What statfs(2) of Linux answers for file systems of other hosts: SQLite's locks and shared memory fail on them. */
+/** What statfs(2) of Linux returns for file systems of other hosts: SQLite's locks and shared memory fail on them. */
 const NETWORK_FILE_SYSTEMS: Readonly<Record<number, string>> = {
   26985: 'NFS',
   20859: 'SMB',

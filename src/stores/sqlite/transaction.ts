@@ -6,7 +6,7 @@ import type { Database } from './database.ts'
 import { doomOf } from './errors.ts'
 import { nodeSqlite } from './node-sqlite.ts'
 
-/** The answer to a statement: its rows, and how many rows it answered or changed. */
+/** The result of a statement: its rows, and how many rows it returned or changed. */
 export interface SqliteResult<Row = Record<string, unknown>> {
   readonly rows: readonly Row[]
   readonly rowCount: number
@@ -107,7 +107,7 @@ export class SqliteTransaction implements SqliteTx {
 
   #failed(error: unknown): Promise<never> {
     this.#note(error)
-    // It knows whether anybody looked: a failure that nobody awaited must not be committed.
+    // It knows whether it was looked at: a transaction with a failure that was not awaited must not commit.
     const failure = new Watched(Promise.reject<never>(error))
     this.#failures ??= []
     this.#failures.push(failure)

@@ -98,7 +98,7 @@ function server([row]: readonly Row[]): Verdict {
   return fine ? ok(name) : error(name, 'Use MariaDB 10.6 or MySQL 8.0, or newer.')
 }
 
-/** SHOW answers with rows of a name and a value. */
+/** SHOW returns rows of a name and a value. */
 function variables(rows: readonly Row[]): ReadonlyMap<string, string> {
   return new Map(rows.map((row) => [asText(row['Variable_name']).toLowerCase(), asText(row['Value'])]))
 }

@@ -4,6 +4,7 @@
 export const MANY = (count: number): string => Array(count).fill('?').join(', ')
 /** A number of a row is text in JavaScript; compared as text, the server would round it. */
 export const SEQ: string = 'cast(? as signed)'
+/** The same for several rows. */
 export const SEQS = (count: number): string => Array(count).fill(SEQ).join(', ')
 /** What names a row: its number and its mark. */
 export const NAME = (table: string = 'm'): string => `concat(${table}.seq, '-', ${table}.mark)`
@@ -33,15 +34,22 @@ export const KEYED = (table: string, column: string): string =>
 /** The name of the session: see `mark` in session.ts. */
 export const LINK: string = '@hapax_link as link'
 
+/** A time as milliseconds since 1970, in UTC as all times of hapax. */
 export const MS = (time: string): string => `timestampdiff(microsecond, '1970-01-01', ${time}) / 1000`
 /** UTC whatever the time zone of the session is. */
 export const NOW: string = 'utc_timestamp(6)'
+/** A time so many microseconds from now. */
 export const LATER: string = `${NOW} + interval ? microsecond`
+/** The columns of a message, in the order of `asMessage`. */
 export const MESSAGE: string = 'm.message_key, m.source, m.id, m.type, m.`key`, m.attributes, m.data, m.fingerprint'
+/** A whole row of the inbox, as the engine reads it. */
 export const INBOX: string = `${NAME()} as seq, m.consumer, ${MESSAGE}, m.ordered, m.attempts, m.lost, m.starts, m.crashes,
   m.lease_token, m.fence, m.followed`
+/** The columns of a message to write. */
 export const COLUMNS: string = 'message_key, source, id, type, `key`, attributes, data, fingerprint'
+/** How long until a row is due; negative: it is. */
 export const DUE: string = `timestampdiff(microsecond, ${NOW}, m.available_at) / 1000 as ms`
+/** How long a worker has been silent. */
 export const SILENT: string = `timestampdiff(microsecond, heartbeat_at, ${NOW}) / 1000`
 /** The largest number of a row. */
 export const MAX_SEQ = '9223372036854775807'

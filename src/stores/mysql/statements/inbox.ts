@@ -98,7 +98,7 @@ order by m.seq for update skip locked`
   const lockAllText = (timeout: number) => `
 ${LOCK_WAIT(timeout)} select ${NAME()} as seq, ${LINK} from ${ROWS(inbox)}
 order by m.seq for update`
-  // A plain read, which waits for nobody; where the server is set to SERIALIZABLE it locks, but does not wait for long.
+  // A plain read, which waits for no lock; where the server is set to SERIALIZABLE it locks, but does not wait for long.
   // The oldest row of the key outside these is found from the front: what waits behind them costs nothing.
   const blockedText = (count: number) => `
 ${LOCK_WAIT(1)} select ${NAME()} as seq from ${inbox} as m ${BY_KEY}

@@ -99,7 +99,7 @@ where nspname = $1::text and relkind = 'r' and relname <> 'migrations'
 order by relname, place`,
         params: [name],
       },
-      // The schema may have tables of somebody else's.
+      // The schema may have tables of other applications.
       judge: (rows) => privileges(rows.filter((row) => tables.has(asText(row['name'])))),
     },
     {
@@ -163,7 +163,7 @@ function encoding(name: string): Verdict {
   if (name === 'SQL_ASCII') {
     return warning(
       'the encoding of the database is SQL_ASCII: it stores the bytes of any client as they come, and checks nothing',
-      'Hapax writes and reads UTF-8, which works as long as nobody else writes to its tables. For new data, use a database whose encoding is UTF8.',
+      'Hapax writes and reads UTF-8, which works as long as no other program writes to its tables. For new data, use a database whose encoding is UTF8.',
     )
   }
   return warning(
@@ -225,7 +225,7 @@ function connections(used: number, most: number): Verdict {
   return warning(message, 'Make the pools smaller, put PgBouncer before the server, or raise max_connections.')
 }
 
-/** A connection that is older than this process was opened by somebody between. That there is nobody cannot be told. */
+/** A connection that is older than this process belongs to a pooler in between. The opposite proves nothing. */
 function pooler(connectedMs: number): Verdict {
   const between = connectedMs > performance.now() + 2_000
   return between
@@ -253,7 +253,7 @@ function privileges(rows: readonly Row[]): Verdict {
   const each = [...denied].map(([table, of]) => `${of.map((row) => asText(row['privilege'])).join(', ')} on ${table}`)
   return warning(
     `this user may not ${each.join('; ')}`,
-    'That is fine for somebody who only looks. Workers, relays and changes by hand need all of it: grant it to their user.',
+    'That is fine for a user who only reads. Workers, relays and changes by hand need all of it: grant it to their user.',
   )
 }
 
@@ -279,7 +279,7 @@ function vacuum(rows: readonly Row[]): readonly Verdict[] {
 
 function tableSize(row: Row): string {
   const rows = Number(row['rows'])
-  // Before the first vacuum or analyze nobody has counted.
+  // Before the first vacuum or analyze there are no counts.
   const about = rows < 0 ? 'not counted yet' : `about ${rows} rows`
   return `${asText(row['name'])} ${size(Number(row['bytes']))} (${about})`
 }

@@ -2,6 +2,7 @@
 
 /** A time, or a span, in milliseconds. Whole ones: how a fraction is written depends on the session (`extra_float_digits`). */
 export const MS = (column: string): string => `floor(extract(epoch from ${column}) * 1000)::bigint`
+/** A time so many milliseconds from now. By the clock, not by the start of the transaction, which may be long ago. */
 export const LATER = (parameter: string): string => `clock_timestamp() + ${parameter} * interval '1 millisecond'`
 const MESSAGE: string = `message_key::text as message_key, source, id, type, key, attributes, data, encode(fingerprint, 'hex') as fingerprint`
 /** What names a row: its number and its mark. */
@@ -24,6 +25,7 @@ export const ENTERED = (token: string): string => `(
 /** A whole row of the inbox. */
 export const INBOX: string = `${SEQ('inbox')} as seq, consumer, ${MESSAGE}, ordered, attempts, lost, starts, crashes,
   lease_token::text as lease_token, fence, followed`
+/** Names the backend and its transaction, so that it can be ended from outside, and its fate be looked up. */
 export const BACKEND: string = `pg_backend_pid() as pid, pg_current_xact_id()::text as xid`
 /** The columns of a message of a row `m`, as they are read. */
 export const ROW_MESSAGE: string = `m.message_key::text as message_key, m.source, m.id, m.type, m.key, m.attributes, m.data, encode(m.fingerprint, 'hex') as fingerprint`

@@ -185,7 +185,7 @@ update ${schema}.inbox set lease_token = $1::uuid, fence = fence + 1, available_
 where ${ROWS('$3', '$4')}`,
       (seqs, token, leaseMs) => [token, leaseMs, ...named(seqs)],
     ),
-    // What somebody has locked nobody can take either; the others do not wait for it.
+    // A row that is locked cannot be taken over either; the others do not wait for it.
     renew: statement(
       `
 update ${schema}.inbox set available_at = ${LATER('$1::float8')}

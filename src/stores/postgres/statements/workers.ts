@@ -6,7 +6,7 @@ import { named } from './rows.ts'
 
 /** The workers. */
 export function workers(schema: string): WorkerStatements {
-  // Nobody waits for the disk: if the server loses the last moments, no process has died.
+  // The commit does not wait for the disk: if the server loses the last moments, no process has died.
   const noteText = `
 update ${schema}.workers set in_hand = $1::text, alone = $2::boolean
 from (select set_config('synchronous_commit', 'off', true)) as at_leisure where id = $3::text`

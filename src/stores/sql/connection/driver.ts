@@ -58,7 +58,7 @@ export function isCutOff(error: unknown): boolean {
   return isHapaxError(error, 'unawaited-query') && error.fields['cutOff'] === true
 }
 
-/** The error of a link that has not answered in time, which may be dead without anybody saying so. */
+/** The error of a link that has not answered in time. It may be dead although neither side has closed it. */
 export function noAnswer(limitMs: number): Error {
   return Object.assign(new Error(`no answer within ${limitMs} ms`), { code: 'ETIMEDOUT' })
 }

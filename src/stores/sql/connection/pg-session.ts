@@ -22,7 +22,7 @@ export function isAsBefore(client: object, answer: Result | undefined): boolean 
   return states.get(client) === state
 }
 
-/** Whether a client that worked before may do less now: it has another role. */
+/** Whether a client that worked before lacks a right now: a handler has left another role behind. */
 export function hasOtherRole(client: object, error: unknown): boolean {
   const { code, cause }: { code?: unknown; cause?: unknown } = fieldsOf(error)
   const { code: causeCode }: { code?: unknown } = fieldsOf(cause)

@@ -42,11 +42,11 @@ export class StoreErrors {
   ofQuery(error: unknown): unknown {
     const kind = this.#dialect.classify(error)
     if (error instanceof HapaxError) return error
-    // Whoever wanted it may try again.
+    // The caller may try again.
     return kind === 'conflict' || kind === 'lock-timeout' ? doomed('conflict', error) : this.#unavailable(error, kind)
   }
 
-  /** The error of our own statement inside a transaction of somebody else's. */
+  /** The error of our own statement inside a transaction of the user's. */
   inside(error: unknown): unknown {
     const kind = this.#dialect.classify(error)
     return kind === 'no-schema' || kind === 'refused' ? this.#unavailable(error, kind) : this.ofGuard(error)
@@ -69,7 +69,7 @@ export class StoreErrors {
   #ofCommit(error: unknown): unknown {
     if (error instanceof HapaxError) return error
     if (!this.#dialect.answered(error)) return commitUnknown(error)
-    // Our own last statements waited for somebody else's rows.
+    // Our own last statements waited for rows that another transaction has locked.
     if (this.#dialect.classify(error) === 'lock-timeout') return doomed('conflict', error)
     return this.inside(error)
   }

@@ -2,7 +2,7 @@ import { systemClock, transactionClosed, within } from '../../../base/index.ts'
 import type { DoomOf } from '../../../contracts/index.ts'
 import { doomed, leftOpen, unawaited } from './driver.ts'
 
-/** How long statements that nobody awaited may keep a connection from being used again. */
+/** How long statements that were not awaited may delay the reuse of a connection; then it is destroyed. */
 const SETTLE_MS = 1_000
 
 /** Watches one transaction: counts the statements that run, remembers what doomed it, and is closed when it settles. */
@@ -71,7 +71,7 @@ export class TransactionWatch {
 
   track<T>(result: Promise<T>): Promise<T> {
     this.#running += 1
-    // Both ways handled here: a query that nobody awaits must not end the process.
+    // Both outcomes are handled here: a rejected query that is not awaited must not end the process.
     result.then(
       () => this.#settled(),
       (error: unknown) => {

@@ -20,7 +20,7 @@ export interface AsideStatements {
   readonly heads: Sql<[seqs: readonly string[]]>
   /** The rows behind these that do not stand aside, at most `limit` of each: head, seq. Plain reads. */
   behind(heads: readonly Row[], limit: number): readonly Statement[]
-  /** Locks those of these rows that do not stand aside and that nobody has locked: seq. */
+  /** Locks those of these rows that do not stand aside and are not locked elsewhere: seq. */
   readonly free: Sql<[seqs: readonly string[]]>
   /** Puts the first rows of keys aside. */
   readonly putHeads: Sql<[seqs: readonly string[], followed: boolean]>

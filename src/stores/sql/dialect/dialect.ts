@@ -57,9 +57,9 @@ interface SchemaStatements {
 interface TransactionStatements {
   /** Settings of a transaction that take effect before its receipts are written. */
   settings(options: UnitOptions, opening: Opening['kind']): readonly Statement[]
-  /** The guard: a savepoint that vanishes when anybody ends the transaction. */
+  /** The guard: a savepoint that vanishes when the transaction ends, whoever ends it. */
   readonly guard: Readonly<Record<'set' | 'release' | 'check' | 'rollback', readonly Statement[]>>
-  /** The backend that gave these answers, if it has to be ended from outside. */
+  /** The backend that returned these results, if it has to be ended from outside. */
   backend(answers: readonly Result[]): Backend | undefined
   readonly terminate: Sql<[backend: Backend]>
   /** fate: what became of a transaction that is over: committed or aborted. Undefined: the database does not tell. */
@@ -85,7 +85,7 @@ export interface Dialect {
   classify(error: unknown): ErrorClass
   /** What an error of a handler's own statement makes of its transaction, if it ends it. */
   readonly doomOf: DoomOf
-  /** Whether the server itself answered with this error: then a commit is known not to have happened. */
+  /** Whether the server itself reported this error: then a commit is known not to have happened. */
   answered(error: unknown): boolean
 
   readonly schema: SchemaStatements
@@ -109,7 +109,7 @@ export interface Dialect {
   readonly traces: TraceStatements
   readonly lists: ListStatements
 
-  /** With a token of `enter`: what is written nowhere else has no answer. */
+  /** With a token of `enter`: rows that the transaction no longer accepts are missing from the result. */
   writeLocal(
     executor: Executor,
     rows: readonly LocalRow[],

@@ -12,6 +12,7 @@ import type { Sql } from './statement.ts'
 
 /** Statements that move messages into the failed store. */
 export interface FailingStatements {
+  /** Writes messages that fail without having a row of the inbox. */
   insert(rows: readonly FailedRow[]): readonly Statement[]
   /** Copies an inbox row into failed; `hold`: the copy names the row, which stays. */
   readonly inbox: Sql<[row: FinalFailure]>
@@ -53,8 +54,8 @@ export interface HeldStatements {
   /** A failed row for a held row that has none, for whatever reason. */
   readonly toFailed: Sql<[seq: string]>
   /**
-   * Copies a failed row back into the inbox, or the outbox, due at once, with its lane, its order and its name. Its fence is 1: whoever
-   * leases it is not the first, and there may be a journal.
+   * Copies a failed row back into the inbox, or the outbox, due at once, with its lane, its order and its name. Its fence is 1:
+   * the next lease is not the first one, and there may be a journal.
    */
   readonly back: Sql<[seq: string]>
   /** The same with another message. */

@@ -30,12 +30,13 @@ export interface InboxStatements {
   readonly blocked: Sql<[seqs: readonly string[]]>
   delete(seqs: readonly string[]): readonly Statement[]
   insert(rows: readonly RetryRow[]): readonly Statement[]
-  /** If it has this lease, or none; it has none afterwards. */
+  /** Makes a row due later, if it has this lease, or none; it has none afterwards. */
   readonly reschedule: Sql<[row: Rescheduled]>
   /** Locks one inbox row, if it has this lease, or none, and returns its seq. */
   readonly lock: Sql<[seq: string, leaseToken: string | null]>
   /** Marks an inbox row as held, and ends its lease. */
   readonly hold: Sql<[row: Pick<FinalFailure, 'seq' | 'attempts' | 'error'>]>
+  /** seq of the row of a message. */
   readonly find: Sql<[consumer: string, messageKey: string]>
 }
 
@@ -49,8 +50,8 @@ export interface LeaseStatements {
   /** Gives rows a token and the next fence, due when the lease ends. */
   readonly lease: Sql<[seqs: readonly string[], token: string, leaseMs: number]>
   /**
-   * The seq of those rows that have the token of their lease and that nobody has locked, where `renew` itself would wait for the
-   * others.
+   * The seq of those rows that have the token of their lease and are not locked elsewhere. Only where `renew` itself would wait
+   * for the others.
    */
   readonly renewable?: Sql<[leases: readonly Lease[]]>
   /** Makes rows that have the token of their lease due when the prolonged lease ends; does not wait, unless `renewable` is there. */

@@ -3,6 +3,7 @@ import type { Sql } from './statement.ts'
 
 /** Statements on workers. */
 export interface WorkerStatements {
+  /** Does nothing if the worker is known: the call may be repeated. */
   readonly join: Sql<[worker: WorkerHello]>
   /** Affects no row if the worker is not known any more. */
   readonly note: Sql<[id: string, inHand: string, alone: boolean, beat: boolean]>
@@ -10,8 +11,9 @@ export interface WorkerStatements {
   readonly list: Statement
   /** Locks workers that are dead: id, in_hand, alone. */
   readonly lockDead: Statement
-  /** Counts a start, or a crash, on those of these inbox rows that nobody has locked. */
+  /** Counts a start, or a crash, on those of these inbox rows that are not locked elsewhere. */
   readonly suspect: Sql<[seqs: readonly string[]]>
+  /** The same for rows that were the only ones in hand: the handler is the likely cause. */
   readonly crashed: Sql<[seqs: readonly string[]]>
   readonly leave: Sql<[ids: readonly string[]]>
 }

@@ -6,8 +6,8 @@ import type { Dialect } from '../dialect/dialect.ts'
 import type { SqlContext } from './context.ts'
 
 /**
- * What is written inside somebody's transaction. Between the call and the write that one may end, for example while a schema is
- * awaited, and the client be somebody else's: then nothing is written.
+ * What is written inside a transaction of the user's. That transaction may end between the call and the write, for example while a
+ * schema validates the message, and its client may serve another transaction by then. Nothing is written in that case.
  */
 export class SqlEntered implements Entered {
   readonly mostBytes: () => number
@@ -61,7 +61,7 @@ export class SqlEntered implements Entered {
     if (statement === undefined) return
     this.#token = token
     this.#marked = this.#executor.query(statement.text, statement.params)
-    // Told when it is written.
+    // Reported by the write that waits for it.
     this.#marked.catch(() => {})
   }
 

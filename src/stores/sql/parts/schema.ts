@@ -19,7 +19,7 @@ export function sqlSchema<Tx, Own>(context: SqlContext<Tx, Own>): StoreSchema {
     migrations,
     sql: (versions) => migrationSql(dialect, versions),
     migrate: async () => {
-      // A look first: it needs no more than the right to read, which is all that many an application has.
+      // Read first: an application often has no more than the right to read, and need not migrate at all.
       if ((await migrations()).every(({ applied }) => applied)) return []
       const work = migration(dialect, (tx: Tx) => connection.executor(tx))
       return untilFree(() => calls.whole(work), random)

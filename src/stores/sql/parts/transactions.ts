@@ -82,7 +82,7 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
             const unit = await this.#unit(tx, executor, opening, own, isolation)
             phase = 'body'
             const result = await this.#guarded(executor, signal, () => body(unit))
-            // Before that nothing of the commit was sent.
+            // An error up to here is known to come before the commit: no part of that has been sent.
             const last = made(() => this.#end(result))
             phase = 'committing'
             return last
@@ -177,7 +177,7 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
     return new Map(rows.map((row) => [row.seq, row]))
   }
 
-  /** The rows go first, not last: whoever commits behind our back commits that they are gone, and nobody runs them again. */
+  /** The rows are deleted first, not last: a handler that commits by itself commits their removal too, and they do not run again. */
   async #claimed(
     executor: Executor,
     answer: Result | undefined,
@@ -219,7 +219,7 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
     const keys = messages.map((message) => message.messageKey).filter((key) => !taken.has(key))
     const statement = this.#dialect.receipts.read(consumer, keys)
     const { rows } = await executor.query(statement.text, statement.params)
-    // Neither ours nor there: whoever had it rolled back or was cleaned up in between. Run again.
+    // Neither ours nor there: its transaction rolled back, or it was cleaned up in between. Run again.
     if (rows.length !== keys.length)
       throw new HapaxError('transaction-conflict', 'a receipt vanished while it was read')
     return new Map(rows.map((row) => [asUuid(row['message_key']), asReceipt(row)]))
@@ -238,7 +238,7 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
     try {
       return await body()
     } catch (error) {
-      // Whoever aborted has destroyed the connection already.
+      // The abort has destroyed the connection already.
       if (signal?.aborted) throw error
       try {
         for (const { text, params } of this.#dialect.transactions.guard.rollback) await executor.query(text, params)

@@ -1,12 +1,16 @@
 // Parts that statements share: columns as the engine reads them, parameters, times.
 
+/** A time so many milliseconds from now. */
 export const LATER: string = `cast(round(unixepoch('subsec') * 1000 + ?) as integer)`
+/** A UUID as its 16 bytes. */
 export const UUID: string = `unhex(?, '-')`
+/** The columns of a message. */
 export const MESSAGE: string = 'message_key, source, id, type, key, attributes, data, fingerprint'
 /** The numbers of a JSON array of texts. */
 export const SEQS: string = '(select cast(value as integer) from json_each(?))'
 /** What names a row: its number and its mark. */
 export const NAME = (table: string): string => `${table}.seq || '-' || ${table}.mark`
+/** What names a row: its number and its mark, which tells it from another row that has the number after a fail-over. */
 export const SEQ: string = `seq || '-' || mark as seq`
 /** A row by its name. */
 export const ROW: string = 'seq = ? and mark = ?'

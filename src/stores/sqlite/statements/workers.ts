@@ -18,7 +18,7 @@ export function workers(prefix: string): WorkerStatements {
 select id, name, serves, started_at, ${NOW} - heartbeat_at as silent_ms, ${NOW} - heartbeat_at <= ttl_ms as alive, in_hand
 from ${prefix}workers order by id`),
     lockDead: plain(`select id, in_hand, alone from ${prefix}workers where ${NOW} - heartbeat_at > ttl_ms order by id`),
-    // Nobody has a row locked: whoever works on one holds the only write lock.
+    // No row is locked: a transaction that works on one holds the only write lock.
     suspect: statement(`update ${prefix}inbox set starts = starts + 1 where ${ROWS}`, (seqs) => named(seqs)),
     crashed: statement(`update ${prefix}inbox set starts = starts + 1, crashes = crashes + 1 where ${ROWS}`, (seqs) =>
       named(seqs),
