@@ -1,3 +1,5 @@
+// How rows get into the tables: one function per table, used by every part that writes.
+
 import { errorHash } from '../../base/index.ts'
 import type { OutboxRow, RetryRow } from '../../contracts/index.ts'
 import type { StoredMessage } from '../../message/index.ts'

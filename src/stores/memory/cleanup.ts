@@ -1,3 +1,5 @@
+// Retention. A step deletes a page at most, as on a database, so that the cleaner of a worker is exercised the same way.
+
 import type { Cleaned, CleanupStep } from '../../contracts/index.ts'
 import { compareSeq } from '../../message/index.ts'
 import type { Data, Table } from './data.ts'

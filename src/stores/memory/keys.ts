@@ -1,3 +1,5 @@
+// Keys that wait behind a message that failed for good, and how a person lets them go on.
+
 import type { Audit, HeldKey, Origin } from '../../contracts/index.ts'
 import { addFailed } from './add.ts'
 import type { Data } from './data.ts'

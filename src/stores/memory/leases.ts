@@ -1,3 +1,5 @@
+// Leases on rows of the inbox, and the journal of outside calls, which is written under them.
+
 import type { Audit, EffectEnd, EffectRef, EffectRow, InboxRow, Lease } from '../../contracts/index.ts'
 import { SETTLED } from '../../contracts/index.ts'
 import type { Data } from './data.ts'

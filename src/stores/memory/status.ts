@@ -1,3 +1,5 @@
+// What people look at: counts, findings and traces. Tables are small here, so each question reads them whole.
+
 import type { EffectRow, WorkerRow } from '../../contracts/index.ts'
 import { COUNTED_RECEIPTS, type Finding, type Growth, type StoreStatus, type Trace } from '../../contracts/index.ts'
 import type { Data } from './data.ts'

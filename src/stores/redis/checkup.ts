@@ -1,3 +1,6 @@
+// What `doctor` checks on Redis. A server that forgets a claim lets a call be made twice, so most checks are about what may be lost:
+// eviction, persistence, and fail-over to a replica.
+
 import type { Checkup, Finding } from '../../contracts/index.ts'
 import { type Commands, type Reply, textOf, wordOf } from './commands.ts'
 

@@ -1,3 +1,6 @@
+// What a worker does with claims. Each step that decides is one script on one key, because a cluster has no transactions across slots.
+// What belongs to it elsewhere (the list of failed messages, the line of retries) follows, and is repaired if the process dies between.
+
 import type { Clock } from '../../base/index.ts'
 import { errorHash, expected } from '../../base/index.ts'
 import type {

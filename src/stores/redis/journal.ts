@@ -1,3 +1,6 @@
+// Effects are fields of the hash beside a claim, in the same slot: one script checks the lease and writes the effect, so that a process
+// that has lost its lease writes nothing.
+
 import { randomUUID } from 'node:crypto'
 import type { EffectState } from '../../base/index.ts'
 import type { Audit, EffectEnd, EffectRef, EffectRow, Lease, StoreJournal } from '../../contracts/index.ts'

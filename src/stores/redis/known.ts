@@ -1,3 +1,6 @@
+// Redis cannot list claims by consumer or source without a scan of all keys. What processes have seen is remembered, up to a limit, and
+// is complete enough for people; no decision about a message depends on it.
+
 import type { ClaimStatus, FailedWhere, StoreSubscriptions, SubscriptionRow } from '../../contracts/index.ts'
 import { type Commands, listOf, numberOf, wordOf } from './commands.ts'
 import type { Names } from './names.ts'

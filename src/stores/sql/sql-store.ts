@@ -1,3 +1,6 @@
+// An SQL store has three layers. A connection (stores/postgres/connection.ts, connections/*) opens transactions on the user's pool or
+// ORM. A dialect (stores/*/statements) has the text and the values of every statement. The parts here are the logic, the same for all.
+
 import { type Random, systemRandom } from '../../base/index.ts'
 import type { Connection, Store, StoreFeatures } from '../../contracts/index.ts'
 import { SqlCalls } from './calls.ts'

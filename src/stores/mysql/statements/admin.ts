@@ -1,3 +1,6 @@
+// Audit, cleaning, status and traces on MariaDB and MySQL. Cleaning goes through a table page by page in the order of its key: a
+// statement is short however much there is, and the next one goes on where it ended.
+
 import type { Cleaned, CleanupStep, Origin, Result, Row, Statement } from '../../../contracts/index.ts'
 import {
   type AdminStatements,

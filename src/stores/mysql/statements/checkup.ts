@@ -1,3 +1,6 @@
+// What `doctor` checks on MariaDB and MySQL. Each check is one statement, so that one which the user may not run is a warning of its own
+// and does not hide the others. Advice says what to do, not only what is wrong.
+
 import type { Row, Statement } from '../../../contracts/index.ts'
 import {
   asText,

@@ -1,3 +1,6 @@
+// Receipts, the inbox and leases on MariaDB and MySQL. MySQL does not return what it deletes or updates, so a row is locked and read
+// first, and changed by a second statement of the same transaction. Locks are taken in the order of seq, or transactions deadlock.
+
 import type { Lease, Param, Result } from '../../../contracts/index.ts'
 import { numberOf, type StoredMessage } from '../../../message/index.ts'
 import {

@@ -1,3 +1,6 @@
+// The journal of outside calls on MariaDB and MySQL. A call is begun and ended only while the row of its lease is locked and still
+// has the token: a process that has lost its lease writes nothing.
+
 import type { EffectRef, Param } from '../../../contracts/index.ts'
 import { type JournalStatements, statement, uuidBytes } from '../../sql/index.ts'
 import { BY_KEY, MS, NAME, NOW, ROW, tables } from './fragments.ts'

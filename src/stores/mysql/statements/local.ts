@@ -1,3 +1,6 @@
+// Delivery to consumers of the same database, without a broker: receipts and inbox rows are written in the publisher's transaction, so
+// the messages are there if and only if that transaction commits.
+
 import type { Executor, LocalResult, LocalRow } from '../../../contracts/index.ts'
 import { asBoolean, asText, asUuid, type Dialect, type InboxStatements, uuidBytes } from '../../sql/index.ts'
 import { BY_KEY, KEYED, MANY, tables } from './fragments.ts'

@@ -1,3 +1,6 @@
+// The outbox, relays and sent messages on MariaDB and MySQL. A row leaves the outbox only after the broker has confirmed the message;
+// rows that another relay has locked are skipped, not waited for.
+
 import type { Param, SentWhere } from '../../../contracts/index.ts'
 import { laneOf, numberOf } from '../../../message/index.ts'
 import { type OutboxStatements, type RelayStatements, type SentStatements, statement } from '../../sql/index.ts'

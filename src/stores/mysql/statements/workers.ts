@@ -1,3 +1,6 @@
+// Workers and subscriptions on MariaDB and MySQL. Whether a worker is alive is decided by the clock of the database alone: those of the
+// processes may differ.
+
 import { plain, type SubscriptionStatements, statement, type WorkerStatements } from '../../sql/index.ts'
 import { BY_KEY, KEYED, MS, NOW, ROWS, SILENT, tables } from './fragments.ts'
 import { bytes, list, named, text } from './rows.ts'

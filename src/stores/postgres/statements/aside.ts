@@ -1,3 +1,6 @@
+// Keys that cannot run. Rows behind a message that is held, or that waits for its next attempt, would be read again by every look.
+// They are put aside, out of the index that looks read, and brought forward when the row in front of them has gone.
+
 import type { Origin } from '../../../contracts/index.ts'
 import { encodeText, numberOf } from '../../../message/index.ts'
 import { type AsideStatements, statement } from '../../sql/index.ts'

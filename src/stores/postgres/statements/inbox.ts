@@ -1,3 +1,6 @@
+// Receipts, the inbox and leases on PostgreSQL. Rows are locked in the order of seq, and receipts are written in the order of their
+// keys: two transactions that lock in different orders deadlock. A claim skips rows that are locked, so that no worker waits for another.
+
 import type { Lease, Result, Statement } from '../../../contracts/index.ts'
 import { encodeText, laneOf, numberOf, type StoredMessage } from '../../../message/index.ts'
 import {

@@ -1,3 +1,6 @@
+// The journal of outside calls on PostgreSQL. A call is begun and ended only while the row of its lease is locked and still has the
+// token: a process that has lost its lease writes nothing.
+
 import type { EffectRef } from '../../../contracts/index.ts'
 import { encodeText } from '../../../message/index.ts'
 import { errorJson, type JournalStatements, statement } from '../../sql/index.ts'

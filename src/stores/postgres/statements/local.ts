@@ -1,3 +1,6 @@
+// Delivery to consumers of the same database, without a broker: receipts and inbox rows are written in the publisher's transaction, so
+// the messages are there if and only if that transaction commits.
+
 import { encodeText, laneOf } from '../../../message/index.ts'
 import { asNumber, type Dialect } from '../../sql/index.ts'
 import { array } from '../literal.ts'

@@ -1,3 +1,6 @@
+// Workers and subscriptions on PostgreSQL. Whether a worker is alive is decided by the clock of the database alone: those of the
+// processes may differ.
+
 import { encodeText } from '../../../message/index.ts'
 import { plain, type SubscriptionStatements, statement, type WorkerStatements } from '../../sql/index.ts'
 import { array } from '../literal.ts'

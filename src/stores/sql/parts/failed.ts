@@ -1,3 +1,6 @@
+// Changes by hand to failed messages. Each is one short transaction that locks the failed row first: of two people who decide about a
+// message at the same time, the second one finds that it is gone, and is told so.
+
 import { HapaxError } from '../../../base/index.ts'
 import type { Audit, FailedMessage, Origin, Row, Statement, StoreFailed } from '../../../contracts/index.ts'
 import type { StoredMessage } from '../../../message/index.ts'

@@ -1,3 +1,5 @@
+// The inbox outside the transactions of handlers: rows are found, rescheduled, failed and leased in short transactions.
+
 import type { Lease, StoreInbox } from '../../../contracts/index.ts'
 import { CONTROL_MS } from '../calls.ts'
 import { asInboxRow } from '../rows.ts'

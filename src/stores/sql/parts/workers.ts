@@ -1,3 +1,6 @@
+// Workers send heartbeats and look for work through control calls, which have connections or a time limit of their own: handlers that
+// use up the pool must not make a worker look dead.
+
 import type { Look, Result, Statement, StoreWorkers, WorkerRow } from '../../../contracts/index.ts'
 import { CONTROL, CONTROL_MS } from '../calls.ts'
 import type { Dialect } from '../dialect/dialect.ts'

@@ -1,3 +1,6 @@
+// Audit, cleaning, status and traces on SQLite. Cleaning goes through a table page by page in the order of its key: it holds the only
+// write lock, and must give it back soon.
+
 import type { Cleaned, CleanupStep, Result, Statement } from '../../../contracts/index.ts'
 import { encodeText } from '../../../message/index.ts'
 import {

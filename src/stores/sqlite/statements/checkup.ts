@@ -1,3 +1,6 @@
+// What `doctor` checks on SQLite. Each check is one statement, so that one which fails is a warning of its own and does not hide the
+// others.
+
 import { readFileSync, realpathSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { Finding, Result, Row, Statement } from '../../../contracts/index.ts'

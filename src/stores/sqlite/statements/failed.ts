@@ -1,3 +1,6 @@
+// The failed store on SQLite. Each filter is a parameter that may be null, so that one text serves every combination of filters.
+// Failed messages keep their name (number and mark) through a retry: what a person noted down still finds them.
+
 import { errorHash } from '../../../base/index.ts'
 import type { FailedWhere, Origin, Param } from '../../../contracts/index.ts'
 import { encodeText, laneOfKey, numberOf } from '../../../message/index.ts'

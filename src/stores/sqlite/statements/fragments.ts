@@ -10,7 +10,7 @@ export const MESSAGE: string = 'message_key, source, id, type, key, attributes, 
 export const SEQS: string = '(select cast(value as integer) from json_each(?))'
 /** What names a row: its number and its mark. */
 export const NAME = (table: string): string => `${table}.seq || '-' || ${table}.mark`
-/** What names a row: its number and its mark, which tells it from another row that has the number after a fail-over. */
+/** What names a row: its number and its mark. */
 export const SEQ: string = `seq || '-' || mark as seq`
 /** A row by its name. */
 export const ROW: string = 'seq = ? and mark = ?'

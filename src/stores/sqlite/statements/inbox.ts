@@ -1,3 +1,6 @@
+// Receipts, the inbox and leases on SQLite. A transaction holds the only write lock from its beginning, so no statement locks rows, and
+// one that deletes returns what it deleted.
+
 import type { Lease, Param, Result, RetryRow, Statement } from '../../../contracts/index.ts'
 import { encodeText, numberOf, type StoredMessage } from '../../../message/index.ts'
 import { type InboxStatements, type LeaseStatements, type ReceiptStatements, statement } from '../../sql/index.ts'

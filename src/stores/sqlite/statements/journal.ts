@@ -1,3 +1,6 @@
+// The journal of outside calls on SQLite. A call is begun and ended only if the row of its lease still has the token, in one
+// transaction with that check: a process that has lost its lease writes nothing.
+
 import type { EffectRef } from '../../../contracts/index.ts'
 import { encodeText } from '../../../message/index.ts'
 import { type JournalStatements, statement } from '../../sql/index.ts'

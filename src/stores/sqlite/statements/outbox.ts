@@ -1,3 +1,5 @@
+// The outbox, relays and sent messages on SQLite. A row leaves the outbox only after the broker has confirmed the message.
+
 import type { Param, SentWhere } from '../../../contracts/index.ts'
 import { encodeText, laneOf, numberOf } from '../../../message/index.ts'
 import { type OutboxStatements, type RelayStatements, type SentStatements, statement } from '../../sql/index.ts'

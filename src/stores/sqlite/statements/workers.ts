@@ -1,3 +1,5 @@
+// Workers and subscriptions on SQLite. Whether a worker is alive is decided by the clock of SQLite, which is that of the machine.
+
 import { encodeText } from '../../../message/index.ts'
 import { plain, type SubscriptionStatements, statement, type WorkerStatements } from '../../sql/index.ts'
 import { ROWS } from './fragments.ts'
