@@ -2,7 +2,7 @@ import type { RetryPolicy } from '../base/index.ts'
 import { type ErrorRecord, errorFields, HapaxError, isHapaxError, isRefusal, recordError } from '../base/index.ts'
 import type { InboxRow, Outcome, Receipt, Rescheduled, RetryRow, Writes } from '../contracts/index.ts'
 import type { StoredMessage } from '../message/index.ts'
-import { type Engine, insist, persist, unit } from '../transaction/index.ts'
+import { type Engine, GRACE_MS, insist, persist, unit } from '../transaction/index.ts'
 import { type FailedHookRun, FailedHooks, type Hooks, type PreparedHook } from './on-failed.ts'
 import type { ConsumerSettings } from './options.ts'
 import { compare, conflictWith, Reporter, ref, type TakenBefore } from './reporter.ts'
@@ -354,7 +354,8 @@ export class Recorder<Tx> {
 
   #options(): { lockTimeoutMs: number; idleTimeoutMs: number } {
     const { lockTimeoutMs, timeoutMs } = this.#settings
-    return { lockTimeoutMs, idleTimeoutMs: timeoutMs }
+    // A handler may have to be quick; recording that it was not must survive a process that stands still for a while.
+    return { lockTimeoutMs, idleTimeoutMs: timeoutMs + GRACE_MS }
   }
 }
 

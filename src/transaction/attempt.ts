@@ -82,7 +82,7 @@ export interface Scope<Tx> {
 const MAX_CONFLICTS = 20
 const STALE_MS = 1_000
 const CONFLICT_PAUSE_MS = 10
-const GRACE_MS = 10_000
+export const GRACE_MS = 10_000
 const COMMIT_MS = 30_000
 /** How long the outcome of a commit is looked for before the message is put back. */
 const RESOLVE_MS = 15_000

@@ -1,6 +1,7 @@
 export {
   Attempt,
   type Engine,
+  GRACE_MS,
   insist,
   type Plan,
   persist,

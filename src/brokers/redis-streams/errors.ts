@@ -12,7 +12,7 @@ const MEANINGS = [
   [/WRONGPASS|NOAUTH/, 'it refuses the user or the password (WRONGPASS, NOAUTH): check both'],
   [/DB index/, 'it has no database of this number: check the path of the URL, or the setting databases of the server'],
   [
-    /Stream isn't writeable|Connection is closed|ECONNRESET|EPIPE|Protocol error/,
+    /Stream isn't writeable|Connection is closed|ECONNRESET|EPIPE|Protocol error|Unknown RESP type/,
     'it ended the connection at once; is it Redis that listens there?',
   ],
 ] as const
