@@ -1,7 +1,9 @@
+// Small primitives: waiting for running work, bounded parallelism, a semaphore, a wake-up, a promise that knows its observers.
+
 import type { Clock } from './clock.ts'
 import { HapaxError } from './errors.ts'
 
-/** Counts what is under way, so that closing can wait for it, and refuses what comes afterwards. */
+/** Counts running work, so that closing can wait for it, and refuses new work once closed. */
 export class Activity {
   #running = 0
   #closed = false
@@ -65,7 +67,7 @@ export async function inParallel<T>(
 export class Semaphore {
   readonly #users: (() => void)[] = []
   #waiting: (() => void)[] = []
-  /** How many of those have entered: removing the first element of an array is slow. */
+  /** How many of the waiting have entered. A counter, because removing the first element of an array is slow. */
   #entered = 0
   #free: number
 
@@ -89,7 +91,7 @@ export class Semaphore {
     return undefined
   }
 
-  /** Called when a place is free that nothing waits to enter; users take turns in being asked first. */
+  /** Registers a function that is called when a place is free and nothing waits for it. Users take turns in being called first. */
   onFree(user: () => void): void {
     this.#users.push(user)
   }
@@ -118,7 +120,7 @@ export class Semaphore {
   }
 }
 
-/** Wakes whoever waits; a wake-up while nobody waits is kept for the next one. */
+/** Wakes a waiting loop. A wake-up that comes while nothing waits is kept for the next wait, so that none is missed. */
 export class Signal {
   #pending = false
   #wake: (() => void) | undefined
@@ -144,7 +146,7 @@ export class Signal {
   }
 }
 
-/** The outcome of some work, which knows whether anybody has ever waited for it. Nobody is told of an error that nobody waits for. */
+/** A promise that knows whether it was ever awaited. If it never is, its rejection does not end the process. */
 export class Watched<T> extends Promise<T> {
   /** What `then` and its like make is a promise like any other. */
   static override get [Symbol.species](): PromiseConstructor {

@@ -8,13 +8,13 @@ interface AcquisitionsOptions {
   readonly clock: Clock
   readonly events: EventHub
   readonly logger: Logger
-  /** For how long nobody may get a connection while somebody waits for one. */
+  /** How long a transaction waits if no transaction of this process gets a connection meanwhile. */
   readonly acquireMs: number
 }
 
 /**
- * How transactions wait for a connection of the pool. A queue in front of a busy pool is no trouble as long as it moves: a wait
- * is given up when no transaction of this process got a connection for so long.
+ * How transactions wait for a connection of the pool. A queue in front of a busy pool is fine as long as it moves, so a wait ends only
+ * when no transaction of this process has got a connection for `acquireMs`.
  */
 export class Acquisitions {
   readonly #options: AcquisitionsOptions
@@ -30,12 +30,12 @@ export class Acquisitions {
     this.#gotAt = this.#options.clock.monotonic()
   }
 
-  /** When a wait that began then is given up, as things are. */
+  /** When a wait that began at this time ends, unless a connection is acquired before. */
   endOf(began: number): number {
     return Math.max(began, this.#gotAt) + this.#options.acquireMs
   }
 
-  /** The error of a wait that is given up. It is told, but not for every transaction that waits. */
+  /** The error of a wait that timed out. It is logged once per `acquireMs`, not for every transaction that waits. */
   exhausted(): HapaxError {
     const { clock, events, logger, acquireMs } = this.#options
     const error = poolExhausted(acquireMs)
@@ -56,5 +56,5 @@ export function poolExhausted(waitedMs: number): HapaxError {
   })
 }
 
-/** How long a transaction may wait for a connection while nobody gets one. */
+/** The default of `acquireMs`. */
 export const ACQUIRE_MS = 10_000

@@ -2,7 +2,7 @@ import { asError, faultFields } from './errors.ts'
 import type { Logger } from './logger.ts'
 import { expected, word } from './options.ts'
 
-/** What is known of an outside call: begun; happened; did certainly not happen; nobody knows. */
+/** What is known of an outside call: begun; happened; certainly did not happen; unknown. */
 export type EffectState = 'started' | 'done' | 'not-done' | 'unknown'
 
 /** Names a message in an event; never the payload. */
@@ -26,7 +26,7 @@ export interface HapaxEvents {
   retrying: { consumer: string; message: MessageRef; attempt: number; delayMs: number; error: Error }
   /** Moved to the failed store. */
   failed: { consumer: string; message: MessageRef; attempt: number; reason: string; error: Error }
-  /** An outside call of a leased handler: it happened, it did not, or nobody knows. */
+  /** An outside call of a leased handler: it happened, it did not, or it is unknown. */
   effect: { consumer: string; message: MessageRef; effect: string; state: EffectState }
   /** Another process has taken the message over from this one, which had been silent for too long. */
   'lease-lost': { consumer: string; message: MessageRef; fence: number }
@@ -52,9 +52,9 @@ export interface HapaxEvents {
   'relay-down': { relay: string; destination: string; pauseMs: number; error: Error }
   /** Old rows were deleted. */
   cleaned: { what: 'receipts' | 'sent' | 'audit'; of: string; deleted: number }
-  /** Transactions wait for a connection of the pool, and none got one for so long. */
+  /** Transactions wait for a connection of the pool, and none has got one for `waitedMs`. */
   'pool-exhausted': { waitedMs: number; error: Error }
-  /** No handler of a worker can run, although it is heard of: it has left its messages to others. */
+  /** No handler of a worker can run, although its heartbeats arrive. It has left its messages to other workers. */
   'worker-stuck': { consumers: readonly string[]; error: Error }
   /** Its handlers can run again. */
   'worker-recovered': { consumers: readonly string[] }
@@ -115,12 +115,12 @@ export class EventHub implements Events {
     return () => listeners.delete(listener)
   }
 
-  /** Whether anybody listens. */
+  /** Whether there are listeners. */
   heard(name: keyof HapaxEvents): boolean {
     return this.#listeners[name].size > 0
   }
 
-  /** Builds the event only if somebody listens. */
+  /** Emits an event, which is built only if there are listeners. */
   emit<Name extends keyof HapaxEvents>(name: Name, event: () => HapaxEvents[Name]): void {
     const listeners = this.#listeners[name]
     if (listeners.size === 0) return

@@ -1,3 +1,6 @@
+// Connections to other systems: client libraries that may be missing or too old, emitters whose errors must not end the process,
+// sockets whose parsers may throw, and why a server was not reached.
+
 import { readFileSync } from 'node:fs'
 // Not by name: a Node.js that is too old has no findPackageJSON, and could not even be told that it is too old.
 import * as modules from 'node:module'
@@ -13,8 +16,8 @@ interface Socket {
 const sockets = new WeakSet<object>()
 
 /**
- * A socket whose client library may throw at bytes that no server would send: that ends the link, and not the process. It is for
- * connections that hapax opens itself, because it also holds for whatever else is called while data is being read.
+ * Keeps a client library that throws at malformed bytes from ending the process: the socket is destroyed instead. Only for connections
+ * that hapax opens itself, because it also catches what other code throws while data is being read.
  */
 export function contained<S extends object>(socket: S): S {
   if (sockets.has(socket) || !isSocket(socket)) return socket
@@ -48,8 +51,8 @@ interface ErrorEmitter {
 const emitters = new WeakSet<object>()
 
 /**
- * An emitter whose errors do not end the process, however late they come: a connection that was destroyed may emit more than one. The
- * errors that count are also told in another way.
+ * Keeps error events of an emitter from ending the process, however late they come: a destroyed connection may emit several. Errors
+ * that matter also reach hapax in another way.
  */
 export function heard<E extends ErrorEmitter>(emitter: E): E {
   if (emitters.has(emitter)) return emitter
@@ -60,7 +63,7 @@ export function heard<E extends ErrorEmitter>(emitter: E): E {
 
 const pools = new WeakSet<object>()
 
-/** The connections of this pool are heard from the instant in which it hands them out, if it tells of that; not every pool does. */
+/** The same for every connection that a pool hands out, if the pool emits `acquire`; not every pool does. */
 export function heardPool(pool: object): void {
   if (pools.has(pool)) return
   pools.add(pool)
@@ -81,7 +84,7 @@ export const OLDEST_CLIENTS = {
 
 type ClientName = keyof typeof OLDEST_CLIENTS
 
-/** Loads client libraries, which are the user's. `caller` is what needs them, as in `postgres({ url })`. */
+/** Loads client libraries, which the application installs. `caller` is what needs them, as in `postgres({ url })`. */
 export async function loadClient<T>(
   caller: string,
   packages: readonly ClientName[],
@@ -129,7 +132,7 @@ function refuseOld(caller: string, name: ClientName): void {
   accepted.add(name)
 }
 
-/** The version that is installed. Nobody knows that of one that was bundled. */
+/** The installed version; undefined for a library that was bundled. */
 function installedVersion(name: string): string | undefined {
   try {
     const file = modules.findPackageJSON(name, import.meta.url)
@@ -151,7 +154,7 @@ function numbers(version: string): number[] {
   return version.split(/[.-]/).slice(0, 3).map(Number)
 }
 
-/** A URL as people may see it: where, but not as whom, because a user's name may be a token. */
+/** A URL without credentials. The user name is left out as well, because it may be a token. */
 export function shownUrl(url: unknown): string {
   const [, scheme, place = ''] = (typeof url === 'string' && PARTS.exec(url)) || []
   return scheme === undefined ? 'something that is not a URL' : `${scheme}${place}`
@@ -160,7 +163,7 @@ export function shownUrl(url: unknown): string {
 // The last @ counts: a password may contain others.
 const PARTS = /^([a-z][a-z0-9+.-]{0,30}:\/{1,2})(?:.*@)?([^?#]*)/is
 
-/** Why a server was not reached, in words that say what to look at. */
+/** Why a server was not reached, with a hint at what to check. */
 export function unreached(reason: string): string {
   return MEANINGS.find(([sign]) => sign.test(reason))?.[1](reason) ?? reason
 }

@@ -3,14 +3,14 @@ import { describe, HapaxError } from './errors.ts'
 /** Isolation levels by their SQL names. */
 export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
 
-/** Fails with the one sentence form of hapax: "expected leaseMs to be a positive integer, got -1". */
+/** Throws `invalid-option` in the one sentence form of hapax: "expected leaseMs to be a positive integer, got -1". */
 export function expected(name: string, what: string, got: unknown): never {
   throw new HapaxError('invalid-option', `expected ${name} to be ${what}, got ${describe(got)}`, {
     fields: { option: name },
   })
 }
 
-/** Timers and settings of databases count milliseconds in 31 bits; this leaves room for what is added to them. */
+/** Timers and database settings have 31 bits for milliseconds. This leaves room for what is added to them. */
 export const MAX_MS = 2_000_000_000
 
 /** A whole number above zero, or the default where it is not given. */
@@ -71,7 +71,7 @@ export function isText(value: unknown, maxBytes: number): value is string {
   )
 }
 
-/** Controls of terminals and marks that turn the direction of text: what has them looks like something that it is not. */
+/** Control characters and direction marks: a name with them can pass for another one on a screen. */
 const UNREADABLE = /[\p{Cc}\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/u
 
 /** A text that people read as a name: of a consumer, a relay, a queue. */
@@ -83,7 +83,7 @@ export function nameText(name: string, value: unknown, maxBytes = 255): string {
 
 const ISOLATIONS = ['read committed', 'repeatable read', 'serializable'] as const
 
-/** An isolation level, or nothing. It becomes a part of SQL text: whoever glues it in checks it there. */
+/** An isolation level, or undefined. It becomes part of SQL text, so every place that inserts it checks it by this function. */
 export function isolationOption(value: Isolation | undefined): Isolation | undefined {
   return value === undefined ? undefined : word('isolation', ISOLATIONS, value)
 }

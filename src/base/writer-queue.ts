@@ -48,8 +48,8 @@ export class Queue {
   }
 
   /**
-   * The next turn, at once if nobody is there; undefined if it did not come within `waitMs`. Fails when the signal aborts,
-   * and at once when the caller is inside a turn of this queue: it would wait for itself.
+   * The next turn: at once if the queue is empty, undefined if it did not come within `waitMs`. Rejects when the signal aborts, and
+   * throws if the caller is inside a turn of this queue, because it would wait for itself.
    */
   take(waitMs: number, signal?: AbortSignal): Turn | Promise<Turn | undefined> {
     signal?.throwIfAborted()
@@ -63,7 +63,7 @@ export class Queue {
     })
   }
 
-  /** Turns that never wait for anything would follow each other without end; timers and sockets need their time as well. */
+  /** Turns that never wait for I/O would starve timers and sockets, so the queue yields from time to time. */
   #owesARest(): boolean {
     const now = this.#clock.monotonic()
     if (now - this.#restedAt < REST_EVERY_MS) return false
@@ -76,7 +76,7 @@ export class Queue {
     return this.#turn
   }
 
-  /** Straight to the longest waiting one, so that nobody can slip in between. */
+  /** Passes the turn straight to the longest waiting one, so that no newcomer can slip in between. */
   #pass(): void {
     this.#turn = undefined
     const [next] = this.#waiting
@@ -113,9 +113,10 @@ export class Queue {
   }
 }
 
+/** How long turns may follow each other before the event loop gets a chance. */
 const REST_EVERY_MS = 10
 
-/** Code that outlived its turn holds nothing any more. */
+/** The innermost turn that has not ended. Code that outlives its turn no longer counts as inside it. */
 function living(turn: Turn | undefined): Turn | undefined {
   let each = turn
   while (each?.ended) each = each.outer

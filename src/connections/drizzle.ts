@@ -1,3 +1,6 @@
+// Lets a PostgreSQL store work through Drizzle on node-postgres. Drizzle begins, commits and rolls back; hapax adds what Drizzle does
+// not do: deadlines, statements that share a round trip, and clients that are destroyed when they cannot be trusted any more.
+
 import {
   describe,
   expected,
@@ -112,8 +115,8 @@ function queryable(tx: unknown): Queryable {
 }
 
 /**
- * Whether Drizzle takes a client of its own for every transaction, told as Drizzle tells it. On a single client two transactions at
- * the same time would be one.
+ * Whether Drizzle takes a client of its own for every transaction, by the same test as in Drizzle. On a single client, two concurrent
+ * transactions would be one.
  */
 function isPool(client: unknown): boolean {
   for (let each = client; typeof each === 'object' && each !== null; each = Object.getPrototypeOf(each)) {
@@ -181,7 +184,7 @@ class DrizzleConnection<Tx extends object> implements Connection<Tx> {
     return { own: handle === undefined, checks: false, query, leave: () => {} }
   }
 
-  /** Bytes travel as two hexadecimal digits each, and no text of JavaScript is longer than half a gigabyte. */
+  /** Bytes travel as two hexadecimal digits each, and a JavaScript string holds half a gigabyte at most. */
   mostBytes(): number {
     return 2 ** 28 - 2 ** 16
   }
@@ -195,7 +198,7 @@ class DrizzleConnection<Tx extends object> implements Connection<Tx> {
   }
 
   async #steps<T>(tx: Tx, run: Run, options: TransactionOptions, work: TransactionWork<Tx, T>): Promise<T> {
-    // It may have waited for a connection for too long.
+    // The wait for a connection may have outlived the deadline.
     options.signal?.throwIfAborted()
     options.acquired?.()
     const raw = queryable(tx)
@@ -234,7 +237,7 @@ class DrizzleConnection<Tx extends object> implements Connection<Tx> {
     }
   }
 
-  /** Runs statements in order; neighbours without parameters share a round trip. */
+  /** Runs statements in order. Adjacent statements without parameters share a round trip. */
   async #runAll(tx: Queryable, statements: readonly Statement[]): Promise<readonly Result[]> {
     const answers: Result[] = []
     for (const batch of batches(statements)) {
@@ -264,10 +267,10 @@ class DrizzleConnection<Tx extends object> implements Connection<Tx> {
   }
 }
 
-/** One transaction of Drizzle's, and the client under it, where that can be told. */
+/** One Drizzle transaction, and the client under it, if it can be found. */
 class Run {
   stage: 'opening' | 'body' | 'ending' | 'committing' = 'opening'
-  /** What came up first. */
+  /** The first error, which a failing ROLLBACK would hide. */
   failure: { readonly error: unknown } | undefined
   readonly #options: TransactionOptions
   #client: object | undefined
@@ -301,7 +304,7 @@ class Run {
     if (this.#client !== undefined && isBusy(this.#client)) throw leftOpen()
   }
 
-  /** The store ends the backend as well. */
+  /** Ends the transaction by force. The store terminates the backend as well. */
   abort(reason: unknown): NotSent | undefined {
     this.#destroy()
     if (this.stage !== 'ending') return undefined
@@ -315,7 +318,7 @@ class Run {
     return this.stage === 'opening' ? !isHarmless(kind) : kind === 'lost'
   }
 
-  /** Whether ROLLBACK can be sent at once, or after a moment. */
+  /** Waits up to a second until ROLLBACK can be sent. False: the client is still busy. */
   async #settled(): Promise<boolean> {
     for (let waits = 0; this.#client !== undefined && isBusy(this.#client); waits++) {
       if (waits === 100) return false
@@ -329,7 +332,7 @@ class Run {
   }
 }
 
-/** Drizzle's transaction as a handler sees it: no new statement can begin on it once it has settled. */
+/** A Drizzle transaction as a handler sees it: once it has settled, no new statement can begin on it. */
 class Handle<Tx extends object> {
   readonly raw: Tx
   readonly proxy: Tx
@@ -346,7 +349,7 @@ class Handle<Tx extends object> {
   }
 }
 
-/** Makes Drizzle roll back without an error. */
+/** Thrown to make Drizzle roll back without an error. */
 class RolledBack<T> {
   readonly value: T
 
@@ -365,7 +368,7 @@ function batches(statements: readonly Statement[]): readonly Statement[][] {
   return result
 }
 
-/** Whether an error came out of a statement of Drizzle's, perhaps wrapped by the handler. */
+/** Whether an error came from a Drizzle statement, perhaps wrapped by the handler. */
 function isQueryError(error: unknown): boolean {
   for (let each = error, depth = 0; depth < 5; each = fieldOf(each, 'cause'), depth++) {
     if (typeof fieldOf(each, 'query') === 'string' && Array.isArray(fieldOf(each, 'params'))) return true

@@ -3,7 +3,7 @@ import type { StoredMessage } from '../message/index.ts'
 import type { StoreLists } from './lists.ts'
 import type { EffectRow, Origin, WorkerRow } from './rows.ts'
 
-/** Who did something by hand, and how it is called. */
+/** Who changed something by hand, and what kind of change it was. */
 export interface Audit {
   /** @default the user of the operating system */
   readonly actor: string
@@ -21,7 +21,7 @@ export interface Audit {
   readonly note?: string | undefined
 }
 
-/** What something was done to. */
+/** What the change was about. */
 export interface AuditSubject {
   readonly origin?: Origin | undefined
   /** The consumer, or the relay. */
@@ -31,7 +31,7 @@ export interface AuditSubject {
   readonly type?: string | undefined
 }
 
-/** One step of the cleaning. */
+/** One step of a cleanup. */
 export type CleanupStep =
   /** Looks at receipts in the order of their keys and deletes those that are old and finished, or only counts them. */
   | {
@@ -46,11 +46,11 @@ export type CleanupStep =
   /** Deletes the oldest rows of the audit, or only counts them; then `after` is as for receipts. */
   | { readonly kind: 'audit'; readonly after?: string | undefined; readonly dryRun?: boolean }
 
-/** What one step of the cleaning did. */
+/** The result of one cleanup step. */
 export interface Cleaned {
   /** How many rows were deleted, or would be. */
   readonly deleted: number
-  /** Where the next step goes on; undefined: there is no more. */
+  /** Where the next step continues; undefined: nothing is left. */
   readonly after: string | undefined
 }
 
@@ -67,13 +67,13 @@ export interface FailedMessage {
   /** Equal for errors that differ only in numbers and ids. */
   readonly errorHash: string
   readonly failedAt: Date
-  /** It is still in its place and holds its key. */
+  /** It is still in the inbox or outbox, where it holds its key. */
   readonly held: boolean
   /** The id of the message that an edit put in its place. */
   readonly replacedBy: string | null
 }
 
-/** Which failed messages. */
+/** Selects failed messages. */
 export interface FailedWhere {
   readonly origin?: Origin | undefined
   readonly consumer?: string | undefined
@@ -82,7 +82,7 @@ export interface FailedWhere {
   readonly errorHash?: string | undefined
   /** Failed longer ago than this. */
   readonly olderThanMs?: number | undefined
-  /** Failed since. */
+  /** Failed within this time. */
   readonly newerThanMs?: number | undefined
   /** Those that an edit has replaced, instead of those that wait for a decision. @default false */
   readonly replaced?: boolean | undefined
@@ -95,7 +95,7 @@ export interface FailedFilter extends FailedWhere {
   readonly limit: number
 }
 
-/** Failed messages that look alike. */
+/** Failed messages with the same consumer, type, reason and kind of error. */
 export interface FailedGroup {
   readonly origin: Origin
   readonly consumer: string
@@ -119,7 +119,7 @@ export interface HeldKey {
   readonly id: string
   readonly failedSeq: string | null
   readonly heldAt: Date
-  /** How many wait behind it. */
+  /** How many messages wait behind it. */
   readonly waiting: number
 }
 
@@ -131,7 +131,7 @@ export interface SentMessage {
   readonly sentAt: Date
 }
 
-/** Which published messages. */
+/** Selects published messages. */
 export interface SentWhere {
   readonly relay?: string | undefined
   readonly type?: string | undefined
@@ -149,10 +149,10 @@ export interface SentFilter extends SentWhere {
 /** The name of the error on an effect that a person settled: until the call is made again, it may be settled anew. */
 export const SETTLED = 'Settled'
 
-/** How many receipts of a consumer are counted: there may be very many. */
+/** How many receipts of a consumer are counted at most: a consumer may have millions. */
 export const COUNTED_RECEIPTS = 10_000
 
-/** How much there is, for people. */
+/** Counts and workers, for status pages. */
 export interface StoreStatus {
   readonly consumers: readonly {
     readonly consumer: string
@@ -182,7 +182,7 @@ export interface StoreStatus {
 
 /** What `doctor` found about the store. */
 export interface Finding {
-  /** What was looked at, in a few words. */
+  /** What was checked, in a few words. */
   readonly check: string
   readonly level: 'ok' | 'warning' | 'error'
   readonly message: string
@@ -249,7 +249,7 @@ export type Trace =
       readonly type: string
       readonly at: Date
     }
-  /** In a store that only knows leases: taken, and not finished. */
+  /** In a store with claims only: claimed, and not finished. */
   | {
       readonly where: 'claim'
       readonly consumer: string
@@ -257,11 +257,11 @@ export type Trace =
       readonly type: string
       readonly at: Date
       readonly attempts: number
-      /** Whether somebody has it. */
+      /** Whether a process holds the claim. */
       readonly held: boolean
       /** When its lease ends, or its next attempt is due. */
       readonly dueAt: Date
-      /** Whether the store has it, because a person wants it to be tried again; else its broker has it. */
+      /** Whether the store has the message, because a person retried it. Otherwise its broker has it. */
       readonly stored: boolean
       readonly error: ErrorRecord | null
     }
@@ -298,60 +298,60 @@ export type Trace =
       readonly error: ErrorRecord
     }
 
-/** Messages that failed for good, as people see and change them. */
+/** The failed store: messages that failed for good. Changes are audited in the same transaction. */
 export interface StoreFailed {
   list(filter: FailedFilter): Promise<readonly FailedMessage[]>
   count(where: FailedWhere): Promise<number>
   groups(where: FailedWhere, limit: number): Promise<readonly FailedGroup[]>
-  /** The seqs of failed messages behind `after`, oldest first, without their payload: for changes in bulk. */
+  /** The seqs of failed messages after `after`, oldest first, without payloads: for changes in bulk. */
   seqs(where: FailedWhere, after: string | undefined, limit: number): Promise<readonly string[]>
   get(seq: string): Promise<FailedMessage | undefined>
   /**
-   * Tries a failed message again under its own id, with its attempts at zero: back into the inbox or outbox, or, if it is
-   * held, from where it stands. If it fails again it has the same number, unless another row has that by then. False: it is not
-   * there, or an edit has replaced it.
+   * Retries a failed message under its own id, with its attempts at zero: it goes back into the inbox or outbox, or, if it is held,
+   * continues where it stands. If it fails again, it gets the same number, unless another row has that by then. False: there is no
+   * such message, or an edit has replaced it.
    */
   retry(seq: string, audit: Audit): Promise<boolean>
   /**
-   * Puts another message in the place of a failed one: `message` has an id of its own; for a consumer, its receipt is
-   * written too. The failed row stays and names it. False: it is not there, or an edit has replaced it before.
+   * Puts another message in the place of a failed one. `message` has an id of its own; for a consumer, its receipt is written too.
+   * The failed row stays and names its replacement. False: there is no such message, or an edit has replaced it before.
    */
   edit(seq: string, message: StoredMessage, audit: Audit): Promise<boolean>
-  /** Deletes a failed message, and the row that holds its key; its receipt stays. False: it is not there. */
+  /** Deletes a failed message, and the row that holds its key. Its receipt stays. False: there is no such message. */
   discard(seq: string, audit: Audit): Promise<boolean>
 }
 
 /** Keys that wait behind a message that failed for good. */
 export interface StoreKeys {
-  /** Longest first. */
+  /** Held keys, those held longest first. */
   list(limit: number): Promise<readonly HeldKey[]>
-  /** Lets a key go on without its held message, which stays in the failed store. False: the key is not held. */
+  /** Lets a key continue without its held message, which stays in the failed store. False: the key is not held. */
   release(origin: Origin, scope: string, key: string, audit: Audit): Promise<boolean>
 }
 
 /** Messages that were published and kept. */
 export interface StoreSent {
   list(filter: SentFilter): Promise<readonly SentMessage[]>
-  /** The seqs of published messages behind `after`, oldest first, without their payload. */
+  /** The seqs of published messages after `after`, oldest first, without payloads. */
   seqs(where: SentWhere, after: string | undefined, limit: number): Promise<readonly string[]>
-  /** Copies a published message back into the outbox, under its own id. False: it is not there. */
+  /** Copies a published message back into the outbox, under its own id. False: there is no such message. */
   republish(seq: string, audit: Audit): Promise<boolean>
   /** Deletes published messages. Returns how many of them were there. */
   purge(seqs: readonly string[]): Promise<number>
 }
 
-/** What people look at and look after. */
+/** What operators use: cleanup, audit, checks and lookups. */
 export interface StoreAdmin extends StoreLists {
-  /** One step of the cleaning: looks at up to `limit` rows and deletes what is older than `olderThanMs` and finished. */
+  /** One cleanup step: checks up to `limit` rows and deletes those that are finished and older than `olderThanMs`. */
   clean(step: CleanupStep, olderThanMs: number, limit: number): Promise<Cleaned>
-  /** Writes down what was done by hand, where no other method does. */
+  /** Records a manual change that no other method records. */
   audit(audit: Audit, about: AuditSubject): Promise<void>
   /** What `doctor` wants to know: settings, sizes, long transactions, clocks. No table is read as a whole for it. */
   checkup(): Promise<Checkup>
   status(): Promise<StoreStatus>
   /**
-   * Every place where a message with this id is known. By its key, if `source` is given or the id is a UUIDv7; any other id is looked for
-   * under the sources that a sample of the rows has, or, with `scan`, in all rows.
+   * Every place where a message with this id is known. Found by its key if `source` is given or the id is a UUIDv7. Any other id is
+   * looked up under the sources that a sample of the rows has, or, with `scan`, in all rows.
    */
   trace(id: string, source?: string, scan?: boolean): Promise<readonly Trace[]>
 }

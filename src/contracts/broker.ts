@@ -4,17 +4,17 @@ import type { Arrival, OutgoingMessage } from '../message/index.ts'
 /** What became of one message that was sent. */
 export type Confirmation =
   /**
-   * The broker has it, as surely as this broker can say. `dropped`: no reader wanted it, and the destination is set to let such
-   * messages go.
+   * The broker has it, as surely as this broker can tell. `dropped`: no queue wanted it, and the destination is set to drop such
+   * messages.
    */
   | { readonly status: 'confirmed'; readonly dropped?: Error }
-  /** It will never take this message: too large, for example. */
+  /** The broker will never accept this message: it is too large, for example. */
   | { readonly status: 'refused'; readonly error: Error }
-  /** It did not take this message now; another attempt may succeed. */
+  /** The broker did not accept this message now; another attempt may succeed. */
   | { readonly status: 'failed'; readonly error: Error }
   /**
-   * It could not be reached, or did not answer: nothing is known, and the message is not to blame. Also what was not sent because
-   * it stands behind a message of its key that was not taken; that one is answered first.
+   * The broker could not be reached or did not answer. The fate of the message is unknown, and the message is not the cause. Also for
+   * a message that was not sent because an earlier one of its key was not accepted; that one is answered first.
    */
   | { readonly status: 'unavailable'; readonly error: Error }
 
@@ -33,13 +33,13 @@ export interface Destination {
   readonly name: string
   readonly features: DestinationFeatures
   /**
-   * Gets what it needs in this process; a worker calls it when it starts. Rejects for what no waiting mends: a client library
-   * that is not installed. Whether the broker is there does not matter yet.
+   * Loads what it needs in this process. A worker calls it when it starts. Rejects for what waiting does not mend, such as a client
+   * library that is not installed. The broker need not be reachable yet.
    */
   prepare(): Promise<void>
   /**
-   * Sends messages, in this order. One promise each, that settles when the broker has answered for this message; none of
-   * them rejects. When the signal aborts, those without an answer settle as unavailable.
+   * Sends messages in this order. Returns one promise for each, which settles when the broker has answered for that message and never
+   * rejects. When the signal aborts, those without an answer settle as unavailable.
    */
   publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[]
   /** Closes what it opened itself. */
@@ -50,11 +50,11 @@ export interface Destination {
 export interface Delivery {
   readonly arrival: Arrival
   readonly bytes: number
-  /** The broker may forget it. A broken link is not an error: the message comes again, and is a duplicate then. */
+  /** Lets the broker forget it. A broken link is not an error: the message is redelivered, and is a duplicate then. */
   ack(): void
-  /** It could not be taken, which is not its own fault: give it out again, after this time. */
+  /** It could not be taken, and the message is not the cause: deliver it again after this time, without counting. */
   retry(delayMs: number): void
-  /** Its handler failed and nothing was kept: give it out again, after this time, and let the broker count that. */
+  /** Its handler failed and nothing was kept: deliver it again after this time, and let the broker count that. */
   reject(delayMs: number): void
 }
 
@@ -66,7 +66,7 @@ export interface SubscriptionFeatures {
   readonly marksRedelivered: boolean
   /** For how long the broker may deliver a message again, where the settings say so; else see `Reader`. */
   readonly horizonMs: number | undefined
-  /** Whether the broker sets a message aside that was rejected too often; undefined: nobody knows. */
+  /** Whether the broker dead-letters a message that was rejected too often; undefined: unknown. */
   readonly limitsRejects: boolean | undefined
 }
 
@@ -82,8 +82,8 @@ export interface Subscription {
   readonly name: string
   readonly features: SubscriptionFeatures
   /**
-   * Begins to deliver: at most `prefetch` messages that are neither acked nor put back. Rejects when the broker refuses, or
-   * is not there. Later interruptions are the driver's business: it connects again, and tells `report`.
+   * Begins to deliver: at most `prefetch` messages that are neither acked nor put back. Rejects when the broker refuses or cannot be
+   * reached. Later interruptions are the driver's business: it reconnects, and calls `report`.
    */
   open(options: OpenOptions): Promise<Reader>
 }
@@ -104,8 +104,8 @@ export interface OpenOptions {
 export interface Reader {
   /** For how long the broker may deliver a message again, where it says so. */
   readonly horizonMs: number | undefined
-  /** No more deliveries; those in hand may still be acked, and those put back go to other readers. */
+  /** Stops deliveries. Those in hand may still be acked, and those put back go to other readers. */
   pause(): Promise<void>
-  /** Ends it; what was neither acked nor put back comes again. */
+  /** Ends it. Messages that were neither acked nor put back are redelivered. */
   close(): Promise<void>
 }

@@ -4,15 +4,15 @@ import type { StoreAdmin, StoreFailed } from './admin.ts'
 import type { Lease, Receipt } from './rows.ts'
 import type { Store, StoreInbox, StoreSubscriptions } from './store.ts'
 
-/** What was found when a message was claimed. */
+/** The result of claiming one message. */
 export type Claimed =
   /** It is ours. */
   | ({ readonly kind: 'ours'; readonly lease: Lease } & ClaimHistory)
-  /** Somebody has it. */
+  /** Another process has claimed it. */
   | { readonly kind: 'busy' }
-  /** Its next attempt is not due for this time. */
+  /** Its next attempt is due in this time. */
   | { readonly kind: 'waiting'; readonly leftMs: number }
-  /** Whoever had it was not heard of again, so often in a row: claim it alone. */
+  /** Its owners disappeared this many times in a row. It has to be claimed alone. */
   | { readonly kind: 'suspect'; readonly crashes: number }
   /** It was processed before, or is in the failed store. */
   | { readonly kind: 'taken'; readonly receipt: Receipt }
@@ -21,11 +21,11 @@ export type Claimed =
 export interface ClaimHistory {
   /** How often the handler was called and failed. */
   readonly attempts: number
-  /** How often in a row whoever had it was not heard of again. */
+  /** How many owners in a row disappeared without releasing it. */
   readonly crashes: number
 }
 
-/** A message that the store itself had, because a person wants it to be tried again. */
+/** A message that the store itself keeps, because a person retried it. */
 export interface StoredClaim extends ClaimHistory {
   readonly lease: Lease
   readonly message: StoredMessage
@@ -33,7 +33,7 @@ export interface StoredClaim extends ClaimHistory {
 
 /** How messages are claimed. */
 export interface ClaimOptions {
-  /** Made by the caller: what is claimed again under the same token is still theirs. */
+  /** Chosen by the caller. Claiming again with the same token returns the same claims. */
   readonly token: string
   readonly leaseMs: number
 }
@@ -41,7 +41,7 @@ export interface ClaimOptions {
 /** What is left of a claim that has ended. */
 export interface Release {
   readonly attempts: number
-  /** What it is suspected of, if nobody has found out. @default 0 */
+  /** The crashes to keep on record, if the suspicion was not resolved. @default 0 */
   readonly crashes?: number
   /** When the next attempt is due. */
   readonly delayMs: number
@@ -58,7 +58,7 @@ export interface Failure {
   readonly retentionMs: number | 'forever'
 }
 
-/** How much there is, for people. */
+/** Counts for status pages. */
 export interface ClaimStatus {
   readonly consumers: readonly {
     readonly consumer: string
@@ -69,38 +69,38 @@ export interface ClaimStatus {
   }[]
 }
 
-/** What differs between lease stores. */
+/** What differs between claim stores. */
 export interface ClaimStoreFeatures {
   readonly name: string
 }
 
-/** Who has which message: what stands in for an inbox where there is none. `Lease.seq` names a claim; only the store reads it. */
+/** Which process has which message: stands in for an inbox. `Lease.seq` names a claim; only the store reads it. */
 export interface StoreClaims extends Pick<StoreInbox, 'renew'> {
   /**
-   * Claims messages of distinct keys, one answer each: those that are free are ours until the lease ends. A claim that is not
-   * finished stays, however old it is: only its lease ends. `alone` claims suspects too.
+   * Claims messages of distinct keys, with one result each. Free ones are ours until the lease ends. An unfinished claim never
+   * expires, however old it is: only its lease does. `alone` claims suspects too.
    */
   claim(
     consumer: string,
     messages: readonly StoredMessage[],
     options: ClaimOptions & { readonly alone: boolean },
   ): Promise<readonly Claimed[]>
-  /** Claims messages that a person wants to be tried again; and in how many milliseconds the next one may be there. */
+  /** Claims messages that a person retried. `nextMs` is when the next one may be due. */
   claimStored(
     consumer: string,
     options: ClaimOptions & { readonly limit: number },
   ): Promise<{ readonly claims: readonly StoredClaim[]; readonly nextMs: number | undefined }>
-  /** They are processed: receipts, and their journals, are kept for this time. Returns the claims that were still theirs. */
+  /** Records them as processed. Receipts and journals are kept for this time. Resolves with the claims that were still ours. */
   settle(leases: readonly Lease[], retentionMs: number | 'forever'): Promise<ReadonlySet<string>>
-  /** Ends a claim after an attempt that failed, or none. False: the lease was lost, and nothing was written. */
+  /** Ends a claim after a failed attempt, or without one. False: the lease was lost, and nothing was written. */
   release(lease: Lease, end: Release): Promise<boolean>
   /** Writes a claimed message to the failed store, with its payload. False: the lease was lost, and nothing was written. */
   fail(consumer: string, lease: Lease, failure: Failure): Promise<boolean>
-  /** Writes a message to the failed store whose identity belongs to another one. The same one twice is one. */
+  /** Writes a message whose identity belongs to another one to the failed store. Doing it twice keeps one. */
   keep(consumer: string, failure: Failure): Promise<void>
 }
 
-/** What people look at: no rows wait here, so there is less to tell than of other stores. */
+/** What operators use. No rows wait here, so there is less than in other stores. */
 export interface LeaseAdmin extends Pick<StoreAdmin, 'checkup' | 'trace'> {
   status(): Promise<ClaimStatus>
 }

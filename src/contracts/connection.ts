@@ -12,7 +12,7 @@ export interface Statement {
 /** A row, by column name. */
 export type Row = Readonly<Record<string, unknown>>
 
-/** The answer to one statement. */
+/** The result of one statement. */
 export interface Result {
   readonly rows: readonly Row[]
   readonly affected: number
@@ -32,7 +32,7 @@ export interface EnteredExecutor extends Executor {
    * `not-in-transaction`. Where the connection cannot do that the dialect's statements do.
    */
   readonly checks: boolean
-  /** Leaves nothing behind; sent at once as well. */
+  /** Cleans up what entering left in the session; sent at once as well. */
   leave(): void
 }
 
@@ -42,15 +42,15 @@ export interface TransactionOptions {
   readonly isolation?: Isolation | undefined
   /** Ends the transaction by force: the connection is destroyed, the handle is dead, the call rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined
-  /** On a connection that handlers cannot use up, if there is one: for what others wait for. */
+  /** Uses a connection that handlers cannot exhaust, if there is one: for work that others wait for. */
   readonly control?: boolean | undefined
-  /** Called once a connection is at hand: from here on the database has to answer in time. */
+  /** Called once a connection was acquired. From here on the database has to answer in time. */
   readonly acquired?: (() => void) | undefined
   /** How long to wait for the turn to write, where a database has one writer; then it rejects with `busy`. @default 60_000 */
   readonly lockTimeoutMs?: number | undefined
   /** What an error of this database means; for connections that do not know their database. */
   readonly classify: (error: unknown) => ErrorClass
-  /** What an error of a handler's own statement makes of its transaction, if it ends it. */
+  /** Whether an error of a handler's own statement ends its transaction, and how. */
   readonly doomOf: DoomOf
 }
 
@@ -76,7 +76,7 @@ export interface TransactionEnd<T> {
  * A connection is naive: it begins, runs, commits or rolls back, gives the connection back (or destroys it when it cannot
  * be trusted any more), and rejects with the driver's own error, or with what `body` threw. What an error means is the
  * store's business. A connection on which an error of class `lost` came up, or whose own first statements were refused, is
- * destroyed: its server may have become read-only, or a handler may have left a role behind. It adds only what nobody else can
+ * destroyed: its server may have become read-only, or a handler may have left a role behind. It adds only what the store cannot
  * know, as a HapaxError:
  * - `transaction-conflict` or `transaction-lost` when the handler's own statements met such an error, whatever it threw then;
  * - `unawaited-query` when statements were still running as `body` returned, or a cursor or a stream was open (where that can
@@ -100,8 +100,8 @@ export interface Connection<Tx, Own = Tx> {
   /** How many bytes the client and the server take as the values of one statement, as far as that is known. */
   mostBytes(tx: Tx | Own): number
   /**
-   * One statement outside any transaction, on a connection that handlers cannot use up, if there is one. A connection that
-   * has not answered within the limit is destroyed where that is possible: its link may be dead without anybody saying so.
+   * One statement outside any transaction, on a connection that handlers cannot exhaust, if there is one. A connection that
+   * has not answered within the limit is destroyed where that is possible: its link may be silently dead.
    */
   query(text: string, params: readonly Param[], limitMs: number): Promise<Result>
   /** Closes what the connection opened itself. */
@@ -121,12 +121,12 @@ export interface ConnectionFeatures {
   readonly pool: { readonly max: number; readonly control: number } | undefined
 }
 
-/** What an error inside a transaction makes of it, if it ends it. */
+/** How an error ends the transaction in which it came up; undefined: it does not. */
 export type DoomOf = (error: unknown) => 'conflict' | 'lost' | undefined
 
 /**
  * What an error of a database means for the message:
- * conflict: run again, it is nobody's fault; lock-timeout: somebody else holds the row; lost: the link or the transaction
+ * conflict: run again, the handler is not the cause; lock-timeout: another transaction holds the row; lost: the link or the transaction
  * is gone; aborted: an earlier error of this transaction was swallowed; gone: the guard's savepoint or transaction is not
  * there any more; cancelled: it took longer than the user allows; no-schema: the tables are missing; refused: the database can never
  * take these values; other: another error of the statement itself.

@@ -3,7 +3,7 @@
 import type { Logger } from '../base/index.ts'
 import type { Message, MessageType, PublishOptions } from '../message/index.ts'
 
-/** What `publish` answers. `duplicate`: every consumer had this id already (local delivery). */
+/** The result of `publish`. `duplicate`: every consumer had this id already (local delivery only). */
 export interface Published {
   readonly id: string
   readonly duplicate?: true
@@ -77,7 +77,7 @@ export interface LeasedContext<Tx> {
   complete(work: (tx: Tx) => unknown): void
   /** Publishes a message that commits with the settling. */
   readonly publish: PublishInHandler
-  /** Writes down something for people to read; it is added to the notes of earlier attempts. */
+  /** Records something for people to read. It is merged into the notes of earlier attempts. */
   note(fields: Readonly<Record<string, unknown>>): Promise<void>
 }
 
@@ -90,17 +90,17 @@ export type ClaimHandler<Data> = (data: Data, ctx: ClaimContext) => unknown
 /** A handler that calls the outside world. */
 export type LeasedHandler<Data, Tx> = (data: Data, ctx: LeasedContext<Tx>) => unknown
 
-/** What asking the provider has shown: that the call happened, and what it returned; that it did not; or nothing. */
+/** What the provider says: the call happened, with this result; it did not happen; or unknown. */
 export type Verified<T> = { readonly done: T } | 'not-done' | 'unknown'
 
 /** Options of an effect. */
 export interface EffectOptions<T> {
   /**
-   * What to do when nobody knows whether the call happened: `hold` keeps the message for a person to decide; `retry-same-key`
-   * calls again with the same key, for providers that honour it; a function asks the provider. @default 'hold'
+   * What to do when it is unknown whether the call happened. `hold` keeps the message for a person to decide. `retry-same-key` calls
+   * again with the same key, for providers that honour it. A function asks the provider. @default 'hold'
    */
   readonly onUnknown?: 'hold' | 'retry-same-key' | ((key: string) => Verified<T> | Promise<Verified<T>>)
-  /** Says of an error whether the call did certainly not happen. @default `classifyError` */
+  /** Whether an error proves that the call did not happen. @default `classifyError` */
   readonly classify?: (error: unknown) => 'not-done' | 'unknown'
   /** How long the call may take; then its outcome is unknown. @default as long as the handler may */
   readonly timeoutMs?: number

@@ -11,7 +11,7 @@ export interface Receipt {
   readonly takenAt: Date
 }
 
-/** A message that a transaction took from the inbox. `seq` names the row, as `core/seq.ts` says. */
+/** A message that a transaction took from the inbox. `seq` names the row: its number and a random mark. */
 export interface InboxRow {
   readonly seq: string
   readonly consumer: string
@@ -22,11 +22,11 @@ export interface InboxRow {
   readonly attempts: number
   /** Infrastructure errors in a row. */
   readonly lost: number
-  /** How often a process died that had it in hand, among others or perhaps; from 1 on it runs apart, from 2 on alone. */
+  /** How often a process died with this row, perhaps among others, in hand. From 1 on it runs apart from the rest, from 2 on alone. */
   readonly starts: number
   /** How often a process died while it ran alone. */
   readonly crashes: number
-  /** Who holds it, or held it, by a lease; null: nobody. */
+  /** The token of its current or last lease; null: it was never leased. */
   readonly leaseToken: string | null
   /** Grows with every lease. */
   readonly fence: number
@@ -78,7 +78,7 @@ export interface OutboxRow {
 export interface OutboxMessage {
   readonly seq: string
   readonly message: LeavingMessage
-  /** How often the broker did not take it, although it was there. */
+  /** How often the broker refused it while it was reachable. */
   readonly attempts: number
 }
 
@@ -122,15 +122,15 @@ export interface FailedRow {
   readonly error: ErrorRecord
 }
 
-/** A worker that is there. */
+/** A registered worker. */
 export interface WorkerRow {
   readonly id: string
   readonly name: string
   readonly serves: string
   readonly startedAt: Date
-  /** How long ago it was heard. */
+  /** The time since its last heartbeat. */
   readonly silentMs: number
   readonly alive: boolean
-  /** How many messages it has in hand, about. */
+  /** About how many messages it has in hand. */
   readonly inHand: number
 }

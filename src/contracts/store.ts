@@ -18,23 +18,23 @@ import type {
   WorkerRow,
 } from './rows.ts'
 
-/** A part of the inbox of a consumer, or of the outbox of a relay: what a worker is to look at. */
+/** The part of an inbox or outbox that a worker looks at. */
 export interface Share {
   readonly table: Origin
   /** The consumer, or the relay. */
   readonly scope: string
-  /** The types that the worker handles; '' stands for all that are not in `subscriptions`. Of no importance for the outbox. */
+  /** The types that the worker handles; '' stands for all that are not in `subscriptions`. Ignored for the outbox. */
   readonly types: readonly string[]
   readonly lanes: readonly number[]
-  /** How many entries at most, about; spread evenly over the lanes. */
+  /** About how many entries at most, spread evenly over the lanes. */
   readonly limit: number
-  /** Keys up to this one have been looked at, by lane; what is not in it begins at its first key. */
+  /** The last key of the previous page, by lane. A lane that is not in it begins at its first key. */
   readonly after: ReadonlyMap<number, string>
   /** Also the keys whose first row is held or waits for its time, which a store may leave out otherwise. @default false */
   readonly all?: boolean
 }
 
-/** What waits, without its payload. Rows of one key come in the order of `seq`. */
+/** A waiting row without its payload. Rows of one key come in the order of `seq`. */
 export interface Entry {
   readonly seq: string
   readonly type: string
@@ -42,7 +42,7 @@ export interface Entry {
   /** The key if its order counts: always in the outbox, in the inbox if the consumer wants it. */
   readonly key: string | null
   readonly bytes: number
-  /** Milliseconds until it is due; 0 or less: it is. */
+  /** Milliseconds until it is due; 0 or less: it is due now. */
   readonly dueMs: number
   /** It failed for good and holds its key. */
   readonly held: boolean
@@ -63,13 +63,13 @@ export interface Look {
   readonly after: ReadonlyMap<number, string>
 }
 
-/** A worker as it says hello. */
+/** A worker as it registers. */
 export interface WorkerHello {
   /** Random, one per boot. */
   readonly id: string
   /** For people: host and process. */
   readonly name: string
-  /** After so long without a heartbeat it is held to be dead. */
+  /** After this time without a heartbeat it is presumed dead. */
   readonly ttlMs: number
   /** What it serves: a JSON text that the engine understands. */
   readonly serves: string
@@ -79,11 +79,11 @@ export interface WorkerHello {
 export interface InHand {
   /** Inbox rows, by their `seq`. */
   readonly seqs: readonly string[]
-  /** Whether it is one suspect that runs alone. */
+  /** Whether it is a suspect that runs alone. */
   readonly alone: boolean
 }
 
-/** An attempt at an inbox row that failed, and is made again. */
+/** A failed attempt at an inbox row that will be repeated. */
 export interface Rescheduled {
   readonly seq: string
   readonly attempts: number
@@ -93,19 +93,19 @@ export interface Rescheduled {
   readonly leaseToken: string | null
 }
 
-/** An outbox row that the broker did not take, and is sent again. */
+/** An outbox row that the broker did not accept and that will be sent again. */
 export interface Postponed {
   readonly seq: string
   readonly delayMs: number
   readonly error: ErrorRecord
 }
 
-/** An outbox row that the broker never takes. */
+/** An outbox row that the broker will never accept. */
 export interface Refused {
   readonly seq: string
   readonly reason: string
   readonly error: ErrorRecord
-  /** Whether it stays in its place as well, where it holds its key. */
+  /** Whether it also stays in the outbox, where it holds its key. */
   readonly hold: boolean
 }
 
@@ -149,7 +149,7 @@ export interface FinalFailure {
   readonly attempts: number
   readonly reason: string
   readonly error: ErrorRecord
-  /** It stays in its place as well, where it holds its key. */
+  /** Whether it also stays in the inbox, where it holds its key. */
   readonly hold: boolean
   readonly leaseToken: string | null
 }
@@ -157,11 +157,11 @@ export interface FinalFailure {
 /** A transaction of the store while its body runs. */
 export interface Unit<Tx> {
   readonly tx: Tx
-  /** Receipts that were there before, by message key; messages that are not in it are ours. */
+  /** Receipts that existed before, by message key. Messages without one are ours. */
   readonly existing: ReadonlyMap<string, Receipt>
   /**
-   * With `locked: 'wait'`, and for `settle`: the seqs of those of the rows that are there, claimed or not. For `fail`: the seq, if
-   * the row was there and is in the failed store now. Empty otherwise.
+   * With `locked: 'wait'`, and for `settle`: the seqs of the rows that exist, claimed or not. For `fail`: the seq, if the row
+   * existed and is in the failed store now. Empty otherwise.
    */
   readonly present: ReadonlySet<string>
   /** Inbox rows that are ours, in the order of `seq`. */
@@ -183,7 +183,7 @@ export interface Entered {
   writeLocal(rows: readonly LocalRow[]): Promise<readonly LocalResult[]>
   /** As `Unit.mostBytes`. */
   mostBytes(): number
-  /** Nothing is to be written after all. */
+  /** Ends it without writing. */
   leave(): void
 }
 
@@ -198,11 +198,11 @@ export interface UnitEnd<T> {
 export interface UnitOptions {
   readonly isolation?: Isolation | undefined
   readonly signal?: AbortSignal | undefined
-  /** Called once a connection is at hand: from here on the database has to answer in time. */
+  /** Called once a connection was acquired. From here on the database has to answer in time. */
   readonly acquired?: (() => void) | undefined
   /** How long to wait for a receipt or a row that another transaction holds. */
   readonly lockTimeoutMs: number
-  /** How long the transaction may sit idle before the database ends it. */
+  /** How long the transaction may be idle before the database ends it. */
   readonly idleTimeoutMs: number
 }
 
@@ -221,7 +221,7 @@ export interface MigrationSql {
   /** What comes before and after them where nothing else begins a transaction and keeps others away. */
   readonly before: readonly string[]
   readonly after: readonly string[]
-  /** What the database's own client needs in place of a semicolon behind a statement that contains some; undefined: nothing. */
+  /** The delimiter that the database's own client needs, because statements contain semicolons; undefined: none. */
   readonly delimiter: string | undefined
 }
 
@@ -271,14 +271,14 @@ export interface Store<Tx, Own = Tx> {
 /** The tables. */
 export interface StoreSchema {
   /**
-   * Rejects unless the schema is there and current; remembers that it is. Resolves to what a worker has to warn of: with this database
-   * some messages cannot be taken.
+   * Rejects unless the schema exists and is current; a success is remembered. Resolves with what a worker has to warn of: with this
+   * database some messages cannot be taken.
    */
   ready(): Promise<readonly Finding[]>
   migrations(): Promise<readonly MigrationState[]>
   /** The SQL of the migrations, or of those of these versions, for other tools; asks nothing of the database. */
   sql(versions?: readonly number[]): MigrationSql
-  /** Applies what is missing; safe when two instances do it at once. Returns what was applied. */
+  /** Applies missing migrations; safe when two instances do it at once. Resolves with those that were applied. */
   migrate(): Promise<readonly Migration[]>
 }
 
@@ -286,7 +286,7 @@ export interface StoreSchema {
 export interface StoreTransactions<Tx, Own = Tx> {
   /**
    * One transaction: opening, body, guard, writes, commit. Rejects as `Connection.transaction` does, and with
-   * `broken-atomicity` when the body ended the transaction behind our back. A body that is cut off by the signal leaves open
+   * `broken-atomicity` when the body itself ended the transaction. A body that is cut off by the signal leaves open
    * what became of its transaction: a store that knows that nothing was kept says so by `fields.undone`, and one that knows
    * that it was committed by `broken-atomicity`.
    */
@@ -314,7 +314,7 @@ export interface StoreInbox {
    * greater fence, and makes them due again when the lease ends. Rows that have this token already are leased once more.
    */
   lease(seqs: readonly string[], token: string, leaseMs: number): Promise<readonly InboxRow[]>
-  /** Prolongs leases; returns the seqs of those that are still held, also if their time had passed. */
+  /** Prolongs leases. Resolves with the seqs of those that are still held, even if their time had passed. */
   renew(leases: readonly Lease[], leaseMs: number): Promise<ReadonlySet<string>>
 }
 
@@ -347,7 +347,7 @@ export interface StoreJournal {
     effect: EffectRef,
     again: boolean,
   ): Promise<{ readonly before: EffectRow | undefined } | undefined>
-  /** Writes down what became of an effect. False: the lease is lost, and nothing was written. */
+  /** Records the outcome of an effect. False: the lease is lost, and nothing was written. */
   end(lease: Lease, effect: EffectRef, end: EffectEnd): Promise<boolean>
   /** The journal of a message, in the order in which the effects were begun first. */
   of(consumer: string, messageKey: string): Promise<readonly EffectRow[]>
@@ -363,7 +363,7 @@ export interface StoreWorkers {
   join(worker: WorkerHello): Promise<void>
   /**
    * Notes what a worker has in hand, before it runs. A `beat` is its heartbeat as well, and returns all workers, dead ones too; a mere
-   * note returns none. Undefined: the worker was presumed dead, and is not known any more.
+   * note returns none. Undefined: the worker was presumed dead and removed.
    */
   note(id: string, inHand: InHand, beat: boolean): Promise<readonly WorkerRow[] | undefined>
   /**
@@ -374,13 +374,13 @@ export interface StoreWorkers {
   leave(id: string): Promise<void>
   /** All workers, dead ones too. */
   list(): Promise<readonly WorkerRow[]>
-  /** Lists what waits in these shares, one answer each; writes nothing. One statement where the database allows. */
+  /** Lists what waits in these shares, one result each. Writes nothing; one statement where the database allows it. */
   look(shares: readonly Share[]): Promise<readonly Look[]>
 }
 
 /** Which types the consumers of this database handle, in any process. */
 export interface StoreSubscriptions {
-  /** Adds what is missing. That a consumer wants order is recorded, and stays: no process turns it off for others. */
+  /** Adds missing types. Once recorded, `ordered` stays: no process turns it off for others. */
   add(consumer: string, types: readonly string[], ordered: boolean): Promise<void>
   list(): Promise<readonly SubscriptionRow[]>
   /** Forgets a consumer. Its receipts, inbox and failed rows stay. False: it has no subscriptions. */

@@ -113,14 +113,14 @@ function decoded(arrival: Arrival, mapping: Mapping, maxBytes: number): Incoming
   return arrival.redelivered ? { ...marked, redelivered: true } : marked
 }
 
-/** Of what the driver found too large there is only the beginning: nobody must take it for the whole. */
+/** Marks a message of which the driver read only the beginning, so that it is never taken for the whole. */
 function cutOf({ refused }: Arrival): Pick<IncomingMessage, typeof CUT> | undefined {
   if (refused?.code !== 'too-large') return undefined
   const { bytes } = refused.fields
   return { [CUT]: { bytes: typeof bytes === 'number' ? bytes : null } }
 }
 
-/** Of what could not be read, people want to see all that came. */
+/** Adds the protocol properties to the headers, so that a person sees everything that came with a refused message. */
 function withProperties({ headers = {} }: IncomingMessage, { properties }: Arrival): Readonly<Record<string, string>> {
   const all = withoutPrototype(headers)
   for (const [name, value] of Object.entries(properties)) all[`property ${name}`] ??= value
@@ -130,8 +130,8 @@ function withProperties({ headers = {} }: IncomingMessage, { properties }: Arriv
 const deliveries = new WeakMap<Uint8Array, string>()
 
 /**
- * A delivery that is not marked as redelivered is a message of its own, also when it comes to the reader's hand once more: its
- * bytes are the same object then. Of one that is, nobody knows which it was: it is the one that looks exactly like it.
+ * Identifies a delivery without a usable id. One that is not marked as redelivered is a message of its own. If the reader hands it out
+ * again, its bytes are the same object. One that is marked counts as the earlier delivery with exactly the same contents.
  */
 function deliveryOf({ body, attributes, headers, properties, redelivered }: Arrival): string {
   const known = deliveries.get(body)
@@ -152,7 +152,7 @@ function undecodable(detail: string, cause?: unknown): HapaxError {
   return new HapaxError('undecodable', `the message could not be decoded: ${detail}`, { cause })
 }
 
-/** Whoever could not read it keeps all of it; what was read but lacks something keeps what was read. */
+/** With these codes a message is kept as raw bytes. With any other, what was decoded is kept. */
 const AS_IT_CAME: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['undecodable', 'too-large'])
 
 function raw({ body, contentType }: Arrival): Pick<IncomingMessage, 'data' | 'datacontenttype'> {
@@ -264,8 +264,8 @@ function mapped(
 
 /**
  * U+FFFD in an id or a source that came beside the body: most clients decode texts before hapax sees a byte and write it for what they
- * cannot read, so that ids which differ would be taken for one. Nobody can tell it from one that the sender means, so it is never
- * taken there. A lone surrogate in its place makes it what it is: no text.
+ * cannot read, so that different ids would become equal. It cannot be told from a U+FFFD that the sender meant, so it is never
+ * accepted there. A lone surrogate in its place makes it what it is: no text.
  */
 function unlessGarbled(message: IncomingMessage, { contentType }: Arrival, mapping: Mapping): IncomingMessage {
   let checked = message

@@ -41,7 +41,7 @@ export function encodeEvent(message: OutgoingMessage, format: EventFormat): Enco
   return { attributes: [], headers, contentType: `${STRUCTURED}; charset=utf-8`, body }
 }
 
-/** What a driver that needs no wire hands out for a message. */
+/** A message as an arrival, for a driver without a wire format. */
 export function arrivalOf(message: IncomingMessage, redelivered: boolean): Arrival {
   return {
     body: bodyOf(message.data),
@@ -117,7 +117,7 @@ export function isStructuredJson(contentType: string): boolean {
 /**
  * Headers, sorted into attributes of CloudEvents and others, by the prefixes that the protocol's binding names; upper and lower
  * case are the same. Values that are no texts are left out, and so is what `drop` names: headers that the broker adds. An id or a source
- * that is no text is there, as one that nobody takes: two that differ are not the same message, and neither is without an id.
+ * that is not a text is kept as an invalid one: two different ones must not look alike, or like a missing one.
  */
 export function sortHeaders(
   headers: Iterable<readonly [name: string, value: unknown]>,

@@ -80,7 +80,7 @@ const OTHERS = [
   'headers',
 ] as const satisfies readonly (keyof OtherAttributes)[]
 
-/** What `packAttributes` answers when there are none. */
+/** What `packAttributes` returns when there are none. */
 export const NO_ATTRIBUTES = '{}'
 
 /** The JSON text of the attributes that have no column. */

@@ -15,7 +15,7 @@ const BYTES_TYPE = 'application/octet-stream'
 /** Bytes stay what they are, and so does a text whose content type is not JSON; all else is made JSON. `what` is whose data it is. */
 export function payloadOf(what: string, data: unknown, contentType?: string): Payload {
   if (data === undefined) return { bytes: new Uint8Array(0), contentType: contentType ?? JSON_TYPE, json: undefined }
-  // A copy: whoever gave them may use them again before they are written.
+  // A copy, because the caller may reuse the buffer before it is written.
   if (data instanceof Uint8Array)
     return { bytes: Buffer.from(data), contentType: contentType ?? BYTES_TYPE, json: undefined }
   if (ArrayBuffer.isView(data) || data instanceof ArrayBuffer || data instanceof SharedArrayBuffer) {
@@ -48,12 +48,12 @@ function invalid(what: string, cause?: unknown): HapaxError {
   return new HapaxError('invalid-payload', what, { cause })
 }
 
-/** How deep JSON from outside may be nested: deeper ones exhaust the stack of whoever walks through them. */
+/** How deeply JSON from outside may be nested. Deeper values could exhaust the stack of recursive code. */
 export const MAX_DEPTH = 64
 
 /** Parses JSON from outside. Throws for what is nested too deeply, and for names that would reach into the prototype. */
 export function parseJson(text: string, maxDepth: number = MAX_DEPTH): unknown {
-  // Whoever has so few characters cannot be that deep.
+  // A shorter text cannot be nested that deeply.
   if (text.length > 2 * maxDepth && depthOf(text) > maxDepth) {
     throw new SyntaxError(`nested deeper than ${maxDepth} levels`)
   }

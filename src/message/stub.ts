@@ -5,7 +5,7 @@ import { NO_ATTRIBUTES, packAttributes, type StoredMessage, sha256, unpackOthers
  * keeps it; no sender can write it there, because of those only the ones that hapax knows are taken.
  */
 export interface Stub {
-  /** How large its payload was, or what its driver did not read whole; null: nobody knows. */
+  /** The size of its payload, or of what its driver did not read whole; null: unknown. */
   readonly bytes: number | null
   /** The SHA-256 of the whole payload, in hexadecimal digits; null: its driver did not read it. */
   readonly sha256: string | null

@@ -53,7 +53,7 @@ export type Attempted<T> =
   /** The handler, or what it did to its transaction, is at fault. `tokens`: those it may have been committed under. */
   | { readonly kind: 'failed'; readonly error: unknown; readonly tokens: ReadonlySet<string> }
   | { readonly kind: 'busy'; readonly error: HapaxError }
-  /** The transaction was lost, or given up by the database again and again: nobody's fault, nothing kept. */
+  /** The transaction was lost, or aborted by the database again and again. The handler is not the cause, and nothing was kept. */
   | { readonly kind: 'lost'; readonly error: HapaxError }
   /** The store can never take one of the messages that the transaction was to begin with. */
   | { readonly kind: 'refused'; readonly error: HapaxError }
@@ -65,7 +65,7 @@ export interface Running<Tx> {
   readonly earlier: ReadonlySet<string>
   /** The outcome of an earlier commit is being looked for. */
   readonly resolving: boolean
-  /** Runs somebody's work inside the transaction and returns what has to be written with it. */
+  /** Runs work inside the transaction and returns what has to be written with it. */
   run(work: (scope: Scope<Tx>) => Promise<unknown>): Promise<Writes>
 }
 
@@ -211,7 +211,7 @@ export class Attempt<Tx, T> {
     return { kind: 'failed', error, tokens: new Set(this.#earlier).add(token) }
   }
 
-  /** A pool may hand out a connection that broke while nobody used it: the next one is a new one. */
+  /** A pool may hand out a connection that broke while it was idle. The next one is a new one. */
   #unavailable(error: HapaxError): 'again' {
     const quick = this.#engine.clock.monotonic() - this.#startedAt < STALE_MS
     if (!quick || this.#stale) throw error
@@ -304,8 +304,8 @@ export async function unit<Tx, T>(
 }
 
 /**
- * As `persist`, and again while the database is away: for what nobody else will write down, because nothing is left that would
- * bring the message back.
+ * As `persist`, but repeated while the database is unreachable: for a write that must not be lost, because nothing else would bring
+ * the message back.
  */
 export async function insist<T>(
   engine: { readonly clock: Clock; readonly random: Random },

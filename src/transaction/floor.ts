@@ -11,7 +11,7 @@ export class Floor {
   #count = 0
   #bytes = 0
   #alone = false
-  /** Somebody did not get in for want of room. */
+  /** Whether a caller did not get in for lack of room. */
   #tight = false
   /** Who wants to have it empty, and since when. */
   #closed: { readonly by: object; readonly since: number } | undefined
@@ -22,7 +22,7 @@ export class Floor {
     this.#openedAt = clock.monotonic()
   }
 
-  /** Called when somebody who waits for the floor may find it empty, or with more room. */
+  /** Called when a waiting caller may find the floor empty, or with more room. */
   onChange(listener: () => void): () => void {
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)
@@ -38,8 +38,8 @@ export class Floor {
   }
 
   /**
-   * Somebody wants to run alone: nobody enters until that has happened. Not too soon after the last time, and not for longer
-   * than `patienceMs`. Answers whether it is closed for them.
+   * Closes the floor for a caller that wants to run alone: nothing else enters until it has run. Not within `everyMs` of the last
+   * time, and not for longer than `patienceMs`. Returns whether the floor is closed for this caller.
    */
   clear(by: object, everyMs: number, patienceMs: number): boolean {
     const now = this.#clock.monotonic()

@@ -48,7 +48,7 @@ export function causeOf({ id, correlationId, traceparent, tracestate }: MessageA
 /** Of any version of W3C Trace Context: one that is malformed begins a new trace. */
 const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-|$)/
 
-/** A state belongs to its parent: whoever names another one does not mean the inherited state. */
+/** A tracestate belongs to its traceparent: with another parent, the inherited state does not apply. */
 function withCause(cause: Cause | undefined, options: PublishOptions): PublishOptions {
   if (cause === undefined || options.traceparent === undefined) return { ...cause, ...options }
   const { tracestate: _, ...others } = cause
@@ -71,7 +71,7 @@ class Waiting {
     this.unit = unit
   }
 
-  /** One that nobody ever awaits must not end the process: its failure is told when the handler has returned. */
+  /** A publish that is never awaited must not end the process: its failure is reported when the handler has returned. */
   watch<T>(publishing: Promise<T>): Promise<T> {
     const watched = new Watched(publishing)
     const told: Promise<unknown> = publishing
@@ -171,7 +171,7 @@ export class Publisher<Tx, Own> {
     if (buffer !== undefined) return this.#buffered(tx, buffer, drafts)
     const preparing = this.#prepareAll(drafts)
     if (preparing instanceof Promise) preparing.catch(() => {})
-    // Now, and not when a schema has answered: by then the transaction may be over, and its client somebody else's.
+    // Entered now and not after an asynchronous schema: by then the transaction may be over, and its client in use elsewhere.
     const entered = this.#options.store.transactions.enter(tx)
     try {
       const prepared = preparing instanceof Promise ? await preparing : preparing
@@ -361,7 +361,7 @@ function unawaited(what: string): HapaxError {
 function noConsumer(type: string): HapaxError {
   return new HapaxError(
     'no-consumer',
-    `nobody consumes ${type}: with local delivery a consumer has to be registered, or a worker started, before it is published`,
+    `no consumer handles ${type}: with local delivery a consumer has to be registered, or a worker started, before it is published`,
     {
       fields: { type },
     },
