@@ -70,32 +70,32 @@ import { Unserved, WorkerCore, type WorkerOptions } from './worker/index.ts'
 
 /** Options of `explain`. */
 export interface ExplainOptions {
-  /** Reads all rows, also those that no index leads to: at millions of receipts, this takes seconds. @default false */
+  /** Scans all rows, also those that no index covers. With millions of receipts, this takes seconds. @default false */
   readonly scan?: boolean
 }
 
 /** Options of `createHapax`. */
 export interface HapaxOptions<Tx, Own> {
   readonly store: Store<Tx, Own>
-  /** Who publishes: the CloudEvents source of every message of this application, for example '/shop'. */
+  /** The CloudEvents source of every message that this application publishes, for example '/shop'. */
   readonly source: string
   /** `relay` writes messages to the outbox; `local` hands them to the consumers on the same database. @default 'relay' */
   readonly delivery?: 'relay' | 'local'
   /**
-   * The relay that sends what is published without naming one, and that a worker's `relay` serves. A second service on the same database
-   * that publishes elsewhere has a name of its own. @default 'default'
+   * The relay that sends messages published without naming one, and that a worker's `relay` serves. A second service on the same
+   * database that publishes to another place needs another name. @default 'default'
    */
   readonly relay?: string
   /** @default warnings and errors to standard error, as text on a terminal and as JSON lines elsewhere */
   readonly logger?: Logger
   /**
-   * Removes from texts of errors what is secret in your application, before they are stored or logged. It gets them without what hapax
-   * recognises itself: passwords in URLs, tokens, private keys. @default nothing more is removed
+   * Removes secrets of your application from error texts before they are stored or logged. What hapax recognises itself (passwords in
+   * URLs, tokens, private keys) has been removed already. @default nothing more is removed
    */
   readonly redact?: Redact
-  /** The largest message that is taken or published. @default 1 MiB */
+  /** The largest message that is accepted or published. @default 1 MiB */
   readonly maxMessageBytes?: number
-  /** For how long a transaction waits for a connection of the pool while no other one gets one either. @default 10_000 */
+  /** How long a transaction waits for a connection if no other one gets one meanwhile. @default 10_000 */
   readonly acquireMs?: number
   readonly clock?: Clock
   readonly random?: Random
@@ -105,13 +105,13 @@ export interface HapaxOptions<Tx, Own> {
 interface HapaxTransactionOptions {
   /** @default what the database is set to */
   readonly isolation?: Isolation
-  /** How long the transaction may sit idle before the database ends it. @default 60_000 */
+  /** How long the transaction may be idle before the database ends it. @default 60_000 */
   readonly idleTimeoutMs?: number
 }
 
 /** A hapax: one store, the messages published on it, and the consumers that take them. */
 export interface Hapax<Tx, Own = Tx> {
-  /** What happened, for logs and metrics. */
+  /** Events, for logs and metrics. */
   readonly events: Events
   /** The failed store. */
   readonly failed: FailedStore
@@ -119,14 +119,14 @@ export interface Hapax<Tx, Own = Tx> {
   readonly keys: Keys
   /** Messages that were published and kept. */
   readonly sent: Sent
-  /** What was taken, by consumer and time. */
+  /** Receipts of messages, by consumer and time. */
   readonly receipts: Receipts
   /** Outside calls of leased consumers, by consumer, state and time. */
   readonly effects: Effects
   /** The consumers and relays that the store knows, whichever process they belong to. */
   readonly consumers: Consumers
   readonly relays: Relays
-  /** Makes or updates the tables; safe when several instances do it at once. Returns what was applied. */
+  /** Creates or updates the tables. Safe when several instances do it at once. Resolves with what was applied. */
   migrate(): Promise<readonly Migration[]>
   migrations(): Promise<readonly MigrationState[]>
   /** Runs `work` in a transaction; what it publishes is written last and commits with it. */
@@ -137,43 +137,43 @@ export interface Hapax<Tx, Own = Tx> {
   publishMany(tx: Tx | Own, drafts: readonly Draft[]): Promise<readonly Published[]>
   /** A named reader. The name scopes deduplication: keep it for as long as the consumer lives. */
   consumer(name: string, options?: ConsumerOptions<Handler<unknown, Tx>>): Consumer<Tx>
-  /** A named reader whose handlers call the outside world: no transaction is open meanwhile, and no call is made twice. */
+  /** A named reader whose handlers call the outside world. No transaction is open meanwhile, and a retry does not repeat a call. */
   leased(name: string, options?: LeasedOptions<LeasedHandler<unknown, Tx>>): Leased<Tx>
   worker(options: WorkerOptions<Tx>): Worker
   status(): Promise<StoreStatus>
   /**
-   * Every place where a message with this id is known, oldest first. Without `source`, a message whose id is not a UUIDv7 is only looked
-   * for under the sources that a sample of the rows has; see `ExplainOptions`.
+   * Every place where a message with this id is known, oldest first. Without `source`, an id that is not a UUIDv7 is looked up only
+   * under the sources that a sample of the rows has; see `ExplainOptions`.
    */
   explain(id: string, source?: string, options?: ExplainOptions): Promise<readonly Trace[]>
-  /** Deletes old receipts of a consumer whose messages are finished. Workers do it by themselves; this is for people. */
+  /** Deletes old receipts of finished messages. Workers do it by themselves; this is for manual use. */
   cleanup(options: CleanupOptions): Promise<{ readonly receipts: number }>
-  /** Deletes old entries of the audit. Workers do it by themselves; this is for people. */
+  /** Deletes old audit entries. Workers do it by themselves; this is for manual use. */
   cleanupAudit(options: AuditCleanupOptions): Promise<{ readonly audit: number }>
-  /** What is wrong with the store and its workers, and what to do about it; also which tables are larger, or older, than they should be. */
+  /** Checks the store and its workers: what is wrong, what to do about it, and which tables are larger or older than they should be. */
   doctor(options?: DoctorOptions): Promise<readonly Finding[]>
   /** Stops the workers and closes what hapax opened, not the pool it was given. */
   close(): Promise<void>
 }
 
-/** What a store with transactions and one that only knows leases have in common. */
+/** What a store with transactions and a claim store have in common. */
 interface AnyStore {
   readonly features: Pick<StoreFeatures, 'name'>
   close(): Promise<void>
 }
 
-/** What `createHapax` takes with this store. */
+/** The options of `createHapax` for this kind of store. */
 type OptionsOn<S> = { readonly store: S } & (S extends Store<infer Tx, infer Own>
   ? Omit<HapaxOptions<Tx, Own>, 'store'>
   : Omit<ClaimHapaxOptions, 'store'>)
 
-/** What `createHapax` makes on this store. */
+/** What `createHapax` returns for this kind of store. */
 type HapaxOn<S> = S extends Store<infer Tx, infer Own> ? Hapax<Tx, Own> : ClaimHapax
 
 /**
- * Puts a hapax together. Nothing is opened before it is needed. On a store that only knows leases it has leased consumers only.
+ * Creates a hapax. Nothing is opened before it is needed. On a claim store, such as Redis, it has leased consumers only.
  *
- * One signature for both kinds of stores: of overloads, the compiler reports only the last one, which may be the wrong one.
+ * One signature for both kinds of stores, because for overloads the compiler reports only the last one, which may be the wrong one.
  */
 export function createHapax<S extends AnyStore>(options: OptionsOn<S>): HapaxOn<S>
 export function createHapax(

@@ -2,7 +2,7 @@ import type { Clock } from './clock.ts'
 
 /** How a batcher collects, and what it does with a batch. */
 interface BatcherOptions<Item> {
-  /** Takes one batch. When it rejects, whatever was put meanwhile is dropped. */
+  /** Processes one batch. If it rejects, items that were put meanwhile are dropped. */
   run(items: readonly Item[]): Promise<unknown>
   /** The most items of one batch. @default no limit */
   readonly most?: number
@@ -24,7 +24,7 @@ interface Company {
   enough(waiting: number): boolean
 }
 
-/** Collects single items into batches. One batch at a time, unless they may overlap, so that others get connections too. */
+/** Collects single items into batches. One batch at a time, unless they may overlap: so a busy caller does not use up the pool. */
 export class Batcher<Item> {
   readonly #options: BatcherOptions<Item>
   readonly #waiting: Item[] = []
@@ -97,7 +97,7 @@ export class Batcher<Item> {
   }
 }
 
-/** Makes a function of one question out of one that takes many, by collecting what is asked. */
+/** Turns a function of many questions into a function of one, by collecting the questions that are asked at the same time. */
 export function collected<Question, Reply>(
   options: Pick<BatcherOptions<never>, 'most' | 'gather' | 'overlap'>,
   ask: (questions: readonly Question[]) => Promise<readonly Reply[]>,

@@ -1,16 +1,16 @@
 import { able } from './options.ts'
 
-/** Time as the engine sees it. Injected, so that tests and a simulator can drive it. Shared times are the database's, not this. */
+/** Local time. Injected, so that tests and a simulator can drive it. Times that processes share come from the database instead. */
 export interface Clock {
   /** Wall time in milliseconds since 1970; only for the `time` attribute and for ids. */
   now(): number
   /** Milliseconds that never go back; for local deadlines. */
   monotonic(): number
-  /** Calls back after `ms`; returns what cancels it. */
+  /** Calls back after `ms`. Returns a function that cancels it. */
   after(ms: number, call: () => void): () => void
 }
 
-/** The clock that was given, or the one of this process. */
+/** Checks the option `clock`; the default is the clock of this process. */
 export function clockOption(given: Clock | undefined): Clock {
   if (given === undefined) return systemClock
   return able('clock', 'an object with now, monotonic and after', given, ['now', 'monotonic', 'after'])

@@ -108,7 +108,7 @@ export class RetryAfter extends Error {
   }
 }
 
-/** Thrown around a call to the outside world: it did certainly not happen. Elsewhere it is an error like any other. */
+/** Thrown inside an outside call that certainly did not happen. Elsewhere it is an error like any other. */
 export class NotDone extends Error {
   override readonly name = 'NotDone'
 }
@@ -118,13 +118,13 @@ export function isHapaxError(error: unknown, code?: ErrorCode): error is HapaxEr
   return isError(error) && error instanceof HapaxError && (code === undefined || error.code === code)
 }
 
-/** What was thrown, as an Error. */
+/** A thrown value as an Error. */
 export function asError(thrown: unknown): Error {
   if (isError(thrown)) return thrown
   return new Error(`a handler threw ${describe(thrown)}`, { cause: thrown })
 }
 
-// Whatever a handler throws must not keep its failure from being recorded: a getter or a proxy may throw in turn.
+// A handler may throw anything, even a proxy whose getters throw. That must not keep its failure from being recorded.
 
 function isError(value: unknown): value is Error {
   try {
@@ -212,7 +212,7 @@ function stackOf(error: Error): string | undefined {
   return lines.join('\n')
 }
 
-/** What differs between two errors of one cause: UUIDs, quoted parts, runs of hexadecimal digits, numbers. */
+/** What differs between errors of the same cause: UUIDs, quoted parts, runs of hexadecimal digits, numbers. */
 const PARTICULARS =
   /[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|"[^"]{0,1000}"|'[^']{0,1000}'|`[^`]{0,1000}`|\b0x[0-9a-f]+\b|\b(?=[a-f]{0,63}\d)[0-9a-f]{6,}\b|\d+/gi
 
@@ -222,12 +222,12 @@ export function errorHash({ name, code, message }: ErrorRecord): string {
   return hash('sha256', alike, 'hex').slice(0, 16)
 }
 
-/** Cut twice: what is thrown away need not be searched, and what was removed makes room. */
+/** Cut before and after redaction: before, to search less; after, because redaction shortens the text. */
 function shown(value: unknown, length: number): string {
   const text = typeof value === 'string' ? value : describe(value)
   const searched = 4 * length
   const clean = redact(text.slice(0, searched))
-  // What was cut in the middle cannot be recognised any more: half a password is one as well.
+  // A secret that was cut in the middle cannot be recognised, and half a password is still a secret: drop the last word.
   const whole = text.length <= searched || clean.length >= length ? clean : clean.replace(/\S{0,4000}$/, '…')
   return whole.slice(0, length)
 }
@@ -259,7 +259,7 @@ export function transactionClosed(): HapaxError {
   return new HapaxError('transaction-closed', 'this transaction has settled; its handle cannot be used any more')
 }
 
-/** Whether the store said that it can never take a message. That is no outage: it would say the same every time. */
+/** Whether the store can never take a message. That is not an outage: a retry would fail in the same way. */
 export function isRefusal(error: unknown): error is HapaxError {
   return isHapaxError(error, 'unstorable') || isHapaxError(error, 'too-large')
 }

@@ -2,7 +2,7 @@ import { randomFillSync, randomUUID } from 'node:crypto'
 import type { Clock } from './clock.ts'
 import { able } from './options.ts'
 
-/** Chance as the engine sees it. Injected, so that a simulator can replay a history. */
+/** The source of randomness. Injected, so that a simulator can replay a history. */
 export interface Random {
   /** A number in [0, 1), for jitter. */
   number(): number
@@ -12,7 +12,7 @@ export interface Random {
   bytes(count: number): Uint8Array
 }
 
-// Drawn in bulk: one call to the operating system's source costs as much as a hundred ids.
+// Filled in bulk, because one call to the random source of the system costs as much as a hundred ids.
 const pool = new Uint8Array(4096)
 let used = pool.length
 
@@ -26,7 +26,7 @@ function pooledBytes(count: number): Uint8Array {
   return pool.slice(used - count, used)
 }
 
-/** The random source that was given, or the one of this process. */
+/** Checks the option `random`; the default is the random source of this process. */
 export function randomOption(given: Random | undefined): Random {
   if (given === undefined) return systemRandom
   return able('random', 'an object with number, token and bytes', given, ['number', 'token', 'bytes'])

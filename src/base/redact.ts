@@ -3,7 +3,7 @@ import { callback } from './options.ts'
 /** Removes from a text what must not be stored or logged. */
 export type Redact = (text: string) => string
 
-/** A user's own rules, made safe: what they throw, or answer in place of a text, takes the text with it. */
+/** The application's own rules, made safe: if they throw or return no text, the whole text is withheld. */
 export function redactOption(given: Redact | undefined): Redact {
   callback('redact', given)
   if (given === undefined) return (text) => text

@@ -1,3 +1,6 @@
+// The first look at a message from outside. Every field is checked, because a sender may have written anything into it. What cannot be
+// taken gets an identity too, so that it can be kept in the failed store.
+
 import { randomUUID } from 'node:crypto'
 import type { Clock } from '../base/index.ts'
 import { asError, describe, HapaxError, isText, messageOf } from '../base/index.ts'
@@ -18,17 +21,17 @@ import {
 import { parseJson } from './payload.ts'
 import { cutAttributes, markStub, STUB_BYTES, type Stub } from './stub.ts'
 
-/** What to do with a message whose id is missing or cannot be one: refuse it, hash its payload, or ask a function. */
+/** What to do with a message whose id is missing or invalid: refuse it, hash its payload, or call a function. */
 export type MissingId = 'reject' | 'hash' | ((message: IncomingMessage) => string)
 
-/** A delivery after its first look: either fit to be handled, or refused for a reason. */
+/** A checked delivery: either fit to be handled, or refused for a reason. */
 export interface Entry {
   readonly stored: StoredMessage
   readonly redelivered: boolean
   readonly refused?: HapaxError
 }
 
-/** Limits and policies of an intake. */
+/** The limits and policies of a consumer. */
 export interface IntakePolicy {
   readonly missingId: MissingId
   readonly maxBytes: number
@@ -39,7 +42,7 @@ export interface IntakePolicy {
 /** The longest id, source, type or key that is taken, in bytes of UTF-8. */
 export const MAX_TEXT_BYTES = 2048
 
-/** Whether a value can be a type or a key: those stand in indexes, in the form in which databases hold them. */
+/** Whether a value can be a type or a key. These are indexed, so their encoded form must be short enough as well. */
 export function isIndexed(value: unknown): value is string {
   if (!isText(value, MAX_TEXT_BYTES)) return false
   const encoded = encodeText(value)
@@ -57,7 +60,7 @@ export function isName(value: unknown): value is string {
   return isText(value, MAX_TEXT_BYTES)
 }
 
-/** Checks a delivery and gives it its identity. Only something that is no message at all makes it throw. */
+/** Checks a delivery and gives it its identity. Throws only for something that is not a message at all. */
 export function intake(incoming: IncomingMessage, policy: IntakePolicy): Entry {
   if (typeof incoming !== 'object' || incoming === null) {
     throw new HapaxError('invalid-message', `expected a message to be an object, got ${describe(incoming)}`)
@@ -65,7 +68,7 @@ export function intake(incoming: IncomingMessage, policy: IntakePolicy): Entry {
   try {
     return look(incoming, policy)
   } catch (cause) {
-    // A proxy or a getter that throws. Nothing of it can be kept but that it came.
+    // A proxy or a getter that throws. Nothing of it can be kept except that it came.
     const refused = new HapaxError('invalid-message', 'the message could not be read', { cause })
     const id = randomUUID()
     const identity = { source: '(unreadable)', id, key: id }
@@ -85,13 +88,13 @@ function look(incoming: IncomingMessage, policy: IntakePolicy): Entry {
   const refused = incoming[REFUSED] ?? came.refused ?? identity.refused ?? refusal(incoming, whole, policy)
   const redelivered = incoming.redelivered === true
   if (refused === undefined) return { stored: whole, redelivered }
-  // Whatever it is refused for: what is too large to be taken is too large to be kept.
+  // Whatever the reason for the refusal: a message that is too large to be taken is too large to be kept.
   const { [CUT]: cut } = incoming
   const stored = cut !== undefined ? whole.rest(cut.bytes) : whole.bytes > policy.maxBytes ? whole.stub() : whole
   return { stored, redelivered, refused }
 }
 
-/** A delivery as it would be stored. Most never are, so what only storing needs is made when it is asked for. */
+/** A delivery as it would be stored. Most never are, so what only storing needs is computed on demand. */
 class Delivery implements StoredMessage {
   readonly messageKey: string
   readonly source: string
@@ -150,7 +153,7 @@ class Delivery implements StoredMessage {
   }
 }
 
-/** Copied: a view would keep all of it in memory. */
+/** A copy, because a view would keep the whole payload in memory. */
 function beginning(content: Uint8Array | string): Uint8Array {
   if (typeof content !== 'string') return content.slice(0, STUB_BYTES)
   return Buffer.from(content.slice(0, STUB_BYTES)).subarray(0, STUB_BYTES)
@@ -190,7 +193,7 @@ function payloadOf({ data, datacontenttype }: IncomingMessage, maxBytes: number)
   return unserialisable(data, undefined)
 }
 
-/** Bytes are copied, because the sender may use them again; not those that are too large. */
+/** Bytes are copied, because the caller may reuse the buffer. Of too large ones, only the beginning is. */
 function payload(whole: Uint8Array | string, maxBytes: number): Payload {
   const bytes = typeof whole === 'string' ? Buffer.byteLength(whole) : whole.byteLength
   const content = bytes > maxBytes ? beginning(whole) : typeof whole === 'string' ? whole : whole.slice()
@@ -216,8 +219,8 @@ interface Identity {
 function identify(incoming: IncomingMessage, digest: string, { missingId }: IntakePolicy): Identity {
   const { source, id } = incoming
   const standIn = (): string => standInOf(incoming, digest)
-  // What is refused has an identity as well: of two that look alike both are kept. Without a broker that tells deliveries apart
-  // it is that of a redelivery, so that a sender who tries again does not fill the failed store.
+  // A refused message has an identity as well, so that two that look alike are both kept. If the broker does not tell deliveries
+  // apart, equal ones count as redeliveries, so that a sender that tries again does not fill the failed store.
   const { [DELIVERY]: delivery } = incoming
   const ownId = (): string => (delivery === undefined ? standIn() : payloadId(delivery, standIn(), ''))
   if (!isName(source)) {
@@ -234,7 +237,7 @@ function identify(incoming: IncomingMessage, digest: string, { missingId }: Inta
   return { source, id: own, key: own, refused }
 }
 
-/** An id that stands for one that is missing, or cannot be one: those that differ stay different. */
+/** A stand-in for an id that is missing or invalid. Different messages get different stand-ins. */
 function standInOf(incoming: IncomingMessage, digest: string): string {
   const { source, id } = incoming
   const plain = payloadId(typeOf(incoming), keyOf(incoming), digest)
@@ -242,13 +245,13 @@ function standInOf(incoming: IncomingMessage, digest: string): string {
   return unusable === ',' ? plain : payloadId(plain, unusable, '')
 }
 
-/** Tells unusable values apart. A text is taken by its units: as UTF-8, lone surrogates would all be the same. */
+/** Tells invalid values apart. A text is hashed by its UTF-16 units: in UTF-8, all lone surrogates are the same. */
 function unusableText(value: unknown): string {
   if (value === undefined || value === null || value === '') return ''
   return typeof value === 'string' ? sha256(Buffer.from(value, 'utf16le')) : `${typeof value} ${describe(value)}`
 }
 
-/** The id that the application's function gives, if it gives one at once and does not fail. */
+/** The id that the application's function returns, unless it throws. A promise is not an id. */
 function asked(missingId: (message: IncomingMessage) => unknown, incoming: IncomingMessage): unknown {
   try {
     const id = missingId(incoming)
@@ -272,7 +275,7 @@ function refusal(incoming: IncomingMessage, stored: Delivery, policy: IntakePoli
   return expired(time, policy)
 }
 
-/** What says nothing of its age, or claims to come from the future, may be of any age. */
+/** A message without a usable time, or with one in the future, may be of any age: it counts as expired. */
 function expired(time: unknown, { maxAgeMs, clock }: IntakePolicy): HapaxError | undefined {
   if (maxAgeMs === undefined) return undefined
   const ageMs = typeof time === 'string' ? clock.now() - Date.parse(time) : Number.NaN
@@ -287,7 +290,7 @@ function expired(time: unknown, { maxAgeMs, clock }: IntakePolicy): HapaxError |
   })
 }
 
-/** How far the clock of a sender may be ahead of ours. */
+/** How far the clock of a sender may be ahead. */
 const AHEAD_MS = 5 * 60_000
 
 function withoutId(): HapaxError {
@@ -300,7 +303,7 @@ function invalid(code: 'invalid-id' | 'invalid-message', name: string, got: unkn
   return new HapaxError(code, what, { fields: { attribute: name } })
 }
 
-/** Something to show in the failed store for an attribute that could not be taken. */
+/** What the failed store shows for an invalid attribute. */
 function shown(value: unknown): string {
   return `(${describe(value).toWellFormed()})`
 }
@@ -315,7 +318,7 @@ const TEXTS = [
   'tracestate',
 ] as const
 
-/** The attributes without a column, as texts only: whatever else a sender put there is dropped. */
+/** The attributes without a column. Values that are not texts are dropped. */
 function cleanAttributes(incoming: IncomingMessage): Parameters<typeof packAttributes>[0] {
   if (isBare(incoming)) return NOTHING_ELSE
   let clean = NOTHING_ELSE
@@ -327,7 +330,7 @@ function cleanAttributes(incoming: IncomingMessage): Parameters<typeof packAttri
   return typeof headers === 'object' && headers !== null ? { ...clean, headers: cleanHeaders(headers) } : clean
 }
 
-/** Whether it has none of them. One by one: names that are looked up in a list cost as much as a hash. */
+/** Whether it has none of them. Written out, because a loop over names costs as much as a hash here. */
 function isBare(incoming: IncomingMessage): boolean {
   return (
     incoming.subject === undefined &&

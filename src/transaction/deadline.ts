@@ -8,7 +8,10 @@ export interface Phases {
   readonly commitMs: number
 }
 
-/** The time limits of one transaction: an abort ends it by force, whatever it waits for. */
+/**
+ * The time limits of one transaction: an abort ends it by force, whatever it waits for. The phases have limits of their own because
+ * their failures mean different things: a database that is away, a slow handler, or a commit whose outcome is unknown.
+ */
 export class Deadline {
   readonly #controller = new AbortController()
   readonly #clock: Clock
@@ -16,7 +19,7 @@ export class Deadline {
   readonly #outer: AbortSignal | undefined
   #cancel: (() => void) | undefined
   #reason: (() => HapaxError) | undefined
-  /** When the phase ends, as things are. */
+  /** When the current phase ends. A function, because a wait for the pool is extended while the pool moves. */
   #end: () => number = () => 0
   #over = false
   #timerAt = 0
@@ -34,23 +37,26 @@ export class Deadline {
     return this.#controller.signal
   }
 
-  /** A connection is waited for: for as long as the pool hands out any. */
+  /** Waits for a connection, for as long as the pool hands out any. */
   acquiring(acquisitions: Acquisitions): void {
     const began = this.#clock.monotonic()
     const end = (): number => acquisitions.endOf(began)
     this.#arm(end() - began, () => acquisitions.exhausted(), end)
   }
 
+  /** The database has to answer the opening statements. */
   opening(): void {
     const { openingMs } = this.#phases
     this.#arm(openingMs, () => late('store-unavailable', 'the database did not answer', openingMs))
   }
 
+  /** The handler runs. */
   handler(): void {
     const { handlerMs } = this.#phases
     this.#arm(handlerMs, () => late('handler-timeout', 'the handler did not finish', handlerMs))
   }
 
+  /** COMMIT is sent: from here on, a timeout leaves the outcome unknown. */
   commit(): void {
     const { commitMs } = this.#phases
     this.#arm(commitMs, () => late('commit-unknown', 'the database did not answer COMMIT', commitMs))
@@ -62,7 +68,7 @@ export class Deadline {
     this.#cancel = undefined
   }
 
-  /** For good: a handler that returns after its time must not start the next phase. */
+  /** Ends it for good: a handler that returns after its time must not start the next phase. */
   done(): void {
     this.#over = true
     this.pause()
@@ -71,7 +77,7 @@ export class Deadline {
 
   readonly #stop = (): void => this.#controller.abort(this.#outer?.reason)
 
-  /** One timer serves all phases: it is set again only if it went off before the end of a later phase. */
+  /** One timer serves all phases, because timers are costly per message. It is set again if it fires before the phase ends. */
   #arm(ms: number, reason: () => HapaxError, end?: () => number): void {
     if (this.#over) return
     this.#reason = reason

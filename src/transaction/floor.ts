@@ -1,8 +1,8 @@
 import type { Clock } from '../base/index.ts'
 
 /**
- * Where the messages of a process run. Many may be on the floor at once; a message that is suspected of ending its process
- * runs alone, so that it takes no others along, and so that it is known who it was.
+ * Admits messages to run in this process. Many run at once, but a message that is suspected of crashing its process runs alone: so it
+ * takes no others down with it, and a crash proves that it was the cause.
  */
 export class Floor {
   readonly #clock: Clock
@@ -13,7 +13,7 @@ export class Floor {
   #alone = false
   /** Whether a caller did not get in for lack of room. */
   #tight = false
-  /** Who wants to have it empty, and since when. */
+  /** The caller that wants the floor to itself, and since when. */
   #closed: { readonly by: object; readonly since: number } | undefined
   #openedAt: number
 
@@ -50,7 +50,7 @@ export class Floor {
     return false
   }
 
-  /** Lets others in again, if it was closed for this one. */
+  /** Opens the floor again, if it was closed for this caller. */
   reopen(by: object): void {
     if (this.#closed?.by !== by) return
     this.#closed = undefined
@@ -58,14 +58,14 @@ export class Floor {
     this.#admit()
   }
 
-  /** Whether this many bytes more may be on the floor; one message always may. */
+  /** Whether this many more bytes may run at once. A single message always may, whatever its size. */
   hasRoomFor(bytes: number): boolean {
     const room = this.#count === 0 || this.#bytes + bytes <= MAX_BYTES
     if (!room) this.#tight = true
     return room
   }
 
-  /** Enters as soon as others may. */
+  /** Enters as soon as the floor is open. */
   async enterWhenOpen(bytes: number): Promise<void> {
     while (!this.open) await new Promise<void>((resolve) => this.#waiting.push(resolve))
     this.enter(bytes)

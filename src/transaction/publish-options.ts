@@ -1,3 +1,5 @@
+// Checks what a publisher says of a message. A publisher gets an error for what a consumer would have to refuse later.
+
 import {
   describe,
   expected,
@@ -20,14 +22,14 @@ import {
   textRule,
 } from '../message/index.ts'
 
-/** Readers take U+FFFD in an id or a source for bytes that their client could not decode. */
+/** Readers refuse U+FFFD in an id or a source: clients write it for bytes that they could not decode. */
 function isSent(value: unknown): value is string {
   return isName(value) && !value.includes('\ufffd')
 }
 
 const SENT_RULE = `${textRule('id')} without U+FFFD`
 
-/** Checks the source of all messages. */
+/** Checks the `source` option, which every published message carries. */
 export function sentName(name: 'source', value: unknown): string {
   return isSent(value) ? value : expected(name, SENT_RULE, value)
 }
@@ -47,7 +49,7 @@ const PUBLISH_OPTIONS = [
   'now',
 ] as const satisfies readonly (keyof PublishOptions)[]
 
-/** Checks what is to be published, but for its data. */
+/** Checks the type and the options of a publish; the data is checked by its schema. */
 export function checkPublish(type: MessageType<never, unknown>, options: PublishOptions): void {
   messageType(type)
   noOthers('options of publish', options, PUBLISH_OPTIONS)
@@ -63,7 +65,7 @@ export function checkPublish(type: MessageType<never, unknown>, options: Publish
   if (headers !== undefined) checkHeaders(headers)
 }
 
-/** Whether a value can be published as one of the attributes below. */
+/** Whether a value that came with another message can be published as an attribute. */
 export function isAttribute(value: unknown): value is string {
   return isText(value, MAX_TEXT_BYTES)
 }

@@ -27,7 +27,7 @@ interface Prepared {
   readonly delayMs: number
 }
 
-/** Where a message came from: set on what a handler publishes. */
+/** The trace of a message to the one that caused it: set on what a handler publishes. */
 export interface Cause {
   readonly correlationId: string
   readonly causationId: string
@@ -36,8 +36,8 @@ export interface Cause {
 }
 
 /**
- * What a message that is published because of another one says of it. Its sender may have written anything into these attributes:
- * what could not be published is left out, so that no handler fails for it.
+ * The trace attributes for messages that are published because of this one. A third-party sender may have written anything into them.
+ * What could not be published is left out, so that no handler fails because of it.
  */
 export function causeOf({ id, correlationId, traceparent, tracestate }: MessageAttributes): Cause {
   const cause = { causationId: id, correlationId: isAttribute(correlationId) ? correlationId : id }
@@ -45,7 +45,7 @@ export function causeOf({ id, correlationId, traceparent, tracestate }: MessageA
   return { ...cause, traceparent, ...(isAttribute(tracestate) && { tracestate }) }
 }
 
-/** Of any version of W3C Trace Context: one that is malformed begins a new trace. */
+/** W3C Trace Context, any version. A malformed one is dropped, which begins a new trace. */
 const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-|$)/
 
 /** A tracestate belongs to its traceparent: with another parent, the inherited state does not apply. */
@@ -55,13 +55,13 @@ function withCause(cause: Cause | undefined, options: PublishOptions): PublishOp
   return { ...others, ...options }
 }
 
-/** What was published inside one of hapax's transactions and is not written yet. */
+/** Messages that were published inside a transaction of hapax and are not written yet. They are written last, in one statement. */
 class Waiting {
   readonly unit: Pick<Unit<unknown>, 'mostBytes'>
   readonly waiting: Prepared[] = []
   readonly written: Prepared[] = []
   readonly failed: Watched<unknown>[] = []
-  /** Those that are over, or will be in a moment, and of which it is not known yet how. */
+  /** Publishes that have not reported yet how they ended. */
   readonly telling = new Set<Promise<unknown>>()
   running = 0
   /** The transaction has settled, or is about to: what comes now would be lost. */
@@ -82,12 +82,12 @@ class Waiting {
   }
 }
 
-/** Publishes that belong to one of hapax's transactions. */
+/** The publishes of one transaction of hapax. */
 export interface OpenBuffer<Tx> {
   publish<In>(type: MessageType<In, unknown>, data: In, options?: PublishOptions, cause?: Cause): Promise<Published>
   /** Called last in the body: writes what has to be written before the commit, returns what goes with it. */
   flush(unit: Unit<Tx>): Promise<Writes>
-  /** Called after the commit. */
+  /** Called after the commit: emits the events and wakes workers. */
   committed(): void
   close(): void
 }
@@ -109,7 +109,7 @@ export interface PublisherOptions<Tx, Own> {
   readonly wake: () => void
 }
 
-/** Turns data into messages and writes them: at once in the user's own transactions, last in hapax's. */
+/** Turns data into messages and writes them: at once in the user's own transactions, last in those of hapax. */
 export class Publisher<Tx, Own> {
   readonly #options: PublisherOptions<Tx, Own>
   readonly #buffers = new WeakMap<object, Waiting>()
@@ -141,7 +141,7 @@ export class Publisher<Tx, Own> {
       publish: (type, data, options = {}, cause) =>
         buffer.watch(
           this.#one(tx, buffer, () => {
-            // An object of our own would hide that theirs is none.
+            // Checked before it is merged: the merged object would hide that this is not one.
             object('options of publish', options)
             return messageType(type).of(data, withCause(cause, options))
           }),
@@ -204,9 +204,9 @@ export class Publisher<Tx, Own> {
   }
 
   /**
-   * What waits belongs to the whole transaction, and this may be inside a savepoint. Nor may it be overtaken by a message of its key.
-   * Locally it is written first, and once more at the end: that changes nothing, unless a savepoint was undone. An outbox would have it
-   * twice.
+   * Writes messages before the end of the transaction. A waiting message of the same key must not be overtaken. With local delivery it
+   * is written first, and once more at the end: the second write changes nothing, unless a savepoint was rolled back in between. An
+   * outbox would have it twice, so there it is an error.
    */
   async #writeNow(tx: Tx | Own, buffer: Waiting, prepared: readonly Prepared[]): Promise<readonly Published[]> {
     const overtaken = buffer.waiting.filter((each) => prepared.some((now) => mayOvertake(now, each)))
@@ -224,7 +224,7 @@ export class Publisher<Tx, Own> {
     for (const row of rows) buffer.written.push(row)
     if (rows.length === 0) return {}
     if (this.#options.delivery === 'relay') return { outbox: rows }
-    // Awaited first: outside the transaction these inserts would commit by themselves.
+    // Checked first: if the handler ended the transaction, these inserts would commit by themselves.
     await unit.check()
     await this.#write(this.#options.store.transactions.enter(unit.tx), rows)
     return {}
@@ -266,7 +266,7 @@ export class Publisher<Tx, Own> {
     })
   }
 
-  /** At once, unless a schema takes its time. */
+  /** Prepares all messages: synchronously, unless a schema is asynchronous. */
   #prepareAll(drafts: readonly Draft[]): readonly Prepared[] | Promise<readonly Prepared[]> {
     const prepared: Prepared[] = []
     for (const [index, draft] of drafts.entries()) {
@@ -333,7 +333,7 @@ export class Publisher<Tx, Own> {
   }
 }
 
-/** What is written last would fail last, far from the line that published it. */
+/** Refuses a message that the database cannot take. At publish, because the write at the end would fail far from the line that published it. */
 function assertFits(transaction: Pick<Unit<unknown>, 'mostBytes'>, { type, data, attributes }: StoredMessage): void {
   const most = transaction.mostBytes() - COLUMNS_BYTES
   const bytes = data.byteLength + Buffer.byteLength(attributes)
