@@ -168,7 +168,7 @@ describe('doctor', () => {
       {
         check: 'secret',
         level: 'warning',
-        message: 'could not be looked at: no such table: secrets',
+        message: 'could not be checked: no such table: secrets',
         advice: expect.stringContaining('by hand'),
       },
       { check: 'open', level: 'ok', message: 'seen', advice: '' },

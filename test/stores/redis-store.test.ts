@@ -382,7 +382,7 @@ describe.skipIf(noServer !== undefined)('a Redis of its own', () => {
     expect((await levels(['--appendonly', 'no']))['persistence']).toMatch(/^warning: there is no append-only file/)
     expect((await levels(['--appendfsync', 'everysec']))['persistence']).toMatch(/^warning: appendfsync is everysec/)
     const secretive = await levels(['--rename-command', 'CONFIG', ''])
-    expect(secretive['persistence']).toMatch(/^warning: the server does not tell its appendfsync/)
+    expect(secretive['persistence']).toMatch(/^warning: the server does not reveal appendfsync/)
     await using primary = await privateServer('redis')
     const { port } = new URL(primary.url)
     await using replica = await privateServer('redis', { args: ['--replicaof', '127.0.0.1', port] })

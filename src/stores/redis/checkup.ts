@@ -59,7 +59,7 @@ function roleOf(servers: readonly Server[], cluster: boolean): Finding {
   }
   if (!cluster && servers.some(({ info }) => info.get('cluster_enabled') === '1')) {
     const message =
-      'the server is a node of a cluster, but the client is none for clusters: it reaches only a part of the keys'
+      'the server is a node of a cluster, but the client is not a cluster client: it reaches only some of the keys'
     return error(check, message, 'Pass a client for clusters, as new Cluster([…]) of ioredis.')
   }
   return ok(check, cluster ? `${servers.length} primaries of a cluster` : 'a primary')
@@ -99,7 +99,7 @@ function persistence(servers: readonly Server[]): Finding {
     return ok(check, 'every write is on disk before it is answered (appendonly yes, appendfsync always)')
   }
   if (weak === undefined)
-    return warning(check, 'the server does not tell its appendfsync', 'See to it that it is always.')
+    return warning(check, 'the server does not reveal appendfsync', 'Make sure that it is always.')
   const message = `appendfsync is ${weak}: when the machine fails, about the last second of claims and receipts is lost`
   return warning(check, message, 'Set appendfsync to always.')
 }
@@ -125,7 +125,7 @@ function memory(servers: readonly Server[]): Finding {
   })
   const share = Math.max(...shares)
   if (share < FULL) return ok('memory', share === 0 ? 'there is no limit' : `${Math.round(share * 100)} % used`)
-  const message = `${Math.round(share * 100)} % of maxmemory are used; when it is full, no message is taken`
+  const message = `${Math.round(share * 100)} % of maxmemory is used; when it is full, no message is taken`
   return warning('memory', message, 'Raise maxmemory, or shorten retentionMs.')
 }
 

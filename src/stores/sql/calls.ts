@@ -29,7 +29,7 @@ export class SqlCalls<Tx, Own = Tx> {
     })
   }
 
-  /** One transaction: a statement, and those that follow from its answer; undefined rolls back. Resolves to that answer. */
+  /** One transaction: a statement, and those that follow from its result; undefined rolls back. Resolves to that result. */
   short(
     first: Statement,
     then: (answer: Result) => readonly Statement[] | undefined,
@@ -72,7 +72,7 @@ export class SqlCalls<Tx, Own = Tx> {
     }
   }
 
-  /** A transaction that takes as long as it takes. */
+  /** A transaction without a time limit, such as a migration. */
   async whole<T>(work: TransactionWork<Tx, T>, options: CallOptions = {}): Promise<T> {
     try {
       const { classify, doomOf } = this.#dialect
@@ -103,6 +103,7 @@ function late(limitMs: number): HapaxError {
 export const CONTROL_MS = 10_000
 /** The same for other statements. */
 const QUERY_MS = 60_000
+/** A connection ends its statement itself; this is for one that does not. */
 const GRACE_MS = 1_000
 /** The limits of a transaction without handlers. */
 const SHORT = { lockTimeoutMs: 10_000, idleTimeoutMs: 10_000 }

@@ -63,8 +63,8 @@ function growthOf(row: Row): readonly Growth[] {
 
 function unseen(error: unknown): Verdict {
   return warning(
-    `could not be looked at: ${messageOf(asError(error))}`,
-    'Run this as a user who may read it, or look at it by hand.',
+    `could not be checked: ${messageOf(asError(error))}`,
+    'Run this as a user who may read it, or check it by hand.',
   )
 }
 
@@ -97,7 +97,7 @@ export function clockCheck(statement: Statement): Check {
       if (Math.abs(offMs) <= CLOCK_MS + sure) return ok(`the clocks differ by ${offMs} ms, give or take ${sure}`)
       return warning(
         `the clock of the database is ${Math.abs(offMs)} ms ${offMs < 0 ? 'behind' : 'ahead of'} that of this process`,
-        'Keep both in time (NTP). Delays and retention follow the database; ids and the time of messages this process.',
+        'Synchronise both (NTP). Delays and retention use the clock of the database; ids and message times use that of this process.',
       )
     },
   }

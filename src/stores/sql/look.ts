@@ -8,7 +8,7 @@ export function pageOf({ limit, lanes }: Share): number {
   return Math.min(limit, Math.max(4, Math.ceil((2 * limit) / lanes.length)))
 }
 
-/** The answer of the dialect's `look`, share by share. */
+/** The result of the dialect's `look`, share by share. */
 export function asLooks(shares: readonly Share[], rows: readonly Row[]): readonly StuckLook[] {
   const found = shares.map((share) => new Found(share))
   for (const row of rows) found[asNumber(row['share'])]?.add(row)
@@ -30,7 +30,7 @@ class Found {
     this.#share = share
   }
 
-  /** A row of the answer, or several that differ in seq, bytes and ms alone, which are lists then. */
+  /** A row of the result, or several that differ in seq, bytes and ms alone, which are lists then. */
   add(row: Row): void {
     if (row['stuck'] != null) this.#stuck.push(String(row['stuck']))
     const seq = asSeq(row['seq'])

@@ -129,7 +129,7 @@ function globalSettings(rows: readonly Row[]): readonly Verdict[] {
   if (is('log_bin', 'on', '1') && is('binlog_format', 'statement')) {
     verdicts.push(
       error(
-        'binlog_format is STATEMENT: replicas run statements again that skip locked rows or have a limit, and end up with other rows',
+        'binlog_format is STATEMENT: replicas repeat statements that skip locked rows or have a limit, and end up with different rows',
         'Set binlog_format = ROW, or MIXED.',
       ),
     )
@@ -189,15 +189,15 @@ function connections(rows: readonly Row[]): Verdict {
   if (refused === 0) return ok(message)
   return warning(
     `${message}; ${refused} were refused because there were too many`,
-    'Make the pools smaller, or raise max_connections.',
+    'Use smaller pools, or raise max_connections.',
   )
 }
 
 function longTransactions([row]: readonly Row[]): Verdict {
   const count = Number(row?.['count'])
-  if (count === 0) return ok(`no transaction is open for more than ${LONG_MINUTES} minutes`)
+  if (count === 0) return ok(`no transaction has been open for more than ${LONG_MINUTES} minutes`)
   return warning(
-    `${count} transactions are open for more than ${LONG_MINUTES} minutes, one for ${Number(row?.['minutes'])} (connection ${asText(row?.['ids'])})`,
+    `${count} transactions have been open for more than ${LONG_MINUTES} minutes, one for ${Number(row?.['minutes'])} (connection ${asText(row?.['ids'])})`,
     'While they are open, old versions of rows cannot be removed, and their locks stay. Find out who left them open, or end them with KILL.',
   )
 }
@@ -205,7 +205,7 @@ function longTransactions([row]: readonly Row[]): Verdict {
 function prepared(rows: readonly Row[]): Verdict {
   if (rows.length === 0) return ok('there is none')
   return warning(
-    `${rows.length} prepared transactions wait for their end`,
+    `${rows.length} prepared transactions are waiting to be committed or rolled back`,
     'They hold locks. End them: XA COMMIT or XA ROLLBACK (XA RECOVER lists them).',
   )
 }

@@ -211,7 +211,7 @@ function settings(rows: readonly Row[]): readonly Verdict[] {
   unless(
     'default_transaction_isolation',
     isolation !== 'read uncommitted',
-    warning(`default_transaction_isolation is ${isolation}`, 'PostgreSQL treats it as read committed; say so.'),
+    warning(`default_transaction_isolation is ${isolation}`, 'PostgreSQL treats it as read committed: set it to that.'),
   )
   const idle = found.get('idle_in_transaction_session_timeout')
   unless(
@@ -225,7 +225,7 @@ function settings(rows: readonly Row[]): readonly Verdict[] {
 function connections(used: number, most: number): Verdict {
   const message = `${used} of ${most} connections are in use`
   if (used <= 0.8 * most) return ok(message)
-  return warning(message, 'Make the pools smaller, put PgBouncer before the server, or raise max_connections.')
+  return warning(message, 'Use smaller pools, put PgBouncer in front of the server, or raise max_connections.')
 }
 
 /** A connection that is older than this process belongs to a pooler in between. The opposite proves nothing. */
@@ -233,9 +233,9 @@ function pooler(connectedMs: number): Verdict {
   const between = connectedMs > performance.now() + 2_000
   return between
     ? ok(
-        'a pooler such as PgBouncer is between: in session and in transaction mode all promises hold, in statement mode nothing works',
+        'connections go through a pooler such as PgBouncer: everything works in session and in transaction mode, nothing in statement mode',
       )
-    : ok('no pooler can be seen')
+    : ok('no pooler detected')
 }
 
 function longTransactions([row]: readonly Row[]): Verdict {
@@ -243,9 +243,9 @@ function longTransactions([row]: readonly Row[]): Verdict {
   const hidden = Number(row?.['hidden'])
   const seen =
     hidden === 0 ? '' : ` among those that this user may see (pg_read_all_stats shows ${hidden} more sessions)`
-  if (count === 0) return ok(`no transaction is open for more than ${LONG_MINUTES} minutes${seen}`)
+  if (count === 0) return ok(`no transaction has been open for more than ${LONG_MINUTES} minutes${seen}`)
   return warning(
-    `${count} transactions are open for more than ${LONG_MINUTES} minutes, one for ${Number(row?.['minutes'])} (pid ${asText(row?.['pids'])})`,
+    `${count} transactions have been open for more than ${LONG_MINUTES} minutes, one for ${Number(row?.['minutes'])} (pid ${asText(row?.['pids'])})`,
     'While they are open, vacuum cannot remove the rows of finished messages. Find out who left them open, or end them with pg_terminate_backend(pid).',
   )
 }
@@ -264,7 +264,7 @@ function prepared([row]: readonly Row[]): Verdict {
   const count = Number(row?.['count'])
   if (count === 0) return ok('there is none')
   return warning(
-    `${count} prepared transactions wait for their end, one for ${Number(row?.['minutes'])} minutes`,
+    `${count} prepared transactions are waiting to be committed or rolled back, one for ${Number(row?.['minutes'])} minutes`,
     'They hold locks and keep vacuum from cleaning up. End them: commit prepared or rollback prepared (select * from pg_prepared_xacts).',
   )
 }

@@ -99,7 +99,10 @@ function journal(row: Row | undefined): Verdict {
   const mode = asText(row?.['journal_mode'])
   if (mode === 'wal') return ok('journal_mode is wal')
   if (mode === 'memory') return warning('the database lives in memory and ends with the process', 'Use a file.')
-  return warning(`journal_mode is ${mode}: readers wait for writers`, 'Somebody changed it: pragma journal_mode = wal.')
+  return warning(
+    `journal_mode is ${mode}: readers wait for writers`,
+    'It was changed by hand: run pragma journal_mode = wal.',
+  )
 }
 
 const NETWORK =
@@ -110,7 +113,7 @@ function fileSystem(rows: readonly Row[]): Verdict {
   const file = asText(rows.find((row) => asText(row['name']) === 'main')?.['file'] ?? '')
   if (file === '') return ok('in memory')
   const type = mountType(dirname(file))
-  if (type === undefined) return ok('it cannot be told here; the file has to be on a disk of this host')
+  if (type === undefined) return ok('not known on this platform; the file must be on a disk of this host')
   if (!NETWORK.test(type)) return ok(`the file is on ${type}`)
   return error(
     `the file is on ${type}, where the locks of SQLite cannot be trusted`,
