@@ -232,11 +232,14 @@ function shown(value: unknown, length: number): string {
   return whole.slice(0, length)
 }
 
-/** A value for an error message: short, on one line. */
+/** How much of a text is searched for credentials before it is cut to fit into a message. */
+const SEARCHED = 4_000
+
+/** A value for an error message: short, on one line, without credentials. */
 export function describe(value: unknown): string {
   let text = 'something that cannot be shown'
   try {
-    text = typeof value === 'string' ? JSON.stringify(value) : describeValue(value)
+    text = typeof value === 'string' ? JSON.stringify(redact(value.slice(0, SEARCHED))) : describeValue(value)
   } catch {
     // A proxy or a getter that throws.
   }

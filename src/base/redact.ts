@@ -30,9 +30,11 @@ const KEY = '(?:api|access|account|private|signing|encryption|master|service|sto
 const IS = `(\\\\{0,4}["']?\\s{0,9}(?:=>|:=|[=:])\\s{0,9})`
 /** A value in quotes, which may contain escaped ones, or whose own quotes are escaped. */
 const QUOTED = `"[^"\\\\]*(?:\\\\[^][^"\\\\]*){0,5000}"|'[^'\\\\]*(?:\\\\[^][^'\\\\]*){0,5000}'|\\\\{1,4}"[^"]*"`
+/** What MySQL says about a login: whether there was a password. */
+const USED = 'password: (?:YES|NO)\\)'
 /** `DB_PASSWORD=…`, `"accessToken":"…"`, `?sig=…`. */
 const NAMED = new RegExp(
-  `((?:\\b|_)[\\w-]{0,40}?(?:${PASSWORD}|${TOKEN}|${KEY})[\\w-]{0,40}|\\b[\\w-]{0,40}?(?:pass|_auth)|[?&](?:sig|key|auth))` +
+  `(?!${USED})((?:\\b|_)[\\w-]{0,40}?(?:${PASSWORD}|${TOKEN}|${KEY})[\\w-]{0,40}|\\b[\\w-]{0,40}?(?:pass|_auth)|[?&](?:sig|key|auth))` +
     `${IS}((?:bearer|basic|digest|token)\\s{1,9})?(${QUOTED}|[^\\s,;&]+)`,
   'gi',
 )

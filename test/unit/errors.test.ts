@@ -127,6 +127,7 @@ describe('redact', () => {
       'mail to ada@example.com',
       'Unexpected token in JSON at position 0',
       'expected passwords to match',
+      "Access denied for user 'shop'@'127.0.0.1' (using password: YES)",
     ]
     for (const text of kept) expect(redact(text)).toBe(text)
     expect(redact(LEAKS[0] as string)).toBe('connect to postgres://***@db.internal:5432/shop failed')
@@ -229,6 +230,7 @@ describe('describe', () => {
       'function describe',
     ])
     expect(shown('x'.repeat(10_000)).length).toBe(80)
+    expect(shown('postgres://ada:lovelace@db/shop')).toBe('"postgres://***@db/shop"')
     expect(asError('boom').message).toBe('a handler threw "boom"')
   })
 })
