@@ -100,6 +100,9 @@ describe('sqlite()', () => {
     expect(() => refuseNetwork('/mnt/test.db', 0xef53)).not.toThrow()
     const lost = sqlite({ path: join(directory, 'missing', 'test.db') })
     await expect(lost.schema.migrate()).rejects.toMatchObject({ code: 'invalid-option' })
+    await expect(sqlite({ path: directory }).schema.migrate()).rejects.toThrow(
+      'expected path to be a file, not a directory',
+    )
   })
 
   it('keeps two prefixes in one file apart, and every :memory: for itself', async () => {
@@ -110,7 +113,7 @@ describe('sqlite()', () => {
     await other.close()
     const [first, second] = [sqlite({ path: ':memory:' }), sqlite({ path: ':memory:' })]
     await first.schema.migrate()
-    await expect(second.schema.ready()).rejects.toMatchObject({ code: 'schema-outdated' })
+    await expect(second.schema.ready()).rejects.toMatchObject({ code: 'schema-missing' })
     await Promise.all([first.close(), second.close()])
   })
 

@@ -67,6 +67,7 @@ const TABLES: Readonly<
       [my(1205), 'lock-timeout', true],
       [my(1305, '42000'), 'gone', true],
       [my(1146, '42S02'), 'no-schema', true],
+      [my(1049, '42000'), 'lost', false],
       [my(1062, '23000'), 'other', true],
       [my(1317, '70100'), 'lost', false],
       [my(1053, '08S01'), 'lost', false],

@@ -10,7 +10,6 @@ const CLASSES: Readonly<Record<number, ErrorClass>> = {
   3572: 'conflict', // ER_LOCK_NOWAIT
   1205: 'lock-timeout', // ER_LOCK_WAIT_TIMEOUT
   1305: 'gone', // ER_SP_DOES_NOT_EXIST, for a savepoint
-  1049: 'no-schema', // ER_BAD_DB_ERROR
   1146: 'no-schema', // ER_NO_SUCH_TABLE
   // The server closes the link as well, but it would refuse the same statement on any other.
   1153: 'refused', // ER_NET_PACKET_TOO_LARGE
@@ -29,6 +28,7 @@ const CLASSES: Readonly<Record<number, ErrorClass>> = {
   1041: 'lost', // ER_OUT_OF_RESOURCES
   1045: 'lost', // ER_ACCESS_DENIED_ERROR: of a login
   1047: 'lost', // ER_UNKNOWN_COM_ERROR: a Galera node that is not ready
+  1049: 'lost', // ER_BAD_DB_ERROR: of a login; a migration does not create the database
   1053: 'lost', // ER_SERVER_SHUTDOWN
   1114: 'lost', // ER_RECORD_FILE_FULL
   1180: 'lost', // ER_ERROR_DURING_COMMIT
@@ -48,8 +48,8 @@ const CLASSES: Readonly<Record<number, ErrorClass>> = {
   4031: 'lost', // ER_CLIENT_INTERACTION_TIMEOUT
 }
 
-/** Lacks of resources: after one of them the link and the transaction are still there. */
-const OF_STATEMENT: ReadonlySet<unknown> = new Set([1021, 1030, 1037, 1038, 1041, 1114, 1226])
+/** Lacks of resources, or of a database: after one of them the link and the transaction are still there. */
+const OF_STATEMENT: ReadonlySet<unknown> = new Set([1021, 1030, 1037, 1038, 1041, 1049, 1114, 1226])
 
 /** ER_OPTION_PREVENTS_STATEMENT: with the option read_only, the primary has become a replica. */
 const OPTION_PREVENTS = 1290

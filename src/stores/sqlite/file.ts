@@ -33,6 +33,7 @@ export function prepareFile(path: string): void {
   if (!statSync(directory, { throwIfNoEntry: false })?.isDirectory()) {
     expected('path', 'in a directory that exists', path)
   }
+  if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) expected('path', 'a file, not a directory', path)
   refuseNetwork(path, statfsSync(directory).type)
   // It holds payloads. SQLite gives the files beside it the mode of this one; one that is there keeps its own.
   closeSync(openSync(path, 'a', 0o600))
