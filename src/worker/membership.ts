@@ -144,6 +144,8 @@ export class Membership {
 
   /** Goes, so that others take over at once. */
   async leave(): Promise<void> {
+    // A start that failed before has no row to delete.
+    if (this.#id === '') return
     this.#state = 'left'
     this.#cancel()
     await this.#beating

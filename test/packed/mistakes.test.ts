@@ -108,8 +108,8 @@ const mistakes: readonly Mistake[] = [
     body: () => `
       const hapax = createHapax({ store, source })
       await hapax.worker({ consume: [hapax.consumer('billing').on(OrderPlaced, () => {})] }).start()`,
-    code: 'schema-outdated',
-    says: ['migration 1', 'run hapax.migrate() or npx hapax migrate'],
+    code: 'schema-missing',
+    says: ['the tables of hapax are missing', 'run hapax.migrate() or npx hapax migrate'],
   },
   {
     name: 'tables that were not made, for a delivery',

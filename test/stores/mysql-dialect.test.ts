@@ -931,12 +931,23 @@ describe('a link of the user’s pool', () => {
 })
 
 describe('migrations', () => {
+  it('name a database that does not exist', async () => {
+    const url = new URL(requireServer('mysql'))
+    url.pathname = '/no_such_database'
+    const store = mysql({ url: url.href })
+    onTestFinished(() => store.close())
+    await expect(store.schema.migrate()).rejects.toMatchObject({
+      code: 'store-unavailable',
+      message: "mysql could not be reached: Unknown database 'no_such_database'",
+    })
+  })
+
   it('run once when several instances start together', async () => {
     const prefix = 'race_'
     const pools = [poolWith(), poolWith(), poolWith()]
     onTestFinished(async () => void (await Promise.all(pools.map((pool) => pool.end()))))
     const stores = pools.map((pool) => mysql({ pool, prefix }))
-    await expect(stores[0]?.schema.ready()).rejects.toMatchObject({ code: 'schema-outdated' })
+    await expect(stores[0]?.schema.ready()).rejects.toMatchObject({ code: 'schema-missing' })
     const applied = await Promise.all(stores.map((each) => each.schema.migrate()))
     expect(applied.map((each) => each.length).toSorted()).toEqual([0, 0, 1])
     for (const each of stores) await each.schema.ready()

@@ -76,16 +76,19 @@ export class StoreErrors {
 
   /** What is to be said of an error that is not about the transaction. */
   #unavailable(error: unknown, kind: ErrorClass): unknown {
-    if (kind === 'no-schema') {
-      const what = 'the tables of hapax are missing: run hapax.migrate() or npx hapax migrate'
-      return new HapaxError('schema-missing', what, { cause: error })
-    }
+    if (kind === 'no-schema') return schemaMissing(error)
     if (kind === 'refused') return unstorable(error)
     if (kind !== 'lost' || error instanceof HapaxError) return error
     const { message, code }: { message?: unknown; code?: unknown } = fieldsOf(error)
     const what = `${this.#dialect.name} could not be reached: ${redact(String(message || code))}`
     return new HapaxError('store-unavailable', what, { cause: error })
   }
+}
+
+/** The error of a database that was not migrated. */
+export function schemaMissing(cause?: unknown): HapaxError {
+  const what = 'the tables of hapax are missing: run hapax.migrate() or npx hapax migrate'
+  return new HapaxError('schema-missing', what, { cause })
 }
 
 function commitUnknown(cause: unknown): HapaxError {

@@ -2,6 +2,7 @@ import { HapaxError } from '../../../base/index.ts'
 import type { Finding, MigrationState, StoreSchema } from '../../../contracts/index.ts'
 import { lookAt } from '../checkup.ts'
 import { assertRecognised } from '../connection/recognised.ts'
+import { schemaMissing } from '../connection/store-errors.ts'
 import { migration, migrationSql, migrationStates, untilFree } from '../migrate.ts'
 import type { SqlContext } from './context.ts'
 
@@ -33,6 +34,7 @@ async function readied<Tx, Own>(
 ): Promise<readonly Finding[]> {
   const { calls, dialect } = context
   const missing = migrations.filter(({ applied }) => !applied).map(({ version }) => version)
+  if (missing.length === migrations.length) throw schemaMissing()
   if (missing.length > 0) {
     throw new HapaxError(
       'schema-outdated',
