@@ -2,17 +2,17 @@ import { userInfo } from 'node:os'
 import { noOthers, text } from '../base/index.ts'
 import type { Audit } from '../contracts/index.ts'
 
-/** Who does something by hand, and why. */
+/** Who takes an action by hand, and why. */
 export interface By {
   /** @default the user of the operating system */
   readonly actor?: string
-  /** Anything that a later reader of the audit should know. */
+  /** Anything that a later reader of the audit should know. @default nothing */
   readonly note?: string
 }
 
 const MAX_NOTE_BYTES = 1000
 
-/** What is written down about an action. */
+/** The audit entry of an action. It is written in the same transaction as the action. */
 export function auditOf(action: Audit['action'], by: By = {}): Audit {
   noOthers('by', by, ['actor', 'note'])
   const actor = by.actor === undefined ? user() : text('actor', by.actor)

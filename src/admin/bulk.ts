@@ -1,3 +1,5 @@
+// Changes to many rows: one by one, at a limited rate, with a report on each.
+
 import {
   asError,
   type Clock,
@@ -12,25 +14,26 @@ import {
 import { compareSeq, isSeq } from '../message/index.ts'
 import type { By } from './audit.ts'
 
-/** How many rows are changed, and how fast. */
+/** Options of changes to many rows: who, how many, how fast. */
 export interface BulkOptions {
+  /** Who changes them, and why, for the audit. */
   readonly by?: By
-  /** How many rows at most; the oldest ones. @default all that are there when it begins */
+  /** The most rows to change, oldest first. @default all that are there when it begins */
   readonly limit?: number
-  /** How many rows in a second at most. @default as fast as the store answers */
+  /** The most rows per second. @default as fast as the store allows */
   readonly perSecond?: number
-  /** Called after each row. What it throws ends the call. */
+  /** Called after each row. An error that it throws ends the call. */
   readonly onResult?: (result: BulkResult) => void
   /** Stops between two rows. */
   readonly signal?: AbortSignal
 }
 
-/** What became of one row. `gone`: somebody else was faster. */
+/** The result for one row. `gone`: the row was changed or deleted by another call meanwhile. */
 export type BulkResult =
   | { readonly seq: string; readonly result: 'done' | 'gone' }
   | { readonly seq: string; readonly result: 'error'; readonly error: Error }
 
-/** What became of all of them. */
+/** The results of all rows, counted. */
 export interface BulkSummary {
   readonly done: number
   readonly gone: number
@@ -39,19 +42,20 @@ export interface BulkSummary {
   readonly stopped: boolean
 }
 
-/** Rows to change, and how one is changed. */
+/** Which rows to change, and how to change one. */
 export interface BulkWork {
-  /** The newest row that is there when it begins: what fails, or is sent, while it runs does not belong to it. */
+  /** The newest row at the beginning. Later rows are left alone; otherwise messages that fail again would be retried without end. */
   newest(): Promise<string | undefined>
   /** A page of rows behind `after`, oldest first. */
   page(after: string | undefined, limit: number): Promise<readonly string[]>
-  /** False: it is not there any more. */
+  /** Resolves with false if the row is no longer there. */
   change(seq: string): Promise<boolean>
 }
 
+/** How many rows are listed at a time. */
 const PAGE = 500
 
-/** Changes rows one by one, oldest first, so that those of one key keep their order. One bad row stops no other. */
+/** Changes rows one by one, oldest first, so that those of one key keep their order. A row that fails does not stop the others. */
 export async function bulk(clock: Clock, work: BulkWork, options: BulkOptions): Promise<BulkSummary> {
   const { limit, perSecond, onResult, signal } = checked(options)
   const counts = { done: 0, gone: 0, errors: 0 }
@@ -92,7 +96,7 @@ async function changed(work: BulkWork, seq: string): Promise<BulkResult> {
   try {
     return { seq, result: (await work.change(seq)) ? 'done' : 'gone' }
   } catch (error) {
-    // Not the row's fault: every other one would meet the same.
+    // These errors are not about this row: every other row would fail in the same way.
     if (isHapaxError(error, 'store-unavailable') || isHapaxError(error, 'schema-missing')) throw error
     return { seq, result: 'error', error: asError(error) }
   }
@@ -110,13 +114,13 @@ function checked(options: BulkOptions): BulkOptions & { readonly limit: number }
   return { ...options, limit }
 }
 
-/** The name of a row, as the store gave it. */
+/** Checks the seq of a row. */
 export function checkedSeq(seq: string): string {
   if (!isSeq(seq)) expected('seq', 'the seq of a row as it is listed, such as 12-3456', seq)
   return seq
 }
 
-/** How many rows of a list. */
+/** Checks how many rows to list. Bounded, because they are held in memory with their payloads. */
 export function pageSize(size: number = 50): number {
   if (!Number.isSafeInteger(size) || size <= 0) expected('limit', 'a positive integer', size)
   if (size > 1000) expected('limit', 'at most 1000', size)

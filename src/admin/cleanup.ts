@@ -2,40 +2,41 @@ import { type Clock, callback, flag, noOthers, pause, signalOption, spanMs, text
 import type { Cleaned, CleanupStep, StoreAdmin } from '../contracts/index.ts'
 import { auditOf, type By } from './audit.ts'
 
-/** How a lot is deleted: in small steps. */
+/** Options of every cleanup, which deletes in small steps. */
 export interface StepOptions {
   /** Only counts, in the same steps. @default false */
   readonly dryRun?: boolean
   /** Stops between two steps. */
   readonly signal?: AbortSignal
+  /** Who cleans up, and why, for the audit. */
   readonly by?: By
 }
 
 /** Options of `hapax.cleanup`. */
 export interface CleanupOptions extends StepOptions {
   readonly consumer: string
-  /** Receipts that were taken longer ago than this, by the database's clock. Whatever comes again after that is new. */
+  /** Deletes receipts older than this, by the clock of the database. A message that is delivered again after that is new. */
   readonly olderThanMs: number
-  /** Called after each step with what was deleted, or counted, so far. */
+  /** Called after each step with the number of receipts deleted, or counted, so far. */
   readonly onProgress?: (progress: { readonly receipts: number }) => void
 }
 
 /** Options of `hapax.cleanupAudit`. */
 export interface AuditCleanupOptions extends StepOptions {
-  /** Entries that were written longer ago than this, by the database's clock. */
+  /** Deletes entries older than this, by the clock of the database. */
   readonly olderThanMs: number
-  /** Called after each step with what was deleted, or counted, so far. */
+  /** Called after each step with the number of entries deleted, or counted, so far. */
   readonly onProgress?: (progress: { readonly audit: number }) => void
 }
 
-/** Rows that one step looks at. */
+/** How many rows one step looks at. */
 const STEP = 1_000
-/** A pause is so many times as long as the step before it, for the sake of consumers on the same database, */
+/** A pause is this many times as long as the step before it, so that consumers on the same database hardly notice. */
 const PAUSE = 10
-/** but no longer than this: a step that takes long mostly waits for others. */
+/** The longest pause: a step that takes long mostly waits for locks, and causes little load. */
 const MAX_PAUSE_MS = 150
 
-/** Takes steps until there is no more, with pauses as long as those of a cleanup. Returns how many rows they deleted, or counted. */
+/** Repeats a step until nothing is left, with pauses in between. Returns how many rows were deleted, or counted. */
 export async function inSteps(
   clock: Clock,
   { dryRun, signal }: Pick<StepOptions, 'dryRun' | 'signal'>,
@@ -57,8 +58,8 @@ export async function inSteps(
 }
 
 /**
- * Deletes the old receipts of a consumer whose messages are finished, in small steps with longer pauses, so that little of one connection's
- * time is used. Returns how many it deleted, or would delete.
+ * Deletes the old receipts of a consumer whose messages are finished, in small steps with longer pauses. Resolves with how many it
+ * deleted, or would delete.
  */
 export async function cleanup(
   admin: StoreAdmin,
@@ -92,7 +93,7 @@ export async function cleanupAudit(
   return { audit }
 }
 
-/** What is cleaned. */
+/** What a cleanup deletes, and whom it tells. */
 interface Subject {
   step(after: string | undefined): Exclude<CleanupStep, { kind: 'sent' }>
   readonly about: { readonly consumer?: string }

@@ -1,21 +1,23 @@
+// What `doctor` finds out about workers: dead and stuck ones, and messages that no worker serves.
+
 import type { Finding, StoreStatus } from '../contracts/index.ts'
 import { LANES, lanesOf } from '../message/index.ts'
 import { namesakeText, type Serves, servesOf } from '../worker/index.ts'
 
-/** A worker that is alive. */
+/** A live worker, and what it serves. */
 interface Live {
   readonly id: string
   readonly name: string
   readonly serves: Serves
 }
 
-/** A subscription as the store has it. */
+/** A type that a consumer has subscribed to. */
 interface Subscription {
   readonly consumer: string
   readonly type: string
 }
 
-/** Whether everything that waits, or may come, is served by a worker that is alive. */
+/** Checks that a live worker serves every message that waits or may come. */
 export function workerFindings(status: StoreStatus, subscriptions: readonly Subscription[]): readonly Finding[] {
   const { workers, consumers, relays } = status
   const live = workers
@@ -56,7 +58,7 @@ function missingFindings({ name, serves }: Live): readonly Finding[] {
   return serves.missing.map((relay) => ({
     check: 'workers',
     level: 'warning',
-    message: `the worker ${name} does not reach the destination of the relay ${relay}; it leaves its messages to others`,
+    message: `the worker ${name} cannot reach the destination of the relay ${relay}; it leaves its messages to others`,
     advice: 'Look at its log (relay-down), and at the network between it and the broker. It tries again by itself.',
   }))
 }
@@ -67,7 +69,7 @@ function stuckFinding({ name }: Live): Finding {
     level: 'error',
     message: `the worker ${name} is alive, but its handlers get no connection; it has left its messages to others`,
     advice:
-      'Something keeps all connections of its pool: look for clients that are not released, and for transactions that are left open. It takes part again by itself.',
+      'All connections of its pool are in use: look for clients that are not released, and for transactions that are left open. The worker recovers by itself.',
   }
 }
 
@@ -80,7 +82,7 @@ function consumerFindings(
   const { waiting = 0, retrying = 0 } = consumers.find(({ consumer }) => consumer === name) ?? {}
   const types = subscriptions.filter(({ consumer }) => consumer === name).map(({ type }) => type)
   const all = live.filter(({ serves }) => serves.consumers.has(name))
-  // Those whose handlers cannot run have lanes only if there is nobody else.
+  // Stuck workers have lanes only if there is no other worker.
   const able = all.filter(({ serves }) => !serves.stuck)
   const serving = able.length > 0 ? able : all
   if (serving.length === 0) return unserved(name, waiting + retrying, types.length > 0)
@@ -94,7 +96,7 @@ function consumerFindings(
   ]
 }
 
-/** The same name in applications of different sources; what they handle may differ between versions of one application. */
+/** Applications of different sources that use one consumer name. Their types prove nothing: versions of one application differ too. */
 function namesakes(name: string, live: readonly Live[]): readonly Finding[] {
   const sources = [...new Set(live.flatMap(({ serves }) => serves.source ?? []))].sort()
   if (sources.length < 2) return []
@@ -116,7 +118,7 @@ function unserved(name: string, open: number, subscribed: boolean): readonly Fin
         check: 'workers',
         level: 'error',
         message: `${messages(open)} of the consumer ${name} ${open === 1 ? 'waits' : 'wait'}, and no live worker serves it`,
-        advice: `Start a worker that consumes it${subscribed ? `; ${forget} keeps more from coming` : ''}.`,
+        advice: `Start a worker that consumes it${subscribed ? `; ${forget} stops new messages` : ''}.`,
       },
     ]
   }
@@ -139,7 +141,7 @@ function orphaned(name: string, types: readonly string[]): readonly Finding[] {
       level: 'warning',
       message: `no live worker of the consumer ${name} handles ${types.join(', ')}, which it has subscribed to`,
       advice:
-        'Such messages wait until a worker handles the type. After a deployment that has dropped it for good: stop the workers, npx hapax consumers remove, and start them; remove what still delivers it, such as the binding of a queue.',
+        'Such messages wait until a worker handles the type. If a deployment has dropped the type for good: stop the workers, run npx hapax consumers remove, and start them again; also remove what still delivers it, such as the binding of a queue.',
     },
   ]
 }
@@ -158,7 +160,7 @@ function relayFindings({ relay, waiting }: StoreStatus['relays'][number], live: 
   ]
 }
 
-/** How many workers share the lanes, and how evenly; each share is of those who handle one type. */
+/** How many workers share the lanes, and how evenly. Each share has the workers that handle one type. */
 function served(name: string, shares: readonly (readonly Live[])[], workers: number): Finding {
   const sizes = shares.flatMap((share) => {
     const ids = share.map(({ id }) => id)

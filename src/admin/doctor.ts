@@ -3,10 +3,10 @@ import type { ClaimStore, Finding, Growth, Store, StoreKeys, StoreSchema, StoreS
 import { workerFindings } from './doctor-workers.ts'
 import { type DoctorOptions, type GrowthLimits, grown, growthFindings, growthLimits } from './growth.ts'
 
-/** The parts of a store that tell how it is. */
+/** The parts of a store that `doctor` looks at. */
 type Looked = Pick<Store<never>, 'schema' | 'admin' | 'subscriptions' | 'keys'>
 
-/** Looks at the store and at what the workers made of it. A look that fails is a finding as well. */
+/** Checks the schema, the settings of the database, the workers and the growth of tables. A check that fails is itself a finding. */
 export async function doctor(
   store: Looked,
   now: () => number,
@@ -30,10 +30,10 @@ export async function doctor(
   return [...schema, ...settings, ...waiting, ...(await attempt('held keys', () => keyFindings(store.keys)))]
 }
 
-/** Receipts of one consumer that are looked at: enough to see whether they are deleted in time. */
+/** How many receipts of one consumer are looked at: enough to see whether they are deleted in time. */
 const SAMPLE = 1_000
 
-/** The consumers that have receipts of finished messages that are older than this, among the first ones of each. */
+/** The consumers with finished receipts older than this, judged by a sample: a full count would take long on large tables. */
 async function withOldReceipts(
   admin: Looked['admin'],
   { consumers }: StoreStatus,
@@ -49,7 +49,7 @@ async function withOldReceipts(
   return found
 }
 
-/** The same for a store that only knows leases. */
+/** The same for a claim store, which has no schema and no worker rows. */
 export async function leaseDoctor(store: ClaimStore, options: DoctorOptions = {}): Promise<readonly Finding[]> {
   const limits = growthLimits(options)
   const findings = await attempt('store', async () => (await store.admin.checkup()).findings)
@@ -69,13 +69,13 @@ async function attempt(check: string, look: () => Promise<readonly Finding[]>): 
 }
 
 function adviceOn(error: unknown): string {
-  if (isHapaxError(error, 'store-unavailable')) return 'See to it that the database can be reached, and run this again.'
+  if (isHapaxError(error, 'store-unavailable')) return 'Make sure that the database can be reached, and run this again.'
   if (isHapaxError(error, 'schema-drift')) return 'Use the version of hapax that made the schema, or another schema.'
-  if (isDenied(error)) return 'Run this as the user of hapax, or grant this user what it may not do.'
-  return 'Run this again; if it stays, the message says what the database did not like.'
+  if (isDenied(error)) return 'Run this as the user of hapax, or grant this user the missing permission.'
+  return 'Run this again. If the error persists, the message says what the database refused.'
 }
 
-/** Whether the database said that this user may not. */
+/** Whether the database denied this user the access. */
 function isDenied(error: unknown): boolean {
   if (typeof error !== 'object' || error === null || !('code' in error)) return false
   const { code } = error

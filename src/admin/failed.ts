@@ -34,26 +34,28 @@ export type FailedQuery = Omit<FailedFilter, 'limit'> & { readonly limit?: numbe
 
 /** Options of `failed.edit`. */
 export interface EditOptions {
+  /** Who edits, and why, for the audit. */
   readonly by?: By
   /** The id of the new message. @default a fresh one */
   readonly id?: string
 }
 
-/** What a person knows of an outside call. */
+/** What a person has found out about an outside call. */
 export interface SettleOptions {
   /** The name of the effect. */
   readonly effect: string
   /**
-   * `done`: it happened, and this is what it returned. `not-done`: it did certainly not. `retry`: nobody knows, and it may be made
-   * again, with the same key.
+   * `done`: it happened, and returned `result`. `not-done`: it certainly did not happen. `retry`: it is unknown, and the call may be
+   * repeated with the same key.
    */
   readonly as: 'done' | 'not-done' | 'retry'
   /** What the call returned; for `done` only. @default nothing */
   readonly result?: unknown
+  /** Who settles it, and why, for the audit. */
   readonly by?: By
 }
 
-/** What tools for failed messages need to know of their hapax. */
+/** What the tools for failed messages need. */
 export interface FailedMessagesOptions {
   readonly store: { readonly failed: Omit<StoreFailed, 'edit'>; readonly journal: StoreJournal }
   readonly clock: Clock
@@ -61,7 +63,7 @@ export interface FailedMessagesOptions {
   readonly wake: () => void
 }
 
-/** What the failed store needs beside that. */
+/** What the failed store needs in addition, for edits. */
 export interface FailedStoreOptions extends FailedMessagesOptions {
   readonly store: { readonly failed: StoreFailed; readonly journal: StoreJournal }
   readonly mintId: () => string
@@ -69,11 +71,11 @@ export interface FailedStoreOptions extends FailedMessagesOptions {
 }
 
 /**
- * Failed messages: look, try again, or give up. Of several people who do something to one message at the same
- * time one succeeds; the others get `not-found`. Everything that is done is written to the audit with it.
+ * Failed messages: list, retry, settle, discard. If several people act on one message at the same time, one succeeds and the others get
+ * `not-found`. Every action is written to the audit in its own transaction.
  *
- * `commit-unknown`: the link broke during the commit, and the message is not there any more. It was done, by this call or
- * by another one at the same moment; `explain` shows which. It is never done twice.
+ * `commit-unknown`: the connection broke during the commit, and the message is no longer there. The action was taken, by this call or
+ * by another one at the same moment; `explain` shows which. It is never taken twice.
  */
 export class FailedMessages {
   readonly #options: FailedMessagesOptions
@@ -95,12 +97,12 @@ export class FailedMessages {
     return this.#failed.list(before === undefined ? filter : { ...filter, before: checkedSeq(before) })
   }
 
-  /** How many there are. */
+  /** How many failed messages there are. */
   async count(where: FailedWhere = {}): Promise<number> {
     return this.#failed.count(failedWhere(where))
   }
 
-  /** Failed messages that look alike, the largest group first. */
+  /** Failed messages grouped by consumer, type, reason and error, the largest group first. */
   async groups(query: FailedWhere & { readonly limit?: number } = {}): Promise<readonly FailedGroup[]> {
     object('query', query)
     const { limit, ...where } = query
@@ -113,9 +115,9 @@ export class FailedMessages {
   }
 
   /**
-   * Tries a message again under its own id, due at once: from its place if it holds its key, else at the end of its key.
-   * Rejects with `not-found` if it is not there, or was replaced; with `conflict` if its id belongs to another message: under it
-   * that one's outside calls would pass for its own; and with `not-whole` if only a stub of it could be kept.
+   * Tries a message again under its own id, due at once: from its place if it holds its key, else at the end of its key. Rejects with
+   * `not-found` if it is not there, or was replaced; with `conflict` if its id belongs to another message, whose outside calls would be
+   * taken for its own; and with `not-whole` if only a part of it could be kept.
    */
   async retry(seq: string, by?: By): Promise<void> {
     if (!(await this.#retry(checkedSeq(seq), auditOf('retry', by)))) throw notFound(seq)
@@ -128,16 +130,15 @@ export class FailedMessages {
     return this.#all(where, options, (seq) => this.#retry(seq, audit))
   }
 
-  /** The journal of a failed message: its outside calls, in the order in which they were begun, and its notes. */
+  /** The journal of a failed message: its outside calls, in the order in which they began, and its notes. */
   async effects(seq: string): Promise<readonly EffectRow[]> {
     return effectsOf(this.#options.store.journal, await this.#existing(seq))
   }
 
   /**
-   * Says what became of an outside call that nobody knew about, and tries its message again. What was said wrongly may be said anew
-   * while the message is failed and the call has not been made since: if the handler failed for a missing or wrong result, say the
-   * right one. Rejects with `not-found` if there is no such message or effect, and with `conflict` if the call is known to have ended
-   * otherwise.
+   * Records whether an unknown outside call happened, and retries its message. A wrong settlement can be corrected as long as the
+   * message is failed and the call has not been made since; for example if the handler failed because of a wrong result. Rejects with
+   * `not-found` if there is no such message or effect, and with `conflict` if the journal knows that the call ended otherwise.
    */
   async settle(seq: string, options: SettleOptions): Promise<void> {
     noOthers('options', options, ['effect', 'as', 'result', 'by'])
@@ -153,7 +154,7 @@ export class FailedMessages {
     if (known === undefined) throw noEffect(seq, ref.name)
     const settled = await journal.settle(ref, end, audit)
     if (!settled && (known.state !== end.state || known.result !== end.result)) throw settledBefore(known)
-    // Whoever is interrupted here finds the message still failed, and its effect settled.
+    // If the process ends here, the message is still failed and its effect is settled: the call can be repeated.
     await this.retry(seq, options.by)
   }
 
@@ -184,7 +185,7 @@ export class FailedMessages {
     return there
   }
 
-  /** What waits behind a discarded message may go on. */
+  /** Wakes the workers, because messages behind a discarded one may be due now. */
   async #discard(seq: string, audit: Audit): Promise<boolean> {
     const there = await this.#failed.discard(seq, audit)
     if (there) this.#options.wake()
@@ -204,7 +205,7 @@ export class FailedMessages {
   }
 }
 
-/** The failed store: what can be done with failed messages, and edits. */
+/** The failed store of a store with transactions: all of `FailedMessages`, and edits. */
 export class FailedStore extends FailedMessages {
   readonly #options: FailedStoreOptions
 
@@ -215,11 +216,11 @@ export class FailedStore extends FailedMessages {
   }
 
   /**
-   * Puts a message with other data in the place of a failed one. It has an id of its own, because what came under the old
-   * id stays what it was; `causationId` names the old one, which stays in the failed store as replaced.
-   * Rejects with `not-found` if it is not there, or was replaced before, and with `conflict` if the id was used before,
-   * or if it has made outside calls: those would be made again, with other keys. A stub takes the whole data, unless not even its
-   * type and key could be kept as they were: `not-whole`.
+   * Replaces a failed message by one with other data. The new message has an id of its own, because an id stands for one payload;
+   * its `causationId` names the old one, which stays in the failed store as replaced.
+   * Rejects with `not-found` if the message is not there, or was replaced before; with `conflict` if the new id was used before, or if
+   * the message has made outside calls, which would be repeated under other keys; and with `not-whole` if not even its type and key
+   * could be kept as they were.
    */
   async edit(seq: string, data: unknown, options: EditOptions = {}): Promise<{ readonly id: string }> {
     noOthers('options', options, ['by', 'id'])
@@ -237,7 +238,7 @@ export class FailedStore extends FailedMessages {
   }
 }
 
-/** The journal under an id that belongs to another message is that one's. */
+/** The journal of a failed message. One that came under the id of another message has none: that journal is not its own. */
 async function effectsOf(
   journal: StoreJournal,
   { origin, reason, consumer, message }: FailedMessage,
@@ -245,7 +246,7 @@ async function effectsOf(
   return origin === 'outbox' || reason === 'conflict' ? [] : journal.of(consumer, message.messageKey)
 }
 
-/** Under a new id its outside calls would be made again, with other keys. */
+/** Refuses to edit a message that has made outside calls: under a new id they would be repeated with other keys. */
 async function refuseCalled(journal: StoreJournal, failed: FailedMessage): Promise<void> {
   const { seq } = failed
   const made = (await effectsOf(journal, failed)).find(({ name, state }) => name !== '' && state !== 'not-done')
@@ -265,7 +266,7 @@ function notItsOwnId({ seq, message: { id, source } }: FailedMessage): HapaxErro
   )
 }
 
-/** Of a message that could not be kept whole there is nothing that a handler may have. */
+/** Refuses a message of which only a part could be kept: a handler must not get half a payload. */
 function refuseStub({ seq, message }: FailedMessage): void {
   const stub = stubOf(message)
   if (stub === undefined) return
@@ -309,8 +310,7 @@ function settlement({ effect, as, result }: SettleOptions): EffectEnd {
   word('as', ['done', 'not-done', 'retry'], as)
   if (as !== 'done') {
     if (result !== undefined) expected('result', `absent unless the effect is 'done'`, result)
-    const message =
-      as === 'retry' ? `made again, although nobody knows whether '${effect}' happened` : 'settled by hand'
+    const message = as === 'retry' ? `repeated, although it is unknown whether '${effect}' happened` : 'settled by hand'
     return { state: 'not-done', result: null, error: { name: SETTLED, message } }
   }
   const json = result === undefined ? '' : jsonOf('result', result)

@@ -1,10 +1,10 @@
 import { noOthers, positiveInteger, spanMs } from '../base/index.ts'
 import type { Finding, GrowingTable, Growth, StoreStatus } from '../contracts/index.ts'
 
-/** From which size and age on `doctor` warns, by table. */
+/** The size and age of each table from which on `doctor` warns. */
 export interface DoctorOptions {
   /**
-   * How many rows a table may have, estimated where the database does so.
+   * How many rows a table may have. Large tables are estimated, where the database can.
    * @default inbox and outbox 100_000, failed 10_000, receipts 50_000_000, effects and sent 10_000_000, audit 1_000_000
    */
   readonly maxRows?: Partial<Record<GrowingTable, number>>
@@ -15,10 +15,10 @@ export interface DoctorOptions {
   readonly maxAgeMs?: Partial<Record<AgingTable, number>>
 }
 
-/** Tables whose oldest row can be found; effects live as long as their receipts. */
+/** Tables whose oldest row can be found cheaply. Effects are deleted together with their receipts. */
 type AgingTable = Exclude<GrowingTable, 'effects'>
 
-/** The same with every default filled in. */
+/** The limits with every default filled in. */
 export interface GrowthLimits {
   readonly maxRows: Readonly<Record<GrowingTable, number>>
   readonly maxAgeMs: Readonly<Record<AgingTable, number>>
@@ -80,7 +80,7 @@ export function growthLimits(options: DoctorOptions = {}): GrowthLimits {
   return limits
 }
 
-/** Which tables are larger, or have older rows, than they should. What waits and what failed is counted, the rest is estimated. */
+/** Finds tables that are too large, or have rows that are too old. Waiting and failed messages are counted, the rest is estimated. */
 export function growthFindings(
   growth: readonly Growth[],
   status: StoreStatus,
@@ -96,7 +96,7 @@ export function growthFindings(
   return [{ check: 'growth', level: 'ok', message: 'no table has grown beyond its limit', advice: '' }]
 }
 
-/** With the exact number, where `status` has it. */
+/** Replaces the estimate by the exact number, where `status` has it. */
 function counted(growth: Growth, { consumers, relays }: StoreStatus): Growth {
   const sum = (numbers: readonly number[]): number => numbers.reduce((all, each) => all + each, 0)
   if (growth.table === 'inbox') {
@@ -106,7 +106,7 @@ function counted(growth: Growth, { consumers, relays }: StoreStatus): Growth {
   return growth
 }
 
-/** What is wrong with the size and the age of one table. */
+/** The findings about the size and the age of one table. */
 export function grown({ table, rows, oldestMs }: Growth, { maxRows, maxAgeMs }: GrowthLimits): readonly Finding[] {
   const found: Finding[] = []
   if (rows !== undefined && rows > maxRows[table]) {

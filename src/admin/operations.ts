@@ -1,3 +1,5 @@
+// Tools for operators: held keys, published messages, consumers and relays.
+
 import type { Clock } from '../base/index.ts'
 import { callback, flag, HapaxError, nameText, noOthers, object, signalOption, text, word } from '../base/index.ts'
 import type {
@@ -21,7 +23,7 @@ import { type BulkOptions, type BulkSummary, bulk, checkedSeq, pageSize } from '
 import { inSteps, type StepOptions } from './cleanup.ts'
 import { type Chosen, chosenSent, sentWhere } from './where.ts'
 
-/** Keys that wait behind a message that failed for good. */
+/** Keys whose messages wait behind one that failed for good. */
 export class Keys {
   readonly #store: StoreKeys
   readonly #wake: () => void
@@ -32,7 +34,7 @@ export class Keys {
     this.#wake = wake
   }
 
-  /** The keys that wait, longest first. */
+  /** The keys that are held, the longest held first. */
   async list(query: { readonly limit?: number } = {}): Promise<readonly HeldKey[]> {
     noOthers('query', query, ['limit'])
     return this.#store.list(pageSize(query.limit))
@@ -81,7 +83,7 @@ export class Sent {
     return this.#store.list(before === undefined ? filter : { ...filter, before: checkedSeq(before) })
   }
 
-  /** How many there are. */
+  /** How many there are. Counted in pages, so that no single statement reads a large table. */
   async count(where: SentWhere = {}): Promise<number> {
     const which = sentWhere(where)
     let counted = 0
@@ -93,7 +95,7 @@ export class Sent {
     }
   }
 
-  /** Publishes a message again, under its own id: whoever had it takes it for a duplicate. Rejects with `not-found`. */
+  /** Publishes a message again under its own id, so that consumers that have taken it see a duplicate. Rejects with `not-found`. */
   async republish(seq: string, by?: By): Promise<void> {
     if (!(await this.#republish(checkedSeq(seq), auditOf('republish', by)))) {
       throw notFound(`there is no published message ${seq}`, { seq })
@@ -149,17 +151,18 @@ export class Sent {
   }
 }
 
+/** How many rows one step of `count` reads. */
 const COUNTED_AT_ONCE = 1_000
 const PURGED_AT_ONCE = 500
 
-/** A consumer as `subscriptions` has it. */
+/** A consumer as the store knows it from its subscriptions. */
 export interface KnownConsumer {
   readonly name: string
   readonly types: readonly string[]
   readonly ordered: boolean
 }
 
-/** The consumers that the store knows, whichever process they belong to. */
+/** The consumers that the store knows, of all processes. */
 export class Consumers {
   readonly #store: StoreSubscriptions
 
@@ -183,7 +186,7 @@ export class Consumers {
   }
 
   /**
-   * Forgets the subscriptions of a consumer that is not deployed any more: nothing is delivered to it locally from now on.
+   * Deletes the subscriptions of a consumer that is no longer deployed: nothing is delivered to it locally from now on.
    * Its receipts, inbox and failed messages stay. A worker that starts with it subscribes it again. Rejects with `not-found`.
    */
   async remove(name: string, by?: By): Promise<void> {
@@ -201,12 +204,12 @@ export class Relays {
     this.#store = store
   }
 
-  /** Every relay with where it goes and what waits. */
+  /** Every relay with its destination and the messages that wait. */
   async list(): Promise<StoreStatus['relays']> {
     return (await this.#store.admin.status()).relays
   }
 
-  /** Says that a relay goes to another destination from now on; workers with the old one refuse to start. */
+  /** Records a new destination for a relay. Workers with the old one refuse to start from now on. */
   async move(name: string, destination: string, by?: By): Promise<void> {
     const where = nameText('destination', destination, MAX_TEXT_BYTES)
     await this.#store.outbox.recordRelay(nameText('name', name), where, auditOf('move', by))

@@ -1,14 +1,16 @@
+// Conditions that select failed and published messages, checked once for lists and for changes.
+
 import { expected, flag, noOthers, spanMs, text, word } from '../base/index.ts'
 import type { FailedWhere, SentWhere } from '../contracts/index.ts'
 import { MAX_TEXT_BYTES } from '../message/index.ts'
 
-/** Which rows a change to many of them is about: what the conditions say, or all of them, if that is said. */
+/** Selects the rows of a change to many: by conditions, or explicitly all of them. */
 export type Chosen<Where> = Where & {
-  /** All there are; instead of conditions. */
+  /** All rows; instead of conditions. */
   readonly all?: true
 }
 
-/** Throws if the value of a condition is not a possible one. */
+/** Throws if the value of a condition is not valid. */
 type Check = (name: string, value: unknown) => unknown
 
 /** How each condition is checked. */
@@ -30,22 +32,22 @@ const FAILED: Checks<FailedWhere> = {
 
 const SENT: Checks<SentWhere> = { relay: scopeName, type: typeName, olderThanMs: spanMs, newerThanMs: spanMs }
 
-/** Conditions on failed messages, checked; a copy, because the caller may go on changing its own. */
+/** Checked conditions on failed messages. A copy, because the caller may change its own later. */
 export function failedWhere(where: FailedWhere): FailedWhere {
   return checked(where, FAILED)
 }
 
-/** Conditions on published messages, checked. */
+/** Checked conditions on published messages. */
 export function sentWhere(where: SentWhere): SentWhere {
   return checked(where, SENT)
 }
 
-/** What a change to many failed messages is about. */
+/** The failed messages that a change selects. */
 export function chosenFailed(where: Chosen<FailedWhere>): FailedWhere {
   return chosen(where, FAILED, ({ all, ...conditions }) => conditions)
 }
 
-/** What a change to many published messages is about. */
+/** The published messages that a change selects. */
 export function chosenSent(where: Chosen<SentWhere>): SentWhere {
   return chosen(where, SENT, ({ all, ...conditions }) => conditions)
 }
@@ -54,7 +56,7 @@ function checked<Where extends object>(where: Where, checks: Readonly<Record<str
   noOthers('query', where, Object.keys(checks))
   const copy = { ...where }
   for (const [name, value] of Object.entries(where)) {
-    // A condition without a value is none; stores go by the names that are there.
+    // In a list, a condition without a value means no condition. Stores look at the names that are present.
     if (value === undefined) Reflect.deleteProperty(copy, name)
     else checks[name]?.(name, value)
   }
@@ -83,7 +85,7 @@ function chosen<Where extends object>(
   return which
 }
 
-/** Whose message, where that is said. */
+/** Checks the optional source of a message. */
 export function sourceOption(source: string | undefined): string | undefined {
   return source === undefined ? undefined : text('source', source, MAX_TEXT_BYTES)
 }

@@ -193,7 +193,7 @@ export function retryPolicy(retry: RetryOptions = {}): RetryPolicy {
   })
 }
 
-/** Refuses deliveries to a consumer that is not enabled: whoever sent them keeps them. */
+/** Refuses deliveries to a consumer that is not enabled, so that they stay with their sender. */
 export function refuseDisabled(name: string, { enabled }: Pick<ConsumerSettings, 'enabled'>): void {
   if (enabled) return
   throw new HapaxError(

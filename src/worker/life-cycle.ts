@@ -11,7 +11,7 @@ import {
 } from '../base/index.ts'
 import type { StopOptions } from '../contracts/index.ts'
 
-/** Reads a subscription, as far as its worker's life cycle is concerned. */
+/** A reader of a subscription, as the life cycle sees it. */
 interface Reading {
   start(): Promise<void>
   /** Stops taking messages. */
@@ -21,7 +21,7 @@ interface Reading {
   readonly running: readonly Promise<void>[]
 }
 
-/** What one round of a worker found. */
+/** The result of one round of a worker. */
 export interface Round {
   /** Nothing is due and nothing is in hand. */
   readonly drained: boolean
@@ -29,21 +29,21 @@ export interface Round {
   readonly restMs: number
 }
 
-/** What a worker does; the life cycle says when. */
+/** The steps of a worker; the life cycle decides when each is taken. */
 export interface WorkerSteps {
   readonly clock: Clock
   readonly random: Random
-  /** Checks what can be checked, and joins the other workers. Returns what reads its subscriptions. */
+  /** Checks the settings, and joins the other workers. Returns the readers of its subscriptions. */
   prepare(): Promise<readonly Reading[]>
   /** It runs now. */
   started(): void
-  /** Looks once and begins what is due. `asked`: `drain` waits for the answer. */
+  /** Looks once and begins with what is due. `asked`: `drain` waits for the result. */
   round(asked: boolean): Promise<Round>
-  /** Takes nothing more, and lets others have what has not begun. */
+  /** Takes no more messages, and releases those that have not begun. */
   halt(): Promise<unknown>
   /** What has begun, apart from subscriptions. */
   running(): readonly Promise<unknown>[]
-  /** Other work that has to end, after what runs. */
+  /** Ends other work, such as cleaning. */
   ended?(): Promise<unknown>
   /** `start` failed, or the worker has stopped. */
   left?(): Promise<unknown>
@@ -52,7 +52,10 @@ export interface WorkerSteps {
   report(error: Error): void
 }
 
-/** From `start` to `stop`: the state of a worker, its loop, and how it winds up. */
+/**
+ * The life of a worker from `start` to `stop`: its state, its loop, and its orderly end. Shared by workers on stores with transactions
+ * and on claim stores.
+ */
 export class LifeCycle {
   readonly #steps: WorkerSteps
   readonly #wakeUp = new Signal()
@@ -103,7 +106,7 @@ export class LifeCycle {
 
   async stop(options: StopOptions): Promise<void> {
     const limitMs = deadlineOf(options)
-    // A second call with a shorter deadline counts.
+    // Each call sets its own timer, so that a second call may shorten the deadline of the first.
     const cancel = this.#steps.clock.after(limitMs, () => this.#abort.abort(stopped()))
     this.#stopped ??= this.#stop()
     await this.#stopped.finally(cancel)
@@ -160,7 +163,7 @@ export class LifeCycle {
   }
 
   async #round(): Promise<number> {
-    // What asks during a round is answered by the next one: this one may have missed what was published meanwhile.
+    // A `drain` that is called during a round waits for the next one: this round may have missed what was published meanwhile.
     const asking = this.#asking.splice(0)
     try {
       const { drained, restMs } = await this.#steps.round(asking.length > 0)
@@ -181,7 +184,7 @@ export class LifeCycle {
   }
 
   async #stop(): Promise<void> {
-    // A start that is under way finishes first, one way or the other.
+    // Wait for a start that is under way: only then is it known what has to be stopped.
     await this.#started?.catch(() => {})
     if (this.#state === 'running') await this.#windUp()
     this.#state = 'stopped'
@@ -200,12 +203,12 @@ export class LifeCycle {
     await Promise.race([handedOver, aborted(this.signal)])
     const finished: Promise<unknown> = Promise.allSettled([this.#loop, this.#steps.ended?.(), this.#finished()])
     await Promise.race([finished, aborted(this.signal)])
-    // What was aborted still records that it was.
+    // Aborted handlers still get time to record that they were aborted.
     if (this.signal.aborted) await within(this.#steps.clock, ABORT_MS, finished, () => {})
     await this.#close()
   }
 
-  /** What ends may begin something else: a confirmed message has to be deleted, and the last look may have found more. */
+  /** Repeats, because work that ends may begin other work: a confirmed message is deleted, and the last look may have found more. */
   async #finished(): Promise<void> {
     await this.#loop
     for (let running = this.#running(); running.length > 0; running = this.#running()) await Promise.allSettled(running)
@@ -221,6 +224,7 @@ export class LifeCycle {
   }
 }
 
+/** The longest pause after a failed round; short enough to notice soon that the database is back. */
 const MAX_BACK_OFF_MS = 10_000
 /** How long aborted work may take to record that it was aborted. */
 const ABORT_MS = 5_000
@@ -239,7 +243,7 @@ function aborted(signal: AbortSignal): Promise<void> {
   })
 }
 
-/** Waits for what a broker does at the start, but not beyond the worker's own end. */
+/** Waits for a broker at the start, but not longer than the worker lives: a broker that never replies must not block `stop`. */
 export async function unlessStopped(signal: AbortSignal, work: () => Promise<void> | undefined): Promise<void> {
   const closed = new HapaxError('closed', 'the worker was stopped before it had started')
   if (signal.aborted) throw closed

@@ -4,16 +4,16 @@ import { asError, isHapaxError } from '../base/index.ts'
 import type { StoreWorkers, WorkerRow } from '../contracts/index.ts'
 import { lanesOf, ownerOf } from '../message/index.ts'
 
-/** What a worker serves. */
+/** What a worker serves, as its row tells the other workers. */
 export interface Serves {
   /** The application of the worker: the source of what it publishes. Undefined: its row does not say. */
   readonly source: string | undefined
   /** Types by consumer. */
   readonly consumers: ReadonlyMap<string, readonly string[]>
   readonly relays: readonly string[]
-  /** None of its handlers can run: their messages are for others, if there are any. */
+  /** Its handlers cannot run: other workers take its messages, if there are any. */
   readonly stuck: boolean
-  /** The relays whose destination it does not reach: their messages are for others, if there are any. */
+  /** Relays whose destination it cannot reach: other workers take their messages, if there are any. */
   readonly missing: readonly string[]
 }
 
@@ -24,20 +24,20 @@ export interface MembershipOptions {
   readonly random: Random
   readonly logger: Logger
   readonly serves: Omit<Serves, 'stuck' | 'missing'>
-  /** Within this time others take over when this worker dies. */
+  /** The time within which other workers take over when this one dies. */
   readonly takeoverMs: number
   /** What the worker has in hand, for the heartbeat. */
   inHand(): { readonly seqs: readonly string[]; readonly alone: boolean }
   /** The lanes have changed. */
   changed(): void
-  /** The others held this worker to be dead: what it has not begun may be theirs by now. */
+  /** Other workers presumed this one dead: they may have taken what it has not begun. */
   buried(): void
   report(error: Error): void
 }
 
 /**
- * This worker among the others: a heartbeat on its row, and which lanes are whose. Lanes only share the work; rows decide
- * who may do it, so that it does not matter when two workers disagree for a moment.
+ * This worker among the others: keeps its row alive with a heartbeat, and computes which lanes belong to which worker. Lanes only share
+ * out the work; locks on rows decide who may do it. So it is harmless if two workers disagree for a moment.
  */
 export class Membership {
   readonly #options: MembershipOptions
@@ -46,26 +46,26 @@ export class Membership {
   #id = ''
   #others: readonly { readonly id: string; readonly serves: Serves }[] = []
   #lanes = new Map<string, readonly number[]>()
-  /** Types that some process has handled by name, by consumer; also those of processes that are gone. */
+  /** Types that a process handles by name, by consumer; including those of processes that are gone. */
   readonly #named = new Map<string, Set<string>>()
   #heardAt = 0
   #state: 'new' | 'joined' | 'left' = 'new'
   #stuck = false
   readonly #missing = new Set<string>()
   readonly #namesakes = new Set<string>()
-  /** What the others were told last. */
+  /** What our row says, to notice a change. */
   #told = ''
   #cancel: () => void = () => {}
   #beating: Promise<void> = Promise.resolve()
 
   constructor(options: MembershipOptions) {
     this.#options = options
-    // A worker is held to be dead after two thirds; the others notice at their next heartbeat.
+    // A worker is presumed dead after two thirds of the time; the last third is for the others to notice, at their next heartbeat.
     this.#beatMs = options.takeoverMs / 5
     this.#ttlMs = (options.takeoverMs * 2) / 3
   }
 
-  /** Says hello, under a new random name, and begins to beat. */
+  /** Writes a row under a new random id, and starts the heartbeat. */
   async join(): Promise<void> {
     await this.#hello()
     await this.#beat()
@@ -73,7 +73,7 @@ export class Membership {
     this.#schedule()
   }
 
-  /** Whether this worker was heard recently enough for the others to count on it. */
+  /** Whether the last heartbeat is recent enough that no other worker presumes this one dead. */
   get alive(): boolean {
     return this.#state === 'joined' && this.#options.clock.monotonic() - this.#heardAt < this.#ttlMs
   }
@@ -83,12 +83,12 @@ export class Membership {
     return this.#heardAt > time
   }
 
-  /** Whoever slept past its heartbeat is dead to the others: it says hello again before it goes on. */
+  /** A worker that missed its heartbeats, for example in a suspended machine, joins again before it continues. */
   async ensureAlive(): Promise<void> {
     if (!this.alive) await this.#inTurn()
   }
 
-  /** Notes what the worker is about to run. After a beat that is under way, which may say less. */
+  /** Notes what the worker is about to run. Waits for a heartbeat under way, which would overwrite the note with an older one. */
   note(): Promise<void> {
     return this.#inTurn(async () => {
       const { store, inHand } = this.#options
@@ -96,7 +96,7 @@ export class Membership {
     })
   }
 
-  /** Tells the others whether handlers can run here. While they cannot, what this worker serves is theirs. */
+  /** Tells the other workers whether handlers can run here. While they cannot, the others serve its consumers. */
   async able(able: boolean): Promise<void> {
     this.#stuck = !able
     await this.#inTurn()
@@ -118,17 +118,18 @@ export class Membership {
     )
   }
 
-  /** Whether some process handles this type of this consumer by name, or has; see `OTHERS`. */
+  /** Whether a process handles, or has handled, this type of this consumer by name; see `OTHERS`. */
   isNamed(consumer: string, type: string): boolean {
     return this.#named.get(consumer)?.has(type) ?? false
   }
 
-  /** Some process handles this type of this consumer by name. */
+  /** Records that a process handles this type of this consumer by name. */
   learn(consumer: string, type: string): void {
     const types = this.#named.get(consumer) ?? new Set()
     this.#named.set(consumer, types.add(type))
   }
 
+  /** The lanes of this worker among those that serve this relay. */
   lanesOfRelay(relay: string): readonly number[] {
     return this.#lanesOf(
       ['relay', relay],
@@ -137,12 +138,12 @@ export class Membership {
     )
   }
 
-  /** Whether something that one worker does at a time is for this one to do. */
+  /** Whether this worker is the one, among those that qualify, that does a task for all. */
   owns(thing: string, who: (serves: Serves) => boolean): boolean {
     return ownerOf(thing, this.#who(who)) === this.#id
   }
 
-  /** Goes, so that others take over at once. */
+  /** Deletes the row, so that others take over at once instead of after a timeout. */
   async leave(): Promise<void> {
     // A start that failed before has no row to delete.
     if (this.#id === '') return
@@ -153,18 +154,18 @@ export class Membership {
     try {
       await this.#options.store.leave(this.#id)
     } catch (error) {
-      // It will be held to be dead in time.
+      // Not fatal: the worker will be presumed dead in time.
       this.#options.report(asError(error))
     }
   }
 
-  /** `unable`: those that have lanes only if nobody else is there. */
+  /** `unable`: workers that get lanes only if there is no other worker. */
   #lanesOf(
     what: readonly string[],
     who: (serves: Serves) => boolean,
     unable: (serves: Serves) => boolean = () => false,
   ): readonly number[] {
-    // Not joined by a space or the like: a name may have it inside.
+    // As JSON, because a separator could be part of a name.
     const name = JSON.stringify(what)
     let lanes = this.#lanes.get(name)
     if (lanes === undefined) {
@@ -213,7 +214,7 @@ export class Membership {
 
   /** One beat or note at a time. */
   #inTurn(work: () => Promise<void> = () => this.#beat()): Promise<void> {
-    // Whoever has left does not come back by a late note.
+    // A late note must not bring back a worker that has left.
     const turn = this.#beating.then(() => (this.#state === 'left' ? undefined : work()))
     this.#beating = turn.catch(() => {})
     return turn
@@ -234,7 +235,7 @@ export class Membership {
     if (workers.some((worker) => !worker.alive && worker.id !== this.#id)) await this.#bury()
   }
 
-  /** Under a new name, by which the others learn what has changed. What is in hand is noted under both until then. */
+  /** Joins again under a new id, which makes the others read the row again. Messages in hand are noted under both ids meanwhile. */
   async #helloAgain(): Promise<void> {
     const { store, inHand, changed } = this.#options
     const before = this.#id
@@ -258,7 +259,7 @@ export class Membership {
     for (const other of others) this.#compare(other.name, servesOf(other))
   }
 
-  /** Warns once of another application with a consumer of this name. Types alone prove nothing: a new version may handle one more. */
+  /** Warns once about another application with a consumer of the same name. Types prove nothing: a new version may handle more. */
   #compare(worker: string, { source, consumers }: Serves): void {
     const { serves, logger } = this.#options
     if (source === undefined || source === serves.source) return
@@ -274,7 +275,7 @@ export class Membership {
     try {
       if ((await this.#options.store.bury()) > 0) this.#options.changed()
     } catch (error) {
-      // Two of us may do it at once; the next beat looks again.
+      // Two workers may bury the same row at once; the next heartbeat looks again.
       if (!isHapaxError(error, 'transaction-conflict')) throw error
     }
   }
@@ -294,7 +295,7 @@ function servesText({ source, consumers, relays, stuck, missing }: Serves): stri
   return JSON.stringify({ source, consumers: Object.fromEntries(consumers), relays, ...unable })
 }
 
-/** What a worker's row says that it serves; what another version wrote may be something else. */
+/** Reads what a worker serves from its row. Another version may have written something else, so that nothing is assumed. */
 export function servesOf({ serves }: Pick<WorkerRow, 'serves'>): Serves {
   try {
     const said: { [Name in keyof Serves]?: unknown } = JSON.parse(serves)

@@ -11,32 +11,32 @@ import type { Engine } from '../transaction/index.ts'
 export interface WorkerOptions<Tx> {
   /** Consumers whose inbox this worker works (retries, local delivery), and `consumer.from(…)` for those fed by a broker. */
   readonly consume?: readonly (Consumer<Tx> | Leased<Tx> | Source<Tx>)[]
-  /** Where the outbox goes: the relay that `createHapax` names, which is `default` unless it says otherwise. */
+  /** Where the outbox goes, for the relay that `createHapax` names (`default`, unless it says otherwise). @default no relay */
   readonly relay?: Destination
-  /** Where the outbox goes, by the name of the relay that a publish names. */
+  /** Where the outbox goes, by the name of the relay that a publish names. @default none */
   readonly relays?: Readonly<Record<string, Destination>>
-  /** For how long published messages are kept in `sent`, to look at or to publish again. @default not at all */
+  /** How long published messages are kept in `sent`, to look at or to publish again. @default not at all */
   readonly keepSentMs?: number
   /** The longest pause between two looks into the database; a publish in this process wakes the worker at once. @default 1_000 */
   readonly pollMs?: number
-  /** Within this time other workers take over what a dead one had. @default 15_000 */
+  /** The time within which other workers take over the messages of a dead one. @default 15_000 */
   readonly takeoverMs?: number
   /**
-   * Whether, and how, this worker deletes what is old: receipts after their consumer's `retentionMs`, sent messages after `keepSentMs`,
+   * Whether and how this worker deletes old rows: receipts after their consumer's `retentionMs`, sent messages after `keepSentMs`,
    * and the audit. @default true
    */
   readonly cleanup?: boolean | WorkerCleanup
 }
 
-/** How a worker deletes what is old. */
+/** How a worker deletes old rows. */
 export interface WorkerCleanup {
   /** The shortest pause between two passes; after a long pass the pause is longer. @default 3_600_000, one hour */
   readonly everyMs?: number
-  /** How long the audit is kept; 'forever' keeps it. @default 365 days */
+  /** How long entries of the audit are kept; 'forever' never deletes them. @default 365 days */
   readonly auditRetentionMs?: number | 'forever'
 }
 
-/** The same with every default filled in. */
+/** The options with every default filled in. */
 export interface WorkerSettings<Tx> {
   readonly consumers: readonly ConsumerCore<Tx>[]
   readonly sources: readonly Feed<Tx>[]
@@ -46,7 +46,7 @@ export interface WorkerSettings<Tx> {
   readonly takeoverMs: number
   /** The names of consumers that were given and are not enabled. */
   readonly disabled: readonly string[]
-  /** Undefined: it deletes nothing. */
+  /** Undefined: this worker deletes nothing. */
   readonly cleanup: Required<WorkerCleanup> | undefined
 }
 
@@ -124,7 +124,7 @@ function relaysOf<Tx>({ relay, relays = {} }: WorkerOptions<Tx>, own: string): R
   return all
 }
 
-/** How many transactions each consumer may run at once, so that the pool is enough for all of them and for control work. */
+/** How many transactions each consumer may run at once, so that the pool suffices for all of them and for heartbeats. */
 export function shareOut<Tx>(
   consumers: readonly ConsumerCore<Tx>[],
   pool: StoreFeatures['pool'],
@@ -145,7 +145,7 @@ export function shareOut<Tx>(
   return new Map(consumers.map((consumer) => [consumer, consumer.concurrency ?? each]))
 }
 
-/** Refuses what a subscription cannot give, and receipts that would be forgotten before the last redelivery. */
+/** Refuses order from a subscription that cannot give it, and receipts that would be deleted before the last redelivery. */
 export function checkSource({ consumer, subscription }: Pick<Feed<never, Fed>, 'consumer' | 'subscription'>): void {
   const { name } = consumer
   const { ordersKeys, horizonMs } = subscription.features
@@ -160,7 +160,7 @@ export function checkSource({ consumer, subscription }: Pick<Feed<never, Fed>, '
   checkHorizon({ consumer, subscription }, horizonMs)
 }
 
-/** Refuses receipts that would be forgotten before the last redelivery. */
+/** Refuses receipts that would be deleted before the last redelivery: it would then be taken as a new message. */
 export function checkHorizon(
   { consumer, subscription }: Pick<Feed<never, Fed>, 'consumer' | 'subscription'>,
   horizonMs: number | undefined,
@@ -169,18 +169,18 @@ export function checkHorizon(
   refuseShort(name, settings.retentionMs, horizonMs, `${subscription.name} may deliver a message again`)
 }
 
-/** What is allowed but hardly meant, in one sentence. */
+/** A warning about settings that are allowed but hardly intended. */
 export function warningOf<Tx>({ consumer, subscription }: Feed<Tx>): string | undefined {
   if (consumer.settings.onError !== 'rollback' || subscription.features.limitsRejects === true) return undefined
   return (
-    `${consumer.name} leaves retries to the broker (onError: 'rollback'), but nothing is known of a delivery limit of ` +
-    `${subscription.name}: a message that always fails would come for ever`
+    `${consumer.name} leaves retries to the broker (onError: 'rollback'), but ${subscription.name} has no known delivery limit: ` +
+    'a message that always fails would be delivered for ever'
   )
 }
 
 type Retention = Pick<ConsumerSettings, 'retry' | 'retentionMs'>
 
-/** Refuses receipts that would be forgotten while their message may still be tried again. */
+/** Refuses receipts that would be deleted while their message may still be retried. */
 export function checkRetention({ name, settings }: Pick<ConsumerCore<never>, 'name'> & { settings: Retention }): void {
   refuseShort(name, settings.retentionMs, retrySpanMs(settings.retry), 'its retries may go on')
 }
@@ -200,7 +200,7 @@ function refuseShort(
   )
 }
 
-/** The longest time between the first and the last attempt. */
+/** The longest time between the first and the last attempt. The loop is bounded, because `attempts` may be huge. */
 function retrySpanMs({ attempts, minDelayMs, maxDelayMs, factor }: RetryPolicy): number {
   let span = 0
   for (let attempt = 1; attempt < attempts && attempt < 10_000; attempt++) {
@@ -220,7 +220,7 @@ function spoken(ms: number): string {
   return `${Math.round((ms / size) * 10) / 10} ${name}`
 }
 
-/** A process that serves a consumer without the order that another one keeps would break it for both. */
+/** Refuses a consumer without order if another process keeps its order: messages would overtake each other for both. */
 export function refuseOrderless(
   consumers: readonly { readonly name: string; readonly ordered: boolean }[],
   recorded: readonly { readonly consumer: string; readonly ordered: boolean }[],
@@ -237,8 +237,8 @@ export function refuseOrderless(
 }
 
 /**
- * A relay goes where its first worker said. Either its destination has changed, or a second service on this database uses a relay that
- * belongs to the first one: moving it would then send the messages of both to the wrong place.
+ * Refuses a relay whose destination differs from the recorded one. Either the destination has changed, or a second service on this
+ * database uses the relay of the first: then each would send the messages of the other to the wrong place.
  */
 export function refuseMoved(relay: string, destination: string, recorded: string): void {
   if (recorded === destination) return

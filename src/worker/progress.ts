@@ -1,15 +1,15 @@
 import type { EventHub, Logger, Random } from '../base/index.ts'
 import { type Clock, errorFields, type HapaxError, isHapaxError, pause } from '../base/index.ts'
 
-/** Told by whatever hands messages to handlers: whether the store lets their transactions through. */
+/** Learns from each delivery whether the store let its transaction through. */
 export interface Throughput {
-  /** Something came through, whatever became of it. */
+  /** A transaction came through, whatever its outcome. */
   made(): void
-  /** Something did not. */
+  /** A transaction could not begin or end. */
   failed(error: Error): void
 }
 
-/** What the watch over the progress of a worker needs of it. */
+/** What watching the progress of a worker needs. */
 export interface ProgressOptions {
   readonly engine: {
     readonly clock: Clock
@@ -19,17 +19,17 @@ export interface ProgressOptions {
   }
   readonly signal: AbortSignal
   consumers(): readonly string[]
-  /** Whether a heartbeat came through after this time: if not, it is the database that is away, or the others have taken over. */
+  /** Whether a heartbeat came through after this time. If not, the database is away, or other workers have taken over anyway. */
   heardSince(time: number): boolean
-  /** Resolves when a transaction came through. */
+  /** Runs an empty transaction; rejects if it does not come through. */
   probe(): Promise<unknown>
-  /** It is stuck, or not any more. */
+  /** The worker is stuck, or no longer is. */
   changed(stuck: boolean): void
 }
 
 /**
- * Whether the handlers of a worker can run. Heartbeats have connections of their own, and may go on while no handler gets one: such a
- * worker would keep messages that others could work on.
+ * Detects a worker whose handlers cannot run. Heartbeats have connections of their own and continue while handlers get none; without
+ * this, such a worker would keep its lanes and its messages would wait for ever.
  */
 export class Progress implements Throughput {
   readonly #options: ProgressOptions
@@ -49,7 +49,7 @@ export class Progress implements Throughput {
     if (!this.#stuck) return
     const { engine, changed, consumers } = this.#options
     this.#stuck = false
-    engine.logger.warn({ consumers: consumers() }, 'handlers can run again: the worker takes part again')
+    engine.logger.warn({ consumers: consumers() }, 'handlers can run again; the worker takes messages again')
     engine.events.emit('worker-recovered', () => ({ consumers: consumers() }))
     changed(false)
   }
@@ -59,7 +59,7 @@ export class Progress implements Throughput {
     const { engine, heardSince } = this.#options
     const now = engine.clock.monotonic()
     this.#failingSince ??= now
-    // Of a pool that hands out nothing it is known at once; anything else may be a moment's trouble, or everybody's.
+    // An exhausted pool is certain at once. Any other error may be short, or affect all workers alike.
     const exhausted = error.fields['waitedMs'] !== undefined
     const long = now - this.#failingSince >= STUCK_MS && heardSince(this.#failingSince)
     if (!this.#stuck && (exhausted || long)) this.#getsStuck(error)
@@ -68,14 +68,15 @@ export class Progress implements Throughput {
   #getsStuck(error: HapaxError): void {
     const { engine, changed, consumers } = this.#options
     this.#stuck = true
-    const what = 'no handler can run, although heartbeats go on: the worker leaves its messages to others until one can'
+    const what =
+      'handlers get no connection although heartbeats do; the worker leaves its messages to others until they can run'
     engine.logger.error({ consumers: consumers(), ...errorFields(error) }, what)
     engine.events.emit('worker-stuck', () => ({ consumers: consumers(), error }))
     changed(true)
     void this.#probe()
   }
 
-  /** One transaction at a time tells when handlers can run again. */
+  /** Tries an empty transaction from time to time, until one shows that handlers can run again. */
   async #probe(): Promise<void> {
     const { engine, signal, probe } = this.#options
     for (let times = 1; this.#stuck && !signal.aborted; times++) {
@@ -89,6 +90,6 @@ export class Progress implements Throughput {
   }
 }
 
-/** For how long nothing has to come through before a worker leaves its messages to others. */
+/** How long no transaction may come through before the worker leaves its messages to others. */
 const STUCK_MS = 10_000
 const MAX_PAUSE_MS = 10_000

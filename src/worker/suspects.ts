@@ -4,61 +4,61 @@ import type { Floor } from '../transaction/index.ts'
 import type { InboxLine } from './lines/inbox.ts'
 import type { Membership } from './membership.ts'
 
-/** What an inbox says of its suspects, and lets be done with them. */
+/** The part of an inbox line that deals with its suspects. */
 export type SuspectLine = Pick<
   InboxLine<never>,
   'suspects' | 'takeSuspect' | 'giveBack' | 'unnoted' | 'beginAlone' | 'running'
 >
 
-/** What the care for suspects needs of its worker. */
+/** What running suspects needs of the worker. */
 export interface SuspectsOptions {
   readonly clock: Clock
   readonly floor: Floor
   readonly membership: Pick<Membership, 'note'>
   /** The inboxes of the worker. */
   lines(): readonly SuspectLine[]
-  /** Whether the worker goes on. */
+  /** Whether the worker is running. */
   isRunning(): boolean
-  /** One of them is over. */
+  /** A suspect has ended. */
   changed(): void
 }
 
 /**
- * Messages that may have ended a process twice, among others and then apart from them, as one worker runs them: one after the other, each
- * alone on the floor.
+ * Runs suspects: messages that were in hand when a process died, and again when they ran apart. Each runs alone on the floor (nothing
+ * else runs in this process), so that another crash shows which message caused it.
  */
 export class Suspects {
   readonly #options: SuspectsOptions
   #current: string | undefined
-  /** Since when they run, one after the other. */
+  /** When the current series of suspects began. */
   #since: number | undefined
   #clearing = false
-  /** How long the floor is closed, and then left to the others. */
+  /** How long the floor is closed for suspects, and then left to other messages. */
   #closeMs = SUSPECTS_MS
-  /** Lines have their turn one after the other. */
+  /** Counts up, so that the lines take turns. */
   #turn = 0
 
   constructor(options: SuspectsOptions) {
     this.#options = options
   }
 
-  /** The seq of the one that runs, or is about to. */
+  /** The seq of the suspect that runs, or is about to. */
   get current(): string | undefined {
     return this.#current
   }
 
-  /** Begins with the next one; undefined: there is none, or the floor is not empty. */
+  /** Begins with the next suspect. Undefined: there is none, or the floor is not empty yet. */
   begin(): Promise<void> | undefined {
     const next = this.#next()
     return next && this.#beginAlone(next.line, next.suspect)
   }
 
-  /** Lets the others have the floor. */
+  /** Opens the floor for other messages. */
   stop(): void {
     this.#options.floor.reopen(this)
   }
 
-  /** They have the floor for a while; then the others have it for a while. */
+  /** Suspects have the floor for a while, and then other messages have it: many suspects must not stop everything else. */
   #next(): { line: SuspectLine; suspect: Entry } | undefined {
     const { clock, floor } = this.#options
     const line = this.#nextLine()
@@ -82,8 +82,8 @@ export class Suspects {
   }
 
   /**
-   * Whether the floor is empty. One that does not become empty in time is closed for longer the next time, until that is enough for the
-   * longest handler; in between it is left to the others for as long as it was closed.
+   * Whether the floor is empty. If it does not become empty in time, it is closed for longer the next time, until that suffices for the
+   * longest handler. In between it is open for as long as it was closed.
    */
   #clear(): boolean {
     const { floor } = this.#options
@@ -122,7 +122,7 @@ export class Suspects {
   }
 }
 
-/** For how long they run one after the other, and how long they wait for an empty floor at first. */
+/** How long a series of suspects lasts, and how long they wait for an empty floor at first. */
 const SUSPECTS_MS = 2_000
-/** Longer than handlers run, if nobody wants them to run for longer. */
+/** Ten minutes: longer than handlers run with the usual settings. */
 const MAX_CLOSE_MS = 600_000

@@ -2,17 +2,17 @@ import type { Clock, Logger } from '../base/index.ts'
 import type { StoreWorkers } from '../contracts/index.ts'
 import { servesOf } from './membership.ts'
 
-/** What it takes to find out. */
+/** What looking for workers needs. */
 interface UnservedOptions {
   readonly workers: Pick<StoreWorkers, 'list'>
   readonly clock: Clock
   readonly logger: Logger
 }
 
-/** So long after a look that found a worker, the next one is made. */
+/** How long a look counts: a busy consumer must not ask the database for every message. */
 const AGAIN_MS = 60_000
 
-/** Warns, once for each consumer, that what waits in its inbox is run by no worker of any process. */
+/** Warns, once per consumer, that messages wait in its inbox although no live worker serves it. */
 export class Unserved {
   readonly #options: UnservedOptions
   readonly #warned = new Set<string>()
@@ -22,7 +22,7 @@ export class Unserved {
     this.#options = options
   }
 
-  /** Called when a message of this type was left to a worker. A look that fails says nothing: the next one may. */
+  /** Called when a message of this type was left to a worker. A look that fails is ignored: it must not fail the delivery. */
   async look(consumer: string, type: string): Promise<void> {
     const { clock } = this.#options
     const lookedAt = this.#lookedAt.get(consumer) ?? Number.NEGATIVE_INFINITY

@@ -27,7 +27,10 @@ import { Suspects } from './suspects.ts'
 
 export type { WorkerOptions } from './options.ts'
 
-/** Moves messages when nobody is calling: inboxes, outboxes, subscriptions, cleaning. Runs until it is stopped. */
+/**
+ * Moves messages in the background: works inboxes, relays outboxes, reads subscriptions and cleans. This class only assembles these
+ * parts and repeats one round: look for what is due, note it, begin. Runs until it is stopped.
+ */
 export class WorkerCore<Tx> implements Worker {
   readonly #engine: Engine<Tx>
   readonly #settings: WorkerSettings<Tx>
@@ -78,15 +81,15 @@ export class WorkerCore<Tx> implements Worker {
   }
 
   /**
-   * Checks what can be checked, joins the other workers and begins. Rejects when the database is not there or not migrated,
-   * when a client library is missing, when the broker of a subscription refuses or is not there, or when the settings promise
-   * what cannot be kept. The broker of a relay may come later.
+   * Checks the settings, joins the other workers and begins. Rejects when the database is not available or not migrated, when a client
+   * library is missing, when the broker of a subscription refuses or cannot be reached, or when the settings promise what cannot be
+   * kept. The broker of a relay may become available later.
    */
   start(): Promise<void> {
     return this.#life.start()
   }
 
-  /** Where its relays go. */
+  /** The destinations of its relays. */
   get destinations(): readonly Destination[] {
     return [...this.#settings.relays.values()]
   }
@@ -102,14 +105,14 @@ export class WorkerCore<Tx> implements Worker {
   }
 
   /**
-   * Whether it runs, the database has heard from it lately, and its handlers get connections: for a readiness probe. Brokers do not
-   * count, because messages are taken and published without them; the events `relay-down` and `worker-error` tell of them.
+   * Whether it runs, its last heartbeat is recent, and its handlers get connections: for a readiness probe. Brokers do not count,
+   * because messages can be taken and published without them; the events `relay-down` and `worker-error` report their failures.
    */
   get ready(): boolean {
     return this.#life.isHealthy && this.#membership.alive && !this.#progress.stuck
   }
 
-  /** Resolves when nothing is due and nothing is in hand, here or elsewhere; what waits for a later attempt is not due. */
+  /** Resolves when nothing is due and nothing is in hand, in any process. A message that waits for a later attempt is not due. */
   drain(): Promise<void> {
     this.#pauseMs = 0
     return this.#life.drain()
@@ -141,7 +144,7 @@ export class WorkerCore<Tx> implements Worker {
       const warning = warningOf(source)
       if (warning !== undefined) this.#engine.logger.warn({ consumer: source.consumer.name }, warning)
     }
-    // Those that are written in JavaScript may lack it.
+    // Optional: a destination written in JavaScript may lack the method.
     for (const destination of relays.values()) {
       await unlessStopped(this.#life.signal, () => destination.prepare?.())
     }
@@ -199,7 +202,7 @@ export class WorkerCore<Tx> implements Worker {
       halt: () => {
         this.#suspects.stop()
         this.#ignoreFloor()
-        // Others may have at once what is only in hand here.
+        // What has not begun is released at once, so that other workers need not wait for this one to end.
         this.#drop()
         return this.#membership.leave()
       },
@@ -219,12 +222,12 @@ export class WorkerCore<Tx> implements Worker {
     return [...this.#inboxes, ...this.#relays]
   }
 
-  /** Those that can move: while no handler can run, relays go on. */
+  /** The lines that can make progress. Relays need no handler, so that they continue while handlers are stuck. */
   #movable(): readonly Line[] {
     return this.#progress.stuck ? this.#relays : this.#lines()
   }
 
-  /** While no handler can run, others have what this worker served. */
+  /** While no handler can run here, other workers serve the consumers of this one. */
   #stuck(stuck: boolean): void {
     if (!this.#life.isRunning) return
     if (stuck) this.#suspects.stop()
@@ -251,7 +254,7 @@ export class WorkerCore<Tx> implements Worker {
     return { seqs: this.#inboxes.flatMap((line) => line.about), alone: false }
   }
 
-  /** Something ended: the next of what is in hand may begin, and there may be room for more. */
+  /** Something ended: the next message in hand may begin, and there may be room for a look. */
   #changed(): void {
     if (this.#life.isRunning && this.#membership.alive) {
       for (const line of this.#movable()) line.begin()
@@ -259,7 +262,7 @@ export class WorkerCore<Tx> implements Worker {
     this.#life.wake()
   }
 
-  /** Takes what is due into hand and begins. */
+  /** One round: looks for what is due, takes it into hand, and begins. */
   async #round(asked: boolean): Promise<Round> {
     await this.#membership.ensureAlive()
     const began = this.#engine.clock.monotonic()
@@ -270,7 +273,7 @@ export class WorkerCore<Tx> implements Worker {
     return { drained, restMs: this.#rest(asked && !drained, this.#engine.clock.monotonic() - began) }
   }
 
-  /** One statement for all lines that have room. */
+  /** One statement for all lines that have room: its cost must not grow with the number of consumers. */
   async #look(): Promise<boolean> {
     const wanted = this.#movable().map((line) => ({ line, shares: line.shares() }))
     const shares = wanted.flatMap((each) => each.shares)
@@ -297,7 +300,7 @@ export class WorkerCore<Tx> implements Worker {
     const inboxes = this.#progress.stuck ? [] : this.#inboxes
     const alone = this.#progress.stuck ? undefined : this.#suspects.begin()
     if (alone !== undefined) return alone
-    // Before anything runs, it is noted: if it ends the process, the others know what it was.
+    // Messages are noted in the database before they run: if one ends this process, other workers know the suspects.
     if (inboxes.map((line) => line.putUp()).includes(true)) await this.#membership.note()
     if (!this.#life.isRunning) return
     for (const line of inboxes) line.noted()
@@ -309,7 +312,7 @@ export class WorkerCore<Tx> implements Worker {
     return SOON_MS
   }
 
-  /** Looks less and less often while nothing comes, but in time for what is known to come. */
+  /** The pause before the next round. Doubles while nothing comes, but ends in time for whatever is known to become due. */
   #rest(asked: boolean, lookMs: number): number {
     const { random } = this.#engine
     const { pollMs } = this.#settings
@@ -323,7 +326,7 @@ export class WorkerCore<Tx> implements Worker {
     return Math.max(1, Math.min(...waits))
   }
 
-  /** Whether nobody has anything to do: looks at everybody's lanes. */
+  /** Whether no worker has anything to do: looks at all lanes, not only at those of this worker. */
   async #isDrained(): Promise<boolean> {
     const idle = [...this.#lines(), ...this.#readers].every((each) => each.idle)
     return idle && this.#suspects.current === undefined && isDrained(this.#engine.store.workers, this.#lines())
@@ -333,13 +336,14 @@ export class WorkerCore<Tx> implements Worker {
     const consumers = this.#settings.consumers.map(({ name }) => name)
     const relays = [...this.#settings.relays.keys()]
     const fields = isHapaxError(error) ? errorFields(error) : faultFields(error)
-    this.#engine.logger.error({ consumers, relays, ...fields }, 'the worker goes on after an error')
+    this.#engine.logger.error({ consumers, relays, ...fields }, 'the worker continues after an error')
     this.#engine.events.emit('worker-error', () => ({ consumers, error }))
   }
 }
 
+/** The pause after a round that found something. */
 const SOON_MS = 20
-/** A transaction that does nothing, to see whether one comes through. */
+/** Limits of an empty transaction, which shows whether handlers could get a connection. */
 const PROBE = { lockTimeoutMs: 1_000, idleTimeoutMs: 10_000 }
 /** A rest between two pages of keys is so many times as long as the look. */
 const PACE = 4

@@ -40,7 +40,7 @@ describe('what nobody waits for does not end the process:', () => {
     const worker = hapax.worker({ relay })
     await worker.start()
     await hapax.transaction((tx) => hapax.publish(tx, Ping, { n: 1 }))
-    expect(await down.promise).toContain('expected the destination to answer { status } for each message')
+    expect(await down.promise).toContain('expected the destination to return { status } for each message')
     await hapax.close()
     await new Promise(setImmediate)
     expect(uncaught).toEqual([])

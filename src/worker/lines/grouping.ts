@@ -1,3 +1,5 @@
+// How the rows that a look found are put together: into groups that share a transaction, and into turns that keep keys in order.
+
 import type { Entry, Look } from '../../contracts/index.ts'
 
 /** Messages that share a transaction. */
@@ -7,28 +9,28 @@ export type Turn = readonly Group[]
 
 /** What decides how entries are put together. */
 export interface GroupingOptions {
-  /** Messages in all, at most. */
+  /** The most messages in all. */
   readonly room: number
-  /** Bytes in all, apart from the first message. */
+  /** The most bytes in all. The first message is always taken, however large: otherwise it would never run. */
   readonly roomBytes: number
-  /** Messages per group, at most. */
+  /** The most messages per group. */
   readonly size: number
-  /** Bytes per group, apart from its first message. */
+  /** The most bytes per group; not counting its first message. */
   readonly bytes: number
-  /** Whether an entry can run now, apart from what stands before it. */
+  /** Whether an entry can run now, if nothing stands before it. */
   ready(entry: Entry): boolean
 }
 
-/** What to run. */
+/** What to run, and how. */
 export interface Grouping {
   readonly turns: readonly Turn[]
-  /** What was in hand when a process died: each is a group of its own, and few of them run at once. */
+  /** Rows that were in hand when a process died. Each is a group of its own, and few of them run at once. */
   readonly apart: readonly Entry[]
-  /** What was in hand when a process died, and again when it ran apart: each runs alone in its process. */
+  /** Rows that were in hand when a second process died. Each runs alone in its process. */
   readonly alone: readonly Entry[]
 }
 
-/** After so many deaths, nothing else may run beside a message. */
+/** After this many deaths of its process, a message runs alone. */
 const ALONE_AFTER = 2
 
 /** Puts what a look found into groups. A key's messages follow one another without a gap, from its first one on. */
@@ -52,7 +54,7 @@ export function grouping(entries: readonly Entry[], options: GroupingOptions): G
   }
 }
 
-/** How many messages of one key are taken into hand where they do not fit into one group. */
+/** How many messages of one key are taken into hand if they do not fit into one group. */
 const CHAIN = 10
 
 function byKey(entries: readonly Entry[]): ReadonlyMap<string, readonly Entry[]> {
@@ -71,7 +73,7 @@ function untilNot(rows: readonly Entry[], holds: (row: Entry) => boolean): numbe
   return end === -1 ? rows.length : end
 }
 
-/** Fills groups with whole runs; a run that is larger than a group becomes a turn of its own. */
+/** Fills groups with whole runs, so that a key stays in one group. A run that is larger than a group becomes a turn of its own. */
 function packed(
   runs: readonly (readonly Entry[])[],
   { room, roomBytes, size, bytes }: GroupingOptions,
@@ -104,7 +106,7 @@ function packed(
   return turns
 }
 
-/** The beginning of a run that fits, at least `least` of it. */
+/** The part of a run that fits, from its beginning; at least `least` entries. */
 function fitting(run: readonly Entry[], least: number, bytes: number): readonly Entry[] {
   let left = bytes
   const end = run.findIndex((entry, index) => {
@@ -130,7 +132,7 @@ function chunks(run: readonly Entry[], size: number, bytes: number): Turn {
   return groups
 }
 
-/** When the first of what waits for its time is due, with or without a key. */
+/** In how many milliseconds the next entry becomes due, if one is waiting for its time. */
 export function soonest(looks: readonly Look[], entries: readonly Entry[]): number | undefined {
   let next: number | undefined
   const waits = (ms: number | undefined): void => {
@@ -141,7 +143,7 @@ export function soonest(looks: readonly Look[], entries: readonly Entry[]): numb
   return next
 }
 
-/** Each row once, also if several looks have found it. */
+/** Each row once, even if several looks have found it. */
 export function distinct(entries: readonly Entry[]): readonly Entry[] {
   const seen = new Set<string>()
   return entries.filter(({ seq }) => !seen.has(seq) && seen.add(seq))

@@ -1,9 +1,12 @@
+// What a line remembers between looks: the rows in hand, the rows to avoid, and where to continue.
+
 import { type Clock, type Random, type RetryPolicy, retryDelay } from '../../base/index.ts'
 import type { Look, Share } from '../../contracts/index.ts'
 
-/** What a line has in hand: rows that wait for a place, or are under way. */
+/** The rows that a line has in hand: they wait for a place, or are under way. */
 export class Hand {
   readonly #seqs = new Map<string, number>()
+  /** Rows released since the last look began: it may still show them as they were before. */
   readonly #lately = new Set<string>()
   #bytes = 0
 
@@ -11,7 +14,7 @@ export class Hand {
     return this.#seqs.size
   }
 
-  /** The memory that it takes. */
+  /** The memory that these rows take. */
   get bytes(): number {
     return this.#bytes
   }
@@ -29,25 +32,25 @@ export class Hand {
     this.#lately.add(seq)
   }
 
-  /** A look begins: from now on, what is let go may be shown by it as it was before. */
+  /** A look begins. Rows released before it are shown as they are now. */
   looking(): void {
     this.#lately.clear()
   }
 
-  /** Whether a row that the last look shows may be taken. */
+  /** Whether a row that the last look shows may be taken into hand. */
   isFree(seq: string): boolean {
     return !this.#seqs.has(seq) && !this.#lately.has(seq)
   }
 }
 
-/** Rows that are left alone for a while, each time for longer. */
+/** Rows that another worker has locked, or that failed to get through. Each is left alone for a while, longer each time. */
 export class Avoided {
   readonly #engine: { readonly clock: Clock; readonly random: Random }
   readonly #policy: RetryPolicy
   readonly #most: number
   readonly #rows = new Map<string, { readonly times: number; readonly until: number }>()
 
-  /** Beyond `most` of them, all are tried again. */
+  /** Beyond `most` rows all are forgotten and tried again, so that memory stays bounded. */
   constructor(engine: { readonly clock: Clock; readonly random: Random }, policy: RetryPolicy, most: number) {
     this.#engine = engine
     this.#policy = policy
@@ -66,7 +69,7 @@ export class Avoided {
     this.#rows.set(seq, { times, until: clock.monotonic() + retryDelay(this.#policy, times, random) })
   }
 
-  /** These are done with. */
+  /** These rows are done. */
   forget(seqs: readonly string[]): void {
     if (this.#rows.size === 0) return
     for (const seq of seqs) this.#rows.delete(seq)
@@ -74,19 +77,19 @@ export class Avoided {
 }
 
 /**
- * Keys are looked at page by page, lane by lane, and a lane that has come to its end begins again. One turn is over when
- * every lane that had more keys when it began has come to its end.
+ * Remembers how far a line has come through its keys. They are looked at page by page in each lane; a lane that has come to its end
+ * begins again. A turn is over when every lane that had more keys at its beginning has come to its end.
  */
 export class Rotation {
   #after: ReadonlyMap<number, string> = new Map()
   readonly #left = new Set<number>()
 
-  /** Where the next look goes on. */
+  /** The key in each lane behind which the next look continues. */
   get after(): ReadonlyMap<number, string> {
     return this.#after
   }
 
-  /** Whether there are keys that this turn has not come to. */
+  /** Whether this turn has keys left. */
   get unfinished(): boolean {
     return this.#left.size > 0
   }
@@ -100,8 +103,8 @@ export class Rotation {
 }
 
 /**
- * When to look at all keys of a line, also at those that stand aside: seldom, because nothing should be found there that the
- * other looks have missed.
+ * A rare look at all keys of a line, including those that usual looks skip as held or not due. It should find nothing that the usual
+ * looks have missed; it is a safety net.
  */
 export class Review {
   readonly #clock: Clock
@@ -112,7 +115,7 @@ export class Review {
     this.#clock = clock
   }
 
-  /** These shares, at all of their keys from where the last review ended; none if it is too early. */
+  /** The shares of a review, from where the last one ended; none if it is too early for one. */
   of(shares: readonly Share[]): readonly Share[] {
     const now = this.#clock.monotonic()
     if (now < this.#next) return []
@@ -125,10 +128,11 @@ export class Review {
   }
 }
 
-/** Where the next look goes on, of all these. */
+/** Where the next look continues after all of these. */
 export function afterOf(looks: readonly Look[]): ReadonlyMap<number, string> {
   return new Map(looks.flatMap((look) => [...look.after]))
 }
 
+/** The pause between two reviews: they read more than usual looks. */
 const REVIEW_MS = 10_000
 const REVIEW_LIMIT = 2_000

@@ -25,23 +25,26 @@ export interface InboxLineOptions<Tx> {
   report(error: Error): void
 }
 
-/** The inbox of one consumer, as one worker works it. */
+/**
+ * The inbox of one consumer in one worker. A row passes through four stages: in the queue (found by a look), to be noted, noted in the
+ * database as about to run, and running. Notes tell other workers which rows a crash may be blamed on.
+ */
 export class InboxLine<Tx> implements Line {
   readonly #options: InboxLineOptions<Tx>
   readonly #hand = new Hand()
-  /** Rows that were not ours lately. */
+  /** Rows that another worker had recently. */
   readonly #avoided: Avoided
   readonly #running = new Map<Promise<void>, Turn>()
-  /** What was looked at, what is about to be noted, and what may begin because it is. */
+  /** Turns that were found, that are about to be noted, and that may begin because they are noted. */
   #queue: Turn[] = []
   #noting: Turn[] = []
   #noted: Turn[] = []
-  /** What was in hand when a process died, and waits for one of the few places for such. */
+  /** Rows that were in hand when a process died; they wait for one of the few places for such rows. */
   #apart: readonly Entry[] = []
   #suspects: readonly Entry[] = []
   readonly #rotation = new Rotation()
   readonly #review: Review
-  /** How many of the shares of the look under way are a review. */
+  /** How many shares of the look under way belong to a review. */
   #reviewing = 0
   #nextMs: number | undefined
 
@@ -49,7 +52,7 @@ export class InboxLine<Tx> implements Line {
     this.#options = options
     this.#review = new Review(options.engine.clock)
     this.#avoided = new Avoided(options.engine, AVOIDING, MAX_AVOIDED)
-    // Only if something waits for it: a look at every delivery of a subscription would be a waste.
+    // Only if something waits for a place: a round after every delivery of a subscription would be a waste.
     options.places.onFree(() => {
       if (this.#noted.length + this.#noting.length + this.#queue.length > 0) options.changed()
     })
@@ -59,7 +62,7 @@ export class InboxLine<Tx> implements Line {
     return this.#options.consumer.name
   }
 
-  /** What runs or is about to: what would have ended the process, if it ended now. */
+  /** The rows that run or are about to: the suspects, if the process ended now. */
   get about(): readonly string[] {
     return [...this.#running.values(), ...this.#noted, ...this.#noting].flatMap(seqsOf)
   }
@@ -76,7 +79,7 @@ export class InboxLine<Tx> implements Line {
   shares(): readonly Share[] {
     const ahead = this.#ahead()
     if (this.#hand.size > ahead / 2) return []
-    // Where many keys wait and none of them can run, pages are larger, to come around.
+    // If many keys wait and none of them can run, pages are larger, so that a turn through them does not take for ever.
     const limit = this.#rotation.unfinished && this.idle ? MAX_AHEAD : ahead - this.#hand.size
     this.#hand.looking()
     const shares = this.#byLanes().map(({ lanes, types }) => this.#share(types, lanes, limit, this.#rotation.after))
@@ -124,8 +127,8 @@ export class InboxLine<Tx> implements Line {
   }
 
   /**
-   * Puts up what is to be noted next, if what is noted runs low: enough for every free place and one more. Not much more,
-   * because after a crash they run alone.
+   * Chooses the rows to be noted next, if the noted ones run low: enough for every free place and one more. Not many more, because
+   * after a crash all noted rows run apart, which is slow. Returns whether there is something to note.
    */
   putUp(): boolean {
     this.#putUpApart()
@@ -143,8 +146,8 @@ export class InboxLine<Tx> implements Line {
   }
 
   /**
-   * Most of those that were in hand when a process died had nothing to do with it: they run beside others, each by itself. Only few at
-   * a time, because those that are in hand when a process dies once more have to run alone.
+   * Chooses rows that were in hand when a process died. Most of them did not cause it, so they run beside others, each in a group of
+   * its own. Only few at a time, because all of them run alone if a process dies again.
    */
   #putUpApart(): void {
     const inHand = [...this.#running.values(), ...this.#noted, ...this.#noting].filter(isApart).length
@@ -155,12 +158,12 @@ export class InboxLine<Tx> implements Line {
     this.#noting.unshift(...turns)
   }
 
-  /** What was put up has been noted, and may begin. */
+  /** The chosen rows have been noted, and may begin. */
   noted(): void {
     this.#noted.push(...this.#noting.splice(0))
   }
 
-  /** The note is another one now. */
+  /** Another note has replaced ours: the rows have to be noted again before they begin. */
   unnoted(): void {
     this.#noting.unshift(...this.#noted.splice(0))
   }
@@ -177,7 +180,7 @@ export class InboxLine<Tx> implements Line {
     }
   }
 
-  /** Rows that have to run alone. */
+  /** Rows that have to run alone; see `Suspects`. */
   get suspects(): readonly Entry[] {
     return this.#suspects
   }
@@ -190,15 +193,17 @@ export class InboxLine<Tx> implements Line {
     return suspect
   }
 
+  /** Releases a suspect that could not begin. */
   giveBack(suspect: Entry): void {
     this.#letGo([[suspect]])
   }
 
+  /** Runs a suspect; the floor is empty. */
   beginAlone(suspect: Entry): void {
     this.#start([[suspect]], suspect.bytes, true)
   }
 
-  /** Gives back what has not begun; it was only looked at. */
+  /** Releases what has not begun. Nothing has to be undone in the database: the rows were only looked at. */
   drop(): void {
     this.#apart = []
     this.#suspects = []
@@ -214,7 +219,7 @@ export class InboxLine<Tx> implements Line {
     return { table: 'inbox', scope: this.consumer, types, lanes, limit, after }
   }
 
-  /** While an old version of a process does not know a type, others have its lanes for this type. */
+  /** Types by lanes. They differ during a deployment: a process of the old version has no lanes for a type that it does not know. */
   #byLanes(): readonly { lanes: readonly number[]; types: readonly string[] }[] {
     const { consumer, membership } = this.#options
     const found = new Map<string, { lanes: readonly number[]; types: string[] }>()
@@ -228,14 +233,14 @@ export class InboxLine<Tx> implements Line {
     return [...found.values()].filter(({ lanes }) => lanes.length > 0)
   }
 
-  /** By which of the served types: its own, or as one of those that no process handles by name. */
+  /** The served type that covers this one: itself, or `OTHERS` if no process handles it by name. */
   #servedAs(type: string): string | undefined {
     const { consumer, membership } = this.#options
     if (consumer.types.includes(type)) return type
     return consumer.served.includes(OTHERS) && !membership.isNamed(consumer.name, type) ? OTHERS : undefined
   }
 
-  /** Due, not in hand, mine, and not somebody else's lately. */
+  /** Whether a row is due, not in hand, in our lanes, and was not recently found to be locked by another worker. */
   #isReady({ seq, type, lane, held, dueMs }: Entry): boolean {
     if (held || dueMs > 0 || !this.#hand.isFree(seq)) return false
     const { consumer, membership } = this.#options
@@ -258,7 +263,7 @@ export class InboxLine<Tx> implements Line {
     this.#running.set(run, turn)
   }
 
-  /** One group after the other; what stands behind a row that is not done would not be given to us anyway. */
+  /** Runs the groups of a turn one after the other. Stops at a row that is not done, because the rest stands behind it. */
   async #run(turn: Turn): Promise<void> {
     const { consumer, progress, signal, report } = this.#options
     for (const group of turn) {
@@ -277,7 +282,7 @@ export class InboxLine<Tx> implements Line {
     }
   }
 
-  /** Whether all of them are done. Those that were not ours are left alone for a while. */
+  /** Returns whether all rows are done. Rows that another worker had are left alone for a while. */
   #learn(seqs: readonly string[], outcomes: ReadonlyMap<string, Outcome>): boolean {
     let done = true
     for (const seq of seqs) {
@@ -298,18 +303,19 @@ export class InboxLine<Tx> implements Line {
   }
 }
 
+/** How many rows to look ahead: enough that a look is worth its cost, and not more than memory and fairness allow. */
 const MIN_AHEAD = 200
 const MAX_AHEAD = 2_000
-/** How large a group may be, apart from its first message. */
+/** How large a group may be, not counting its first message. */
 const GROUP_BYTES = 4 * 1024 * 1024
-/** For how long a row that was not ours is left alone. */
+/** How long a row that another worker had is left alone. */
 const AVOIDING = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 50, maxDelayMs: 5_000, factor: 2 }
 const MAX_AVOIDED = 10_000
 
-/** So much of what runs at once may have been in hand when a process died: a quarter, and always one. */
+/** A quarter of what runs at once may have been in hand when a process died, and always at least one. */
 const APART_PART = 4
 
-/** How many messages that have not begun are noted at once, about. */
+/** About how many messages that have not begun are noted at a time. */
 const NOTED = 40
 
 function isApart(turn: Turn): boolean {

@@ -1,23 +1,26 @@
 import { present } from '../../base/index.ts'
 import type { Entry, Look, Share, StoreWorkers } from '../../contracts/index.ts'
 
-/** Something that a worker moves: the inbox of a consumer, or the outbox of a relay. */
+/**
+ * A queue that a worker moves: the inbox of a consumer, or the outbox of a relay. The worker looks for all its lines with one statement,
+ * offers each what was found, and lets it begin.
+ */
 export interface Line {
   /** What to look at now; nothing while there is no room. */
   shares(): readonly Share[]
-  /** Takes up what was found, one look per share. Answers whether it took anything into hand. */
+  /** Takes rows that were found, one look per share. Returns whether it took anything into hand. */
   offer(looks: readonly Look[]): boolean
   /** Begins with what it has in hand, as far as there are places. */
   begin(): void
-  /** Keys are looked at page by page: whether there are more of them. */
+  /** Keys are looked at page by page: whether there are more pages. */
   readonly unfinished: boolean
   /** Whether nothing is in hand. */
   readonly idle: boolean
-  /** When to look again at the latest, because of what it knows itself: milliseconds. */
+  /** In how many milliseconds to look again at the latest, if the line knows of a row that becomes due. */
   readonly nextMs: number | undefined
-  /** Everybody's rows, to find out whether anything is left: one share, or what is left of it behind these keys. */
+  /** The rows of all workers, for `drain`: one share, or the part of it behind these keys. */
   allShares(after: ReadonlyMap<number, string>): readonly [Share]
-  /** Whether an entry of `allShares` is work to be done now, by whomever. */
+  /** Whether an entry of `allShares` is due now, for any worker. */
   isDue(entry: Entry): boolean
   /** Gives back what has not begun. */
   drop(): void
@@ -25,10 +28,10 @@ export interface Line {
   readonly running: readonly Promise<void>[]
 }
 
-/** How much one look lists of everybody's rows. */
+/** How many rows of all workers one look lists. */
 export const DRAIN_LIMIT = 1_000
 
-/** Whether nothing is due in these lines, for anybody: looks at everybody's lanes, page by page. */
+/** Whether nothing is due in these lines for any worker. Looks at all lanes, page by page. */
 export async function isDrained(workers: Pick<StoreWorkers, 'look'>, lines: readonly Line[]): Promise<boolean> {
   let open = lines.map((line) => ({ line, after: NO_KEYS }))
   while (open.length > 0) {
@@ -44,7 +47,7 @@ export async function isDrained(workers: Pick<StoreWorkers, 'look'>, lines: read
 
 const NO_KEYS: Look['after'] = new Map()
 
-/** What stands behind another message of its key is not due, whatever its time says. */
+/** Whether an entry is the first of its key. One behind another message is not due, whatever its time says. */
 function isHead(entry: Entry, { entries }: Look): boolean {
   return entry.key === null || entries.find((each) => each.key === entry.key) === entry
 }

@@ -23,8 +23,8 @@ export interface RelayOptions<Tx> {
 }
 
 /**
- * Moves the outbox to a destination: reads what is there, sends it, and deletes exactly what the broker has confirmed. No
- * transaction is open meanwhile. Two relays that send the same rows in order only make duplicates under the same id.
+ * Moves the outbox to a destination: reads rows, sends them, and deletes exactly those that the broker has confirmed. No transaction is
+ * open meanwhile. If two workers send the same rows, the copies have the same id and the same order, so that consumers drop them.
  */
 export class Relay<Tx> implements Line {
   readonly #options: RelayOptions<Tx>
@@ -38,9 +38,9 @@ export class Relay<Tx> implements Line {
   readonly #review: Review
   #nextMs: number | undefined
   readonly #sending: Sending
-  /** Rows that did not come through while others did, or that somebody has locked, and until when to leave them alone. */
+  /** Rows that did not get through while others did, or that another transaction has locked. */
   readonly #avoided: Avoided
-  /** How often what was not under way was given back. */
+  /** How often the queue was dropped; lets a batch that is being read notice it. */
   #drops = 0
   readonly #pauses: Pauses
   readonly #reaching: Reaching
@@ -57,7 +57,7 @@ export class Relay<Tx> implements Line {
     this.#sending = new Sending({ destination: options.destination, signal: options.signal, clock: engine.clock })
     this.#pauses = new Pauses(engine)
     this.#avoided = new Avoided(engine, AWAY, WINDOW)
-    // A delete costs a commit: it waits a moment for company, unless nothing else is about to be confirmed.
+    // A delete costs a commit, so it waits a moment for more rows, unless no other row is about to be confirmed.
     const enough = (waiting: number): boolean => waiting >= ENOUGH || this.#underWay === 0
     this.#deletions = new Batcher({
       run: (seqs) => this.#delete(seqs).finally(() => this.#gone(seqs)),
@@ -87,7 +87,7 @@ export class Relay<Tx> implements Line {
     return [...this.#running]
   }
 
-  /** The next rows are looked for while the last ones are under way. */
+  /** Looks for the next rows while the last ones are under way. */
   shares(): readonly Share[] {
     this.#reaching.look()
     if (!this.#mayLook()) return []
@@ -119,7 +119,7 @@ export class Relay<Tx> implements Line {
       bytes: BATCH_BYTES,
       ready: (entry) => this.#isReady(entry),
     })
-    // Of a key that is too much for one batch only the first part: two at once could overtake one another.
+    // If a key does not fit into one batch, only its first part is taken: two batches at once could overtake each other.
     const taken = turns.map(([first = []]) => [...first])
     for (const { seq, bytes } of taken.flat()) {
       this.#hand.take(seq, bytes)
@@ -143,7 +143,7 @@ export class Relay<Tx> implements Line {
     while (this.#queue.length > 0) this.#letGo(this.#next())
   }
 
-  /** Messages that are read or sent, and not answered. */
+  /** Messages that are being read, or are sent and not confirmed. */
   get #underWay(): number {
     return this.#hand.size - this.#waiting.rows - this.#deletions.size
   }
@@ -162,7 +162,7 @@ export class Relay<Tx> implements Line {
     return batch
   }
 
-  /** What belongs to somebody else by now is let go. */
+  /** Releases rows of lanes that have passed to another worker. */
   #ours(batch: readonly Entry[]): readonly Entry[] {
     const lanes = new Set(this.#options.membership.lanesOfRelay(this.#options.name))
     this.#letGo(batch.filter(({ lane }) => !lanes.has(lane)))
@@ -187,7 +187,7 @@ export class Relay<Tx> implements Line {
     this.#running.add(run)
   }
 
-  /** Reads a batch and sends it. What has not left when the queue is dropped is let go with it: others may have it by now. */
+  /** Reads a batch and sends it. If the queue is dropped meanwhile, the batch is released too: other workers may have it by now. */
   async #send(batch: readonly Entry[]): Promise<void> {
     const drops = this.#drops
     let rows: readonly OutboxMessage[]
@@ -206,17 +206,17 @@ export class Relay<Tx> implements Line {
     if (failed !== undefined) throw failed.reason
   }
 
-  /** Messages that need not wait for one another. What is not confirmed is let go. */
+  /** Sends messages that need not wait for one another. Those that are not confirmed are released. */
   async #sendAll(rows: readonly OutboxMessage[]): Promise<void> {
     if (rows.length === 0) return
     const sentAt = this.#options.engine.clock.monotonic()
     const troubles: Promise<PromiseSettledResult<void>[]>[] = []
-    /** Keys of which the broker did not take a message. */
+    /** Keys of which the broker did not accept a message. */
     const stuck = new Set<string>()
     await this.#sending.all(rows, (row, sent) => {
       const { key } = row.message
       if (sent.status === 'confirmed') this.#confirm(row, sent.dropped)
-      // It was not sent, because it stands behind such a message: that says nothing about the broker.
+      // The destination held it back behind such a message: that says nothing about the broker.
       else if (sent.status === 'unavailable' && key !== null && stuck.has(key)) this.#letGo([row])
       else {
         if (sent.status !== 'unavailable' && key !== null) stuck.add(key)
@@ -231,7 +231,7 @@ export class Relay<Tx> implements Line {
     return [...Map.groupBy(rows, ({ message }) => message.key).values()].map((chain) => this.#sendChain(chain))
   }
 
-  /** The messages of one key: the next goes when the one before it is confirmed. What is not confirmed is let go. */
+  /** Sends the messages of one key, each after the one before it is confirmed. Those that are not confirmed are released. */
   async #sendChain(rows: readonly OutboxMessage[]): Promise<void> {
     const drops = this.#drops
     for (const [index, row] of rows.entries()) {
@@ -269,13 +269,13 @@ export class Relay<Tx> implements Line {
     const event = { relay: name, message: ref(row.message) }
     if (dropped === undefined) engine.events.emit('relayed', () => event)
     else {
-      engine.logger.debug({ ...event, ...errorFields(dropped) }, 'no queue wants a message; it was dropped')
+      engine.logger.debug({ ...event, ...errorFields(dropped) }, 'the broker dropped a message that no queue takes')
       engine.events.emit('relay-dropped', () => ({ ...event, error: dropped }))
     }
     if (this.#hasRoom()) changed()
   }
 
-  /** These are deleted, or could not be. */
+  /** These rows are deleted, or could not be. */
   #gone(seqs: readonly string[]): void {
     for (const seq of seqs) this.#hand.letGo(seq)
     this.#options.changed()
@@ -288,20 +288,21 @@ export class Relay<Tx> implements Line {
       this.#pauses.deleted()
       this.#deleted(seqs, locked)
     } catch (error) {
-      // They are sent again, but not at once: a queue would get the same messages as fast as the broker takes them.
+      // These rows will be found and sent again. The pause keeps that from filling a queue with copies.
       if (this.#pauses.notDeleted()) this.drop()
       throw error
     }
   }
 
-  /** What somebody has locked is left alone for a while, and nothing but its key waits for it. */
+  /** Rows that another transaction has locked are left alone for a while. Only the messages of their keys wait for them. */
   #deleted(seqs: readonly string[], locked: readonly string[]): void {
     const { engine, name } = this.#options
     const still = new Set(locked)
     this.#avoided.forget(still.size === 0 ? seqs : seqs.filter((seq) => !still.has(seq)))
     for (const seq of locked) this.#avoided.add(seq)
     if (locked.length === 0) return
-    const what = 'somebody keeps rows of the outbox locked that the broker has confirmed; they are sent again later'
+    const what =
+      'confirmed rows of the outbox are locked by another transaction and could not be deleted; they are sent again later'
     engine.logger.warn({ relay: name, rows: locked.length }, what)
   }
 
@@ -309,7 +310,7 @@ export class Relay<Tx> implements Line {
     const { engine } = this.#options
     const delayMs = retryDelay(POLICY, row.attempts + 1, engine.random)
     const event = { relay: this.#options.name, message: ref(row.message), attempt: row.attempts + 1, delayMs, error }
-    engine.logger.warn({ ...event, ...errorFields(error) }, 'the broker did not take a message; trying again later')
+    engine.logger.warn({ ...event, ...errorFields(error) }, 'the broker did not accept a message; trying again later')
     engine.events.emit('relay-retrying', () => event)
     await this.#postponed({ seq: row.seq, delayMs, error: recordError(error, engine.redact) })
   }
@@ -330,8 +331,8 @@ export class Relay<Tx> implements Line {
   }
 
   /**
-   * Nobody's fault: no attempt is used up, and nothing is sent for a while; only not this message, if others came through
-   * meanwhile.
+   * The broker cannot be reached. This uses up no attempt, and nothing is sent for a while. If other messages came through meanwhile,
+   * only this one is left alone.
    */
   #isUnavailable(row: OutboxMessage, sentAt: number, error: Error): void {
     const { engine, name, destination } = this.#options
@@ -357,19 +358,21 @@ export class Relay<Tx> implements Line {
   }
 }
 
-/** Messages that are under way at once. */
+/** How many messages may be under way at once. */
 const WINDOW = 2_000
-/** How many confirmed messages are worth a delete, how many it takes, and how long they may wait for one another. */
+/** How many confirmed messages are worth a delete, how many one delete takes, and how long they may wait for more. */
 const [ENOUGH, MOST_DELETED, GATHER_MS] = [500, 2_000, 10]
-/** How many a look asks for, which lists up to twice as many. */
+/** How many rows a look asks for; it lists up to twice as many. */
 const LOOK = 3_000
-/** How many are read at once. */
+/** How many rows are read at once. */
 const BATCH = 500
+/** Bounds of the memory for payloads: of all messages under way, and of one batch. */
 const WINDOW_BYTES = 64 * 1024 * 1024
 const BATCH_BYTES = 16 * 1024 * 1024
+/** When a message that the broker did not accept is tried again. Never given up: only a refusal is final. */
 const POLICY = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 500, maxDelayMs: 300_000, factor: 2 }
 
-/** What somebody else has sent. */
+/** The entries whose rows are gone: another worker has sent them. */
 function without(batch: readonly Entry[], rows: readonly OutboxMessage[]): readonly Entry[] {
   const there = new Set(rows.map(({ seq }) => seq))
   return batch.filter(({ seq }) => !there.has(seq))

@@ -13,11 +13,11 @@ import {
 import type { Confirmation, Destination, OutboxMessage } from '../../contracts/index.ts'
 import { type OutgoingMessage, unpackAttributes, wrongAttribute } from '../../message/index.ts'
 
-/** What a call of a destination needs. */
+/** What calling a destination needs. */
 interface SendOptions {
   readonly destination: Destination
   readonly clock: Clock
-  /** Ends the wait for answers. */
+  /** Ends the wait for confirmations. */
   readonly signal: AbortSignal
 }
 
@@ -27,7 +27,7 @@ interface Leaving {
   tell(sent: Confirmation): void
 }
 
-/** Gives rows of the outbox to a destination. */
+/** Sends rows of the outbox to a destination, and reports one confirmation for each, whatever the destination does. */
 export class Sending {
   readonly #options: SendOptions
   readonly #leaving: Batcher<Leaving>
@@ -41,7 +41,7 @@ export class Sending {
     this.#leaving = new Batcher({ run, overlap: true })
   }
 
-  /** Sends them in one call, and tells the answers as they come. */
+  /** Sends rows in one call, and reports each confirmation as it comes. Resolves when all are reported. */
   all(rows: readonly OutboxMessage[], tell: (row: OutboxMessage, sent: Confirmation) => void): Promise<void> {
     const leaving: OutboxMessage[] = []
     const messages: OutgoingMessage[] = []
@@ -49,7 +49,7 @@ export class Sending {
     for (const row of rows) {
       const { key } = row.message
       const before = key === null ? undefined : refused.get(key)
-      // What stands behind one that is refused waits.
+      // A row behind a refused one of its key must wait: it would overtake it.
       const message = before ?? outgoing(row)
       if (!(message instanceof HapaxError)) {
         leaving.push(row)
@@ -65,7 +65,7 @@ export class Sending {
     )
   }
 
-  /** Sends one; what is to be sent in the same moment goes in the same call. */
+  /** Sends one row. Rows sent in the same moment share a call. */
   one(row: OutboxMessage): Promise<Confirmation> {
     return new Promise((tell) => {
       void this.#leaving.put({ row, tell })
@@ -83,14 +83,14 @@ function outgoing({ message }: OutboxMessage): OutgoingMessage | HapaxError {
   }
 }
 
-/** What others than hapax have written into the outbox may be no message. */
+/** Applications may write to the outbox by themselves, so that a row need not be a valid message. */
 function unreadable(why: string): HapaxError {
   return new HapaxError('undecodable', `the attributes of this row of the outbox cannot be read: ${why}`)
 }
 
 /**
- * Gives messages to a destination in one call, and tells its answers: one each, in time, whatever the destination does.
- * Resolves when all are told.
+ * Sends messages in one call, and reports exactly one confirmation for each, in time: a destination may throw, reject, never reply, or
+ * reply with nonsense. Resolves when all are reported.
  */
 function send(
   { destination, clock, signal }: SendOptions,
@@ -129,7 +129,7 @@ function send(
   })
 }
 
-/** How long to wait for the broker's answer; then the message is sent again, later. */
+/** How long to wait for a confirmation. After that, the message is sent again later. */
 const CONFIRM_MS = 30_000
 
 function published(
@@ -139,7 +139,7 @@ function published(
 ): readonly unknown[] {
   try {
     const answers: unknown = destination.publish(messages, signal)
-    // One promise for all of them is not what was agreed, but must not end the process either.
+    // A single promise breaks the contract, but its rejection must not end the process.
     if (answers instanceof Promise) answers.catch(() => {})
     return Array.isArray(answers) ? answers : []
   } catch (error) {
@@ -148,7 +148,7 @@ function published(
   }
 }
 
-/** Not every destination is written in TypeScript. */
+/** The confirmation as a promise, also from a destination in JavaScript that returns it directly. */
 function answerOf(sent: unknown): Promise<unknown> {
   return sent instanceof Promise ? sent : Promise.resolve(sent)
 }
@@ -165,24 +165,24 @@ const STATUSES: ReadonlySet<unknown> = new Set<Confirmation['status']>([
 ])
 
 function noAnswer(got: unknown): Error {
-  return new Error(`expected the destination to answer { status } for each message, got ${describe(got)}`)
+  return new Error(`expected the destination to return { status } for each message, got ${describe(got)}`)
 }
 
-/** What a destination throws, against its contract, says nothing about the message. */
+/** An error that a destination throws against its contract says nothing about the message, so it is tried again. */
 function unavailable(error: unknown): Confirmation {
   return { status: 'unavailable', error: asError(error) }
 }
 
-/** What is told whether a destination can be reached from here. */
+/** What `Reaching` needs. */
 export interface ReachingOptions {
   readonly clock: Clock
-  /** The messages are left to other workers, or taken back. */
+  /** Leaves the messages to other workers, or takes them back. */
   tell(reached: boolean): void
 }
 
 /**
- * Whether a relay reaches its destination. One that does not for a while, although others may, leaves its messages to them, and tries
- * again later and later: as long as it tries, its share waits.
+ * Whether a relay reaches its destination from this process; others may, for example on another network. After some time it leaves its
+ * messages to other workers. It takes them back for a try at growing intervals, because its share waits during each try.
  */
 export class Reaching {
   readonly #options: ReachingOptions
@@ -195,14 +195,14 @@ export class Reaching {
     this.#options = options
   }
 
-  /** The destination has answered. */
+  /** The destination has confirmed a message. */
   reached(): void {
     this.#failingSince = undefined
     this.#awayMs = MIN_AWAY_MS
     this.#back()
   }
 
-  /** It has not. */
+  /** The destination could not be reached. */
   missed(): void {
     const now = this.#options.clock.monotonic()
     this.#failingSince ??= now
@@ -224,6 +224,7 @@ export class Reaching {
   }
 }
 
+/** How long a destination may be away before its messages are left to other workers. */
 const GIVE_UP_MS = 10_000
 const MIN_AWAY_MS = 30_000
 const MAX_AWAY_MS = 600_000

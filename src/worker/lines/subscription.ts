@@ -20,7 +20,10 @@ export interface ReaderOptions {
   report(error: Error): void
 }
 
-/** Takes what a subscription delivers and hands it to its consumer, in groups of what has arrived. */
+/**
+ * Takes what a subscription delivers and passes it to its consumer, in groups of what has arrived. A delivery is acknowledged only after
+ * its outcome is committed; everything else goes back to the broker.
+ */
 export class Reader {
   readonly #options: ReaderOptions
   readonly #arrived: Delivery[] = []
@@ -29,11 +32,11 @@ export class Reader {
   readonly #stop = new AbortController()
   #open: OpenReader | undefined
   #stopping = false
-  /** No handler can run: what comes is for others. */
+  /** No handler can run here, so that deliveries are given back for other workers. */
   #resting = false
   #switching: Promise<void> = Promise.resolve()
   #errors = 0
-  /** Deliveries that wait here for what is under way elsewhere. */
+  /** Deliveries of messages that another process is working on; they wait here for a moment. */
   readonly #patient = new Set<Promise<void>>()
 
   constructor(options: ReaderOptions) {
@@ -41,7 +44,7 @@ export class Reader {
     options.places.onFree(() => this.#dispatch())
   }
 
-  /** Begins to read. Rejects when the broker refuses, or is not there. */
+  /** Begins to read. Rejects when the broker refuses or cannot be reached. */
   async start(): Promise<void> {
     const { source, report } = this.#options
     const opening = source.subscription.open({
@@ -55,7 +58,7 @@ export class Reader {
       report,
     })
     const open = await within(this.#options.engine.clock, OPEN_MS, opening, () => {
-      // Should it open after all, nobody wants it any more.
+      // If it opens after all, it is no longer wanted.
       void opening.then((reader) => reader.close()).catch(() => {})
       throw new HapaxError('broker-timeout', `${source.subscription.name} did not open within ${OPEN_MS} ms`)
     })
@@ -64,7 +67,7 @@ export class Reader {
     checkHorizon(source, open.horizonMs)
   }
 
-  /** While no handler can run, what the broker has given out goes back to it: others may have it. */
+  /** While no handler can run here, deliveries go back to the broker, so that other workers get them. */
   rest(resting: boolean): void {
     if (this.#resting === resting) return
     this.#resting = resting
@@ -105,7 +108,7 @@ export class Reader {
     return this.#running.size === 0 && this.#patient.size === 0 && this.#arrived.length === 0
   }
 
-  /** No new deliveries; what has not begun is given back. */
+  /** Takes no new deliveries, and gives back those that have not begun. */
   async pause(): Promise<void> {
     this.#stopping = true
     this.#signal.notify()
@@ -125,7 +128,7 @@ export class Reader {
     return { messages: prefetch ?? Math.min(2_000, 4 * runs), bytes: prefetchBytes ?? 32 * 1024 * 1024 }
   }
 
-  /** As many groups as may run at once; with order, one batch at a time, so that it is stored in the order of arrival. */
+  /** Starts as many groups as may run at once. With order, one batch at a time, so that it is stored in the order of arrival. */
   #dispatch(): void {
     const { source, places } = this.#options
     const most = source.consumer.ordered ? 1 : Number.POSITIVE_INFINITY
@@ -153,13 +156,13 @@ export class Reader {
       const undone = await this.#handle(left)
       if (undone.length === 0) return
       if (!this.#options.source.consumer.ordered || this.#stopping) return this.#putBack(undone)
-      // With order, what comes next has to wait for these.
+      // With order, later deliveries have to wait for these, so they are tried again here.
       left = undone.map(({ delivery }) => delivery)
       await this.#signal.wait(this.#options.engine.clock, this.#backOffMs())
     }
   }
 
-  /** Acknowledges what is done; answers what is not. */
+  /** Acknowledges what is done, and returns what is not. */
   async #handle(deliveries: readonly Delivery[]): Promise<readonly Undone[]> {
     const { source, floor, progress, signal, report } = this.#options
     const bytes = deliveries.reduce((sum, delivery) => sum + delivery.bytes, 0)
@@ -177,7 +180,7 @@ export class Reader {
       this.#errors = 0
       progress.made()
     } catch (error) {
-      // The database could not be reached, or could not tell.
+      // The database is not available, or the outcome of a commit is unknown.
       this.#errors = Math.min(this.#errors + 1, 10)
       progress.failed(asError(error))
       report(asError(error))
@@ -189,7 +192,7 @@ export class Reader {
       const outcome = outcomes[index]
       const afterMs = Math.min(MAX_AFTER_MS, outcome?.retryAfterMs ?? 0)
       if (outcome?.ack === true) this.#tell(() => delivery.ack())
-      // The broker retries, after a while, and counts.
+      // The broker retries after a while, and counts the deliveries.
       else if (outcome?.status === 'rolled-back') this.#tell(() => delivery.reject(afterMs + this.#backOffMs()))
       else return [{ delivery, afterMs }]
       return []
@@ -202,8 +205,8 @@ export class Reader {
   }
 
   /**
-   * Somebody else may be at it, or the database was away: they come again. A few wait here, without a place, so that a
-   * message that is settled elsewhere in a moment does not make the round through the broker.
+   * Another process may be working on these, or the database was away: they are tried again. A few wait here, without taking a place,
+   * because a message that is settled elsewhere in a moment need not make the round through the broker.
    */
   #putBack(all: readonly Undone[]): void {
     const delayMs = this.#backOffMs()
@@ -217,7 +220,7 @@ export class Reader {
     if (this.#errors > 0) this.#track(pause(this.#options.engine.clock, delayMs, this.#options.signal))
   }
 
-  /** What a driver throws about one delivery does not concern the others. */
+  /** An error of a driver about one delivery must not affect the others. */
   #tell(say: () => void): void {
     try {
       say()
@@ -251,12 +254,12 @@ export class Reader {
   }
 }
 
-/** The types that are worth delivering. */
+/** The types that the broker should deliver. */
 function wantedTypes({ served }: Fed): OpenOptions['types'] {
   return served.includes(OTHERS) ? 'all' : served
 }
 
-/** A delivery that is not done, and when it is worth another try. */
+/** A delivery that is not done, and when to try it again. */
 interface Undone {
   readonly delivery: Delivery
   readonly afterMs: number
@@ -264,7 +267,9 @@ interface Undone {
 
 const undone = (delivery: Delivery): Undone => ({ delivery, afterMs: 0 })
 
+/** How many deliveries are stored with one call. */
 const STORE_SIZE = 500
-/** The longest wait before another try: brokers do not like to wait for an answer for ever. */
+/** The longest wait before another try: brokers end a subscription that leaves a delivery unanswered for too long. */
 const MAX_AFTER_MS = 60_000
+/** How long a broker may take to open a subscription. */
 const OPEN_MS = 30_000
