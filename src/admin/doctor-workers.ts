@@ -44,6 +44,7 @@ export function workerFindings(status: StoreStatus, subscriptions: readonly Subs
   return [...dead, { check: 'workers', level: 'error', message: 'messages wait, and no worker is alive', advice }]
 }
 
+/** A row that no worker has buried yet: normal for a few seconds after a crash. */
 function deadFinding({ name, silentMs, inHand }: StoreStatus['workers'][number]): Finding {
   const silent = `the worker ${name} has not been heard for ${Math.round(silentMs / 1000)} s`
   return {
@@ -54,6 +55,7 @@ function deadFinding({ name, silentMs, inHand }: StoreStatus['workers'][number])
   }
 }
 
+/** Relays whose destination one worker cannot reach, although others may. */
 function missingFindings({ name, serves }: Live): readonly Finding[] {
   return serves.missing.map((relay) => ({
     check: 'workers',
@@ -63,6 +65,7 @@ function missingFindings({ name, serves }: Live): readonly Finding[] {
   }))
 }
 
+/** A worker whose heartbeats come through while its handlers get no connection. */
 function stuckFinding({ name }: Live): Finding {
   return {
     check: 'workers',
@@ -73,6 +76,7 @@ function stuckFinding({ name }: Live): Finding {
   }
 }
 
+/** Whether live workers serve a consumer, all of its types, and share its lanes. */
 function consumerFindings(
   name: string,
   { consumers }: StoreStatus,
@@ -110,6 +114,7 @@ function namesakes(name: string, live: readonly Live[]): readonly Finding[] {
   ]
 }
 
+/** A consumer without a live worker: an error if messages wait, a warning if they may come. */
 function unserved(name: string, open: number, subscribed: boolean): readonly Finding[] {
   const forget = `if it is not deployed any more, npx hapax consumers remove ${name}`
   if (open > 0) {
@@ -133,6 +138,7 @@ function unserved(name: string, open: number, subscribed: boolean): readonly Fin
   ]
 }
 
+/** Types that are still subscribed although no live worker handles them, as after a deployment that dropped a handler. */
 function orphaned(name: string, types: readonly string[]): readonly Finding[] {
   if (types.length === 0) return []
   return [
@@ -146,6 +152,7 @@ function orphaned(name: string, types: readonly string[]): readonly Finding[] {
   ]
 }
 
+/** Whether a live worker serves a relay that has messages. */
 function relayFindings({ relay, waiting }: StoreStatus['relays'][number], live: readonly Live[]): readonly Finding[] {
   const serving = live.filter(({ serves }) => serves.relays.includes(relay))
   if (serving.length > 0) return [served(`relay ${relay}`, [serving], serving.length)]

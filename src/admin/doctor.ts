@@ -1,3 +1,5 @@
+// `doctor`: looks at everything that can be wrong with a store, and says what to do about each finding.
+
 import { asError, isHapaxError, messageOf } from '../base/index.ts'
 import type { ClaimStore, Finding, Growth, Store, StoreKeys, StoreSchema, StoreStatus } from '../contracts/index.ts'
 import { workerFindings } from './doctor-workers.ts'
@@ -14,6 +16,7 @@ export async function doctor(
 ): Promise<readonly Finding[]> {
   const limits = growthLimits(options)
   const schema = await attempt('schema', () => schemaFindings(store.schema))
+  // Every other check reads the tables, and would only repeat this error in other words.
   if (schema.some(({ level }) => level === 'error')) return schema
   let growth: readonly Growth[] = []
   const settings = await attempt('store', async () => {
@@ -60,6 +63,7 @@ export async function leaseDoctor(store: ClaimStore, options: DoctorOptions = {}
   return [...findings, ...failing]
 }
 
+/** A check that throws becomes a finding, so that it does not hide what the other checks have found. */
 async function attempt(check: string, look: () => Promise<readonly Finding[]>): Promise<readonly Finding[]> {
   try {
     return await look()
@@ -82,6 +86,7 @@ function isDenied(error: unknown): boolean {
   return typeof code === 'string' && /^(42501|EACCES|EPERM|ER_\w*ACCESS_DENIED)/.test(code)
 }
 
+/** Whether every migration of this version has been applied. */
 async function schemaFindings(schema: StoreSchema): Promise<readonly Finding[]> {
   const missing = (await schema.migrations()).filter(({ applied }) => !applied)
   if (missing.length === 0) return [ok('schema', 'every migration is applied')]
@@ -100,6 +105,7 @@ function statusFindings(status: StoreStatus, now: number, limits: GrowthLimits):
   return [...status.relays.flatMap((relay) => outboxFinding(relay, now, limits)), ...failed(status)]
 }
 
+/** Whether a relay keeps up. Judged by the age of its oldest message: a long outbox may be normal, an old one is not. */
 function outboxFinding(
   { relay, oldestAt }: StoreStatus['relays'][number],
   now: number,
@@ -121,6 +127,7 @@ function failed({ consumers, relays }: StoreStatus): readonly Finding[] {
   return failedFinding([...consumers, ...relays].reduce((sum, each) => sum + each.failed, 0))
 }
 
+/** Failed messages wait for a person, who may not know of them. */
 function failedFinding(count: number): readonly Finding[] {
   if (count === 0) return [ok('failed', 'no message waits for a decision')]
   return [
@@ -133,6 +140,7 @@ function failedFinding(count: number): readonly Finding[] {
   ]
 }
 
+/** Keys with order whose messages wait behind a failed one; new messages of these keys join them. */
 async function keyFindings(keys: StoreKeys): Promise<readonly Finding[]> {
   const held = await keys.list(1_000)
   if (held.length === 0) return [ok('held keys', 'no key waits behind a failed message')]

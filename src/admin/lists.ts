@@ -1,3 +1,5 @@
+// Lists of receipts and effects. These tables are large, so that they are read by their key, in bounded steps.
+
 import { expected, noOthers, signalOption, text, word } from '../base/index.ts'
 import type {
   EffectWhere,
@@ -12,18 +14,18 @@ import { pageSize } from './bulk.ts'
 
 /** How to page through a list that is read by its key. */
 interface ListPage {
-  /** How many. @default 50 */
+  /** How many rows a page has. @default 50 */
   readonly limit?: number
   /** The `after` of the page before. @default the first page */
   readonly after?: string
-  /** Stops between two looks; what was found so far is returned, and the next page goes on from there. */
+  /** Stops between two looks. What was found so far is returned, and the next page continues from there. */
   readonly signal?: AbortSignal
 }
 
 /** A page of a list. */
 export interface ListResult<T> {
   readonly rows: readonly T[]
-  /** For the next page; undefined: there is none. */
+  /** Where the next page begins. Undefined: this is the last page. */
   readonly after: string | undefined
 }
 
@@ -36,7 +38,7 @@ export type EffectQuery = EffectWhere & ListPage
 const NAMES = ['consumer', 'since', 'until', 'limit', 'after', 'signal'] as const
 const STATES = ['started', 'done', 'not-done', 'unknown'] as const
 
-/** What was taken. Receipts are read by their key, a thousand at a time: a condition that few fit takes its time on a large table. */
+/** Receipts: which messages were taken. They are read by their key, so that a condition that matches few rows is slow on a large table. */
 export class Receipts {
   readonly #store: Pick<StoreLists, 'receipts'>
 
@@ -80,7 +82,7 @@ function checked({ consumer, since, until }: ReceiptWhere): ReceiptWhere {
   return { consumer: consumer === undefined ? undefined : text('consumer', consumer), since, until }
 }
 
-/** Looks until the page is full, or there is no more. */
+/** Looks until the page is full, or no rows are left. */
 async function pageOf<T>(
   { limit, after, signal }: ListPage,
   look: (after: ListPosition | undefined, limit: number) => Promise<Listed<T>>,
@@ -97,11 +99,12 @@ async function pageOf<T>(
   return { rows, after: position && cursorOf(position) }
 }
 
-/** A position as one word, which may stand on a command line. */
+/** A position as one word without special characters, so that it can be used on a command line. */
 function cursorOf({ consumer, messageKey, name }: ListPosition): string {
   return Buffer.from(JSON.stringify([consumer, messageKey ?? null, name ?? null])).toString('base64url')
 }
 
+/** Reads a position. It comes from outside, so that every part is checked. */
 function positionOf(cursor: string): ListPosition {
   const [consumer, messageKey, name] = partsOf(cursor)
   const fine = typeof consumer === 'string' && (messageKey === null || isKey(messageKey))

@@ -166,12 +166,14 @@ export class ClaimedWork {
     )
   }
 
+  /** One token for all messages of a request; each still has a fence of its own. */
   #claim(messages: readonly StoredMessage[], alone: boolean): Promise<readonly Claimed[]> {
     const { store, random } = this.#engine
     const { leaseMs } = this.#settings
     return store.claims.claim(this.#consumer, messages, { token: random.token(), leaseMs, alone })
   }
 
+  /** What follows from the store's reply to a claim. */
   #taken(entry: Entry, claimed: Claimed, signal: AbortSignal | undefined): Outcome | Promise<Outcome> {
     const { stored, refused } = entry
     switch (claimed.kind) {
@@ -228,6 +230,7 @@ export class ClaimedWork {
     return outcome('rolled-back', error)
   }
 
+  /** Works a claimed message, or records at once why it cannot be worked. The claim is renewed until it is settled. */
   async #work(work: Work, refused: HapaxError | undefined, signal: AbortSignal | undefined): Promise<Outcome> {
     const { message, attempts, crashes } = work
     const held = this.#leases.hold(work.lease)
@@ -243,6 +246,7 @@ export class ClaimedWork {
     }
   }
 
+  /** Calls the handler when there is a place for it, and settles the message. */
   async #run(
     work: Work,
     held: HeldLease,
@@ -287,6 +291,7 @@ export class ClaimedWork {
     return this.#verdict(work, error, work.attempts + 1)
   }
 
+  /** Records a failed attempt: another one after a delay, or the failed store. */
   async #verdict(work: Work, error: Error, attempts: number): Promise<Outcome> {
     const { store, random } = this.#engine
     const { message, lease } = work
@@ -311,6 +316,7 @@ export class ClaimedWork {
     return there ? this.#reporter.verdict(message, verdict, attempts) : this.#lost({ message, lease, ...work })
   }
 
+  /** Keeps a message whose identity belongs to another one; no claim is involved. */
   async #conflict(message: StoredMessage, error: HapaxError): Promise<Outcome> {
     const verdict = { kind: 'fail', reason: 'conflict', error } as const
     await this.#kept(message, verdict, 0, (failure) => this.#engine.store.claims.keep(this.#consumer, failure))

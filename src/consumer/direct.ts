@@ -61,6 +61,7 @@ export class Taker<Tx> {
     return jobs.map((job) => this.#recorder.putBack(job.stored, attempted.kind, attempted.error))
   }
 
+  /** Calls the handlers of messages that have no receipt yet. Runs again, from the beginning, if the transaction is repeated. */
   async #body(
     jobs: readonly Job<Tx>[],
     { unit, earlier, run }: Running<Tx>,
@@ -70,6 +71,7 @@ export class Taker<Tx> {
     const found = jobs.map(({ stored }): Found => {
       const receipt = unit.existing.get(stored.messageKey)
       if (receipt === undefined) return 'fresh'
+      // An earlier try of this attempt, whose commit was unknown, did commit: the handler must not run again.
       if (earlier.has(receipt.token)) return 'processed'
       return group?.tokens.has(receipt.token) ? 'broken' : receipt
     })
@@ -78,6 +80,7 @@ export class Taker<Tx> {
     return { value: found, writes: await run((scope) => callHandlers(fresh, scope)) }
   }
 
+  /** Turns what was found into outcomes, after the commit. */
   async #finish(
     jobs: readonly Job<Tx>[],
     found: readonly Found[],
@@ -85,6 +88,7 @@ export class Taker<Tx> {
     group: FailedGroup | undefined,
   ): Promise<readonly Outcome[]> {
     const durationMs = this.#engine.clock.monotonic() - started
+    // The usual case, without a listener: nothing has to be done for each message.
     if (found === ALL_FRESH && !this.#engine.events.heard('processed')) return jobs.map(() => PROCESSED)
     const outcomes: Outcome[] = []
     for (const [index, job] of jobs.entries()) {
@@ -106,6 +110,7 @@ export class Taker<Tx> {
     return PROCESSED
   }
 
+  /** Tries the parts of a group that failed, so that one bad message does not fail the others. */
   async #smaller(
     jobs: readonly Job<Tx>[],
     signal: AbortSignal | undefined,
@@ -123,6 +128,7 @@ export class Taker<Tx> {
     return outcomes
   }
 
+  /** Records a failure, unless retries are left to the broker and another attempt makes sense. */
   #failed(job: Job<Tx>, thrown: unknown, tokens: ReadonlySet<string>): Promise<Outcome> | Outcome {
     const error = asError(thrown)
     if (this.#settings.onError === 'store' || isFinal(error)) {
@@ -134,4 +140,5 @@ export class Taker<Tx> {
 }
 
 const PROCESSED = outcome('processed')
+/** Stands for 'fresh' for every message; compared by identity, to save an array per transaction. */
 const ALL_FRESH: readonly Found[] = []

@@ -79,6 +79,7 @@ export class Recorder<Tx> {
     return this.#recordFirst(kept, { ...first, hook: hooked })
   }
 
+  /** Writes receipt and row. Repeated under new tokens while the database is away; `ours` tells a repetition from a duplicate. */
   async #recordFirst({ message, verdict }: Kept, first: FirstFailure): Promise<Outcome> {
     const { error, attempt, handlerTokens, hook } = first
     const writes = (as: Verdict): Writes => this.#writes(message, as, attempt, hook?.error)
@@ -295,6 +296,7 @@ export class Recorder<Tx> {
     return unit(this.#engine, this.#options(), opening, async ({ existing }) => decide(existing.get(stored.messageKey)))
   }
 
+  /** Another process has the message: leave the record to it, and let the broker deliver again. */
   async #unlessBusy(stored: StoredMessage, work: () => Promise<Outcome>): Promise<Outcome> {
     try {
       return await work()
@@ -324,6 +326,7 @@ export class Recorder<Tx> {
     return hookError === undefined ? record : { ...record, onFailed: recordError(hookError, redact, 1) }
   }
 
+  /** Moves a row to the failed store, together with its hook if there is one. Resolves with whether the row was there. */
   async #fail(
     row: InboxRow,
     verdict: Verdict & { kind: 'fail' },

@@ -115,6 +115,7 @@ export function decodeFor(handler: Pick<Registered<never>, 'type'>, stored: Stor
   }
 }
 
+/** A schema may throw anything; to callers it is always `invalid-payload`, after which a retry is pointless. */
 function refuse({ type }: StoredMessage, error: unknown): never {
   if (isHapaxError(error, 'invalid-payload')) throw error
   throw new HapaxError('invalid-payload', `the schema of ${type} threw: ${messageOf(asError(error))}`, { cause: error })
@@ -140,6 +141,7 @@ export async function callHandlers<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx
   }
 }
 
+/** Calls all handlers of a group at the same time, on its one transaction. */
 async function callTogether<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promise<void> {
   const many = new Set(jobs.map((job) => job.handler).filter((handler) => handler.kind === 'many'))
   const ones = jobs.filter((job) => job.handler.kind === 'one')
@@ -300,6 +302,7 @@ export class Registry<Tx> implements Hooks<Tx> {
     return this.#hooks.get(type)
   }
 
+  /** A running worker has told the others which types it serves, and would not notice a new one. */
   #refuseLate(type: string): void {
     if (!this.#started) return
     throw new HapaxError(
@@ -313,7 +316,7 @@ export class Registry<Tx> implements Hooks<Tx> {
     return this.#started
   }
 
-  /** From now on no handler may be added. */
+  /** No handler may be added from now on. A consumer without any is refused: its messages would wait for ever. */
   start(): void {
     if (this.served.length === 0) expected(`consumer ${this.#consumer}`, 'a consumer with at least one handler', 'none')
     this.#started = true

@@ -111,6 +111,7 @@ export class InboxWork<Tx> {
     return outcomes
   }
 
+  /** Runs the handlers of the claimed rows. Rows that cannot run end the transaction without writes, and are recorded after it. */
   async #body({ unit, run, resolving }: Running<Tx>, ours: Ours): Promise<UnitEnd<Ended>> {
     // Gone: our unknown commit did settle it. Still there but not claimed: it did not, and another worker has the row now.
     for (const [seq, row] of ours.claimed) if (resolving && !unit.present.has(seq)) ours.settled.set(seq, row)
@@ -134,6 +135,7 @@ export class InboxWork<Tx> {
     return { ...(preparing instanceof Promise ? await preparing : preparing), row }
   }
 
+  /** What follows from a transaction that ended without an error. */
   async #ended(
     ended: Ended,
     rows: readonly InboxRow[],
@@ -157,6 +159,7 @@ export class InboxWork<Tx> {
     return new Map(rows.map((row) => [row.seq, PROCESSED]))
   }
 
+  /** What follows from one that failed. After a broken atomicity the rows are not tried again: the handler's work may be committed. */
   async #failed(
     rows: readonly InboxRow[],
     { kind, error }: { kind: 'failed' | 'busy' | 'lost'; error: unknown },
@@ -179,6 +182,7 @@ export class InboxWork<Tx> {
     this.#engine.events.emit('commit-unknown', () => ({ consumer: this.#consumer, messages }))
   }
 
+  /** Works the parts of a group that failed, so that one bad message does not fail the others. */
   async #smaller(
     rows: readonly InboxRow[],
     error: Error,

@@ -187,6 +187,7 @@ export class Effects {
     return this.#unknown(name, call, options, error)
   }
 
+  /** Journals that the call begins, before it is made. Returns the entry of an earlier attempt, if there is one. */
   async #begin(name: string, again: boolean): Promise<EffectRow | undefined> {
     const { engine, held, leaseMs } = this.#options
     held.throwIfAborted()
@@ -336,6 +337,7 @@ export class Effects {
     return held
   }
 
+  /** Journals how a call ended. Rejects with `lease-lost` if another process has the message. */
   async #end(name: string, end: EffectEnd): Promise<void> {
     const { engine, held, consumer, message } = this.#options
     const write = (result: string | null): Promise<boolean> =>

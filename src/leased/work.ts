@@ -81,6 +81,7 @@ export class LeasedWork<Tx> {
     try {
       const handler = this.#registry.handlerOf(row.message.type)
       await underLease(held, this.#limit, signal, () => call.run(handler))
+      // A renewal during the settling transaction would wait for its row lock; so it ends first.
       held.end()
       await this.#leases.notRenewing()
       const settled = await this.#settle(row, held, call, signal)
@@ -93,6 +94,7 @@ export class LeasedWork<Tx> {
     }
   }
 
+  /** Deletes the row if the lease still holds, with the handler's own work, in one transaction. */
   async #settle(row: InboxRow, held: HeldLease, call: Call<Tx>, signal: AbortSignal | undefined): Promise<Settled> {
     const attempt = new Attempt<Tx, Settled>(this.#engine, this.#settings, {
       opening: () => ({ kind: 'settle', lease: held }),
@@ -111,6 +113,7 @@ export class LeasedWork<Tx> {
     return attempted.value
   }
 
+  /** Records a failed attempt on its row, if the lease still holds. */
   async #failed(row: InboxRow, error: Error, signal: AbortSignal | undefined): Promise<Outcome> {
     if (isHapaxError(error, 'lease-lost')) return this.#lost(row)
     // Not the handler's failure: the database was not available, or the worker is stopping.
@@ -223,6 +226,7 @@ class Call<Tx> {
     }
   }
 
+  /** The attempt has failed: the context can no longer be used, and effects that still run are given up. */
   close(): void {
     this.#state = 'closed'
     this.#effects.leave()

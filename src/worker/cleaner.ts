@@ -16,7 +16,7 @@ export interface CleanerOptions<Tx> {
   report(error: Error): void
 }
 
-/** One thing to clean. */
+/** One kind of rows to delete, and whether this worker is the one to do it. */
 interface Task {
   readonly what: 'receipts' | 'sent' | 'audit'
   readonly of: string
@@ -43,6 +43,7 @@ export class Cleaner<Tx> {
     this.#loop = this.#work()
   }
 
+  /** Resolves when the step under way has ended. */
   async stop(): Promise<void> {
     this.#stopping = true
     this.#signal.notify()
@@ -94,6 +95,7 @@ export class Cleaner<Tx> {
     return tasks
   }
 
+  /** Checks before every step whether the task is still ours: workers come and go during a long pass. */
   async #clean({ what, of, olderThanMs, step, mine }: Task): Promise<void> {
     const { engine, membership, report } = this.#options
     const { clock, store, events } = engine
@@ -125,5 +127,6 @@ const FIRST_MS = 60_000
 const STEP = 1_000
 /** A rest is this many times as long as the step before it. */
 const REST = 8
+/** Bounds of a rest: even quick steps leave room for others, and a step that waited for a lock does not stop the pass. */
 const MIN_REST_MS = 20
 const MAX_REST_MS = 2_000

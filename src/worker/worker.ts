@@ -133,6 +133,9 @@ export class WorkerCore<Tx> implements Worker {
     this.#life.wake()
   }
 
+  /**
+   * Checks of the settings come first, then brokers, then the database: a mistake is reported even if a server is down. Subscriptions are recorded last, because they make local publishes deliver to this consumer.
+   */
   async #prepare(): Promise<void> {
     const { consumers, sources, relays } = this.#settings
     for (const consumer of consumers) {
@@ -237,6 +240,7 @@ export class WorkerCore<Tx> implements Worker {
     this.wake()
   }
 
+  /** What other workers are told. `consumers` is a getter, because handlers may be registered until the start. */
   #serves(): Omit<Serves, 'stuck' | 'missing'> {
     const { consumers, relays } = this.#settings
     return {
@@ -248,6 +252,7 @@ export class WorkerCore<Tx> implements Worker {
     }
   }
 
+  /** The rows that a crash now would make suspects. A suspect that runs alone is the only one. */
   #inHand(): { seqs: readonly string[]; alone: boolean } {
     const suspect = this.#suspects.current
     if (suspect !== undefined) return { seqs: [suspect], alone: true }

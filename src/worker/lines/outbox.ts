@@ -246,6 +246,7 @@ export class Relay<Tx> implements Line {
     }
   }
 
+  /** The row is released after its fate is recorded, so that the next look does not find it too early. */
   async #notConfirmed(
     row: OutboxMessage,
     sentAt: number,
@@ -260,6 +261,7 @@ export class Relay<Tx> implements Line {
     }
   }
 
+  /** A confirmed row is deleted later, in a batch; until then it stays in hand, so that it is not sent again. */
   #confirm(row: OutboxMessage, dropped: Error | undefined): void {
     const { engine, changed, name } = this.#options
     this.#pauses.confirmed()
@@ -306,6 +308,7 @@ export class Relay<Tx> implements Line {
     engine.logger.warn({ relay: name, rows: locked.length }, what)
   }
 
+  /** The broker did not accept the message: it is tried again later, and the next messages of its key wait. */
   async #postpone(row: OutboxMessage, error: Error): Promise<void> {
     const { engine } = this.#options
     const delayMs = retryDelay(POLICY, row.attempts + 1, engine.random)
@@ -315,6 +318,7 @@ export class Relay<Tx> implements Line {
     await this.#postponed({ seq: row.seq, delayMs, error: recordError(error, engine.redact) })
   }
 
+  /** A refusal is final: the row moves to the failed store, and one with a key holds it until a person decides. */
   async #refused(row: OutboxMessage, error: Error): Promise<void> {
     const { engine } = this.#options
     const held = row.message.key !== null

@@ -75,6 +75,7 @@ export class Reader {
     this.#switching = turn.catch((error: unknown) => this.#options.report(asError(error)))
   }
 
+  /** Pauses before it gives back, so that the broker does not deliver the same messages here again. */
   async #shut(): Promise<void> {
     const open = this.#open
     if (open === undefined || this.#stopping) return
@@ -84,6 +85,7 @@ export class Reader {
     await open.close()
   }
 
+  /** Handlers can run again: opens the subscription, and keeps trying while the broker refuses. */
   async #reopen(): Promise<void> {
     const { engine, report } = this.#options
     for (let times = 1; this.#open === undefined && !this.#resting && !this.#stopping; times++) {
@@ -121,6 +123,7 @@ export class Reader {
     await this.#open?.close()
   }
 
+  /** Four times what runs at once, so that handlers need not wait for the broker, but bounded, so that other workers get a share. */
   #prefetch(): { messages: number; bytes: number } {
     const { source, concurrency } = this.#options
     const { prefetch, prefetchBytes } = source.options
@@ -236,6 +239,7 @@ export class Reader {
     this.#patient.add(waiting)
   }
 
+  /** Tries a delivery again for as long as a handler elsewhere may take; after that it goes back to the broker. */
   async #waitAndRetry(first: Undone): Promise<void> {
     const { clock } = this.#options.engine
     const until = clock.monotonic() + this.#options.source.consumer.settings.timeoutMs
@@ -248,6 +252,7 @@ export class Reader {
     if (delivery !== undefined) this.#tell(() => delivery.retry((afterMs ?? 0) + this.#backOffMs()))
   }
 
+  /** A random pause that grows while the database is away, so that deliveries do not come back all at once. */
   #backOffMs(): number {
     const { random } = this.#options.engine
     return Math.min(30_000, 200 * 2 ** this.#errors) * (0.5 + random.number())

@@ -49,7 +49,7 @@ export const relays: readonly Case[] = [
       await publish(rival, ids)
       await world.until(() => outboxIsEmpty(world))
       assert.deepEqual(new Set(there.arrived), new Set(ids))
-      await world.until(async () => (await rival.doctor()).some(({ message }) => message.includes('does not reach')))
+      await world.until(async () => (await rival.doctor()).some(({ message }) => message.includes('cannot reach')))
       reached = true
       const before = away.arrived.length
       clock.leap(60_000)
