@@ -1,14 +1,14 @@
 import { type Clock, systemClock } from '../base/index.ts'
 
-/** Something that waits for its time. */
+/** A pending timer. */
 interface Waiting {
   readonly at: number
   readonly call: () => void
 }
 
 /**
- * A clock that goes as usual, and forward by leaps: a long time is over when a case says so. With a short one instead, a case
- * would fail wherever the machine stands still for longer than that.
+ * A clock that runs normally and can also leap forward, so that a case can use long timeouts without waiting for them. With short
+ * timeouts instead, a case would fail whenever the machine stalls for longer.
  */
 export class LeapingClock implements Clock {
   readonly #waiting = new Set<Waiting>()
@@ -37,7 +37,7 @@ export class LeapingClock implements Clock {
     return cancel
   }
 
-  /** So much time has passed: what waited for it happens now. */
+  /** Moves the clock forward and fires the timers that are due. */
   leap(ms: number): void {
     this.#leaptMs += ms
     const now = this.monotonic()

@@ -9,7 +9,7 @@ interface EdgeConsumer {
   handle(id: string): Promise<Outcome>
   /** The next attempt at what has failed once. */
   again(id: string): Promise<unknown>
-  /** The next attempt at what a person wants to be tried again. */
+  /** Runs the next attempt of a message that a person retried. */
   retried(): Promise<unknown>
   /** The ids of what is shown as failed. */
   failed(): Promise<readonly string[]>
@@ -35,7 +35,7 @@ async function states(world: EdgeWorld, id: string): Promise<Readonly<Record<str
   )
 }
 
-/** Time enough for a consumer that does not wait to let go of its message: some answers of the store. */
+/** Enough time for a consumer that does not wait to release its message: a few round trips to the store. */
 async function aWhile(world: EdgeWorld, id: string): Promise<void> {
   for (let look = 0; look < 20; look++) {
     await world.journal(id)
@@ -71,7 +71,7 @@ function twoAtOnce(world: EdgeWorld, end: () => unknown) {
 
 const forgotten: readonly EdgeCase[] = [
   {
-    name: 'B22: an effect that fails and that nobody waits for does not pass for done; one that is waited for later is no trouble',
+    name: 'B22: an effect that fails unawaited does not count as done; one that is awaited later is fine',
     run: async (world) => {
       const ended = gate()
       const sms = world.sms(async (ctx) => {
@@ -93,7 +93,7 @@ const forgotten: readonly EdgeCase[] = [
 
 const undecided: readonly EdgeCase[] = [
   {
-    name: 'B21: what a person retries without a decision is held again, also if its handler does not come across the unknown call',
+    name: 'B21: a message retried without a decision is held again, even if its handler does not reach the unknown call',
     run: async (world) => {
       const sms = world.sms(async (ctx) => {
         const first = (await world.journal('a')).length === 0
@@ -112,7 +112,7 @@ const undecided: readonly EdgeCase[] = [
 
 const together: readonly EdgeCase[] = [
   {
-    name: 'a call is refused while another one runs: the message is let go of when that one has ended, and the retry knows of it',
+    name: 'a call is refused while another one runs: the message is released when that one has ended, and the retry knows about it',
     run: async (world) => {
       const { sms, calls, refused, go } = twoAtOnce(world, () => 'SM1')
       const handled = sms.handle('a')
@@ -126,7 +126,7 @@ const together: readonly EdgeCase[] = [
     },
   },
   {
-    name: 'a call is refused while another one runs, of which nobody knows the end: that counts more, and the message is held',
+    name: 'a call is refused while another one of unknown outcome runs: the latter prevails, and the message is held',
     run: async (world) => {
       const end = (): never => {
         throw new Error('reset')
@@ -140,7 +140,7 @@ const together: readonly EdgeCase[] = [
     },
   },
   {
-    name: 'a call that does not end is waited for no longer than a lease: it is told to stop, and is unknown to the retry',
+    name: 'a call that does not end is awaited for at most one lease: it is aborted, and its outcome is unknown to the retry',
     run: async (world) => {
       let told: unknown
       const sms = world.sms(
@@ -192,7 +192,7 @@ const together: readonly EdgeCase[] = [
     },
   },
   {
-    name: 'an effect that nobody awaits is waited for before the message is given up: what became of it is known',
+    name: 'an unawaited effect is awaited before the message fails: its outcome is known',
     run: async (world) => {
       const go = gate()
       const sms = world.sms((ctx) => void ctx.effect('send', () => go.passed))
@@ -233,7 +233,7 @@ async function misused(world: EdgeWorld, use: (ctx: ClaimContext) => unknown, wh
 /** Uses of a context that a retry would miss if they were inside a call; `more` are those of one kind of stores. */
 export function insideCalls(more: readonly ((ctx: ClaimContext) => unknown)[]): EdgeCase {
   return {
-    name: 'inside a call the context is not to be used: a retry does not make the call again, and would miss it',
+    name: 'the context cannot be used inside a call: a retry does not repeat the call, and would miss it',
     run: async (world) => {
       const uses = [
         (ctx: ClaimContext) => ctx.note({ no: true }),

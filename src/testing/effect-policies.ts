@@ -67,7 +67,7 @@ const policies: readonly (readonly [
   ...['unknown', 'certainly', null].map(
     (answer) =>
       [
-        `the provider is asked, and answers ${answer}: held`,
+        `the provider is asked, and returns ${answer}: held`,
         verified(() => answer),
         { late: { status: 'held', calls: 1, state: 'unknown' }, dead: { status: 'held', calls: 0, state: 'unknown' } },
       ] as const,
@@ -103,14 +103,14 @@ const dead = policies.map(
   }),
 )
 
-/** Does not answer before it is told to stop. */
+/** Does not respond before it is aborted. */
 function silence(signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
 }
 
 const late = policies.map(
   ([what, options, expected]): PolicyCase => ({
-    name: `B8: the provider does not answer in time: ${what}`,
+    name: `B8: the provider does not respond in time: ${what}`,
     run: async (world) => {
       const keys: string[] = []
       const sms = world.sms((ctx) => {
@@ -157,7 +157,7 @@ const again: readonly PolicyCase[] = [
 
 const overtaken: readonly PolicyCase[] = [
   {
-    name: 'B8: a late call that happens after the provider was asked is asked about again, and not made a second time',
+    name: 'B8: a late call that happens after the provider was asked is asked about again, and not repeated',
     run: async (world) => {
       const asked = gate()
       let sent = 0
@@ -203,7 +203,7 @@ async function state(world: PolicyWorld, id = 'a'): Promise<string> {
 
 const refused: readonly PolicyCase[] = [
   {
-    name: 'B8: a provider that refuses the connection is tried again under every policy, and not held',
+    name: 'B8: a call whose connection is refused is retried under every policy, and not held',
     run: async (world) => {
       const fetched = new TypeError('fetch failed', { cause: refusal })
       for (const [, options] of policies) {
@@ -230,7 +230,7 @@ const refused: readonly PolicyCase[] = [
     },
   },
   {
-    name: 'B17: that holds as well if the answer of the journal was lost, which then shows what was just begun',
+    name: 'B17: the same holds if the reply of the journal was lost, so that the call is found started',
     run: async (world) => {
       let begins = 0
       const losing =
@@ -247,12 +247,12 @@ const refused: readonly PolicyCase[] = [
       assertOutcome(await sms.again('a'), world.retry)
       assert.equal(begins, 3)
       assert.equal(await state(world), 'unknown')
-      // Whoever holds by its policy does so now.
+      // A policy that holds the message does so now.
       const careful = world.sms((ctx) => ctx.effect('send', () => assert.fail('sent perhaps twice')))
       assertOutcome(await careful.again('a'), 'held', 'unknown-effect')
     },
   },
 ]
 
-/** What becomes of calls that nobody knows about, by each policy; and of those that were certainly not made. */
+/** The outcome of unknown calls under each policy, and of calls that were certainly not made. */
 export const effectPolicies: readonly PolicyCase[] = [...dead, ...late, ...again, ...overtaken, ...refused]

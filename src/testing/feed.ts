@@ -1,6 +1,6 @@
 import type { Delivery, Subscription } from '../contracts/index.ts'
 
-/** A queue of pings that readers share; what became of them. */
+/** A queue of pings that readers share, and the outcome of each. */
 export interface Feed {
   readonly subscription: Subscription
   /** The ids that were acknowledged, in order. */

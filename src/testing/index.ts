@@ -1,13 +1,13 @@
 // The conformance suites of stores and of brokers, as plain data for any test runner.
 //
-// Write a `StoreHarness` for your store: how to open a fresh database, and how to do business in its transactions.
-// `storeCases(harness)` then gives `{ name, skip, run }` for every guarantee that a store has to keep. Run each case
-// whose `skip` is undefined; show the others with their reason. Cases are independent of each other and may run at the
-// same time. Names begin with the id of the failure that they show to be absent; those that depend on the isolation level
-// run once for each level of `features.isolationLevels`. `storeSupport(features)` lists what a store cannot do, and why.
+// Write a `StoreHarness` for your store: how to open a fresh database, and how to write business rows in its transactions.
+// `storeCases(harness)` then returns `{ name, skip, run }` for every guarantee that a store must keep. Run each case
+// whose `skip` is undefined, and report the others with their reason. Cases are independent and may run concurrently.
+// A name begins with the id of the failure that the case rules out. Cases that depend on the isolation level run once for
+// each level in `features.isolationLevels`. `storeSupport(features)` lists what a store cannot do, and why.
 //
-// `claimCases(harness)` is the same for a store that only knows leases, and needs a `ClaimHarness`.
-// A `BrokerHarness` and `brokerCases(harness, memory)` are the same for the driver of a broker.
+// `claimCases(harness)` does the same for a store for leased work only, given a `ClaimHarness`, and
+// `brokerCases(harness, memory)` for a broker driver, given a `BrokerHarness`.
 
 export type { BrokerHarness, BrokerNeed, PlaceTimes, RawMessage, TestBroker } from './broker/harness.ts'
 export { type BrokerCase, type BrokerSupport, brokerCases, brokerSupport } from './broker/index.ts'

@@ -20,7 +20,7 @@ const NO_TEXTS: readonly unknown[] = [
   '\ud800',
   'x'.repeat(3000),
 ]
-/** Texts that are no names: they would look like others, or move the cursor of whoever reads them. */
+/** Texts that are not accepted as names: they would look like others, or move the cursor of a terminal. */
 const NO_NAMES: readonly unknown[] = ['a\u001b[2J', 'a\u009bb', 'a\nb', 'a\0b', 'a\u202eb', 'a\u2066b']
 const NO_AGES: readonly unknown[] = [
   null,

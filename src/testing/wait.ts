@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 
-/** Longer than anything takes that is not stuck, on a busy machine; shorter than a test runner waits. */
+/** Longer than anything takes on a busy machine unless it is stuck; shorter than the time-out of a test runner. */
 const DEADLINE_MS = 40_000
 
-/** Waits until something holds; fails with these words when it never does. */
+/** Waits until a condition holds; fails with these words if it does not in time. */
 export async function until(
   holds: () => Promise<boolean> | boolean,
   what: string | (() => string) = 'what was waited for',
@@ -15,7 +15,7 @@ export async function until(
   }
 }
 
-/** What a promise gives; fails with these words when it never settles. */
+/** Resolves as the promise does; fails with these words if it does not settle in time. */
 export async function settled<T>(promise: Promise<T>, what: string): Promise<T> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<never>((_, reject) => {
@@ -34,6 +34,7 @@ export interface Gate {
   open(): void
 }
 
+/** Creates a closed gate. */
 export function gate(): Gate {
   const { promise, resolve } = Promise.withResolvers<void>()
   return { passed: promise, open: resolve }

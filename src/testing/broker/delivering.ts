@@ -17,7 +17,7 @@ const everyMessage: readonly Case[] = [
     },
   },
   {
-    name: 'delivers what was sent before anybody read',
+    name: 'delivers what was sent before the first reader',
     run: async (world) => {
       await world.group('billing')
       await publishAll(world.destination(), numbered(10))
@@ -42,14 +42,14 @@ const everyMessage: readonly Case[] = [
       const first = await world.listen('billing', { messages: 5 })
       const second = await world.listen('billing', { messages: 5 })
       await publishAll(world.destination(), numbered(10))
-      // Nobody acks, so that neither can take more than its half.
+      // Nothing is acked, so neither reader can take more than its half.
       await first.take(5)
       await second.take(5)
       assertSame([...first.ids, ...second.ids], numbered(10))
     },
   },
   {
-    name: 'gives a message for the first time without saying that it came before, where the broker says such things',
+    name: 'does not mark a first delivery as redelivered, if the broker marks redeliveries',
     run: async (world) => {
       const listener = await world.listen('billing')
       await publishAll(world.destination(), numbered(3))
@@ -65,13 +65,13 @@ const everyMessage: readonly Case[] = [
 
 const prefetching: readonly Case[] = [
   {
-    name: 'hands out no more messages than the prefetch says until they are answered',
+    name: 'hands out no more messages than the prefetch until they are settled',
     run: async (world) => {
       const listener = await world.listen('billing', { messages: 5 })
       const other = await world.listen('stock')
       await publishAll(world.destination(), numbered(20))
       await listener.came(5)
-      // Whoever wants to hand out more had the time to.
+      // A driver that hands out more has had time to do so.
       await other.take(20)
       assert.equal(listener.received.length, 5)
       await listener.ackOneByOne(20)
@@ -80,7 +80,7 @@ const prefetching: readonly Case[] = [
     },
   },
   {
-    name: 'hands out no more bytes than the prefetch says, but for the last message',
+    name: 'hands out no more bytes than the prefetch, except for the last message',
     needs: ['byte limits'],
     run: async (world) => {
       const limit = 50_000
@@ -105,7 +105,7 @@ const prefetching: readonly Case[] = [
     },
   },
   {
-    name: 'goes on when each delivery is answered inside the call that hands it out',
+    name: 'continues when each delivery is settled inside the call that hands it out',
     run: async (world) => {
       const listener = await world.listen('billing', { messages: 2, each: (received) => received.ack() })
       await publishAll(world.destination(), numbered(200))
@@ -171,7 +171,7 @@ const acking: readonly Case[] = [
     },
   },
   {
-    name: 'delivers again what was not acked when the reader closed, and says so where it can',
+    name: 'redelivers what was not acked when the reader closed, marked as redelivered if the broker can',
     run: async (world) => {
       const first = await world.listen('billing')
       await publishAll(world.destination(), numbered(5))
@@ -185,7 +185,7 @@ const acking: readonly Case[] = [
     },
   },
   {
-    name: 'takes only the first answer to a delivery',
+    name: 'accepts only the first settlement of a delivery',
     run: async (world) => {
       const destination = world.destination()
       const first = await world.listen('billing')
@@ -206,7 +206,7 @@ const acking: readonly Case[] = [
     },
   },
   {
-    name: 'E5: an answer after the reader was closed does nothing: the message comes again and can be acked',
+    name: 'E5: an ack after the reader was closed does nothing: the message is redelivered and can be acked',
     run: async (world) => {
       const destination = world.destination()
       const first = await world.listen('billing')

@@ -67,7 +67,7 @@ const thereAndBack: readonly Case[] = [
     },
   },
   {
-    name: 'D8: a message that nobody takes stays in the outbox and says why; the others are sent',
+    name: 'D8: an unroutable message stays in the outbox with the reason; the others are sent',
     needs: ['unroutable'],
     run: async (world) => {
       const shop = world.shop()
@@ -108,7 +108,7 @@ const foreign: readonly Case[] = [
     },
   },
   {
-    name: 'a message without id, source or type ends in the failed store with a sentence that says what to set',
+    name: 'a message without id, source or type ends in the failed store with an error that says what to set',
     needs: ['plain client'],
     run: async (world) => {
       const shop = world.shop()
@@ -129,7 +129,7 @@ const foreign: readonly Case[] = [
     },
   },
   {
-    name: 'a message of a sender that knows nothing of hapax is handled where .from() says what it is',
+    name: 'a message of a third-party sender is handled if .from() maps it',
     needs: ['plain client'],
     run: async (world) => {
       const shop = world.shop()
@@ -206,7 +206,7 @@ const failing: readonly Case[] = [
     },
   },
   {
-    name: 'A25: thirty times in a row the database is away: nothing is lost, and everything takes effect once',
+    name: 'A25: the database is unavailable thirty times in a row: nothing is lost, and everything takes effect once',
     run: async (world) => {
       const clock = new HurriedClock()
       const rows = world.openStore()
@@ -220,7 +220,7 @@ const failing: readonly Case[] = [
           retries += 1
           delivery.retry(1)
         },
-        reject: () => assert.fail('nobody is to count this'),
+        reject: () => assert.fail('a rejection would count as a delivery attempt'),
       }))
       const consumer = shop.consumer({ timeoutMs: 1e9, lockTimeoutMs: 1e9 })
       await shop.work({ takeoverMs: 1e9, consume: [consumer.from(hurried)] })
@@ -315,7 +315,7 @@ const ordered: readonly Case[] = [
     },
   },
   {
-    name: 'E2: the order survives cuts and an exchange of the worker',
+    name: 'E2: the order survives cuts and the replacement of the worker',
     needs: ['single reader', 'cutting links'],
     awaitsReturn: true,
     run: async (world) => {

@@ -22,11 +22,11 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   'with hapax': handling,
 }
 
-/** Whether a broker can show a case, and why not. */
+/** Whether a case applies to a broker, and why not. */
 export interface BrokerSupport {
   readonly topic: string
   readonly name: string
-  /** Why this broker cannot show it; undefined: it has to pass. */
+  /** Why it does not apply to this broker; undefined if it must pass. */
   readonly skip: string | undefined
 }
 
@@ -36,8 +36,8 @@ export interface BrokerCase extends BrokerSupport {
 }
 
 /**
- * Every case for this broker, also those that it cannot show: they have a reason in `skip`. `openStore` makes the stores for
- * the cases that take messages from outbox to effect: `memory` of hapax/memory.
+ * Every case for this broker. Those that do not apply to it have a reason in `skip`. `openStore` creates the stores for the cases
+ * that take messages from outbox to effect: pass `memory` of hapax/memory.
  */
 export function brokerCases(harness: BrokerHarness, openStore: () => RowStore): readonly BrokerCase[] {
   return listed(harness.cannot).map(({ topic, name, skip, each }) => ({
@@ -53,14 +53,14 @@ async function runCase(each: Case, harness: BrokerHarness, openStore: () => RowS
   try {
     await each.run(world)
   } catch (error) {
-    // What went wrong first is what counts, also where it cannot be closed any more.
+    // The first error is the one to report, even if closing fails after it.
     await world.close().catch(() => {})
     throw error
   }
   await world.close()
 }
 
-/** What a broker has to pass, and what it cannot show. */
+/** The cases that a broker must pass, and those that do not apply. */
 export function brokerSupport(cannot: BrokerHarness['cannot']): readonly BrokerSupport[] {
   return listed(cannot).map(({ topic, name, skip }) => ({ topic, name, skip }))
 }

@@ -15,7 +15,7 @@ function noticed(listener: Listener, times = 1): Promise<void> {
 
 export const interruptions: readonly Case[] = [
   {
-    name: 'refuses to open while the broker is away, and opens when it is back',
+    name: 'refuses to open while the broker is unavailable, and opens when it is back',
     needs: ['cutting links'],
     run: async (world) => {
       const subscription = await world.broker.subscription('billing')
@@ -35,7 +35,7 @@ export const interruptions: readonly Case[] = [
     },
   },
   {
-    name: 'goes on after a cut, which it reports once',
+    name: 'continues after a cut, which it reports once',
     needs: ['cutting links'],
     run: async (world) => {
       const destination = world.destination()
@@ -53,7 +53,7 @@ export const interruptions: readonly Case[] = [
     },
   },
   {
-    name: 'goes on after the broker was away, which it reports once',
+    name: 'continues after the broker was unavailable, which it reports once',
     needs: ['cutting links'],
     run: async (world) => {
       const destination = world.destination()
@@ -69,7 +69,7 @@ export const interruptions: readonly Case[] = [
     },
   },
   {
-    name: 'delivers again what was in hand when the link was cut, and says so where it can',
+    name: 'redelivers what was in hand when the connection was cut, marked as redelivered if the broker can',
     needs: ['cutting links', 'links hold messages'],
     awaitsReturn: true,
     run: async (world) => {
@@ -84,7 +84,7 @@ export const interruptions: readonly Case[] = [
     },
   },
   {
-    name: 'E5 E6: an answer from before the cut does nothing: the message comes again and can be acked',
+    name: 'E5 E6: an ack from before the cut does nothing: the message is redelivered and can be acked',
     needs: ['cutting links', 'links hold messages'],
     awaitsReturn: true,
     run: async (world) => {
@@ -158,7 +158,7 @@ export const interruptions: readonly Case[] = [
     },
   },
   {
-    name: 'E8: notices a link that is silent, reports it, and goes on',
+    name: 'E8: notices a silent connection, reports it, and continues',
     needs: ['freezing links'],
     awaitsReturn: true,
     run: async (world) => {
@@ -174,7 +174,7 @@ export const interruptions: readonly Case[] = [
     },
   },
   {
-    name: 'closes while the broker is away',
+    name: 'closes while the broker is unavailable',
     needs: ['cutting links'],
     run: async (world) => {
       const listener = await world.listen('billing')
@@ -188,7 +188,7 @@ export const interruptions: readonly Case[] = [
     },
   },
   {
-    name: 'closes while the link is silent',
+    name: 'closes while the connection is silent',
     needs: ['freezing links'],
     run: async (world) => {
       const listener = await world.listen('billing')

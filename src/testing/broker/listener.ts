@@ -41,7 +41,7 @@ export class Received {
   }
 }
 
-/** A reader that keeps what comes until the case answers it. */
+/** A reader that keeps its deliveries until the case settles them. */
 export class Listener {
   /** Everything that came, in order. */
   readonly received: Received[] = []

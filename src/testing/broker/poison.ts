@@ -18,7 +18,7 @@ function bad(id: string, more: Partial<RawMessage>): RawMessage {
 
 const deep = `${'['.repeat(1_000)}${']'.repeat(1_000)}`
 
-/** Messages that nobody can handle, one of each kind. */
+/** Messages that cannot be handled, one of each kind. */
 const POISON: Readonly<Record<string, RawMessage>> = {
   'an id that is too long': bad('x', { attributes: { ...ATTRIBUTES, id: 'x'.repeat(3_000) } }),
   'an empty source': bad('empty', { attributes: { ...ATTRIBUTES, id: 'empty', source: '' } }),
@@ -37,7 +37,7 @@ const POISON: Readonly<Record<string, RawMessage>> = {
 /** What no message may do to others. */
 export const poison: readonly Case[] = [
   {
-    name: 'K16: messages that nobody can handle end in the failed store, each of them, and those beside them take effect',
+    name: 'K16: messages that cannot be handled each end in the failed store, and their neighbours take effect',
     needs: ['plain client'],
     run: async (world) => {
       const shop = world.shop()

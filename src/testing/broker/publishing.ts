@@ -49,7 +49,7 @@ export const publishing: readonly Case[] = [
     },
   },
   {
-    name: 'D13: answers for each of several messages with the same id',
+    name: 'D13: confirms each of several messages with the same id',
     run: async (world) => {
       const listener = await world.listen('billing')
       assertConfirmed(await publish(world.destination(), messages(['a', 'a', 'b', 'a'])))
@@ -57,13 +57,13 @@ export const publishing: readonly Case[] = [
     },
   },
   {
-    name: 'answers for no message when there is none',
+    name: 'returns no confirmations for no messages',
     run: async (world) => {
       assert.deepEqual(await publish(world.destination(), []), [])
     },
   },
   {
-    name: 'D8 D13: a message that nobody takes has failed; its neighbours are confirmed',
+    name: 'D8 D13: an unroutable message fails; its neighbours are confirmed',
     needs: ['unroutable'],
     run: async (world) => {
       const listener = await world.listen('billing')
@@ -116,7 +116,7 @@ export const publishing: readonly Case[] = [
     },
   },
   {
-    name: 'prepares itself while the broker is away',
+    name: 'prepares itself while the broker is unavailable',
     needs: ['cutting links'],
     run: async (world) => {
       await world.group('billing')
@@ -130,7 +130,7 @@ export const publishing: readonly Case[] = [
     },
   },
   {
-    name: 'settles as unavailable while the broker is away, and sends again when it is back',
+    name: 'settles as unavailable while the broker is unavailable, and sends again when it is back',
     needs: ['cutting links'],
     run: async (world) => {
       await world.group('billing')
@@ -159,7 +159,7 @@ export const publishing: readonly Case[] = [
     },
   },
   {
-    name: 'D9: a cut in the middle of a thousand messages settles every promise, and what was confirmed is there',
+    name: 'D9: a cut in the middle of a thousand messages settles every promise, and what was confirmed arrives',
     needs: ['cutting links'],
     run: async (world) => {
       await world.group('billing')
@@ -235,7 +235,7 @@ export const publishing: readonly Case[] = [
     },
   },
   {
-    name: 'what is under way settles when the destination is closed',
+    name: 'what is in progress settles when the destination is closed',
     run: async (world) => {
       await world.group('billing')
       const destination = world.destination()
@@ -289,7 +289,7 @@ export const publishing: readonly Case[] = [
   },
 ]
 
-/** Lets everything happen that waits for nothing from outside. */
+/** Lets everything run that does not wait for I/O. */
 async function turns(): Promise<void> {
   for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve))
 }

@@ -7,7 +7,7 @@ const LONG_MS = 600_000
 
 export const puttingBack: readonly Case[] = [
   {
-    name: 'hands out again what is to be tried again, and says so',
+    name: 'redelivers what is to be retried, and marks it',
     run: async (world) => {
       const listener = await world.listen('billing')
       await publishAll(world.destination(), ['a'])
@@ -21,7 +21,7 @@ export const puttingBack: readonly Case[] = [
     },
   },
   {
-    name: 'hands out again what was rejected, and says so',
+    name: 'redelivers what was rejected, and marks it',
     run: async (world) => {
       const destination = world.destination()
       const listener = await world.listen('billing')
@@ -54,7 +54,7 @@ export const puttingBack: readonly Case[] = [
     },
   },
   {
-    name: 'lets other messages go on while one waits to be tried again',
+    name: 'delivers other messages while one waits for its retry',
     run: async (world) => {
       const listener = await world.listen('billing', { messages: 2 })
       await publishAll(world.destination(), numbered(10))
@@ -65,13 +65,13 @@ export const puttingBack: readonly Case[] = [
     },
   },
   {
-    name: 'loses nothing that waits to be tried again when the reader closes',
+    name: 'loses nothing that waits for its retry when the reader closes',
     run: async (world) => {
       const first = await world.listen('billing')
       await publishAll(world.destination(), ['a', 'b'])
       const [a, b] = await first.take(2)
       a?.retry(LONG_MS)
-      // Not as long: a broker that waits by itself goes on to wait.
+      // Not the whole delay: a broker that delays messages itself continues to do so.
       b?.reject(50)
       await first.close()
       const second = await world.listen('billing')
@@ -92,14 +92,14 @@ export const puttingBack: readonly Case[] = [
       // While it closes, something may still come.
       const came = first.received.length
       const second = await world.listen('billing')
-      // What waits for longer, and was told so later, comes later.
+      // A message that was put back later, and for longer, comes later.
       for (const received of await second.take(2)) received.retry(60)
       await second.take(2)
       assert.equal(first.received.length, came)
     },
   },
   {
-    name: 'an answer to a message that waits to be tried again does nothing',
+    name: 'an ack of a message that waits for its retry does nothing',
     run: async (world) => {
       const listener = await world.listen('billing')
       await publishAll(world.destination(), ['a'])
@@ -151,7 +151,7 @@ export const puttingBack: readonly Case[] = [
     },
   },
   {
-    name: 'what a paused reader has in hand stays there until it answers',
+    name: 'what a paused reader has in hand stays there until it is settled',
     needs: ['sharing'],
     run: async (world) => {
       const destination = world.destination()

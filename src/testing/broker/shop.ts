@@ -30,7 +30,7 @@ export interface RowStore extends Store<RowTx, RowTx> {
 
 interface Ping {
   readonly id: string
-  /** To make it larger. */
+  /** Makes the message larger. */
   readonly pad?: string
 }
 
@@ -131,7 +131,7 @@ export function twice(destination: Destination): Destination {
   }
 }
 
-/** The same subscription; `see` may answer a delivery in its own way. */
+/** The same subscription; `see` may settle a delivery in its own way. */
 export function watchedBy(subscription: Subscription, see: (delivery: Delivery) => Delivery): Subscription {
   return {
     ...{ name: subscription.name, features: subscription.features },
@@ -140,7 +140,7 @@ export function watchedBy(subscription: Subscription, see: (delivery: Delivery) 
   }
 }
 
-/** A store that is away for the next so many transactions. */
+/** A store that is unavailable for a given number of transactions. */
 export function outage(store: RowStore, times: number): { readonly store: Store<RowTx>; left: number } {
   const state = { store, left: times }
   state.store = altered(store, {

@@ -6,7 +6,7 @@ import { numbered, publishAll, type World } from './world.ts'
 
 export const single: readonly Case[] = [
   {
-    name: 'says that it keeps the order of keys',
+    name: 'declares that it keeps the order of keys',
     needs: ['single reader'],
     run: async (world) => {
       const subscription = await world.broker.subscription('billing', { single: true })
@@ -24,7 +24,7 @@ export const single: readonly Case[] = [
     },
   },
   {
-    name: 'E3: when the reader closes, the other one goes on in order with what was not acked',
+    name: 'E3: when the reader closes, the other one continues in order with what was not acked',
     needs: ['single reader'],
     run: async (world) => {
       const pair = await Pair.open(world)
@@ -59,7 +59,7 @@ export const single: readonly Case[] = [
     },
   },
   {
-    name: 'E3: goes on in order after a cut',
+    name: 'E3: continues in order after a cut',
     needs: ['single reader', 'cutting links'],
     awaitsReturn: true,
     run: async (world) => {
@@ -124,7 +124,7 @@ class Pair {
     return holders[0] as Listener
   }
 
-  /** Acks so many messages, one by one, whoever has them. */
+  /** Acks so many messages one by one, whichever reader has them. */
   async ack(count: number): Promise<void> {
     for (let at = 0; at < count; at++) {
       const [next] = this.inHand(await this.holder())

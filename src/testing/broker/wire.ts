@@ -133,7 +133,7 @@ const plain: readonly Case[] = [
     },
   },
   {
-    name: 'a message that knows nothing of CloudEvents arrives with its headers and its bytes',
+    name: 'a message without CloudEvents attributes arrives with its headers and its bytes',
     needs: ['plain client'],
     run: async (world) => {
       const body = Buffer.from('{"order":7}')
@@ -156,7 +156,7 @@ const plain: readonly Case[] = [
     },
   },
   {
-    name: 'headers that are called like members of objects are headers like others',
+    name: 'headers named like members of objects are ordinary headers',
     needs: ['plain client'],
     run: async (world) => {
       const names = ['constructor', '__proto__', 'toString', 'hasOwnProperty']

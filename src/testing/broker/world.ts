@@ -43,7 +43,7 @@ export class World {
     return this.closeLater(await Listener.open(subscription, { messages, bytes }, each))
   }
 
-  /** A group that nobody reads yet. */
+  /** A group without a reader yet. */
   async group(name: string): Promise<void> {
     await this.broker.subscription(name)
   }
@@ -86,7 +86,7 @@ export function numbered(count: number, prefix = 'm'): readonly string[] {
   return Array.from({ length: count }, (_, index) => `${prefix}${index}`)
 }
 
-/** Publishes; the answers, in the order of the messages. */
+/** Publishes and resolves with the confirmations, in the order of the messages. */
 export async function publish(
   destination: Destination,
   messages: readonly OutgoingMessage[],
@@ -123,7 +123,7 @@ export function assertConfirmed(confirmations: readonly Confirmation[]): void {
   for (const each of confirmations) assert.equal(each.status, 'confirmed', shown(each))
 }
 
-/** The answers have these statuses. */
+/** Asserts the statuses of the confirmations. */
 export function assertStatuses(confirmations: readonly Confirmation[], expected: readonly string[]): void {
   assert.deepEqual(
     confirmations.map(({ status }) => status),

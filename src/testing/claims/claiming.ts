@@ -138,7 +138,7 @@ const deliveries: readonly Case[] = [
     },
   },
   {
-    name: 'A28: a handler that hands its message to its own consumer is stopped before it waits for itself',
+    name: 'A28: a handler that hands its message to its own consumer is stopped before it deadlocks with itself',
     run: async (world) => {
       const sms = world.sms(() => sms.handle(ping('a')))
       assertOutcome(await sms.handle(ping('a')), 'failed', 'reentrant')

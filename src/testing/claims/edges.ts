@@ -34,7 +34,7 @@ function edgeWorld(world: ClaimWorld): EdgeWorld {
 
 const retention: readonly Case[] = [
   {
-    name: 'C3: what has failed or is held stays for longer than receipts: until a person has dealt with it, it is not handled again',
+    name: 'C3: failed and held messages outlive receipts: they are not handled again until a person has decided',
     run: async (world) => {
       const calls: string[] = []
       const sms = world.sms(
@@ -65,7 +65,7 @@ const retention: readonly Case[] = [
 
 const poison: readonly Case[] = [
   {
-    name: 'K17: of a message that is too large the beginning is kept; its neighbours take effect, and it is not tried again',
+    name: 'K17: the beginning of a message that is too large is kept; its neighbours take effect, and it is not retried',
     run: async (world) => {
       const hapax = world.hapax({ maxMessageBytes: 100_000 })
       const calls: string[] = []

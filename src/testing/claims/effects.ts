@@ -30,7 +30,7 @@ const once: readonly Case[] = [
     },
   },
   {
-    name: 'B15: the key of an effect is the same in every attempt, and another one for another effect or message',
+    name: 'B15: the key of an effect is the same in every attempt, and differs between effects and messages',
     run: async (world) => {
       const keys: string[] = []
       const call = async (key: string): Promise<void> => {
@@ -138,7 +138,7 @@ const unknowns: readonly Case[] = [
     },
   },
   {
-    name: 'a call of an earlier attempt that nobody knows about is held, also if this attempt does not come across it',
+    name: 'an unknown call of an earlier attempt holds the message, even if this attempt does not reach it',
     run: async (world) => {
       const lease = await world.lease('a', { leaseMs: 1 })
       await world.store.journal.begin(lease, 1, ref('a', 'send'), false)
@@ -170,7 +170,7 @@ const unknowns: readonly Case[] = [
     },
   },
   {
-    name: 'a result that cannot be kept: the call has happened and is never repeated, and a person says what it returned',
+    name: 'a result that cannot be stored: the call happened and is never repeated, and a person states what it returned',
     run: async (world) => {
       const hapax = world.hapax()
       let calls = 0
@@ -188,7 +188,7 @@ const unknowns: readonly Case[] = [
       const [failed] = await hapax.failed.list()
       const settle = (as: 'done' | 'not-done', result?: string): Promise<void> =>
         hapax.failed.settle(failed?.seq as string, { effect: 'send', as, ...(result && { result }) })
-      // It has happened: nobody can say that it did not.
+      // The call happened, so it cannot be settled as not done.
       await assert.rejects(settle('not-done'), { code: 'conflict' })
       await settle('done', 'by hand')
       await world.drain(hapax, sms)
@@ -197,7 +197,7 @@ const unknowns: readonly Case[] = [
     },
   },
   {
-    name: 'what a person said wrongly of a call is said anew while its message is failed; the call is not made again',
+    name: 'a wrong decision about a call can be corrected while its message is failed; the call is not repeated',
     run: async (world) => {
       const hapax = world.hapax()
       let calls = 0
@@ -224,7 +224,7 @@ const unknowns: readonly Case[] = [
     },
   },
   {
-    name: 'a person settles an unknown effect as done, as not done, or lets it be tried again; each is written down',
+    name: 'a person settles an unknown effect as done, as not done, or has it retried; each decision is recorded',
     run: async (world) => {
       const hapax = world.hapax()
       const answers: unknown[] = []
@@ -241,7 +241,7 @@ const unknowns: readonly Case[] = [
         { hapax },
       )
       for (const id of ['a', 'b', 'c']) assertOutcome(await sms.handle(ping(id)), 'held')
-      // What is under way is not settled behind the back of whoever has it.
+      // A message in progress cannot be settled while an owner works on it.
       await world.store.journal.begin(await world.lease('d'), 60_000, ref('d', 'send'), false)
       const end = { state: 'done', result: null, error: null } as const
       assert.equal(await world.store.journal.settle(ref('d', 'send'), end, { actor: 'ann', action: 'settle' }), false)

@@ -15,7 +15,7 @@ export interface ClaimCase<On = void> {
 
 const topics = { claiming, owners, effects, edges, people } as const
 
-/** Every case for this lease store: run them all. They are independent of each other and may run at the same time. */
+/** Every case for this lease store: run them all. They are independent and may run concurrently. */
 export function claimCases(harness: ClaimHarness): readonly ClaimCase[] {
   return Object.entries(topics).flatMap(([topic, cases]) =>
     cases.map(({ name, run }) => ({

@@ -12,7 +12,7 @@ type Case = Omit<ClaimCase<ClaimWorld>, 'topic'>
 
 export const owners: readonly Case[] = [
   {
-    name: 'K13: a stop tells a handler at its deadline, fed from a subscription',
+    name: 'K13: a stop aborts a handler at its deadline, fed from a subscription',
     run: async (world) => {
       const entered = gate()
       let told = false
@@ -33,7 +33,7 @@ export const owners: readonly Case[] = [
       await worker.start()
       await entered.passed
       await worker.stop({ deadlineMs: 1 })
-      assert.ok(told, 'the handler was told to stop before stop was over')
+      assert.ok(told, 'the handler was aborted before stop resolved')
       assert.deepEqual(acked, [])
       const calls: string[] = []
       const next = world.sms((ctx) => calls.push(`${ctx.message.id} ${ctx.attempt}`))
@@ -43,7 +43,7 @@ export const owners: readonly Case[] = [
     },
   },
   {
-    name: 'B2: while somebody works on it, it is busy for others, and never acknowledged',
+    name: 'B2: while an owner works on a message, it is busy for others and never acknowledged',
     run: async (world) => {
       const entered = gate()
       const go = gate()
@@ -82,7 +82,7 @@ export const owners: readonly Case[] = [
     },
   },
   {
-    name: 'B1 B2: when the owner dies, the next delivery after its lease has the message, under a greater fence, with its journal',
+    name: 'B1 B2: when the owner dies, the next delivery after its lease gets the message, with a higher fence and its journal',
     run: async (world) => {
       const lease = await world.lease('a', { leaseMs: 100 })
       const effect = { consumer: 'sms', messageKey: stored('a').messageKey, name: 'send' }
@@ -97,7 +97,7 @@ export const owners: readonly Case[] = [
     },
   },
   {
-    name: 'B3: the lease of a handler that takes longer is prolonged',
+    name: 'B3: the lease of a handler that takes longer is renewed',
     run: async (world) => {
       let renewals = 0
       const { store } = world
@@ -119,7 +119,7 @@ export const owners: readonly Case[] = [
     },
   },
   {
-    name: 'B3 B4 B5: who was silent for longer than the lease can neither journal nor settle nor let go, and is told to stop',
+    name: 'B3 B4 B5: an owner that was silent for longer than its lease can neither journal, settle nor release, and is aborted',
     run: async (world) => {
       const provider = new Provider()
       const entered = gate()
@@ -150,7 +150,7 @@ export const owners: readonly Case[] = [
     },
   },
   {
-    name: 'B4 B5: none of the writes of an old lease does anything, whichever part of it is old',
+    name: 'B4 B5: no write under an old lease has any effect, whichever part of it is old',
     run: async (world) => {
       const { store } = world
       const old = await world.lease('a', { leaseMs: 1 })
@@ -172,7 +172,7 @@ export const owners: readonly Case[] = [
     },
   },
   {
-    name: 'an owner whose lease has run out, and whom nobody has followed, may still settle',
+    name: 'an owner whose lease expired without a successor may still settle',
     run: async (world) => {
       const lease = await world.lease('a', { leaseMs: 1 })
       assert.ok((await world.store.claims.settle([lease], 60_000)).has(lease.seq))
@@ -180,7 +180,7 @@ export const owners: readonly Case[] = [
     },
   },
   {
-    name: 'B17: what is asked again after its answer was lost answers the same: claim, settle, release, fail',
+    name: 'B17: claim, settle, release and fail return the same when repeated after a lost reply',
     run: async (world) => {
       const { store } = world
       const token = crypto.randomUUID()
@@ -201,7 +201,7 @@ export const owners: readonly Case[] = [
     },
   },
   {
-    name: 'B10: a handler that takes too long is told to stop, and that was an attempt',
+    name: 'B10: a handler that takes too long is aborted, and the attempt counts',
     run: async (world) => {
       let signal: AbortSignal | undefined
       const attempts: number[] = []
@@ -228,7 +228,7 @@ export const owners: readonly Case[] = [
     run: async (world) => {
       for (let crash = 1; crash <= 3; crash++) {
         await world.lease('killer', { leaseMs: 1 })
-        // A neighbour of the first crash; after that it is tried again alone, and done.
+        // A neighbour of the first crash; after that it is retried alone, and succeeds.
         if (crash === 1) await world.lease('neighbour', { leaseMs: 1 })
       }
       const sms = world.sms(() => {})
@@ -269,7 +269,7 @@ export const owners: readonly Case[] = [
     },
   },
   {
-    name: 'A25: while the store is away, nothing is acknowledged; afterwards everything is as before',
+    name: 'A25: while the store is unavailable, nothing is acknowledged; afterwards everything works as before',
     run: async (world) => {
       const calls: string[] = []
       const away = without(world.store, 'claim')

@@ -24,7 +24,7 @@ async function failed(world: ClaimWorld, hapax: ClaimHapax, ids: readonly string
 
 const switchedOff: readonly Case[] = [
   {
-    name: 'a consumer that is not enabled takes nothing: what people want to be tried again waits for another process',
+    name: 'a consumer that is not enabled takes nothing: retried messages wait for another process',
     run: async (world) => {
       const hapax = world.hapax()
       await failed(world, hapax, ['a'])
@@ -100,7 +100,7 @@ const looking: readonly Case[] = [
 
 const changing: readonly Case[] = [
   {
-    name: 'C3 C10: what a person retries is driven from the stored payload, once, however many ask and work',
+    name: 'C3 C10: a retried message is handled from the stored payload, once, however many callers and workers there are',
     run: async (world) => {
       const hapax = world.hapax()
       await failed(world, hapax, ['a'])
@@ -190,7 +190,7 @@ const changing: readonly Case[] = [
     },
   },
   {
-    name: 'K18: a tool takes nothing that says less, or something else, than a person could have meant',
+    name: 'K18: a tool refuses input that is incomplete or ambiguous',
     run: async (world) => {
       const hapax = world.hapax()
       await failed(world, hapax, ['a', 'b'])
@@ -224,7 +224,7 @@ const changing: readonly Case[] = [
     },
   },
   {
-    name: 'F7: a conflict is not tried under the id of another message, whose outside calls are not its own',
+    name: 'F7: a conflict is not retried under the id of another message, whose external calls are not its own',
     run: async (world) => {
       const hapax = world.hapax()
       const sent: number[] = []
@@ -278,7 +278,7 @@ const workers: readonly Case[] = [
     },
   },
   {
-    name: 'C2: what a dead worker had in hand is tried one after the other, once each, and not blamed for what others do',
+    name: 'C2: what a dead worker had in hand is tried one by one, once each, and not blamed for what others do',
     run: async (world) => {
       const hapax = world.hapax()
       await failed(world, hapax, ['a', 'b', 'c'])

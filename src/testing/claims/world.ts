@@ -71,7 +71,7 @@ export class ClaimWorld {
     return (claimed as Claimed & { kind: 'ours' }).lease
   }
 
-  /** Works what people want to be tried again, until nothing is due. */
+  /** Handles retried messages until none is due. */
   async drain(hapax: ClaimHapax, consumer: ClaimConsumer): Promise<void> {
     const worker = await this.worker(hapax, consumer)
     await worker.drain()

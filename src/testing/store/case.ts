@@ -1,12 +1,12 @@
 import type { HarnessFeatures, Need, OpenOptions } from './harness.ts'
 import type { World } from './world.ts'
 
-/** A case as the topics write it. */
+/** A case as its topic defines it. */
 export interface Case {
   readonly name: string
-  /** What has to be there beyond the contract. */
+  /** What it needs beyond the contract. */
   readonly needs?: readonly Need[]
-  /** Why a store with these features cannot show this; undefined: it can. */
+  /** Why it does not apply to a store with these features; undefined if it does. */
   readonly skip?: (features: HarnessFeatures) => string | undefined
   /** Whether it runs once for each isolation level. */
   readonly levels?: boolean
@@ -14,11 +14,11 @@ export interface Case {
   readonly run: (world: World) => Promise<void>
 }
 
-/** Why a store cannot show a case; undefined: it can. */
+/** Why a case does not apply to a store; undefined if it does. */
 export function skipReason({ needs = [], skip }: Case, features: HarnessFeatures): string | undefined {
   for (const need of needs) {
     const reason = features.cannot[need]
-    if (reason !== undefined) return `no ${need}: ${reason}`
+    if (reason !== undefined) return `needs ${need}: ${reason}`
   }
   return skip?.(features)
 }
@@ -28,7 +28,7 @@ export function atEachLevel(cases: readonly Case[]): readonly Case[] {
   return cases.map((each) => ({ ...each, levels: true }))
 }
 
-/** For what only shows where two handlers can run at the same time. */
+/** For cases that need two handlers running concurrently. */
 export function parallelOnly({ parallelWriters }: HarnessFeatures): string | undefined {
   return parallelWriters ? undefined : 'one writer at a time: two transactions never meet'
 }

@@ -4,7 +4,7 @@ import { assertOutcome, Pong } from './world.ts'
 
 const levels: readonly Case[] = [
   {
-    name: 'K11: something left open on the connection is an attempt, and nothing is kept',
+    name: 'K11: a handler that leaves something open on the connection uses up an attempt, and nothing is kept',
     needs: ['something left open'],
     run: async (world) => {
       let open = true

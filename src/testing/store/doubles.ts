@@ -62,7 +62,7 @@ export function subscription(
   return { subscription: { name: 'a test queue', features, open }, acked }
 }
 
-/** A destination that answers as it is told, and the ids that it got, in order. */
+/** A destination that confirms as the case decides, and records the ids it got, in order. */
 export class TestDestination implements Destination {
   readonly name: string
   readonly features: DestinationFeatures

@@ -1,6 +1,6 @@
 import type { Store, StoreFeatures } from '../../contracts/index.ts'
 
-/** What some cases need beyond the contract of a store; `cannot` says why one of them is not to be had. */
+/** What some cases need beyond the store contract. A harness lists in `cannot` what its store lacks, with the reason. */
 export type Need =
   /** A second store on the same database, as another process would have it. */
   | 'another store'
@@ -10,15 +10,15 @@ export type Need =
   | 'savepoints'
   /** Rows that two transactions can lock against each other. */
   | 'row locks'
-  /** A schema that has to be made first. */
+  /** A schema that must be created first. */
   | 'migrations'
   /** Moving the counter behind `seq`. */
   | 'setting seq'
-  /** Connections that somebody can use up. */
+  /** A pool of connections that can be exhausted. */
   | 'a pool'
-  /** Noticing errors of the handler's statements that it swallows. */
+  /** Noticing statement errors that the handler swallows. */
   | 'watched statements'
-  /** Statements that go on while the handler does something else. */
+  /** Statements that keep running while the handler does something else. */
   | 'something left open'
 
 /** The features of a store under test. */
@@ -31,24 +31,24 @@ export interface HarnessFeatures extends StoreFeatures {
 
 /** How a database is opened for one case. */
 export interface OpenOptions {
-  /** Whether the tables are there already. */
+  /** Whether the tables have been created. */
   readonly migrated: boolean
   /** The most connections that one store may use, where it uses connections. */
   readonly connections: number
 }
 
-/** A fresh database with a store on it. It also has two business tables of its own, `effects` and `uniques`, and `counters`. */
+/** A fresh database with a store on it, and with three business tables: `effects`, `uniques` and `counters`. */
 export interface TestDatabase<Tx, Own = Tx> {
   readonly store: Store<Tx, Own>
   /** Another, independent store on the same database. */
   another(): Promise<Store<Tx, Own>>
 
-  /** Another store, whose handlers have these few connections, and whose control work has its own where that is possible. */
+  /** Another store whose handlers have only so many connections. Its control statements use their own, if the store supports it. */
   pooled(connections: number): Promise<PooledStore<Tx, Own>>
 
   /** Writes a row into `effects` through a transaction. */
   effect(tx: Tx | Own, label: string): Promise<unknown>
-  /** The labels of the rows of `effects` that are committed, read past the store. */
+  /** The labels of the committed rows of `effects`, read without the store. */
   effects(): Promise<readonly string[]>
   /** Writes a row into `uniques`; a second one with the same label breaks its unique key. */
   unique(tx: Tx, label: string): Promise<unknown>
@@ -56,36 +56,38 @@ export interface TestDatabase<Tx, Own = Tx> {
   breakStatement(tx: Tx): Promise<unknown>
   /** Updates row 1 or 2 of `counters`, which locks it until the transaction ends. */
   lockRow(tx: Tx, row: 1 | 2): Promise<unknown>
-  /** Starts something on the transaction's connection that does not end by itself, and that nobody can await. */
+  /** Starts something on the transaction's connection that does not end on its own and cannot be awaited. */
   leaveOpen(tx: Tx): unknown
+  /** Commits through the handler's transaction, as a careless handler would. */
   commitInside(tx: Tx): Promise<unknown>
+  /** Rolls back through the handler's transaction. */
   rollbackInside(tx: Tx): Promise<unknown>
-  /** Runs `work` in a savepoint, and undoes it. */
+  /** Runs `work` in a savepoint and rolls it back. */
   undone(tx: Tx, work: () => Promise<unknown>): Promise<unknown>
 
   /** Runs `work` in a transaction that the user opened; commits it unless `work` rejects. */
   own<T>(work: (tx: Own) => Promise<T>): Promise<T>
-  /** Runs `work` with what would be a transaction of the user's own, had it been begun. */
+  /** Runs `work` with a client on which no transaction was begun. */
   notBegun<T>(work: (tx: Own) => Promise<T>): Promise<T>
 
-  /** The ids in the outbox, in the order of seq, read past the store. */
+  /** The ids in the outbox in seq order, read without the store. */
   outbox(): Promise<readonly string[]>
-  /** The next rows of inbox and failed have at least this seq. */
+  /** Makes the next rows of inbox and failed store have at least this seq. */
   setSeq(seq: string): Promise<unknown>
-  /** Changes the checksum of the first migration, as if it had been another one. */
+  /** Changes the recorded checksum of the first migration, as if another version had applied it. */
   drift(): Promise<unknown>
   /** Closes the stores and removes the database. */
   close(): Promise<void>
 }
 
-/** A store on a pool that can be used up. */
+/** A store on a pool that can be exhausted. */
 export interface PooledStore<Tx, Own = Tx> {
   readonly store: Store<Tx, Own>
-  /** Takes all connections of the handlers, as somebody does who never gives them back; resolves with what gives them back. */
+  /** Takes all connections of the handlers, as a leak would; resolves with a function that gives them back. */
   useUp(): Promise<() => void>
 }
 
-/** How the suite reaches a store. Members that `features.cannot` rules out are never called. */
+/** How the suite reaches a store. Members that `features.cannot` excludes are never called. */
 export interface StoreHarness<Tx, Own = Tx> {
   readonly features: HarnessFeatures
   open(options: OpenOptions): Promise<TestDatabase<Tx, Own>>

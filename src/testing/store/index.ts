@@ -87,11 +87,11 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   migrations,
 }
 
-/** Whether a store can show a case, and why not. */
+/** Whether a case applies to a store, and why not. */
 export interface StoreSupport {
   readonly topic: string
   readonly name: string
-  /** Why this store cannot show it; undefined: it has to pass. */
+  /** Why it does not apply to this store; undefined if it must pass. */
   readonly skip: string | undefined
 }
 
@@ -100,7 +100,7 @@ export interface StoreCase extends StoreSupport {
   run(): Promise<void>
 }
 
-/** Every case for this store, also those that it cannot show: they have a reason in `skip`. */
+/** Every case for this store. Those that do not apply to it have a reason in `skip`. */
 export function storeCases<T, Own>(harness: StoreHarness<T, Own>): readonly StoreCase[] {
   return listed(harness.features).map(({ topic, name, skip, each, isolation }) => ({
     topic,
@@ -118,7 +118,7 @@ export function storeCases<T, Own>(harness: StoreHarness<T, Own>): readonly Stor
   }))
 }
 
-/** What a store with these features has to pass, and what it cannot show; the support table of the docs is made from it. */
+/** The cases that a store with these features must pass, and those that do not apply. The docs build their support table from it. */
 export function storeSupport(features: HarnessFeatures): readonly StoreSupport[] {
   return listed(features).map(({ topic, name, skip }) => ({ topic, name, skip }))
 }

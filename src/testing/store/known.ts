@@ -24,7 +24,7 @@ export const known: readonly Case[] = [
     },
   },
   {
-    name: 'a relay keeps the destination that was recorded first, until somebody moves it',
+    name: 'a relay keeps the destination that was recorded first, until it is moved',
     run: async (world) => {
       const hapax = world.hapax()
       assert.equal(await world.store.outbox.recordRelay('default', 'rabbit: shop'), 'rabbit: shop')

@@ -70,7 +70,7 @@ async function assertFailed(world: World, hapax: AnyHapax, id: string, fallbacks
   assert.equal((await world.database.outbox()).length, fallbacks)
 }
 
-/** The same store for a process that dies before it commits what was published, while `dies` says so. */
+/** The same store for a process that dies before it commits what was published, while `dies` returns true. */
 function dying(store: AnyStore, dies: () => boolean): AnyStore {
   const run: AnyStore['transactions']['run'] = (options, opening, body) =>
     store.transactions.run(options, opening, async (unit) => {
@@ -135,7 +135,7 @@ const once: readonly Case[] = [
       }),
     ),
     {
-      name: `an onFailed that commits by itself does not lose the message (${name})`,
+      name: `an onFailed that commits on its own does not lose the message (${name})`,
       needs: ['ending the transaction'],
       run: async (world) => {
         const hapax = world.hapax()

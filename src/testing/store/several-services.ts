@@ -21,12 +21,12 @@ const aboutNames = (message: string): boolean => message.includes('different app
 
 export const severalServices: readonly Case[] = [
   {
-    name: 'two applications with a consumer of one name are warned, once each, and doctor says so',
+    name: 'two applications with a consumer of the same name are each warned once, and doctor reports it',
     run: async (world) => {
       const shop = await application(world, '/shop')
       const billing = await application(world, '/billing')
       await world.until(() => shop.warnings.some(aboutNames) && billing.warnings.some(aboutNames))
-      // Others that come do not make it news.
+      // Further services do not cause another warning.
       await application(world, '/billing')
       await world.until(async () => (await shop.hapax.status()).workers.filter(({ alive }) => alive).length === 3)
       for (const { warnings } of [shop, billing]) {
@@ -58,7 +58,7 @@ export const severalServices: readonly Case[] = [
     },
   },
   {
-    name: 'a second service whose default relay goes elsewhere is told of a relay of its own, and sends by one',
+    name: 'a second service with another default destination is advised to use its own relay, and sends through one',
     run: async (world) => {
       const [shop, billing] = [new TestDestination(undefined, 'shop'), new TestDestination(undefined, 'billing')]
       const first = world.hapax({ source: '/shop' })

@@ -8,7 +8,7 @@ const Novel = defineMessage<unknown>('novel')
 
 const novel = (id: string, more = {}) => ping(id, { type: 'novel', data: { title: id }, ...more })
 
-/** Writes what came as an effect; fails at first where it is told to. */
+/** Writes the data as an effect; its first attempts fail if asked to. */
 const taking =
   (world: World, failures = 0) =>
   async (data: unknown, ctx: Context): Promise<void> => {

@@ -9,7 +9,7 @@ interface Line {
   readonly advice?: unknown
 }
 
-/** A reader whose handler fails, and what it was told of workers that are missing. */
+/** A reader whose handler fails, and the warnings about missing workers that it got. */
 function failing(world: World, options: ReaderOptions = {}): { readonly reader: Reader; readonly warned: Line[] } {
   const warned: Line[] = []
   const logger = {

@@ -134,7 +134,7 @@ export class World {
     return (await this.look(share)).entries.find((entry) => entry.seq === seq)
   }
 
-  /** A process dies that had these messages in hand, alone or among others; somebody notices. */
+  /** Simulates the death of a process that had these messages in hand, alone or among others, and its detection. */
   async crash(seqs: readonly string[], alone = false): Promise<void> {
     const id = crypto.randomUUID()
     await this.store.workers.join({ id, name: id, ttlMs: 1, serves: '{}' })

@@ -222,7 +222,7 @@ const others: readonly Case[] = [
     },
   },
   {
-    name: 'doctor finds nothing wrong with a store that is well',
+    name: 'doctor finds nothing wrong with a healthy store',
     run: async (world) => {
       const findings = await world.hapax().doctor()
       assert.deepEqual(
@@ -233,7 +233,7 @@ const others: readonly Case[] = [
     },
   },
   {
-    name: 'doctor tells of held keys, failed messages and missing workers, and what to do',
+    name: 'doctor reports held keys, failed messages and missing workers, and what to do',
     run: async (world) => {
       const reader = world.reader(
         ({ message }) => {
@@ -284,7 +284,7 @@ const others: readonly Case[] = [
     },
   },
   {
-    name: 'doctor tells which migrations are missing',
+    name: 'doctor reports which migrations are missing',
     needs: ['migrations'],
     open: { migrated: false },
     run: async (world) => {

@@ -25,7 +25,7 @@ function afterRetry(store: AnyStore, happens: () => Promise<void>): AnyStore {
 
 const single: readonly Case[] = [
   {
-    name: 'C10: whoever retries or discards a message is in the audit with it',
+    name: 'C10: a retry or a discard is recorded in the audit with its actor',
     run: async (world) => {
       const { reader } = await failedOnes(world, ['a', 'b'])
       await reader.hapax.failed.retry((await failedOne(reader.hapax, 'a')).seq, BY)
@@ -87,7 +87,7 @@ const single: readonly Case[] = [
     },
   },
   {
-    name: 'an edit runs other data under an id of its own, once',
+    name: 'an edit runs other data under a new id, once',
     run: async (world) => {
       const seen: unknown[] = []
       const bad = new Set(['a'])
@@ -158,7 +158,7 @@ const single: readonly Case[] = [
     },
   },
   {
-    name: 'C10: of two who edit at once one finds nothing, and one message comes of it',
+    name: 'C10: of two concurrent edits, one finds nothing, and one message results',
     needs: ['another store'],
     run: async (world) => {
       const { reader } = await failedOnes(world, ['a'])
@@ -291,7 +291,7 @@ const many: readonly Case[] = [
     },
   },
   {
-    name: 'stops between two rows when it is told to',
+    name: 'stops between two rows when aborted',
     run: async (world) => {
       const { reader } = await failedOnes(world, ['a', 'b', 'c'])
       const stop = new AbortController()

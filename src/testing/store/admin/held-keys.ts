@@ -62,7 +62,7 @@ export const heldKeys: readonly Case[] = [
     },
   },
   {
-    name: 'a held message that is discarded lets its key go on and stays gone',
+    name: 'a held message that is discarded releases its key and stays gone',
     run: async (world) => {
       const { reader, held } = await heldKey(world)
       await reader.hapax.failed.discard(held.seq, BY)
@@ -74,7 +74,7 @@ export const heldKeys: readonly Case[] = [
     },
   },
   {
-    name: 'a key that is released goes on without its message, which stays in failed',
+    name: 'a released key continues without its message, which stays in the failed store',
     run: async (world) => {
       const { reader, held } = await heldKey(world)
       const key = { origin: 'inbox', scope: 'billing', key: 'k' } as const

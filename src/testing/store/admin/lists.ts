@@ -105,7 +105,7 @@ export const lists: readonly Case[] = [
     },
   },
   {
-    name: 'a list that is asked for in a wrong way is refused',
+    name: 'a list with invalid options is refused',
     run: async (world) => {
       const { receipts, effects } = world.hapax()
       const wrong: readonly object[] = [

@@ -9,7 +9,7 @@ const applied = async (world: World): Promise<readonly boolean[]> =>
 
 export const migrations: readonly Case[] = [
   {
-    name: 'migrate makes the schema, and finds nothing to do the second time',
+    name: 'migrate creates the schema, and finds nothing to do the second time',
     ...unmigrated,
     run: async (world) => {
       assert.ok((await applied(world)).every((each) => !each))
@@ -45,7 +45,7 @@ export const migrations: readonly Case[] = [
     },
   },
   {
-    name: 'without its tables everything rejects and says what to do',
+    name: 'without its tables everything rejects with an error that says what to do',
     ...unmigrated,
     run: async (world) => {
       await assertRejects(world.store.schema.ready(), 'schema-missing')

@@ -35,7 +35,7 @@ const MESSAGES = [
 
 export const purge: readonly Case[] = [
   {
-    name: 'published messages are deleted by what is said of them, counted first, and the audit says who did it',
+    name: 'published messages are counted and deleted by filter, and the audit records who did it',
     run: async (world) => {
       const hapax = await kept(world, MESSAGES)
       const seen: number[] = []

@@ -23,7 +23,7 @@ const HOSTILE_TEXTS = [
 
 export const tools: readonly Case[] = [
   {
-    name: 'K8: a message is found under its id, with its source or without, whoever sent it',
+    name: 'K8: a message is found by its id, with or without its source, from any sender',
     run: async (world) => {
       const reader = world.reader()
       const uuid = '019a8c3e-5b0e-7d44-9d3b-0f6f1f0c7a11'
@@ -42,7 +42,7 @@ export const tools: readonly Case[] = [
     },
   },
   {
-    name: 'K8: a dry run of the cleanup counts page by page, and stops when it is told to',
+    name: 'K8: a dry run of the cleanup counts page by page, and stops when aborted',
     run: async (world) => {
       const reader = world.reader()
       const ids = Array.from({ length: 1_005 }, (_, n) => `id ${n}`)
@@ -58,7 +58,7 @@ export const tools: readonly Case[] = [
     },
   },
   {
-    name: 'K18: a tool takes nothing that says less, or something else, than a person could have meant',
+    name: 'K18: a tool refuses input that is incomplete or ambiguous',
     run: async (world) => {
       const { reader } = await failedOnes(world, ['a', 'b'])
       const { seq } = await failedOne(reader.hapax, 'a')
@@ -96,7 +96,7 @@ export const tools: readonly Case[] = [
         )
         assert.throws(() => hapax.consumer('a', { isolation: level }), { code: 'invalid-option' })
         assert.throws(() => hapax.leased('b', { isolation: level }), { code: 'invalid-option' })
-        // Nor by another way: whoever writes it into a statement looks at it again.
+        // Nor in another way: the code that writes it into a statement checks it again.
         const direct = world.store.transactions.run(
           { isolation: level, lockTimeoutMs: 1_000, idleTimeoutMs: 1_000 },
           { kind: 'plain' },

@@ -30,11 +30,11 @@ async function assertBroken(world: World, reader: Reader): Promise<void> {
 }
 
 const unawaitedOnly: Case['skip'] = ({ unawaited }) =>
-  unawaited === 'detected' ? undefined : 'statements that nobody awaits cannot be told apart here'
+  unawaited === 'detected' ? undefined : 'unawaited statements cannot be detected here'
 
 const levels: readonly Case[] = [
   {
-    name: 'A3: a swallowed SQL error does not ack what is not there',
+    name: 'A3: a swallowed SQL error does not ack what was not written',
     run: async (world) => {
       let broken = true
       const reader = world.reader(async ({ tx, message }) => {
@@ -104,7 +104,7 @@ const levels: readonly Case[] = [
     },
   },
   {
-    name: 'A4: a handler that rolls back and goes on in autocommit is broken atomicity',
+    name: 'A4: a handler that rolls back and continues in autocommit is broken atomicity',
     needs: ['ending the transaction'],
     run: async (world) => {
       const reader = world.reader(async ({ tx, message, publish }) => {
@@ -133,7 +133,7 @@ const levels: readonly Case[] = [
 
 const once: readonly Case[] = [
   {
-    name: 'A8: a deadlock is run again and is no attempt',
+    name: 'A8: a message that deadlocks is run again, and no attempt is counted',
     needs: ['row locks', 'another store'],
     skip: parallelOnly,
     run: async (world) => {
@@ -142,7 +142,7 @@ const once: readonly Case[] = [
     },
   },
   {
-    name: 'A6: a deadlock that the handler swallows is run again as well',
+    name: 'A6: a message whose handler swallows a deadlock is run again as well',
     needs: ['row locks', 'another store', 'watched statements'],
     skip: parallelOnly,
     run: async (world) => {
@@ -181,7 +181,7 @@ const once: readonly Case[] = [
     },
   },
   {
-    name: 'A9: nothing is committed beside a publish that failed, and that the handler did not await',
+    name: 'A9: nothing is committed with a failed publish that the handler did not await',
     run: async (world) => {
       const reader = world.reader(async ({ tx, message, publish }) => {
         void publish(Pong, 1n as never)
@@ -204,7 +204,7 @@ const once: readonly Case[] = [
     },
   },
   {
-    name: 'A11: a handler that runs out of time leaves nothing, and is called again',
+    name: 'A11: a handler that times out leaves nothing behind, and is called again',
     run: async (world) => {
       let late = true
       const forever = gate()
@@ -229,7 +229,7 @@ const once: readonly Case[] = [
     },
   },
   {
-    name: 'A11: a handler that goes on after its time is refused',
+    name: 'A11: a handler that continues after its timeout is refused',
     skip: ({ lateUse }) => (lateUse === 'refused' ? undefined : 'an ORM hands out objects that cannot be revoked'),
     run: async (world) => {
       const timeUp = gate()
@@ -255,7 +255,7 @@ const once: readonly Case[] = [
     },
   },
   {
-    name: 'A31: the receipt comes first: the handler of a duplicate is never begun',
+    name: 'A31: the receipt comes first: the handler of a duplicate is never started',
     needs: ['another store'],
     run: async (world) => {
       const running = gate()
@@ -307,7 +307,7 @@ const once: readonly Case[] = [
     },
   },
   {
-    name: 'A17: what a handler undoes in a savepoint of its own is undone, the rest is kept',
+    name: 'A17: what a handler undoes in its own savepoint is undone, the rest is kept',
     needs: ['savepoints'],
     run: async (world) => {
       const reader = world.reader(async ({ tx, message }) => {
@@ -334,7 +334,7 @@ async function assertLate(world: World, ctx: Context | undefined): Promise<void>
   assert.deepEqual(await world.database.outbox(), [])
 }
 
-/** Two handlers lock two rows in opposite order. Answers the attempts of all calls: one of them is called twice. */
+/** Two handlers lock two rows in opposite order. Returns the attempts of all calls: one of them is called twice. */
 async function deadlock(world: World, second: (locked: Promise<unknown>) => Promise<unknown>): Promise<number[]> {
   const attempts: number[] = []
   const both = [gate(), gate()] as const

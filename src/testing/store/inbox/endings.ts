@@ -5,7 +5,7 @@ import { assertOutcome, type Context, gate, Ping, Pong, type Reader, type World 
 
 const IDS = ['a', 'b', 'c'] as const
 
-/** A handler that writes its effect; for `b` it then commits by itself and fails. */
+/** A handler that writes its effect; for `b` it then commits on its own and fails. */
 function committing(world: World): (ctx: Context) => Promise<void> {
   return async ({ tx, message }) => {
     await world.database.effect(tx, message.id)
@@ -27,7 +27,7 @@ async function assertAllBroken(world: World, { hapax }: Reader, ids: readonly st
 
 const broken: readonly Case[] = [
   {
-    name: 'A4: a handler that commits by itself and throws breaks its whole group: all are in failed, none is a duplicate',
+    name: 'A4: a handler that commits on its own and throws breaks its whole group: all messages fail, none is a duplicate',
     needs: ['ending the transaction'],
     run: async (world) => {
       const reader = world.reader(committing(world), { group: { size: 3 } })
@@ -39,7 +39,7 @@ const broken: readonly Case[] = [
     },
   },
   {
-    name: 'A4: a handler that commits by itself breaks its whole group from the inbox as well, and none runs again',
+    name: 'A4: a handler that commits on its own breaks its whole group from the inbox as well, and none runs again',
     needs: ['ending the transaction'],
     run: async (world) => {
       const reader = world.reader(committing(world), { group: { size: 3 }, receive: 'store' })
@@ -51,7 +51,7 @@ const broken: readonly Case[] = [
     },
   },
   {
-    name: 'A4: a message of the inbox whose handler commits by itself and returns is in failed, and does not run again',
+    name: 'A4: an inbox message whose handler commits on its own and returns fails, and does not run again',
     needs: ['ending the transaction'],
     run: async (world) => {
       const reader = world.reader(
@@ -69,7 +69,7 @@ const broken: readonly Case[] = [
     },
   },
   {
-    name: 'A11: a message of the inbox whose handler commits by itself and outlives its time is in failed, and does not run again',
+    name: 'A11: an inbox message whose handler commits on its own and then times out fails, and does not run again',
     needs: ['ending the transaction'],
     run: async (world) => {
       const timeUp = gate()

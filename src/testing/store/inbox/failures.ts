@@ -5,7 +5,7 @@ import { atEachLevel, type Case } from '../case.ts'
 import { lossy } from '../doubles.ts'
 import { AT_ONCE, assertOutcome, assertRejects, type Context, ping, type Reader, type World } from '../world.ts'
 
-/** A reader whose handler writes its effect and then fails, for as long as `failing` says so. */
+/** A reader whose handler writes its effect and then fails, while `failing` returns true. */
 function failingReader(world: World, failing: (ctx: Context) => Error | undefined): Reader {
   return world.reader(async (ctx) => {
     await world.database.effect(ctx.tx, ctx.message.id)
@@ -26,7 +26,7 @@ async function failedOnes(world: World, ids: readonly string[]): Promise<{ reade
 
 const levels: readonly Case[] = [
   {
-    name: 'C1: a failed attempt is recorded in a transaction of its own, and is tried again',
+    name: 'C1: a failed attempt is recorded in its own transaction, and retried',
     run: async (world) => {
       const attempts: number[] = []
       const reader = failingReader(world, ({ attempt }) => {
@@ -110,7 +110,7 @@ const once: readonly Case[] = [
     },
   },
   {
-    name: 'A1: a failure whose record has no answer is recorded once',
+    name: 'A1: a failure whose commit had no reply is recorded once',
     run: async (world) => {
       for (const cut of ['before', 'after'] as const) {
         const hapax = world.hapax({ store: lossy(world.store, cut) })
@@ -216,7 +216,7 @@ const once: readonly Case[] = [
     },
   },
   {
-    name: 'C12: one bad row keeps no other from running',
+    name: 'C12: one bad row does not prevent others from running',
     run: async (world) => {
       const reader = world.reader(undefined, { receive: 'store' })
       const messages = ['a', 'bad', 'b'].map((id) => ping(id, id === 'bad' ? { data: Buffer.from('{') } : {}))

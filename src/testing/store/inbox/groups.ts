@@ -72,7 +72,7 @@ const levels: readonly Case[] = [
     },
   },
   {
-    name: 'A9: of handlers that run together none goes on after one of them has failed',
+    name: 'A9: of handlers that run together, none continues after one has failed',
     run: async (world) => {
       let open = 0
       const seen: number[] = []

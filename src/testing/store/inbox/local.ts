@@ -31,7 +31,7 @@ const levels: readonly Case[] = [
 
 const once: readonly Case[] = [
   {
-    name: 'a local message goes to every consumer of its type, once each',
+    name: 'a local message is delivered to every consumer of its type, once each',
     run: async (world) => {
       const hapax = world.hapax({ delivery: 'local' })
       const readers = [localReader(world, 'billing', hapax), localReader(world, 'stock', hapax)]
@@ -89,7 +89,7 @@ const once: readonly Case[] = [
     },
   },
   {
-    name: 'a type that nobody consumes is refused, and nothing is kept',
+    name: 'a type without a consumer is refused, and nothing is kept',
     run: async (world) => {
       const hapax = world.hapax({ delivery: 'local' })
       hapax.consumer('billing').on(Ping, () => {})
@@ -195,7 +195,7 @@ const once: readonly Case[] = [
     },
   },
   {
-    name: 'what a handler publishes says what caused it',
+    name: 'what a handler publishes names its cause',
     run: async (world) => {
       const hapax = world.hapax({ delivery: 'local' })
       const first = world.reader(({ publish }) => publish(Pong, { n: 1 }), { hapax })

@@ -6,7 +6,7 @@ import { assertOutcome, Ping, Pong, ping, type ReaderOptions, type World } from 
 
 type Change = Partial<IncomingMessage>
 
-/** A way on which a message and a second one under its identity can arrive; answers both outcomes. */
+/** A way in which a message and a second one with its identity can arrive; returns both outcomes. */
 interface Path {
   readonly options: ReaderOptions
   readonly first: 'processed' | 'stored'

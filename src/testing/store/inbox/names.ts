@@ -46,7 +46,7 @@ export const names: readonly Case[] = [
   {
     name: 'K15: the lanes of one consumer are not those of another whose name and type read the same',
     run: async (world) => {
-      // Half of the lanes of the first one are somebody else's; all lanes of the second one are ours.
+      // Half of the lanes of the first consumer belong to another worker; all lanes of the second one are ours.
       await join(world, { mail: ['a b'] })
       const hapax = world.hapax()
       const first = hapax.consumer('mail', { receive: 'store' }).on(defineMessage('a b'), () => {})

@@ -13,7 +13,7 @@ const LIMIT = 200_000
 const LARGE = 'x'.repeat(100_000)
 const TOO_LARGE = 'x'.repeat(LIMIT)
 
-/** The same store on a database that can never take some messages; `refuses` tells by what is to be written. */
+/** The same store on a database that can never take some messages; `refuses` decides by what is to be written. */
 function refusing(store: AnyStore, refuses: (message: StoredMessage) => boolean): AnyStore {
   const check = (messages: readonly StoredMessage[]): void => {
     if (messages.some(refuses)) throw new HapaxError('unstorable', 'the store cannot take this message: no')
@@ -38,7 +38,7 @@ interface Poison {
   readonly message: IncomingMessage
   readonly refuses?: (message: StoredMessage) => boolean
   readonly reason: string
-  /** What is kept: all of it, so that it can be tried again; the payload; the beginning of the payload. */
+  /** What is kept: all of it, so that it can be retried; the payload; the beginning of the payload. */
   readonly kept: 'all' | 'payload' | 'beginning'
 }
 

@@ -50,7 +50,7 @@ const levels: readonly Case[] = [
     },
   },
   {
-    name: 'says when a duplicate had been taken',
+    name: 'reports when a duplicate was first taken',
     run: async (world) => {
       const reader = world.reader()
       const times: (Date | undefined)[] = []
@@ -116,7 +116,7 @@ const levels: readonly Case[] = [
     },
   },
   {
-    name: 'A1: a commit that succeeded without an answer is found again and not repeated',
+    name: 'A1: a commit that succeeded without a reply is recognised and not repeated',
     run: async (world) => {
       const reader = world.reader(undefined, { hapax: world.hapax({ store: lossy(world.store, 'after') }) })
       assertOutcome(await reader.deliver('a'), 'processed')
@@ -125,7 +125,7 @@ const levels: readonly Case[] = [
     },
   },
   {
-    name: 'A1: a commit that failed without an answer is run again',
+    name: 'A1: a commit that failed without a reply is run again',
     run: async (world) => {
       const reader = world.reader(undefined, { hapax: world.hapax({ store: lossy(world.store, 'before') }) })
       assertOutcome(await reader.deliver('a'), 'processed')
@@ -183,7 +183,7 @@ const once: readonly Case[] = [
     },
   },
   {
-    name: 'F7: the same id with another payload is a duplicate that is told',
+    name: 'F7: the same id with another payload is a duplicate that is reported',
     run: async (world) => {
       const reader = world.reader()
       const told: string[] = []
@@ -195,7 +195,7 @@ const once: readonly Case[] = [
     },
   },
   {
-    name: 'F7: the same id with another payload is a conflict where the consumer says so',
+    name: 'F7: the same id with another payload is a conflict if the consumer is configured so',
     run: async (world) => {
       const reader = world.reader(undefined, { onMismatch: 'conflict' })
       await reader.deliver('a')
@@ -280,7 +280,7 @@ function opening(message: StoredMessage, token: string) {
   return { kind: 'take', consumer: 'billing', token, messages: [message] } as const
 }
 
-/** Writes a receipt, or answers the one that is there. */
+/** Writes a receipt, or returns the existing one. */
 function take(world: World, message: StoredMessage, token: string) {
   return world.store.transactions.run(UNIT, opening(message, token), async ({ existing }) => ({
     value: existing.get(message.messageKey),

@@ -5,7 +5,7 @@ import type { Case } from '../case.ts'
 import { assertOutcome, assertRejects, ping, type World } from '../world.ts'
 import { leased, states, work } from './world.ts'
 
-/** Delivers a message whose one call is refused by the network, and whose handler goes on as if nothing had been. */
+/** Delivers a message whose only call is refused by the network, and whose handler ignores that. */
 async function swallowed(world: World, thrown: unknown, options: EffectOptions<unknown> = {}): Promise<void> {
   const sms = leased(world, (ctx) => ctx.effect('send', () => Promise.reject(thrown), options).catch(() => {}))
   assertOutcome(await sms.handle(ping('a')), 'held', 'unknown-effect')
@@ -24,7 +24,7 @@ export const doubts: readonly Case[] = [
       }),
   },
   {
-    name: 'B8: an error that cannot be looked at leaves the call unknown',
+    name: 'B8: an error that cannot be inspected leaves the call unknown',
     run: (world) =>
       swallowed(
         world,
@@ -36,12 +36,12 @@ export const doubts: readonly Case[] = [
       ),
   },
   {
-    name: 'B8: a verify that answers something else knows nothing',
+    name: 'B8: a verify that returns anything else leaves the call unknown',
     run: (world) =>
       swallowed(world, new Error('reset'), { onUnknown: () => ({ status: 'not_found' }) as unknown as 'unknown' }),
   },
   {
-    name: 'B8: a call that did not end in time is told to stop; while it goes on, that it did not happen is not believed',
+    name: 'B8: a call that times out is aborted; while it still runs, a report that it did not happen is not trusted',
     run: async (world) => {
       let aborted = false
       let asked = 0
@@ -68,7 +68,7 @@ export const doubts: readonly Case[] = [
     },
   },
   {
-    name: 'B21: a call of an earlier attempt that nobody knows about holds the message, also if it is not come across again',
+    name: 'B21: an unknown call of an earlier attempt holds the message, even if the handler does not reach it again',
     run: async (world) => {
       let attempt = 0
       const calls: string[] = []
@@ -104,7 +104,7 @@ export const doubts: readonly Case[] = [
     },
   },
   {
-    name: 'C11: a message that has made outside calls is not edited: they would be made again with other keys',
+    name: 'C11: a message that has made external calls cannot be edited: they would be repeated with other keys',
     run: async (world) => {
       const hapax = world.hapax()
       const sms = leased(world, (ctx) => ctx.effect('send', () => Promise.reject(new Error('reset'))), { hapax })
@@ -121,7 +121,7 @@ export const doubts: readonly Case[] = [
       await sms.handle(ping('a'))
       const [failed] = await hapax.failed.list()
       const seq = failed?.seq as string
-      await world.store.failed.retry(seq, { actor: 'somebody else', action: 'retry' })
+      await world.store.failed.retry(seq, { actor: 'another person', action: 'retry' })
       const effect = { consumer: 'billing', messageKey: messageKey('/sender', 'a'), name: 'send' }
       const end = { state: 'not-done', result: null, error: null } as const
       assert.equal(await world.store.journal.settle(effect, end, { actor: 'me', action: 'settle' }), false)

@@ -35,7 +35,7 @@ const uses = [
 
 const conflicts: readonly Case[] = [
   {
-    name: 'F7: a conflict is not tried under the id of another message, whose outside calls are not its own, but under a new one',
+    name: 'F7: a conflict is not retried under the id of another message, whose external calls are not its own, but under a new one',
     run: async (world) => {
       const hapax = world.hapax()
       const sent: string[] = []

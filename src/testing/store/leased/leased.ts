@@ -66,7 +66,7 @@ const settling: readonly Case[] = [
     },
   },
   {
-    name: 'B15: the key of an effect is the same in every attempt, and another one for another effect or message',
+    name: 'B15: the key of an effect is the same in every attempt, and differs between effects and messages',
     run: async (world) => {
       const keys: string[] = []
       const call = async (key: string): Promise<void> => {

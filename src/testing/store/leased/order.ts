@@ -52,7 +52,7 @@ export const leasedOrder: readonly Case[] = [
     },
   },
   {
-    name: 'order skip: a head that failed for good lets its key go on',
+    name: 'order skip: a head that failed for good lets its key continue',
     run: async (world) => {
       const hapax = world.hapax()
       const sms = leased(

@@ -50,7 +50,7 @@ async function overtaken(world: World, rest: Sms): Promise<void> {
 
 const zombies: readonly Case[] = [
   {
-    name: 'B3 B4 B5: who was silent for longer than the lease can neither journal nor settle, and is told to stop',
+    name: 'B3 B4 B5: an owner that was silent for longer than its lease can neither journal nor settle, and is aborted',
     run: async (world) => {
       const provider = new Provider()
       const entered = gate()
@@ -80,7 +80,7 @@ const zombies: readonly Case[] = [
     },
   },
   {
-    name: 'B17: a lease whose answer was lost is taken again under the same token',
+    name: 'B17: a lease whose reply was lost is taken again with the same token',
     run: async (world) => {
       await storeOne(world, 'a')
       const [seq] = await world.due()
@@ -93,7 +93,7 @@ const zombies: readonly Case[] = [
     },
   },
   {
-    name: 'B3: a row that somebody has locked does not keep other leases from being prolonged',
+    name: 'B3: a locked row does not prevent other leases from being renewed',
     skip: parallelOnly,
     run: async (world) => {
       const leases: Lease[] = []
@@ -115,7 +115,7 @@ const zombies: readonly Case[] = [
     },
   },
   {
-    name: 'what a process works on is told from what waits',
+    name: 'what a process works on is distinguished from what waits',
     run: async (world) => {
       await storeOne(world, 'a')
       const leased = async (): Promise<unknown> => {
@@ -172,7 +172,7 @@ const zombies: readonly Case[] = [
     },
   },
   {
-    name: 'a process that takes a message again, which it had lost, tells its own earlier handler to stop',
+    name: 'a process that takes a message again after losing it aborts its own earlier handler',
     run: async (world) => {
       const entered = gate()
       const signals: AbortSignal[] = []
@@ -198,7 +198,7 @@ const zombies: readonly Case[] = [
     },
   },
   {
-    name: 'an expired lease that nobody took may still journal and settle',
+    name: 'an expired lease that was not taken over may still journal and settle',
     run: async (world) => {
       const provider = new Provider()
       const hapax = world.hapax({ store: silent(world.store) })
@@ -220,7 +220,7 @@ const zombies: readonly Case[] = [
 
 const takeover: readonly Case[] = [
   {
-    name: 'B2 B20: what a dead process had leased is worked again, from the stored payload, by whoever is there',
+    name: 'B2 B20: what a dead process had leased is handled again from the stored payload, by any other process',
     run: async (world) => {
       await storeOne(world, 'a')
       const seq = await seqOf(world, 'a')
@@ -268,7 +268,7 @@ const takeover: readonly Case[] = [
     },
   },
   {
-    name: 'B10: a handler that hangs is told to stop; that was an attempt, and the next one succeeds',
+    name: 'B10: a handler that hangs is aborted; the attempt counts, and the next one succeeds',
     run: async (world) => {
       const seen: number[] = []
       let reason: unknown

@@ -6,7 +6,7 @@ import { lossy, subscription } from '../doubles.ts'
 import { assertOutcome, Ping, Pong, ping, type World } from '../world.ts'
 import { leased, Provider, type Sms, seqOf, storeOne } from './world.ts'
 
-/** The settling of a message whose COMMIT had no answer. */
+/** Settles a message with a COMMIT that had no reply. */
 async function unanswered(world: World, cut: 'before' | 'after'): Promise<void> {
   await storeOne(world, 'a')
   const provider = new Provider()
@@ -40,18 +40,18 @@ async function unanswered(world: World, cut: 'before' | 'after'): Promise<void> 
 
 const levels: readonly Case[] = [
   {
-    name: 'A1: the commit of the settling had no answer and was not kept: it is done again, the call is not',
+    name: 'A1: the settling commit had no reply and was not kept: it is repeated, the call is not',
     run: (world) => unanswered(world, 'before'),
   },
   {
-    name: 'A1: the commit of the settling had no answer and was kept: nothing is done again',
+    name: 'A1: the settling commit had no reply and was kept: nothing is repeated',
     run: (world) => unanswered(world, 'after'),
   },
 ]
 
 const broken: readonly Case[] = [
   {
-    name: 'A4: a complete that commits by itself is broken atomicity, not a lost lease: what it was to publish is missed',
+    name: 'A4: a complete that commits on its own is broken atomicity, not a lost lease: what it should have published is missing',
     needs: ['ending the transaction'],
     run: async (world) => {
       const provider = new Provider()

@@ -75,7 +75,7 @@ const errors: readonly Case[] = [
     },
   },
   {
-    name: 'a handler cannot go past an unknown call by swallowing its error, with retry-same-key either',
+    name: 'a handler cannot ignore an unknown call by swallowing its error, not even with retry-same-key',
     run: async (world) => {
       let calls = 0
       const sms = leased(world, async (ctx) => {
@@ -94,7 +94,7 @@ const errors: readonly Case[] = [
     },
   },
   {
-    name: 'a call that was certainly not made may be given up by the handler, which goes another way',
+    name: 'a handler may give up a call that was certainly not made, and do something else',
     run: async (world) => {
       const provider = new Provider()
       const sms = leased(world, async (ctx) => {
@@ -110,7 +110,7 @@ const errors: readonly Case[] = [
     },
   },
   {
-    name: 'classify decides; whatever it says beside not-done is unknown',
+    name: 'classify decides; anything it returns except not-done is unknown',
     run: async (world) => {
       const call = (): never => {
         throw new Error('status 400')
@@ -180,7 +180,7 @@ const misuse: readonly Case[] = [
     },
   },
   {
-    name: 'a result that cannot be kept: the call has happened and is never repeated, and a person says what it returned',
+    name: 'a result that cannot be stored: the call happened and is never repeated, and a person states what it returned',
     run: async (world) => {
       const hapax = world.hapax()
       const results = [1n, () => 1, 'x'.repeat(65 * 1024)]
@@ -203,7 +203,7 @@ const misuse: readonly Case[] = [
         await world.assertPlaces(id, ['receipt', 'failed', 'effect'])
         const [again] = await world.store.failed.list({ limit: 1 })
         const seq = again?.seq as string
-        // It has happened: nobody can say that it did not.
+        // The call happened, so it cannot be settled as not done.
         await assertRejects(hapax.failed.settle(seq, { effect: 'send', as: 'not-done' }), 'conflict')
         await assertRejects(hapax.failed.settle(seq, { effect: 'send', as: 'retry' }), 'conflict')
         await hapax.failed.settle(seq, { effect: 'send', as: 'done', result: 'by hand' })
@@ -214,7 +214,7 @@ const misuse: readonly Case[] = [
     },
   },
   {
-    name: 'what a person said wrongly of a call is said anew while its message is failed; the call is not made again',
+    name: 'a wrong decision about a call can be corrected while its message is failed; the call is not repeated',
     run: async (world) => {
       const hapax = world.hapax()
       let calls = 0
@@ -259,7 +259,7 @@ const misuse: readonly Case[] = [
 
 const outages: readonly Case[] = [
   {
-    name: 'the store is away after the call: its end is written down as soon as it is back',
+    name: 'the store is unavailable after the call: the outcome is recorded as soon as it is back',
     run: async (world) => {
       let away = 3
       const { journal } = world.store
@@ -276,7 +276,7 @@ const outages: readonly Case[] = [
     },
   },
   {
-    name: 'B17: answers of the journal are lost: the call is made once',
+    name: 'B17: replies of the journal are lost: the call is made once',
     run: async (world) => {
       const lost = new Set(['begin', 'end'])
       const unanswered = async <T>(name: string, write: () => Promise<T>): Promise<T> => {
@@ -299,7 +299,7 @@ const outages: readonly Case[] = [
     },
   },
   {
-    name: 'the store is away before the call: nothing is called, and no attempt is used up',
+    name: 'the store is unavailable before the call: nothing is called, and no attempt is used up',
     run: async (world) => {
       let away = true
       const { journal } = world.store

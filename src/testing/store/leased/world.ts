@@ -35,7 +35,7 @@ export async function states(world: World, id: string): Promise<readonly [string
   return effects.map(({ name, state, attempts }) => [name, state, attempts])
 }
 
-/** A message in the inbox that nobody works on. */
+/** Stores a message in the inbox that no worker has leased. */
 export async function storeOne(world: World, id: string): Promise<void> {
   const { consumer } = world.reader(undefined, { name: 'billing', receive: 'store' })
   await consumer.handle(ping(id))

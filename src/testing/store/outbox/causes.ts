@@ -82,7 +82,7 @@ export const causes: readonly Case[] = [
     },
   },
   {
-    name: 'a trace or a correlation that could not be published is left out, and the handler goes on',
+    name: 'a trace or a correlation that could not be published is left out, and the handler continues',
     run: async (world) => {
       const long = 'x'.repeat(3_000)
       const message = { correlationId: long, traceparent: 'no trace', tracestate: long }

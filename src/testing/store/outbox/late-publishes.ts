@@ -7,7 +7,7 @@ import { type AnyHapax, assertRejects, type Count, type Gate, gate, Pong, type T
 const ownOnly = ({ ownTransactions }: HarnessFeatures): string | undefined =>
   ownTransactions ? undefined : 'it has no transactions of your own'
 
-/** A type whose schema answers when the gate is opened, and tells by another one that it was asked. */
+/** A type whose schema validates once the `answer` gate is opened, and opens the `asked` gate when it is called. */
 function slow(): { Slow: MessageType<Count>; asked: Gate; answer: Gate } {
   const [asked, answer] = [gate(), gate()]
   const validate = async (value: unknown): Promise<{ value: Count }> => {
@@ -35,7 +35,7 @@ async function assertNothing(world: World): Promise<void> {
   assert.deepEqual(consumers, [])
 }
 
-/** A publish that nobody awaits in a transaction of the user's own, which ends as told. */
+/** An unawaited publish in the user's own transaction, which ends as the case decides. */
 async function forgotten(world: World, hapax: AnyHapax, type: MessageType<Count>, end: 'commit' | 'rollback') {
   let publishing: Promise<unknown> = Promise.resolve()
   const own = world.database.own(async (tx) => {
@@ -49,7 +49,7 @@ async function forgotten(world: World, hapax: AnyHapax, type: MessageType<Count>
 
 export const latePublishes: readonly Case[] = [
   {
-    name: 'K2: a publish whose schema answers after the end of its transaction writes nothing',
+    name: 'K2: a publish whose schema resolves after the end of its transaction writes nothing',
     skip: ownOnly,
     run: async (world) => {
       for (const [, hapax] of await ways(world)) {
@@ -64,7 +64,7 @@ export const latePublishes: readonly Case[] = [
     },
   },
   {
-    name: 'K2: nor does it write into the next transaction on its client, which goes on undisturbed',
+    name: 'K2: nor does it write into the next transaction on its client, which continues undisturbed',
     skip: ownOnly,
     run: async (world) => {
       for (const [way, hapax] of await ways(world)) {
@@ -82,7 +82,7 @@ export const latePublishes: readonly Case[] = [
     },
   },
   {
-    name: 'K2: a publish that nobody awaits never survives a rollback, and survives a commit only if it resolves',
+    name: 'K2: an unawaited publish never survives a rollback, and survives a commit only if it resolves',
     skip: ownOnly,
     run: async (world) => {
       const hapax = world.hapax()

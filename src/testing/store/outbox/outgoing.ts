@@ -99,7 +99,7 @@ export const outgoing: readonly Case[] = [
     },
   },
   {
-    name: 'a key of the outbox that is released goes on, and its message can be retried at the end',
+    name: 'a released key of the outbox continues, and its message can be retried at the end',
     run: async (world) => {
       const { hapax, held } = await heldOutbox(world)
       await hapax.keys.release({ origin: 'outbox', scope: 'default', key: 'key 1' }, BY)

@@ -44,7 +44,7 @@ const once: readonly Case[] = [
     },
   },
   {
-    name: 'A1: what is published with a commit without an answer goes out once',
+    name: 'A1: what is published with a commit that had no reply is sent once',
     run: async (world) => {
       for (const cut of ['before', 'after'] as const) {
         const hapax = world.hapax({ store: lossy(world.store, cut) })

@@ -162,7 +162,7 @@ export const relays: readonly Case[] = [
     },
   },
   {
-    name: 'D30: a broker that is away costs no attempts, and everything is sent when it is back',
+    name: 'D30: an unavailable broker costs no attempts, and everything is sent when it is back',
     run: async (world) => {
       const hapax = world.hapax()
       await publish(hapax, ['a1', 'a2', '-1'])
@@ -172,7 +172,7 @@ export const relays: readonly Case[] = [
       const relay = new TestDestination(() => (away ? unavailable() : CONFIRMED))
       await world.worker({ hapax }, { relay })
       await world.until(() => down.length >= 3)
-      // Once more may be under way.
+      // One more attempt may be in progress.
       assert.ok(
         relay.arrived.length <= 3 * (down.length + 1),
         `${relay.arrived.length} sent, ${down.length} times away`,

@@ -7,7 +7,7 @@ const OPTIONS = { lockTimeoutMs: 20_000, idleTimeoutMs: 60_000 }
 
 export const deadWorkers: readonly Case[] = [
   {
-    name: 'C2: what a dead worker had in hand becomes suspect; what somebody works on does not',
+    name: 'C2: what a dead worker had in hand becomes suspect; what a live one works on does not',
     skip: parallelOnly,
     run: async (world) => {
       const reader = world.reader(undefined, { receive: 'store' })
@@ -135,7 +135,7 @@ export const deadWorkers: readonly Case[] = [
     },
   },
   {
-    name: 'K7: every consumer has its turn when messages of several have to run alone',
+    name: 'K7: every consumer gets its turn when messages of several have to run alone',
     skip: parallelOnly,
     run: async (world) => {
       const hapax = world.hapax()
@@ -163,7 +163,7 @@ export const deadWorkers: readonly Case[] = [
       })
       const worker = await world.worker(reader, { takeoverMs: 1_000 })
       await reader.deliverMany(IDS)
-      // Nobody beats for the other one, so that it dies, and then there is nothing left.
+      // Nothing sends heartbeats for the other worker, so it is presumed dead, and then nothing is left.
       await worker.drain()
       await world.assertEffects(IDS)
       await worker.stop()
@@ -171,7 +171,7 @@ export const deadWorkers: readonly Case[] = [
     },
   },
   {
-    name: 'a worker that was held to be dead says hello again and goes on',
+    name: 'a worker that was presumed dead registers again and continues',
     run: async (world) => {
       const reader = world.reader(undefined, { receive: 'store' })
       const worker = await world.worker(reader, { takeoverMs: 300 })

@@ -103,7 +103,7 @@ const once: readonly Case[] = [
     },
   },
   {
-    name: 'order wait: a message that failed for good holds its key and no other, until it is tried again',
+    name: 'order wait: a message that failed for good holds its key and no other, until it is retried',
     run: async (world) => {
       const bad = new Set(['a1'])
       const reader = await stored(world, ['a1', 'a2', 'b1'], 'wait', failing(world, bad))
@@ -123,7 +123,7 @@ const once: readonly Case[] = [
     },
   },
   {
-    name: 'order wait: a held key goes on when its message is discarded, or the key released',
+    name: 'order wait: a held key continues when its message is discarded or the key is released',
     run: async (world) => {
       const bad = new Set(['a1', 'b1'])
       const reader = await stored(world, ['a1', 'a2', 'b1', 'b2'], 'wait', failing(world, bad))
@@ -157,7 +157,7 @@ const once: readonly Case[] = [
     },
   },
   {
-    name: 'order skip: a message that failed for good leaves its key, and comes to its end when it is tried again',
+    name: 'order skip: a message that failed for good leaves its key, and finishes when it is retried',
     run: async (world) => {
       const bad = new Set(['a1'])
       const reader = await stored(world, ['a1', 'a2'], 'skip', failing(world, bad))
@@ -230,7 +230,7 @@ const once: readonly Case[] = [
     },
   },
   {
-    name: 'order and direct deliveries, or a delay, do not go together',
+    name: 'order cannot be combined with direct deliveries or a delay',
     run: async (world) => {
       const hapax = world.hapax()
       assert.throws(() => hapax.consumer('a', { order: 'wait', receive: 'direct' }), { code: 'invalid-option' })

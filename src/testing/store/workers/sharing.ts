@@ -20,13 +20,13 @@ async function withWorker(
   }
 }
 
-/** An answer that the store has given and that has not arrived yet. */
+/** A reply that the store has sent and that has not arrived yet. */
 interface Held {
   readonly given: Gate
   readonly arrives: Gate
 }
 
-/** The same store on a link that holds an answer about the inbox back, so that it is no longer true when it arrives. */
+/** The same store on a connection that delays a reply about the inbox until it is outdated. */
 function holding(store: AnyStore): { store: AnyStore; hold(): Held } {
   let held: Held | undefined
   const hold = (): Held => {

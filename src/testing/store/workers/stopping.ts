@@ -7,7 +7,7 @@ import { type AnyHapax, gate, Ping, Pong, ping, type Tx, type World } from '../w
 
 type Consumed = NonNullable<WorkerOptions<Tx>['consume']>[number]
 
-/** A handler that only ends when it is told to. */
+/** A handler that only ends when it is aborted. */
 interface Endless {
   /** It was called. */
   readonly entered: Promise<void>
@@ -123,26 +123,26 @@ async function assertKept(world: World): Promise<void> {
 }
 
 const handlers: readonly Case[] = ways.map(({ name, consumed }) => ({
-  name: `K13: a stop tells a handler at its deadline, ${name}`,
+  name: `K13: a stop aborts a handler at its deadline, ${name}`,
   run: async (world) => {
     const handler = endless()
     const hapax = world.hapax()
     const worker = await world.worker({ hapax }, { consume: [await consumed(hapax, handler, world)] })
     await handler.entered
     await worker.stop({ deadlineMs: 1 })
-    assert.ok(handler.told(), 'the handler was told to stop before stop was over')
+    assert.ok(handler.told(), 'the handler was aborted before stop resolved')
     await assertKept(world)
   },
 }))
 
 const relays: readonly Case[] = [
   {
-    name: 'K13: a stop tells a destination at its deadline',
+    name: 'K13: a stop aborts a destination at its deadline',
     run: async (world) => {
       const entered = gate()
       let told = false
       const relay = {
-        name: 'a destination that does not answer',
+        name: 'a destination that does not respond',
         features: { keepsOrder: true },
         prepare: async () => {},
         publish: (messages: readonly unknown[], signal: AbortSignal) => {
@@ -159,7 +159,7 @@ const relays: readonly Case[] = [
       const worker = await world.worker({ hapax }, { relay })
       await entered.passed
       await worker.stop({ deadlineMs: 1 })
-      assert.ok(told, 'the destination was told to stop before stop was over')
+      assert.ok(told, 'the destination was aborted before stop resolved')
       assert.equal((await world.database.outbox()).length, 1)
     },
   },

@@ -39,7 +39,7 @@ async function runnableIds(world: World, ids: readonly string[]): Promise<readon
   return ids.filter((_, index) => found.has(seqs[index] ?? ''))
 }
 
-/** Takes these rows from the inbox for good; answers how many it got. */
+/** Takes these rows from the inbox for good; returns how many it got. */
 function take(store: AnyStore, seqs: readonly string[]): Promise<number> {
   return store.transactions.run(OPTIONS, { kind: 'claim', seqs, locked: 'skip' }, async ({ claimed }) => ({
     value: claimed.size,
@@ -47,7 +47,7 @@ function take(store: AnyStore, seqs: readonly string[]): Promise<number> {
   }))
 }
 
-/** Takes what can run until nothing can; answers what is left in the inbox, whatever it waits for. */
+/** Takes what can run until nothing can; returns what is left in the inbox, whatever it waits for. */
 async function leftOf(world: World): Promise<number> {
   for (let seqs = await runnable(world.store, 'inbox'); seqs.length > 0; seqs = await runnable(world.store, 'inbox')) {
     await take(world.store, seqs)
@@ -127,7 +127,7 @@ export const stuckKeys: readonly Case[] = [
     },
   },
   {
-    name: 'K8: a leased message lets the next of its key go on when it is settled',
+    name: 'K8: a leased message lets the next one of its key run when it is settled',
     run: async (world) => {
       await stored(world, IDS)
       const row = { seq: await seqOf(world, 'a1'), attempts: 1, lost: 0, error: ERROR, leaseToken: null }

@@ -14,7 +14,7 @@ import { type AnyHapax, assertRejects, Pong, ping, type Tx, type World } from '.
 const IDS = Array.from({ length: 40 }, (_, index) => `m${index}`)
 const LATER = IDS.map((id) => `later-${id}`)
 
-/** An application whose pool can be used up, and what it told. */
+/** An application whose pool can be exhausted, and the events it emitted. */
 async function pooled(
   world: World,
   options: Partial<HapaxOptions<Tx, Tx>> = {},
@@ -37,7 +37,7 @@ async function isShown(world: World): Promise<boolean> {
 
 export const stuck: readonly Case[] = [
   {
-    name: 'K9: a wait for a connection that nobody gets ends, and is told; afterwards everything goes on',
+    name: 'K9: a wait for a connection of an exhausted pool ends and is reported; afterwards everything continues',
     needs: ['a pool'],
     run: async (world) => {
       const { hapax, useUp, told } = await pooled(world)
@@ -55,7 +55,7 @@ export const stuck: readonly Case[] = [
     },
   },
   {
-    name: 'K9: a queue in front of a busy pool is no trouble while it moves',
+    name: 'K9: a queue in front of a busy pool is fine while it moves',
     needs: ['a pool'],
     run: async (world) => {
       const clock = new LeapingClock()
@@ -86,7 +86,7 @@ export const stuck: readonly Case[] = [
     },
   },
   {
-    name: 'K9: a worker whose handlers get no connection leaves its messages to others, says so, and comes back',
+    name: 'K9: a worker whose handlers get no connection leaves its messages to others, reports it, and comes back',
     needs: ['a pool', 'another store'],
     run: async (world) => {
       const { hapax, useUp } = await pooled(world)
@@ -99,7 +99,7 @@ export const stuck: readonly Case[] = [
       await there.deliverMany(IDS)
       await until(async () => (await world.database.effects()).length === IDS.length, 'the other worker has done all')
       await until(() => !stuckOne.ready, 'a worker that is stuck is not ready')
-      await until(() => isShown(world), 'the doctor says so')
+      await until(() => isShown(world), 'the doctor reports it')
       giveBack()
       await until(() => stuckOne.ready, 'it is ready again')
       await there.deliverMany(LATER)
@@ -154,7 +154,7 @@ export const stuck: readonly Case[] = [
     },
   },
   {
-    name: 'K9: while handlers have all connections, keys are put aside, the dead are buried and what was confirmed is deleted',
+    name: 'K9: while handlers have all connections, keys are set aside, dead workers are removed and confirmed messages are deleted',
     needs: ['a pool'],
     run: async (world) => {
       const { store, useUp } = await world.database.pooled(2)

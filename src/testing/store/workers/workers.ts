@@ -67,7 +67,7 @@ const levels: readonly Case[] = [
     },
   },
   {
-    name: 'A1: a settled row whose commit had no answer is not run again',
+    name: 'A1: a settled row whose commit had no reply is not run again',
     run: async (world) => {
       for (const cut of ['after', 'before'] as const) {
         const here = world.reader(undefined, { receive: 'store', name: cut })
@@ -137,7 +137,7 @@ const once: readonly Case[] = [
     },
   },
   {
-    name: 'H11: stop gives up waiting at its deadline',
+    name: 'H11: stop stops waiting at its deadline',
     run: async (world) => {
       const running = gate()
       const go = gate()
@@ -201,7 +201,7 @@ const once: readonly Case[] = [
     },
   },
   {
-    name: 'a look lists what is due in the given lanes and types, oldest first, and says when the next one is due',
+    name: 'a look lists what is due in the given lanes and types, oldest first, and when the next one is due',
     run: async (world) => {
       const hapax = world.hapax({ delivery: 'local' })
       world.reader(undefined, { hapax })
