@@ -1,6 +1,6 @@
 import { asError, errorFields, faultFields, isHapaxError, present, Semaphore } from '../base/index.ts'
 import type { ConsumerCore } from '../consumer/index.ts'
-import type { Destination, Served, StopOptions, Worker } from '../contracts/index.ts'
+import type { Destination, Served, StopOptions, SubscriptionRow, Worker } from '../contracts/index.ts'
 import type { Floor } from '../transaction/index.ts'
 import { type Engine, unit } from '../transaction/index.ts'
 import { Cleaner } from './cleaner.ts'
@@ -158,7 +158,7 @@ export class WorkerCore<Tx> implements Worker {
       refuseMoved(name, destination, await store.outbox.recordRelay(name, destination))
     const recorded = consumers.length > 0 ? await store.subscriptions.list() : []
     refuseOrderless(consumers, recorded)
-    for (const { consumer, type } of recorded) this.#membership.learn(consumer, type)
+    this.#learn(recorded)
     for (const { name, types, ordered } of consumers) await store.subscriptions.add(name, types, ordered)
     this.#assemble(places)
   }
@@ -284,16 +284,25 @@ export class WorkerCore<Tx> implements Worker {
     const shares = wanted.flatMap((each) => each.shares)
     if (shares.length === 0) return false
     const looks = await this.#engine.store.workers.look(shares)
-    if (!this.#life.isRunning) return false
-    let took = false
     let from = 0
-    for (const { line, shares: own } of wanted) {
-      if (own.length === 0) continue
+    const offers = wanted.map(({ line, shares: own }) => {
       const found = looks.slice(from, from + own.length)
       from += own.length
-      took = line.offer(found) || took
-    }
+      return { line, found }
+    })
+    if (offers.some(({ line, found }) => line.mustAsk?.(found))) await this.#learnNamed()
+    if (!this.#life.isRunning) return false
+    let took = false
+    for (const { line, found } of offers) took = (found.length > 0 && line.offer(found)) || took
     return took
+  }
+
+  async #learnNamed(): Promise<void> {
+    this.#learn(await this.#engine.store.subscriptions.list())
+  }
+
+  #learn(recorded: readonly SubscriptionRow[]): void {
+    for (const { consumer, type } of recorded) this.#membership.learn(consumer, type)
   }
 
   get #floor(): Floor {

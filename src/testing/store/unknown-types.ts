@@ -141,4 +141,25 @@ const handling: readonly Case[] = [
   ),
 ]
 
-export const unknownTypes: readonly Case[] = [...ignoring, ...handling]
+/** A new version starts beside one that runs already. */
+const rolling: readonly Case[] = (['none', 'wait'] as const).map((order) => ({
+  name: `a handler of unknown types leaves to others what they have begun to handle by name since it started (order ${order})`,
+  run: async (world) => {
+    const hapax = world.hapax()
+    const here = hapax.consumer('billing', { order, receive: 'store', unknown: taking(world) })
+    const worker = hapax.worker({ consume: [here] })
+    await worker.start()
+    const there = world.reader(undefined, { order, receive: 'store' })
+    await world.drain(there)
+    for (const message of [ping('a', { key: 'k' }), novel('b', { key: 'l' })]) {
+      assertOutcome(await here.handle(message), 'stored')
+    }
+    await worker.drain()
+    await world.assertEffects(['novel {"title":"b"}'])
+    await world.drain(there)
+    await world.assertEffects(['a', 'novel {"title":"b"}'])
+    await worker.stop()
+  },
+}))
+
+export const unknownTypes: readonly Case[] = [...ignoring, ...handling, ...rolling]

@@ -98,6 +98,12 @@ export class InboxLine<Tx> implements Line {
     return dueMs <= 0 && !held && this.#servedAs(type) !== undefined
   }
 
+  /** With order a look shows every type, also one that a process has begun to handle since this worker heard of the others. */
+  mustAsk(looks: readonly Look[]): boolean {
+    if (!this.#options.consumer.ordered) return false
+    return looks.some(({ entries }) => entries.some(({ type }) => this.#servedAs(type) === OTHERS))
+  }
+
   offer(looks: readonly Look[]): boolean {
     const entries = distinct(looks.flatMap((look) => look.entries))
     const usual = looks.length - this.#reviewing

@@ -10,6 +10,8 @@ export interface Line {
   shares(): readonly Share[]
   /** Takes rows that were found, one look per share. Returns whether it took anything into hand. */
   offer(looks: readonly Look[]): boolean
+  /** Whether the store has to be asked, before the offer, which types other processes handle by name. */
+  mustAsk?(looks: readonly Look[]): boolean
   /** Begins with what it has in hand, as far as there are places. */
   begin(): void
   /** Keys are looked at page by page: whether there are more pages. */
