@@ -42,31 +42,43 @@ export function withConsumer(command: Command): Command {
   return command.option('--consumer <name>', 'with an id: the consumer or relay at which it failed')
 }
 
-/** The seq of a failed message; undefined if none has this number or id. */
+/**
+ * The seq of a failed message; undefined if none has this number or id. An id may look like the number of another message: then the
+ * command refuses to guess, because it might change the wrong one.
+ */
 export async function failedSeq(hapax: AnyHapax, typed: string, consumer?: string): Promise<string | undefined> {
-  if (isSeq(typed)) return typed
-  const { failed } = hapax
-  if (!NUMBER.test(typed)) return byId(hapax, typed, consumer)
-  const numbered = await found(typed, async (page) => [
+  // A whole seq means one row. If there is no such row, it may be an id.
+  if (isSeq(typed) && (await hapax.failed.get(typed)) !== undefined) return typed
+  const numbered = NUMBER.test(typed) ? await byNumber(hapax, typed, consumer) : undefined
+  const named = await byId(hapax, typed, consumer)
+  const all = numbered === undefined ? named : [numbered, ...named.filter(({ seq }) => seq !== numbered.seq)]
+  if (all.length < 2) return all[0]?.seq ?? (isSeq(typed) ? typed : undefined)
+  const which = all.map((each) => `${each.seq} of ${safe(each.consumer)}`)
+  const what = numbered === undefined ? 'id' : 'number or the id'
+  const how = numbered === undefined ? 'add --consumer, or give the number of one' : 'give one as it is listed'
+  throw new CliError('usage', `several failed messages have the ${what} ${safe(typed)}: ${how}`, which)
+}
+
+interface Named {
+  readonly seq: string
+  readonly consumer: string
+}
+
+async function byNumber({ failed }: AnyHapax, typed: string, of: string | undefined): Promise<Named | undefined> {
+  const seq = await found(typed, async (page) => [
     ...(await failed.list(page)),
     ...(await failed.list({ ...page, replaced: true })),
   ])
-  return numbered ?? byId(hapax, typed, consumer)
+  const row = seq === undefined ? undefined : await failed.get(seq)
+  return of === undefined || row?.consumer === of ? row : undefined
 }
 
 /** An id may have failed at several consumers. A message that an edit replaced only counts if there is no other. */
-async function byId(hapax: AnyHapax, id: string, consumer: string | undefined): Promise<string | undefined> {
+async function byId(hapax: AnyHapax, id: string, consumer: string | undefined): Promise<readonly Named[]> {
   const traces = (await hapax.explain(id)).filter((trace) => trace.where === 'failed')
   const all = traces.filter((trace) => consumer === undefined || trace.consumer === consumer)
   const open = all.filter(({ replacedBy }) => replacedBy === null)
-  const [row, ...others] = open.length > 0 ? open : all
-  if (others.length === 0) return row?.seq
-  const which = (row === undefined ? [] : [row, ...others]).map((each) => `${each.seq} of ${safe(each.consumer)}`)
-  throw new CliError(
-    'usage',
-    `several failed messages have the id ${safe(id)}: add --consumer, or give the number of one`,
-    which,
-  )
+  return open.length > 0 ? open : all
 }
 
 /** The seq of a published message; undefined if none has this number. */
