@@ -15,6 +15,8 @@ export interface Serving {
   /** The name of the store, for the log. */
   readonly store: string
   readonly deadlineMs: number
+  /** What it means that a second signal did not let it finish. */
+  readonly lost: string
 }
 
 /** How a service ended. */
@@ -30,15 +32,16 @@ const EXIT_CODES: Readonly<Record<EndSignal, number>> = { SIGINT: 130, SIGTERM: 
 const MAX_PAUSE_MS = 10_000
 
 /**
- * Starts a service. Keeps trying while the database or a broker is unavailable, and gives up at a signal. Resolves with false if it
- * was asked to end before it had started.
+ * Starts a service. Keeps trying while the database or a broker is unavailable, and gives up at a signal. Resolves with how it ended
+ * if it was asked to end before it had started.
  */
-export async function started(service: Service, { ending, log, store, deadlineMs }: Serving): Promise<boolean> {
+export async function started(service: Service, serving: Serving): Promise<Ended | undefined> {
+  const { ending, log, store } = serving
   for (let pauseMs = 250; ; pauseMs = Math.min(MAX_PAUSE_MS, 2 * pauseMs)) {
     try {
       const starting = service.start()
       starting.catch(() => {})
-      if ((await Promise.race([starting, ending.first])) === undefined) return true
+      if ((await Promise.race([starting, ending.first])) === undefined) return undefined
     } catch (error) {
       if (isHapaxError(error, 'store-unavailable')) {
         log.trouble('store', `${store} is not available, retrying`, error)
@@ -49,14 +52,12 @@ export async function started(service: Service, { ending, log, store, deadlineMs
       }
     }
     await Promise.race([ending.first, new Promise((resolve) => setTimeout(resolve, pauseMs))])
-    if (!ending.once) continue
-    await Promise.race([service.stop({ deadlineMs }), ending.second])
-    return false
+    if (ending.once) return ended(service, serving)
   }
 }
 
-/** Waits for a signal and stops the service. A second signal ends the wait; `lost` tells the log what that means. */
-export async function ended(service: Service, { ending, log, deadlineMs }: Serving, lost: string): Promise<Ended> {
+/** Waits for a signal and stops the service. A second signal ends the wait. */
+export async function ended(service: Service, { ending, log, deadlineMs, lost }: Serving): Promise<Ended> {
   const signal = await ending.first
   log.info(`${signal}: stopping`)
   const stopped = service.stop({ deadlineMs }).then(() => 'stopped' as const)

@@ -138,6 +138,17 @@ it('waits for a database that is not there yet, and stops while it waits', async
   expect(await waiting.ran).toMatchObject({ exitCode: 0 })
 })
 
+it('ends at once on a second signal, although the database does not answer its start', async () => {
+  const { store, hapax, billing } = shop()
+  billing.on(Placed, () => {})
+  const asked = vi.spyOn(store.schema, 'ready').mockReturnValue(new Promise(() => {}))
+  const work = inProcess({ hapax, worker: hapax.worker({ consume: [billing] }) }, '--deadline', '1h')
+  await vi.waitFor(() => expect(asked).toHaveBeenCalled(), soon)
+  work.signal('SIGTERM')
+  work.signal('SIGTERM')
+  expect(await work.ran).toMatchObject({ exitCode: 143, stderr: expect.stringContaining('SIGTERM again') })
+})
+
 it('says in one sentence what is wrong with a configuration', async () => {
   const cwd = temporaryDirectory()
   const said = async (...argv: string[]): Promise<string> => {

@@ -95,11 +95,12 @@ async function run(
     ...(keepSent !== undefined && { keepSentMs: keepSent }),
   })
   const log = new ProcessLog(io, options.json === true)
-  const serving = { ending, log, store, deadlineMs: deadline }
-  if (!(await started(worker, serving))) return 0
+  const serving = { ending, log, store, deadlineMs: deadline, lost: 'what was not confirmed is sent again' }
+  const early = await started(worker, serving)
+  if (early !== undefined) return early.exitCode
   const watching = log.watch(hapax.events, worker, store)
   log.info(`relay ${name} started: ${store} -> ${destination.name}`)
-  const { exitCode, stopped } = await ended(worker, serving, 'what was not confirmed is sent again')
+  const { exitCode, stopped } = await ended(worker, serving)
   watching.end()
   if (stopped) log.info(`stopped; ${watching.sent} sent`)
   return exitCode

@@ -66,13 +66,14 @@ async function work(options: WorkOptions, io: Io): Promise<number> {
 
 async function run(worker: Application['worker'], options: WorkOptions, ending: Ending, io: Io): Promise<number> {
   const log = new ProcessLog(io, options.json === true)
-  const serving = { ending, log, store: 'the store', deadlineMs: options.deadline }
+  const serving = { ending, log, store: 'the store', deadlineMs: options.deadline, lost: 'what was running is retried' }
   log.info(`worker starting: ${served(worker.serving)}`)
-  if (!(await started(worker, serving))) return 0
+  const early = await started(worker, serving)
+  if (early !== undefined) return early.exitCode
   log.recovered('store', 'the store is back')
   log.recovered('broker', 'the broker is back')
   log.info('worker started')
-  const { exitCode, stopped } = await ended(worker, serving, 'what was running is retried')
+  const { exitCode, stopped } = await ended(worker, serving)
   if (stopped) log.info('stopped')
   return exitCode
 }
