@@ -57,7 +57,10 @@ export function memory(options: MemoryOptions = {}): MemoryStore {
 /** How long to wait for the turn, in milliseconds, unless the caller says. */
 const WAIT_MS = 60_000
 
-/** Whose turn it is, and what a transaction is; what happens to rows is in `memory/`, by topic. */
+/**
+ * Whose turn it is, and what a transaction is; what happens to rows is in the other files of this folder, by topic. One transaction
+ * runs at a time, so every one of them is serializable, and no row is ever locked.
+ */
 class Memory implements MemoryStore {
   readonly features: StoreFeatures = Object.freeze({
     name: 'memory',
@@ -181,6 +184,7 @@ class Memory implements MemoryStore {
   ): Promise<T> {
     const { signal, acquired, lockTimeoutMs } = options
     const { tables } = this.#data
+    // Every level is met; one that does not exist is refused as elsewhere.
     isolationOption(options.isolation)
     const turn = await this.#turn(opening.kind === 'plain' ? WAIT_MS : lockTimeoutMs, signal)
     const tx = new Transaction(tables)

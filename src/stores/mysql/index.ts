@@ -170,7 +170,9 @@ interface OwnPool extends MysqlPool {
   end(): Promise<void>
 }
 
+/** How long a connection may take to open, or to become free. */
 const CONNECT_MS = 10_000
+/** How long the pool may take to end. */
 const END_MS = 5_000
 
 async function openPool(url: string, max: number): Promise<OwnPool> {

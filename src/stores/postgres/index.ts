@@ -147,6 +147,7 @@ function lazyPool(url: string, max: number): { get(): Promise<OwnPool>; close():
   }
 }
 
+/** How long the pool may take to end. */
 const END_MS = 5_000
 
 interface OwnPool extends PgPool {

@@ -24,6 +24,7 @@ export class PreparedNames {
   }
 }
 
+/** Names at most: each costs memory on every connection. */
 const MOST = 500
 
 /** The plan does not fit the tables any more, or the server has forgotten it: a new connection has neither trouble. */

@@ -48,6 +48,9 @@ export class Claims implements StoreClaims {
     this.#clock = clock
   }
 
+  /**
+   * Claims messages, those of one call in few scripts. A message that is `busy` or `waiting` has to be delivered again later.
+   */
   async claim(
     consumer: string,
     messages: readonly StoredMessage[],
@@ -106,6 +109,7 @@ export class Claims implements StoreClaims {
     await this.#index.tidy()
   }
 
+  /** Prolongs leases; a lease whose time has passed is prolonged too, unless the message has been claimed since. */
   async renew(leases: readonly Lease[], leaseMs: number): Promise<ReadonlySet<string>> {
     const held = new Set<string>()
     await this.#commands.runEach(scripts.RENEW, this.#items(leases), [String(leaseMs)], (replies, { seq }) => {
@@ -114,6 +118,7 @@ export class Claims implements StoreClaims {
     return held
   }
 
+  /** Ends messages as done. The receipt stays for the retention; an entry in the line of retries is removed after that. */
   async settle(leases: readonly Lease[], retentionMs: number | 'forever'): Promise<ReadonlySet<string>> {
     const settled = new Set<string>()
     const over: (() => Promise<unknown>)[] = []
@@ -128,6 +133,7 @@ export class Claims implements StoreClaims {
     return settled
   }
 
+  /** Gives messages back for another attempt. What a person has put up for a retry waits in the line, not for the broker. */
   async release(lease: Lease, { attempts, crashes = 0, delayMs, error }: Release): Promise<boolean> {
     const { seq: name, token } = lease
     const delay = String(Math.round(delayMs))
@@ -138,6 +144,7 @@ export class Claims implements StoreClaims {
     return isDone(there)
   }
 
+  /** Ends a message as failed. The claim decides; the list of failed messages follows, and is repaired if the process dies between. */
   async fail(consumer: string, lease: Lease, failure: Failure): Promise<boolean> {
     const { seq: name } = lease
     const attempts = String(failure.attempts)
@@ -150,6 +157,7 @@ export class Claims implements StoreClaims {
     return true
   }
 
+  /** Keeps a message whose id another message has taken: under a name of its own, so that both are there. */
   async keep(consumer: string, failure: Failure): Promise<void> {
     const { message } = failure
     const name = this.#names.conflict(consumer, message)

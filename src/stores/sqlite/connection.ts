@@ -119,7 +119,10 @@ export class SqliteConnection implements Connection<SqliteTx> {
   }
 }
 
-/** A wait with an end: the lock timeout, or the signal. */
+/**
+ * A wait with an end: the lock timeout, or the signal. Transactions of this process take turns in a queue; those of other processes
+ * hold the lock of the file, and are tried again and again, because SQLite itself would block the event loop while it waits.
+ */
 class Patience {
   readonly #signal: AbortSignal | undefined
   readonly #deadline: number
@@ -172,7 +175,7 @@ function inTime(turn: Turn | undefined): Turn {
 }
 
 function busy(cause?: unknown): HapaxError {
-  return new HapaxError('busy', 'another transaction was writing all the time', { cause })
+  return new HapaxError('busy', 'another transaction held the write lock for too long', { cause })
 }
 
 /** Runs the steps; an abort rolls back at once and does not wait for them. */
@@ -228,7 +231,7 @@ class Run {
     }
   }
 
-  /** After this the connection serves the next transaction. */
+  /** Only the first call counts: an abort and the last step may meet. After it the connection serves the next transaction. */
   end(how: () => void): void {
     if (this.#over) return
     how()

@@ -14,6 +14,7 @@ interface Prepared {
 }
 
 const NO_ROWS: readonly Row[] = Object.freeze([])
+/** Prepared statements of one generation. */
 const GENERATION = 100
 
 /** Milliseconds that SQLite itself may wait for a lock. It blocks the event loop meanwhile, so longer waits are ours. */

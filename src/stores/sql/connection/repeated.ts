@@ -25,4 +25,5 @@ export class Repeated {
   }
 }
 
+/** A statement that has come so often is likely to come again. */
 const WORTH_IT = 3

@@ -12,6 +12,7 @@ export interface AdminStatements {
   readonly audit: Sql<[audit: Audit, about: AuditSubject]>
   /** One step of the cleaning, as `StoreAdmin.clean` has it. */
   clean(query: Query, step: CleanupStep, olderThanMs: number, limit: number): Promise<Cleaned>
+  /** What `doctor` finds; a check that cannot be made is a warning, not an error. */
   checkup(query: Query): Promise<readonly Finding[]>
 }
 

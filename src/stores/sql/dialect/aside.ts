@@ -9,8 +9,8 @@ export interface KeyRef {
 }
 
 /**
- * The statements that keep keys of the inbox, or of the outbox, which cannot run out of the way of a look. A row stands aside if it is held, if it waits for its
- * time (`waits`), or behind such a row; a row that others stand aside behind is `followed`.
+ * The statements that keep keys of the inbox, or of the outbox, which cannot run out of the way of a look. A row stands aside if it is
+ * held, if it waits for its time (`waits`), or behind such a row; a row that others stand aside behind is `followed`.
  */
 export interface AsideStatements {
   /**

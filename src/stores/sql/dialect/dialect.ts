@@ -44,10 +44,13 @@ interface SchemaStatements {
   readonly lock: readonly Statement[]
   /** Makes what the tables are in, if it is missing. */
   readonly place: readonly Statement[]
+  /** Ends `lock`, where the end of the transaction does not. */
   readonly unlock: readonly Statement[]
+  /** Makes the table of migrations, if it is missing. */
   readonly table: Statement
   /** version, checksum. */
   readonly applied: Statement
+  /** Records a migration as applied. */
   readonly done: Sql<[version: number, name: string, checksum: string]>
   /** What a worker looks at when it starts, beside the schema. */
   readonly checks: readonly Check[]
@@ -61,6 +64,7 @@ interface TransactionStatements {
   readonly guard: Readonly<Record<'set' | 'release' | 'check' | 'rollback', readonly Statement[]>>
   /** The backend that returned these results, if it has to be ended from outside. */
   backend(answers: readonly Result[]): Backend | undefined
+  /** Ends a transaction from another connection, if it is still the same one. */
   readonly terminate: Sql<[backend: Backend]>
   /** fate: what became of a transaction that is over: committed or aborted. Undefined: the database does not tell. */
   fate(backend: Backend): Statement | undefined

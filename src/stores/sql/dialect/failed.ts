@@ -16,6 +16,7 @@ export interface FailingStatements {
   insert(rows: readonly FailedRow[]): readonly Statement[]
   /** Copies an inbox row into failed; `hold`: the copy names the row, which stays. */
   readonly inbox: Sql<[row: FinalFailure]>
+  /** The same for an outbox row. */
   readonly outbox: Sql<[row: Refused]>
 }
 
@@ -27,8 +28,9 @@ export interface FailedStatements {
   readonly count: Sql<[where: FailedWhere]>
   /** origin, consumer, type, reason, error_hash, count, first_at, last_at, error, seq; most first. */
   readonly groups: Sql<[where: FailedWhere, limit: number]>
-  /** seq, oldest first. */
+  /** seq, oldest first. Without the payload: changes in bulk read thousands of rows at a time. */
   readonly seqs: Sql<[where: FailedWhere, after: string | undefined, limit: number]>
+  /** The columns of `list`. */
   readonly get: Sql<[seq: string]>
   /**
    * Locks a failed row, and returns seq, origin, consumer, and held_seq if the row that it names is there and held.
