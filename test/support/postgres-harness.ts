@@ -31,7 +31,10 @@ function tableIn(schema: string, name: string): string {
 
 async function makeSchema(admin: pg.Pool): Promise<string> {
   const schema = `suite_${process.pid}_${++opened}`
-  await admin.query([`create schema ${schema}`, ...businessTables((name) => tableIn(schema, name), 'text')].join(';'))
+  const tables = businessTables((name) => tableIn(schema, name), 'text')
+  // Without a number, rows come in the order of the heap, which reuses the space of rows that earlier cases left.
+  const numbered = `alter table ${tableIn(schema, 'effects')} add column at bigint generated always as identity`
+  await admin.query([`create schema ${schema}`, ...tables, numbered].join(';'))
   return schema
 }
 
@@ -96,7 +99,7 @@ export function postgresHarness<Tx, Own>(admin: pg.Pool, way: PostgresWay<Tx, Ow
           return { store: own, useUp }
         },
         leaveOpen: (tx) => way.leaveOpen(tx),
-        effects: () => column(`select label as value from ${schema}.business`),
+        effects: () => column(`select label as value from ${schema}.business order by at`),
         own: (work) => way.own(admin, work),
         notBegun: (work) => way.notBegun(admin, work),
         outbox: () => column(`select id as value from ${schema}.outbox order by seq`),
