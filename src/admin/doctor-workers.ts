@@ -1,7 +1,8 @@
 // What `doctor` finds out about workers: dead and stuck ones, and messages that no worker serves.
 
-import type { Finding, StoreStatus } from '../contracts/index.ts'
-import { LANES, lanesOf } from '../message/index.ts'
+import { OTHERS } from '../consumer/index.ts'
+import type { Finding, Share, StoreStatus, StoreWorkers } from '../contracts/index.ts'
+import { ALL_LANES, LANES, lanesOf } from '../message/index.ts'
 import { namesakeText, type Serves, servesOf } from '../worker/index.ts'
 
 /** A live worker, and what it serves. */
@@ -45,6 +46,43 @@ export function workerFindings(status: StoreStatus, subscriptions: readonly Subs
 }
 
 /** A row that no worker has buried yet: normal for a few seconds after a crash. */
+/** Messages that wait in an inbox although no process of their consumer has ever handled their type: a retry puts them there. */
+export async function strandedFindings(
+  store: Pick<StoreWorkers, 'look'>,
+  { workers, consumers }: StoreStatus,
+  subscriptions: readonly Subscription[],
+): Promise<readonly Finding[]> {
+  const live = workers.filter(({ alive }) => alive).map(servesOf)
+  const findings: Finding[] = []
+  for (const { consumer, waiting, retrying } of consumers) {
+    const serving = live.flatMap((serves) => serves.consumers.get(consumer) ?? [])
+    // Without a worker there is another finding, and one with a handler of unknown types takes them.
+    if (waiting + retrying === 0 || serving.length === 0 || serving.includes(OTHERS)) continue
+    const [look] = await store.look([unrecorded(consumer)])
+    const known = new Set(subscriptions.filter((each) => each.consumer === consumer).map(({ type }) => type))
+    const types = new Set(look?.entries.filter(({ type, held }) => !held && !known.has(type)).map(({ type }) => type))
+    if (types.size > 0) findings.push(strandedFinding(consumer, [...types].sort()))
+  }
+  return findings
+}
+
+/** With order, also types that are recorded are among the entries. */
+function unrecorded(consumer: string): Share {
+  return { table: 'inbox', scope: consumer, types: [OTHERS], lanes: ALL_LANES, limit: SAMPLE, after: new Map() }
+}
+
+const SAMPLE = 1_000
+
+function strandedFinding(consumer: string, types: readonly string[]): Finding {
+  return {
+    check: 'workers',
+    level: 'error',
+    message: `messages of ${types.join(', ')} wait in the inbox of the consumer ${consumer}, and no worker of it has ever handled that`,
+    advice:
+      'They wait until a worker handles the type, by name or with the option unknown; with order, later messages of their keys wait behind them.',
+  }
+}
+
 function deadFinding({ name, silentMs, inHand }: StoreStatus['workers'][number]): Finding {
   const silent = `the worker ${name} has not been heard for ${Math.round(silentMs / 1000)} s`
   return {

@@ -2,11 +2,11 @@
 
 import { asError, isHapaxError, messageOf } from '../base/index.ts'
 import type { ClaimStore, Finding, Growth, Store, StoreKeys, StoreSchema, StoreStatus } from '../contracts/index.ts'
-import { workerFindings } from './doctor-workers.ts'
+import { strandedFindings, workerFindings } from './doctor-workers.ts'
 import { type DoctorOptions, type GrowthLimits, grown, growthFindings, growthLimits } from './growth.ts'
 
 /** The parts of a store that `doctor` looks at. */
-type Looked = Pick<Store<never>, 'schema' | 'admin' | 'subscriptions' | 'keys'>
+type Looked = Pick<Store<never>, 'schema' | 'admin' | 'subscriptions' | 'workers' | 'keys'>
 
 /** Checks the schema, the settings of the database, the workers and the growth of tables. A check that fails is itself a finding. */
 export async function doctor(
@@ -26,7 +26,9 @@ export async function doctor(
   })
   const waiting = await attempt('status', async () => {
     const status = await store.admin.status()
-    const workers = workerFindings(status, await store.subscriptions.list())
+    const subscriptions = await store.subscriptions.list()
+    const stranded = await strandedFindings(store.workers, status, subscriptions)
+    const workers = [...workerFindings(status, subscriptions), ...stranded]
     const old = await withOldReceipts(store.admin, status, limits.maxAgeMs.receipts)
     return [...workers, ...statusFindings(status, now(), limits), ...growthFindings(growth, status, old, limits)]
   })

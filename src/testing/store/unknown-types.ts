@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import type { Leased } from '../../contracts/index.ts'
 import { defineMessage } from '../../message/index.ts'
+import { failedOne } from './admin/failed-world.ts'
 import type { Case } from './case.ts'
 import { type AnyHapax, AT_ONCE, assertOutcome, type Context, Ping, ping, type Tx, type World } from './world.ts'
 
@@ -162,4 +163,29 @@ const rolling: readonly Case[] = (['none', 'wait'] as const).map((order) => ({
   },
 }))
 
-export const unknownTypes: readonly Case[] = [...ignoring, ...handling, ...rolling]
+/** A person retries a message whose type nobody handles. */
+const retried: readonly Case[] = (['none', 'wait'] as const).map((order) => ({
+  name: `a retry of a type that no worker handles waits, and doctor names it until one does (order ${order})`,
+  run: async (world) => {
+    const reader = world.reader(undefined, { order })
+    assertOutcome(await reader.consumer.handle(novel('a', { key: 'k' })), 'failed')
+    const worker = await world.worker(reader)
+    await reader.hapax.failed.retry((await failedOne(reader.hapax, 'a')).seq)
+    await worker.drain()
+    await world.assertPlaces('a', ['inbox', 'receipt'])
+    const named = async (): Promise<number> => {
+      const findings = await reader.hapax.doctor()
+      return findings.filter(({ level, message }) => level === 'error' && message.includes('messages of novel wait'))
+        .length
+    }
+    assert.equal(await named(), 1)
+    const hapax = world.hapax()
+    const consumer = hapax.consumer('billing', { order, unknown: taking(world) })
+    await world.drain({ hapax, consumer })
+    await world.assertEffects(['novel {"title":"a"}'])
+    assert.equal(await named(), 0)
+    await worker.stop()
+  },
+}))
+
+export const unknownTypes: readonly Case[] = [...ignoring, ...handling, ...rolling, ...retried]
