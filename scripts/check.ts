@@ -1,4 +1,4 @@
-// Checks everything that needs no server, all steps at once: `npm run check`.
+// Checks everything that needs no server, all steps concurrently: `npm run check`.
 import { spawn } from 'node:child_process'
 import { cpSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -19,7 +19,7 @@ interface Result {
 }
 
 const steps: Record<string, () => Promise<Result>> = {
-  // All steps run at once: with several checkers this one would do some of its work twice.
+  // All steps run concurrently, and several checkers would do some of the work twice.
   types: () => run('tsc', ['--project', 'tsconfig.json', '--checkers', '1']),
   'lint and format': () => run('biome', ['check', '--error-on-warnings', '--diagnostic-level=warn']),
   exports: checkExports,
@@ -39,7 +39,7 @@ async function report(name: string, step: () => Promise<Result>): Promise<boolea
   return ok
 }
 
-/** Builds and packs a copy of the package, so that a check neither needs nor disturbs `dist`. */
+/** Builds and packs a copy of the package, so that the check neither needs nor changes `dist`. */
 async function checkExports(): Promise<Result> {
   const copy = mkdtempSync(join(tmpdir(), 'hapax-check-'))
   try {
@@ -50,7 +50,7 @@ async function checkExports(): Promise<Result> {
     symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'))
     const packed = `${manifest.name}-${manifest.version}.tgz`
     return await inOrder(copy, [
-      // The types are checked by the first step; what declarations need is checked all the same.
+      // The first step checks the types; emitting declarations still checks what they need.
       ['tsc', '--project', 'tsconfig.build.json', '--noCheck'],
       ['npm', 'pack', '--ignore-scripts', '--silent'],
       ['publint', 'run', '--strict', packed],

@@ -1,5 +1,5 @@
 // Runs a command with the servers that the tests need: `npm run services -- vitest run test/stores`. Without a command, it
-// keeps them until Ctrl-C. Each server is the one a URL in the environment names, or a private instance, thrown away later.
+// keeps them running until Ctrl-C. Each server is the one that a URL in the environment names, or a private, disposable instance.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { constants } from 'node:os'
@@ -21,7 +21,7 @@ import type { Installation, Service } from './services/service.ts'
 
 const all: Service[] = [postgres, mariadb, redis, rabbitmq, nats, kafka]
 
-/** Where a server comes from. */
+/** How a server is provided. */
 type Origin = { how: 'given'; url: string } | { how: 'private'; installation: Installation } | { how: 'compose' }
 
 const startDeadlineMs = { given: 0, private: 120_000, compose: 600_000 }
@@ -44,7 +44,7 @@ async function main(command: string[]): Promise<number> {
   }
 }
 
-/** Decides for all servers before any is started. What may be missing is installed apart: its failure is its own. */
+/** Decides for all servers before any is started. Optional ones are installed separately, so that their failure affects no other. */
 function originsOfAll(services: Service[]): [Service, Origin][] {
   const required = services.filter((service) => !maySkip(service))
   return [...originsOf(required), ...originsOf(services.filter(maySkip))]
@@ -126,7 +126,7 @@ interface Opening {
 }
 
 function given(service: Service, url: string): Opening {
-  return { url, described: `as ${serverVariables[service.name]} says` }
+  return { url, described: `from ${serverVariables[service.name]}` }
 }
 
 async function launch(service: Service, origin: Exclude<Origin, { how: 'given' }>): Promise<Opening> {
@@ -156,7 +156,7 @@ async function runCommand([program = '', ...args]: string[], urls: Record<string
   const path = join(import.meta.dirname, '..', 'node_modules', '.bin') + delimiter + process.env.PATH
   const child = spawn(program, args, { stdio: 'inherit', env: { ...process.env, ...urls, PATH: path } })
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-    // A terminal sends Ctrl-C to the command by itself; twice would be "stop at once".
+    // A terminal sends Ctrl-C to the command as well; a second signal would mean "stop at once".
     process.on(signal, () => (signal === 'SIGINT' && process.stdin.isTTY ? undefined : child.kill(signal)))
   }
   const [code, signal]: [number | null, NodeJS.Signals | null] = (await once(child, 'exit')) as never

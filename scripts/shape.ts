@@ -26,7 +26,7 @@ else process.exitCode = await main()
 
 async function main(): Promise<number> {
   const root = join(import.meta.dirname, '..')
-  // A tree in the middle of a change may not run; its other figures are worth seeing all the same.
+  // A tree in the middle of a change may not run; its other figures are still worth seeing.
   const walks = await measureWalks(root).catch((error: Error) => error)
   const figures = [...sourceFigures(readTree(root)), ...walkFigures(walks)]
   console.log(options.json ? asJson(figures) : figures.map(asText).join('\n'))

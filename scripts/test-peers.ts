@@ -89,7 +89,7 @@ async function copyWith(copy: string, versions: Readonly<Record<string, string>>
   }
 }
 
-/** The names of packages, those with a scope one by one. */
+/** The names of the packages, including those in scopes. */
 function packagesIn(directory: string): string[] {
   return readdirSync(directory).flatMap((name) =>
     name.startsWith('@') ? readdirSync(join(directory, name)).map((each) => `${name}/${each}`) : [name],

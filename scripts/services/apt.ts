@@ -15,7 +15,7 @@ export function install(packages: string[]): string | undefined {
   return status === 0 ? undefined : (stderr || stdout).trim().split('\n').slice(-5).join('\n')
 }
 
-// The shell's trap takes the policy away again even when this process is killed meanwhile.
+// The shell's trap removes the policy even if this process is killed in the meantime.
 const script = `
 policy=/usr/sbin/policy-rc.d
 if [ ! -e $policy ]; then

@@ -4,14 +4,14 @@ import type { Command, Launch } from './service.ts'
 
 const file = join(import.meta.dirname, '..', '..', 'compose.yaml')
 
-/** Whether a Docker engine answers and Compose is there. */
+/** Whether a Docker engine responds and Compose is installed. */
 export function composeAnswers(): boolean {
   return ['info', 'compose version'].every(
     (args) => spawnSync('docker', args.split(' '), { timeout: 10_000 }).status === 0,
   )
 }
 
-/** Runs one service of compose.yaml, as a project of its own. */
+/** Runs one service of compose.yaml, as a separate project. */
 export function composeLaunch(service: string, port: number): Launch {
   const variable = `HAPAX_${service.toUpperCase()}_PORT=${port}`
   const compose: Command = ['env', variable, 'docker', 'compose', '--file', file, '--project-name', `hapax-${port}`]

@@ -10,13 +10,13 @@ import { fileURLToPath } from 'node:url'
 import type { Order } from './keeper.ts'
 import type { Service } from './service.ts'
 
-/** A process that runs a server until it is released; `ended` tells what it said when it failed. */
+/** A process that runs a server until it is released; `ended` resolves with its output if it failed. */
 export interface Keeper {
   readonly process: ChildProcess
   readonly ended: Promise<string>
 }
 
-/** Starts a server that ends with this process, however that ends; with a channel, if it shall be told what to do. */
+/** Starts a server that ends with this process, however that ends; with a channel if it takes commands. */
 export function keep(order: Order, channel: 'channel' | 'no channel' = 'no channel'): Keeper {
   const script = fileURLToPath(new URL('./keeper.ts', import.meta.url))
   // Detached, because Ctrl-C reaches every process of the terminal's group.
@@ -35,7 +35,7 @@ export async function release({ process: child, ended }: Keeper): Promise<void> 
   await ended
 }
 
-/** Waits until the server answers, and returns its name and version. */
+/** Waits until the server responds; returns its name and version. */
 export async function untilReady(
   service: Service,
   url: string,

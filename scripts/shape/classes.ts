@@ -34,7 +34,7 @@ function hasState({ body }: Class): boolean {
   })
 }
 
-/** A collection that the class creates for itself is there to be filled. */
+/** A collection that the class creates itself is meant to be filled. */
 function isCollection(value: Node | null): boolean {
   if (value === null) return false
   if (value.type === 'ArrayExpression') return value.elements.length === 0
@@ -46,7 +46,7 @@ function isCollection(value: Node | null): boolean {
   )
 }
 
-/** Notes the fields that are assigned after construction; a function inside the constructor runs later, as far as one can see. */
+/** Notes the fields that are assigned after construction; a function inside the constructor is assumed to run later. */
 function noteAssignments(element: ClassElement, changed: Set<string>): void {
   const isConstructor = element.type === 'MethodDefinition' && element.kind === 'constructor'
   if (isConstructor) walk(element.value, changed, true)

@@ -10,7 +10,7 @@ interface Part {
   readonly methods: number
 }
 
-/** A contract between hapax and those who write a driver. */
+/** A contract between hapax and its drivers. */
 interface Contract {
   readonly name: string
   readonly path: string
@@ -20,7 +20,7 @@ interface Contract {
   readonly parts: readonly Part[]
 }
 
-/** What was found of the contracts. */
+/** The contracts that were found. */
 export interface Contracts {
   readonly found: readonly Contract[]
   /** Contracts that no file exports: renamed, and no longer measured. */
@@ -47,7 +47,7 @@ interface Look {
   readonly visited: Set<Source>
 }
 
-/** A member that is no method: its type, to be read in the file that declares it. */
+/** A member that is not a method: its type, and the file that declares it. */
 interface Property {
   readonly type: TSType
   readonly source: Source

@@ -8,13 +8,13 @@ import type { Walks } from './walks.ts'
 /** One measured figure. */
 export interface Figure {
   readonly name: string
-  /** Undefined: it could not be measured, which misses the target as well. */
+  /** Undefined if it could not be measured, which also misses the target. */
   readonly value: number | undefined
   /** What the value belongs to: the folder, the interface. */
   readonly of?: string
-  /** Undefined: it is only shown. */
+  /** Undefined if it is only shown. */
   readonly target?: Target
-  /** For those who want to improve it. */
+  /** The places that make up the value, for improving it. */
   readonly details: readonly string[]
 }
 
@@ -96,7 +96,7 @@ function contractFigures(tree: Tree, sources: readonly Source[]): readonly Figur
     ...missing.map((name) => ({
       name: `methods of ${name} in all`,
       value: undefined,
-      of: 'no such interface is exported: is it renamed?',
+      of: 'no such interface is exported: was it renamed?',
       target: { atMost: MOST_METHODS_IN_ALL },
       details: [],
     })),

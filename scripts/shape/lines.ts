@@ -52,9 +52,9 @@ export function sumLines(sources: readonly Source[]): Lines {
 
 /** Where a file overrules the type checker, by line. */
 export interface Casts {
-  /** `x as T` and `<T>x`; `as const` is none. */
+  /** `x as T` and `<T>x`; `as const` does not count. */
   readonly casts: readonly number[]
-  /** `x!`, which is counted apart. */
+  /** `x!`, which is counted separately. */
   readonly nonNull: readonly number[]
 }
 

@@ -30,12 +30,12 @@ function readSource(root: string, path: string): Source {
   return { path, text, lines: text.replace(/\n$/, '').split('\n'), program, comments }
 }
 
-/** The sources that applications run: everything but the testing kit, which is measured apart. */
+/** The sources that applications run: everything but the testing kit, which is measured separately. */
 export function production(tree: Tree): readonly Source[] {
   return [...tree.values()].filter(({ path }) => !path.startsWith(KIT))
 }
 
-/** The conformance suites and what else is for tests. */
+/** The conformance suites and everything else that is for tests. */
 export function testingKit(tree: Tree): readonly Source[] {
   return [...tree.values()].filter(({ path }) => path.startsWith(KIT))
 }

@@ -4,9 +4,9 @@ import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { Touched } from './touched.ts'
 
-/** The files below src that ran while one message went its way, sorted. */
+/** The files below src that ran while one message was processed, sorted. */
 export interface Walks {
-  /** `consumer.handle` of one message, until it resolves. No worker is there. */
+  /** `consumer.handle` of one message, until it resolves. No worker is running. */
   readonly direct: readonly string[]
   /** `hapax.transaction` with one publish, until the memory broker has the message. */
   readonly publish: readonly string[]
@@ -14,7 +14,7 @@ export interface Walks {
   readonly stored: readonly string[]
 }
 
-/** One message on its way: resolves to the files that ran. */
+/** Processes one message; resolves with the files that ran. */
 type Walk = () => Promise<ReadonlySet<string>>
 
 const QUIET_MS = 20
@@ -125,7 +125,7 @@ async function quietest(touched: Touched, walk: Walk): Promise<readonly string[]
   throw new Error(`no set of files came ${SAME_RUNS} times in ${MOST_RUNS} runs`)
 }
 
-/** Waits until nothing runs any more that an earlier message left to do. */
+/** Waits until all work that earlier messages left behind has ended. */
 async function quiet(touched: Touched): Promise<void> {
   const deadline = performance.now() + QUIET_DEADLINE_MS
   do {

@@ -1,11 +1,11 @@
 import type { ChannelModel } from 'amqplib'
 
-// Messages that amqplib would not write: their headers are bytes of the test's own.
+// Publishes messages that amqplib would not write: their headers are raw bytes chosen by the test.
 
 const FRAME_END = 0xce
 const CONTENT_TYPE_AND_HEADERS = 0xa000
 
-/** One entry of a table of AMQP: a name, the letter of a type, and its bytes. */
+/** One entry of an AMQP table: a name, the letter of its type, and its bytes. */
 export function field(name: string, type: string, value: Uint8Array): Buffer {
   return Buffer.concat([shortText(name), Buffer.from(type, 'latin1'), value])
 }
@@ -29,7 +29,7 @@ export function attributeFields(attributes: Readonly<Record<string, string>>): B
   )
 }
 
-/** Publishes on a channel of its own, with a table of headers that is sent as it stands. */
+/** Publishes on a separate channel, with a table of headers that is sent unchanged. */
 export async function publishRaw(
   connection: ChannelModel,
   to: { readonly exchange: string; readonly routingKey: string },
@@ -48,12 +48,12 @@ export async function publishRaw(
   ]
   const confirmed = new Promise<void>((resolve, reject) => {
     channel.once('ack', () => resolve())
-    channel.once('nack', () => reject(new Error('the server did not take the message')))
+    channel.once('nack', () => reject(new Error('the server refused the message')))
     channel.once('error', reject)
     channel.once('close', () => reject(new Error('the channel was closed')))
   })
   const { stream } = connection.connection as unknown as { stream: NodeJS.WritableStream }
-  // The confirmation has nobody else to go to.
+  // The channel is used for this message alone, so the confirmation is its own.
   ;(channel as unknown as { unconfirmed: unknown[] }).unconfirmed.push(false)
   stream.write(Buffer.concat([frame(1, ch, publish), headerFrame(ch, headers, body.length), frame(3, ch, [body])]))
   await confirmed

@@ -1,29 +1,29 @@
 import type { LinkTap } from './link-proxy.ts'
 
-/** Deliveries of one channel that were not answered, and the queue that they come from. */
+/** The unsettled deliveries of one channel, and the queue they came from. */
 interface Channel {
   queue: string
   readonly unacked: Set<number>
 }
 
-/** Reads AMQP as it passes through a proxy: what RabbitMQ has delivered and not got an answer for, and the acks. */
+/** Reads AMQP as it passes through a proxy: what RabbitMQ has delivered that is not settled yet, and the acks. */
 export class AmqpTap {
   readonly #channels = new Set<Channel>()
   /** Frames that ack one delivery, and those that ack all up to it. */
   readonly acks = { single: 0, multiple: 0 }
-  /** Deliveries that were given back. */
+  /** Deliveries that were returned. */
   returned = 0
-  /** Everything that was delivered, and answered. */
+  /** Everything that was delivered and settled. */
   moves = 0
 
-  /** How many deliveries of a queue wait for an answer. */
+  /** How many deliveries of a queue are not settled. */
   unacked(queue: string): number {
     let count = 0
     for (const channel of this.#channels) if (channel.queue === queue) count += channel.unacked.size
     return count
   }
 
-  /** What looks at one link. */
+  /** Watches one connection. */
   link(): LinkTap {
     const channels = new Map<number, Channel>()
     const channel = (number: number): Channel => {
@@ -36,7 +36,7 @@ export class AmqpTap {
       this.#channels.delete(channel(number))
       channels.delete(number)
     }
-    // Clients begin with eight bytes that are no frame.
+    // A client begins with an eight-byte protocol header, which is not a frame.
     const sent = new Frames(8, (frame) => this.#sent(frame, channel, close))
     const received = new Frames(0, (frame) => this.#received(frame, channel, close))
     return {

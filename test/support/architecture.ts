@@ -27,7 +27,7 @@ interface Import {
   kind: 'value' | 'type' | 'lazy'
 }
 
-/** Says, one sentence each, which imports of a source file its place in the tree does not allow. */
+/** Lists, in one sentence each, the imports of a source file that its place in the tree does not allow. */
 export function violations(path: string, source: string): string[] {
   const unit = unitOf(path)
   if (unit === undefined) return [`${placeOf(path)} has no place in the layout: see ARCHITECTURE.md`]

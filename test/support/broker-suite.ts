@@ -2,7 +2,7 @@ import { memory } from 'hapax/memory'
 import { type BrokerHarness, brokerCases } from 'hapax/testing'
 import { describe, it } from 'vitest'
 
-/** Runs the conformance suite of brokers; what a broker cannot show is skipped with its reason. */
+/** Runs the conformance suite of brokers; cases that do not apply are skipped with their reason. */
 export function runBrokerCases(harness: BrokerHarness): void {
   for (const [topic, cases] of Map.groupBy(brokerCases(harness, memory), ({ topic }) => topic)) {
     describe.concurrent(topic, () => {

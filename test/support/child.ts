@@ -7,7 +7,7 @@ export interface Ending {
   readonly errors: string
 }
 
-/** A process of a rig: it gets a job, says things, and ends by itself or by a kill. */
+/** A process of a rig: it gets a job, sends messages, and ends on its own or is killed. */
 export class Child<Said> {
   readonly ended: Promise<Ending>
   readonly #process: ChildProcess
@@ -40,7 +40,7 @@ export class Child<Said> {
         resolve({ code, signal, errors: this.#errors })
       })
     })
-    // Whoever waits for it is told; else it is not worth the whole run.
+    // A caller that waits for it gets the error. Otherwise it should not fail the whole run.
     this.ended.catch(() => {})
   }
 
@@ -48,7 +48,7 @@ export class Child<Said> {
     return this.#process.pid as number
   }
 
-  /** The next thing that the process says; rejects when it ends first. */
+  /** The next message of the process; rejects if the process ends first. */
   next(): Promise<Said> {
     return new Promise((resolve, reject) => {
       this.#look = () => {
@@ -56,13 +56,13 @@ export class Child<Said> {
         if (said === undefined && !this.#over) return
         this.#look = () => {}
         if (said !== undefined) resolve(said)
-        else reject(new Error(`the process ended before it said anything\n${this.#errors}`))
+        else reject(new Error(`the process ended before it sent a message\n${this.#errors}`))
       }
       this.#look()
     })
   }
 
-  /** One that has just ended cannot be told: whoever waits for it learns how it ended. */
+  /** Sends a message. A process that has just ended is ignored: a caller that waits for it learns how it ended. */
   tell(message: object): void {
     this.#process.send(message, () => {})
   }
@@ -77,19 +77,19 @@ export function job<T>(): T {
   return JSON.parse(process.argv[2] ?? 'null') as T
 }
 
-/** Says something to the process that started this one. */
+/** Sends a message to the process that started this one. */
 export function say(message: object): Promise<void> {
   return new Promise((resolve, reject) => {
     process.send?.(message, undefined, undefined, (error) => (error ? reject(error) : resolve()))
   })
 }
 
-/** The next thing that the process that started this one tells. */
+/** The next message of the process that started this one. */
 export function told(): Promise<unknown> {
   return new Promise((resolve) => process.once('message', resolve))
 }
 
-/** Ends this process when the one that started it has died: nobody else would, until a deadline that died as well. */
+/** Ends this process when its parent has died: the parent's deadline, which would end it, died as well. */
 export function endWithParent(): void {
   process.on('disconnect', () => process.exit())
 }

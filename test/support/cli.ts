@@ -9,7 +9,7 @@ import type { Confirmation, Destination } from '../../src/contracts/broker.ts'
 import { createHapax, defineMessage, Permanent, silentLogger } from '../../src/index.ts'
 import { sqlite } from '../../src/stores/sqlite/index.ts'
 
-/** What a command line printed and answered. */
+/** What a command line printed, and its exit code. */
 export interface Ran {
   readonly exitCode: number
   readonly stdout: string
@@ -23,7 +23,7 @@ export interface Around {
   readonly confirm?: (question: string) => Promise<boolean>
   readonly ask?: (question: string) => Promise<string | undefined>
   readonly edit?: (text: string) => Promise<string>
-  /** Called once with what asks the command to end. */
+  /** Called once with a function that asks the command to end. */
   readonly onStart?: (signal: (name: EndSignal) => void) => void
   /** Called with what is written to stderr, while the command runs. */
   readonly onError?: (text: string) => void
@@ -66,17 +66,17 @@ export async function cli(argv: readonly string[], around: Around = {}): Promise
   return { exitCode, stdout, stderr }
 }
 
-/** A directory that goes when the test ends. */
+/** A directory that is removed when the test ends. */
 export function temporaryDirectory(): string {
   const directory = mkdtempSync(join(tmpdir(), 'hapax-cli-'))
   onTestFinished(() => rmSync(directory, { recursive: true, force: true }))
   return directory
 }
 
-/** What a sender with bad intentions would put into an id or a text: it clears the screen, and forges a line of a log. */
+/** What a malicious sender would put into an id or a text: it clears the screen and forges a log line. */
 const HOSTILE = '\u001b[2J\u009b31m\u202e\nhapax: all is well'
 
-/** A prepared database that the tests of a file share: to look at, or to be copied and changed. */
+/** A prepared database that the tests of a file share: they read it, or change a copy. */
 export function sharedDatabase(prepare: (path: string) => Promise<void> = prepareDatabase): {
   look(...argv: string[]): Promise<Ran>
   cwd(): string

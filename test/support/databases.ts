@@ -11,7 +11,7 @@ import { sqlStore } from '../../src/stores/sql/index.ts'
 import type { Seams } from './seams.ts'
 import { requireServer, type StoreName, testStores } from './servers.ts'
 
-/** The stores that survive the end of a process. */
+/** The stores whose data survives the end of a process. */
 export type DurableStore = Exclude<StoreName, 'memory'>
 
 /** The durable stores to test. */
@@ -19,7 +19,7 @@ export function durableStores(): DurableStore[] {
   return testStores().filter((name) => name !== 'memory')
 }
 
-/** A corner of a database for one test; plain data, so that processes can be told. */
+/** A part of a database for one test, as plain data that can be sent to other processes. */
 export interface Place {
   readonly store: DurableStore
   /** A URL, or the path of a file. */
@@ -28,7 +28,7 @@ export interface Place {
   readonly schema: string
 }
 
-/** What every store gives to handlers. */
+/** The transaction that every store gives to handlers. */
 export interface RigTx {
   query(text: string, params?: readonly unknown[]): Promise<{ readonly rows: readonly unknown[] }>
   readonly client: unknown
@@ -36,13 +36,13 @@ export interface RigTx {
 
 type Rows = readonly Readonly<Record<string, unknown>>[]
 
-/** A plain connection beside hapax, to count what is really there. */
+/** A plain connection without hapax, to count what is really there. */
 export interface Checker extends AsyncDisposable {
   readonly place: Place
   query(text: string): Promise<Rows>
 }
 
-/** Makes a place with a table `effects` that has no key at all, and the tables of hapax. */
+/** Creates a place with the tables of hapax and a table `effects` that has no key at all. */
 export async function makePlace(store: DurableStore): Promise<Checker> {
   const checker = await makeEmptyPlace(store)
   const hapax = await openStore(checker.place, { max: 1 })
@@ -51,7 +51,7 @@ export async function makePlace(store: DurableStore): Promise<Checker> {
   return checker
 }
 
-/** Makes a place without the tables of hapax. */
+/** Creates a place without the tables of hapax. */
 export async function makeEmptyPlace(store: DurableStore): Promise<Checker> {
   const name = `faults_${randomBytes(5).toString('hex')}`
   const checker = await checkers[store](name)
@@ -64,7 +64,7 @@ const checkers: Record<DurableStore, (name: string) => Promise<Checker>> = {
   postgres: async (schema) => {
     const url = requireServer('postgres')
     const client = new pg.Client(url)
-    // Should the server die, the next query says so.
+    // If the server dies, the next query fails.
     client.on('error', () => {})
     await client.connect()
     await client.query(`create schema ${schema}`)
@@ -146,7 +146,7 @@ export async function terminateAll(checker: Checker): Promise<number> {
   const database = new URL(url).pathname.slice(1)
   const list = `select id from information_schema.processlist where db = '${database}' and id <> connection_id()`
   const rows = await checker.query(list)
-  // One that has ended in between is an error of the statement, not of the test.
+  // A connection that ended in between makes the statement fail, which is fine.
   for (const { id } of rows) await checker.query(`kill ${id}`).catch(() => {})
   return rows.length
 }
@@ -195,7 +195,7 @@ const openers: Record<DurableStore, Opener> = {
     const pool = open(max)
     const control = open(1)
     const connection = new PgConnection({
-      // Not told: rigs have fewer connections than consumers have places.
+      // Silenced: rigs have fewer connections than their consumers have places.
       size: undefined,
       handlers: async () => pool,
       control: async () => control,
@@ -217,7 +217,7 @@ const openers: Record<DurableStore, Opener> = {
     const pool = open(max)
     const control = open(1)
     const connection = new MysqlConnection({
-      // Not told: rigs have fewer connections than consumers have places.
+      // Silenced: rigs have fewer connections than their consumers have places.
       size: undefined,
       handlers: async () => pool as never,
       control: async () => control as never,

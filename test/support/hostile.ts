@@ -1,10 +1,10 @@
 import { isHapaxError } from 'hapax'
 import { expect } from 'vitest'
 
-/** Would end a statement, wherever something is glued into one. */
+/** Would end a statement if it were concatenated into one. */
 const SQL = `x'; drop table victims; --`
 
-/** Values that no option means, by what they are; some are fine for some kinds of options. */
+/** Values that most options must refuse, by name; some kinds of options accept some of them. */
 export const HOSTILE: Readonly<Record<string, unknown>> = {
   null: null,
   NaN: Number.NaN,
@@ -42,7 +42,7 @@ const TEXTS = ['digits', 'SQL', 'quotes', '__proto__', 'constructor']
 const ANY_TEXTS = [...TEXTS, 'NUL', 'line feed', 'C1 control', 'turned direction']
 const OBJECTS = ['empty object', 'object that turns into SQL', 'own __proto__']
 
-/** Kinds of options, and which of these values each of them takes. */
+/** Kinds of options, and which of these values each kind accepts. */
 const KINDS = {
   count: [],
   word: [],
@@ -58,7 +58,7 @@ const KINDS = {
   object: OBJECTS,
 } as const satisfies Readonly<Record<string, readonly string[]>>
 
-/** How an option is tried: a value that is fine, and which kind it is of, or which of the hostile values it takes. */
+/** How an option is tested: a valid value, and its kind or the hostile values it accepts. */
 export interface Tried {
   readonly fine: unknown
   readonly kind: keyof typeof KINDS
@@ -69,18 +69,18 @@ export interface Tried {
 /** An entry point with options. */
 export interface Entry {
   readonly name: string
-  /** Calls it; with a promise if it has one. */
+  /** Calls it; returns its promise if there is one. */
   readonly call: (options: never) => unknown
-  /** Options that have to be there, and are not tried themselves. */
+  /** Required options, which are not tested themselves. */
   readonly base?: object
   readonly options: Readonly<Record<string, Tried>>
-  /** The options stand for positional arguments: there is no object to be wrong as a whole. */
+  /** The options stand for positional arguments, so there is no options object to test as a whole. */
   readonly positional?: true
-  /** Codes that it may refuse with, beside `invalid-option`. */
+  /** Codes that it may refuse with, besides `invalid-option`. */
   readonly codes?: readonly string[]
 }
 
-/** What is said about a call: a sentence, or that it was taken. */
+/** The verdict on a call: its error in a sentence, or that it was accepted. */
 export async function said(call: () => unknown, codes: readonly string[] = []): Promise<string> {
   try {
     await call()

@@ -2,7 +2,7 @@ import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 
 /**
- * Lets the protocol mock answer the next request of a kind with an error of Kafka's protocol, for whoever sends it: use a
+ * Makes the protocol mock answer the next request of a kind with a Kafka protocol error, from any client: use a
  * private server. `-195` cuts the connection instead.
  */
 export async function failNextRequest(url: string, { api, error }: { api: number; error: number }): Promise<void> {

@@ -7,8 +7,8 @@ import { KafkaProxy } from './kafka-proxy.ts'
 import { requireServer } from './servers.ts'
 
 /**
- * Settings under which losses are noticed soon, though not by a machine that stands still for some seconds. The mock lets a
- * rebalance take nearly as long as a session.
+ * Settings under which losses are noticed soon, but not when the machine stalls for some seconds. With the mock, a rebalance
+ * takes nearly as long as a session.
  */
 export const HASTY = { sessionTimeoutMs: 6_000, commitIntervalMs: 20 } as const
 
@@ -35,7 +35,7 @@ export async function kafkaPlace(server: string = requireServer('kafka')): Promi
 
 export type Compression = 'gzip' | 'snappy' | 'lz4' | 'zstd'
 
-/** A name that nobody else has. */
+/** A unique name. */
 export function fresh(name: string): string {
   return `${name}-${randomBytes(6).toString('hex')}`
 }
@@ -53,7 +53,7 @@ export class PlainKafka {
     this.#producer = new Producer({ ...options })
   }
 
-  /** The mock makes topics when it is asked for their metadata. */
+  /** The mock creates topics when it is asked for their metadata. */
   async createTopic(name = fresh('topic')): Promise<string> {
     await this.#admin.metadata({ topics: [name], autocreateTopics: true })
     return name
@@ -98,14 +98,14 @@ export class PlainKafka {
     return taken
   }
 
-  /** A group that nobody is a member of begins here and now. */
+  /** Makes a group without members begin at the current end. */
   async beginNow(topic: string, groupId: string): Promise<void> {
     const ends = await this.ends(topic)
     const offsets = ends.map((offset, partition) => ({ topic, partition, offset }))
     await this.commit(groupId, ...offsets.filter(({ offset }) => offset > 0n))
   }
 
-  /** Commits for a group that nobody is a member of. */
+  /** Commits for a group without members. */
   async commit(groupId: string, ...offsets: { topic: string; partition: number; offset: bigint }[]): Promise<void> {
     const consumer = this.#consumer(groupId)
     consumer.generationId = -1
@@ -169,7 +169,7 @@ function bytes(text: string): Buffer {
   return Buffer.from(text)
 }
 
-/** A reader, and everything that it was handed or told. */
+/** A reader, with its deliveries and events. */
 export interface Listening extends AsyncDisposable {
   readonly reader: Reader
   readonly deliveries: Delivery[]
@@ -213,7 +213,7 @@ export function message(id: string, more: Partial<OutgoingMessage> = {}): Outgoi
   return { id, source: '/sender', type: 'ping', datacontenttype: 'application/json', data, ...more }
 }
 
-/** Publishes; the answers in short: 'confirmed', or the status and the code of the error. */
+/** Publishes; returns the confirmations in short: 'confirmed', or the status and the code of the error. */
 export async function publish(destination: Destination, sent: readonly OutgoingMessage[]): Promise<readonly string[]> {
   const answers = await Promise.all(destination.publish(sent, new AbortController().signal))
   return answers.map((answer) => {

@@ -4,12 +4,12 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { LinkProxy } from './link-proxy.ts'
 
 /**
- * Links to one broker of Kafka that can be cut, refused or frozen. Brokers say themselves where they are found: behind the
- * links, their answers are changed so that clients come through here again.
+ * Connections to one Kafka broker that can be cut, refused or frozen. Brokers announce their own addresses, so their replies are
+ * rewritten to lead clients through this proxy again.
  */
 export class KafkaProxy implements AsyncDisposable {
   readonly links: LinkProxy
-  /** Sees every request that comes through. */
+  /** Sees every request that passes. */
   onRequest: (frame: Buffer) => void = () => {}
   readonly #changing: Server
 
@@ -66,7 +66,7 @@ function pass(client: Socket, host: string, port: number, proxy: KafkaProxy): vo
   }
 }
 
-/** Requests and answers begin with their length. */
+/** Requests and replies begin with their length. */
 function onFrames(socket: Socket, take: (frame: Buffer) => void): void {
   let rest = Buffer.alloc(0)
   socket.on('data', (chunk) => {
@@ -84,8 +84,8 @@ const SYNC_GROUP = 14
 const PLAN_MS = 300
 
 /**
- * Whether the leader of a group tells here who gets which partitions. The mock refuses members that ask afterwards, which a
- * broker does not: so it is told a little later.
+ * Whether this request assigns the partitions of a group. The mock refuses members that ask afterwards, which a real broker does
+ * not do, so the assignment is delayed a little.
  */
 function isPlan(frame: Buffer): boolean {
   if (frame.readInt16BE(4) !== SYNC_GROUP || frame.readInt16BE(6) !== 3) return false

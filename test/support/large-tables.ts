@@ -101,7 +101,7 @@ select 'gone', ${message}, null, ${rest}${now} from ${w.numbers}`,
   if (mysql) for (const table of LARGE) await checker.query(`analyze table ${w.tables}${table}`)
 }
 
-/** SQLite cannot compute a lane by itself. */
+/** SQLite cannot compute a lane in SQL. */
 async function run(checker: Checker, statements: readonly string[]): Promise<void> {
   if (checker.place.store !== 'sqlite') {
     for (const statement of statements) await checker.query(statement)

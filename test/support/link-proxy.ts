@@ -1,14 +1,14 @@
 import { once } from 'node:events'
 import { createServer, connect as dial, type Server, type Socket } from 'node:net'
 
-/** Sees what passes through one link. */
+/** Sees what passes through one connection. */
 export interface LinkTap {
   sent(chunk: Buffer): void
   received(chunk: Buffer): void
   ended(): void
 }
 
-/** Links to any server, which can be cut, refused or frozen. It passes bytes on and knows nothing of the protocol. */
+/** A proxy whose connections can be cut, refused or frozen. It passes bytes on and does not know the protocol. */
 export class LinkProxy implements AsyncDisposable {
   #target: URL
   readonly #links = new Set<Link>()
@@ -32,7 +32,7 @@ export class LinkProxy implements AsyncDisposable {
 
   /** The URL of the server through this proxy. */
   get url(): string {
-    // Not by URL.host: that has no effect for schemes that are not of the web.
+    // Not through URL.host: setting it has no effect for non-web schemes.
     return this.#target.href.replace(this.#target.host, `127.0.0.1:${this.#port}`)
   }
 
@@ -41,7 +41,7 @@ export class LinkProxy implements AsyncDisposable {
     return this.#links.size
   }
 
-  /** The server is there (again). */
+  /** Makes the server reachable (again). */
   async accept(): Promise<void> {
     if (this.#server !== undefined) return
     this.#server = createServer(HALF_OPEN, (client) => this.#link(client)).listen(this.#port, '127.0.0.1')
@@ -49,7 +49,7 @@ export class LinkProxy implements AsyncDisposable {
     this.#port = (this.#server.address() as { port: number }).port
   }
 
-  /** The server is gone: links are cut, new ones are refused. */
+  /** Makes the server unreachable: cuts connections and refuses new ones. */
   async refuse(): Promise<void> {
     const server = this.#server
     this.#server = undefined
@@ -69,13 +69,13 @@ export class LinkProxy implements AsyncDisposable {
     for (const link of this.#links) link.destroy()
   }
 
-  /** Nothing passes any more, in both directions, and nothing is closed: the links are half-open. New ones are, too. */
+  /** Stops all traffic in both directions without closing anything: connections are half-open, new ones too. */
   freeze(): void {
     this.#frozen = true
     for (const link of this.#links) link.freeze()
   }
 
-  /** New links work again. Those that were frozen stay dead until somebody gives them up. */
+  /** New connections work again. Frozen ones stay dead until one side gives them up. */
   thaw(): void {
     this.#frozen = false
   }
@@ -97,7 +97,7 @@ export class LinkProxy implements AsyncDisposable {
   }
 }
 
-/** Else a frozen link would answer when one side says good-bye. */
+/** Without this, a frozen connection would answer when one side closes it. */
 const HALF_OPEN = { allowHalfOpen: true }
 
 const deaf: LinkTap = { sent: () => {}, received: () => {}, ended: () => {} }
@@ -118,7 +118,7 @@ class Link {
     this.#pass(server, client, (chunk) => tap.received(chunk), gatherMs)
   }
 
-  /** What arrives is thrown away: the network has swallowed it. */
+  /** Discards what arrives, as a dead network does. */
   freeze(): void {
     this.#frozen = true
   }

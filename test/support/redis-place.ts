@@ -6,7 +6,7 @@ import type { OutgoingMessage } from '../../src/message/cloudevents.ts'
 import { LinkProxy, type LinkTap } from './link-proxy.ts'
 import { requireServer } from './servers.ts'
 
-/** A stream of a test's own, reached by a plain client, and the server through a proxy. */
+/** A stream for one test, a plain client, and the server through a proxy. */
 export interface RedisPlace extends AsyncDisposable {
   readonly stream: string
   readonly plain: Redis
@@ -30,7 +30,7 @@ export async function redisPlace(server: string = requireServer('redis'), tap?: 
   }
 }
 
-/** What Redis tells about a group. */
+/** What Redis reports about a group. */
 export interface GroupInfo {
   readonly name: string
   readonly consumers: number
@@ -60,7 +60,7 @@ function table(list: readonly unknown[]): Record<string, unknown> {
   return Object.fromEntries(Array.from({ length: list.length / 2 }, (_, at) => [list[2 * at], list[2 * at + 1]]))
 }
 
-/** A reader, and everything that it was handed or told. */
+/** A reader, with its deliveries and events. */
 export interface Listening extends AsyncDisposable {
   readonly reader: Reader
   readonly deliveries: Delivery[]
@@ -94,7 +94,7 @@ export function message(id: string, more: Partial<OutgoingMessage> = {}): Outgoi
   return { id, source: '/sender', type: 'ping', datacontenttype: 'application/json', data, ...more }
 }
 
-/** Publishes; the statuses of the answers. */
+/** Publishes; returns the statuses of the confirmations. */
 export async function publish(destination: Destination, sent: readonly OutgoingMessage[]): Promise<readonly string[]> {
   const answers = await Promise.all(destination.publish(sent, new AbortController().signal))
   return answers.map((answer) =>

@@ -26,7 +26,7 @@ export function freshPrefix(): string {
   return `test-${randomUUID()}:`
 }
 
-/** A client whose every command does its work, and then loses the answer, the first time. */
+/** A client on which every command is executed but loses its reply the first time. */
 export function losingAnswers(client: IoredisClient): IoredisClient {
   const lost = new Set<string>()
   return {

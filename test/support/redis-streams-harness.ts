@@ -8,7 +8,7 @@ const MAX_BYTES = 1024 * 1024
 export const redisStreamsHarness: BrokerHarness = {
   name: 'redis-streams',
   cannot: {
-    unroutable: 'a stream keeps what nobody reads',
+    unroutable: 'a stream keeps messages without a reader',
   },
   open: async (times) => testBroker(await redisPlace(), times),
 }

@@ -11,7 +11,7 @@ const cache = join(tmpdir(), 'hapax-packages')
 /** The oldest Node.js that `engines` allows. */
 export const oldestNode = /\d+\.\d+\.\d+/.exec(manifest.engines.node)?.[0] ?? ''
 
-/** The newest Node.js that everything is tried on. */
+/** The newest Node.js that everything is tested on. */
 export const newestNode = '26.10.0'
 
 /** npm could not reach its registry: what needs a package from there is skipped. */
@@ -24,7 +24,7 @@ export async function nodeProgram(version: string): Promise<string> {
   return join(await installed({ node: version }), 'node_modules', 'node', 'bin', 'node')
 }
 
-/** A directory in which these packages are installed. Those that ask for the same share it: it must not be changed. */
+/** A directory in which these packages are installed. It is shared between callers and must not be changed. */
 export async function installed(dependencies: Readonly<Record<string, string>>): Promise<string> {
   const wanted = JSON.stringify({ private: true, type: 'module', dependencies, allowScripts: { node: true } })
   const directory = join(cache, createHash('sha256').update(wanted).digest('hex').slice(0, 16))

@@ -8,15 +8,15 @@ type Rows = readonly Readonly<Record<string, unknown>>[]
 
 /** Two servers of one database, of which the second gets what the first has written, some time later. */
 export interface Replicated extends AsyncDisposable {
-  /** The address that stays. */
+  /** The address that does not change in a failover. */
   readonly url: string
   onPrimary(text: string): Promise<Rows>
   onReplica(text: string): Promise<Rows>
-  /** The replica gets nothing any more. */
+  /** Stops replication. */
   cut(): Promise<void>
-  /** The primary dies, and the address leads to the replica, which does not take writes yet. */
+  /** Kills the primary and points the address at the replica, which does not accept writes yet. */
   fail(): Promise<void>
-  /** The replica becomes the primary. */
+  /** Promotes the replica to primary. */
   promote(): Promise<void>
 }
 
@@ -60,7 +60,7 @@ const kinds: Record<'postgres' | 'mysql', Kind> = {
   mysql: {
     primary: () => privateServer('mysql', { args: ['--server-id=1', '--log-bin=binlog'] }),
     replica: async ({ hostname, port }) => {
-      // Its database is there already when it is told to make one.
+      // The database may exist already when it is asked to create one.
       const args = ['--server-id=2', '--log-bin=binlog', '--read-only=1', '--slave-skip-errors=1007']
       const server = await privateServer('mysql', { args })
       const source = `master_host = '${hostname}', master_port = ${port}, master_user = 'root'`

@@ -13,7 +13,7 @@ export const onlyInFaults: readonly string[] = [
   'test/stores/sqlite-oldest-node.test.ts',
 ]
 
-/** Files of which each run takes its own part; they say so with `inThisRun` or `oneInTest`. */
+/** Files of which each run takes a part, through `inThisRun` or `oneInTest`. */
 export const divided: readonly string[] = [
   'test/stores/drizzle.test.ts',
   'test/stores/fake-store.test.ts',
@@ -31,7 +31,7 @@ export const divided: readonly string[] = [
   'test/faults/soak/soak.test.ts',
 ]
 
-/** The files that take longest, the longest first: one that starts last keeps everybody waiting. */
+/** The slowest files, the slowest first: one that starts last would prolong the whole run. */
 export const longest: readonly string[] = [
   'test/stores/postgres.test.ts',
   'test/stores/mysql.test.ts',

@@ -13,12 +13,12 @@ type Moment = 'before' | 'in flight' | 'after'
  */
 const QUIET = /^(close|schema\.\w+|workers\.\w+|subscriptions\.add|(inbox|claims)\.renew|admin\.status)$/
 
-/** Calls that answer at once; what they have to ask the database is a point of its own. */
+/** Calls that return at once; their queries to the database are points themselves. */
 const SYNCHRONOUS = ['transactions.enter', 'schema.sql']
 
 /**
  * Numbers the calls over the seams of a store as they happen, and ends the process at one of them. Two runs of the same
- * program meet the same points, so that a clean run tells a sweep where to kill.
+ * program meet the same points, so a clean run shows a sweep where to kill.
  */
 export class Seams {
   readonly points: string[] = []
@@ -27,7 +27,7 @@ export class Seams {
   readonly #quiet = new AsyncLocalStorage<boolean>()
   #armed = false
 
-  /** A point by its name, or the how-manieth one. */
+  /** A point by its name, or by its position. */
   constructor(killAt: string | number | undefined) {
     this.#killAt = killAt
   }
@@ -97,7 +97,7 @@ export class Seams {
     }
   }
 
-  /** A driver's connection: the process may end when a statement is on its way and not answered. */
+  /** A driver's connection: the process may end when a statement has been sent and has no reply yet. */
   client<Client extends object>(client: Client, ...methods: readonly (keyof Client & string)[]): Client {
     for (const method of methods) {
       const original = client[method] as (...args: unknown[]) => unknown
@@ -112,7 +112,7 @@ export class Seams {
     return client
   }
 
-  /** SQLite answers at once: the process may end between any two statements. */
+  /** SQLite replies at once: the process may end between any two statements. */
   sqlite(): void {
     const reach = (statement: StatementSync): void => {
       this.#reach(this.#named(`statement "${beginning(statement.sourceSQL)}"`), 'after')
@@ -131,12 +131,12 @@ export class Seams {
     return (...args) => this.around(label, () => body(...args))
   }
 
-  /** Quiet is what the call does, not what happens beside it. */
+  /** What the call itself does is quiet; concurrent work is not. */
   #quietly<T>(call: () => Promise<T>): Promise<T> {
     return this.#quiet.run(true, call)
   }
 
-  /** Undefined: not a point, now. */
+  /** Undefined if it is not a point at the moment. */
   #named(label: string): string | undefined {
     if (!this.#armed || this.#quiet.getStore()) return undefined
     const count = (this.#counts.get(label) ?? 0) + 1

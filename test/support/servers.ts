@@ -1,7 +1,7 @@
 /** The stores that the tests run on, in the order that they run. */
 const storeNames = ['memory', 'sqlite', 'postgres', 'mysql'] as const
 
-/** The stores for leased work alone. */
+/** The stores for leased work only. */
 const leaseStoreNames = ['redis'] as const
 
 /** The brokers that the tests run on, in the order that they run. */
@@ -35,7 +35,7 @@ export function withoutRedis(list: string | undefined = process.env.HAPAX_TEST_S
   return listedStores(list).includes('redis') ? undefined : 'left out by HAPAX_TEST_STORES'
 }
 
-/** The stores to test, with those for leased work alone. */
+/** The stores to test, including those for leased work only. */
 export function listedStores(list: string | undefined = process.env.HAPAX_TEST_STORES): (StoreName | 'redis')[] {
   const all = [...storeNames, ...leaseStoreNames]
   return list?.trim() ? chosen('HAPAX_TEST_STORES', all, list) : all

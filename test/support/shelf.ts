@@ -1,4 +1,4 @@
-/** How databases of one kind are made and used again. */
+/** How databases of one kind are created and reused. */
 export interface Shelved {
   /** Makes a database with all tables; returns its name. */
   make(): Promise<string>
@@ -9,7 +9,7 @@ export interface Shelved {
 
 /**
  * Databases that the cases of a file use one after another. Creating the tables costs a server ten times as much as most cases,
- * so that a case gets tables that are empty, but not always new: numbers go on where the last case stopped.
+ * so a case gets empty tables that are not always new: numbers continue where the last case stopped.
  */
 export class Shelf {
   readonly #shelved: Shelved
@@ -29,12 +29,12 @@ export class Shelf {
     this.#clean.push(name)
   }
 
-  /** For one that is not as it was made. */
+  /** Drops a database that was altered. */
   async drop(name: string): Promise<void> {
     await this.#shelved.drop(name)
   }
 
-  /** Drops all that were given back. */
+  /** Drops all databases that were returned. */
   async clear(): Promise<void> {
     for (const name of this.#clean.splice(0)) await this.#shelved.drop(name)
   }

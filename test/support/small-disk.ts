@@ -12,9 +12,9 @@ import type { Command } from '../../scripts/services/service.ts'
 /** A private PostgreSQL, some of whose files lie on a small disk in memory. */
 export interface SmallDisk extends AsyncDisposable {
   readonly url: string
-  /** Takes all the space that is left. */
+  /** Fills the remaining space. */
   fill(): void
-  /** Gives it back. */
+  /** Frees it. */
   clear(): void
   /** Whether the server has written this to its log. */
   hasSaid(words: string): boolean
@@ -25,7 +25,7 @@ export type OnDisk = 'tables' | 'log'
 
 const DISK_MB = 80
 
-/** Opens one, or says why there cannot be one here. */
+/** Opens one, or returns the reason why this machine cannot. */
 export async function openSmallDisk(what: OnDisk): Promise<SmallDisk | string> {
   const programs = findPrograms(['postgres', 'initdb'], ['/usr/lib/postgresql/*/bin', '/usr/pgsql-*/bin'])
   if (programs === undefined) return 'PostgreSQL is not installed here'

@@ -40,7 +40,7 @@ async function take(path: string, count: number): Promise<void> {
   process.stdout.write(`${JSON.stringify({ applied: applied.length, taken })}\n`)
 }
 
-/** Opens a transaction, writes into it, and keeps it open until the process is killed or told to go on. */
+/** Opens a transaction, writes into it, and keeps it open until the process is killed or told to continue. */
 async function hold(path: string): Promise<void> {
   const store = sqlite({ path })
   const opening = { kind: 'take', consumer: 'holder', token: crypto.randomUUID(), messages: [message('held')] } as const

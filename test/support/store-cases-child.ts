@@ -8,7 +8,7 @@ const AT_ONCE = 5
 /** Then the others are not run: they would wait for what never happens, one after another. */
 const ENOUGH_FAILURES = 3
 
-/** What the process says at its end. */
+/** What the process reports at its end. */
 export interface CasesRun {
   readonly version: string
   readonly passed: number

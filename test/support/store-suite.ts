@@ -15,7 +15,7 @@ export const connectionTopics: readonly string[] = [
   'migrations',
 ]
 
-/** Runs the conformance suite of stores, or a choice of its cases; what a store cannot show is skipped with its reason. */
+/** Runs the conformance suite of stores, or a choice of its cases; cases that do not apply are skipped with their reason. */
 export function runStoreCases<Tx, Own>(
   harness: StoreHarness<Tx, Own>,
   choose: (cases: readonly StoreCase[]) => readonly StoreCase[] = (cases) => cases,

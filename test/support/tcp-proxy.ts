@@ -3,8 +3,8 @@ import { createServer, connect as dial, type Server, type Socket } from 'node:ne
 import type { DurableStore } from './databases.ts'
 
 /**
- * What happens to the link when a statement comes by:
- * drop: it is cut, and the statement never arrives; swallow: the statement is answered, and the answer never arrives;
+ * What happens to the connection at a chosen statement:
+ * drop: it is cut, and the statement never arrives; swallow: the statement is executed, and the reply never arrives;
  * hold: nothing is cut and nothing passes any more; hold-answer: the same, but the statement still arrives.
  */
 export type Fault = 'drop' | 'swallow' | 'hold' | 'hold-answer'
@@ -18,7 +18,7 @@ interface Armed {
 /** A statement that ends in COMMIT, alone or behind others. */
 const COMMIT: RegExp = /(^|;)\s*commit;?\s*$/i
 
-/** A link to a database that can fail at a chosen statement. It reads the protocol, but changes nothing in it. */
+/** A proxy in front of a database that can fail at a chosen statement. It reads the protocol, but changes nothing. */
 export class TcpProxy implements AsyncDisposable {
   readonly #target: URL
   readonly #protocol: Protocol
@@ -45,21 +45,21 @@ export class TcpProxy implements AsyncDisposable {
     return url.href
   }
 
-  /** The next statement that matches meets the fault. Resolves when it has. */
+  /** Injects the fault at the next statement that matches. Resolves when that has happened. */
   arm(fault: Fault, matches: RegExp = COMMIT): Promise<void> {
     return new Promise((happened) => {
       this.#armed = { fault, matches, happened }
     })
   }
 
-  /** The database is there (again). */
+  /** Makes the database reachable (again). */
   async accept(): Promise<void> {
     this.#server = createServer((client) => this.#link(client)).listen(this.#port, '127.0.0.1')
     await once(this.#server, 'listening')
     this.#port = (this.#server.address() as { port: number }).port
   }
 
-  /** The database is gone: links are cut, new ones are refused. */
+  /** Makes the database unreachable: cuts connections and refuses new ones. */
   async refuse(): Promise<void> {
     const server = this.#server
     this.#server = undefined
@@ -93,11 +93,11 @@ export class TcpProxy implements AsyncDisposable {
 
 /** How a protocol is cut into frames. */
 interface Protocol {
-  /** The length of the frame at the start of these bytes, or undefined if it is not all there. */
+  /** The length of the frame at the start of these bytes; undefined if it is incomplete. */
   frame(bytes: Buffer, first: boolean): number | undefined
   /** The statement of a frame of the client, if it has one. */
   statement(frame: Buffer): string | undefined
-  /** Whether this frame of the server ends its answer. */
+  /** Whether this frame of the server ends its reply. */
   endsAnswer(frame: Buffer): boolean
 }
 

@@ -1,6 +1,6 @@
 import { onTestFinished } from 'vitest'
 
-/** What nobody catches until the end of this test, exceptions and rejections: each of them would end a user's process. */
+/** The uncaught exceptions and rejections until the end of this test: each of them would end a user's process. */
 export function uncaughtErrors(): readonly unknown[] {
   const uncaught: unknown[] = []
   const hear = (error: unknown): void => void uncaught.push(error)

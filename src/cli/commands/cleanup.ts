@@ -1,3 +1,6 @@
+// Deletes in small steps, so that no statement locks many rows, and counts first: the question names the number that will be deleted.
+// Ctrl-C ends it between two steps, and what was deleted by then is reported.
+
 import { safe } from '../../base/index.ts'
 import type { Hapax } from '../../index.ts'
 import { durationText } from '../io/duration.ts'

@@ -1,3 +1,5 @@
+// A consumer that is known gets local messages even if no worker serves it. Removing one that was retired stops its inbox from growing.
+
 import type { KnownConsumer } from '../../admin/index.ts'
 import { safe } from '../../base/index.ts'
 import { servesOf } from '../../worker/index.ts'

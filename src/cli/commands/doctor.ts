@@ -1,3 +1,5 @@
+// Prints the findings of `hapax.doctor()`. It runs whatever state the tables are in, because a missing migration is a finding too.
+
 import { asError, MAX_SPAN_MS, messageOf, safe } from '../../base/index.ts'
 import type { Finding } from '../../contracts/index.ts'
 import { CliError } from '../io/errors.ts'

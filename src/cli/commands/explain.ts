@@ -1,3 +1,6 @@
+// The history of one message, put together from the traces it left in every table. Ends with what happens next, and with a command to
+// paste if a person has to act.
+
 import type { ErrorRecord } from '../../base/index.ts'
 import { safe, shellWord } from '../../base/index.ts'
 import type { EffectRow, HeldKey, Trace } from '../../contracts/index.ts'

@@ -1,3 +1,5 @@
+// Held keys: with `order: 'wait'`, a message that failed for good blocks the later ones of its key until a person decides.
+
 import type { Command } from 'commander'
 import { safe, shellWord } from '../../base/index.ts'
 import type { HeldKey } from '../../contracts/index.ts'

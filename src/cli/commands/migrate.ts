@@ -1,3 +1,5 @@
+// Applies or prints migrations. `--print` is for teams whose migrations run through another tool; `--check` is for pipelines.
+
 import { Option } from 'commander'
 import type { Migration } from '../../contracts/index.ts'
 import { CliError, fieldOf } from '../io/errors.ts'

@@ -1,3 +1,5 @@
+// A relay without an application: for programs in other languages that write to the outbox through SQL.
+
 import { silentLogger } from '../../base/index.ts'
 import type { Destination } from '../../contracts/index.ts'
 import { createHapax, type Hapax } from '../../index.ts'

@@ -1,3 +1,6 @@
+// The destination of a relay is recorded, so that a wrongly configured worker cannot send the outbox elsewhere. A move is therefore
+// an explicit command, recorded in the audit.
+
 import { safe } from '../../base/index.ts'
 import { servesOf } from '../../worker/index.ts'
 import { CliError } from '../io/errors.ts'

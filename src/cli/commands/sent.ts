@@ -1,3 +1,6 @@
+// Published messages that were kept. Republishing keeps their ids, so consumers that have processed them see duplicates: after the
+// loss of a queue, a whole period can be sent again safely.
+
 import type { Command } from 'commander'
 import { safe, shellWord } from '../../base/index.ts'
 import type { SentMessage, SentWhere } from '../../contracts/index.ts'

@@ -1,3 +1,6 @@
+// The first command in an incident: how much is waiting, for which consumers and relays, and which workers are alive. Numbers that need
+// attention are coloured. On a store for leased work only, it shows less.
+
 import { safe } from '../../base/index.ts'
 import type { ClaimStatus, StoreStatus, WorkerRow } from '../../contracts/index.ts'
 import { servesOf } from '../../worker/index.ts'

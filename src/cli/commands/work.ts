@@ -1,3 +1,5 @@
+// Runs the worker of a configuration file, with the life cycle that containers expect: start, retry, stop at a signal, exit code.
+
 import type { Served } from '../../contracts/index.ts'
 import { type Config, readConfig } from '../config.ts'
 import { CliError } from '../io/errors.ts'

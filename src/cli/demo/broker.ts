@@ -1,12 +1,15 @@
 import type { Confirmation, Delivery, Destination, Prefetch, Subscription } from '../../contracts/index.ts'
-import type { IncomingMessage, OutgoingMessage } from '../../message/index.ts'
+import type { OutgoingMessage } from '../../message/index.ts'
 import { arrivalOf } from '../../message/index.ts'
 import { chance } from './chance.ts'
+
+/** A message in the queue; redelivered if a worker had it before. */
+export type Queued = OutgoingMessage & { readonly redelivered?: boolean }
 
 /** One delivery of a message to the worker's process. */
 export interface Handed {
   readonly tag: number
-  readonly message: IncomingMessage
+  readonly message: Queued
 }
 
 /** What the worker's process reports about its deliveries. */
@@ -27,8 +30,8 @@ export class Broker implements Destination {
   readonly features = { keepsOrder: true }
   readonly #seed: number
   readonly #type: string
-  readonly #queue: IncomingMessage[] = []
-  readonly #unacked = new Map<number, IncomingMessage>()
+  readonly #queue: Queued[] = []
+  readonly #unacked = new Map<number, Queued>()
   #send: ((handed: Handed) => void) | undefined
   #prefetch = 0
   #later = 0
@@ -96,7 +99,7 @@ export class Broker implements Destination {
     this.#enqueueLater(message, MAX_DELAY_MS * chance(this.#seed, 'delay', this.#messages) ** 2)
   }
 
-  #enqueueLater(message: IncomingMessage, delayMs: number): void {
+  #enqueueLater(message: Queued, delayMs: number): void {
     this.#later += 1
     setTimeout(() => {
       this.#later -= 1
@@ -104,7 +107,7 @@ export class Broker implements Destination {
     }, delayMs)
   }
 
-  #enqueue(message: IncomingMessage): void {
+  #enqueue(message: Queued): void {
     this.#queue.push(message)
     this.#pump()
   }
@@ -120,7 +123,7 @@ export class Broker implements Destination {
   }
 }
 
-function again(message: IncomingMessage): IncomingMessage {
+function again(message: Queued): Queued {
   return { ...message, redelivered: true }
 }
 
@@ -151,7 +154,7 @@ function deliveryOf({ tag, message }: Handed, { tell }: Channel): Delivery {
   const settle = (ack: boolean, delayMs: number): void => tell({ kind: 'settled', tag, ack, delayMs })
   return {
     arrival: arrivalOf(message, message.redelivered === true),
-    bytes: (message.data as Uint8Array).byteLength,
+    bytes: message.data.byteLength,
     ack: () => settle(true, 0),
     retry: (delayMs) => settle(false, delayMs),
     reject: (delayMs) => settle(false, delayMs),

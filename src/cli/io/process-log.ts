@@ -1,3 +1,5 @@
+// Logs changes of state instead of events: a relay that sends thousands of messages a second, or fails as often, must not flood the log.
+
 import type { Events } from '../../base/index.ts'
 import { asError, messageOf, safe, safeJson } from '../../base/index.ts'
 import type { Worker } from '../../contracts/index.ts'

@@ -1,3 +1,5 @@
+// Tables for terminals. Cells are measured in terminal columns, because ids and names may hold wide characters.
+
 import { type Io, line, paint } from './io.ts'
 import { cut, widthOf } from './text.ts'
 

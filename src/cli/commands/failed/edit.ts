@@ -1,3 +1,6 @@
+// Replaces the data of a failed message. The new message gets a new id, because the old id may have been processed elsewhere under the
+// old data. The changes are shown before they are made, and numbers that JavaScript cannot represent are refused.
+
 import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'

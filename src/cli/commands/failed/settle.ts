@@ -1,3 +1,6 @@
+// Decides about an external call whose outcome hapax cannot know, such as a request that timed out. Only a person who has looked at the
+// provider can say whether it happened, so exactly one decision must be given.
+
 import type { Command } from 'commander'
 import type { SettleOptions } from '../../../admin/index.ts'
 import { asError, messageOf, safe, shellWord } from '../../../base/index.ts'

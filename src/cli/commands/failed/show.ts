@@ -1,3 +1,6 @@
+// Everything that is known about a failed message, followed by the commands that can help. Commands that would fail or do harm, such
+// as a retry before an unknown external call is settled, are not suggested. Texts from senders are escaped before they are printed.
+
 import type { Command } from 'commander'
 import type { ErrorRecord } from '../../../base/index.ts'
 import { safe, safeLines, shellWord } from '../../../base/index.ts'
