@@ -69,7 +69,7 @@ import { type Engine, Floor, Publisher, sentName, unit } from './transaction/ind
 import { Unserved, WorkerCore, type WorkerOptions } from './worker/index.ts'
 
 /** Options of `explain`. */
-export interface ExplainOptions {
+interface ExplainOptions {
   /** Scans all rows, also those that no index covers. With millions of receipts, this takes seconds. @default false */
   readonly scan?: boolean
 }

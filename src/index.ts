@@ -71,7 +71,7 @@ export type {
   Trace,
   Worker,
 } from './contracts/index.ts'
-export { createHapax, type ExplainOptions, type Hapax, type HapaxOptions } from './hapax.ts'
+export { createHapax, type Hapax, type HapaxOptions } from './hapax.ts'
 export { classifyError, effectKey, type LeasedOptions } from './leased/index.ts'
 export {
   type Draft,
@@ -82,7 +82,6 @@ export {
   type MessageAttributes,
   type MessageOptions,
   type MessageType,
-  type MissingId,
   messageId,
   messageKey,
   type PublishOptions,

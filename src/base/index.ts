@@ -56,4 +56,4 @@ export {
 export { format, type Random, randomOption, systemRandom, uuidv7Source, uuidv7Time } from './random.ts'
 export { type Redact, redact, redactOption } from './redact.ts'
 export { safe, safeJson, safeLines, shellWord } from './safe-json.ts'
-export { Queue, Turn } from './writer-queue.ts'
+export { Turn, WriterQueue } from './writer-queue.ts'

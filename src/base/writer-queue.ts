@@ -7,13 +7,13 @@ const inside = new AsyncLocalStorage<Turn>()
 
 /** The right to use what a queue guards, until it is ended. */
 export class Turn {
-  readonly queue: Queue
+  readonly queue: WriterQueue
   /** The turn in which this one was asked for; of another queue. */
   readonly outer: Turn | undefined
   ended = false
   readonly #next: () => void
 
-  constructor(queue: Queue, outer: Turn | undefined, next: () => void) {
+  constructor(queue: WriterQueue, outer: Turn | undefined, next: () => void) {
     this.queue = queue
     this.outer = outer
     this.#next = next
@@ -37,7 +37,7 @@ interface Waiter {
 }
 
 /** Lets one user at a time in, in the order of arrival; for stores with a single writer. */
-export class Queue {
+export class WriterQueue {
   readonly #clock: Clock
   readonly #waiting = new Set<Waiter>()
   #turn: Turn | undefined

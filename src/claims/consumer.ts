@@ -25,7 +25,7 @@ import type {
 } from '../contracts/index.ts'
 import { type LeasedOptions, leaseSettings } from '../leased/index.ts'
 import type { IncomingMessage, MessageType } from '../message/index.ts'
-import { type Entry, type IntakePolicy, intake } from '../message/index.ts'
+import { type IntakePolicy, intake, type Received } from '../message/index.ts'
 import { type ClaimEngine, ClaimedWork, type ClaimSettings } from './work.ts'
 
 /** Options of a leased consumer on a store without transactions. `Unknown` is the kind of handler that `unknown` takes. */
@@ -169,7 +169,7 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
   }
 
   /** Messages that another call is working on, and types of other processes, are taken apart, so that they do not delay the rest. */
-  async #group(entries: readonly Entry[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
+  async #group(entries: readonly Received[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
     const apart = entries.filter((entry) => this.#turns.isHeld(entry.stored) || !this.#isOurs(entry))
     if (apart.length === 0) return this.#take(entries, signal)
     const together = entries.filter((entry) => !apart.includes(entry))
@@ -177,18 +177,18 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
       together.length === 0 ? [] : this.#take(together, signal),
       ...apart.map((entry) => this.#apart(entry, signal)),
     ])
-    const all = new Outcomes<Entry>()
+    const all = new Outcomes<Received>()
     all.add(together, outcomes)
     all.add(apart, others)
     return all.inOrder(entries)
   }
 
-  #take(entries: readonly Entry[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
+  #take(entries: readonly Received[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
     const messages = entries.map(({ stored }) => stored)
     return this.#turns.run(messages, () => this.#work.take(entries, signal))
   }
 
-  async #apart(entry: Entry, signal: AbortSignal | undefined): Promise<Outcome> {
+  async #apart(entry: Received, signal: AbortSignal | undefined): Promise<Outcome> {
     if (!this.#isOurs(entry)) {
       if (await this.#work.isElsewhere(entry.stored.type)) return this.#work.notHere(entry)
       if (this.settings.unknown === 'ignore') return new Reporter(this.#engine, this.name).ignored(entry.stored)
@@ -198,11 +198,11 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
   }
 
   /** Whether this process settles the message itself, whatever other processes handle. */
-  #isOurs({ stored, refused }: Entry): boolean {
+  #isOurs({ stored, refused }: Received): boolean {
     return refused !== undefined || this.#registry.handlers.has(stored.type)
   }
 
-  #entry(message: IncomingMessage): Entry {
+  #entry(message: IncomingMessage): Received {
     return intake(message, this.#policy)
   }
 }

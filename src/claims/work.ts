@@ -32,7 +32,7 @@ import {
   TimeLimit,
   underLease,
 } from '../leased/index.ts'
-import type { Entry, StoredMessage } from '../message/index.ts'
+import type { Received, StoredMessage } from '../message/index.ts'
 import type { Floor } from '../transaction/index.ts'
 import { Call } from './call.ts'
 import { crashLoop, elsewhere, notDue, notItsTurn, Quarantine } from './quarantine.ts'
@@ -116,7 +116,7 @@ export class ClaimedWork {
   }
 
   /** Takes distinct deliveries: claims them together, and works on those whose claim was granted. */
-  async take(entries: readonly Entry[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
+  async take(entries: readonly Received[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
     const claims = await this.#claimed(entries)
     const outcomes = entries.map((entry, index) =>
       this.#taken(entry, present(claims[index], 'a claim of each message'), signal),
@@ -157,7 +157,7 @@ export class ClaimedWork {
   }
 
   /** A delivery that came alone is claimed together with others that came alone in the same moment. */
-  async #claimed(entries: readonly Entry[]): Promise<readonly Claimed[]> {
+  async #claimed(entries: readonly Received[]): Promise<readonly Claimed[]> {
     const [first] = entries
     if (entries.length === 1 && first !== undefined) return [await this.#claimOne(first.stored)]
     return this.#claim(
@@ -174,7 +174,7 @@ export class ClaimedWork {
   }
 
   /** What follows from the store's reply to a claim. */
-  #taken(entry: Entry, claimed: Claimed, signal: AbortSignal | undefined): Outcome | Promise<Outcome> {
+  #taken(entry: Received, claimed: Claimed, signal: AbortSignal | undefined): Outcome | Promise<Outcome> {
     const { stored, refused } = entry
     switch (claimed.kind) {
       case 'ours':
@@ -191,7 +191,7 @@ export class ClaimedWork {
   }
 
   /** The process that had the message crashed or hung. It runs beside few other suspects, or none; if it may not run now, it is sent back. */
-  async #suspect(entry: Entry, crashes: number, signal: AbortSignal | undefined): Promise<Outcome> {
+  async #suspect(entry: Received, crashes: number, signal: AbortSignal | undefined): Promise<Outcome> {
     if (!this.#quarantine.enter(crashes)) {
       return { ...this.#reporter.busy(entry.stored, notItsTurn()), retryAfterMs: SUSPECT_MS }
     }
@@ -358,7 +358,7 @@ export class ClaimedWork {
   }
 
   /** A type of another process. Nothing is claimed, and the broker delivers it again, in time to the right process. */
-  notHere({ stored }: Entry): Outcome {
+  notHere({ stored }: Received): Outcome {
     const error = this.#registry.unknownType(stored.type)
     this.#engine.events.emit('rolled-back', () => ({ consumer: this.#consumer, message: ref(stored), error }))
     return outcome('rolled-back', error)

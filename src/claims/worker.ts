@@ -10,7 +10,7 @@ import {
 } from '../base/index.ts'
 import { Feed } from '../consumer/index.ts'
 import type { ClaimConsumer, Served, Source, StopOptions, Worker } from '../contracts/index.ts'
-import { checkRetention, checkSource, isEnabled, LifeCycle, Reader, type Round } from '../worker/index.ts'
+import { checkRetention, checkSource, isEnabled, LifeCycle, type Round, SubscriptionLine } from '../worker/index.ts'
 import { ClaimConsumerCore } from './consumer.ts'
 import { StoredLine } from './line.ts'
 import type { ClaimEngine } from './work.ts'
@@ -33,7 +33,7 @@ export class ClaimWorkerCore implements Worker {
   readonly #onStop: (worker: ClaimWorkerCore) => void
   readonly #life: LifeCycle
   #lines: readonly StoredLine[] = []
-  #readers: readonly Reader[] = []
+  #readers: readonly SubscriptionLine[] = []
   /** The store was not available for the last delivery. */
   #failing = false
 
@@ -130,7 +130,7 @@ export class ClaimWorkerCore implements Worker {
     this.#readers = this.#sources.map((source) => {
       const { concurrency } = source.consumer.settings
       const room = { concurrency, places: present(places.get(source.consumer), 'the room of a consumer') }
-      return new Reader({ engine, source, ...room, floor: engine.floor, progress, signal, report })
+      return new SubscriptionLine({ engine, source, ...room, floor: engine.floor, progress, signal, report })
     })
   }
 

@@ -2,10 +2,10 @@
 
 import { present } from '../base/index.ts'
 import type { Outcome } from '../contracts/index.ts'
-import type { Entry, StoredMessage } from '../message/index.ts'
+import type { Received, StoredMessage } from '../message/index.ts'
 
 /** The first copy of each message. The same array if there are no others, which is the usual case. */
-export function distinct(entries: readonly Entry[]): readonly Entry[] {
+export function distinct(entries: readonly Received[]): readonly Received[] {
   if (entries.length === 1) return entries
   const keys = new Set<string>()
   for (const { stored } of entries) keys.add(stored.messageKey)
@@ -18,13 +18,13 @@ export function distinct(entries: readonly Entry[]): readonly Entry[] {
  * acknowledged, the later copy has the same outcome, so that the broker delivers both again.
  */
 export async function allOutcomes(
-  entries: readonly Entry[],
-  unique: readonly Entry[],
+  entries: readonly Received[],
+  unique: readonly Received[],
   outcomes: readonly Outcome[],
   duplicate: (stored: StoredMessage, before: StoredMessage) => Outcome | Promise<Outcome>,
 ): Promise<readonly Outcome[]> {
   if (unique === entries) return outcomes
-  const first = new Map<string, { readonly entry: Entry; readonly result: Outcome }>()
+  const first = new Map<string, { readonly entry: Received; readonly result: Outcome }>()
   for (const [index, entry] of unique.entries()) {
     first.set(entry.stored.messageKey, { entry, result: present(outcomes[index], 'the outcome of a message') })
   }

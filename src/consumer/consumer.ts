@@ -22,7 +22,7 @@ import type {
   Subscription,
 } from '../contracts/index.ts'
 import type { IncomingMessage, StoredMessage } from '../message/index.ts'
-import { checkMapping, type Entry, intake, MAX_TEXT_BYTES, type MessageType, messageType } from '../message/index.ts'
+import { checkMapping, intake, MAX_TEXT_BYTES, type MessageType, messageType, type Received } from '../message/index.ts'
 import type { Engine } from '../transaction/index.ts'
 import { allOutcomes, distinct, inGroups, Outcomes } from './batch.ts'
 import { Taker } from './direct.ts'
@@ -190,7 +190,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
   }
 
   /** A stored message needs a worker. Applications that only call `handle` may not have one, and would wait for ever. */
-  async #warnIfUnserved(entries: readonly Entry[], outcomes: readonly Outcome[]): Promise<void> {
+  async #warnIfUnserved(entries: readonly Received[], outcomes: readonly Outcome[]): Promise<void> {
     if (this.#registry.started) return
     const left = entries.find((_, index) => LEFT_TO_WORKERS.includes(outcomes[index]?.status))
     if (left !== undefined) await this.#engine.unserved.look(this.name, left.stored.type)
@@ -251,12 +251,12 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     return this.#registry.handlers
   }
 
-  #entry(message: IncomingMessage): Entry {
+  #entry(message: IncomingMessage): Received {
     const { missingId, maxAgeMs } = this.#settings
     return intake(message, { missingId, maxAgeMs, maxBytes: this.#engine.maxBytes, clock: this.#engine.clock })
   }
 
-  async #group(entries: readonly Entry[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
+  async #group(entries: readonly Received[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
     const jobs: Job<Tx>[] = []
     const toStore: ToStore[] = []
     const elsewhere = this.#elsewhere()
@@ -277,14 +277,14 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     return outcomes.inOrder(entries.map(storedOf))
   }
 
-  #prepare(entry: Entry, elsewhere: Elsewhere): Prepared<Tx> | Promise<Prepared<Tx>> {
+  #prepare(entry: Received, elsewhere: Elsewhere): Prepared<Tx> | Promise<Prepared<Tx>> {
     const { stored, refused } = entry
     if (refused !== undefined) return this.#recorder.firstDelivery(stored, refused, 0)
     const handler = this.#handlers.get(stored.type)
     return handler === undefined ? this.#withoutHandler(entry, elsewhere) : this.#prepareFor(handler, entry)
   }
 
-  #prepareFor(handler: Registered<Tx>, { stored, redelivered }: Entry): Prepared<Tx> | Promise<Prepared<Tx>> {
+  #prepareFor(handler: Registered<Tx>, { stored, redelivered }: Received): Prepared<Tx> | Promise<Prepared<Tx>> {
     if (this.#settings.receive === 'store') return 'store'
     // A redelivery may be a message that ended its process. The inbox counts starts, and stops such a message after a few.
     if (this.#leased || (redelivered && this.#settings.onError === 'store')) return 'work'
@@ -298,7 +298,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
   }
 
   /** During a rolling deployment another process may handle the type: then it is stored for that process. Otherwise `unknown` decides. */
-  async #withoutHandler(entry: Entry, elsewhere: Elsewhere): Promise<Prepared<Tx>> {
+  async #withoutHandler(entry: Received, elsewhere: Elsewhere): Promise<Prepared<Tx>> {
     const { stored } = entry
     if (await elsewhere(stored.type)) return 'store'
     const { unknown } = this.#registry
@@ -339,7 +339,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     }
   }
 
-  async #storeAll(entries: readonly Entry[], starts: 0 | 1, outcomes: Outcomes<StoredMessage>): Promise<void> {
+  async #storeAll(entries: readonly Received[], starts: 0 | 1, outcomes: Outcomes<StoredMessage>): Promise<void> {
     const messages = entries.map((entry) => entry.stored)
     const storing = (): Promise<readonly Outcome[]> =>
       this.#turns.run(messages, () => this.#recorder.store(messages, starts))
@@ -365,7 +365,7 @@ const STORE_SIZE = 500
 /** A job, the outcome of a message that cannot become one, or the way to the inbox: to be worked later or at once. */
 type Prepared<Tx> = Job<Tx> | Outcome | 'store' | 'work'
 
-interface ToStore extends Entry {
+interface ToStore extends Received {
   readonly atOnce: boolean
 }
 

@@ -25,7 +25,7 @@ import { cutAttributes, markStub, STUB_BYTES, type Stub } from './stub.ts'
 export type MissingId = 'reject' | 'hash' | ((message: IncomingMessage) => string)
 
 /** A checked delivery: either fit to be handled, or refused for a reason. */
-export interface Entry {
+export interface Received {
   readonly stored: StoredMessage
   readonly redelivered: boolean
   readonly refused?: HapaxError
@@ -61,7 +61,7 @@ export function isName(value: unknown): value is string {
 }
 
 /** Checks a delivery and gives it its identity. Throws only for something that is not a message at all. */
-export function intake(incoming: IncomingMessage, policy: IntakePolicy): Entry {
+export function intake(incoming: IncomingMessage, policy: IntakePolicy): Received {
   if (typeof incoming !== 'object' || incoming === null) {
     throw new HapaxError('invalid-message', `expected a message to be an object, got ${describe(incoming)}`)
   }
@@ -81,7 +81,7 @@ export function intake(incoming: IncomingMessage, policy: IntakePolicy): Entry {
   }
 }
 
-function look(incoming: IncomingMessage, policy: IntakePolicy): Entry {
+function look(incoming: IncomingMessage, policy: IntakePolicy): Received {
   const came = payloadOf(incoming, policy.maxBytes)
   const identity = identify(incoming, came.sha256, policy)
   const whole = new Delivery(incoming, identity, came)

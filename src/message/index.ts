@@ -11,7 +11,6 @@ export {
 } from './cloudevents.ts'
 export {
   decode,
-  type Entry,
   type IntakePolicy,
   intake,
   isIndexed,
@@ -19,6 +18,7 @@ export {
   isName,
   MAX_TEXT_BYTES,
   type MissingId,
+  type Received,
   textRule,
 } from './incoming.ts'
 export {

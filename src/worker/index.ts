@@ -1,5 +1,5 @@
 export { LifeCycle, type Round, stopped } from './life-cycle.ts'
-export { Reader } from './lines/subscription.ts'
+export { SubscriptionLine } from './lines/subscription.ts'
 export { namesakeText, type Serves, servesOf } from './membership.ts'
 export { checkRetention, checkSource, isEnabled, type WorkerOptions } from './options.ts'
 export { Unserved } from './unserved.ts'

@@ -8,8 +8,8 @@ import { LifeCycle, type Round, unlessStopped } from './life-cycle.ts'
 import { InboxLine } from './lines/inbox.ts'
 import type { Line } from './lines/line.ts'
 import { isDrained } from './lines/line.ts'
-import { Relay } from './lines/outbox.ts'
-import { Reader } from './lines/subscription.ts'
+import { OutboxLine } from './lines/outbox.ts'
+import { SubscriptionLine } from './lines/subscription.ts'
 import { Membership, type Serves } from './membership.ts'
 import {
   checkRetention,
@@ -40,8 +40,8 @@ export class WorkerCore<Tx> implements Worker {
   readonly #suspects: Suspects
   readonly #progress: Progress
   #inboxes: readonly InboxLine<Tx>[] = []
-  #relays: readonly Relay<Tx>[] = []
-  #readers: readonly Reader[] = []
+  #relays: readonly OutboxLine<Tx>[] = []
+  #readers: readonly SubscriptionLine[] = []
   #cleaner: Cleaner<Tx> | undefined
   #pauseMs = 0
   #ignoreFloor: () => void = () => {}
@@ -181,9 +181,9 @@ export class WorkerCore<Tx> implements Worker {
     }
     this.#inboxes = consumers.map((consumer) => new InboxLine({ ...shared, consumer, ...room(consumer) }))
     this.#relays = [...relays].map(
-      ([name, destination]) => new Relay({ ...shared, name, destination, keep: keepSentMs !== undefined }),
+      ([name, destination]) => new OutboxLine({ ...shared, name, destination, keep: keepSentMs !== undefined }),
     )
-    this.#readers = sources.map((source) => new Reader({ ...shared, source, ...room(source.consumer) }))
+    this.#readers = sources.map((source) => new SubscriptionLine({ ...shared, source, ...room(source.consumer) }))
     if (cleanup !== undefined)
       this.#cleaner = new Cleaner({ ...shared, consumers, relays: [...relays.keys()], keepSentMs, cleanup })
   }

@@ -1,4 +1,5 @@
 import { setImmediate } from 'node:timers/promises'
+import type { ConsumerOptions } from 'hapax'
 import {
   createHapax,
   defineMessage,
@@ -6,7 +7,6 @@ import {
   type HapaxOptions,
   type IncomingMessage,
   isHapaxError,
-  type MissingId,
   type Outcome,
   type Store,
   silentLogger,
@@ -176,7 +176,11 @@ describe.for(Object.entries({ memory, sqlite: () => sqlite({ path: ':memory:' })
 )
 
 /** The outcomes of a batch whose second message is hostile; the others have to be processed. */
-async function batch(hostile: IncomingMessage, missingId: MissingId = 'reject', size = 1): Promise<Outcome> {
+async function batch(
+  hostile: IncomingMessage,
+  missingId: NonNullable<ConsumerOptions['missingId']> = 'reject',
+  size = 1,
+): Promise<Outcome> {
   const hapax = createHapax({ store: memory(), source: '/test', logger: silentLogger })
   const consumer = hapax.consumer('billing', { missingId, group: { size } }).on(Ping, () => {})
   const outcomes = await consumer.handleMany([ping('before'), hostile, ping('after')])
@@ -200,7 +204,7 @@ describe('C5: one hostile message of a batch', () => {
 
   it.for(policies)('a missingId that %s refuses that message only', async ([, policy]) => {
     for (const size of [1, 3]) {
-      const { error } = await batch(ping(undefined), policy as MissingId, size)
+      const { error } = await batch(ping(undefined), policy as NonNullable<ConsumerOptions['missingId']>, size)
       expect(isOneOf(error, 'missing-id', 'invalid-id'), String(error)).toBe(true)
     }
   })

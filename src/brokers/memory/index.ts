@@ -2,7 +2,7 @@ import { type Clock, nameText } from '../../base/index.ts'
 import type { Destination, Subscription } from '../../contracts/index.ts'
 import { MemoryDestination } from './destination.ts'
 import { brokerClock, type MemoryBrokerOptions, type MemoryQueueOptions, queueSettings } from './options.ts'
-import { Queue } from './queue.ts'
+import { MemoryQueue } from './queue.ts'
 import { MemorySubscription } from './subscription.ts'
 
 export type { MemoryBrokerOptions, MemoryQueueOptions } from './options.ts'
@@ -22,7 +22,7 @@ export function memoryBroker(options: MemoryBrokerOptions = {}): MemoryBroker {
 
 class Memory implements MemoryBroker {
   readonly #clock: Clock
-  readonly #queues = new Map<string, Queue>()
+  readonly #queues = new Map<string, MemoryQueue>()
 
   constructor(clock: Clock) {
     this.#clock = clock
@@ -37,7 +37,7 @@ class Memory implements MemoryBroker {
 
   queue(name: string, options: MemoryQueueOptions): Subscription {
     const settings = queueSettings(options)
-    const queue = this.#queues.get(nameText('name', name)) ?? new Queue(this.#clock, settings)
+    const queue = this.#queues.get(nameText('name', name)) ?? new MemoryQueue(this.#clock, settings)
     this.#queues.set(name, queue)
     return new MemorySubscription(name, queue)
   }

@@ -18,7 +18,7 @@ interface InHand extends Handle {
 }
 
 /** One queue: its waiting messages and its readers. Messages that come back keep their place, as in most brokers. */
-export class Queue {
+export class MemoryQueue {
   readonly topic: string
   readonly single: boolean
   readonly #clock: Clock

@@ -1,13 +1,13 @@
 import type { OpenOptions, Reader, Subscription, SubscriptionFeatures } from '../../contracts/index.ts'
-import type { Queue } from './queue.ts'
+import type { MemoryQueue } from './queue.ts'
 
 /** A queue that a consumer reads from. */
 export class MemorySubscription implements Subscription {
   readonly name: string
   readonly features: SubscriptionFeatures
-  readonly #queue: Queue
+  readonly #queue: MemoryQueue
 
-  constructor(name: string, queue: Queue) {
+  constructor(name: string, queue: MemoryQueue) {
     this.name = `memory queue ${name}`
     this.features = { ordersKeys: queue.single, marksRedelivered: true, horizonMs: undefined, limitsRejects: false }
     this.#queue = queue

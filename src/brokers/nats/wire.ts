@@ -93,7 +93,7 @@ function isSubject(value: unknown): value is string {
 }
 
 /** A message as the server handed it out. */
-export interface StoredMessage {
+export interface StreamMessage {
   readonly subject: string
   readonly data: Uint8Array
   readonly headers: MsgHdrs | undefined
@@ -118,7 +118,7 @@ export function positionOf(reply: string): Position | undefined {
 
 /** Turns a NATS message into an arrival. */
 export function arrivalOf(
-  { subject, data, headers }: StoredMessage,
+  { subject, data, headers }: StreamMessage,
   { stream, seq, deliveryCount }: Position,
   { redelivered, refused }: Pick<Arrival, 'redelivered' | 'refused'>,
 ): Arrival {

@@ -1,4 +1,12 @@
-import { type Clock, clockOption, HapaxError, isolationOption, noOthers, Queue, type Turn } from '../../base/index.ts'
+import {
+  type Clock,
+  clockOption,
+  HapaxError,
+  isolationOption,
+  noOthers,
+  type Turn,
+  WriterQueue,
+} from '../../base/index.ts'
 import type {
   Entered,
   Opening,
@@ -76,13 +84,13 @@ class Memory implements MemoryStore {
 
   readonly #data: Data
   readonly #workers: Workers
-  readonly #queue: Queue
+  readonly #queue: WriterQueue
   #closed = false
 
   constructor(clock: Clock) {
     this.#data = new Data(clock)
     this.#workers = new Workers(clock)
-    this.#queue = new Queue(clock)
+    this.#queue = new WriterQueue(clock)
   }
 
   readonly schema: StoreSchema = {

@@ -9,11 +9,14 @@ export interface Check {
   readonly check: string
   readonly statement: Statement
   /** `now`: the time of this process in the middle of the round trip, and half of what that took. */
-  judge(rows: readonly Row[], now: { readonly ms: number; readonly halfMs: number }): Verdict | readonly Verdict[]
+  judge(
+    rows: readonly Row[],
+    now: { readonly ms: number; readonly halfMs: number },
+  ): CheckResult | readonly CheckResult[]
 }
 
 /** What was found, without the name of the check. */
-export type Verdict = Omit<Finding, 'check'>
+export type CheckResult = Omit<Finding, 'check'>
 
 /** Looks at each; one that may not be looked at is a warning and keeps no other from being looked at. */
 export async function lookAt(
@@ -61,7 +64,7 @@ function growthOf(row: Row): readonly Growth[] {
   return [{ table, rows: rows < 0 ? undefined : rows, oldestMs }]
 }
 
-function unseen(error: unknown): Verdict {
+function unseen(error: unknown): CheckResult {
   return warning(
     `could not be checked: ${messageOf(asError(error))}`,
     'Run this as a user who may read it, or check it by hand.',
@@ -69,17 +72,17 @@ function unseen(error: unknown): Verdict {
 }
 
 /** Nothing to do. */
-export function ok(message: string): Verdict {
+export function ok(message: string): CheckResult {
   return { level: 'ok', message, advice: '' }
 }
 
 /** Works today; `advice` says what to change before it does not. */
-export function warning(message: string, advice: string): Verdict {
+export function warning(message: string, advice: string): CheckResult {
   return { level: 'warning', message, advice }
 }
 
 /** Breaks a promise of hapax; `advice` says how to mend it. */
-export function error(message: string, advice: string): Verdict {
+export function error(message: string, advice: string): CheckResult {
   return { level: 'error', message, advice }
 }
 
@@ -169,7 +172,7 @@ function read(
 }
 
 /** Compares what is there, as `table.column` and `table.index`, with what should be. */
-export function schemaVerdict(expected: ReadonlyMap<string, ExpectedTable>, found: ReadonlySet<string>): Verdict {
+export function schemaVerdict(expected: ReadonlyMap<string, ExpectedTable>, found: ReadonlySet<string>): CheckResult {
   const missing: string[] = []
   for (const [name, { columns, indexes }] of expected) {
     if (!columns.some((column) => found.has(`${name}.${column}`))) {

@@ -10,7 +10,7 @@ import type {
   Trace,
   WorkerRow,
 } from '../../contracts/index.ts'
-import { asBoolean, asDate, asError, asMessage, asSeq, asText, unrecognised } from './values.ts'
+import { asBoolean, asDate, asErrorRecord, asMessage, asSeq, asText, unrecognised } from './values.ts'
 
 /** A row of the failed store. */
 export function asFailed(row: Row): FailedMessage {
@@ -147,10 +147,10 @@ export function asTrace(row: Row): Trace {
         ...waits,
         leased: asBoolean(row['leased']),
         dueAt: asDate(row['due_at']),
-        error: asError(row['error']),
+        error: asErrorRecord(row['error']),
       }
     case 'outbox':
-      return { where: place, relay: scope, ...common, ...waits, error: asError(row['error']) }
+      return { where: place, relay: scope, ...common, ...waits, error: asErrorRecord(row['error']) }
     case 'sent':
       return { where: place, relay: scope, ...common }
     case 'audit':
@@ -185,7 +185,7 @@ function asOrigin(value: unknown): Origin {
 }
 
 function asKnownError(value: unknown): ErrorRecord {
-  return asError(value) ?? { name: 'Error', message: '' }
+  return asErrorRecord(value) ?? { name: 'Error', message: '' }
 }
 
 function isNull(value: unknown): value is null | undefined {

@@ -3,7 +3,7 @@ import type { EffectRef, EffectRow, InboxRow, OutboxMessage, Receipt, Row, Worke
 import {
   asBoolean,
   asDate,
-  asError,
+  asErrorRecord,
   asHex,
   asLeaving,
   asMessage,
@@ -52,7 +52,7 @@ export function asEffect(effect: Omit<EffectRef, 'name'>, row: Row): EffectRow {
     token: asUuid(row['token']),
     attempts: asNumber(row['attempts']),
     result: asTextOrNull(row['result']),
-    error: asError(row['error']),
+    error: asErrorRecord(row['error']),
     firstAt: asDate(row['first_at']),
     lastAt: asDate(row['last_at']),
   }

@@ -81,7 +81,7 @@ export function asBoolean(value: unknown): boolean {
 }
 
 /** A stored error. One that is not JSON, after a change by hand, must not keep a whole page from being shown. */
-export function asError(value: unknown): ErrorRecord | null {
+export function asErrorRecord(value: unknown): ErrorRecord | null {
   if (value === null || value === undefined) return null
   const text = asText(value)
   try {

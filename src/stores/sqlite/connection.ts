@@ -1,4 +1,12 @@
-import { describe, HapaxError, pause, type Queue, systemClock, Turn, transactionClosed } from '../../base/index.ts'
+import {
+  describe,
+  HapaxError,
+  pause,
+  systemClock,
+  Turn,
+  transactionClosed,
+  type WriterQueue,
+} from '../../base/index.ts'
 import type {
   Connection,
   EnteredExecutor,
@@ -132,7 +140,7 @@ class Patience {
     this.#deadline = systemClock.monotonic() + waitMs
   }
 
-  turn(queue: Queue): Turn | Promise<Turn> {
+  turn(queue: WriterQueue): Turn | Promise<Turn> {
     const taken = queue.take(this.#leftMs, this.#signal)
     return taken instanceof Turn ? taken : taken.then(inTime)
   }

@@ -1,5 +1,5 @@
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite'
-import { expected, Queue } from '../../base/index.ts'
+import { expected, WriterQueue } from '../../base/index.ts'
 import type { Result, Row, Statement } from '../../contracts/index.ts'
 import { prepareFile, queueOf } from './file.ts'
 import { nodeSqlite } from './node-sqlite.ts'
@@ -23,7 +23,7 @@ const BUSY_TIMEOUT_MS = 1
 /** One open connection to a database file. */
 export class Database {
   readonly client: DatabaseSync
-  readonly queue: Queue
+  readonly queue: WriterQueue
   // Two generations: statements that were not used during a whole generation are dropped.
   #young = new Map<string, Prepared>()
   #old = new Map<string, Prepared>()
@@ -31,7 +31,7 @@ export class Database {
   readonly #commit: StatementSync
   readonly #rollback: StatementSync
 
-  constructor(client: DatabaseSync, queue: Queue) {
+  constructor(client: DatabaseSync, queue: WriterQueue) {
     this.client = client
     this.queue = queue
     this.#begin = client.prepare('begin immediate')
@@ -99,7 +99,7 @@ export function openDatabase(path: string): Database {
     const mode = client.prepare('pragma journal_mode = wal').get()?.['journal_mode']
     if (mode !== (inMemory ? 'memory' : 'wal')) expected('path', 'on a disk where SQLite can use WAL', path)
     client.exec('pragma synchronous = full')
-    return new Database(client, inMemory ? new Queue() : queueOf(path))
+    return new Database(client, inMemory ? new WriterQueue() : queueOf(path))
   } catch (error) {
     client.close()
     throw error

@@ -1,6 +1,6 @@
 import { closeSync, openSync, realpathSync, statfsSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { expected, Queue } from '../../base/index.ts'
+import { expected, WriterQueue } from '../../base/index.ts'
 
 /** What statfs(2) of Linux returns for file systems of other hosts: SQLite's locks and shared memory fail on them. */
 const NETWORK_FILE_SYSTEMS: Readonly<Record<number, string>> = {
@@ -15,14 +15,14 @@ const NETWORK_FILE_SYSTEMS: Readonly<Record<number, string>> = {
   198183888: 'Lustre',
 }
 
-const queues = new Map<string, WeakRef<Queue>>()
+const queues = new Map<string, WeakRef<WriterQueue>>()
 
 /** The one queue of a database file in this process, whatever name the file is reached by. */
-export function queueOf(path: string): Queue {
+export function queueOf(path: string): WriterQueue {
   const key = realpathSync(path)
   const known = queues.get(key)?.deref()
   if (known !== undefined) return known
-  const queue = new Queue()
+  const queue = new WriterQueue()
   queues.set(key, new WeakRef(queue))
   return queue
 }

@@ -5,7 +5,7 @@ import type { Entry, Look } from '../../contracts/index.ts'
 /** Messages that share a transaction. */
 type Group = readonly Entry[]
 /** Groups that run one after the other, because the later ones stand behind the earlier ones of their keys. */
-export type Turn = readonly Group[]
+export type Chain = readonly Group[]
 
 /** What decides how entries are put together. */
 export interface GroupingOptions {
@@ -23,7 +23,7 @@ export interface GroupingOptions {
 
 /** What to run, and how. */
 export interface Grouping {
-  readonly turns: readonly Turn[]
+  readonly turns: readonly Chain[]
   /** Rows that were in hand when a process died. Each is a group of its own, and few of them run at once. */
   readonly apart: readonly Entry[]
   /** Rows that were in hand when a second process died. Each runs alone in its process. */
@@ -77,8 +77,8 @@ function untilNot(rows: readonly Entry[], holds: (row: Entry) => boolean): numbe
 function packed(
   runs: readonly (readonly Entry[])[],
   { room, roomBytes, size, bytes }: GroupingOptions,
-): readonly Turn[] {
-  const turns: Turn[] = []
+): readonly Chain[] {
+  const turns: Chain[] = []
   let group: Entry[] = []
   let filled = 0
   let taken = 0
@@ -116,7 +116,7 @@ function fitting(run: readonly Entry[], least: number, bytes: number): readonly 
   return end === -1 ? run : run.slice(0, end)
 }
 
-function chunks(run: readonly Entry[], size: number, bytes: number): Turn {
+function chunks(run: readonly Entry[], size: number, bytes: number): Chain {
   const groups: Entry[][] = []
   let filled = 0
   for (const entry of run) {
@@ -144,7 +144,7 @@ export function soonest(looks: readonly Look[], entries: readonly Entry[]): numb
 }
 
 /** Each row once, even if several looks have found it. */
-export function distinct(entries: readonly Entry[]): readonly Entry[] {
+export function distinctEntries(entries: readonly Entry[]): readonly Entry[] {
   const seen = new Set<string>()
   return entries.filter(({ seq }) => !seen.has(seq) && seen.add(seq))
 }

@@ -6,7 +6,7 @@ import { ALL_LANES } from '../../message/index.ts'
 import type { Engine, Floor } from '../../transaction/index.ts'
 import type { Membership } from '../membership.ts'
 import type { Throughput } from '../progress.ts'
-import { distinct, grouping, soonest, type Turn } from './grouping.ts'
+import { type Chain, distinctEntries, grouping, soonest } from './grouping.ts'
 import { Avoided, afterOf, Hand, Review, Rotation } from './hand.ts'
 import { DRAIN_LIMIT, type Line } from './line.ts'
 
@@ -34,11 +34,11 @@ export class InboxLine<Tx> implements Line {
   readonly #hand = new Hand()
   /** Rows that another worker had recently. */
   readonly #avoided: Avoided
-  readonly #running = new Map<Promise<void>, Turn>()
+  readonly #running = new Map<Promise<void>, Chain>()
   /** Turns that were found, that are about to be noted, and that may begin because they are noted. */
-  #queue: Turn[] = []
-  #noting: Turn[] = []
-  #noted: Turn[] = []
+  #queue: Chain[] = []
+  #noting: Chain[] = []
+  #noted: Chain[] = []
   /** Rows that were in hand when a process died; they wait for one of the few places for such rows. */
   #apart: readonly Entry[] = []
   #suspects: readonly Entry[] = []
@@ -105,7 +105,7 @@ export class InboxLine<Tx> implements Line {
   }
 
   offer(looks: readonly Look[]): boolean {
-    const entries = distinct(looks.flatMap((look) => look.entries))
+    const entries = distinctEntries(looks.flatMap((look) => look.entries))
     const usual = looks.length - this.#reviewing
     this.#rotation.seen(afterOf(looks.slice(0, usual)))
     this.#review.seen(looks.slice(usual))
@@ -158,7 +158,7 @@ export class InboxLine<Tx> implements Line {
   #putUpApart(): void {
     const inHand = [...this.#running.values(), ...this.#noted, ...this.#noting].filter(isApart).length
     const free = Math.max(0, Math.ceil(this.#options.concurrency / APART_PART) - inHand)
-    const turns = this.#apart.slice(0, free).map((entry): Turn => [[entry]])
+    const turns = this.#apart.slice(0, free).map((entry): Chain => [[entry]])
     this.#apart = this.#apart.slice(free)
     for (const turn of turns) this.#take(turn)
     this.#noting.unshift(...turns)
@@ -255,7 +255,7 @@ export class InboxLine<Tx> implements Line {
     return !this.#avoided.has(seq)
   }
 
-  #start(turn: Turn, bytes: number, alone: boolean): void {
+  #start(turn: Chain, bytes: number, alone: boolean): void {
     const { floor, places, changed } = this.#options
     floor.enter(bytes, alone)
     places.take()
@@ -270,7 +270,7 @@ export class InboxLine<Tx> implements Line {
   }
 
   /** Runs the groups of a turn one after the other. Stops at a row that is not done, because the rest stands behind it. */
-  async #run(turn: Turn): Promise<void> {
+  async #run(turn: Chain): Promise<void> {
     const { consumer, progress, signal, report } = this.#options
     for (const group of turn) {
       if (signal.aborted) return
@@ -300,11 +300,11 @@ export class InboxLine<Tx> implements Line {
     return done
   }
 
-  #take(turn: Turn): void {
+  #take(turn: Chain): void {
     for (const { seq } of turn.flat()) this.#hand.take(seq, 0)
   }
 
-  #letGo(turn: Turn): void {
+  #letGo(turn: Chain): void {
     for (const { seq } of turn.flat()) this.#hand.letGo(seq)
   }
 }
@@ -324,15 +324,15 @@ const APART_PART = 4
 /** About how many messages that have not begun are noted at a time. */
 const NOTED = 40
 
-function isApart(turn: Turn): boolean {
+function isApart(turn: Chain): boolean {
   return (turn[0]?.[0]?.deaths ?? 0) > 0
 }
 
-function seqsOf(turn: Turn): readonly string[] {
+function seqsOf(turn: Chain): readonly string[] {
   return turn.flatMap((group) => group.map((entry) => entry.seq))
 }
 
-function sum(turn: Turn): number {
+function sum(turn: Chain): number {
   let bytes = 0
   for (const group of turn) for (const entry of group) bytes += entry.bytes
   return bytes

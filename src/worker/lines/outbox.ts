@@ -4,13 +4,13 @@ import type { Confirmation, Destination, Entry, Look, OutboxMessage, Postponed, 
 import { ALL_LANES } from '../../message/index.ts'
 import { type Engine, persist } from '../../transaction/index.ts'
 import type { Membership } from '../membership.ts'
-import { distinct, grouping, soonest } from './grouping.ts'
+import { distinctEntries, grouping, soonest } from './grouping.ts'
 import { Avoided, Hand, Review, Rotation } from './hand.ts'
 import { DRAIN_LIMIT, type Line } from './line.ts'
 import { AWAY, Pauses, Reaching, Sending } from './sending.ts'
 
 /** What a relay needs of its worker. */
-export interface RelayOptions<Tx> {
+export interface OutboxLineOptions<Tx> {
   readonly engine: Engine<Tx>
   readonly name: string
   readonly destination: Destination
@@ -26,8 +26,8 @@ export interface RelayOptions<Tx> {
  * Moves the outbox to a destination: reads rows, sends them, and deletes exactly those that the broker has confirmed. No transaction is
  * open meanwhile. If two workers send the same rows, the copies have the same id and the same order, so that consumers drop them.
  */
-export class Relay<Tx> implements Line {
-  readonly #options: RelayOptions<Tx>
+export class OutboxLine<Tx> implements Line {
+  readonly #options: OutboxLineOptions<Tx>
   readonly #hand = new Hand()
   readonly #running = new Set<Promise<void>>()
   #queue: Entry[][] = []
@@ -47,7 +47,7 @@ export class Relay<Tx> implements Line {
   readonly #postponed: (row: Postponed) => Promise<unknown>
   readonly #inTurn: (work: () => Promise<void>) => Promise<unknown>
 
-  constructor(options: RelayOptions<Tx>) {
+  constructor(options: OutboxLineOptions<Tx>) {
     const { engine } = options
     this.#options = options
     this.#review = new Review(engine.clock)
@@ -107,7 +107,7 @@ export class Relay<Tx> implements Line {
   }
 
   offer(looks: readonly Look[]): boolean {
-    const entries = distinct(looks.flatMap((look) => look.entries))
+    const entries = distinctEntries(looks.flatMap((look) => look.entries))
     const [usual, ...review] = looks
     this.#rotation.seen(usual?.after ?? new Map())
     this.#review.seen(review)

@@ -1,7 +1,7 @@
 import type { Random, Semaphore } from '../../base/index.ts'
 import { asError, type Clock, HapaxError, pause, Signal, within } from '../../base/index.ts'
 import { type Fed, type Feed, OTHERS } from '../../consumer/index.ts'
-import type { Delivery, OpenOptions, Reader as OpenReader, Outcome } from '../../contracts/index.ts'
+import type { Delivery, OpenOptions, Outcome, Reader } from '../../contracts/index.ts'
 import type { IncomingMessage } from '../../message/index.ts'
 import { decodeArrival } from '../../message/index.ts'
 import type { Floor } from '../../transaction/index.ts'
@@ -9,7 +9,7 @@ import { checkHorizon } from '../options.ts'
 import type { Throughput } from '../progress.ts'
 
 /** What a reader needs of its worker. */
-export interface ReaderOptions {
+export interface SubscriptionLineOptions {
   readonly engine: { readonly clock: Clock; readonly random: Random; readonly maxBytes: number }
   readonly source: Pick<Feed<never, Fed>, 'consumer' | 'subscription' | 'options'>
   readonly concurrency: number
@@ -24,13 +24,13 @@ export interface ReaderOptions {
  * Takes what a subscription delivers and passes it to its consumer, in groups of what has arrived. A delivery is acknowledged only after
  * its outcome is committed; everything else goes back to the broker.
  */
-export class Reader {
-  readonly #options: ReaderOptions
+export class SubscriptionLine {
+  readonly #options: SubscriptionLineOptions
   readonly #arrived: Delivery[] = []
   readonly #running = new Set<Promise<void>>()
   readonly #signal = new Signal()
   readonly #stop = new AbortController()
-  #open: OpenReader | undefined
+  #open: Reader | undefined
   #stopping = false
   /** No handler can run here, so that deliveries are given back for other workers. */
   #resting = false
@@ -39,7 +39,7 @@ export class Reader {
   /** Deliveries of messages that another process is working on; they wait here for a moment. */
   readonly #patient = new Set<Promise<void>>()
 
-  constructor(options: ReaderOptions) {
+  constructor(options: SubscriptionLineOptions) {
     this.#options = options
     options.places.onFree(() => this.#dispatch())
   }

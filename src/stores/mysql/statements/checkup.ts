@@ -5,13 +5,13 @@ import type { Row, Statement } from '../../../contracts/index.ts'
 import {
   asText,
   type Check,
+  type CheckResult,
   clockCheck,
   error,
   expectedTables,
   ok,
   schemaVerdict,
   size,
-  type Verdict,
   warning,
 } from '../../sql/index.ts'
 import { migrations } from './migrations.ts'
@@ -92,7 +92,7 @@ where table_schema = ? and left(table_name, ${prefix.length}) = ?`,
   ]
 }
 
-function server([row]: readonly Row[]): Verdict {
+function server([row]: readonly Row[]): CheckResult {
   const version = asText(row?.['version'])
   const maria = /mariadb/i.test(version)
   const [major = 0, minor = 0] = version.split('.').map((part) => Number.parseInt(part, 10))
@@ -106,11 +106,11 @@ function variables(rows: readonly Row[]): ReadonlyMap<string, string> {
   return new Map(rows.map((row) => [asText(row['Variable_name']).toLowerCase(), asText(row['Value'])]))
 }
 
-function globalSettings(rows: readonly Row[]): readonly Verdict[] {
+function globalSettings(rows: readonly Row[]): readonly CheckResult[] {
   const found = variables(rows)
   const is = (name: string, ...values: string[]): boolean =>
     values.includes(found.get(name)?.toLowerCase() ?? '(not there)')
-  const verdicts: Verdict[] = [
+  const verdicts: CheckResult[] = [
     is('innodb_flush_log_at_trx_commit', '1')
       ? ok('innodb_flush_log_at_trx_commit is 1')
       : error(
@@ -149,7 +149,7 @@ function globalSettings(rows: readonly Row[]): readonly Verdict[] {
   return [...verdicts, ok(`a lock timeout rolls back ${rollback}; hapax rolls back itself either way`)]
 }
 
-function sessionSettings(rows: readonly Row[]): readonly Verdict[] {
+function sessionSettings(rows: readonly Row[]): readonly CheckResult[] {
   const found = variables(rows)
   const isolation = found.get('transaction_isolation') ?? found.get('tx_isolation') ?? 'unknown'
   const waits = Number(found.get('wait_timeout'))
@@ -182,7 +182,7 @@ function sessionSettings(rows: readonly Row[]): readonly Verdict[] {
   ]
 }
 
-function connections(rows: readonly Row[]): Verdict {
+function connections(rows: readonly Row[]): CheckResult {
   const found = variables(rows)
   const refused = Number(found.get('connection_errors_max_connections') ?? 0)
   const message = `${found.get('threads_connected')} connections are in use, ${found.get('max_used_connections')} at most so far`
@@ -193,7 +193,7 @@ function connections(rows: readonly Row[]): Verdict {
   )
 }
 
-function longTransactions([row]: readonly Row[]): Verdict {
+function longTransactions([row]: readonly Row[]): CheckResult {
   const count = Number(row?.['count'])
   if (count === 0) return ok(`no transaction has been open for more than ${LONG_MINUTES} minutes`)
   return warning(
@@ -202,7 +202,7 @@ function longTransactions([row]: readonly Row[]): Verdict {
   )
 }
 
-function prepared(rows: readonly Row[]): Verdict {
+function prepared(rows: readonly Row[]): CheckResult {
   if (rows.length === 0) return ok('there is none')
   return warning(
     `${rows.length} prepared transactions are waiting to be committed or rolled back`,

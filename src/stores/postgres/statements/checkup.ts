@@ -5,13 +5,13 @@ import type { Row, Statement } from '../../../contracts/index.ts'
 import {
   asText,
   type Check,
+  type CheckResult,
   clockCheck,
   error,
   expectedTables,
   ok,
   schemaVerdict,
   size,
-  type Verdict,
   warning,
 } from '../../sql/index.ts'
 import { MS } from './fragments.ts'
@@ -145,7 +145,7 @@ where schemaname = $2::text`,
   ]
 }
 
-function server([row]: readonly Row[]): readonly Verdict[] {
+function server([row]: readonly Row[]): readonly CheckResult[] {
   const version = asText(row?.['version'])
   const verdicts =
     Number(row?.['number']) >= 130_000
@@ -161,7 +161,7 @@ function server([row]: readonly Row[]): readonly Verdict[] {
   return verdicts
 }
 
-function encoding(name: string): Verdict {
+function encoding(name: string): CheckResult {
   if (name === 'UTF8') return ok('the encoding of the database is UTF8')
   if (name === 'SQL_ASCII') {
     return warning(
@@ -175,10 +175,10 @@ function encoding(name: string): Verdict {
   )
 }
 
-function settings(rows: readonly Row[]): readonly Verdict[] {
+function settings(rows: readonly Row[]): readonly CheckResult[] {
   const found = new Map(rows.map((row) => [asText(row['name']), asText(row['setting'])]))
-  const verdicts: Verdict[] = []
-  const unless = (name: string, fine: boolean, otherwise: Verdict): void => {
+  const verdicts: CheckResult[] = []
+  const unless = (name: string, fine: boolean, otherwise: CheckResult): void => {
     if (found.has(name)) verdicts.push(fine ? ok(`${name} is ${found.get(name)}`) : otherwise)
   }
   unless(
@@ -222,14 +222,14 @@ function settings(rows: readonly Row[]): readonly Verdict[] {
   return verdicts
 }
 
-function connections(used: number, most: number): Verdict {
+function connections(used: number, most: number): CheckResult {
   const message = `${used} of ${most} connections are in use`
   if (used <= 0.8 * most) return ok(message)
   return warning(message, 'Use smaller pools, put PgBouncer in front of the server, or raise max_connections.')
 }
 
 /** A connection that is older than this process belongs to a pooler in between. The opposite proves nothing. */
-function pooler(connectedMs: number): Verdict {
+function pooler(connectedMs: number): CheckResult {
   const between = connectedMs > performance.now() + 2_000
   return between
     ? ok(
@@ -238,7 +238,7 @@ function pooler(connectedMs: number): Verdict {
     : ok('no pooler detected')
 }
 
-function longTransactions([row]: readonly Row[]): Verdict {
+function longTransactions([row]: readonly Row[]): CheckResult {
   const count = Number(row?.['count'])
   const hidden = Number(row?.['hidden'])
   const seen =
@@ -250,7 +250,7 @@ function longTransactions([row]: readonly Row[]): Verdict {
   )
 }
 
-function privileges(rows: readonly Row[]): Verdict {
+function privileges(rows: readonly Row[]): CheckResult {
   if (rows.length === 0) return ok('this user may read and write every table')
   const denied = Map.groupBy(rows, (row) => asText(row['name']))
   const each = [...denied].map(([table, of]) => `${of.map((row) => asText(row['privilege'])).join(', ')} on ${table}`)
@@ -260,7 +260,7 @@ function privileges(rows: readonly Row[]): Verdict {
   )
 }
 
-function prepared([row]: readonly Row[]): Verdict {
+function prepared([row]: readonly Row[]): CheckResult {
   const count = Number(row?.['count'])
   if (count === 0) return ok('there is none')
   return warning(
@@ -269,7 +269,7 @@ function prepared([row]: readonly Row[]): Verdict {
   )
 }
 
-function vacuum(rows: readonly Row[]): readonly Verdict[] {
+function vacuum(rows: readonly Row[]): readonly CheckResult[] {
   const late = rows.filter((row) => Number(row['dead']) > MANY_DEAD && Number(row['dead']) > Number(row['live']))
   if (late.length === 0) return [ok('keeps up with the dead rows')]
   return late.map((row) =>

@@ -7,6 +7,7 @@ import type { Finding, Result, Row, Statement } from '../../../contracts/index.t
 import {
   asText,
   type Check,
+  type CheckResult,
   clockCheck,
   error,
   expectedTables,
@@ -14,7 +15,6 @@ import {
   ok,
   schemaVerdict,
   size,
-  type Verdict,
   warning,
 } from '../../sql/index.ts'
 import { migrations, NOW } from './migrations.ts'
@@ -77,7 +77,7 @@ function unchecked(bytes: number): Finding {
   }
 }
 
-function integrity([row]: readonly Row[]): Verdict {
+function integrity([row]: readonly Row[]): CheckResult {
   const answer = asText(row?.['quick_check'])
   if (answer === 'ok') return ok('the file is sound')
   return error(
@@ -86,7 +86,7 @@ function integrity([row]: readonly Row[]): Verdict {
   )
 }
 
-function synchronous(row: Row | undefined): Verdict {
+function synchronous(row: Row | undefined): CheckResult {
   const level = Number(row?.['synchronous'])
   if (level >= 2) return ok(`synchronous is ${level === 2 ? 'full' : 'extra'}`)
   return error(
@@ -95,7 +95,7 @@ function synchronous(row: Row | undefined): Verdict {
   )
 }
 
-function journal(row: Row | undefined): Verdict {
+function journal(row: Row | undefined): CheckResult {
   const mode = asText(row?.['journal_mode'])
   if (mode === 'wal') return ok('journal_mode is wal')
   if (mode === 'memory') return warning('the database lives in memory and ends with the process', 'Use a file.')
@@ -109,7 +109,7 @@ const NETWORK =
   /^(nfs\d?|cifs|smb\w*|ncpfs|afs|coda|ceph|lustre|glusterfs|9p|fuse\.(sshfs|glusterfs|s3fs|rclone|gcsfuse))$/
 
 /** SQLite's locks and its shared memory work only between processes of one host. */
-function fileSystem(rows: readonly Row[]): Verdict {
+function fileSystem(rows: readonly Row[]): CheckResult {
   const file = asText(rows.find((row) => asText(row['name']) === 'main')?.['file'] ?? '')
   if (file === '') return ok('in memory')
   const type = mountType(dirname(file))
