@@ -41,7 +41,7 @@ export function workerFindings(status: StoreStatus, subscriptions: readonly Subs
   }
   const waits = consumers.some((each) => each.waiting + each.retrying > 0) || relays.some(({ waiting }) => waiting > 0)
   if (!waits) return [...dead, ok('none is alive, and nothing waits')]
-  const advice = 'Start a worker (hapax.worker(…).start(), or npx hapax relay).'
+  const advice = 'Start a worker: hapax.worker(…).start(), npx hapax work, or for an outbox npx hapax relay.'
   return [...dead, { check: 'workers', level: 'error', message: 'messages wait, and no worker is alive', advice }]
 }
 

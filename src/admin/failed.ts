@@ -40,7 +40,7 @@ export interface EditOptions {
   readonly id?: string
 }
 
-/** What a person has found out about an outside call. */
+/** What a person has found out about an external call. */
 export interface SettleOptions {
   /** The name of the effect. */
   readonly effect: string
@@ -116,7 +116,7 @@ export class FailedMessages {
 
   /**
    * Tries a message again under its own id, due at once: from its place if it holds its key, else at the end of its key. Rejects with
-   * `not-found` if it is not there, or was replaced; with `conflict` if its id belongs to another message, whose outside calls would be
+   * `not-found` if it is not there, or was replaced; with `conflict` if its id belongs to another message, whose external calls would be
    * taken for its own; and with `not-whole` if only a part of it could be kept.
    */
   async retry(seq: string, by?: By): Promise<void> {
@@ -130,13 +130,13 @@ export class FailedMessages {
     return this.#all(where, options, (seq) => this.#retry(seq, audit))
   }
 
-  /** The journal of a failed message: its outside calls, in the order in which they began, and its notes. */
+  /** The journal of a failed message: its external calls, in the order in which they began, and its notes. */
   async effects(seq: string): Promise<readonly EffectRow[]> {
     return effectsOf(this.#options.store.journal, await this.#existing(seq))
   }
 
   /**
-   * Records whether an unknown outside call happened, and retries its message. A wrong settlement can be corrected as long as the
+   * Records whether an unknown external call happened, and retries its message. A wrong settlement can be corrected as long as the
    * message is failed and the call has not been made since; for example if the handler failed because of a wrong result. Rejects with
    * `not-found` if there is no such message or effect, and with `conflict` if the journal knows that the call ended otherwise.
    */
@@ -219,7 +219,7 @@ export class FailedStore extends FailedMessages {
    * Replaces a failed message by one with other data. The new message has an id of its own, because an id stands for one payload;
    * its `causationId` names the old one, which stays in the failed store as replaced.
    * Rejects with `not-found` if the message is not there, or was replaced before; with `conflict` if the new id was used before, or if
-   * the message has made outside calls, which would be repeated under other keys; and with `not-whole` if not even its type and key
+   * the message has made external calls, which would be repeated under other keys; and with `not-whole` if not even its type and key
    * could be kept as they were.
    */
   async edit(seq: string, data: unknown, options: EditOptions = {}): Promise<{ readonly id: string }> {
@@ -246,12 +246,12 @@ async function effectsOf(
   return origin === 'outbox' || reason === 'conflict' ? [] : journal.of(consumer, message.messageKey)
 }
 
-/** Refuses to edit a message that has made outside calls: under a new id they would be repeated with other keys. */
+/** Refuses to edit a message that has made external calls: under a new id they would be repeated with other keys. */
 async function refuseCalled(journal: StoreJournal, failed: FailedMessage): Promise<void> {
   const { seq } = failed
   const made = (await effectsOf(journal, failed)).find(({ name, state }) => name !== '' && state !== 'not-done')
   if (made === undefined) return
-  const what = `the failed message ${seq} has made the outside call '${made.name}': an edit would have it made again`
+  const what = `the failed message ${seq} has made the external call '${made.name}': an edit would have it made again`
   throw new HapaxError('conflict', what, { fields: { seq, effect: made.name } })
 }
 
@@ -325,7 +325,7 @@ function settleNote({ effect, as, by }: SettleOptions): string {
 }
 
 function noEffect(seq: string, effect: string): HapaxError {
-  return new HapaxError('not-found', `the failed message ${seq} has no outside call '${effect}'`, {
+  return new HapaxError('not-found', `the failed message ${seq} has no external call '${effect}'`, {
     fields: { seq, effect },
   })
 }

@@ -2,8 +2,11 @@ import { safe, shellWord } from '../base/index.ts'
 import type { EffectRow, FailedMessage } from '../contracts/index.ts'
 import { effectKey } from '../leased/index.ts'
 import { type Io, line, paint } from './io/io.ts'
-import { plural, when } from './io/text.ts'
+import { plural, when, widthOf } from './io/text.ts'
 import { command, type StoreOptions } from './store.ts'
+
+/** What a command is for, and the command. */
+export type Hint = readonly [label: string, command: string]
 
 /** What is known about an external call, in words. */
 export const EFFECT_STATES: Readonly<Record<EffectRow['state'], string>> = {
@@ -52,19 +55,25 @@ function tellEffect({ consumer, message }: FailedMessage, effect: EffectRow, io:
   if (error !== null) line(io, `    error ${safe(`${error.name}: ${error.message}`)}`)
 }
 
-/** Prints what to do about calls whose outcome or result is unknown. */
-export function tellHowToSettle(seq: string, effects: readonly EffectRow[], options: StoreOptions, io: Io): void {
-  for (const effect of effects.filter(isUnsettled)) {
+/** What to do about calls whose outcome or result is unknown. */
+export function howToSettle(seq: string, effects: readonly EffectRow[], options: StoreOptions): readonly Hint[] {
+  return effects.filter(isUnsettled).flatMap((effect): readonly Hint[] => {
     const { name } = effect
     const settle = (how: string): string => command(`failed settle ${seq} ${shellWord(safe(name))} ${how}`, options)
-    if (isResultLost(effect)) {
-      line(io, `to say what '${safe(name)}' returned: ${settle("--done --result '<json>'")}`)
-      continue
-    }
-    line(io, `if '${safe(name)}' happened:     ${settle("--done --result '<json>'")}`)
-    line(io, `if it did not:        ${settle('--not-done')}`)
-    line(io, `to repeat the call:   ${settle('--retry')}`)
-  }
+    const done = settle("--done --result '<json>'")
+    if (isResultLost(effect)) return [[`to say what '${safe(name)}' returned:`, done]]
+    return [
+      [`if '${safe(name)}' happened:`, done],
+      ['if it did not:', settle('--not-done')],
+      ['to repeat the call:', settle('--retry')],
+    ]
+  })
+}
+
+/** Prints commands below one another, in one column. */
+export function tellHints(hints: readonly Hint[], io: Io): void {
+  const width = Math.max(0, ...hints.map(([label]) => widthOf(label)))
+  for (const [label, what] of hints) line(io, `${label}${' '.repeat(width - widthOf(label))} ${what}`)
 }
 
 /** Whether a person must state its outcome before its message can be finished. */

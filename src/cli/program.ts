@@ -28,16 +28,28 @@ export async function run(argv: readonly string[], io: Io): Promise<number> {
     await root.parseAsync(argv, { from: 'user' })
     return exitCode
   } catch (error) {
-    return error instanceof CommanderError ? usage(io, error) : report(io, error)
+    return error instanceof CommanderError ? usage(io, error, commandOf(root, argv)) : report(io, error)
   }
 }
 
 /** Help and version are not errors. A missing subcommand is one, and its help has been printed already. */
-function usage(io: Io, { code, message, exitCode }: CommanderError): number {
+function usage(io: Io, { code, message, exitCode }: CommanderError, typed: string): number {
   if (exitCode === 0) return 0
   if (code === 'commander.help') return 2
   const [text = '', ...more] = message.replace(/^error: /, '').split('\n')
-  return report(io, new CliError('usage', text, [...more, `for help: ${PROGRAM} --help, or --help after a command`]))
+  return report(io, new CliError('usage', text, [...more, `for help: ${typed} --help`]))
+}
+
+/** The command that the arguments start with, as far as it exists: `npx hapax failed list`. */
+function commandOf(root: Command, argv: readonly string[]): string {
+  const words = [PROGRAM]
+  let command: Command | undefined = root
+  for (const word of argv) {
+    command = command.commands.find((each) => each.name() === word)
+    if (command === undefined) break
+    words.push(word)
+  }
+  return words.join(' ')
 }
 
 function program(io: Io, done: Done): Command {

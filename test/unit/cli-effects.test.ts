@@ -80,6 +80,9 @@ describe('failed show', () => {
     )
     expect(stdout).toMatch(/send {2}it is unknown whether it happened\n(.*\n){2} {4}error Error: socket hang up/)
     expect(stdout).toContain("failed settle 1-7 send --done --result '<json>' --store sqlite:shop.db")
+    const labels = stdout.match(/^(?:if|to) .*?: +(?=np[xm] )/gm) ?? []
+    expect(labels).toHaveLength(4)
+    expect(new Set(labels.map((label) => label.length)).size).toBe(1)
     const shown = JSON.parse((await shop.look('failed', 'show', '1-7', '--json')).stdout)
     expect(shown).toMatchObject({
       reason: 'unknown-effect',

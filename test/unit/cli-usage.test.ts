@@ -1,9 +1,23 @@
 import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { PROGRAM } from '../../src/cli/store.ts'
 import { cli, sharedDatabase, temporaryDirectory } from '../support/cli.ts'
 
 const shop = sharedDatabase()
+
+describe('the hint of a usage error', () => {
+  it.for([
+    [['bogus'], ''],
+    [['status', '--bogus'], ' status'],
+    [['failed', 'show'], ' failed show'],
+    [['failed', 'bogus'], ' failed'],
+  ] as const)('%j names the help of its command', async ([args, command]) => {
+    const { exitCode, stderr } = await cli([...args], { cwd: temporaryDirectory() })
+    const last = stderr.trimEnd().split('\n').at(-1)
+    expect({ exitCode, last }).toEqual({ exitCode: 2, last: `  for help: ${PROGRAM}${command} --help` })
+  })
+})
 
 describe('finding the store', () => {
   it('names the three ways when there is none', async () => {

@@ -6,7 +6,7 @@ import type { ErrorRecord } from '../../../base/index.ts'
 import { safe, safeLines, shellWord } from '../../../base/index.ts'
 import type { EffectRow, FailedMessage } from '../../../contracts/index.ts'
 import { type MessageAttributes, type Stub, stubOf, unpackAttributes } from '../../../message/index.ts'
-import { isMade, isUnsettled, journal, tellHowToSettle, tellJournal } from '../../effects.ts'
+import { type Hint, howToSettle, isMade, isUnsettled, journal, tellHints, tellJournal } from '../../effects.ts'
 import { type Io, json, line, paint } from '../../io/io.ts'
 import { type Payload, payloadOf, printable } from '../../io/payload.ts'
 import { plural, when } from '../../io/text.ts'
@@ -40,7 +40,6 @@ async function failedShow(typed: string, options: ShowOptions, io: Io): Promise<
     json(io, { ...summary(found), error: found.error, ...attributes, ...more })
   } else {
     tell(found, effects, payload, io)
-    if (found.replacedBy === null) tellHowToSettle(found.seq, effects, options, io)
     tellWhatToDo(found, effects, editable, options, io)
   }
   return 0
@@ -106,7 +105,7 @@ function tellWhatToDo(
   options: StoreOptions,
   io: Io,
 ): void {
-  const { seq, origin, consumer, reason, replacedBy, message, held } = found
+  const { seq, reason, replacedBy, message, held } = found
   const stub = stubOf(message)
   const canRetry = reason !== 'conflict' && stub === undefined && !effects.some(isUnsettled)
   if (replacedBy !== null) {
@@ -114,16 +113,21 @@ function tellWhatToDo(
     line(io, `  ${command(`explain ${shellWord(safe(replacedBy))}`, options)}`)
     return
   }
+  const hints: Hint[] = [...howToSettle(seq, effects, options)]
   // A retry cannot help if the id belongs to another message, if the payload is incomplete, or before an external call is settled.
-  if (canRetry) line(io, `to retry it:   ${command(`failed retry ${seq}`, options)}`)
+  if (canRetry) hints.push(['to retry it:', command(`failed retry ${seq}`, options)])
   // Under a new id, its external calls would be repeated.
   if (editable && !effects.some(isMade) && !stub?.escaped)
-    line(io, `to edit it:    ${command(`failed edit ${seq}`, options)}`)
-  line(io, `to discard it: ${command(`failed discard ${seq}`, options)}`)
-  if (!held || message.key === null) return
+    hints.push(['to edit it:', command(`failed edit ${seq}`, options)])
+  hints.push(['to discard it:', command(`failed discard ${seq}`, options)])
+  if (held && message.key !== null)
+    hints.push(['to release its key without it:', releaseCommand(found, message.key, options)])
+  tellHints(hints, io)
+}
+
+function releaseCommand({ origin, consumer }: FailedMessage, key: string, options: StoreOptions): string {
   const scope = `--${origin === 'outbox' ? 'relay' : 'consumer'} ${shellWord(safe(consumer))}`
-  const release = command(`keys release ${shellWord(safe(message.key))} ${scope}`, options)
-  line(io, `to release its key without it: ${release}`)
+  return command(`keys release ${shellWord(safe(key))} ${scope}`, options)
 }
 
 function tellError(error: ErrorRecord, io: Io): void {
