@@ -120,7 +120,8 @@ function outboxFinding(
       check: 'outbox',
       level: 'warning',
       message: `the oldest message of the relay ${relay} has waited for ${seconds(waitedMs)}`,
-      advice: 'Look at the workers of this relay, its broker, and hapax keys list.',
+      advice:
+        'The log of its workers names the cause: no connection, or messages that the broker does not accept. See also hapax keys list.',
     },
   ]
 }
