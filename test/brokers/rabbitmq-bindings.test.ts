@@ -100,6 +100,14 @@ describe.concurrent('bindings', () => {
     )
   })
 
+  it('a type that a topic exchange would take for a pattern wants the keys of a binding', async () => {
+    await using place = await RabbitmqPlace.open()
+    const Any = defineMessage<object>('stock.*')
+    await expect(service(place, (consumer) => consumer.on(Any, none))).rejects.toThrow(
+      /^expected bind.routingKey to be given, because the type stock\.\* is a pattern on topic exchange .*, got undefined$/,
+    )
+  })
+
   it('an exchange that this process routes by other keys wants the keys of a binding', async () => {
     await using place = await RabbitmqPlace.open()
     const shop = place.rabbit.exchange(place.exchange, { routingKey: () => 'all' })

@@ -19,6 +19,11 @@ function derivedKeys({ name, type }: ExchangePlace, types: OpenOptions['types'],
   if (ownKeys.has(name)) {
     expected('bind.routingKey', `given, because exchange ${name} has a routingKey of its own`, undefined)
   }
+  // Words that a topic exchange would take for wildcards: the queue would get types that its consumer does not handle.
+  const pattern = types !== 'all' && type === 'topic' ? types.find((each) => /(^|\.)[*#](\.|$)/.test(each)) : undefined
+  if (pattern !== undefined) {
+    expected('bind.routingKey', `given, because the type ${pattern} is a pattern on topic exchange ${name}`, undefined)
+  }
   if (types !== 'all') return types
   if (type === 'topic') return ['#']
   return expected(

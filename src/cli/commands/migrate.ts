@@ -1,8 +1,9 @@
+import { fieldOf } from '../../base/index.ts'
 // Applies or prints migrations. `--print` is for teams whose migrations run through another tool; `--check` is for pipelines.
 
 import { Option } from 'commander'
 import type { Migration } from '../../contracts/index.ts'
-import { CliError, fieldOf } from '../io/errors.ts'
+import { CliError } from '../io/errors.ts'
 import { type Io, json, line, paint } from '../io/io.ts'
 import { plural } from '../io/text.ts'
 import { FORMAT_NAMES, FORMATS_HELP, type Format, formatted } from '../migration-formats.ts'

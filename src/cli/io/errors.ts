@@ -1,5 +1,5 @@
 import { inspect } from 'node:util'
-import { redact, safe, safeLines } from '../../base/index.ts'
+import { fieldOf, redact, safe, safeLines } from '../../base/index.ts'
 import { type Io, paint } from './io.ts'
 
 /** A command cannot continue: wrong usage (exit code 2) or a failure (exit code 1), with hints what to do. */
@@ -56,9 +56,4 @@ function hintsOf(thrown: unknown): readonly string[] {
   const code = String(fieldOf(thrown, 'code'))
   const hint = Object.hasOwn(HINTS, code) ? HINTS[code] : undefined
   return hint === undefined ? [] : [hint]
-}
-
-/** A field of whatever was thrown, which need not be an Error; undefined if it has none. */
-export function fieldOf(thrown: unknown, name: 'code' | 'message'): unknown {
-  return typeof thrown === 'object' && thrown !== null ? Reflect.get(thrown, name) : undefined
 }
