@@ -151,8 +151,11 @@ describe('links', () => {
     const store = memory()
     const hapax = createHapax({ store, source: '/shop', logger: silentLogger })
     await using _hapax = closing(hapax)
-    const billing = hapax.consumer('billing', { group: { size: 100 } }).on(Ping, ({ id }, { tx }) => {
-      tx.insert('effects', { id })
+    // How many messages a group has depends on how fast the server delivers; how many frames a group takes does not.
+    let groups = 0
+    const billing = hapax.consumer('billing', { group: { size: 100 } }).onMany(Ping, (items, { tx }) => {
+      groups += 1
+      for (const { data } of items) tx.insert('effects', { id: data.id })
     })
     const ids = numbered(2_000)
     await Promise.all(ids.map((id) => place.send(plain(id))))
@@ -163,7 +166,7 @@ describe('links', () => {
     await until(async () => (await place.waiting('billing')) === 0, 'everything is acked')
     expect(store.rows('effects')).toHaveLength(2_000)
     const { single, multiple } = place.tap.acks
-    expect(single + multiple).toBeLessThanOrEqual(200)
+    expect(single + multiple).toBeLessThanOrEqual(groups)
     await worker.stop()
   })
 })
