@@ -102,6 +102,7 @@ export class ClaimWorkerCore implements Worker {
       running: () => this.#lines.flatMap((line) => line.running),
       stopped: () => this.#onStop(this),
       report: (error) => this.#report(error),
+      recovered: () => this.#recovered(),
     })
   }
 
@@ -159,6 +160,12 @@ export class ClaimWorkerCore implements Worker {
     const fields = isHapaxError(error) ? errorFields(error) : faultFields(error)
     this.#engine.logger.error({ consumers, ...fields }, 'the worker continues after an error')
     this.#engine.events.emit('worker-error', () => ({ consumers, error }))
+  }
+
+  /** A warning, because the default logger writes nothing below: the log of an outage must not end with its last error. */
+  #recovered(): void {
+    const consumers = this.#consumers.map(({ name }) => name)
+    this.#engine.logger.warn({ consumers }, 'the worker has recovered: the store answers again')
   }
 }
 

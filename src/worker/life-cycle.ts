@@ -50,6 +50,8 @@ export interface WorkerSteps {
   /** It has stopped for good. */
   stopped(): void
   report(error: Error): void
+  /** A round succeeded after one or more that failed: the store answers again. */
+  recovered(): void
 }
 
 /**
@@ -167,6 +169,7 @@ export class LifeCycle {
     const asking = this.#asking.splice(0)
     try {
       const { drained, restMs } = await this.#steps.round(asking.length > 0)
+      if (this.#errors > 0) this.#steps.recovered()
       this.#errors = 0
       if (drained) for (const resolve of asking.splice(0)) resolve()
       return restMs

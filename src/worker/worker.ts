@@ -214,6 +214,7 @@ export class WorkerCore<Tx> implements Worker {
       left: () => this.#membership.leave(),
       stopped: () => this.#onStop(this),
       report: (error) => this.#report(error),
+      recovered: () => this.#recovered(),
     })
   }
 
@@ -352,6 +353,13 @@ export class WorkerCore<Tx> implements Worker {
     const fields = isHapaxError(error) ? errorFields(error) : faultFields(error)
     this.#engine.logger.error({ consumers, relays, ...fields }, 'the worker continues after an error')
     this.#engine.events.emit('worker-error', () => ({ consumers, error }))
+  }
+
+  /** A warning, because the default logger writes nothing below: the log of an outage must not end with its last error. */
+  #recovered(): void {
+    const consumers = this.#settings.consumers.map(({ name }) => name)
+    const relays = [...this.#settings.relays.keys()]
+    this.#engine.logger.warn({ consumers, relays }, 'the worker has recovered: the store answers again')
   }
 }
 

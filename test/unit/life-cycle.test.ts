@@ -58,6 +58,7 @@ function lifeCycle(steps: Partial<WorkerSteps>): LifeCycle {
     running: () => [],
     stopped: () => {},
     report: () => {},
+    recovered: () => {},
     ...steps,
   })
 }
@@ -147,5 +148,24 @@ describe('drain', () => {
     await life.stop({ deadlineMs: 0 })
     round.resolve({ drained: false, restMs: 1 })
     await drained
+  })
+})
+
+describe('a worker whose store was away', () => {
+  it('says once that it has recovered', async () => {
+    const said: string[] = []
+    const rounds = [true, false, false, true, true]
+    const life = lifeCycle({
+      round: async () => {
+        if (rounds.shift() === false) throw new Error('away')
+        return { drained: rounds.length === 0, restMs: 1 }
+      },
+      report: () => said.push('error'),
+      recovered: () => said.push('recovered'),
+    })
+    await life.start()
+    await life.drain()
+    await life.stop({})
+    expect(said).toEqual(['error', 'error', 'recovered'])
   })
 })
