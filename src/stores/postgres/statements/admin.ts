@@ -49,11 +49,12 @@ select count(*) as deleted, count(*) as seen, max(seq)::text as last from page w
   delete from ${schema}.audit where seq = any (array(select seq from page where old)) returning seq
 )
 select count(*) as deleted, count(*) as seen, max(seq)::text as last, ${AT_LEISURE} from gone`
-  // The oldest rows come first; if one of the page is too young, so is what follows.
+  // The oldest rows come first; if one of the page is too young, so is what follows. A range instead of an equality: with a constant relay
+  // PostgreSQL may walk the primary key instead, past every row of the other relays.
   const cleanSentText = `
 with page as materialized (
   select m.seq, m.sent_at < ${AGO('$1::float8')} as old from ${schema}.sent m
-  where m.relay = $2::text order by m.relay, m.seq limit $3::integer
+  where m.relay between $2::text and $2::text order by m.relay, m.seq limit $3::integer
 ), gone as (
   delete from ${schema}.sent where seq = any (array(select seq from page where old)) returning seq
 )
