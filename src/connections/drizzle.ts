@@ -158,7 +158,9 @@ class DrizzleConnection<Tx extends object> implements Connection<Tx> {
     const steps = (tx: Tx): Promise<T> => run.watch(tx, () => this.#steps(tx, run, options, work))
     const running = (): Promise<T> => this.#db.transaction(steps, config)
     try {
-      return await untilAborted(signal, running, () => run.abort(signal?.reason))
+      const value = await untilAborted(signal, running, () => run.abort(signal?.reason))
+      run.committed()
+      return value
     } catch (error) {
       // Drizzle's ROLLBACK fails on a client that was destroyed, and would hide what came before.
       const first = run.failure === undefined ? error : run.failure.error
@@ -205,12 +207,13 @@ class DrizzleConnection<Tx extends object> implements Connection<Tx> {
     const [session, ...answers] = await this.#runAll(raw, [SESSION, ...work.first])
     run.assertUnchanged(session)
     run.stage = 'body'
-    const { value, last } = await this.#body(tx, answers, options, work)
+    const { value, last, committed } = await this.#body(tx, answers, options, work)
     run.assertFree()
     run.stage = 'ending'
     // Drizzle commits unless the callback throws.
     if (last === undefined) throw new RolledBack(value)
-    await beforeCommit(() => this.#runAll(raw, last))
+    const written = await beforeCommit(() => this.#runAll(raw, last))
+    run.committed = () => committed?.(written)
     run.stage = 'committing'
     return value
   }
@@ -270,6 +273,8 @@ class DrizzleConnection<Tx extends object> implements Connection<Tx> {
 /** One Drizzle transaction, and the client under it, if it can be found. */
 class Run {
   stage: 'opening' | 'body' | 'ending' | 'committing' = 'opening'
+  /** To be called when Drizzle has committed. */
+  committed: () => void = () => {}
   /** The first error, which a failing ROLLBACK would hide. */
   failure: { readonly error: unknown } | undefined
   readonly #options: TransactionOptions

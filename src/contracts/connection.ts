@@ -67,6 +67,8 @@ export interface TransactionEnd<T> {
   readonly value: T
   /** Statements that come last; a failing one stops the rest and the commit. Undefined: roll back instead of committing. */
   readonly last: readonly Statement[] | undefined
+  /** Called with the answers to `last` once the commit is known to have happened; must not throw. */
+  committed?(answers: readonly Result[]): void
 }
 
 /**

@@ -94,6 +94,16 @@ export interface LocalRow {
 export interface LocalResult {
   readonly consumers: number
   readonly fresh: number
+  /** The inbox rows that are new, where the database tells without being asked for them. */
+  readonly rows?: readonly LocalDelivery[]
+}
+
+/** The inbox row of a local message, for one consumer. */
+export interface LocalDelivery {
+  readonly consumer: string
+  /** Whether the order of its key counts. */
+  readonly ordered: boolean
+  readonly seq: string
 }
 
 /** An inbox row of a message whose receipt the same transaction wrote. */

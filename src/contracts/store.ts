@@ -121,6 +121,15 @@ export interface Writes {
   readonly inbox?: readonly RetryRow[]
   readonly failed?: readonly FailedRow[]
   readonly outbox?: readonly OutboxRow[]
+  readonly local?: LocalWrites
+}
+
+/** Receipts and inbox rows for all consumers of each message. */
+export interface LocalWrites {
+  /** Of distinct messages. */
+  readonly rows: readonly LocalRow[]
+  /** Called with one result for each row once the commit is known to have happened; must not throw. */
+  committed(results: readonly LocalResult[]): void
 }
 
 /** How a transaction of the store begins. */

@@ -220,13 +220,16 @@ export class Publisher<Tx, Own> {
     if (buffer.running > 0) throw unawaited('returned while a publish was still running')
     if (buffer.telling.size > 0) await Promise.all(buffer.telling)
     if (buffer.failed.some(({ seen }) => !seen)) throw unawaited('did not wait for a publish, which failed')
-    const rows = buffer.waiting.splice(0)
-    for (const row of rows) buffer.written.push(row)
-    if (rows.length === 0) return {}
-    if (this.#options.delivery === 'relay') return { outbox: rows }
-    // Checked first: if the handler ended the transaction, these inserts would commit by themselves.
+    const prepared = buffer.waiting.splice(0)
+    for (const each of prepared) buffer.written.push(each)
+    if (prepared.length === 0) return {}
+    if (this.#options.delivery === 'relay') return { outbox: prepared }
+    const { rows } = this.#localRows(prepared)
+    if (rows.every(({ consumers }) => consumers.length > 0)) return { local: { rows, committed: () => {} } }
+    // Only the database can tell whether anybody listens. Checked first: if the handler ended the transaction, these inserts would
+    // commit by themselves.
     await unit.check()
-    await this.#write(this.#options.store.transactions.enter(unit.tx), rows)
+    await this.#write(this.#options.store.transactions.enter(unit.tx), prepared)
     return {}
   }
 
@@ -247,14 +250,7 @@ export class Publisher<Tx, Own> {
   }
 
   async #writeLocal(entered: Entered, prepared: readonly Prepared[]): Promise<readonly Published[]> {
-    // An id twice in one batch is one message.
-    const first = new Map<string, number>()
-    const rows: LocalRow[] = []
-    for (const { message, delayMs } of prepared) {
-      if (first.has(message.messageKey)) continue
-      first.set(message.messageKey, rows.length)
-      rows.push({ message, delayMs, consumers: this.#options.consumersOf(message.type) })
-    }
+    const { rows, first } = this.#localRows(prepared)
     const results = await entered.writeLocal(rows)
     const seen = new Set<string>()
     return prepared.map(({ message }) => {
@@ -264,6 +260,18 @@ export class Publisher<Tx, Own> {
       seen.add(message.messageKey)
       return duplicate ? { id: message.id, duplicate: true } : { id: message.id }
     })
+  }
+
+  /** An id twice in one batch is one message: `first` has its place among the rows, by message key. */
+  #localRows(prepared: readonly Prepared[]): { rows: readonly LocalRow[]; first: ReadonlyMap<string, number> } {
+    const first = new Map<string, number>()
+    const rows: LocalRow[] = []
+    for (const { message, delayMs } of prepared) {
+      if (first.has(message.messageKey)) continue
+      first.set(message.messageKey, rows.length)
+      rows.push({ message, delayMs, consumers: this.#options.consumersOf(message.type) })
+    }
+    return { rows, first }
   }
 
   /** Prepares all messages: synchronously, unless a schema is asynchronous. */

@@ -187,7 +187,7 @@ export const bugs: Readonly<Record<string, Bug>> = {
     routes: ['handle', 'direct'],
     statements: {
       addInbox: (db, tx, row) => {
-        if (row.attempts === 0) right.addInbox(db, tx, row)
+        return row.attempts === 0 ? right.addInbox(db, tx, row) : 0
       },
     },
   },

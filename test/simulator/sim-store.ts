@@ -2,6 +2,7 @@ import { type FailedMessage, type FailedWhere, HapaxError, isHapaxError, type St
 import type {
   EffectRow,
   InboxRow,
+  LocalResult,
   Opening,
   Receipt,
   StoredMessage,
@@ -590,15 +591,19 @@ export class SimStore implements Store<SimTx> {
     // The guard is not there any more.
     if (session.gone) return this.#check(session)
     const label = `commits transaction ${tx.id}`
-    const commit = (db: Database): void => {
+    const token = writes.local === undefined ? '' : this.#process.random.token()
+    const commit = (db: Database): readonly LocalResult[] => {
       guard(session, tx)
       for (const row of writes.inbox ?? []) this.#sql.addInbox(db, tx, row)
       for (const row of writes.failed ?? []) this.#sql.addFailed(db, tx, row)
       for (const row of writes.outbox ?? []) this.#sql.addOutbox(db, tx, row)
+      const local = this.#sql.local(db, tx, token, writes.local?.rows ?? [])
       db.commit(tx)
+      return local
     }
     try {
-      await this.statement(tx, label, undefined, commit, true)
+      const local = await this.statement(tx, label, undefined, commit, true)
+      writes.local?.committed(local)
     } catch (error) {
       if (error instanceof LinkLost) throw commitUnknown(error)
       this.#db.rollback(tx)

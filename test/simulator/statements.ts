@@ -4,6 +4,7 @@ import type {
   CleanupStep,
   ErrorRecord,
   FailedRow,
+  LocalDelivery,
   LocalResult,
   LocalRow,
   Look,
@@ -69,7 +70,7 @@ export const statements = {
     like: StoredMessage = row.message,
     fence = 0,
     failedSeq: number | null = null,
-  ): void {
+  ): number {
     const seq = db.nextSeq()
     const { consumer, message, attempts, starts, delayMs, error } = row
     const ordered = row.ordered && message.key !== null
@@ -78,6 +79,7 @@ export const statements = {
     const counts = { attempts, starts, lost: 0, crashes: 0, leaseToken: null, fence }
     const waiting = { seq, consumer, message, ordered, lane, ...counts, availableAt, heldAt: null, error, failedSeq }
     db.insert(tx, 'inbox', rowName(seq), waiting)
+    return seq
   },
 
   addOutbox(
@@ -136,16 +138,20 @@ export const statements = {
       a.consumer === b.consumer ? byMessageKey(a.message, b.message) : a.consumer < b.consumer ? -1 : 1,
     )
     const fresh = all.filter(({ consumer, message }) => writeReceipt(db, tx, consumer, token, message))
-    for (const [index, { message, delayMs }] of rows.entries()) {
-      for (const [consumer, ordered] of targets[index] as Map<string, boolean>) {
+    return rows.map(({ message, delayMs }, index) => {
+      const listening = targets[index] as Map<string, boolean>
+      const written: LocalDelivery[] = []
+      for (const [consumer, wanted] of listening) {
         if (!fresh.some((each) => each.index === index && each.consumer === consumer)) continue
-        statements.addInbox(db, tx, { consumer, message, ordered, attempts: 0, starts: 0, delayMs, error: null })
+        const row = { consumer, message, ordered: wanted, attempts: 0, starts: 0, delayMs, error: null }
+        written.push({
+          consumer,
+          ordered: wanted && message.key !== null,
+          seq: rowName(statements.addInbox(db, tx, row)),
+        })
       }
-    }
-    return rows.map((_, index) => ({
-      consumers: (targets[index] as Map<string, boolean>).size,
-      fresh: fresh.filter((each) => each.index === index).length,
-    }))
+      return { consumers: listening.size, fresh: written.length, rows: written }
+    })
   },
 
   look(db: Database, share: Share): Look {

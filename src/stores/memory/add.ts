@@ -14,14 +14,20 @@ export function receive(data: Data, consumer: string, token: string, message: St
   data.receipts.set(receiptKey(consumer, message), row)
 }
 
-/** Writes an inbox row. */
-export function addInbox(data: Data, { delayMs, ...row }: RetryRow, fence = 0, failedSeq: string | null = null): void {
+/** Writes an inbox row. Returns its seq. */
+export function addInbox(
+  data: Data,
+  { delayMs, ...row }: RetryRow,
+  fence = 0,
+  failedSeq: string | null = null,
+): string {
   const seq = data.nextSeq()
   // A message without a key has no order to keep.
   const ordered = row.ordered && row.message.key !== null
   const lane = laneOf(row.message, ordered)
   const times = { createdAt: data.now(), availableAt: data.clock.now() + delayMs, heldAt: null }
   data.inbox.set(seq, { ...row, seq, message: kept(row.message), ordered, lane, ...NEW, fence, failedSeq, ...times })
+  return seq
 }
 
 const NEW = { lost: 0, crashes: 0, leaseToken: null } as const

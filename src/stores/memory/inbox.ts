@@ -1,6 +1,7 @@
 import type {
   FinalFailure,
   InboxRow,
+  LocalDelivery,
   LocalResult,
   LocalRow,
   Opening,
@@ -81,14 +82,14 @@ export function deliver(data: Data, { message, consumers, delayMs }: LocalRow, t
   const listening = new Map(listed.map((row) => [row.consumer, row.ordered]))
   // Order counts if this process, or what is listed, wants it.
   for (const { name, ordered } of consumers) listening.set(name, ordered || listening.get(name) === true)
-  let fresh = 0
+  const rows: LocalDelivery[] = []
   for (const [consumer, ordered] of listening) {
     if (data.receipts.get(receiptKey(consumer, message))) continue
     receive(data, consumer, token, message)
-    addInbox(data, { consumer, message, ordered, attempts: 0, starts: 0, delayMs, error: null })
-    fresh += 1
+    const seq = addInbox(data, { consumer, message, ordered, attempts: 0, starts: 0, delayMs, error: null })
+    rows.push({ consumer, ordered: ordered && message.key !== null, seq })
   }
-  return { consumers: listening.size, fresh }
+  return { consumers: listening.size, fresh: rows.length, rows }
 }
 
 /** Records a failed attempt. */

@@ -30,7 +30,7 @@ import type {
 import { clean } from './cleanup.ts'
 import { Data } from './data.ts'
 import { failedDiscard, failedEdit, failedGet, failedGroups, failedList, failedRetry, failedRows } from './failed.ts'
-import { deliver, fail, reschedule, seqOf } from './inbox.ts'
+import { fail, reschedule, seqOf } from './inbox.ts'
 import { heldKeys, releaseKey } from './keys.ts'
 import { beginEffect, effectsOf, endEffect, lease, renew, settleEffect } from './leases.ts'
 import { listEffects, listReceipts } from './lists.ts'
@@ -39,7 +39,7 @@ import { confirm, outboxRows, postpone, purge, recordRelay, refuse, republish, s
 import { pageAfter } from './rows.ts'
 import { FINDINGS, growth, status, trace } from './status.ts'
 import { subscribe, unsubscribe } from './subscriptions.ts'
-import { type MemoryTx, open, openTransaction, Transaction, unlessAborted, write } from './transaction.ts'
+import { deliverAll, type MemoryTx, open, openTransaction, Transaction, unlessAborted, write } from './transaction.ts'
 import { Workers } from './workers.ts'
 
 export type { MemoryTx } from './transaction.ts'
@@ -201,7 +201,10 @@ class Memory implements MemoryStore {
       const unit = open(this.#data, tx, opening)
       const { value, writes } = await unlessAborted(signal, () => turn.run(() => body(unit)))
       if (writes === undefined) tables.rollback()
-      else write(this.#data, writes)
+      else {
+        const local = write(this.#data, writes)
+        writes.local?.committed(local)
+      }
       return value
     } catch (error) {
       tables.rollback()
@@ -223,8 +226,7 @@ class Memory implements MemoryStore {
       },
       writeLocal: async (rows) => {
         openTransaction(tx, data.tables)
-        const token = crypto.randomUUID()
-        return rows.map((row) => deliver(data, row, token))
+        return deliverAll(data, rows)
       },
       mostBytes: () => Number.POSITIVE_INFINITY,
       leave: () => {},

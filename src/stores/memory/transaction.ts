@@ -1,9 +1,9 @@
 import { describe, expected, transactionClosed } from '../../base/index.ts'
-import type { Opening, Unit, Writes } from '../../contracts/index.ts'
+import type { LocalResult, LocalRow, Opening, Unit, Writes } from '../../contracts/index.ts'
 import { notInTransaction } from '../sql/index.ts'
 import { addFailed, addInbox, addOutbox } from './add.ts'
 import type { Data, Tables } from './data.ts'
-import { claim, fail, present, settle, take } from './inbox.ts'
+import { claim, deliver, fail, present, settle, take } from './inbox.ts'
 
 /** A transaction in memory, with tables of your own. It is dead once it has settled. */
 export interface MemoryTx {
@@ -72,9 +72,16 @@ export function open(data: Data, tx: Transaction, opening: Opening): Unit<Memory
   return { ...unit, present: present(data, opening), claimed: claim(data, opening) }
 }
 
-/** What a transaction writes at its end. */
-export function write(data: Data, { inbox = [], failed = [], outbox = [] }: Writes): void {
+/** What a transaction writes at its end. Returns what became of its local messages. */
+export function write(data: Data, { inbox = [], failed = [], outbox = [], local }: Writes): readonly LocalResult[] {
   for (const row of inbox) addInbox(data, row)
   for (const row of failed) addFailed(data, { ...row, origin: 'inbox', heldSeq: null })
   for (const row of outbox) addOutbox(data, row)
+  return deliverAll(data, local?.rows ?? [])
+}
+
+/** Receipts and inbox rows for all consumers of each message. */
+export function deliverAll(data: Data, rows: readonly LocalRow[]): readonly LocalResult[] {
+  const token = crypto.randomUUID()
+  return rows.map((row) => deliver(data, row, token))
 }

@@ -195,9 +195,12 @@ class Run<Client extends MysqlPoolClient> {
   async steps<T>({ isolation }: TransactionOptions, work: TransactionWork<MysqlTx<Client>, T>): Promise<T> {
     try {
       const answers = await this.#begin(isolation, work.first)
-      const { value, last } = await this.tx.watch.during(() => work.body(this.tx, answers))
+      const { value, last, committed } = await this.tx.watch.during(() => work.body(this.tx, answers))
       if (last === undefined) await this.#rollback()
-      else await this.#commit(last)
+      else {
+        const written = await this.#commit(last)
+        committed?.(written)
+      }
       return value
     } catch (error) {
       if (isHapaxError(error, 'transaction-lost')) this.destroy()
@@ -231,14 +234,16 @@ class Run<Client extends MysqlPoolClient> {
     return answers
   }
 
-  async #commit(last: readonly Statement[]): Promise<void> {
+  async #commit(last: readonly Statement[]): Promise<readonly Result[]> {
+    const answers: Result[] = []
     try {
       await beforeCommit(async () => {
         this.#ending = true
-        for (const { text, params } of last) await this.#send(text, params)
+        for (const { text, params } of last) answers.push(await this.#send(text, params))
       })
       this.#ending = false
       await this.#send('commit')
+      return answers
     } catch (error) {
       if (classify(error) === 'lost') this.destroy()
       throw isUnsent(error) ? new NotSent(error) : error

@@ -193,9 +193,12 @@ class Run<Client extends PgPoolClient> {
   async steps<T>({ isolation }: TransactionOptions, work: TransactionWork<PgTx<Client>, T>): Promise<T> {
     try {
       const own = await this.#begin(isolation, work.first)
-      const { value, last } = await this.tx.watch.during(() => work.body(this.tx, own))
+      const { value, last, committed } = await this.tx.watch.during(() => work.body(this.tx, own))
       if (last === undefined) await this.#rollback()
-      else await this.#commit(last)
+      else {
+        const written = await this.#commit(last)
+        committed?.(written)
+      }
       return value
     } catch (error) {
       if (isHapaxError(error, 'transaction-lost')) this.destroy()
@@ -218,13 +221,13 @@ class Run<Client extends PgPoolClient> {
     }
   }
 
-  async #commit(last: readonly Statement[]): Promise<void> {
+  async #commit(last: readonly Statement[]): Promise<readonly Result[]> {
     // The signal has ended this transaction while its body went on.
     if (this.broken) throw transactionClosed()
     try {
       await beforeCommit(() => insistOnUtf8(this.#client))
       const answers = await this.#script([...last, { text: 'commit', params: [] }])
-      if (answers.at(-1)?.command === 'COMMIT') return
+      if (answers.at(-1)?.command === 'COMMIT') return answers.slice(0, -1).map(toResult)
     } catch (error) {
       if (classify(error) === 'lost') this.destroy()
       throw isUnsent(error) ? new NotSent(error) : error

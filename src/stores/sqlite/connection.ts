@@ -230,8 +230,13 @@ class Run {
     const database = this.#database
     try {
       const answers = work.first.map(({ text, params }) => database.run(text, params))
-      const { value, last } = await this.#body(work, answers)
-      this.end(() => (last === undefined ? database.rollback() : database.commit(last)))
+      const { value, last, committed } = await this.#body(work, answers)
+      let written: readonly Result[] | undefined
+      this.end(() => {
+        if (last === undefined) database.rollback()
+        else written = database.commit(last)
+      })
+      if (written !== undefined) committed?.(written)
       return value
     } catch (error) {
       this.end(() => database.rollback())

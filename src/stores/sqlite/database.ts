@@ -55,9 +55,10 @@ export class Database {
     this.#begin.run()
   }
 
-  commit(last: readonly Statement[]): void {
-    for (const { text, params } of last) this.run(text, params)
+  commit(last: readonly Statement[]): readonly Result[] {
+    const answers = last.map(({ text, params }) => this.run(text, params))
     this.#commit.run()
+    return answers
   }
 
   /** Undoes the open transaction, if SQLite or the handler has not ended it already. */

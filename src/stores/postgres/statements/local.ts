@@ -1,32 +1,58 @@
 // Delivery to consumers of the same database, without a broker: receipts and inbox rows are written in the publisher's transaction, so
 // the messages are there if and only if that transaction commits.
 
+import type { LocalDelivery, LocalResult, LocalRow, Param, Row } from '../../../contracts/index.ts'
 import { encodeText, laneOf } from '../../../message/index.ts'
-import { asNumber, type Dialect } from '../../sql/index.ts'
+import { asNumber, asText, type Dialect } from '../../sql/index.ts'
 import { array } from '../literal.ts'
-import { ENTERED, LATER } from './fragments.ts'
+import { ENTERED, LATER, SEQ } from './fragments.ts'
 import { messageArrays } from './rows.ts'
 
 /** Delivers messages to the consumers of this database. */
-export function local(schema: string): Dialect['writeLocal'] {
+export function local(schema: string): Pick<Dialect, 'writeLocal' | 'lastLocal'> {
   const text = statement(schema)
-  return async (executor, rows, token, entered = '') => {
-    const known = rows.flatMap(({ message, consumers }) =>
-      consumers.map((consumer) => ({ type: message.type, consumer })),
-    )
-    const { rows: answers } = await executor.query(text, [
-      ...messageArrays(rows.map((row) => row.message)),
-      array(rows.map((row) => row.delayMs)),
-      array(rows.map((row) => laneOf(row.message, false))),
-      array(rows.map((row) => laneOf(row.message, true))),
-      entered,
-      array(known.map(({ type }) => encodeText(type))),
-      array(known.map(({ consumer }) => consumer.name)),
-      array(known.map(({ consumer }) => String(consumer.ordered))),
-      token,
-    ])
-    return answers.map((row) => ({ consumers: asNumber(row['consumers']), fresh: asNumber(row['fresh']) }))
+  return {
+    writeLocal: async (executor, rows, token, entered) => {
+      const answer = await executor.query(text, values(rows, token, entered))
+      return answer.rows.map(resultOf)
+    },
+    lastLocal: (rows, token) => ({
+      statements: [{ text, params: values(rows, token) }],
+      results: ([answer]) => answer?.rows.map(resultOf) ?? [],
+    }),
   }
+}
+
+function values(rows: readonly LocalRow[], token: string, entered = ''): readonly Param[] {
+  const known = rows.flatMap(({ message, consumers }) =>
+    consumers.map((consumer) => ({ type: message.type, consumer })),
+  )
+  return [
+    ...messageArrays(rows.map((row) => row.message)),
+    array(rows.map((row) => row.delayMs)),
+    array(rows.map((row) => laneOf(row.message, false))),
+    array(rows.map((row) => laneOf(row.message, true))),
+    entered,
+    array(known.map(({ type }) => encodeText(type))),
+    array(known.map(({ consumer }) => consumer.name)),
+    array(known.map(({ consumer }) => String(consumer.ordered))),
+    token,
+  ]
+}
+
+function resultOf(row: Row): LocalResult {
+  const delivered = row['delivered']
+  return {
+    consumers: asNumber(row['consumers']),
+    fresh: asNumber(row['fresh']),
+    rows: delivered === null ? [] : asText(delivered).split('\n').map(deliveryOf),
+  }
+}
+
+/** A line: the seq, whether order counts, and the consumer, whose name may have spaces but no line break. */
+function deliveryOf(line: string): LocalDelivery {
+  const [seq = '', ordered, ...consumer] = line.split(' ')
+  return { seq, ordered: ordered === 'true', consumer: consumer.join(' ') }
 }
 
 /** One statement: who listens, receipts where there are none, and an inbox row for each receipt that is new. */
@@ -64,9 +90,11 @@ with m as (
     ${LATER('delay_ms')}, case when ordered then key_lane else lane end, ordered
   from target join receipt using (consumer, message_key)
   order by place, consumer
+  returning consumer, message_key, ${SEQ('inbox')} || ' ' || ordered || ' ' || consumer as line
 )
-select count(target.consumer) as consumers, count(receipt.consumer) as fresh
+select count(target.consumer) as consumers, count(delivered.consumer) as fresh,
+  string_agg(delivered.line, chr(10)) as delivered
 from m left join target using (place)
-  left join receipt on receipt.consumer = target.consumer and receipt.message_key = target.message_key
+  left join delivered on delivered.consumer = target.consumer and delivered.message_key = target.message_key
 group by place order by place`
 }

@@ -50,7 +50,7 @@ export function dialect(schema: string): Dialect {
     status: status(schema),
     traces: traces(schema),
     lists: lists(schema),
-    writeLocal: local(schema),
+    ...local(schema),
     look: (query, shares) => query(waiting(shares)),
   }
 }

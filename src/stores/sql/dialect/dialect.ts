@@ -75,6 +75,12 @@ interface TransactionStatements {
   enter(entered: string): Statement | undefined
 }
 
+/** Local messages that are written last. */
+export interface LastLocal {
+  readonly statements: readonly Statement[]
+  results(answers: readonly Result[]): readonly LocalResult[]
+}
+
 /**
  * The SQL of one database, in parts. Everything that is logic lives in the parts of the store; here are statements, and how their results
  * are read. Columns have the names of the tables; times are milliseconds since 1970.
@@ -113,6 +119,11 @@ export interface Dialect {
   readonly traces: TraceStatements
   readonly lists: ListStatements
 
+  /**
+   * Local messages as statements that come last in a transaction, and how their answers are read. Undefined: this database needs
+   * answers in between, so that `writeLocal` comes before the last statements.
+   */
+  lastLocal(rows: readonly LocalRow[], token: string): LastLocal | undefined
   /** With a token of `enter`: rows that the transaction no longer accepts are missing from the result. */
   writeLocal(
     executor: Executor,

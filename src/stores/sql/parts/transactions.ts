@@ -14,6 +14,7 @@ import type {
   Executor,
   FinalFailure,
   InboxRow,
+  LocalWrites,
   Opening,
   Receipt,
   Result,
@@ -28,7 +29,7 @@ import type {
 import { compareSeq } from '../../../message/index.ts'
 import { isCutOff } from '../connection/driver.ts'
 import { brokenAtomicity, type Fate, type Phase, type StoreErrors } from '../connection/store-errors.ts'
-import type { Backend, Dialect } from '../dialect/dialect.ts'
+import type { Backend, Dialect, LastLocal } from '../dialect/dialect.ts'
 import { asInboxRow, asReceipt } from '../rows.ts'
 import { asBoolean, asSeq, asUuid } from '../values.ts'
 import { bringForward } from './aside.ts'
@@ -82,8 +83,9 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
             const unit = await this.#unit(tx, executor, opening, own, isolation)
             phase = 'body'
             const result = await this.#guarded(executor, signal, () => body(unit))
+            const ending = made(() => this.#end(executor, result))
+            const last = ending instanceof Promise ? await this.#guarded(executor, signal, () => ending) : ending
             // An error up to here is known to come before the commit: no part of that has been sent.
-            const last = made(() => this.#end(result))
             phase = 'committing'
             return last
           },
@@ -250,8 +252,14 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
     }
   }
 
-  #end<T>({ value, writes }: UnitEnd<T>): TransactionEnd<T> {
-    return { value, last: writes && [...this.#dialect.transactions.guard.release, ...this.#writes(writes)] }
+  #end<T>(executor: Executor, { value, writes }: UnitEnd<T>): TransactionEnd<T> | Promise<TransactionEnd<T>> {
+    if (writes === undefined) return { value, last: undefined }
+    const last = [...this.#dialect.transactions.guard.release, ...this.#writes(writes)]
+    const { local } = writes
+    if (local === undefined) return { value, last }
+    const token = this.#context.random.token()
+    const own = this.#dialect.lastLocal(local.rows, token)
+    return own === undefined ? this.#early(executor, value, last, local, token) : withLocal(value, last, local, own)
   }
 
   #writes({ inbox, failed, outbox }: Writes): readonly Statement[] {
@@ -261,6 +269,24 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
       ...(failed?.length ? dialect.failing.insert(failed) : []),
       ...(outbox?.length ? dialect.outbox.insert(outbox) : []),
     ]
+  }
+
+  /** Writes local messages before the last statements. */
+  async #early<T>(
+    executor: Executor,
+    value: T,
+    last: readonly Statement[],
+    local: LocalWrites,
+    token: string,
+  ): Promise<TransactionEnd<T>> {
+    // Checked first: if the handler ended the transaction, these inserts would commit by themselves.
+    await this.#check(executor)
+    try {
+      const results = await this.#dialect.writeLocal(executor, local.rows, token)
+      return { value, last, committed: () => local.committed(results) }
+    } catch (error) {
+      throw this.#errors.inside(error)
+    }
   }
 
   /** Ends a transaction that outlived its time from another connection; its own may be busy with a statement. */
@@ -308,6 +334,23 @@ export async function notBlocked<Tx, Own>(
   const answer = await (outside ? calls.run(statement) : executor.query(statement.text, statement.params))
   const blocked = new Set(answer.rows.map((row) => asSeq(row['seq'])))
   return rows.filter((row) => !blocked.has(row.seq))
+}
+
+/** Local messages among the last statements. An answer that cannot be read must not hide that they are committed. */
+function withLocal<T>(
+  value: T,
+  last: readonly Statement[],
+  local: LocalWrites,
+  { statements, results }: LastLocal,
+): TransactionEnd<T> {
+  const committed = (answers: readonly Result[]): void => {
+    try {
+      local.committed(results(answers.slice(last.length)))
+    } catch {
+      // Workers find the rows by looking.
+    }
+  }
+  return { value, last: [...last, ...statements], committed }
 }
 
 /** Statements; the values of a message may be larger than a text can be. */

@@ -1,9 +1,10 @@
 // Delivery to consumers of the same database, without a broker: receipts and inbox rows are written in the publisher's transaction, so
 // the messages are there if and only if that transaction commits.
 
-import type { Executor, LocalResult, LocalRow } from '../../../contracts/index.ts'
+import type { Executor, LocalDelivery, LocalResult, LocalRow } from '../../../contracts/index.ts'
 import { encodeText } from '../../../message/index.ts'
-import { asBoolean, type Dialect, type InboxStatements, type ReceiptStatements } from '../../sql/index.ts'
+import { asBoolean, asSeq, type Dialect, type InboxStatements, type ReceiptStatements } from '../../sql/index.ts'
+import { SEQ } from './fragments.ts'
 import { inbox, receipts } from './inbox.ts'
 
 /** What delivers messages to the consumers of this database. */
@@ -43,16 +44,18 @@ async function deliver(
   // By name: what JSON makes of an object leaves getters out.
   const known = consumers.map(({ name, ordered }) => ({ name, ordered }))
   const listening = await executor.query(sql.listening, [JSON.stringify(known), encodeText(message.type)])
-  let fresh = 0
+  const rows: LocalDelivery[] = []
   for (const row of listening.rows) {
     const consumer = String(row['consumer'])
     if (!(await isNew(sql, executor, consumer, token, message))) continue
-    fresh += 1
-    const ordered = asBoolean(row['ordered'])
+    const ordered = asBoolean(row['ordered']) && message.key !== null
     const waiting = { consumer, message, ordered, attempts: 0, starts: 0, delayMs, error: null }
-    for (const { text, params } of sql.inbox.insert([waiting])) await executor.query(text, params)
+    for (const { text, params } of sql.inbox.insert([waiting])) {
+      const { rows: written } = await executor.query(`${text} returning ${SEQ}`, params)
+      for (const each of written) rows.push({ consumer, ordered, seq: asSeq(each['seq']) })
+    }
   }
-  return { consumers: listening.rows.length, fresh }
+  return { consumers: listening.rows.length, fresh: rows.length, rows }
 }
 
 /** Writes a receipt, if there is none. */

@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict'
 import { Permanent } from '../../../base/index.ts'
-import { defineMessage, messageKey, unpackAttributes } from '../../../message/index.ts'
+import type { LocalResult, LocalRow } from '../../../contracts/index.ts'
+import { defineMessage, fingerprint, messageKey, unpackAttributes } from '../../../message/index.ts'
 import { atEachLevel, type Case } from '../case.ts'
 import { assertOutcome, assertRejects, type Context, Ping, Pong, type Reader, type World } from '../world.ts'
+
+const OPTIONS = { lockTimeoutMs: 20_000, idleTimeoutMs: 60_000 }
 
 function localReader(world: World, name = 'billing', hapax = world.hapax({ delivery: 'local' })): Reader {
   return world.reader(({ tx, message }) => world.database.effect(tx, `${name} ${message.id}`), { hapax, name })
@@ -99,6 +102,41 @@ const once: readonly Case[] = [
       })
       await assertRejects(given, 'no-consumer')
       await world.assertPlaces('a', [])
+    },
+  },
+  {
+    name: 'local messages that a transaction writes last are reported once they are committed, with their rows',
+    run: async (world) => {
+      await world.drain(localReader(world, 'stock'))
+      const { store } = world
+      const reported: (readonly LocalResult[])[] = []
+      const end = async (rows: readonly LocalRow[], after: () => unknown) =>
+        store.transactions.run(OPTIONS, { kind: 'plain' }, async ({ tx }) => {
+          await world.database.effect(tx, 'with it')
+          await after()
+          return { value: 'done', writes: { local: { rows, committed: (results) => reported.push(results) } } }
+        })
+      const data = Buffer.from('{"n":1}')
+      const key = messageKey('/test', 'a')
+      const about = { source: '/test', id: 'a', type: 'ping', key: null, attributes: '{}' }
+      const message = { messageKey: key, ...about, data, fingerprint: fingerprint(data) }
+      const rows = [{ message, consumers: [{ name: 'billing', ordered: false }], delayMs: 0 }]
+      await assert.rejects(
+        end(rows, () => Promise.reject(new Error('given up'))),
+        /given up/,
+      )
+      assert.equal(reported.length, 0)
+      assert.equal(await end(rows, () => {}), 'done')
+      const seqs = await Promise.all(['billing', 'stock'].map((consumer) => store.inbox.find(consumer, key)))
+      const result = reported[0]?.[0]
+      assert.deepEqual([reported.length, result?.consumers, result?.fresh], [1, 2, 2])
+      if (result?.rows !== undefined) {
+        assert.deepEqual(result.rows.map(({ seq }) => seq).sort(), seqs.sort())
+        assert.deepEqual(result.rows.map(({ consumer }) => consumer).sort(), ['billing', 'stock'])
+      }
+      await end(rows, () => {})
+      assert.deepEqual([reported[1]?.[0]?.consumers, reported[1]?.[0]?.fresh], [2, 0])
+      await world.assertEffects(['with it', 'with it'])
     },
   },
   {
