@@ -27,8 +27,10 @@ export function asReceipt(row: Row): Receipt {
   }
 }
 
-/** A row of the inbox. */
+/** A row of the inbox: column by column, or with `identity` and `state`, see `InboxStatements.claim`. */
 export function asInboxRow(row: Row): InboxRow {
+  const { identity, state } = row
+  if (identity !== undefined && state !== undefined) return asWideRow(row, asText(identity), asTextOrNull(state))
   return {
     seq: asSeq(row['seq']),
     consumer: asText(row['consumer']),
@@ -42,6 +44,32 @@ export function asInboxRow(row: Row): InboxRow {
     fence: asNumber(row['fence']),
   }
 }
+
+function asWideRow(row: Row, identity: string, state: string | null): InboxRow {
+  const seq = asSeq(row['seq'])
+  const consumer = asText(row['consumer'])
+  const message = { messageKey: identity.slice(0, 36), fingerprint: identity.slice(36), ...asLeaving(row) }
+  if (state === null) return { seq, consumer, message, ...FRESH }
+  const [ordered = '', attempts, lost, starts, crashes, fence, , leaseToken = null] = state.split(',')
+  return {
+    ...{ seq, consumer, message, leaseToken },
+    ordered: asBoolean(ordered),
+    attempts: asNumber(attempts),
+    lost: asNumber(lost),
+    starts: asNumber(starts),
+    crashes: asNumber(crashes),
+    fence: asNumber(fence),
+  }
+}
+
+/** Whether rows stand aside behind an inbox row. */
+export function isFollowed({ state, followed }: Row): boolean {
+  if (state === undefined) return asBoolean(followed)
+  return state !== null && asBoolean(asText(state).split(',')[6])
+}
+
+/** A row that nothing has happened to, and that has no order to keep. */
+const FRESH = { ordered: false, attempts: 0, lost: 0, starts: 0, crashes: 0, leaseToken: null, fence: 0 }
 
 /** A row of the journal. */
 export function asEffect(effect: Omit<EffectRef, 'name'>, row: Row): EffectRow {

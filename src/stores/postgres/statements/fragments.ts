@@ -4,7 +4,6 @@
 export const MS = (column: string): string => `floor(extract(epoch from ${column}) * 1000)::bigint`
 /** A time so many milliseconds from now. By the clock, not by the start of the transaction, which may be long ago. */
 export const LATER = (parameter: string): string => `clock_timestamp() + ${parameter} * interval '1 millisecond'`
-const MESSAGE: string = `message_key::text as message_key, source, id, type, key, attributes, data, encode(fingerprint, 'hex') as fingerprint`
 /** What names a row: its number and its mark. */
 export const SEQ = (table: string): string => `${table}.seq || '-' || ${table}.mark`
 /**
@@ -22,11 +21,14 @@ export const ENTERED = (token: string): string => `(
     when strpos(list, ${token}::text) > 0 then set_config('hapax.entered', replace(list, ${token}::text, ''), true) is not null
     else false end
   from (select coalesce(current_setting('hapax.entered', true), '') as list) as entered)`
-/** A whole row of the inbox. */
-export const INBOX: string = `${SEQ('inbox')} as seq, consumer, ${MESSAGE}, ordered, attempts, lost, starts, crashes,
-  lease_token::text as lease_token, fence, followed`
+/** A whole row of the inbox, in few columns, because each costs time on both sides. `state` is null for a row that nothing has happened to. */
+export const INBOX: string = `${SEQ('inbox')} as seq, consumer, message_key::text || encode(fingerprint, 'hex') as identity,
+  source, id, type, key, attributes, data,
+  case when ordered or attempts > 0 or lost > 0 or starts > 0 or crashes > 0 or fence > 0 or followed or lease_token is not null
+    then concat_ws(',', ordered, attempts, lost, starts, crashes, fence, followed, lease_token) end as state`
 /** Names the backend and its transaction, so that it can be ended from outside, and its fate be looked up. */
-export const BACKEND: string = `pg_backend_pid() as pid, pg_current_xact_id()::text as xid`
+export const BACKEND_TEXT = `pg_backend_pid() || ' ' || pg_current_xact_id()`
+export const BACKEND: string = `${BACKEND_TEXT} as backend`
 /** The columns of a message of a row `m`, as they are read. */
 export const ROW_MESSAGE: string = `m.message_key::text as message_key, m.source, m.id, m.type, m.key, m.attributes, m.data, encode(m.fingerprint, 'hex') as fingerprint`
 /** The columns of a message. */

@@ -12,7 +12,7 @@ import {
   statement,
 } from '../../sql/index.ts'
 import { array } from '../literal.ts'
-import { BACKEND, INBOX, LATER, MS, ROWS, SEQ } from './fragments.ts'
+import { BACKEND, BACKEND_TEXT, INBOX, LATER, MS, ROWS, SEQ } from './fragments.ts'
 import { inOrder, messageArrays, named, one } from './rows.ts'
 
 /** Receipts. */
@@ -84,7 +84,8 @@ from unnest($1::text::text[], $2::text::uuid[], $3::text::text[], $4::text::text
     attempts, starts, delay_ms, error, lane, ordered, place)
 order by m.place`
   return {
-    // The older rows of a key are only read: nothing ever waits for another worker's row.
+    // The older rows of a key are only read: nothing ever waits for another worker's row. One of the rows has the
+    // backend.
     claim: statement(
       `
 with mine as materialized (
@@ -92,7 +93,7 @@ with mine as materialized (
   where ${ROWS('$1', '$2')} and held_at is null
     and (lease_token is null or available_at <= clock_timestamp())
   order by seq for update skip locked
-), kept as (
+), kept as materialized (
   select seq from mine
   where not ordered or not exists (
     select from ${schema}.inbox older
@@ -100,7 +101,7 @@ with mine as materialized (
       and older.seq < mine.seq and older.seq not in (select seq from mine))
 )
 delete from ${schema}.inbox where seq = any (array(select seq from kept))
-returning ${INBOX}, ${BACKEND}`,
+returning ${INBOX}, case when seq = (select min(seq) from kept) then ${BACKEND_TEXT} end as backend`,
       (seqs) => named(seqs),
     ),
     claimDeletes: true,

@@ -99,7 +99,7 @@ function transactions(): Dialect['transactions'] {
       check: [plain('release savepoint hapax;savepoint hapax')],
       rollback: [plain('rollback to savepoint hapax')],
     },
-    backend: (answers) => backendOf(answers.find((answer) => answer.rows.length > 0)),
+    backend: (answers) => backendOf(answers),
     // The transaction's id makes sure that it is still this one.
     terminate: statement(
       `
@@ -121,7 +121,15 @@ const probe = `select '${PROBE.text}'::text as probe_text, ${PROBE.number}::bigi
   ${MS(`timestamptz '${new Date(PROBE.time).toISOString()}'`)} as probe_time, decode('${PROBE.bytes}', 'hex') as probe_bytes,
   '${PROBE.uuid}'::text as probe_uuid, true as probe_true, false as probe_false, null::text as probe_null`
 
-function backendOf(answer: Result | undefined): readonly [number, string] | undefined {
-  const row = answer?.rows[0]
-  return row && [asNumber(row['pid']), asText(row['xid'])]
+/** Of many rows only one has it. */
+function backendOf(answers: readonly Result[]): readonly [number, string] | undefined {
+  for (const { rows } of answers) {
+    for (const row of rows) {
+      const backend = row['backend']
+      if (backend == null) continue
+      const [pid, xid] = asText(backend).split(' ')
+      return [asNumber(pid), asText(xid)]
+    }
+  }
+  return undefined
 }

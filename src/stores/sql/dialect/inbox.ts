@@ -20,6 +20,10 @@ export interface InboxStatements {
   /**
    * Locks inbox rows that are neither held nor locked elsewhere, in the order of seq, and returns whole rows. With
    * `claimDeletes` it also leaves out those that have older rows of their key outside these, and deletes the rest.
+   *
+   * A whole row is seq, consumer, the message, ordered, attempts, lost, starts, crashes, lease_token, fence, followed. In fewer columns:
+   * `identity` is the message key and the fingerprint, as one text; `state` the others with commas, in the order ordered, attempts,
+   * lost, starts, crashes, fence, followed, lease_token, or null if all of them are false, zero or null.
    */
   readonly claim: Sql<[seqs: readonly string[], isolation?: Isolation]>
   /** Whether `claim` does it all; else `blocked` and `delete` follow. */

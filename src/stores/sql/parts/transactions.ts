@@ -30,8 +30,8 @@ import { compareSeq } from '../../../message/index.ts'
 import { isCutOff } from '../connection/driver.ts'
 import { brokenAtomicity, type Fate, type Phase, type StoreErrors } from '../connection/store-errors.ts'
 import type { Backend, Dialect, LastLocal } from '../dialect/dialect.ts'
-import { asInboxRow, asReceipt } from '../rows.ts'
-import { asBoolean, asSeq, asUuid } from '../values.ts'
+import { asInboxRow, asReceipt, isFollowed } from '../rows.ts'
+import { asSeq, asUuid } from '../values.ts'
 import { bringForward } from './aside.ts'
 import type { SqlContext } from './context.ts'
 import { SqlEntered } from './entered.ts'
@@ -194,7 +194,7 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
 
   /** Where rows stand aside behind what was deleted, the next one is looked at from now on. */
   async #letNext(executor: Executor, answer: Result | undefined, deleted: readonly InboxRow[]): Promise<void> {
-    const followed = new Set(answer?.rows.filter((row) => asBoolean(row['followed'])).map((row) => asSeq(row['seq'])))
+    const followed = new Set(answer?.rows.filter(isFollowed).map((row) => asSeq(row['seq'])))
     const rows = followed.size === 0 ? [] : deleted.filter((row) => followed.has(row.seq))
     if (rows.length > 0) await bringForward(this.#dialect, executor, rows)
   }
