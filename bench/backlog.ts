@@ -69,14 +69,15 @@ export async function fillReceipts(
 ): Promise<void> {
   await pool.query(`alter table ${schema}.receipts drop constraint hapax_receipts_key`)
   for (let done = 0; done < count; done += BATCH) {
+    const batch = Math.min(BATCH, count - done)
     await pool.query(
       `
 insert into ${schema}.receipts (taken_at, consumer, message_key, token, source, id, type, fingerprint)
 select now() - $4::integer * interval '1 day', $1::text, ${uuidOf('n')}, gen_random_uuid(), '/bench',
   gen_random_uuid()::text, $2::text, '\\x0011223344556677' from generate_series(1, $3::integer) as n`,
-      [consumer, type, BATCH, days],
+      [consumer, type, batch, days],
     )
-    written(done + BATCH)
+    written(done + batch)
   }
   const key = 'constraint hapax_receipts_key primary key (consumer, message_key)'
   await pool.query(`alter table ${schema}.receipts add ${key}`)

@@ -1,24 +1,31 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
-import { heading, reportValue } from './measure.ts'
-import { Counted, GROUPS, rig } from './rig.ts'
+import { heading, percentile, reportValue } from './measure.ts'
+import type { Bench, Part } from './part.ts'
+import { Counted, rig } from './rig.ts'
 
-/** What the worker costs. */
-export async function benchEngine(url: string): Promise<void> {
+export const engine: Part = {
+  name: 'engine',
+  about: 'latency, and the cost of an idle worker, on PostgreSQL',
+  needs: ['postgres'],
+  run,
+}
+
+async function run(bench: Bench): Promise<void> {
   heading('Engine on PostgreSQL')
-  await latency(url)
-  await idle(url)
+  await latency(bench)
+  await idle(bench)
 }
 
 /** One message at a time, from the call of the transaction that publishes it to the commit of its effect. */
-async function latency(url: string): Promise<void> {
-  const { hapax, consumer, close } = await rig(url, 'bench_latency', GROUPS)
+async function latency(bench: Bench): Promise<void> {
+  const { hapax, consumer, close } = await rig(bench.url('postgres'), 'bench_latency')
   const worker = hapax.worker({ consume: [consumer] })
   await worker.start()
   let arrived = (): void => {}
   hapax.events.on('processed', () => arrived())
   const times: number[] = []
-  for (let number = 0; number < 520; number++) {
+  for (let number = 0; number < bench.size(520, 120); number++) {
     await delay(5 + Math.random() * 25)
     const { promise, resolve } = Promise.withResolvers<number>()
     arrived = () => resolve(performance.now())
@@ -27,19 +34,15 @@ async function latency(url: string): Promise<void> {
     times.push((await promise) - begun)
   }
   await worker.stop()
-  const sorted = times.slice(20).sort((a, b) => a - b)
-  const [p50, p99] = [percentile(sorted, 0.5), percentile(sorted, 0.99)]
-  reportValue('latency from publish to effect, p50 in ms', p50.toFixed(1), p50 <= 5, '<= 5')
-  reportValue('latency from publish to effect, p99 in ms', p99.toFixed(1), p99 <= 20, '<= 20')
+  const counted = times.slice(20)
+  const name = 'latency from publish to commit of the effect'
+  reportValue(`${name}, p50`, percentile(counted, 0.5), 'ms', { aim: { of: 'hapax', most: 4 } })
+  reportValue(`${name}, p99`, percentile(counted, 0.99), 'ms', { aim: { of: 'hapax', most: 10 } })
   await close()
 }
 
-function percentile(sorted: readonly number[], part: number): number {
-  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? Number.NaN
-}
-
 /** What a worker asks of the database when there is nothing to do. */
-async function idle(url: string): Promise<void> {
+async function idle(bench: Bench): Promise<void> {
   let queries = 0
   class CountingClient extends pg.Client {
     // biome-ignore lint/suspicious/noExplicitAny: pg has an overload for every way to call it, and all of them are passed on.
@@ -48,15 +51,15 @@ async function idle(url: string): Promise<void> {
       return super.query(...(args as [string]))
     }
   }
-  const { hapax, consumer, close } = await rig(url, 'bench_idle', GROUPS, { Client: CountingClient })
+  const { hapax, consumer, close } = await rig(bench.url('postgres'), 'bench_idle', {}, { Client: CountingClient })
   const worker = hapax.worker({ consume: [consumer] })
   await worker.start()
-  await delay(5_000)
+  await delay(bench.size(5_000, 2_000))
   queries = 0
-  const seconds = 20
+  const seconds = bench.size(20, 4)
   await delay(seconds * 1_000)
-  const perSecond = queries / seconds
-  reportValue('queries per second of an idle worker', perSecond.toFixed(2), perSecond <= 2, '<= 2')
+  const aim = { of: 'hapax', most: 2 } as const
+  reportValue('queries of an idle worker', queries / seconds, '/s', { aim })
   await worker.stop()
   await close()
 }

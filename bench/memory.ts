@@ -1,30 +1,52 @@
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { createHapax, silentLogger } from 'hapax'
 import { postgres } from 'hapax/postgres'
 import pg from 'pg'
-import { chunks } from './measure.ts'
+import { chunks, heading, reportValue } from './measure.ts'
 import { messages, OrderPlaced } from './messages.ts'
+import type { Bench, Part } from './part.ts'
 
-/** Resident memory after 200,000 messages beside that after 20,000. */
-export async function benchMemory(url: string): Promise<void> {
-  const pool = new pg.Pool({ connectionString: url, max: 8 })
-  const hapax = createHapax({ store: postgres({ pool }), source: '/bench', logger: silentLogger })
+export const memory: Part = {
+  name: 'memory',
+  about: 'resident memory after 200,000 messages / after 20,000',
+  needs: ['postgres'],
+  run,
+}
+
+const SCHEMA = 'bench_memory'
+const INSERT = `insert into ${SCHEMA}.business (id, amount) values ($1, $2)`
+
+async function run(bench: Bench): Promise<void> {
+  const pool = new pg.Pool({ connectionString: bench.url('postgres'), max: 8 })
+  await pool.query(`drop schema if exists ${SCHEMA} cascade`)
+  const hapax = createHapax({ store: postgres({ pool, schema: SCHEMA }), source: '/bench', logger: silentLogger })
+  await hapax.migrate()
+  await pool.query(`create table ${SCHEMA}.business (id text not null, amount integer not null)`)
   const consumer = hapax.consumer('memory', { group: { size: 100 } }).on(OrderPlaced, async (order, ctx) => {
-    await ctx.tx.query('insert into bench.business (id, amount) values ($1, $2)', [order.orderId, order.amount])
+    await ctx.tx.query(INSERT, [order.orderId, order.amount])
   })
-  const work = async (count: number): Promise<number> => {
+  const resident = async (count: number): Promise<number> => {
     for (let done = 0; done < count; done += 2000) {
       await Promise.all(chunks(messages(2000), 500).map((group) => consumer.handleMany(group)))
     }
-    globalThis.gc?.()
-    return process.memoryUsage().rss
+    collectGarbage()
+    return process.memoryUsage().rss / 2 ** 20
   }
-  const early = await work(20_000)
-  const late = await work(180_000)
-  const ratio = late / early
-  const mib = (bytes: number): string => `${(bytes / 1024 / 1024).toFixed(0)} MiB`
-  console.log(
-    `\nresident memory after 20,000 messages ${mib(early)}, after 200,000 ${mib(late)}: ratio ${ratio.toFixed(2)}, aim <= 1.2 ${ratio <= 1.2 ? 'ok' : 'ABOVE'}`,
-  )
+  const few = bench.size(20_000, 4000)
+  const early = await resident(few)
+  const late = await resident(9 * few)
+  heading('Memory')
+  const name = `resident memory after ${text(10 * few)} messages / after ${text(few)}`
+  reportValue(name, late, 'MiB', { other: early, aim: { of: 'ratio', most: 1.2 } })
   await hapax.close()
+  await pool.query(`drop schema ${SCHEMA} cascade`)
   await pool.end()
+}
+
+const text = (count: number): string => count.toLocaleString('en')
+
+function collectGarbage(): void {
+  setFlagsFromString('--expose-gc')
+  runInNewContext('gc')()
 }

@@ -1,12 +1,12 @@
 import amqp from 'amqplib'
 import { type Consumer, createHapax, defineMessage, type Hapax, silentLogger } from 'hapax'
 import { type PgTx, postgres } from 'hapax/postgres'
-import { rabbitmq } from 'hapax/rabbitmq'
+import { rabbitmq as rabbitmqBroker } from 'hapax/rabbitmq'
 import pg from 'pg'
 import { heading, report, sideBySide, type Taken, type Timed } from './measure.ts'
+import type { Bench, Part } from './part.ts'
 
 const SCHEMA = 'bench_rabbitmq'
-const COUNT = 20_000
 /** How many messages hapax has under way at most; the bare client gets the same. */
 const WINDOW = 2_000
 const TYPES = ['quorum', 'classic'] as const
@@ -18,40 +18,39 @@ interface Order {
 
 const OrderPlaced = defineMessage<Order>('order.placed')
 
-/** RabbitMQ on both sides: the relay beside the bare client, groups beside single transactions. */
-export async function benchRabbitmq(postgresUrl: string, url: string): Promise<void> {
-  const bench = await open(postgresUrl, url)
-  try {
-    for (const type of TYPES) {
-      heading(`RabbitMQ, ${type} queue`)
-      await bench.publishing(type)
-      await bench.consuming(type)
+export const rabbitmq: Part = {
+  name: 'rabbitmq',
+  about: 'outbox to exchange / bare amqplib; queue to effect in groups / one by one',
+  needs: ['postgres', 'rabbitmq'],
+  sections: TYPES,
+  async run(bench) {
+    const rig = await open(bench)
+    try {
+      for (const type of TYPES.filter((each) => bench.wants(each))) {
+        heading(`RabbitMQ, ${type} queue`)
+        await publishing(rig, type)
+        await consuming(rig, type)
+      }
+    } finally {
+      await rig.close()
     }
-  } finally {
-    await bench.close()
-  }
+  },
 }
 
-interface Bench {
-  publishing(type: (typeof TYPES)[number]): Promise<void>
-  consuming(type: (typeof TYPES)[number]): Promise<void>
-  close(): Promise<void>
-}
-
-async function open(postgresUrl: string, url: string): Promise<Bench> {
-  const pool = new pg.Pool({ connectionString: postgresUrl, max: 12, pipeline: true } as pg.PoolConfig)
+async function open(bench: Bench): Promise<Rig> {
+  const url = bench.url('rabbitmq')
+  const pool = new pg.Pool({ connectionString: bench.url('postgres'), max: 12 })
   await pool.query(`drop schema if exists ${SCHEMA} cascade`)
   const hapax = createHapax({ store: postgres({ pool, schema: SCHEMA }), source: '/bench', logger: silentLogger })
   await hapax.migrate()
   await pool.query(`create table ${SCHEMA}.orders (id text not null, n integer not null)`)
   const connection = await amqp.connect(url)
   const channel = await connection.createConfirmChannel()
-  const rabbit = rabbitmq({ url })
+  const rabbit = rabbitmqBroker({ url })
   const names: string[] = []
-  const rig = { pool, hapax, channel, rabbit, names }
+  const { rounds } = bench
   return {
-    publishing: (type) => publishing(rig, type),
-    consuming: (type) => consuming(rig, type),
+    ...{ rounds, count: bench.size(20_000, 5_000), pool, hapax, channel, rabbit, names },
     async close() {
       await hapax.close()
       for (const name of names) await channel.deleteQueue(name)
@@ -64,11 +63,14 @@ async function open(postgresUrl: string, url: string): Promise<Bench> {
 }
 
 interface Rig {
+  readonly rounds: number
+  readonly count: number
   readonly pool: pg.Pool
   readonly hapax: Hapax<PgTx<pg.PoolClient>, unknown>
   readonly channel: amqp.ConfirmChannel
-  readonly rabbit: ReturnType<typeof rabbitmq>
+  readonly rabbit: ReturnType<typeof rabbitmqBroker>
   readonly names: string[]
+  close(): Promise<void>
 }
 
 /** A queue of its own behind the exchange; the one of the round before goes. */
@@ -92,7 +94,7 @@ function order(n: number): Order {
  * are connected and have sent something before.
  */
 async function publishing(rig: Rig, type: string): Promise<void> {
-  const { channel } = rig
+  const { channel, count, rounds } = rig
   let relay: RunningRelay
   const outbox: Timed = {
     async before() {
@@ -102,19 +104,19 @@ async function publishing(rig: Rig, type: string): Promise<void> {
     run: () => relay.send(),
     async after() {
       await relay.stop()
-      await arrived(rig, COUNT + 1)
+      await arrived(rig, count + 1)
     },
   }
   let bodies: Buffer[] = []
   const bare: Timed = {
     async before() {
       await freshQueue(rig, type)
-      bodies = Array.from({ length: COUNT }, (_, n) => Buffer.from(JSON.stringify(order(n))))
+      bodies = Array.from({ length: count }, (_, n) => Buffer.from(JSON.stringify(order(n))))
     },
     run: () => publishBare(channel, bodies),
-    after: () => arrived(rig, COUNT),
+    after: () => arrived(rig, count),
   }
-  report('outbox to exchange, confirmed / bare amqplib', await sideBySide(4, outbox, bare), 0.85)
+  report('outbox to exchange, confirmed / bare amqplib', await sideBySide(rounds, outbox, bare), 0.85)
 }
 
 interface RunningRelay {
@@ -124,21 +126,21 @@ interface RunningRelay {
 }
 
 /** A relay that has sent one message, and a transaction that is only to be committed. */
-async function startRelay({ pool, hapax, rabbit }: Rig): Promise<RunningRelay> {
+async function startRelay({ pool, hapax, rabbit, count }: Rig): Promise<RunningRelay> {
   const relay = rabbit.exchange(SCHEMA)
   const worker = hapax.worker({ relay })
   await worker.start()
   await hapax.transaction((tx) => hapax.publish(tx, OrderPlaced, order(0)))
   await worker.drain()
   const last = Promise.withResolvers<number>()
-  let left = COUNT
+  let left = count
   const forget = hapax.events.on('relayed', () => {
     left -= 1
     if (left === 0) last.resolve(performance.now())
   })
   const client = await pool.connect()
   await client.query('begin')
-  for (let n = 0; n < COUNT; n += 500) {
+  for (let n = 0; n < count; n += 500) {
     const drafts = Array.from({ length: 500 }, (_, index) => OrderPlaced.of(order(n + index)))
     await hapax.publishMany(client, drafts)
   }
@@ -147,7 +149,7 @@ async function startRelay({ pool, hapax, rabbit }: Rig): Promise<RunningRelay> {
       const started = performance.now()
       await client.query('commit')
       worker.wake()
-      return { messages: COUNT, ms: (await last.promise) - started }
+      return { messages: count, ms: (await last.promise) - started }
     },
     async stop() {
       forget()
@@ -214,7 +216,7 @@ let consumers = 0
 
 /** From the queue to one row per message: groups with one INSERT, and groups with an INSERT per message, beside single transactions. */
 async function consuming(rig: Rig, type: string): Promise<void> {
-  const { hapax, pool } = rig
+  const { hapax, pool, rounds } = rig
   const insert = `insert into ${SCHEMA}.orders (id, n) values ($1, $2)`
   const insertAll = `insert into ${SCHEMA}.orders (id, n) select * from unnest($1::text[], $2::integer[])`
   const name = (): string => `bench-${consumers++}`
@@ -247,10 +249,14 @@ async function consuming(rig: Rig, type: string): Promise<void> {
       if (rows[0].all !== count || rows[0].ids !== count) throw new Error(`expected ${count} rows, got ${rows[0].all}`)
     },
   })
-  report('queue to effect: onMany / one by one', await sideBySide(4, side(many, COUNT), side(single, COUNT / 4)), 5)
+  report(
+    'queue to effect: onMany / one by one',
+    await sideBySide(rounds, side(many, rig.count), side(single, rig.count / 4)),
+    5,
+  )
   report(
     'queue to effect: group of 100 / one by one',
-    await sideBySide(4, side(grouped, COUNT), side(single, COUNT / 4)),
+    await sideBySide(rounds, side(grouped, rig.count), side(single, rig.count / 4)),
   )
 }
 

@@ -1,15 +1,21 @@
 import { randomUUID } from 'node:crypto'
 import { createHapax, messageKey, silentLogger } from 'hapax'
 import type { ClaimStore } from 'hapax/contracts'
-import { redis } from 'hapax/redis'
+import { redis as redisStore } from 'hapax/redis'
 import { Redis } from 'ioredis'
 import { chunks, heading, loops, report, sideBySide } from './measure.ts'
 import { messages, type Order, OrderPlaced } from './messages.ts'
+import type { Bench, Part } from './part.ts'
 import { installPeers, versionOf } from './sides/peers.ts'
 import { powertools } from './sides/powertools.ts'
 
-const ROUNDS = 7
-const COUNT = 20_000
+export const redis: Part = {
+  name: 'redis',
+  about: 'leased messages on Redis / SET NX and DEL by hand, and AWS Powertools',
+  needs: ['redis'],
+  run,
+}
+
 const IN_FLIGHT = 64
 /** So that hapax and Redis work at the same time. */
 const GROUPS = 4
@@ -18,32 +24,34 @@ const DAY_MS = 86_400_000
 
 type Orders = ReturnType<typeof messages>
 
-/** The Redis store beside what one would write by hand, and beside another library. */
-export async function benchRedis(url: string): Promise<void> {
-  const client = new Redis(url)
+async function run(bench: Bench): Promise<void> {
+  const client = new Redis(bench.url('redis'))
   const prefix = 'bench:'
-  const store = redis({ client, prefix })
+  const store = redisStore({ client, prefix })
   const hapax = createHapax({ store, source: '/bench', logger: silentLogger })
   heading(`Redis, ${IN_FLIGHT} in flight`)
-  const bare = (): Promise<number> => inFlight((order) => byHand(client, prefix, order))
-  await measure('claim and settle / SET NX and DEL', () => inFlight((order) => byStore(store, order)), bare, 0.6)
+  const bare = inFlight(bench, (order) => byHand(client, prefix, order))
+  const byStoreAlone = inFlight(bench, (order) => byStore(store, order))
+  report('claim and settle / SET NX and DEL', await sideBySide(bench.rounds, byStoreAlone, bare), 0.6)
   const sms = hapax.leased('one', { retentionMs: DAY_MS, concurrency: IN_FLIGHT }).on(OrderPlaced, async () => {})
-  await measure('handle() / SET NX and DEL', () => inFlight((order) => sms.handle(order)), bare, 0.6)
+  const handled = inFlight(bench, (order) => sms.handle(order))
+  report('handle() / SET NX and DEL', await sideBySide(bench.rounds, handled, bare), 0.6)
   await beside(
-    url,
+    bench,
     hapax.leased('many', { retentionMs: DAY_MS, concurrency: 100 }).on(OrderPlaced, async () => {}),
   )
   await remove(client, prefix)
   client.disconnect()
 }
 
-function measure(name: string, ours: () => Promise<number>, other: () => Promise<number>, aim: number): Promise<void> {
-  return sideBySide(ROUNDS, ours, other).then((measured) => report(name, measured, aim))
-}
+const countOf = (bench: Bench): number => bench.size(20_000, 4_000)
 
-async function inFlight(work: (order: Orders[number]) => Promise<unknown>): Promise<number> {
-  await loops(IN_FLIGHT, messages(COUNT), work)
-  return COUNT
+function inFlight(bench: Bench, work: (order: Orders[number]) => Promise<unknown>): () => Promise<number> {
+  const count = countOf(bench)
+  return async () => {
+    await loops(IN_FLIGHT, messages(count), work)
+    return count
+  }
 }
 
 /** What one would write without a library: nobody else gets the key meanwhile. */
@@ -63,27 +71,25 @@ async function byStore(store: ClaimStore, { id, source, type, data }: Orders[num
 }
 
 async function beside(
-  url: string,
+  bench: Bench,
   sms: { handleMany(messages: Orders): Promise<readonly { readonly status: string }[]> },
 ): Promise<void> {
   if (!installPeers()) return
-  const peer = await powertools<Orders[number]>(url, async (): Promise<Order | undefined> => undefined)
+  const peer = await powertools<Orders[number]>(bench.url('redis'), async (): Promise<Order | undefined> => undefined)
   const name = '@aws-lambda-powertools/idempotency'
-  await measure(
-    `${name} ${versionOf(name)}`,
+  const measured = await sideBySide(
+    bench.rounds,
     async () => {
-      await loops(GROUPS, chunks(messages(COUNT), 100), async (group) => {
+      await loops(GROUPS, chunks(messages(countOf(bench)), 100), async (group) => {
         const outcomes = await sms.handleMany(group)
         if (outcomes.some(({ status }) => status !== 'processed')) throw new Error('expected fresh messages')
       })
-      return COUNT
+      return countOf(bench)
     },
-    () => inFlight((order) => peer.handle(order)),
-    5,
+    inFlight(bench, (order) => peer.handle(order)),
   )
-  console.log(
-    `  hapax: handleMany in groups of 100, ${GROUPS} at a time\n  ${name}: makeIdempotent, ${IN_FLIGHT} in flight`,
-  )
+  const note = `handleMany in groups of 100, ${GROUPS} at a time; makeIdempotent, ${IN_FLIGHT} in flight`
+  report(`handleMany / ${name} ${versionOf(name)}`, measured, undefined, { note })
   peer.close()
 }
 

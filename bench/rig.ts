@@ -5,8 +5,6 @@ import { type Backlog, fillInbox } from './backlog.ts'
 import type { Taken, Timed } from './measure.ts'
 
 export const CONSUMER = 'bench'
-/** One call after the other, in groups: what the engine itself costs is seen best. */
-export const GROUPS = { group: { size: 100 }, concurrency: 4 } as const
 
 export const Counted = defineMessage<number>('counted')
 

@@ -4,35 +4,41 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { createHapax, silentLogger } from 'hapax'
-import { sqlite } from 'hapax/sqlite'
-import { chunks, heading, type Measured, report, sideBySide } from './measure.ts'
+import { sqlite as sqliteStore } from 'hapax/sqlite'
+import { chunks, heading, report, sideBySide } from './measure.ts'
 import { messages, type Order, OrderPlaced } from './messages.ts'
+import type { Bench, Part } from './part.ts'
 
-const ROUNDS = 5
+export const sqlite: Part = {
+  name: 'sqlite',
+  about: 'transactions on SQLite (synchronous FULL) / a bare loop on node:sqlite',
+  needs: [],
+  run,
+}
+
 const EFFECTS = 'create table effects (id text not null, amount integer not null) strict'
 const INSERT_EFFECT = 'insert into effects (id, amount) values (?, ?)'
 
-/** Compares hapax on SQLite (synchronous FULL) with a bare loop on `node:sqlite`. */
-export async function benchSqlite(): Promise<void> {
+async function run(bench: Bench): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), 'hapax-bench-'))
   try {
-    const store = sqlite({ path: join(folder, 'hapax.db') })
+    const store = sqliteStore({ path: join(folder, 'hapax.db') })
     const hapax = createHapax({ store, source: '/bench', logger: silentLogger })
     await hapax.migrate()
     await hapax.transaction((tx) => tx.query(EFFECTS))
     const bare = openBare(join(folder, 'bare.db'))
     heading('SQLite (WAL, synchronous FULL)')
     for (const [size, count] of [
-      [1, 2000],
-      [100, 30_000],
+      [1, bench.size(2000, 300)],
+      [100, bench.size(30_000, 8000)],
     ] as const) {
       const consumer = hapax
         .consumer(size === 1 ? 'billing' : 'grouped', { group: { size } })
         .on(OrderPlaced, async (order, ctx) => {
           await ctx.tx.query(INSERT_EFFECT, [order.orderId, order.amount])
         })
-      const measured: Measured = await sideBySide(
-        ROUNDS,
+      const measured = await sideBySide(
+        bench.rounds,
         async () => {
           for (const group of chunks(messages(count), size)) await consumer.handleMany(group)
           return count
@@ -42,7 +48,8 @@ export async function benchSqlite(): Promise<void> {
           return count
         },
       )
-      report(size === 1 ? 'one transaction per message / bare loop' : `group of ${size} / bare loop`, measured, 0.9)
+      if (size === 1) report('one transaction per message / bare loop', measured, 0.9)
+      else report(`group of ${size} / bare loop`, measured, 0.8)
     }
     await hapax.close()
   } finally {

@@ -5,21 +5,14 @@ import { once } from 'node:events'
 import { constants } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { neededServers, serverVariables } from '../test/support/servers.ts'
+import { services as all } from './services/all.ts'
 import { canInstall, install } from './services/apt.ts'
 import { composeAnswers, composeLaunch } from './services/compose.ts'
 import { type Keeper, keep, newDirectory, release, untilReady } from './services/instance.ts'
-import { kafka } from './services/kafka.ts'
 import type { Order } from './services/keeper.ts'
-import { mariadb } from './services/mariadb.ts'
-import { nats } from './services/nats.ts'
 import { pgbouncer } from './services/pgbouncer.ts'
 import { freePort } from './services/port.ts'
-import { postgres } from './services/postgres.ts'
-import { rabbitmq } from './services/rabbitmq.ts'
-import { redis } from './services/redis.ts'
 import type { Installation, Service } from './services/service.ts'
-
-const all: Service[] = [postgres, mariadb, redis, rabbitmq, nats, kafka]
 
 /** How a server is provided. */
 type Origin = { how: 'given'; url: string } | { how: 'private'; installation: Installation } | { how: 'compose' }

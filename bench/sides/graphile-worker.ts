@@ -34,6 +34,7 @@ export async function graphileWorker(url: string, pool: pg.Pool): Promise<Conten
   await runMigrations({ preset })
   return {
     name: 'graphile-worker',
+    how: '',
     settings: JSON.stringify(SETTINGS),
     async fill(effects) {
       await pool.query('truncate graphile_worker._private_jobs, graphile_worker._private_job_queues')

@@ -36,13 +36,19 @@ export function pgBoss(url: string, pool: pg.Pool): Promise<Contender> {
     batchSize: 100,
     fetchers: 4,
     write: oneByOne,
-    how: 'one INSERT per job',
+    how: '',
   })
 }
 
 /** The same with larger fetches and one INSERT for all jobs of a fetch. */
 export function pgBossBulk(url: string, pool: pg.Pool): Promise<Contender> {
-  return fetching(url, pool, { queue: 'bulk', batchSize: 500, fetchers: 4, write: atOnce, how: 'one INSERT per fetch' })
+  return fetching(url, pool, {
+    queue: 'bulk',
+    batchSize: 500,
+    fetchers: 4,
+    write: atOnce,
+    how: ', one INSERT per fetch',
+  })
 }
 
 interface Fetching {
@@ -92,7 +98,8 @@ async function fetching(
 
   return {
     name: 'pg-boss',
-    settings: `fetch ${batchSize} x ${fetchers} at a time, ${how}, fetch, INSERT and complete in one transaction, queue in its own partition`,
+    how,
+    settings: `fetch ${batchSize} x ${fetchers} at a time, fetch, INSERT and complete in one transaction, queue in its own partition`,
     async fill(effects) {
       await boss.deleteAllJobs(queue)
       await boss.insert(

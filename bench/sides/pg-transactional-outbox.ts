@@ -55,6 +55,7 @@ export async function pgTransactionalOutbox(url: string, pool: pg.Pool): Promise
   const strategies = { messageProcessingTransactionLevelStrategy: () => IsolationLevel.ReadCommitted }
   return {
     name: 'pg-transactional-outbox',
+    how: '',
     settings: `inbox, polling, parallel messages, read committed, ${JSON.stringify(SETTINGS)}`,
     async fill(effects) {
       await pool.query('truncate bench_pto.inbox')

@@ -7,6 +7,8 @@ export interface Effect {
 /** One way of working with a library, hapax or another one. */
 export interface Contender {
   readonly name: string
+  /** What it does beside others of its name, for the report. */
+  readonly how: string
   /** What it runs with, for the report. */
   readonly settings: string
   /** Empties its tables and fills its queue; not timed. */

@@ -1,6 +1,6 @@
 import type { ServerName } from '../../test/support/servers.ts'
 
-/** A server that tests use. To add one: a file of this shape, its entry in services.ts and servers.ts, its service in compose.yaml. */
+/** A server that tests use. To add one: a file of this shape, its entry in all.ts and servers.ts, its service in compose.yaml. */
 export interface Service {
   /** How people call it. */
   readonly title: string

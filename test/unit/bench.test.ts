@@ -1,0 +1,34 @@
+import { describe, expect, it } from 'vitest'
+import { benchFor, choose, type Part } from '../../bench/part.ts'
+import { parts } from '../../bench/parts.ts'
+
+describe('parts of the benchmark', () => {
+  it('are all chosen where none is named', () => {
+    expect(choose(parts, []).map(({ part }) => part)).toEqual(parts)
+  })
+
+  it('run with all of their sections, or with those that are named', () => {
+    expect(wanted(['growth'])).toEqual(['calls', 'held'])
+    expect(wanted(['growth/held'])).toEqual(['held'])
+    expect(wanted(['growth/held', 'growth'])).toEqual(['calls', 'held'])
+  })
+
+  it('are refused with a list when unknown', () => {
+    expect(() => choose(some, ['growth/hold'])).toThrow(
+      "expected parts among sqlite, growth, growth/calls, growth/held, got 'growth/hold'",
+    )
+  })
+})
+
+const some: readonly Part[] = [
+  { name: 'sqlite', about: '', needs: [], run: async () => {} },
+  { name: 'growth', about: '', needs: [], sections: ['calls', 'held'], run: async () => {} },
+]
+
+function wanted(words: readonly string[]): readonly string[] {
+  const [choice] = choose(some, words)
+  if (choice === undefined) throw new Error('expected a part')
+  expect(choice.part.name).toBe('growth')
+  const bench = benchFor(choice, true, () => '')
+  return (choice.part.sections ?? []).filter((section) => bench.wants(section))
+}
