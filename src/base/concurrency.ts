@@ -39,12 +39,12 @@ export class Activity {
 
 /** Runs `work` for every item, at most `limit` at a time. After a rejection no further item is begun. */
 export async function inParallel<T>(
-  items: readonly T[],
+  items: Iterable<T>,
   limit: number,
   work: (item: T, index: number) => Promise<void>,
 ): Promise<void> {
   // One iterator for all lanes: each takes the next item that no other has begun.
-  const left = items.entries()
+  const left = numbered(items)
   let failing = false
   const lane = async (): Promise<void> => {
     for (const [index, item] of left) {
@@ -57,10 +57,14 @@ export async function inParallel<T>(
       }
     }
   }
-  if (items.length === 1) return lane()
-  const lanes = await Promise.allSettled(Array.from({ length: Math.min(limit, items.length) }, lane))
+  const lanes = await Promise.allSettled(Array.from({ length: limit }, lane))
   const failed = lanes.find((each) => each.status === 'rejected')
   if (failed) throw failed.reason
+}
+
+function* numbered<T>(items: Iterable<T>): Generator<readonly [number, T]> {
+  let index = 0
+  for (const item of items) yield [index++, item]
 }
 
 /** A number of places, shared by everything that asks for one. */
@@ -77,6 +81,11 @@ export class Semaphore {
 
   get free(): boolean {
     return this.#free > 0
+  }
+
+  /** How many places are free. */
+  get room(): number {
+    return this.#free
   }
 
   /** Takes a place that is free. */

@@ -124,13 +124,21 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
     const entries = Array.from(messages, (message) => this.#entry(message))
     this.#turns.refuseNested(entries.map(({ stored }) => stored))
     const unique = distinct(entries)
-    const results: (readonly Outcome[])[] = []
-    await inParallel(inGroups(unique, CLAIMED_TOGETHER), GROUPS_AT_ONCE, async (group, index) => {
-      results[index] = await this.#group(group, signal)
-    })
-    const [first, ...others] = results
-    const outcomes = first !== undefined && others.length === 0 ? first : results.flat()
+    const outcomes = await this.#inGroups(unique, signal)
     return allOutcomes(entries, unique, outcomes, (stored, before) => this.#work.takenBefore(stored, before))
+  }
+
+  async #inGroups(entries: readonly Received[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
+    if (entries.length <= CLAIMED_TOGETHER) return this.#group(entries, signal)
+    const results: (readonly Outcome[])[] = []
+    await inParallel(
+      inGroups(entries, () => CLAIMED_TOGETHER),
+      GROUPS_AT_ONCE,
+      async (group, index) => {
+        results[index] = await this.#group(group, signal)
+      },
+    )
+    return results.flat()
   }
 
   /** The types that this consumer handles. */
@@ -144,9 +152,7 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
   }
 
   /** One by one, so that each is acknowledged as soon as it is done. Claims made in the same moment share a request anyway. */
-  get groupSize(): number {
-    return 1
-  }
+  readonly groups: Fed['groups'] = { size: 1, next: () => 1 }
 
   /** Always false: without an inbox there is no order. */
   get ordered(): boolean {

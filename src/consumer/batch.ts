@@ -37,12 +37,13 @@ export async function allOutcomes(
   return results
 }
 
-/** Groups of at most this size, in the same order. */
-export function inGroups<T>(items: readonly T[], size: number): readonly (readonly T[])[] {
-  if (items.length <= size) return items.length === 0 ? [] : [items]
-  const groups: T[][] = []
-  for (let start = 0; start < items.length; start += size) groups.push(items.slice(start, start + size))
-  return groups
+/** Groups of at most this size, in the same order. The size is asked for each group as it is taken, because it may change. */
+export function* inGroups<T>(items: readonly T[], size: () => number): Generator<readonly T[]> {
+  for (let start = 0; start < items.length; ) {
+    const end = start + size()
+    yield start === 0 && end >= items.length ? items : items.slice(start, end)
+    start = end
+  }
 }
 
 /** Outcomes that are known, by what they are the outcomes of. */

@@ -27,6 +27,7 @@ import type { Engine } from '../transaction/index.ts'
 import { allOutcomes, distinct, inGroups, Outcomes } from './batch.ts'
 import { Taker } from './direct.ts'
 import { Recorder } from './failures.ts'
+import { GroupSize } from './group-size.ts'
 import { type Job, prepareJob, type Registered, Registry } from './handlers.ts'
 import { Turns } from './one-at-a-time.ts'
 import { type ConsumerOptions, type ConsumerSettings, consumerSettings, refuseDisabled } from './options.ts'
@@ -39,7 +40,7 @@ export interface Fed {
   /** The types that it handles, and `OTHERS` if it handles unknown ones. */
   readonly served: readonly string[]
   /** How many messages may be handed over together. */
-  readonly groupSize: number
+  readonly groups: Pick<GroupSize, 'size' | 'next'>
   /** Whether messages of one key take effect in their order. */
   readonly ordered: boolean
   readonly settings: Pick<ConsumerSettings, 'receive' | 'timeoutMs' | 'retentionMs'>
@@ -80,6 +81,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
   readonly #inbox: StoredWork
   readonly #leased: boolean
   readonly #turns: Turns
+  readonly #groups: GroupSize
   #lastStored: Promise<unknown> = Promise.resolve()
 
   /** Made by `hapax.consumer`, and by `hapax.leased`, which passes its own way to work stored rows. */
@@ -96,10 +98,12 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     this.#registry = new Registry(name, this.#settings.retry, unknown)
     this.#turns = new Turns(name)
     this.#recorder = new Recorder(engine, name, this.#settings, this.#registry)
-    this.#taker = new Taker(engine, name, this.#settings, this.#recorder)
     this.#leased = leased !== undefined
-    const [settings, recorder, registry] = [this.#settings, this.#recorder, this.#registry]
-    const parts = { engine, consumer: name, settings, recorder, registry }
+    // What runs under a lease shares no transaction.
+    this.#groups = new GroupSize(this.#leased ? 1 : this.#settings.groupSize)
+    const [settings, recorder, registry, groups] = [this.#settings, this.#recorder, this.#registry, this.#groups]
+    const parts = { engine, consumer: name, settings, recorder, registry, groups }
+    this.#taker = new Taker(parts)
     this.#inbox = leased?.(parts) ?? new InboxWork(parts)
   }
 
@@ -115,6 +119,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
 
   /** Registers a handler that takes the messages of a group as one array. */
   onMany<In, Out>(type: MessageType<In, Out>, handler: ManyHandler<Out, Tx>, options: HandlerOptions = {}): this {
+    this.#groups.forMany()
     return this.#register({
       kind: 'many',
       retry: this.#registry.retry(options),
@@ -177,16 +182,20 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     const entries = Array.from(messages, (message) => this.#entry(message))
     this.#turns.refuseNested(entries.map(storedOf))
     const unique = distinct(entries)
-    const storing = this.#settings.receive === 'store'
-    const groups = inGroups(unique, storing ? STORE_SIZE : this.groupSize)
-    const results: (readonly Outcome[])[] = []
-    await inParallel(groups, this.ordered ? 1 : (this.#settings.concurrency ?? CONCURRENCY), async (group, index) => {
-      results[index] = await this.#group(group, signal)
-    })
-    const [first, ...others] = results
-    const outcomes = first !== undefined && others.length === 0 ? first : results.flat()
+    const outcomes = await this.#inGroups(unique, signal)
     await this.#warnIfUnserved(unique, outcomes)
     return allOutcomes(entries, unique, outcomes, (stored, before) => this.#recorder.taken(stored, before))
+  }
+
+  async #inGroups(entries: readonly Received[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
+    const size = (): number => (this.#settings.receive === 'store' ? STORE_SIZE : this.#groups.size)
+    if (entries.length <= size()) return this.#group(entries, signal)
+    const concurrency = this.ordered ? 1 : (this.#settings.concurrency ?? CONCURRENCY)
+    const results: (readonly Outcome[])[] = []
+    await inParallel(inGroups(entries, size), concurrency, async (group, index) => {
+      results[index] = await this.#group(group, signal)
+    })
+    return results.flat()
   }
 
   /** A stored message needs a worker. Applications that only call `handle` may not have one, and would wait for ever. */
@@ -207,10 +216,8 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
   }
 
   /** How many messages may share a transaction. */
-  get groupSize(): number {
-    const { groupSize } = this.#settings
-    if (groupSize !== undefined) return groupSize
-    return [...this.#handlers.values()].some((handler) => handler.kind === 'many') ? 100 : 1
+  get groups(): GroupSize {
+    return this.#groups
   }
 
   /** How many transactions it may run at once. Undefined: as many as the pool of connections allows. */

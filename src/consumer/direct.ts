@@ -1,7 +1,8 @@
-import { asError, present } from '../base/index.ts'
+import { asError, isHapaxError, present } from '../base/index.ts'
 import type { Outcome, Receipt, UnitEnd } from '../contracts/index.ts'
-import { Attempt, type Engine, type Running, type UnitSettings } from '../transaction/index.ts'
+import { Attempt, type Attempted, type Engine, type Running, type UnitSettings } from '../transaction/index.ts'
 import type { Recorder } from './failures.ts'
+import { type GroupSize, sharing } from './group-size.ts'
 import { callHandlers, type Job, smaller } from './handlers.ts'
 import type { ConsumerSettings } from './options.ts'
 import { ref } from './reporter.ts'
@@ -19,6 +20,21 @@ interface FailedGroup {
   readonly tokens: ReadonlySet<string>
 }
 
+/** A part of a group that failed. */
+interface Part {
+  readonly settings: UnitSettings
+  readonly group: FailedGroup | undefined
+}
+
+/** What a taker needs of its consumer. */
+interface TakerParts<Tx> {
+  readonly engine: Engine<Tx>
+  readonly consumer: string
+  readonly settings: ConsumerSettings
+  readonly recorder: Recorder<Tx>
+  readonly groups: GroupSize
+}
+
 /**
  * Takes deliveries directly: inserts the receipts, calls the handlers, and commits both together. The receipts come first, because a
  * second delivery of the same message then waits at the unique key until this one has committed or rolled back.
@@ -29,36 +45,59 @@ export class Taker<Tx> {
   readonly #settings: ConsumerSettings
   readonly #recorder: Recorder<Tx>
 
-  constructor(engine: Engine<Tx>, consumer: string, settings: ConsumerSettings, recorder: Recorder<Tx>) {
+  readonly #groups: GroupSize
+
+  constructor({ engine, consumer, settings, recorder, groups }: TakerParts<Tx>) {
     this.#engine = engine
     this.#consumer = consumer
     this.#settings = settings
     this.#recorder = recorder
+    this.#groups = groups
   }
 
-  /** Processes distinct messages in one transaction. When one of them fails, the group is tried again in smaller ones. */
-  async take(
-    jobs: readonly Job<Tx>[],
-    signal: AbortSignal | undefined,
-    settings: UnitSettings = this.#settings,
-    group?: FailedGroup,
-  ): Promise<readonly Outcome[]> {
+  /** Processes distinct messages in one transaction, apart from those whose handlers may not share one yet. */
+  async take(jobs: readonly Job<Tx>[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
+    if (jobs.length === 1 || jobs.every(({ handler }) => this.#groups.mayShare(handler)))
+      return this.#take(jobs, signal)
+    const outcomes: Outcome[] = []
+    for (const part of sharing(jobs, ({ handler }) => this.#groups.mayShare(handler))) {
+      outcomes.push(...(await this.#take(part, signal)))
+    }
+    return outcomes
+  }
+
+  /** Processes messages in one transaction. When one of them fails, the group is tried again in smaller ones. */
+  async #take(jobs: readonly Job<Tx>[], signal: AbortSignal | undefined, part?: Part): Promise<readonly Outcome[]> {
     const started = this.#engine.clock.monotonic()
     const messages = jobs.map((job) => job.stored)
     const consumer = this.#consumer
-    const attempt = new Attempt<Tx, readonly Found[]>(this.#engine, settings, {
+    const group = part?.group
+    const attempt = new Attempt<Tx, readonly Found[]>(this.#engine, part?.settings ?? this.#settings, {
       opening: (token) => ({ kind: 'take', consumer, token, messages }),
       body: (running) => this.#body(jobs, running, group),
       onUnknown: () => this.#engine.events.emit('commit-unknown', () => ({ consumer, messages: messages.map(ref) })),
+      mostConflicts: this.#groups.mostConflicts(jobs.length),
       signal,
     })
-    const attempted = await attempt.run()
+    const attempted = await (part === undefined ? this.#watched(jobs, attempt) : attempt.run())
     if (attempted.kind === 'done') return this.#finish(jobs, attempted.value, started, group)
-    if (jobs.length > 1 && attempted.kind !== 'lost') return this.#smaller(jobs, signal, attempted, group)
+    if (jobs.length > 1 && !isGone(attempted)) return this.#smaller(jobs, signal, attempted, group)
     const only = present(jobs[0], 'a message to take')
     if (attempted.kind === 'failed') return [await this.#failed(only, attempted.error, attempted.tokens)]
     if (attempted.kind === 'refused') return [await this.#recorder.unstorable(only.stored, attempted.error)]
     return jobs.map((job) => this.#recorder.putBack(job.stored, attempted.kind, attempted.error))
+  }
+
+  async #watched<T>(jobs: readonly Job<Tx>[], attempt: Attempt<Tx, T>): Promise<Attempted<T>> {
+    let kind: Attempted<T>['kind'] | undefined
+    try {
+      const attempted = await attempt.run()
+      kind = attempted.kind
+      return attempted
+    } finally {
+      if (kind === 'done') this.#groups.committed(jobs, attempt)
+      else this.#groups.failed()
+    }
   }
 
   /** Calls the handlers of messages that have no receipt yet. Runs again, from the beginning, if the transaction is repeated. */
@@ -114,7 +153,7 @@ export class Taker<Tx> {
   async #smaller(
     jobs: readonly Job<Tx>[],
     signal: AbortSignal | undefined,
-    attempted: { kind: 'busy' | 'refused' } | ({ kind: 'failed' } & FailedGroup),
+    attempted: { kind: 'busy' | 'refused' | 'lost' } | ({ kind: 'failed' } & FailedGroup),
     outer: FailedGroup | undefined,
   ): Promise<readonly Outcome[]> {
     const failed = attempted.kind === 'failed'
@@ -124,7 +163,7 @@ export class Taker<Tx> {
     const settings = patient ? this.#settings : { ...this.#settings, lockTimeoutMs: 1 }
     const group = failed ? { ...attempted, tokens: new Set([...attempted.tokens, ...(outer?.tokens ?? [])]) } : outer
     const outcomes: Outcome[] = []
-    for (const part of smaller(jobs)) outcomes.push(...(await this.take(part, signal, settings, group)))
+    for (const part of smaller(jobs)) outcomes.push(...(await this.#take(part, signal, { settings, group })))
     return outcomes
   }
 
@@ -137,6 +176,17 @@ export class Taker<Tx> {
     this.#engine.events.emit('rolled-back', () => ({ consumer: this.#consumer, message: ref(job.stored), error }))
     return outcome('rolled-back', error)
   }
+}
+
+/** Whether a transaction is gone for a reason that smaller ones would meet as well. */
+export function isGone({
+  kind,
+  error,
+}: {
+  readonly kind: 'failed' | 'busy' | 'lost' | 'refused'
+  readonly error: unknown
+}): boolean {
+  return kind === 'lost' && !isHapaxError(error, 'transaction-conflict')
 }
 
 const PROCESSED = outcome('processed')

@@ -14,8 +14,11 @@ import type { MissingId } from '../message/index.ts'
 
 /** How messages share transactions. */
 interface GroupOptions {
-  /** How many messages that have arrived may share one transaction. @default 1, or 100 with `onMany` */
-  readonly size: number
+  /**
+   * How many messages that have arrived may share one transaction. `1` gives every message its own.
+   * @default as many as take about 50 ms: at most 100, or 500 with `onMany`; one at a time after failures
+   */
+  readonly size?: number
   /**
    * Calls the handlers of a group at the same time, on its one transaction, instead of one after the other. Much faster where
    * the client sends statements ahead (`new pg.Pool({ pipeline: true })`). Only for handlers that do not read, in order to
@@ -42,7 +45,7 @@ export interface ConsumerOptions<Unknown = never> {
    * @default 'none'
    */
   readonly order?: 'none' | 'wait' | 'skip'
-  /** How messages share transactions. @default one transaction per message */
+  /** How messages share transactions. @default as many as take about 50 ms share one */
   readonly group?: GroupOptions
   /**
    * What a failing handler leads to: `store` keeps the message in the inbox and acknowledges it, the database is then the
@@ -51,7 +54,10 @@ export interface ConsumerOptions<Unknown = never> {
   readonly onError?: 'store' | 'rollback'
   /** How many transactions this process runs at once. @default 10, or what the pool of connections allows */
   readonly concurrency?: number
-  /** How long a handler, or a group's handlers together, may take. @default 30_000 */
+  /**
+   * How long a handler, or a group's handlers together, may take. A group that takes longer runs once more, one message at a time.
+   * @default 30_000
+   */
   readonly timeoutMs?: number
   /**
    * How long to wait for a message that another process is working on.
@@ -81,7 +87,7 @@ export interface ConsumerOptions<Unknown = never> {
   readonly isolation?: Isolation
 }
 
-/** The options with every default filled in. `groupSize` undefined: 1, or 100 with `onMany`. */
+/** The options with every default filled in. `groupSize` undefined: see `GroupSize`. */
 export interface ConsumerSettings {
   readonly enabled: boolean
   readonly receive: 'direct' | 'store'
@@ -136,7 +142,7 @@ export function consumerSettings(options: ConsumerOptions<object>, parallelWrite
     enabled: flag('enabled', options.enabled, true),
     receive: oneOf('receive', ['direct', 'store'], options.receive, order === 'none' ? 'direct' : 'store'),
     order,
-    groupSize: group && groupSize(group.size),
+    groupSize: group?.size === undefined ? undefined : positiveInteger('group.size', group.size, 1),
     together: together(group, order),
     onError: oneOf('onError', ['store', 'rollback'], options.onError, 'store'),
     concurrency: concurrency === undefined ? undefined : positiveInteger('concurrency', concurrency, 1),
@@ -150,11 +156,6 @@ export function consumerSettings(options: ConsumerOptions<object>, parallelWrite
     retentionMs: retention(options),
     isolation: isolationOption(isolation),
   })
-}
-
-function groupSize(size: number): number {
-  if (size === undefined) expected('group.size', 'a positive integer', size)
-  return positiveInteger('group.size', size, 1)
 }
 
 function together(group: GroupOptions | undefined, order: ConsumerSettings['order']): boolean {

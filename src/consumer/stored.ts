@@ -1,7 +1,9 @@
 import { asError, isHapaxError, isRefusal } from '../base/index.ts'
 import type { InboxRow, Outcome, UnitEnd } from '../contracts/index.ts'
-import { Attempt, type Engine, type Running } from '../transaction/index.ts'
+import { Attempt, type Attempted, type Engine, type Running } from '../transaction/index.ts'
+import { isGone } from './direct.ts'
 import { isFeared, type Recorder } from './failures.ts'
+import { type GroupSize, sharing } from './group-size.ts'
 import type { Registry } from './handlers.ts'
 import { callHandlers, type Job, prepareJob, smaller } from './handlers.ts'
 import type { ConsumerSettings } from './options.ts'
@@ -22,6 +24,8 @@ interface Ours {
   claimed: ReadonlyMap<string, InboxRow>
   /** Settled by an earlier transaction whose commit was unknown at first, and turned out to have happened. */
   readonly settled: Map<string, InboxRow>
+  /** What the last transaction has called. */
+  jobs: readonly Job<unknown>[]
 }
 
 /** How the transaction of some rows ended, if it did not fail. */
@@ -31,6 +35,8 @@ type Ended =
   | { readonly kind: 'undecodable'; readonly error: unknown }
   /** Rows that have ended their process too often; nothing was kept. */
   | { readonly kind: 'crash-loop'; readonly rows: readonly InboxRow[] }
+  /** Some of the rows have to run by themselves; nothing was kept. */
+  | { readonly kind: 'apart'; readonly rows: readonly InboxRow[] }
 
 /** Works the stored rows of a consumer, in a transaction or under a lease. */
 export interface StoredWork {
@@ -44,6 +50,7 @@ export interface StoredWorkParts<Tx> {
   readonly settings: ConsumerSettings
   readonly recorder: Recorder<Tx>
   readonly registry: Pick<Registry<Tx>, 'handlerOf'>
+  readonly groups: GroupSize
 }
 
 /**
@@ -56,30 +63,42 @@ export class InboxWork<Tx> {
   readonly #settings: ConsumerSettings
   readonly #recorder: Recorder<Tx>
   readonly #registry: Pick<Registry<Tx>, 'handlerOf'>
+  readonly #groups: GroupSize
 
-  constructor({ engine, consumer, settings, recorder, registry }: StoredWorkParts<Tx>) {
+  constructor({ engine, consumer, settings, recorder, registry, groups }: StoredWorkParts<Tx>) {
     this.#engine = engine
     this.#consumer = consumer
     this.#settings = settings
     this.#recorder = recorder
     this.#registry = registry
+    this.#groups = groups
   }
 
   /**
    * Runs the handlers of these rows in one transaction; when one of them fails, in smaller ones. A row without an outcome was
    * settled or locked by another worker, or stands behind another message of its key.
    */
-  async work(seqs: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, Outcome>> {
+  work(seqs: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, Outcome>> {
+    return this.#work(seqs, signal, 'whole')
+  }
+
+  /** `part`: the rows belong to a group that failed, from which the size of groups was learnt already. */
+  async #work(
+    seqs: readonly string[],
+    signal: AbortSignal | undefined,
+    group: 'whole' | 'part',
+  ): Promise<ReadonlyMap<string, Outcome>> {
     const started = this.#engine.clock.monotonic()
-    const ours: Ours = { claimed: new Map(), settled: new Map() }
+    const ours: Ours = { claimed: new Map(), settled: new Map(), jobs: [] }
     const attempt = new Attempt<Tx, Ended>(this.#engine, this.#settings, {
       // After an unknown commit the old transaction may still hold the row. When it has ended, the row shows how.
       opening: (_token, resolving) => ({ kind: 'claim', seqs, locked: resolving ? 'wait' : 'skip' }),
       body: (running) => this.#body(running, ours),
       onUnknown: () => this.#unknown([...ours.claimed.values()]),
+      mostConflicts: this.#groups.mostConflicts(seqs.length),
       signal,
     })
-    const attempted = await attempt.run()
+    const attempted = await (group === 'part' ? attempt.run() : this.#watched(attempt, ours))
     if (attempted.kind === 'refused') return this.#oneByOne(seqs, attempted.error, signal)
     const claimed = [...ours.claimed.values()]
     const outcomes =
@@ -88,6 +107,19 @@ export class InboxWork<Tx> {
         : await this.#failed(claimed, attempted, signal)
     if (ours.settled.size === 0) return outcomes
     return new Map([...outcomes, ...this.#processed([...ours.settled.values()], started)])
+  }
+
+  /** Learns from a group how large groups may be. */
+  async #watched(attempt: Attempt<Tx, Ended>, ours: Ours): Promise<Attempted<Ended>> {
+    let failed = true
+    try {
+      const attempted = await attempt.run()
+      failed = attempted.kind !== 'done' || attempted.value.kind === 'undecodable'
+      if (!failed && ours.jobs.length > 0) this.#groups.committed(ours.jobs, attempt)
+      return attempted
+    } finally {
+      if (failed) this.#groups.failed()
+    }
   }
 
   /** One row cannot be read, for example because it exceeds the largest packet of the server. It must not stop the others. */
@@ -101,7 +133,7 @@ export class InboxWork<Tx> {
     let unread: unknown
     for (const each of seqs) {
       try {
-        for (const [seq, result] of await this.work([each], signal)) outcomes.set(seq, result)
+        for (const [seq, result] of await this.#work([each], signal, 'part')) outcomes.set(seq, result)
       } catch (thrown) {
         if (!isRefusal(thrown)) throw thrown
         unread = thrown
@@ -117,6 +149,7 @@ export class InboxWork<Tx> {
     for (const [seq, row] of ours.claimed) if (resolving && !unit.present.has(seq)) ours.settled.set(seq, row)
     ours.claimed = unit.claimed
     if (unit.claimed.size === 0) return { value: { kind: 'processed' }, writes: undefined }
+    ours.jobs = []
     const rows = [...unit.claimed.values()]
     const looping = rows.filter((row) => row.crashes >= MAX_CRASHES)
     if (looping.length > 0) return { value: { kind: 'crash-loop', rows: looping }, writes: undefined }
@@ -126,7 +159,17 @@ export class InboxWork<Tx> {
     } catch (error) {
       return { value: { kind: 'undecodable', error }, writes: undefined }
     }
+    if (jobs.length > 1 && !jobs.every((job) => this.#mayShare(job.row))) {
+      return { value: { kind: 'apart', rows }, writes: undefined }
+    }
+    ours.jobs = jobs
     return { value: { kind: 'processed' }, writes: await run((scope) => callHandlers(jobs, scope)) }
+  }
+
+  /** A message that has failed before may fail again, and would make the others run once more. */
+  #mayShare({ message, attempts }: InboxRow): boolean {
+    if (!this.#groups.automatic) return true
+    return attempts === 0 && this.#groups.mayShare(this.#registry.handlerOf(message.type))
   }
 
   async #job(row: InboxRow): Promise<InboxJob<Tx>> {
@@ -145,6 +188,13 @@ export class InboxWork<Tx> {
     if (ended.kind === 'processed') return this.#processed(rows, started)
     if (ended.kind === 'undecodable') return this.#failed(rows, { kind: 'failed', error: ended.error }, signal)
     const outcomes = new Map<string, Outcome>()
+    if (ended.kind === 'apart') {
+      for (const part of sharing(ended.rows, (row) => this.#mayShare(row))) {
+        const seqs = part.map(({ seq }) => seq)
+        for (const [seq, result] of await this.work(seqs, signal)) outcomes.set(seq, result)
+      }
+      return outcomes
+    }
     for (const row of ended.rows) outcomes.set(row.seq, await this.#recorder.crashed(row))
     return outcomes
   }
@@ -166,7 +216,7 @@ export class InboxWork<Tx> {
     signal: AbortSignal | undefined,
   ): Promise<ReadonlyMap<string, Outcome>> {
     const broken = kind === 'failed' && isHapaxError(error, 'broken-atomicity')
-    if (rows.length > 1 && kind !== 'lost' && !broken) return this.#smaller(rows, asError(error), signal)
+    if (rows.length > 1 && !isGone({ kind, error }) && !broken) return this.#smaller(rows, asError(error), signal)
     const outcomes = new Map<string, Outcome>()
     for (const row of rows) outcomes.set(row.seq, await this.#record(row, kind, asError(error)))
     return outcomes
@@ -192,7 +242,7 @@ export class InboxWork<Tx> {
     const jobs = rows.map((row) => ({ row, handler: this.#registry.handlerOf(row.message.type) }))
     for (const part of smaller(jobs)) {
       const seqs = part.map(({ row }) => row.seq)
-      for (const [seq, result] of await this.work(seqs, signal)) outcomes.set(seq, result)
+      for (const [seq, result] of await this.#work(seqs, signal, 'part')) outcomes.set(seq, result)
     }
     // One of the handlers may have committed the whole group. Its rows would then be gone without a trace of the failure.
     for (const row of isFeared(error) ? rows.filter(({ seq }) => !outcomes.has(seq)) : []) {

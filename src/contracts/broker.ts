@@ -72,6 +72,7 @@ export interface SubscriptionFeatures {
 
 /** How much a reader wants to have in hand. */
 export interface Prefetch {
+  /** May change while the subscription is open: a driver reads it each time. */
   readonly messages: number
   readonly bytes: number
 }

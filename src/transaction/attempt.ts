@@ -102,6 +102,8 @@ export class Attempt<Tx, T> {
   readonly #phases: Phases
   #unknownSince: number | undefined
   #conflicts = 0
+  readonly #mostConflicts: number
+  #handlersMs = 0
   #stale = false
   readonly #startedAt: number
   readonly #onUnknown: () => void
@@ -115,11 +117,22 @@ export class Attempt<Tx, T> {
     this.#body = plan.body
     this.#onUnknown = plan.onUnknown
     this.#signal = plan.signal
+    this.#mostConflicts = plan.mostConflicts ?? MAX_CONFLICTS
     this.#phases = {
       openingMs: settings.lockTimeoutMs + GRACE_MS,
       handlerMs: settings.timeoutMs,
       commitMs: COMMIT_MS,
     }
+  }
+
+  /** Whether it ran more than once. */
+  get repeated(): boolean {
+    return this.#conflicts > 0
+  }
+
+  /** How long the handlers took the last time, up to the commit. */
+  get handlersMs(): number {
+    return this.#handlersMs
   }
 
   async run(): Promise<Attempted<T>> {
@@ -163,6 +176,7 @@ export class Attempt<Tx, T> {
       progress.buffer = buffer
       progress.called = true
       deadline.handler()
+      const began = this.#engine.clock.monotonic()
       try {
         const { together } = this.#settings
         await work({ tx: unit.tx, buffer, signal: deadline.signal, logger: logger.forHandlers, together })
@@ -171,6 +185,7 @@ export class Attempt<Tx, T> {
         progress.thrown = error
         throw error
       } finally {
+        this.#handlersMs = this.#engine.clock.monotonic() - began
         buffer.close()
       }
     }
@@ -195,7 +210,7 @@ export class Attempt<Tx, T> {
       case 'store-unavailable':
         return this.#unknownSince === undefined ? this.#unavailable(error) : this.#resolving(error)
       case 'transaction-conflict':
-        return ++this.#conflicts < MAX_CONFLICTS ? 'again' : { kind: 'lost', error }
+        return ++this.#conflicts < this.#mostConflicts ? 'again' : { kind: 'lost', error }
       case 'transaction-lost':
         return { kind: 'lost', error }
       case 'busy':
@@ -253,6 +268,8 @@ export interface Plan<Tx, T> {
   body(running: Running<Tx>): Promise<UnitEnd<T>>
   /** Called when the outcome of a commit was not learnt. */
   onUnknown(): void
+  /** After how many conflicts it is given up. @default 20 */
+  readonly mostConflicts?: number | undefined
   /** Ends the transaction by force. */
   readonly signal?: AbortSignal | undefined
 }

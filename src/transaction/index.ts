@@ -1,5 +1,6 @@
 export {
   Attempt,
+  type Attempted,
   type Engine,
   GRACE_MS,
   insist,

@@ -57,7 +57,7 @@ const CONSUMER: Readonly<Record<string, Tried>> = {
   enabled: FLAG,
   receive: word('store'),
   order: word('wait'),
-  group: { fine: { size: 2 }, kind: 'word' },
+  group: { ...RETRY, fine: { size: 2 } },
   onError: word('rollback'),
   concurrency: COUNT,
   timeoutMs: COUNT,
@@ -385,7 +385,6 @@ const USING: readonly Entry[] = [
   {
     name: 'group of a consumer',
     call: (group) => hapax.consumer(fresh(), { group }),
-    base: { size: 2 },
     options: { size: COUNT, together: FLAG },
   },
   {

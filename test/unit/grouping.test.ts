@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Entry } from '../../src/contracts/store.ts'
-import { type GroupingOptions, grouping } from '../../src/worker/lines/grouping.ts'
+import { type Chain, type GroupingOptions, grouping, nextTurn } from '../../src/worker/lines/grouping.ts'
 
 let seq = 0
 function entry(key: string | null, more: Partial<Entry> = {}): Entry {
@@ -62,5 +62,31 @@ describe('grouping', () => {
       apart: [],
       alone: [],
     })
+  })
+})
+
+describe('nextTurn', () => {
+  const turn = (...keys: string[]): Chain => [keys.map((key) => entry(key))]
+  const keys = (chain: Chain | undefined): readonly string[] | undefined =>
+    chain?.map((group) => group.map(({ key }) => key).join(''))
+
+  it('puts small groups together, up to the size and the bytes', () => {
+    const queue = [turn('a'), turn('b', 'b'), turn('c'), turn('d'), turn('e', 'e', 'e')]
+    expect(keys(nextTurn(queue, 4, 1_000))).toEqual(['abbc'])
+    expect(keys(nextTurn(queue, 4, 30))).toEqual(['d'])
+    expect(keys(nextTurn(queue, 4, 1_000))).toEqual(['eee'])
+    expect(nextTurn(queue, 4, 1_000)).toBeUndefined()
+  })
+
+  it('lets the parts of a group that is too large run one after the other', () => {
+    expect(keys(nextTurn([turn('a', 'a', 'b')], 2, 1_000))).toEqual(['aa', 'b'])
+  })
+
+  it('leaves turns of several groups as they are', () => {
+    const chain: Chain = [...turn('a', 'a'), ...turn('a')]
+    const queue = [turn('b'), chain, turn('c')]
+    expect(keys(nextTurn(queue, 10, 1_000))).toEqual(['b'])
+    expect(keys(nextTurn(queue, 10, 1_000))).toEqual(['aa', 'a'])
+    expect(keys(nextTurn(queue, 10, 1_000))).toEqual(['c'])
   })
 })

@@ -9,6 +9,7 @@ import { type Case, skipReason } from './case.ts'
 import { connections } from './connections.ts'
 import type { HarnessFeatures, StoreHarness } from './harness.ts'
 import { atomicity } from './inbox/atomicity.ts'
+import { automaticGroups } from './inbox/automatic-groups.ts'
 import { endings } from './inbox/endings.ts'
 import { failures } from './inbox/failures.ts'
 import { groups } from './inbox/groups.ts'
@@ -62,6 +63,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   'lists of receipts and effects': lists,
   purges: purge,
   groups,
+  'automatic groups': automaticGroups,
   publishing,
   'late publishes': latePublishes,
   'local delivery': local,

@@ -91,7 +91,7 @@ function packed(
   for (const whole of runs) {
     const run = fitting(whole, taken === 0 ? 1 : 0, roomBytes - takenBytes)
     if (taken >= room || run.length === 0) break
-    const weight = run.reduce((sum, entry) => sum + entry.bytes, 0)
+    const weight = weigh(run)
     taken += run.length
     takenBytes += weight
     if (run.length > size || weight > bytes) {
@@ -104,6 +104,36 @@ function packed(
   }
   close()
   return turns
+}
+
+/**
+ * Takes the next turn from a queue whose groups were made when groups had another size. Small groups become one; a large one becomes
+ * several that run one after the other, because the rows of a key must not run at once.
+ */
+export function nextTurn(queue: Chain[], size: number, bytes: number): Chain | undefined {
+  const first = queue.shift()
+  const [group] = first ?? []
+  if (first === undefined || group === undefined || first.length > 1) return first
+  if (group.length > size) return chunks(group, size, bytes)
+  const merged = [...group]
+  let filled = weigh(group)
+  for (let next = onlyGroup(queue[0]); next !== undefined; next = onlyGroup(queue[0])) {
+    filled += weigh(next)
+    if (merged.length + next.length > size || filled > bytes) break
+    merged.push(...next)
+    queue.shift()
+  }
+  return [merged]
+}
+
+function onlyGroup(turn: Chain | undefined): Group | undefined {
+  return turn?.length === 1 ? turn[0] : undefined
+}
+
+function weigh(group: Group): number {
+  let bytes = 0
+  for (const entry of group) bytes += entry.bytes
+  return bytes
 }
 
 /** The part of a run that fits, from its beginning; at least `least` entries. */

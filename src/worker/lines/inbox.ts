@@ -6,7 +6,7 @@ import { ALL_LANES } from '../../message/index.ts'
 import type { Engine, Floor } from '../../transaction/index.ts'
 import type { Membership } from '../membership.ts'
 import type { Throughput } from '../progress.ts'
-import { type Chain, distinctEntries, grouping, soonest } from './grouping.ts'
+import { type Chain, distinctEntries, grouping, nextTurn, soonest } from './grouping.ts'
 import { Avoided, afterOf, Hand, Review, Rotation } from './hand.ts'
 import { DRAIN_LIMIT, type Line } from './line.ts'
 
@@ -112,7 +112,7 @@ export class InboxLine<Tx> implements Line {
     this.#nextMs = soonest(looks, entries)
     const { turns, apart, alone } = grouping(entries, {
       room: this.#ahead() - this.#hand.size,
-      size: this.#options.consumer.groupSize,
+      size: this.#options.consumer.groups.size,
       roomBytes: Number.POSITIVE_INFINITY,
       bytes: GROUP_BYTES,
       ready: (entry) => this.#isReady(entry),
@@ -140,15 +140,25 @@ export class InboxLine<Tx> implements Line {
     this.#putUpApart()
     const up = [...this.#noted, ...this.#noting]
     const turns = this.#options.concurrency - this.#running.size + 1
-    let rows = up.reduce((sum, turn) => sum + seqsOf(turn).length, 0)
+    let rows = count(up)
     const low = rows <= NOTED / 2 || up.length < turns
+    let waiting = low ? count(this.#queue) : 0
     while (low && (rows < NOTED || this.#noted.length + this.#noting.length < turns)) {
-      const turn = this.#queue.shift()
+      const turn = this.#nextTurn(waiting, turns - this.#noted.length - this.#noting.length)
       if (turn === undefined) break
-      rows += seqsOf(turn).length
+      const taken = count([turn])
+      rows += taken
+      waiting -= taken
       this.#noting.push(turn)
     }
     return this.#noting.length > 0
+  }
+
+  /** The next turn, in groups of the size that they have now. */
+  #nextTurn(waiting: number, places: number): Chain | undefined {
+    const { groups } = this.#options.consumer
+    if (!groups.automatic) return this.#queue.shift()
+    return nextTurn(this.#queue, groups.next(waiting, places), GROUP_BYTES)
   }
 
   /**
@@ -217,7 +227,7 @@ export class InboxLine<Tx> implements Line {
   }
 
   #ahead(): number {
-    const places = this.#options.concurrency * this.#options.consumer.groupSize
+    const places = this.#options.concurrency * this.#options.consumer.groups.size
     return Math.min(MAX_AHEAD, Math.max(MIN_AHEAD, 2 * places))
   }
 
@@ -330,6 +340,12 @@ function isApart(turn: Chain): boolean {
 
 function seqsOf(turn: Chain): readonly string[] {
   return turn.flatMap((group) => group.map((entry) => entry.seq))
+}
+
+function count(turns: readonly Chain[]): number {
+  let rows = 0
+  for (const turn of turns) for (const group of turn) rows += group.length
+  return rows
 }
 
 function sum(turn: Chain): number {

@@ -1,7 +1,7 @@
 import type { Random, Semaphore } from '../../base/index.ts'
 import { asError, type Clock, HapaxError, pause, Signal, within } from '../../base/index.ts'
 import { type Fed, type Feed, OTHERS } from '../../consumer/index.ts'
-import type { Delivery, OpenOptions, Outcome, Reader } from '../../contracts/index.ts'
+import type { Delivery, OpenOptions, Outcome, Prefetch, Reader } from '../../contracts/index.ts'
 import type { IncomingMessage } from '../../message/index.ts'
 import { decodeArrival } from '../../message/index.ts'
 import type { Floor } from '../../transaction/index.ts'
@@ -124,20 +124,30 @@ export class SubscriptionLine {
   }
 
   /** Four times what runs at once, so that handlers need not wait for the broker, but bounded, so that other workers get a share. */
-  #prefetch(): { messages: number; bytes: number } {
+  get #most(): number {
     const { source, concurrency } = this.#options
-    const { prefetch, prefetchBytes } = source.options
-    const runs = concurrency * source.consumer.groupSize
-    return { messages: prefetch ?? Math.min(2_000, 4 * runs), bytes: prefetchBytes ?? 32 * 1024 * 1024 }
+    return source.options.prefetch ?? Math.min(2_000, 4 * concurrency * source.consumer.groups.size)
+  }
+
+  /** A getter, because groups become larger and smaller. */
+  #prefetch(): Prefetch {
+    const most = (): number => this.#most
+    return {
+      get messages() {
+        return most()
+      },
+      bytes: this.#options.source.options.prefetchBytes ?? 32 * 1024 * 1024,
+    }
   }
 
   /** Starts as many groups as may run at once. With order, one batch at a time, so that it is stored in the order of arrival. */
   #dispatch(): void {
     const { source, places } = this.#options
     const most = source.consumer.ordered ? 1 : Number.POSITIVE_INFINITY
-    const size = source.consumer.settings.receive === 'store' ? STORE_SIZE : source.consumer.groupSize
+    const storing = source.consumer.settings.receive === 'store'
+    const size = (): number => (storing ? STORE_SIZE : source.consumer.groups.next(this.#arrived.length, places.room))
     while (this.#arrived.length > 0 && places.free && this.#running.size < most && !this.#stopping) {
-      this.#track(this.#run(this.#arrived.splice(0, size)))
+      this.#track(this.#run(this.#arrived.splice(0, size())))
     }
   }
 
@@ -215,7 +225,7 @@ export class SubscriptionLine {
     const delayMs = this.#backOffMs()
     const { timeoutMs } = this.#options.source.consumer.settings
     for (const { delivery, afterMs } of all) {
-      const full = this.#patient.size >= this.#prefetch().messages / 4
+      const full = this.#patient.size >= this.#most / 4
       const long = afterMs > timeoutMs
       if (this.#stopping || this.#errors > 0 || full || long) this.#tell(() => delivery.retry(afterMs + delayMs))
       else this.#wait(delivery, afterMs)
