@@ -27,6 +27,9 @@ export interface DestinationFeatures {
   readonly keepsOrder: boolean
 }
 
+/** Takes what became of a message, by its index among those that were sent together. */
+export type Settle = (index: number, confirmation: Confirmation) => void
+
 /** Where a relay sends messages: an exchange, a stream, a topic. */
 export interface Destination {
   /** For people, and recorded with the relay: the same words for the same place, without credentials. */
@@ -38,10 +41,10 @@ export interface Destination {
    */
   prepare(): Promise<void>
   /**
-   * Sends messages in this order. Returns one promise for each, which settles when the broker has answered for that message and never
-   * rejects. When the signal aborts, those without an answer settle as unavailable.
+   * Sends messages in this order, and calls `settle` once for each, when the broker has answered for it; that may be before this method
+   * returns. Never throws. When the signal aborts, those without an answer settle as unavailable.
    */
-  publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[]
+  publish(messages: readonly OutgoingMessage[], signal: AbortSignal, settle: Settle): void
   /** Closes what it opened itself. */
   close(): Promise<void>
 }

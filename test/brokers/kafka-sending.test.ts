@@ -9,6 +9,7 @@ import {
   kafka,
 } from 'hapax/kafka'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
+import { promised } from '../../src/testing/promised.ts'
 import { fresh, type KafkaPlace, kafkaPlace, message, messages, publish } from '../support/kafka-place.ts'
 import { serverVariables } from '../support/servers.ts'
 import { uncaughtErrors } from '../support/uncaught.ts'
@@ -105,7 +106,7 @@ describe.skipIf(!process.env[serverVariables.kafka]).concurrent('sending to Kafk
     expect(await publish(destination, messages(1))).toEqual(['confirmed'])
     proxy.links.freeze()
     const patience = new AbortController()
-    const stuck = destination.publish(messages(2), patience.signal)
+    const stuck = promised(destination, messages(2), patience.signal)
     await vi.waitFor(() => expect(sends).toBe(2), { timeout: 30_000 })
     const next = publish(destination, [message('next')])
     proxy.links.thaw()

@@ -1,4 +1,5 @@
 import { rabbitmq } from 'hapax/rabbitmq'
+import { promised } from '../../src/testing/promised.ts'
 import { endWithParent, job, say, told } from '../support/child.ts'
 
 // Sends and reads, closes when it is told to, and has to end by itself then.
@@ -22,11 +23,11 @@ const reader = await rabbit.queue(queue, { bind: { exchange } }).open({
 const destination = rabbit.exchange(exchange)
 const ids = ['a', 'b', 'c', 'd']
 const messages = ids.map((id) => ({ id, source: '/child', type: 'ping', data: Buffer.from('{}') }))
-await Promise.all(destination.publish(messages, new AbortController().signal))
+await Promise.all(promised(destination, messages))
 await say({ ready: true })
 const { afterLoss } = (await told()) as { afterLoss: boolean }
 if (afterLoss) await lost.promise
-const late = destination.publish(messages, new AbortController().signal)
+const late = promised(destination, messages)
 await Promise.all([reader.close(), destination.close()])
 await Promise.all(late)
 process.removeAllListeners('disconnect')

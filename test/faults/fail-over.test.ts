@@ -1,5 +1,5 @@
 import { createHapax, type Destination, defineMessage, type Hapax, type Store, silentLogger } from 'hapax'
-import type { Confirmation, OutgoingMessage } from 'hapax/contracts'
+import type { Confirmation, OutgoingMessage, Settle } from 'hapax/contracts'
 import { memoryBroker } from 'hapax/memory-broker'
 import { mysql } from 'hapax/mysql'
 import { postgres } from 'hapax/postgres'
@@ -44,15 +44,18 @@ class Slow implements Destination {
     return this.#topic.prepare(...args)
   }
 
-  publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[] {
-    if (this.away) return messages.map(async () => AWAY)
+  publish(messages: readonly OutgoingMessage[], signal: AbortSignal, settle: Settle): void {
+    if (this.away) {
+      for (const index of messages.keys()) settle(index, AWAY)
+      return
+    }
     for (const { id } of messages) this.arrived.add(id)
     this.held += messages.length
     const { passed } = this.confirming
-    return this.#topic.publish(messages, signal).map(async (confirmation) => {
+    this.#topic.publish(messages, signal, async (index, confirmation) => {
       await passed
       this.held -= 1
-      return confirmation
+      settle(index, confirmation)
     })
   }
 

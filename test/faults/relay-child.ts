@@ -2,6 +2,7 @@ import { appendFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 import { createHapax, type Destination, silentLogger } from 'hapax'
 import type { Confirmation, OutgoingMessage } from 'hapax/contracts'
+import { answering } from '../../src/testing/promised.ts'
 import { job, say, told } from '../support/child.ts'
 import { openStore, type Place } from '../support/databases.ts'
 
@@ -19,7 +20,7 @@ const destination: Destination = {
   name: 'a file',
   features: { keepsOrder: false },
   prepare: async () => {},
-  publish: (messages) => messages.map(arrive),
+  publish: answering(arrive),
   close: async () => {},
 }
 

@@ -1,6 +1,6 @@
 import { HapaxError, isHapaxError, type Store } from 'hapax'
 import type { Opening, Unit, UnitEnd, UnitOptions } from 'hapax/contracts'
-import type { Confirmation, Delivery, Destination, Subscription } from '../../src/contracts/broker.ts'
+import type { Delivery, Destination, Subscription } from '../../src/contracts/broker.ts'
 import { numberOf } from '../../src/message/lanes.ts'
 import { altered } from '../../src/testing/altered.ts'
 import type { Database, DbTransaction } from './database.ts'
@@ -123,9 +123,9 @@ export const bugs: Readonly<Record<string, Bug>> = {
     routes: ['relay', 'chain', 'direct'],
     destination: (destination) => ({
       ...destination,
-      publish: (messages, signal) => {
-        destination.publish(messages, signal)
-        return messages.map(() => Promise.resolve<Confirmation>({ status: 'confirmed' }))
+      publish: (messages, signal, settle) => {
+        destination.publish(messages, signal, () => {})
+        for (const index of messages.keys()) settle(index, { status: 'confirmed' })
       },
     }),
   },
@@ -134,9 +134,10 @@ export const bugs: Readonly<Record<string, Bug>> = {
     routes: ['relay', 'chain'],
     destination: (destination) => ({
       ...destination,
-      publish: (messages, signal) => {
-        const sent = destination.publish(messages, signal)
-        return sent.map(() => sent[0] as Promise<Confirmation>)
+      publish: (messages, signal, settle) => {
+        destination.publish(messages, signal, (first, sent) => {
+          if (first === 0) for (const index of messages.keys()) settle(index, sent)
+        })
       },
     }),
     scenario: (scenario) => ({ ...scenario, keepsOrder: true, chaos: { ...scenario.chaos, brokers: true, budget: 2 } }),

@@ -1,5 +1,13 @@
 import { HapaxError, type IncomingMessage } from 'hapax'
-import type { Confirmation, Delivery, Destination, Prefetch, Reader, Subscription } from '../../src/contracts/broker.ts'
+import type {
+  Confirmation,
+  Delivery,
+  Destination,
+  Prefetch,
+  Reader,
+  Settle,
+  Subscription,
+} from '../../src/contracts/broker.ts'
 import type { OutgoingMessage } from '../../src/message/cloudevents.ts'
 import { arrivalOf } from '../../src/message/cloudevents.ts'
 import type { Chaos } from './chaos.ts'
@@ -279,20 +287,14 @@ export class SimDestination {
       name: this.name,
       features: { keepsOrder: this.keepsOrder },
       prepare: async () => {},
-      publish: (messages, signal) => this.#publish(process, messages, signal),
+      publish: (messages, signal, settle) => this.#publish(new Batch(this, process, messages, signal, settle)),
       close: async () => {},
     }
   }
 
-  #publish(
-    process: Process,
-    messages: readonly OutgoingMessage[],
-    signal: AbortSignal,
-  ): readonly Promise<Confirmation>[] {
-    const batch = new Batch(this, process, messages, signal)
+  #publish(batch: Batch): void {
     if (this.keepsOrder) batch.sendNext(0)
-    else for (const index of messages.keys()) batch.send(index, () => {})
-    return batch.answers
+    else for (let index = 0; index < batch.size; index++) batch.send(index, () => {})
   }
 
   /** The broker looks at one message: takes it or not, and answers or not. */
@@ -320,11 +322,10 @@ export class SimDestination {
 
 /** Messages that were sent together. */
 class Batch {
-  readonly answers: readonly Promise<Confirmation>[]
   readonly #destination: SimDestination
   readonly #process: Process
   readonly #messages: readonly OutgoingMessage[]
-  readonly #resolve: ((sent: Confirmation) => void)[] = []
+  readonly #settle: Settle
   /** With order, nothing is taken after a message that was not. */
   #broken: Confirmation | undefined
 
@@ -333,16 +334,25 @@ class Batch {
     process: Process,
     messages: readonly OutgoingMessage[],
     signal: AbortSignal,
+    settle: Settle,
   ) {
     this.#destination = destination
     this.#process = process
     this.#messages = messages
-    this.answers = messages.map(() => new Promise((resolve) => this.#resolve.push(resolve)))
+    const settled = new Set<number>()
+    this.#settle = (index, sent) => {
+      if (!settled.has(index)) settle(index, sent)
+      settled.add(index)
+    }
     const end = (): void => {
-      for (const resolve of this.#resolve) resolve(UNAVAILABLE)
+      for (const index of messages.keys()) this.#settle(index, UNAVAILABLE)
     }
     if (signal.aborted) end()
     else signal.addEventListener('abort', end, { once: true })
+  }
+
+  get size(): number {
+    return this.#messages.length
   }
 
   sendNext(index: number): void {
@@ -355,7 +365,7 @@ class Batch {
     const arrive = (): void => {
       const { sent, taken } = this.#take(message)
       if (!taken && this.#destination.keepsOrder) this.#broken = sent.status === 'refused' ? NOT_AFTER : sent
-      const answer = (): void => this.#process.deliver('confirm', () => this.#resolve[index]?.(sent))
+      const answer = (): void => this.#process.deliver('confirm', () => this.#settle(index, sent))
       world.add(`the broker answers for ${message.id}: ${sent.status}`, this.#process, answer)
       then()
     }

@@ -129,7 +129,7 @@ describe('a worker on a lease store', () => {
     let sent = 0
     const send = (count: number): void => {
       const messages = Array.from({ length: count }, () => message(`other-${sent++}`, { type: 'sms' }))
-      topic.publish(messages, new AbortController().signal)
+      topic.publish(messages, new AbortController().signal, () => {})
     }
     const handle = async (): Promise<void> => {
       await delay(1)

@@ -7,6 +7,7 @@ import { Redis } from 'ioredis'
 import { createClient, createClientPool, createSentinel } from 'redis'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { CLAIM_STORED } from '../../src/stores/redis/scripts.ts'
+import { promised } from '../../src/testing/promised.ts'
 import { until } from '../../src/testing/wait.ts'
 import { LinkProxy } from '../support/link-proxy.ts'
 import { noPrivateServer, privateServer } from '../support/private-server.ts'
@@ -302,7 +303,7 @@ describe('a store on Redis', () => {
     await worker.start()
     const ids = ['a', 'bad', 'late', 'a', 'b']
     const sent = ids.map((id) => ({ id, source: '/sender', type: 'ping', data: Buffer.from('{"n":1}') }))
-    await Promise.all(topic.publish(sent, new AbortController().signal))
+    await Promise.all(promised(topic, sent))
     await until(() => calls.filter((call) => call.startsWith('bad')).length === 3)
     await worker.drain()
     expect([...calls].sort()).toEqual(['a 1', 'b 1', 'bad 1', 'bad 2', 'bad 3', 'late 1', 'late 2'])
@@ -333,7 +334,7 @@ describe('a store on Redis', () => {
       return new Promise(() => {})
     })
     const message = { id: 'a', source: '/sender', type: 'ping', data: Buffer.from('{"n":1}') }
-    await Promise.all(broker.topic('sms').publish([message], new AbortController().signal))
+    await Promise.all(promised(broker.topic('sms'), [message]))
     await until(() => attempts.length === 1)
     await first.stop({ deadlineMs: 10 })
     expect(stopped?.aborted).toBe(true)

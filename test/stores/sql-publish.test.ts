@@ -216,9 +216,9 @@ describe.for(stores)('publishing with SQL on %s', (store) => {
       features: topic.features,
       prepare: () => topic.prepare(),
       close: () => topic.close(),
-      publish: (messages, signal) => {
+      publish: (messages, signal, settle) => {
         sent.push(...messages.map(({ id }) => id))
-        return topic.publish(messages, signal)
+        topic.publish(messages, signal, settle)
       },
     }
     const worker = hapax.worker({ relay, consume: [consumer.from(queue)], pollMs: 20 })

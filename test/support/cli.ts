@@ -5,9 +5,10 @@ import { DatabaseSync } from 'node:sqlite'
 import { afterAll, beforeAll, onTestFinished } from 'vitest'
 import type { EndSignal, Io } from '../../src/cli/io/io.ts'
 import { run } from '../../src/cli/program.ts'
-import type { Confirmation, Destination } from '../../src/contracts/broker.ts'
+import type { Destination } from '../../src/contracts/broker.ts'
 import { createHapax, defineMessage, Permanent, silentLogger } from '../../src/index.ts'
 import { sqlite } from '../../src/stores/sqlite/index.ts'
+import { answering } from '../../src/testing/promised.ts'
 
 /** What a command line printed, and its exit code. */
 export interface Ran {
@@ -156,10 +157,9 @@ const refusesBad: Destination = {
   name: 'hook of the partners',
   features: { keepsOrder: false },
   prepare: async () => {},
-  publish: (messages) =>
-    messages.map(async ({ id }): Promise<Confirmation> => {
-      if (id.startsWith('bad')) return { status: 'refused', error: new Error('413 too large') }
-      return { status: 'confirmed' }
-    }),
+  publish: answering(({ id }) => {
+    if (id.startsWith('bad')) return { status: 'refused', error: new Error('413 too large') }
+    return { status: 'confirmed' }
+  }),
   close: async () => {},
 }

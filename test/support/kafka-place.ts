@@ -3,6 +3,7 @@ import { Admin, Consumer, Producer } from '@platformatic/kafka'
 import type { Subscription } from 'hapax'
 import { type Destination, type HapaxError, isHapaxError } from 'hapax'
 import type { Delivery, OutgoingMessage, Reader } from 'hapax/contracts'
+import { promised } from '../../src/testing/promised.ts'
 import { KafkaProxy } from './kafka-proxy.ts'
 import { requireServer } from './servers.ts'
 
@@ -215,7 +216,7 @@ export function message(id: string, more: Partial<OutgoingMessage> = {}): Outgoi
 
 /** Publishes; returns the confirmations in short: 'confirmed', or the status and the code of the error. */
 export async function publish(destination: Destination, sent: readonly OutgoingMessage[]): Promise<readonly string[]> {
-  const answers = await Promise.all(destination.publish(sent, new AbortController().signal))
+  const answers = await Promise.all(promised(destination, sent))
   return answers.map((answer) => {
     if (answer.status === 'confirmed') return 'confirmed'
     return `${answer.status} ${isHapaxError(answer.error) ? answer.error.code : answer.error.message}`

@@ -3,6 +3,7 @@ import { type HapaxError, isHapaxError } from 'hapax'
 import { Redis } from 'ioredis'
 import type { Delivery, Destination, Reader, Subscription } from '../../src/contracts/broker.ts'
 import type { OutgoingMessage } from '../../src/message/cloudevents.ts'
+import { promised } from '../../src/testing/promised.ts'
 import { LinkProxy, type LinkTap } from './link-proxy.ts'
 import { requireServer } from './servers.ts'
 
@@ -96,7 +97,7 @@ export function message(id: string, more: Partial<OutgoingMessage> = {}): Outgoi
 
 /** Publishes; returns the statuses of the confirmations. */
 export async function publish(destination: Destination, sent: readonly OutgoingMessage[]): Promise<readonly string[]> {
-  const answers = await Promise.all(destination.publish(sent, new AbortController().signal))
+  const answers = await Promise.all(promised(destination, sent))
   return answers.map((answer) =>
     answer.status === 'confirmed' ? 'confirmed' : `${answer.status} ${codeOf(answer.error)}`,
   )

@@ -6,9 +6,9 @@ import { afterEach, expect, it, onTestFinished, vi } from 'vitest'
 import type { EndSignal } from '../../src/cli/io/io.ts'
 import { stdoutDestination } from '../../src/cli/io/stdout-destination.ts'
 import { createHapax, defineMessage, type Hapax, HapaxError, silentLogger } from '../../src/index.ts'
-import type { OutgoingMessage } from '../../src/message/cloudevents.ts'
 import { memory } from '../../src/stores/memory/index.ts'
 import { sqlite } from '../../src/stores/sqlite/index.ts'
+import { answering, promised } from '../../src/testing/promised.ts'
 import { cli, temporaryDirectory } from '../support/cli.ts'
 
 const main = join(import.meta.dirname, '..', '..', 'src', 'cli', 'main.ts')
@@ -124,9 +124,8 @@ it('ends at once on a second signal, although the broker does not answer', async
   const silent = {
     name: 'silent',
     features: { keepsOrder: true },
-    publish: (messages: readonly OutgoingMessage[]) => {
+    publish: () => {
       asked = true
-      return messages.map(() => new Promise(() => {}))
     },
     close: async () => {},
   }
@@ -147,12 +146,11 @@ it('waits for a database that is not there yet, and for a broker that goes away 
   const broker = {
     name: 'fickle',
     features: { keepsOrder: true },
-    publish: (messages: readonly OutgoingMessage[]) =>
-      messages.map(async ({ id }) => {
-        if (away) return { status: 'unavailable', error: new Error('connection refused') }
-        sent.push(id)
-        return { status: 'confirmed' }
-      }),
+    publish: answering(({ id }) => {
+      if (away) return { status: 'unavailable', error: new Error('connection refused') }
+      sent.push(id)
+      return { status: 'confirmed' }
+    }),
     close: async () => {},
   }
   const relay = inProcess(store, broker)
@@ -176,7 +174,7 @@ it('prints every digit of a number', () => {
   const lines: string[] = []
   const destination = stdoutDestination({ write: (text) => lines.push(text) })
   const data = '{"id":12345678901234567890,"far":1e400,"near":0.12345678901234567891,"n":1.5}'
-  destination.publish([{ id: '1', source: '/s', type: 't', data: Buffer.from(data) }], new AbortController().signal)
+  promised(destination, [{ id: '1', source: '/s', type: 't', data: Buffer.from(data) }])
   expect(lines.join('')).toContain(`"data":${data}}`)
 })
 
@@ -185,7 +183,7 @@ it('confirms nothing that has not left the process', async () => {
   const destination = stdoutDestination({ write: (_, done) => written.push(done as () => void) })
   const message = { id: '1', source: '/s', type: 't', data: Buffer.from('1') }
   const deadline = new AbortController()
-  const confirmations = destination.publish([message, message, message], deadline.signal)
+  const confirmations = promised(destination, [message, message, message], deadline.signal)
   written[0]?.()
   written[1]?.(new Error('EPIPE'))
   expect(await confirmations[0]).toEqual({ status: 'confirmed' })
@@ -198,15 +196,11 @@ it('prints text and bytes as CloudEvents do', () => {
   const lines: string[] = []
   const message = { id: '1', source: '/s', type: 't' }
   const destination = stdoutDestination({ write: (text) => lines.push(text) })
-  const signal = new AbortController().signal
-  destination.publish(
-    [
-      { ...message, datacontenttype: 'text/plain', data: Buffer.from('12') },
-      { ...message, datacontenttype: 'image/png', data: Buffer.from([0xff, 0xd8]) },
-      { ...message, data: new Uint8Array() },
-    ],
-    signal,
-  )
+  promised(destination, [
+    { ...message, datacontenttype: 'text/plain', data: Buffer.from('12') },
+    { ...message, datacontenttype: 'image/png', data: Buffer.from([0xff, 0xd8]) },
+    { ...message, data: new Uint8Array() },
+  ])
   const [text, bytes, none] = lines.map((each) => JSON.parse(each))
   expect(text.data).toBe('12')
   expect(bytes).toMatchObject({ data_base64: '/9g=' })

@@ -5,6 +5,7 @@ import { type MemoryStore, memory } from 'hapax/memory'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { systemClock } from '../../src/base/clock.ts'
 import { altered } from '../../src/testing/altered.ts'
+import { answering } from '../../src/testing/promised.ts'
 
 interface Data {
   readonly key: string
@@ -38,12 +39,11 @@ async function relay(answer: Answer, store = memory(), keepsOrder = false) {
     name: 'a test',
     features: { keepsOrder },
     prepare: async () => {},
-    publish: (messages) =>
-      messages.map(async (message) => {
-        const sent = await answer(message)
-        if (sent.status === 'confirmed') arrived.push(message.id)
-        return sent
-      }),
+    publish: answering(async (message) => {
+      const sent = await answer(message)
+      if (sent.status === 'confirmed') arrived.push(message.id)
+      return sent
+    }),
     close: async () => {},
   }
   const publish = (data: Data, id: string) => hapax.transaction((tx) => hapax.publish(tx, Sent, data, { id }))
@@ -118,15 +118,16 @@ describe('a relay', () => {
     expect(sent).toBeLessThan(20)
   })
 
-  it('D30: goes on after a broker that answers too little', async () => {
-    const hapax = createHapax({ store: memory(), source: '/test', logger: silentLogger })
+  it('D30: goes on after a broker that does not answer', async () => {
+    const hurried: Clock = { ...systemClock, after: (ms, call) => systemClock.after(ms / 1_000, call) }
+    const hapax = createHapax({ store: memory(), source: '/test', logger: silentLogger, clock: hurried })
     onTestFinished(() => hapax.close())
     let calls = 0
     const destination: Destination = {
       name: 'a test',
       features: { keepsOrder: true },
       prepare: async () => {},
-      publish: (messages) => (++calls === 1 ? [] : messages.map(async () => CONFIRMED)),
+      publish: (_messages, _signal, settle) => (++calls === 1 ? undefined : settle(0, CONFIRMED)),
       close: async () => {},
     }
     const worker = hapax.worker({ relay: destination, pollMs: 20 })
@@ -324,12 +325,36 @@ describe('a relay', () => {
     expect(sentUntilDown[1]).toBeLessThanOrEqual(4_000)
   })
 
-  it.each<[string, unknown]>([
-    ['nothing', undefined],
-    ['what is no promise', [{ status: 'confirmed' }]],
-    ['promises of nothing', [Promise.resolve(undefined)]],
-    ['promises of something else', [Promise.resolve({ status: 'ok' })]],
-  ])('D30: goes on after a destination that answers %s', async (_, answers) => {
+  it.each<[string, Destination['publish']]>([
+    [
+      'throws',
+      () => {
+        throw new Error('not connected')
+      },
+    ],
+    [
+      'rejects',
+      async () => {
+        throw new Error('not connected')
+      },
+    ],
+    ['settles with nothing', (_messages, _signal, settle) => settle(0, undefined as never)],
+    ['settles with something else', (_messages, _signal, settle) => settle(0, { status: 'ok' } as never)],
+    [
+      'settles twice',
+      (_messages, _signal, settle) => {
+        settle(0, CONFIRMED)
+        settle(0, { status: 'failed', error: new Error('no') })
+      },
+    ],
+    [
+      'settles what it was not given, and then throws',
+      (_messages, _signal, settle) => {
+        settle(1, CONFIRMED)
+        throw new Error('no')
+      },
+    ],
+  ])('D30: goes on after a destination that %s', async (_, first) => {
     const store = memory()
     const hapax = createHapax({ store, source: '/test', logger: silentLogger })
     onTestFinished(() => hapax.close())
@@ -338,8 +363,7 @@ describe('a relay', () => {
       name: 'a test',
       features: { keepsOrder: false },
       prepare: async () => {},
-      publish: (messages) =>
-        ++calls === 1 ? (answers as Promise<Confirmation>[]) : messages.map(async () => CONFIRMED),
+      publish: (messages, signal, settle) => (++calls === 1 ? first(messages, signal, settle) : settle(0, CONFIRMED)),
       close: async () => {},
     }
     await hapax.transaction((tx) => hapax.publish(tx, Sent, { key: 'a' }))

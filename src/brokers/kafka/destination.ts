@@ -1,5 +1,5 @@
 import { HapaxError, systemClock, systemRandom, within } from '../../base/index.ts'
-import type { Confirmation, Destination } from '../../contracts/index.ts'
+import type { Destination, Settle } from '../../contracts/index.ts'
 import type { EventFormat, OutgoingMessage } from '../../message/index.ts'
 import type { KafkaProducer } from './client.ts'
 import { brokerError, INVALID, TOO_LARGE } from './errors.ts'
@@ -50,21 +50,20 @@ export class KafkaDestination implements Destination {
     await this.#settings.load()
   }
 
-  publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[] {
-    const call = new Call()
+  publish(messages: readonly OutgoingMessage[], signal: AbortSignal, settle: Settle): void {
+    const over = (): void => signal.removeEventListener('abort', abort)
+    const call = new Call(messages.length, settle, over)
     const { format } = this.#settings
+    const abort = (): void => this.#abort(all)
     const all = messages.map((message, at) => new Pending(call, at, message.key, encodeMessage(message, format)))
     for (const each of all) this.#refuseTooLarge(each)
     this.#queue.push(...all)
-    const abort = (): void => this.#abort(all)
     if (signal.aborted) abort()
     else if (this.#closed) this.#fail(all, new HapaxError('closed', `${this.name} is closed`))
     else {
-      signal.addEventListener('abort', abort, { once: true })
-      void Promise.all(all.map((each) => each.confirmation)).then(() => signal.removeEventListener('abort', abort))
+      if (!call.isOver) signal.addEventListener('abort', abort, { once: true })
       void this.#run()
     }
-    return all.map((each) => each.confirmation)
   }
 
   async close(): Promise<void> {

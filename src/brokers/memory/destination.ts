@@ -1,5 +1,5 @@
 import { HapaxError } from '../../base/index.ts'
-import type { Confirmation, Destination } from '../../contracts/index.ts'
+import type { Confirmation, Destination, Settle } from '../../contracts/index.ts'
 import type { OutgoingMessage } from '../../message/index.ts'
 
 const CONFIRMED: Confirmation = { status: 'confirmed' }
@@ -20,11 +20,11 @@ export class MemoryDestination implements Destination {
     return Promise.resolve()
   }
 
-  publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[] {
+  publish(messages: readonly OutgoingMessage[], signal: AbortSignal, settle: Settle): void {
     const reason = this.#closed ? `${this.name} is closed` : signal.aborted ? 'the send was aborted' : undefined
     if (reason === undefined) this.#send(messages)
     const answer = reason === undefined ? CONFIRMED : unavailable(reason)
-    return messages.map(() => Promise.resolve(answer))
+    for (const index of messages.keys()) settle(index, answer)
   }
 
   async close(): Promise<void> {

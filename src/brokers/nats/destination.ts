@@ -1,10 +1,11 @@
 import { HapaxError, systemClock, within } from '../../base/index.ts'
-import type { Confirmation, Destination, DestinationFeatures } from '../../contracts/index.ts'
+import type { Destination, DestinationFeatures, Settle } from '../../contracts/index.ts'
 import type { OutgoingMessage } from '../../message/index.ts'
+import { Call } from './call.ts'
 import { Client } from './client.ts'
 import { Link } from './link.ts'
 import type { LinkSettings, StreamPlan } from './options.ts'
-import { Sender, type Settle, unavailable } from './sender.ts'
+import { Sender, unavailable } from './sender.ts'
 import { ensureStream } from './streams.ts'
 
 /** A stream that a relay sends to. It connects with the first message, and after a loss with the next one. */
@@ -14,7 +15,7 @@ export class NatsDestination implements Destination {
   readonly features: DestinationFeatures = { keepsOrder: false }
   readonly #settings: LinkSettings
   readonly #plan: StreamPlan
-  readonly #unsettled = new Set<(error: HapaxError) => void>()
+  readonly #calls = new Set<Call>()
   #closed = false
   #sender: Promise<Sender> | undefined
 
@@ -28,16 +29,25 @@ export class NatsDestination implements Destination {
     await Client.load(this.#settings)
   }
 
-  publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[] {
-    const outgoing = messages.map((message) => ({ message, ...Promise.withResolvers<Confirmation>() }))
-    const promises = outgoing.map(({ promise }) => promise)
-    void this.#send(outgoing, signal, Promise.all(promises))
-    return promises
+  publish(messages: readonly OutgoingMessage[], signal: AbortSignal, settle: Settle): void {
+    const over = (): void => {
+      signal.removeEventListener('abort', abort)
+      this.#calls.delete(call)
+    }
+    const call = new Call(messages, settle, over)
+    const abort = (): void => call.end(unavailable(new HapaxError('broker-timeout', 'NATS did not answer in time')))
+    if (messages.length === 0) return
+    if (signal.aborted) abort()
+    else {
+      signal.addEventListener('abort', abort, { once: true })
+      this.#calls.add(call)
+      void this.#send(call)
+    }
   }
 
   async close(): Promise<void> {
     this.#closed = true
-    for (const end of this.#unsettled) end(this.#closedError())
+    for (const call of this.#calls) call.end(unavailable(this.#closedError()))
     const sender = this.#sender?.catch(() => undefined)
     // A sender that is still being opened is closed as soon as it is open.
     if (sender !== undefined)
@@ -45,27 +55,12 @@ export class NatsDestination implements Destination {
   }
 
   /** Never rejects: every failure becomes an answer for each message. */
-  async #send(outgoing: readonly Outgoing[], signal: AbortSignal, settled: Promise<unknown>): Promise<void> {
-    const tokens: (string | undefined)[] = []
-    let sender: Sender | undefined
-    const end = (error: HapaxError): void => {
-      for (const token of tokens) if (token !== undefined) sender?.forget(token)
-      for (const { resolve } of outgoing) resolve(unavailable(error))
-    }
-    const abort = (): void => end(new HapaxError('broker-timeout', 'NATS did not answer in time'))
-    if (signal.aborted) return abort()
-    signal.addEventListener('abort', abort, { once: true })
-    this.#unsettled.add(end)
-    void settled.then(() => {
-      signal.removeEventListener('abort', abort)
-      this.#unsettled.delete(end)
-    })
+  async #send(call: Call): Promise<void> {
     try {
-      sender = await this.#open()
-      if (signal.aborted) return
-      for (const { message, resolve } of outgoing) tokens.push(sender.send(message, resolve))
+      const sender = await this.#open()
+      if (!call.isOver) sender.send(call)
     } catch (error) {
-      for (const { resolve } of outgoing) resolve(unavailable(error))
+      call.end(unavailable(error))
     }
   }
 
@@ -111,12 +106,6 @@ export class NatsDestination implements Destination {
   #closedError(): HapaxError {
     return new HapaxError('closed', `${this.name} is closed`)
   }
-}
-
-/** A message and where its answer goes. */
-interface Outgoing {
-  readonly message: OutgoingMessage
-  readonly resolve: Settle
 }
 
 const CLOSE_MS = 1_000

@@ -2,18 +2,17 @@ import type { Msg, MsgHdrs } from '@nats-io/transport-node'
 import { asError, HapaxError, isHapaxError, messageOf } from '../../base/index.ts'
 import type { Confirmation } from '../../contracts/index.ts'
 import type { OutgoingMessage } from '../../message/index.ts'
+import type { Call } from './call.ts'
 import { API, type ApiError, brokerError } from './errors.ts'
 import type { Link } from './link.ts'
 import type { StreamPlan } from './options.ts'
 import { encodeMessage, subjectOf } from './wire.ts'
 
-/** Settles the promise of one message. */
-export type Settle = (confirmation: Confirmation) => void
-
 /** A message that the server has not confirmed or refused yet. */
 interface Unanswered {
   readonly subject: string
-  readonly settle: Settle
+  readonly call: Call
+  readonly index: number
 }
 
 const CONFIRMED: Confirmation = { status: 'confirmed' }
@@ -23,7 +22,8 @@ export class Sender {
   readonly link: Link
   readonly #plan: StreamPlan
   readonly #inbox: string
-  readonly #unanswered = new Map<string, Unanswered>()
+  /** By the last part of the subject that the reply comes under. */
+  readonly #unanswered = new Map<number, Unanswered>()
   readonly #unroutable: () => void
   #next = 0
 
@@ -38,39 +38,42 @@ export class Sender {
     link.lost.addEventListener('abort', () => this.#endAll(asError(link.lost.reason)), { once: true })
   }
 
-  /** Sends a message and settles it later, or at once if it cannot be sent. Returns the token for `forget`. */
-  send(message: OutgoingMessage, settle: Settle): string | undefined {
+  /** Sends the messages of a call and settles them later, or at once those that cannot be sent. */
+  send(call: Call): void {
+    const first = this.#next
+    call.onEnd = () => {
+      for (let token = first; token < first + call.messages.length; token++) this.#unanswered.delete(token)
+    }
+    for (const [index, message] of call.messages.entries()) this.#send(message, call, index)
+  }
+
+  #send(message: OutgoingMessage, call: Call, index: number): void {
     const { connection, lost, client } = this.link
+    const token = this.#next
     this.#next += 1
-    const token = String(this.#next)
-    const headers = client.headers()
     try {
       lost.throwIfAborted()
+      const headers = client.headers()
       const subject = subjectOf(message, this.#plan)
       const body = encodeMessage(message, this.#plan, headers)
       refuseLarge(sizeOf(headers) + body.byteLength, connection.info?.max_payload)
       connection.publish(subject, body, { headers, reply: `${this.#inbox}.${token}` })
-      this.#unanswered.set(token, { subject, settle })
-      return token
+      this.#unanswered.set(token, { subject, call, index })
     } catch (error) {
-      settle(isTheMessage(error) ? { status: 'refused', error } : unavailable(error))
-      return undefined
+      call.settle(index, isTheMessage(error) ? { status: 'refused', error } : unavailable(error))
     }
   }
 
-  /** Ignores the reply to this message from now on. */
-  forget(token: string): void {
-    this.#unanswered.delete(token)
-  }
-
   #hear({ subject, headers, data }: Msg): void {
-    const token = subject.slice(this.#inbox.length + 1)
+    const token = Number(subject.slice(this.#inbox.length + 1))
     const waiting = this.#unanswered.get(token)
     if (waiting === undefined) return
     this.#unanswered.delete(token)
-    if (headers?.code !== 503) return void waiting.settle(answer(data, this.#plan.name))
-    waiting.settle(unroutable(`no stream takes the subject ${waiting.subject}`))
-    this.#unroutable()
+    const { call, index } = waiting
+    if (headers?.code === 503) {
+      call.settle(index, unroutable(`no stream takes the subject ${waiting.subject}`))
+      this.#unroutable()
+    } else call.settle(index, answer(data, this.#plan.name))
   }
 
   /** The server names the subject that it denied, not the message: every unanswered message of that subject has failed. */
@@ -79,13 +82,15 @@ export class Sender {
     for (const [token, waiting] of this.#unanswered) {
       if (waiting.subject !== subject) continue
       this.#unanswered.delete(token)
-      waiting.settle({ status: 'failed', error: brokerError('NATS does not allow this message', error) })
+      const refused = brokerError('NATS does not allow this message', error)
+      waiting.call.settle(waiting.index, { status: 'failed', error: refused })
     }
   }
 
   #endAll(error: Error): void {
-    for (const { settle } of this.#unanswered.values()) settle(unavailable(error))
+    const unanswered = [...this.#unanswered.values()]
     this.#unanswered.clear()
+    for (const { call, index } of unanswered) call.settle(index, unavailable(error))
   }
 }
 

@@ -1,35 +1,34 @@
 import { HapaxError } from '../../base/index.ts'
-import type { Confirmation } from '../../contracts/index.ts'
+import type { Confirmation, Settle } from '../../contracts/index.ts'
 import type { OutgoingMessage } from '../../message/index.ts'
 import type { Outgoing } from './wire.ts'
 
 export const CONFIRMED: Confirmation = { status: 'confirmed' }
 
-/** An outgoing message in its AMQP form, and the promise of its answer, which settles once. */
+/** An outgoing message in its AMQP form, which settles once. */
 export class Answer {
-  readonly promise: Promise<Confirmation>
   readonly message: OutgoingMessage
-  readonly #settled: () => void
-  #resolve: (confirmation: Confirmation) => void = () => {}
+  readonly #settle: Settle
+  readonly #index: number
   settled = false
   routingKey = ''
   outgoing: Outgoing | undefined
   /** Why the server returned it. The confirm that follows a return carries no information. */
   returned: HapaxError | undefined
+  /** Called when it settles, if somebody waits for that. */
+  onSettled: ((confirmation: Confirmation) => void) | undefined
 
-  constructor(message: OutgoingMessage, settled: () => void) {
+  constructor(message: OutgoingMessage, index: number, settle: Settle) {
     this.message = message
-    this.#settled = settled
-    this.promise = new Promise((resolve) => {
-      this.#resolve = resolve
-    })
+    this.#index = index
+    this.#settle = settle
   }
 
   settle(confirmation: Confirmation): void {
     if (this.settled) return
     this.settled = true
-    this.#resolve(confirmation)
-    this.#settled()
+    this.#settle(this.#index, confirmation)
+    this.onSettled?.(confirmation)
   }
 
   get bytes(): number {
@@ -38,13 +37,18 @@ export class Answer {
 }
 
 /** One answer for each message. When the signal aborts, those that are missing settle as unavailable. */
-export function answersFor(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Answer[] {
+export function answersFor(
+  messages: readonly OutgoingMessage[],
+  signal: AbortSignal,
+  settle: Settle,
+): readonly Answer[] {
   let left = messages.length
-  const settled = (): void => {
+  const settled: Settle = (index, confirmation) => {
     left -= 1
     if (left === 0) signal.removeEventListener('abort', abort)
+    settle(index, confirmation)
   }
-  const answers = messages.map((message) => new Answer(message, settled))
+  const answers = messages.map((message, index) => new Answer(message, index, settled))
   const abort = (): void => {
     const error = new HapaxError('broker-timeout', 'RabbitMQ did not answer in time')
     for (const answer of answers) answer.settle({ status: 'unavailable', error })

@@ -1,4 +1,5 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import { Writable } from 'node:stream'
 import { contained, fieldOf, loadClient } from '../../base/index.ts'
 
 // The subset of `amqplib` that hapax needs. Versions 0.10 to 2 have this shape.
@@ -36,6 +37,8 @@ export interface AmqpChannel extends Emitter {
 export interface AmqpConfirmChannel extends AmqpChannel {
   /** Callbacks that wait for a confirm. Undocumented in `amqplib`. */
   readonly unconfirmed?: unknown[]
+  /** Remembers who waits for the confirm of the next message. Undocumented in `amqplib`, as is all that `rawChannel` looks at. */
+  pushConfirmCallback?(answered: (error: unknown) => void): void
   publish(
     exchange: string,
     routingKey: string,
@@ -43,6 +46,32 @@ export interface AmqpConfirmChannel extends AmqpChannel {
     options: AmqpPublish,
     answered: (error: unknown) => void,
   ): boolean
+}
+
+/** A channel as it takes frames that are made already. */
+export interface RawChannel {
+  readonly number: number
+  write(frames: Buffer): unknown
+  /** Who waits for the confirm of the next message. */
+  expect(answered: (error: unknown) => void): void
+}
+
+/**
+ * The way into a channel that `amqplib` itself takes when it has made the frames of a message. It is not documented, but has been the same
+ * since 0.10. Undefined: this version looks different, or the channel is closed.
+ */
+export function rawChannel(channel: AmqpConfirmChannel): RawChannel | undefined {
+  const number = fieldOf(channel, 'ch')
+  if (typeof number !== 'number' || typeof channel.pushConfirmCallback !== 'function') return undefined
+  const open = fieldOf(fieldOf(fieldOf(channel, 'connection'), 'channels'), String(number))
+  const buffer = fieldOf(open, 'buffer')
+  // The number of a closed channel is given to the next one.
+  if (fieldOf(open, 'channel') !== channel || !(buffer instanceof Writable)) return undefined
+  return {
+    number,
+    write: (frames) => buffer.write(frames),
+    expect: (answered) => channel.pushConfirmCallback?.(answered),
+  }
 }
 
 /** Properties of an outgoing message. */

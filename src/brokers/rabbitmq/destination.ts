@@ -1,5 +1,5 @@
 import { asError, HapaxError } from '../../base/index.ts'
-import type { Confirmation, Destination } from '../../contracts/index.ts'
+import type { Confirmation, Destination, Settle } from '../../contracts/index.ts'
 import type { OutgoingMessage } from '../../message/index.ts'
 import { type Answer, answersFor } from './answer.ts'
 import type { Link } from './link.ts'
@@ -37,8 +37,8 @@ export class RabbitmqDestination implements Destination {
     return this.#link.prepare()
   }
 
-  publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[] {
-    const answers = answersFor(messages, signal)
+  publish(messages: readonly OutgoingMessage[], signal: AbortSignal, settle: Settle): void {
+    const answers = answersFor(messages, signal, settle)
     if (this.#closing !== undefined) {
       const error = new HapaxError('broker-unavailable', `${this.name} was closed`)
       for (const answer of answers) answer.settle({ status: 'unavailable', error })
@@ -46,7 +46,6 @@ export class RabbitmqDestination implements Destination {
       this.#acquire()
       this.#send(answers.filter((answer) => this.#prepare(answer)))
     }
-    return answers.map((answer) => answer.promise)
   }
 
   close(): Promise<void> {
@@ -100,8 +99,11 @@ export class RabbitmqDestination implements Destination {
   /** Sends suspects one at a time, each after the answer to the one before. */
   #sendApart(answer: Answer): void {
     this.#turn = this.#turn.then(async () => {
+      if (answer.settled) return
+      const { promise: settled, resolve } = Promise.withResolvers<Confirmation>()
+      answer.onSettled = resolve
       this.#apart.send([answer])
-      const { status } = await answer.promise
+      const { status } = await settled
       // A message that failed will be sent again, and may close the channel again.
       if (status === 'confirmed' || status === 'refused') this.#suspects.delete(identity(answer.message))
     })
@@ -133,7 +135,7 @@ class Outlet {
   }
 
   send(answers: readonly Answer[]): void {
-    if (this.#sender?.isOpen) for (const answer of answers) this.#sender.send(answer)
+    if (this.#sender?.isOpen) this.#sender.send(answers)
     else void this.#sendLater(answers)
   }
 
@@ -146,7 +148,7 @@ class Outlet {
   async #sendLater(answers: readonly Answer[]): Promise<void> {
     try {
       const sender = await this.#opened()
-      for (const answer of answers) sender.send(answer)
+      sender.send(answers)
     } catch (thrown) {
       for (const answer of answers) answer.settle({ status: 'unavailable', error: asError(thrown) })
     }

@@ -1,10 +1,17 @@
 import { asError, HapaxError, heard, messageOf } from '../../base/index.ts'
 import type { Confirmation } from '../../contracts/index.ts'
 import { type Answer, CONFIRMED } from './answer.ts'
-import type { AmqpConfirmChannel, AmqpConnection, AmqpMessage } from './client.ts'
+import {
+  type AmqpConfirmChannel,
+  type AmqpConnection,
+  type AmqpMessage,
+  type RawChannel,
+  rawChannel,
+} from './client.ts'
 import { brokerError, isClosed, type ServerClose, serverClose } from './errors.ts'
 import { closed, type Link } from './link.ts'
 import type { ExchangeSettings } from './options.ts'
+import { Frames } from './outgoing-frames.ts'
 import { declareExchange } from './topology.ts'
 import { headerFrameBytes, isSame, type Outgoing } from './wire.ts'
 
@@ -30,6 +37,7 @@ export class Sender {
   /** In the order in which they were sent. */
   readonly #unanswered = new Set<Answer>()
   readonly #stopListening: () => void
+  #frames: Frames | undefined
   #error: unknown
   #ended = false
 
@@ -72,22 +80,47 @@ export class Sender {
     return !this.#ended
   }
 
-  send(answer: Answer): void {
-    const { outgoing, routingKey } = answer
+  /** Sends messages, as many as possible in one piece. */
+  send(answers: readonly Answer[]): void {
     const { blocked } = this.#link
-    const tooLarge = outgoing && this.#tooLarge(outgoing)
-    if (tooLarge !== undefined) answer.settle({ status: 'refused', error: tooLarge })
-    if (blocked !== undefined) answer.settle({ status: 'unavailable', error: blocked })
-    if (outgoing === undefined || answer.settled) return
+    const raw = rawChannel(this.#channel)
+    for (const answer of answers) {
+      const { outgoing } = answer
+      const tooLarge = outgoing && this.#tooLarge(outgoing)
+      if (tooLarge !== undefined) answer.settle({ status: 'refused', error: tooLarge })
+      if (blocked !== undefined) answer.settle({ status: 'unavailable', error: blocked })
+      if (outgoing !== undefined && !answer.settled) this.#publish(answer, outgoing, raw)
+    }
+    this.#flush(raw)
+  }
+
+  #publish(answer: Answer, outgoing: Outgoing, raw: RawChannel | undefined): void {
     const answered = (error: unknown): void => this.#answered(answer, error)
+    if (raw !== undefined && this.#framesOf(raw).add(outgoing, answer.routingKey)) {
+      raw.expect(answered)
+      this.#unanswered.add(answer)
+      return
+    }
+    // It must not overtake those before it.
+    this.#flush(raw)
     try {
-      this.#channel.publish(this.#exchange, routingKey, outgoing.body, outgoing.options, answered)
+      this.#channel.publish(this.#exchange, answer.routingKey, outgoing.body, outgoing.options, answered)
       this.#unanswered.add(answer)
     } catch (error) {
       // Early versions of `amqplib` keep the callback of a publish that threw: later confirms would go to the wrong messages.
       if (this.#channel.unconfirmed?.at(-1) === answered) this.#channel.unconfirmed.pop()
       answer.settle(this.#notSent(error))
     }
+  }
+
+  #framesOf({ number: channel }: RawChannel): Frames {
+    this.#frames ??= new Frames({ channel, exchange: this.#exchange, frameMax: this.#frameMax })
+    return this.#frames
+  }
+
+  #flush(raw: RawChannel | undefined): void {
+    const frames = this.#frames?.take()
+    if (frames !== undefined) raw?.write(frames)
   }
 
   /** False: the server no longer responds. */

@@ -1,5 +1,5 @@
 import { asError, HapaxError } from '../../base/index.ts'
-import type { Confirmation, Destination } from '../../contracts/index.ts'
+import type { Confirmation, Destination, Settle } from '../../contracts/index.ts'
 import type { EventFormat, OutgoingMessage } from '../../message/index.ts'
 import type { Word } from './client.ts'
 import { refusal } from './errors.ts'
@@ -39,8 +39,8 @@ export class RedisStreamsDestination implements Destination {
     return this.#settings.links.clients.load()
   }
 
-  publish(messages: readonly OutgoingMessage[], signal: AbortSignal): readonly Promise<Confirmation>[] {
-    const sending = messages.map((message) => new Sending(message))
+  publish(messages: readonly OutgoingMessage[], signal: AbortSignal, settle: Settle): void {
+    const sending = messages.map((message, index) => new Sending(message, index, settle))
     const abort = (): void =>
       settleAll(sending, unavailable(new HapaxError('broker-timeout', 'Redis did not answer in time')))
     signal.addEventListener('abort', abort, { once: true })
@@ -48,7 +48,6 @@ export class RedisStreamsDestination implements Destination {
     void this.#send(sending, signal)
       .catch((error: unknown) => settleAll(sending, unavailable(error)))
       .finally(() => signal.removeEventListener('abort', abort))
-    return sending.map(({ confirmation }) => confirmation)
   }
 
   async close(): Promise<void> {
@@ -161,16 +160,22 @@ const CONFIRMED: Confirmation = { status: 'confirmed' }
 /** A message on its way. */
 class Sending {
   readonly message: OutgoingMessage
-  readonly confirmation: Promise<Confirmation>
-  settle: (confirmation: Confirmation) => void = () => {}
+  readonly #index: number
+  readonly #settle: Settle
+  #settled = false
   fields: readonly Word[] = []
   bytes = 0
 
-  constructor(message: OutgoingMessage) {
+  constructor(message: OutgoingMessage, index: number, settle: Settle) {
     this.message = message
-    this.confirmation = new Promise((resolve) => {
-      this.settle = resolve
-    })
+    this.#index = index
+    this.#settle = settle
+  }
+
+  settle(confirmation: Confirmation): void {
+    if (this.#settled) return
+    this.#settled = true
+    this.#settle(this.#index, confirmation)
   }
 
   /** Encodes the entry and returns its size. */

@@ -1,4 +1,4 @@
-import type { Confirmation, Delivery, Destination, Prefetch, Subscription } from '../../contracts/index.ts'
+import type { Confirmation, Delivery, Destination, Prefetch, Settle, Subscription } from '../../contracts/index.ts'
 import type { OutgoingMessage } from '../../message/index.ts'
 import { arrivalOf } from '../../message/index.ts'
 import { chance } from './chance.ts'
@@ -57,9 +57,9 @@ export class Broker implements Destination {
     return Promise.resolve()
   }
 
-  publish(messages: readonly OutgoingMessage[]): readonly Promise<Confirmation>[] {
+  publish(messages: readonly OutgoingMessage[], _: AbortSignal, settle: Settle): void {
     for (const message of messages) if (message.type === this.#type) this.#route(message)
-    return messages.map(() => Promise.resolve(CONFIRMED))
+    for (const index of messages.keys()) settle(index, CONFIRMED)
   }
 
   close(): Promise<void> {

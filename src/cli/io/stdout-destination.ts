@@ -13,23 +13,30 @@ export function stdoutDestination(out: Pick<Io['out'], 'write'>): Destination {
     name: 'stdout',
     features: { keepsOrder: true },
     prepare: () => Promise.resolve(),
-    publish: (messages, signal) => messages.map((message) => print(out, message, signal)),
+    publish: (messages, signal, settle) => {
+      for (const [index, message] of messages.entries()) print(out, message, signal, (sent) => settle(index, sent))
+    },
     close: () => Promise.resolve(),
   }
 }
 
 /** Confirms a message once it has left this process: what is only buffered would be lost with it. */
-function print(out: Pick<Io['out'], 'write'>, message: OutgoingMessage, signal: AbortSignal): Promise<Confirmation> {
-  return new Promise((resolve) => {
-    const away = (error: Error): void => resolve({ status: 'unavailable', error })
-    const abort = (): void => away(new Error('stdout was not read in time'))
-    signal.addEventListener('abort', abort, { once: true })
-    out.write(`${safeJson(cloudEvent(message))}\n`, (error) => {
-      signal.removeEventListener('abort', abort)
-      if (error) away(error)
-      else resolve(CONFIRMED)
-    })
-  })
+function print(
+  out: Pick<Io['out'], 'write'>,
+  message: OutgoingMessage,
+  signal: AbortSignal,
+  settle: (sent: Confirmation) => void,
+): void {
+  let settled = false
+  const settleOnce = (sent: Confirmation): void => {
+    signal.removeEventListener('abort', abort)
+    if (!settled) settle(sent)
+    settled = true
+  }
+  const away = (error: Error): void => settleOnce({ status: 'unavailable', error })
+  const abort = (): void => away(new Error('stdout was not read in time'))
+  signal.addEventListener('abort', abort, { once: true })
+  out.write(`${safeJson(cloudEvent(message))}\n`, (error) => (error ? away(error) : settleOnce(CONFIRMED)))
 }
 
 /** Headers become extensions. CloudEvents allows only lower-case letters and digits in their names. */

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { isHapaxError } from '../../base/index.ts'
 import type { Confirmation, Destination } from '../../contracts/index.ts'
+import { promised } from '../promised.ts'
 import { settled } from '../wait.ts'
 import type { Case } from './case.ts'
 import {
@@ -168,7 +169,7 @@ export const publishing: readonly Case[] = [
       const sent = inBatches(destination, ids)
       await Promise.race(sent)
       await world.broker.cut()
-      const confirmations = await settled(Promise.all(sent), 'every promise has settled')
+      const confirmations = await settled(Promise.all(sent), 'every message has settled')
       for (const { status } of confirmations) assert.ok(status === 'confirmed' || status === 'unavailable', status)
       const listener = await world.listen('billing', { each: (received) => received.ack() })
       await listener.takeAllOf(ids.filter((_, index) => confirmations[index]?.status === 'confirmed'))
@@ -202,7 +203,7 @@ export const publishing: readonly Case[] = [
       await world.broker.freeze()
       const limit = new AbortController()
       let sent: readonly Confirmation[] = []
-      void Promise.all(destination.publish(messages(numbered(20)), limit.signal)).then((all) => {
+      void Promise.all(promised(destination, messages(numbered(20)), limit.signal)).then((all) => {
         sent = all
       })
       await turns()
@@ -227,7 +228,7 @@ export const publishing: readonly Case[] = [
       const listener = await world.listen('billing')
       await publishAgain(destination, ['before'])
       await world.broker.freeze()
-      const sent = destination.publish(messages(['a']), new AbortController().signal)
+      const sent = promised(destination, messages(['a']))
       await settled(destination.close(), 'the destination is closed')
       await settled(Promise.all(sent), 'what was under way has settled')
       await listener.close()
@@ -240,9 +241,9 @@ export const publishing: readonly Case[] = [
       await world.group('billing')
       const destination = world.destination()
       const ids = numbered(100)
-      const sent = destination.publish(messages(ids), new AbortController().signal)
+      const sent = promised(destination, messages(ids))
       await settled(destination.close(), 'the destination is closed')
-      const confirmations = await settled(Promise.all(sent), 'every promise has settled')
+      const confirmations = await settled(Promise.all(sent), 'every message has settled')
       const listener = await world.listen('billing')
       await listener.takeAllOf(ids.filter((_, index) => confirmations[index]?.status === 'confirmed'))
     },
@@ -301,9 +302,7 @@ function assertUnroutable(confirmation: Confirmation): void {
 
 /** Sends in small batches, one right after the other, so that some are on their way while others are confirmed. */
 function inBatches(destination: Destination, ids: readonly string[]): readonly Promise<Confirmation>[] {
-  const { signal } = new AbortController()
   const sent: Promise<Confirmation>[] = []
-  for (let at = 0; at < ids.length; at += 50)
-    sent.push(...destination.publish(messages(ids.slice(at, at + 50)), signal))
+  for (let at = 0; at < ids.length; at += 50) sent.push(...promised(destination, messages(ids.slice(at, at + 50))))
   return sent
 }

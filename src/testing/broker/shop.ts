@@ -123,9 +123,9 @@ export function twice(destination: Destination): Destination {
   return {
     ...{ name: destination.name, features: destination.features },
     prepare: () => destination.prepare(),
-    publish: (messages, signal) => {
-      destination.publish(messages, signal)
-      return destination.publish(messages, signal)
+    publish: (messages, signal, settle) => {
+      destination.publish(messages, signal, () => {})
+      destination.publish(messages, signal, settle)
     },
     close: () => destination.close(),
   }

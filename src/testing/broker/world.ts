@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import type { Confirmation, Destination, Prefetch } from '../../contracts/index.ts'
 import type { OutgoingMessage } from '../../message/index.ts'
+import { promised } from '../promised.ts'
 import { settled, until } from '../wait.ts'
 import type { BrokerHarness, BrokerNeed, TestBroker } from './harness.ts'
 import { Listener, type Received } from './listener.ts'
@@ -92,8 +93,7 @@ export async function publish(
   messages: readonly OutgoingMessage[],
   signal: AbortSignal = new AbortController().signal,
 ): Promise<readonly Confirmation[]> {
-  const promises = destination.publish(messages, signal)
-  assert.equal(promises.length, messages.length, 'one promise for each message')
+  const promises = promised(destination, messages, signal)
   return settled(Promise.all(promises), `${destination.name} has answered for each message`)
 }
 

@@ -3,6 +3,7 @@ import type { Confirmation, Destination, DestinationFeatures, Subscription } fro
 import type { IncomingMessage, OutgoingMessage } from '../../message/index.ts'
 import { arrivalOf } from '../../message/index.ts'
 import { altered } from '../altered.ts'
+import { answering } from '../promised.ts'
 import type { HarnessFeatures } from './harness.ts'
 import { type AnyStore, type Gate, gate } from './world.ts'
 
@@ -87,12 +88,10 @@ export class TestDestination implements Destination {
     return Promise.resolve()
   }
 
-  publish(messages: readonly OutgoingMessage[]): readonly Promise<Confirmation>[] {
-    return messages.map(async (message) => {
-      this.arrived.push(message.id)
-      return this.#answer(message, this.arrived.filter((id) => id === message.id).length)
-    })
-  }
+  readonly publish: Destination['publish'] = answering(async (message) => {
+    this.arrived.push(message.id)
+    return this.#answer(message, this.arrived.filter((id) => id === message.id).length)
+  })
 
   async close(): Promise<void> {}
 }

@@ -99,16 +99,19 @@ function send(
 ): Promise<void> {
   return new Promise((resolve) => {
     const limit = new AbortController()
-    const open = new Set(messages.keys())
+    const open = messages.map(() => true)
+    let left = messages.length
     const answered = (index: number, sent: Confirmation): void => {
-      if (!open.delete(index)) return
-      tell(index, sent)
-      if (open.size === 0) over()
+      if (open[index] !== true) return
+      open[index] = false
+      left -= 1
+      tell(index, isConfirmation(sent) ? sent : unavailable(noAnswer(sent)))
+      if (left === 0) over()
     }
-    const late = (): void => {
-      const error = new HapaxError('broker-timeout', `the broker did not answer within ${CONFIRM_MS} ms`)
-      for (const index of open) answered(index, unavailable(error))
+    const fail = (error: unknown): void => {
+      for (const index of messages.keys()) answered(index, unavailable(error))
     }
+    const late = (): void => fail(new HapaxError('broker-timeout', `the broker did not answer within ${CONFIRM_MS} ms`))
     const cancel = clock.after(CONFIRM_MS, late)
     const over = (): void => {
       cancel()
@@ -116,42 +119,21 @@ function send(
       limit.abort()
       resolve()
     }
-    if (open.size === 0) return over()
+    if (left === 0) return over()
     if (signal.aborted) return late()
     signal.addEventListener('abort', late, { once: true })
-    const answers = published(destination, messages, limit.signal)
-    for (const index of messages.keys()) {
-      answerOf(answers[index]).then(
-        (sent) => answered(index, isConfirmation(sent) ? sent : unavailable(noAnswer(sent))),
-        (error) => answered(index, unavailable(error)),
-      )
+    try {
+      const returned: unknown = destination.publish(messages, limit.signal, answered)
+      // A promise breaks the contract, but its rejection must not end the process.
+      if (returned instanceof Promise) returned.catch(fail)
+    } catch (error) {
+      fail(error)
     }
   })
 }
 
 /** How long to wait for a confirmation. After that, the message is sent again later. */
 const CONFIRM_MS = 30_000
-
-function published(
-  destination: Destination,
-  messages: readonly OutgoingMessage[],
-  signal: AbortSignal,
-): readonly unknown[] {
-  try {
-    const answers: unknown = destination.publish(messages, signal)
-    // A single promise breaks the contract, but its rejection must not end the process.
-    if (answers instanceof Promise) answers.catch(() => {})
-    return Array.isArray(answers) ? answers : []
-  } catch (error) {
-    const answer = Promise.resolve(unavailable(error))
-    return messages.map(() => answer)
-  }
-}
-
-/** The confirmation as a promise, also from a destination in JavaScript that returns it directly. */
-function answerOf(sent: unknown): Promise<unknown> {
-  return sent instanceof Promise ? sent : Promise.resolve(sent)
-}
 
 function isConfirmation(sent: unknown): sent is Confirmation {
   return typeof sent === 'object' && sent !== null && 'status' in sent && STATUSES.has(sent.status)
@@ -165,7 +147,7 @@ const STATUSES: ReadonlySet<unknown> = new Set<Confirmation['status']>([
 ])
 
 function noAnswer(got: unknown): Error {
-  return new Error(`expected the destination to return { status } for each message, got ${describe(got)}`)
+  return new Error(`expected the destination to settle each message with { status }, got ${describe(got)}`)
 }
 
 /** An error that a destination throws against its contract says nothing about the message, so it is tried again. */

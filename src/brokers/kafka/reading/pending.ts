@@ -1,5 +1,5 @@
 import { HapaxError } from '../../../base/index.ts'
-import type { Confirmation } from '../../../contracts/index.ts'
+import type { Confirmation, Settle } from '../../../contracts/index.ts'
 import type { Written } from '../wire.ts'
 
 const CONFIRMED: Confirmation = { status: 'confirmed' }
@@ -7,14 +7,12 @@ const CONFIRMED: Confirmation = { status: 'confirmed' }
 /** One message without an answer yet. */
 export class Pending {
   readonly written: Written
-  readonly confirmation: Promise<Confirmation>
   /** The broker refused a batch that contained it. It is sent alone, to find out whether it is the cause. */
   alone = false
   settled = false
   readonly #call: Call
   readonly #at: number
   readonly #key: string | undefined
-  readonly #resolve: (confirmation: Confirmation) => void
 
   /** `at` is its place among the messages of the call. */
   constructor(call: Call, at: number, key: string | undefined, written: Written) {
@@ -22,9 +20,6 @@ export class Pending {
     this.#at = at
     this.#key = key
     this.written = written
-    const { promise, resolve } = Promise.withResolvers<Confirmation>()
-    this.confirmation = promise
-    this.#resolve = resolve
   }
 
   /** Whether it may be sent: not after an earlier message of its key failed, and not once it is settled. */
@@ -45,8 +40,9 @@ export class Pending {
   }
 
   #settle(confirmation: Confirmation): void {
+    if (this.settled) return
     this.settled = true
-    this.#resolve(confirmation)
+    this.#call.settle(this.#at, confirmation)
   }
 }
 
@@ -54,6 +50,26 @@ export class Pending {
 export class Call {
   /** For each key, the first message that failed and why. */
   readonly #stops = new Map<string, { readonly at: number; readonly error: Error }>()
+  readonly #settle: Settle
+  readonly #over: () => void
+  #left: number
+
+  /** `over` is called when all of its messages are settled. */
+  constructor(messages: number, settle: Settle, over: () => void) {
+    this.#left = messages
+    this.#settle = settle
+    this.#over = over
+  }
+
+  get isOver(): boolean {
+    return this.#left === 0
+  }
+
+  settle(at: number, confirmation: Confirmation): void {
+    this.#left -= 1
+    this.#settle(at, confirmation)
+    if (this.#left === 0) this.#over()
+  }
 
   stop(key: string, at: number, error: Error): void {
     const known = this.#stops.get(key)
