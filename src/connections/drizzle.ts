@@ -18,7 +18,6 @@ import type {
   Connection,
   EnteredExecutor,
   Executor,
-  Param,
   Result,
   Statement,
   TransactionOptions,
@@ -191,8 +190,8 @@ class DrizzleConnection<Tx extends object> implements Connection<Tx> {
     return 2 ** 28 - 2 ** 16
   }
 
-  query(text: string, params: readonly Param[]): Promise<Result> {
-    return this.#run(this.#db, { text, params })
+  query(statement: Statement): Promise<Result> {
+    return this.#run(this.#db, statement)
   }
 
   close(): Promise<void> {

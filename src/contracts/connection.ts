@@ -7,6 +7,11 @@ export type Param = string | number | null | Uint8Array
 export interface Statement {
   readonly text: string
   readonly params: readonly Param[]
+  /**
+   * Sent again and again, with a plan that does not depend on what is in the tables: may be prepared once per connection. One that reads a
+   * queue is not: a plan made while it was empty would be kept when it is full.
+   */
+  readonly prepare?: true
 }
 
 /** A row, by column name. */
@@ -105,7 +110,7 @@ export interface Connection<Tx, Own = Tx> {
    * One statement outside any transaction, on a connection that handlers cannot exhaust, if there is one. A connection that
    * has not answered within the limit is destroyed where that is possible: its link may be silently dead.
    */
-  query(text: string, params: readonly Param[], limitMs: number): Promise<Result>
+  query(statement: Statement, limitMs: number): Promise<Result>
   /** Closes what the connection opened itself. */
   close(): Promise<void>
 }

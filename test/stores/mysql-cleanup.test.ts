@@ -51,9 +51,9 @@ function before(start: RegExp, what: () => Promise<unknown>): Seams {
         get: (target, name) => {
           const value: unknown = Reflect.get(target, name, target)
           if (name !== 'query') return typeof value === 'function' ? value.bind(target) : value
-          return async (...[text, params, limitMs]: Parameters<Connection<RigTx>['query']>) => {
-            if (start.test(text.trim())) await what()
-            return target.query(text, params, limitMs)
+          return async (...[statement, limitMs]: Parameters<Connection<RigTx>['query']>) => {
+            if (start.test(statement.text.trim())) await what()
+            return target.query(statement, limitMs)
           }
         },
       }),

@@ -159,7 +159,7 @@ describe('doctor', () => {
   })
 
   it('calls what may not be looked at a warning, and goes on', async () => {
-    const query = ({ text }: { text: string }) => connection.query(text, [])
+    const query = ({ text }: { text: string }) => connection.query({ text, params: [] })
     const findings = await lookAt(query, [
       { check: 'secret', statement: { text: 'select * from secrets', params: [] }, judge: () => ok('seen') },
       { check: 'open', statement: { text: 'select 1', params: [] }, judge: () => ok('seen') },

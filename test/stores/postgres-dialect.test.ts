@@ -439,7 +439,7 @@ describe('prepared statements of handlers', () => {
     const { schema, effects } = await setUp()
     const pool = new pg.Pool({ connectionString, max: 1 })
     onTestFinished(() => pool.end())
-    const store = postgres({ pool, schema, prepare: true })
+    const store = postgres({ pool, schema })
     const hapax = createHapax({ store, source: '/test', logger: silentLogger })
     const attempts: number[] = []
     const consumer = hapax.consumer('billing').on(Ping, async (_data, { tx, message: { id }, attempt }) => {
@@ -449,7 +449,9 @@ describe('prepared statements of handlers', () => {
     })
     const deliver = async (id: string): Promise<string> => (await consumer.handle(message(id))).status
     for (const id of ['a', 'b', 'c', 'd']) expect(await deliver(id)).toBe('processed')
-    const { rows } = await pool.query("select 1 from pg_prepared_statements where name like 'hapax_%'")
+    const { rows } = await pool.query(
+      "select 1 from pg_prepared_statements where name like 'hapax_%' and statement like '%business%'",
+    )
     expect(rows).toHaveLength(2)
     await admin.query(`alter table ${schema}.business add column more integer`)
     expect(await deliver('e')).toBe('processed')
@@ -535,7 +537,9 @@ describe('the work of the server', () => {
     await postgres({ pool, schema }).workers.look([
       { table: 'outbox', scope: 'default', types: [], lanes: [1, 2], limit: 10, after: new Map() },
     ])
-    expect(plans.join()).toContain('outbox_share')
-    expect(plans.join()).not.toMatch(/JIT:|WARNING|SET LOCAL/)
+    const looks = plans.filter((plan) => plan.includes('outbox_share'))
+    expect(looks).toHaveLength(1)
+    expect(looks.join()).not.toContain('JIT:')
+    expect(plans.join()).not.toContain('WARNING')
   })
 })

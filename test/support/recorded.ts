@@ -30,9 +30,9 @@ export class Recorded {
       },
     })
     const own: Partial<Connection<RigTx>> = {
-      query: (text, params, limitMs) => {
-        record({ text, params })
-        return connection.query(text, params, limitMs)
+      query: (statement, limitMs) => {
+        record(statement)
+        return connection.query(statement, limitMs)
       },
       executor: (tx) => executing(connection.executor(tx)),
       transaction: (options, work) => {

@@ -92,7 +92,7 @@ export class Seams {
         return { own: entered.own, checks: entered.checks, query, leave: () => entered.leave() }
       },
       mostBytes: (tx) => connection.mostBytes(tx),
-      query: (text, params, limitMs) => this.around('connection.query', () => connection.query(text, params, limitMs)),
+      query: (statement, limitMs) => this.around('connection.query', () => connection.query(statement, limitMs)),
       close: () => connection.close(),
     }
   }

@@ -105,7 +105,7 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
     return mostBytes(promised(tx))
   }
 
-  async query(text: string, params: readonly Param[], limitMs: number): Promise<Result> {
+  async query(statement: Statement, limitMs: number): Promise<Result> {
     const began = performance.now()
     const client = await acquire(this.#pools.control())
     // The caller has given up by now.
@@ -115,7 +115,7 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
     }
     let broken = false
     try {
-      return await within(systemClock, limitMs, alone(client, { text, params }), () => {
+      return await within(systemClock, limitMs, alone(client, statement), () => {
         throw noAnswer(limitMs)
       })
     } catch (error) {

@@ -21,6 +21,7 @@ import type {
 import {
   beforeCommit,
   Changed,
+  command,
   cutOff,
   destroy,
   hasOtherRole,
@@ -35,9 +36,10 @@ import {
 } from '../sql/index.ts'
 import { insistOnUtf8, speaksUtf8 } from './encoding.ts'
 import { classify, isUnsent } from './errors.ts'
-import { MOST_BYTES, script } from './literal.ts'
+import { MOST_BYTES } from './literal.ts'
 import type { PgClient, PgPool, PgPoolClient, PgResult, PgTx } from './pg.ts'
-import { PreparedNames } from './prepared.ts'
+import { isStalePlan, PreparedNames } from './prepared.ts'
+import { type Answer, asAnswer, send } from './send.ts'
 import { PgTransaction } from './transaction.ts'
 
 /** Where the connections come from. */
@@ -53,11 +55,11 @@ export interface PgPools<Client extends PgPoolClient> {
 export class PgConnection<Client extends PgPoolClient> implements Connection<PgTx<Client>, PgClient> {
   readonly features: ConnectionFeatures
   readonly #pools: PgPools<Client>
-  readonly #names: PreparedNames | undefined
+  readonly #names: PreparedNames
 
-  constructor(pools: PgPools<Client>, prepare = false) {
+  constructor(pools: PgPools<Client>, prepare?: boolean) {
     this.#pools = pools
-    this.#names = prepare ? new PreparedNames() : undefined
+    this.#names = new PreparedNames(prepare, warnOfPooler)
     const { size: pool } = pools
     this.features = { name: 'postgres', roundTrips: 2, lateUse: 'refused', unawaited: 'detected', pool }
   }
@@ -87,7 +89,7 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
     } finally {
       run.tx.watch.close()
       client.off('error', onError)
-      client.release(run.broken || run.tx.stale || run.tx.changed)
+      giveBack(client, run.broken || run.tx.stale || run.tx.changed)
     }
   }
 
@@ -97,11 +99,11 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
 
   executor(tx: PgTx<Client>): Executor {
     if (!(tx instanceof PgTransaction)) throw notInTransaction(describe(tx))
-    const { watch, raw } = tx
+    const { watch } = tx
     return {
       query: async (text, params) => {
         await watch.idle()
-        return toResult(await raw.query(text, params))
+        return this.#one(tx.raw, text, params)
       },
     }
   }
@@ -115,12 +117,12 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
         await watch.idle()
         // It may have settled in the meantime, and its client may serve another transaction.
         watch.assertOpen()
-        return toResult(await tx.raw.query(text, params))
+        return this.#one(tx.raw, text, params)
       }
       return { own: false, checks: true, query, leave }
     }
     if (typeof tx?.query !== 'function') throw notInTransaction(describe(tx))
-    const query: Executor['query'] = async (text, params) => toResult(await tx.query(text, params))
+    const query: Executor['query'] = async (text, params) => asAnswer(await tx.query(text, params))
     return { own: true, checks: false, query, leave }
   }
 
@@ -128,12 +130,30 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
     return MOST_BYTES
   }
 
-  async query(text: string, params: readonly Param[], limitMs: number): Promise<Result> {
+  /** Without values a text may hold several statements. */
+  async #one(client: PgClient, text: string, params: readonly Param[]): Promise<Result> {
+    if (params.length === 0) return lastOf(await client.query(text))
+    const [answer] = await send(client, [{ text, params }], this.#names)
+    return answer ?? NO_ANSWER
+  }
+
+  async query(statement: Statement, limitMs: number): Promise<Result> {
+    for (;;) {
+      try {
+        return await this.#queryOnce(statement, limitMs)
+      } catch (error) {
+        // On a new connection, and after some more such errors without names.
+        if (!this.#names.isRefusal(error)) throw error
+      }
+    }
+  }
+
+  async #queryOnce(statement: Statement, limitMs: number): Promise<Result> {
     const began = performance.now()
     const client = await acquire(await this.#pools.control())
     // The caller has given up by now.
     if (performance.now() - began > limitMs) {
-      client.release()
+      giveBack(client, false)
       throw noAnswer(limitMs)
     }
     let broken = true
@@ -144,14 +164,15 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
     }, limitMs)
     try {
       await speaksUtf8(client)
-      const answer = toResult(await client.query(script([NO_JIT, { text, params }])))
+      const [, answer] = await send(client, [NO_JIT, statement], this.#names)
       broken = false
-      return answer
+      return answer ?? NO_ANSWER
     } catch (error) {
-      throw late ? noAnswer(limitMs) : error
+      if (late) throw noAnswer(limitMs)
+      throw error instanceof NotSent ? error.cause : error
     } finally {
       clearTimeout(timer)
-      client.release(broken)
+      giveBack(client, broken)
     }
   }
 
@@ -164,7 +185,8 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
  * A look is short, but the planner fears the worst of its recursion: once it knows that the tables are not empty, it compiles every
  * one of them, which takes ten times as long as running it.
  */
-const NO_JIT: Statement = { text: 'set local jit = off', params: [] }
+const NO_JIT: Statement = { text: `select set_config('jit', 'off', true)`, params: [], prepare: true }
+const NO_ANSWER: Result = { rows: [], affected: 0 }
 
 /**
  * A client of the pool. Whatever becomes of it, no error that it emits ends the process: the pool's own listener is not there from
@@ -174,8 +196,20 @@ async function acquire<Client extends PgPoolClient>(pool: PgPool<Client>, signal
   signal?.throwIfAborted()
   heardPool(pool)
   const client = await untilAcquired(pool.connect(), signal, (late) => late.release())
+  // `pg` refuses query objects in its pipeline mode. Flights do the same, and more.
+  if (Reflect.get(client, 'pipeline') === true) {
+    pipelined.add(client)
+    Reflect.set(client, 'pipeline', false)
+  }
   // Not every pool tells.
   return heard(client)
+}
+
+const pipelined = new WeakSet<object>()
+
+function giveBack(client: PgPoolClient, broken: boolean): void {
+  if (pipelined.delete(client)) Reflect.set(client, 'pipeline', true)
+  client.release(broken)
 }
 
 /** One transaction on one client. */
@@ -184,9 +218,11 @@ class Run<Client extends PgPoolClient> {
   broken = false
   readonly tx: PgTransaction<Client>
   readonly #client: Client
+  readonly #names: PreparedNames
 
-  constructor(client: Client, names: PreparedNames | undefined) {
+  constructor(client: Client, names: PreparedNames) {
     this.#client = client
+    this.#names = names
     this.tx = new PgTransaction(client, names)
   }
 
@@ -208,17 +244,21 @@ class Run<Client extends PgPoolClient> {
   }
 
   async #begin(isolation: TransactionOptions['isolation'], first: readonly Statement[]): Promise<readonly Result[]> {
-    const begin = isolation === undefined ? 'begin' : `begin isolation level ${isolationOption(isolation)}`
+    const begin = isolation === undefined ? BEGIN : command(`begin isolation level ${isolationOption(isolation)}`)
     try {
       await speaksUtf8(this.#client)
-      const answers = await this.#script([{ text: begin, params: [] }, SESSION, ...first])
-      const [session, ...own] = answers.slice(1).map(toResult)
+      const [, session, ...own] = await this.#send([begin, SESSION, ...first])
       if (!isAsBefore(this.#client, session)) throw new Changed()
       return own
     } catch (error) {
-      if (!(error instanceof NotSent || isHarmless(classify(error)))) this.destroy()
-      throw hasOtherRole(this.#client, error) ? new Changed() : error
+      if (!(error instanceof NotSent || isHarmless(classify(error))) || isStalePlan(error)) this.destroy()
+      throw this.#mayGoElsewhere(error) ? new Changed() : error
     }
+  }
+
+  /** Whether the trouble is that of this connection, and nothing has happened yet. */
+  #mayGoElsewhere(error: unknown): boolean {
+    return this.#names.isRefusal(error) || isStalePlan(error) || hasOtherRole(this.#client, error)
   }
 
   async #commit(last: readonly Statement[]): Promise<readonly Result[]> {
@@ -226,24 +266,19 @@ class Run<Client extends PgPoolClient> {
     if (this.broken) throw transactionClosed()
     try {
       await beforeCommit(() => insistOnUtf8(this.#client))
-      const answers = await this.#script([...last, { text: 'commit', params: [] }])
-      if (answers.at(-1)?.command === 'COMMIT') return answers.slice(0, -1).map(toResult)
+      const answers = await this.#send([...last, COMMIT])
+      if (answers.at(-1)?.command === 'COMMIT') return answers.slice(0, -1)
     } catch (error) {
-      if (classify(error) === 'lost') this.destroy()
+      this.#names.isRefusal(error)
+      if (classify(error) === 'lost' || isStalePlan(error)) this.destroy()
       throw isUnsent(error) ? new NotSent(error) : error
     }
     throw new HapaxError('transaction-aborted', 'the database rolled the transaction back at COMMIT')
   }
 
-  async #script(statements: readonly Statement[]): Promise<readonly PgResult[]> {
-    const answer = await this.#sent(statements)
-    return Array.isArray(answer) ? answer : [answer]
-  }
-
-  /** Without parameters `pg` uses the simple protocol, which returns one result per statement. */
-  #sent(statements: readonly Statement[]): Promise<PgResult | PgResult[]> {
+  #send(statements: readonly Statement[]): Promise<readonly Answer[]> {
     try {
-      return this.#client.query(script(statements))
+      return send(this.#client, statements, this.#names)
     } catch (error) {
       // Not an error of the server: a text that the database or the client cannot take, or that is longer than any text may be.
       throw new NotSent(error)
@@ -268,7 +303,19 @@ class Run<Client extends PgPoolClient> {
   }
 }
 
-function toResult(answer: PgResult | PgResult[]): Result {
+/** The result of the last statement of a text. */
+function lastOf(answer: PgResult | PgResult[]): Result {
   const last = Array.isArray(answer) ? answer.at(-1) : answer
-  return { rows: last?.rows ?? [], affected: last?.rowCount ?? 0 }
+  return last === undefined ? NO_ANSWER : asAnswer(last)
+}
+
+const BEGIN = command('begin')
+const COMMIT = command('commit')
+
+/** A pooler is nothing that a program can be told by an error: everything works, only slower. */
+function warnOfPooler(): void {
+  process.emitWarning(
+    'the server forgets prepared statements, as behind a pooler in transaction mode: hapax goes on without them',
+    { type: 'HapaxWarning', code: 'HAPAX_NO_PREPARED_STATEMENTS' },
+  )
 }

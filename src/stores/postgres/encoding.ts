@@ -3,6 +3,16 @@ import type { PgClient } from './pg.ts'
 
 /** The `client_encoding` of each session, as far as it is known. */
 const encodings = new WeakMap<object, string>()
+/** Clients whose server process is the one that they were connected to. */
+const direct = new WeakSet<object>()
+
+/**
+ * Whether a client talks to one server process as long as it lives. A pooler makes up the number of the process that it tells its clients,
+ * and may give each transaction another one, which does not know the statements that were prepared before.
+ */
+export function isDirect(client: object): boolean {
+  return direct.has(client)
+}
 
 /**
  * Makes sure that a session takes a text for what it is. `pg` writes and reads UTF-8, whatever `client_encoding` says: elsewhere a
@@ -21,8 +31,13 @@ export async function insistOnUtf8(client: PgClient): Promise<void> {
 
 async function firstLook(client: PgClient): Promise<void> {
   listen(client)
-  const answer = await client.query(`show client_encoding`)
-  const encoding = String(Object.values(answer.rows[0] ?? {})[0])
+  const answer = await client.query(
+    `select current_setting('client_encoding') as encoding, pg_backend_pid()::text as pid`,
+  )
+  const { encoding: seen, pid }: { encoding?: unknown; pid?: unknown } = answer.rows[0] ?? {}
+  const encoding = String(seen)
+  const processID: unknown = Reflect.get(client, 'processID')
+  if (processID !== undefined && String(processID) === String(pid)) direct.add(client)
   encodings.set(client, encoding)
   if (encoding !== 'UTF8') throw otherwise(encoding)
 }

@@ -27,9 +27,9 @@ export interface PostgresSchema {
 /** How handlers' statements are sent. */
 export interface PostgresStatements {
   /**
-   * Gives names to statements that `ctx.tx.query` repeats, so that the server parses and plans them once per connection:
-   * about half as much work for a short statement. Not behind PgBouncer in transaction mode, unless it is 1.21 or newer
-   * and set up for it. @default false
+   * Whether statements of hapax, and those that `ctx.tx.query` repeats, are prepared: the server then parses and plans them once per
+   * connection, which is about half as much work for a short statement. `true` is for a pooler that knows prepared statements, such as
+   * PgBouncer 1.21 or newer with `max_prepared_statements`. @default on direct connections, not behind a pooler
    */
   readonly prepare?: boolean
 }

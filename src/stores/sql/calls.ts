@@ -82,8 +82,8 @@ export class SqlCalls<Tx, Own = Tx> {
     }
   }
 
-  #inTime({ text, params }: Statement, limitMs: number): Promise<Result> {
-    return within(systemClock, limitMs + GRACE_MS, this.#connection.query(text, params, limitMs), () => {
+  #inTime(statement: Statement, limitMs: number): Promise<Result> {
+    return within(systemClock, limitMs + GRACE_MS, this.#connection.query(statement, limitMs), () => {
       throw late(limitMs)
     })
   }

@@ -11,8 +11,8 @@ import type {
   Connection,
   EnteredExecutor,
   Executor,
-  Param,
   Result,
+  Statement,
   TransactionEnd,
   TransactionOptions,
   TransactionWork,
@@ -76,7 +76,7 @@ export class SqliteConnection implements Connection<SqliteTx> {
     return 1_000_000_000
   }
 
-  async query(text: string, params: readonly Param[]): Promise<Result> {
+  async query({ text, params }: Statement): Promise<Result> {
     const patience = new Patience(WAIT_MS)
     const database = this.#database ?? (await this.#open())
     const turn = await patience.turn(database.queue)

@@ -124,6 +124,7 @@ where mine.seq = any ($1::text::bigint[]) and mine.ordered and exists (
     insert: (rows) => [
       {
         text: insertInboxText,
+        prepare: true,
         params: [
           array(rows.map((row) => row.consumer)),
           ...messageArrays(rows.map((row) => row.message)),
@@ -219,7 +220,7 @@ returning ${INBOX}, ${BACKEND}`,
 function takeOne(text: string, consumer: string, token: string, message: StoredMessage): Statement {
   const { messageKey, source, id, type, fingerprint } = message
   const params = [consumer, messageKey, token, encodeText(source), encodeText(id), encodeText(type), fingerprint]
-  return { text, params }
+  return { text, params, prepare: true }
 }
 
 function takeMany(text: string, consumer: string, token: string, messages: readonly StoredMessage[]): Statement {
@@ -233,7 +234,7 @@ function takeMany(text: string, consumer: string, token: string, messages: reado
     array(messages.map((message) => message.fingerprint)),
     messages.length,
   ]
-  return { text, params }
+  return { text, params, prepare: true }
 }
 
 function takenKeys(answer: Result | undefined, count: number): ReadonlySet<string> | 'all' {

@@ -38,6 +38,7 @@ where outbox.seq = m.seq and outbox.mark = m.mark`
     insert: (rows, entered = '') => [
       {
         text: insertOutboxText,
+        prepare: true,
         params: [
           array(rows.map((row) => row.relay)),
           ...messageArrays(rows.map((row) => row.message)),

@@ -1,5 +1,5 @@
 import type { Result } from '../../../contracts/index.ts'
-import { asNumber, asText, type Dialect, PROBE, plain, statement } from '../../sql/index.ts'
+import { asNumber, asText, command, type Dialect, PROBE, plain, prepared, statement } from '../../sql/index.ts'
 import { answered, classify, doomOf } from '../errors.ts'
 import { admin, status, traces } from './admin.ts'
 import { aside } from './aside.ts'
@@ -88,14 +88,14 @@ insert into ${schema}.migrations (version, name, checksum) values ($1::integer, 
 
 function transactions(): Dialect['transactions'] {
   return {
-    settings: ({ lockTimeoutMs, idleTimeoutMs }, opening) => [
-      plain(`set local idle_in_transaction_session_timeout = ${Math.ceil(idleTimeoutMs)}`),
+    settings: ({ lockTimeoutMs, idleTimeoutMs }, opening) => {
+      const idle = String(Math.ceil(idleTimeoutMs))
       // 0 would mean to wait for ever.
-      ...(opening === 'plain' ? [] : [plain(`set local lock_timeout = ${Math.max(1, Math.ceil(lockTimeoutMs))}`)]),
-    ],
+      return [opening === 'plain' ? unhurried(idle) : limited(idle, String(Math.max(1, Math.ceil(lockTimeoutMs))))]
+    },
     guard: {
-      set: [plain('set local lock_timeout to default'), plain('savepoint hapax')],
-      release: [plain('release savepoint hapax')],
+      set: [command('set local lock_timeout to default'), command('savepoint hapax')],
+      release: [command('release savepoint hapax')],
       check: [plain('release savepoint hapax;savepoint hapax')],
       rollback: [plain('rollback to savepoint hapax')],
     },
@@ -116,6 +116,15 @@ select set_config('hapax.entered', coalesce(current_setting('hapax.entered', tru
     ),
   }
 }
+
+const unhurried = prepared(
+  `select set_config('idle_in_transaction_session_timeout', $1::text, true)`,
+  (idle: string) => [idle],
+)
+const limited = prepared(
+  `select set_config('idle_in_transaction_session_timeout', $1::text, true), set_config('lock_timeout', $2::text, true)`,
+  (idle: string, lock: string) => [idle, lock],
+)
 
 const probe = `select '${PROBE.text}'::text as probe_text, ${PROBE.number}::bigint as probe_number,
   ${MS(`timestamptz '${new Date(PROBE.time).toISOString()}'`)} as probe_time, decode('${PROBE.bytes}', 'hex') as probe_bytes,

@@ -23,7 +23,11 @@ insert into ${schema}.workers (id, ttl_ms, name, serves) values ($1::text, $2::i
 on conflict do nothing`,
       ({ id, name, ttlMs, serves }) => [id, ttlMs, name, serves],
     ),
-    note: (id, inHand, alone, beat) => ({ text: beat ? beatText : noteText, params: [inHand, String(alone), id] }),
+    note: (id, inHand, alone, beat) => ({
+      text: beat ? beatText : noteText,
+      params: [inHand, String(alone), id],
+      prepare: true,
+    }),
     list: plain(`
 select id, name, serves, ${MS('started_at')} as started_at, ${MS('clock_timestamp() - heartbeat_at')} as silent_ms,
   clock_timestamp() - heartbeat_at <= ttl_ms * interval '1 millisecond' as alive, in_hand

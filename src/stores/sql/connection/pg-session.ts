@@ -11,6 +11,7 @@ export const SESSION: Statement = {
   current_setting('statement_timeout'), current_setting('lock_timeout'), current_setting('session_replication_role'),
   current_setting('row_security'), current_setting('synchronous_commit')) as state`,
   params: [],
+  prepare: true,
 }
 
 const states = new WeakMap<object, unknown>()
@@ -34,7 +35,7 @@ export class Changed extends Error {}
 
 /** Statements that plainly leave something behind that `SESSION` does not show: settings of one's own, tables, locks, channels. */
 const LEAVING =
-  /(?:^|;)\s*(?:set\s+(?:session\s+)?"?\w+"?\."?\w+|listen\b|load\b|discard\b)|\bset_config\s*\((?![^()]*(?:\([^()]*\)[^()]*)*\btrue\s*\))|\bpg_(?:try_)?advisory_lock|\bcreate\s+temp(?:orary)?\s(?!.*\bon\s+commit\s+drop\b)/is
+  /(?:^|;)\s*(?:set\s+(?:session\s+)?"?\w+"?\."?\w+|listen\b|load\b|discard\b|deallocate\b)|\bset_config\s*\((?![^()]*(?:\([^()]*\)[^()]*)*\btrue\s*\))|\bpg_(?:try_)?advisory_lock|\bcreate\s+temp(?:orary)?\s(?!.*\bon\s+commit\s+drop\b)/is
 
 /** Whether a handler's statement leaves something behind in the session. */
 export function leavesBehind(text: unknown): boolean {

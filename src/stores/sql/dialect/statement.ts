@@ -14,6 +14,19 @@ export function statement<Input extends readonly unknown[]>(
   return (...input) => ({ text, params: params(...input) })
 }
 
+/** The same for a statement that is worth preparing. */
+export function prepared<Input extends readonly unknown[]>(
+  text: string,
+  params: (...input: Input) => readonly Param[],
+): Sql<Input> {
+  return (...input) => ({ text, params: params(...input), prepare: true })
+}
+
+/** A statement of a transaction's own, such as a savepoint. */
+export function command(text: string): Statement {
+  return { text, params: NO_PARAMS, prepare: true }
+}
+
 /** A statement without values. */
 export function plain(text: string): Statement {
   return { text, params: NO_PARAMS }
