@@ -1,3 +1,4 @@
+import type { Interrupt } from './interrupt.ts'
 import { able } from './options.ts'
 
 /** Local time. Injected, so that tests and a simulator can drive it. Times that processes share come from the database instead. */
@@ -27,7 +28,7 @@ export const systemClock: Clock = {
 }
 
 /** Resolves after `ms`, or at once when the signal is aborted. */
-export function pause(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
+export function pause(clock: Clock, ms: number, signal?: Interrupt): Promise<void> {
   return new Promise((resolve) => {
     if (signal?.aborted) return resolve()
     const done = (): void => {

@@ -18,14 +18,23 @@ export class Activity {
   }
 
   async during<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#closed) throw new HapaxError('closed', 'this hapax is closed')
-    this.#running += 1
+    this.begin()
     try {
       return await work()
     } finally {
-      this.#running -= 1
-      if (this.#running === 0) for (const resolve of this.#waiting.splice(0)) resolve()
+      this.end()
     }
+  }
+
+  /** Work begins, and `end` will be called. */
+  begin(): void {
+    if (this.#closed) throw new HapaxError('closed', 'this hapax is closed')
+    this.#running += 1
+  }
+
+  end(): void {
+    this.#running -= 1
+    if (this.#running === 0 && this.#waiting.length > 0) for (const resolve of this.#waiting.splice(0)) resolve()
   }
 
   /** Resolves when nothing is under way. */

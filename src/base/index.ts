@@ -25,6 +25,7 @@ export {
 } from './errors.ts'
 export type { HapaxEvents } from './events.ts'
 export { type EffectState, EventHub, type Events, type MessageRef } from './events.ts'
+export type { Interrupt } from './interrupt.ts'
 export { contained, heard, heardPool, loadClient, shownUrl, unreached } from './links.ts'
 export { consoleLogger, type LimitedLogger, type Logger, loggerOption, silentLogger } from './logger.ts'
 export { unsupportedNode } from './node-version.ts'

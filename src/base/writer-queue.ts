@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { type Clock, systemClock } from './clock.ts'
 import { HapaxError } from './errors.ts'
+import type { Interrupt } from './interrupt.ts'
 
 /** The turns that the code running now is inside of. */
 const inside = new AsyncLocalStorage<Turn>()
@@ -51,7 +52,7 @@ export class WriterQueue {
    * The next turn: at once if the queue is empty, undefined if it did not come within `waitMs`. Rejects when the signal aborts, and
    * throws if the caller is inside a turn of this queue, because it would wait for itself.
    */
-  take(waitMs: number, signal?: AbortSignal): Turn | Promise<Turn | undefined> {
+  take(waitMs: number, signal?: Interrupt): Turn | Promise<Turn | undefined> {
     signal?.throwIfAborted()
     const outer = living(inside.getStore())
     for (let each = outer; each !== undefined; each = each.outer) if (each.queue === this) throw nested()
@@ -90,7 +91,7 @@ export class WriterQueue {
     }
   }
 
-  #wait(outer: Turn | undefined, waitMs: number, signal: AbortSignal | undefined): Promise<Turn | undefined> {
+  #wait(outer: Turn | undefined, waitMs: number, signal: Interrupt | undefined): Promise<Turn | undefined> {
     return new Promise((resolve, reject) => {
       const leave = (): void => {
         this.#waiting.delete(waiter)

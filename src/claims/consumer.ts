@@ -122,7 +122,7 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
     refuseDisabled(this.name, this.settings)
     // Not map(), which skips the holes of a sparse array: each must be refused, and have an outcome.
     const entries = Array.from(messages, (message) => this.#entry(message))
-    this.#turns.refuseNested(entries.map(({ stored }) => stored))
+    this.#turns.refuseNested(entries)
     const unique = distinct(entries)
     const outcomes = await this.#inGroups(unique, signal)
     return allOutcomes(entries, unique, outcomes, (stored, before) => this.#work.takenBefore(stored, before))

@@ -160,8 +160,18 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
    * the database is not available, or the outcome of a commit is unknown: do not acknowledge then.
    */
   async handle(message: IncomingMessage): Promise<Outcome> {
-    const [result] = await this.handleMany([message])
-    return present(result, 'the outcome of a message')
+    const { activity } = this.#engine
+    activity.begin()
+    try {
+      refuseDisabled(this.name, this.#settings)
+      const entry = [this.#entry(message)]
+      this.#turns.refuseNested(entry)
+      const outcomes = await this.#group(entry, undefined)
+      if (this.#mayBeUnserved(outcomes)) await this.#warnIfUnserved(entry, outcomes)
+      return present(outcomes[0], 'the outcome of a message')
+    } finally {
+      activity.end()
+    }
   }
 
   /**
@@ -180,10 +190,10 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     refuseDisabled(this.name, this.#settings)
     // Not map(), which skips the holes of a sparse array: each must be refused, and have an outcome.
     const entries = Array.from(messages, (message) => this.#entry(message))
-    this.#turns.refuseNested(entries.map(storedOf))
+    this.#turns.refuseNested(entries)
     const unique = distinct(entries)
     const outcomes = await this.#inGroups(unique, signal)
-    await this.#warnIfUnserved(unique, outcomes)
+    if (this.#mayBeUnserved(outcomes)) await this.#warnIfUnserved(unique, outcomes)
     return allOutcomes(entries, unique, outcomes, (stored, before) => this.#recorder.taken(stored, before))
   }
 
@@ -199,9 +209,12 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
   }
 
   /** A stored message needs a worker. Applications that only call `handle` may not have one, and would wait for ever. */
+  #mayBeUnserved(outcomes: readonly Outcome[]): boolean {
+    return !this.#registry.started && outcomes.some(isLeftToWorkers)
+  }
+
   async #warnIfUnserved(entries: readonly Received[], outcomes: readonly Outcome[]): Promise<void> {
-    if (this.#registry.started) return
-    const left = entries.find((_, index) => LEFT_TO_WORKERS.includes(outcomes[index]?.status))
+    const left = entries[outcomes.findIndex(isLeftToWorkers)]
     if (left !== undefined) await this.#engine.unserved.look(this.name, left.stored.type)
   }
 
@@ -365,7 +378,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
 /** How many transactions run at once, unless the options or the pool say otherwise. */
 export const CONCURRENCY = 10
 /** Outcomes after which a worker has to continue. */
-const LEFT_TO_WORKERS: readonly (Outcome['status'] | undefined)[] = ['retrying', 'stored']
+const isLeftToWorkers = ({ status }: Outcome): boolean => status === 'retrying' || status === 'stored'
 /** How many deliveries one transaction stores at most. Bounded, because one refused row makes a group repeat. */
 const STORE_SIZE = 500
 

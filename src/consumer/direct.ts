@@ -1,6 +1,13 @@
 import { asError, isHapaxError, present } from '../base/index.ts'
-import type { Outcome, Receipt, UnitEnd } from '../contracts/index.ts'
-import { Attempt, type Attempted, type Engine, type Running, type UnitSettings } from '../transaction/index.ts'
+import type { Outcome, Receipt } from '../contracts/index.ts'
+import {
+  Attempt,
+  type Attempted,
+  type Engine,
+  type Opened,
+  type UnitSettings,
+  type Work,
+} from '../transaction/index.ts'
 import type { Recorder } from './failures.ts'
 import { type GroupSize, sharing } from './group-size.ts'
 import { callHandlers, type Job, smaller } from './handlers.ts'
@@ -74,7 +81,7 @@ export class Taker<Tx> {
     const group = part?.group
     const attempt = new Attempt<Tx, readonly Found[]>(this.#engine, part?.settings ?? this.#settings, {
       opening: (token) => ({ kind: 'take', consumer, token, messages }),
-      body: (running) => this.#body(jobs, running, group),
+      body: (opened) => this.#body(jobs, opened, group),
       onUnknown: () => this.#engine.events.emit('commit-unknown', () => ({ consumer, messages: messages.map(ref) })),
       mostConflicts: this.#groups.mostConflicts(jobs.length),
       signal,
@@ -101,12 +108,12 @@ export class Taker<Tx> {
   }
 
   /** Calls the handlers of messages that have no receipt yet. Runs again, from the beginning, if the transaction is repeated. */
-  async #body(
+  #body(
     jobs: readonly Job<Tx>[],
-    { unit, earlier, run }: Running<Tx>,
+    { unit, earlier }: Opened<Tx>,
     group: FailedGroup | undefined,
-  ): Promise<UnitEnd<readonly Found[]>> {
-    if (unit.existing.size === 0) return { value: ALL_FRESH, writes: await run((scope) => callHandlers(jobs, scope)) }
+  ): Work<Tx, readonly Found[]> {
+    if (unit.existing.size === 0) return { value: ALL_FRESH, call: (scope) => callHandlers(jobs, scope) }
     const found = jobs.map(({ stored }): Found => {
       const receipt = unit.existing.get(stored.messageKey)
       if (receipt === undefined) return 'fresh'
@@ -115,8 +122,8 @@ export class Taker<Tx> {
       return group?.tokens.has(receipt.token) ? 'broken' : receipt
     })
     const fresh = jobs.filter((_, index) => found[index] === 'fresh')
-    if (fresh.length === 0) return { value: found, writes: undefined }
-    return { value: found, writes: await run((scope) => callHandlers(fresh, scope)) }
+    if (fresh.length === 0) return { value: found }
+    return { value: found, call: (scope) => callHandlers(fresh, scope) }
   }
 
   /** Turns what was found into outcomes, after the commit. */

@@ -161,25 +161,24 @@ async function callTogether<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Pro
 
 /** A `publish` that names this message as the cause. */
 export function publishFor<Tx>(message: Message, { buffer }: Pick<Scope<Tx>, 'buffer'>): PublishInHandler {
-  const cause = causeOf(message)
-  return (type, data, options) => buffer.publish(type, data, options, cause)
+  return (type, data, options) => buffer.publish(type, data, options, causeOf(message))
 }
 
 function callOne<Tx>({ call }: OneHandler<Tx>, job: Job<Tx>, { message, data }: Content, scope: Scope<Tx>): unknown {
-  const { tx, signal, logger } = scope
+  const { tx, deadline, logger } = scope
   const publish = publishFor(message, scope)
-  return call(data, { tx, message, publish, signal, attempt: job.attempt, logger })
+  return call(data, { tx, message, publish, signal: deadline.signal, attempt: job.attempt, logger })
 }
 
 async function callMany<Tx>({ call }: HandlerOfMany<Tx>, jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promise<void> {
-  const { tx, buffer, signal, logger } = scope
+  const { tx, buffer, deadline, logger } = scope
   const items: Item<unknown>[] = []
   for (const job of jobs) {
     const { message, data } = await job.content()
     items.push({ message, data, publish: publishFor(message, scope) })
   }
   const publish: PublishInHandler = (type, data, options) => buffer.publish(type, data, options)
-  await call(items, { tx, publish, signal, logger })
+  await call(items, { tx, publish, signal: deadline.signal, logger })
 }
 
 /** Splits a group that failed. Handlers of many get halves, which find the culprit in few calls; others get single messages. */

@@ -69,11 +69,11 @@ export class FailedHooks<Tx> {
     const { call } = hook
     const { reason, error } = verdict
     return async (scope) => {
-      const { tx, signal, logger } = scope
+      const { tx, deadline, logger } = scope
       // Decoded for every run, because a run that was rolled back may have changed the data.
       const { message, data } = await decodeFor(handler, stored)
       const publish = publishFor(message, scope)
-      await call(data, error, { tx, message, publish, signal, attempt, reason, logger })
+      await call(data, error, { tx, message, publish, signal: deadline.signal, attempt, reason, logger })
     }
   }
 
@@ -89,10 +89,10 @@ export class FailedHooks<Tx> {
         tokens.add(token)
         return { kind: 'take', consumer: this.#consumer, token, messages: [message] }
       },
-      body: async ({ unit: { existing }, earlier, run }) => {
+      body: ({ unit: { existing }, earlier }) => {
         const receipt = existing.get(message.messageKey)
-        if (receipt === undefined) return { value: 'recorded', writes: { ...(await run(hook)), ...failed } }
-        return { value: earlier.has(receipt.token) ? 'recorded' : 'taken', writes: undefined }
+        if (receipt === undefined) return { value: 'recorded', call: hook, writes: failed }
+        return { value: earlier.has(receipt.token) ? 'recorded' : 'taken' }
       },
     })
     if (hooked.kind === 'failed') return { error: hooked.error, tokens }
@@ -103,10 +103,10 @@ export class FailedHooks<Tx> {
   onItsRow(row: FinalFailure, message: StoredMessage, hook: PreparedHook<Tx>): Promise<Hooked<boolean>> {
     return this.#run(message, {
       opening: () => ({ kind: 'fail', row }),
-      body: async ({ unit, run, resolving }) => {
+      body: ({ unit, resolving }) => {
         // After a commit of unknown outcome the row is gone, or held: then that commit did happen.
-        if (!unit.present.has(row.seq)) return { value: resolving, writes: undefined }
-        return { value: true, writes: await run(hook) }
+        if (!unit.present.has(row.seq)) return { value: resolving }
+        return { value: true, call: hook }
       },
     })
   }

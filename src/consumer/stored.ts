@@ -1,6 +1,6 @@
 import { asError, isHapaxError, isRefusal } from '../base/index.ts'
-import type { InboxRow, Outcome, UnitEnd } from '../contracts/index.ts'
-import { Attempt, type Attempted, type Engine, type Running } from '../transaction/index.ts'
+import type { InboxRow, Outcome } from '../contracts/index.ts'
+import { Attempt, type Attempted, type Engine, type Opened, type Work } from '../transaction/index.ts'
 import { isGone } from './direct.ts'
 import { isFeared, type Recorder } from './failures.ts'
 import { type GroupSize, sharing } from './group-size.ts'
@@ -93,7 +93,7 @@ export class InboxWork<Tx> {
     const attempt = new Attempt<Tx, Ended>(this.#engine, this.#settings, {
       // After an unknown commit the old transaction may still hold the row. When it has ended, the row shows how.
       opening: (_token, resolving) => ({ kind: 'claim', seqs, locked: resolving ? 'wait' : 'skip' }),
-      body: (running) => this.#body(running, ours),
+      body: (opened) => this.#body(opened, ours),
       onUnknown: () => this.#unknown([...ours.claimed.values()]),
       mostConflicts: this.#groups.mostConflicts(seqs.length),
       signal,
@@ -144,26 +144,24 @@ export class InboxWork<Tx> {
   }
 
   /** Runs the handlers of the claimed rows. Rows that cannot run end the transaction without writes, and are recorded after it. */
-  async #body({ unit, run, resolving }: Running<Tx>, ours: Ours): Promise<UnitEnd<Ended>> {
+  async #body({ unit, resolving }: Opened<Tx>, ours: Ours): Promise<Work<Tx, Ended>> {
     // Gone: our unknown commit did settle it. Still there but not claimed: it did not, and another worker has the row now.
     for (const [seq, row] of ours.claimed) if (resolving && !unit.present.has(seq)) ours.settled.set(seq, row)
     ours.claimed = unit.claimed
-    if (unit.claimed.size === 0) return { value: { kind: 'processed' }, writes: undefined }
+    if (unit.claimed.size === 0) return { value: { kind: 'processed' } }
     ours.jobs = []
     const rows = [...unit.claimed.values()]
     const looping = rows.filter((row) => row.crashes >= MAX_CRASHES)
-    if (looping.length > 0) return { value: { kind: 'crash-loop', rows: looping }, writes: undefined }
+    if (looping.length > 0) return { value: { kind: 'crash-loop', rows: looping } }
     const jobs: InboxJob<Tx>[] = []
     try {
       for (const row of rows) jobs.push(await this.#job(row))
     } catch (error) {
-      return { value: { kind: 'undecodable', error }, writes: undefined }
+      return { value: { kind: 'undecodable', error } }
     }
-    if (jobs.length > 1 && !jobs.every((job) => this.#mayShare(job.row))) {
-      return { value: { kind: 'apart', rows }, writes: undefined }
-    }
+    if (jobs.length > 1 && !jobs.every((job) => this.#mayShare(job.row))) return { value: { kind: 'apart', rows } }
     ours.jobs = jobs
-    return { value: { kind: 'processed' }, writes: await run((scope) => callHandlers(jobs, scope)) }
+    return { value: { kind: 'processed' }, call: (scope) => callHandlers(jobs, scope) }
   }
 
   /** A message that has failed before may fail again, and would make the others run once more. */

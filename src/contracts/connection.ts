@@ -1,4 +1,4 @@
-import type { Isolation } from '../base/index.ts'
+import type { Interrupt, Isolation } from '../base/index.ts'
 
 /** A value bound to a statement. Scalars only: every driver and ORM carries these the same way. */
 export type Param = string | number | null | Uint8Array
@@ -46,7 +46,7 @@ export interface TransactionOptions {
   /** @default what the database is set to */
   readonly isolation?: Isolation | undefined
   /** Ends the transaction by force: the connection is destroyed, the handle is dead, the call rejects with the signal's reason. */
-  readonly signal?: AbortSignal | undefined
+  readonly signal?: Interrupt | undefined
   /** Uses a connection that handlers cannot exhaust, if there is one: for work that others wait for. */
   readonly control?: boolean | undefined
   /** Called once a connection was acquired. From here on the database has to answer in time. */

@@ -1,4 +1,4 @@
-import type { ErrorRecord, Isolation } from '../base/index.ts'
+import type { ErrorRecord, Interrupt, Isolation } from '../base/index.ts'
 import type { StoredMessage } from '../message/index.ts'
 import type { Audit, Finding, StoreAdmin, StoreFailed, StoreKeys, StoreSent } from './admin.ts'
 import type {
@@ -206,7 +206,7 @@ export interface UnitEnd<T> {
 /** Settings of one transaction. */
 export interface UnitOptions {
   readonly isolation?: Isolation | undefined
-  readonly signal?: AbortSignal | undefined
+  readonly signal?: Interrupt | undefined
   /** Called once a connection was acquired. From here on the database has to answer in time. */
   readonly acquired?: (() => void) | undefined
   /** How long to wait for a receipt or a row that another transaction holds. */

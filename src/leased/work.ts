@@ -98,11 +98,11 @@ export class LeasedWork<Tx> {
   async #settle(row: InboxRow, held: HeldLease, call: Call<Tx>, signal: AbortSignal | undefined): Promise<Settled> {
     const attempt = new Attempt<Tx, Settled>(this.#engine, this.#settings, {
       opening: () => ({ kind: 'settle', lease: held }),
-      body: async ({ unit, run, resolving }) => {
+      body: ({ unit, resolving }) => {
         // Gone after a commit of unknown outcome: settled by that commit, or by the process that took the message over.
         const gone = resolving && !unit.present.has(row.seq)
-        if (unit.claimed.size === 0) return { value: gone ? 'settled' : 'lost', writes: undefined }
-        return { value: 'settled', writes: await run((scope) => call.complete(scope)) }
+        if (unit.claimed.size === 0) return { value: gone ? 'settled' : 'lost' }
+        return { value: 'settled', call: (scope) => call.complete(scope) }
       },
       onUnknown: () =>
         this.#engine.events.emit('commit-unknown', () => ({ consumer: this.#consumer, messages: [ref(row.message)] })),
@@ -217,12 +217,12 @@ class Call<Tx> {
     this.#state = 'completing'
     this.#scope = scope
     // The signal of the context belongs to the lease, which has ended; from now on it follows the transaction.
-    const abort = (): void => this.#held.abort(asError(scope.signal.reason))
-    scope.signal.addEventListener('abort', abort, { once: true })
+    const abort = (): void => this.#held.abort(asError(scope.deadline.reason))
+    scope.deadline.addEventListener('abort', abort)
     try {
       for (const each of this.#completions) await each(scope)
     } finally {
-      scope.signal.removeEventListener('abort', abort)
+      scope.deadline.removeEventListener('abort', abort)
     }
   }
 

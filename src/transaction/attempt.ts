@@ -58,22 +58,31 @@ export type Attempted<T> =
   /** The store can never take one of the messages that the transaction was to begin with. */
   | { readonly kind: 'refused'; readonly error: HapaxError }
 
-/** What is in hand while the body of a transaction runs. */
-export interface Running<Tx> {
+/** What a transaction has found when it is open. */
+export interface Opened<Tx> {
   readonly unit: Unit<Tx>
   /** Tokens of earlier runs whose commit could not be learnt: finding one means that it had succeeded. */
   readonly earlier: ReadonlySet<string>
   /** The outcome of an earlier commit is being looked for. */
   readonly resolving: boolean
-  /** Runs work inside the transaction and returns what has to be written with it. */
-  run(work: (scope: Scope<Tx>) => Promise<unknown>): Promise<Writes>
+}
+
+/** What is to be done in a transaction that is open. */
+export interface Work<Tx, T> {
+  /** What the attempt is done with. */
+  readonly value: T
+  /** Calls the handlers. Undefined: there is nothing to do, and the transaction is rolled back. */
+  readonly call?: ((scope: Scope<Tx>) => unknown) | undefined
+  /** What is written with it, beside what the handlers publish. */
+  readonly writes?: Writes
 }
 
 /** What the handlers of one transaction share. */
 export interface Scope<Tx> {
   readonly tx: Tx
   readonly buffer: OpenBuffer<Tx>
-  readonly signal: AbortSignal
+  /** Its `signal` tells the handlers to stop. */
+  readonly deadline: Deadline
   readonly logger: Logger
   /** Whether the handlers are called at the same time. */
   readonly together: boolean
@@ -96,9 +105,8 @@ const INSIST_MS = 600_000
 export class Attempt<Tx, T> {
   readonly #engine: Engine<Tx>
   readonly #settings: UnitSettings
-  readonly #opening: (token: string, resolving: boolean) => Opening
-  readonly #body: (running: Running<Tx>) => Promise<UnitEnd<T>>
-  readonly #earlier = new Set<string>()
+  readonly #plan: Plan<Tx, T>
+  #earlier = NONE
   readonly #phases: Phases
   #unknownSince: number | undefined
   #conflicts = 0
@@ -106,17 +114,12 @@ export class Attempt<Tx, T> {
   #handlersMs = 0
   #stale = false
   readonly #startedAt: number
-  readonly #onUnknown: () => void
-  readonly #signal: AbortSignal | undefined
 
   constructor(engine: Engine<Tx>, settings: UnitSettings, plan: Plan<Tx, T>) {
     this.#engine = engine
     this.#settings = settings
     this.#startedAt = engine.clock.monotonic()
-    this.#opening = plan.opening
-    this.#body = plan.body
-    this.#onUnknown = plan.onUnknown
-    this.#signal = plan.signal
+    this.#plan = plan
     this.#mostConflicts = plan.mostConflicts ?? MAX_CONFLICTS
     this.#phases = {
       openingMs: settings.lockTimeoutMs + GRACE_MS,
@@ -137,21 +140,21 @@ export class Attempt<Tx, T> {
 
   async run(): Promise<Attempted<T>> {
     for (;;) {
-      const token = this.#engine.random.token()
-      const once = await this.#once(token)
+      const once = await this.#once(this.#engine.random.token())
       if (once !== 'again') return once
       await pause(this.#engine.clock, CONFLICT_PAUSE_MS * (1 + this.#conflicts) * this.#engine.random.number())
     }
   }
 
   async #once(token: string): Promise<Attempted<T> | 'again'> {
-    const deadline = new Deadline(this.#engine.clock, this.#phases, this.#signal)
+    const { store, clock } = this.#engine
+    const deadline = new Deadline(clock, this.#phases, this.#plan.signal)
     const acquired = acquiring(this.#engine, deadline)
     const progress: Progress<Tx> = { called: false, thrown: NOTHING, buffer: undefined }
-    const opening = this.#opening(token, this.#unknownSince !== undefined)
+    const opening = this.#plan.opening(token, this.#unknownSince !== undefined)
     try {
-      const value = await this.#engine.store.transactions.run(this.#unitOptions(deadline, acquired), opening, (unit) =>
-        this.#runBody(unit, deadline, progress),
+      const value = await store.transactions.run(this.#unitOptions(deadline, acquired), opening, (unit) =>
+        this.#body(unit, deadline, progress),
       )
       progress.buffer?.committed()
       return { kind: 'done', value }
@@ -166,33 +169,38 @@ export class Attempt<Tx, T> {
 
   #unitOptions(deadline: Deadline, acquired: () => void): UnitOptions {
     const { isolation, lockTimeoutMs, timeoutMs } = this.#settings
-    return { isolation, signal: deadline.signal, acquired, lockTimeoutMs, idleTimeoutMs: timeoutMs + GRACE_MS }
+    return { isolation, signal: deadline, acquired, lockTimeoutMs, idleTimeoutMs: timeoutMs + GRACE_MS }
   }
 
-  async #runBody(unit: Unit<Tx>, deadline: Deadline, progress: Progress<Tx>): Promise<UnitEnd<T>> {
-    const { publisher, logger } = this.#engine
-    const run: Running<Tx>['run'] = async (work) => {
-      const buffer = publisher.open(unit)
-      progress.buffer = buffer
-      progress.called = true
-      deadline.handler()
-      const began = this.#engine.clock.monotonic()
-      try {
-        const { together } = this.#settings
-        await work({ tx: unit.tx, buffer, signal: deadline.signal, logger: logger.forHandlers, together })
-        return await buffer.flush(unit)
-      } catch (error) {
-        progress.thrown = error
-        throw error
-      } finally {
-        this.#handlersMs = this.#engine.clock.monotonic() - began
-        buffer.close()
-      }
+  async #body(unit: Unit<Tx>, deadline: Deadline, progress: Progress<Tx>): Promise<UnitEnd<T>> {
+    const planning = this.#plan.body({ unit, earlier: this.#earlier, resolving: this.#unknownSince !== undefined })
+    const { value, call, writes } = planning instanceof Promise ? await planning : planning
+    if (call === undefined) {
+      deadline.commit()
+      return { value, writes: undefined }
     }
-    const resolving = this.#unknownSince !== undefined
-    const end = await this.#body({ unit, earlier: this.#earlier, resolving, run })
-    deadline.commit()
-    return end
+    const buffer = this.#engine.publisher.open(unit)
+    progress.buffer = buffer
+    progress.called = true
+    deadline.handler()
+    const began = this.#engine.clock.monotonic()
+    try {
+      await call(this.#scope(unit, deadline, buffer))
+      const flushing = buffer.flush(unit)
+      const published = flushing instanceof Promise ? await flushing : flushing
+      deadline.commit()
+      return { value, writes: writes === undefined ? published : { ...published, ...writes } }
+    } catch (error) {
+      progress.thrown = error
+      throw error
+    } finally {
+      this.#handlersMs = this.#engine.clock.monotonic() - began
+      buffer.close()
+    }
+  }
+
+  #scope({ tx }: Unit<Tx>, deadline: Deadline, buffer: OpenBuffer<Tx>): Scope<Tx> {
+    return { tx, buffer, deadline, logger: this.#engine.logger.forHandlers, together: this.#settings.together }
   }
 
   #judge(error: unknown, token: string, progress: Progress<Tx>): Attempted<T> | 'again' {
@@ -203,9 +211,9 @@ export class Attempt<Tx, T> {
     }
     switch (error.code) {
       case 'commit-unknown':
-        this.#earlier.add(token)
+        this.#earlier = new Set(this.#earlier).add(token)
         this.#unknownSince ??= this.#engine.clock.monotonic()
-        this.#onUnknown()
+        this.#plan.onUnknown()
         return this.#resolving(error)
       case 'store-unavailable':
         return this.#unknownSince === undefined ? this.#unavailable(error) : this.#resolving(error)
@@ -259,13 +267,15 @@ function refused(cause: unknown): HapaxError {
   return new HapaxError('store-unavailable', `the database refused: ${messageOf(asError(cause))}`, { cause })
 }
 
+const NONE: ReadonlySet<string> = new Set()
 const NOTHING: unique symbol = Symbol('nothing was thrown')
 
 /** What an attempt does. */
 export interface Plan<Tx, T> {
   /** How the transaction begins; `resolving` after a commit whose outcome is being looked for. */
   opening(token: string, resolving: boolean): Opening
-  body(running: Running<Tx>): Promise<UnitEnd<T>>
+  /** What to do, now that it is open. Called again when the transaction is repeated. */
+  body(opened: Opened<Tx>): Work<Tx, T> | Promise<Work<Tx, T>>
   /** Called when the outcome of a commit was not learnt. */
   onUnknown(): void
   /** After how many conflicts it is given up. @default 20 */
@@ -305,16 +315,12 @@ export async function unit<Tx, T>(
   const deadline = new Deadline(engine.clock, { openingMs, handlerMs: openingMs, commitMs: COMMIT_MS })
   const acquired = acquiring(engine, deadline)
   try {
-    return await engine.store.transactions.run(
-      { ...options, signal: deadline.signal, acquired },
-      opening,
-      async (opened) => {
-        deadline.pause()
-        const end = await body(opened)
-        deadline.commit()
-        return end
-      },
-    )
+    return await engine.store.transactions.run({ ...options, signal: deadline, acquired }, opening, async (opened) => {
+      deadline.pause()
+      const end = await body(opened)
+      deadline.commit()
+      return end
+    })
   } finally {
     deadline.done()
   }

@@ -1,4 +1,4 @@
-import type { Acquisitions, Clock } from '../base/index.ts'
+import type { Acquisitions, Clock, Interrupt } from '../base/index.ts'
 import { HapaxError } from '../base/index.ts'
 
 /** How long each phase of a transaction may take. */
@@ -12,92 +12,203 @@ export interface Phases {
  * The time limits of one transaction: an abort ends it by force, whatever it waits for. The phases have limits of their own because
  * their failures mean different things: a database that is away, a slow handler, or a commit whose outcome is unknown.
  */
-export class Deadline {
-  readonly #controller = new AbortController()
-  readonly #clock: Clock
+export class Deadline implements Interrupt {
+  readonly #watch: Watch
   readonly #phases: Phases
   readonly #outer: AbortSignal | undefined
-  #cancel: (() => void) | undefined
-  #reason: (() => HapaxError) | undefined
-  /** When the current phase ends. A function, because a wait for the pool is extended while the pool moves. */
-  #end: () => number = () => 0
-  #over = false
-  #timerAt = 0
+  #phase: 'acquiring' | 'opening' | 'handler' | 'commit' | 'none' | 'over' = 'none'
+  /** When the current phase began. */
+  #began = 0
+  #acquisitions: Acquisitions | undefined
+  #aborted = false
+  #reason: unknown
+  #listeners: readonly (() => void)[] = NOBODY
+  #controller: AbortController | undefined
 
   /** `outer` ends the transaction as well, for example because its worker is stopped. */
   constructor(clock: Clock, phases: Phases, outer?: AbortSignal) {
-    this.#clock = clock
+    this.#watch = watchOf(clock)
     this.#phases = phases
     this.#outer = outer
-    outer?.addEventListener('abort', this.#stop, { once: true })
-    if (outer?.aborted) this.#stop()
+    if (outer === undefined) return
+    outer.addEventListener('abort', this, { once: true })
+    if (outer.aborted) this.handleEvent()
   }
 
+  /** The same for handlers; made when one asks for it. */
   get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController()
+      if (this.#aborted) this.#controller.abort(this.#reason)
+    }
     return this.#controller.signal
+  }
+
+  get aborted(): boolean {
+    return this.#aborted
+  }
+
+  get reason(): unknown {
+    return this.#reason
+  }
+
+  throwIfAborted(): void {
+    if (this.#aborted) throw this.#reason
+  }
+
+  addEventListener(_type: 'abort', listener: () => void): void {
+    this.#listeners = [...this.#listeners, listener]
+  }
+
+  removeEventListener(_type: 'abort', listener: () => void): void {
+    const only = this.#listeners.length === 1 && this.#listeners[0] === listener
+    this.#listeners = only ? NOBODY : this.#listeners.filter((each) => each !== listener)
   }
 
   /** Waits for a connection, for as long as the pool hands out any. */
   acquiring(acquisitions: Acquisitions): void {
-    const began = this.#clock.monotonic()
-    const end = (): number => acquisitions.endOf(began)
-    this.#arm(end() - began, () => acquisitions.exhausted(), end)
+    this.#acquisitions = acquisitions
+    this.#enter('acquiring')
   }
 
   /** The database has to answer the opening statements. */
   opening(): void {
-    const { openingMs } = this.#phases
-    this.#arm(openingMs, () => late('store-unavailable', 'the database did not answer', openingMs))
+    this.#enter('opening')
   }
 
   /** The handler runs. */
   handler(): void {
-    const { handlerMs } = this.#phases
-    this.#arm(handlerMs, () => late('handler-timeout', 'the handler did not finish', handlerMs))
+    this.#enter('handler')
   }
 
   /** COMMIT is sent: from here on, a timeout leaves the outcome unknown. */
   commit(): void {
-    const { commitMs } = this.#phases
-    this.#arm(commitMs, () => late('commit-unknown', 'the database did not answer COMMIT', commitMs))
+    this.#enter('commit')
   }
 
   /** No limit until the next phase begins. */
   pause(): void {
-    this.#cancel?.()
-    this.#cancel = undefined
+    if (this.#phase === 'over') return
+    this.#phase = 'none'
+    this.#watch.forget(this)
   }
 
   /** Ends it for good: a handler that returns after its time must not start the next phase. */
   done(): void {
-    this.#over = true
-    this.pause()
-    this.#outer?.removeEventListener('abort', this.#stop)
+    this.#phase = 'over'
+    this.#watch.forget(this)
+    this.#outer?.removeEventListener('abort', this)
   }
 
-  readonly #stop = (): void => this.#controller.abort(this.#outer?.reason)
+  /** When the current phase ends. A wait for the pool is extended while the pool moves. */
+  get endsAt(): number {
+    const { openingMs, handlerMs, commitMs } = this.#phases
+    if (this.#phase === 'opening') return this.#began + openingMs
+    if (this.#phase === 'handler') return this.#began + handlerMs
+    if (this.#phase === 'commit') return this.#began + commitMs
+    return this.#acquisitions?.endOf(this.#began) ?? Number.POSITIVE_INFINITY
+  }
 
-  /** One timer serves all phases, because timers are costly per message. It is set again if it fires before the phase ends. */
-  #arm(ms: number, reason: () => HapaxError, end?: () => number): void {
-    if (this.#over) return
+  /** The current phase took too long. */
+  expire(): void {
+    this.#abort(this.#late())
+  }
+
+  /** `outer` was aborted. */
+  handleEvent(): void {
+    this.#abort(this.#outer?.reason)
+  }
+
+  #enter(phase: 'acquiring' | 'opening' | 'handler' | 'commit'): void {
+    if (this.#phase === 'over' || this.#aborted) return
+    this.#phase = phase
+    this.#began = this.#watch.now()
+    this.#watch.keep(this)
+  }
+
+  #late(): HapaxError | undefined {
+    const { openingMs, handlerMs, commitMs } = this.#phases
+    if (this.#phase === 'opening') return late('store-unavailable', 'the database did not answer', openingMs)
+    if (this.#phase === 'handler') return late('handler-timeout', 'the handler did not finish', handlerMs)
+    if (this.#phase === 'commit') return late('commit-unknown', 'the database did not answer COMMIT', commitMs)
+    return this.#acquisitions?.exhausted()
+  }
+
+  #abort(reason: unknown): void {
+    if (this.#aborted) return
+    this.#aborted = true
     this.#reason = reason
-    const endsAt = this.#clock.monotonic() + ms
-    this.#end = end ?? (() => endsAt)
-    if (this.#cancel !== undefined && this.#timerAt <= endsAt) return
-    this.#cancel?.()
-    this.#timer(ms)
-  }
-
-  #timer(ms: number): void {
-    this.#timerAt = this.#clock.monotonic() + ms
-    this.#cancel = this.#clock.after(ms, () => {
-      const leftMs = this.#end() - this.#clock.monotonic()
-      if (leftMs > 0) this.#timer(leftMs)
-      else this.#controller.abort(this.#reason?.())
-    })
+    this.#watch.forget(this)
+    this.#controller?.abort(reason)
+    for (const listener of this.#listeners) listener()
   }
 }
 
+const NOBODY: readonly (() => void)[] = []
+
 function late(code: 'store-unavailable' | 'handler-timeout' | 'commit-unknown', what: string, ms: number): HapaxError {
   return new HapaxError(code, `${what} within ${ms} ms`)
+}
+
+/**
+ * Watches over all deadlines of one clock with one timer, because timers are costly per message. It fires when the first of them may
+ * be over, and is set again for what is left.
+ */
+class Watch {
+  readonly #clock: Clock
+  readonly #running = new Set<Deadline>()
+  #cancel: (() => void) | undefined
+  #firesAt = 0
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  now(): number {
+    return this.#clock.monotonic()
+  }
+
+  /** The phase of this one ends at another time from now on. */
+  keep(deadline: Deadline): void {
+    this.#running.add(deadline)
+    const { endsAt } = deadline
+    if (this.#cancel !== undefined && this.#firesAt <= endsAt) return
+    this.#set(endsAt)
+  }
+
+  /** Without any left the timer goes: it would keep the process alive. */
+  forget(deadline: Deadline): void {
+    this.#running.delete(deadline)
+    if (this.#running.size > 0) return
+    this.#cancel?.()
+    this.#cancel = undefined
+  }
+
+  #set(at: number): void {
+    this.#cancel?.()
+    this.#firesAt = at
+    this.#cancel = this.#clock.after(Math.max(0, at - this.now()), () => this.#fire())
+  }
+
+  #fire(): void {
+    this.#cancel = undefined
+    const now = this.now()
+    try {
+      for (const deadline of this.#running) if (deadline.endsAt <= now) deadline.expire()
+    } finally {
+      let next = Number.POSITIVE_INFINITY
+      for (const { endsAt } of this.#running) next = Math.min(next, endsAt)
+      if (next < Number.POSITIVE_INFINITY) this.#set(next)
+    }
+  }
+}
+
+const watches = new WeakMap<Clock, Watch>()
+
+function watchOf(clock: Clock): Watch {
+  const known = watches.get(clock)
+  if (known !== undefined) return known
+  const watch = new Watch(clock)
+  watches.set(clock, watch)
+  return watch
 }

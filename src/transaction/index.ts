@@ -4,13 +4,15 @@ export {
   type Engine,
   GRACE_MS,
   insist,
+  type Opened,
   type Plan,
   persist,
-  type Running,
   type Scope,
   type UnitSettings,
   unit,
+  type Work,
 } from './attempt.ts'
+export { type Cause, causeOf } from './cause.ts'
 export { Floor } from './floor.ts'
-export { type Cause, causeOf, Publisher } from './publish.ts'
+export { Publisher } from './publish.ts'
 export { checkPublish, sentName } from './publish-options.ts'

@@ -6,7 +6,6 @@ import {
   decode,
   fingerprint,
   isIndexed,
-  type MessageAttributes,
   type MessageType,
   messageKey,
   messageType,
@@ -18,7 +17,8 @@ import {
   type StoredMessage,
   textRule,
 } from '../message/index.ts'
-import { checkPublish, isAttribute } from './publish-options.ts'
+import { type Cause, withCause } from './cause.ts'
+import { checkPublish } from './publish-options.ts'
 
 /** A message ready to be written. */
 interface Prepared {
@@ -27,42 +27,13 @@ interface Prepared {
   readonly delayMs: number
 }
 
-/** The trace of a message to the one that caused it: set on what a handler publishes. */
-export interface Cause {
-  readonly correlationId: string
-  readonly causationId: string
-  readonly traceparent?: string
-  readonly tracestate?: string
-}
-
-/**
- * The trace attributes for messages that are published because of this one. A third-party sender may have written anything into them.
- * What could not be published is left out, so that no handler fails because of it.
- */
-export function causeOf({ id, correlationId, traceparent, tracestate }: MessageAttributes): Cause {
-  const cause = { causationId: id, correlationId: isAttribute(correlationId) ? correlationId : id }
-  if (!isAttribute(traceparent) || !TRACEPARENT.test(traceparent)) return cause
-  return { ...cause, traceparent, ...(isAttribute(tracestate) && { tracestate }) }
-}
-
-/** W3C Trace Context, any version. A malformed one is dropped, which begins a new trace. */
-const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-|$)/
-
-/** A tracestate belongs to its traceparent: with another parent, the inherited state does not apply. */
-function withCause(cause: Cause | undefined, options: PublishOptions): PublishOptions {
-  if (cause === undefined || options.traceparent === undefined) return { ...cause, ...options }
-  const { tracestate: _, ...others } = cause
-  return { ...others, ...options }
-}
-
 /** Messages that were published inside a transaction of hapax and are not written yet. They are written last, in one statement. */
 class Waiting {
   readonly unit: Pick<Unit<unknown>, 'mostBytes'>
   readonly waiting: Prepared[] = []
   readonly written: Prepared[] = []
-  readonly failed: Watched<unknown>[] = []
-  /** Publishes that have not reported yet how they ended. */
-  readonly telling = new Set<Promise<unknown>>()
+  /** Undefined: nothing was published. */
+  watched: Watching | undefined
   running = 0
   /** The transaction has settled, or is about to: what comes now would be lost. */
   closed = false
@@ -73,20 +44,29 @@ class Waiting {
 
   /** A publish that is never awaited must not end the process: its failure is reported when the handler has returned. */
   watch<T>(publishing: Promise<T>): Promise<T> {
+    this.watched ??= { failed: [], telling: new Set() }
+    const { failed, telling } = this.watched
     const watched = new Watched(publishing)
-    const told: Promise<unknown> = publishing
-      .catch(() => this.failed.push(watched))
-      .finally(() => this.telling.delete(told))
-    this.telling.add(told)
+    const told: Promise<unknown> = publishing.catch(() => failed.push(watched)).finally(() => telling.delete(told))
+    telling.add(told)
     return watched
   }
 }
+
+/** What becomes of the publishes of a transaction. */
+interface Watching {
+  readonly failed: Watched<unknown>[]
+  /** Those that have not reported yet how they ended. */
+  readonly telling: Set<Promise<unknown>>
+}
+
+const NO_WRITES: Writes = {}
 
 /** The publishes of one transaction of hapax. */
 export interface OpenBuffer<Tx> {
   publish<In>(type: MessageType<In, unknown>, data: In, options?: PublishOptions, cause?: Cause): Promise<Published>
   /** Called last in the body: writes what has to be written before the commit, returns what goes with it. */
-  flush(unit: Unit<Tx>): Promise<Writes>
+  flush(unit: Unit<Tx>): Writes | Promise<Writes>
   /** Called after the commit: emits the events and wakes workers. */
   committed(): void
   close(): void
@@ -146,7 +126,7 @@ export class Publisher<Tx, Own> {
             return messageType(type).of(data, withCause(cause, options))
           }),
         ),
-      flush: (last) => this.#flush(last, buffer),
+      flush: (last) => (buffer.watched === undefined ? NO_WRITES : this.#flush(last, buffer, buffer.watched)),
       committed: () => this.#committed(buffer),
       close: () => {
         buffer.closed = true
@@ -216,10 +196,10 @@ export class Publisher<Tx, Own> {
     return answers.slice(overtaken.length)
   }
 
-  async #flush(unit: Unit<Tx>, buffer: Waiting): Promise<Writes> {
+  async #flush(unit: Unit<Tx>, buffer: Waiting, { failed, telling }: Watching): Promise<Writes> {
     if (buffer.running > 0) throw unawaited('returned while a publish was still running')
-    if (buffer.telling.size > 0) await Promise.all(buffer.telling)
-    if (buffer.failed.some(({ seen }) => !seen)) throw unawaited('did not wait for a publish, which failed')
+    if (telling.size > 0) await Promise.all(telling)
+    if (failed.some(({ seen }) => !seen)) throw unawaited('did not wait for a publish, which failed')
     const prepared = buffer.waiting.splice(0)
     for (const each of prepared) buffer.written.push(each)
     if (prepared.length === 0) return {}

@@ -13,6 +13,7 @@ import type {
   Writes,
 } from 'hapax/contracts'
 import { transactionClosed } from '../../src/base/errors.ts'
+import type { Interrupt } from '../../src/base/index.ts'
 import { numberOf } from '../../src/message/lanes.ts'
 import { doomed, untilAborted } from '../../src/stores/sql/connection/driver.ts'
 import type { Chaos } from './chaos.ts'
@@ -559,7 +560,7 @@ export class SimStore implements Store<SimTx> {
     return found
   }
 
-  async #guarded<T>(session: Session, signal: AbortSignal | undefined, body: () => Promise<T>): Promise<T> {
+  async #guarded<T>(session: Session, signal: Interrupt | undefined, body: () => Promise<T>): Promise<T> {
     try {
       return await body()
     } catch (error) {
@@ -777,7 +778,7 @@ function commitUnknown(cause: unknown): HapaxError {
   return new HapaxError('commit-unknown', 'the connection was lost while committing', { cause })
 }
 
-function ofTransaction(error: unknown, phase: Phase, signal: AbortSignal | undefined): unknown {
+function ofTransaction(error: unknown, phase: Phase, signal: Interrupt | undefined): unknown {
   if (phase === 'body') return error
   const aborted = signal?.aborted && error === signal.reason
   if (phase === 'committing') {

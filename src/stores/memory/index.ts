@@ -2,6 +2,7 @@ import {
   type Clock,
   clockOption,
   HapaxError,
+  type Interrupt,
   isolationOption,
   noOthers,
   type Turn,
@@ -244,7 +245,7 @@ class Memory implements MemoryStore {
     }
   }
 
-  async #turn(waitMs: number, signal?: AbortSignal): Promise<Turn> {
+  async #turn(waitMs: number, signal?: Interrupt): Promise<Turn> {
     this.#assertOpen()
     const turn = await this.#queue.take(waitMs, signal)
     if (turn === undefined) throw new HapaxError('busy', 'another transaction is running')

@@ -1,4 +1,4 @@
-import { describe, expected, transactionClosed } from '../../base/index.ts'
+import { describe, expected, type Interrupt, transactionClosed } from '../../base/index.ts'
 import type { LocalResult, LocalRow, Opening, Unit, Writes } from '../../contracts/index.ts'
 import { notInTransaction } from '../sql/index.ts'
 import { addFailed, addInbox, addOutbox } from './add.ts'
@@ -42,7 +42,7 @@ export function openTransaction(tx: MemoryTx, tables: Tables): void {
 }
 
 /** Runs `work`; an abort does not wait for it. */
-export function unlessAborted<T>(signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
+export function unlessAborted<T>(signal: Interrupt | undefined, work: () => Promise<T>): Promise<T> {
   if (signal === undefined) return work()
   return new Promise((resolve, reject) => {
     const abort = (): void => reject(signal.reason)

@@ -1,4 +1,13 @@
-import { describe, heard, heardPool, isHapaxError, isolationOption, systemClock, within } from '../../base/index.ts'
+import {
+  describe,
+  heard,
+  heardPool,
+  type Interrupt,
+  isHapaxError,
+  isolationOption,
+  systemClock,
+  within,
+} from '../../base/index.ts'
 import type {
   Connection,
   ConnectionFeatures,
@@ -150,7 +159,7 @@ async function alone(client: MysqlPoolClient, statement: Statement): Promise<Res
 /** A connection of the pool; an abort does not wait for it any longer. */
 async function acquire<Client extends MysqlPoolClient>(
   pool: Promise<MysqlPool<Client>>,
-  signal?: AbortSignal,
+  signal?: Interrupt,
 ): Promise<Client> {
   signal?.throwIfAborted()
   return untilAcquired(connect(await pool), signal, (late) => late.release())

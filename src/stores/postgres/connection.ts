@@ -3,6 +3,7 @@ import {
   HapaxError,
   heard,
   heardPool,
+  type Interrupt,
   isHapaxError,
   isolationOption,
   transactionClosed,
@@ -192,7 +193,7 @@ const NO_ANSWER: Result = { rows: [], affected: 0 }
  * A client of the pool. Whatever becomes of it, no error that it emits ends the process: the pool's own listener is not there from
  * the instant in which the pool hands it out, before the waiting caller goes on, until it is given back.
  */
-async function acquire<Client extends PgPoolClient>(pool: PgPool<Client>, signal?: AbortSignal): Promise<Client> {
+async function acquire<Client extends PgPoolClient>(pool: PgPool<Client>, signal?: Interrupt): Promise<Client> {
   signal?.throwIfAborted()
   heardPool(pool)
   const client = await untilAcquired(pool.connect(), signal, (late) => late.release())

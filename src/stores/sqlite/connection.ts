@@ -1,6 +1,7 @@
 import {
   describe,
   HapaxError,
+  type Interrupt,
   pause,
   systemClock,
   Turn,
@@ -132,10 +133,10 @@ export class SqliteConnection implements Connection<SqliteTx> {
  * hold the lock of the file, and are tried again and again, because SQLite itself would block the event loop while it waits.
  */
 class Patience {
-  readonly #signal: AbortSignal | undefined
+  readonly #signal: Interrupt | undefined
   readonly #deadline: number
 
-  constructor(waitMs: number, signal?: AbortSignal) {
+  constructor(waitMs: number, signal?: Interrupt) {
     this.#signal = signal
     this.#deadline = systemClock.monotonic() + waitMs
   }
@@ -189,7 +190,7 @@ function busy(cause?: unknown): HapaxError {
 /** Runs the steps; an abort rolls back at once and does not wait for them. */
 function inTransaction<T>(
   database: Database,
-  signal: AbortSignal | undefined,
+  signal: Interrupt | undefined,
   work: TransactionWork<SqliteTx, T>,
 ): Promise<T> {
   const run = new Run(database)

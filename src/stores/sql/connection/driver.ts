@@ -1,6 +1,6 @@
 // What connections to databases share.
 
-import { HapaxError, isHapaxError } from '../../../base/index.ts'
+import { HapaxError, type Interrupt, isHapaxError } from '../../../base/index.ts'
 import type { ErrorClass } from '../../../contracts/index.ts'
 
 /** The error of a transaction whose own statements met a conflict or lost the link. */
@@ -68,7 +68,7 @@ export function noAnswer(limitMs: number): Error {
  * the `NotSent` that `end` returns.
  */
 export function untilAborted<T>(
-  signal: AbortSignal | undefined,
+  signal: Interrupt | undefined,
   steps: () => Promise<T>,
   end: () => unknown,
 ): Promise<T> {
@@ -89,7 +89,7 @@ export function untilAborted<T>(
 /** What a pool hands out; an abort does not wait for it any longer, and then it goes back as it came. */
 export function untilAcquired<Client>(
   acquiring: Promise<Client>,
-  signal: AbortSignal | undefined,
+  signal: Interrupt | undefined,
   giveBack: (client: Client) => void,
 ): Promise<Client> {
   if (signal === undefined) return acquiring

@@ -1,4 +1,4 @@
-import { HapaxError, isHapaxError, redact, unstorable } from '../../../base/index.ts'
+import { HapaxError, type Interrupt, isHapaxError, redact, unstorable } from '../../../base/index.ts'
 import type { ErrorClass } from '../../../contracts/index.ts'
 import type { Dialect } from '../dialect/dialect.ts'
 import { doomed, fieldsOf, NotSent } from './driver.ts'
@@ -18,7 +18,7 @@ export class StoreErrors {
   }
 
   /** The error of a transaction that had come so far. What a body threw is left alone. */
-  ofTransaction(error: unknown, phase: Phase, signal?: AbortSignal): unknown {
+  ofTransaction(error: unknown, phase: Phase, signal?: Interrupt): unknown {
     if (phase === 'body') return error
     const aborted = signal?.aborted && error === signal.reason
     if (error instanceof NotSent) return this.inside(error.cause)

@@ -1,4 +1,4 @@
-import type { Isolation } from '../../../base/index.ts'
+import type { Interrupt, Isolation } from '../../../base/index.ts'
 import {
   HapaxError,
   isHapaxError,
@@ -80,14 +80,20 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
             backend = signal && this.#dialect.transactions.backend(own)
             if (backend !== undefined) signal?.addEventListener('abort', end, { once: true })
             const executor = this.#connection.executor(tx)
-            const unit = await this.#unit(tx, executor, opening, own, isolation)
+            // Awaiting only what has to be waited for: this is the path of every message.
+            const entered = this.#unit(tx, executor, opening, own, isolation)
+            const unit = entered instanceof Promise ? await entered : entered
             phase = 'body'
-            const result = await this.#guarded(executor, signal, () => body(unit))
-            const ending = made(() => this.#end(executor, result))
-            const last = ending instanceof Promise ? await this.#guarded(executor, signal, () => ending) : ending
-            // An error up to here is known to come before the commit: no part of that has been sent.
-            phase = 'committing'
-            return last
+            try {
+              const result = await body(unit)
+              const ending = made(() => this.#end(executor, result))
+              const last = ending instanceof Promise ? await ending : ending
+              // An error up to here is known to come before the commit: no part of that has been sent.
+              phase = 'committing'
+              return last
+            } catch (error) {
+              throw await this.#culprit(executor, signal, error)
+            }
           },
         },
       )
@@ -140,18 +146,30 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
     return [this.#dialect.inbox.lockAll([seq], lockTimeoutMs, isolation), this.#dialect.inbox.lock(seq, leaseToken)]
   }
 
-  async #unit(
+  #unit(
     tx: Tx,
     executor: Executor,
     opening: Opening,
     answers: readonly Result[],
     isolation: Isolation | undefined,
-  ): Promise<Unit<Tx>> {
+  ): Unit<Tx> | Promise<Unit<Tx>> {
     const check = (): Promise<void> => this.#check(executor)
     const mostBytes = (): number => this.#connection.mostBytes(tx)
     const unit = { tx, check, mostBytes, existing: NO_RECEIPTS, present: NO_SEQS, claimed: NO_ROWS }
-    if (opening.kind === 'take') return { ...unit, existing: await this.#existing(executor, opening, answers) }
     if (opening.kind === 'plain') return unit
+    if (opening.kind !== 'take') return this.#unitOfRows(unit, executor, opening, answers, isolation)
+    const taken = this.#dialect.receipts.taken(answers, opening.token, opening.messages)
+    if (taken === 'all' || taken.size === opening.messages.length) return unit
+    return this.#existing(executor, opening, taken).then((existing) => ({ ...unit, existing }))
+  }
+
+  async #unitOfRows(
+    unit: Unit<Tx>,
+    executor: Executor,
+    opening: Exclude<Opening, { kind: 'take' | 'plain' }>,
+    answers: readonly Result[],
+    isolation: Isolation | undefined,
+  ): Promise<Unit<Tx>> {
     if (opening.kind === 'fail') return { ...unit, present: await this.#failed(executor, opening.row, answers.at(-1)) }
     const locked = opening.kind === 'settle' || opening.locked === 'wait' ? answers[0]?.rows : undefined
     const present = locked === undefined ? NO_SEQS : new Set(locked.map((row) => asSeq(row['seq'])))
@@ -212,12 +230,9 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
   /** The receipts that were there before, read by a second statement: the first one's snapshot is too old to see them. */
   async #existing(
     executor: Executor,
-    opening: Opening & { kind: 'take' },
-    answers: readonly Result[],
+    { consumer, messages }: Opening & { kind: 'take' },
+    taken: ReadonlySet<string>,
   ): Promise<ReadonlyMap<string, Receipt>> {
-    const { consumer, token, messages } = opening
-    const taken = this.#dialect.receipts.taken(answers, token, messages)
-    if (taken === 'all' || taken.size === messages.length) return NO_RECEIPTS
     const keys = messages.map((message) => message.messageKey).filter((key) => !taken.has(key))
     const statement = this.#dialect.receipts.read(consumer, keys)
     const { rows } = await executor.query(statement.text, statement.params)
@@ -235,21 +250,17 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
     }
   }
 
-  /** Runs the body; when it fails, finds out whether the transaction was still ours. */
-  async #guarded<T>(executor: Executor, signal: AbortSignal | undefined, body: () => Promise<T>): Promise<T> {
+  /** What a body that failed rejects with: finds out whether the transaction was still ours. */
+  async #culprit(executor: Executor, signal: Interrupt | undefined, error: unknown): Promise<unknown> {
+    // The abort has destroyed the connection already.
+    if (signal?.aborted) return error
     try {
-      return await body()
-    } catch (error) {
-      // The abort has destroyed the connection already.
-      if (signal?.aborted) throw error
-      try {
-        for (const { text, params } of this.#dialect.transactions.guard.rollback) await executor.query(text, params)
-      } catch (guardError) {
-        const gone = this.#dialect.classify(guardError) === 'gone' || isHapaxError(guardError, 'broken-atomicity')
-        if (gone) throw brokenAtomicity(error)
-      }
-      throw error
+      for (const { text, params } of this.#dialect.transactions.guard.rollback) await executor.query(text, params)
+    } catch (guardError) {
+      const gone = this.#dialect.classify(guardError) === 'gone' || isHapaxError(guardError, 'broken-atomicity')
+      if (gone) return brokenAtomicity(error)
     }
+    return error
   }
 
   #end<T>(executor: Executor, { value, writes }: UnitEnd<T>): TransactionEnd<T> | Promise<TransactionEnd<T>> {
