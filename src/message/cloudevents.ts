@@ -35,7 +35,7 @@ const STRUCTURED = 'application/cloudevents+json'
 export function encodeEvent(message: OutgoingMessage, format: EventFormat): EncodedEvent {
   const attributes = attributesOf(message)
   const headers = message.headers === undefined ? NO_HEADERS : Object.entries(message.headers).filter(isHonest)
-  const contentType = message.datacontenttype ?? 'application/json'
+  const contentType = contentTypeOf(message)
   if (format === 'binary') return { attributes, headers, contentType, body: message.data }
   const body = structuredBody(attributes, contentType, message.data)
   return { attributes: [], headers, contentType: `${STRUCTURED}; charset=utf-8`, body }
@@ -45,13 +45,18 @@ export function encodeEvent(message: OutgoingMessage, format: EventFormat): Enco
 export function arrivalOf(message: IncomingMessage, redelivered: boolean): Arrival {
   return {
     body: bodyOf(message.data),
-    contentType: message.datacontenttype ?? 'application/json',
+    contentType: contentTypeOf(message),
     attributes: Object.fromEntries(attributesOf(message)),
     headers: message.headers ?? {},
     properties: {},
     redelivered,
     refused: undefined,
   }
+}
+
+/** JSON, unless the message says otherwise. */
+export function contentTypeOf({ datacontenttype = 'application/json' }: Pick<Message, 'datacontenttype'>): string {
+  return datacontenttype
 }
 
 function bodyOf(data: unknown): Uint8Array {
@@ -66,21 +71,34 @@ function isHonest([name]: readonly [name: string, value: string]): boolean {
 }
 
 function attributesOf(message: OutgoingMessage | IncomingMessage): [string, string][] {
-  const attributes: [string, string][] = [
+  const attributes = sharedAttributes(message)
+  eachOwnAttribute(message, (name, value) => attributes.push([name, value]))
+  return attributes
+}
+
+/** The attributes that all messages of a type from one source share, by their names on the wire. */
+export function sharedAttributes({ source, type }: Pick<Message, 'source' | 'type'>): [name: string, value: string][] {
+  return [
     ['specversion', '1.0'],
-    ['source', message.source],
-    ['type', message.type],
+    ['source', source],
+    ['type', type],
   ]
-  if (message.id !== undefined) attributes.push(['id', message.id])
+}
+
+/** All other attributes, by their names on the wire. For drivers that write a message without a list in between. */
+export function eachOwnAttribute(
+  message: OutgoingMessage | IncomingMessage,
+  write: (name: string, value: string) => void,
+): void {
+  if (message.id !== undefined) write('id', message.id)
   for (const name of PLAIN) {
     const value = message[name]
-    if (value !== undefined) attributes.push([name, value])
+    if (value !== undefined) write(name, value)
   }
   for (const [name, wireName] of RENAMED) {
     const value = message[name]
-    if (value !== undefined) attributes.push([wireName, value])
+    if (value !== undefined) write(wireName, value)
   }
-  return attributes
 }
 
 /** JSON goes into the envelope as it is; anything else, also what only claims to be JSON, as base64. */

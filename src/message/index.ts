@@ -1,12 +1,15 @@
 export { type Arrival, checkMapping, decodeArrival, type Mapping } from './arrival.ts'
 export {
   arrivalOf,
+  contentTypeOf,
   type EventFormat,
+  eachOwnAttribute,
   encodeEvent,
   isStructured,
   type OutgoingMessage,
   percentDecode,
   percentEncode,
+  sharedAttributes,
   sortHeaders,
 } from './cloudevents.ts'
 export {

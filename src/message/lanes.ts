@@ -99,8 +99,20 @@ export function markOf(seq: string): string {
 
 /** The older row first. */
 export function compareSeq(a: string, b: string): number {
-  const [x, y] = [numberOf(a), numberOf(b)]
-  return x.length - y.length || (x < y ? -1 : x > y ? 1 : 0)
+  const length = lengthOfNumber(a)
+  const longer = length - lengthOfNumber(b)
+  if (longer !== 0) return longer
+  // Without cutting the numbers out: sorting a look would leave thousands of texts behind.
+  for (let at = 0; at < length; at++) {
+    const difference = a.charCodeAt(at) - b.charCodeAt(at)
+    if (difference !== 0) return difference
+  }
+  return 0
+}
+
+function lengthOfNumber(seq: string): number {
+  const at = seq.indexOf('-')
+  return at < 0 ? seq.length : at
 }
 
 /** The highest number that every database has. */

@@ -2,6 +2,7 @@ import { type ConfirmChannel, connect } from 'amqplib'
 import fc from 'fast-check'
 import { type AmqpConnection, rabbitmq } from 'hapax/rabbitmq'
 import { describe, expect, it } from 'vitest'
+import { Answer } from '../../src/brokers/rabbitmq/answer.ts'
 import { rawChannel } from '../../src/brokers/rabbitmq/client.ts'
 import { Frames } from '../../src/brokers/rabbitmq/outgoing-frames.ts'
 import { encodeMessage } from '../../src/brokers/rabbitmq/wire.ts'
@@ -24,6 +25,10 @@ function bytesOf(channel: ConfirmChannel, sent: OutgoingMessage, routingKey: str
   return Buffer.concat(chunks)
 }
 
+function sentBy(sent: OutgoingMessage, routingKey: string): Answer {
+  return Object.assign(new Answer(sent, 'binary', 0, () => {}), { routingKey })
+}
+
 const text = fc.string({ unit: 'binary', maxLength: 60 })
 const optional = fc.option(text, { nil: undefined })
 const anyMessage = fc.record(
@@ -36,7 +41,10 @@ const anyMessage = fc.record(
     key: optional,
     correlationId: fc.oneof(optional, fc.string({ minLength: 250, maxLength: 300 })),
     traceparent: optional,
-    headers: fc.dictionary(fc.string({ maxLength: 20 }), text),
+    headers: fc.dictionary(
+      fc.string({ maxLength: 20 }).filter((name) => !/^B?CC$/.test(name)),
+      text,
+    ),
     data: fc.uint8Array({ maxLength: 300 }),
   },
   { requiredKeys: ['id', 'source', 'type', 'data'] },
@@ -55,7 +63,7 @@ describe('frames of outgoing messages', () => {
         const expected: Buffer[] = []
         for (const [each, routingKey] of sent as [OutgoingMessage, string][]) {
           // What amqplib refuses is refused before, or left to it.
-          if (!frames.add(encodeMessage(each, 'binary'), routingKey)) continue
+          if (!frames.add(sentBy(each, routingKey))) continue
           expected.push(bytesOf(channel, each, routingKey))
           packed += 1
         }
@@ -69,7 +77,7 @@ describe('frames of outgoing messages', () => {
   it('leave to amqplib what is large, or does not fit', () => {
     const frames = new Frames({ channel: 1, exchange: EXCHANGE, frameMax: 131_072 })
     const add = (more: Partial<OutgoingMessage>, routingKey = 'ping'): boolean =>
-      frames.add(encodeMessage(message('a', more), 'binary'), routingKey)
+      frames.add(sentBy(message('a', more), routingKey))
     expect(add({}, 'k'.repeat(256))).toBe(false)
     expect(add({ headers: { ['n'.repeat(256)]: 'v' } })).toBe(false)
     expect(add({ headers: { big: 'v'.repeat(70_000) } })).toBe(false)

@@ -1,27 +1,44 @@
 import { HapaxError } from '../../base/index.ts'
 import type { Confirmation, Settle } from '../../contracts/index.ts'
-import type { OutgoingMessage } from '../../message/index.ts'
-import type { Outgoing } from './wire.ts'
+import type { EventFormat, OutgoingMessage } from '../../message/index.ts'
+import { bufferOf, encodeMessage, type Outgoing } from './wire.ts'
 
 export const CONFIRMED: Confirmation = { status: 'confirmed' }
 
-/** An outgoing message in its AMQP form, which settles once. */
+/** A message on its way, which settles once. */
 export class Answer {
   readonly message: OutgoingMessage
-  readonly #settle: Settle
+  readonly #format: EventFormat
   readonly #index: number
+  readonly #settle: Settle
+  #outgoing: Outgoing | undefined
   settled = false
   routingKey = ''
-  outgoing: Outgoing | undefined
   /** Why the server returned it. The confirm that follows a return carries no information. */
   returned: HapaxError | undefined
   /** Called when it settles, if somebody waits for that. */
   onSettled: ((confirmation: Confirmation) => void) | undefined
 
-  constructor(message: OutgoingMessage, index: number, settle: Settle) {
+  constructor(message: OutgoingMessage, format: EventFormat, index: number, settle: Settle) {
     this.message = message
+    this.#format = format
     this.#index = index
     this.#settle = settle
+  }
+
+  /** Whether its attributes travel as they are: no envelope, and no headers that need to be checked. */
+  get isPlain(): boolean {
+    return this.#format === 'binary' && this.message.headers === undefined
+  }
+
+  /** Its AMQP form for `amqplib`. Throws for what the protocol cannot carry. */
+  get outgoing(): Outgoing {
+    this.#outgoing ??= encodeMessage(this.message, this.#format)
+    return this.#outgoing
+  }
+
+  get body(): Buffer {
+    return this.isPlain ? bufferOf(this.message.data) : this.outgoing.body
   }
 
   settle(confirmation: Confirmation): void {
@@ -30,15 +47,12 @@ export class Answer {
     this.#settle(this.#index, confirmation)
     this.onSettled?.(confirmation)
   }
-
-  get bytes(): number {
-    return this.outgoing?.body.length ?? 0
-  }
 }
 
 /** One answer for each message. When the signal aborts, those that are missing settle as unavailable. */
 export function answersFor(
   messages: readonly OutgoingMessage[],
+  format: EventFormat,
   signal: AbortSignal,
   settle: Settle,
 ): readonly Answer[] {
@@ -48,7 +62,7 @@ export function answersFor(
     if (left === 0) signal.removeEventListener('abort', abort)
     settle(index, confirmation)
   }
-  const answers = messages.map((message, index) => new Answer(message, index, settled))
+  const answers = messages.map((message, index) => new Answer(message, format, index, settled))
   const abort = (): void => {
     const error = new HapaxError('broker-timeout', 'RabbitMQ did not answer in time')
     for (const answer of answers) answer.settle({ status: 'unavailable', error })

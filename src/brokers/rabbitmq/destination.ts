@@ -5,7 +5,6 @@ import { type Answer, answersFor } from './answer.ts'
 import type { Link } from './link.ts'
 import type { ExchangeSettings } from './options.ts'
 import { type Ended, Sender } from './sender.ts'
-import { encodeMessage } from './wire.ts'
 
 /** An exchange that a relay sends to. */
 export class RabbitmqDestination implements Destination {
@@ -38,7 +37,7 @@ export class RabbitmqDestination implements Destination {
   }
 
   publish(messages: readonly OutgoingMessage[], signal: AbortSignal, settle: Settle): void {
-    const answers = answersFor(messages, signal, settle)
+    const answers = answersFor(messages, this.#settings.format, signal, settle)
     if (this.#closing !== undefined) {
       const error = new HapaxError('broker-unavailable', `${this.name} was closed`)
       for (const answer of answers) answer.settle({ status: 'unavailable', error })
@@ -64,7 +63,7 @@ export class RabbitmqDestination implements Destination {
     if (this.#used) await this.#link.release(!answers.includes(false))
   }
 
-  /** Encodes a message. False: it cannot be sent, and is settled. */
+  /** False: the message cannot be sent, and is settled. */
   #prepare(answer: Answer): boolean {
     const { message } = answer
     try {
@@ -73,15 +72,16 @@ export class RabbitmqDestination implements Destination {
       answer.settle({ status: 'failed', error: asError(thrown) })
       return false
     }
+    let bytes: number
     try {
-      answer.outgoing = encodeMessage(message, this.#settings.format)
+      bytes = answer.body.length
     } catch (thrown) {
       answer.settle({ status: 'refused', error: asError(thrown) })
       return false
     }
-    if (answer.bytes <= this.#maxBytes) return true
-    const what = `expected a message of at most ${this.#maxBytes} bytes, got ${answer.bytes}`
-    answer.settle({ status: 'refused', error: new HapaxError('too-large', what, { fields: { bytes: answer.bytes } }) })
+    if (bytes <= this.#maxBytes) return true
+    const what = `expected a message of at most ${this.#maxBytes} bytes, got ${bytes}`
+    answer.settle({ status: 'refused', error: new HapaxError('too-large', what, { fields: { bytes } }) })
     return false
   }
 

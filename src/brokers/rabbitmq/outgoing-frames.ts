@@ -1,8 +1,19 @@
+import { contentTypeOf, eachOwnAttribute, type OutgoingMessage, sharedAttributes } from '../../message/index.ts'
 import type { AmqpPublish } from './client.ts'
-import type { Outgoing } from './wire.ts'
+import { type Outgoing, prefixed, propertiesOf } from './wire.ts'
 
 // Messages in the frames of AMQP 0-9-1, many of them in one piece of memory. `amqplib` makes six pieces of each message and hands every
 // message to the socket by itself, which takes longer than everything else that a relay does.
+
+/** A message to be sent. */
+export interface Sent {
+  readonly message: OutgoingMessage
+  readonly routingKey: string
+  readonly body: Buffer
+  /** Whether its attributes travel as they are; then nothing else is needed. */
+  readonly isPlain: boolean
+  readonly outgoing: Outgoing
+}
 
 /** Where the frames go. */
 export interface FramesOptions {
@@ -18,6 +29,8 @@ export class Frames {
   readonly #options: FramesOptions
   /** The method frame for each routing key: it is the same for all messages of a type. */
   readonly #methods = new Map<string, Buffer | undefined>()
+  /** The attributes that messages of a type share, and the source that they are for. */
+  readonly #shared = new Map<string, { readonly source: string; readonly bytes: Buffer }>()
   #bytes = NONE
   #start = 0
   #at = 0
@@ -27,14 +40,15 @@ export class Frames {
   }
 
   /** Adds the frames of a message. False: it is not one of the usual ones, and has to take the way through `amqplib`. */
-  add({ body, options }: Outgoing, routingKey: string): boolean {
-    const method = this.#methodOf(routingKey)
-    const most = mostBytes(options)
+  add(sent: Sent): boolean {
+    const { body } = sent
+    const method = this.#methodOf(sent.routingKey)
+    const most = sent.isPlain ? mostOfMessage(sent.message) : mostOfTable(sent.outgoing.options)
     if (method === undefined || most > MOST_HEADER || body.length > MOST_BODY) return false
     if (most + body.length + FRAME > this.#options.frameMax) return false
     this.#reserve(method.length + most + body.length + 2 * FRAME)
     this.#copy(method)
-    this.#header(body.length, options)
+    this.#header(sent, body.length)
     if (body.length > 0) this.#body(body)
     return true
   }
@@ -61,13 +75,13 @@ export class Frames {
     if (this.#methods.has(routingKey)) return this.#methods.get(routingKey)
     const { channel, exchange } = this.#options
     const made = methodFrame(channel, exchange, routingKey)
-    if (this.#methods.size >= MOST_METHODS) this.#methods.clear()
+    if (this.#methods.size >= MOST_KNOWN) this.#methods.clear()
     this.#methods.set(routingKey, made)
     return made
   }
 
-  #header(size: number, options: AmqpPublish): void {
-    const { contentType, headers, correlationId, messageId, timestamp, type } = options
+  #header(sent: Sent, size: number): void {
+    const { correlationId, messageId, timestamp, type } = propertiesOf(sent.message)
     const start = this.#begin(HEADER)
     this.#uint16(BASIC)
     this.#uint16(0)
@@ -75,8 +89,14 @@ export class Frames {
     const flags = this.#at
     this.#at += 2
     let set = CONTENT_TYPE | HEADERS | DELIVERY_MODE
-    this.#short(contentType)
-    this.#table(headers)
+    if (sent.isPlain) {
+      this.#short(contentTypeOf(sent.message))
+      this.#attributes(sent.message)
+    } else {
+      const { contentType, headers } = sent.outgoing.options
+      this.#short(contentType)
+      this.#table(headers)
+    }
     this.#uint8(PERSISTENT)
     if (correlationId !== undefined) {
       set |= CORRELATION_ID
@@ -105,6 +125,20 @@ export class Frames {
     this.#end(start)
   }
 
+  /** The attributes of a message, as a table. */
+  #attributes(message: OutgoingMessage): void {
+    const start = this.#at
+    this.#at += 4
+    this.#copy(this.#sharedOf(message))
+    eachOwnAttribute(message, this.#attribute)
+    this.#uint32At(start, this.#at - start - 4)
+  }
+
+  readonly #attribute = (name: string, value: string): void => {
+    this.#copy(nameOf(prefixed(name)))
+    this.#long(value)
+  }
+
   #table(headers: Readonly<Record<string, string>>): void {
     const start = this.#at
     this.#at += 4
@@ -113,6 +147,17 @@ export class Frames {
       this.#long(headers[name] ?? '')
     }
     this.#uint32At(start, this.#at - start - 4)
+  }
+
+  /** What all messages of a type have in common, encoded once. */
+  #sharedOf(message: OutgoingMessage): Buffer {
+    const known = this.#shared.get(message.type)
+    if (known?.source === message.source) return known.bytes
+    const entries = sharedAttributes(message).flatMap(([name, value]) => [nameOf(prefixed(name)), longText(value)])
+    const bytes = Buffer.concat(entries)
+    if (this.#shared.size >= MOST_KNOWN) this.#shared.clear()
+    this.#shared.set(message.type, { source: message.source, bytes })
+    return bytes
   }
 
   #begin(type: number): number {
@@ -200,8 +245,8 @@ const PIECE = 512 * 1024
 /** Larger headers and bodies are rare, and copying them here would gain nothing. */
 const MOST_HEADER = 16 * 1024
 const MOST_BODY = 64 * 1024
-/** How many routing keys are remembered. */
-const MOST_METHODS = 1_000
+/** How many routing keys, types and names of headers are remembered. */
+const MOST_KNOWN = 1_000
 /** What a frame adds to its content. */
 const FRAME = 8
 /** Up to this length, a loop writes a text faster than Node.js does. */
@@ -238,18 +283,37 @@ function methodFrame(channel: number, exchange: string, routingKey: string): Buf
 /** The most bytes of a short string. */
 const MOST_SHORT = 255
 
-/** What the header frame of a message can take at most, without looking at every character. */
-function mostBytes({ headers, contentType, messageId = '', type = '', correlationId = '' }: AmqpPublish): number {
+/** What the header frame can take at most, without looking at every character: three bytes for each, and a name for each attribute. */
+function mostOfMessage(message: OutgoingMessage): number {
+  const { id, source, type, correlationId } = message
+  const contentType = contentTypeOf(message)
+  if (contentType.length * 3 > MOST_SHORT) return Number.POSITIVE_INFINITY
+  let units = contentType.length + 2 * id.length + source.length + 2 * type.length + 2 * (correlationId?.length ?? 0)
+  for (const value of [message.subject, message.time, message.key, message.causationId]) units += value?.length ?? 0
+  return FIXED + 3 * (units + (message.traceparent?.length ?? 0) + (message.tracestate?.length ?? 0))
+}
+
+/** More than the fixed parts of a header frame and the names of all attributes. */
+const FIXED = 512
+
+function mostOfTable({ headers, contentType, messageId = '', type = '', correlationId = '' }: AmqpPublish): number {
+  if (contentType.length * 3 > MOST_SHORT) return Number.POSITIVE_INFINITY
+  let bytes = FIXED
   let units = contentType.length + messageId.length + type.length + correlationId.length
-  let bytes = 64
   for (const name in headers) {
     // Its length takes one byte.
     if (name.length * 3 > MOST_SHORT) return Number.POSITIVE_INFINITY
     bytes += 6
     units += name.length + (headers[name]?.length ?? 0)
   }
-  // A content type is not checked for its length before.
-  return contentType.length * 3 > MOST_SHORT ? Number.POSITIVE_INFINITY : bytes + 3 * units
+  return bytes + 3 * units
+}
+
+function longText(text: string): Buffer {
+  const bytes = Buffer.from(text)
+  const length = Buffer.alloc(4)
+  length.writeUInt32BE(bytes.length)
+  return Buffer.concat([length, bytes])
 }
 
 /** Names of headers with their length and the tag of a string; they are the same in every message. */
@@ -260,7 +324,7 @@ function nameOf(name: string): Buffer {
   if (known !== undefined) return known
   const bytes = Buffer.from(name)
   const made = Buffer.concat([Buffer.from([bytes.length]), bytes, Buffer.from('S')])
-  if (names.size >= MOST_METHODS) names.clear()
+  if (names.size >= MOST_KNOWN) names.clear()
   names.set(name, made)
   return made
 }

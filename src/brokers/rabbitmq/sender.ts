@@ -13,7 +13,7 @@ import { closed, type Link } from './link.ts'
 import type { ExchangeSettings } from './options.ts'
 import { Frames } from './outgoing-frames.ts'
 import { declareExchange } from './topology.ts'
-import { headerFrameBytes, isSame, type Outgoing } from './wire.ts'
+import { headerFrameBytes, isSame } from './wire.ts'
 
 type SenderSettings = Pick<ExchangeSettings, 'place' | 'unroutable'>
 
@@ -85,26 +85,26 @@ export class Sender {
     const { blocked } = this.#link
     const raw = rawChannel(this.#channel)
     for (const answer of answers) {
-      const { outgoing } = answer
-      const tooLarge = outgoing && this.#tooLarge(outgoing)
+      const tooLarge = this.#tooLarge(answer)
       if (tooLarge !== undefined) answer.settle({ status: 'refused', error: tooLarge })
       if (blocked !== undefined) answer.settle({ status: 'unavailable', error: blocked })
-      if (outgoing !== undefined && !answer.settled) this.#publish(answer, outgoing, raw)
+      if (!answer.settled) this.#publish(answer, raw)
     }
     this.#flush(raw)
   }
 
-  #publish(answer: Answer, outgoing: Outgoing, raw: RawChannel | undefined): void {
+  #publish(answer: Answer, raw: RawChannel | undefined): void {
     const answered = (error: unknown): void => this.#answered(answer, error)
-    if (raw !== undefined && this.#framesOf(raw).add(outgoing, answer.routingKey)) {
+    if (raw !== undefined && this.#framesOf(raw).add(answer)) {
       raw.expect(answered)
       this.#unanswered.add(answer)
       return
     }
     // It must not overtake those before it.
     this.#flush(raw)
+    const { body, options } = answer.outgoing
     try {
-      this.#channel.publish(this.#exchange, answer.routingKey, outgoing.body, outgoing.options, answered)
+      this.#channel.publish(this.#exchange, answer.routingKey, body, options, answered)
       this.#unanswered.add(answer)
     } catch (error) {
       // Early versions of `amqplib` keep the callback of a publish that threw: later confirms would go to the wrong messages.
@@ -132,9 +132,9 @@ export class Sender {
   }
 
   /** Headers larger than a frame would make the server close the connection, with everything under way, at every attempt. */
-  #tooLarge(outgoing: Outgoing): HapaxError | undefined {
+  #tooLarge(answer: Answer): HapaxError | undefined {
     if (this.#frameMax >= LEAST_HARMLESS) return undefined
-    const bytes = headerFrameBytes(outgoing)
+    const bytes = headerFrameBytes(answer.outgoing)
     if (bytes <= this.#frameMax) return undefined
     const what = `expected headers that fit into the server's frame_max of ${this.#frameMax} bytes, got ${bytes}`
     return new HapaxError('too-large', what, { fields: { bytes } })
@@ -171,7 +171,7 @@ export class Sender {
    */
   #returned(message: AmqpMessage): void {
     for (const answer of this.#unanswered) {
-      if (answer.returned !== undefined || answer.outgoing === undefined) continue
+      if (answer.returned !== undefined) continue
       if (!isSame(answer.outgoing, answer.routingKey, message)) continue
       const what = `no queue is bound to exchange ${this.#exchange} for the routing key '${answer.routingKey}'`
       answer.returned = new HapaxError('unroutable', what, { fields: { routingKey: answer.routingKey } })
@@ -222,7 +222,7 @@ function isToBlame(
   maxBytes: number | undefined,
 ): boolean {
   if (!isAboutOne(culprit)) return false
-  return maxBytes === undefined ? underWay === 1 : answer.bytes > maxBytes
+  return maxBytes === undefined ? underWay === 1 : answer.body.length > maxBytes
 }
 
 /** A missing permission can be granted later. Anything else is refused for good. */

@@ -20,19 +20,27 @@ export function encodeMessage(message: OutgoingMessage, format: EventFormat): Ou
   for (const [name, value] of headers) table[name] = checkedHeader(name, value)
   // After the headers, so that no header replaces an attribute.
   for (const [name, value] of attributes) table[prefixed(name)] = value
-  const { id, type, correlationId, time } = message
-  // `amqplib` skips properties that are undefined. An object of one fixed shape is faster than one put together by conditions.
-  const options = {
-    mandatory: true,
-    persistent: true,
-    headers: table,
-    contentType,
+  // `amqplib` skips properties that are undefined.
+  const options = { mandatory: true, persistent: true, headers: table, contentType, ...propertiesOf(message) }
+  return { body: bufferOf(body), options: options as AmqpPublish }
+}
+
+/** The properties that repeat attributes, for readers that know nothing of CloudEvents. */
+export interface SentProperties {
+  readonly messageId: string | undefined
+  readonly type: string | undefined
+  readonly correlationId: string | undefined
+  readonly timestamp: number | undefined
+}
+
+/** An object of one fixed shape is faster than one put together by conditions. */
+export function propertiesOf({ id, type, correlationId, time }: OutgoingMessage): SentProperties {
+  return {
     messageId: short(id),
     type: short(type),
     correlationId: short(correlationId),
     timestamp: seconds(time),
   }
-  return { body: bufferOf(body), options: options as AmqpPublish }
 }
 
 /** Headers without a prototype, because the sender chooses their names. A class is faster here than Object.create(null). */
@@ -47,7 +55,8 @@ class Table {
 /** Prefixed names, cached because they are the same for every message. */
 const prefixedNames = new Map<string, string>()
 
-function prefixed(name: string): string {
+/** The name of the header that carries an attribute. */
+export function prefixed(name: string): string {
   let found = prefixedNames.get(name)
   if (found === undefined) {
     found = PREFIX + name
@@ -75,11 +84,16 @@ function short(value: string | undefined): string | undefined {
 }
 
 function seconds(time: string | undefined): number | undefined {
-  const ms = time === undefined ? Number.NaN : Date.parse(time)
-  return ms >= 0 ? Math.floor(ms / 1_000) : undefined
+  if (time === undefined) return undefined
+  // Messages that are published together have the same time.
+  if (time !== lastTime.text) lastTime = { text: time, ms: Date.parse(time) }
+  return lastTime.ms >= 0 ? Math.floor(lastTime.ms / 1_000) : undefined
 }
 
-function bufferOf(bytes: Uint8Array): Buffer {
+let lastTime = { text: '', ms: Number.NaN }
+
+/** The same bytes. */
+export function bufferOf(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
 }
 
@@ -120,7 +134,7 @@ export function arrivalOf({ content, fields, properties }: AmqpMessage): Arrival
     contentType: asText(properties.contentType),
     attributes,
     headers,
-    properties: propertiesOf(fields, properties, table),
+    properties: arrivedProperties(fields, properties, table),
     redelivered: fields.redelivered,
     refused: unreadable(properties),
   }
@@ -168,7 +182,7 @@ const COUNTS = [
   ['acquiredCount', 'x-acquired-count'],
 ] as const
 
-function propertiesOf(
+function arrivedProperties(
   { exchange, routingKey }: AmqpMessage['fields'],
   properties: AmqpMessage['properties'],
   table: Readonly<Record<string, unknown>>,

@@ -8,6 +8,7 @@ export class Hand {
   readonly #seqs = new Map<string, number>()
   /** Rows released since the last look began: it may still show them as they were before. */
   readonly #lately = new Set<string>()
+  #looking = false
   #bytes = 0
 
   get size(): number {
@@ -29,12 +30,19 @@ export class Hand {
     if (bytes === undefined) return
     this.#seqs.delete(seq)
     this.#bytes -= bytes
-    this.#lately.add(seq)
+    if (this.#looking) this.#lately.add(seq)
   }
 
   /** A look begins. Rows released before it are shown as they are now. */
   looking(): void {
     this.#lately.clear()
+    this.#looking = true
+  }
+
+  /** What the look showed has been taken: what is released from now on is shown by the next one as it is then. */
+  looked(): void {
+    this.#lately.clear()
+    this.#looking = false
   }
 
   /** Whether a row that the last look shows may be taken into hand. */

@@ -4,7 +4,8 @@ import type { Confirmation, Destination, Entry, Look, OutboxMessage, Postponed, 
 import { ALL_LANES } from '../../message/index.ts'
 import { type Engine, persist } from '../../transaction/index.ts'
 import type { Membership } from '../membership.ts'
-import { distinctEntries, grouping, soonest } from './grouping.ts'
+import { apart, BATCH, batchesOf, without } from './batches.ts'
+import { distinctEntries, soonest } from './grouping.ts'
 import { Avoided, Hand, Review, Rotation } from './hand.ts'
 import { DRAIN_LIMIT, type Line } from './line.ts'
 import { AWAY, Pauses, Reaching, Sending } from './sending.ts'
@@ -30,7 +31,7 @@ export class OutboxLine<Tx> implements Line {
   readonly #options: OutboxLineOptions<Tx>
   readonly #hand = new Hand()
   readonly #running = new Set<Promise<void>>()
-  #queue: Entry[][] = []
+  #queue: (readonly Entry[])[] = []
   /** What is in the queue. */
   #waiting = { rows: 0, bytes: 0 }
   readonly #deletions: Batcher<string>
@@ -107,27 +108,25 @@ export class OutboxLine<Tx> implements Line {
   }
 
   offer(looks: readonly Look[]): boolean {
-    const entries = distinctEntries(looks.flatMap((look) => look.entries))
     const [usual, ...review] = looks
+    const entries =
+      review.length === 0 ? (usual?.entries ?? []) : distinctEntries(looks.flatMap((look) => look.entries))
     this.#rotation.seen(usual?.after ?? new Map())
     this.#review.seen(review)
     this.#nextMs = soonest(looks, entries)
-    const { turns } = grouping(entries, {
-      room: Number.POSITIVE_INFINITY,
-      size: BATCH,
-      roomBytes: Number.POSITIVE_INFINITY,
-      bytes: BATCH_BYTES,
-      ready: (entry) => this.#isReady(entry),
-    })
-    // If a key does not fit into one batch, only its first part is taken: two batches at once could overtake each other.
-    const taken = turns.map(([first = []]) => [...first])
-    for (const { seq, bytes } of taken.flat()) {
+    const taken = batchesOf(entries, (entry) => this.#isReady(entry))
+    this.#hand.looked()
+    for (const batch of taken) this.#take(batch)
+    return taken.length > 0
+  }
+
+  #take(batch: readonly Entry[]): void {
+    for (const { seq, bytes } of batch) {
       this.#hand.take(seq, bytes)
       this.#waiting.bytes += bytes
     }
-    this.#waiting.rows += taken.reduce((sum, batch) => sum + batch.length, 0)
-    this.#queue.push(...taken)
-    return taken.length > 0
+    this.#waiting.rows += batch.length
+    this.#queue.push(batch)
   }
 
   begin(): void {
@@ -164,7 +163,9 @@ export class OutboxLine<Tx> implements Line {
 
   /** Releases rows of lanes that have passed to another worker. */
   #ours(batch: readonly Entry[]): readonly Entry[] {
-    const lanes = new Set(this.#options.membership.lanesOfRelay(this.#options.name))
+    const own = this.#options.membership.lanesOfRelay(this.#options.name)
+    if (own.length === ALL_LANES.length) return batch
+    const lanes = new Set(own)
     this.#letGo(batch.filter(({ lane }) => !lanes.has(lane)))
     return batch.filter(({ lane }) => lanes.has(lane))
   }
@@ -200,9 +201,9 @@ export class OutboxLine<Tx> implements Line {
     if (drops !== this.#drops) return this.#letGo(batch)
     if (rows.length < batch.length) this.#letGo(without(batch, rows))
     const { keepsOrder } = this.#options.destination.features
-    const loose = keepsOrder ? rows : rows.filter(({ message }) => message.key === null)
-    const chains = keepsOrder ? [] : this.#sendChains(rows.filter(({ message }) => message.key !== null))
-    const failed = (await Promise.allSettled([this.#sendAll(loose), ...chains])).find(isRejected)
+    const { loose, chains } = keepsOrder ? { loose: rows, chains: [] } : apart(rows)
+    const sent = [this.#sendAll(loose), ...chains.map((chain) => this.#sendChain(chain))]
+    const failed = (await Promise.allSettled(sent)).find(isRejected)
     if (failed !== undefined) throw failed.reason
   }
 
@@ -225,10 +226,6 @@ export class OutboxLine<Tx> implements Line {
     })
     const failed = (await Promise.all(troubles)).flat().find(isRejected)
     if (failed !== undefined) throw failed.reason
-  }
-
-  #sendChains(rows: readonly OutboxMessage[]): readonly Promise<void>[] {
-    return [...Map.groupBy(rows, ({ message }) => message.key).values()].map((chain) => this.#sendChain(chain))
   }
 
   /** Sends the messages of one key, each after the one before it is confirmed. Those that are not confirmed are released. */
@@ -268,9 +265,9 @@ export class OutboxLine<Tx> implements Line {
     this.#reaching.reached()
     const deleting = this.#deletions.put(row.seq)
     if (deleting !== undefined) this.#track(deleting)
-    const event = { relay: name, message: ref(row.message) }
-    if (dropped === undefined) engine.events.emit('relayed', () => event)
+    if (dropped === undefined) engine.events.emit('relayed', () => ({ relay: name, message: ref(row.message) }))
     else {
+      const event = { relay: name, message: ref(row.message) }
       engine.logger.debug({ ...event, ...errorFields(dropped) }, 'the broker dropped a message that no queue takes')
       engine.events.emit('relay-dropped', () => ({ ...event, error: dropped }))
     }
@@ -368,19 +365,10 @@ const WINDOW = 2_000
 const [ENOUGH, MOST_DELETED, GATHER_MS] = [500, 2_000, 10]
 /** How many rows a look asks for; it lists up to twice as many. */
 const LOOK = 3_000
-/** How many rows are read at once. */
-const BATCH = 500
-/** Bounds of the memory for payloads: of all messages under way, and of one batch. */
+/** Bounds the memory for payloads of all messages under way. */
 const WINDOW_BYTES = 64 * 1024 * 1024
-const BATCH_BYTES = 16 * 1024 * 1024
 /** When a message that the broker did not accept is tried again. Never given up: only a refusal is final. */
 const POLICY = { attempts: Number.POSITIVE_INFINITY, minDelayMs: 500, maxDelayMs: 300_000, factor: 2 }
-
-/** The entries whose rows are gone: another worker has sent them. */
-function without(batch: readonly Entry[], rows: readonly OutboxMessage[]): readonly Entry[] {
-  const there = new Set(rows.map(({ seq }) => seq))
-  return batch.filter(({ seq }) => !there.has(seq))
-}
 
 function isRejected(result: PromiseSettledResult<void>): result is PromiseRejectedResult {
   return result.status === 'rejected'

@@ -77,7 +77,7 @@ function outgoing({ message }: OutboxMessage): OutgoingMessage | HapaxError {
   try {
     const attributes = unpackAttributes(message)
     const wrong = wrongAttribute(attributes)
-    return wrong === undefined ? { ...attributes, data: message.data } : unreadable(`${wrong} is no text`)
+    return wrong === undefined ? Object.assign(attributes, { data: message.data }) : unreadable(`${wrong} is no text`)
   } catch (error) {
     return unreadable(messageOf(asError(error)))
   }
@@ -240,7 +240,7 @@ export class Pauses {
 
   /** The destination has confirmed a message. */
   confirmed(): void {
-    this.#down = { times: 0, until: 0 }
+    if (this.#down.times > 0) this.#down = { times: 0, until: 0 }
     this.#confirmedAt = this.#engine.clock.monotonic()
   }
 
