@@ -46,9 +46,9 @@ import { PgTransaction } from './transaction.ts'
 /** Where the connections come from. */
 export interface PgPools<Client extends PgPoolClient> {
   readonly size: ConnectionFeatures['pool']
-  handlers(): Promise<PgPool<Client>>
+  handlers(): PgPool<Client> | Promise<PgPool<Client>>
   /** For heartbeats and the like, which must not wait for handlers. */
-  control(): Promise<PgPool<Client>>
+  control(): PgPool<Client> | Promise<PgPool<Client>>
   close(): Promise<void>
 }
 
@@ -76,7 +76,8 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
   }
 
   async #once<T>(options: TransactionOptions, work: TransactionWork<PgTx<Client>, T>): Promise<T> {
-    const client = await acquire(await this.#pool(options), options.signal)
+    const pool = this.#pool(options)
+    const client = await acquire(pool instanceof Promise ? await pool : pool, options.signal)
     options.acquired?.()
     const run = new Run(client, this.#names)
     const onError = (error: Error): void => run.tx.watch.lose(error)
@@ -94,7 +95,7 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
     }
   }
 
-  #pool({ control }: TransactionOptions): Promise<PgPool<Client>> {
+  #pool({ control }: TransactionOptions): PgPool<Client> | Promise<PgPool<Client>> {
     return control ? this.#pools.control() : this.#pools.handlers()
   }
 
@@ -247,7 +248,8 @@ class Run<Client extends PgPoolClient> {
   async #begin(isolation: TransactionOptions['isolation'], first: readonly Statement[]): Promise<readonly Result[]> {
     const begin = isolation === undefined ? BEGIN : command(`begin isolation level ${isolationOption(isolation)}`)
     try {
-      await speaksUtf8(this.#client)
+      const asking = speaksUtf8(this.#client)
+      if (asking !== undefined) await asking
       const [, session, ...own] = await this.#send([begin, SESSION, ...first])
       if (!isAsBefore(this.#client, session)) throw new Changed()
       return own
@@ -266,7 +268,8 @@ class Run<Client extends PgPoolClient> {
     // The signal has ended this transaction while its body went on.
     if (this.broken) throw transactionClosed()
     try {
-      await beforeCommit(() => insistOnUtf8(this.#client))
+      const insisting = insistOnUtf8(this.#client)
+      if (insisting !== undefined) await beforeCommit(() => insisting)
       const answers = await this.#send([...last, COMMIT])
       if (answers.at(-1)?.command === 'COMMIT') return answers.slice(0, -1)
     } catch (error) {

@@ -25,8 +25,8 @@ export function speaksUtf8(client: PgClient): Promise<void> | undefined {
 }
 
 /** The same inside a transaction, where a handler has changed it: what it has set is back when the transaction is over. */
-export async function insistOnUtf8(client: PgClient): Promise<void> {
-  if (encodings.get(client) !== 'UTF8') await client.query(`set local client_encoding to 'UTF8'`)
+export function insistOnUtf8(client: PgClient): Promise<unknown> | undefined {
+  return encodings.get(client) === 'UTF8' ? undefined : client.query(`set local client_encoding to 'UTF8'`)
 }
 
 async function firstLook(client: PgClient): Promise<void> {

@@ -63,9 +63,9 @@ export function carries(client: object): client is Carrier {
 }
 
 /** Sends statements together. Rejects with the error of the first one that failed; those behind it were not run. */
-export function fly(client: Carrier, cargo: readonly Cargo[]): Promise<void> {
+export function fly<C extends Cargo>(client: Carrier, cargo: readonly C[]): Promise<readonly C[]> {
   return new Promise((resolve, reject) => {
-    client.query(new Flight(linkOf(client), cargo, (error) => (error === undefined ? resolve() : reject(error))))
+    client.query(new Flight(linkOf(client), cargo, (error) => (error === undefined ? resolve(cargo) : reject(error))))
   })
 }
 

@@ -95,7 +95,7 @@ const CONTROL = 2
 function given({ pool, control }: PostgresPoolOptions<PgPool>): PgPools<PgPoolClient> {
   if (typeof pool?.connect !== 'function' || isClient(pool)) expected('pool', 'a pool of pg', pool)
   listen(pool)
-  const handlers = (): Promise<PgPool> => Promise.resolve(pool)
+  const handlers = (): PgPool => pool
   const max = sizeOf(pool)
   const size = max === undefined ? undefined : { max, control: control === undefined ? CONTROL : 0 }
   if (control === undefined) return { size, handlers, control: handlers, close: () => Promise.resolve() }
@@ -132,12 +132,21 @@ function sizeOf(pool: object): number | undefined {
 }
 
 /** A pool that is opened when it is needed. */
-function lazyPool(url: string, max: number): { get(): Promise<OwnPool>; close(): Promise<void> } {
-  let opened: Promise<OwnPool> | undefined
+function lazyPool(url: string, max: number): { get(): OwnPool | Promise<OwnPool>; close(): Promise<void> } {
+  let opened: OwnPool | Promise<OwnPool> | undefined
   return {
     get: () => {
-      opened ??= openPool(url, max)
-      return opened
+      if (opened !== undefined) return opened
+      const opening = openPool(url, max)
+      opened = opening
+      // From now on there is nothing to wait for.
+      opening.then(
+        (pool) => {
+          opened = pool
+        },
+        () => {},
+      )
+      return opening
     },
     close: async () => {
       const pool = await opened

@@ -22,7 +22,7 @@ export function send(
   return carries(client) ? flown(client, statements, names) : scripted(client, statements)
 }
 
-async function flown(
+function flown(
   client: Parameters<typeof fly>[0],
   statements: readonly Statement[],
   names: PreparedNames,
@@ -30,8 +30,7 @@ async function flown(
   const cargo = statements.map(
     ({ text, params, prepare }) => new OwnStatement(prepare ? names.of(client, text) : '', text, bound(params)),
   )
-  await fly(client, cargo)
-  return cargo
+  return fly(client, cargo)
 }
 
 async function scripted(client: PgClient, statements: readonly Statement[]): Promise<readonly Answer[]> {

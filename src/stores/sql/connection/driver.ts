@@ -80,9 +80,17 @@ export function untilAborted<T>(
     }
     if (signal.aborted) return abort()
     signal.addEventListener('abort', abort, { once: true })
-    steps()
-      .finally(() => signal.removeEventListener('abort', abort))
-      .then(resolve, reject)
+    // One step for both: a promise costs every message.
+    steps().then(
+      (value) => {
+        signal.removeEventListener('abort', abort)
+        resolve(value)
+      },
+      (error: unknown) => {
+        signal.removeEventListener('abort', abort)
+        reject(error)
+      },
+    )
   })
 }
 
@@ -97,8 +105,17 @@ export function untilAcquired<Client>(
     const abort = (): void => reject(signal.reason)
     signal.addEventListener('abort', abort, { once: true })
     if (signal.aborted) abort()
-    acquiring.then((client) => (signal.aborted ? giveBack(client) : resolve(client)), reject)
-    acquiring.finally(() => signal.removeEventListener('abort', abort)).catch(() => {})
+    acquiring.then(
+      (client) => {
+        signal.removeEventListener('abort', abort)
+        if (signal.aborted) giveBack(client)
+        else resolve(client)
+      },
+      (error: unknown) => {
+        signal.removeEventListener('abort', abort)
+        reject(error)
+      },
+    )
   })
 }
 
