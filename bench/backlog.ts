@@ -8,13 +8,16 @@ export interface Backlog {
   readonly count: number
   /** Which messages of the consumer have order: those of one key, whose first is held, or of many keys. */
   readonly order?: 'one held key' | 'many keys'
+  /** They are of a type that the consumer does not handle here. @default false */
+  readonly unserved?: boolean
 }
 
 /**
  * Writes receipts and inbox rows as `publish` does under local delivery, a million in seconds. The data is the number of the
  * message. The one place in the benchmark that knows these columns.
  */
-export async function fillInbox(pool: pg.Pool, { schema, consumer, type, count, order }: Backlog): Promise<void> {
+export async function fillInbox(pool: pg.Pool, backlog: Backlog): Promise<void> {
+  const { schema, consumer, type, count, order, unserved = false } = backlog
   const key = { 'one held key': `'held'`, 'many keys': `'key ' || n % 1000` }
   const lane = { 'one held key': '7', 'many keys': 'n % 1000 % 64' }
   await pool.query(
@@ -32,7 +35,7 @@ select $1::text, message_key, '/bench', id, $2::text, ${order ? key[order] : 'nu
   '\\x0011223344556677', clock_timestamp(), ${order ? lane[order] : 'n % 64'}, ${order !== undefined},
   ${order === 'one held key' ? 'case when n = 1 then clock_timestamp() end' : 'null'}
 from m order by n`,
-    [consumer, type, count],
+    [consumer, unserved ? `${type}-elsewhere` : type, count],
   )
   await pool.query(`vacuum analyze ${schema}.inbox, ${schema}.receipts`)
 }

@@ -1,74 +1,88 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { ConsumerOptions } from 'hapax'
-import { fillReceipts, fillStuck } from './backlog.ts'
+import type { GrownOptions, GrownRig, GrownStore, Stuck } from './grown/grown.ts'
+import { grownMysql } from './grown/mysql.ts'
+import { grownPostgres } from './grown/postgres.ts'
+import { grownSqlite } from './grown/sqlite.ts'
 import { heading, progress, report, reportValue, sideBySide, type Taken, type Timed } from './measure.ts'
 import type { Bench, Part } from './part.ts'
-import { CONSUMER, Counted, filled, type Rig, rig, work } from './rig.ts'
+import { CONSUMER, filled, work } from './rig.ts'
 
 const MILLION = 1_000_000
 const STUCK_KEYS = 100_000
 const RECEIPTS = 10 * MILLION
 const MANY = { many: true, group: { size: 500 } } as const
 
-const SECTIONS: Readonly<Record<string, (bench: Bench) => Promise<void>>> = {
-  calls: (bench) => backlog(bench, 'one call each', {}, bench.size(3_000, 1_000)),
-  many: (bench) => backlog(bench, 'onMany of 500', MANY, bench.size(10_000, 5_000)),
+type Section = (bench: Bench, store: GrownStore) => Promise<void>
+
+const SECTIONS: Readonly<Record<string, Section>> = {
+  calls: (bench, store) => backlog(bench, store, 'one call each', {}, bench.size(3_000, 1_000)),
+  many: (bench, store) => backlog(bench, store, 'onMany of 500', MANY, bench.size(10_000, 5_000)),
   behind: heldKey,
-  held: (bench) => stuckKeys(bench, 'held'),
-  waiting: (bench) => stuckKeys(bench, 'waiting'),
-  receipts: (bench) => receipts(bench, besideNone),
-  cleanup: (bench) => receipts(bench, besideCleanup),
+  held: (bench, store) => stuckKeys(bench, store, 'held'),
+  waiting: (bench, store) => stuckKeys(bench, store, 'waiting'),
+  types: otherTypes,
+  receipts: (bench, store) => receipts(bench, store, besideNone),
+  cleanup: (bench, store) => receipts(bench, store, besideCleanup),
 }
 
 /** What grows must not slow down what can run: each large table beside a small one. */
-export const growth: Part = {
-  name: 'growth',
-  about: 'a million waiting messages, 100,000 stuck keys, ten million receipts / few or none, on PostgreSQL',
-  needs: ['postgres'],
-  sections: Object.keys(SECTIONS),
-  async run(bench) {
-    heading('Growth on PostgreSQL')
-    if (bench.quick) progress('quick: a twentieth of the full sizes, 500,000 receipts instead of ten million')
-    for (const [name, section] of Object.entries(SECTIONS)) {
-      if (!bench.wants(name)) continue
-      progress(`growth/${name}`)
-      await section(bench)
-    }
-  },
+export const growth: Part = growthOn('growth', ['postgres'], (bench) => grownPostgres(bench.url('postgres')))
+export const growthMysql: Part = growthOn('growth-mysql', ['mysql'], (bench) => grownMysql(bench.url('mysql')))
+export const growthSqlite: Part = growthOn('growth-sqlite', [], () => grownSqlite)
+
+function growthOn(name: string, needs: Part['needs'], open: (bench: Bench) => GrownStore): Part {
+  return {
+    name,
+    about: 'a million waiting messages, 100,000 stuck keys, ten million receipts / few or none',
+    needs,
+    sections: Object.keys(SECTIONS),
+    async run(bench) {
+      const store = open(bench)
+      heading(`Growth on ${store.title}`)
+      if (bench.quick) progress('quick: a twentieth of the full sizes, 500,000 receipts instead of ten million')
+      for (const [section, measure] of Object.entries(SECTIONS)) {
+        if (!bench.wants(section)) continue
+        progress(`${name}/${section}`)
+        await measure(bench, store)
+      }
+    },
+  }
 }
 
 const text = (count: number): string => count.toLocaleString('en')
 
-/** Slices of a million waiting messages, each beside 10,000 that are alone. */
+/** Slices of a million waiting messages, each beside as many of 10,000, which are filled up again. */
 async function backlog(
   bench: Bench,
+  store: GrownStore,
   how: string,
-  options: ConsumerOptions & { many?: boolean },
+  options: GrownOptions,
   slice: number,
 ): Promise<void> {
-  const url = bench.url('postgres')
-  const [full, few] = [await rig(url, 'bench_full', options), await rig(url, 'bench_few', options)]
+  const [full, few] = [await store.open('bench_full', options), await store.open('bench_few', options)]
   const count = bench.size(MILLION, MILLION / 20)
   await full.fill({ count })
   progress('filled')
-  // The few are vacuumed when they are written.
-  const vacuumed: Timed = {
-    before: async () => void (await full.pool.query(`vacuum ${full.schema}.inbox`)),
-    run: () => work(full, slice),
-    after: async () => {},
-  }
   const small = bench.size(10_000, 2_000)
-  const measured = await sideBySide(bench.rounds, vacuumed, filled(few, { count: small }))
+  const sliced = (rig: GrownRig, fill: (round: number) => Promise<void>): Timed => ({
+    before: fill,
+    run: () => work(rig, slice),
+    after: async () => {},
+  })
+  const measured = await sideBySide(
+    bench.rounds,
+    sliced(full, () => full.tidy()),
+    sliced(few, (round) => few.fill({ count: round === 0 ? Math.max(small, slice) : slice })),
+  )
   report(`${text(count)} waiting / ${text(small)}, ${how}`, measured, 0.9)
   await full.close()
   await few.close()
 }
 
 /** Other keys, with and without a million messages behind one that is held. */
-async function heldKey(bench: Bench): Promise<void> {
-  const url = bench.url('postgres')
+async function heldKey(bench: Bench, store: GrownStore): Promise<void> {
   const options = { order: 'wait' } as const
-  const [held, free] = [await rig(url, 'bench_held', options), await rig(url, 'bench_free', options)]
+  const [held, free] = [await store.open('bench_held', options), await store.open('bench_free', options)]
   const count = bench.size(MILLION, MILLION / 20)
   await held.fill({ count, order: 'one held key' })
   progress('filled')
@@ -80,13 +94,12 @@ async function heldKey(bench: Bench): Promise<void> {
 }
 
 /** Other keys, with and without very many that cannot run; each of those has a message behind its first one. */
-async function stuckKeys(bench: Bench, how: 'held' | 'waiting'): Promise<void> {
-  const url = bench.url('postgres')
+async function stuckKeys(bench: Bench, store: GrownStore, how: Stuck): Promise<void> {
   const count = bench.size(STUCK_KEYS, STUCK_KEYS / 20)
   const options = { order: 'wait' } as const
-  const [stuck, free] = [await rig(url, 'bench_stuck', options), await rig(url, 'bench_free', options)]
-  await fillStuck(stuck.pool, { schema: stuck.schema, consumer: CONSUMER, type: Counted.type, count }, how)
-  const worker = stuck.hapax.worker({ consume: [stuck.consumer] })
+  const [stuck, free] = [await store.open('bench_stuck', options), await store.open('bench_free', options)]
+  await stuck.fillStuck(count, how)
+  const worker = stuck.worker()
   const begun = performance.now()
   await worker.start()
   await untilAside(stuck)
@@ -100,9 +113,21 @@ async function stuckKeys(bench: Bench, how: 'held' | 'waiting'): Promise<void> {
 }
 
 /** The first looks come upon every stuck key once. */
-async function untilAside({ pool, schema }: Rig): Promise<void> {
-  const text = `select exists (select from ${schema}.inbox where ordered and not aside) as left`
-  while ((await pool.query<{ left: boolean }>(text)).rows[0]?.left) await delay(100)
+async function untilAside(stuck: GrownRig): Promise<void> {
+  while (await stuck.hasStuckInFront()) await delay(100)
+}
+
+/** Beside a million messages of a type that another process handles, all of them older. */
+async function otherTypes(bench: Bench, store: GrownStore): Promise<void> {
+  const [full, free] = [await store.open('bench_full', {}), await store.open('bench_free', {})]
+  const count = bench.size(MILLION, MILLION / 20)
+  await full.fill({ count, unserved: true })
+  progress('filled')
+  const others = { count: bench.size(5_000, 1_000) }
+  const measured = await sideBySide(bench.rounds, filled(full, others), filled(free, others))
+  report(`${text(count)} of types handled elsewhere / none`, measured, 0.9)
+  await full.close()
+  await free.close()
 }
 
 const OLD_DAYS = 20
@@ -111,25 +136,25 @@ const DAY_MS = 86_400_000
 /** Consuming with ten million receipts. */
 async function receipts(
   bench: Bench,
-  measure: (bench: Bench, full: Rig, count: number) => Promise<void>,
+  store: GrownStore,
+  measure: (bench: Bench, store: GrownStore, full: GrownRig, count: number) => Promise<void>,
 ): Promise<void> {
-  const full = await rig(bench.url('postgres'), 'bench_full')
+  const full = await store.open('bench_full', {})
   const count = bench.size(RECEIPTS, RECEIPTS / 20)
-  const old = { schema: full.schema, consumer: CONSUMER, type: Counted.type, count }
-  await fillReceipts(full.pool, old, OLD_DAYS, (written) => progress(`${text(written)} receipts`))
-  await measure(bench, full, count)
+  await full.fillReceipts(count, OLD_DAYS, (written) => progress(`${text(written)} receipts`))
+  await measure(bench, store, full, count)
   await full.close()
 }
 
-async function besideNone(bench: Bench, full: Rig, count: number): Promise<void> {
-  const empty = await rig(bench.url('postgres'), 'bench_empty')
+async function besideNone(bench: Bench, store: GrownStore, full: GrownRig, count: number): Promise<void> {
+  const empty = await store.open('bench_empty', {})
   const some = { count: bench.size(20_000, 2_000) }
   const measured = await sideBySide(bench.rounds, filled(full, some), filled(empty, some))
   report(`${text(count)} receipts / none`, measured, 0.95)
   await empty.close()
 }
 
-async function besideCleanup(bench: Bench, full: Rig, count: number): Promise<void> {
+async function besideCleanup(bench: Bench, _store: GrownStore, full: GrownRig, count: number): Promise<void> {
   const rates: number[] = []
   const more = { count: bench.size(40_000, 4_000) }
   const others = filled(full, more)
@@ -140,7 +165,7 @@ async function besideCleanup(bench: Bench, full: Rig, count: number): Promise<vo
   reportValue('receipts cleaned up, slowest round', slowest, '/s', { aim: { of: 'hapax', least: 5_000 } })
 }
 
-async function whileCleaning(full: Rig, count: number, rates: number[]): Promise<Taken> {
+async function whileCleaning(full: GrownRig, count: number, rates: number[]): Promise<Taken> {
   const stop = new AbortController()
   const begun = performance.now()
   let deleted = { receipts: 0, at: begun }

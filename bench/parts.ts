@@ -1,5 +1,5 @@
 import { engine } from './engine.ts'
-import { growth } from './growth.ts'
+import { growth, growthMysql, growthSqlite } from './growth.ts'
 import { memory } from './memory.ts'
 import type { Part } from './part.ts'
 import { peers } from './peers.ts'
@@ -9,4 +9,15 @@ import { redis } from './redis.ts'
 import { sqlite } from './sqlite.ts'
 
 /** Every part, in the order of the report. A new part is a file with a `Part`, and one line here. */
-export const parts: readonly Part[] = [postgres, peers, engine, sqlite, redis, rabbitmq, growth, memory]
+export const parts: readonly Part[] = [
+  postgres,
+  peers,
+  engine,
+  sqlite,
+  redis,
+  rabbitmq,
+  growth,
+  growthMysql,
+  growthSqlite,
+  memory,
+]

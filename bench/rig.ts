@@ -1,4 +1,14 @@
-import { type Consumer, type ConsumerOptions, createHapax, defineMessage, type Hapax, silentLogger } from 'hapax'
+import {
+  type CleanupOptions,
+  type Consumer,
+  type ConsumerOptions,
+  createHapax,
+  defineMessage,
+  type Events,
+  type Hapax,
+  silentLogger,
+  type Worker,
+} from 'hapax'
 import { type PgTx, postgres } from 'hapax/postgres'
 import pg from 'pg'
 import { type Backlog, fillInbox } from './backlog.ts'
@@ -8,17 +18,26 @@ export const CONSUMER = 'bench'
 
 export const Counted = defineMessage<number>('counted')
 
-/** A hapax in a schema of its own, with one consumer that writes one row per message. */
-export interface Rig {
+/** How many messages to write, and which of them have order. */
+export type Fill = Pick<Backlog, 'count' | 'order' | 'unserved'>
+
+/** A hapax on any store, with one consumer that writes one row per message. */
+export interface AnyRig {
+  readonly hapax: { readonly events: Events; cleanup(options: CleanupOptions): Promise<unknown> }
+  /** When the first handler was called since `undefined` was written here. */
+  firstCall: number | undefined
+  worker(): Worker
+  fill(backlog: Fill): Promise<void>
+  effects(): Promise<number>
+  close(): Promise<void>
+}
+
+/** A hapax on PostgreSQL, in a schema of its own. */
+export interface Rig extends AnyRig {
   readonly pool: pg.Pool
   readonly hapax: Hapax<PgTx<pg.PoolClient>, unknown>
   readonly schema: string
   readonly consumer: Consumer<PgTx<pg.PoolClient>>
-  /** When the first handler was called since `undefined` was written here. */
-  firstCall: number | undefined
-  fill(backlog: Pick<Backlog, 'count' | 'order'>): Promise<void>
-  effects(): Promise<number>
-  close(): Promise<void>
 }
 
 export async function rig(
@@ -40,6 +59,7 @@ export async function rig(
     hapax,
     consumer,
     firstCall: undefined,
+    worker: () => hapax.worker({ consume: [consumer] }),
     fill: (rows) => fillInbox(pool, { schema, consumer: CONSUMER, type: Counted.type, ...rows }),
     async effects() {
       const { rows } = await pool.query(`select count(distinct id)::integer as count from ${schema}.business`)
@@ -68,7 +88,7 @@ export async function rig(
 }
 
 /** Works until `count` more messages are committed, and takes the time from the first call of a handler. */
-export async function work(rig: Rig, count: number): Promise<Taken> {
+export async function work(rig: AnyRig, count: number): Promise<Taken> {
   const { promise, resolve, reject } = Promise.withResolvers<number>()
   let left = count
   const { events } = rig.hapax
@@ -81,7 +101,7 @@ export async function work(rig: Rig, count: number): Promise<Taken> {
     events.on('worker-error', ({ error }) => reject(error)),
   ]
   rig.firstCall = undefined
-  const worker = rig.hapax.worker({ consume: [rig.consumer] })
+  const worker = rig.worker()
   await worker.start()
   const finished = await promise
   await worker.stop()
@@ -90,7 +110,7 @@ export async function work(rig: Rig, count: number): Promise<Taken> {
 }
 
 /** Fills and works the same number of messages, and checks that each took effect once. */
-export function filled(rig: Rig, backlog: Pick<Backlog, 'count' | 'order'>): Timed {
+export function filled(rig: AnyRig, backlog: Fill): Timed {
   let before = 0
   return {
     async before() {
