@@ -1,103 +1,47 @@
-import { createHapax, defineMessage, type Hapax, Permanent, RetryAfter, silentLogger } from 'hapax'
-import { memoryBroker } from 'hapax/memory-broker'
+import { createHapax, silentLogger } from 'hapax'
 import { describe, expect, it } from 'vitest'
-import type { Statement } from '../../src/contracts/connection.ts'
+import type { Dialect } from '../../src/stores/sql/index.ts'
 import { until } from '../../src/testing/wait.ts'
-import {
-  type Checker,
-  type DurableStore,
-  durableStores,
-  makePlace,
-  openStore,
-  type RigTx,
-} from '../support/databases.ts'
-import { fillTables } from '../support/large-tables.ts'
+import { Called } from '../support/called.ts'
+import { type DurableStore, durableStores, makePlace, openStore } from '../support/databases.ts'
+import { doEverything, Grown } from '../support/everything.ts'
+import { fillTables, know, knowFewRows, statisticsOf } from '../support/large-tables.ts'
 import { scansOf } from '../support/plans.ts'
 import { Recorded } from '../support/recorded.ts'
+import { inThisRun } from '../support/runs.ts'
 
-const Grown = defineMessage<number>('grown')
-const AUDIT = { action: 'cleanup', actor: 'test' } as const
+/** What people ask for, who may wait: some of it is counted, or looked for, in all rows. */
+const ASKED = /^(status|traces|lists|admin\.keys|failed\.(list|count|groups|seqs)|sent\.(list|seqs))/
 
-/**
- * Everything that workers do, on tables that are large before it begins: messages that run, fail, are tried again, hold their key,
- * are let go, are published and sent, and are cleaned up.
- */
-async function useAll(checker: Checker, recorded: Recorded): Promise<void> {
-  const store = await openStore(checker.place, { seams: recorded.seams })
-  const hapax = createHapax({ store, source: '/test', delivery: 'local', logger: silentLogger })
-  let [loose, keyed] = [0, 0]
-  const one = hapax.consumer('loose', { group: { size: 20 } }).on(Grown, async (number, { attempt }) => {
-    if (attempt === 1 && number % 50 === 1) throw new RetryAfter(3_600_000)
-    if (number % 50 === 2) throw new Permanent('no')
-    loose += 1
-  })
-  const two = hapax.consumer('keyed', { order: 'wait', group: { size: 20 } }).on(Grown, async (number, { attempt }) => {
-    if (attempt === 1 && number % 50 === 1) throw new RetryAfter(3_600_000)
-    if (number % 50 === 2) throw new Permanent('no')
-    keyed += 1
-  })
-  const broker = memoryBroker()
-  const relay = broker.topic('grown')
-  const worker = hapax.worker({ consume: [one, two], relay, keepSentMs: 60_000, pollMs: 20 })
-  await worker.start()
-  await until(() => loose >= 200 && keyed >= 200)
-  await hapax.transaction((tx) => hapax.publish(tx, Grown, 7, { key: 'new' }))
-  await one.handle({ id: 'again', source: '/sender', type: Grown.type, data: 7 })
-  await one.handle({ id: 'again', source: '/sender', type: Grown.type, data: 7 })
-  const held = async () => (await hapax.failed.list({ consumer: 'keyed' })).filter((each) => each.held)
-  await until(async () => (await held()).length >= 3)
-  const [first, second, third] = await held()
-  await hapax.failed.retry(first?.seq as string)
-  await hapax.failed.discard(second?.seq as string)
-  await hapax.keys.release({ origin: 'inbox', scope: 'keyed', key: third?.message.key as string })
-  await worker.stop()
-  await lookAround(hapax)
-  for (const consumer of ['loose', 'gone'])
-    await store.admin.clean({ kind: 'receipts', consumer, after: undefined }, 1_000, 500)
-  await store.admin.clean({ kind: 'sent', relay: 'default' }, 1_000, 500)
-  await store.admin.clean({ kind: 'audit' }, 1_000, 500)
-  await store.admin.audit(AUDIT, {})
-  await hapax.close()
-}
+/** What is only used where another statement cannot do it all, or after something that the test does not do. */
+const RARE = [
+  ...['inbox.blocked', 'inbox.lockAll', 'outbox.left', 'leases.leased', 'leases.renewable', 'traces.all', 'writeLocal'],
+  ...['aside.outbox.next', 'aside.outbox.forward', 'held.inbox.toFailed', 'held.outbox.toFailed'],
+]
 
-/** What people look at. */
-async function lookAround(hapax: Hapax<RigTx, unknown>): Promise<void> {
-  await hapax.status()
-  await hapax.keys.list()
-  await hapax.doctor()
-  await hapax.receipts.list({ consumer: 'loose', limit: 5 })
-  await hapax.receipts.list({ limit: 1000, since: new Date(), signal: AbortSignal.abort() })
-  await hapax.effects.list({ consumer: 'loose', state: 'unknown' })
-  await hapax.cleanup({ consumer: 'loose', olderThanMs: 1_000, dryRun: true })
-  await hapax.explain(UUIDV7)
-  await hapax.explain('again', '/sender')
-  const places = (await hapax.explain('again')).map(({ where }) => where)
-  expect(places).toContain('receipt')
-}
+/** How many rows of each kind: enough for a planner that looks at sizes; a million in the inbox takes minutes. */
+const SIZES = inThisRun([30_000, 350_000], (rows) => rows < 100_000)
 
-const UUIDV7 = '019a8c3e-5b0e-7d44-9d3b-0f6f1f0c7a11'
+const grown = durableStores().flatMap((name) => SIZES.map((rows) => ({ name, rows })))
 
-/** The schema of a file is read as a whole, and is small. */
-function readsSchema({ text }: Statement): boolean {
-  return text.includes('sqlite_schema')
-}
-
-/** What `status` and `explain` say of queues is counted and looked for in all of their rows, as is what has failed. */
-function readsQueue({ text }: Statement): boolean {
-  return /^\s*select (consumer|relay), sum\(waiting\)/.test(text) || /^\s*select 'outbox' as place/.test(text)
-}
-
-describe.each(durableStores())('K8: large tables on %s', (name: DurableStore) => {
-  it('no statement of the engine reads a table from end to end', { timeout: 240_000 }, async () => {
+describe.each(grown)('K8: tables of $rows rows of each kind on $name', ({ name, rows }) => {
+  it('no statement of the engine reads a table from end to end', { timeout: 1_200_000 }, async () => {
     await using checker = await makePlace(name)
-    await fillTables(checker)
-    const recorded = new Recorded()
-    await useAll(checker, recorded)
-    expect(recorded.statements.size).toBeGreaterThan(30)
-    const statements = [...recorded.statements.values()].filter((each) => !readsQueue(each) && !readsSchema(each))
-    expect(await scansOf(checker, statements)).toEqual([])
+    await knowFewRows(checker)
+    await fillTables(checker, rows)
+    const [recorded, called] = [new Recorded(), new Called()]
+    const statements = (dialect: Dialect) => called.watch(dialect)
+    await doEverything(await openStore(checker.place, { seams: recorded.seams, statements }))
+    expect(called.missing.filter((each) => !RARE.includes(each))).toEqual([])
+    const own = [...recorded.statements.values()].filter((each) => !ASKED.test(called.nameOf(each)))
+    for (const statistics of statisticsOf(checker)) {
+      await know(checker, statistics)
+      expect(await scansOf(checker, own, (each) => called.nameOf(each)), `with ${statistics} statistics`).toEqual([])
+    }
   })
+})
 
+describe.each(durableStores())('K8: keys that stand aside on %s', (name: DurableStore) => {
   it('a row that stands aside with nothing in front of it is found', async () => {
     await using checker = await makePlace(name)
     const store = await openStore(checker.place)

@@ -7,7 +7,7 @@ import type { Store } from 'hapax'
 import type { Connection } from 'hapax/contracts'
 import { createConnection, createPool } from 'mysql2/promise'
 import pg from 'pg'
-import { sqlStore } from '../../src/stores/sql/index.ts'
+import { type Dialect, sqlStore } from '../../src/stores/sql/index.ts'
 import type { Seams } from './seams.ts'
 import { requireServer, type StoreName, testStores } from './servers.ts'
 
@@ -159,6 +159,8 @@ export interface OpenOptions {
   readonly url?: string
   /** Watches the calls of the store. */
   readonly seams?: Seams
+  /** Watches the statements of the store. */
+  readonly statements?: (dialect: Dialect) => Dialect
 }
 
 /** Opens the store of a place. */
@@ -170,6 +172,8 @@ export async function openStore(place: Place, options: OpenOptions = {}): Promis
   return seams?.store(store) ?? store
 }
 
+const itself = (dialect: Dialect): Dialect => dialect
+
 type Opener = (
   place: Place,
   options: OpenOptions,
@@ -178,9 +182,9 @@ type Opener = (
 
 // Imported one by one, because a process of a rig lives for some milliseconds.
 const openers: Record<DurableStore, Opener> = {
-  postgres: async ({ url, schema }, { url: detour, max = 4, seams }, watch) => {
+  postgres: async ({ url, schema }, { url: detour, max = 4, seams, statements = itself }, watch) => {
     const { PgConnection } = await import('../../src/stores/postgres/connection.ts')
-    const { postgres } = await import('hapax/postgres')
+    const { dialect } = await import('../../src/stores/postgres/statements/sql.ts')
     const open = (most: number): pg.Pool => {
       const pool = new pg.Pool({
         connectionString: detour ?? url,
@@ -201,11 +205,11 @@ const openers: Record<DurableStore, Opener> = {
       control: async () => control,
       close: async () => void (await Promise.all([pool.end(), control.end()])),
     })
-    return postgres(watch(connection), { schema })
+    return sqlStore(watch(connection), statements(dialect(`"${schema}"`)))
   },
-  mysql: async ({ url }, { url: detour, max = 4, seams }, watch) => {
+  mysql: async ({ url }, { url: detour, max = 4, seams, statements = itself }, watch) => {
     const { MysqlConnection } = await import('../../src/stores/mysql/connection.ts')
-    const { mysql } = await import('hapax/mysql')
+    const { dialect } = await import('../../src/stores/mysql/statements/sql.ts')
     const open = (most: number): ReturnType<typeof createPool> => {
       const pool = createPool({ uri: detour ?? url, connectionLimit: most, connectTimeout: 10_000 })
       pool.on('connection', (client) => {
@@ -223,12 +227,12 @@ const openers: Record<DurableStore, Opener> = {
       control: async () => control as never,
       close: async () => void (await Promise.all([pool.end(), control.end()])),
     })
-    return mysql(watch(connection), { database: new URL(url).pathname.slice(1) })
+    return sqlStore(watch(connection), statements(dialect(new URL(url).pathname.slice(1), 'hapax_')))
   },
-  sqlite: async ({ url }, { seams }, watch) => {
+  sqlite: async ({ url }, { seams, statements = itself }, watch) => {
     const { SqliteConnection } = await import('../../src/stores/sqlite/connection.ts')
     const { dialect } = await import('../../src/stores/sqlite/statements/sql.ts')
     seams?.sqlite()
-    return sqlStore(watch(new SqliteConnection(url)), dialect('hapax_'))
+    return sqlStore(watch(new SqliteConnection(url)), statements(dialect('hapax_')))
   },
 }

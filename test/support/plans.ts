@@ -1,78 +1,138 @@
-import { DatabaseSync } from 'node:sqlite'
-import { createConnection } from 'mysql2/promise'
+import { readFileSync } from 'node:fs'
+import { DatabaseSync, type SQLInputValue } from 'node:sqlite'
+import { createConnection, type RowDataPacket } from 'mysql2/promise'
 import pg from 'pg'
 import type { Statement } from '../../src/contracts/connection.ts'
 import type { Checker, DurableStore, Place } from './databases.ts'
 import { LARGE } from './large-tables.ts'
 
-/** Rows that a step of a plan may read; far less than the tables have. */
-const MANY = 5_000
+/** Rows that a statement may read of large tables: less than any of their parts has, and more than the largest look. */
+const MANY = 20_000
+/** Pages that one step of a plan may read each time that it runs, however few rows it finds in them. */
+const MANY_PAGES = 1_000
 
-/** What reads a large table from end to end, or much of it: one line per step of a plan, with its statement. */
-export async function scansOf({ place }: Checker, statements: readonly Statement[]): Promise<readonly string[]> {
-  const planned = statements.filter(({ text }) =>
-    /^\s*(\/\*.*?\*\/)?\s*\(?\s*(select|with|insert|update|delete)/i.test(text),
-  )
-  return readers[place.store](place, planned)
+/** Why a statement reads too much; undefined: it does not. */
+type Reader = (statement: Statement) => Promise<string | undefined>
+
+/**
+ * Runs statements again, each in a transaction that is rolled back, and returns those that read a large table from end to end, or much
+ * of it, with the reason. What counts is what they read, not how long it takes.
+ */
+export async function scansOf(
+  { place }: Checker,
+  statements: readonly Statement[],
+  nameOf: (statement: Statement) => string,
+): Promise<readonly string[]> {
+  const scans: string[] = []
+  await using reader = await readers[place.store](place)
+  for (const statement of statements.filter(isPlanned)) {
+    const why = await reader.read(statement)
+    if (why !== undefined) scans.push(`${nameOf(statement)}: ${why}: ${short(statement.text)}`)
+  }
+  return scans
 }
 
-/** Rows by their own number, and not all of them. */
-const BY_NUMBER = /order by seq (desc )?limit [?\d]/
+/** The schema of a file is read as a whole, and is small. */
+function isPlanned({ text }: Statement): boolean {
+  return !text.includes('sqlite_schema') && /^\s*(\/\*.*?\*\/)?\s*\(?\s*(select|with|insert|update|delete)/i.test(text)
+}
 
-type Reader = (place: Place, statements: readonly Statement[]) => Promise<readonly string[]>
+function short(text: string): string {
+  return text.replaceAll(/\s+/g, ' ').trim().slice(0, 200)
+}
 
-const readers: Record<DurableStore, Reader> = {
-  postgres: async ({ url }, statements) => {
+interface Reading extends AsyncDisposable {
+  readonly read: Reader
+}
+
+const readers: Record<DurableStore, (place: Place) => Promise<Reading>> = {
+  postgres: async ({ url }) => {
     const client = new pg.Client(url)
     await client.connect()
-    const scans: string[] = []
-    for (const { text, params } of statements) {
-      await client.query('begin')
-      try {
-        const explain = `explain (analyze, timing off, format json) ${text}`
-        const { rows } = await client.query(explain, params as unknown[])
-        for (const step of steps(rows[0]['QUERY PLAN'][0].Plan)) scans.push(`${step}: ${short(text)}`)
-      } catch (error) {
-        // What was done once may not be possible again.
-        if (!(error instanceof pg.DatabaseError)) throw error
-      }
-      await client.query('rollback')
+    return {
+      read: (statement) => readOfPostgres(client, statement),
+      [Symbol.asyncDispose]: () => client.end(),
     }
-    await client.end()
-    return scans
   },
-  mysql: async ({ url }, statements) => {
+  mysql: async ({ url }) => {
     const client = await createConnection(url)
-    const scans: string[] = []
-    for (const { text, params } of statements) {
-      const plain = text.replaceAll(/\/\*M?!.*?\*\//g, '')
-      if (/^\s*insert into \S+ \([^)]*\)\s*values/i.test(plain)) continue
-      const [rows] = await client.query(`explain ${plain}`, params as unknown[])
-      for (const { table, type, rows: read } of rows as { table: string | null; type: string; rows: number }[]) {
-        const whole = (type === 'ALL' || type === 'index') && table !== null && !table.startsWith('<')
-        // What a limit leaves is not said of a table that another one is made of.
-        if (whole && Number(read) > MANY && !BY_NUMBER.test(text))
-          scans.push(`${type} of ${read} rows of ${table}: ${short(text)}`)
-      }
+    /** How many rows the connection has read so far. */
+    const rowsRead = async (): Promise<number> => {
+      const [rows] = await client.query<RowDataPacket[]>(`show session status like 'Handler_read%'`)
+      return rows.reduce((sum, row) => sum + Number(row['Value']), 0)
     }
-    await client.end()
-    return scans
+    const before = await rowsRead()
+    const asking = (await rowsRead()) - before
+    return {
+      read: async ({ text, params }) => {
+        const begun = await rowsRead()
+        await client.query('start transaction')
+        // What was done once may not be possible again.
+        await client.query(text, [...params]).catch(() => {})
+        await client.query('rollback')
+        const read = (await rowsRead()) - begun - asking
+        return read > MANY ? `${read} rows` : undefined
+      },
+      [Symbol.asyncDispose]: () => client.end(),
+    }
   },
-  sqlite: async ({ url }, statements) => {
+  sqlite: async ({ url }) => {
     const client = new DatabaseSync(url)
-    const scans: string[] = []
-    for (const { text, params } of statements) {
-      const steps = client.prepare(`explain query plan ${text}`).all(...(params as string[]))
-      for (const { detail } of steps) {
-        const table = /^SCAN (\w+)\b(?! VIRTUAL)/.exec(String(detail))?.[1]
-        // By its own number, and with a limit.
-        const limited = table?.startsWith('hapax_') && BY_NUMBER.test(text)
-        if (table !== undefined && !limited && !SMALL.has(table)) scans.push(`${String(detail)}: ${short(text)}`)
-      }
+    // Nothing is remembered from one page to the next, so that what is read can be seen from outside.
+    client.exec('pragma cache_size = 10; pragma mmap_size = 0')
+    return {
+      read: async (statement) => stepOfSqlite(client, statement) ?? pagesOfSqlite(client, statement),
+      [Symbol.asyncDispose]: async () => client.close(),
     }
-    client.close()
-    return scans
   },
+}
+
+/** Statements that are prepared get the plan that they have with any values. */
+async function readOfPostgres(client: pg.Client, statement: Statement): Promise<string | undefined> {
+  const { text, params } = statement
+  const explain = 'explain (analyze, buffers, timing off, format json)'
+  await client.query('begin')
+  try {
+    if ('prepare' in statement && params.length > 0) {
+      await client.query('set local plan_cache_mode = force_generic_plan')
+      await client.query(`prepare planned as ${text}`)
+      const values = params.map((value) => (value === null ? 'null' : client.escapeLiteral(String(value))))
+      const { rows } = await client.query(`${explain} execute planned (${values.join(', ')})`)
+      return stepOf(rows[0]['QUERY PLAN'][0].Plan)
+    }
+    const { rows } = await client.query(`${explain} ${text}`, [...params])
+    return stepOf(rows[0]['QUERY PLAN'][0].Plan)
+  } catch (error) {
+    // What was done once may not be possible again.
+    if (!(error instanceof pg.DatabaseError)) throw error
+    return undefined
+  } finally {
+    await client.query('rollback')
+    await client.query('deallocate all')
+  }
+}
+
+interface Node {
+  readonly 'Node Type': string
+  readonly 'Relation Name'?: string
+  readonly 'Index Name'?: string
+  readonly 'Actual Rows': number
+  readonly 'Actual Loops': number
+  readonly 'Rows Removed by Filter'?: number
+  readonly 'Shared Hit Blocks'?: number
+  readonly 'Shared Read Blocks'?: number
+  readonly Plans?: readonly Node[]
+}
+
+/** The step of a plan that reads too much. */
+function stepOf(node: Node): string | undefined {
+  const { 'Node Type': type, 'Relation Name': table, 'Actual Loops': loops, Plans: below = [] } = node
+  const rows = (node['Actual Rows'] + (node['Rows Removed by Filter'] ?? 0)) * loops
+  const pages = (node['Shared Hit Blocks'] ?? 0) + (node['Shared Read Blocks'] ?? 0)
+  const large = LARGE.some((each) => each === table) && loops > 0 && type.includes('Scan')
+  if (large && (type === 'Seq Scan' || rows > MANY || pages > MANY_PAGES * loops + 10 * rows))
+    return `${type} by ${node['Index Name']} of ${rows} rows on ${pages} pages of ${table}, ${loops} times`
+  return below.map(stepOf).find((each) => each !== undefined)
 }
 
 /** What SQLite scans that is small: lists that statements are given or make, and the tables that do not grow. */
@@ -80,25 +140,37 @@ const SMALL = new Set([
   ...['json_each', 'lane', 'head', 'given', 'k', 'CONSTANT', 'known', 'f', 'h'],
   ...['hapax_subscriptions', 'hapax_workers', 'hapax_relays', 'hapax_migrations'],
 ])
+/** Rows by their own number, and not all of them. */
+const BY_NUMBER = /order by seq (desc )?limit [?\d]/
 
-function short(text: string): string {
-  return text.replaceAll(/\s+/g, ' ').slice(0, 300)
+function stepOfSqlite(client: DatabaseSync, { text, params }: Statement): string | undefined {
+  for (const { detail } of client.prepare(`explain query plan ${text}`).all(...values(params))) {
+    const table = /^SCAN (\w+)\b(?! VIRTUAL)/.exec(String(detail))?.[1]
+    const limited = table?.startsWith('hapax_') && BY_NUMBER.test(text)
+    if (table !== undefined && !limited && !SMALL.has(table)) return String(detail)
+  }
+  return undefined
 }
 
-interface Node {
-  readonly 'Node Type': string
-  readonly 'Relation Name'?: string
-  readonly 'Actual Rows': number
-  readonly 'Actual Loops': number
-  readonly 'Rows Removed by Filter'?: number
-  readonly Plans?: readonly Node[]
+/** Where the operating system counts what a process reads, every page of the file that a statement needs is one. */
+function pagesOfSqlite(client: DatabaseSync, { text, params }: Statement): string | undefined {
+  const begun = bytesRead()
+  client.exec('begin')
+  try {
+    client.prepare(text).all(...values(params))
+  } catch {
+    // What was done once may not be possible again.
+  }
+  client.exec('rollback')
+  const pages = Math.round((bytesRead() - begun) / 4096)
+  return pages > MANY ? `${pages} pages` : undefined
 }
 
-function steps(node: Node): readonly string[] {
-  const { 'Node Type': type, 'Relation Name': table, 'Actual Loops': loops } = node
-  const read = (node['Actual Rows'] + (node['Rows Removed by Filter'] ?? 0)) * loops
-  const large = LARGE.some((each) => each === table)
-  const here =
-    large && loops > 0 && (type === 'Seq Scan' || read > 4 * MANY) ? [`${type} of ${read} rows of ${table}`] : []
-  return [...here, ...(node.Plans ?? []).flatMap(steps)]
+function values(params: Statement['params']): readonly SQLInputValue[] {
+  return [...params]
+}
+
+function bytesRead(): number {
+  if (process.platform !== 'linux') return 0
+  return Number(/^rchar: (\d+)/m.exec(readFileSync('/proc/self/io', 'utf8'))?.[1])
 }

@@ -17,6 +17,7 @@ export const onlyInFaults: readonly string[] = [
 export const divided: readonly string[] = [
   'test/stores/drizzle.test.ts',
   'test/stores/fake-store.test.ts',
+  'test/stores/growth.test.ts',
   'test/stores/pgbouncer.test.ts',
   'test/faults/brokers/broker-soak.test.ts',
   'test/faults/commit-cut.test.ts',

@@ -19,13 +19,13 @@ const NO_UUID = '00000000-0000-0000-0000-000000000000'
 const AT_LEISURE = `set_config('synchronous_commit', 'off', true) as at_leisure`
 /**
  * A page of receipts, and those of them that are old and whose message neither the inbox nor the failed store has. By key, because there
- * is no index on taken_at: a receipt has to stay small. The page is ordered as the key is and its limits are parameters, not columns:
- * anything else reads and sorts all receipts of the consumer. Parameters: age, consumer, key, limit.
+ * is no index on taken_at: a receipt has to stay small. The page is ordered as the key is, begins at a whole key, and its limits are
+ * parameters, not columns: anything else may read and sort all receipts of the consumer. Parameters: age, consumer, key, limit.
  */
 const RECEIPT_PAGE = (schema: string): string => `
 with page as materialized (
   select r.ctid as place, r.consumer, r.message_key, r.taken_at < ${AGO('$1::float8')} as old from ${schema}.receipts r
-  where r.consumer = $2::text and r.message_key > $3::uuid
+  where (r.consumer, r.message_key) > ($2::text, $3::uuid) and r.consumer <= $2::text
   order by r.consumer, r.message_key limit $4::integer
 ), finished as materialized (
   select page.place from page
@@ -49,12 +49,12 @@ select count(*) as deleted, count(*) as seen, max(seq)::text as last from page w
   delete from ${schema}.audit where seq = any (array(select seq from page where old)) returning seq
 )
 select count(*) as deleted, count(*) as seen, max(seq)::text as last, ${AT_LEISURE} from gone`
-  // The oldest rows come first; if one of the page is too young, so is what follows. A range instead of an equality: with a constant relay
-  // PostgreSQL may walk the primary key instead, past every row of the other relays.
+  // The oldest rows come first; if one of the page is too young, so is what follows. From a whole key on: with a constant relay
+  // PostgreSQL may walk the primary key instead, past every row of the other relays, or sort all rows of this one.
   const cleanSentText = `
 with page as materialized (
   select m.seq, m.sent_at < ${AGO('$1::float8')} as old from ${schema}.sent m
-  where m.relay between $2::text and $2::text order by m.relay, m.seq limit $3::integer
+  where (m.relay, m.seq) > ($2::text, 0::bigint) and m.relay <= $2::text order by m.relay, m.seq limit $3::integer
 ), gone as (
   delete from ${schema}.sent where seq = any (array(select seq from page where old)) returning seq
 )

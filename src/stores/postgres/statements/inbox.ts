@@ -44,12 +44,16 @@ returning message_key::text as message_key, ${BACKEND}`
         : [takeMany(takeManyText, consumer, token, messages)]
     },
     taken: ([answer], _token, messages) => takenKeys(answer, messages.length),
+    // One by one: with `= any`, a planner that has not heard of the consumer reads all of its receipts.
     read: statement(
       `
-select message_key::text as message_key, token::text as token, source, id, type,
-  encode(fingerprint, 'hex') as fingerprint, ${MS('taken_at')} as taken_at
-from ${schema}.receipts where consumer = $1::text and message_key = any ($2::text::uuid[])`,
-      (consumer, keys) => [consumer, array(keys)],
+select r.message_key::text as message_key, r.token::text as token, r.source, r.id, r.type,
+  encode(r.fingerprint, 'hex') as fingerprint, ${MS('r.taken_at')} as taken_at
+from unnest($1::text::uuid[]) as k (message_key)
+cross join lateral (
+  select * from ${schema}.receipts as r where r.consumer = $2::text and r.message_key = k.message_key limit 1
+) as r`,
+      (consumer, keys) => [array(keys), consumer],
     ),
     insert: statement(
       `

@@ -61,10 +61,11 @@ select name, state, token::text as token, attempts, result, error, ${MS('first_a
 from ${schema}.effects where consumer = $1::text and message_key = $2::uuid order by effects.first_at, name`,
       (consumer, messageKey) => [consumer, messageKey],
     ),
+    // One lookup for each of them: as a join, it may be planned to read all receipts of the consumer, once for each effect.
     forget: statement(
       `
 delete from ${schema}.effects e where e.consumer = $1::text and e.message_key > $2::uuid and e.message_key <= $3::uuid
-  and not exists (select from ${schema}.receipts r where r.consumer = e.consumer and r.message_key = e.message_key)`,
+  and (select true from ${schema}.receipts r where r.consumer = e.consumer and r.message_key = e.message_key limit 1) is null`,
       (consumer, after, until) => [consumer, after, until],
     ),
   }

@@ -1,0 +1,212 @@
+import { randomUUID } from 'node:crypto'
+import { createHapax, defineMessage, type Hapax, Permanent, RetryAfter, type Store, silentLogger } from 'hapax'
+import { memoryBroker } from 'hapax/memory-broker'
+import type { Look, Share } from '../../src/contracts/index.ts'
+import { until } from '../../src/testing/wait.ts'
+import type { RigTx } from './databases.ts'
+
+/** The type of the messages that the tables are filled with. */
+export const Grown = defineMessage<number>('grown')
+
+type Rig = Hapax<RigTx, unknown>
+
+const LANES = Array.from({ length: 64 }, (_, lane) => lane)
+const INBOX: Share = { table: 'inbox', scope: 'loose', types: ['grown'], lanes: LANES, limit: 200, after: new Map() }
+const OUTBOX: Share = { ...INBOX, table: 'outbox', scope: 'default', types: [] }
+const ERROR = { name: 'Error', message: 'no' }
+
+/**
+ * Does everything that workers and people do, on tables that are large before it begins: messages run, fail, are tried again, hold
+ * their key, are let go, are published, sent and refused, and are cleaned up; workers die.
+ */
+export async function doEverything(store: Store<RigTx>): Promise<void> {
+  const hapax = createHapax({ store, source: '/test', delivery: 'local', logger: silentLogger })
+  await consuming(hapax, store)
+  await leasing(hapax, store)
+  await sending(hapax, store)
+  await deaths(store)
+  await people(hapax, store)
+  await cleaning(store)
+  await hapax.close()
+}
+
+/** Consumers without and with order, of messages of which some fail for now, and some for good. */
+async function consuming(hapax: Rig, store: Store<RigTx>): Promise<void> {
+  const done = { loose: 0, keyed: 0 }
+  const failing = (number: number, attempt: number): void => {
+    if (attempt === 1 && number % 50 === 1) throw new RetryAfter(3_600_000)
+    if (number % 50 === 2) throw new Permanent('no')
+  }
+  const loose = hapax.consumer('loose', { group: { size: 20 } }).on(Grown, async (number, { attempt }) => {
+    failing(number, attempt)
+    done.loose += 1
+  })
+  const keyed = hapax.consumer('keyed', { order: 'wait', group: { size: 20 } })
+  keyed.on(Grown, async (number, { attempt }) => {
+    failing(number, attempt)
+    done.keyed += 1
+  })
+  const worker = hapax.worker({ consume: [loose, keyed], pollMs: 20 })
+  await worker.start()
+  const held = async () => (await hapax.failed.list({ consumer: 'keyed' })).filter((each) => each.held)
+  await until(async () => done.loose >= 200 && done.keyed >= 200 && (await held()).length >= 6)
+  await hapax.transaction((tx) => hapax.publish(tx, Grown, 7, { key: 'new' }))
+  const message = (id: string, data: number) => ({ id, source: '/sender', type: Grown.type, data })
+  for (const data of [7, 7, 1, 2]) await loose.handle(message(`handled ${data}`, data))
+  await loose.handleMany([message('one of many', 7), message('another', 8)])
+  await worker.stop()
+  await letGo(hapax, store, await held())
+  const before = done.keyed
+  const later = hapax.worker({ consume: [loose, keyed], pollMs: 20 })
+  await later.start()
+  await until(() => done.keyed > before + 20)
+  await later.stop()
+  await store.inbox.find('keyed', randomUUID())
+}
+
+/** What people do about messages that hold their key, after looks have put the keys aside. */
+async function letGo(
+  hapax: Rig,
+  store: Store<RigTx>,
+  held: readonly { readonly seq: string; readonly message: { readonly key: string | null } }[],
+): Promise<void> {
+  let after: Look['after'] = new Map()
+  do {
+    const [look] = await store.workers.look([{ ...INBOX, scope: 'keyed', limit: 500, after }])
+    after = look?.after ?? new Map()
+  } while (after.size > 0)
+  const [first, second, third, ...others] = held
+  for (const { seq } of others) await hapax.failed.retry(seq)
+  if (first !== undefined) await hapax.failed.discard(first.seq)
+  if (second !== undefined) await hapax.failed.edit(second.seq, 8)
+  if (third !== undefined) await hapax.keys.release({ origin: 'inbox', scope: 'keyed', key: third.message.key ?? '' })
+  const [loose, edited] = await hapax.failed.list({ consumer: 'loose' })
+  if (loose !== undefined) await hapax.failed.retry(loose.seq)
+  if (edited !== undefined) await hapax.failed.edit(edited.seq, 8)
+}
+
+/** Leased messages, of which one calls the outside, one fails, and one does not know what became of its call. */
+async function leasing(hapax: Rig, store: Store<RigTx>): Promise<void> {
+  const numbers = new Set<number>()
+  const calls = hapax
+    .leased('calls', { retry: { attempts: 2, minDelayMs: 600_000 } })
+    .on(Grown, async (number, ctx) => {
+      numbers.add(number)
+      if (number === 1) throw new Error('not yet')
+      await ctx.effect('call', async () => {
+        if (number === 2) throw new Error('timeout')
+      })
+    })
+  const worker = hapax.worker({ consume: [calls], pollMs: 20 })
+  await worker.start()
+  await hapax.transaction((tx) =>
+    hapax.publishMany(
+      tx,
+      [1, 2, 3].map((data) => Grown.of(data)),
+    ),
+  )
+  await until(() => numbers.size === 3)
+  await until(async () => (await hapax.failed.list({ consumer: 'calls' })).length > 0)
+  await worker.stop()
+  const [unknown] = await hapax.failed.list({ consumer: 'calls' })
+  if (unknown !== undefined) await hapax.failed.settle(unknown.seq, { effect: 'call', as: 'not-done' })
+  const [seq = ''] = await entries(store, INBOX)
+  const token = randomUUID()
+  for (const { fence } of await store.inbox.lease([seq], token, 60_000))
+    await store.inbox.renew([{ seq, token, fence }], 1)
+}
+
+/** A relay, whose broker takes most messages, but not all. */
+async function sending(hapax: Rig, store: Store<RigTx>): Promise<void> {
+  let sent = 0
+  hapax.events.on('relayed', () => {
+    sent += 1
+  })
+  const worker = hapax.worker({ relay: memoryBroker().topic('grown'), keepSentMs: 60_000, pollMs: 20 })
+  await worker.start()
+  await until(() => sent > 200)
+  await worker.stop()
+  const relaying = createHapax({ store, source: '/test', logger: silentLogger })
+  await relaying.transaction((tx) => relaying.publish(tx, Grown, 7))
+  const [waits = '', ...others] = await keyed(store, OUTBOX)
+  await store.outbox.postpone([{ seq: waits, delayMs: 3_600_000, error: ERROR }])
+  const [confirmed = '', kept = '', ...refused] = others
+  for (const [nth, seq] of refused.slice(0, 6).entries())
+    await store.outbox.refuse({ seq, reason: 'refused', error: ERROR, hold: nth < 4 })
+  await store.outbox.confirm([confirmed], false)
+  await store.outbox.confirm([kept], true)
+  await store.workers.look([{ ...OUTBOX, limit: 500 }])
+  await store.workers.look([{ ...OUTBOX, all: true }])
+  await actOnRefused(hapax)
+  const [first, second] = await hapax.sent.list({ relay: 'default', limit: 2 })
+  if (first !== undefined) await hapax.sent.republish(first.seq)
+  if (second !== undefined) await store.sent.purge([second.seq])
+  await store.sent.seqs({ relay: 'default' }, undefined, 10)
+  await hapax.relays.move('default', 'elsewhere')
+}
+
+async function actOnRefused(hapax: Rig): Promise<void> {
+  const failed = await hapax.failed.list({ origin: 'outbox' })
+  const [first, second, third, fourth] = failed.filter(({ held }) => held)
+  const [fifth, sixth] = failed.filter(({ held }) => !held)
+  if (first !== undefined) await hapax.failed.retry(first.seq)
+  if (second !== undefined) await hapax.failed.discard(second.seq)
+  if (third !== undefined) await hapax.failed.edit(third.seq, 8)
+  if (fourth !== undefined)
+    await hapax.keys.release({ origin: 'outbox', scope: 'default', key: fourth.message.key ?? '' })
+  if (fifth !== undefined) await hapax.failed.retry(fifth.seq)
+  if (sixth !== undefined) await hapax.failed.edit(sixth.seq, 8)
+}
+
+/** Workers that died with messages in hand. */
+async function deaths(store: Store<RigTx>): Promise<void> {
+  const [first = '', second = ''] = await entries(store, INBOX)
+  for (const [seq, alone] of [[first, false] as const, [second, true] as const]) {
+    const id = randomUUID()
+    await store.workers.join({ id, name: 'dead', ttlMs: 1, serves: '{}' })
+    await store.workers.note(id, { seqs: [seq], alone }, false)
+  }
+  await until(async () => (await store.workers.bury()) > 0)
+  await store.workers.look([INBOX, { ...INBOX, types: [Grown.type, ''], all: true }])
+}
+
+const UUIDV7 = '019a8c3e-5b0e-7d44-9d3b-0f6f1f0c7a11'
+
+/** What people look at. */
+async function people(hapax: Rig, store: Store<RigTx>): Promise<void> {
+  await hapax.status()
+  await hapax.keys.list()
+  await hapax.doctor()
+  await hapax.failed.count({ consumer: 'loose' })
+  await hapax.failed.groups({ consumer: 'loose' })
+  await store.failed.seqs({ consumer: 'loose' }, undefined, 10)
+  await hapax.receipts.list({ consumer: 'loose', limit: 5 })
+  await hapax.receipts.list({ limit: 1000, since: new Date(), signal: AbortSignal.abort() })
+  await hapax.effects.list({ consumer: 'loose', state: 'unknown' })
+  await hapax.cleanup({ consumer: 'loose', olderThanMs: 1_000, dryRun: true })
+  await hapax.explain(UUIDV7)
+  await hapax.explain('handled 7', '/sender')
+  await hapax.explain('handled 7')
+  await hapax.consumers.remove('calls')
+}
+
+async function cleaning(store: Store<RigTx>): Promise<void> {
+  for (const consumer of ['loose', 'gone'])
+    await store.admin.clean({ kind: 'receipts', consumer, after: undefined }, 1_000, 500)
+  await store.admin.clean({ kind: 'sent', relay: 'default' }, 1_000, 500)
+  await store.admin.clean({ kind: 'audit' }, 1_000, 500)
+  await store.admin.audit({ action: 'cleanup', actor: 'test' }, {})
+}
+
+/** The first rows of keys. */
+async function keyed(store: Store<RigTx>, share: Share): Promise<readonly string[]> {
+  const [look] = await store.workers.look([share])
+  const first = new Map<string, string>()
+  for (const { key, seq } of look?.entries ?? []) if (key !== null && !first.has(key)) first.set(key, seq)
+  return [...first.values()]
+}
+
+async function entries(store: Store<RigTx>, share: Share): Promise<readonly string[]> {
+  const [look] = await store.workers.look([share])
+  return (look?.entries ?? []).map(({ seq }) => seq)
+}
