@@ -25,6 +25,7 @@ import type {
 } from '../contracts/index.ts'
 import {
   beforeCommit,
+  byTransaction,
   Changed,
   cutOff,
   destroy,
@@ -167,6 +168,10 @@ class DrizzleConnection<Tx extends object> implements Connection<Tx> {
       if (first instanceof Changed) return this.transaction(options, work)
       throw first
     }
+  }
+
+  atOnce(options: TransactionOptions, statements: readonly Statement[]): Promise<readonly Result[]> {
+    return byTransaction(this, options, statements)
   }
 
   executor(tx: Tx): Executor {

@@ -2,7 +2,7 @@ import type { RetryPolicy } from '../base/index.ts'
 import { type ErrorRecord, errorFields, HapaxError, isHapaxError, isRefusal, recordError } from '../base/index.ts'
 import type { InboxRow, Outcome, Receipt, Rescheduled, RetryRow, Writes } from '../contracts/index.ts'
 import type { StoredMessage } from '../message/index.ts'
-import { type Engine, GRACE_MS, insist, persist, unit } from '../transaction/index.ts'
+import { atOnce, type Engine, GRACE_MS, insist, persist, unit } from '../transaction/index.ts'
 import { type FailedHookRun, FailedHooks, type Hooks, type PreparedHook } from './on-failed.ts'
 import type { ConsumerSettings } from './options.ts'
 import { compare, conflictWith, Reporter, ref, type TakenBefore } from './reporter.ts'
@@ -178,19 +178,20 @@ export class Recorder<Tx> {
   }
 
   #stored(messages: readonly StoredMessage[], starts: 0 | 1): Promise<readonly Stored[]> {
+    const { store, random } = this.#engine
+    const consumer = this.#consumer
+    const ordered = this.#settings.order !== 'none'
+    // The tokens of calls whose outcome was not learnt: a receipt that has one shows that the call had succeeded.
     const ours = new Set<string>()
-    return persist(this.#engine, () => {
-      const token = this.#engine.random.token()
-      const opening = { kind: 'take', consumer: this.#consumer, token, messages } as const
-      return unit(this.#engine, this.#options(), opening, async ({ existing }) => {
-        const fresh = messages.filter(({ messageKey }) => !existing.has(messageKey))
-        const value = messages.map((message): Stored => {
-          const receipt = existing.get(message.messageKey)
-          return { message, found: receipt === undefined || ours.has(receipt.token) ? 'stored' : receipt }
-        })
-        ours.add(token)
-        const rows = fresh.map((message) => ({ ...this.#row(message, 0), starts, delayMs: 0, error: null }))
-        return { value, writes: fresh.length === 0 ? undefined : { inbox: rows } }
+    return persist(this.#engine, async () => {
+      const token = random.token()
+      ours.add(token)
+      const { existing } = await atOnce(this.#engine, this.#options(), (options) =>
+        store.inbox.store(options, { consumer, token, messages, ordered, starts }),
+      )
+      return messages.map((message): Stored => {
+        const receipt = existing.get(message.messageKey)
+        return { message, found: receipt === undefined || ours.has(receipt.token) ? 'stored' : receipt }
       })
     })
   }

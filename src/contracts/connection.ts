@@ -97,6 +97,12 @@ export interface TransactionEnd<T> {
 export interface Connection<Tx, Own = Tx> {
   readonly features: ConnectionFeatures
   transaction<T>(options: TransactionOptions, work: TransactionWork<Tx, T>): Promise<T>
+  /**
+   * A transaction that decides nothing: these statements and COMMIT, in one round trip where the connection can do that. Resolves
+   * with their answers. An error that the server did not answer with leaves the outcome unknown once a connection was acquired,
+   * unless it is a `NotSent`.
+   */
+  atOnce(options: TransactionOptions, statements: readonly Statement[]): Promise<readonly Result[]>
   /** The executor inside a transaction of hapax's. */
   executor(tx: Tx): Executor
   /**

@@ -119,6 +119,26 @@ export interface RetryRow {
   readonly error: ErrorRecord | null
 }
 
+/** Deliveries of distinct messages to one consumer, to be worked later. */
+export interface Deliveries {
+  readonly consumer: string
+  /** Fresh: a receipt that has it later was written by this very call. */
+  readonly token: string
+  readonly messages: readonly StoredMessage[]
+  /** Whether the consumer wants the order of their keys. */
+  readonly ordered: boolean
+  /** 1 when the process that stores them begins with them at once. */
+  readonly starts: 0 | 1
+}
+
+/** What became of deliveries, by message key. */
+export interface StoredDeliveries {
+  /** Receipts that existed before. All other messages are in the inbox now. */
+  readonly existing: ReadonlyMap<string, Receipt>
+  /** The seqs of the new inbox rows, where the database tells without being asked for them. */
+  readonly seqs: ReadonlyMap<string, string>
+}
+
 /** Where a failed message came from. */
 export type Origin = 'inbox' | 'outbox'
 

@@ -2,6 +2,7 @@ import type { ErrorRecord, Interrupt, Isolation } from '../base/index.ts'
 import type { StoredMessage } from '../message/index.ts'
 import type { Audit, Finding, StoreAdmin, StoreFailed, StoreKeys, StoreSent } from './admin.ts'
 import type {
+  Deliveries,
   EffectEnd,
   EffectRef,
   EffectRow,
@@ -15,6 +16,7 @@ import type {
   OutboxRow,
   Receipt,
   RetryRow,
+  StoredDeliveries,
   WorkerRow,
 } from './rows.ts'
 
@@ -309,6 +311,11 @@ export interface StoreTransactions<Tx, Own = Tx> {
 
 /** What waits for consumers. Rows are taken by `StoreTransactions.run`, or leased. */
 export interface StoreInbox {
+  /**
+   * Writes the receipts of deliveries, and an inbox row for each that had none, in a transaction of its own: in one round trip where
+   * the database and the connection allow it. Rejects as `StoreTransactions.run` does.
+   */
+  store(options: UnitOptions, deliveries: Deliveries): Promise<StoredDeliveries>
   /** The seq of an inbox row, by consumer and message. */
   find(consumer: string, messageKey: string): Promise<string | undefined>
   /**

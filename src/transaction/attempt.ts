@@ -326,6 +326,22 @@ export async function unit<Tx, T>(
   }
 }
 
+/** What the store does as one transaction of its own, in time. Once it has a connection, a timeout leaves the outcome unknown. */
+export async function atOnce<Tx, T>(
+  engine: Pick<Engine<Tx>, 'store' | 'clock' | 'acquisitions'>,
+  options: Omit<UnitOptions, 'signal' | 'acquired'>,
+  run: (options: UnitOptions) => Promise<T>,
+): Promise<T> {
+  const openingMs = options.lockTimeoutMs + COMMIT_MS
+  const deadline = new Deadline(engine.clock, { openingMs, handlerMs: openingMs, commitMs: COMMIT_MS })
+  const acquired = acquiring(engine, deadline)
+  try {
+    return await run({ ...options, signal: deadline.signal, acquired })
+  } finally {
+    deadline.done()
+  }
+}
+
 /**
  * As `persist`, but repeated while the database is unreachable: for a write that must not be lost, because nothing else would bring
  * the message back.

@@ -1,6 +1,7 @@
 export {
   Attempt,
   type Attempted,
+  atOnce,
   type Engine,
   GRACE_MS,
   insist,

@@ -140,6 +140,27 @@ describe.each(stores)('%s: the link is cut at COMMIT', (store) => {
       await expectOnce(rig, 'inbox', ids)
     })
 
+    it(`A1: deliveries are stored once, cut ${meaning[fault]}`, async () => {
+      await using rig = await openRig(store)
+      const { checker } = rig
+      const consumer = consumerOf(rig, 'stored', { receive: 'store' })
+      // What a connection was used for once may travel as a whole from then on.
+      expect(await consumer.handle(order('before'))).toMatchObject({ status: 'stored' })
+      const all = ['before']
+      for (let round = 0; round < ROUNDS; round++) {
+        const ids = numbered(`stored-${round}-of`, 5)
+        all.push(...ids)
+        const cut = rig.proxy.arm(fault)
+        const outcomes = await consumer.handleMany([order('before'), ...ids.map(order)])
+        await cut
+        expect(outcomes.map(({ status }) => status)).toEqual(['duplicate', ...ids.map(() => 'stored')])
+      }
+      const rows = await checker.query(`select id from ${table(checker.place, 'inbox')} order by seq`)
+      expect(rows.map((row) => asText(row['id']))).toEqual(all)
+      await workOff(rig.hapax.worker({ consume: [consumer] }))
+      await expectOnce(rig, 'stored', all)
+    })
+
     it(`C1: the record of a failure is written once, cut ${meaning[fault]}`, async () => {
       await using rig = await openRig(store)
       const { checker } = rig

@@ -1,10 +1,12 @@
 import { type FailedMessage, type FailedWhere, HapaxError, isHapaxError, type Store } from 'hapax'
 import type {
+  Deliveries,
   EffectRow,
   InboxRow,
   LocalResult,
   Opening,
   Receipt,
+  StoredDeliveries,
   StoredMessage,
   StoreFeatures,
   Unit,
@@ -206,6 +208,7 @@ export class SimStore implements Store<SimTx> {
   }
 
   readonly inbox: Store<SimTx>['inbox'] = {
+    store: (options, deliveries) => this.#store(options, deliveries),
     reschedule: (row) => this.#repeated(`reschedules ${row.seq}`, (db, tx) => this.#sql.reschedule(db, tx, row)),
     fail: (row) => this.#once(`fails ${row.seq}`, (db, tx) => this.#sql.fail(db, tx, row), MOVE_LOCK_MS),
     lease: async (seqs, token, leaseMs) => {
@@ -455,6 +458,35 @@ export class SimStore implements Store<SimTx> {
     } catch (error) {
       throw ofQuery(error)
     }
+  }
+
+  /** As the SQL store does it where one statement is the whole transaction: what was there before is read afterwards. */
+  async #store(options: UnitOptions, deliveries: Deliveries): Promise<StoredDeliveries> {
+    const { lockTimeoutMs, signal, acquired } = options
+    const { consumer, messages } = deliveries
+    let sent = false
+    const label = `stores ${messages.map((message) => message.id).join(' ')}`
+    const steps = (): Promise<Map<string, string>> =>
+      this.autocommit(
+        label,
+        (db, tx) => {
+          if (!sent) acquired?.()
+          sent = true
+          return this.#sql.store(db, tx, deliveries)
+        },
+        lockTimeoutMs,
+      )
+    try {
+      const seqs = await untilAborted(signal, steps, () => {})
+      const keys = messages.map((message) => message.messageKey).filter((key) => !seqs.has(key))
+      if (keys.length === 0) return { seqs, existing: NO_RECEIPTS }
+      const existing = await this.#repeated('reads receipts', (db, tx) => this.#sql.receipts(db, tx, consumer, keys))
+      if (existing.size === keys.length) return { seqs, existing }
+    } catch (error) {
+      const unknown = error instanceof LinkLost || (sent && signal?.aborted && error === signal.reason)
+      throw unknown ? commitUnknown(error) : ofTransaction(error, 'opening', signal)
+    }
+    throw new HapaxError('transaction-conflict', 'a receipt vanished while it was read')
   }
 
   /** As `StoreErrors.ofFate`, where the database tells. */

@@ -2,6 +2,7 @@ import type {
   Audit,
   Cleaned,
   CleanupStep,
+  Deliveries,
   ErrorRecord,
   FailedRow,
   LocalDelivery,
@@ -38,6 +39,19 @@ export const statements = {
     const sorted = messages.length > 1 ? [...messages].sort(byMessageKey) : messages
     for (const message of sorted) if (writeReceipt(db, tx, consumer, token, message)) ours.add(message.messageKey)
     return ours
+  },
+
+  /** Receipts, and the inbox rows of those that are new; answers their seqs by message key. */
+  store(db: Database, tx: DbTransaction, deliveries: Deliveries): Map<string, string> {
+    const { consumer, token, messages, ordered, starts } = deliveries
+    const ours = statements.take(db, tx, consumer, token, messages)
+    const seqs = new Map<string, string>()
+    for (const message of messages) {
+      if (!ours.has(message.messageKey)) continue
+      const row = { consumer, message, ordered, attempts: 0, starts, delayMs: 0, error: null }
+      seqs.set(message.messageKey, rowName(statements.addInbox(db, tx, row)))
+    }
+    return seqs
   },
 
   receipts(db: Database, tx: DbTransaction, consumer: string, keys: readonly string[]): Map<string, Receipt> {

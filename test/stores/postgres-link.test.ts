@@ -5,7 +5,7 @@ import { createHapax, defineMessage, type Hapax, type Store, silentLogger } from
 import { fromDrizzle } from 'hapax/drizzle'
 import { postgres } from 'hapax/postgres'
 import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { pgPool } from '../support/pg-pool.ts'
 import { requireServer } from '../support/servers.ts'
 
@@ -166,6 +166,43 @@ describe('what a handler leaves behind', () => {
     })
     for (const id of ['a', 'b']) expect((await consumer.handle(arrived(id))).status).toBe('processed')
     expect(pids.size).toBe(1)
+  })
+})
+
+describe('deliveries that are stored', () => {
+  const storing = (pool: pg.Pool, name: string) =>
+    hapaxOn(postgres({ pool, schema, control: { url } }) as unknown as Store<never>)
+      .consumer(name, { receive: 'store' })
+      .on(Thing, () => {})
+
+  it('cost one round trip, receipts and all', async () => {
+    const consumer = storing(poolOf(1), 'one-trip')
+    await consumer.handle(arrived('before'))
+    // Not on the client itself: one whose own method was replaced gets texts only.
+    const query = vi.spyOn(pg.Client.prototype, 'query')
+    onTestFinished(() => query.mockRestore())
+    const ids = Array.from({ length: 200 }, (_, index) => `trip-${index}`)
+    const outcomes = await consumer.handleMany(ids.map(arrived))
+    expect(new Set(outcomes.map(({ status }) => status))).toEqual(new Set(['stored']))
+    expect(query).toHaveBeenCalledTimes(1)
+  })
+
+  it('K10: are not written in a session that a handler has changed', async () => {
+    const pool = poolOf(1)
+    let connections = 0
+    pool.on('connect', () => (connections += 1))
+    const hapax = hapaxOn(postgres({ pool, schema, control: { url } }) as unknown as Store<never>)
+    // By a function, where the statement does not show it.
+    await admin.query(`
+create function ${schema}.leave() returns text language sql as $$ select set_config('synchronous_commit', 'off', false) $$`)
+    const leaving = hapax
+      .consumer('leaving')
+      .on(Thing, async (_, { tx }) => void (await ways['pg']?.query(tx)(`select ${schema}.leave()`)))
+    const consumer = hapax.consumer('not-there', { receive: 'store' }).on(Thing, () => {})
+    expect(await leaving.handle(arrived('a'))).toMatchObject({ status: 'processed' })
+    expect(connections).toBe(1)
+    expect(await consumer.handle(arrived('a'))).toMatchObject({ status: 'stored' })
+    expect(connections).toBe(2)
   })
 })
 

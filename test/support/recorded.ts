@@ -35,6 +35,10 @@ export class Recorded {
         return connection.query(statement, limitMs)
       },
       executor: (tx) => executing(connection.executor(tx)),
+      atOnce: (options, statements) => {
+        record(...statements)
+        return connection.atOnce(options, statements)
+      },
       transaction: (options, work) => {
         record(...work.first)
         return connection.transaction(options, {

@@ -79,6 +79,7 @@ export class Seams {
             body: this.#body('connection.body', (tx, answers) => work.body(tx, answers)),
           }),
         ),
+      atOnce: (options, statements) => this.around('connection.atOnce', () => connection.atOnce(options, statements)),
       executor: (tx) => {
         const executor = connection.executor(tx)
         return {

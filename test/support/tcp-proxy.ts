@@ -95,8 +95,8 @@ export class TcpProxy implements AsyncDisposable {
 interface Protocol {
   /** The length of the frame at the start of these bytes; undefined if it is incomplete. */
   frame(bytes: Buffer, first: boolean): number | undefined
-  /** The statement of a frame of the client, if it has one. */
-  statement(frame: Buffer): string | undefined
+  /** For one connection: the statement of a frame of the client, if it has one. */
+  statements(): (frame: Buffer) => string | undefined
   /** Whether this frame of the server ends its reply. */
   endsAnswer(frame: Buffer): boolean
 }
@@ -107,14 +107,26 @@ const postgresProtocol: Protocol = {
     const at = first ? 0 : 1
     return bytes.length < at + 4 ? undefined : at + bytes.readUInt32BE(at)
   },
-  statement: (frame) => {
-    const type = String.fromCharCode(frame[0] ?? 0)
-    if (type === 'Q') return frame.toString('utf8', 5, frame.length - 1)
-    if (type !== 'P') return undefined
-    const start = frame.indexOf(0, 5) + 1
-    return frame.toString('utf8', start, frame.indexOf(0, start))
+  statements: () => {
+    // What was parsed under a name is bound by it later.
+    const named = new Map<string, string>()
+    return (frame) => {
+      const type = String.fromCharCode(frame[0] ?? 0)
+      if (type === 'Q') return frame.toString('utf8', 5, frame.length - 1)
+      const first = textAt(frame, 5)
+      const second = textAt(frame, 5 + Buffer.byteLength(first) + 1)
+      if (type === 'P') named.set(first, second)
+      if (type === 'P') return second
+      return type === 'B' && second !== '' ? named.get(second) : undefined
+    }
   },
   endsAnswer: (frame) => frame[0] === 'Z'.charCodeAt(0),
+}
+
+/** A text of a frame, up to its zero byte. */
+function textAt(frame: Buffer, start: number): string {
+  const end = frame.indexOf(0, start)
+  return end === -1 ? '' : frame.toString('utf8', start, end)
 }
 
 const COM_QUERY = 0x03
@@ -127,7 +139,7 @@ function hasAttributes(frame: Buffer): boolean {
 
 const mysqlProtocol: Protocol = {
   frame: (bytes) => (bytes.length < 4 ? undefined : 4 + bytes.readUIntLE(0, 3)),
-  statement: (frame) => {
+  statements: () => (frame) => {
     // Commands start a new sequence; the login does not.
     const isCommand = frame[3] === 0 && (frame[4] === COM_QUERY || frame[4] === COM_STMT_PREPARE)
     return isCommand ? frame.toString('utf8', hasAttributes(frame) ? 7 : 5) : undefined
@@ -147,11 +159,12 @@ class Link {
     this.#server = server
     client.setNoDelay()
     server.setNoDelay()
+    const statementOf = protocol.statements()
     const fromClient = new Frames(protocol, true)
     const fromServer = new Frames(protocol, false)
     client.on('data', (chunk) => {
       for (const frame of fromClient.take(chunk)) {
-        const statement = protocol.statement(frame)
+        const statement = statementOf(frame)
         if (this.#fault === undefined && statement !== undefined) this.#meet(meet(statement))
         if (this.#fault === undefined || this.#fault.fault === 'swallow' || this.#fault.fault === 'hold-answer') {
           server.write(frame)

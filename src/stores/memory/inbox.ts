@@ -1,4 +1,5 @@
 import type {
+  Deliveries,
   FinalFailure,
   InboxRow,
   LocalDelivery,
@@ -7,6 +8,7 @@ import type {
   Opening,
   Receipt,
   Rescheduled,
+  StoredDeliveries,
 } from '../../contracts/index.ts'
 import { compareSeq } from '../../message/index.ts'
 import { addFailed, addInbox, receive } from './add.ts'
@@ -26,6 +28,19 @@ export function take(
     else existing.set(message.messageKey, receipt)
   }
   return existing
+}
+
+/** Writes receipts and inbox rows of deliveries that have no receipt yet. */
+export function store(data: Data, deliveries: Deliveries): StoredDeliveries {
+  const { consumer, messages, ordered, starts } = deliveries
+  const existing = take(data, { kind: 'take', ...deliveries })
+  const seqs = new Map<string, string>()
+  for (const message of messages) {
+    if (existing.has(message.messageKey)) continue
+    const row = { consumer, message, ordered, starts, attempts: 0, delayMs: 0, error: null }
+    seqs.set(message.messageKey, addInbox(data, row))
+  }
+  return { existing, seqs }
 }
 
 /** Takes rows out of the inbox, as `Opening` says. Transactions run one after the other here, so nothing is locked. */

@@ -31,7 +31,7 @@ import type {
 import { clean } from './cleanup.ts'
 import { Data } from './data.ts'
 import { failedDiscard, failedEdit, failedGet, failedGroups, failedList, failedRetry, failedRows } from './failed.ts'
-import { fail, reschedule, seqOf } from './inbox.ts'
+import { fail, reschedule, seqOf, store } from './inbox.ts'
 import { heldKeys, releaseKey } from './keys.ts'
 import { beginEffect, effectsOf, endEffect, lease, renew, settleEffect } from './leases.ts'
 import { listEffects, listReceipts } from './lists.ts'
@@ -107,6 +107,7 @@ class Memory implements MemoryStore {
   }
 
   readonly inbox: StoreInbox = {
+    store: (options, deliveries) => this.#alone((data) => store(data, deliveries), options),
     find: (consumer, messageKey) => this.#alone((data) => seqOf(data, consumer, messageKey)),
     reschedule: (row) => this.#alone((data) => reschedule(data, row)),
     fail: (row) => this.#alone((data) => fail(data, row)),
@@ -235,9 +236,10 @@ class Memory implements MemoryStore {
   }
 
   /** Runs a small step between the transactions of others. */
-  async #alone<T>(step: (data: Data) => T): Promise<T> {
-    const turn = await this.#turn(WAIT_MS)
+  async #alone<T>(step: (data: Data) => T, options?: UnitOptions): Promise<T> {
+    const turn = await this.#turn(options?.lockTimeoutMs ?? WAIT_MS, options?.signal)
     try {
+      options?.acquired?.()
       return step(this.#data)
     } finally {
       this.#data.tables.commit()

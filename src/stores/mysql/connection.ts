@@ -21,6 +21,7 @@ import type {
 } from '../../contracts/index.ts'
 import {
   beforeCommit,
+  byTransaction,
   cutOff,
   doomed,
   fieldsOf,
@@ -91,6 +92,10 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
 
   #pool({ control }: TransactionOptions): Promise<MysqlPool<Client>> {
     return control ? this.#pools.control() : this.#pools.handlers()
+  }
+
+  atOnce(options: TransactionOptions, statements: readonly Statement[]): Promise<readonly Result[]> {
+    return byTransaction(this, options, statements)
   }
 
   executor(tx: MysqlTx<Client>): Executor {

@@ -28,10 +28,12 @@ import {
   hasOtherRole,
   isAsBefore,
   isHarmless,
+  isOtherSession,
   NotSent,
   noAnswer,
   notInTransaction,
   SESSION,
+  sameSession,
   untilAborted,
   untilAcquired,
 } from '../sql/index.ts'
@@ -65,17 +67,25 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
     this.features = { name: 'postgres', roundTrips: 2, lateUse: 'refused', unawaited: 'detected', pool }
   }
 
-  async transaction<T>(options: TransactionOptions, work: TransactionWork<PgTx<Client>, T>): Promise<T> {
+  transaction<T>(options: TransactionOptions, work: TransactionWork<PgTx<Client>, T>): Promise<T> {
+    return this.#run(options, (run) => run.steps(options, work))
+  }
+
+  atOnce(options: TransactionOptions, statements: readonly Statement[]): Promise<readonly Result[]> {
+    return this.#run(options, (run) => run.whole(options, statements))
+  }
+
+  async #run<T>(options: TransactionOptions, steps: (run: Run<Client>) => Promise<T>): Promise<T> {
     for (;;) {
       try {
-        return await this.#once(options, work)
+        return await this.#once(options, steps)
       } catch (error) {
         if (!(error instanceof Changed)) throw error
       }
     }
   }
 
-  async #once<T>(options: TransactionOptions, work: TransactionWork<PgTx<Client>, T>): Promise<T> {
+  async #once<T>(options: TransactionOptions, steps: (run: Run<Client>) => Promise<T>): Promise<T> {
     const pool = this.#pool(options)
     const client = await acquire(pool instanceof Promise ? await pool : pool, options.signal)
     options.acquired?.()
@@ -85,7 +95,7 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
     try {
       return await untilAborted(
         options.signal,
-        () => run.steps(options, work),
+        () => steps(run),
         () => run.destroy(),
       )
     } finally {
@@ -245,12 +255,42 @@ class Run<Client extends PgPoolClient> {
     }
   }
 
-  async #begin(isolation: TransactionOptions['isolation'], first: readonly Statement[]): Promise<readonly Result[]> {
-    const begin = isolation === undefined ? BEGIN : command(`begin isolation level ${isolationOption(isolation)}`)
+  /** Without a body, BEGIN and COMMIT travel together. */
+  async whole({ isolation }: TransactionOptions, statements: readonly Statement[]): Promise<readonly Result[]> {
+    const same = sameSession(this.#client)
+    try {
+      if (same !== undefined) return await this.#whole(isolation, [same, ...statements])
+      const answers = await this.#begin(isolation, statements)
+      await this.#commit([])
+      return answers
+    } catch (error) {
+      await this.#rollback()
+      throw error
+    }
+  }
+
+  async #whole(
+    isolation: TransactionOptions['isolation'],
+    statements: readonly Statement[],
+  ): Promise<readonly Result[]> {
     try {
       const asking = speaksUtf8(this.#client)
       if (asking !== undefined) await asking
-      const [, session, ...own] = await this.#send([begin, SESSION, ...first])
+      const answers = await this.#send([beginOf(isolation), ...statements, COMMIT])
+      if (answers.at(-1)?.command === 'COMMIT') return answers.slice(2, -1)
+    } catch (error) {
+      if (!(error instanceof NotSent || isHarmless(classify(error))) || isStalePlan(error)) this.destroy()
+      if (isOtherSession(error) || this.#mayGoElsewhere(error)) throw new Changed()
+      throw isUnsent(error) ? new NotSent(error) : error
+    }
+    throw new HapaxError('transaction-aborted', 'the database rolled the transaction back at COMMIT')
+  }
+
+  async #begin(isolation: TransactionOptions['isolation'], first: readonly Statement[]): Promise<readonly Result[]> {
+    try {
+      const asking = speaksUtf8(this.#client)
+      if (asking !== undefined) await asking
+      const [, session, ...own] = await this.#send([beginOf(isolation), SESSION, ...first])
       if (!isAsBefore(this.#client, session)) throw new Changed()
       return own
     } catch (error) {
@@ -311,6 +351,10 @@ class Run<Client extends PgPoolClient> {
 function lastOf(answer: PgResult | PgResult[]): Result {
   const last = Array.isArray(answer) ? answer.at(-1) : answer
   return last === undefined ? NO_ANSWER : asAnswer(last)
+}
+
+function beginOf(isolation: TransactionOptions['isolation']): Statement {
+  return isolation === undefined ? BEGIN : command(`begin isolation level ${isolationOption(isolation)}`)
 }
 
 const BEGIN = command('begin')

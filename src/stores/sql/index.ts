@@ -1,6 +1,7 @@
 export * from './checkup.ts'
 export {
   beforeCommit,
+  byTransaction,
   causesOf,
   classOfCauses,
   cutOff,
@@ -16,7 +17,15 @@ export {
   untilAcquired,
 } from './connection/driver.ts'
 export { destroy, isBusy } from './connection/pg-client.ts'
-export { Changed, hasOtherRole, isAsBefore, leavesBehind, SESSION } from './connection/pg-session.ts'
+export {
+  Changed,
+  hasOtherRole,
+  isAsBefore,
+  isOtherSession,
+  leavesBehind,
+  SESSION,
+  sameSession,
+} from './connection/pg-session.ts'
 export { PROBE } from './connection/recognised.ts'
 export { Repeated } from './connection/repeated.ts'
 export { brokenAtomicity } from './connection/store-errors.ts'

@@ -27,11 +27,12 @@ export function sqlStore<Tx, Own>(
   const errors = new StoreErrors(dialect)
   const calls = new SqlCalls(connection, dialect, errors)
   const context = { connection, dialect, calls, errors, random }
+  const transactions = new SqlTransactions(context)
   return {
     features: features(connection, dialect),
     schema: sqlSchema(context),
-    transactions: new SqlTransactions(context),
-    inbox: sqlInbox(context),
+    transactions,
+    inbox: sqlInbox(context, transactions),
     outbox: sqlOutbox(context),
     journal: sqlJournal(context),
     workers: sqlWorkers(context),

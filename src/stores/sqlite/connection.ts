@@ -18,7 +18,7 @@ import type {
   TransactionOptions,
   TransactionWork,
 } from '../../contracts/index.ts'
-import { notInTransaction } from '../sql/index.ts'
+import { byTransaction, notInTransaction } from '../sql/index.ts'
 import { type Database, openDatabase } from './database.ts'
 import { isBusy } from './errors.ts'
 import { SqliteTransaction, type SqliteTx } from './transaction.ts'
@@ -61,6 +61,10 @@ export class SqliteConnection implements Connection<SqliteTx> {
       if (database.stuck) this.#discard(database)
       turn.end()
     }
+  }
+
+  atOnce(options: TransactionOptions, statements: readonly Statement[]): Promise<readonly Result[]> {
+    return byTransaction(this, options, statements)
   }
 
   executor(tx: SqliteTx): Executor {

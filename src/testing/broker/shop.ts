@@ -143,14 +143,14 @@ export function watchedBy(subscription: Subscription, see: (delivery: Delivery) 
 /** A store that is unavailable for a given number of transactions. */
 export function outage(store: RowStore, times: number): { readonly store: Store<RowTx>; left: number } {
   const state = { store, left: times }
+  const unlessAway = async <T>(call: () => Promise<T>): Promise<T> => {
+    if (state.left <= 0) return call()
+    state.left -= 1
+    throw new HapaxError('store-unavailable', 'the database is away')
+  }
   state.store = altered(store, {
-    transactions: {
-      run: async (options, opening, body) => {
-        if (state.left <= 0) return store.transactions.run(options, opening, body)
-        state.left -= 1
-        throw new HapaxError('store-unavailable', 'the database is away')
-      },
-    },
+    transactions: { run: (options, opening, body) => unlessAway(() => store.transactions.run(options, opening, body)) },
+    inbox: { store: (options, deliveries) => unlessAway(() => store.inbox.store(options, deliveries)) },
   })
   return state
 }

@@ -34,11 +34,18 @@ export function lossy(store: AnyStore, cut: 'before' | 'after', times = 1): AnyS
       wrote = end.writes !== undefined && left > 0
       return wrote && cut === 'before' ? { ...end, writes: undefined } : end
     })
-    if (!wrote) return value
+    return wrote ? lost() : value
+  }
+  const lost = (): never => {
     left -= 1
     throw new HapaxError('commit-unknown', 'the link was cut')
   }
-  return altered(store, { transactions: { run } })
+  const storing: AnyStore['inbox']['store'] = async (options, deliveries) => {
+    if (left > 0 && cut === 'before') return lost()
+    const stored = await store.inbox.store(options, deliveries)
+    return left > 0 ? lost() : stored
+  }
+  return altered(store, { transactions: { run }, inbox: { store: storing } })
 }
 
 /** A subscription that delivers these messages once, and what was acked. */

@@ -127,6 +127,7 @@ insert into ${inbox} (consumer, ${COLUMNS}, attempts, starts, created_at, availa
     blocked: (seqs) => ({ text: blockedText(seqs.length), params: [...seqs, ...seqs].map(numberOf) }),
     delete: (seqs) => chunks(seqs).map((part) => ({ text: deleteInboxText, params: [named(part)] })),
     insert: (rows) => inserts(insertInboxText, rows.map(inboxRow)),
+    store: () => undefined,
     reschedule: statement(
       `
 update ${inbox} set attempts = ?, lost = ?, starts = 0, available_at = ${LATER}, error = ?, lease_token = null

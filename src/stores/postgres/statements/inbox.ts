@@ -14,6 +14,7 @@ import {
 import { array } from '../literal.ts'
 import { BACKEND, BACKEND_TEXT, INBOX, LATER, MS, ROWS, SEQ } from './fragments.ts'
 import { inOrder, messageArrays, named, one } from './rows.ts'
+import { store } from './store.ts'
 
 /** Receipts. */
 export function receipts(schema: string): ReceiptStatements {
@@ -141,6 +142,7 @@ where mine.seq = any ($1::text::bigint[]) and mine.ordered and exists (
         ],
       },
     ],
+    store: store(schema),
     reschedule: statement(
       `
 update ${schema}.inbox set attempts = $1::integer, lost = $2::integer, starts = 0,

@@ -1,7 +1,14 @@
 // What connections to databases share.
 
 import { HapaxError, type Interrupt, isHapaxError } from '../../../base/index.ts'
-import type { ErrorClass } from '../../../contracts/index.ts'
+import type {
+  Connection,
+  ErrorClass,
+  Result,
+  Statement,
+  TransactionEnd,
+  TransactionOptions,
+} from '../../../contracts/index.ts'
 
 /** The error of a transaction whose own statements met a conflict or lost the link. */
 export function doomed(kind: 'conflict' | 'lost', cause: unknown): HapaxError {
@@ -24,6 +31,19 @@ export async function beforeCommit<T>(steps: () => Promise<T>): Promise<T> {
   } catch (error) {
     throw new NotSent(error)
   }
+}
+
+/** `Connection.atOnce` for connections that send one statement at a time. */
+export function byTransaction<Tx>(
+  connection: Pick<Connection<Tx, never>, 'transaction'>,
+  options: TransactionOptions,
+  statements: readonly Statement[],
+): Promise<readonly Result[]> {
+  const body = async (_tx: Tx, answers: readonly Result[]): Promise<TransactionEnd<readonly Result[]>> => ({
+    value: answers,
+    last: [],
+  })
+  return connection.transaction(options, { first: statements, body })
 }
 
 /** Whether a connection on which hapax's own statement met such an error may be used again. */

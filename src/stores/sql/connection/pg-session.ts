@@ -1,15 +1,17 @@
 import type { Result, Statement } from '../../../contracts/index.ts'
 import { fieldsOf } from './driver.ts'
 
+const STATE = `concat_ws('|', current_user, session_user, current_setting('search_path'), current_setting('TimeZone'),
+  current_setting('DateStyle'), current_setting('default_transaction_read_only'), current_setting('default_transaction_isolation'),
+  current_setting('statement_timeout'), current_setting('lock_timeout'), current_setting('session_replication_role'),
+  current_setting('row_security'), current_setting('synchronous_commit'))`
+
 /**
  * What a handler may have left behind in a session, seen before the next one runs. Whatever way it took: a function may set things
  * as well. No tables are looked at: to plan for one takes longer than all of this.
  */
 export const SESSION: Statement = {
-  text: `select concat_ws('|', current_user, session_user, current_setting('search_path'), current_setting('TimeZone'),
-  current_setting('DateStyle'), current_setting('default_transaction_read_only'), current_setting('default_transaction_isolation'),
-  current_setting('statement_timeout'), current_setting('lock_timeout'), current_setting('session_replication_role'),
-  current_setting('row_security'), current_setting('synchronous_commit')) as state`,
+  text: `select ${STATE} as state`,
   params: [],
   prepare: true,
 }
@@ -21,6 +23,22 @@ export function isAsBefore(client: object, answer: Result | undefined): boolean 
   const state = answer?.rows[0]?.['state']
   if (!states.has(client)) states.set(client, state)
   return states.get(client) === state
+}
+
+/**
+ * Fails unless the session is as it was when hapax had its client for the first time: for a transaction that is sent as a whole, where
+ * nobody can look in between. Undefined: it was never looked at.
+ */
+export function sameSession(client: object): Statement | undefined {
+  const state = states.get(client)
+  if (typeof state !== 'string') return undefined
+  return { text: `select 1 / (${STATE} = $1::text)::integer`, params: [state], prepare: true }
+}
+
+/** Whether `sameSession` has failed. */
+export function isOtherSession(error: unknown): boolean {
+  const { code }: { code?: unknown } = fieldsOf(error)
+  return code === '22012'
 }
 
 /** Whether a client that worked before lacks a right now: a handler has left another role behind. */

@@ -31,6 +31,13 @@ export class StoreErrors {
     return kind === 'conflict' ? doomed(kind, error) : this.#unavailable(error, kind)
   }
 
+  /** The error of a transaction that was sent as a whole, or not at all. */
+  ofWhole(error: unknown, sent: boolean, signal?: Interrupt): unknown {
+    const known = !sent || error instanceof NotSent || this.#dialect.answered(error)
+    if (known) return this.ofTransaction(error instanceof NotSent ? error.cause : error, 'opening', signal)
+    return this.ofTransaction(error, 'committing', signal)
+  }
+
   /** The error of a handler that was cut off, with what is known of its transaction: it may have ended it itself. */
   ofFate(error: unknown, fate: Fate): unknown {
     if (fate === 'committed') return brokenAtomicity(error)

@@ -1,5 +1,13 @@
 import type { Isolation } from '../../../base/index.ts'
-import type { FinalFailure, Lease, Rescheduled, Result, RetryRow, Statement } from '../../../contracts/index.ts'
+import type {
+  Deliveries,
+  FinalFailure,
+  Lease,
+  Rescheduled,
+  Result,
+  RetryRow,
+  Statement,
+} from '../../../contracts/index.ts'
 import type { StoredMessage } from '../../../message/index.ts'
 import type { Sql } from './statement.ts'
 
@@ -13,6 +21,12 @@ export interface ReceiptStatements {
   readonly read: Sql<[consumer: string, keys: readonly string[]]>
   /** One receipt, for a message that an edit made. Fails if it is there. */
   readonly insert: Sql<[consumer: string, token: string, message: StoredMessage]>
+}
+
+/** A statement that stores deliveries. */
+interface StoreStatement {
+  readonly statement: Statement
+  seqs(answer: Result | undefined): ReadonlyMap<string, string>
 }
 
 /** Statements on the inbox. */
@@ -34,6 +48,11 @@ export interface InboxStatements {
   readonly blocked: Sql<[seqs: readonly string[]]>
   delete(seqs: readonly string[]): readonly Statement[]
   insert(rows: readonly RetryRow[]): readonly Statement[]
+  /**
+   * Receipts where there are none, in the order of their keys, and inbox rows of those that are new, in the order of the messages; and how
+   * to read the seqs of these, by message key. Undefined: the database needs several statements for it.
+   */
+  store(deliveries: Deliveries): StoreStatement | undefined
   /** Makes a row due later, if it has this lease, or none; it has none afterwards. */
   readonly reschedule: Sql<[row: Rescheduled]>
   /** Locks one inbox row, if it has this lease, or none, and returns its seq. */

@@ -1,16 +1,18 @@
 // The inbox outside the transactions of handlers: rows are found, rescheduled, failed and leased in short transactions.
 
-import type { Lease, StoreInbox } from '../../../contracts/index.ts'
+import type { Lease, StoreInbox, StoreTransactions } from '../../../contracts/index.ts'
 import { CONTROL_MS } from '../calls.ts'
 import { asInboxRow } from '../rows.ts'
 import { asSeq } from '../values.ts'
 import type { SqlContext } from './context.ts'
+import { store } from './store.ts'
 import { intoFailed, notBlocked } from './transactions.ts'
 
 /** What waits for consumers in an SQL database. */
-export function sqlInbox<Tx, Own>(context: SqlContext<Tx, Own>): StoreInbox {
+export function sqlInbox<Tx, Own>(context: SqlContext<Tx, Own>, transactions: StoreTransactions<Tx, Own>): StoreInbox {
   const { calls, dialect, connection } = context
   return {
+    store: (options, deliveries) => store(context, transactions, options, deliveries),
     find: async (consumer, messageKey) => {
       const { rows } = await calls.run(dialect.inbox.find(consumer, messageKey))
       return rows[0] && asSeq(rows[0]['seq'])

@@ -365,7 +365,7 @@ function withLocal<T>(
 }
 
 /** Statements; the values of a message may be larger than a text can be. */
-function made<T>(make: () => T): T {
+export function made<T>(make: () => T): T {
   try {
     return make()
   } catch (error) {

@@ -79,6 +79,7 @@ where mine.seq in (select seq from given) and mine.ordered = 1 and exists (
     ),
     delete: (seqs) => seqs.map((seq) => ({ text: deleteInboxText, params: one(seq) })),
     insert: (rows) => rows.map((row) => ({ text: insertInboxText, params: inboxValues(row) })),
+    store: () => undefined,
     reschedule: statement(
       `
 update ${prefix}inbox set attempts = ?, lost = ?, starts = 0, available_at = ${LATER}, error = ?, lease_token = null

@@ -28,7 +28,11 @@ function refusing(store: AnyStore, refuses: (message: StoredMessage) => boolean)
       return end
     })
   }
-  return altered(store, { transactions: { run } })
+  const storing: AnyStore['inbox']['store'] = async (options, deliveries) => {
+    check(deliveries.messages)
+    return store.inbox.store(options, deliveries)
+  }
+  return altered(store, { transactions: { run }, inbox: { store: storing } })
 }
 
 const NO_DATA = new Uint8Array(0)

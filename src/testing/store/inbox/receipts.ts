@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
+import { present } from '../../../base/index.ts'
 import type { UnitOptions } from '../../../contracts/index.ts'
 import type { StoredMessage } from '../../../message/index.ts'
-import { fingerprint, messageKey } from '../../../message/index.ts'
+import { compareSeq, fingerprint, messageKey } from '../../../message/index.ts'
 import { atEachLevel, type Case } from '../case.ts'
 import { lossy, watched } from '../doubles.ts'
 import { assertOutcome, assertRejects, gate, statuses, type World } from '../world.ts'
@@ -270,7 +271,46 @@ const once: readonly Case[] = [
   },
 ]
 
-export const receipts: readonly Case[] = [...atEachLevel(levels), ...once]
+const storing: readonly Case[] = [
+  {
+    name: 'stores deliveries with their receipts, in their order, and tells which were there before, and by whom',
+    run: async (world) => {
+      const messages = ['c', 'a', 'b'].map((id) => stored('/shop', id))
+      const [, second] = messages
+      assert.equal(await take(world, present(second, 'a message'), FIRST_TOKEN), undefined)
+      const { existing, seqs } = await store(world, messages, SECOND_TOKEN)
+      assert.deepEqual([...existing.keys()], [second?.messageKey])
+      assert.equal(existing.get(second?.messageKey ?? '')?.token, FIRST_TOKEN)
+      assert.equal(existing.get(second?.messageKey ?? '')?.fingerprint, second?.fingerprint)
+      const found = await Promise.all(messages.map((each) => world.store.inbox.find('billing', each.messageKey)))
+      assert.deepEqual(
+        found.map((seq) => seq !== undefined),
+        [true, false, true],
+      )
+      assert.ok(compareSeq(found[0] ?? '', found[2] ?? '') < 0)
+      for (const [key, seq] of seqs) assert.equal(await world.store.inbox.find('billing', key), seq)
+      const again = await store(world, messages, FIRST_TOKEN)
+      assert.equal(again.existing.get(messages[0]?.messageKey ?? '')?.token, SECOND_TOKEN)
+      assert.equal(again.seqs.size, 0)
+    },
+  },
+  {
+    name: 'groups that overlap are stored at the same time, whatever their order: each message once',
+    run: async (world) => {
+      const messages = Array.from({ length: 30 }, (_, index) => stored('/shop', `m-${index}`))
+      const calls = Array.from({ length: 8 }, (_, index) =>
+        store(world, index % 2 === 0 ? messages : [...messages].reverse(), crypto.randomUUID()),
+      )
+      const fresh = (await Promise.all(calls)).map(({ existing }) => messages.length - existing.size)
+      assert.equal(
+        fresh.reduce((sum, count) => sum + count, 0),
+        messages.length,
+      )
+    },
+  },
+]
+
+export const receipts: readonly Case[] = [...atEachLevel(levels), ...once, ...storing]
 
 const FIRST_TOKEN = '00000000-0000-4000-8000-000000000001'
 const SECOND_TOKEN = '00000000-0000-4000-8000-000000000002'
@@ -278,6 +318,11 @@ const UNIT: UnitOptions = { lockTimeoutMs: 20_000, idleTimeoutMs: 60_000 }
 
 function opening(message: StoredMessage, token: string) {
   return { kind: 'take', consumer: 'billing', token, messages: [message] } as const
+}
+
+/** Stores deliveries as a consumer with order does. */
+function store(world: World, messages: readonly StoredMessage[], token: string) {
+  return world.store.inbox.store(UNIT, { consumer: 'billing', token, messages, ordered: true, starts: 0 })
 }
 
 /** Writes a receipt, or returns the existing one. */
