@@ -20,7 +20,7 @@ const RARE = [
 ]
 
 /** How many rows of each kind: enough for a planner that looks at sizes; a million in the inbox takes minutes. */
-const SIZES = inThisRun([30_000, 350_000], (rows) => rows < 100_000)
+const SIZES = inThisRun([50_000, 350_000], (rows) => rows < 100_000)
 
 const grown = durableStores().flatMap((name) => SIZES.map((rows) => ({ name, rows })))
 

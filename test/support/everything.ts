@@ -54,6 +54,7 @@ async function consuming(hapax: Rig, store: Store<RigTx>): Promise<void> {
   const message = (id: string, data: number) => ({ id, source: '/sender', type: Grown.type, data })
   for (const data of [7, 7, 1, 2]) await loose.handle(message(`handled ${data}`, data))
   await loose.handleMany([message('one of many', 7), message('another', 8)])
+  for (const _ of ['once', 'again']) await keyed.handleMany([message('stored', 7), message('stored too', 8)])
   await worker.stop()
   await letGo(hapax, store, await held())
   const before = done.keyed
@@ -72,7 +73,8 @@ async function letGo(
 ): Promise<void> {
   let after: Look['after'] = new Map()
   do {
-    const [look] = await store.workers.look([{ ...INBOX, scope: 'keyed', limit: 500, after }])
+    const lanes = after.size === 0 ? LANES : [...after.keys()]
+    const [look] = await store.workers.look([{ ...INBOX, scope: 'keyed', limit: 500, lanes, after }])
     after = look?.after ?? new Map()
   } while (after.size > 0)
   const [first, second, third, ...others] = held
@@ -166,7 +168,11 @@ async function deaths(store: Store<RigTx>): Promise<void> {
     await store.workers.join({ id, name: 'dead', ttlMs: 1, serves: '{}' })
     await store.workers.note(id, { seqs: [seq], alone }, false)
   }
-  await until(async () => (await store.workers.bury()) > 0)
+  let buried = 0
+  await until(async () => {
+    buried += await store.workers.bury()
+    return buried >= 2
+  })
   await store.workers.look([INBOX, { ...INBOX, types: [Grown.type, ''], all: true }])
 }
 

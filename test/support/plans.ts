@@ -7,7 +7,7 @@ import type { Checker, DurableStore, Place } from './databases.ts'
 import { LARGE } from './large-tables.ts'
 
 /** Rows that a statement may read of large tables: less than any of their parts has, and more than the largest look. */
-const MANY = 20_000
+const MANY = 45_000
 /** Pages that one step of a plan may read each time that it runs, however few rows it finds in them. */
 const MANY_PAGES = 1_000
 
