@@ -20,7 +20,7 @@ let hapax: Hapax<SqliteTx>
 beforeEach(async () => {
   directory = mkdtempSync(join(tmpdir(), 'hapax-operator-'))
   path = join(directory, 'test.db')
-  connection = new SqliteConnection(path)
+  connection = new SqliteConnection(path, 'hapax_')
   hapax = on(connection)
   await hapax.migrate()
 })

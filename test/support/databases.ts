@@ -233,6 +233,6 @@ const openers: Record<DurableStore, Opener> = {
     const { SqliteConnection } = await import('../../src/stores/sqlite/connection.ts')
     const { dialect } = await import('../../src/stores/sqlite/statements/sql.ts')
     seams?.sqlite()
-    return sqlStore(watch(new SqliteConnection(url)), statements(dialect('hapax_')))
+    return sqlStore(watch(new SqliteConnection(url, 'hapax_')), statements(dialect('hapax_')))
   },
 }

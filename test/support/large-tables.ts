@@ -117,20 +117,15 @@ select '${consumer}', ${w.uuid}, 'call', ${w.uuid}, 'done', 1${now}${now} from $
  */
 export type Statistics = 'new' | 'old' | 'none'
 
-/** What the planner may know. SQLite learns only what it is told, and hapax does not tell it; MariaDB and MySQL always learn something. */
+/** What the planner may know. MariaDB and MySQL always learn something. */
 export function statisticsOf({ place }: Checker): readonly Statistics[] {
-  return {
-    sqlite: ['none', 'new'] as const,
-    postgres: ['old', 'none', 'new'] as const,
-    mysql: ['old', 'new'] as const,
-  }[place.store]
+  return place.store === 'postgres' ? ['old', 'none', 'new'] : ['old', 'new']
 }
 
 /** Makes the planner know a few rows of consumers and relays that are not those of the test. */
 export async function knowFewRows(checker: Checker): Promise<void> {
   const { tables } = wordsOf(checker)
   const { store } = checker.place
-  if (store === 'sqlite') return
   for (const table of LARGE) {
     // It would learn more by itself, sooner or later.
     if (store === 'postgres') await checker.query(`alter table ${tables}${table} set (autovacuum_enabled = off)`)

@@ -37,12 +37,15 @@ export class SqliteConnection implements Connection<SqliteTx> {
     pool: undefined,
   } as const
   readonly #path: string
+  readonly #prefix: string
   #database: Database | undefined
   #opening: Promise<Database> | undefined
   #closed = false
 
-  constructor(path: string) {
+  /** `prefix`: what the names of the tables of hapax begin with. */
+  constructor(path: string, prefix: string) {
     this.#path = path
+    this.#prefix = prefix
   }
 
   async transaction<T>(options: TransactionOptions, work: TransactionWork<SqliteTx, T>): Promise<T> {
@@ -116,7 +119,7 @@ export class SqliteConnection implements Connection<SqliteTx> {
 
   async #openNow(): Promise<Database> {
     try {
-      this.#database = await new Patience(WAIT_MS).until(() => openDatabase(this.#path))
+      this.#database = await new Patience(WAIT_MS).until(() => openDatabase(this.#path, this.#prefix))
       return this.#database
     } catch (error) {
       this.#opening = undefined

@@ -91,7 +91,7 @@ export class Database {
 }
 
 /** Opens a file with the settings that the promises of hapax rest on. Fails with SQLITE_BUSY while others are opening it. */
-export function openDatabase(path: string): Database {
+export function openDatabase(path: string, prefix: string): Database {
   const inMemory = path === ':memory:'
   if (!inMemory) prepareFile(path)
   const client = new nodeSqlite.DatabaseSync(path)
@@ -100,11 +100,25 @@ export function openDatabase(path: string): Database {
     const mode = client.prepare('pragma journal_mode = wal').get()?.['journal_mode']
     if (mode !== (inMemory ? 'memory' : 'wal')) expected('path', 'on a disk where SQLite can use WAL', path)
     client.exec('pragma synchronous = full')
+    forgetStatistics(client, prefix)
     return new Database(client, inMemory ? new WriterQueue() : queueOf(path))
   } catch (error) {
     client.close()
     throw error
   }
+}
+
+/**
+ * Forgets what ANALYZE has found in the tables of hapax. Queues are small most of the time, and a planner that was told so reads them from
+ * end to end when they are large; one that was told nothing goes by the indexes.
+ */
+function forgetStatistics(client: DatabaseSync, prefix: string): void {
+  if (client.prepare(`select 1 from sqlite_schema where name = 'sqlite_stat1'`).get() === undefined) return
+  const own = `substr(tbl, 1, ${prefix.length}) = '${prefix}'`
+  if (client.prepare(`select 1 from sqlite_stat1 where ${own} limit 1`).get() === undefined) return
+  client.exec(`delete from sqlite_stat1 where ${own}`)
+  // Reads the statistics again.
+  client.exec('analyze sqlite_schema')
 }
 
 function prepare(client: DatabaseSync, written: string): Prepared {

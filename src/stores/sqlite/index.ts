@@ -28,5 +28,6 @@ export function sqlite(options: SqliteOptions): Store<SqliteTx> {
   const { path, prefix = 'hapax_' } = options
   if (!isText(path, MAX_PATH_BYTES) || path.includes('\0')) expected('path', 'the path of a file', path)
   const file = path === ':memory:' ? path : resolve(path)
-  return sqlStore(new SqliteConnection(file), dialect(identifier('prefix', prefix)))
+  const checked = identifier('prefix', prefix)
+  return sqlStore(new SqliteConnection(file, checked), dialect(checked))
 }
