@@ -1,5 +1,6 @@
 import { engine } from './engine.ts'
 import { growth, growthMysql, growthSqlite } from './growth.ts'
+import { latency } from './latency.ts'
 import { memory } from './memory.ts'
 import type { Part } from './part.ts'
 import { peers } from './peers.ts'
@@ -12,6 +13,7 @@ import { sqlite } from './sqlite.ts'
 export const parts: readonly Part[] = [
   postgres,
   peers,
+  latency,
   engine,
   sqlite,
   redis,

@@ -65,8 +65,8 @@ import type {
 import { LeasedCore, type LeasedOptions } from './leased/index.ts'
 
 import { type Draft, MAX_TEXT_BYTES, type MessageType, messageType, type PublishOptions } from './message/index.ts'
-import { type Engine, Floor, Publisher, sentName, unit } from './transaction/index.ts'
-import { Unserved, WorkerCore, type WorkerOptions } from './worker/index.ts'
+import { type Committed, type Engine, Floor, Publisher, sentName, unit } from './transaction/index.ts'
+import { Crew, Unserved, WorkerCore, type WorkerOptions } from './worker/index.ts'
 
 /** Options of `explain`. */
 interface ExplainOptions {
@@ -222,7 +222,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   readonly #engine: Engine<Tx>
   readonly #publisher: Publisher<Tx, Own>
   readonly #consumers = new Map<string, ConsumerCore<Tx>>()
-  readonly #workers = new Set<WorkerCore<Tx>>()
+  readonly #crew: Crew<WorkerCore<Tx>>
   readonly #destinations = new Set<Destination>()
 
   constructor(options: HapaxOptions<Tx, Own>) {
@@ -236,6 +236,8 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     const source = sentName('source', options.source)
     const relay = options.relay === undefined ? 'default' : nameText('relay', options.relay)
     this.#store = store
+    this.#crew = new Crew({ news: store.news, clock, logger })
+    const wake = (rows?: readonly Committed[]): void => this.#crew.wake(rows)
     this.events = new EventHub(logger)
     this.#publisher = new Publisher({
       store,
@@ -248,7 +250,8 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
       events: this.events,
       consumersOf: (type) =>
         [...this.#consumers.values()].filter((each) => each.settings.enabled && each.types.includes(type)),
-      wake: () => this.#wake(),
+      wake,
+      soon: () => this.#crew.soon(),
     })
     const { events, activity } = this
     this.#engine = {
@@ -260,6 +263,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
       activity,
       acquisitions: new Acquisitions({ clock, events, logger, acquireMs }),
       logger,
+      wake,
       unserved: new Unserved({ workers: store.workers, clock, logger }),
       redact,
       clock,
@@ -268,7 +272,6 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
       mintId,
       floor: new Floor(clock),
     }
-    const wake = (): void => this.#wake()
     this.failed = new FailedStore({ store, clock, wake, mintId, maxBytes })
     this.keys = new Keys(store.keys, wake)
     this.sent = new Sent(store.sent, store.admin, clock, wake)
@@ -345,9 +348,9 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   }
 
   worker(options: WorkerOptions<Tx>): Worker {
-    const worker = new WorkerCore(this.#engine, options, (stopped) => this.#workers.delete(stopped))
+    const worker = new WorkerCore(this.#engine, options, this.#crew)
     for (const destination of worker.destinations) this.#destinations.add(destination)
-    this.#workers.add(worker)
+    this.#crew.add(worker)
     return worker
   }
 
@@ -376,15 +379,11 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   async close(): Promise<void> {
     if (this.activity.closed) return
     this.activity.close()
-    await Promise.all([...this.#workers].map((worker) => worker.stop()))
+    await this.#crew.stop()
     await within(this.#engine.clock, CLOSE_MS, this.activity.idle(), () => {})
     await Promise.allSettled([...this.#destinations].map((destination) => destination.close()))
     await this.#store.close()
     this.#engine.logger.end()
-  }
-
-  #wake(): void {
-    for (const worker of this.#workers) worker.wake()
   }
 }
 

@@ -23,7 +23,7 @@ import type {
 } from '../contracts/index.ts'
 import type { IncomingMessage, StoredMessage } from '../message/index.ts'
 import { checkMapping, intake, MAX_TEXT_BYTES, type MessageType, messageType, type Received } from '../message/index.ts'
-import type { Engine } from '../transaction/index.ts'
+import { committedInbox, type Engine } from '../transaction/index.ts'
 import { allOutcomes, distinct, inGroups, Outcomes } from './batch.ts'
 import { Taker } from './direct.ts'
 import { Recorder } from './failures.ts'
@@ -31,7 +31,7 @@ import { GroupSize } from './group-size.ts'
 import { type Job, prepareJob, type Registered, Registry } from './handlers.ts'
 import { Turns } from './one-at-a-time.ts'
 import { type ConsumerOptions, type ConsumerSettings, consumerSettings, refuseDisabled } from './options.ts'
-import type { StoredWork, StoredWorkParts } from './stored.ts'
+import type { Noted, StoredWork, StoredWorkParts } from './stored.ts'
 import { InboxWork } from './stored.ts'
 
 /** A consumer as a subscription sees it; it exists on stores with transactions and on claim stores. */
@@ -258,8 +258,8 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
   }
 
   /** Works rows of the inbox; called by a worker. A row without an outcome was settled or locked by another worker. */
-  work(seqs: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, Outcome>> {
-    return this.#inbox.work(seqs, signal)
+  work(seqs: readonly string[], signal?: AbortSignal, noted?: Noted): Promise<ReadonlyMap<string, Outcome>> {
+    return this.#inbox.work(seqs, signal, noted)
   }
 
   #register(handler: Registered<Tx>): this {
@@ -365,6 +365,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
       this.#turns.run(messages, () => this.#recorder.store(messages, starts))
     const results = await (this.ordered ? this.#inTurn(storing) : storing())
     outcomes.add(messages, results)
+    if (starts === 0) this.#engine.wake(committedInbox(this, messages, results))
   }
 
   /** With order, deliveries are stored one call after another, because the order of the rows is the order of their effects. */

@@ -38,9 +38,12 @@ type Ended =
   /** Some of the rows have to run by themselves; nothing was kept. */
   | { readonly kind: 'apart'; readonly rows: readonly InboxRow[] }
 
-/** Works the stored rows of a consumer, in a transaction or under a lease. */
+/** Whether rows are noted as about to run, or a promise of it: false if they could not be. */
+export type Noted = true | Promise<boolean>
+
+/** Works the stored rows of a consumer, in a transaction or under a lease. No handler is called before its row is noted. */
 export interface StoredWork {
-  work(seqs: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, Outcome>>
+  work(seqs: readonly string[], signal?: AbortSignal, noted?: Noted): Promise<ReadonlyMap<string, Outcome>>
 }
 
 /** The parts of a consumer that work on stored rows needs. */
@@ -78,8 +81,8 @@ export class InboxWork<Tx> {
    * Runs the handlers of these rows in one transaction; when one of them fails, in smaller ones. A row without an outcome was
    * settled or locked by another worker, or stands behind another message of its key.
    */
-  work(seqs: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, Outcome>> {
-    return this.#work(seqs, signal, 'whole')
+  work(seqs: readonly string[], signal?: AbortSignal, noted: Noted = true): Promise<ReadonlyMap<string, Outcome>> {
+    return this.#work(seqs, signal, 'whole', noted)
   }
 
   /** `part`: the rows belong to a group that failed, from which the size of groups was learnt already. */
@@ -87,13 +90,14 @@ export class InboxWork<Tx> {
     seqs: readonly string[],
     signal: AbortSignal | undefined,
     group: 'whole' | 'part',
+    noted: Noted = true,
   ): Promise<ReadonlyMap<string, Outcome>> {
     const started = this.#engine.clock.monotonic()
     const ours: Ours = { claimed: new Map(), settled: new Map(), jobs: [] }
     const attempt = new Attempt<Tx, Ended>(this.#engine, this.#settings, {
       // After an unknown commit the old transaction may still hold the row. When it has ended, the row shows how.
       opening: (_token, resolving) => ({ kind: 'claim', seqs, locked: resolving ? 'wait' : 'skip' }),
-      body: (opened) => this.#body(opened, ours),
+      body: (opened) => this.#body(opened, ours, noted),
       onUnknown: () => this.#unknown([...ours.claimed.values()]),
       mostConflicts: this.#groups.mostConflicts(seqs.length),
       signal,
@@ -144,12 +148,17 @@ export class InboxWork<Tx> {
   }
 
   /** Runs the handlers of the claimed rows. Rows that cannot run end the transaction without writes, and are recorded after it. */
-  async #body({ unit, resolving }: Opened<Tx>, ours: Ours): Promise<Work<Tx, Ended>> {
+  async #body({ unit, resolving }: Opened<Tx>, ours: Ours, noted: Noted): Promise<Work<Tx, Ended>> {
     // Gone: our unknown commit did settle it. Still there but not claimed: it did not, and another worker has the row now.
     for (const [seq, row] of ours.claimed) if (resolving && !unit.present.has(seq)) ours.settled.set(seq, row)
     ours.claimed = unit.claimed
     if (unit.claimed.size === 0) return { value: { kind: 'processed' } }
     ours.jobs = []
+    // Claimed while they are being noted: if a handler ends the process, others must know the suspects.
+    if (noted !== true && !(await noted)) {
+      ours.claimed = new Map()
+      return { value: { kind: 'processed' } }
+    }
     const rows = [...unit.claimed.values()]
     const looping = rows.filter((row) => row.crashes >= MAX_CRASHES)
     if (looping.length > 0) return { value: { kind: 'crash-loop', rows: looping } }

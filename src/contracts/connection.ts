@@ -117,8 +117,24 @@ export interface Connection<Tx, Own = Tx> {
    * has not answered within the limit is destroyed where that is possible: its link may be silently dead.
    */
   query(statement: Statement, limitMs: number): Promise<Result>
+  /**
+   * Listens on a channel for what other processes say there, on a connection of its own, again and again until the function that it
+   * returns is called. Undefined: the database has no channels, or no connection can be spared.
+   */
+  readonly listen?: ((options: ListenOptions) => () => Promise<void>) | undefined
   /** Closes what the connection opened itself. */
   close(): Promise<void>
+}
+
+/** What is listened to, and who is told. */
+export interface ListenOptions {
+  readonly channel: string
+  /** A text was said. Undefined: texts may have been missed. */
+  heard(text: string | undefined): void
+  /** It cannot hear anything here, and has stopped. */
+  deaf(reason: string): void
+  /** Says a text on the channel, over another connection. */
+  tell(text: string): Promise<void>
 }
 
 /** What differs between connections, and what follows from it. */

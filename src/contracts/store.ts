@@ -276,7 +276,20 @@ export interface Store<Tx, Own = Tx> {
   readonly keys: StoreKeys
   readonly sent: StoreSent
   readonly admin: StoreAdmin
+  /** Undefined: processes cannot tell each other anything, and workers find what others have committed by looking. */
+  readonly news?: StoreNews | undefined
   close(): Promise<void>
+}
+
+/** Short texts between processes. They save the time until the next look. Any of them may be lost. */
+export interface StoreNews {
+  /** Says a text to all processes that listen, also to this one. */
+  tell(text: string): Promise<void>
+  /**
+   * Calls `heard` with every text, and without one when some may have been missed; `deaf` when this process will not hear any. Returns
+   * a function that ends it.
+   */
+  listen(heard: (text: string | undefined) => void, deaf: (reason: string) => void): () => Promise<void>
 }
 
 /** The tables. */

@@ -4,6 +4,7 @@ import {
   type Content,
   decodeFor,
   MAX_CRASHES,
+  type Noted,
   outcome,
   type Registered,
   Reporter,
@@ -60,7 +61,13 @@ export class LeasedWork<Tx> {
   }
 
   /** Leases these rows and runs their handlers one after the other. A row without an outcome belongs to another worker. */
-  async work(seqs: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, Outcome>> {
+  async work(
+    seqs: readonly string[],
+    signal?: AbortSignal,
+    noted: Noted = true,
+  ): Promise<ReadonlyMap<string, Outcome>> {
+    // Not leased meanwhile: a lease that is not used has to run out.
+    if (noted !== true && !(await noted)) return new Map()
     const { store, random } = this.#engine
     const token = random.token()
     const rows = await persist(this.#engine, () => store.inbox.lease(seqs, token, this.#settings.leaseMs))

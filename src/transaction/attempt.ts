@@ -10,6 +10,7 @@ import type {
 } from '../base/index.ts'
 import { asError, type Clock, HapaxError, isHapaxError, isRefusal, messageOf, pause } from '../base/index.ts'
 import type { Opening, Store, Unit, UnitEnd, UnitOptions, Writes } from '../contracts/index.ts'
+import type { Committed } from './committed.ts'
 import { Deadline, type Phases } from './deadline.ts'
 import type { Floor } from './floor.ts'
 import type { OpenBuffer } from './publish.ts'
@@ -26,6 +27,8 @@ export interface Engine<Tx> {
   readonly activity: Activity
   readonly acquisitions: Acquisitions
   readonly logger: LimitedLogger
+  /** Wakes workers: these rows were committed, or, undefined, many or unknown ones. */
+  wake(rows: readonly Committed[] | undefined): void
   /** Is told of messages that were left to a worker. */
   readonly unserved: { look(consumer: string, type: string): Promise<void> }
   /** The user's own rules for texts of errors. */

@@ -1,3 +1,5 @@
+// The trace of what a handler publishes to the message that it handles.
+
 import type { MessageAttributes, PublishOptions } from '../message/index.ts'
 import { isAttribute } from './publish-options.ts'
 

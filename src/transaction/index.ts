@@ -14,6 +14,7 @@ export {
   type Work,
 } from './attempt.ts'
 export { type Cause, causeOf } from './cause.ts'
+export { type Committed, committedInbox } from './committed.ts'
 export { Floor } from './floor.ts'
 export { Publisher } from './publish.ts'
 export { checkPublish, sentName } from './publish-options.ts'

@@ -1,6 +1,6 @@
 import type { Clock, EventHub } from '../base/index.ts'
 import { asError, expected, HapaxError, messageOf, object, transactionClosed, Watched } from '../base/index.ts'
-import type { Entered, LocalRow, Published, Store, Unit, Writes } from '../contracts/index.ts'
+import type { Entered, LocalResult, LocalRow, Published, Store, Unit, Writes } from '../contracts/index.ts'
 import {
   type Draft,
   decode,
@@ -18,6 +18,7 @@ import {
   textRule,
 } from '../message/index.ts'
 import { type Cause, withCause } from './cause.ts'
+import { type Committed, committedLocal, committedOutbox } from './committed.ts'
 import { checkPublish } from './publish-options.ts'
 
 /** A message ready to be written. */
@@ -34,6 +35,8 @@ class Waiting {
   readonly written: Prepared[] = []
   /** Undefined: nothing was published. */
   watched: Watching | undefined
+  /** Local messages as they were written, and what became of them. */
+  readonly local: { readonly rows: readonly LocalRow[]; readonly results: readonly LocalResult[] }[] = []
   running = 0
   /** The transaction has settled, or is about to: what comes now would be lost. */
   closed = false
@@ -85,8 +88,10 @@ export interface PublisherOptions<Tx, Own> {
   readonly events: EventHub
   /** The consumers of a type that this process knows. */
   readonly consumersOf: (type: string) => LocalRow['consumers']
-  /** Something was committed that workers of this process may want. */
-  readonly wake: () => void
+  /** Something was committed that workers may want: these rows, or, undefined, many or unknown ones. */
+  readonly wake: (rows: readonly Committed[] | undefined) => void
+  /** Something was written in a transaction of the user's, who may commit it any time. */
+  readonly soon: () => void
 }
 
 /** Turns data into messages and writes them: at once in the user's own transactions, last in those of hapax. */
@@ -156,7 +161,9 @@ export class Publisher<Tx, Own> {
     try {
       const prepared = preparing instanceof Promise ? await preparing : preparing
       for (const { message } of prepared) assertFits(entered, message)
-      return await this.#write(entered, prepared)
+      const answers = await this.#write(entered, prepared)
+      this.#options.soon()
+      return answers
     } catch (error) {
       entered.leave()
       throw error
@@ -192,7 +199,7 @@ export class Publisher<Tx, Own> {
     const overtaken = buffer.waiting.filter((each) => prepared.some((now) => mayOvertake(now, each)))
     const [first] = overtaken
     if (first !== undefined && this.#options.delivery === 'relay') throw overtakes(first)
-    const answers = await this.#write(this.#options.store.transactions.enter(tx), [...overtaken, ...prepared])
+    const answers = await this.#write(this.#options.store.transactions.enter(tx), [...overtaken, ...prepared], buffer)
     return answers.slice(overtaken.length)
   }
 
@@ -205,33 +212,39 @@ export class Publisher<Tx, Own> {
     if (prepared.length === 0) return {}
     if (this.#options.delivery === 'relay') return { outbox: prepared }
     const { rows } = this.#localRows(prepared)
-    if (rows.every(({ consumers }) => consumers.length > 0)) return { local: { rows, committed: () => {} } }
+    if (rows.every(({ consumers }) => consumers.length > 0))
+      return { local: { rows, committed: (results) => buffer.local.push({ rows, results }) } }
     // Only the database can tell whether anybody listens. Checked first: if the handler ended the transaction, these inserts would
     // commit by themselves.
     await unit.check()
-    await this.#write(this.#options.store.transactions.enter(unit.tx), prepared)
+    await this.#write(this.#options.store.transactions.enter(unit.tx), prepared, buffer)
     return {}
   }
 
   #committed(buffer: Waiting): void {
     if (buffer.written.length === 0) return
-    const { events, wake } = this.#options
+    const { events, wake, delivery } = this.#options
     for (const { message } of buffer.written) {
       const { id, source, type, key } = message
       events.emit('published', () => ({ message: { id, source, type }, ...(key === null ? {} : { key }) }))
     }
-    wake()
+    wake(delivery === 'local' ? committedLocal(buffer.local) : committedOutbox(buffer.written))
   }
 
-  async #write(entered: Entered, prepared: readonly Prepared[]): Promise<readonly Published[]> {
-    if (this.#options.delivery === 'local') return this.#writeLocal(entered, prepared)
+  async #write(entered: Entered, prepared: readonly Prepared[], buffer?: Waiting): Promise<readonly Published[]> {
+    if (this.#options.delivery === 'local') return this.#writeLocal(entered, prepared, buffer)
     await entered.writeOutbox(prepared)
     return prepared.map(({ message }) => ({ id: message.id }))
   }
 
-  async #writeLocal(entered: Entered, prepared: readonly Prepared[]): Promise<readonly Published[]> {
+  async #writeLocal(
+    entered: Entered,
+    prepared: readonly Prepared[],
+    buffer: Waiting | undefined,
+  ): Promise<readonly Published[]> {
     const { rows, first } = this.#localRows(prepared)
     const results = await entered.writeLocal(rows)
+    buffer?.local.push({ rows, results })
     const seen = new Set<string>()
     return prepared.map(({ message }) => {
       const result = results[first.get(message.messageKey) ?? -1]

@@ -1,3 +1,4 @@
+export { Crew } from './crew.ts'
 export { LifeCycle, type Round, stopped } from './life-cycle.ts'
 export { SubscriptionLine } from './lines/subscription.ts'
 export { namesakeText, type Serves, servesOf } from './membership.ts'

@@ -17,7 +17,10 @@ export interface WorkerOptions<Tx> {
   readonly relays?: Readonly<Record<string, Destination>>
   /** How long published messages are kept in `sent`, to look at or to publish again. @default not at all */
   readonly keepSentMs?: number
-  /** The longest pause between two looks into the database; a publish in this process wakes the worker at once. @default 1_000 */
+  /**
+   * The longest pause between two looks into the database. What this process publishes is handed to the worker at once; on PostgreSQL
+   * other processes notify it. @default 1_000
+   */
   readonly pollMs?: number
   /** The time within which other workers take over the messages of a dead one. @default 15_000 */
   readonly takeoverMs?: number

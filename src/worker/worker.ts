@@ -1,9 +1,12 @@
 import { asError, errorFields, faultFields, isHapaxError, present, Semaphore } from '../base/index.ts'
 import type { ConsumerCore } from '../consumer/index.ts'
 import type { Destination, Served, StopOptions, SubscriptionRow, Worker } from '../contracts/index.ts'
-import type { Floor } from '../transaction/index.ts'
+import type { Committed, Floor } from '../transaction/index.ts'
 import { type Engine, unit } from '../transaction/index.ts'
+import { Beginning } from './beginning.ts'
 import { Cleaner } from './cleaner.ts'
+import type { Crew } from './crew.ts'
+import { Handover } from './handover.ts'
 import { LifeCycle, type Round, unlessStopped } from './life-cycle.ts'
 import { InboxLine } from './lines/inbox.ts'
 import type { Line } from './lines/line.ts'
@@ -34,7 +37,9 @@ export type { WorkerOptions } from './options.ts'
 export class WorkerCore<Tx> implements Worker {
   readonly #engine: Engine<Tx>
   readonly #settings: WorkerSettings<Tx>
-  readonly #onStop: (worker: WorkerCore<Tx>) => void
+  readonly #crew: Pick<Crew<WorkerCore<Tx>>, 'listen' | 'remove'>
+  readonly #beginning: Beginning<Tx>
+  readonly #handover: Handover<Tx>
   readonly #life: LifeCycle
   readonly #membership: Membership
   readonly #suspects: Suspects
@@ -45,12 +50,13 @@ export class WorkerCore<Tx> implements Worker {
   #cleaner: Cleaner<Tx> | undefined
   #pauseMs = 0
   #ignoreFloor: () => void = () => {}
+  #ignoreNews: () => Promise<void> = () => Promise.resolve()
 
   /** Made by `hapax.worker`. */
-  constructor(engine: Engine<Tx>, options: WorkerOptions<Tx>, onStop: (worker: WorkerCore<Tx>) => void) {
+  constructor(engine: Engine<Tx>, options: WorkerOptions<Tx>, crew: Pick<Crew<WorkerCore<Tx>>, 'listen' | 'remove'>) {
     this.#engine = engine
     this.#settings = workerSettings(engine, options)
-    this.#onStop = onStop
+    this.#crew = crew
     this.#life = this.#lifeCycle()
     this.#membership = new Membership({
       ...engine,
@@ -69,6 +75,23 @@ export class WorkerCore<Tx> implements Worker {
       lines: () => this.#inboxes,
       isRunning: () => this.#life.isRunning,
       changed: () => this.#life.wake(),
+    })
+    const { parallelWriters, pool } = engine.store.features
+    this.#beginning = new Beginning({
+      clock: engine.clock,
+      membership: this.#membership,
+      suspects: this.#suspects,
+      overlaps: parallelWriters && pool !== undefined,
+      isRunning: () => this.#life.isRunning,
+      inboxes: () => (this.#progress.stuck ? [] : this.#inboxes),
+      movable: () => this.#movable(),
+    })
+    this.#handover = new Handover({
+      inboxes: () => this.#inboxes,
+      relays: () => this.#relays,
+      isAble: () => this.#life.isRunning && this.#membership.alive,
+      isStuck: () => this.#progress.stuck,
+      begin: () => void this.#beginning.begin().catch((error: unknown) => this.#report(asError(error))),
     })
     this.#progress = new Progress({
       engine,
@@ -127,10 +150,22 @@ export class WorkerCore<Tx> implements Worker {
     await this.stop()
   }
 
-  /** Something may be due. */
-  wake(): void {
+  /** Something may be due: these rows, which this process has committed, or, undefined, anything. */
+  wake(rows?: readonly Committed[]): void {
+    if (rows !== undefined && !this.#handover.take(rows)) return
     this.#pauseMs = 0
     this.#life.wake()
+  }
+
+  /** Something may be due in a moment. */
+  soon(): void {
+    this.#pauseMs = AT_ONCE_MS / 2
+    this.#life.wake()
+  }
+
+  /** Whether a row is for this worker. */
+  serves(row: Committed): boolean {
+    return this.#handover.serves(row)
   }
 
   /**
@@ -199,6 +234,9 @@ export class WorkerCore<Tx> implements Worker {
       },
       started: () => {
         this.#ignoreFloor = this.#floor.onChange(() => this.#changed())
+        this.#ignoreNews = this.#crew.listen((heard) => {
+          if (this.#handover.isConcerned(heard)) this.wake()
+        })
         this.#cleaner?.start()
       },
       round: (asked) => this.#round(asked),
@@ -210,9 +248,9 @@ export class WorkerCore<Tx> implements Worker {
         return this.#membership.leave()
       },
       running: () => this.#lines().flatMap((line) => line.running),
-      ended: async () => this.#cleaner?.stop(),
+      ended: () => Promise.all([this.#cleaner?.stop(), this.#ignoreNews()]),
       left: () => this.#membership.leave(),
-      stopped: () => this.#onStop(this),
+      stopped: () => this.#crew.remove(this),
       report: (error) => this.#report(error),
       recovered: () => this.#recovered(),
     })
@@ -273,7 +311,7 @@ export class WorkerCore<Tx> implements Worker {
     await this.#membership.ensureAlive()
     const began = this.#engine.clock.monotonic()
     const took = await this.#look()
-    await this.#begin()
+    await this.#beginning.begin()
     if (took) return { drained: false, restMs: this.#soon() }
     const drained = asked && (await this.#isDrained())
     return { drained, restMs: this.#rest(asked && !drained, this.#engine.clock.monotonic() - began) }
@@ -310,18 +348,6 @@ export class WorkerCore<Tx> implements Worker {
     return this.#engine.floor
   }
 
-  async #begin(): Promise<void> {
-    if (this.#suspects.current !== undefined || !this.#life.isRunning) return
-    const inboxes = this.#progress.stuck ? [] : this.#inboxes
-    const alone = this.#progress.stuck ? undefined : this.#suspects.begin()
-    if (alone !== undefined) return alone
-    // Messages are noted in the database before they run: if one ends this process, other workers know the suspects.
-    if (inboxes.map((line) => line.putUp()).includes(true)) await this.#membership.note()
-    if (!this.#life.isRunning) return
-    for (const line of inboxes) line.noted()
-    for (const line of this.#movable()) line.begin()
-  }
-
   #soon(): number {
     this.#pauseMs = SOON_MS
     return SOON_MS
@@ -331,7 +357,7 @@ export class WorkerCore<Tx> implements Worker {
   #rest(asked: boolean, lookMs: number): number {
     const { random } = this.#engine
     const { pollMs } = this.#settings
-    this.#pauseMs = Math.min(pollMs, Math.max(SOON_MS, 2 * this.#pauseMs))
+    this.#pauseMs = Math.min(pollMs, this.#pauseMs === 0 ? SOON_MS : 2 * this.#pauseMs)
     const waits = [this.#pauseMs * (0.75 + random.number() / 2)]
     if (asked) waits.push(ASKED_MS)
     for (const line of this.#lines()) {
@@ -365,6 +391,8 @@ export class WorkerCore<Tx> implements Worker {
 
 /** The pause after a round that found something. */
 const SOON_MS = 20
+/** The first pause when something is about to be committed. */
+const AT_ONCE_MS = 5
 /** Limits of an empty transaction, which shows whether handlers could get a connection. */
 const PROBE = { lockTimeoutMs: 1_000, idleTimeoutMs: 10_000 }
 /** A rest between two pages of keys is so many times as long as the look. */

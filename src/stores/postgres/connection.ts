@@ -51,19 +51,23 @@ export interface PgPools<Client extends PgPoolClient> {
   handlers(): PgPool<Client> | Promise<PgPool<Client>>
   /** For heartbeats and the like, which must not wait for handlers. */
   control(): PgPool<Client> | Promise<PgPool<Client>>
+  /** Where a connection can be had for it. */
+  readonly listen?: Connection<never>['listen']
   close(): Promise<void>
 }
 
 /** Transactions on a pool of `pg`. BEGIN travels with the first statements, COMMIT with the last ones. */
 export class PgConnection<Client extends PgPoolClient> implements Connection<PgTx<Client>, PgClient> {
   readonly features: ConnectionFeatures
+  readonly listen: Connection<never>['listen']
   readonly #pools: PgPools<Client>
   readonly #names: PreparedNames
 
   constructor(pools: PgPools<Client>, prepare?: boolean) {
     this.#pools = pools
     this.#names = new PreparedNames(prepare, warnOfPooler)
-    const { size: pool } = pools
+    const { size: pool, listen } = pools
+    this.listen = listen
     this.features = { name: 'postgres', roundTrips: 2, lateUse: 'refused', unawaited: 'detected', pool }
   }
 

@@ -2,6 +2,7 @@ import { Socket } from 'node:net'
 import {
   contained,
   expected,
+  flag,
   identifier,
   loadClient,
   noOthers,
@@ -11,17 +12,24 @@ import {
   within,
 } from '../../base/index.ts'
 import type { Connection, Store } from '../../contracts/index.ts'
-import { sqlStore } from '../sql/index.ts'
+import { type Dialect, sqlStore } from '../sql/index.ts'
 import { PgConnection, type PgPools } from './connection.ts'
+import { PgListener } from './listener.ts'
 import type { PgClient, PgClientOf, PgPool, PgPoolClient, PgTx } from './pg.ts'
 import { dialect } from './statements/sql.ts'
 
 export type { PgClient, PgClientOf, PgPool, PgPoolClient, PgResult, PgTx } from './pg.ts'
 
-/** Where the tables are. */
+/** Where the tables are, and whether processes tell each other what they have written there. */
 export interface PostgresSchema {
   /** The schema that holds the tables of hapax. @default 'hapax' */
   readonly schema?: string
+  /**
+   * Whether processes tell each other by `NOTIFY` that they have committed something, so that workers need not wait for their next
+   * look. Listening takes one more connection, which exists with `url` or `control`; it has to be direct, not through a pooler.
+   * @default true
+   */
+  readonly listen?: boolean
 }
 
 /** How handlers' statements are sent. */
@@ -67,12 +75,16 @@ export function postgres(
   options: PostgresSchema = {},
 ): Store<unknown, unknown> | Store<PgTx, PgClient> {
   if (typeof given === 'object' && given !== null && 'transaction' in given) {
-    noOthers('options of postgres', options, ['schema'])
-    return sqlStore(given, dialect(quoted(options)))
+    noOthers('options of postgres', options, ['schema', 'listen'])
+    return sqlStore(given, dialectOf(options))
   }
-  noOthers('options of postgres', given, ['pool', 'control', 'url', 'max', 'schema', 'prepare'])
+  noOthers('options of postgres', given, ['pool', 'control', 'url', 'max', 'schema', 'listen', 'prepare'])
   noOthers('second argument', options, [])
-  return sqlStore(connectionOf(given), dialect(quoted(given)))
+  return sqlStore(connectionOf(given), dialectOf(given))
+}
+
+function dialectOf(options: PostgresSchema): Dialect {
+  return dialect(quoted(options), flag('listen', options.listen, true))
 }
 
 /** Quoted, so that a word of SQL can be a schema as well. */
@@ -94,15 +106,16 @@ const CONTROL = 2
 
 function given({ pool, control }: PostgresPoolOptions<PgPool>): PgPools<PgPoolClient> {
   if (typeof pool?.connect !== 'function' || isClient(pool)) expected('pool', 'a pool of pg', pool)
-  listen(pool)
+  listenForErrors(pool)
   const handlers = (): PgPool => pool
   const max = sizeOf(pool)
   const size = max === undefined ? undefined : { max, control: control === undefined ? CONTROL : 0 }
   if (control === undefined) return { size, handlers, control: handlers, close: () => Promise.resolve() }
   noOthers('control', control, ['url'])
   refuseUnsetUrl(control, undefined, 'control.url')
-  const own = lazyPool(checkedUrl('control.url', control.url), CONTROL)
-  return { size, handlers, control: own.get, close: own.close }
+  const url = checkedUrl('control.url', control.url)
+  const own = lazyPool(url, CONTROL)
+  return { size, handlers, control: own.get, listen: listenOn(url), close: own.close }
 }
 
 function opened(options: PostgresUrlOptions): PgPools<PgPoolClient> {
@@ -111,7 +124,15 @@ function opened(options: PostgresUrlOptions): PgPools<PgPoolClient> {
   const url = checkedUrl('url', options.url)
   const [handlers, control] = [lazyPool(url, most), lazyPool(url, CONTROL)]
   const close = async (): Promise<void> => void (await Promise.all([handlers.close(), control.close()]))
-  return { size: { max: most, control: 0 }, handlers: handlers.get, control: control.get, close }
+  const size = { max: most, control: 0 }
+  return { size, handlers: handlers.get, control: control.get, listen: listenOn(url), close }
+}
+
+function listenOn(url: string): PgPools<PgPoolClient>['listen'] {
+  return (options) => {
+    const listener = new PgListener(url, options)
+    return () => listener.end()
+  }
 }
 
 function checkedUrl(name: string, url: string | undefined): string {
@@ -173,7 +194,7 @@ async function openPool(url: string, max: number): Promise<OwnPool> {
     keepAlive: true,
     application_name: 'hapax',
   })
-  listen(pool)
+  listenForErrors(pool)
   // With TLS another socket is put around the first one.
   pool.on('connect', containStream)
   return pool
@@ -187,7 +208,7 @@ function containStream(client: object): void {
 const heard = new WeakSet<object>()
 
 /** An idle connection that breaks is replaced by the next query; without a listener it would end the process. */
-function listen(pool: object): void {
+function listenForErrors(pool: object): void {
   if (heard.has(pool)) return
   heard.add(pool)
   const emitter: { on?(event: 'error', listener: (error: Error) => void): unknown } = pool

@@ -11,6 +11,7 @@ import { sqlFailed } from './parts/failed.ts'
 import { sqlInbox } from './parts/inbox.ts'
 import { sqlJournal } from './parts/journal.ts'
 import { sqlKeys } from './parts/keys.ts'
+import { sqlNews } from './parts/news.ts'
 import { sqlOutbox } from './parts/outbox.ts'
 import { sqlSchema } from './parts/schema.ts'
 import { sqlSent } from './parts/sent.ts'
@@ -41,6 +42,7 @@ export function sqlStore<Tx, Own>(
     keys: sqlKeys(context),
     sent: sqlSent(context),
     admin: sqlAdmin(context),
+    news: sqlNews(context),
     close: () => connection.close(),
   }
 }

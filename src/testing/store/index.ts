@@ -37,6 +37,7 @@ import { deadWorkers } from './workers/dead-workers.ts'
 import { enabled } from './workers/enabled.ts'
 import { keptOrder } from './workers/kept-order.ts'
 import { order } from './workers/order.ts'
+import { promptness } from './workers/promptness.ts'
 import { sharing } from './workers/sharing.ts'
 import { stopping } from './workers/stopping.ts'
 import { stuck } from './workers/stuck.ts'
@@ -72,6 +73,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   payloads,
   'poison messages': poison,
   workers,
+  promptness,
   'enabled consumers': enabled,
   names,
   neighbours,

@@ -178,3 +178,34 @@ export function distinctEntries(entries: readonly Entry[]): readonly Entry[] {
   const seen = new Set<string>()
   return entries.filter(({ seq }) => !seen.has(seq) && seen.add(seq))
 }
+
+/** Whether the rows of a turn were in hand when a process died. */
+export function isApart(turn: Chain): boolean {
+  return (turn[0]?.[0]?.deaths ?? 0) > 0
+}
+
+/** The rows of a turn. */
+export function seqsOf(turn: Chain): readonly string[] {
+  return turn.flatMap((group) => group.map((entry) => entry.seq))
+}
+
+/** The size of its messages. */
+export function bytesOf(turn: Chain): number {
+  let bytes = 0
+  for (const group of turn) for (const entry of group) bytes += entry.bytes
+  return bytes
+}
+
+/** How many rows turns have. */
+export function count(turns: readonly Chain[]): number {
+  let rows = 0
+  for (const turn of turns) for (const group of turn) rows += group.length
+  return rows
+}
+
+/** Those that are not behind a row of these turns, because none has their key. */
+export function notBehind(entries: readonly Entry[], turns: readonly Chain[]): readonly Entry[] {
+  if (entries.every(({ key }) => key === null)) return entries
+  const keys = new Set(turns.flat(2).map(({ key }) => key))
+  return entries.filter(({ key }) => key === null || !keys.has(key))
+}

@@ -1,12 +1,24 @@
 import type { Semaphore } from '../../base/index.ts'
 import { asError } from '../../base/index.ts'
-import { type ConsumerCore, OTHERS } from '../../consumer/index.ts'
+import { type ConsumerCore, type Noted, OTHERS } from '../../consumer/index.ts'
 import type { Entry, Look, Outcome, Share } from '../../contracts/index.ts'
 import { ALL_LANES } from '../../message/index.ts'
 import type { Engine, Floor } from '../../transaction/index.ts'
 import type { Membership } from '../membership.ts'
 import type { Throughput } from '../progress.ts'
-import { type Chain, distinctEntries, grouping, nextTurn, soonest } from './grouping.ts'
+import {
+  bytesOf,
+  type Chain,
+  count,
+  distinctEntries,
+  type Grouping,
+  grouping,
+  isApart,
+  nextTurn,
+  notBehind,
+  seqsOf,
+  soonest,
+} from './grouping.ts'
 import { Avoided, afterOf, Hand, Review, Rotation } from './hand.ts'
 import { DRAIN_LIMIT, type Line } from './line.ts'
 
@@ -47,6 +59,8 @@ export class InboxLine<Tx> implements Line {
   /** How many shares of the look under way belong to a review. */
   #reviewing = 0
   #nextMs: number | undefined
+  /** Rows in hand that no look has found; see `handOver`. */
+  readonly #handed = new Set<string>()
 
   constructor(options: InboxLineOptions<Tx>) {
     this.#options = options
@@ -110,18 +124,35 @@ export class InboxLine<Tx> implements Line {
     this.#rotation.seen(afterOf(looks.slice(0, usual)))
     this.#review.seen(looks.slice(usual))
     this.#nextMs = soonest(looks, entries)
-    const { turns, apart, alone } = grouping(entries, {
-      room: this.#ahead() - this.#hand.size,
-      size: this.#options.consumer.groups.size,
-      roomBytes: Number.POSITIVE_INFINITY,
-      bytes: GROUP_BYTES,
-      ready: (entry) => this.#isReady(entry),
-    })
+    const { turns, apart, alone } = this.#grouped(entries, this.#ahead() - this.#hand.size)
     this.#apart = apart
     this.#suspects = alone
     for (const turn of turns) this.#take(turn)
     this.#queue.push(...turns)
     return turns.length > 0
+  }
+
+  /** Whether rows of these lanes may be ours. */
+  owns(lanes: (lane: number) => boolean): boolean {
+    return this.#byLanes().some((each) => each.lanes.some(lanes))
+  }
+
+  /**
+   * Takes rows that this process has just committed, as if a look had found them. Returns whether a look is needed as well, because
+   * one of them was not taken.
+   */
+  handOver(entries: readonly Entry[]): boolean {
+    const ours = entries.filter((entry) => this.#isOurs(entry))
+    const inHand = [...this.#running.values(), ...this.#noted, ...this.#noting, ...this.#queue]
+    // Behind another row of its key it could not be claimed.
+    const first = notBehind(ours, inHand).filter(({ dueMs }) => dueMs <= 0)
+    // Half of the room is left to looks: what comes from here must not keep what has waited for longer from being found.
+    const { turns } = this.#grouped(first, Math.floor(this.#ahead() / 2) - this.#hand.size)
+    for (const turn of turns) this.#take(turn)
+    this.#queue.push(...turns)
+    const seqs = turns.flatMap(seqsOf)
+    for (const seq of seqs) this.#handed.add(seq)
+    return seqs.length < ours.length
   }
 
   get unfinished(): boolean {
@@ -185,14 +216,24 @@ export class InboxLine<Tx> implements Line {
   }
 
   begin(): void {
+    this.#begin(this.#noted, true)
+  }
+
+  /** Begins with rows that are being noted. Their handlers wait for the note. */
+  beginNoting(noted: Promise<boolean>): void {
+    this.#begin(this.#noted, true)
+    if (this.#noted.length === 0) this.#begin(this.#noting, noted)
+  }
+
+  #begin(turns: Chain[], noted: Noted): void {
     const { floor, places, signal } = this.#options
     while (floor.open && !signal.aborted && places.free) {
-      const [turn] = this.#noted
+      const [turn] = turns
       if (turn === undefined) return
-      const bytes = sum(turn)
+      const bytes = bytesOf(turn)
       if (!floor.hasRoomFor(bytes)) return
-      this.#noted.shift()
-      this.#start(turn, bytes, false)
+      turns.shift()
+      this.#start(turn, bytes, false, noted)
     }
   }
 
@@ -216,7 +257,7 @@ export class InboxLine<Tx> implements Line {
 
   /** Runs a suspect; the floor is empty. */
   beginAlone(suspect: Entry): void {
-    this.#start([[suspect]], suspect.bytes, true)
+    this.#start([[suspect]], suspect.bytes, true, true)
   }
 
   /** Releases what has not begun. Nothing has to be undone in the database: the rows were only looked at. */
@@ -256,20 +297,33 @@ export class InboxLine<Tx> implements Line {
     return consumer.served.includes(OTHERS) && !membership.isNamed(consumer.name, type) ? OTHERS : undefined
   }
 
-  /** Whether a row is due, not in hand, in our lanes, and was not recently found to be locked by another worker. */
-  #isReady({ seq, type, lane, held, dueMs }: Entry): boolean {
-    if (held || dueMs > 0 || !this.#hand.isFree(seq)) return false
-    const { consumer, membership } = this.#options
-    const served = this.#servedAs(type)
-    if (served === undefined || !membership.lanesOfType(consumer.name, served).includes(lane)) return false
-    return !this.#avoided.has(seq)
+  #grouped(entries: readonly Entry[], room: number): Grouping {
+    return grouping(entries, {
+      room,
+      size: this.#options.consumer.groups.size,
+      roomBytes: Number.POSITIVE_INFINITY,
+      bytes: GROUP_BYTES,
+      ready: (entry) => this.#isReady(entry),
+    })
   }
 
-  #start(turn: Chain, bytes: number, alone: boolean): void {
+  /** Whether a row is due, not in hand, in our lanes, and was not recently found to be locked by another worker. */
+  #isReady(entry: Entry): boolean {
+    const { seq, held, dueMs } = entry
+    return !held && dueMs <= 0 && this.#hand.isFree(seq) && this.#isOurs(entry) && !this.#avoided.has(seq)
+  }
+
+  #isOurs({ type, lane }: Entry): boolean {
+    const { consumer, membership } = this.#options
+    const served = this.#servedAs(type)
+    return served !== undefined && membership.lanesOfType(consumer.name, served).includes(lane)
+  }
+
+  #start(turn: Chain, bytes: number, alone: boolean, noted: Noted): void {
     const { floor, places, changed } = this.#options
     floor.enter(bytes, alone)
     places.take()
-    const run = this.#run(turn).finally(() => {
+    const run = this.#run(turn, noted).finally(() => {
       this.#running.delete(run)
       this.#letGo(turn)
       floor.leave(bytes)
@@ -280,13 +334,15 @@ export class InboxLine<Tx> implements Line {
   }
 
   /** Runs the groups of a turn one after the other. Stops at a row that is not done, because the rest stands behind it. */
-  async #run(turn: Chain): Promise<void> {
+  async #run(turn: Chain, noted: Noted): Promise<void> {
     const { consumer, progress, signal, report } = this.#options
     for (const group of turn) {
       if (signal.aborted) return
       const seqs = group.map((entry) => entry.seq)
       try {
-        const outcomes = await consumer.work(seqs, signal)
+        const outcomes = await consumer.work(seqs, signal, noted)
+        // They have not run, and the next look finds them again.
+        if (!(await noted)) return
         progress.made()
         if (!this.#learn(seqs, outcomes)) return
       } catch (error) {
@@ -298,14 +354,17 @@ export class InboxLine<Tx> implements Line {
     }
   }
 
-  /** Returns whether all rows are done. Rows that another worker had are left alone for a while. */
+  /**
+   * Returns whether all rows are done. Rows that another worker had are left alone for a while; but not one that was handed over: it
+   * may only stand behind another one of its key, which the next look shows.
+   */
   #learn(seqs: readonly string[], outcomes: ReadonlyMap<string, Outcome>): boolean {
     let done = true
     for (const seq of seqs) {
       const outcome = outcomes.get(seq)
       if (outcome?.status !== 'processed') done = false
       if (outcome?.ack) this.#avoided.forget([seq])
-      else this.#avoided.add(seq)
+      else if (outcome !== undefined || !this.#handed.has(seq)) this.#avoided.add(seq)
     }
     return done
   }
@@ -315,7 +374,10 @@ export class InboxLine<Tx> implements Line {
   }
 
   #letGo(turn: Chain): void {
-    for (const { seq } of turn.flat()) this.#hand.letGo(seq)
+    for (const { seq } of turn.flat()) {
+      this.#hand.letGo(seq)
+      this.#handed.delete(seq)
+    }
   }
 }
 
@@ -333,23 +395,3 @@ const APART_PART = 4
 
 /** About how many messages that have not begun are noted at a time. */
 const NOTED = 40
-
-function isApart(turn: Chain): boolean {
-  return (turn[0]?.[0]?.deaths ?? 0) > 0
-}
-
-function seqsOf(turn: Chain): readonly string[] {
-  return turn.flatMap((group) => group.map((entry) => entry.seq))
-}
-
-function count(turns: readonly Chain[]): number {
-  let rows = 0
-  for (const turn of turns) for (const group of turn) rows += group.length
-  return rows
-}
-
-function sum(turn: Chain): number {
-  let bytes = 0
-  for (const group of turn) for (const entry of group) bytes += entry.bytes
-  return bytes
-}

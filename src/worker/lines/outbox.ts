@@ -72,6 +72,15 @@ export class OutboxLine<Tx> implements Line {
     this.#inTurn = collected({ most: 1 }, (works) => Promise.all(works.map((work) => work())))
   }
 
+  get relay(): string {
+    return this.#options.name
+  }
+
+  /** Whether rows of these lanes are ours. */
+  owns(lanes: (lane: number) => boolean): boolean {
+    return this.#options.membership.lanesOfRelay(this.relay).some(lanes)
+  }
+
   get idle(): boolean {
     return this.#hand.size === 0
   }

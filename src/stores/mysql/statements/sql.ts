@@ -55,6 +55,7 @@ export function dialect(database: string, prefix: string): Dialect {
     status: status(full, database, prefix),
     traces: traces(full),
     lists: lists(full),
+    news: undefined,
     lastLocal: () => undefined,
     writeLocal: local(full),
     look: look(full),

@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import type { Result } from '../../../contracts/index.ts'
 import { asNumber, asText, command, type Dialect, PROBE, plain, prepared, statement } from '../../sql/index.ts'
 import { answered, classify, doomOf } from '../errors.ts'
@@ -19,7 +20,7 @@ import { subscriptions, workers } from './workers.ts'
  * The statements of PostgreSQL in one schema. Parameters are scalars, each used once and in order, each cast.
  * ON CONFLICT names no key: while REINDEX CONCURRENTLY swaps the index, a named one is not found, or is not the only one.
  */
-export function dialect(schema: string): Dialect {
+export function dialect(schema: string, listen = true): Dialect {
   const waiting = look(schema)
   return {
     name: 'postgres',
@@ -50,9 +51,17 @@ export function dialect(schema: string): Dialect {
     status: status(schema),
     traces: traces(schema),
     lists: lists(schema),
+    news: listen ? news(schema) : undefined,
     ...local(schema),
     look: (query, shares) => query(waiting(shares)),
   }
+}
+
+/** A channel for each schema. Said outside of transactions: one that notifies takes a lock at its commit, which all of them share. */
+function news(schema: string): Dialect['news'] {
+  const name = `hapax ${schema.slice(1, -1)}`
+  const channel = name.length < 64 ? name : `hapax ${hash('sha256', schema).slice(0, 32)}`
+  return { channel, tell: statement('select pg_notify($1::text, $2::text)', (text) => [channel, text]) }
 }
 
 function schemaStatements(schema: string): Dialect['schema'] {

@@ -118,6 +118,8 @@ export interface Dialect {
   readonly status: StatusStatements
   readonly traces: TraceStatements
   readonly lists: ListStatements
+  /** The channel of these tables, and how something is said there; undefined: there is none. */
+  readonly news: { readonly channel: string; readonly tell: Sql<[text: string]> } | undefined
 
   /**
    * Local messages as statements that come last in a transaction, and how their answers are read. Undefined: this database needs

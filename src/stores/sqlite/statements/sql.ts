@@ -44,6 +44,7 @@ export function dialect(prefix: string): Dialect {
     status: status(prefix),
     traces: traces(prefix),
     lists: lists(prefix),
+    news: undefined,
     lastLocal: () => undefined,
     writeLocal: local(prefix),
     look: look(prefix),

@@ -1,0 +1,53 @@
+import type { Clock, Logger } from '../base/index.ts'
+import type { StoreNews } from '../contracts/index.ts'
+import type { Committed } from '../transaction/index.ts'
+import { type Heard, News } from './news.ts'
+
+/** A worker as its crew sees it. */
+interface Member {
+  wake(rows?: readonly Committed[]): void
+  soon(): void
+  serves(row: Committed): boolean
+  stop(): Promise<void>
+}
+
+/** The workers of one hapax: wakes them, and those of other processes, when something was committed for them. */
+export class Crew<Worker extends Member> {
+  readonly #workers = new Set<Worker>()
+  readonly #news: News
+
+  constructor(options: { readonly news: StoreNews | undefined; readonly clock: Clock; readonly logger: Logger }) {
+    this.#news = new News({ ...options, from: crypto.randomUUID() })
+  }
+
+  add(worker: Worker): void {
+    this.#workers.add(worker)
+  }
+
+  remove(worker: Worker): void {
+    this.#workers.delete(worker)
+  }
+
+  /** Something was committed: these rows, or, undefined, many or unknown ones. */
+  wake(rows?: readonly Committed[]): void {
+    const workers = [...this.#workers]
+    for (const worker of workers) worker.wake(rows)
+    this.#news.tell(rows?.filter((row) => !workers.some((worker) => worker.serves(row))))
+  }
+
+  /** Something will be committed soon, or rolled back. */
+  soon(): void {
+    for (const worker of this.#workers) worker.soon()
+  }
+
+  /** Calls `wake` with what other processes say, until the function that it returns is called. */
+  listen(wake: (heard: Heard) => void): () => Promise<void> {
+    return this.#news.listen(wake)
+  }
+
+  /** Stops all workers. */
+  async stop(): Promise<void> {
+    await Promise.all([...this.#workers].map((worker) => worker.stop()))
+    await this.#news.close()
+  }
+}

@@ -1,0 +1,67 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import type { Entry, Origin } from '../contracts/index.ts'
+import type { Committed } from '../transaction/index.ts'
+import { InboxLine } from './lines/inbox.ts'
+import type { OutboxLine } from './lines/outbox.ts'
+import type { Heard } from './news.ts'
+
+/** What handing over needs of its worker. */
+interface HandoverOptions<Tx> {
+  inboxes(): readonly InboxLine<Tx>[]
+  relays(): readonly OutboxLine<Tx>[]
+  /** Whether the worker runs and is known to others. */
+  isAble(): boolean
+  /** Whether its handlers cannot run. */
+  isStuck(): boolean
+  /** Begins with what the lines have in hand. */
+  begin(): void
+}
+
+/** Passes what was committed to the lines of a worker that it is for. */
+export class Handover<Tx> {
+  readonly #options: HandoverOptions<Tx>
+  /** Leaves the context of whoever commits: what begins then is not part of that work. */
+  readonly #outside = AsyncLocalStorage.snapshot()
+
+  constructor(options: HandoverOptions<Tx>) {
+    this.#options = options
+  }
+
+  /** Hands over rows that this process has committed, so that no look is needed. Returns whether one is needed nevertheless. */
+  take(rows: readonly Committed[]): boolean {
+    const { isAble, isStuck, begin } = this.#options
+    if (!isAble()) return true
+    const entries = new Map<InboxLine<Tx>, Entry[]>()
+    let mustLook = false
+    for (const row of rows) {
+      const line = this.#lineOf(row.table, row.scope)
+      if (line instanceof InboxLine && row.entry !== undefined && !isStuck()) {
+        entries.set(line, [...(entries.get(line) ?? []), row.entry])
+      } else if (line?.owns((lane) => lane === row.lane)) mustLook = true
+    }
+    for (const [line, own] of entries) mustLook = line.handOver(own) || mustLook
+    if (entries.size > 0) this.#outside(begin)
+    return mustLook
+  }
+
+  /** Whether a row is for this worker. */
+  serves({ table, scope, lane }: Committed): boolean {
+    return this.#options.isAble() && this.#lineOf(table, scope)?.owns((own) => own === lane) === true
+  }
+
+  /** Whether something that another process has committed is for this worker. */
+  isConcerned(heard: Heard): boolean {
+    const { inboxes, relays } = this.#options
+    return (
+      inboxes().some((line) => heard.concerns('inbox', line.consumer, (said) => line.owns(said))) ||
+      relays().some((line) => heard.concerns('outbox', line.relay, (said) => line.owns(said)))
+    )
+  }
+
+  #lineOf(table: Origin, scope: string): InboxLine<Tx> | OutboxLine<Tx> | undefined {
+    const { inboxes, relays } = this.#options
+    return table === 'inbox'
+      ? inboxes().find((line) => line.consumer === scope)
+      : relays().find((line) => line.relay === scope)
+  }
+}
