@@ -1,4 +1,5 @@
 import type { Interrupt, Isolation } from '../base/index.ts'
+import type { ListenOptions } from './news.ts'
 
 /** A value bound to a statement. Scalars only: every driver and ORM carries these the same way. */
 export type Param = string | number | null | Uint8Array
@@ -124,17 +125,6 @@ export interface Connection<Tx, Own = Tx> {
   readonly listen?: ((options: ListenOptions) => () => Promise<void>) | undefined
   /** Closes what the connection opened itself. */
   close(): Promise<void>
-}
-
-/** What is listened to, and who is told. */
-export interface ListenOptions {
-  readonly channel: string
-  /** A text was said. Undefined: texts may have been missed. */
-  heard(text: string | undefined): void
-  /** It cannot hear anything here, and has stopped. */
-  deaf(reason: string): void
-  /** Says a text on the channel, over another connection. */
-  tell(text: string): Promise<void>
 }
 
 /** What differs between connections, and what follows from it. */

@@ -98,6 +98,14 @@ export interface LocalResult {
   readonly rows?: readonly LocalDelivery[]
 }
 
+/** Receipts and inbox rows for all consumers of each message. */
+export interface LocalWrites {
+  /** Of distinct messages. */
+  readonly rows: readonly LocalRow[]
+  /** Called with one result for each row once the commit is known to have happened; must not throw. */
+  committed(results: readonly LocalResult[]): void
+}
+
 /** The inbox row of a local message, for one consumer. */
 export interface LocalDelivery {
   readonly consumer: string

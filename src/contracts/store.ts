@@ -1,6 +1,7 @@
 import type { ErrorRecord, Interrupt, Isolation } from '../base/index.ts'
 import type { StoredMessage } from '../message/index.ts'
 import type { Audit, Finding, StoreAdmin, StoreFailed, StoreKeys, StoreSent } from './admin.ts'
+import type { StoreNews } from './news.ts'
 import type {
   Deliveries,
   EffectEnd,
@@ -11,6 +12,7 @@ import type {
   Lease,
   LocalResult,
   LocalRow,
+  LocalWrites,
   Origin,
   OutboxMessage,
   OutboxRow,
@@ -124,14 +126,6 @@ export interface Writes {
   readonly failed?: readonly FailedRow[]
   readonly outbox?: readonly OutboxRow[]
   readonly local?: LocalWrites
-}
-
-/** Receipts and inbox rows for all consumers of each message. */
-export interface LocalWrites {
-  /** Of distinct messages. */
-  readonly rows: readonly LocalRow[]
-  /** Called with one result for each row once the commit is known to have happened; must not throw. */
-  committed(results: readonly LocalResult[]): void
 }
 
 /** How a transaction of the store begins. */
@@ -279,17 +273,6 @@ export interface Store<Tx, Own = Tx> {
   /** Undefined: processes cannot tell each other anything, and workers find what others have committed by looking. */
   readonly news?: StoreNews | undefined
   close(): Promise<void>
-}
-
-/** Short texts between processes. They save the time until the next look. Any of them may be lost. */
-export interface StoreNews {
-  /** Says a text to all processes that listen, also to this one. */
-  tell(text: string): Promise<void>
-  /**
-   * Calls `heard` with every text, and without one when some may have been missed; `deaf` when this process will not hear any. Returns
-   * a function that ends it.
-   */
-  listen(heard: (text: string | undefined) => void, deaf: (reason: string) => void): () => Promise<void>
 }
 
 /** The tables. */

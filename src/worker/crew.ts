@@ -1,7 +1,7 @@
 import type { Clock, Logger } from '../base/index.ts'
 import type { StoreNews } from '../contracts/index.ts'
 import type { Committed } from '../transaction/index.ts'
-import { type Heard, News } from './news.ts'
+import { News } from './news.ts'
 
 /** A worker as its crew sees it. */
 interface Member {
@@ -40,8 +40,8 @@ export class Crew<Worker extends Member> {
     for (const worker of this.#workers) worker.soon()
   }
 
-  /** Calls `wake` with what other processes say, until the function that it returns is called. */
-  listen(wake: (heard: Heard) => void): () => Promise<void> {
+  /** Calls `wake` with rows that other processes have committed, until the function that it returns is called. */
+  listen(wake: (rows: readonly Committed[] | undefined) => void): () => Promise<void> {
     return this.#news.listen(wake)
   }
 

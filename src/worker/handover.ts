@@ -3,7 +3,6 @@ import type { Entry, Origin } from '../contracts/index.ts'
 import type { Committed } from '../transaction/index.ts'
 import { InboxLine } from './lines/inbox.ts'
 import type { OutboxLine } from './lines/outbox.ts'
-import type { Heard } from './news.ts'
 
 /** What handing over needs of its worker. */
 interface HandoverOptions<Tx> {
@@ -27,7 +26,7 @@ export class Handover<Tx> {
     this.#options = options
   }
 
-  /** Hands over rows that this process has committed, so that no look is needed. Returns whether one is needed nevertheless. */
+  /** Hands over rows that were committed, by this process or another, so that no look is needed. Returns whether one is needed nevertheless. */
   take(rows: readonly Committed[]): boolean {
     const { isAble, isStuck, begin } = this.#options
     if (!isAble()) return true
@@ -47,15 +46,6 @@ export class Handover<Tx> {
   /** Whether a row is for this worker. */
   serves({ table, scope, lane }: Committed): boolean {
     return this.#options.isAble() && this.#lineOf(table, scope)?.owns((own) => own === lane) === true
-  }
-
-  /** Whether something that another process has committed is for this worker. */
-  isConcerned(heard: Heard): boolean {
-    const { inboxes, relays } = this.#options
-    return (
-      inboxes().some((line) => heard.concerns('inbox', line.consumer, (said) => line.owns(said))) ||
-      relays().some((line) => heard.concerns('outbox', line.relay, (said) => line.owns(said)))
-    )
   }
 
   #lineOf(table: Origin, scope: string): InboxLine<Tx> | OutboxLine<Tx> | undefined {

@@ -1,19 +1,9 @@
-// What processes tell each other: that something was committed, for which consumers and relays, and in which lanes. It only saves the
-// time until the next look; nothing depends on it.
+// What processes tell each other: which rows they have committed. It only saves the time until the next look; nothing depends on it.
 
 import { type Clock, type Logger, pause } from '../base/index.ts'
-import type { Origin, StoreNews } from '../contracts/index.ts'
-import { asciiJson } from '../message/index.ts'
+import type { Entry, StoreNews } from '../contracts/index.ts'
+import { asciiJson, isSeq } from '../message/index.ts'
 import type { Committed } from '../transaction/index.ts'
-
-/** What was heard from another process. */
-export interface Heard {
-  /** Whether rows of this consumer or relay were committed; `owns` says whether rows of such lanes are wanted. */
-  concerns(table: Origin, scope: string, owns: (said: (lane: number) => boolean) => boolean): boolean
-}
-
-/** Lanes by consumer, or by relay. */
-type Lanes = Map<string, Set<number>>
 
 /** What news need of their hapax. */
 interface NewsOptions {
@@ -24,11 +14,15 @@ interface NewsOptions {
   readonly from: string
 }
 
+/** Is called with rows that another process has committed; undefined: there may be any. */
+type Wake = (rows: readonly Committed[] | undefined) => void
+
 /** Tells other processes what this one has committed, and its workers what others have. */
 export class News {
   readonly #options: NewsOptions
-  readonly #listeners = new Set<(heard: Heard) => void>()
-  #unsaid: Unsaid | undefined
+  readonly #listeners = new Set<Wake>()
+  /** What has not been said yet; undefined: nothing. */
+  #unsaid: { rows: Committed[] | undefined } | undefined
   #telling: Promise<void> | undefined
   #end: (() => Promise<void>) | undefined
 
@@ -36,19 +30,20 @@ export class News {
     this.#options = options
   }
 
-  /** Tells other processes about rows, or that anything may have changed. One text at a time: the next one has all that came meanwhile. */
+  /** Tells other processes about rows; undefined: there may be any. One text at a time: the next one has all that came meanwhile. */
   tell(rows: readonly Committed[] | undefined): void {
     const { news } = this.#options
     if (news === undefined || rows?.length === 0) return
-    this.#unsaid ??= new Unsaid()
-    this.#unsaid.add(rows)
+    this.#unsaid ??= { rows: [] }
+    if (rows === undefined || (this.#unsaid.rows?.length ?? 0) > MOST_ROWS) this.#unsaid.rows = undefined
+    else this.#unsaid.rows?.push(...rows)
     this.#telling ??= this.#tellAll(news).finally(() => {
       this.#telling = undefined
     })
   }
 
   /** Calls `wake` with what others say, until the function that it returns is called. */
-  listen(wake: (heard: Heard) => void): () => Promise<void> {
+  listen(wake: Wake): () => Promise<void> {
     const { news, logger } = this.#options
     this.#listeners.add(wake)
     this.#end ??= news?.listen(
@@ -77,8 +72,8 @@ export class News {
     try {
       for (let unsaid = this.#unsaid; unsaid !== undefined; unsaid = this.#unsaid) {
         this.#unsaid = undefined
-        await news.tell(unsaid.text(from))
-        // Every text makes workers look: what is committed one after the other is not worth a look each.
+        await news.tell(newsText(from, unsaid.rows))
+        // Every text wakes workers: what is committed one after the other is not worth a text each.
         await pause(clock, GAP_MS)
       }
     } catch (error) {
@@ -88,63 +83,48 @@ export class News {
   }
 
   #heard(text: string | undefined): void {
-    const heard = text === undefined ? ANYTHING : heardOf(text, this.#options.from)
-    if (heard !== undefined) for (const wake of this.#listeners) wake(heard)
+    const said = text === undefined ? {} : readNews(text)
+    if (said.from === this.#options.from) return
+    for (const wake of this.#listeners) wake(said.rows)
   }
 }
 
-/** What has been committed and not been said. */
-class Unsaid {
-  readonly #rows: Readonly<Record<Origin, Lanes>> = { inbox: new Map(), outbox: new Map() }
-  #anything = false
-
-  add(rows: readonly Committed[] | undefined): void {
-    if (rows === undefined) this.#anything = true
-    else for (const { table, scope, lane } of rows) lanesIn(this.#rows[table], scope).add(lane)
+/** Rows as a text: whole, or only where they are, or none at all, whichever is short enough. */
+export function newsText(from: string, rows: readonly Committed[] | undefined): string {
+  const places = new Map(
+    rows?.map(({ table, scope, lane }) => [JSON.stringify([table, scope, lane]), { table, scope, lane }]),
+  )
+  for (const said of [rows, [...places.values()]]) {
+    const text = rows && asciiJson(JSON.stringify({ from, rows: said }))
+    if (text !== undefined && text.length <= MOST_BYTES) return text
   }
-
-  text(from: string): string {
-    const { inbox, outbox } = this.#rows
-    const text = asciiJson(JSON.stringify({ from, inbox: listed(inbox), outbox: listed(outbox) }))
-    return this.#anything || text.length > MOST ? JSON.stringify({ from }) : text
-  }
+  return JSON.stringify({ from })
 }
 
-function lanesIn(lanes: Lanes, scope: string): Set<number> {
-  const known = lanes.get(scope) ?? new Set()
-  lanes.set(scope, known)
-  return known
-}
-
-function listed(lanes: Lanes): Readonly<Record<string, readonly number[]>> {
-  return Object.fromEntries([...lanes].map(([scope, own]) => [scope, [...own]]))
-}
-
-/** What another process said. Undefined: it was this one. A text that cannot be read may mean anything. */
-function heardOf(text: string, own: string): Heard | undefined {
+/** What a text says. One that cannot be read may mean anything. */
+export function readNews(text: string): { readonly from?: unknown; readonly rows?: readonly Committed[] } {
   try {
-    const { from, inbox, outbox }: Said = JSON.parse(text)
-    if (from === own) return undefined
-    if (inbox === undefined || outbox === undefined) return ANYTHING
-    const said = { inbox: new Map(Object.entries(inbox)), outbox: new Map(Object.entries(outbox)) }
-    return {
-      concerns: (table, scope, owns) => {
-        const told = said[table].get(scope)
-        return told !== undefined && owns((lane) => told.includes(lane))
-      },
-    }
+    const { from, rows }: { from?: unknown; rows?: unknown } = JSON.parse(text)
+    return Array.isArray(rows) && rows.every(isCommitted) ? { from, rows } : { from }
   } catch {
-    return ANYTHING
+    return {}
   }
 }
 
-interface Said {
-  readonly from?: unknown
-  readonly inbox?: Readonly<Record<string, readonly number[]>>
-  readonly outbox?: Readonly<Record<string, readonly number[]>>
+/** Another version of hapax may have written something else. */
+function isCommitted(row: Committed): boolean {
+  const { table, scope, lane, entry } = row ?? {}
+  if (!(table === 'inbox' || table === 'outbox') || typeof scope !== 'string' || typeof lane !== 'number') return false
+  return entry === undefined || isEntry(entry)
 }
 
-const ANYTHING: Heard = { concerns: () => true }
+function isEntry({ seq, type, lane, key, bytes, dueMs }: Entry): boolean {
+  const texts = isSeq(seq) && typeof type === 'string' && (key === null || typeof key === 'string')
+  return texts && [lane, bytes, dueMs].every((number) => typeof number === 'number')
+}
+
 /** The longest text, below what PostgreSQL takes. */
-const MOST = 7_000
+const MOST_BYTES = 7_000
+/** With more rows, everybody looks. */
+const MOST_ROWS = 500
 const GAP_MS = 10

@@ -150,7 +150,7 @@ export class WorkerCore<Tx> implements Worker {
     await this.stop()
   }
 
-  /** Something may be due: these rows, which this process has committed, or, undefined, anything. */
+  /** Something may be due: these rows, which were committed just now, or, undefined, anything. */
   wake(rows?: readonly Committed[]): void {
     if (rows !== undefined && !this.#handover.take(rows)) return
     this.#pauseMs = 0
@@ -214,7 +214,8 @@ export class WorkerCore<Tx> implements Worker {
       changed: () => this.#changed(),
       report: (error: Error) => this.#report(error),
     }
-    this.#inboxes = consumers.map((consumer) => new InboxLine({ ...shared, consumer, ...room(consumer) }))
+    const inboxes = { ...shared, changed: () => this.#changed(this.#inboxes.every((line) => line.quiet)) }
+    this.#inboxes = consumers.map((consumer) => new InboxLine({ ...inboxes, consumer, ...room(consumer) }))
     this.#relays = [...relays].map(
       ([name, destination]) => new OutboxLine({ ...shared, name, destination, keep: keepSentMs !== undefined }),
     )
@@ -234,9 +235,7 @@ export class WorkerCore<Tx> implements Worker {
       },
       started: () => {
         this.#ignoreFloor = this.#floor.onChange(() => this.#changed())
-        this.#ignoreNews = this.#crew.listen((heard) => {
-          if (this.#handover.isConcerned(heard)) this.wake()
-        })
+        this.#ignoreNews = this.#crew.listen((rows) => this.wake(rows))
         this.#cleaner?.start()
       },
       round: (asked) => this.#round(asked),
@@ -298,12 +297,12 @@ export class WorkerCore<Tx> implements Worker {
     return { seqs: this.#inboxes.flatMap((line) => line.about), alone: false }
   }
 
-  /** Something ended: the next message in hand may begin, and there may be room for a look. */
-  #changed(): void {
+  /** Something ended: the next message in hand may begin, and there may be room for a look, unless it is known to find nothing. */
+  #changed(quiet = false): void {
     if (this.#life.isRunning && this.#membership.alive) {
       for (const line of this.#movable()) line.begin()
     }
-    this.#life.wake()
+    if (!quiet) this.#life.wake()
   }
 
   /** One round: looks for what is due, takes it into hand, and begins. */

@@ -21,6 +21,7 @@ import {
 } from './grouping.ts'
 import { Avoided, afterOf, Hand, Review, Rotation } from './hand.ts'
 import { DRAIN_LIMIT, type Line } from './line.ts'
+import { Serving } from './serving.ts'
 
 /** What an inbox line needs of its worker. */
 export interface InboxLineOptions<Tx> {
@@ -43,6 +44,7 @@ export interface InboxLineOptions<Tx> {
  */
 export class InboxLine<Tx> implements Line {
   readonly #options: InboxLineOptions<Tx>
+  readonly #serving: Serving<Tx>
   readonly #hand = new Hand()
   /** Rows that another worker had recently. */
   readonly #avoided: Avoided
@@ -59,17 +61,25 @@ export class InboxLine<Tx> implements Line {
   /** How many shares of the look under way belong to a review. */
   #reviewing = 0
   #nextMs: number | undefined
+  /** Whether there may be rows that are not in hand. */
+  #maybeMore = true
   /** Rows in hand that no look has found; see `handOver`. */
   readonly #handed = new Set<string>()
 
   constructor(options: InboxLineOptions<Tx>) {
     this.#options = options
+    this.#serving = new Serving(options.consumer, options.membership)
     this.#review = new Review(options.engine.clock)
     this.#avoided = new Avoided(options.engine, AVOIDING, MAX_AVOIDED)
     // Only if something waits for a place: a round after every delivery of a subscription would be a waste.
     options.places.onFree(() => {
       if (this.#noted.length + this.#noting.length + this.#queue.length > 0) options.changed()
     })
+  }
+
+  /** Whether the last look found nothing, and what has come since was handed over and is done: then another look is not urgent. */
+  get quiet(): boolean {
+    return !this.#maybeMore && this.#queue.length + this.#noting.length + this.#noted.length === 0
   }
 
   get consumer(): string {
@@ -96,7 +106,9 @@ export class InboxLine<Tx> implements Line {
     // If many keys wait and none of them can run, pages are larger, so that a turn through them does not take for ever.
     const limit = this.#rotation.unfinished && this.idle ? MAX_AHEAD : ahead - this.#hand.size
     this.#hand.looking()
-    const shares = this.#byLanes().map(({ lanes, types }) => this.#share(types, lanes, limit, this.#rotation.after))
+    const shares = this.#serving
+      .byLanes()
+      .map(({ lanes, types }) => this.#share(types, lanes, limit, this.#rotation.after))
     const review = this.#review.of(shares)
     this.#reviewing = review.length
     return [...shares, ...review]
@@ -109,17 +121,18 @@ export class InboxLine<Tx> implements Line {
   }
 
   isDue({ type, dueMs, held }: Entry): boolean {
-    return dueMs <= 0 && !held && this.#servedAs(type) !== undefined
+    return dueMs <= 0 && !held && this.#serving.servedAs(type) !== undefined
   }
 
   /** With order a look shows every type, also one that a process has begun to handle since this worker heard of the others. */
   mustAsk(looks: readonly Look[]): boolean {
     if (!this.#options.consumer.ordered) return false
-    return looks.some(({ entries }) => entries.some(({ type }) => this.#servedAs(type) === OTHERS))
+    return looks.some(({ entries }) => entries.some(({ type }) => this.#serving.servedAs(type) === OTHERS))
   }
 
   offer(looks: readonly Look[]): boolean {
     const entries = distinctEntries(looks.flatMap((look) => look.entries))
+    this.#maybeMore = entries.length > 0
     const usual = looks.length - this.#reviewing
     this.#rotation.seen(afterOf(looks.slice(0, usual)))
     this.#review.seen(looks.slice(usual))
@@ -134,7 +147,7 @@ export class InboxLine<Tx> implements Line {
 
   /** Whether rows of these lanes may be ours. */
   owns(lanes: (lane: number) => boolean): boolean {
-    return this.#byLanes().some((each) => each.lanes.some(lanes))
+    return this.#serving.byLanes().some((each) => each.lanes.some(lanes))
   }
 
   /**
@@ -142,7 +155,7 @@ export class InboxLine<Tx> implements Line {
    * one of them was not taken.
    */
   handOver(entries: readonly Entry[]): boolean {
-    const ours = entries.filter((entry) => this.#isOurs(entry))
+    const ours = entries.filter((entry) => this.#serving.isOurs(entry))
     const inHand = [...this.#running.values(), ...this.#noted, ...this.#noting, ...this.#queue]
     // Behind another row of its key it could not be claimed.
     const first = notBehind(ours, inHand).filter(({ dueMs }) => dueMs <= 0)
@@ -152,6 +165,7 @@ export class InboxLine<Tx> implements Line {
     this.#queue.push(...turns)
     const seqs = turns.flatMap(seqsOf)
     for (const seq of seqs) this.#handed.add(seq)
+    if (seqs.length < ours.length) this.#maybeMore = true
     return seqs.length < ours.length
   }
 
@@ -276,27 +290,6 @@ export class InboxLine<Tx> implements Line {
     return { table: 'inbox', scope: this.consumer, types, lanes, limit, after }
   }
 
-  /** Types by lanes. They differ during a deployment: a process of the old version has no lanes for a type that it does not know. */
-  #byLanes(): readonly { lanes: readonly number[]; types: readonly string[] }[] {
-    const { consumer, membership } = this.#options
-    const found = new Map<string, { lanes: readonly number[]; types: string[] }>()
-    for (const type of consumer.served) {
-      const lanes = membership.lanesOfType(consumer.name, type)
-      const name = lanes.join()
-      const same = found.get(name)
-      if (same === undefined) found.set(name, { lanes, types: [type] })
-      else same.types.push(type)
-    }
-    return [...found.values()].filter(({ lanes }) => lanes.length > 0)
-  }
-
-  /** The served type that covers this one: itself, or `OTHERS` if no process handles it by name. */
-  #servedAs(type: string): string | undefined {
-    const { consumer, membership } = this.#options
-    if (consumer.types.includes(type)) return type
-    return consumer.served.includes(OTHERS) && !membership.isNamed(consumer.name, type) ? OTHERS : undefined
-  }
-
   #grouped(entries: readonly Entry[], room: number): Grouping {
     return grouping(entries, {
       room,
@@ -310,13 +303,7 @@ export class InboxLine<Tx> implements Line {
   /** Whether a row is due, not in hand, in our lanes, and was not recently found to be locked by another worker. */
   #isReady(entry: Entry): boolean {
     const { seq, held, dueMs } = entry
-    return !held && dueMs <= 0 && this.#hand.isFree(seq) && this.#isOurs(entry) && !this.#avoided.has(seq)
-  }
-
-  #isOurs({ type, lane }: Entry): boolean {
-    const { consumer, membership } = this.#options
-    const served = this.#servedAs(type)
-    return served !== undefined && membership.lanesOfType(consumer.name, served).includes(lane)
+    return !held && dueMs <= 0 && this.#hand.isFree(seq) && this.#serving.isOurs(entry) && !this.#avoided.has(seq)
   }
 
   #start(turn: Chain, bytes: number, alone: boolean, noted: Noted): void {
@@ -342,7 +329,10 @@ export class InboxLine<Tx> implements Line {
       try {
         const outcomes = await consumer.work(seqs, signal, noted)
         // They have not run, and the next look finds them again.
-        if (!(await noted)) return
+        if (!(await noted)) {
+          this.#maybeMore = true
+          return
+        }
         progress.made()
         if (!this.#learn(seqs, outcomes)) return
       } catch (error) {
@@ -366,6 +356,7 @@ export class InboxLine<Tx> implements Line {
       if (outcome?.ack) this.#avoided.forget([seq])
       else if (outcome !== undefined || !this.#handed.has(seq)) this.#avoided.add(seq)
     }
+    if (!done) this.#maybeMore = true
     return done
   }
 

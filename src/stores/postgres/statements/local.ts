@@ -17,11 +17,14 @@ export function local(schema: string): Pick<Dialect, 'writeLocal' | 'lastLocal'>
       return answer.rows.map(resultOf)
     },
     lastLocal: (rows, token) => ({
-      statements: [{ text, params: values(rows, token) }],
+      // With many rows, how they are joined depends on how many: that is planned each time.
+      statements: [{ text, params: values(rows, token), ...(rows.length <= FEW && { prepare: true }) }],
       results: ([answer]) => answer?.rows.map(resultOf) ?? [],
     }),
   }
 }
+
+const FEW = 5
 
 function values(rows: readonly LocalRow[], token: string, entered = ''): readonly Param[] {
   const known = rows.flatMap(({ message, consumers }) =>
