@@ -2,6 +2,7 @@ import { engine } from './engine.ts'
 import { growth, growthMysql, growthSqlite } from './growth.ts'
 import { latency } from './latency.ts'
 import { memory } from './memory.ts'
+import { mysql } from './mysql.ts'
 import type { Part } from './part.ts'
 import { peers } from './peers.ts'
 import { postgres } from './postgres.ts'
@@ -15,6 +16,7 @@ export const parts: readonly Part[] = [
   peers,
   latency,
   engine,
+  mysql,
   sqlite,
   redis,
   rabbitmq,

@@ -158,5 +158,5 @@ type Body = (...args: unknown[]) => Promise<unknown>
 function beginning(statement: unknown): string {
   const text = typeof statement === 'string' ? statement : ((statement as { sql?: string }).sql ?? '')
   const words = text.trim().split(/\s+/).slice(0, 3).join(' ')
-  return /.commit;?\s*$/i.test(text) ? `${words} … commit` : words
+  return /.commit(?:;\s*end)?;?\s*$/i.test(text) ? `${words} … commit` : words
 }

@@ -15,8 +15,8 @@ interface Armed {
   readonly happened: () => void
 }
 
-/** A statement that ends in COMMIT, alone or behind others. */
-const COMMIT: RegExp = /(^|;)\s*commit;?\s*$/i
+/** A statement that ends in COMMIT, alone, behind others, or in a block. */
+const COMMIT: RegExp = /(^|;)\s*commit(;\s*end)?;?\s*$/i
 
 /** A proxy in front of a database that can fail at a chosen statement. It reads the protocol, but changes nothing. */
 export class TcpProxy implements AsyncDisposable {
@@ -95,10 +95,17 @@ export class TcpProxy implements AsyncDisposable {
 interface Protocol {
   /** The length of the frame at the start of these bytes; undefined if it is incomplete. */
   frame(bytes: Buffer, first: boolean): number | undefined
-  /** For one connection: the statement of a frame of the client, if it has one. */
-  statements(): (frame: Buffer) => string | undefined
+  /** For one connection: what its frames say. */
+  reader(): Reader
   /** Whether this frame of the server ends its reply. */
   endsAnswer(frame: Buffer): boolean
+}
+
+interface Reader {
+  /** The statement of a frame of the client, if it has one. */
+  statement(frame: Buffer): string | undefined
+  /** Sees every frame of the server. */
+  received(frame: Buffer): void
 }
 
 const postgresProtocol: Protocol = {
@@ -107,10 +114,10 @@ const postgresProtocol: Protocol = {
     const at = first ? 0 : 1
     return bytes.length < at + 4 ? undefined : at + bytes.readUInt32BE(at)
   },
-  statements: () => {
+  reader: () => {
     // What was parsed under a name is bound by it later.
     const named = new Map<string, string>()
-    return (frame) => {
+    const statement = (frame: Buffer): string | undefined => {
       const type = String.fromCharCode(frame[0] ?? 0)
       if (type === 'Q') return frame.toString('utf8', 5, frame.length - 1)
       const first = textAt(frame, 5)
@@ -119,6 +126,7 @@ const postgresProtocol: Protocol = {
       if (type === 'P') return second
       return type === 'B' && second !== '' ? named.get(second) : undefined
     }
+    return { statement, received: () => {} }
   },
   endsAnswer: (frame) => frame[0] === 'Z'.charCodeAt(0),
 }
@@ -131,6 +139,7 @@ function textAt(frame: Buffer, start: number): string {
 
 const COM_QUERY = 0x03
 const COM_STMT_PREPARE = 0x16
+const COM_STMT_EXECUTE = 0x17
 
 /** Where the server takes query attributes, as MySQL does, their number comes first: none, in one set. */
 function hasAttributes(frame: Buffer): boolean {
@@ -139,10 +148,24 @@ function hasAttributes(frame: Buffer): boolean {
 
 const mysqlProtocol: Protocol = {
   frame: (bytes) => (bytes.length < 4 ? undefined : 4 + bytes.readUIntLE(0, 3)),
-  statements: () => (frame) => {
-    // Commands start a new sequence; the login does not.
-    const isCommand = frame[3] === 0 && (frame[4] === COM_QUERY || frame[4] === COM_STMT_PREPARE)
-    return isCommand ? frame.toString('utf8', hasAttributes(frame) ? 7 : 5) : undefined
+  reader: () => {
+    // What was prepared is run by its number later.
+    const prepared = new Map<number, string>()
+    let preparing: string | undefined
+    return {
+      statement: (frame) => {
+        // Commands start a new sequence; the login does not.
+        if (frame[3] !== 0) return undefined
+        if (frame[4] === COM_STMT_EXECUTE) return prepared.get(frame.readUInt32LE(5))
+        const text = frame.toString('utf8', hasAttributes(frame) ? 7 : 5)
+        if (frame[4] === COM_STMT_PREPARE) preparing = text
+        return frame[4] === COM_QUERY ? text : undefined
+      },
+      received: (frame) => {
+        if (preparing !== undefined && frame[4] === 0) prepared.set(frame.readUInt32LE(5), preparing)
+        preparing = undefined
+      },
+    }
   },
   endsAnswer: () => true,
 }
@@ -159,12 +182,12 @@ class Link {
     this.#server = server
     client.setNoDelay()
     server.setNoDelay()
-    const statementOf = protocol.statements()
+    const reader = protocol.reader()
     const fromClient = new Frames(protocol, true)
     const fromServer = new Frames(protocol, false)
     client.on('data', (chunk) => {
       for (const frame of fromClient.take(chunk)) {
-        const statement = statementOf(frame)
+        const statement = reader.statement(frame)
         if (this.#fault === undefined && statement !== undefined) this.#meet(meet(statement))
         if (this.#fault === undefined || this.#fault.fault === 'swallow' || this.#fault.fault === 'hold-answer') {
           server.write(frame)
@@ -173,6 +196,7 @@ class Link {
     })
     server.on('data', (chunk) => {
       for (const frame of fromServer.take(chunk)) {
+        reader.received(frame)
         if (this.#fault === undefined) client.write(frame)
         else if (protocol.endsAnswer(frame)) this.#answered(this.#fault)
       }

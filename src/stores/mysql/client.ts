@@ -1,5 +1,36 @@
 // What hapax has to know of the inside of a connection of `mysql2`.
 
+import type { MysqlClient, MysqlQuery } from './mysql2.ts'
+
+type Done = (error: unknown, answer?: unknown) => void
+
+/** The connection in callback style that a promise connection wraps. */
+interface Callbacks {
+  query?(query: MysqlQuery, done: Done): unknown
+  execute?(query: MysqlQuery, done: Done): unknown
+}
+
+/**
+ * Sends a statement of hapax's own below the promises of `mysql2`, which take a stack trace each time. Those of handlers go through
+ * them: their errors say where they were called.
+ */
+export function queried(client: MysqlClient, query: MysqlQuery): Promise<unknown> {
+  return called(client, 'query', query) ?? client.query(query).then(([answer]) => answer)
+}
+
+/** The same for a statement that is prepared. */
+export function executed(client: MysqlClient, query: MysqlQuery): Promise<unknown> {
+  return called(client, 'execute', query) ?? queried(client, query)
+}
+
+function called(client: object, how: 'query' | 'execute', query: MysqlQuery): Promise<unknown> | undefined {
+  const { connection }: { connection?: Callbacks } = client
+  if (typeof connection?.[how] !== 'function') return undefined
+  return new Promise((resolve, reject) => {
+    connection[how]?.(query, (error, answer) => (error ? reject(error) : resolve(answer)))
+  })
+}
+
 interface Inside {
   readonly connection?: Inside
   readonly stream?: { destroy?: () => void }

@@ -13,7 +13,6 @@ import type {
   ConnectionFeatures,
   EnteredExecutor,
   Executor,
-  Param,
   Result,
   Statement,
   TransactionOptions,
@@ -29,9 +28,11 @@ import {
   NotSent,
   noAnswer,
   notInTransaction,
+  plain,
   untilAborted,
   untilAcquired,
 } from '../sql/index.ts'
+import { blockOf, resultsOf, valuesOf } from './block.ts'
 import { destroy } from './client.ts'
 import { classify, isUnsent } from './errors.ts'
 import {
@@ -43,9 +44,9 @@ import {
   promised,
 } from './mysql2.ts'
 import { OwnTransaction } from './own.ts'
-import { mostBytes, send } from './send.ts'
+import { isLarge, mostBytes, send, sendBlock } from './send.ts'
 import { knownSession, mark, sessionOf } from './session.ts'
-import { LOCK_WAIT_RESET, MYSQL_ONLY } from './statements/fragments.ts'
+import { LOCK_WAIT_RESET, MYSQL_ONLY, NO_RESULT } from './statements/fragments.ts'
 import { MysqlTransaction } from './transaction.ts'
 
 /** The user's own connection, inside a transaction. */
@@ -60,7 +61,7 @@ export interface MysqlPools<Client extends MysqlPoolClient> {
   close(): Promise<void>
 }
 
-/** Transactions on a pool of `mysql2`, one round trip for each statement. */
+/** Transactions on a pool of `mysql2`: on MariaDB two round trips around the handler's own, on MySQL one for each statement. */
 export class MysqlConnection<Client extends MysqlPoolClient> implements Connection<MysqlTx<Client>, MysqlOwn> {
   readonly features: ConnectionFeatures
   readonly #pools: MysqlPools<Client>
@@ -68,7 +69,7 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
   constructor(pools: MysqlPools<Client>) {
     this.#pools = pools
     const { size: pool } = pools
-    this.features = { name: 'mysql', roundTrips: 6, lateUse: 'refused', unawaited: 'detected', pool }
+    this.features = { name: 'mysql', roundTrips: 2, lateUse: 'refused', unawaited: 'detected', pool }
   }
 
   async transaction<T>(options: TransactionOptions, work: TransactionWork<MysqlTx<Client>, T>): Promise<T> {
@@ -76,7 +77,8 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
     options.acquired?.()
     const run = new Run(client)
     const onError = (error: Error): void => run.tx.watch.lose(error)
-    client.on('error', onError)
+    const link = innerLink(client) ?? client
+    link.on('error', onError)
     try {
       return await untilAborted(
         options.signal,
@@ -85,7 +87,7 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
       )
     } finally {
       run.tx.watch.close()
-      client.off('error', onError)
+      link.off('error', onError)
       giveBack(client, run.broken || run.tx.changed)
     }
   }
@@ -182,7 +184,7 @@ async function connect<Client extends MysqlPoolClient>(pool: MysqlPool<Client>):
   return client
 }
 
-type Link = Pick<MysqlPoolClient, 'on'>
+type Link = Pick<MysqlPoolClient, 'on' | 'off'>
 
 /** The connection in callback style that a promise connection wraps. */
 function innerLink(client: object): Link | undefined {
@@ -237,31 +239,47 @@ class Run<Client extends MysqlPoolClient> {
     const { mariadb, autocommit, uncommitted } = session
     this.#mariadb = mariadb
     // A transaction that was left open would keep the isolation from being set, and be committed by the start of ours.
-    if (!autocommit) await this.#send('rollback')
+    if (!autocommit) await this.#send(ROLLBACK)
     await mark(this.#client, session)
     const level = isolation ?? (uncommitted ? 'read committed' : undefined)
-    if (level !== undefined) await this.#send(`set transaction isolation level ${isolationOption(level)}`)
-    await this.#send('start transaction')
-    const answers: Result[] = []
-    for (const { text, params } of first) answers.push(await this.#send(text, params))
+    const begin =
+      level === undefined ? [BEGIN] : [plain(`set transaction isolation level ${isolationOption(level)}`), BEGIN]
+    const statements = [...begin, ...first]
+    const answers = (await this.#together(statements, 'tells')) ?? (await this.#inTurn(statements))
     this.#opened = true
-    return answers
+    return answers.slice(begin.length)
   }
 
   async #commit(last: readonly Statement[]): Promise<readonly Result[]> {
-    const answers: Result[] = []
     try {
-      await beforeCommit(async () => {
+      const together = await this.#together([...last, COMMIT], 'stands')
+      if (together !== undefined) return together.slice(0, -1)
+      const answers = await beforeCommit(() => {
         this.#ending = true
-        for (const { text, params } of last) answers.push(await this.#send(text, params))
+        return this.#inTurn(last)
       })
       this.#ending = false
-      await this.#send('commit')
+      await this.#send(COMMIT)
       return answers
     } catch (error) {
       if (classify(error) === 'lost') this.destroy()
       throw isUnsent(error) ? new NotSent(error) : error
     }
+  }
+
+  /** Statements in one round trip; undefined: not here, or not these. */
+  async #together(statements: readonly Statement[], may: 'tells' | 'stands'): Promise<readonly Result[] | undefined> {
+    if (!this.#mariadb) return undefined
+    const block = blockOf(statements)
+    const whole = { text: block.text, params: valuesOf(statements) }
+    if (!block[may] || isLarge(this.#client, whole)) return undefined
+    return resultsOf(block, await sendBlock(this.#client, whole))
+  }
+
+  async #inTurn(statements: readonly Statement[]): Promise<readonly Result[]> {
+    const answers: Result[] = []
+    for (const statement of statements) answers.push(await this.#send(statement))
+    return answers
   }
 
   /** False: something is still running, and the connection was destroyed. */
@@ -272,17 +290,17 @@ class Run<Client extends MysqlPoolClient> {
       return false
     }
     try {
-      await this.#send('rollback')
-      if (!this.#opened) await this.#send(LOCK_WAIT_RESET)
+      await this.#send(ROLLBACK)
+      if (!this.#opened) await this.#send(plain(LOCK_WAIT_RESET))
     } catch {
       this.destroy()
     }
     return true
   }
 
-  async #send(text: string, params: readonly Param[] = []): Promise<Result> {
-    if (this.#mariadb && text.startsWith(MYSQL_ONLY)) return { rows: [], affected: 0 }
-    return send(this.#client, { text, params })
+  async #send(statement: Statement): Promise<Result> {
+    if (this.#mariadb && statement.text.startsWith(MYSQL_ONLY)) return NO_RESULT
+    return send(this.#client, statement)
   }
 
   abort(reason: unknown): NotSent | undefined {
@@ -297,9 +315,10 @@ class Run<Client extends MysqlPoolClient> {
   }
 }
 
-const ROLLBACK: Statement = { text: 'rollback', params: [] }
-const READ_COMMITTED: Statement = { text: 'set transaction isolation level read committed', params: [] }
-const COMMIT: Statement = { text: 'commit', params: [] }
+const BEGIN = plain('start transaction')
+const ROLLBACK = plain('rollback')
+const READ_COMMITTED = plain('set transaction isolation level read committed')
+const COMMIT = plain('commit')
 
 function giveBack(client: MysqlPoolClient, broken: boolean): void {
   if (broken) destroy(client)

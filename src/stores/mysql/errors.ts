@@ -97,6 +97,13 @@ export function isUnsent(error: unknown): boolean {
   return /in closed state/.test(String(message))
 }
 
+/** Whether the server would not prepare a statement, and so has not run it: not at all, or not one more for now. */
+export function isUnprepared(error: unknown): boolean {
+  const { errno }: DatabaseError = fieldsOf(error)
+  // ER_UNSUPPORTED_PS, ER_MAX_PREPARED_STMT_COUNT_REACHED
+  return errno === 1295 || errno === 1461
+}
+
 /**
  * What an error of a handler's own statement makes of its transaction. A lack of resources is the statement's own: the next
  * attempt may meet it again.

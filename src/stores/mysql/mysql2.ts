@@ -4,7 +4,7 @@ export interface MysqlQuery {
   readonly values?: unknown[]
   readonly rowsAsArray?: boolean
   readonly nestTables?: boolean
-  readonly typeCast?: (field: never, next: () => unknown) => unknown
+  readonly typeCast?: boolean | ((field: never, next: () => unknown) => unknown)
 }
 
 /** The subset of a promise connection of `mysql2` that hapax needs: your own one inside a transaction. */

@@ -68,7 +68,7 @@ export class OwnTransaction implements EnteredExecutor {
       await sessionOf(this.#client)
       assertFits(this.#client, sizeOfAll(this.#client, statement))
     }
-    return asResult(this.#client, await this.#behindCheck(queryOf(statement), large))
+    return asResult(this.#client, await this.#behindCheck(queryOf(this.#client, statement), large))
   }
 
   leave(): void {

@@ -1,9 +1,10 @@
 import { HapaxError } from '../../base/index.ts'
 import type { Param, Result, Statement } from '../../contracts/index.ts'
 import { fieldsOf } from '../sql/index.ts'
+import { queried } from './client.ts'
 import type { MysqlClient, MysqlQuery } from './mysql2.ts'
-import { canPrepare, executeOnce } from './prepared.ts'
-import { knownSession, learn, sessionOf, typeCast } from './session.ts'
+import { canPrepare, executeOnce, executeOwn } from './prepared.ts'
+import { knownSession, learn, sessionOf, typeCastOf } from './session.ts'
 import { MAX_BYTES, sizeOf } from './statements/rows.ts'
 
 /** What `mysql2` returns for a statement without rows. */
@@ -12,21 +13,29 @@ interface Header {
   readonly serverStatus?: number
 }
 
-type Answer = Promise<[unknown, ...unknown[]]>
-
 /**
  * Sends a statement of hapax as text: multi-row inserts would only fill the cache of prepared statements.
  */
 export async function send(client: MysqlClient, { text, params }: Statement): Promise<Result> {
   const statement = { text, params }
-  const query = queryOf(statement)
-  const [answer] = await (isLarge(client, statement) ? sendLarge(client, query, statement) : client.query(query))
+  const query = queryOf(client, statement)
+  const answer = await (isLarge(client, statement) ? sendLarge(client, query, statement) : queried(client, query))
   return asResult(client, answer)
 }
 
+/** Sends statements as one block, and returns the lists of rows that come back. */
+export async function sendBlock(client: MysqlClient, statement: Statement): Promise<readonly Result[]> {
+  const answer = await executeOwn(client, queryOf(client, statement))
+  if (!Array.isArray(answer)) {
+    asResult(client, answer)
+    return []
+  }
+  return answer.map((each) => asResult(client, each))
+}
+
 /** A statement as `mysql2` takes it, with a result that does not depend on how the pool was set up. */
-export function queryOf({ text, params }: Statement): MysqlQuery {
-  return { sql: text, values: params.map(checked), rowsAsArray: false, nestTables: false, typeCast }
+export function queryOf(client: MysqlClient, { text, params }: Statement): MysqlQuery {
+  return { sql: text, values: params.map(checked), rowsAsArray: false, nestTables: false, typeCast: typeCastOf(client) }
 }
 
 /** Whether it is too large for a text, in which bytes take twice their room. */
@@ -55,10 +64,10 @@ export function headerOf(answer: unknown): Header {
 }
 
 /** Prepared, because there bytes travel as they are. */
-async function sendLarge(client: MysqlClient, query: MysqlQuery, statement: Statement): Answer {
+async function sendLarge(client: MysqlClient, query: MysqlQuery, statement: Statement): Promise<unknown> {
   await sessionOf(client)
   assertFits(client, sizeOfAll(client, statement))
-  return canPrepare(client) ? executeOnce(client, query) : client.query(query)
+  return canPrepare(client) ? (await executeOnce(client, query))[0] : queried(client, query)
 }
 
 /** Room for what surrounds the values. */

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Row } from '../../contracts/index.ts'
 import { asBoolean, asNumber, asText } from '../sql/index.ts'
 import { classify } from './errors.ts'
-import type { MysqlClient } from './mysql2.ts'
+import type { MysqlClient, MysqlQuery } from './mysql2.ts'
 
 /** How the server treats one link. */
 export interface Session {
@@ -34,7 +34,12 @@ export function knownSession(client: MysqlClient): Session | undefined {
 export async function sessionOf(client: MysqlClient): Promise<Session> {
   const known = knownSession(client)
   if (known !== undefined) return known
-  const [answer] = await client.query({ sql: QUESTION, rowsAsArray: false, nestTables: false, typeCast })
+  const [answer] = await client.query({
+    sql: QUESTION,
+    rowsAsArray: false,
+    nestTables: false,
+    typeCast: typeCastOf(client),
+  })
   const row: Row | undefined = Array.isArray(answer) ? answer[0] : undefined
   const session = {
     mariadb: /mariadb/i.test(asText(row?.['version'])),
@@ -65,8 +70,16 @@ export async function mark(client: MysqlClient, session: Session): Promise<void>
 
 const QUESTION = `select version() as version, @@max_allowed_packet as packet, @@autocommit as autocommit,
   /*!80000 @@transaction_isolation */ /*M!100000 @@tx_isolation */ as isolation`
-/** Keeps a `typeCast` of the pool from changing results. */
-export const typeCast = (_field: unknown, next: () => unknown): unknown => next()
+
+/** Keeps a `typeCast` of the pool from changing results. A function is called for every value, so only where there is one. */
+export function typeCastOf(client: object): NonNullable<MysqlQuery['typeCast']> {
+  const { config }: { config?: { readonly typeCast?: unknown } } = linkOf(client)
+  return typeof config?.typeCast === 'function' ? asItComes : true
+}
+
+function asItComes(_field: unknown, next: () => unknown): unknown {
+  return next()
+}
 
 const SERVER_STATUS_AUTOCOMMIT = 2
 

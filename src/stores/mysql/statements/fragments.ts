@@ -1,5 +1,17 @@
 // Parts that statements share: columns as the engine reads them, parameters, times.
 
+import type { Result } from '../../../contracts/index.ts'
+
+/** What is made of a number, kept for the numbers that have come: there are few. */
+export function byNumber<T>(make: (number: number) => T): (number: number) => T {
+  const made = new Map<number, T>()
+  return (number) => {
+    const found = made.get(number) ?? make(number)
+    made.set(number, found)
+    return found
+  }
+}
+
 /** A number of placeholders. */
 export const MANY = (count: number): string => Array(count).fill('?').join(', ')
 /** A number of a row is text in JavaScript; compared as text, the server would round it. */
@@ -89,8 +101,12 @@ type TableName =
   | 'audit'
   | 'migrations'
 
-/** Marks a statement that only MySQL runs; to MariaDB it is empty. */
+/** Marks a statement that only MySQL runs: a connection to MariaDB leaves it out. */
 export const MYSQL_ONLY = '/*!80000'
+/** What comes back for a statement that is left out, or returns nothing. */
+export const NO_RESULT: Result = { rows: [], affected: 0 }
+/** An INSERT that returns its rows, on MariaDB; where a row was there before, that one. */
+export const RETURNING = '/*M!100500 returning'
 /** The lock timeout of one statement, on MariaDB. */
 export const LOCK_WAIT = (timeout: number): string =>
   `/*M!100100 set statement innodb_lock_wait_timeout = ${timeout} for */`

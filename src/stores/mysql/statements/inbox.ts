@@ -1,7 +1,7 @@
 // Receipts, the inbox and leases on MariaDB and MySQL. MySQL does not return what it deletes or updates, so a row is locked and read
 // first, and changed by a second statement of the same transaction. Locks are taken in the order of seq, or transactions deadlock.
 
-import type { Lease, Param, Result } from '../../../contracts/index.ts'
+import type { Lease, Param, Result, Row } from '../../../contracts/index.ts'
 import { numberOf, type StoredMessage } from '../../../message/index.ts'
 import {
   asUuid,
@@ -14,6 +14,7 @@ import {
 } from '../../sql/index.ts'
 import {
   BY_KEY,
+  byNumber,
   COLUMNS,
   INBOX,
   LATER,
@@ -23,8 +24,10 @@ import {
   lockWaitSet,
   MANY,
   MS,
+  MYSQL_ONLY,
   NAME,
   NOW,
+  RETURNING,
   ROW,
   ROWS,
   SEQS,
@@ -36,28 +39,36 @@ import { bytes, chunks, inboxRow, inserts, type MultiRow, microseconds, named, o
 /** Receipts. */
 export function receipts(prefix: string): ReceiptStatements {
   const { receipts } = tables(prefix)
-  const takenText = (count: number) => `
+  // MariaDB has returned them with the insert.
+  const takenText = (count: number) => `${MYSQL_ONLY} */
 select message_key, token, ${LINK} from ${receipts} ${BY_KEY}
 where consumer = ? and message_key in (${MANY(count)})`
   const many = receiptRows(prefix)
-  const takeText = (timeout: number): MultiRow => ({ ...many, head: `${LOCK_WAIT(timeout)} ${many.head}` })
+  const takeText = byNumber(
+    (timeout): MultiRow => ({
+      head: `${LOCK_WAIT(timeout)} ${many.head}`,
+      row: many.row,
+      tail: `${many.tail} ${RETURNING} message_key, token, ${LINK} */`,
+    }),
+  )
+  const takenTexts = byNumber(takenText)
   const receiptsText = (count: number) => `
 select message_key, token, source, id, type, fingerprint, ${MS('taken_at')} as taken_at
 from ${receipts} ${BY_KEY} where consumer = ? and message_key in (${MANY(count)})`
   return {
-    take: (consumer, token, messages, lockTimeoutMs) => [
-      plain(lockWaitSet(lockTimeoutMs)),
-      ...inserts(
-        takeText(seconds(lockTimeoutMs)),
-        sorted(messages).map((message) => receipt(consumer, token, message)),
-      ),
-      ...chunks(messages).map((part) => ({
-        text: takenText(part.length),
-        params: [bytes(consumer), ...part.map((message) => uuidBytes(message.messageKey))],
-      })),
-      plain(LOCK_WAIT_RESET),
-    ],
-    taken: (answers, token) => takenKeys(answers, token),
+    take: (consumer, token, messages, lockTimeoutMs) => {
+      const rows = sorted(messages).map((message) => receipt(consumer, token, message))
+      return [
+        plain(lockWaitSet(lockTimeoutMs)),
+        ...inserts(takeText(seconds(lockTimeoutMs)), rows),
+        ...chunks(rows).map((part) => ({
+          text: takenTexts(part.length),
+          params: [bytes(consumer), ...part.map(([, messageKey = null]) => messageKey)],
+        })),
+        plain(LOCK_WAIT_RESET),
+      ]
+    },
+    taken: takenKeys,
     read: (consumer, keys) => ({
       text: receiptsText(keys.length),
       params: [bytes(consumer), ...keys.map(uuidBytes)],
@@ -205,9 +216,16 @@ function sorted(messages: readonly StoredMessage[]): readonly StoredMessage[] {
 }
 
 /** A receipt with our token is one that we wrote: a token is used for one transaction only. */
-function takenKeys(answers: readonly Result[], token: string): ReadonlySet<string> {
-  const rows = answers.flatMap((answer) => answer.rows)
-  return new Set(rows.filter((row) => asUuid(row['token']) === token).map((row) => asUuid(row['message_key'])))
+function takenKeys(
+  answers: readonly Result[],
+  token: string,
+  messages: readonly StoredMessage[],
+): ReadonlySet<string> | 'all' {
+  const bytesOfToken = uuidBytes(token)
+  const isOurs = ({ token: found }: Row): boolean =>
+    found instanceof Uint8Array ? bytesOfToken.equals(found) : asUuid(found) === token
+  const ours = answers.flatMap((answer) => answer.rows.filter(isOurs))
+  return ours.length === messages.length ? 'all' : new Set(ours.map((row) => asUuid(row['message_key'])))
 }
 
 function both(held: readonly Lease[]): readonly Param[] {

@@ -109,10 +109,18 @@ export const MAX_BYTES: number = 4 * 1024 * 1024
 
 /** A multi-row insert, as several where one would be too large for the server. */
 export function inserts(text: MultiRow, rows: readonly (readonly Param[])[]): readonly Statement[] {
-  return split(rows).map((part) => ({
-    text: `${text.head} ${part.map(() => text.row).join(', ')} ${text.tail}`,
-    params: part.flat(),
-  }))
+  return split(rows).map((part) => ({ text: textFor(text, part.length), params: part.flat() }))
+}
+
+/** The texts by the number of their rows: the same one each time is found among those that are prepared without reading it. */
+const texts = new WeakMap<MultiRow, Map<number, string>>()
+
+function textFor(text: MultiRow, rows: number): string {
+  const own = texts.get(text) ?? new Map<number, string>()
+  texts.set(text, own)
+  const found = own.get(rows) ?? `${text.head} ${Array(rows).fill(text.row).join(', ')} ${text.tail}`
+  own.set(rows, found)
+  return found
 }
 
 function split(rows: readonly (readonly Param[])[]): readonly (readonly (readonly Param[])[])[] {
