@@ -28,10 +28,10 @@ async function run(bench: Bench): Promise<void> {
 
   heading(`PostgreSQL, ${CONNECTIONS} connections`)
   report('one transaction per message / four statements by hand', await singles(bench, hapax, pool), 1)
-  const inTurn = await groups(bench, hapax, pool, { size: 100 })
+  const inTurn = await groups(bench, hapax, pool, { size: 100, together: false })
   report('group of 100, handlers in turn / the same by hand', inTurn, 1.1)
-  const together = await groups(bench, hapax, pool, { size: 100, together: true })
-  report('group of 100, handlers together / by hand in turn', together, 2.5)
+  const byDefault = await groups(bench, hapax, pool, undefined)
+  report('100 at a time, default options / by hand in turn', byDefault, 2.5)
   report('onMany of 500 / bulk inserts by hand', await many(bench, hapax, pool), 0.75)
   await receiptSize(pool)
   await hapax.close()
@@ -80,13 +80,14 @@ function groups(
   { rounds, size }: Bench,
   hapax: HapaxOnPg,
   pool: pg.Pool,
-  group: { readonly size: number; readonly together?: boolean },
+  group: { readonly size: number; readonly together: boolean } | undefined,
 ): Promise<Measured> {
-  const name = group.together ? 'together' : 'in-turn'
-  const consumer = hapax.consumer(name, { group }).on(OrderPlaced, async (order, ctx) => {
-    await ctx.tx.query(INSERT_EFFECT, [order.orderId, order.amount])
-  })
-  return grouped(rounds, size(20_000, 4000), group.size, {
+  const consumer = hapax
+    .consumer(group === undefined ? 'default' : 'in-turn', group && { group })
+    .on(OrderPlaced, async (order, ctx) => {
+      await ctx.tx.query(INSERT_EFFECT, [order.orderId, order.amount])
+    })
+  return grouped(rounds, size(20_000, 4000), 100, {
     hapax: (each) => consumer.handleMany(each),
     other: (each) =>
       byHand(pool, async (client) => {

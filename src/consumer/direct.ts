@@ -8,9 +8,10 @@ import {
   type UnitSettings,
   type Work,
 } from '../transaction/index.ts'
+import { callHandlers } from './calling.ts'
 import type { Recorder } from './failures.ts'
 import { type GroupSize, sharing } from './group-size.ts'
-import { callHandlers, type Job, smaller } from './handlers.ts'
+import { type Job, smaller } from './handlers.ts'
 import type { ConsumerSettings } from './options.ts'
 import { ref } from './reporter.ts'
 import { isFinal, outcome } from './verdict.ts'

@@ -15,7 +15,6 @@ import type {
   Item,
   LeasedContext,
   ManyContext,
-  PublishInHandler,
 } from '../contracts/index.ts'
 import {
   decode,
@@ -26,7 +25,6 @@ import {
   type StoredMessage,
   unpackAttributes,
 } from '../message/index.ts'
-import { causeOf, type Scope } from '../transaction/index.ts'
 import type { Hooks, RegisteredHook } from './on-failed.ts'
 import { retryPolicy } from './options.ts'
 
@@ -41,13 +39,13 @@ export type Registered<Tx> = {
 } & (OneHandler<Tx> | HandlerOfMany<Tx> | Leased<Tx> | Claimed)
 
 /** Runs in the transaction of its message. */
-interface OneHandler<Tx> {
+export interface OneHandler<Tx> {
   readonly kind: 'one'
   call(data: unknown, context: HandlerContext<Tx>): unknown
 }
 
 /** Runs in the transaction of a group, with all messages of its type at once. */
-interface HandlerOfMany<Tx> {
+export interface HandlerOfMany<Tx> {
   readonly kind: 'many'
   call(items: readonly Item<unknown>[], context: ManyContext<Tx>): unknown
 }
@@ -119,66 +117,6 @@ export function decodeFor(handler: Pick<Registered<never>, 'type'>, stored: Stor
 function refuse({ type }: StoredMessage, error: unknown): never {
   if (isHapaxError(error, 'invalid-payload')) throw error
   throw new HapaxError('invalid-payload', `the schema of ${type} threw: ${messageOf(asError(error))}`, { cause: error })
-}
-
-/** Calls the handlers in turn, or together. A handler of many is called once, at the place of its first message. */
-export async function callHandlers<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promise<void> {
-  if (scope.together && jobs.length > 1) return callTogether(jobs, scope)
-  const called = new Set<Registered<Tx>>()
-  for (const job of jobs) {
-    const { handler } = job
-    if (handler.kind === 'one') {
-      const content = job.content()
-      await callOne(handler, job, content instanceof Promise ? await content : content, scope)
-    } else if (handler.kind === 'many' && !called.has(handler)) {
-      called.add(handler)
-      await callMany(
-        handler,
-        jobs.filter((each) => each.handler === handler),
-        scope,
-      )
-    }
-  }
-}
-
-/** Calls all handlers of a group at the same time, on its one transaction. */
-async function callTogether<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promise<void> {
-  const many = new Set(jobs.map((job) => job.handler).filter((handler) => handler.kind === 'many'))
-  const ones = jobs.filter((job) => job.handler.kind === 'one')
-  // Waits for all, also when one fails: none may still use the transaction while it is rolled back.
-  const ended = await Promise.allSettled([
-    ...ones.map((job) => callHandlers([job], scope)),
-    ...[...many].map((handler) =>
-      callHandlers(
-        jobs.filter((job) => job.handler === handler),
-        { ...scope, together: false },
-      ),
-    ),
-  ])
-  const failed = ended.find((each) => each.status === 'rejected')
-  if (failed !== undefined) throw failed.reason
-}
-
-/** A `publish` that names this message as the cause. */
-export function publishFor<Tx>(message: Message, { buffer }: Pick<Scope<Tx>, 'buffer'>): PublishInHandler {
-  return (type, data, options) => buffer.publish(type, data, options, causeOf(message))
-}
-
-function callOne<Tx>({ call }: OneHandler<Tx>, job: Job<Tx>, { message, data }: Content, scope: Scope<Tx>): unknown {
-  const { tx, deadline, logger } = scope
-  const publish = publishFor(message, scope)
-  return call(data, { tx, message, publish, signal: deadline.signal, attempt: job.attempt, logger })
-}
-
-async function callMany<Tx>({ call }: HandlerOfMany<Tx>, jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promise<void> {
-  const { tx, buffer, deadline, logger } = scope
-  const items: Item<unknown>[] = []
-  for (const job of jobs) {
-    const { message, data } = await job.content()
-    items.push({ message, data, publish: publishFor(message, scope) })
-  }
-  const publish: PublishInHandler = (type, data, options) => buffer.publish(type, data, options)
-  await call(items, { tx, publish, signal: deadline.signal, logger })
 }
 
 /** Splits a group that failed. Handlers of many get halves, which find the culprit in few calls; others get single messages. */

@@ -20,9 +20,11 @@ interface GroupOptions {
    */
   readonly size?: number
   /**
-   * Calls the handlers of a group at the same time, on its one transaction, instead of one after the other. Much faster where
-   * the client sends statements ahead (`new pg.Pool({ pipeline: true })`). Only for handlers that do not read, in order to
-   * write, what another message of the group may write: locks do not part them. Not with `order`. @default false
+   * Whether handlers of a group run at the same time, on its one transaction. By default they are called one after the other, and the next
+   * one already while the one before waits for the database, where the order of all statements stays the same; only PostgreSQL with `pg`
+   * can tell. `false`: each is called after the one before has ended. `true`: all are called at once. Only for handlers that do not read,
+   * in order to write, what another message of the group may write: locks do not part them. Not with `order`.
+   * @default where the order of statements stays the same; `false` with a concurrency of 1
    */
   readonly together?: boolean
 }
@@ -93,7 +95,8 @@ export interface ConsumerSettings {
   readonly receive: 'direct' | 'store'
   readonly order: 'none' | 'wait' | 'skip'
   readonly groupSize: number | undefined
-  readonly together: boolean
+  /** Undefined: where the order of statements stays the same. */
+  readonly together: boolean | undefined
   readonly onError: 'store' | 'rollback'
   /** Undefined: what the pool allows. */
   readonly concurrency: number | undefined
@@ -143,7 +146,7 @@ export function consumerSettings(options: ConsumerOptions<object>, parallelWrite
     receive: oneOf('receive', ['direct', 'store'], options.receive, order === 'none' ? 'direct' : 'store'),
     order,
     groupSize: group?.size === undefined ? undefined : positiveInteger('group.size', group.size, 1),
-    together: together(group, order),
+    together: together(group, order, concurrency),
     onError: oneOf('onError', ['store', 'rollback'], options.onError, 'store'),
     concurrency: concurrency === undefined ? undefined : positiveInteger('concurrency', concurrency, 1),
     timeoutMs,
@@ -158,8 +161,14 @@ export function consumerSettings(options: ConsumerOptions<object>, parallelWrite
   })
 }
 
-function together(group: GroupOptions | undefined, order: ConsumerSettings['order']): boolean {
-  const value = flag('group.together', group?.together, false)
+function together(
+  group: GroupOptions | undefined,
+  order: ConsumerSettings['order'],
+  concurrency: number | undefined,
+): boolean | undefined {
+  // Who wants one transaction at a time may want one handler at a time.
+  if (group?.together === undefined) return concurrency === 1 ? false : undefined
+  const value = flag('group.together', group.together, false)
   if (value && order !== 'none') expected('group.together', 'false together with order', value)
   return value
 }

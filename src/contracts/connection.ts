@@ -78,6 +78,28 @@ export interface TransactionEnd<T> {
 }
 
 /**
+ * Views of one transaction, for handlers that are started one after the other and then wait for the database at the same time. The
+ * statements of all views have to reach the database in the order of the views, as if each handler had ended before the next began.
+ */
+export interface Views<Tx> {
+  /** The transaction for the next handler. */
+  next(): View<Tx>
+  /** Resolves when all statements have their answers; undefined if that is now. */
+  answered(): Promise<void> | undefined
+  /** The view that wanted to send a statement after a later one had sent some: nothing is sent any more, and nothing may be committed. */
+  readonly disordered: View<Tx> | undefined
+}
+
+/** A transaction as one of several handlers has it. */
+export interface View<Tx> {
+  readonly tx: Tx
+  /** How many statements were sent through it. */
+  readonly sent: number
+  /** Whether the handler used something that sends statements unseen. */
+  readonly untracked: boolean
+}
+
+/**
  * How a store reaches the user's pool or ORM. One per driver or ORM; the conformance suite in `hapax/testing` says what
  * one has to do. `Tx` is what handlers receive; `Own` is what the user's own transactions look like.
  *
@@ -111,6 +133,8 @@ export interface Connection<Tx, Own = Tx> {
    * that `tx` is none. Statements of the user's may come in between, also ROLLBACK and whatever the next owner of a pooled client does.
    */
   enter(tx: Tx | Own): EnteredExecutor
+  /** Views of a transaction of hapax's. Absent where what a handler sends cannot be seen: its handlers run one after the other. */
+  views?(tx: Tx): Views<Tx> | undefined
   /** How many bytes the client and the server take as the values of one statement, as far as that is known. */
   mostBytes(tx: Tx | Own): number
   /**

@@ -1,6 +1,7 @@
 import type { ErrorRecord, Interrupt, Isolation } from '../base/index.ts'
 import type { StoredMessage } from '../message/index.ts'
 import type { Audit, Finding, StoreAdmin, StoreFailed, StoreKeys, StoreSent } from './admin.ts'
+import type { Views } from './connection.ts'
 import type { StoreNews } from './news.ts'
 import type {
   Deliveries,
@@ -173,6 +174,8 @@ export interface Unit<Tx> {
   readonly claimed: ReadonlyMap<string, InboxRow>
   /** Rejects unless the transaction is still the one that was opened, and healthy. */
   check(): Promise<void>
+  /** Views of the transaction for handlers that overlap; absent where the connection has none. */
+  readonly views?: (() => Views<Tx> | undefined) | undefined
   /** How large a message may be that is written in this transaction, as far as that is known; see `Connection.mostBytes`. */
   mostBytes(): number
 }

@@ -46,8 +46,9 @@ export interface UnitSettings {
   readonly timeoutMs: number
   readonly lockTimeoutMs: number
   readonly isolation: Isolation | undefined
-  /** Whether the handlers of a group are called at the same time. */
-  readonly together: boolean
+  /** Whether the handlers of a group are called at the same time; undefined: where that makes no difference to the database. */
+  readonly together: boolean | undefined
+  readonly order: 'none' | 'wait' | 'skip'
 }
 
 /** How a transaction with handlers ended, when the database could be reached. */
@@ -89,6 +90,10 @@ export interface Scope<Tx> {
   readonly logger: Logger
   /** Whether the handlers are called at the same time. */
   readonly together: boolean
+  /** Whether the messages of a key take effect in their order. */
+  readonly ordered: boolean
+  /** Views of the transaction, if handlers may overlap. */
+  readonly views: Unit<Tx>['views'] | undefined
 }
 
 const MAX_CONFLICTS = 20
@@ -115,6 +120,8 @@ export class Attempt<Tx, T> {
   #conflicts = 0
   readonly #mostConflicts: number
   #handlersMs = 0
+  /** Handlers do not overlap. */
+  #inTurn: boolean
   #stale = false
   readonly #startedAt: number
 
@@ -124,6 +131,7 @@ export class Attempt<Tx, T> {
     this.#startedAt = engine.clock.monotonic()
     this.#plan = plan
     this.#mostConflicts = plan.mostConflicts ?? MAX_CONFLICTS
+    this.#inTurn = settings.together !== undefined
     this.#phases = {
       openingMs: settings.lockTimeoutMs + GRACE_MS,
       handlerMs: settings.timeoutMs,
@@ -202,11 +210,24 @@ export class Attempt<Tx, T> {
     }
   }
 
-  #scope({ tx }: Unit<Tx>, deadline: Deadline, buffer: OpenBuffer<Tx>): Scope<Tx> {
-    return { tx, buffer, deadline, logger: this.#engine.logger.forHandlers, together: this.#settings.together }
+  #scope({ tx, views }: Unit<Tx>, deadline: Deadline, buffer: OpenBuffer<Tx>): Scope<Tx> {
+    const { together, order } = this.#settings
+    return {
+      tx,
+      buffer,
+      deadline,
+      logger: this.#engine.logger.forHandlers,
+      together: together === true,
+      ordered: order !== 'none',
+      views: this.#inTurn ? undefined : views,
+    }
   }
 
   #judge(error: unknown, token: string, progress: Progress<Tx>): Attempted<T> | 'again' {
+    if (error === OUT_OF_TURN) {
+      this.#inTurn = true
+      return 'again'
+    }
     if (error === progress.thrown && !isDoomed(error)) return this.#failed(error, token)
     if (!isHapaxError(error)) {
       if (progress.called) return this.#failed(error, token)
@@ -258,6 +279,9 @@ export class Attempt<Tx, T> {
     )
   }
 }
+
+/** Handlers that overlapped have sent their statements in another order than they would have one after the other: nothing may stay. */
+export const OUT_OF_TURN: Error = new Error('statements of a group out of turn')
 
 interface Progress<Tx> {
   called: boolean

@@ -6,6 +6,7 @@ export {
   GRACE_MS,
   insist,
   type Opened,
+  OUT_OF_TURN,
   type Plan,
   persist,
   type Scope,

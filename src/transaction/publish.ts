@@ -1,6 +1,6 @@
 import type { Clock, EventHub } from '../base/index.ts'
-import { asError, expected, HapaxError, messageOf, object, transactionClosed, Watched } from '../base/index.ts'
-import type { Entered, LocalResult, LocalRow, Published, Store, Unit, Writes } from '../contracts/index.ts'
+import { asError, expected, HapaxError, messageOf, object, transactionClosed } from '../base/index.ts'
+import type { Entered, LocalRow, Published, Store, Unit, Writes } from '../contracts/index.ts'
 import {
   type Draft,
   decode,
@@ -20,53 +20,14 @@ import {
 import { type Cause, withCause } from './cause.ts'
 import { type Committed, committedLocal, committedOutbox } from './committed.ts'
 import { checkPublish } from './publish-options.ts'
-
-/** A message ready to be written. */
-interface Prepared {
-  readonly message: StoredMessage
-  readonly relay: string
-  readonly delayMs: number
-}
-
-/** Messages that were published inside a transaction of hapax and are not written yet. They are written last, in one statement. */
-class Waiting {
-  readonly unit: Pick<Unit<unknown>, 'mostBytes'>
-  readonly waiting: Prepared[] = []
-  readonly written: Prepared[] = []
-  /** Undefined: nothing was published. */
-  watched: Watching | undefined
-  /** Local messages as they were written, and what became of them. */
-  readonly local: { readonly rows: readonly LocalRow[]; readonly results: readonly LocalResult[] }[] = []
-  running = 0
-  /** The transaction has settled, or is about to: what comes now would be lost. */
-  closed = false
-
-  constructor(unit: Pick<Unit<unknown>, 'mostBytes'>) {
-    this.unit = unit
-  }
-
-  /** A publish that is never awaited must not end the process: its failure is reported when the handler has returned. */
-  watch<T>(publishing: Promise<T>): Promise<T> {
-    this.watched ??= { failed: [], telling: new Set() }
-    const { failed, telling } = this.watched
-    const watched = new Watched(publishing)
-    const told: Promise<unknown> = publishing.catch(() => failed.push(watched)).finally(() => telling.delete(told))
-    telling.add(told)
-    return watched
-  }
-}
-
-/** What becomes of the publishes of a transaction. */
-interface Watching {
-  readonly failed: Watched<unknown>[]
-  /** Those that have not reported yet how they ended. */
-  readonly telling: Set<Promise<unknown>>
-}
+import { mayOvertake, type Prepared, placeOf, Waiting, type Watching } from './waiting.ts'
 
 const NO_WRITES: Writes = {}
 
 /** The publishes of one transaction of hapax. */
 export interface OpenBuffer<Tx> {
+  /** The publishes of the next of several handlers that overlap. They are written in the order of the handlers. */
+  slot(view: Tx): Pick<OpenBuffer<Tx>, 'publish'>
   publish<In>(type: MessageType<In, unknown>, data: In, options?: PublishOptions, cause?: Cause): Promise<Published>
   /** Called last in the body: writes what has to be written before the commit, returns what goes with it. */
   flush(unit: Unit<Tx>): Writes | Promise<Writes>
@@ -98,6 +59,8 @@ export interface PublisherOptions<Tx, Own> {
 export class Publisher<Tx, Own> {
   readonly #options: PublisherOptions<Tx, Own>
   readonly #buffers = new WeakMap<object, Waiting>()
+  /** The places of views among those of their transaction. */
+  readonly #places = new WeakMap<object, number>()
 
   constructor(options: PublisherOptions<Tx, Own>) {
     this.#options = options
@@ -121,16 +84,13 @@ export class Publisher<Tx, Own> {
   open(unit: Pick<Unit<Tx>, 'tx' | 'mostBytes'>): OpenBuffer<Tx> {
     const { tx } = unit
     const buffer = new Waiting(unit)
-    if (isObject(tx)) this.#buffers.set(tx, buffer)
     return {
-      publish: (type, data, options = {}, cause) =>
-        buffer.watch(
-          this.#one(tx, buffer, () => {
-            // Checked before it is merged: the merged object would hide that this is not one.
-            object('options of publish', options)
-            return messageType(type).of(data, withCause(cause, options))
-          }),
-        ),
+      publish: this.#publishing(tx, buffer),
+      slot: (view) => {
+        buffer.slots += 1
+        if (isObject(view)) this.#places.set(view, buffer.slots)
+        return { publish: this.#publishing(view, buffer) }
+      },
       flush: (last) => (buffer.watched === undefined ? NO_WRITES : this.#flush(last, buffer, buffer.watched)),
       committed: () => this.#committed(buffer),
       close: () => {
@@ -138,6 +98,22 @@ export class Publisher<Tx, Own> {
         if (isObject(tx)) this.#buffers.delete(tx)
       },
     }
+  }
+
+  #publishing(tx: Tx, buffer: Waiting): OpenBuffer<Tx>['publish'] {
+    if (isObject(tx)) this.#buffers.set(tx, buffer)
+    return (type, data, options = {}, cause) =>
+      buffer.watch(
+        this.#one(tx, buffer, () => {
+          // Checked before it is merged: the merged object would hide that this is not one.
+          object('options of publish', options)
+          return messageType(type).of(data, withCause(cause, options))
+        }),
+      )
+  }
+
+  #placeOf(tx: Tx | Own): number {
+    return (isObject(tx) && this.#places.get(tx)) || 0
   }
 
   #bufferOf(tx: Tx | Own): Waiting | undefined {
@@ -179,7 +155,8 @@ export class Publisher<Tx, Own> {
       // Only an id of the publisher's own can be a duplicate, and only the insert can tell.
       const tell = this.#options.delivery === 'local' && drafts.some(({ options }) => options.id !== undefined)
       if (!tell && !drafts.some(({ options }) => options.now)) {
-        for (const each of prepared) buffer.waiting.push(each)
+        const place = this.#placeOf(tx)
+        for (const each of prepared) buffer.waiting.push(place === 0 ? each : { ...each, place })
         return prepared.map(({ message }) => ({ id: message.id }))
       }
       const answers = await this.#writeNow(tx, buffer, prepared)
@@ -196,7 +173,9 @@ export class Publisher<Tx, Own> {
    * outbox would have it twice, so there it is an error.
    */
   async #writeNow(tx: Tx | Own, buffer: Waiting, prepared: readonly Prepared[]): Promise<readonly Published[]> {
-    const overtaken = buffer.waiting.filter((each) => prepared.some((now) => mayOvertake(now, each)))
+    const place = this.#placeOf(tx)
+    const before = buffer.waiting.filter((each) => placeOf(each) <= place)
+    const overtaken = before.filter((each) => prepared.some((now) => mayOvertake(now, each)))
     const [first] = overtaken
     if (first !== undefined && this.#options.delivery === 'relay') throw overtakes(first)
     const answers = await this.#write(this.#options.store.transactions.enter(tx), [...overtaken, ...prepared], buffer)
@@ -208,6 +187,7 @@ export class Publisher<Tx, Own> {
     if (telling.size > 0) await Promise.all(telling)
     if (failed.some(({ seen }) => !seen)) throw unawaited('did not wait for a publish, which failed')
     const prepared = buffer.waiting.splice(0)
+    if (buffer.slots > 0) prepared.sort((a, b) => placeOf(a) - placeOf(b))
     for (const each of prepared) buffer.written.push(each)
     if (prepared.length === 0) return {}
     if (this.#options.delivery === 'relay') return { outbox: prepared }
@@ -345,10 +325,6 @@ function assertFits(transaction: Pick<Unit<unknown>, 'mostBytes'>, { type, data,
 
 /** Room for the statement and for source, id, type and key. */
 const COLUMNS_BYTES = 32 * 1024
-
-function mayOvertake(now: Prepared, waiting: Prepared): boolean {
-  return now.message.key !== null && now.message.key === waiting.message.key && now.relay === waiting.relay
-}
 
 function overtakes({ message: { key } }: Prepared): HapaxError {
   const what = `an earlier publish of the key ${key} is written last, and would be overtaken: publish that one with now as well`

@@ -56,6 +56,8 @@ export const scenarios: readonly Scenario[] = [
   scenario('first delivery', {}),
   scenario('first delivery, local publish', { delivery: 'local' }),
   scenario('group of 5', { messages: 5, options: { group: { size: 5 } } }),
+  // The first three show that handlers may overlap; with a concurrency of 1 they never do.
+  scenario('group of 6, the last three overlap', { messages: 6, options: { group: { size: 6 }, concurrency: 2 } }),
   scenario('group of 3, one fails', {
     messages: 3,
     options: { group: { size: 3 } },

@@ -14,8 +14,13 @@ const TRIES = 3
 /** Every single point, instead of one of every second case; the seed says which. */
 const FULL = process.env['HAPAX_TEST_SWEEP'] === 'full'
 
-/** One that commits at once, one that works in a group, and one that goes through the inbox. */
-const IN_TEST = ['first delivery', 'group of 3, one fails', 'retry fails, then succeeds']
+/** One that commits at once, two that work in a group, and one that goes through the inbox. */
+const IN_TEST = [
+  'first delivery',
+  'group of 3, one fails',
+  'group of 6, the last three overlap',
+  'retry fails, then succeeds',
+]
 const chosenScenarios = inThisRun(scenarios, ({ name }) => IN_TEST.includes(name))
 
 interface Swept {

@@ -44,6 +44,7 @@ import type { PgClient, PgPool, PgPoolClient, PgResult, PgTx } from './pg.ts'
 import { isStalePlan, PreparedNames } from './prepared.ts'
 import { type Answer, asAnswer, send } from './send.ts'
 import { PgTransaction } from './transaction.ts'
+import { PgView, PgViews } from './views.ts'
 
 /** Where the connections come from. */
 export interface PgPools<Client extends PgPoolClient> {
@@ -126,20 +127,27 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
 
   enter(tx: PgTx<Client> | PgClient): EnteredExecutor {
     const leave = (): void => {}
-    if (tx instanceof PgTransaction) {
-      const { watch } = tx
+    const view = tx instanceof PgView ? tx : undefined
+    const whole = view?.transaction ?? tx
+    if (whole instanceof PgTransaction) {
+      const { watch } = whole
       watch.assertOpen()
       const query: Executor['query'] = async (text, params) => {
         await watch.idle()
         // It may have settled in the meantime, and its client may serve another transaction.
         watch.assertOpen()
-        return this.#one(tx.raw, text, params)
+        view?.sending()
+        return this.#one(whole.raw, text, params)
       }
       return { own: false, checks: true, query, leave }
     }
     if (typeof tx?.query !== 'function') throw notInTransaction(describe(tx))
     const query: Executor['query'] = async (text, params) => asAnswer(await tx.query(text, params))
     return { own: true, checks: false, query, leave }
+  }
+
+  views(tx: PgTx<Client>): PgViews<Client> | undefined {
+    return tx instanceof PgTransaction ? new PgViews(tx) : undefined
   }
 
   mostBytes(): number {

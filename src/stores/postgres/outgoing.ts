@@ -24,7 +24,7 @@ export class Outgoing {
   send(text: string, params: readonly unknown[] | undefined): Promise<PgResult> {
     // Without values a text may hold several statements, and a client may get something else than a text: `pg` knows what to do.
     if (this.#kit === undefined || typeof text !== 'string' || params === undefined || params.length === 0) {
-      if (!this.#busy && this.#waiting.length === 0) return this.#client.query(text, params)
+      if (!this.#busy && this.#waiting.length === 0) return this.#alone(text, params)
       return this.#departing((resolve, reject) => ({
         send: () => this.#client.query(text, params).then(resolve, reject),
       }))
@@ -34,6 +34,16 @@ export class Outgoing {
       const name = this.#names.ofRepeated(this.#client, text)
       return new HandlerStatement(kit, name, text, params.map(kit.mapValue), resolve, reject)
     })
+  }
+
+  /** Sends at once; what comes while it is under way waits here, because `pg` warns of a client that is busy. */
+  #alone(text: string, params: readonly unknown[] | undefined): Promise<PgResult> {
+    const answer = this.#client.query(text, params)
+    if (!(answer instanceof Promise)) return answer
+    this.#busy = true
+    const next = (): void => process.nextTick(() => this.#next())
+    answer.then(next, next)
+    return answer
   }
 
   /** Sends what has come so far: the client is about to be used for something else, which `pg` puts behind it. */

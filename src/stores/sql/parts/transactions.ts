@@ -24,6 +24,7 @@ import type {
   Unit,
   UnitEnd,
   UnitOptions,
+  Views,
   Writes,
 } from '../../../contracts/index.ts'
 import { compareSeq } from '../../../message/index.ts'
@@ -155,7 +156,8 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
   ): Unit<Tx> | Promise<Unit<Tx>> {
     const check = (): Promise<void> => this.#check(executor)
     const mostBytes = (): number => this.#connection.mostBytes(tx)
-    const unit = { tx, check, mostBytes, existing: NO_RECEIPTS, present: NO_SEQS, claimed: NO_ROWS }
+    const views = (): Views<Tx> | undefined => this.#connection.views?.(tx)
+    const unit = { tx, check, views, mostBytes, existing: NO_RECEIPTS, present: NO_SEQS, claimed: NO_ROWS }
     if (opening.kind === 'plain') return unit
     if (opening.kind !== 'take') return this.#unitOfRows(unit, executor, opening, answers, isolation)
     const taken = this.#dialect.receipts.taken(answers, opening.token, opening.messages)

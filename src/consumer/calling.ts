@@ -1,0 +1,145 @@
+// How the handlers of a group are called: in turn, overlapping, or together.
+
+import { present } from '../base/index.ts'
+import type { Item, PublishInHandler, View } from '../contracts/index.ts'
+import type { Message } from '../message/index.ts'
+import { causeOf, type Scope } from '../transaction/index.ts'
+import type { Content, HandlerOfMany, Job, OneHandler, Registered } from './handlers.ts'
+import { callOverlapping, type Step } from './overlapping.ts'
+
+/** Calls the handlers in turn, overlapping, or together. A handler of many is called once, at the place of its first message. */
+export async function callHandlers<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promise<void> {
+  if (scope.together && jobs.length > 1) return callTogether(jobs, scope)
+  const views = jobs.length > 1 ? scope.views?.() : undefined
+  if (views !== undefined) return callOverlapping(steps(jobs, scope), views)
+  const called = new Set<Registered<Tx>>()
+  for (const job of jobs) {
+    const { handler } = job
+    if (handler.kind === 'one') {
+      const content = job.content()
+      await callOne(handler, job, content instanceof Promise ? await content : content, scope)
+    } else if (handler.kind === 'many' && !called.has(handler)) {
+      called.add(handler)
+      await callMany(
+        handler,
+        jobs.filter((each) => each.handler === handler),
+        scope,
+      )
+    }
+  }
+}
+
+function steps<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): readonly Step<Tx>[] {
+  const found: Step<Tx>[] = []
+  const called = new Set<Registered<Tx>>()
+  for (const job of jobs) {
+    const { handler } = job
+    if (handler.kind === 'one') found.push(new OneStep(handler, job, scope))
+    else if (handler.kind === 'many' && !called.has(handler)) {
+      called.add(handler)
+      const many = jobs.filter((each) => each.handler === handler)
+      const call = (view: View<Tx>): unknown => callMany(handler, many, inView(scope, view))
+      found.push({ handler, apart: true, key: null, prepare: () => undefined, call })
+    }
+  }
+  return found
+}
+
+/** One message for its handler. */
+class OneStep<Tx> implements Step<Tx> {
+  readonly handler: OneHandler<Tx>
+  readonly apart = false
+  readonly #job: Job<Tx>
+  readonly #scope: Scope<Tx>
+  #content: Content | undefined
+
+  constructor(handler: OneHandler<Tx>, job: Job<Tx>, scope: Scope<Tx>) {
+    this.handler = handler
+    this.#job = job
+    this.#scope = scope
+  }
+
+  get key(): string | null {
+    return this.#scope.ordered ? this.#job.stored.key : null
+  }
+
+  prepare(): Promise<void> | undefined {
+    const content = this.#job.content()
+    if (!(content instanceof Promise)) {
+      this.#content = content
+      return undefined
+    }
+    return content.then((awaited) => {
+      this.#content = awaited
+    })
+  }
+
+  call(view: View<Tx>): unknown {
+    return callOne(
+      this.handler,
+      this.#job,
+      present(this.#content, 'the content of a message'),
+      inView(this.#scope, view),
+    )
+  }
+}
+
+function inView<Tx>({ buffer, deadline, logger }: Scope<Tx>, { tx }: View<Tx>): CallScope<Tx> {
+  return { tx, deadline, logger, buffer: buffer.slot(tx) }
+}
+
+/** Calls all handlers of a group at the same time, on its one transaction. */
+async function callTogether<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promise<void> {
+  const many = new Set(jobs.map((job) => job.handler).filter((handler) => handler.kind === 'many'))
+  const ones = jobs.filter((job) => job.handler.kind === 'one')
+  // Waits for all, also when one fails: none may still use the transaction while it is rolled back.
+  const ended = await Promise.allSettled([
+    ...ones.map((job) => callHandlers([job], scope)),
+    ...[...many].map((handler) =>
+      callHandlers(
+        jobs.filter((job) => job.handler === handler),
+        { ...scope, together: false },
+      ),
+    ),
+  ])
+  const failed = ended.find((each) => each.status === 'rejected')
+  if (failed !== undefined) throw failed.reason
+}
+
+/** What one call needs of its scope. */
+type CallScope<Tx> = Pick<Scope<Tx>, 'tx' | 'deadline' | 'logger'> & Publishing<Tx>
+
+interface Publishing<Tx> {
+  readonly buffer: Pick<Scope<Tx>['buffer'], 'publish'>
+}
+
+/** A `publish` that names this message as the cause. */
+export function publishFor<Tx>(message: Message, { buffer }: Publishing<Tx>): PublishInHandler {
+  return (type, data, options) => buffer.publish(type, data, options, causeOf(message))
+}
+
+function callOne<Tx>(
+  { call }: OneHandler<Tx>,
+  job: Job<Tx>,
+  { message, data }: Content,
+  scope: CallScope<Tx>,
+): unknown {
+  const { tx, deadline, logger } = scope
+  const publish = publishFor(message, scope)
+  return call(data, { tx, message, publish, signal: deadline.signal, attempt: job.attempt, logger })
+}
+
+async function callMany<Tx>(
+  { call }: HandlerOfMany<Tx>,
+  jobs: readonly Job<Tx>[],
+  scope: CallScope<Tx>,
+): Promise<void> {
+  const { tx, buffer, deadline, logger } = scope
+  const items: Item<unknown>[] = []
+  for (const job of jobs) {
+    const { message, data } = await job.content()
+    items.push({ message, data, publish: publishFor(message, scope) })
+  }
+  const publish: PublishInHandler = (type, data, options) => buffer.publish(type, data, options)
+  await call(items, { tx, publish, signal: deadline.signal, logger })
+}

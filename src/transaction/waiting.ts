@@ -1,0 +1,60 @@
+// What handlers have published and what is not written yet.
+
+import { Watched } from '../base/index.ts'
+import type { LocalResult, LocalRow, Unit } from '../contracts/index.ts'
+import type { StoredMessage } from '../message/index.ts'
+
+/** A message ready to be written. */
+export interface Prepared {
+  readonly message: StoredMessage
+  readonly relay: string
+  readonly delayMs: number
+  /** Where it stands among what waits. @default 0 */
+  readonly place?: number
+}
+
+/** Messages that were published inside a transaction of hapax and are not written yet. They are written last, in one statement. */
+export class Waiting {
+  readonly unit: Pick<Unit<unknown>, 'mostBytes'>
+  readonly waiting: Prepared[] = []
+  readonly written: Prepared[] = []
+  /** Undefined: nothing was published. */
+  watched: Watching | undefined
+  /** Local messages as they were written, and what became of them. */
+  readonly local: { readonly rows: readonly LocalRow[]; readonly results: readonly LocalResult[] }[] = []
+  running = 0
+  slots = 0
+  /** The transaction has settled, or is about to: what comes now would be lost. */
+  closed = false
+
+  constructor(unit: Pick<Unit<unknown>, 'mostBytes'>) {
+    this.unit = unit
+  }
+
+  /** A publish that is never awaited must not end the process: its failure is reported when the handler has returned. */
+  watch<T>(publishing: Promise<T>): Promise<T> {
+    this.watched ??= { failed: [], telling: new Set() }
+    const { failed, telling } = this.watched
+    const watched = new Watched(publishing)
+    const told: Promise<unknown> = publishing.catch(() => failed.push(watched)).finally(() => telling.delete(told))
+    telling.add(told)
+    return watched
+  }
+}
+
+/** What becomes of the publishes of a transaction. */
+export interface Watching {
+  readonly failed: Watched<unknown>[]
+  /** Those that have not reported yet how they ended. */
+  readonly telling: Set<Promise<unknown>>
+}
+
+/** Where a message stands among what waits. */
+export function placeOf({ place = 0 }: Prepared): number {
+  return place
+}
+
+/** Whether a message would overtake one that waits. */
+export function mayOvertake(now: Prepared, waiting: Prepared): boolean {
+  return now.message.key !== null && now.message.key === waiting.message.key && now.relay === waiting.relay
+}
