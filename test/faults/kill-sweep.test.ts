@@ -69,8 +69,11 @@ describe.each(durableStores())('%s: kill sweep', (store) => {
 /** Where a process can be killed, from two clean runs: what only one of them met was a look into an inbox not due yet. */
 async function pointsOf(checker: Checker, scenario: Scenario): Promise<readonly string[]> {
   const [first, second] = await Promise.all([cleanRun(checker, scenario, 'one'), cleanRun(checker, scenario, 'two')])
-  return first.filter((point) => second.includes(point))
+  return first.filter((point) => second.includes(point) && !OF_A_CONNECTION.test(point))
 }
+
+/** Comes with each new connection. How many are opened depends on what happens at the same time. */
+const OF_A_CONNECTION = /current_setting\('client_encoding'\)/
 
 async function cleanRun({ place }: Checker, { name }: Scenario, run: string): Promise<readonly string[]> {
   const child = start({ kind: 'run', place, scenario: name, run: `${letters(name)}-${run}` })
