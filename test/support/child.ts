@@ -16,11 +16,17 @@ export class Child<Said> {
   #over = false
   #look = (): void => {}
 
-  /** A process that hangs is killed with SIGABRT at its deadline. `execPath` is the Node.js that runs it. */
-  constructor(program: URL, job: unknown, deadlineMs = 60_000, execPath = process.execPath) {
+  /** A process that hangs is killed with SIGABRT at its deadline. `execPath` is the Node.js that runs it, with these flags. */
+  constructor(
+    program: URL,
+    job: unknown,
+    deadlineMs = 60_000,
+    execPath = process.execPath,
+    flags: readonly string[] = [],
+  ) {
     this.#process = fork(program, [JSON.stringify(job)], {
       execPath,
-      execArgv: ['--conditions=hapax-source'],
+      execArgv: ['--conditions=hapax-source', ...flags],
       stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
       timeout: deadlineMs,
       killSignal: 'SIGABRT',
