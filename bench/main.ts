@@ -7,16 +7,19 @@ import { services } from '../scripts/services/all.ts'
 import { type ServerName, serverVariables } from '../test/support/servers.ts'
 import { machine } from './machine.ts'
 import { progress, takeLines } from './measure.ts'
+import { writePage } from './page/write.ts'
 import { benchFor, type Choice, choose } from './part.ts'
 import { parts } from './parts.ts'
 import { mergeResults, type PartResult, type Results, readResults, writeResults } from './results.ts'
 
-const HELP = `npm run bench                     everything, at full size: more than an hour; updates bench/results.json
+const HELP = `npm run bench                     everything, at full size: more than an hour; updates docs/performance.md
 npm run bench -- --quick          everything at small sizes: three minutes on two quiet cores
 npm run bench -- peers growth/cleanup   some parts, or sections of them
 
   --quick       fewer rounds and messages; no tables of millions
-  --save        updates bench/results.json with the parts that ran; the default where everything runs at full size
+  --save        updates bench/results.json and docs/performance.md with the parts that ran; the default where everything
+                runs at full size
+  --draw        only makes docs/performance.md and its picture again
   --json FILE   writes the results of this run to a file
   --help
 
@@ -26,6 +29,7 @@ ${parts.map(({ name, about, sections }) => `  ${name.padEnd(11)} ${about}${secti
 const OPTIONS = {
   quick: { type: 'boolean', default: false },
   save: { type: 'boolean', default: false },
+  draw: { type: 'boolean', default: false },
   json: { type: 'string' },
   help: { type: 'boolean', default: false },
 } as const
@@ -39,6 +43,7 @@ async function main(): Promise<number> {
       console.log(HELP)
       return 0
     }
+    if (values.draw) return draw()
     const choices = choose(parts, positionals)
     const needed = new Set(choices.flatMap(({ part }) => part.needs))
     if (process.env['HAPAX_BENCH_SERVERS'] === undefined && needed.size > 0) return await withServers([...needed])
@@ -115,4 +120,12 @@ function commitOf(): string {
 function save(results: Results): void {
   const order = parts.map(({ name }) => name)
   writeResults(mergeResults(readResults(), results, order))
+  draw()
+}
+
+function draw(): number {
+  const results = readResults()
+  if (results === undefined) throw new Error('expected bench/results.json to exist')
+  writePage(results)
+  return 0
 }

@@ -77,7 +77,7 @@ export function metAim({ aim, ratio, hapax }: Line): boolean {
 
 export function aimText({ aim, unit }: Line): string {
   if (aim === undefined) return ''
-  const [sign, bound] = aim.least === undefined ? ['<=', aim.most ?? 0] : ['>=', aim.least]
+  const [sign, bound] = aim.least === undefined ? ['≤', aim.most ?? 0] : ['≥', aim.least]
   return `${sign} ${aim.of === 'hapax' ? figureText(bound, unit) : bound}`
 }
 

@@ -1,6 +1,10 @@
 import { describe, expect, it } from 'vitest'
+import { picture } from '../../bench/page/picture.ts'
+import { sections, withSections } from '../../bench/page/tables.ts'
 import { benchFor, choose, type Part } from '../../bench/part.ts'
 import { parts } from '../../bench/parts.ts'
+import { readResults } from '../../bench/results.ts'
+import { read } from '../support/pages.ts'
 
 describe('parts of the benchmark', () => {
   it('are all chosen where none is named', () => {
@@ -32,3 +36,17 @@ function wanted(words: readonly string[]): readonly string[] {
   const bench = benchFor(choice, true, () => '')
   return (choice.part.sections ?? []).filter((section) => bench.wants(section))
 }
+
+describe('docs/performance.md', () => {
+  const results = readResults()
+  if (results === undefined) throw new Error('expected bench/results.json to exist')
+
+  it('shows what bench/results.json and the budgets say: `npm run bench -- --draw` makes it again', () => {
+    const page = read('docs/performance.md')
+    expect(page).toBe(withSections(page, sections(results)))
+  })
+
+  it('has the picture of bench/results.json', () => {
+    expect(read('docs/performance.svg')).toBe(picture(results))
+  })
+})
