@@ -8,6 +8,7 @@ import { peers } from './peers.ts'
 import { postgres } from './postgres.ts'
 import { rabbitmq } from './rabbitmq.ts'
 import { redis } from './redis.ts'
+import { relays } from './relays.ts'
 import { sqlite } from './sqlite.ts'
 
 /** Every part, in the order of the report. A new part is a file with a `Part`, and one line here. */
@@ -20,6 +21,7 @@ export const parts: readonly Part[] = [
   sqlite,
   redis,
   rabbitmq,
+  relays,
   growth,
   growthMysql,
   growthSqlite,

@@ -1,26 +1,20 @@
 import amqp from 'amqplib'
-import { type Consumer, createHapax, defineMessage, type Hapax, silentLogger } from 'hapax'
+import { type Consumer, createHapax, type Hapax, silentLogger } from 'hapax'
 import { type PgTx, postgres } from 'hapax/postgres'
 import { rabbitmq as rabbitmqBroker } from 'hapax/rabbitmq'
 import pg from 'pg'
 import { heading, report, sideBySide, type Taken, type Timed } from './measure.ts'
 import type { Bench, Part } from './part.ts'
+import { bodies, filledOutbox, idOf, OrderPlaced, relaying, TIME, windowed } from './relay.ts'
 
 const SCHEMA = 'bench_rabbitmq'
 /** How many messages hapax has under way at most; the bare client gets the same. */
 const WINDOW = 2_000
 const TYPES = ['quorum', 'classic'] as const
 
-interface Order {
-  readonly n: number
-  readonly text: string
-}
-
-const OrderPlaced = defineMessage<Order>('order.placed')
-
 export const rabbitmq: Part = {
   name: 'rabbitmq',
-  about: 'outbox to exchange / bare amqplib; queue to effect in groups / one by one',
+  about: 'outbox to exchange / a relay by hand, bare amqplib; queue to effect in groups / one by one',
   needs: ['postgres', 'rabbitmq'],
   sections: TYPES,
   async run(bench) {
@@ -85,111 +79,114 @@ async function freshQueue({ channel, names }: Rig, type: string): Promise<string
   return name
 }
 
-function order(n: number): Order {
-  return { n, text: 'x'.repeat(150) }
-}
-
 /**
- * From the outbox to the exchange, every message confirmed, beside the bare client with the same bytes, headers and window. Both
- * are connected and have sent something before.
+ * From the outbox to the exchange, every message confirmed, beside the bare client with the same bytes, headers and window, and beside
+ * a relay written by hand. All are connected and have sent something before.
  */
 async function publishing(rig: Rig, type: string): Promise<void> {
-  const { channel, count, rounds } = rig
-  let relay: RunningRelay
+  const { channel, count, rounds, rabbit } = rig
+  const relayed = relaying(
+    rig,
+    () => rabbit.exchange(SCHEMA),
+    () => arrived(rig, count + 1),
+  )
   const outbox: Timed = {
-    async before() {
+    ...relayed,
+    async before(round) {
       await freshQueue(rig, type)
-      relay = await startRelay(rig)
-    },
-    run: () => relay.send(),
-    async after() {
-      await relay.stop()
-      await arrived(rig, count + 1)
+      await relayed.before(round)
     },
   }
-  let bodies: Buffer[] = []
+  let client: pg.PoolClient
+  const byHand: Timed = {
+    async before() {
+      await freshQueue(rig, type)
+      client = await filledOutbox(rig)
+    },
+    async run() {
+      await client.query('commit')
+      return relayByHand(rig)
+    },
+    async after() {
+      client.release()
+      await arrived(rig, count)
+    },
+  }
+  let sent: readonly Buffer[] = []
   const bare: Timed = {
     async before() {
       await freshQueue(rig, type)
-      bodies = Array.from({ length: count }, (_, n) => Buffer.from(JSON.stringify(order(n))))
+      sent = bodies(count)
     },
-    run: () => publishBare(channel, bodies),
+    run: () => publishBare(channel, sent),
     after: () => arrived(rig, count),
   }
-  report('outbox to exchange, confirmed / bare amqplib', await sideBySide(rounds, outbox, bare), 0.85)
+  report('outbox to exchange / a relay by hand', await sideBySide(rounds, outbox, byHand), 0.95)
+  report('outbox to exchange / bare amqplib', await sideBySide(rounds, outbox, bare), 0.85)
 }
 
-interface RunningRelay {
-  /** Commits the messages, and waits until the last one is confirmed. */
-  send(): Promise<Taken>
-  stop(): Promise<void>
+function publishBare(channel: amqp.ConfirmChannel, sent: readonly Buffer[]): Promise<number> {
+  return windowed(sent.length, WINDOW, (n, confirmed) =>
+    channel.publish(SCHEMA, 'order.placed', sent[n] as Buffer, properties(idOf(n), TIME), confirmed),
+  )
 }
 
-/** A relay that has sent one message, and a transaction that is only to be committed. */
-async function startRelay({ pool, hapax, rabbit, count }: Rig): Promise<RunningRelay> {
-  const relay = rabbit.exchange(SCHEMA)
-  const worker = hapax.worker({ relay })
-  await worker.start()
-  await hapax.transaction((tx) => hapax.publish(tx, OrderPlaced, order(0)))
-  await worker.drain()
-  const last = Promise.withResolvers<number>()
-  let left = count
-  const forget = hapax.events.on('relayed', () => {
-    left -= 1
-    if (left === 0) last.resolve(performance.now())
-  })
-  const client = await pool.connect()
-  await client.query('begin')
-  for (let n = 0; n < count; n += 500) {
-    const drafts = Array.from({ length: 500 }, (_, index) => OrderPlaced.of(order(n + index)))
-    await hapax.publishMany(client, drafts)
-  }
-  return {
-    async send() {
-      const started = performance.now()
-      await client.query('commit')
-      worker.wake()
-      return { messages: count, ms: (await last.promise) - started }
-    },
-    async stop() {
-      forget()
-      client.release()
-      await worker.drain()
-      await worker.stop()
-      await relay.close()
-    },
-  }
+interface OutboxRow {
+  readonly seq: string
+  readonly type: string
+  readonly id: string
+  readonly attributes: string
+  readonly data: Buffer
 }
 
-async function publishBare(channel: amqp.ConfirmChannel, bodies: readonly Buffer[]): Promise<number> {
+/** The simplest relay that is fast: reads the next 500 rows while the last ones are under way, and deletes 500 at once. */
+async function relayByHand({ pool, channel, count }: Rig): Promise<number> {
   const done = Promise.withResolvers<void>()
-  let [next, underWay] = [0, 0]
-  const fill = (): void => {
-    while (underWay < WINDOW && next < bodies.length) {
-      underWay += 1
-      channel.publish(SCHEMA, 'order.placed', bodies[next] as Buffer, properties(next), confirmed)
-      next += 1
-    }
+  const deletes: Promise<unknown>[] = []
+  let [after, left, underWay] = ['0', count, 0]
+  let gone: string[] = []
+  let ready: readonly OutboxRow[] | undefined
+  const read = async (): Promise<void> => {
+    const text = `select seq, type, id, attributes, data from ${SCHEMA}.outbox where seq > $1 order by seq limit 500`
+    const { rows } = await pool.query<OutboxRow>(text, [after])
+    after = rows.at(-1)?.seq ?? after
+    ready = rows
+    send()
   }
-  const confirmed = (error: unknown): void => {
+  const confirmed = (seq: string, error: unknown): void => {
     if (error) {
       done.reject(error)
       return
     }
     underWay -= 1
-    if (underWay === 0 && next === bodies.length) done.resolve()
-    // As a relay does it: not for every confirm, but when half of the window is free.
-    else if (underWay <= WINDOW / 2) fill()
+    left -= 1
+    gone.push(seq)
+    if (gone.length >= 500 || left === 0) {
+      deletes.push(pool.query(`delete from ${SCHEMA}.outbox where seq = any ($1::bigint[])`, [gone]))
+      gone = []
+    }
+    if (left === 0) done.resolve()
+    else send()
   }
-  fill()
+  const send = (): void => {
+    if (ready === undefined || underWay + ready.length > WINDOW) return
+    const rows = ready
+    ready = undefined
+    if (rows.length === 500) read().catch(done.reject)
+    for (const { seq, type, id, attributes, data } of rows) {
+      underWay += 1
+      const { time } = JSON.parse(attributes)
+      channel.publish(SCHEMA, type, data, properties(id, time), (error) => confirmed(seq, error))
+    }
+  }
+  await read()
   await done.promise
-  return bodies.length
+  await Promise.all(deletes)
+  return count
 }
 
 /** What hapax sends beside the body. */
-function properties(n: number): amqp.Options.Publish {
-  const id = `019a8c3e-5b0e-7d44-9d3b-${String(n).padStart(12, '0')}`
-  const time = '2026-01-01T00:00:00.000Z'
+function properties(id: string, time: string): amqp.Options.Publish {
   const headers = {
     cloudEvents_specversion: '1.0',
     cloudEvents_id: id,
@@ -197,13 +194,8 @@ function properties(n: number): amqp.Options.Publish {
     cloudEvents_type: 'order.placed',
     cloudEvents_time: time,
   }
-  const own = {
-    messageId: id,
-    type: 'order.placed',
-    timestamp: 1_767_225_600,
-    contentType: 'application/json',
-    headers,
-  }
+  const timestamp = Math.floor(Date.parse(time) / 1_000)
+  const own = { messageId: id, type: 'order.placed', timestamp, contentType: 'application/json', headers }
   return { ...own, mandatory: true, persistent: true }
 }
 
@@ -238,8 +230,7 @@ async function consuming(rig: Rig, type: string): Promise<void> {
     async before() {
       await pool.query(`truncate ${SCHEMA}.orders`)
       await freshQueue(rig, type)
-      const bodies = Array.from({ length: count }, (_, n) => Buffer.from(JSON.stringify(order(n))))
-      await publishBare(rig.channel, bodies)
+      await publishBare(rig.channel, bodies(count))
     },
     run: () => consumed(rig, make(), count),
     async after() {

@@ -22,16 +22,32 @@ export function encodeMessage(message: OutgoingMessage, format: EventFormat): Wr
   const { attributes, headers, contentType, body } = encodeEvent(message, format)
   const written = new Map<Buffer, Buffer>()
   let bytes = OVERHEAD + body.byteLength
-  const add = (name: string, value: string): void => {
-    const [nameBytes, valueBytes] = [Buffer.from(name), Buffer.from(value)]
-    written.set(nameBytes, valueBytes)
-    bytes += nameBytes.byteLength + valueBytes.byteLength + 4
+  const add = (name: Buffer, value: Buffer): void => {
+    written.set(name, value)
+    bytes += name.byteLength + value.byteLength + 4
   }
-  add(CONTENT_TYPE, contentType)
-  for (const [name, value] of attributes) add(PREFIX + name, value)
-  for (const [name, value] of headers) if (!isOurs(name.toLowerCase())) add(name, value)
+  add(bytesOf(CONTENT_TYPE), bytesOf(contentType))
+  for (const [name, value] of attributes) {
+    add(bytesOf(PREFIX + name), REPEATED.has(name) ? bytesOf(value) : Buffer.from(value))
+  }
+  for (const [name, value] of headers) if (!isOurs(name.toLowerCase())) add(Buffer.from(name), Buffer.from(value))
   const key = message.key === undefined ? undefined : Buffer.from(message.key)
   return { key, value: asBuffer(body), headers: written, bytes: bytes + (key?.byteLength ?? 0) }
+}
+
+/** Attributes with few different values. */
+const REPEATED: ReadonlySet<string> = new Set(['specversion', 'source', 'type'])
+const known = new Map<string, Buffer>()
+const MOST_KNOWN = 1_000
+
+/** The bytes of a text that many messages have. */
+function bytesOf(text: string): Buffer {
+  const found = known.get(text)
+  if (found !== undefined) return found
+  const bytes = Buffer.from(text)
+  if (known.size >= MOST_KNOWN) known.clear()
+  known.set(text, bytes)
+  return bytes
 }
 
 /** A custom header must not replace an attribute or the content type. */

@@ -74,7 +74,7 @@ export class RedisStreamsDestination implements Destination {
     const held = new Set<string>()
     return sending.filter((each) => {
       const { key } = each.message
-      const bytes = each.encode(this.#settings)
+      const bytes = each.encode(this.#settings, this.#mostBytes)
       if (bytes <= this.#mostBytes && (key === undefined || !held.has(key))) return true
       if (bytes > this.#mostBytes) each.settle({ status: 'refused', error: tooLarge(bytes, this.#mostBytes) })
       else
@@ -178,11 +178,14 @@ class Sending {
     this.#settle(this.#index, confirmation)
   }
 
-  /** Encodes the entry and returns its size. */
-  encode({ format }: StreamSettings): number {
+  /** Encodes the entry and returns its size. The characters are counted one by one only where it might be too large. */
+  encode({ format }: StreamSettings, mostBytes: number): number {
     this.fields = encodeMessage(this.message, format)
-    this.bytes = this.fields.reduce((sum, word) => sum + Buffer.byteLength(word), 0)
-    return this.bytes
+    let bytes = 0
+    for (const word of this.fields) bytes += word.length
+    if (3 * bytes > mostBytes) bytes = this.fields.reduce((sum, word) => sum + Buffer.byteLength(word), 0)
+    this.bytes = bytes
+    return bytes
   }
 }
 

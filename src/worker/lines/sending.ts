@@ -116,7 +116,8 @@ function send(
     const over = (): void => {
       cancel()
       signal.removeEventListener('abort', late)
-      limit.abort()
+      // With a reason, because making the usual one takes longer than everything else here.
+      limit.abort(OVER)
       resolve()
     }
     if (left === 0) return over()
@@ -131,6 +132,9 @@ function send(
     }
   })
 }
+
+/** Why the signal of a call aborts that has come to its end. */
+const OVER = 'everything is answered'
 
 /** How long to wait for a confirmation. After that, the message is sent again later. */
 const CONFIRM_MS = 30_000
