@@ -27,6 +27,7 @@ const ROUNDS = 20
 const cuts = ['drop', 'swallow'] as const satisfies readonly Fault[]
 const meaning = { drop: 'before it arrives', swallow: 'before its answer arrives' }
 const Order = defineMessage<{ id: string }>('order')
+const Echo = defineMessage<{ id: string }>('echo')
 const options: ConsumerOptions = { retry: { attempts: 3, minDelayMs: 0, maxDelayMs: 0 }, lockTimeoutMs: 20_000 }
 
 /** A hapax behind a proxy, and a checker beside it. */
@@ -38,12 +39,13 @@ interface Rig extends AsyncDisposable {
   readonly attempts: Map<string, number[]>
 }
 
-async function openRig(store: DurableStore): Promise<Rig> {
+async function openRig(store: DurableStore, delivery: 'relay' | 'local' = 'relay'): Promise<Rig> {
   const checker = await makePlace(store)
   const proxy = await TcpProxy.open(store, checker.place.url)
   const hapax = createHapax({
     store: await openStore(checker.place, { url: proxy.url }),
     source: '/cut',
+    delivery,
     logger: silentLogger,
   })
   return {
@@ -104,6 +106,28 @@ describe.each(stores)('%s: the link is cut at COMMIT', (store) => {
       expect([...rig.attempts.values()]).toEqual(ids.map(() => Array(calls).fill(1)))
       for (const id of ids) expect(await consumer.handle(order(id))).toMatchObject({ status: 'duplicate' })
       await expectOnce(rig, 'first', ids)
+    })
+
+    it(`A1: what a handler publishes locally is published once, cut ${meaning[fault]}`, async () => {
+      await using rig = await openRig(store, 'local')
+      const { hapax, checker, proxy } = rig
+      const audit = hapax.consumer('audit', options).on(Echo, async ({ id }, { tx }) => {
+        await tx.query(insertEffect(checker.place, 'audit', id))
+      })
+      const calls = new Map<string, number>()
+      const first = hapax.consumer('first', options).on(Order, async ({ id }, { publish }) => {
+        const call = (calls.get(id) ?? 0) + 1
+        calls.set(id, call)
+        await publish(Echo, { id })
+        if (call === 1) proxy.arm(fault)
+      })
+      const ids = numbered('echo', ROUNDS)
+      for (const id of ids) expect(await first.handle(order(id))).toEqual({ status: 'processed', ack: true })
+      const worker = hapax.worker({ consume: [audit] })
+      await worker.start()
+      await worker.drain()
+      await worker.stop()
+      await expectOnce(rig, 'audit', ids)
     })
 
     it(`A1: a group is processed once, cut ${meaning[fault]}`, async () => {
