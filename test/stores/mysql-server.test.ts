@@ -119,26 +119,44 @@ describe('prepared statements', () => {
 })
 
 describe('round trips', () => {
-  it('of one message are two beyond the handler’s own on MariaDB, and one for each statement on MySQL', async () => {
-    const { hapax, pool } = hapaxOn()
-    const consumer = hapax.consumer('counted', { group: { size: 3 } }).on(Ping, async (_, { tx }) => {
-      await tx.query('select 1')
-    })
-    const questions = async (): Promise<number> => {
-      const [rows] = await pool.query<mysql2.RowDataPacket[]>(`show session status like 'Questions'`)
-      return Number(rows[0]?.['Value'])
-    }
-    const rounds = async (work: () => Promise<unknown>): Promise<number> => {
-      const before = await questions()
-      await work()
-      return (await questions()) - before - 1
-    }
-    // What a connection is asked once, and what stays prepared.
-    for (let n = 0; n < 4; n++) await consumer.handle(ping())
-    const beyond = (await isMariadb()) ? 2 : 8
-    expect(await rounds(() => consumer.handle(ping()))).toBe(beyond + 1)
-    expect(await rounds(() => consumer.handleMany([ping(), ping(), ping()]))).toBe(beyond + 3)
-  })
+  const ways = [
+    { pool: {}, mariadb: 2, mysql: 8 },
+    { pool: { multipleStatements: true }, mariadb: 2, mysql: 2 },
+  ]
+  it.for(ways)(
+    'of one message beyond the handler’s own, with $pool: $mariadb on MariaDB, $mysql on MySQL',
+    async (way) => {
+      const pool = mysql2.createPool({ uri: checker.place.url, connectionLimit: 1, ...way.pool })
+      onTestFinished(() => pool.end())
+      const store = mysql({ pool, control: { url: checker.place.url } })
+      const hapax = createHapax({ store, source: '/test', logger: silentLogger })
+      onTestFinished(() => hapax.close())
+      const consumer = hapax.consumer(`counted-${way.mysql}`, { group: { size: 3 } }).on(Ping, async (_, { tx }) => {
+        await tx.query('select 1')
+      })
+      let sent = 0
+      pool.on('connection', (connection) => {
+        for (const method of ['query', 'execute'] as const) {
+          const original = connection[method].bind(connection) as (...args: unknown[]) => unknown
+          const value = (...args: unknown[]): unknown => {
+            sent += 1
+            return original(...args)
+          }
+          Object.defineProperty(connection, method, { value })
+        }
+      })
+      const rounds = async (work: () => Promise<unknown>): Promise<number> => {
+        const before = sent
+        await work()
+        return sent - before
+      }
+      // What a connection is asked once, and what stays prepared.
+      for (let n = 0; n < 4; n++) await consumer.handle(ping())
+      const beyond = (await isMariadb()) ? way.mariadb : way.mysql
+      expect(await rounds(() => consumer.handle(ping()))).toBe(beyond + 1)
+      expect(await rounds(() => consumer.handleMany([ping(), ping(), ping()]))).toBe(beyond + 3)
+    },
+  )
 
   it('K14: are the same on a server that prepares no more statements', { skip: noServer !== undefined }, async () => {
     await using server = await privateServer('mysql', { args: ['--max-prepared-stmt-count=0'] })
@@ -150,6 +168,23 @@ describe('round trips', () => {
       await tx.query('select 1')
     })
     for (let n = 0; n < 5; n++) expect((await consumer.handle(ping())).status).toBe('processed')
+  })
+})
+
+describe('the error of a statement', () => {
+  it('says where the handler sent it, with and without values', async () => {
+    const { hapax } = hapaxOn()
+    async function sentHere(tx: Tx, values: readonly unknown[]): Promise<void> {
+      await tx.query(
+        'select nothing from nowhere where 1 = coalesce(?, 1)'.replace('?', values.length ? '?' : '1'),
+        values,
+      )
+    }
+    for (const values of [[], [1]]) {
+      const error = await hapax.transaction((tx) => sentHere(tx, values)).catch((thrown: Error) => thrown)
+      expect(error).toMatchObject({ errno: 1146 })
+      expect(String(error?.stack)).toMatch(/nowhere.*\n\s+at (async )?sentHere /)
+    }
   })
 })
 

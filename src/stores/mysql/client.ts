@@ -10,25 +10,40 @@ interface Callbacks {
   execute?(query: MysqlQuery, done: Done): unknown
 }
 
-/**
- * Sends a statement of hapax's own below the promises of `mysql2`, which take a stack trace each time. Those of handlers go through
- * them: their errors say where they were called.
- */
+/** What `mysql2` offers for prepared statements. */
+export interface Preparing {
+  execute(query: string | MysqlQuery, values?: readonly unknown[]): Promise<[unknown, ...unknown[]]>
+  unprepare?(query: MysqlQuery): unknown
+}
+
+/** Whether this connection can prepare at all. */
+export function canPrepare(client: object): client is Preparing {
+  return 'execute' in client && typeof client.execute === 'function'
+}
+
+/** Sends a statement below the promises of `mysql2`, which take a whole stack trace each time. */
 export function queried(client: MysqlClient, query: MysqlQuery): Promise<unknown> {
   return called(client, 'query', query) ?? client.query(query).then(([answer]) => answer)
 }
 
 /** The same for a statement that is prepared. */
-export function executed(client: MysqlClient, query: MysqlQuery): Promise<unknown> {
-  return called(client, 'execute', query) ?? queried(client, query)
+export function executed(client: Preparing, query: MysqlQuery): Promise<unknown> {
+  return called(client, 'execute', query) ?? client.execute(query).then(([answer]) => answer)
 }
 
+// Some clients wrap nothing.
 function called(client: object, how: 'query' | 'execute', query: MysqlQuery): Promise<unknown> | undefined {
   const { connection }: { connection?: Callbacks } = client
   if (typeof connection?.[how] !== 'function') return undefined
   return new Promise((resolve, reject) => {
     connection[how]?.(query, (error, answer) => (error ? reject(error) : resolve(answer)))
   })
+}
+
+/** Whether a text may have several statements: the user has set up the pool so. */
+export function takesSeveral(client: object): boolean {
+  const { connection }: { connection?: { readonly config?: { readonly multipleStatements?: unknown } } } = client
+  return connection?.config?.multipleStatements === true
 }
 
 interface Inside {

@@ -33,7 +33,7 @@ import {
   untilAcquired,
 } from '../sql/index.ts'
 import { blockOf, resultsOf, valuesOf } from './block.ts'
-import { destroy } from './client.ts'
+import { destroy, takesSeveral } from './client.ts'
 import { classify, isUnsent } from './errors.ts'
 import {
   type MysqlCallbacks,
@@ -44,7 +44,7 @@ import {
   promised,
 } from './mysql2.ts'
 import { OwnTransaction } from './own.ts'
-import { isLarge, mostBytes, send, sendBlock } from './send.ts'
+import { isLarge, mostBytes, send, sendBlock, sendSeveral } from './send.ts'
 import { knownSession, mark, sessionOf } from './session.ts'
 import { LOCK_WAIT_RESET, MYSQL_ONLY, NO_RESULT } from './statements/fragments.ts'
 import { MysqlTransaction } from './transaction.ts'
@@ -61,7 +61,10 @@ export interface MysqlPools<Client extends MysqlPoolClient> {
   close(): Promise<void>
 }
 
-/** Transactions on a pool of `mysql2`: on MariaDB two round trips around the handler's own, on MySQL one for each statement. */
+/**
+ * Transactions on a pool of `mysql2`: on MariaDB, and where a text may have several statements, two round trips around the handler's own,
+ * else one for each statement.
+ */
 export class MysqlConnection<Client extends MysqlPoolClient> implements Connection<MysqlTx<Client>, MysqlOwn> {
   readonly features: ConnectionFeatures
   readonly #pools: MysqlPools<Client>
@@ -267,9 +270,9 @@ class Run<Client extends MysqlPoolClient> {
     }
   }
 
-  /** Statements in one round trip; undefined: not here, or not these. */
+  /** Statements in one round trip; undefined: not here, or not these. A statement that fails stops the rest. */
   async #together(statements: readonly Statement[], may: 'tells' | 'stands'): Promise<readonly Result[] | undefined> {
-    if (!this.#mariadb) return undefined
+    if (!this.#mariadb) return takesSeveral(this.#client) ? sendSeveral(this.#client, statements) : undefined
     const block = blockOf(statements)
     const whole = { text: block.text, params: valuesOf(statements) }
     if (!block[may] || isLarge(this.#client, whole)) return undefined

@@ -1,8 +1,8 @@
 import type { EnteredExecutor, Param, Result } from '../../contracts/index.ts'
 import { notInTransaction } from '../sql/index.ts'
+import { canPrepare } from './client.ts'
 import { classify } from './errors.ts'
 import type { MysqlClient, MysqlQuery } from './mysql2.ts'
-import { canPrepare } from './prepared.ts'
 import { asResult, assertFits, isLarge, queryOf, sizeOfAll } from './send.ts'
 import { sessionOf } from './session.ts'
 

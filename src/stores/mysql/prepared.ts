@@ -1,15 +1,7 @@
 import { Repeated } from '../sql/index.ts'
-import { executed, queried } from './client.ts'
+import { canPrepare, executed, type Preparing, queried } from './client.ts'
 import { classify, isUnprepared } from './errors.ts'
 import type { MysqlClient, MysqlQuery } from './mysql2.ts'
-
-type Answer = Promise<[unknown, ...unknown[]]>
-
-/** What `mysql2` offers for prepared statements. */
-interface Preparing {
-  execute(query: string | MysqlQuery, values?: readonly unknown[]): Answer
-  unprepare?(query: string | MysqlQuery): unknown
-}
 
 /**
  * Texts that stay prepared on each connection. Few, because `max_prepared_stmt_count` counts those of all clients of the
@@ -20,8 +12,8 @@ const KEPT = 100
 const repeated = new Repeated(KEPT)
 
 /** Runs a prepared statement, and keeps it prepared only if its text comes again and again. */
-export function execute(client: Preparing, text: string, values: readonly unknown[]): Answer {
-  return repeated.has(text) ? client.execute(text, values) : executeOnce(client, text, values)
+export function execute(client: Preparing, query: MysqlQuery): Promise<unknown> {
+  return repeated.has(query.sql) ? executed(client, query) : executeOnce(client, query)
 }
 
 /** The same for statements of hapax, whose texts differ by the number of rows. */
@@ -32,7 +24,7 @@ const MOST_VALUES = 1_000
 /** Runs a statement of hapax, prepared if it comes again and again and the server lets it be. */
 export async function executeOwn(client: MysqlClient, query: MysqlQuery): Promise<unknown> {
   const few = (query.values?.length ?? 0) <= MOST_VALUES
-  if (!few || !own.has(query.sql)) return queried(client, query)
+  if (!few || !canPrepare(client) || !own.has(query.sql)) return queried(client, query)
   try {
     return await executed(client, query)
   } catch (error) {
@@ -41,15 +33,10 @@ export async function executeOwn(client: MysqlClient, query: MysqlQuery): Promis
   }
 }
 
-/** Whether this connection can prepare at all. */
-export function canPrepare(client: object): client is Preparing {
-  return 'execute' in client && typeof client.execute === 'function'
-}
-
 /** Runs a prepared statement that does not stay prepared. Closing it costs no round trip: the server sends no reply. */
-export async function executeOnce(client: Preparing, query: string | MysqlQuery, values?: readonly unknown[]): Answer {
+export async function executeOnce(client: Preparing, query: MysqlQuery): Promise<unknown> {
   try {
-    const answer = await client.execute(query, values)
+    const answer = await executed(client, query)
     client.unprepare?.(query)
     return answer
   } catch (error) {

@@ -1,9 +1,9 @@
 import { HapaxError } from '../../base/index.ts'
 import type { Param, Result, Statement } from '../../contracts/index.ts'
 import { fieldsOf } from '../sql/index.ts'
-import { queried } from './client.ts'
+import { canPrepare, queried } from './client.ts'
 import type { MysqlClient, MysqlQuery } from './mysql2.ts'
-import { canPrepare, executeOnce, executeOwn } from './prepared.ts'
+import { executeOnce, executeOwn } from './prepared.ts'
 import { knownSession, learn, sessionOf, typeCastOf } from './session.ts'
 import { MAX_BYTES, sizeOf } from './statements/rows.ts'
 
@@ -31,6 +31,19 @@ export async function sendBlock(client: MysqlClient, statement: Statement): Prom
     return []
   }
   return answer.map((each) => asResult(client, each))
+}
+
+/** Sends statements as one text, where that is allowed; undefined: it would be too large. */
+export async function sendSeveral(
+  client: MysqlClient,
+  statements: readonly Statement[],
+): Promise<readonly Result[] | undefined> {
+  const text = statements.map((each) => each.text).join('; ')
+  const whole = { text, params: statements.flatMap(({ params }) => params) }
+  if (isLarge(client, whole)) return undefined
+  const answer = await queried(client, queryOf(client, whole))
+  const answers: readonly unknown[] = statements.length > 1 && Array.isArray(answer) ? answer : [answer]
+  return answers.map((each) => asResult(client, each))
 }
 
 /** A statement as `mysql2` takes it, with a result that does not depend on how the pool was set up. */
@@ -67,7 +80,7 @@ export function headerOf(answer: unknown): Header {
 async function sendLarge(client: MysqlClient, query: MysqlQuery, statement: Statement): Promise<unknown> {
   await sessionOf(client)
   assertFits(client, sizeOfAll(client, statement))
-  return canPrepare(client) ? (await executeOnce(client, query))[0] : queried(client, query)
+  return canPrepare(client) ? executeOnce(client, query) : queried(client, query)
 }
 
 /** Room for what surrounds the values. */

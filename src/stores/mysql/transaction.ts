@@ -1,7 +1,8 @@
 import { transactionClosed } from '../../base/index.ts'
 import type { Executor } from '../../contracts/index.ts'
 import { TransactionWatch } from '../sql/index.ts'
-import { isBusy } from './client.ts'
+import { type Called, calledBy, tracedTo } from './called.ts'
+import { isBusy, queried } from './client.ts'
 import { doomOf } from './errors.ts'
 import type { MysqlPoolClient, MysqlResult, MysqlTx } from './mysql2.ts'
 import { execute } from './prepared.ts'
@@ -36,20 +37,27 @@ export class MysqlTransaction<Client extends MysqlPoolClient> implements MysqlTx
     params: readonly unknown[] = [],
   ): Promise<MysqlResult<Row>> {
     if (this.watch.closed) return Promise.reject(transactionClosed())
-    return this.watch.track(this.#query(text, params))
+    return this.watch.track(this.#query(text, params, calledBy(MysqlTransaction.prototype.query)))
   }
 
-  async #query<Row>(text: string, params: readonly unknown[]): Promise<MysqlResult<Row>> {
+  async #query<Row>(text: string, params: readonly unknown[], called: Called): Promise<MysqlResult<Row>> {
     this.watch.assertNotDoomed()
     if (LEAVING.test(text)) this.changed = true
     assertFits(
       this.#raw,
       params.reduce<number>((sum, param) => sum + lengthOf(param), text.length),
     )
-    // Prepared: an object as a value stays one value, and is not expanded into SQL.
-    const [rows] = await (params.length === 0 ? this.#raw.query(text) : execute(this.#raw, text, params.map(bindable)))
+    const rows = await this.#send(text, params).catch((error: unknown) => {
+      throw tracedTo(called, error)
+    })
     if (Array.isArray(rows)) return { rows, rowCount: rows.length }
     return { rows: [], rowCount: headerOf(rows).affectedRows ?? 0 }
+  }
+
+  /** Prepared: an object as a value stays one value, and is not expanded into SQL. */
+  #send(text: string, params: readonly unknown[]): Promise<unknown> {
+    if (params.length === 0) return queried(this.#raw, { sql: text })
+    return execute(this.#raw, { sql: text, values: params.map(bindable) })
   }
 
   get mostBytes(): number {
