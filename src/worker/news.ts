@@ -1,6 +1,6 @@
 // What processes tell each other: which rows they have committed. It only saves the time until the next look; nothing depends on it.
 
-import { type Clock, type Logger, pause } from '../base/index.ts'
+import { type Clock, type Logger, pause, within } from '../base/index.ts'
 import type { Entry, StoreNews } from '../contracts/index.ts'
 import { asciiJson, isSeq } from '../message/index.ts'
 import type { Committed } from '../transaction/index.ts'
@@ -24,6 +24,7 @@ export class News {
   /** What has not been said yet; undefined: nothing. */
   #unsaid: { rows: Committed[] | undefined } | undefined
   #telling: Promise<void> | undefined
+  readonly #closing = new AbortController()
   #end: (() => Promise<void>) | undefined
 
   constructor(options: NewsOptions) {
@@ -59,10 +60,10 @@ export class News {
     }
   }
 
-  /** Says nothing more, and waits for what is being said. */
+  /** Says what has not been said yet, and waits for it, but not for long. */
   async close(): Promise<void> {
-    this.#unsaid = undefined
-    await this.#telling
+    this.#closing.abort()
+    if (this.#telling !== undefined) await within(this.#options.clock, CLOSE_MS, this.#telling, () => {})
   }
 
   async #tellAll(news: StoreNews): Promise<void> {
@@ -74,7 +75,7 @@ export class News {
         this.#unsaid = undefined
         await news.tell(newsText(from, unsaid.rows))
         // Every text wakes workers: what is committed one after the other is not worth a text each.
-        await pause(clock, GAP_MS)
+        await pause(clock, GAP_MS, this.#closing.signal)
       }
     } catch (error) {
       this.#unsaid = undefined
@@ -128,3 +129,5 @@ const MOST_BYTES = 7_000
 /** With more rows, everybody looks. */
 const MOST_ROWS = 500
 const GAP_MS = 10
+/** How long closing waits for what is being said. */
+const CLOSE_MS = 1_000

@@ -1,6 +1,8 @@
+import { silentLogger } from 'hapax'
 import { describe, expect, it } from 'vitest'
+import { systemClock } from '../../src/base/clock.ts'
 import type { Committed } from '../../src/transaction/committed.ts'
-import { newsText, readNews } from '../../src/worker/news.ts'
+import { News, newsText, readNews } from '../../src/worker/news.ts'
 
 function row(number: number, scope = 'billing'): Committed {
   const entry = {
@@ -15,6 +17,44 @@ function row(number: number, scope = 'billing'): Committed {
   }
   return { table: 'inbox', scope, lane: number % 64, entry }
 }
+
+/** News to other processes, and the texts that they get. */
+function told(): { news: News; texts: string[] } {
+  const texts: string[] = []
+  const tell = async (text: string) => void texts.push(text)
+  const news = new News({
+    news: { tell, listen: () => async () => {} },
+    clock: systemClock,
+    logger: silentLogger,
+    from: 'me',
+  })
+  return { news, texts }
+}
+
+describe('what is told', () => {
+  it('in one moment is one text', async () => {
+    const { news, texts } = told()
+    for (const number of [1, 2, 3]) news.tell([row(number)])
+    await news.close()
+    expect(texts.map((text) => readNews(text).rows)).toEqual([[row(1), row(2), row(3)]])
+  })
+
+  it('before the end is said before it', async () => {
+    const { news, texts } = told()
+    news.tell([row(1)])
+    await expect.poll(() => texts.length).toBe(1)
+    news.tell([row(2)])
+    await news.close()
+    expect(texts.map((text) => readNews(text).rows)).toEqual([[row(1)], [row(2)]])
+  })
+
+  it('is nothing if all rows are for workers of this process', async () => {
+    const { news, texts } = told()
+    news.tell([])
+    await news.close()
+    expect(texts).toEqual([])
+  })
+})
 
 describe('news', () => {
   it('say rows as they were committed, in ASCII', () => {

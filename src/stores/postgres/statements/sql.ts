@@ -61,7 +61,7 @@ export function dialect(schema: string, listen = true): Dialect {
 function news(schema: string): Dialect['news'] {
   const name = `hapax ${schema.slice(1, -1)}`
   const channel = name.length < 64 ? name : `hapax ${hash('sha256', schema).slice(0, 32)}`
-  return { channel, tell: statement('select pg_notify($1::text, $2::text)', (text) => [channel, text]) }
+  return { channel, tell: prepared('select pg_notify($1::text, $2::text)', (text) => [channel, text]) }
 }
 
 function schemaStatements(schema: string): Dialect['schema'] {
