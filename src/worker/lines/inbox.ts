@@ -99,12 +99,15 @@ export class InboxLine<Tx> implements Line {
     return [...this.#running.keys()]
   }
 
-  /** Looks ahead by about twice what runs at once, and again when half of that is used up. */
+  /**
+   * Looks ahead by about three times what runs at once, and again when half of that is used up: so something waits for every place
+   * while the look is under way.
+   */
   shares(): readonly Share[] {
     const ahead = this.#ahead()
     if (this.#hand.size > ahead / 2) return []
     // If many keys wait and none of them can run, pages are larger, so that a turn through them does not take for ever.
-    const limit = this.#rotation.unfinished && this.idle ? MAX_AHEAD : ahead - this.#hand.size
+    const limit = this.#rotation.unfinished && this.idle ? Math.max(MAX_PAGE, ahead) : ahead - this.#hand.size
     this.#hand.looking()
     const shares = this.#serving
       .byLanes()
@@ -283,7 +286,7 @@ export class InboxLine<Tx> implements Line {
 
   #ahead(): number {
     const places = this.#options.concurrency * this.#options.consumer.groups.size
-    return Math.min(MAX_AHEAD, Math.max(MIN_AHEAD, 2 * places))
+    return Math.min(MAX_AHEAD, Math.max(MIN_AHEAD, 3 * places))
   }
 
   #share(types: readonly string[], lanes: readonly number[], limit: number, after: ReadonlyMap<number, string>): Share {
@@ -374,7 +377,9 @@ export class InboxLine<Tx> implements Line {
 
 /** How many rows to look ahead: enough that a look is worth its cost, and not more than memory and fairness allow. */
 const MIN_AHEAD = 200
-const MAX_AHEAD = 2_000
+const MAX_AHEAD = 15_000
+/** How far a look goes through keys of which none can run. */
+const MAX_PAGE = 2_000
 /** How large a group may be, not counting its first message. */
 const GROUP_BYTES = 4 * 1024 * 1024
 /** How long a row that another worker had is left alone. */

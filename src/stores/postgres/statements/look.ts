@@ -2,7 +2,7 @@ import type { Origin, Share, Statement } from '../../../contracts/index.ts'
 import { encodeText } from '../../../message/index.ts'
 import { pageOf } from '../../sql/index.ts'
 import { array } from '../literal.ts'
-import { MS, SEQ } from './fragments.ts'
+import { SEQ } from './fragments.ts'
 
 /** How many rows a look lists of the first key of a lane; of the others less and less, because there may be many. */
 const RUN = 100
@@ -92,6 +92,9 @@ function givenShares(table: Origin, before: number): string {
 )`
 }
 
+/** Milliseconds until a row is due. Not exact numbers, as elsewhere: a look computes this for thousands of rows, and they take their time. */
+const WAIT = `floor(date_part('epoch', i.available_at - now()) * 1000)::bigint`
+
 /** Of the types of the share; '' stands for all that are not in `subscriptions`. */
 const OF_TYPES = (schema: string): string => `(i.type = any (s.types) or '' = any (s.types)
     and not exists (select from ${schema}.subscriptions as u where u.consumer = i.consumer and u.type = i.type))`
@@ -112,19 +115,19 @@ cross join lateral (
 ) as there
 cross join lateral unnest(s.lanes::smallint[]) as l (lane)
 cross join lateral (
-  (select i.seq, i.mark, i.type, octet_length(i.data) as bytes, ${MS('i.available_at - now()')} as ms, 0 as starts
+  (select i.seq, i.mark, i.type, octet_length(i.data) as bytes, ${WAIT} as ms, 0 as starts
   from ${schema}.inbox i
   where i.consumer = s.scope and i.lane = l.lane and not i.ordered and i.available_at <= now() and ${OF_TYPES(schema)}
     and i.starts = 0
   order by i.available_at, i.seq limit s.page)
   union all
-  (select i.seq, i.mark, i.type, octet_length(i.data), ${MS('i.available_at - now()')}, i.starts
+  (select i.seq, i.mark, i.type, octet_length(i.data), ${WAIT}, i.starts
   from ${schema}.inbox i
   where i.consumer = s.scope and i.lane = l.lane and not i.ordered and i.available_at <= now() and ${OF_TYPES(schema)}
     and i.starts > 0
   order by i.available_at, i.seq limit ${SUSPECTS})
   union all
-  (select i.seq, i.mark, i.type, 0, ${MS('i.available_at - now()')}, 0
+  (select i.seq, i.mark, i.type, 0, ${WAIT}, 0
   from ${schema}.inbox i
   where i.consumer = s.scope and i.lane = l.lane and not i.ordered and i.available_at > now() and ${OF_TYPES(schema)}
   order by i.available_at, i.seq limit 1)
@@ -143,12 +146,12 @@ cross join lateral (
 ) as there
 cross join lateral unnest(s.lanes::smallint[]) as l (lane)
 cross join lateral (
-  (select i.seq, i.mark, i.type, octet_length(i.data) as bytes, ${MS('i.available_at - now()')} as ms
+  (select i.seq, i.mark, i.type, octet_length(i.data) as bytes, ${WAIT} as ms
   from ${schema}.outbox i
   where i.relay = s.scope and i.lane = l.lane and i.key is null and i.available_at <= now()
   order by i.available_at, i.seq limit s.page)
   union all
-  (select i.seq, i.mark, i.type, 0, ${MS('i.available_at - now()')}
+  (select i.seq, i.mark, i.type, 0, ${WAIT}
   from ${schema}.outbox i
   where i.relay = s.scope and i.lane = l.lane and i.key is null and i.available_at > now()
   order by i.available_at, i.seq limit 1)
@@ -183,7 +186,7 @@ cross join lateral (
   select * from head limit s.page
 ) as head
 cross join lateral (
-  select i.seq, i.mark, i.type, i.lane, i.key, octet_length(i.data) as bytes, ${MS('i.available_at - now()')} as ms,
+  select i.seq, i.mark, i.type, i.lane, i.key, octet_length(i.data) as bytes, ${WAIT} as ms,
     i.held_at is not null as held, ${starts} as starts
   from ${table} i
   where i.${scope} = s.scope and i.lane = l.lane and ${ordered} and i.key between head.key and head.key
@@ -214,7 +217,7 @@ cross join lateral (
   ) as due
 ) as head
 cross join lateral (
-  select i.seq, i.mark, i.type, i.lane, i.key, octet_length(i.data) as bytes, ${MS('i.available_at - now()')} as ms,
+  select i.seq, i.mark, i.type, i.lane, i.key, octet_length(i.data) as bytes, ${WAIT} as ms,
     i.held_at is not null as held, ${starts} as starts
   from ${table} i
   where i.${scope} = s.scope and i.lane = l.lane and ${ordered} and i.key between head.key and head.key
@@ -224,7 +227,7 @@ where not s.whole
 union all
 select s.share, ${SEQ('r')}, r.type, l.lane, null, '0', r.ms::text, false, 0, true${lanes}
 cross join lateral (
-  select i.seq, i.mark, i.type, ${MS('i.available_at - now()')} as ms from ${table} i
+  select i.seq, i.mark, i.type, ${WAIT} as ms from ${table} i
   where i.${scope} = s.scope and i.lane = l.lane and ${waits} and i.available_at > now()
   order by i.available_at, i.seq limit 1
 ) as r
