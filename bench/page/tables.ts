@@ -32,8 +32,12 @@ function machine({ machine: on, parts }: Results): string {
     `| clients | ${named(on.clients)} |`,
     `| other libraries | ${named(on.peers)} |`,
     ...runs(parts),
+    ...(parts.some(({ quick }) => quick) ? ['', PROVISIONAL] : []),
   ].join('\n')
 }
+
+const PROVISIONAL =
+  'Figures of a quick run are provisional: small sizes and few rounds, on a machine that did other work at the same time.'
 
 /** When, and from which sources; one line where all parts are of one run. */
 function runs(parts: readonly PartResult[]): string[] {
