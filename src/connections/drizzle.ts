@@ -190,6 +190,11 @@ class DrizzleConnection<Tx extends object> implements Connection<Tx> {
     return { own: handle === undefined, checks: false, query, leave: () => {} }
   }
 
+  assertAwaited(tx: Tx): void {
+    const client = fieldOf(fieldOf(this.#handles.get(tx)?.raw ?? tx, 'session'), 'client')
+    if (typeof client === 'object' && client !== null && isBusy(client)) throw leftOpen()
+  }
+
   /** Bytes travel as two hexadecimal digits each, and a JavaScript string holds half a gigabyte at most. */
   mostBytes(): number {
     return 2 ** 28 - 2 ** 16

@@ -18,6 +18,8 @@ export async function callHandlers<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx
     if (handler.kind === 'one') {
       const content = job.content()
       await callOne(handler, job, content instanceof Promise ? await content : content, scope)
+      // Of the last one it is noticed at the end of the transaction. By then the statements of the others may have ended.
+      if (jobs.length > 1) scope.assertAwaited?.()
     } else if (handler.kind === 'many' && !called.has(handler)) {
       called.add(handler)
       await callMany(

@@ -111,7 +111,7 @@ class Calls<Tx> {
         const ending = result instanceof Promise ? result : Promise.resolve(result)
         ending.then(
           () => {
-            this.#succeeded(call)
+            this.#succeeded(call, place)
             this.#settled(call)
           },
           (error: unknown) => {
@@ -119,7 +119,7 @@ class Calls<Tx> {
             this.#settled(call)
           },
         )
-      } else this.#succeeded(call)
+      } else this.#succeeded(call, place)
     } catch (error) {
       this.fail(error, place)
     }
@@ -140,8 +140,13 @@ class Calls<Tx> {
     if (this.#failed !== undefined) throw this.#failed.error
   }
 
-  #succeeded({ pace, view: { sent, untracked }, atOnce, lingered }: Call<Tx>): void {
-    pace.observe({ atOnce, sent, untracked, lingered })
+  #succeeded({ pace, view, atOnce, lingered }: Call<Tx>, place: number): void {
+    try {
+      view.assertAwaited()
+      pace.observe({ atOnce, sent: view.sent, untracked: view.untracked, lingered })
+    } catch (error) {
+      this.fail(error, place)
+    }
   }
 
   #settled(call: Call<Tx>): void {

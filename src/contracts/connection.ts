@@ -97,6 +97,8 @@ export interface View<Tx> {
   readonly sent: number
   /** Whether the handler used something that sends statements unseen. */
   readonly untracked: boolean
+  /** Throws `unawaited-query` if one of its statements is still running, when its handler has ended. */
+  assertAwaited(): void
 }
 
 /**
@@ -133,6 +135,11 @@ export interface Connection<Tx, Own = Tx> {
    * that `tx` is none. Statements of the user's may come in between, also ROLLBACK and whatever the next owner of a pooled client does.
    */
   enter(tx: Tx | Own): EnteredExecutor
+  /**
+   * Throws `unawaited-query` if a statement is still running: the handler of one message of a group has ended, and the next one has not begun.
+   * Absent where that cannot be told.
+   */
+  assertAwaited?(tx: Tx): void
   /** Views of a transaction of hapax's. Absent where what a handler sends cannot be seen: its handlers run one after the other. */
   views?(tx: Tx): Views<Tx> | undefined
   /** How many bytes the client and the server take as the values of one statement, as far as that is known. */

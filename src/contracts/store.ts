@@ -174,6 +174,8 @@ export interface Unit<Tx> {
   readonly claimed: ReadonlyMap<string, InboxRow>
   /** Rejects unless the transaction is still the one that was opened, and healthy. */
   check(): Promise<void>
+  /** See `Connection.assertAwaited`. */
+  readonly assertAwaited?: (() => void) | undefined
   /** Views of the transaction for handlers that overlap; absent where the connection has none. */
   readonly views?: (() => Views<Tx> | undefined) | undefined
   /** How large a message may be that is written in this transaction, as far as that is known; see `Connection.mostBytes`. */

@@ -94,6 +94,8 @@ export interface Scope<Tx> {
   readonly ordered: boolean
   /** Views of the transaction, if handlers may overlap. */
   readonly views: Unit<Tx>['views'] | undefined
+  /** Called between handlers; see `Connection.assertAwaited`. */
+  readonly assertAwaited: Unit<Tx>['assertAwaited'] | undefined
 }
 
 const MAX_CONFLICTS = 20
@@ -210,7 +212,7 @@ export class Attempt<Tx, T> {
     }
   }
 
-  #scope({ tx, views }: Unit<Tx>, deadline: Deadline, buffer: OpenBuffer<Tx>): Scope<Tx> {
+  #scope({ tx, views, assertAwaited }: Unit<Tx>, deadline: Deadline, buffer: OpenBuffer<Tx>): Scope<Tx> {
     const { together, order } = this.#settings
     return {
       tx,
@@ -220,6 +222,7 @@ export class Attempt<Tx, T> {
       together: together === true,
       ordered: order !== 'none',
       views: this.#inTurn ? undefined : views,
+      assertAwaited,
     }
   }
 

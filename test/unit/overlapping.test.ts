@@ -61,6 +61,7 @@ class FakeViews implements Views<string> {
       tx: `${place}`,
       sent: 0,
       untracked: false,
+      assertAwaited: () => {},
       send: async (text: string) => {
         if (place < this.#last) this.disordered ??= view
         if (this.disordered) throw new Error('out of turn')

@@ -118,6 +118,10 @@ export class MysqlConnection<Client extends MysqlPoolClient> implements Connecti
     return new OwnTransaction(promised(tx))
   }
 
+  assertAwaited(tx: MysqlTx<Client>): void {
+    if (tx instanceof MysqlTransaction) tx.watch.assertSound()
+  }
+
   mostBytes(tx: MysqlTx<Client> | MysqlOwn): number {
     if (tx instanceof MysqlTransaction) return tx.mostBytes
     if (!isOwn(tx)) throw notInTransaction(describe(tx))

@@ -146,6 +146,10 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
     return { own: true, checks: false, query, leave }
   }
 
+  assertAwaited(tx: PgTx<Client>): void {
+    if (tx instanceof PgTransaction) tx.watch.assertSound()
+  }
+
   views(tx: PgTx<Client>): PgViews<Client> | undefined {
     return tx instanceof PgTransaction ? new PgViews(tx) : undefined
   }

@@ -33,10 +33,11 @@ export class PgTransaction<Client extends PgPoolClient> implements PgTx<Client> 
   query<Row extends object = Record<string, unknown>>(
     text: string,
     params?: readonly unknown[],
+    sender?: { running: number },
   ): Promise<PgResult<Row>> {
     if (this.watch.closed) return Promise.reject(transactionClosed())
     if (leavesBehind(text)) this.changed = true
-    return this.watch.track(this.#outgoing.send(text, params)) as Promise<PgResult<Row>>
+    return this.watch.track(this.#outgoing.send(text, params), sender) as Promise<PgResult<Row>>
   }
 
   get client(): Client {

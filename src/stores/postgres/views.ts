@@ -1,5 +1,6 @@
 import { HapaxError } from '../../base/index.ts'
 import type { View, Views } from '../../contracts/index.ts'
+import { unawaited } from '../sql/index.ts'
 import type { PgPoolClient, PgResult, PgTx } from './pg.ts'
 import type { PgTransaction } from './transaction.ts'
 
@@ -48,6 +49,7 @@ export class PgView<Client extends PgPoolClient> implements PgTx<Client>, View<P
   readonly transaction: PgTransaction<Client>
   sent = 0
   untracked = false
+  running = 0
   readonly #views: PgViews<Client>
 
   constructor(views: PgViews<Client>, transaction: PgTransaction<Client>, place: number) {
@@ -69,13 +71,17 @@ export class PgView<Client extends PgPoolClient> implements PgTx<Client>, View<P
     } catch (error) {
       return rejected(error)
     }
-    return this.transaction.query(text, params)
+    return this.transaction.query(text, params, this)
   }
 
   get client(): Client {
     this.#views.hiding(this)
     this.untracked = true
     return this.transaction.client
+  }
+
+  assertAwaited(): void {
+    if (this.running > 0) throw unawaited(this.running)
   }
 
   /** A statement is about to be sent. */

@@ -69,15 +69,17 @@ export class TransactionWatch {
     }
   }
 
-  track<T>(result: Promise<T>): Promise<T> {
+  /** `sender`: counts what runs of one of several handlers. */
+  track<T>(result: Promise<T>, sender?: { running: number }): Promise<T> {
     this.#running += 1
+    if (sender !== undefined) sender.running += 1
     // Both outcomes are handled here: a rejected query that is not awaited must not end the process.
     result.then(
-      () => this.#settled(),
+      () => this.#settled(sender),
       (error: unknown) => {
         const kind = this.#doomOf(error)
         if (kind !== undefined) this.#doom ??= { kind, error }
-        this.#settled()
+        this.#settled(sender)
       },
     )
     return result
@@ -91,8 +93,9 @@ export class TransactionWatch {
     })
   }
 
-  #settled(): void {
+  #settled(sender: { running: number } | undefined): void {
     this.#running -= 1
+    if (sender !== undefined) sender.running -= 1
     if (this.#running === 0) for (const resolve of this.#waiting.splice(0)) resolve()
   }
 

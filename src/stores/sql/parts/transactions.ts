@@ -157,7 +157,17 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
     const check = (): Promise<void> => this.#check(executor)
     const mostBytes = (): number => this.#connection.mostBytes(tx)
     const views = (): Views<Tx> | undefined => this.#connection.views?.(tx)
-    const unit = { tx, check, views, mostBytes, existing: NO_RECEIPTS, present: NO_SEQS, claimed: NO_ROWS }
+    const assertAwaited = (): void => this.#connection.assertAwaited?.(tx)
+    const unit = {
+      tx,
+      check,
+      assertAwaited,
+      views,
+      mostBytes,
+      existing: NO_RECEIPTS,
+      present: NO_SEQS,
+      claimed: NO_ROWS,
+    }
     if (opening.kind === 'plain') return unit
     if (opening.kind !== 'take') return this.#unitOfRows(unit, executor, opening, answers, isolation)
     const taken = this.#dialect.receipts.taken(answers, opening.token, opening.messages)

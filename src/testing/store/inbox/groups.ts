@@ -119,6 +119,31 @@ const levels: readonly Case[] = [
 
 const once: readonly Case[] = [
   {
+    name: 'A9: a query that the handler of one message does not await fails that message, and not the others',
+    skip: ({ unawaited }) => (unawaited === 'detected' ? undefined : 'unawaited statements cannot be detected here'),
+    run: async (world) => {
+      for (const together of [undefined, false]) {
+        const name = `${together}`
+        const reader = world.reader(
+          async ({ tx, message, attempt }) => {
+            const write = world.database.effect(tx, message.id)
+            if (!message.id.endsWith('m6') || attempt > 1) await write
+          },
+          { name, group: { size: 10, ...(together === undefined ? {} : { together }) } },
+        )
+        const ids = IDS.map((id) => `${name} ${id}`)
+        const outcomes = await reader.deliverMany(ids)
+        for (const [index, outcome] of outcomes.entries()) {
+          if (ids[index]?.endsWith('m6')) assertOutcome(outcome, 'retrying', 'unawaited-query')
+          else assertOutcome(outcome, 'processed')
+        }
+      }
+      await world.assertEffects(
+        ['undefined', 'false'].flatMap((name) => IDS.filter((id) => id !== 'm6').map((id) => `${name} ${id}`)),
+      )
+    },
+  },
+  {
     name: 'a message twice in a group takes effect once',
     run: async (world) => {
       const reader = world.reader(undefined, { group: { size: 10 } })
