@@ -34,7 +34,7 @@ describe.for(durableStores())('%s', (store) => {
     for (const _ of Object.values<Job>(jobs).filter(({ paced }) => !paced)) {
       const allocated = await child.next()
       const { kib = 0, promises = 0 } = budgetOf.get(allocated.name) ?? {}
-      if (allocated.kib > kib * TOLERANCE || allocated.promises > promises) over.push(allocated)
+      if (allocated.kib > kib * TOLERANCE || allocated.promises > promises * 1.01 + 1) over.push(allocated)
     }
     expect(over).toEqual([])
   }, 240_000)

@@ -42,7 +42,8 @@ let sqliteCalls: Counter | undefined
 function groundOn({ store, url, schema }: Place): Ground {
   if (store === 'sqlite') return { store: sqlite({ path: url }), write: writeTo('effects', () => '?') }
   if (store === 'mysql') return { store: mysql({ url }), write: writeTo('effects', () => '?') }
-  return { store: postgres({ url, schema }), write: writeTo(`${schema}.business`, (n) => `$${n}`) }
+  // Without telling other processes: how often depends on the time that things take.
+  return { store: postgres({ url, schema, listen: false }), write: writeTo(`${schema}.business`, (n) => `$${n}`) }
 }
 
 function writeTo(table: string, placeholder: (n: number) => string): Ground['write'] {
