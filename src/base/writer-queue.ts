@@ -73,9 +73,11 @@ export class WriterQueue {
   }
 
   #begin(outer: Turn | undefined): Turn {
-    this.#turn = new Turn(this, outer, () => this.#pass())
+    this.#turn = new Turn(this, outer, this.#passing)
     return this.#turn
   }
+
+  readonly #passing = (): void => this.#pass()
 
   /** Passes the turn straight to the longest waiting one, so that no newcomer can slip in between. */
   #pass(): void {

@@ -8,10 +8,23 @@ import type { Content, HandlerOfMany, Job, OneHandler, Registered } from './hand
 import { callOverlapping, type Step } from './overlapping.ts'
 
 /** Calls the handlers in turn, overlapping, or together. A handler of many is called once, at the place of its first message. */
-export async function callHandlers<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promise<void> {
-  if (scope.together && jobs.length > 1) return callTogether(jobs, scope)
-  const views = jobs.length > 1 ? scope.views?.() : undefined
-  if (views !== undefined) return callOverlapping(steps(jobs, scope), views)
+export function callHandlers<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): unknown {
+  if (jobs.length === 1) return callAlone(present(jobs[0], 'a message to handle'), scope)
+  if (scope.together) return callTogether(jobs, scope)
+  const views = scope.views?.()
+  return views === undefined ? callInTurn(jobs, scope) : callOverlapping(steps(jobs, scope), views)
+}
+
+/** Resolves to what the handler returns, or returns it. */
+function callAlone<Tx>(job: Job<Tx>, scope: Scope<Tx>): unknown {
+  const { handler } = job
+  if (handler.kind !== 'one') return callInTurn([job], scope)
+  const content = job.content()
+  if (content instanceof Promise) return content.then((decoded) => callOne(handler, job, decoded, scope))
+  return callOne(handler, job, content, scope)
+}
+
+async function callInTurn<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Promise<void> {
   const called = new Set<Registered<Tx>>()
   for (const job of jobs) {
     const { handler } = job
@@ -96,7 +109,7 @@ async function callTogether<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Pro
   const ones = jobs.filter((job) => job.handler.kind === 'one')
   // Waits for all, also when one fails: none may still use the transaction while it is rolled back.
   const ended = await Promise.allSettled([
-    ...ones.map((job) => callHandlers([job], scope)),
+    ...ones.map(async (job) => callHandlers([job], scope)),
     ...[...many].map((handler) =>
       callHandlers(
         jobs.filter((job) => job.handler === handler),
@@ -139,7 +152,8 @@ async function callMany<Tx>(
   const { tx, buffer, deadline, logger } = scope
   const items: Item<unknown>[] = []
   for (const job of jobs) {
-    const { message, data } = await job.content()
+    const content = job.content()
+    const { message, data } = content instanceof Promise ? await content : content
     items.push({ message, data, publish: publishFor(message, scope) })
   }
   const publish: PublishInHandler = (type, data, options) => buffer.publish(type, data, options)

@@ -1,14 +1,4 @@
-import {
-  able,
-  asError,
-  expected,
-  inParallel,
-  nameText,
-  noOthers,
-  object,
-  positiveInteger,
-  present,
-} from '../base/index.ts'
+import { asError, expected, inParallel, nameText, present } from '../base/index.ts'
 import type {
   Consumer,
   FailedHook,
@@ -17,54 +7,22 @@ import type {
   LeasedHandler,
   ManyHandler,
   Outcome,
-  Source,
   SourceOptions,
   Subscription,
 } from '../contracts/index.ts'
 import type { IncomingMessage, StoredMessage } from '../message/index.ts'
-import { checkMapping, intake, MAX_TEXT_BYTES, type MessageType, messageType, type Received } from '../message/index.ts'
+import { type IntakePolicy, intake, type MessageType, messageType, type Received } from '../message/index.ts'
 import { committedInbox, type Engine } from '../transaction/index.ts'
 import { allOutcomes, distinct, inGroups, Outcomes } from './batch.ts'
 import { Taker } from './direct.ts'
 import { Recorder } from './failures.ts'
+import { Feed } from './feed.ts'
 import { GroupSize } from './group-size.ts'
 import { type Job, prepareJob, type Registered, Registry } from './handlers.ts'
 import { Turns } from './one-at-a-time.ts'
 import { type ConsumerOptions, type ConsumerSettings, consumerSettings, refuseDisabled } from './options.ts'
 import type { Noted, StoredWork, StoredWorkParts } from './stored.ts'
 import { InboxWork } from './stored.ts'
-
-/** A consumer as a subscription sees it; it exists on stores with transactions and on claim stores. */
-export interface Fed {
-  readonly name: string
-  /** The types that it handles, and `OTHERS` if it handles unknown ones. */
-  readonly served: readonly string[]
-  /** How many messages may be handed over together. */
-  readonly groups: Pick<GroupSize, 'size' | 'next'>
-  /** Whether messages of one key take effect in their order. */
-  readonly ordered: boolean
-  readonly settings: Pick<ConsumerSettings, 'receive' | 'timeoutMs' | 'retentionMs'>
-  /** `signal` tells the handlers to stop. */
-  handleMany(messages: readonly IncomingMessage[], signal?: AbortSignal): Promise<readonly Outcome[]>
-}
-
-/** A consumer together with the subscription that feeds it: the result of `consumer.from`. */
-export class Feed<Tx, C extends Fed = ConsumerCore<Tx>> implements Source<Tx> {
-  readonly consumer: C
-  readonly subscription: Subscription
-  readonly options: SourceOptions
-
-  constructor(consumer: C, subscription: Subscription, options: SourceOptions) {
-    noOthers('options of from', options, ['prefetch', 'prefetchBytes', 'id', 'type', 'source', 'key'])
-    able('subscription', 'a subscription, for example a queue of a broker', subscription, ['open'])
-    for (const name of ['prefetch', 'prefetchBytes'] as const) positiveInteger(name, options[name], 1)
-    nameText('name of the subscription', subscription.name, MAX_TEXT_BYTES)
-    object(`features of ${subscription.name}`, subscription.features)
-    this.consumer = consumer
-    this.subscription = subscription
-    this.options = checkMapping(options)
-  }
-}
 
 /**
  * The consumer behind `hapax.consumer` and `hapax.leased`. It decides the way of each delivery: called at once (`direct`), stored for a
@@ -75,6 +33,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
   readonly name: string
   readonly #engine: Engine<Tx>
   readonly #settings: ConsumerSettings
+  readonly #policy: IntakePolicy
   readonly #registry: Registry<Tx>
   readonly #recorder: Recorder<Tx>
   readonly #taker: Taker<Tx>
@@ -95,6 +54,8 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     this.name = consumerName(name)
     this.#engine = engine
     this.#settings = consumerSettings(options, engine.store.features.parallelWriters)
+    const { missingId, maxAgeMs } = this.#settings
+    this.#policy = { missingId, maxAgeMs, maxBytes: engine.maxBytes, clock: engine.clock }
     this.#registry = new Registry(name, this.#settings.retry, unknown)
     this.#turns = new Turns(name)
     this.#recorder = new Recorder(engine, name, this.#settings, this.#registry)
@@ -167,7 +128,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
       const entry = [this.#entry(message)]
       this.#turns.refuseNested(entry)
       const outcomes = await this.#group(entry, undefined)
-      if (this.#mayBeUnserved(outcomes)) await this.#warnIfUnserved(entry, outcomes)
+      if (outcomes.some(isLeftToWorkers)) await this.#warnIfUnserved(entry, outcomes)
       return present(outcomes[0], 'the outcome of a message')
     } finally {
       activity.end()
@@ -193,7 +154,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     this.#turns.refuseNested(entries)
     const unique = distinct(entries)
     const outcomes = await this.#inGroups(unique, signal)
-    if (this.#mayBeUnserved(outcomes)) await this.#warnIfUnserved(unique, outcomes)
+    if (outcomes.some(isLeftToWorkers)) await this.#warnIfUnserved(unique, outcomes)
     return allOutcomes(entries, unique, outcomes, (stored, before) => this.#recorder.taken(stored, before))
   }
 
@@ -209,11 +170,8 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
   }
 
   /** A stored message needs a worker. Applications that only call `handle` may not have one, and would wait for ever. */
-  #mayBeUnserved(outcomes: readonly Outcome[]): boolean {
-    return !this.#registry.started && outcomes.some(isLeftToWorkers)
-  }
-
   async #warnIfUnserved(entries: readonly Received[], outcomes: readonly Outcome[]): Promise<void> {
+    if (this.#registry.started) return
     const left = entries[outcomes.findIndex(isLeftToWorkers)]
     if (left !== undefined) await this.#engine.unserved.look(this.name, left.stored.type)
   }
@@ -272,8 +230,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
   }
 
   #entry(message: IncomingMessage): Received {
-    const { missingId, maxAgeMs } = this.#settings
-    return intake(message, { missingId, maxAgeMs, maxBytes: this.#engine.maxBytes, clock: this.#engine.clock })
+    return intake(message, this.#policy)
   }
 
   async #group(entries: readonly Received[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {

@@ -64,9 +64,12 @@ export class Taker<Tx> {
   }
 
   /** Processes distinct messages in one transaction, apart from those whose handlers may not share one yet. */
-  async take(jobs: readonly Job<Tx>[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
-    if (jobs.length === 1 || jobs.every(({ handler }) => this.#groups.mayShare(handler)))
-      return this.#take(jobs, signal)
+  take(jobs: readonly Job<Tx>[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
+    const together = jobs.length === 1 || jobs.every(({ handler }) => this.#groups.mayShare(handler))
+    return together ? this.#take(jobs, signal) : this.#inParts(jobs, signal)
+  }
+
+  async #inParts(jobs: readonly Job<Tx>[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
     const outcomes: Outcome[] = []
     for (const part of sharing(jobs, ({ handler }) => this.#groups.mayShare(handler))) {
       outcomes.push(...(await this.#take(part, signal)))
@@ -87,8 +90,17 @@ export class Taker<Tx> {
       mostConflicts: this.#groups.mostConflicts(jobs.length),
       signal,
     })
-    const attempted = await (part === undefined ? this.#watched(jobs, attempt) : attempt.run())
-    if (attempted.kind === 'done') return this.#finish(jobs, attempted.value, started, group)
+    let attempted: Attempted<readonly Found[]> | undefined
+    try {
+      attempted = await attempt.run()
+    } finally {
+      if (part === undefined) this.#learn(jobs, attempt, attempted)
+    }
+    if (attempted.kind === 'done') {
+      // The usual case, without a listener: nothing has to be done for each message.
+      const quiet = attempted.value === ALL_FRESH && !this.#engine.events.heard('processed')
+      return quiet ? jobs.map(processed) : this.#finish(jobs, attempted.value, started, group)
+    }
     if (jobs.length > 1 && !isGone(attempted)) return this.#smaller(jobs, signal, attempted, group)
     const only = present(jobs[0], 'a message to take')
     if (attempted.kind === 'failed') return [await this.#failed(only, attempted.error, attempted.tokens)]
@@ -96,16 +108,10 @@ export class Taker<Tx> {
     return jobs.map((job) => this.#recorder.putBack(job.stored, attempted.kind, attempted.error))
   }
 
-  async #watched<T>(jobs: readonly Job<Tx>[], attempt: Attempt<Tx, T>): Promise<Attempted<T>> {
-    let kind: Attempted<T>['kind'] | undefined
-    try {
-      const attempted = await attempt.run()
-      kind = attempted.kind
-      return attempted
-    } finally {
-      if (kind === 'done') this.#groups.committed(jobs, attempt)
-      else this.#groups.failed()
-    }
+  /** The size of the next groups follows from how this one ended. */
+  #learn<T>(jobs: readonly Job<Tx>[], attempt: Attempt<Tx, T>, attempted: Attempted<T> | undefined): void {
+    if (attempted?.kind === 'done') this.#groups.committed(jobs, attempt)
+    else this.#groups.failed()
   }
 
   /** Calls the handlers of messages that have no receipt yet. Runs again, from the beginning, if the transaction is repeated. */
@@ -135,8 +141,6 @@ export class Taker<Tx> {
     group: FailedGroup | undefined,
   ): Promise<readonly Outcome[]> {
     const durationMs = this.#engine.clock.monotonic() - started
-    // The usual case, without a listener: nothing has to be done for each message.
-    if (found === ALL_FRESH && !this.#engine.events.heard('processed')) return jobs.map(() => PROCESSED)
     const outcomes: Outcome[] = []
     for (const [index, job] of jobs.entries()) {
       outcomes.push(await this.#outcomeOf(job, found[index] ?? 'fresh', durationMs, group))
@@ -198,5 +202,6 @@ export function isGone({
 }
 
 const PROCESSED = outcome('processed')
+const processed = (): Outcome => PROCESSED
 /** Stands for 'fresh' for every message; compared by identity, to save an array per transaction. */
 const ALL_FRESH: readonly Found[] = []

@@ -83,17 +83,30 @@ export function prepareJob<Tx>(
   stored: StoredMessage,
   attempt: number,
 ): Job<Tx> | Promise<Job<Tx>> {
-  const job = (first: Content): Job<Tx> => {
-    let unused: Content | undefined = first
-    const content = (): Content | Promise<Content> => {
-      const current = unused ?? decodeFor(handler, stored)
-      unused = undefined
-      return current
-    }
-    return { stored, handler, attempt, content }
-  }
   const first = decodeFor(handler, stored)
-  return first instanceof Promise ? first.then(job) : job(first)
+  if (first instanceof Promise) return first.then((content) => new Decoded(handler, stored, attempt, content))
+  return new Decoded(handler, stored, attempt, first)
+}
+
+class Decoded<Tx> implements Job<Tx> {
+  readonly handler: Registered<Tx>
+  readonly stored: StoredMessage
+  readonly attempt: number
+  /** For the first call. */
+  #unused: Content | undefined
+
+  constructor(handler: Registered<Tx>, stored: StoredMessage, attempt: number, unused: Content) {
+    this.handler = handler
+    this.stored = stored
+    this.attempt = attempt
+    this.#unused = unused
+  }
+
+  content(): Content | Promise<Content> {
+    const content = this.#unused ?? decodeFor(this.handler, this.stored)
+    this.#unused = undefined
+    return content
+  }
 }
 
 /** Decodes and checks a message for one call of its handler; throws `invalid-payload`. */

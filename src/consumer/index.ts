@@ -1,6 +1,7 @@
 export { allOutcomes, distinct, inGroups, Outcomes } from './batch.ts'
-export { CONCURRENCY, ConsumerCore, consumerName, type Fed, Feed } from './consumer.ts'
+export { CONCURRENCY, ConsumerCore, consumerName } from './consumer.ts'
 export { Recorder } from './failures.ts'
+export { type Fed, Feed } from './feed.ts'
 export { type Content, decodeFor, OTHERS, type Registered, Registry, unknownHandler } from './handlers.ts'
 export { Turns } from './one-at-a-time.ts'
 export { type ConsumerOptions, type ConsumerSettings, consumerSettings, refuseDisabled } from './options.ts'

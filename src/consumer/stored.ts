@@ -14,11 +14,6 @@ import { outcome } from './verdict.ts'
 /** After this many crashes while nothing else ran in the process, a message is presumed to be their cause. */
 export const MAX_CRASHES = 3
 
-/** A row of the inbox with its decoded message. */
-interface InboxJob<Tx> extends Job<Tx> {
-  readonly row: InboxRow
-}
-
 /** The rows of one call of `work`. */
 interface Ours {
   /** Claimed by the last transaction. */
@@ -163,13 +158,16 @@ export class InboxWork<Tx> {
     const rows = [...unit.claimed.values()]
     const looping = rows.filter((row) => row.crashes >= MAX_CRASHES)
     if (looping.length > 0) return { value: { kind: 'crash-loop', rows: looping } }
-    const jobs: InboxJob<Tx>[] = []
+    const jobs: Job<Tx>[] = []
     try {
-      for (const row of rows) jobs.push(await this.#job(row))
+      for (const row of rows) {
+        const preparing = this.#job(row)
+        jobs.push(preparing instanceof Promise ? await preparing : preparing)
+      }
     } catch (error) {
       return { value: { kind: 'undecodable', error } }
     }
-    if (jobs.length > 1 && !jobs.every((job) => this.#mayShare(job.row))) return { value: { kind: 'apart', rows } }
+    if (jobs.length > 1 && !rows.every((row) => this.#mayShare(row))) return { value: { kind: 'apart', rows } }
     ours.jobs = jobs
     return { value: { kind: 'processed' }, call: (scope) => callHandlers(jobs, scope) }
   }
@@ -180,10 +178,8 @@ export class InboxWork<Tx> {
     return attempts === 0 && this.#groups.mayShare(this.#registry.handlerOf(message.type))
   }
 
-  async #job(row: InboxRow): Promise<InboxJob<Tx>> {
-    const handler = this.#registry.handlerOf(row.message.type)
-    const preparing = prepareJob(handler, row.message, row.attempts + 1)
-    return { ...(preparing instanceof Promise ? await preparing : preparing), row }
+  #job(row: InboxRow): Job<Tx> | Promise<Job<Tx>> {
+    return prepareJob(this.#registry.handlerOf(row.message.type), row.message, row.attempts + 1)
   }
 
   /** What follows from a transaction that ended without an error. */

@@ -218,6 +218,13 @@ interface Identity {
 
 function identify(incoming: IncomingMessage, digest: string, { missingId }: IntakePolicy): Identity {
   const { source, id } = incoming
+  if (isName(source) && isName(id)) return { source, id, key: id }
+  return withoutName(incoming, digest, missingId)
+}
+
+/** The identity of a message without a usable source or id. */
+function withoutName(incoming: IncomingMessage, digest: string, missingId: MissingId): Identity {
+  const { source, id } = incoming
   const standIn = (): string => standInOf(incoming, digest)
   // A refused message has an identity as well, so that two that look alike are both kept. If the broker does not tell deliveries
   // apart, equal ones count as redeliveries, so that a sender that tries again does not fill the failed store.
@@ -228,7 +235,6 @@ function identify(incoming: IncomingMessage, digest: string, { missingId }: Inta
     const refused = invalid('invalid-message', 'source', source)
     return { source: shown(source), id: given || ownId(), key: given + ownId(), refused }
   }
-  if (isName(id)) return { source, id, key: id }
   const derived = missingId === 'hash' ? standIn() : typeof missingId === 'function' ? asked(missingId, incoming) : id
   if (isName(derived)) return { source, id: derived, key: derived }
   const missing = derived === undefined || derived === null || derived === ''

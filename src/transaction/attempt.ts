@@ -98,15 +98,13 @@ export interface Scope<Tx> {
   readonly assertAwaited: Unit<Tx>['assertAwaited'] | undefined
 }
 
-const MAX_CONFLICTS = 20
+export const MAX_CONFLICTS = 20
 const STALE_MS = 1_000
-const CONFLICT_PAUSE_MS = 10
+export const CONFLICT_PAUSE_MS = 10
 export const GRACE_MS = 10_000
 const COMMIT_MS = 30_000
 /** How long the outcome of a commit is looked for before the message is put back. */
 const RESOLVE_MS = 15_000
-/** How long a record is insisted on. */
-const INSIST_MS = 600_000
 
 /**
  * Runs one transaction until its outcome is known: again after a conflict, and again, under a new token, after a commit
@@ -152,31 +150,27 @@ export class Attempt<Tx, T> {
   }
 
   async run(): Promise<Attempted<T>> {
+    const { store, clock, random } = this.#engine
     for (;;) {
-      const once = await this.#once(this.#engine.random.token())
-      if (once !== 'again') return once
-      await pause(this.#engine.clock, CONFLICT_PAUSE_MS * (1 + this.#conflicts) * this.#engine.random.number())
-    }
-  }
-
-  async #once(token: string): Promise<Attempted<T> | 'again'> {
-    const { store, clock } = this.#engine
-    const deadline = new Deadline(clock, this.#phases, this.#plan.signal)
-    const acquired = acquiring(this.#engine, deadline)
-    const progress: Progress<Tx> = { called: false, thrown: NOTHING, buffer: undefined }
-    const opening = this.#plan.opening(token, this.#unknownSince !== undefined)
-    try {
-      const value = await store.transactions.run(this.#unitOptions(deadline, acquired), opening, (unit) =>
-        this.#body(unit, deadline, progress),
-      )
-      progress.buffer?.committed()
-      return { kind: 'done', value }
-    } catch (error) {
-      return this.#judge(error, token, progress)
-    } finally {
-      deadline.done()
-      // A handler that outlived its time may still hold it.
-      progress.buffer?.close()
+      const token = random.token()
+      const deadline = new Deadline(clock, this.#phases, this.#plan.signal)
+      const acquired = acquiring(this.#engine, deadline)
+      const progress: Progress<Tx> = { called: false, thrown: NOTHING, buffer: undefined }
+      const opening = this.#plan.opening(token, this.#unknownSince !== undefined)
+      try {
+        const options = this.#unitOptions(deadline, acquired)
+        const value = await store.transactions.run(options, opening, (unit) => this.#body(unit, deadline, progress))
+        progress.buffer?.committed()
+        return { kind: 'done', value }
+      } catch (error) {
+        const judged = this.#judge(error, token, progress)
+        if (judged !== 'again') return judged
+      } finally {
+        deadline.done()
+        // A handler that outlived its time may still hold it.
+        progress.buffer?.close()
+      }
+      await pause(clock, CONFLICT_PAUSE_MS * (1 + this.#conflicts) * random.number())
     }
   }
 
@@ -212,17 +206,17 @@ export class Attempt<Tx, T> {
     }
   }
 
-  #scope({ tx, views, assertAwaited }: Unit<Tx>, deadline: Deadline, buffer: OpenBuffer<Tx>): Scope<Tx> {
+  #scope(unit: Unit<Tx>, deadline: Deadline, buffer: OpenBuffer<Tx>): Scope<Tx> {
     const { together, order } = this.#settings
     return {
-      tx,
+      tx: unit.tx,
       buffer,
       deadline,
       logger: this.#engine.logger.forHandlers,
       together: together === true,
       ordered: order !== 'none',
-      views: this.#inTurn ? undefined : views,
-      assertAwaited,
+      views: this.#inTurn ? undefined : () => unit.views?.(),
+      assertAwaited: () => unit.assertAwaited?.(),
     }
   }
 
@@ -369,42 +363,5 @@ export async function atOnce<Tx, T>(
     return await run({ ...options, signal: deadline.signal, acquired })
   } finally {
     deadline.done()
-  }
-}
-
-/**
- * As `persist`, but repeated while the database is unreachable: for a write that must not be lost, because nothing else would bring
- * the message back.
- */
-export async function insist<T>(
-  engine: { readonly clock: Clock; readonly random: Random },
-  write: () => Promise<T>,
-  insistMs: number = INSIST_MS,
-): Promise<T> {
-  const began = engine.clock.monotonic()
-  for (let run = 1; ; run++) {
-    try {
-      return await persist(engine, write)
-    } catch (error) {
-      const away = isHapaxError(error, 'store-unavailable') || isHapaxError(error, 'commit-unknown')
-      if (!away || engine.clock.monotonic() - began > insistMs) throw error
-      await pause(engine.clock, Math.min(5_000, 50 * 2 ** run) * (0.5 + engine.random.number() / 2))
-    }
-  }
-}
-
-/** Repeats a write of hapax's own after conflicts and unknown commits; the write has to find out what it did before. */
-export async function persist<T>(
-  engine: { readonly clock: Clock; readonly random: Random },
-  write: () => Promise<T>,
-): Promise<T> {
-  for (let run = 1; ; run++) {
-    try {
-      return await write()
-    } catch (error) {
-      const again = isHapaxError(error, 'transaction-conflict') || isHapaxError(error, 'commit-unknown')
-      if (!again || run >= MAX_CONFLICTS) throw error
-      await pause(engine.clock, CONFLICT_PAUSE_MS * run * engine.random.number())
-    }
   }
 }

@@ -4,11 +4,9 @@ export {
   atOnce,
   type Engine,
   GRACE_MS,
-  insist,
   type Opened,
   OUT_OF_TURN,
   type Plan,
-  persist,
   type Scope,
   type UnitSettings,
   unit,
@@ -17,5 +15,6 @@ export {
 export { type Cause, causeOf } from './cause.ts'
 export { type Committed, committedInbox } from './committed.ts'
 export { Floor } from './floor.ts'
+export { insist, persist } from './persist.ts'
 export { Publisher } from './publish.ts'
 export { checkPublish, sentName } from './publish-options.ts'

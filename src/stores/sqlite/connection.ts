@@ -238,18 +238,26 @@ class Run {
     const database = this.#database
     try {
       const answers = work.first.map(({ text, params }) => database.run(text, params))
-      const { value, last, committed } = await this.#body(work, answers)
-      let written: readonly Result[] | undefined
-      this.end(() => {
-        if (last === undefined) database.rollback()
-        else written = database.commit(last)
-      })
-      if (written !== undefined) committed?.(written)
-      return value
+      return this.#finish(await work.body(this.#tx, answers))
     } catch (error) {
       this.end(() => database.rollback())
+      // What doomed it comes before what it threw.
+      this.#tx.assertNotDoomed()
       throw error
     }
+  }
+
+  #finish<T>({ value, last, committed }: TransactionEnd<T>): T {
+    const database = this.#database
+    this.#tx.close()
+    this.#tx.assertSound()
+    let written: readonly Result[] | undefined
+    this.end(() => {
+      if (last === undefined) database.rollback()
+      else written = database.commit(last)
+    })
+    if (written !== undefined) committed?.(written)
+    return value
   }
 
   /** Only the first call counts: an abort and the last step may meet. After it the connection serves the next transaction. */
@@ -258,18 +266,5 @@ class Run {
     how()
     this.#over = true
     this.#tx.close()
-  }
-
-  async #body<T>(work: TransactionWork<SqliteTx, T>, answers: readonly Result[]): Promise<TransactionEnd<T>> {
-    try {
-      const end = await work.body(this.#tx, answers)
-      this.#tx.assertSound()
-      return end
-    } catch (error) {
-      this.#tx.assertNotDoomed()
-      throw error
-    } finally {
-      this.#tx.close()
-    }
   }
 }

@@ -1,6 +1,6 @@
 import type { DatabaseSync } from 'node:sqlite'
 import { transactionClosed, Watched } from '../../base/index.ts'
-import type { Executor } from '../../contracts/index.ts'
+import type { Executor, Result } from '../../contracts/index.ts'
 import { brokenAtomicity, doomed, unawaited } from '../sql/index.ts'
 import type { Database } from './database.ts'
 import { doomOf } from './errors.ts'
@@ -36,8 +36,7 @@ const NOT_LENT: ReadonlySet<string | symbol> = new Set([
 /** One transaction on the connection: remembers what dooms it, and dies when it settles. */
 export class SqliteTransaction implements SqliteTx {
   readonly database: Database
-  /** For the statements of hapax. */
-  readonly executor: Executor
+  #executor: Executor | undefined
   #closed = false
   #client: DatabaseSync | undefined
   #failures: Watched<never>[] | undefined
@@ -45,16 +44,21 @@ export class SqliteTransaction implements SqliteTx {
 
   constructor(database: Database) {
     this.database = database
-    this.executor = {
-      query: (text, params) => {
-        if (this.#closed) return Promise.reject(transactionClosed())
-        try {
-          this.#assertUsable()
-          return Promise.resolve(database.run(text, params))
-        } catch (error) {
-          return this.#failed(error)
-        }
-      },
+  }
+
+  /** For the statements of hapax. */
+  get executor(): Executor {
+    this.#executor ??= { query: (text, params) => this.#run(text, params) }
+    return this.#executor
+  }
+
+  #run(text: string, params: readonly unknown[]): Promise<Result> {
+    if (this.#closed) return Promise.reject(transactionClosed())
+    try {
+      this.#assertUsable()
+      return Promise.resolve(this.database.run(text, params))
+    } catch (error) {
+      return this.#failed(error)
     }
   }
 

@@ -24,7 +24,6 @@ import type {
   Unit,
   UnitEnd,
   UnitOptions,
-  Views,
   Writes,
 } from '../../../contracts/index.ts'
 import { compareSeq } from '../../../message/index.ts'
@@ -36,6 +35,7 @@ import { asSeq, asUuid } from '../values.ts'
 import { bringForward } from './aside.ts'
 import type { SqlContext } from './context.ts'
 import { SqlEntered } from './entered.ts'
+import { NO_ROWS, NO_SEQS, SqlUnit } from './unit.ts'
 
 /** The transactions of handlers: what they open with, what guards them, what they write last, and how they are ended in time. */
 export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
@@ -80,20 +80,20 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
             const own = answers.slice(opened.from, opened.to)
             backend = signal && this.#dialect.transactions.backend(own)
             if (backend !== undefined) signal?.addEventListener('abort', end, { once: true })
-            const executor = this.#connection.executor(tx)
+            const unit = new SqlUnit<Tx>(tx, this.#connection, this.#checking)
             // Awaiting only what has to be waited for: this is the path of every message.
-            const entered = this.#unit(tx, executor, opening, own, isolation)
-            const unit = entered instanceof Promise ? await entered : entered
+            const filling = this.#fill(unit, opening, own, isolation)
+            if (filling instanceof Promise) await filling
             phase = 'body'
             try {
               const result = await body(unit)
-              const ending = made(() => this.#end(executor, result))
+              const ending = made(() => this.#end(unit, result))
               const last = ending instanceof Promise ? await ending : ending
               // An error up to here is known to come before the commit: no part of that has been sent.
               phase = 'committing'
               return last
             } catch (error) {
-              throw await this.#culprit(executor, signal, error)
+              throw await this.#culprit(unit, signal, error)
             }
           },
         },
@@ -147,49 +147,36 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
     return [this.#dialect.inbox.lockAll([seq], lockTimeoutMs, isolation), this.#dialect.inbox.lock(seq, leaseToken)]
   }
 
-  #unit(
-    tx: Tx,
-    executor: Executor,
+  /** Puts into the unit what its first statements have found. */
+  #fill(
+    unit: SqlUnit<Tx>,
     opening: Opening,
     answers: readonly Result[],
     isolation: Isolation | undefined,
-  ): Unit<Tx> | Promise<Unit<Tx>> {
-    const check = (): Promise<void> => this.#check(executor)
-    const mostBytes = (): number => this.#connection.mostBytes(tx)
-    const views = (): Views<Tx> | undefined => this.#connection.views?.(tx)
-    const assertAwaited = (): void => this.#connection.assertAwaited?.(tx)
-    const unit = {
-      tx,
-      check,
-      assertAwaited,
-      views,
-      mostBytes,
-      existing: NO_RECEIPTS,
-      present: NO_SEQS,
-      claimed: NO_ROWS,
-    }
-    if (opening.kind === 'plain') return unit
-    if (opening.kind !== 'take') return this.#unitOfRows(unit, executor, opening, answers, isolation)
+  ): Promise<unknown> | undefined {
+    if (opening.kind === 'plain') return undefined
+    if (opening.kind !== 'take') return this.#fillRows(unit, opening, answers, isolation)
     const taken = this.#dialect.receipts.taken(answers, opening.token, opening.messages)
-    if (taken === 'all' || taken.size === opening.messages.length) return unit
-    return this.#existing(executor, opening, taken).then((existing) => ({ ...unit, existing }))
+    if (taken === 'all' || taken.size === opening.messages.length) return undefined
+    return this.#existing(unit.executor, opening, taken).then((existing) => unit.with({ existing }))
   }
 
-  async #unitOfRows(
-    unit: Unit<Tx>,
-    executor: Executor,
+  async #fillRows(
+    unit: SqlUnit<Tx>,
     opening: Exclude<Opening, { kind: 'take' | 'plain' }>,
     answers: readonly Result[],
     isolation: Isolation | undefined,
-  ): Promise<Unit<Tx>> {
-    if (opening.kind === 'fail') return { ...unit, present: await this.#failed(executor, opening.row, answers.at(-1)) }
+  ): Promise<unknown> {
+    const { executor } = unit
+    if (opening.kind === 'fail')
+      return unit.with({ present: await this.#failed(executor, opening.row, answers.at(-1)) })
     const locked = opening.kind === 'settle' || opening.locked === 'wait' ? answers[0]?.rows : undefined
     const present = locked === undefined ? NO_SEQS : new Set(locked.map((row) => asSeq(row['seq'])))
     const claimed =
       opening.kind === 'settle'
         ? await this.#settled(executor, answers.at(-1))
         : await this.#claimed(executor, answers.at(-1), isolation)
-    return { ...unit, present, claimed }
+    return unit.with({ present, claimed })
   }
 
   /** Moved first, for the same reason as claimed rows. */
@@ -254,6 +241,8 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
     return new Map(rows.map((row) => [asUuid(row['message_key']), asReceipt(row)]))
   }
 
+  readonly #checking = (executor: Executor): Promise<void> => this.#check(executor)
+
   async #check(executor: Executor): Promise<void> {
     try {
       for (const { text, params } of this.#dialect.transactions.guard.check) await executor.query(text, params)
@@ -263,11 +252,11 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
   }
 
   /** What a body that failed rejects with: finds out whether the transaction was still ours. */
-  async #culprit(executor: Executor, signal: Interrupt | undefined, error: unknown): Promise<unknown> {
+  async #culprit(unit: SqlUnit<Tx>, signal: Interrupt | undefined, error: unknown): Promise<unknown> {
     // The abort has destroyed the connection already.
     if (signal?.aborted) return error
     try {
-      for (const { text, params } of this.#dialect.transactions.guard.rollback) await executor.query(text, params)
+      for (const { text, params } of this.#dialect.transactions.guard.rollback) await unit.executor.query(text, params)
     } catch (guardError) {
       const gone = this.#dialect.classify(guardError) === 'gone' || isHapaxError(guardError, 'broken-atomicity')
       if (gone) return brokenAtomicity(error)
@@ -275,14 +264,16 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
     return error
   }
 
-  #end<T>(executor: Executor, { value, writes }: UnitEnd<T>): TransactionEnd<T> | Promise<TransactionEnd<T>> {
+  #end<T>(unit: SqlUnit<Tx>, { value, writes }: UnitEnd<T>): TransactionEnd<T> | Promise<TransactionEnd<T>> {
     if (writes === undefined) return { value, last: undefined }
     const last = [...this.#dialect.transactions.guard.release, ...this.#writes(writes)]
     const { local } = writes
     if (local === undefined) return { value, last }
     const token = this.#context.random.token()
     const own = this.#dialect.lastLocal(local.rows, token)
-    return own === undefined ? this.#early(executor, value, last, local, token) : withLocal(value, last, local, own)
+    return own === undefined
+      ? this.#early(unit.executor, value, last, local, token)
+      : withLocal(value, last, local, own)
   }
 
   #writes({ inbox, failed, outbox }: Writes): readonly Statement[] {
@@ -385,9 +376,6 @@ export function made<T>(make: () => T): T {
   }
 }
 
-const NO_RECEIPTS: ReadonlyMap<string, Receipt> = new Map()
-const NO_SEQS: ReadonlySet<string> = new Set()
-const NO_ROWS: ReadonlyMap<string, InboxRow> = new Map()
 /** How long to wait for the end of a transaction that outlived its time. */
 const TERMINATE_MS = 5_000
 const FATE_MS = 10
