@@ -237,21 +237,27 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     const jobs: Job<Tx>[] = []
     const toStore: ToStore[] = []
     const elsewhere = this.#elsewhere()
-    const outcomes = new Outcomes<StoredMessage>()
+    // Undefined: all of them are jobs, which is the usual case.
+    let others: Outcomes<StoredMessage> | undefined
     for (const entry of entries) {
       const preparing = this.#prepare(entry, elsewhere)
       const prepared = preparing instanceof Promise ? await preparing : preparing
-      if (prepared === 'store' || prepared === 'work') toStore.push({ ...entry, atOnce: prepared === 'work' })
-      else if ('status' in prepared) outcomes.set(entry.stored, prepared)
-      else jobs.push(prepared)
+      if (isJob(prepared)) {
+        jobs.push(prepared)
+        continue
+      }
+      others ??= new Outcomes()
+      if (typeof prepared === 'string') toStore.push({ ...entry, atOnce: prepared === 'work' })
+      else others.set(entry.stored, prepared)
     }
-    if (toStore.length > 0) await this.#store(toStore, outcomes, signal)
-    const taking = (): Promise<readonly Outcome[]> => this.#taker.take(jobs, signal)
-    const messages = jobs.map(storedOf)
-    const results = jobs.length === 0 ? [] : await this.#turns.run(messages, taking)
-    if (jobs.length === entries.length) return results
-    outcomes.add(messages, results)
-    return outcomes.inOrder(entries.map(storedOf))
+    if (others === undefined) return jobs.length === 0 ? [] : await this.#take(jobs, signal)
+    if (toStore.length > 0) await this.#store(toStore, others, signal)
+    if (jobs.length > 0) others.add(jobs.map(storedOf), await this.#take(jobs, signal))
+    return others.inOrder(entries.map(storedOf))
+  }
+
+  #take(jobs: readonly Job<Tx>[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
+    return this.#turns.run(jobs.map(storedOf), () => this.#taker.take(jobs, signal))
   }
 
   #prepare(entry: Received, elsewhere: Elsewhere): Prepared<Tx> | Promise<Prepared<Tx>> {
@@ -342,6 +348,10 @@ const STORE_SIZE = 500
 
 /** A job, the outcome of a message that cannot become one, or the way to the inbox: to be worked later or at once. */
 type Prepared<Tx> = Job<Tx> | Outcome | 'store' | 'work'
+
+function isJob<Tx>(prepared: Prepared<Tx>): prepared is Job<Tx> {
+  return typeof prepared === 'object' && 'stored' in prepared
+}
 
 interface ToStore extends Received {
   readonly atOnce: boolean

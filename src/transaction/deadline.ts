@@ -22,7 +22,7 @@ export class Deadline implements Interrupt {
   #acquisitions: Acquisitions | undefined
   #aborted = false
   #reason: unknown
-  #listeners: readonly (() => void)[] = NOBODY
+  #listeners: (() => void)[] | undefined
   #controller: AbortController | undefined
 
   /** `outer` ends the transaction as well, for example because its worker is stopped. */
@@ -57,12 +57,13 @@ export class Deadline implements Interrupt {
   }
 
   addEventListener(_type: 'abort', listener: () => void): void {
-    this.#listeners = [...this.#listeners, listener]
+    this.#listeners ??= []
+    this.#listeners.push(listener)
   }
 
   removeEventListener(_type: 'abort', listener: () => void): void {
-    const only = this.#listeners.length === 1 && this.#listeners[0] === listener
-    this.#listeners = only ? NOBODY : this.#listeners.filter((each) => each !== listener)
+    const index = this.#listeners?.indexOf(listener) ?? -1
+    if (index !== -1) this.#listeners?.splice(index, 1)
   }
 
   /** Waits for a connection, for as long as the pool hands out any. */
@@ -140,11 +141,10 @@ export class Deadline implements Interrupt {
     this.#reason = reason
     this.#watch.forget(this)
     this.#controller?.abort(reason)
-    for (const listener of this.#listeners) listener()
+    // A copy: one of them may remove itself or others.
+    for (const listener of [...(this.#listeners ?? [])]) listener()
   }
 }
-
-const NOBODY: readonly (() => void)[] = []
 
 function late(code: 'store-unavailable' | 'handler-timeout' | 'commit-unknown', what: string, ms: number): HapaxError {
   return new HapaxError(code, `${what} within ${ms} ms`)

@@ -28,6 +28,7 @@ import type {
   UnitEnd,
   UnitOptions,
 } from '../../contracts/index.ts'
+import { untilAborted } from '../sql/index.ts'
 import { clean } from './cleanup.ts'
 import { Data } from './data.ts'
 import { failedDiscard, failedEdit, failedGet, failedGroups, failedList, failedRetry, failedRows } from './failed.ts'
@@ -40,7 +41,7 @@ import { confirm, outboxRows, postpone, purge, recordRelay, refuse, republish, s
 import { pageAfter } from './rows.ts'
 import { FINDINGS, growth, status, trace } from './status.ts'
 import { subscribe, unsubscribe } from './subscriptions.ts'
-import { deliverAll, type MemoryTx, open, openTransaction, Transaction, unlessAborted, write } from './transaction.ts'
+import { deliverAll, type MemoryTx, open, openTransaction, Transaction, write } from './transaction.ts'
 import { Workers } from './workers.ts'
 
 export type { MemoryTx } from './transaction.ts'
@@ -201,7 +202,11 @@ class Memory implements MemoryStore {
     try {
       acquired?.()
       const unit = open(this.#data, tx, opening)
-      const { value, writes } = await unlessAborted(signal, () => turn.run(() => body(unit)))
+      const { value, writes } = await untilAborted(
+        signal,
+        () => turn.run(() => body(unit)),
+        () => {},
+      )
       if (writes === undefined) tables.rollback()
       else {
         const local = write(this.#data, writes)

@@ -1,4 +1,4 @@
-import { describe, expected, type Interrupt, transactionClosed } from '../../base/index.ts'
+import { describe, expected, transactionClosed } from '../../base/index.ts'
 import type { LocalResult, LocalRow, Opening, Unit, Writes } from '../../contracts/index.ts'
 import { notInTransaction } from '../sql/index.ts'
 import { addFailed, addInbox, addOutbox } from './add.ts'
@@ -39,19 +39,6 @@ export function openTransaction(tx: MemoryTx, tables: Tables): void {
   if (!(tx instanceof Transaction)) throw notInTransaction(describe(tx))
   if (tx.tables !== tables) throw notInTransaction('a transaction of another store')
   if (tx.closed) throw transactionClosed()
-}
-
-/** Runs `work`; an abort does not wait for it. */
-export function unlessAborted<T>(signal: Interrupt | undefined, work: () => Promise<T>): Promise<T> {
-  if (signal === undefined) return work()
-  return new Promise((resolve, reject) => {
-    const abort = (): void => reject(signal.reason)
-    if (signal.aborted) return abort()
-    signal.addEventListener('abort', abort, { once: true })
-    work()
-      .finally(() => signal.removeEventListener('abort', abort))
-      .then(resolve, reject)
-  })
 }
 
 /** What a transaction begins with: receipts, or rows of the inbox. */

@@ -82,31 +82,25 @@ export class PgConnection<Client extends PgPoolClient> implements Connection<PgT
 
   async #run<T>(options: TransactionOptions, steps: (run: Run<Client>) => Promise<T>): Promise<T> {
     for (;;) {
+      const pool = this.#pool(options)
+      const client = await acquire(pool instanceof Promise ? await pool : pool, options.signal)
+      options.acquired?.()
+      const run = new Run(client, this.#names)
+      const onError = (error: Error): void => run.tx.watch.lose(error)
+      client.on('error', onError)
       try {
-        return await this.#once(options, steps)
+        return await untilAborted(
+          options.signal,
+          () => steps(run),
+          () => run.destroy(),
+        )
       } catch (error) {
         if (!(error instanceof Changed)) throw error
+      } finally {
+        run.tx.watch.close()
+        client.off('error', onError)
+        giveBack(client, run.broken || run.tx.stale || run.tx.changed)
       }
-    }
-  }
-
-  async #once<T>(options: TransactionOptions, steps: (run: Run<Client>) => Promise<T>): Promise<T> {
-    const pool = this.#pool(options)
-    const client = await acquire(pool instanceof Promise ? await pool : pool, options.signal)
-    options.acquired?.()
-    const run = new Run(client, this.#names)
-    const onError = (error: Error): void => run.tx.watch.lose(error)
-    client.on('error', onError)
-    try {
-      return await untilAborted(
-        options.signal,
-        () => steps(run),
-        () => run.destroy(),
-      )
-    } finally {
-      run.tx.watch.close()
-      client.off('error', onError)
-      giveBack(client, run.broken || run.tx.stale || run.tx.changed)
     }
   }
 

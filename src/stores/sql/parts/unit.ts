@@ -22,9 +22,9 @@ interface Opener<Tx> {
 /** An open transaction, as its body has it. */
 export class SqlUnit<Tx> implements Unit<Tx> {
   readonly tx: Tx
-  existing = NO_RECEIPTS
-  present = NO_SEQS
-  claimed = NO_ROWS
+  existing: ReadonlyMap<string, Receipt> = NO_RECEIPTS
+  present: ReadonlySet<string> = NO_SEQS
+  claimed: ReadonlyMap<string, InboxRow> = NO_ROWS
   readonly #connection: Opener<Tx>
   readonly #check: (executor: Executor) => Promise<void>
   #executor: Executor | undefined
