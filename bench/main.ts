@@ -24,7 +24,7 @@ npm run bench -- peers growth/cleanup   some parts, or sections of them
   --help
 
 Parts:
-${parts.map(({ name, about, sections }) => `  ${name.padEnd(11)} ${about}${sections ? `\n${' '.repeat(14)}sections: ${sections.join(' ')}` : ''}`).join('\n')}`
+${parts.map(({ name, about, sections }) => `  ${name.padEnd(13)} ${about}${sections ? `\n${' '.repeat(16)}sections: ${sections.join(' ')}` : ''}`).join('\n')}`
 
 const OPTIONS = {
   quick: { type: 'boolean', default: false },

@@ -36,7 +36,7 @@ export interface Choice {
 export function choose(parts: readonly Part[], words: readonly string[]): readonly Choice[] {
   const known = parts.flatMap(({ name, sections = [] }) => [name, ...sections.map((section) => `${name}/${section}`)])
   const unknown = words.find((word) => !known.includes(word))
-  if (unknown !== undefined) throw new Error(`expected parts among ${known.join(', ')}, got '${unknown}'`)
+  if (unknown !== undefined) throw new Error(`expected a part or a section that --help lists, got '${unknown}'`)
   const chosen = parts.filter(({ name }) => words.length === 0 || words.some((word) => word.split('/')[0] === name))
   return chosen.map((part) => {
     const own = words.filter((word) => word.startsWith(`${part.name}/`)).map((word) => word.slice(part.name.length + 1))

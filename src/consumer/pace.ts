@@ -1,5 +1,5 @@
 /** What one call of a handler did with its transaction. */
-export interface Observed {
+interface Observed {
   /** How many statements it had sent when its call returned, and in all. */
   readonly atOnce: number
   readonly sent: number

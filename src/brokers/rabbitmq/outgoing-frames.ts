@@ -16,7 +16,7 @@ export interface Sent {
 }
 
 /** Where the frames go. */
-export interface FramesOptions {
+interface FramesOptions {
   /** The number of the channel. */
   readonly channel: number
   readonly exchange: string

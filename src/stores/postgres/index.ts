@@ -35,9 +35,9 @@ export interface PostgresSchema {
 /** How handlers' statements are sent. */
 export interface PostgresStatements {
   /**
-   * Whether statements of hapax, and those that `ctx.tx.query` repeats, are prepared: the server then parses and plans them once per
-   * connection, which is about half as much work for a short statement. `true` is for a pooler that knows prepared statements, such as
-   * PgBouncer 1.21 or newer with `max_prepared_statements`. @default on direct connections, not behind a pooler
+   * Whether statements of hapax, and those that `ctx.tx.query` repeats, are prepared: the server then parses them once per
+   * connection. `true` is for a pooler that knows prepared statements, such as PgBouncer 1.21 or newer with `max_prepared_statements`.
+   * @default on direct connections, not behind a pooler
    */
   readonly prepare?: boolean
 }
