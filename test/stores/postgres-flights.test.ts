@@ -150,6 +150,40 @@ describe('statements that a handler sends together', () => {
   })
 })
 
+describe('what a handler sends', () => {
+  it('keeps its order when statements with and without values wait for the client', async () => {
+    const { hapax, insert, schema } = await setUp()
+    const seen = await hapax.transaction(async (tx) => {
+      const all = `select string_agg(label, ' ' order by label) as labels from ${schema}.business`
+      const sent = [
+        tx.query(insert, ['a']),
+        tx.query(`insert into ${schema}.business (label) values ('b')`),
+        tx.query(insert, ['c']),
+        tx.client.query(all),
+      ]
+      return (await Promise.all(sent)).at(-1)?.rows
+    })
+    expect(seen).toEqual([{ labels: 'a b c' }])
+  })
+
+  it('may have as many values as with pg', async () => {
+    const { hapax, schema, labels } = await setUp()
+    const places = Array.from({ length: 40_000 }, (_, index) => `($${index + 1})`)
+    await hapax.transaction((tx) => tx.query(`insert into ${schema}.business (label) values ${places.join()}`, places))
+    expect(await labels()).toHaveLength(40_000)
+  })
+
+  it('fails where it was sent if the client cannot take it at all', async () => {
+    const { hapax, insert } = await setUp()
+    const nothing: string = JSON.parse('null')
+    const codes = await hapax.transaction(async (tx) => {
+      const sent = [tx.query(insert, ['a']), tx.query(nothing), tx.query(insert, ['b'])]
+      return (await Promise.allSettled(sent)).map(({ status }) => status)
+    })
+    expect(codes).toEqual(['fulfilled', 'rejected', 'fulfilled'])
+  })
+})
+
 describe('names that the server does not know', () => {
   it('cost no message where someone has discarded them', async () => {
     const { hapax, pool, labels, insert } = await setUp({ max: 1 })

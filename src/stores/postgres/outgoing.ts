@@ -1,3 +1,4 @@
+import { NotSent } from '../sql/index.ts'
 import { type Cargo, carries, type Field, fly } from './flight.ts'
 import type { PgClient, PgResult } from './pg.ts'
 import type { PreparedNames } from './prepared.ts'
@@ -23,11 +24,9 @@ export class Outgoing {
 
   send(text: string, params: readonly unknown[] | undefined): Promise<PgResult> {
     // Without values a text may hold several statements, and a client may get something else than a text: `pg` knows what to do.
-    if (this.#kit === undefined || typeof text !== 'string' || params === undefined || params.length === 0) {
+    if (this.#kit === undefined || typeof text !== 'string' || !params?.length || params.length > MOST_VALUES) {
       if (!this.#busy && this.#waiting.length === 0) return this.#alone(text, params)
-      return this.#departing((resolve, reject) => ({
-        send: () => this.#client.query(text, params).then(resolve, reject),
-      }))
+      return this.#departing((resolve, reject) => ({ send: () => this.#asPg(text, params).then(resolve, reject) }))
     }
     const kit = this.#kit
     return this.#departing((resolve, reject) => {
@@ -46,9 +45,14 @@ export class Outgoing {
     return answer
   }
 
-  /** Sends what has come so far: the client is about to be used for something else, which `pg` puts behind it. */
+  /** Asynchronous, because `pg` throws at once what it cannot take: nobody would catch that later. */
+  async #asPg(text: string, params: readonly unknown[] | undefined): Promise<PgResult> {
+    return this.#client.query(text, params)
+  }
+
+  /** Sends all that has come so far: the client is about to be used for something else, which `pg` puts behind it. */
   depart(): void {
-    if (this.#waiting.length > 0) this.#next()
+    while (this.#waiting.length > 0) this.#next()
   }
 
   #departing(departure: (resolve: (result: PgResult) => void, reject: (error: unknown) => void) => Departure) {
@@ -93,12 +97,16 @@ export class Outgoing {
       if (!carries(this.#client)) throw new Error('the client of this transaction has changed')
       await fly(this.#client, statements)
       for (const statement of statements) statement.settle(undefined)
-    } catch (error) {
+    } catch (thrown) {
+      const error = thrown instanceof NotSent ? thrown.cause : thrown
       const ended = statements.findIndex((statement) => !statement.done)
       for (const [index, statement] of statements.entries()) statement.settle(index === ended ? error : behind(error))
     }
   }
 }
+
+/** `pg` takes the number in a description of more for a negative one, and throws where nobody can catch it. */
+const MOST_VALUES = 32_767
 
 /** A statement, or something that travels alone. */
 type Departure = HandlerStatement | { send(): Promise<void> }
