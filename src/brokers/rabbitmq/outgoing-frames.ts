@@ -3,7 +3,7 @@ import type { AmqpPublish } from './client.ts'
 import { type Outgoing, prefixed, propertiesOf } from './wire.ts'
 
 // Messages in the frames of AMQP 0-9-1, many of them in one piece of memory. `amqplib` makes six pieces of each message and hands every
-// message to the socket by itself, which takes longer than everything else that a relay does.
+// message to the socket by itself, which is much of what a relay spends.
 
 /** A message to be sent. */
 export interface Sent {

@@ -32,7 +32,7 @@ export interface PostgresSchema {
   readonly listen?: boolean
 }
 
-/** How handlers' statements are sent. */
+/** How statements are sent. */
 export interface PostgresStatements {
   /**
    * Whether statements of hapax, and those that `ctx.tx.query` repeats, are prepared: the server then parses them once per
