@@ -41,6 +41,12 @@ describe('links', () => {
     const missing = pages().filter((page) => /^docs\/(?!README|decisions\/)/.test(page) && !listed.has(page))
     expect(missing).toEqual([])
   })
+
+  it('number decisions without gaps, in the name of the file and in the heading', () => {
+    const decisions = pages().filter((page) => page.startsWith('docs/decisions/'))
+    const numbers = decisions.map((page) => [Number(page.slice(15, 19)), Number(/^# (\d+)\. /.exec(read(page))?.[1])])
+    expect(numbers).toEqual(decisions.map((_, index) => [index + 1, index + 1]))
+  })
 })
 
 describe('commands', () => {
