@@ -64,7 +64,7 @@ describe('deadlines', () => {
     expect(clock.timers.size).toBe(0)
   })
 
-  test('are extended by the next phase, and shortened by one that ends sooner', () => {
+  test('are extended by the next phase', () => {
     const clock = new HandClock()
     const deadline = new Deadline(clock, PHASES)
     deadline.opening()
@@ -76,6 +76,16 @@ describe('deadlines', () => {
     expect(deadline.aborted).toBe(false)
     clock.pass(1)
     expect(deadline.reason).toMatchObject({ code: 'commit-unknown' })
+  })
+
+  test('that end before the timer fires make it fire sooner', () => {
+    const clock = new HandClock()
+    const [slow, quick] = [new Deadline(clock, PHASES), new Deadline(clock, PHASES)]
+    slow.handler()
+    quick.opening()
+    expect(clock.timers.size).toBe(1)
+    clock.pass(10)
+    expect([slow.aborted, quick.aborted]).toEqual([false, true])
   })
 
   test('show the same abort to listeners, to a signal that was asked for, and to one that is asked for later', () => {
