@@ -80,9 +80,13 @@ describe.each(stores)('%s: the database is down', (store) => {
     await rig.consumer.handle(order('before'))
     void proxy.arm('hold', /./)
     const start = performance.now()
-    await expect(rig.consumer.handle(order('silent'))).rejects.toMatchObject({ code: 'store-unavailable' })
+    const first = rig.consumer.handle(order('silent'))
+    // Where the delivery travels with its COMMIT, an answer that does not come leaves the outcome unknown: another connection finds out.
+    if (store === 'postgres') expect(await first).toMatchObject({ status: 'stored' })
+    else await expect(first).rejects.toMatchObject({ code: 'store-unavailable' })
     expect(performance.now() - start).toBeLessThan(40_000)
-    expect(await rig.consumer.handle(order('silent'))).toMatchObject({ status: 'stored' })
+    const again = store === 'postgres' ? 'duplicate' : 'stored'
+    expect(await rig.consumer.handle(order('silent'))).toMatchObject({ status: again })
     proxy.cut()
   })
 
