@@ -52,12 +52,22 @@ function made(statements: readonly Statement[]): Block {
   const comes = statements.map(({ text }) => comesOf(text))
   const own = statements.filter(({ text }) => !text.startsWith(MYSQL_ONLY))
   return {
-    text: `begin not atomic ${own.map(({ text }) => text).join('; ')}; end`,
+    text: `begin not atomic ${own.map(({ text }) => spelledOut(text)).join('; ')}; end`,
     comes,
     stands: !comes.includes('unknown'),
     tells: !comes.includes('unknown') && !comes.includes('a count'),
   }
 }
+
+/**
+ * Without comments that only MariaDB executes: of a statement in a block that begins with one, the binary log keeps its end but not its
+ * beginning, and replicas stop at it.
+ */
+function spelledOut(text: string): string {
+  return text.replace(EXECUTED, ' $1 ')
+}
+
+const EXECUTED = /\/\*M!\d+\s([^*]*)\*\//g
 
 /** The values of the statements of a block. */
 export function valuesOf(statements: readonly Statement[]): Statement['params'] {
