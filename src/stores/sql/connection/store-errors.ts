@@ -47,6 +47,8 @@ export class StoreErrors {
 
   /** The error of a statement, or of a short transaction, that has nothing to do with a handler. */
   ofQuery(error: unknown): unknown {
+    // Nothing of a handler's was lost: to the caller, the database was away.
+    if (isHapaxError(error, 'transaction-lost')) return this.#unavailable(error.cause, 'lost')
     const kind = this.#dialect.classify(error)
     if (error instanceof HapaxError) return error
     // The caller may try again.
