@@ -2,6 +2,8 @@ import { HapaxError } from 'hapax'
 import { describe, expect, it } from 'vitest'
 import * as mysql from '../../src/stores/mysql/errors.ts'
 import * as postgres from '../../src/stores/postgres/errors.ts'
+import { dialect } from '../../src/stores/postgres/statements/sql.ts'
+import { StoreErrors } from '../../src/stores/sql/connection/store-errors.ts'
 import * as sqlite from '../../src/stores/sqlite/errors.ts'
 
 type Table = readonly (readonly [error: object, kind: string, answered: boolean])[]
@@ -119,5 +121,14 @@ describe.for(Object.entries(TABLES))('errors of %s', ([, { classify, answered, t
     const circular = new Error('round')
     circular.cause = circular
     for (const thrown of [undefined, null, 'text', 7, {}, circular]) expect(classify(thrown)).toBe('other')
+  })
+})
+
+describe("errors of hapax's own transactions", () => {
+  it('A25: a link that was lost inside one means that the database was away', () => {
+    const errors = new StoreErrors(dialect('hapax'))
+    const cause = socket('ECONNRESET')
+    const lost = new HapaxError('transaction-lost', 'the connection was lost inside the transaction', { cause })
+    expect(errors.ofQuery(lost)).toMatchObject({ code: 'store-unavailable', cause })
   })
 })
