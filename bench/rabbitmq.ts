@@ -214,7 +214,7 @@ async function consuming(rig: Rig, type: string): Promise<void> {
   const name = (): string => `bench-${consumers++}`
   const single = (): Consumer<PgTx<pg.PoolClient>> =>
     hapax
-      .consumer(name(), { concurrency: 4 })
+      .consumer(name(), { concurrency: 4, group: { size: 1 } })
       .on(OrderPlaced, ({ n }, { tx, message }) => tx.query(insert, [message.id, n]))
   const many = (): Consumer<PgTx<pg.PoolClient>> =>
     hapax
