@@ -1,6 +1,7 @@
 import { asError, faultFields } from './errors.ts'
 import type { Logger } from './logger.ts'
 import { expected, word } from './options.ts'
+import type { Horizon, State } from './state.ts'
 
 /** What is known of an outside call: begun; happened; certainly did not happen; unknown. */
 export type EffectState = 'started' | 'done' | 'not-done' | 'unknown'
@@ -15,9 +16,21 @@ export interface MessageRef {
 /** Everything that can be observed, by name. Logs, metrics and the console listen to these and to nothing else. */
 export interface HapaxEvents {
   /** The handler's writes and the receipt are committed. */
-  processed: { consumer: string; message: MessageRef; attempt: number; durationMs: number }
+  processed: {
+    consumer: string
+    message: MessageRef
+    attempt: number
+    /** From the first statement to the commit; a group shares it. */
+    durationMs: number
+    /** How long it waited for a connection. */
+    waitMs?: number
+    /** How long the check for duplicates took: opening the transaction and writing the receipt, or claiming the row. */
+    checkMs?: number
+    /** From publish to commit, by the clock of the database. Undefined: nobody knows when the message was published. */
+    lagMs?: number
+  }
   /** The message had been taken before; `takenAt` says when. */
-  duplicate: { consumer: string; message: MessageRef; takenAt?: Date }
+  duplicate: { consumer: string; message: MessageRef; takenAt?: Date; checkMs?: number }
   /** A duplicate came with another payload than the first one. */
   mismatch: { consumer: string; message: MessageRef; takenAt?: Date }
   /** Written to the inbox. */
@@ -38,10 +51,21 @@ export interface HapaxEvents {
   'rolled-back': { consumer: string; message: MessageRef; error: Error }
   /** The link broke while committing; the outcome is being looked up. */
   'commit-unknown': { consumer: string; messages: readonly MessageRef[] }
+  /** What became of a commit that was unknown. `unresolved`: the database did not say in time, and the messages are delivered again. */
+  'commit-resolved': {
+    consumer: string
+    messages: readonly MessageRef[]
+    resolved: 'committed' | 'not-committed' | 'unresolved'
+  }
   /** Written to the outbox, or to the inboxes of local consumers, and committed. */
   published: { message: MessageRef; key?: string }
   /** The broker has confirmed a message of the outbox. */
-  relayed: { relay: string; message: MessageRef }
+  relayed: {
+    relay: string
+    message: MessageRef
+    /** From publish to confirm, by the clock of the database. */
+    lagMs?: number
+  }
   /** No queue wanted a message of the outbox, and its destination lets such messages go (`unroutable: 'drop'`). */
   'relay-dropped': { relay: string; message: MessageRef; error: Error }
   /** The broker did not take a message of the outbox; it is tried again. */
@@ -50,8 +74,26 @@ export interface HapaxEvents {
   'relay-failed': { relay: string; message: MessageRef; held: boolean; error: Error }
   /** The broker is not available; nothing is sent for a while. */
   'relay-down': { relay: string; destination: string; pauseMs: number; error: Error }
-  /** Old rows were deleted. */
-  cleaned: { what: 'receipts' | 'sent' | 'audit'; of: string; deleted: number }
+  /** The broker is available again. */
+  'relay-up': { relay: string; destination: string; downMs: number }
+  /** A pass of the cleanup has ended; it may have found nothing to delete. */
+  cleaned: {
+    what: 'receipts' | 'sent' | 'audit'
+    of: string
+    deleted: number
+    durationMs?: number
+    /** The age of the oldest row that is left, if the pass has seen all rows. */
+    oldestMs?: number
+  }
+  /** The database could not be reached, or did not answer in time. Once per outage. */
+  'store-down': { error: Error }
+  /** The database answers again. */
+  'store-up': { downMs: number }
+  /** What waits in the database, from the one worker that looks for all (`state`); and what this process knows itself. */
+  sampled: { state?: State; horizons: readonly Horizon[] }
+  /** A worker has started, or has stopped. */
+  'worker-started': { consumers: readonly string[]; relays: readonly string[] }
+  'worker-stopped': { consumers: readonly string[]; relays: readonly string[] }
   /** Transactions wait for a connection of the pool, and none has got one for `waitedMs`. */
   'pool-exhausted': { waitedMs: number; error: Error }
   /** No handler of a worker can run, although its heartbeats arrive. It has left its messages to other workers. */
@@ -84,12 +126,19 @@ function noListeners(): Listeners {
     ignored: new Set(),
     'rolled-back': new Set(),
     'commit-unknown': new Set(),
+    'commit-resolved': new Set(),
     published: new Set(),
     relayed: new Set(),
     'relay-dropped': new Set(),
     'relay-retrying': new Set(),
     'relay-failed': new Set(),
     'relay-down': new Set(),
+    'relay-up': new Set(),
+    'store-down': new Set(),
+    'store-up': new Set(),
+    sampled: new Set(),
+    'worker-started': new Set(),
+    'worker-stopped': new Set(),
     cleaned: new Set(),
     'pool-exhausted': new Set(),
     'worker-stuck': new Set(),
