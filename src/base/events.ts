@@ -89,8 +89,13 @@ export interface HapaxEvents {
   'store-down': { error: Error }
   /** The database answers again. */
   'store-up': { downMs: number }
-  /** What waits in the database, from the one worker that looks for all (`state`); and what this process knows itself. */
-  sampled: { state?: State; horizons: readonly Horizon[] }
+  /**
+   * What waits in the database, from the one worker that looks for all. Without `state`: the worker, named by a token of its own, is
+   * no longer the one that looks.
+   */
+  sampled: { worker: string; state: State | undefined }
+  /** How long receipts are kept and messages may come again, for the consumers of a worker. Empty: the worker has stopped. */
+  horizons: { worker: string; horizons: readonly Horizon[] }
   /** A worker has started, or has stopped. */
   'worker-started': { consumers: readonly string[]; relays: readonly string[] }
   'worker-stopped': { consumers: readonly string[]; relays: readonly string[] }
@@ -137,6 +142,7 @@ function noListeners(): Listeners {
     'store-down': new Set(),
     'store-up': new Set(),
     sampled: new Set(),
+    horizons: new Set(),
     'worker-started': new Set(),
     'worker-stopped': new Set(),
     cleaned: new Set(),

@@ -57,4 +57,6 @@ export {
 export { format, type Random, randomOption, systemRandom, uuidv7Source, uuidv7Time } from './random.ts'
 export { type Redact, redact, redactOption } from './redact.ts'
 export { safe, safeJson, safeLines, shellWord } from './safe-json.ts'
+export type { Horizon, State } from './state.ts'
+export { version } from './version.ts'
 export { Turn, WriterQueue } from './writer-queue.ts'

@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs'
 import { Command, CommanderError } from 'commander'
+import { version } from '../base/index.ts'
 import { addCleanup } from './commands/cleanup.ts'
 import { addConsumers } from './commands/consumers.ts'
 import { addDoctor } from './commands/doctor.ts'
@@ -123,8 +123,3 @@ const COMMANDS: readonly AddCommand[] = [
   addWork,
   addDemo,
 ]
-
-function version(): string {
-  const { version: text } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'))
-  return text
-}

@@ -16,7 +16,12 @@ const layers: readonly string[] = [
 const driverFolders = ['stores', 'brokers', 'connections', 'http', 'telemetry']
 /** What drivers build on, beside what they share with others of their kind. */
 const driverLayers = ['base', 'message', 'contracts']
-const kits: Record<string, string> = { stores: 'stores/sql', brokers: 'brokers/kit', connections: 'stores/sql' }
+const kits: Record<string, string> = {
+  stores: 'stores/sql',
+  brokers: 'brokers/kit',
+  connections: 'stores/sql',
+  telemetry: 'telemetry/metrics',
+}
 const applicationFolders = ['nestjs', 'cli', 'console']
 const staticPackages: Record<string, string[]> = { cli: ['commander'] }
 

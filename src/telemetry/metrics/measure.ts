@@ -1,0 +1,250 @@
+import { type Clock, type Events, type HapaxEvents, systemClock, version } from '../../base/index.ts'
+import { type Cell, MOST_NAMES, Named, Series, type Sink } from './sink.ts'
+import { StateGauges } from './state.ts'
+import { METRICS } from './table.ts'
+
+/** Options of `measure`. */
+export interface MeasureOptions {
+  /** Whether to export the state of the database, if a worker of this process is the one that samples it. @default true */
+  readonly state?: boolean
+  readonly clock?: Clock
+}
+
+/** Numbers on their way from the events of a hapax to a sink. */
+export interface Measuring {
+  /** Brings up to date what changes by itself, such as the age of a sample. Call it before the sink is read. */
+  collect(): void
+  close(): void
+}
+
+/** Listens to events and writes what they say to a sink. */
+export function measure(events: Events, sink: Sink, options: MeasureOptions = {}): Measuring {
+  return new Measures(events, sink, options)
+}
+
+class Measures implements Measuring {
+  readonly #sink: Sink
+  readonly #clock: Clock
+  readonly #series: Series
+  readonly #state: StateGauges
+  /** By the name in the events, so that a message costs one look-up. */
+  readonly #consumers = new Named(MOST_NAMES, (label) => this.#consumerCells(label))
+  readonly #relays = new Named(MOST_NAMES, (label) => this.#relayCells(label))
+  readonly #published: Cell
+  readonly #relayUp = new Map<string, number>()
+  readonly #ignore: (() => void)[] = []
+
+  constructor(events: Events, sink: Sink, { state = true, clock = systemClock }: MeasureOptions) {
+    this.#sink = sink
+    this.#clock = clock
+    this.#series = new Series(sink)
+    this.#state = new StateGauges(this.#series, clock)
+    this.#series.write(METRICS.storeUp, [], 1)
+    this.#series.write(METRICS.buildInfo, [version()], 1)
+    this.#series.write(METRICS.poolExhausted, [], 0)
+    this.#series.write(METRICS.workerErrors, [], 0)
+    this.#published = this.#zero('published', [])
+    this.#listenToMessages(events)
+    this.#listenToRelays(events)
+    this.#listenToWorkers(events)
+    if (state) this.#ignore.push(events.on('sampled', (event) => this.#state.sampled(event)))
+  }
+
+  collect(): void {
+    this.#state.age()
+  }
+
+  close(): void {
+    for (const ignore of this.#ignore.splice(0)) ignore()
+  }
+
+  #listenToMessages(events: Events): void {
+    const { mismatches, effects, leaseLost, commitUnknown } = METRICS
+    this.#ignore.push(
+      events.on('processed', (event) => this.#processed(event)),
+      events.on('duplicate', (event) => this.#duplicate(event)),
+      events.on('failed', ({ consumer, reason }) => this.#count(consumer, FAILED[reason] ?? 'failed')),
+      events.on('mismatch', ({ consumer }) => this.#series.write(mismatches, [this.#label(consumer)], 1)),
+      events.on('effect', ({ consumer, state }) => this.#series.write(effects, [this.#label(consumer), state], 1)),
+      events.on('lease-lost', ({ consumer }) => this.#series.write(leaseLost, [this.#label(consumer)], 1)),
+      events.on('commit-resolved', ({ consumer, resolved }) =>
+        this.#series.write(commitUnknown, [this.#label(consumer), resolved], 1),
+      ),
+      events.on('published', () => this.#published.write(1)),
+    )
+    for (const outcome of PLAIN) {
+      this.#ignore.push(events.on(outcome, ({ consumer }) => this.#count(consumer, outcome)))
+    }
+  }
+
+  #listenToRelays(events: Events): void {
+    this.#ignore.push(
+      events.on('relayed', ({ relay, lagMs }) => {
+        const { relayed, lag } = this.#relays.of(relay)
+        relayed.write(1)
+        if (lagMs !== undefined) lag.write(lagMs / 1_000)
+      }),
+      events.on('relay-retrying', ({ relay }) => this.#relays.of(relay).failures.retrying.write(1)),
+      events.on('relay-failed', ({ relay }) => this.#relays.of(relay).failures.failed.write(1)),
+      events.on('relay-dropped', ({ relay }) => this.#relays.of(relay).failures.dropped.write(1)),
+      events.on('relay-down', ({ relay }) => {
+        this.#relays.of(relay).failures.down.write(1)
+        this.#relayIs(relay, 0)
+      }),
+      events.on('relay-up', ({ relay }) => this.#relayIs(relay, 1)),
+    )
+  }
+
+  #listenToWorkers(events: Events): void {
+    const { storeUp, poolExhausted, workerErrors } = METRICS
+    this.#ignore.push(
+      events.on('worker-started', ({ consumers, relays }) => {
+        for (const consumer of consumers) this.#consumers.of(consumer)
+        for (const relay of relays) this.#relayIs(relay, this.#relayUp.get(relay) ?? 1)
+      }),
+      events.on('worker-stopped', ({ relays }) => this.#forgetRelays(relays)),
+      events.on('horizons', (event) => this.#state.horizons(event)),
+      events.on('cleaned', (event) => this.#cleaned(event)),
+      events.on('store-down', () => this.#series.write(storeUp, [], 0)),
+      events.on('store-up', () => this.#series.write(storeUp, [], 1)),
+      events.on('pool-exhausted', () => this.#series.write(poolExhausted, [], 1)),
+      events.on('worker-error', () => this.#series.write(workerErrors, [], 1)),
+    )
+  }
+
+  #processed({ consumer, durationMs, waitMs, checkMs, lagMs }: HapaxEvents['processed']): void {
+    const cells = this.#consumers.of(consumer)
+    cells.outcomes.processed.write(1)
+    cells.process.write(durationMs / 1_000)
+    if (waitMs !== undefined) cells.poolWait.write(waitMs / 1_000)
+    if (checkMs !== undefined) cells.check.write(checkMs / 1_000)
+    if (lagMs !== undefined) cells.lag.write(lagMs / 1_000)
+  }
+
+  #duplicate({ consumer, checkMs }: HapaxEvents['duplicate']): void {
+    const cells = this.#consumers.of(consumer)
+    cells.outcomes.duplicate.write(1)
+    if (checkMs !== undefined) cells.check.write(checkMs / 1_000)
+  }
+
+  #count(consumer: string, outcome: Outcome): void {
+    this.#consumers.of(consumer).outcomes[outcome].write(1)
+  }
+
+  #relayIs(relay: string, up: number): void {
+    const { label } = this.#relays.of(relay)
+    this.#relayUp.set(label, up)
+    this.#series.write(METRICS.relayUp, [label], up)
+  }
+
+  /** A worker that has stopped cannot tell any more whether the broker is there. */
+  #forgetRelays(relays: readonly string[]): void {
+    for (const relay of relays) this.#relayUp.delete(this.#relays.of(relay).label)
+    this.#series.clear(METRICS.relayUp)
+    for (const [label, up] of this.#relayUp) this.#series.write(METRICS.relayUp, [label], up)
+  }
+
+  #cleaned({ what, of, deleted, durationMs, oldestMs }: HapaxEvents['cleaned']): void {
+    this.#series.write(METRICS.cleaned, [what], deleted)
+    this.#series.write(METRICS.cleanupLast, [what], this.#clock.now() / 1_000)
+    if (durationMs !== undefined) this.#series.write(METRICS.cleanupPass, [what], durationMs / 1_000)
+    if (what === 'receipts' && oldestMs !== undefined) {
+      this.#series.write(METRICS.receiptsOldest, [this.#label(of)], oldestMs / 1_000)
+    }
+  }
+
+  #label(consumer: string): string {
+    return this.#consumers.of(consumer).label
+  }
+
+  /** Its series exist from now on, at zero: otherwise the first failure would not show as an increase. */
+  #consumerCells(label: string): ConsumerCells {
+    const outcome = (name: Outcome): Cell => this.#zero('messages', [label, name])
+    const { process, check, poolWait, lag } = METRICS
+    return {
+      label,
+      outcomes: {
+        processed: outcome('processed'),
+        duplicate: outcome('duplicate'),
+        stored: outcome('stored'),
+        retrying: outcome('retrying'),
+        held: outcome('held'),
+        failed: outcome('failed'),
+        conflict: outcome('conflict'),
+        expired: outcome('expired'),
+        busy: outcome('busy'),
+        'rolled-back': outcome('rolled-back'),
+        ignored: outcome('ignored'),
+      },
+      process: this.#sink.cell(process, [label]),
+      check: this.#sink.cell(check, [label]),
+      poolWait: this.#sink.cell(poolWait, [label]),
+      lag: this.#sink.cell(lag, [label]),
+    }
+  }
+
+  #relayCells(label: string): RelayCells {
+    const failure = (kind: RelayFailure): Cell => this.#zero('relayFailures', [label, kind])
+    return {
+      label,
+      relayed: this.#zero('relayed', [label]),
+      lag: this.#sink.cell(METRICS.relayLag, [label]),
+      failures: {
+        retrying: failure('retrying'),
+        failed: failure('failed'),
+        dropped: failure('dropped'),
+        down: failure('down'),
+      },
+    }
+  }
+
+  #zero(name: keyof typeof METRICS, values: readonly string[]): Cell {
+    const cell = this.#sink.cell(METRICS[name], values)
+    cell.write(0)
+    return cell
+  }
+}
+
+/** What became of a delivery or an attempt; the same words as in the outcomes of `handle`. */
+type Outcome =
+  | 'processed'
+  | 'duplicate'
+  | 'stored'
+  | 'retrying'
+  | 'held'
+  | 'failed'
+  | 'conflict'
+  | 'expired'
+  | 'busy'
+  | 'rolled-back'
+  | 'ignored'
+
+type RelayFailure = 'retrying' | 'failed' | 'dropped' | 'down'
+
+/** Outcomes whose event has the same name and nothing else to measure. */
+const PLAIN = ['stored', 'retrying', 'busy', 'rolled-back', 'ignored'] as const
+
+/** Reasons of failures that are outcomes of their own. */
+const FAILED: Readonly<Record<string, Outcome>> = {
+  expired: 'expired',
+  conflict: 'conflict',
+  'unknown-effect': 'held',
+}
+
+/** The series of a consumer, which every message needs. */
+interface ConsumerCells {
+  readonly label: string
+  readonly outcomes: Readonly<Record<Outcome, Cell>>
+  readonly process: Cell
+  readonly check: Cell
+  readonly poolWait: Cell
+  readonly lag: Cell
+}
+
+/** The series of a relay, which every message needs. */
+interface RelayCells {
+  readonly label: string
+  readonly relayed: Cell
+  readonly lag: Cell
+  readonly failures: Readonly<Record<RelayFailure, Cell>>
+}
