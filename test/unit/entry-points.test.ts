@@ -17,6 +17,7 @@ import { memoryBroker } from 'hapax/memory-broker'
 import { mysql } from 'hapax/mysql'
 import { nats } from 'hapax/nats'
 import { postgres } from 'hapax/postgres'
+import { prometheus } from 'hapax/prometheus'
 import { rabbitmq } from 'hapax/rabbitmq'
 import { redis } from 'hapax/redis'
 import { redisStreams } from 'hapax/redis-streams'
@@ -370,6 +371,16 @@ const BROKERS: readonly Entry[] = [
 ]
 
 const USING: readonly Entry[] = [
+  {
+    name: 'prometheus',
+    call: (options) => prometheus(hapax, options),
+    options: {
+      state: FLAG,
+      process: FLAG,
+      labels: { ...RETRY, fine: { app: 'shop' } },
+      registry: { fine: { registerMetric: () => {}, removeSingleMetric: () => {} }, kind: 'word' },
+    },
+  },
   {
     name: 'consumer',
     call: (options) => hapax.consumer(fresh(), options),

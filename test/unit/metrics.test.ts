@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { silentLogger } from 'hapax'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { EventHub, type State } from '../../src/base/index.ts'
@@ -207,5 +208,15 @@ describe('the table', () => {
     const allowed = ['consumer', 'relay', 'outcome', 'kind', 'resolved', 'state', 'what', 'version', 'origin', 'scope']
     for (const { labels } of metrics)
       expect([...allowed, 'reason', 'table']).toEqual(expect.arrayContaining([...labels]))
+  })
+
+  it('is the table of docs/observability.md', () => {
+    const page = readFileSync(new URL('../../docs/observability.md', import.meta.url), 'utf8')
+    const shown = page.split('\n').filter((line) => line.startsWith('| `hapax_'))
+    const code = (text: string): string => `\`${text}\``
+    const rows = metrics.map(({ name, kind, labels, help }) =>
+      `| ${code(name)} | ${kind} | ${labels.map(code).join(', ')} | ${help} |`.replaceAll('|  |', '| |'),
+    )
+    expect(shown).toEqual(rows)
   })
 })

@@ -7,6 +7,8 @@ import { METRICS } from './table.ts'
 export interface MeasureOptions {
   /** Whether to export the state of the database, if a worker of this process is the one that samples it. @default true */
   readonly state?: boolean
+  /** Whether to export what this process does. @default true */
+  readonly process?: boolean
   readonly clock?: Clock
 }
 
@@ -30,24 +32,20 @@ class Measures implements Measuring {
   /** By the name in the events, so that a message costs one look-up. */
   readonly #consumers = new Named(MOST_NAMES, (label) => this.#consumerCells(label))
   readonly #relays = new Named(MOST_NAMES, (label) => this.#relayCells(label))
-  readonly #published: Cell
   readonly #relayUp = new Map<string, number>()
   readonly #ignore: (() => void)[] = []
 
-  constructor(events: Events, sink: Sink, { state = true, clock = systemClock }: MeasureOptions) {
+  constructor(events: Events, sink: Sink, { state = true, process = true, clock = systemClock }: MeasureOptions) {
     this.#sink = sink
     this.#clock = clock
     this.#series = new Series(sink)
     this.#state = new StateGauges(this.#series, clock)
-    this.#series.write(METRICS.storeUp, [], 1)
-    this.#series.write(METRICS.buildInfo, [version()], 1)
-    this.#series.write(METRICS.poolExhausted, [], 0)
-    this.#series.write(METRICS.workerErrors, [], 0)
-    this.#published = this.#zero('published', [])
+    this.#listenToStore(events)
+    if (state) this.#ignore.push(events.on('sampled', (event) => this.#state.sampled(event)))
+    if (!process) return
     this.#listenToMessages(events)
     this.#listenToRelays(events)
     this.#listenToWorkers(events)
-    if (state) this.#ignore.push(events.on('sampled', (event) => this.#state.sampled(event)))
   }
 
   collect(): void {
@@ -58,7 +56,18 @@ class Measures implements Measuring {
     for (const ignore of this.#ignore.splice(0)) ignore()
   }
 
+  #listenToStore(events: Events): void {
+    const { buildInfo, storeUp } = METRICS
+    this.#series.write(buildInfo, [version()], 1)
+    this.#series.write(storeUp, [], 1)
+    this.#ignore.push(
+      events.on('store-down', () => this.#series.write(storeUp, [], 0)),
+      events.on('store-up', () => this.#series.write(storeUp, [], 1)),
+    )
+  }
+
   #listenToMessages(events: Events): void {
+    const published = this.#zero('published', [])
     const { mismatches, effects, leaseLost, commitUnknown } = METRICS
     this.#ignore.push(
       events.on('processed', (event) => this.#processed(event)),
@@ -70,7 +79,7 @@ class Measures implements Measuring {
       events.on('commit-resolved', ({ consumer, resolved }) =>
         this.#series.write(commitUnknown, [this.#label(consumer), resolved], 1),
       ),
-      events.on('published', () => this.#published.write(1)),
+      events.on('published', () => published.write(1)),
     )
     for (const outcome of PLAIN) {
       this.#ignore.push(events.on(outcome, ({ consumer }) => this.#count(consumer, outcome)))
@@ -96,7 +105,8 @@ class Measures implements Measuring {
   }
 
   #listenToWorkers(events: Events): void {
-    const { storeUp, poolExhausted, workerErrors } = METRICS
+    const poolExhausted = this.#zero('poolExhausted', [])
+    const workerErrors = this.#zero('workerErrors', [])
     this.#ignore.push(
       events.on('worker-started', ({ consumers, relays }) => {
         for (const consumer of consumers) this.#consumers.of(consumer)
@@ -105,10 +115,8 @@ class Measures implements Measuring {
       events.on('worker-stopped', ({ relays }) => this.#forgetRelays(relays)),
       events.on('horizons', (event) => this.#state.horizons(event)),
       events.on('cleaned', (event) => this.#cleaned(event)),
-      events.on('store-down', () => this.#series.write(storeUp, [], 0)),
-      events.on('store-up', () => this.#series.write(storeUp, [], 1)),
-      events.on('pool-exhausted', () => this.#series.write(poolExhausted, [], 1)),
-      events.on('worker-error', () => this.#series.write(workerErrors, [], 1)),
+      events.on('pool-exhausted', () => poolExhausted.write(1)),
+      events.on('worker-error', () => workerErrors.write(1)),
     )
   }
 
