@@ -22,11 +22,14 @@ import {
   able,
   type Clock,
   clockOption,
+  detachedOf,
   EventHub,
   type Events,
   expected,
   flag,
   HapaxError,
+  type Instrument,
+  instrumentOption,
   isolationOption,
   type Logger,
   loggerOption,
@@ -88,6 +91,8 @@ export interface HapaxOptions<Tx, Own> {
   readonly relay?: string
   /** @default warnings and errors to standard error, as text on a terminal and as JSON lines elsewhere */
   readonly logger?: Logger
+  /** Watches what hapax does, for traces. @default nothing does */
+  readonly instrument?: Instrument
   /**
    * Removes secrets of your application from error texts before they are stored or logged. What hapax recognises itself (passwords in
    * URLs, tokens, private keys) has been removed already. @default nothing more is removed
@@ -196,6 +201,7 @@ function createWhole<Tx, Own>(options: HapaxOptions<Tx, Own>): Hapax<Tx, Own> {
     'delivery',
     'relay',
     'logger',
+    'instrument',
     'redact',
     'maxMessageBytes',
     'acquireMs',
@@ -236,9 +242,11 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     const source = sentName('source', options.source)
     const relay = options.relay === undefined ? 'default' : nameText('relay', options.relay)
     this.#store = store
-    this.#crew = new Crew({ news: store.news, clock, logger })
-    const wake = (rows?: readonly Committed[]): void => this.#crew.wake(rows)
     this.events = new EventHub(logger)
+    const instrument = instrumentOption(options.instrument, this.events, logger)
+    const detached = detachedOf(instrument)
+    this.#crew = new Crew({ news: store.news, clock, logger, detached })
+    const wake = (rows?: readonly Committed[]): void => this.#crew.wake(rows)
     this.#publisher = new Publisher({
       store,
       source,
@@ -248,6 +256,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
       clock,
       mintId,
       events: this.events,
+      instrument,
       consumersOf: (type) =>
         [...this.#consumers.values()].filter((each) => each.settings.enabled && each.types.includes(type)),
       wake,
@@ -260,6 +269,8 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
       source,
       relay,
       events,
+      instrument,
+      detached,
       activity,
       acquisitions: new Acquisitions({ clock, events, logger, acquireMs }),
       logger,
@@ -315,7 +326,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   }
 
   publish<In>(tx: Tx | Own, type: MessageType<In, unknown>, data: In, options?: PublishOptions): Promise<Published> {
-    return this.#publisher.publishOne(tx, () => {
+    return this.#publisher.publishOne(tx, type, () => {
       return messageType(type).of(data, options)
     })
   }

@@ -1,4 +1,5 @@
 import type { Clock } from './clock.ts'
+import { type Detached, detached } from './detached.ts'
 
 /** How a batcher collects, and what it does with a batch. */
 interface BatcherOptions<Item> {
@@ -13,6 +14,8 @@ interface BatcherOptions<Item> {
   readonly gather?: 'moment' | 'turn' | Company
   /** Whether a batch may begin while another one is under way. @default false */
   readonly overlap?: boolean
+  /** A batch is not part of the work that put its first item. @default outside any asynchronous context */
+  readonly detached?: Detached
   /** Called with items that no batch will take, because the batch before them failed. */
   dropped?(items: readonly Item[]): void
 }
@@ -44,19 +47,20 @@ export class Batcher<Item> {
   /** Adds an item. Returns the work that begins with it, if none was going on. */
   put(item: Item): Promise<void> | undefined {
     this.#waiting.push(item)
-    if (!this.#collecting) return this.#options.overlap ? this.#once() : this.#all()
+    const { overlap, detached: detach = detached } = this.#options
+    if (!this.#collecting) return detach(overlap ? this.#once : this.#all)
     if (this.#isEnough()) this.#enough?.()
     return undefined
   }
 
-  async #once(): Promise<void> {
+  readonly #once = async (): Promise<void> => {
     this.#collecting = true
     await this.#gathered()
     this.#collecting = false
     await this.#run(this.#waiting.splice(0))
   }
 
-  async #all(): Promise<void> {
+  readonly #all = async (): Promise<void> => {
     const { most = Number.POSITIVE_INFINITY } = this.#options
     this.#collecting = true
     try {
@@ -99,7 +103,7 @@ export class Batcher<Item> {
 
 /** Turns a function of many questions into a function of one, by collecting the questions that are asked at the same time. */
 export function collected<Question, Reply>(
-  options: Pick<BatcherOptions<never>, 'most' | 'gather' | 'overlap'>,
+  options: Pick<BatcherOptions<never>, 'most' | 'gather' | 'overlap' | 'detached'>,
   ask: (questions: readonly Question[]) => Promise<readonly Reply[]>,
 ): (question: Question) => Promise<Reply> {
   interface Pending {

@@ -3,6 +3,7 @@ export { Batcher, collected } from './batcher.ts'
 export { type Clock, clockOption, pause, systemClock, within } from './clock.ts'
 export { Activity, inParallel, Semaphore, Signal, Watched } from './concurrency.ts'
 export { ACQUIRE_MS, Acquisitions, poolExhausted } from './connection-wait.ts'
+export { type Detached, detached, detachedClock } from './detached.ts'
 export {
   asError,
   describe,
@@ -25,6 +26,17 @@ export {
 } from './errors.ts'
 export type { HapaxEvents } from './events.ts'
 export { type EffectState, EventHub, type Events, type MessageRef } from './events.ts'
+export type {
+  Facts,
+  Findings,
+  Instrument,
+  MessageFacts,
+  Messages,
+  Operation,
+  Running,
+  TraceContext,
+} from './instrument.ts'
+export { detachedOf, instrumentOption, type SafeInstrument } from './instrument.ts'
 export type { Interrupt } from './interrupt.ts'
 export { contained, heard, heardPool, loadClient, shownUrl, unreached } from './links.ts'
 export { consoleLogger, type LimitedLogger, type Logger, loggerOption, silentLogger } from './logger.ts'

@@ -3,9 +3,12 @@ import {
   Activity,
   type Clock,
   clockOption,
+  detachedOf,
   EventHub,
   type Events,
   HapaxError,
+  type Instrument,
+  instrumentOption,
   type Logger,
   loggerOption,
   noOthers,
@@ -41,6 +44,8 @@ export interface ClaimHapaxOptions {
   readonly source?: string
   /** Where hapax logs. @default warnings and errors to standard error, as text on a terminal and as JSON lines elsewhere */
   readonly logger?: Logger
+  /** Watches what hapax does, for traces. @default nothing does */
+  readonly instrument?: Instrument
   /**
    * Removes secrets of your application from error texts before they are stored or logged. hapax has already removed what it
    * recognises itself: passwords in URLs, tokens, private keys. @default nothing more is removed
@@ -86,7 +91,7 @@ export class LeaseCore implements ClaimHapax {
   readonly #workers = new Set<Worker>()
 
   constructor(options: ClaimHapaxOptions) {
-    const known = ['store', 'source', 'logger', 'redact', 'maxMessageBytes', 'clock', 'random']
+    const known = ['store', 'source', 'logger', 'instrument', 'redact', 'maxMessageBytes', 'clock', 'random']
     noOthers(`options of createHapax on ${options.store.features.name}`, options, known)
     if (options.source !== undefined) text('source', options.source, MAX_TEXT_BYTES)
     const { store } = options
@@ -95,8 +100,10 @@ export class LeaseCore implements ClaimHapax {
     const logger = loggerOption(options.logger, redact, clock)
     const maxBytes = positiveInteger('maxMessageBytes', options.maxMessageBytes, 1024 * 1024)
     this.events = new EventHub(logger)
+    const instrument = instrumentOption(options.instrument, this.events, logger)
     const shared = { activity: new Activity(), floor: new Floor(clock), events: this.events }
-    this.#engine = { store, logger, redact, clock, random, maxBytes, ...shared }
+    const watch = { instrument, detached: detachedOf(instrument) }
+    this.#engine = { store, logger, redact, clock, random, maxBytes, ...shared, ...watch }
     const wake = (): void => {
       for (const worker of this.#workers) worker.wake()
     }

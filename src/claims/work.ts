@@ -2,6 +2,8 @@ import {
   type Activity,
   asError,
   collected,
+  type Detached,
+  detachedClock,
   errorFields,
   type HapaxError,
   isHapaxError,
@@ -18,10 +20,13 @@ import {
   judge,
   MAX_CRASHES,
   outcome,
+  placeOf,
   Reporter,
   ref,
   type TakenBefore,
   type Verdict,
+  type WatchedAttempt,
+  watched,
 } from '../consumer/index.ts'
 import type { Claimed, ClaimHistory, ClaimStore, Failure, Lease, Outcome, StoredClaim } from '../contracts/index.ts'
 import {
@@ -32,7 +37,7 @@ import {
   TimeLimit,
   underLease,
 } from '../leased/index.ts'
-import type { Received, StoredMessage } from '../message/index.ts'
+import { factsOfStored, type Received, type StoredMessage } from '../message/index.ts'
 import type { Floor } from '../transaction/index.ts'
 import { Call } from './call.ts'
 import { crashLoop, elsewhere, notDue, notItsTurn, Quarantine } from './quarantine.ts'
@@ -42,6 +47,7 @@ export interface ClaimEngine extends EffectEngine {
   readonly store: ClaimStore
   readonly logger: LimitedLogger
   readonly activity: Activity
+  readonly detached: Detached
   readonly maxBytes: number
   /** Where the deliveries of this process run. */
   readonly floor: Floor
@@ -95,7 +101,8 @@ export class ClaimedWork {
   readonly #quarantine: Quarantine
 
   constructor(engine: ClaimEngine, consumer: string, settings: ClaimSettings, registry: Registry<never>) {
-    const { store, clock } = engine
+    const { store, detached } = engine
+    const clock = detachedClock(engine.clock, detached)
     const { leaseMs, retentionMs } = settings
     this.#engine = engine
     this.#consumer = consumer
@@ -105,8 +112,8 @@ export class ClaimedWork {
     this.#places = new Semaphore(settings.concurrency)
     this.#quarantine = new Quarantine(clock, settings.concurrency)
     this.#limit = new TimeLimit(clock, settings.maxDurationMs)
-    this.#claimOne = collected(TOGETHER, (messages) => this.#claim(messages, false))
-    this.#settle = collected(TOGETHER, async (leases: readonly Lease[]) => {
+    this.#claimOne = collected({ ...TOGETHER, detached }, (messages) => this.#claim(messages, false))
+    this.#settle = collected({ ...TOGETHER, detached }, async (leases: readonly Lease[]) => {
       const settled = await store.claims.settle(leases, retentionMs)
       return leases.map(({ seq }) => settled.has(seq))
     })
@@ -253,9 +260,23 @@ export class ClaimedWork {
     handler: Registered<never>,
     signal: AbortSignal | undefined,
   ): Promise<Outcome> {
-    const { clock, events } = this.#engine
     const waiting = this.#places.enter()
     if (waiting !== undefined) await waiting
+    const { instrument } = this.#engine
+    if (instrument === undefined) return this.#attempt(work, held, handler, signal)
+    const watching = { instrument, consumer: this.#consumer }
+    const messages = factsOfStored([work.message], () => work.attempts + 1)
+    return watched(watching, messages, (watch) => this.#attempt(work, held, handler, signal, watch))
+  }
+
+  async #attempt(
+    work: Work,
+    held: HeldLease,
+    handler: Registered<never>,
+    signal: AbortSignal | undefined,
+    watch?: WatchedAttempt,
+  ): Promise<Outcome> {
+    const { clock, events } = this.#engine
     const started = clock.monotonic()
     const call = new Call({
       engine: this.#engine,
@@ -266,7 +287,7 @@ export class ClaimedWork {
       leaseMs: this.#settings.leaseMs,
     })
     try {
-      await underLease(held, this.#limit, signal, () => call.run(handler))
+      await underLease(held, this.#limit, signal, () => watch?.enter(() => call.run(handler)) ?? call.run(handler))
     } catch (error) {
       call.close()
       return this.#failed(work, asError(error), signal)
@@ -275,13 +296,21 @@ export class ClaimedWork {
       this.#places.give()
     }
     held.end()
-    if (!(await this.#settle(work.lease))) return this.#lost(work)
+    if (!(await (this.#watchedSettle(work) ?? this.#settle(work.lease)))) return this.#lost(work)
     if (events.heard('processed')) {
       const durationMs = clock.monotonic() - started
       const event = { consumer: this.#consumer, message: ref(work.message), attempt: work.attempts + 1, durationMs }
       events.emit('processed', () => event)
     }
     return PROCESSED
+  }
+
+  /** Settles in the sight of the instrument; undefined if there is none. */
+  #watchedSettle({ message, lease }: Work): Promise<boolean> | undefined {
+    const { instrument } = this.#engine
+    if (instrument === undefined) return undefined
+    const facts = { ...placeOf(this.#consumer), messages: factsOfStored([message]) }
+    return instrument.around('settle', facts, () => this.#settle(lease))
   }
 
   #failed(work: Work, error: Error, signal: AbortSignal | undefined): Promise<Outcome> | Outcome {

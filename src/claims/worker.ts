@@ -88,8 +88,7 @@ export class ClaimWorkerCore implements Worker {
 
   #lifeCycle(): LifeCycle {
     return new LifeCycle({
-      clock: this.#engine.clock,
-      random: this.#engine.random,
+      ...this.#engine,
       prepare: async () => {
         await this.#prepare()
         return this.#readers

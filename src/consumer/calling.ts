@@ -99,8 +99,8 @@ class OneStep<Tx> implements Step<Tx> {
   }
 }
 
-function inView<Tx>({ buffer, deadline, logger }: Scope<Tx>, { tx }: View<Tx>): CallScope<Tx> {
-  return { tx, deadline, logger, buffer: buffer.slot(tx) }
+function inView<Tx>({ buffer, deadline, logger, observe }: Scope<Tx>, { tx }: View<Tx>): CallScope<Tx> {
+  return { tx, deadline, logger, buffer: buffer.slot(tx), ...(observe && { observe }) }
 }
 
 /** Calls all handlers of a group at the same time, on its one transaction. */
@@ -122,7 +122,7 @@ async function callTogether<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Pro
 }
 
 /** What one call needs of its scope. */
-type CallScope<Tx> = Pick<Scope<Tx>, 'tx' | 'deadline' | 'logger'> & Publishing<Tx>
+type CallScope<Tx> = Pick<Scope<Tx>, 'tx' | 'deadline' | 'logger' | 'observe'> & Publishing<Tx>
 
 interface Publishing<Tx> {
   readonly buffer: Pick<Scope<Tx>['buffer'], 'publish'>
@@ -139,9 +139,10 @@ function callOne<Tx>(
   { message, data }: Content,
   scope: CallScope<Tx>,
 ): unknown {
-  const { tx, deadline, logger } = scope
+  const { tx, deadline, logger, observe } = scope
   const publish = publishFor(message, scope)
-  return call(data, { tx, message, publish, signal: deadline.signal, attempt: job.attempt, logger })
+  const context = { tx, message, publish, signal: deadline.signal, attempt: job.attempt, logger }
+  return observe === undefined ? call(data, context) : observe([job.stored], () => call(data, context))
 }
 
 async function callMany<Tx>(
@@ -149,7 +150,7 @@ async function callMany<Tx>(
   jobs: readonly Job<Tx>[],
   scope: CallScope<Tx>,
 ): Promise<void> {
-  const { tx, buffer, deadline, logger } = scope
+  const { tx, buffer, deadline, logger, observe } = scope
   const items: Item<unknown>[] = []
   for (const job of jobs) {
     const content = job.content()
@@ -157,5 +158,10 @@ async function callMany<Tx>(
     items.push({ message, data, publish: publishFor(message, scope) })
   }
   const publish: PublishInHandler = (type, data, options) => buffer.publish(type, data, options)
-  await call(items, { tx, publish, signal: deadline.signal, logger })
+  const context = { tx, publish, signal: deadline.signal, logger }
+  if (observe === undefined) await call(items, context)
+  else {
+    const messages = jobs.map(({ stored }) => stored)
+    await observe(messages, () => call(items, context))
+  }
 }

@@ -11,7 +11,14 @@ import type {
   Subscription,
 } from '../contracts/index.ts'
 import type { IncomingMessage, StoredMessage } from '../message/index.ts'
-import { type IntakePolicy, intake, type MessageType, messageType, type Received } from '../message/index.ts'
+import {
+  factsOfStored,
+  type IntakePolicy,
+  intake,
+  type MessageType,
+  messageType,
+  type Received,
+} from '../message/index.ts'
 import { committedInbox, type Engine } from '../transaction/index.ts'
 import { allOutcomes, distinct, inGroups, Outcomes } from './batch.ts'
 import { Taker } from './direct.ts'
@@ -23,6 +30,7 @@ import { Turns } from './one-at-a-time.ts'
 import { type ConsumerOptions, type ConsumerSettings, consumerSettings, refuseDisabled } from './options.ts'
 import type { Noted, StoredWork, StoredWorkParts } from './stored.ts'
 import { InboxWork } from './stored.ts'
+import { watched } from './watched.ts'
 
 /**
  * The consumer behind `hapax.consumer` and `hapax.leased`. It decides the way of each delivery: called at once (`direct`), stored for a
@@ -262,7 +270,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
 
   #prepare(entry: Received, elsewhere: Elsewhere): Prepared<Tx> | Promise<Prepared<Tx>> {
     const { stored, refused } = entry
-    if (refused !== undefined) return this.#recorder.firstDelivery(stored, refused, 0)
+    if (refused !== undefined) return this.#refuse(stored, refused)
     const handler = this.#handlers.get(stored.type)
     return handler === undefined ? this.#withoutHandler(entry, elsewhere) : this.#prepareFor(handler, entry)
   }
@@ -271,7 +279,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     if (this.#settings.receive === 'store') return 'store'
     // A redelivery may be a message that ended its process. The inbox counts starts, and stops such a message after a few.
     if (this.#leased || (redelivered && this.#settings.onError === 'store')) return 'work'
-    const refuse = (error: unknown): Promise<Outcome> => this.#recorder.firstDelivery(stored, asError(error), 0)
+    const refuse = (error: unknown): Promise<Outcome> => this.#refuse(stored, asError(error))
     try {
       const job = prepareJob(handler, stored, 1)
       return job instanceof Promise ? job.catch(refuse) : job
@@ -287,7 +295,15 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     const { unknown } = this.#registry
     if (unknown !== undefined) return this.#prepareFor(unknown, entry)
     if (this.#settings.unknown === 'ignore') return this.#recorder.ignored(stored)
-    return this.#recorder.firstDelivery(stored, this.#registry.unknownType(stored.type), 0)
+    return this.#refuse(stored, this.#registry.unknownType(stored.type))
+  }
+
+  /** Records a message that no handler can be called with. To those who watch, that is a failed attempt as well. */
+  #refuse(stored: StoredMessage, error: Error): Promise<Outcome> {
+    const { instrument } = this.#engine
+    const record = (): Promise<Outcome> => this.#recorder.firstDelivery(stored, error, 0)
+    if (instrument === undefined) return record()
+    return watched({ instrument, consumer: this.name }, factsOfStored([stored]), record)
   }
 
   /** Whether another process of this consumer handles a type by name. Asked once per group: most of a topic may be of such types. */

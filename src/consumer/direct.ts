@@ -8,13 +8,13 @@ import {
   type UnitSettings,
   type Work,
 } from '../transaction/index.ts'
-import { callHandlers } from './calling.ts'
 import type { Recorder } from './failures.ts'
 import { type GroupSize, sharing } from './group-size.ts'
 import { type Job, smaller } from './handlers.ts'
 import type { ConsumerSettings } from './options.ts'
 import { ref } from './reporter.ts'
 import { isFinal, outcome } from './verdict.ts'
+import { callWatched, factsOfJobs, type WatchedAttempt, watched } from './watched.ts'
 
 /**
  * What the transaction found out about a message: nothing was known of it; our own earlier commit, whose outcome was unknown; the commit
@@ -78,14 +78,26 @@ export class Taker<Tx> {
   }
 
   /** Processes messages in one transaction. When one of them fails, the group is tried again in smaller ones. */
-  async #take(jobs: readonly Job<Tx>[], signal: AbortSignal | undefined, part?: Part): Promise<readonly Outcome[]> {
+  #take(jobs: readonly Job<Tx>[], signal: AbortSignal | undefined, part?: Part): Promise<readonly Outcome[]> {
+    const { instrument } = this.#engine
+    if (instrument === undefined) return this.#attempt(jobs, signal, part)
+    const watching = { instrument, consumer: this.#consumer }
+    return watched(watching, factsOfJobs(jobs), (watch) => this.#attempt(jobs, signal, part, watch))
+  }
+
+  async #attempt(
+    jobs: readonly Job<Tx>[],
+    signal: AbortSignal | undefined,
+    part: Part | undefined,
+    watch?: WatchedAttempt,
+  ): Promise<readonly Outcome[]> {
     const started = this.#engine.clock.monotonic()
     const messages = jobs.map((job) => job.stored)
     const consumer = this.#consumer
     const group = part?.group
     const attempt = new Attempt<Tx, readonly Found[]>(this.#engine, part?.settings ?? this.#settings, {
       opening: (token) => ({ kind: 'take', consumer, token, messages }),
-      body: (opened) => this.#body(jobs, opened, group),
+      body: (opened) => this.#body(jobs, opened, group, watch),
       onUnknown: () => this.#engine.events.emit('commit-unknown', () => ({ consumer, messages: messages.map(ref) })),
       mostConflicts: this.#groups.mostConflicts(jobs.length),
       signal,
@@ -101,7 +113,10 @@ export class Taker<Tx> {
       const quiet = attempted.value === ALL_FRESH && !this.#engine.events.heard('processed')
       return quiet ? jobs.map(processed) : this.#finish(jobs, attempted.value, started, group)
     }
-    if (jobs.length > 1 && !isGone(attempted)) return this.#smaller(jobs, signal, attempted, group)
+    if (jobs.length > 1 && !isGone(attempted)) {
+      watch?.splits(attempted.error)
+      return this.#smaller(jobs, signal, attempted, group)
+    }
     const only = present(jobs[0], 'a message to take')
     if (attempted.kind === 'failed') return [await this.#failed(only, attempted.error, attempted.tokens)]
     if (attempted.kind === 'refused') return [await this.#recorder.unstorable(only.stored, attempted.error)]
@@ -119,8 +134,9 @@ export class Taker<Tx> {
     jobs: readonly Job<Tx>[],
     { unit, earlier }: Opened<Tx>,
     group: FailedGroup | undefined,
+    watch: WatchedAttempt | undefined,
   ): Work<Tx, readonly Found[]> {
-    if (unit.existing.size === 0) return { value: ALL_FRESH, call: (scope) => callHandlers(jobs, scope) }
+    if (unit.existing.size === 0) return { value: ALL_FRESH, call: (scope) => callWatched(jobs, scope, watch) }
     const found = jobs.map(({ stored }): Found => {
       const receipt = unit.existing.get(stored.messageKey)
       if (receipt === undefined) return 'fresh'
@@ -130,7 +146,7 @@ export class Taker<Tx> {
     })
     const fresh = jobs.filter((_, index) => found[index] === 'fresh')
     if (fresh.length === 0) return { value: found }
-    return { value: found, call: (scope) => callHandlers(fresh, scope) }
+    return { value: found, call: (scope) => callWatched(fresh, scope, watch) }
   }
 
   /** Turns what was found into outcomes, after the commit. */

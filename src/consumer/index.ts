@@ -9,3 +9,4 @@ export { compare, conflictWith, howToSee, Reporter, ref, type TakenBefore } from
 export { asFarAsStorable, jsonInAnyEncoding } from './storable.ts'
 export { MAX_CRASHES, type Noted, type StoredWorkParts } from './stored.ts'
 export { judge, outcome, type Verdict } from './verdict.ts'
+export { factsOfRows, findingsOf, placeOf, type WatchedAttempt, watched } from './watched.ts'

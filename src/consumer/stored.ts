@@ -1,7 +1,6 @@
 import { asError, isHapaxError, isRefusal } from '../base/index.ts'
 import type { InboxRow, Outcome } from '../contracts/index.ts'
 import { Attempt, type Attempted, type Engine, type Opened, type Work } from '../transaction/index.ts'
-import { callHandlers } from './calling.ts'
 import { isGone } from './direct.ts'
 import { isFeared, type Recorder } from './failures.ts'
 import { type GroupSize, sharing } from './group-size.ts'
@@ -10,6 +9,7 @@ import { type Job, prepareJob, smaller } from './handlers.ts'
 import type { ConsumerSettings } from './options.ts'
 import { ref } from './reporter.ts'
 import { outcome } from './verdict.ts'
+import { callWatched, type WatchedAttempt, watched } from './watched.ts'
 
 /** After this many crashes while nothing else ran in the process, a message is presumed to be their cause. */
 export const MAX_CRASHES = 3
@@ -82,29 +82,45 @@ export class InboxWork<Tx> {
   }
 
   /** `part`: the rows belong to a group that failed, from which the size of groups was learnt already. */
-  async #work(
+  #work(
     seqs: readonly string[],
     signal: AbortSignal | undefined,
     group: 'whole' | 'part',
     noted: Noted = true,
+  ): Promise<ReadonlyMap<string, Outcome>> {
+    const { instrument } = this.#engine
+    if (instrument === undefined) return this.#attempt(seqs, signal, group, noted)
+    const watching = { instrument, consumer: this.#consumer }
+    return watched(watching, undefined, (watch) => this.#attempt(seqs, signal, group, noted, watch))
+  }
+
+  async #attempt(
+    seqs: readonly string[],
+    signal: AbortSignal | undefined,
+    group: 'whole' | 'part',
+    noted: Noted,
+    watch?: WatchedAttempt,
   ): Promise<ReadonlyMap<string, Outcome>> {
     const started = this.#engine.clock.monotonic()
     const ours: Ours = { claimed: new Map(), settled: new Map(), jobs: [] }
     const attempt = new Attempt<Tx, Ended>(this.#engine, this.#settings, {
       // After an unknown commit the old transaction may still hold the row. When it has ended, the row shows how.
       opening: (_token, resolving) => ({ kind: 'claim', seqs, locked: resolving ? 'wait' : 'skip' }),
-      body: (opened) => this.#body(opened, ours, noted),
+      body: (opened) => this.#body(opened, ours, noted, watch),
       onUnknown: () => this.#unknown([...ours.claimed.values()]),
       mostConflicts: this.#groups.mostConflicts(seqs.length),
       signal,
     })
     const attempted = await (group === 'part' ? attempt.run() : this.#watched(attempt, ours))
-    if (attempted.kind === 'refused') return this.#oneByOne(seqs, attempted.error, signal)
+    if (attempted.kind === 'refused') {
+      watch?.splits(attempted.error)
+      return this.#oneByOne(seqs, attempted.error, signal)
+    }
     const claimed = [...ours.claimed.values()]
     const outcomes =
       attempted.kind === 'done'
-        ? await this.#ended(attempted.value, claimed, started, signal)
-        : await this.#failed(claimed, attempted, signal)
+        ? await this.#ended(attempted.value, claimed, started, signal, watch)
+        : await this.#failed(claimed, attempted, signal, watch)
     if (ours.settled.size === 0) return outcomes
     return new Map([...outcomes, ...this.#processed([...ours.settled.values()], started)])
   }
@@ -144,7 +160,12 @@ export class InboxWork<Tx> {
   }
 
   /** Runs the handlers of the claimed rows. Rows that cannot run end the transaction without writes, and are recorded after it. */
-  async #body({ unit, resolving }: Opened<Tx>, ours: Ours, noted: Noted): Promise<Work<Tx, Ended>> {
+  async #body(
+    { unit, resolving }: Opened<Tx>,
+    ours: Ours,
+    noted: Noted,
+    watch: WatchedAttempt | undefined,
+  ): Promise<Work<Tx, Ended>> {
     // Gone: our unknown commit did settle it. Still there but not claimed: it did not, and another worker has the row now.
     for (const [seq, row] of ours.claimed) if (resolving && !unit.present.has(seq)) ours.settled.set(seq, row)
     ours.claimed = unit.claimed
@@ -156,6 +177,7 @@ export class InboxWork<Tx> {
       return { value: { kind: 'processed' } }
     }
     const rows = [...unit.claimed.values()]
+    watch?.claimed(rows)
     const looping = rows.filter((row) => row.crashes >= MAX_CRASHES)
     if (looping.length > 0) return { value: { kind: 'crash-loop', rows: looping } }
     const jobs: Job<Tx>[] = []
@@ -169,7 +191,7 @@ export class InboxWork<Tx> {
     }
     if (jobs.length > 1 && !rows.every((row) => this.#mayShare(row))) return { value: { kind: 'apart', rows } }
     ours.jobs = jobs
-    return { value: { kind: 'processed' }, call: (scope) => callHandlers(jobs, scope) }
+    return { value: { kind: 'processed' }, call: (scope) => callWatched(jobs, scope, watch) }
   }
 
   /** A message that has failed before may fail again, and would make the others run once more. */
@@ -188,11 +210,13 @@ export class InboxWork<Tx> {
     rows: readonly InboxRow[],
     started: number,
     signal: AbortSignal | undefined,
+    watch: WatchedAttempt | undefined,
   ): Promise<ReadonlyMap<string, Outcome>> {
     if (ended.kind === 'processed') return this.#processed(rows, started)
-    if (ended.kind === 'undecodable') return this.#failed(rows, { kind: 'failed', error: ended.error }, signal)
+    if (ended.kind === 'undecodable') return this.#failed(rows, { kind: 'failed', error: ended.error }, signal, watch)
     const outcomes = new Map<string, Outcome>()
     if (ended.kind === 'apart') {
+      watch?.splits(undefined)
       for (const part of sharing(ended.rows, (row) => this.#mayShare(row))) {
         const seqs = part.map(({ seq }) => seq)
         for (const [seq, result] of await this.work(seqs, signal)) outcomes.set(seq, result)
@@ -218,9 +242,13 @@ export class InboxWork<Tx> {
     rows: readonly InboxRow[],
     { kind, error }: { kind: 'failed' | 'busy' | 'lost'; error: unknown },
     signal: AbortSignal | undefined,
+    watch: WatchedAttempt | undefined,
   ): Promise<ReadonlyMap<string, Outcome>> {
     const broken = kind === 'failed' && isHapaxError(error, 'broken-atomicity')
-    if (rows.length > 1 && !isGone({ kind, error }) && !broken) return this.#smaller(rows, asError(error), signal)
+    if (rows.length > 1 && !isGone({ kind, error }) && !broken) {
+      watch?.splits(error)
+      return this.#smaller(rows, asError(error), signal)
+    }
     const outcomes = new Map<string, Outcome>()
     for (const row of rows) outcomes.set(row.seq, await this.#record(row, kind, asError(error)))
     return outcomes

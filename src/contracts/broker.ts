@@ -18,6 +18,14 @@ export type Confirmation =
    */
   | { readonly status: 'unavailable'; readonly error: Error }
 
+/** Where a destination or a subscription is, as traces and metrics name it. */
+export interface Address {
+  /** The broker, in the words of OpenTelemetry where it has one: `rabbitmq`, `kafka`. */
+  readonly system: string
+  /** The exchange, queue, stream or topic. */
+  readonly name: string
+}
+
 /** What differs between destinations. */
 export interface DestinationFeatures {
   /**
@@ -35,6 +43,8 @@ export interface Destination {
   /** For people, and recorded with the relay: the same words for the same place, without credentials. */
   readonly name: string
   readonly features: DestinationFeatures
+  /** @default the system `other`, and the name of the destination */
+  readonly address?: Address
   /**
    * Loads what it needs in this process. A worker calls it when it starts. Rejects for what waiting does not mend, such as a client
    * library that is not installed. The broker need not be reachable yet.
@@ -85,6 +95,8 @@ export interface Subscription {
   /** For people, without credentials. */
   readonly name: string
   readonly features: SubscriptionFeatures
+  /** @default the system `other`, and the name of the subscription */
+  readonly address?: Address
   /**
    * Begins to deliver: at most `prefetch` messages that are neither acked nor put back. Rejects when the broker refuses or cannot be
    * reached. Later interruptions are the driver's business: it reconnects, and calls `report`.

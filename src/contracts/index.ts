@@ -1,7 +1,21 @@
 // The interfaces between hapax and its drivers: what authors of stores, connections and brokers implement and receive. Published as
 // `hapax/contracts`. The suites that a driver has to pass are in `hapax/testing`.
 
-export type { Clock, EffectState, ErrorRecord, Isolation, Random } from '../base/index.ts'
+export type {
+  Clock,
+  EffectState,
+  ErrorRecord,
+  Facts,
+  Findings,
+  Instrument,
+  Isolation,
+  MessageFacts,
+  Messages,
+  Operation,
+  Random,
+  Running,
+  TraceContext,
+} from '../base/index.ts'
 export type { Arrival, LeavingMessage, OutgoingMessage, StoredMessage } from '../message/index.ts'
 export * from './admin.ts'
 export type * from './broker.ts'

@@ -1,4 +1,4 @@
-import type { EffectState, EventHub, Logger, Random, Redact } from '../base/index.ts'
+import type { EffectState, EventHub, Logger, Random, Redact, SafeInstrument } from '../base/index.ts'
 import {
   asError,
   type Clock,
@@ -12,10 +12,10 @@ import {
   Watched,
   within,
 } from '../base/index.ts'
-import { jsonInAnyEncoding, ref } from '../consumer/index.ts'
+import { jsonInAnyEncoding, placeOf, ref } from '../consumer/index.ts'
 import type { EffectCall, EffectEnd, EffectOptions, EffectRef, EffectRow, Store, Verified } from '../contracts/index.ts'
 import type { StoredMessage } from '../message/index.ts'
-import { messageId } from '../message/index.ts'
+import { factsOfStored, messageId } from '../message/index.ts'
 import { insist, persist } from '../transaction/index.ts'
 import {
   checkEffect,
@@ -36,6 +36,7 @@ import { Notes } from './notes.ts'
 export interface EffectEngine {
   readonly store: Pick<Store<never>, 'journal'>
   readonly events: EventHub
+  readonly instrument: SafeInstrument | undefined
   readonly logger: Logger
   /** The user's own rules for texts of errors. */
   readonly redact: Redact
@@ -209,7 +210,7 @@ export class Effects {
     this.#called.add(name)
     let value: T
     try {
-      value = await this.#inTime(name, call, options)
+      value = await (this.#watched(name, call, options) ?? this.#inTime(name, call, options))
     } catch (thrown) {
       const error = asError(thrown)
       if (!isCertain(thrown, options)) return this.#unknown(name, call, options, error, denied)
@@ -223,6 +224,23 @@ export class Effects {
       throw thrown
     }
     return this.#done(name, value)
+  }
+
+  /** The call in the sight of the instrument; undefined if there is none. */
+  #watched<T>(name: string, call: EffectCall<T>, options: EffectOptions<T>): Promise<T> | undefined {
+    const { engine, consumer, message } = this.#options
+    if (engine.instrument === undefined) return undefined
+    const facts = { ...placeOf(consumer), effect: name, messages: factsOfStored([message]) }
+    return engine.instrument.around('effect', facts, async (running) => {
+      try {
+        const value = await this.#inTime(name, call, options)
+        running.add({ outcomes: ['done'] })
+        return value
+      } catch (error) {
+        running.add({ outcomes: [isCertain(error, options) ? 'not-done' : 'unknown'] })
+        throw error
+      }
+    })
   }
 
   #inTime<T>(name: string, call: EffectCall<T>, { timeoutMs }: EffectOptions<T>): Promise<T> {

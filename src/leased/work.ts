@@ -1,20 +1,43 @@
-import { asError, type ErrorCode, errorFields, expected, HapaxError, isHapaxError } from '../base/index.ts'
+import {
+  asError,
+  detachedClock,
+  type ErrorCode,
+  errorFields,
+  expected,
+  fieldOf,
+  HapaxError,
+  isHapaxError,
+  type Running,
+  type TraceContext,
+} from '../base/index.ts'
 import type { ConsumerSettings, Recorder, Registry } from '../consumer/index.ts'
 import {
   type Content,
   decodeFor,
+  factsOfRows,
   MAX_CRASHES,
   type Noted,
   outcome,
+  placeOf,
   type Registered,
   Reporter,
   ref,
   type StoredWorkParts,
+  type WatchedAttempt,
+  watched,
 } from '../consumer/index.ts'
 import type { InboxRow, LeasedContext, Outcome, Published, PublishInHandler } from '../contracts/index.ts'
-import type { StoredMessage } from '../message/index.ts'
+import type { MessageType, PublishOptions, StoredMessage } from '../message/index.ts'
 import type { Cause, Scope } from '../transaction/index.ts'
-import { Attempt, causeOf, checkPublish, type Engine, persist } from '../transaction/index.ts'
+import {
+  Attempt,
+  causeOf,
+  checkPublish,
+  type Engine,
+  persist,
+  watchedPublish,
+  withCause,
+} from '../transaction/index.ts'
 import { Effects } from './effect.ts'
 import { type HeldLease, Leases, TimeLimit, underLease } from './lease.ts'
 
@@ -51,10 +74,12 @@ export class LeasedWork<Tx> {
     this.#recorder = recorder
     this.#registry = registry
     this.#reporter = new Reporter(engine, consumer)
-    this.#limit = new TimeLimit(engine.clock, lease.maxDurationMs)
+    // One timer for all leases: it belongs to none of the handlers.
+    const clock = detachedClock(engine.clock, engine.detached)
+    this.#limit = new TimeLimit(clock, lease.maxDurationMs)
     this.#leases = new Leases({
       store: engine.store.inbox,
-      clock: engine.clock,
+      clock,
       leaseMs: lease.leaseMs,
       report: (error) => engine.logger.warn({ consumer, ...errorFields(error) }, 'leases could not be renewed'),
     })
@@ -81,17 +106,29 @@ export class LeasedWork<Tx> {
     return outcomes
   }
 
-  async #run(row: InboxRow, held: HeldLease, signal: AbortSignal | undefined): Promise<Outcome> {
+  #run(row: InboxRow, held: HeldLease, signal: AbortSignal | undefined): Promise<Outcome> {
+    const { instrument } = this.#engine
+    if (instrument === undefined) return this.#attempt(row, held, signal)
+    const watching = { instrument, consumer: this.#consumer }
+    return watched(watching, factsOfRows([row]), (watch) => this.#attempt(row, held, signal, watch))
+  }
+
+  async #attempt(
+    row: InboxRow,
+    held: HeldLease,
+    signal: AbortSignal | undefined,
+    watch?: WatchedAttempt,
+  ): Promise<Outcome> {
     if (row.crashes >= MAX_CRASHES) return this.#recorder.crashed(row)
     const started = this.#engine.clock.monotonic()
     const call = new Call(this.#engine, this.#consumer, this.#settings, row, held)
     try {
       const handler = this.#registry.handlerOf(row.message.type)
-      await underLease(held, this.#limit, signal, () => call.run(handler))
+      await underLease(held, this.#limit, signal, () => watch?.enter(() => call.run(handler)) ?? call.run(handler))
       // A renewal during the settling transaction would wait for its row lock; so it ends first.
       held.end()
       await this.#leases.notRenewing()
-      const settled = await this.#settle(row, held, call, signal)
+      const settled = await (this.#watchedSettle(row, held, call, signal) ?? this.#settle(row, held, call, signal))
       if (settled === 'lost') return this.#lost(row)
       return this.#processed(row, started)
     } catch (error) {
@@ -101,15 +138,34 @@ export class LeasedWork<Tx> {
     }
   }
 
+  #watchedSettle(
+    row: InboxRow,
+    held: HeldLease,
+    call: Call<Tx>,
+    signal: AbortSignal | undefined,
+  ): Promise<Settled> | undefined {
+    const { instrument } = this.#engine
+    if (instrument === undefined) return undefined
+    const facts = { ...placeOf(this.#consumer), messages: factsOfRows([row]) }
+    return instrument.around('settle', facts, (running) => this.#settle(row, held, call, signal, running))
+  }
+
   /** Deletes the row if the lease still holds, with the handler's own work, in one transaction. */
-  async #settle(row: InboxRow, held: HeldLease, call: Call<Tx>, signal: AbortSignal | undefined): Promise<Settled> {
+  async #settle(
+    row: InboxRow,
+    held: HeldLease,
+    call: Call<Tx>,
+    signal: AbortSignal | undefined,
+    running?: Running,
+  ): Promise<Settled> {
     const attempt = new Attempt<Tx, Settled>(this.#engine, this.#settings, {
       opening: () => ({ kind: 'settle', lease: held }),
       body: ({ unit, resolving }) => {
         // Gone after a commit of unknown outcome: settled by that commit, or by the process that took the message over.
         const gone = resolving && !unit.present.has(row.seq)
         if (unit.claimed.size === 0) return { value: gone ? 'settled' : 'lost' }
-        return { value: 'settled', call: (scope) => call.complete(scope) }
+        const complete = (scope: Scope<Tx>): Promise<void> => call.complete(scope)
+        return { value: 'settled', call: (scope) => running?.enter(() => complete(scope)) ?? complete(scope) }
       },
       onUnknown: () =>
         this.#engine.events.emit('commit-unknown', () => ({ consumer: this.#consumer, messages: [ref(row.message)] })),
@@ -277,12 +333,27 @@ class Call<Tx> {
       ? this.#scope.buffer.publish(type, data, options, this.#cause)
       : this.#publishLater(type, data, options)
 
-  readonly #publishLater: PublishInHandler = async (type, data, options = {}) => {
+  readonly #publishLater: PublishInHandler = (type, data, options = {}) => {
+    const { instrument } = this.#engine
+    if (instrument === undefined) return this.#recordLater(type, data, options)
+    return watchedPublish(instrument, fieldOf(type, 'type'), (watched) =>
+      this.#recordLater(type, data, options, watched.captured),
+    )
+  }
+
+  /** The context is the one of the call, not the one of the settling transaction. */
+  async #recordLater<In>(
+    type: MessageType<In, unknown>,
+    data: In,
+    options: PublishOptions,
+    captured?: TraceContext,
+  ): Promise<Published> {
     // Checked now: a mistake found at settling would come after the outside calls were made.
     checkPublish(type, options)
     const id = options.id ?? this.#engine.mintId()
-    this.#onComplete(({ buffer }) => buffer.publish(type, data, { ...options, id }, this.#cause))
-    return { id } satisfies Published
+    const carried = withCause(this.#cause, { ...options, id }, captured)
+    this.#onComplete(({ buffer }) => buffer.record(type, data, carried))
+    return { id }
   }
 }
 

@@ -12,6 +12,7 @@ export {
   sharedAttributes,
   sortHeaders,
 } from './cloudevents.ts'
+export { factsOfIncoming, factsOfStored } from './facts.ts'
 export {
   decode,
   type IntakePolicy,

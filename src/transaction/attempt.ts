@@ -1,15 +1,18 @@
 import type {
   Acquisitions,
   Activity,
+  Detached,
   EventHub,
   Isolation,
   LimitedLogger,
   Logger,
   Random,
   Redact,
+  SafeInstrument,
 } from '../base/index.ts'
 import { asError, type Clock, HapaxError, isHapaxError, isRefusal, messageOf, pause } from '../base/index.ts'
 import type { Opening, Store, Unit, UnitEnd, UnitOptions, Writes } from '../contracts/index.ts'
+import type { StoredMessage } from '../message/index.ts'
 import type { Committed } from './committed.ts'
 import { Deadline, type Phases } from './deadline.ts'
 import type { Floor } from './floor.ts'
@@ -24,6 +27,10 @@ export interface Engine<Tx> {
   /** The relay of messages that name none, and of a worker's `relay`. */
   readonly relay: string
   readonly events: EventHub
+  /** Watches what happens; undefined: nobody does, and nothing is spent on it. */
+  readonly instrument: SafeInstrument | undefined
+  /** Runs work in the background outside the context of whoever causes it. */
+  readonly detached: Detached
   readonly activity: Activity
   readonly acquisitions: Acquisitions
   readonly logger: LimitedLogger
@@ -94,6 +101,8 @@ export interface Scope<Tx> {
   readonly ordered: boolean
   /** Views of the transaction, if handlers may overlap. */
   readonly views: Unit<Tx>['views'] | undefined
+  /** Makes the call of one of several handlers, with these messages. Undefined: nobody watches it. */
+  readonly observe?: (messages: readonly StoredMessage[], call: () => unknown) => unknown
   /** Called between handlers; see `Connection.assertAwaited`. */
   readonly assertAwaited: Unit<Tx>['assertAwaited'] | undefined
 }

@@ -12,9 +12,10 @@ export {
   unit,
   type Work,
 } from './attempt.ts'
-export { type Cause, causeOf } from './cause.ts'
+export { type Cause, causeOf, withCause } from './cause.ts'
 export { type Committed, committedInbox } from './committed.ts'
 export { Floor } from './floor.ts'
 export { insist, persist } from './persist.ts'
 export { Publisher } from './publish.ts'
 export { checkPublish, sentName } from './publish-options.ts'
+export { type WatchedPublish, watchedPublish } from './watched-publish.ts'

@@ -1,5 +1,5 @@
-import type { Clock, EventHub } from '../base/index.ts'
-import { asError, expected, HapaxError, messageOf, object, transactionClosed } from '../base/index.ts'
+import type { Clock, EventHub, SafeInstrument, TraceContext } from '../base/index.ts'
+import { asError, expected, fieldOf, HapaxError, messageOf, object, transactionClosed } from '../base/index.ts'
 import type { Entered, LocalRow, Published, Store, Unit, Writes } from '../contracts/index.ts'
 import {
   type Draft,
@@ -19,8 +19,10 @@ import {
 } from '../message/index.ts'
 import { type Cause, withCause } from './cause.ts'
 import { type Committed, committedLocal, committedOutbox } from './committed.ts'
+import { noConsumer, overtakes, unawaited } from './publish-errors.ts'
 import { checkPublish } from './publish-options.ts'
 import { mayOvertake, type Prepared, placeOf, Waiting, type Watching } from './waiting.ts'
+import { allInContext, inContext, typeOf, type WatchedPublish, watchedPublish } from './watched-publish.ts'
 
 const NO_WRITES: Writes = {}
 
@@ -29,6 +31,8 @@ export interface OpenBuffer<Tx> {
   /** The publishes of the next of several handlers that overlap. They are written in the order of the handlers. */
   slot(view: Tx): Pick<OpenBuffer<Tx>, 'publish'>
   publish<In>(type: MessageType<In, unknown>, data: In, options?: PublishOptions, cause?: Cause): Promise<Published>
+  /** Writes a message that was published before; its options have the context of that moment. */
+  record<In>(type: MessageType<In, unknown>, data: In, options: PublishOptions): Promise<Published>
   /** Called last in the body: writes what has to be written before the commit, returns what goes with it. */
   flush(unit: Unit<Tx>): Writes | Promise<Writes>
   /** Called after the commit: emits the events and wakes workers. */
@@ -47,6 +51,8 @@ export interface PublisherOptions<Tx, Own> {
   readonly clock: Clock
   readonly mintId: () => string
   readonly events: EventHub
+  /** Undefined: nobody watches. */
+  readonly instrument: SafeInstrument | undefined
   /** The consumers of a type that this process knows. */
   readonly consumersOf: (type: string) => LocalRow['consumers']
   /** Something was committed that workers may want: these rows, or, undefined, many or unknown ones. */
@@ -68,15 +74,27 @@ export class Publisher<Tx, Own> {
 
   /** Publishes in a transaction of hapax's or of the user's own. */
   publish(tx: Tx | Own, drafts: readonly Draft[]): Promise<readonly Published[]> {
+    const { instrument } = this.#options
     const buffer = this.#bufferOf(tx)
-    const publishing = this.#all(tx, buffer, drafts)
+    const publishing =
+      instrument === undefined
+        ? this.#all(tx, buffer, drafts)
+        : watchedPublish(instrument, typeOf(drafts), (watched) =>
+            this.#all(tx, buffer, allInContext(drafts, watched.captured), watched),
+          )
     return buffer === undefined ? publishing : buffer.watch(publishing)
   }
 
   /** The same for one message; `draft` may throw. */
-  publishOne(tx: Tx | Own, draft: () => Draft): Promise<Published> {
+  publishOne(tx: Tx | Own, type: MessageType<never, unknown>, draft: () => Draft): Promise<Published> {
+    const { instrument } = this.#options
     const buffer = this.#bufferOf(tx)
-    const publishing = this.#one(tx, buffer, draft)
+    const publishing =
+      instrument === undefined
+        ? this.#one(tx, buffer, draft)
+        : watchedPublish(instrument, fieldOf(type, 'type'), (watched) =>
+            this.#one(tx, buffer, () => inContext(draft(), watched.captured), watched),
+          )
     return buffer === undefined ? publishing : buffer.watch(publishing)
   }
 
@@ -86,6 +104,7 @@ export class Publisher<Tx, Own> {
     const buffer = new Waiting(unit)
     return {
       publish: this.#publishing(tx, buffer),
+      record: this.#recording(tx, buffer),
       slot: (view) => {
         buffer.slots += 1
         if (isObject(view)) this.#places.set(view, buffer.slots)
@@ -102,14 +121,23 @@ export class Publisher<Tx, Own> {
 
   #publishing(tx: Tx, buffer: Waiting): OpenBuffer<Tx>['publish'] {
     if (isObject(tx)) this.#buffers.set(tx, buffer)
-    return (type, data, options = {}, cause) =>
-      buffer.watch(
-        this.#one(tx, buffer, () => {
-          // Checked before it is merged: the merged object would hide that this is not one.
-          object('options of publish', options)
-          return messageType(type).of(data, withCause(cause, options))
-        }),
+    return (type, data, options = {}, cause) => {
+      const { instrument } = this.#options
+      const draft = (captured?: TraceContext): Draft => {
+        // Checked before it is merged: the merged object would hide that this is not one.
+        object('options of publish', options)
+        return messageType(type).of(data, withCause(cause, options, captured))
+      }
+      if (instrument === undefined) return buffer.watch(this.#one(tx, buffer, draft))
+      const publishing = watchedPublish(instrument, fieldOf(type, 'type'), (watched) =>
+        this.#one(tx, buffer, () => draft(watched.captured), watched),
       )
+      return buffer.watch(publishing)
+    }
+  }
+
+  #recording(tx: Tx, buffer: Waiting): OpenBuffer<Tx>['record'] {
+    return (type, data, options) => buffer.watch(this.#one(tx, buffer, () => messageType(type).of(data, options)))
   }
 
   #placeOf(tx: Tx | Own): number {
@@ -120,22 +148,33 @@ export class Publisher<Tx, Own> {
     return isObject(tx) ? this.#buffers.get(tx) : undefined
   }
 
-  async #one(tx: Tx | Own, buffer: Waiting | undefined, draft: () => Draft): Promise<Published> {
-    const [published] = await this.#all(tx, buffer, [draft()])
+  async #one(
+    tx: Tx | Own,
+    buffer: Waiting | undefined,
+    draft: () => Draft,
+    watched?: WatchedPublish,
+  ): Promise<Published> {
+    const [published] = await this.#all(tx, buffer, [draft()], watched)
     if (published === undefined) throw new Error('expected one answer for one message, got none')
     return published
   }
 
-  async #all(tx: Tx | Own, buffer: Waiting | undefined, drafts: readonly Draft[]): Promise<readonly Published[]> {
+  async #all(
+    tx: Tx | Own,
+    buffer: Waiting | undefined,
+    drafts: readonly Draft[],
+    watched?: WatchedPublish,
+  ): Promise<readonly Published[]> {
     if (!Array.isArray(drafts)) expected('drafts', 'a list of messages made by of()', drafts)
     if (drafts.length === 0) return []
-    if (buffer !== undefined) return this.#buffered(tx, buffer, drafts)
+    if (buffer !== undefined) return this.#buffered(tx, buffer, drafts, watched)
     const preparing = this.#prepareAll(drafts)
     if (preparing instanceof Promise) preparing.catch(() => {})
     // Entered now and not after an asynchronous schema: by then the transaction may be over, and its client in use elsewhere.
     const entered = this.#options.store.transactions.enter(tx)
     try {
       const prepared = preparing instanceof Promise ? await preparing : preparing
+      watched?.prepared(prepared)
       for (const { message } of prepared) assertFits(entered, message)
       const answers = await this.#write(entered, prepared)
       this.#options.soon()
@@ -146,10 +185,16 @@ export class Publisher<Tx, Own> {
     }
   }
 
-  async #buffered(tx: Tx | Own, buffer: Waiting, drafts: readonly Draft[]): Promise<readonly Published[]> {
+  async #buffered(
+    tx: Tx | Own,
+    buffer: Waiting,
+    drafts: readonly Draft[],
+    watched: WatchedPublish | undefined,
+  ): Promise<readonly Published[]> {
     buffer.running += 1
     try {
       const prepared = await this.#prepareAll(drafts)
+      watched?.prepared(prepared)
       if (buffer.closed) throw transactionClosed()
       for (const { message } of prepared) assertFits(buffer.unit, message)
       // Only an id of the publisher's own can be a duplicate, and only the insert can tell.
@@ -325,25 +370,6 @@ function assertFits(transaction: Pick<Unit<unknown>, 'mostBytes'>, { type, data,
 
 /** Room for the statement and for source, id, type and key. */
 const COLUMNS_BYTES = 32 * 1024
-
-function overtakes({ message: { key } }: Prepared): HapaxError {
-  const what = `an earlier publish of the key ${key} is written last, and would be overtaken: publish that one with now as well`
-  return new HapaxError('invalid-option', `expected now to be absent, because ${what}`, { fields: { key } })
-}
-
-function unawaited(what: string): HapaxError {
-  return new HapaxError('unawaited-publish', `the handler ${what}: await every publish`)
-}
-
-function noConsumer(type: string): HapaxError {
-  return new HapaxError(
-    'no-consumer',
-    `no consumer handles ${type}: with local delivery a consumer has to be registered, or a worker started, before it is published`,
-    {
-      fields: { type },
-    },
-  )
-}
 
 /** What arrives at the consumer, by the same rules as there. */
 function arriving(type: string, { json, contentType }: Payload, message: StoredMessage): unknown {

@@ -1,4 +1,4 @@
-import type { Clock, Logger } from '../base/index.ts'
+import type { Clock, Detached, Logger } from '../base/index.ts'
 import type { StoreNews } from '../contracts/index.ts'
 import type { Committed } from '../transaction/index.ts'
 import { News } from './news.ts'
@@ -11,13 +11,23 @@ interface Member {
   stop(): Promise<void>
 }
 
+/** What a crew needs of its hapax. */
+interface CrewOptions {
+  readonly news: StoreNews | undefined
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly detached: Detached
+}
+
 /** The workers of one hapax: wakes them, and those of other processes, when something was committed for them. */
 export class Crew<Worker extends Member> {
   readonly #workers = new Set<Worker>()
   readonly #news: News
+  readonly #detached: Detached
 
-  constructor(options: { readonly news: StoreNews | undefined; readonly clock: Clock; readonly logger: Logger }) {
+  constructor(options: CrewOptions) {
     this.#news = new News({ ...options, from: crypto.randomUUID() })
+    this.#detached = options.detached
   }
 
   add(worker: Worker): void {
@@ -28,8 +38,12 @@ export class Crew<Worker extends Member> {
     this.#workers.delete(worker)
   }
 
-  /** Something was committed: these rows, or, undefined, many or unknown ones. */
+  /** Something was committed: these rows, or, undefined, many or unknown ones. What begins now is not part of the work that did it. */
   wake(rows?: readonly Committed[]): void {
+    this.#detached(this.#wake, rows)
+  }
+
+  readonly #wake = (rows: readonly Committed[] | undefined): void => {
     const workers = [...this.#workers]
     for (const worker of workers) worker.wake(rows)
     this.#news.tell(rows?.filter((row) => !workers.some((worker) => worker.serves(row))))

@@ -1,4 +1,4 @@
-import { AsyncLocalStorage } from 'node:async_hooks'
+import type { Detached } from '../base/index.ts'
 import type { Entry, Origin } from '../contracts/index.ts'
 import type { Committed } from '../transaction/index.ts'
 import { InboxLine } from './lines/inbox.ts'
@@ -6,6 +6,7 @@ import type { OutboxLine } from './lines/outbox.ts'
 
 /** What handing over needs of its worker. */
 interface HandoverOptions<Tx> {
+  readonly detached: Detached
   inboxes(): readonly InboxLine<Tx>[]
   relays(): readonly OutboxLine<Tx>[]
   /** Whether the worker runs and is known to others. */
@@ -19,8 +20,6 @@ interface HandoverOptions<Tx> {
 /** Passes what was committed to the lines of a worker that it is for. */
 export class Handover<Tx> {
   readonly #options: HandoverOptions<Tx>
-  /** Leaves the context of whoever commits: what begins then is not part of that work. */
-  readonly #outside = AsyncLocalStorage.snapshot()
 
   constructor(options: HandoverOptions<Tx>) {
     this.#options = options
@@ -28,7 +27,7 @@ export class Handover<Tx> {
 
   /** Hands over rows that were committed, by this process or another, so that no look is needed. Returns whether one is needed nevertheless. */
   take(rows: readonly Committed[]): boolean {
-    const { isAble, isStuck, begin } = this.#options
+    const { isAble, isStuck, begin, detached } = this.#options
     if (!isAble()) return true
     const entries = new Map<InboxLine<Tx>, Entry[]>()
     let mustLook = false
@@ -39,7 +38,8 @@ export class Handover<Tx> {
       } else if (line?.owns((lane) => lane === row.lane)) mustLook = true
     }
     for (const [line, own] of entries) mustLook = line.handOver(own) || mustLook
-    if (entries.size > 0) this.#outside(begin)
+    // News of other processes come in the context of a connection.
+    if (entries.size > 0) detached(begin)
     return mustLook
   }
 

@@ -1,6 +1,7 @@
 import {
   asError,
   type Clock,
+  type Detached,
   HapaxError,
   MAX_MS,
   noOthers,
@@ -33,6 +34,8 @@ export interface Round {
 export interface WorkerSteps {
   readonly clock: Clock
   readonly random: Random
+  /** Runs the loop and all that it begins outside the context of whoever starts the worker. */
+  readonly detached: Detached
   /** Checks the settings, and joins the other workers. Returns the readers of its subscriptions. */
   prepare(): Promise<readonly Reading[]>
   /** It runs now. */
@@ -93,7 +96,7 @@ export class LifeCycle {
     const state = this.#state === 'new' && this.#stopped !== undefined ? 'stopping' : this.#state
     if (state !== 'new') throw new HapaxError('already-started', `expected a new worker, got one that is ${state}`)
     this.#state = 'starting'
-    this.#started = this.#start()
+    this.#started = this.#steps.detached(() => this.#start())
     await this.#started
   }
 
@@ -110,7 +113,7 @@ export class LifeCycle {
     const limitMs = deadlineOf(options)
     // Each call sets its own timer, so that a second call may shorten the deadline of the first.
     const cancel = this.#steps.clock.after(limitMs, () => this.#abort.abort(stopped()))
-    this.#stopped ??= this.#stop()
+    this.#stopped ??= this.#steps.detached(() => this.#stop())
     await this.#stopped.finally(cancel)
   }
 

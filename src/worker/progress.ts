@@ -1,4 +1,4 @@
-import type { EventHub, Logger, Random } from '../base/index.ts'
+import type { Detached, EventHub, Logger, Random } from '../base/index.ts'
 import { type Clock, errorFields, type HapaxError, isHapaxError, pause } from '../base/index.ts'
 
 /** Learns from each delivery whether the store let its transaction through. */
@@ -13,6 +13,7 @@ export interface Throughput {
 export interface ProgressOptions {
   readonly engine: {
     readonly clock: Clock
+    readonly detached: Detached
     readonly random: Random
     readonly events: EventHub
     readonly logger: Logger
@@ -73,7 +74,7 @@ export class Progress implements Throughput {
     engine.logger.error({ consumers: consumers(), ...errorFields(error) }, what)
     engine.events.emit('worker-stuck', () => ({ consumers: consumers(), error }))
     changed(true)
-    void this.#probe()
+    void engine.detached(() => this.#probe())
   }
 
   /** Tries an empty transaction from time to time, until one shows that handlers can run again. */

@@ -1,4 +1,4 @@
-import { asError, errorFields, faultFields, isHapaxError, present, Semaphore } from '../base/index.ts'
+import { asError, detachedClock, errorFields, faultFields, isHapaxError, present, Semaphore } from '../base/index.ts'
 import type { ConsumerCore } from '../consumer/index.ts'
 import type { Destination, Served, StopOptions, SubscriptionRow, Worker } from '../contracts/index.ts'
 import type { Committed, Floor } from '../transaction/index.ts'
@@ -60,6 +60,7 @@ export class WorkerCore<Tx> implements Worker {
     this.#life = this.#lifeCycle()
     this.#membership = new Membership({
       ...engine,
+      clock: detachedClock(engine.clock, engine.detached),
       store: engine.store.workers,
       serves: this.#serves(),
       takeoverMs: this.#settings.takeoverMs,
@@ -87,6 +88,7 @@ export class WorkerCore<Tx> implements Worker {
       movable: () => this.#movable(),
     })
     this.#handover = new Handover({
+      detached: engine.detached,
       inboxes: () => this.#inboxes,
       relays: () => this.#relays,
       isAble: () => this.#life.isRunning && this.#membership.alive,
@@ -226,8 +228,7 @@ export class WorkerCore<Tx> implements Worker {
 
   #lifeCycle(): LifeCycle {
     return new LifeCycle({
-      clock: this.#engine.clock,
-      random: this.#engine.random,
+      ...this.#engine,
       prepare: async () => {
         await this.#prepare()
         await this.#membership.join()

@@ -2,7 +2,7 @@ import { createHapax, defineMessage, type Hapax, silentLogger } from 'hapax'
 import type { Delivery, OpenOptions, Reader, Subscription } from 'hapax/contracts'
 import { type MemoryTx, memory } from 'hapax/memory'
 import { describe, expect, it, vi } from 'vitest'
-import { systemClock, systemRandom } from '../../src/base/index.ts'
+import { detached, systemClock, systemRandom } from '../../src/base/index.ts'
 import { LifeCycle, type WorkerSteps } from '../../src/worker/life-cycle.ts'
 
 const Ping = defineMessage<unknown>('ping')
@@ -51,6 +51,7 @@ function lifeCycle(steps: Partial<WorkerSteps>): LifeCycle {
   return new LifeCycle({
     clock: systemClock,
     random: systemRandom,
+    detached,
     prepare: async () => [],
     started: () => {},
     round: async () => ({ drained: true, restMs: 60_000 }),

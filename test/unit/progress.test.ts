@@ -1,5 +1,6 @@
 import { silentLogger } from 'hapax'
 import { beforeEach, expect, it } from 'vitest'
+import { detached } from '../../src/base/detached.ts'
 import { HapaxError } from '../../src/base/errors.ts'
 import { EventHub } from '../../src/base/events.ts'
 import { systemRandom } from '../../src/base/random.ts'
@@ -31,6 +32,7 @@ function progress(): Progress {
     engine: {
       clock: { ...clock, after },
       random: systemRandom,
+      detached,
       events: new EventHub(silentLogger),
       logger: silentLogger,
     },

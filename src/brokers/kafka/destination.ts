@@ -1,5 +1,5 @@
 import { HapaxError, systemClock, systemRandom, within } from '../../base/index.ts'
-import type { Destination, Settle } from '../../contracts/index.ts'
+import type { Address, Destination, Settle } from '../../contracts/index.ts'
 import type { EventFormat, OutgoingMessage } from '../../message/index.ts'
 import type { KafkaProducer } from './client.ts'
 import { brokerError, INVALID, TOO_LARGE } from './errors.ts'
@@ -28,6 +28,7 @@ export interface TopicSettings {
  */
 export class KafkaDestination implements Destination {
   readonly name: string
+  readonly address: Address
   /** The broker takes a batch whole or not at all. Behind a batch that failed, messages of its keys are not sent. */
   readonly features = { keepsOrder: true }
   readonly #settings: TopicSettings
@@ -44,6 +45,7 @@ export class KafkaDestination implements Destination {
   constructor(settings: TopicSettings) {
     this.#settings = settings
     this.name = `kafka topic ${settings.topic}`
+    this.address = { system: 'kafka', name: settings.topic }
   }
 
   async prepare(): Promise<void> {

@@ -1,5 +1,5 @@
 import { HapaxError, systemClock, within } from '../../base/index.ts'
-import type { Reader, Subscription } from '../../contracts/index.ts'
+import type { Address, Reader, Subscription } from '../../contracts/index.ts'
 import { brokerError } from './errors.ts'
 import type { From } from './reading/positions.ts'
 import { KafkaReader, type ReaderClients } from './reading/reader.ts'
@@ -17,12 +17,14 @@ export interface GroupSettings {
 /** Reads topics as a member of a group. */
 export class KafkaSubscription implements Subscription {
   readonly name: string
+  readonly address: Address
   readonly features: Subscription['features']
   readonly #settings: GroupSettings
 
   constructor(settings: GroupSettings) {
     this.#settings = settings
     this.name = `kafka group ${settings.group} of ${settings.topics.join(', ')}`
+    this.address = { system: 'kafka', name: settings.topics.join(',') }
     this.features = {
       // A key is in one partition, and a partition has one member at a time. During a rebalance two members may briefly process the
       // same messages, each in order.

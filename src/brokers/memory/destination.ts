@@ -1,5 +1,5 @@
 import { HapaxError } from '../../base/index.ts'
-import type { Confirmation, Destination, Settle } from '../../contracts/index.ts'
+import type { Address, Confirmation, Destination, Settle } from '../../contracts/index.ts'
 import type { OutgoingMessage } from '../../message/index.ts'
 
 const CONFIRMED: Confirmation = { status: 'confirmed' }
@@ -7,12 +7,14 @@ const CONFIRMED: Confirmation = { status: 'confirmed' }
 /** A topic that a relay sends to. A message is confirmed as soon as every queue of the topic has it. */
 export class MemoryDestination implements Destination {
   readonly name: string
+  readonly address: Address
   readonly features = { keepsOrder: true }
   readonly #send: (messages: readonly OutgoingMessage[]) => void
   #closed = false
 
   constructor(topic: string, send: (messages: readonly OutgoingMessage[]) => void) {
     this.name = `memory topic ${topic}`
+    this.address = { system: 'memory', name: topic }
     this.#send = send
   }
 

@@ -1,5 +1,5 @@
 import { HapaxError, systemClock, within } from '../../base/index.ts'
-import type { Destination, DestinationFeatures, Settle } from '../../contracts/index.ts'
+import type { Address, Destination, DestinationFeatures, Settle } from '../../contracts/index.ts'
 import type { OutgoingMessage } from '../../message/index.ts'
 import { Call } from './call.ts'
 import { Client } from './client.ts'
@@ -11,6 +11,7 @@ import { ensureStream } from './streams.ts'
 /** A stream that a relay sends to. It connects with the first message, and after a loss with the next one. */
 export class NatsDestination implements Destination {
   readonly name: string
+  readonly address: Address
   /** Messages are sent without waiting for each other. If the server refuses one of them, later ones overtake it. */
   readonly features: DestinationFeatures = { keepsOrder: false }
   readonly #settings: LinkSettings
@@ -23,6 +24,7 @@ export class NatsDestination implements Destination {
     this.#settings = settings
     this.#plan = plan
     this.name = `nats stream ${plan.name}`
+    this.address = { system: 'nats', name: plan.name }
   }
 
   async prepare(): Promise<void> {

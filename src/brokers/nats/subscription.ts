@@ -1,10 +1,11 @@
-import type { OpenOptions, Reader, Subscription, SubscriptionFeatures } from '../../contracts/index.ts'
+import type { Address, OpenOptions, Reader, Subscription, SubscriptionFeatures } from '../../contracts/index.ts'
 import type { ConsumerPlan, LinkSettings, StreamPlan } from './options.ts'
 import { NatsReader } from './reading/reader.ts'
 
 /** A durable pull consumer that messages are read from. */
 export class NatsSubscription implements Subscription {
   readonly name: string
+  readonly address: Address
   readonly features: SubscriptionFeatures
   readonly #settings: LinkSettings
   readonly #plan: ConsumerPlan
@@ -16,6 +17,7 @@ export class NatsSubscription implements Subscription {
     this.#plan = plan
     this.#stream = stream
     this.name = `nats consumer ${plan.name} of ${plan.stream}`
+    this.address = { system: 'nats', name: plan.stream }
     this.features = {
       ordersKeys: plan.single,
       marksRedelivered: true,

@@ -1,5 +1,5 @@
 import { asError, HapaxError } from '../../base/index.ts'
-import type { Confirmation, Destination, Settle } from '../../contracts/index.ts'
+import type { Address, Confirmation, Destination, Settle } from '../../contracts/index.ts'
 import type { OutgoingMessage } from '../../message/index.ts'
 import { type Answer, answersFor } from './answer.ts'
 import type { Link } from './link.ts'
@@ -9,6 +9,7 @@ import { type Ended, Sender } from './sender.ts'
 /** An exchange that a relay sends to. */
 export class RabbitmqDestination implements Destination {
   readonly name: string
+  readonly address: Address
   /** Later messages overtake one that is returned, or that a queue refuses. */
   readonly features = { keepsOrder: false }
   readonly #settings: ExchangeSettings
@@ -24,6 +25,7 @@ export class RabbitmqDestination implements Destination {
 
   constructor(link: Link, settings: ExchangeSettings) {
     this.name = `rabbitmq exchange ${settings.place.name || '(default)'}`
+    this.address = { system: 'rabbitmq', name: settings.place.name || 'amq.default' }
     this.#settings = settings
     this.#link = link
     this.#maxBytes = settings.maxMessageBytes

@@ -1,5 +1,5 @@
 import { HapaxError, pause, retryDelay, systemClock, systemRandom } from '../../base/index.ts'
-import type { OpenOptions, Reader, Subscription, SubscriptionFeatures } from '../../contracts/index.ts'
+import type { Address, OpenOptions, Reader, Subscription, SubscriptionFeatures } from '../../contracts/index.ts'
 import { Deliveries, type Incoming } from '../kit/index.ts'
 import { BACK_OFF, type Link } from './link.ts'
 import type { QueuePlace } from './options.ts'
@@ -10,6 +10,7 @@ import { boundTo } from './topology.ts'
 /** A queue that a consumer reads from. */
 export class RabbitmqSubscription implements Subscription {
   readonly name: string
+  readonly address: Address
   readonly features: SubscriptionFeatures
   readonly #link: Link
   readonly #place: QueuePlace
@@ -18,6 +19,7 @@ export class RabbitmqSubscription implements Subscription {
   /** `ownKeys`: the exchanges to which this process publishes with a custom routing key. */
   constructor(link: Link, place: QueuePlace, ownKeys: ReadonlySet<string>) {
     this.name = `rabbitmq queue ${place.name}`
+    this.address = { system: 'rabbitmq', name: place.name }
     this.features = {
       ordersKeys: place.single,
       marksRedelivered: true,

@@ -1,5 +1,5 @@
 import { asError, HapaxError } from '../../base/index.ts'
-import type { Confirmation, Destination, Settle } from '../../contracts/index.ts'
+import type { Address, Confirmation, Destination, Settle } from '../../contracts/index.ts'
 import type { EventFormat, OutgoingMessage } from '../../message/index.ts'
 import type { Word } from './client.ts'
 import { refusal } from './errors.ts'
@@ -20,6 +20,7 @@ export interface StreamSettings {
 /** Sends messages to a stream. */
 export class RedisStreamsDestination implements Destination {
   readonly name: string
+  readonly address: Address
   /** A batch is added in one transaction or not at all, and messages behind a refused one of their key are not sent. */
   readonly features = { keepsOrder: true } as const
   readonly #settings: StreamSettings
@@ -33,6 +34,7 @@ export class RedisStreamsDestination implements Destination {
     this.#settings = settings
     this.#mostBytes = settings.maxBytes
     this.name = `redis stream ${settings.stream}`
+    this.address = { system: 'redis', name: settings.stream }
   }
 
   prepare(): Promise<void> {

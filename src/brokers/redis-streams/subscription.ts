@@ -1,5 +1,5 @@
 import { HapaxError, pause, type Random, retryDelay, systemRandom } from '../../base/index.ts'
-import type { Reader, Subscription, SubscriptionFeatures } from '../../contracts/index.ts'
+import type { Address, Reader, Subscription, SubscriptionFeatures } from '../../contracts/index.ts'
 import { Deliveries } from '../kit/index.ts'
 import { brokerError } from './errors.ts'
 import { Link, type LinkOptions } from './link.ts'
@@ -20,12 +20,14 @@ export interface GroupSettings extends ReadingSettings {
 /** Reads a group of a stream. */
 export class RedisStreamsSubscription implements Subscription {
   readonly name: string
+  readonly address: Address
   readonly features: SubscriptionFeatures
   readonly #settings: GroupSettings
 
   constructor(settings: GroupSettings) {
     this.#settings = settings
     this.name = `redis stream ${settings.stream}, group ${settings.group}`
+    this.address = { system: 'redis', name: settings.stream }
     // Redis counts deliveries but has no limit for them.
     const never = { horizonMs: undefined, limitsRejects: false }
     this.features = { ordersKeys: settings.single, marksRedelivered: true, ...never }

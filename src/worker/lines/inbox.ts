@@ -310,10 +310,10 @@ export class InboxLine<Tx> implements Line {
   }
 
   #start(turn: Chain, bytes: number, alone: boolean, noted: Noted): void {
-    const { floor, places, changed } = this.#options
+    const { engine, floor, places, changed } = this.#options
     floor.enter(bytes, alone)
     places.take()
-    const run = this.#run(turn, noted).finally(() => {
+    const run = engine.detached(this.#run, turn, noted).finally(() => {
       this.#running.delete(run)
       this.#letGo(turn)
       floor.leave(bytes)
@@ -323,8 +323,11 @@ export class InboxLine<Tx> implements Line {
     this.#running.set(run, turn)
   }
 
-  /** Runs the groups of a turn one after the other. Stops at a row that is not done, because the rest stands behind it. */
-  async #run(turn: Chain, noted: Noted): Promise<void> {
+  /**
+   * Runs the groups of a turn one after the other. Stops at a row that is not done, because the rest stands behind it. Detached,
+   * because a turn may begin wherever a place becomes free.
+   */
+  readonly #run = async (turn: Chain, noted: Noted): Promise<void> => {
     const { consumer, progress, signal, report } = this.#options
     for (const group of turn) {
       if (signal.aborted) return

@@ -53,9 +53,16 @@ export class OutboxLine<Tx> implements Line {
     this.#options = options
     this.#review = new Review(engine.clock)
     const tell = (reached: boolean): void =>
-      void options.membership.reaches(options.name, reached).catch((error: unknown) => options.report(asError(error)))
+      void engine
+        .detached(() => options.membership.reaches(options.name, reached))
+        .catch((error: unknown) => options.report(asError(error)))
     this.#reaching = new Reaching({ clock: engine.clock, tell })
-    this.#sending = new Sending({ destination: options.destination, signal: options.signal, clock: engine.clock })
+    this.#sending = new Sending({
+      ...engine,
+      destination: options.destination,
+      signal: options.signal,
+      relay: options.name,
+    })
     this.#pauses = new Pauses(engine)
     this.#avoided = new Avoided(engine, AWAY, WINDOW)
     // A delete costs a commit, so it waits a moment for more rows, unless no other row is about to be confirmed.
@@ -64,12 +71,15 @@ export class OutboxLine<Tx> implements Line {
       run: (seqs) => this.#delete(seqs).finally(() => this.#gone(seqs)),
       dropped: (seqs) => this.#gone(seqs),
       most: MOST_DELETED,
+      detached: engine.detached,
       gather: { clock: engine.clock, ms: GATHER_MS, enough },
     })
-    this.#postponed = collected({ most: BATCH }, (rows) =>
+    this.#postponed = collected({ most: BATCH, detached: engine.detached }, (rows) =>
       persist(engine, () => engine.store.outbox.postpone(rows)).then(() => rows),
     )
-    this.#inTurn = collected({ most: 1 }, (works) => Promise.all(works.map((work) => work())))
+    this.#inTurn = collected({ most: 1, detached: engine.detached }, (works) =>
+      Promise.all(works.map((work) => work())),
+    )
   }
 
   get relay(): string {
@@ -142,7 +152,8 @@ export class OutboxLine<Tx> implements Line {
     if (this.#options.signal.aborted) return
     while (this.#hasRoom()) {
       const batch = this.#ours(this.#next())
-      if (batch.length > 0) this.#track(this.#send(batch))
+      // Detached: room comes with a confirmation, in the context of a socket.
+      if (batch.length > 0) this.#track(this.#options.engine.detached(this.#send, batch))
     }
   }
 
@@ -198,7 +209,7 @@ export class OutboxLine<Tx> implements Line {
   }
 
   /** Reads a batch and sends it. If the queue is dropped meanwhile, the batch is released too: other workers may have it by now. */
-  async #send(batch: readonly Entry[]): Promise<void> {
+  readonly #send = async (batch: readonly Entry[]): Promise<void> => {
     const drops = this.#drops
     let rows: readonly OutboxMessage[]
     try {

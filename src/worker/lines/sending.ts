@@ -2,6 +2,7 @@ import {
   asError,
   Batcher,
   type Clock,
+  type Detached,
   describe,
   HapaxError,
   messageOf,
@@ -9,9 +10,10 @@ import {
   type Random,
   type RetryPolicy,
   retryDelay,
+  type SafeInstrument,
 } from '../../base/index.ts'
-import type { Confirmation, Destination, OutboxMessage } from '../../contracts/index.ts'
-import { type OutgoingMessage, unpackAttributes, wrongAttribute } from '../../message/index.ts'
+import type { Confirmation, Destination, OutboxMessage, Settle } from '../../contracts/index.ts'
+import { factsOfStored, type OutgoingMessage, unpackAttributes, wrongAttribute } from '../../message/index.ts'
 
 /** What calling a destination needs. */
 interface SendOptions {
@@ -19,6 +21,9 @@ interface SendOptions {
   readonly clock: Clock
   /** Ends the wait for confirmations. */
   readonly signal: AbortSignal
+  readonly relay: string
+  readonly instrument: SafeInstrument | undefined
+  readonly detached: Detached
 }
 
 /** A row that goes with the next call. */
@@ -38,7 +43,7 @@ export class Sending {
       const tellers = new Map(leaving.map(({ row, tell }) => [row, tell]))
       return this.all([...tellers.keys()], (row, sent) => tellers.get(row)?.(sent))
     }
-    this.#leaving = new Batcher({ run, overlap: true })
+    this.#leaving = new Batcher({ run, overlap: true, detached: options.detached })
   }
 
   /** Sends rows in one call, and reports each confirmation as it comes. Resolves when all are reported. */
@@ -60,9 +65,35 @@ export class Sending {
         tell(row, { status: 'refused', error: message })
       }
     }
-    return send(this.#options, messages, (index, sent) =>
-      tell(present(leaving[index], 'a message that was sent'), sent),
+    const told = (index: number, sent: Confirmation): void =>
+      tell(present(leaving[index], 'a message that was sent'), sent)
+    const { instrument } = this.#options
+    if (instrument === undefined || messages.length === 0) return send(this.#options, messages, told)
+    return this.#watched(instrument, leaving, (watch) => send(this.#options, messages, watch(told)))
+  }
+
+  /** One call of the destination, in the sight of the instrument. */
+  #watched(
+    instrument: SafeInstrument,
+    rows: readonly OutboxMessage[],
+    call: (watch: (told: Settle) => Settle) => Promise<void>,
+  ): Promise<void> {
+    const { destination, relay } = this.#options
+    const { system, name } = destination.address ?? { system: 'other', name: destination.name }
+    const messages = factsOfStored(
+      rows.map(({ message }) => message),
+      (index) => (rows[index]?.attempts ?? 0) + 1,
     )
+    return instrument.around('relay', { system, destination: name, relay, messages }, async (running) => {
+      const outcomes: string[] = rows.map(() => 'unavailable')
+      let failed: Error | undefined
+      await call((told) => (index, sent) => {
+        outcomes[index] = sent.status
+        if (sent.status !== 'confirmed') failed ??= sent.error
+        told(index, sent)
+      })
+      running.add({ outcomes, ...(failed && { error: failed }) })
+    })
   }
 
   /** Sends one row. Rows sent in the same moment share a call. */
@@ -93,7 +124,7 @@ function unreadable(why: string): HapaxError {
  * reply with nonsense. Resolves when all are reported.
  */
 function send(
-  { destination, clock, signal }: SendOptions,
+  { destination, clock, signal, detached }: SendOptions,
   messages: readonly OutgoingMessage[],
   tell: (index: number, sent: Confirmation) => void,
 ): Promise<void> {
@@ -124,7 +155,8 @@ function send(
     if (signal.aborted) return late()
     signal.addEventListener('abort', late, { once: true })
     try {
-      const returned: unknown = destination.publish(messages, limit.signal, answered)
+      // Detached: a connection that it opens outlives this call, and what it opens may have spans of its own.
+      const returned: unknown = detached(() => destination.publish(messages, limit.signal, answered))
       // A promise breaks the contract, but its rejection must not end the process.
       if (returned instanceof Promise) returned.catch(fail)
     } catch (error) {

@@ -1,4 +1,4 @@
-import type { Random, Semaphore } from '../../base/index.ts'
+import type { Detached, Facts, Random, SafeInstrument, Semaphore } from '../../base/index.ts'
 import { asError, type Clock, HapaxError, pause, Signal, within } from '../../base/index.ts'
 import { type Fed, type Feed, OTHERS } from '../../consumer/index.ts'
 import type { Delivery, OpenOptions, Outcome, Prefetch, Reader } from '../../contracts/index.ts'
@@ -7,10 +7,17 @@ import { decodeArrival } from '../../message/index.ts'
 import type { Floor } from '../../transaction/index.ts'
 import { checkHorizon } from '../options.ts'
 import type { Throughput } from '../progress.ts'
+import { WatchedReceipt } from './watched-receipt.ts'
 
 /** What a reader needs of its worker. */
 export interface SubscriptionLineOptions {
-  readonly engine: { readonly clock: Clock; readonly random: Random; readonly maxBytes: number }
+  readonly engine: {
+    readonly clock: Clock
+    readonly random: Random
+    readonly maxBytes: number
+    readonly instrument: SafeInstrument | undefined
+    readonly detached: Detached
+  }
   readonly source: Pick<Feed<never, Fed>, 'consumer' | 'subscription' | 'options'>
   readonly concurrency: number
   readonly places: Semaphore
@@ -142,12 +149,13 @@ export class SubscriptionLine {
 
   /** Starts as many groups as may run at once. With order, one batch at a time, so that it is stored in the order of arrival. */
   #dispatch(): void {
-    const { source, places } = this.#options
+    const { engine, source, places } = this.#options
     const most = source.consumer.ordered ? 1 : Number.POSITIVE_INFINITY
     const storing = source.consumer.settings.receive === 'store'
     const size = (): number => (storing ? STORE_SIZE : source.consumer.groups.next(this.#arrived.length, places.room))
     while (this.#arrived.length > 0 && places.free && this.#running.size < most && !this.#stopping) {
-      this.#track(this.#run(this.#arrived.splice(0, size())))
+      // Detached: deliveries come in the context of a socket, and places become free in that of a handler.
+      this.#track(engine.detached(this.#run, this.#arrived.splice(0, size())))
     }
   }
 
@@ -163,7 +171,7 @@ export class SubscriptionLine {
     this.#running.add(run)
   }
 
-  async #run(deliveries: readonly Delivery[]): Promise<void> {
+  readonly #run = async (deliveries: readonly Delivery[]): Promise<void> => {
     let left = deliveries
     for (;;) {
       const undone = await this.#handle(left)
@@ -177,30 +185,51 @@ export class SubscriptionLine {
 
   /** Acknowledges what is done, and returns what is not. */
   async #handle(deliveries: readonly Delivery[]): Promise<readonly Undone[]> {
-    const { source, floor, progress, signal, report } = this.#options
+    const { floor } = this.#options
     const bytes = deliveries.reduce((sum, delivery) => sum + delivery.bytes, 0)
     await floor.enterWhenOpen(bytes)
     if (this.#stopping) {
       floor.leave(bytes)
       return deliveries.map(undone)
     }
+    const { instrument } = this.#options.engine
+    if (instrument === undefined) return this.#taken(deliveries, bytes)
+    const facts = this.#facts()
+    return instrument.around('receive', facts, (running) =>
+      this.#taken(deliveries, bytes, new WatchedReceipt(instrument, facts, running)),
+    )
+  }
+
+  #facts(): Facts {
+    const { subscription, consumer } = this.#options.source
+    const { system, name } = subscription.address ?? { system: 'other', name: subscription.name }
+    return { system, destination: name, consumer: consumer.name }
+  }
+
+  async #taken(deliveries: readonly Delivery[], bytes: number, watch?: WatchedReceipt): Promise<readonly Undone[]> {
+    const { source, floor, progress, signal, report } = this.#options
     let outcomes: readonly Outcome[]
     try {
-      outcomes = await source.consumer.handleMany(
-        deliveries.map((delivery) => this.#message(delivery)),
-        signal,
-      )
+      const messages = deliveries.map((delivery) => this.#message(delivery))
+      watch?.received(messages, deliveries)
+      outcomes = await source.consumer.handleMany(messages, signal)
       this.#errors = 0
       progress.made()
     } catch (error) {
       // The database is not available, or the outcome of a commit is unknown.
       this.#errors = Math.min(this.#errors + 1, 10)
+      watch?.failed(error)
       progress.failed(asError(error))
       report(asError(error))
       return deliveries.map(undone)
     } finally {
       floor.leave(bytes)
     }
+    return watch?.settle(outcomes, () => this.#answer(deliveries, outcomes)) ?? this.#answer(deliveries, outcomes)
+  }
+
+  /** Tells the broker what became of the deliveries. Returns those that are to be tried again. */
+  #answer(deliveries: readonly Delivery[], outcomes: readonly Outcome[]): readonly Undone[] {
     return deliveries.flatMap((delivery, index) => {
       const outcome = outcomes[index]
       const afterMs = Math.min(MAX_AFTER_MS, outcome?.retryAfterMs ?? 0)

@@ -1,0 +1,216 @@
+import { type Detached, detached } from './detached.ts'
+import { asError, faultFields } from './errors.ts'
+import type { Events, MessageRef } from './events.ts'
+import type { Logger } from './logger.ts'
+import { able } from './options.ts'
+
+/** The part of a trace that travels with a message: W3C Trace Context. */
+export interface TraceContext {
+  readonly traceparent: string
+  readonly tracestate?: string
+}
+
+/**
+ * What hapax does, in the order in which a message meets it. `process` is one attempt at one message or at a group that shares a
+ * transaction; `handle` is the call of one handler in it. `upkeep` is hapax's own work: looks, heartbeats, cleaning, timers. It only
+ * sets the context for what begins in it, and has no end. Others may follow: an instrument just calls the work of one it does not know.
+ */
+export type Operation = 'publish' | 'relay' | 'receive' | 'process' | 'handle' | 'settle' | 'effect' | 'upkeep'
+
+/** A message as an instrument sees it; never the payload. */
+export interface MessageFacts extends MessageRef {
+  readonly key?: string
+  /** The size of the payload. */
+  readonly bytes: number
+  /** 1 for the first attempt. */
+  readonly attempt?: number
+  /** The context that it was published with. A third-party sender may have written anything into it. */
+  readonly trace?: TraceContext
+}
+
+/** Messages, which are described when they are asked for: an operation that is not recorded needs their number at most. */
+export interface Messages extends Iterable<MessageFacts> {
+  readonly size: number
+}
+
+/** What is known of an operation when it begins. */
+export interface Facts {
+  /** The broker, such as `rabbitmq`; `hapax` for what stays in the database. */
+  readonly system: string
+  /** The exchange, queue or topic. */
+  readonly destination?: string
+  readonly consumer?: string
+  readonly relay?: string
+  /** The name of an outside call. */
+  readonly effect?: string
+  /** Undefined: they become known later, because they have to be claimed first. If they never do, there were none. */
+  readonly messages?: Messages
+}
+
+/** What becomes known of an operation while it runs. */
+export interface Findings {
+  readonly messages?: Messages
+  /** What became of each message, in their order: the status of an outcome, of a confirmation, or the state of an effect. */
+  readonly outcomes?: readonly string[]
+  /** Why it failed. An operation may fail although its work resolves, because hapax has recorded the failure. */
+  readonly error?: unknown
+}
+
+/** An operation that has begun. Its methods may be called at any time, also after its end. */
+export interface Running {
+  add(findings: Findings): void
+  /** Runs work in the context of the operation, wherever it is called from, such as the callback of a socket. */
+  enter<T>(work: () => T): T
+  /** It is over, although its work goes on with something else. */
+  end(findings?: Findings): void
+}
+
+/**
+ * Watches what hapax does, for traces. Every method is called often, and some of them for every message. Whatever they throw is
+ * logged once and changes nothing.
+ */
+export interface Instrument {
+  /** The context of the current work, which a published message carries. Called synchronously by `publish`. */
+  capture(): TraceContext | undefined
+  /** Calls `work` once, synchronously, and returns what it returns. A promise tells the end of the operation. */
+  around<T>(operation: Operation, facts: Facts, work: (running: Running) => T): T
+  /** Called once, with the events of the hapax. */
+  listen?(events: Events): void
+}
+
+/** Checks the option `instrument`. Undefined: there is none, and nothing is spent on it. */
+export function instrumentOption(
+  given: Instrument | undefined,
+  events: Events,
+  logger: Logger,
+): SafeInstrument | undefined {
+  if (given === undefined) return undefined
+  able('instrument', 'an object with capture and around', given, ['capture', 'around'])
+  return new SafeInstrument(given, events, logger)
+}
+
+/** How the background work of a hapax runs. */
+export function detachedOf(instrument: SafeInstrument | undefined): Detached {
+  if (instrument === undefined) return detached
+  return (work, ...args) => detached(() => instrument.around('upkeep', UPKEEP, () => work(...args)))
+}
+
+/** An instrument that cannot disturb: the work is called exactly once, and its result is what it returned itself. */
+export class SafeInstrument {
+  readonly #instrument: Instrument
+  readonly #logger: Logger
+  #told = false
+
+  constructor(instrument: Instrument, events: Events, logger: Logger) {
+    this.#instrument = instrument
+    this.#logger = logger
+    this.#try(() => instrument.listen?.(events))
+  }
+
+  capture(): TraceContext | undefined {
+    return this.#try(() => this.#instrument.capture())
+  }
+
+  around<T>(operation: Operation, facts: Facts, work: (running: Running) => T): T {
+    const once = new Once(work, (call) => this.#try(call))
+    try {
+      const returned: unknown = this.#instrument.around(operation, facts, once.call)
+      // It may be a promise of its own, which rejects as the work does, or for a reason of its own.
+      if (returned instanceof Promise) returned.catch((error: unknown) => once.own(error) || this.#failed(error))
+    } catch (error) {
+      if (!once.own(error)) this.#failed(error)
+    }
+    if (!once.called) this.#failed(new Error(`the instrument did not call the work of ${operation}`))
+    return once.result()
+  }
+
+  #try<T>(call: () => T): T | undefined {
+    try {
+      return call()
+    } catch (error) {
+      this.#failed(error)
+      return undefined
+    }
+  }
+
+  #failed(error: unknown): void {
+    if (this.#told) return
+    this.#told = true
+    this.#logger.error(faultFields(asError(error)), 'the instrument failed; this is logged once')
+  }
+}
+
+/** The work of one operation, and what came of it. */
+class Once<T> {
+  readonly #work: (running: Running) => T
+  readonly #contain: <R>(call: () => R) => R | undefined
+  #ended: { readonly value: T } | { readonly error: unknown } | undefined
+  #rejection: { readonly error: unknown } | undefined
+  #running = false
+
+  constructor(work: (running: Running) => T, contain: <R>(call: () => R) => R | undefined) {
+    this.#work = work
+    this.#contain = contain
+  }
+
+  get called(): boolean {
+    return this.#running
+  }
+
+  readonly call = (running: Running): T => {
+    if (this.#running) return this.result()
+    this.#running = true
+    try {
+      const value = this.#work(this.#safe(running))
+      this.#ended = { value }
+      if (value instanceof Promise) {
+        value.catch((error: unknown) => {
+          this.#rejection = { error }
+        })
+      }
+      return value
+    } catch (error) {
+      this.#ended = { error }
+      throw error
+    }
+  }
+
+  /** Whether an error is the one that the work ended with. */
+  own(error: unknown): boolean {
+    const ended = this.#rejection ?? this.#ended
+    return ended !== undefined && 'error' in ended && ended.error === error
+  }
+
+  /** What the work returned, or throws what it threw. */
+  result(): T {
+    if (!this.#running) return this.call(ALONE)
+    const ended = this.#ended
+    if (ended === undefined) throw new Error('the instrument called the work from inside itself')
+    if ('error' in ended) throw ended.error
+    return ended.value
+  }
+
+  #safe(running: Running): Running {
+    const contain = this.#contain
+    return {
+      add: (findings) => contain(() => running.add(findings)),
+      end: (findings) => contain(() => running.end(findings)),
+      enter: (work) => {
+        const once = new Once(work, contain)
+        contain(() => {
+          try {
+            running.enter(() => once.call(ALONE))
+          } catch (error) {
+            if (!once.own(error)) throw error
+          }
+        })
+        return once.result()
+      },
+    }
+  }
+}
+
+/** An operation that nobody watches. */
+const ALONE: Running = { add: () => {}, enter: (work) => work(), end: () => {} }
+
+const UPKEEP: Facts = { system: 'hapax' }
