@@ -9,12 +9,12 @@ interface ConsumerState {
   /** Keys that wait behind a message that failed for good. */
   readonly held: number
   readonly failed: number
-  /** Outside calls of which nobody knows whether they happened. */
-  readonly unknownEffects: number
-  /** The age of its oldest message that is not held. Undefined: nothing waits. */
+  /** Outside calls of which nobody knows whether they happened. Undefined: the store does not tell. */
+  readonly unknownEffects: number | undefined
+  /** The age of its oldest message that is not held. Undefined: nothing waits, or the store does not tell. */
   readonly oldestMs: number | undefined
-  /** How many live workers serve it. */
-  readonly workers: number
+  /** How many live workers serve it. Undefined: the store does not know its workers. */
+  readonly workers: number | undefined
 }
 
 /** What waits for a relay. */
@@ -38,7 +38,7 @@ export interface State {
     readonly reason: string
     readonly count: number
   }[]
-  readonly workers: { readonly alive: number; readonly stuck: number; readonly dead: number }
+  readonly workers: { readonly alive: number; readonly stuck: number; readonly dead: number } | undefined
   /** About how many rows the tables have. */
   readonly rows: readonly { readonly table: string; readonly rows: number }[]
 }

@@ -10,7 +10,17 @@ import {
 } from '../base/index.ts'
 import { Feed } from '../consumer/index.ts'
 import type { ClaimConsumer, Served, Source, StopOptions, Worker } from '../contracts/index.ts'
-import { checkRetention, checkSource, isEnabled, LifeCycle, type Round, SubscriptionLine } from '../worker/index.ts'
+import {
+  checkRetention,
+  checkSource,
+  claimStateOf,
+  horizonsOf,
+  isEnabled,
+  LifeCycle,
+  type Round,
+  Sampler,
+  SubscriptionLine,
+} from '../worker/index.ts'
 import { ClaimConsumerCore } from './consumer.ts'
 import { StoredLine } from './line.ts'
 import type { ClaimEngine } from './work.ts'
@@ -34,6 +44,7 @@ export class ClaimWorkerCore implements Worker {
   readonly #life: LifeCycle
   #lines: readonly StoredLine[] = []
   #readers: readonly SubscriptionLine[] = []
+  #sampler: Sampler | undefined
   /** The store was not available for the last delivery. */
   #failing = false
 
@@ -93,12 +104,13 @@ export class ClaimWorkerCore implements Worker {
         await this.#prepare()
         return this.#readers
       },
-      started: () => {},
+      started: () => this.#sampler?.start(),
       round: (asked) => this.#round(asked),
       halt: async () => {
         for (const line of this.#lines) line.stop()
       },
       running: () => this.#lines.flatMap((line) => line.running),
+      ended: async () => this.#sampler?.stop(),
       stopped: () => this.#onStop(this),
       report: (error) => this.#report(error),
       recovered: () => this.#recovered(),
@@ -131,6 +143,15 @@ export class ClaimWorkerCore implements Worker {
       const { concurrency } = source.consumer.settings
       const room = { concurrency, places: present(places.get(source.consumer), 'the room of a consumer') }
       return new SubscriptionLine({ engine, source, ...room, floor: engine.floor, progress, signal, report })
+    })
+    this.#sampler = new Sampler({
+      engine,
+      look: async () => claimStateOf(await engine.store.admin.status()),
+      // The workers of such a store do not know of each other: each one tells what it sees.
+      isSampler: () => true,
+      horizons: () => horizonsOf(this.#consumers, this.#readers),
+      watch: () => undefined,
+      report,
     })
   }
 

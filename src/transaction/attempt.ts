@@ -9,7 +9,9 @@ import type {
   Random,
   Redact,
   SafeInstrument,
+  State,
 } from '../base/index.ts'
+
 import { asError, type Clock, HapaxError, isHapaxError, isRefusal, messageOf, pause } from '../base/index.ts'
 import type { Opening, Store, Unit, UnitEnd, UnitOptions, Writes } from '../contracts/index.ts'
 import type { StoredMessage } from '../message/index.ts'
@@ -37,7 +39,7 @@ export interface Engine<Tx> {
   /** Wakes workers: these rows were committed, or, undefined, many or unknown ones. */
   wake(rows: readonly Committed[] | undefined): void
   /** Is told of messages that were left to a worker. */
-  readonly unserved: { look(consumer: string, type: string): Promise<void> }
+  readonly unserved: { look(consumer: string, type: string): Promise<void>; watch(state: State): void }
   /** The user's own rules for texts of errors. */
   readonly redact: Redact
   readonly clock: Clock

@@ -15,6 +15,8 @@ export interface Serves {
   readonly stuck: boolean
   /** Relays whose destination it cannot reach: other workers take their messages, if there are any. */
   readonly missing: readonly string[]
+  /** Somebody listens to samples of the database there. */
+  readonly samples: boolean
 }
 
 /** What a membership needs. */
@@ -183,8 +185,8 @@ export class Membership {
   }
 
   #serves(): Serves {
-    const { source, consumers, relays } = this.#options.serves
-    return { source, consumers, relays, stuck: this.#stuck, missing: [...this.#missing] }
+    const { source, consumers, relays, samples } = this.#options.serves
+    return { source, consumers, relays, stuck: this.#stuck, missing: [...this.#missing], samples }
   }
 
   async #hello(): Promise<void> {
@@ -290,8 +292,8 @@ export function namesakeText(consumer: string, sources: readonly string[]): stri
 }
 
 /** What a worker serves, as its row says it. */
-function servesText({ source, consumers, relays, stuck, missing }: Serves): string {
-  const unable = { ...(stuck && { stuck }), ...(missing.length > 0 && { missing }) }
+function servesText({ source, consumers, relays, stuck, missing, samples }: Serves): string {
+  const unable = { ...(stuck && { stuck }), ...(missing.length > 0 && { missing }), ...(samples && { samples }) }
   return JSON.stringify({ source, consumers: Object.fromEntries(consumers), relays, ...unable })
 }
 
@@ -299,16 +301,17 @@ function servesText({ source, consumers, relays, stuck, missing }: Serves): stri
 export function servesOf({ serves }: Pick<WorkerRow, 'serves'>): Serves {
   try {
     const said: { [Name in keyof Serves]?: unknown } = JSON.parse(serves)
-    const { source, consumers, relays, stuck, missing } = said
+    const { source, consumers, relays, stuck, missing, samples } = said
     return {
       source: typeof source === 'string' ? source : undefined,
       consumers: typesOf(consumers),
       relays: namesOf(relays),
       stuck: stuck === true,
       missing: namesOf(missing),
+      samples: samples === true,
     }
   } catch {
-    return { source: undefined, consumers: new Map(), relays: [], stuck: false, missing: [] }
+    return { source: undefined, consumers: new Map(), relays: [], stuck: false, missing: [], samples: false }
   }
 }
 

@@ -6,6 +6,7 @@ import type { Consumer, Destination, Leased, Source, StoreFeatures } from '../co
 import { LeasedCore } from '../leased/index.ts'
 import { MAX_TEXT_BYTES } from '../message/index.ts'
 import type { Engine } from '../transaction/index.ts'
+import type { Serves } from './membership.ts'
 
 /** Options of a worker. It consumes, or relays, or both. */
 export interface WorkerOptions<Tx> {
@@ -82,6 +83,23 @@ export function workerSettings<Tx>(engine: Engine<Tx>, options: WorkerOptions<Tx
     pollMs: positiveInteger('pollMs', options.pollMs, 1_000),
     takeoverMs: positiveInteger('takeoverMs', options.takeoverMs, 15_000),
     cleanup: cleanupOf(options.cleanup),
+  }
+}
+
+/** What other workers are told. Getters, because handlers may be registered until the start, and listeners at any time. */
+export function servesHere<Tx>(
+  { source, events }: Pick<Engine<Tx>, 'source' | 'events'>,
+  { consumers, relays }: Pick<WorkerSettings<Tx>, 'consumers' | 'relays'>,
+): Omit<Serves, 'stuck' | 'missing'> {
+  return {
+    source,
+    get consumers() {
+      return new Map(consumers.map(({ name, served }) => [name, served]))
+    },
+    relays: [...relays.keys()],
+    get samples() {
+      return events.heard('sampled')
+    },
   }
 }
 
@@ -204,7 +222,7 @@ function refuseShort(
 }
 
 /** The longest time between the first and the last attempt. The loop is bounded, because `attempts` may be huge. */
-function retrySpanMs({ attempts, minDelayMs, maxDelayMs, factor }: RetryPolicy): number {
+export function retrySpanMs({ attempts, minDelayMs, maxDelayMs, factor }: RetryPolicy): number {
   let span = 0
   for (let attempt = 1; attempt < attempts && attempt < 10_000; attempt++) {
     span += Math.min(maxDelayMs, minDelayMs * Math.min(Number.MAX_VALUE, factor ** attempt))

@@ -1,4 +1,4 @@
-import type { Clock, Logger } from '../base/index.ts'
+import type { Clock, Logger, State } from '../base/index.ts'
 import type { StoreWorkers } from '../contracts/index.ts'
 import { servesOf } from './membership.ts'
 
@@ -17,6 +17,8 @@ export class Unserved {
   readonly #options: UnservedOptions
   readonly #warned = new Set<string>()
   readonly #lookedAt = new Map<string, number>()
+  /** What the last look found to be unserved. */
+  #before: ReadonlySet<string> = new Set()
 
   constructor(options: UnservedOptions) {
     this.#options = options
@@ -34,6 +36,26 @@ export class Unserved {
     this.#warn(consumer, type)
   }
 
+  /**
+   * Warns of what waits in the database and is not served, whichever process it belongs to. Two looks have to find it: while workers are
+   * being replaced, there may be none for a moment.
+   */
+  watch({ consumers, relays }: State): void {
+    const alone = [
+      ...consumers.filter(({ waiting, retrying }) => waiting + retrying > 0).map((each) => ({ ...each, relay: '' })),
+      ...relays.filter(({ waiting }) => waiting > 0).map((each) => ({ ...each, consumer: '' })),
+    ].filter(({ workers }) => workers === 0)
+    const nameOf = ({ consumer, relay }: { readonly consumer: string; readonly relay: string }): string =>
+      consumer === '' ? `relay ${relay}` : consumer
+    for (const each of alone) {
+      const name = nameOf(each)
+      if (!this.#before.has(name) || this.#warned.has(name)) continue
+      this.#warned.add(name)
+      this.#warnOfWaiting(each)
+    }
+    this.#before = new Set(alone.map(nameOf))
+  }
+
   async #isServed(consumer: string, type: string): Promise<boolean> {
     const workers = await this.#options.workers.list()
     return workers.some((row) => row.alive && (servesOf(row).consumers.get(consumer)?.includes(type) ?? false))
@@ -45,5 +67,21 @@ export class Unserved {
       "Or leave retries to the caller: hapax.consumer(name, { onError: 'rollback' })."
     const what = `a message of ${consumer} waits in its inbox for a worker, but no live worker handles ${type} for this consumer`
     this.#options.logger.warn({ consumer, type, advice }, what)
+  }
+
+  #warnOfWaiting({ consumer, relay, waiting }: { consumer: string; relay: string; waiting: number }): void {
+    const { logger } = this.#options
+    if (consumer === '') {
+      const advice = `Start a worker with this relay, or, if it is no longer used, see what waits: npx hapax relays list.`
+      const what = `messages wait in the outbox for the relay ${relay}, but no live worker serves it`
+      logger.warn({ relay, waiting, advice }, what)
+      return
+    }
+    const advice =
+      'Start a worker of this consumer, or, if it is no longer used, remove it: npx hapax consumers remove.'
+    logger.warn(
+      { consumer, waiting, advice },
+      `messages of ${consumer} wait in its inbox, but no live worker serves it`,
+    )
   }
 }

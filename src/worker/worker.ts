@@ -4,7 +4,7 @@ import type { Destination, Served, StopOptions, SubscriptionRow, Worker } from '
 import type { Committed, Floor } from '../transaction/index.ts'
 import { type Engine, unit } from '../transaction/index.ts'
 import { Beginning } from './beginning.ts'
-import { Cleaner } from './cleaner.ts'
+import { Chores } from './chores.ts'
 import type { Crew } from './crew.ts'
 import { Handover } from './handover.ts'
 import { LifeCycle, type Round, unlessStopped } from './life-cycle.ts'
@@ -13,12 +13,13 @@ import type { Line } from './lines/line.ts'
 import { isDrained } from './lines/line.ts'
 import { OutboxLine } from './lines/outbox.ts'
 import { SubscriptionLine } from './lines/subscription.ts'
-import { Membership, type Serves } from './membership.ts'
+import { Membership } from './membership.ts'
 import {
   checkRetention,
   checkSource,
   refuseMoved,
   refuseOrderless,
+  servesHere,
   shareOut,
   type WorkerOptions,
   type WorkerSettings,
@@ -47,7 +48,7 @@ export class WorkerCore<Tx> implements Worker {
   #inboxes: readonly InboxLine<Tx>[] = []
   #relays: readonly OutboxLine<Tx>[] = []
   #readers: readonly SubscriptionLine[] = []
-  #cleaner: Cleaner<Tx> | undefined
+  #chores: Chores<Tx> | undefined
   #pauseMs = 0
   #ignoreFloor: () => void = () => {}
   #ignoreNews: () => Promise<void> = () => Promise.resolve()
@@ -62,7 +63,7 @@ export class WorkerCore<Tx> implements Worker {
       ...engine,
       clock: detachedClock(engine.clock, engine.detached),
       store: engine.store.workers,
-      serves: this.#serves(),
+      serves: servesHere(engine, this.#settings),
       takeoverMs: this.#settings.takeoverMs,
       inHand: () => this.#inHand(),
       changed: () => this.#life.wake(),
@@ -201,7 +202,7 @@ export class WorkerCore<Tx> implements Worker {
   }
 
   #assemble(places: ReturnType<typeof shareOut<Tx>>): void {
-    const { consumers, sources, relays, keepSentMs, cleanup } = this.#settings
+    const { consumers, sources, relays, keepSentMs } = this.#settings
     const rooms = new Map([...places].map(([consumer, count]) => [consumer, new Semaphore(count)]))
     const room = (consumer: ConsumerCore<Tx>): { concurrency: number; places: Semaphore } => ({
       concurrency: present(places.get(consumer), 'the share of a consumer'),
@@ -222,8 +223,7 @@ export class WorkerCore<Tx> implements Worker {
       ([name, destination]) => new OutboxLine({ ...shared, name, destination, keep: keepSentMs !== undefined }),
     )
     this.#readers = sources.map((source) => new SubscriptionLine({ ...shared, source, ...room(source.consumer) }))
-    if (cleanup !== undefined)
-      this.#cleaner = new Cleaner({ ...shared, consumers, relays: [...relays.keys()], keepSentMs, cleanup })
+    this.#chores = new Chores({ ...shared, settings: this.#settings, readers: this.#readers })
   }
 
   #lifeCycle(): LifeCycle {
@@ -237,7 +237,7 @@ export class WorkerCore<Tx> implements Worker {
       started: () => {
         this.#ignoreFloor = this.#floor.onChange(() => this.#changed())
         this.#ignoreNews = this.#crew.listen((rows) => this.wake(rows))
-        this.#cleaner?.start()
+        this.#chores?.start()
       },
       round: (asked) => this.#round(asked),
       halt: () => {
@@ -248,7 +248,7 @@ export class WorkerCore<Tx> implements Worker {
         return this.#membership.leave()
       },
       running: () => this.#lines().flatMap((line) => line.running),
-      ended: () => Promise.all([this.#cleaner?.stop(), this.#ignoreNews()]),
+      ended: () => Promise.all([this.#chores?.stop(), this.#ignoreNews()]),
       left: () => this.#membership.leave(),
       stopped: () => this.#crew.remove(this),
       report: (error) => this.#report(error),
@@ -277,18 +277,6 @@ export class WorkerCore<Tx> implements Worker {
     for (const reader of this.#readers) reader.rest(stuck)
     this.#membership.able(!stuck).catch((error: unknown) => this.#report(asError(error)))
     this.wake()
-  }
-
-  /** What other workers are told. `consumers` is a getter, because handlers may be registered until the start. */
-  #serves(): Omit<Serves, 'stuck' | 'missing'> {
-    const { consumers, relays } = this.#settings
-    return {
-      source: this.#engine.source,
-      get consumers() {
-        return new Map(consumers.map(({ name, served }) => [name, served]))
-      },
-      relays: [...relays.keys()],
-    }
   }
 
   /** The rows that a crash now would make suspects. A suspect that runs alone is the only one. */

@@ -82,7 +82,7 @@ class Totals {
       const names = origin === 'inbox' ? totals.#consumers : totals.#relays
       totals.#add(METRICS.failedMessages, [origin, names.of(scope), totals.#reasons.of(reason)], count)
     }
-    for (const [name, count] of Object.entries(state.workers)) totals.#add(METRICS.workers, [name], count)
+    for (const [name, count] of Object.entries(state.workers ?? {})) totals.#add(METRICS.workers, [name], count)
     for (const { table, rows } of state.rows) {
       if (table === 'receipts') totals.#add(METRICS.receiptsEstimate, [], rows)
       else totals.#add(METRICS.rowsEstimate, [table], rows)
@@ -103,10 +103,12 @@ class Totals {
     this.#add(METRICS.inboxMessages, [label, 'waiting'], waiting)
     this.#add(METRICS.inboxMessages, [label, 'retrying'], retrying)
     this.#add(METRICS.inboxMessages, [label, 'held'], held)
-    this.#most(METRICS.inboxOldest, [label], (oldestMs ?? 0) / 1_000)
+    if (oldestMs !== undefined || waiting + retrying === 0) {
+      this.#most(METRICS.inboxOldest, [label], (oldestMs ?? 0) / 1_000)
+    }
     this.#add(METRICS.heldKeys, ['inbox', label], held)
-    this.#add(METRICS.effectsUnknown, [label], unknownEffects)
-    this.#add(METRICS.consumerWorkers, [label], workers)
+    if (unknownEffects !== undefined) this.#add(METRICS.effectsUnknown, [label], unknownEffects)
+    if (workers !== undefined) this.#add(METRICS.consumerWorkers, [label], workers)
   }
 
   #relay({ relay, waiting, held, oldestMs, workers }: State['relays'][number]): void {

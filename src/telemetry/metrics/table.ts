@@ -135,7 +135,7 @@ export const METRICS: Readonly<Record<MetricName, Metric>> = {
     'hapax_relay_failures_total',
     'errors',
     ['relay', 'kind'],
-    'Messages that the broker did not take (retrying), refused for good (failed) or had no queue for (dropped), and outages of the broker (down).',
+    'Messages that the broker did not take (retrying), refused for good (failed) or had no queue for (dropped), and tries that did not reach the broker (down).',
   ),
   relayUp: gauge('hapax_relay_up', 'none', ['relay'], 'Whether this process reaches the broker of the relay.'),
   commitUnknown: counter(

@@ -38,6 +38,7 @@ import { enabled } from './workers/enabled.ts'
 import { keptOrder } from './workers/kept-order.ts'
 import { order } from './workers/order.ts'
 import { promptness } from './workers/promptness.ts'
+import { sampling } from './workers/sampling.ts'
 import { sharing } from './workers/sharing.ts'
 import { stopping } from './workers/stopping.ts'
 import { stuck } from './workers/stuck.ts'
@@ -85,6 +86,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   relays,
   'several services': severalServices,
   'missing workers': unserved,
+  'samples of the database': sampling,
   'reused numbers': reusedNumbers,
   leases,
   'shared workers': sharing,

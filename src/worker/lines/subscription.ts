@@ -109,6 +109,12 @@ export class SubscriptionLine {
     for (const delivery of deliveries) this.#tell(() => delivery.retry(0))
   }
 
+  /** The consumer that it feeds, and for how long the broker may deliver a message again, as far as it says so. */
+  get horizon(): { readonly consumer: string; readonly redeliveryMs: number | undefined } {
+    const { consumer, subscription } = this.#options.source
+    return { consumer: consumer.name, redeliveryMs: this.#open?.horizonMs ?? subscription.features.horizonMs }
+  }
+
   get running(): readonly Promise<void>[] {
     return [...this.#running, ...this.#patient]
   }

@@ -1,0 +1,26 @@
+import type { Horizon } from '../base/index.ts'
+import type { ConsumerSettings } from '../consumer/index.ts'
+import type { SubscriptionLine } from './lines/subscription.ts'
+import { retrySpanMs } from './options.ts'
+
+/** A consumer, as far as its horizons go. */
+export interface Kept {
+  readonly name: string
+  readonly settings: Pick<ConsumerSettings, 'retentionMs' | 'retry'>
+}
+
+/** A reader, as far as they go. */
+export type Fed = Pick<SubscriptionLine, 'horizon'>
+
+/** How long receipts are kept, and for how long its broker or its own retries may bring a message again. */
+export function horizonsOf(consumers: readonly Kept[], readers: readonly Fed[]): readonly Horizon[] {
+  return consumers.map(({ name, settings }) => {
+    const { retentionMs, retry } = settings
+    const brokers = readers.map(({ horizon }) => horizon).filter(({ consumer }) => consumer === name)
+    return {
+      consumer: name,
+      retentionMs: retentionMs === 'forever' ? Number.POSITIVE_INFINITY : retentionMs,
+      redeliveryMs: Math.max(retrySpanMs(retry), ...brokers.flatMap(({ redeliveryMs }) => redeliveryMs ?? [])),
+    }
+  })
+}
