@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import type { Isolation } from '../../base/index.ts'
+import type { HapaxEvents, Isolation } from '../../base/index.ts'
 import { type ErrorCode, isHapaxError, silentLogger } from '../../base/index.ts'
 import type { ConsumerOptions } from '../../consumer/index.ts'
 import type {
@@ -162,11 +162,31 @@ export class World {
     return until(holds)
   }
 
-  /** Works the inbox until nothing is due. */
+  /**
+   * Works the inbox until nothing is due. Also waits for messages that the database gave up in favour of others too often: they are
+   * put off for a moment, and `drain` of a worker does not wait for a later attempt.
+   */
   async drain(reader: Pick<Reader, 'hapax'> & { consumer: Consumer<Tx> | Leased<Tx> }): Promise<void> {
+    const putOff: HapaxEvents['rolled-back'][] = []
+    const ignore = reader.hapax.events.on('rolled-back', (event) => {
+      if (isHapaxError(event.error, 'transaction-conflict')) putOff.push(event)
+    })
     const worker = await this.worker(reader)
     await worker.drain()
+    for (let each = putOff.shift(); each !== undefined; each = putOff.shift()) {
+      await this.#untilSettled(each)
+      await worker.drain()
+    }
+    ignore()
     await worker.stop()
+  }
+
+  #untilSettled({ consumer, message: { source, id } }: HapaxEvents['rolled-back']): Promise<void> {
+    const key = messageKey(source, id)
+    return until(
+      async () => (await this.store.inbox.find(consumer, key)) === undefined,
+      `${id}, which was put off after conflicts, leaves the inbox`,
+    )
   }
 
   /** The committed effects, in the order of their text. */
