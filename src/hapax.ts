@@ -35,6 +35,7 @@ import {
   loggerOption,
   nameText,
   noOthers,
+  Outages,
   oneOf,
   positiveInteger,
   type Random,
@@ -68,7 +69,7 @@ import type {
 import { LeasedCore, type LeasedOptions } from './leased/index.ts'
 
 import { type Draft, MAX_TEXT_BYTES, type MessageType, messageType, type PublishOptions } from './message/index.ts'
-import { type Committed, type Engine, Floor, Publisher, sentName, unit } from './transaction/index.ts'
+import { type Committed, DatabaseClock, type Engine, Floor, Publisher, sentName, unit } from './transaction/index.ts'
 import { Crew, Unserved, WorkerCore, type WorkerOptions } from './worker/index.ts'
 
 /** Options of `explain`. */
@@ -273,11 +274,13 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
       detached,
       activity,
       acquisitions: new Acquisitions({ clock, events, logger, acquireMs }),
+      outages: new Outages({ clock, events, logger }),
       logger,
       wake,
       unserved: new Unserved({ workers: store.workers, clock, logger }),
       redact,
       clock,
+      databaseClock: new DatabaseClock(clock),
       random,
       maxBytes,
       mintId,
@@ -310,8 +313,10 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     const isolation = isolationOption(options.isolation)
     if (typeof work !== 'function') expected('work', 'a function', work)
     const unitOptions = { isolation, idleTimeoutMs, lockTimeoutMs: QUEUE_MS }
+    const { outages } = this.#engine
+    const { noticed } = outages
     let committed = (): void => {}
-    const value = await unit(this.#engine, unitOptions, { kind: 'plain' }, async (opened) => {
+    const running = unit(this.#engine, unitOptions, { kind: 'plain' }, async (opened) => {
       const buffer = this.#publisher.open(opened)
       committed = () => buffer.committed()
       try {
@@ -321,8 +326,15 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
         buffer.close()
       }
     })
-    committed()
-    return value
+    try {
+      const value = await running
+      committed()
+      outages.over(noticed)
+      return value
+    } catch (error) {
+      outages.failed(error)
+      throw error
+    }
   }
 
   publish<In>(tx: Tx | Own, type: MessageType<In, unknown>, data: In, options?: PublishOptions): Promise<Published> {

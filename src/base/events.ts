@@ -20,17 +20,20 @@ export interface HapaxEvents {
     consumer: string
     message: MessageRef
     attempt: number
-    /** From the first statement to the commit; a group shares it. */
+    /** From the first statement to the commit, repetitions included; a group shares it. Leased: from the call of the handler. */
     durationMs: number
-    /** How long it waited for a connection. */
-    waitMs?: number
+    /** How long it waited for connections. Undefined: the store has no pool. */
+    waitMs?: number | undefined
     /** How long the check for duplicates took: opening the transaction and writing the receipt, or claiming the row. */
-    checkMs?: number
-    /** From publish to commit, by the clock of the database. Undefined: nobody knows when the message was published. */
-    lagMs?: number
+    checkMs?: number | undefined
+    /**
+     * From publish, or the end of its `delayMs`, to commit, by the clock of the database. Undefined: the message does not say when it
+     * was published.
+     */
+    lagMs?: number | undefined
   }
   /** The message had been taken before; `takenAt` says when. */
-  duplicate: { consumer: string; message: MessageRef; takenAt?: Date; checkMs?: number }
+  duplicate: { consumer: string; message: MessageRef; takenAt?: Date; checkMs?: number | undefined }
   /** A duplicate came with another payload than the first one. */
   mismatch: { consumer: string; message: MessageRef; takenAt?: Date }
   /** Written to the inbox. */
@@ -63,8 +66,8 @@ export interface HapaxEvents {
   relayed: {
     relay: string
     message: MessageRef
-    /** From publish to confirm, by the clock of the database. */
-    lagMs?: number
+    /** From publish, or the end of its `delayMs`, to confirm, by the clock of the database. */
+    lagMs?: number | undefined
   }
   /** No queue wanted a message of the outbox, and its destination lets such messages go (`unroutable: 'drop'`). */
   'relay-dropped': { relay: string; message: MessageRef; error: Error }
@@ -81,9 +84,10 @@ export interface HapaxEvents {
     what: 'receipts' | 'sent' | 'audit'
     of: string
     deleted: number
-    durationMs?: number
-    /** The age of the oldest row that is left, if the pass has seen all rows. */
-    oldestMs?: number
+    /** With the rests between its steps. */
+    durationMs: number
+    /** Of receipts, after a whole pass: the age of the oldest one that is left. */
+    oldestMs?: number | undefined
   }
   /** The database could not be reached, or did not answer in time. Once per outage. */
   'store-down': { error: Error }

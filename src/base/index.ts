@@ -66,6 +66,7 @@ export {
   wholeNumber,
   word,
 } from './options.ts'
+export { Outages } from './outages.ts'
 export { format, type Random, randomOption, systemRandom, uuidv7Source, uuidv7Time } from './random.ts'
 export { type Redact, redact, redactOption } from './redact.ts'
 export { safe, safeJson, safeLines, shellWord } from './safe-json.ts'

@@ -124,7 +124,7 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
     const entries = Array.from(messages, (message) => this.#entry(message))
     this.#turns.refuseNested(entries)
     const unique = distinct(entries)
-    const outcomes = await this.#inGroups(unique, signal)
+    const outcomes = await this.#engine.outages.during(() => this.#inGroups(unique, signal))
     return allOutcomes(entries, unique, outcomes, (stored, before) => this.#work.takenBefore(stored, before))
   }
 

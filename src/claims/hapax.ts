@@ -12,6 +12,7 @@ import {
   type Logger,
   loggerOption,
   noOthers,
+  Outages,
   positiveInteger,
   type Random,
   type Redact,
@@ -30,7 +31,7 @@ import type {
   Worker,
 } from '../contracts/index.ts'
 import { MAX_TEXT_BYTES } from '../message/index.ts'
-import { Floor } from '../transaction/index.ts'
+import { DatabaseClock, Floor } from '../transaction/index.ts'
 import type { ClaimConsumerOptions } from './consumer.ts'
 import { ClaimConsumerCore } from './consumer.ts'
 import type { ClaimEngine } from './work.ts'
@@ -100,10 +101,13 @@ export class LeaseCore implements ClaimHapax {
     const logger = loggerOption(options.logger, redact, clock)
     const maxBytes = positiveInteger('maxMessageBytes', options.maxMessageBytes, 1024 * 1024)
     this.events = new EventHub(logger)
-    const instrument = instrumentOption(options.instrument, this.events, logger)
-    const shared = { activity: new Activity(), floor: new Floor(clock), events: this.events }
+    const { events } = this
+    const instrument = instrumentOption(options.instrument, events, logger)
+    const outages = new Outages({ clock, events, logger })
+    const shared = { activity: new Activity(), floor: new Floor(clock), events, outages }
     const watch = { instrument, detached: detachedOf(instrument) }
-    this.#engine = { store, logger, redact, clock, random, maxBytes, ...shared, ...watch }
+    const databaseClock = new DatabaseClock(clock)
+    this.#engine = { store, logger, redact, clock, databaseClock, random, maxBytes, ...shared, ...watch }
     const wake = (): void => {
       for (const worker of this.#workers) worker.wake()
     }

@@ -8,6 +8,7 @@ import {
   type HapaxError,
   isHapaxError,
   type LimitedLogger,
+  type Outages,
   present,
   recordError,
   Semaphore,
@@ -38,7 +39,7 @@ import {
   underLease,
 } from '../leased/index.ts'
 import { factsOfStored, type Received, type StoredMessage } from '../message/index.ts'
-import type { Floor } from '../transaction/index.ts'
+import type { DatabaseClock, Floor } from '../transaction/index.ts'
 import { Call } from './call.ts'
 import { crashLoop, elsewhere, notDue, notItsTurn, Quarantine } from './quarantine.ts'
 
@@ -47,6 +48,9 @@ export interface ClaimEngine extends EffectEngine {
   readonly store: ClaimStore
   readonly logger: LimitedLogger
   readonly activity: Activity
+  /** Learns nothing here: there are no heartbeats. */
+  readonly databaseClock: DatabaseClock
+  readonly outages: Outages
   readonly detached: Detached
   readonly maxBytes: number
   /** Where the deliveries of this process run. */
@@ -80,8 +84,13 @@ const TOGETHER = { gather: 'turn', overlap: true } as const
 
 type Write<T> = (failure: Failure) => Promise<T>
 
+/** How long a claim took, if somebody listens. */
+interface Checked {
+  readonly checkMs?: number
+}
+
 /** A claimed message. */
-type Work = ClaimHistory & { readonly message: StoredMessage; readonly lease: Lease }
+type Work = ClaimHistory & Checked & { readonly message: StoredMessage; readonly lease: Lease }
 
 /**
  * Claims messages, calls their handlers under the claim, and settles them. The store keeps claims, receipts and failed messages; the
@@ -95,7 +104,7 @@ export class ClaimedWork {
   readonly #reporter: Reporter
   readonly #leases: Leases
   readonly #limit: TimeLimit
-  readonly #claimOne: (message: StoredMessage) => Promise<Claimed>
+  readonly #claimOne: (message: StoredMessage) => Promise<Claimed & Checked>
   readonly #settle: (lease: Lease) => Promise<boolean>
   readonly #places: Semaphore
   readonly #quarantine: Quarantine
@@ -148,23 +157,22 @@ export class ClaimedWork {
     limit: number,
     signal: AbortSignal,
   ): Promise<{ readonly running: readonly Promise<Outcome>[]; readonly nextMs: number | undefined }> {
-    const { store, random } = this.#engine
-    const { leaseMs } = this.#settings
-    const token = random.token()
-    const { claims, nextMs } = await store.claims.claimStored(this.#consumer, { token, leaseMs, limit })
+    const { store, random, outages } = this.#engine
+    const claiming = { token: random.token(), leaseMs: this.#settings.leaseMs, limit }
+    const { claims, nextMs } = await outages.during(() => store.claims.claimStored(this.#consumer, claiming))
     const running = claims.map((claim) => this.#stored(claim, signal))
     return { running, nextMs }
   }
 
   /** The outcome of a message whose receipt is there already: a duplicate, or a conflict. */
-  takenBefore(stored: StoredMessage, before: TakenBefore): Outcome | Promise<Outcome> {
+  takenBefore(stored: StoredMessage, before: TakenBefore, checkMs?: number): Outcome | Promise<Outcome> {
     const found = compare(stored, before, this.#settings.onMismatch)
     if (found === 'conflict') return this.#conflict(stored, conflictWith(before))
-    return this.#reporter.duplicate(stored, before, found === 'mismatch')
+    return this.#reporter.duplicate(stored, { receipt: before, mismatch: found === 'mismatch', checkMs })
   }
 
   /** A delivery that came alone is claimed together with others that came alone in the same moment. */
-  async #claimed(entries: readonly Received[]): Promise<readonly Claimed[]> {
+  async #claimed(entries: readonly Received[]): Promise<readonly (Claimed & Checked)[]> {
     const [first] = entries
     if (entries.length === 1 && first !== undefined) return [await this.#claimOne(first.stored)]
     return this.#claim(
@@ -174,20 +182,24 @@ export class ClaimedWork {
   }
 
   /** One token for all messages of a request; each still has a fence of its own. */
-  #claim(messages: readonly StoredMessage[], alone: boolean): Promise<readonly Claimed[]> {
-    const { store, random } = this.#engine
+  async #claim(messages: readonly StoredMessage[], alone: boolean): Promise<readonly (Claimed & Checked)[]> {
+    const { store, random, clock, events } = this.#engine
     const { leaseMs } = this.#settings
-    return store.claims.claim(this.#consumer, messages, { token: random.token(), leaseMs, alone })
+    const began = events.heard('processed') || events.heard('duplicate') ? clock.monotonic() : undefined
+    const claims = await store.claims.claim(this.#consumer, messages, { token: random.token(), leaseMs, alone })
+    if (began === undefined) return claims
+    const checkMs = clock.monotonic() - began
+    return claims.map((claimed) => ({ ...claimed, checkMs }))
   }
 
   /** What follows from the store's reply to a claim. */
-  #taken(entry: Received, claimed: Claimed, signal: AbortSignal | undefined): Outcome | Promise<Outcome> {
+  #taken(entry: Received, claimed: Claimed & Checked, signal: AbortSignal | undefined): Outcome | Promise<Outcome> {
     const { stored, refused } = entry
     switch (claimed.kind) {
       case 'ours':
         return this.#work({ ...claimed, message: stored }, refused, signal)
       case 'taken':
-        return this.takenBefore(stored, claimed.receipt)
+        return this.takenBefore(stored, claimed.receipt, claimed.checkMs)
       case 'suspect':
         return this.#suspect(entry, claimed.crashes, signal)
       case 'waiting':
@@ -276,7 +288,7 @@ export class ClaimedWork {
     signal: AbortSignal | undefined,
     watch?: WatchedAttempt,
   ): Promise<Outcome> {
-    const { clock, events } = this.#engine
+    const { clock, databaseClock, events } = this.#engine
     const started = clock.monotonic()
     const call = new Call({
       engine: this.#engine,
@@ -298,8 +310,9 @@ export class ClaimedWork {
     held.end()
     if (!(await (this.#watchedSettle(work) ?? this.#settle(work.lease)))) return this.#lost(work)
     if (events.heard('processed')) {
-      const durationMs = clock.monotonic() - started
-      const event = { consumer: this.#consumer, message: ref(work.message), attempt: work.attempts + 1, durationMs }
+      const { message, attempts, checkMs } = work
+      const times = { durationMs: clock.monotonic() - started, checkMs, lagMs: databaseClock.lagMs(message) }
+      const event = { consumer: this.#consumer, message: ref(message), attempt: attempts + 1, ...times }
       events.emit('processed', () => event)
     }
     return PROCESSED

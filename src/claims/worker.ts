@@ -1,13 +1,4 @@
-import {
-  errorFields,
-  expected,
-  faultFields,
-  isHapaxError,
-  noOthers,
-  positiveInteger,
-  present,
-  Semaphore,
-} from '../base/index.ts'
+import { expected, noOthers, positiveInteger, present, Semaphore } from '../base/index.ts'
 import { Feed } from '../consumer/index.ts'
 import type { ClaimConsumer, Served, Source, StopOptions, Worker } from '../contracts/index.ts'
 import {
@@ -17,6 +8,7 @@ import {
   horizonsOf,
   isEnabled,
   LifeCycle,
+  Reports,
   type Round,
   Sampler,
   SubscriptionLine,
@@ -42,6 +34,7 @@ export class ClaimWorkerCore implements Worker {
   readonly #pollMs: number
   readonly #onStop: (worker: ClaimWorkerCore) => void
   readonly #life: LifeCycle
+  readonly #reports: Reports
   #lines: readonly StoredLine[] = []
   #readers: readonly SubscriptionLine[] = []
   #sampler: Sampler | undefined
@@ -60,6 +53,7 @@ export class ClaimWorkerCore implements Worker {
     this.#disabled = consumers.filter((each) => !isEnabled(each)).map(({ name }) => name)
     this.#pollMs = positiveInteger('pollMs', options.pollMs, 1_000)
     this.#onStop = onStop
+    this.#reports = new Reports({ engine, consumers: this.#consumers.map(({ name }) => name), relays: [] })
     this.#life = this.#lifeCycle()
   }
 
@@ -104,16 +98,22 @@ export class ClaimWorkerCore implements Worker {
         await this.#prepare()
         return this.#readers
       },
-      started: () => this.#sampler?.start(),
+      started: () => {
+        this.#sampler?.start()
+        this.#reports.started()
+      },
       round: (asked) => this.#round(asked),
       halt: async () => {
         for (const line of this.#lines) line.stop()
       },
       running: () => this.#lines.flatMap((line) => line.running),
       ended: async () => this.#sampler?.stop(),
-      stopped: () => this.#onStop(this),
+      stopped: () => {
+        this.#onStop(this)
+        this.#reports.stopped()
+      },
       report: (error) => this.#report(error),
-      recovered: () => this.#recovered(),
+      recovered: () => this.#reports.recovered(),
     })
   }
 
@@ -176,16 +176,7 @@ export class ClaimWorkerCore implements Worker {
   }
 
   #report(error: Error): void {
-    const consumers = this.#consumers.map(({ name }) => name)
-    const fields = isHapaxError(error) ? errorFields(error) : faultFields(error)
-    this.#engine.logger.error({ consumers, ...fields }, 'the worker continues after an error')
-    this.#engine.events.emit('worker-error', () => ({ consumers, error }))
-  }
-
-  /** A warning, because the default logger writes nothing below: the log of an outage must not end with its last error. */
-  #recovered(): void {
-    const consumers = this.#consumers.map(({ name }) => name)
-    this.#engine.logger.warn({ consumers }, 'the worker has recovered: the store answers again')
+    this.#reports.error(error)
   }
 }
 

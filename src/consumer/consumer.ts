@@ -129,15 +129,20 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
    * the database is not available, or the outcome of a commit is unknown: do not acknowledge then.
    */
   async handle(message: IncomingMessage): Promise<Outcome> {
-    const { activity } = this.#engine
+    const { activity, outages } = this.#engine
+    const { noticed } = outages
     activity.begin()
     try {
       refuseDisabled(this.name, this.#settings)
       const entry = [this.#entry(message)]
       this.#turns.refuseNested(entry)
       const outcomes = await this.#group(entry, undefined)
+      outages.over(noticed)
       if (outcomes.some(isLeftToWorkers)) await this.#warnIfUnserved(entry, outcomes)
       return present(outcomes[0], 'the outcome of a message')
+    } catch (error) {
+      outages.failed(error)
+      throw error
     } finally {
       activity.end()
     }
@@ -161,9 +166,17 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     const entries = Array.from(messages, (message) => this.#entry(message))
     this.#turns.refuseNested(entries)
     const unique = distinct(entries)
-    const outcomes = await this.#inGroups(unique, signal)
-    if (outcomes.some(isLeftToWorkers)) await this.#warnIfUnserved(unique, outcomes)
-    return allOutcomes(entries, unique, outcomes, (stored, before) => this.#recorder.taken(stored, before))
+    const { outages } = this.#engine
+    const { noticed } = outages
+    try {
+      const outcomes = await this.#inGroups(unique, signal)
+      outages.over(noticed)
+      if (outcomes.some(isLeftToWorkers)) await this.#warnIfUnserved(unique, outcomes)
+      return await allOutcomes(entries, unique, outcomes, (stored, before) => this.#recorder.taken(stored, before))
+    } catch (error) {
+      outages.failed(error)
+      throw error
+    }
   }
 
   async #inGroups(entries: readonly Received[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {

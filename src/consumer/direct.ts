@@ -1,10 +1,11 @@
-import { asError, isHapaxError, present } from '../base/index.ts'
+import { asError, type HapaxEvents, isHapaxError, present } from '../base/index.ts'
 import type { Outcome, Receipt } from '../contracts/index.ts'
 import {
   Attempt,
   type Attempted,
   type Engine,
   type Opened,
+  type Timing,
   type UnitSettings,
   type Work,
 } from '../transaction/index.ts'
@@ -33,6 +34,9 @@ interface Part {
   readonly settings: UnitSettings
   readonly group: FailedGroup | undefined
 }
+
+/** How long a transaction took. */
+type Took = Pick<HapaxEvents['processed'], 'durationMs'> & Pick<Timing, 'waitMs' | 'checkMs'>
 
 /** What a taker needs of its consumer. */
 interface TakerParts<Tx> {
@@ -96,9 +100,10 @@ export class Taker<Tx> {
     const consumer = this.#consumer
     const group = part?.group
     const attempt = new Attempt<Tx, readonly Found[]>(this.#engine, part?.settings ?? this.#settings, {
+      consumer,
+      messages: () => messages.map(ref),
       opening: (token) => ({ kind: 'take', consumer, token, messages }),
       body: (opened) => this.#body(jobs, opened, group, watch),
-      onUnknown: () => this.#engine.events.emit('commit-unknown', () => ({ consumer, messages: messages.map(ref) })),
       mostConflicts: this.#groups.mostConflicts(jobs.length),
       signal,
     })
@@ -111,7 +116,7 @@ export class Taker<Tx> {
     if (attempted.kind === 'done') {
       // The usual case, without a listener: nothing has to be done for each message.
       const quiet = attempted.value === ALL_FRESH && !this.#engine.events.heard('processed')
-      return quiet ? jobs.map(processed) : this.#finish(jobs, attempted.value, started, group)
+      return quiet ? jobs.map(processed) : this.#finish(jobs, attempted.value, this.#took(started, attempt), group)
     }
     if (jobs.length > 1 && !isGone(attempted)) {
       watch?.splits(attempted.error)
@@ -145,21 +150,25 @@ export class Taker<Tx> {
       return group?.tokens.has(receipt.token) ? 'broken' : receipt
     })
     const fresh = jobs.filter((_, index) => found[index] === 'fresh')
-    if (fresh.length === 0) return { value: found }
-    return { value: found, call: (scope) => callWatched(fresh, scope, watch) }
+    const committed = found.includes('processed')
+    if (fresh.length === 0) return { value: found, committed }
+    return { value: found, committed, call: (scope) => callWatched(fresh, scope, watch) }
+  }
+
+  #took(started: number, { timing: { waitMs, checkMs } }: Attempt<Tx, unknown>): Took {
+    return { durationMs: this.#engine.clock.monotonic() - started - waitMs, waitMs, checkMs }
   }
 
   /** Turns what was found into outcomes, after the commit. */
   async #finish(
     jobs: readonly Job<Tx>[],
     found: readonly Found[],
-    started: number,
+    took: Took,
     group: FailedGroup | undefined,
   ): Promise<readonly Outcome[]> {
-    const durationMs = this.#engine.clock.monotonic() - started
     const outcomes: Outcome[] = []
     for (const [index, job] of jobs.entries()) {
-      outcomes.push(await this.#outcomeOf(job, found[index] ?? 'fresh', durationMs, group))
+      outcomes.push(await this.#outcomeOf(job, found[index] ?? 'fresh', took, group))
     }
     return outcomes
   }
@@ -167,13 +176,16 @@ export class Taker<Tx> {
   #outcomeOf(
     { stored, attempt }: Job<Tx>,
     found: Found,
-    durationMs: number,
+    took: Took,
     group: FailedGroup | undefined,
   ): Outcome | Promise<Outcome> {
     if (found === 'broken') return this.#recorder.broken(stored, asError(group?.error), attempt)
-    if (found !== 'fresh' && found !== 'processed') return this.#recorder.taken(stored, found)
-    const consumer = this.#consumer
-    this.#engine.events.emit('processed', () => ({ consumer, message: ref(stored), attempt, durationMs }))
+    if (found !== 'fresh' && found !== 'processed') return this.#recorder.taken(stored, found, took.checkMs)
+    const { events, databaseClock } = this.#engine
+    events.emit('processed', () => {
+      const lagMs = databaseClock.lagMs(stored)
+      return { consumer: this.#consumer, message: ref(stored), attempt, ...took, lagMs }
+    })
     return PROCESSED
   }
 

@@ -101,10 +101,10 @@ export class Recorder<Tx> {
   }
 
   /** A message whose receipt is there already: a duplicate, or another message under the same identity. */
-  taken(stored: StoredMessage, receipt: TakenBefore): Outcome | Promise<Outcome> {
+  taken(stored: StoredMessage, receipt: TakenBefore, checkMs?: number): Outcome | Promise<Outcome> {
     const found = compare(stored, receipt, this.#settings.onMismatch)
     if (found === 'conflict') return this.#conflict(stored, receipt)
-    return this.duplicate(stored, receipt, found === 'mismatch')
+    return this.#reporter.duplicate(stored, { receipt, mismatch: found === 'mismatch', checkMs })
   }
 
   /** Writes a message to the failed store whose handler committed by itself. Its receipt is there already. */
@@ -171,14 +171,14 @@ export class Recorder<Tx> {
     return outcomes
   }
 
-  #storedOutcome({ message, found }: Stored): Outcome | Promise<Outcome> {
-    if (found !== 'stored') return this.taken(message, found)
+  #storedOutcome({ message, found, checkMs }: Stored): Outcome | Promise<Outcome> {
+    if (found !== 'stored') return this.taken(message, found, checkMs)
     this.#engine.events.emit('stored', () => ({ consumer: this.#consumer, message: ref(message) }))
     return outcome('stored')
   }
 
   #stored(messages: readonly StoredMessage[], starts: 0 | 1): Promise<readonly Stored[]> {
-    const { store, random } = this.#engine
+    const { store, random, clock } = this.#engine
     const consumer = this.#consumer
     const ordered = this.#settings.order !== 'none'
     // The tokens of calls whose outcome was not learnt: a receipt that has one shows that the call had succeeded.
@@ -186,12 +186,19 @@ export class Recorder<Tx> {
     return persist(this.#engine, async () => {
       const token = random.token()
       ours.add(token)
-      const { existing } = await atOnce(this.#engine, this.#options(), (options) =>
-        store.inbox.store(options, { consumer, token, messages, ordered, starts }),
-      )
+      let acquiredAt: number | undefined
+      const { existing } = await atOnce(this.#engine, this.#options(), (options) => {
+        const acquired = (): void => {
+          options.acquired?.()
+          acquiredAt = clock.monotonic()
+        }
+        return store.inbox.store({ ...options, acquired }, { consumer, token, messages, ordered, starts })
+      })
+      const checkMs = acquiredAt && clock.monotonic() - acquiredAt
       return messages.map((message): Stored => {
         const receipt = existing.get(message.messageKey)
-        return { message, found: receipt === undefined || ours.has(receipt.token) ? 'stored' : receipt }
+        const found = receipt === undefined || ours.has(receipt.token) ? 'stored' : receipt
+        return { message, found, checkMs }
       })
     })
   }
@@ -269,8 +276,8 @@ export class Recorder<Tx> {
   }
 
   /** Reports a message that was taken before. */
-  duplicate(stored: StoredMessage, receipt?: TakenBefore, mismatch = false): Outcome {
-    return this.#reporter.duplicate(stored, receipt, mismatch)
+  duplicate(stored: StoredMessage): Outcome {
+    return this.#reporter.duplicate(stored)
   }
 
   /** Reports a message that no handler wants. */
@@ -367,6 +374,8 @@ export class Recorder<Tx> {
 interface Stored {
   readonly message: StoredMessage
   readonly found: Receipt | 'stored'
+  /** How long it took to find out. */
+  readonly checkMs: number | undefined
 }
 
 /** The failure of a delivery, and the failure of its hook, if there was one. */

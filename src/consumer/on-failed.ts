@@ -93,7 +93,8 @@ export class FailedHooks<Tx> {
       body: ({ unit: { existing }, earlier }) => {
         const receipt = existing.get(message.messageKey)
         if (receipt === undefined) return { value: 'recorded', call: hook, writes: failed }
-        return { value: earlier.has(receipt.token) ? 'recorded' : 'taken' }
+        const committed = earlier.has(receipt.token)
+        return { value: committed ? 'recorded' : 'taken', committed }
       },
     })
     if (hooked.kind === 'failed') return { error: hooked.error, tokens }
@@ -106,18 +107,17 @@ export class FailedHooks<Tx> {
       opening: () => ({ kind: 'fail', row }),
       body: ({ unit, resolving }) => {
         // After a commit of unknown outcome the row is gone, or held: then that commit did happen.
-        if (!unit.present.has(row.seq)) return { value: resolving }
+        if (!unit.present.has(row.seq)) return { value: resolving, committed: resolving }
         return { value: true, call: hook }
       },
     })
   }
 
   /** Runs a transaction with a hook, and once more if the database aborted it. Rejects when the database is not available. */
-  async #run<T>(stored: StoredMessage, plan: Omit<Plan<Tx, T>, 'onUnknown'>): Promise<Hooked<T>> {
-    const event = { consumer: this.#consumer, messages: [ref(stored)] }
-    const onUnknown = (): void => this.#engine.events.emit('commit-unknown', () => event)
+  async #run<T>(stored: StoredMessage, steps: Pick<Plan<Tx, T>, 'opening' | 'body'>): Promise<Hooked<T>> {
+    const plan: Plan<Tx, T> = { consumer: this.#consumer, messages: () => [ref(stored)], ...steps }
     for (let again = true; ; again = false) {
-      const attempted = await new Attempt<Tx, T>(this.#engine, this.#settings, { ...plan, onUnknown }).run()
+      const attempted = await new Attempt<Tx, T>(this.#engine, this.#settings, plan).run()
       if (attempted.kind === 'done') return attempted
       if (attempted.kind === 'busy' || attempted.kind === 'refused') throw attempted.error
       if (attempted.kind === 'lost' && again) continue

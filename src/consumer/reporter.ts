@@ -38,6 +38,15 @@ export function howToSee({ id, source }: MessageRef): { readonly advice: string 
   return { advice: `To see it: npx hapax explain ${idWord} --source ${sourceWord}` }
 }
 
+/** What is known of a duplicate. */
+interface Duplicate {
+  readonly receipt?: TakenBefore
+  /** It has another payload than the first delivery. */
+  readonly mismatch?: boolean
+  /** How long it took to find out. */
+  readonly checkMs?: number | undefined
+}
+
 /** Reports what became of the messages of a consumer, to the log and as events, and returns the outcome. */
 export class Reporter {
   readonly #events: EventHub
@@ -51,7 +60,7 @@ export class Reporter {
   }
 
   /** A message that was taken before. With another payload it is reported as a mismatch as well. */
-  duplicate(stored: StoredMessage, receipt?: TakenBefore, mismatch = false): Outcome {
+  duplicate(stored: StoredMessage, { receipt, mismatch, checkMs }: Duplicate = {}): Outcome {
     const takenAt = receipt?.takenAt
     const event = { consumer: this.#consumer, message: ref(stored), ...(takenAt && { takenAt }) }
     if (mismatch) {
@@ -59,7 +68,7 @@ export class Reporter {
       this.#events.emit('mismatch', () => event)
     }
     this.#logger.debug(event, 'duplicate')
-    this.#events.emit('duplicate', () => event)
+    this.#events.emit('duplicate', () => ({ ...event, checkMs }))
     return DUPLICATE
   }
 

@@ -1,6 +1,6 @@
 import { asError, isHapaxError, isRefusal } from '../base/index.ts'
 import type { InboxRow, Outcome } from '../contracts/index.ts'
-import { Attempt, type Attempted, type Engine, type Opened, type Work } from '../transaction/index.ts'
+import { Attempt, type Attempted, type Engine, type Opened, type Timing, type Work } from '../transaction/index.ts'
 import { isGone } from './direct.ts'
 import { isFeared, type Recorder } from './failures.ts'
 import { type GroupSize, sharing } from './group-size.ts'
@@ -33,6 +33,12 @@ type Ended =
   | { readonly kind: 'crash-loop'; readonly rows: readonly InboxRow[] }
   /** Some of the rows have to run by themselves; nothing was kept. */
   | { readonly kind: 'apart'; readonly rows: readonly InboxRow[] }
+
+/** A transaction that has ended. */
+interface Run {
+  readonly started: number
+  readonly attempt: { readonly timing: Timing }
+}
 
 /** Whether rows are noted as about to run, or a promise of it: false if they could not be. */
 export type Noted = true | Promise<boolean>
@@ -104,10 +110,16 @@ export class InboxWork<Tx> {
     const started = this.#engine.clock.monotonic()
     const ours: Ours = { claimed: new Map(), settled: new Map(), jobs: [] }
     const attempt = new Attempt<Tx, Ended>(this.#engine, this.#settings, {
+      consumer: this.#consumer,
+      messages: () => [...ours.claimed.values()].map(({ message }) => ref(message)),
       // After an unknown commit the old transaction may still hold the row. When it has ended, the row shows how.
-      opening: (_token, resolving) => ({ kind: 'claim', seqs, locked: resolving ? 'wait' : 'skip' }),
+      opening: (_token, resolving) => ({
+        kind: 'claim',
+        seqs,
+        locked: resolving ? 'wait' : 'skip',
+        aged: this.#engine.events.heard('processed'),
+      }),
       body: (opened) => this.#body(opened, ours, noted, watch),
-      onUnknown: () => this.#unknown([...ours.claimed.values()]),
       mostConflicts: this.#groups.mostConflicts(seqs.length),
       signal,
     })
@@ -119,10 +131,10 @@ export class InboxWork<Tx> {
     const claimed = [...ours.claimed.values()]
     const outcomes =
       attempted.kind === 'done'
-        ? await this.#ended(attempted.value, claimed, started, signal, watch)
+        ? await this.#ended(attempted.value, claimed, { started, attempt }, signal, watch)
         : await this.#failed(claimed, attempted, signal, watch)
     if (ours.settled.size === 0) return outcomes
-    return new Map([...outcomes, ...this.#processed([...ours.settled.values()], started)])
+    return new Map([...outcomes, ...this.#processed([...ours.settled.values()], { started, attempt })])
   }
 
   /** Learns from a group how large groups may be. */
@@ -168,8 +180,9 @@ export class InboxWork<Tx> {
   ): Promise<Work<Tx, Ended>> {
     // Gone: our unknown commit did settle it. Still there but not claimed: it did not, and another worker has the row now.
     for (const [seq, row] of ours.claimed) if (resolving && !unit.present.has(seq)) ours.settled.set(seq, row)
+    const committed = ours.settled.size > 0
     ours.claimed = unit.claimed
-    if (unit.claimed.size === 0) return { value: { kind: 'processed' } }
+    if (unit.claimed.size === 0) return { value: { kind: 'processed' }, committed }
     ours.jobs = []
     // Claimed while they are being noted: if a handler ends the process, others must know the suspects.
     if (noted !== true && !(await noted)) {
@@ -208,11 +221,11 @@ export class InboxWork<Tx> {
   async #ended(
     ended: Ended,
     rows: readonly InboxRow[],
-    started: number,
+    run: Run,
     signal: AbortSignal | undefined,
     watch: WatchedAttempt | undefined,
   ): Promise<ReadonlyMap<string, Outcome>> {
-    if (ended.kind === 'processed') return this.#processed(rows, started)
+    if (ended.kind === 'processed') return this.#processed(rows, run)
     if (ended.kind === 'undecodable') return this.#failed(rows, { kind: 'failed', error: ended.error }, signal, watch)
     const outcomes = new Map<string, Outcome>()
     if (ended.kind === 'apart') {
@@ -227,14 +240,20 @@ export class InboxWork<Tx> {
     return outcomes
   }
 
-  #processed(rows: readonly InboxRow[], started: number): ReadonlyMap<string, Outcome> {
-    const { events, clock } = this.#engine
-    const durationMs = clock.monotonic() - started
-    for (const { message, attempts } of rows) {
-      const attempt = attempts + 1
-      events.emit('processed', () => ({ consumer: this.#consumer, message: ref(message), attempt, durationMs }))
-    }
+  #processed(rows: readonly InboxRow[], run: Run): ReadonlyMap<string, Outcome> {
+    if (this.#engine.events.heard('processed')) this.#report(rows, run)
     return new Map(rows.map((row) => [row.seq, PROCESSED]))
+  }
+
+  #report(rows: readonly InboxRow[], { started, attempt: { timing } }: Run): void {
+    const { events, clock, databaseClock } = this.#engine
+    const { waitMs, checkMs, openedAt: readAt } = timing
+    const times = { durationMs: clock.monotonic() - started - waitMs, waitMs, checkMs }
+    const consumer = this.#consumer
+    for (const { message, attempts, ageMs = null } of rows) {
+      const lagMs = databaseClock.lagMs(message, { ageMs, readAt })
+      events.emit('processed', () => ({ consumer, message: ref(message), attempt: attempts + 1, ...times, lagMs }))
+    }
   }
 
   /** What follows from one that failed. After a broken atomicity the rows are not tried again: the handler's work may be committed. */
@@ -257,11 +276,6 @@ export class InboxWork<Tx> {
   #record(row: InboxRow, kind: 'failed' | 'busy' | 'lost', error: Error): Outcome | Promise<Outcome> {
     if (kind === 'busy') return this.#recorder.putBack(row.message, 'busy', error)
     return kind === 'lost' ? this.#recorder.lost(row, error) : this.#recorder.fromInbox(row, error)
-  }
-
-  #unknown(rows: readonly InboxRow[]): void {
-    const messages = rows.map((row) => ref(row.message))
-    this.#engine.events.emit('commit-unknown', () => ({ consumer: this.#consumer, messages }))
   }
 
   /** Works the parts of a group that failed, so that one bad message does not fail the others. */

@@ -52,6 +52,8 @@ export interface Cleaned {
   readonly deleted: number
   /** Where the next step continues; undefined: nothing is left. */
   readonly after: string | undefined
+  /** Of receipts: the age of the oldest one that was looked at and stays. Undefined: none stays, or it is not known. */
+  readonly oldestMs?: number | undefined
 }
 
 /** A row of the failed store. */

@@ -30,6 +30,11 @@ export interface InboxRow {
   readonly leaseToken: string | null
   /** Grows with every lease. */
   readonly fence: number
+  /**
+   * How long ago a message of local delivery was due first, by the clock of the database; null: it came another way. Undefined: that
+   * was not asked for.
+   */
+  readonly ageMs?: number | null
 }
 
 /** The right to work on an inbox row without a transaction: as long as the row has this token and this fence. */
@@ -80,6 +85,8 @@ export interface OutboxMessage {
   readonly message: LeavingMessage
   /** How often the broker refused it while it was reachable. */
   readonly attempts: number
+  /** How long ago it was due first, by the clock of the database. Undefined: that was not asked for. */
+  readonly ageMs?: number
 }
 
 /** A message for every local consumer of its type. */
@@ -125,6 +132,8 @@ export interface RetryRow {
   readonly starts: number
   readonly delayMs: number
   readonly error: ErrorRecord | null
+  /** A message of local delivery, whose age counts from here. @default false */
+  readonly local?: boolean
 }
 
 /** Deliveries of distinct messages to one consumer, to be worked later. */
@@ -171,4 +180,6 @@ export interface WorkerRow {
   readonly alive: boolean
   /** About how many messages it has in hand. */
   readonly inHand: number
+  /** The time of the database when it was listed. */
+  readonly listedAt: Date
 }

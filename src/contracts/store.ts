@@ -143,7 +143,13 @@ export type Opening =
    * Locks and deletes these inbox rows. Rows that are locked elsewhere are skipped, or waited for first. A row with order
    * is taken only if every older row of its key, due or not, held or not, is taken with it; held rows are never taken.
    */
-  | { readonly kind: 'claim'; readonly seqs: readonly string[]; readonly locked: 'skip' | 'wait' }
+  | {
+      readonly kind: 'claim'
+      readonly seqs: readonly string[]
+      readonly locked: 'skip' | 'wait'
+      /** Whether the rows say how old they are. @default false */
+      readonly aged?: boolean
+    }
   /** Waits for this inbox row and deletes it, if it is still held by this lease. */
   | { readonly kind: 'settle'; readonly lease: Lease }
   /** As `StoreInbox.fail`, with a body whose writes commit with the failure. */
@@ -337,8 +343,8 @@ export interface StoreInbox {
 
 /** What waits for brokers, and where relays go. Rows are written by `StoreTransactions`. */
 export interface StoreOutbox {
-  /** The messages of these outbox rows that are still there, in the order of `seq`. */
-  read(seqs: readonly string[]): Promise<readonly OutboxMessage[]>
+  /** The messages of these outbox rows that are still there, in the order of `seq`; `aged`: and how old they are. */
+  read(seqs: readonly string[], aged?: boolean): Promise<readonly OutboxMessage[]>
   /**
    * Deletes exactly these outbox rows, because the broker has confirmed them; `keep` copies them to `sent`. Does not wait long for
    * rows that another transaction has locked: returns those that are still there.

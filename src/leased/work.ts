@@ -53,6 +53,24 @@ type Completion<Tx> = (scope: Scope<Tx>) => unknown
 /** Whether the message was settled, or the lease was lost to another process. */
 type Settled = 'settled' | 'lost'
 
+/** How the settling transaction ended. */
+interface Settlement {
+  readonly settled: Settled
+  readonly waitMs: number
+}
+
+/** When rows were leased, and how long that took. */
+interface Leasing {
+  readonly readAt: number
+  readonly checkMs: number
+}
+
+/** When a handler was called, and how long the settling transaction waited for a connection. */
+interface Ran extends Leasing {
+  readonly started: number
+  readonly waitMs: number
+}
+
 /**
  * Works messages of the inbox under a lease. No transaction is open while the handler runs, so that it may make slow outside calls. In
  * the end one transaction deletes the row, if the lease still holds, together with what the handler wants to be committed.
@@ -93,29 +111,33 @@ export class LeasedWork<Tx> {
   ): Promise<ReadonlyMap<string, Outcome>> {
     // Not leased meanwhile: a lease that is not used has to run out.
     if (noted !== true && !(await noted)) return new Map()
-    const { store, random } = this.#engine
+    const { store, clock, random } = this.#engine
     const token = random.token()
+    const began = clock.monotonic()
     const rows = await persist(this.#engine, () => store.inbox.lease(seqs, token, this.#settings.leaseMs))
+    const readAt = clock.monotonic()
+    const lease = { readAt, checkMs: readAt - began }
     const outcomes = new Map<string, Outcome>()
     const leased = rows.map((row) => ({ row, held: this.#leases.hold({ seq: row.seq, token, fence: row.fence }) }))
     try {
-      for (const { row, held } of leased) outcomes.set(row.seq, await this.#run(row, held, signal))
+      for (const { row, held } of leased) outcomes.set(row.seq, await this.#run(row, held, lease, signal))
     } finally {
       for (const { held } of leased) held.end()
     }
     return outcomes
   }
 
-  #run(row: InboxRow, held: HeldLease, signal: AbortSignal | undefined): Promise<Outcome> {
+  #run(row: InboxRow, held: HeldLease, lease: Leasing, signal: AbortSignal | undefined): Promise<Outcome> {
     const { instrument } = this.#engine
-    if (instrument === undefined) return this.#attempt(row, held, signal)
+    if (instrument === undefined) return this.#attempt(row, held, lease, signal)
     const watching = { instrument, consumer: this.#consumer }
-    return watched(watching, factsOfRows([row]), (watch) => this.#attempt(row, held, signal, watch))
+    return watched(watching, factsOfRows([row]), (watch) => this.#attempt(row, held, lease, signal, watch))
   }
 
   async #attempt(
     row: InboxRow,
     held: HeldLease,
+    lease: Leasing,
     signal: AbortSignal | undefined,
     watch?: WatchedAttempt,
   ): Promise<Outcome> {
@@ -128,9 +150,10 @@ export class LeasedWork<Tx> {
       // A renewal during the settling transaction would wait for its row lock; so it ends first.
       held.end()
       await this.#leases.notRenewing()
-      const settled = await (this.#watchedSettle(row, held, call, signal) ?? this.#settle(row, held, call, signal))
+      const settling = this.#watchedSettle(row, held, call, signal) ?? this.#settle(row, held, call, signal)
+      const { settled, waitMs } = await settling
       if (settled === 'lost') return this.#lost(row)
-      return this.#processed(row, started)
+      return this.#processed(row, { started, waitMs, ...lease })
     } catch (error) {
       held.end()
       call.close()
@@ -143,7 +166,7 @@ export class LeasedWork<Tx> {
     held: HeldLease,
     call: Call<Tx>,
     signal: AbortSignal | undefined,
-  ): Promise<Settled> | undefined {
+  ): Promise<Settlement> | undefined {
     const { instrument } = this.#engine
     if (instrument === undefined) return undefined
     const facts = { ...placeOf(this.#consumer), messages: factsOfRows([row]) }
@@ -157,23 +180,23 @@ export class LeasedWork<Tx> {
     call: Call<Tx>,
     signal: AbortSignal | undefined,
     running?: Running,
-  ): Promise<Settled> {
+  ): Promise<Settlement> {
     const attempt = new Attempt<Tx, Settled>(this.#engine, this.#settings, {
+      consumer: this.#consumer,
+      messages: () => [ref(row.message)],
       opening: () => ({ kind: 'settle', lease: held }),
       body: ({ unit, resolving }) => {
         // Gone after a commit of unknown outcome: settled by that commit, or by the process that took the message over.
         const gone = resolving && !unit.present.has(row.seq)
-        if (unit.claimed.size === 0) return { value: gone ? 'settled' : 'lost' }
+        if (unit.claimed.size === 0) return { value: gone ? 'settled' : 'lost', committed: gone }
         const complete = (scope: Scope<Tx>): Promise<void> => call.complete(scope)
         return { value: 'settled', call: (scope) => running?.enter(() => complete(scope)) ?? complete(scope) }
       },
-      onUnknown: () =>
-        this.#engine.events.emit('commit-unknown', () => ({ consumer: this.#consumer, messages: [ref(row.message)] })),
       signal,
     })
     const attempted = await attempt.run()
     if (attempted.kind !== 'done') throw attempted.error
-    return attempted.value
+    return { settled: attempted.value, waitMs: attempt.timing.waitMs }
   }
 
   /** Records a failed attempt on its row, if the lease still holds. */
@@ -195,11 +218,13 @@ export class LeasedWork<Tx> {
     return outcome('stored')
   }
 
-  #processed(row: InboxRow, started: number): Outcome {
-    const durationMs = this.#engine.clock.monotonic() - started
-    const attempt = row.attempts + 1
-    const event = { consumer: this.#consumer, message: ref(row.message), attempt, durationMs }
-    this.#engine.events.emit('processed', () => event)
+  #processed({ message, attempts, ageMs = null }: InboxRow, { started, waitMs, checkMs, readAt }: Ran): Outcome {
+    const { events, clock, databaseClock } = this.#engine
+    events.emit('processed', () => {
+      const lagMs = databaseClock.lagMs(message, { ageMs, readAt })
+      const times = { durationMs: clock.monotonic() - started - waitMs, waitMs, checkMs, lagMs }
+      return { consumer: this.#consumer, message: ref(message), attempt: attempts + 1, ...times }
+    })
     return outcome('processed')
   }
 }

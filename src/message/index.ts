@@ -52,6 +52,7 @@ export {
   messageId,
   messageKey,
   packAttributes,
+  publishedAt,
   type StoredMessage,
   unpackAttributes,
   wrongAttribute,

@@ -114,6 +114,26 @@ export function unpackAttributes(stored: Omit<LeavingMessage, 'data'>): MessageA
   return attributes === NO_ATTRIBUTES ? own : { ...own, ...unpackOthers(attributes) }
 }
 
+/** The `time` of a message, in milliseconds since 1970. Undefined: it has none, or none that can be read. */
+export function publishedAt(attributes: string): number | undefined {
+  const at = Date.parse(timeOf(attributes) ?? '')
+  return Number.isNaN(at) ? undefined : at
+}
+
+/** Usually it comes first, and the rest need not be read. Others than hapax may have written anything. */
+function timeOf(attributes: string): string | undefined {
+  if (attributes.startsWith(TIME_FIRST))
+    return attributes.slice(TIME_FIRST.length, attributes.indexOf('"', TIME_FIRST.length))
+  try {
+    const { time } = unpackOthers(attributes)
+    return time
+  } catch {
+    return undefined
+  }
+}
+
+const TIME_FIRST = '{"time":"'
+
 /** The attributes that have no column; what marks a stub is none of them. */
 export function unpackOthers(attributes: string): OtherAttributes {
   const read: OtherAttributes & { readonly stub?: unknown } = JSON.parse(attributes)

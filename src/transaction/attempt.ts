@@ -6,6 +6,8 @@ import type {
   Isolation,
   LimitedLogger,
   Logger,
+  MessageRef,
+  Outages,
   Random,
   Redact,
   SafeInstrument,
@@ -16,9 +18,11 @@ import { asError, type Clock, HapaxError, isHapaxError, isRefusal, messageOf, pa
 import type { Opening, Store, Unit, UnitEnd, UnitOptions, Writes } from '../contracts/index.ts'
 import type { StoredMessage } from '../message/index.ts'
 import type { Committed } from './committed.ts'
+import type { DatabaseClock } from './database-clock.ts'
 import { Deadline, type Phases } from './deadline.ts'
 import type { Floor } from './floor.ts'
 import type { OpenBuffer } from './publish.ts'
+import { acquiring } from './unit.ts'
 
 /** What every part of one hapax shares. */
 export interface Engine<Tx> {
@@ -35,6 +39,7 @@ export interface Engine<Tx> {
   readonly detached: Detached
   readonly activity: Activity
   readonly acquisitions: Acquisitions
+  readonly outages: Outages
   readonly logger: LimitedLogger
   /** Wakes workers: these rows were committed, or, undefined, many or unknown ones. */
   wake(rows: readonly Committed[] | undefined): void
@@ -43,6 +48,7 @@ export interface Engine<Tx> {
   /** The user's own rules for texts of errors. */
   readonly redact: Redact
   readonly clock: Clock
+  readonly databaseClock: DatabaseClock
   readonly random: Random
   readonly maxBytes: number
   readonly mintId: () => string
@@ -88,6 +94,18 @@ export interface Work<Tx, T> {
   readonly call?: ((scope: Scope<Tx>) => unknown) | undefined
   /** What is written with it, beside what the handlers publish. */
   readonly writes?: Writes
+  /** An earlier commit, whose outcome was unknown, did happen. @default false */
+  readonly committed?: boolean
+}
+
+/** How long an attempt took to begin. */
+export interface Timing {
+  /** How long it waited for connections. */
+  readonly waitMs: number
+  /** How long the last opening took: what says whether the messages are ours. */
+  readonly checkMs: number
+  /** When that was known, by the monotonic clock. */
+  readonly openedAt: number
 }
 
 /** What the handlers of one transaction share. */
@@ -113,7 +131,7 @@ export const MAX_CONFLICTS = 20
 const STALE_MS = 1_000
 export const CONFLICT_PAUSE_MS = 10
 export const GRACE_MS = 10_000
-const COMMIT_MS = 30_000
+export const COMMIT_MS = 30_000
 /** How long the outcome of a commit is looked for before the message is put back. */
 const RESOLVE_MS = 15_000
 
@@ -128,6 +146,11 @@ export class Attempt<Tx, T> {
   #earlier = NONE
   readonly #phases: Phases
   #unknownSince: number | undefined
+  /** The messages of a commit whose outcome is not known yet. */
+  #inDoubt: readonly MessageRef[] | undefined
+  #waitMs = 0
+  #checkMs = 0
+  #openedAt = 0
   #conflicts = 0
   readonly #mostConflicts: number
   #handlersMs = 0
@@ -160,12 +183,17 @@ export class Attempt<Tx, T> {
     return this.#handlersMs
   }
 
+  /** How it began; read when it has ended. */
+  get timing(): Timing {
+    return { waitMs: this.#waitMs, checkMs: this.#checkMs, openedAt: this.#openedAt }
+  }
+
   async run(): Promise<Attempted<T>> {
     const { store, clock, random } = this.#engine
-    for (;;) {
+    for (let since = this.#startedAt; ; since = clock.monotonic()) {
       const token = random.token()
       const deadline = new Deadline(clock, this.#phases, this.#plan.signal)
-      const acquired = acquiring(this.#engine, deadline)
+      const acquired = acquiring(this.#engine, deadline, since)
       const progress: Progress<Tx> = { called: false, thrown: NOTHING, buffer: undefined }
       const opening = this.#plan.opening(token, this.#unknownSince !== undefined)
       try {
@@ -174,10 +202,11 @@ export class Attempt<Tx, T> {
         progress.buffer?.committed()
         return { kind: 'done', value }
       } catch (error) {
-        const judged = this.#judge(error, token, progress)
+        const judged = this.#judged(error, token, progress)
         if (judged !== 'again') return judged
       } finally {
         deadline.done()
+        this.#waitMs += deadline.waitMs
         // A handler that outlived its time may still hold it.
         progress.buffer?.close()
       }
@@ -191,17 +220,23 @@ export class Attempt<Tx, T> {
   }
 
   async #body(unit: Unit<Tx>, deadline: Deadline, progress: Progress<Tx>): Promise<UnitEnd<T>> {
+    const { clock, publisher } = this.#engine
     const planning = this.#plan.body({ unit, earlier: this.#earlier, resolving: this.#unknownSince !== undefined })
-    const { value, call, writes } = planning instanceof Promise ? await planning : planning
+    // What a plan waits for is no part of the check. Otherwise the next phase, which reads the clock anyway, begins at once.
+    const openedAt = planning instanceof Promise ? clock.monotonic() : undefined
+    const { value, call, writes, committed = false } = planning instanceof Promise ? await planning : planning
+    if (this.#inDoubt !== undefined) this.#resolved(committed ? 'committed' : 'not-committed')
     if (call === undefined) {
       deadline.commit()
+      this.#opened(deadline, openedAt)
       return { value, writes: undefined }
     }
-    const buffer = this.#engine.publisher.open(unit)
+    const buffer = publisher.open(unit)
     progress.buffer = buffer
     progress.called = true
     deadline.handler()
-    const began = this.#engine.clock.monotonic()
+    this.#opened(deadline, openedAt)
+    const { began } = deadline
     try {
       await call(this.#scope(unit, deadline, buffer))
       const flushing = buffer.flush(unit)
@@ -212,9 +247,14 @@ export class Attempt<Tx, T> {
       progress.thrown = error
       throw error
     } finally {
-      this.#handlersMs = this.#engine.clock.monotonic() - began
+      this.#handlersMs = clock.monotonic() - began
       buffer.close()
     }
+  }
+
+  #opened(deadline: Deadline, openedAt: number = deadline.began): void {
+    this.#openedAt = openedAt
+    this.#checkMs = deadline.openedBefore(openedAt)
   }
 
   #scope(unit: Unit<Tx>, deadline: Deadline, buffer: OpenBuffer<Tx>): Scope<Tx> {
@@ -228,6 +268,16 @@ export class Attempt<Tx, T> {
       ordered: order !== 'none',
       views: this.#inTurn ? undefined : () => unit.views?.(),
       assertAwaited: () => unit.assertAwaited?.(),
+    }
+  }
+
+  #judged(error: unknown, token: string, progress: Progress<Tx>): Attempted<T> | 'again' {
+    let judged: Attempted<T> | 'again' | undefined
+    try {
+      judged = this.#judge(error, token, progress)
+      return judged
+    } finally {
+      if (judged !== 'again') this.#resolved('unresolved')
     }
   }
 
@@ -245,7 +295,7 @@ export class Attempt<Tx, T> {
       case 'commit-unknown':
         this.#earlier = new Set(this.#earlier).add(token)
         this.#unknownSince ??= this.#engine.clock.monotonic()
-        this.#plan.onUnknown()
+        this.#doubt()
         return this.#resolving(error)
       case 'store-unavailable':
         return this.#unknownSince === undefined ? this.#unavailable(error) : this.#resolving(error)
@@ -260,6 +310,21 @@ export class Attempt<Tx, T> {
         if (isRefusal(error)) return { kind: 'refused', error }
         throw error
     }
+  }
+
+  #doubt(): void {
+    const { consumer } = this.#plan
+    const messages = this.#plan.messages()
+    this.#inDoubt = messages
+    this.#engine.events.emit('commit-unknown', () => ({ consumer, messages }))
+  }
+
+  /** What became of the commit in doubt, if there is one. */
+  #resolved(resolved: 'committed' | 'not-committed' | 'unresolved'): void {
+    const messages = this.#inDoubt
+    if (messages === undefined) return
+    this.#inDoubt = undefined
+    this.#engine.events.emit('commit-resolved', () => ({ consumer: this.#plan.consumer, messages, resolved }))
   }
 
   #failed(error: unknown, token: string): Attempted<T> {
@@ -299,7 +364,8 @@ interface Progress<Tx> {
 
 /** The database answered our own first statements with an error, for example that a privilege is missing. */
 function refused(cause: unknown): HapaxError {
-  return new HapaxError('store-unavailable', `the database refused: ${messageOf(asError(cause))}`, { cause })
+  const fields = { refused: true }
+  return new HapaxError('store-unavailable', `the database refused: ${messageOf(asError(cause))}`, { cause, fields })
 }
 
 const NONE: ReadonlySet<string> = new Set()
@@ -307,12 +373,13 @@ const NOTHING: unique symbol = Symbol('nothing was thrown')
 
 /** What an attempt does. */
 export interface Plan<Tx, T> {
+  readonly consumer: string
+  /** The messages of the transaction, for events. */
+  messages(): readonly MessageRef[]
   /** How the transaction begins; `resolving` after a commit whose outcome is being looked for. */
   opening(token: string, resolving: boolean): Opening
   /** What to do, now that it is open. Called again when the transaction is repeated. */
   body(opened: Opened<Tx>): Work<Tx, T> | Promise<Work<Tx, T>>
-  /** Called when the outcome of a commit was not learnt. */
-  onUnknown(): void
   /** After how many conflicts it is given up. @default 20 */
   readonly mostConflicts?: number | undefined
   /** Ends the transaction by force. */
@@ -322,57 +389,4 @@ export interface Plan<Tx, T> {
 /** The database gave the transaction up: that is not the fault of the handler in which it showed. */
 function isDoomed(error: unknown): boolean {
   return isHapaxError(error, 'transaction-conflict') || isHapaxError(error, 'transaction-lost')
-}
-
-/**
- * A transaction begins to wait for a connection; returns what to call when it has one. Where there is one writer there is no pool:
- * its turn is waited for, and that ends by itself.
- */
-function acquiring<Tx>(
-  { store, acquisitions }: Pick<Engine<Tx>, 'store' | 'acquisitions'>,
-  deadline: Deadline,
-): () => void {
-  if (store.features.parallelWriters) deadline.acquiring(acquisitions)
-  return () => {
-    acquisitions.got()
-    deadline.opening()
-  }
-}
-
-/** A transaction without handlers: the database has to answer in time, the body may take as long as it likes. */
-export async function unit<Tx, T>(
-  engine: Pick<Engine<Tx>, 'store' | 'clock' | 'acquisitions'>,
-  options: Omit<UnitOptions, 'signal' | 'acquired'>,
-  opening: Opening,
-  body: (unit: Unit<Tx>) => Promise<UnitEnd<T>>,
-): Promise<T> {
-  const openingMs = options.lockTimeoutMs + GRACE_MS
-  const deadline = new Deadline(engine.clock, { openingMs, handlerMs: openingMs, commitMs: COMMIT_MS })
-  const acquired = acquiring(engine, deadline)
-  try {
-    return await engine.store.transactions.run({ ...options, signal: deadline, acquired }, opening, async (opened) => {
-      deadline.pause()
-      const end = await body(opened)
-      deadline.commit()
-      return end
-    })
-  } finally {
-    deadline.done()
-  }
-}
-
-/** What the store does as one transaction of its own, in time. Once it has a connection, a timeout leaves the outcome unknown. */
-export async function atOnce<Tx, T>(
-  engine: Pick<Engine<Tx>, 'store' | 'clock' | 'acquisitions'>,
-  options: Omit<UnitOptions, 'signal' | 'acquired'>,
-  run: (options: UnitOptions) => Promise<T>,
-): Promise<T> {
-  const openingMs = options.lockTimeoutMs + COMMIT_MS
-  const deadline = new Deadline(engine.clock, { openingMs, handlerMs: openingMs, commitMs: COMMIT_MS })
-  const acquired = acquiring(engine, deadline)
-  try {
-    return await run({ ...options, signal: deadline.signal, acquired })
-  } finally {
-    deadline.done()
-  }
 }

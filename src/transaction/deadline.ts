@@ -19,6 +19,9 @@ export class Deadline implements Interrupt {
   #phase: 'acquiring' | 'opening' | 'handler' | 'commit' | 'none' | 'over' = 'none'
   /** When the current phase began. */
   #began = 0
+  /** When a connection was acquired, and how long that took. */
+  #openedAt: number | undefined
+  #waitMs = 0
   #acquisitions: Acquisitions | undefined
   #aborted = false
   #reason: unknown
@@ -72,9 +75,27 @@ export class Deadline implements Interrupt {
     this.#enter('acquiring')
   }
 
-  /** The database has to answer the opening statements. */
-  opening(): void {
+  /** The database has to answer the opening statements. `since`: when the wait for a connection began, if it had no phase. */
+  opening(since: number = this.#began): void {
     this.#enter('opening')
+    if (this.#phase !== 'opening') return
+    this.#openedAt = this.#began
+    this.#waitMs = this.#began - since
+  }
+
+  /** How long it waited for a connection. */
+  get waitMs(): number {
+    return this.#waitMs
+  }
+
+  /** How long before this time a connection was acquired. */
+  openedBefore(time: number): number {
+    return this.#openedAt === undefined ? 0 : time - this.#openedAt
+  }
+
+  /** When the current phase began. */
+  get began(): number {
+    return this.#began
   }
 
   /** The handler runs. */

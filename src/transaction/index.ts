@@ -1,21 +1,22 @@
 export {
   Attempt,
   type Attempted,
-  atOnce,
   type Engine,
   GRACE_MS,
   type Opened,
   OUT_OF_TURN,
   type Plan,
   type Scope,
+  type Timing,
   type UnitSettings,
-  unit,
   type Work,
 } from './attempt.ts'
 export { type Cause, causeOf, withCause } from './cause.ts'
 export { type Committed, committedInbox } from './committed.ts'
+export { DatabaseClock } from './database-clock.ts'
 export { Floor } from './floor.ts'
 export { insist, persist } from './persist.ts'
 export { Publisher } from './publish.ts'
 export { checkPublish, sentName } from './publish-options.ts'
+export { atOnce, unit } from './unit.ts'
 export { watchedPublish } from './watched-publish.ts'

@@ -98,27 +98,43 @@ export class Cleaner<Tx> {
   /** Checks before every step whether the task is still ours: workers come and go during a long pass. */
   async #clean({ what, of, olderThanMs, step, mine }: Task): Promise<void> {
     const { engine, membership, report } = this.#options
-    const { clock, store, events } = engine
+    const { clock, store, events, logger } = engine
+    const started = clock.monotonic()
+    let endedAt = started
     let deleted = 0
+    let oldestMs: number | undefined
     let after: string | undefined
+    let whole = false
     try {
       do {
         if (this.#stopping || !membership.alive || !mine()) break
         const began = clock.monotonic()
         const done = await persist(engine, () => store.admin.clean(step(after), olderThanMs, STEP))
         deleted += done.deleted
+        oldestMs = oldest(oldestMs, done.oldestMs)
         after = done.after
-        await this.#rest(Math.min(MAX_REST_MS, Math.max(MIN_REST_MS, REST * (clock.monotonic() - began))))
-      } while (after !== undefined)
+        whole = after === undefined
+        endedAt = clock.monotonic()
+        await this.#rest(Math.min(MAX_REST_MS, Math.max(MIN_REST_MS, REST * (endedAt - began))))
+      } while (!whole)
     } catch (error) {
       report(asError(error))
     }
-    if (deleted > 0) events.emit('cleaned', () => ({ what, of, deleted }))
+    if (!whole && deleted === 0) return
+    const durationMs = endedAt - started
+    if (deleted > 0) logger.info({ what, of, deleted, durationMs: Math.round(durationMs) }, 'old rows were deleted')
+    const left = whole && oldestMs !== undefined ? { oldestMs } : {}
+    events.emit('cleaned', () => ({ what, of, deleted, durationMs, ...left }))
   }
 
   async #rest(ms: number): Promise<void> {
     if (!this.#stopping) await this.#signal.wait(this.#options.engine.clock, ms)
   }
+}
+
+/** The age of the oldest row that is left, of two pages. */
+function oldest(a: number | undefined, b: number | undefined): number | undefined {
+  return a === undefined || b === undefined ? (a ?? b) : Math.max(a, b)
 }
 
 /** The first pass begins about this long after the start: a worker that starts has more urgent work. */

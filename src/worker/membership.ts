@@ -32,6 +32,8 @@ export interface MembershipOptions {
   inHand(): { readonly seqs: readonly string[]; readonly alone: boolean }
   /** The lanes have changed. */
   changed(): void
+  /** A heartbeat came through, at this time of the database. */
+  heard(now: Date): void
   /** Other workers presumed this one dead: they may have taken what it has not begun. */
   buried(): void
   report(error: Error): void
@@ -233,6 +235,8 @@ export class Membership {
       workers = (await store.note(this.#id, inHand(), true)) ?? []
     }
     this.#heardAt = began
+    const [first] = workers
+    if (first !== undefined) this.#options.heard(first.listedAt)
     this.#update(workers)
     if (workers.some((worker) => !worker.alive && worker.id !== this.#id)) await this.#bury()
   }

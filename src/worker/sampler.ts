@@ -97,7 +97,8 @@ export class Sampler {
     })
     return within(engine.clock, LIMIT_MS, looking, () => {
       looking.catch(() => {})
-      throw new HapaxError('store-unavailable', `the state of the store was not read within ${LIMIT_MS} ms`)
+      const what = `the state of the store was not read within ${LIMIT_MS} ms`
+      throw new HapaxError('store-unavailable', what, { fields: { limitMs: LIMIT_MS } })
     })
   }
 

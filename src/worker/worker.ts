@@ -1,4 +1,4 @@
-import { asError, detachedClock, errorFields, faultFields, isHapaxError, present, Semaphore } from '../base/index.ts'
+import { asError, detachedClock, present, Semaphore } from '../base/index.ts'
 import type { ConsumerCore } from '../consumer/index.ts'
 import type { Destination, Served, StopOptions, SubscriptionRow, Worker } from '../contracts/index.ts'
 import type { Committed, Floor } from '../transaction/index.ts'
@@ -27,6 +27,7 @@ import {
   workerSettings,
 } from './options.ts'
 import { Progress } from './progress.ts'
+import { Reports } from './reports.ts'
 import { Suspects } from './suspects.ts'
 
 export type { WorkerOptions } from './options.ts'
@@ -42,6 +43,7 @@ export class WorkerCore<Tx> implements Worker {
   readonly #beginning: Beginning<Tx>
   readonly #handover: Handover<Tx>
   readonly #life: LifeCycle
+  readonly #reports: Reports
   readonly #membership: Membership
   readonly #suspects: Suspects
   readonly #progress: Progress
@@ -58,6 +60,8 @@ export class WorkerCore<Tx> implements Worker {
     this.#engine = engine
     this.#settings = workerSettings(engine, options)
     this.#crew = crew
+    const { consumers, relays } = this.#settings
+    this.#reports = new Reports({ engine, consumers: consumers.map(({ name }) => name), relays: [...relays.keys()] })
     this.#life = this.#lifeCycle()
     this.#membership = new Membership({
       ...engine,
@@ -68,6 +72,7 @@ export class WorkerCore<Tx> implements Worker {
       inHand: () => this.#inHand(),
       changed: () => this.#life.wake(),
       buried: () => this.#drop(),
+      heard: (now) => engine.databaseClock.learn(now),
       report: (error) => this.#report(error),
     })
     this.#suspects = new Suspects({
@@ -238,6 +243,7 @@ export class WorkerCore<Tx> implements Worker {
         this.#ignoreFloor = this.#floor.onChange(() => this.#changed())
         this.#ignoreNews = this.#crew.listen((rows) => this.wake(rows))
         this.#chores?.start()
+        this.#reports.started()
       },
       round: (asked) => this.#round(asked),
       halt: () => {
@@ -250,9 +256,12 @@ export class WorkerCore<Tx> implements Worker {
       running: () => this.#lines().flatMap((line) => line.running),
       ended: () => Promise.all([this.#chores?.stop(), this.#ignoreNews()]),
       left: () => this.#membership.leave(),
-      stopped: () => this.#crew.remove(this),
+      stopped: () => {
+        this.#crew.remove(this)
+        this.#reports.stopped()
+      },
       report: (error) => this.#report(error),
-      recovered: () => this.#recovered(),
+      recovered: () => this.#reports.recovered(),
     })
   }
 
@@ -310,7 +319,8 @@ export class WorkerCore<Tx> implements Worker {
     const wanted = this.#movable().map((line) => ({ line, shares: line.shares() }))
     const shares = wanted.flatMap((each) => each.shares)
     if (shares.length === 0) return false
-    const looks = await this.#engine.store.workers.look(shares)
+    const { store, outages } = this.#engine
+    const looks = await outages.during(() => store.workers.look(shares))
     let from = 0
     const offers = wanted.map(({ line, shares: own }) => {
       const found = looks.slice(from, from + own.length)
@@ -362,18 +372,7 @@ export class WorkerCore<Tx> implements Worker {
   }
 
   #report(error: Error): void {
-    const consumers = this.#settings.consumers.map(({ name }) => name)
-    const relays = [...this.#settings.relays.keys()]
-    const fields = isHapaxError(error) ? errorFields(error) : faultFields(error)
-    this.#engine.logger.error({ consumers, relays, ...fields }, 'the worker continues after an error')
-    this.#engine.events.emit('worker-error', () => ({ consumers, error }))
-  }
-
-  /** A warning, because the default logger writes nothing below: the log of an outage must not end with its last error. */
-  #recovered(): void {
-    const consumers = this.#settings.consumers.map(({ name }) => name)
-    const relays = [...this.#settings.relays.keys()]
-    this.#engine.logger.warn({ consumers, relays }, 'the worker has recovered: the store answers again')
+    this.#reports.error(error)
   }
 }
 

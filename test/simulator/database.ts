@@ -33,6 +33,7 @@ export interface WaitingRow {
   readonly leaseToken: string | null
   readonly fence: number
   readonly availableAt: number
+  readonly firstDueAt: number | null
   readonly heldAt: number | null
   readonly error: ErrorRecord | null
   /** The number of its failed row before a retry. */

@@ -222,7 +222,7 @@ export class SimStore implements Store<SimTx> {
           return leased.length > 0
         },
       )
-      return leased.map(asInboxRow)
+      return leased.map((row) => asInboxRow(row, ageOf(this.#db, row)))
     },
     renew: async (leases, leaseMs) => {
       const label = leases.map(({ seq }) => seq).join(' ')
@@ -244,7 +244,9 @@ export class SimStore implements Store<SimTx> {
         const rows = [...db.committed('outbox').values()].filter((row) => seqs.includes(rowName(row.seq)))
         return rows
           .sort((a, b) => a.seq - b.seq)
-          .map(({ seq, message, attempts }) => ({ seq: rowName(seq), message, attempts }))
+          .map(({ seq, message, attempts, createdAt }) => {
+            return { seq: rowName(seq), message, attempts, ageMs: db.world.now - createdAt }
+          })
       }),
     confirm: async (seqs, keep) => {
       const run = (db: Database, tx: DbTransaction): void => this.#sql.confirm(db, tx, seqs, keep)
@@ -539,7 +541,7 @@ export class SimStore implements Store<SimTx> {
           return { present, rows: this.#sql.claim(db, each, seqs) }
         })
         session.messages = found.rows.map((row) => row.message)
-        const claimed = new Map(found.rows.map((row) => [rowName(row.seq), asInboxRow(row)]))
+        const claimed = new Map(found.rows.map((row) => [rowName(row.seq), asInboxRow(row, ageOf(this.#db, row))]))
         return { ...unit, present: new Set(found.present), claimed }
       }
       if (opening.kind === 'plain') {
@@ -562,7 +564,11 @@ export class SimStore implements Store<SimTx> {
         })
         if (found.row === undefined) return { ...unit, present: new Set(found.present) }
         session.messages = [found.row.message]
-        return { ...unit, present: new Set(found.present), claimed: new Map([[lease.seq, asInboxRow(found.row)]]) }
+        return {
+          ...unit,
+          present: new Set(found.present),
+          claimed: new Map([[lease.seq, asInboxRow(found.row, null)]]),
+        }
       }
       const { consumer, token, messages } = opening
       session.messages = messages
@@ -839,9 +845,13 @@ function opened(opening: Opening): string {
   return opening.kind === 'claim' ? `claims ${opening.seqs.join(' ')}` : 'plain'
 }
 
-function asInboxRow(row: WaitingRow): InboxRow {
+function ageOf(db: Database, { firstDueAt }: WaitingRow): number | null {
+  return firstDueAt === null ? null : db.world.now - firstDueAt
+}
+
+function asInboxRow(row: WaitingRow, ageMs: number | null): InboxRow {
   const { seq, consumer, message, ordered, attempts, lost, starts, crashes, leaseToken, fence } = row
-  return { seq: rowName(seq), consumer, message, ordered, attempts, lost, starts, crashes, leaseToken, fence }
+  return { seq: rowName(seq), consumer, message, ordered, attempts, lost, starts, crashes, leaseToken, fence, ageMs }
 }
 
 function asEffectRow(row: JournalRow): EffectRow {

@@ -86,12 +86,13 @@ export const statements = {
     failedSeq: number | null = null,
   ): number {
     const seq = db.nextSeq()
-    const { consumer, message, attempts, starts, delayMs, error } = row
+    const { consumer, message, attempts, starts, delayMs, error, local } = row
     const ordered = row.ordered && message.key !== null
     const lane = laneOf(like, ordered)
     const availableAt = db.world.now + delayMs
     const counts = { attempts, starts, lost: 0, crashes: 0, leaseToken: null, fence }
-    const waiting = { seq, consumer, message, ordered, lane, ...counts, availableAt, heldAt: null, error, failedSeq }
+    const times = { availableAt, firstDueAt: local ? availableAt : null, heldAt: null }
+    const waiting = { seq, consumer, message, ordered, lane, ...counts, ...times, error, failedSeq }
     db.insert(tx, 'inbox', rowName(seq), waiting)
     return seq
   },
@@ -157,7 +158,7 @@ export const statements = {
       const written: LocalDelivery[] = []
       for (const [consumer, wanted] of listening) {
         if (!fresh.some((each) => each.index === index && each.consumer === consumer)) continue
-        const row = { consumer, message, ordered: wanted, attempts: 0, starts: 0, delayMs, error: null }
+        const row = { consumer, message, ordered: wanted, attempts: 0, starts: 0, delayMs, error: null, local: true }
         written.push({
           consumer,
           ordered: wanted && message.key !== null,
@@ -280,7 +281,8 @@ export const statements = {
       .map(({ id, name, serves, startedAt, seenAt, ttlMs, inHand }) => {
         const silentMs = now - seenAt
         const startedAtDate = new Date(startedAt)
-        return { id, name, serves, startedAt: startedAtDate, silentMs, alive: silentMs <= ttlMs, inHand: inHand.length }
+        const times = { startedAt: startedAtDate, silentMs, listedAt: new Date(now) }
+        return { id, name, serves, ...times, alive: silentMs <= ttlMs, inHand: inHand.length }
       })
   },
 
@@ -383,15 +385,18 @@ export const statements = {
       .sort(byMessageKey)
       .slice(0, limit)
     let deleted = 0
+    let oldestMs: number | undefined
     for (const row of page) {
-      if (row.takenAt >= before || !statements.finished(db, tx, row)) continue
       const key = receiptKey(consumer, row.messageKey)
-      if (db.isLocked(tx, 'receipts', key)) continue
+      if (row.takenAt >= before || !statements.finished(db, tx, row) || db.isLocked(tx, 'receipts', key)) {
+        oldestMs = Math.max(oldestMs ?? 0, db.world.now - row.takenAt)
+        continue
+      }
       db.write(tx, 'receipts', key, undefined)
       deleted += 1
     }
     forget(db, tx, consumer)
-    return { deleted, after: page.length < limit ? undefined : page.at(-1)?.messageKey }
+    return { deleted, oldestMs, after: page.length < limit ? undefined : page.at(-1)?.messageKey }
   },
 
   /** Whether nothing waits under this receipt any more. */

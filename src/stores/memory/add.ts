@@ -17,7 +17,7 @@ export function receive(data: Data, consumer: string, token: string, message: St
 /** Writes an inbox row. Returns its seq. */
 export function addInbox(
   data: Data,
-  { delayMs, ...row }: RetryRow,
+  { delayMs, local, ...row }: RetryRow,
   fence = 0,
   failedSeq: string | null = null,
 ): string {
@@ -25,7 +25,8 @@ export function addInbox(
   // A message without a key has no order to keep.
   const ordered = row.ordered && row.message.key !== null
   const lane = laneOf(row.message, ordered)
-  const times = { createdAt: data.now(), availableAt: data.clock.now() + delayMs, heldAt: null }
+  const availableAt = data.clock.now() + delayMs
+  const times = { createdAt: data.now(), availableAt, firstDueAt: local ? availableAt : null, heldAt: null }
   data.inbox.set(seq, { ...row, seq, message: kept(row.message), ordered, lane, ...NEW, fence, failedSeq, ...times })
   return seq
 }

@@ -34,7 +34,13 @@ function cleanReceipts(
     data.receipts.delete(receiptKey(consumer, row))
     for (const { name } of effectsOf(data, consumer, row.messageKey)) forgetEffect(data, { ...row, name })
   }
-  return { deleted: deleted.length, after: looked.length === limit ? looked.at(-1)?.messageKey : undefined }
+  const gone = new Set(deleted)
+  const left = looked.filter((row) => !gone.has(row)).map((row) => data.clock.now() - row.takenAt.getTime())
+  return {
+    deleted: deleted.length,
+    after: looked.length === limit ? looked.at(-1)?.messageKey : undefined,
+    oldestMs: left.length === 0 ? undefined : Math.max(...left),
+  }
 }
 
 /** A receipt stays while its message waits or is in the failed store. */

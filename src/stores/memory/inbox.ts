@@ -44,12 +44,17 @@ export function store(data: Data, deliveries: Deliveries): StoredDeliveries {
 }
 
 /** Takes rows out of the inbox, as `Opening` says. Transactions run one after the other here, so nothing is locked. */
-export function claim(data: Data, { seqs }: Opening & { kind: 'claim' }): ReadonlyMap<string, InboxRow> {
+export function claim(data: Data, { seqs, aged }: Opening & { kind: 'claim' }): ReadonlyMap<string, InboxRow> {
   const free = (row: WaitingRow): boolean =>
     row.heldAt === null && (row.leaseToken === null || row.availableAt <= data.clock.now())
   const claimed = notBlocked(data, seqs.flatMap((seq) => data.inbox.get(seq) ?? []).filter(free))
   for (const { seq } of claimed) data.inbox.delete(seq)
-  return new Map(claimed.map((row) => [row.seq, row]))
+  return new Map(claimed.map((row) => [row.seq, aged ? { ...row, ageMs: ageOf(data, row) } : row]))
+}
+
+/** How long ago a message of local delivery was due first. */
+export function ageOf(data: Data, { firstDueAt }: WaitingRow): number | null {
+  return firstDueAt === null ? null : Math.max(0, data.clock.now() - firstDueAt)
 }
 
 /** Those that have no older row of their key outside these, in the order of seq. */
@@ -101,7 +106,16 @@ export function deliver(data: Data, { message, consumers, delayMs }: LocalRow, t
   for (const [consumer, ordered] of listening) {
     if (data.receipts.get(receiptKey(consumer, message))) continue
     receive(data, consumer, token, message)
-    const seq = addInbox(data, { consumer, message, ordered, attempts: 0, starts: 0, delayMs, error: null })
+    const seq = addInbox(data, {
+      consumer,
+      message,
+      ordered,
+      attempts: 0,
+      starts: 0,
+      delayMs,
+      error: null,
+      local: true,
+    })
     rows.push({ consumer, ordered: ordered && message.key !== null, seq })
   }
   return { consumers: listening.size, fresh: rows.length, rows }

@@ -117,7 +117,7 @@ class Memory implements MemoryStore {
   }
 
   readonly outbox: StoreOutbox = {
-    read: (seqs) => this.#alone((data) => outboxRows(data, seqs)),
+    read: (seqs, aged = false) => this.#alone((data) => outboxRows(data, seqs, aged)),
     confirm: (seqs, keep) => this.#alone((data) => confirm(data, seqs, keep)),
     postpone: (rows) => this.#alone((data) => postpone(data, rows)),
     refuse: (row) => this.#alone((data) => refuse(data, row)),

@@ -3,7 +3,7 @@
 import type { Audit, EffectEnd, EffectRef, EffectRow, InboxRow, Lease } from '../../contracts/index.ts'
 import { SETTLED } from '../../contracts/index.ts'
 import type { Data } from './data.ts'
-import { notBlocked } from './inbox.ts'
+import { ageOf, notBlocked } from './inbox.ts'
 import { receiptKey, subjectOf, type WaitingRow } from './rows.ts'
 
 /** Gives rows that are due a token, the next fence, and time until the lease ends. */
@@ -15,7 +15,7 @@ export function lease(data: Data, seqs: readonly string[], token: string, leaseM
   return notBlocked(data, found).map((row) => {
     const leased = { ...row, leaseToken: token, fence: row.fence + 1, availableAt: now + leaseMs }
     data.inbox.set(row.seq, leased)
-    return leased
+    return { ...leased, ageMs: ageOf(data, row) }
   })
 }
 

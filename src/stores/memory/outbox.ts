@@ -13,10 +13,18 @@ import type { Data } from './data.ts'
 import { bySeq, type LeavingRow, subjectOf } from './rows.ts'
 
 /** The rows that are still there. */
-export function outboxRows(data: Data, seqs: readonly string[]): readonly OutboxMessage[] {
+export function outboxRows(data: Data, seqs: readonly string[], aged: boolean): readonly OutboxMessage[] {
   return there(data, seqs)
-    .map(({ seq, message, attempts }) => ({ seq, message, attempts }))
+    .map((row) => {
+      const { seq, message, attempts } = row
+      return aged ? { seq, message, attempts, ageMs: ageOf(data, row) } : { seq, message, attempts }
+    })
     .sort(bySeq)
+}
+
+/** How long ago a row was due first. Once a broker did not take it, that is not known any more, but when it was written is. */
+function ageOf(data: Data, { attempts, availableAt, createdAt }: LeavingRow): number {
+  return Math.max(0, data.clock.now() - (attempts === 0 ? availableAt : createdAt.getTime()))
 }
 
 /** Deletes what the broker has confirmed; `keep` copies it to `sent`. */

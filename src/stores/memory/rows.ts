@@ -21,7 +21,10 @@ interface Queued {
 }
 
 /** A row of `hapax_inbox`. */
-export interface WaitingRow extends InboxRow, Queued {}
+export interface WaitingRow extends InboxRow, Queued {
+  /** When a message of local delivery was due first; null: it came another way. */
+  readonly firstDueAt: number | null
+}
 
 /** A row of `hapax_outbox`. */
 export interface LeavingRow extends OutboxMessage, Queued {

@@ -38,10 +38,11 @@ export class Workers {
   }
 
   list(): readonly WorkerRow[] {
+    const listedAt = new Date(this.#clock.now())
     return this.#members.all().map((member) => {
       const { id, name, serves, startedAt, inHand } = member
       const silentMs = this.#silentMs(member)
-      return { id, name, serves, startedAt, silentMs, alive: this.#alive(member), inHand: inHand.length }
+      return { id, name, serves, startedAt, silentMs, alive: this.#alive(member), inHand: inHand.length, listedAt }
     })
   }
 

@@ -38,7 +38,7 @@ export type { InboxStatements, LeaseStatements, ReceiptStatements } from './dial
 export type { JournalStatements } from './dialect/journal.ts'
 export type { ListStatements } from './dialect/lists.ts'
 export type { OutboxStatements, RelayStatements, SentStatements } from './dialect/outbox.ts'
-export { command, plain, prepared, type Query, statement } from './dialect/statement.ts'
+export { command, plain, prepared, type Query, type Sql, statement } from './dialect/statement.ts'
 export type { SubscriptionStatements, WorkerStatements } from './dialect/workers.ts'
 export { pageOf } from './look.ts'
 export { sqlStore } from './sql-store.ts'

@@ -42,14 +42,21 @@ export function asInboxRow(row: Row): InboxRow {
     crashes: asNumber(row['crashes']),
     leaseToken: row['lease_token'] === null ? null : asUuid(row['lease_token']),
     fence: asNumber(row['fence']),
+    ...ageOf(row),
   }
+}
+
+/** How old a row of the inbox is, if that was asked for. Times of the database may go back. */
+function ageOf({ age_ms: age }: Row): Pick<InboxRow, 'ageMs'> | undefined {
+  if (age === undefined) return undefined
+  return { ageMs: age === null ? null : Math.max(0, asNumber(age)) }
 }
 
 function asWideRow(row: Row, identity: string, state: string | null): InboxRow {
   const seq = asSeq(row['seq'])
   const consumer = asText(row['consumer'])
   const message = { messageKey: identity.slice(0, 36), fingerprint: identity.slice(36), ...asLeaving(row) }
-  if (state === null) return { seq, consumer, message, ...FRESH }
+  if (state === null) return { seq, consumer, message, ...FRESH, ...ageOf(row) }
   const [ordered = '', attempts, lost, starts, crashes, fence, , leaseToken = null] = state.split(',')
   return {
     ...{ seq, consumer, message, leaseToken },
@@ -59,6 +66,7 @@ function asWideRow(row: Row, identity: string, state: string | null): InboxRow {
     starts: asNumber(starts),
     crashes: asNumber(crashes),
     fence: asNumber(fence),
+    ...ageOf(row),
   }
 }
 
@@ -110,6 +118,7 @@ export function asOutboxMessage(row: Row): OutboxMessage {
     seq: asSeq(row['seq']),
     message: asLeaving(row),
     attempts: asNumber(row['attempts']),
+    ...(row['age_ms'] !== undefined && { ageMs: Math.max(0, asNumber(row['age_ms'])) }),
   }
 }
 
@@ -124,5 +133,6 @@ export function asWorker(row: Row): WorkerRow {
     silentMs: Math.max(0, asNumber(row['silent_ms'])),
     alive: asBoolean(row['alive']),
     inHand: inHand.length,
+    listedAt: asDate(row['listed_at']),
   }
 }

@@ -31,6 +31,8 @@ import { publishing } from './outbox/publishing.ts'
 import { relays } from './outbox/relays.ts'
 import { reusedNumbers } from './outbox/reused-numbers.ts'
 import { severalServices } from './several-services.ts'
+import { outages } from './telemetry/outages.ts'
+import { times } from './telemetry/times.ts'
 import { unknownTypes } from './unknown-types.ts'
 import { unserved } from './unserved.ts'
 import { deadWorkers } from './workers/dead-workers.ts'
@@ -87,6 +89,8 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   'several services': severalServices,
   'missing workers': unserved,
   'samples of the database': sampling,
+  'times of events': times,
+  'outages told by events': outages,
   'reused numbers': reusedNumbers,
   leases,
   'shared workers': sharing,

@@ -211,9 +211,11 @@ export class OutboxLine<Tx> implements Line {
   /** Reads a batch and sends it. If the queue is dropped meanwhile, the batch is released too: other workers may have it by now. */
   readonly #send = async (batch: readonly Entry[]): Promise<void> => {
     const drops = this.#drops
+    const { store, clock, events } = this.#options.engine
     let rows: readonly OutboxMessage[]
     try {
-      rows = await this.#options.engine.store.outbox.read(batch.map((entry) => entry.seq))
+      const seqs = batch.map((entry) => entry.seq)
+      rows = await store.outbox.read(seqs, events.heard('relayed'))
     } catch (error) {
       this.#letGo(batch)
       throw error
@@ -222,21 +224,21 @@ export class OutboxLine<Tx> implements Line {
     if (rows.length < batch.length) this.#letGo(without(batch, rows))
     const { keepsOrder } = this.#options.destination.features
     const { loose, chains } = keepsOrder ? { loose: rows, chains: [] } : apart(rows)
-    const sent = [this.#sendAll(loose), ...chains.map((chain) => this.#sendChain(chain))]
+    const readAt = clock.monotonic()
+    const sent = [this.#sendAll(loose, readAt), ...chains.map((chain) => this.#sendChain(chain, readAt))]
     const failed = (await Promise.allSettled(sent)).find(isRejected)
     if (failed !== undefined) throw failed.reason
   }
 
   /** Sends messages that need not wait for one another. Those that are not confirmed are released. */
-  async #sendAll(rows: readonly OutboxMessage[]): Promise<void> {
+  async #sendAll(rows: readonly OutboxMessage[], sentAt: number): Promise<void> {
     if (rows.length === 0) return
-    const sentAt = this.#options.engine.clock.monotonic()
     const troubles: Promise<PromiseSettledResult<void>[]>[] = []
     /** Keys of which the broker did not accept a message. */
     const stuck = new Set<string>()
     await this.#sending.all(rows, (row, sent) => {
       const { key } = row.message
-      if (sent.status === 'confirmed') this.#confirm(row, sent.dropped)
+      if (sent.status === 'confirmed') this.#confirm(row, sentAt, sent.dropped)
       // The destination held it back behind such a message: that says nothing about the broker.
       else if (sent.status === 'unavailable' && key !== null && stuck.has(key)) this.#letGo([row])
       else {
@@ -249,7 +251,7 @@ export class OutboxLine<Tx> implements Line {
   }
 
   /** Sends the messages of one key, each after the one before it is confirmed. Those that are not confirmed are released. */
-  async #sendChain(rows: readonly OutboxMessage[]): Promise<void> {
+  async #sendChain(rows: readonly OutboxMessage[], readAt: number): Promise<void> {
     const drops = this.#drops
     for (const [index, row] of rows.entries()) {
       if (drops !== this.#drops) return this.#letGo(rows.slice(index))
@@ -259,7 +261,7 @@ export class OutboxLine<Tx> implements Line {
         this.#letGo(rows.slice(index + 1))
         return this.#notConfirmed(row, sentAt, sent)
       }
-      this.#confirm(row, sent.dropped)
+      this.#confirm(row, readAt, sent.dropped)
     }
   }
 
@@ -279,14 +281,19 @@ export class OutboxLine<Tx> implements Line {
   }
 
   /** A confirmed row is deleted later, in a batch; until then it stays in hand, so that it is not sent again. */
-  #confirm(row: OutboxMessage, dropped: Error | undefined): void {
+  #confirm(row: OutboxMessage, readAt: number, dropped: Error | undefined): void {
     const { engine, changed, name } = this.#options
-    this.#pauses.confirmed()
+    const downMs = this.#pauses.confirmed()
+    if (downMs !== undefined) this.#isAvailable(downMs)
     this.#reaching.reached()
     const deleting = this.#deletions.put(row.seq)
     if (deleting !== undefined) this.#track(deleting)
-    if (dropped === undefined) engine.events.emit('relayed', () => ({ relay: name, message: ref(row.message) }))
-    else {
+    if (dropped === undefined) {
+      engine.events.emit('relayed', () => {
+        const lagMs = row.ageMs === undefined ? undefined : row.ageMs + engine.clock.monotonic() - readAt
+        return { relay: name, message: ref(row.message), lagMs }
+      })
+    } else {
       const event = { relay: name, message: ref(row.message) }
       engine.logger.debug({ ...event, ...errorFields(dropped) }, 'the broker dropped a message that no queue takes')
       engine.events.emit('relay-dropped', () => ({ ...event, error: dropped }))
@@ -361,13 +368,23 @@ export class OutboxLine<Tx> implements Line {
       this.#avoided.add(row.seq)
       return
     }
-    const pauseMs = this.#pauses.unavailable()
-    if (pauseMs === undefined) return
+    const down = this.#pauses.unavailable()
+    if (down === undefined) return
     this.#reaching.missed()
     this.drop()
-    const event = { relay: name, destination: destination.name, pauseMs, error }
-    engine.logger.warn({ ...event, ...errorFields(error) }, 'the broker is not available; trying again later')
+    const event = { relay: name, destination: destination.name, pauseMs: down.pauseMs, error }
+    // Logged once, however long it takes; each try is an event.
+    const fields = { ...event, ...errorFields(error) }
+    engine.logger[down.first ? 'warn' : 'debug'](fields, 'the broker is not available; trying again later')
     engine.events.emit('relay-down', () => event)
+  }
+
+  /** A warning, because the default logger writes nothing below: the log of an outage must not end with its beginning. */
+  #isAvailable(downMs: number): void {
+    const { engine, name, destination } = this.#options
+    const event = { relay: name, destination: destination.name, downMs }
+    engine.logger.warn({ ...event, downMs: Math.round(downMs) }, 'the broker is available again')
+    engine.events.emit('relay-up', () => event)
   }
 
   #isReady({ seq, dueMs, held }: Entry): boolean {

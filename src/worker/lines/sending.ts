@@ -260,7 +260,7 @@ const ALIVE_MS = 1_000
 export class Pauses {
   readonly #engine: { readonly clock: Clock; readonly random: Random }
   /** Times in a row that the destination could not be reached, and the end of the pause. */
-  #down = { times: 0, until: 0 }
+  #down = { times: 0, until: 0, since: 0 }
   /** The same for deletes that failed. */
   #undeleted = { times: 0, until: 0 }
   #confirmedAt = Number.NEGATIVE_INFINITY
@@ -274,10 +274,14 @@ export class Pauses {
     return Math.max(this.#down.until, this.#undeleted.until) - this.#engine.clock.monotonic()
   }
 
-  /** The destination has confirmed a message. */
-  confirmed(): void {
-    if (this.#down.times > 0) this.#down = { times: 0, until: 0 }
-    this.#confirmedAt = this.#engine.clock.monotonic()
+  /** The destination has confirmed a message. Returns how long it could not be reached, if it could not be until now. */
+  confirmed(): number | undefined {
+    const { times, since } = this.#down
+    const now = this.#engine.clock.monotonic()
+    this.#confirmedAt = now
+    if (times === 0) return undefined
+    this.#down = { times: 0, until: 0, since: 0 }
+    return now - since
   }
 
   /** Whether the destination confirmed other messages at about this time: then only one message failed to get through. */
@@ -285,14 +289,15 @@ export class Pauses {
     return this.#confirmedAt >= sentAt - ALIVE_MS
   }
 
-  /** The destination cannot be reached. Returns how long the pause is; undefined if one is under way already. */
-  unavailable(): number | undefined {
+  /** The destination cannot be reached. Returns how long the pause is, and whether it is the first; undefined if one is under way already. */
+  unavailable(): { readonly pauseMs: number; readonly first: boolean } | undefined {
     if (this.leftMs > 0) return undefined
     const { clock, random } = this.#engine
+    const now = clock.monotonic()
     const times = this.#down.times + 1
     const pauseMs = retryDelay(AWAY, times, random)
-    this.#down = { times, until: clock.monotonic() + pauseMs }
-    return pauseMs
+    this.#down = { times, until: now + pauseMs, since: times === 1 ? now : this.#down.since }
+    return { pauseMs, first: times === 1 }
   }
 
   /** Confirmed messages were deleted. */

@@ -5,6 +5,7 @@ import type { Cleaned, CleanupStep, Origin, Result, Row, Statement } from '../..
 import {
   type AdminStatements,
   asBoolean,
+  asNumber,
   asUuid,
   type Check,
   lookAt,
@@ -188,13 +189,13 @@ async function cleaned(
 ): Promise<Cleaned> {
   const ago = microseconds(olderThanMs)
   if (step.kind === 'receipts') {
-    const { old, after } = await receiptPage(texts, query, step, olderThanMs, limit)
+    const { old, after, oldestMs } = await receiptPage(texts, query, step, olderThanMs, limit)
     if (step.dryRun) return { deleted: old.length, after }
     const deleted = await deleteAll(query, old, (part) => ({
       text: texts.deleteReceipts,
       params: [list(part), bytes(step.consumer), ago],
     }))
-    return { deleted, after }
+    return { deleted, after, oldestMs }
   }
   const table = step.kind
   const params = table === 'sent' ? [ago, bytes(step.relay)] : [ago, step.after ?? '0']
@@ -210,18 +211,23 @@ async function cleaned(
   return { deleted, after }
 }
 
-/** A page of receipts: the keys of those that are old and finished. */
+/** A page of receipts: the keys of those that are old and finished, and the age of the oldest other one. */
 async function receiptPage(
   texts: ReturnType<typeof cleaningTexts>,
   query: (statement: Statement) => Promise<Result>,
   { consumer, after = NO_UUID }: { readonly consumer: string; readonly after: string | undefined },
   olderThanMs: number,
   limit: number,
-): Promise<{ readonly old: readonly Buffer[]; readonly after: string | undefined }> {
+): Promise<{ readonly old: readonly Buffer[] } & Pick<Cleaned, 'after' | 'oldestMs'>> {
   const params = [microseconds(olderThanMs), bytes(consumer), uuidBytes(after)]
   const { rows } = await query({ text: texts.receiptPage(limit), params })
-  const old = rows.filter((row) => asBoolean(row['old'])).map((row) => uuidBytes(asUuid(row['message_key'])))
-  return { old, after: rows.length < limit ? undefined : asUuid(rows.at(-1)?.['message_key']) }
+  const old: Buffer[] = []
+  let oldestMs: number | undefined
+  for (const { age_ms: age, message_key: key } of rows) {
+    if (age === null) old.push(uuidBytes(asUuid(key)))
+    else oldestMs = Math.max(oldestMs ?? 0, asNumber(age))
+  }
+  return { old, oldestMs, after: rows.length < limit ? undefined : asUuid(rows.at(-1)?.['message_key']) }
 }
 
 async function deleteAll<T>(
@@ -245,7 +251,9 @@ function cleaningTexts(prefix: string) {
   return {
     // By key, because there is no index on taken_at: a receipt has to stay small.
     receiptPage: (limit: number) => `
-select r.message_key, (r.taken_at < ${AGO('?')} and ${finished}) as old
+select r.message_key,
+  case when r.taken_at < ${AGO('?')} and ${finished} then null
+    else timestampdiff(microsecond, r.taken_at, ${NOW}) div 1000 end as age_ms
 from ${receipts} as r ${BY_KEY} where r.consumer = ? and r.message_key > ? order by r.message_key ${LIMIT(limit)}`,
     deleteReceipts: `delete m from ${KEYED(receipts, 'message_key')} and m.consumer = ? and m.taken_at < ${AGO('?')}`,
     page: {

@@ -57,6 +57,8 @@ export const MESSAGE: string = 'm.message_key, m.source, m.id, m.type, m.`key`, 
 /** A whole row of the inbox, as the engine reads it. */
 export const INBOX: string = `${NAME()} as seq, m.consumer, ${MESSAGE}, m.ordered, m.attempts, m.lost, m.starts, m.crashes,
   m.lease_token, m.fence, m.followed`
+/** How long ago a row of the inbox was due first, if it is of local delivery. */
+export const INBOX_AGE: string = `timestampdiff(microsecond, m.first_due_at, ${NOW}) / 1000 as age_ms`
 /** The columns of a message to write. */
 export const COLUMNS: string = 'message_key, source, id, type, `key`, attributes, data, fingerprint'
 /** How long until a row is due; negative: it is. */

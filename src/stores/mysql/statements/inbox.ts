@@ -17,6 +17,7 @@ import {
   byNumber,
   COLUMNS,
   INBOX,
+  INBOX_AGE,
   LATER,
   LINK,
   LOCK_WAIT,
@@ -98,17 +99,22 @@ export function inbox(prefix: string): InboxStatements {
   const { inbox } = tables(prefix)
   // Rows that are gone are left out before anything is locked: a locking read of one locks the gap where it was, and
   // every insert into the inbox would wait for this transaction.
-  const claimText = `
-select ${INBOX}, ${LINK}
+  const claimText = (columns: string) => `
+select ${columns}, ${LINK}
 from (select m.seq from ${ROWS(inbox)} limit 1000000) as there
   straight_join ${inbox} as m ${BY_KEY} on m.seq = there.seq
 where m.held_at is null and (m.lease_token is null or m.available_at <= ${NOW})
 order by m.seq for update skip locked`
   // Every read locks on this level, also that of the rows that are there, and it would wait for them.
-  const claimSerializableText = `
-select ${INBOX}, ${LINK} from ${ROWS(inbox)}
+  const claimSerializableText = (columns: string) => `
+select ${columns}, ${LINK} from ${ROWS(inbox)}
 where m.held_at is null and (m.lease_token is null or m.available_at <= ${NOW})
 order by m.seq for update skip locked`
+  const claiming = (columns: string) => ({
+    usual: claimText(columns),
+    serializable: claimSerializableText(columns),
+  })
+  const [withoutAge, withAge] = [claiming(INBOX), claiming(`${INBOX}, ${INBOX_AGE}`)]
   const lockAllText = (timeout: number) => `
 ${LOCK_WAIT(timeout)} select ${NAME()} as seq, ${LINK} from ${ROWS(inbox)}
 order by m.seq for update`
@@ -124,15 +130,15 @@ where m.seq in (${SEQS(count)}) and m.key_hash is not null and m.seq > (
   const deleteInboxText = `delete m from ${ROWS(inbox)}`
   const insertInboxText = {
     head: `
-insert into ${inbox} (consumer, ${COLUMNS}, attempts, starts, created_at, available_at, error, lane, ordered) values`,
-    row: `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ${NOW}, ${LATER}, ?, ?, ?)`,
+insert into ${inbox} (consumer, ${COLUMNS}, attempts, starts, created_at, available_at, first_due_at, error, lane, ordered) values`,
+    row: `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ${NOW}, ${LATER}, ${LATER}, ?, ?, ?)`,
     tail: '',
   }
   return {
-    claim: (seqs, isolation) => ({
-      text: isolation === 'serializable' ? claimSerializableText : claimText,
-      params: [named(seqs)],
-    }),
+    claim: (seqs, isolation, aged) => {
+      const { usual, serializable } = aged ? withAge : withoutAge
+      return { text: isolation === 'serializable' ? serializable : usual, params: [named(seqs)] }
+    },
     claimDeletes: false,
     lockAll: (seqs, lockTimeoutMs) => ({ text: lockAllText(seconds(lockTimeoutMs)), params: [named(seqs)] }),
     blocked: (seqs) => ({ text: blockedText(seqs.length), params: [...seqs, ...seqs].map(numberOf) }),
@@ -187,7 +193,7 @@ where m.lease_token in (${MANY(count)}) and m.held_at is null`
     // Rows that are gone are left out before anything is locked, as for a claim.
     lockDue: statement(
       `
-select ${INBOX}
+select ${INBOX}, ${INBOX_AGE}
 from (select m.seq from ${ROWS(inbox)} limit 1000000) as there
   straight_join ${inbox} as m ${BY_KEY} on m.seq = there.seq
 where m.held_at is null and (m.available_at <= ${NOW} or m.lease_token = ?) order by m.seq for update skip locked`,

@@ -121,7 +121,7 @@ async function freshNames(
 async function insertInbox(sql: LocalStatements, executor: Executor, targets: readonly Target[]): Promise<void> {
   const rows = targets.map(({ consumer, ordered, row: { message, delayMs } }) => ({
     ...{ consumer, message, ordered, attempts: 0, starts: 0 },
-    ...{ delayMs, error: null },
+    ...{ delayMs, error: null, local: true },
   }))
   for (const { text, params } of sql.inbox.insert(rows)) await executor.query(text, params)
 }

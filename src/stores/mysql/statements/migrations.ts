@@ -38,6 +38,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   mark bigint not null default (${MARK}),
   created_at datetime(6) not null,
   available_at datetime(6) not null,
+  first_due_at datetime(6),
   message_key binary(16) not null,
   attempts int not null default 0,
   lost int not null default 0,

@@ -3,7 +3,13 @@
 
 import type { Param, SentWhere } from '../../../contracts/index.ts'
 import { laneOf, numberOf } from '../../../message/index.ts'
-import { type OutboxStatements, type RelayStatements, type SentStatements, statement } from '../../sql/index.ts'
+import {
+  type OutboxStatements,
+  type RelayStatements,
+  type SentStatements,
+  type Sql,
+  statement,
+} from '../../sql/index.ts'
 import {
   AGO,
   BY_KEY,
@@ -26,6 +32,11 @@ const SENT_WHERE = `(select ? as relay_, ? as type_, cast(? as signed) as older_
 where (f.relay_ is null or m.relay = f.relay_) and (f.type_ is null or m.type = f.type_)
   and (f.older_ is null or m.sent_at < ${AGO('f.older_')}) and (f.newer_ is null or m.sent_at >= ${AGO('f.newer_')})`
 
+/** A message as a relay reads it. */
+const LEAVING = `${NAME()} as seq, m.source, m.id, m.type, m.\`key\`, m.attributes, m.data, m.attempts`
+/** How long ago a row was due first. Once a broker did not take it, that is not known any more, but when it was written is. */
+const AGE = `timestampdiff(microsecond, if(m.attempts = 0, m.available_at, m.created_at), ${NOW}) / 1000 as age_ms`
+
 /** What waits for brokers. */
 export function outbox(prefix: string): OutboxStatements {
   const { outbox } = tables(prefix)
@@ -34,6 +45,9 @@ export function outbox(prefix: string): OutboxStatements {
     row: `(?, ?, ?, ?, ?, ?, ?, ?, ?, ${NOW}, ${LATER}, ?)`,
     tail: '',
   }
+  const reading = (columns: string): Sql<[seqs: readonly string[]]> =>
+    statement(`select ${columns} from ${ROWS(outbox)} order by m.seq`, (seqs) => [named(seqs)])
+  const [read, readAged] = [reading(LEAVING), reading(`${LEAVING}, ${AGE}`)]
   const postponeText = `
 update ${outbox} set attempts = attempts + 1, available_at = ${LATER}, error = ? where ${ROW}`
   return {
@@ -47,12 +61,7 @@ update ${outbox} set attempts = attempts + 1, available_at = ${LATER}, error = ?
           laneOf(message, true),
         ]),
       ),
-    read: statement(
-      `
-select ${NAME()} as seq, m.source, m.id, m.type, m.\`key\`, m.attributes, m.data, m.attempts from ${ROWS(outbox)}
-order by m.seq`,
-      (seqs) => [named(seqs)],
-    ),
+    read: (seqs, aged) => (aged ? readAged(seqs) : read(seqs)),
     left: statement(`select ${NAME()} as seq from ${ROWS(outbox)}`, (seqs) => [named(seqs)]),
     lockFree: statement(
       `select ${NAME()} as seq, m.followed from ${ROWS(outbox)} order by m.seq for update skip locked`,

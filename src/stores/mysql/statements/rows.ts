@@ -58,10 +58,11 @@ export function errorColumns(error: ErrorRecord): readonly Param[] {
   return [bytes(JSON.stringify(error)), bytes(errorHash(error))]
 }
 
-/** consumer, the message, attempts, starts, available_at, error, lane, ordered: a row of the inbox. */
+/** consumer, the message, attempts, starts, available_at, first_due_at, error, lane, ordered: a row of the inbox. */
 export function inboxRow(row: RetryRow): readonly Param[] {
-  const { consumer, message, ordered, attempts, starts, delayMs, error } = row
-  const state = [attempts, starts, microseconds(delayMs), error && bytes(JSON.stringify(error))]
+  const { consumer, message, ordered, attempts, starts, delayMs, error, local } = row
+  const delay = microseconds(delayMs)
+  const state = [attempts, starts, delay, local ? delay : null, error && bytes(JSON.stringify(error))]
   return [bytes(consumer), ...columns(message), ...state, ...place(message, ordered)]
 }
 

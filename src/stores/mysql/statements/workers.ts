@@ -23,7 +23,8 @@ on duplicate key update id = id`,
       (id, inHand, alone) => [bytes(inHand), Number(alone), bytes(id)],
     ),
     list: plain(`
-select id, name, serves, ${MS('started_at')} as started_at, ${SILENT} as silent_ms, ${SILENT} <= ttl_ms as alive, in_hand
+select id, name, serves, ${MS('started_at')} as started_at, ${SILENT} as silent_ms, ${SILENT} <= ttl_ms as alive, in_hand,
+  ${MS(NOW)} as listed_at
 from ${workers} order by id`),
     // Found without locks, so that those who are alive never wait.
     lockDead: plain(`

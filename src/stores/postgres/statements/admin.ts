@@ -24,11 +24,11 @@ const AT_LEISURE = `set_config('synchronous_commit', 'off', true) as at_leisure`
  */
 const RECEIPT_PAGE = (schema: string): string => `
 with page as materialized (
-  select r.ctid as place, r.consumer, r.message_key, r.taken_at < ${AGO('$1::float8')} as old from ${schema}.receipts r
+  select r.ctid as place, r.consumer, r.message_key, r.taken_at, r.taken_at < ${AGO('$1::float8')} as old from ${schema}.receipts r
   where (r.consumer, r.message_key) > ($2::text, $3::uuid) and r.consumer <= $2::text
   order by r.consumer, r.message_key limit $4::integer
 ), finished as materialized (
-  select page.place from page
+  select page.place, page.message_key from page
   left join lateral (select true as there from ${schema}.inbox i
     where i.message_key = page.message_key and i.consumer = page.consumer limit 1) as waiting on true
   left join lateral (select true as there from ${schema}.failed f
@@ -63,7 +63,9 @@ select count(*) as deleted, count(*) as seen, max(seq)::text as last, ${AT_LEISU
   delete from ${schema}.receipts where ctid = any (array(select place from finished)) returning 1
 )
 select (select count(*) from gone) as deleted, (select count(*) from page) as seen,
-  (select message_key::text from page order by message_key desc limit 1) as last, ${AT_LEISURE}`
+  (select message_key::text from page order by message_key desc limit 1) as last, ${AT_LEISURE},
+  (select ${MS('clock_timestamp() - min(taken_at)')} from page
+    where message_key not in (select message_key from finished)) as oldest`
   const countReceiptsText = `${RECEIPT_PAGE(schema)}
 select (select count(*) from finished) as deleted, (select count(*) from page) as seen,
   (select message_key::text from page order by message_key desc limit 1) as last`
@@ -124,7 +126,12 @@ values ($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8
       )
       const [row] = rows
       const more = Number(row?.['seen'] ?? 0) === limit
-      return { deleted: Number(row?.['deleted'] ?? 0), after: more ? String(row?.['last']) : undefined }
+      const oldest = row?.['oldest'] ?? undefined
+      return {
+        deleted: Number(row?.['deleted'] ?? 0),
+        after: more ? String(row?.['last']) : undefined,
+        oldestMs: oldest === undefined ? undefined : Math.max(0, Number(oldest)),
+      }
     },
     checkup: (query) => lookAt(query, checks(schema)),
   }

@@ -26,6 +26,8 @@ export const INBOX: string = `${SEQ('inbox')} as seq, consumer, message_key::tex
   source, id, type, key, attributes, data,
   case when ordered or attempts > 0 or lost > 0 or starts > 0 or crashes > 0 or fence > 0 or followed or lease_token is not null
     then concat_ws(',', ordered, attempts, lost, starts, crashes, fence, followed, lease_token) end as state`
+/** How long ago a row of the inbox was due first, if it is of local delivery. */
+export const INBOX_AGE: string = `${MS('clock_timestamp() - first_due_at')} as age_ms`
 /** Names the backend and its transaction, so that it can be ended from outside, and its fate be looked up. */
 export const BACKEND_TEXT = `pg_backend_pid() || ' ' || pg_current_xact_id()`
 export const BACKEND: string = `${BACKEND_TEXT} as backend`

@@ -9,10 +9,11 @@ import {
   type InboxStatements,
   type LeaseStatements,
   type ReceiptStatements,
+  type Sql,
   statement,
 } from '../../sql/index.ts'
 import { array } from '../literal.ts'
-import { BACKEND, BACKEND_TEXT, INBOX, LATER, MS, ROWS, SEQ } from './fragments.ts'
+import { BACKEND, BACKEND_TEXT, INBOX, INBOX_AGE, LATER, MS, ROWS, SEQ } from './fragments.ts'
 import { inOrder, messageArrays, named, one } from './rows.ts'
 import { store } from './store.ts'
 
@@ -75,23 +76,9 @@ values ($1::text, $2::uuid, $3::uuid, $4::text, $5::text, $6::text, decode($7::t
 
 /** What waits for consumers. */
 export function inbox(schema: string): InboxStatements {
-  const deleteInboxText = `delete from ${schema}.inbox where ${ROWS('$1', '$2')}`
-  const insertInboxText = `
-insert into ${schema}.inbox
-  (consumer, message_key, source, id, type, key, attributes, data, fingerprint, attempts, starts, available_at, error,
-    lane, ordered)
-select m.consumer, m.message_key, m.source, m.id, m.type, nullif(m.key, ''), m.attributes, m.data,
-  decode(m.fingerprint, 'hex'), m.attempts, m.starts, ${LATER('m.delay_ms')}, nullif(m.error, ''), m.lane, m.ordered
-from unnest($1::text::text[], $2::text::uuid[], $3::text::text[], $4::text::text[], $5::text::text[], $6::text::text[],
-  $7::text::text[], $8::text::bytea[], $9::text::text[], $10::text::integer[], $11::text::integer[],
-  $12::text::float8[], $13::text::text[], $14::text::smallint[], $15::text::boolean[])
-  with ordinality as m (consumer, message_key, source, id, type, key, attributes, data, fingerprint,
-    attempts, starts, delay_ms, error, lane, ordered, place)
-order by m.place`
-  return {
-    // The older rows of a key are only read: nothing ever waits for another worker's row. One of the rows has the
-    // backend.
-    claim: statement(
+  // The older rows of a key are only read: nothing ever waits for another worker's row. One of the rows has the backend.
+  const claim = (columns: string): Sql<[seqs: readonly string[]]> =>
+    statement(
       `
 with mine as materialized (
   select seq, consumer, lane, key, ordered from ${schema}.inbox
@@ -106,9 +93,25 @@ with mine as materialized (
       and older.seq < mine.seq and older.seq not in (select seq from mine))
 )
 delete from ${schema}.inbox where seq = any (array(select seq from kept))
-returning ${INBOX}, case when seq = (select min(seq) from kept) then ${BACKEND_TEXT} end as backend`,
+returning ${columns}, case when seq = (select min(seq) from kept) then ${BACKEND_TEXT} end as backend`,
       (seqs) => named(seqs),
-    ),
+    )
+  const [claimed, claimedAged] = [claim(INBOX), claim(`${INBOX}, ${INBOX_AGE}`)]
+  const deleteInboxText = `delete from ${schema}.inbox where ${ROWS('$1', '$2')}`
+  const insertInboxText = `
+insert into ${schema}.inbox
+  (consumer, message_key, source, id, type, key, attributes, data, fingerprint, attempts, starts, available_at, error,
+    lane, ordered)
+select m.consumer, m.message_key, m.source, m.id, m.type, nullif(m.key, ''), m.attributes, m.data,
+  decode(m.fingerprint, 'hex'), m.attempts, m.starts, ${LATER('m.delay_ms')}, nullif(m.error, ''), m.lane, m.ordered
+from unnest($1::text::text[], $2::text::uuid[], $3::text::text[], $4::text::text[], $5::text::text[], $6::text::text[],
+  $7::text::text[], $8::text::bytea[], $9::text::text[], $10::text::integer[], $11::text::integer[],
+  $12::text::float8[], $13::text::text[], $14::text::smallint[], $15::text::boolean[])
+  with ordinality as m (consumer, message_key, source, id, type, key, attributes, data, fingerprint,
+    attempts, starts, delay_ms, error, lane, ordered, place)
+order by m.place`
+  return {
+    claim: (seqs, _isolation, aged) => (aged ? claimedAged(seqs) : claimed(seqs)),
     claimDeletes: true,
     lockAll: statement(
       `
@@ -184,7 +187,7 @@ export function leases(schema: string): LeaseStatements {
   return {
     lockDue: statement(
       `
-select ${INBOX} from ${schema}.inbox
+select ${INBOX}, ${INBOX_AGE} from ${schema}.inbox
 where ${ROWS('$1', '$2')} and held_at is null
   and (available_at <= clock_timestamp() or lease_token = $3::uuid)
 order by inbox.seq for update skip locked`,

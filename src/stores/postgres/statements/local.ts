@@ -88,9 +88,10 @@ with m as (
   returning consumer, message_key
 ), delivered as (
   insert into ${schema}.inbox
-    (consumer, message_key, source, id, type, key, attributes, data, fingerprint, available_at, lane, ordered)
+    (consumer, message_key, source, id, type, key, attributes, data, fingerprint, available_at, first_due_at,
+      lane, ordered)
   select consumer, message_key, source, id, type, key, attributes, data, decode(fingerprint, 'hex'),
-    ${LATER('delay_ms')}, case when ordered then key_lane else lane end, ordered
+    ${LATER('delay_ms')}, ${LATER('delay_ms')}, case when ordered then key_lane else lane end, ordered
   from target join receipt using (consumer, message_key)
   order by place, consumer
   returning consumer, message_key, ${SEQ('inbox')} || ' ' || ordered || ' ' || consumer as line

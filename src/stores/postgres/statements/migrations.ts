@@ -28,6 +28,7 @@ export function migrations(schema: string): readonly MigrationSource[] {
   mark bigint not null default ${MARK},
   created_at timestamptz not null default clock_timestamp(),
   available_at timestamptz not null,
+  first_due_at timestamptz,
   held_at timestamptz,
   failed_seq bigint,
   failed_mark bigint,

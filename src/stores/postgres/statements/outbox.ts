@@ -8,6 +8,7 @@ import {
   type OutboxStatements,
   type RelayStatements,
   type SentStatements,
+  type Sql,
   statement,
 } from '../../sql/index.ts'
 import { array } from '../literal.ts'
@@ -17,6 +18,11 @@ import { encoded, messageArrays, named, numberOrNull, one } from './rows.ts'
 const SENT_WHERE = `(values ($1::text, $2::text, $3::float8, $4::float8)) as f (relay, type, older, newer)
 where (f.relay is null or m.relay = f.relay) and (f.type is null or m.type = f.type)
   and (f.older is null or m.sent_at < ${AGO('f.older')}) and (f.newer is null or m.sent_at >= ${AGO('f.newer')})`
+
+/** A message as a relay reads it. */
+const MESSAGE = `${SEQ('outbox')} as seq, source, id, type, key, attributes, data, attempts`
+/** How long ago a row was due first. Once a broker did not take it, that is not known any more, but when it was written is. */
+const AGE = `${MS('clock_timestamp() - case when attempts = 0 then available_at else created_at end')} as age_ms`
 
 /** What waits for brokers. */
 export function outbox(schema: string): OutboxStatements {
@@ -30,6 +36,14 @@ from unnest($1::text::text[], $2::text::uuid[], $3::text::text[], $4::text::text
   with ordinality as m (relay, message_key, source, id, type, key, attributes, data, fingerprint, delay_ms, lane, place)
 where ${ENTERED('$12')}
 order by m.place`
+  const reading = (columns: string): Sql<[seqs: readonly string[]]> =>
+    statement(
+      `
+select ${columns} from ${schema}.outbox
+where ${ROWS('$1', '$2')} order by outbox.seq`,
+      (seqs) => named(seqs),
+    )
+  const [read, readAged] = [reading(MESSAGE), reading(`${MESSAGE}, ${AGE}`)]
   const postponeText = `
 update ${schema}.outbox set attempts = attempts + 1, available_at = ${LATER('m.delay_ms')}, error = m.error
 from unnest($1::text::bigint[], $2::text::bigint[], $3::text::float8[], $4::text::text[]) as m (seq, mark, delay_ms, error)
@@ -48,12 +62,7 @@ where outbox.seq = m.seq and outbox.mark = m.mark`
         ],
       },
     ],
-    read: statement(
-      `
-select ${SEQ('outbox')} as seq, source, id, type, key, attributes, data, attempts from ${schema}.outbox
-where ${ROWS('$1', '$2')} order by outbox.seq`,
-      (seqs) => named(seqs),
-    ),
+    read: (seqs, aged) => (aged ? readAged(seqs) : read(seqs)),
     left: statement(`select ${SEQ('outbox')} as seq from ${schema}.outbox where ${ROWS('$1', '$2')}`, (seqs) =>
       named(seqs),
     ),

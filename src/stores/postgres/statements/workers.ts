@@ -30,7 +30,8 @@ on conflict do nothing`,
     }),
     list: plain(`
 select id, name, serves, ${MS('started_at')} as started_at, ${MS('clock_timestamp() - heartbeat_at')} as silent_ms,
-  clock_timestamp() - heartbeat_at <= ttl_ms * interval '1 millisecond' as alive, in_hand
+  clock_timestamp() - heartbeat_at <= ttl_ms * interval '1 millisecond' as alive, in_hand,
+  ${MS('clock_timestamp()')} as listed_at
 from ${schema}.workers order by id`),
     lockDead: plain(`
 select id, in_hand, alone from ${schema}.workers

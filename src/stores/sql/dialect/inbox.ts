@@ -37,9 +37,10 @@ export interface InboxStatements {
    *
    * A whole row is seq, consumer, the message, ordered, attempts, lost, starts, crashes, lease_token, fence, followed. In fewer columns:
    * `identity` is the message key and the fingerprint, as one text; `state` the others with commas, in the order ordered, attempts,
-   * lost, starts, crashes, fence, followed, lease_token, or null if all of them are false, zero or null.
+   * lost, starts, crashes, fence, followed, lease_token, or null if all of them are false, zero or null. If asked for, `age_ms` says how
+   * long ago it was due first, or null if it is not of local delivery.
    */
-  readonly claim: Sql<[seqs: readonly string[], isolation?: Isolation]>
+  readonly claim: Sql<[seqs: readonly string[], isolation?: Isolation, aged?: boolean]>
   /** Whether `claim` does it all; else `blocked` and `delete` follow. */
   readonly claimDeletes: boolean
   /** Locks inbox rows in the order of seq, waits for those that are locked elsewhere, and returns seq. */
@@ -67,7 +68,7 @@ export interface InboxStatements {
 export interface LeaseStatements {
   /**
    * Locks those of these inbox rows that are due, or have this token, and are neither held nor locked elsewhere, in the order of
-   * seq, and returns whole rows.
+   * seq, and returns whole rows with `age_ms`.
    */
   readonly lockDue: Sql<[seqs: readonly string[], token: string]>
   /** Gives rows a token and the next fence, due when the lease ends. */

@@ -5,8 +5,8 @@ import type { Sql } from './statement.ts'
 export interface OutboxStatements {
   /** With a token of `enter`: what is written nowhere else affects no row. */
   insert(rows: readonly OutboxRow[], entered?: string): readonly Statement[]
-  /** seq, relay, attempts and the message, in the order of seq. */
-  readonly read: Sql<[seqs: readonly string[]]>
+  /** seq, attempts and the message, in the order of seq; if asked for, `age_ms`. */
+  readonly read: Sql<[seqs: readonly string[], aged?: boolean]>
   /** seq of those that are there. */
   readonly left: Sql<[seqs: readonly string[]]>
   /** Locks those of these outbox rows that are not locked elsewhere, and returns their seq and whether they are followed. */

@@ -7,7 +7,7 @@ export interface WorkerStatements {
   readonly join: Sql<[worker: WorkerHello]>
   /** Affects no row if the worker is not known any more. */
   readonly note: Sql<[id: string, inHand: string, alone: boolean, beat: boolean]>
-  /** id, name, serves, started_at, silent_ms, alive, in_hand. */
+  /** id, name, serves, started_at, silent_ms, alive, in_hand, and the time as `listed_at`. */
   readonly list: Statement
   /** Locks workers that are dead: id, in_hand, alone. */
   readonly lockDead: Statement

@@ -9,7 +9,7 @@ import { rowsOf, type SqlParts } from './context.ts'
 export function sqlOutbox(parts: SqlParts): StoreOutbox {
   const { calls, dialect } = parts
   return {
-    read: async (seqs) => (await rowsOf(parts, dialect.outbox.read(seqs))).map(asOutboxMessage),
+    read: async (seqs, aged) => (await rowsOf(parts, dialect.outbox.read(seqs, aged))).map(asOutboxMessage),
     confirm: async (seqs, keep) => {
       const gone = keep ? await deleteFree(parts, seqs, true) : await deleteAll(parts, seqs)
       if (gone === seqs.length) return []

@@ -130,9 +130,9 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
   /** Waiting comes first, as a statement of its own: the claim's snapshot has to be younger than what was waited for. */
   #claim(
     { lockTimeoutMs, isolation }: UnitOptions,
-    { seqs, locked }: Opening & { kind: 'claim' },
+    { seqs, locked, aged }: Opening & { kind: 'claim' },
   ): readonly Statement[] {
-    const claim = this.#dialect.inbox.claim(seqs, isolation)
+    const claim = this.#dialect.inbox.claim(seqs, isolation, aged)
     return locked === 'skip' ? [claim] : [this.#dialect.inbox.lockAll(seqs, lockTimeoutMs, isolation), claim]
   }
 

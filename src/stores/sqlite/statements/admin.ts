@@ -186,11 +186,17 @@ async function cleaned(
     const { consumer, after = NO_UUID } = step
     const page = await receiptPage(texts, query, consumer, after, limit)
     if (page === undefined) return { deleted: 0, after: undefined }
-    const params = [consumer, after, page.last, olderThanMs]
-    const deleted = step.dryRun
-      ? Number((await query({ text: texts.countReceipts, params })).rows[0]?.['count'] ?? 0)
-      : (await query({ text: texts.cleanReceipts, params })).affected
-    return { deleted, after: page.more ? page.last : undefined }
+    const range = [consumer, after, page.last]
+    const next = page.more ? page.last : undefined
+    if (step.dryRun) {
+      const { rows } = await query({ text: texts.countReceipts, params: [...range, olderThanMs] })
+      return { deleted: Number(rows[0]?.['count'] ?? 0), after: next }
+    }
+    // Most pages have nothing to delete, and need no more than a look.
+    if (page.oldestMs <= olderThanMs) return { deleted: 0, after: next, oldestMs: page.oldestMs }
+    const { affected } = await query({ text: texts.cleanReceipts, params: [...range, olderThanMs] })
+    const oldestMs = (await query({ text: texts.oldestReceipt, params: range })).rows[0]?.['oldest'] ?? undefined
+    return { deleted: affected, after: next, oldestMs: oldestMs === undefined ? undefined : Number(oldestMs) }
   }
   if (step.kind === 'audit' && step.dryRun) {
     const { rows } = await query({ text: texts.countAudit, params: [step.after ?? '0', limit, olderThanMs] })
@@ -213,10 +219,10 @@ async function receiptPage(
   consumer: string,
   after: string,
   limit: number,
-): Promise<{ readonly last: string; readonly more: boolean } | undefined> {
+): Promise<{ readonly last: string; readonly more: boolean; readonly oldestMs: number } | undefined> {
   const [page] = (await query({ text: texts.receiptPage, params: [consumer, after, limit] })).rows
   if (page === undefined || Number(page['count']) === 0) return undefined
-  return { last: asUuid(page['last']), more: Number(page['count']) === limit }
+  return { last: asUuid(page['last']), more: Number(page['count']) === limit, oldestMs: Number(page['oldest']) }
 }
 
 /** The statements of the cleaning. */
@@ -229,11 +235,14 @@ function cleaningTexts(prefix: string) {
   return {
     // By key, because there is no index on taken_at: a receipt has to stay small.
     receiptPage: `
-select max(message_key) as last, count(*) as count from (
-  select message_key from ${prefix}receipts where consumer = ? and message_key > ${UUID} order by message_key limit ?)`,
+select max(message_key) as last, count(*) as count, ${NOW} - min(taken_at) as oldest from (
+  select message_key, taken_at from ${prefix}receipts where consumer = ? and message_key > ${UUID} order by message_key limit ?)`,
     cleanReceipts: `
 delete from ${prefix}receipts as r
 where r.consumer = ? and r.message_key > ${UUID} and r.message_key <= ${UUID} and r.taken_at < ${NOW} - ? and ${finished}`,
+    oldestReceipt: `
+select ${NOW} - min(r.taken_at) as oldest from ${prefix}receipts as r
+where r.consumer = ? and r.message_key > ${UUID} and r.message_key <= ${UUID}`,
     countReceipts: `
 select count(*) as count from ${prefix}receipts as r
 where r.consumer = ? and r.message_key > ${UUID} and r.message_key <= ${UUID} and r.taken_at < ${NOW} - ? and ${finished}`,

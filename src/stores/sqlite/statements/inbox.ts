@@ -3,12 +3,21 @@
 
 import type { Lease, Param, Result, RetryRow, Statement } from '../../../contracts/index.ts'
 import { encodeText, numberOf, type StoredMessage } from '../../../message/index.ts'
-import { type InboxStatements, type LeaseStatements, type ReceiptStatements, statement } from '../../sql/index.ts'
+import {
+  type InboxStatements,
+  type LeaseStatements,
+  type ReceiptStatements,
+  type Sql,
+  statement,
+} from '../../sql/index.ts'
 import { INBOX, LATER, MESSAGE, MESSAGE_VALUES, NAME, ROW, ROWS, SEQ, SEQS, UUID } from './fragments.ts'
 import { NOW } from './migrations.ts'
 import { columns, named, one, place } from './rows.ts'
 
 const UUIDS = `(select unhex(value, '-') from json_each(?))`
+
+/** How long ago a row of the inbox was due first, if it is of local delivery. */
+const INBOX_AGE = `${NOW} - first_due_at as age_ms`
 
 /** Receipts. */
 export function receipts(prefix: string): ReceiptStatements {
@@ -46,10 +55,10 @@ values (?, ${UUID}, ${UUID}, unhex(?), ?, ?, ?)`,
 export function inbox(prefix: string): InboxStatements {
   const deleteInboxText = `delete from ${prefix}inbox where ${ROW}`
   const insertInboxText = `
-insert into ${prefix}inbox (consumer, ${MESSAGE}, attempts, starts, available_at, error, lane, ordered)
-values (?, ${MESSAGE_VALUES}, ?, ?, ${LATER}, ?, ?, ?)`
-  return {
-    claim: statement(
+insert into ${prefix}inbox (consumer, ${MESSAGE}, attempts, starts, available_at, first_due_at, error, lane, ordered)
+values (?, ${MESSAGE_VALUES}, ?, ?, ${LATER}, ${LATER}, ?, ?, ?)`
+  const claiming = (columns: string): Sql<[seqs: readonly string[]]> =>
+    statement(
       `
 with given (seq) as materialized (
   select i.seq from ${prefix}inbox as i where ${ROWS} and i.held_at is null
@@ -61,9 +70,12 @@ delete from ${prefix}inbox where seq in (
     select 1 from ${prefix}inbox as older
     where older.ordered = 1 and older.consumer = mine.consumer and older.lane = mine.lane and older.key = mine.key
       and older.seq < mine.seq and older.seq not in (select seq from given))))
-returning ${INBOX}`,
+returning ${columns}`,
       (seqs) => named(seqs),
-    ),
+    )
+  const [claim, claimAged] = [claiming(INBOX), claiming(`${INBOX}, ${INBOX_AGE}`)]
+  return {
+    claim: (seqs, _isolation, aged) => (aged ? claimAged(seqs) : claim(seqs)),
     claimDeletes: true,
     // The transaction holds the only write lock: what it reads is its own.
     lockAll: statement(`select ${SEQ} from ${prefix}inbox as i where ${ROWS} order by i.seq`, (seqs) => named(seqs)),
@@ -117,7 +129,7 @@ export function leases(prefix: string): LeaseStatements {
   return {
     lockDue: statement(
       `
-select ${INBOX} from ${inbox} as i
+select ${INBOX}, ${INBOX_AGE} from ${inbox} as i
 where ${ROWS} and i.held_at is null and (i.available_at <= ${NOW} or i.lease_token = ${UUID})
 order by i.seq`,
       (seqs, token) => [...named(seqs), token],
@@ -160,8 +172,9 @@ function takenKeys(answers: readonly Result[], messages: readonly StoredMessage[
   return keys
 }
 
-function inboxValues({ consumer, message, ordered, attempts, starts, delayMs, error }: RetryRow): readonly Param[] {
-  const state = [attempts, starts, delayMs, error && JSON.stringify(error)]
+function inboxValues(row: RetryRow): readonly Param[] {
+  const { consumer, message, ordered, attempts, starts, delayMs, error, local } = row
+  const state = [attempts, starts, delayMs, local ? delayMs : null, error && JSON.stringify(error)]
   return [consumer, ...columns(message), ...state, ...place(message, ordered)]
 }
 

@@ -49,7 +49,7 @@ async function deliver(
     const consumer = String(row['consumer'])
     if (!(await isNew(sql, executor, consumer, token, message))) continue
     const ordered = asBoolean(row['ordered']) && message.key !== null
-    const waiting = { consumer, message, ordered, attempts: 0, starts: 0, delayMs, error: null }
+    const waiting = { consumer, message, ordered, attempts: 0, starts: 0, delayMs, error: null, local: true }
     for (const { text, params } of sql.inbox.insert([waiting])) {
       const { rows: written } = await executor.query(`${text} returning ${SEQ}`, params)
       for (const each of written) rows.push({ consumer, ordered, seq: asSeq(each['seq']) })

@@ -31,6 +31,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   mark integer not null default (${MARK}),
   created_at integer not null default (${NOW}),
   available_at integer not null,
+  first_due_at integer,
   message_key blob not null,
   attempts integer not null default 0,
   lost integer not null default 0,

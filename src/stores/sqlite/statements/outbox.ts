@@ -2,7 +2,13 @@
 
 import type { Param, SentWhere } from '../../../contracts/index.ts'
 import { encodeText, laneOf, numberOf } from '../../../message/index.ts'
-import { type OutboxStatements, type RelayStatements, type SentStatements, statement } from '../../sql/index.ts'
+import {
+  type OutboxStatements,
+  type RelayStatements,
+  type SentStatements,
+  type Sql,
+  statement,
+} from '../../sql/index.ts'
 import { COLUMNS, LATER, MAX_SEQ, MESSAGE, MESSAGE_VALUES, NAME, ROW, ROW_MESSAGE, ROWS, SEQ } from './fragments.ts'
 import { NOW } from './migrations.ts'
 import { columns, encoded, named, one } from './rows.ts'
@@ -12,11 +18,19 @@ with f (relay_, type_, older_, newer_) as (values (?, ?, ?, ?))`
 const SENT_WHERE = `(f.relay_ is null or m.relay = f.relay_) and (f.type_ is null or m.type = f.type_)
   and (f.older_ is null or m.sent_at < ${NOW} - f.older_) and (f.newer_ is null or m.sent_at >= ${NOW} - f.newer_)`
 
+/** A message as a relay reads it. */
+const LEAVING = `${SEQ}, source, id, type, key, attributes, data, attempts`
+/** How long ago a row was due first. Once a broker did not take it, that is not known any more, but when it was written is. */
+const AGE = `${NOW} - iif(attempts = 0, available_at, created_at) as age_ms`
+
 /** What waits for brokers. */
 export function outbox(prefix: string): OutboxStatements {
   const insertOutboxText = `
 insert into ${prefix}outbox (relay, ${MESSAGE}, available_at, lane)
 values (?, ${MESSAGE_VALUES}, ${LATER}, ?)`
+  const reading = (columns: string): Sql<[seqs: readonly string[]]> =>
+    statement(`select ${columns} from ${prefix}outbox as o where ${ROWS} order by o.seq`, (seqs) => named(seqs))
+  const [read, readAged] = [reading(LEAVING), reading(`${LEAVING}, ${AGE}`)]
   const postponeText = `update ${prefix}outbox set attempts = attempts + 1, available_at = ${LATER}, error = ? where ${ROW}`
   return {
     insert: (rows) =>
@@ -24,11 +38,7 @@ values (?, ${MESSAGE_VALUES}, ${LATER}, ?)`
         text: insertOutboxText,
         params: [relay, ...columns(message), delayMs, laneOf(message, true)],
       })),
-    read: statement(
-      `
-select ${SEQ}, source, id, type, key, attributes, data, attempts from ${prefix}outbox as o where ${ROWS} order by o.seq`,
-      (seqs) => named(seqs),
-    ),
+    read: (seqs, aged) => (aged ? readAged(seqs) : read(seqs)),
     left: statement(`select ${SEQ} from ${prefix}outbox where ${ROWS}`, (seqs) => named(seqs)),
     lockFree: statement(`select ${SEQ}, followed from ${prefix}outbox where ${ROWS}`, (seqs) => named(seqs)),
     delete: statement(`delete from ${prefix}outbox where ${ROWS}`, (seqs) => named(seqs)),

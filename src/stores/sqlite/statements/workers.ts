@@ -17,7 +17,8 @@ export function workers(prefix: string): WorkerStatements {
     ),
     note: (id, inHand, alone, beat) => ({ text: beat ? beatText : noteText, params: [inHand, Number(alone), id] }),
     list: plain(`
-select id, name, serves, started_at, ${NOW} - heartbeat_at as silent_ms, ${NOW} - heartbeat_at <= ttl_ms as alive, in_hand
+select id, name, serves, started_at, ${NOW} - heartbeat_at as silent_ms, ${NOW} - heartbeat_at <= ttl_ms as alive, in_hand,
+  ${NOW} as listed_at
 from ${prefix}workers order by id`),
     lockDead: plain(`select id, in_hand, alone from ${prefix}workers where ${NOW} - heartbeat_at > ttl_ms order by id`),
     // No row is locked: a transaction that works on one holds the only write lock.

@@ -1,0 +1,41 @@
+import type { Clock } from '../base/index.ts'
+import { publishedAt, type StoredMessage } from '../message/index.ts'
+
+/** How old a row was when it was read. */
+interface Aged {
+  /** Undefined or null: the row does not say when its message was published. */
+  readonly ageMs?: number | null
+  /** When it was read, by the monotonic clock. */
+  readonly readAt: number
+}
+
+/** The clock of the database, as far as this process knows it: the clocks of processes may be wrong. */
+export class DatabaseClock {
+  readonly #clock: Clock
+  /** The time of the database when the monotonic clock was at zero. Undefined: no heartbeat has told. */
+  #zero: number | undefined
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  /** It is this time there now. */
+  learn(now: Date): void {
+    this.#zero = now.getTime() - this.#clock.monotonic()
+  }
+
+  /** Milliseconds since 1970; without a worker in this process, by its own clock. */
+  now(): number {
+    return this.#zero === undefined ? this.#clock.now() : this.#zero + this.#clock.monotonic()
+  }
+
+  /**
+   * From publish to now: by the age of the row, if that counts from there, or by the time that the message says. Undefined: the message
+   * does not say when it was published.
+   */
+  lagMs({ attributes }: Pick<StoredMessage, 'attributes'>, row?: Aged): number | undefined {
+    if (typeof row?.ageMs === 'number') return row.ageMs + this.#clock.monotonic() - row.readAt
+    const at = publishedAt(attributes)
+    return at === undefined ? undefined : Math.max(0, this.now() - at)
+  }
+}
