@@ -46,6 +46,7 @@ import {
   unsupportedNode,
   uuidv7Source,
   within,
+  workerName,
 } from './base/index.ts'
 import { type ClaimHapax, type ClaimHapaxOptions, LeaseCore } from './claims/index.ts'
 import type { ConsumerOptions } from './consumer/index.ts'
@@ -279,6 +280,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
       wake,
       unserved: new Unserved({ workers: store.workers, clock, logger }),
       redact,
+      worker: workerName(),
       clock,
       databaseClock: new DatabaseClock(clock),
       random,

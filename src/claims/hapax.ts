@@ -20,6 +20,7 @@ import {
   redactOption,
   text,
   within,
+  workerName,
 } from '../base/index.ts'
 import type {
   ClaimConsumer,
@@ -106,8 +107,9 @@ export class LeaseCore implements ClaimHapax {
     const outages = new Outages({ clock, events, logger })
     const shared = { activity: new Activity(), floor: new Floor(clock), events, outages }
     const watch = { instrument, detached: detachedOf(instrument) }
+    const worker = workerName()
     const databaseClock = new DatabaseClock(clock)
-    this.#engine = { store, logger, redact, clock, databaseClock, random, maxBytes, ...shared, ...watch }
+    this.#engine = { store, logger, redact, clock, databaseClock, random, maxBytes, worker, ...shared, ...watch }
     const wake = (): void => {
       for (const worker of this.#workers) worker.wake()
     }

@@ -10,7 +10,6 @@ import {
   type LimitedLogger,
   type Outages,
   present,
-  recordError,
   Semaphore,
 } from '../base/index.ts'
 import type { ConsumerSettings, Registered, Registry } from '../consumer/index.ts'
@@ -29,7 +28,16 @@ import {
   type WatchedAttempt,
   watched,
 } from '../consumer/index.ts'
-import type { Claimed, ClaimHistory, ClaimStore, Failure, Lease, Outcome, StoredClaim } from '../contracts/index.ts'
+import type {
+  Claimed,
+  ClaimHistory,
+  ClaimStore,
+  Failure,
+  Lease,
+  Outcome,
+  Release,
+  StoredClaim,
+} from '../contracts/index.ts'
 import {
   type EffectEngine,
   type HeldLease,
@@ -38,7 +46,7 @@ import {
   TimeLimit,
   underLease,
 } from '../leased/index.ts'
-import { factsOfStored, type Received, type StoredMessage } from '../message/index.ts'
+import { factsOfStored, type Received, recordFailure, type StoredMessage } from '../message/index.ts'
 import type { DatabaseClock, Floor } from '../transaction/index.ts'
 import { Call } from './call.ts'
 import { crashLoop, elsewhere, notDue, notItsTurn, Quarantine } from './quarantine.ts'
@@ -53,6 +61,8 @@ export interface ClaimEngine extends EffectEngine {
   readonly outages: Outages
   readonly detached: Detached
   readonly maxBytes: number
+  /** What this process is called in histories. */
+  readonly worker: string
   /** Where the deliveries of this process run. */
   readonly floor: Floor
 }
@@ -244,8 +254,8 @@ export class ClaimedWork {
   /** Another suspect runs. This one waits in the store, with its count of crashes unchanged. */
   async #toLine({ lease, attempts, crashes }: StoredClaim): Promise<Outcome> {
     const error = elsewhere()
-    const end = { attempts, crashes, delayMs: SUSPECT_MS, error: recordError(error, this.#engine.redact) }
-    await this.#engine.store.claims.release(lease, end)
+    const { error: record } = recordFailure(this.#engine, error)
+    await this.#engine.store.claims.release(lease, { attempts, crashes, delayMs: SUSPECT_MS, error: record })
     return outcome('rolled-back', error)
   }
 
@@ -340,8 +350,8 @@ export class ClaimedWork {
     const verdict = judge(error, attempts, this.#registry.retryOf(message.type), random)
     if (verdict.kind === 'fail') return this.#fail(work, verdict, attempts)
     const { delayMs } = verdict
-    if (!(await store.claims.release(lease, { attempts, delayMs, error: recordError(error, this.#engine.redact) })))
-      return this.#lost(work)
+    const end = { attempts, delayMs, ...recordFailure(this.#engine, error) }
+    if (!(await store.claims.release(lease, end))) return this.#lost(work)
     this.#reporter.verdict(message, verdict, attempts)
     // Only the broker has the payload, so it has to deliver the message again.
     return { ...outcome('rolled-back', error), retryAfterMs: delayMs }
@@ -372,7 +382,7 @@ export class ClaimedWork {
     const failure = {
       attempts,
       reason: verdict.reason,
-      error: recordError(verdict.error, this.#engine.redact),
+      ...recordFailure(this.#engine, verdict.error),
       retentionMs,
     }
     return asFarAsStorable({ message, verdict }, (kept) => write({ ...failure, message: kept.message }))
@@ -387,7 +397,7 @@ export class ClaimedWork {
     const { store, logger, events } = this.#engine
     const event = { consumer: this.#consumer, message: ref(message) }
     await store.claims
-      .release(lease, { attempts, crashes, delayMs, error: recordError(error, this.#engine.redact) })
+      .release(lease, { attempts, crashes, delayMs, ...this.#notItsFault(error) })
       .catch((thrown: unknown) =>
         logger.warn(
           { ...event, ...errorFields(asError(thrown)) },
@@ -397,6 +407,12 @@ export class ClaimedWork {
     logger.warn({ ...event, ...errorFields(error) }, 'the message is put back')
     events.emit('rolled-back', () => ({ ...event, error }))
     return outcome('rolled-back', error)
+  }
+
+  /** Only what went wrong belongs into the history, and not that another process has to work it. */
+  #notItsFault(error: Error): Pick<Release, 'error' | 'entry'> {
+    const failure = recordFailure(this.#engine, error, { kind: 'lost' })
+    return isHapaxError(error, 'unknown-type') ? { error: failure.error } : failure
   }
 
   /** A type of another process. Nothing is claimed, and the broker delivers it again, in time to the right process. */

@@ -1,7 +1,7 @@
 import type { RetryPolicy } from '../base/index.ts'
-import { type ErrorRecord, errorFields, HapaxError, isHapaxError, isRefusal, recordError } from '../base/index.ts'
+import { errorFields, HapaxError, isHapaxError, isRefusal } from '../base/index.ts'
 import type { InboxRow, Outcome, Receipt, Rescheduled, RetryRow, Writes } from '../contracts/index.ts'
-import type { StoredMessage } from '../message/index.ts'
+import { recordFailure, type StoredMessage } from '../message/index.ts'
 import { atOnce, type Engine, GRACE_MS, insist, persist, unit } from '../transaction/index.ts'
 import { type FailedHookRun, FailedHooks, type Hooks, type PreparedHook } from './on-failed.ts'
 import type { ConsumerSettings } from './options.ts'
@@ -231,7 +231,7 @@ export class Recorder<Tx> {
             attempts,
             lost: 0,
             delayMs: verdict.delayMs,
-            error: recordError(error, this.#engine.redact),
+            ...recordFailure(this.#engine, error),
             leaseToken: row.leaseToken,
           })
     return there ? this.#report(row.message, verdict, attempts) : undefined
@@ -258,7 +258,7 @@ export class Recorder<Tx> {
       attempts,
       lost,
       delayMs,
-      error: recordError(error, this.#engine.redact),
+      ...recordFailure(this.#engine, error, { kind: 'lost' }),
       leaseToken: row.leaseToken,
     })
     return this.putBack(row.message, 'lost', error)
@@ -323,15 +323,9 @@ export class Recorder<Tx> {
   }
 
   #writes(message: StoredMessage, verdict: Verdict, attempts: number, hookError?: Error): Writes {
-    const row = { ...this.#row(message, attempts), error: this.#errorRecord(verdict.error, hookError) }
+    const row = { ...this.#row(message, attempts), ...recordFailure(this.#engine, verdict.error, { hookError }) }
     if (verdict.kind === 'fail') return { failed: [{ ...row, reason: verdict.reason }] }
     return { inbox: [{ ...row, starts: 0, delayMs: verdict.delayMs }] }
-  }
-
-  #errorRecord(error: Error, hookError?: Error): ErrorRecord {
-    const { redact } = this.#engine
-    const record = recordError(error, redact)
-    return hookError === undefined ? record : { ...record, onFailed: recordError(hookError, redact, 1) }
   }
 
   /** Moves a row to the failed store, together with its hook if there is one. Resolves with whether the row was there. */
@@ -344,13 +338,15 @@ export class Recorder<Tx> {
     const hold = row.ordered && this.#settings.order === 'wait'
     const { seq, leaseToken } = row
     const { store } = this.#engine
-    const failed = { seq, attempts, reason: verdict.reason, error: this.#errorRecord(verdict.error), hold, leaseToken }
+    const { reason } = verdict
+    const kind = reason === 'infrastructure' ? 'lost' : undefined
+    const failed = { seq, attempts, reason, ...recordFailure(this.#engine, verdict.error, { kind }), hold, leaseToken }
     const hook = await this.#hooks.of(row.message, verdict, attempts)
     if (hook === undefined) return write(this.#engine, () => store.inbox.fail(failed))
     const hooked = await this.#hooks.onItsRow(failed, row.message, hook)
     if (hooked.kind === 'done') return hooked.value
-    const error = this.#errorRecord(verdict.error, hooked.error)
-    const there = await write(this.#engine, () => store.inbox.fail({ ...failed, error }))
+    const both = recordFailure(this.#engine, verdict.error, { kind, hookError: hooked.error })
+    const there = await write(this.#engine, () => store.inbox.fail({ ...failed, ...both }))
     // A hook that committed by itself has also committed the move of the row.
     return there || isHapaxError(hooked.error, 'broken-atomicity')
   }

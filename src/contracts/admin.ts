@@ -1,5 +1,5 @@
 import type { ErrorRecord } from '../base/index.ts'
-import type { StoredMessage } from '../message/index.ts'
+import type { Past, StoredMessage } from '../message/index.ts'
 import type { StoreLists } from './lists.ts'
 import type { EffectRow, Origin, WorkerRow } from './rows.ts'
 
@@ -57,7 +57,7 @@ export interface Cleaned {
 }
 
 /** A row of the failed store. */
-export interface FailedMessage {
+export interface FailedMessage extends Past {
   readonly seq: string
   readonly origin: Origin
   /** The consumer, or the relay. */
@@ -219,7 +219,7 @@ export type Trace =
       readonly type: string
       readonly at: Date
     }
-  | {
+  | ({
       readonly where: 'inbox'
       readonly consumer: string
       readonly source: string
@@ -232,8 +232,8 @@ export type Trace =
       readonly key: string | null
       readonly heldAt: Date | null
       readonly error: ErrorRecord | null
-    }
-  | {
+    } & Past)
+  | ({
       readonly where: 'outbox'
       readonly relay: string
       readonly source: string
@@ -243,7 +243,7 @@ export type Trace =
       readonly key: string | null
       readonly heldAt: Date | null
       readonly error: ErrorRecord | null
-    }
+    } & Past)
   | {
       readonly where: 'sent'
       readonly relay: string
@@ -252,7 +252,7 @@ export type Trace =
       readonly at: Date
     }
   /** In a store with claims only: claimed, and not finished. */
-  | {
+  | ({
       readonly where: 'claim'
       readonly consumer: string
       readonly source: string
@@ -266,7 +266,7 @@ export type Trace =
       /** Whether the store has the message, because a person retried it. Otherwise its broker has it. */
       readonly stored: boolean
       readonly error: ErrorRecord | null
-    }
+    } & Past)
   | {
       readonly where: 'effect'
       readonly consumer: string
@@ -285,7 +285,7 @@ export type Trace =
       readonly actor: string
       readonly note: string | null
     }
-  | {
+  | ({
       readonly where: 'failed'
       readonly origin: Origin
       readonly consumer: string
@@ -298,7 +298,7 @@ export type Trace =
       readonly held: boolean
       readonly replacedBy: string | null
       readonly error: ErrorRecord
-    }
+    } & Past)
 
 /** The failed store: messages that failed for good. Changes are audited in the same transaction. */
 export interface StoreFailed {

@@ -46,6 +46,8 @@ export interface Release {
   /** When the next attempt is due. */
   readonly delayMs: number
   readonly error: ErrorRecord
+  /** As `Rescheduled.entry`. @default it did not fail */
+  readonly entry?: string
 }
 
 /** Why a message goes to the failed store. */
@@ -54,6 +56,8 @@ export interface Failure {
   readonly attempts: number
   readonly reason: string
   readonly error: ErrorRecord
+  /** As `Rescheduled.entry`. */
+  readonly entry: string
   /** How long its receipt is kept, once a person has dealt with it. */
   readonly retentionMs: number | 'forever'
 }

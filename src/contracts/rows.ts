@@ -134,6 +134,8 @@ export interface RetryRow {
   readonly error: ErrorRecord | null
   /** A message of local delivery, whose age counts from here. @default false */
   readonly local?: boolean
+  /** As `Rescheduled.entry`. @default it has not failed */
+  readonly entry?: string
 }
 
 /** Deliveries of distinct messages to one consumer, to be worked later. */
@@ -167,6 +169,8 @@ export interface FailedRow {
   readonly attempts: number
   readonly reason: string
   readonly error: ErrorRecord
+  /** As `Rescheduled.entry`. */
+  readonly entry: string
 }
 
 /** A registered worker. */

@@ -95,6 +95,8 @@ export interface Rescheduled {
   readonly lost: number
   readonly delayMs: number
   readonly error: ErrorRecord
+  /** What its history says of it, see `recordFailure`; the store adds the time and the attempt. */
+  readonly entry: string
   readonly leaseToken: string | null
 }
 
@@ -103,6 +105,8 @@ export interface Postponed {
   readonly seq: string
   readonly delayMs: number
   readonly error: ErrorRecord
+  /** What its history says of it, see `recordFailure`; the store adds the time and the attempt. */
+  readonly entry: string
 }
 
 /** An outbox row that the broker will never accept. */
@@ -110,6 +114,8 @@ export interface Refused {
   readonly seq: string
   readonly reason: string
   readonly error: ErrorRecord
+  /** What its history says of it, see `recordFailure`; the store adds the time and the attempt. */
+  readonly entry: string
   /** Whether it also stays in the outbox, where it holds its key. */
   readonly hold: boolean
 }
@@ -161,6 +167,8 @@ export interface FinalFailure {
   readonly attempts: number
   readonly reason: string
   readonly error: ErrorRecord
+  /** What its history says of it, see `recordFailure`; the store adds the time and the attempt. */
+  readonly entry: string
   /** Whether it also stays in the inbox, where it holds its key. */
   readonly hold: boolean
   readonly leaseToken: string | null

@@ -13,6 +13,7 @@ export {
   sortHeaders,
 } from './cloudevents.ts'
 export { factsOfIncoming, factsOfStored } from './facts.ts'
+export { type Past, type PastFailure, pastOf, REMEMBERED, type Remembered, recordFailure, remember } from './history.ts'
 export {
   decode,
   type IntakePolicy,

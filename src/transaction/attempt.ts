@@ -47,6 +47,8 @@ export interface Engine<Tx> {
   readonly unserved: { look(consumer: string, type: string): Promise<void>; watch(state: State): void }
   /** The user's own rules for texts of errors. */
   readonly redact: Redact
+  /** What this process is called in histories. */
+  readonly worker: string
   readonly clock: Clock
   readonly databaseClock: DatabaseClock
   readonly random: Random

@@ -1,6 +1,5 @@
-import { hostname } from 'node:os'
 import type { Clock, Logger, Random } from '../base/index.ts'
-import { asError, isHapaxError } from '../base/index.ts'
+import { asError, isHapaxError, workerName } from '../base/index.ts'
 import type { StoreWorkers, WorkerRow } from '../contracts/index.ts'
 import { lanesOf, ownerOf } from '../message/index.ts'
 
@@ -194,7 +193,7 @@ export class Membership {
   async #hello(): Promise<void> {
     const { store, random } = this.#options
     const id = random.token()
-    const name = `${hostname()}/${process.pid}`
+    const name = workerName()
     const serves = servesText(this.#serves())
     await store.join({ id, name, ttlMs: Math.ceil(this.#ttlMs), serves })
     this.#id = id

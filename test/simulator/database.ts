@@ -1,4 +1,5 @@
 import type { EffectState, ErrorRecord, Origin, StoredMessage } from 'hapax/contracts'
+import type { Remembered } from '../../src/message/history.ts'
 import { seqOf } from '../../src/message/lanes.ts'
 import type { Process, World } from './world.ts'
 
@@ -20,7 +21,7 @@ export interface ReceiptRow {
 }
 
 /** A row of `inbox`. */
-export interface WaitingRow {
+export interface WaitingRow extends Remembered {
   readonly seq: number
   readonly consumer: string
   readonly message: StoredMessage
@@ -41,7 +42,7 @@ export interface WaitingRow {
 }
 
 /** A row of `outbox`. */
-export interface LeavingRow {
+export interface LeavingRow extends Remembered {
   readonly seq: number
   readonly relay: string
   readonly message: StoredMessage
@@ -56,7 +57,7 @@ export interface LeavingRow {
 }
 
 /** A row of `failed`. */
-export interface FailedRecord {
+export interface FailedRecord extends Remembered {
   readonly seq: number
   readonly origin: Origin
   readonly consumer: string

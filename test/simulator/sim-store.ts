@@ -16,6 +16,7 @@ import type {
 } from 'hapax/contracts'
 import { transactionClosed } from '../../src/base/errors.ts'
 import type { Interrupt } from '../../src/base/index.ts'
+import { pastOf } from '../../src/message/history.ts'
 import { numberOf } from '../../src/message/lanes.ts'
 import { doomed, untilAborted } from '../../src/stores/sql/connection/driver.ts'
 import type { Chaos } from './chaos.ts'
@@ -873,7 +874,7 @@ function asFailed(row: FailedRecord): FailedMessage {
   const { seq, origin, consumer, message, attempts, reason, error, failedAt, heldSeq, replacedBy } = row
   const held = heldSeq !== null
   const shown = { attempts, reason, error, errorHash: error.message, failedAt: new Date(failedAt), held, replacedBy }
-  return { seq: rowName(seq), origin, consumer, message, ...shown }
+  return { seq: rowName(seq), origin, consumer, message, ...shown, ...pastOf(row) }
 }
 
 function unused(method: string): Promise<never> {

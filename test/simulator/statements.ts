@@ -18,11 +18,14 @@ import type {
   WorkerHello,
   WorkerRow,
 } from 'hapax/contracts'
+import { type Remembered, remember } from '../../src/message/history.ts'
 import { compareSeq, laneOf } from '../../src/message/lanes.ts'
 import { type Database, type DbTransaction, receiptKey, rowName, type WaitingRow } from './database.ts'
 import { forget, leaseStatements } from './lease-statements.ts'
 import { bySeqText, hasOlder, locked, writeAudit } from './rows.ts'
 
+/** What is remembered of a row that has not failed. */
+const NEVER_FAILED: Remembered = { failures: 0, history: null }
 /** How many rows of one key a look lists. */
 const RUN = 100
 
@@ -84,16 +87,19 @@ export const statements = {
     like: StoredMessage = row.message,
     fence = 0,
     failedSeq: number | null = null,
+    { failures, history }: Remembered = NEVER_FAILED,
   ): number {
     const seq = db.nextSeq()
-    const { consumer, message, attempts, starts, delayMs, error, local } = row
+    const { consumer, message, attempts, starts, delayMs, error, local, entry } = row
+    const past = { failures, history }
+    const own = entry === undefined ? past : remember(past, db.world.now, attempts, entry)
     const ordered = row.ordered && message.key !== null
     const lane = laneOf(like, ordered)
     const availableAt = db.world.now + delayMs
     const counts = { attempts, starts, lost: 0, crashes: 0, leaseToken: null, fence }
     const times = { availableAt, firstDueAt: local ? availableAt : null, heldAt: null }
     const waiting = { seq, consumer, message, ordered, lane, ...counts, ...times, error, failedSeq }
-    db.insert(tx, 'inbox', rowName(seq), waiting)
+    db.insert(tx, 'inbox', rowName(seq), { ...waiting, ...own })
     return seq
   },
 
@@ -103,6 +109,7 @@ export const statements = {
     { relay, message, delayMs }: OutboxRow,
     like = message,
     failedSeq: number | null = null,
+    { failures, history }: Remembered = NEVER_FAILED,
   ): void {
     const seq = db.nextSeq()
     const { now } = db.world
@@ -115,6 +122,8 @@ export const statements = {
       attempts: 0,
       error: null,
       failedSeq,
+      failures,
+      history,
       ...times,
     })
   },
@@ -126,6 +135,7 @@ export const statements = {
     origin: Origin = 'inbox',
     heldSeq: number | null = null,
     before: number | null = null,
+    past: Remembered = NEVER_FAILED,
   ): void {
     const { consumer, message, ordered, attempts, reason, error } = row
     const known = db.rows(tx, 'failed').find((each) => {
@@ -139,7 +149,8 @@ export const statements = {
     const taken = before === null || db.rows(tx, 'failed').some((each) => each.seq === before)
     const seq = taken ? db.nextSeq() : before
     const failedAt = db.world.now
-    const rest = { ordered, attempts, reason, error, failedAt, heldSeq, replacedBy: null }
+    const own = remember(past, failedAt, attempts, row.entry)
+    const rest = { ordered, attempts, reason, error, failedAt, heldSeq, replacedBy: null, ...own }
     db.insert(tx, 'failed', rowName(seq), { seq, origin, consumer, message, ...rest })
   },
 
@@ -186,14 +197,17 @@ export const statements = {
       lost: number
       delayMs: number
       error: ErrorRecord
+      entry: string
       leaseToken: string | null
     },
   ): boolean {
-    const { seq, attempts, lost, delayMs, error } = row
+    const { seq, attempts, lost, delayMs, error, entry } = row
     const there = locked(db, tx, 'inbox', seq)
     if (there === undefined || there.leaseToken !== row.leaseToken) return false
     const availableAt = db.world.now + delayMs
-    db.write(tx, 'inbox', seq, { ...there, attempts, lost, error, starts: 0, availableAt, leaseToken: null })
+    const again = there.attempts === attempts && there.lost === lost && there.history?.includes(entry)
+    const past = again ? {} : remember(there, db.world.now, attempts, entry)
+    db.write(tx, 'inbox', seq, { ...there, ...past, attempts, lost, error, starts: 0, availableAt, leaseToken: null })
     return true
   },
 
@@ -205,17 +219,19 @@ export const statements = {
       attempts: number
       reason: string
       error: ErrorRecord
+      entry: string
       hold: boolean
       leaseToken: string | null
     },
   ): boolean {
-    const { seq, attempts, reason, error, hold } = row
+    const { seq, attempts, reason, error, entry, hold } = row
     const there = locked(db, tx, 'inbox', seq)
     if (there === undefined || there.heldAt !== null || there.leaseToken !== row.leaseToken) return false
     const { consumer, message, ordered } = there
-    const failed = { consumer, message, ordered, attempts, reason, error }
-    statements.addFailed(db, tx, failed, 'inbox', hold ? there.seq : null, there.failedSeq)
-    const held = { ...there, attempts, error, starts: 0, heldAt: db.world.now, leaseToken: null }
+    const failed = { consumer, message, ordered, attempts, reason, error, entry }
+    statements.addFailed(db, tx, failed, 'inbox', hold ? there.seq : null, there.failedSeq, there)
+    const past = remember(there, db.world.now, attempts, entry)
+    const held = { ...there, ...past, attempts, error, starts: 0, heldAt: db.world.now, leaseToken: null }
     db.write(tx, 'inbox', seq, hold ? held : undefined)
     return true
   },
@@ -234,28 +250,37 @@ export const statements = {
   postpone(
     db: Database,
     tx: DbTransaction,
-    rows: readonly { seq: string; delayMs: number; error: ErrorRecord }[],
+    rows: readonly { seq: string; delayMs: number; error: ErrorRecord; entry: string }[],
   ): void {
-    for (const { seq, delayMs, error } of [...rows].sort((a, b) => compareSeq(a.seq, b.seq))) {
+    for (const { seq, delayMs, error, entry } of [...rows].sort((a, b) => compareSeq(a.seq, b.seq))) {
       const row = locked(db, tx, 'outbox', seq)
       if (row === undefined || tx.changes.has(`outbox/${seq}`)) continue
       const availableAt = db.world.now + delayMs
-      db.write(tx, 'outbox', seq, { ...row, attempts: row.attempts + 1, availableAt, error })
+      const attempts = row.attempts + 1
+      const past = remember(row, db.world.now, attempts, entry)
+      db.write(tx, 'outbox', seq, { ...row, ...past, attempts, availableAt, error })
     }
   },
 
   refuse(
     db: Database,
     tx: DbTransaction,
-    { seq, reason, error, hold }: { seq: string; reason: string; error: ErrorRecord; hold: boolean },
+    {
+      seq,
+      reason,
+      error,
+      entry,
+      hold,
+    }: { seq: string; reason: string; error: ErrorRecord; entry: string; hold: boolean },
   ): boolean {
     const row = locked(db, tx, 'outbox', seq)
     if (row === undefined) return false
     const { relay, message } = row
     const attempts = row.attempts + 1
-    const failed = { consumer: relay, message, ordered: message.key !== null, attempts, reason, error }
-    statements.addFailed(db, tx, failed, 'outbox', hold ? row.seq : null, row.failedSeq)
-    db.write(tx, 'outbox', seq, hold ? { ...row, attempts, error, heldAt: db.world.now } : undefined)
+    const failed = { consumer: relay, message, ordered: message.key !== null, attempts, reason, error, entry }
+    statements.addFailed(db, tx, failed, 'outbox', hold ? row.seq : null, row.failedSeq, row)
+    const past = remember(row, db.world.now, attempts, entry)
+    db.write(tx, 'outbox', seq, hold ? { ...row, ...past, attempts, error, heldAt: db.world.now } : undefined)
     return true
   },
 
@@ -309,10 +334,10 @@ export const statements = {
     const { origin, consumer, message, ordered, heldSeq } = row
     if (heldSeq !== null) unhold(db, tx, origin, rowName(heldSeq), message, row.seq)
     else if (origin === 'outbox')
-      statements.addOutbox(db, tx, { relay: consumer, message, delayMs: 0 }, message, row.seq)
+      statements.addOutbox(db, tx, { relay: consumer, message, delayMs: 0 }, message, row.seq, row)
     else {
       const fresh = { attempts: 0, starts: 0, delayMs: 0, error: null }
-      statements.addInbox(db, tx, { consumer, message, ordered, ...fresh }, message, 1, row.seq)
+      statements.addInbox(db, tx, { consumer, message, ordered, ...fresh }, message, 1, row.seq, row)
     }
     db.write(tx, 'failed', seq, undefined)
     writeAudit(db, tx, audit, consumer, message)
@@ -469,7 +494,8 @@ function unhold(
   failedSeq: number | null,
 ): void {
   const availableAt = db.world.now
-  const clear = { heldAt: null, attempts: 0, availableAt, error: null, message, failedSeq }
+  const past = failedSeq === null ? NEVER_FAILED : {}
+  const clear = { heldAt: null, attempts: 0, availableAt, error: null, message, failedSeq, ...past }
   if (origin === 'inbox') {
     const row = locked(db, tx, 'inbox', seq)
     if (row) db.write(tx, 'inbox', seq, { ...row, ...clear, lost: 0, starts: 0, crashes: 0, leaseToken: null })

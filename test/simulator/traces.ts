@@ -196,7 +196,9 @@ class TraceRun {
         const leaseToken = this.#leaseToken(operation)
         return (
           seq &&
-          this.#wait(this.#store.inbox.reschedule({ seq, attempts: 2, lost: 1, delayMs, error: ERROR, leaseToken }))
+          this.#wait(
+            this.#store.inbox.reschedule({ seq, attempts: 2, lost: 1, delayMs, error: ERROR, entry: '{}', leaseToken }),
+          )
         )
       }
       case 'fail': {
@@ -205,6 +207,7 @@ class TraceRun {
           attempts: 3,
           reason: 'permanent',
           error: ERROR,
+          entry: '{}',
           hold: operation.hold,
           leaseToken: this.#leaseToken(operation),
         }
@@ -339,7 +342,7 @@ class TraceRun {
 
   #writes({ consumer, fresh }: OpenTransaction, writes: 'inbox' | 'failed' | 'outbox' | 'none'): Writes {
     const ordered = consumer === 'ordered'
-    const row = { consumer, ordered, attempts: 1, error: ERROR }
+    const row = { consumer, ordered, attempts: 1, error: ERROR, entry: '{}' }
     if (writes === 'inbox') return { inbox: fresh.map((each) => ({ ...row, message: each, starts: 0, delayMs: 0 })) }
     if (writes === 'failed') return { failed: fresh.map((each) => ({ ...row, message: each, reason: 'permanent' })) }
     if (writes === 'outbox') return { outbox: fresh.map((each) => ({ relay: RELAY, message: each, delayMs: 0 })) }
@@ -447,9 +450,11 @@ class TraceRun {
     else if (kind === 'refuse') {
       about.push([
         'refused',
-        Number(await this.#wait(store.outbox.refuse({ seq, reason: 'too-large', error: ERROR, hold: flag }))),
+        Number(
+          await this.#wait(store.outbox.refuse({ seq, reason: 'too-large', error: ERROR, entry: '{}', hold: flag })),
+        ),
       ])
-    } else await this.#wait(store.outbox.postpone([{ seq, delayMs: flag ? LATER_MS : 0, error: ERROR }]))
+    } else await this.#wait(store.outbox.postpone([{ seq, delayMs: flag ? LATER_MS : 0, error: ERROR, entry: '{}' }]))
     return about
   }
 

@@ -176,7 +176,14 @@ describe.for([{ flags: [] }, { flags: ['-FOUND_ROWS'] }])('with $flags', ({ flag
   it('records a failed attempt on the row that is there', async () => {
     const own = storeWith({ flags })
     const [seq = ''] = await storeInInbox(own, 'flags', message())
-    const attempt = { leaseToken: null, attempts: 1, lost: 0, delayMs: 1000, error: { name: 'Error', message: 'no' } }
+    const attempt = {
+      leaseToken: null,
+      attempts: 1,
+      lost: 0,
+      delayMs: 1000,
+      error: { name: 'Error', message: 'no' },
+      entry: '{}',
+    }
     expect(await own.inbox.reschedule({ seq, ...attempt })).toBe(true)
     expect(await own.inbox.reschedule({ seq: '999999999-1', ...attempt })).toBe(false)
   })
@@ -511,6 +518,7 @@ describe('order', () => {
       attempts: 1,
       reason: 'permanent',
       error: { name: 'E', message: 'm' },
+      entry: '{}',
       leaseToken: null,
       hold: true,
     })
@@ -557,6 +565,7 @@ describe('order', () => {
       attempts: 1,
       reason: 'permanent',
       error: { name: 'E', message: 'm' },
+      entry: '{}',
       leaseToken: null,
       hold: true,
     })

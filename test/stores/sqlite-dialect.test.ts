@@ -153,7 +153,15 @@ describe('the tables', () => {
     expect(await claimed(three)).toEqual([])
     expect(await claimed(four, one)).toEqual([one])
     const error = { name: 'E', message: 'm' }
-    await store.inbox.fail({ seq: three, attempts: 1, reason: 'permanent', error, leaseToken: null, hold: true })
+    await store.inbox.fail({
+      seq: three,
+      attempts: 1,
+      reason: 'permanent',
+      error,
+      entry: '{}',
+      leaseToken: null,
+      hold: true,
+    })
     expect(await claimed(two, three, four)).toEqual([two])
     const [found] = await store.workers.look([share()])
     expect(found?.entries).toMatchObject([{ seq: three, key: 'a', held: true }])

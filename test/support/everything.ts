@@ -131,10 +131,10 @@ async function sending(hapax: Rig, store: Store<RigTx>): Promise<void> {
   const relaying = createHapax({ store, source: '/test', logger: silentLogger })
   await relaying.transaction((tx) => relaying.publish(tx, Grown, 7))
   const [waits = '', ...others] = await keyed(store, OUTBOX)
-  await store.outbox.postpone([{ seq: waits, delayMs: 3_600_000, error: ERROR }])
+  await store.outbox.postpone([{ seq: waits, delayMs: 3_600_000, error: ERROR, entry: '{}' }])
   const [confirmed = '', kept = '', ...refused] = others
   for (const [nth, seq] of refused.slice(0, 6).entries())
-    await store.outbox.refuse({ seq, reason: 'refused', error: ERROR, hold: nth < 4 })
+    await store.outbox.refuse({ seq, reason: 'refused', error: ERROR, entry: '{}', hold: nth < 4 })
   await store.outbox.confirm([confirmed], false)
   await store.outbox.confirm([kept], true)
   await store.workers.look([{ ...OUTBOX, limit: 500 }])

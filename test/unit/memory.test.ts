@@ -228,7 +228,15 @@ describe('the inbox in memory', () => {
     const { a1, a2, b1, b2 } = await seqs()
     expect(await claimed(b2)).toEqual([])
     expect(await claimed(a2, b2, b1)).toEqual(['b1', 'b2'])
-    await store.inbox.fail({ seq: String(a1), attempts: 1, reason: 'permanent', error, leaseToken: null, hold: true })
+    await store.inbox.fail({
+      seq: String(a1),
+      attempts: 1,
+      reason: 'permanent',
+      error,
+      entry: '{}',
+      leaseToken: null,
+      hold: true,
+    })
     expect(await claimed(a1, a2)).toEqual([])
     expect((await look()).entries).toMatchObject([{ seq: a1, key: 'a', held: true }])
     expect(await store.keys.list(10)).toMatchObject([
@@ -259,17 +267,33 @@ describe('the inbox in memory', () => {
   it('moves a message to the failed store and back', async () => {
     await run(take('1'), () => undefined, { inbox: [retry('1')] })
     const seq = String((await seqs())['1'])
-    expect(await store.inbox.reschedule({ seq, attempts: 1, lost: 0, delayMs: 100, error, leaseToken: null })).toBe(
-      true,
-    )
+    expect(
+      await store.inbox.reschedule({ seq, attempts: 1, lost: 0, delayMs: 100, error, entry: '{}', leaseToken: null }),
+    ).toBe(true)
     expect(await store.admin.status()).toMatchObject({
       consumers: [{ consumer: 'tester', receipts: 1, retrying: 1, waiting: 0 }],
     })
     expect(
-      await store.inbox.fail({ seq, attempts: 2, reason: 'permanent', error, leaseToken: null, hold: false }),
+      await store.inbox.fail({
+        seq,
+        attempts: 2,
+        reason: 'permanent',
+        error,
+        entry: '{}',
+        leaseToken: null,
+        hold: false,
+      }),
     ).toBe(true)
     expect(
-      await store.inbox.fail({ seq, attempts: 2, reason: 'permanent', error, leaseToken: null, hold: false }),
+      await store.inbox.fail({
+        seq,
+        attempts: 2,
+        reason: 'permanent',
+        error,
+        entry: '{}',
+        leaseToken: null,
+        hold: false,
+      }),
     ).toBe(false)
     const [failed] = await store.failed.list({ consumer: 'tester', reason: 'permanent', limit: 10 })
     expect(failed).toMatchObject({ attempts: 2, error, message: { id: '1' }, held: false })
@@ -289,6 +313,7 @@ describe('the inbox in memory', () => {
       attempts: 1,
       reason: 'permanent',
       error,
+      entry: '{}',
       leaseToken: null,
       hold: true,
     })
@@ -328,9 +353,11 @@ describe('the outbox in memory', () => {
     const outbox = ['1', '2'].map((id) => ({ relay: 'default', message: message(id, 'tested', 'a'), delayMs: 0 }))
     await run(plain, () => undefined, { outbox })
     const [first, second] = (await look('outbox')).entries.map((entry) => entry.seq)
-    await store.outbox.postpone([{ seq: String(first), delayMs: 100, error }])
+    await store.outbox.postpone([{ seq: String(first), delayMs: 100, error, entry: '{}' }])
     expect((await look('outbox')).entries).toMatchObject([{ seq: first, dueMs: 100 }])
-    expect(await store.outbox.refuse({ seq: String(first), reason: 'permanent', error, hold: true })).toBe(true)
+    expect(await store.outbox.refuse({ seq: String(first), reason: 'permanent', error, entry: '{}', hold: true })).toBe(
+      true,
+    )
     expect((await look('outbox')).entries).toMatchObject([{ seq: first, held: true }])
     const [failed] = await store.failed.list({ origin: 'outbox', limit: 1 })
     expect(failed).toMatchObject({ consumer: 'default', attempts: 2, held: true })

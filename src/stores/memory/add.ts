@@ -2,10 +2,10 @@
 
 import { errorHash } from '../../base/index.ts'
 import type { OutboxRow, RetryRow } from '../../contracts/index.ts'
-import type { StoredMessage } from '../../message/index.ts'
-import { laneOf } from '../../message/index.ts'
+import type { Remembered, StoredMessage } from '../../message/index.ts'
+import { laneOf, remember } from '../../message/index.ts'
 import type { Data } from './data.ts'
-import { type FailedEntry, kept, receiptKey } from './rows.ts'
+import { type FailedEntry, kept, NEVER_FAILED, receiptKey } from './rows.ts'
 
 /** Writes a receipt. */
 export function receive(data: Data, consumer: string, token: string, message: StoredMessage): void {
@@ -17,28 +17,39 @@ export function receive(data: Data, consumer: string, token: string, message: St
 /** Writes an inbox row. Returns its seq. */
 export function addInbox(
   data: Data,
-  { delayMs, local, ...row }: RetryRow,
+  { delayMs, local, entry, ...row }: RetryRow,
   fence = 0,
   failedSeq: string | null = null,
+  { failures, history }: Remembered = NEVER_FAILED,
 ): string {
   const seq = data.nextSeq()
   // A message without a key has no order to keep.
   const ordered = row.ordered && row.message.key !== null
   const lane = laneOf(row.message, ordered)
-  const availableAt = data.clock.now() + delayMs
+  const now = data.clock.now()
+  const availableAt = now + delayMs
   const times = { createdAt: data.now(), availableAt, firstDueAt: local ? availableAt : null, heldAt: null }
-  data.inbox.set(seq, { ...row, seq, message: kept(row.message), ordered, lane, ...NEW, fence, failedSeq, ...times })
+  const past = { failures, history }
+  const own = entry === undefined ? past : remember(past, now, row.attempts, entry)
+  const places = { seq, message: kept(row.message), ordered, lane, fence, failedSeq }
+  data.inbox.set(seq, { ...row, ...places, ...NEW, ...own, ...times })
   return seq
 }
 
 const NEW = { lost: 0, crashes: 0, leaseToken: null } as const
 
 /** Writes an outbox row. */
-export function addOutbox(data: Data, { relay, message, delayMs }: OutboxRow, failedSeq: string | null = null): void {
+export function addOutbox(
+  data: Data,
+  { relay, message, delayMs }: OutboxRow,
+  failedSeq: string | null = null,
+  { failures, history }: Remembered = NEVER_FAILED,
+): void {
   const seq = data.nextSeq()
   const lane = laneOf(message, true)
   const times = { createdAt: data.now(), availableAt: data.clock.now() + delayMs, heldAt: null }
-  data.outbox.set(seq, { seq, relay, message: kept(message), lane, attempts: 0, error: null, failedSeq, ...times })
+  const own = { attempts: 0, error: null, failedSeq, failures, history }
+  data.outbox.set(seq, { seq, relay, message: kept(message), lane, ...own, ...times })
 }
 
 /** Writes a failed row, unless it is there; under the name that it had before a retry, unless that is taken. */
@@ -47,7 +58,7 @@ export function addFailed(
   row: Omit<FailedEntry, 'seq' | 'failedAt' | 'errorHash' | 'replacedBy'>,
   before: string | null = null,
 ): void {
-  const { origin, consumer, ordered, attempts, reason, error, heldSeq } = row
+  const { origin, consumer, ordered, attempts, reason, error, heldSeq, failures, history } = row
   const message = kept(row.message)
   const known = data.failed.all().find((other) => {
     const same = other.message.messageKey === message.messageKey && other.message.fingerprint === message.fingerprint
@@ -59,6 +70,6 @@ export function addFailed(
     return
   }
   const seq = before === null || data.failed.get(before) !== undefined ? data.nextSeq() : before
-  const rest = { errorHash: errorHash(error), failedAt: data.now(), heldSeq, replacedBy: null }
+  const rest = { errorHash: errorHash(error), failedAt: data.now(), heldSeq, replacedBy: null, failures, history }
   data.failed.set(seq, { seq, origin, consumer, message, ordered, attempts, reason, error, ...rest })
 }

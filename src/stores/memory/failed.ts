@@ -1,14 +1,14 @@
 import { HapaxError } from '../../base/index.ts'
 import type { Audit, FailedFilter, FailedGroup, FailedMessage, FailedWhere } from '../../contracts/index.ts'
-import type { StoredMessage } from '../../message/index.ts'
-import { compareSeq, laneOf } from '../../message/index.ts'
+import type { Remembered, StoredMessage } from '../../message/index.ts'
+import { compareSeq, laneOf, pastOf } from '../../message/index.ts'
 import { addInbox, addOutbox, receive } from './add.ts'
 import type { Data } from './data.ts'
-import { bySeq, type FailedEntry, kept, receiptKey, subjectOf } from './rows.ts'
+import { bySeq, type FailedEntry, kept, NEVER_FAILED, receiptKey, subjectOf } from './rows.ts'
 
 /** A row as people see it. */
 function shown({ ordered: _, heldSeq, ...row }: FailedEntry): FailedMessage {
-  return { ...row, held: heldSeq !== null }
+  return { ...row, ...pastOf(row), held: heldSeq !== null }
 }
 
 /** Whether a row is one of those. */
@@ -74,7 +74,7 @@ function undecided(data: Data, seq: string): FailedEntry | undefined {
 export function failedRetry(data: Data, seq: string, audit: Audit): boolean {
   const row = undecided(data, seq)
   if (row === undefined) return false
-  if (!putInPlace(data, row, row.message, seq)) putAtEnd(data, row, row.message, seq)
+  if (!putInPlace(data, row, row.message, seq)) putAtEnd(data, row, row.message, seq, row)
   data.failed.delete(seq)
   data.note(audit, aboutFailed(row))
   return true
@@ -110,7 +110,9 @@ function putInPlace(
 ): boolean {
   if (heldSeq === null) return false
   const times = { heldAt: null, availableAt: data.clock.now() }
-  const fresh = { message: kept(message), attempts: 0, error: null, failedSeq, ...times }
+  // Another message begins anew.
+  const past = failedSeq === null ? NEVER_FAILED : {}
+  const fresh = { message: kept(message), attempts: 0, error: null, failedSeq, ...past, ...times }
   if (origin === 'outbox') {
     const held = data.outbox.get(heldSeq)
     if (held !== undefined) data.outbox.set(heldSeq, { ...held, ...fresh, lane: laneOf(message, true) })
@@ -129,12 +131,13 @@ function putAtEnd(
   { origin, consumer, ordered }: FailedEntry,
   message: StoredMessage,
   failedSeq: string | null,
+  past: Remembered = NEVER_FAILED,
 ): void {
-  if (origin === 'outbox') addOutbox(data, { relay: consumer, message, delayMs: 0 }, failedSeq)
+  if (origin === 'outbox') addOutbox(data, { relay: consumer, message, delayMs: 0 }, failedSeq, past)
   else {
     const fresh = { attempts: 0, starts: 0, delayMs: 0, error: null }
     // Its fence is 1: the next lease is not the first one, and there may be a journal.
-    addInbox(data, { consumer, message, ordered, ...fresh }, 1, failedSeq)
+    addInbox(data, { consumer, message, ordered, ...fresh }, 1, failedSeq, past)
   }
 }
 

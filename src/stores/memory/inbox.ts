@@ -10,7 +10,7 @@ import type {
   Rescheduled,
   StoredDeliveries,
 } from '../../contracts/index.ts'
-import { compareSeq } from '../../message/index.ts'
+import { compareSeq, remember } from '../../message/index.ts'
 import { addFailed, addInbox, receive } from './add.ts'
 import type { Data } from './data.ts'
 import { rowOf } from './leases.ts'
@@ -123,20 +123,28 @@ export function deliver(data: Data, { message, consumers, delayMs }: LocalRow, t
 
 /** Records a failed attempt. */
 export function reschedule(data: Data, row: Rescheduled): boolean {
-  const { seq, delayMs, leaseToken, ...end } = row
+  const { seq, delayMs, leaseToken, entry, ...end } = row
   const found = data.inbox.get(seq)
   if (found?.leaseToken !== leaseToken) return false
-  data.inbox.set(seq, { ...found, ...end, starts: 0, leaseToken: null, availableAt: data.clock.now() + delayMs })
+  const now = data.clock.now()
+  const past = isRepeated(found, row) ? {} : remember(found, now, end.attempts, entry)
+  data.inbox.set(seq, { ...found, ...end, ...past, starts: 0, leaseToken: null, availableAt: now + delayMs })
   return true
 }
 
+/** Whether the failure is on record: the answer to the first call was lost. */
+function isRepeated(found: WaitingRow, { attempts, lost, entry }: Rescheduled): boolean {
+  return found.attempts === attempts && found.lost === lost && found.history?.includes(entry) === true
+}
+
 /** Copies a row into the failed store; it goes, or stays and holds its key. */
-export function fail(data: Data, { seq, hold, leaseToken, ...end }: FinalFailure): boolean {
+export function fail(data: Data, { seq, hold, leaseToken, entry, ...end }: FinalFailure): boolean {
   const row = data.inbox.get(seq)
   if (row?.leaseToken !== leaseToken || row.heldAt !== null) return false
-  addFailed(data, { ...row, ...end, origin: 'inbox', heldSeq: hold ? seq : null }, row.failedSeq)
+  const past = remember(row, data.clock.now(), end.attempts, entry)
+  addFailed(data, { ...row, ...end, ...past, origin: 'inbox', heldSeq: hold ? seq : null }, row.failedSeq)
   const { attempts, error } = end
-  if (hold) data.inbox.set(seq, { ...row, attempts, error, starts: 0, leaseToken: null, heldAt: data.now() })
+  if (hold) data.inbox.set(seq, { ...row, ...past, attempts, error, starts: 0, leaseToken: null, heldAt: data.now() })
   else data.inbox.delete(seq)
   return true
 }

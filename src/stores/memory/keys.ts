@@ -65,7 +65,7 @@ export function releaseKey(data: Data, origin: Origin, scope: string, key: strin
 
 /** A held row whose failed row is gone must not vanish with its key. */
 function buryHeld(data: Data, { origin, scope, row }: Keyed): void {
-  const { message, attempts } = row
+  const { message, attempts, failures, history } = row
   const error = row.error ?? { name: 'Error', message: '' }
   addFailed(data, {
     origin,
@@ -76,5 +76,7 @@ function buryHeld(data: Data, { origin, scope, row }: Keyed): void {
     reason: 'released',
     error,
     heldSeq: null,
+    failures,
+    history,
   })
 }

@@ -7,7 +7,7 @@ import type {
   SentMessage,
   SentWhere,
 } from '../../contracts/index.ts'
-import { compareSeq } from '../../message/index.ts'
+import { compareSeq, remember } from '../../message/index.ts'
 import { addFailed, addOutbox } from './add.ts'
 import type { Data } from './data.ts'
 import { bySeq, type LeavingRow, subjectOf } from './rows.ts'
@@ -41,22 +41,26 @@ export function confirm(data: Data, seqs: readonly string[], keep: boolean): rea
 
 /** Records that the broker did not take rows. */
 export function postpone(data: Data, rows: readonly Postponed[]): void {
-  for (const { seq, delayMs, error } of rows) {
+  for (const { seq, delayMs, error, entry } of rows) {
     const row = data.outbox.get(seq)
     if (row === undefined) continue
-    data.outbox.set(seq, { ...row, attempts: row.attempts + 1, error, availableAt: data.clock.now() + delayMs })
+    const now = data.clock.now()
+    const attempts = row.attempts + 1
+    const past = remember(row, now, attempts, entry)
+    data.outbox.set(seq, { ...row, ...past, attempts, error, availableAt: now + delayMs })
   }
 }
 
 /** Copies a row into the failed store; it goes, or stays and holds its key. */
-export function refuse(data: Data, { seq, reason, error, hold }: Refused): boolean {
+export function refuse(data: Data, { seq, reason, error, entry, hold }: Refused): boolean {
   const row = data.outbox.get(seq)
   if (row === undefined) return false
   const { relay: consumer, message } = row
   const attempts = row.attempts + 1
-  const failed = { consumer, message, ordered: message.key !== null, attempts, reason, error }
+  const past = remember(row, data.clock.now(), attempts, entry)
+  const failed = { consumer, message, ordered: message.key !== null, attempts, reason, error, ...past }
   addFailed(data, { ...failed, origin: 'outbox', heldSeq: hold ? seq : null }, row.failedSeq)
-  if (hold) data.outbox.set(seq, { ...row, attempts, error, heldAt: data.now() })
+  if (hold) data.outbox.set(seq, { ...row, ...past, attempts, error, heldAt: data.now() })
   else data.outbox.delete(seq)
   return true
 }

@@ -1,6 +1,6 @@
 import type { ErrorRecord } from '../../base/index.ts'
 import type { Audit, AuditSubject, FailedMessage, InboxRow, OutboxMessage, Receipt } from '../../contracts/index.ts'
-import type { StoredMessage } from '../../message/index.ts'
+import type { Past, Remembered, StoredMessage } from '../../message/index.ts'
 import { compareSeq } from '../../message/index.ts'
 
 /** A row of `hapax_receipts`. */
@@ -10,7 +10,7 @@ export interface ReceiptRow extends Receipt {
 }
 
 /** What rows of inbox and outbox have in common. */
-interface Queued {
+interface Queued extends Remembered {
   readonly lane: number
   readonly createdAt: Date
   readonly availableAt: number
@@ -33,7 +33,7 @@ export interface LeavingRow extends OutboxMessage, Queued {
 }
 
 /** A row of `hapax_failed`; `heldSeq` names the row that still stands in its place. */
-export interface FailedEntry extends Omit<FailedMessage, 'held'> {
+export interface FailedEntry extends Omit<FailedMessage, 'held' | keyof Past>, Remembered {
   readonly ordered: boolean
   readonly heldSeq: string | null
 }
@@ -56,6 +56,9 @@ export interface AuditRow extends Audit, AuditSubject {
   readonly seq: string
   readonly at: Date
 }
+
+/** A row that has not failed. */
+export const NEVER_FAILED: Remembered = { failures: 0, history: null }
 
 /** The key of a receipt; that of a message always has the same length. */
 export function receiptKey(consumer: string, { messageKey }: Pick<StoredMessage, 'messageKey'>): string {

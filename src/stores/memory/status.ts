@@ -2,6 +2,7 @@
 
 import type { EffectRow, WorkerRow } from '../../contracts/index.ts'
 import { COUNTED_RECEIPTS, type Finding, type Growth, type StoreStatus, type Trace } from '../../contracts/index.ts'
+import { pastOf } from '../../message/index.ts'
 import type { Data } from './data.ts'
 import {
   type AuditRow,
@@ -138,9 +139,21 @@ function inboxTrace({
   heldAt,
   error,
   leaseToken,
+  failures,
+  history,
 }: WaitingRow): Found {
   const due = { leased: leaseToken !== null, dueAt: new Date(availableAt) }
-  return foundIn(message, { where: 'inbox', consumer, at, attempts, ...due, key: message.key, heldAt, error })
+  return foundIn(message, {
+    where: 'inbox',
+    consumer,
+    at,
+    attempts,
+    ...due,
+    key: message.key,
+    heldAt,
+    error,
+    ...pastOf({ failures, history }),
+  })
 }
 
 function effectTrace(data: Data, effect: EffectRow): Found[] {
@@ -149,14 +162,16 @@ function effectTrace(data: Data, effect: EffectRow): Found[] {
   return receipt === undefined ? [] : [foundIn(receipt, { where: 'effect', consumer, at, effect })]
 }
 
-function outboxTrace({ message, relay, createdAt: at, attempts, heldAt, error }: LeavingRow): Found {
-  return foundIn(message, { where: 'outbox', relay, at, attempts, key: message.key, heldAt, error })
+function outboxTrace({ message, relay, createdAt: at, attempts, heldAt, error, ...row }: LeavingRow): Found {
+  const place = { relay, at, attempts, key: message.key, heldAt, error, ...pastOf(row) }
+  return foundIn(message, { where: 'outbox', ...place })
 }
 
 function failedTrace({ message, failedAt: at, heldSeq, ...row }: FailedEntry): Found {
   const { origin, consumer, seq, attempts, reason, replacedBy, error } = row
   const held = heldSeq !== null
-  return foundIn(message, { where: 'failed', origin, consumer, at, seq, attempts, reason, held, replacedBy, error })
+  const place = { origin, consumer, at, seq, attempts, reason, held, replacedBy, error, ...pastOf(row) }
+  return foundIn(message, { where: 'failed', ...place })
 }
 
 function auditTrace({ at, action, actor, note, consumer = '', id, source = '', type = '' }: AuditRow): Found {

@@ -1,9 +1,11 @@
 import { describe, expected, transactionClosed } from '../../base/index.ts'
 import type { LocalResult, LocalRow, Opening, Unit, Writes } from '../../contracts/index.ts'
+import { remember } from '../../message/index.ts'
 import { notInTransaction } from '../sql/index.ts'
 import { addFailed, addInbox, addOutbox } from './add.ts'
 import type { Data, Tables } from './data.ts'
 import { claim, deliver, fail, present, settle, take } from './inbox.ts'
+import { NEVER_FAILED } from './rows.ts'
 
 /** A transaction in memory, with tables of your own. It is dead once it has settled. */
 export interface MemoryTx {
@@ -62,7 +64,10 @@ export function open(data: Data, tx: Transaction, opening: Opening): Unit<Memory
 /** What a transaction writes at its end. Returns what became of its local messages. */
 export function write(data: Data, { inbox = [], failed = [], outbox = [], local }: Writes): readonly LocalResult[] {
   for (const row of inbox) addInbox(data, row)
-  for (const row of failed) addFailed(data, { ...row, origin: 'inbox', heldSeq: null })
+  for (const row of failed) {
+    const past = remember(NEVER_FAILED, data.clock.now(), row.attempts, row.entry)
+    addFailed(data, { ...row, ...past, origin: 'inbox', heldSeq: null })
+  }
   for (const row of outbox) addOutbox(data, row)
   return deliverAll(data, local?.rows ?? [])
 }

@@ -134,10 +134,10 @@ export class Claims implements StoreClaims {
   }
 
   /** Gives messages back for another attempt. What a person has put up for a retry waits in the line, not for the broker. */
-  async release(lease: Lease, { attempts, crashes = 0, delayMs, error }: Release): Promise<boolean> {
+  async release(lease: Lease, { attempts, crashes = 0, delayMs, error, entry: line = '' }: Release): Promise<boolean> {
     const { seq: name, token } = lease
     const delay = String(Math.round(delayMs))
-    const words = [token, fenceOf(lease), String(attempts), String(crashes), delay, JSON.stringify(error)]
+    const words = [token, fenceOf(lease), String(attempts), String(crashes), delay, JSON.stringify(error), line]
     const [there, retried] = await this.#commands.run(scripts.RELEASE, this.#names.key(name), words)
     const again = textOf(retried)
     if (isDone(there) && again) await this.#postpone(this.#names.lineOf(name), entry(name, again), delayMs)
@@ -148,7 +148,13 @@ export class Claims implements StoreClaims {
   async fail(consumer: string, lease: Lease, failure: Failure): Promise<boolean> {
     const { seq: name } = lease
     const attempts = String(failure.attempts)
-    const words = [holder(lease), await this.#index.next(), attempts, ...failureFields(consumer, failure)]
+    const words = [
+      holder(lease),
+      await this.#index.next(),
+      attempts,
+      failure.entry,
+      ...failureFields(consumer, failure),
+    ]
     const [there, seq, retried] = await this.#commands.run(scripts.FAIL, this.#names.key(name), words)
     if (!isDone(there)) return false
     await this.#index.add(entry(name, wordOf(seq)))
@@ -159,9 +165,10 @@ export class Claims implements StoreClaims {
 
   /** Keeps a message whose id another message has taken: under a name of its own, so that both are there. */
   async keep(consumer: string, failure: Failure): Promise<void> {
-    const { message } = failure
+    const { message, attempts, entry: line } = failure
     const name = this.#names.conflict(consumer, message)
-    const words = [await this.#index.next(), packReceipt(message), ...failureFields(consumer, failure)]
+    const start = [await this.#index.next(), packReceipt(message), String(attempts), line]
+    const words = [...start, ...failureFields(consumer, failure)]
     const [seq] = await this.#commands.run(scripts.KEEP, this.#names.key(name), words)
     const kept = textOf(seq)
     if (kept) await this.#index.add(entry(name, kept))

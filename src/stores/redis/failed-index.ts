@@ -10,8 +10,9 @@ import type {
 import { newMark, numberOf as rowNumber, seqOf } from '../../message/index.ts'
 import { readClaim } from './claim.ts'
 import { type Commands, isDone, listOf, numberOf, wordOf } from './commands.ts'
-import { unpackMessage, unpackReceipt } from './message.ts'
+import { readPast, unpackMessage, unpackReceipt } from './message.ts'
 import { type Names, ofEntry } from './names.ts'
+import { HISTORY_FIELDS } from './remembering.ts'
 import * as scripts from './scripts.ts'
 
 /** What the filters look at. */
@@ -27,7 +28,7 @@ interface Summary {
 }
 
 const SUMMARY = ['q', 'c', 're', 'eh', 'fa'] as const
-const WHOLE = ['q', 'c', 're', 'er', 'eh', 'fa', 'me'] as const
+const WHOLE = ['q', 'c', 're', 'er', 'eh', 'fa', 'me', ...HISTORY_FIELDS] as const
 
 /**
  * The list of failed messages. The claims decide: an entry whose claim has moved on is taken out by the process that finds it. An entry is
@@ -213,7 +214,8 @@ export class FailedIndex implements Omit<StoreFailed, 'edit'> {
     const [errorHash, failedAt] = [more.text(), more.date()]
     const message = { ...unpackReceipt(receipt), ...unpackMessage(more.text()) }
     const rest = { origin: 'inbox', held: false, replacedBy: null } as const
-    return { seq, consumer, message, attempts, reason, error, errorHash, failedAt, ...rest }
+    const past = readPast(more)
+    return { seq, consumer, message, attempts, reason, error, errorHash, failedAt, ...past, ...rest }
   }
 }
 

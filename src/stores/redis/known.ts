@@ -2,9 +2,17 @@
 // is complete enough for people; no decision about a message depends on it.
 
 import type { ClaimStatus, FailedWhere, StoreSubscriptions, SubscriptionRow } from '../../contracts/index.ts'
-import { type Commands, listOf, numberOf, wordOf } from './commands.ts'
+import { type Commands, listOf, numberOf, type Script, script, wordOf } from './commands.ts'
 import type { Names } from './names.ts'
-import * as scripts from './scripts.ts'
+
+/** KEYS: what was seen. ARGV: how many at most, then what. Beyond that, nothing new is remembered. */
+const REMEMBER: Script = script(`
+for i = 2, #ARGV do
+  if redis.call('SCARD', KEYS[1]) >= tonumber(ARGV[1]) then break end
+  redis.call('SADD', KEYS[1], ARGV[i])
+end
+return {}
+`)
 
 /** What Redis remembers of consumers and senders, for people who ask. */
 export class Known implements Pick<StoreSubscriptions, 'add' | 'list'> {
@@ -64,7 +72,7 @@ export class Known implements Pick<StoreSubscriptions, 'add' | 'list'> {
   async #remember(key: string, values: readonly string[]): Promise<void> {
     const fresh = values.filter((value) => !this.#seen.has(JSON.stringify([key, value])))
     if (fresh.length === 0 || this.#seen.size > 2 * MOST) return
-    await this.#commands.run(scripts.REMEMBER, key, [String(MOST), ...fresh])
+    await this.#commands.run(REMEMBER, key, [String(MOST), ...fresh])
     for (const value of fresh) this.#seen.add(JSON.stringify([key, value]))
   }
 

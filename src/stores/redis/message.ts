@@ -1,6 +1,6 @@
 import { HapaxError } from '../../base/index.ts'
 import type { Lease } from '../../contracts/index.ts'
-import type { StoredMessage } from '../../message/index.ts'
+import { type Past, pastOf, type StoredMessage } from '../../message/index.ts'
 import type { Replies } from './commands.ts'
 
 /** Redis takes 512 MiB as one value, and base64 needs a third more. */
@@ -40,6 +40,12 @@ export function readMessage(replies: Replies): StoredMessage {
 export function unpackMessage(packed: string): Omit<StoredMessage, keyof ReceiptOf> {
   const [messageKey, key, attributes, data]: [string, string | null, string, string] = JSON.parse(packed)
   return { messageKey, key, attributes, data: Buffer.from(data, 'base64') }
+}
+
+/** Reads the fields of a history. */
+export function readPast(replies: Replies): Past {
+  const [failures, history] = [replies.optional(), replies.optional()]
+  return pastOf({ failures: Number(failures ?? 0), history })
 }
 
 /** A fence as the claims have it: in digits of a fixed number. */

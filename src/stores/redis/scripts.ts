@@ -1,4 +1,5 @@
 import { type Script, script } from './commands.ts'
+import { REMEMBERING } from './remembering.ts'
 
 // What has to be decided in one step runs in Redis, by its clock, and returns flat lists: every client reads those alike.
 //
@@ -17,7 +18,7 @@ import { type Script, script } from './commands.ts'
 // It never has a time to live before it is done: what is not finished stays, and only its lease ends. More is a hash beside it, in
 // the same slot, with the same time to live:
 //
-//   p er          the token that let go of it last, and why
+//   p er hn hi    the token that let go of it last, and why; how often it failed, and its history
 //   c q l me re eh fa rt   of a failed message: consumer, its number and that of the failure before, the message, reason, hash of
 //                 the error, when, and for how long the receipt is kept afterwards; q and me stay while a retry is under way
 //   e:… effects by name    w:… what people did    n counts both    o the last thing that a person did
@@ -150,7 +151,7 @@ export const SETTLE: Script = script(`${NOW}${CLAIMS}${EACH}
 -- One moment for both: were the claim gone before the rest, the next one would find a journal that is not its own.
 local ends = ARGV[1] ~= '' and string.format('%.0f', now + ARGV[1])
 local function forget(key)
-  redis.call('HDEL', more(key), 'er', 'me', 're', 'eh', 'fa', 'rt', 'c')
+  redis.call('HDEL', more(key), 'er', 'hn', 'hi', 'me', 're', 'eh', 'fa', 'rt', 'c')
   if ends then redis.call('PEXPIREAT', more(key), ends) end
 end
 local function settle(key, v, lease)
@@ -175,8 +176,8 @@ end)
 return plain and {} or out
 `)
 
-/** KEYS: a claim. ARGV: token, fence, attempts, crashes, delay, error. Answers whether, and the retry that it belongs to. */
-export const RELEASE: Script = script(`${NOW}${CLAIMS}
+/** KEYS: a claim. ARGV: token, fence, attempts, crashes, delay, error, entry or nothing. Answers whether, and the retry that it belongs to. */
+export const RELEASE: Script = script(`${NOW}${CLAIMS}${REMEMBERING}
 local key, token = KEYS[1], ARGV[1]
 local v = redis.call('GET', key)
 if torn(key, v) then return TORN end
@@ -186,6 +187,7 @@ if held(v, token .. ARGV[2]) then
   local open = NOBODY .. ARGV[2] .. moment(now + tonumber(ARGV[5])) .. attempts .. crashes .. '1'
   redis.call('SETRANGE', key, 1, open)
   redis.call('HSET', more(key), 'p', token, 'er', ARGV[6])
+  if ARGV[7] ~= '' then remember(key, tonumber(ARGV[3]), ARGV[7]) end
 elseif not v or known(key, v, 'p') ~= token then
   return { 0, '' }
 end
@@ -193,10 +195,10 @@ return { 1, redis.call('HGET', more(key), 'q') or '' }
 `)
 
 /**
- * KEYS: a claim. ARGV: lease, seq, attempts, then fields and values. Answers whether, the seq of the failure, and the retry that is over.
+ * KEYS: a claim. ARGV: lease, seq, attempts, entry, then fields and values. Answers whether, the seq of the failure, and the retry that is over.
  * One that fails again has the number of the failure before, under a mark of its own: entries of both may be in the lists for a moment.
  */
-export const FAIL: Script = script(`${NOW}${CLAIMS}
+export const FAIL: Script = script(`${NOW}${CLAIMS}${REMEMBERING}
 local key, lease, seq = KEYS[1], ARGV[1], ARGV[2]
 local v = redis.call('GET', key)
 if torn(key, v) then return TORN end
@@ -208,17 +210,19 @@ local before = known(key, v, 'q')
 if before ~= '' then seq = string.match(before, '^%d+') .. string.match(seq, '%-%d+$') end
 local attempts = string.format('%06.0f', math.min(tonumber(ARGV[3]), 999999))
 redis.call('SET', key, 'f' .. sub(v, 2, 61) .. attempts .. '000' .. '1' .. sub(v, 72))
-redis.call('HSET', more(key), 'q', seq, 'l', before, 'fa', now, unpack(ARGV, 4))
+redis.call('HSET', more(key), 'q', seq, 'l', before, 'fa', now, unpack(ARGV, 5))
+remember(key, tonumber(ARGV[3]), ARGV[4])
 return { 1, seq, before }
 `)
 
-/** KEYS: a name of its own. ARGV: seq, receipt, then fields and values. Answers its number, or nothing if it was dealt with. */
-export const KEEP: Script = script(`${NOW}${CLAIMS}
+/** KEYS: a name of its own. ARGV: seq, receipt, attempts, entry, then fields and values. Answers its number, or nothing if it was dealt with. */
+export const KEEP: Script = script(`${NOW}${CLAIMS}${REMEMBERING}
 local key, seq = KEYS[1], ARGV[1]
 local blank = 'f' .. NOBODY .. '0000000000' .. moment(0) .. '000000' .. '000' .. '1' .. moment(now)
 local v = redis.call('SET', key, blank .. ARGV[2], 'NX', 'GET')
 if v then return { sub(v, 1, 1) == 'f' and known(key, v, 'q') or '' } end
-redis.call('HSET', more(key), 'q', seq, 'fa', now, unpack(ARGV, 3))
+redis.call('HSET', more(key), 'q', seq, 'fa', now, unpack(ARGV, 5))
+remember(key, tonumber(ARGV[3]), ARGV[4])
 return { seq }
 `)
 
@@ -331,7 +335,7 @@ if torn(key, v) then return TORN end
 if was_done(key, act) then return { 1 } end
 if not v or sub(v, 1, 1) ~= 'f' or known(key, v, 'q') ~= ARGV[3] then return { 0 } end
 local keep = redis.call('HGET', more(key), 'rt')
-redis.call('HDEL', more(key), 'me', 're', 'er', 'eh', 'fa', 'rt', 'c', 'q')
+redis.call('HDEL', more(key), 'me', 're', 'er', 'hn', 'hi', 'eh', 'fa', 'rt', 'c', 'q')
 deed(key, act, ARGV[2])
 redis.call('SET', key, 'd' .. sub(v, 2))
 if keep and keep ~= '' then
@@ -386,13 +390,4 @@ return {}
 /** KEYS: those on their way. ARGV: age. */
 export const STRANDED: Script = script(`${NOW}
 return redis.call('ZRANGE', KEYS[1], '-inf', now - tonumber(ARGV[1]), 'BYSCORE', 'LIMIT', 0, 100)
-`)
-
-/** KEYS: what was seen. ARGV: how many at most, then what. Beyond that, nothing new is remembered. */
-export const REMEMBER: Script = script(`
-for i = 2, #ARGV do
-  if redis.call('SCARD', KEYS[1]) >= tonumber(ARGV[1]) then break end
-  redis.call('SADD', KEYS[1], ARGV[i])
-end
-return {}
 `)

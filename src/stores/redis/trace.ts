@@ -5,8 +5,9 @@ import { type Commands, wordOf } from './commands.ts'
 import type { FailedIndex } from './failed-index.ts'
 import type { Journal } from './journal.ts'
 import type { Known } from './known.ts'
-import { unpackReceipt } from './message.ts'
+import { readPast, unpackReceipt } from './message.ts'
 import type { Names } from './names.ts'
+import { HISTORY_FIELDS } from './remembering.ts'
 import * as scripts from './scripts.ts'
 
 /** What a search needs. */
@@ -46,15 +47,16 @@ async function claimTraces(
   const { state, held, dueAt, attempts, takenAt, receipt, more } = await readClaim(commands, names.key(name), [
     'er',
     'q',
+    ...HISTORY_FIELDS,
   ])
   if (state === '') return []
   const { source, type } = unpackReceipt(receipt)
   const about = { consumer, source, type, at: takenAt }
-  const [error, seq] = [more.optional(), more.text()]
+  const [error, seq, past] = [more.optional(), more.text(), readPast(more)]
   const traces: Trace[] = [{ where: 'receipt', ...about }]
   if (state === 'o') {
     const last = error === null ? null : JSON.parse(error)
-    traces.push({ where: 'claim', ...about, attempts, held, dueAt, stored: seq !== '', error: last })
+    traces.push({ where: 'claim', ...about, attempts, held, dueAt, stored: seq !== '', error: last, ...past })
   }
   for (const effect of await journal.of(consumer, key)) {
     traces.push({ where: 'effect', ...about, at: effect.firstAt, effect })
@@ -79,7 +81,8 @@ async function deeds(
 }
 
 function failedTrace({ consumer, message, failedAt: at, ...row }: FailedMessage): Trace {
-  const { seq, origin, attempts, reason, held, replacedBy, error } = row
+  const { seq, origin, attempts, reason, held, replacedBy, error, failures, history } = row
   const { source, type } = message
-  return { where: 'failed', origin, consumer, source, type, at, seq, attempts, reason, held, replacedBy, error }
+  const place = { origin, consumer, source, type, at, seq, attempts, reason, held, replacedBy, error }
+  return { where: 'failed', ...place, failures, history }
 }

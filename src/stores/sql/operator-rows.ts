@@ -10,7 +10,7 @@ import type {
   Trace,
   WorkerRow,
 } from '../../contracts/index.ts'
-import { asBoolean, asDate, asErrorRecord, asMessage, asSeq, asText, unrecognised } from './values.ts'
+import { asBoolean, asDate, asErrorRecord, asMessage, asPast, asSeq, asText, unrecognised } from './values.ts'
 
 /** A row of the failed store. */
 export function asFailed(row: Row): FailedMessage {
@@ -26,6 +26,7 @@ export function asFailed(row: Row): FailedMessage {
     failedAt: asDate(row['failed_at']),
     held: !isNull(row['held_seq']),
     replacedBy: orNull(asText, row['replaced_by']),
+    ...asPast(row),
   }
 }
 
@@ -148,9 +149,10 @@ export function asTrace(row: Row): Trace {
         leased: asBoolean(row['leased']),
         dueAt: asDate(row['due_at']),
         error: asErrorRecord(row['error']),
+        ...asPast(row),
       }
     case 'outbox':
-      return { where: place, relay: scope, ...common, ...waits, error: asErrorRecord(row['error']) }
+      return { where: place, relay: scope, ...common, ...waits, error: asErrorRecord(row['error']), ...asPast(row) }
     case 'sent':
       return { where: place, relay: scope, ...common }
     case 'audit':
@@ -174,6 +176,7 @@ export function asTrace(row: Row): Trace {
         held: !isNull(row['held_seq']),
         replacedBy: orNull(asText, row['replaced_by']),
         error: asKnownError(row['error']),
+        ...asPast(row),
       }
     default:
       throw unrecognised('a place of a message', place)

@@ -1,7 +1,7 @@
 import { describe, type ErrorRecord, format, HapaxError } from '../../base/index.ts'
 import type { Row } from '../../contracts/index.ts'
-import type { LeavingMessage, StoredMessage } from '../../message/index.ts'
-import { asciiJson, decodeText } from '../../message/index.ts'
+import type { LeavingMessage, Past, StoredMessage } from '../../message/index.ts'
+import { asciiJson, decodeText, pastOf } from '../../message/index.ts'
 
 /** An error as a column of texts holds it, in ASCII: whatever the encoding of the database lacks, a failure can be recorded. */
 export function errorJson(error: ErrorRecord): string {
@@ -90,6 +90,14 @@ export function asErrorRecord(value: unknown): ErrorRecord | null {
   } catch {
     return { name: 'Error', message: text }
   }
+}
+
+/** What a row remembers of its failures. */
+export function asPast({ failures, history }: Row): Past {
+  return pastOf({
+    failures: Number(failures),
+    history: history === null || history === undefined ? null : scalar(history),
+  })
 }
 
 /** The message columns of a row: message_key, fingerprint, and those of `asLeaving`. */

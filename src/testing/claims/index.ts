@@ -2,6 +2,7 @@ import { claiming } from './claiming.ts'
 import { edges } from './edges.ts'
 import { effects } from './effects.ts'
 import type { ClaimHarness } from './harness.ts'
+import { histories } from './histories.ts'
 import { owners } from './owners.ts'
 import { people } from './people.ts'
 import { ClaimWorld } from './world.ts'
@@ -13,7 +14,7 @@ export interface ClaimCase<On = void> {
   run(on: On): Promise<void>
 }
 
-const topics = { claiming, owners, effects, edges, people } as const
+const topics = { claiming, owners, effects, edges, people, histories } as const
 
 /** Every case for this lease store: run them all. They are independent and may run concurrently. */
 export function claimCases(harness: ClaimHarness): readonly ClaimCase[] {

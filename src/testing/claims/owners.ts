@@ -156,11 +156,18 @@ export const owners: readonly Case[] = [
       const old = await world.lease('a', { leaseMs: 1 })
       const lease = await world.lease('a')
       const effect = { consumer: 'sms', messageKey: stored('a').messageKey, name: 'send' }
-      const failure = { message: stored('a'), attempts: 1, reason: 'permanent', error: ERROR, retentionMs: 1000 }
+      const failure = {
+        message: stored('a'),
+        attempts: 1,
+        reason: 'permanent',
+        error: ERROR,
+        entry: '{}',
+        retentionMs: 1000,
+      }
       for (const zombie of [old, { ...lease, token: old.token }, { ...lease, fence: old.fence }]) {
         assert.equal((await store.claims.settle([zombie], 1000)).size, 0)
         assert.equal((await store.claims.renew([zombie], 1000)).size, 0)
-        assert.equal(await store.claims.release(zombie, { attempts: 1, delayMs: 0, error: ERROR }), false)
+        assert.equal(await store.claims.release(zombie, { attempts: 1, delayMs: 0, error: ERROR, entry: '{}' }), false)
         assert.equal(await store.claims.fail('sms', zombie, failure), false)
         assert.equal(await store.journal.begin(zombie, 1000, effect, true), undefined)
         assert.equal(await store.journal.end(zombie, effect, { state: 'done', result: '1', error: null }), false)
@@ -191,11 +198,18 @@ export const owners: readonly Case[] = [
       for (let run = 0; run < 2; run++) assert.equal((await store.claims.settle([lease], 60_000)).size, 1)
       const released = await world.lease('b')
       for (let run = 0; run < 2; run++) {
-        assert.ok(await store.claims.release(released, { attempts: 1, delayMs: 60_000, error: ERROR }))
+        assert.ok(await store.claims.release(released, { attempts: 1, delayMs: 60_000, error: ERROR, entry: '{}' }))
       }
       assertKind(await world.claim('b'), 'waiting')
       const failed = await world.lease('c')
-      const failure = { message: stored('c'), attempts: 1, reason: 'permanent', error: ERROR, retentionMs: 1000 }
+      const failure = {
+        message: stored('c'),
+        attempts: 1,
+        reason: 'permanent',
+        error: ERROR,
+        entry: '{}',
+        retentionMs: 1000,
+      }
       for (let run = 0; run < 2; run++) assert.ok(await store.claims.fail('sms', failed, failure))
       assert.equal((await store.failed.list({ limit: 10 })).length, 1)
     },

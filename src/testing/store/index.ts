@@ -8,6 +8,7 @@ import { tools } from './admin/tools.ts'
 import { type Case, skipReason } from './case.ts'
 import { connections } from './connections.ts'
 import type { HarnessFeatures, StoreHarness } from './harness.ts'
+import { histories } from './histories.ts'
 import { atomicity } from './inbox/atomicity.ts'
 import { automaticGroups } from './inbox/automatic-groups.ts'
 import { endings } from './inbox/endings.ts'
@@ -54,6 +55,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   connections,
   'ended transactions': endings,
   failures,
+  'histories of failures': histories,
   'final failures': onFailed,
   'unknown types': unknownTypes,
   'failed store': failedStore,

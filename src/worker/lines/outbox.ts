@@ -1,7 +1,7 @@
-import { asError, Batcher, collected, errorFields, recordError, retryDelay } from '../../base/index.ts'
+import { asError, Batcher, collected, errorFields, retryDelay } from '../../base/index.ts'
 import { howToSee, ref } from '../../consumer/index.ts'
 import type { Confirmation, Destination, Entry, Look, OutboxMessage, Postponed, Share } from '../../contracts/index.ts'
-import { ALL_LANES } from '../../message/index.ts'
+import { ALL_LANES, recordFailure } from '../../message/index.ts'
 import { type Engine, persist } from '../../transaction/index.ts'
 import type { Membership } from '../membership.ts'
 import { apart, BATCH, batchesOf, without } from './batches.ts'
@@ -339,7 +339,7 @@ export class OutboxLine<Tx> implements Line {
     const event = { relay: this.#options.name, message: ref(row.message), attempt: row.attempts + 1, delayMs, error }
     engine.logger.warn({ ...event, ...errorFields(error) }, 'the broker did not accept a message; trying again later')
     engine.events.emit('relay-retrying', () => event)
-    await this.#postponed({ seq: row.seq, delayMs, error: recordError(error, engine.redact) })
+    await this.#postponed({ seq: row.seq, delayMs, ...recordFailure(engine, error) })
   }
 
   /** A refusal is final: the row moves to the failed store, and one with a key holds it until a person decides. */
@@ -351,7 +351,7 @@ export class OutboxLine<Tx> implements Line {
       { ...event, ...errorFields(error), ...howToSee(row.message) },
       'the broker refused a message for good',
     )
-    const record = { seq: row.seq, reason: 'refused-by-broker', error: recordError(error, engine.redact), hold: held }
+    const record = { seq: row.seq, reason: 'refused-by-broker', ...recordFailure(engine, error), hold: held }
     await this.#inTurn(async () => {
       if (await persist(engine, () => engine.store.outbox.refuse(record)))
         engine.events.emit('relay-failed', () => event)

@@ -4,7 +4,22 @@
 import type { FailedWhere, Origin, Param } from '../../../contracts/index.ts'
 import { laneOfKey, numberOf } from '../../../message/index.ts'
 import { type FailedStatements, type FailingStatements, type HeldStatements, statement } from '../../sql/index.ts'
-import { AGO, BY_KEY, COLUMNS, LIMIT, MAX_SEQ, MESSAGE, MS, NAME, NOW, ROW, SEQ, tables } from './fragments.ts'
+import {
+  AGO,
+  BY_KEY,
+  COLUMNS,
+  HISTORY,
+  LIMIT,
+  LINE,
+  MAX_SEQ,
+  MESSAGE,
+  MS,
+  NAME,
+  NOW,
+  ROW,
+  SEQ,
+  tables,
+} from './fragments.ts'
 import {
   bytes,
   columns,
@@ -19,7 +34,7 @@ import {
 } from './rows.ts'
 
 const FAILED = `${NAME()} as seq, m.origin, m.consumer, ${MESSAGE}, m.attempts, m.reason, m.error, m.error_hash,
-  ${MS('m.failed_at')} as failed_at, cast(m.held_seq as char) as held_seq, m.replaced_by`
+  ${MS('m.failed_at')} as failed_at, cast(m.held_seq as char) as held_seq, m.replaced_by, m.failures, m.history`
 const FAILED_WHERE = `(select ? as origin_, ? as consumer_, ? as type_, ? as reason_, ? as hash_, cast(? as signed) as older_,
   cast(? as signed) as newer_, cast(? as signed) as replaced_) as f
 where (f.origin_ is null or m.origin = f.origin_) and (f.consumer_ is null or m.consumer = f.consumer_)
@@ -34,46 +49,60 @@ export function failing(prefix: string): FailingStatements {
   const { inbox, outbox, failed } = tables(prefix)
   const insertFailedText = {
     head: `
-insert into ${failed} (consumer, ${COLUMNS}, attempts, reason, error, error_hash, lane, ordered, failed_at) values`,
-    row: `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ${NOW})`,
+insert into ${failed} (consumer, ${COLUMNS}, attempts, reason, error, error_hash, lane, ordered, failed_at, failures, history)
+values`,
+    row: `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ${NOW}, 1, ${LINE('?')})`,
     tail: 'on duplicate key update message_key = message_key',
   }
   return {
     insert: (rows) =>
       inserts(
         insertFailedText,
-        rows.map(({ consumer, message, ordered, attempts, reason, error }) => [
+        rows.map(({ consumer, message, ordered, attempts, reason, error, entry }) => [
           bytes(consumer),
           ...columns(message),
           attempts,
           bytes(reason),
           ...errorColumns(error),
           ...place(message, ordered),
+          attempts,
+          bytes(entry),
         ]),
       ),
     inbox: statement(
       `
 insert into ${failed}
-  (consumer, ${COLUMNS}, lane, ordered, held_seq, attempts, reason, error, error_hash, failed_at)
-select m.consumer, ${MESSAGE}, m.lane, m.ordered, if(? = 1, m.seq, null), ?, ?, ?, ?, ${NOW}
+  (consumer, ${COLUMNS}, lane, ordered, held_seq, attempts, reason, error, error_hash, failed_at, failures, history)
+select m.consumer, ${MESSAGE}, m.lane, m.ordered, if(? = 1, m.seq, null), ?, ?, ?, ?, ${NOW}, m.failures + 1,
+  ${HISTORY('m.history', '?')}
 from ${inbox} as m where ${ROW}
 on duplicate key update ${failed}.held_seq = coalesce(${failed}.held_seq, values(held_seq)), replaced_by = null`,
-      ({ seq, attempts, reason, error, hold }) => [
+      ({ seq, attempts, reason, error, entry, hold }) => [
         Number(hold),
         attempts,
         bytes(reason),
         ...errorColumns(error),
+        attempts,
+        bytes(entry),
         ...one(seq),
       ],
     ),
     outbox: statement(
       `
 insert into ${failed}
-  (origin, consumer, ${COLUMNS}, lane, ordered, attempts, held_seq, reason, error, error_hash, failed_at)
-select 'outbox', m.relay, ${MESSAGE}, m.lane, m.\`key\` is not null, m.attempts + 1, if(? = 1, m.seq, null), ?, ?, ?, ${NOW}
+  (origin, consumer, ${COLUMNS}, lane, ordered, attempts, held_seq, reason, error, error_hash, failed_at, failures,
+    history)
+select 'outbox', m.relay, ${MESSAGE}, m.lane, m.\`key\` is not null, m.attempts + 1, if(? = 1, m.seq, null), ?, ?, ?, ${NOW},
+  m.failures + 1, ${HISTORY('m.history', 'm.attempts + 1')}
 from ${outbox} as m where ${ROW}
 on duplicate key update ${failed}.held_seq = coalesce(${failed}.held_seq, values(held_seq)), replaced_by = null`,
-      ({ seq, reason, error, hold }) => [Number(hold), bytes(reason), ...errorColumns(error), ...one(seq)],
+      ({ seq, reason, error, entry, hold }) => [
+        Number(hold),
+        bytes(reason),
+        ...errorColumns(error),
+        bytes(entry),
+        ...one(seq),
+      ],
     ),
   }
 }
@@ -168,7 +197,7 @@ update ${table[origin]} set failed_seq = ${SEQ}, failed_mark = ${SEQ}, held_at =
     replace: statement(
       `
 update ${table[origin]} set message_key = ?, source = ?, id = ?, type = ?, \`key\` = ?, attributes = ?, data = ?,
-  fingerprint = ?, failed_seq = null, failed_mark = null, held_at = null, aside = 0, waits = 0, error = null, available_at = ${NOW}, ${counts[origin]}
+  fingerprint = ?, failures = 0, history = null, failed_seq = null, failed_mark = null, held_at = null, aside = 0, waits = 0, error = null, available_at = ${NOW}, ${counts[origin]}
 where ${ROW}`,
       (seq, message) => [...columns(message), ...one(seq)],
     ),
@@ -176,15 +205,17 @@ where ${ROW}`,
     toFailed: statement(
       {
         inbox: `
-insert into ${failed} (origin, consumer, ${COLUMNS}, lane, ordered, attempts, reason, error, error_hash, failed_at)
+insert into ${failed} (origin, consumer, ${COLUMNS}, lane, ordered, attempts, reason, error, error_hash, failed_at, failures,
+  history)
 select 'inbox', m.consumer, ${MESSAGE}, m.lane, m.ordered, m.attempts, 'permanent', coalesce(m.error, ${UNKNOWN_ERROR}), '',
-  ${NOW}
+  ${NOW}, m.failures, m.history
 from ${inbox} as m where ${ROW}
 on duplicate key update ${failed}.message_key = ${failed}.message_key`,
         outbox: `
-insert into ${failed} (origin, consumer, ${COLUMNS}, lane, ordered, attempts, reason, error, error_hash, failed_at)
+insert into ${failed} (origin, consumer, ${COLUMNS}, lane, ordered, attempts, reason, error, error_hash, failed_at, failures,
+  history)
 select 'outbox', m.relay, ${MESSAGE}, m.lane, m.\`key\` is not null, m.attempts, 'permanent',
-  coalesce(m.error, ${UNKNOWN_ERROR}), '', ${NOW}
+  coalesce(m.error, ${UNKNOWN_ERROR}), '', ${NOW}, m.failures, m.history
 from ${outbox} as m where ${ROW}
 on duplicate key update ${failed}.message_key = ${failed}.message_key`,
       }[origin],
@@ -193,11 +224,12 @@ on duplicate key update ${failed}.message_key = ${failed}.message_key`,
     back: statement(
       {
         inbox: `
-insert into ${inbox} (consumer, ${COLUMNS}, lane, ordered, failed_seq, failed_mark, created_at, available_at, fence)
-select m.consumer, ${MESSAGE}, m.lane, m.ordered, m.seq, m.mark, ${NOW}, ${NOW}, 1 from ${failed} as m where ${ROW}`,
+insert into ${inbox} (consumer, ${COLUMNS}, lane, ordered, failed_seq, failed_mark, created_at, available_at, fence, failures, history)
+select m.consumer, ${MESSAGE}, m.lane, m.ordered, m.seq, m.mark, ${NOW}, ${NOW}, 1, m.failures, m.history
+from ${failed} as m where ${ROW}`,
         outbox: `
-insert into ${outbox} (relay, ${COLUMNS}, lane, failed_seq, failed_mark, created_at, available_at)
-select m.consumer, ${MESSAGE}, m.lane, m.seq, m.mark, ${NOW}, ${NOW} from ${failed} as m where ${ROW}`,
+insert into ${outbox} (relay, ${COLUMNS}, lane, failed_seq, failed_mark, created_at, available_at, failures, history)
+select m.consumer, ${MESSAGE}, m.lane, m.seq, m.mark, ${NOW}, ${NOW}, m.failures, m.history from ${failed} as m where ${ROW}`,
       }[origin],
       (seq) => one(seq),
     ),

@@ -1,6 +1,7 @@
 // Parts that statements share: columns as the engine reads them, parameters, times.
 
 import type { Result } from '../../../contracts/index.ts'
+import { REMEMBERED } from '../../../message/index.ts'
 
 /** What is made of a number, kept for the numbers that have come: there are few. */
 export function byNumber<T>(make: (number: number) => T): (number: number) => T {
@@ -52,6 +53,12 @@ export const MS = (time: string): string => `timestampdiff(microsecond, '1970-01
 export const NOW: string = 'utc_timestamp(6)'
 /** A time so many microseconds from now. */
 export const LATER: string = `${NOW} + interval ? microsecond`
+/** A line of a history: when, which attempt, and the entry, which is a parameter. */
+export const LINE = (attempt: string): string =>
+  `concat_ws(' ', timestampdiff(microsecond, '1970-01-01', ${NOW}) div 1000, ${attempt}, ?)`
+/** A history with one more line in front, and without those that are too many. In bytes, as all texts. */
+export const HISTORY = (before: string, attempt: string): string =>
+  `substring_index(concat_ws(x'0a', ${LINE(attempt)}, ${before}), x'0a', ${REMEMBERED})`
 /** The columns of a message, in the order of `asMessage`. */
 export const MESSAGE: string = 'm.message_key, m.source, m.id, m.type, m.`key`, m.attributes, m.data, m.fingerprint'
 /** A whole row of the inbox, as the engine reads it. */

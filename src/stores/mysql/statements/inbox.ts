@@ -16,9 +16,11 @@ import {
   BY_KEY,
   byNumber,
   COLUMNS,
+  HISTORY,
   INBOX,
   INBOX_AGE,
   LATER,
+  LINE,
   LINK,
   LOCK_WAIT,
   LOCK_WAIT_RESET,
@@ -35,7 +37,18 @@ import {
   seconds,
   tables,
 } from './fragments.ts'
-import { bytes, chunks, inboxRow, inserts, type MultiRow, microseconds, named, one, receipt } from './rows.ts'
+import {
+  bytes,
+  chunks,
+  failedOnce,
+  inboxRow,
+  inserts,
+  type MultiRow,
+  microseconds,
+  named,
+  one,
+  receipt,
+} from './rows.ts'
 
 /** Receipts. */
 export function receipts(prefix: string): ReceiptStatements {
@@ -94,6 +107,9 @@ export function receiptRows(prefix: string): MultiRow {
   }
 }
 
+/** Whether a failure that is about to be recorded is on record. Parameters: attempts, lost, entry. */
+const REPEATED = 'coalesce(attempts = ? and lost = ? and instr(history, ?) > 0, 0)'
+
 /** What waits for consumers. */
 export function inbox(prefix: string): InboxStatements {
   const { inbox } = tables(prefix)
@@ -134,6 +150,12 @@ insert into ${inbox} (consumer, ${COLUMNS}, attempts, starts, created_at, availa
     row: `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ${NOW}, ${LATER}, ${LATER}, ?, ?, ?)`,
     tail: '',
   }
+  // Rows that have failed once; the others are many, and must not pay for it.
+  const insertFailedText = {
+    head: insertInboxText.head.replace(') values', ', failures, history) values'),
+    row: insertInboxText.row.replace(/\)$/, `, 1, ${LINE('?')})`),
+    tail: '',
+  }
   return {
     claim: (seqs, isolation, aged) => {
       const { usual, serializable } = aged ? withAge : withoutAge
@@ -143,13 +165,21 @@ insert into ${inbox} (consumer, ${COLUMNS}, attempts, starts, created_at, availa
     lockAll: (seqs, lockTimeoutMs) => ({ text: lockAllText(seconds(lockTimeoutMs)), params: [named(seqs)] }),
     blocked: (seqs) => ({ text: blockedText(seqs.length), params: [...seqs, ...seqs].map(numberOf) }),
     delete: (seqs) => chunks(seqs).map((part) => ({ text: deleteInboxText, params: [named(part)] })),
-    insert: (rows) => inserts(insertInboxText, rows.map(inboxRow)),
+    insert: (rows) => [
+      ...inserts(insertInboxText, rows.filter(({ entry }) => entry === undefined).map(inboxRow)),
+      ...inserts(insertFailedText, rows.filter(({ entry }) => entry !== undefined).map(failedOnce)),
+    ],
     store: () => undefined,
+    // Repeated, because the answer was lost, it counts once. What is set is seen by what is set after it.
     reschedule: statement(
       `
-update ${inbox} set attempts = ?, lost = ?, starts = 0, available_at = ${LATER}, error = ?, lease_token = null
+update ${inbox} set failures = failures + if(${REPEATED}, 0, 1), history = if(${REPEATED}, history, ${HISTORY('history', '?')}),
+  attempts = ?, lost = ?, starts = 0, available_at = ${LATER}, error = ?, lease_token = null
 where ${ROW} and lease_token <=> ?`,
-      ({ seq, attempts, lost, delayMs, error, leaseToken }) => [
+      ({ seq, attempts, lost, delayMs, error, entry, leaseToken }) => [
+        ...[attempts, lost, bytes(entry)],
+        ...[attempts, lost, bytes(entry)],
+        ...[attempts, bytes(entry)],
         attempts,
         lost,
         microseconds(delayMs),
@@ -164,9 +194,16 @@ select ${NAME()} as seq from ${inbox} as m where ${ROW} and m.lease_token <=> ? 
       (seq, leaseToken) => [...one(seq), leaseToken && uuidBytes(leaseToken)],
     ),
     hold: statement(
-      `update ${inbox} set held_at = ${NOW}, aside = 1, waits = 0, attempts = ?, error = ?, starts = 0, lease_token = null
+      `update ${inbox} set held_at = ${NOW}, aside = 1, waits = 0, attempts = ?, error = ?, starts = 0, lease_token = null,
+  failures = failures + 1, history = ${HISTORY('history', '?')}
 where ${ROW}`,
-      ({ seq, attempts, error }) => [attempts, bytes(JSON.stringify(error)), ...one(seq)],
+      ({ seq, attempts, error, entry }) => [
+        attempts,
+        bytes(JSON.stringify(error)),
+        attempts,
+        bytes(entry),
+        ...one(seq),
+      ],
     ),
     find: statement(
       `

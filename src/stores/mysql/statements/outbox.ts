@@ -14,6 +14,7 @@ import {
   AGO,
   BY_KEY,
   COLUMNS,
+  HISTORY,
   LATER,
   LIMIT,
   MAX_SEQ,
@@ -49,7 +50,9 @@ export function outbox(prefix: string): OutboxStatements {
     statement(`select ${columns} from ${ROWS(outbox)} order by m.seq`, (seqs) => [named(seqs)])
   const [read, readAged] = [reading(LEAVING), reading(`${LEAVING}, ${AGE}`)]
   const postponeText = `
-update ${outbox} set attempts = attempts + 1, available_at = ${LATER}, error = ? where ${ROW}`
+update ${outbox} set failures = failures + 1, history = ${HISTORY('history', 'attempts + 1')}, attempts = attempts + 1,
+  available_at = ${LATER}, error = ?
+where ${ROW}`
   return {
     insert: (rows) =>
       inserts(
@@ -78,15 +81,17 @@ where m.followed = 0`,
       (seqs) => [named(seqs)],
     ),
     postpone: (rows) =>
-      rows.map(({ seq, delayMs, error }) => ({
+      rows.map(({ seq, delayMs, error, entry }) => ({
         text: postponeText,
-        params: [microseconds(delayMs), bytes(JSON.stringify(error)), ...one(seq)],
+        params: [bytes(entry), microseconds(delayMs), bytes(JSON.stringify(error)), ...one(seq)],
       })),
     lock: statement(`select ${NAME()} as seq from ${outbox} as m where ${ROW} for update`, (seq) => one(seq)),
     hold: statement(
       `
-update ${outbox} set held_at = ${NOW}, aside = 1, waits = 0, attempts = attempts + 1, error = ? where ${ROW}`,
-      ({ seq, error }) => [bytes(JSON.stringify(error)), ...one(seq)],
+update ${outbox} set failures = failures + 1, history = ${HISTORY('history', 'attempts + 1')}, attempts = attempts + 1,
+  held_at = ${NOW}, aside = 1, waits = 0, error = ?
+where ${ROW}`,
+      ({ seq, error, entry }) => [bytes(entry), bytes(JSON.stringify(error)), ...one(seq)],
     ),
   }
 }

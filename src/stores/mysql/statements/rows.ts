@@ -66,6 +66,11 @@ export function inboxRow(row: RetryRow): readonly Param[] {
   return [bytes(consumer), ...columns(message), ...state, ...place(message, ordered)]
 }
 
+/** The same, with attempts and entry: the row of a message that has failed once. */
+export function failedOnce(row: RetryRow): readonly Param[] {
+  return [...inboxRow(row), row.attempts, bytes(row.entry ?? '')]
+}
+
 /** The numbers and marks of rows, as one list. */
 export function named(seqs: readonly string[]): Buffer {
   return bytes(JSON.stringify(seqs.map(one)))

@@ -207,13 +207,13 @@ export function traces(schema: string): TraceStatements {
 select 'receipt' as place, consumer as scope, source, type, ${MS('taken_at')} as at from ${schema}.receipts where ${where}`
   const failedText = (where: string) => `
 select 'failed' as place, ${SEQ('failed')} as seq, origin, consumer as scope, source, type, ${MS('failed_at')} as at, attempts,
-  reason, held_seq::text as held_seq, replaced_by, error
+  reason, held_seq::text as held_seq, replaced_by, error, failures, history
 from ${schema}.failed where ${where}`
   const sentText = (where: string) => `
 select 'sent' as place, relay as scope, source, type, ${MS('sent_at')} as at from ${schema}.sent where ${where}`
   const inboxText = (where: string) => `
 select 'inbox' as place, consumer as scope, source, type, ${MS('created_at')} as at, attempts, key,
-  lease_token is not null as leased, ${MS('available_at')} as due_at, ${MS('held_at')} as held_at, error
+  lease_token is not null as leased, ${MS('available_at')} as due_at, ${MS('held_at')} as held_at, error, failures, history
 from ${schema}.inbox where ${where}`
   // An id may be longer than what an index takes.
   const auditText = `
@@ -221,7 +221,7 @@ select 'audit' as place, consumer as scope, source, type, ${MS('at')} as at, act
 from ${schema}.audit where left(id, 100) = left($1::text, 100) and id = $2::text`
   const outboxText = `
 select 'outbox' as place, relay as scope, source, type, ${MS('created_at')} as at, attempts, key,
-  ${MS('held_at')} as held_at, error
+  ${MS('held_at')} as held_at, error, failures, history
 from ${schema}.outbox where id = $1::text`
   return {
     receiptSources: statement(

@@ -12,13 +12,13 @@ import {
   statement,
 } from '../../sql/index.ts'
 import { array } from '../literal.ts'
-import { AGO, COLUMNS, MS, ROW_MESSAGE, SEQ } from './fragments.ts'
+import { AGO, COLUMNS, HISTORY, LINE, MS, ROW_MESSAGE, SEQ } from './fragments.ts'
 import { encoded, inOrder, messageArrays, numberOrNull, one } from './rows.ts'
 
 /** A message as eight parameters. */
 const VALUES = `$1::uuid, $2::text, $3::text, $4::text, $5::text, $6::text, $7::bytea, decode($8::text, 'hex')`
 const FAILED = `${SEQ('m')} as seq, m.origin, m.consumer, ${ROW_MESSAGE}, m.attempts, m.reason, m.error, m.error_hash,
-  ${MS('m.failed_at')} as failed_at, m.held_seq::text as held_seq, m.replaced_by`
+  ${MS('m.failed_at')} as failed_at, m.held_seq::text as held_seq, m.replaced_by, m.failures, m.history`
 const FAILED_WHERE = `(values ($1::text, $2::text, $3::text, $4::text, $5::text, $6::float8, $7::float8, $8::boolean))
   as f (origin, consumer, type, reason, error_hash, older, newer, replaced)
 where (f.origin is null or m.origin = f.origin) and (f.consumer is null or m.consumer = f.consumer)
@@ -32,14 +32,15 @@ export function failing(schema: string): FailingStatements {
   const insertFailedText = `
 insert into ${schema}.failed
   (consumer, message_key, source, id, type, key, attributes, data, fingerprint, attempts, reason, error, error_hash,
-    lane, ordered)
+    lane, ordered, failures, history)
 select m.consumer, m.message_key, m.source, m.id, m.type, nullif(m.key, ''), m.attributes, m.data,
-  decode(m.fingerprint, 'hex'), m.attempts, m.reason, m.error, m.error_hash, m.lane, m.ordered
+  decode(m.fingerprint, 'hex'), m.attempts, m.reason, m.error, m.error_hash, m.lane, m.ordered, 1,
+  ${LINE('m.attempts', 'm.entry')}
 from unnest($1::text::text[], $2::text::uuid[], $3::text::text[], $4::text::text[], $5::text::text[], $6::text::text[],
   $7::text::text[], $8::text::bytea[], $9::text::text[], $10::text::integer[], $11::text::text[], $12::text::text[],
-  $13::text::text[], $14::text::smallint[], $15::text::boolean[])
+  $13::text::text[], $14::text::smallint[], $15::text::boolean[], $16::text::text[])
   as m (consumer, message_key, source, id, type, key, attributes, data, fingerprint, attempts, reason, error,
-    error_hash, lane, ordered)
+    error_hash, lane, ordered, entry)
 on conflict do nothing`
   return {
     insert: (rows) => [
@@ -54,6 +55,7 @@ on conflict do nothing`
           array(rows.map((row) => errorHash(row.error))),
           array(rows.map((row) => laneOf(row.message, row.ordered))),
           array(rows.map((row) => String(inOrder(row)))),
+          array(rows.map((row) => row.entry)),
         ],
       },
     ],
@@ -61,32 +63,42 @@ on conflict do nothing`
       `
 insert into ${schema}.failed
   (consumer, message_key, source, id, type, key, attributes, data, fingerprint, lane, ordered, held_seq, attempts, reason,
-    error, error_hash)
+    error, error_hash, failures, history)
 select consumer, message_key, source, id, type, key, attributes, data, fingerprint, lane, ordered,
-  case when $1::boolean then seq end, $2::integer, $3::text, $4::text, $5::text
+  case when $1::boolean then seq end, $2::integer, $3::text, $4::text, $5::text, failures + 1,
+  ${HISTORY('history', '$2::integer', '$8::text')}
 from ${schema}.inbox where seq = $6::bigint and mark = $7::bigint
 on conflict (consumer, message_key, fingerprint, origin) do update
 set held_seq = coalesce(failed.held_seq, excluded.held_seq), replaced_by = null`,
-      ({ seq, attempts, reason, error, hold }) => [
+      ({ seq, attempts, reason, error, entry, hold }) => [
         String(hold),
         attempts,
         reason,
         errorJson(error),
         errorHash(error),
         ...one(seq),
+        entry,
       ],
     ),
     outbox: statement(
       `
 insert into ${schema}.failed
   (origin, consumer, message_key, source, id, type, key, attributes, data, fingerprint, lane, ordered, attempts, held_seq,
-    reason, error, error_hash)
+    reason, error, error_hash, failures, history)
 select 'outbox', relay, message_key, source, id, type, key, attributes, data, fingerprint, lane, key is not null,
-  attempts + 1, case when $1::boolean then seq end, $2::text, $3::text, $4::text
+  attempts + 1, case when $1::boolean then seq end, $2::text, $3::text, $4::text, failures + 1,
+  ${HISTORY('history', 'attempts + 1', '$7::text')}
 from ${schema}.outbox where seq = $5::bigint and mark = $6::bigint
 on conflict (consumer, message_key, fingerprint, origin) do update
 set held_seq = coalesce(failed.held_seq, excluded.held_seq), replaced_by = null`,
-      ({ seq, reason, error, hold }) => [String(hold), reason, errorJson(error), errorHash(error), ...one(seq)],
+      ({ seq, reason, error, entry, hold }) => [
+        String(hold),
+        reason,
+        errorJson(error),
+        errorHash(error),
+        ...one(seq),
+        entry,
+      ],
     ),
   }
 }
@@ -193,7 +205,7 @@ where seq = $1::bigint and mark = $2::bigint`,
       `
 update ${schema}.${origin} set (${COLUMNS}) = row (${VALUES}),
   failed_seq = null, failed_mark = null, held_at = null, aside = false, waits = false, error = null,
-  available_at = clock_timestamp(), ${counts[origin]}
+  failures = 0, history = null, available_at = clock_timestamp(), ${counts[origin]}
 where seq = $9::bigint and mark = $10::bigint`,
       (seq, message) => [...columns(message), ...one(seq)],
     ),
@@ -203,15 +215,15 @@ where seq = $9::bigint and mark = $10::bigint`,
     toFailed: statement(
       {
         inbox: `
-insert into ${schema}.failed (origin, consumer, ${COLUMNS}, lane, ordered, attempts, reason, error)
+insert into ${schema}.failed (origin, consumer, ${COLUMNS}, lane, ordered, attempts, reason, error, failures, history)
 select 'inbox', consumer, ${COLUMNS}, lane, ordered, attempts, 'permanent',
-  coalesce(error, '{"name":"Error","message":"held for a reason that is not known any more"}')
+  coalesce(error, '{"name":"Error","message":"held for a reason that is not known any more"}'), failures, history
 from ${schema}.inbox where seq = $1::bigint and mark = $2::bigint
 on conflict do nothing`,
         outbox: `
-insert into ${schema}.failed (origin, consumer, ${COLUMNS}, lane, ordered, attempts, reason, error)
+insert into ${schema}.failed (origin, consumer, ${COLUMNS}, lane, ordered, attempts, reason, error, failures, history)
 select 'outbox', relay, ${COLUMNS}, lane, key is not null, attempts, 'permanent',
-  coalesce(error, '{"name":"Error","message":"held for a reason that is not known any more"}')
+  coalesce(error, '{"name":"Error","message":"held for a reason that is not known any more"}'), failures, history
 from ${schema}.outbox where seq = $1::bigint and mark = $2::bigint
 on conflict do nothing`,
       }[origin],
@@ -220,12 +232,12 @@ on conflict do nothing`,
     back: statement(
       {
         inbox: `
-insert into ${schema}.inbox (consumer, ${COLUMNS}, lane, ordered, failed_seq, failed_mark, available_at, fence)
-select consumer, ${COLUMNS}, lane, ordered, seq, mark, clock_timestamp(), 1 from ${schema}.failed
+insert into ${schema}.inbox (consumer, ${COLUMNS}, lane, ordered, failed_seq, failed_mark, available_at, fence, failures, history)
+select consumer, ${COLUMNS}, lane, ordered, seq, mark, clock_timestamp(), 1, failures, history from ${schema}.failed
 where seq = $1::bigint and mark = $2::bigint`,
         outbox: `
-insert into ${schema}.outbox (relay, ${COLUMNS}, lane, failed_seq, failed_mark, available_at)
-select consumer, ${COLUMNS}, lane, seq, mark, clock_timestamp() from ${schema}.failed
+insert into ${schema}.outbox (relay, ${COLUMNS}, lane, failed_seq, failed_mark, available_at, failures, history)
+select consumer, ${COLUMNS}, lane, seq, mark, clock_timestamp(), failures, history from ${schema}.failed
 where seq = $1::bigint and mark = $2::bigint`,
       }[origin],
       (seq) => one(seq),

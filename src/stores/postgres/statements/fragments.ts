@@ -1,5 +1,7 @@
 // Parts that statements share: columns as the engine reads them, and times of the database.
 
+import { REMEMBERED } from '../../../message/index.ts'
+
 /** A time, or a span, in milliseconds. Whole ones: how a fraction is written depends on the session (`extra_float_digits`). */
 export const MS = (column: string): string => `floor(extract(epoch from ${column}) * 1000)::bigint`
 /** A time so many milliseconds from now. By the clock, not by the start of the transaction, which may be long ago. */
@@ -28,6 +30,12 @@ export const INBOX: string = `${SEQ('inbox')} as seq, consumer, message_key::tex
     then concat_ws(',', ordered, attempts, lost, starts, crashes, fence, followed, lease_token) end as state`
 /** How long ago a row of the inbox was due first, if it is of local delivery. */
 export const INBOX_AGE: string = `${MS('clock_timestamp() - first_due_at')} as age_ms`
+/** A line of a history: when, which attempt, and the entry. */
+export const LINE = (attempt: string, entry: string): string =>
+  `concat_ws(' ', ${MS('clock_timestamp()')}, ${attempt}, ${entry})`
+/** A history with one more line in front, and without those that are too many. */
+export const HISTORY = (before: string, attempt: string, entry: string): string =>
+  `array_to_string((string_to_array(concat_ws(chr(10), ${LINE(attempt, entry)}, ${before}), chr(10)))[:${REMEMBERED}], chr(10))`
 /** Names the backend and its transaction, so that it can be ended from outside, and its fate be looked up. */
 export const BACKEND_TEXT = `pg_backend_pid() || ' ' || pg_current_xact_id()`
 export const BACKEND: string = `${BACKEND_TEXT} as backend`

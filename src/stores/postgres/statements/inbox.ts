@@ -13,7 +13,7 @@ import {
   statement,
 } from '../../sql/index.ts'
 import { array } from '../literal.ts'
-import { BACKEND, BACKEND_TEXT, INBOX, INBOX_AGE, LATER, MS, ROWS, SEQ } from './fragments.ts'
+import { BACKEND, BACKEND_TEXT, HISTORY, INBOX, INBOX_AGE, LATER, LINE, MS, ROWS, SEQ } from './fragments.ts'
 import { inOrder, messageArrays, named, one } from './rows.ts'
 import { store } from './store.ts'
 
@@ -74,6 +74,9 @@ values ($1::text, $2::uuid, $3::uuid, $4::text, $5::text, $6::text, decode($7::t
   }
 }
 
+/** Whether a failure that is about to be recorded is on record: parameters as those of `reschedule`. */
+const REPEATED = 'attempts = $1::integer and lost = $2::integer and strpos(history, $8::text) > 0'
+
 /** What waits for consumers. */
 export function inbox(schema: string): InboxStatements {
   // The older rows of a key are only read: nothing ever waits for another worker's row. One of the rows has the backend.
@@ -101,14 +104,15 @@ returning ${columns}, case when seq = (select min(seq) from kept) then ${BACKEND
   const insertInboxText = `
 insert into ${schema}.inbox
   (consumer, message_key, source, id, type, key, attributes, data, fingerprint, attempts, starts, available_at, error,
-    lane, ordered)
+    lane, ordered, failures, history)
 select m.consumer, m.message_key, m.source, m.id, m.type, nullif(m.key, ''), m.attributes, m.data,
-  decode(m.fingerprint, 'hex'), m.attempts, m.starts, ${LATER('m.delay_ms')}, nullif(m.error, ''), m.lane, m.ordered
+  decode(m.fingerprint, 'hex'), m.attempts, m.starts, ${LATER('m.delay_ms')}, nullif(m.error, ''), m.lane, m.ordered,
+  case when m.entry = '' then 0 else 1 end, case when m.entry <> '' then ${LINE('m.attempts', 'm.entry')} end
 from unnest($1::text::text[], $2::text::uuid[], $3::text::text[], $4::text::text[], $5::text::text[], $6::text::text[],
   $7::text::text[], $8::text::bytea[], $9::text::text[], $10::text::integer[], $11::text::integer[],
-  $12::text::float8[], $13::text::text[], $14::text::smallint[], $15::text::boolean[])
+  $12::text::float8[], $13::text::text[], $14::text::smallint[], $15::text::boolean[], $16::text::text[])
   with ordinality as m (consumer, message_key, source, id, type, key, attributes, data, fingerprint,
-    attempts, starts, delay_ms, error, lane, ordered, place)
+    attempts, starts, delay_ms, error, lane, ordered, entry, place)
 order by m.place`
   return {
     claim: (seqs, _isolation, aged) => (aged ? claimedAged(seqs) : claimed(seqs)),
@@ -142,22 +146,27 @@ where mine.seq = any ($1::text::bigint[]) and mine.ordered and exists (
           array(rows.map((row) => (row.error === null ? '' : errorJson(row.error)))),
           array(rows.map((row) => laneOf(row.message, row.ordered))),
           array(rows.map((row) => String(inOrder(row)))),
+          array(rows.map((row) => row.entry ?? '')),
         ],
       },
     ],
     store: store(schema),
+    // Repeated, because the answer was lost, it counts once.
     reschedule: statement(
       `
 update ${schema}.inbox set attempts = $1::integer, lost = $2::integer, starts = 0,
-  available_at = ${LATER('$3::float8')}, error = $4::text, lease_token = null
+  available_at = ${LATER('$3::float8')}, error = $4::text, lease_token = null,
+  failures = failures + case when ${REPEATED} then 0 else 1 end,
+  history = case when ${REPEATED} then history else ${HISTORY('history', '$1::integer', '$8::text')} end
 where seq = $5::bigint and mark = $6::bigint and lease_token is not distinct from $7::uuid`,
-      ({ seq, attempts, lost, delayMs, error, leaseToken }) => [
+      ({ seq, attempts, lost, delayMs, error, entry, leaseToken }) => [
         attempts,
         lost,
         delayMs,
         errorJson(error),
         ...one(seq),
         leaseToken,
+        entry,
       ],
     ),
     lock: statement(
@@ -169,9 +178,9 @@ where seq = $1::bigint and mark = $2::bigint and lease_token is not distinct fro
     hold: statement(
       `
 update ${schema}.inbox set held_at = clock_timestamp(), aside = true, waits = false, attempts = $1::integer, error = $2::text, starts = 0,
-  lease_token = null
+  lease_token = null, failures = failures + 1, history = ${HISTORY('history', '$1::integer', '$5::text')}
 where seq = $3::bigint and mark = $4::bigint`,
-      ({ seq, attempts, error }) => [attempts, errorJson(error), ...one(seq)],
+      ({ seq, attempts, error, entry }) => [attempts, errorJson(error), ...one(seq), entry],
     ),
     find: statement(
       `

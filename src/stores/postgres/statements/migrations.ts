@@ -39,6 +39,7 @@ export function migrations(schema: string): readonly MigrationSource[] {
   lost integer not null default 0,
   starts integer not null default 0,
   crashes integer not null default 0,
+  failures integer not null default 0,
   lane smallint not null default 0,
   ordered boolean not null default false,
   aside boolean not null default false,
@@ -52,6 +53,7 @@ export function migrations(schema: string): readonly MigrationSource[] {
   key text collate "C",
   attributes text not null,
   error text,
+  history text,
   data bytea not null
 )`,
         `create index inbox_message on ${schema}.inbox (message_key)`,
@@ -71,6 +73,7 @@ export function migrations(schema: string): readonly MigrationSource[] {
   failed_mark bigint,
   message_key uuid not null,
   attempts integer not null default 0,
+  failures integer not null default 0,
   lane smallint not null default 0,
   aside boolean not null default false,
   waits boolean not null default false,
@@ -83,6 +86,7 @@ export function migrations(schema: string): readonly MigrationSource[] {
   key text collate "C",
   attributes text not null,
   error text,
+  history text,
   data bytea not null
 )`,
         `create index outbox_lane on ${schema}.outbox (relay, lane, available_at, seq) where key is null`,
@@ -97,6 +101,7 @@ export function migrations(schema: string): readonly MigrationSource[] {
   held_seq bigint,
   message_key uuid not null,
   attempts integer not null,
+  failures integer not null default 0,
   lane smallint not null default 0,
   ordered boolean not null default false,
   fingerprint bytea not null,
@@ -110,6 +115,7 @@ export function migrations(schema: string): readonly MigrationSource[] {
   reason text not null,
   error text not null,
   error_hash text not null default '',
+  history text,
   replaced_by text,
   data bytea not null,
   constraint hapax_failed_message unique (consumer, message_key, fingerprint, origin)

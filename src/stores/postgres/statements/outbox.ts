@@ -12,7 +12,7 @@ import {
   statement,
 } from '../../sql/index.ts'
 import { array } from '../literal.ts'
-import { AGO, COLUMNS, ENTERED, LATER, MS, ROW_MESSAGE, ROWS, SEQ } from './fragments.ts'
+import { AGO, COLUMNS, ENTERED, HISTORY, LATER, MS, ROW_MESSAGE, ROWS, SEQ } from './fragments.ts'
 import { encoded, messageArrays, named, numberOrNull, one } from './rows.ts'
 
 const SENT_WHERE = `(values ($1::text, $2::text, $3::float8, $4::float8)) as f (relay, type, older, newer)
@@ -45,8 +45,10 @@ where ${ROWS('$1', '$2')} order by outbox.seq`,
     )
   const [read, readAged] = [reading(MESSAGE), reading(`${MESSAGE}, ${AGE}`)]
   const postponeText = `
-update ${schema}.outbox set attempts = attempts + 1, available_at = ${LATER('m.delay_ms')}, error = m.error
-from unnest($1::text::bigint[], $2::text::bigint[], $3::text::float8[], $4::text::text[]) as m (seq, mark, delay_ms, error)
+update ${schema}.outbox set attempts = attempts + 1, available_at = ${LATER('m.delay_ms')}, error = m.error,
+  failures = failures + 1, history = ${HISTORY('history', 'attempts + 1', 'm.entry')}
+from unnest($1::text::bigint[], $2::text::bigint[], $3::text::float8[], $4::text::text[], $5::text::text[])
+  as m (seq, mark, delay_ms, error, entry)
 where outbox.seq = m.seq and outbox.mark = m.mark`
   return {
     insert: (rows, entered = '') => [
@@ -90,6 +92,7 @@ where ${ROWS('$1', '$2')} and not followed and eventually = 'off' and impatient 
           ...named(rows.map((row) => row.seq)),
           array(rows.map((row) => row.delayMs)),
           array(rows.map((row) => errorJson(row.error))),
+          array(rows.map((row) => row.entry)),
         ],
       },
     ],
@@ -100,9 +103,10 @@ select ${SEQ('outbox')} as seq from ${schema}.outbox where seq = $1::bigint and 
     ),
     hold: statement(
       `
-update ${schema}.outbox set held_at = clock_timestamp(), aside = true, waits = false, attempts = attempts + 1, error = $1::text
+update ${schema}.outbox set held_at = clock_timestamp(), aside = true, waits = false, attempts = attempts + 1, error = $1::text,
+  failures = failures + 1, history = ${HISTORY('history', 'attempts + 1', '$4::text')}
 where seq = $2::bigint and mark = $3::bigint`,
-      ({ seq, error }) => [errorJson(error), ...one(seq)],
+      ({ seq, error, entry }) => [errorJson(error), ...one(seq), entry],
     ),
   }
 }

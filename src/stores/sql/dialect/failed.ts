@@ -22,7 +22,7 @@ export interface FailingStatements {
 
 /** Statements on the failed store. */
 export interface FailedStatements {
-  /** seq, origin, consumer, the message, attempts, reason, error, error_hash, failed_at, held_seq, replaced_by. */
+  /** seq, origin, consumer, the message, attempts, reason, error, error_hash, failed_at, held_seq, replaced_by, failures, history. */
   readonly list: Sql<[filter: FailedFilter]>
   /** count. */
   readonly count: Sql<[where: FailedWhere]>

@@ -54,12 +54,12 @@ export interface InboxStatements {
    * to read the seqs of these, by message key. Undefined: the database needs several statements for it.
    */
   store(deliveries: Deliveries): StoreStatement | undefined
-  /** Makes a row due later, if it has this lease, or none; it has none afterwards. */
+  /** Makes a row due later, if it has this lease, or none; it has none afterwards. Made again, it adds nothing to the history. */
   readonly reschedule: Sql<[row: Rescheduled]>
   /** Locks one inbox row, if it has this lease, or none, and returns its seq. */
   readonly lock: Sql<[seq: string, leaseToken: string | null]>
   /** Marks an inbox row as held, and ends its lease. */
-  readonly hold: Sql<[row: Pick<FinalFailure, 'seq' | 'attempts' | 'error'>]>
+  readonly hold: Sql<[row: Pick<FinalFailure, 'seq' | 'attempts' | 'error' | 'entry'>]>
   /** seq of the row of a message. */
   readonly find: Sql<[consumer: string, messageKey: string]>
 }

@@ -21,7 +21,7 @@ export interface OutboxStatements {
   postpone(rows: readonly Postponed[]): readonly Statement[]
   readonly lock: Sql<[seq: string]>
   /** Marks an outbox row as held: it stays, and holds its key. */
-  readonly hold: Sql<[row: Pick<Refused, 'seq' | 'error'>]>
+  readonly hold: Sql<[row: Pick<Refused, 'seq' | 'error' | 'entry'>]>
 }
 
 /** Statements on relays. */

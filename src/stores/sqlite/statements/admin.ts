@@ -129,18 +129,18 @@ export function traces(prefix: string): TraceStatements {
 select 'receipt' as place, consumer as scope, source, type, taken_at as at from ${prefix}receipts where ${where}`
   const failedText = (where: string) => `
 select 'failed' as place, ${NAME('m')} as seq, origin, consumer as scope, source, type, failed_at as at, attempts,
-  reason, cast(held_seq as text) as held_seq, replaced_by, error
+  reason, cast(held_seq as text) as held_seq, replaced_by, error, failures, history
 from ${prefix}failed as m where ${where}`
   const sentText = (where: string) => `
 select 'sent' as place, relay as scope, source, type, sent_at as at from ${prefix}sent where ${where}`
   const inboxText = (where: string) => `
 select 'inbox' as place, consumer as scope, source, type, created_at as at, attempts, key,
-  lease_token is not null as leased, available_at as due_at, held_at, error
+  lease_token is not null as leased, available_at as due_at, held_at, error, failures, history
 from ${prefix}inbox where ${where}`
   const auditText = `
 select 'audit' as place, consumer as scope, source, type, at, action, actor, note from ${prefix}audit where id = ?`
   const outboxText = `
-select 'outbox' as place, relay as scope, source, type, created_at as at, attempts, key, held_at, error
+select 'outbox' as place, relay as scope, source, type, created_at as at, attempts, key, held_at, error, failures, history
 from ${prefix}outbox where id = ?`
   return {
     receiptSources: statement(

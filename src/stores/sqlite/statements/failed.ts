@@ -5,13 +5,13 @@ import { errorHash } from '../../../base/index.ts'
 import type { FailedWhere, Origin, Param } from '../../../contracts/index.ts'
 import { encodeText, laneOfKey, numberOf } from '../../../message/index.ts'
 import { type FailedStatements, type FailingStatements, type HeldStatements, statement } from '../../sql/index.ts'
-import { COLUMNS, MAX_SEQ, MESSAGE, MESSAGE_VALUES, NAME, ROW, ROW_MESSAGE, UUID } from './fragments.ts'
+import { COLUMNS, HISTORY, LINE, MAX_SEQ, MESSAGE, MESSAGE_VALUES, NAME, ROW, ROW_MESSAGE, UUID } from './fragments.ts'
 import { NOW } from './migrations.ts'
 import { columns, encoded, one, place } from './rows.ts'
 
 const VALUES = `${UUID}, ?, ?, ?, ?, ?, ?, unhex(?)`
 const FAILED = `${NAME('m')} as seq, m.origin, m.consumer, ${ROW_MESSAGE}, m.attempts, m.reason, m.error, m.error_hash,
-  m.failed_at, cast(m.held_seq as text) as held_seq, m.replaced_by`
+  m.failed_at, cast(m.held_seq as text) as held_seq, m.replaced_by, m.failures, m.history`
 const FAILED_GIVEN = `
 with f (origin_, consumer_, type_, reason_, hash_, older_, newer_, replaced_) as (values (?, ?, ?, ?, ?, ?, ?, ?))`
 const FAILED_WHERE = `(f.origin_ is null or m.origin = f.origin_) and (f.consumer_ is null or m.consumer = f.consumer_)
@@ -24,12 +24,12 @@ const UNKNOWN_ERROR = `'{"name":"Error","message":"held for a reason that is not
 /** How messages get into the failed store. */
 export function failing(prefix: string): FailingStatements {
   const insertFailedText = `
-insert into ${prefix}failed (consumer, ${MESSAGE}, attempts, reason, error, error_hash, lane, ordered)
-values (?, ${MESSAGE_VALUES}, ?, ?, ?, ?, ?, ?)
+insert into ${prefix}failed (consumer, ${MESSAGE}, attempts, reason, error, error_hash, lane, ordered, failures, history)
+values (?, ${MESSAGE_VALUES}, ?, ?, ?, ?, ?, ?, 1, ${LINE('cast(? as integer)')})
 on conflict do nothing`
   return {
     insert: (rows) =>
-      rows.map(({ consumer, message, ordered, attempts, reason, error }) => ({
+      rows.map(({ consumer, message, ordered, attempts, reason, error, entry }) => ({
         text: insertFailedText,
         params: [
           consumer,
@@ -39,33 +39,46 @@ on conflict do nothing`
           JSON.stringify(error),
           errorHash(error),
           ...place(message, ordered),
+          attempts,
+          entry,
         ],
       })),
     inbox: statement(
       `
 insert into ${prefix}failed
-  (consumer, ${MESSAGE}, lane, ordered, held_seq, attempts, reason, error, error_hash)
-select consumer, ${MESSAGE}, lane, ordered, iif(?, seq, null), ?, ?, ?, ? from ${prefix}inbox where ${ROW}
+  (consumer, ${MESSAGE}, lane, ordered, held_seq, attempts, reason, error, error_hash, failures, history)
+select consumer, ${MESSAGE}, lane, ordered, iif(?, seq, null), ?, ?, ?, ?, failures + 1, ${HISTORY('cast(? as integer)')}
+from ${prefix}inbox where ${ROW}
 on conflict (consumer, message_key, fingerprint, origin) do update
 set held_seq = coalesce(held_seq, excluded.held_seq), replaced_by = null`,
-      ({ seq, attempts, reason, error, hold }) => [
+      ({ seq, attempts, reason, error, entry, hold }) => [
         Number(hold),
         attempts,
         reason,
         JSON.stringify(error),
         errorHash(error),
+        attempts,
+        entry,
         ...one(seq),
       ],
     ),
     outbox: statement(
       `
 insert into ${prefix}failed
-  (origin, consumer, ${MESSAGE}, lane, ordered, attempts, held_seq, reason, error, error_hash)
-select 'outbox', relay, ${MESSAGE}, lane, key is not null, attempts + 1, iif(?, seq, null), ?, ?, ?
+  (origin, consumer, ${MESSAGE}, lane, ordered, attempts, held_seq, reason, error, error_hash, failures, history)
+select 'outbox', relay, ${MESSAGE}, lane, key is not null, attempts + 1, iif(?, seq, null), ?, ?, ?, failures + 1,
+  ${HISTORY('(attempts + 1)')}
 from ${prefix}outbox where ${ROW}
 on conflict (consumer, message_key, fingerprint, origin) do update
 set held_seq = coalesce(held_seq, excluded.held_seq), replaced_by = null`,
-      ({ seq, reason, error, hold }) => [Number(hold), reason, JSON.stringify(error), errorHash(error), ...one(seq)],
+      ({ seq, reason, error, entry, hold }) => [
+        Number(hold),
+        reason,
+        JSON.stringify(error),
+        errorHash(error),
+        entry,
+        ...one(seq),
+      ],
     ),
   }
 }
@@ -160,7 +173,8 @@ update ${prefix}${origin} set failed_seq = ?, failed_mark = ?, held_at = null, a
     replace: statement(
       `
 update ${prefix}${origin} set (${COLUMNS}) = (${VALUES}),
-  failed_seq = null, failed_mark = null, held_at = null, aside = 0, waits = 0, error = null, available_at = ${NOW},
+  failures = 0, history = null, failed_seq = null, failed_mark = null, held_at = null, aside = 0, waits = 0, error = null,
+  available_at = ${NOW},
   ${counts[origin]}
 where ${ROW}`,
       (seq, message) => [...columns(message), ...one(seq)],
@@ -169,13 +183,13 @@ where ${ROW}`,
     toFailed: statement(
       {
         inbox: `
-insert into ${prefix}failed (origin, consumer, ${COLUMNS}, lane, ordered, attempts, reason, error)
-select 'inbox', consumer, ${COLUMNS}, lane, ordered, attempts, 'permanent', coalesce(error, ${UNKNOWN_ERROR})
+insert into ${prefix}failed (origin, consumer, ${COLUMNS}, lane, ordered, attempts, reason, error, failures, history)
+select 'inbox', consumer, ${COLUMNS}, lane, ordered, attempts, 'permanent', coalesce(error, ${UNKNOWN_ERROR}), failures, history
 from ${prefix}inbox where ${ROW}
 on conflict do nothing`,
         outbox: `
-insert into ${prefix}failed (origin, consumer, ${COLUMNS}, lane, ordered, attempts, reason, error)
-select 'outbox', relay, ${COLUMNS}, lane, key is not null, attempts, 'permanent', coalesce(error, ${UNKNOWN_ERROR})
+insert into ${prefix}failed (origin, consumer, ${COLUMNS}, lane, ordered, attempts, reason, error, failures, history)
+select 'outbox', relay, ${COLUMNS}, lane, key is not null, attempts, 'permanent', coalesce(error, ${UNKNOWN_ERROR}), failures, history
 from ${prefix}outbox where ${ROW}
 on conflict do nothing`,
       }[origin],
@@ -184,11 +198,11 @@ on conflict do nothing`,
     back: statement(
       {
         inbox: `
-insert into ${prefix}inbox (consumer, ${COLUMNS}, lane, ordered, failed_seq, failed_mark, available_at, fence)
-select consumer, ${COLUMNS}, lane, ordered, seq, mark, ${NOW}, 1 from ${prefix}failed where ${ROW}`,
+insert into ${prefix}inbox (consumer, ${COLUMNS}, lane, ordered, failed_seq, failed_mark, available_at, fence, failures, history)
+select consumer, ${COLUMNS}, lane, ordered, seq, mark, ${NOW}, 1, failures, history from ${prefix}failed where ${ROW}`,
         outbox: `
-insert into ${prefix}outbox (relay, ${COLUMNS}, lane, failed_seq, failed_mark, available_at)
-select consumer, ${COLUMNS}, lane, seq, mark, ${NOW} from ${prefix}failed where ${ROW}`,
+insert into ${prefix}outbox (relay, ${COLUMNS}, lane, failed_seq, failed_mark, available_at, failures, history)
+select consumer, ${COLUMNS}, lane, seq, mark, ${NOW}, failures, history from ${prefix}failed where ${ROW}`,
       }[origin],
       (seq) => one(seq),
     ),

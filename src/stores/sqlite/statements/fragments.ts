@@ -1,7 +1,17 @@
 // Parts that statements share: columns as the engine reads them, parameters, times.
 
+import { REMEMBERED } from '../../../message/index.ts'
+import { NOW } from './migrations.ts'
+
 /** A time so many milliseconds from now. */
 export const LATER: string = `cast(round(unixepoch('subsec') * 1000 + ?) as integer)`
+/** A line of a history: when, which attempt, and the entry, which is a parameter. */
+export const LINE = (attempt: string): string => `${NOW} || ' ' || ${attempt} || ' ' || ?`
+/** A history with one more line in front; once there are as many as are kept, without the last one: all that stands behind the last line break. */
+export const HISTORY = (
+  attempt: string,
+): string => `${LINE(attempt)} || coalesce(char(10) || iif(failures < ${REMEMBERED}, history,
+    rtrim(rtrim(history, replace(history, char(10), '')), char(10))), '')`
 /** A UUID as its 16 bytes. */
 export const UUID: string = `unhex(?, '-')`
 /** The columns of a message. */

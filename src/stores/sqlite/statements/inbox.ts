@@ -10,7 +10,7 @@ import {
   type Sql,
   statement,
 } from '../../sql/index.ts'
-import { INBOX, LATER, MESSAGE, MESSAGE_VALUES, NAME, ROW, ROWS, SEQ, SEQS, UUID } from './fragments.ts'
+import { HISTORY, INBOX, LATER, LINE, MESSAGE, MESSAGE_VALUES, NAME, ROW, ROWS, SEQ, SEQS, UUID } from './fragments.ts'
 import { NOW } from './migrations.ts'
 import { columns, named, one, place } from './rows.ts'
 
@@ -51,12 +51,20 @@ values (?, ${UUID}, ${UUID}, unhex(?), ?, ?, ?)`,
   }
 }
 
+/** Whether a failure that is about to be recorded is on record. Parameters: attempts, lost, entry. */
+const REPEATED = 'attempts = ? and lost = ? and instr(history, ?) > 0'
+
 /** What waits for consumers. */
 export function inbox(prefix: string): InboxStatements {
   const deleteInboxText = `delete from ${prefix}inbox where ${ROW}`
   const insertInboxText = `
 insert into ${prefix}inbox (consumer, ${MESSAGE}, attempts, starts, available_at, first_due_at, error, lane, ordered)
 values (?, ${MESSAGE_VALUES}, ?, ?, ${LATER}, ${LATER}, ?, ?, ?)`
+  // A row that has failed once; the others are many, and must not pay for it.
+  const insertFailedText = `
+insert into ${prefix}inbox
+  (consumer, ${MESSAGE}, attempts, starts, available_at, first_due_at, error, lane, ordered, failures, history)
+values (?, ${MESSAGE_VALUES}, ?, ?, ${LATER}, ${LATER}, ?, ?, ?, 1, ${LINE('cast(? as integer)')})`
   const claiming = (columns: string): Sql<[seqs: readonly string[]]> =>
     statement(
       `
@@ -90,17 +98,27 @@ where mine.seq in (select seq from given) and mine.ordered = 1 and exists (
       (seqs) => [JSON.stringify(seqs.map(numberOf))],
     ),
     delete: (seqs) => seqs.map((seq) => ({ text: deleteInboxText, params: one(seq) })),
-    insert: (rows) => rows.map((row) => ({ text: insertInboxText, params: inboxValues(row) })),
+    insert: (rows) =>
+      rows.map((row) =>
+        row.entry === undefined
+          ? { text: insertInboxText, params: inboxValues(row) }
+          : { text: insertFailedText, params: [...inboxValues(row), row.attempts, row.entry] },
+      ),
     store: () => undefined,
+    // Repeated, because the answer was lost, it counts once.
     reschedule: statement(
       `
-update ${prefix}inbox set attempts = ?, lost = ?, starts = 0, available_at = ${LATER}, error = ?, lease_token = null
+update ${prefix}inbox set attempts = ?, lost = ?, starts = 0, available_at = ${LATER}, error = ?, lease_token = null,
+  failures = failures + iif(${REPEATED}, 0, 1), history = iif(${REPEATED}, history, ${HISTORY('cast(? as integer)')})
 where ${ROW} and lease_token is ${UUID}`,
-      ({ seq, attempts, lost, delayMs, error, leaseToken }) => [
+      ({ seq, attempts, lost, delayMs, error, entry, leaseToken }) => [
         attempts,
         lost,
         delayMs,
         JSON.stringify(error),
+        ...[attempts, lost, entry],
+        ...[attempts, lost, entry],
+        ...[attempts, entry],
         ...one(seq),
         leaseToken,
       ],
@@ -110,9 +128,10 @@ where ${ROW} and lease_token is ${UUID}`,
       (seq, leaseToken) => [...one(seq), leaseToken],
     ),
     hold: statement(
-      `update ${prefix}inbox set held_at = ${NOW}, aside = 1, waits = 0, attempts = ?, error = ?, starts = 0, lease_token = null
+      `update ${prefix}inbox set held_at = ${NOW}, aside = 1, waits = 0, attempts = ?, error = ?, starts = 0, lease_token = null,
+  failures = failures + 1, history = ${HISTORY('cast(? as integer)')}
 where ${ROW}`,
-      ({ seq, attempts, error }) => [attempts, JSON.stringify(error), ...one(seq)],
+      ({ seq, attempts, error, entry }) => [attempts, JSON.stringify(error), attempts, entry, ...one(seq)],
     ),
     find: statement(
       `

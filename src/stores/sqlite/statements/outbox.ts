@@ -9,7 +9,19 @@ import {
   type Sql,
   statement,
 } from '../../sql/index.ts'
-import { COLUMNS, LATER, MAX_SEQ, MESSAGE, MESSAGE_VALUES, NAME, ROW, ROW_MESSAGE, ROWS, SEQ } from './fragments.ts'
+import {
+  COLUMNS,
+  HISTORY,
+  LATER,
+  MAX_SEQ,
+  MESSAGE,
+  MESSAGE_VALUES,
+  NAME,
+  ROW,
+  ROW_MESSAGE,
+  ROWS,
+  SEQ,
+} from './fragments.ts'
 import { NOW } from './migrations.ts'
 import { columns, encoded, named, one } from './rows.ts'
 
@@ -31,7 +43,10 @@ values (?, ${MESSAGE_VALUES}, ${LATER}, ?)`
   const reading = (columns: string): Sql<[seqs: readonly string[]]> =>
     statement(`select ${columns} from ${prefix}outbox as o where ${ROWS} order by o.seq`, (seqs) => named(seqs))
   const [read, readAged] = [reading(LEAVING), reading(`${LEAVING}, ${AGE}`)]
-  const postponeText = `update ${prefix}outbox set attempts = attempts + 1, available_at = ${LATER}, error = ? where ${ROW}`
+  const postponeText = `
+update ${prefix}outbox set attempts = attempts + 1, available_at = ${LATER}, error = ?, failures = failures + 1,
+  history = ${HISTORY('(attempts + 1)')}
+where ${ROW}`
   return {
     insert: (rows) =>
       rows.map(({ relay, message, delayMs }) => ({
@@ -44,14 +59,17 @@ values (?, ${MESSAGE_VALUES}, ${LATER}, ?)`
     delete: statement(`delete from ${prefix}outbox where ${ROWS}`, (seqs) => named(seqs)),
     deleteConfirmed: statement(`delete from ${prefix}outbox where ${ROWS} and followed = 0`, (seqs) => named(seqs)),
     postpone: (rows) =>
-      rows.map(({ seq, delayMs, error }) => ({
+      rows.map(({ seq, delayMs, error, entry }) => ({
         text: postponeText,
-        params: [delayMs, JSON.stringify(error), ...one(seq)],
+        params: [delayMs, JSON.stringify(error), entry, ...one(seq)],
       })),
     lock: statement(`select ${SEQ} from ${prefix}outbox where ${ROW}`, (seq) => one(seq)),
     hold: statement(
-      `update ${prefix}outbox set held_at = ${NOW}, aside = 1, waits = 0, attempts = attempts + 1, error = ? where ${ROW}`,
-      ({ seq, error }) => [JSON.stringify(error), ...one(seq)],
+      `
+update ${prefix}outbox set held_at = ${NOW}, aside = 1, waits = 0, attempts = attempts + 1, error = ?, failures = failures + 1,
+  history = ${HISTORY('(attempts + 1)')}
+where ${ROW}`,
+      ({ seq, error, entry }) => [JSON.stringify(error), entry, ...one(seq)],
     ),
   }
 }

@@ -142,7 +142,7 @@ const once: readonly Case[] = [
       const [slow = '', ...others] = await world.due()
       const other = await world.database.another()
       const error = { name: 'Error', message: 'no' }
-      const attempt = { leaseToken: null, attempts: 1, lost: 0, delayMs: DAY_MS, error }
+      const attempt = { leaseToken: null, attempts: 1, lost: 0, delayMs: DAY_MS, error, entry: '{}' }
       const opening = { kind: 'claim', seqs: [slow], locked: 'skip' } as const
       await world.store.transactions.run(OPTIONS, opening, async () => {
         const recorded = Promise.all(others.map((seq) => other.inbox.reschedule({ seq, ...attempt })))

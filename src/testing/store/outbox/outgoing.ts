@@ -33,7 +33,9 @@ async function heldOutbox(world: World): Promise<{ hapax: AnyHapax; held: Failed
   const hapax = await publishedOnes(world, ['a', 'b'])
   const [first] = await outbox(world.store)
   const error = { name: 'Error', message: 'too large' }
-  assert.ok(await world.store.outbox.refuse({ seq: first?.seq as string, reason: 'too-large', error, hold: true }))
+  assert.ok(
+    await world.store.outbox.refuse({ seq: first?.seq as string, reason: 'too-large', error, entry: '{}', hold: true }),
+  )
   return { hapax, held: await failedOne(hapax, 'a') }
 }
 
@@ -52,7 +54,15 @@ export const outgoing: readonly Case[] = [
         const error = { name: 'Error', message: 'too large' }
         const refuse = async (): Promise<string> => {
           const [first] = await outbox(world.store)
-          assert.ok(await world.store.outbox.refuse({ seq: first?.seq as string, reason: 'too-large', error, hold }))
+          assert.ok(
+            await world.store.outbox.refuse({
+              seq: first?.seq as string,
+              reason: 'too-large',
+              error,
+              entry: '{}',
+              hold,
+            }),
+          )
           return (await failedOne(hapax, 'a')).seq
         }
         const seq = await refuse()
@@ -85,7 +95,13 @@ export const outgoing: readonly Case[] = [
       assert.deepEqual([first?.message.id, first?.attempts], ['a', 0])
       assert.deepEqual(await hapax.keys.list(), [])
       const error = { name: 'Error', message: 'too large' }
-      await world.store.outbox.refuse({ seq: first?.seq as string, reason: 'too-large', error, hold: true })
+      await world.store.outbox.refuse({
+        seq: first?.seq as string,
+        reason: 'too-large',
+        error,
+        entry: '{}',
+        hold: true,
+      })
       const { id } = await hapax.failed.edit((await failedOne(hapax, 'a')).seq, { n: 2 })
       const rows = await outbox(world.store)
       assert.deepEqual(

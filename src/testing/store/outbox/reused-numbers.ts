@@ -78,10 +78,10 @@ export const reusedNumbers: readonly Case[] = [
     run: async (world) => {
       const hapax = world.hapax()
       const { second, gone } = await outgoing(world, hapax)
-      await world.store.outbox.postpone([{ seq: gone, delayMs: 60_000, error: ERROR }])
+      await world.store.outbox.postpone([{ seq: gone, delayMs: 60_000, error: ERROR, entry: '{}' }])
       for (const hold of [false, true]) {
         assert.equal(
-          await world.store.outbox.refuse({ seq: gone, reason: 'refused-by-broker', error: ERROR, hold }),
+          await world.store.outbox.refuse({ seq: gone, reason: 'refused-by-broker', error: ERROR, entry: '{}', hold }),
           false,
         )
       }
@@ -116,7 +116,7 @@ export const reusedNumbers: readonly Case[] = [
     name: 'K1: a failure that is recorded late changes no other row of the inbox that got the number',
     run: async (world) => {
       const { gone } = await waiting(world)
-      const failure = { seq: gone, attempts: 3, error: ERROR, leaseToken: null }
+      const failure = { seq: gone, attempts: 3, error: ERROR, entry: '{}', leaseToken: null }
       assert.equal(await world.store.inbox.reschedule({ ...failure, lost: 0, delayMs: 60_000 }), false)
       for (const hold of [false, true]) {
         assert.equal(await world.store.inbox.fail({ ...failure, reason: 'permanent', hold }), false)

@@ -70,7 +70,15 @@ const levels: readonly Case[] = [
         return { value: undefined, writes: undefined }
       })
       const error = { name: 'Error', message: 'later' }
-      await world.store.inbox.reschedule({ seq: first, attempts: 1, lost: 0, delayMs: 60_000, error, leaseToken: null })
+      await world.store.inbox.reschedule({
+        seq: first,
+        attempts: 1,
+        lost: 0,
+        delayMs: 60_000,
+        error,
+        entry: '{}',
+        leaseToken: null,
+      })
       assert.deepEqual(await claim(world, ['a2']), [])
     },
   },
@@ -189,7 +197,15 @@ const once: readonly Case[] = [
       assert.equal(seen.size, 80)
       const [head] = (await seqsOf(world, [ids[0] as string])) as [string]
       const error = { name: 'Error', message: 'no' }
-      await world.store.inbox.fail({ seq: head, attempts: 1, reason: 'permanent', error, leaseToken: null, hold: true })
+      await world.store.inbox.fail({
+        seq: head,
+        attempts: 1,
+        reason: 'permanent',
+        error,
+        entry: '{}',
+        leaseToken: null,
+        hold: true,
+      })
       const { entries } = await world.look()
       const ofKey = entries.filter(({ key }) => key === (ids[0] as string).slice(0, 1))
       assert.deepEqual(

@@ -56,7 +56,7 @@ async function leftOf(world: World): Promise<number> {
 }
 
 async function hold(world: World, id: string): Promise<void> {
-  const row = { seq: await seqOf(world, id), attempts: 1, reason: 'permanent', error: ERROR, hold: true }
+  const row = { seq: await seqOf(world, id), attempts: 1, reason: 'permanent', error: ERROR, entry: '{}', hold: true }
   assert.ok(await world.store.inbox.fail({ ...row, leaseToken: null }))
 }
 
@@ -105,10 +105,10 @@ export const stuckKeys: readonly Case[] = [
     run: async (world) => {
       await stored(world, IDS)
       const seq = await seqOf(world, 'a1')
-      const later = { attempts: 1, lost: 0, delayMs: 3_600_000, error: ERROR, leaseToken: null }
+      const later = { attempts: 1, lost: 0, delayMs: 3_600_000, error: ERROR, entry: '{}', leaseToken: null }
       assert.ok(await world.store.inbox.reschedule({ seq, ...later }))
       assert.deepEqual(await runnableIds(world, IDS), ['b1'])
-      const failed = { attempts: 1, reason: 'permanent', error: ERROR, hold: false, leaseToken: null }
+      const failed = { attempts: 1, reason: 'permanent', error: ERROR, entry: '{}', hold: false, leaseToken: null }
       assert.ok(await world.store.inbox.fail({ seq, ...failed }))
       assert.deepEqual(await runnableIds(world, IDS), ['a2', 'a3', 'b1'])
     },
@@ -117,7 +117,7 @@ export const stuckKeys: readonly Case[] = [
     name: 'K8: a key that waits for its next attempt is found when its time has come, with all that is behind it',
     run: async (world) => {
       await stored(world, IDS)
-      const row = { seq: await seqOf(world, 'a1'), attempts: 1, lost: 0, error: ERROR, leaseToken: null }
+      const row = { seq: await seqOf(world, 'a1'), attempts: 1, lost: 0, error: ERROR, entry: '{}', leaseToken: null }
       assert.ok(await world.store.inbox.reschedule({ ...row, delayMs: 3_600_000 }))
       assert.deepEqual(await runnableIds(world, IDS), ['b1'])
       assert.ok(await world.store.inbox.reschedule({ ...row, attempts: 2, delayMs: 2_000 }))
@@ -130,7 +130,7 @@ export const stuckKeys: readonly Case[] = [
     name: 'K8: a leased message lets the next one of its key run when it is settled',
     run: async (world) => {
       await stored(world, IDS)
-      const row = { seq: await seqOf(world, 'a1'), attempts: 1, lost: 0, error: ERROR, leaseToken: null }
+      const row = { seq: await seqOf(world, 'a1'), attempts: 1, lost: 0, error: ERROR, entry: '{}', leaseToken: null }
       assert.ok(await world.store.inbox.reschedule({ ...row, delayMs: 1_500 }))
       assert.deepEqual(await runnableIds(world, IDS), ['b1'])
       await world.until(async () => (await runnableIds(world, IDS)).includes('a1'))
@@ -194,18 +194,22 @@ export const stuckKeys: readonly Case[] = [
         for (let look = 0; look < 3; look++) await runnable(store, 'outbox')
         return runnable(store, 'outbox')
       }
-      assert.ok(await store.outbox.refuse({ seq: a, reason: 'refused-by-broker', error: ERROR, hold: true }))
+      assert.ok(
+        await store.outbox.refuse({ seq: a, reason: 'refused-by-broker', error: ERROR, entry: '{}', hold: true }),
+      )
       assert.deepEqual(await left(), [])
       await hapax.keys.release({ origin: 'outbox', scope: 'default', key: 'key 1' })
       assert.deepEqual(await left(), [b, c, d, e])
-      await store.outbox.postpone([{ seq: b, delayMs: 1_500, error: ERROR }])
+      await store.outbox.postpone([{ seq: b, delayMs: 1_500, error: ERROR, entry: '{}' }])
       assert.deepEqual(await left(), [])
       await world.until(async () => (await left()).length === 4)
       assert.deepEqual(await store.outbox.confirm([b], false), [])
       assert.deepEqual(await left(), [c, d, e])
       assert.deepEqual(await store.outbox.confirm([c], true), [])
       assert.deepEqual(await left(), [d, e])
-      assert.ok(await store.outbox.refuse({ seq: d, reason: 'refused-by-broker', error: ERROR, hold: false }))
+      assert.ok(
+        await store.outbox.refuse({ seq: d, reason: 'refused-by-broker', error: ERROR, entry: '{}', hold: false }),
+      )
       assert.deepEqual(await left(), [e])
     },
   },
@@ -217,7 +221,7 @@ export const stuckKeys: readonly Case[] = [
       const others = Array.from({ length: 2_000 }, (_, n) => `key ${n}`).filter((key) => laneOfKey(key) === lane)
       const reader = world.reader(undefined, { order: 'wait' })
       reader.consumer.on(Pong, () => {})
-      const waiting = { attempts: 1, lost: 0, delayMs: 3_000, error: ERROR, leaseToken: null }
+      const waiting = { attempts: 1, lost: 0, delayMs: 3_000, error: ERROR, entry: '{}', leaseToken: null }
       for (const key of others.slice(0, 6)) assertOutcome(await reader.deliver(key, { key }), 'stored')
       for (const key of others.slice(0, 6)) await store.inbox.reschedule({ seq: await seqOf(world, key), ...waiting })
       assertOutcome(await reader.deliver('mine', { key: 'mine', type: 'pong' }), 'stored')

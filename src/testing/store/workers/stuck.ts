@@ -185,7 +185,12 @@ export const stuck: readonly Case[] = [
         rows.filter((row) => row.key === key).map(({ seq }) => seq)
       const rows = await looked()
       await store.outbox.postpone([
-        { seq: seqsOf(rows, 'a')[0] as string, delayMs: 600_000, error: { name: 'Error', message: 'later' } },
+        {
+          seq: seqsOf(rows, 'a')[0] as string,
+          delayMs: 600_000,
+          error: { name: 'Error', message: 'later' },
+          entry: '{}',
+        },
       ])
       await store.workers.join({ id: 'dead', name: 'dead', ttlMs: 1, serves: '{}' })
       await useUp()

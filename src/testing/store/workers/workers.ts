@@ -288,11 +288,27 @@ const once: readonly Case[] = [
       }))
       const error = { name: 'Error', message: 'late' }
       assert.equal(
-        await world.store.inbox.reschedule({ seq, attempts: 1, lost: 0, delayMs: 0, error, leaseToken: null }),
+        await world.store.inbox.reschedule({
+          seq,
+          attempts: 1,
+          lost: 0,
+          delayMs: 0,
+          error,
+          entry: '{}',
+          leaseToken: null,
+        }),
         false,
       )
       assert.equal(
-        await world.store.inbox.fail({ seq, attempts: 1, reason: 'permanent', error, leaseToken: null, hold: false }),
+        await world.store.inbox.fail({
+          seq,
+          attempts: 1,
+          reason: 'permanent',
+          error,
+          entry: '{}',
+          leaseToken: null,
+          hold: false,
+        }),
         false,
       )
       await world.assertPlaces('a', ['receipt'])
