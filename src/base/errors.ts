@@ -11,6 +11,7 @@ export type ErrorCode =
   | 'invalid-option'
   | 'duplicate-handler'
   | 'already-started'
+  | 'not-started'
   | 'closed'
   | 'disabled'
   | 'client-missing'

@@ -149,7 +149,10 @@ export interface Worker {
    */
   readonly ready: boolean
   readonly serving: Served
-  /** Resolves when nothing is due and nothing is in hand, here or elsewhere; what waits for a later attempt is not due. */
+  /**
+   * Resolves when nothing is due and nothing is in hand, here or elsewhere; what waits for a later attempt is not due. Waits for a start
+   * that is under way, and rejects before one (`not-started`).
+   */
   drain(): Promise<void>
   /** Looks for work now instead of after the current pause. */
   wake(): void

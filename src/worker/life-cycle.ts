@@ -100,10 +100,14 @@ export class LifeCycle {
     await this.#started
   }
 
-  /** Resolves after the first round that finds nothing left. */
-  drain(): Promise<void> {
-    if (this.#state !== 'running') return Promise.resolve()
-    return new Promise((resolve) => {
+  /** Resolves after the first round that finds nothing left, or when the worker has stopped. */
+  async drain(): Promise<void> {
+    if (this.#state === 'starting') await this.#started
+    if (this.#state === 'new' && this.#stopped === undefined) {
+      throw new HapaxError('not-started', 'expected a worker that was started, got a new one: nothing would be drained')
+    }
+    if (this.#state !== 'running') return
+    await new Promise<void>((resolve) => {
       this.#asking.push(resolve)
       this.wake()
     })

@@ -134,6 +134,48 @@ describe('a worker of which one subscription does not open', () => {
 })
 
 describe('drain', () => {
+  it('refuses a worker that was not started, or whose start failed', async () => {
+    const life = lifeCycle({ prepare: () => Promise.reject(new Error('away')) })
+    await expect(life.drain()).rejects.toMatchObject({ code: 'not-started' })
+    await expect(life.start()).rejects.toThrow('away')
+    await expect(life.drain()).rejects.toMatchObject({ code: 'not-started' })
+  })
+
+  it('waits for a start that is under way', async () => {
+    const prepared = Promise.withResolvers<[]>()
+    const rounds: boolean[] = []
+    const life = lifeCycle({
+      prepare: () => prepared.promise,
+      round: async (asking) => {
+        rounds.push(asking)
+        return { drained: asking, restMs: 1 }
+      },
+    })
+    const started = life.start()
+    const drained = life.drain()
+    prepared.resolve([])
+    await Promise.all([started, drained])
+    expect(rounds).toContain(true)
+    await life.stop({})
+  })
+
+  it('fails with a start that fails', async () => {
+    const life = lifeCycle({ prepare: () => Promise.reject(new Error('away')) })
+    const [started, drained] = await Promise.allSettled([life.start(), life.drain()])
+    expect(started).toMatchObject({ status: 'rejected', reason: { message: 'away' } })
+    expect(drained).toEqual(started)
+  })
+
+  it('resolves when the worker has stopped', async () => {
+    const never = lifeCycle({})
+    await never.stop({})
+    await never.drain()
+    const life = lifeCycle({})
+    await life.start()
+    await life.stop({})
+    await life.drain()
+  })
+
   it('ends with a stop that does not wait for the round', async () => {
     const asked = Promise.withResolvers<void>()
     const round = Promise.withResolvers<{ drained: false; restMs: number }>()
