@@ -5,14 +5,14 @@ import { once } from 'node:events'
 import { constants } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { neededServers, serverVariables } from '../test/support/servers.ts'
-import { services as all } from './services/all.ts'
+import { services as all, onlyInstalled } from './services/all.ts'
 import { canInstall, install } from './services/apt.ts'
 import { composeAnswers, composeLaunch } from './services/compose.ts'
 import { type Keeper, keep, newDirectory, release, untilReady } from './services/instance.ts'
 import type { Order } from './services/keeper.ts'
 import { pgbouncer } from './services/pgbouncer.ts'
 import { freePort } from './services/port.ts'
-import type { Installation, Service } from './services/service.ts'
+import type { Installation, Service, Startable } from './services/service.ts'
 
 /** How a server is provided. */
 type Origin = { how: 'given'; url: string } | { how: 'private'; installation: Installation } | { how: 'compose' }
@@ -25,6 +25,7 @@ process.exitCode = await main(process.argv.slice(process.argv[2] === '--' ? 3 : 
 
 async function main(command: string[]): Promise<number> {
   try {
+    installOrSkip(onlyInstalled)
     const urls = await openAll(originsOfAll(all.filter(({ name }) => neededServers().includes(name))))
     const behind = urls[serverVariables.postgres]
     if (behind !== undefined) Object.assign(urls, await openAll(originsOf([pgbouncer(behind)])))
@@ -51,11 +52,23 @@ function originsOf(services: Service[]): [Service, Origin][] {
   const compose = stillAbsent.some(inCompose) && composeAnswers()
   const missing = stillAbsent.filter((service) => !(compose && inCompose(service)))
   if (!missing.every(maySkip)) throw new Error(absenceMessage(missing, complaint))
-  for (const { title } of missing) {
-    console.error(`services: ${title} not found, tests that need it are skipped${complaint ? `\n${complaint}` : ''}`)
-  }
+  for (const { title } of missing) reportSkipped(title, complaint)
   const found = services.filter((service) => !missing.includes(service))
   return found.map((service) => [service, originOf(service) ?? { how: 'compose' }])
+}
+
+/** Installs what tests start themselves. */
+function installOrSkip(servers: readonly Startable[]): void {
+  const absent = servers.filter((server) => server.find() === undefined)
+  if (absent.length === 0) return
+  const complaint = canInstall() ? installAll(absent) : undefined
+  for (const { title, find, debianPackages } of absent) {
+    if (find() === undefined) reportSkipped(`${title} (Debian: ${debianPackages.join(' ')})`, complaint)
+  }
+}
+
+function reportSkipped(what: string, complaint: string | undefined): void {
+  console.error(`services: ${what} not found, tests that need it are skipped${complaint ? `\n${complaint}` : ''}`)
 }
 
 function maySkip({ otherwise }: Service): boolean {
@@ -73,7 +86,7 @@ function originOf(service: Service): Origin | undefined {
   return installation && { how: 'private', installation }
 }
 
-function installAll(services: Service[]): string | undefined {
+function installAll(services: readonly Startable[]): string | undefined {
   const packages = services.flatMap((service) => service.debianPackages)
   console.error(`services: installing ${packages.join(' and ')} with apt-get`)
   return install(packages)

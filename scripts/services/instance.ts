@@ -8,7 +8,7 @@ import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type { Order } from './keeper.ts'
-import type { Service } from './service.ts'
+import type { Startable } from './service.ts'
 
 /** A process that runs a server until it is released; `ended` resolves with its output if it failed. */
 export interface Keeper {
@@ -37,7 +37,7 @@ export async function release({ process: child, ended }: Keeper): Promise<void> 
 
 /** Waits until the server responds; returns its name and version. */
 export async function untilReady(
-  service: Service,
+  service: Startable,
   url: string,
   { deadlineMs, hasEnded }: { deadlineMs: number; hasEnded(): boolean },
 ): Promise<string> {
@@ -59,7 +59,7 @@ function reasonOf(error: unknown): string {
 }
 
 /** A name for the directory of an instance. */
-export function newDirectory(service: Service): string {
+export function newDirectory(service: Startable): string {
   return join(temporaryFolder(), `hapax-${service.name}-${randomBytes(6).toString('hex')}`)
 }
 

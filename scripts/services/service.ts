@@ -1,15 +1,20 @@
 import type { ServerName } from '../../test/support/servers.ts'
 
 /** A server that tests use. To add one: a file of this shape, its entry in all.ts and servers.ts, its service in compose.yaml. */
-export interface Service {
-  /** How people call it. */
-  readonly title: string
+export interface Service extends Startable {
   /** The name of the server for the tests, and of the service in compose.yaml. */
   readonly name: ServerName
-  /** What apt installs. */
-  readonly debianPackages: string[]
   /** Where it can not be installed: compose.yaml has it, or the tests that need it say so and are skipped. */
   readonly otherwise: ('container' | 'skip')[]
+}
+
+/** A server that can be started here. */
+export interface Startable {
+  /** How people call it. */
+  readonly title: string
+  readonly name: string
+  /** What apt installs. */
+  readonly debianPackages: string[]
   /** The URL of an instance that was started here, privately or by Docker Compose. */
   url(port: number): string
   /** How to start a private instance from the programs on this machine, or undefined when they are not installed. */

@@ -8,18 +8,21 @@ import { mariadb as mysql } from '../../scripts/services/mariadb.ts'
 import { nats } from '../../scripts/services/nats.ts'
 import { freePort } from '../../scripts/services/port.ts'
 import { postgres } from '../../scripts/services/postgres.ts'
+import { prometheus } from '../../scripts/services/prometheus.ts'
 import { rabbitmq } from '../../scripts/services/rabbitmq.ts'
 import { redis } from '../../scripts/services/redis.ts'
-import type { Command, Service } from '../../scripts/services/service.ts'
+import type { Command, Startable } from '../../scripts/services/service.ts'
 import { neededServers } from './servers.ts'
 
-const services = { postgres, mysql, rabbitmq, nats, redis, kafka }
+const services = { postgres, mysql, rabbitmq, nats, redis, kafka, prometheus }
 
 type PrivateServerName = keyof typeof services
 
 export interface PrivateServerOptions {
   /** More arguments of the server's command line. @default none */
   readonly args?: readonly string[]
+  /** Small files of its directory, by name, beside those of the shared one or instead of them. @default none */
+  readonly files?: Readonly<Record<string, string>>
   /** How its files are made, from the directory for them and that of the programs. @default as for the shared one */
   readonly prepare?: (directory: string, programs: string) => Command[]
 }
@@ -28,25 +31,28 @@ const startDeadlineMs = 120_000
 
 /** Why there is none here, or undefined: the installed programs are used, not a container or a server that was named. */
 export function noPrivateServer(name: PrivateServerName): string | undefined {
-  if (!neededServers().includes(name)) return 'left out by HAPAX_TEST_STORES or HAPAX_TEST_BROKERS'
+  if (name !== 'prometheus' && !neededServers().includes(name))
+    return 'left out by HAPAX_TEST_STORES or HAPAX_TEST_BROKERS'
   return services[name].find() === undefined ? `${services[name].title} is not installed here` : undefined
 }
 
 /** Starts a server of a test's own, set up as the shared one is. It ends with the test's process, and its data with it. */
 export async function privateServer(
   name: PrivateServerName,
-  { args = [], prepare }: PrivateServerOptions = {},
+  { args = [], files, prepare }: PrivateServerOptions = {},
 ): Promise<PrivateServer> {
   const service = services[name]
   const installation = service.find()
   if (installation === undefined) throw new Error(`expected ${service.title} to be installed here`)
   const { user, launch, from } = installation
   const [port, directory] = [await freePort(), newDirectory(service)]
+  const usual = launch({ directory, port })
   const server = new PrivateServer(service, service.url(port), {
     directory,
     user,
     launch: {
-      ...withArguments(launch({ directory, port }), args),
+      ...withArguments(usual, args),
+      ...(files && { files: { ...usual.files, ...files } }),
       ...(prepare && { prepare: prepare(directory, dirname(realpathSync(from))) }),
     },
   })
@@ -70,12 +76,12 @@ export class PrivateServer implements AsyncDisposable {
   readonly url: string
   /** Its working directory: data, settings, and the log. */
   readonly directory: string
-  readonly #service: Service
+  readonly #service: Startable
   readonly #keeper: Keeper
   readonly #news = new EventEmitter()
   #log: string | undefined
 
-  constructor(service: Service, url: string, order: Order) {
+  constructor(service: Startable, url: string, order: Order) {
     this.url = url
     this.directory = order.directory
     this.#service = service
