@@ -3,7 +3,7 @@ import { findPrograms } from './programs.ts'
 import type { Startable } from './service.ts'
 
 /** The settings that it reads; a test writes its own into this file (`files` of `privateServer`). */
-export const PROMETHEUS_SETTINGS = 'prometheus.yaml'
+const PROMETHEUS_SETTINGS = 'prometheus.yaml'
 
 export const prometheus: Startable = {
   title: 'Prometheus',
