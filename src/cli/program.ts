@@ -7,6 +7,7 @@ import { addExplain } from './commands/explain.ts'
 import { addFailed } from './commands/failed/index.ts'
 import { addKeys } from './commands/keys.ts'
 import { addEffects, addReceipts } from './commands/lists.ts'
+import { addMetrics } from './commands/metrics.ts'
 import { addMigrate } from './commands/migrate.ts'
 import { addRelay } from './commands/relay.ts'
 import { addRelays } from './commands/relays.ts'
@@ -120,6 +121,7 @@ const COMMANDS: readonly AddCommand[] = [
   addEffects,
   addCleanup,
   addRelay,
+  addMetrics,
   addWork,
   addDemo,
 ]

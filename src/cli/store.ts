@@ -25,7 +25,7 @@ export interface NamedStore {
 }
 
 /** A store for leased work only. */
-interface NamedLeaseStore {
+export interface NamedLeaseStore {
   readonly name: string
   readonly lease: ClaimStore
 }
@@ -45,6 +45,14 @@ export async function findStore(options: StoreOptions, io: Io, mode: 'read' | 'c
     'it has no tables, inbox, outbox, keys or relays, and it expires old receipts itself',
     'commands that apply: status, doctor, explain, failed list, show, retry, discard and settle',
   ])
+}
+
+/** Like `findStore`, and also a store for leased work only. */
+export async function findEither(options: StoreOptions, io: Io): Promise<NamedStore | NamedLeaseStore> {
+  const found = await find(options, io, 'read')
+  if ('lease' in found || found.exists) return found
+  await found.store.close()
+  throw new CliError('not-found', `there is no database ${found.name}`, [migrateHint(options)])
 }
 
 async function find(options: StoreOptions, io: Io, mode: 'read' | 'create'): Promise<NamedStore | NamedLeaseStore> {

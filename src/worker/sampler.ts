@@ -17,6 +17,10 @@ export interface SamplerOptions {
   /** Looks for what waits and is not served. Undefined: another worker does, or the store cannot tell. */
   watch(): ((state: State) => void) | undefined
   report(error: Error): void
+  /** When to look for the first time. @default 1_000, soon, but not in the busy moment of the start */
+  readonly firstMs?: number
+  /** @default 15_000 */
+  readonly everyMs?: number
 }
 
 /**
@@ -56,14 +60,14 @@ export class Sampler {
   }
 
   async #work(): Promise<void> {
+    const { firstMs = 1_000, everyMs = 15_000 } = this.#options
     const { clock, random, events } = this.#options.engine
-    // Soon, but not in the busy moment of the start.
-    await this.#signal.wait(clock, FIRST_MS * (0.5 + random.number() / 2))
+    await this.#signal.wait(clock, firstMs * (0.5 + random.number() / 2))
     while (!this.#stopping) {
       events.emit('horizons', () => ({ worker: this.#worker, horizons: this.#options.horizons() }))
       await this.#sample()
       // Jittered, so that the statements of many databases on one server do not come together.
-      if (!this.#stopping) await this.#signal.wait(clock, EVERY_MS * (0.9 + random.number() / 5))
+      if (!this.#stopping) await this.#signal.wait(clock, everyMs * (0.9 + random.number() / 5))
     }
   }
 
@@ -115,8 +119,6 @@ export class Sampler {
   }
 }
 
-const FIRST_MS = 1_000
-const EVERY_MS = 15_000
 /** How often to look if only what is not served is of interest. */
 const WATCH_MS = 60_000
 /** A sample must never be what makes a slow database slower. */

@@ -157,6 +157,7 @@ describe('wrong usage', () => {
     ['cleanup'],
     ['doctor'],
     ['relay'],
+    ['metrics'],
     ['work'],
     ['explain'],
     ['demo'],
