@@ -352,7 +352,10 @@ describe('failed edit', () => {
 describe('explain', () => {
   it.for([
     ['done-1', /taken by billing\n\nbilling is done with it/],
-    ['retrying-1', /1 attempt so far \(Error: the tax service.*\)\n\nNext, a worker of billing retries it in \d+ min/],
+    [
+      'retrying-1',
+      /1 attempt so far\n.*attempt 1 .*Error: the tax service.*\n\nNext, a worker of billing retries it in \d+ min/,
+    ],
     ['failed-1', /after 1 attempt: permanent .*\n\n.*hapax -- failed retry 1-7 --store sqlite:shop.db/],
     ['published-1', /outbox .*relay default\n\nNext, the relay default sends it/],
   ] as const)('tells what became of %s and what is next', async ([id, story]) => {

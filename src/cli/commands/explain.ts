@@ -6,6 +6,7 @@ import { safe, shellWord } from '../../base/index.ts'
 import type { EffectRow, HeldKey, Trace } from '../../contracts/index.ts'
 import { keyRange } from '../../message/index.ts'
 import { EFFECT_STATES } from '../effects.ts'
+import { type Moment, momentsOf } from '../history.ts'
 import { CliError } from '../io/errors.ts'
 import { type Io, json, line, paint } from '../io/io.ts'
 import { plural, span, when, widthOf } from '../io/text.ts'
@@ -88,9 +89,19 @@ function unknown(id: string, source: string | undefined, complete: boolean): Cli
 }
 
 /** The order of traces with the same time: that in which a message moves on. */
-const ORDER = { outbox: 0, sent: 1, receipt: 2, inbox: 3, claim: 3, effect: 4, failed: 5, audit: 6 } as const
+const ORDER = {
+  outbox: 0,
+  sent: 1,
+  receipt: 2,
+  inbox: 3,
+  claim: 3,
+  effect: 4,
+  failure: 5,
+  failed: 6,
+  audit: 7,
+} as const
 
-function byTime(a: Trace, b: Trace): number {
+function byTime<T extends { readonly at: Date; readonly where: keyof typeof ORDER }>(a: T, b: T): number {
   return a.at.getTime() - b.at.getTime() || ORDER[a.where] - ORDER[b.where]
 }
 
@@ -112,13 +123,28 @@ function document({ source, traces, next }: Life): object {
 function tell(id: string, { source, traces, next }: Life, io: Io): void {
   line(io, `${paint(io, 'bold', safe(id))}  ${safe(traces[0]?.type ?? '')} from ${safe(source)}`)
   line(io)
-  const width = Math.max(...traces.map(({ where }) => widthOf(where)))
-  for (const trace of traces) {
-    const place = paint(io, trace.where === 'failed' ? 'red' : 'cyan', trace.where.padEnd(width))
-    line(io, `  ${paint(io, 'dim', when(trace.at))}  ${place}  ${safe(event(trace))}`)
+  const moments = traces.flatMap(momentsIn).toSorted(byTime)
+  const width = Math.max(...moments.map(({ where }) => widthOf(where)))
+  for (const { at, where, text } of moments) {
+    const place = paint(io, STYLES.get(where) ?? 'cyan', where.padEnd(width))
+    line(io, `  ${paint(io, 'dim', when(at))}  ${place}  ${safe(text)}`)
   }
   line(io)
   for (const sentence of next) line(io, safe(sentence))
+}
+
+const STYLES: ReadonlyMap<string, 'red' | 'yellow'> = new Map([
+  ['failed', 'red'],
+  ['failure', 'yellow'],
+])
+
+/** A trace, and the failures that its place remembers. */
+function momentsIn(trace: Trace): readonly (Moment & { readonly where: keyof typeof ORDER })[] {
+  const { at, where } = trace
+  return [
+    { at, where, text: event(trace) },
+    ...momentsOf(trace).map((each) => ({ ...each, where: 'failure' as const })),
+  ]
 }
 
 function event(trace: Trace): string {
@@ -165,13 +191,15 @@ function scope({ origin, consumer }: { readonly origin: string; readonly consume
   return origin === 'outbox' ? `the relay ${consumer}` : consumer
 }
 
-/** Nothing for a held message: its trace in the failed store says it. */
+/** Nothing for a held message: its trace in the failed store says it. The errors are told by its history. */
 function tries({
   attempts,
   error,
   heldAt,
-}: Pick<Extract<Trace, { where: 'inbox' }>, 'attempts' | 'error' | 'heldAt'>): string {
-  return attempts === 0 || heldAt !== null ? '' : `; ${times(attempts)} so far${because(error)}`
+  history,
+}: Pick<Extract<Trace, { where: 'inbox' }>, 'attempts' | 'error' | 'heldAt' | 'history'>): string {
+  if (attempts === 0 || heldAt !== null) return ''
+  return `; ${times(attempts)} so far${history.length === 0 ? because(error) : ''}`
 }
 
 function because(error: ErrorRecord | null): string {

@@ -7,6 +7,7 @@ import { safe, safeLines, shellWord } from '../../../base/index.ts'
 import type { EffectRow, FailedMessage } from '../../../contracts/index.ts'
 import { type MessageAttributes, type Stub, stubOf, unpackAttributes } from '../../../message/index.ts'
 import { type Hint, howToSettle, isMade, isUnsettled, journal, tellHints, tellJournal } from '../../effects.ts'
+import { tellHistory } from '../../history.ts'
 import { type Io, json, line, paint } from '../../io/io.ts'
 import { type Payload, payloadOf, printable } from '../../io/payload.ts'
 import { plural, when } from '../../io/text.ts'
@@ -20,7 +21,7 @@ type ShowOptions = StoreOptions & { readonly consumer?: string; readonly json?: 
 export function addFailedShow(failed: Command, io: Io, done: Done): void {
   withStore(withConsumer(failed.command('show')))
     .argument('<message>', 'the number as listed, or the id', failedName)
-    .description('Shows one failed message in full: attributes, error with causes, payload.')
+    .description('Shows one failed message in full: attributes, error with causes, its last ten failures, payload.')
     .addHelpText('after', examples('hapax failed show 12', 'hapax failed show 12 --json'))
     .action(async (number, options) => done(await failedShow(number, options, io)))
 }
@@ -37,7 +38,8 @@ async function failedShow(typed: string, options: ShowOptions, io: Io): Promise<
   if (options.json) {
     const { headers, ...attributes } = attributesOf(found)
     const more = { headers: headers ?? {}, ...payload, ...journal(found, effects) }
-    json(io, { ...summary(found), error: found.error, ...attributes, ...more })
+    const { error, failures, history } = found
+    json(io, { ...summary(found), error, failures, history, ...attributes, ...more })
   } else {
     tell(found, effects, payload, io)
     tellWhatToDo(found, effects, editable, options, io)
@@ -54,6 +56,7 @@ function tell(found: FailedMessage, effects: readonly EffectRow[], payload: Payl
   line(io)
   tellError(error, io)
   line(io)
+  tellHistory(found, io)
   line(
     io,
     paint(io, 'dim', 'data' in payload ? 'payload' : `payload, ${plural(message.data.length, 'byte')}, not JSON`),
