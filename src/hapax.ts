@@ -93,7 +93,7 @@ export interface HapaxOptions<Tx, Own> {
   readonly relay?: string
   /** @default warnings and errors to standard error, as text on a terminal and as JSON lines elsewhere */
   readonly logger?: Logger
-  /** Watches what hapax does, for traces. @default nothing does */
+  /** Watches what hapax does, for traces: `opentelemetry()` of `hapax/opentelemetry`. @default nothing does */
   readonly instrument?: Instrument
   /**
    * Removes secrets of your application from error texts before they are stored or logged. What hapax recognises itself (passwords in
@@ -245,7 +245,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     const relay = options.relay === undefined ? 'default' : nameText('relay', options.relay)
     this.#store = store
     this.events = new EventHub(logger)
-    const instrument = instrumentOption(options.instrument, this.events, logger)
+    const instrument = instrumentOption(options.instrument, this.events, logger, redact)
     const detached = detachedOf(instrument)
     this.#crew = new Crew({ news: store.news, clock, logger, detached })
     const wake = (rows?: readonly Committed[]): void => this.#crew.wake(rows)

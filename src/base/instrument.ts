@@ -3,6 +3,7 @@ import { asError, faultFields } from './errors.ts'
 import type { Events, MessageRef } from './events.ts'
 import type { Logger } from './logger.ts'
 import { able } from './options.ts'
+import type { Redact } from './redact.ts'
 
 /** The part of a trace that travels with a message: W3C Trace Context. */
 export interface TraceContext {
@@ -40,6 +41,8 @@ export interface Facts {
   /** The exchange, queue or topic. */
   readonly destination?: string
   readonly consumer?: string
+  /** Whether the messages of an attempt come from the inbox. Otherwise they were handed over, by a subscription or the application. */
+  readonly stored?: boolean
   readonly relay?: string
   /** The name of an outside call. */
   readonly effect?: string
@@ -74,8 +77,8 @@ export interface Instrument {
   capture(): TraceContext | undefined
   /** Calls `work` once, synchronously, and returns what it returns. A promise tells the end of the operation. */
   around<T>(operation: Operation, facts: Facts, work: (running: Running) => T): T
-  /** Called once, with the events of the hapax. */
-  listen?(events: Events): void
+  /** Called once, with the events of the hapax, and with its rules for texts of errors, which may contain secrets. */
+  listen?(events: Events, redact: Redact): void
 }
 
 /** Checks the option `instrument`. Undefined: there is none, and nothing is spent on it. */
@@ -83,10 +86,11 @@ export function instrumentOption(
   given: Instrument | undefined,
   events: Events,
   logger: Logger,
+  redact: Redact,
 ): SafeInstrument | undefined {
   if (given === undefined) return undefined
-  able('instrument', 'an object with capture and around', given, ['capture', 'around'])
-  return new SafeInstrument(given, events, logger)
+  able('instrument', 'an instrument, for example opentelemetry()', given, ['capture', 'around'])
+  return new SafeInstrument(given, events, logger, redact)
 }
 
 /** How the background work of a hapax runs. */
@@ -101,10 +105,10 @@ export class SafeInstrument {
   readonly #logger: Logger
   #told = false
 
-  constructor(instrument: Instrument, events: Events, logger: Logger) {
+  constructor(instrument: Instrument, events: Events, logger: Logger, redact: Redact) {
     this.#instrument = instrument
     this.#logger = logger
-    this.#try(() => instrument.listen?.(events))
+    this.#try(() => instrument.listen?.(events, redact))
   }
 
   capture(): TraceContext | undefined {

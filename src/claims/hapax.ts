@@ -46,7 +46,7 @@ export interface ClaimHapaxOptions {
   readonly source?: string
   /** Where hapax logs. @default warnings and errors to standard error, as text on a terminal and as JSON lines elsewhere */
   readonly logger?: Logger
-  /** Watches what hapax does, for traces. @default nothing does */
+  /** Watches what hapax does, for traces: `opentelemetry()` of `hapax/opentelemetry`. @default nothing does */
   readonly instrument?: Instrument
   /**
    * Removes secrets of your application from error texts before they are stored or logged. hapax has already removed what it
@@ -103,7 +103,7 @@ export class LeaseCore implements ClaimHapax {
     const maxBytes = positiveInteger('maxMessageBytes', options.maxMessageBytes, 1024 * 1024)
     this.events = new EventHub(logger)
     const { events } = this
-    const instrument = instrumentOption(options.instrument, events, logger)
+    const instrument = instrumentOption(options.instrument, events, logger, redact)
     const outages = new Outages({ clock, events, logger })
     const shared = { activity: new Activity(), floor: new Floor(clock), events, outages }
     const watch = { instrument, detached: detachedOf(instrument) }

@@ -96,7 +96,7 @@ export class InboxWork<Tx> {
   ): Promise<ReadonlyMap<string, Outcome>> {
     const { instrument } = this.#engine
     if (instrument === undefined) return this.#attempt(seqs, signal, group, noted)
-    const watching = { instrument, consumer: this.#consumer }
+    const watching = { instrument, consumer: this.#consumer, stored: true }
     return watched(watching, undefined, (watch) => this.#attempt(seqs, signal, group, noted, watch))
   }
 

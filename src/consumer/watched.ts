@@ -11,6 +11,8 @@ import type { Job } from './handlers.ts'
 export interface Watching {
   readonly instrument: SafeInstrument
   readonly consumer: string
+  /** Whether the messages come from the inbox. */
+  readonly stored?: boolean
 }
 
 /** An attempt that an instrument watches, at one message or at a group. */
@@ -65,8 +67,8 @@ export async function watched<T extends ReadonlyMap<string, Outcome> | readonly 
   messages: Messages | undefined,
   work: (attempt: WatchedAttempt) => Promise<T>,
 ): Promise<T> {
-  const { instrument, consumer } = watching
-  const facts = { ...placeOf(consumer), ...(messages && { messages }) }
+  const { instrument, consumer, stored = false } = watching
+  const facts = { ...placeOf(consumer), stored, ...(messages && { messages }) }
   return instrument.around('process', facts, async (running) => {
     const outcomes = await work(new WatchedAttempt(watching, running))
     running.add(findingsOf('status' in outcomes ? [outcomes] : [...outcomes.values()]))

@@ -130,7 +130,7 @@ export class LeasedWork<Tx> {
   #run(row: InboxRow, held: HeldLease, lease: Leasing, signal: AbortSignal | undefined): Promise<Outcome> {
     const { instrument } = this.#engine
     if (instrument === undefined) return this.#attempt(row, held, lease, signal)
-    const watching = { instrument, consumer: this.#consumer }
+    const watching = { instrument, consumer: this.#consumer, stored: true }
     return watched(watching, factsOfRows([row]), (watch) => this.#attempt(row, held, lease, signal, watch))
   }
 

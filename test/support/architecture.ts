@@ -23,7 +23,11 @@ const kits: Record<string, string> = {
   telemetry: 'telemetry/metrics',
 }
 const applicationFolders = ['nestjs', 'cli', 'console']
-const staticPackages: Record<string, string[]> = { cli: ['commander'] }
+// The API of OpenTelemetry is all that its own entry point is for, and has to be the same one that the application imports.
+const staticPackages: Record<string, string[]> = {
+  cli: ['commander'],
+  'telemetry/opentelemetry': ['@opentelemetry/api'],
+}
 
 interface Import {
   specifier: string

@@ -51,6 +51,22 @@ test('the SMS example prints what its comments say', () => {
   }
 })
 
+test('the page about observability shows the example of traces, which prints what its comments say', () => {
+  const example = join(root, 'examples/opentelemetry.ts')
+  const page = readFileSync(join(root, 'docs/observability.md'), 'utf8')
+  const shown = /<!-- opentelemetry[^\n]*-->\n```ts\n([\s\S]*?)```/.exec(page)?.[1]
+  expect(shown).toBe(readFileSync(example, 'utf8'))
+  const folder = mkdtempSync(join(tmpdir(), 'hapax-traces-'))
+  try {
+    const args = ['--conditions=hapax-source', example]
+    const lines = execFileSync(process.execPath, args, { cwd: folder, encoding: 'utf8' }).trim().split('\n')
+    const comments = [...(shown ?? '').matchAll(/console\.log.*\/\/ (.*)/g)].map(([, said]) => said)
+    expect(lines).toEqual(comments)
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+})
+
 test('the tests that docs/testing.md shows pass', () => {
   const example = join(root, 'examples/testing.ts')
   const page = readFileSync(join(root, 'docs/testing.md'), 'utf8')
