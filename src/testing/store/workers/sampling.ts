@@ -26,10 +26,14 @@ async function process(world: World, clock: LeapingClock, { listens = true, name
   return { hapax, worker: await world.worker({ hapax, consumer }), shown }
 }
 
-/** Lets time pass until a condition holds. In small steps: heartbeats have to arrive in between. */
+/**
+ * Lets time pass until a condition holds. Not faster than the database responds: otherwise the limits of workers, which are on the same
+ * clock, would pass before any of their statements could.
+ */
 function leapUntil(world: World, clock: LeapingClock, holds: () => boolean): Promise<void> {
-  return world.until(() => {
-    clock.leap(500)
+  return world.until(async () => {
+    clock.leap(1_000)
+    await world.store.admin.status()
     return holds()
   })
 }
