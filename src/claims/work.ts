@@ -17,6 +17,7 @@ import {
   asFarAsStorable,
   compare,
   conflictWith,
+  isLost,
   judge,
   MAX_CRASHES,
   outcome,
@@ -382,7 +383,7 @@ export class ClaimedWork {
     const failure = {
       attempts,
       reason: verdict.reason,
-      ...recordFailure(this.#engine, verdict.error),
+      ...recordFailure(this.#engine, verdict.error, { kind: isLost(verdict.reason) ? 'lost' : undefined }),
       retentionMs,
     }
     return asFarAsStorable({ message, verdict }, (kept) => write({ ...failure, message: kept.message }))

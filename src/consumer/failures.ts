@@ -7,7 +7,7 @@ import { type FailedHookRun, FailedHooks, type Hooks, type PreparedHook } from '
 import type { ConsumerSettings } from './options.ts'
 import { compare, conflictWith, Reporter, ref, type TakenBefore } from './reporter.ts'
 import { asFarAsStorable, type Kept, keepStub } from './storable.ts'
-import { judge, outcome, type Verdict } from './verdict.ts'
+import { isLost, judge, outcome, type Verdict } from './verdict.ts'
 
 /** How many infrastructure errors in a row an inbox message survives. They use up no attempts, but must not go on for ever. */
 const MAX_LOST = 20
@@ -339,7 +339,7 @@ export class Recorder<Tx> {
     const { seq, leaseToken } = row
     const { store } = this.#engine
     const { reason } = verdict
-    const kind = reason === 'infrastructure' ? 'lost' : undefined
+    const kind = isLost(reason) ? 'lost' : undefined
     const failed = { seq, attempts, reason, ...recordFailure(this.#engine, verdict.error, { kind }), hold, leaseToken }
     const hook = await this.#hooks.of(row.message, verdict, attempts)
     if (hook === undefined) return write(this.#engine, () => store.inbox.fail(failed))

@@ -8,5 +8,5 @@ export { type ConsumerOptions, type ConsumerSettings, consumerSettings, refuseDi
 export { compare, conflictWith, howToSee, Reporter, ref, type TakenBefore } from './reporter.ts'
 export { asFarAsStorable, jsonInAnyEncoding } from './storable.ts'
 export { MAX_CRASHES, type Noted, type StoredWorkParts } from './stored.ts'
-export { judge, outcome, type Verdict } from './verdict.ts'
+export { isLost, judge, outcome, type Verdict } from './verdict.ts'
 export { factsOfRows, findingsOf, placeOf, type WatchedAttempt, watched } from './watched.ts'

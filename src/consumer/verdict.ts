@@ -63,3 +63,8 @@ export function outcome(status: OutcomeStatus, error?: Error): Outcome {
   const ack = status !== 'busy' && status !== 'rolled-back'
   return error === undefined ? { status, ack } : { status, ack, error }
 }
+
+/** Whether a message is given up without one more attempt that failed. */
+export function isLost(reason: string): boolean {
+  return reason === 'infrastructure' || reason === 'crash-loop'
+}

@@ -16,7 +16,7 @@ export interface PastFailure {
   readonly attempt: number
   /** Host and process. */
   readonly worker: string
-  /** `lost`: not the handler failed, but the database, or the worker was stopped; that used up no attempt. */
+  /** `lost`: it used up no attempt. The database failed, the worker was stopped, or the process ended each time. */
   readonly kind?: 'lost'
   readonly name: string
   readonly code?: string

@@ -4,17 +4,28 @@ import { mkdtemp } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { createHapax, defineMessage, type Store, silentLogger } from 'hapax'
+import { createHapax, defineMessage, messageKey, type Store, silentLogger } from 'hapax'
 import { mysql } from 'hapax/mysql'
 import { postgres } from 'hapax/postgres'
 import { sqlite } from 'hapax/sqlite'
 import mysql2 from 'mysql2/promise'
 import pg from 'pg'
-import { expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { recordFailure } from '../../src/message/history.ts'
+import { ALL_LANES } from '../../src/message/lanes.ts'
 import { requireServer } from '../support/servers.ts'
 
-/** Writes a text into the history of every row of a table, as a person would. */
-type Scribble = (table: 'inbox' | 'failed', text: string) => Promise<unknown>
+type Table = 'inbox' | 'outbox' | 'failed'
+
+/** What a person can do with the column. */
+interface Column {
+  /** Writes a text into every row of a table. */
+  scribble(table: Table, text: string): Promise<unknown>
+  /** How many lines and bytes the row of a table has. */
+  size(table: Table): Promise<readonly [lines: number, bytes: number]>
+}
+
+type Check = <Tx, Own>(store: Store<Tx, Own>, column: Column) => Promise<void>
 
 const Ping = defineMessage<{ n: number }>('ping')
 const GARBAGE = [
@@ -27,8 +38,8 @@ const GARBAGE = [
   'ä\u0001',
 ]
 
-const places: Readonly<Record<string, () => Promise<void>>> = {
-  postgres: async () => {
+const places: Readonly<Record<string, (check: Check) => Promise<void>>> = {
+  postgres: async (check) => {
     const schema = `histories_${randomBytes(6).toString('hex')}`
     const pool = new pg.Pool({ connectionString: requireServer('postgres'), max: 4 })
     await pool.query(`create schema ${schema}`)
@@ -36,11 +47,12 @@ const places: Readonly<Record<string, () => Promise<void>>> = {
       await pool.query(`drop schema ${schema} cascade`)
       await pool.end()
     })
-    await hindersNobody(postgres({ pool, schema }), (table, text) =>
-      pool.query(`update ${schema}.${table} set history = $1`, [text]),
-    )
+    await check(postgres({ pool, schema }), {
+      scribble: (table, text) => pool.query(`update ${schema}.${table} set history = $1`, [text]),
+      size: async (table) => sizeOf((await pool.query(`select history from ${schema}.${table}`)).rows),
+    })
   },
-  mysql: async () => {
+  mysql: async (check) => {
     const database = `hapax_${randomBytes(6).toString('hex')}`
     const admin = await mysql2.createConnection(requireServer('mysql'))
     await admin.query(`create database ${database}`)
@@ -50,11 +62,15 @@ const places: Readonly<Record<string, () => Promise<void>>> = {
       await admin.query(`drop database ${database}`)
       await admin.end()
     })
-    await hindersNobody(mysql({ pool }), (table, text) =>
-      admin.query(`update ${database}.hapax_${table} set history = ?`, [text]),
-    )
+    await check(mysql({ pool }), {
+      scribble: (table, text) => admin.query(`update ${database}.hapax_${table} set history = ?`, [text]),
+      size: async (table) => {
+        const [rows] = await admin.query<mysql2.RowDataPacket[]>(`select history from ${database}.hapax_${table}`)
+        return sizeOf(rows)
+      },
+    })
   },
-  sqlite: async () => {
+  sqlite: async (check) => {
     const directory = await mkdtemp(join(tmpdir(), 'hapax-histories-'))
     const path = join(directory, 'test.db')
     const store = sqlite({ path })
@@ -62,15 +78,28 @@ const places: Readonly<Record<string, () => Promise<void>>> = {
       await store.close()
       rmSync(directory, { recursive: true, force: true })
     })
-    await hindersNobody(store, async (table, text) => {
-      const database = new DatabaseSync(path, { timeout: 5_000 })
-      database.prepare(`update hapax_${table} set history = ?`).run(text)
-      database.close()
+    await check(store, {
+      scribble: async (table, text) => {
+        const database = new DatabaseSync(path, { timeout: 5_000 })
+        database.prepare(`update hapax_${table} set history = ?`).run(text)
+        database.close()
+      },
+      size: async (table) => {
+        const database = new DatabaseSync(path, { timeout: 5_000, readOnly: true })
+        const rows = database.prepare(`select history from hapax_${table}`).all()
+        database.close()
+        return sizeOf(rows)
+      },
     })
   },
 }
 
-async function hindersNobody<Tx, Own>(store: Store<Tx, Own>, scribble: Scribble): Promise<void> {
+function sizeOf(rows: readonly Record<string, unknown>[]): readonly [lines: number, bytes: number] {
+  const text = String(rows[0]?.['history'])
+  return [text.split('\n').length, Buffer.byteLength(text)]
+}
+
+const hindersNobody: Check = async (store, { scribble }) => {
   const hapax = createHapax({ store, source: '/test', logger: silentLogger })
   const traceOf = async (id: string, where: string) =>
     (await hapax.explain(id, '/s')).find((trace) => trace.where === where)
@@ -95,6 +124,41 @@ async function hindersNobody<Tx, Own>(store: Store<Tx, Own>, scribble: Scribble)
   }
 }
 
-it.for(Object.entries(places))('%s: a history that another version or a person wrote hinders nobody', ([, run]) =>
-  run(),
-)
+/** A handler, and then a broker, that fail twenty-five times with an error of a megabyte. */
+const staysSmall: Check = async (store, { size }) => {
+  const hapax = createHapax({ store, source: '/test', logger: silentLogger })
+  await hapax.migrate()
+  const huge = new Error('\u0001ü'.repeat(500_000))
+  const consumer = hapax.consumer('billing', { retry: { attempts: 26, minDelayMs: 0, maxDelayMs: 0 } })
+  consumer.on(Ping, () => Promise.reject(huge))
+  await consumer.handle({ id: 'a', source: '/s', type: 'ping', data: { n: 1 } })
+  const failure = recordFailure({ worker: 'w'.repeat(1_000), redact: (text) => text }, huge)
+  const seq = String(await store.inbox.find('billing', messageKey('/s', 'a')))
+  for (let attempts = 2; attempts <= 25; attempts++) {
+    await store.inbox.reschedule({ seq, attempts, lost: 0, delayMs: 0, leaseToken: null, ...failure })
+  }
+  const worker = hapax.worker({ consume: [consumer] })
+  const small = [10, expect.toSatisfy((bytes: number) => bytes < 40_000)]
+  expect(await size('inbox')).toEqual(small)
+  await worker.start()
+  await worker.drain()
+  await worker.stop()
+  expect(await size('failed')).toEqual(small)
+  const [failed] = await hapax.failed.list()
+  expect([failed?.failures, failed?.history.length]).toEqual([26, 10])
+  await hapax.failed.retry(String(failed?.seq))
+  expect(await size('inbox')).toEqual(small)
+  await hapax.transaction((tx) => hapax.publish(tx, Ping, { n: 1 }))
+  const share = { table: 'outbox', scope: 'default', types: [], lanes: ALL_LANES, limit: 10, after: new Map() } as const
+  const [look] = await store.workers.look([share])
+  for (let attempts = 1; attempts <= 25; attempts++) {
+    await store.outbox.postpone([{ seq: String(look?.entries[0]?.seq), delayMs: 0, ...failure }])
+  }
+  expect(await size('outbox')).toEqual(small)
+}
+
+describe.for(Object.entries(places))('on %s', ([, on]) => {
+  it('a history that another version or a person wrote hinders nobody', () => on(hindersNobody))
+
+  it('ten failures are stored, however many there were and whatever they said', () => on(staysSmall))
+})

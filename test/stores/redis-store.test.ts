@@ -45,6 +45,22 @@ describe('a store on Redis', () => {
     return (await Promise.all(times)).sort((a, b) => a - b)
   }
 
+  it('ten failures are stored, however many there were, and a field that somebody wrote hinders nobody', async () => {
+    const prefix = freshPrefix()
+    const retry = { attempts: 30, minDelayMs: 0, maxDelayMs: 0 }
+    const { hapax, sms } = consumer(redis({ client: plain, prefix }), () => Promise.reject(new Error('no')), { retry })
+    for (let attempts = 1; attempts <= 25; attempts++) await sms.handle(ping('a'))
+    const [more = ''] = await plain.keys(`${prefix}*:more`)
+    const lines = (await plain.hget(more, 'hi'))?.split('\n')
+    expect([lines?.length, await plain.hget(more, 'hn')]).toEqual([10, '25'])
+    for (const garbage of ['', 'null', '[]\n[]', 'x'.repeat(10_000)]) {
+      await plain.hset(more, 'hi', garbage, 'hn', garbage)
+      expect((await hapax.explain('a', '/sender')).at(-1)).toMatchObject({ where: 'claim', failures: 0, history: [] })
+      await sms.handle(ping('a'))
+      expect((await hapax.explain('a', '/sender')).at(-1)).toMatchObject({ failures: 1, history: [{ message: 'no' }] })
+    }
+  })
+
   it('B1 B2: a claim has no time to live before it is done, whatever becomes of it', async () => {
     const prefix = freshPrefix()
     const store = redis({ client: plain, prefix })

@@ -246,7 +246,8 @@ const others: readonly Case[] = [
       for (const alone of [false, false, true, true, true]) await world.crash([seq], alone)
       await world.worker(reader)
       await world.until(async () => (await reader.hapax.failed.count()) === 1)
-      assert.deepEqual(codes(await failedOne(reader.hapax, 'a')), ['1 E_NO', '1 crash-loop'])
+      const failed = await failedOne(reader.hapax, 'a')
+      assert.deepEqual([codes(failed), failed.history[1]?.kind], [['1 E_NO', '1 crash-loop'], 'lost'])
     },
   },
 ]
