@@ -22,6 +22,7 @@ import {
   able,
   type Clock,
   clockOption,
+  detachedClock,
   detachedOf,
   EventHub,
   type Events,
@@ -71,7 +72,7 @@ import { LeasedCore, type LeasedOptions } from './leased/index.ts'
 
 import { type Draft, MAX_TEXT_BYTES, type MessageType, messageType, type PublishOptions } from './message/index.ts'
 import { type Committed, DatabaseClock, type Engine, Floor, Publisher, sentName, unit } from './transaction/index.ts'
-import { Crew, Unserved, WorkerCore, type WorkerOptions } from './worker/index.ts'
+import { Crew, Unserved, UnservedPublishes, WorkerCore, type WorkerOptions } from './worker/index.ts'
 
 /** Options of `explain`. */
 interface ExplainOptions {
@@ -231,6 +232,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   readonly #publisher: Publisher<Tx, Own>
   readonly #consumers = new Map<string, ConsumerCore<Tx>>()
   readonly #crew: Crew<WorkerCore<Tx>>
+  readonly #publishes: UnservedPublishes
   readonly #destinations = new Set<Destination>()
 
   constructor(options: HapaxOptions<Tx, Own>) {
@@ -249,20 +251,26 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     const detached = detachedOf(instrument)
     this.#crew = new Crew({ news: store.news, clock, logger, detached })
     const wake = (rows?: readonly Committed[]): void => this.#crew.wake(rows)
+    const delivery = oneOf('delivery', ['relay', 'local'], options.delivery, 'relay')
+    const consumersOf = (type: string): readonly ConsumerCore<Tx>[] =>
+      [...this.#consumers.values()].filter((each) => each.settings.enabled && each.types.includes(type))
+    const unserved = new Unserved({ workers: store.workers, clock, logger })
+    const later = detachedClock(clock, detached)
+    this.#publishes = new UnservedPublishes({ store, clock: later, delivery, unserved, consumersOf })
     this.#publisher = new Publisher({
       store,
       source,
-      delivery: oneOf('delivery', ['relay', 'local'], options.delivery, 'relay'),
+      delivery,
       relay,
       maxBytes,
       clock,
       mintId,
       events: this.events,
       instrument,
-      consumersOf: (type) =>
-        [...this.#consumers.values()].filter((each) => each.settings.enabled && each.types.includes(type)),
+      consumersOf,
       wake,
       soon: () => this.#crew.soon(),
+      written: (rows) => this.#publishes.written(rows),
     })
     const { events, activity } = this
     this.#engine = {
@@ -278,7 +286,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
       outages: new Outages({ clock, events, logger }),
       logger,
       wake,
-      unserved: new Unserved({ workers: store.workers, clock, logger }),
+      unserved,
       redact,
       worker: workerName(),
       clock,
@@ -404,6 +412,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   async close(): Promise<void> {
     if (this.activity.closed) return
     this.activity.close()
+    this.#publishes.end()
     await this.#crew.stop()
     await within(this.#engine.clock, CLOSE_MS, this.activity.idle(), () => {})
     await Promise.allSettled([...this.#destinations].map((destination) => destination.close()))

@@ -7,8 +7,8 @@ export interface Clock {
   now(): number
   /** Milliseconds that never go back; for local deadlines. */
   monotonic(): number
-  /** Calls back after `ms`. Returns a function that cancels it. */
-  after(ms: number, call: () => void): () => void
+  /** Calls back after `ms`. Returns a function that cancels it. `idle`: what waits for it does not keep the process alive. */
+  after(ms: number, call: () => void, idle?: 'idle'): () => void
 }
 
 /** Checks the option `clock`; the default is the clock of this process. */
@@ -21,8 +21,9 @@ export function clockOption(given: Clock | undefined): Clock {
 export const systemClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now(),
-  after: (ms, call) => {
+  after: (ms, call, idle) => {
     const timer = setTimeout(call, ms)
+    if (idle !== undefined) timer.unref()
     return () => clearTimeout(timer)
   },
 }

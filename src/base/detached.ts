@@ -12,10 +12,10 @@ export const detached: Detached = AsyncLocalStorage.snapshot()
 
 /** The same clock. What it calls back runs detached. */
 export function detachedClock(clock: Clock, detach: Detached): Clock {
-  const after = (ms: number, call: () => void): (() => void) => clock.after(ms, call)
+  const after: Clock['after'] = (ms, call, idle) => clock.after(ms, call, idle)
   return {
     now: () => clock.now(),
     monotonic: () => clock.monotonic(),
-    after: (ms, call) => detach(after, ms, call),
+    after: (ms, call, idle) => detach(after, ms, call, idle),
   }
 }

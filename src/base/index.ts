@@ -39,7 +39,7 @@ export type {
 export { detachedOf, instrumentOption, type SafeInstrument } from './instrument.ts'
 export type { Interrupt } from './interrupt.ts'
 export { contained, heard, heardPool, loadClient, shownUrl, unreached } from './links.ts'
-export { consoleLogger, type LimitedLogger, type Logger, loggerOption, silentLogger } from './logger.ts'
+export { boundLogger, consoleLogger, type LimitedLogger, type Logger, loggerOption, silentLogger } from './logger.ts'
 export { unsupportedNode } from './node-version.ts'
 export {
   able,

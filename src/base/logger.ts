@@ -1,10 +1,14 @@
 import type { Clock } from './clock.ts'
 import { errorHash } from './errors.ts'
+import { adapted } from './log-adapters.ts'
+import { logLine } from './log-lines.ts'
 import { able } from './options.ts'
 import type { Redact } from './redact.ts'
-import { safe, safeJson, safeLines } from './safe-json.ts'
 
-/** What hapax logs to: the order of pino's arguments, the four usual levels. */
+/**
+ * What hapax logs to: the order of pino's arguments, the four usual levels. A logger of winston and the console are recognised, and called
+ * in their own way.
+ */
 export interface Logger {
   debug(fields: object, message: string): void
   info(fields: object, message: string): void
@@ -26,7 +30,8 @@ export interface LimitedLogger extends Logger {
 /** The logger that was given, or the one of the console. */
 export function loggerOption(given: Logger | undefined, redact: Redact, clock: Clock): LimitedLogger {
   if (given === undefined) return safeLogger(consoleLogger, redact, clock)
-  return safeLogger(able('logger', 'an object with debug, info, warn and error', given, LEVELS), redact, clock)
+  const logger = able('logger', 'an object with debug, info, warn and error', given, LEVELS)
+  return safeLogger(adapted(logger), redact, clock)
 }
 
 const LEVELS = ['debug', 'info', 'warn', 'error'] as const satisfies readonly (keyof Logger)[]
@@ -55,6 +60,13 @@ function safeLogger(logger: Logger, redact: Redact, clock: Clock): LimitedLogger
     write(leftOut ? 'debug' : level, fields, message)
   })
   return { ...limited, forHandlers: each(write), end: () => limit.end() }
+}
+
+/** A logger that adds these fields to every line, unless the line has them. */
+export function boundLogger(logger: Logger, bound: object): Logger {
+  const at = (level: keyof Logger) => (fields: object, message: string) =>
+    logger[level]({ ...bound, ...fields }, message)
+  return { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') }
 }
 
 type Fields = Readonly<Record<string, unknown>>
@@ -138,8 +150,8 @@ class LogLimit {
 
 /** What says of which kind a line is. */
 function scope(fields: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
-  const { consumer, relay, error, code, message } = fields
-  const type = typeof message === 'object' && message !== null && 'type' in message ? message.type : undefined
+  const { consumer, relay, error, code, about } = fields
+  const type = typeof about === 'object' && about !== null && 'type' in about ? about.type : undefined
   const all = { consumer, relay, type, code, error }
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined))
 }
@@ -160,36 +172,5 @@ export const consoleLogger: Logger = {
 }
 
 function write(level: string, fields: object, message: string): void {
-  const head = { time: new Date().toISOString(), level, msg: `hapax: ${message}` }
-  process.stderr.write(`${process.stderr.isTTY ? text(head, fields) : json(head, fields)}\n`)
-}
-
-interface Head {
-  readonly time: string
-  readonly level: string
-  readonly msg: string
-}
-
-// JSON, so that characters in ids and messages cannot forge a line. `msg`, as pino has it: many fields have a message of their own. The
-// head is named twice: it comes first, and no field takes its place.
-function json(head: Head, fields: object): string {
-  return safeJson({ ...head, ...fields, ...head })
-}
-
-/** What a person reads: the sentence and the error first, then the rest. */
-function text({ time, level, msg }: Head, fields: object): string {
-  const { error, code, stack, advice, message, ...others }: Record<string, unknown> = { ...fields }
-  const about = typeof message === 'object' ? { ...message, ...others } : others
-  const named = Object.entries(about).map(([name, value]) => `${safe(name)}=${shown(value)}`)
-  const reason = error === undefined ? '' : `: ${shown(error)}`
-  const first = [`${time} ${level.padEnd(5)} ${safe(msg)}${reason}`, code === undefined ? '' : `(${shown(code)})`]
-  return [
-    [...first, ...named].filter((part) => part !== '').join(' '),
-    ...(typeof advice === 'string' ? [`    ${safe(advice)}`] : []),
-    ...(typeof stack === 'string' ? safeLines(stack).map((line) => `    ${line.trimStart()}`) : []),
-  ].join('\n')
-}
-
-function shown(value: unknown): string {
-  return typeof value === 'string' ? safe(value) : safeJson(value ?? null)
+  process.stderr.write(`${logLine(level, fields, message, process.stderr.isTTY)}\n`)
 }

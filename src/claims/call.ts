@@ -1,7 +1,7 @@
 // One call of a handler on a store that has only claims, and the context that the handler receives.
 
-import { expected, type LimitedLogger, type Logger } from '../base/index.ts'
-import type { Content, Registered } from '../consumer/index.ts'
+import { boundLogger, expected, type LimitedLogger, type Logger } from '../base/index.ts'
+import { type Content, type Registered, ref } from '../consumer/index.ts'
 import type { ClaimContext } from '../contracts/index.ts'
 import { callLeased, closed, type EffectEngine, Effects, type HeldLease } from '../leased/index.ts'
 import type { Message, StoredMessage } from '../message/index.ts'
@@ -41,8 +41,7 @@ export class Call {
   }
 
   readonly #context = ({ message }: Content): ClaimContext => {
-    const { attempt, held, engine } = this.#options
-    return new Context(message, attempt, held, engine.logger.forHandlers, this.#journal)
+    return new Context(message, this.#options, this.#journal)
   }
 
   /**
@@ -70,22 +69,25 @@ class Context implements ClaimContext {
   readonly message: Message
   readonly attempt: number
   readonly fence: number
-  readonly logger: Logger
   readonly effect: ClaimContext['effect']
   readonly note: ClaimContext['note']
-  readonly #held: HeldLease
+  readonly #options: CallOptions
 
-  constructor(message: Message, attempt: number, held: HeldLease, logger: Logger, journal: () => Effects | undefined) {
+  constructor(message: Message, options: CallOptions, journal: () => Effects | undefined) {
     this.message = message
-    this.attempt = attempt
-    this.fence = held.fence
-    this.logger = logger
-    this.#held = held
+    this.attempt = options.attempt
+    this.fence = options.held.fence
+    this.#options = options
     this.effect = (name, call, options) => journal()?.effect(name, call, options) ?? Promise.reject(closed())
     this.note = (fields) => journal()?.note(fields) ?? Promise.reject(closed())
   }
 
   get signal(): AbortSignal {
-    return this.#held.signal
+    return this.#options.held.signal
+  }
+
+  get logger(): Logger {
+    const { engine, consumer, attempt } = this.#options
+    return boundLogger(engine.logger.forHandlers, { consumer, about: ref(this.message), attempt })
   }
 }

@@ -14,6 +14,7 @@ import {
 } from '../base/index.ts'
 import type { ConsumerSettings, Registered, Registry } from '../consumer/index.ts'
 import {
+  aboutOf,
   asFarAsStorable,
   compare,
   conflictWith,
@@ -401,11 +402,11 @@ export class ClaimedWork {
       .release(lease, { attempts, crashes, delayMs, ...this.#notItsFault(error) })
       .catch((thrown: unknown) =>
         logger.warn(
-          { ...event, ...errorFields(asError(thrown)) },
+          { ...aboutOf(event), ...errorFields(asError(thrown)) },
           'the claim could not be released; it has to run out',
         ),
       )
-    logger.warn({ ...event, ...errorFields(error) }, 'the message is put back')
+    logger.warn({ ...aboutOf(event), ...errorFields(error) }, 'the message is put back')
     events.emit('rolled-back', () => ({ ...event, error }))
     return outcome('rolled-back', error)
   }

@@ -1,11 +1,12 @@
 // How the handlers of a group are called: in turn, overlapping, or together.
 
-import { present } from '../base/index.ts'
-import type { Item, PublishInHandler, View } from '../contracts/index.ts'
+import { boundLogger, type Logger, present } from '../base/index.ts'
+import type { HandlerContext, Item, PublishInHandler, View } from '../contracts/index.ts'
 import type { Message } from '../message/index.ts'
 import { causeOf, type Scope } from '../transaction/index.ts'
 import type { Content, HandlerOfMany, Job, OneHandler, Registered } from './handlers.ts'
 import { callOverlapping, type Step } from './overlapping.ts'
+import { ref } from './reporter.ts'
 
 /** Calls the handlers in turn, overlapping, or together. A handler of many is called once, at the place of its first message. */
 export function callHandlers<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): unknown {
@@ -99,8 +100,8 @@ class OneStep<Tx> implements Step<Tx> {
   }
 }
 
-function inView<Tx>({ buffer, deadline, logger, observe }: Scope<Tx>, { tx }: View<Tx>): CallScope<Tx> {
-  return { tx, deadline, logger, buffer: buffer.slot(tx), ...(observe && { observe }) }
+function inView<Tx>({ buffer, deadline, logger, consumer, observe }: Scope<Tx>, { tx }: View<Tx>): CallScope<Tx> {
+  return { tx, deadline, logger, consumer, buffer: buffer.slot(tx), ...(observe && { observe }) }
 }
 
 /** Calls all handlers of a group at the same time, on its one transaction. */
@@ -122,7 +123,7 @@ async function callTogether<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): Pro
 }
 
 /** What one call needs of its scope. */
-type CallScope<Tx> = Pick<Scope<Tx>, 'tx' | 'deadline' | 'logger' | 'observe'> & Publishing<Tx>
+type CallScope<Tx> = Pick<Scope<Tx>, 'tx' | 'deadline' | 'logger' | 'consumer' | 'observe'> & Publishing<Tx>
 
 interface Publishing<Tx> {
   readonly buffer: Pick<Scope<Tx>['buffer'], 'publish'>
@@ -133,15 +134,38 @@ export function publishFor<Tx>(message: Message, { buffer }: Publishing<Tx>): Pu
   return (type, data, options) => buffer.publish(type, data, options, causeOf(message))
 }
 
+/** What a handler of one message receives; a class, so that a logger is made only for a handler that logs. */
+class OneContext<Tx> implements HandlerContext<Tx> {
+  readonly tx: Tx
+  readonly message: Message
+  readonly publish: PublishInHandler
+  readonly signal: AbortSignal
+  readonly attempt: number
+  readonly #scope: CallScope<Tx>
+
+  constructor(message: Message, attempt: number, scope: CallScope<Tx>) {
+    this.tx = scope.tx
+    this.message = message
+    this.publish = publishFor(message, scope)
+    this.signal = scope.deadline.signal
+    this.attempt = attempt
+    this.#scope = scope
+  }
+
+  get logger(): Logger {
+    const { consumer, logger } = this.#scope
+    return boundLogger(logger, { consumer, about: ref(this.message), attempt: this.attempt })
+  }
+}
+
 function callOne<Tx>(
   { call }: OneHandler<Tx>,
   job: Job<Tx>,
   { message, data }: Content,
   scope: CallScope<Tx>,
 ): unknown {
-  const { tx, deadline, logger, observe } = scope
-  const publish = publishFor(message, scope)
-  const context = { tx, message, publish, signal: deadline.signal, attempt: job.attempt, logger }
+  const { observe } = scope
+  const context = new OneContext(message, job.attempt, scope)
   return observe === undefined ? call(data, context) : observe([job.stored], () => call(data, context))
 }
 
@@ -150,7 +174,7 @@ async function callMany<Tx>(
   jobs: readonly Job<Tx>[],
   scope: CallScope<Tx>,
 ): Promise<void> {
-  const { tx, buffer, deadline, logger, observe } = scope
+  const { tx, buffer, deadline, consumer, observe } = scope
   const items: Item<unknown>[] = []
   for (const job of jobs) {
     const content = job.content()
@@ -158,6 +182,7 @@ async function callMany<Tx>(
     items.push({ message, data, publish: publishFor(message, scope) })
   }
   const publish: PublishInHandler = (type, data, options) => buffer.publish(type, data, options)
+  const logger = boundLogger(scope.logger, { consumer })
   const context = { tx, publish, signal: deadline.signal, logger }
   if (observe === undefined) await call(items, context)
   else {

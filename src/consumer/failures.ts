@@ -5,7 +5,7 @@ import { recordFailure, type StoredMessage } from '../message/index.ts'
 import { atOnce, type Engine, GRACE_MS, insist, persist, unit } from '../transaction/index.ts'
 import { type FailedHookRun, FailedHooks, type Hooks, type PreparedHook } from './on-failed.ts'
 import type { ConsumerSettings } from './options.ts'
-import { compare, conflictWith, Reporter, ref, type TakenBefore } from './reporter.ts'
+import { aboutOf, compare, conflictWith, Reporter, ref, type TakenBefore } from './reporter.ts'
 import { asFarAsStorable, type Kept, keepStub } from './storable.ts'
 import { isLost, judge, outcome, type Verdict } from './verdict.ts'
 
@@ -290,7 +290,7 @@ export class Recorder<Tx> {
     if (kind === 'busy') return this.#reporter.busy(stored, error)
     const { events, logger } = this.#engine
     const event = { consumer: this.#consumer, message: ref(stored) }
-    logger.warn({ ...event, ...errorFields(error) }, 'the transaction was lost; the message is put back')
+    logger.warn({ ...aboutOf(event), ...errorFields(error) }, 'the transaction was lost; the message is put back')
     events.emit('rolled-back', () => ({ ...event, error }))
     return outcome('rolled-back', error)
   }

@@ -1,4 +1,4 @@
-import { asError, type ErrorCode, faultFields } from '../base/index.ts'
+import { asError, boundLogger, type ErrorCode, faultFields } from '../base/index.ts'
 import type { FailedContext, FinalFailure, Writes } from '../contracts/index.ts'
 import type { StoredMessage } from '../message/index.ts'
 import { Attempt, type Engine, type Plan, type Scope } from '../transaction/index.ts'
@@ -70,10 +70,11 @@ export class FailedHooks<Tx> {
     const { call } = hook
     const { reason, error } = verdict
     return async (scope) => {
-      const { tx, deadline, logger } = scope
+      const { tx, deadline } = scope
       // Decoded for every run, because a run that was rolled back may have changed the data.
       const { message, data } = await decodeFor(handler, stored)
       const publish = publishFor(message, scope)
+      const logger = boundLogger(scope.logger, { consumer: this.#consumer, about: ref(stored), attempt })
       await call(data, error, { tx, message, publish, signal: deadline.signal, attempt, reason, logger })
     }
   }
@@ -126,8 +127,8 @@ export class FailedHooks<Tx> {
   }
 
   #reported(stored: StoredMessage, error: Error): Error {
-    const event = { consumer: this.#consumer, message: ref(stored), ...faultFields(error) }
-    this.#engine.logger.error(event, 'the onFailed hook failed; the failure is recorded without it')
+    const fields = { consumer: this.#consumer, about: ref(stored), ...faultFields(error) }
+    this.#engine.logger.error(fields, 'the onFailed hook failed; the failure is recorded without it')
     return error
   }
 }

@@ -32,6 +32,14 @@ export function ref({ id, source, type }: MessageRef): MessageRef {
   return { id, source, type }
 }
 
+/** An event as fields of a log line. The message is `about` there: `message` is what most loggers call the sentence. */
+export function aboutOf<Event extends { readonly message: MessageRef }>({
+  message,
+  ...others
+}: Event): Omit<Event, 'message'> & { readonly about: MessageRef } {
+  return { ...others, about: message }
+}
+
 /** The command that shows a message, as a field of a log line. Quoted, because ids and sources come from third-party senders. */
 export function howToSee({ id, source }: MessageRef): { readonly advice: string } {
   const [idWord, sourceWord] = [shellWord(safe(id)), shellWord(safe(source))]
@@ -64,10 +72,10 @@ export class Reporter {
     const takenAt = receipt?.takenAt
     const event = { consumer: this.#consumer, message: ref(stored), ...(takenAt && { takenAt }) }
     if (mismatch) {
-      this.#logger.warn(event, 'a duplicate has another payload than the first delivery')
+      this.#logger.warn(aboutOf(event), 'a duplicate has another payload than the first delivery')
       this.#events.emit('mismatch', () => event)
     }
-    this.#logger.debug(event, 'duplicate')
+    this.#logger.info(aboutOf(event), 'a duplicate was dropped')
     this.#events.emit('duplicate', () => ({ ...event, checkMs }))
     return DUPLICATE
   }
@@ -75,7 +83,7 @@ export class Reporter {
   /** The consumer has no handler for the type, and `unknown` is 'ignore'. */
   ignored(stored: StoredMessage): Outcome {
     const event = { consumer: this.#consumer, message: ref(stored) }
-    this.#logger.debug(event, 'ignored: no handler is registered for its type')
+    this.#logger.debug(aboutOf(event), 'ignored: no handler is registered for its type')
     this.#events.emit('ignored', () => event)
     return IGNORED
   }
@@ -95,13 +103,13 @@ export class Reporter {
       // Always in seconds: lines of one kind differ in numbers only, so that the log limit recognises them.
       const next = `the next attempt is in ${(delayMs / 1000).toFixed(1)} s`
       const what = `the handler of ${stored.type} failed (attempt ${attempt} of ${attempts}); ${next}`
-      this.#logger.warn({ ...event, attempts, delayMs, ...faultFields(error) }, what)
+      this.#logger.warn({ ...aboutOf(event), attempts, delayMs, ...faultFields(error) }, what)
       this.#events.emit('retrying', () => ({ ...event, delayMs, error }))
       return outcome('retrying', error)
     }
     const { reason } = verdict
     this.#logger.error(
-      { ...event, reason, ...faultFields(error), ...howToSee(stored) },
+      { ...aboutOf(event), reason, ...faultFields(error), ...howToSee(stored) },
       'the message is in the failed store',
     )
     this.#events.emit('failed', () => ({ ...event, reason, error }))
@@ -111,7 +119,7 @@ export class Reporter {
   /** The lease expired. Another process has the message now, or has settled it. */
   leaseLost(stored: StoredMessage, fence: number): void {
     const event = { consumer: this.#consumer, message: ref(stored), fence }
-    this.#logger.warn(event, 'the lease was lost to another process')
+    this.#logger.warn(aboutOf(event), 'the lease was lost to another process')
     this.#events.emit('lease-lost', () => event)
   }
 }

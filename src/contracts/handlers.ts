@@ -26,10 +26,11 @@ export interface HandlerContext<Tx> {
   readonly signal: AbortSignal
   /** 1 for the first call. */
   readonly attempt: number
+  /** Adds the consumer, the message (`about`) and the attempt to every line. Made when it is read, so that `{ ...ctx }` has none. */
   readonly logger: Logger
 }
 
-/** What a handler of many messages receives beside them. */
+/** What a handler of many messages receives beside them. Its logger adds the consumer to every line. */
 export type ManyContext<Tx> = Omit<HandlerContext<Tx>, 'message' | 'attempt'>
 
 /** A message in a handler of many. */
@@ -67,6 +68,7 @@ export interface LeasedContext<Tx> {
   readonly attempt: number
   /** Grows each time that the message is taken, until a person retries it: a receiver that remembers it can refuse late ones. */
   readonly fence: number
+  /** Adds the consumer, the message (`about`) and the attempt to every line. */
   readonly logger: Logger
   /**
    * Makes an outside call once: it is journalled, carries a key that never changes, and is not made again by a retry. Resolves with

@@ -337,9 +337,9 @@ export class Effects {
       if (!known) expected(`what verify of '${name}' returns`, `{ done }, 'not-done' or 'unknown'`, verified)
       return verified
     } catch (error) {
-      const { engine, consumer } = this.#options
+      const { engine, consumer, message } = this.#options
       engine.logger.warn(
-        { consumer, effect: name, ...faultFields(asError(error)) },
+        { consumer, about: ref(message), effect: name, ...faultFields(asError(error)) },
         'onUnknown could not find out whether the call happened',
       )
       return 'unknown'

@@ -1,5 +1,6 @@
 import {
   asError,
+  boundLogger,
   detachedClock,
   type ErrorCode,
   errorFields,
@@ -7,6 +8,7 @@ import {
   fieldOf,
   HapaxError,
   isHapaxError,
+  type Logger,
   type Running,
   type TraceContext,
 } from '../base/index.ts'
@@ -277,6 +279,7 @@ export async function callLeased<Context>(
 /** One call of a leased handler: its context, and the work that it has left for the settling transaction. */
 class Call<Tx> {
   readonly #engine: Engine<Tx>
+  readonly #consumer: string
   readonly #row: InboxRow
   readonly #held: HeldLease
   readonly #effects: Effects
@@ -287,6 +290,7 @@ class Call<Tx> {
 
   constructor(engine: Engine<Tx>, consumer: string, { leaseMs }: LeaseSettings, row: InboxRow, held: HeldLease) {
     this.#engine = engine
+    this.#consumer = consumer
     this.#row = row
     this.#held = held
     this.#effects = new Effects({ engine, consumer, message: row.message, held, leaseMs })
@@ -323,14 +327,19 @@ class Call<Tx> {
   #context({ message }: Content): LeasedContext<Tx> {
     this.#cause = causeOf(message)
     const held = this.#held
+    const attempt = this.#row.attempts + 1
+    const bound = (): Logger =>
+      boundLogger(this.#engine.logger.forHandlers, { consumer: this.#consumer, about: ref(message), attempt })
     return {
       message,
       get signal() {
         return held.signal
       },
-      attempt: this.#row.attempts + 1,
+      attempt,
       fence: this.#held.fence,
-      logger: this.#engine.logger.forHandlers,
+      get logger() {
+        return bound()
+      },
       // Inside `complete` an effect would wait for the row that the transaction has locked: a deadlock.
       effect: (name, call, options) =>
         this.#state === 'running' ? this.#effects.effect(name, call, options) : Promise.reject(closed()),

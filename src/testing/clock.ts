@@ -22,13 +22,13 @@ export class LeapingClock implements Clock {
     return systemClock.monotonic() + this.#leaptMs
   }
 
-  after(ms: number, call: () => void): () => void {
+  after(ms: number, call: () => void, idle?: 'idle'): () => void {
     const due = (): void => {
       cancel()
       call()
     }
     const waiting = { at: this.monotonic() + ms, call: due }
-    const cancelTimer = systemClock.after(ms, due)
+    const cancelTimer = systemClock.after(ms, due, idle)
     const cancel = (): void => {
       this.#waiting.delete(waiting)
       cancelTimer()

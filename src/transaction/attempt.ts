@@ -117,6 +117,7 @@ export interface Scope<Tx> {
   /** Its `signal` tells the handlers to stop. */
   readonly deadline: Deadline
   readonly logger: Logger
+  readonly consumer: string
   /** Whether the handlers are called at the same time. */
   readonly together: boolean
   /** Whether the messages of a key take effect in their order. */
@@ -266,6 +267,7 @@ export class Attempt<Tx, T> {
       buffer,
       deadline,
       logger: this.#engine.logger.forHandlers,
+      consumer: this.#plan.consumer,
       together: together === true,
       ordered: order !== 'none',
       views: this.#inTurn ? undefined : () => unit.views?.(),

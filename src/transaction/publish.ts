@@ -1,6 +1,6 @@
 import type { Clock, EventHub, SafeInstrument, TraceContext } from '../base/index.ts'
 import { asError, expected, fieldOf, HapaxError, messageOf, object, transactionClosed } from '../base/index.ts'
-import type { Entered, LocalRow, Published, Store, Unit, Writes } from '../contracts/index.ts'
+import type { Entered, LocalRow, OutboxRow, Published, Store, Unit, Writes } from '../contracts/index.ts'
 import {
   type Draft,
   decode,
@@ -59,6 +59,8 @@ export interface PublisherOptions<Tx, Own> {
   readonly wake: (rows: readonly Committed[] | undefined) => void
   /** Something was written in a transaction of the user's, who may commit it any time. */
   readonly soon: () => void
+  /** These messages were written: committed, or in a transaction of the user's. */
+  readonly written: (rows: readonly OutboxRow[]) => void
 }
 
 /** Turns data into messages and writes them: at once in the user's own transactions, last in those of hapax. */
@@ -178,6 +180,7 @@ export class Publisher<Tx, Own> {
       for (const { message } of prepared) assertFits(entered, message)
       const answers = await this.#write(entered, prepared)
       this.#options.soon()
+      this.#options.written(prepared)
       return answers
     } catch (error) {
       entered.leave()
@@ -248,7 +251,8 @@ export class Publisher<Tx, Own> {
 
   #committed(buffer: Waiting): void {
     if (buffer.written.length === 0) return
-    const { events, wake, delivery } = this.#options
+    const { events, wake, delivery, written } = this.#options
+    written(buffer.written)
     for (const { message } of buffer.written) {
       const { id, source, type, key } = message
       events.emit('published', () => ({ message: { id, source, type }, ...(key === null ? {} : { key }) }))

@@ -31,9 +31,21 @@ export class Unserved {
     if (this.#warned.has(consumer) || clock.monotonic() - lookedAt < AGAIN_MS) return
     this.#lookedAt.set(consumer, clock.monotonic())
     const served = await this.#isServed(consumer, type).catch(() => true)
-    if (served || this.#warned.has(consumer)) return
+    if (!served) this.consumer(consumer, type)
+  }
+
+  /** A message of this type waits for this consumer, and no live worker handles it. */
+  consumer(consumer: string, type: string): void {
+    if (this.#warned.has(consumer)) return
     this.#warned.add(consumer)
     this.#warn(consumer, type)
+  }
+
+  /** Messages wait for this relay, and no live worker serves it. */
+  relay(relay: string): void {
+    if (this.#warned.has(`relay ${relay}`)) return
+    this.#warned.add(`relay ${relay}`)
+    this.#warnOfRelay(relay)
   }
 
   /**
@@ -69,12 +81,18 @@ export class Unserved {
     this.#options.logger.warn({ consumer, type, advice }, what)
   }
 
+  #warnOfRelay(relay: string, waiting?: number): void {
+    const advice =
+      'Start a worker with this relay: await hapax.worker({ relay: destination }).start(), or npx hapax relay. ' +
+      'To see what waits: npx hapax relays list.'
+    const what = `messages wait in the outbox for the relay ${relay}, but no live worker serves it`
+    this.#options.logger.warn({ relay, ...(waiting !== undefined && { waiting }), advice }, what)
+  }
+
   #warnOfWaiting({ consumer, relay, waiting }: { consumer: string; relay: string; waiting: number }): void {
     const { logger } = this.#options
     if (consumer === '') {
-      const advice = `Start a worker with this relay, or, if it is no longer used, see what waits: npx hapax relays list.`
-      const what = `messages wait in the outbox for the relay ${relay}, but no live worker serves it`
-      logger.warn({ relay, waiting, advice }, what)
+      this.#warnOfRelay(relay, waiting)
       return
     }
     const advice =

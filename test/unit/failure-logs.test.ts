@@ -41,7 +41,7 @@ it('the first failure of a handler is a warning with attempt, next attempt, code
   )
   expect(line?.fields).toMatchObject({
     consumer: 'mail',
-    message: { id: '17', type: 'order.placed', source: '/shop' },
+    about: { id: '17', type: 'order.placed', source: '/shop' },
     attempt: 1,
     attempts: 4,
     delayMs: expect.any(Number),
@@ -135,4 +135,49 @@ it('what a handler logs is not bounded', async () => {
   const consumer = shop.hapax.consumer('billing').on(Order, (_, { logger }) => logger.warn({}, 'charged'))
   for (let n = 0; n < 20; n++) await consumer.handle(order(`order ${n}`))
   expect(linesOf(shop, 'warn').filter(({ message }) => message === 'charged')).toHaveLength(20)
+})
+
+it('ctx.logger is bound to the message, in handlers of one, leased ones and hooks; of many, to the consumer', async () => {
+  const shop = app({ delivery: 'local' })
+  const { hapax } = shop
+  const Refund = defineMessage<{ card: string }>('refund')
+  const Mail = defineMessage<{ card: string }>('mail')
+  const about = (id: string, type: string) => ({ id, source: '/shop', type })
+  const direct = hapax
+    .consumer('direct')
+    .on(Order, (_, { logger }) => {
+      logger.info({ n: 1 }, 'one')
+      throw new Permanent('bad')
+    })
+    .onFailed(Order, (_, _error, { logger }) => logger.info({ consumer: 'mine' }, 'hook'))
+    .onMany(Refund, (_, { logger }) => logger.info({ n: 2 }, 'many'))
+  const leased = hapax.leased('leased').on(Mail, (_, { logger }) => logger.info({ n: 3 }, 'leased'))
+  await direct.handle(order('a'))
+  await direct.handle({ ...order('b'), type: 'refund' })
+  await leased.handle({ ...order('c'), type: 'mail' })
+  const fieldsOf = (message: string) => shop.lines.find((line) => line.message === message)?.fields
+  expect(fieldsOf('one')).toEqual({ consumer: 'direct', about: about('a', 'order.placed'), attempt: 1, n: 1 })
+  expect(fieldsOf('hook')).toEqual({ consumer: 'mine', about: about('a', 'order.placed'), attempt: 1 })
+  expect(fieldsOf('many')).toEqual({ consumer: 'direct', n: 2 })
+  expect(fieldsOf('leased')).toEqual({ consumer: 'leased', about: about('c', 'mail'), attempt: 1, n: 3 })
+})
+
+it('a duplicate, the start and the stop of a worker, and what a cleanup deleted are told as info', async () => {
+  const shop = app()
+  const consumer = shop.hapax.consumer('billing', { retentionMs: 1, retry: { attempts: 1 } }).on(Order, () => {})
+  await consumer.handle(order('17'))
+  await consumer.handle(order('17'))
+  const worker = shop.hapax.worker({ consume: [consumer], cleanup: { everyMs: 1 } })
+  await worker.start()
+  await expect.poll(() => linesOf(shop, 'info').map(({ message }) => message)).toContain('old rows were deleted')
+  await worker.stop()
+  const told = linesOf(shop, 'info')
+  expect(told.map(({ message }) => message)).toEqual([
+    'a duplicate was dropped',
+    'the worker has started',
+    'old rows were deleted',
+    'the worker has stopped',
+  ])
+  expect(told[2]?.fields).toMatchObject({ what: 'receipts', of: 'billing', deleted: 1 })
+  expect(linesOf(shop, 'warn')).toEqual([])
 })

@@ -23,20 +23,20 @@ const HOSTILE = 'a\u001b[2J\u009b2J\u0085b\nc\u2028d\u202e\u2066e\u200f\u007f\uf
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 
 it('K21: no character of a message moves the cursor, forges a line or turns the text around', () => {
-  const line = written('warn', { message: { id: HOSTILE }, error: HOSTILE }, HOSTILE)
+  const line = written('warn', { about: { id: HOSTILE }, error: HOSTILE }, HOSTILE)
   expect(line.endsWith('\n')).toBe(true)
   expect(line.slice(0, -1)).toMatch(/^[\x20-\x7e]+$/)
   expect(JSON.parse(line)).toEqual({
     time: expect.stringMatching(TIME),
     level: 'warn',
     msg: `hapax: ${HOSTILE}`,
-    message: { id: HOSTILE },
+    about: { id: HOSTILE },
     error: HOSTILE,
   })
 })
 
 it('K21: nor on a terminal, where a stack has its own lines', () => {
-  const fields = { [HOSTILE]: HOSTILE, message: { id: HOSTILE }, error: HOSTILE, code: HOSTILE, advice: HOSTILE }
+  const fields = { [HOSTILE]: HOSTILE, about: { id: HOSTILE }, error: HOSTILE, code: HOSTILE, advice: HOSTILE }
   const lines = written('warn', { ...fields, stack: `${HOSTILE}\n${HOSTILE}` }, HOSTILE, true).split('\n')
   for (const line of lines) expect(line).toMatch(/^[\x20-\x7e]*$/)
   // The sentence, the advice, four lines of the stack, and the end of the last one.
@@ -51,7 +51,7 @@ it('no field takes the place of the time, the level or the sentence', () => {
 it('a terminal gets the sentence, the error and its code, the fields, what to do, and the stack below', () => {
   const fields = {
     consumer: 'billing',
-    message: { id: '17', type: 'order.placed' },
+    about: { id: '17', type: 'order.placed' },
     attempt: 1,
     error: 'no such card',
     code: 'E_CARD',

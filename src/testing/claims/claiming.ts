@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
-import { isHapaxError, Permanent, RetryAfter } from '../../base/index.ts'
+import { HapaxError, type HapaxEvents, isHapaxError, Permanent, RetryAfter, silentLogger } from '../../base/index.ts'
+import type { ClaimStore } from '../../contracts/index.ts'
 import { altered } from '../altered.ts'
-import { AT_ONCE, assertOutcome, gate, ping, statuses } from '../store/world.ts'
+import { AT_ONCE, assertOutcome, assertRejects, gate, ping, statuses } from '../store/world.ts'
 import { until } from '../wait.ts'
 import type { ClaimCase } from './index.ts'
 import { assertKind, type ClaimWorld, pings } from './world.ts'
@@ -9,6 +10,53 @@ import { assertKind, type ClaimWorld, pings } from './world.ts'
 type Case = Omit<ClaimCase<ClaimWorld>, 'topic'>
 
 const deliveries: readonly Case[] = [
+  {
+    name: 'events say how long the check took and how old a message is; the logger of a handler is bound to its message',
+    run: async (world) => {
+      const lines: object[] = []
+      const logger = {
+        ...silentLogger,
+        info: (fields: object, sentence: string) => void lines.push({ ...fields, sentence }),
+      }
+      const hapax = world.hapax({ logger })
+      const processed: HapaxEvents['processed'][] = []
+      const checks: (number | undefined)[] = []
+      const sms = world.sms((ctx) => ctx.logger.info({ n: 1 }, 'sent'), { hapax })
+      await sms.handle(ping('before'))
+      hapax.events.on('processed', (event) => processed.push(event))
+      hapax.events.on('duplicate', ({ checkMs }) => checks.push(checkMs))
+      const time = new Date(Date.now() - 60_000).toISOString()
+      assertOutcome(await sms.handle(ping('a', { time })), 'processed')
+      assertOutcome(await sms.handle(ping('a', { time })), 'duplicate')
+      const [event] = processed
+      assert.ok(processed.length === 1 && event !== undefined)
+      assert.ok(event.lagMs !== undefined && event.lagMs >= 59_000, `lag: ${event.lagMs}`)
+      for (const ms of [event.checkMs, ...checks]) assert.ok(ms !== undefined && ms >= 0, `check: ${ms}`)
+      assert.equal(checks.length, 1)
+      const about = { id: 'a', source: '/sender', type: 'ping' }
+      assert.deepEqual(lines[1], { consumer: 'sms', about, attempt: 1, n: 1, sentence: 'sent' })
+    },
+  },
+  {
+    name: 'an outage is told once, and its end once, however many deliveries it stops',
+    run: async (world) => {
+      let away = false
+      const claim: ClaimStore['claims']['claim'] = (...args) =>
+        away
+          ? Promise.reject(new HapaxError('store-unavailable', 'connection refused'))
+          : world.store.claims.claim(...args)
+      const hapax = world.hapax({ store: altered(world.store, { claims: { claim } }) })
+      const heard: string[] = []
+      for (const name of ['store-down', 'store-up'] as const) hapax.events.on(name, () => heard.push(name))
+      const sms = world.sms(() => {}, { hapax })
+      away = true
+      for (const id of ['a', 'b']) await assertRejects(sms.handle(ping(id)), 'store-unavailable')
+      assert.deepEqual(heard, ['store-down'])
+      away = false
+      for (const id of ['a', 'b']) assertOutcome(await sms.handle(ping(id)), 'processed')
+      assert.deepEqual(heard, ['store-down', 'store-up'])
+    },
+  },
   {
     name: 'calls the handler once, and knows the message afterwards',
     run: async (world) => {

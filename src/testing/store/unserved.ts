@@ -1,10 +1,14 @@
 import assert from 'node:assert/strict'
 import { silentLogger } from '../../base/index.ts'
+import { altered } from '../altered.ts'
+import { LeapingClock } from '../clock.ts'
 import type { Case } from './case.ts'
-import { Ping, Pong, type Reader, type ReaderOptions, type World } from './world.ts'
+import { TestDestination } from './doubles.ts'
+import { type AnyHapax, type AnyStore, Ping, Pong, type Reader, type ReaderOptions, type World } from './world.ts'
 
 interface Line {
   readonly consumer?: unknown
+  readonly relay?: unknown
   readonly type?: unknown
   readonly advice?: unknown
 }
@@ -23,7 +27,101 @@ function failing(world: World, options: ReaderOptions = {}): { readonly reader: 
   return { reader: world.reader(fail, { hapax: world.hapax({ logger }), retry, ...options }), warned }
 }
 
+/** What is published while no worker is there, and the warnings that come of it. */
+function publisher(
+  world: World,
+  delivery: 'relay' | 'local',
+): { readonly hapax: AnyHapax; readonly warned: Line[]; later(): Promise<void>; publish(id: string): Promise<void> } {
+  const warned: Line[] = []
+  const clock = new LeapingClock()
+  let [begun, ended] = [0, 0]
+  const counted = async <T>(work: Promise<T>): Promise<T> => {
+    begun += 1
+    try {
+      return await work
+    } finally {
+      ended += 1
+    }
+  }
+  const look: AnyStore['workers']['look'] = (shares) => counted(world.store.workers.look(shares))
+  const list: AnyStore['workers']['list'] = () => counted(world.store.workers.list())
+  const logger = {
+    ...silentLogger,
+    warn: (fields: Line, message: string) => void (message.includes('no live worker') && warned.push(fields)),
+  }
+  const hapax = world.hapax({ delivery, clock, logger, store: altered(world.store, { workers: { look, list } }) })
+  return {
+    hapax,
+    warned,
+    publish: (id) => hapax.transaction(async (tx) => void (await hapax.publish(tx, Ping, { n: 1 }, { id }))),
+    later: async () => {
+      const before = begun
+      clock.leap(120_000)
+      await world.until(() => begun > before && ended === begun)
+    },
+  }
+}
+
 export const unserved: readonly Case[] = [
+  {
+    name: 'messages of the outbox that no live worker relays are warned of some time after publish, once for each relay',
+    run: async (world) => {
+      const { hapax, warned, publish, later } = publisher(world, 'relay')
+      await publish('a')
+      assert.equal(warned.length, 0)
+      await later()
+      await world.until(() => warned.length === 1)
+      assert.equal(warned[0]?.relay, 'default')
+      assert.match(String(warned[0]?.advice), /hapax\.worker/)
+      await publish('b')
+      await hapax.transaction((tx) => hapax.publish(tx, Ping, { n: 1 }, { id: 'c', relay: 'other' }))
+      await later()
+      await world.until(() => warned.length === 2)
+      assert.deepEqual(warned[1]?.relay, 'other')
+    },
+  },
+  {
+    name: 'so are messages of local delivery that no live worker handles',
+    run: async (world) => {
+      const local = publisher(world, 'local')
+      const { consumer } = world.reader(undefined, { hapax: local.hapax })
+      await local.publish('a')
+      await local.later()
+      await world.until(() => local.warned.length === 1)
+      assert.deepEqual([local.warned[0]?.consumer, local.warned[0]?.type], [consumer.name, 'ping'])
+    },
+  },
+  {
+    name: 'so are messages that are published in a transaction of the user',
+    skip: ({ ownTransactions }) => (ownTransactions ? undefined : 'the user has no transactions of his own'),
+    run: async (world) => {
+      const own = publisher(world, 'relay')
+      await world.database.own(async (tx) => void (await own.hapax.publish(tx, Ping, { n: 1 }, { id: 'b' })))
+      await own.later()
+      await world.until(() => own.warned.length === 1)
+    },
+  },
+  {
+    name: 'what a live worker serves, or nothing waits for, is not warned of; when that worker has gone, it is',
+    run: async (world) => {
+      const { warned, publish, later } = publisher(world, 'relay')
+      const other = world.hapax()
+      const worker = await world.worker({ hapax: other }, { relay: new TestDestination() })
+      await publish('a')
+      await worker.drain()
+      await later()
+      await worker.stop()
+      await publish('b')
+      const again = await world.worker({ hapax: world.hapax() }, { relay: new TestDestination() })
+      await again.drain()
+      await again.stop()
+      await later()
+      assert.deepEqual(warned, [])
+      await publish('c')
+      await later()
+      await world.until(() => warned.length === 1)
+    },
+  },
   {
     name: 'a message that is left to a worker while none is alive is warned of, once for each consumer',
     run: async (world) => {

@@ -1,5 +1,5 @@
 import { asError, Batcher, collected, errorFields, retryDelay } from '../../base/index.ts'
-import { howToSee, ref } from '../../consumer/index.ts'
+import { aboutOf, howToSee, ref } from '../../consumer/index.ts'
 import type { Confirmation, Destination, Entry, Look, OutboxMessage, Postponed, Share } from '../../contracts/index.ts'
 import { ALL_LANES, recordFailure } from '../../message/index.ts'
 import { type Engine, persist } from '../../transaction/index.ts'
@@ -295,7 +295,10 @@ export class OutboxLine<Tx> implements Line {
       })
     } else {
       const event = { relay: name, message: ref(row.message) }
-      engine.logger.debug({ ...event, ...errorFields(dropped) }, 'the broker dropped a message that no queue takes')
+      engine.logger.debug(
+        { ...aboutOf(event), ...errorFields(dropped) },
+        'the broker dropped a message that no queue takes',
+      )
       engine.events.emit('relay-dropped', () => ({ ...event, error: dropped }))
     }
     if (this.#hasRoom()) changed()
@@ -337,7 +340,10 @@ export class OutboxLine<Tx> implements Line {
     const { engine } = this.#options
     const delayMs = retryDelay(POLICY, row.attempts + 1, engine.random)
     const event = { relay: this.#options.name, message: ref(row.message), attempt: row.attempts + 1, delayMs, error }
-    engine.logger.warn({ ...event, ...errorFields(error) }, 'the broker did not accept a message; trying again later')
+    engine.logger.warn(
+      { ...aboutOf(event), ...errorFields(error) },
+      'the broker did not accept a message; trying again later',
+    )
     engine.events.emit('relay-retrying', () => event)
     await this.#postponed({ seq: row.seq, delayMs, ...recordFailure(engine, error) })
   }
@@ -348,7 +354,7 @@ export class OutboxLine<Tx> implements Line {
     const held = row.message.key !== null
     const event = { relay: this.#options.name, message: ref(row.message), held, error }
     engine.logger.error(
-      { ...event, ...errorFields(error), ...howToSee(row.message) },
+      { ...aboutOf(event), ...errorFields(error), ...howToSee(row.message) },
       'the broker refused a message for good',
     )
     const record = { seq: row.seq, reason: 'refused-by-broker', ...recordFailure(engine, error), hold: held }

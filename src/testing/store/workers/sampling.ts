@@ -114,11 +114,9 @@ export const sampling: readonly Case[] = [
       await hapax.transaction((tx) => hapax.publish(tx, Ping, { n: 1 }))
       const { consumer } = world.reader(undefined, { hapax })
       await world.worker({ hapax, consumer })
-      await leapUntil(world, clock, () => warned.length > 0)
-      const looks = warned.length
+      await leapUntil(world, clock, () => warned.length >= 2)
       const end = clock.monotonic() + 200_000
       await leapUntil(world, clock, () => clock.monotonic() > end)
-      assert.equal(warned.length, looks)
       assert.deepEqual(warned.sort(), [
         'messages of idle wait in its inbox, but no live worker serves it',
         'messages wait in the outbox for the relay default, but no live worker serves it',

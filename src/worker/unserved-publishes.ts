@@ -1,0 +1,106 @@
+import type { Clock } from '../base/index.ts'
+import type { OutboxRow, Share, StoreSubscriptions, StoreWorkers, WorkerRow } from '../contracts/index.ts'
+import { ALL_LANES } from '../message/index.ts'
+import { servesOf } from './membership.ts'
+import type { Unserved } from './unserved.ts'
+
+/** What looking after published messages needs of its hapax. */
+interface UnservedPublishesOptions {
+  readonly store: {
+    readonly workers: Pick<StoreWorkers, 'list' | 'look'>
+    readonly subscriptions: Pick<StoreSubscriptions, 'list'>
+  }
+  readonly clock: Clock
+  readonly delivery: 'relay' | 'local'
+  readonly unserved: Pick<Unserved, 'relay' | 'consumer'>
+  /** The consumers of a type that this process knows. */
+  consumersOf(type: string): readonly { readonly name: string }[]
+}
+
+/**
+ * Looks, some time after a publish, whether a live worker serves what was published, also where this process has no worker: otherwise
+ * messages wait and nothing says why. A publish only notes the name of its relay, or its type, and never waits.
+ */
+export class UnservedPublishes {
+  readonly #options: UnservedPublishesOptions
+  /** Relays, or types of local delivery, that are about to be looked after, or were warned of. */
+  readonly #noted = new Set<string>()
+  readonly #cancels = new Set<() => void>()
+
+  constructor(options: UnservedPublishesOptions) {
+    this.#options = options
+  }
+
+  /** These messages were written. */
+  written(rows: readonly Pick<OutboxRow, 'relay' | 'message'>[]): void {
+    const local = this.#options.delivery === 'local'
+    for (const { relay, message } of rows) {
+      const name = local ? message.type : relay
+      if (!this.#noted.has(name)) this.#note(name)
+    }
+  }
+
+  /** Looks after nothing any more. */
+  end(): void {
+    for (const cancel of this.#cancels) cancel()
+    this.#cancels.clear()
+  }
+
+  #note(name: string): void {
+    this.#noted.add(name)
+    const cancel = this.#options.clock.after(
+      LATER_MS,
+      () => {
+        this.#cancels.delete(cancel)
+        void this.#look(name)
+      },
+      'idle',
+    )
+    this.#cancels.add(cancel)
+  }
+
+  /** What is served now is looked after again, after the next publish: its worker may go. A look that fails says nothing. */
+  async #look(name: string): Promise<void> {
+    const { delivery } = this.#options
+    const looking = delivery === 'local' ? this.#lookAtType(name) : this.#lookAtRelay(name)
+    const warned = await looking.catch(() => false)
+    if (!warned) this.#noted.delete(name)
+  }
+
+  async #lookAtRelay(relay: string): Promise<boolean> {
+    const { unserved } = this.#options
+    const workers = await this.#alive()
+    if (workers.some((row) => servesOf(row).relays.includes(relay))) return false
+    if (!(await this.#waits({ table: 'outbox', scope: relay, types: [] }))) return false
+    unserved.relay(relay)
+    return true
+  }
+
+  async #lookAtType(type: string): Promise<boolean> {
+    const { store, unserved, consumersOf } = this.#options
+    const workers = await this.#alive()
+    const listed = (await store.subscriptions.list()).filter((row) => row.type === type)
+    const consumers = new Set([...consumersOf(type).map(({ name }) => name), ...listed.map((row) => row.consumer)])
+    let warned = false
+    for (const consumer of consumers) {
+      if (workers.some((row) => servesOf(row).consumers.get(consumer)?.includes(type))) continue
+      if (!(await this.#waits({ table: 'inbox', scope: consumer, types: [type] }))) continue
+      unserved.consumer(consumer, type)
+      warned = true
+    }
+    return warned
+  }
+
+  async #alive(): Promise<readonly WorkerRow[]> {
+    return (await this.#options.store.workers.list()).filter(({ alive }) => alive)
+  }
+
+  async #waits(share: Pick<Share, 'table' | 'scope' | 'types'>): Promise<boolean> {
+    const whole = { ...share, lanes: ALL_LANES, limit: ALL_LANES.length, after: new Map() }
+    const [look] = await this.#options.store.workers.look([whole])
+    return look?.entries.some(({ dueMs, held }) => dueMs <= 0 && !held) ?? false
+  }
+}
+
+/** Long enough for a deployment to replace its workers. */
+const LATER_MS = 60_000
