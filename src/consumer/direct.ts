@@ -123,7 +123,7 @@ export class Taker<Tx> {
       return this.#smaller(jobs, signal, attempted, group)
     }
     const only = present(jobs[0], 'a message to take')
-    if (attempted.kind === 'failed') return [await this.#failed(only, attempted.error, attempted.tokens)]
+    if (attempted.kind === 'failed') return [await this.#failed(only, attempted, signal)]
     if (attempted.kind === 'refused') return [await this.#recorder.unstorable(only.stored, attempted.error)]
     return jobs.map((job) => this.#recorder.putBack(job.stored, attempted.kind, attempted.error))
   }
@@ -208,10 +208,14 @@ export class Taker<Tx> {
   }
 
   /** Records a failure, unless retries are left to the broker and another attempt makes sense. */
-  #failed(job: Job<Tx>, thrown: unknown, tokens: ReadonlySet<string>): Promise<Outcome> | Outcome {
+  #failed(
+    job: Job<Tx>,
+    { error: thrown, tokens }: FailedGroup,
+    signal: AbortSignal | undefined,
+  ): Promise<Outcome> | Outcome {
     const error = asError(thrown)
     if (this.#settings.onError === 'store' || isFinal(error)) {
-      return this.#recorder.firstDelivery(job.stored, error, job.attempt, tokens)
+      return this.#recorder.firstDelivery(job.stored, error, job.attempt, tokens, signal)
     }
     this.#engine.events.emit('rolled-back', () => ({ consumer: this.#consumer, message: ref(job.stored), error }))
     return outcome('rolled-back', error)

@@ -47,13 +47,14 @@ export class Recorder<Tx> {
     error: Error,
     attempt: number,
     handlerTokens: ReadonlySet<string> = new Set(),
+    signal?: AbortSignal,
   ): Promise<Outcome> {
     const verdict = this.#judge(stored, error, attempt)
     return this.#unlessBusy(stored, () =>
       asFarAsStorable({ message: stored, verdict }, async (kept) => {
         // A message refused on arrival (attempt 0) never reached a handler, so it has no hook. The hook gets the message as it came,
         // not the shortened copy.
-        const hook = attempt === 0 ? undefined : await this.#hooks.of(stored, kept.verdict, attempt)
+        const hook = attempt === 0 ? undefined : await this.#hooks.of(stored, kept.verdict, attempt, signal)
         const first = { error, attempt, handlerTokens }
         return hook === undefined ? this.#recordFirst(kept, first) : this.#recordWithHook(kept, first, hook)
       }),
@@ -207,9 +208,9 @@ export class Recorder<Tx> {
    * Records the failure of an inbox message on its own row. If the row is gone, another worker has settled it, or the handler has
    * committed by itself. The latter is certain when the guard found the transaction gone, and possible when the handler was cut off.
    */
-  async fromInbox(row: InboxRow, error: Error): Promise<Outcome> {
+  async fromInbox(row: InboxRow, error: Error, signal: AbortSignal | undefined): Promise<Outcome> {
     const attempts = row.attempts + 1
-    const outcome = await this.#onItsRow(row, error, attempts)
+    const outcome = await this.onItsRow(row, error, signal)
     if (outcome !== undefined) return outcome
     return isFeared(error) ? this.broken(row.message, error, attempts) : this.duplicate(row.message)
   }
@@ -221,58 +222,57 @@ export class Recorder<Tx> {
     return there === row.seq ? undefined : this.broken(row.message, error, row.attempts + 1)
   }
 
-  async #onItsRow(row: InboxRow, error: Error, attempts: number): Promise<Outcome | undefined> {
-    const verdict = this.#judge(row.message, error, attempts)
-    const there =
-      verdict.kind === 'fail'
-        ? await this.#fail(row, verdict, attempts, isHapaxError(error, 'broken-atomicity') ? insist : persist)
-        : await this.#reschedule({
-            seq: row.seq,
-            attempts,
-            lost: 0,
-            delayMs: verdict.delayMs,
-            ...recordFailure(this.#engine, error),
-            leaseToken: row.leaseToken,
-          })
-    return there ? this.#report(row.message, verdict, attempts) : undefined
-  }
-
-  /** Records the failure of a leased message. Undefined: the lease was lost. */
-  underLease(row: InboxRow, error: Error): Promise<Outcome | undefined> {
-    return this.#onItsRow(row, error, row.attempts + 1)
+  /** Records the failure of a message on its row. Undefined: the row is gone, or its lease was lost. */
+  async onItsRow(row: InboxRow, error: Error, signal: AbortSignal | undefined): Promise<Outcome | undefined> {
+    const { seq, message, leaseToken } = row
+    const attempts = row.attempts + 1
+    const verdict = this.#judge(message, error, attempts)
+    if (verdict.kind === 'fail') return this.#giveUp(row, verdict, attempts, signal)
+    const failure = recordFailure(this.#engine, error)
+    const retry = { seq, attempts, lost: 0, delayMs: verdict.delayMs, ...failure, leaseToken }
+    return (await this.#reschedule(retry)) ? this.#report(message, verdict, attempts) : undefined
   }
 
   /** Records that the database failed, not the handler. This uses up no attempt, up to `MAX_LOST` times in a row. */
-  async lost(row: InboxRow, error: Error): Promise<Outcome> {
-    const { seq, attempts } = row
+  async lost(row: InboxRow, error: Error, signal: AbortSignal | undefined): Promise<Outcome> {
+    if (row.lost + 1 < MAX_LOST) return this.#putOff(row, error)
+    const verdict: Verdict = { kind: 'fail', reason: 'infrastructure', error }
+    return (await this.#giveUp(row, verdict, row.attempts, signal)) ?? this.duplicate(row.message)
+  }
+
+  async #putOff(row: InboxRow, error: Error): Promise<Outcome> {
+    const { seq, attempts, leaseToken } = row
     const lost = row.lost + 1
-    if (lost >= MAX_LOST) {
-      const verdict: Verdict = { kind: 'fail', reason: 'infrastructure', error }
-      return (await this.#fail(row, verdict, attempts))
-        ? this.#report(row.message, verdict, attempts)
-        : this.duplicate(row.message)
-    }
     const delayMs = Math.min(60_000, 100 * 2 ** lost) * this.#engine.random.number()
-    await this.#reschedule({
-      seq,
-      attempts,
-      lost,
-      delayMs,
-      ...recordFailure(this.#engine, error, { kind: 'lost' }),
-      leaseToken: row.leaseToken,
-    })
+    const failure = recordFailure(this.#engine, error, { kind: 'lost' })
+    await this.#reschedule({ seq, attempts, lost, delayMs, ...failure, leaseToken })
     return this.putBack(row.message, 'lost', error)
   }
 
   /** Gives up a message that ends its process every time. */
-  async crashed(row: InboxRow): Promise<Outcome> {
+  async crashed(row: InboxRow, signal: AbortSignal | undefined): Promise<Outcome> {
     const error = new HapaxError(
       'crash-loop',
       `the process ended ${row.crashes} times while it worked on this message and on nothing else`,
     )
     const verdict: Verdict = { kind: 'fail', reason: 'crash-loop', error }
-    const there = await this.#fail(row, verdict, row.attempts)
-    return there ? this.#report(row.message, verdict, row.attempts) : this.duplicate(row.message)
+    return (await this.#giveUp(row, verdict, row.attempts, signal)) ?? this.duplicate(row.message)
+  }
+
+  /** Moves a row to the failed store. Undefined: it was gone. If its hook is stopped, it stays where it is and is tried again. */
+  async #giveUp(
+    row: InboxRow,
+    verdict: Verdict & { kind: 'fail' },
+    attempts: number,
+    signal: AbortSignal | undefined,
+  ): Promise<Outcome | undefined> {
+    try {
+      const there = await this.#fail(row, verdict, attempts, signal)
+      return there ? this.#report(row.message, verdict, attempts) : undefined
+    } catch (error) {
+      if (!isHapaxError(error, 'transaction-lost')) throw error
+      return this.#putOff(row, error)
+    }
   }
 
   /** Reports a message that was taken before. */
@@ -304,12 +304,13 @@ export class Recorder<Tx> {
     return unit(this.#engine, this.#options(), opening, async ({ existing }) => decide(existing.get(stored.messageKey)))
   }
 
-  /** Another process has the message: leave the record to it, and let the broker deliver again. */
+  /** Another process has the message, or its hook was stopped: nothing is recorded, and the broker delivers it again. */
   async #unlessBusy(stored: StoredMessage, work: () => Promise<Outcome>): Promise<Outcome> {
     try {
       return await work()
     } catch (error) {
       if (isHapaxError(error, 'busy')) return this.putBack(stored, 'busy', error)
+      if (isHapaxError(error, 'transaction-lost')) return this.putBack(stored, 'lost', error)
       throw error
     }
   }
@@ -333,15 +334,16 @@ export class Recorder<Tx> {
     row: InboxRow,
     verdict: Verdict & { kind: 'fail' },
     attempts: number,
-    write: typeof persist = persist,
+    signal: AbortSignal | undefined,
   ): Promise<boolean> {
+    const write = isHapaxError(verdict.error, 'broken-atomicity') ? insist : persist
     const hold = row.ordered && this.#settings.order === 'wait'
     const { seq, leaseToken } = row
     const { store } = this.#engine
     const { reason } = verdict
     const kind = isLost(reason) ? 'lost' : undefined
     const failed = { seq, attempts, reason, ...recordFailure(this.#engine, verdict.error, { kind }), hold, leaseToken }
-    const hook = await this.#hooks.of(row.message, verdict, attempts)
+    const hook = await this.#hooks.of(row.message, verdict, attempts, signal)
     if (hook === undefined) return write(this.#engine, () => store.inbox.fail(failed))
     const hooked = await this.#hooks.onItsRow(failed, row.message, hook)
     if (hooked.kind === 'done') return hooked.value

@@ -20,7 +20,11 @@ export interface Hooks<Tx> {
 }
 
 /** A hook with all its arguments except the transaction. */
-export type PreparedHook<Tx> = (scope: Scope<Tx>) => Promise<unknown>
+export interface PreparedHook<Tx> {
+  readonly call: (scope: Scope<Tx>) => Promise<unknown>
+  /** Tells it to stop. */
+  readonly signal: AbortSignal | undefined
+}
 
 /** How a transaction with a hook ended. */
 export type Hooked<T> =
@@ -57,7 +61,12 @@ export class FailedHooks<Tx> {
   }
 
   /** The hook to call for this failure, if any. A message that cannot be decoded has no data to call it with. */
-  async of(stored: StoredMessage, verdict: Verdict, attempt: number): Promise<PreparedHook<Tx> | undefined> {
+  async of(
+    stored: StoredMessage,
+    verdict: Verdict,
+    attempt: number,
+    signal: AbortSignal | undefined,
+  ): Promise<PreparedHook<Tx> | undefined> {
     if (verdict.kind !== 'fail' || UNDECIDED.includes(verdict.reason)) return undefined
     const hook = this.#hooks.hookOf(stored.type)
     const handler = this.#hooks.handlers.get(stored.type)
@@ -69,7 +78,7 @@ export class FailedHooks<Tx> {
     }
     const { call } = hook
     const { reason, error } = verdict
-    return async (scope) => {
+    const prepared = async (scope: Scope<Tx>): Promise<void> => {
       const { tx, deadline } = scope
       // Decoded for every run, because a run that was rolled back may have changed the data.
       const { message, data } = await decodeFor(handler, stored)
@@ -77,6 +86,7 @@ export class FailedHooks<Tx> {
       const logger = boundLogger(scope.logger, { consumer: this.#consumer, about: ref(stored), attempt })
       await call(data, error, { tx, message, publish, signal: deadline.signal, attempt, reason, logger })
     }
+    return { call: prepared, signal }
   }
 
   /** Writes receipt and failed row of a delivery together with its hook. */
@@ -87,13 +97,14 @@ export class FailedHooks<Tx> {
   ): Promise<'recorded' | FailedHookRun> {
     const tokens = new Set<string>()
     const hooked = await this.#run<'recorded' | 'taken'>(message, {
+      signal: hook.signal,
       opening: (token) => {
         tokens.add(token)
         return { kind: 'take', consumer: this.#consumer, token, messages: [message] }
       },
       body: ({ unit: { existing }, earlier }) => {
         const receipt = existing.get(message.messageKey)
-        if (receipt === undefined) return { value: 'recorded', call: hook, writes: failed }
+        if (receipt === undefined) return { value: 'recorded', call: hook.call, writes: failed }
         const committed = earlier.has(receipt.token)
         return { value: committed ? 'recorded' : 'taken', committed }
       },
@@ -105,22 +116,27 @@ export class FailedHooks<Tx> {
   /** Moves an inbox row to the failed store together with its hook; the value says whether the row was there. */
   onItsRow(row: FinalFailure, message: StoredMessage, hook: PreparedHook<Tx>): Promise<Hooked<boolean>> {
     return this.#run(message, {
+      signal: hook.signal,
       opening: () => ({ kind: 'fail', row }),
       body: ({ unit, resolving }) => {
         // After a commit of unknown outcome the row is gone, or held: then that commit did happen.
         if (!unit.present.has(row.seq)) return { value: resolving, committed: resolving }
-        return { value: true, call: hook }
+        return { value: true, call: hook.call }
       },
     })
   }
 
-  /** Runs a transaction with a hook, and once more if the database aborted it. Rejects when the database is not available. */
-  async #run<T>(stored: StoredMessage, steps: Pick<Plan<Tx, T>, 'opening' | 'body'>): Promise<Hooked<T>> {
+  /**
+   * Runs a transaction with a hook, and once more if the database aborted it. Rejects when the database is not available, and when the
+   * hook was told to stop.
+   */
+  async #run<T>(stored: StoredMessage, steps: Pick<Plan<Tx, T>, 'opening' | 'body' | 'signal'>): Promise<Hooked<T>> {
     const plan: Plan<Tx, T> = { consumer: this.#consumer, messages: () => [ref(stored)], ...steps }
     for (let again = true; ; again = false) {
       const attempted = await new Attempt<Tx, T>(this.#engine, this.#settings, plan).run()
       if (attempted.kind === 'done') return attempted
       if (attempted.kind === 'busy' || attempted.kind === 'refused') throw attempted.error
+      if (attempted.kind === 'lost' && steps.signal?.aborted) throw attempted.error
       if (attempted.kind === 'lost' && again) continue
       return { kind: 'failed', error: this.#reported(stored, asError(attempted.error)) }
     }

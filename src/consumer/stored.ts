@@ -236,7 +236,7 @@ export class InboxWork<Tx> {
       }
       return outcomes
     }
-    for (const row of ended.rows) outcomes.set(row.seq, await this.#recorder.crashed(row))
+    for (const row of ended.rows) outcomes.set(row.seq, await this.#recorder.crashed(row, signal))
     return outcomes
   }
 
@@ -269,13 +269,17 @@ export class InboxWork<Tx> {
       return this.#smaller(rows, asError(error), signal)
     }
     const outcomes = new Map<string, Outcome>()
-    for (const row of rows) outcomes.set(row.seq, await this.#record(row, kind, asError(error)))
+    for (const row of rows) outcomes.set(row.seq, await this.#record(row, { kind, error: asError(error) }, signal))
     return outcomes
   }
 
-  #record(row: InboxRow, kind: 'failed' | 'busy' | 'lost', error: Error): Outcome | Promise<Outcome> {
+  #record(
+    row: InboxRow,
+    { kind, error }: { kind: 'failed' | 'busy' | 'lost'; error: Error },
+    signal: AbortSignal | undefined,
+  ): Outcome | Promise<Outcome> {
     if (kind === 'busy') return this.#recorder.putBack(row.message, 'busy', error)
-    return kind === 'lost' ? this.#recorder.lost(row, error) : this.#recorder.fromInbox(row, error)
+    return kind === 'lost' ? this.#recorder.lost(row, error, signal) : this.#recorder.fromInbox(row, error, signal)
   }
 
   /** Works the parts of a group that failed, so that one bad message does not fail the others. */

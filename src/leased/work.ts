@@ -143,7 +143,7 @@ export class LeasedWork<Tx> {
     signal: AbortSignal | undefined,
     watch?: WatchedAttempt,
   ): Promise<Outcome> {
-    if (row.crashes >= MAX_CRASHES) return this.#recorder.crashed(row)
+    if (row.crashes >= MAX_CRASHES) return this.#recorder.crashed(row, signal)
     const started = this.#engine.clock.monotonic()
     const call = new Call(this.#engine, this.#consumer, this.#settings, row, held)
     try {
@@ -206,8 +206,8 @@ export class LeasedWork<Tx> {
     if (isHapaxError(error, 'lease-lost')) return this.#lost(row)
     // Not the handler's failure: the database was not available, or the worker is stopping.
     const lost = isHapaxError(error) && LET_DOWN.includes(error.code)
-    if (lost || signal?.aborted) return this.#recorder.lost(row, error)
-    const recorded = await this.#recorder.underLease(row, error)
+    if (lost || signal?.aborted) return this.#recorder.lost(row, error, signal)
+    const recorded = await this.#recorder.onItsRow(row, error, signal)
     if (recorded !== undefined) return recorded
     // `complete` committed the deletion of the row by itself, without the rest. Unless it is kept as failed, that is never noticed.
     if (isHapaxError(error, 'broken-atomicity')) return this.#recorder.broken(row.message, error, row.attempts + 1)

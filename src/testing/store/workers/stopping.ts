@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import type { Leased, Source } from '../../../contracts/index.ts'
+import { Permanent } from '../../../base/index.ts'
+import type { Consumer, Leased, Source } from '../../../contracts/index.ts'
 import type { WorkerOptions } from '../../../worker/index.ts'
 import { feed } from '../../feed.ts'
 import type { Case } from '../case.ts'
@@ -48,6 +49,16 @@ function direct(hapax: AnyHapax, handler: Endless, options = {}): Source<Tx> {
 
 function sms(hapax: AnyHapax, handler: Endless): Leased<Tx> {
   return hapax.leased('billing', { concurrency: 1 }).on(Ping, (_, ctx) => handler.run(ctx.signal))
+}
+
+const never = (): never => {
+  throw new Permanent('never')
+}
+
+/** A consumer whose handler fails for good; its hook is the endless one. */
+function failing(hapax: AnyHapax, handler: Endless, options = {}): Consumer<Tx> {
+  const consumer = hapax.consumer('billing', { concurrency: 1, ...options })
+  return consumer.on(Ping, never).onFailed(Ping, (_, __, ctx) => handler.run(ctx.signal))
 }
 
 const ways: readonly Way[] = [
@@ -106,6 +117,27 @@ const ways: readonly Way[] = [
       hapax
         .leased('billing', { concurrency: 1 })
         .on(Ping, (_, ctx) => ctx.complete(() => handler.run(ctx.signal)))
+        .from(feed(AB).subscription),
+  },
+  {
+    name: 'in its onFailed hook, fed from a subscription',
+    consumed: (hapax, handler) => failing(hapax, handler).from(feed(AB).subscription),
+  },
+  {
+    name: 'in its onFailed hook, of messages that wait in the inbox',
+    consumed: async (hapax, handler) => {
+      const consumer = failing(hapax, handler, { receive: 'store' })
+      await consumer.handleMany(AB.map((id) => ping(id)))
+      return consumer
+    },
+  },
+  {
+    name: 'in its onFailed hook, with a lease',
+    consumed: (hapax, handler) =>
+      hapax
+        .leased('billing', { concurrency: 1 })
+        .on(Ping, never)
+        .onFailed(Ping, (_, __, ctx) => handler.run(ctx.signal))
         .from(feed(AB).subscription),
   },
 ]
