@@ -16,7 +16,7 @@ export type {
   Running,
   TraceContext,
 } from '../base/index.ts'
-export type { Arrival, LeavingMessage, OutgoingMessage, StoredMessage } from '../message/index.ts'
+export type { Arrival, LeavingMessage, OutgoingMessage, Past, PastFailure, StoredMessage } from '../message/index.ts'
 export * from './admin.ts'
 export type * from './broker.ts'
 export type * from './claims.ts'

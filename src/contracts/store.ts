@@ -95,7 +95,10 @@ export interface Rescheduled {
   readonly lost: number
   readonly delayMs: number
   readonly error: ErrorRecord
-  /** What its history says of it, see `recordFailure`; the store adds the time and the attempt. */
+  /**
+   * What its history says of it: a JSON text in ASCII with the fields of `PastFailure` apart from the time and the attempt, which the store
+   * adds. It keeps the last ten.
+   */
   readonly entry: string
   readonly leaseToken: string | null
 }
@@ -105,7 +108,7 @@ export interface Postponed {
   readonly seq: string
   readonly delayMs: number
   readonly error: ErrorRecord
-  /** What its history says of it, see `recordFailure`; the store adds the time and the attempt. */
+  /** As `Rescheduled.entry`. */
   readonly entry: string
 }
 
@@ -114,7 +117,7 @@ export interface Refused {
   readonly seq: string
   readonly reason: string
   readonly error: ErrorRecord
-  /** What its history says of it, see `recordFailure`; the store adds the time and the attempt. */
+  /** As `Rescheduled.entry`. */
   readonly entry: string
   /** Whether it also stays in the outbox, where it holds its key. */
   readonly hold: boolean
@@ -167,7 +170,7 @@ export interface FinalFailure {
   readonly attempts: number
   readonly reason: string
   readonly error: ErrorRecord
-  /** What its history says of it, see `recordFailure`; the store adds the time and the attempt. */
+  /** As `Rescheduled.entry`. */
   readonly entry: string
   /** Whether it also stays in the inbox, where it holds its key. */
   readonly hold: boolean
@@ -334,8 +337,8 @@ export interface StoreInbox {
   /** The seq of an inbox row, by consumer and message. */
   find(consumer: string, messageKey: string): Promise<string | undefined>
   /**
-   * Records a failed attempt on the inbox row itself, and ends its lease. False: the row is gone, or has another lease; another
-   * worker settled it, or has it.
+   * Records a failed attempt on the inbox row itself, and ends its lease. Called again with the same failure, because the answer was
+   * lost, it adds nothing to the history. False: the row is gone, or has another lease; another worker settled it, or has it.
    */
   reschedule(row: Rescheduled): Promise<boolean>
   /** Writes an inbox row to the failed store. False: the row is gone, is held already, or has another lease. */
