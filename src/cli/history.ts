@@ -43,9 +43,11 @@ export interface Moment {
   readonly text: string
 }
 
-/** The failures that a place remembers. What is held stands in the failed store as well, and is told from there. */
-export function momentsOf(trace: Trace): readonly Moment[] {
-  if (!('history' in trace) || ('heldAt' in trace && trace.heldAt !== null)) return []
+/** The failures that a place remembers. Of a message that is held, the failed store remembers the same. */
+export function momentsOf(trace: Trace, traces: readonly Trace[]): readonly Moment[] {
+  if (!('history' in trace)) return []
+  const isHeld = 'heldAt' in trace && trace.heldAt !== null
+  if (isHeld && traces.some((each) => each.where === 'failed' && each.held && each.origin === trace.where)) return []
   const { failures, history } = trace
   const who = scopeOf(trace)
   const earlier = failures - history.length

@@ -57,6 +57,17 @@ describe('keys', () => {
 })
 
 describe('explain', () => {
+  it('tells the failure of a held message once, also if its failed row is gone', async () => {
+    const failures = (text: string): number => text.match(/ failure /g)?.length ?? 0
+    expect(failures((await shop.look('explain', 'p-1')).stdout)).toBe(1)
+    expect(failures((await shop.look('explain', 'bad-key')).stdout)).toBe(1)
+    const around = shop.copy()
+    const database = new DatabaseSync(join(around.cwd, 'shop.db'))
+    database.exec('delete from hapax_failed')
+    database.close()
+    expect(failures((await cli(['explain', 'p-1'], around)).stdout)).toBe(1)
+  })
+
   it('says what a message waits behind', async () => {
     expect((await shop.look('explain', 'p-2')).stdout).toMatch(/It waits: p-1, an earlier message of its key order-17/)
     expect((await shop.look('explain', 'late')).stdout).toMatch(/It waits: bad-key, an earlier message/)

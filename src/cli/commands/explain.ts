@@ -123,7 +123,7 @@ function document({ source, traces, next }: Life): object {
 function tell(id: string, { source, traces, next }: Life, io: Io): void {
   line(io, `${paint(io, 'bold', safe(id))}  ${safe(traces[0]?.type ?? '')} from ${safe(source)}`)
   line(io)
-  const moments = traces.flatMap(momentsIn).toSorted(byTime)
+  const moments = traces.flatMap((trace) => momentsIn(trace, traces)).toSorted(byTime)
   const width = Math.max(...moments.map(({ where }) => widthOf(where)))
   for (const { at, where, text } of moments) {
     const place = paint(io, STYLES.get(where) ?? 'cyan', where.padEnd(width))
@@ -139,11 +139,14 @@ const STYLES: ReadonlyMap<string, 'red' | 'yellow'> = new Map([
 ])
 
 /** A trace, and the failures that its place remembers. */
-function momentsIn(trace: Trace): readonly (Moment & { readonly where: keyof typeof ORDER })[] {
+function momentsIn(
+  trace: Trace,
+  traces: readonly Trace[],
+): readonly (Moment & { readonly where: keyof typeof ORDER })[] {
   const { at, where } = trace
   return [
     { at, where, text: event(trace) },
-    ...momentsOf(trace).map((each) => ({ ...each, where: 'failure' as const })),
+    ...momentsOf(trace, traces).map((each) => ({ ...each, where: 'failure' as const })),
   ]
 }
 
