@@ -148,7 +148,8 @@ export interface Hapax<Tx, Own = Tx> {
   /** A named reader whose handlers call the outside world. No transaction is open meanwhile, and a retry does not repeat a call. */
   leased(name: string, options?: LeasedOptions<LeasedHandler<unknown, Tx>>): Leased<Tx>
   worker(options: WorkerOptions<Tx>): Worker
-  status(): Promise<StoreStatus>
+  /** What waits, and who works. Found in milliseconds; numbers above 10,000 are estimates, unless `exact` is asked for. */
+  status(options?: { readonly exact?: boolean }): Promise<StoreStatus>
   /**
    * Every place where a message with this id is known, oldest first. Without `source`, an id that is not a UUIDv7 is looked up only
    * under the sources that a sample of the rows has; see `ExplainOptions`.
@@ -387,8 +388,9 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     return worker
   }
 
-  status(): Promise<StoreStatus> {
-    return this.#store.admin.status()
+  status(options: { readonly exact?: boolean } = {}): Promise<StoreStatus> {
+    noOthers('options', options, ['exact'])
+    return this.#store.admin.status(options)
   }
 
   async explain(id: string, source?: string, options: ExplainOptions = {}): Promise<readonly Trace[]> {

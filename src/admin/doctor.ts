@@ -1,7 +1,7 @@
 // `doctor`: looks at everything that can be wrong with a store, and says what to do about each finding.
 
 import { asError, isHapaxError, messageOf } from '../base/index.ts'
-import type { ClaimStore, Finding, Growth, Store, StoreKeys, StoreSchema, StoreStatus } from '../contracts/index.ts'
+import type { ClaimStore, Finding, Store, StoreKeys, StoreSchema, StoreStatus } from '../contracts/index.ts'
 import { strandedFindings, workerFindings } from './doctor-workers.ts'
 import { type DoctorOptions, type GrowthLimits, grown, growthFindings, growthLimits } from './growth.ts'
 
@@ -18,19 +18,14 @@ export async function doctor(
   const schema = await attempt('schema', () => schemaFindings(store.schema))
   // Every other check reads the tables, and would only repeat this error in other words.
   if (schema.some(({ level }) => level === 'error')) return schema
-  let growth: readonly Growth[] = []
-  const settings = await attempt('store', async () => {
-    const checkup = await store.admin.checkup()
-    growth = checkup.growth
-    return checkup.findings
-  })
+  const settings = await attempt('store', () => store.admin.checkup())
   const waiting = await attempt('status', async () => {
     const status = await store.admin.status()
     const subscriptions = await store.subscriptions.list()
     const stranded = await strandedFindings(store.workers, status, subscriptions)
     const workers = [...workerFindings(status, subscriptions), ...stranded]
     const old = await withOldReceipts(store.admin, status, limits.maxAgeMs.receipts)
-    return [...workers, ...statusFindings(status, now(), limits), ...growthFindings(growth, status, old, limits)]
+    return [...workers, ...statusFindings(status, now(), limits), ...growthFindings(status, old, limits)]
   })
   return [...schema, ...settings, ...waiting, ...(await attempt('held keys', () => keyFindings(store.keys)))]
 }
@@ -45,8 +40,7 @@ async function withOldReceipts(
   olderThanMs: number,
 ): Promise<readonly string[]> {
   const found: string[] = []
-  for (const { consumer, receipts } of consumers) {
-    if (receipts === 0) continue
+  for (const { consumer } of consumers) {
     const step = { kind: 'receipts', consumer, after: undefined, dryRun: true } as const
     const { deleted } = await admin.clean(step, olderThanMs, SAMPLE)
     if (deleted > 0) found.push(consumer)
@@ -57,7 +51,7 @@ async function withOldReceipts(
 /** The same for a claim store, which has no schema and no worker rows. */
 export async function leaseDoctor(store: ClaimStore, options: DoctorOptions = {}): Promise<readonly Finding[]> {
   const limits = growthLimits(options)
-  const findings = await attempt('store', async () => (await store.admin.checkup()).findings)
+  const findings = await attempt('store', () => store.admin.checkup())
   const failing = await attempt('failed', async () => {
     const count = await store.failed.count({})
     return [...failedFinding(count), ...grown({ table: 'failed', rows: count, oldestMs: undefined }, limits)]

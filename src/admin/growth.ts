@@ -80,29 +80,27 @@ export function growthLimits(options: DoctorOptions = {}): GrowthLimits {
   return limits
 }
 
-/** Finds tables that are too large, or have rows that are too old. Waiting and failed messages are counted, the rest is estimated. */
-export function growthFindings(
-  growth: readonly Growth[],
-  status: StoreStatus,
-  old: readonly string[],
-  limits: GrowthLimits,
-): readonly Finding[] {
+/** Finds tables that are too large, or have rows that are too old. */
+export function growthFindings(status: StoreStatus, old: readonly string[], limits: GrowthLimits): readonly Finding[] {
   const found = [
-    ...growth.flatMap((each) => grown(counted(each, status), limits)),
-    ...grown({ table: 'outbox', rows: status.outbox, oldestMs: undefined }, limits),
+    ...status.tables.flatMap((each) => grown(counted(each, status), limits)),
     ...old.map((consumer) => oldReceipts(consumer, limits)),
   ]
   if (found.length > 0) return found
   return [{ check: 'growth', level: 'ok', message: 'no table has grown beyond its limit', advice: '' }]
 }
 
-/** Replaces the estimate by the exact number, where `status` has it. */
-function counted(growth: Growth, { consumers, relays }: StoreStatus): Growth {
+/** Replaces the estimate by what was counted, of which large numbers are estimates too. */
+function counted(growth: Growth, { consumers, relays, failed }: StoreStatus): Growth {
   const sum = (numbers: readonly number[]): number => numbers.reduce((all, each) => all + each, 0)
   if (growth.table === 'inbox') {
     return { ...growth, rows: sum(consumers.map(({ waiting, retrying, held }) => waiting + retrying + held)) }
   }
-  if (growth.table === 'failed') return { ...growth, rows: sum([...consumers, ...relays].map(({ failed }) => failed)) }
+  // How long a message waits for its relay is judged relay by relay.
+  if (growth.table === 'outbox') {
+    return { ...growth, rows: sum(relays.map(({ waiting, held }) => waiting + held)), oldestMs: undefined }
+  }
+  if (growth.table === 'failed') return { ...growth, rows: sum(failed.map(({ count }) => count)) }
   return growth
 }
 

@@ -204,9 +204,10 @@ export class Relays {
     this.#store = store
   }
 
-  /** Every relay with its destination and the messages that wait. */
-  async list(): Promise<StoreStatus['relays']> {
-    return (await this.#store.admin.status()).relays
+  /** Every relay with its destination and the messages that wait. Numbers above 10,000 are estimates, unless `exact` is asked for. */
+  async list(options: { readonly exact?: boolean } = {}): Promise<StoreStatus['relays']> {
+    noOthers('options', options, ['exact'])
+    return (await this.#store.admin.status(options)).relays
   }
 
   /** Records a new destination for a relay. Workers with the old one refuse to start from now on. */

@@ -151,34 +151,70 @@ export interface SentFilter extends SentWhere {
 /** The name of the error on an effect that a person settled: until the call is made again, it may be settled anew. */
 export const SETTLED = 'Settled'
 
-/** How many receipts of a consumer are counted at most: a consumer may have millions. */
-export const COUNTED_RECEIPTS = 10_000
+/** How closely `status` looks. */
+export interface StatusOptions {
+  /** Counts every row, also receipts. On large tables that takes seconds, or minutes. @default false */
+  readonly exact?: boolean | undefined
+  /** How long the database may take. @default 10_000, or 600_000 with `exact` */
+  readonly limitMs?: number | undefined
+}
 
-/** Counts and workers, for status pages. */
+/**
+ * What waits, for status pages and metrics. It is found by indexes alone, so that it takes milliseconds however large the tables are.
+ *
+ * Numbers are exact up to 10,000 per consumer or relay and state, and per reason of failed messages. Beyond that, `estimated` says that
+ * numbers come from the statistics of the database: of the right order of magnitude while those are up to date, and never less than
+ * what was counted. With `exact`, every number is exact.
+ */
 export interface StoreStatus {
+  /** When this was so, by the clock of the database. */
+  readonly at: Date
+  /** Those that have receipts, inbox rows or failed messages. */
   readonly consumers: readonly {
     readonly consumer: string
-    /** Counted up to 10,000. */
-    readonly receipts: number
-    /** Whether there are more receipts than were counted. */
-    readonly moreReceipts: boolean
+    /** Never failed. */
     readonly waiting: number
+    /** Failed, and due again at some time. */
     readonly retrying: number
     /** Keys that wait behind a message that failed for good. */
     readonly held: number
+    /** Messages in the failed store that wait for a decision. */
     readonly failed: number
+    /** Those of them that failed because nobody knows whether an outside call was made. */
+    readonly unknownEffects: number
+    /**
+     * Since when its oldest message waits that is not held: since it was due, and once it has failed, since it was stored. What is not
+     * due yet and has never failed does not count. Null: nothing waits. Exact, unless more than 1,000 messages with order wait and
+     * older ones of others too: then it is the oldest of a sample.
+     */
+    readonly oldestAt: Date | null
+    /** Only with `exact`. */
+    readonly receipts?: number
+    /** Whether one of these numbers is an estimate. */
+    readonly estimated: boolean
   }[]
   readonly relays: readonly {
     readonly relay: string
     readonly waiting: number
     readonly held: number
     readonly failed: number
+    /** As for consumers. */
     readonly oldestAt: Date | null
     /** Where it goes, as recorded by the first worker. */
     readonly destination: string | null
+    readonly estimated: boolean
   }[]
-  readonly outbox: number
-  readonly oldestOutboxAt: Date | null
+  /** Failed messages that wait for a decision, by reason. */
+  readonly failed: readonly {
+    readonly origin: Origin
+    /** The consumer, or the relay. */
+    readonly scope: string
+    readonly reason: string
+    readonly count: number
+    readonly estimated: boolean
+  }[]
+  /** How large the tables are: estimates, or counted with `exact`. */
+  readonly tables: readonly Growth[]
   readonly workers: readonly WorkerRow[]
 }
 
@@ -202,12 +238,6 @@ export interface Growth {
   readonly rows: number | undefined
   /** How long ago its oldest row was written, where that is quickly found. */
   readonly oldestMs: number | undefined
-}
-
-/** What `doctor` wants to know of the store. */
-export interface Checkup {
-  readonly findings: readonly Finding[]
-  readonly growth: readonly Growth[]
 }
 
 /** One place where a message was found. */
@@ -348,9 +378,10 @@ export interface StoreAdmin extends StoreLists {
   clean(step: CleanupStep, olderThanMs: number, limit: number): Promise<Cleaned>
   /** Records a manual change that no other method records. */
   audit(audit: Audit, about: AuditSubject): Promise<void>
-  /** What `doctor` wants to know: settings, sizes, long transactions, clocks. No table is read as a whole for it. */
-  checkup(): Promise<Checkup>
-  status(): Promise<StoreStatus>
+  /** What `doctor` wants to know: settings, long transactions, clocks. No table is read as a whole for it. */
+  checkup(): Promise<readonly Finding[]>
+  /** What waits. One bounded statement, or few, on a connection that handlers cannot exhaust. */
+  status(options?: StatusOptions): Promise<StoreStatus>
   /**
    * Every place where a message with this id is known. Found by its key if `source` is given or the id is a UUIDv7. Any other id is
    * looked up under the sources that a sample of the rows has, or, with `scan`, in all rows.

@@ -393,7 +393,7 @@ export class SimStore implements Store<SimTx> {
     clean: (step, olderThanMs, limit) =>
       this.#once(`cleans ${step.kind}`, (db, tx) => this.#sql.cleanup(db, tx, step, olderThanMs, limit)),
     audit: async () => {},
-    checkup: async () => ({ findings: [], growth: [] }),
+    checkup: async () => [],
     status: () => unused('status'),
     trace: () => unused('trace'),
     receipts: () => unused('receipts'),

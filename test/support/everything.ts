@@ -181,6 +181,7 @@ const UUIDV7 = '019a8c3e-5b0e-7d44-9d3b-0f6f1f0c7a11'
 /** What people look at. */
 async function people(hapax: Rig, store: Store<RigTx>): Promise<void> {
   await hapax.status()
+  await hapax.status({ exact: true })
   await hapax.keys.list()
   await hapax.doctor()
   await hapax.failed.count({ consumer: 'loose' })

@@ -5,6 +5,7 @@ import pg from 'pg'
 import type { Statement } from '../../src/contracts/connection.ts'
 import type { Checker, DurableStore, Place } from './databases.ts'
 import { LARGE } from './large-tables.ts'
+import type { RecordedStatement } from './recorded.ts'
 
 /** Rows that a statement may read of large tables: less than any of their parts has, and more than the largest look. */
 const MANY = 45_000
@@ -12,7 +13,7 @@ const MANY = 45_000
 const MANY_PAGES = 1_000
 
 /** Why a statement reads too much; undefined: it does not. */
-type Reader = (statement: Statement) => Promise<string | undefined>
+type Reader = (statement: RecordedStatement) => Promise<string | undefined>
 
 /**
  * Runs statements again, each in a transaction that is rolled back, and returns those that read a large table from end to end, or much
@@ -20,7 +21,7 @@ type Reader = (statement: Statement) => Promise<string | undefined>
  */
 export async function scansOf(
   { place }: Checker,
-  statements: readonly Statement[],
+  statements: readonly RecordedStatement[],
   nameOf: (statement: Statement) => string,
 ): Promise<readonly string[]> {
   const scans: string[] = []
@@ -71,7 +72,7 @@ const readers: Record<DurableStore, (place: Place) => Promise<Reading>> = {
         await client.query(text, [...params]).catch(() => {})
         await client.query('rollback')
         const read = (await rowsRead()) - begun - asking
-        return read > MANY ? `${read} rows` : undefined
+        return read > MANY * countsIn(text) ? `${read} rows` : undefined
       },
       [Symbol.asyncDispose]: () => client.end(),
     }
@@ -87,12 +88,18 @@ const readers: Record<DurableStore, (place: Place) => Promise<Reading>> = {
   },
 }
 
+/** How many things a statement counts, each up to a limit. */
+function countsIn(text: string): number {
+  return Math.max(1, text.split(' as counted').length - 1)
+}
+
 /** Statements that are prepared get the plan that they have with any values. */
-async function readOfPostgres(client: pg.Client, statement: Statement): Promise<string | undefined> {
-  const { text, params } = statement
+async function readOfPostgres(client: pg.Client, statement: RecordedStatement): Promise<string | undefined> {
+  const { text, params, settings = [] } = statement
   const explain = 'explain (analyze, buffers, timing off, format json)'
   await client.query('begin')
   try {
+    for (const each of settings) await client.query(each.text, [...each.params])
     if ('prepare' in statement && params.length > 0) {
       await client.query('set local plan_cache_mode = force_generic_plan')
       await client.query(`prepare planned as ${text}`)
@@ -137,7 +144,10 @@ function stepOf(node: Node): string | undefined {
 
 /** What SQLite scans that is small: lists that statements are given or make, and the tables that do not grow. */
 const SMALL = new Set([
-  ...['json_each', 'lane', 'head', 'given', 'k', 'CONSTANT', 'known', 'f', 'h'],
+  ...['json_each', 'lane', 'head', 'given', 'k', 'CONSTANT', 'known', 'f', 'h', 's', 'w', 'l', 'n', 'receipt_scope'],
+  ...['inbox', 'outbox', 'failed'].flatMap((name) =>
+    ['loose', 'keyed', 'scope', 'layer', 'window', 'sample'].map((part) => `${name}_${part}`),
+  ),
   ...['hapax_subscriptions', 'hapax_workers', 'hapax_relays', 'hapax_migrations'],
 ])
 /** Rows by their own number, and not all of them. */

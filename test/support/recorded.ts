@@ -3,9 +3,14 @@ import type { Executor, Statement } from '../../src/contracts/connection.ts'
 import type { RigTx } from './databases.ts'
 import type { Seams } from './seams.ts'
 
+/** A statement, and what the transaction was set to that it ran in. */
+export interface RecordedStatement extends Statement {
+  readonly settings?: readonly Statement[]
+}
+
 /** Every statement that a store sends of its own, by its text, with the values that it was sent with last. */
 export class Recorded {
-  readonly statements = new Map<string, Statement>()
+  readonly statements = new Map<string, RecordedStatement>()
 
   /** What `openStore` takes. */
   get seams(): Seams {
@@ -19,7 +24,7 @@ export class Recorded {
   }
 
   #watched(connection: Connection<RigTx>): Connection<RigTx> {
-    const record = (...statements: readonly Statement[]): void => {
+    const record = (...statements: readonly RecordedStatement[]): void => {
       for (const statement of statements) this.statements.set(statement.text, statement)
     }
     const executing = <E extends Executor>(executor: E): E => ({
@@ -40,7 +45,8 @@ export class Recorded {
         return connection.atOnce(options, statements)
       },
       transaction: (options, work) => {
-        record(...work.first)
+        const settings = work.first.filter(({ text }) => text.includes('set_config'))
+        record(...work.first.map((statement) => ({ ...statement, settings })))
         return connection.transaction(options, {
           first: work.first,
           body: async (tx, answers) => {

@@ -54,7 +54,7 @@ it('runs as a process: sends what is published, keeps it, and stops on SIGTERM',
   await place(hapax, 2)
   await vi.waitFor(() => expect(relay.out.stdout).toContain('id-2'), soon)
   // Printed is not yet confirmed in the database.
-  await vi.waitFor(async () => expect((await hapax.status()).outbox).toBe(0), soon)
+  await vi.waitFor(async () => expect((await hapax.status()).relays[0]?.waiting).toBe(0), soon)
   expect((await hapax.status()).workers).toMatchObject([{ alive: true }])
 
   relay.child.kill('SIGTERM')
@@ -134,7 +134,7 @@ it('ends at once on a second signal, although the broker does not answer', async
   relay.signal('SIGTERM')
   relay.signal('SIGINT')
   expect(await relay.ran).toMatchObject({ exitCode: 130, stderr: expect.stringContaining('SIGINT again') })
-  expect((await hapax.status()).outbox).toBe(1)
+  expect((await hapax.status()).relays[0]?.waiting).toBe(1)
 })
 
 it('waits for a database that is not there yet, and for a broker that goes away and comes back', async () => {

@@ -118,7 +118,7 @@ function concludeAudit(audit: number, { signal }: AbortController, options: Clea
 }
 
 async function withReceipts(hapax: Hapax<unknown>): Promise<readonly string[]> {
-  return (await hapax.status()).consumers.filter(({ receipts }) => receipts > 0).map(({ consumer }) => consumer)
+  return (await hapax.status()).consumers.map(({ consumer }) => consumer)
 }
 
 /** Counts in steps, with progress: millions of receipts take a while. */

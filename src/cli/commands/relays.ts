@@ -17,6 +17,7 @@ export const addRelays: AddCommand = (root, io, done) => {
     .addHelpText('after', examples('hapax relays list', `hapax relays move default 'rabbitmq exchange shop'`))
   withStore(relays.command('list'))
     .description('Lists relays, their destinations and what is waiting for them.')
+    .option('--exact', 'count every row, however long that takes')
     .addHelpText('after', examples('hapax relays list', 'hapax relays list --json'))
     .action(async (options) => done(await relaysList(options, io)))
   withStore(withChange(relays.command('move')))
@@ -33,11 +34,12 @@ export const addRelays: AddCommand = (root, io, done) => {
     .action(async (name, destination, options) => done(await relaysMove(name, destination, options, io)))
 }
 
-async function relaysList(options: StoreOptions & { json?: true }, io: Io): Promise<number> {
-  const relays = await withHapax(options, io, (hapax) => hapax.relays.list())
+async function relaysList(options: StoreOptions & { json?: true; exact?: true }, io: Io): Promise<number> {
+  const exact = options.exact === true
+  const { relays, at } = await withHapax(options, io, (hapax) => hapax.status({ exact }))
   if (options.json) json(io, { relays })
   else if (relays.length === 0) line(io, 'no relays are known, and nothing is waiting for one')
-  else tellRelays(relays, io)
+  else tellRelays(relays, at, io)
   return 0
 }
 

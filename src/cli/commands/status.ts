@@ -14,12 +14,24 @@ import { type StoreOptions, withEither } from '../store.ts'
 export const addStatus: AddCommand = (root, io, done) => {
   withStore(root.command('status'))
     .description('Shows what is waiting in inboxes and outboxes, and which workers are running.')
-    .addHelpText('after', examples('hapax status --store sqlite:./shop.db', 'hapax status --json'))
+    .option('--exact', 'count every row, also receipts, however long that takes')
+    .addHelpText(
+      'after',
+      `\nNumbers above 10,000 are estimates, marked with ~.\n${examples(
+        'hapax status --store sqlite:./shop.db',
+        'hapax status --exact --json',
+      )}`,
+    )
     .action(async (options) => done(await status(options, io)))
 }
 
-async function status(options: StoreOptions & { json?: true }, io: Io): Promise<number> {
-  const found = await withEither(options, io, (hapax): Promise<StoreStatus | ClaimStatus> => hapax.status())
+async function status(options: StoreOptions & { json?: true; exact?: true }, io: Io): Promise<number> {
+  const exact = options.exact === true
+  const found = await withEither(
+    options,
+    io,
+    (hapax): Promise<StoreStatus | ClaimStatus> => ('keys' in hapax ? hapax.status({ exact }) : hapax.status()),
+  )
   if ('workers' in found) tellStatus(found, options, io)
   else if (options.json) json(io, found)
   else tellLeases(found, io)
@@ -50,13 +62,8 @@ function tellLeaseConsumers(consumers: ClaimStatus['consumers'], io: Io): void {
   )
 }
 
-function document({ consumers, relays, workers, outbox, oldestOutboxAt }: StoreStatus): object {
-  return {
-    consumers,
-    relays,
-    workers: workers.map((worker) => ({ ...worker, serves: servesJson(worker) })),
-    outbox: { count: outbox, oldestAt: oldestOutboxAt },
-  }
+function document(found: StoreStatus): object {
+  return { ...found, workers: found.workers.map((worker) => ({ ...worker, serves: servesJson(worker) })) }
 }
 
 function servesJson(worker: WorkerRow): object {
@@ -64,12 +71,13 @@ function servesJson(worker: WorkerRow): object {
   return { consumers: Object.fromEntries(consumers), relays, stuck }
 }
 
-function tell({ consumers, relays, workers }: StoreStatus, io: Io): void {
+function tell(found: StoreStatus, io: Io): void {
+  const { consumers, relays, workers } = found
   if (consumers.length === 0) line(io, 'no consumer has taken a message yet')
-  else tellConsumers(consumers, io)
+  else tellConsumers(found, io)
   line(io)
   if (relays.length === 0) line(io, 'no messages are waiting for a relay')
-  else tellRelays(relays, io)
+  else tellRelays(relays, found.at, io)
   line(io)
   if (workers.length === 0) line(io, 'no workers are running')
   else tellWorkers(workers, io)
@@ -77,41 +85,62 @@ function tell({ consumers, relays, workers }: StoreStatus, io: Io): void {
 
 const numbers = (...titles: string[]) => titles.map((title) => ({ title, align: 'right' as const }))
 
-function tellConsumers(consumers: StoreStatus['consumers'], io: Io): void {
+function tellConsumers({ consumers, workers, at }: StoreStatus, io: Io): void {
+  const counted = consumers.some(({ receipts }) => receipts !== undefined)
+  const titles = ['waiting', 'retrying', 'oldest', 'held keys', 'failed', ...(counted ? ['receipts'] : []), 'workers']
   table(
     io,
-    [{ title: 'consumer', shrinkTo: 12 }, ...numbers('receipts', 'waiting', 'retrying', 'held keys', 'failed')],
+    [{ title: 'consumer', shrinkTo: 12 }, ...numbers(...titles)],
     consumers.map((each) => [
       safe(each.consumer),
-      `${count(each.receipts)}${each.moreReceipts ? '+' : ''}`,
-      count(each.waiting),
-      coloured(each.retrying, 'yellow'),
-      coloured(each.held, 'red'),
-      coloured(each.failed, 'red'),
+      about(each, each.waiting),
+      about(each, each.retrying, 'yellow'),
+      age(each.oldestAt, at),
+      about(each, each.held, 'red'),
+      about(each, each.failed, 'red'),
+      ...(each.receipts === undefined ? [] : [count(each.receipts)]),
+      serving(workers, each.consumer),
     ]),
   )
 }
 
+/** How many live workers serve a consumer. */
+function serving(workers: readonly WorkerRow[], consumer: string): string {
+  return count(workers.filter((worker) => worker.alive && servesOf(worker).consumers.has(consumer)).length)
+}
+
 /** Prints a table of relays; `hapax relays list` prints the same one. */
-export function tellRelays(relays: StoreStatus['relays'], io: Io): void {
+export function tellRelays(relays: StoreStatus['relays'], at: Date, io: Io): void {
   table(
     io,
     [
       { title: 'relay', shrinkTo: 8 },
-      ...numbers('waiting', 'held keys', 'failed', 'oldest'),
+      ...numbers('waiting', 'oldest', 'held keys', 'failed'),
       { title: 'destination', shrinkTo: 12 },
     ],
     relays.map((each) => [
       safe(each.relay),
-      count(each.waiting),
-      coloured(each.held, 'red'),
-      coloured(each.failed, 'red'),
-      each.oldestAt === null ? '-' : span(Date.now() - each.oldestAt.getTime()),
+      about(each, each.waiting),
+      age(each.oldestAt, at),
+      about(each, each.held, 'red'),
+      about(each, each.failed, 'red'),
       each.destination === null
         ? { text: 'no worker has served it yet', style: 'yellow' as const }
         : safe(each.destination),
     ]),
   )
+}
+
+function age(since: Date | null, at: Date): string {
+  return since === null ? '-' : span(Math.max(0, at.getTime() - since.getTime()))
+}
+
+/** What is too much to count is estimated. */
+const COUNTED = 10_000
+
+function about({ estimated }: { readonly estimated: boolean }, value: number, style?: 'yellow' | 'red'): Cell {
+  const text = `${estimated && value > COUNTED ? '~' : ''}${count(value)}`
+  return style === undefined || value === 0 ? text : { text, style }
 }
 
 function tellWorkers(workers: readonly WorkerRow[], io: Io): void {

@@ -39,7 +39,7 @@ import { listEffects, listReceipts } from './lists.ts'
 import { look } from './look.ts'
 import { confirm, outboxRows, postpone, purge, recordRelay, refuse, republish, sentList, sentRows } from './outbox.ts'
 import { pageAfter } from './rows.ts'
-import { FINDINGS, growth, status, trace } from './status.ts'
+import { FINDINGS, status, trace } from './status.ts'
 import { subscribe, unsubscribe } from './subscriptions.ts'
 import { deliverAll, type MemoryTx, open, openTransaction, Transaction, write } from './transaction.ts'
 import { Workers } from './workers.ts'
@@ -172,8 +172,8 @@ class Memory implements MemoryStore {
   readonly admin: StoreAdmin = {
     clean: (step, olderThanMs, limit) => this.#alone((data) => clean(data, step, olderThanMs, limit)),
     audit: (audit, about) => this.#alone((data) => data.note(audit, about)),
-    checkup: () => this.#alone((data) => ({ findings: FINDINGS, growth: growth(data) })),
-    status: () => this.#alone((data) => status(data, this.#workers.list())),
+    checkup: () => this.#alone(() => FINDINGS),
+    status: ({ exact = false } = {}) => this.#alone((data) => status(data, this.#workers.list(), exact)),
     trace: (id, source) => this.#alone((data) => trace(data, id, source)),
     receipts: (where, after, limit) => this.#alone((data) => listReceipts(data, where, after, limit)),
     effects: (where, after, limit) => this.#alone((data) => listEffects(data, where, after, limit)),

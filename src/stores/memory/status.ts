@@ -1,7 +1,6 @@
 // What people look at: counts, findings and traces. Tables are small here, so each question reads them whole.
 
-import type { EffectRow, WorkerRow } from '../../contracts/index.ts'
-import { COUNTED_RECEIPTS, type Finding, type Growth, type StoreStatus, type Trace } from '../../contracts/index.ts'
+import type { EffectRow, Finding, Growth, StoreStatus, Trace, WorkerRow } from '../../contracts/index.ts'
 import { pastOf } from '../../message/index.ts'
 import type { Data } from './data.ts'
 import {
@@ -13,38 +12,64 @@ import {
   type WaitingRow,
 } from './rows.ts'
 
-/** How much there is. */
-export function status(data: Data, workers: readonly WorkerRow[]): StoreStatus {
-  const outbox = data.outbox.all()
+/** How much there is. Everything is counted. */
+export function status(data: Data, workers: readonly WorkerRow[], exact: boolean): StoreStatus {
+  const failed = failedCounts(data)
   return {
-    consumers: consumerNames(data).map((consumer) => ({ consumer, ...consumerCounts(data, consumer) })),
-    relays: relayNames(data).map((relay) => ({ relay, ...relayCounts(data, relay) })),
-    outbox: outbox.length,
-    oldestOutboxAt: oldest(outbox),
+    at: new Date(data.clock.now()),
+    consumers: consumerNames(data).map((consumer) => consumerStatus(data, consumer, failed, exact)),
+    relays: relayNames(data).map((relay) => relayStatus(data, relay, failed)),
+    failed,
+    tables: growth(data),
     workers,
   }
 }
 
+type FailedCounts = StoreStatus['failed']
+
+function failedCounts(data: Data): FailedCounts {
+  const open = data.failed.all().filter((row) => row.replacedBy === null)
+  const groups = Map.groupBy(open, ({ origin, consumer, reason }) => JSON.stringify([origin, consumer, reason]))
+  return [...groups.values()].flatMap((rows) => {
+    const [first] = rows
+    if (first === undefined) return []
+    const { origin, consumer: scope, reason } = first
+    return [{ origin, scope, reason, count: rows.length, estimated: false }]
+  })
+}
+
+function countOf(failed: FailedCounts, wanted: (each: FailedCounts[number]) => boolean): number {
+  return failed.filter(wanted).reduce((sum, { count }) => sum + count, 0)
+}
+
 function consumerNames(data: Data): readonly string[] {
-  const failed = data.failed.all().filter((row) => row.origin === 'inbox')
+  const failed = data.failed.all().filter((row) => row.origin === 'inbox' && row.replacedBy === null)
   const rows = [...data.receipts.all(), ...data.inbox.all(), ...failed]
   return [...new Set(rows.map((row) => row.consumer))].sort()
 }
 
-function consumerCounts(data: Data, consumer: string): Omit<StoreStatus['consumers'][number], 'consumer'> {
-  const of = <Row extends { consumer: string }>(rows: readonly Row[]): Row[] =>
-    rows.filter((row) => row.consumer === consumer)
-  const inbox = of(data.inbox.all())
-  const held = inbox.filter((row) => row.heldAt !== null).length
-  const retrying = inbox.filter((row) => row.heldAt === null && row.attempts > 0).length
-  const failed = of(data.failed.all()).filter(undecidedOf('inbox')).length
-  const all = of(data.receipts.all()).length
-  const receipts = { receipts: Math.min(all, COUNTED_RECEIPTS), moreReceipts: all > COUNTED_RECEIPTS }
-  return { ...receipts, waiting: inbox.length - held - retrying, retrying, held, failed }
+function consumerStatus(
+  data: Data,
+  consumer: string,
+  failed: FailedCounts,
+  exact: boolean,
+): StoreStatus['consumers'][number] {
+  const rows = data.inbox.all().filter((row) => row.consumer === consumer)
+  const held = rows.filter((row) => row.heldAt !== null).length
+  const retrying = rows.filter((row) => row.heldAt === null && row.attempts > 0).length
+  const own = failed.filter((each) => each.origin === 'inbox' && each.scope === consumer)
+  return {
+    ...{ consumer, waiting: rows.length - held - retrying, retrying, held },
+    failed: countOf(own, () => true),
+    unknownEffects: countOf(own, ({ reason }) => reason === 'unknown-effect'),
+    oldestAt: oldest(data, rows),
+    ...(exact ? { receipts: data.receipts.all().filter((row) => row.consumer === consumer).length } : {}),
+    estimated: false,
+  }
 }
 
 function relayNames(data: Data): readonly string[] {
-  const failed = data.failed.all().filter((row) => row.origin === 'outbox')
+  const failed = data.failed.all().filter((row) => row.origin === 'outbox' && row.replacedBy === null)
   const names = [
     ...data.relays.all().map((row) => row.name),
     ...data.outbox.all().map((row) => row.relay),
@@ -53,21 +78,25 @@ function relayNames(data: Data): readonly string[] {
   return [...new Set(names)].sort()
 }
 
-function relayCounts(data: Data, relay: string): Omit<StoreStatus['relays'][number], 'relay'> {
-  const outbox = data.outbox.all().filter((row) => row.relay === relay)
-  const held = outbox.filter((row) => row.heldAt !== null).length
-  const failed = data.failed.all().filter((row) => row.consumer === relay && undecidedOf('outbox')(row)).length
-  const destination = data.relays.get(relay)?.destination ?? null
-  return { waiting: outbox.length - held, held, failed, oldestAt: oldest(outbox), destination }
+function relayStatus(data: Data, relay: string, failed: FailedCounts): StoreStatus['relays'][number] {
+  const rows = data.outbox.all().filter((row) => row.relay === relay)
+  const held = rows.filter((row) => row.heldAt !== null).length
+  return {
+    ...{ relay, waiting: rows.length - held, held },
+    failed: countOf(failed, ({ origin, scope }) => origin === 'outbox' && scope === relay),
+    oldestAt: oldest(data, rows),
+    destination: data.relays.get(relay)?.destination ?? null,
+    estimated: false,
+  }
 }
 
-function undecidedOf(origin: FailedEntry['origin']): (row: FailedEntry) => boolean {
-  return (row) => row.origin === origin && row.replacedBy === null
-}
-
-function oldest(rows: readonly LeavingRow[]): Date | null {
-  if (rows.length === 0) return null
-  return new Date(rows.reduce((least, row) => Math.min(least, row.createdAt.getTime()), Number.POSITIVE_INFINITY))
+/** Since when the oldest row waits: from its first failure on, since it was written; before, since it was due. */
+function oldest(data: Data, rows: readonly (LeavingRow | WaitingRow)[]): Date | null {
+  const now = data.clock.now()
+  const since = rows
+    .filter((row) => row.heldAt === null && (row.attempts > 0 || row.availableAt <= now))
+    .map((row) => (row.attempts > 0 ? row.createdAt.getTime() : row.availableAt))
+  return since.length === 0 ? null : new Date(since.reduce((least, each) => Math.min(least, each)))
 }
 
 /** What `doctor` says about this store. */
@@ -81,13 +110,14 @@ export const FINDINGS: readonly Finding[] = [
 ]
 
 /** How large the tables are. */
-export function growth(data: Data): readonly Growth[] {
+function growth(data: Data): readonly Growth[] {
   const of = <Row>(table: Growth['table'], rows: readonly Row[], at?: (row: Row) => Date): Growth => {
     const first = rows[0] === undefined ? undefined : at?.(rows[0])
     return { table, rows: rows.length, oldestMs: first && data.clock.now() - first.getTime() }
   }
   return [
     of('inbox', data.inbox.all(), (row) => row.createdAt),
+    of('outbox', data.outbox.all(), (row) => row.createdAt),
     of('failed', data.failed.all(), (row) => row.failedAt),
     of('sent', data.sent.all(), (row) => row.sentAt),
     of('audit', data.audit.all(), (row) => row.at),

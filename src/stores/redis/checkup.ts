@@ -1,7 +1,7 @@
 // What `doctor` checks on Redis. A server that forgets a claim lets a call be made twice, so most checks are about what may be lost:
 // eviction, persistence, and fail-over to a replica.
 
-import type { Checkup, Finding } from '../../contracts/index.ts'
+import type { Finding } from '../../contracts/index.ts'
 import { type Commands, type Reply, textOf, wordOf } from './commands.ts'
 
 /** What is said about one server. */
@@ -13,7 +13,7 @@ interface Server {
 }
 
 /** Looks at the settings of every server that has data. */
-export async function checkup(commands: Commands): Promise<Checkup> {
+export async function checkup(commands: Commands): Promise<readonly Finding[]> {
   const infos = await commands.onEach('INFO')
   const fsyncs = await settings(commands, 'appendfsync', infos.length)
   const replicas = await settings(commands, 'min-replicas-to-write', infos.length)
@@ -23,9 +23,7 @@ export async function checkup(commands: Commands): Promise<Checkup> {
     minReplicas: replicas[index] === undefined ? undefined : Number(replicas[index]),
   }))
   const role = roleOf(servers, commands.cluster)
-  const findings = [role, ...[version, eviction, persistence, failOver, memory].map((look) => look(servers))]
-  // Keys are counted for all applications of a server together; how full it is says more.
-  return { findings, growth: [] }
+  return [role, ...[version, eviction, persistence, failOver, memory].map((look) => look(servers))]
 }
 
 /** A setting of each server. */

@@ -38,6 +38,22 @@ export class SqlCalls<Tx, Own = Tx> {
     return this.claiming(first, async (_tx, answer) => ({ value: answer, last: then(answer) }), where)
   }
 
+  /** One statement in a transaction with settings of its own, which changes nothing. */
+  async look(settings: readonly Statement[], statement: Statement, limitMs: number): Promise<Result> {
+    if (settings.length === 0) return this.run(statement, limitMs)
+    const limit = new AbortController()
+    const cancel = systemClock.after(limitMs, () => limit.abort(late(limitMs)))
+    const work: TransactionWork<Tx, Result> = {
+      first: [...settings, statement],
+      body: async (_tx, answers) => ({ value: answers.at(-1) ?? NO_ANSWER, last: undefined }),
+    }
+    try {
+      return await this.whole(work, { ...CONTROL, signal: limit.signal })
+    } finally {
+      cancel()
+    }
+  }
+
   /** Moves a row between tables if it is still there. */
   async move(lock: Statement, statements: readonly Statement[], where?: CallWhere): Promise<boolean> {
     const there = ({ rows }: Result): boolean => rows.length > 0

@@ -1,7 +1,6 @@
 import { asError, isHapaxError, messageOf } from '../../base/index.ts'
-import type { Checkup, Finding, GrowingTable, Growth, Result, Row, Statement } from '../../contracts/index.ts'
+import type { Finding, Result, Row, Statement } from '../../contracts/index.ts'
 import type { MigrationSource } from './dialect/dialect.ts'
-import { asNumber, asText } from './values.ts'
 
 /** One thing to look at: a statement, and what its answer means. */
 export interface Check {
@@ -37,31 +36,6 @@ export async function lookAt(
     }
   }
   return findings
-}
-
-/** How large the tables are: name, estimate, age in milliseconds. */
-export async function lookAtGrowth(
-  query: (statement: Statement) => Promise<Result>,
-  statement: Statement,
-): Promise<Checkup> {
-  try {
-    const { rows } = await query(statement)
-    return { findings: [], growth: rows.flatMap(growthOf) }
-  } catch (error) {
-    if (isHapaxError(error, 'store-unavailable')) throw error
-    return { findings: [{ check: 'growth', ...unseen(error) }], growth: [] }
-  }
-}
-
-const TABLES: readonly GrowingTable[] = ['inbox', 'outbox', 'failed', 'receipts', 'effects', 'sent', 'audit']
-
-function growthOf(row: Row): readonly Growth[] {
-  const table = TABLES.find((each) => each === asText(row['name']))
-  if (table === undefined) return []
-  // Before the first vacuum or analyze, PostgreSQL says -1.
-  const rows = row['estimate'] === null ? -1 : asNumber(row['estimate'])
-  const oldestMs = row['age'] === null ? undefined : asNumber(row['age'])
-  return [{ table, rows: rows < 0 ? undefined : rows, oldestMs }]
 }
 
 function unseen(error: unknown): CheckResult {

@@ -1,15 +1,5 @@
 import type { ErrorRecord } from '../../base/index.ts'
-import type {
-  FailedGroup,
-  FailedMessage,
-  HeldKey,
-  Origin,
-  Row,
-  SentMessage,
-  StoreStatus,
-  Trace,
-  WorkerRow,
-} from '../../contracts/index.ts'
+import type { FailedGroup, FailedMessage, HeldKey, Origin, Row, SentMessage, Trace } from '../../contracts/index.ts'
 import { asBoolean, asDate, asErrorRecord, asMessage, asPast, asSeq, asText, unrecognised } from './values.ts'
 
 /** A row of the failed store. */
@@ -88,45 +78,6 @@ export function asSent(row: Row): SentMessage {
 /** A row of `subscriptions`. */
 export function asSubscription(row: Row): { consumer: string; type: string; ordered: boolean } {
   return { consumer: asText(row['consumer']), type: asText(row['type']), ordered: asBoolean(row['ordered']) }
-}
-
-/** How much there is. */
-export function asStatus(
-  consumers: StoreStatus['consumers'],
-  relayRows: readonly Row[],
-  workers: readonly WorkerRow[],
-): StoreStatus {
-  const relays = relayRows.map(asRelayStatus)
-  const oldest = relays.flatMap(({ oldestAt }) => (oldestAt === null ? [] : [oldestAt.getTime()]))
-  return {
-    consumers,
-    relays,
-    outbox: relays.reduce((sum, { waiting, held }) => sum + waiting + held, 0),
-    oldestOutboxAt: oldest.length === 0 ? null : new Date(Math.min(...oldest)),
-    workers,
-  }
-}
-
-/** A row of the dialect's `statusConsumers`. */
-export function asConsumerStatus(row: Row): Omit<StoreStatus['consumers'][number], 'receipts' | 'moreReceipts'> {
-  return {
-    consumer: asText(row['consumer']),
-    waiting: Number(row['waiting']),
-    retrying: Number(row['retrying']),
-    held: Number(row['held']),
-    failed: Number(row['failed']),
-  }
-}
-
-function asRelayStatus(row: Row): StoreStatus['relays'][number] {
-  return {
-    relay: asText(row['relay']),
-    waiting: Number(row['waiting']),
-    held: Number(row['held']),
-    failed: Number(row['failed']),
-    oldestAt: orNull(asDate, row['oldest']),
-    destination: orNull(asText, row['destination']),
-  }
 }
 
 /** A row of the dialect's `trace` statements. */

@@ -4,6 +4,7 @@ import { heldKeys } from './admin/held-keys.ts'
 import { lists } from './admin/lists.ts'
 import { migrations } from './admin/migrations.ts'
 import { purge } from './admin/purge.ts'
+import { status } from './admin/status.ts'
 import { tools } from './admin/tools.ts'
 import { type Case, skipReason } from './case.ts'
 import { connections } from './connections.ts'
@@ -64,6 +65,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   'outgoing messages': outgoing,
   'causes and traces': causes,
   'known consumers and relays': known,
+  status,
   'inputs of tools': tools,
   cleanup,
   'lists of receipts and effects': lists,

@@ -1,4 +1,4 @@
-// Audit, cleaning, status and traces on MariaDB and MySQL. Cleaning goes through a table page by page in the order of its key: a
+// Audit, cleaning and traces on MariaDB and MySQL. Cleaning goes through a table page by page in the order of its key: a
 // statement is short however much there is, and the next one goes on where it ended.
 
 import type { Cleaned, CleanupStep, Origin, Result, Row, Statement } from '../../../contracts/index.ts'
@@ -10,7 +10,6 @@ import {
   type Check,
   lookAt,
   plain,
-  type StatusStatements,
   statement,
   type TraceStatements,
   uuidBytes,
@@ -67,63 +66,6 @@ values (${NOW}, ?, ?, ?, ?, ?, ?, ?, ?)`,
     ),
     clean: (query, step, olderThanMs, limit) => cleaned(texts, query, step, olderThanMs, limit),
     checkup: (query) => lookAt(query, checks),
-  }
-}
-
-/** The tables that grow, and when a row was written, where rows have a number to find the oldest one by. */
-const GROWING = [
-  ['inbox', 'created_at'],
-  ['failed', 'failed_at'],
-  ['sent', 'sent_at'],
-  ['audit', 'at'],
-  ['receipts', null],
-  ['effects', null],
-] as const
-
-/** How much there is. `prefix` is that of tables in a statement, with the database; `name` is that of their names alone. */
-export function status(prefix: string, database: string, name: string): StatusStatements {
-  const table = (name: string): string => `${prefix}${name}`
-  const receiptCountText = (limit: number) => `
-select count(*) as count from (
-  select message_key from ${table('receipts')} ${BY_KEY} where consumer = ? order by message_key ${LIMIT(limit)}) as counted`
-  return {
-    receiptConsumers: plain(`select distinct consumer from ${table('receipts')} order by consumer`),
-    receiptCount: (consumer, limit) => ({ text: receiptCountText(limit), params: [bytes(consumer)] }),
-    consumers: plain(`
-select consumer, sum(waiting) as waiting, sum(retrying) as retrying, sum(held) as held, sum(failed) as failed
-from (
-  select consumer, sum(held_at is null and attempts = 0) as waiting, sum(held_at is null and attempts > 0) as retrying,
-    count(held_at) as held, 0 as failed
-  from ${table('inbox')} group by consumer
-  union all
-  select consumer, 0, 0, 0, count(*) from ${table('failed')}
-  where origin = 'inbox' and replaced_by is null group by consumer
-) as counts
-group by consumer order by consumer`),
-    relays: plain(`
-select relay, sum(waiting) as waiting, sum(held) as held, sum(failed) as failed, ${MS('min(oldest)')} as oldest,
-  max(destination) as destination
-from (
-  select relay, count(*) - count(held_at) as waiting, count(held_at) as held, 0 as failed, min(created_at) as oldest,
-    null as destination
-  from ${table('outbox')} group by relay
-  union all
-  select consumer, 0, 0, count(*), null, null from ${table('failed')}
-  where origin = 'outbox' and replaced_by is null group by consumer
-  union all
-  select name, 0, 0, 0, null, destination from ${table('relays')}
-) as counts
-group by relay order by relay`),
-    growth: {
-      text: GROWING.map(([each, time]) => {
-        const age = `timestampdiff(microsecond, ${time}, ${NOW}) / 1000`
-        const oldest = time === null ? 'null' : `(select ${age} from ${table(each)} order by seq limit 1)`
-        return `
-select '${each}' as name,
-  (select table_rows from information_schema.tables where table_schema = ? and table_name = ?) as estimate, ${oldest} as age`
-      }).join('\nunion all'),
-      params: GROWING.flatMap(([each]) => [database, bytes(`${name}${each}`)]),
-    },
   }
 }
 

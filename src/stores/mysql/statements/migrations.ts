@@ -32,6 +32,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
         // publishers in other languages write it as well; stored, because indexes on virtual columns have failed too often.
         // By time are rows without order (timed: 0) and first rows of keys that wait for their time (1), not the others (2); those that are held (3)
         // are listed by it.
+        // The attempts are in the index by time so that counting does not read the rows.
         // The size of the payload is stored too: to measure a large one, the server would have to read it.
         `create table if not exists ${prefix}inbox (
   seq bigint not null auto_increment primary key,
@@ -69,7 +70,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   key_hash binary(32) generated always as (if(ordered = 1, unhex(sha2(\`key\`, 256)), null)) stored,
   timed tinyint generated always as (if(ordered = 0, 0, if(held_at is not null, 3, if(waits = 1, 1, 2)))) stored,
   index inbox_message (message_key),
-  index inbox_lane (consumer, lane, timed, available_at, seq),
+  index inbox_lane (consumer, lane, timed, available_at, seq, attempts),
   index inbox_key (consumer, lane, key_hash, seq),
   index inbox_front (consumer, lane, aside, key_hash, seq)
 ) engine = innodb row_format = dynamic`,
@@ -101,7 +102,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   bytes int unsigned generated always as (length(data)) stored,
   key_hash binary(32) generated always as (unhex(sha2(\`key\`, 256))) stored,
   timed tinyint generated always as (if(\`key\` is null, 0, if(held_at is not null, 3, if(waits = 1, 1, 2)))) stored,
-  index outbox_lane (relay, lane, timed, available_at, seq),
+  index outbox_lane (relay, lane, timed, available_at, seq, attempts),
   index outbox_key (relay, lane, key_hash, seq),
   index outbox_front (relay, lane, aside, key_hash, seq)
 ) engine = innodb row_format = dynamic`,
@@ -129,8 +130,10 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   history longblob,
   replaced_by varbinary(6148),
   data longblob not null,
+  replaced tinyint generated always as (if(replaced_by is null, 0, 1)) stored,
   unique index failed_message (consumer, message_key, fingerprint, origin),
   index failed_key (message_key),
+  index failed_reason (replaced, origin, consumer, reason),
   index failed_held (held_seq)
 ) engine = innodb row_format = dynamic`,
         // By type first: a publisher looks for the consumers of a type, and locks what it reads.

@@ -1,7 +1,7 @@
 import type { Result } from '../../../contracts/index.ts'
 import { asText, type Dialect, PROBE, plain, statement } from '../../sql/index.ts'
 import { answered, classify, doomOf } from '../errors.ts'
-import { admin, status, traces } from './admin.ts'
+import { admin, traces } from './admin.ts'
 import { aside } from './aside.ts'
 import { checks } from './checkup.ts'
 import { failed, failing, held } from './failed.ts'
@@ -14,6 +14,7 @@ import { look } from './look.ts'
 import { migrations } from './migrations.ts'
 import { outbox, relays, sent } from './outbox.ts'
 import { bytes } from './rows.ts'
+import { status } from './status.ts'
 import { subscriptions, workers } from './workers.ts'
 
 /**

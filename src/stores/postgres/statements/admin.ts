@@ -1,15 +1,8 @@
-// Audit, cleaning, status and traces on PostgreSQL. Cleaning goes through a table page by page in the order of its key: a statement
+// Audit, cleaning and traces on PostgreSQL. Cleaning goes through a table page by page in the order of its key: a statement
 // is short however much there is, and the next one goes on where it ended.
 
 import { encodeText } from '../../../message/index.ts'
-import {
-  type AdminStatements,
-  lookAt,
-  plain,
-  type StatusStatements,
-  statement,
-  type TraceStatements,
-} from '../../sql/index.ts'
+import { type AdminStatements, lookAt, statement, type TraceStatements } from '../../sql/index.ts'
 import { checks } from './checkup.ts'
 import { AGO, MS, SEQ } from './fragments.ts'
 import { encoded, one } from './rows.ts'
@@ -134,70 +127,6 @@ values ($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8
       }
     },
     checkup: (query) => lookAt(query, checks(schema)),
-  }
-}
-
-/** The tables that grow, and when a row was written, where rows have a number to find the oldest one by. */
-const GROWING = [
-  ['inbox', 'created_at'],
-  ['failed', 'failed_at'],
-  ['sent', 'sent_at'],
-  ['audit', 'at'],
-  ['receipts', null],
-  ['effects', null],
-] as const
-
-/** How much there is. */
-export function status(schema: string): StatusStatements {
-  return {
-    receiptConsumers: plain(`
-with recursive known (consumer) as (
-  select min(consumer) from ${schema}.receipts
-  union all
-  select (select min(r.consumer) from ${schema}.receipts r where r.consumer > known.consumer)
-  from known where known.consumer is not null
-)
-select consumer from known where consumer is not null`),
-    receiptCount: statement(
-      `
-select count(*) as count from (
-  select from ${schema}.receipts where consumer = $1::text order by consumer, message_key limit $2::integer) as counted`,
-      (consumer, limit) => [consumer, limit],
-    ),
-    consumers: plain(`
-select consumer, sum(waiting) as waiting, sum(retrying) as retrying, sum(held) as held, sum(failed) as failed
-from (
-  select consumer, count(*) filter (where held_at is null and attempts = 0) as waiting,
-    count(*) filter (where held_at is null and attempts > 0) as retrying, count(held_at) as held, 0 as failed
-  from ${schema}.inbox group by consumer
-  union all
-  select consumer, 0, 0, 0, count(*) from ${schema}.failed
-  where origin = 'inbox' and replaced_by is null group by consumer
-) as counts
-group by consumer order by consumer`),
-    relays: plain(`
-select relay, sum(waiting) as waiting, sum(held) as held, sum(failed) as failed, ${MS('min(oldest)')} as oldest,
-  max(destination) as destination
-from (
-  select relay, count(*) - count(held_at) as waiting, count(held_at) as held, 0 as failed, min(created_at) as oldest,
-    null as destination
-  from ${schema}.outbox group by relay
-  union all
-  select consumer, 0, 0, count(*), null, null from ${schema}.failed
-  where origin = 'outbox' and replaced_by is null group by consumer
-  union all
-  select name, 0, 0, 0, null, destination from ${schema}.relays
-) as counts
-group by relay order by relay`),
-    growth: plain(
-      GROWING.map(([table, time]) => {
-        const age = MS(`clock_timestamp() - ${time}`)
-        const oldest = time === null ? 'null::bigint' : `(select ${age} from ${schema}.${table} order by seq limit 1)`
-        return `
-select '${table}' as name, (select reltuples::bigint from pg_class where oid = '${schema}.${table}'::regclass) as estimate,
-  ${oldest} as age`
-      }).join('\nunion all'),
-    ),
   }
 }
 

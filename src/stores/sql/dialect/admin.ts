@@ -1,4 +1,4 @@
-import type { Audit, AuditSubject, Cleaned, CleanupStep, Finding, Statement } from '../../../contracts/index.ts'
+import type { Audit, AuditSubject, Cleaned, CleanupStep, Finding, Row, Statement } from '../../../contracts/index.ts'
 import type { KeyRange } from '../../../message/index.ts'
 import type { Query, Sql } from './statement.ts'
 
@@ -16,18 +16,28 @@ export interface AdminStatements {
   checkup(query: Query): Promise<readonly Finding[]>
 }
 
-/** Statements behind `status`. */
+/**
+ * Statements behind `status`. Their rows have the columns what, place, scope, name, n, at, a and b:
+ * - clock: at is the time of the database.
+ * - queue: a count (n) of rows of a scope in a table (place: inbox or outbox), up to one more than `COUNTED`, and since when the oldest of
+ *   them waits (at). By name: loose and keyed are all rows, without and with order, retrying and held some of them; front has no count.
+ * - failed: a count, in the same way, of an origin (place), a scope and a reason (name).
+ * - known: a scope that has receipts. relay: a scope, and its destination (a).
+ * - rows: about how many rows a table (place) has (n), and when its oldest was written (at), where either is quickly found. With the
+ *   place inbox_tried or outbox_tried: of those that retry or are held, where the database knows.
+ * - share: the weight (n) of a scope in a table, or of a scope and a reason (name) in the failed store; with the name retrying, the part
+ *   of the rows of the scope that retry, where there is no inbox_tried. Only what was counted in part needs them.
+ * - worker: place is alive or dead, scope its id, n for how long it is silent, at when it started, a what it serves, b what it has in hand.
+ */
 export interface StatusStatements {
   /** consumer: those that have receipts, found by one probe each. */
   readonly receiptConsumers: Statement
-  /** count: of the receipts of a consumer, up to the limit. */
-  readonly receiptCount: Sql<[consumer: string, limit: number]>
-  /** consumer, waiting, retrying, held, failed. */
-  readonly consumers: Statement
-  /** relay, waiting, held, failed, oldest, destination. */
-  readonly relays: Statement
-  /** name, estimate, age: of the tables that grow, as `Growth` has it; null where nothing is quickly found. */
-  readonly growth: Statement
+  /** Settings of the transaction that looks; if there are none, it needs no transaction. */
+  settings(limitMs: number): readonly Statement[]
+  /** What waits, by indexes alone. */
+  look(query: Query): Promise<readonly Row[]>
+  /** The same, counted: queue with the names waiting, retrying and held, failed, rows of other tables, and receipts by scope. */
+  readonly exact: Statement
 }
 
 /**

@@ -1,15 +1,12 @@
-import type { Row, Statement } from '../../../contracts/index.ts'
-import { COUNTED_RECEIPTS, type StoreAdmin, type StoreStatus, type Trace } from '../../../contracts/index.ts'
+import type { Row, Statement, StatusOptions, StoreAdmin, StoreStatus, Trace } from '../../../contracts/index.ts'
 import { type KeyRange, keyRange, messageKey } from '../../../message/index.ts'
-import { lookAtGrowth } from '../checkup.ts'
-import { asConsumerStatus, asStatus, asTrace } from '../operator-rows.ts'
+import { CONTROL_MS } from '../calls.ts'
+import { asTrace } from '../operator-rows.ts'
 import { asEffect } from '../rows.ts'
+import { asStatus } from '../status.ts'
 import { asText } from '../values.ts'
 import { rowsOf, type SqlParts } from './context.ts'
 import { sqlLists } from './lists.ts'
-import { workersOf } from './workers.ts'
-
-type ConsumerStatus = StoreStatus['consumers'][number]
 
 /** How many rows of each place are asked for their sources. */
 const SAMPLE = 1_000
@@ -27,36 +24,23 @@ export function sqlAdmin(parts: SqlParts): StoreAdmin {
       return cleaned
     },
     audit: async (audit, about) => void (await calls.run(dialect.admin.audit(audit, about))),
-    checkup: async () => {
-      const findings = await dialect.admin.checkup(query)
-      const grown = await lookAtGrowth(query, dialect.status.growth)
-      return { findings: [...findings, ...grown.findings], growth: grown.growth }
-    },
-    status: async () => {
-      const workers = await workersOf(parts)
-      return asStatus(await consumersOf(parts), await rowsOf(parts, dialect.status.relays), workers)
-    },
+    checkup: () => dialect.admin.checkup(query),
+    status: (options) => status(parts, options),
     trace: (id, source, scan = false) => trace(parts, id, source, scan),
     ...sqlLists(parts),
   }
 }
 
-async function consumersOf(parts: SqlParts): Promise<readonly ConsumerStatus[]> {
-  const consumers = new Map<string, ConsumerStatus>()
-  for (const consumer of await receiptConsumers(parts))
-    consumers.set(consumer, { ...NOTHING, consumer, ...(await receiptsOf(parts, consumer)) })
-  for (const row of (await rowsOf(parts, parts.dialect.status.consumers)).map(asConsumerStatus))
-    consumers.set(row.consumer, { ...(consumers.get(row.consumer) ?? NOTHING), ...row })
-  return [...consumers.values()].sort((a, b) => (a.consumer < b.consumer ? -1 : 1))
-}
+/** How long a count of everything may take. */
+const EXACT_MS = 600_000
 
-async function receiptsOf(
-  parts: SqlParts,
-  consumer: string,
-): Promise<Pick<ConsumerStatus, 'receipts' | 'moreReceipts'>> {
-  const counted = await rowsOf(parts, parts.dialect.status.receiptCount(consumer, COUNTED_RECEIPTS + 1))
-  const count = Number(counted[0]?.['count'] ?? 0)
-  return { receipts: Math.min(count, COUNTED_RECEIPTS), moreReceipts: count > COUNTED_RECEIPTS }
+async function status(
+  { calls, dialect }: SqlParts,
+  { exact = false, limitMs = exact ? EXACT_MS : CONTROL_MS }: StatusOptions = {},
+): Promise<StoreStatus> {
+  const settings = dialect.status.settings(limitMs)
+  const looked = await dialect.status.look((statement) => calls.look(settings, statement, limitMs))
+  return asStatus(looked, exact ? (await calls.run(dialect.status.exact, limitMs)).rows : undefined)
 }
 
 async function trace(
@@ -133,8 +117,6 @@ async function traces(parts: SqlParts, statements: readonly Statement[]): Promis
   for (const statement of statements) found.push(...(await rowsOf(parts, statement)))
   return found.map(asTrace)
 }
-
-const NOTHING = { receipts: 0, moreReceipts: false, waiting: 0, retrying: 0, held: 0, failed: 0 } as const
 
 function exactly(source: string, id: string): KeyRange {
   const key = messageKey(source, id)

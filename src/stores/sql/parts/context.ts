@@ -15,7 +15,7 @@ export interface SqlContext<Tx, Own> {
 
 /** Of the context what a part needs that opens no transaction of a handler's. */
 export type SqlParts = Pick<SqlContext<never, never>, 'dialect' | 'random'> & {
-  readonly calls: Pick<SqlCalls<never>, 'run' | 'short' | 'move'>
+  readonly calls: Pick<SqlCalls<never>, 'run' | 'look' | 'short' | 'move'>
 }
 
 /** The rows that a statement returns. */

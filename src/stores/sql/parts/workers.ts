@@ -37,10 +37,7 @@ export function sqlWorkers<Tx, Own>(context: SqlContext<Tx, Own>): StoreWorkers 
 }
 
 /** All workers, dead ones too. */
-export async function workersOf({
-  calls,
-  dialect,
-}: Pick<SqlParts, 'calls' | 'dialect'>): Promise<readonly WorkerRow[]> {
+async function workersOf({ calls, dialect }: Pick<SqlParts, 'calls' | 'dialect'>): Promise<readonly WorkerRow[]> {
   return (await calls.run(dialect.workers.list, CONTROL_MS)).rows.map(asWorker)
 }
 

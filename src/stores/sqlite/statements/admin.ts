@@ -1,16 +1,9 @@
-// Audit, cleaning, status and traces on SQLite. Cleaning goes through a table page by page in the order of its key: it holds the only
+// Audit, cleaning and traces on SQLite. Cleaning goes through a table page by page in the order of its key: it holds the only
 // write lock, and must give it back soon.
 
 import type { Cleaned, CleanupStep, Result, Statement } from '../../../contracts/index.ts'
 import { encodeText } from '../../../message/index.ts'
-import {
-  type AdminStatements,
-  asUuid,
-  plain,
-  type StatusStatements,
-  statement,
-  type TraceStatements,
-} from '../../sql/index.ts'
+import { type AdminStatements, asUuid, statement, type TraceStatements } from '../../sql/index.ts'
 import { checkup } from './checkup.ts'
 import { NAME, ROW, UUID } from './fragments.ts'
 import { NOW } from './migrations.ts'
@@ -60,66 +53,6 @@ insert into ${prefix}audit (action, actor, note, origin, consumer, source, id, t
     ),
     clean: (query, step, olderThanMs, limit) => cleaned(texts, query, step, olderThanMs, limit),
     checkup: (query) => checkup(query, prefix),
-  }
-}
-
-/** How much there is. */
-export function status(prefix: string): StatusStatements {
-  return {
-    receiptConsumers: plain(`
-with recursive known (consumer) as (
-  select min(consumer) from ${prefix}receipts
-  union all
-  select (select min(r.consumer) from ${prefix}receipts as r where r.consumer > known.consumer)
-  from known where known.consumer is not null
-)
-select consumer from known where consumer is not null`),
-    receiptCount: statement(
-      `
-select count(*) as count from (select 1 from ${prefix}receipts where consumer = ? limit ?)`,
-      (consumer, limit) => [consumer, limit],
-    ),
-    consumers: plain(`
-select consumer, sum(waiting) as waiting, sum(retrying) as retrying, sum(held) as held, sum(failed) as failed
-from (
-  select consumer, count(*) filter (where held_at is null and attempts = 0) as waiting,
-    count(*) filter (where held_at is null and attempts > 0) as retrying, count(held_at) as held, 0 as failed
-  from ${prefix}inbox group by consumer
-  union all
-  select consumer, 0, 0, 0, count(*) from ${prefix}failed
-  where origin = 'inbox' and replaced_by is null group by consumer
-)
-group by consumer order by consumer`),
-    relays: plain(`
-select relay, sum(waiting) as waiting, sum(held) as held, sum(failed) as failed, min(oldest) as oldest,
-  max(destination) as destination
-from (
-  select relay, count(*) - count(held_at) as waiting, count(held_at) as held, 0 as failed, min(created_at) as oldest,
-    null as destination
-  from ${prefix}outbox group by relay
-  union all
-  select consumer, 0, 0, count(*), null, null from ${prefix}failed
-  where origin = 'outbox' and replaced_by is null group by consumer
-  union all
-  select name, 0, 0, 0, null, destination from ${prefix}relays
-)
-group by relay order by relay`),
-    // Numbers are given out in turn: the first and the last say how many rows there are at most. Receipts and effects have none.
-    growth: plain(
-      [
-        ['inbox', 'created_at'],
-        ['failed', 'failed_at'],
-        ['sent', 'sent_at'],
-        ['audit', 'at'],
-      ]
-        .map(([table, time]) => {
-          const from = `from ${prefix}${table}`
-          return `
-select '${table}' as name, (select max(seq) ${from}) - (select min(seq) ${from}) + 1 as estimate,
-  (select ${NOW} - ${time} ${from} order by seq limit 1) as age`
-        })
-        .join('\nunion all'),
-    ),
   }
 }
 

@@ -65,6 +65,8 @@ export function migrations(prefix: string): readonly MigrationSource[] {
         // What a look goes through, without the keys that cannot run now, and those of them that wait for their time.
         `create index ${prefix}inbox_front on ${prefix}inbox (consumer, lane, key, seq) where ordered = 1 and aside = 0`,
         `create index ${prefix}inbox_waits on ${prefix}inbox (consumer, lane, available_at, seq) where waits = 1`,
+        // What has failed, or is held, for those who look: such rows are few.
+        `create index ${prefix}inbox_tried on ${prefix}inbox (consumer, held_at, seq) where (attempts > 0 or held_at is not null)`,
         `create table ${prefix}outbox (
   seq integer primary key autoincrement,
   mark integer not null default (${MARK}),
@@ -95,6 +97,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
         `create index ${prefix}outbox_key on ${prefix}outbox (relay, lane, key, seq) where key is not null`,
         `create index ${prefix}outbox_front on ${prefix}outbox (relay, lane, key, seq) where key is not null and aside = 0`,
         `create index ${prefix}outbox_waits on ${prefix}outbox (relay, lane, available_at, seq) where waits = 1`,
+        `create index ${prefix}outbox_tried on ${prefix}outbox (relay, held_at, seq) where (attempts > 0 or held_at is not null)`,
         `create table ${prefix}failed (
   seq integer primary key autoincrement,
   mark integer not null default (${MARK}),
@@ -122,6 +125,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   unique (consumer, message_key, fingerprint, origin)
 ) strict`,
         `create index ${prefix}failed_key on ${prefix}failed (message_key)`,
+        `create index ${prefix}failed_reason on ${prefix}failed (origin, consumer, reason) where replaced_by is null`,
         // Few rows are held, so these indexes cost next to nothing, and they find the held rows among millions.
         `create index ${prefix}inbox_held on ${prefix}inbox (held_at) where held_at is not null`,
         `create index ${prefix}outbox_held on ${prefix}outbox (held_at) where held_at is not null`,

@@ -1,6 +1,6 @@
 import { type Dialect, PROBE, plain, statement } from '../../sql/index.ts'
 import { answered, classify, doomOf } from '../errors.ts'
-import { admin, status, traces } from './admin.ts'
+import { admin, traces } from './admin.ts'
 import { aside } from './aside.ts'
 import { failed, failing, held } from './failed.ts'
 import { inbox, leases, receipts } from './inbox.ts'
@@ -10,6 +10,7 @@ import { local } from './local.ts'
 import { look } from './look.ts'
 import { migrations } from './migrations.ts'
 import { outbox, relays, sent } from './outbox.ts'
+import { status } from './status.ts'
 import { subscriptions, workers } from './workers.ts'
 
 /** The statements of SQLite with one prefix. Rows are written one by one: there is no round trip to save. */

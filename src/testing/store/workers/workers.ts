@@ -326,10 +326,14 @@ const once: readonly Case[] = [
       await reader.deliver('b')
       await reader.deliver('c', { type: 'nobody' })
       await world.reader(undefined, { hapax, name: 'stock', receive: 'store' }).deliver('a')
-      assert.deepEqual((await hapax.status()).consumers, [
-        { consumer: 'billing', receipts: 3, moreReceipts: false, waiting: 0, retrying: 1, held: 0, failed: 1 },
-        { consumer: 'stock', receipts: 1, moreReceipts: false, waiting: 1, retrying: 0, held: 0, failed: 0 },
-      ])
+      const { consumers } = await hapax.status()
+      assert.deepEqual(
+        consumers.map(({ oldestAt: _, ...counts }) => counts),
+        [
+          { consumer: 'billing', waiting: 0, retrying: 1, held: 0, failed: 1, unknownEffects: 0, estimated: false },
+          { consumer: 'stock', waiting: 1, retrying: 0, held: 0, failed: 0, unknownEffects: 0, estimated: false },
+        ],
+      )
     },
   },
   {
