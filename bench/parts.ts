@@ -10,6 +10,7 @@ import { rabbitmq } from './rabbitmq.ts'
 import { redis } from './redis.ts'
 import { relays } from './relays.ts'
 import { sqlite } from './sqlite.ts'
+import { telemetry } from './telemetry.ts'
 
 /** Every part, in the order of the report. A new part is a file with a `Part`, and one line here. */
 export const parts: readonly Part[] = [
@@ -22,6 +23,7 @@ export const parts: readonly Part[] = [
   redis,
   rabbitmq,
   relays,
+  telemetry,
   growth,
   growthMysql,
   growthSqlite,
