@@ -13,7 +13,7 @@ const needs: readonly (readonly [files: string, oneOf: readonly Name[]])[] = [
   ['test/stores/{sqlite,operator}*', ['sqlite']],
   ['test/stores/{redis,lease-worker}*', ['redis']],
   ['test/stores/{grants,poison,sql-publish}*', servers],
-  ['test/stores/{closing,cost,fake-store,growth,histories,opentelemetry}*', durable],
+  ['test/stores/{closing,cost,fake-store,growth,histories,metrics,opentelemetry}*', durable],
   ['test/brokers/rabbitmq*', ['rabbitmq']],
   ['test/brokers/nats*', ['nats']],
   ['test/brokers/redis-streams*', ['redis-streams']],
