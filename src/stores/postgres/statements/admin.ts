@@ -123,7 +123,7 @@ values ($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8
       return {
         deleted: Number(row?.['deleted'] ?? 0),
         after: more ? String(row?.['last']) : undefined,
-        oldestMs: oldest === undefined ? undefined : Math.max(0, Number(oldest)),
+        ...(oldest !== undefined && { oldestMs: Math.max(0, Number(oldest)) }),
       }
     },
     checkup: (query) => lookAt(query, checks(schema)),
