@@ -112,27 +112,35 @@ export class SafeInstrument {
   }
 
   capture(): TraceContext | undefined {
-    return this.#try(() => this.#instrument.capture())
+    const captured = this.#try(() => this.#instrument.capture())
+    // Read here, because it may have getters that throw.
+    return captured && this.#try(() => contextOf(captured))
   }
 
   around<T>(operation: Operation, facts: Facts, work: (running: Running) => T): T {
-    const once = new Once(work, (call) => this.#try(call))
-    try {
-      const returned: unknown = this.#instrument.around(operation, facts, once.call)
-      // It may be a promise of its own, which rejects as the work does, or for a reason of its own.
-      if (returned instanceof Promise) returned.catch((error: unknown) => once.own(error) || this.#failed(error))
-    } catch (error) {
-      if (!once.own(error)) this.#failed(error)
-    }
+    const once = new Once(work, (call, own) => this.#try(call, own))
+    this.#try(
+      () => this.#instrument.around(operation, facts, once.call),
+      (error) => once.own(error),
+    )
     if (!once.called) this.#failed(new Error(`the instrument did not call the work of ${operation}`))
     return once.result()
   }
 
-  #try<T>(call: () => T): T | undefined {
+  /**
+   * What the instrument throws is logged, unless it is the error of the work. It may return a promise of its own, where none is expected
+   * as well, which rejects as the work does, or for a reason of its own.
+   */
+  #try<T>(call: () => T, own: (error: unknown) => boolean = () => false): T | undefined {
+    const failed = (error: unknown): void => {
+      if (!own(error)) this.#failed(error)
+    }
     try {
-      return call()
+      const returned = call()
+      if (returned instanceof Promise) returned.catch(failed)
+      return returned
     } catch (error) {
-      this.#failed(error)
+      failed(error)
       return undefined
     }
   }
@@ -144,15 +152,22 @@ export class SafeInstrument {
   }
 }
 
+function contextOf({ traceparent, tracestate }: TraceContext): TraceContext {
+  return tracestate === undefined ? { traceparent } : { traceparent, tracestate }
+}
+
+/** Calls an instrument; `own` tells the errors that are not its. */
+type Contain = <R>(call: () => R, own?: (error: unknown) => boolean) => R | undefined
+
 /** The work of one operation, and what came of it. */
 class Once<T> {
   readonly #work: (running: Running) => T
-  readonly #contain: <R>(call: () => R) => R | undefined
+  readonly #contain: Contain
   #ended: { readonly value: T } | { readonly error: unknown } | undefined
   #rejection: { readonly error: unknown } | undefined
   #running = false
 
-  constructor(work: (running: Running) => T, contain: <R>(call: () => R) => R | undefined) {
+  constructor(work: (running: Running) => T, contain: Contain) {
     this.#work = work
     this.#contain = contain
   }
@@ -201,13 +216,10 @@ class Once<T> {
       end: (findings) => contain(() => running.end(findings)),
       enter: (work) => {
         const once = new Once(work, contain)
-        contain(() => {
-          try {
-            running.enter(() => once.call(ALONE))
-          } catch (error) {
-            if (!once.own(error)) throw error
-          }
-        })
+        contain(
+          () => running.enter(() => once.call(ALONE)),
+          (error) => once.own(error),
+        )
         return once.result()
       },
     }

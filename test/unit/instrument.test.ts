@@ -242,6 +242,36 @@ const BAD: Readonly<Record<string, Instrument>> = {
     capture: () => ({ traceparent: 7 }) as never,
     around: (_operation, _facts, work) => work(misbehaving),
   },
+  'captures what throws when it is read': {
+    capture: () => ({
+      get traceparent() {
+        return fail('traceparent')
+      },
+    }),
+    around: (_operation, _facts, work) => work(misbehaving),
+  },
+  // Written in JavaScript, every method may be asynchronous.
+  'rejects everywhere': {
+    capture: () => rejection('capture'),
+    around: (_operation, _facts, work) => {
+      void work(rejecting)
+      return rejection('around')
+    },
+    listen: () => rejection('listen'),
+  },
+}
+
+function rejection(what: string): never {
+  return Promise.reject(new Error(what)) as never
+}
+
+const rejecting: Running = {
+  add: () => rejection('add'),
+  end: () => rejection('end'),
+  enter: (work) => {
+    void work()
+    return rejection('enter')
+  },
 }
 
 const misbehaving: Running = {

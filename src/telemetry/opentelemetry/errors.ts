@@ -1,4 +1,4 @@
-import { type Span, SpanStatusCode } from '@opentelemetry/api'
+import { diag, type Span, SpanStatusCode } from '@opentelemetry/api'
 import { asError, isHapaxError, type Redact, recordError } from '../../base/index.ts'
 
 /** What an error is called where few different names are allowed: the code of hapax, or the name of its class. */
@@ -21,8 +21,13 @@ const MOST_TYPES = 100
 
 function nameOf(thrown: unknown): string {
   if (isHapaxError(thrown)) return thrown.code
-  const { name } = asError(thrown)
-  return typeof name === 'string' ? name : OTHER
+  try {
+    const { name } = asError(thrown)
+    return typeof name === 'string' ? name : OTHER
+  } catch {
+    // A getter that throws.
+    return OTHER
+  }
 }
 
 /** Marks a span as failed. Texts of errors are redacted as they are everywhere else. */
@@ -35,4 +40,9 @@ export function failSpan(span: Span, thrown: unknown, type: string, redact: Reda
     'exception.message': message,
     ...(stack !== undefined && { 'exception.stacktrace': stack }),
   })
+}
+
+/** A processor of spans threw. Nobody waits for the end of a span, and it must not end the process. */
+export function notEnded(thrown: unknown): void {
+  diag.error('hapax: the end of a span failed', thrown)
 }

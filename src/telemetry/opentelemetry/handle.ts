@@ -1,7 +1,7 @@
 import { context, type Span, SpanKind, trace } from '@opentelemetry/api'
 import type { Facts } from '../../base/index.ts'
 import { remoteContext, spanContextOf } from './context.ts'
-import { failSpan } from './errors.ts'
+import { failSpan, notEnded } from './errors.ts'
 import { messageAttributes, spanName } from './names.ts'
 import type { Telling } from './operation.ts'
 
@@ -23,10 +23,11 @@ export function handleEach<T>(telling: Telling, facts: Facts, call: () => T): T 
   try {
     const result = context.with(inner, call)
     if (result instanceof Promise) {
-      result.then(
+      const ending = result.then(
         () => end(),
         (thrown: unknown) => end({ thrown }),
       )
+      ending.catch(notEnded)
     } else end()
     return result
   } catch (thrown) {

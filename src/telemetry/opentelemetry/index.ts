@@ -30,7 +30,7 @@ import {
 import { measure } from '../metrics/index.ts'
 import { receivedFrom, traceContextOf, UPKEEP_CONTEXT } from './context.ts'
 import { Durations } from './durations.ts'
-import { ErrorTypes } from './errors.ts'
+import { ErrorTypes, notEnded } from './errors.ts'
 import { handleEach } from './handle.ts'
 import { MeterSink, Meters } from './meters.ts'
 import { Named, OPERATIONS, systemNames } from './names.ts'
@@ -121,10 +121,11 @@ class OpenTelemetry implements Instrument {
 /** Ends an operation when its work has ended. */
 function ended<T>(watched: Watched, result: T): T {
   if (result instanceof Promise) {
-    result.then(
+    const ending = result.then(
       () => watched.end(),
       (error: unknown) => watched.end({ error }),
     )
+    ending.catch(notEnded)
   } else watched.end()
   return result
 }

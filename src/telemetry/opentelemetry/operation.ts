@@ -74,18 +74,20 @@ export class Watched implements Running {
     if (this.#ended) return
     this.#ended = true
     if (this.#span === undefined) return
+    const endedAt = performance.now()
     const { durations, errorTypes, redact } = this.#telling
     const { outcomes, error } = this.#found
     const failed = isFailure(this.#operation, this.#found)
     const errorType = failed ? errorTypes.of(error) : undefined
     if (this.#operation !== 'effect') {
-      durations.record(this.#operation, this.#facts, performance.now() - this.#began, errorType, this.#found)
+      durations.record(this.#operation, this.#facts, endedAt - this.#began, errorType, this.#found)
     }
     if (this.#span.isRecording()) {
       if (outcomes !== undefined) this.#span.setAttribute('hapax.outcome', [...new Set(outcomes)].join(','))
       if (errorType !== undefined) failSpan(this.#span, error, errorType, redact())
     }
-    this.#span.end()
+    // By the same clock as its beginning: the SDK would take the time of day, in whole milliseconds, which may have been set meanwhile.
+    this.#span.end(endedAt)
   }
 
   #begin(): void {
