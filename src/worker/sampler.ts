@@ -138,10 +138,10 @@ export function storeSampler<Tx>({
   readonly readers: readonly Fed[]
   report(error: Error): void
 }): Sampler {
-  const { store, clock, unserved } = engine
+  const { store, unserved } = engine
   return new Sampler({
     engine,
-    look: async () => stateOf(await store.admin.status(), clock.now()),
+    look: async (limitMs) => stateOf(await store.admin.status({ limitMs })),
     isSampler: () => (membership.alive ? membership.owns('state', ({ samples }) => samples) : undefined),
     horizons: () => horizonsOf(consumers, readers),
     watch: () =>

@@ -3,17 +3,20 @@ import type { ClaimStatus, StoreStatus, WorkerRow } from '../contracts/index.ts'
 import { servesOf } from './membership.ts'
 
 /** What a status says, as metrics show it: with ages instead of times, and the workers of each consumer and relay. */
-export function stateOf(status: StoreStatus, now: number): State {
+export function stateOf(status: StoreStatus): State {
   const live = status.workers.filter(({ alive }) => alive).map(servesOf)
+  // Both times are the database's: the clock of this process may differ.
+  const age = (since: Date | null): number | undefined =>
+    since === null ? undefined : Math.max(0, status.at.getTime() - since.getTime())
   return {
-    consumers: status.consumers.map(({ consumer, waiting, retrying, held, failed }) => ({
+    consumers: status.consumers.map(({ consumer, waiting, retrying, held, failed, unknownEffects, oldestAt }) => ({
       consumer,
       waiting,
       retrying,
       held,
       failed,
-      unknownEffects: undefined,
-      oldestMs: undefined,
+      unknownEffects,
+      oldestMs: age(oldestAt),
       workers: live.filter(({ consumers }) => consumers.has(consumer)).length,
     })),
     relays: status.relays.map(({ relay, waiting, held, failed, oldestAt }) => ({
@@ -21,12 +24,12 @@ export function stateOf(status: StoreStatus, now: number): State {
       waiting,
       held,
       failed,
-      oldestMs: oldestAt === null ? undefined : Math.max(0, now - oldestAt.getTime()),
+      oldestMs: age(oldestAt),
       workers: live.filter(({ relays }) => relays.includes(relay)).length,
     })),
-    failed: [],
+    failed: status.failed.map(({ origin, scope, reason, count }) => ({ origin, scope, reason, count })),
     workers: workersOf(status.workers),
-    rows: [],
+    rows: status.tables.flatMap(({ table, rows }) => (rows === undefined ? [] : [{ table, rows }])),
   }
 }
 

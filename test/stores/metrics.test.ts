@@ -103,6 +103,10 @@ describe.each(durableStores())('%s: metrics', (store) => {
       .consumer('billing', { receive: 'store' })
       .on(Ping, () => {})
       .handle(ping('a'))
+    await hapax
+      .consumer('mail')
+      .on(Ping, () => Promise.reject(new Permanent('no')))
+      .handle(ping('b'))
     await hapax.close()
     const { url, schema } = checker.place
     const where = store === 'sqlite' ? ['--store', `sqlite:${url}`] : ['--store', url]
@@ -112,6 +116,12 @@ describe.each(durableStores())('%s: metrics', (store) => {
     expect(numberOf(text, 'hapax_consumer_workers{consumer="billing"}')).toBe(0)
     expect(numberOf(text, 'hapax_outbox_messages{relay="default",state="waiting"}')).toBe(1)
     expect(numberOf(text, 'hapax_outbox_oldest_seconds{relay="default"}')).toBeGreaterThanOrEqual(0)
+    expect(numberOf(text, 'hapax_inbox_oldest_seconds{consumer="billing"}')).toBeGreaterThan(0)
+    expect(numberOf(text, 'hapax_inbox_oldest_seconds{consumer="mail"}')).toBe(0)
+    expect(numberOf(text, 'hapax_failed_messages{origin="inbox",scope="mail",reason="permanent"}')).toBe(1)
+    expect(numberOf(text, 'hapax_effects_unknown{consumer="billing"}')).toBe(0)
+    expect(numberOf(text, 'hapax_receipts_estimate')).toBeGreaterThanOrEqual(0)
+    expect(numberOf(text, 'hapax_rows_estimate{table="failed"}')).toBeGreaterThanOrEqual(0)
     expect(await exporter.stop()).toBe(0)
   })
 })

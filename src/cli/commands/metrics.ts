@@ -115,7 +115,7 @@ function sampling(
   })
   const sampler = new Sampler({
     engine: { clock: systemClock, random: systemRandom, events },
-    look: () => look(found),
+    look: (limitMs) => look(found, limitMs),
     isSampler: () => true,
     horizons: () => [],
     watch: () => undefined,
@@ -130,9 +130,9 @@ function sampling(
   return { exported, sampler, first: first.promise }
 }
 
-async function look(found: NamedStore | NamedLeaseStore): Promise<State> {
+async function look(found: NamedStore | NamedLeaseStore, limitMs?: number): Promise<State> {
   if ('lease' in found) return claimStateOf(await found.lease.admin.status())
-  return stateOf(await found.store.admin.status(), systemClock.now())
+  return stateOf(await found.store.admin.status({ limitMs }))
 }
 
 function storeOf(found: NamedStore | NamedLeaseStore): { close(): Promise<void> } {
