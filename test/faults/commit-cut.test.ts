@@ -78,6 +78,16 @@ function consumerOf(
   })
 }
 
+/** Unknown commits, and what became of each. */
+function resolutions(hapax: Hapax<RigTx>): string[] {
+  const told: string[] = []
+  hapax.events.on('commit-unknown', ({ messages }) => told.push(`unknown ${messages.map(({ id }) => id).join(' ')}`))
+  hapax.events.on('commit-resolved', ({ messages, resolved }) =>
+    told.push(`${resolved} ${messages.map(({ id }) => id).join(' ')}`),
+  )
+  return told
+}
+
 function order(id: string): IncomingMessage {
   return { id, source: '/shop', type: 'order', data: { id } }
 }
@@ -101,8 +111,11 @@ describe.each(stores)('%s: the link is cut at COMMIT', (store) => {
     it(`A1: a first delivery is processed once, cut ${meaning[fault]}`, async () => {
       await using rig = await openRig(store)
       const consumer = consumerOf(rig, 'first', {}, (_, call) => void (call === 1 && rig.proxy.arm(fault)))
+      const resolved = resolutions(rig.hapax)
       const ids = numbered('first', ROUNDS)
       for (const id of ids) expect(await consumer.handle(order(id))).toEqual({ status: 'processed', ack: true })
+      const became = fault === 'drop' ? 'not-committed' : 'committed'
+      expect(resolved).toEqual(ids.flatMap((id) => [`unknown ${id}`, `${became} ${id}`]))
       expect([...rig.attempts.values()]).toEqual(ids.map(() => Array(calls).fill(1)))
       for (const id of ids) expect(await consumer.handle(order(id))).toMatchObject({ status: 'duplicate' })
       await expectOnce(rig, 'first', ids)

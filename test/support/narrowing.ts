@@ -20,7 +20,7 @@ const needs: readonly (readonly [files: string, oneOf: readonly Name[]])[] = [
   ['test/brokers/kafka*', ['kafka']],
   ['test/faults/{handlers,kill-sweep,killer,race,relays}.test.ts', durable],
   ['test/faults/{commit-cut,down,fail-over,silent,soak/checker}.test.ts', servers],
-  ['test/faults/{connecting,disk-full}.test.ts', ['postgres']],
+  ['test/faults/{connecting,disk-full,outage-events}.test.ts', ['postgres']],
   ['test/faults/demo.test.ts', ['sqlite']],
   ['test/faults/sms.test.ts', [...durable, 'redis']],
   ['test/faults/garbage.test.ts', ['postgres', 'redis', 'rabbitmq', 'redis-streams']],
