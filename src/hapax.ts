@@ -152,7 +152,7 @@ export interface Hapax<Tx, Own = Tx> {
   status(options?: { readonly exact?: boolean }): Promise<StoreStatus>
   /**
    * Every place where a message with this id is known, oldest first. Without `source`, an id that is not a UUIDv7 is looked up only
-   * under the sources that a sample of the rows has; see `ExplainOptions`.
+   * under the sources of workers and of a sample of the rows; see `ExplainOptions`.
    */
   explain(id: string, source?: string, options?: ExplainOptions): Promise<readonly Trace[]>
   /** Deletes old receipts of finished messages. Workers do it by themselves; this is for manual use. */

@@ -240,7 +240,7 @@ export interface Growth {
   readonly oldestMs: number | undefined
 }
 
-/** One place where a message was found. */
+/** One place where a message was found. `traceparent` is that of the message, if it has one: it names the trace it was published in. */
 export type Trace =
   | {
       readonly where: 'receipt'
@@ -255,6 +255,7 @@ export type Trace =
       readonly source: string
       readonly type: string
       readonly at: Date
+      readonly traceparent: string | null
       readonly attempts: number
       /** Whether a process works on it under a lease, which ends at `dueAt`. */
       readonly leased: boolean
@@ -269,6 +270,7 @@ export type Trace =
       readonly source: string
       readonly type: string
       readonly at: Date
+      readonly traceparent: string | null
       readonly attempts: number
       readonly key: string | null
       readonly heldAt: Date | null
@@ -280,6 +282,7 @@ export type Trace =
       readonly source: string
       readonly type: string
       readonly at: Date
+      readonly traceparent: string | null
     }
   /** In a store with claims only: claimed, and not finished. */
   | ({
@@ -322,6 +325,7 @@ export type Trace =
       readonly source: string
       readonly type: string
       readonly at: Date
+      readonly traceparent: string | null
       readonly seq: string
       readonly attempts: number
       readonly reason: string
@@ -384,7 +388,7 @@ export interface StoreAdmin extends StoreLists {
   status(options?: StatusOptions): Promise<StoreStatus>
   /**
    * Every place where a message with this id is known. Found by its key if `source` is given or the id is a UUIDv7. Any other id is
-   * looked up under the sources that a sample of the rows has, or, with `scan`, in all rows.
+   * looked up under the sources of workers and of a sample of the rows, or, with `scan`, in all rows.
    */
   trace(id: string, source?: string, scan?: boolean): Promise<readonly Trace[]>
 }

@@ -34,8 +34,8 @@ function described<T>(items: readonly T[], describe: (item: T, index: number) =>
   }
 }
 
-/** Most messages have none, and the text is cheaper to search than to parse. */
-function storedTrace(attributes: string): TraceContext | undefined {
+/** The trace context of a stored message. Most have none, and the text is cheaper to search than to parse. */
+export function storedTrace(attributes: string): TraceContext | undefined {
   if (!attributes.includes('"traceparent"')) return undefined
   try {
     return traceOf(JSON.parse(attributes))

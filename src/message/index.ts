@@ -12,7 +12,7 @@ export {
   sharedAttributes,
   sortHeaders,
 } from './cloudevents.ts'
-export { factsOfIncoming, factsOfStored } from './facts.ts'
+export { factsOfIncoming, factsOfStored, storedTrace } from './facts.ts'
 export { type Past, type PastFailure, pastOf, REMEMBERED, type Remembered, recordFailure, remember } from './history.ts'
 export {
   decode,

@@ -11,7 +11,7 @@ import { Recorded } from '../support/recorded.ts'
 import { inThisRun } from '../support/runs.ts'
 
 /** What people ask for, who may wait: some of it is counted, or looked for, in all rows. */
-const ASKED = /^(status.exact|traces|lists|admin\.keys|failed\.(list|count|groups|seqs)|sent\.(list|seqs))/
+const ASKED = /^(status.exact|traces.all|lists|admin\.keys|failed\.(list|count|groups|seqs)|sent\.(list|seqs))/
 
 /** What is only used where another statement cannot do it all, or after something that the test does not do. */
 const RARE = [

@@ -399,6 +399,22 @@ describe('explain', () => {
     })
   })
 
+  it('names the trace in which the message was published', async () => {
+    const around = shop.copy()
+    const database = new DatabaseSync(join(around.cwd, 'shop.db'))
+    const traceId = '4bf92f3577b34da6a3ce929d0e0e4736'
+    const attributes = JSON.stringify({ traceparent: `00-${traceId}-00f067aa0ba902b7-01` })
+    database.prepare('update hapax_outbox set attributes = ?').run(attributes)
+    database.exec(`update hapax_failed set attributes = '{"traceparent":"no such thing"}' where seq = 1`)
+    database.close()
+    expect((await cli(['explain', 'published-1'], around)).stdout).toMatch(new RegExp(`^trace id ${traceId}$`, 'm'))
+    const { messages } = JSON.parse((await cli(['explain', 'published-1', '--json'], around)).stdout)
+    expect(messages).toMatchObject([{ traceId, traces: [{ where: 'outbox', traceparent: expect.any(String) }] }])
+    expect((await cli(['explain', 'failed-1'], around)).stdout).not.toContain('trace id')
+    const other = JSON.parse((await cli(['explain', 'failed-1', '--json'], around)).stdout)
+    expect(other.messages[0]).not.toHaveProperty('traceId')
+  })
+
   it('says that nothing is known', async () => {
     expect(await shop.look('explain', 'nope')).toMatchObject({
       exitCode: 1,

@@ -115,6 +115,7 @@ function document({ source, traces, next }: Life): object {
   return {
     source,
     type: traces[0]?.type,
+    traceId: traceIdOf(traces),
     traces: traces.map(({ source: _, type: __, ...trace }) => trace),
     next: next.join(' '),
   }
@@ -122,6 +123,8 @@ function document({ source, traces, next }: Life): object {
 
 function tell(id: string, { source, traces, next }: Life, io: Io): void {
   line(io, `${paint(io, 'bold', safe(id))}  ${safe(traces[0]?.type ?? '')} from ${safe(source)}`)
+  const traceId = traceIdOf(traces)
+  if (traceId !== undefined) line(io, `trace id ${traceId}`)
   line(io)
   const moments = traces.flatMap((trace) => momentsIn(trace, traces)).toSorted(byTime)
   const width = Math.max(...moments.map(({ where }) => widthOf(where)))
@@ -148,6 +151,16 @@ function momentsIn(
     { at, where, text: event(trace) },
     ...momentsOf(trace, traces).map((each) => ({ ...each, where: 'failure' as const })),
   ]
+}
+
+/** The trace in which the message was published. A receipt does not have it: it is known while another row has the message. */
+function traceIdOf(traces: readonly Trace[]): string | undefined {
+  for (const each of traces) {
+    const parent = 'traceparent' in each ? each.traceparent : null
+    const [, traceId] = /^[\da-f]{2}-([\da-f]{32})-/.exec(parent ?? '') ?? []
+    if (traceId !== undefined) return traceId
+  }
+  return undefined
 }
 
 function event(trace: Trace): string {

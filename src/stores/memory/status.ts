@@ -1,7 +1,7 @@
 // What people look at: counts, findings and traces. Tables are small here, so each question reads them whole.
 
 import type { EffectRow, Finding, Growth, StoreStatus, Trace, WorkerRow } from '../../contracts/index.ts'
-import { pastOf } from '../../message/index.ts'
+import { pastOf, type StoredMessage, storedTrace } from '../../message/index.ts'
 import type { Data } from './data.ts'
 import {
   type AuditRow,
@@ -132,7 +132,9 @@ export function trace(data: Data, id: string, source: string | undefined): reado
     ...data.receipts.all().map(receiptTrace),
     ...data.inbox.all().map(inboxTrace),
     ...data.outbox.all().map(outboxTrace),
-    ...data.sent.all().map(({ relay, message, sentAt }) => foundIn(message, { where: 'sent', relay, at: sentAt })),
+    ...data.sent
+      .all()
+      .map(({ relay, message, sentAt }) => foundIn(message, { where: 'sent', relay, at: sentAt, ...traced(message) })),
     ...data.failed.all().map(failedTrace),
     ...data.effects.all().flatMap((row) => effectTrace(data, row)),
     ...data.audit.all().map(auditTrace),
@@ -156,6 +158,10 @@ function foundIn({ id, source, type }: { id: string; source: string; type: strin
   return { id, trace: { ...place, source, type } as Trace }
 }
 
+function traced({ attributes }: StoredMessage): { readonly traceparent: string | null } {
+  return { traceparent: storedTrace(attributes)?.traceparent ?? null }
+}
+
 function receiptTrace(row: ReceiptRow): Found {
   return foundIn(row, { where: 'receipt', consumer: row.consumer, at: row.takenAt })
 }
@@ -177,6 +183,7 @@ function inboxTrace({
     where: 'inbox',
     consumer,
     at,
+    ...traced(message),
     attempts,
     ...due,
     key: message.key,
@@ -194,14 +201,14 @@ function effectTrace(data: Data, effect: EffectRow): Found[] {
 
 function outboxTrace({ message, relay, createdAt: at, attempts, heldAt, error, ...row }: LeavingRow): Found {
   const place = { relay, at, attempts, key: message.key, heldAt, error, ...pastOf(row) }
-  return foundIn(message, { where: 'outbox', ...place })
+  return foundIn(message, { where: 'outbox', ...place, ...traced(message) })
 }
 
 function failedTrace({ message, failedAt: at, heldSeq, ...row }: FailedEntry): Found {
   const { origin, consumer, seq, attempts, reason, replacedBy, error } = row
   const held = heldSeq !== null
   const place = { origin, consumer, at, seq, attempts, reason, held, replacedBy, error, ...pastOf(row) }
-  return foundIn(message, { where: 'failed', ...place })
+  return foundIn(message, { where: 'failed', ...place, ...traced(message) })
 }
 
 function auditTrace({ at, action, actor, note, consumer = '', id, source = '', type = '' }: AuditRow): Found {

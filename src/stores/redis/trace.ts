@@ -1,5 +1,5 @@
 import type { FailedMessage, Trace } from '../../contracts/index.ts'
-import { messageKey } from '../../message/index.ts'
+import { messageKey, storedTrace } from '../../message/index.ts'
 import { readClaim } from './claim.ts'
 import { type Commands, wordOf } from './commands.ts'
 import type { FailedIndex } from './failed-index.ts'
@@ -83,6 +83,7 @@ async function deeds(
 function failedTrace({ consumer, message, failedAt: at, ...row }: FailedMessage): Trace {
   const { seq, origin, attempts, reason, held, replacedBy, error, failures, history } = row
   const { source, type } = message
-  const place = { origin, consumer, source, type, at, seq, attempts, reason, held, replacedBy, error }
+  const traceparent = storedTrace(message.attributes)?.traceparent ?? null
+  const place = { origin, consumer, source, type, at, traceparent, seq, attempts, reason, held, replacedBy, error }
   return { where: 'failed', ...place, failures, history }
 }

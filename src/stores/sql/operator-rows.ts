@@ -1,5 +1,6 @@
 import type { ErrorRecord } from '../../base/index.ts'
 import type { FailedGroup, FailedMessage, HeldKey, Origin, Row, SentMessage, Trace } from '../../contracts/index.ts'
+import { storedTrace } from '../../message/index.ts'
 import { asBoolean, asDate, asErrorRecord, asMessage, asPast, asSeq, asText, unrecognised } from './values.ts'
 
 /** A row of the failed store. */
@@ -96,6 +97,7 @@ export function asTrace(row: Row): Trace {
         where: place,
         consumer: scope,
         ...common,
+        ...traced(row),
         ...waits,
         leased: asBoolean(row['leased']),
         dueAt: asDate(row['due_at']),
@@ -103,9 +105,17 @@ export function asTrace(row: Row): Trace {
         ...asPast(row),
       }
     case 'outbox':
-      return { where: place, relay: scope, ...common, ...waits, error: asErrorRecord(row['error']), ...asPast(row) }
+      return {
+        where: place,
+        relay: scope,
+        ...common,
+        ...traced(row),
+        ...waits,
+        error: asErrorRecord(row['error']),
+        ...asPast(row),
+      }
     case 'sent':
-      return { where: place, relay: scope, ...common }
+      return { where: place, relay: scope, ...common, ...traced(row) }
     case 'audit':
       return {
         where: place,
@@ -121,6 +131,7 @@ export function asTrace(row: Row): Trace {
         origin: asOrigin(row['origin']),
         consumer: scope,
         ...common,
+        ...traced(row),
         seq: asSeq(row['seq']),
         attempts,
         reason: asText(row['reason']),
@@ -132,6 +143,10 @@ export function asTrace(row: Row): Trace {
     default:
       throw unrecognised('a place of a message', place)
   }
+}
+
+function traced(row: Row): { readonly traceparent: string | null } {
+  return { traceparent: storedTrace(asText(row['attributes']))?.traceparent ?? null }
 }
 
 function asOrigin(value: unknown): Origin {

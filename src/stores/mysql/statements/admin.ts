@@ -83,22 +83,22 @@ select distinct source from (
 select 'receipt' as place, m.consumer as scope, m.source, m.type, ${MS('m.taken_at')} as at
 from ${table('receipts')} as m where ${where}`
   const failedText = (where: string) => `
-select 'failed' as place, ${NAME()} as seq, m.origin, m.consumer as scope, m.source, m.type,
+select 'failed' as place, ${NAME()} as seq, m.origin, m.consumer as scope, m.source, m.type, m.attributes,
   ${MS('m.failed_at')} as at, m.attempts, m.reason, cast(m.held_seq as char) as held_seq, m.replaced_by, m.error, m.failures, m.history
 from ${table('failed')} as m where ${where}`
   const sentText = (where: string) => `
-select 'sent' as place, m.relay as scope, m.source, m.type, ${MS('m.sent_at')} as at from ${table('sent')} as m where ${where}`
+select 'sent' as place, m.relay as scope, m.source, m.type, m.attributes, ${MS('m.sent_at')} as at from ${table('sent')} as m where ${where}`
   const inboxText = (where: string) => `
-select 'inbox' as place, m.consumer as scope, m.source, m.type, ${MS('m.created_at')} as at, m.attempts, m.\`key\`,
+select 'inbox' as place, m.consumer as scope, m.source, m.type, m.attributes, ${MS('m.created_at')} as at, m.attempts, m.\`key\`,
   m.lease_token is not null as leased, ${MS('m.available_at')} as due_at, ${MS('m.held_at')} as held_at, m.error, m.failures, m.history
 from ${table('inbox')} as m where ${where}`
   const auditText = `
 select 'audit' as place, m.consumer as scope, m.source, m.type, ${MS('m.at')} as at, m.action, m.actor, m.note
 from ${table('audit')} as m where m.id = ?`
-  const outboxText = `
-select 'outbox' as place, m.relay as scope, m.source, m.type, ${MS('m.created_at')} as at, m.attempts, m.\`key\`,
+  const outboxText = (where: string) => `
+select 'outbox' as place, m.relay as scope, m.source, m.type, m.attributes, ${MS('m.created_at')} as at, m.attempts, m.\`key\`,
   ${MS('m.held_at')} as held_at, m.error, m.failures, m.history
-from ${table('outbox')} as m where m.id = ?`
+from ${table('outbox')} as m where ${where}`
   return {
     receiptSources: (consumer, limit) => ({ text: receiptSourcesText(limit), params: [bytes(consumer)] }),
     otherSources: (limit) => plain(otherSourcesText(limit)),
@@ -107,13 +107,16 @@ from ${table('outbox')} as m where m.id = ?`
       params: [bytes(consumer), uuidBytes(from), uuidBytes(to), text(id)],
     }),
     byKey: (id, { from, to }) =>
-      [inboxText, sentText, failedText].map((each) => ({
+      [inboxText, outboxText, sentText, failedText].map((each) => ({
         text: each('m.message_key between ? and ? and m.id = ?'),
         params: [uuidBytes(from), uuidBytes(to), text(id)],
       })),
-    byId: (id) => [outboxText, auditText].map((each) => ({ text: each, params: [text(id)] })),
+    audit: (id) => ({ text: auditText, params: [text(id)] }),
     all: (id) =>
-      [receiptsText, inboxText, sentText, failedText].map((each) => ({ text: each('m.id = ?'), params: [text(id)] })),
+      [receiptsText, inboxText, outboxText, sentText, failedText].map((each) => ({
+        text: each('m.id = ?'),
+        params: [text(id)],
+      })),
   }
 }
 

@@ -102,6 +102,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   bytes int unsigned generated always as (length(data)) stored,
   key_hash binary(32) generated always as (unhex(sha2(\`key\`, 256))) stored,
   timed tinyint generated always as (if(\`key\` is null, 0, if(held_at is not null, 3, if(waits = 1, 1, 2)))) stored,
+  index outbox_message (message_key),
   index outbox_lane (relay, lane, timed, available_at, seq, attempts),
   index outbox_key (relay, lane, key_hash, seq),
   index outbox_front (relay, lane, aside, key_hash, seq)

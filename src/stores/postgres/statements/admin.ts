@@ -135,23 +135,23 @@ export function traces(schema: string): TraceStatements {
   const receiptsText = (where: string) => `
 select 'receipt' as place, consumer as scope, source, type, ${MS('taken_at')} as at from ${schema}.receipts where ${where}`
   const failedText = (where: string) => `
-select 'failed' as place, ${SEQ('failed')} as seq, origin, consumer as scope, source, type, ${MS('failed_at')} as at, attempts,
+select 'failed' as place, ${SEQ('failed')} as seq, origin, consumer as scope, source, type, attributes, ${MS('failed_at')} as at, attempts,
   reason, held_seq::text as held_seq, replaced_by, error, failures, history
 from ${schema}.failed where ${where}`
   const sentText = (where: string) => `
-select 'sent' as place, relay as scope, source, type, ${MS('sent_at')} as at from ${schema}.sent where ${where}`
+select 'sent' as place, relay as scope, source, type, attributes, ${MS('sent_at')} as at from ${schema}.sent where ${where}`
   const inboxText = (where: string) => `
-select 'inbox' as place, consumer as scope, source, type, ${MS('created_at')} as at, attempts, key,
+select 'inbox' as place, consumer as scope, source, type, attributes, ${MS('created_at')} as at, attempts, key,
   lease_token is not null as leased, ${MS('available_at')} as due_at, ${MS('held_at')} as held_at, error, failures, history
 from ${schema}.inbox where ${where}`
   // An id may be longer than what an index takes.
   const auditText = `
 select 'audit' as place, consumer as scope, source, type, ${MS('at')} as at, action, actor, note
 from ${schema}.audit where left(id, 100) = left($1::text, 100) and id = $2::text`
-  const outboxText = `
-select 'outbox' as place, relay as scope, source, type, ${MS('created_at')} as at, attempts, key,
+  const outboxText = (where: string) => `
+select 'outbox' as place, relay as scope, source, type, attributes, ${MS('created_at')} as at, attempts, key,
   ${MS('held_at')} as held_at, error, failures, history
-from ${schema}.outbox where id = $1::text`
+from ${schema}.outbox where ${where}`
   return {
     receiptSources: statement(
       `
@@ -172,16 +172,13 @@ select source from (select source from ${schema}.failed order by seq desc limit 
       params: [consumer, from, to, encodeText(id)],
     }),
     byKey: (id, { from, to }) =>
-      [inboxText, sentText, failedText].map((text) => ({
+      [inboxText, outboxText, sentText, failedText].map((text) => ({
         text: text('message_key between $1::uuid and $2::uuid and id = $3::text'),
         params: [from, to, encodeText(id)],
       })),
-    byId: (id) => [
-      { text: outboxText, params: [encodeText(id)] },
-      { text: auditText, params: [encodeText(id), encodeText(id)] },
-    ],
+    audit: (id) => ({ text: auditText, params: [encodeText(id), encodeText(id)] }),
     all: (id) =>
-      [receiptsText, inboxText, sentText, failedText].map((text) => ({
+      [receiptsText, inboxText, outboxText, sentText, failedText].map((text) => ({
         text: text('id = $1::text'),
         params: [encodeText(id)],
       })),

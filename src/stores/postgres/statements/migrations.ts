@@ -91,6 +91,7 @@ export function migrations(schema: string): readonly MigrationSource[] {
   history text,
   data bytea not null
 )`,
+        `create index outbox_message on ${schema}.outbox (message_key)`,
         `create index outbox_lane on ${schema}.outbox (relay, lane, available_at, seq) where key is null`,
         `create index outbox_key on ${schema}.outbox (relay, lane, key, seq) where key is not null`,
         `create index outbox_front on ${schema}.outbox (relay, lane, key, seq) where key is not null and not aside`,

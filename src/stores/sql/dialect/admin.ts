@@ -53,10 +53,10 @@ export interface TraceStatements {
   readonly otherSources: Sql<[limit: number]>
   /** The receipts of one consumer, by key and id. */
   readonly receipts: Sql<[id: string, consumer: string, keys: KeyRange]>
-  /** The inbox, the sent and the failed store, by key and id. */
+  /** The inbox, the outbox, the sent and the failed store, by key and id. */
   byKey(id: string, keys: KeyRange): readonly Statement[]
-  /** The audit, by id, and the outbox, which is read as a whole: an index would cost every publish. */
-  byId(id: string): readonly Statement[]
-  /** Receipts, the inbox, the sent and the failed store, by id: they are read as a whole. */
+  /** The audit, by id. */
+  readonly audit: Sql<[id: string]>
+  /** Receipts, the inbox, the outbox, the sent and the failed store, by id: they are read as a whole. */
   all(id: string): readonly Statement[]
 }

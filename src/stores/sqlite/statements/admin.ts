@@ -61,20 +61,20 @@ export function traces(prefix: string): TraceStatements {
   const receiptsText = (where: string) => `
 select 'receipt' as place, consumer as scope, source, type, taken_at as at from ${prefix}receipts where ${where}`
   const failedText = (where: string) => `
-select 'failed' as place, ${NAME('m')} as seq, origin, consumer as scope, source, type, failed_at as at, attempts,
+select 'failed' as place, ${NAME('m')} as seq, origin, consumer as scope, source, type, attributes, failed_at as at, attempts,
   reason, cast(held_seq as text) as held_seq, replaced_by, error, failures, history
 from ${prefix}failed as m where ${where}`
   const sentText = (where: string) => `
-select 'sent' as place, relay as scope, source, type, sent_at as at from ${prefix}sent where ${where}`
+select 'sent' as place, relay as scope, source, type, attributes, sent_at as at from ${prefix}sent where ${where}`
   const inboxText = (where: string) => `
-select 'inbox' as place, consumer as scope, source, type, created_at as at, attempts, key,
+select 'inbox' as place, consumer as scope, source, type, attributes, created_at as at, attempts, key,
   lease_token is not null as leased, available_at as due_at, held_at, error, failures, history
 from ${prefix}inbox where ${where}`
   const auditText = `
 select 'audit' as place, consumer as scope, source, type, at, action, actor, note from ${prefix}audit where id = ?`
-  const outboxText = `
-select 'outbox' as place, relay as scope, source, type, created_at as at, attempts, key, held_at, error, failures, history
-from ${prefix}outbox where id = ?`
+  const outboxText = (where: string) => `
+select 'outbox' as place, relay as scope, source, type, attributes, created_at as at, attempts, key, held_at, error, failures, history
+from ${prefix}outbox where ${where}`
   return {
     receiptSources: statement(
       `
@@ -94,13 +94,13 @@ select source from (select source from ${prefix}failed order by seq desc limit ?
       params: [consumer, from, to, encodeText(id)],
     }),
     byKey: (id, { from, to }) =>
-      [inboxText, sentText, failedText].map((text) => ({
+      [inboxText, outboxText, sentText, failedText].map((text) => ({
         text: text(`message_key between ${UUID} and ${UUID} and id = ?`),
         params: [from, to, encodeText(id)],
       })),
-    byId: (id) => [outboxText, auditText].map((text) => ({ text, params: [encodeText(id)] })),
+    audit: (id) => ({ text: auditText, params: [encodeText(id)] }),
     all: (id) =>
-      [receiptsText, inboxText, sentText, failedText].map((text) => ({
+      [receiptsText, inboxText, outboxText, sentText, failedText].map((text) => ({
         text: text('id = ?'),
         params: [encodeText(id)],
       })),

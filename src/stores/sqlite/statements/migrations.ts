@@ -93,6 +93,7 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   history text,
   data blob not null
 ) strict`,
+        `create index ${prefix}outbox_message on ${prefix}outbox (message_key)`,
         `create index ${prefix}outbox_lane on ${prefix}outbox (relay, lane, available_at, seq) where key is null`,
         `create index ${prefix}outbox_key on ${prefix}outbox (relay, lane, key, seq) where key is not null`,
         `create index ${prefix}outbox_front on ${prefix}outbox (relay, lane, key, seq) where key is not null and aside = 0`,

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import type { Isolation } from '../../../base/index.ts'
+import { type Isolation, Permanent } from '../../../base/index.ts'
 import { defineMessage, unpackAttributes } from '../../../message/index.ts'
 import { assertRefused, toolCalls } from '../../tool-inputs.ts'
 import type { Case } from '../case.ts'
@@ -39,6 +39,36 @@ export const tools: readonly Case[] = [
       }
       assert.deepEqual(await found('order-18'), [])
       await assertRejects(reader.hapax.explain('a', '/one', { scan: null } as never), 'invalid-option')
+    },
+  },
+  {
+    name: 'K8: a message is found by its key in every place, also in the outbox, with the trace it was published in',
+    run: async (world) => {
+      const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
+      const hapax = world.hapax({ delivery: 'relay', source: '/rare' })
+      const uuid = '019a8c3e-5b0e-7d44-9d3b-0f6f1f0c7a11'
+      for (const id of [uuid, 'order-17'])
+        await hapax.transaction((tx) => hapax.publish(tx, Noted, { n: 1, hostile: '' }, { id, traceparent }))
+      const stored = world.reader(undefined, { hapax, name: 'stored', receive: 'store' })
+      await stored.deliver('order-17', { source: '/rare', traceparent })
+      await stored.deliver('plain', { source: '/rare' })
+      const failing = world.reader(() => Promise.reject(new Permanent('no')), { hapax })
+      await failing.deliver('order-17', { source: '/rare', traceparent })
+      const found = async (...args: Parameters<typeof hapax.explain>) =>
+        (await hapax.explain(...args)).map((each) => [each.where, 'traceparent' in each ? each.traceparent : '']).sort()
+      const waits = [['outbox', traceparent]]
+      const all = [['failed', traceparent], ['inbox', traceparent], ...waits, ['receipt', ''], ['receipt', '']]
+      for (const scan of [false, true]) {
+        assert.deepEqual(await found(uuid, undefined, { scan }), waits)
+        assert.deepEqual(await found(uuid, '/rare', { scan }), waits)
+        assert.deepEqual(await found('order-17', undefined, { scan }), all)
+        assert.deepEqual(await found('order-17', '/rare', { scan }), all)
+        assert.deepEqual(await found('order-17', '/other', { scan }), [])
+        assert.deepEqual(await found('plain', undefined, { scan }), [
+          ['inbox', null],
+          ['receipt', ''],
+        ])
+      }
     },
   },
   {
