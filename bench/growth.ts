@@ -23,6 +23,7 @@ const SECTIONS: Readonly<Record<string, Section>> = {
   types: otherTypes,
   receipts: (bench, store) => receipts(bench, store, besideNone),
   cleanup: (bench, store) => receipts(bench, store, besideCleanup),
+  looks: (bench, store) => receipts(bench, store, looks),
 }
 
 /** What grows must not slow down what can run: each large table beside a small one. */
@@ -163,6 +164,34 @@ async function besideCleanup(bench: Bench, _store: GrownStore, full: GrownRig, c
   report(`consuming during a cleanup of ${text(count)} receipts / without`, measured, 0.95)
   const slowest = Math.min(...rates.slice(1))
   reportValue('receipts cleaned up, slowest round', slowest, '/s', { aim: { of: 'hapax', least: 5_000 } })
+}
+
+/** What people and samplers look at, beside as many receipts and a million messages that wait. */
+async function looks(bench: Bench, _store: GrownStore, full: GrownRig, count: number): Promise<void> {
+  const backlog = bench.size(MILLION, MILLION / 20)
+  await full.fill({ count: backlog, order: 'many keys' })
+  await full.tidy()
+  progress('filled')
+  const { hapax } = full
+  const commands = {
+    status: () => hapax.status(),
+    doctor: () => hapax.doctor(),
+    'explain, a UUIDv7': () => hapax.explain('019a8c3e-5b0e-7d44-9d3b-0f6f1f0c7a11'),
+    'explain, another id': () => hapax.explain('order-17'),
+    'explain, another id and its source': () => hapax.explain('order-17', '/bench'),
+  }
+  for (const [name, look] of Object.entries(commands)) {
+    const times: number[] = []
+    for (let round = 0; round < 4 * bench.rounds; round++) {
+      const begun = performance.now()
+      await look()
+      times.push(performance.now() - begun)
+    }
+    const median = times.toSorted((a, b) => a - b)[times.length / 2] ?? Number.NaN
+    reportValue(`${name}, ${text(count)} receipts, ${text(backlog)} waiting`, median, 'ms', {
+      aim: { of: 'hapax', most: 50 },
+    })
+  }
 }
 
 async function whileCleaning(full: GrownRig, count: number, rates: number[]): Promise<Taken> {

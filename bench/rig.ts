@@ -4,7 +4,6 @@ import {
   type ConsumerOptions,
   createHapax,
   defineMessage,
-  type Events,
   type Hapax,
   silentLogger,
   type Worker,
@@ -23,7 +22,9 @@ export type Fill = Pick<Backlog, 'count' | 'order' | 'unserved'>
 
 /** A hapax on any store, with one consumer that writes one row per message. */
 export interface AnyRig {
-  readonly hapax: { readonly events: Events; cleanup(options: CleanupOptions): Promise<unknown> }
+  readonly hapax: Pick<Hapax<never>, 'events' | 'status' | 'doctor' | 'explain'> & {
+    cleanup(options: CleanupOptions): Promise<unknown>
+  }
   /** When the first handler was called since `undefined` was written here. */
   firstCall: number | undefined
   worker(): Worker

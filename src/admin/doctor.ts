@@ -2,8 +2,17 @@
 
 import { asError, isHapaxError, messageOf } from '../base/index.ts'
 import type { ClaimStore, Finding, Store, StoreKeys, StoreSchema, StoreStatus } from '../contracts/index.ts'
+import { servesOf } from '../worker/index.ts'
 import { strandedFindings, workerFindings } from './doctor-workers.ts'
-import { type DoctorOptions, type GrowthLimits, grown, growthFindings, growthLimits } from './growth.ts'
+import {
+  DAY_MS,
+  type DoctorOptions,
+  type GrowthLimits,
+  grown,
+  growthFindings,
+  growthLimits,
+  type OldReceipts,
+} from './growth.ts'
 
 /** The parts of a store that `doctor` looks at. */
 type Looked = Pick<Store<never>, 'schema' | 'admin' | 'subscriptions' | 'workers' | 'keys'>
@@ -24,7 +33,7 @@ export async function doctor(
     const subscriptions = await store.subscriptions.list()
     const stranded = await strandedFindings(store.workers, status, subscriptions)
     const workers = [...workerFindings(status, subscriptions), ...stranded]
-    const old = await withOldReceipts(store.admin, status, limits.maxAgeMs.receipts)
+    const old = await withOldReceipts(store.admin, status, options.maxAgeMs?.receipts, limits)
     return [...workers, ...statusFindings(status, now(), limits), ...growthFindings(status, old, limits)]
   })
   return [...schema, ...settings, ...waiting, ...(await attempt('held keys', () => keyFindings(store.keys)))]
@@ -33,19 +42,32 @@ export async function doctor(
 /** How many receipts of one consumer are looked at: enough to see whether they are deleted in time. */
 const SAMPLE = 1_000
 
-/** The consumers with finished receipts older than this, judged by a sample: a full count would take long on large tables. */
+/**
+ * The consumers with finished receipts that are too old, judged by a sample: a full count would take long on large tables. Too old is what
+ * the caller says; else what its workers should have deleted a day ago; else what the default says.
+ */
 async function withOldReceipts(
   admin: Looked['admin'],
-  { consumers }: StoreStatus,
-  olderThanMs: number,
-): Promise<readonly string[]> {
-  const found: string[] = []
-  for (const { consumer } of consumers) {
+  status: StoreStatus,
+  asked: number | undefined,
+  { maxAgeMs }: GrowthLimits,
+): Promise<readonly OldReceipts[]> {
+  const found: OldReceipts[] = []
+  for (const { consumer } of status.consumers) {
+    const keptMs = asked === undefined ? retentionOf(status, consumer) : undefined
+    if (keptMs === Number.POSITIVE_INFINITY) continue
+    const olderThanMs = keptMs === undefined ? maxAgeMs.receipts : keptMs + DAY_MS
     const step = { kind: 'receipts', consumer, after: undefined, dryRun: true } as const
     const { deleted } = await admin.clean(step, olderThanMs, SAMPLE)
-    if (deleted > 0) found.push(consumer)
+    if (deleted > 0) found.push({ consumer, olderThanMs, keptMs })
   }
   return found
+}
+
+/** How long the live workers of a consumer keep its receipts; undefined: there is none. */
+function retentionOf({ workers }: StoreStatus, consumer: string): number | undefined {
+  const spans = workers.filter(({ alive }) => alive).flatMap((worker) => servesOf(worker).retention.get(consumer) ?? [])
+  return spans.length === 0 ? undefined : Math.max(...spans)
 }
 
 /** The same for a claim store, which has no schema and no worker rows. */

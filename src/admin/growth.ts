@@ -10,7 +10,8 @@ export interface DoctorOptions {
   readonly maxRows?: Partial<Record<GrowingTable, number>>
   /**
    * How old the oldest row of a table may be.
-   * @default inbox 7 days, outbox 5 minutes, failed 30 days, receipts and sent 90 days, audit 400 days
+   * @default inbox 7 days, outbox 5 minutes, failed 30 days, sent 90 days, audit 400 days; receipts a day more than the live workers of
+   * their consumer keep them, or 90 days if there are none
    */
   readonly maxAgeMs?: Partial<Record<AgingTable, number>>
 }
@@ -25,7 +26,7 @@ export interface GrowthLimits {
 }
 
 const MINUTE_MS = 60_000
-const DAY_MS = 24 * 60 * MINUTE_MS
+export const DAY_MS: number = 24 * 60 * MINUTE_MS
 
 const DEFAULTS: GrowthLimits = {
   maxRows: {
@@ -81,11 +82,12 @@ export function growthLimits(options: DoctorOptions = {}): GrowthLimits {
 }
 
 /** Finds tables that are too large, or have rows that are too old. */
-export function growthFindings(status: StoreStatus, old: readonly string[], limits: GrowthLimits): readonly Finding[] {
-  const found = [
-    ...status.tables.flatMap((each) => grown(counted(each, status), limits)),
-    ...old.map((consumer) => oldReceipts(consumer, limits)),
-  ]
+export function growthFindings(
+  status: StoreStatus,
+  old: readonly OldReceipts[],
+  limits: GrowthLimits,
+): readonly Finding[] {
+  const found = [...status.tables.flatMap((each) => grown(counted(each, status), limits)), ...old.map(oldReceipts)]
   if (found.length > 0) return found
   return [{ check: 'growth', level: 'ok', message: 'no table has grown beyond its limit', advice: '' }]
 }
@@ -116,8 +118,17 @@ export function grown({ table, rows, oldestMs }: Growth, { maxRows, maxAgeMs }: 
   return found
 }
 
-function oldReceipts(consumer: string, { maxAgeMs }: GrowthLimits): Finding {
-  return warning(`${consumer} has receipts that are more than ${days(maxAgeMs.receipts)} old`, ADVICE.receipts)
+/** A consumer that has finished receipts older than they should be. */
+export interface OldReceipts {
+  readonly consumer: string
+  readonly olderThanMs: number
+  /** How long its workers keep them, if that is known. */
+  readonly keptMs: number | undefined
+}
+
+function oldReceipts({ consumer, olderThanMs, keptMs }: OldReceipts): Finding {
+  const kept = keptMs === undefined ? '' : `, although its workers keep them for ${days(keptMs)}`
+  return warning(`${consumer} has receipts that are more than ${days(olderThanMs)} old${kept}`, ADVICE.receipts)
 }
 
 function warning(message: string, advice: string): Finding {

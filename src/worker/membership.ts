@@ -10,6 +10,8 @@ export interface Serves {
   /** Types by consumer. */
   readonly consumers: ReadonlyMap<string, readonly string[]>
   readonly relays: readonly string[]
+  /** How long it keeps the receipts of each consumer, in milliseconds; Infinity: for ever. */
+  readonly retention: ReadonlyMap<string, number>
   /** Its handlers cannot run: other workers take its messages, if there are any. */
   readonly stuck: boolean
   /** Relays whose destination it cannot reach: other workers take their messages, if there are any. */
@@ -186,8 +188,8 @@ export class Membership {
   }
 
   #serves(): Serves {
-    const { source, consumers, relays, samples } = this.#options.serves
-    return { source, consumers, relays, stuck: this.#stuck, missing: [...this.#missing], samples }
+    const { source, consumers, relays, retention, samples } = this.#options.serves
+    return { source, consumers, relays, retention, stuck: this.#stuck, missing: [...this.#missing], samples }
   }
 
   async #hello(): Promise<void> {
@@ -295,31 +297,43 @@ export function namesakeText(consumer: string, sources: readonly string[]): stri
 }
 
 /** What a worker serves, as its row says it. */
-function servesText({ source, consumers, relays, stuck, missing, samples }: Serves): string {
+function servesText({ source, consumers, relays, retention, stuck, missing, samples }: Serves): string {
+  // JSON has no Infinity.
+  const kept = Object.fromEntries([...retention].map(([name, ms]) => [name, Number.isFinite(ms) ? ms : 'forever']))
   const unable = { ...(stuck && { stuck }), ...(missing.length > 0 && { missing }), ...(samples && { samples }) }
-  return JSON.stringify({ source, consumers: Object.fromEntries(consumers), relays, ...unable })
+  return JSON.stringify({ source, consumers: Object.fromEntries(consumers), relays, retention: kept, ...unable })
 }
 
 /** Reads what a worker serves from its row. Another version may have written something else, so that nothing is assumed. */
 export function servesOf({ serves }: Pick<WorkerRow, 'serves'>): Serves {
   try {
     const said: { [Name in keyof Serves]?: unknown } = JSON.parse(serves)
-    const { source, consumers, relays, stuck, missing, samples } = said
+    const { source, consumers, relays, retention, stuck, missing, samples } = said
     return {
       source: typeof source === 'string' ? source : undefined,
       consumers: typesOf(consumers),
       relays: namesOf(relays),
+      retention: retentionOf(retention),
       stuck: stuck === true,
       missing: namesOf(missing),
       samples: samples === true,
     }
   } catch {
-    return { source: undefined, consumers: new Map(), relays: [], stuck: false, missing: [], samples: false }
+    const nothing = { source: undefined, consumers: new Map(), relays: [], retention: new Map() }
+    return { ...nothing, stuck: false, missing: [], samples: false }
   }
 }
 
 function namesOf(value: unknown): readonly string[] {
   return Array.isArray(value) ? value : []
+}
+
+function retentionOf(value: unknown): Serves['retention'] {
+  if (typeof value !== 'object' || value === null) return new Map()
+  const spans = Object.entries(value).map(
+    ([name, ms]) => [name, ms === 'forever' ? Number.POSITIVE_INFINITY : ms] as const,
+  )
+  return new Map(spans.filter((span): span is readonly [string, number] => typeof span[1] === 'number'))
 }
 
 function typesOf(value: unknown): Serves['consumers'] {

@@ -97,10 +97,15 @@ export function servesHere<Tx>(
       return new Map(consumers.map(({ name, served }) => [name, served]))
     },
     relays: [...relays.keys()],
+    retention: new Map(consumers.map(({ name, settings }) => [name, retentionOf(settings)])),
     get samples() {
       return events.heard('sampled')
     },
   }
+}
+
+function retentionOf({ retentionMs }: Pick<ConsumerSettings, 'retentionMs'>): number {
+  return retentionMs === 'forever' ? Number.POSITIVE_INFINITY : retentionMs
 }
 
 /** Whether this process works the messages of a consumer. */

@@ -1,9 +1,17 @@
-import { createHapax, silentLogger } from 'hapax'
+import { createHapax, type Store, silentLogger } from 'hapax'
 import { describe, expect, it } from 'vitest'
+import type { StoreStatus } from '../../src/contracts/admin.ts'
 import type { Dialect } from '../../src/stores/sql/index.ts'
 import { until } from '../../src/testing/wait.ts'
 import { Called } from '../support/called.ts'
-import { type DurableStore, durableStores, makePlace, openStore } from '../support/databases.ts'
+import {
+  type Checker,
+  type DurableStore,
+  durableStores,
+  makePlace,
+  openStore,
+  type RigTx,
+} from '../support/databases.ts'
 import { doEverything, Grown } from '../support/everything.ts'
 import { fillTables, know, knowFewRows, statisticsOf } from '../support/large-tables.ts'
 import { scansOf } from '../support/plans.ts'
@@ -41,8 +49,41 @@ describe.each(grown)('K8: tables of $rows rows of each kind on $name', ({ name, 
       await know(checker, statistics)
       expect(await scansOf(checker, own, (each) => called.nameOf(each)), `with ${statistics} statistics`).toEqual([])
     }
+    await using store = await openForLooks(checker)
+    expectClose(await store.admin.status(), await store.admin.status({ exact: true }))
   })
 })
+
+async function openForLooks({ place }: Checker): Promise<Store<RigTx> & AsyncDisposable> {
+  const store = await openStore(place)
+  return Object.assign(store, { [Symbol.asyncDispose]: () => store.close() })
+}
+
+/** What was counted is exact; what was estimated, once the statistics are up to date, is not off by more than a factor of two. */
+function expectClose(quick: StoreStatus, exact: StoreStatus): void {
+  const numbers = ({ consumers, relays, failed }: StoreStatus) => [
+    ...consumers.flatMap(({ consumer, waiting, retrying, held, failed, estimated }) =>
+      Object.entries({ waiting, retrying, held, failed }).map(([what, n]) => ({
+        of: `${consumer} ${what}`,
+        n,
+        estimated,
+      })),
+    ),
+    ...relays.flatMap(({ relay, waiting, held, estimated }) =>
+      Object.entries({ waiting, held }).map(([what, n]) => ({ of: `relay ${relay} ${what}`, n, estimated })),
+    ),
+    ...failed.map(({ scope, reason, count: n, estimated }) => ({ of: `${scope} ${reason}`, n, estimated })),
+  ]
+  const counted = new Map(numbers(exact).map(({ of, n }) => [of, n]))
+  const found = numbers(quick)
+  expect(found.some(({ estimated, n }) => estimated && n > 10_000)).toBe(true)
+  expect(found.some(({ estimated, n }) => !estimated && n > 0)).toBe(true)
+  const off = found.filter(({ of, n, estimated }) => {
+    const real = counted.get(of) ?? 0
+    return estimated && real > 10_000 ? n < real / 2 || n > real * 2 : n !== real
+  })
+  expect(off.map(({ of, n }) => `${of}: ${n} instead of ${counted.get(of)}`)).toEqual([])
+}
 
 describe.each(durableStores())('K8: keys that stand aside on %s', (name: DurableStore) => {
   it('a row that stands aside with nothing in front of it is found', async () => {

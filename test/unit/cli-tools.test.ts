@@ -297,6 +297,23 @@ describe('doctor', () => {
     expect((await cli(['consumers', 'remove', 'shipping', '--dry-run'], around)).exitCode).toBe(0)
   })
 
+  it('compares receipts with how long the workers of their consumer keep them', async () => {
+    const around = shop.copy()
+    sql(around.cwd, `update hapax_receipts set taken_at = taken_at - ${20 * DAY}`)
+    const served = { consumers: { shipping: ['parcel.packed'] }, relays: ['partners'] }
+    worker(around.cwd, { ...served, retention: { shipping: 30 * DAY } })
+    expect((await cli(['doctor'], around)).stdout).not.toContain('has receipts')
+    sql(around.cwd, `delete from hapax_workers`)
+    worker(around.cwd, { ...served, retention: { shipping: 7 * DAY } })
+    expect((await cli(['doctor'], around)).stdout).toContain(
+      'shipping has receipts that are more than 8 days old, although its workers keep them for 7 days',
+    )
+    expect((await cli(['doctor', '--max-age', 'receipts=50d'], around)).stdout).not.toContain('has receipts')
+    sql(around.cwd, `delete from hapax_workers`)
+    worker(around.cwd, { ...served, retention: { shipping: 'forever' } })
+    expect((await cli(['doctor'], around)).stdout).not.toContain('has receipts')
+  })
+
   it('says how many workers share the lanes', async () => {
     const around = shop.copy()
     const serves = JSON.stringify({ consumers: { shipping: ['parcel.packed'] }, relays: ['default', 'partners'] })
