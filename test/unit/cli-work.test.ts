@@ -93,7 +93,7 @@ it('ends at once on a second signal, although a handler goes on', async () => {
   await vi.waitFor(() => expect(work.log()).toContain('worker started'), soon)
   expect(JSON.parse(work.log().split('\n')[0] ?? '')).toMatchObject({
     level: 'info',
-    message: expect.stringMatching(/^worker starting: consumes billing; relays default -> .*shop/),
+    msg: expect.stringMatching(/^worker starting: consumes billing; relays default -> .*shop/),
   })
   await hapax.transaction((tx) => hapax.publish(tx, Placed, { orderId: 'A1' }))
   await running.promise

@@ -106,7 +106,7 @@ export class ProcessLog {
   #write(level: Level, message: string): void {
     const { err } = this.#io
     const at = new Date()
-    if (this.#json) err.write(`${safeJson({ at, level, message })}\n`)
+    if (this.#json) err.write(`${safeJson({ time: at, level, msg: message })}\n`)
     else {
       const label = err.isTTY ? paint(this.#io, STYLES[level], level.padEnd(5)) : level.padEnd(5)
       err.write(`${when(at)}  ${label}  ${safe(message)}\n`)
