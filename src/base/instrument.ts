@@ -73,6 +73,8 @@ export interface Running {
  * logged once and changes nothing.
  */
 export interface Instrument {
+  /** The operations that it wants to be called for. @default all */
+  readonly operations?: readonly Operation[]
   /** The context of the current work, which a published message carries. Called synchronously by `publish`. */
   capture(): TraceContext | undefined
   /** Calls `work` once, synchronously, and returns what it returns. A promise tells the end of the operation. */
@@ -103,12 +105,19 @@ export function detachedOf(instrument: SafeInstrument | undefined): Detached {
 export class SafeInstrument {
   readonly #instrument: Instrument
   readonly #logger: Logger
+  readonly #wanted: ReadonlySet<Operation> | undefined
   #told = false
 
   constructor(instrument: Instrument, events: Events, logger: Logger, redact: Redact) {
     this.#instrument = instrument
     this.#logger = logger
+    this.#wanted = this.#try(() => instrument.operations && new Set(instrument.operations))
     this.#try(() => instrument.listen?.(events, redact))
+  }
+
+  /** Whether it wants to be called for an operation: to be asked where that happens for every message. */
+  wants(operation: Operation): boolean {
+    return this.#wanted?.has(operation) ?? true
   }
 
   capture(): TraceContext | undefined {
@@ -118,6 +127,7 @@ export class SafeInstrument {
   }
 
   around<T>(operation: Operation, facts: Facts, work: (running: Running) => T): T {
+    if (!this.wants(operation)) return work(ALONE)
     const once = new Once(work, (call, own) => this.#try(call, own))
     this.#try(
       () => this.#instrument.around(operation, facts, once.call),

@@ -42,7 +42,8 @@ export class WatchedAttempt {
 
   /** Calls the handlers of a group, each in the sight of the instrument. */
   callHandlers<Tx>(jobs: readonly Job<Tx>[], scope: Scope<Tx>): unknown {
-    if (jobs.length === 1) return this.enter(() => callHandlers(jobs, scope))
+    const each = jobs.length > 1 && this.#watching.instrument.wants('handle')
+    if (!each) return this.enter(() => callHandlers(jobs, scope))
     return this.enter(() => callHandlers(jobs, { ...scope, observe: this.#handle }))
   }
 

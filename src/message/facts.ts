@@ -34,8 +34,10 @@ function described<T>(items: readonly T[], describe: (item: T, index: number) =>
   }
 }
 
-/** The trace context of a stored message. Most have none, and the text is cheaper to search than to parse. */
+/** The trace context of a stored message. The text is cheaper to search than to parse; inside a string the quotes would be escaped. */
 export function storedTrace(attributes: string): TraceContext | undefined {
+  const traceparent = PLAIN.exec(attributes)?.[1]
+  if (traceparent !== undefined) return { traceparent }
   if (!attributes.includes('"traceparent"')) return undefined
   try {
     return traceOf(JSON.parse(attributes))
@@ -43,6 +45,9 @@ export function storedTrace(attributes: string): TraceContext | undefined {
     return undefined
   }
 }
+
+/** A traceparent as hapax writes it: without a tracestate, and before all headers. */
+const PLAIN = /^\{[^{}]*?"traceparent":"([0-9a-f-]{55})"(?!,"tracestate")/
 
 function traceOf(read: { readonly traceparent?: unknown; readonly tracestate?: unknown }): TraceContext | undefined {
   const { traceparent, tracestate } = read

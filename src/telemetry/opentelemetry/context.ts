@@ -5,6 +5,8 @@ import {
   context,
   createContextKey,
   createTraceState,
+  INVALID_SPANID,
+  INVALID_TRACEID,
   isSpanContextValid,
   ROOT_CONTEXT,
   type SpanContext,
@@ -58,14 +60,15 @@ export function traceContextOf(of: Context = context.active()): TraceContext | u
 }
 
 /** What a message has brought. Undefined: nothing, or nothing that can be understood. */
-export function remoteContext({ traceparent, tracestate }: Partial<TraceContext> = {}): SpanContext | undefined {
-  const [, version, traceId = '', spanId = '', flags = ''] = TRACEPARENT.exec(traceparent ?? '') ?? []
-  if (version === undefined || version === 'ff') return undefined
-  const traceFlags = Number.parseInt(flags, 16) & 1
+export function remoteContext({ traceparent = '', tracestate }: Partial<TraceContext> = {}): SpanContext | undefined {
+  if (!TRACEPARENT.test(traceparent)) return undefined
+  const [traceId, spanId] = [traceparent.slice(3, 35), traceparent.slice(36, 52)]
+  if (traceId === INVALID_TRACEID || spanId === INVALID_SPANID) return undefined
+  const traceFlags = Number.parseInt(traceparent.slice(53, 55), 16) & 1
   const found: SpanContext = { traceId, spanId, traceFlags, isRemote: true }
-  if (!isSpanContextValid(found)) return undefined
   return tracestate === undefined ? found : { ...found, traceState: createTraceState(tracestate) }
 }
 
-/** Later versions may have more at the end; version 00 has not. */
-const TRACEPARENT = /^(?!00-.{52}-.)([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/
+/** Versions after 00 may have more at the end; ff is none. */
+const TRACEPARENT =
+  /^(?!ff)(?:00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$|(?!00)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?:-|$))/

@@ -1,4 +1,4 @@
-import type { Attributes, Counter, Histogram, Meter } from '@opentelemetry/api'
+import type { Attributes, Context, Counter, Histogram, Meter } from '@opentelemetry/api'
 import type { Facts, Findings, Operation } from '../../base/index.ts'
 import type { Meters } from './meters.ts'
 import type { Named } from './names.ts'
@@ -9,6 +9,14 @@ interface Instruments {
   readonly process: Histogram
   readonly sent: Counter
   readonly consumed: Counter
+}
+
+/** How an operation ended. */
+interface Ended {
+  readonly ms: number
+  readonly errorType: string | undefined
+  readonly found: Findings
+  readonly inner: Context
 }
 
 /** Measures operations, whether their spans are sampled or not. */
@@ -24,14 +32,14 @@ export class Durations {
     })
   }
 
-  /** An operation has ended. */
-  record(operation: Operation, facts: Facts, ms: number, errorType: string | undefined, found: Findings): void {
+  /** An operation has ended. Its context lets the SDK keep an example of its trace. */
+  record(operation: Operation, facts: Facts, { ms, errorType, found, inner }: Ended): void {
     const instruments = this.#instruments
     if (instruments === undefined) return
     const common = this.#named.of(operation, facts)
     const attributes: Attributes = errorType === undefined ? common : { ...common, 'error.type': errorType }
     const histogram = operation === 'process' ? instruments.process : instruments.operation
-    histogram.record(ms / 1_000, attributes)
+    histogram.record(ms / 1_000, attributes, inner)
     const size = found.messages?.size ?? 0
     if (size === 0) return
     if (operation === 'relay') instruments.sent.add(size, attributes)

@@ -6,11 +6,10 @@ import { messageAttributes, spanName } from './names.ts'
 import type { Telling } from './operation.ts'
 
 /**
- * Calls a handler in a group. With links the span of the group is enough. With parents, each message has a span in its own trace, linked
- * to the one of the group; a handler of one message runs inside it.
+ * Calls a handler in a group, with parents instead of links: each message has a span in its own trace, linked to the one of the group;
+ * a handler of one message runs inside it.
  */
 export function handleEach<T>(telling: Telling, facts: Facts, call: () => T): T {
-  if (!telling.continues) return call()
   const spans = spansOf(telling, facts)
   const [first] = spans
   const inner = spans.length === 1 && first !== undefined ? trace.setSpan(context.active(), first) : context.active()

@@ -33,7 +33,7 @@ import { Durations } from './durations.ts'
 import { ErrorTypes, notEnded } from './errors.ts'
 import { handleEach } from './handle.ts'
 import { MeterSink, Meters } from './meters.ts'
-import { Named, OPERATIONS, systemNames } from './names.ts'
+import { Named, systemNames } from './names.ts'
 import { type Telling, Watched } from './operation.ts'
 
 /** Options of `opentelemetry`. */
@@ -62,6 +62,8 @@ export function opentelemetry(options: OpenTelemetryOptions = {}): Instrument {
 }
 
 class OpenTelemetry implements Instrument {
+  /** With links, the span of a group says all about its handlers. */
+  readonly operations: readonly Operation[]
   readonly #telling: Telling
   /** Undefined: nothing is measured. */
   readonly #meters: Meters | undefined
@@ -76,6 +78,7 @@ class OpenTelemetry implements Instrument {
     meters: MeterProvider | undefined,
   ) {
     const named = new Named(systemNames())
+    this.operations = continues ? [...WATCHED, 'handle'] : WATCHED
     this.#meters = metrics ? new Meters(meters) : undefined
     this.#telling = {
       tracer: tracerOf(tracers),
@@ -101,7 +104,6 @@ class OpenTelemetry implements Instrument {
     this.#meters?.look()
     if (operation === 'upkeep') return context.with(UPKEEP_CONTEXT, work, undefined, UNWATCHED)
     if (operation === 'handle') return handleEach(this.#telling, facts, () => work(UNWATCHED))
-    if (operation !== 'effect' && OPERATIONS[operation] === undefined) return work(UNWATCHED)
     const active = context.active()
     const place = operation === 'process' ? { ...facts, ...receivedFrom(active) } : facts
     const watched = new Watched(this.#telling, operation, place, active)
@@ -144,6 +146,8 @@ function tracerOf(given: TracerProvider | undefined): () => Tracer {
 }
 
 const VERSION = version()
+
+const WATCHED: readonly Operation[] = ['publish', 'relay', 'receive', 'process', 'settle', 'effect', 'upkeep']
 
 /** An operation without a span. */
 const UNWATCHED: Running = { add: () => {}, enter: (work) => work(), end: () => {} }

@@ -6,6 +6,7 @@ import {
   type MeterProvider,
   metrics,
   type ObservableResult,
+  ROOT_CONTEXT,
 } from '@opentelemetry/api'
 import { version } from '../../base/index.ts'
 import { type Cell, METRICS, type Metric, type Sink } from '../metrics/index.ts'
@@ -134,7 +135,7 @@ class HistogramCell implements Cell {
   }
 
   write(value: number): void {
-    this.#histogram?.record(value, this.#attributes)
+    this.#histogram?.record(value, this.#attributes, ROOT_CONTEXT)
   }
 }
 

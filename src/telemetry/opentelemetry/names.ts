@@ -10,7 +10,7 @@ interface Name {
 }
 
 /** `publish` writes to the database; it is the relay that sends. */
-export const OPERATIONS: Readonly<Partial<Record<Operation, Name>>> = {
+const OPERATIONS: Readonly<Partial<Record<Operation, Name>>> = {
   publish: { name: 'publish', type: 'create' },
   relay: { name: 'send', type: 'send' },
   receive: { name: 'receive', type: 'receive' },
@@ -61,7 +61,12 @@ export function spanName(operation: Operation, { destination, effect }: Facts): 
   return where === undefined ? what : `${what} ${where}`
 }
 
-/** What names one message: on the span of one message, or on the link to one of several. */
+/** What tells one message of several from the others. No more than that: a group may have hundreds. */
+export function linkAttributes({ id, attempt = 1 }: MessageFacts): Attributes {
+  return attempt === 1 ? { 'messaging.message.id': id } : { 'messaging.message.id': id, 'hapax.attempt': attempt }
+}
+
+/** What the span of one message says about it. */
 export function messageAttributes({ id, source, type, key, bytes, attempt }: MessageFacts): Attributes {
   return {
     'messaging.message.id': id,

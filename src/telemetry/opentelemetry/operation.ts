@@ -13,7 +13,7 @@ import type { Facts, Findings, Messages, Operation, Redact, Running } from '../.
 import { outOfUpkeep, remoteContext, spanContextOf, withoutReceived, withReceived } from './context.ts'
 import type { Durations } from './durations.ts'
 import { type ErrorTypes, failSpan } from './errors.ts'
-import { messageAttributes, type Named, spanName } from './names.ts'
+import { linkAttributes, messageAttributes, type Named, spanName } from './names.ts'
 
 /** What operations share. */
 export interface Telling {
@@ -80,7 +80,8 @@ export class Watched implements Running {
     const failed = isFailure(this.#operation, this.#found)
     const errorType = failed ? errorTypes.of(error) : undefined
     if (this.#operation !== 'effect') {
-      durations.record(this.#operation, this.#facts, endedAt - this.#began, errorType, this.#found)
+      const ms = endedAt - this.#began
+      durations.record(this.#operation, this.#facts, { ms, errorType, found: this.#found, inner: this.#inner })
     }
     if (this.#span.isRecording()) {
       if (outcomes !== undefined) this.#span.setAttribute('hapax.outcome', [...new Set(outcomes)].join(','))
@@ -140,12 +141,12 @@ export class Watched implements Running {
     if (ROOTS.has(this.#operation)) this.#linkCaller(span)
     if (messages === undefined) return
     if (messages.size > 1) span.setAttribute('messaging.batch.message_count', messages.size)
+    const alone = messages.size === 1
     for (const message of messages) {
-      const attributes = messageAttributes(message)
-      if (messages.size === 1) span.setAttributes(attributes)
+      if (alone) span.setAttributes(messageAttributes(message))
       const remote = LINKED.has(this.#operation) ? remoteContext(message.trace) : undefined
       if (remote === undefined || isParent(span, remote, this.#telling.continues)) continue
-      span.addLink(messages.size === 1 ? { context: remote } : { context: remote, attributes })
+      span.addLink(alone ? { context: remote } : { context: remote, attributes: linkAttributes(message) })
     }
   }
 
