@@ -136,6 +136,12 @@ export async function countEffects(checker: Checker): Promise<Map<string, number
   return new Map(rows.map((row) => [`${asText(row['consumer'])} ${asText(row['id'])}`, Number(row['n'])]))
 }
 
+/** How many effects each process made. */
+export async function effectsByProcess(checker: Checker): Promise<Map<number, number>> {
+  const rows = await checker.query(`select process, count(*) as n from ${effects(checker.place)} group by process`)
+  return new Map(rows.map((row) => [Number(row['process']), Number(row['n'])]))
+}
+
 /** Ends every connection that hapax has to this place, as an administrator or a failover does. */
 export async function terminateAll(checker: Checker): Promise<number> {
   const { store, schema, url } = checker.place
