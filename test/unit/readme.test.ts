@@ -67,6 +67,22 @@ test('the page about observability shows the example of traces, which prints wha
   }
 })
 
+test('the example of metrics prints what its comments say', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'hapax-metrics-'))
+  try {
+    const path = join(root, 'examples/metrics.ts')
+    const shown = [...readFileSync(path, 'utf8').matchAll(/^\/\/ (hapax_.*)$/gm)].map(([, line]) => line)
+    const printed = execFileSync(process.execPath, ['--conditions=hapax-source', path], {
+      cwd: folder,
+      encoding: 'utf8',
+    })
+    expect(shown).toHaveLength(3)
+    expect(printed.trim().split('\n')).toEqual(shown)
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+})
+
 test('the tests that docs/testing.md shows pass', () => {
   const example = join(root, 'examples/testing.ts')
   const page = readFileSync(join(root, 'docs/testing.md'), 'utf8')
