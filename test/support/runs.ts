@@ -27,6 +27,7 @@ export const divided: readonly string[] = [
   'test/faults/kill-sweep.test.ts',
   'test/faults/killer.test.ts',
   'test/faults/race.test.ts',
+  'test/faults/reconcile.test.ts',
   'test/faults/relays.test.ts',
   'test/faults/sms.test.ts',
   'test/faults/soak/soak.test.ts',
