@@ -38,6 +38,11 @@ export class Outages {
     }
   }
 
+  /** How a warning about this error is logged: the outage that it is a part of was logged already. */
+  levelOf(error: Error): 'debug' | 'warn' {
+    return this.failed(error) ? 'debug' : 'warn'
+  }
+
   /** Work ended with this error. Returns whether the store is away. */
   failed(error: unknown): boolean {
     if (!isOutage(error)) return false

@@ -139,7 +139,7 @@ export class ClaimedWork {
       return leases.map(({ seq }) => settled.has(seq))
     })
     const report = (error: Error): void =>
-      engine.logger.warn({ consumer, ...errorFields(error) }, 'leases could not be renewed')
+      engine.logger[engine.outages.levelOf(error)]({ consumer, ...errorFields(error) }, 'leases could not be renewed')
     this.#leases = new Leases({ store: store.claims, clock, leaseMs, report })
   }
 

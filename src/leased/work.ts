@@ -101,7 +101,11 @@ export class LeasedWork<Tx> {
       store: engine.store.inbox,
       clock,
       leaseMs: lease.leaseMs,
-      report: (error) => engine.logger.warn({ consumer, ...errorFields(error) }, 'leases could not be renewed'),
+      report: (error) =>
+        engine.logger[engine.outages.levelOf(error)](
+          { consumer, ...errorFields(error) },
+          'leases could not be renewed',
+        ),
     })
   }
 
