@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { type Horizon, type State, silentLogger } from '../../../base/index.ts'
+import { type Horizon, Permanent, type State, silentLogger } from '../../../base/index.ts'
 import type { Worker } from '../../../contracts/index.ts'
 import { LeapingClock } from '../../clock.ts'
 import type { Case } from '../case.ts'
@@ -71,12 +71,22 @@ export const sampling: readonly Case[] = [
       const clock = new LeapingClock()
       const idle = world.reader(undefined, { name: 'idle', receive: 'store' })
       await idle.deliver('a')
+      const refuse = (): never => {
+        throw new Permanent('no')
+      }
+      await world.reader(refuse, { name: 'broken' }).deliver('a')
       const { hapax, shown } = await process(world, clock)
       await hapax.transaction((tx) => hapax.publish(tx, Pong, { n: 1 }))
       const state = (): State | undefined => [...shown.values()][0]
       await leapUntil(world, clock, () => state()?.relays.some(({ waiting }) => waiting === 1) ?? false)
       const named = (name: string) => state()?.consumers.find(({ consumer }) => consumer === name)
       assert.deepEqual([named('idle')?.waiting, named('idle')?.workers], [1, 0])
+      assert.ok((named('idle')?.oldestMs ?? -1) >= 0)
+      assert.deepEqual(
+        [named('broken')?.waiting, named('broken')?.failed, named('broken')?.oldestMs],
+        [0, 1, undefined],
+      )
+      assert.deepEqual(state()?.failed, [{ origin: 'inbox', scope: 'broken', reason: 'permanent', count: 1 }])
       assert.deepEqual(state()?.workers, { alive: 1, stuck: 0, dead: 0 })
       const [relay] = state()?.relays ?? []
       assert.deepEqual([relay?.relay, relay?.waiting, relay?.workers], ['default', 1, 0])
