@@ -168,7 +168,11 @@ class Measures implements Measuring {
   /** Its series exist from now on, at zero: otherwise the first failure would not show as an increase. */
   #consumerCells(label: string): ConsumerCells {
     const outcome = (name: Outcome): Cell => this.#zero('messages', [label, name])
-    const { process, check, poolWait, lag } = METRICS
+    const { process, check, poolWait, lag, mismatches, commitUnknown, effects, leaseLost } = METRICS
+    this.#series.write(mismatches, [label], 0)
+    for (const resolved of RESOLVED) this.#series.write(commitUnknown, [label, resolved], 0)
+    for (const state of EFFECT_STATES) this.#series.write(effects, [label, state], 0)
+    this.#series.write(leaseLost, [label], 0)
     return {
       label,
       outcomes: {
@@ -231,6 +235,12 @@ type RelayFailure = 'retrying' | 'failed' | 'dropped' | 'down'
 
 /** Outcomes whose event has the same name and nothing else to measure. */
 const PLAIN = ['stored', 'retrying', 'busy', 'rolled-back', 'ignored'] as const
+
+/** What becomes of a commit whose outcome was unknown. */
+const RESOLVED = ['committed', 'not-committed', 'unresolved'] as const
+
+/** How outside calls end. */
+const EFFECT_STATES = ['done', 'not-done', 'unknown'] as const
 
 /** Reasons of failures that are outcomes of their own. */
 const FAILED: Readonly<Record<string, Outcome>> = {
