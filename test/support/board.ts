@@ -18,8 +18,20 @@ export interface BoardPanel {
   readonly datasource?: { readonly type: string; readonly uid: string }
   readonly targets?: readonly BoardTarget[]
   readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number }
-  readonly fieldConfig?: { readonly defaults: { readonly unit?: string; readonly noValue?: string } }
+  readonly fieldConfig?: { readonly defaults: BoardFields }
   readonly options?: { readonly yAxis?: { readonly unit?: string } }
+}
+
+interface BoardFields {
+  readonly unit?: string
+  readonly noValue?: string
+  readonly decimals?: number
+  readonly thresholds?: { readonly steps: readonly { readonly value: number | null; readonly color: string }[] }
+  readonly mappings?: readonly {
+    readonly type: string
+    readonly options: Readonly<Record<string, { text: string; color?: string }>>
+  }[]
+  readonly custom?: { readonly stacking?: { readonly mode: string } }
 }
 
 export interface BoardTarget {
@@ -47,6 +59,14 @@ export function readBoard(): Board {
 /** The panels that show numbers, without the headings of rows. */
 export function panelsOf({ panels }: Board): readonly BoardPanel[] {
   return panels.filter(({ type }) => type !== 'row')
+}
+
+/** A query as Grafana sends it: with `All` for each variable. */
+export function asSent(expr: string, { rateInterval, range }: { rateInterval: string; range: string }): string {
+  return expr
+    .replaceAll('$__rate_interval', rateInterval)
+    .replaceAll('$__range', range)
+    .replaceAll(/\$(?:job|instance|consumer|relay)\b/g, '.+')
 }
 
 /** One selection of series in a query, with the function and the range around it. */

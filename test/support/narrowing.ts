@@ -28,6 +28,7 @@ const needs: readonly (readonly [files: string, oneOf: readonly Name[]])[] = [
 
 /** Files that say themselves what they leave out, or need no server. */
 const narrowThemselves: readonly string[] = [
+  'test/stores/board.test.ts',
   'test/stores/promtool.test.ts',
   'test/brokers/client-missing.test.ts',
   'test/brokers/health-example.test.ts',

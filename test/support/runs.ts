@@ -44,6 +44,7 @@ export const longest: readonly string[] = [
   'test/brokers/rabbitmq.test.ts',
   'test/faults/handlers.test.ts',
   'test/stores/growth.test.ts',
+  'test/stores/board.test.ts',
   'test/stores/cost.test.ts',
   'test/faults/disk-full.test.ts',
   'test/faults/commit-cut.test.ts',

@@ -1,0 +1,67 @@
+import { type PrivateServer, privateServer } from '../private-server.ts'
+
+/** A series, with its values over time: one of them for an instant query. */
+export interface Answer {
+  readonly metric: Readonly<Record<string, string>>
+  readonly values: readonly (readonly [seconds: number, value: number])[]
+}
+
+/** A Prometheus of a test's own, and how to ask it. */
+export class Prometheus implements AsyncDisposable {
+  readonly #server: PrivateServer
+
+  private constructor(server: PrivateServer) {
+    this.#server = server
+  }
+
+  /** Scrapes these ports of this machine, all as one job, twice a second. */
+  static async scraping(ports: readonly number[]): Promise<Prometheus> {
+    const targets = ports.map((port) => `'127.0.0.1:${port}'`).join(', ')
+    const settings = `global: { scrape_interval: 500ms, scrape_timeout: 500ms }
+scrape_configs:
+  - job_name: shop
+    static_configs: [{ targets: [${targets}] }]
+`
+    return new Prometheus(await privateServer('prometheus', { files: { 'prometheus.yaml': settings } }))
+  }
+
+  /** The present value of each series. */
+  async now(query: string): Promise<readonly Answer[]> {
+    return await this.#ask('query', { query })
+  }
+
+  /** The values of each series between two moments. */
+  async between(query: string, start: number, end: number, step: number): Promise<readonly Answer[]> {
+    return await this.#ask('query_range', { query, start: String(start), end: String(end), step: String(step) })
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#server[Symbol.asyncDispose]()
+  }
+
+  async #ask(path: string, parameters: Record<string, string>): Promise<readonly Answer[]> {
+    const reply = await fetch(`${this.#server.url}/api/v1/${path}?${new URLSearchParams(parameters)}`)
+    const body = (await reply.json()) as Reply
+    if (body.status !== 'success') throw new Error(`Prometheus refused ${parameters['query']}: ${body.error}`)
+    return body.data.result.map(({ metric, value, values }) => ({
+      metric,
+      values: (values ?? (value === undefined ? [] : [value])).map(([at, number]) => [at, numberOf(number)] as const),
+    }))
+  }
+}
+
+interface Reply {
+  readonly status: string
+  readonly error?: string
+  readonly data: {
+    readonly result: readonly {
+      readonly metric: Record<string, string>
+      readonly value?: readonly [number, string]
+      readonly values?: readonly (readonly [number, string])[]
+    }[]
+  }
+}
+
+function numberOf(text: string): number {
+  return text === '+Inf' ? Number.POSITIVE_INFINITY : Number(text)
+}
