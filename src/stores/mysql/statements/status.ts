@@ -143,7 +143,10 @@ function rowsOf(prefix: string, { place, origin, scope, reason }: Part): Stateme
   }
 }
 
-/** Counts each part; a row of the answer has n, and of inbox and outbox how many of those retry (a) and are held (b). */
+/**
+ * Counts each part; a row of the answer has n, and of inbox and outbox how many of those retry (a), since when the first one does (at),
+ * and how many are held (b).
+ */
 function counting(prefix: string, parts: readonly Part[]): Statement {
   const limit = LIMIT(COUNTED + 1)
   const statements = parts.map((part): Statement => {
@@ -164,9 +167,11 @@ from (select 1 from ${text} ${limit}) as counted`,
     on m.${scopeOf(place)} = ? and m.lane = l.lane and m.timed = 3 ${limit}) as held)`
     return {
       text: `
-select 'queue' as what, ? as place, ? as scope, '' as name, count(*) as n, null as at, sum(timed <> 3 and attempts > 0) as a,
-  ${held ? kept : '0'} as b
-from (select timed, attempts from ${text} ${limit}) as counted`,
+select 'queue' as what, ? as place, ? as scope, '' as name, n, (
+  select ${MS('m.created_at')} from ${prefix}${place} as m ${BY_KEY} where m.seq = tried) as at, a, ${held ? kept : '0'} as b
+from (
+  select count(*) as n, sum(timed <> 3 and attempts > 0) as a, min(if(timed <> 3 and attempts > 0, seq, null)) as tried
+  from (select timed, attempts, seq from ${text} ${limit}) as counted) as ${place}_counted`,
       params: [bytes(place), bytes(scope), ...(held ? [...params, bytes(scope)] : []), ...params],
     }
   })
@@ -180,11 +185,11 @@ from (select timed, attempts from ${text} ${limit}) as counted`,
 function countsOf(row: Row): readonly Row[] {
   if (asText(row['what']) === 'failed') return [row]
   const [n, retrying, held] = [asNumber(row['n']), asNumber(row['a']), asNumber(row['b'])]
-  const queue = { ...row, a: null, b: null }
+  const queue = { ...row, at: null, a: null, b: null }
   const more = n > COUNTED && retrying > 0
   return [
     { ...queue, name: 'loose', n },
-    { ...queue, name: 'retrying', n: more ? COUNTED + 1 : retrying },
+    { ...queue, name: 'retrying', n: more ? COUNTED + 1 : retrying, at: row['at'] ?? null },
     { ...queue, name: 'held', n: held },
     ...(more ? [{ ...queue, what: 'share', name: 'retrying', n: retrying / n }] : []),
   ]

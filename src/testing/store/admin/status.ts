@@ -117,6 +117,32 @@ export const status: readonly Case[] = [
       }
     },
   },
+  {
+    name: 'the oldest message that retries is found behind a thousand messages of another consumer',
+    run: async (world) => {
+      const hapax = world.hapax()
+      const crowd = hapax.consumer('crowd', { receive: 'store' }).on(Ping, () => {})
+      const messages = Array.from({ length: 1_001 }, (_, n) => ({
+        id: `${n}`,
+        source: '/s',
+        type: 'ping',
+        data: { n },
+      }))
+      await crowd.handleMany(messages)
+      const failing = world.reader(
+        () => {
+          throw new Error('not yet')
+        },
+        { hapax, retry: { attempts: 5, minDelayMs: HOUR_MS } },
+      )
+      await failing.deliver('again')
+      const [quick, exact] = [await hapax.status(), await hapax.status({ exact: true })].map(
+        ({ consumers }) => consumers.find(({ consumer }) => consumer === 'billing')?.oldestAt,
+      )
+      assert.ok(quick instanceof Date)
+      assert.deepEqual(quick, exact)
+    },
+  },
 ]
 
 const bySeq = (a: string, b: string): number => Number.parseInt(a, 10) - Number.parseInt(b, 10)
