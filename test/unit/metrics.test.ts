@@ -68,6 +68,21 @@ const state = (consumers: readonly string[]): State => ({
 })
 
 describe('measure', () => {
+  it('begins at zero when a worker serves a consumer, so that the first event shows as an increase', () => {
+    measure(events, numbers)
+    events.emit('worker-started', () => ({ consumers: ['billing'], relays: [] }))
+    const { mismatches, commitUnknown, effects, leaseLost, messages } = METRICS
+    expect(numbers.of(mismatches)).toEqual({ '{billing}': 0 })
+    expect(numbers.of(leaseLost)).toEqual({ '{billing}': 0 })
+    expect(numbers.of(commitUnknown)).toEqual({
+      '{billing,committed}': 0,
+      '{billing,not-committed}': 0,
+      '{billing,unresolved}': 0,
+    })
+    expect(numbers.of(effects)).toEqual({ '{billing,done}': 0, '{billing,not-done}': 0, '{billing,unknown}': 0 })
+    expect(Object.values(numbers.of(messages))).toEqual(Array(11).fill(0))
+  })
+
   it('counts every outcome of a consumer', () => {
     measure(events, numbers)
     const consumer = 'billing'

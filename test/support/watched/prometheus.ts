@@ -14,10 +14,10 @@ export class Prometheus implements AsyncDisposable {
     this.#server = server
   }
 
-  /** Scrapes these ports of this machine, all as one job, twice a second. */
+  /** Scrapes these ports of this machine, all as one job, every second. */
   static async scraping(ports: readonly number[]): Promise<Prometheus> {
     const targets = ports.map((port) => `'127.0.0.1:${port}'`).join(', ')
-    const settings = `global: { scrape_interval: 500ms, scrape_timeout: 500ms }
+    const settings = `global: { scrape_interval: 1s, scrape_timeout: 1s }
 scrape_configs:
   - job_name: shop
     static_configs: [{ targets: [${targets}] }]
