@@ -58,7 +58,7 @@ export const overview: readonly Panel[] = [
   stat({
     title: 'Oldest',
     description:
-      'The age of the oldest message that waits and is not held. The first number to look at: it grows whatever is stuck.',
+      'The age of the oldest message that waits, also behind a held key. The first number to look at: it grows whatever is stuck.',
     unit: 'dtdurations',
     width: 4,
     limits: { warn: 60, bad: 300 },
@@ -160,7 +160,8 @@ export const overview: readonly Panel[] = [
   lines(
     {
       title: 'What waits',
-      description: 'Messages in the inbox by consumer, and in the outbox by relay. Held ones are not counted.',
+      description:
+        'Messages in the inbox by consumer, and in the outbox by relay. Those behind a held key are counted, the held ones are not.',
       unit: 'short',
       width: 12,
       queries: [
