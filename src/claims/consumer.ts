@@ -123,6 +123,7 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
     // Not map(), which skips the holes of a sparse array: each must be refused, and have an outcome.
     const entries = Array.from(messages, (message) => this.#entry(message))
     this.#turns.refuseNested(entries)
+    if (entries.length === 0) return []
     const unique = distinct(entries)
     const outcomes = await this.#engine.outages.during(() => this.#inGroups(unique, signal))
     return allOutcomes(entries, unique, outcomes, (stored, before) => this.#work.takenBefore(stored, before))

@@ -165,6 +165,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     // Not map(), which skips the holes of a sparse array: each must be refused, and have an outcome.
     const entries = Array.from(messages, (message) => this.#entry(message))
     this.#turns.refuseNested(entries)
+    if (entries.length === 0) return []
     const unique = distinct(entries)
     const { outages } = this.#engine
     const { noticed } = outages

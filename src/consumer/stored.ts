@@ -9,7 +9,7 @@ import { type Job, prepareJob, smaller } from './handlers.ts'
 import type { ConsumerSettings } from './options.ts'
 import { ref } from './reporter.ts'
 import { outcome } from './verdict.ts'
-import { callWatched, type WatchedAttempt, watched } from './watched.ts'
+import { callWatched, enter, type WatchedAttempt, watched } from './watched.ts'
 
 /** After this many crashes while nothing else ran in the process, a message is presumed to be their cause. */
 export const MAX_CRASHES = 3
@@ -225,7 +225,7 @@ export class InboxWork<Tx> {
     signal: AbortSignal | undefined,
     watch: WatchedAttempt | undefined,
   ): Promise<ReadonlyMap<string, Outcome>> {
-    if (ended.kind === 'processed') return this.#processed(rows, run)
+    if (ended.kind === 'processed') return enter(watch, () => this.#processed(rows, run))
     if (ended.kind === 'undecodable') return this.#failed(rows, { kind: 'failed', error: ended.error }, signal, watch)
     const outcomes = new Map<string, Outcome>()
     if (ended.kind === 'apart') {
@@ -236,7 +236,9 @@ export class InboxWork<Tx> {
       }
       return outcomes
     }
-    for (const row of ended.rows) outcomes.set(row.seq, await this.#recorder.crashed(row, signal))
+    for (const row of ended.rows) {
+      outcomes.set(row.seq, await enter(watch, () => this.#recorder.crashed(row, signal)))
+    }
     return outcomes
   }
 
@@ -269,7 +271,10 @@ export class InboxWork<Tx> {
       return this.#smaller(rows, asError(error), signal)
     }
     const outcomes = new Map<string, Outcome>()
-    for (const row of rows) outcomes.set(row.seq, await this.#record(row, { kind, error: asError(error) }, signal))
+    for (const row of rows) {
+      const record = () => this.#record(row, { kind, error: asError(error) }, signal)
+      outcomes.set(row.seq, await enter(watch, record))
+    }
     return outcomes
   }
 

@@ -62,6 +62,11 @@ export function callWatched<Tx>(
   return watch === undefined ? callHandlers(jobs, scope) : watch.callHandlers(jobs, scope)
 }
 
+/** Runs work in the context of an attempt, so that what a hook or a listener does belongs to it. */
+export function enter<T>(watch: WatchedAttempt | undefined, work: () => T): T {
+  return watch === undefined ? work() : watch.enter(work)
+}
+
 /** Runs one attempt. Undefined messages have to be claimed first. */
 export async function watched<T extends ReadonlyMap<string, Outcome> | readonly Outcome[] | Outcome>(
   watching: Watching,

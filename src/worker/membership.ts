@@ -1,4 +1,4 @@
-import type { Clock, Logger, Random } from '../base/index.ts'
+import type { Clock, Logger, Outages, Random } from '../base/index.ts'
 import { asError, isHapaxError, workerName } from '../base/index.ts'
 import type { StoreWorkers, WorkerRow } from '../contracts/index.ts'
 import { lanesOf, ownerOf } from '../message/index.ts'
@@ -26,6 +26,8 @@ export interface MembershipOptions {
   readonly clock: Clock
   readonly random: Random
   readonly logger: Logger
+  /** Learns from heartbeats whether the store is there: a worker whose places are all taken does nothing else. */
+  readonly outages: Pick<Outages, 'during'>
   readonly serves: Omit<Serves, 'stuck' | 'missing'>
   /** The time within which other workers take over when this one dies. */
   readonly takeoverMs: number
@@ -220,7 +222,7 @@ export class Membership {
   /** One beat or note at a time. */
   #inTurn(work: () => Promise<void> = () => this.#beat()): Promise<void> {
     // A late note must not bring back a worker that has left.
-    const turn = this.#beating.then(() => (this.#state === 'left' ? undefined : work()))
+    const turn = this.#beating.then(() => (this.#state === 'left' ? undefined : this.#options.outages.during(work)))
     this.#beating = turn.catch(() => {})
     return turn
   }

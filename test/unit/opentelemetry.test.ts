@@ -172,6 +172,25 @@ describe('an attempt', () => {
     ])
   })
 
+  it('has what its hook does and what listeners do, also in a worker', async () => {
+    const tracing = Tracing.open()
+    const hapax = await open(tracing, { delivery: 'local' })
+    const billing = hapax.consumer('billing').on(Ping, ({ n }) => {
+      if (n < 0) throw new Permanent('no')
+    })
+    const inside = new Map<string, string | undefined>()
+    billing.onFailed(Ping, () => void inside.set('onFailed', currentSpan()))
+    for (const name of ['failed', 'processed'] as const) {
+      hapax.events.on(name, () => inside.set(name, currentSpan()))
+    }
+    for (const n of [-1, 1]) await hapax.transaction((tx) => hapax.publish(tx, Ping, { n }))
+    await drained(hapax, billing)
+    const attempts = new Map(tracing.named('process').map(({ attributes, id }) => [attributes['hapax.outcome'], id]))
+    const [failed, processed] = [attempts.get('failed'), attempts.get('processed')]
+    expect(failed).toBeDefined()
+    expect(Object.fromEntries(inside)).toEqual({ onFailed: failed, failed, processed })
+  })
+
   it('at a group that fails ends before its parts, which are traces of their own', async () => {
     const tracing = Tracing.open()
     const hapax = await open(tracing)

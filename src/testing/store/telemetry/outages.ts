@@ -15,7 +15,9 @@ function leaving(store: AnyStore): { readonly store: AnyStore; away: boolean } {
   const run: AnyStore['transactions']['run'] = (options, opening, body) =>
     state.away ? gone() : store.transactions.run(options, opening, body)
   const look: AnyStore['workers']['look'] = (shares) => (state.away ? gone() : store.workers.look(shares))
-  const state = { away: false, store: altered(store, { transactions: { run }, workers: { look } }) }
+  const note: AnyStore['workers']['note'] = (id, inHand, list) =>
+    state.away ? gone() : store.workers.note(id, inHand, list)
+  const state = { away: false, store: altered(store, { transactions: { run }, workers: { look, note } }) }
   return state
 }
 
@@ -54,6 +56,7 @@ export const outages: readonly Case[] = [
         hapax.transaction(async () => {}),
         'store-unavailable',
       )
+      assert.deepEqual(await reader.deliverMany([]), [])
       assert.deepEqual(heard, ['store-down'])
       database.away = false
       assertOutcome(await reader.deliver('b'), 'processed')
@@ -103,6 +106,27 @@ export const outages: readonly Case[] = [
       await worker.stop()
       await worker.stop()
       assert.deepEqual(heard, ['worker-started', 'store-down', 'store-up', 'worker-recovered', 'worker-stopped'])
+    },
+  },
+  {
+    name: 'heartbeats tell of the end of an outage while a worker does not look',
+    run: async (world) => {
+      const database = leaving(world.store)
+      const looked = Promise.withResolvers<void>()
+      let looks = true
+      const look: AnyStore['workers']['look'] = async (shares) => {
+        if (!looks) await looked.promise
+        return database.store.workers.look(shares)
+      }
+      const hapax = world.hapax({ store: altered(database.store, { workers: { look } }) })
+      const heard = told(hapax, ['store-down', 'store-up'])
+      await world.worker(world.reader(undefined, { hapax }), { takeoverMs: 1_000 })
+      database.away = true
+      await world.until(() => heard.includes('store-down'))
+      looks = false
+      database.away = false
+      await world.until(() => heard.includes('store-up'))
+      looked.resolve()
     },
   },
   {
