@@ -1,5 +1,6 @@
 // How a line of the log is written where no library does it.
 
+import { faultFields } from './errors.ts'
 import { safe, safeJson, safeLines } from './safe-json.ts'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -7,11 +8,19 @@ type Fields = Readonly<Record<string, unknown>>
 /** A line of text on a terminal, with the stack of an error below it; a line of JSON elsewhere. */
 export function logLine(level: string, fields: object, sentence: string, terminal: boolean): string {
   const head = { time: new Date().toISOString(), level, msg: `hapax: ${sentence}` }
+  const writable = Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, asJson(value)]))
+  return terminal ? text(head, writable) : json(head, writable)
+}
+
+/** A field that is no JSON, such as a big integer or a circle, must not hide the others. Of an error, JSON would have nothing. */
+function asJson(value: unknown): unknown {
+  if (value instanceof Error) return faultFields(value)
+  if (typeof value !== 'object') return typeof value === 'bigint' ? String(value) : value
   try {
-    return terminal ? text(head, { ...fields }) : json(head, fields)
+    JSON.stringify(value)
+    return value
   } catch {
-    // A field that is no JSON, such as a big integer or a circle, must not hide what happened.
-    return json(head, { lost: 'the fields of this line cannot be written as JSON' })
+    return '(cannot be written as JSON)'
   }
 }
 

@@ -1,5 +1,5 @@
 import type { Clock } from './clock.ts'
-import { errorHash } from './errors.ts'
+import { errorHash, faultFields } from './errors.ts'
 import { adapted } from './log-adapters.ts'
 import { logLine } from './log-lines.ts'
 import { able } from './options.ts'
@@ -65,14 +65,23 @@ function safeLogger(logger: Logger, redact: Redact, clock: Clock): LimitedLogger
 /** A logger that adds these fields to every line, unless the line has them. */
 export function boundLogger(logger: Logger, bound: object): Logger {
   const at = (level: keyof Logger) => (fields: object, message: string) =>
-    logger[level]({ ...bound, ...fields }, message)
+    logger[level]({ ...bound, ...fieldsOf(fields) }, message)
   return { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') }
 }
 
 type Fields = Readonly<Record<string, unknown>>
 
+/** What a handler logs: fields, or an error in their place, as pino takes it. Getters that throw must not fail the handler. */
+function fieldsOf(given: object): Record<string, unknown> {
+  try {
+    return { ...(given instanceof Error ? faultFields(given) : given) }
+  } catch {
+    return { lost: 'the fields of this line cannot be read' }
+  }
+}
+
 function withoutSecrets(given: object, redact: Redact): Fields {
-  const fields: Record<string, unknown> = { ...given }
+  const fields = fieldsOf(given)
   for (const name of ['error', 'code', 'stack']) {
     const value = fields[name]
     if (typeof value === 'string') fields[name] = redact(value)

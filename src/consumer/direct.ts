@@ -1,4 +1,4 @@
-import { asError, type HapaxEvents, isHapaxError, present } from '../base/index.ts'
+import { asError, faultFields, type HapaxEvents, isHapaxError, present } from '../base/index.ts'
 import type { Outcome, Receipt } from '../contracts/index.ts'
 import {
   Attempt,
@@ -13,7 +13,7 @@ import type { Recorder } from './failures.ts'
 import { type GroupSize, sharing } from './group-size.ts'
 import { type Job, smaller } from './handlers.ts'
 import type { ConsumerSettings } from './options.ts'
-import { ref } from './reporter.ts'
+import { aboutOf, ref } from './reporter.ts'
 import { isFinal, outcome } from './verdict.ts'
 import { callWatched, factsOfJobs, type WatchedAttempt, watched } from './watched.ts'
 
@@ -220,7 +220,13 @@ export class Taker<Tx> {
     if (this.#settings.onError === 'store' || isFinal(error)) {
       return this.#recorder.firstDelivery(job.stored, error, job.attempt, tokens, signal)
     }
-    this.#engine.events.emit('rolled-back', () => ({ consumer: this.#consumer, message: ref(job.stored), error }))
+    const { events, logger } = this.#engine
+    const event = { consumer: this.#consumer, message: ref(job.stored) }
+    logger.warn(
+      { ...aboutOf(event), ...faultFields(error) },
+      `the handler of ${job.stored.type} failed; nothing was kept, and the message is to be delivered again`,
+    )
+    events.emit('rolled-back', () => ({ ...event, error }))
     return outcome('rolled-back', error)
   }
 }

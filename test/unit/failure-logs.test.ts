@@ -181,3 +181,18 @@ it('a duplicate, the start and the stop of a worker, and what a cleanup deleted 
   expect(told[2]?.fields).toMatchObject({ what: 'receipts', of: 'billing', deleted: 1 })
   expect(linesOf(shop, 'warn')).toEqual([])
 })
+
+it('a failure that is left to the sender is a warning as well', async () => {
+  const shop = app()
+  const consumer = shop.hapax.consumer('mail', { onError: 'rollback' }).on(Order, thrower)
+  expect(await consumer.handle(order('17'))).toMatchObject({ status: 'rolled-back' })
+  const [line] = aboutHandlers(shop, 'warn')
+  expect(line?.message).toMatch(/nothing was kept, and the message is to be delivered again$/)
+  expect(line?.fields).toMatchObject({
+    consumer: 'mail',
+    about: { id: '17', type: 'order.placed', source: '/shop' },
+    error: 'the card was declined',
+    code: 'DECLINED',
+    stack: expect.stringContaining('at thrower'),
+  })
+})

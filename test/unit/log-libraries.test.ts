@@ -120,10 +120,41 @@ it('so does the global one', async () => {
   }
 })
 
-it('a field that is no JSON does not hide what happened', async () => {
+/** What a handler's call of the logger writes to a console. */
+async function logged(...args: readonly unknown[]): Promise<Record<string, unknown> | undefined> {
   const { stream, lines } = kept()
-  const hapax = createHapax({ store: memory(), source: '/shop', logger: new Console(stream, stream) })
-  const consumer = hapax.consumer('billing').on(Order, (_, ctx) => ctx.logger.warn({ cents: 10n }, 'charged'))
-  await consumer.handle({ ...ABOUT, data: { card: '4111' } })
-  expect(lines()).toMatchObject([{ level: 'warn', msg: 'hapax: charged', lost: expect.any(String) }])
+  const redact = (text: string): string => text.replaceAll('secret-7', '***')
+  const hapax = createHapax({ store: memory(), source: '/shop', logger: new Console(stream, stream), redact })
+  const consumer = hapax.consumer('billing', { onError: 'rollback' }).on(Order, (_, { logger }) => {
+    Reflect.apply(logger.warn, logger, args)
+  })
+  expect(await consumer.handle({ ...ABOUT, data: { card: '4111' } })).toMatchObject({ status: 'processed' })
+  await hapax.close()
+  return lines()[0]
+}
+
+const BOUND = { level: 'warn', msg: 'hapax: charged', consumer: 'billing', about: ABOUT, attempt: 1 }
+
+it('a field that is no JSON hides neither what happened nor the others', async () => {
+  const circle: { self?: unknown } = {}
+  circle.self = circle
+  const line = await logged({ cents: 10n, circle, card: 'visa' }, 'charged')
+  expect(line).toMatchObject({ ...BOUND, cents: '10', circle: '(cannot be written as JSON)', card: 'visa' })
+})
+
+it('an error is logged with its message and its stack, in place of the fields or as one of them', async () => {
+  const shown = { error: 'declined: ***', stack: expect.stringContaining('log-libraries.test.ts') }
+  expect(await logged(new Error('declined: secret-7'), 'charged')).toMatchObject({ ...BOUND, ...shown })
+  const stack = expect.stringContaining('log-libraries.test.ts')
+  const field = await logged({ err: new Error('declined') }, 'charged')
+  expect(field).toMatchObject({ ...BOUND, err: { error: 'declined', stack } })
+})
+
+it('fields that cannot be read do not fail the handler', async () => {
+  const hostile = {
+    get card(): string {
+      throw new Error('no')
+    },
+  }
+  expect(await logged(hostile, 'charged')).toMatchObject({ ...BOUND, lost: expect.any(String) })
 })
