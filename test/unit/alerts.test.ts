@@ -65,6 +65,7 @@ describe('alerts', () => {
       'cluster',
       'namespace',
       'job',
+      'instance',
       'le',
       ...selectors.flatMap(({ metric }) => metricNamed(metric).labels),
     ])
