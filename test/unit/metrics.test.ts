@@ -126,6 +126,15 @@ describe('measure', () => {
     expect(numbers.of(METRICS.relayFailures)['{audit,down}']).toBe(1)
   })
 
+  it('shows a relay until the last of its workers stops', () => {
+    measure(events, numbers)
+    for (const _ of [1, 2]) events.emit('worker-started', () => ({ consumers: [], relays: ['default'] }))
+    events.emit('worker-stopped', () => ({ consumers: [], relays: ['default'] }))
+    expect(numbers.of(METRICS.relayUp)).toEqual({ '{default}': 1 })
+    events.emit('worker-stopped', () => ({ consumers: [], relays: ['default'] }))
+    expect(numbers.of(METRICS.relayUp)).toEqual({})
+  })
+
   it('shows whether the store is up', () => {
     measure(events, numbers)
     expect(numbers.of(METRICS.storeUp)).toEqual({ '{}': 1 })

@@ -114,6 +114,14 @@ describe('a registry of prom-client', () => {
     expect(await registry.metrics()).not.toContain('hapax_')
   })
 
+  it('that has such a metric already gets none, and nothing listens', async () => {
+    const registry = new Registry()
+    new Gauge({ name: 'hapax_store_up', help: 'mine', registers: [registry] }).set(5)
+    expect(() => prometheus({ events }, { registry })).toThrow('hapax_store_up')
+    expect(linesOf(await registry.metrics(), 'hapax_')).toEqual(['hapax_store_up 5'])
+    expect(events.heard('processed')).toBe(false)
+  })
+
   it('may speak OpenMetrics and have labels of its own', async () => {
     const registry = new Registry<OpenMetricsContentType>()
     registry.setContentType(Registry.OPENMETRICS_CONTENT_TYPE)

@@ -33,6 +33,8 @@ class Measures implements Measuring {
   readonly #consumers = new Named(MOST_NAMES, (label) => this.#consumerCells(label))
   readonly #relays = new Named(MOST_NAMES, (label) => this.#relayCells(label))
   readonly #relayUp = new Map<string, number>()
+  /** How many workers of this process serve a relay. */
+  readonly #serving = new Map<string, number>()
   readonly #ignore: (() => void)[] = []
 
   constructor(events: Events, sink: Sink, { state = true, process = true, clock = systemClock }: MeasureOptions) {
@@ -110,7 +112,7 @@ class Measures implements Measuring {
     this.#ignore.push(
       events.on('worker-started', ({ consumers, relays }) => {
         for (const consumer of consumers) this.#consumers.of(consumer)
-        for (const relay of relays) this.#relayIs(relay, this.#relayUp.get(relay) ?? 1)
+        for (const relay of relays) this.#served(relay)
       }),
       events.on('worker-stopped', ({ relays }) => this.#forgetRelays(relays)),
       events.on('horizons', (event) => this.#state.horizons(event)),
@@ -145,9 +147,20 @@ class Measures implements Measuring {
     this.#series.write(METRICS.relayUp, [label], up)
   }
 
-  /** A worker that has stopped cannot tell any more whether the broker is there. */
+  #served(relay: string): void {
+    const { label } = this.#relays.of(relay)
+    this.#serving.set(label, (this.#serving.get(label) ?? 0) + 1)
+    this.#relayIs(relay, this.#relayUp.get(label) ?? 1)
+  }
+
+  /** Where no worker is left, nobody can tell any more whether the broker is there. */
   #forgetRelays(relays: readonly string[]): void {
-    for (const relay of relays) this.#relayUp.delete(this.#relays.of(relay).label)
+    for (const relay of relays) {
+      const { label } = this.#relays.of(relay)
+      const left = (this.#serving.get(label) ?? 1) - 1
+      this.#serving.set(label, left)
+      if (left <= 0) this.#relayUp.delete(label)
+    }
     this.#series.clear(METRICS.relayUp)
     for (const [label, up] of this.#relayUp) this.#series.write(METRICS.relayUp, [label], up)
   }

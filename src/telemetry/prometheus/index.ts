@@ -43,9 +43,10 @@ export function prometheus(hapax: { readonly events: Events }, options: Promethe
   const parts = { state: flag('state', options.state, true), process: flag('process', options.process, true) }
   const registry = new Registry(Object.values(METRICS))
   const foreign = registryOption(options.registry)
-  const measuring = measure(hapax.events, registry, parts)
   const collect = (): void => measuring.collect()
+  // First, because it throws if the registry has such a metric: then nobody would ever stop what listens.
   const leave = foreign === undefined ? () => {} : join(foreign, registry, constant, collect)
+  const measuring = measure(hapax.events, registry, parts)
   const render = (format: Format): string => {
     collect()
     return written(registry.families(), format, constant)
@@ -71,18 +72,27 @@ function answer({ method, headers }: Request, render: (format: Format) => string
   return new Response(body, { headers: { 'content-type': CONTENT_TYPE[format], 'cache-control': 'no-store' } })
 }
 
-/** Shows the metrics in a registry of prom-client. Returns what removes them again. */
+/** Shows the metrics in a registry of prom-client, all or none. Returns what removes them again. */
 function join(
   foreign: PromClientRegistry,
   registry: Registry,
   constant: ConstantLabels,
   collect: () => void,
 ): () => void {
-  const metrics = Object.values<Metric>(METRICS)
-  for (const metric of metrics) foreign.registerMetric(new ForeignMetric(metric, registry, constant, collect))
-  return () => {
-    for (const { name } of metrics) foreign.removeSingleMetric(name)
+  const joined: string[] = []
+  const leave = (): void => {
+    for (const name of joined.splice(0)) foreign.removeSingleMetric(name)
   }
+  try {
+    for (const metric of Object.values<Metric>(METRICS)) {
+      foreign.registerMetric(new ForeignMetric(metric, registry, constant, collect))
+      joined.push(metric.name)
+    }
+  } catch (error) {
+    leave()
+    throw error
+  }
+  return leave
 }
 
 function registryOption(given: PromClientRegistry | undefined): PromClientRegistry | undefined {
