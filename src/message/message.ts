@@ -114,11 +114,17 @@ export function unpackAttributes(stored: Omit<LeavingMessage, 'data'>): MessageA
   return attributes === NO_ATTRIBUTES ? own : { ...own, ...unpackOthers(attributes) }
 }
 
-/** The `time` of a message, in milliseconds since 1970. Undefined: it has none, or none that can be read. */
+/**
+ * The `time` of a message, in milliseconds since 1970. Undefined: it has none, or none that can be read. `Date.parse` alone finds a
+ * year in any text with a number, and senders without a time write the year 1.
+ */
 export function publishedAt(attributes: string): number | undefined {
-  const at = Date.parse(timeOf(attributes) ?? '')
-  return Number.isNaN(at) ? undefined : at
+  const time = timeOf(attributes) ?? ''
+  const at = DATE_AND_TIME.test(time) ? Date.parse(time) : Number.NaN
+  return at > 0 ? at : undefined
 }
+
+const DATE_AND_TIME = /^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d/
 
 /** Usually it comes first, and the rest need not be read. Others than hapax may have written anything. */
 function timeOf(attributes: string): string | undefined {

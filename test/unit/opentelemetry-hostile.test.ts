@@ -68,3 +68,19 @@ it('a clock that is set while a handler runs does not change how long its span i
   expect(process?.durationMs).toBeGreaterThan(0)
   expect(process?.durationMs).toBeLessThan(600_000)
 })
+
+it('of two hapaxes with one instrument, the rules of both keep secrets out of spans', async () => {
+  const tracing = Tracing.open()
+  const instrument = opentelemetry({ tracerProvider: tracing.provider })
+  const handlers: (() => Promise<unknown>)[] = []
+  for (const secret of ['secret-1', 'secret-2']) {
+    const redact = (text: string): string => text.replaceAll(secret, '***')
+    const hapax = createHapax({ store: memory(), source: '/shop', logger: silentLogger, instrument, redact })
+    onTestFinished(() => hapax.close())
+    const billing = hapax.consumer('billing').on(Ping, () => Promise.reject(new Error(`no: ${secret}`)))
+    handlers.push(() => billing.handle(ping('a')))
+  }
+  for (const handle of handlers) await handle()
+  await new Promise(setImmediate)
+  expect(tracing.named('process').map(({ status }) => status)).toEqual(['no: ***', 'no: ***'])
+})

@@ -155,6 +155,21 @@ it('the number of series does not depend on the messages', async () => {
   expect(await series()).toBe(before)
 })
 
+it.for(['one instrument', 'an instrument each'])('several hapaxes with %s are counted together', async (which) => {
+  const { reader, provider } = sdk()
+  const shared = opentelemetry({ meterProvider: provider })
+  for (const messages of [3, 1]) {
+    const instrument = which === 'one instrument' ? shared : opentelemetry({ meterProvider: provider })
+    const hapax = createHapax({ store: memory(), source: '/shop', logger: silentLogger, instrument })
+    onTestFinished(() => hapax.close())
+    const billing = hapax.consumer('billing').on(Ping, () => {})
+    for (let n = 0; n < messages; n++) await billing.handle(ping(String(n)))
+  }
+  const points = await reader.read('hapax.messages')
+  const processed = { consumer: 'billing', outcome: 'processed' }
+  expect(points.filter(({ value }) => value > 0)).toEqual([{ value: 4, attributes: processed }])
+})
+
 it('nothing is counted with metrics: false', async () => {
   const { reader, provider } = sdk()
   const hapax = await open({ meterProvider: provider, metrics: false })

@@ -91,7 +91,9 @@ class OpenTelemetry implements Instrument {
   }
 
   listen(events: Events, redact: Redact): void {
-    this.#redact = redact
+    // Of several hapaxes, each with rules of its own, all apply: nobody knows whose error it is.
+    const before = this.#redact
+    this.#redact = (text) => redact(before(text))
     if (this.#meters === undefined) return
     const measuring = measure(events, new MeterSink(this.#meters, () => measuring.collect()))
   }

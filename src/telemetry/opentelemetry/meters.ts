@@ -54,15 +54,21 @@ interface Kept extends Cell {
  * an addition only, and a provider that comes late is told all of it.
  */
 export class MeterSink implements Sink {
-  readonly #meters: Meters
   readonly #cells = new Map<Metric, Kept[]>()
+  readonly #meters: Meters
+  readonly #collect: () => void
 
   /** `collect` brings up to date what changes by itself. */
   constructor(meters: Meters, collect: () => void) {
     this.#meters = meters
+    this.#collect = collect
     meters.whenFound((meter) => {
+      const others = SINKS.get(meter)
+      if (others !== undefined) return void others.push(this)
+      const sinks = [this]
+      SINKS.set(meter, sinks)
       for (const metric of Object.values<Metric>(METRICS)) {
-        if (metric.kind !== 'histogram') this.#observe(meter, metric, collect)
+        if (metric.kind !== 'histogram') observe(meter, metric, sinks)
       }
     })
   }
@@ -81,19 +87,37 @@ export class MeterSink implements Sink {
     this.#cells.delete(metric)
   }
 
-  #observe(meter: Meter, metric: Metric, collect: () => void): void {
-    const observable =
-      metric.kind === 'counter'
-        ? meter.createObservableCounter(otelName(metric), optionsOf(metric))
-        : meter.createObservableGauge(otelName(metric), optionsOf(metric))
-    observable.addCallback((result: ObservableResult) => {
-      if (metric === METRICS.stateAge) collect()
-      for (const { value, attributes } of this.#cells.get(metric) ?? []) {
-        // JSON of OTLP has no infinity: a horizon without an end is left out.
-        if (Number.isFinite(value)) result.observe(value, attributes)
-      }
-    })
+  read(metric: Metric): readonly Kept[] {
+    if (metric === METRICS.stateAge) this.#collect()
+    // JSON of OTLP has no infinity: a horizon without an end is left out.
+    return (this.#cells.get(metric) ?? []).filter(({ value }) => Number.isFinite(value))
   }
+}
+
+/** The sinks of all hapaxes of this process that share a meter. If each observed for itself, the SDK would keep the last of equal series. */
+const SINKS = new WeakMap<Meter, MeterSink[]>()
+
+function observe(meter: Meter, metric: Metric, sinks: readonly MeterSink[]): void {
+  const observable =
+    metric.kind === 'counter'
+      ? meter.createObservableCounter(otelName(metric), optionsOf(metric))
+      : meter.createObservableGauge(otelName(metric), optionsOf(metric))
+  observable.addCallback((result: ObservableResult) => {
+    const totals = new Map<string, { readonly attributes: Attributes; value: number }>()
+    for (const { value, attributes } of sinks.flatMap((sink) => sink.read(metric))) {
+      const key = Object.values(attributes).join('\n')
+      const total = totals.get(key)
+      if (total === undefined) totals.set(key, { attributes, value })
+      else total.value = together(metric, total.value, value)
+    }
+    for (const { value, attributes } of totals.values()) result.observe(value, attributes)
+  })
+}
+
+/** One number for the equal series of two hapaxes: counts are added up; of gauges, the worst one counts. */
+function together(metric: Metric, one: number, other: number): number {
+  if (metric.kind === 'counter') return one + other
+  return metric === METRICS.storeUp || metric === METRICS.relayUp ? Math.min(one, other) : Math.max(one, other)
 }
 
 class CounterCell implements Kept {
