@@ -153,11 +153,14 @@ select 'outbox' as place, relay as scope, source, type, attributes, ${MS('create
   ${MS('held_at')} as held_at, error, failures, history
 from ${schema}.outbox where ${where}`
   return {
+    // As a page of receipts is read: given only the consumer, the planner may read and sort all of its receipts.
     receiptSources: statement(
       `
 select distinct source from (
-  select source from ${schema}.receipts where consumer = $1::text order by consumer, message_key limit $2::integer) as sample`,
-      (consumer, limit) => [consumer, limit],
+  select r.source from ${schema}.receipts r
+  where (r.consumer, r.message_key) > ($1::text, $2::uuid) and r.consumer <= $3::text
+  order by r.consumer, r.message_key limit $4::integer) as sample`,
+      (consumer, limit) => [consumer, NO_UUID, consumer, limit],
     ),
     otherSources: statement(
       `
