@@ -126,6 +126,20 @@ describe.each(durableStores())('%s: metrics', (store) => {
   })
 })
 
+describe.runIf(testStores().includes('postgres'))('a look at the state', () => {
+  it('is ended by the database while a table is locked, and works again afterwards', async () => {
+    await using checker = await makePlace('postgres')
+    const store = await openStore(checker.place, { max: 1 })
+    await checker.query('begin')
+    await checker.query(`lock table ${table(checker.place, 'outbox')} in access exclusive mode`)
+    // 57014 is what PostgreSQL says of a statement that it has ended.
+    await expect(store.admin.status({ limitMs: 500 })).rejects.toMatchObject({ code: '57014' })
+    await checker.query('rollback')
+    expect((await store.admin.status()).relays).toEqual([])
+    await store.close()
+  })
+})
+
 describe.runIf(testStores().includes('postgres'))('scrapes', () => {
   it('read memory: a hundred at once make no statement', async () => {
     await using checker = await makePlace('postgres')

@@ -19,6 +19,7 @@ export class CliError extends Error {
 
 const FILE = 'check the path of the file and its permissions'
 const DENIED = 'check the credentials and the privileges of the database user'
+const SLOW = 'the database is busy, or a transaction has locked a table of hapax: look for long transactions'
 
 /** What to do, by error code. Codes whose message already says it are left out. */
 const HINTS: Readonly<Record<string, string>> = {
@@ -34,6 +35,10 @@ const HINTS: Readonly<Record<string, string>> = {
   ER_TABLEACCESS_DENIED_ERROR: DENIED,
   ER_COLUMNACCESS_DENIED_ERROR: DENIED,
   ER_PROCACCESS_DENIED_ERROR: DENIED,
+  // A statement that took longer than it may.
+  '57014': SLOW,
+  ER_STATEMENT_TIMEOUT: SLOW,
+  ER_QUERY_TIMEOUT: SLOW,
 }
 
 /** Prints on stderr what went wrong, in one line and without a stack; returns the exit code. */

@@ -42,7 +42,8 @@ export class SqlCalls<Tx, Own = Tx> {
   async look(settings: readonly Statement[], statement: Statement, limitMs: number): Promise<Result> {
     if (settings.length === 0) return this.run(statement, limitMs)
     const limit = new AbortController()
-    const cancel = systemClock.after(limitMs, () => limit.abort(late(limitMs)))
+    // The database ends the statement itself, and says so; this is for one that does not respond.
+    const cancel = systemClock.after(limitMs + GRACE_MS, () => limit.abort(late(limitMs)))
     const work: TransactionWork<Tx, Result> = {
       first: [...settings, statement],
       body: async (_tx, answers) => ({ value: answers.at(-1) ?? NO_ANSWER, last: undefined }),
