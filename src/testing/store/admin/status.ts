@@ -91,12 +91,15 @@ export const status: readonly Case[] = [
       ] as const) {
         const reader = stored(world, hapax, name, order)
         const begun = (await hapax.status()).at.getTime()
-        for (const id of ['a', 'b', 'c']) await reader.deliver(id, { key: 'k' })
+        await reader.deliver('a', { key: 'k' })
         const first = Number(await oldest(name))
         const ended = (await hapax.status()).at.getTime()
         assert.ok(first >= begun && first <= ended, `${begun} <= ${first} <= ${ended}`)
-        const entries = (await world.look({ scope: name })).entries
-        const a = entries.find(({ seq }) => seq === entries.map((each) => each.seq).sort(bySeq)[0])?.seq ?? ''
+        const [entry] = (await world.look({ scope: name })).entries
+        const a = entry?.seq ?? ''
+        await world.until(async () => (await hapax.status()).at.getTime() > first + 1)
+        for (const id of ['b', 'c']) await reader.deliver(id, { key: 'k' })
+        assert.equal(await oldest(name), first)
         // Once it has failed, it waits since it was stored, however late its next attempt is.
         const error = { name: 'Error', message: 'no' }
         await world.store.inbox.reschedule({
@@ -110,10 +113,8 @@ export const status: readonly Case[] = [
         })
         assert.ok(Math.abs(Number(await oldest(name)) - first) <= 1)
         const end = { attempts: 2, reason: 'permanent', error, leaseToken: null, entry: '{}', hold: order === 'wait' }
-        await world.until(async () => (await hapax.status()).at.getTime() > first + 1)
-        await reader.deliver('d', { key: 'k' })
         assert.equal(await world.store.inbox.fail({ seq: a, ...end }), true)
-        assert.ok(Number(await oldest(name)) >= first)
+        assert.ok(Number(await oldest(name)) > first + 1)
       }
     },
   },
@@ -144,5 +145,3 @@ export const status: readonly Case[] = [
     },
   },
 ]
-
-const bySeq = (a: string, b: string): number => Number.parseInt(a, 10) - Number.parseInt(b, 10)
