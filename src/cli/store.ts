@@ -43,7 +43,7 @@ export async function findStore(options: StoreOptions, io: Io, mode: 'read' | 'c
   await found.lease.close()
   throw new CliError('usage', `${found.name} stores leased work only: this command does not apply to it`, [
     'it has no tables, inbox, outbox, keys or relays, and it expires old receipts itself',
-    'commands that apply: status, doctor, explain, failed list, show, retry, discard and settle',
+    'commands that apply: status, metrics, doctor, explain, failed list, show, retry, discard and settle',
   ])
 }
 
