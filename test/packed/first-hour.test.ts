@@ -74,7 +74,7 @@ describe.for(nodeVersions)('on Node.js %s', (version) => {
     expect(failed).toMatchObject({
       level: 'warn',
       consumer: 'billing',
-      message: { id: 'evt_1', source: '/stripe', type: 'order.placed' },
+      about: { id: 'evt_1', source: '/stripe', type: 'order.placed' },
       error: 'no price for A1',
     })
     expect(failed?.msg).toContain('the handler of order.placed failed (attempt 1 of')

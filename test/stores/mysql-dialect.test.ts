@@ -13,6 +13,7 @@ import type { StoredMessage } from '../../src/message/message.ts'
 import { fingerprint, messageKey } from '../../src/message/message.ts'
 import { type MysqlOwn, type MysqlTx, mysql } from '../../src/stores/mysql/index.ts'
 import { LOCK_WAIT_RESET, lockWaitSet, MYSQL_ONLY } from '../../src/stores/mysql/statements/fragments.ts'
+import { status } from '../../src/stores/mysql/statements/status.ts'
 import { requireServer } from '../support/servers.ts'
 import { uncaughtErrors } from '../support/uncaught.ts'
 
@@ -1028,4 +1029,23 @@ describe('doctor', () => {
       }
     },
   )
+})
+
+describe('status', () => {
+  it('takes what leaves between its statements for nothing', async () => {
+    const hapax = createHapax({ store, source: '/shop', logger: silentLogger })
+    const Placed = defineMessage<number>('placed')
+    const leaving = hapax.consumer('leaving', { receive: 'store' }).on(Placed, () => {})
+    await leaving.handle({ id: randomUUID(), source: '/shop', type: 'placed', data: 1 })
+    const { look } = status(`\`${database}\`.hapax_`, database, 'hapax_')
+    const rows = await look(async ({ text, params = [] }) => {
+      const [found] = await shared.query<mysql2.RowDataPacket[]>(text, [...params])
+      await admin.query(`delete from hapax_inbox where consumer = 'leaving'`)
+      return { rows: found, affected: 0 }
+    })
+    const counts = rows.filter(({ what, scope }) => String(what) === 'queue' && String(scope) === 'leaving')
+    expect(counts.map(({ name, n }) => `${name} ${n}`)).toEqual(
+      expect.arrayContaining(['loose 0', 'retrying 0', 'held 0']),
+    )
+  })
 })

@@ -170,7 +170,7 @@ from (select 1 from ${text} ${limit}) as counted`,
 select 'queue' as what, ? as place, ? as scope, '' as name, n, (
   select ${MS('m.created_at')} from ${prefix}${place} as m ${BY_KEY} where m.seq = tried) as at, a, ${held ? kept : '0'} as b
 from (
-  select count(*) as n, sum(timed <> 3 and attempts > 0) as a, min(if(timed <> 3 and attempts > 0, seq, null)) as tried
+  select count(*) as n, coalesce(sum(timed <> 3 and attempts > 0), 0) as a, min(if(timed <> 3 and attempts > 0, seq, null)) as tried
   from (select timed, attempts, seq from ${text} ${limit}) as counted) as ${place}_counted`,
       params: [bytes(place), bytes(scope), ...(held ? [...params, bytes(scope)] : []), ...params],
     }
