@@ -58,7 +58,14 @@ export function mergeResults(old: Results | undefined, { machine, parts }: Resul
   const same = old?.machine.cpu === machine.cpu && old.machine.cores === machine.cores
   const kept = same ? old.parts.filter(({ part }) => !parts.some((each) => each.part === part)) : []
   const all = [...kept, ...parts].filter(({ part }) => order.includes(part))
-  return { machine, parts: all.sort((a, b) => order.indexOf(a.part) - order.indexOf(b.part)) }
+  const servers = kept.length === 0 ? machine.servers : withOthers(machine.servers, old?.machine.servers ?? [])
+  return { machine: { ...machine, servers }, parts: all.sort((a, b) => order.indexOf(a.part) - order.indexOf(b.part)) }
+}
+
+/** Servers that the results that stay were measured on; of the same server, the newest version counts. */
+function withOthers(servers: readonly string[], old: readonly string[]): readonly string[] {
+  const kind = (server: string): string | undefined => server.split(' ')[0]
+  return [...servers, ...old.filter((each) => !servers.some((server) => kind(server) === kind(each)))]
 }
 
 /** Four digits are more than the figures are good for. */

@@ -167,7 +167,8 @@ export class Taker<Tx> {
     group: FailedGroup | undefined,
   ): Promise<readonly Outcome[]> {
     const outcomes: Outcome[] = []
-    for (const [index, job] of jobs.entries()) {
+    for (let index = 0; index < jobs.length; index++) {
+      const job = present(jobs[index], 'a message that was taken')
       const ending = this.#outcomeOf(job, found[index] ?? 'fresh', took, group)
       // An await costs more than the rest, and most outcomes need none.
       outcomes.push(ending instanceof Promise ? await ending : ending)

@@ -130,6 +130,7 @@ const DATE_AND_TIME = /^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d/
 function timeOf(attributes: string): string | undefined {
   if (attributes.startsWith(TIME_FIRST))
     return attributes.slice(TIME_FIRST.length, attributes.indexOf('"', TIME_FIRST.length))
+  if (!attributes.includes('"time"')) return undefined
   try {
     const { time } = unpackOthers(attributes)
     return time

@@ -83,12 +83,22 @@ class GaugeCell implements Cell, Sample {
   }
 }
 
+/** A bound is a part of its bucket. There are few, and most values are in the first ones. */
+function bucketOf(bounds: readonly number[], value: number): number {
+  let at = 0
+  while (at < bounds.length && value > (bounds[at] ?? 0)) at += 1
+  return at
+}
+
 class HistogramCell implements Cell, Sample {
   readonly values: readonly string[]
   readonly buckets: number[]
   readonly #bounds: readonly number[]
   /** The sum. */
   value = 0
+  /** The last value and its bucket: the messages of a group have the same duration. */
+  #last = Number.NaN
+  #at = 0
 
   constructor(values: readonly string[], bounds: readonly number[]) {
     this.values = values
@@ -98,10 +108,10 @@ class HistogramCell implements Cell, Sample {
 
   write(value: number): void {
     this.value += value
-    const bounds = this.#bounds
-    let at = 0
-    // A bound is a part of its bucket. There are few, and most values are in the first ones.
-    while (at < bounds.length && value > (bounds[at] ?? 0)) at += 1
-    this.buckets[at] = (this.buckets[at] ?? 0) + 1
+    if (value !== this.#last) {
+      this.#last = value
+      this.#at = bucketOf(this.#bounds, value)
+    }
+    this.buckets[this.#at] = (this.buckets[this.#at] ?? 0) + 1
   }
 }
