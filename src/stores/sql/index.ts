@@ -42,5 +42,5 @@ export { command, plain, prepared, type Query, type Sql, statement } from './dia
 export type { SubscriptionStatements, WorkerStatements } from './dialect/workers.ts'
 export { pageOf } from './look.ts'
 export { sqlStore } from './sql-store.ts'
-export { COUNTED, SAMPLED } from './status.ts'
+export { COUNTED, GROWING, SAMPLED } from './status.ts'
 export * from './values.ts'

@@ -9,6 +9,16 @@ import { asNumber, asText, asTextOrNull } from './values.ts'
 export const COUNTED = 10_000
 /** How many rows are read to find the oldest one, where no index has them by time. */
 export const SAMPLED = 1_000
+/** The tables that grow, and when a row was written, where rows have a number to find the oldest one by. */
+export const GROWING = [
+  ['inbox', 'created_at'],
+  ['outbox', 'created_at'],
+  ['failed', 'failed_at'],
+  ['sent', 'sent_at'],
+  ['audit', 'at'],
+  ['receipts', null],
+  ['effects', null],
+] as const
 
 type ConsumerStatus = StoreStatus['consumers'][number]
 type RelayStatus = StoreStatus['relays'][number]

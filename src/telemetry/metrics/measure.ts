@@ -1,4 +1,5 @@
 import { type Clock, type Events, type HapaxEvents, systemClock, version } from '../../base/index.ts'
+import type { OutcomeStatus } from '../../contracts/index.ts'
 import { type Cell, MOST_NAMES, Named, Series, type Sink } from './sink.ts'
 import { StateGauges } from './state.ts'
 import { METRICS } from './table.ts'
@@ -137,7 +138,7 @@ class Measures implements Measuring {
     if (checkMs !== undefined) cells.check.write(checkMs / 1_000)
   }
 
-  #count(consumer: string, outcome: Outcome): void {
+  #count(consumer: string, outcome: OutcomeStatus): void {
     this.#consumers.of(consumer).outcomes[outcome].write(1)
   }
 
@@ -180,7 +181,7 @@ class Measures implements Measuring {
 
   /** Its series exist from now on, at zero: otherwise the first failure would not show as an increase. */
   #consumerCells(label: string): ConsumerCells {
-    const outcome = (name: Outcome): Cell => this.#zero('messages', [label, name])
+    const outcome = (name: OutcomeStatus): Cell => this.#zero('messages', [label, name])
     const { process, check, poolWait, lag, mismatches, commitUnknown, effects, leaseLost } = METRICS
     this.#series.write(mismatches, [label], 0)
     for (const resolved of RESOLVED) this.#series.write(commitUnknown, [label, resolved], 0)
@@ -230,20 +231,6 @@ class Measures implements Measuring {
   }
 }
 
-/** What became of a delivery or an attempt; the same words as in the outcomes of `handle`. */
-type Outcome =
-  | 'processed'
-  | 'duplicate'
-  | 'stored'
-  | 'retrying'
-  | 'held'
-  | 'failed'
-  | 'conflict'
-  | 'expired'
-  | 'busy'
-  | 'rolled-back'
-  | 'ignored'
-
 type RelayFailure = 'retrying' | 'failed' | 'dropped' | 'down'
 
 /** Outcomes whose event has the same name and nothing else to measure. */
@@ -256,7 +243,7 @@ const RESOLVED = ['committed', 'not-committed', 'unresolved'] as const
 const EFFECT_STATES = ['done', 'not-done', 'unknown'] as const
 
 /** Reasons of failures that are outcomes of their own. */
-const FAILED: Readonly<Record<string, Outcome>> = {
+const FAILED: Readonly<Record<string, OutcomeStatus>> = {
   expired: 'expired',
   conflict: 'conflict',
   'unknown-effect': 'held',
@@ -265,7 +252,7 @@ const FAILED: Readonly<Record<string, Outcome>> = {
 /** The series of a consumer, which every message needs. */
 interface ConsumerCells {
   readonly label: string
-  readonly outcomes: Readonly<Record<Outcome, Cell>>
+  readonly outcomes: Readonly<Record<OutcomeStatus, Cell>>
   readonly process: Cell
   readonly check: Cell
   readonly poolWait: Cell

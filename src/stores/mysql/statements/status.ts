@@ -3,7 +3,16 @@
 
 import type { Origin, Row, Statement } from '../../../contracts/index.ts'
 import { LANES } from '../../../message/index.ts'
-import { asNumber, asText, COUNTED, plain, type Query, SAMPLED, type StatusStatements } from '../../sql/index.ts'
+import {
+  asNumber,
+  asText,
+  COUNTED,
+  GROWING,
+  plain,
+  type Query,
+  SAMPLED,
+  type StatusStatements,
+} from '../../sql/index.ts'
 import { BY_KEY, LIMIT, MS, NOW, SILENT, tables } from './fragments.ts'
 import { bytes } from './rows.ts'
 
@@ -34,17 +43,6 @@ export function status(prefix: string, database: string, name: string): StatusSt
 const SINCE = 'if(attempts > 0, created_at, available_at)'
 /** Not held, and not delayed. */
 const WAITS = `held_at is null and (attempts > 0 or available_at <= ${NOW})`
-
-/** The tables that grow, and when a row was written, where rows have a number to find the oldest one by. */
-const GROWING = [
-  ['inbox', 'created_at'],
-  ['outbox', 'created_at'],
-  ['failed', 'failed_at'],
-  ['sent', 'sent_at'],
-  ['audit', 'at'],
-  ['receipts', null],
-  ['effects', null],
-] as const
 
 /** A number of rows with a column n, from 0 on. */
 const numbers = (count: number): string =>

@@ -2,7 +2,7 @@
 // named by the order that only it has, so that a planner without statistics takes it too.
 
 import type { Origin } from '../../../contracts/index.ts'
-import { COUNTED, plain, SAMPLED, type StatusStatements, statement } from '../../sql/index.ts'
+import { COUNTED, GROWING, plain, SAMPLED, type StatusStatements, statement } from '../../sql/index.ts'
 import { MS } from './fragments.ts'
 
 /**
@@ -129,17 +129,6 @@ where schemaname = '${schema.replaceAll('"', '')}' and tablename = '${table}' an
 /** About how many rows an index has. */
 const ROWS = (relation: string): string =>
   `(select greatest(0, reltuples)::numeric from pg_class where oid = '${relation}'::regclass)`
-
-/** The tables that grow, and when a row was written, where rows have a number to find the oldest one by. */
-const GROWING = [
-  ['inbox', 'created_at'],
-  ['outbox', 'created_at'],
-  ['failed', 'failed_at'],
-  ['sent', 'sent_at'],
-  ['audit', 'at'],
-  ['receipts', null],
-  ['effects', null],
-] as const
 
 function smallParts(schema: string): readonly string[] {
   return [
