@@ -4,18 +4,20 @@ import { parseAst } from 'vitest/node'
 // The layers, lowest first: each imports those before it. ARCHITECTURE.md shows the same picture.
 const layers: readonly string[] = [
   'base',
+  'web',
   'message',
   'contracts',
   'transaction',
   'consumer',
   'leased',
+  'requests',
   'worker',
   'admin',
   'claims',
 ]
 const driverFolders = ['stores', 'brokers', 'connections', 'http', 'telemetry']
 /** What drivers build on, beside what they share with others of their kind. */
-const driverLayers = ['base', 'message', 'contracts']
+const driverLayers = ['base', 'web', 'message', 'contracts']
 const kits: Record<string, string> = {
   stores: 'stores/sql',
   brokers: 'brokers/kit',

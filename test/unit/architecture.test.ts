@@ -43,7 +43,11 @@ describe('the rule', () => {
   const forbidden: [path: string, source: string, reason: string][] = [
     ['src/base/clock.ts', `import { x } from '../message/index.ts'`, 'base imports only node:'],
     ['src/message/type.ts', `import type { Store } from '../contracts/index.ts'`, 'message imports only node:, base'],
-    ['src/consumer/direct.ts', `import { W } from '../worker/index.ts'`, 'consumer imports only node:, base, message'],
+    [
+      'src/consumer/direct.ts',
+      `import { W } from '../worker/index.ts'`,
+      'consumer imports only node:, base, web, message',
+    ],
     ['src/consumer/direct.ts', `import { memory } from '../stores/memory/index.ts'`, 'consumer imports only'],
     ['src/consumer/direct.ts', `import { Deadline } from '../transaction/deadline.ts'`, 'entered by its index.ts'],
     ['src/consumer/direct.ts', `import type { Pool } from 'pg'`, 'consumer imports only node: and the layers below'],

@@ -1,0 +1,4 @@
+// What requests and responses have in common wherever they are handled: pure functions on the types of the Fetch standard.
+
+export { type ReadBody, readBody } from './body.ts'
+export { type Problem, problemResponse, retryAfter } from './problem.ts'
