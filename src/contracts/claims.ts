@@ -1,6 +1,7 @@
 import type { ErrorRecord } from '../base/index.ts'
 import type { StoredMessage } from '../message/index.ts'
 import type { StoreAdmin, StoreFailed } from './admin.ts'
+import type { StoredResponse } from './responses.ts'
 import type { Lease, Receipt } from './rows.ts'
 import type { Store, StoreInbox, StoreSubscriptions } from './store.ts'
 
@@ -50,6 +51,12 @@ export interface Release {
   readonly entry?: string
 }
 
+/** A claim that has ended well. */
+export interface FinishedLease extends Lease {
+  /** What an HTTP request was answered with. */
+  readonly response?: StoredResponse
+}
+
 /** Why a message goes to the failed store. */
 export interface Failure {
   readonly message: StoredMessage
@@ -94,8 +101,11 @@ export interface StoreClaims extends Pick<StoreInbox, 'renew'> {
     consumer: string,
     options: ClaimOptions & { readonly limit: number },
   ): Promise<{ readonly claims: readonly StoredClaim[]; readonly nextMs: number | undefined }>
-  /** Records them as processed. Receipts and journals are kept for this time. Resolves with the claims that were still ours. */
-  settle(leases: readonly Lease[], retentionMs: number | 'forever'): Promise<ReadonlySet<string>>
+  /**
+   * Records them as processed, a request with its response. Receipts, responses and journals are kept for this time. Resolves with the
+   * claims that were still ours.
+   */
+  settle(leases: readonly FinishedLease[], retentionMs: number | 'forever'): Promise<ReadonlySet<string>>
   /** Ends a claim after a failed attempt, or without one. False: the lease was lost, and nothing was written. */
   release(lease: Lease, end: Release): Promise<boolean>
   /** Writes a claimed message to the failed store, with its payload. False: the lease was lost, and nothing was written. */

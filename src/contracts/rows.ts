@@ -1,5 +1,6 @@
 import type { EffectState, ErrorRecord } from '../base/index.ts'
 import type { LeavingMessage, StoredMessage } from '../message/index.ts'
+import type { StoredResponse } from './responses.ts'
 
 /** The receipt of a message that had been taken before. */
 export interface Receipt {
@@ -9,6 +10,10 @@ export interface Receipt {
   readonly type: string
   readonly fingerprint: string
   readonly takenAt: Date
+  /** The response to an HTTP request, where it was asked for; undefined: there is none. */
+  readonly response?: StoredResponse | undefined
+  /** Whether that response has expired, so that the key may be used again. @default false */
+  readonly expired?: boolean
 }
 
 /** A message that a transaction took from the inbox. `seq` names the row: its number and a random mark. */

@@ -2,7 +2,9 @@ import type { ErrorRecord, Interrupt, Isolation } from '../base/index.ts'
 import type { StoredMessage } from '../message/index.ts'
 import type { Audit, Finding, StoreAdmin, StoreFailed, StoreKeys, StoreSent } from './admin.ts'
 import type { Views } from './connection.ts'
+import type { StoreEndpoints } from './endpoints.ts'
 import type { StoreNews } from './news.ts'
+import type { ResponseRow, StoreResponses } from './responses.ts'
 import type {
   Deliveries,
   EffectEnd,
@@ -136,6 +138,7 @@ export interface Writes {
   readonly failed?: readonly FailedRow[]
   readonly outbox?: readonly OutboxRow[]
   readonly local?: LocalWrites
+  readonly response?: ResponseRow
 }
 
 /** How a transaction of the store begins. */
@@ -147,6 +150,8 @@ export type Opening =
       readonly consumer: string
       readonly token: string
       readonly messages: readonly StoredMessage[]
+      /** Whether receipts that existed before come with the responses to their requests. @default false */
+      readonly responses?: boolean
     }
   /**
    * Locks and deletes these inbox rows. Rows that are locked elsewhere are skipped, or waited for first. A row with order
@@ -286,6 +291,8 @@ export interface Store<Tx, Own = Tx> {
   readonly inbox: StoreInbox
   readonly outbox: StoreOutbox
   readonly journal: StoreJournal
+  readonly responses: StoreResponses
+  readonly endpoints: StoreEndpoints
   readonly workers: StoreWorkers
   readonly subscriptions: StoreSubscriptions
   readonly failed: StoreFailed

@@ -309,6 +309,10 @@ export class SimStore implements Store<SimTx> {
     },
   }
 
+  readonly responses: Store<SimTx>['responses'] = { read: absent, expire: absent, forget: absent }
+
+  readonly endpoints: Store<SimTx>['endpoints'] = { add: absent, list: absent, change: absent, remove: absent }
+
   readonly workers: Store<SimTx>['workers'] = {
     look: (shares) => this.#repeated('looks', (db) => shares.map((share) => this.#sql.look(db, share))),
     join: (worker) => this.#repeated(`joins as ${worker.id}`, (db, tx) => this.#sql.join(db, tx, worker)),
@@ -888,3 +892,6 @@ const NO_SEQS: ReadonlySet<string> = new Set()
 const NO_ROWS: ReadonlyMap<string, InboxRow> = new Map()
 const MOVE_LOCK_MS = 5_000
 const QUERY_MS = 60_000
+
+/** Requests and endpoints are no part of the simulation. */
+const absent = (): Promise<never> => Promise.reject(new Error('not simulated'))

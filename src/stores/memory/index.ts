@@ -13,12 +13,14 @@ import type {
   Opening,
   Store,
   StoreAdmin,
+  StoreEndpoints,
   StoreFailed,
   StoreFeatures,
   StoreInbox,
   StoreJournal,
   StoreKeys,
   StoreOutbox,
+  StoreResponses,
   StoreSchema,
   StoreSent,
   StoreSubscriptions,
@@ -63,6 +65,8 @@ export function memory(options: MemoryOptions = {}): MemoryStore {
   noOthers('options', options, ['clock'])
   return new Memory(clockOption(options.clock))
 }
+
+const missing = (): Promise<never> => Promise.reject(new Error('not there yet'))
 
 /** How long to wait for the turn, in milliseconds, unless the caller says. */
 const WAIT_MS = 60_000
@@ -131,6 +135,8 @@ class Memory implements MemoryStore {
     settle: (effect, end, audit) => this.#alone((data) => settleEffect(data, effect, end, audit)),
   }
 
+  readonly responses: StoreResponses = { read: missing, expire: missing, forget: missing }
+  readonly endpoints: StoreEndpoints = { add: missing, list: missing, change: missing, remove: missing }
   readonly workers: StoreWorkers = {
     join: async (worker) => this.#members().join(worker),
     note: async (id, inHand, beat) => this.#members().note(id, inHand, beat),

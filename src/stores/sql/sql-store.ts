@@ -36,6 +36,8 @@ export function sqlStore<Tx, Own>(
     inbox: sqlInbox(context, transactions),
     outbox: sqlOutbox(context),
     journal: sqlJournal(context),
+    responses: { read: missing, expire: missing, forget: missing },
+    endpoints: { add: missing, list: missing, change: missing, remove: missing },
     workers: sqlWorkers(context),
     subscriptions: sqlSubscriptions(context),
     failed: sqlFailed(context),
@@ -55,3 +57,5 @@ function features<Tx, Own>({ features: of }: Connection<Tx, Own>, dialect: Diale
     ...{ pool, roundTrips, lateUse, unawaited },
   })
 }
+
+const missing = (): Promise<never> => Promise.reject(new Error('not there yet'))
