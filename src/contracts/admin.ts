@@ -18,6 +18,8 @@ export interface Audit {
     | 'cleanup'
     | 'purge'
     | 'settle'
+    | 'add'
+    | 'change'
   readonly note?: string | undefined
 }
 

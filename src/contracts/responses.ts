@@ -8,7 +8,10 @@ export interface StoredResponse {
   readonly body: Uint8Array
 }
 
-/** A response that is kept with the receipt of its request. The receipt is written by the same transaction, or was there before. */
+/**
+ * A response that is kept with the receipt of its request. The receipt is written by the same transaction, or was there before. It takes
+ * the place of an earlier one: a person had the request run again.
+ */
 export interface ResponseRow {
   readonly consumer: string
   readonly messageKey: string
@@ -31,10 +34,10 @@ export interface StoreResponses {
   /** Undefined: nothing is known of it, or its response has expired. */
   read(consumer: string, messageKey: string): Promise<KnownRequest | undefined>
   /**
-   * Deletes expired responses together with their receipts and journals, the oldest first and at most so many; those that another
-   * transaction has locked are left. Returns how many were deleted.
+   * Deletes expired responses together with their receipts and journals, the oldest first and at most so many. What waits in the
+   * inbox or is in the failed store stays, as do rows that another transaction has locked. Returns how many were deleted.
    */
   expire(limit: number): Promise<number>
-  /** Does the same for one request, so that its key is free at once. False: there is no such response, or it has not expired. */
+  /** Does the same for one request, so that its key is free at once. False: there is no such response, it has not expired, or it stays. */
   forget(consumer: string, messageKey: string): Promise<boolean>
 }

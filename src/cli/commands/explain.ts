@@ -197,6 +197,9 @@ const DEEDS: ReadonlyMap<string, string> = new Map([
   ['release', 'released its key'],
   ['republish', 'republished it'],
   ['settle', 'settled an external call'],
+  ['add', 'added it'],
+  ['change', 'changed it'],
+  ['remove', 'removed it'],
 ])
 
 function note(text: string | null): string {

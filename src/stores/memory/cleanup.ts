@@ -4,7 +4,7 @@ import type { Cleaned, CleanupStep } from '../../contracts/index.ts'
 import { compareSeq } from '../../message/index.ts'
 import type { Data, Table } from './data.ts'
 import { effectsOf, forgetEffect } from './leases.ts'
-import { bySeq, type ReceiptRow, receiptKey } from './rows.ts'
+import { bySeq, receiptKey } from './rows.ts'
 
 /** One step of the cleaning. */
 export function clean(data: Data, step: CleanupStep, olderThanMs: number, limit: number): Cleaned {
@@ -29,7 +29,9 @@ function cleanReceipts(
     .filter((row) => row.consumer === consumer && (after === undefined || row.messageKey > after))
     .sort((a, b) => (a.messageKey < b.messageKey ? -1 : 1))
     .slice(0, limit)
-  const deleted = looked.filter((row) => old(row.takenAt) && finished(data, row))
+  const deleted = looked.filter(
+    (row) => old(row.takenAt) && isFinished(data, row) && !data.responses.get(receiptKey(consumer, row)),
+  )
   for (const row of dryRun ? [] : deleted) {
     data.receipts.delete(receiptKey(consumer, row))
     for (const { name } of effectsOf(data, consumer, row.messageKey)) forgetEffect(data, { ...row, name })
@@ -44,7 +46,7 @@ function cleanReceipts(
 }
 
 /** A receipt stays while its message waits or is in the failed store. */
-function finished(data: Data, { consumer, messageKey }: ReceiptRow): boolean {
+export function isFinished(data: Data, { consumer, messageKey }: { consumer: string; messageKey: string }): boolean {
   const its = (row: { consumer: string; message: { messageKey: string } }): boolean =>
     row.consumer === consumer && row.message.messageKey === messageKey
   return !data.inbox.all().some(its) && !data.failed.all().some((row) => row.origin === 'inbox' && its(row))

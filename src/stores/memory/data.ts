@@ -1,13 +1,23 @@
 import type { Clock } from '../../base/index.ts'
-import type { Audit, AuditSubject, EffectRow, Origin, SentMessage } from '../../contracts/index.ts'
+import type { Audit, AuditSubject, EffectRow, Endpoint, Origin, SentMessage } from '../../contracts/index.ts'
 import { newMark, seqOf } from '../../message/index.ts'
-import type { AuditRow, FailedEntry, LeavingRow, ReceiptRow, RelayRow, SubscriptionRow, WaitingRow } from './rows.ts'
+import type {
+  AuditRow,
+  FailedEntry,
+  KeptResponse,
+  LeavingRow,
+  ReceiptRow,
+  RelayRow,
+  SubscriptionRow,
+  WaitingRow,
+} from './rows.ts'
 
 /** The tables of hapax by name, and what every new row needs: a number and a time. */
 export class Data {
   readonly clock: Clock
   readonly tables: Tables = new Tables()
   readonly receipts: Table<ReceiptRow> = this.tables.table('hapax_receipts')
+  readonly responses: Table<KeptResponse> = this.tables.table('hapax_responses')
   readonly inbox: Table<WaitingRow> = this.tables.table('hapax_inbox')
   readonly outbox: Table<LeavingRow> = this.tables.table('hapax_outbox')
   readonly failed: Table<FailedEntry> = this.tables.table('hapax_failed')
@@ -16,6 +26,7 @@ export class Data {
   readonly audit: Table<AuditRow> = this.tables.table('hapax_audit')
   readonly subscriptions: Table<SubscriptionRow> = this.tables.table('hapax_subscriptions')
   readonly relays: Table<RelayRow> = this.tables.table('hapax_relays')
+  readonly endpoints: Table<Endpoint> = this.tables.table('hapax_endpoints')
   #lastSeq = 0
 
   constructor(clock: Clock) {

@@ -14,17 +14,19 @@ import { compareSeq, remember } from '../../message/index.ts'
 import { addFailed, addInbox, receive } from './add.ts'
 import type { Data } from './data.ts'
 import { rowOf } from './leases.ts'
+import { withResponse } from './responses.ts'
 import { bySeq, receiptKey, type WaitingRow } from './rows.ts'
 
 /** Writes receipts where there are none; returns those that were there. */
 export function take(
   data: Data,
-  { consumer, token, messages }: Opening & { kind: 'take' },
+  { consumer, token, messages, responses = false }: Opening & { kind: 'take' },
 ): ReadonlyMap<string, Receipt> {
   const existing = new Map<string, Receipt>()
   for (const message of messages) {
     const receipt = data.receipts.get(receiptKey(consumer, message))
     if (receipt === undefined) receive(data, consumer, token, message)
+    else if (responses) existing.set(message.messageKey, withResponse(data, consumer, message.messageKey, receipt))
     else existing.set(message.messageKey, receipt)
   }
   return existing

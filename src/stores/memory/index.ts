@@ -33,6 +33,7 @@ import type {
 import { untilAborted } from '../sql/index.ts'
 import { clean } from './cleanup.ts'
 import { Data } from './data.ts'
+import { addEndpoint, changeEndpoint, listEndpoints, removeEndpoint } from './endpoints.ts'
 import { failedDiscard, failedEdit, failedGet, failedGroups, failedList, failedRetry, failedRows } from './failed.ts'
 import { fail, reschedule, seqOf, store } from './inbox.ts'
 import { heldKeys, releaseKey } from './keys.ts'
@@ -40,6 +41,7 @@ import { beginEffect, effectsOf, endEffect, lease, renew, settleEffect } from '.
 import { listEffects, listReceipts } from './lists.ts'
 import { look } from './look.ts'
 import { confirm, outboxRows, postpone, purge, recordRelay, refuse, republish, sentList, sentRows } from './outbox.ts'
+import { expireResponses, forgetResponse, readResponse } from './responses.ts'
 import { pageAfter } from './rows.ts'
 import { FINDINGS, status, trace } from './status.ts'
 import { subscribe, unsubscribe } from './subscriptions.ts'
@@ -65,8 +67,6 @@ export function memory(options: MemoryOptions = {}): MemoryStore {
   noOthers('options', options, ['clock'])
   return new Memory(clockOption(options.clock))
 }
-
-const missing = (): Promise<never> => Promise.reject(new Error('not there yet'))
 
 /** How long to wait for the turn, in milliseconds, unless the caller says. */
 const WAIT_MS = 60_000
@@ -135,8 +135,19 @@ class Memory implements MemoryStore {
     settle: (effect, end, audit) => this.#alone((data) => settleEffect(data, effect, end, audit)),
   }
 
-  readonly responses: StoreResponses = { read: missing, expire: missing, forget: missing }
-  readonly endpoints: StoreEndpoints = { add: missing, list: missing, change: missing, remove: missing }
+  readonly responses: StoreResponses = {
+    read: (consumer, messageKey) => this.#alone((data) => readResponse(data, consumer, messageKey)),
+    expire: (limit) => this.#alone((data) => expireResponses(data, limit)),
+    forget: (consumer, messageKey) => this.#alone((data) => forgetResponse(data, consumer, messageKey)),
+  }
+
+  readonly endpoints: StoreEndpoints = {
+    add: (endpoint, audit) => this.#alone((data) => addEndpoint(data, endpoint, audit)),
+    list: (relay) => this.#alone((data) => listEndpoints(data, relay)),
+    change: (id, change, audit) => this.#alone((data) => changeEndpoint(data, id, change, audit)),
+    remove: (id, audit) => this.#alone((data) => removeEndpoint(data, id, audit)),
+  }
+
   readonly workers: StoreWorkers = {
     join: async (worker) => this.#members().join(worker),
     note: async (id, inHand, beat) => this.#members().note(id, inHand, beat),

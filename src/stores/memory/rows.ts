@@ -1,5 +1,13 @@
 import type { ErrorRecord } from '../../base/index.ts'
-import type { Audit, AuditSubject, FailedMessage, InboxRow, OutboxMessage, Receipt } from '../../contracts/index.ts'
+import type {
+  Audit,
+  AuditSubject,
+  FailedMessage,
+  InboxRow,
+  OutboxMessage,
+  Receipt,
+  ResponseRow,
+} from '../../contracts/index.ts'
 import type { Past, Remembered, StoredMessage } from '../../message/index.ts'
 import { compareSeq } from '../../message/index.ts'
 
@@ -7,6 +15,12 @@ import { compareSeq } from '../../message/index.ts'
 export interface ReceiptRow extends Receipt {
   readonly consumer: string
   readonly messageKey: string
+}
+
+/** A row of `hapax_responses`. */
+export interface KeptResponse extends Omit<ResponseRow, 'keepMs'> {
+  readonly createdAt: Date
+  readonly expiresAt: number
 }
 
 /** What rows of inbox and outbox have in common. */

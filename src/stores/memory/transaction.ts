@@ -5,6 +5,7 @@ import { notInTransaction } from '../sql/index.ts'
 import { addFailed, addInbox, addOutbox } from './add.ts'
 import type { Data, Tables } from './data.ts'
 import { claim, deliver, fail, present, settle, take } from './inbox.ts'
+import { addResponse } from './responses.ts'
 import { NEVER_FAILED } from './rows.ts'
 
 /** A transaction in memory, with tables of your own. It is dead once it has settled. */
@@ -62,13 +63,15 @@ export function open(data: Data, tx: Transaction, opening: Opening): Unit<Memory
 }
 
 /** What a transaction writes at its end. Returns what became of its local messages. */
-export function write(data: Data, { inbox = [], failed = [], outbox = [], local }: Writes): readonly LocalResult[] {
+export function write(data: Data, writes: Writes): readonly LocalResult[] {
+  const { inbox = [], failed = [], outbox = [], local, response } = writes
   for (const row of inbox) addInbox(data, row)
   for (const row of failed) {
     const past = remember(NEVER_FAILED, data.clock.now(), row.attempts, row.entry)
     addFailed(data, { ...row, ...past, origin: 'inbox', heldSeq: null })
   }
   for (const row of outbox) addOutbox(data, row)
+  if (response !== undefined) addResponse(data, response)
   return deliverAll(data, local?.rows ?? [])
 }
 
