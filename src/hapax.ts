@@ -300,7 +300,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     this.failed = new FailedStore({ store, clock, wake, mintId, maxBytes })
     this.keys = new Keys(store.keys, wake)
     this.sent = new Sent(store.sent, store.admin, clock, wake)
-    this.receipts = new Receipts(store.admin)
+    this.receipts = new Receipts({ ...store, random })
     this.effects = new Effects(store.admin)
     this.consumers = new Consumers(store.subscriptions)
     this.relays = new Relays(store)

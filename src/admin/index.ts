@@ -4,6 +4,7 @@ export { type AuditCleanupOptions, type CleanupOptions, cleanup, cleanupAudit } 
 export { doctor, leaseDoctor } from './doctor.ts'
 export { type EditOptions, FailedMessages, type FailedQuery, FailedStore, type SettleOptions } from './failed.ts'
 export type { DoctorOptions } from './growth.ts'
+export type { ProcessedMessage } from './import.ts'
 export { type EffectQuery, Effects, type ListResult, type ReceiptQuery, Receipts } from './lists.ts'
 export { Consumers, Keys, type KnownConsumer, type PurgeOptions, Relays, Sent, type SentQuery } from './operations.ts'
 export { sourceOption } from './where.ts'

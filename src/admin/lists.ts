@@ -11,6 +11,7 @@ import type {
   StoreLists,
 } from '../contracts/index.ts'
 import { pageSize } from './bulk.ts'
+import { type Importable, type ImportOptions, type ImportResult, importReceipts } from './import.ts'
 
 /** How to page through a list that is read by its key. */
 interface ListPage {
@@ -40,18 +41,26 @@ const STATES = ['started', 'done', 'not-done', 'unknown'] as const
 
 /** Receipts: which messages were taken. They are read by their key, so that a condition that matches few rows is slow on a large table. */
 export class Receipts {
-  readonly #store: Pick<StoreLists, 'receipts'>
+  readonly #parts: Parameters<typeof importReceipts>[0]
 
   /** Made by `createHapax`. */
-  constructor(store: Pick<StoreLists, 'receipts'>) {
-    this.#store = store
+  constructor(parts: Parameters<typeof importReceipts>[0]) {
+    this.#parts = parts
+  }
+
+  /**
+   * Writes receipts of messages that another inbox has processed, so that this consumer takes them for duplicates. Receipts that are there
+   * stay as they are: it can be repeated.
+   */
+  import(messages: Importable, options: ImportOptions): Promise<ImportResult> {
+    return importReceipts(this.#parts, messages, options)
   }
 
   /** A page of receipts, by consumer, those of the newest UUIDv7 ids first; those of other ids follow, in no order. */
   async list(query: ReceiptQuery = {}): Promise<ListResult<ListedReceipt>> {
     noOthers('query', query, NAMES)
     const where = checked(query)
-    return pageOf(query, (after, limit) => this.#store.receipts(where, after, limit))
+    return pageOf(query, (after, limit) => this.#parts.admin.receipts(where, after, limit))
   }
 }
 

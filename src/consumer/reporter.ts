@@ -1,7 +1,7 @@
 import type { EventHub, Logger, MessageRef } from '../base/index.ts'
 import { faultFields, HapaxError, safe, shellWord } from '../base/index.ts'
 import type { Outcome, Receipt } from '../contracts/index.ts'
-import type { StoredMessage } from '../message/index.ts'
+import { IMPORTED, type StoredMessage } from '../message/index.ts'
 import type { ConsumerSettings } from './options.ts'
 import type { Verdict } from './verdict.ts'
 import { outcome } from './verdict.ts'
@@ -17,6 +17,8 @@ export function compare(
 ): 'duplicate' | 'mismatch' | 'conflict' {
   if (before.source !== source || before.id !== id) return 'conflict'
   if (before.fingerprint === fingerprint && before.type === type) return 'duplicate'
+  // Of an imported one, only the identity is known.
+  if (before.fingerprint === IMPORTED.fingerprint) return 'duplicate'
   return onMismatch === 'conflict' ? 'conflict' : 'mismatch'
 }
 

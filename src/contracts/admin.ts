@@ -20,6 +20,7 @@ export interface Audit {
     | 'settle'
     | 'add'
     | 'change'
+    | 'import'
   readonly note?: string | undefined
 }
 

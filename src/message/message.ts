@@ -240,3 +240,16 @@ function checkedPart(part: unknown, index: number): string {
 function pair(source: string, id: string): string {
   return `${Buffer.byteLength(source)}:${source},${Buffer.byteLength(id)}:${id},`
 }
+
+/** What stands in the receipt of a message that another inbox has processed: its payload is not known. */
+export const IMPORTED: { readonly type: string; readonly fingerprint: string } = Object.freeze({
+  type: '(imported)',
+  fingerprint: '0000000000000000',
+})
+
+/** A message that another inbox has processed, as far as a receipt needs it. */
+export function importedMessage(source: string, id: string, type: string): StoredMessage {
+  const { fingerprint: none } = IMPORTED
+  const identity = { messageKey: messageKey(source, id), source, id, type }
+  return { ...identity, key: null, attributes: NO_ATTRIBUTES, data: new Uint8Array(), fingerprint: none }
+}

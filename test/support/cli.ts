@@ -24,6 +24,8 @@ export interface Around {
   readonly confirm?: (question: string) => Promise<boolean>
   readonly ask?: (question: string) => Promise<string | undefined>
   readonly edit?: (text: string) => Promise<string>
+  /** What is piped into the command. */
+  readonly input?: AsyncIterable<string>
   /** Called once with a function that asks the command to end. */
   readonly onStart?: (signal: (name: EndSignal) => void) => void
   /** Called with what is written to stderr, while the command runs. */
@@ -58,6 +60,7 @@ export async function cli(argv: readonly string[], around: Around = {}): Promise
     confirm,
     ask,
     edit,
+    input: around.input,
     onSignal: (listener) => {
       around.onStart?.(listener)
       return () => {}

@@ -200,6 +200,7 @@ const DEEDS: ReadonlyMap<string, string> = new Map([
   ['add', 'added it'],
   ['change', 'changed it'],
   ['remove', 'removed it'],
+  ['import', 'imported receipts'],
 ])
 
 function note(text: string | null): string {

@@ -9,6 +9,7 @@ import { type Cell, type Column, table } from '../io/table.ts'
 import { when } from '../io/text.ts'
 import { type AddCommand, examples, wholeNumber, withStore } from '../options.ts'
 import { command, type StoreOptions, withHapax } from '../store.ts'
+import { addImport } from './import.ts'
 
 interface ListOptions extends StoreOptions {
   readonly consumer?: string
@@ -31,7 +32,7 @@ ends it.
 export const addReceipts: AddCommand = (root, io, done) => {
   const receipts = root
     .command('receipts')
-    .description('Shows receipts: which messages were taken.')
+    .description('Manages receipts: which messages were taken.')
     .addHelpText('after', examples('hapax receipts list --consumer billing'))
   withList(receipts.command('list'))
     .description('Lists receipts: which messages each consumer took, and when.')
@@ -41,6 +42,7 @@ export const addReceipts: AddCommand = (root, io, done) => {
         examples('hapax receipts list --consumer billing --since 2h', 'hapax receipts list --until 2026-05-01 --json'),
     )
     .action(async (options) => done(await receiptList(options, io)))
+  addImport(receipts, io, done)
 }
 
 /** Adds `hapax effects`. */

@@ -28,6 +28,8 @@ export interface Io {
   readonly ask: ((question: string) => Promise<string | undefined>) | undefined
   /** Opens a text in an editor and resolves with the edited text; undefined without a terminal. */
   readonly edit: ((text: string) => Promise<string>) | undefined
+  /** What is piped into the command; undefined on a terminal. */
+  readonly input: AsyncIterable<Uint8Array | string> | undefined
   /** Calls back when the process is asked to end. Until the returned function is called, signals do not end the process. */
   onSignal(listener: (signal: EndSignal) => void): () => void
 }
@@ -48,6 +50,7 @@ export function processIo(): Io {
     confirm: stdin.isTTY && stderr.isTTY ? confirm : undefined,
     ask: stdin.isTTY && stderr.isTTY ? ask : undefined,
     edit: stdin.isTTY && stdout.isTTY ? (text) => inEditor(text, env['VISUAL'] || env['EDITOR'] || 'vi') : undefined,
+    input: stdin.isTTY ? undefined : stdin,
     onSignal,
   }
 }

@@ -37,6 +37,25 @@ async function calls(world: World) {
 
 export const lists: readonly Case[] = [
   {
+    name: 'imported receipts keep out what another inbox has processed, whatever its payload, and only that',
+    run: async (world) => {
+      const hapax = world.hapax()
+      const billing = world.reader(undefined, { hapax, onMismatch: 'conflict' })
+      await billing.deliver('before')
+      const ids = ['a', 'before', 'a', ...Array.from({ length: 1_000 }, (_, n) => `old-${n}`)]
+      const options = { consumer: 'billing', source: '/sender' }
+      assert.deepEqual(await hapax.receipts.import(ids, { ...options, dryRun: true }), { imported: 1_001, existing: 1 })
+      assert.deepEqual(await hapax.receipts.import(ids, options), { imported: 1_001, existing: 1 })
+      assert.deepEqual(await hapax.receipts.import(ids, options), { imported: 0, existing: 1_002 })
+      await hapax.receipts.import([{ id: 'other', type: 'pong' }], { ...options, consumer: 'audit' })
+      for (const id of ['a', 'old-0', 'old-999', 'before']) {
+        assert.equal((await billing.deliver(id)).status, 'duplicate', id)
+      }
+      for (const id of ['new', 'other']) assert.equal((await billing.deliver(id)).status, 'processed', id)
+      assert.deepEqual(await hapax.failed.list(), [])
+    },
+  },
+  {
     name: 'receipts are listed in pages, by consumer and time, each of them once',
     run: async (world) => {
       const hapax = world.hapax()
