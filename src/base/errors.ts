@@ -47,6 +47,9 @@ export type ErrorCode =
   | 'handler-timeout'
   | 'nested-transaction'
   | 'reentrant'
+  // requests
+  | 'invalid-response'
+  | 'response-not-storable'
   // leased work
   | 'lease-lost'
   | 'unknown-effect'

@@ -89,6 +89,30 @@ export interface HapaxEvents {
     /** Of receipts, after a whole pass: the age of the oldest one that is left. */
     oldestMs?: number | undefined
   }
+  /** A request of `hapax.http` has its response. `durationMs`: from its arrival, with what it waited for. */
+  'http-request': {
+    scope: string
+    outcome: /** Its handler ran, and what it returned is kept. */
+      | 'first'
+      /** Its handler ran before, and what it returned then was sent again. */
+      | 'replayed'
+      /** Its handler ran without a key: nothing protects it. */
+      | 'unprotected'
+      /** Another request with its key is running, or waits for a person. */
+      | 'in-progress'
+      /** Its key belongs to another request. */
+      | 'mismatch'
+      /** It has no valid key, no sender, or a body that is not taken. */
+      | 'rejected'
+      /** Its handler returned what is not kept, and everything else was rolled back. */
+      | 'rolled-back'
+      /** Its handler failed. */
+      | 'failed'
+      /** The database could not be reached, or could not tell. */
+      | 'unavailable'
+    status: number
+    durationMs: number
+  }
   /** The database could not be reached, or did not answer in time. Once per outage. */
   'store-down': { error: Error }
   /** The database answers again. */
@@ -143,6 +167,7 @@ function noListeners(): Listeners {
     'relay-failed': new Set(),
     'relay-down': new Set(),
     'relay-up': new Set(),
+    'http-request': new Set(),
     'store-down': new Set(),
     'store-up': new Set(),
     sampled: new Set(),

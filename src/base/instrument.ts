@@ -13,10 +13,10 @@ export interface TraceContext {
 
 /**
  * What hapax does, in the order in which a message meets it. `process` is one attempt at one message or at a group that shares a
- * transaction; `handle` is the call of one handler in it. `upkeep` is hapax's own work: looks, heartbeats, cleaning, timers. It only
+ * transaction; `handle` is the call of one handler in it. `http` is a request of `hapax.http`, with what it waits for. `upkeep` is hapax's own work: looks, heartbeats, cleaning, timers. It only
  * sets the context for what begins in it, and has no end. Others may follow: an instrument just calls the work of one it does not know.
  */
-export type Operation = 'publish' | 'relay' | 'receive' | 'process' | 'handle' | 'settle' | 'effect' | 'upkeep'
+export type Operation = 'publish' | 'relay' | 'receive' | 'process' | 'handle' | 'settle' | 'effect' | 'http' | 'upkeep'
 
 /** A message as an instrument sees it; never the payload. */
 export interface MessageFacts extends MessageRef {
@@ -46,6 +46,8 @@ export interface Facts {
   readonly relay?: string
   /** The name of an outside call. */
   readonly effect?: string
+  /** The scope of a request. */
+  readonly scope?: string
   /** Undefined: they become known later, because they have to be claimed first. If they never do, there were none. */
   readonly messages?: Messages
 }
@@ -53,7 +55,7 @@ export interface Facts {
 /** What becomes known of an operation while it runs. */
 export interface Findings {
   readonly messages?: Messages
-  /** What became of each message, in their order: the status of an outcome, of a confirmation, or the state of an effect. */
+  /** What became of each message, in their order: the status of an outcome, of a confirmation, the state of an effect, or that of a request. */
   readonly outcomes?: readonly string[]
   /** Why it failed. An operation may fail although its work resolves, because hapax has recorded the failure. */
   readonly error?: unknown

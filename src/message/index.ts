@@ -44,6 +44,7 @@ export {
   decodeText,
   encodeText,
   fingerprint,
+  fingerprintOf,
   IMPORTED,
   type IncomingMessage,
   importedMessage,
@@ -57,6 +58,7 @@ export {
   packAttributes,
   publishedAt,
   type StoredMessage,
+  sha256,
   unpackAttributes,
   wrongAttribute,
 } from './message.ts'

@@ -1,0 +1,72 @@
+// What a handler returns, read to its end, so that it can be kept and sent.
+
+import { asError, describe, fieldOf, HapaxError } from '../base/index.ts'
+import type { StoredResponse } from '../contracts/index.ts'
+import { readBody } from '../web/index.ts'
+import { headersToKeep } from './headers.ts'
+import type { HttpSettings } from './options.ts'
+
+/** A response that was read: what is kept of it, and what is sent. */
+export interface Captured {
+  readonly stored: StoredResponse
+  /** A response to send, with all headers. Made anew at each call, because a body can be read once. */
+  send(): Response
+}
+
+/** What a handler returned, if it is a response; throws `invalid-response`. */
+export function responseOf(returned: unknown): Response {
+  if (isResponse(returned)) return returned
+  throw new HapaxError('invalid-response', `expected the handler to return a Response, got ${describe(returned)}`)
+}
+
+/** Responses of another copy of the Fetch standard are taken as well: a framework may have its own. */
+export function isResponse(value: unknown): value is Response {
+  if (value instanceof Response) return true
+  const [status, headers] = [fieldOf(value, 'status'), fieldOf(value, 'headers')]
+  return (
+    typeof status === 'number' && typeof fieldOf(headers, 'get') === 'function' && fieldOf(value, 'body') !== undefined
+  )
+}
+
+/** Reads a response to its end. Throws `response-not-storable` for one that cannot be kept: a stream without an end, for example. */
+export async function capture(
+  response: Response,
+  { headers: kept, maxResponseBytes }: Pick<HttpSettings, 'headers' | 'maxResponseBytes'>,
+): Promise<Captured> {
+  const { status, statusText, headers } = response
+  if (status < 200 || status > 599) throw notStorable(`its status is ${status}`)
+  if (headers.get('content-type')?.toLowerCase().startsWith('text/event-stream'))
+    throw notStorable('it is a stream of events')
+  const read = await readBody(response, maxResponseBytes)
+  if (read.kind === 'used') throw notStorable('its body has been read already, or is being read')
+  if (read.kind === 'too-large') throw notStorable(`its body is larger than maxResponseBytes (${maxResponseBytes})`)
+  if (read.kind === 'broken') throw asError(read.error)
+  const body = read.bytes
+  const all = new Headers(headers)
+  // The length is that of what was read; how it was to be framed is over.
+  for (const name of ['content-length', 'transfer-encoding']) all.delete(name)
+  return {
+    stored: { status, headers: headersToKeep(all, kept), body },
+    send: () => new Response(bodyFor(status, body), { status, statusText, headers: all }),
+  }
+}
+
+function notStorable(why: string): HapaxError {
+  const what = `the response cannot be kept: ${why}`
+  const advice = 'return a URL to what is large or goes on, or leave this route outside hapax.http'
+  return new HapaxError('response-not-storable', `${what}; ${advice}`)
+}
+
+/** A response that was kept, to be sent again. */
+export function replayed({ status, headers, body }: StoredResponse): Response {
+  const all = new Headers(headers.map(([name, value]): [string, string] => [name, value]))
+  all.set('idempotent-replayed', 'true')
+  return new Response(bodyFor(status, body), { status, headers: all })
+}
+
+/** Statuses that have no body: `Response` refuses even an empty one. */
+const BODYLESS: readonly number[] = [204, 205, 304]
+
+function bodyFor(status: number, body: Uint8Array): Uint8Array<ArrayBuffer> | null {
+  return BODYLESS.includes(status) ? null : new Uint8Array(body)
+}

@@ -1,0 +1,9 @@
+// HTTP requests that take effect once. What does not depend on the store is `Requests`; a `Way` runs them on a kind of store.
+
+export type { Accepted, Keyed } from './accept.ts'
+export { type Captured, capture, isResponse, responseOf } from './capture.ts'
+export { type Answer, again, type HttpOutcome, type RequestEngine, Requests, type Way } from './core.ts'
+export type { Settled } from './gate.ts'
+export { REQUEST_TYPE, rebuilt } from './identity.ts'
+export { consumerOf, type HttpSettings, httpSettings } from './options.ts'
+export * from './problems.ts'

@@ -1,0 +1,90 @@
+// What a request gets that has no response of its own. Nothing internal is in these texts: they go to strangers.
+
+import { problemResponse, retryAfter } from '../web/index.ts'
+
+/** Status and title by code; `docs/http.md` lists them. */
+export const PROBLEMS = {
+  'missing-key': [400, 'Idempotency-Key is missing'],
+  'invalid-key': [400, 'Idempotency-Key is invalid'],
+  'broken-body': [400, 'The body is not complete'],
+  'missing-principal': [401, 'Not authenticated'],
+  'in-progress': [409, 'The request is in progress'],
+  'needs-a-person': [409, 'The request waits for a decision'],
+  'response-gone': [409, 'The response is not kept'],
+  'too-large': [413, 'The body is too large'],
+  'unsupported-encoding': [415, 'The body is compressed'],
+  'key-reused': [422, 'Idempotency-Key was used for another request'],
+  'handler-failed': [500, 'The request failed'],
+  'body-consumed': [500, 'The body was read before'],
+  'response-not-storable': [500, 'The response cannot be kept'],
+  'unknown-effect': [500, 'The outcome is unknown'],
+  'handler-timeout': [503, 'The request took too long'],
+  'database-unavailable': [503, 'Temporarily unavailable'],
+  'outcome-unknown': [503, 'The outcome is unknown'],
+} as const satisfies Record<string, readonly [status: number, title: string]>
+
+/** What a program compares in the body of a problem. */
+export type ProblemCode = keyof typeof PROBLEMS
+
+/** A problem as a response. `retryMs`: when it makes sense to send the request again. */
+export function problem(code: ProblemCode, detail: string, retryMs?: number): Response {
+  const [status, title] = PROBLEMS[code]
+  const headers = retryMs === undefined ? {} : retryAfter(retryMs)
+  return problemResponse({ status, code, title, detail, headers })
+}
+
+/** How long a client is asked to wait: while another request with its key runs, and while the database is away. */
+export const RETRY_MS = 1_000
+/** How long it is asked to wait after a commit whose outcome could not be learnt. */
+export const UNKNOWN_RETRY_MS = 5_000
+
+/** Another request with this key is running. */
+export function inProgress(): Response {
+  const detail = 'A request with this Idempotency-Key is still running. Send it again later, with the same key.'
+  return problem('in-progress', detail, RETRY_MS)
+}
+
+/** The key belongs to a request with another body or another query. */
+export function keyReused(): Response {
+  const detail =
+    'A request with another body or query was sent with this Idempotency-Key. A new request needs a new key.'
+  return problem('key-reused', detail)
+}
+
+/** A receipt without a response, of a request that does not run any more. */
+export function responseGone(): Response {
+  const detail =
+    'A request with this Idempotency-Key was taken before, and its response is not kept. It is not run again.'
+  return problem('response-gone', detail)
+}
+
+/** The handler failed, and nothing of it was kept. */
+export function handlerFailed(): Response {
+  return problem(
+    'handler-failed',
+    'The request failed and nothing was changed. It may be sent again with the same key.',
+  )
+}
+
+/** The handler returned something that can neither be kept nor be sent again. */
+export function responseNotStorable(): Response {
+  return problem('response-not-storable', 'The server cannot keep its response, so nothing was changed.')
+}
+
+/** The handler ran out of time, and nothing of it was kept. */
+export function handlerTimeout(): Response {
+  const detail = 'The request took too long and nothing was changed. Send it again, with the same key.'
+  return problem('handler-timeout', detail, RETRY_MS)
+}
+
+/** The database is away, or has no time. Nothing was kept. */
+export function databaseUnavailable(): Response {
+  return problem('database-unavailable', 'Send the request again later, with the same key.', RETRY_MS)
+}
+
+/** It is not known whether the request took effect. The next one with its key finds out. */
+export function outcomeUnknown(): Response {
+  const detail =
+    'It is not known whether the request took effect. Send it again with the same key: it takes effect once, or its response is sent again.'
+  return problem('outcome-unknown', detail, UNKNOWN_RETRY_MS)
+}
