@@ -2,8 +2,28 @@
 
 import { problemResponse, retryAfter } from '../web/index.ts'
 
+/** What a program compares in the body of a problem. */
+export type ProblemCode =
+  | 'missing-key'
+  | 'invalid-key'
+  | 'broken-body'
+  | 'missing-principal'
+  | 'in-progress'
+  | 'needs-a-person'
+  | 'response-gone'
+  | 'too-large'
+  | 'unsupported-encoding'
+  | 'key-reused'
+  | 'handler-failed'
+  | 'body-consumed'
+  | 'response-not-storable'
+  | 'unknown-effect'
+  | 'handler-timeout'
+  | 'database-unavailable'
+  | 'outcome-unknown'
+
 /** Status and title by code; `docs/http.md` lists them. */
-export const PROBLEMS = {
+export const PROBLEMS: Readonly<Record<ProblemCode, readonly [status: number, title: string]>> = {
   'missing-key': [400, 'Idempotency-Key is missing'],
   'invalid-key': [400, 'Idempotency-Key is invalid'],
   'broken-body': [400, 'The body is not complete'],
@@ -21,10 +41,7 @@ export const PROBLEMS = {
   'handler-timeout': [503, 'The request took too long'],
   'database-unavailable': [503, 'Temporarily unavailable'],
   'outcome-unknown': [503, 'The outcome is unknown'],
-} as const satisfies Record<string, readonly [status: number, title: string]>
-
-/** What a program compares in the body of a problem. */
-export type ProblemCode = keyof typeof PROBLEMS
+}
 
 /** A problem as a response. `retryMs`: when it makes sense to send the request again. */
 export function problem(code: ProblemCode, detail: string, retryMs?: number): Response {
