@@ -72,6 +72,12 @@ export type ErrorCode =
   | 'consumer-timeout'
   | 'unroutable'
   | 'topology-mismatch'
+  // webhooks
+  | 'forbidden-url'
+  | 'forbidden-address'
+  | 'endpoint-unavailable'
+  | 'endpoint-refused'
+  | 'unusable-secret'
   // the store
   | 'busy'
   | 'commit-unknown'

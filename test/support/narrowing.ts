@@ -30,6 +30,8 @@ const needs: readonly (readonly [files: string, oneOf: readonly Name[]])[] = [
 const narrowThemselves: readonly string[] = [
   'test/stores/board.test.ts',
   'test/stores/promtool.test.ts',
+  'test/stores/webhook-deliveries.test.ts',
+  'test/stores/webhook-guard.test.ts',
   'test/brokers/client-missing.test.ts',
   'test/brokers/health-example.test.ts',
   'test/brokers/reaching.test.ts',

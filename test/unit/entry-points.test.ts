@@ -22,6 +22,7 @@ import { rabbitmq } from 'hapax/rabbitmq'
 import { redis } from 'hapax/redis'
 import { redisStreams } from 'hapax/redis-streams'
 import { sqlite } from 'hapax/sqlite'
+import { webhooks } from 'hapax/webhooks'
 import { describe, expect, it } from 'vitest'
 import { type Entry, expectChecked, HOSTILE, said, type Tried } from '../support/hostile.ts'
 
@@ -183,7 +184,27 @@ const MAKING: readonly Entry[] = [
   },
 ]
 
+const PLACES = { fine: ['10.1.2.0/24', 'hooks.internal'], kind: 'word', also: ['empty list', 'list'] } as const
+
 const BROKERS: readonly Entry[] = [
+  {
+    name: 'webhooks',
+    call: (options) => webhooks(options),
+    options: {
+      body: word('data'),
+      timeoutMs: COUNT,
+      scheduleMs: { fine: [1, 2], kind: 'word', also: ['empty list'] },
+      concurrency: COUNT,
+      perEndpoint: COUNT,
+      breaker: { ...RETRY, fine: { failures: 1 } },
+      allow: PLACES,
+      deny: PLACES,
+      allowHttp: FLAG,
+      ports: { fine: [443, 8443], kind: 'word' },
+      ca: { fine: ['-----BEGIN CERTIFICATE-----'], kind: 'word', also: ['empty list'] },
+      userAgent: NAME,
+    },
+  },
   { name: 'memoryBroker', call: (options) => memoryBroker(options), options: { clock: CLOCK } },
   {
     name: 'memory topic',

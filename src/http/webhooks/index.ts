@@ -1,0 +1,1 @@
+export { type BodyFormat, type WebhooksOptions, webhooks } from './outgoing/index.ts'
