@@ -252,6 +252,16 @@ export type Trace =
       readonly type: string
       readonly at: Date
     }
+  /** The response to an HTTP request. It is sent again until it expires. */
+  | {
+      readonly where: 'response'
+      readonly consumer: string
+      readonly source: string
+      readonly type: string
+      readonly at: Date
+      readonly status: number
+      readonly expiresAt: Date
+    }
   | ({
       readonly where: 'inbox'
       readonly consumer: string
@@ -391,7 +401,7 @@ export interface StoreAdmin extends StoreLists {
   status(options?: StatusOptions): Promise<StoreStatus>
   /**
    * Every place where a message with this id is known. Found by its key if `source` is given or the id is a UUIDv7. Any other id is
-   * looked up under the sources of workers and of a sample of the rows, or, with `scan`, in all rows.
+   * looked up under the sources of responses to it, of workers and of a sample of the rows, or, with `scan`, in all rows.
    */
   trace(id: string, source?: string, scan?: boolean): Promise<readonly Trace[]>
 }

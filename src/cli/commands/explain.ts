@@ -97,8 +97,9 @@ const ORDER = {
   claim: 3,
   effect: 4,
   failure: 5,
-  failed: 6,
-  audit: 7,
+  response: 6,
+  failed: 7,
+  audit: 8,
 } as const
 
 function byTime<T extends { readonly at: Date; readonly where: keyof typeof ORDER }>(a: T, b: T): number {
@@ -171,6 +172,8 @@ function event(trace: Trace): string {
       return `the relay ${trace.relay} sent it, and the broker confirmed it`
     case 'receipt':
       return `taken by ${trace.consumer}`
+    case 'response':
+      return `answered with ${trace.status}, which is sent again until ${when(trace.expiresAt)}`
     case 'inbox':
       return `put into the inbox of ${trace.consumer}${tries(trace)}`
     case 'claim':
@@ -252,9 +255,11 @@ function nextOf(
     case 'failed':
       return afterFailed(trace, options)
     case 'receipt':
-      return isOpen(trace.consumer, traces)
+      return isOpen(trace.consumer, traces) || hasResponse(trace.consumer, traces)
         ? undefined
         : `${trace.consumer} is done with it; another delivery is a duplicate and changes nothing.`
+    case 'response':
+      return isOpen(trace.consumer, traces) ? undefined : afterResponse(trace)
     case 'sent':
       return traces.at(-1) === trace
         ? 'The broker has it. What consumers on other databases did with it is recorded there; this one only knows that it was sent.'
@@ -313,6 +318,16 @@ function afterFailed(trace: Extract<Trace, { where: 'failed' }>, options: StoreO
   const holds = trace.held ? ', and later messages of its key wait behind it' : ''
   const [what, how] = WAYS_OUT.get(trace.reason) ?? ['retry', 'retry']
   return `${who} does not retry it automatically${holds}. To ${what}: ${command(`failed ${how} ${trace.seq}`, options)}`
+}
+
+function hasResponse(consumer: string, traces: readonly Trace[]): boolean {
+  return traces.some((each) => each.where === 'response' && each.consumer === consumer)
+}
+
+function afterResponse({ consumer, expiresAt }: Extract<Trace, { where: 'response' }>): string {
+  return expiresAt.getTime() > Date.now()
+    ? `${consumer} is done with it; another request with this key gets the same response.`
+    : `The response of ${consumer} has expired: another request with this key is a new one.`
 }
 
 function isOpen(consumer: string, traces: readonly Trace[]): boolean {

@@ -6,6 +6,7 @@ import type { Data } from './data.ts'
 import {
   type AuditRow,
   type FailedEntry,
+  type KeptResponse,
   type LeavingRow,
   type ReceiptRow,
   receiptKey,
@@ -130,6 +131,7 @@ function growth(data: Data): readonly Growth[] {
 export function trace(data: Data, id: string, source: string | undefined): readonly Trace[] {
   const found = [
     ...data.receipts.all().map(receiptTrace),
+    ...data.responses.all().map((row) => responseTrace(data, row)),
     ...data.inbox.all().map(inboxTrace),
     ...data.outbox.all().map(outboxTrace),
     ...data.sent
@@ -164,6 +166,13 @@ function traced({ attributes }: StoredMessage): { readonly traceparent: string |
 
 function receiptTrace(row: ReceiptRow): Found {
   return foundIn(row, { where: 'receipt', consumer: row.consumer, at: row.takenAt })
+}
+
+function responseTrace(data: Data, row: KeptResponse): Found {
+  const { consumer, id, createdAt: at, expiresAt, response } = row
+  const { source = '', type = '' } = data.receipts.get(receiptKey(consumer, row)) ?? {}
+  const place = { consumer, at, status: response.status, expiresAt: new Date(expiresAt) }
+  return foundIn({ id, source, type }, { where: 'response', ...place })
 }
 
 function inboxTrace({

@@ -1,7 +1,7 @@
 import type { ErrorRecord } from '../../base/index.ts'
 import type { FailedGroup, FailedMessage, HeldKey, Origin, Row, SentMessage, Trace } from '../../contracts/index.ts'
 import { storedTrace } from '../../message/index.ts'
-import { asBoolean, asDate, asErrorRecord, asMessage, asPast, asSeq, asText, unrecognised } from './values.ts'
+import { asBoolean, asDate, asErrorRecord, asMessage, asNumber, asPast, asSeq, asText, unrecognised } from './values.ts'
 
 /** A row of the failed store. */
 export function asFailed(row: Row): FailedMessage {
@@ -92,6 +92,14 @@ export function asTrace(row: Row): Trace {
   switch (place) {
     case 'receipt':
       return { where: place, consumer: scope, ...common }
+    case 'response':
+      return {
+        where: place,
+        consumer: scope,
+        ...common,
+        status: asNumber(row['status']),
+        expiresAt: asDate(row['expires_at']),
+      }
     case 'inbox':
       return {
         where: place,

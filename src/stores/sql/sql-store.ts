@@ -7,12 +7,14 @@ import { SqlCalls } from './calls.ts'
 import { StoreErrors } from './connection/store-errors.ts'
 import type { Dialect } from './dialect/dialect.ts'
 import { sqlAdmin } from './parts/admin.ts'
+import { sqlEndpoints } from './parts/endpoints.ts'
 import { sqlFailed } from './parts/failed.ts'
 import { sqlInbox } from './parts/inbox.ts'
 import { sqlJournal } from './parts/journal.ts'
 import { sqlKeys } from './parts/keys.ts'
 import { sqlNews } from './parts/news.ts'
 import { sqlOutbox } from './parts/outbox.ts'
+import { sqlResponses } from './parts/responses.ts'
 import { sqlSchema } from './parts/schema.ts'
 import { sqlSent } from './parts/sent.ts'
 import { sqlSubscriptions } from './parts/subscriptions.ts'
@@ -36,8 +38,8 @@ export function sqlStore<Tx, Own>(
     inbox: sqlInbox(context, transactions),
     outbox: sqlOutbox(context),
     journal: sqlJournal(context),
-    responses: { read: missing, expire: missing, forget: missing },
-    endpoints: { add: missing, list: missing, change: missing, remove: missing },
+    responses: sqlResponses(context),
+    endpoints: sqlEndpoints(context),
     workers: sqlWorkers(context),
     subscriptions: sqlSubscriptions(context),
     failed: sqlFailed(context),
@@ -57,5 +59,3 @@ function features<Tx, Own>({ features: of }: Connection<Tx, Own>, dialect: Diale
     ...{ pool, roundTrips, lateUse, unawaited },
   })
 }
-
-const missing = (): Promise<never> => Promise.reject(new Error('not there yet'))

@@ -32,6 +32,9 @@ import { outgoing } from './outbox/outgoing.ts'
 import { publishing } from './outbox/publishing.ts'
 import { relays } from './outbox/relays.ts'
 import { reusedNumbers } from './outbox/reused-numbers.ts'
+import { endpoints } from './requests/endpoints.ts'
+import { expiry } from './requests/expiry.ts'
+import { responses } from './requests/responses.ts'
 import { severalServices } from './several-services.ts'
 import { outages } from './telemetry/outages.ts'
 import { times } from './telemetry/times.ts'
@@ -97,6 +100,9 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   'outages told by events': outages,
   'reused numbers': reusedNumbers,
   leases,
+  'responses to requests': responses,
+  'expiry of responses': expiry,
+  'endpoints of webhooks': endpoints,
   'shared workers': sharing,
   migrations,
 }

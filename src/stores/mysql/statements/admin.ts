@@ -95,6 +95,11 @@ from ${table('inbox')} as m where ${where}`
   const auditText = `
 select 'audit' as place, m.consumer as scope, m.source, m.type, ${MS('m.at')} as at, m.action, m.actor, m.note
 from ${table('audit')} as m where m.id = ?`
+  const responsesText = `
+select 'response' as place, p.consumer as scope, m.source, m.type, ${MS('p.created_at')} as at, p.status, ${MS('p.expires_at')} as expires_at
+from ${table('responses')} as p
+left join ${table('receipts')} as m ${BY_KEY} on m.consumer = p.consumer and m.message_key = p.message_key
+where p.id = ?`
   const outboxText = (where: string) => `
 select 'outbox' as place, m.relay as scope, m.source, m.type, m.attributes, ${MS('m.created_at')} as at, m.attempts, m.\`key\`,
   ${MS('m.held_at')} as held_at, m.error, m.failures, m.history
@@ -112,6 +117,7 @@ from ${table('outbox')} as m where ${where}`
         params: [uuidBytes(from), uuidBytes(to), text(id)],
       })),
     audit: (id) => ({ text: auditText, params: [text(id)] }),
+    responses: (id) => ({ text: responsesText, params: [text(id)] }),
     all: (id) =>
       [receiptsText, inboxText, outboxText, sentText, failedText].map((each) => ({
         text: each('m.id = ?'),
@@ -187,12 +193,13 @@ async function deleteAll<T>(
 
 /** The statements of the cleaning. */
 function cleaningTexts(prefix: string) {
-  const { receipts, inbox, failed, sent, audit } = tables(prefix)
-  /** A receipt stays while the inbox or the failed store has its message. */
+  const { receipts, responses, inbox, failed, sent, audit } = tables(prefix)
+  /** A receipt stays while the inbox or the failed store has its message, and while its response is kept. */
   const finished = `
   not exists (select 1 from ${inbox} as i where i.message_key = r.message_key and i.consumer = r.consumer)
   and not exists (select 1 from ${failed} as f
-    where f.consumer = r.consumer and f.message_key = r.message_key and f.origin = 'inbox')`
+    where f.consumer = r.consumer and f.message_key = r.message_key and f.origin = 'inbox')
+  and not exists (select 1 from ${responses} as p where p.consumer = r.consumer and p.message_key = r.message_key)`
   return {
     // By key, because there is no index on taken_at: a receipt has to stay small.
     receiptPage: (limit: number) => `

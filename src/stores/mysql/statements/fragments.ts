@@ -89,6 +89,8 @@ export function tables(prefix: string): Readonly<Record<TableName, string>> {
     failed: named('failed'),
     sent: named('sent'),
     effects: named('effects'),
+    responses: named('responses'),
+    endpoints: named('endpoints'),
     workers: named('workers'),
     relays: named('relays'),
     subscriptions: named('subscriptions'),
@@ -104,6 +106,8 @@ type TableName =
   | 'failed'
   | 'sent'
   | 'effects'
+  | 'responses'
+  | 'endpoints'
   | 'workers'
   | 'relays'
   | 'subscriptions'

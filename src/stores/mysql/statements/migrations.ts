@@ -201,6 +201,31 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   last_at datetime(6) not null,
   primary key (consumer, message_key, name)
 ) engine = innodb row_format = dynamic`,
+        `create table if not exists ${prefix}responses (
+  consumer varbinary(255) not null,
+  message_key binary(16) not null,
+  status int not null,
+  created_at datetime(6) not null,
+  expires_at datetime(6) not null,
+  id varbinary(6148) not null,
+  headers longblob not null,
+  body longblob not null,
+  primary key (consumer, message_key),
+  index responses_expiry (expires_at),
+  index responses_id (id(100))
+) engine = innodb row_format = dynamic`,
+        `create table if not exists ${prefix}endpoints (
+  id varbinary(255) not null primary key,
+  created_at datetime(6) not null,
+  changed_at datetime(6) not null,
+  enabled tinyint not null,
+  relay varbinary(255) not null,
+  url longblob not null,
+  types longblob not null,
+  secrets longblob not null,
+  reason longblob,
+  note longblob
+) engine = innodb row_format = dynamic`,
         ...publishProcedure(prefix),
       ],
     },

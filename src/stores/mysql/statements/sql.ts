@@ -4,6 +4,7 @@ import { answered, classify, doomOf } from '../errors.ts'
 import { admin, traces } from './admin.ts'
 import { aside } from './aside.ts'
 import { checks } from './checkup.ts'
+import { endpoints } from './endpoints.ts'
 import { failed, failing, held } from './failed.ts'
 import { MS, NOW, tables } from './fragments.ts'
 import { inbox, leases, receipts } from './inbox.ts'
@@ -13,6 +14,7 @@ import { local } from './local.ts'
 import { look } from './look.ts'
 import { migrations } from './migrations.ts'
 import { outbox, relays, sent } from './outbox.ts'
+import { responses } from './responses.ts'
 import { bytes } from './rows.ts'
 import { status } from './status.ts'
 import { subscriptions, workers } from './workers.ts'
@@ -43,6 +45,8 @@ export function dialect(database: string, prefix: string): Dialect {
     inbox: inbox(full),
     leases: leases(full),
     journal: journal(full),
+    responses: responses(full),
+    endpoints: endpoints(full),
     outbox: outbox(full),
     relays: relays(full),
     sent: sent(full),

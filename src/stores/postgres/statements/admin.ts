@@ -11,8 +11,8 @@ const NO_UUID = '00000000-0000-0000-0000-000000000000'
 /** A commit that does not wait for the disk: what a crash brings back is cleaned again. */
 const AT_LEISURE = `set_config('synchronous_commit', 'off', true) as at_leisure`
 /**
- * A page of receipts, and those of them that are old and whose message neither the inbox nor the failed store has. By key, because there
- * is no index on taken_at: a receipt has to stay small. The page is ordered as the key is, begins at a whole key, and its limits are
+ * A page of receipts, and those of them that are old, whose message neither the inbox nor the failed store has, and that have no
+ * response. By key, because there is no index on taken_at: a receipt has to stay small. The page is ordered as the key is, begins at a whole key, and its limits are
  * parameters, not columns: anything else may read and sort all receipts of the consumer. Parameters: age, consumer, key, limit.
  */
 const RECEIPT_PAGE = (schema: string): string => `
@@ -26,7 +26,9 @@ with page as materialized (
     where i.message_key = page.message_key and i.consumer = page.consumer limit 1) as waiting on true
   left join lateral (select true as there from ${schema}.failed f
     where f.consumer = page.consumer and f.message_key = page.message_key and f.origin = 'inbox' limit 1) as kept on true
-  where page.old and waiting.there is null and kept.there is null
+  left join lateral (select true as there from ${schema}.responses p
+    where p.consumer = page.consumer and p.message_key = page.message_key limit 1) as answered on true
+  where page.old and waiting.there is null and kept.there is null and answered.there is null
 )`
 
 /** What people look after. */
@@ -148,6 +150,10 @@ from ${schema}.inbox where ${where}`
   const auditText = `
 select 'audit' as place, consumer as scope, source, type, ${MS('at')} as at, action, actor, note
 from ${schema}.audit where left(id, 100) = left($1::text, 100) and id = $2::text`
+  const responsesText = `
+select 'response' as place, p.consumer as scope, r.source, r.type, ${MS('p.created_at')} as at, p.status, ${MS('p.expires_at')} as expires_at
+from ${schema}.responses p left join ${schema}.receipts r on r.consumer = p.consumer and r.message_key = p.message_key
+where left(p.id, 100) = left($1::text, 100) and p.id = $2::text`
   const outboxText = (where: string) => `
 select 'outbox' as place, relay as scope, source, type, attributes, ${MS('created_at')} as at, attempts, key,
   ${MS('held_at')} as held_at, error, failures, history
@@ -180,6 +186,7 @@ select source from (select source from ${schema}.failed order by seq desc limit 
         params: [from, to, encodeText(id)],
       })),
     audit: (id) => ({ text: auditText, params: [encodeText(id), encodeText(id)] }),
+    responses: (id) => ({ text: responsesText, params: [encodeText(id), encodeText(id)] }),
     all: (id) =>
       [receiptsText, inboxText, outboxText, sentText, failedText].map((text) => ({
         text: text('id = $1::text'),

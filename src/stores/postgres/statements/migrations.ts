@@ -194,6 +194,32 @@ export function migrations(schema: string): readonly MigrationSource[] {
   error text,
   primary key (consumer, message_key, name)
 )`,
+        // The body last, and out of line where it is large: what expires is found without reading it.
+        `create table ${schema}.responses (
+  created_at timestamptz not null default clock_timestamp(),
+  expires_at timestamptz not null,
+  message_key uuid not null,
+  status integer not null,
+  consumer text not null,
+  id text not null,
+  headers text not null,
+  body bytea not null,
+  constraint hapax_responses_key primary key (consumer, message_key)
+)`,
+        `create index responses_expiry on ${schema}.responses (expires_at)`,
+        `create index responses_id on ${schema}.responses (left(id, 100))`,
+        `create table ${schema}.endpoints (
+  id text primary key,
+  created_at timestamptz not null default clock_timestamp(),
+  changed_at timestamptz not null default clock_timestamp(),
+  enabled boolean not null,
+  relay text not null,
+  url text not null,
+  types text not null,
+  secrets text not null,
+  reason text,
+  note text
+)`,
         publishFunction(schema),
       ],
     },

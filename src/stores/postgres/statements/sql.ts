@@ -5,6 +5,7 @@ import { answered, classify, doomOf } from '../errors.ts'
 import { admin, traces } from './admin.ts'
 import { aside } from './aside.ts'
 import { encodingCheck } from './checkup.ts'
+import { endpoints } from './endpoints.ts'
 import { failed, failing, held } from './failed.ts'
 import { MS } from './fragments.ts'
 import { inbox, leases, receipts } from './inbox.ts'
@@ -14,6 +15,7 @@ import { local } from './local.ts'
 import { look } from './look.ts'
 import { migrations } from './migrations.ts'
 import { outbox, relays, sent } from './outbox.ts'
+import { responses } from './responses.ts'
 import { status } from './status.ts'
 import { subscriptions, workers } from './workers.ts'
 
@@ -39,6 +41,8 @@ export function dialect(schema: string, listen = true): Dialect {
     inbox: inbox(schema),
     leases: leases(schema),
     journal: journal(schema),
+    responses: responses(schema),
+    endpoints: endpoints(schema),
     outbox: outbox(schema),
     relays: relays(schema),
     sent: sent(schema),

@@ -43,7 +43,7 @@ export interface StatusStatements {
 /**
  * Statements behind `explain`. Receipts are the table that grows without end: nothing but `all` reads them by anything but their key.
  *
- * Rows have a column `place`: receipt, inbox, outbox, sent, failed or audit. Besides source, type and at they have the columns of their
+ * Rows have a column `place`: receipt, response, inbox, outbox, sent, failed or audit. Besides source, type and at they have the columns of their
  * table that `Trace` names: due_at is available_at, scope is consumer or relay.
  */
 export interface TraceStatements {
@@ -57,6 +57,8 @@ export interface TraceStatements {
   byKey(id: string, keys: KeyRange): readonly Statement[]
   /** The audit, by id. */
   readonly audit: Sql<[id: string]>
+  /** Responses, by id, without their content; source and type are those of their receipt. */
+  readonly responses: Sql<[id: string]>
   /** Receipts, the inbox, the outbox, the sent and the failed store, by id: they are read as a whole. */
   all(id: string): readonly Statement[]
 }

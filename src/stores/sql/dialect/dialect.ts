@@ -15,11 +15,13 @@ import type {
 import type { Check } from '../checkup.ts'
 import type { AdminStatements, StatusStatements, TraceStatements } from './admin.ts'
 import type { AsideStatements } from './aside.ts'
+import type { EndpointStatements } from './endpoints.ts'
 import type { FailedStatements, FailingStatements, HeldStatements } from './failed.ts'
 import type { InboxStatements, LeaseStatements, ReceiptStatements } from './inbox.ts'
 import type { JournalStatements } from './journal.ts'
 import type { ListStatements } from './lists.ts'
 import type { OutboxStatements, RelayStatements, SentStatements } from './outbox.ts'
+import type { ResponseStatements } from './responses.ts'
 import type { Query, Sql } from './statement.ts'
 import type { SubscriptionStatements, WorkerStatements } from './workers.ts'
 
@@ -104,6 +106,8 @@ export interface Dialect {
   readonly inbox: InboxStatements
   readonly leases: LeaseStatements
   readonly journal: JournalStatements
+  readonly responses: ResponseStatements
+  readonly endpoints: EndpointStatements
   readonly outbox: OutboxStatements
   readonly relays: RelayStatements
   readonly sent: SentStatements

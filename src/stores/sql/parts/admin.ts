@@ -50,9 +50,9 @@ async function trace(
   scan: boolean,
 ): Promise<readonly Trace[]> {
   const { dialect } = parts
-  const audit = await traces(parts, [dialect.traces.audit(id)])
-  const others = scan ? await traces(parts, dialect.traces.all(id)) : await byKey(parts, id, source, audit)
-  const found = [...audit, ...others, ...(await effects(parts, id, others))]
+  const byId = await traces(parts, [dialect.traces.audit(id), dialect.traces.responses(id)])
+  const others = scan ? await traces(parts, dialect.traces.all(id)) : await byKey(parts, id, source, byId)
+  const found = [...byId, ...others, ...(await effects(parts, id, others))]
   return found
     .filter((each) => source === undefined || each.source === source)
     .sort((a, b) => a.at.getTime() - b.at.getTime())
@@ -62,12 +62,12 @@ async function byKey(
   parts: SqlParts,
   id: string,
   source: string | undefined,
-  audit: readonly Trace[],
+  byId: readonly Trace[],
 ): Promise<readonly Trace[]> {
   const { dialect } = parts
   const consumers = await receiptConsumers(parts)
   const found: Trace[] = []
-  for (const keys of await keysOf(parts, id, source, audit, consumers)) {
+  for (const keys of await keysOf(parts, id, source, byId, consumers)) {
     const receipts = consumers.map((consumer) => dialect.traces.receipts(id, consumer, keys))
     found.push(...(await traces(parts, [...receipts, ...dialect.traces.byKey(id, keys)])))
   }
@@ -79,14 +79,14 @@ async function keysOf(
   parts: SqlParts,
   id: string,
   source: string | undefined,
-  audit: readonly Trace[],
+  byId: readonly Trace[],
   consumers: readonly string[],
 ): Promise<readonly KeyRange[]> {
   if (source !== undefined) return [exactly(source, id)]
   const range = keyRange(id)
   if (range !== undefined) return [range]
   const { dialect } = parts
-  const sources = new Set([...audit.map((each) => each.source), ...(await workerSources(parts))])
+  const sources = new Set([...byId.map((each) => each.source), ...(await workerSources(parts))])
   const samples = consumers.map((consumer) => dialect.traces.receiptSources(consumer, SAMPLE))
   for (const statement of [...samples, dialect.traces.otherSources(SAMPLE)])
     for (const row of await rowsOf(parts, statement)) sources.add(asText(row['source']))

@@ -1,6 +1,5 @@
 // Deliveries that are stored before they are worked. Where one statement can write receipts and rows, it is the whole transaction.
 
-import { HapaxError } from '../../../base/index.ts'
 import type {
   Deliveries,
   Receipt,
@@ -14,6 +13,7 @@ import type {
 import { asReceipt } from '../rows.ts'
 import { asUuid } from '../values.ts'
 import type { SqlContext } from './context.ts'
+import { vanished } from './taking.ts'
 import { made } from './transactions.ts'
 
 /** Writes deliveries with their receipts. */
@@ -56,7 +56,7 @@ async function existing<Tx, Own>(
   const keys = messages.map(({ messageKey }) => messageKey).filter((key) => !seqs.has(key))
   const [answer] = await atOnce(context, options, [context.dialect.receipts.read(consumer, keys)])
   const rows = answer?.rows ?? []
-  if (rows.length !== keys.length) throw new HapaxError('transaction-conflict', 'a receipt vanished while it was read')
+  if (rows.length !== keys.length) throw vanished()
   return new Map(rows.map((row) => [asUuid(row['message_key']), asReceipt(row)]))
 }
 

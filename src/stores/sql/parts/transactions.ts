@@ -16,7 +16,6 @@ import type {
   InboxRow,
   LocalWrites,
   Opening,
-  Receipt,
   Result,
   Statement,
   StoreTransactions,
@@ -30,11 +29,12 @@ import { compareSeq } from '../../../message/index.ts'
 import { isCutOff } from '../connection/driver.ts'
 import { brokenAtomicity, type Fate, type Phase, type StoreErrors } from '../connection/store-errors.ts'
 import type { Backend, Dialect, LastLocal } from '../dialect/dialect.ts'
-import { asInboxRow, asReceipt, isFollowed } from '../rows.ts'
-import { asSeq, asUuid } from '../values.ts'
+import { asInboxRow, isFollowed } from '../rows.ts'
+import { asSeq } from '../values.ts'
 import { bringForward } from './aside.ts'
 import type { SqlContext } from './context.ts'
 import { SqlEntered } from './entered.ts'
+import { existingOf, taking } from './taking.ts'
 import { NO_ROWS, NO_SEQS, SqlUnit } from './unit.ts'
 
 /** The transactions of handlers: what they open with, what guards them, what they write last, and how they are ended in time. */
@@ -115,7 +115,7 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
     const settings = dialect.transactions.settings(options, opening.kind)
     const own =
       opening.kind === 'take'
-        ? dialect.receipts.take(opening.consumer, opening.token, opening.messages, options.lockTimeoutMs)
+        ? taking(dialect, options, opening)
         : opening.kind === 'claim'
           ? this.#claim(options, opening)
           : opening.kind === 'settle'
@@ -156,9 +156,10 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
   ): Promise<unknown> | undefined {
     if (opening.kind === 'plain') return undefined
     if (opening.kind !== 'take') return this.#fillRows(unit, opening, answers, isolation)
-    const taken = this.#dialect.receipts.taken(answers, opening.token, opening.messages)
-    if (taken === 'all' || taken.size === opening.messages.length) return undefined
-    return this.#existing(unit.executor, opening, taken).then((existing) => unit.with({ existing }))
+    const existing = existingOf(this.#dialect, opening, answers, () => unit.executor)
+    if (existing instanceof Promise) return existing.then((found) => unit.with({ existing: found }))
+    if (existing !== undefined) unit.with({ existing })
+    return undefined
   }
 
   async #fillRows(
@@ -226,21 +227,6 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
     return kept
   }
 
-  /** The receipts that were there before, read by a second statement: the first one's snapshot is too old to see them. */
-  async #existing(
-    executor: Executor,
-    { consumer, messages }: Opening & { kind: 'take' },
-    taken: ReadonlySet<string>,
-  ): Promise<ReadonlyMap<string, Receipt>> {
-    const keys = messages.map((message) => message.messageKey).filter((key) => !taken.has(key))
-    const statement = this.#dialect.receipts.read(consumer, keys)
-    const { rows } = await executor.query(statement.text, statement.params)
-    // Neither ours nor there: its transaction rolled back, or it was cleaned up in between. Run again.
-    if (rows.length !== keys.length)
-      throw new HapaxError('transaction-conflict', 'a receipt vanished while it was read')
-    return new Map(rows.map((row) => [asUuid(row['message_key']), asReceipt(row)]))
-  }
-
   readonly #checking = (executor: Executor): Promise<void> => this.#check(executor)
 
   async #check(executor: Executor): Promise<void> {
@@ -276,12 +262,13 @@ export class SqlTransactions<Tx, Own> implements StoreTransactions<Tx, Own> {
       : withLocal(value, last, local, own)
   }
 
-  #writes({ inbox, failed, outbox }: Writes): readonly Statement[] {
+  #writes({ inbox, failed, outbox, response }: Writes): readonly Statement[] {
     const dialect = this.#dialect
     return [
       ...(inbox?.length ? dialect.inbox.insert(inbox) : []),
       ...(failed?.length ? dialect.failing.insert(failed) : []),
       ...(outbox?.length ? dialect.outbox.insert(outbox) : []),
+      ...(response === undefined ? [] : dialect.responses.write(response)),
     ]
   }
 

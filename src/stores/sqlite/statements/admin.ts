@@ -72,6 +72,10 @@ select 'inbox' as place, consumer as scope, source, type, attributes, created_at
 from ${prefix}inbox where ${where}`
   const auditText = `
 select 'audit' as place, consumer as scope, source, type, at, action, actor, note from ${prefix}audit where id = ?`
+  const responsesText = `
+select 'response' as place, p.consumer as scope, r.source, r.type, p.created_at as at, p.status, p.expires_at
+from ${prefix}responses as p left join ${prefix}receipts as r on r.consumer = p.consumer and r.message_key = p.message_key
+where p.id = ?`
   const outboxText = (where: string) => `
 select 'outbox' as place, relay as scope, source, type, attributes, created_at as at, attempts, key, held_at, error, failures, history
 from ${prefix}outbox where ${where}`
@@ -99,6 +103,7 @@ select source from (select source from ${prefix}failed order by seq desc limit ?
         params: [from, to, encodeText(id)],
       })),
     audit: (id) => ({ text: auditText, params: [encodeText(id)] }),
+    responses: (id) => ({ text: responsesText, params: [encodeText(id)] }),
     all: (id) =>
       [receiptsText, inboxText, outboxText, sentText, failedText].map((text) => ({
         text: text('id = ?'),
@@ -160,11 +165,12 @@ async function receiptPage(
 
 /** The statements of the cleaning. */
 function cleaningTexts(prefix: string) {
-  /** A receipt stays while the inbox or the failed store has its message. */
+  /** A receipt stays while the inbox or the failed store has its message, and while its response is kept. */
   const finished = `
   not exists (select 1 from ${prefix}inbox as i where i.message_key = r.message_key and i.consumer = r.consumer)
   and not exists (select 1 from ${prefix}failed as f
-    where f.consumer = r.consumer and f.message_key = r.message_key and f.origin = 'inbox')`
+    where f.consumer = r.consumer and f.message_key = r.message_key and f.origin = 'inbox')
+  and not exists (select 1 from ${prefix}responses as p where p.consumer = r.consumer and p.message_key = r.message_key)`
   return {
     // By key, because there is no index on taken_at: a receipt has to stay small.
     receiptPage: `

@@ -194,6 +194,32 @@ export function migrations(prefix: string): readonly MigrationSource[] {
   last_at integer not null default (${NOW}),
   primary key (consumer, message_key, name)
 ) strict, without rowid`,
+        // With rowid: bodies may be large.
+        `create table ${prefix}responses (
+  consumer text not null,
+  message_key blob not null,
+  status integer not null,
+  created_at integer not null default (${NOW}),
+  expires_at integer not null,
+  id text not null,
+  headers text not null,
+  body blob not null,
+  primary key (consumer, message_key)
+) strict`,
+        `create index ${prefix}responses_expiry on ${prefix}responses (expires_at)`,
+        `create index ${prefix}responses_id on ${prefix}responses (id)`,
+        `create table ${prefix}endpoints (
+  id text primary key,
+  created_at integer not null default (${NOW}),
+  changed_at integer not null default (${NOW}),
+  enabled integer not null,
+  relay text not null,
+  url text not null,
+  types text not null,
+  secrets text not null,
+  reason text,
+  note text
+) strict, without rowid`,
       ],
     },
   ]

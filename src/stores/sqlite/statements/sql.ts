@@ -2,6 +2,7 @@ import { type Dialect, PROBE, plain, statement } from '../../sql/index.ts'
 import { answered, classify, doomOf } from '../errors.ts'
 import { admin, traces } from './admin.ts'
 import { aside } from './aside.ts'
+import { endpoints } from './endpoints.ts'
 import { failed, failing, held } from './failed.ts'
 import { inbox, leases, receipts } from './inbox.ts'
 import { journal } from './journal.ts'
@@ -10,6 +11,7 @@ import { local } from './local.ts'
 import { look } from './look.ts'
 import { migrations } from './migrations.ts'
 import { outbox, relays, sent } from './outbox.ts'
+import { responses } from './responses.ts'
 import { status } from './status.ts'
 import { subscriptions, workers } from './workers.ts'
 
@@ -32,6 +34,8 @@ export function dialect(prefix: string): Dialect {
     inbox: inbox(prefix),
     leases: leases(prefix),
     journal: journal(prefix),
+    responses: responses(prefix),
+    endpoints: endpoints(prefix),
     outbox: outbox(prefix),
     relays: relays(prefix),
     sent: sent(prefix),

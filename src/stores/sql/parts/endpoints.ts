@@ -1,0 +1,41 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { AuditSubject, Endpoint, StoreEndpoints } from '../../../contracts/index.ts'
+import { asEndpoint } from '../http-rows.ts'
+import { change as changeRow } from './change.ts'
+import { rowsOf, type SqlParts } from './context.ts'
+
+/** The endpoints of outgoing webhooks in an SQL database. */
+export function sqlEndpoints(parts: SqlParts): StoreEndpoints {
+  const { calls, dialect } = parts
+  const { endpoints, admin } = dialect
+  const list = async (): Promise<readonly Endpoint[]> => (await rowsOf(parts, endpoints.list)).map(asEndpoint)
+  return {
+    add: async (endpoint, audit) => {
+      const added = [endpoints.insert(endpoint), admin.audit(audit, about(endpoint))]
+      try {
+        const { rows } = await calls.short(endpoints.lock(endpoint.id), (found) =>
+          found.rows.length > 0 ? undefined : added,
+        )
+        return rows.length === 0
+      } catch (error) {
+        // The id was taken at the same time, or the answer to the commit was lost. Secrets are random: they tell whose it is.
+        const found = (await list()).find(({ id }) => id === endpoint.id)
+        if (found === undefined) throw error
+        return isDeepStrictEqual(found.secrets, endpoint.secrets)
+      }
+    },
+    list: async (relay) => (await list()).filter((each) => relay === undefined || each.relay === relay),
+    change: (id, change, audit) =>
+      changeRow(parts, endpoints.lock(id), (row) => {
+        const before = asEndpoint(row)
+        const named = Object.fromEntries(Object.entries(change).filter(([, value]) => value !== undefined))
+        return [endpoints.update({ ...before, ...named }), admin.audit(audit, about(before))]
+      }),
+    remove: (id, audit) =>
+      changeRow(parts, endpoints.lock(id), (row) => [endpoints.delete(id), admin.audit(audit, about(asEndpoint(row)))]),
+  }
+}
+
+function about({ relay, id }: Pick<Endpoint, 'relay' | 'id'>): AuditSubject {
+  return { origin: 'outbox', consumer: relay, id }
+}
