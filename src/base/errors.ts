@@ -22,6 +22,7 @@ export type ErrorCode =
   | 'retention-too-short'
   | 'relay-moved'
   | 'order-mismatch'
+  | 'body-consumed'
   // messages
   | 'missing-id'
   | 'invalid-id'

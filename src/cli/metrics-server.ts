@@ -1,6 +1,7 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { fieldOf } from '../base/index.ts'
+import { toNode } from '../http/node/index.ts'
 import { CliError } from './io/errors.ts'
 
 /** Where to listen. */
@@ -27,7 +28,7 @@ export async function listening(
   address: Address,
   handler: (request: Request) => Response,
 ): Promise<{ readonly address: Address; close(): void }> {
-  const server = createServer((request, response) => void reply(request, response, handler))
+  const server = createServer(toNode((request) => routed(request, handler)))
   await bound(server, address)
   // Asking for port 0 gets a free one.
   const { port } = infoOf(server)
@@ -66,28 +67,15 @@ function refusal(address: Address, error: Error): CliError {
 
 const INDEX = 'hapax exports metrics at /metrics\n'
 
-async function reply(
-  request: IncomingMessage,
-  response: ServerResponse,
-  handler: (request: Request) => Response,
-): Promise<void> {
-  const answer = answerTo(request, handler)
-  response.writeHead(answer.status, Object.fromEntries(answer.headers))
-  response.end(request.method === 'HEAD' ? undefined : await answer.text())
-}
-
-function answerTo(
-  { url = '/', method = 'GET', headers }: IncomingMessage,
-  handler: (request: Request) => Response,
-): Response {
-  const [path] = url.split('?')
-  const accept = headers.accept ?? ''
+function routed(request: Request, handler: (request: Request) => Response): Response {
+  const { pathname } = new URL(request.url)
+  const { method } = request
   const isRead = method === 'GET' || method === 'HEAD'
-  if (path === '/metrics' && isRead)
-    return handler(new Request('http://localhost/metrics', { method, headers: { accept } }))
-  if (path !== '/metrics' && path !== '/' && path !== '/healthz') return text('There is only /metrics.\n', 404)
+  if (pathname === '/metrics' && isRead) return handler(request)
+  if (pathname !== '/metrics' && pathname !== '/' && pathname !== '/healthz')
+    return text('There is only /metrics.\n', 404)
   if (!isRead) return new Response('Only GET and HEAD are allowed.\n', { status: 405, headers: { allow: 'GET, HEAD' } })
-  return text(path === '/' ? INDEX : 'ok\n')
+  return text(pathname === '/' ? INDEX : 'ok\n')
 }
 
 function text(body: string, status = 200): Response {

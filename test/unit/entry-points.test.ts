@@ -11,6 +11,7 @@ import {
   silentLogger,
 } from 'hapax'
 import { fromDrizzle } from 'hapax/drizzle'
+import { toExpress, toFastify, toNode } from 'hapax/http'
 import { kafka } from 'hapax/kafka'
 import { type MemoryTx, memory } from 'hapax/memory'
 import { memoryBroker } from 'hapax/memory-broker'
@@ -391,6 +392,21 @@ const BROKERS: readonly Entry[] = [
   },
 ]
 
+const MOUNTING: readonly Entry[] = Object.entries({ toNode, toExpress, toFastify }).flatMap(([name, mount]) => [
+  {
+    name,
+    call: (options) => mount(() => new Response(), options),
+    options: { origin: word('https://shop.example'), trustProxy: FLAG, onError: FUNCTION },
+  },
+  {
+    name: `handler of ${name}`,
+    call: ({ handler }) => mount(handler),
+    positional: true,
+    base: { handler: () => new Response() },
+    options: { handler: FUNCTION },
+  },
+])
+
 const USING: readonly Entry[] = [
   {
     name: 'prometheus',
@@ -722,12 +738,13 @@ const MESSAGES: readonly Entry[] = [
 ]
 
 describe('K19: every option of every entry point is checked, in one sentence', () => {
-  it.for([...MAKING, ...BROKERS, ...USING, ...HANDLERS, ...MESSAGES].map((entry) => [entry.name, entry] as const))(
-    '%s',
-    async ([, entry]) => {
-      await expectChecked(entry)
-    },
-  )
+  it.for(
+    [...MAKING, ...BROKERS, ...MOUNTING, ...USING, ...HANDLERS, ...MESSAGES].map(
+      (entry) => [entry.name, entry] as const,
+    ),
+  )('%s', async ([, entry]) => {
+    await expectChecked(entry)
+  })
 
   it('a name of a relay or of a header', async () => {
     const relay = (name: string) => () => hapax.worker({ relays: { [name]: destination() as never } })

@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs'
 import { dirname, join, normalize } from 'node:path'
 import { createHapax, defineMessage, HapaxError } from 'hapax'
 import { memory } from 'hapax/memory'
+import { toNode } from 'hapax/node'
 import { webhooks } from 'hapax/webhooks'
 import { beforeAll, describe, expect, it, test } from 'vitest'
 import manifest from '../../package.json' with { type: 'json' }
@@ -81,6 +82,7 @@ const entryPoints: readonly (readonly [page: string, what: string, refused: (opt
   ['docs/consumers.md', 'consumer.on', (options) => hapax.consumer('b').on(Tested, () => {}, options)],
   ['docs/leased.md', 'leased', (options) => hapax.leased('c', options)],
   ['docs/deployment.md', 'worker', (options) => hapax.worker(options)],
+  ['docs/http.md', 'toNode', (options) => toNode(() => new Response(), options)],
   ['docs/webhooks.md', 'webhooks', (options) => webhooks(options)],
   ['docs/publishing.md', 'defineMessage', (options) => defineMessage('a', options)],
   ['docs/publishing.md', 'publish', (options) => hapax.transaction((tx) => hapax.publish(tx, Tested, {}, options))],

@@ -29,6 +29,7 @@ declare global {
   const js: ReturnType<typeof nats>
   const redis: ReturnType<typeof redisStreams>
   const cluster: ReturnType<typeof kafka>
+  const handler: (request: Request) => Promise<Response>
   const ctx: LeasedContext<PgTx>
   const request: { recipients: readonly string[] }
   const SmsSent: MessageType<{ id: string }>
