@@ -39,6 +39,14 @@ export interface ClaimOptions {
   readonly leaseMs: number
 }
 
+/** How messages that have arrived are claimed. */
+export interface ArrivalOptions extends ClaimOptions {
+  /** Whether suspects are claimed too. */
+  readonly alone: boolean
+  /** For how long `trace` finds them by their ids alone. Undefined: it goes by their sources, which are few. */
+  readonly findableMs?: number
+}
+
 /** What is left of a claim that has ended. */
 export interface Release {
   readonly attempts: number
@@ -49,6 +57,8 @@ export interface Release {
   readonly error: ErrorRecord
   /** As `Rescheduled.entry`. @default it did not fail */
   readonly entry?: string
+  /** When to forget it with its journal, if it is not claimed again and nobody retried it. @default never */
+  readonly forgetMs?: number
 }
 
 /** A claim that has ended well. */
@@ -89,13 +99,9 @@ export interface ClaimStoreFeatures {
 export interface StoreClaims extends Pick<StoreInbox, 'renew'> {
   /**
    * Claims messages of distinct keys, with one result each. Free ones are ours until the lease ends. An unfinished claim never
-   * expires, however old it is: only its lease does. `alone` claims suspects too.
+   * expires, however old it is: only its lease does.
    */
-  claim(
-    consumer: string,
-    messages: readonly StoredMessage[],
-    options: ClaimOptions & { readonly alone: boolean },
-  ): Promise<readonly Claimed[]>
+  claim(consumer: string, messages: readonly StoredMessage[], options: ArrivalOptions): Promise<readonly Claimed[]>
   /** Claims messages that a person retried. `nextMs` is when the next one may be due. */
   claimStored(
     consumer: string,

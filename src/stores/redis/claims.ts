@@ -4,14 +4,17 @@
 import type { Clock } from '../../base/index.ts'
 import { errorHash, expected } from '../../base/index.ts'
 import type {
+  ArrivalOptions,
   Claimed,
   ClaimOptions,
   Failure,
+  FinishedLease,
   Lease,
   Receipt,
   Release,
   StoreClaims,
   StoredClaim,
+  StoredResponse,
 } from '../../contracts/index.ts'
 import type { StoredMessage } from '../../message/index.ts'
 import { type Commands, isDone, numberOf, type Replies, textOf, wordOf } from './commands.ts'
@@ -20,6 +23,7 @@ import type { Item } from './gathering.ts'
 import type { Known } from './known.ts'
 import { fenceOf, holder, packMessage, packReceipt, readMessage, unpackReceipt } from './message.ts'
 import { entry, type Names, ofEntry } from './names.ts'
+import { packResponse, unpackResponse } from './response.ts'
 import * as scripts from './scripts.ts'
 
 /** What claims are made of. */
@@ -54,9 +58,9 @@ export class Claims implements StoreClaims {
   async claim(
     consumer: string,
     messages: readonly StoredMessage[],
-    { token, leaseMs, alone }: ClaimOptions & { readonly alone: boolean },
+    { token, leaseMs, alone, findableMs }: ArrivalOptions,
   ): Promise<readonly Claimed[]> {
-    await this.#known.note(consumer, messages)
+    await this.#known.note(consumer, findableMs === undefined ? messages : [])
     const items = messages.map((message) => {
       const name = this.#names.claim(consumer, message.messageKey)
       return { name, key: this.#names.key(name), head: token, word: packReceipt(message) }
@@ -70,6 +74,12 @@ export class Claims implements StoreClaims {
     })
     // The process that marked them as failed may have died before it added them to the list.
     if (failed.length > 0) await Promise.all(failed.map((each) => this.#index.add(each)))
+    if (findableMs !== undefined)
+      this.#known.find(
+        consumer,
+        messages.filter((_, at) => claimed[at]?.kind === 'ours'),
+        findableMs,
+      )
     return claimed
   }
 
@@ -119,25 +129,45 @@ export class Claims implements StoreClaims {
   }
 
   /** Ends messages as done. The receipt stays for the retention; an entry in the line of retries is removed after that. */
-  async settle(leases: readonly Lease[], retentionMs: number | 'forever'): Promise<ReadonlySet<string>> {
+  async settle(leases: readonly FinishedLease[], retentionMs: number | 'forever'): Promise<ReadonlySet<string>> {
     const settled = new Set<string>()
     const over: (() => Promise<unknown>)[] = []
     const words = [retentionOf(retentionMs)]
-    await this.#commands.runEach(scripts.SETTLE, this.#items(leases), words, (replies, { seq: name }) => {
-      const answer = replies.text()
+    const collect = (answer: string, name: string): void => {
       if (answer === '0') return
       settled.add(name)
       if (answer !== '1') over.push(() => this.#leaveLine(name, answer.slice(1)))
-    })
+    }
+    const responses = leases.flatMap((lease) =>
+      lease.response === undefined ? [] : [{ lease, response: lease.response }],
+    )
+    const plain = responses.length === 0 ? leases : leases.filter(({ response }) => response === undefined)
+    await Promise.all([
+      this.#commands.runEach(scripts.SETTLE, this.#items(plain), words, (replies, { seq }) =>
+        collect(replies.text(), seq),
+      ),
+      ...responses.map(async ({ lease, response }) => collect(await this.#respond(lease, response, words), lease.seq)),
+    ])
     if (over.length > 0) await Promise.all(over.map((each) => each()))
     return settled
   }
 
+  /** One script for each: responses may be large, and Redis does nothing else while a script runs. */
+  async #respond(lease: Lease, response: StoredResponse, words: readonly string[]): Promise<string> {
+    const said = [...words, holder(lease), packResponse(response)]
+    const [answer] = await this.#commands.run(scripts.RESPOND, this.#names.key(lease.seq), said)
+    return wordOf(answer)
+  }
+
   /** Gives messages back for another attempt. What a person has put up for a retry waits in the line, not for the broker. */
-  async release(lease: Lease, { attempts, crashes = 0, delayMs, error, entry: line = '' }: Release): Promise<boolean> {
+  async release(
+    lease: Lease,
+    { attempts, crashes = 0, delayMs, error, entry: line = '', forgetMs }: Release,
+  ): Promise<boolean> {
     const { seq: name, token } = lease
     const delay = String(Math.round(delayMs))
-    const words = [token, fenceOf(lease), String(attempts), String(crashes), delay, JSON.stringify(error), line]
+    const end = [String(attempts), String(crashes), delay, JSON.stringify(error), line]
+    const words = [token, fenceOf(lease), ...end, ...(forgetMs === undefined ? [] : [String(forgetMs)])]
     const [there, retried] = await this.#commands.run(scripts.RELEASE, this.#names.key(name), words)
     const again = textOf(retried)
     if (isDone(there) && again) await this.#postpone(this.#names.lineOf(name), entry(name, again), delayMs)
@@ -231,10 +261,10 @@ function readClaim(replies: Replies, name: string, token: string, failed: (seq: 
     case 'ours':
       return { kind, ...readHistory(replies, name, token) }
     case 'taken': {
-      const state = replies.text()
-      const seq = replies.text()
-      if (state === 'f') failed(seq)
-      return { kind, receipt: readReceipt(replies) }
+      const [state, more] = [replies.text(), replies.text()]
+      if (state === 'f') failed(more)
+      const receipt = readReceipt(replies)
+      return { kind, receipt: state === 'r' ? { ...receipt, response: unpackResponse(more) } : receipt }
     }
     case 'waiting':
       return { kind, leftMs: replies.number() }

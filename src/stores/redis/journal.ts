@@ -5,9 +5,9 @@ import { randomUUID } from 'node:crypto'
 import type { EffectState } from '../../base/index.ts'
 import type { Audit, EffectEnd, EffectRef, EffectRow, Lease, StoreJournal } from '../../contracts/index.ts'
 import { type Commands, isDone, Replies } from './commands.ts'
+import * as scripts from './journal-scripts.ts'
 import { fenceOf, packOptional, unpackOptional } from './message.ts'
 import type { Names } from './names.ts'
-import * as scripts from './scripts.ts'
 
 /** The outside calls of messages: fields of their claims, written under the lease that the same script looks at. */
 export class Journal implements StoreJournal {

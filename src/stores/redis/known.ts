@@ -2,6 +2,7 @@
 // is complete enough for people; no decision about a message depends on it.
 
 import type { ClaimStatus, FailedWhere, StoreSubscriptions, SubscriptionRow } from '../../contracts/index.ts'
+import type { StoredMessage } from '../../message/index.ts'
 import { type Commands, listOf, numberOf, type Script, script, wordOf } from './commands.ts'
 import type { Names } from './names.ts'
 
@@ -11,6 +12,16 @@ for i = 2, #ARGV do
   if redis.call('SCARD', KEYS[1]) >= tonumber(ARGV[1]) then break end
   redis.call('SADD', KEYS[1], ARGV[i])
 end
+return {}
+`)
+
+/**
+ * KEYS: requests with one id. ARGV: how long to remember them, how many at most, which. Those that come later make it longer, never
+ * shorter.
+ */
+const FIND: Script = script(`
+if redis.call('SCARD', KEYS[1]) < tonumber(ARGV[2]) then redis.call('SADD', KEYS[1], ARGV[3]) end
+if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[1]) then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
 return {}
 `)
 
@@ -44,6 +55,25 @@ export class Known implements Pick<StoreSubscriptions, 'add' | 'list'> {
     for (const { source } of messages) sources.add(source)
     await this.#remember(this.#names.consumers, [consumer])
     await this.#remember(this.#names.sources, [...sources])
+  }
+
+  /**
+   * Lets requests be found by their ids: each principal has a source of its own, too many to try. Nobody waits for it, because nothing
+   * depends on it; what is lost is found by its source.
+   */
+  find(consumer: string, messages: readonly Pick<StoredMessage, 'id' | 'messageKey'>[], ms: number): void {
+    for (const { id, messageKey } of messages) {
+      const words = [String(ms), String(NAMESAKES), JSON.stringify([consumer, messageKey])]
+      this.#commands.run(FIND, this.#names.ids(id), words).catch(() => {})
+    }
+  }
+
+  /** Requests with this id. */
+  async withId(id: string): Promise<readonly { readonly consumer: string; readonly key: string }[]> {
+    return (await this.#all(this.#names.ids(id))).map((each) => {
+      const [consumer, key]: [string, string] = JSON.parse(each)
+      return { consumer, key }
+    })
   }
 
   consumers(): Promise<readonly string[]> {
@@ -83,3 +113,5 @@ export class Known implements Pick<StoreSubscriptions, 'add' | 'list'> {
 
 /** How many senders, or consumers, are remembered. */
 const MOST = 1_000
+/** How many requests with one id are found by it: clients choose ids, and some choose badly. */
+const NAMESAKES = 100

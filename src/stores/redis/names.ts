@@ -56,6 +56,11 @@ export class Names {
     return this.#key(`line:${name.slice(0, DIGITS)}`)
   }
 
+  /** Where requests with this id are, of whomever. */
+  ids(id: string): string {
+    return this.#key(`id:${hash('sha256', id, 'hex').slice(0, 32)}`)
+  }
+
   #key(name: string): string {
     return `${this.#prefix}{${name}}`
   }

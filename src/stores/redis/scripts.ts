@@ -1,48 +1,9 @@
 import { type Script, script } from './commands.ts'
+import { CLAIMS, DEED, NOW } from './lua.ts'
 import { REMEMBERING } from './remembering.ts'
 
-// What has to be decided in one step runs in Redis, by its clock, and returns flat lists: every client reads those alike.
-//
-// A claim is a string, because that is what Redis writes and compares fastest:
-//
-//    1      state: o open, d done, f failed
-//    2-37   token of the lease, or of the last one; blank: it is not leased
-//   38-47   fence
-//   48-61   when it may be claimed: the lease ends, or the next attempt is due
-//   62-67   attempts
-//   68-70   claims without an end
-//   71      1 if there is more
-//   72-85   when it was taken
-//   86-     the receipt: source, id, type and fingerprint as JSON
-//
-// It never has a time to live before it is done: what is not finished stays, and only its lease ends. More is a hash beside it, in
-// the same slot, with the same time to live:
-//
-//   p er hn hi    the token that let go of it last, and why; how often it failed, and its history
-//   c q l me re eh fa rt   of a failed message: consumer, its number and that of the failure before, the message, reason, hash of
-//                 the error, when, and for how long the receipt is kept afterwards; q and me stay while a retry is under way
-//   e:… effects by name    w:… what people did    n counts both    o the last thing that a person did
-
-const NOW = `
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-`
-
-const CLAIMS = `
-local sub = string.sub
-local NOBODY = string.rep(' ', 36)
-local function moment(ms) return string.format('%014.0f', ms) end
-local function more(key) return key .. ':more' end
-local function has_more(v) return sub(v, 71, 71) == '1' end
-local function known(key, v, field) return has_more(v) and redis.call('HGET', more(key), field) or '' end
--- Who has it, as a lease names itself: token and fence.
-local function held(v, lease) return v and sub(v, 1, 1) == 'o' and sub(v, 2, 47) == lease end
-local function prolong(key, until_ms) redis.call('SETRANGE', key, 47, moment(until_ms)) end
-local function with_more(key) redis.call('SETRANGE', key, 70, '1') end
--- A cluster moves keys one by one: without the other half, a call that was made would seem not to have been.
-local function torn(key, v) return v and has_more(v) and redis.call('EXISTS', more(key)) == 0 end
-local TORN = redis.error_reply('TRYAGAIN half of a message is not on this node; the slot is being moved, or the key was evicted')
-`
+// What has to be decided in one step runs in Redis, by its clock, and returns flat lists: every client reads those alike. What a claim
+// looks like is in lua.ts.
 
 /**
  * Goes through the keys of a script that does the same to many: from `first` on, ARGV has the number of heads, each head with the
@@ -68,6 +29,11 @@ local function take(key, v, token, lease)
     prolong(key, now + lease)
     return fence, attempts, crashes - 1
   end
+  if sub(v, 71, 71) == '3' then
+    redis.call('PERSIST', key)
+    redis.call('PERSIST', more(key))
+    with_more(key)
+  end
   local taken = token .. string.format('%010.0f', fence + 1) .. moment(now + lease) .. sub(v, 62, 67)
   redis.call('SETRANGE', key, 1, taken .. string.format('%03.0f', math.min(crashes + 1, 999)))
   return fence + 1, attempts, crashes
@@ -90,10 +56,15 @@ each(3, function(i, key, token, receipt)
   values[2 * i - 1], values[2 * i] = key, 'o' .. token .. fresh .. receipt
 end)
 if redis.call('MSETNX', unpack(values)) == 1 then return out end
+local lost = false
 each(3, function(i, key, token)
   local v = redis.call('SET', key, values[2 * i], 'NX', 'GET')
   if not v then
     say(1)
+  elseif sub(v, 71, 71) == '2' then
+    local response = redis.call('HGET', more(key), 'rs')
+    lost = lost or not response
+    say('taken', 'r', response, sub(v, 2, 37), sub(v, 72, 85), sub(v, 86))
   elseif sub(v, 1, 1) ~= 'o' then
     say('taken', sub(v, 1, 1), known(key, v, 'q'), sub(v, 2, 37), sub(v, 72, 85), sub(v, 86))
   else
@@ -107,7 +78,7 @@ each(3, function(i, key, token)
     end
   end
 end)
-return out
+return lost and TORN or out
 `)
 
 /** KEYS: claims. ARGV: lease; heads: tokens; words: the number of the failure that is tried again. */
@@ -143,27 +114,35 @@ end)
 return out
 `)
 
-/**
- * KEYS: claims. ARGV: how long to keep them; heads: who has them. Answers 0: it was not theirs; 1: done; or done, and the number of
- * the retry that is over, after a mark, because clients may read numbers as texts.
- */
-export const SETTLE: Script = script(`${NOW}${CLAIMS}${EACH}
+/** Ends a claim as done. ARGV[1] is how long to keep it. */
+const DONE = `
 -- One moment for both: were the claim gone before the rest, the next one would find a journal that is not its own.
 local ends = ARGV[1] ~= '' and string.format('%.0f', now + ARGV[1])
 local function forget(key)
   redis.call('HDEL', more(key), 'er', 'hn', 'hi', 'me', 're', 'eh', 'fa', 'rt', 'c')
   if ends then redis.call('PEXPIREAT', more(key), ends) end
 end
-local function settle(key, v, lease)
+local function settle(key, v, lease, response)
   if not v or sub(v, 2, 47) ~= lease or sub(v, 1, 1) == 'f' then return 0 end
   if sub(v, 1, 1) == 'o' then
     local done = 'd' .. sub(v, 2)
+    if response then
+      done = 'd' .. sub(v, 2, 70) .. '2' .. sub(v, 72)
+      redis.call('HSET', more(key), 'rs', response)
+    end
     if ends then redis.call('SET', key, done, 'PXAT', ends) else redis.call('SET', key, done) end
-    if has_more(v) then forget(key) end
+    if has_more(done) then forget(key) end
   end
   local retry = known(key, v, 'q')
   return retry == '' and 1 or '#' .. retry
 end
+`
+
+/**
+ * KEYS: claims. ARGV: how long to keep them; heads: who has them. Answers 0: it was not theirs; 1: done; or done, and the number of
+ * the retry that is over, after a mark, because clients may read numbers as texts.
+ */
+export const SETTLE: Script = script(`${NOW}${CLAIMS}${EACH}${DONE}
 local values = redis.call('MGET', unpack(KEYS))
 for i, key in ipairs(KEYS) do
   if torn(key, values[i]) then return TORN end
@@ -176,7 +155,18 @@ end)
 return plain and {} or out
 `)
 
-/** KEYS: a claim. ARGV: token, fence, attempts, crashes, delay, error, entry or nothing. Answers whether, and the retry that it belongs to. */
+/** KEYS: the claim of a request. ARGV: how long to keep it, who has it, the response. Answers as the script above. */
+export const RESPOND: Script = script(`${NOW}${CLAIMS}${DONE}
+local key = KEYS[1]
+local v = redis.call('GET', key)
+if torn(key, v) then return TORN end
+return { settle(key, v, ARGV[2], ARGV[3]) }
+`)
+
+/**
+ * KEYS: a claim. ARGV: token, fence, attempts, crashes, delay, error, entry or nothing, and when to forget it unless it is claimed
+ * again. Answers whether, and the retry that it belongs to: one that a person asked for is not forgotten.
+ */
 export const RELEASE: Script = script(`${NOW}${CLAIMS}${REMEMBERING}
 local key, token = KEYS[1], ARGV[1]
 local v = redis.call('GET', key)
@@ -188,6 +178,12 @@ if held(v, token .. ARGV[2]) then
   redis.call('SETRANGE', key, 1, open)
   redis.call('HSET', more(key), 'p', token, 'er', ARGV[6])
   if ARGV[7] ~= '' then remember(key, tonumber(ARGV[3]), ARGV[7]) end
+  if ARGV[8] and not redis.call('HGET', more(key), 'q') then
+    local ends = string.format('%.0f', now + ARGV[8])
+    redis.call('SETRANGE', key, 70, '3')
+    redis.call('PEXPIREAT', key, ends)
+    redis.call('PEXPIREAT', more(key), ends)
+  end
 elseif not v or known(key, v, 'p') ~= token then
   return { 0, '' }
 end
@@ -224,93 +220,6 @@ if v then return { sub(v, 1, 1) == 'f' and known(key, v, 'q') or '' } end
 redis.call('HSET', more(key), 'q', seq, 'fa', now, unpack(ARGV, 5))
 remember(key, tonumber(ARGV[3]), ARGV[4])
 return { seq }
-`)
-
-/** Writes an effect, and returns it as it was before. */
-const EFFECT = `
-local function effect(key, name)
-  local packed = redis.call('HGET', more(key), 'e:' .. name)
-  return packed and cmsgpack.unpack(packed)
-end
-local function write(key, name, before, change)
-  local row = before or { first = now, attempts = 0, order = redis.call('HINCRBY', more(key), 'n', 1) }
-  for field, value in pairs(change) do row[field] = value end
-  row.last = now
-  with_more(key)
-  redis.call('HSET', more(key), 'e:' .. name, cmsgpack.pack(row))
-end
-local function tell(out, name, row)
-  local values = { name, row.state, row.token, row.attempts, row.result, row.error, row.first, row.last, row.order }
-  for _, value in ipairs(values) do out[#out + 1] = value end
-end
-`
-
-/** KEYS: a claim. ARGV: token, fence, lease, name, again. Answers whether, and the effect as it was before. */
-export const BEGIN_EFFECT: Script = script(`${NOW}${CLAIMS}${EFFECT}
-local key, token, name = KEYS[1], ARGV[1], ARGV[4]
-local v = redis.call('GETRANGE', key, 0, 70)
-if not held(v, token .. ARGV[2]) then return { 0 } end
-if torn(key, v) then return TORN end
-prolong(key, now + tonumber(ARGV[3]))
-local before = effect(key, name)
-local out = { 1 }
-if before then tell(out, name, before) end
-local state = before and before.state
-if not state or state == 'not-done' or (ARGV[5] == '1' and state ~= 'done') then
-  local attempts = (before and before.attempts or 0) + 1
-  write(key, name, before, { state = 'started', token = token, attempts = attempts, result = '', error = '' })
-end
-return out
-`)
-
-/** KEYS: a claim. ARGV: token, fence, name, state, result, error. */
-export const END_EFFECT: Script = script(`${NOW}${CLAIMS}${EFFECT}
-local key, token, name = KEYS[1], ARGV[1], ARGV[3]
-local v = redis.call('GETRANGE', key, 0, 70)
-if not held(v, token .. ARGV[2]) then return { 0 } end
-if torn(key, v) then return TORN end
-local before = effect(key, name)
-local attempts = before and before.attempts or 1
-write(key, name, before, { state = ARGV[4], token = token, attempts = attempts, result = ARGV[5], error = ARGV[6] })
-return { 1 }
-`)
-
-/** KEYS: a claim. */
-export const EFFECTS: Script = script(`${NOW}${CLAIMS}${EFFECT}
-local out = {}
-if torn(KEYS[1], redis.call('GETRANGE', KEYS[1], 0, 70)) then return TORN end
-local fields = redis.call('HGETALL', more(KEYS[1]))
-for i = 1, #fields, 2 do
-  if sub(fields[i], 1, 2) == 'e:' then tell(out, sub(fields[i], 3), cmsgpack.unpack(fields[i + 1])) end
-end
-return out
-`)
-
-/** Writes down what a person did; `act` is a name for this one action, so that it is done once. */
-const DEED = `
-local function was_done(key, act)
-  return redis.call('HGET', more(key), 'o') == act
-end
-local function deed(key, act, audit)
-  redis.call('HSET', more(key), 'o', act, 'w:' .. redis.call('HINCRBY', more(key), 'n', 1), now .. ' ' .. audit)
-end
-`
-
-/** KEYS: a claim. ARGV: act, audit, name, state, result, error. */
-export const SETTLE_EFFECT: Script = script(`${NOW}${CLAIMS}${EFFECT}${DEED}
-local key, act, name = KEYS[1], ARGV[1], ARGV[3]
-local v = redis.call('GETRANGE', key, 0, 70)
-if torn(key, v) then return TORN end
-if was_done(key, act) then return { 1 } end
-if sub(v, 1, 1) ~= 'f' then return { 0 } end
-local before = effect(key, name)
-if not before then return { 0 } end
-local lost = before.state == 'done' and before.result == '' and ARGV[4] == 'done'
-local by_hand = (before.state == 'done' or before.state == 'not-done') and sub(before.error, 1, 18) == '={"name":"Settled"'
-if before.state ~= 'started' and before.state ~= 'unknown' and not lost and not by_hand then return { 0 } end
-write(key, name, before, { state = ARGV[4], result = ARGV[5], error = ARGV[6] })
-deed(key, act, ARGV[2])
-return { 1 }
 `)
 
 /** KEYS: a claim. ARGV: act, audit, seq. A retry that was interrupted is one as well. */

@@ -21,15 +21,17 @@ interface Parts {
 
 /**
  * Every place where a message with this id is known. A claim is found by its consumer and its source: without a source, those
- * that were remembered are tried.
+ * that were remembered are tried. Requests are found by their ids as well.
  */
 export async function trace(parts: Parts, id: string, source?: string): Promise<readonly Trace[]> {
   const { known, names, index } = parts
   const sources = source === undefined ? await known.sources() : [source]
   const consumers = await known.consumers()
-  const places = consumers.flatMap((consumer) => sources.map((each) => ({ consumer, key: messageKey(each, id) })))
+  const bySource = consumers.flatMap((consumer) => sources.map((each) => ({ consumer, key: messageKey(each, id) })))
+  const byId = source === undefined ? await known.withId(id) : []
+  const places = new Map([...bySource, ...byId].map((each) => [names.claim(each.consumer, each.key), each]))
   const traces = await Promise.all(
-    places.map(({ consumer, key }) => claimTraces(parts, consumer, key, names.claim(consumer, key))),
+    [...places].map(([name, { consumer, key }]) => claimTraces(parts, consumer, key, name)),
   )
   const all = traces.flat()
   const listed = new Set(all.map((each) => (each.where === 'failed' ? each.seq : '')))
