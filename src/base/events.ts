@@ -13,6 +13,35 @@ export interface MessageRef {
   readonly type: string
 }
 
+/** What became of a webhook: the outcome of its message, or why there is none. */
+export type WebhookOutcome =
+  | 'processed'
+  | 'duplicate'
+  | 'stored'
+  | 'retrying'
+  | 'held'
+  | 'failed'
+  | 'conflict'
+  | 'expired'
+  | 'busy'
+  | 'rolled-back'
+  | 'ignored'
+  /** The provider checked the address. */
+  | 'challenge'
+  /** A header is missing. */
+  | 'missing'
+  | 'bad-signature'
+  /** It was signed, but too long ago, or in the future. */
+  | 'bad-timestamp'
+  | 'too-large'
+  /** The connection ended before the body did. */
+  | 'incomplete'
+  /** A body parser has read the body. */
+  | 'body-consumed'
+  | 'not-post'
+  /** The database was not available, or the outcome of a commit is unknown. */
+  | 'unavailable'
+
 /** Everything that can be observed, by name. Logs, metrics and the console listen to these and to nothing else. */
 export interface HapaxEvents {
   /** The handler's writes and the receipt are committed. */
@@ -124,6 +153,8 @@ export interface HapaxEvents {
   sampled: { worker: string; state: State | undefined }
   /** How long receipts are kept and messages may come again, for the consumers of a worker. Empty: the worker has stopped. */
   horizons: { worker: string; horizons: readonly Horizon[] }
+  /** A request to the handler of a webhook has been responded to. `source` is the scheme, for example `stripe`. */
+  webhook: { source: string; consumer: string; outcome: WebhookOutcome; durationMs: number }
   /** A worker has started, or has stopped. */
   'worker-started': { consumers: readonly string[]; relays: readonly string[] }
   'worker-stopped': { consumers: readonly string[]; relays: readonly string[] }
@@ -172,6 +203,7 @@ function noListeners(): Listeners {
     'store-up': new Set(),
     sampled: new Set(),
     horizons: new Set(),
+    webhook: new Set(),
     'worker-started': new Set(),
     'worker-stopped': new Set(),
     cleaned: new Set(),

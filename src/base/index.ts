@@ -24,7 +24,7 @@ export {
   transactionClosed,
   unstorable,
 } from './errors.ts'
-export type { HapaxEvents } from './events.ts'
+export type { HapaxEvents, WebhookOutcome } from './events.ts'
 export { type EffectState, EventHub, type Events, type MessageRef } from './events.ts'
 export type {
   Facts,

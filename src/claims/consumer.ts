@@ -8,12 +8,14 @@ import {
   type Fed,
   Feed,
   inGroups,
+  isWebhook,
   Outcomes,
   Registry,
   Reporter,
   refuseDisabled,
   Turns,
   unknownHandler,
+  WebhookFeed,
 } from '../consumer/index.ts'
 import type {
   ClaimConsumer,
@@ -22,6 +24,7 @@ import type {
   Outcome,
   SourceOptions,
   Subscription,
+  Webhook,
 } from '../contracts/index.ts'
 import { type LeasedOptions, leaseSettings } from '../leased/index.ts'
 import type { IncomingMessage, MessageType } from '../message/index.ts'
@@ -57,6 +60,7 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
   readonly #turns: Turns
   readonly #work: ClaimedWork
   readonly #policy: IntakePolicy
+  #resendsForMs = 0
 
   /** Made by `hapax.leased`. */
   constructor(engine: ClaimEngine, name: string, options: ClaimConsumerOptions<ClaimHandler<unknown>>) {
@@ -86,9 +90,18 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
     return this
   }
 
+  /** This consumer, fed by webhooks. Without an inbox, its handler runs while the provider waits. */
+  from(webhook: Webhook): WebhookFeed<never, ClaimConsumerCore>
   /** This consumer, fed from a subscription. */
-  from(subscription: Subscription, options: SourceOptions = {}): Feed<never, ClaimConsumerCore> {
-    return new Feed<never, ClaimConsumerCore>(this, subscription, options)
+  from(subscription: Subscription, options?: SourceOptions): Feed<never, ClaimConsumerCore>
+  from(
+    given: Subscription | Webhook,
+    options: SourceOptions = {},
+  ): Feed<never, ClaimConsumerCore> | WebhookFeed<never, ClaimConsumerCore> {
+    if (!isWebhook(given)) return new Feed<never, ClaimConsumerCore>(this, given, options)
+    const feed = new WebhookFeed<never, ClaimConsumerCore>(this.#engine, this, given, 'direct')
+    this.#resendsForMs = Math.max(this.#resendsForMs, given.resendsForMs)
+    return feed
   }
 
   /** Registers a handler and returns the function that takes its messages. */
@@ -107,6 +120,11 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
   async handle(message: IncomingMessage): Promise<Outcome> {
     const [result] = await this.handleMany([message])
     return present(result, 'the outcome of a message')
+  }
+
+  /** Takes one delivery; called by feeds. There is one way only. */
+  take(message: IncomingMessage): Promise<Outcome> {
+    return this.handle(message)
   }
 
   /** Takes deliveries, claimed together. Outcomes are in the order of the messages; `signal` tells the handlers to stop. */
@@ -154,6 +172,11 @@ export class ClaimConsumerCore implements ClaimConsumer, Fed {
 
   /** One by one, so that each is acknowledged as soon as it is done. Claims made in the same moment share a request anyway. */
   readonly groups: Fed['groups'] = { size: 1, next: () => 1 }
+
+  /** For how long the providers of its webhooks send an event again. */
+  get resendsForMs(): number {
+    return this.#resendsForMs
+  }
 
   /** Always false: without an inbox there is no order. */
   get ordered(): boolean {

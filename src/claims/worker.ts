@@ -1,6 +1,6 @@
 import { expected, noOthers, positiveInteger, present, Semaphore } from '../base/index.ts'
-import { Feed } from '../consumer/index.ts'
-import type { ClaimConsumer, Served, Source, StopOptions, Worker } from '../contracts/index.ts'
+import { Feed, WebhookFeed } from '../consumer/index.ts'
+import type { ClaimConsumer, Served, Source, StopOptions, WebhookReceiver, Worker } from '../contracts/index.ts'
 import {
   checkRetention,
   checkSource,
@@ -20,7 +20,7 @@ import type { ClaimEngine } from './work.ts'
 /** Options of a worker on a claim store. */
 export interface ClaimWorkerOptions {
   /** `consumer.from(…)` for consumers fed by a broker. A bare consumer only retries failed messages; the others do so as well. */
-  readonly consume: readonly (ClaimConsumer | Source<never>)[]
+  readonly consume: readonly (ClaimConsumer | Source<never> | WebhookReceiver<never>)[]
   /** The longest pause between two looks for failed messages to retry. @default 1_000 */
   readonly pollMs?: number
 }
@@ -183,8 +183,8 @@ export class ClaimWorkerCore implements Worker {
 /** How soon to look again while `drain` waits. */
 const ASKED_MS = 50
 
-function consumerOf(engine: ClaimEngine, given: ClaimConsumer | Source<never>): ClaimConsumerCore {
-  const consumer = given instanceof Feed ? given.consumer : given
+function consumerOf(engine: ClaimEngine, given: ClaimWorkerOptions['consume'][number]): ClaimConsumerCore {
+  const consumer = given instanceof Feed || given instanceof WebhookFeed ? given.consumer : given
   if (!(consumer instanceof ClaimConsumerCore) || !consumer.isOf(engine)) {
     expected('consume', 'a list of leased consumers of the same hapax', consumer)
   }

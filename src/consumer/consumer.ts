@@ -9,6 +9,7 @@ import type {
   Outcome,
   SourceOptions,
   Subscription,
+  Webhook,
 } from '../contracts/index.ts'
 import type { IncomingMessage, StoredMessage } from '../message/index.ts'
 import {
@@ -22,6 +23,7 @@ import {
 import { committedInbox, type Engine } from '../transaction/index.ts'
 import { allOutcomes, distinct, inGroups, Outcomes } from './batch.ts'
 import { Taker } from './direct.ts'
+import { type Elsewhere, typesElsewhere } from './elsewhere.ts'
 import { Recorder } from './failures.ts'
 import { Feed } from './feed.ts'
 import { GroupSize } from './group-size.ts'
@@ -31,6 +33,7 @@ import { type ConsumerOptions, type ConsumerSettings, consumerSettings, refuseDi
 import type { Noted, StoredWork, StoredWorkParts } from './stored.ts'
 import { InboxWork } from './stored.ts'
 import { watched } from './watched.ts'
+import { isWebhook, WebhookFeed } from './webhook-feed.ts'
 
 /**
  * The consumer behind `hapax.consumer` and `hapax.leased`. It decides the way of each delivery: called at once (`direct`), stored for a
@@ -50,6 +53,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
   readonly #turns: Turns
   readonly #groups: GroupSize
   #lastStored: Promise<unknown> = Promise.resolve()
+  #resendsForMs = 0
 
   /** Made by `hapax.consumer`, and by `hapax.leased`, which passes its own way to work stored rows. */
   constructor(
@@ -78,33 +82,18 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
 
   /** Registers the handler of a message type. */
   on<In, Out>(type: MessageType<In, Out>, handler: Handler<Out, Tx>, options: HandlerOptions = {}): this {
-    return this.#register({
-      kind: 'one',
-      retry: this.#registry.retry(options),
-      type,
-      call: handler,
-    })
+    return this.#register({ kind: 'one', retry: this.#registry.retry(options), type, call: handler })
   }
 
   /** Registers a handler that takes the messages of a group as one array. */
   onMany<In, Out>(type: MessageType<In, Out>, handler: ManyHandler<Out, Tx>, options: HandlerOptions = {}): this {
     this.#groups.forMany()
-    return this.#register({
-      kind: 'many',
-      retry: this.#registry.retry(options),
-      type,
-      call: handler,
-    })
+    return this.#register({ kind: 'many', retry: this.#registry.retry(options), type, call: handler })
   }
 
   /** Registers a handler that runs under a lease. */
   onLeased<In, Out>(type: MessageType<In, Out>, handler: LeasedHandler<Out, Tx>, options: HandlerOptions): this {
-    return this.#register({
-      kind: 'leased',
-      retry: this.#registry.retry(options),
-      type,
-      call: handler,
-    })
+    return this.#register({ kind: 'leased', retry: this.#registry.retry(options), type, call: handler })
   }
 
   /** Registers a hook that runs in the transaction that moves a message of this type to the failed store. */
@@ -113,9 +102,15 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     return this
   }
 
+  /** This consumer, fed by webhooks: see `handler` of the result. */
+  from(webhook: Webhook): WebhookFeed<Tx>
   /** This consumer, fed from a subscription: `hapax.worker({ consume: [billing.from(queue)] })`. */
-  from(subscription: Subscription, options: SourceOptions = {}): Feed<Tx> {
-    return new Feed(this, subscription, options)
+  from(subscription: Subscription, options?: SourceOptions): Feed<Tx>
+  from(given: Subscription | Webhook, options: SourceOptions = {}): Feed<Tx> | WebhookFeed<Tx> {
+    if (!isWebhook(given)) return new Feed(this, given, options)
+    const feed = new WebhookFeed(this.#engine, this, given)
+    this.#resendsForMs = Math.max(this.#resendsForMs, given.resendsForMs)
+    return feed
   }
 
   /** Registers a handler and returns the function that takes its messages: one line around an existing subscriber. */
@@ -128,7 +123,12 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
    * Processes one delivery. Resolves with its outcome, whose `ack` says whether the broker may forget the message. Rejects only when
    * the database is not available, or the outcome of a commit is unknown: do not acknowledge then.
    */
-  async handle(message: IncomingMessage): Promise<Outcome> {
+  handle(message: IncomingMessage): Promise<Outcome> {
+    return this.take(message, this.#settings.receive)
+  }
+
+  /** Processes one delivery in this way, whatever the options of the consumer say; called by feeds. */
+  async take(message: IncomingMessage, receive: Receive): Promise<Outcome> {
     const { activity, outages } = this.#engine
     const { noticed } = outages
     activity.begin()
@@ -136,7 +136,7 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
       refuseDisabled(this.name, this.#settings)
       const entry = [this.#entry(message)]
       this.#turns.refuseNested(entry)
-      const outcomes = await this.#group(entry, undefined)
+      const outcomes = await this.#group(entry, undefined, receive)
       outages.over(noticed)
       if (outcomes.some(isLeftToWorkers)) await this.#warnIfUnserved(entry, outcomes)
       return present(outcomes[0], 'the outcome of a message')
@@ -181,12 +181,13 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
   }
 
   async #inGroups(entries: readonly Received[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
-    const size = (): number => (this.#settings.receive === 'store' ? STORE_SIZE : this.#groups.size)
-    if (entries.length <= size()) return this.#group(entries, signal)
+    const { receive } = this.#settings
+    const size = (): number => (receive === 'store' ? STORE_SIZE : this.#groups.size)
+    if (entries.length <= size()) return this.#group(entries, signal, receive)
     const concurrency = this.ordered ? 1 : (this.#settings.concurrency ?? CONCURRENCY)
     const results: (readonly Outcome[])[] = []
     await inParallel(inGroups(entries, size), concurrency, async (group, index) => {
-      results[index] = await this.#group(group, signal)
+      results[index] = await this.#group(group, signal, receive)
     })
     return results.flat()
   }
@@ -227,6 +228,11 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     return this.#settings
   }
 
+  /** For how long the providers of its webhooks send an event again. */
+  get resendsForMs(): number {
+    return this.#resendsForMs
+  }
+
   /** Whether it belongs to this hapax. A worker cannot serve a consumer of another store. */
   isOf(engine: Engine<Tx>): boolean {
     return this.#engine === engine
@@ -255,14 +261,18 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     return intake(message, this.#policy)
   }
 
-  async #group(entries: readonly Received[], signal: AbortSignal | undefined): Promise<readonly Outcome[]> {
+  async #group(
+    entries: readonly Received[],
+    signal: AbortSignal | undefined,
+    receive: Receive,
+  ): Promise<readonly Outcome[]> {
     const jobs: Job<Tx>[] = []
     const toStore: ToStore[] = []
-    const elsewhere = this.#elsewhere()
+    const elsewhere = typesElsewhere(this.#engine.store, this.name)
     // Undefined: all of them are jobs, which is the usual case.
     let others: Outcomes<StoredMessage> | undefined
     for (const entry of entries) {
-      const preparing = this.#prepare(entry, elsewhere)
+      const preparing = this.#prepare(entry, elsewhere, receive)
       const prepared = preparing instanceof Promise ? await preparing : preparing
       if (isJob(prepared)) {
         jobs.push(prepared)
@@ -282,15 +292,20 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     return this.#turns.run(jobs.map(storedOf), () => this.#taker.take(jobs, signal))
   }
 
-  #prepare(entry: Received, elsewhere: Elsewhere): Prepared<Tx> | Promise<Prepared<Tx>> {
+  #prepare(entry: Received, elsewhere: Elsewhere, receive: Receive): Prepared<Tx> | Promise<Prepared<Tx>> {
     const { stored, refused } = entry
     if (refused !== undefined) return this.#refuse(stored, refused)
     const handler = this.#handlers.get(stored.type)
-    return handler === undefined ? this.#withoutHandler(entry, elsewhere) : this.#prepareFor(handler, entry)
+    if (handler === undefined) return this.#withoutHandler(entry, elsewhere, receive)
+    return this.#prepareFor(handler, entry, receive)
   }
 
-  #prepareFor(handler: Registered<Tx>, { stored, redelivered }: Received): Prepared<Tx> | Promise<Prepared<Tx>> {
-    if (this.#settings.receive === 'store') return 'store'
+  #prepareFor(
+    handler: Registered<Tx>,
+    { stored, redelivered }: Received,
+    receive: Receive,
+  ): Prepared<Tx> | Promise<Prepared<Tx>> {
+    if (receive === 'store') return 'store'
     // A redelivery may be a message that ended its process. The inbox counts starts, and stops such a message after a few.
     if (this.#leased || (redelivered && this.#settings.onError === 'store')) return 'work'
     const refuse = (error: unknown): Promise<Outcome> => this.#refuse(stored, asError(error))
@@ -303,11 +318,11 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
   }
 
   /** During a rolling deployment another process may handle the type: then it is stored for that process. Otherwise `unknown` decides. */
-  async #withoutHandler(entry: Received, elsewhere: Elsewhere): Promise<Prepared<Tx>> {
+  async #withoutHandler(entry: Received, elsewhere: Elsewhere, receive: Receive): Promise<Prepared<Tx>> {
     const { stored } = entry
     if (await elsewhere(stored.type)) return 'store'
     const { unknown } = this.#registry
-    if (unknown !== undefined) return this.#prepareFor(unknown, entry)
+    if (unknown !== undefined) return this.#prepareFor(unknown, entry, receive)
     if (this.#settings.unknown === 'ignore') return this.#recorder.ignored(stored)
     return this.#refuse(stored, this.#registry.unknownType(stored.type))
   }
@@ -318,20 +333,6 @@ export class ConsumerCore<Tx> implements Consumer<Tx> {
     const record = (): Promise<Outcome> => this.#recorder.firstDelivery(stored, error, 0)
     if (instrument === undefined) return record()
     return watched({ instrument, consumer: this.name }, factsOfStored([stored]), record)
-  }
-
-  /** Whether another process of this consumer handles a type by name. Asked once per group: most of a topic may be of such types. */
-  #elsewhere(): Elsewhere {
-    let asked: Promise<ReadonlySet<string>> | undefined
-    return async (type) => {
-      asked ??= this.#recordedTypes()
-      return (await asked).has(type)
-    }
-  }
-
-  async #recordedTypes(): Promise<ReadonlySet<string>> {
-    const known = await this.#engine.store.subscriptions.list()
-    return new Set(known.filter(({ consumer }) => consumer === this.name).map(({ type }) => type))
   }
 
   /** Writes to the inbox. A redelivery is then worked from there at once, so that its starts are counted. */
@@ -387,8 +388,7 @@ interface ToStore extends Received {
   readonly atOnce: boolean
 }
 
-/** Whether another process of the consumer handles a type. */
-type Elsewhere = (type: string) => Promise<boolean>
+type Receive = ConsumerSettings['receive']
 
 const storedOf = ({ stored }: { readonly stored: StoredMessage }): StoredMessage => stored
 

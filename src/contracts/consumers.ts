@@ -2,6 +2,7 @@ import type { RetryOptions } from '../base/index.ts'
 import type { IncomingMessage, Mapping, MessageType } from '../message/index.ts'
 import type { Subscription } from './broker.ts'
 import type { ClaimHandler, FailedHook, Handler, LeasedHandler, ManyHandler } from './handlers.ts'
+import type { Webhook } from './webhooks.ts'
 
 /** What became of a delivery. */
 export type OutcomeStatus =
@@ -60,6 +61,15 @@ export interface Source<Tx> {
   readonly tx?: (tx: Tx) => Tx
 }
 
+/** A consumer and the webhooks that feed it; made by `consumer.from(webhook(…))`. A worker may be given it in place of its consumer. */
+export interface WebhookReceiver<Tx> {
+  readonly consumer: { readonly name: string }
+  /** Takes one request of the provider. Never rejects. What it responds with a 200 is in the database. */
+  readonly handler: (request: Request) => Promise<Response>
+  /** Never set: a worker only takes consumers of its own kind of transaction. */
+  readonly tx?: (tx: Tx) => Tx
+}
+
 /** What every consumer can do. */
 interface Receiver {
   readonly name: string
@@ -85,6 +95,8 @@ export interface Consumer<Tx> extends Receiver {
    * it. Not called for a message that its handler could not be given, nor while it is unknown what the handler did.
    */
   onFailed<In, Out>(type: MessageType<In, Out>, hook: FailedHook<Out, Tx>): this
+  /** This consumer, fed by webhooks: `billing.from(webhook(stripe({ secrets }))).handler` takes the requests. */
+  from(webhook: Webhook): WebhookReceiver<Tx>
   /** This consumer, fed from a subscription: `hapax.worker({ consume: [billing.from(queue)] })`. */
   from(subscription: Subscription, options?: SourceOptions): Source<Tx>
   /** Registers a handler and returns the function that takes its messages: one line around what you have. */
@@ -98,6 +110,8 @@ export interface Leased<Tx> extends Receiver {
   on<In, Out>(type: MessageType<In, Out>, handler: LeasedHandler<Out, Tx>, options?: HandlerOptions): this
   /** Registers what to do when a message of this type has failed for good; see `Consumer.onFailed`. */
   onFailed<In, Out>(type: MessageType<In, Out>, hook: FailedHook<Out, Tx>): this
+  /** This consumer, fed by webhooks: see `handler` of the result. */
+  from(webhook: Webhook): WebhookReceiver<Tx>
   /** This consumer, fed from a subscription. */
   from(subscription: Subscription, options?: SourceOptions): Source<Tx>
   /** Registers a handler and returns the function that takes its messages. */
@@ -115,6 +129,8 @@ export interface ClaimConsumer extends Receiver {
   readonly kind: 'claimed'
   /** Registers the handler of a message type. */
   on<In, Out>(type: MessageType<In, Out>, handler: ClaimHandler<Out>, options?: HandlerOptions): this
+  /** This consumer, fed by webhooks: see `handler` of the result. There is no inbox here: the handler runs while the provider waits. */
+  from(webhook: Webhook): WebhookReceiver<never>
   /** This consumer, fed from a subscription. */
   from(subscription: Subscription, options?: SourceOptions): Source<never>
   /** Registers a handler and returns the function that takes its messages. */

@@ -1,5 +1,12 @@
 import { expected, noOthers, positiveInteger } from '../base/index.ts'
-import { ConsumerCore, type ConsumerOptions, type Feed, unknownHandler } from '../consumer/index.ts'
+import {
+  ConsumerCore,
+  type ConsumerOptions,
+  type Feed,
+  isWebhook,
+  unknownHandler,
+  type WebhookFeed,
+} from '../consumer/index.ts'
 import type {
   Consumer,
   FailedHook,
@@ -9,6 +16,7 @@ import type {
   Outcome,
   SourceOptions,
   Subscription,
+  Webhook,
 } from '../contracts/index.ts'
 import type { IncomingMessage, MessageType } from '../message/index.ts'
 import type { Engine } from '../transaction/index.ts'
@@ -89,9 +97,12 @@ export class LeasedCore<Tx> implements Leased<Tx> {
     return this
   }
 
+  /** This consumer, fed by webhooks. */
+  from(webhook: Webhook): WebhookFeed<Tx>
   /** This consumer, fed from a subscription. */
-  from(subscription: Subscription, options: SourceOptions = {}): Feed<Tx> {
-    return this.consumer.from(subscription, options)
+  from(subscription: Subscription, options?: SourceOptions): Feed<Tx>
+  from(given: Subscription | Webhook, options: SourceOptions = {}): Feed<Tx> | WebhookFeed<Tx> {
+    return isWebhook(given) ? this.consumer.from(given) : this.consumer.from(given, options)
   }
 
   /** Registers a handler and returns the function that takes its messages. */

@@ -57,6 +57,7 @@ export {
   messageKey,
   packAttributes,
   publishedAt,
+  refusedMessage,
   type StoredMessage,
   sha256,
   unpackAttributes,

@@ -48,6 +48,11 @@ export interface IncomingMessage extends Omit<MessageAttributes, 'id'> {
   readonly [CUT]?: { readonly bytes: number | null }
 }
 
+/** The same message, marked as one that its consumer refuses and keeps in the failed store. */
+export function refusedMessage(message: IncomingMessage, why: HapaxError): IncomingMessage {
+  return { ...message, [REFUSED]: why }
+}
+
 /** A message as it is stored: identity and payload in columns of their own, the rest as one JSON text. */
 export interface StoredMessage {
   /** Computed from source and id; see `messageKey`. */

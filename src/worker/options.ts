@@ -1,8 +1,8 @@
 import type { RetryPolicy } from '../base/index.ts'
 import { able, expected, HapaxError, nameText, noOthers, object, positiveInteger, spanMs } from '../base/index.ts'
 import type { ConsumerSettings } from '../consumer/index.ts'
-import { CONCURRENCY, ConsumerCore, type Fed, Feed } from '../consumer/index.ts'
-import type { Consumer, Destination, Leased, Source, StoreFeatures } from '../contracts/index.ts'
+import { CONCURRENCY, ConsumerCore, type Fed, Feed, refuseShort, WebhookFeed } from '../consumer/index.ts'
+import type { Consumer, Destination, Leased, Source, StoreFeatures, WebhookReceiver } from '../contracts/index.ts'
 import { LeasedCore } from '../leased/index.ts'
 import { MAX_TEXT_BYTES } from '../message/index.ts'
 import type { Engine } from '../transaction/index.ts'
@@ -10,8 +10,11 @@ import type { Serves } from './membership.ts'
 
 /** Options of a worker. It consumes, or relays, or both. */
 export interface WorkerOptions<Tx> {
-  /** Consumers whose inbox this worker works (retries, local delivery), and `consumer.from(…)` for those fed by a broker. */
-  readonly consume?: readonly (Consumer<Tx> | Leased<Tx> | Source<Tx>)[]
+  /**
+   * Consumers whose inbox this worker works (retries, local delivery, webhooks), and `consumer.from(…)` for those fed by a broker. What
+   * is fed by webhooks stands for its consumer.
+   */
+  readonly consume?: readonly Consumed<Tx>[]
   /** Where the outbox goes, for the relay that `createHapax` names (`default`, unless it says otherwise). @default no relay */
   readonly relay?: Destination
   /** Where the outbox goes, by the name of the relay that a publish names. @default none */
@@ -31,6 +34,9 @@ export interface WorkerOptions<Tx> {
    */
   readonly cleanup?: boolean | WorkerCleanup
 }
+
+/** What a worker can be given to consume. */
+type Consumed<Tx> = Consumer<Tx> | Leased<Tx> | Source<Tx> | WebhookReceiver<Tx>
 
 /** How a worker deletes old rows. */
 export interface WorkerCleanup {
@@ -128,8 +134,9 @@ function cleanupOf(given: WorkerOptions<never>['cleanup'] = true): Required<Work
   }
 }
 
-function consumerOf<Tx>(engine: Engine<Tx>, given: Consumer<Tx> | Leased<Tx> | Source<Tx>): ConsumerCore<Tx> {
-  const consumer = given instanceof Feed || given instanceof LeasedCore ? given.consumer : given
+function consumerOf<Tx>(engine: Engine<Tx>, given: Consumed<Tx>): ConsumerCore<Tx> {
+  const holds = given instanceof Feed || given instanceof WebhookFeed || given instanceof LeasedCore
+  const consumer = holds ? given.consumer : given
   if (!(consumer instanceof ConsumerCore) || !consumer.isOf(engine)) {
     expected('consume', 'a list of consumers of the same hapax', consumer)
   }
@@ -211,21 +218,6 @@ export function checkRetention({ name, settings }: Pick<ConsumerCore<never>, 'na
   refuseShort(name, settings.retentionMs, retrySpanMs(settings.retry), 'its retries may go on')
 }
 
-function refuseShort(
-  consumer: string,
-  retentionMs: number | 'forever',
-  horizonMs: number | undefined,
-  why: string,
-): void {
-  if (retentionMs === 'forever' || horizonMs === undefined || retentionMs >= horizonMs) return
-  throw new HapaxError(
-    'retention-too-short',
-    `expected retentionMs of ${consumer} to be at least ${horizonMs} (${spoken(horizonMs)}), because ${why} for so long, ` +
-      `got ${retentionMs} (${spoken(retentionMs)})`,
-    { fields: { consumer, retentionMs, horizonMs } },
-  )
-}
-
 /** The longest time between the first and the last attempt. The loop is bounded, because `attempts` may be huge. */
 export function retrySpanMs({ attempts, minDelayMs, maxDelayMs, factor }: RetryPolicy): number {
   let span = 0
@@ -233,17 +225,6 @@ export function retrySpanMs({ attempts, minDelayMs, maxDelayMs, factor }: RetryP
     span += Math.min(maxDelayMs, minDelayMs * Math.min(Number.MAX_VALUE, factor ** attempt))
   }
   return Math.ceil(span)
-}
-
-function spoken(ms: number): string {
-  const units = [
-    ['days', 86_400_000],
-    ['hours', 3_600_000],
-    ['minutes', 60_000],
-    ['seconds', 1_000],
-  ] as const
-  const [name, size] = units.find(([, each]) => ms >= each) ?? ['milliseconds', 1]
-  return `${Math.round((ms / size) * 10) / 10} ${name}`
 }
 
 /** Refuses a consumer without order if another process keeps its order: messages would overtake each other for both. */

@@ -1,0 +1,12 @@
+export type { Content } from './content.ts'
+export { type GithubOptions, github } from './github.ts'
+export { type HmacOptions, hmac, type Place, type SignedParts, type TimestampOptions } from './hmac.ts'
+export type { Scheme, Verdict, Verified } from './scheme.ts'
+export { type ShopifyOptions, shopify } from './shopify.ts'
+export type { Algorithm, Encoding, SchemeOptions, Secrets, TimedSchemeOptions } from './signatures.ts'
+export { type SlackOptions, slack } from './slack.ts'
+export { type StandardWebhooksOptions, standardWebhooks } from './standard-webhooks.ts'
+// Files that receive webhooks often have the client library as `stripe`.
+export { type StripeOptions, stripe, stripe as stripeSignature } from './stripe.ts'
+export { type TwilioOptions, twilio } from './twilio.ts'
+export { type WebhookOptions, webhook } from './webhook.ts'
