@@ -246,7 +246,9 @@ describe.each(providers)('$name', (provider) => {
       fc.property(bodies, (body) => {
         // A form is signed by its fields, so only what they say is covered.
         const bytes =
-          provider.name === 'twilio (forms)' ? text(new URLSearchParams({ a: utf8(body) }).toString()) : body
+          provider.name === 'twilio (forms)'
+            ? text(new URLSearchParams({ a: utf8(body.subarray(0, 50_000)) }).toString())
+            : body
         const sent = provider.sign({ id: 'i', type: 't', body: bytes, nowMs: Date.now(), secret: provider.secrets[0] })
         expect(verdictOf(scheme, sent)).toBe('verified')
         expect(verdictOf(scheme, { ...sent, body: Buffer.concat([bytes, Uint8Array.of(0x80)]) })).toBe('bad-signature')
@@ -305,17 +307,20 @@ describe.each(providers)('$name', (provider) => {
       { numRuns: 100 },
     )
   })
+})
 
-  it.runIf(provider.name === 'stripe' || provider.timestamp !== undefined)(
-    'has a window of five minutes, both ways',
-    () => {
+describe.each(providers.filter(({ name, timestamp }) => name === 'stripe' || timestamp !== undefined))(
+  'the time of a signature of $name',
+  (provider) => {
+    it('may be five minutes away, both ways', () => {
+      const scheme = provider.scheme(provider.secrets[0])
       const now = 1_700_000_000_000
       const at = (ms: number) => verdictOf(scheme, eventOf(provider, 'evt_1', { nowMs: now + ms }), now)
       expect([-300_000, 0, 300_000].map(at)).toEqual(['verified', 'verified', 'verified'])
       expect([-301_000, 301_000, -86_400_000, 86_400_000].map(at)).toEqual(new Array(4).fill('bad-timestamp'))
-    },
-  )
-})
+    })
+  },
+)
 
 describe('Standard Webhooks with keys of ed25519', () => {
   const { publicKey, privateKey } = generateKeyPairSync('ed25519')
