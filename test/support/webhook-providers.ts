@@ -19,7 +19,7 @@ export interface Sent {
 }
 
 /** What a provider signs. */
-export interface ToSign {
+interface ToSign {
   readonly id: string
   readonly type: string
   readonly body: Uint8Array

@@ -55,7 +55,7 @@ export function fieldsOf(body: Uint8Array): ReadonlyMap<string, readonly string[
 }
 
 /** Whether a content type is that of a form. */
-export function isForm(contentType: string | null): boolean {
+function isForm(contentType: string | null): boolean {
   return contentType?.trimStart().toLowerCase().startsWith('application/x-www-form-urlencoded') === true
 }
 
