@@ -14,7 +14,6 @@ import {
   Sent,
   sourceOption,
 } from './admin/index.ts'
-import type { Isolation } from './base/index.ts'
 import {
   ACQUIRE_MS,
   Acquisitions,
@@ -26,12 +25,10 @@ import {
   detachedOf,
   EventHub,
   type Events,
-  expected,
   flag,
   HapaxError,
   type Instrument,
   instrumentOption,
-  isolationOption,
   type Logger,
   loggerOption,
   nameText,
@@ -57,8 +54,13 @@ import type {
   Destination,
   Finding,
   Handler,
+  Http,
+  HttpContext,
+  HttpOptions,
   Leased,
   LeasedHandler,
+  LeasedHttpContext,
+  LeasedHttpOptions,
   Migration,
   MigrationState,
   Published,
@@ -71,7 +73,17 @@ import type {
 import { LeasedCore, type LeasedOptions } from './leased/index.ts'
 
 import { type Draft, MAX_TEXT_BYTES, type MessageType, messageType, type PublishOptions } from './message/index.ts'
-import { type Committed, DatabaseClock, type Engine, Floor, Publisher, sentName, unit } from './transaction/index.ts'
+import { consumerOf, Scopes } from './requests/index.ts'
+import {
+  type Committed,
+  DatabaseClock,
+  type Engine,
+  Floor,
+  Publisher,
+  sentName,
+  type TransactionOptions,
+  transact,
+} from './transaction/index.ts'
 import { Crew, Unserved, UnservedPublishes, WorkerCore, type WorkerOptions } from './worker/index.ts'
 
 /** Options of `explain`. */
@@ -109,14 +121,6 @@ export interface HapaxOptions<Tx, Own> {
   readonly random?: Random
 }
 
-/** Options of `hapax.transaction`. */
-interface HapaxTransactionOptions {
-  /** @default what the database is set to */
-  readonly isolation?: Isolation
-  /** How long the transaction may be idle before the database ends it. @default 60_000 */
-  readonly idleTimeoutMs?: number
-}
-
 /** A hapax: one store, the messages published on it, and the consumers that take them. */
 export interface Hapax<Tx, Own = Tx> {
   /** Events, for logs and metrics. */
@@ -138,7 +142,7 @@ export interface Hapax<Tx, Own = Tx> {
   migrate(): Promise<readonly Migration[]>
   migrations(): Promise<readonly MigrationState[]>
   /** Runs `work` in a transaction; what it publishes is written last and commits with it. */
-  transaction<T>(work: (tx: Tx) => Promise<T>, options?: HapaxTransactionOptions): Promise<T>
+  transaction<T>(work: (tx: Tx) => Promise<T>, options?: TransactionOptions): Promise<T>
   /** Publishes a message that commits with `tx`: one of hapax's transactions, or the user's own. */
   publish<In>(tx: Tx | Own, type: MessageType<In, unknown>, data: In, options?: PublishOptions): Promise<Published>
   /** Publishes several messages with one insert, in this order. */
@@ -147,6 +151,12 @@ export interface Hapax<Tx, Own = Tx> {
   consumer(name: string, options?: ConsumerOptions<Handler<unknown, Tx>>): Consumer<Tx>
   /** A named reader whose handlers call the outside world. No transaction is open meanwhile, and a retry does not repeat a call. */
   leased(name: string, options?: LeasedOptions<LeasedHandler<unknown, Tx>>): Leased<Tx>
+  /**
+   * HTTP requests that take effect once, by the semantics of the expired draft-07 of Idempotency-Key: the response commits with what the
+   * handler writes, and a request that comes again gets the same response. The name of the scope is a part of what a key is known by.
+   */
+  http(scope: string, options: LeasedHttpOptions): Http<LeasedHttpContext<Tx>>
+  http(scope: string, options: HttpOptions): Http<HttpContext<Tx>>
   worker(options: WorkerOptions<Tx>): Worker
   /** What waits, and who works. Found in milliseconds; numbers above 10,000 are estimates, unless `exact` is asked for. */
   status(options?: { readonly exact?: boolean }): Promise<StoreStatus>
@@ -232,6 +242,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   readonly #engine: Engine<Tx>
   readonly #publisher: Publisher<Tx, Own>
   readonly #consumers = new Map<string, ConsumerCore<Tx>>()
+  readonly #scopes: Scopes<Tx>
   readonly #crew: Crew<WorkerCore<Tx>>
   readonly #publishes: UnservedPublishes
   readonly #destinations = new Set<Destination>()
@@ -297,6 +308,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
       mintId,
       floor: new Floor(clock),
     }
+    this.#scopes = new Scopes(this.#engine)
     this.failed = new FailedStore({ store, clock, wake, mintId, maxBytes })
     this.keys = new Keys(store.keys, wake)
     this.sent = new Sent(store.sent, store.admin, clock, wake)
@@ -314,38 +326,8 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     return this.#store.schema.migrations()
   }
 
-  transaction<T>(work: (tx: Tx) => Promise<T>, options: HapaxTransactionOptions = {}): Promise<T> {
-    return this.activity.during(() => this.#transaction(work, options))
-  }
-
-  async #transaction<T>(work: (tx: Tx) => Promise<T>, options: HapaxTransactionOptions): Promise<T> {
-    noOthers('options of transaction', options, ['isolation', 'idleTimeoutMs'])
-    const idleTimeoutMs = positiveInteger('idleTimeoutMs', options.idleTimeoutMs, 60_000)
-    const isolation = isolationOption(options.isolation)
-    if (typeof work !== 'function') expected('work', 'a function', work)
-    const unitOptions = { isolation, idleTimeoutMs, lockTimeoutMs: QUEUE_MS }
-    const { outages } = this.#engine
-    const { noticed } = outages
-    let committed = (): void => {}
-    const running = unit(this.#engine, unitOptions, { kind: 'plain' }, async (opened) => {
-      const buffer = this.#publisher.open(opened)
-      committed = () => buffer.committed()
-      try {
-        const result = await work(opened.tx)
-        return { value: result, writes: await buffer.flush(opened) }
-      } finally {
-        buffer.close()
-      }
-    })
-    try {
-      const value = await running
-      committed()
-      outages.over(noticed)
-      return value
-    } catch (error) {
-      outages.failed(error)
-      throw error
-    }
+  transaction<T>(work: (tx: Tx) => Promise<T>, options: TransactionOptions = {}): Promise<T> {
+    return this.activity.during(() => transact(this.#engine, work, options))
   }
 
   publish<In>(tx: Tx | Own, type: MessageType<In, unknown>, data: In, options?: PublishOptions): Promise<Published> {
@@ -374,6 +356,17 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     const leased = new LeasedCore(this.#engine, name, options)
     this.#consumers.set(name, leased.consumer)
     return leased
+  }
+
+  http(scope: string, options: LeasedHttpOptions): Http<LeasedHttpContext<Tx>>
+  http(scope: string, options: HttpOptions): Http<HttpContext<Tx>>
+  http(scope: string, options: HttpOptions | LeasedHttpOptions): Http<HttpContext<Tx>> | Http<LeasedHttpContext<Tx>> {
+    if (options?.mode !== 'leased') return this.#scopes.transactional(scope, options)
+    this.#refuseSecond(consumerOf(scope))
+    const http = this.#scopes.leased(scope, options)
+    const { consumer } = http.leased
+    this.#consumers.set(consumer.name, consumer)
+    return http
   }
 
   #refuseSecond(name: string): void {
@@ -423,7 +416,5 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   }
 }
 
-/** How long a transaction of the user's waits for its turn where a database has one writer. */
-const QUEUE_MS = 30_000
 /** How long closing waits for what is under way. */
 const CLOSE_MS = 60_000

@@ -110,7 +110,7 @@ export interface HapaxEvents {
   'relay-up': { relay: string; destination: string; downMs: number }
   /** A pass of the cleanup has ended; it may have found nothing to delete. */
   cleaned: {
-    what: 'receipts' | 'sent' | 'audit'
+    what: 'receipts' | 'sent' | 'audit' | 'responses'
     of: string
     deleted: number
     /** With the rests between its steps. */

@@ -27,8 +27,8 @@ export class Call {
     this.#options = options
   }
 
-  /** Resolves when the handler has returned and left no effect undecided; rejects with what stands in the way of settling. */
-  run(handler: Registered<never>): Promise<void> {
+  /** Resolves with what the handler returned, when it has left no effect undecided; rejects with what stands in the way of settling. */
+  run(handler: Registered<never>): Promise<unknown> {
     const { message } = this.#options
     if (handler.kind !== 'claimed') expected(`handler of ${message.type}`, 'a handler of claims', handler.kind)
     return callLeased(handler, message, this.#context, this.#ended)

@@ -107,7 +107,7 @@ export function underLease(
   held: HeldLease,
   limit: TimeLimit,
   stop: AbortSignal | undefined,
-  work: () => Promise<void>,
+  work: () => Promise<unknown>,
 ): Promise<void> {
   if (stop?.aborted) held.abort(asError(stop.reason))
   // The lease may have been lost while the message waited for its turn: then the handler is not called.

@@ -20,7 +20,7 @@ import type {
 } from '../contracts/index.ts'
 import type { IncomingMessage, MessageType } from '../message/index.ts'
 import type { Engine } from '../transaction/index.ts'
-import { LeasedWork, type LeaseSettings } from './work.ts'
+import { type Finish, LeasedWork, type LeaseSettings } from './work.ts'
 
 /** Options of a leased consumer. `Unknown` is the kind of handler that `unknown` takes. */
 export interface LeasedOptions<Unknown = never>
@@ -72,8 +72,8 @@ export class LeasedCore<Tx> implements Leased<Tx> {
   /** What the worker works. */
   readonly consumer: ConsumerCore<Tx>
 
-  /** Made by `hapax.leased`. */
-  constructor(engine: Engine<Tx>, name: string, options: LeasedOptions<LeasedHandler<unknown, Tx>>) {
+  /** Made by `hapax.leased`. `finish` is for what else is written with the settling of a message. */
+  constructor(engine: Engine<Tx>, name: string, options: LeasedOptions<LeasedHandler<unknown, Tx>>, finish?: Finish) {
     noOthers('options of leased', options, NAMES)
     const { leaseMs, maxDurationMs, ...others } = options
     const lease = leaseSettings({ leaseMs, maxDurationMs })
@@ -81,7 +81,7 @@ export class LeasedCore<Tx> implements Leased<Tx> {
       kind: 'leased',
       ...handler,
     }))
-    this.consumer = new ConsumerCore(engine, name, others, unknown, (parts) => new LeasedWork(parts, lease))
+    this.consumer = new ConsumerCore(engine, name, others, unknown, (parts) => new LeasedWork(parts, lease, finish))
     this.name = name
   }
 

@@ -28,7 +28,7 @@ import {
   type WatchedAttempt,
   watched,
 } from '../consumer/index.ts'
-import type { InboxRow, LeasedContext, Outcome, Published, PublishInHandler } from '../contracts/index.ts'
+import type { InboxRow, LeasedContext, Outcome, Published, PublishInHandler, Writes } from '../contracts/index.ts'
 import type { MessageType, PublishOptions, StoredMessage } from '../message/index.ts'
 import type { Cause, Scope } from '../transaction/index.ts'
 import {
@@ -51,6 +51,9 @@ export interface LeaseSettings {
 
 /** Work of the handler for the transaction that settles its message. */
 type Completion<Tx> = (scope: Scope<Tx>) => unknown
+
+/** What is written with the settling of a message, because of what its handler returned. */
+export type Finish = (message: StoredMessage, returned: unknown) => Writes
 
 /** Whether the message was settled, or the lease was lost to another process. */
 type Settled = 'settled' | 'lost'
@@ -86,8 +89,14 @@ export class LeasedWork<Tx> {
   readonly #leases: Leases
   readonly #limit: TimeLimit
   readonly #reporter: Reporter
+  readonly #finish: Finish | undefined
 
-  constructor({ engine, consumer, settings, recorder, registry }: StoredWorkParts<Tx>, lease: LeaseSettings) {
+  constructor(
+    { engine, consumer, settings, recorder, registry }: StoredWorkParts<Tx>,
+    lease: LeaseSettings,
+    finish?: Finish,
+  ) {
+    this.#finish = finish
     this.#engine = engine
     this.#consumer = consumer
     this.#settings = { ...settings, ...lease }
@@ -196,7 +205,12 @@ export class LeasedWork<Tx> {
         const gone = resolving && !unit.present.has(row.seq)
         if (unit.claimed.size === 0) return { value: gone ? 'settled' : 'lost', committed: gone }
         const complete = (scope: Scope<Tx>): Promise<void> => call.complete(scope)
-        return { value: 'settled', call: (scope) => running?.enter(() => complete(scope)) ?? complete(scope) }
+        const work = {
+          value: 'settled',
+          call: (scope: Scope<Tx>) => running?.enter(() => complete(scope)) ?? complete(scope),
+        } as const
+        const finish = this.#finish
+        return finish === undefined ? work : { ...work, writes: () => finish(row.message, call.returned) }
       },
       signal,
     })
@@ -251,19 +265,21 @@ interface LeasedCall<Context> extends Pick<Registered<never>, 'type'> {
 
 /**
  * Calls a leased handler, and waits for the effects that it left running. Rejects if the handler failed, or if it left an effect whose
- * outcome has to be decided before the message may be settled. `effects` returns those it has made.
+ * outcome has to be decided before the message may be settled. `effects` returns those it has made. Resolves with what the handler
+ * returned.
  */
 export async function callLeased<Context>(
   handler: LeasedCall<Context>,
   stored: StoredMessage,
   contextOf: (content: Content) => Context,
   effects: () => Effects | undefined,
-): Promise<void> {
+): Promise<unknown> {
   const decoding = decodeFor(handler, stored)
   const content = decoding instanceof Promise ? await decoding : decoding
+  let returned: unknown
   try {
     const { call } = handler
-    await call(content.data, contextOf(content))
+    returned = await call(content.data, contextOf(content))
   } catch (error) {
     const made = effects()
     await made?.finish()
@@ -271,13 +287,14 @@ export async function callLeased<Context>(
     throw made?.undecided ?? error
   }
   const made = effects()
-  if (made === undefined) return
+  if (made === undefined) return returned
   const { unawaited } = made
   await made.finish()
   const blocked = made.undecided ?? unawaited
   if (blocked !== undefined) throw blocked
   const open = await made.leftOpen()
   if (open !== undefined) throw open
+  return returned
 }
 
 /** One call of a leased handler: its context, and the work that it has left for the settling transaction. */
@@ -290,6 +307,8 @@ class Call<Tx> {
   readonly #completions: Completion<Tx>[] = []
   #scope: Scope<Tx> | undefined
   #cause: Cause | undefined
+  /** What the handler returned. */
+  returned: unknown
   #state: 'running' | 'settling' | 'completing' | 'closed' = 'running'
 
   constructor(engine: Engine<Tx>, consumer: string, { leaseMs }: LeaseSettings, row: InboxRow, held: HeldLease) {
@@ -304,7 +323,7 @@ class Call<Tx> {
     const contextOf = (content: Content): LeasedContext<Tx> => this.#context(content)
     const { message } = this.#row
     if (handler.kind !== 'leased') expected(`handler of ${message.type}`, 'a leased handler', handler.kind)
-    await callLeased(handler, message, contextOf, () => this.#effects)
+    this.returned = await callLeased(handler, message, contextOf, () => this.#effects)
     this.#state = 'settling'
   }
 

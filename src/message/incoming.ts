@@ -8,6 +8,7 @@ import {
   CUT,
   DELIVERY,
   encodeText,
+  FINGERPRINT,
   fingerprintOf,
   type IncomingMessage,
   messageKey,
@@ -113,7 +114,7 @@ class Delivery implements StoredMessage {
     this.id = id
     this.type = typeOf(incoming)
     this.key = keyOf(incoming)
-    this.fingerprint = fingerprintOf(came.sha256)
+    this.fingerprint = incoming[FINGERPRINT] ?? fingerprintOf(came.sha256)
     this.content = came.content
     this.#payload = came
     this.#others = cleanAttributes(incoming)

@@ -43,6 +43,7 @@ export {
 export {
   decodeText,
   encodeText,
+  FINGERPRINT,
   fingerprint,
   fingerprintOf,
   IMPORTED,

@@ -10,6 +10,9 @@ export const REFUSED: unique symbol = Symbol('refused')
 /** Marks a message of which its reader has only the beginning, with the size of all of it, if that is known. */
 export const CUT: unique symbol = Symbol('cut')
 
+/** What a message is compared by, where that is more than its payload. Only hapax has this symbol. */
+export const FINGERPRINT: unique symbol = Symbol('fingerprint')
+
 /** The attributes of a message: those of CloudEvents 1.0, and what hapax adds. */
 export interface MessageAttributes {
   readonly id: string
@@ -46,6 +49,7 @@ export interface IncomingMessage extends Omit<MessageAttributes, 'id'> {
   readonly [REFUSED]?: HapaxError
   readonly [DELIVERY]?: string
   readonly [CUT]?: { readonly bytes: number | null }
+  readonly [FINGERPRINT]?: string
 }
 
 /** The same message, marked as one that its consumer refuses and keeps in the failed store. */

@@ -7,10 +7,22 @@ import { headersToKeep } from './headers.ts'
 import type { HttpSettings } from './options.ts'
 
 /** A response that was read: what is kept of it, and what is sent. */
-export interface Captured {
+export class Captured {
   readonly stored: StoredResponse
+  readonly #statusText: string
+  readonly #headers: Headers
+
+  constructor(stored: StoredResponse, statusText: string, headers: Headers) {
+    this.stored = stored
+    this.#statusText = statusText
+    this.#headers = headers
+  }
+
   /** A response to send, with all headers. Made anew at each call, because a body can be read once. */
-  send(): Response
+  send(): Response {
+    const { status, body } = this.stored
+    return new Response(bodyFor(status, body), { status, statusText: this.#statusText, headers: this.#headers })
+  }
 }
 
 /** What a handler returned, if it is a response; throws `invalid-response`. */
@@ -22,10 +34,8 @@ export function responseOf(returned: unknown): Response {
 /** Responses of another copy of the Fetch standard are taken as well: a framework may have its own. */
 export function isResponse(value: unknown): value is Response {
   if (value instanceof Response) return true
-  const [status, headers] = [fieldOf(value, 'status'), fieldOf(value, 'headers')]
-  return (
-    typeof status === 'number' && typeof fieldOf(headers, 'get') === 'function' && fieldOf(value, 'body') !== undefined
-  )
+  const methods = [fieldOf(fieldOf(value, 'headers'), 'get'), fieldOf(value, 'arrayBuffer')]
+  return typeof fieldOf(value, 'status') === 'number' && methods.every((method) => typeof method === 'function')
 }
 
 /** Reads a response to its end. Throws `response-not-storable` for one that cannot be kept: a stream without an end, for example. */
@@ -45,10 +55,7 @@ export async function capture(
   const all = new Headers(headers)
   // The length is that of what was read; how it was to be framed is over.
   for (const name of ['content-length', 'transfer-encoding']) all.delete(name)
-  return {
-    stored: { status, headers: headersToKeep(all, kept), body },
-    send: () => new Response(bodyFor(status, body), { status, statusText, headers: all }),
-  }
+  return new Captured({ status, headers: headersToKeep(all, kept), body }, statusText, all)
 }
 
 function notStorable(why: string): HapaxError {

@@ -59,11 +59,11 @@ export class Requests<Context> {
   readonly #way: Way<Context>
   readonly #gate: Gate
 
-  constructor(engine: RequestEngine, settings: HttpSettings, way: Way<Context>) {
+  constructor(engine: RequestEngine, settings: HttpSettings, way: Way<Context>, gate: Gate = new Gate(settings.scope)) {
     this.#engine = engine
     this.settings = settings
     this.#way = way
-    this.#gate = new Gate(settings.scope)
+    this.#gate = gate
   }
 
   /** A function to mount. */
@@ -114,7 +114,7 @@ export class Requests<Context> {
       return answer
     } catch (error) {
       outages.failed(error)
-      return this.#unavailable(asError(error))
+      return this.#unavailable(asError(error), isKeyed(accepted))
     }
   }
 
@@ -175,13 +175,13 @@ export class Requests<Context> {
   }
 
   /** The database could not be reached, or could not tell. Its own words are for the log only. */
-  #unavailable(error: Error): Answer {
+  #unavailable(error: Error, keyed: boolean): Answer {
     const { logger, outages } = this.#engine
     const fields = { consumer: this.settings.consumer, ...faultFields(error) }
     const unknown = isHapaxError(error, 'commit-unknown')
     const what = unknown ? 'the outcome of a request could not be learnt' : 'a request could not be taken'
     logger[outages.levelOf(error)](fields, what)
-    return { outcome: 'unavailable', response: unknown ? outcomeUnknown() : databaseUnavailable() }
+    return { outcome: 'unavailable', response: unknown ? outcomeUnknown(keyed) : databaseUnavailable() }
   }
 }
 

@@ -8,6 +8,7 @@ export type ProblemCode =
   | 'invalid-key'
   | 'broken-body'
   | 'missing-principal'
+  | 'method-not-allowed'
   | 'in-progress'
   | 'needs-a-person'
   | 'response-gone'
@@ -28,6 +29,7 @@ export const PROBLEMS: Readonly<Record<ProblemCode, readonly [status: number, ti
   'invalid-key': [400, 'Idempotency-Key is invalid'],
   'broken-body': [400, 'The body is not complete'],
   'missing-principal': [401, 'Not authenticated'],
+  'method-not-allowed': [405, 'Method not allowed'],
   'in-progress': [409, 'The request is in progress'],
   'needs-a-person': [409, 'The request waits for a decision'],
   'response-gone': [409, 'The response is not kept'],
@@ -99,9 +101,37 @@ export function databaseUnavailable(): Response {
   return problem('database-unavailable', 'Send the request again later, with the same key.', RETRY_MS)
 }
 
-/** It is not known whether the request took effect. The next one with its key finds out. */
-export function outcomeUnknown(): Response {
-  const detail =
-    'It is not known whether the request took effect. Send it again with the same key: it takes effect once, or its response is sent again.'
-  return problem('outcome-unknown', detail, UNKNOWN_RETRY_MS)
+/** It is not known whether the request took effect. The next one with its key finds out; without a key, nothing does. */
+export function outcomeUnknown(keyed = true): Response {
+  const what = 'It is not known whether the request took effect.'
+  if (!keyed) return problem('outcome-unknown', what)
+  const advice = 'Send it again with the same key: it takes effect once, and you get its response.'
+  return problem('outcome-unknown', `${what} ${advice}`, UNKNOWN_RETRY_MS)
+}
+
+/** The handler failed under a lease: what it has done outside stays done, and the next request goes on with the rest. */
+export function leasedFailed(): Response {
+  const detail = 'The request failed. Send it again with the same key: what was done already is not done again.'
+  return problem('handler-failed', detail, RETRY_MS)
+}
+
+/** Nobody knows whether an outside call of the handler happened: a person has to find out. */
+export function unknownEffect(): Response {
+  return problem(
+    'unknown-effect',
+    'A step of the request has an unknown outcome. It is being looked into; do not send it as a new request.',
+  )
+}
+
+/** The request has failed for good, or waits for a person who decides about it. */
+export function needsAPerson(): Response {
+  return problem('needs-a-person', 'The request with this Idempotency-Key has failed, and waits for a decision.')
+}
+
+/** Handlers that run under a lease take nothing without a key. */
+export function methodNotAllowed(): Response {
+  return problem(
+    'method-not-allowed',
+    'Only requests with an Idempotency-Key are taken here, so no GET, HEAD or OPTIONS.',
+  )
 }

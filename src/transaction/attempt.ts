@@ -94,8 +94,8 @@ export interface Work<Tx, T> {
   readonly value: T
   /** Calls the handlers. Undefined: there is nothing to do, and the transaction is rolled back. */
   readonly call?: ((scope: Scope<Tx>) => unknown) | undefined
-  /** What is written with it, beside what the handlers publish. */
-  readonly writes?: Writes
+  /** What is written with it, beside what the handlers publish; a function is called when they have ended. */
+  readonly writes?: Writes | (() => Writes)
   /** An earlier commit, whose outcome was unknown, did happen. @default false */
   readonly committed?: boolean
 }
@@ -245,7 +245,8 @@ export class Attempt<Tx, T> {
       const flushing = buffer.flush(unit)
       const published = flushing instanceof Promise ? await flushing : flushing
       deadline.commit()
-      return { value, writes: writes === undefined ? published : { ...published, ...writes } }
+      if (writes === undefined) return { value, writes: published }
+      return { value, writes: { ...published, ...(typeof writes === 'function' ? writes() : writes) } }
     } catch (error) {
       progress.thrown = error
       throw error
@@ -345,7 +346,7 @@ export class Attempt<Tx, T> {
 
   #resolving(cause: HapaxError): 'again' {
     const since = this.#unknownSince ?? 0
-    if (this.#engine.clock.monotonic() - since < RESOLVE_MS) {
+    if (this.#engine.clock.monotonic() - since < (this.#plan.resolveMs ?? RESOLVE_MS)) {
       this.#conflicts += 1
       return 'again'
     }
@@ -386,6 +387,8 @@ export interface Plan<Tx, T> {
   body(opened: Opened<Tx>): Work<Tx, T> | Promise<Work<Tx, T>>
   /** After how many conflicts it is given up. @default 20 */
   readonly mostConflicts?: number | undefined
+  /** How long the outcome of a commit is looked for; 0: nothing would tell it. @default 15_000 */
+  readonly resolveMs?: number | undefined
   /** Ends the transaction by force. */
   readonly signal?: AbortSignal | undefined
 }

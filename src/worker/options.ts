@@ -2,9 +2,19 @@ import type { RetryPolicy } from '../base/index.ts'
 import { able, expected, HapaxError, nameText, noOthers, object, positiveInteger, spanMs } from '../base/index.ts'
 import type { ConsumerSettings } from '../consumer/index.ts'
 import { CONCURRENCY, ConsumerCore, type Fed, Feed, refuseShort, WebhookFeed } from '../consumer/index.ts'
-import type { Consumer, Destination, Leased, Source, StoreFeatures, WebhookReceiver } from '../contracts/index.ts'
+import type {
+  Consumer,
+  Destination,
+  Http,
+  Leased,
+  LeasedHttpContext,
+  Source,
+  StoreFeatures,
+  WebhookReceiver,
+} from '../contracts/index.ts'
 import { LeasedCore } from '../leased/index.ts'
 import { MAX_TEXT_BYTES } from '../message/index.ts'
+import { LeasedHttp } from '../requests/index.ts'
 import type { Engine } from '../transaction/index.ts'
 import type { Serves } from './membership.ts'
 
@@ -12,7 +22,7 @@ import type { Serves } from './membership.ts'
 export interface WorkerOptions<Tx> {
   /**
    * Consumers whose inbox this worker works (retries, local delivery, webhooks), and `consumer.from(…)` for those fed by a broker. What
-   * is fed by webhooks stands for its consumer.
+   * is fed by webhooks stands for its consumer. Requests of `hapax.http` with mode `leased` are worked as well.
    */
   readonly consume?: readonly Consumed<Tx>[]
   /** Where the outbox goes, for the relay that `createHapax` names (`default`, unless it says otherwise). @default no relay */
@@ -36,7 +46,7 @@ export interface WorkerOptions<Tx> {
 }
 
 /** What a worker can be given to consume. */
-type Consumed<Tx> = Consumer<Tx> | Leased<Tx> | Source<Tx> | WebhookReceiver<Tx>
+type Consumed<Tx> = Consumer<Tx> | Leased<Tx> | Source<Tx> | WebhookReceiver<Tx> | Http<LeasedHttpContext<Tx>>
 
 /** How a worker deletes old rows. */
 export interface WorkerCleanup {
@@ -134,7 +144,8 @@ function cleanupOf(given: WorkerOptions<never>['cleanup'] = true): Required<Work
   }
 }
 
-function consumerOf<Tx>(engine: Engine<Tx>, given: Consumed<Tx>): ConsumerCore<Tx> {
+function consumerOf<Tx>(engine: Engine<Tx>, of: Consumed<Tx>): ConsumerCore<Tx> {
+  const given = of instanceof LeasedHttp ? of.leased : of
   const holds = given instanceof Feed || given instanceof WebhookFeed || given instanceof LeasedCore
   const consumer = holds ? given.consumer : given
   if (!(consumer instanceof ConsumerCore) || !consumer.isOf(engine)) {
