@@ -39,7 +39,7 @@ import {
 } from './problems.ts'
 
 /** The options of this mode, beside those of every mode. */
-export const LEASED_NAMES = ['mode', 'leaseMs', 'maxDurationMs'] as const satisfies readonly (keyof LeasedHttpOptions)[]
+export const LEASED_NAMES: readonly (keyof LeasedHttpOptions)[] = ['mode', 'leaseMs', 'maxDurationMs']
 
 /** Every request, as a message. */
 const RequestMessage = defineMessage<unknown>(REQUEST_TYPE)

@@ -38,7 +38,7 @@ import {
 } from './problems.ts'
 
 /** The options of this mode, beside those of every mode. */
-export const TRANSACTION_NAMES = ['mode', 'timeoutMs', 'isolation'] as const satisfies readonly (keyof HttpOptions)[]
+export const TRANSACTION_NAMES: readonly (keyof HttpOptions)[] = ['mode', 'timeoutMs', 'isolation']
 
 /** Time limits and isolation of the transactions. */
 export function unitSettings({ mode, timeoutMs, isolation }: HttpOptions, parallelWriters: boolean): UnitSettings {
