@@ -2,10 +2,13 @@ import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { configDefaults, defineConfig } from 'vitest/config'
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
+import { FailedLast } from './test/support/failed-last.ts'
 import { leftOut } from './test/support/narrowing.ts'
 import { leftToOtherRun, startOrder } from './test/support/runs.ts'
 
 const conditions = ['hapax-source']
+/** A person watches. Otherwise a log is kept, perhaps only a part of it: passing tests would be in the way of failed ones. */
+const watched = process.stdout.isTTY
 
 /** Starts the longest files first, whatever their project; the rest as Vitest does. */
 class LongestFirst extends BaseSequencer {
@@ -28,6 +31,7 @@ export default defineConfig({
     // More than two processors: most files wait for servers, or for processes of their own, most of the time.
     maxWorkers: Math.max(4, availableParallelism()),
     sequence: { sequencer: LongestFirst },
+    reporters: [watched ? 'default' : 'minimal', new FailedLast({ progress: !watched })],
     // What is left of a file may be nothing where stores or brokers are left out.
     passWithNoTests: leftOut().length > 0,
     testTimeout: 60_000,

@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process'
 import { cpSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
-import { styleText } from 'node:util'
+import { stripVTControlCharacters, styleText } from 'node:util'
 import manifest from '../package.json' with { type: 'json' }
 
 const root = join(import.meta.dirname, '..')
@@ -35,8 +35,14 @@ async function report(name: string, step: () => Promise<Result>): Promise<boolea
   const { ok, output } = await step()
   const seconds = ((performance.now() - start) / 1000).toFixed(1)
   console.log(`${ok ? styleText('green', 'ok  ') : styleText('red', 'FAIL')} ${name} (${seconds} s)`)
-  if (!ok) console.log(output.trimEnd().replaceAll(/^/gm, '  | '))
+  if (!ok) console.log(quoted(output))
   return ok
+}
+
+/** Colours double the size of a log that somebody else may keep only a part of. */
+function quoted(output: string): string {
+  const text = process.stdout.isTTY ? output : stripVTControlCharacters(output)
+  return text.trimEnd().replaceAll(/^/gm, '  | ')
 }
 
 /** Builds and packs a copy of the package, so that the check neither needs nor changes `dist`. */
