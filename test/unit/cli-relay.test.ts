@@ -43,7 +43,7 @@ function start(cwd: string, ...argv: string[]): Running {
   return { child, out, exit }
 }
 
-const soon = { timeout: 30_000, interval: 50 }
+const soon = { timeout: 40_000, interval: 50 }
 
 it('runs as a process: sends what is published, keeps it, and stops on SIGTERM', async () => {
   const cwd = temporaryDirectory()

@@ -12,7 +12,7 @@ import { cli, temporaryDirectory } from '../support/cli.ts'
 
 const root = join(import.meta.dirname, '..', '..')
 const Placed = defineMessage<{ orderId: string }>('order.placed')
-const soon = { timeout: 30_000, interval: 50 }
+const soon = { timeout: 40_000, interval: 50 }
 
 interface Running {
   readonly child: ChildProcess
