@@ -3,6 +3,8 @@ import type { Delivery, OpenOptions, Reader, Subscription } from 'hapax/contract
 import { type MemoryTx, memory } from 'hapax/memory'
 import { describe, expect, it, vi } from 'vitest'
 import { detached, systemClock, systemRandom } from '../../src/base/index.ts'
+import { LeapingClock } from '../../src/testing/clock.ts'
+import { until } from '../../src/testing/wait.ts'
 import { LifeCycle, type WorkerSteps } from '../../src/worker/life-cycle.ts'
 
 const Ping = defineMessage<unknown>('ping')
@@ -88,7 +90,7 @@ describe('a worker that is stopped while it starts', () => {
     await starting
     left.mockClear()
     joining.resolve([])
-    await vi.waitFor(() => expect(left).toHaveBeenCalledOnce())
+    await expect.poll(() => left.mock.calls.length).toBe(1)
     expect(life.isRunning).toBe(false)
   })
 
@@ -124,7 +126,7 @@ describe('a worker of which one subscription does not open', () => {
     receive([delivery('running', said), delivery('waiting', said)])
     await began.promise
     second.opening.reject(new Error('refused'))
-    await vi.waitFor(() => expect(said).toEqual(['waiting again']))
+    await expect.poll(() => said).toEqual(['waiting again'])
     end.resolve()
     await starting
     await first.closed.promise
@@ -177,9 +179,11 @@ describe('drain', () => {
   })
 
   it('ends with a stop that does not wait for the round', async () => {
+    const clock = new LeapingClock()
     const asked = Promise.withResolvers<void>()
     const round = Promise.withResolvers<{ drained: false; restMs: number }>()
     const life = lifeCycle({
+      clock,
       round: (asking) => {
         if (asking) asked.resolve()
         return asking ? round.promise : Promise.resolve({ drained: false, restMs: 1 })
@@ -188,7 +192,16 @@ describe('drain', () => {
     await life.start()
     const drained = life.drain()
     await asked.promise
-    await life.stop({ deadlineMs: 0 })
+    let stopped = false
+    const stopping = life.stop({ deadlineMs: 0 }).then(() => {
+      stopped = true
+    })
+    // What is aborted gets some time to record that.
+    await until(() => {
+      clock.leap(1_000)
+      return stopped
+    })
+    await stopping
     round.resolve({ drained: false, restMs: 1 })
     await drained
   })

@@ -142,10 +142,10 @@ describe('an attempt', () => {
 
   it('that fails says why, without secrets', async () => {
     const tracing = Tracing.open()
-    const redact = (text: string): string => text.replaceAll('4711', '(secret)')
+    const redact = (text: string): string => text.replaceAll('visa-4711', '(secret)')
     const hapax = await open(tracing, { redact })
     const billing = hapax.consumer('billing').on(Ping, () => {
-      throw new Permanent('card 4711 of postgres://shop:hunter2@db is refused')
+      throw new Permanent('card visa-4711 of postgres://shop:hunter2@db is refused')
     })
     expect(await billing.handle(ping('a'))).toMatchObject({ status: 'failed' })
     const [process] = tracing.spans
@@ -154,7 +154,7 @@ describe('an attempt', () => {
     expect(process?.status).toContain('card (secret)')
     expect(
       JSON.stringify(tracing.exporter.getFinishedSpans().map(({ events, status }) => [events, status])),
-    ).not.toMatch(/4711|hunter2/)
+    ).not.toMatch(/visa-4711|hunter2/)
   })
 
   it('that no handler can be called with is a failed one', async () => {
@@ -232,11 +232,13 @@ describe('retries', () => {
     const store = memory()
     const hapax = await open(tracing, { store })
     let times = 0
+    // One for all: the stack of each would be most of the work.
+    const error = new Error('never')
     const billing = hapax.consumer('billing', { retry: { ...AT_ONCE, attempts: 1_000_000 } })
     billing.on(Ping, async (_data, ctx) => {
       times += 1
       await ctx.publish(Pong, { n: times })
-      throw new Error('never')
+      throw error
     })
     await billing.handle(ping('a', { traceparent: sender(1) }))
     const seq = (await store.inbox.find('billing', messageKey('/sender', 'a'))) ?? never()
@@ -334,7 +336,7 @@ it('a request can be followed to what it caused: request, publish, send, receive
   await expect.poll(() => server.listening).toBe(true)
   const { port } = server.address() as AddressInfo
   expect(await (await fetch(`http://127.0.0.1:${port}/orders`, { method: 'POST' })).text()).toBe('ok')
-  await expect.poll(() => tracing.named('receive').length).toBe(1)
+  await expect.poll(() => tracing.spans.length).toBe(6)
   const one = (name: string): SeenSpan => tracing.named(name)[0] ?? never()
   const [request, publish, send] = [one('POST'), one('publish'), one('send')]
   const [receive, settle, process] = [one('receive'), one('settle'), one('process')]
@@ -356,7 +358,6 @@ it('a request can be followed to what it caused: request, publish, send, receive
   expect(process.attributes).toMatchObject({ 'messaging.system': 'memory', 'messaging.consumer.group.name': 'billing' })
   expect(new Set(linkIds(process))).toEqual(new Set([publish.id, receive.id]))
   expect(inside).toEqual([process.id])
-  expect(tracing.spans.length).toBe(6)
   expect(Math.max(...tracing.sizes)).toBe(2)
 })
 

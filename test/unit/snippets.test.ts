@@ -1,10 +1,9 @@
-import { execFile } from 'node:child_process'
-import { copyFileSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { copyFileSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { promisify } from 'node:util'
-import { expect, test } from 'vitest'
+import { beforeAll, expect, test } from 'vitest'
 import config from '../../tsconfig.json' with { type: 'json' }
+import { diagnosticsOf } from '../support/compiler.ts'
 import { type Block, blocksOf, pages, root } from '../support/pages.ts'
 
 /** What a snippet may use without declaring it: what the text around it speaks of. */
@@ -45,19 +44,15 @@ const WRONG: Block = {
   code: "billing.on(OrderPlaced, (order) => order.orderID)\nhapax.consumer('a', { ordre: 'wait' })",
 }
 
-test('every TypeScript snippet of the documentation type-checks', { timeout: 240_000 }, async () => {
-  const snippets = pages()
-    .flatMap((page) => blocksOf(page))
-    .filter(({ language }) => language === 'ts')
-  expect(snippets.length).toBeGreaterThan(30)
-  expect(await typeErrors([...snippets, WRONG])).toEqual([
-    expect.stringMatching(/^wrong\.md:7: .*orderID/),
-    expect.stringMatching(/^wrong\.md:8: .*ordre/),
-  ])
-})
+/** Mistakes in options, as people make them. */
+const MISTAKES = join(root, 'test/types/mistakes/options.ts')
+
+const snippets = [...pages().flatMap((page) => blocksOf(page)), WRONG].filter(({ language }) => language === 'ts')
+/** A file's name, a line and what was said of it. */
+let said: readonly (readonly [file: string, line: number, text: string])[] = []
 
 /** One run of the compiler over all of them, each as a module, in a package that looks like this one. */
-async function typeErrors(snippets: readonly Block[]): Promise<string[]> {
+beforeAll(async () => {
   const folder = mkdtempSync(join(tmpdir(), 'hapax-snippets-'))
   try {
     copyFileSync(join(root, 'package.json'), join(folder, 'package.json'))
@@ -65,29 +60,50 @@ async function typeErrors(snippets: readonly Block[]): Promise<string[]> {
     writeFileSync(join(folder, 'context.ts'), CONTEXT)
     for (const [index, { code }] of snippets.entries())
       writeFileSync(join(folder, `${index}.ts`), `${code}\nexport {}\n`)
+    copyFileSync(MISTAKES, join(folder, 'mistakes.ts'))
     const tsconfig = { compilerOptions: config.compilerOptions, include: ['*.ts'] }
     writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(tsconfig))
-    const output = await tsc(folder)
-    return output.split('\n').flatMap((line) => located(line, snippets))
+    said = (await diagnosticsOf(folder)).map((each) => {
+      const [, file = '', line = '', text = ''] = /^(.*?)\((\d+),\d+\): error TS\d+: (.*)/s.exec(each) ?? ['', each]
+      return [file, Number(line), text.trim()]
+    })
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
-}
+}, 240_000)
 
-async function tsc(cwd: string): Promise<string> {
-  const program = join(root, 'node_modules', '.bin', 'tsc')
-  try {
-    return (await promisify(execFile)(program, ['--checkers', '1', '--pretty', 'false'], { cwd })).stdout
-  } catch (error) {
-    const { stdout } = error as { stdout?: string }
-    if (!stdout) throw error
-    return stdout
-  }
-}
+test('every TypeScript snippet of the documentation type-checks', () => {
+  expect(snippets.length).toBeGreaterThan(30)
+  const elsewhere = said.filter(([file]) => file !== 'mistakes.ts')
+  const errors = elsewhere.map(([file, line, text]) => {
+    const snippet = snippets[Number(/^(\d+)\.ts$/.exec(file)?.[1])]
+    return snippet === undefined ? `${file}:${line}: ${text}` : `${snippet.page}:${snippet.line + line - 1}: ${text}`
+  })
+  expect(errors).toEqual([
+    expect.stringMatching(/^wrong\.md:7: .*orderID/),
+    expect.stringMatching(/^wrong\.md:8: .*ordre/),
+  ])
+})
 
-function located(line: string, snippets: readonly Block[]): string[] {
-  const match = /^(\d+)\.ts\((\d+),\d+\): (.*)$/.exec(line)
-  if (match === null) return line.startsWith(' ') || line === '' ? [] : [line]
-  const snippet = snippets[Number(match[1])]
-  return snippet === undefined ? [line] : [`${snippet.page}:${snippet.line + Number(match[2]) - 1}: ${match[3]}`]
+test('the compiler names each mistake in options, at its own line, and says nothing of overloads', () => {
+  const made = mistakes()
+  expect(made.size).toBeGreaterThan(20)
+  const named = said.filter(([file]) => file === 'mistakes.ts')
+  expect(named.map(([, line]) => line)).toEqual([...made.keys()])
+  for (const [, line, text] of named) expect(text).toMatch(made.get(line) ?? /^$/)
+})
+
+/** The mistakes, by line, and what has to be said of each. */
+function mistakes(): ReadonlyMap<number, RegExp> {
+  const lines = readFileSync(MISTAKES, 'utf8').split('\n')
+  return new Map(
+    lines.flatMap((text, index): [number, RegExp][] => {
+      const [, kind, name] = /\S.*\/\/ (unknown|wrong): (\w+)$/.exec(text) ?? []
+      if (kind === undefined) return []
+      const unknown = new RegExp(
+        `^Object literal may only specify known properties, (?:and|but) '${name}' does not exist`,
+      )
+      return [[index + 1, kind === 'unknown' ? unknown : new RegExp(`^Type '${name}' is not assignable to type`)]]
+    }),
+  )
 }

@@ -1,4 +1,4 @@
-// Every line that ends with a comment is a mistake, and no other: test/unit/type-errors.test.ts compares this with what the compiler says.
+// Every line that ends with a comment is a mistake, and no other: test/unit/snippets.test.ts compares this with what the compiler says.
 // `unknown: x` is an option that does not exist, and `wrong: x` one of a wrong type.
 import { sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/node-postgres'
