@@ -3,6 +3,7 @@
 import { OTHERS } from '../consumer/index.ts'
 import type { Finding, Share, StoreStatus, StoreWorkers } from '../contracts/index.ts'
 import { ALL_LANES, LANES, lanesOf } from '../message/index.ts'
+import { isScope } from '../requests/index.ts'
 import { namesakeText, type Serves, servesOf } from '../worker/index.ts'
 
 /** A live worker, and what it serves. */
@@ -121,12 +122,13 @@ function consumerFindings(
   subscriptions: readonly Subscription[],
   live: readonly Live[],
 ): readonly Finding[] {
-  const { waiting = 0, retrying = 0 } = consumers.find(({ consumer }) => consumer === name) ?? {}
+  const { waiting = 0, retrying = 0, oldestAt = null } = consumers.find(({ consumer }) => consumer === name) ?? {}
   const types = subscriptions.filter(({ consumer }) => consumer === name).map(({ type }) => type)
   const all = live.filter(({ serves }) => serves.consumers.has(name))
   // Stuck workers have lanes only if there is no other worker.
   const able = all.filter(({ serves }) => !serves.stuck)
   const serving = able.length > 0 ? able : all
+  if (serving.length === 0 && isScope(name)) return oldestAt === null ? [] : unfinished(name, waiting + retrying)
   if (serving.length === 0) return unserved(name, waiting + retrying, types.length > 0)
   const handles = ({ serves }: Live, type: string): boolean => serves.consumers.get(name)?.includes(type) ?? false
   const orphans = types.filter((type) => !serving.some((worker) => handles(worker, type)))
@@ -172,6 +174,19 @@ function unserved(name: string, open: number, subscribed: boolean): readonly Fin
       level: 'warning',
       message: `no live worker serves the consumer ${name}; nothing waits for it yet`,
       advice: `Start a worker that consumes it; ${forget}.`,
+    },
+  ]
+}
+
+/** Requests of which some are due, so that no process works on them. A request needs no worker: its client may send it again. */
+function unfinished(name: string, open: number): readonly Finding[] {
+  return [
+    {
+      check: 'workers',
+      level: 'warning',
+      message: `${open === 1 ? '1 request' : `${open} requests`} of ${name} ${open === 1 ? 'is' : 'are'} not finished, and no live worker serves it`,
+      advice:
+        'They go on when their clients send them again. To have them finished in any case, start a worker that consumes it.',
     },
   ]
 }

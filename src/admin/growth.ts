@@ -5,13 +5,13 @@ import type { Finding, GrowingTable, Growth, StoreStatus } from '../contracts/in
 export interface DoctorOptions {
   /**
    * How many rows a table may have. Large tables are estimated, where the database can.
-   * @default inbox and outbox 100_000, failed 10_000, receipts 50_000_000, effects and sent 10_000_000, audit 1_000_000
+   * @default inbox and outbox 100_000, failed 10_000, receipts 50_000_000, effects, responses and sent 10_000_000, audit 1_000_000
    */
   readonly maxRows?: Partial<Record<GrowingTable, number>>
   /**
    * How old the oldest row of a table may be.
    * @default inbox 7 days, outbox 5 minutes, failed 30 days, sent 90 days, audit 400 days; receipts a day more than the live workers of
-   * their consumer keep them, or 90 days if there are none
+   * their consumer keep them, or 90 days if there are none; responses a day after they have expired
    */
   readonly maxAgeMs?: Partial<Record<AgingTable, number>>
 }
@@ -35,6 +35,7 @@ const DEFAULTS: GrowthLimits = {
     failed: 10_000,
     receipts: 50_000_000,
     effects: 10_000_000,
+    responses: 10_000_000,
     sent: 10_000_000,
     audit: 1_000_000,
   },
@@ -43,6 +44,7 @@ const DEFAULTS: GrowthLimits = {
     outbox: 5 * MINUTE_MS,
     failed: 30 * DAY_MS,
     receipts: 90 * DAY_MS,
+    responses: DAY_MS,
     sent: 90 * DAY_MS,
     audit: 400 * DAY_MS,
   },
@@ -56,13 +58,14 @@ const ADVICE: Readonly<Record<GrowingTable, string>> = {
   receipts:
     'See that a worker of each consumer runs with cleanup, shorten retentionMs, or run npx hapax cleanup. If they are kept so long on purpose, raise the limit.',
   effects: 'They go with the receipts of their messages: see that a worker runs with cleanup, or shorten retentionMs.',
+  responses: 'Processes that serve HTTP requests delete what has expired: see that one runs, or shorten keepMs.',
   sent: 'Shorten keepSentMs, see that a worker of the relay runs with cleanup, or run npx hapax sent purge.',
   audit:
     'Shorten cleanup.auditRetentionMs of the workers, see that one runs with cleanup, or run npx hapax cleanup --audit.',
 }
 
-const WORRYING: readonly GrowingTable[] = ['inbox', 'outbox', 'failed', 'receipts', 'effects', 'sent', 'audit']
-const AGING: readonly AgingTable[] = ['inbox', 'outbox', 'failed', 'receipts', 'sent', 'audit']
+const AGING: readonly AgingTable[] = ['inbox', 'outbox', 'failed', 'receipts', 'responses', 'sent', 'audit']
+const WORRYING: readonly GrowingTable[] = [...AGING, 'effects']
 
 /** Checks the limits and fills in the defaults. */
 export function growthLimits(options: DoctorOptions = {}): GrowthLimits {
@@ -113,7 +116,12 @@ export function grown({ table, rows, oldestMs }: Growth, { maxRows, maxAgeMs }: 
     found.push(warning(`${table} has about ${rows} rows, more than ${maxRows[table]}`, ADVICE[table]))
   }
   if (oldestMs !== undefined && table !== 'effects' && oldestMs > maxAgeMs[table]) {
-    found.push(warning(`the oldest row of ${table} is ${days(oldestMs)} old`, ADVICE[table]))
+    const age = days(oldestMs)
+    const old =
+      table === 'responses'
+        ? `responses that expired ${age} ago are still there`
+        : `the oldest row of ${table} is ${age} old`
+    found.push(warning(old, ADVICE[table]))
   }
   return found
 }

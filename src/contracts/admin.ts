@@ -232,14 +232,14 @@ export interface Finding {
 }
 
 /** A table that grows with what passes through, or with what is kept. */
-export type GrowingTable = 'inbox' | 'outbox' | 'failed' | 'receipts' | 'effects' | 'sent' | 'audit'
+export type GrowingTable = 'inbox' | 'outbox' | 'failed' | 'receipts' | 'effects' | 'responses' | 'sent' | 'audit'
 
 /** How large a table is, without counting it. */
 export interface Growth {
   readonly table: GrowingTable
   /** An estimate, or more than there are; undefined: the database has none. */
   readonly rows: number | undefined
-  /** How long ago its oldest row was written, where that is quickly found. */
+  /** How long ago its oldest row was written, where that is quickly found. Of responses: how long ago the first of them expired. */
   readonly oldestMs: number | undefined
 }
 

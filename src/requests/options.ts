@@ -71,8 +71,15 @@ export function httpSettings(scope: string, options: HttpOptionsBase, others: re
 
 /** The consumer that stands for a scope. */
 export function consumerOf(scope: string): string {
-  return `http:${scope}`
+  return `${SCOPE}${scope}`
 }
+
+/** Whether a consumer stands for a scope: its requests are finished by whoever sends them, with or without a worker. */
+export function isScope(consumer: string): boolean {
+  return consumer.startsWith(SCOPE)
+}
+
+const SCOPE = 'http:'
 
 /** A name of a consumer has 255 bytes. */
 const MAX_SCOPE_BYTES = 250

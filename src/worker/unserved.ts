@@ -1,5 +1,6 @@
 import type { Clock, Logger, State } from '../base/index.ts'
 import type { StoreWorkers } from '../contracts/index.ts'
+import { isScope } from '../requests/index.ts'
 import { servesOf } from './membership.ts'
 
 /** What looking for workers needs. */
@@ -54,7 +55,7 @@ export class Unserved {
    */
   watch({ consumers, relays }: State): void {
     const alone = [
-      ...consumers.filter(({ waiting, retrying }) => waiting + retrying > 0).map((each) => ({ ...each, relay: '' })),
+      ...consumers.filter(isWaiting).map((each) => ({ ...each, relay: '' })),
       ...relays.filter(({ waiting }) => waiting > 0).map((each) => ({ ...each, consumer: '' })),
     ].filter(({ workers }) => workers === 0)
     const nameOf = ({ consumer, relay }: { readonly consumer: string; readonly relay: string }): string =>
@@ -102,4 +103,9 @@ export class Unserved {
       `messages of ${consumer} wait in its inbox, but no live worker serves it`,
     )
   }
+}
+
+/** Whether something waits for a worker. Requests that are not due are being worked on by those who got them. */
+function isWaiting({ consumer, waiting, retrying, oldestMs }: State['consumers'][number]): boolean {
+  return waiting + retrying > 0 && (oldestMs !== undefined || !isScope(consumer))
 }

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { createHapax, defineMessage, type Hapax, Permanent, RetryAfter, type Store, silentLogger } from 'hapax'
 import { memoryBroker } from 'hapax/memory-broker'
 import type { Look, Share } from '../../src/contracts/index.ts'
+import { fingerprint, messageKey } from '../../src/message/index.ts'
 import { until } from '../../src/testing/wait.ts'
 import type { RigTx } from './databases.ts'
 
@@ -26,6 +27,8 @@ export async function doEverything(store: Store<RigTx>): Promise<void> {
   await sending(hapax, store)
   await deaths(store)
   await people(hapax, store)
+  await requests(store)
+  await endpoints(store)
   await cleaning(store)
   await hapax.close()
 }
@@ -195,6 +198,36 @@ async function people(hapax: Rig, store: Store<RigTx>): Promise<void> {
   await hapax.explain('handled 7', '/sender')
   await hapax.explain('handled 7')
   await hapax.consumers.remove('calls')
+}
+
+/** Requests, new and known, and what becomes of their responses. */
+async function requests(store: Store<RigTx>): Promise<void> {
+  const [consumer, source, type] = ['http:orders', 'POST /orders ~ada', 'http.request']
+  const data = Buffer.from('{}')
+  const take = (id: string, keepMs: number): Promise<void> => {
+    const key = { messageKey: messageKey(source, id), id }
+    const message = { ...key, source, type, key: null, attributes: '{}', data, fingerprint: fingerprint(data) }
+    const opening = { kind: 'take', consumer, token: randomUUID(), messages: [message], responses: true } as const
+    return store.transactions.run({ lockTimeoutMs: 10_000, idleTimeoutMs: 60_000 }, opening, async ({ existing }) => {
+      const response = { consumer, ...key, response: { status: 201, headers: [], body: data }, keepMs }
+      return { value: undefined, writes: existing.size > 0 ? undefined : { response } }
+    })
+  }
+  for (const _ of ['once', 'again']) await take('first', 60_000)
+  await take('second', 0)
+  await store.responses.read(consumer, messageKey(source, 'first'))
+  await store.responses.forget(consumer, messageKey(source, 'second'))
+  await store.responses.expire(500)
+  await store.admin.trace('first')
+}
+
+async function endpoints(store: Store<RigTx>): Promise<void> {
+  const endpoint = { id: 'ep-1', relay: 'default', url: 'https://example.com', types: 'all', secrets: [] } as const
+  await store.endpoints.add({ ...endpoint, enabled: true, reason: null, note: null }, { action: 'add', actor: 'test' })
+  await store.endpoints.change('ep-1', { note: 'changed' }, { action: 'change', actor: 'test' })
+  await store.endpoints.list('default')
+  await store.admin.trace('handled 7')
+  await store.endpoints.remove('ep-1', { action: 'remove', actor: 'test' })
 }
 
 async function cleaning(store: Store<RigTx>): Promise<void> {

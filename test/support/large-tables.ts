@@ -96,6 +96,10 @@ select '${relay}', ${message}, null, ${rest}${now} from ${numbers}`
   const effects = (consumer: string): string =>
     `insert into ${w.tables}effects (consumer, message_key, name, token, state, attempts${mysql ? ', first_at, last_at' : ''})
 select '${consumer}', ${w.uuid}, 'call', ${w.uuid}, 'done', 1${now}${now} from ${numbers}`
+  // All of them have expired.
+  const responses = (consumer: string): string =>
+    `insert into ${w.tables}responses (consumer, message_key, id, status, headers, body, expires_at${created})
+select '${consumer}', ${w.uuid}, ${concat('id ', 'n')}, 201, '[]', ${w.bytes(w.text('n % 1000'))}, ${w.now}${now} from ${numbers}`
   const [gone, loose, keyed, relay] = ['gone', 'loose', 'keyed', 'default'].map((name) => `${prefix}${name}`) as Four
   const statements = [
     queue('inbox', 'consumer', gone, null),
@@ -105,7 +109,7 @@ select '${consumer}', ${w.uuid}, 'call', ${w.uuid}, 'done', 1${now}${now} from $
     queue('outbox', 'relay', relay, null),
     queue('outbox', 'relay', relay, concat('key ', half)),
     ...[gone, loose].flatMap((consumer) => [receipts(consumer), effects(consumer)]),
-    ...[failed(gone), sent(gone), sent(relay)],
+    ...[failed(gone), sent(gone), sent(relay), responses(gone), responses(loose)],
     `insert into ${w.tables}audit (action, actor${mysql ? ', at' : ''}) select 'test', 'test'${now} from ${numbers}`,
   ]
   await run(checker, statements)
@@ -168,6 +172,6 @@ async function run(checker: Checker, statements: readonly string[]): Promise<voi
 }
 
 /** The tables that grow. */
-export const LARGE = ['receipts', 'inbox', 'outbox', 'failed', 'sent', 'audit', 'effects'] as const
+export const LARGE = ['receipts', 'inbox', 'outbox', 'failed', 'sent', 'audit', 'effects', 'responses'] as const
 
 type Four = [string, string, string, string]

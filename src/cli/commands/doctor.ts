@@ -19,7 +19,8 @@ export const addDoctor: AddCommand = (root, io, done) => {
       `
 Exits with 1 if there is an error; warnings alone are not a failure.
 Tables that can have limits: inbox, outbox, failed, receipts, effects (rows
-only), sent, audit. The rows of large tables are estimated, not counted.
+only), responses, sent, audit. The rows of large tables are estimated, not
+counted.
 ${examples('hapax doctor', 'hapax doctor --max-rows inbox=5000 --max-age inbox=1h failed=7d', 'hapax doctor --json')}`,
     )
     .action(async (options) => done(await doctor(options, io)))

@@ -114,7 +114,7 @@ export const FINDINGS: readonly Finding[] = [
 function growth(data: Data): readonly Growth[] {
   const of = <Row>(table: Growth['table'], rows: readonly Row[], at?: (row: Row) => Date): Growth => {
     const first = rows[0] === undefined ? undefined : at?.(rows[0])
-    return { table, rows: rows.length, oldestMs: first && data.clock.now() - first.getTime() }
+    return { table, rows: rows.length, oldestMs: first && Math.max(0, data.clock.now() - first.getTime()) }
   }
   return [
     of('inbox', data.inbox.all(), (row) => row.createdAt),
@@ -124,6 +124,11 @@ function growth(data: Data): readonly Growth[] {
     of('audit', data.audit.all(), (row) => row.at),
     of('receipts', data.receipts.all()),
     of('effects', data.effects.all()),
+    of(
+      'responses',
+      data.responses.all().sort((a, b) => a.expiresAt - b.expiresAt),
+      (row) => new Date(row.expiresAt),
+    ),
   ]
 }
 

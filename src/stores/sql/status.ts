@@ -9,15 +9,16 @@ import { asNumber, asText, asTextOrNull } from './values.ts'
 export const COUNTED = 10_000
 /** How many rows are read to find the oldest one, where no index has them by time. */
 export const SAMPLED = 1_000
-/** The tables that grow, and when a row was written, where rows have a number to find the oldest one by. */
+/** The tables that grow; when a row was written, or has expired; and what finds the oldest one, where something does. */
 export const GROWING = [
-  ['inbox', 'created_at'],
-  ['outbox', 'created_at'],
-  ['failed', 'failed_at'],
-  ['sent', 'sent_at'],
-  ['audit', 'at'],
-  ['receipts', null],
-  ['effects', null],
+  ['inbox', 'created_at', 'seq'],
+  ['outbox', 'created_at', 'seq'],
+  ['failed', 'failed_at', 'seq'],
+  ['sent', 'sent_at', 'seq'],
+  ['audit', 'at', 'seq'],
+  ['responses', 'expires_at', 'expires_at'],
+  ['receipts', null, null],
+  ['effects', null, null],
 ] as const
 
 type ConsumerStatus = StoreStatus['consumers'][number]
@@ -266,7 +267,9 @@ function exactFailed(counts: readonly Found[]): readonly FailedStatus[] {
     }))
 }
 
-const TABLES: readonly GrowingTable[] = ['inbox', 'outbox', 'failed', 'receipts', 'effects', 'sent', 'audit']
+const TABLES: readonly GrowingTable[] = [
+  ...(['inbox', 'outbox', 'failed', 'receipts', 'effects', 'responses', 'sent', 'audit'] as const),
+]
 
 function tablesOf(found: readonly Found[], exact: readonly Found[], now: number): readonly Growth[] {
   return TABLES.map((table) => {

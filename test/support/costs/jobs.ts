@@ -12,6 +12,7 @@ import {
 } from 'hapax'
 import type { ClaimStore } from 'hapax/contracts'
 import { memoryBroker } from 'hapax/memory-broker'
+import { fingerprint, messageKey } from '../../../src/message/index.ts'
 import type { RigTx } from '../databases.ts'
 
 const Placed = defineMessage<{ readonly n: number }>('order.placed')
@@ -73,6 +74,8 @@ export const jobs = {
     paced: false,
     open: (ground) => direct(ground, 100, (hapax) => each(hapax, ground, 'stored', { receive: 'store' })),
   },
+  'a first request': { times: 10, paced: false, open: (ground) => requesting(ground, () => randomUUID()) },
+  'a request that came before': { times: 10, paced: false, open: (ground) => requesting(ground, () => 'known') },
   'a transaction that publishes': { times: 10, paced: false, open: (ground) => publishing(ground, 'relay') },
   'a transaction that publishes locally': { times: 10, paced: false, open: (ground) => publishing(ground, 'local') },
   '1,000 local messages by a worker, in groups of 100': { times: 1, paced: true, open: (ground) => draining(ground) },
@@ -118,6 +121,30 @@ function publishing(ground: Ground, delivery: 'relay' | 'local'): Opened {
       await hapax.publish(tx, Placed, { n: 1 })
     })
   return { run, close: () => hapax.close() }
+}
+
+/** A request as the store has it: the receipt and what is known come with BEGIN, the response goes with COMMIT. */
+function requesting(ground: Ground, idOf: () => string): Opened {
+  const { store } = ground
+  const body = Buffer.from('{"order":17}')
+  const response = { status: 201, headers: [['content-type', 'application/json']], body } as const
+  const run = (): Promise<unknown> => {
+    const [consumer, source, id] = ['http:costs', 'POST /orders ~ada', idOf()]
+    const key = { messageKey: messageKey(source, id), id }
+    const message = { ...key, source, type: 'http.request', key: null, attributes: '{}', data: body }
+    const messages = [{ ...message, fingerprint: fingerprint(body) }]
+    const opening = { kind: 'take', consumer, token: randomUUID(), messages, responses: true } as const
+    return store.transactions.run(
+      { lockTimeoutMs: 1_000, idleTimeoutMs: 60_000 },
+      opening,
+      async ({ tx, existing }) => {
+        if (existing.size > 0) return { value: undefined, writes: undefined }
+        await ground.write(tx, [1])
+        return { value: undefined, writes: { response: { consumer, ...key, response, keepMs: 60_000 } } }
+      },
+    )
+  }
+  return { run, before: async () => void (await store.schema.ready()), close: () => store.close() }
 }
 
 const THOUSAND = 1_000

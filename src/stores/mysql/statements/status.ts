@@ -68,8 +68,8 @@ select 'queue', '${place}', scope, 'front', 0, ${MS(`min(${SINCE})`)}, null, nul
 from (select ${scope} as scope, held_at, attempts, created_at, available_at from ${table[place]} ${BY_KEY}
   order by seq ${LIMIT(SAMPLED)}) as ${place}_front where ${WAITS} group by scope`,
   )
-  const sizes = GROWING.map(([each, time]) => {
-    const oldest = time === null ? 'null' : `(select ${MS(time)} from ${table[each]} order by seq limit 1)`
+  const sizes = GROWING.map(([each, time, by]) => {
+    const oldest = time === null ? 'null' : `(select ${MS(time)} from ${table[each]} order by ${by} limit 1)`
     return `
 select 'rows', '${each}', null, null,
   (select table_rows from information_schema.tables where table_schema = ? and table_name = ?), ${oldest}, null, null`
@@ -223,5 +223,5 @@ select 'failed', origin, consumer, reason, count(*), null, null, null from ${pre
 where replaced_by is null group by origin, consumer, reason
 union all
 select 'receipts', 'receipts', consumer, null, count(*), null, null, null from ${prefix}receipts group by consumer
-${['failed', 'sent', 'audit', 'effects'].map((table) => `union all select 'rows', '${table}', null, null, count(*), null, null, null from ${prefix}${table}`).join('\n')}`
+${['failed', 'sent', 'audit', 'effects', 'responses'].map((table) => `union all select 'rows', '${table}', null, null, count(*), null, null, null from ${prefix}${table}`).join('\n')}`
 }

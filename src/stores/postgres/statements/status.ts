@@ -142,8 +142,8 @@ from failed_group as g`,
     `select 'share', 'failed', g.scope, g.reason, (c.part * r.part)::numeric, null, null, null from failed_group as g
   join (select common.value, common.part ${common(schema, 'failed', 'consumer')}) as c on c.value = g.scope
   join (select common.value, common.part ${common(schema, 'failed', 'reason')}) as r on r.value = g.reason`,
-    ...GROWING.map(([table, time]) => {
-      const oldest = time === null ? 'null' : `(select ${MS(time)} from ${schema}.${table} order by seq limit 1)`
+    ...GROWING.map(([table, time, by]) => {
+      const oldest = time === null ? 'null' : `(select ${MS(time)} from ${schema}.${table} order by ${by} limit 1)`
       // What inserts and deletes add up to, or, after a crash of the server, what vacuum has seen.
       const live = `nullif(pg_stat_get_live_tuples('${schema}.${table}'::regclass), 0)`
       const rows = `case when pg_relation_size('${schema}.${table}'::regclass) = 0 then 0 else coalesce(${live},
@@ -171,5 +171,5 @@ select 'failed', origin, consumer, reason, count(*), null, null, null from ${sch
 where replaced_by is null group by origin, consumer, reason
 union all
 select 'receipts', 'receipts', consumer, null, count(*), null, null, null from ${schema}.receipts group by consumer
-${['failed', 'sent', 'audit', 'effects'].map((table) => `union all select 'rows', '${table}', null, null, count(*), null, null, null from ${schema}.${table}`).join('\n')}`
+${['failed', 'sent', 'audit', 'effects', 'responses'].map((table) => `union all select 'rows', '${table}', null, null, count(*), null, null, null from ${schema}.${table}`).join('\n')}`
 }

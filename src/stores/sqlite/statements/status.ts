@@ -149,8 +149,8 @@ function smallParts(prefix: string): readonly string[] {
     `select 'rows', '${table}', null, null, coalesce((select max(seq) from ${prefix}${table}) - (select min(seq) from ${prefix}${table}) + 1, 0),
   (select ${time} from ${prefix}${table} order by seq limit 1), null, null`
   // Rows without numbers: what cannot be counted quickly stays unknown.
-  const unnumbered = (table: string): string =>
-    `select 'rows', '${table}', null, null, nullif(${counted(`${prefix}${table}`)}, ${COUNTED + 1}), null, null, null`
+  const unnumbered = (table: string, oldest = 'null'): string =>
+    `select 'rows', '${table}', null, null, nullif(${counted(`${prefix}${table}`)}, ${COUNTED + 1}), ${oldest}, null, null`
   return [
     `select 'known', 'receipts', scope, null, null, null, null, null from receipt_scope where scope is not null`,
     `select 'relay', null, name, null, null, null, destination, null from ${prefix}relays`,
@@ -163,6 +163,7 @@ function smallParts(prefix: string): readonly string[] {
     dense('sent', 'sent_at'),
     dense('audit', 'at'),
     unnumbered('receipts'),
+    unnumbered('responses', `(select min(expires_at) from ${prefix}responses)`),
     unnumbered('effects'),
     `select 'worker', iif(${NOW} - heartbeat_at <= ttl_ms, 'alive', 'dead'), id, name, ${NOW} - heartbeat_at, started_at, serves, in_hand
 from ${prefix}workers`,
@@ -185,5 +186,5 @@ select 'failed', origin, consumer, reason, count(*), null, null, null from ${pre
 where replaced_by is null group by origin, consumer, reason
 union all
 select 'receipts', 'receipts', consumer, null, count(*), null, null, null from ${prefix}receipts group by consumer
-${['failed', 'sent', 'audit', 'effects'].map((table) => `union all select 'rows', '${table}', null, null, count(*), null, null, null from ${prefix}${table}`).join('\n')}`
+${['failed', 'sent', 'audit', 'effects', 'responses'].map((table) => `union all select 'rows', '${table}', null, null, count(*), null, null, null from ${prefix}${table}`).join('\n')}`
 }

@@ -160,7 +160,7 @@ const once: readonly Case[] = [
       const { at, tables, ...empty } = await hapax.status()
       assert.deepEqual(empty, { consumers: [], relays: [], failed: [], workers: [] })
       assert.ok(Math.abs(at.getTime() - Date.now()) < 60_000)
-      assert.equal(tables.length, 7)
+      assert.equal(tables.length, 8)
       await hapax.transaction((tx) => hapax.publish(tx, Pong, { n: 1 }, { id: 'a', relay: 'partners' }))
       const [relay] = (await hapax.status()).relays
       assert.deepEqual([relay?.relay, relay?.waiting, relay?.estimated], ['partners', 1, false])
