@@ -25,6 +25,8 @@ interface ToSign {
   readonly body: Uint8Array
   readonly nowMs: number
   readonly secret: string
+  /** The time as it is written, in place of seconds. */
+  readonly written?: string
 }
 
 /** How a provider signs, written once more, as its documentation says it: the sources have only the other side. */
@@ -37,8 +39,10 @@ export interface Provider {
   readonly signature: string
   /** All headers without which a request is refused. */
   readonly needed: readonly string[]
-  /** The header with the time, as a number that is signed. */
+  /** The header with the time, where it has one of its own. */
   readonly timestamp?: string
+  /** Whether it signs the time. */
+  readonly timed: boolean
   /** A body with this id and type in it, where the provider puts them there. */
   bodyOf(id: string, type: string, n: number): Uint8Array
   sign(what: ToSign): Sent
@@ -61,11 +65,12 @@ const standard = (prefix: 'webhook' | 'svix'): Provider => ({
   signature: `${prefix}-signature`,
   needed: [`${prefix}-timestamp`, `${prefix}-signature`],
   timestamp: `${prefix}-timestamp`,
+  timed: true,
   bodyOf: (_, type, n) => json({ type, n }),
-  sign: ({ id, body, nowMs, secret }) => {
+  sign: ({ id, body, nowMs, secret, written = seconds(nowMs) }) => {
     const key = Buffer.from(secret.replace('whsec_', ''), 'base64')
-    const signature = macOf('sha256', key, [`${id}.${seconds(nowMs)}.`, body]).digest('base64')
-    const own = { id, timestamp: seconds(nowMs), signature: `v1,${signature}` }
+    const signature = macOf('sha256', key, [`${id}.${written}.`, body]).digest('base64')
+    const own = { id, timestamp: written, signature: `v1,${signature}` }
     const headers = Object.fromEntries(Object.entries(own).map(([name, value]) => [`${prefix}-${name}`, value]))
     return { url: URL_OF, headers: { ...JSON_TYPE, ...headers }, body }
   },
@@ -77,10 +82,11 @@ const ofStripe: Provider = {
   secrets: ['whsec_current_0123456789abcdef', 'whsec_previous_0123456789abcdef'],
   signature: 'stripe-signature',
   needed: ['stripe-signature'],
+  timed: true,
   bodyOf: (id, type, n) => json({ id, type, object: 'event', n }),
-  sign: ({ body, nowMs, secret }) => {
-    const signature = macOf('sha256', secret, [`${seconds(nowMs)}.`, body]).digest('hex')
-    return { url: URL_OF, headers: { ...JSON_TYPE, 'stripe-signature': `t=${seconds(nowMs)},v1=${signature}` }, body }
+  sign: ({ body, nowMs, secret, written = seconds(nowMs) }) => {
+    const signature = macOf('sha256', secret, [`${written}.`, body]).digest('hex')
+    return { url: URL_OF, headers: { ...JSON_TYPE, 'stripe-signature': `t=${written},v1=${signature}` }, body }
   },
 }
 
@@ -90,6 +96,7 @@ const ofGithub: Provider = {
   secrets: [`It's a Secret to Everybody`, 'it was another secret before'],
   signature: 'x-hub-signature-256',
   needed: ['x-hub-signature-256', 'x-github-delivery', 'x-github-event'],
+  timed: false,
   bodyOf: (_id, _type, n) => json({ n }),
   sign: ({ id, type, body, secret }) => {
     const signature = `sha256=${macOf('sha256', secret, [body]).digest('hex')}`
@@ -104,6 +111,7 @@ const ofShopify = (prefix: 'x-shopify-' | 'shopify-'): Provider => ({
   secrets: ['shpss_0123456789abcdef', 'shpss_fedcba9876543210'],
   signature: `${prefix}hmac-sha256`,
   needed: [`${prefix}hmac-sha256`, `${prefix}webhook-id`],
+  timed: false,
   bodyOf: (_id, _type, n) => json({ n }),
   sign: ({ id, type, body, secret }) => {
     const own = {
@@ -125,10 +133,11 @@ const ofSlack: Provider = {
   signature: 'x-slack-signature',
   needed: ['x-slack-signature', 'x-slack-request-timestamp'],
   timestamp: 'x-slack-request-timestamp',
+  timed: true,
   bodyOf: (id, type, n) => json({ type: 'event_callback', event_id: id, event: { type, n }, n }),
-  sign: ({ body, nowMs, secret }) => {
-    const signature = `v0=${macOf('sha256', secret, [`v0:${seconds(nowMs)}:`, body]).digest('hex')}`
-    const headers = { 'x-slack-signature': signature, 'x-slack-request-timestamp': seconds(nowMs) }
+  sign: ({ body, nowMs, secret, written = seconds(nowMs) }) => {
+    const signature = `v0=${macOf('sha256', secret, [`v0:${written}:`, body]).digest('hex')}`
+    const headers = { 'x-slack-signature': signature, 'x-slack-request-timestamp': written }
     return { url: URL_OF, headers: { ...JSON_TYPE, ...headers }, body }
   },
 }
@@ -140,6 +149,7 @@ const ofTwilio: Provider = {
   secrets: ['0123456789abcdef0123456789abcdef', 'fedcba9876543210fedcba9876543210'],
   signature: 'x-twilio-signature',
   needed: ['x-twilio-signature'],
+  timed: false,
   bodyOf: (_, type, n) => json({ EventType: type, n }),
   sign: ({ id, body, secret }) => {
     const url = `${URL_OF}?bodySHA256=${createHash('sha256').update(body).digest('hex')}`
@@ -180,10 +190,11 @@ const ofHmac: Provider = {
   signature: 'x-signature',
   needed: ['x-signature', 'x-time', 'x-id'],
   timestamp: 'x-time',
+  timed: true,
   bodyOf: (_, type, n) => json({ event: { type }, n }),
-  sign: ({ id, body, nowMs, secret }) => {
-    const signature = `sha512=${macOf('sha512', secret, [`${seconds(nowMs)}.`, body]).digest('base64')}`
-    const headers = { 'x-signature': signature, 'x-time': seconds(nowMs), 'x-id': id }
+  sign: ({ id, body, nowMs, secret, written = seconds(nowMs) }) => {
+    const signature = `sha512=${macOf('sha512', secret, [`${written}.`, body]).digest('base64')}`
+    const headers = { 'x-signature': signature, 'x-time': written, 'x-id': id }
     return { url: URL_OF, headers: { ...JSON_TYPE, ...headers }, body }
   },
 }
@@ -260,9 +271,12 @@ export function forgeries(provider: Provider, id: string): ReadonlyMap<string, S
     for (const bad of ['NaN', '1e9', '0x65', '-1', '', ' ', '99999999999999999999', `${good.headers[timestamp]}.0`]) {
       all.set(`timestamp '${bad}'`, withHeader(timestamp, bad))
     }
-    const [now] = [Date.now()]
-    all.set('old', eventOf(provider, id, { nowMs: now - 301_000 }))
-    all.set('future', eventOf(provider, id, { nowMs: now + 302_000 }))
+  }
+  if (provider.timed) {
+    all.set('old', eventOf(provider, id, { nowMs: Date.now() - 301_000 }))
+    all.set('future', eventOf(provider, id, { nowMs: Date.now() + 302_000 }))
+    for (const written of writtenOtherwise())
+      all.set(`signed at '${written}'`, provider.sign({ ...toSign(provider, id), written }))
   }
   return all
 }
@@ -274,6 +288,12 @@ const toSign = (provider: Provider, id: string): ToSign => ({
 
 /** Some schemes know two sets of names. */
 const familyOf = ({ name }: Provider): string => name.split(' ')[0] ?? name
+
+/** Now, as no provider writes it, but as `Number` or `parseInt` would read it. */
+function writtenOtherwise(): readonly string[] {
+  const now = Math.floor(Date.now() / 1_000)
+  return [`0x${now.toString(16)}`, `${now / 1e9}e9`, `+${now}`, `${now}.5`, `${now}x`, 'NaN', '-1']
+}
 
 /** Of the same form as the others, because it goes through the same decoding. */
 function unknownSecret({ secrets: [secret] }: Provider): string {

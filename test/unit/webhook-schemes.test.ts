@@ -309,18 +309,15 @@ describe.each(providers)('$name', (provider) => {
   })
 })
 
-describe.each(providers.filter(({ name, timestamp }) => name === 'stripe' || timestamp !== undefined))(
-  'the time of a signature of $name',
-  (provider) => {
-    it('may be five minutes away, both ways', () => {
-      const scheme = provider.scheme(provider.secrets[0])
-      const now = 1_700_000_000_000
-      const at = (ms: number) => verdictOf(scheme, eventOf(provider, 'evt_1', { nowMs: now + ms }), now)
-      expect([-300_000, 0, 300_000].map(at)).toEqual(['verified', 'verified', 'verified'])
-      expect([-301_000, 301_000, -86_400_000, 86_400_000].map(at)).toEqual(new Array(4).fill('bad-timestamp'))
-    })
-  },
-)
+describe.each(providers.filter(({ timed }) => timed))('the time of a signature of $name', (provider) => {
+  it('may be five minutes away, both ways', () => {
+    const scheme = provider.scheme(provider.secrets[0])
+    const now = 1_700_000_000_000
+    const at = (ms: number) => verdictOf(scheme, eventOf(provider, 'evt_1', { nowMs: now + ms }), now)
+    expect([-300_000, 0, 300_000].map(at)).toEqual(['verified', 'verified', 'verified'])
+    expect([-301_000, 301_000, -86_400_000, 86_400_000].map(at)).toEqual(new Array(4).fill('bad-timestamp'))
+  })
+})
 
 describe('Standard Webhooks with keys of ed25519', () => {
   const { publicKey, privateKey } = generateKeyPairSync('ed25519')
