@@ -25,9 +25,12 @@ import {
 import type {
   ClaimConsumer,
   ClaimHandler,
+  ClaimHttpContext,
+  ClaimHttpOptions,
   ClaimStatus,
   ClaimStore,
   Finding,
+  Http,
   Trace,
   Worker,
 } from '../contracts/index.ts'
@@ -35,6 +38,7 @@ import { MAX_TEXT_BYTES } from '../message/index.ts'
 import { DatabaseClock, Floor } from '../transaction/index.ts'
 import type { ClaimConsumerOptions } from './consumer.ts'
 import { ClaimConsumerCore } from './consumer.ts'
+import { ClaimHttp } from './requests.ts'
 import type { ClaimEngine } from './work.ts'
 import type { ClaimWorkerOptions } from './worker.ts'
 import { ClaimWorkerCore } from './worker.ts'
@@ -72,6 +76,11 @@ export interface ClaimHapax {
   readonly failed: ClaimFailed
   /** A consumer whose handlers call the outside world. Its name scopes deduplication: do not change it later. */
   leased(name: string, options?: ClaimConsumerOptions<ClaimHandler<unknown>>): ClaimConsumer
+  /**
+   * HTTP requests that take effect once, by the semantics of the expired draft-07 of Idempotency-Key: a request that comes again gets the
+   * same response. Handlers run under a lease. The name of the scope is a part of what a key is known by.
+   */
+  http(scope: string, options: ClaimHttpOptions): Http<ClaimHttpContext>
   /** A worker that reads subscriptions and retries failed messages. */
   worker(options: ClaimWorkerOptions): Worker
   /** For each consumer: its types, its failed messages, and retries that are not finished. */
@@ -89,7 +98,7 @@ export class LeaseCore implements ClaimHapax {
   readonly events: EventHub
   readonly failed: ClaimFailed
   readonly #engine: ClaimEngine
-  readonly #consumers = new Map<string, ClaimConsumer>()
+  readonly #consumers = new Set<string>()
   readonly #workers = new Set<Worker>()
 
   constructor(options: ClaimHapaxOptions) {
@@ -117,12 +126,22 @@ export class LeaseCore implements ClaimHapax {
   }
 
   leased(name: string, options: ClaimConsumerOptions<ClaimHandler<unknown>> = {}): ClaimConsumer {
-    if (this.#consumers.has(name)) {
-      throw new HapaxError('duplicate-handler', `expected one consumer of the name ${name}, got a second one`)
-    }
+    this.#refuseSecond(name)
     const consumer = new ClaimConsumerCore(this.#engine, name, options)
-    this.#consumers.set(name, consumer)
+    this.#consumers.add(name)
     return consumer
+  }
+
+  http(scope: string, options: ClaimHttpOptions): Http<ClaimHttpContext> {
+    const http = new ClaimHttp(this.#engine, scope, options)
+    this.#refuseSecond(http.work.name)
+    this.#consumers.add(http.work.name)
+    return http
+  }
+
+  #refuseSecond(name: string): void {
+    if (!this.#consumers.has(name)) return
+    throw new HapaxError('duplicate-handler', `expected one consumer of the name ${name}, got a second one`)
   }
 
   worker(options: ClaimWorkerOptions): Worker {

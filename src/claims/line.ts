@@ -3,9 +3,15 @@ import { asError } from '../base/index.ts'
 import { stopped } from '../worker/index.ts'
 import type { ClaimConsumerCore } from './consumer.ts'
 
+/** What a worker serves: a consumer, or the requests of a scope. */
+export interface ClaimServed
+  extends Pick<ClaimConsumerCore, 'name' | 'types' | 'isOf' | 'start' | 'workStored' | 'resendsForMs'> {
+  readonly settings: Pick<ClaimConsumerCore['settings'], 'enabled' | 'concurrency' | 'retentionMs' | 'retry'>
+}
+
 /** What a stored line needs of its worker. */
 export interface StoredLineOptions {
-  readonly consumer: Pick<ClaimConsumerCore, 'workStored'>
+  readonly consumer: Pick<ClaimServed, 'workStored'>
   /** Shared with the subscriptions of the consumer. */
   readonly places: Semaphore
   /** Tells the handlers to stop. */

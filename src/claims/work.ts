@@ -433,8 +433,8 @@ export class ClaimedWork {
 
 const PROCESSED = outcome('processed')
 /** How long a message that was put back waits before it is tried again. */
-const PUT_BACK_MS = 100
+export const PUT_BACK_MS = 100
 /** How long a suspect waits before it asks again whether it may run. */
-const SUSPECT_MS = 1_000
+export const SUSPECT_MS = 1_000
 /** How long a message is left to the process that handles its type. */
 const ELSEWHERE_MS = 5_000

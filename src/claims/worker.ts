@@ -1,6 +1,15 @@
 import { expected, noOthers, positiveInteger, present, Semaphore } from '../base/index.ts'
 import { Feed, WebhookFeed } from '../consumer/index.ts'
-import type { ClaimConsumer, Served, Source, StopOptions, WebhookReceiver, Worker } from '../contracts/index.ts'
+import type {
+  ClaimConsumer,
+  ClaimHttpContext,
+  Http,
+  Served,
+  Source,
+  StopOptions,
+  WebhookReceiver,
+  Worker,
+} from '../contracts/index.ts'
 import {
   checkRetention,
   checkSource,
@@ -14,13 +23,18 @@ import {
   SubscriptionLine,
 } from '../worker/index.ts'
 import { ClaimConsumerCore } from './consumer.ts'
-import { StoredLine } from './line.ts'
+import { type ClaimServed, StoredLine } from './line.ts'
+import { RequestWork } from './request-work.ts'
+import { ClaimHttp } from './requests.ts'
 import type { ClaimEngine } from './work.ts'
 
 /** Options of a worker on a claim store. */
 export interface ClaimWorkerOptions {
-  /** `consumer.from(…)` for consumers fed by a broker. A bare consumer only retries failed messages; the others do so as well. */
-  readonly consume: readonly (ClaimConsumer | Source<never> | WebhookReceiver<never>)[]
+  /**
+   * `consumer.from(…)` for consumers fed by a broker. A bare consumer only retries failed messages; the others do so as well.
+   * `hapax.http(…)` retries failed requests.
+   */
+  readonly consume: readonly (ClaimConsumer | Source<never> | WebhookReceiver<never> | Http<ClaimHttpContext>)[]
   /** The longest pause between two looks for failed messages to retry. @default 1_000 */
   readonly pollMs?: number
 }
@@ -28,7 +42,7 @@ export interface ClaimWorkerOptions {
 /** Reads subscriptions, and retries failed messages when a person asks for it. Runs until it is stopped. */
 export class ClaimWorkerCore implements Worker {
   readonly #engine: ClaimEngine
-  readonly #consumers: readonly ClaimConsumerCore[]
+  readonly #consumers: readonly ClaimServed[]
   readonly #disabled: readonly string[]
   readonly #sources: readonly Feed<never, ClaimConsumerCore>[]
   readonly #pollMs: number
@@ -183,10 +197,10 @@ export class ClaimWorkerCore implements Worker {
 /** How soon to look again while `drain` waits. */
 const ASKED_MS = 50
 
-function consumerOf(engine: ClaimEngine, given: ClaimWorkerOptions['consume'][number]): ClaimConsumerCore {
+function consumerOf(engine: ClaimEngine, of: ClaimWorkerOptions['consume'][number]): ClaimServed {
+  const given = of instanceof ClaimHttp ? of.work : of
   const consumer = given instanceof Feed || given instanceof WebhookFeed ? given.consumer : given
-  if (!(consumer instanceof ClaimConsumerCore) || !consumer.isOf(engine)) {
-    expected('consume', 'a list of leased consumers of the same hapax', consumer)
-  }
+  const known = consumer instanceof ClaimConsumerCore || consumer instanceof RequestWork
+  if (!known || !consumer.isOf(engine)) expected('consume', 'a list of leased consumers of the same hapax', consumer)
   return consumer
 }

@@ -43,6 +43,8 @@ export interface ClaimOptions {
 export interface ArrivalOptions extends ClaimOptions {
   /** Whether suspects are claimed too. */
   readonly alone: boolean
+  /** Whether a message that differs from the first one of its key is `taken`, also before that one is finished. @default false */
+  readonly strict?: boolean
   /** For how long `trace` finds them by their ids alone. Undefined: it goes by their sources, which are few. */
   readonly findableMs?: number
 }

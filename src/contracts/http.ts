@@ -55,6 +55,14 @@ export interface LeasedHttpOptions extends HttpOptionsBase {
   readonly maxDurationMs?: number
 }
 
+/** Options of `hapax.http` on a store without transactions, where every handler runs under a lease. */
+export interface ClaimHttpOptions extends Omit<LeasedHttpOptions, 'mode' | 'require'> {
+  /** @default 'leased', the only one */
+  readonly mode?: 'leased'
+  /** Outside calls are journalled by the key. @default true, and nothing else */
+  readonly require?: true
+}
+
 /** What handlers receive in every mode. */
 interface RequestFacts {
   /** Undefined: the request has none, and none is required. */

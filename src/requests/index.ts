@@ -6,6 +6,6 @@ export { type Answer, again, type HttpOutcome, type RequestEngine, Requests, typ
 export type { Settled } from './gate.ts'
 export { REQUEST_TYPE, rebuilt } from './identity.ts'
 export { LeasedHttp } from './leased.ts'
-export { consumerOf, type HttpSettings, httpSettings, isScope } from './options.ts'
+export { consumerOf, type HttpSettings, handlerOption, httpSettings, isScope } from './options.ts'
 export * from './problems.ts'
 export { Scopes } from './scopes.ts'

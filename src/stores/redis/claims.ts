@@ -58,7 +58,7 @@ export class Claims implements StoreClaims {
   async claim(
     consumer: string,
     messages: readonly StoredMessage[],
-    { token, leaseMs, alone, findableMs }: ArrivalOptions,
+    { token, leaseMs, alone, strict = false, findableMs }: ArrivalOptions,
   ): Promise<readonly Claimed[]> {
     await this.#known.note(consumer, findableMs === undefined ? messages : [])
     const items = messages.map((message) => {
@@ -68,7 +68,7 @@ export class Claims implements StoreClaims {
     checkToken(token)
     const claimed: Claimed[] = []
     const failed: string[] = []
-    const words = [String(leaseMs), alone ? '1' : '0']
+    const words = [String(leaseMs), (alone ? '1' : '0') + (strict ? 's' : '')]
     await this.#commands.runEach(scripts.CLAIM, items, words, (replies, { name }, index) => {
       claimed[index] = readClaim(replies, name, token, (seq) => failed.push(entry(name, seq)))
     })

@@ -45,11 +45,11 @@ end
 `
 
 /**
- * KEYS: claims, each once. ARGV: lease, alone; heads: tokens; words: receipts. Mostly nobody had any of them, and one command sees to
- * all; it writes nothing if there is one that somebody had.
+ * KEYS: claims, each once. ARGV: lease, alone (and strict, behind it); heads: tokens; words: receipts. Mostly nobody had any of them, and
+ * one command sees to all; it writes nothing if there is one that somebody had.
  */
 export const CLAIM: Script = script(`${NOW}${CLAIMS}${EACH}${TAKE}
-local lease, alone = tonumber(ARGV[1]), ARGV[2] == '1'
+local lease, alone, strict = tonumber(ARGV[1]), sub(ARGV[2], 1, 1) == '1', sub(ARGV[2], 2) == 's'
 local fresh = '0000000001' .. moment(now + lease) .. '000000' .. '001' .. '0' .. moment(now)
 local values = {}
 each(3, function(i, key, token, receipt)
@@ -57,10 +57,12 @@ each(3, function(i, key, token, receipt)
 end)
 if redis.call('MSETNX', unpack(values)) == 1 then return out end
 local lost = false
-each(3, function(i, key, token)
+each(3, function(i, key, token, receipt)
   local v = redis.call('SET', key, values[2 * i], 'NX', 'GET')
   if not v then
     say(1)
+  elseif strict and sub(v, 86) ~= receipt then
+    say('taken', 'd', '', sub(v, 2, 37), sub(v, 72, 85), sub(v, 86))
   elseif sub(v, 71, 71) == '2' then
     local response = redis.call('HGET', more(key), 'rs')
     lost = lost or not response

@@ -5,7 +5,9 @@ import type { ClaimHarness } from './harness.ts'
 import { histories } from './histories.ts'
 import { owners } from './owners.ts'
 import { people } from './people.ts'
+import { requests } from './requests.ts'
 import { responses } from './responses.ts'
+import { rivals } from './rivals.ts'
 import { ClaimWorld } from './world.ts'
 
 /** One case for a lease store. */
@@ -15,7 +17,7 @@ export interface ClaimCase<On = void> {
   run(on: On): Promise<void>
 }
 
-const topics = { claiming, owners, effects, edges, people, histories, responses } as const
+const topics = { claiming, owners, effects, edges, people, histories, responses, requests, rivals } as const
 
 /** Every case for this lease store: run them all. They are independent and may run concurrently. */
 export function claimCases(harness: ClaimHarness): readonly ClaimCase[] {

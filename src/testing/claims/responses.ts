@@ -130,6 +130,28 @@ export const responses: readonly Case[] = [
     },
   },
   {
+    name: 'where payloads have to agree, another one under the same key is told so, whatever became of the first',
+    run: async (world) => {
+      const { claims } = world.store
+      const other = stored('a', { fingerprint: 'another' })
+      const told = async (): Promise<readonly unknown[]> => {
+        const options = { token: crypto.randomUUID(), leaseMs: 60_000, alone: true, strict: true }
+        const [claimed] = await claims.claim('sms', [other], options)
+        return claimed?.kind === 'taken' ? [claimed.receipt.fingerprint, claimed.receipt.response] : [claimed?.kind]
+      }
+      const first = [stored('a').fingerprint, undefined]
+      const lease = await world.lease('a', { strict: true })
+      assert.deepEqual(await told(), first)
+      await claims.release(lease, { attempts: 1, delayMs: 0, error: ERROR })
+      assert.deepEqual(await told(), first)
+      const again = await world.lease('a', { strict: true })
+      assert.equal(again.fence, 2)
+      await claims.settle([{ ...again, response: response('first') }], DAY_MS)
+      assert.deepEqual(await told(), first)
+      assertSame(responseOf(await world.claim('a', { strict: true })), response('first'))
+    },
+  },
+  {
     name: 'what was released to be forgotten is forgotten with its journal, unless it is claimed before',
     run: async (world) => {
       const { claims, journal } = world.store
