@@ -34,6 +34,7 @@ import { relays } from './outbox/relays.ts'
 import { reusedNumbers } from './outbox/reused-numbers.ts'
 import { endpoints } from './requests/endpoints.ts'
 import { expiry } from './requests/expiry.ts'
+import { httpRequests } from './requests/http.ts'
 import { responses } from './requests/responses.ts'
 import { severalServices } from './several-services.ts'
 import { outages } from './telemetry/outages.ts'
@@ -102,6 +103,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   leases,
   'responses to requests': responses,
   'expiry of responses': expiry,
+  'HTTP requests': httpRequests,
   'endpoints of webhooks': endpoints,
   'shared workers': sharing,
   migrations,
