@@ -3,7 +3,7 @@ import type { HttpOptionsBase, RequestHandler } from '../../contracts/index.ts'
 import { until } from '../wait.ts'
 
 /** What a handler of the cases gets beside the request, on every kind of store. */
-export interface RequestCall {
+interface RequestCall {
   readonly key: string | undefined
   readonly principal: string | undefined
   /** Causes something that happens once: a row of the transaction, or an outside call. */
@@ -98,11 +98,4 @@ export async function eventually(handle: RequestHandler, request: () => Request)
     return response.status !== 409
   }, 'another response than 409')
   return response ?? assert.fail('no response')
-}
-
-/** How many responses have each status. */
-export function countedStatuses(responses: readonly Response[]): Readonly<Record<number, number>> {
-  const counts: Record<number, number> = {}
-  for (const { status } of responses) counts[status] = (counts[status] ?? 0) + 1
-  return counts
 }

@@ -35,6 +35,7 @@ import { reusedNumbers } from './outbox/reused-numbers.ts'
 import { endpoints } from './requests/endpoints.ts'
 import { expiry } from './requests/expiry.ts'
 import { httpRequests } from './requests/http.ts'
+import { leasedRequests } from './requests/leased-http.ts'
 import { responses } from './requests/responses.ts'
 import { severalServices } from './several-services.ts'
 import { outages } from './telemetry/outages.ts'
@@ -104,6 +105,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   'responses to requests': responses,
   'expiry of responses': expiry,
   'HTTP requests': httpRequests,
+  'HTTP requests under leases': leasedRequests,
   'endpoints of webhooks': endpoints,
   'shared workers': sharing,
   migrations,
