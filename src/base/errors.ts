@@ -65,6 +65,8 @@ export type ErrorCode =
   | 'infrastructure'
   | 'refused-by-broker'
   | 'given-up-by-broker'
+  | 'endpoint-disabled'
+  | 'endpoint-removed'
   // brokers
   | 'broker-timeout'
   | 'broker-unavailable'
@@ -110,7 +112,7 @@ export class Permanent extends Error {
 
 /** Thrown by a handler: try again, but not before this many milliseconds. */
 export class RetryAfter extends Error {
-  override readonly name = 'RetryAfter'
+  override readonly name: string = 'RetryAfter'
   readonly delayMs: number
 
   constructor(delayMs: number, message: string = `try again in ${String(delayMs)} ms`, options?: ErrorOptions) {

@@ -53,6 +53,8 @@ export interface HandlerOfMany<Tx> {
 /** Runs under a lease, with no transaction open. */
 interface Leased<Tx> {
   readonly kind: 'leased'
+  /** Its data is the payload as bytes, whatever the content type says. @default false */
+  readonly raw?: boolean
   call(data: unknown, context: LeasedContext<Tx>): unknown
 }
 
@@ -110,8 +112,12 @@ class Decoded<Tx> implements Job<Tx> {
 }
 
 /** Decodes and checks a message for one call of its handler; throws `invalid-payload`. */
-export function decodeFor(handler: Pick<Registered<never>, 'type'>, stored: StoredMessage): Content | Promise<Content> {
+export function decodeFor(
+  handler: Pick<Registered<never>, 'type'> & { readonly raw?: boolean },
+  stored: StoredMessage,
+): Content | Promise<Content> {
   const attributes = unpackAttributes(stored)
+  if (handler.raw === true) return { message: { ...attributes, data: stored.data }, data: stored.data }
   const value = decode(stored, attributes.datacontenttype)
   const message: Message = { ...attributes, data: value }
   try {

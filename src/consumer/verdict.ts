@@ -30,6 +30,8 @@ const FINAL: readonly ErrorCode[] = [
   'unstorable',
   'undecodable',
   'given-up-by-broker',
+  'endpoint-disabled',
+  'endpoint-removed',
   'unknown-effect',
   'effect-result',
   'reused-effect',

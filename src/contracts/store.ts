@@ -357,6 +357,8 @@ export interface StoreInbox {
   lease(seqs: readonly string[], token: string, leaseMs: number): Promise<readonly InboxRow[]>
   /** Prolongs leases. Resolves with the seqs of those that are still held, even if their time had passed. */
   renew(leases: readonly Lease[], leaseMs: number): Promise<ReadonlySet<string>>
+  /** Ends a lease as if there had been none: the row is due after this time, and nothing is recorded. False: the lease is lost. */
+  release(lease: Lease, delayMs: number): Promise<boolean>
 }
 
 /** What waits for brokers, and where relays go. Rows are written by `StoreTransactions`. */

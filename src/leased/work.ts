@@ -42,6 +42,7 @@ import {
 } from '../transaction/index.ts'
 import { Effects } from './effect.ts'
 import { type HeldLease, Leases, TimeLimit, underLease } from './lease.ts'
+import { PutOff } from './put-off.ts'
 
 /** Time limits of leased work. */
 export interface LeaseSettings {
@@ -172,6 +173,7 @@ export class LeasedWork<Tx> {
     } catch (error) {
       held.end()
       call.close()
+      if (error instanceof PutOff) return this.#putOff(held, error.delayMs)
       return this.#failed(row, asError(error), signal)
     }
   }
@@ -219,6 +221,14 @@ export class LeasedWork<Tx> {
     return { settled: attempted.value, waitMs: attempt.timing.waitMs }
   }
 
+  /** The row is due again later, as if it had not been leased. If that cannot be written, it is due when the lease ends. */
+  async #putOff(held: HeldLease, delayMs: number): Promise<Outcome> {
+    await this.#leases.notRenewing()
+    const { store } = this.#engine
+    await persist(this.#engine, () => store.inbox.release(held, delayMs))
+    return outcome('stored')
+  }
+
   /** Records a failed attempt on its row, if the lease still holds. */
   async #failed(row: InboxRow, error: Error, signal: AbortSignal | undefined): Promise<Outcome> {
     if (isHapaxError(error, 'lease-lost')) return this.#lost(row)
@@ -260,6 +270,7 @@ const LET_DOWN: readonly ErrorCode[] = [
 
 /** A handler that runs under a lease or a claim, with the context that it takes. */
 interface LeasedCall<Context> extends Pick<Registered<never>, 'type'> {
+  readonly raw?: boolean
   call(data: unknown, context: Context): unknown
 }
 

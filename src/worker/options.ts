@@ -5,6 +5,7 @@ import { CONCURRENCY, ConsumerCore, type Fed, Feed, refuseShort, WebhookFeed } f
 import type {
   Consumer,
   Destination,
+  EndpointDestination,
   Http,
   Leased,
   LeasedHttpContext,
@@ -12,6 +13,7 @@ import type {
   StoreFeatures,
   WebhookReceiver,
 } from '../contracts/index.ts'
+import { endpointRelay, isEndpoints } from '../endpoints/index.ts'
 import { LeasedCore } from '../leased/index.ts'
 import { MAX_TEXT_BYTES } from '../message/index.ts'
 import { LeasedHttp } from '../requests/index.ts'
@@ -25,10 +27,13 @@ export interface WorkerOptions<Tx> {
    * is fed by webhooks stands for its consumer. Requests of `hapax.http` with mode `leased` are worked as well.
    */
   readonly consume?: readonly Consumed<Tx>[]
-  /** Where the outbox goes, for the relay that `createHapax` names (`default`, unless it says otherwise). @default no relay */
-  readonly relay?: Destination
+  /**
+   * Where the outbox goes, for the relay that `createHapax` names (`default`, unless it says otherwise): a place at a broker, or
+   * `webhooks({ … })` of `hapax/webhooks`, which delivers to registered endpoints. @default no relay
+   */
+  readonly relay?: Destination | EndpointDestination
   /** Where the outbox goes, by the name of the relay that a publish names. @default none */
-  readonly relays?: Readonly<Record<string, Destination>>
+  readonly relays?: Readonly<Record<string, Destination | EndpointDestination>>
   /** How long published messages are kept in `sent`, to look at or to publish again. @default not at all */
   readonly keepSentMs?: number
   /**
@@ -61,6 +66,8 @@ export interface WorkerSettings<Tx> {
   readonly consumers: readonly ConsumerCore<Tx>[]
   readonly sources: readonly Feed<Tx>[]
   readonly relays: ReadonlyMap<string, Destination>
+  /** Those of the consumers that deliver to registered endpoints, and how many deliveries each of them makes at once. */
+  readonly deliveries: ReadonlyMap<ConsumerCore<Tx>, number>
   readonly keepSentMs: number | undefined
   readonly pollMs: number
   readonly takeoverMs: number
@@ -85,16 +92,18 @@ export function workerSettings<Tx>(engine: Engine<Tx>, options: WorkerOptions<Tx
   noOthers('options of worker', options, NAMES)
   const { consume = [], keepSentMs } = options
   if (!Array.isArray(consume)) expected('consume', 'a list of consumers', consume)
-  const relays = relaysOf(options, engine.relay)
-  if (consume.length === 0 && relays.size === 0) {
+  const given = relaysOf(options, engine.relay)
+  if (consume.length === 0 && given.size === 0) {
     expected('options of worker', 'something to consume or a relay', 'neither')
   }
+  const { relays, deliveries } = assembled(engine, given)
   const consumers = [...new Set(consume.map((each) => consumerOf(engine, each)))]
   return {
-    consumers: consumers.filter(isEnabled),
+    consumers: [...consumers.filter(isEnabled), ...deliveries.keys()],
     disabled: consumers.filter((each) => !isEnabled(each)).map(({ name }) => name),
     sources: consume.filter((each) => each instanceof Feed).filter(({ consumer }) => isEnabled(consumer)),
     relays,
+    deliveries,
     keepSentMs: keepSentMs === undefined ? undefined : spanMs('keepSentMs', keepSentMs),
     pollMs: positiveInteger('pollMs', options.pollMs, 1_000),
     takeoverMs: positiveInteger('takeoverMs', options.takeoverMs, 15_000),
@@ -154,16 +163,40 @@ function consumerOf<Tx>(engine: Engine<Tx>, of: Consumed<Tx>): ConsumerCore<Tx> 
   return consumer
 }
 
-function relaysOf<Tx>({ relay, relays = {} }: WorkerOptions<Tx>, own: string): ReadonlyMap<string, Destination> {
+/** Relays with registered endpoints have a consumer that delivers what they spread. */
+function assembled<Tx>(
+  engine: Engine<Tx>,
+  given: ReadonlyMap<string, Destination | EndpointDestination>,
+): Pick<WorkerSettings<Tx>, 'relays' | 'deliveries'> {
+  const relays = new Map<string, Destination>()
+  const deliveries = new Map<ConsumerCore<Tx>, number>()
+  for (const [name, destination] of given) {
+    if (!isEndpoints(destination)) {
+      relays.set(name, destination)
+      continue
+    }
+    const relay = endpointRelay(engine, name, destination)
+    relays.set(name, relay.destination)
+    deliveries.set(relay.consumer, relay.concurrency)
+  }
+  return { relays, deliveries }
+}
+
+function relaysOf<Tx>(
+  { relay, relays = {} }: WorkerOptions<Tx>,
+  own: string,
+): ReadonlyMap<string, Destination | EndpointDestination> {
   object('relays', relays)
-  const all = new Map<string, Destination>(Object.entries(relays))
+  const all = new Map<string, Destination | EndpointDestination>(Object.entries(relays))
   if (relay !== undefined && all.has(own)) expected('relay', `absent, because relays names '${own}'`, relay)
   if (relay !== undefined) all.set(own, relay)
   for (const [name, destination] of all) {
     nameText('name of a relay', name)
-    able(`relay ${name}`, 'a destination, for example an exchange of a broker', destination, ['publish', 'close'])
+    if (!isEndpoints(destination)) {
+      able(`relay ${name}`, 'a destination, for example an exchange of a broker', destination, ['publish', 'close'])
+      object(`features of ${destination.name}`, destination.features)
+    }
     nameText(`name of the destination of ${name}`, destination.name, MAX_TEXT_BYTES)
-    object(`features of ${destination.name}`, destination.features)
   }
   return all
 }

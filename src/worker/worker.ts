@@ -180,7 +180,7 @@ export class WorkerCore<Tx> implements Worker {
    * Checks of the settings come first, then brokers, then the database: a mistake is reported even if a server is down. Subscriptions are recorded last, because they make local publishes deliver to this consumer.
    */
   async #prepare(): Promise<void> {
-    const { consumers, sources, relays } = this.#settings
+    const { consumers, sources, relays, deliveries } = this.#settings
     for (const consumer of consumers) {
       consumer.start()
       checkRetention(consumer)
@@ -195,7 +195,7 @@ export class WorkerCore<Tx> implements Worker {
       await unlessStopped(this.#life.signal, () => destination.prepare?.())
     }
     const { store } = this.#engine
-    const places = shareOut(consumers, store.features.pool)
+    const places = new Map([...shareOut(consumers, store.features.pool), ...deliveries])
     for (const { message, advice } of await store.schema.ready()) this.#engine.logger.warn({ advice }, message)
     for (const [name, { name: destination }] of relays)
       refuseMoved(name, destination, await store.outbox.recordRelay(name, destination))
@@ -206,7 +206,7 @@ export class WorkerCore<Tx> implements Worker {
     this.#assemble(places)
   }
 
-  #assemble(places: ReturnType<typeof shareOut<Tx>>): void {
+  #assemble(places: ReadonlyMap<ConsumerCore<Tx>, number>): void {
     const { consumers, sources, relays, keepSentMs } = this.#settings
     const rooms = new Map([...places].map(([consumer, count]) => [consumer, new Semaphore(count)]))
     const room = (consumer: ConsumerCore<Tx>): { concurrency: number; places: Semaphore } => ({

@@ -46,6 +46,15 @@ export const leaseStatements = {
     }
   },
 
+  /** Ends a lease as if there had been none. */
+  releaseLease(db: Database, tx: DbTransaction, { seq, token }: Lease, delayMs: number): boolean {
+    if (!hasToken(db.get(tx, 'inbox', seq), token)) return false
+    const row = locked(db, tx, 'inbox', seq)
+    if (!hasToken(row, token)) return false
+    db.write(tx, 'inbox', seq, { ...row, leaseToken: null, availableAt: db.world.now + delayMs })
+    return true
+  },
+
   /** The seqs of leases that are held. */
   leased(db: Database, tx: DbTransaction, leases: readonly Lease[]): Set<string> {
     const held = leases.filter(({ seq, token }) => hasToken(db.get(tx, 'inbox', seq), token))

@@ -230,6 +230,8 @@ export class SimStore implements Store<SimTx> {
       await this.#repeated(`prolongs ${label}`, (db, tx) => this.#sql.renew(db, tx, leases, leaseMs))
       return this.#repeated(`reads leases ${label}`, (db, tx) => this.#sql.leased(db, tx, leases))
     },
+    release: (held, delayMs) =>
+      this.#repeated(`releases ${held.seq}`, (db, tx) => this.#sql.releaseLease(db, tx, held, delayMs)),
     find: (consumer, messageKey) =>
       this.#repeated('reads the inbox', (db) => {
         for (const row of db.committed('inbox').values()) {

@@ -11,6 +11,7 @@ const layers: readonly string[] = [
   'consumer',
   'leased',
   'requests',
+  'endpoints',
   'worker',
   'admin',
   'claims',

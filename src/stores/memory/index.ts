@@ -37,7 +37,7 @@ import { addEndpoint, changeEndpoint, listEndpoints, removeEndpoint } from './en
 import { failedDiscard, failedEdit, failedGet, failedGroups, failedList, failedRetry, failedRows } from './failed.ts'
 import { fail, reschedule, seqOf, store } from './inbox.ts'
 import { heldKeys, releaseKey } from './keys.ts'
-import { beginEffect, effectsOf, endEffect, lease, renew, settleEffect } from './leases.ts'
+import { beginEffect, effectsOf, endEffect, lease, release, renew, settleEffect } from './leases.ts'
 import { listEffects, listReceipts } from './lists.ts'
 import { look } from './look.ts'
 import { confirm, outboxRows, postpone, purge, recordRelay, refuse, republish, sentList, sentRows } from './outbox.ts'
@@ -118,6 +118,7 @@ class Memory implements MemoryStore {
     fail: (row) => this.#alone((data) => fail(data, row)),
     lease: (seqs, token, leaseMs) => this.#alone((data) => lease(data, seqs, token, leaseMs)),
     renew: (leases, leaseMs) => this.#alone((data) => renew(data, leases, leaseMs)),
+    release: (held, delayMs) => this.#alone((data) => release(data, held, delayMs)),
   }
 
   readonly outbox: StoreOutbox = {

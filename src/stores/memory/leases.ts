@@ -32,6 +32,14 @@ export function renew(data: Data, leases: readonly Lease[], leaseMs: number): Re
   return new Set(held.map((row) => row.seq))
 }
 
+/** Ends a lease as if there had been none; the row is due later. */
+export function release(data: Data, held: Lease, delayMs: number): boolean {
+  const row = rowOf(data, held)
+  if (row === undefined) return false
+  data.inbox.set(row.seq, { ...row, leaseToken: null, availableAt: data.clock.now() + delayMs })
+  return true
+}
+
 /** Notes that a call begins, under the lease. Undefined: the lease is lost, and the call must not be made. */
 export function beginEffect(
   data: Data,

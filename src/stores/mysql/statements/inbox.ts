@@ -243,6 +243,12 @@ update ${ROWS(inbox)} set m.lease_token = ?, m.fence = m.fence + 1, m.available_
     ),
     renewable: (held) => ({ text: renewableText(held.length), params: both(held) }),
     renew: (held, leaseMs) => ({ text: renewText(held.length), params: renewing(held, leaseMs) }),
+    release: statement(
+      `
+update ${inbox} as m set m.lease_token = null, m.available_at = ${LATER}
+where ${ROW} and m.lease_token = ? and m.fence = ? and m.held_at is null`,
+      ({ seq, token, fence }, delayMs) => [microseconds(delayMs), ...one(seq), uuidBytes(token), fence],
+    ),
     leased: (held) => ({ text: leasedText(held.length), params: both(held) }),
     settle: statement(
       `

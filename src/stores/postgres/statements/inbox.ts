@@ -219,6 +219,12 @@ where seq in (
 )`,
       (held, leaseMs) => [leaseMs, ...arrays(held)],
     ),
+    release: statement(
+      `
+update ${schema}.inbox set lease_token = null, available_at = ${LATER('$1::float8')}
+where seq = $2::bigint and mark = $3::bigint and lease_token = $4::uuid and fence = $5::bigint and held_at is null`,
+      ({ seq, token, fence }, delayMs) => [delayMs, ...one(seq), token, fence],
+    ),
     leased: statement(
       `
 select ${SEQ('inbox')} as seq from ${schema}.inbox

@@ -80,6 +80,8 @@ export interface LeaseStatements {
   readonly renewable?: Sql<[leases: readonly Lease[]]>
   /** Makes rows that have the token of their lease due when the prolonged lease ends; does not wait, unless `renewable` is there. */
   readonly renew: Sql<[leases: readonly Lease[], leaseMs: number]>
+  /** Makes the row of a lease due later; it has no lease afterwards. */
+  readonly release: Sql<[lease: Lease, delayMs: number]>
   /** The seq of those rows that have the token of their lease. */
   readonly leased: Sql<[leases: readonly Lease[]]>
   /** Locks the row of a lease, and returns the whole row; where `claimDeletes` says so it is deleted as well. */

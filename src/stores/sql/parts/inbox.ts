@@ -33,6 +33,8 @@ export function sqlInbox<Tx, Own>(context: SqlContext<Tx, Own>, transactions: St
       const { rows } = await calls.run(dialect.leases.leased(held), CONTROL_MS)
       return new Set(rows.map((row) => asSeq(row['seq'])))
     },
+    release: async (lease, delayMs) =>
+      (await calls.run(dialect.leases.release(lease, delayMs), CONTROL_MS)).affected > 0,
   }
 }
 

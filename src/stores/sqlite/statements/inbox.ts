@@ -163,6 +163,12 @@ update ${inbox} set lease_token = ${UUID}, fence = fence + 1, available_at = ${L
 update ${inbox} set available_at = ${LATER} where seq in ${SEQS} and lease_token in ${UUIDS} and held_at is null`,
       (held, leaseMs) => [leaseMs, ...lists(held)],
     ),
+    release: statement(
+      `
+update ${inbox} set lease_token = null, available_at = ${LATER}
+where ${ROW} and lease_token = ${UUID} and fence = ? and held_at is null`,
+      ({ seq, token, fence }, delayMs) => [delayMs, ...one(seq), token, fence],
+    ),
     leased: statement(
       `select ${SEQ} from ${inbox} where seq in ${SEQS} and lease_token in ${UUIDS} and held_at is null`,
       (held) => lists(held),

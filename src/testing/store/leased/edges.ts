@@ -5,7 +5,7 @@ import { type EdgeCase, type EdgeWorld, effectEdges, insideCalls } from '../../e
 import { effectNames } from '../../effect-names.ts'
 import type { Case } from '../case.ts'
 import { assertOutcome, assertRejects, Pong, ping, type Tx, type World } from '../world.ts'
-import { leased, work } from './world.ts'
+import { leased, seqOf, stolen, storeOne, work } from './world.ts'
 
 /** A store with an inbox, as the common cases see it. */
 function edgeWorld(world: World): EdgeWorld {
@@ -58,9 +58,45 @@ const conflicts: readonly Case[] = [
   },
 ]
 
+const released: readonly Case[] = [
+  {
+    name: 'K3: a lease that is released leaves no trace: its row is due when it was said, free for others, and its owner cannot settle',
+    run: async (world) => {
+      await storeOne(world, 'a')
+      const seq = await seqOf(world, 'a')
+      const token = crypto.randomUUID()
+      const [row] = await world.store.inbox.lease([seq], token, 60_000)
+      const lease = { seq, token, fence: row?.fence ?? 0 }
+      assert.equal(await world.store.inbox.release({ ...lease, fence: 99 }, 0), false)
+      assert.equal(await world.store.inbox.release({ ...lease, token: crypto.randomUUID() }, 0), false)
+      assert.equal(await world.store.inbox.release(lease, 60_000), true)
+      const dueMs = (await world.look()).nextMs ?? 0
+      assert.ok(dueMs > 30_000 && dueMs <= 60_000, `due in ${dueMs} ms`)
+      assert.deepEqual(await world.store.inbox.lease([seq], crypto.randomUUID(), 60_000), [])
+      assert.equal(await world.store.inbox.release(lease, 0), false)
+      const [trace] = (await world.store.admin.trace('a', '/sender')).filter(({ where }) => where === 'inbox')
+      assert.ok(trace?.where === 'inbox')
+      assert.deepEqual([trace.leased, trace.attempts, trace.failures, trace.error], [false, 0, 0, null])
+    },
+  },
+  {
+    name: 'K3: a row whose lease was released for no time is taken by the next one, with a greater fence',
+    run: async (world) => {
+      await storeOne(world, 'a')
+      const seq = await seqOf(world, 'a')
+      const token = crypto.randomUUID()
+      const [row] = await world.store.inbox.lease([seq], token, 60_000)
+      assert.equal(await world.store.inbox.release({ seq, token, fence: row?.fence ?? 0 }, 0), true)
+      const [next] = await stolen(world, seq)
+      assert.deepEqual([next?.fence, next?.attempts, next?.lost], [2, 0, 0])
+    },
+  },
+]
+
 /** What happens at the edges of calls. */
 export const edges: readonly Case[] = [
   ...conflicts,
+  ...released,
   ...[...effectEdges, ...effectNames, insideCalls(uses)].map(
     ({ name, run }: EdgeCase): Case => ({ name, run: (world) => run(edgeWorld(world)) }),
   ),
