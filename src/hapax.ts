@@ -7,6 +7,7 @@ import {
   type DoctorOptions,
   doctor,
   Effects,
+  Endpoints,
   FailedStore,
   Keys,
   Receipts,
@@ -52,6 +53,7 @@ import { ConsumerCore, unknownHandler } from './consumer/index.ts'
 import type {
   Consumer,
   Destination,
+  EndpointDestination,
   Finding,
   Handler,
   Http,
@@ -138,6 +140,8 @@ export interface Hapax<Tx, Own = Tx> {
   /** The consumers and relays that the store knows, whichever process they belong to. */
   readonly consumers: Consumers
   readonly relays: Relays
+  /** The endpoints of outgoing webhooks. */
+  readonly endpoints: Endpoints
   /** Creates or updates the tables. Safe when several instances do it at once. Resolves with what was applied. */
   migrate(): Promise<readonly Migration[]>
   migrations(): Promise<readonly MigrationState[]>
@@ -237,6 +241,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   readonly effects: Effects
   readonly consumers: Consumers
   readonly relays: Relays
+  readonly endpoints: Endpoints
   readonly activity: Activity = new Activity()
   readonly #store: Store<Tx, Own>
   readonly #engine: Engine<Tx>
@@ -246,6 +251,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   readonly #crew: Crew<WorkerCore<Tx>>
   readonly #publishes: UnservedPublishes
   readonly #destinations = new Set<Destination>()
+  readonly #endpoints = new Map<string, EndpointDestination>()
 
   constructor(options: HapaxOptions<Tx, Own>) {
     const { store } = options
@@ -316,6 +322,8 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
     this.effects = new Effects(store.admin)
     this.consumers = new Consumers(store.subscriptions)
     this.relays = new Relays(store)
+    const drivers = this.#endpoints
+    this.endpoints = new Endpoints({ store: store.endpoints, clock, relay, source, mintId, drivers })
   }
 
   migrate(): Promise<readonly Migration[]> {
@@ -377,6 +385,7 @@ class Core<Tx, Own> implements Hapax<Tx, Own> {
   worker(options: WorkerOptions<Tx>): Worker {
     const worker = new WorkerCore(this.#engine, options, this.#crew)
     for (const destination of worker.destinations) this.#destinations.add(destination)
+    for (const [relay, driver] of worker.endpoints) this.#endpoints.set(relay, driver)
     this.#crew.add(worker)
     return worker
   }

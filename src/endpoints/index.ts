@@ -5,8 +5,6 @@ import type { Engine } from '../transaction/index.ts'
 import { deliveriesOf } from './deliveries.ts'
 import { Spread } from './spread.ts'
 
-export type { DeliveryLog } from './deliveries.ts'
-export { wants } from './directory.ts'
 
 /** A relay with registered endpoints: where it sends its messages, and the consumer that delivers them. */
 export interface EndpointRelay<Tx> {

@@ -2,3 +2,4 @@
 
 export { type ReadBody, readBody } from './body.ts'
 export { type Problem, problemResponse, retryAfter } from './problem.ts'
+export { webhookSecret } from './webhook-secret.ts'

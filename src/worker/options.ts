@@ -68,6 +68,8 @@ export interface WorkerSettings<Tx> {
   readonly relays: ReadonlyMap<string, Destination>
   /** Those of the consumers that deliver to registered endpoints, and how many deliveries each of them makes at once. */
   readonly deliveries: ReadonlyMap<ConsumerCore<Tx>, number>
+  /** What delivers to them, by relay. */
+  readonly endpoints: ReadonlyMap<string, EndpointDestination>
   readonly keepSentMs: number | undefined
   readonly pollMs: number
   readonly takeoverMs: number
@@ -96,7 +98,7 @@ export function workerSettings<Tx>(engine: Engine<Tx>, options: WorkerOptions<Tx
   if (consume.length === 0 && given.size === 0) {
     expected('options of worker', 'something to consume or a relay', 'neither')
   }
-  const { relays, deliveries } = assembled(engine, given)
+  const { relays, deliveries, endpoints } = assembled(engine, given)
   const consumers = [...new Set(consume.map((each) => consumerOf(engine, each)))]
   return {
     consumers: [...consumers.filter(isEnabled), ...deliveries.keys()],
@@ -104,6 +106,7 @@ export function workerSettings<Tx>(engine: Engine<Tx>, options: WorkerOptions<Tx
     sources: consume.filter((each) => each instanceof Feed).filter(({ consumer }) => isEnabled(consumer)),
     relays,
     deliveries,
+    endpoints,
     keepSentMs: keepSentMs === undefined ? undefined : spanMs('keepSentMs', keepSentMs),
     pollMs: positiveInteger('pollMs', options.pollMs, 1_000),
     takeoverMs: positiveInteger('takeoverMs', options.takeoverMs, 15_000),
@@ -167,9 +170,10 @@ function consumerOf<Tx>(engine: Engine<Tx>, of: Consumed<Tx>): ConsumerCore<Tx> 
 function assembled<Tx>(
   engine: Engine<Tx>,
   given: ReadonlyMap<string, Destination | EndpointDestination>,
-): Pick<WorkerSettings<Tx>, 'relays' | 'deliveries'> {
+): Pick<WorkerSettings<Tx>, 'relays' | 'deliveries' | 'endpoints'> {
   const relays = new Map<string, Destination>()
   const deliveries = new Map<ConsumerCore<Tx>, number>()
+  const endpoints = new Map<string, EndpointDestination>()
   for (const [name, destination] of given) {
     if (!isEndpoints(destination)) {
       relays.set(name, destination)
@@ -178,8 +182,9 @@ function assembled<Tx>(
     const relay = endpointRelay(engine, name, destination)
     relays.set(name, relay.destination)
     deliveries.set(relay.consumer, relay.concurrency)
+    endpoints.set(name, destination)
   }
-  return { relays, deliveries }
+  return { relays, deliveries, endpoints }
 }
 
 function relaysOf<Tx>(

@@ -1,6 +1,6 @@
 import { asError, detachedClock, present, Semaphore } from '../base/index.ts'
 import type { ConsumerCore } from '../consumer/index.ts'
-import type { Destination, Served, StopOptions, SubscriptionRow, Worker } from '../contracts/index.ts'
+import type { Destination, EndpointDestination, Served, StopOptions, SubscriptionRow, Worker } from '../contracts/index.ts'
 import type { Committed, Floor } from '../transaction/index.ts'
 import { type Engine, unit } from '../transaction/index.ts'
 import { Beginning } from './beginning.ts'
@@ -123,6 +123,11 @@ export class WorkerCore<Tx> implements Worker {
   /** The destinations of its relays. */
   get destinations(): readonly Destination[] {
     return [...this.#settings.relays.values()]
+  }
+
+  /** Its relays that deliver to registered endpoints. */
+  get endpoints(): ReadonlyMap<string, EndpointDestination> {
+    return this.#settings.endpoints
   }
 
   /** What it serves, by name. */

@@ -1,0 +1,7 @@
+import type { Case } from '../case.ts'
+import { endpointNeighbours } from './neighbours.ts'
+import { retrying } from './retrying.ts'
+import { spreading } from './spreading.ts'
+
+/** Outgoing webhooks. */
+export const endpoints: readonly Case[] = [...spreading, ...retrying, ...endpointNeighbours]
