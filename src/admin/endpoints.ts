@@ -111,7 +111,11 @@ export class Endpoints {
   }
 
   /** Changes what is named. What waits goes to the new address. */
-  async change(id: string, change: Partial<Pick<NewEndpoint, 'url' | 'types' | 'note'>>, how: EndpointBy = {}): Promise<void> {
+  async change(
+    id: string,
+    change: Partial<Pick<NewEndpoint, 'url' | 'types' | 'note'>>,
+    how: EndpointBy = {},
+  ): Promise<void> {
     noOthers('change', change, ['url', 'types', 'note'])
     if (Object.keys(change).length === 0) expected('change', 'something to change', 'nothing')
     const { relay } = await this.#endpoint(id)
@@ -145,7 +149,10 @@ export class Endpoints {
   }
 
   /** Sends an event of the type `hapax.test` at once, past the outbox and whatever waits, and resolves with what the receiver said. */
-  async test(id: string, how: Pick<EndpointBy, 'through'> & { readonly signal?: AbortSignal } = {}): Promise<EndpointTest> {
+  async test(
+    id: string,
+    how: Pick<EndpointBy, 'through'> & { readonly signal?: AbortSignal } = {},
+  ): Promise<EndpointTest> {
     const { signal = new AbortController().signal, ...others } = how
     const endpoint = await this.#endpoint(id)
     const { driver } = this.#how(others, endpoint.relay)
@@ -233,7 +240,8 @@ function secretOption(secret: string): string {
 /** Without a driver only what can be seen of an address is checked; each delivery is checked in any case. */
 async function checkedUrl(url: string, driver: EndpointDestination | undefined): Promise<string> {
   const parsed = URL.parse(text('url', url, MAX_TEXT_BYTES))
-  if (parsed === null || !/^https?:$/.test(parsed.protocol)) expected('url', 'the address of an endpoint, https://…', url)
+  if (parsed === null || !/^https?:$/.test(parsed.protocol))
+    expected('url', 'the address of an endpoint, https://…', url)
   if (parsed.username !== '' || parsed.password !== '') expected('url', 'an address without a password', '***')
   const objection = await driver?.check(url)
   if (objection === undefined) return url

@@ -1,12 +1,12 @@
-import { safe, shownUrl } from '../base/index.ts'
-import type { Destination } from '../contracts/index.ts'
+import { fieldOf, safe, shownUrl } from '../base/index.ts'
+import type { Destination, EndpointDestination } from '../contracts/index.ts'
 import { fromEnvironment, readConfig } from './config.ts'
 import { CliError } from './io/errors.ts'
 import type { Io } from './io/io.ts'
 import { stdoutDestination } from './io/stdout-destination.ts'
 
 /** Makes a destination from a URL of one scheme. Imports its client only then: an unused client need not be installed. */
-type Opener = (url: string, io: Io) => Promise<Destination>
+type Opener = (url: string, io: Io) => Promise<Destination | EndpointDestination>
 
 const amqp: Opener = async (url) => {
   const { rabbitmq } = await import('../brokers/rabbitmq/index.ts')
@@ -43,6 +43,10 @@ const SCHEMES: Readonly<Record<string, Opener>> = {
     const { memoryBroker } = await import('../brokers/memory/index.ts')
     return memoryBroker().topic(rest(url) || 'hapax')
   },
+  webhooks: async () => {
+    const { webhooks } = await import('../http/webhooks/index.ts')
+    return webhooks()
+  },
   stdout: async (_, io) => stdoutDestination(io.out),
 }
 
@@ -50,7 +54,7 @@ const SCHEMES: Readonly<Record<string, Opener>> = {
 export async function findDestination(
   options: { readonly broker?: string; readonly config?: string },
   io: Io,
-): Promise<Destination> {
+): Promise<Destination | EndpointDestination> {
   const url = options.broker ?? fromEnvironment(options.config, 'HAPAX_BROKER', io) ?? (await fromConfig(options, io))
   if (typeof url === 'object') return url
   if (url === undefined) {
@@ -89,7 +93,10 @@ function rest(url: string): string {
   return url.slice(url.indexOf(':') + 1).replace(/^\/\//, '')
 }
 
-async function fromConfig({ config }: { readonly config?: string }, io: Io): Promise<string | Destination | undefined> {
+async function fromConfig(
+  { config }: { readonly config?: string },
+  io: Io,
+): Promise<string | Destination | EndpointDestination | undefined> {
   const found = await readConfig(io, config)
   const broker: unknown = found?.config.broker
   if (broker === undefined || typeof broker === 'string') return broker
@@ -97,6 +104,6 @@ async function fromConfig({ config }: { readonly config?: string }, io: Io): Pro
   throw new CliError('config', `expected the broker of ${found?.name} to be a URL or a destination`)
 }
 
-function isDestination(value: unknown): value is Destination {
-  return typeof value === 'object' && value !== null && 'publish' in value && typeof value.publish === 'function'
+function isDestination(value: unknown): value is Destination | EndpointDestination {
+  return typeof fieldOf(value, 'publish') === 'function' || fieldOf(value, 'kind') === 'endpoints'
 }

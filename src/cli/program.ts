@@ -3,6 +3,7 @@ import { version } from '../base/index.ts'
 import { addCleanup } from './commands/cleanup.ts'
 import { addConsumers } from './commands/consumers.ts'
 import { addDoctor } from './commands/doctor.ts'
+import { addEndpoints } from './commands/endpoints/index.ts'
 import { addExplain } from './commands/explain.ts'
 import { addFailed } from './commands/failed/index.ts'
 import { addKeys } from './commands/keys.ts'
@@ -116,6 +117,7 @@ const COMMANDS: readonly AddCommand[] = [
   addKeys,
   addConsumers,
   addRelays,
+  addEndpoints,
   addSent,
   addReceipts,
   addEffects,

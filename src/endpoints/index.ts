@@ -5,7 +5,6 @@ import type { Engine } from '../transaction/index.ts'
 import { deliveriesOf } from './deliveries.ts'
 import { Spread } from './spread.ts'
 
-
 /** A relay with registered endpoints: where it sends its messages, and the consumer that delivers them. */
 export interface EndpointRelay<Tx> {
   readonly destination: Destination

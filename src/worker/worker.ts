@@ -1,6 +1,13 @@
 import { asError, detachedClock, present, Semaphore } from '../base/index.ts'
 import type { ConsumerCore } from '../consumer/index.ts'
-import type { Destination, EndpointDestination, Served, StopOptions, SubscriptionRow, Worker } from '../contracts/index.ts'
+import type {
+  Destination,
+  EndpointDestination,
+  Served,
+  StopOptions,
+  SubscriptionRow,
+  Worker,
+} from '../contracts/index.ts'
 import type { Committed, Floor } from '../transaction/index.ts'
 import { type Engine, unit } from '../transaction/index.ts'
 import { Beginning } from './beginning.ts'

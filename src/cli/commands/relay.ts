@@ -1,7 +1,7 @@
 // A relay without an application: for programs in other languages that write to the outbox through SQL.
 
 import { silentLogger } from '../../base/index.ts'
-import type { Destination } from '../../contracts/index.ts'
+import type { Destination, EndpointDestination } from '../../contracts/index.ts'
 import { createHapax, type Hapax } from '../../index.ts'
 import { findDestination } from '../brokers.ts'
 import { CliError } from '../io/errors.ts'
@@ -47,6 +47,7 @@ Destinations:
   nats://host?stream=SHOP             NATS JetStream, or tls:
   redis://host?stream=orders          Redis Streams, or rediss:
   kafka://host1,host2?topic=orders    Kafka
+  webhooks:                           registered endpoints, see hapax endpoints
   stdout:                             prints CloudEvents, one per line
   memory:                             discards the messages, for trials
 The broker's client must be installed: amqplib, @nats-io/transport-node and
@@ -85,7 +86,7 @@ async function relay(options: RelayOptions, io: Io): Promise<number> {
 async function run(
   hapax: Hapax<unknown>,
   store: string,
-  destination: Destination,
+  destination: Destination | EndpointDestination,
   options: RelayOptions,
   ending: Ending,
   io: Io,

@@ -8,7 +8,7 @@ import { status } from './admin/status.ts'
 import { tools } from './admin/tools.ts'
 import { type Case, skipReason } from './case.ts'
 import { connections } from './connections.ts'
-import { endpoints } from './endpoints/index.ts'
+import { outgoingWebhooks } from './endpoints/index.ts'
 import type { HarnessFeatures, StoreHarness } from './harness.ts'
 import { histories } from './histories.ts'
 import { atomicity } from './inbox/atomicity.ts'
@@ -96,7 +96,7 @@ const topics: Readonly<Record<string, readonly Case[]>> = {
   order,
   'kept order': keptOrder,
   relays,
-  'outgoing webhooks': endpoints,
+  'outgoing webhooks': outgoingWebhooks,
   'several services': severalServices,
   'missing workers': unserved,
   'samples of the database': sampling,

@@ -4,4 +4,4 @@ import { retrying } from './retrying.ts'
 import { spreading } from './spreading.ts'
 
 /** Outgoing webhooks. */
-export const endpoints: readonly Case[] = [...spreading, ...retrying, ...endpointNeighbours]
+export const outgoingWebhooks: readonly Case[] = [...spreading, ...retrying, ...endpointNeighbours]
